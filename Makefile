@@ -43,7 +43,13 @@ EVEX    := $(VNNI:.o=_evex.o)
 VOBJ    += $(EVEX)
 FOR     := $(NATIVE:%=-%)
 OTHER   := $(filter-out %_avx512.c %_avxvnni.c %_avx2.c kernels/kernels.c,$(SRC))
-OBJ     := $(VOBJ) $(BUILD)/kernels/kernels$(FOR).o $(OTHER:%.c=$(BUILD)/%.o) $(BUILD)/config/demo_model.o
+# What depends on the libraries that may be missing (see below). All else is the same without them:
+# `make bare` takes it from the release's folder.
+OPTIONAL := server/process/syscall_filter.c server/responses/%.c core/hub/%.c
+SHARED  := $(BUILD)
+COMMON  := $(VOBJ) $(SHARED)/kernels/kernels$(FOR).o $(SHARED)/config/demo_model.o \
+           $(patsubst %.c,$(SHARED)/%.o,$(filter-out $(OPTIONAL),$(OTHER)))
+OBJ     := $(COMMON) $(patsubst %.c,$(BUILD)/%.o,$(filter $(OPTIONAL),$(OTHER)))
 LIB     := $(BUILD)/libquire$(FOR).a
 UNIT  := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/unit/*/test_*.c))
 SIM   := $(patsubst tests/sim/%.c,$(BUILD)/tests/%,$(wildcard tests/sim/sim_*.c))
@@ -134,7 +140,7 @@ $(LIB): $(OBJ)
 	$(call say,AR,$@)
 	$(Q)rm -f $@ && ar rcs $@ $^
 
-$(BUILD)/quire$(FOR): $(BUILD)/server/main.o $(LIB)
+$(BUILD)/quire$(FOR): $(SHARED)/server/main.o $(LIB)
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(CFLAGS) $(LDHARD) -o $@ $^ $(LIBS)
 
@@ -158,9 +164,9 @@ endef
 # Vector kernels are no part of asan and tsan: checkkern ends their buffers at guard pages, and tsan
 # watches steps that use the scalar ones. GCC's manual: sanitizers make this warning unreliable.
 DEBUG := BUILD=build/debug CFLAGS='-O2 -g -DQUIRE_DEBUG'
-ASAN  := BUILD=build/asan OPT=-O1 CFLAGS='-O1 -g -DQUIRE_DEBUG -fsanitize=address,undefined,float-cast-overflow \
+ASAN  := BUILD=build/asan OPT=-O1 CFLAGS='-O1 -g1 -DQUIRE_DEBUG -fsanitize=address,undefined,float-cast-overflow \
          -fno-sanitize-recover=all -fno-omit-frame-pointer -Wno-maybe-uninitialized'
-TSAN  := BUILD=build/tsan OPT=-O1 CFLAGS='-O1 -g -DQUIRE_DEBUG -fsanitize=thread -Wno-maybe-uninitialized'
+TSAN  := BUILD=build/tsan OPT=-O1 CFLAGS='-O1 -g1 -DQUIRE_DEBUG -fsanitize=thread -Wno-maybe-uninitialized'
 
 # The kernels for all CPUs take most of the time of a build: to answer soon, this one is for the CPU
 # here alone.
@@ -199,7 +205,7 @@ golden: ## real weights, real vocabularies, and promise P1: the same bits in any
 fuzz-replay: ## every input of tests/fuzz/corpus through its fuzz target, without clang
 	@$(MAKE) --no-print-directory $(DEBUG) fuzz-replay-here
 check: $(CHECK) ## every kernel of every instruction set against its definition
-	@$(CHECK)
+	@$(CHECK) $(CHECK_ARGS)
 # Files of tests run side by side, one more than there are cores, for many tests wait for most of
 # their time. A file's tests stay together and share their servers, which have one thread each unless
 # the test says more: e2e-avx2, asan-e2e and tsan have as many as there are cores.
@@ -210,8 +216,8 @@ e2e: $(BUILD)/quire $(TOOLS) bare ## the server over loopback, release and debug
 	    $(PYTHON) -m pytest -q -rs $(BESIDE) -p no:cacheprovider tests/e2e
 	@$(MAKE) --no-print-directory e2e-avx2 PYTEST='-m isa'
 
-bare: $(VOBJ) ## build/bare/quire, without the libraries that may be missing (WITHOUT='libcurl': without some)
-	@$(MAKE) --no-print-directory BUILD=build/bare WITHOUT='libseccomp sqlite3 libcurl' build/bare/quire
+bare: $(COMMON) $(BUILD)/server/main.o ## build/bare/quire, without the libraries that may be missing (WITHOUT='libcurl': without some)
+	@$(MAKE) --no-print-directory BUILD=build/bare SHARED=$(BUILD) WITHOUT='libseccomp sqlite3 libcurl' build/bare/quire
 
 # Most machines have no more than AVX2: what a test asks of a CPU must hold there.
 e2e-avx2: ## the server as on a CPU without AVX-VNNI and AVX-512, debug build (PYTEST='-m isa')
@@ -253,8 +259,9 @@ fuzz-replay-here: $(REPLAY)
 asan: asan-units asan-e2e ## the same tests under the address and undefined-behaviour sanitizers
 asan-units: ## of these, what needs no server: minutes less
 	@$(MAKE) --no-print-directory $(ASAN) all-here
+# The vector kernels are those of the release, and have been checked there.
 asan-e2e: ## of these, kernels and the server
-	@$(MAKE) --no-print-directory $(ASAN) check
+	@$(MAKE) --no-print-directory $(ASAN) CHECK_ARGS='--isa scalar' check
 	@$(MAKE) --no-print-directory $(ASAN) build/asan/quire
 	@$(MAKE) --no-print-directory $(TOOLS)
 	@QUIRE_BIN=build/asan/quire QUIRE_DEBUG_BIN=build/asan/quire QUIRE_TOOLS=$(BUILD)/tools \

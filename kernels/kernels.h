@@ -93,6 +93,12 @@ enum kern_isa {
  *   IQ4_K, IQ3_K, IQ2_K  per 256: 16 f16 d, [16 halves][16 lanes] i8 2 sc + e, then per group of 32
  *         nibbles (2336 bytes), pairs and top bits as in Q3_K (1824), or pairs (1312); e shifts the
  *         numbers of a half that the codes stand for: by 4, 4 and 5
+ *   IQ5_K the same with nibbles and top bits as in Q5_0 (2848 bytes); by 2
+ *   IQ6_K per 256: d and sc as in Q6_K, [2][16 lanes] u8 with bit h of row r for e of half 8r + h,
+ *         then codes as in Q6_K (3392 bytes); by 1
+ *   IQ4_KS, IQ5_KS  per 256: 16 float d, the same in all blocks of a row, [8 groups][16 lanes] i8
+ *         t, then per group of 32 codes as in IQ4_K (2240 bytes) and IQ5_K (2752); the scale is
+ *         d (t | 1), and e the lowest bit of t
  * IQ2_K takes 8 % more than its file has, TQ1_0 22, IQ3_S 22, IQ3_XXS 37, IQ2_S 29, IQ2_XS 43,
  * IQ2_XXS 55, IQ1_S 40 and IQ1_M 46: of a panel that kept the file's indices, every quad would
  * be a gather of 16 patterns, some 12 ns where we measured. So it would stream 2 GB/s a core, a
@@ -133,6 +139,10 @@ enum kern_weight {
     KERN_IQ4_K,
     KERN_IQ3_K,
     KERN_IQ2_K,
+    KERN_IQ6_K,
+    KERN_IQ5_K,
+    KERN_IQ5_KS,
+    KERN_IQ4_KS,
     KERN_N_WEIGHT,
 };
 
@@ -144,7 +154,7 @@ const char *kern_weight_name(enum kern_weight w);
 
 size_t kern_panel_bytes(enum kern_weight w, size_t k);
 
-/* Interleave 16 rows, each in the GGUF block format of the same name with k columns, into a panel;
+/* Interleave 16 rows, each in the GGUF format of the same name with k columns, into a panel;
  * rows[i] == NULL is a zero row. Load time only. */
 void kern_pack(enum kern_weight w, void *panel, const void *const rows[KERN_LANES], size_t k);
 

@@ -106,6 +106,14 @@ _Static_assert(sizeof(struct kern_table) == KERN_N_LINE * sizeof(void (*)(void))
 #define KERN_IQ4_K_SUB 256
 #define KERN_IQ3_K_GROUP 1824
 #define KERN_IQ2_K_GROUP 1312
+#define KERN_IQ5_K_GROUP 2848 /* codes as in Q5_K */
+#define KERN_IQ6_K_GROUP 3392
+#define KERN_IQ6_K_SHIFTS 288
+#define KERN_IQ6_K_CODES 320 /* as in Q6_K */
+#define KERN_IQ_KS_SC 64
+#define KERN_IQ_KS_CODES 192
+#define KERN_IQ4_KS_GROUP 2240
+#define KERN_IQ5_KS_GROUP 2752
 
 /* Number i of a panel of a float type. */
 static inline float kern_float_at(enum kern_weight w, const uint8_t *panel, size_t i)
@@ -116,8 +124,10 @@ static inline float kern_float_at(enum kern_weight w, const uint8_t *panel, size
                          : kern_bf16_to_f32(kern_load16(panel + 2 * i));
 }
 
-/* Bytes of a GGUF row of k columns, as kern_pack() reads it. */
-size_t kern_row_bytes(enum kern_weight w, size_t k);
+/* Bytes of kern_weight_group() columns of a GGUF row, as kern_pack() reads it, and of what a row
+ * has before them. */
+size_t kern_block_bytes(enum kern_weight w);
+size_t kern_row_head(enum kern_weight w);
 
 /* Query heads x rows that one pass over the keys serves, at most. */
 #define KERN_ATTN_TILE 16

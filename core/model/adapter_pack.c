@@ -111,13 +111,12 @@ static int take_room(struct adapter_loading *l)
 /* A row of the file as the panels' type has it, over the decoded one: never longer than that. */
 static int decode_row(struct adapter_loading *l, const struct gguf_tensor *t, uint64_t i)
 {
-    const struct block_format *f = block_format(t->type);
     const size_t n = (size_t)t->dims[0];
     uint8_t *packed = (uint8_t *)l->row;
 
     if (l->canceled != NULL && atomic_load_explicit(l->canceled, memory_order_relaxed))
         return adapter_fail(l, ERR_CANCELED, "nobody wants it any more");
-    block_decode(t->type, (const uint8_t *)t->data + i * (n / f->elems * f->bytes), l->row, n);
+    block_decode(t->type, (const uint8_t *)t->data + i * gguf_row_bytes(t), l->row, n);
     for (size_t j = 0; j < n; j++)
         if (!isfinite(l->row[j]))
             return adapter_fail_tensor(l, ERR_FORMAT, t, "holds a number that is not finite");

@@ -68,7 +68,7 @@ static void set_totals(struct load *l)
         BLOCK_MXFP4, BLOCK_TQ2_0,  BLOCK_TQ1_0,   BLOCK_IQ3_S,  BLOCK_IQ3_XXS,
         BLOCK_IQ2_S, BLOCK_IQ2_XS, BLOCK_IQ2_XXS, BLOCK_IQ1_S,  BLOCK_IQ1_M,
         BLOCK_NVFP4, BLOCK_Q1_0,   BLOCK_Q2_0,    BLOCK_IQ2_K,  BLOCK_IQ3_K,
-        BLOCK_IQ4_K};
+        BLOCK_IQ4_K, BLOCK_IQ5_K,  BLOCK_IQ6_K,   BLOCK_IQ4_KS, BLOCK_IQ5_KS};
     struct model *m = l->m;
     uint64_t most = 0;
 

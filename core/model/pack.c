@@ -92,8 +92,17 @@ static const struct {
     [BLOCK_Q4_1] = {0, 2},     [BLOCK_Q5_1] = {0, 2},     [BLOCK_Q4_K] = {0, 2},
     [BLOCK_Q5_K] = {0, 2},     [BLOCK_Q2_K] = {80, 82},   [BLOCK_Q3_K] = {108, 108},
     [BLOCK_Q6_K] = {208, 208}, [BLOCK_TQ1_0] = {52, 52},  [BLOCK_TQ2_0] = {64, 64},
-    [BLOCK_IQ4_K] = {0, 0}, /* the last type; of all others a block begins with its scale */
+    [BLOCK_IQ6_K] = {0, 0}, /* the last type; of all others a block begins with its scale */
 };
+
+/* A row's scale, which multiplies up to 127 x 127. */
+static bool row_scale_is_finite(const uint8_t *row)
+{
+    float d;
+
+    memcpy(&d, row, sizeof(d));
+    return fabsf(d) <= 0x1p114f;
+}
 
 static bool blocks_are_finite(enum block_type type, const uint8_t *row, size_t stride, size_t n)
 {
@@ -113,6 +122,8 @@ static bool row_is_finite(enum block_type type, const uint8_t *row, size_t n)
 {
     const struct block_format *f = block_format(type);
 
+    if (f->head > 0)
+        return row_scale_is_finite(row);
     if (type == BLOCK_F32)
         return all_finite(row, 4 * n, 0x7f8000007f800000, 0x0080000000800000);
     if (type == BLOCK_F16)
@@ -168,7 +179,7 @@ static void decode_columns(const struct gguf_tensor *t, const uint8_t *row, uint
         block_decode(t->type, row + (size_t)first * f->bytes, out, n);
         return;
     }
-    block_decode(t->type, row + first / f->elems * f->bytes, block, f->elems);
+    block_decode_part(t->type, row, first / f->elems * f->elems, block, f->elems);
     memcpy(out, block + first % f->elems, n * sizeof(*out));
 }
 
@@ -233,9 +244,7 @@ static bool is_quantising(const struct matrix_job *job)
 /* Of a row as it is packed. */
 static size_t packed_bytes(const struct matrix_job *job)
 {
-    const struct block_format *f = block_format(pack_job_type(job));
-
-    return (size_t)(job->src->dims[0] / f->elems * f->bytes);
+    return (size_t)block_row_bytes(block_format(pack_job_type(job)), job->src->dims[0]);
 }
 
 static size_t most(size_t a, size_t b)

@@ -33,7 +33,9 @@ static enum kern_weight packed_type(enum block_type type)
         [BLOCK_MXFP4] = KERN_MXFP4,   [BLOCK_NVFP4] = KERN_NVFP4,
         [BLOCK_Q1_0] = KERN_Q1_0,     [BLOCK_Q2_0] = KERN_Q2_0,
         [BLOCK_IQ2_K] = KERN_IQ2_K,   [BLOCK_IQ3_K] = KERN_IQ3_K,
-        [BLOCK_IQ4_K] = KERN_IQ4_K,
+        [BLOCK_IQ4_K] = KERN_IQ4_K,   [BLOCK_IQ5_K] = KERN_IQ5_K,
+        [BLOCK_IQ6_K] = KERN_IQ6_K,   [BLOCK_IQ4_KS] = KERN_IQ4_KS,
+        [BLOCK_IQ5_KS] = KERN_IQ5_KS,
     };
 
     return (enum kern_weight)packed[type];

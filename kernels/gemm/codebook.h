@@ -8,8 +8,8 @@
  *          (IQ3_XXS)
  * The file's indices follow the patterns' numeric order, so the lists ascend.
  *
- * Panels hold no indices: kern_pack() looks the patterns up, and a code of up to four bits then
- * stands for a number of KERN_VALUES.
+ * Panels hold no indices: kern_pack() looks the patterns up, and a code of up to four bits (of
+ * five or six: IQ5_K, IQ5_KS, IQ6_K) then stands for a number of KERN_VALUES.
  *
  * Thread: any.
  * Memory: constants.
@@ -30,8 +30,11 @@ extern const uint16_t KERN_IQ1_GRID[2048];
  * bit: bit 3, or bit 2 in IQ2 and (of the shift) in IQ1_M. */
 #define KERN_VALUES_IQ2 8, 25, 43, 0, -8, -25, -43, 0
 #define KERN_VALUES_IQ4 -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113
+#define KERN_VALUES_IQ5                                                                            \
+    -126, -114, -103, -92, -83, -74, -65, -57, -50, -43, -36, -30, -24, -18, -12, -6, -1, 5, 11,   \
+        17, 23, 29, 36, 43, 51, 59, 68, 77, 87, 97, 109, 121
 #define KERN_VALUES_E2M1 0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12
-static const int8_t KERN_VALUES[KERN_N_WEIGHT][16] = {
+static const int8_t KERN_VALUES[KERN_N_WEIGHT][64] = {
     [KERN_IQ4_NL] = {KERN_VALUES_IQ4},
     [KERN_IQ4_XS] = {KERN_VALUES_IQ4},
     [KERN_MXFP4] = {KERN_VALUES_E2M1},
@@ -39,6 +42,14 @@ static const int8_t KERN_VALUES[KERN_N_WEIGHT][16] = {
     [KERN_IQ4_K] = {KERN_VALUES_IQ4},
     [KERN_IQ3_K] = {-63, -40, -23, -10, 1, 13, 28, 47},
     [KERN_IQ2_K] = {-31, -13, 1, 17},
+    [KERN_IQ4_KS] = {KERN_VALUES_IQ4},
+    [KERN_IQ5_K] = {KERN_VALUES_IQ5},
+    [KERN_IQ5_KS] = {KERN_VALUES_IQ5},
+    [KERN_IQ6_K] = {-127, -121, -115, -109, -104, -98, -93, -88, -84, -79, -74, -70, -66,
+                    -62,  -58,  -54,  -51,  -47,  -44, -40, -37, -34, -31, -28, -25, -22,
+                    -19,  -16,  -13,  -11,  -8,   -5,  -2,  0,   3,   6,   9,   12,  14,
+                    17,   20,   23,   27,   30,   33,  36,  40,  44,  47,  51,  55,  59,
+                    63,   68,   72,   77,   82,   87,  92,  98,  103, 109, 115, 121},
     [KERN_Q2_0] = {-1, 0, 1, 2},
     [KERN_Q1_0] = {-1, 1},
     [KERN_TQ2_0] = {-1, 0, 1, 2},
@@ -52,10 +63,31 @@ static const int8_t KERN_VALUES[KERN_N_WEIGHT][16] = {
     [KERN_IQ1_M] = {-7, 1, 9, 0, -9, -1, 7, 0},
 };
 
-/* By how much the numbers of a half are greater where its scale says so. */
+/* Does a float multiply all numbers of a row? Its product with a group's scale is rounded; what
+ * other types multiply numbers by is exact. */
+static inline bool kern_has_row_scale(enum kern_weight w)
+{
+    return w == KERN_IQ4_KS || w == KERN_IQ5_KS;
+}
+
+/* By how much the numbers of a half, or of a group, are greater where its bit says so. */
 static inline int kern_values_shift(enum kern_weight w)
 {
-    return w == KERN_IQ4_K || w == KERN_IQ3_K ? 4 : w == KERN_IQ2_K ? 5 : 0;
+    switch (w) {
+    case KERN_IQ2_K:
+        return 5;
+    case KERN_IQ3_K:
+    case KERN_IQ4_K:
+    case KERN_IQ4_KS:
+        return 4;
+    case KERN_IQ5_K:
+    case KERN_IQ5_KS:
+        return 2;
+    case KERN_IQ6_K:
+        return 1;
+    default:
+        return 0;
+    }
 }
 
 /* Eight signs of which seven are stored: the eighth makes the number of ones even. */

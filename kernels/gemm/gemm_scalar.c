@@ -184,7 +184,7 @@ static int32_t value_sum(enum kern_weight w, const struct kern_qrow *x, size_t g
 static bool has_half_scales(enum kern_weight w)
 {
     return w == KERN_IQ2_S || w == KERN_IQ2_XS || w == KERN_IQ1_M || w == KERN_NVFP4 ||
-           kern_values_shift(w) > 0;
+           (kern_values_shift(w) > 0 && !kern_has_row_scale(w));
 }
 
 static float dot_values(enum kern_weight w, const struct kern_qrow *x, const uint8_t *panel,
@@ -241,6 +241,10 @@ VALUES(KERN_NVFP4, nvfp4)
 VALUES(KERN_IQ4_K, iq4_k)
 VALUES(KERN_IQ3_K, iq3_k)
 VALUES(KERN_IQ2_K, iq2_k)
+VALUES(KERN_IQ6_K, iq6_k)
+VALUES(KERN_IQ5_K, iq5_k)
+VALUES(KERN_IQ5_KS, iq5_ks)
+VALUES(KERN_IQ4_KS, iq4_ks)
 
 static void gemm_quantised(enum kern_weight w, dot_fn dot, float *out, size_t out_stride,
                            const uint8_t *x, size_t x_stride, size_t m, const uint8_t *panels,
@@ -332,3 +336,7 @@ QUANTISED(KERN_NVFP4, nvfp4)
 QUANTISED(KERN_IQ4_K, iq4_k)
 QUANTISED(KERN_IQ3_K, iq3_k)
 QUANTISED(KERN_IQ2_K, iq2_k)
+QUANTISED(KERN_IQ6_K, iq6_k)
+QUANTISED(KERN_IQ5_K, iq5_k)
+QUANTISED(KERN_IQ5_KS, iq5_ks)
+QUANTISED(KERN_IQ4_KS, iq4_ks)

@@ -8,34 +8,6 @@
 
 #include "kernels/gemm/pack_quads.h"
 
-/* The K formats keep two groups in 32 bytes, one in the low nibbles and one in the high ones. */
-static void split_nibbles(uint8_t *low, uint8_t *high, size_t lane, const uint8_t *src)
-{
-    for (size_t j = 0; j < 4; j++) {
-        const uint32_t a = pack_load_quad(src, j), b = pack_load_quad(src, j + 4);
-
-        pack_store_quad(low, j, lane, (a & 0x0f0f0f0f) | (b & 0x0f0f0f0f) << 4);
-        pack_store_quad(high, j, lane, (a >> 4 & 0x0f0f0f0f) | (b & 0xf0f0f0f0));
-    }
-}
-
-/* The same for single bits: eight sets [16 lanes][4], bit j of set f being bit f of quad j. */
-static void deal_tops(uint8_t *dst, size_t stride, size_t lane, const uint8_t *src)
-{
-    uint32_t q[8];
-
-    for (size_t j = 0; j < 8; j++)
-        q[j] = pack_load_quad(src, j);
-    for (size_t j = 0; j < 8; j += 2)
-        pack_swap_bits(&q[j], &q[j + 1], 1, 0x55555555);
-    for (size_t j = 0; j < 8; j += j % 4 == 1 ? 3 : 1)
-        pack_swap_bits(&q[j], &q[j + 2], 2, 0x33333333);
-    for (size_t j = 0; j < 4; j++)
-        pack_swap_bits(&q[j], &q[j + 4], 4, 0x0f0f0f0f);
-    for (size_t f = 0; f < 8; f++)
-        pack_store_quad(dst + f * stride, 0, lane, q[f]);
-}
-
 /* Four bytes of fifth bits, 16 of nibbles: the codes of Q5_0 and Q5_1. */
 static void move_5_bits(uint8_t *dst, size_t lane, const uint8_t *src)
 {
@@ -106,7 +78,7 @@ static void pack_q4_k(uint8_t *dst, size_t lane, const uint8_t *b)
 
     pack_k_scales(dst, lane, b);
     for (size_t g = 0; g < 8; g += 2)
-        split_nibbles(codes + 256 * g, codes + 256 * (g + 1), lane, b + 16 + 16 * g);
+        pack_split_nibbles(codes + 256 * g, codes + 256 * (g + 1), lane, b + 16 + 16 * g);
 }
 
 static void pack_q5_k(uint8_t *dst, size_t lane, const uint8_t *b)
@@ -115,9 +87,9 @@ static void pack_q5_k(uint8_t *dst, size_t lane, const uint8_t *b)
 
     pack_k_scales(dst, lane, b);
     for (size_t g = 0; g < 8; g += 2)
-        split_nibbles(codes + KERN_Q5_K_SUB * g, codes + KERN_Q5_K_SUB * (g + 1), lane,
-                      b + 48 + 16 * g);
-    deal_tops(codes + KERN_TOP, KERN_Q5_K_SUB, lane, b + 16);
+        pack_split_nibbles(codes + KERN_Q5_K_SUB * g, codes + KERN_Q5_K_SUB * (g + 1), lane,
+                           b + 48 + 16 * g);
+    pack_deal_tops(codes + KERN_TOP, KERN_Q5_K_SUB, lane, b + 16);
 }
 
 /* Six-bit scale h of 16 in 12 bytes: low nibbles in the first eight, then pairs of high bits. */
@@ -137,7 +109,7 @@ static void pack_q3_k(uint8_t *dst, size_t lane, const uint8_t *b)
         dst[KERN_Q6_K_SC + 16 * h + lane] = (uint8_t)q3_k_scale(b + 96, h);
     for (size_t i = 0; i < 2; i++)
         pack_deal_pairs(codes + 4 * i * KERN_Q3_K_SUB, KERN_Q3_K_SUB, lane, b + 32 + 32 * i);
-    deal_tops(codes + KERN_Q3_K_TOP, KERN_Q3_K_SUB, lane, b);
+    pack_deal_tops(codes + KERN_Q3_K_TOP, KERN_Q3_K_SUB, lane, b);
 }
 
 static void pack_q2_k(uint8_t *dst, size_t lane, const uint8_t *b)
@@ -161,7 +133,7 @@ static void pack_q6_k(uint8_t *dst, size_t lane, const uint8_t *b)
     for (size_t i = 0; i < 4; i++) { /* groups 0, 1, 4, 5, each with the group two further on */
         uint8_t *low = codes + KERN_Q6_K_SUB * (i / 2 * 4 + i % 2);
 
-        split_nibbles(low, low + 2 * KERN_Q6_K_SUB, lane, b + 32 * i);
+        pack_split_nibbles(low, low + 2 * KERN_Q6_K_SUB, lane, b + 32 * i);
     }
     for (size_t i = 0; i < 2; i++)
         pack_deal_pairs(codes + KERN_Q6_K_HIGH + 4 * i * KERN_Q6_K_SUB, KERN_Q6_K_SUB, lane,
@@ -231,6 +203,10 @@ static void pack_group(enum kern_weight w, uint8_t *dst, const uint8_t *const bl
     case KERN_IQ4_K:
     case KERN_IQ3_K:
     case KERN_IQ2_K:
+    case KERN_IQ6_K:
+    case KERN_IQ5_K:
+    case KERN_IQ5_KS:
+    case KERN_IQ4_KS:
         kern_pack_values(w, dst, blocks);
         return;
     case KERN_F32:
@@ -245,16 +221,19 @@ static void pack_group(enum kern_weight w, uint8_t *dst, const uint8_t *const bl
 struct sources {
     const uint8_t *at[KERN_LANES];
     size_t step[KERN_LANES]; /* bytes to the next group */
+    uint8_t head[KERN_LANES][sizeof(float)];
 };
 
 static struct sources sources_of(enum kern_weight w, const void *const rows[KERN_LANES])
 {
-    const size_t step = kern_row_bytes(w, kern_weight_group(w));
-    struct sources s;
+    const size_t step = kern_block_bytes(w), head = kern_row_head(w);
+    struct sources s = {0};
 
     for (size_t lane = 0; lane < KERN_LANES; lane++) {
-        s.at[lane] = rows[lane] ? rows[lane] : zero_block(w);
+        s.at[lane] = rows[lane] ? (const uint8_t *)rows[lane] + head : zero_block(w);
         s.step[lane] = rows[lane] ? step : 0;
+        if (rows[lane])
+            memcpy(s.head[lane], rows[lane], head);
     }
     return s;
 }
@@ -265,6 +244,8 @@ static void pack_quantised(enum kern_weight w, uint8_t *dst, struct sources s, s
 
     for (size_t g = 0; g < n_groups; g++, dst += bytes) {
         pack_group(w, dst, s.at);
+        if (kern_row_head(w) > 0)
+            memcpy(dst, s.head, sizeof s.head);
         for (size_t lane = 0; lane < KERN_LANES; lane++)
             s.at[lane] += s.step[lane];
     }
@@ -337,5 +318,5 @@ void kern_pack(enum kern_weight w, void *panel, const void *const rows[KERN_LANE
     if (kern_weight_is_quantised(w))
         pack_quantised(w, panel, s, k / kern_weight_group(w));
     else
-        pack_floats(panel, &s, k, kern_row_bytes(w, 1));
+        pack_floats(panel, &s, k, kern_block_bytes(w));
 }

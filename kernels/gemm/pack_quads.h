@@ -65,6 +65,35 @@ static inline void pack_deal_pairs(uint8_t *dst, size_t stride, size_t lane, con
     }
 }
 
+/* The K formats keep two groups in 32 bytes, one in the low nibbles and one in the high ones. */
+static inline void pack_split_nibbles(uint8_t *low, uint8_t *high, size_t lane,
+                                      const uint8_t *src)
+{
+    for (size_t j = 0; j < 4; j++) {
+        const uint32_t a = pack_load_quad(src, j), b = pack_load_quad(src, j + 4);
+
+        pack_store_quad(low, j, lane, (a & 0x0f0f0f0f) | (b & 0x0f0f0f0f) << 4);
+        pack_store_quad(high, j, lane, (a >> 4 & 0x0f0f0f0f) | (b & 0xf0f0f0f0));
+    }
+}
+
+/* 32 bytes of eight bits: eight sets [16 lanes][4], bit j of set f being bit f of quad j. */
+static inline void pack_deal_tops(uint8_t *dst, size_t stride, size_t lane, const uint8_t *src)
+{
+    uint32_t q[8];
+
+    for (size_t j = 0; j < 8; j++)
+        q[j] = pack_load_quad(src, j);
+    for (size_t j = 0; j < 8; j += 2)
+        pack_swap_bits(&q[j], &q[j + 1], 1, 0x55555555);
+    for (size_t j = 0; j < 8; j += j % 4 == 1 ? 3 : 1)
+        pack_swap_bits(&q[j], &q[j + 2], 2, 0x33333333);
+    for (size_t j = 0; j < 4; j++)
+        pack_swap_bits(&q[j], &q[j + 4], 4, 0x0f0f0f0f);
+    for (size_t f = 0; f < 8; f++)
+        pack_store_quad(dst + f * stride, 0, lane, q[f]);
+}
+
 /* 32 top bits in a row as a quad of them: bit 4j + e goes to bit j of byte e. */
 static inline uint32_t pack_spread_tops(uint32_t bits)
 {

@@ -176,8 +176,8 @@ static void put_shifted(uint8_t *dst, size_t lane, size_t h, int sc, uint32_t sh
     dst[KERN_SC + 16 * h + lane] = (uint8_t)(2 * sc + (int)(shifts >> h & 1));
 }
 
-/* b: d, shifts, high pairs of scales, nibbles of them, codes. */
-static void pack_iq4_k(uint8_t *dst, size_t lane, const uint8_t *b)
+/* b: d, shifts, high pairs of scales, nibbles of them: the beginning of IQ4_K and IQ5_K. */
+static void put_six_bits(uint8_t *dst, size_t lane, const uint8_t *b)
 {
     const uint32_t high = load_32(b + 4);
 
@@ -186,6 +186,12 @@ static void pack_iq4_k(uint8_t *dst, size_t lane, const uint8_t *b)
         put_shifted(dst, lane, h,
                     (int)((b[8 + h / 2] >> 4 * (h % 2) & 15u) | (high >> 2 * h & 3) << 4) - 32,
                     load_16(b + 2));
+}
+
+/* b: scales as above, codes. */
+static void pack_iq4_k(uint8_t *dst, size_t lane, const uint8_t *b)
+{
+    put_six_bits(dst, lane, b);
     for (size_t g = 0; g < 8; g++)
         pack_move_quads(dst + KERN_Q6_K_CODES + KERN_IQ4_K_SUB * g, lane, b + 16 + 16 * g, 4, 0);
 }
@@ -202,14 +208,7 @@ static void pack_iq3_k(uint8_t *dst, size_t lane, const uint8_t *b)
     for (size_t i = 0; i < 2; i++)
         pack_deal_pairs(dst + KERN_Q6_K_CODES + 4 * i * KERN_Q3_K_SUB, KERN_Q3_K_SUB, lane,
                         b + 14 + 32 * i);
-    for (size_t g = 0; g < 8; g++) {
-        uint32_t tops = 0;
-
-        for (size_t i = 0; i < 32; i++)
-            tops |= (uint32_t)(b[78 + i] >> g & 1) << i;
-        pack_store_quad(dst + KERN_Q6_K_CODES + KERN_Q3_K_SUB * g + KERN_Q3_K_TOP, 0, lane,
-                        pack_spread_tops(tops));
-    }
+    pack_deal_tops(dst + KERN_Q6_K_CODES + KERN_Q3_K_TOP, KERN_Q3_K_SUB, lane, b + 78);
 }
 
 /* b: d, shifts, nibbles of scales, pairs of bits. */
@@ -221,6 +220,64 @@ static void pack_iq2_k(uint8_t *dst, size_t lane, const uint8_t *b)
     for (size_t i = 0; i < 2; i++)
         pack_deal_pairs(dst + KERN_Q6_K_CODES + 4 * i * KERN_TQ2_0_SUB, KERN_TQ2_0_SUB, lane,
                         b + 12 + 32 * i);
+}
+
+/* 128 bytes of nibbles of two groups of 32 each, in groups that are `sub` bytes apart. */
+static void put_groups(uint8_t *codes, size_t sub, size_t lane, const uint8_t *src)
+{
+    for (size_t g = 0; g < 8; g += 2)
+        pack_split_nibbles(codes + sub * g, codes + sub * (g + 1), lane, src + 16 * g);
+}
+
+/* b: scales as those of IQ4_K, nibbles, top bits. */
+static void pack_iq5_k(uint8_t *dst, size_t lane, const uint8_t *b)
+{
+    uint8_t *codes = dst + KERN_Q6_K_CODES;
+
+    put_six_bits(dst, lane, b);
+    put_groups(codes, KERN_Q5_K_SUB, lane, b + 16);
+    pack_deal_tops(codes + KERN_TOP, KERN_Q5_K_SUB, lane, b + 144);
+}
+
+/* b: d, shifts, scales, nibbles, high pairs. */
+static void pack_iq6_k(uint8_t *dst, size_t lane, const uint8_t *b)
+{
+    uint8_t *codes = dst + KERN_IQ6_K_CODES;
+
+    pack_store_half(dst, lane, b);
+    for (size_t h = 0; h < 16; h++)
+        dst[KERN_Q6_K_SC + 16 * h + lane] = b[4 + h];
+    for (size_t r = 0; r < 2; r++)
+        dst[KERN_IQ6_K_SHIFTS + 16 * r + lane] = b[2 + r];
+    put_groups(codes, KERN_Q6_K_SUB, lane, b + 20);
+    for (size_t i = 0; i < 2; i++)
+        pack_deal_pairs(codes + KERN_Q6_K_HIGH + 4 * i * KERN_Q6_K_SUB, KERN_Q6_K_SUB, lane,
+                        b + 148 + 32 * i);
+}
+
+/* A group's scale is (s & 254) - 127 in the file: with a sign, t | 1. */
+static void put_group_scales(uint8_t *dst, size_t lane, const uint8_t *b)
+{
+    for (size_t g = 0; g < 8; g++)
+        dst[KERN_IQ_KS_SC + 16 * g + lane] = b[g] ^ 0x80;
+}
+
+/* b: scales, codes; the row's scale comes with its head. */
+static void pack_iq4_ks(uint8_t *dst, size_t lane, const uint8_t *b)
+{
+    put_group_scales(dst, lane, b);
+    for (size_t g = 0; g < 8; g++)
+        pack_move_quads(dst + KERN_IQ_KS_CODES + KERN_IQ4_K_SUB * g, lane, b + 8 + 16 * g, 4, 0);
+}
+
+/* b: scales, nibbles, top bits. */
+static void pack_iq5_ks(uint8_t *dst, size_t lane, const uint8_t *b)
+{
+    uint8_t *codes = dst + KERN_IQ_KS_CODES;
+
+    put_group_scales(dst, lane, b);
+    put_groups(codes, KERN_Q5_K_SUB, lane, b + 8);
+    pack_deal_tops(codes + KERN_TOP, KERN_Q5_K_SUB, lane, b + 136);
 }
 
 /* `digits` quads, `step` apart, of four bytes of ternary digits: a byte is a fraction of 256, whose
@@ -407,8 +464,12 @@ static const uint8_t ZERO_IQ1_S[50] = {
     [2] = TIMES_32(255), /* the last pattern: all 1 */
     [34] = 255,          15, 255, 15, 255, 15, 255, 15, 255, 15, 255, 15, 255, 15, 255, 15};
 /* Here both are negative. */
-static const uint8_t ZERO_IQ4_K[144];
+static const uint8_t ZERO_IQ45_K[176];
 static const uint8_t ZERO_IQ3_K[110] = {[4] = 255, 255};
+static const uint8_t ZERO_IQ6_K[212] = {[4] = TIMES_16(255)};
+/* Of a row whose scale is 0 all are positive. */
+static const uint8_t ZERO_IQ_KS[168] = {TIMES_32(255), TIMES_32(255), TIMES_32(255), TIMES_32(255),
+                                        TIMES_32(255), TIMES_4(255),  TIMES_4(255)};
 static const uint8_t ZERO_Q2_0[18] = {[2] = TIMES_16(0x55)};
 static const uint8_t ZERO_Q1_0[18] = {[2] = TIMES_16(255)};
 static const uint8_t ZERO_IQ1_M[56] = {TIMES_32(255), TIMES_16(0x77)};
@@ -429,7 +490,13 @@ const uint8_t *kern_zero_values(enum kern_weight w)
     case KERN_IQ1_M:
         return ZERO_IQ1_M;
     case KERN_IQ4_K:
-        return ZERO_IQ4_K;
+    case KERN_IQ5_K:
+        return ZERO_IQ45_K;
+    case KERN_IQ6_K:
+        return ZERO_IQ6_K;
+    case KERN_IQ4_KS:
+    case KERN_IQ5_KS:
+        return ZERO_IQ_KS;
     case KERN_IQ3_K:
         return ZERO_IQ3_K;
     case KERN_Q2_0:
@@ -480,6 +547,14 @@ void kern_pack_values(enum kern_weight w, uint8_t *dst, const uint8_t *const blo
         PACK_LANES(pack_iq3_k);
     case KERN_IQ2_K:
         PACK_LANES(pack_iq2_k);
+    case KERN_IQ6_K:
+        PACK_LANES(pack_iq6_k);
+    case KERN_IQ5_K:
+        PACK_LANES(pack_iq5_k);
+    case KERN_IQ5_KS:
+        PACK_LANES(pack_iq5_ks);
+    case KERN_IQ4_KS:
+        PACK_LANES(pack_iq4_ks);
     default:
         return;
     }

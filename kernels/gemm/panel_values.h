@@ -68,6 +68,17 @@ static inline float kern_ue4m3_half(uint8_t e)
     return kern_from_bits((uint32_t)e << 20) * 0x1p119f;
 }
 
+/* Are the numbers of half h of group g those that are greater? */
+static inline bool kern_is_shifted(enum kern_weight w, const uint8_t *block, size_t g, size_t h,
+                                   size_t lane)
+{
+    if (w == KERN_IQ6_K)
+        return (block[KERN_IQ6_K_SHIFTS + 16 * (g / 4) + lane] >> (g % 4 * 2 + h) & 1) != 0;
+    if (kern_has_row_scale(w))
+        return (block[KERN_IQ_KS_SC + 16 * g + lane] & 1) != 0;
+    return kern_values_shift(w) > 0 && (block[KERN_SC + 32 * g + 16 * h + lane] & 1) != 0;
+}
+
 /* What code i of group g stands for. */
 static inline int kern_value(enum kern_weight w, const uint8_t *block, size_t g, size_t lane,
                              size_t i)
@@ -92,6 +103,18 @@ static inline int kern_value(enum kern_weight w, const uint8_t *block, size_t g,
         break;
     case KERN_IQ2_K:
         code = kern_code_2(block + KERN_Q6_K_CODES + KERN_TQ2_0_SUB * g, lane, i);
+        break;
+    case KERN_IQ5_K:
+        code = kern_code_5(block + KERN_Q6_K_CODES + KERN_Q5_K_SUB * g, lane, i);
+        break;
+    case KERN_IQ6_K:
+        code = kern_code_6(block + KERN_IQ6_K_CODES + KERN_Q6_K_SUB * g, lane, i);
+        break;
+    case KERN_IQ4_KS:
+        code = kern_code_4(block + KERN_IQ_KS_CODES + KERN_IQ4_K_SUB * g, lane, i);
+        break;
+    case KERN_IQ5_KS:
+        code = kern_code_5(block + KERN_IQ_KS_CODES + KERN_Q5_K_SUB * g, lane, i);
         break;
     case KERN_Q1_0:
         code = kern_code_1(block + KERN_Q1_0_CODES + KERN_Q1_0_SUB * g, lane, i);
@@ -121,7 +144,7 @@ static inline int kern_value(enum kern_weight w, const uint8_t *block, size_t g,
         code = kern_code_2(block + KERN_TQ2_0_CODES + KERN_TQ2_0_SUB * g, lane, i);
         break;
     }
-    if (kern_values_shift(w) > 0 && (block[KERN_SC + 32 * g + 16 * (i / 16) + lane] & 1) != 0)
+    if (kern_is_shifted(w, block, g, i / 16, lane))
         return KERN_VALUES[w][code] + kern_values_shift(w);
     return KERN_VALUES[w][code];
 }
@@ -143,6 +166,10 @@ static inline float kern_value_scale(enum kern_weight w, const uint8_t *block, s
         return kern_e8m0_half(block[lane]);
     if (w == KERN_NVFP4)
         return kern_ue4m3_half(block[32 * g + 16 * h + lane]);
+    if (kern_has_row_scale(w)) {
+        memcpy(&d, block + 4 * lane, sizeof d);
+        return d * (float)((int8_t)block[KERN_IQ_KS_SC + 16 * g + lane] | 1);
+    }
     d = kern_load_f16(block + 2 * lane);
     switch (w) {
     case KERN_IQ4_XS:
@@ -150,7 +177,10 @@ static inline float kern_value_scale(enum kern_weight w, const uint8_t *block, s
     case KERN_IQ4_K:
     case KERN_IQ3_K:
     case KERN_IQ2_K:
+    case KERN_IQ5_K:
         return d * (float)((int8_t)(sc[32 * g + 16 * h] & 0xfe) / 2);
+    case KERN_IQ6_K:
+        return d * (float)(int8_t)sc[32 * g + 16 * h];
     case KERN_IQ3_S:
         return d * (float)(2 * kern_scale_nibble(block, g, lane) + 1);
     case KERN_IQ3_XXS:

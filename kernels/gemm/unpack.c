@@ -71,7 +71,8 @@ static void unpack_q2_k(float *out, const uint8_t *src, size_t lane)
     }
 }
 
-/* A block of the types whose codes stand for numbers. All products and sums are exact. */
+/* A block of the types whose codes stand for numbers. All products and sums are exact, but IQ6_K's
+ * last product, and those with a row's scale. */
 static void unpack_values(enum kern_weight w, float *out, const uint8_t *src, size_t lane)
 {
     for (size_t i = 0; i < kern_weight_group(w); i++) {
@@ -157,6 +158,10 @@ static void unpack_group(enum kern_weight w, float *out, const uint8_t *src, siz
     case KERN_IQ4_K:
     case KERN_IQ3_K:
     case KERN_IQ2_K:
+    case KERN_IQ6_K:
+    case KERN_IQ5_K:
+    case KERN_IQ5_KS:
+    case KERN_IQ4_KS:
         unpack_values(w, out, src, lane);
         return;
     case KERN_N_WEIGHT:

@@ -1,4 +1,5 @@
 /* kernels/gemm/weight.c - the weight types: their names, and the sizes of their rows and panels. */
+#include "kernels/gemm/codebook.h"
 #include "kernels/kernels_impl.h"
 
 struct weight_format {
@@ -41,6 +42,10 @@ static const struct weight_format FORMAT[KERN_N_WEIGHT] = {
     [KERN_IQ4_K] = {"IQ4_K", true, 256, 144, KERN_IQ4_K_GROUP},
     [KERN_IQ3_K] = {"IQ3_K", true, 256, 110, KERN_IQ3_K_GROUP},
     [KERN_IQ2_K] = {"IQ2_K", true, 256, 76, KERN_IQ2_K_GROUP},
+    [KERN_IQ6_K] = {"IQ6_K", true, 256, 212, KERN_IQ6_K_GROUP},
+    [KERN_IQ5_K] = {"IQ5_K", true, 256, 176, KERN_IQ5_K_GROUP},
+    [KERN_IQ5_KS] = {"IQ5_KS", true, 256, 168, KERN_IQ5_KS_GROUP},
+    [KERN_IQ4_KS] = {"IQ4_KS", true, 256, 136, KERN_IQ4_KS_GROUP},
 };
 
 bool kern_weight_is_quantised(enum kern_weight w)
@@ -58,9 +63,14 @@ const char *kern_weight_name(enum kern_weight w)
     return FORMAT[w].name;
 }
 
-size_t kern_row_bytes(enum kern_weight w, size_t k)
+size_t kern_block_bytes(enum kern_weight w)
 {
-    return k / FORMAT[w].group * FORMAT[w].block_bytes;
+    return FORMAT[w].block_bytes;
+}
+
+size_t kern_row_head(enum kern_weight w)
+{
+    return kern_has_row_scale(w) ? sizeof(float) : 0;
 }
 
 size_t kern_panel_bytes(enum kern_weight w, size_t k)

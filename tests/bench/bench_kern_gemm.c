@@ -53,19 +53,27 @@ static void fill_panel(enum kern_weight w, uint8_t *panel, size_t k)
         [KERN_IQ2_XS] = {256, 74},   [KERN_IQ2_XXS] = {256, 66},    [KERN_IQ1_S] = {256, 50},
         [KERN_Q2_0] = {64, 18},      [KERN_Q1_0] = {128, 18},       [KERN_NVFP4] = {64, 36},
         [KERN_IQ4_K] = {256, 144},   [KERN_IQ3_K] = {256, 110},     [KERN_IQ2_K] = {256, 76},
+        [KERN_IQ6_K] = {256, 212},   [KERN_IQ5_K] = {256, 176},     [KERN_IQ5_KS] = {256, 168},
+        [KERN_IQ4_KS] = {256, 136},
         [KERN_IQ1_M] = {256, 56, 54}}; /* there the top of a scale that is spread out */
     const bool has_minimum = w == KERN_Q4_K || w == KERN_Q5_K || w == KERN_Q2_K ||
                              w == KERN_Q4_1 || w == KERN_Q5_1;
-    const size_t bytes = k / BLOCK[w][0] * BLOCK[w][1];
+    const bool has_row_scale = w == KERN_IQ4_KS || w == KERN_IQ5_KS;
+    const size_t head = has_row_scale ? 4 : 0;
+    const size_t bytes = head + k / BLOCK[w][0] * BLOCK[w][1];
     const uint16_t d = w == KERN_BF16 ? 0x3c00 : 0x2000; /* about 0.008 in either */
     uint8_t *row = mem_alloc(bytes);
     const void *rows[KERN_LANES];
 
     for (size_t i = 0; i < bytes; i++)
         row[i] = (uint8_t)next_random();
-    for (size_t i = 0; i < bytes; i += BLOCK[w][1]) {
+    for (size_t i = head; i < bytes; i += BLOCK[w][1]) {
         const float f = 0.008f;
 
+        if (has_row_scale) {
+            memcpy(row, &f, 4);
+            break;
+        }
         memcpy(row + i + BLOCK[w][2], &d, 2);
         if (has_minimum)
             memcpy(row + i + BLOCK[w][2] + 2, &d, 2);

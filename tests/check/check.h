@@ -1,9 +1,11 @@
 /* tests/check/check.h - what the kernel checks share.
  *
- * Each line of kernels.inc is checked once per ISA: the scalar body against a formula in double,
- * by tolerance; the others against scalar, bit for bit (two NaNs are equal). Inputs and outputs
- * end at an unreadable page, so that a byte read or written past the end faults; outputs are
- * surrounded by a pattern that must survive.
+ * Each line of kernels.inc is checked on each ISA: the scalar body against a formula in double,
+ * by tolerance; the others against scalar, bit for bit (two NaNs are equal). Products and attention
+ * meet all levels with the same inputs, for which scalar is asked once, for that takes most of the
+ * time; others are called once for each level. Inputs and outputs end at an unreadable page, so
+ * that a byte read or written past the end faults; outputs are surrounded by a pattern that must
+ * survive.
  *
  * Thread: one.
  * Memory: check_alloc() lives until check_free_all(), called after every kernel.
@@ -19,10 +21,15 @@
 
 #define CHECK_COUNT(array) (sizeof(array) / sizeof *(array))
 
+#define CHECK_MOST_LEVELS 4
+
 struct check {
     const struct kern_table *ref;  /* scalar */
-    const struct kern_table *test; /* the ISA under test */
+    const struct kern_table *test; /* the ISA under test: check_level() sets both */
     enum kern_isa isa;
+    struct kern_table tables[CHECK_MOST_LEVELS];
+    enum kern_isa levels[CHECK_MOST_LEVELS];
+    unsigned n_levels;
     uint64_t rng;
     unsigned n_fail; /* of this kernel; only the first few are printed */
 };
@@ -44,6 +51,9 @@ uint32_t check_below(struct check *c, uint32_t n);
 float check_uniform(struct check *c, float lo, float hi);
 float check_normal(struct check *c); /* roughly: a sum of uniforms, variance 1 */
 void check_fill(struct check *c, float *x, size_t n, float scale);
+
+/* Go to level i of those that the kernel is checked at; false when there are not so many. */
+bool check_level(struct check *c, unsigned i);
 
 /* Count a failure unless `ok`; prints the kernel, the ISA and the message. */
 bool check_that(struct check *c, bool ok, const char *fmt, ...)

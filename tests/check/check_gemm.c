@@ -67,6 +67,9 @@ static void fill_row(struct check *c, enum kern_weight w, enum fill fill, uint8_
         fill_float_row(c, w, fill, row, k);
         return;
     }
+    if (decode_head(w) > 0)
+        decode_put_row_scale(row, random_scale(c, fill));
+    row += decode_head(w);
     for (size_t b = 0; b < k / f->elems; b++, row += f->bytes) {
         for (size_t i = 0; i < f->bytes; i++)
             row[i] = fill == FILL_LOW ? 0 : fill == FILL_HIGH ? 0xff : (uint8_t)check_rand(c);
@@ -120,7 +123,7 @@ static void make_case(struct check *c, struct gemm_case *g, enum kern_weight w, 
     *g = (struct gemm_case){.w = w, .fill = fill, .k = k, .n_panels = n_panels};
     g->out_stride = 16 * n_panels + check_below(c, 3);
     g->x_stride = x_bytes + 4 * check_below(c, 5);
-    g->row_bytes = k / decode_formats[w].elems * decode_formats[w].bytes;
+    g->row_bytes = decode_row_bytes(w, k);
     g->blocks = check_alloc(16 * n_panels * g->row_bytes, 1);
     /* All sizes are multiples of 16 and the end is a page's: so the panels may stand at 16. */
     g->panels = check_alloc(n_panels * kern_panel_bytes(w, k), 16);
@@ -187,15 +190,13 @@ static void check_formula(struct check *c, const struct gemm_case *g, const floa
     free(size);
 }
 
-static void check_case(struct check *c, const struct gemm_case *g)
+/* At one level: 1 to MAX_M rows (by the definition itself some of these), and rows alone. */
+static void check_level_of(struct check *c, const struct gemm_case *g, const float *want,
+                           float *got, float *alone)
 {
     const size_t n = MAX_M * g->out_stride;
     const size_t width = 16 * g->n_panels;
-    float *want = check_out(n * sizeof *want, 4);
-    float *got = check_out(n * sizeof *got, 4);
-    float *alone = check_out(g->out_stride * sizeof *alone, 4);
 
-    run_case(c->ref, g, want, 0, MAX_M);
     for (size_t m = 1; m <= MAX_M; m++) {
         check_refill(got, n * sizeof *got);
         run_case(c->test, g, got, 0, m);
@@ -226,9 +227,21 @@ static void check_case(struct check *c, const struct gemm_case *g)
     run_case(c->test, g, got, 5, 11);
     check_that(c, check_diff(got, want + 5 * g->out_stride, width) == width,
                "k=%zu row 5 first in a batch of 11 differs", g->k);
-    if (c->isa == KERN_ISA_SCALAR)
-        for (size_t i = 0; i < MAX_M; i += 19)
-            check_formula(c, g, want + i * g->out_stride, i);
+}
+
+static void check_case(struct check *c, const struct gemm_case *g)
+{
+    const size_t n = MAX_M * g->out_stride;
+    float *want = check_out(n * sizeof *want, 4);
+    float *got = check_out(n * sizeof *got, 4);
+    float *alone = check_out(g->out_stride * sizeof *alone, 4);
+
+    run_case(c->ref, g, want, 0, MAX_M);
+    for (unsigned i = 0; check_level(c, i); i++) {
+        check_level_of(c, g, want, got, alone);
+        for (size_t row = 0; c->isa == KERN_ISA_SCALAR && row < MAX_M; row += 19)
+            check_formula(c, g, want + row * g->out_stride, row);
+    }
 }
 
 /* A chunk of columns of the vector bodies holds a whole number of 256; these lengths end before,

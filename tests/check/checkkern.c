@@ -122,6 +122,15 @@ void check_fill(struct check *c, float *x, size_t n, float scale)
         x[i] = check_normal(c) * scale;
 }
 
+bool check_level(struct check *c, unsigned i)
+{
+    if (i >= c->n_levels)
+        return false;
+    c->test = &c->tables[i];
+    c->isa = c->levels[i];
+    return true;
+}
+
 bool check_that(struct check *c, bool ok, const char *fmt, ...)
 {
     va_list args;
@@ -213,31 +222,46 @@ static bool selected(const struct options *o, const char *name)
     return o->n_names == 0;
 }
 
-static bool run(const struct line *l, enum kern_isa isa, uint64_t seed)
+/* One line, to be written in one piece: other processes write theirs. */
+static void print_result(const struct line *l, const struct check *c)
+{
+    char levels[64] = "";
+
+    for (unsigned i = 0; i < c->n_levels; i++)
+        snprintf(levels + strlen(levels), sizeof levels - strlen(levels), " %s",
+                 kern_isa_name(c->levels[i]));
+    printf("%-4s %-18s%s\n", c->n_fail ? "FAIL" : "ok", l->name, levels);
+    fflush(stdout);
+}
+
+/* At the levels that c has. */
+static bool run(const struct line *l, struct check *c, uint64_t seed)
 {
     struct kern_table ref;
-    struct kern_table test;
-    struct check c = {.ref = &ref, .test = &test, .isa = isa, .rng = seed};
 
     kern_init(&ref, KERN_ISA_SCALAR);
-    kern_init(&test, isa);
+    c->ref = &ref;
+    c->rng = seed;
+    c->n_fail = 0;
+    for (unsigned i = 0; i < c->n_levels; i++)
+        kern_init(&c->tables[i], c->levels[i]);
+    check_level(c, 0);
     current = l->name;
     if (l->gemm)
-        l->gemm(&c, l->weight);
+        l->gemm(c, l->weight);
     else
-        l->op(&c);
+        l->op(c);
     check_free_all();
-    printf("%-4s %-18s %s\n", c.n_fail ? "FAIL" : "ok", l->name, kern_isa_name(isa));
-    fflush(stdout);
-    return c.n_fail == 0;
+    print_result(l, c);
+    return c->n_fail == 0;
 }
 
 /* ---- all of it, on every core ---- */
 
 /* What the processes share; the counts are all that they tell each other. */
 struct shared {
-    atomic_uint next; /* item to be taken: a line at a level */
-    atomic_uint passed, failed;
+    atomic_uint next; /* item to be taken: a line, at a level or at all of them */
+    atomic_uint passed, failed; /* lines times levels */
 };
 
 /* All but the products with quantised weights are AVX2's own at the level of AVX-VNNI. */
@@ -259,18 +283,36 @@ static bool is_wanted(const struct options *o, const struct line *l, int isa)
            !(l->scalar_only && isa != 0) && !is_same_as_avx2(l, (enum kern_isa)isa);
 }
 
+/* Does the check itself go through the levels? */
+static bool takes_all_levels(const struct line *l)
+{
+    return l->gemm == check_gemm || l->op == check_attn_f16 || l->op == check_attn_bf16 ||
+           l->op == check_attn_q8_0;
+}
+
+/* Item `isa` of a line: the line at that level, or with item 0 at all of them. */
+static void run_item(const struct options *o, struct shared *s, const struct line *l, int isa)
+{
+    struct check c = {.n_levels = 0};
+    const int to = takes_all_levels(l) ? (int)kern_isa_best() : isa;
+
+    if (takes_all_levels(l) && isa > 0)
+        return;
+    for (int i = isa; i <= to; i++)
+        if (is_wanted(o, l, i))
+            c.levels[c.n_levels++] = (enum kern_isa)i;
+    if (c.n_levels > 0)
+        atomic_fetch_add(run(l, &c, o->seed) ? &s->passed : &s->failed, c.n_levels);
+}
+
+/* The last ones first: of those that take long, few are among the first. */
 static void run_items(const struct options *o, struct shared *s)
 {
-    const unsigned n_isa = (unsigned)kern_isa_best() + 1;
+    const unsigned n_isa = (unsigned)kern_isa_best() + 1, n = CHECK_COUNT(LINES) * n_isa;
     unsigned i;
 
-    while ((i = atomic_fetch_add(&s->next, 1)) < CHECK_COUNT(LINES) * n_isa) {
-        const struct line *l = &LINES[i / n_isa];
-        const int isa = (int)(i % n_isa);
-
-        if (is_wanted(o, l, isa))
-            atomic_fetch_add(run(l, (enum kern_isa)isa, o->seed) ? &s->passed : &s->failed, 1);
-    }
+    while ((i = atomic_fetch_add(&s->next, 1)) < n)
+        run_item(o, s, &LINES[(n - 1 - i) / n_isa], (int)((n - 1 - i) % n_isa));
 }
 
 /* A process for each core; one that dies has failed. */

@@ -22,8 +22,20 @@ const struct decode_format decode_formats[KERN_N_WEIGHT] = {
     [KERN_IQ1_M] = {256, 56, 1, {48}},    [KERN_Q2_0] = {64, 18, 1, {0}},
     [KERN_Q1_0] = {128, 18, 1, {0}},      [KERN_NVFP4] = {64, 36, 0, {0}},
     [KERN_IQ4_K] = {256, 144, 1, {0}},    [KERN_IQ3_K] = {256, 110, 1, {0}},
-    [KERN_IQ2_K] = {256, 76, 1, {0}},
+    [KERN_IQ2_K] = {256, 76, 1, {0}},     [KERN_IQ6_K] = {256, 212, 1, {0}},
+    [KERN_IQ5_K] = {256, 176, 1, {0}},    [KERN_IQ5_KS] = {256, 168, 0, {0}},
+    [KERN_IQ4_KS] = {256, 136, 0, {0}},
 };
+
+size_t decode_head(enum kern_weight w)
+{
+    return w == KERN_IQ4_KS || w == KERN_IQ5_KS ? 4 : 0;
+}
+
+size_t decode_row_bytes(enum kern_weight w, size_t k)
+{
+    return decode_head(w) + k / decode_formats[w].elems * decode_formats[w].bytes;
+}
 
 double check_half(uint16_t h)
 {
@@ -192,12 +204,25 @@ static struct number number(enum kern_weight w, const uint8_t *b, size_t i)
     return (struct number){0};
 }
 
-void decode_row(enum kern_weight w, const uint8_t *row, double *out, double *size, size_t k)
+/* Number j of a row. The product of a row's scale with a block's is rounded. */
+static struct number number_of_row(enum kern_weight w, const uint8_t *row, size_t j)
 {
     const struct decode_format *f = &decode_formats[w];
+    const uint8_t *block = row + decode_row_bytes(w, j / f->elems * f->elems);
+    struct number n = number(w, block, j % f->elems);
+    float d;
 
+    if (decode_head(w) == 0)
+        return n;
+    memcpy(&d, row, sizeof d);
+    n.scale = (float)(n.scale * d);
+    return n;
+}
+
+void decode_row(enum kern_weight w, const uint8_t *row, double *out, double *size, size_t k)
+{
     for (size_t j = 0; j < k; j++) {
-        const struct number n = number(w, row + j / f->elems * f->bytes, j % f->elems);
+        const struct number n = number_of_row(w, row, j);
 
         out[j] = n.scale * n.code - n.minimum;
         size[j] = fabs(n.scale * n.code) + fabs(n.minimum);
@@ -213,12 +238,19 @@ void decode_row_float(enum kern_weight w, const uint8_t *row, float *out, size_t
     const struct decode_format *f = &decode_formats[w];
 
     for (size_t j = 0; j < k; j++) {
-        const struct number n = number(w, row + j / f->elems * f->bytes, j % f->elems);
+        const struct number n = number_of_row(w, row, j);
 
         out[j] = (float)(n.scale * n.code);
         if (f->n_scale == 2) /* with a minimum */
             out[j] -= (float)n.minimum;
     }
+}
+
+void decode_put_row_scale(uint8_t *row, uint16_t half)
+{
+    const float d = (float)check_half(half) * 1.2345678f;
+
+    memcpy(row, &d, sizeof d);
 }
 
 void decode_put_scale(enum kern_weight w, uint8_t *b, size_t i, uint16_t half)

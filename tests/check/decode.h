@@ -19,12 +19,20 @@ struct decode_format {
 };
 extern const struct decode_format decode_formats[KERN_N_WEIGHT];
 
-/* The formats whose codes stand for numbers: number i of a block is scale * number, exactly. */
+/* Bytes of a row before its blocks (a float that multiplies all of its numbers), and with them. */
+size_t decode_head(enum kern_weight w);
+size_t decode_row_bytes(enum kern_weight w, size_t k);
+
+/* The formats whose codes stand for numbers: number i of a block is scale * number, exactly; a
+ * row's scale is not in it. */
 struct decode_value {
     double scale;
     int number;
 };
 struct decode_value decode_value(enum kern_weight w, const uint8_t *b, size_t i);
+
+/* Write a row's scale: an f16 number times one that takes all digits of a float. */
+void decode_put_row_scale(uint8_t *row, uint16_t half);
 
 /* Write the i-th scale of a block: the half, or for MXFP4 the exponent nearest to it. */
 void decode_put_scale(enum kern_weight w, uint8_t *b, size_t i, uint16_t half);

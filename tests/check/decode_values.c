@@ -137,6 +137,33 @@ static int iq4(const uint8_t *qs, size_t i)
     return OF[i < 16 ? qs[i] & 15 : qs[i - 16] >> 4];
 }
 
+/* Number i's nibble: 32 bytes have those of i and i + 32 of each 64. */
+static unsigned nibble_of_64(const uint8_t *qs, size_t i)
+{
+    return bits(qs + i / 64 * 32 + i % 32, i % 64 / 32 * 4, 4);
+}
+
+/* Behind 128 bytes of nibbles come 32 of fifth bits, bit g of group g. */
+static int iq5(const uint8_t *qs, size_t i)
+{
+    static const int OF[] = {-126, -114, -103, -92, -83, -74, -65, -57, -50, -43, -36,
+                             -30,  -24,  -18,  -12, -6,  -1,  5,   11,  17,  23,  29,
+                             36,   43,   51,   59,  68,  77,  87,  97,  109, 121};
+
+    return OF[nibble_of_64(qs, i) | bits(qs + 128 + i % 32, i / 32, 1) << 4];
+}
+
+static int iq6(const uint8_t *qs, size_t i, unsigned high)
+{
+    static const int OF[] = {
+        -127, -121, -115, -109, -104, -98, -93, -88, -84, -79, -74, -70, -66, -62, -58, -54,
+        -51,  -47,  -44,  -40,  -37,  -34, -31, -28, -25, -22, -19, -16, -13, -11, -8,  -5,
+        -2,   0,    3,    6,    9,    12,  14,  17,  20,  23,  27,  30,  33,  36,  40,  44,
+        47,   51,   55,   59,   63,   68,  72,  77,  82,  87,  92,  98,  103, 109, 115, 121};
+
+    return OF[nibble_of_64(qs, i) | high << 4];
+}
+
 static int e2m1_twice(unsigned code)
 {
     static const int OF[] = {0, 1, 2, 3, 4, 6, 8, 12};
@@ -151,6 +178,9 @@ static struct decode_value iq_k(enum kern_weight w, const uint8_t *b, size_t i)
     const int is_shifted = (int)bits(b + 2, h, 1);
     int sc;
 
+    if (w == KERN_IQ6_K)
+        return (struct decode_value){half_at(b) * (int8_t)b[4 + h],
+                                     iq6(b + 20, i, bits(b + 148 + pair, at, 2)) + is_shifted};
     if (w == KERN_IQ2_K)
         return (struct decode_value){half_at(b) * ((int)bits(b + 4, 4 * h, 4) - 8),
                                      TWO[bits(b + 12 + pair, at, 2)] + 5 * is_shifted};
@@ -162,8 +192,20 @@ static struct decode_value iq_k(enum kern_weight w, const uint8_t *b, size_t i)
                 4 * is_shifted};
     }
     sc = (int)(bits(b + 8, 4 * h, 4) | bits(b + 4, 2 * h, 2) << 4) - 32;
+    if (w == KERN_IQ5_K)
+        return (struct decode_value){half_at(b) * sc, iq5(b + 16, i) + 2 * is_shifted};
     return (struct decode_value){half_at(b) * sc,
                                  iq4(b + 16 + 16 * (i / 32), i % 32) + 4 * is_shifted};
+}
+
+/* A byte for each group: an odd number of 8 bits above 0, less 127, and whether it is shifted. */
+static struct decode_value iq_ks(enum kern_weight w, const uint8_t *b, size_t i)
+{
+    const int sc = b[i / 32] / 2 * 2 - 127, is_shifted = b[i / 32] % 2;
+
+    if (w == KERN_IQ5_KS)
+        return (struct decode_value){sc, iq5(b + 8, i) + 2 * is_shifted};
+    return (struct decode_value){sc, iq4(b + 8 + 16 * (i / 32), i % 32) + 4 * is_shifted};
 }
 
 /* Half of four bits of exponent, biased by 7, and three of mantissa. */
@@ -195,10 +237,15 @@ struct decode_value decode_value(enum kern_weight w, const uint8_t *b, size_t i)
     case KERN_NVFP4:
         return (struct decode_value){
             e4m3_half(b[i / 16]), e2m1_twice(bits(b + 4 + i / 16 * 8 + i % 8, i % 16 / 8 * 4, 4))};
+    case KERN_IQ6_K:
+    case KERN_IQ5_K:
     case KERN_IQ4_K:
     case KERN_IQ3_K:
     case KERN_IQ2_K:
         return iq_k(w, b, i);
+    case KERN_IQ5_KS:
+    case KERN_IQ4_KS:
+        return iq_ks(w, b, i);
     case KERN_Q2_0:
         return (struct decode_value){half_at(b), (int)bits(b + 2, 2 * i, 2) - 1};
     case KERN_Q1_0:

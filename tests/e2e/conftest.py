@@ -30,8 +30,9 @@ def pytest_addoption(parser):
 
 
 # What takes longest, first: in the end there are short ones to share out.
-LONG = ["windows", "long_context", "several_models", "swap", "torture", "cli", "request_memory", "slowloris", "architectures",
-        "logging", "bombs", "pretokenizer"]
+LONG = ["architectures", "several_models", "cli", "swap", "pull", "tool_calls", "long_context", "request_memory", "windows",
+        "changing_files", "plan", "torture", "slowloris", "limits_of_the_system", "bench", "pretokenizer", "readme",
+        "safetensors", "logging", "bombs"]
 
 
 def order_of(item):

@@ -1,9 +1,10 @@
 /* tests/golden/machine.h - a small random model and a whole engine around it, for tests of P1.
  *
- * The model has 4 layers with GQA, and its matrices use every packed weight type; or three of its
- * layers are delta nets, which keep a state. The machine is
- * what the program runs: queue, loop, scheduler, cache manager, swap tiers, runner. The test
- * plays the I/O thread: it takes events and carries out the transfers of the swap tiers.
+ * The model has 4 layers with GQA, and its matrices take turns at the packed weight types (the
+ * second one that a program builds has those that the first has not); or three of its layers are
+ * delta nets, which keep a state. The machine is what the program runs: queue, loop, scheduler,
+ * cache manager, swap tiers, runner. The test plays the I/O thread: it takes events and carries out
+ * the transfers of the swap tiers.
  */
 #ifndef TESTS_GOLDEN_MACHINE_H
 #define TESTS_GOLDEN_MACHINE_H
@@ -87,19 +88,22 @@ static inline void add_blocks(struct gguf_writer *w, const char *name, enum bloc
     const uint64_t dims[2] = {cols, rows};
     struct fixture_tensor *t = &made[n_made++ % (7 * LAYERS)];
 
-    *t = (struct fixture_tensor){.seed = n_made, .type = type, .std = 2.0f / sqrtf(EMBD)};
+    *t = (struct fixture_tensor){
+        .seed = n_made, .type = type, .std = 2.0f / sqrtf(EMBD), .n_in = (uint32_t)cols};
     gguf_writer_tensor_fill(w, name, type, 2, dims, fixture_fill, t);
 }
 
 static inline void add_layer(struct gguf_writer *w, int layer)
 {
-    /* One for each matrix: all but F32 and those whose panels are another type's (TQ1_0, IQ2_S). */
-    static const enum block_type types[7 * LAYERS] = {
+    /* All but F32 and those whose panels are another type's (TQ1_0, IQ2_S). */
+    static const enum block_type types[] = {
         BLOCK_Q8_0,   BLOCK_Q4_K,  BLOCK_Q6_K,    BLOCK_F16,   BLOCK_Q4_0,    BLOCK_BF16,
         BLOCK_Q5_0,   BLOCK_Q4_1,  BLOCK_Q5_1,    BLOCK_Q5_K,  BLOCK_Q3_K,    BLOCK_Q2_K,
         BLOCK_IQ4_NL, BLOCK_IQ4_XS, BLOCK_MXFP4,  BLOCK_TQ2_0, BLOCK_IQ3_S,   BLOCK_IQ3_XXS,
         BLOCK_IQ2_XS, BLOCK_IQ2_XXS, BLOCK_IQ1_S, BLOCK_IQ1_M, BLOCK_NVFP4,   BLOCK_Q1_0,
-        BLOCK_Q2_0,   BLOCK_IQ2_K, BLOCK_IQ3_K,   BLOCK_IQ4_K};
+        BLOCK_Q2_0,   BLOCK_IQ2_K, BLOCK_IQ3_K,   BLOCK_IQ4_K, BLOCK_IQ5_K,   BLOCK_IQ6_K,
+        BLOCK_IQ4_KS, BLOCK_IQ5_KS};
+    static size_t next;
     static const struct {
         const char *name;
         uint64_t cols, rows;
@@ -113,7 +117,8 @@ static inline void add_layer(struct gguf_writer *w, int layer)
 
     for (int i = 0; i < 7; i++) {
         snprintf(name, sizeof(name), "blk.%d.%s.weight", layer, matrices[i].name);
-        add_blocks(w, name, types[i + 7 * layer], matrices[i].cols, matrices[i].rows);
+        add_blocks(w, name, types[next++ % (sizeof(types) / sizeof(types[0]))], matrices[i].cols,
+                   matrices[i].rows);
     }
     snprintf(name, sizeof(name), "blk.%d.attn_norm.weight", layer);
     add_tensor(w, name, BLOCK_F32, EMBD, 1, 0.1f, 1);

@@ -8,7 +8,7 @@ import struct
 
 import numpy as np
 
-from quants import decode
+from quants import decode, row_bytes
 
 U32, I32, F32, BOOL, STRING, ARRAY = 4, 5, 6, 7, 8, 9
 SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", U32: "I", I32: "i", F32: "f", BOOL: "?", 10: "Q", 11: "q",
@@ -23,7 +23,8 @@ TYPES = [("F32", 0, 1, 4), ("F16", 1, 1, 2), ("Q4_0", 2, 32, 18), ("Q4_1", 3, 32
          ("IQ3_S", 21, 256, 110), ("IQ2_S", 22, 256, 82), ("IQ4_XS", 23, 256, 136), ("IQ1_M", 29, 256, 56),
          ("BF16", 30, 1, 2), ("TQ1_0", 34, 256, 54), ("TQ2_0", 35, 256, 66), ("MXFP4", 39, 32, 17),
          ("NVFP4", 40, 64, 36), ("Q1_0", 41, 128, 18), ("Q2_0", 42, 64, 18),
-         ("IQ2_K", 137, 256, 76), ("IQ3_K", 138, 256, 110), ("IQ4_K", 139, 256, 144)]
+         ("IQ2_K", 137, 256, 76), ("IQ3_K", 138, 256, 110), ("IQ4_K", 139, 256, 144),
+         ("IQ5_K", 140, 256, 176), ("IQ6_K", 141, 256, 212), ("IQ4_KS", 144, 256, 136), ("IQ5_KS", 152, 256, 168)]
 BY_NAME = {t[0]: t for t in TYPES}
 BY_NUMBER = {t[1]: t for t in TYPES}
 
@@ -140,8 +141,8 @@ def read_parts(data):
         infos.append((name, shape, BY_NUMBER[c.number("I")], c.number("Q")))
     begin = c.at + -c.at % keys.get("general.alignment", ALIGNMENT)
     tensors = {}
-    for name, shape, (kind, _, elems, block), offset in infos:
-        n = int(np.prod(shape)) // elems * block
+    for name, shape, (kind, *_), offset in infos:
+        n = int(np.prod(shape[:-1])) * row_bytes(kind, shape[-1])
         tensors[name] = (kind, shape, data[begin + offset:begin + offset + n])
     return keys, tensors
 
@@ -153,7 +154,7 @@ def with_keys(data, more):
 
 
 def to_array(kind, shape, data):
-    return np.asarray(decode(kind, data), dtype=np.float64).reshape(shape)
+    return np.asarray(decode(kind, data, shape[-1]), dtype=np.float64).reshape(shape)
 
 
 def read(data):

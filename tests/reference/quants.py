@@ -7,10 +7,15 @@ bits, little-endian; `_pick` reads the fields that the description names, one fo
     decode32("IQ4_XS", data)  -> float32: what a decoder in single precision has to give, exactly
     codes("IQ4_XS", data)     -> the codes, or indices into a codebook, and how many there can be
     BLOCKS["IQ4_XS"]          -> (numbers in a block, its bytes)
+    row_bytes("IQ4_XS", n)    -> bytes of a row of n numbers
 
 A number is scale * n - minimum, where n is a small integer. The scale, the product and the minimum
 have at most 24 significant bits, so single precision rounds only where a format has a minimum, once,
-and the order of the products does not matter. A product with zero keeps the sign of the factors.
+and the order of the products does not matter; IQ6_K's product may have 26, and is rounded once
+too. A product with zero keeps the sign of the factors.
+
+Of the formats in HEADS a row begins with a float that multiplies all its numbers: data are rows of
+`columns` numbers then. The scale is that float times a block's small integer, rounded.
 """
 import base64
 import zlib
@@ -25,14 +30,18 @@ BLOCKS = {
     "IQ3_S": (256, 110), "IQ3_XXS": (256, 98), "IQ2_S": (256, 82), "IQ2_XS": (256, 74),
     "IQ2_XXS": (256, 66), "IQ1_S": (256, 50), "IQ1_M": (256, 56),
     "Q2_0": (64, 18), "Q1_0": (128, 18), "NVFP4": (64, 36), "IQ4_K": (256, 144), "IQ3_K": (256, 110), "IQ2_K": (256, 76),
+    "IQ6_K": (256, 212), "IQ5_K": (256, 176), "IQ5_KS": (256, 168), "IQ4_KS": (256, 136),
 }
+
+# Bytes of a row before its blocks.
+HEADS = {"IQ4_KS": 4, "IQ5_KS": 4}
 
 # Where a block has its f16 scales (a byte each); MXFP4 has an exponent, NVFP4 bytes and IQ1_M a scattered half.
 SCALES = {
     "Q8_0": [0], "Q4_0": [0], "Q4_1": [0, 2], "Q5_0": [0], "Q5_1": [0, 2], "Q2_K": [80, 82], "Q3_K": [108],
     "Q4_K": [0, 2], "Q5_K": [0, 2], "Q6_K": [208], "IQ4_NL": [0], "IQ4_XS": [0], "TQ2_0": [64],
     "TQ1_0": [52], "IQ3_S": [0], "IQ3_XXS": [0], "IQ2_S": [0], "IQ2_XS": [0], "IQ2_XXS": [0], "IQ1_S": [0],
-    "Q2_0": [0], "Q1_0": [0], "IQ4_K": [0], "IQ3_K": [0], "IQ2_K": [0],
+    "Q2_0": [0], "Q1_0": [0], "IQ4_K": [0], "IQ3_K": [0], "IQ2_K": [0], "IQ5_K": [0], "IQ6_K": [0],
 }
 
 # The codebooks: ascending lists of patterns, as the gaps between them (low bytes, then high bytes,
@@ -115,11 +124,22 @@ I = np.arange(256)  # the number in a block of 256
 J = np.arange(32)   # ... of 32
 
 
-class Blocks:
-    """n blocks as bits [n][8 * bytes]."""
+def row_bytes(name, n):
+    elems, size = BLOCKS[name]
+    return HEADS.get(name, 0) + n // elems * size
 
-    def __init__(self, name, data):
-        raw = np.frombuffer(bytes(data), np.uint8).reshape(-1, BLOCKS[name][1])
+
+class Blocks:
+    """n blocks as bits [n][8 * bytes], and of each its row's scale [n][1], if rows have one."""
+
+    def __init__(self, name, data, columns):
+        raw = np.frombuffer(bytes(data), np.uint8)
+        if name in HEADS:
+            rows = raw.reshape(-1, row_bytes(name, columns))
+            scales = rows[:, :4].copy().view("<f4").astype(np.float64)
+            self.row_scale = np.repeat(scales, columns // BLOCKS[name][0], axis=0)
+            raw = rows[:, 4:]
+        raw = raw.reshape(-1, BLOCKS[name][1])
         self.raw = raw
         self.bits = np.unpackbits(raw, axis=1, bitorder="little")
 
@@ -259,6 +279,50 @@ def _iq2_k(b):
     return q, 4, b.half(0) * (b.pick(32 + 4 * h, 4) - 8), IQ2_K[q] + 5 * b.pick(16 + h, 1), None
 
 
+IQ5 = np.array([-126, -114, -103, -92, -83, -74, -65, -57, -50, -43, -36, -30, -24, -18, -12, -6, -1, 5, 11, 17, 23, 29, 36,
+                43, 51, 59, 68, 77, 87, 97, 109, 121])
+IQ6 = np.array([-127, -121, -115, -109, -104, -98, -93, -88, -84, -79, -74, -70, -66, -62, -58, -54, -51, -47, -44, -40, -37,
+                -34, -31, -28, -25, -22, -19, -16, -13, -11, -8, -5, -2, 0, 3, 6, 9, 12, 14, 17, 20, 23, 27, 30, 33, 36, 40,
+                44, 47, 51, 55, 59, 63, 68, 72, 77, 82, 87, 92, 98, 103, 109, 115, 121])
+
+
+def _five_bits(b, byte):
+    """128 bytes of nibbles, then 32 of fifth bits, bit g of group g."""
+    return _nibbles_of_64(b, byte) + 16 * b.pick(8 * (byte + 128 + I % 32) + I // 32, 1)
+
+
+def _iq5_k(b):
+    h = I // 16
+    q = _five_bits(b, 16)
+    scale = b.pick(64 + 4 * h, 4) + 16 * b.pick(32 + 2 * h, 2) - 32
+    return q, 32, b.half(0) * scale, IQ5[q] + 2 * b.pick(16 + h, 1), None
+
+
+def _iq6_k(b):
+    h = I // 16
+    q = _nibbles_of_64(b, 20) + 16 * _pairs_of_128(b, 148)
+    scale = b.raw[:, 4 + h].astype(np.int8).astype(int)
+    return q, 64, b.half(0) * scale, IQ6[q] + b.pick(16 + h, 1), None
+
+
+def _group_scales(b):
+    """Of a byte the upper seven bits are an even number, of which 127 is taken; the lowest says which table."""
+    s = b.raw[:, I // 32].astype(int)
+    return (b.row_scale * (s // 2 * 2 - 127)).astype(np.float32).astype(np.float64), s % 2
+
+
+def _iq4_ks(b):
+    q = b.pick(8 * (8 + I // 32 * 16 + I % 16) + 4 * (I % 32 // 16), 4)
+    scale, shifted = _group_scales(b)
+    return q, 16, scale, IQ4[q] + 4 * shifted, None
+
+
+def _iq5_ks(b):
+    q = _five_bits(b, 8)
+    scale, shifted = _group_scales(b)
+    return q, 32, scale, IQ5[q] + 2 * shifted, None
+
+
 def _nvfp4(b):
     """Numbers j and j + 8 of each 16 share a byte; half of an e4m3 number, its sign apart, or 0 for none."""
     i = np.arange(64)
@@ -382,30 +446,30 @@ def _floats(name, data):
     return (np.frombuffer(data, "<u2").astype("<u4") << 16).view("<f4")  # BF16: the upper half
 
 
-def _terms(name, data):
-    _, _, scale, n, minimum = _FORMATS[name](Blocks(name, data))
+def _terms(name, data, columns):
+    _, _, scale, n, minimum = _FORMATS[name](Blocks(name, data, columns))
     product = (scale * n).reshape(-1)
     return product, None if minimum is None else np.broadcast_to(minimum, n.shape).reshape(-1)
 
 
-def decode(name, data):
+def decode(name, data, columns=None):
     """All numbers of `data`, float64."""
     if name not in _FORMATS:
         return _floats(name, data).astype(np.float64)
-    product, minimum = _terms(name, data)
+    product, minimum = _terms(name, data, columns)
     return product if minimum is None else product - minimum
 
 
-def decode32(name, data):
+def decode32(name, data, columns=None):
     """The same as a decoder in single precision rounds them."""
     if name not in _FORMATS:
         return _floats(name, data)
     with np.errstate(over="ignore"):
-        product, minimum = _terms(name, data)
+        product, minimum = _terms(name, data, columns)
         product = product.astype(np.float32)
         return product if minimum is None else product - minimum.astype(np.float32)
 
 
-def codes(name, data):
+def codes(name, data, columns=None):
     """(codes or codebook indices, how many there can be); None for the float types."""
-    return _FORMATS[name](Blocks(name, data))[:2] if name in _FORMATS else None
+    return _FORMATS[name](Blocks(name, data, columns))[:2] if name in _FORMATS else None

@@ -2,9 +2,9 @@
  *
  *   decode IQ4_XS < blocks > floats
  *
- * The blocks are 16 rows of equal length. The floats (native, 4 bytes each) are first what
- * block_decode() says of all of them, then what comes back when the rows have been packed into a
- * panel and are looked up there.
+ * The blocks are 16 rows of equal length, with their heads if the type has any. The floats (native,
+ * 4 bytes each) are first what block_decode() says of all of them, then what comes back when the
+ * rows have been packed into a panel and are looked up there.
  */
 #include "core/base/mem.h"
 #include "core/formats/gguf/blocks.h"
@@ -79,13 +79,14 @@ int main(int argc, char **argv)
     uint8_t *blocks = need(mem_alloc(MAX_BYTES));
     const size_t bytes = fread(blocks, 1, MAX_BYTES, stdin);
     const size_t row_bytes = bytes / KERN_LANES;
-    const size_t k = row_bytes / f->bytes * f->elems;
+    const size_t k = row_bytes / f->bytes * f->elems; /* the head is shorter than a block */
     float *x = need(mem_alloc(KERN_LANES * k * sizeof(*x) + 1));
 
     if (bytes == 0 || bytes == MAX_BYTES || row_bytes * KERN_LANES != bytes ||
-        row_bytes % f->bytes != 0)
+        row_bytes % f->bytes != f->head)
         die("16 rows of whole blocks are wanted");
-    block_decode(type, blocks, x, KERN_LANES * k);
+    for (size_t i = 0; i < KERN_LANES; i++)
+        block_decode(type, blocks + i * row_bytes, x + i * k, k);
     put(x, KERN_LANES * k);
     put_looked_up(weight_named(name), blocks, row_bytes, k);
     mem_free(x);

@@ -19,13 +19,14 @@
 #include <stdio.h>
 #include <string.h>
 
-#define FIXTURE_MAX_MIX 32
+#define FIXTURE_MAX_MIX 40
 
 struct fixture_tensor {
     uint64_t seed;
     enum block_type type;
     float std;  /* of the weights */
     float mean; /* float types only */
+    uint32_t n_in;
 };
 
 struct fixture {
@@ -194,7 +195,11 @@ static inline void fixture_block(uint64_t *state, enum block_type type, float st
         fixture_scale(state, b, std / 640.0f);
         break;
     case BLOCK_IQ4_K:
+    case BLOCK_IQ5_K:
         fixture_scale(state, b, std / 1250.0f);
+        break;
+    case BLOCK_IQ6_K:
+        fixture_scale(state, b, std / 4900.0f);
         break;
     case BLOCK_Q1_0:
         fixture_scale(state, b, std);
@@ -226,7 +231,26 @@ static inline void fixture_block(uint64_t *state, enum block_type type, float st
     case BLOCK_F32:
     case BLOCK_F16:
     case BLOCK_BF16:
+    case BLOCK_IQ4_KS: /* the row has the scale */
+    case BLOCK_IQ5_KS:
         break;
+    }
+}
+
+/* The head of a row, then its blocks. */
+static inline void fixture_scaled_rows(const struct fixture_tensor *t, uint64_t offset,
+                                       uint8_t *dst, size_t n)
+{
+    const struct block_format *f = block_format(t->type);
+    const size_t bytes = (size_t)block_row_bytes(f, t->n_in);
+    const float d = t->std / 4900.0f;
+
+    for (size_t at = 0; at < n; at += bytes) {
+        uint64_t state = t->seed + (offset + at) / bytes * 0xd1342543de82ef95u;
+
+        memcpy(dst + at, &d, sizeof(d));
+        for (size_t b = f->head; b < bytes; b += f->bytes)
+            fixture_block(&state, t->type, t->std, dst + at + b);
     }
 }
 
@@ -243,6 +267,10 @@ static inline void fixture_fill(void *ud, uint64_t offset, uint8_t *dst, size_t 
     const struct fixture_tensor *t = ud;
     const size_t bytes = block_format(t->type)->bytes;
 
+    if (block_format(t->type)->head > 0) {
+        fixture_scaled_rows(t, offset, dst, n);
+        return;
+    }
     for (size_t at = 0; at < n; at += bytes) {
         uint64_t state = t->seed + (offset + at) / bytes * 0xd1342543de82ef95u;
         float x;
@@ -272,7 +300,7 @@ static inline void fixture_tensors(struct fixture *f, struct gguf_writer *w, con
     uint64_t state = f->seed * 0x2545f4914f6cdd1du + f->n_tensors;
 
     *t = (struct fixture_tensor){
-        .seed = fixture_next(&state), .type = type, .std = std, .mean = mean};
+        .seed = fixture_next(&state), .type = type, .std = std, .mean = mean, .n_in = n_in};
     if (fixture_has(f, name))
         gguf_writer_tensor_fill(w, name, type, n_each > 0 ? 3 : n_out > 1 ? 2 : 1, dims,
                                 fixture_fill, t);

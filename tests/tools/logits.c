@@ -150,18 +150,18 @@ static int put_logits(struct instance *e, struct batch *b, const struct text *t,
 static int put_hidden(struct instance *e, struct batch *b, const struct text *t, struct lane *lane)
 {
     const size_t n_embd = e->model->shape.n_embd;
-    float *sum = mem_calloc(n_embd, sizeof(*sum));
-    int rc = sum != NULL ? kv_manager_grow(e->manager, &lane->kv, 0, t->n) : ERR_NOMEM;
+    float *sums = mem_calloc(t->n, n_embd * sizeof(*sums));
+    const int rc = sums != NULL ? kv_manager_grow(e->manager, &lane->kv, 0, t->n) : ERR_NOMEM;
 
-    for (uint32_t i = 0; rc == 0 && i < t->n; i++) {
-        memset(sum, 0, n_embd * sizeof(*sum));
+    if (rc == 0) {
         batch_clear(b);
         add_span(b, t, lane, 0, t->n);
-        batch_add_pool(b, i, 1, sum);
+        for (uint32_t i = 0; i < t->n; i++)
+            batch_add_pool(b, i, 1, sums + i * n_embd);
         runner_step(e->runner, b);
-        fwrite(sum, sizeof(float), n_embd, stdout);
+        fwrite(sums, sizeof(float), t->n * n_embd, stdout);
     }
-    mem_free(sum);
+    mem_free(sums);
     return rc;
 }
 
@@ -198,7 +198,7 @@ static int run(struct instance *e, const struct text *t)
     if (rc == 0 && (t->n > e->sched.max_context || n_rows > e->sched.max_batch_tokens))
         rc = ERR_RANGE;
     if (rc == 0)
-        rc = batch_create(&b, e->sched.max_batch_tokens, 2, LOGIT_ROWS);
+        rc = batch_create(&b, e->sched.max_batch_tokens, t->hidden ? t->n + 1 : 2, LOGIT_ROWS);
     if (rc == 0) {
         put_head((int32_t)t->n, (int32_t)(t->hidden ? s->n_embd : s->n_vocab));
         if (t->hidden)

@@ -1,6 +1,6 @@
 /* core/formats/gguf/blocks.c - the table of formats, half floats, and the formats with one scale a
  * block of 32 (Q4_0, Q4_1, Q5_0, Q5_1, Q8_0). The 256-wide formats are in blocks_k.c, those whose
- * codes are no numbers in blocks_iq.c.
+ * codes are no numbers in blocks_iq.c and blocks_ik.c.
  *
  * In the 4- and 5-bit formats byte j of the codes holds number j in its low nibble and number
  * j + 16 in its high one; bit j of the 32-bit word `qh` is the fifth bit of number j.
@@ -17,6 +17,7 @@
 
 typedef void decode_fn(const uint8_t *src, float *dst, size_t n_blocks);
 typedef void encode_fn(const float *src, uint8_t *dst, size_t n_blocks);
+typedef void scaled_fn(const uint8_t *src, float row_scale, float *dst, size_t n_blocks);
 
 float block_f16_to_f32(uint16_t h)
 {
@@ -251,37 +252,49 @@ static const struct format_row {
     decode_fn *decode;
     encode_fn *encode;
 } formats[] = {
-    {BLOCK_F32, {"F32", 1, 4}, decode_f32, encode_f32},
-    {BLOCK_F16, {"F16", 1, 2}, decode_f16, encode_f16},
-    {BLOCK_Q4_0, {"Q4_0", 32, 18}, decode_q4_0, encode_q4_0},
-    {BLOCK_Q4_1, {"Q4_1", 32, 20}, decode_q4_1, NULL},
-    {BLOCK_Q5_0, {"Q5_0", 32, 22}, decode_q5_0, NULL},
-    {BLOCK_Q5_1, {"Q5_1", 32, 24}, decode_q5_1, NULL},
-    {BLOCK_Q8_0, {"Q8_0", 32, 34}, decode_q8_0, encode_q8_0},
-    {BLOCK_Q2_K, {"Q2_K", 256, 84}, blocks_decode_q2_k, NULL},
-    {BLOCK_Q3_K, {"Q3_K", 256, 110}, blocks_decode_q3_k, NULL},
-    {BLOCK_Q4_K, {"Q4_K", 256, 144}, blocks_decode_q4_k, blocks_encode_q4_k},
-    {BLOCK_Q5_K, {"Q5_K", 256, 176}, blocks_decode_q5_k, NULL},
-    {BLOCK_Q6_K, {"Q6_K", 256, 210}, blocks_decode_q6_k, blocks_encode_q6_k},
-    {BLOCK_BF16, {"BF16", 1, 2}, decode_bf16, encode_bf16},
-    {BLOCK_IQ2_XXS, {"IQ2_XXS", 256, 66}, blocks_decode_iq2_xxs, NULL},
-    {BLOCK_IQ2_XS, {"IQ2_XS", 256, 74}, blocks_decode_iq2_xs, NULL},
-    {BLOCK_IQ3_XXS, {"IQ3_XXS", 256, 98}, blocks_decode_iq3_xxs, NULL},
-    {BLOCK_IQ1_S, {"IQ1_S", 256, 50}, blocks_decode_iq1_s, NULL},
-    {BLOCK_IQ4_NL, {"IQ4_NL", 32, 18}, blocks_decode_iq4_nl, NULL},
-    {BLOCK_IQ3_S, {"IQ3_S", 256, 110}, blocks_decode_iq3_s, NULL},
-    {BLOCK_IQ2_S, {"IQ2_S", 256, 82}, blocks_decode_iq2_s, NULL},
-    {BLOCK_IQ4_XS, {"IQ4_XS", 256, 136}, blocks_decode_iq4_xs, NULL},
-    {BLOCK_IQ1_M, {"IQ1_M", 256, 56}, blocks_decode_iq1_m, NULL},
-    {BLOCK_TQ1_0, {"TQ1_0", 256, 54}, blocks_decode_tq1_0, NULL},
-    {BLOCK_TQ2_0, {"TQ2_0", 256, 66}, blocks_decode_tq2_0, NULL},
-    {BLOCK_MXFP4, {"MXFP4", 32, 17}, blocks_decode_mxfp4, NULL},
-    {BLOCK_NVFP4, {"NVFP4", 64, 36}, blocks_decode_nvfp4, NULL},
-    {BLOCK_Q1_0, {"Q1_0", 128, 18}, blocks_decode_q1_0, NULL},
-    {BLOCK_Q2_0, {"Q2_0", 64, 18}, blocks_decode_q2_0, NULL},
-    {BLOCK_IQ2_K, {"IQ2_K", 256, 76}, blocks_decode_iq2_k, NULL},
-    {BLOCK_IQ3_K, {"IQ3_K", 256, 110}, blocks_decode_iq3_k, NULL},
-    {BLOCK_IQ4_K, {"IQ4_K", 256, 144}, blocks_decode_iq4_k, NULL},
+    {BLOCK_F32, {"F32", 1, 4, 0}, decode_f32, encode_f32},
+    {BLOCK_F16, {"F16", 1, 2, 0}, decode_f16, encode_f16},
+    {BLOCK_Q4_0, {"Q4_0", 32, 18, 0}, decode_q4_0, encode_q4_0},
+    {BLOCK_Q4_1, {"Q4_1", 32, 20, 0}, decode_q4_1, NULL},
+    {BLOCK_Q5_0, {"Q5_0", 32, 22, 0}, decode_q5_0, NULL},
+    {BLOCK_Q5_1, {"Q5_1", 32, 24, 0}, decode_q5_1, NULL},
+    {BLOCK_Q8_0, {"Q8_0", 32, 34, 0}, decode_q8_0, encode_q8_0},
+    {BLOCK_Q2_K, {"Q2_K", 256, 84, 0}, blocks_decode_q2_k, NULL},
+    {BLOCK_Q3_K, {"Q3_K", 256, 110, 0}, blocks_decode_q3_k, NULL},
+    {BLOCK_Q4_K, {"Q4_K", 256, 144, 0}, blocks_decode_q4_k, blocks_encode_q4_k},
+    {BLOCK_Q5_K, {"Q5_K", 256, 176, 0}, blocks_decode_q5_k, NULL},
+    {BLOCK_Q6_K, {"Q6_K", 256, 210, 0}, blocks_decode_q6_k, blocks_encode_q6_k},
+    {BLOCK_BF16, {"BF16", 1, 2, 0}, decode_bf16, encode_bf16},
+    {BLOCK_IQ2_XXS, {"IQ2_XXS", 256, 66, 0}, blocks_decode_iq2_xxs, NULL},
+    {BLOCK_IQ2_XS, {"IQ2_XS", 256, 74, 0}, blocks_decode_iq2_xs, NULL},
+    {BLOCK_IQ3_XXS, {"IQ3_XXS", 256, 98, 0}, blocks_decode_iq3_xxs, NULL},
+    {BLOCK_IQ1_S, {"IQ1_S", 256, 50, 0}, blocks_decode_iq1_s, NULL},
+    {BLOCK_IQ4_NL, {"IQ4_NL", 32, 18, 0}, blocks_decode_iq4_nl, NULL},
+    {BLOCK_IQ3_S, {"IQ3_S", 256, 110, 0}, blocks_decode_iq3_s, NULL},
+    {BLOCK_IQ2_S, {"IQ2_S", 256, 82, 0}, blocks_decode_iq2_s, NULL},
+    {BLOCK_IQ4_XS, {"IQ4_XS", 256, 136, 0}, blocks_decode_iq4_xs, NULL},
+    {BLOCK_IQ1_M, {"IQ1_M", 256, 56, 0}, blocks_decode_iq1_m, NULL},
+    {BLOCK_TQ1_0, {"TQ1_0", 256, 54, 0}, blocks_decode_tq1_0, NULL},
+    {BLOCK_TQ2_0, {"TQ2_0", 256, 66, 0}, blocks_decode_tq2_0, NULL},
+    {BLOCK_MXFP4, {"MXFP4", 32, 17, 0}, blocks_decode_mxfp4, NULL},
+    {BLOCK_NVFP4, {"NVFP4", 64, 36, 0}, blocks_decode_nvfp4, NULL},
+    {BLOCK_Q1_0, {"Q1_0", 128, 18, 0}, blocks_decode_q1_0, NULL},
+    {BLOCK_Q2_0, {"Q2_0", 64, 18, 0}, blocks_decode_q2_0, NULL},
+    {BLOCK_IQ2_K, {"IQ2_K", 256, 76, 0}, blocks_decode_iq2_k, NULL},
+    {BLOCK_IQ3_K, {"IQ3_K", 256, 110, 0}, blocks_decode_iq3_k, NULL},
+    {BLOCK_IQ4_K, {"IQ4_K", 256, 144, 0}, blocks_decode_iq4_k, NULL},
+    {BLOCK_IQ5_K, {"IQ5_K", 256, 176, 0}, blocks_decode_iq5_k, NULL},
+    {BLOCK_IQ6_K, {"IQ6_K", 256, 212, 0}, blocks_decode_iq6_k, NULL},
+};
+
+/* Those whose rows have a head: a float that multiplies all of their numbers. */
+static const struct scaled_row {
+    uint32_t type;
+    struct block_format format;
+    scaled_fn *decode;
+} scaled[] = {
+    {BLOCK_IQ4_KS, {"IQ4_KS", 256, 136, 4}, blocks_decode_iq4_ks},
+    {BLOCK_IQ5_KS, {"IQ5_KS", 256, 168, 4}, blocks_decode_iq5_ks},
 };
 
 static const struct format_row *find(uint32_t type)
@@ -292,19 +305,49 @@ static const struct format_row *find(uint32_t type)
     return NULL;
 }
 
+static const struct scaled_row *find_scaled(uint32_t type)
+{
+    for (size_t i = 0; i < sizeof(scaled) / sizeof(scaled[0]); i++)
+        if (scaled[i].type == type)
+            return &scaled[i];
+    return NULL;
+}
+
 const struct block_format *block_format(uint32_t type)
 {
     const struct format_row *row = find(type);
+    const struct scaled_row *other = row == NULL ? find_scaled(type) : NULL;
 
-    return row != NULL ? &row->format : NULL;
+    if (row != NULL)
+        return &row->format;
+    return other != NULL ? &other->format : NULL;
+}
+
+uint64_t block_row_bytes(const struct block_format *f, uint64_t n)
+{
+    return f->head + n / f->elems * f->bytes;
+}
+
+void block_decode_part(enum block_type type, const void *row, size_t first, float *dst, size_t n)
+{
+    const struct block_format *f = block_format(type);
+    const struct scaled_row *s = find_scaled(type);
+    const uint8_t *src = row;
+    float d;
+
+    assert(f != NULL && first % f->elems == 0 && n % f->elems == 0);
+    src += block_row_bytes(f, first);
+    if (s == NULL) {
+        find(type)->decode(src, dst, n / f->elems);
+        return;
+    }
+    memcpy(&d, row, sizeof(d));
+    s->decode(src, d, dst, n / f->elems);
 }
 
 void block_decode(enum block_type type, const void *src, float *dst, size_t n)
 {
-    const struct format_row *row = find(type);
-
-    assert(row != NULL && n % row->format.elems == 0);
-    row->decode(src, dst, n / row->format.elems);
+    block_decode_part(type, src, 0, dst, n);
 }
 
 bool block_encode(enum block_type type, const float *src, void *dst, size_t n)

@@ -1,6 +1,7 @@
 /* core/formats/gguf/blocks.h - the block formats of GGUF tensors, as definitions.
  *
- * A row of a tensor is a sequence of blocks; a block holds `elems` numbers in `bytes` bytes.
+ * A row of a tensor is a sequence of blocks; a block holds `elems` numbers in `bytes` bytes. Rows
+ * of a few types have a head before their blocks, a scale for all of them (IQ4_KS, IQ5_KS).
  * block_decode() is the definition of what the numbers are (fp32 arithmetic in the order of the
  * format's formula); packed kernels are tested against it. Encoders exist for what fixtures, the
  * benches and the demo model need.
@@ -48,19 +49,31 @@ enum block_type { /* the tensor types that we define, with the numbers of the fi
                   BLOCK_IQ2_K = 137, /* these of ik_llama.cpp */
                   BLOCK_IQ3_K = 138,
                   BLOCK_IQ4_K = 139,
+                  BLOCK_IQ5_K = 140,
+                  BLOCK_IQ6_K = 141,
+                  BLOCK_IQ4_KS = 144,
+                  BLOCK_IQ5_KS = 152,
 };
 
 struct block_format {
     const char *name; /* "Q4_K" */
     uint32_t elems;   /* numbers in a block: 1, 32, 64, 128 or 256 */
     uint32_t bytes;   /* bytes of a block */
+    uint32_t head;    /* bytes before the blocks of a row: 0, or 4 (a float) */
 };
 
 /* The format of a file's type number, or NULL when it is none of ours. */
 const struct block_format *block_format(uint32_t type);
 
-/* Decode n numbers (a multiple of the format's elems) from `src` (any alignment). */
+/* Bytes of a row of n numbers, a multiple of the format's elems. */
+uint64_t block_row_bytes(const struct block_format *f, uint64_t n);
+
+/* Decode n numbers (a multiple of the format's elems) from `src` (any alignment), which is a row,
+ * or the rest of one whose format has no head. */
 void block_decode(enum block_type type, const void *src, float *dst, size_t n);
+
+/* Decode the numbers first .. first + n - 1 of a row; both are multiples of the format's elems. */
+void block_decode_part(enum block_type type, const void *row, size_t first, float *dst, size_t n);
 
 /* Encode n numbers; false when there is no encoder for the type (there is one for F32, F16,
  * BF16, Q8_0, Q4_0, Q4_K and Q6_K). Rounds to nearest; K formats choose scales by minimum and

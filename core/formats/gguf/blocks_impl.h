@@ -2,7 +2,9 @@
  *
  * They take whole blocks. In blocks_k.c are the formats of 256 numbers with two levels of scales,
  * in blocks_iq.c those whose codes are no numbers: with a table of numbers or a codebook of
- * patterns, and the ternary ones; every product there is exact in fp32.
+ * patterns, and the ternary ones; every product there is exact in fp32. In blocks_ik.c are those of
+ * ik_llama.cpp: with tables of numbers, of which each part of a block takes the plain one or the
+ * shifted one; products are exact but for IQ6_K's last one and those with a row's scale.
  *
  * Thread: any.
  * Memory: none.
@@ -38,6 +40,32 @@ static inline float blocks_load_f16(const uint8_t *p)
     return block_f16_to_f32((uint16_t)(p[0] | p[1] << 8));
 }
 
+static inline uint32_t blocks_load_16(const uint8_t *p)
+{
+    return (uint32_t)(p[0] | p[1] << 8);
+}
+
+static inline uint32_t blocks_load_32(const uint8_t *p)
+{
+    return blocks_load_16(p) | blocks_load_16(p + 2) << 16;
+}
+
+/* Nibble i of those at p, the low one of a byte first. */
+static inline uint32_t blocks_nibble(const uint8_t *p, int i)
+{
+    return p[i / 2] >> (i % 2 * 4) & 15;
+}
+
+/* ---- blocks_ik.c; row_scale: the float before the row's blocks ---- */
+
+void blocks_decode_iq2_k(const uint8_t *src, float *dst, size_t n_blocks);
+void blocks_decode_iq3_k(const uint8_t *src, float *dst, size_t n_blocks);
+void blocks_decode_iq4_k(const uint8_t *src, float *dst, size_t n_blocks);
+void blocks_decode_iq5_k(const uint8_t *src, float *dst, size_t n_blocks);
+void blocks_decode_iq6_k(const uint8_t *src, float *dst, size_t n_blocks);
+void blocks_decode_iq4_ks(const uint8_t *src, float row_scale, float *dst, size_t n_blocks);
+void blocks_decode_iq5_ks(const uint8_t *src, float row_scale, float *dst, size_t n_blocks);
+
 /* ---- blocks_iq.c ---- */
 
 void blocks_decode_iq4_nl(const uint8_t *src, float *dst, size_t n_blocks);
@@ -46,9 +74,6 @@ void blocks_decode_mxfp4(const uint8_t *src, float *dst, size_t n_blocks);
 void blocks_decode_nvfp4(const uint8_t *src, float *dst, size_t n_blocks);
 void blocks_decode_q1_0(const uint8_t *src, float *dst, size_t n_blocks);
 void blocks_decode_q2_0(const uint8_t *src, float *dst, size_t n_blocks);
-void blocks_decode_iq2_k(const uint8_t *src, float *dst, size_t n_blocks);
-void blocks_decode_iq3_k(const uint8_t *src, float *dst, size_t n_blocks);
-void blocks_decode_iq4_k(const uint8_t *src, float *dst, size_t n_blocks);
 void blocks_decode_tq1_0(const uint8_t *src, float *dst, size_t n_blocks);
 void blocks_decode_tq2_0(const uint8_t *src, float *dst, size_t n_blocks);
 void blocks_decode_iq3_s(const uint8_t *src, float *dst, size_t n_blocks);

@@ -7,10 +7,6 @@
  *   NVFP4    e[4], a scale of each 16  qs[32], for each 16 nibbles of numbers j and j + 8
  *   Q1_0     d  qs[16], bits in order
  *   Q2_0     d  qs[16], pairs of bits in order
- *   IQ2_K    d  shifts, a bit for each 16  scales[8], nibbles  qs[64] as in TQ2_0
- *   IQ3_K    d  shifts  signs, bits  scales[8], nibbles  qs[64] as in TQ2_0
- *            qh[32], bit g is of group g
- *   IQ4_K    d  shifts  high[4], pairs  low[8], nibbles of scales  qs[128] as in IQ4_XS
  *   TQ2_0    qs[64], pairs of bits of numbers j, j + 32, j + 64, j + 96 of each 128  d
  *   TQ1_0    qs[48]  qh[4]  d: five ternary digits in a byte, of qh four
  *   IQ3_S    d  qs[64]  qh[8], ninth bits  signs[32]  scales[4]
@@ -40,21 +36,6 @@ static const float MAGNITUDE_IQ3_XXS[8] = {4, 12, 20, 28, 36, 44, 52, 62};
 static const float MAGNITUDE_IQ3_S[8] = {1, 3, 5, 7, 9, 11, 13, 15};
 static const float MAGNITUDE_IQ2[4] = {8, 25, 43, 0};
 
-static uint32_t load_16(const uint8_t *p)
-{
-    return (uint32_t)(p[0] | p[1] << 8);
-}
-
-static uint32_t load_32(const uint8_t *p)
-{
-    return load_16(p) | load_16(p + 2) << 16;
-}
-
-static uint32_t nibble(const uint8_t *p, int i)
-{
-    return p[i / 2] >> (i % 2 * 4) & 15;
-}
-
 /* 32 numbers of a table, nibbles of j and j + 16 side by side. */
 static void table_numbers(float *dst, float d, const int8_t *table, const uint8_t *qs)
 {
@@ -76,8 +57,8 @@ void blocks_decode_iq4_xs(const uint8_t *src, float *dst, size_t n)
         const float d = blocks_load_f16(src);
 
         for (int g = 0; g < 8; g++) {
-            const uint32_t high = load_16(src + 2) >> (2 * g) & 3;
-            const int scale = (int)(nibble(src + 4, g) | high << 4) - 32;
+            const uint32_t high = blocks_load_16(src + 2) >> (2 * g) & 3;
+            const int scale = (int)(blocks_nibble(src + 4, g) | high << 4) - 32;
 
             table_numbers(dst + 32 * g, d * (float)scale, TABLE_IQ4, src + 8 + 16 * g);
         }
@@ -154,64 +135,6 @@ void blocks_decode_tq2_0(const uint8_t *src, float *dst, size_t n)
     }
 }
 
-/* A table's numbers, all of them by `shift` greater in the halves whose bits of the half word at
- * src + 2 are set. */
-static float shifted(const uint8_t *src, int half, const int8_t *table, uint32_t code, int shift)
-{
-    return (float)(table[code] + ((load_16(src + 2) >> half & 1) != 0 ? shift : 0));
-}
-
-void blocks_decode_iq2_k(const uint8_t *src, float *dst, size_t n)
-{
-    static const int8_t table[4] = {-31, -13, 1, 17};
-
-    for (; n > 0; n--, src += 76, dst += QK) {
-        const float d = blocks_load_f16(src);
-
-        for (int i = 0; i < QK; i++) {
-            const uint32_t code = src[12 + i / 128 * 32 + i % 32] >> (i % 128 / 32 * 2) & 3;
-            const int scale = (int)nibble(src + 4, i / 16) - 8;
-
-            dst[i] = d * (float)scale * shifted(src, i / 16, table, code, 5);
-        }
-    }
-}
-
-void blocks_decode_iq3_k(const uint8_t *src, float *dst, size_t n)
-{
-    static const int8_t table[8] = {-63, -40, -23, -10, 1, 13, 28, 47};
-
-    for (; n > 0; n--, src += 110, dst += QK) {
-        const float d = blocks_load_f16(src);
-
-        for (int i = 0; i < QK; i++) {
-            const uint32_t low = src[14 + i / 128 * 32 + i % 32] >> (i % 128 / 32 * 2) & 3;
-            const uint32_t high = src[78 + i % 32] >> (i / 32) & 1;
-            const int scale = 2 * (int)nibble(src + 6, i / 16) + 1;
-            const bool is_minus = (load_16(src + 4) >> (i / 16) & 1) != 0;
-
-            dst[i] = d * (float)(is_minus ? -scale : scale) *
-                     shifted(src, i / 16, table, low | high << 2, 4);
-        }
-    }
-}
-
-void blocks_decode_iq4_k(const uint8_t *src, float *dst, size_t n)
-{
-    for (; n > 0; n--, src += 144, dst += QK) {
-        const float d = blocks_load_f16(src);
-
-        for (int i = 0; i < QK; i++) {
-            const int h = i / 16;
-            const uint32_t code = src[16 + i / 32 * 16 + i % 16] >> (i % 32 / 16 * 4) & 15;
-            const int scale =
-                (int)(nibble(src + 8, h) | (load_32(src + 4) >> 2 * h & 3) << 4) - 32;
-
-            dst[i] = d * (float)scale * shifted(src, h, TABLE_IQ4, code, 4);
-        }
-    }
-}
-
 /* `per` numbers for each of `digits` digits of `per` bytes; a byte is a fraction of 256 in ternary,
  * so multiplied by 3 it sheds its first digit. */
 static void ternary(float *dst, float d, const uint8_t *src, int per, int digits)
@@ -261,10 +184,11 @@ void blocks_decode_iq3_s(const uint8_t *src, float *dst, size_t n)
 {
     for (; n > 0; n--, src += 110, dst += QK) {
         for (int i = 0; i < 64; i++) {
-            const float d = blocks_load_f16(src) * (float)(1 + 2 * nibble(src + 106, i / 8));
+            const float d = blocks_load_f16(src) * (float)(1 + 2 * blocks_nibble(src + 106, i / 8));
             const uint32_t at = src[2 + i] | (src[66 + i / 8] >> (i % 8) & 1u) << 8;
 
-            pattern_of_4(dst + 4 * i, d, MAGNITUDE_IQ3_S, KERN_IQ3_S_GRID[at], nibble(src + 74, i));
+            pattern_of_4(dst + 4 * i, d, MAGNITUDE_IQ3_S, KERN_IQ3_S_GRID[at],
+                         blocks_nibble(src + 74, i));
         }
     }
 }
@@ -273,7 +197,7 @@ void blocks_decode_iq3_xxs(const uint8_t *src, float *dst, size_t n)
 {
     for (; n > 0; n--, src += 98, dst += QK) {
         for (int i = 0; i < 64; i++) {
-            const uint32_t word = load_32(src + 66 + i / 8 * 4);
+            const uint32_t word = blocks_load_32(src + 66 + i / 8 * 4);
             const float d = blocks_load_f16(src) * (0.5f + (float)(word >> 28)) * 0.5f;
             const uint32_t sign = kern_even_signs(word >> (i % 8 / 2 * 7) & 127);
 
@@ -287,7 +211,7 @@ void blocks_decode_iq2_s(const uint8_t *src, float *dst, size_t n)
 {
     for (; n > 0; n--, src += 82, dst += QK) {
         for (int i = 0; i < 32; i++) {
-            const float scale = (float)nibble(src + 74, i / 2);
+            const float scale = (float)blocks_nibble(src + 74, i / 2);
             const uint32_t at = src[2 + i] | (src[66 + i / 4] >> (i % 4 * 2) & 3u) << 8;
 
             pattern_of_8(dst + 8 * i, blocks_load_f16(src) * (0.5f + scale) * 0.25f,
@@ -300,8 +224,8 @@ void blocks_decode_iq2_xs(const uint8_t *src, float *dst, size_t n)
 {
     for (; n > 0; n--, src += 74, dst += QK) {
         for (int i = 0; i < 32; i++) {
-            const float scale = (float)nibble(src + 66, i / 2);
-            const uint32_t word = load_16(src + 2 + 2 * i);
+            const float scale = (float)blocks_nibble(src + 66, i / 2);
+            const uint32_t word = blocks_load_16(src + 2 + 2 * i);
 
             pattern_of_8(dst + 8 * i, blocks_load_f16(src) * (0.5f + scale) * 0.25f,
                          KERN_IQ2_XS_GRID[word & 511], kern_even_signs(word >> 9));
@@ -314,7 +238,7 @@ void blocks_decode_iq2_xxs(const uint8_t *src, float *dst, size_t n)
     for (; n > 0; n--, src += 66, dst += QK) {
         for (int i = 0; i < 32; i++) {
             const uint8_t *group = src + 2 + i / 4 * 8;
-            const uint32_t word = load_32(group + 4);
+            const uint32_t word = blocks_load_32(group + 4);
             const float d = blocks_load_f16(src) * (0.5f + (float)(word >> 28)) * 0.25f;
 
             pattern_of_8(dst + 8 * i, d, KERN_IQ2_XXS_GRID[group[i % 4]],
@@ -334,7 +258,7 @@ void blocks_decode_iq1_s(const uint8_t *src, float *dst, size_t n)
 {
     for (; n > 0; n--, src += 50, dst += QK) {
         for (int i = 0; i < 32; i++) {
-            const uint32_t word = load_16(src + 34 + i / 4 * 2);
+            const uint32_t word = blocks_load_16(src + 34 + i / 4 * 2);
             const float d = blocks_load_f16(src) * (float)(2 * (word >> 12 & 7) + 1);
             const uint32_t at = src[2 + i] | (word >> (i % 4 * 3) & 7) << 8;
 
@@ -351,8 +275,8 @@ void blocks_decode_iq1_m(const uint8_t *src, float *dst, size_t n)
             (uint16_t)(s[1] >> 4 | (s[3] & 0xf0) | (s[5] >> 4) << 8 | (s[7] >> 4) << 12);
 
         for (int i = 0; i < 32; i++) {
-            const uint32_t scale = load_16(s + i / 8 * 2) >> (i / 2 % 4 * 3) & 7;
-            const uint32_t high = nibble(src + 32, i);
+            const uint32_t scale = blocks_load_16(s + i / 8 * 2) >> (i / 2 % 4 * 3) & 7;
+            const uint32_t high = blocks_nibble(src + 32, i);
 
             shifted_pattern(dst + 8 * i, block_f16_to_f32(half) * (float)(2 * scale + 1),
                             KERN_IQ1_GRID[src[i] | (high & 7) << 8], high >> 3);

@@ -5,9 +5,7 @@
 
 uint64_t gguf_row_bytes(const struct gguf_tensor *t)
 {
-    const struct block_format *f = block_format(t->type);
-
-    return t->dims[0] / f->elems * f->bytes;
+    return block_row_bytes(block_format(t->type), t->dims[0]);
 }
 
 const uint8_t *gguf_row(const struct gguf_tensor *t, uint64_t row, uint8_t *room)

@@ -63,7 +63,8 @@ static int size_tensor(struct cursor *p, struct gguf_tensor *t, uint32_t type)
         return cursor_fail(p, ERR_FORMAT,
                            "rows of %" PRIu64 " numbers are no multiple of the %u in a block of %s",
                            t->dims[0], f->elems, f->name);
-    overflow = __builtin_mul_overflow(t->dims[0] / f->elems, (uint64_t)f->bytes, &bytes);
+    overflow = __builtin_mul_overflow(t->dims[0] / f->elems, (uint64_t)f->bytes, &bytes) ||
+               __builtin_add_overflow(bytes, (uint64_t)f->head, &bytes);
     for (int i = 1; i < GGUF_MAX_DIMS; i++)
         overflow |= __builtin_mul_overflow(bytes, t->dims[i], &bytes);
     if (overflow)

@@ -233,7 +233,10 @@ static int measure(const struct entry *e, uint64_t *bytes, uint64_t *n)
             return ERR_INVAL;
     if (f == NULL || e->dims[0] % f->elems != 0)
         return ERR_INVAL;
-    return __builtin_mul_overflow(*n / f->elems, (uint64_t)f->bytes, bytes) ? ERR_INVAL : 0;
+    return __builtin_mul_overflow(*n / f->elems, (uint64_t)f->bytes, bytes) ||
+                   __builtin_add_overflow(*bytes, *n / e->dims[0] * f->head, bytes)
+               ? ERR_INVAL
+               : 0;
 }
 
 /* A new entry at the end of the list, or NULL with the error set. */
@@ -367,8 +370,9 @@ static int pad(const struct gguf_writer *w, struct sink *s)
 
 static int put_filled(struct sink *s, const struct entry *e)
 {
-    const size_t block = block_format(e->type)->bytes;
-    const size_t piece = PIECE_BYTES / block * block;
+    const struct block_format *f = block_format(e->type);
+    const size_t unit = f->head > 0 ? (size_t)block_row_bytes(f, e->dims[0]) : f->bytes;
+    const size_t piece = unit < PIECE_BYTES ? PIECE_BYTES / unit * unit : unit;
     uint8_t *bytes = mem_alloc(piece);
     int rc = bytes != NULL ? 0 : ERR_NOMEM;
 

@@ -41,7 +41,8 @@ void gguf_writer_tensor(struct gguf_writer *w, const char *name, enum block_type
                         uint32_t n_dims, const uint64_t *dims, const float *values);
 
 /* Add a tensor whose encoded bytes `fill` makes, piece by piece from offset 0 on, each piece whole
- * blocks. `fill` and `ud` are borrowed until gguf_writer_destroy(). */
+ * blocks, or whole rows where rows have heads. `fill` and `ud` are borrowed until
+ * gguf_writer_destroy(). */
 typedef void gguf_writer_fill(void *ud, uint64_t offset, uint8_t *dst, size_t n);
 void gguf_writer_tensor_fill(struct gguf_writer *w, const char *name, enum block_type type,
                              uint32_t n_dims, const uint64_t *dims, gguf_writer_fill *fill,

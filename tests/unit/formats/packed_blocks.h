@@ -22,7 +22,7 @@
 #include "core/formats/gguf/blocks.h"
 #include "tests/fixtures/random.h"
 
-#define MAX_PACKED 210 /* bytes of a block */
+#define MAX_PACKED 212 /* bytes of a block */
 
 struct packed {
     uint32_t type; /* enum block_type */
@@ -58,6 +58,21 @@ static inline uint16_t any_half(void)
     if (rnd(4) == 0)
         return extremes[rnd(11)];
     return (uint16_t)(rnd(2) << 15 | rnd(31) << 10 | rnd(1024));
+}
+
+/* OR `n` bits of v into a little-endian string of bits. */
+static inline void put(uint8_t *p, size_t from, size_t n, uint32_t v)
+{
+    for (size_t i = 0; i < n; i++)
+        p[(from + i) / 8] |= (uint8_t)((v >> i & 1) << (from + i) % 8);
+}
+
+static inline uint16_t put_scale(uint8_t *p)
+{
+    const uint16_t d = any_half();
+
+    put(p, 0, 16, d);
+    return d;
 }
 
 /* is_rounded: the formula's number may have more digits than the float that is decoded. */

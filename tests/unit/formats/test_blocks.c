@@ -313,7 +313,8 @@ static void test_table(void **arg)
         const bool ours = type <= 3 || (type >= 6 && type <= 8) || (type >= 10 && type <= 14) ||
                           (type >= 16 && type <= 23) || type == 29 || type == 30 || type == 34 ||
                           type == 35 || (type >= 39 && type <= 42) ||
-                          (type >= 137 && type <= 139); /* the later ones: test_blocks_iq.c */
+                          (type >= 137 && type <= 141) || type == 144 ||
+                          type == 152; /* the later ones: test_blocks_iq.c, test_blocks_ik.c */
 
         assert_int_equal(block_format(type) != NULL, ours);
     }

@@ -10,21 +10,6 @@
 
 #include <stdio.h>
 
-/* OR `n` bits of v into a little-endian string of bits. */
-static void put(uint8_t *p, size_t from, size_t n, uint32_t v)
-{
-    for (size_t i = 0; i < n; i++)
-        p[(from + i) / 8] |= (uint8_t)((v >> i & 1) << (from + i) % 8);
-}
-
-static uint16_t put_scale(uint8_t *p)
-{
-    const uint16_t d = any_half();
-
-    put(p, 0, 16, d);
-    return d;
-}
-
 /* Eight signs; seven are stored where `parity`, and the eighth makes the minuses even. */
 static uint32_t any_signs(bool parity)
 {
@@ -108,74 +93,6 @@ static void pack_nvfp4(uint8_t *b, double *want)
 
             put(b + 4 + 8 * s, i % 8 * 8 + i / 8 * 4, 4, q);
             want[16 * s + i] = e4m3(scale) * E2M1[q];
-        }
-    }
-}
-
-/* Of each 16: a bit at `from` where its numbers are greater. */
-static uint32_t put_shift(uint8_t *b, size_t h)
-{
-    const uint32_t is_shifted = rnd(2);
-
-    put(b + 2, h, 1, is_shifted);
-    return is_shifted;
-}
-
-static void pack_iq2_k(uint8_t *b, double *want)
-{
-    static const int table[2][4] = {{-31, -13, 1, 17}, {-26, -8, 6, 22}};
-    const uint16_t d = put_scale(b);
-
-    for (size_t h = 0; h < 16; h++) {
-        const uint32_t scale = rnd(16), shift = put_shift(b, h);
-
-        put(b + 4, 4 * h, 4, scale);
-        for (size_t i = 16 * h; i < 16 * h + 16; i++) {
-            const uint32_t q = rnd(4);
-
-            put(b + 12 + i / 128 * 32 + i % 32, i % 128 / 32 * 2, 2, q);
-            want[i] = half(d) * ((double)scale - 8) * table[shift][q];
-        }
-    }
-}
-
-static void pack_iq3_k(uint8_t *b, double *want)
-{
-    static const int table[2][8] = {{-63, -40, -23, -10, 1, 13, 28, 47},
-                                    {-59, -36, -19, -6, 5, 17, 32, 51}};
-    const uint16_t d = put_scale(b);
-
-    for (size_t h = 0; h < 16; h++) {
-        const uint32_t scale = rnd(16), minus = rnd(2), shift = put_shift(b, h);
-
-        put(b + 4, h, 1, minus);
-        put(b + 6, 4 * h, 4, scale);
-        for (size_t i = 16 * h; i < 16 * h + 16; i++) {
-            const uint32_t q = rnd(8);
-
-            put(b + 14 + i / 128 * 32 + i % 32, i % 128 / 32 * 2, 2, q & 3);
-            put(b + 78 + i % 32, i / 32, 1, q >> 2);
-            want[i] = half(d) * (2.0 * scale + 1) * (minus ? -1 : 1) * table[shift][q];
-        }
-    }
-}
-
-static void pack_iq4_k(uint8_t *b, double *want)
-{
-    static const int shifted[16] = {-123, -100, -79, -61, -45, -31, -18, -6,
-                                    5,    17,   29,  42,  57,  73,  93,  117};
-    const uint16_t d = put_scale(b);
-
-    for (size_t h = 0; h < 16; h++) {
-        const uint32_t scale = rnd(64), shift = put_shift(b, h);
-
-        put(b + 4, 2 * h, 2, scale >> 4);
-        put(b + 8, 4 * h, 4, scale & 15);
-        for (size_t i = 16 * h; i < 16 * h + 16; i++) {
-            const uint32_t q = rnd(16);
-
-            put(b + 16 + i / 32 * 16 + i % 16, i % 32 / 16 * 4, 4, q);
-            want[i] = half(d) * ((double)scale - 32) * (shift ? shifted : IQ4)[q];
         }
     }
 }
@@ -412,8 +329,7 @@ static const struct packed packed[] = {
     {17, "IQ2_XS", 256, 74, pack_iq2_xs},   {16, "IQ2_XXS", 256, 66, pack_iq2_xxs},
     {19, "IQ1_S", 256, 50, pack_iq1_s},     {29, "IQ1_M", 256, 56, pack_iq1_m},
     {40, "NVFP4", 64, 36, pack_nvfp4},      {41, "Q1_0", 128, 18, pack_q1_0},
-    {42, "Q2_0", 64, 18, pack_q2_0},        {137, "IQ2_K", 256, 76, pack_iq2_k},
-    {138, "IQ3_K", 256, 110, pack_iq3_k},   {139, "IQ4_K", 256, 144, pack_iq4_k},
+    {42, "Q2_0", 64, 18, pack_q2_0},
 };
 #define N_PACKED (sizeof(packed) / sizeof(packed[0]))
 

@@ -503,6 +503,10 @@ static void test_bad_tensors(void **arg)
     bad_tensor("t", 2, dims_64x2, BLOCK_F32, 0, 511, ERR_FORMAT,
                "file: tensor 't': 512 bytes at offset 0 reach past the 511 bytes of data in the "
                "file");
+    /* Each of two rows has a head of 4 bytes. */
+    bad_tensor("t", 2, (const uint64_t[]){256, 2}, BLOCK_IQ4_KS, 0, 279, ERR_FORMAT,
+               "file: tensor 't': 280 bytes at offset 0 reach past the 279 bytes of data in the "
+               "file");
     bad_tensor("t", 2, dims_64x2, BLOCK_F32, 32, 512, ERR_FORMAT,
                "file: tensor 't': 512 bytes at offset 32 reach past the 512 bytes of data in the "
                "file");

@@ -147,7 +147,8 @@ static const struct {
     {BLOCK_IQ2_XS, KERN_IQ2_XS}, {BLOCK_IQ2_XXS, KERN_IQ2_XXS}, {BLOCK_IQ1_S, KERN_IQ1_S},
     {BLOCK_IQ1_M, KERN_IQ1_M},   {BLOCK_NVFP4, KERN_NVFP4},     {BLOCK_Q1_0, KERN_Q1_0},
     {BLOCK_Q2_0, KERN_Q2_0},     {BLOCK_IQ2_K, KERN_IQ2_K},     {BLOCK_IQ3_K, KERN_IQ3_K},
-    {BLOCK_IQ4_K, KERN_IQ4_K},
+    {BLOCK_IQ4_K, KERN_IQ4_K},   {BLOCK_IQ5_K, KERN_IQ5_K},     {BLOCK_IQ6_K, KERN_IQ6_K},
+    {BLOCK_IQ4_KS, KERN_IQ4_KS}, {BLOCK_IQ5_KS, KERN_IQ5_KS},
 };
 #define N_TYPES (sizeof(types) / sizeof(types[0]))
 
@@ -223,7 +224,7 @@ static void test_all_types_in_one_file(void **arg)
     struct model *m;
 
     (void)arg;
-    f.n_layer = 4; /* 28 matrices */
+    f.n_layer = 5; /* 35 matrices */
     f.n_mix = N_TYPES;
     for (size_t t = 0; t < N_TYPES; t++)
         f.mix[t] = types[t].type;

@@ -308,6 +308,14 @@ static void test_refused_infinities(void **arg)
         {BLOCK_IQ2_XXS, 0, 2, {0, 0x7e}},
         {BLOCK_IQ1_S, 0, 2, {0, 0x7c}},
         {BLOCK_IQ1_M, 52, 4, {0, 0xc0, 0, 0x70}},
+        {BLOCK_IQ2_K, 0, 2, {0, 0x7c}},
+        {BLOCK_IQ3_K, 0, 2, {0, 0xfc}},
+        {BLOCK_IQ4_K, 0, 2, {0, 0x7e}},
+        {BLOCK_IQ5_K, 0, 2, {0, 0x7c}},
+        {BLOCK_IQ6_K, 0, 2, {0, 0x7c}},
+        {BLOCK_IQ4_KS, 0, 4, {0, 0, 0x80, 0x7f}},
+        {BLOCK_IQ4_KS, 0, 4, {1, 0, 0xc0, 0xff}},
+        {BLOCK_IQ5_KS, 0, 4, {1, 0, 0x80, 0x78}}, /* more than 2^114: times 127 x 127 */
     };
 
     (void)arg;
