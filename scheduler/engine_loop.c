@@ -52,7 +52,7 @@ static void init_stats(struct engine_loop *l)
     l->stats.block_bytes = l->opt.swap != NULL ? swap_store_block_bytes(l->opt.swap)
                                                : kv_store_block_bytes(&l->opt.kv->shape);
     hist_init_ratio(&l->stats.cost_error);
-    hist_init_tokens(&l->stats.iteration_tokens);
+    hist_init_step(&l->stats.iteration_tokens);
     hist_init_itl(&l->stats.iteration_seconds);
     hist_init_tokens(&l->stats.batch_sequences);
     sched_fill_stats(l->sched, &l->stats);

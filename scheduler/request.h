@@ -101,6 +101,9 @@ struct request {
                               * values are others than without: key.salt tells them apart */
     float adapter_scale;
     void (*drop_adapter)(struct adapter **a); /* called with it at the end, if not NULL */
+    /* Called with it, if not NULL, when the request begins (change 1) or ends (-1) to wait, or to
+     * run with `runs`; a preempted one waits. The engine's thread. */
+    void (*count_adapter)(struct adapter *a, bool runs, int change);
 };
 
 struct request_size {

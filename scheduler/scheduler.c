@@ -138,6 +138,12 @@ void sched_destroy(struct sched **sched)
 
 /* ---- moving sequences between the lists ---- */
 
+static void count_adapter(const struct request *r, bool runs, int change)
+{
+    if (r->adapter != NULL && r->count_adapter != NULL)
+        r->count_adapter(r->adapter, runs, change);
+}
+
 static void count_waiting(struct sched *s, const struct seq *seq, bool enters)
 {
     const enum priority p = seq->request->priority;
@@ -149,6 +155,7 @@ static void count_waiting(struct sched *s, const struct seq *seq, bool enters)
     s->waiting_tokens[p] += enters ? behind : 0 - behind;
     if (seq->state == SEQ_PREEMPTED)
         s->n_preempted += sign;
+    count_adapter(seq->request, false, enters ? 1 : -1);
 }
 
 void sched_enter_waiting(struct sched *s, struct seq *seq)
@@ -204,6 +211,7 @@ void sched_enter_running(struct sched *s, struct seq *seq)
         s->running[i] = s->running[i - 1];
     s->running[i] = seq;
     s->tenants[seq->request->tenant].n_running++;
+    count_adapter(seq->request, true, 1);
 }
 
 void sched_leave_running(struct sched *s, struct seq *seq)
@@ -220,6 +228,7 @@ void sched_leave_running(struct sched *s, struct seq *seq)
     s->slots[s->n_slots++] = seq->slot;
     seq->slot = SEQ_NO_SLOT;
     s->tenants[seq->request->tenant].n_running--;
+    count_adapter(seq->request, true, -1);
 }
 
 /* Back into the waiting order; it has been counted as waiting all the time. */

@@ -321,7 +321,8 @@ static void on_metrics(void *ud, struct http_call *call)
         .n_tenants_shared = tenants_n_shared(s->tenants),
         .n_log_dropped = log_dropped(),
         .n_syscalls_refused = syscall_filter_n_refused(),
-        .uptime_s = (double)(clock_us() - s->start_us) / 1e6};
+        .uptime_s = (double)(clock_us() - s->start_us) / 1e6,
+        .unix_s = clock_unix_s()};
 
     for (size_t i = 0; i < N_ROUTES; i++)
         labels[i] = routes[i].path;
@@ -329,6 +330,8 @@ static void on_metrics(void *ud, struct http_call *call)
     for (uint32_t i = 0; i < s->opt.n_models; i++)
         info_fill_metrics(s->models[i].engine, &models[i]);
     info_metrics(call, &scene);
+    for (uint32_t i = 0; i < s->opt.n_models; i++)
+        info_release_metrics(&models[i]);
 }
 
 const struct http_route *server_routes(size_t *n)

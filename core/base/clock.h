@@ -1,4 +1,4 @@
-/* core/base/clock.h - the monotonic clock, in the units we use.
+/* core/base/clock.h - the monotonic clock, in the units we use, and the time of day.
  *
  * Thread: any.
  * Memory: none.
@@ -25,6 +25,15 @@ static inline uint64_t clock_us(void)
 static inline uint64_t clock_ms(void)
 {
     return clock_us() / 1000u;
+}
+
+/* Seconds since 1970, for texts. */
+static inline double clock_unix_s(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_REALTIME, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
 /* Microseconds as milliseconds, for texts. */

@@ -60,6 +60,11 @@ void hist_init_tokens(struct hist *h)
     INIT(h, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 50000, 100000);
 }
 
+void hist_init_step(struct hist *h)
+{
+    INIT(h, 1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384);
+}
+
 void hist_init_ratio(struct hist *h)
 {
     INIT(h, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 1.5, 2, 3, 5, 10);

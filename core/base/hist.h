@@ -29,6 +29,7 @@ void hist_init_ttft(struct hist *h);    /* seconds to the first token */
 void hist_init_itl(struct hist *h);     /* seconds between tokens */
 void hist_init_latency(struct hist *h); /* seconds of a request or a phase of it */
 void hist_init_tokens(struct hist *h);  /* 1-2-5 decades up to 100,000 */
+void hist_init_step(struct hist *h);    /* tokens of a step: powers of 2 */
 void hist_init_ratio(struct hist *h);   /* relative errors: 0 is none, 1 as much as the value */
 
 #endif

@@ -34,6 +34,18 @@ bool adapter_is_alone(const struct adapter *a)
     return atomic_load_explicit(&a->n_refs, memory_order_acquire) == 1;
 }
 
+/* Relaxed: numbers for a page, which say nothing of other memory. */
+void adapter_count(struct adapter *a, bool runs, int change)
+{
+    atomic_fetch_add_explicit(&a->n_requests[runs ? ADAPTER_RUNNING : ADAPTER_WAITING],
+                              (uint32_t)change, memory_order_relaxed);
+}
+
+uint32_t adapter_n_requests(const struct adapter *a, enum adapter_use use)
+{
+    return atomic_load_explicit(&a->n_requests[use], memory_order_relaxed);
+}
+
 enum adapter_input adapter_input_of(enum adapter_target t)
 {
     switch (t) {

@@ -49,6 +49,8 @@ enum adapter_target { /* the product that is changed */
                       ADAPTER_N_TARGET,
 };
 
+enum adapter_use { ADAPTER_WAITING = 0, ADAPTER_RUNNING, ADAPTER_N_USES };
+
 struct adapter_layer {
     struct matrix down[ADAPTER_N_INPUT]; /* [sum of ranks][n_in]: the As; may be missing */
     struct matrix up[ADAPTER_N_TARGET];  /* [n_out][rank]: B; missing: not changed */
@@ -66,6 +68,7 @@ struct adapter {
     uint8_t *panels;              /* private: behind all matrices */
     size_t mapped;                /* their bytes, in huge pages; 0: few, in the allocator's */
     _Atomic uint32_t n_refs;
+    _Atomic uint32_t n_requests[ADAPTER_N_USES]; /* in an engine: adapter_count() */
 };
 
 /* Load for this model; the caller holds it once. `g` may be closed afterwards. ERR_FORMAT,
@@ -80,6 +83,10 @@ size_t adapter_most_bytes(const struct gguf *g);
 /* One holder more, and one less: NULL is allowed there, *a becomes NULL. */
 struct adapter *adapter_ref(struct adapter *a);
 void adapter_unref(struct adapter **a);
+/* One request more (change 1) or less (-1) that waits for its place in the batch, or has it. Any
+ * thread that holds the adapter. */
+void adapter_count(struct adapter *a, bool runs, int change);
+uint32_t adapter_n_requests(const struct adapter *a, enum adapter_use use);
 /* Is the caller's own hold the only one? */
 bool adapter_is_alone(const struct adapter *a);
 

@@ -143,7 +143,37 @@ void adapter_set_get_stats(const struct adapter_set *s, struct adapter_set_stats
     out->max_bytes = s->list.max_bytes;
     out->n_reads = s->n_reads;
     out->n_evicted = s->list.n_evicted;
+    out->may_grow = s->folder != NULL && s->folder[0] != '\0';
     adapter_set_unlock(s);
+}
+
+static void add_names(const struct adapter_set *s, enum adapter_use use, struct buf *out)
+{
+    const char *before = "";
+
+    if (s == NULL)
+        return;
+    adapter_set_lock(s);
+    for (uint32_t i = 0; i < s->list.n; i++) {
+        const struct adapter_entry *e = &s->list.entries[i];
+
+        if (e->name[0] == '\0' || e->adapter == NULL || adapter_n_requests(e->adapter, use) == 0)
+            continue;
+        buf_add_str(out, before);
+        buf_add_str(out, e->name);
+        before = ",";
+    }
+    adapter_set_unlock(s);
+}
+
+void adapter_set_add_running(const struct adapter_set *s, struct buf *out)
+{
+    add_names(s, ADAPTER_RUNNING, out);
+}
+
+void adapter_set_add_waiting(const struct adapter_set *s, struct buf *out)
+{
+    add_names(s, ADAPTER_WAITING, out);
 }
 
 /* ---- from the settings ---- */

@@ -22,6 +22,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "core/base/buf.h"
 #include "core/base/list.h"
 #include "server/http/error.h"
 
@@ -136,7 +137,13 @@ struct adapter_set_stats {
     uint32_t n_known, n_resident;
     uint64_t bytes, max_bytes; /* of those that are resident */
     uint64_t n_reads, n_evicted;
+    bool may_grow; /* clients may load others */
 };
 void adapter_set_get_stats(const struct adapter_set *s, struct adapter_set_stats *out);
+
+/* Append the names of those that requests run with, or wait for their place with, with commas
+ * between; those of names that were forgotten meanwhile are left out. */
+void adapter_set_add_running(const struct adapter_set *s, struct buf *out);
+void adapter_set_add_waiting(const struct adapter_set *s, struct buf *out);
 
 #endif

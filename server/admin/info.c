@@ -22,6 +22,8 @@
 #define JSON "application/json"
 /* Sixteen models whose ids are 255 quotes, each escaped, take three of these. */
 #define METRICS_MAX_TEXT ((size_t)8 << 20)
+/* All names of a model's adapters. */
+#define MAX_ADAPTER_NAMES ((size_t)ADAPTER_SET_MAX * (ADAPTER_SET_MAX_NAME + 1) + 1)
 /* As many with ADAPTER_SET_MAX adapters each, some 700 bytes at most for one. */
 #define MAX_MODELS ((size_t)16 << 20)
 
@@ -293,11 +295,27 @@ void info_model(struct http_call *call, const struct server_model *m, const char
     reply(call, &b);
 }
 
+/* As many as there are sequences can be in a batch. */
+static void fill_adapters(const struct server_model *m, struct metrics_model *out)
+{
+    struct adapter_set_stats adapters;
+
+    adapter_set_get_stats(m->adapters, &adapters);
+    out->adapters_known = adapters.n_known;
+    out->adapters_resident = adapters.n_resident;
+    out->adapter_bytes = adapters.bytes;
+    out->adapter_reads = adapters.n_reads;
+    out->adapter_evictions = adapters.n_evicted;
+    if (adapters.n_known > 0 || adapters.may_grow)
+        out->max_adapters = m->max_sequences;
+    adapter_set_add_running(m->adapters, &out->adapters_running);
+    adapter_set_add_waiting(m->adapters, &out->adapters_waiting);
+}
+
 void info_fill_metrics(struct engine_client *engine, struct metrics_model *out)
 {
     const struct server_model *m = engine->model;
     struct constraint_cache_stats constraints;
-    struct adapter_set_stats adapters;
 
     *out = (struct metrics_model){
         .id = m->id,
@@ -307,22 +325,28 @@ void info_fill_metrics(struct engine_client *engine, struct metrics_model *out)
         .n_params = m->n_params,
         .bytes = m->size,
         .share = m->share,
+        .kv_type = m->kv_type,
+        .block_tokens = m->block_tokens,
+        .shares_prefixes = m->shares_prefixes,
         .counts = engine->metrics,
     };
+    buf_init(&out->adapters_running, MAX_ADAPTER_NAMES);
+    buf_init(&out->adapters_waiting, MAX_ADAPTER_NAMES);
     if (engine->queue != NULL)
         queue_get_stats(engine->queue, &out->stats);
     if (m->constraint_cache == NULL)
         return;
-    adapter_set_get_stats(m->adapters, &adapters);
-    out->adapters_known = adapters.n_known;
-    out->adapters_resident = adapters.n_resident;
-    out->adapter_bytes = adapters.bytes;
-    out->adapter_reads = adapters.n_reads;
-    out->adapter_evictions = adapters.n_evicted;
+    fill_adapters(m, out);
     constraints = constraint_cache_stats(m->constraint_cache);
     out->constraints_compiled = constraints.n_compiled;
     out->constraints_found = constraints.n_hits;
     out->constraints_refused = constraints.n_refused;
+}
+
+void info_release_metrics(struct metrics_model *m)
+{
+    buf_release(&m->adapters_running);
+    buf_release(&m->adapters_waiting);
 }
 
 void info_metrics(struct http_call *call, const struct metrics_scene *scene)

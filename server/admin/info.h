@@ -51,6 +51,7 @@ void info_model(struct http_call *call, const struct server_model *m, const char
 /* What /metrics says of the engine client's model, with a copy of its engine's statistics as they
  * are now: zeros before there is an engine. */
 void info_fill_metrics(struct engine_client *engine, struct metrics_model *out);
+void info_release_metrics(struct metrics_model *m);
 void info_metrics(struct http_call *call, const struct metrics_scene *scene);
 
 /* Has the engine been inside one and the same step for too long? What counts is the time since it

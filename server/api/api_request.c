@@ -61,6 +61,7 @@ void api_request_adapt(struct api_request *p, struct adapter *a)
         r->adapter = adapter_ref(a);
         r->adapter_scale = p->params.adapter.scale;
         r->drop_adapter = adapter_unref;
+        r->count_adapter = adapter_count;
         r->key.salt = salt_with(r->key.salt, a, r->adapter_scale);
     }
 }

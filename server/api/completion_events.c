@@ -224,10 +224,13 @@ static void count_end(struct completion *c, const struct choice *choice,
         m->rejections[REJECTION_QUEUE_TIMEOUT]++;
     hist_add(&m->e2e, (double)(clock_us() - c->api.arrival_us) / 1e6);
     hist_add(&m->queue, (double)t->queue_us / 1e6);
+    hist_add(&m->running, (double)(t->prefill_us + t->decode_us + t->preempted_us) / 1e6);
     hist_add(&m->prefill, (double)t->prefill_us / 1e6);
     hist_add(&m->decode, (double)t->decode_us / 1e6);
     hist_add(&m->prompt_tokens, (double)choice->prompt->ids.n);
     hist_add(&m->generation_tokens, choice->n_tokens);
+    if (choice->n_tokens > 1)
+        hist_add(&m->per_token, (double)t->decode_us / (choice->n_tokens - 1) / 1e6);
 }
 
 /* Of the time since the engine's end: how long the client's socket has been full. */

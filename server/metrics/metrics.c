@@ -14,8 +14,10 @@ void metrics_init(struct metrics *m)
     *m = (struct metrics){0};
     hist_init_ttft(&m->ttft);
     hist_init_itl(&m->itl);
+    hist_init_itl(&m->per_token);
     hist_init_latency(&m->e2e);
     hist_init_latency(&m->queue);
+    hist_init_latency(&m->running);
     hist_init_latency(&m->prefill);
     hist_init_latency(&m->decode);
     hist_init_tokens(&m->prompt_tokens);

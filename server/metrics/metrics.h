@@ -11,6 +11,7 @@
 #ifndef SERVER_METRICS_METRICS_H
 #define SERVER_METRICS_METRICS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -60,7 +61,10 @@ struct metrics { /* of one model */
     uint64_t outcomes[OUTCOME_COUNT];
     uint64_t rejections[REJECTION_COUNT];
     uint64_t unknown_fields;
-    struct hist ttft, itl, e2e, queue, prefill, decode, prompt_tokens, generation_tokens;
+    /* Seconds, of one request all but itl; running: from its first step to its end; per_token: what
+     * each token after the first took on average, of answers of several. */
+    struct hist ttft, itl, per_token, e2e, queue, running, prefill, decode;
+    struct hist prompt_tokens, generation_tokens;
 };
 
 struct metrics_server { /* zero is the start */
@@ -78,6 +82,12 @@ struct metrics_model { /* one of those served; pointers are borrowed */
     uint32_t max_context;
     uint64_t n_params, bytes;
     uint32_t share;               /* of the machine's time, beside the other models' shares */
+    const char *kv_type;
+    uint32_t block_tokens; /* in a block of the KV cache */
+    bool shares_prefixes;
+    uint32_t max_adapters; /* that can run at a time; 0: the model has none, and can load none */
+    struct buf adapters_running, adapters_waiting; /* names with commas between, of those that
+                                                    * requests run with, or wait with */
     uint64_t adapters_known, adapters_resident, adapter_bytes, adapter_reads, adapter_evictions;
     uint64_t constraints_compiled, constraints_found, constraints_refused;
     const struct metrics *counts;
@@ -112,6 +122,7 @@ struct metrics_scene { /* everything that the text needs; pointers are borrowed 
     uint64_t n_tenants_shared;
     uint64_t n_log_dropped, n_syscalls_refused;
     double uptime_s;
+    double unix_s; /* now */
 };
 
 /* Prometheus text format 0.0.4. With several models the samples of each carry its id as the label

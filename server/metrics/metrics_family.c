@@ -22,6 +22,15 @@ static double usage_of(const struct engine_stats *s)
     return s->blocks_total > 0 ? (double)s->blocks_held / s->blocks_total : 0;
 }
 
+static void add_hist(struct buf *b, const struct prom_series *series, const struct hist *h,
+                     const struct metrics_bounds *only)
+{
+    if (only != NULL)
+        prom_hist_at(b, series, h, only->at, only->n);
+    else
+        prom_hist(b, series, h);
+}
+
 static void add_sample(struct buf *b, const struct prom_series *series,
                        const struct metrics_sample *p, const struct metrics_model *m)
 {
@@ -38,7 +47,7 @@ static void add_sample(struct buf *b, const struct prom_series *series,
         break;
     case FORM_HIST:
         if (((const struct hist *)value)->n > 0)
-            prom_hist(b, series, value);
+            add_hist(b, series, value, p->only);
         break;
     case FORM_BLOCKS:
         prom_count(b, series, *(const uint32_t *)value * m->stats.block_bytes);

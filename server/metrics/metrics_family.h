@@ -27,6 +27,11 @@ enum metrics_form { /* of a value, and how it is shown */
     FORM_NUMBER,  /* the same by `number` */
 };
 
+struct metrics_bounds {
+    uint32_t n;
+    double at[HIST_MAX];
+};
+
 enum metrics_owner { OWNER_MODEL = 0, OWNER_COUNTS };
 
 struct metrics_sample {
@@ -36,6 +41,7 @@ struct metrics_sample {
     size_t offset;
     uint64_t (*count)(const struct metrics_model *m);
     double (*number)(const struct metrics_model *m);
+    const struct metrics_bounds *only; /* of a histogram's bounds these; NULL: all */
 };
 
 #define METRICS_MAX_SAMPLES 6
@@ -49,12 +55,14 @@ struct metrics_family {
 #define FORM_OF(type, field)                                                                       \
     _Generic(((struct type *)0)->field, uint32_t: FORM_U32, uint64_t: FORM_U64,              \
              struct hist: FORM_HIST)
-#define AT(form, field) form, OWNER_MODEL, offsetof(struct metrics_model, field), NULL, NULL
+#define AT(form, field) form, OWNER_MODEL, offsetof(struct metrics_model, field), NULL, NULL, NULL
 #define MODEL(field) AT(FORM_OF(metrics_model, field), field)
-#define COUNTS_AT(form, field) form, OWNER_COUNTS, offsetof(struct metrics, field), NULL, NULL
+#define COUNTS_AT(form, field) form, OWNER_COUNTS, offsetof(struct metrics, field), NULL, NULL, NULL
 #define COUNTS(field) COUNTS_AT(FORM_OF(metrics, field), field)
-#define COUNT_OF(function) FORM_COUNT, OWNER_MODEL, 0, function, NULL
-#define NUMBER_OF(function) FORM_NUMBER, OWNER_MODEL, 0, NULL, function
+#define COUNTS_WITHIN(field, bounds)                                                               \
+    FORM_HIST, OWNER_COUNTS, offsetof(struct metrics, field), NULL, NULL, bounds
+#define COUNT_OF(function) FORM_COUNT, OWNER_MODEL, 0, function, NULL, NULL
+#define NUMBER_OF(function) FORM_NUMBER, OWNER_MODEL, 0, NULL, function, NULL
 
 enum metrics_label { /* which model a sample is of */
     METRICS_LABEL_MODEL = 0,  /* model="ID", where there are several */

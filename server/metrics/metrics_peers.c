@@ -2,12 +2,15 @@
  * llama-server look for; see metrics_impl.h.
  *
  * Where what they count is not what is counted here, the family is left out: llama-server's
- * n_tokens_max, and all about speculation, adapters, images and other machines.
+ * n_tokens_max, and all about speculation, images and other machines. vLLM's histograms of times
+ * have its bounds and no others, so that those of several servers add up.
  *
  * Source: vLLM, v1/metrics/loggers.py; llama.cpp, tools/server/server-task.cpp and README.md.
  */
+#include "core/base/err.h"
 #include "server/metrics/metrics_family.h"
 #include "server/metrics/metrics_impl.h"
+#include "server/metrics/prometheus.h"
 
 #define N_OF(array) (sizeof(array) / sizeof((array)[0]))
 
@@ -65,6 +68,16 @@ static double batch_size(const struct metrics_model *m)
 /* One engine serves a model. */
 #define ENGINE "engine=\"0\""
 
+static const struct metrics_bounds first_token_bounds = {
+    22, {0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1,
+         2.5,   5,     7.5,  10,   20,   40,   80,   160, 640,  2560}};
+static const struct metrics_bounds token_bounds = {
+    19, {0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40,
+         80}};
+static const struct metrics_bounds latency_bounds = {
+    21, {0.3, 0.5, 0.8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120, 240, 480, 960, 1920,
+         7680}};
+
 static const struct metrics_family vllm_families[] = {
     {"vllm:num_requests_running", "gauge", "Requests with a place in the batch.",
      {{ENGINE, MODEL(stats.n_running)}}},
@@ -95,20 +108,81 @@ static const struct metrics_family vllm_families[] = {
     {"vllm:iteration_tokens_total", "histogram", "Tokens computed in one step.",
      {{ENGINE, MODEL(stats.iteration_tokens)}}},
     {"vllm:time_to_first_token_seconds", "histogram", "From arrival to the first token.",
-     {{ENGINE, COUNTS(ttft)}}},
+     {{ENGINE, COUNTS_WITHIN(ttft, &first_token_bounds)}}},
     {"vllm:inter_token_latency_seconds", "histogram", "Between two tokens of a request.",
-     {{ENGINE, COUNTS(itl)}}},
+     {{ENGINE, COUNTS_WITHIN(itl, &token_bounds)}}},
     {"vllm:time_per_output_token_seconds", "histogram", "The older name of the one before.",
-     {{ENGINE, COUNTS(itl)}}},
+     {{ENGINE, COUNTS_WITHIN(itl, &token_bounds)}}},
+    {"vllm:request_time_per_output_token_seconds", "histogram",
+     "Of an answer of several tokens: the mean time of each after the first.",
+     {{ENGINE, COUNTS_WITHIN(per_token, &token_bounds)}}},
     {"vllm:e2e_request_latency_seconds", "histogram", "From arrival to the end.",
-     {{ENGINE, COUNTS(e2e)}}},
+     {{ENGINE, COUNTS_WITHIN(e2e, &latency_bounds)}}},
     {"vllm:request_queue_time_seconds", "histogram", "From arrival to the first step.",
-     {{ENGINE, COUNTS(queue)}}},
+     {{ENGINE, COUNTS_WITHIN(queue, &latency_bounds)}}},
+    {"vllm:request_inference_time_seconds", "histogram", "From the first step to the end.",
+     {{ENGINE, COUNTS_WITHIN(running, &latency_bounds)}}},
     {"vllm:request_prefill_time_seconds", "histogram", "From the first step to the first token.",
-     {{ENGINE, COUNTS(prefill)}}},
+     {{ENGINE, COUNTS_WITHIN(prefill, &latency_bounds)}}},
     {"vllm:request_decode_time_seconds", "histogram", "From the first token to the end.",
-     {{ENGINE, COUNTS(decode)}}},
+     {{ENGINE, COUNTS_WITHIN(decode, &latency_bounds)}}},
 };
+
+/* vLLM calls the blocks that requests run in those of the GPU on CPUs too. */
+static void add_cache_config(const struct metrics_scene *scene, struct buf *b)
+{
+    const char *name = "vllm:cache_config_info";
+
+    prom_family(b, name, "gauge", "The KV cache: blocks, and tokens in each.");
+    for (uint32_t i = 0; i < scene->n_models; i++) {
+        const struct metrics_model *m = &scene->models[i];
+
+        buf_printf(b, "%s{", name);
+        prom_label(b, "model_name", m->id);
+        buf_printf(b, "," ENGINE ",block_size=\"%u\",num_gpu_blocks=\"%u\",", m->block_tokens,
+                   m->stats.blocks_total);
+        prom_label(b, "cache_dtype", m->kv_type);
+        buf_printf(b, ",enable_prefix_caching=\"%s\"} 1\n", m->shares_prefixes ? "True" : "False");
+    }
+}
+
+static const char *names_of(const struct buf *names)
+{
+    return names->len > 0 ? names->data : "";
+}
+
+/* The value is when it was so: readers take the latest where there are several. */
+static void add_lora_requests(const struct metrics_scene *scene, struct buf *b)
+{
+    const char *name = "vllm:lora_requests_info";
+    bool is_first = true;
+
+    for (uint32_t i = 0; i < scene->n_models; i++) {
+        const struct metrics_model *m = &scene->models[i];
+
+        if (m->max_adapters == 0)
+            continue;
+        if (is_first)
+            prom_family(b, name, "gauge", "LoRA adapters that requests run with, and wait with.");
+        is_first = false;
+        buf_printf(b, "%s{", name);
+        prom_label(b, "model_name", m->id);
+        buf_printf(b, ",max_lora=\"%u\",", m->max_adapters);
+        prom_label(b, "running_lora_adapters", names_of(&m->adapters_running));
+        buf_add_char(b, ',');
+        prom_label(b, "waiting_lora_adapters", names_of(&m->adapters_waiting));
+        buf_printf(b, "} %.3f\n", scene->unix_s);
+        if (m->adapters_running.err < 0 || m->adapters_waiting.err < 0)
+            b->err = ERR_NOMEM;
+    }
+}
+
+static void add_vllm(const struct metrics_scene *scene, struct buf *b)
+{
+    metrics_families_add(vllm_families, N_OF(vllm_families), scene, METRICS_LABEL_MODEL_NAME, b);
+    add_cache_config(scene, b);
+    add_lora_requests(scene, b);
+}
 
 /* ---- llama-server ---- */
 
@@ -143,8 +217,7 @@ static const struct metrics_family llamacpp_families[] = {
 void metrics_peers_add(const struct metrics_scene *scene, struct buf *b)
 {
     if ((scene->names & METRICS_NAMES_VLLM) != 0)
-        metrics_families_add(vllm_families, N_OF(vllm_families), scene, METRICS_LABEL_MODEL_NAME,
-                             b);
+        add_vllm(scene, b);
     if ((scene->names & METRICS_NAMES_LLAMACPP) != 0)
         metrics_families_add(llamacpp_families, N_OF(llamacpp_families), scene,
                              METRICS_LABEL_MODEL, b);

@@ -63,13 +63,20 @@ void prom_number(struct buf *b, const struct prom_series *s, double value)
 
 void prom_hist(struct buf *b, const struct prom_series *s, const struct hist *h)
 {
+    prom_hist_at(b, s, h, h->bounds, h->n);
+}
+
+void prom_hist_at(struct buf *b, const struct prom_series *s, const struct hist *h,
+                  const double *bounds, uint32_t n)
+{
     const uint64_t total = hist_total(h);
     uint64_t below = 0;
     char le[LE_LEN];
 
-    for (uint32_t i = 0; i < h->n; i++) {
-        below += h->count[i];
-        snprintf(le, sizeof(le), "le=\"%g\"", h->bounds[i]);
+    for (uint32_t i = 0, k = 0; i < n; i++) {
+        for (; k < h->n && h->bounds[k] <= bounds[i]; k++)
+            below += h->count[k];
+        snprintf(le, sizeof(le), "le=\"%g\"", bounds[i]);
         add_series(b, s, "_bucket", le);
         buf_printf(b, "%" PRIu64 "\n", below);
     }

@@ -28,6 +28,9 @@ void prom_family(struct buf *b, const char *name, const char *type, const char *
 void prom_count(struct buf *b, const struct prom_series *s, uint64_t value);
 void prom_number(struct buf *b, const struct prom_series *s, double value);
 void prom_hist(struct buf *b, const struct prom_series *s, const struct hist *h);
+/* The same with n of its bounds alone, ascending: what is between them is counted together. */
+void prom_hist_at(struct buf *b, const struct prom_series *s, const struct hist *h,
+                  const double *bounds, uint32_t n);
 
 /* NAME="VALUE", with the value's quotes, backslashes and newlines escaped. */
 void prom_label(struct buf *b, const char *name, const char *value);

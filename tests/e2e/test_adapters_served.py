@@ -1,7 +1,9 @@
 """LoRA adapters over HTTP: who gets which, names that come and go, and memory that is too small for all."""
 import pathlib
+import re
 import sys
 import threading
+import time
 
 import pytest
 
@@ -263,6 +265,56 @@ def test_in_use_by_requests(start, served, files):
     held.close()
     s.wait_idle()
     assert s.post("/v1/completions", {"prompt": "x", "model": "a6", "max_tokens": 1}).status == 200
+
+
+# ---- what routers are told ----
+
+def lora_info(server, name="quire-demo"):
+    """(max_lora, running, waiting) of vLLM's gauge, of which there is one."""
+    rows = [(k, v) for k, v in server.metrics().items() if k.startswith(f'vllm:lora_requests_info{{model_name="{name}"')]
+    assert len(rows) == 1 and abs(rows[0][1] - time.time()) < 60
+    found = re.search(r'max_lora="(\d+)",running_lora_adapters="([^"]*)",waiting_lora_adapters="([^"]*)"}$', rows[0][0])
+    return int(found[1]), *({n for n in found[i].split(",") if n} for i in (2, 3))
+
+
+def test_requests_by_adapter(start, files):
+    s = start("--adapters", listed(files, *range(4)), "--max-sequences", "2", "--metrics-names", "vllm,quire")
+    assert lora_info(s) == (2, set(), set())
+    streams = []
+
+    def ask(model):
+        streams.append(Stream(s, {"prompt": PROMPT, "max_tokens": 100000, "ignore_eos": True, "stream": True, **model}))
+
+    ask({"model": "a1"})
+    s.wait_until(lambda _: lora_info(s) == (2, {"a1"}, set()), what="one runs")
+    ask({})
+    ask({"model": "a3"})
+    ask({"model": "a1"})
+    s.wait_until(lambda _: lora_info(s) == (2, {"a1"}, {"a1", "a3"}), what="two wait")
+    streams[0].close()
+    s.wait_until(lambda _: lora_info(s) == (2, {"a3"}, {"a1"}), what="the next has its place")
+    assert s.request("POST", "/v1/unload_lora_adapter", {"lora_name": "a3"}).status == 200
+    assert lora_info(s) == (2, set(), {"a1"}), "nobody can ask for it any more"
+    for x in streams[1:]:
+        x.close()
+    s.wait_idle()
+    assert lora_info(s) == (2, set(), set())
+
+
+def test_requests_by_adapter_when_memory_is_short(start, files):
+    """Preempted, they wait; at the end none is counted."""
+    s = start("--adapters", listed(files, 0, 1), "--kv-memory", "1m", "--metrics-names", "vllm,quire", "--prefix-cache", "off")
+    context = s.get("/v1/models").json["data"][0]["max_model_len"]
+    jobs = [lambda i=i: text(s, f"a{i % 2}", prompt=[5 + i] * 9, max_tokens=context - 9, ignore_eos=True) for i in range(8)]
+    in_threads(jobs)
+    s.wait_idle()
+    assert sum(v for k, v in s.metrics().items() if k.startswith("quire_preemptions_total")) > 0
+    assert lora_info(s) == (lora_info(s)[0], set(), set())
+
+
+def test_gauge_of_a_model_that_can_load_some(start, files):
+    s = start("--adapters-dir", str(files), "--metrics-names", "vllm")
+    assert lora_info(s)[1:] == (set(), set())
 
 
 def resident_kb(server):

@@ -9,6 +9,16 @@ from quire import serve_in_vain
 
 ALL = ("--metrics-names", "quire, vllm,llamacpp")
 
+# vLLM's own, of v1/metrics/loggers.py: servers of both kinds add up only with the same ones.
+FIRST_TOKEN = [0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80, 160, 640, 2560]
+TOKEN = [0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80]
+LATENCY = [0.3, 0.5, 0.8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120, 240, 480, 960, 1920, 7680]
+BOUNDS = {"time_to_first_token_seconds": FIRST_TOKEN, "inter_token_latency_seconds": TOKEN, "time_per_output_token_seconds": TOKEN,
+          "request_time_per_output_token_seconds": TOKEN, "e2e_request_latency_seconds": LATENCY,
+          "request_queue_time_seconds": LATENCY, "request_inference_time_seconds": LATENCY,
+          "request_prefill_time_seconds": LATENCY, "request_decode_time_seconds": LATENCY,
+          "iteration_tokens_total": [1, *(2**i for i in range(3, 15))]}
+
 
 def busy(server):
     """Some requests of every kind, so that no counter is 0 for want of use."""
@@ -46,16 +56,39 @@ def test_vllm(start):
                          ("time_per_output_token_seconds", "inter_token_latency_seconds"),
                          ("e2e_request_latency_seconds", None), ("request_queue_time_seconds", None),
                          ("request_prefill_time_seconds", None), ("request_decode_time_seconds", None),
+                         ("request_inference_time_seconds", None), ("request_time_per_output_token_seconds", None),
                          ("request_prompt_tokens", None), ("request_generation_tokens", None),
                          ("iteration_tokens_total", "iteration_tokens")):
         ours = ours or theirs
         assert same(m, f"vllm:{theirs}_count{{{labels}}}", f"quire_{ours}_count") and m[f"quire_{ours}_count"] > 0
         assert same(m, f"vllm:{theirs}_sum{{{labels}}}", f"quire_{ours}_sum")
-        bounds = {k for k in m if k.startswith(f"quire_{ours}_bucket")}
-        assert bounds
-        for k in bounds:
-            le = re.search(r'le="[^"]+"', k)[0]
-            assert same(m, f"vllm:{theirs}_bucket{{{labels},{le}}}", k)
+        bounds = [k for k in m if k.startswith(f"vllm:{theirs}_bucket{{{labels}")]
+        found = [re.search(r'le="([^"]+)"', k)[1] for k in bounds]
+        assert found[-1] == "+Inf"
+        assert theirs not in BOUNDS or [float(x) for x in found[:-1]] == BOUNDS[theirs], theirs
+        for k, le in zip(bounds, found):
+            assert same(m, k, f'quire_{ours}_bucket{{le="{le}"}}')
+
+
+def test_times_of_requests(start):
+    s = start(*ALL)
+    s.complete("Once", max_tokens=1)
+    m = busy(s)
+    count, total = "quire_request_{}_seconds_count", "quire_request_{}_seconds_sum"
+    assert m[count.format("time_per_output_token")] == m[count.format("inference_time")] - 1, "not of one token"
+    assert m[total.format("inference_time")] == pytest.approx(
+        m[total.format("prefill_time")] + m[total.format("decode_time")], abs=1e-5), "nothing was preempted"
+    assert 0 < m[total.format("time_per_output_token")] < m[total.format("decode_time")]
+
+
+def test_cache_config(start):
+    """The labels that llm-d's endpoint picker reads; the value is always 1."""
+    s = start(*ALL, "--kv-type", "q8_0", "--prefix-cache", "off")
+    m = s.metrics()
+    blocks = int(m["quire_kv_blocks_total"])
+    assert m[f'vllm:cache_config_info{{model_name="quire-demo",engine="0",block_size="16",num_gpu_blocks="{blocks}",'
+             'cache_dtype="q8_0",enable_prefix_caching="False"}'] == 1
+    assert blocks > 0 and not [k for k in m if k.startswith("vllm:lora_requests_info")], "there are no adapters"
 
 
 def test_llamacpp(start):

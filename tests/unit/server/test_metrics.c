@@ -28,7 +28,7 @@ struct stage {
 
 static void feed_engine(struct engine_stats *s)
 {
-    hist_init_tokens(&s->iteration_tokens);
+    hist_init_step(&s->iteration_tokens);
     hist_init_latency(&s->iteration_seconds);
     hist_init_tokens(&s->batch_sequences);
     hist_init_ratio(&s->cost_error);
@@ -60,7 +60,8 @@ static void set(struct stage *g, uint32_t n_models)
     for (uint32_t i = 0; i < n_models; i++) {
         metrics_init(&g->counts[i]);
         g->models[i] = (struct metrics_model){.id = ids[i], .arch = "a", .ftype = "f",
-                                              .share = 32 + i, .counts = &g->counts[i]};
+                                              .share = 32 + i, .counts = &g->counts[i],
+                                              .kv_type = "f\"16", .block_tokens = 16};
         feed_engine(&g->models[i].stats);
     }
     metrics_http(&g->server_counts, 1, 404);
@@ -156,8 +157,10 @@ static const struct {
     {"quire_unknown_fields_total", MODEL},
     {"quire_time_to_first_token_seconds", MODEL},
     {"quire_inter_token_latency_seconds", MODEL},
+    {"quire_request_time_per_output_token_seconds", MODEL},
     {"quire_e2e_request_latency_seconds", MODEL},
     {"quire_request_queue_time_seconds", MODEL},
+    {"quire_request_inference_time_seconds", MODEL},
     {"quire_request_prefill_time_seconds", MODEL},
     {"quire_request_decode_time_seconds", MODEL},
     {"quire_request_prompt_tokens", MODEL},
@@ -339,8 +342,19 @@ static void others_names_have_the_same_values(void **state)
         "\nvllm:num_preemptions_total{model_name=\"be\\\\ta\\n\",engine=\"0\"} 9\n# HELP",
         "\nvllm:request_success_total{model_name=\"be\\\\ta\\n\",engine=\"0\","
         "finished_reason=\"abort\"} 7\n",
-        "\nvllm:inter_token_latency_seconds_sum{model_name=\"be\\\\ta\\n\",engine=\"0\"} 6\n",
-        "\nvllm:time_per_output_token_seconds_sum{model_name=\"be\\\\ta\\n\",engine=\"0\"} 6\n",
+        "\nvllm:inter_token_latency_seconds_sum{model_name=\"be\\\\ta\\n\",engine=\"0\"} 6.015\n",
+        "\nvllm:inter_token_latency_seconds_bucket{model_name=\"be\\\\ta\\n\",engine=\"0\","
+        "le=\"0.01\"} 3\n"
+        "vllm:inter_token_latency_seconds_bucket{model_name=\"be\\\\ta\\n\",engine=\"0\","
+        "le=\"0.025\"} 3\n",
+        "vllm:inter_token_latency_seconds_bucket{model_name=\"be\\\\ta\\n\",engine=\"0\","
+        "le=\"+Inf\"} 4\n",
+        "\nvllm:cache_config_info{model_name=\"be\\\\ta\\n\",engine=\"0\",block_size=\"16\","
+        "num_gpu_blocks=\"4\",cache_dtype=\"f\\\"16\",enable_prefix_caching=\"True\"} 1\n",
+        "\n# TYPE vllm:lora_requests_info gauge\n"
+        "vllm:lora_requests_info{model_name=\"be\\\\ta\\n\",max_lora=\"7\","
+        "running_lora_adapters=\"a,b\\\"\",waiting_lora_adapters=\"\"} 1234567890.500\n# HELP",
+        "\nvllm:time_per_output_token_seconds_sum{model_name=\"be\\\\ta\\n\",engine=\"0\"} 6.015\n",
         "\nllamacpp:prompt_tokens_total{model=\"be\\\\ta\\n\"} 10000000000000000000\n# HELP",
         "\nllamacpp:prompt_tokens_cached_total{model=\"be\\\\ta\\n\"} 17\n# HELP",
         "\nllamacpp:requests_deferred{model=\"be\\\\ta\\n\"} 12\n# HELP",
@@ -370,6 +384,14 @@ static void others_names_have_the_same_values(void **state)
     g.counts[1].outcomes[OUTCOME_CANCELLED] = 3;
     g.counts[1].outcomes[OUTCOME_TIMEOUT] = 4;
     hist_add(&g.counts[1].itl, 6);
+    hist_add(&g.counts[1].itl, 0.001); /* below vLLM's least bound */
+    hist_add(&g.counts[1].itl, 0.004);
+    hist_add(&g.counts[1].itl, 0.01);
+    g.models[1].shares_prefixes = true;
+    g.models[1].max_adapters = 7;
+    buf_init(&g.models[1].adapters_running, 100);
+    buf_add_str(&g.models[1].adapters_running, "a,b\"");
+    g.scene.unix_s = 1234567890.5;
     hist_add(&g.counts[1].decode, 4);
     s->generation_tokens = 10;
     hist_add(&s->batch_sequences, 2);
@@ -377,7 +399,11 @@ static void others_names_have_the_same_values(void **state)
     text = render(&g);
     HAS_LINES(text, lines);
     assert_null(strstr(text, "quire_"));
+    assert_null(strstr(text, "lora_requests_info{model_name=\"al")); /* which has none */
+    assert_null(strstr(text, "vllm:inter_token_latency_seconds_bucket{model_name=\"al\\\"pha\","
+                             "engine=\"0\",le=\"0.001\""));
     assert_non_null(strstr(text, "process_open_fds"));
+    buf_release(&g.models[1].adapters_running);
     buf_release(&g.text);
 
     set(&g, 1);
