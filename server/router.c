@@ -161,6 +161,20 @@ static void on_tokenizer_info(void *ud, struct http_call *call)
         vllm_pages_tokenizer_info(call, &h->model);
 }
 
+static void on_get_server_info(void *ud, struct http_call *call)
+{
+    const struct served_model *h = model_for(ud, call);
+
+    if (h != NULL)
+        vllm_pages_get_server_info(call, &h->model);
+}
+
+static void on_kv_event_sources(void *ud, struct http_call *call)
+{
+    (void)ud;
+    vllm_pages_kv_event_sources(call);
+}
+
 static void on_load(void *ud, struct http_call *call)
 {
     const struct server *s = ud;

@@ -80,7 +80,8 @@ void vllm_pages_tokenizer_info(struct http_call *call, const struct server_model
 
 /* ---- the settings ---- */
 
-/* {"model_config":{…},"cache_config":{…},"scheduler_config":{…}} */
+/* {"model_config":{…},"cache_config":{…},"scheduler_config":{…}}. The blocks that requests run in
+ * are called num_gpu_blocks on CPUs too, as in vLLM; its num_cpu_blocks are for swapping. */
 static void add_config(struct buf *b, const struct server_model *m)
 {
     buf_add_str(b, "{\"model_config\":{\"model\":");
@@ -90,7 +91,7 @@ static void add_config(struct buf *b, const struct server_model *m)
     buf_printf(b, ",\"max_model_len\":%u,\"quantization\":", m->max_context);
     json_add_cstring(b, m->ftype);
     buf_printf(b,
-               "},\"cache_config\":{\"block_size\":%u,\"num_gpu_blocks\":0,\"num_cpu_blocks\":%u,"
+               "},\"cache_config\":{\"block_size\":%u,\"num_gpu_blocks\":%u,\"num_cpu_blocks\":0,"
                "\"enable_prefix_caching\":%s,\"cache_dtype\":\"%s\"},",
                m->block_tokens, m->n_blocks, m->shares_prefixes ? "true" : "false", m->kv_type);
     buf_printf(b,
@@ -150,5 +151,31 @@ void vllm_pages_server_info(struct http_call *call, const struct server_model *c
     buf_add_str(&b, "},\"models\":");
     add_configs(&b, models, n);
     buf_add_char(&b, '}');
+    reply(call, &b);
+}
+
+/* ---- for routers ---- */
+
+void vllm_pages_get_server_info(struct http_call *call, const struct server_model *m)
+{
+    struct buf b;
+
+    buf_init(&b, (size_t)64 << 10);
+    buf_add_str(&b, "{\"model_id\":");
+    json_add_cstring(&b, m->id);
+    buf_printf(&b, ",\"kv_block_size\":%u,\"num_gpu_blocks\":%u,\"max_model_len\":%u",
+               m->block_tokens, m->n_blocks, m->max_context);
+    buf_printf(&b, ",\"max_num_seqs\":%u,\"version\":", m->max_sequences);
+    json_add_cstring(&b, quire_version());
+    buf_add_char(&b, '}');
+    reply(call, &b);
+}
+
+void vllm_pages_kv_event_sources(struct http_call *call)
+{
+    struct buf b;
+
+    buf_init(&b, 16);
+    buf_add_str(&b, "[]");
     reply(call, &b);
 }

@@ -1,9 +1,11 @@
 /* server/admin/vllm_pages.h - the pages that vLLM's server has beside the API: /load,
- * /tokenizer_info and /server_info.
+ * /tokenizer_info, /server_info, and what its routers ask for: /get_server_info and
+ * /kv_event_sources.
  *
  * Thread: the loop's; each is answered within its handler.
  * Memory: the reply only.
- * Source: vLLM, entrypoints/serve: instrumentator/basic.py, tokenize and dev/server_info.
+ * Source: vLLM, entrypoints/serve: instrumentator/basic.py, tokenize, dev/server_info and
+ * kv_events; vllm-router 0.1.17, which reads model_id and kv_block_size of /get_server_info.
  */
 #ifndef SERVER_ADMIN_VLLM_PAGES_H
 #define SERVER_ADMIN_VLLM_PAGES_H
@@ -21,5 +23,10 @@ void vllm_pages_tokenizer_info(struct http_call *call, const struct server_model
  * ?config_format=json as objects; of the others in the list `models`. */
 void vllm_pages_server_info(struct http_call *call, const struct server_model *const *models,
                             uint32_t n);
+
+/* What a router has to know of one model: its name, and the blocks that prefixes are shared in. */
+void vllm_pages_get_server_info(struct http_call *call, const struct server_model *m);
+/* The list of the ZeroMQ sockets that publish what the KV cache holds: [], nothing does. */
+void vllm_pages_kv_event_sources(struct http_call *call);
 
 #endif

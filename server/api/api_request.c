@@ -139,6 +139,18 @@ static int make_requests(struct api_request *p, const struct server_model *model
     return 0;
 }
 
+/* Where no requests are made: would there be room for their answers? */
+static int check_room(struct api_request *p, const struct server_model *model)
+{
+    for (uint32_t i = 0; i < p->params.n_prompts; i++) {
+        struct request_size size = {.n_prompt = (uint32_t)p->prompts[i].ids.n};
+
+        if (api_request_fit(p, model, &size) < 0)
+            return ERR_INVAL;
+    }
+    return 0;
+}
+
 static int take_priority(struct api_request *p, const char *header)
 {
     if (header == NULL || p->params.has_priority)
@@ -291,8 +303,8 @@ static int build_requests(struct api_request *p, const struct server_model *mode
             return ERR_INVAL;
     if (p->wire_format->answer == NULL)
         return make_requests(p, model, headers);
-    p->n_choices = 0; /* only the prompts are wanted, however long they are */
-    return 0;
+    p->n_choices = 0; /* only the prompts are wanted */
+    return p->wire_format->must_fit ? check_room(p, model) : 0;
 }
 
 static int build(struct api_request *p, const struct server_model *model, cJSON *body,

@@ -69,6 +69,12 @@ int api_request_too_long(struct api_request *p, const struct server_model *model
     return ERR_INVAL;
 }
 
+/* Is a prompt for which the context has no room an error? Not where it is only counted. */
+static bool must_fit(const struct api_request *p)
+{
+    return p->wire_format->answer == NULL || p->wire_format->must_fit;
+}
+
 /* A prompt that is cut or edited may be longer than the context; of one that is refused
  * llama-server's clients want to know how long it is. A token stands for a byte at least, which a
  * normalization may make 4; some may be added. */
@@ -77,7 +83,7 @@ static size_t max_ids(const struct api_request *p, const struct server_model *mo
     const size_t context = api_request_context(p, model), most = n_text * 4 + 16;
 
     if (p->params.max_prompt == 0 && (p->params.form & PARAMS_LLAMA) == 0 &&
-        p->params.edits.n == 0 && p->wire_format->answer == NULL)
+        p->params.edits.n == 0 && must_fit(p))
         return context;
     return most > context ? most : context;
 }
@@ -134,7 +140,7 @@ static int fit_prompt(struct api_request *p, const struct server_model *model,
         if (p->params.echo && decode_ids(p, model->tokenizer, prompt) < 0)
             return ERR_NOMEM;
     }
-    if (list->n > api_request_context(p, model) && p->wire_format->answer == NULL)
+    if (list->n > api_request_context(p, model) && must_fit(p))
         return api_request_too_long(p, model, (uint32_t)list->n);
     return 0;
 }

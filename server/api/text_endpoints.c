@@ -39,10 +39,11 @@ static void add_piece(struct buf *out, const struct tokenizer *t, int32_t id)
     buf_add_char(out, '}');
 }
 
-/* With the pieces of `t`, unless that is NULL. */
-static void add_tokens(struct buf *out, const struct token_list *list, const struct tokenizer *t)
+/* "KEY":[…], with the pieces of `t`, unless that is NULL. */
+static void add_list(struct buf *out, const char *key, const struct token_list *list,
+                     const struct tokenizer *t)
 {
-    buf_add_str(out, "\"tokens\":[");
+    buf_printf(out, "\"%s\":[", key);
     for (size_t i = 0; i < list->n; i++) {
         if (i > 0)
             buf_add_char(out, ',');
@@ -52,6 +53,11 @@ static void add_tokens(struct buf *out, const struct token_list *list, const str
             buf_printf(out, "%d", list->ids[i]);
     }
     buf_add_char(out, ']');
+}
+
+static void add_tokens(struct buf *out, const struct token_list *list, const struct tokenizer *t)
+{
+    add_list(out, "tokens", list, t);
 }
 
 /* ,"token_strs":[…]: vLLM's pieces */
@@ -223,6 +229,40 @@ static int count_input(struct api_request *p, const struct server_model *model, 
 
 const struct wire_format wire_chat_input_tokens = {.form = PARAMS_CHAT, .answer = count_input};
 const struct wire_format wire_input_tokens = {.form = PARAMS_RESPONSES, .answer = count_input};
+
+/* ---- prompts as tokens ---- */
+
+static void add_rendered(struct buf *out, const struct prompt *prompt)
+{
+    buf_add_char(out, '{');
+    add_list(out, "token_ids", &prompt->ids, NULL);
+    buf_add_char(out, '}');
+}
+
+static int render(struct api_request *p, const struct server_model *model, const cJSON *body)
+{
+    (void)model, (void)body;
+    buf_add_char(&p->echo, '[');
+    for (uint32_t i = 0; i < p->params.n_prompts; i++) {
+        if (i > 0)
+            buf_add_char(&p->echo, ',');
+        add_rendered(&p->echo, &p->prompts[i]);
+    }
+    buf_add_char(&p->echo, ']');
+    return 0;
+}
+
+static int render_chat(struct api_request *p, const struct server_model *model, const cJSON *body)
+{
+    (void)model, (void)body;
+    add_rendered(&p->echo, p->prompts);
+    return 0;
+}
+
+const struct wire_format wire_render = {
+    .form = PARAMS_TEXT, .answer = render, .must_fit = true, .answer_bytes = 12};
+const struct wire_format wire_chat_render = {
+    .form = PARAMS_CHAT, .answer = render_chat, .must_fit = true, .answer_bytes = 12};
 
 /* ---- a call ---- */
 

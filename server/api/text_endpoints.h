@@ -6,6 +6,9 @@
  * POST /detokenize: {"tokens":[…]} -> {"content":…}, or {"prompt":…} when the body names a model,
  *   as vLLM's do.
  * POST /apply-template: a chat's body -> {"prompt":…}.
+ * POST /v1/completions/render, /v1/chat/completions/render: such a body -> the tokens of its
+ *   prompts, in vLLM's shape, for routers that look for cached ones: [{"token_ids":[…]},…], and
+ *   {"token_ids":[…]} of a chat. What the completion would be refused for is refused.
  * POST /v1/messages/count_tokens: a body of Anthropic's -> {"input_tokens":…}.
  * POST /v1/responses/input_tokens, /v1/chat/completions/input_tokens: the same of OpenAI's bodies
  *      -> {"object":"response.input_tokens","input_tokens":…}.
@@ -25,7 +28,7 @@ struct http_call;
 struct wire_format;
 
 extern const struct wire_format wire_tokenize, wire_detokenize, wire_apply_template,
-    wire_count_tokens, wire_input_tokens, wire_chat_input_tokens;
+    wire_count_tokens, wire_input_tokens, wire_chat_input_tokens, wire_render, wire_chat_render;
 
 void text_endpoints_start(struct engine_client *engine, struct http_call *call,
                           const struct wire_format *wire_format, const struct body_scan *scan);

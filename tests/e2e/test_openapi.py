@@ -242,6 +242,8 @@ def test_answers_are_as_described(doc, server):
                           {"input": "Once", "max_output_tokens": 3, "tools": [{"type": "web_search"}]}],
         "/v1/responses/input_tokens": [{"input": "Once"}],
         "/v1/chat/completions/input_tokens": [{"messages": chat}],
+        "/v1/completions/render": [{"prompt": "Once"}, {"prompt": [[5], [6, 7]], "n": 2}],
+        "/v1/chat/completions/render": [{"messages": chat}],
         "/v1/messages": [{"messages": chat, "max_tokens": 3}],
         "/v1/messages/count_tokens": [{"messages": chat}],
         "/apply-template": [{"messages": chat}],

@@ -125,7 +125,7 @@ def test_server_info(start):
     config = found["vllm_config"]
     assert config["model_config"]["max_model_len"] == 128 and config["scheduler_config"]["max_num_seqs"] == 7
     assert config["cache_config"]["enable_prefix_caching"] is False and config["cache_config"]["cache_dtype"] == "q8_0"
-    assert config["cache_config"]["num_cpu_blocks"] == s.metrics()["quire_kv_blocks_total"]
+    assert config["cache_config"]["num_gpu_blocks"] == s.metrics()["quire_kv_blocks_total"]
     assert found["models"] == [config] and found["system_env"]["quire_version"] == s.get("/version").json["version"]
     text = s.get("/server_info").json["vllm_config"]
     assert json.loads(text) == config == json.loads(s.get("/server_info?config_format=text").json["vllm_config"])
@@ -139,12 +139,14 @@ def test_who_may_see_them(start, tmp_path):
     keys = tmp_path / "keys.ini"
     keys.write_text(entry + admin)
     s = start("--api-keys", str(keys), "--metrics-open", "off")
-    for path, user in (("/load", 403), ("/server_info", 403), ("/tokenizer_info", 200), ("/models", 200)):
+    for path, user in (("/load", 403), ("/server_info", 403), ("/tokenizer_info", 200), ("/get_server_info", 200),
+                       ("/kv_event_sources", 200), ("/models", 200)):
         assert s.get(path).status == 401
         assert s.get(path, headers={"X-Api-Key": secret}).status == user, path
         assert s.get(path, headers={"X-Api-Key": admin_secret}).status == 200, path
     for path in ("/v1/health", "/ready", "/ping", "/live"):
         assert s.get(path).status == 200
     assert s.post("/ping", b"").status == 200
-    for path, body in (("/chat/completions", CHAT), ("/embedding", {"content": "a"}), ("/responses", {"input": "a"})):
+    for path, body in (("/chat/completions", CHAT), ("/embedding", {"content": "a"}), ("/responses", {"input": "a"}),
+                       ("/v1/completions/render", {"prompt": "a"}), ("/v1/chat/completions/render", CHAT)):
         assert s.post(path, body).status == 401

@@ -85,6 +85,8 @@ WAYS = [
     ("/tokenize", {"messages": CHAT}),
     ("/detokenize", {"tokens": [300, 301, 302]}),
     ("/v1/plan", {"prompt": "Once upon a time"}),
+    ("/v1/completions/render", {"prompt": "Once upon a time"}),
+    ("/v1/chat/completions/render", {"messages": CHAT}),
 ]
 
 

@@ -42,6 +42,7 @@ struct wire_format {
     /* Calls that need no engine: append the answer to p->echo, by the thread that has parsed the
      * body; NULL: it is answered by the functions below. 0, or ERR_* with p->error filled. */
     int (*answer)(struct api_request *p, const struct server_model *model, const cJSON *body);
+    bool must_fit; /* beside `answer`: what a completion would be refused for is an error too */
     uint32_t answer_bytes; /* that such an answer takes for each byte of the body, at most */
     /* Append to a->head what every object of the answer begins with, and to a->frame_head the same
      * for the frames of a stream where that differs. */
