@@ -4,6 +4,8 @@
 #include "config/adapters.h"
 #include "config/config.h"
 #include "config/hosts.h"
+#include "config/networks.h"
+#include "config/objectives.h"
 #include "config/origins.h"
 #include "config/setting.h"
 #include "config/weights.h"
@@ -169,6 +171,29 @@ static int check_hosts(const struct config *c, char *err, size_t err_len)
     return ERR_INVAL;
 }
 
+static int check_proxies(const struct config *c, char *err, size_t err_len)
+{
+    if (c->trusted_proxies[0] != '\0' && !networks_are_valid(c->trusted_proxies)) {
+        snprintf(err, err_len,
+                 "'trusted_proxies' must be * or addresses, networks such as 10.0.0.0/8 and unix, "
+                 "with commas between, got '%.200s'",
+                 c->trusted_proxies);
+        return ERR_INVAL;
+    }
+    if (!objectives_are_valid(c->objectives)) {
+        snprintf(err, err_len,
+                 "'objectives' must be NAME=PRIORITY with commas between, each priority low, "
+                 "normal, high or critical, got '%.200s'",
+                 c->objectives);
+        return ERR_INVAL;
+    }
+    if (c->objectives[0] == '\0' || c->trusted_proxies[0] != '\0')
+        return 0;
+    snprintf(err, err_len,
+             "'objectives' has no effect without 'trusted_proxies', whose headers name them");
+    return ERR_INVAL;
+}
+
 static int check_alias(const struct config *c, char *err, size_t err_len)
 {
     if (name_list_is_valid(c->alias))
@@ -209,8 +234,8 @@ int config_validate(const struct config *c, char *err, size_t err_len)
 {
     static int (*const checks[])(const struct config *c, char *err, size_t err_len) = {
         check_batch, check_swap, check_watermarks, check_header, check_weights,
-        check_listen, check_tls, check_origins, check_hosts, check_alias, check_metrics_names,
-        check_adapters,
+        check_listen, check_tls, check_origins, check_hosts, check_proxies, check_alias,
+        check_metrics_names, check_adapters,
     };
     int rc = 0;
 

@@ -240,6 +240,7 @@ void journal_post(struct journal *j, const struct request *r, uint64_t now_us)
     put_value(j, "now", now_us);
     put_value(j, "arrival", r->arrival_us);
     put_nonzero(j, "deadline", r->deadline_us);
+    put_nonzero(j, "first_by", r->first_by_us);
     put_nonzero(j, "timeout", r->timeout_us);
     put_nonzero(j, "queue_until", r->queue_until_us);
     put_nonzero(j, "leader", r->prefix_owner);

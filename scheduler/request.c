@@ -128,6 +128,7 @@ int request_create_dry_run(struct request **out, const struct request *like)
     memcpy((*out)->ids, like->ids, like->n_prompt * sizeof(*like->ids));
     (*out)->arrival_us = like->arrival_us;
     (*out)->deadline_us = like->deadline_us;
+    (*out)->first_by_us = like->first_by_us;
     (*out)->key.salt = like->key.salt;
     (*out)->priority = like->priority;
     (*out)->tenant = like->tenant;

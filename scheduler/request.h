@@ -59,6 +59,7 @@ struct request {
     uint64_t id;          /* unique in the process, never 0 */
     uint64_t arrival_us;  /* clock_us() when the server accepted it */
     uint64_t deadline_us; /* the client's: given up then, and earlier ones go first; 0 = none */
+    uint64_t first_by_us; /* its first token is wanted by then: only the order follows; 0 = none */
     uint64_t timeout_us;  /* the server's: given up then; 0 = never */
     uint64_t queue_until_us; /* the same, but only until its first step; 0 = never */
     uint64_t prefix_owner; /* id of an earlier request with the same prompt and salt whose blocks it

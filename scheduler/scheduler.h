@@ -16,8 +16,9 @@
  * within a bounded time after it.
  *   fcfs      arrival
  *   sjf       prompt + max_tokens; a second of waiting counts as `aging_milli` tokens
- *   priority  due time: the deadline, or arrival + max_wait; a level of priority brings it
- *             1 / aging seconds forward (at most max_wait); with aging 0 levels are strict
+ *   priority  due time: the deadline, or when the first token is wanted, or arrival + max_wait; a
+ *             level of priority brings it 1 / aging seconds forward (at most max_wait); with aging
+ *             0 levels are strict
  *   adaptive  the same, and 2,048 tokens of length (prompt + max_tokens) push it back by a level,
  *             at most by max_wait
  * Several tenants: a higher priority goes first until the other request has waited so long that it

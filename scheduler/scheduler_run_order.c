@@ -38,11 +38,18 @@ static struct order_key key_by_length(const struct sched *s, const struct reques
     return (struct order_key){.major = r->arrival_us + worth_us(s, n), .minor = n};
 }
 
+static uint64_t due_of(const struct sched *s, const struct request *r)
+{
+    if (r->first_by_us != 0 && (r->deadline_us == 0 || r->first_by_us < r->deadline_us))
+        return r->first_by_us;
+    return r->deadline_us != 0 ? r->deadline_us : r->arrival_us + max_wait_us(s);
+}
+
 /* max_wait is added where a level is taken off, so that nothing goes below zero. */
 static struct order_key key_by_level(const struct sched *s, const struct request *r)
 {
     const uint64_t levels = (uint64_t)(PRIORITY_CRITICAL - r->priority);
-    uint64_t due = r->deadline_us != 0 ? r->deadline_us : r->arrival_us + max_wait_us(s);
+    uint64_t due = due_of(s, r);
 
     if (s->opt.aging_milli == 0) {
         if (s->opt.policy == SCHED_ADAPTIVE)

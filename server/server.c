@@ -367,6 +367,7 @@ static int open_http(struct server *s, char *err, size_t err_len)
         .min_body_rate = s->opt.min_body_rate,
         .allowed_hosts = or_empty(s->opt.allowed_hosts),
         .tenant_header = or_empty(s->opt.tenant_header),
+        .trusted_proxies = or_empty(s->opt.trusted_proxies),
         .reserved_flags = AUTH_ALWAYS,
         .ud = s,
         .hold = on_hold,

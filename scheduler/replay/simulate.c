@@ -203,6 +203,7 @@ static struct request *make_request(const struct simulate *s, size_t i)
     r->id = i + 1;
     r->arrival_us = a->at_us;
     r->deadline_us = a->deadline_us;
+    r->first_by_us = a->first_by_us;
     r->queue_until_us = a->queue_until_us;
     r->prefix_owner = a->prefix_owner;
     r->priority = a->priority;

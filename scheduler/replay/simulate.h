@@ -35,7 +35,7 @@ struct simulate_arrival {
     enum priority priority;
     uint32_t tenant, weight; /* weight 0 counts as 1 */
     uint64_t salt;
-    uint64_t deadline_us, queue_until_us; /* as in struct request */
+    uint64_t deadline_us, first_by_us, queue_until_us; /* as in struct request */
     uint64_t leave_us;     /* the client goes away at that time; 0 = never */
     uint64_t prefix_owner; /* 1 + the number of an earlier arrival with the same prompt, or 0 */
     bool score_prompt;

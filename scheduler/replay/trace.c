@@ -118,6 +118,7 @@ static struct simulate_arrival arrival_of(const struct trace *t, const struct re
         .weight = r->weight,
         .salt = r->key.salt,
         .deadline_us = r->deadline_us,
+        .first_by_us = r->first_by_us,
         .queue_until_us = r->queue_until_us,
         .prefix_owner = r->prefix_owner != 0 && trace_has(t, r->prefix_owner)
                             ? slot_of(t, r->prefix_owner)->i + 1

@@ -332,8 +332,10 @@ void info_fill_metrics(struct engine_client *engine, struct metrics_model *out)
     };
     buf_init(&out->adapters_running, MAX_ADAPTER_NAMES);
     buf_init(&out->adapters_waiting, MAX_ADAPTER_NAMES);
-    if (engine->queue != NULL)
+    if (engine->queue != NULL) {
         queue_get_stats(engine->queue, &out->stats);
+        out->predicted_ttft_us = engine_client_forecast_least_us(engine);
+    }
     if (m->constraint_cache == NULL)
         return;
     fill_adapters(m, out);

@@ -255,7 +255,10 @@ static void add_parameters(struct buf *out, size_t i)
 {
     buf_add_str(out, ",\"parameters\":[{\"$ref\":\"#/components/parameters/X-Request-Id\"}");
     if (takes_priority(routes[i].body))
-        buf_add_str(out, ",{\"$ref\":\"#/components/parameters/X-Priority\"}");
+        buf_add_str(out, ",{\"$ref\":\"#/components/parameters/X-Priority\"}"
+                         ",{\"$ref\":\"#/components/parameters/x-llm-d-inference-objective\"}"
+                         ",{\"$ref\":\"#/components/parameters/x-llm-d-inference-fairness-id\"}"
+                         ",{\"$ref\":\"#/components/parameters/x-llm-d-slo-ttft-ms\"}");
     if (routes[i].tail[0] != '\0')
         buf_printf(out,
                    ",{\"name\":\"%s\",\"in\":\"path\",\"required\":true,"
@@ -383,7 +386,16 @@ static void add_components(struct buf *out)
              "visible characters: the answer has it too.','schema':{'type':'string',"
              "'maxLength':128}},"
              "'X-Priority':{'name':'X-Priority','in':'header','description':'The same as the field "
-             "priority, which wins.','schema':{'type':'string'}}},"
+             "priority, which wins.','schema':{'type':'string'}},"
+             "'x-llm-d-inference-objective':{'name':'x-llm-d-inference-objective','in':'header',"
+             "'description':'From trusted_proxies: a name of objectives, or a priority; it wins.',"
+             "'schema':{'type':'string'}},"
+             "'x-llm-d-inference-fairness-id':{'name':'x-llm-d-inference-fairness-id','in':"
+             "'header','description':'From trusted_proxies: the tenant, where neither a key nor "
+             "tenant_header names one.','schema':{'type':'string'}},"
+             "'x-llm-d-slo-ttft-ms':{'name':'x-llm-d-slo-ttft-ms','in':'header','description':"
+             "'From trusted_proxies: milliseconds until the first token is wanted; earlier ones go "
+             "first.','schema':{'type':'number','minimum':1,'maximum':86400000}}},"
              "'schemas':{");
     add_schemas(out);
     buf_add_str(out, "}}");

@@ -9,8 +9,10 @@
 #include "server/api/engine_client.h"
 #include "server/api/refusal.h"
 #include "server/api/response/response_writer.h"
+#include "server/auth/auth.h"
 #include "server/auth/tenants.h"
 #include "server/http/http_call.h"
+#include "server/http/proxy_headers.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -38,6 +40,13 @@ static uint64_t deadline_of(const struct api_call *api)
     return wanted > 0 ? api->arrival_us + wanted * 1000 : 0;
 }
 
+static uint64_t first_by(const struct api_call *api)
+{
+    const uint64_t wanted = api->request.params.ttft_ms;
+
+    return wanted > 0 ? api->arrival_us + wanted * 1000 : 0;
+}
+
 static uint64_t timeout_of(const struct api_call *api)
 {
     return api->arrival_us + (uint64_t)api->engine->model->request_timeout_s * 1000000;
@@ -59,6 +68,7 @@ static void set_times(struct api_call *api)
 
         r->arrival_us = api->arrival_us;
         r->deadline_us = deadline_of(api);
+        r->first_by_us = first_by(api);
         r->timeout_us = timeout_of(api);
         r->queue_until_us = queue_until(api);
     }
@@ -259,11 +269,8 @@ static void look_up(struct api_call *api)
 
 /* Copies: the call may be gone before they are read. A value that was cut is still too long to pass
  * the checks. */
-static const char *copy_header(const struct http_call *call, const char *name, char *buf,
-                               size_t size)
+static const char *copy_header(const char *value, char *buf, size_t size)
 {
-    const char *value = name != NULL && name[0] != '\0' ? http_call_header(call, name) : NULL;
-
     snprintf(buf, size, "%s", value != NULL ? value : "");
     return value != NULL ? buf : NULL;
 }
@@ -271,16 +278,23 @@ static const char *copy_header(const struct http_call *call, const char *name, c
 static void take_headers(struct api_call *api)
 {
     const struct server_options *server = api->engine->server;
+    const char *tenant =
+        auth_tenant_header(api->call, server->tenant_header, &api->headers.tenant_header);
 
     snprintf(api->request_id, sizeof(api->request_id), "%s", http_call_id(api->call));
-    api->headers.tenant_header = server->tenant_header;
+    api->headers.objectives = server->objectives;
+    api->headers.objective = copy_header(proxy_header(api->call, PROXY_OBJECTIVE), api->objective,
+                                         sizeof(api->objective));
+    api->headers.ttft_ms = copy_header(proxy_header(api->call, PROXY_TTFT_MS), api->ttft_ms,
+                                       sizeof(api->ttft_ms));
     api->headers.salt_seed = server->salt_seed;
     api->headers.keeps = api->engine->keeper != NULL;
     api->headers.priority =
-        copy_header(api->call, "X-Priority", api->priority, sizeof(api->priority));
+        copy_header(http_call_header(api->call, "X-Priority"), api->priority,
+                    sizeof(api->priority));
     if (api->key == NULL) {
         api->headers.tenant =
-            copy_header(api->call, server->tenant_header, api->tenant, sizeof(api->tenant));
+            copy_header(tenant, api->tenant, sizeof(api->tenant));
         return;
     }
     snprintf(api->tenant, sizeof(api->tenant), "%s", api->key->spec.tenant);

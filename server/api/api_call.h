@@ -17,6 +17,7 @@
 
 #include <stdint.h>
 
+#include "config/objectives.h"
 #include "config/weights.h"
 #include "core/base/budget.h"
 #include "server/adapters/adapter_set.h"
@@ -61,6 +62,7 @@ struct api_call {
     struct buf kept;
     struct api_error kept_error;
     char priority[16], tenant[WEIGHTS_MAX_NAME + 2];
+    char objective[OBJECTIVES_MAX_NAME + 2], ttft_ms[32];
     struct api_headers headers;
 };
 

@@ -1,6 +1,7 @@
 /* server/api/api_request.c - see api_request.h. */
 #include "server/api/api_request_impl.h"
 
+#include "config/objectives.h"
 #include "config/weights.h"
 #include "core/base/err.h"
 #include "core/base/mem.h"
@@ -14,10 +15,14 @@
 #include "server/api/response/response_writer.h"
 #include "server/api/constraint/strict_calls.h"
 #include "server/http/http_call.h"
+#include "server/http/proxy_headers.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 #include <xxhash.h>
+
+#define MAX_TTFT_MS 86400000
 
 /* Cached prefixes and constraints are shared by requests of the same tenant with the same salt. The
  * name ends where the salt begins, and the seed is secret, so that no client can make its salt meet
@@ -151,6 +156,37 @@ static int check_room(struct api_request *p, const struct server_model *model)
     return 0;
 }
 
+/* The gateway's word goes before the client's. A name that is neither one of the settings nor a
+ * priority's says nothing. */
+static bool take_objective(struct api_request *p, const struct api_headers *headers)
+{
+    char word[16];
+
+    if (headers->objective == NULL)
+        return false;
+    if (headers->objectives != NULL &&
+        objectives_find(headers->objectives, headers->objective, word, sizeof(word)))
+        return priority_find(word, &p->params.priority);
+    return priority_find(headers->objective, &p->params.priority);
+}
+
+static int take_ttft(struct api_request *p, const char *header)
+{
+    const char *name = proxy_header_name(PROXY_TTFT_MS);
+    char *end = NULL;
+    double ms;
+
+    if (header == NULL)
+        return 0;
+    ms = header[0] >= '0' && header[0] <= '9' ? strtod(header, &end) : 0;
+    if (end == NULL || *end != '\0' || !(ms >= 1 && ms <= MAX_TTFT_MS))
+        return api_error_set(&p->error, 400, name, NULL,
+                             "the header %s must be milliseconds, from 1 to %d", name,
+                             MAX_TTFT_MS);
+    p->params.ttft_ms = (uint32_t)ms;
+    return 0;
+}
+
 static int take_priority(struct api_request *p, const char *header)
 {
     if (header == NULL || p->params.has_priority)
@@ -279,7 +315,9 @@ static int build_requests(struct api_request *p, const struct server_model *mode
     if (check_task(p, model) < 0)
         return ERR_INVAL;
     if (params_parse(&p->params, p->wire_format->form, body, &limits, &p->error) < 0 ||
-        check_think(p, model) < 0 || take_priority(p, headers->priority) < 0 ||
+        check_think(p, model) < 0 ||
+        (!take_objective(p, headers) && take_priority(p, headers->priority) < 0) ||
+        take_ttft(p, headers->ttft_ms) < 0 ||
         check_tenant(p, headers) < 0 || take_seed(p) < 0 || hold_strict_calls(p, model) < 0 ||
         take_constraint(p, model, headers) < 0 || find_breakers(p, model->tokenizer) < 0)
         return ERR_INVAL;

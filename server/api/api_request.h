@@ -21,7 +21,10 @@ struct wire_format;
  * and once more with that. */
 struct api_headers { /* NULL where there is none */
     const char *priority;      /* X-Priority */
-    const char *tenant;        /* the header that the settings name */
+    const char *objective;     /* a trusted proxy's, and what each stands for (objectives.h) */
+    const char *objectives;
+    const char *ttft_ms;       /* the same proxy's */
+    const char *tenant;        /* the header that the settings name, or a trusted proxy's */
     const char *tenant_header; /* its name */
     uint64_t salt_seed;        /* the server's secret: no client can guess another's salt */
     bool keeps;                /* responses are kept */

@@ -213,6 +213,23 @@ static void set_position_header(struct completion *c)
     http_call_set_header(c->api.call, "X-Queue-Position", text);
 }
 
+/* When the first token of the first choice would come, for whoever chooses among servers: with what
+ * the engine was asked, or as if nothing were cached. */
+static void set_forecast_header(struct completion *c)
+{
+    const uint32_t n_cached = c->probe.found != NULL ? c->probe.found[0].n_cached : 0;
+    struct forecast f;
+    char text[24];
+
+    if ((c->api.request.params.form & PARAMS_POOLED) != 0)
+        return;
+    f = engine_client_forecast(c->api.engine, c->api.request.requests[0], n_cached, 0);
+    if (!f.is_known)
+        return;
+    snprintf(text, sizeof(text), "%.3f", ms_of(f.first_us));
+    http_call_set_header(c->api.call, "X-Predicted-TTFT-Ms", text);
+}
+
 /* Post all requests. */
 static void begin(struct completion *c)
 {
@@ -222,6 +239,7 @@ static void begin(struct completion *c)
         return;
     }
     set_position_header(c);
+    set_forecast_header(c);
     api_call_begin_key(&c->api);
     note_begin(c);
     if (c->api.request.params.store)

@@ -106,6 +106,8 @@ struct forecast engine_client_forecast(struct engine_client *engine, const struc
 /* The same on an idle engine. */
 struct forecast engine_client_forecast_idle(struct engine_client *engine, const struct request *r,
                                             uint32_t n_cached);
+/* Microseconds until a prompt of one token that arrives now would have its first; 0: unknown. */
+uint64_t engine_client_forecast_least_us(struct engine_client *engine);
 
 /* Give a request, or a dry run, that there was room for its id, and its events to part `part` of
  * the client. Then all that were given one are posted: the engine gets them together. */

@@ -142,3 +142,15 @@ struct forecast engine_client_forecast_idle(struct engine_client *engine, const 
     idle.target_us = s.target_us;
     return forecast_make(&idle, &ask);
 }
+
+uint64_t engine_client_forecast_least_us(struct engine_client *engine)
+{
+    const struct request r = {.priority = PRIORITY_NORMAL,
+                              .n_prompt = 1,
+                              .max_tokens = 1,
+                              .max_known = 2,
+                              .n_discard = 1};
+    const struct forecast f = engine_client_forecast(engine, &r, 0, 0);
+
+    return f.is_known ? f.first_us : 0;
+}

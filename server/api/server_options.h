@@ -97,6 +97,8 @@ struct server_options {
     uint32_t header_timeout_s, min_body_rate;
     uint64_t request_memory; /* bytes for what requests hold outside the KV cache */
     const char *tenant_header;  /* "" = all clients are one tenant */
+    const char *trusted_proxies; /* checked; NULL or "" = none */
+    const char *objectives;      /* checked; NULL or "" = none */
     const char *tenant_weights; /* checked */
     uint32_t max_tenants, tenant_limit;
     uint64_t salt_seed; /* filled in by server_create() */

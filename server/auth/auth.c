@@ -5,6 +5,7 @@
 #include "core/base/err.h"
 #include "server/auth/api_keys.h"
 #include "server/http/http_call.h"
+#include "server/http/proxy_headers.h"
 #include "server/http/retry_after.h"
 #include "server/metrics/metrics.h"
 
@@ -116,17 +117,28 @@ static int check_key(struct auth *g, struct http_call *call, unsigned flags)
     return (flags & AUTH_WORK) != 0 ? check_rate(g, call, key) : 0;
 }
 
+const char *auth_tenant_header(const struct http_call *call, const char *tenant_header,
+                               const char **name)
+{
+    const char *value = tenant_header[0] != '\0' ? http_call_header(call, tenant_header) : NULL;
+
+    *name = tenant_header;
+    if (value != NULL)
+        return value;
+    *name = proxy_header_name(PROXY_FAIRNESS_ID);
+    return proxy_header(call, PROXY_FAIRNESS_ID);
+}
+
 /* Without keys every client is the operator, unless the proxy names a tenant. */
 static int check_tenant(struct auth *g, struct http_call *call, unsigned flags)
 {
     struct api_error e;
+    const char *name;
 
-    if ((flags & AUTH_ADMIN) == 0 || g->tenant_header[0] == '\0' ||
-        http_call_header(call, g->tenant_header) == NULL)
+    if ((flags & AUTH_ADMIN) == 0 || auth_tenant_header(call, g->tenant_header, &name) == NULL)
         return 0;
     api_error_set(&e, 403, NULL, "insufficient_permissions",
-                  "this tells of all tenants: it is not for requests with the header %s",
-                  g->tenant_header);
+                  "this tells of all tenants: it is not for requests with the header %s", name);
     return refuse(g, call, &e, REJECTION_FORBIDDEN);
 }
 
@@ -145,7 +157,7 @@ int auth_admit(struct auth *g, struct http_call *call, unsigned flags)
 void auth_tenant(const struct http_call *call, const char *tenant_header, char *out, size_t size)
 {
     const struct key *key = http_call_owner(call);
-    const char *value = tenant_header[0] != '\0' ? http_call_header(call, tenant_header) : NULL;
+    const char *name, *value = auth_tenant_header(call, tenant_header, &name);
 
     if (key != NULL)
         value = key->spec.tenant;

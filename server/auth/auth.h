@@ -50,8 +50,13 @@ struct auth {
 /* 0, or a negative ERR_*: then the call has been answered. */
 int auth_admit(struct auth *g, struct http_call *call, unsigned flags);
 
-/* Whose a call is: its key's tenant or, where no keys are needed, what the header of that name
- * says; "" without either. out has room for WEIGHTS_MAX_NAME + 2 bytes. */
+/* What says whose a call is, where it has no key: the header of that name, else that of a trusted
+ * proxy (proxy_headers.h); NULL: neither. *name is how it is called. */
+const char *auth_tenant_header(const struct http_call *call, const char *tenant_header,
+                               const char **name);
+
+/* Whose a call is: its key's tenant or, where no keys are needed, what those headers
+ * say; "" without any of them. out has room for WEIGHTS_MAX_NAME + 2 bytes. */
 void auth_tenant(const struct http_call *call, const char *tenant_header, char *out, size_t size);
 
 /* Retry-After for an answer that is given while models are loaded. */

@@ -202,6 +202,7 @@ static void parse_request(struct line *l, const cJSON *o, struct request *q)
 {
     q->arrival_us = want(l, o, "arrival", MAX_EXACT);
     q->deadline_us = may(l, o, "deadline", MAX_EXACT);
+    q->first_by_us = may(l, o, "first_by", MAX_EXACT);
     q->timeout_us = may(l, o, "timeout", MAX_EXACT);
     q->queue_until_us = may(l, o, "queue_until", MAX_EXACT);
     q->prefix_owner = may(l, o, "leader", MAX_EXACT);

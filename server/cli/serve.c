@@ -161,6 +161,8 @@ static int make_server(struct service *s, const struct server_model *models)
         .min_body_rate = (uint32_t)c->min_body_rate,
         .request_memory = c->request_memory,
         .tenant_header = c->tenant_header,
+        .trusted_proxies = c->trusted_proxies,
+        .objectives = c->objectives,
         .tenant_weights = c->tenant_weights,
         .max_tenants = (uint32_t)c->max_tenants,
         .tenant_limit = (uint32_t)c->tenant_limit,

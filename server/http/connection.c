@@ -4,6 +4,7 @@
 #include "core/base/err.h"
 #include "core/base/mem.h"
 #include "server/http/exchange.h"
+#include "server/http/proxy_headers.h"
 
 /* Steps of one connection in one turn of the loop: a read of 64 KiB, a part of an answer. The end
  * of an answer is the last one if another request is there: a client that sends many at once waits
@@ -438,6 +439,7 @@ struct connection *connection_open(struct connections *group, int fd, struct tls
     }
     cn->group = group;
     cn->from = from;
+    cn->is_trusted = proxy_is_trusted(group->opt.http->opt.trusted_proxies, fd);
     cn->phase = tls != NULL ? CONNECTION_HANDSHAKE : CONNECTION_READING;
     buf_init(&cn->in, READ_BYTES);
     buf_init(&cn->wire, WIRE_MAX);

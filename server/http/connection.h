@@ -50,6 +50,7 @@ struct connection {
     uint64_t n_moved; /* bytes since the timeout began */
     enum connection_phase phase;
     enum head_origin from;
+    bool is_trusted; /* what it says of others' requests is believed (proxy_headers.h) */
     bool is_reserved;
     bool has_asked;  /* a request has been answered */
     bool has_ended;  /* the client has closed or half-closed */

@@ -6,6 +6,7 @@
 #include "server/http/cors.h"
 #include "server/http/exchange.h"
 #include "server/http/http_grammar.h"
+#include "server/http/proxy_headers.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -31,7 +32,7 @@ static const char *twice(const struct http_call *c)
             return once[i];
     if (tenant[0] != '\0' && http_parser_count(c->request, tenant) > 1)
         return tenant;
-    return NULL;
+    return proxy_header_twice(c);
 }
 
 static bool check_fields(struct http_call *c)

@@ -51,6 +51,7 @@ struct http_options {
     uint32_t min_body_rate;    /* bytes per second, of bodies and of readers; 0 = any */
     const char *allowed_hosts; /* checked (config/hosts.h); "" = as http.h says for loopback */
     const char *tenant_header; /* may stand in a request once; "" = none */
+    const char *trusted_proxies; /* checked; "" = none (proxy_headers.h) */
     const struct http_route *routes; /* [n_routes], borrowed */
     size_t n_routes;
     const char *cors_origins; /* checked; "" = no web page may call (cors.h) */

@@ -110,6 +110,7 @@ struct params {
     uint32_t max_tokens, min_tokens;
     uint32_t default_max_tokens; /* cut to what there is room for, and not refused */
     uint32_t deadline_ms;  /* 0 = none */
+    uint32_t ttft_ms;      /* until the first token, as a gateway wants it; 0 = none */
     uint32_t max_queue_ms; /* 0 = what the settings say */
     enum priority priority;
     struct adapter_choice adapter; /* that the body names, by its name as a model or in `lora` */

@@ -72,6 +72,7 @@ static void posts_leave_out_zeros(void **state)
     assert_string_equal(take(j), "{\"post\":12,\"now\":1000,\"arrival\":990,\"priority\":1,"
         "\"weight\":1,\"salt\":\"0\",\"max_tokens\":2,\"prompt\":[5,0,123456]}\n");
     r->deadline_us = 5;
+    r->first_by_us = 4;
     r->queue_until_us = 6;
     r->prefix_owner = 11;
     r->tenant = 2;
@@ -82,7 +83,7 @@ static void posts_leave_out_zeros(void **state)
     r->key.salt = 0xfedcba9876543210;
     journal_post(j, r, 1000);
     assert_string_equal(take(j), "{\"post\":12,\"now\":1000,\"arrival\":990,\"deadline\":5,"
-        "\"queue_until\":6,\"leader\":11,\"priority\":1,\"tenant\":2,\"weight\":1,"
+        "\"first_by\":4,\"queue_until\":6,\"leader\":11,\"priority\":1,\"tenant\":2,\"weight\":1,"
         "\"salt\":\"fedcba9876543210\",\"max_tokens\":2,\"min_tokens\":1,\"ignore_eos\":1,"
         "\"score_prompt\":1,\"stop\":[8,9],\"prompt\":[5,0,123456]}\n");
     request_destroy(&r);

@@ -94,6 +94,8 @@ static struct simulate_arrival some_arrival(uint64_t *t, uint32_t i)
     if (rnd(10) == 0)
         a.deadline_us = a.at_us + rnd(3000000);
     if (rnd(10) == 0)
+        a.first_by_us = a.at_us + rnd(3000000);
+    if (rnd(10) == 0)
         a.queue_until_us = a.at_us + rnd(500000);
     if (rnd(10) == 0)
         a.leave_us = a.at_us + rnd(3000000);

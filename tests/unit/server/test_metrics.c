@@ -113,6 +113,7 @@ static const struct {
     {"quire_prepare_seconds_total", SERVER_COUNTS},
     {"quire_requests_running", MODEL},
     {"quire_requests_waiting", MODEL},
+    {"quire_predicted_ttft_seconds", MODEL},
     {"quire_requests_preempted", MODEL},
     {"quire_requests_swapped", MODEL},
     {"quire_kv_blocks", MODEL},

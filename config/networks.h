@@ -1,0 +1,19 @@
+/* config/networks.h - a list of addresses and networks as text: "10.0.0.0/8,fd00::/8,::1,unix", or
+ * "*" for all of them; "unix" is the Unix socket.
+ *
+ * Thread: any. Memory: none.
+ */
+#ifndef CONFIG_NETWORKS_H
+#define CONFIG_NETWORKS_H
+
+#include <netinet/in.h>
+#include <stdbool.h>
+
+/* Is it "*", or IPv4 or IPv6 addresses, each perhaps with /BITS, and "unix", with commas between?
+ * Blanks around them are skipped, and bits behind a network's own must be 0. */
+bool networks_are_valid(const char *text);
+
+/* Does a valid list have the address? IPv4 is mapped into IPv6; NULL: it is the Unix socket's. */
+bool networks_have(const char *text, const struct in6_addr *address);
+
+#endif
