@@ -82,8 +82,8 @@ static void begin(struct side *s)
     struct http_options o = {
         .loop = &s->loop, .host = "", .unix_mode = 0600, .max_body = 2048, .max_connections = 8,
         .header_timeout_s = 60, .idle_timeout_s = 60, .routes = routes, .n_routes = 4,
-        .allowed_hosts = "", .tenant_header = "X-Tenant", .cors_origins = "https://a.example",
-        .ud = s, .admit = on_admit, .done = on_done,
+        .allowed_hosts = "", .trusted_proxies = "unix", .tenant_header = "X-Tenant",
+        .cors_origins = "https://a.example", .ud = s, .admit = on_admit, .done = on_done,
     };
     char err[200];
 
