@@ -27,11 +27,11 @@ def test_idle_server_ends_at_once(start):
 
 @pytest.mark.threads
 def test_sigterm_lets_streams_finish(start):
-    s = start("--isa", "scalar")  # the streams last until all have begun
-    expected = s.complete("Once", max_tokens=200, ignore_eos=True, temperature=0).text
-    streams = [s.stream("Once", max_tokens=200, ignore_eos=True, temperature=0) for _ in range(4)]
+    s = start()
+    expected = s.complete("Once", max_tokens=600, ignore_eos=True, temperature=0).text
+    streams = [s.stream("Once", max_tokens=600, ignore_eos=True, temperature=0) for _ in range(4)]
     plain = {}
-    t = threading.Thread(target=lambda: plain.update(r=s.complete("Once", max_tokens=200, ignore_eos=True,
+    t = threading.Thread(target=lambda: plain.update(r=s.complete("Once", max_tokens=600, ignore_eos=True,
                                                                   temperature=0)))
     t.start()
     s.wait_until(lambda m: m["quire_requests_running"] == 5, what="running")
