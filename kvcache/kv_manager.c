@@ -36,7 +36,7 @@ static uint32_t most_swapped(const struct kv_manager_options *o)
     const uint64_t n =
         kv_groups_peak(&o->groups, n_tokens < UINT32_MAX ? (uint32_t)n_tokens : UINT32_MAX, 1);
     const uint64_t n_all =
-        (o->states.is_all ? 0 : n) + (o->states.n_slots > 0 ? o->states.n_parts : 0);
+        (o->states.is_alone ? 0 : n) + (o->states.n_slots > 0 ? o->states.n_parts : 0);
 
     return n_all < UINT32_MAX ? (uint32_t)n_all : UINT32_MAX;
 }
@@ -71,7 +71,7 @@ static bool is_sane(const struct kv_manager_options *o)
     const struct kv_groups *l = &o->groups;
     const struct kv_state_options *s = &o->states;
 
-    if (s->n_slots > 0 ? s->interval == 0 || s->n_parts == 0 : s->is_all)
+    if (s->n_slots > 0 ? s->interval == 0 || s->n_parts == 0 : s->is_alone)
         return false;
     return o->max_table > 0 && (o->n_file == 0 || o->n_ram > 0) && most_moves(o) <= UINT32_MAX &&
            l->n_window <= kv_groups_n(l) && (l->n_window == 0) == (l->window == 0) &&
@@ -256,7 +256,7 @@ uint64_t kv_manager_needed(const struct kv_manager *m, uint32_t n_tokens)
 uint32_t kv_manager_n_swapped(const struct kv_manager *m, const struct kv_seq *kv, uint32_t n_done)
 {
     const uint32_t n_blocks = kv_manager_over_groups(m, kv, block_table_needed(n_done));
-    const uint32_t n = m->opt.states.is_all ? 0 : n_blocks;
+    const uint32_t n = m->opt.states.is_alone ? 0 : n_blocks;
 
     return n + (m->states != NULL && n_done > 0 ? m->opt.states.n_parts : 0);
 }

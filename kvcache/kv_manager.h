@@ -49,7 +49,7 @@ struct kv_state_options {
                         * many, behind 32 four times, and so on: never more than an eighth of what
                         * is before them */
     uint32_t n_parts;  /* swap slots that a state takes, >= 1 */
-    bool is_all;       /* blocks hold no bytes: no layer has keys */
+    bool is_alone;     /* blocks hold no bytes: no layer has keys */
 };
 
 struct kv_manager_options {
@@ -74,7 +74,7 @@ struct kv_seq {
     uint32_t swap;      /* its copy in the tiers, or SWAP_NONE */
     state_id state;     /* of a recurrent model: the slot of its state; STATE_NONE: it has had no
                          * token yet */
-    uint32_t n_state;   /* tokens that the state is behind of: all that are computed */
+    uint32_t n_state;   /* tokens that the state has taken in: all that are computed */
     state_id fork;      /* a state that forks can have, that behind n_fork tokens; or STATE_NONE */
     uint32_t n_fork;
 };

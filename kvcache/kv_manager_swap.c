@@ -29,7 +29,7 @@ int kv_manager_swap_out(struct kv_manager *m, struct kv_seq *kv, uint32_t n_done
     copy = swap_add(m->swap, n_copy, &ram);
     if (copy < 0)
         return ERR_AGAIN;
-    for (uint32_t group = 0; group < m->n_groups && !m->opt.states.is_all; group++)
+    for (uint32_t group = 0; group < m->n_groups && !m->opt.states.is_alone; group++)
         for (uint32_t b = kv_group_from(m, kv, group); b < n; b++)
             kv_manager_note(m, KV_SAVE, *block_table_at(&kv->table, group, b), *ram++);
     kv_state_save(m, kv, ram);
@@ -80,7 +80,7 @@ static void hold_shared(struct kv_manager *m, struct kv_seq *kv, uint32_t n_entr
 static void load_rest(struct kv_manager *m, struct kv_seq *kv, uint32_t n_done,
                       const uint32_t *ram)
 {
-    const uint32_t n = block_table_needed(n_done), step = m->opt.states.is_all ? 0 : 1;
+    const uint32_t n = block_table_needed(n_done), step = m->opt.states.is_alone ? 0 : 1;
     const block_id *id = m->scratch;
 
     for (uint32_t group = 0; group < m->n_groups; group++)
@@ -110,7 +110,7 @@ int kv_manager_swap_in(struct kv_manager *m, struct kv_seq *kv, struct kv_key *k
     n_entries = kv_manager_find_entries(m, key, n_done);
     n_shared = enter_shared(m, kv, n_entries, &n_cached);
     n_new = kv_manager_over_groups(m, kv, n) - n_shared;
-    n_load = n_copy - (m->opt.states.is_all ? 0 : n_shared);
+    n_load = n_copy - (m->opt.states.is_alone ? 0 : n_shared);
     if (n_new > kv_manager_n_available(m) - n_cached || !kv_manager_can_note(m, n_load) ||
         !kv_state_can_grow(m, kv)) {
         clear_shared(m, kv, n_entries);

@@ -212,7 +212,7 @@ static void put_kv(struct journal *j, const struct kv_manager_options *o)
     put_value(j, "state_slots", o->states.n_slots);
     put_value(j, "state_interval", o->states.interval);
     put_value(j, "state_parts", o->states.n_parts);
-    put_value(j, "state_alone", o->states.is_all);
+    put_value(j, "state_alone", o->states.is_alone);
     put_value(j, "max_chunk", o->max_chunk);
     put_value(j, "low_percent", o->low_percent);
     put_value(j, "critical_percent", o->critical_percent);

@@ -105,7 +105,7 @@ static int make_states(struct instance *e, const struct config *c, size_t block_
     if (bytes == 0)
         return 0;
     s->n_parts = (uint32_t)((bytes + part - 1) / part);
-    s->is_all = block_bytes == 0;
+    s->is_alone = block_bytes == 0;
     n = memory / (s->n_parts * part);
     if (n < 2) {
         snprintf(err, err_len,
@@ -157,7 +157,7 @@ static uint32_t staging_slots(const struct instance *e)
 {
     const struct kv_state_options *s = &e->cache.states;
     const uint64_t blocks = kv_groups_peak(&e->model->groups, e->sched.max_context, 1);
-    const uint64_t longest = (s->is_all ? 0 : blocks) + s->n_parts;
+    const uint64_t longest = (s->is_alone ? 0 : blocks) + s->n_parts;
 
     return longest > 16 ? (uint32_t)longest : 16;
 }

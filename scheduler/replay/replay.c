@@ -116,7 +116,7 @@ static bool are_groups_believable(const struct kv_groups *l)
 
 static bool are_states_believable(const struct kv_state_options *s, uint32_t max_sequences)
 {
-    return s->n_slots == 0 ? !s->is_all
+    return s->n_slots == 0 ? !s->is_alone
                            : s->n_slots >= max_sequences && s->n_slots <= MAX_BLOCKS &&
                                  s->interval > 0 && s->n_parts > 0 && s->n_parts <= MAX_BLOCKS;
 }

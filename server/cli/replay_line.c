@@ -155,7 +155,7 @@ static void parse_kv(struct line *l, const cJSON *o, struct kv_manager_options *
     k->states.n_slots = want32(l, o, "state_slots");
     k->states.interval = want32(l, o, "state_interval");
     k->states.n_parts = want32(l, o, "state_parts");
-    k->states.is_all = want(l, o, "state_alone", 1) != 0;
+    k->states.is_alone = want(l, o, "state_alone", 1) != 0;
     k->max_chunk = want32(l, o, "max_chunk");
     k->low_percent = want32(l, o, "low_percent");
     k->critical_percent = want32(l, o, "critical_percent");

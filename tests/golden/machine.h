@@ -126,16 +126,30 @@ static inline void add_layer(struct gguf_writer *w, int layer)
     add_tensor(w, name, BLOCK_F32, EMBD, 1, 0.1f, 1);
 }
 
-/* Layers may have a window: those whose pattern[] is 1. NULL: none has. */
-static inline struct model *build_model(uint32_t window, const int32_t *pattern)
+/* The model that a writer has been told; the writer goes. */
+static struct model *load_written(struct gguf_writer *w)
 {
     const struct model_options options = {.threads = 2};
-    struct gguf_writer *w;
     struct gguf *g;
     struct model *m;
     uint8_t *data;
     size_t bytes;
     char err[512];
+
+    assert_int_equal(gguf_writer_finish(w, &data, &bytes), 0);
+    gguf_writer_destroy(&w);
+    if (gguf_open_memory(&g, "random model", data, bytes, err, sizeof(err)) < 0 ||
+        model_load(&m, g, &options, err, sizeof(err)) < 0)
+        fail_msg("%s", err);
+    gguf_close(&g);
+    mem_free(data);
+    return m;
+}
+
+/* Layers may have a window: those whose pattern[] is 1. NULL: none has. */
+static inline struct model *build_model(uint32_t window, const int32_t *pattern)
+{
+    struct gguf_writer *w;
 
     assert_int_equal(gguf_writer_create(&w), 0);
     gguf_writer_str(w, "general.architecture", "llama");
@@ -155,37 +169,7 @@ static inline struct model *build_model(uint32_t window, const int32_t *pattern)
     add_tensor(w, "output.weight", BLOCK_Q6_K, EMBD, VOCAB, 3.0f / sqrtf(EMBD), 0);
     for (int i = 0; i < LAYERS; i++)
         add_layer(w, i);
-    assert_int_equal(gguf_writer_finish(w, &data, &bytes), 0);
-    gguf_writer_destroy(&w);
-    if (gguf_open_memory(&g, "random model", data, bytes, err, sizeof(err)) < 0 ||
-        model_load(&m, g, &options, err, sizeof(err)) < 0)
-        fail_msg("%s", err);
-    gguf_close(&g);
-    mem_free(data);
-    return m;
-}
-
-static inline struct model *load_fixture(struct fixture *f)
-{
-    const struct model_options options = {.threads = 2};
-    struct gguf_writer *w;
-    struct gguf *g;
-    struct model *m;
-    uint8_t *data;
-    size_t bytes;
-    char err[512];
-
-    assert_int_equal(gguf_writer_create(&w), 0);
-    assert_int_equal(fixture_add(f, w), 0);
-    assert_int_equal(gguf_writer_finish(w, &data, &bytes), 0);
-    gguf_writer_destroy(&w);
-    fixture_release(f);
-    if (gguf_open_memory(&g, "random model", data, bytes, err, sizeof(err)) < 0 ||
-        model_load(&m, g, &options, err, sizeof(err)) < 0)
-        fail_msg("%s", err);
-    gguf_close(&g);
-    mem_free(data);
-    return m;
+    return load_written(w);
 }
 
 /* Three layers of four are delta nets. */
@@ -196,8 +180,14 @@ static inline struct model *build_hybrid(void)
                         .n_delta_key = 2, .n_delta_value = 4, .delta_dim = 32,
                         .n_vocab = VOCAB, .n_ctx = CONTEXT, .type = BLOCK_Q8_0, .n_mix = 4,
                         .mix = {BLOCK_Q8_0, BLOCK_F16, BLOCK_Q4_K, BLOCK_F32}, .seed = 3};
+    struct gguf_writer *w;
+    struct model *m;
 
-    return load_fixture(&f);
+    assert_int_equal(gguf_writer_create(&w), 0);
+    assert_int_equal(fixture_add(&f, w), 0);
+    m = load_written(w);
+    fixture_release(&f);
+    return m;
 }
 
 /* ---- what a request yields ---- */

@@ -322,7 +322,7 @@ static inline void compute_state(struct sim *s, const struct plan_item *item, ui
 /* Read the past as far as it is seen, write the item's rows. */
 static inline void compute(struct sim *s, const struct plan_item *item)
 {
-    const uint32_t n_groups = s->states.is_all ? 0 : kv_groups_n(&s->groups);
+    const uint32_t n_groups = s->states.is_alone ? 0 : kv_groups_n(&s->groups);
     const struct request *r = item->request;
     uint64_t cell = 0, before = 0;
 

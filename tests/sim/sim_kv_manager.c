@@ -757,7 +757,7 @@ static void check_bytes(const struct sim *s, const struct seq *q)
     uint64_t h = chain(q, 0);
 
     check_state(s, q);
-    for (uint32_t pos = 0; q->kv.swap == SWAP_NONE && !s->o.states.is_all && pos < q->n_done;
+    for (uint32_t pos = 0; q->kv.swap == SWAP_NONE && !s->o.states.is_alone && pos < q->n_done;
          pos++) {
         h = mix(h, (uint64_t)q->ids[pos] + 1);
         for (uint32_t group = 0; group < n_groups(s); group++) {
@@ -899,7 +899,7 @@ static void begin(struct sim *s, bool is_large)
 
         s->o.states = (struct kv_state_options){
             .n_slots = 1 + rnd(most), .interval = 1 + rnd(4), .n_parts = 1 + rnd(MAX_PARTS)};
-        s->o.states.is_all = s->o.groups.n <= 1 && s->o.groups.n_window == 0 && rnd(3) == 0;
+        s->o.states.is_alone = s->o.groups.n <= 1 && s->o.groups.n_window == 0 && rnd(3) == 0;
     }
     assert_int_equal(kv_manager_create(&s->m, &s->o), 0);
 }

@@ -461,7 +461,7 @@ static void add_states(struct sim_options *o, uint32_t seed)
     o->states = (struct kv_state_options){.n_slots = o->max_sequences + seed % 20,
                                           .interval = 1 + seed % 5,
                                           .n_parts = 1 + seed % 4,
-                                          .is_all = seed % 3 == 1};
+                                          .is_alone = seed % 3 == 1};
 }
 
 /* QUIRE_STORMS sets how many, twice as long as they are without it. */
