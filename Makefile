@@ -319,10 +319,11 @@ bench-serving: $(BUILD)/quire $(TOOLS) ## what clients feel: shared prefixes, a 
 	@test -f $(BENCH_MODEL) || $(BUILD)/tools/mkmodel --shape qwen2.5-0.5b --type Q8_0 --out $(BENCH_MODEL)
 	@QUIRE_BIN=$(BUILD)/quire $(PYTHON) tests/bench/bench_serving.py $(BENCH_MODEL)
 
-bench-adapters: $(BUILD)/quire $(TOOLS) ## what LoRA adapters cost in a batch of 16 streams (ARGS='16 64': ranks)
+bench-adapters: $(BUILD)/bench/bench_adapters $(TOOLS) ## what LoRA adapters cost in a batch of 16 streams (ARGS='--ranks 16,64')
 	@mkdir -p $(dir $(BENCH_MODEL))
 	@test -f $(BENCH_MODEL) || $(BUILD)/tools/mkmodel --shape qwen2.5-0.5b --type Q8_0 --out $(BENCH_MODEL)
-	@QUIRE_BIN=$(BUILD)/quire $(PYTHON) tests/bench/bench_adapters.py $(BENCH_MODEL) $(ARGS)
+	@for type in as-is q8_0; do echo "load_type $$type:"; $(BUILD)/bench/bench_adapters --model $(BENCH_MODEL) \
+	    --adapters-dir $(dir $(BENCH_MODEL)) --log-level error --load-type $$type $(ARGS) || exit 1; done
 
 bench-embeddings: deps-real $(BUILD)/quire ## 10,000 short texts through a real embedder (PEER=python3 with sentence-transformers: beside that)
 	@folder=$$($(PYTHON) tests/real/packages.py --folder $(REAL) minilm) && \

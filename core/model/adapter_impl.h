@@ -30,9 +30,8 @@ struct adapter_loading {
     /* In a head, number i of a file's rows of q and k is rotated with its neighbour, or with that
      * of the second half: where the model has them the other way, rows change places. */
     bool turns_rows, file_has_pairs;
-    enum kern_weight type; /* of all panels */
-    float *row;            /* one, decoded */
-    uint8_t *at;           /* where the next matrix's panels begin */
+    float *row;  /* one, decoded */
+    uint8_t *at; /* where the next matrix's panels begin */
     char *err;
     size_t err_len;
 };

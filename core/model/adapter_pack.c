@@ -16,18 +16,74 @@ static size_t round_up(size_t n, size_t to)
     return (n + to - 1) / to * to;
 }
 
-/* ---- room ---- */
+/* ---- types ---- */
 
-/* The one type of the panels: what all tensors are, if that is F16 or BF16, else F32. */
-static enum kern_weight choose_type(const struct gguf *g)
+static enum kern_weight type_of(const struct gguf_tensor *t)
 {
-    const enum block_type first = gguf_n_tensors(g) > 0 ? gguf_tensor_at(g, 0)->type : BLOCK_F32;
-
-    for (uint64_t i = 0; i < gguf_n_tensors(g); i++)
-        if (gguf_tensor_at(g, i)->type != first)
-            return KERN_F32;
-    return first == BLOCK_F16 ? KERN_F16 : first == BLOCK_BF16 ? KERN_BF16 : KERN_F32;
+    return t->type == BLOCK_F16    ? KERN_F16
+           : t->type == BLOCK_BF16 ? KERN_BF16
+           : t->type == BLOCK_Q8_0 ? KERN_Q8_0
+                                   : KERN_F32;
 }
+
+static bool is_8bit(const struct matrix *m)
+{
+    return !matrix_exists(m) || kern_weight_is_quantised(m->type);
+}
+
+/* Do all of the model's matrices that take this input take it as 8-bit rows? */
+static bool takes_8bit(const struct model_layer *l, enum adapter_input in)
+{
+    switch (in) {
+    case ADAPTER_IN_ATTENTION:
+        return is_8bit(&l->q) && is_8bit(&l->k) && is_8bit(&l->v);
+    case ADAPTER_IN_ATTN_OUT:
+        return is_8bit(&l->attn_out);
+    case ADAPTER_IN_FFN:
+        return is_8bit(&l->ffn.gate) && is_8bit(&l->ffn.up);
+    default:
+        return is_8bit(&l->ffn.down);
+    }
+}
+
+/* What the As of an input become: what they all are, else F32. Q8_0 ones need 8-bit rows, and are
+ * also made where the model was loaded as such. */
+static enum kern_weight type_of_downs(const struct adapter_loading *l, uint32_t layer,
+                                      enum adapter_input in)
+{
+    const struct adapter_pair *pairs = l->pairs[layer];
+    enum kern_weight type = KERN_N_WEIGHT;
+    const bool is_8bit_input = takes_8bit(&l->m->layers[layer], in);
+
+    for (enum adapter_target t = ADAPTER_NONE + 1; t < ADAPTER_N_TARGET; t++) {
+        if (pairs[t].a == NULL || adapter_input_of(t) != in)
+            continue;
+        if (type != KERN_N_WEIGHT && type != type_of(pairs[t].a))
+            type = KERN_F32;
+        else if (type == KERN_N_WEIGHT)
+            type = type_of(pairs[t].a);
+    }
+    if (is_8bit_input && l->m->load_type != BLOCK_F32)
+        return KERN_Q8_0;
+    return type == KERN_Q8_0 && is_8bit_input ? type : type < KERN_Q8_0 ? type : KERN_F32;
+}
+
+/* Rows of B are too short for blocks, most of them. */
+static enum kern_weight type_of_up(const struct adapter_pair *p)
+{
+    const enum kern_weight type = type_of(p->b);
+
+    return type == KERN_Q8_0 ? KERN_F32 : type;
+}
+
+static size_t row_bytes(enum kern_weight type, size_t n)
+{
+    return type == KERN_Q8_0   ? (size_t)block_row_bytes(block_format(BLOCK_Q8_0), n)
+           : type == KERN_F32 ? 4 * n
+                              : 2 * n;
+}
+
+/* ---- room ---- */
 
 static size_t matrix_bytes(const struct matrix *m)
 {
@@ -45,9 +101,9 @@ static struct matrix make_matrix(enum kern_weight type, uint32_t n_in, uint32_t 
 }
 
 /* The matrices of a layer, without data; returns their bytes. */
-static size_t shape_layer(const struct adapter_loading *l, const struct adapter_pair *pairs,
-                          struct adapter_layer *to)
+static size_t shape_layer(const struct adapter_loading *l, uint32_t layer, struct adapter_layer *to)
 {
+    const struct adapter_pair *pairs = l->pairs[layer];
     uint32_t n_out[ADAPTER_N_INPUT] = {0}, n_in[ADAPTER_N_INPUT] = {0};
     size_t bytes = 0;
 
@@ -59,13 +115,16 @@ static size_t shape_layer(const struct adapter_loading *l, const struct adapter_
             continue;
         to->at[t] = n_out[in];
         to->scale[t] = l->alpha != 0.0f ? l->alpha / (float)p->rank : 1.0f;
-        to->up[t] = make_matrix(l->type, p->rank, p->n_out);
+        to->up[t] = make_matrix(type_of_up(p), p->rank, p->n_out);
         n_out[in] += p->rank;
         n_in[in] = p->n_in;
         bytes += matrix_bytes(&to->up[t]);
     }
     for (int in = 0; in < ADAPTER_N_INPUT; in++) {
-        to->down[in] = make_matrix(l->type, n_in[in], n_out[in]);
+        if (n_out[in] == 0)
+            continue;
+        to->down[in] = make_matrix(type_of_downs(l, layer, (enum adapter_input)in), n_in[in],
+                                   n_out[in]);
         bytes += matrix_bytes(&to->down[in]);
     }
     return bytes;
@@ -90,7 +149,7 @@ static int take_room(struct adapter_loading *l)
     uint32_t longest = 0;
 
     for (uint32_t i = 0; i < a->n_layer; i++) {
-        a->bytes += shape_layer(l, l->pairs[i], &a->layers[i]);
+        a->bytes += shape_layer(l, i, &a->layers[i]);
         for (int t = 0; t < ADAPTER_N_TARGET; t++) {
             const struct adapter_pair *p = &l->pairs[i][t];
 
@@ -108,11 +167,10 @@ static int take_room(struct adapter_loading *l)
 
 /* ---- panels ---- */
 
-/* A row of the file as the panels' type has it, over the decoded one: never longer than that. */
+/* Row i of a tensor as floats in l->row. */
 static int decode_row(struct adapter_loading *l, const struct gguf_tensor *t, uint64_t i)
 {
     const size_t n = (size_t)t->dims[0];
-    uint8_t *packed = (uint8_t *)l->row;
 
     if (l->canceled != NULL && atomic_load_explicit(l->canceled, memory_order_relaxed))
         return adapter_fail(l, ERR_CANCELED, "nobody wants it any more");
@@ -120,12 +178,6 @@ static int decode_row(struct adapter_loading *l, const struct gguf_tensor *t, ui
     for (size_t j = 0; j < n; j++)
         if (!isfinite(l->row[j]))
             return adapter_fail_tensor(l, ERR_FORMAT, t, "holds a number that is not finite");
-    for (size_t j = 0; j < n && l->type != KERN_F32; j++) {
-        const uint16_t half =
-            l->type == KERN_F16 ? block_f32_to_f16(l->row[j]) : block_f32_to_bf16(l->row[j]);
-
-        memcpy(packed + 2 * j, &half, 2);
-    }
     return 0;
 }
 
@@ -156,20 +208,40 @@ static void flush_panel(struct rows *r, uint32_t panel)
     kern_pack(r->to->type, (uint8_t *)r->to->data + panel * r->to->panel_bytes, lanes, r->to->n_in);
 }
 
-static void add_row(struct rows *r, const void *row)
+/* A decoded row as the panels' type has it. */
+static void encode_row(enum kern_weight type, const float *row, size_t n, uint8_t *to)
 {
-    memcpy(r->lanes + r->n % KERN_LANES * r->row_bytes, row, r->row_bytes);
+    if (type == KERN_F32)
+        memcpy(to, row, n * sizeof(*row));
+    else if (type == KERN_Q8_0)
+        (void)block_encode(BLOCK_Q8_0, row, to, n);
+    else
+        (void)block_encode(type == KERN_F16 ? BLOCK_F16 : BLOCK_BF16, row, to, n);
+}
+
+/* Row i of a tensor. What is quantised in the file stays as it is. */
+static int add_row(struct adapter_loading *l, struct rows *r, const struct gguf_tensor *t,
+                   uint64_t i)
+{
+    uint8_t *to = r->lanes + r->n % KERN_LANES * r->row_bytes;
+    const int rc = decode_row(l, t, i);
+
+    if (rc < 0)
+        return rc;
+    if (r->to->type == KERN_Q8_0 && t->type == BLOCK_Q8_0)
+        memcpy(to, (const uint8_t *)t->data + i * gguf_row_bytes(t), r->row_bytes);
+    else
+        encode_row(r->to->type, l->row, r->to->n_in, to);
     r->n++;
     if (r->n % KERN_LANES == 0 || r->n == r->to->n_out)
         flush_panel(r, (r->n - 1) / KERN_LANES);
+    return 0;
 }
 
 static int begin_rows(struct adapter_loading *l, struct rows *r, struct matrix *to)
 {
-    const size_t elem = l->type == KERN_F32 ? 4 : 2;
-
     hold_here("QUIRE_DEBUG_HOLD_ADAPTER");
-    *r = (struct rows){.to = to, .row_bytes = to->n_in * elem};
+    *r = (struct rows){.to = to, .row_bytes = row_bytes(to->type, to->n_in)};
     r->lanes = mem_calloc(KERN_LANES, r->row_bytes);
     if (r->lanes == NULL)
         return adapter_fail(l, ERR_NOMEM, "out of memory");
@@ -185,11 +257,8 @@ static int fill_up(struct adapter_loading *l, enum adapter_target t, const struc
     struct rows r;
     int rc = begin_rows(l, &r, to);
 
-    for (uint32_t i = 0; i < p->n_out && rc == 0; i++) {
-        rc = decode_row(l, p->b, p->row0 + (turns ? turned_row(l, i) : i));
-        if (rc == 0)
-            add_row(&r, l->row);
-    }
+    for (uint32_t i = 0; i < p->n_out && rc == 0; i++)
+        rc = add_row(l, &r, p->b, p->row0 + (turns ? turned_row(l, i) : i));
     mem_free(r.lanes);
     return rc;
 }
@@ -203,11 +272,8 @@ static int fill_down(struct adapter_loading *l, const struct adapter_pair *pairs
     for (enum adapter_target t = ADAPTER_NONE + 1; t < ADAPTER_N_TARGET; t++) {
         if (pairs[t].a == NULL || adapter_input_of(t) != in)
             continue;
-        for (uint32_t i = 0; i < pairs[t].rank && rc == 0; i++) {
-            rc = decode_row(l, pairs[t].a, i);
-            if (rc == 0)
-                add_row(&r, l->row);
-        }
+        for (uint32_t i = 0; i < pairs[t].rank && rc == 0; i++)
+            rc = add_row(l, &r, pairs[t].a, i);
     }
     mem_free(r.lanes);
     return rc;
@@ -234,10 +300,15 @@ static void hash_layer(XXH3_state_t *state, const struct adapter_layer *layer)
 {
     for (int t = 0; t < ADAPTER_N_TARGET; t++) {
         const struct matrix *up = &layer->up[t];
-        const uint32_t shape[] = {up->n_out, up->n_in, layer->at[t]};
+        const uint32_t shape[] = {up->type, up->n_out, up->n_in, layer->at[t]};
 
         XXH3_128bits_update(state, shape, sizeof(shape));
         XXH3_128bits_update(state, &layer->scale[t], sizeof(layer->scale[t]));
+    }
+    for (int in = 0; in < ADAPTER_N_INPUT; in++) {
+        const uint32_t type = layer->down[in].type;
+
+        XXH3_128bits_update(state, &type, sizeof(type));
     }
 }
 
@@ -245,13 +316,11 @@ static int identify(struct adapter_loading *l)
 {
     struct adapter *a = l->out;
     XXH3_state_t *state = XXH3_createState();
-    const uint32_t type = l->type;
     XXH128_hash_t hash;
 
     if (state == NULL)
         return adapter_fail(l, ERR_NOMEM, "out of memory");
     XXH3_128bits_reset(state);
-    XXH3_128bits_update(state, &type, sizeof(type));
     for (uint32_t i = 0; i < a->n_layer; i++)
         hash_layer(state, &a->layers[i]);
     XXH3_128bits_update(state, a->panels, (size_t)(l->at - a->panels));
@@ -264,18 +333,27 @@ static int identify(struct adapter_loading *l)
 
 int adapter_pack(struct adapter_loading *l)
 {
-    int rc;
+    int rc = take_room(l);
 
-    l->type = choose_type(l->g);
-    rc = take_room(l);
     for (uint32_t i = 0; i < l->out->n_layer && rc == 0; i++)
         rc = fill_layer(l, i);
     return rc == 0 ? identify(l) : rc;
 }
 
+/* Where all numbers are of one type of 16 bits they stay so; no others take more than F32. */
+static size_t most_bytes_each(const struct gguf *g)
+{
+    const enum block_type first = gguf_n_tensors(g) > 0 ? gguf_tensor_at(g, 0)->type : BLOCK_F32;
+
+    for (uint64_t i = 0; i < gguf_n_tensors(g); i++)
+        if (gguf_tensor_at(g, i)->type != first)
+            return 4;
+    return first == BLOCK_F16 || first == BLOCK_BF16 ? 2 : 4;
+}
+
 size_t adapter_most_bytes(const struct gguf *g)
 {
-    const size_t elem = choose_type(g) == KERN_F32 ? 4 : 2;
+    const size_t elem = most_bytes_each(g);
     size_t bytes = 0;
 
     for (uint64_t i = 0; i < gguf_n_tensors(g); i++) {

@@ -214,6 +214,7 @@ struct model {
     char name[128]; /* general.name, or the file's base name without .gguf */
     char ftype[32]; /* the most common matrix type by bytes: "Q8_0" */
     uint64_t n_params;
+    enum block_type load_type;         /* see struct model_options; adapters follow it */
     uint64_t file_bytes, weight_bytes; /* in the file; packed */
     uint64_t table_bytes;              /* of the rope tables beside them */
     struct matrix embed;               /* [n_vocab][n_embd]; row look-up by kern_unpack_row */

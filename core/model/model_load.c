@@ -448,6 +448,7 @@ int model_load(struct model **out, const struct gguf *g, const struct model_opti
     l.m = mem_calloc(1, sizeof(*l.m));
     if (l.m == NULL)
         return load_fail(&l, ERR_NOMEM, "out of memory");
+    l.m->load_type = options->load_type;
     rc = load(&l, options);
     load_weights_release(&l);
     if (rc < 0) {

@@ -79,11 +79,11 @@ bool is_quantised(const struct matrix *m);
 /* Which rows of the batch have which adapter. */
 void adapters_gather(struct runner *r);
 
-/* LoRA's two halves, in vLLM's words. Shrink, a region of its own: x, the rows that the products of
- * this input take, through the As. Expand, once some panels of a product are done: what the Bs make
+/* LoRA's two halves, in vLLM's words. Shrink, a region of its own: the rows that the products of this
+ * input take, through the As. Expand, once some panels of a product are done: what the Bs make
  * of that is added to them. */
 void adapters_shrink(struct runner *r, struct thread_pool_worker *w, const struct model_layer *l,
-                   enum adapter_input in, const float *x, size_t stride);
+                     enum adapter_input in, const struct input *rows);
 void adapters_expand(struct runner *r, const struct product *p, uint32_t from, uint32_t to);
 
 /* The matrices of adapters that are read soon after panels from .. to - 1 of a product, for it to

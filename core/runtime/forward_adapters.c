@@ -52,20 +52,21 @@ static uint32_t n_items(const struct runner *r, const struct adapter_rows *a,
 
 /* All of an A, and a tile of rows. */
 static void shrink_item(struct runner *r, const struct adapter_rows *a, const struct matrix *down,
-                        uint32_t item, const float *x, size_t stride)
+                        uint32_t item, const struct input *all)
 {
     const uint32_t from = item * ADAPTER_TILE_ROWS;
     const uint32_t n = a->n - from < ADAPTER_TILE_ROWS ? a->n - from : ADAPTER_TILE_ROWS;
     const size_t row = a->row0 + from;
     const struct product p = {
         .w = down, .out = r->adapter_in + row * ADAPTER_IN_STRIDE, .out_stride = ADAPTER_IN_STRIDE};
-    const struct input in = {.x = x + row * stride, .stride = stride};
+    const struct input in = {all->x + row * all->stride, all->stride,
+                             all->q + row * all->q_stride, all->q_stride};
 
     run_product(r, &p, 0, &in, n, 0, down->n_panels);
 }
 
 void adapters_shrink(struct runner *r, struct thread_pool_worker *w, const struct model_layer *l,
-                     enum adapter_input in, const float *x, size_t stride)
+                     enum adapter_input in, const struct input *rows)
 {
     static const enum runner_part parts[ADAPTER_N_INPUT] = {
         [ADAPTER_IN_ATTENTION] = RUNNER_QKV,
@@ -87,7 +88,7 @@ void adapters_shrink(struct runner *r, struct thread_pool_worker *w, const struc
             const uint32_t end = first + n_items(r, a, l, in);
 
             for (uint32_t at = from > first ? from : first; at < to && at < end; at++)
-                shrink_item(r, a, &layer_of(r, a, l)->down[in], at - first, x, stride);
+                shrink_item(r, a, &layer_of(r, a, l)->down[in], at - first, rows);
             first = end;
         }
     }

@@ -145,7 +145,7 @@ void project_out(struct runner *r, struct thread_pool_worker *w, const struct mo
 
     if (is_quantised(&l->attn_out) && !has_quantised)
         quantise_rows(r, w, x, stride, l->attn_out.n_in);
-    adapters_shrink(r, w, l, ADAPTER_IN_ATTN_OUT, x, stride);
+    adapters_shrink(r, w, l, ADAPTER_IN_ATTN_OUT, &in);
     products(r, w, &p, 1, &in, r->batch->n_rows, RUNNER_ATTN_OUT);
 }
 
@@ -174,7 +174,7 @@ void attention(struct runner *r, struct thread_pool_worker *w, uint32_t layer)
     };
     const struct input in = {r->norm, r->embd_stride, r->qrows, r->qrow_stride};
 
-    adapters_shrink(r, w, l, ADAPTER_IN_ATTENTION, r->norm, r->embd_stride);
+    adapters_shrink(r, w, l, ADAPTER_IN_ATTENTION, &in);
     products(r, w, p, 4, &in, r->batch->n_rows, RUNNER_QKV);
     qkv_finish(r, w, l, layer);
     attend(r, w, layer, r->qkv, r->qkv_stride);

@@ -80,13 +80,14 @@ static void norm_activated(struct runner *r, struct thread_pool_worker *w,
 void feed_forward(struct runner *r, struct thread_pool_worker *w, const struct model_layer *l)
 {
     const struct product down = {&l->ffn.down, r->ffn_out, r->embd_stride, ADAPTER_DOWN, l};
+    const struct input norm = {r->norm, r->embd_stride, r->qrows, r->qrow_stride};
     const struct input in = {r->gate, r->ff_stride, r->ff_rows, r->ff_row_stride};
 
-    adapters_shrink(r, w, l, ADAPTER_IN_FFN, r->norm, r->embd_stride);
+    adapters_shrink(r, w, l, ADAPTER_IN_FFN, &norm);
     gate_up(r, w, l);
     if (l->is_sparse)
         sparse_activate(r, w, l);
     norm_activated(r, w, l);
-    adapters_shrink(r, w, l, ADAPTER_IN_DOWN, r->gate, r->ff_stride);
+    adapters_shrink(r, w, l, ADAPTER_IN_DOWN, &in);
     products(r, w, &down, 1, &in, r->batch->n_rows, RUNNER_DOWN);
 }

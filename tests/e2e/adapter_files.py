@@ -25,7 +25,15 @@ def rounded(x, kind):
         return x.astype("<f2").astype(np.float64)
     if kind == "BF16":
         return (x.astype("<f4").view("<u4") & 0xffff0000).view("<f4").astype(np.float64)
+    if kind == "Q8_0":
+        blocks = np.frombuffer(encode(kind, x), np.uint8).reshape(-1, 34)
+        return (blocks[:, :2].copy().view("<f2").astype(np.float64) * blocks[:, 2:].view(np.int8)).reshape(x.shape)
     return x.astype("<f4").astype(np.float64)
+
+
+def type_of_b(kind):
+    """The Bs' beside As of a type: their rows are too short for blocks of 32."""
+    return "F16" if kind == "Q8_0" else kind
 
 
 def targets(m):
@@ -42,7 +50,7 @@ def make(m, rank, kind="F32", seed=1, only=None):
         n_out, n_in = m.tensors[name].shape
         rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
         found[name] = (rounded(rng.normal(0, n_in ** -0.5, (rank, n_in)), kind),
-                       rounded(rng.normal(0, 0.5 * rank ** -0.5, (n_out, rank)), kind))
+                       rounded(rng.normal(0, 0.5 * rank ** -0.5, (n_out, rank)), type_of_b(kind)))
     return found
 
 
@@ -64,7 +72,7 @@ def gguf(arch, adapter, alpha, kind="F32", **keys):
     """The bytes of a file."""
     tensors = {}
     for name, (a, b) in adapter.items():
-        tensors[name + ".lora_a"], tensors[name + ".lora_b"] = raw(kind, a), raw(kind, b)
+        tensors[name + ".lora_a"], tensors[name + ".lora_b"] = raw(kind, a), raw(type_of_b(kind), b)
     return gguf_file.write({"general.type": "adapter", "general.architecture": arch, "adapter.type": "lora",
                             "adapter.lora.alpha": float(alpha), **keys}, tensors)
 

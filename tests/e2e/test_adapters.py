@@ -15,7 +15,7 @@ import gguf_file  # noqa: E402
 import hf_classes  # noqa: E402
 import hf_folder  # noqa: E402
 from rounding import as_f16  # noqa: E402
-from test_architectures import CLOSE, distance_to, engine, random_ids  # noqa: E402
+from test_architectures import CLOSE, CLOSE_NLL, distance, distance_to, engine, random_ids  # noqa: E402
 
 N_TOKENS = 40
 TAKES = ("--adapters", "any=/dev/null")  # settings that make room for adapters; the file is named apart
@@ -66,10 +66,11 @@ def test_each_target_alone(tmp_path, part):
     assert distance_to(m, found, forward.forward(m, ids, 0, as_f16)) > 5 * CLOSE
 
 
-@pytest.mark.parametrize("kind", ["F32", "F16", "BF16"])
+@pytest.mark.parametrize("kind", ["F32", "F16", "BF16", "Q8_0"])
 def test_same_bits(tmp_path, kind):
-    """However the text is cut, with more threads, and by the definitions of the kernels."""
-    for weights in ("F32", "Q8_0"):
+    """However the text is cut, with more threads, and by the definitions of the kernels. As of Q8_0
+    take floats of the one model, and 8-bit rows of the other."""
+    for weights in ("F16" if kind == "Q8_0" else "F32", "Q8_0"):  # F32 ones have rows that are no whole blocks
         path, m = base(tmp_path, "llama", kind=weights)
         file = tmp_path / "a.gguf"
         file.write_bytes(adapter_files.gguf("llama", adapter_files.make(m, 20, kind), 32, kind))
@@ -77,6 +78,31 @@ def test_same_bits(tmp_path, kind):
         rows = [run(path, ids, file, *settings).tobytes() for settings in
                 (["--chunk", 32], ["--chunk", 7], ["--chunk", 100, "--threads", 3], ["--chunk", 32, "--isa", "scalar"])]
         assert len(set(rows)) == 1, [r == rows[0] for r in rows]
+
+
+@pytest.mark.parametrize("arch", ["llama", "phi3", "qwen2moe"])
+def test_as_of_8_bits(tmp_path, arch):
+    """A file whose As are Q8_0: their numbers exactly where the model takes floats, and where it takes
+    8-bit rows the same rows. A model that is quantised as it is loaded makes such As itself."""
+    path, m = base(tmp_path, arch, kind="F16")
+    adapter = adapter_files.make(m, 8, "Q8_0")
+    quantised, in_floats, half = (tmp_path / f"{kind}.gguf" for kind in ("Q8_0", "F32", "F16"))
+    for file in (quantised, in_floats, half):
+        file.write_bytes(adapter_files.gguf(arch, adapter, 12, file.stem))
+    ids = random_ids(m, N_TOKENS)
+    assert run(path, ids, quantised).tobytes() == run(path, ids, in_floats).tobytes()
+    path, m = base(tmp_path, arch, kind="Q8_0")
+    ids = random_ids(m, 300)
+    expected = forward.mean_nll(forward.forward(adapter_files.merged(m, adapter, 12), ids, 0, as_f16), ids)
+    without, = engine([path], ids, 0, False, *TAKES)
+    rows = {}
+    for name, file, settings in (("file", quantised, ()), ("floats", in_floats, ()), ("half", half, ()),
+                                 ("loaded", half, ("--load-type", "q8_0"))):
+        found = run(path, ids, file, *settings)
+        assert abs(forward.mean_nll(found.astype(np.float64), ids) - expected) < CLOSE_NLL, name
+        assert distance(found, without) > 0.1  # it is felt
+        rows[name] = found.tobytes()
+    assert rows["file"] != rows["floats"] and rows["loaded"] != rows["half"]  # floats stay floats
 
 
 def test_alpha_of_zero_is_no_factor(tmp_path):

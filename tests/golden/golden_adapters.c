@@ -42,14 +42,14 @@ static void add_pair(struct gguf_writer *w, int layer, size_t target, enum block
     snprintf(name, sizeof(name), "blk.%d.%s.weight.lora_a", layer, targets[target].name);
     add_tensor(w, name, type, targets[target].n_in, rank, 1.0f / 16, 0);
     snprintf(name, sizeof(name), "blk.%d.%s.weight.lora_b", layer, targets[target].name);
-    add_tensor(w, name, type, rank, targets[target].n_out, 0.3f / sqrtf((float)rank), 0);
+    add_tensor(w, name, type == BLOCK_Q8_0 ? BLOCK_F16 : type, rank, targets[target].n_out, 0.3f / sqrtf((float)rank), 0);
 }
 
 /* Adapter i leaves out a target here and there. */
 static struct adapter *make_adapter(int i)
 {
     static const uint64_t ranks[N_ADAPTERS] = {2, 4, 8, 16, 17, 31, 64, 256};
-    static const enum block_type types[] = {BLOCK_F32, BLOCK_F16, BLOCK_BF16};
+    static const enum block_type types[] = {BLOCK_F32, BLOCK_F16, BLOCK_BF16, BLOCK_Q8_0};
     struct gguf_writer *w;
     struct adapter *a;
     struct gguf *g;
@@ -64,7 +64,7 @@ static struct adapter *make_adapter(int i)
     for (int layer = 0; layer < LAYERS; layer++)
         for (size_t t = 0; t < sizeof(targets) / sizeof(targets[0]); t++)
             if ((layer + (int)t + i) % 5 != 0)
-                add_pair(w, layer, t, types[i % 3], ranks[i]);
+                add_pair(w, layer, t, types[i % 4], ranks[i]);
     assert_int_equal(gguf_writer_finish(w, &data, &bytes), 0);
     gguf_writer_destroy(&w);
     if (gguf_open_memory(&g, "adapter", data, bytes, err, sizeof(err)) < 0 ||
