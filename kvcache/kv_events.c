@@ -24,7 +24,10 @@ struct known_origin {
 
 struct kv_events {
     uint32_t n_slots, n_blocks;
-    struct kv_events_ends ends;
+    void (*wake)(void *ud); /* or NULL */
+    void *wake_ud;
+    void (*room)(void *ud); /* or NULL */
+    void *room_ud;
     struct kv_event *slots; /* [n_slots] */
     _Atomic uint64_t filled, taken;
     atomic_bool is_asleep;  /* the reader */
@@ -76,9 +79,16 @@ void kv_events_destroy(struct kv_events **events)
     *events = NULL;
 }
 
-void kv_events_connect(struct kv_events *e, const struct kv_events_ends *ends)
+void kv_events_on_wake(struct kv_events *e, void (*wake)(void *ud), void *ud)
 {
-    e->ends = *ends;
+    e->wake = wake;
+    e->wake_ud = ud;
+}
+
+void kv_events_on_room(struct kv_events *e, void (*room)(void *ud), void *ud)
+{
+    e->room = room;
+    e->room_ud = ud;
 }
 
 /* ---- the engine's thread ---- */
@@ -209,8 +219,8 @@ void kv_events_flush(struct kv_events *e, const struct prefix_index *x)
     if (e->next == atomic_load_explicit(&e->filled, memory_order_relaxed))
         return;
     atomic_store(&e->filled, e->next);
-    if (atomic_exchange(&e->is_asleep, false) && e->ends.wake != NULL)
-        e->ends.wake(e->ends.wake_ud);
+    if (atomic_exchange(&e->is_asleep, false) && e->wake != NULL)
+        e->wake(e->wake_ud);
 }
 
 /* ---- the reader's ---- */
@@ -224,8 +234,8 @@ size_t kv_events_take(struct kv_events *e, struct kv_event *out, size_t n)
     for (size_t i = 0; i < n; i++)
         out[i] = e->slots[(from + i) % e->n_slots];
     atomic_store(&e->taken, from + n);
-    if (n > 0 && atomic_load(&e->wants_room) && e->ends.room != NULL)
-        e->ends.room(e->ends.room_ud);
+    if (n > 0 && atomic_load(&e->wants_room) && e->room != NULL)
+        e->room(e->room_ud);
     return n;
 }
 

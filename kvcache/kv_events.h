@@ -48,20 +48,16 @@ struct kv_events_options {
     uint32_t n_blocks; /* of the cache */
 };
 
-struct kv_events_ends { /* both never wait */
-    void (*wake)(void *ud); /* the writer calls it when events wait for a reader that sleeps */
-    void *wake_ud;
-    void (*room)(void *ud); /* the reader calls it when the writer waits for room: it should flush */
-    void *room_ud;
-};
-
 struct kv_events;
 
 /* ERR_INVAL, ERR_NOMEM. */
 int kv_events_create(struct kv_events **out, const struct kv_events_options *options);
 void kv_events_destroy(struct kv_events **e);
-/* Before either side begins. */
-void kv_events_connect(struct kv_events *e, const struct kv_events_ends *ends);
+/* Before either side begins; neither may wait. `wake`: the writer calls it when events wait for a
+ * reader that sleeps. `room`: the reader calls it when the writer waits for room: it should flush.
+ */
+void kv_events_on_wake(struct kv_events *e, void (*wake)(void *ud), void *ud);
+void kv_events_on_room(struct kv_events *e, void (*room)(void *ud), void *ud);
 
 /* ---- the engine's thread; NULL is allowed: nobody wants to know ---- */
 
@@ -76,7 +72,7 @@ void kv_events_flush(struct kv_events *e, const struct prefix_index *x);
 
 /* Up to n events into out[]; returns how many. */
 size_t kv_events_take(struct kv_events *e, struct kv_event *out, size_t n);
-/* Nothing waits: the next flush with events calls ends.wake. False: something came meanwhile. */
+/* Nothing waits: the next flush with events calls `wake`. False: something came meanwhile. */
 bool kv_events_sleep(struct kv_events *e);
 const char *kv_events_adapter(const struct kv_events *e, uint32_t adapter); /* NULL for 0 */
 
