@@ -62,16 +62,37 @@ static struct kv_event_endpoint endpoint_of(const char *setting, uint32_t i, str
     return (struct kv_event_endpoint){e->host, (uint16_t)(e->port > 0 ? e->port + i : 0)};
 }
 
+/* The setting with {host} and {model} filled in. */
+static void fill_topic(char *out, size_t size, const char *setting, const char *model)
+{
+    char host[256] = "";
+    size_t n = 0;
+
+    (void)gethostname(host, sizeof(host) - 1);
+    while (*setting != '\0' && n + 1 < size) {
+        const bool is_host = strncmp(setting, "{host}", 6) == 0;
+        const bool is_model = strncmp(setting, "{model}", 7) == 0;
+        const char *name = is_host ? host : model;
+
+        if (is_host || is_model)
+            n += (size_t)snprintf(out + n, size - n, "%s", name);
+        else
+            out[n++] = *setting;
+        setting += is_host ? 6 : is_model ? 7 : 1;
+        n = n < size ? n : size - 1;
+    }
+    out[n] = '\0';
+}
+
 /* Each model has sockets of its own: readers count the batches of a socket, whatever their topic. */
 static int open_publisher(struct served *m, uint32_t i, char *err, size_t err_len)
 {
     const struct config *c = &m->config;
     struct endpoint publish, replay;
-    char topic[512], host[256] = "";
+    char topic[1024];
     struct kv_event_publisher_options options = {
         .publish = endpoint_of(c->kv_events_endpoint, i, &publish),
         .replay = endpoint_of(c->kv_events_replay_endpoint, i, &replay),
-        .topic = c->kv_events_topic,
         .hwm = (uint32_t)c->kv_events_hwm,
         .buffer_steps = (uint32_t)c->kv_events_buffer_steps,
         .has_tokens = c->kv_events == CONFIG_KV_EVENTS_FULL,
@@ -83,11 +104,8 @@ static int open_publisher(struct served *m, uint32_t i, char *err, size_t err_le
         snprintf(err, err_len, "'kv_events' tells of the prefix cache: it needs prefix_cache = on");
         return ERR_INVAL;
     }
-    if (options.topic[0] == '\0') {
-        (void)gethostname(host, sizeof(host) - 1);
-        snprintf(topic, sizeof(topic), "kv@%s@%s", host, m->id);
-        options.topic = topic;
-    }
+    fill_topic(topic, sizeof(topic), c->kv_events_topic, m->id);
+    options.topic = topic;
     return kv_event_publisher_open(&m->publisher, &options, err, err_len);
 }
 

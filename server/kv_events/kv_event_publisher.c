@@ -24,10 +24,12 @@
 #include <unistd.h>
 #include <zmq.h>
 
-#define MAX_TAKEN 1024 /* events in a batch */
+/* Blocks in a batch: vllm-router takes no more than 4096 events or 16 MiB. */
+#define MAX_TAKEN 1024
+/* What a block takes in a batch at most: the map's words, hashes, 16 tokens of 5 bytes, an
+ * adapter's name twice. */
+#define MOST_BLOCK_BYTES 1024
 #define KEPT_BYTES ((size_t)64 << 20)
-/* What an entry takes in a batch at most: hash, 16 tokens of 5 bytes, an adapter's name twice. */
-#define MOST_BLOCK_BYTES 768
 #define PICTURE_PAUSE_US 1000000u
 #define LINGER_MS 200 /* for the last batch, at the end */
 #define MAX_REQUEST 64 /* bytes of a message that is read: questions and subscriptions */
@@ -40,7 +42,7 @@ struct listening {
 struct kv_event_publisher {
     struct listening publish, replay;
     uint32_t hwm, buffer_steps;
-    char topic[512];
+    char topic[1024];
     bool has_tokens;
     void *context, *publish_socket, *replay_socket; /* the sockets: the thread's */
     int wake_fd;
@@ -56,6 +58,7 @@ struct kv_event_publisher {
     struct buf bytes;
     struct sent_batches *sent;
     uint64_t next;                       /* number of the next batch */
+    uint64_t picture_from;               /* number of the batch that the last picture began with */
     uint64_t picture_us;                 /* when all was last sent for somebody who subscribed */
     bool owes_picture;
     _Atomic uint64_t n_batches, n_events, n_bytes, n_lost, n_pictures, n_replays; /* relaxed */
@@ -104,25 +107,23 @@ static void send_batch(struct kv_event_publisher *p)
     event_batch_clear(&p->batch);
 }
 
-/* All that is there. */
-static void make_picture(struct kv_event_publisher *p)
-{
-    uint32_t n;
-    const struct kv_event *const *blocks = block_set_list(p->set, &n);
-
-    event_batch_clear(&p->batch);
-    event_batch_add_cleared(&p->batch);
-    event_batch_add(&p->batch, blocks, n);
-    count(&p->n_pictures, 1);
-}
-
-/* What was kept before is of no use: whoever asks for it gets this one. */
+/* All that is there, in as many batches as it takes. */
 static void send_picture(struct kv_event_publisher *p)
 {
-    make_picture(p);
-    sent_batches_clear(p->sent);
-    send_batch(p);
+    uint32_t n, i = 0;
+    const struct kv_event *const *blocks = block_set_list(p->set, &n);
+
+    p->picture_from = p->next;
     p->owes_picture = false;
+    count(&p->n_pictures, 1);
+    event_batch_add_cleared(&p->batch);
+    do {
+        const uint32_t n_here = n - i < MAX_TAKEN ? n - i : MAX_TAKEN;
+
+        event_batch_add(&p->batch, blocks + i, n_here);
+        send_batch(p);
+        i += n_here;
+    } while (i < n);
 }
 
 /* ---- what the engine tells ---- */
@@ -213,30 +214,28 @@ static void answer(struct kv_event_publisher *p, const struct asker *to, const c
         (void)zmq_send(p->replay_socket, bytes, n, ZMQ_DONTWAIT);
 }
 
-/* All that is there, as if it were the last batch that was sent. */
-static void answer_picture(struct kv_event_publisher *p, const struct asker *to)
-{
-    make_picture(p);
-    event_batch_finish(&p->batch, clock_unix_s(), &p->bytes);
-    event_batch_clear(&p->batch);
-    if (p->bytes.err == 0)
-        answer(p, to, p->topic, p->next - 1, p->bytes.data, p->bytes.len);
-}
-
-static void answer_from(struct kv_event_publisher *p, const struct asker *to, uint64_t number)
+static bool is_kept(const struct kv_event_publisher *p, uint64_t number)
 {
     uint64_t from, end;
 
     sent_batches_range(p->sent, &from, &end);
-    if (number < p->next && (number < from || end != p->next)) {
-        answer_picture(p, to);
-    } else {
-        for (uint64_t i = number; i < end; i++) {
-            size_t n;
-            const void *bytes = sent_batches_get(p->sent, i, &n);
+    return end == p->next && number >= from;
+}
 
-            answer(p, to, p->topic, i, bytes, n);
-        }
+/* Who wants what is no longer kept gets what is there instead: the last picture and what follows
+ * it, or a new one, which all get then. */
+static void answer_from(struct kv_event_publisher *p, const struct asker *to, uint64_t number)
+{
+    if (number < p->next && !is_kept(p, number)) {
+        if (!is_kept(p, p->picture_from))
+            send_picture(p);
+        number = p->picture_from;
+    }
+    for (uint64_t i = number; i < p->next && is_kept(p, number); i++) {
+        size_t n;
+        const void *bytes = sent_batches_get(p->sent, i, &n);
+
+        answer(p, to, p->topic, i, bytes, n);
     }
     answer(p, to, "", UINT64_MAX, "", 0);
     count(&p->n_replays, 1);
@@ -434,7 +433,7 @@ static int make_sockets(struct kv_event_publisher *p)
 int kv_event_publisher_start(struct kv_event_publisher *p, struct kv_events *events,
                              uint32_t n_blocks)
 {
-    const size_t most = (size_t)n_blocks * MOST_BLOCK_BYTES + ((size_t)1 << 20);
+    const size_t most = (size_t)MAX_TAKEN * MOST_BLOCK_BYTES;
     int rc = block_set_create(&p->set, n_blocks);
 
     if (rc < 0)

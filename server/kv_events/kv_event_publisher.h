@@ -5,9 +5,9 @@
  * ["", topic, number, batch], and at last ["", "", -1, ""].
  *
  * Readers can always come to what the index has. The publisher keeps a copy of it, made of the same
- * events, and sends it as one batch that begins with AllBlocksCleared: to all when the engine's
- * ring had lost events, and when somebody subscribes (at most once a second); and to who asks for
- * batches that are no longer kept, under the number of the last one that was sent.
+ * events, and sends all of it, in batches of which the first begins with AllBlocksCleared: when the
+ * engine's ring had lost events, when somebody subscribes (at most once a second), and when
+ * somebody asks for batches that are no longer kept, if neither are those of the last time.
  *
  * A subscriber that does not read loses the batches beyond `hwm`, and sees it by their numbers.
  * Neither socket is encrypted, and whoever reaches them can read.
@@ -67,7 +67,7 @@ struct kv_event_source kv_event_publisher_source(const struct kv_event_publisher
 struct kv_event_counts {
     uint64_t n_batches, n_events, n_bytes; /* sent, whether somebody read them or not */
     uint64_t n_dropped;                    /* events that the ring or a batch had no room for */
-    uint64_t n_pictures;                   /* batches with all that is there */
+    uint64_t n_pictures;                   /* times that all of it was sent */
     uint64_t n_replays;                    /* questions for batches that were answered */
 };
 /* NULL is allowed: zeros. */
