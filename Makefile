@@ -114,7 +114,7 @@ endif
 MSGPACK := $(firstword $(foreach p,msgpack-c msgpack,$(if $(call optional,$(p)),$(p))))
 ifneq ($(and $(call optional,libzmq),$(MSGPACK)),)
 LIBS    += $(shell pkg-config --libs libzmq $(MSGPACK))
-$(BUILD)/server/kv_events/%.o: DEFS = -DQUIRE_ZMQ $(shell pkg-config --cflags libzmq $(MSGPACK))
+$(BUILD)/server/kv_events/%.o $(BUILD)/tests/unit/server/test_event_batch.o: DEFS = -DQUIRE_ZMQ $(shell pkg-config --cflags libzmq $(MSGPACK))
 endif
 $(BUILD)/core/base/version.o: DEFS = -DQUIRE_VERSION='"$(VERSION)"'
 
@@ -245,6 +245,10 @@ test-schemas: deps-test $(BUILD)/tools/schema ## published JSON Schemas, locked 
 test-llama-server: deps-test $(BUILD)/quire ## llama-server's own tests, at a locked version: what passes, and why the rest does not (ARGS=unit/test_x.py)
 	@$(PYTHON) tests/llama_server/published.py --server $(BUILD)/quire --folder $(BUILD)/llama-server $(ARGS)
 
+ROUTERS := $(BUILD)/routers
+test-routers: deps-test deps-real $(BUILD)/quire ## two servers behind vllm-router, locked version: cached tokens by KV events, a kill, a gap
+	@QUIRE_THREADS=1 QUIRE_BIN=$(abspath $(BUILD))/quire $(PYTHON) tests/routers/routers.py --folder $(ROUTERS) $(ARGS)
+
 test-real: deps-test deps-real $(BUILD)/quire ## real models beside float64, and the same bits under load (ARGS=smollm2)
 	@QUIRE_BIN=$(abspath $(BUILD))/quire $(PYTHON) tests/real/real.py --folder $(REAL) $(ARGS)
 	@$(PYTHON) tests/real/chat.py
@@ -367,7 +371,7 @@ clean: ## remove everything built
 DEB_BUILD := gcc libc6-dev pkg-config libgnutls28-dev libuv1-dev libcjson-dev libxxhash-dev \
              libinih-dev libunistring-dev libseccomp-dev libsqlite3-dev libcurl4-gnutls-dev libzmq3-dev libmsgpack-dev ca-certificates
 DEB_TEST  := $(DEB_BUILD) libcmocka-dev libpcre2-dev python3 python3-pytest python3-regex python3-jsonschema python3-jinja2 \
-             python3-numpy libopenblas0-serial python3-pytest-xdist prometheus haproxy \
+             python3-numpy python3-zmq python3-msgpack libopenblas0-serial python3-pytest-xdist prometheus haproxy \
              openssl curl
 DEB_LINT  := cppcheck
 DEB_CLIENTS := nodejs npm python3-venv
@@ -384,7 +388,7 @@ help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' Makefile | sort | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | \
 	    awk -F'\t' '{printf "  make %-12s %s\n", $$1, $$2}'
 
--include $(shell find $(BUILD) $(VECTOR) -path $(CLIENTS) -prune -o -type f -name '*.d' -print 2>/dev/null)
+-include $(shell find $(BUILD) $(VECTOR) \( -path $(CLIENTS) -o -path $(ROUTERS) \) -prune -o -type f -name '*.d' -print 2>/dev/null)
 .SECONDARY:
 # Every target without a dot or a slash is a name, and no file.
 .PHONY: FORCE $(shell sed -nE 's/^([a-z0-9-]+):.*/\1/p' Makefile)

@@ -223,6 +223,11 @@ void kv_events_flush(struct kv_events *e, const struct prefix_index *x)
         e->wake(e->wake_ud);
 }
 
+bool kv_events_is_behind(const struct kv_events *e)
+{
+    return e->is_resending;
+}
+
 /* ---- the reader's ---- */
 
 size_t kv_events_take(struct kv_events *e, struct kv_event *out, size_t n)

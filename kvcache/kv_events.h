@@ -67,6 +67,8 @@ void kv_events_stored(struct kv_events *e, const struct prefix_index *x, block_i
 void kv_events_removed(struct kv_events *e, const struct prefix_index *x, block_id entry);
 /* Let the reader see what there is, and go on with sending everything again. */
 void kv_events_flush(struct kv_events *e, const struct prefix_index *x);
+/* Is everything being sent again, and not all of it in the ring yet? */
+bool kv_events_is_behind(const struct kv_events *e);
 
 /* ---- the reader's ---- */
 
