@@ -5,7 +5,8 @@
  * Thread: the loop's; each is answered within its handler.
  * Memory: the reply only.
  * Source: vLLM 0.32, entrypoints/serve: instrumentator/basic.py, tokenize, dev/server_info;
- * config/kv_events.py; vllm-router 0.1.17, which reads model_id and kv_block_size of /get_server_info.
+ * config/kv_events.py; vllm-router 0.1.17, which reads model_id and kv_block_size of
+ * /get_server_info.
  */
 #ifndef SERVER_ADMIN_VLLM_PAGES_H
 #define SERVER_ADMIN_VLLM_PAGES_H

@@ -84,7 +84,7 @@ static void fill_topic(char *out, size_t size, const char *setting, const char *
     out[n] = '\0';
 }
 
-/* Each model has sockets of its own: readers count the batches of a socket, whatever their topic. */
+/* Each model has sockets of its own: readers count a socket's batches, whatever their topic. */
 static int open_publisher(struct served *m, uint32_t i, char *err, size_t err_len)
 {
     const struct config *c = &m->config;

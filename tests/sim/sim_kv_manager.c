@@ -1053,8 +1053,8 @@ static void manager_agrees_with_a_naive_model(void **state)
                   "forks, %llu blocks loaded, %llu reads from the file, %llu lost; with windows "
                   "%llu blocks dropped a group, %llu hits, %llu of them without the beginning, "
                   "%llu late forks; with states %llu snapshots, %llu taken up, %llu copied for "
-                  "forks, %llu loaded, %llu written over; of events %llu comparisons, %llu dropped, "
-                  "%llu times all sent again\n",
+                  "forks, %llu loaded, %llu written over; of events %llu comparisons, %llu "
+                  "dropped, %llu times all sent again\n",
                   (unsigned long long)ops, (unsigned long long)total[0],
                   (unsigned long long)total[1], (unsigned long long)total[2],
                   (unsigned long long)total[3], (unsigned long long)total[4],

@@ -1,5 +1,5 @@
-/* tests/unit/kvcache/test_kv_events.c - the ring of KV events: what is lost, sent again, and when the
- * other side is woken. Random traffic against the index is in sim_kv_manager.
+/* tests/unit/kvcache/test_kv_events.c - the ring of KV events: what is lost, sent again, and when
+ * the other side is woken. Random traffic against the index is in sim_kv_manager.
  */
 #include <pthread.h>
 #include <setjmp.h>

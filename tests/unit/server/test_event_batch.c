@@ -1,5 +1,5 @@
-/* tests/unit/server/test_event_batch.c - KV events as bytes, and what the publisher keeps: the set of
- * blocks, the batches that were sent.
+/* tests/unit/server/test_event_batch.c - KV events as bytes, and what the publisher keeps: the set
+ * of blocks, the batches that were sent.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -48,8 +48,10 @@ static void chains_become_one_event(void **state)
     event_batch_add(&b, events, 5);
     assert_int_equal(b.n_events, 3);
     event_batch_finish(&b, 1.5, &out);
-    assert_memory_equal(out.data, "\x93\xcb\x3f\xf8\0\0\0\0\0\0\x93\x88\xa4type\xab" "BlockStored", 29);
-    assert_true(has(&out, "\xac" "block_hashes\x92\xc4\x10\0\0\0\0\0\0\0\1\0\0\0\0\0\0\x03\xe8\xc4\x10", 34));
+    assert_memory_equal(out.data,
+                        "\x93\xcb\x3f\xf8\0\0\0\0\0\0\x93\x88\xa4type\xab" "BlockStored", 29);
+    assert_true(has(&out, "\xac" "block_hashes\x92\xc4\x10\0\0\0\0\0\0\0\1\0\0\0\0\0\0\x03\xe8\xc4",
+                    33));
     assert_true(has(&out, "\xb1parent_block_hash\xc0\xa9token_ids\xdc\0\x20\0\1\2\3", 36));
     assert_true(has(&out, "\xb1parent_block_hash\xc4\x10\0\0\0\0\0\0\0\2\0\0\0\0\0\0\x07\xd4", 36));
     assert_true(has(&out, "\xa6medium\xa3GPU\xa9lora_name\xc0", 21));
