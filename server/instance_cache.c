@@ -211,7 +211,7 @@ static uint32_t max_copies(const struct instance *e)
 
 static int make_events(struct instance *e, const struct config *c, char *err, size_t err_len)
 {
-    const struct kv_events_options options = {.n_slots = (uint32_t)c->kv_events_max_queue_size,
+    const struct kv_events_options options = {.n_slots = (uint32_t)c->kv_events_queue_size,
                                               .n_blocks = e->cache.n_blocks};
     int rc;
 
