@@ -8,6 +8,7 @@
 
 #include "core/base/clock.h"
 #include "core/base/err.h"
+#include "core/base/hold.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
 #include "server/http/socket.h"
@@ -319,7 +320,10 @@ static void *run(void *ud)
 
     for (;;) {
         const bool is_last = atomic_load(&p->is_stopping);
-        const size_t n = kv_events_take(p->events, p->taken, MAX_TAKEN);
+        size_t n;
+
+        hold_here("QUIRE_DEBUG_HOLD_KV_EVENTS");
+        n = kv_events_take(p->events, p->taken, MAX_TAKEN);
 
         handle(p, (uint32_t)n);
         pay_picture(p);

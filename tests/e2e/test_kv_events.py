@@ -16,7 +16,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "reference"))
 import adapter_files  # noqa: E402
 import gguf_file  # noqa: E402
 from kv_event_reader import Reader  # noqa: E402
-from quire import SANITIZED, SLOW, in_threads, serve_in_vain  # noqa: E402
+from quire import DEBUG_BIN, SANITIZED, SLOW, in_threads, serve_in_vain  # noqa: E402
 
 DEMO = pathlib.Path(__file__).parent.parent.parent / "config/demo/quire-demo.gguf"
 
@@ -203,6 +203,27 @@ def test_who_comes_late_has_all(start, reader):
     t.burst(5)
     for r in readers:
         assert r.compare(s) > 10
+
+
+def test_a_publisher_that_stands_still(start, reader, tmp_path):
+    """The engine goes on; what it had to drop comes to everybody as a whole, also while nothing runs."""
+    gate = tmp_path / "gate"
+    s = start(*SMALL, *events("--kv-events-queue-size", "1024"), binary=DEBUG_BIN, env={"QUIRE_DEBUG_HOLD_KV_EVENTS": str(gate)})
+    r, t = reader(s), Traffic(s, 8)
+    t.burst()
+    r.compare(s)
+    os.mkfifo(gate)
+    t.burst(1)  # the publisher wakes, and waits at the gate
+    before = s.metrics()
+    while s.metrics()['quire_kv_events_total{result="dropped"}'] == 0:
+        t.burst()
+    assert s.metrics()["quire_kv_event_batches_total"] - before["quire_kv_event_batches_total"] <= 1
+    end = os.open(gate, os.O_RDWR | os.O_NONBLOCK)
+    gate.unlink()
+    os.close(end)
+    assert r.compare(s) > 10 and r.n_cleared == 2
+    t.burst()
+    r.compare(s)
 
 
 def rss(s):
