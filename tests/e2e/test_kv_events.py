@@ -14,13 +14,14 @@ import zmq
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "reference"))
 
 import adapter_files  # noqa: E402
+import fixtures  # noqa: E402
 import gguf_file  # noqa: E402
 from kv_event_reader import Reader  # noqa: E402
 from quire import DEBUG_BIN, SANITIZED, SLOW, in_threads, serve_in_vain  # noqa: E402
 
 DEMO = pathlib.Path(__file__).parent.parent.parent / "config/demo/quire-demo.gguf"
 
-N_EVENTS = int(os.environ.get("QUIRE_KV_EVENTS", 100000 if SLOW else 10000))
+N_EVENTS = 100000 if SLOW else 10000
 ANY = "tcp://127.0.0.1:0"
 SMALL = ("--context", "256", "--kv-memory", "2m", "--max-sequences", "8", "--swap-ram", "2m", "--preemption", "swap")
 
@@ -97,6 +98,23 @@ def test_the_reader_has_the_index(start, reader):
     assert m['quire_kv_events_total{result="dropped"}'] == 0 and m['quire_kv_events_total{result="sent"}'] == r.n_events
     assert m["quire_kv_event_batches_total"] == r.last + 1 and m["quire_kv_event_bytes_total"] > 100 * r.n_events
     assert r.n_cleared == 1
+
+
+@pytest.mark.parametrize("arch", ["gemma3", "qwen35", "mamba2"])
+def test_windows_and_states(start, reader, tmp_path, arch):
+    """What is told of are the layers that see everything, and of models without any all whole blocks."""
+    path = tmp_path / "model.gguf"
+    path.write_bytes(fixtures.make(arch, "plain", "F32"))
+    n_vocab = fixtures.Fixture(arch, "plain", "F32", 1, fixtures.N_CTX).n_vocab
+    s = start(*events("--kv-memory", "1m", "--max-sequences", "16", "--prefill-chunk", "64"), model=path)
+    r, rnd = reader(s), random.Random(9)
+    for _ in range(4):
+        jobs = [{"prompt": [7 * k % n_vocab for k in range(rnd.choice([0, 40]))] + [rnd.randrange(n_vocab) for _ in range(30)],
+                 "max_tokens": rnd.randrange(100, 200), "ignore_eos": True, "seed": i} for i in range(16)]
+        assert {a.status for a in in_threads([lambda b=b: s.post("/v1/completions", b, timeout=300) for b in jobs])} == {200}
+        s.wait_idle()
+        assert r.compare(s) > 10
+    assert r.n_changes > 500
 
 
 def test_tokens_are_those_of_the_prompts(start, reader):
