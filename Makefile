@@ -45,7 +45,7 @@ FOR     := $(NATIVE:%=-%)
 OTHER   := $(filter-out %_avx512.c %_avxvnni.c %_avx2.c kernels/kernels.c,$(SRC))
 # What depends on the libraries that may be missing (see below). All else is the same without them:
 # `make bare` takes it from the release's folder.
-OPTIONAL := server/process/syscall_filter.c server/responses/%.c core/hub/%.c
+OPTIONAL := server/process/syscall_filter.c server/responses/%.c core/hub/%.c server/kv_events/%.c
 SHARED  := $(BUILD)
 COMMON  := $(VOBJ) $(SHARED)/kernels/kernels$(FOR).o $(SHARED)/config/demo_model.o \
            $(patsubst %.c,$(SHARED)/%.o,$(filter-out $(OPTIONAL),$(OTHER)))
@@ -109,6 +109,12 @@ endif
 ifneq ($(call optional,libcurl),)
 LIBS    += $(shell pkg-config --libs libcurl)
 $(BUILD)/core/hub/%.o: DEFS = -DQUIRE_CURL $(shell pkg-config --cflags libcurl)
+endif
+# Without ZeroMQ and msgpack-c (whose name differs between Debians) no KV events are published.
+MSGPACK := $(firstword $(foreach p,msgpack-c msgpack,$(if $(call optional,$(p)),$(p))))
+ifneq ($(and $(call optional,libzmq),$(MSGPACK)),)
+LIBS    += $(shell pkg-config --libs libzmq $(MSGPACK))
+$(BUILD)/server/kv_events/%.o $(BUILD)/tests/unit/server/test_event_batch.o: DEFS = -DQUIRE_ZMQ $(shell pkg-config --cflags libzmq $(MSGPACK))
 endif
 $(BUILD)/core/base/version.o: DEFS = -DQUIRE_VERSION='"$(VERSION)"'
 
@@ -217,7 +223,7 @@ e2e: $(BUILD)/quire $(TOOLS) bare ## the server over loopback, release and debug
 	@$(MAKE) --no-print-directory e2e-avx2 PYTEST='-m isa'
 
 bare: $(COMMON) $(BUILD)/server/main.o ## build/bare/quire, without the libraries that may be missing (WITHOUT='libcurl': without some)
-	@$(MAKE) --no-print-directory BUILD=build/bare SHARED=$(BUILD) WITHOUT='libseccomp sqlite3 libcurl' build/bare/quire
+	@$(MAKE) --no-print-directory BUILD=build/bare SHARED=$(BUILD) WITHOUT='libseccomp sqlite3 libcurl libzmq' build/bare/quire
 
 # Most machines have no more than AVX2: what a test asks of a CPU must hold there.
 e2e-avx2: ## the server as on a CPU without AVX-VNNI and AVX-512, debug build (PYTEST='-m isa')
@@ -238,6 +244,10 @@ test-schemas: deps-test $(BUILD)/tools/schema ## published JSON Schemas, locked 
 
 test-llama-server: deps-test $(BUILD)/quire ## llama-server's own tests, at a locked version: what passes, and why the rest does not (ARGS=unit/test_x.py)
 	@$(PYTHON) tests/llama_server/published.py --server $(BUILD)/quire --folder $(BUILD)/llama-server $(ARGS)
+
+ROUTERS := $(BUILD)/routers
+test-routers: deps-test deps-real $(BUILD)/quire ## two servers behind vllm-router, locked version: cached tokens by KV events, a kill, a gap
+	@QUIRE_THREADS=1 QUIRE_BIN=$(abspath $(BUILD))/quire $(PYTHON) tests/routers/routers.py --folder $(ROUTERS) $(ARGS)
 
 test-real: deps-test deps-real $(BUILD)/quire ## real models beside float64, and the same bits under load (ARGS=smollm2)
 	@QUIRE_BIN=$(abspath $(BUILD))/quire $(PYTHON) tests/real/real.py --folder $(REAL) $(ARGS)
@@ -270,7 +280,7 @@ asan-e2e: ## of these, kernels and the server
 asan-e2e-part: ## of the server's tests a fifth, another one with each commit
 	@$(MAKE) --no-print-directory asan-e2e \
 	    PYTEST="--part=$$(( 0x$$(git rev-parse --short=7 HEAD) % 5 ))/5"
-TSAN_UNIT := base/test_log_ring model/test_weight_cache runtime/test_thread_pool scheduler/test_queue \
+TSAN_UNIT := base/test_log_ring kvcache/test_kv_events model/test_weight_cache runtime/test_thread_pool scheduler/test_queue \
              scheduler/test_engine_arbiter server/test_worker_pool
 tsan: ## threads: the queue, the thread pool, and the server under load, with the thread sanitizer
 	@$(MAKE) --no-print-directory $(TSAN) UNIT='$(foreach t,$(TSAN_UNIT),$$(BUILD)/tests/unit/$(t))' unit-here
@@ -360,9 +370,9 @@ clean: ## remove everything built
 
 # Debian packages: what is missing is installed when that is allowed, else the command is printed.
 DEB_BUILD := gcc libc6-dev pkg-config libgnutls28-dev libuv1-dev libcjson-dev libxxhash-dev \
-             libinih-dev libunistring-dev libseccomp-dev libsqlite3-dev libcurl4-gnutls-dev ca-certificates
+             libinih-dev libunistring-dev libseccomp-dev libsqlite3-dev libcurl4-gnutls-dev libzmq3-dev libmsgpack-dev ca-certificates
 DEB_TEST  := $(DEB_BUILD) libcmocka-dev libpcre2-dev python3 python3-pytest python3-regex python3-jsonschema python3-jinja2 \
-             python3-numpy libopenblas0-serial python3-pytest-xdist prometheus haproxy \
+             python3-numpy python3-zmq python3-msgpack libopenblas0-serial python3-pytest-xdist prometheus haproxy \
              openssl curl
 DEB_LINT  := cppcheck
 DEB_CLIENTS := nodejs npm python3-venv
@@ -379,7 +389,7 @@ help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' Makefile | sort | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | \
 	    awk -F'\t' '{printf "  make %-12s %s\n", $$1, $$2}'
 
--include $(shell find $(BUILD) $(VECTOR) -path $(CLIENTS) -prune -o -type f -name '*.d' -print 2>/dev/null)
+-include $(shell find $(BUILD) $(VECTOR) \( -path $(CLIENTS) -o -path $(ROUTERS) \) -prune -o -type f -name '*.d' -print 2>/dev/null)
 .SECONDARY:
 # Every target without a dot or a slash is a name, and no file.
 .PHONY: FORCE $(shell sed -nE 's/^([a-z0-9-]+):.*/\1/p' Makefile)

@@ -42,11 +42,9 @@ void config_print(const struct config *c, FILE *out)
 #define HELP_COLUMN 25
 #define HELP_WIDTH 80
 
-/* The text from HELP_COLUMN on, broken between words. */
-static void print_wrapped(const char *text, FILE *out)
+/* The text from a column on, and then from HELP_COLUMN, broken between words. */
+static void print_wrapped(const char *text, size_t column, FILE *out)
 {
-    size_t column = HELP_COLUMN;
-
     while (*text != '\0') {
         const size_t n = strcspn(text, " ");
 
@@ -79,7 +77,7 @@ static void print_option(const struct option *o, const struct config *c, FILE *o
              value[0] != '\0' ? "]" : "", o->words != NULL ? " (" : "",
              o->words != NULL ? o->words : "", o->words != NULL ? ")" : "");
     fprintf(out, "  %-22s ", flag);
-    print_wrapped(text, out);
+    print_wrapped(text, n > HELP_COLUMN - 3 ? (size_t)n + 3 : HELP_COLUMN, out);
 }
 
 void config_print_help(FILE *out)

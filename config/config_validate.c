@@ -3,6 +3,7 @@
 
 #include "config/adapters.h"
 #include "config/config.h"
+#include "config/endpoints.h"
 #include "config/hosts.h"
 #include "config/networks.h"
 #include "config/objectives.h"
@@ -230,12 +231,41 @@ static int check_adapters(const struct config *c, char *err, size_t err_len)
     return n < 0 ? n : 0;
 }
 
+static int check_endpoint(const char *setting, const char *text, char *err, size_t err_len)
+{
+    struct endpoint e;
+
+    if (endpoint_parse(text, &e) == 0)
+        return 0;
+    snprintf(err, err_len,
+             "'%s' must be tcp://ADDRESS:PORT, such as tcp://*:5557 or tcp://[::1]:5557, got '%s'",
+             setting, text);
+    return ERR_INVAL;
+}
+
+#define MAX_TOPIC 400
+
+static int check_kv_events(const struct config *c, char *err, size_t err_len)
+{
+    int rc = check_endpoint("kv_events_endpoint", c->kv_events_endpoint, err, err_len);
+
+    if (rc == 0 && c->kv_events_replay_endpoint[0] != '\0')
+        rc = check_endpoint("kv_events_replay_endpoint", c->kv_events_replay_endpoint, err,
+                            err_len);
+    if (rc == 0 && strlen(c->kv_events_topic) > MAX_TOPIC) {
+        snprintf(err, err_len, "'kv_events_topic' must have at most %d bytes, got %zu", MAX_TOPIC,
+                 strlen(c->kv_events_topic));
+        rc = ERR_INVAL;
+    }
+    return rc;
+}
+
 int config_validate(const struct config *c, char *err, size_t err_len)
 {
     static int (*const checks[])(const struct config *c, char *err, size_t err_len) = {
         check_batch, check_swap, check_watermarks, check_header, check_weights,
         check_listen, check_tls, check_origins, check_hosts, check_proxies, check_alias,
-        check_metrics_names, check_adapters,
+        check_metrics_names, check_adapters, check_kv_events,
     };
     int rc = 0;
 

@@ -16,6 +16,7 @@
     W(POOLING_LAST, "last") W(POOLING_NONE, "none")
 #define WORDS_reasoning(W)                                                                         \
     W(REASONING_AUTO, "auto") W(REASONING_ON, "on") W(REASONING_OFF, "off")
+#define WORDS_kv_events(W) W(KV_EVENTS_OFF, "off") W(KV_EVENTS_ON, "on") W(KV_EVENTS_FULL, "full")
 #define WORDS_pin(W) W(PIN_NONE, "none") W(PIN_CORES, "cores")
 #define WORDS_isa(W)                                                                               \
     W(ISA_AUTO, "auto") W(ISA_SCALAR, "scalar") W(ISA_AVX2, "avx2") W(ISA_AVXVNNI, "avxvnni")      \
@@ -52,6 +53,7 @@ enum config_policy { WORDS_policy(CONFIG_WORD_ID) };
 enum config_preemption { WORDS_preemption(CONFIG_WORD_ID) };
 enum config_log_level { WORDS_log_level(CONFIG_WORD_ID) };
 enum config_log_format { WORDS_log_format(CONFIG_WORD_ID) };
+enum config_kv_events { WORDS_kv_events(CONFIG_WORD_ID) };
 enum config_sandbox { WORDS_sandbox(CONFIG_WORD_ID) };
 
 /* "a|b|c" */

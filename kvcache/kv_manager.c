@@ -164,6 +164,7 @@ static void forget_entry(struct kv_manager *m, block_id entry)
     }
     if (m->states != NULL)
         kv_states_forget(m->states, entry);
+    kv_events_removed(m->opt.events, m->index, entry);
     prefix_index_remove(m->index, entry);
     kv_must(block_pool_keep(m->pool, entry, false));
 }
@@ -454,6 +455,7 @@ static bool index_next(struct kv_manager *m, struct kv_seq *kv, const struct kv_
                                 key->hashes[b], before, tokens) < 0)
             return false;
         kv_must(block_pool_keep(m->pool, own, true));
+        kv_events_stored(m->opt.events, m->index, own, &key->origin);
         entry = own;
     }
     for (uint32_t group = 0; group < m->n_groups; group++)
@@ -503,6 +505,12 @@ void kv_manager_commit(struct kv_manager *m, struct kv_seq *kv, struct kv_key *k
     kv->n_state = n_done;
     kv_state_commit(m, kv);
     kv_manager_free_out_of_window(m, kv, n_done);
+}
+
+void kv_manager_flush_events(struct kv_manager *m)
+{
+    if (m->index != NULL)
+        kv_events_flush(m->opt.events, m->index);
 }
 
 void kv_manager_give(struct kv_manager *m, struct kv_seq *kv)

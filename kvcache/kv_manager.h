@@ -37,6 +37,7 @@
 
 #include "kvcache/block_pool.h"
 #include "kvcache/block_table.h"
+#include "kvcache/kv_events.h"
 #include "kvcache/kv_groups.h"
 #include "kvcache/kv_move.h"
 #include "kvcache/kv_states.h"
@@ -63,6 +64,7 @@ struct kv_manager_options {
     struct kv_state_options states;
     uint32_t max_chunk;      /* most tokens of a sequence between two commits; 0: any number */
     uint32_t low_percent, critical_percent; /* watermarks of kv_manager_pressure() */
+    struct kv_events *events; /* told what enters and leaves the index; borrowed; or NULL */
 };
 
 /* A sequence's part; {0} with swap = SWAP_NONE is empty (kv_seq_init). */
@@ -89,6 +91,7 @@ struct kv_key {
     uint64_t salt;
     struct prefix_hash *hashes; /* [tokens / 16] */
     uint32_t n_hashed;
+    struct kv_origin origin; /* for kv_events alone: the salt makes the hashes */
 };
 
 /* Fill in the hashes of all blocks that are full with n_tokens. */
@@ -264,6 +267,10 @@ bool kv_manager_next_io(struct kv_manager *m, struct swap_io *out);
 void kv_manager_io_done(struct kv_manager *m, uint32_t copy, int rc);
 uint32_t kv_manager_n_io(const struct kv_manager *m);
 
+/* Let the reader of options.events see what has changed. To be called once a step, and whenever the
+ * reader asks for it. */
+void kv_manager_flush_events(struct kv_manager *m);
+
 /* ---- inspection ---- */
 
 struct kv_manager_stats kv_manager_stats(const struct kv_manager *m);
@@ -272,6 +279,8 @@ void kv_manager_kinds(const struct kv_manager *m, struct kv_kind kinds[2]);
 /* One character a block, states[0 .. n_blocks-1] for ids 1 .. n_blocks: 'f' free, 'h' held by one,
  * 's' shared, 'c' cached; upper case: pinned. */
 void kv_manager_map(const struct kv_manager *m, char *states);
+/* The hashes of all entries of the index into hashes[0 .. n_blocks-1]; returns how many. */
+uint32_t kv_manager_hashes(const struct kv_manager *m, struct prefix_hash *hashes);
 const struct block_pool *kv_manager_pool(const struct kv_manager *m);
 /* Everything below agrees. O(everything). */
 bool kv_manager_check(const struct kv_manager *m);

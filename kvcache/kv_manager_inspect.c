@@ -44,6 +44,17 @@ void kv_manager_kinds(const struct kv_manager *m, struct kv_kind kinds[2])
     }
 }
 
+uint32_t kv_manager_hashes(const struct kv_manager *m, struct prefix_hash *hashes)
+{
+    struct prefix_entry entry;
+    uint32_t n = 0;
+
+    for (block_id id = 1; m->index != NULL && id <= m->opt.n_blocks; id++)
+        if (prefix_index_get(m->index, id, &entry))
+            hashes[n++] = entry.hash;
+    return n;
+}
+
 const struct block_pool *kv_manager_pool(const struct kv_manager *m)
 {
     return m->pool;

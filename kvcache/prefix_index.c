@@ -65,6 +65,15 @@ struct prefix_hash prefix_hash_next(struct prefix_hash before, const int32_t *to
     return from_xxh(XXH3_128bits(&input, sizeof(input)));
 }
 
+void prefix_hash_bytes(struct prefix_hash hash, uint8_t bytes[PREFIX_HASH_BYTES])
+{
+    XXH128_canonical_t canonical;
+
+    _Static_assert(sizeof(canonical) == PREFIX_HASH_BYTES, "128 bits");
+    XXH128_canonicalFromHash(&canonical, (XXH128_hash_t){.low64 = hash.lo, .high64 = hash.hi});
+    memcpy(bytes, &canonical, sizeof(canonical));
+}
+
 static bool is_same(struct prefix_hash a, struct prefix_hash b)
 {
     return a.lo == b.lo && a.hi == b.hi;
@@ -301,6 +310,17 @@ void prefix_index_remove(struct prefix_index *x, block_id block)
 uint32_t prefix_index_n(const struct prefix_index *x)
 {
     return x->n;
+}
+
+bool prefix_index_get(const struct prefix_index *x, block_id entry, struct prefix_entry *out)
+{
+    const struct entry *e = &x->entries[entry];
+
+    if (!is_entry(x, entry))
+        return false;
+    *out = (struct prefix_entry){.hash = e->hash, .before = e->before_hash,
+                                 .is_first = e->before == BLOCK_NONE, .tokens = e->tokens};
+    return true;
 }
 
 /* The chain that begins at *head: links agree both ways. Returns its length, or UINT32_MAX. */

@@ -37,6 +37,10 @@ struct prefix_hash { /* 128 bits of XXH3 */
 struct prefix_hash prefix_hash_root(uint64_t salt);
 /* The hash of the block with these 16 tokens that follows `before`. */
 struct prefix_hash prefix_hash_next(struct prefix_hash before, const int32_t *tokens);
+/* A hash as the name that others know a block by: both halves big-endian, `hi` first, as XXH128's
+ * canonical form has it. */
+#define PREFIX_HASH_BYTES 16
+void prefix_hash_bytes(struct prefix_hash hash, uint8_t bytes[PREFIX_HASH_BYTES]);
 
 struct prefix_index;
 
@@ -80,6 +84,14 @@ block_id prefix_index_child(const struct prefix_index *x, block_id block);
 /* The entry that one follows, or BLOCK_NONE. */
 block_id prefix_index_before(const struct prefix_index *x, block_id entry);
 uint32_t prefix_index_n(const struct prefix_index *x);
+
+struct prefix_entry {
+    struct prefix_hash hash, before; /* before: of the entry that it follows, or the root */
+    bool is_first;                   /* it follows none */
+    const int32_t *tokens;           /* [BLOCK_TOKENS]; valid until the index changes */
+};
+/* What an entry is; false: the block is none. */
+bool prefix_index_get(const struct prefix_index *x, block_id entry, struct prefix_entry *out);
 /* Chains, parents and counts agree. O(n_blocks). */
 bool prefix_index_check(const struct prefix_index *x);
 

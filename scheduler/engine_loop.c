@@ -121,6 +121,7 @@ static bool is_eog(void *ud, int32_t token)
 
 static void publish(struct engine_loop *l)
 {
+    kv_manager_flush_events(l->opt.sched.kv);
     sched_fill_stats(l->sched, &l->stats);
     queue_publish(l->opt.queue, &l->stats);
 }

@@ -34,6 +34,7 @@ enum priority { PRIORITY_LOW = 0, PRIORITY_NORMAL, PRIORITY_HIGH, PRIORITY_CRITI
 #define PRIORITY_COUNT 4
 #define REQUEST_MAX_STOP_IDS 64
 #define REQUEST_MAX_WEIGHT 1000
+#define REQUEST_MAX_ADAPTER_NAME 127
 
 /* What becomes of the last hidden states of the prompt. */
 enum pooling {
@@ -101,6 +102,7 @@ struct request {
     struct adapter *adapter; /* that its tokens are computed with, or NULL; counted. Its keys and
                               * values are others than without: key.salt tells them apart */
     float adapter_scale;
+    char adapter_name[REQUEST_MAX_ADAPTER_NAME + 1]; /* what key.origin points to */
     void (*drop_adapter)(struct adapter **a); /* called with it at the end, if not NULL */
     /* Called with it, if not NULL, when the request begins (change 1) or ends (-1) to wait, or to
      * run with `runs`; a preempted one waits. The engine's thread. */

@@ -155,6 +155,8 @@ void sched_fill_snapshot(const struct sched *s, struct snapshot *out, uint64_t n
     kv_manager_kinds(s->kv, out->kinds);
     if (out->n_blocks == kv_manager_n_blocks(s->kv))
         kv_manager_map(s->kv, out->map);
+    if (out->n_blocks == kv_manager_n_blocks(s->kv))
+        out->n_hashes = kv_manager_hashes(s->kv, out->hashes);
 }
 
 /* ---- checks ---- */

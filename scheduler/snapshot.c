@@ -24,7 +24,8 @@ int snapshot_create(struct snapshot **out, uint32_t max_seqs, uint32_t max_tenan
     s->seqs = make_array(max_seqs, sizeof(*s->seqs));
     s->tenants = make_array(max_tenants, sizeof(*s->tenants));
     s->map = make_array(n_blocks, 1);
-    if (s->seqs == NULL || s->tenants == NULL || s->map == NULL) {
+    s->hashes = make_array(n_blocks, sizeof(*s->hashes));
+    if (s->seqs == NULL || s->tenants == NULL || s->map == NULL || s->hashes == NULL) {
         snapshot_destroy(&s);
         return ERR_NOMEM;
     }
@@ -41,6 +42,7 @@ void snapshot_destroy(struct snapshot **snapshot)
     mem_free(s->seqs);
     mem_free(s->tenants);
     mem_free(s->map);
+    mem_free(s->hashes);
     mem_free(s);
     *snapshot = NULL;
 }

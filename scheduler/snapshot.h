@@ -60,6 +60,8 @@ struct snapshot {
     struct step_costs costs;
     uint32_t n_blocks;
     char *map; /* [n_blocks], see kv_manager_map() */
+    struct prefix_hash *hashes; /* [n_hashes], room for n_blocks: entries of the prefix index */
+    uint32_t n_hashes;
     enum kv_pressure pressure;
     struct kv_manager_stats kv;
     struct kv_kind kinds[2]; /* see kv_manager_kinds() */

@@ -381,6 +381,7 @@ void instance_release(struct instance *e)
     runner_destroy(&e->runner);
     thread_pool_destroy(&e->own_pool);
     kv_manager_destroy(&e->manager);
+    kv_events_destroy(&e->events);
     swap_store_close(&e->swap);
     state_store_destroy(&e->states);
     kv_store_destroy(&e->kv);

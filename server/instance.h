@@ -19,6 +19,7 @@
 #include "scheduler/scheduler.h"
 
 struct config;
+struct kv_events;
 struct kv_store;
 struct model;
 struct model_item;
@@ -41,6 +42,7 @@ struct instance {
     struct state_store *states; /* NULL: the model has none */
     struct swap_store *swap; /* NULL: no tiers */
     struct kv_manager_options cache;
+    struct kv_events *events; /* NULL: nobody is told of the prefix cache */
     struct kv_manager *manager;
     struct thread_pool *own_pool; /* or NULL */
     struct runner *runner;

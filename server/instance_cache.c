@@ -209,6 +209,21 @@ static uint32_t max_copies(const struct instance *e)
     return (uint32_t)(slots < wanted ? slots : wanted);
 }
 
+static int make_events(struct instance *e, const struct config *c, char *err, size_t err_len)
+{
+    const struct kv_events_options options = {.n_slots = (uint32_t)c->kv_events_queue_size,
+                                              .n_blocks = e->cache.n_blocks};
+    int rc;
+
+    if (c->kv_events == CONFIG_KV_EVENTS_OFF || !e->cache.prefix_cache)
+        return 0;
+    rc = kv_events_create(&e->events, &options);
+    if (rc < 0)
+        snprintf(err, err_len, "no memory for the KV events of %u blocks", e->cache.n_blocks);
+    e->cache.events = e->events;
+    return rc;
+}
+
 static int make_manager(struct instance *e, const struct config *c, char *err, size_t err_len)
 {
     int rc;
@@ -222,6 +237,9 @@ static int make_manager(struct instance *e, const struct config *c, char *err, s
     e->cache.max_chunk = e->sched.prefill_chunk;
     e->cache.low_percent = (uint32_t)c->kv_low_percent;
     e->cache.critical_percent = (uint32_t)c->kv_critical_percent;
+    rc = make_events(e, c, err, err_len);
+    if (rc < 0)
+        return rc;
     rc = kv_manager_create(&e->manager, &e->cache);
     if (rc < 0)
         snprintf(err, err_len, "cannot set up the KV cache of %u blocks: %s", e->kv->n_blocks,

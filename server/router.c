@@ -171,8 +171,10 @@ static void on_get_server_info(void *ud, struct http_call *call)
 
 static void on_kv_event_sources(void *ud, struct http_call *call)
 {
-    (void)ud;
-    vllm_pages_kv_event_sources(call);
+    const struct served_model *h = model_for(ud, call);
+
+    if (h != NULL)
+        vllm_pages_kv_event_sources(call, &h->model);
 }
 
 static void on_load(void *ud, struct http_call *call)

@@ -40,6 +40,8 @@
  * packed weights, swap, journal. */
 #define OTHER_FDS 12
 #define OTHER_FDS_PER_MODEL 4
+/* The sockets of a model's KV events, what ZeroMQ wakes its threads with, and some readers. */
+#define KV_EVENT_FDS 32
 /* While draining: how often the end is looked for, and, after the second signal, how long clients
  * get to read their last bytes. */
 #define DRAIN_TICK_MS 20
@@ -348,6 +350,15 @@ static uint32_t max_connections(const struct server *s)
     return derived > MIN_CONNECTIONS ? derived : MIN_CONNECTIONS;
 }
 
+static uint32_t n_other_fds(const struct server *s)
+{
+    uint32_t n = OTHER_FDS + OTHER_FDS_PER_MODEL * s->opt.n_models;
+
+    for (uint32_t i = 0; i < s->opt.n_models; i++)
+        n += s->models[i].model.kv_events != NULL ? KV_EVENT_FDS : 0;
+    return n;
+}
+
 static int open_http(struct server *s, char *err, size_t err_len)
 {
     struct http_options http = {
@@ -361,7 +372,7 @@ static int open_http(struct server *s, char *err, size_t err_len)
         .max_body = s->opt.max_body,
         .max_connections = max_connections(s),
         .max_connections_per_address = s->opt.max_connections_per_address,
-        .n_other_fds = OTHER_FDS + OTHER_FDS_PER_MODEL * s->opt.n_models,
+        .n_other_fds = n_other_fds(s),
         .header_timeout_s = s->opt.header_timeout_s,
         .idle_timeout_s = IDLE_TIMEOUT_S,
         .min_body_rate = s->opt.min_body_rate,

@@ -16,6 +16,7 @@ struct asker {
     enum debug_page page;
     uint64_t number; /* of the first snapshot that was begun after the question */
     bool wants_idle; /* else a 503 */
+    bool wants_hashes;
 };
 
 void debug_init(struct debug *g, struct engine_client *engine)
@@ -43,9 +44,15 @@ static void refuse(struct http_call *call, int status, const char *message)
     http_call_reply_error(call, &e);
 }
 
+static bool is_set(struct http_call *call, const char *parameter)
+{
+    const char *value = http_call_query(call, parameter);
+
+    return value != NULL && strcmp(value, "1") == 0;
+}
+
 void debug_ask(struct debug *g, struct http_call *call, enum debug_page page)
 {
-    const char *fail = http_call_query(call, "fail_on_no_slot");
     struct asker *a;
 
     if (g->engine->queue == NULL || g->engine->is_draining) {
@@ -59,7 +66,8 @@ void debug_ask(struct debug *g, struct http_call *call, enum debug_page page)
     }
     a->call = call;
     a->page = page;
-    a->wants_idle = page == DEBUG_SLOTS && fail != NULL && strcmp(fail, "1") == 0;
+    a->wants_idle = page == DEBUG_SLOTS && is_set(call, "fail_on_no_slot");
+    a->wants_hashes = page == DEBUG_KV && is_set(call, "hashes");
     list_push_back(&g->waiting, &a->link);
     http_call_on_gone(call, on_gone, a);
     a->number = queue_ask_snapshot(g->engine->queue);
@@ -77,12 +85,12 @@ static const char *request_name(void *ud, uint64_t id)
     return engine_client_request_id(ud, id);
 }
 
-static void render(const struct debug *g, enum debug_page page, const struct snapshot *s,
+static void render(const struct debug *g, const struct asker *a, const struct snapshot *s,
                    struct buf *out)
 {
     const struct debug_names names = {tenant_name, request_name, g->engine};
 
-    switch (page) {
+    switch (a->page) {
     case DEBUG_REQUESTS:
         debug_render_requests(s, &names, out);
         break;
@@ -90,7 +98,7 @@ static void render(const struct debug *g, enum debug_page page, const struct sna
         debug_render_iterations(s, out);
         break;
     case DEBUG_KV:
-        debug_render_kv(s, g->engine->model->block_tokens, out);
+        debug_render_kv(s, g->engine->model->block_tokens, a->wants_hashes, out);
         break;
     case DEBUG_SLOTS:
         debug_render_slots(s, g->engine->model->max_sequences, g->engine->model->max_context, out);
@@ -106,7 +114,7 @@ static void answer(const struct debug *g, struct asker *a, const struct snapshot
         refuse(a->call, 503, "no slot available");
     } else {
         buf_init(&out, HTTP_MAX_REPLY);
-        render(g, a->page, s, &out);
+        render(g, a, s, &out);
         http_call_reply(a->call, 200, "application/json", &out);
     }
     forget(a);

@@ -24,7 +24,8 @@ struct debug {
 
 void debug_init(struct debug *g, struct engine_client *engine);
 
-/* Answer when the snapshot comes. With ?fail_on_no_slot=1 /slots is a 503 when none is idle. */
+/* Answer when the snapshot comes. With ?hashes=1 /debug/kv lists the prefix index too; with
+ * ?fail_on_no_slot=1 /slots is a 503 when none is idle. */
 void debug_ask(struct debug *g, struct http_call *call, enum debug_page page);
 
 /* Answer all who wait if the snapshot is there. To be called on each wake. */

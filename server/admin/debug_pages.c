@@ -207,7 +207,18 @@ static void add_states(struct buf *out, const struct kv_states_stats *s)
                s->n_snapshots, s->slots.n_evicted);
 }
 
-void debug_render_kv(const struct snapshot *s, uint32_t block_tokens, struct buf *out)
+/* The entries of the prefix index, as KV events name them. */
+static void add_hashes(struct buf *out, const struct snapshot *s)
+{
+    buf_add_str(out, ",\"hashes\":[");
+    for (uint32_t i = 0; i < s->n_hashes; i++)
+        buf_printf(out, "%s\"%016" PRIx64 "%016" PRIx64 "\"", i > 0 ? "," : "", s->hashes[i].hi,
+                   s->hashes[i].lo);
+    buf_add_char(out, ']');
+}
+
+void debug_render_kv(const struct snapshot *s, uint32_t block_tokens, bool with_hashes,
+                     struct buf *out)
 {
     const struct kv_manager_stats *k = &s->kv;
     const struct block_pool_stats *p = &k->pool;
@@ -228,7 +239,10 @@ void debug_render_kv(const struct snapshot *s, uint32_t block_tokens, struct buf
     add_swap(out, &k->swap);
     buf_add_str(out, ",\"map\":\"");
     buf_add(out, s->map, s->n_blocks); /* letters only */
-    buf_add_str(out, "\"}");
+    buf_add_char(out, '"');
+    if (with_hashes)
+        add_hashes(out, s);
+    buf_add_char(out, '}');
 }
 
 /* ---- slots ---- */

@@ -29,7 +29,9 @@ void debug_render_slots(const struct snapshot *s, uint32_t n_slots, uint32_t n_c
                         struct buf *out);
 /* The blocks and their states; the groups that layers are dealt into (kv_groups.h): how many there
  * are, and how many blocks those that see everything (full) and those that see so many tokens
- * (window) hold, each shared one once, and have left in the prefix cache. */
-void debug_render_kv(const struct snapshot *s, uint32_t block_tokens, struct buf *out);
+ * (window) hold, each shared one once, and have left in the prefix cache. With hashes also those of
+ * all entries of the prefix index. */
+void debug_render_kv(const struct snapshot *s, uint32_t block_tokens, bool with_hashes,
+                     struct buf *out);
 
 #endif

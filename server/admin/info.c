@@ -15,6 +15,7 @@
 #include "server/api/params/request_defaults.h"
 #include "server/api/response/response_writer.h"
 #include "server/http/http_call.h"
+#include "server/kv_events/kv_event_publisher.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -312,6 +313,16 @@ static void fill_adapters(const struct server_model *m, struct metrics_model *ou
     adapter_set_add_waiting(m->adapters, &out->adapters_waiting);
 }
 
+static void fill_kv_events(const struct server_model *m, struct metrics_model *out)
+{
+    const struct kv_event_counts events = kv_event_publisher_counts(m->kv_events);
+
+    out->kv_events_sent = events.n_events;
+    out->kv_events_dropped = events.n_dropped;
+    out->kv_event_batches = events.n_batches;
+    out->kv_event_bytes = events.n_bytes;
+}
+
 void info_fill_metrics(struct engine_client *engine, struct metrics_model *out)
 {
     const struct server_model *m = engine->model;
@@ -339,6 +350,7 @@ void info_fill_metrics(struct engine_client *engine, struct metrics_model *out)
     if (m->constraint_cache == NULL)
         return;
     fill_adapters(m, out);
+    fill_kv_events(m, out);
     constraints = constraint_cache_stats(m->constraint_cache);
     out->constraints_compiled = constraints.n_compiled;
     out->constraints_found = constraints.n_hits;

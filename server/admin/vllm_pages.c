@@ -8,6 +8,7 @@
 #include "server/api/server_options.h"
 #include "server/http/error.h"
 #include "server/http/http_call.h"
+#include "server/kv_events/kv_event_publisher.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -171,11 +172,31 @@ void vllm_pages_get_server_info(struct http_call *call, const struct server_mode
     reply(call, &b);
 }
 
-void vllm_pages_kv_event_sources(struct http_call *call)
+static void add_source(struct buf *b, const struct kv_event_source *s)
+{
+    buf_add_str(b, "\"0\":{\"enable_kv_cache_events\":true,\"publisher\":\"zmq\",\"endpoint\":");
+    json_add_cstring(b, s->endpoint);
+    buf_add_str(b, ",\"replay_endpoint\":");
+    if (s->replay_endpoint != NULL)
+        json_add_cstring(b, s->replay_endpoint);
+    else
+        buf_add_str(b, "null");
+    buf_printf(b, ",\"buffer_steps\":%u,\"hwm\":%u,\"topic\":", s->buffer_steps, s->hwm);
+    json_add_cstring(b, s->topic);
+    buf_add_char(b, '}');
+}
+
+void vllm_pages_kv_event_sources(struct http_call *call, const struct server_model *m)
 {
     struct buf b;
 
-    buf_init(&b, 16);
-    buf_add_str(&b, "[]");
+    buf_init(&b, (size_t)64 << 10);
+    buf_add_char(&b, '{');
+    if (m->kv_events != NULL && m->shares_prefixes) {
+        const struct kv_event_source source = kv_event_publisher_source(m->kv_events);
+
+        add_source(&b, &source);
+    }
+    buf_add_char(&b, '}');
     reply(call, &b);
 }

@@ -4,8 +4,9 @@
  *
  * Thread: the loop's; each is answered within its handler.
  * Memory: the reply only.
- * Source: vLLM, entrypoints/serve: instrumentator/basic.py, tokenize, dev/server_info and
- * kv_events; vllm-router 0.1.17, which reads model_id and kv_block_size of /get_server_info.
+ * Source: vLLM 0.32, entrypoints/serve: instrumentator/basic.py, tokenize, dev/server_info;
+ * config/kv_events.py; vllm-router 0.1.17, which reads model_id and kv_block_size of
+ * /get_server_info.
  */
 #ifndef SERVER_ADMIN_VLLM_PAGES_H
 #define SERVER_ADMIN_VLLM_PAGES_H
@@ -26,7 +27,8 @@ void vllm_pages_server_info(struct http_call *call, const struct server_model *c
 
 /* What a router has to know of one model: its name, and the blocks that prefixes are shared in. */
 void vllm_pages_get_server_info(struct http_call *call, const struct server_model *m);
-/* The list of the ZeroMQ sockets that publish what the KV cache holds: [], nothing does. */
-void vllm_pages_kv_event_sources(struct http_call *call);
+/* The ZeroMQ sockets that publish what a model's prefix cache holds, by the data-parallel rank, of
+ * which there is one: {"0":{"endpoint":…,"topic":…,…}}, or {}. */
+void vllm_pages_kv_event_sources(struct http_call *call, const struct server_model *m);
 
 #endif

@@ -44,6 +44,13 @@ static uint64_t salt_of(const struct api_request *p, const struct api_headers *h
     return api_request_salt(tenant, p->params.cache_salt, headers->salt_seed);
 }
 
+/* Readers of KV events are told the salt of what not everybody shares. */
+static bool is_private(const struct api_request *p, const struct api_headers *headers)
+{
+    return (headers->tenant != NULL && headers->tenant[0] != '\0') ||
+           p->params.cache_salt[0] != '\0';
+}
+
 /* Keys and values that an adapter has made are no others'; the same numbers under another name or
  * read again make the same ones. */
 static uint64_t salt_with(uint64_t salt, const struct adapter *a, float scale)
@@ -68,6 +75,8 @@ void api_request_adapt(struct api_request *p, struct adapter *a)
         r->drop_adapter = adapter_unref;
         r->count_adapter = adapter_count;
         r->key.salt = salt_with(r->key.salt, a, r->adapter_scale);
+        snprintf(r->adapter_name, sizeof(r->adapter_name), "%s", p->params.adapter.name);
+        r->key.origin.adapter = r->adapter_name;
     }
 }
 
@@ -135,6 +144,7 @@ static int make_requests(struct api_request *p, const struct server_model *model
         if (request_create(&p->requests[i], &size) < 0)
             return api_request_no_memory(p);
         fill_request(p->requests[i], params, prompt, i % params->n_each, salt);
+        p->requests[i]->key.origin.salt = is_private(p, headers) ? salt : 0;
         api_request_set_shift(params, model->tokenizer, p->requests[i]);
         constrain_request(p->requests[i], p->constraint);
         if ((params->form & PARAMS_POOLED) != 0 &&

@@ -19,6 +19,7 @@
 
 struct adapter_set;
 struct chat;
+struct kv_event_publisher;
 struct queue;
 struct swap_store;
 struct tokenizer;
@@ -40,6 +41,7 @@ struct server_model { /* a served model; what it points to is borrowed */
     uint32_t max_queue_ms;    /* for requests that say nothing; 0 = no limit */
     const char *journal_path; /* or NULL */
     struct journal *journal;  /* or NULL */
+    struct kv_event_publisher *kv_events; /* or NULL */
     /* Once it is loaded; zero before. */
     const char *arch, *ftype;
     int64_t created; /* Unix seconds */

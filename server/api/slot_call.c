@@ -191,6 +191,7 @@ static struct request *make_request(struct slot_job *j)
         return NULL;
     memcpy(r->ids, ids, n * sizeof(*ids));
     r->key.salt = j->salt;
+    r->key.origin.salt = j->tenant[0] != '\0' ? j->salt : 0;
     r->arrival_us = clock_us();
     r->is_dry_run = true;
     r->copy = &j->copy;

@@ -37,6 +37,8 @@ _Static_assert(MODELS_MAX <= SERVER_MAX_MODELS, "the server has room for what se
 /* Beside libuv's: those that prepare, that of adapters, of kept responses, of the signals, the
  * log's. */
 #define OTHER_THREADS (2 * PREPARING_THREADS + 4)
+/* For each model that publishes KV events: its own and ZeroMQ's two. */
+#define KV_EVENT_THREADS 3
 
 struct service {
     struct config config;  /* of the server */
@@ -209,14 +211,17 @@ static int size_pool(struct service *s)
     const char *set = getenv("UV_THREADPOOL_SIZE");
     const unsigned n_each = s->config.slot_save_path[0] != '\0' ? 3 : 2;
     const unsigned n = set != NULL ? (unsigned)strtoul(set, NULL, 10) : 2 + n_each * s->n_models;
+    unsigned n_event = 0;
     char text[16];
     int rc;
 
     snprintf(text, sizeof(text), "%u", n);
     setenv("UV_THREADPOOL_SIZE", text, 0);
+    for (uint32_t i = 0; i < s->n_models; i++)
+        n_event += s->models[i].publisher != NULL ? KV_EVENT_THREADS : 0;
     rc = startup_try_descriptors(FDS_TO_BEGIN, s->err, sizeof(s->err));
     if (rc == 0)
-        rc = startup_try_threads(n + OTHER_THREADS, s->err, sizeof(s->err));
+        rc = startup_try_threads(n + n_event + OTHER_THREADS, s->err, sizeof(s->err));
     return rc == 0 ? EXIT_OK : EXIT_FAILED;
 }
 

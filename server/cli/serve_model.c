@@ -2,6 +2,7 @@
 #include "server/cli/serve_model.h"
 
 #include "config/adapters.h"
+#include "config/endpoints.h"
 #include "config/models.h"
 #include "core/base/buf.h"
 #include "core/base/err.h"
@@ -16,12 +17,14 @@
 #include "server/adapters/adapter_set.h"
 #include "server/api/chat/chat.h"
 #include "server/api/constraint/constraint_cache.h"
+#include "server/kv_events/kv_event_publisher.h"
 
 #include <stdatomic.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 /* Compiled constraints that are kept: some of a megabyte each with a large vocabulary. */
 #define CONSTRAINT_CACHE_ENTRIES 256
@@ -45,7 +48,65 @@ static struct server_model info_before(const struct served *m)
         .max_queue_ms = (uint32_t)c->max_queue_ms,
         .journal_path = c->journal[0] != '\0' ? c->journal : NULL,
         .journal = m->journal,
+        .kv_events = m->publisher,
     };
+}
+
+/* ---- KV events ---- */
+
+/* Of the setting, checked, for model i; the host is in *e. */
+static struct kv_event_endpoint endpoint_of(const char *setting, uint32_t i, struct endpoint *e)
+{
+    if (setting[0] == '\0' || endpoint_parse(setting, e) < 0)
+        return (struct kv_event_endpoint){0};
+    return (struct kv_event_endpoint){e->host, (uint16_t)(e->port > 0 ? e->port + i : 0)};
+}
+
+/* The setting with {host} and {model} filled in. */
+static void fill_topic(char *out, size_t size, const char *setting, const char *model)
+{
+    char host[256] = "";
+    size_t n = 0;
+
+    (void)gethostname(host, sizeof(host) - 1);
+    while (*setting != '\0' && n + 1 < size) {
+        const bool is_host = strncmp(setting, "{host}", 6) == 0;
+        const bool is_model = strncmp(setting, "{model}", 7) == 0;
+        const char *name = is_host ? host : model;
+
+        if (is_host || is_model)
+            n += (size_t)snprintf(out + n, size - n, "%s", name);
+        else
+            out[n++] = *setting;
+        setting += is_host ? 6 : is_model ? 7 : 1;
+        n = n < size ? n : size - 1;
+    }
+    out[n] = '\0';
+}
+
+/* Each model has sockets of its own: readers count a socket's batches, whatever their topic. */
+static int open_publisher(struct served *m, uint32_t i, char *err, size_t err_len)
+{
+    const struct config *c = &m->config;
+    struct endpoint publish, replay;
+    char topic[1024];
+    struct kv_event_publisher_options options = {
+        .publish = endpoint_of(c->kv_events_endpoint, i, &publish),
+        .replay = endpoint_of(c->kv_events_replay_endpoint, i, &replay),
+        .hwm = (uint32_t)c->kv_events_hwm,
+        .buffer_steps = (uint32_t)c->kv_events_buffer_steps,
+        .has_tokens = c->kv_events == CONFIG_KV_EVENTS_FULL,
+    };
+
+    if (c->kv_events == CONFIG_KV_EVENTS_OFF)
+        return 0;
+    if (c->prefix_cache == CONFIG_OFF) {
+        snprintf(err, err_len, "'kv_events' tells of the prefix cache: it needs prefix_cache = on");
+        return ERR_INVAL;
+    }
+    fill_topic(topic, sizeof(topic), c->kv_events_topic, m->id);
+    options.topic = topic;
+    return kv_event_publisher_open(&m->publisher, &options, err, err_len);
 }
 
 /* ---- what requests get that say nothing ---- */
@@ -112,6 +173,8 @@ static int fetch_adapters(struct config *c, char *err, size_t err_len)
 
 int served_init(struct served *m, const struct config *c, uint32_t i, char *err, size_t err_len)
 {
+    int rc;
+
     *m = (struct served){0};
     if (config_model(&m->config, c, i, err, err_len) < 0)
         return EXIT_FAILED; /* no memory */
@@ -122,6 +185,9 @@ int served_init(struct served *m, const struct config *c, uint32_t i, char *err,
         snprintf(err, err_len, "no memory for the journal of '%s'", m->id);
         return EXIT_FAILED;
     }
+    rc = open_publisher(m, i, err, err_len);
+    if (rc < 0)
+        return rc == ERR_INVAL || rc == ERR_UNSUPPORTED ? EXIT_USAGE : EXIT_FAILED;
     m->info = info_before(m);
     return read_request_defaults(m, err, err_len) < 0 ? EXIT_FAILED : EXIT_OK;
 }
@@ -142,6 +208,20 @@ static int make_queue(struct served *m, struct server *server)
     };
 
     return queue_create(&m->queue, &options);
+}
+
+static void on_room(void *ud)
+{
+    queue_wake(ud);
+}
+
+/* An encoder has no prefix cache, and nothing to tell of it. */
+static int start_publisher(struct served *m)
+{
+    if (m->publisher == NULL || m->engine.events == NULL)
+        return 0;
+    kv_events_on_room(m->engine.events, on_room, m->queue);
+    return kv_event_publisher_start(m->publisher, m->engine.events, m->engine.cache.n_blocks);
 }
 
 static int start_loop(struct served *m, const struct served_company *company)
@@ -225,6 +305,8 @@ int served_load(struct served *m, const struct served_company *company, char *er
     rc = make_constraint_cache(m);
     if (rc == 0)
         rc = make_queue(m, company->server);
+    if (rc == 0)
+        rc = start_publisher(m);
     if (rc == 0)
         rc = start_loop(m, company);
     if (rc == 0)
@@ -321,10 +403,12 @@ void served_join(struct served *m)
 {
     if (m->loop != NULL)
         engine_loop_join(m->loop);
+    kv_event_publisher_stop(m->publisher); /* wakes the engine, so that the queue must be there */
 }
 
 void served_release(struct served *m)
 {
+    kv_event_publisher_close(&m->publisher);
     engine_loop_destroy(&m->loop);
     queue_destroy(&m->queue);
     journal_destroy(&m->journal);

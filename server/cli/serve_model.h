@@ -27,6 +27,7 @@ struct served { /* zero is empty */
     struct constraint_cache *constraint_cache;
     struct adapter_set *adapters; /* NULL: the settings want none */
     struct journal *journal;
+    struct kv_event_publisher *publisher; /* NULL: nothing is published */
     struct queue *queue;
     struct engine_loop *loop;
     struct instance_progress progress;

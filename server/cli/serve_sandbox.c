@@ -71,7 +71,8 @@ static void add_debug(struct sandbox_paths *p)
     static const char *const variables[] = {"QUIRE_DEBUG_HOLD_LOAD", "QUIRE_DEBUG_HOLD_READ",
                                             "QUIRE_DEBUG_HOLD_PACK", "QUIRE_DEBUG_HOLD_PACKED",
                                             "QUIRE_DEBUG_HOLD_PARSE", "QUIRE_DEBUG_HOLD_RELOAD",
-                                            "QUIRE_DEBUG_HOLD_ADAPTER"};
+                                            "QUIRE_DEBUG_HOLD_ADAPTER",
+                                            "QUIRE_DEBUG_HOLD_KV_EVENTS"};
 
     for (size_t i = 0; i < sizeof(variables) / sizeof(variables[0]); i++)
         if (getenv(variables[i]) != NULL)

@@ -142,6 +142,10 @@ static int add_conditions(scmp_filter_ctx f)
                               SCMP_A0(SCMP_CMP_MASKED_EQ, CLONE_THREAD, 0));
     if (rc == 0)
         rc = seccomp_rule_add(f, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0);
+    /* A thread may say that it wants no better place than others: ZeroMQ's do. */
+    if (rc == 0)
+        rc = seccomp_rule_add(f, SCMP_ACT_ALLOW, SCMP_SYS(sched_setscheduler), 1,
+                              SCMP_A1(SCMP_CMP_EQ, SCHED_OTHER));
     /* Limits can be read, not set. */
     if (rc == 0)
         rc = seccomp_rule_add(f, SCMP_ACT_ALLOW, SCMP_SYS(prlimit64), 1,

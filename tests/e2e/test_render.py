@@ -106,4 +106,4 @@ def test_get_server_info(start):
 
 def test_kv_event_sources(server):
     r = server.get("/kv_event_sources")
-    assert (r.status, r.json, r.headers["Content-Type"]) == (200, [], "application/json")
+    assert (r.status, r.json, r.headers["Content-Type"]) == (200, {}, "application/json")

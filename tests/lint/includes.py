@@ -37,6 +37,7 @@ MAY = {
     "server/process": ["core/base"],
     "server/engine_io": ["core/base", "kvcache", "scheduler"],
     "server/http": ["core/base", "config"],
+    "server/kv_events": ["core/base", "kvcache", "server/http"],
     "server/responses": ["core/base", "server/process", "server/http"],
     "server/slots": ["core/base", "server/http"],
     "server/adapters": ["core/base", "config", "core/formats/gguf", "core/formats", "core/formats/hf",
@@ -60,8 +61,8 @@ MAY = {
     "server/admin": ["core/base", "core/tokenizer", "scheduler", "server/http", "server/adapters", "server/metrics",
                      "server/auth", "server/api/params", "server/api/chat", "server/api/constraint",
                      "server/api/response",
-                     "server/api"],
-    "server": ["core/base", "server/process", "server/engine_io", "server/http", "server/responses", "server/adapters",
+                     "server/api", "server/kv_events"],
+    "server": ["core/base", "server/process", "server/engine_io", "server/http", "server/kv_events", "server/responses", "server/adapters",
                "server/metrics", "server/auth", "server/api/response", "server/api", "server/admin"],
 }
 ALL = re.compile(r"tests/|server/(main\.c|instance(_\w+)?\.[ch]|cli/)")

@@ -7,7 +7,8 @@
  * each sequence must read its own tokens everywhere (in groups with a window: where it looks), a
  * block that is written must be in one table only, and what the prefix cache finds is compared with
  * a search through all that was entered. In some runs sequences have recurrent states besides: the
- * hash of all tokens that a state is behind of.
+ * hash of all tokens that a state is behind of. And a reader of the events, often through a ring
+ * that is too small, has the entries of the index whenever it has read all of them.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -78,6 +79,11 @@ struct sim {
     uint64_t n_dropped, n_hits, n_far; /* with windows: far hits have left blocks behind */
     uint64_t n_late; /* and late forks a block that as many tokens of their own would have kept */
     uint64_t n_snapshots, n_resumed, n_state_forks, n_states_loaded, n_written_over;
+    struct kv_events *events;
+    struct kv_event known[MAX_BLOCKS]; /* what the reader takes for the entries of the index */
+    uint32_t n_known;
+    bool is_whole; /* it is not in the middle of everything being sent again */
+    uint64_t n_compared;
 };
 
 static struct sim sim;
@@ -323,6 +329,82 @@ static bool has_moves(const struct sim *s, uint32_t n)
     return have + n <= 2 * (s->o.n_blocks + s->o.n_ram + s->o.states.n_slots);
 }
 
+/* ---- the reader of the events ---- */
+
+static bool is_same_hash(struct prefix_hash a, struct prefix_hash b)
+{
+    return a.lo == b.lo && a.hi == b.hi;
+}
+
+/* Where the hash is known; n_known: nowhere. */
+static uint32_t known_at(const struct sim *s, struct prefix_hash hash)
+{
+    uint32_t i = 0;
+
+    while (i < s->n_known && !is_same_hash(s->known[i].hash, hash))
+        i++;
+    return i;
+}
+
+static void apply_event(struct sim *s, const struct kv_event *e)
+{
+    const uint32_t at = known_at(s, e->hash);
+
+    switch (e->kind) {
+    case KV_EVENT_STORED:
+        assert_int_equal(at, s->n_known);
+        assert_true(s->n_known < MAX_BLOCKS);
+        assert_true(!s->is_whole || e->is_first || known_at(s, e->before) < s->n_known);
+        s->known[s->n_known++] = *e;
+        break;
+    case KV_EVENT_REMOVED:
+        assert_true(at < s->n_known);
+        s->known[at] = s->known[--s->n_known];
+        break;
+    case KV_EVENT_ALL_BEGIN:
+        s->n_known = 0;
+        s->is_whole = false;
+        break;
+    case KV_EVENT_ALL_END:
+        s->is_whole = true;
+        break;
+    }
+}
+
+static size_t read_events(struct sim *s)
+{
+    struct kv_event batch[16];
+    const size_t n = kv_events_take(s->events, batch, 1 + rnd(16));
+
+    for (size_t i = 0; i < n; i++)
+        apply_event(s, &batch[i]);
+    return n;
+}
+
+/* A pause: the engine flushes while the reader reads, until nothing is left. */
+static void check_known(struct sim *s)
+{
+    static struct prefix_hash hashes[MAX_BLOCKS];
+    uint32_t n;
+
+    do
+        kv_manager_flush_events(s->m);
+    while (read_events(s) > 0);
+    assert_true(s->is_whole);
+    assert_true(kv_events_sleep(s->events));
+    n = kv_manager_hashes(s->m, hashes);
+    assert_int_equal(n, s->n_known);
+    for (uint32_t i = 0; i < n; i++) {
+        const struct kv_event *e = &s->known[known_at(s, hashes[i])];
+
+        assert_true(e < s->known + n);
+        assert_true(is_same_hash(prefix_hash_next(e->is_first ? prefix_hash_root(e->salt)
+                                                              : e->before, e->tokens), e->hash));
+        assert_true(e->is_first || known_at(s, e->before) < n);
+    }
+    s->n_compared++;
+}
+
 /* ---- planning ---- */
 
 /* One of a few documents up to a random place, then something of its own. */
@@ -342,6 +424,7 @@ static void op_arrive(struct sim *s, struct seq *q)
     kv_seq_init(&q->kv, q->blocks, CAP, n_groups(s));
     make_ids(q);
     q->key = (struct kv_key){.ids = q->ids, .hashes = q->hashes, .salt = rnd(2)};
+    q->key.origin.salt = q->key.salt;
     if (rnd(2) == 0)
         kv_key_extend(&q->key, rnd(MAX_TOKENS));
     match = kv_manager_match(s->m, &q->key, limit);
@@ -874,6 +957,11 @@ static uint32_t play_round(struct sim *s, bool is_check_due)
     }
     start_io(s);
     finish_io(s);
+    kv_manager_flush_events(s->m);
+    if (rnd(3) == 0)
+        (void)read_events(s);
+    if (is_check_due && rnd(4) == 0)
+        check_known(s);
     return n;
 }
 
@@ -901,6 +989,11 @@ static void begin(struct sim *s, bool is_large)
             .n_slots = 1 + rnd(most), .interval = 1 + rnd(4), .n_parts = 1 + rnd(MAX_PARTS)};
         s->o.states.is_alone = s->o.groups.n <= 1 && s->o.groups.n_window == 0 && rnd(3) == 0;
     }
+    assert_int_equal(kv_events_create(&s->events, &(struct kv_events_options){
+                                          .n_slots = rnd(2) == 0 ? 4096 : 4 + rnd(40),
+                                          .n_blocks = s->o.n_blocks}), 0);
+    s->o.events = s->events;
+    s->is_whole = true;
     assert_int_equal(kv_manager_create(&s->m, &s->o), 0);
 }
 
@@ -917,14 +1010,16 @@ static void end(struct sim *s)
     assert_int_equal(kv_manager_stats(s->m).states.slots.n_held, 0);
     assert_int_equal(kv_manager_stats(s->m).swap.ram_used, 0);
     assert_int_equal(kv_manager_stats(s->m).swap.file_used, 0);
+    check_known(s);
     kv_manager_destroy(&s->m);
+    kv_events_destroy(&s->events);
 }
 
 /* P1, P3, S3.7, T3, T4, T9: see the top of the file. */
 static void manager_agrees_with_a_naive_model(void **state)
 {
     const uint64_t ops = sim_ops(25);
-    uint64_t total[15] = {0};
+    uint64_t total[18] = {0};
     (void)state;
 
     for (uint64_t done = 0, episode = 0; done < ops; episode++) {
@@ -949,13 +1044,17 @@ static void manager_agrees_with_a_naive_model(void **state)
         total[12] += sim.n_state_forks;
         total[13] += sim.n_states_loaded;
         total[14] += sim.n_written_over;
+        total[15] += sim.n_compared;
+        total[16] += kv_events_stats(sim.events).n_dropped;
+        total[17] += kv_events_stats(sim.events).n_resent;
         end(&sim);
     }
     print_message("note: manager: %llu operations: %llu exact matches, %llu parts copied, %llu "
                   "forks, %llu blocks loaded, %llu reads from the file, %llu lost; with windows "
                   "%llu blocks dropped a group, %llu hits, %llu of them without the beginning, "
                   "%llu late forks; with states %llu snapshots, %llu taken up, %llu copied for "
-                  "forks, %llu loaded, %llu written over\n",
+                  "forks, %llu loaded, %llu written over; of events %llu comparisons, %llu "
+                  "dropped, %llu times all sent again\n",
                   (unsigned long long)ops, (unsigned long long)total[0],
                   (unsigned long long)total[1], (unsigned long long)total[2],
                   (unsigned long long)total[3], (unsigned long long)total[4],
@@ -963,8 +1062,10 @@ static void manager_agrees_with_a_naive_model(void **state)
                   (unsigned long long)total[7], (unsigned long long)total[8],
                   (unsigned long long)total[9], (unsigned long long)total[10],
                   (unsigned long long)total[11], (unsigned long long)total[12],
-                  (unsigned long long)total[13], (unsigned long long)total[14]);
-    for (int i = 0; i < 15 && ops >= 10000; i++)
+                  (unsigned long long)total[13], (unsigned long long)total[14],
+                  (unsigned long long)total[15], (unsigned long long)total[16],
+                  (unsigned long long)total[17]);
+    for (int i = 0; i < 18 && ops >= 10000; i++)
         assert_true(total[i] > 0); /* each path was taken */
 }
 
