@@ -16,12 +16,16 @@
 #include "server/api/kept_responses.h"
 #include "server/api/response/response_writer.h"
 #include "server/api/slot_call.h"
+#include "server/api/stream_call.h"
 #include "server/api/text_endpoints.h"
 #include "server/auth/tenants.h"
 #include "server/model_router.h"
 #include "server/process/syscall_filter.h"
 #include "server/process/worker_pool.h"
 #include "server/responses/response_keeper.h"
+#include "server/streams/stream_store.h"
+
+#include <string.h>
 
 /* The engine client of the model that the body asks for; NULL: there is none, and the call has been
  * answered. */
@@ -266,9 +270,36 @@ static void on_health(void *ud, struct http_call *call)
 static void on_kept(void *ud, struct http_call *call)
 {
     const enum kept_responses_page *page = http_call_arg(call);
+    const char *stream = http_call_query(call, "stream");
     struct server *s = ud;
 
+    if (*page == KEPT_RESPONSES_ONE && !http_call_is(call, HTTP_DELETE) && stream != NULL &&
+        strcmp(stream, "false") != 0) {
+        stream_call_response(s->streams, &s->opt, call);
+        return;
+    }
     kept_responses_ask(s->keeper, &s->opt, call, *page);
+}
+
+static void on_stream(void *ud, struct http_call *call)
+{
+    struct server *s = ud;
+
+    stream_call_one(s->streams, &s->opt, call);
+}
+
+static void on_conversation(void *ud, struct http_call *call)
+{
+    struct server *s = ud;
+
+    stream_call_conversation(s->streams, &s->opt, call);
+}
+
+static void on_stream_lookup(void *ud, struct http_call *call)
+{
+    struct server *s = ud;
+
+    stream_call_look_up(s->streams, &s->opt, call);
 }
 
 static void on_version(void *ud, struct http_call *call)

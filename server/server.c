@@ -23,6 +23,7 @@
 #include "server/http/tls.h"
 #include "server/process/worker_pool.h"
 #include "server/responses/response_keeper.h"
+#include "server/streams/stream_store.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -75,6 +76,8 @@ static void end_loop(struct server *s)
     worker_pool_stop(s->constraint_pool);
     worker_pool_stop(s->adapter_pool);
     response_keeper_stop(s->keeper);
+    stream_store_stop(s->streams);
+    stream_pings_stop(&s->pings);
     uv_close((uv_handle_t *)&s->wake, NULL);
     uv_close((uv_handle_t *)&s->stop, NULL);
     uv_close((uv_handle_t *)&s->on_hup, NULL);
@@ -295,6 +298,18 @@ static int open_keeper(struct server *s, char *err, size_t err_len)
     return response_keeper_open(&s->keeper, &o, err, err_len);
 }
 
+static int open_streams(struct server *s, char *err, size_t err_len)
+{
+    const struct stream_store_options o = {&s->loop, s->opt.stream_keep_ms,
+                                           s->opt.stream_max_bytes, s->opt.stream_memory};
+
+    stream_pings_init(&s->pings, &s->loop, s->opt.stream_ping_ms);
+    if (s->opt.stream_keep_ms == 0 || stream_store_open(&s->streams, &o) == 0)
+        return 0;
+    snprintf(err, err_len, "out of memory");
+    return ERR_NOMEM;
+}
+
 static int check_slot_folder(const struct server *s, char *err, size_t err_len)
 {
     const char *path = or_empty(s->opt.slot_save_path);
@@ -388,7 +403,7 @@ static int open_models(struct server *s, char *err, size_t err_len)
     };
     struct served_model_shared shared = {&s->opt,      &s->loop,           NULL,
                                          s->text_pool, s->constraint_pool, s->keeper,
-                                         &s->memory};
+                                         &s->memory,   s->streams,         &s->pings};
     int rc = tenants_create(&s->tenants, &tenants);
 
     if (rc < 0)
@@ -415,6 +430,8 @@ static int open_parts(struct server *s, char *err, size_t err_len)
     rc = check_slot_folder(s, err, err_len);
     if (rc == 0)
         rc = open_keeper(s, err, err_len);
+    if (rc == 0)
+        rc = open_streams(s, err, err_len);
     if (rc == 0)
         rc = open_models(s, err, err_len);
     if (rc == 0)
@@ -517,6 +534,7 @@ void server_destroy(struct server **server)
 
     if (s == NULL)
         return;
+    stream_store_stop(s->streams);
     if (s->http != NULL)
         http_stop(s->http);
     if (s->has_loop) { /* whatever was set up before a failure, or never ran */
@@ -529,6 +547,7 @@ void server_destroy(struct server **server)
     worker_pool_destroy(&s->constraint_pool);
     worker_pool_destroy(&s->adapter_pool);
     response_keeper_close(&s->keeper);
+    stream_store_close(&s->streams);
     for (uint32_t i = 0; i < s->opt.n_models; i++)
         served_model_close(&s->models[i]);
     tenants_destroy(&s->tenants);

@@ -9,6 +9,7 @@
 #include <uv.h>
 
 #include "server/api/request_memory.h"
+#include "server/api/stream_pings.h"
 #include "server/auth/auth.h"
 #include "server/http/http.h"
 #include "server/metrics/metrics.h"
@@ -25,6 +26,8 @@ struct server {
     struct worker_pool *text_pool, *constraint_pool, *adapter_pool;
     struct response_keeper *keeper; /* or NULL */
     struct request_memory memory;
+    struct stream_store *streams; /* or NULL */
+    struct stream_pings pings;
     uv_timer_t tick;
     uv_work_t load;
     struct auth auth;
