@@ -343,6 +343,7 @@ static void on_metrics(void *ud, struct http_call *call)
 {
     struct server *s = ud;
     const struct response_counts kept = response_keeper_counts(s->keeper);
+    const struct stream_counts streams = stream_store_counts(s->streams);
     const char *labels[N_ROUTES + 1];
     struct metrics_model models[SERVER_MAX_MODELS];
     struct metrics_scene scene = {
@@ -358,6 +359,8 @@ static void on_metrics(void *ud, struct http_call *call)
                   worker_pool_stats(s->adapter_pool)},
         .memory_used = s->memory.used,
         .memory_max = s->memory.max,
+        .streams = {streams.n_running, streams.n_ended, streams.bytes, streams.n_resumed,
+                    streams.n_evicted, streams.n_stopped},
         .n_kept = kept.n,
         .kept_bytes = kept.bytes,
         .n_connections = http_n_connections(s->http),
