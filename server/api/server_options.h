@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "scheduler/request.h"
+#include "server/http/handover.h"
 
 /* Questions that may be on their way to the engine beside the requests. */
 #define SERVER_DRY_RUNS 128
@@ -110,6 +111,7 @@ struct server_options {
     uint32_t stream_ping_ms; /* 0 = never */
     uint32_t drain_ms;       /* 0 = as long as answers take */
     const char *handover_socket; /* path; NULL or "" = none */
+    struct http_sockets sockets; /* systemd's; -1 = none */
     const char *slot_save_path; /* a folder; NULL or "" = slots are not saved */
     const char *responses_db; /* path; NULL or "" = responses are not kept */
     uint32_t responses_days;

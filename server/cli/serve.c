@@ -14,6 +14,7 @@
 #include "scheduler/engine_arbiter.h"
 #include "server/cli/serve_model.h"
 #include "server/cli/serve_sandbox.h"
+#include "server/http/handover.h"
 #include "server/process/sandbox_probe.h"
 #include "server/process/startup.h"
 
@@ -141,7 +142,7 @@ static uint32_t load_permille(void *ud)
 static int make_server(struct service *s, const struct server_model *models)
 {
     const struct config *c = &s->config;
-    const struct server_options options = {
+    struct server_options options = {
         .host = c->host,
         .port = (uint16_t)c->port,
         .tls_certificate = c->tls_certificate,
@@ -184,6 +185,9 @@ static int make_server(struct service *s, const struct server_model *models)
         .load = {load, loaded, load_permille, s},
     };
 
+    if (handover_from_systemd(getenv("LISTEN_PID"), getenv("LISTEN_FDS"), &options.sockets, s->err,
+                              sizeof(s->err)) < 0)
+        return ERR_INVAL;
     return server_create(&s->server, &options, s->err, sizeof(s->err));
 }
 
