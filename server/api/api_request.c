@@ -310,6 +310,7 @@ static int build_requests(struct api_request *p, const struct server_model *mode
                                          .keeps = headers->keeps,
                                          .keeps_streams = headers->keeps_streams,
                                          .resumable = headers->resumable,
+                                         .resume_tokens = headers->resume_tokens,
                                          .kept = p->kept,
                                          .can_infill = infill_is_known(model->tokenizer),
                                          .n_embd = model->n_embd,

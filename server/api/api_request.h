@@ -29,6 +29,7 @@ struct api_headers { /* NULL where there is none */
     uint64_t salt_seed;        /* the server's secret: no client can guess another's salt */
     bool keeps;                /* responses are kept */
     bool keeps_streams, resumable; /* streams are, those of bodies that say nothing as well */
+    bool resume_tokens;            /* X-Resume-Tokens: as the field, but of any body */
     const struct buf *kept;    /* what response_store_history() gave; NULL: nothing was asked for */
 };
 

@@ -2,6 +2,7 @@
 process, systemd's sockets, and a rolling restart under load."""
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -17,6 +18,7 @@ from quire import BIN, JSON, SLOW, Server
 ENDLESS = dict(prompt="Once", max_tokens=100000, ignore_eos=True, temperature=0.8, seed=3)
 SHIFT = ("--context-shift", "on", "--isa", "scalar")
 N_CLIENTS = 64
+NOW = re.compile(rb'"created":\d+')
 N_ROUNDS = 4 if SLOW else 1
 
 
@@ -29,30 +31,27 @@ def last_of(stream):
 @pytest.mark.threads
 def test_streams_end_with_what_resume_takes(start):
     """The server that comes next goes on with them: together the bytes of one that was never stopped."""
-    path, body = cs.body_of("chain", max_tokens=900)
+    path, body = cs.body_of("chain", max_tokens=1000)
     other = start()
     want = cs.run(other, path, body)
-    s = start("--drain-ms", "200", "--isa", "scalar", "--context", "1024")
-    frames = []
-    for attempt in range(3):  # the whole answer may come in those 200 ms
-        c = s.connect()
-        c.request("POST", path, json.dumps(body), JSON)
-        r = c.getresponse()
-        r.readline()
-        if attempt == 0:
-            s.process.send_signal(signal.SIGTERM)
-        frames = cs.frames_of(b"id: 0\n" + r.read())
-        break
+    s = start("--drain-ms", "30", "--isa", "scalar")
+    c = s.connect()
+    c.request("POST", path, json.dumps(body), JSON)
+    r = c.getresponse()
+    first = r.readline()
+    s.process.send_signal(signal.SIGTERM)
+    frames = cs.frames_of(first + r.read())
+    c.close()
     assert s.process.wait(10) == 0
     error = json.loads(frames[-2].data)["error"]
     assert (error["code"], error["type"]) == ("resumable", "unavailable_error")
     assert frames[-1].data == b"[DONE]"
     told = cs.resume_of(frames[:-2])
-    assert error["resume"] == told and 0 < len(told["tokens"]) < 900
+    assert error["resume"] == told and 0 < len(told["tokens"]) < 1000
     rest = [f for f in cs.run(other, path, {**body, "resume": told}) if f.id >= len(frames) - 2]
-    assert cs.bytes_of(frames[:-2] + rest).replace(told["id"].encode(), b"ID").split(b'"created":')[1:] != []
-    same = [json.loads(f.data)["choices"][0]["text"] for f in frames[:-2] + rest if f.data.startswith(b'{"id"')]
-    assert same == [json.loads(f.data)["choices"][0]["text"] for f in want if f.data.startswith(b'{"id"')]
+    who, was = told["id"].encode(), cs.resume_of(want)["id"].encode()
+    again = cs.bytes_of(frames[:-2] + rest).replace(who, was)
+    assert NOW.sub(b"", again) == NOW.sub(b"", cs.bytes_of(want))
 
 
 @pytest.mark.threads
@@ -72,7 +71,6 @@ def test_drain_ms_bounds_the_end(start):
     for stream in streams:
         error = last_of(stream)["error"]
         assert error["code"] == "resumable" and error["resume"]["seed"] == 3
-    assert {len(last["tokens"]) > 0 for last in [error["resume"]]} <= {True, False}
     error = last_of(two)["error"]
     assert "resume" not in error and error["message"] == "the server is shutting down"
     t.join()
@@ -93,6 +91,13 @@ def test_kept_streams_end_so_too(start):
 
 
 # ---- from one process to the next ----
+
+def wait_handed_over(s):
+    begin = time.monotonic()
+    while "event=handed_over" not in s.read_log():
+        assert time.monotonic() - begin < 60
+        time.sleep(0.01)
+
 
 class Client:
     """Asks again and again, on a new connection each time; whatever is not the right answer is an error."""
@@ -164,15 +169,16 @@ def test_the_old_one_ends_what_it_has(start, tmp_path):
     """A stream that runs goes on to its end in the old process, on a connection that then closes; a connection that
     was kept alive is served once more."""
     flags = ("--handover-socket", str(tmp_path / "sock"))
-    s = start(*flags, *SHIFT)
-    body = {"prompt": "Once", "max_tokens": 2000, "ignore_eos": True, "stream": True, "temperature": 0}
+    s = start(*flags)
+    body = {"prompt": "Once", "max_tokens": 1000, "ignore_eos": True, "stream": True, "temperature": 0, "n": 16}
     keep = s.connect()
     keep.request("GET", "/health")
     keep.getresponse().read()
     c = s.connect()
     c.request("POST", "/v1/completions", json.dumps(body), JSON)
     r = c.getresponse()
-    new = start(*flags, *SHIFT)
+    new = start(*flags)
+    wait_handed_over(s)
     assert s.process.poll() is None and new.get("/health").status == 200
     keep.request("POST", "/v1/completions", json.dumps({"prompt": "x", "max_tokens": 2}), JSON)
     answer = keep.getresponse()

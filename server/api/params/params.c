@@ -316,6 +316,8 @@ int params_parse(struct params *p, enum params_form form, const cJSON *body,
     p->resumable = limits->resumable;
     if (params_take_fields(p, form, body, limits, e) < 0)
         return ERR_INVAL;
+    p->resume_tokens = p->resume_tokens || (limits->resume_tokens && p->stream &&
+                                            (form & PARAMS_COMPLETIONS) != 0);
     params_settle_sampling(p);
     if (params_settle_samplers(p, e) < 0)
         return ERR_INVAL;

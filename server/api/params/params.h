@@ -223,6 +223,7 @@ struct params_limits {
     bool shifts_context; /* where a request does not say otherwise */
     bool keeps;        /* responses are kept */
     bool keeps_streams, resumable; /* streams are; those of bodies that say nothing as well */
+    bool resume_tokens; /* where it is a stream */
     const cJSON *kept; /* what of them the body goes on from: {"before":[…],"items":{id:item}}, or
                         * NULL */
     bool is_cross;       /* it reads query and document together */
