@@ -105,7 +105,8 @@ struct event_times seq_times(const struct seq *s, uint64_t now_us)
     const uint64_t arrival = s->request->arrival_us;
     const uint64_t started = s->started_us != 0 ? s->started_us : now_us;
     const uint64_t first = s->first_token_us != 0 ? s->first_token_us : now_us;
-    const uint32_t n_last = s->request->n_prompt - 1; /* never cached; of a resumed one more may be */
+    /* The prompt's last token never is cached; of a resumed one what comes behind it may be. */
+    const uint32_t n_last = s->request->n_prompt - 1;
 
     return (struct event_times){
         .queue_us = started - arrival,

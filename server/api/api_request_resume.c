@@ -1,5 +1,5 @@
-/* server/api/api_request_resume.c - an answer that another server has begun: the request as it would
- * be behind the tokens so far; see api_request_impl.h.
+/* server/api/api_request_resume.c - an answer that another server has begun: the request as it
+ * would be behind the tokens so far; see api_request_impl.h.
  *
  * Random numbers are drawn by position, and penalties look at the ids, so for these the tokens have
  * to stand behind the prompt, and nothing else. Constraint and thought are led through them.

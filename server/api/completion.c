@@ -136,7 +136,8 @@ static int make_choices(struct completion *c)
     if (rc == 0 && p->resume.is_on)
         rc = response_set_identity(&c->answer, p->resume.id, p->resume.created);
     for (uint32_t i = 0; i < n; i++)
-        c->choices[i].output.call_seed = XXH3_64bits_withSeed(c->answer.id, strlen(c->answer.id), i);
+        c->choices[i].output.call_seed =
+            XXH3_64bits_withSeed(c->answer.id, strlen(c->answer.id), i);
     c->answer.include_usage = p->include_usage;
     c->answer.echo = &c->api.request.echo;
     c->answer.params = p;

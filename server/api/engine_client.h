@@ -61,7 +61,8 @@ struct engine_client {                   /* read by completions, dry runs and en
     bool is_stopping;       /* the second signal came: cancellations are ours */
     uint32_t n_jobs; /* that exist, also those whose client has gone */
     struct engine_client_private *priv;
-    struct buf scratch, frame, numbered; /* for the one call that is being worked on; empty between calls */
+    /* For the one call that is being worked on; empty between calls. */
+    struct buf scratch, frame, numbered;
 };
 
 struct engine_client_options { /* see struct engine_client */

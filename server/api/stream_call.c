@@ -20,7 +20,7 @@ struct owner {
 
 static struct owner owner_of(const struct http_call *call, const struct server_options *server)
 {
-    struct owner o;
+    struct owner o = {""};
 
     auth_tenant(call, server->tenant_header, o.name, sizeof(o.name));
     return o;

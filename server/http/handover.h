@@ -39,7 +39,7 @@ struct handover_options {
 struct handover {
     struct handover_options opt;
     int fd;   /* of the listening Unix socket, -1 = none */
-    int peer; /* the old process, until this one is ready; or the new one, once it has the sockets */
+    int peer; /* the old process, until this one is ready; or a new one that has the sockets */
     struct socket_file file;
     uv_poll_t on_fd, on_peer;
     bool is_polled, has_peer_poll;

@@ -81,7 +81,7 @@ static struct kept_stream *oldest_ended(struct stream_store *s, const struct kep
     list_each(it, &s->idle) {
         struct kept_stream *k = list_entry(it, struct kept_stream, idle_link);
 
-        if (k->is_over && k != other)
+        if (k != other && k->is_over)
             return k;
     }
     return NULL;

@@ -278,9 +278,10 @@ static int check_combinations(const struct params *p, struct api_error *e)
     if (p->n_each > p->n && p->stream)
         return api_error_set(e, 400, "best_of", NULL,
                              "'best_of' above 'n' is not for streams: the best comes last");
-    if (!p->stream && ((p->resumable && p->has_resumable) || p->resume_tokens))
-        return api_error_set(e, 400, p->resume_tokens ? "resume_tokens" : "resumable", NULL,
-                             "'%s' is for streams", p->resume_tokens ? "resume_tokens" : "resumable");
+    if (!p->stream && p->resume_tokens)
+        return api_error_set(e, 400, "resume_tokens", NULL, "'resume_tokens' is for streams");
+    if (!p->stream && p->resumable && p->has_resumable)
+        return api_error_set(e, 400, "resumable", NULL, "'resumable' is for streams");
     if (p->prompt_logprobs >= 0 && p->stream)
         return api_error_set(e, 400, "prompt_logprobs", NULL,
                              "'prompt_logprobs' is not for streams");
