@@ -1,5 +1,5 @@
-"""The configuration of docker/haproxy in a real HAProxy: a stream goes on at another replica when its own is killed,
-stops or is restarted, and its client gets the bytes of a run that nothing happened to."""
+"""The configurations of docker/haproxy and docker/nginx in a real HAProxy and nginx: a stream goes on at another replica
+when its own is killed, stops or is restarted, and its client gets the bytes of a run that nothing happened to."""
 import json
 import os
 import pathlib
@@ -16,12 +16,15 @@ import pytest
 
 from quire import JSON, SLOW, Server, make_key
 
-FOLDER = pathlib.Path(__file__).parent.parent.parent / "docker/haproxy"
+DOCKER = pathlib.Path(__file__).parent.parent.parent / "docker"
+LUA = pathlib.Path("/usr/lib/nginx/modules/ngx_http_lua_module.so")
 N_STREAMS = 64
 NAMES = re.compile(rb'"id":"[^"]*"|"created":\d+|"cached_tokens":\d+')
 MESSAGES = [{"role": "user", "content": "Tell me of the sea."}]
 
-pytestmark = pytest.mark.skipif(shutil.which("haproxy") is None, reason="skip: no haproxy (Debian package haproxy)")
+pytestmark = pytest.mark.skipif(
+    shutil.which("haproxy") is None or not LUA.exists(),
+    reason="skip: no haproxy, or no nginx with Lua (Debian packages haproxy, nginx-light, libnginx-mod-http-lua)")
 
 
 def free_port():
@@ -30,17 +33,25 @@ def free_port():
 
 
 class Proxy(Server):
-    """HAProxy with the configuration that is in docker/; a client of it is one of a server."""
+    """HAProxy and nginx with the configurations that are in docker/; a client of it is one of a server."""
 
     def __init__(self, replicas, tmp_path, key=None):
         self.port, self.host, self.unix, self.tls, self.key = free_port(), "127.0.0.1", None, None, key
-        self.log = open(tmp_path / "haproxy.log", "wb")
-        addresses = {f"QUIRE_{i + 1}": f"127.0.0.1:{r.port}" for i, r in enumerate(replicas)}
+        self.log = open(tmp_path / "proxies.log", "wb")
+        self.nginx, lua_port = None, free_port()
+        addresses = [f"127.0.0.1:{r.port}" for r in replicas]
+        conf = (DOCKER / "nginx/nginx.conf").read_text().replace("127.0.0.1:8010", f"127.0.0.1:{lua_port}")
+        (tmp_path / "nginx.conf").write_text(conf)
+        shutil.copy(DOCKER / "nginx/resume.lua", tmp_path)
+        root = ["-g", "user root;"] if os.geteuid() == 0 else []  # whoever else could not read the test's folder
+        self.nginx = subprocess.Popen(["nginx", "-p", f"{tmp_path}/", "-c", "nginx.conf", *root], stdout=self.log,
+                                      stderr=self.log, env={**os.environ, "QUIRE_REPLICAS": ",".join(addresses)})
         self.process = subprocess.Popen(
-            ["haproxy", "-db", "-f", str(FOLDER / "haproxy.cfg")], stdout=self.log, stderr=self.log,
-            env={**os.environ, **addresses, "LISTEN": f"127.0.0.1:{self.port}",
-                 "QUIRE_LUA": str(FOLDER / "resume.lua")})
+            ["haproxy", "-db", "-f", str(DOCKER / "haproxy/haproxy.cfg")], stdout=self.log, stderr=self.log,
+            env={**os.environ, **{f"QUIRE_{i + 1}": a for i, a in enumerate(addresses)},
+                 "LISTEN": f"127.0.0.1:{self.port}", "QUIRE_RESUME": f"127.0.0.1:{lua_port}"})
         self.wait(lambda: self.get("/ready").status == 200)
+        self.wait(lambda: socket.create_connection(("127.0.0.1", lua_port)).close() is None)
 
     def wait(self, question, timeout=30):
         begin = time.monotonic()
@@ -57,8 +68,9 @@ class Proxy(Server):
         return pathlib.Path(self.log.name).read_text()
 
     def stop(self, sig=signal.SIGTERM, timeout=30):
-        self.process.send_signal(sig)
-        self.process.wait(timeout)
+        for p in (self.process, self.nginx):
+            p.send_signal(sig)
+            p.wait(timeout)
         self.log.close()
 
 
