@@ -66,6 +66,13 @@ static int read_after(const struct http_call *call, const char *name, int64_t *a
                                                                              : "Last-Event-ID");
 }
 
+static int no_stream_of_response(struct api_error *e)
+{
+    return api_error_set(e, 400, "stream", "stream_not_found",
+                         "'stream' is not possible: the frames of this response are not kept, or "
+                         "not any more (resumable, stream_keep_ms)");
+}
+
 static void go_on(struct stream_store *streams, const struct server_options *server,
                   struct http_call *call, const char *query)
 {
@@ -76,7 +83,9 @@ static void go_on(struct stream_store *streams, const struct server_options *ser
     int64_t after;
     int rc;
 
-    if (k == NULL)
+    if (k == NULL && strcmp(query, "after") != 0)
+        rc = no_stream_of_response(&e);
+    else if (k == NULL)
         rc = streams != NULL ? not_found(server, &e) : not_kept(&e);
     else if ((rc = read_after(call, query, &after, &e)) == 0)
         rc = kept_stream_read(k, call, after, &e);
