@@ -373,6 +373,7 @@ DEB_BUILD := gcc libc6-dev pkg-config libgnutls28-dev libuv1-dev libcjson-dev li
              libinih-dev libunistring-dev libseccomp-dev libsqlite3-dev libcurl4-gnutls-dev libzmq3-dev libmsgpack-dev ca-certificates
 DEB_TEST  := $(DEB_BUILD) libcmocka-dev libpcre2-dev python3 python3-pytest python3-regex python3-jsonschema python3-jinja2 \
              python3-numpy python3-zmq python3-msgpack libopenblas0-serial python3-pytest-xdist prometheus haproxy \
+             nginx-light libnginx-mod-http-lua \
              openssl curl
 DEB_LINT  := cppcheck
 DEB_CLIENTS := nodejs npm python3-venv

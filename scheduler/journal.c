@@ -250,18 +250,19 @@ void journal_post(struct journal *j, const struct request *r, uint64_t now_us)
     put_text(j, ",\"salt\":\""); /* 64 bits: more than a JSON number holds everywhere */
     put_number(j, r->key.salt, 16);
     put_text(j, "\"");
-    put_nonzero(j, "max_tokens", r->max_tokens);
+    put_nonzero(j, "max_tokens", r->max_tokens - r->n_resumed);
     if (request_may_shift(r)) {
         put_value(j, "max_known", r->max_known);
         put_nonzero(j, "n_keep", r->n_keep);
         put_value(j, "n_discard", r->n_discard);
     }
-    put_nonzero(j, "min_tokens", r->min_tokens);
+    put_nonzero(j, "min_tokens",
+                r->min_tokens > r->n_resumed ? r->min_tokens - r->n_resumed : 0);
     put_nonzero(j, "ignore_eos", r->ignore_eos);
     put_nonzero(j, "score_prompt", request_wants_rows(r));
     if (r->n_stop_ids > 0)
         put_tokens(j, "stop", r->stop_ids, r->n_stop_ids);
-    put_tokens(j, "prompt", r->ids, r->n_prompt);
+    put_tokens(j, "prompt", r->ids, request_n_given(r)); /* to the scheduler it is all the same */
     end(j);
 }
 

@@ -68,7 +68,9 @@ struct request {
     enum priority priority;
     uint32_t tenant;      /* whose it is: < sched_options.max_tenants */
     uint32_t weight;      /* of that tenant, 1 .. REQUEST_MAX_WEIGHT */
-    uint32_t n_prompt;    /* tokens in ids[] at the start, >= 1 */
+    uint32_t n_prompt;    /* tokens of the prompt in ids[] at the start, >= 1 */
+    uint32_t n_resumed;   /* and those behind them of an answer that is gone on with: generated
+                           * elsewhere, and counted as if here; < max_tokens, or 0 */
     uint32_t max_tokens;  /* >= 0; with 0 the prompt is only scored */
     uint32_t max_known;   /* tokens in ids[] at a time; n_prompt < max_known where it is shifted */
     uint32_t n_keep;      /* of a shift: the first tokens, which stay, < max_known - 1, */
@@ -138,6 +140,12 @@ static inline bool request_may_shift(const struct request *r)
 static inline uint64_t request_n_shifts(uint64_t n, uint32_t max_known, uint32_t n_discard)
 {
     return n <= max_known ? 0 : (n - max_known - 1) / n_discard + 1;
+}
+
+/* Tokens in ids[] at the start. */
+static inline uint32_t request_n_given(const struct request *r)
+{
+    return r->n_prompt + r->n_resumed;
 }
 
 /* Is one of the three penalties on? */

@@ -359,7 +359,7 @@ int sched_add(struct sched *s, struct request *r, uint64_t now_us)
     seq->ticket = s->next_ticket++;
     seq->node.key = sched_key(s, r, seq->ticket);
     seq_count_ids(seq);
-    kv_key_extend(&r->key, r->n_prompt);
+    kv_key_extend(&r->key, request_n_given(r));
     if (r->tenant >= s->n_tenants)
         s->n_tenants = r->tenant + 1;
     tenant_arrive(s->tenants, s->n_tenants, r->tenant, r->weight);
@@ -438,11 +438,11 @@ static void count_rows(struct sched *s, struct seq *seq, const struct plan_item 
     const uint32_t end = item->first + item->n;
     const uint32_t fresh_from =
         seq->n_peak > item->first ? sched_min(seq->n_peak, end) : item->first;
-    const uint32_t n_prompt = seq->n_discarded > 0 ? 0 : seq->request->n_prompt;
+    const uint32_t n_given = seq->n_discarded > 0 ? 0 : request_n_given(seq->request);
 
     s->recomputed_tokens += fresh_from - item->first;
-    if (fresh_from < n_prompt)
-        s->prompt_tokens += sched_min(end, n_prompt) - fresh_from;
+    if (fresh_from < n_given)
+        s->prompt_tokens += sched_min(end, n_given) - fresh_from;
     if (end > seq->n_peak)
         seq->n_peak = end;
     sched_free_prefix_waiters(s, seq, end);

@@ -158,7 +158,7 @@ static void start_seq(struct sched *s, struct seq *seq)
         return;
     seq->n_cached = seq->n_peak = seq->n_done;
     s->cached_tokens += seq->n_done;
-    tenant_charge(&s->tenants[r->tenant], r->n_prompt - seq->n_done);
+    tenant_charge(&s->tenants[r->tenant], request_n_given(r) - seq->n_done);
 }
 
 /* Blocks for a sequence that has just become a running one: from its copy, or what is there. */

@@ -55,7 +55,7 @@ static void add_item(struct sched *s, struct seq *seq, uint32_t n, bool is_prefi
         .first = seq->n_done,
         .n = n,
         .wants_token = seq->n_done + n == seq->n_known && r->max_tokens > 0,
-        .is_begin = seq->n_peak == seq->n_cached && seq->n_known == r->n_prompt,
+        .is_begin = seq->n_peak == seq->n_cached && seq->n_known == request_n_given(r),
         .n_discarded = seq->n_discarded,
         .score_from = seq->n_scored,
         .table = seq->kv.table.blocks,

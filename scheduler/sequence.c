@@ -105,6 +105,8 @@ struct event_times seq_times(const struct seq *s, uint64_t now_us)
     const uint64_t arrival = s->request->arrival_us;
     const uint64_t started = s->started_us != 0 ? s->started_us : now_us;
     const uint64_t first = s->first_token_us != 0 ? s->first_token_us : now_us;
+    /* The prompt's last token never is cached; of a resumed one what comes behind it may be. */
+    const uint32_t n_last = s->request->n_prompt - 1;
 
     return (struct event_times){
         .queue_us = started - arrival,
@@ -113,7 +115,7 @@ struct event_times seq_times(const struct seq *s, uint64_t now_us)
         .preempted_us = s->preempted_before_us + s->preempted_after_us,
         .swapped_us = s->swapped_us,
         .n_preempted = s->n_preempted,
-        .n_cached = s->n_cached,
+        .n_cached = s->n_cached < n_last ? s->n_cached : n_last,
     };
 }
 
@@ -162,7 +164,7 @@ struct seq *seq_set_take(struct seq_set *set, struct request *r)
     bucket = bucket_of(set, r->id);
     *s = (struct seq){
         .request = r,
-        .n_known = r->n_prompt,
+        .n_known = request_n_given(r),
         .n_prompt_left = r->n_prompt,
         .slot = SEQ_NO_SLOT,
         .item = SEQ_NO_ITEM,

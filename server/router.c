@@ -16,12 +16,16 @@
 #include "server/api/kept_responses.h"
 #include "server/api/response/response_writer.h"
 #include "server/api/slot_call.h"
+#include "server/api/stream_call.h"
 #include "server/api/text_endpoints.h"
 #include "server/auth/tenants.h"
 #include "server/model_router.h"
 #include "server/process/syscall_filter.h"
 #include "server/process/worker_pool.h"
 #include "server/responses/response_keeper.h"
+#include "server/streams/stream_store.h"
+
+#include <string.h>
 
 /* The engine client of the model that the body asks for; NULL: there is none, and the call has been
  * answered. */
@@ -268,9 +272,36 @@ static void on_health(void *ud, struct http_call *call)
 static void on_kept(void *ud, struct http_call *call)
 {
     const enum kept_responses_page *page = http_call_arg(call);
+    const char *stream = http_call_query(call, "stream");
     struct server *s = ud;
 
+    if (*page == KEPT_RESPONSES_ONE && !http_call_is(call, HTTP_DELETE) && stream != NULL &&
+        strcmp(stream, "false") != 0) {
+        stream_call_response(s->streams, &s->opt, call);
+        return;
+    }
     kept_responses_ask(s->keeper, &s->opt, call, *page);
+}
+
+static void on_stream(void *ud, struct http_call *call)
+{
+    struct server *s = ud;
+
+    stream_call_one(s->streams, &s->opt, call);
+}
+
+static void on_conversation(void *ud, struct http_call *call)
+{
+    struct server *s = ud;
+
+    stream_call_conversation(s->streams, &s->opt, call);
+}
+
+static void on_stream_lookup(void *ud, struct http_call *call)
+{
+    struct server *s = ud;
+
+    stream_call_look_up(s->streams, &s->opt, call);
 }
 
 static void on_version(void *ud, struct http_call *call)
@@ -314,6 +345,7 @@ static void on_metrics(void *ud, struct http_call *call)
 {
     struct server *s = ud;
     const struct response_counts kept = response_keeper_counts(s->keeper);
+    const struct stream_counts streams = stream_store_counts(s->streams);
     const char *labels[N_ROUTES + 1];
     struct metrics_model models[SERVER_MAX_MODELS];
     struct metrics_scene scene = {
@@ -329,6 +361,8 @@ static void on_metrics(void *ud, struct http_call *call)
                   worker_pool_stats(s->adapter_pool)},
         .memory_used = s->memory.used,
         .memory_max = s->memory.max,
+        .streams = {streams.n_running, streams.n_ended, streams.bytes, streams.n_resumed,
+                    streams.n_evicted, streams.n_stopped},
         .n_kept = kept.n,
         .kept_bytes = kept.bytes,
         .n_connections = http_n_connections(s->http),

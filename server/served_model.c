@@ -20,6 +20,8 @@ int served_model_open(struct served_model *h, const struct served_model_shared *
         .text_pool = shared->text_pool,
         .constraint_pool = shared->constraint_pool,
         .keeper = shared->keeper,
+        .streams = shared->streams,
+        .pings = shared->pings,
         .slots = &h->slots,
         .memory = shared->memory,
     };

@@ -21,6 +21,8 @@ struct journal_file;
 struct request_memory;
 struct tenants;
 struct response_keeper;
+struct stream_pings;
+struct stream_store;
 struct worker_pool;
 
 struct served_model_shared { /* borrowed; the server's, the same for all models */
@@ -30,6 +32,8 @@ struct served_model_shared { /* borrowed; the server's, the same for all models 
     struct worker_pool *text_pool, *constraint_pool;
     struct response_keeper *keeper;
     struct request_memory *memory;
+    struct stream_store *streams;
+    struct stream_pings *pings;
 };
 
 struct served_model { /* zero is closed */

@@ -23,6 +23,7 @@
 #include "server/http/tls.h"
 #include "server/process/worker_pool.h"
 #include "server/responses/response_keeper.h"
+#include "server/streams/stream_store.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -77,6 +78,9 @@ static void end_loop(struct server *s)
     worker_pool_stop(s->constraint_pool);
     worker_pool_stop(s->adapter_pool);
     response_keeper_stop(s->keeper);
+    stream_store_stop(s->streams);
+    stream_pings_stop(&s->pings);
+    server_end_handover(s);
     uv_close((uv_handle_t *)&s->wake, NULL);
     uv_close((uv_handle_t *)&s->stop, NULL);
     uv_close((uv_handle_t *)&s->on_hup, NULL);
@@ -118,13 +122,25 @@ static bool is_reading(const struct server *s)
     return false;
 }
 
+static void stop(struct server *s, const char *why);
+
+/* What a process does that has handed its sockets over, or whose time is over. */
+static void end_drain(struct server *s)
+{
+    if (!s->is_draining && server_has_handed_over(s))
+        stop(s, "reason=handed_over");
+    while (server_drain_is_over(s))
+        stop(s, "reason=drain_ms");
+}
+
 /* Files of adapters are read no further than to the next row, unless the disk does not answer. */
 static void on_tick(uv_timer_t *tick)
 {
     struct server *s = tick->data;
 
     pump_models(s);
-    if (!is_over(s))
+    end_drain(s);
+    if (!s->is_draining || !is_over(s))
         return;
     if (!is_reading(s)) {
         end_loop(s);
@@ -136,10 +152,15 @@ static void on_tick(uv_timer_t *tick)
     }
 }
 
+static const char *name_of(int number)
+{
+    return number == SIGINT ? "signal=INT" : "signal=TERM";
+}
+
 /* No request is under way but probes of /health. */
 static void abandon_load(struct server *s, int number)
 {
-    log_info("server", "event=stopping signal=%s outstanding=0", number == SIGINT ? "INT" : "TERM");
+    log_info("server", "event=stopping %s outstanding=0", name_of(number));
     s->has_abandoned_load = true;
     abandon(s);
 }
@@ -153,18 +174,28 @@ static uint32_t n_outstanding(const struct server *s)
     return n;
 }
 
-static void stop(struct server *s, int number)
+static void stop(struct server *s, const char *why)
 {
     const bool is_first = !s->is_draining;
 
-    log_info("server", "event=%s signal=%s outstanding=%u", is_first ? "draining" : "stopping",
-             number == SIGINT ? "INT" : "TERM", n_outstanding(s));
+    log_info("server", "event=%s %s outstanding=%u", is_first ? "draining" : "stopping", why,
+             n_outstanding(s));
     s->is_draining = true;
+    if (s->drain_us == 0)
+        s->drain_us = clock_us();
+    server_end_handover(s);
+    if (s->sockets_stay) /* the next process finds who comes now */
+        http_stop_listening(s->http);
     for (uint32_t i = 0; i < s->opt.n_models; i++)
         served_model_drain(&s->models[i], !is_first);
     if (!is_first && s->stopped_us == 0)
         s->stopped_us = clock_us();
     http_drain(s->http);
+    server_begin_ticks(s);
+}
+
+void server_begin_ticks(struct server *s)
+{
     uv_timer_start(&s->tick, on_tick, 0, DRAIN_TICK_MS);
 }
 
@@ -180,9 +211,9 @@ static void on_stop(uv_async_t *handle)
         return;
     }
     if (!s->is_draining)
-        stop(s, number);
+        stop(s, name_of(number));
     if (n > 1 && s->stopped_us == 0)
-        stop(s, number);
+        stop(s, name_of(number));
 }
 
 void server_tell_to_stop(void *server, int number, unsigned nth)
@@ -297,6 +328,18 @@ static int open_keeper(struct server *s, char *err, size_t err_len)
     return response_keeper_open(&s->keeper, &o, err, err_len);
 }
 
+static int open_streams(struct server *s, char *err, size_t err_len)
+{
+    const struct stream_store_options o = {&s->loop, s->opt.stream_keep_ms,
+                                           s->opt.stream_max_bytes, s->opt.stream_memory};
+
+    stream_pings_init(&s->pings, &s->loop, s->opt.stream_ping_ms);
+    if (s->opt.stream_keep_ms == 0 || stream_store_open(&s->streams, &o) == 0)
+        return 0;
+    snprintf(err, err_len, "out of memory");
+    return ERR_NOMEM;
+}
+
 static int check_slot_folder(const struct server *s, char *err, size_t err_len)
 {
     const char *path = or_empty(s->opt.slot_save_path);
@@ -386,6 +429,10 @@ static int open_http(struct server *s, char *err, size_t err_len)
         .done = on_done,
     };
 
+    if (server_take_sockets(s, err, err_len) < 0)
+        return ERR_IO;
+    http.inherited = &s->sockets;
+    http.keeps_files = s->sockets_stay;
     http.routes = server_routes(&http.n_routes);
     return http_create(&s->http, &http, err, err_len);
 }
@@ -399,7 +446,7 @@ static int open_models(struct server *s, char *err, size_t err_len)
     };
     struct served_model_shared shared = {&s->opt,      &s->loop,           NULL,
                                          s->text_pool, s->constraint_pool, s->keeper,
-                                         &s->memory};
+                                         &s->memory,   s->streams,         &s->pings};
     int rc = tenants_create(&s->tenants, &tenants);
 
     if (rc < 0)
@@ -426,6 +473,8 @@ static int open_parts(struct server *s, char *err, size_t err_len)
     rc = check_slot_folder(s, err, err_len);
     if (rc == 0)
         rc = open_keeper(s, err, err_len);
+    if (rc == 0)
+        rc = open_streams(s, err, err_len);
     if (rc == 0)
         rc = open_models(s, err, err_len);
     if (rc == 0)
@@ -473,6 +522,8 @@ void server_attach(struct server *s, uint32_t i, struct queue *q)
     served_model_attach(&s->models[i], q);
     if (++s->n_attached < s->opt.n_models)
         return;
+    if (s->auth.is_loading && server_takes_over(s))
+        server_serve(s);
     s->auth.is_loading = false;
     log_info("server", "event=ready ms=%.1f", (double)(clock_us() - s->start_us) / 1e3);
 }
@@ -510,7 +561,8 @@ int server_run(struct server *s)
         return ERR_INTERNAL;
     if (s->auth.is_loading && uv_queue_work(&s->loop, &s->load, on_load, after_load) != 0)
         return ERR_INTERNAL;
-    http_start(s->http);
+    if (!s->auth.is_loading || !server_takes_over(s))
+        server_serve(s);
     uv_run(&s->loop, UV_RUN_DEFAULT);
     return s->has_abandoned_load ? ERR_BUSY : s->has_abandoned_read ? ERR_AGAIN : 0;
 }
@@ -528,6 +580,8 @@ void server_destroy(struct server **server)
 
     if (s == NULL)
         return;
+    stream_store_stop(s->streams);
+    server_end_handover(s);
     if (s->http != NULL)
         http_stop(s->http);
     if (s->has_loop) { /* whatever was set up before a failure, or never ran */
@@ -540,6 +594,7 @@ void server_destroy(struct server **server)
     worker_pool_destroy(&s->constraint_pool);
     worker_pool_destroy(&s->adapter_pool);
     response_keeper_close(&s->keeper);
+    stream_store_close(&s->streams);
     for (uint32_t i = 0; i < s->opt.n_models; i++)
         served_model_close(&s->models[i]);
     tenants_destroy(&s->tenants);

@@ -9,6 +9,7 @@
 #include <uv.h>
 
 #include "server/api/request_memory.h"
+#include "server/api/stream_pings.h"
 #include "server/auth/auth.h"
 #include "server/http/http.h"
 #include "server/metrics/metrics.h"
@@ -25,6 +26,8 @@ struct server {
     struct worker_pool *text_pool, *constraint_pool, *adapter_pool;
     struct response_keeper *keeper; /* or NULL */
     struct request_memory memory;
+    struct stream_store *streams; /* or NULL */
+    struct stream_pings pings;
     uv_timer_t tick;
     uv_work_t load;
     struct auth auth;
@@ -35,13 +38,35 @@ struct server {
     struct metrics_server server_counts;
     struct served_model models[SERVER_MAX_MODELS]; /* [opt.n_models] */
     uint32_t n_attached;                     /* of them: their engines run */
+    struct http_sockets sockets; /* that were there before this process */
+    bool sockets_stay;           /* and are systemd's */
+    struct handover handover;
+    bool has_handover; /* it is open */
+    bool is_handed;    /* another process has the sockets */
     bool is_draining;
     uint64_t start_us;
+    uint64_t drain_us; /* since when it comes to its end, 0 before */
     uint64_t stopped_us; /* when everything was cancelled; 0 before */
     uint64_t over_us; /* since when files that nobody waits for are all that is left; or 0 */
     bool has_loop;
     bool has_abandoned_load, has_abandoned_read; /* work of another thread that goes on */
 };
+
+/* ---- server_handover.c ---- */
+
+/* Before http_create(): what another process has opened. 0, or a negative ERR_* with a sentence. */
+int server_take_sockets(struct server *s, char *err, size_t err_len);
+/* An old process serves until this one is ready. */
+bool server_takes_over(const struct server *s);
+/* Accept clients from now on; an old process does no longer. */
+void server_serve(struct server *s);
+void server_end_handover(struct server *s);
+/* A new process serves, and the last client of this one has gone. */
+bool server_has_handed_over(const struct server *s);
+/* drain_ms are over, and something still runs. */
+bool server_drain_is_over(const struct server *s);
+/* server.c: look again and again whether the end has come. */
+void server_begin_ticks(struct server *s);
 
 /* All routes in the order of routes.inc; their handlers get the server. */
 const struct http_route *server_routes(size_t *n);

@@ -289,6 +289,9 @@ static void take_headers(struct api_call *api)
                                        sizeof(api->ttft_ms));
     api->headers.salt_seed = server->salt_seed;
     api->headers.keeps = api->engine->keeper != NULL;
+    api->headers.keeps_streams = api->engine->streams != NULL;
+    api->headers.resumable = api->headers.keeps_streams && server->resumable_streams;
+    api->headers.resume_tokens = http_call_header(api->call, "X-Resume-Tokens") != NULL;
     api->headers.priority =
         copy_header(http_call_header(api->call, "X-Priority"), api->priority,
                     sizeof(api->priority));

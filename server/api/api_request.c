@@ -147,6 +147,8 @@ static int make_requests(struct api_request *p, const struct server_model *model
         p->requests[i]->key.origin.salt = is_private(p, headers) ? salt : 0;
         api_request_set_shift(params, model->tokenizer, p->requests[i]);
         constrain_request(p->requests[i], p->constraint);
+        if (params->resume.is_on && api_request_resume(p, model, p->requests[i]) < 0)
+            return ERR_INVAL;
         if ((params->form & PARAMS_POOLED) != 0 &&
             api_request_pool(p, model, p->requests[i], prompt) < 0)
             return ERR_INVAL;
@@ -229,6 +231,7 @@ static int take_seed(struct api_request *p)
         return 0;
     if (getrandom(&p->params.sampling.seed, sizeof(p->params.sampling.seed), 0) < 0)
         return api_error_set(&p->error, 500, NULL, NULL, "the system gives no random numbers");
+    p->params.sampling.seed >>= 11; /* a client that is told it can give it back as JSON's number */
     return 0;
 }
 
@@ -315,6 +318,9 @@ static int build_requests(struct api_request *p, const struct server_model *mode
                                          .request_defaults = model->request_defaults,
                                          .shifts_context = model->shifts_context,
                                          .keeps = headers->keeps,
+                                         .keeps_streams = headers->keeps_streams,
+                                         .resumable = headers->resumable,
+                                         .resume_tokens = headers->resume_tokens,
                                          .kept = p->kept,
                                          .can_infill = infill_is_known(model->tokenizer),
                                          .n_embd = model->n_embd,

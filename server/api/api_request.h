@@ -28,6 +28,8 @@ struct api_headers { /* NULL where there is none */
     const char *tenant_header; /* its name */
     uint64_t salt_seed;        /* the server's secret: no client can guess another's salt */
     bool keeps;                /* responses are kept */
+    bool keeps_streams, resumable; /* streams are, those of bodies that say nothing as well */
+    bool resume_tokens;            /* X-Resume-Tokens: as the field, but of any body */
     const struct buf *kept;    /* what response_store_history() gave; NULL: nothing was asked for */
 };
 
@@ -45,6 +47,9 @@ struct api_request { /* zero is empty */
     struct request **requests; /* [n_choices] id, prefix owner, tenant and times still to be filled;
                                 * an element that was posted is set to NULL by the completion */
     uint32_t n_choices;
+    enum finish resume_end;    /* of an answer that is gone on with and is complete: why; */
+    bool resume_is_complete;   /* its constraint lets nothing follow; */
+    bool resume_is_eog;        /* or its last token is no text */
     struct constraint *constraint; /* counted, or NULL */
     struct adapter *adapter;       /* the same: set by api_request_adapt() */
     struct api_error error; /* status 0 when all is well */

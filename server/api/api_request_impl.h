@@ -41,6 +41,10 @@ void api_request_set_shift(const struct params *p, const struct tokenizer *t, st
  * the model begins with; a chat's, which has them, only in the spans (else NULL). */
 int api_request_encode_text(struct api_request *p, const struct server_model *model,
                             struct prompt *prompt, const struct spans *own);
+/* The request goes on behind the tokens of params.resume, as if the engine had generated them. 0,
+ * or a negative ERR_* with p->error filled. */
+int api_request_resume(struct api_request *p, const struct server_model *model,
+                       struct request *r);
 /* The conversation of the body as a prompt, as api_request_make_prompt(). */
 int api_request_take_chat(struct api_request *p, const struct server_model *model,
                           struct prompt *prompt);

@@ -13,11 +13,15 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <xxhash.h>
 
 void completion_destroy(struct completion *c)
 {
     for (uint32_t i = 0; c->choices != NULL && i < c->n_choices; i++)
         choice_release(&c->choices[i]);
+    stream_pings_remove(&c->ping);
+    if (c->stream != NULL)
+        kept_stream_end(c->stream);
     c->api.report.ready_us = clock_us();
     mem_free(c->choices);
     engine_probe_release(&c->probe);
@@ -40,6 +44,7 @@ void completion_abandon(struct completion *c)
 {
     for (uint32_t i = 0; i < c->n_choices; i++)
         completion_cancel(c, &c->choices[i]);
+    stream_pings_remove(&c->ping);
     api_call_leave(&c->api); /* at last: one that has not begun may be gone then */
 }
 
@@ -69,8 +74,11 @@ static void make_rules(struct completion *c)
     c->rules.includes_stop = p->includes_stop;
     c->rules.shows_special = p->shows_special;
     c->rules.slot = p->slot;
-    c->rules.keeps_tokens = slots_are_on(c->api.engine->slots) && p->cache_salt[0] == '\0' &&
+    c->rules.keeps_slot = slots_are_on(c->api.engine->slots) && p->cache_salt[0] == '\0' &&
                             c->api.request.adapter == NULL && (p->form & PARAMS_POOLED) == 0;
+    c->rules.keeps_tokens = c->rules.keeps_slot ||
+                            ((p->form & PARAMS_COMPLETIONS) != 0 && p->stream &&
+                             c->api.request.n_choices == 1);
     c->rules.preserved = p->preserved;
     c->rules.n_preserved = p->n_preserved;
     c->rules.has_shares = p->sampling.wants_shares;
@@ -125,6 +133,11 @@ static int make_choices(struct completion *c)
     c->n_choices = n;
     rc = response_init(&c->answer, c->api.request.wire_format,
                        api_request_model(&c->api.request, c->api.engine->model), c->choices, n);
+    if (rc == 0 && p->resume.is_on)
+        rc = response_set_identity(&c->answer, p->resume.id, p->resume.created);
+    for (uint32_t i = 0; i < n; i++)
+        c->choices[i].output.call_seed =
+            XXH3_64bits_withSeed(c->answer.id, strlen(c->answer.id), i);
     c->answer.include_usage = p->include_usage;
     c->answer.echo = &c->api.request.echo;
     c->answer.params = p;
@@ -132,17 +145,6 @@ static int make_choices(struct completion *c)
     c->answer.n_embd = c->api.engine->model->n_embd;
     c->answer.has_mean = c->api.engine->model->pooling == POOLING_MEAN;
     return rc;
-}
-
-static void begin_stream(struct completion *c)
-{
-    const char *type = c->api.request.wire_format->stream_type;
-
-    http_call_set_header(c->api.call, "Cache-Control", "no-cache");
-    http_call_stream(c->api.call, type != NULL ? type : "text/event-stream");
-    for (uint32_t i = 0; i < c->n_choices && c->api.call != NULL; i++)
-        if (choice_has_output(&c->choices[i])) /* an echo that waits for no scores */
-            completion_send_choice(c, &c->choices[i]);
 }
 
 /* The choice whose prompt is the same and comes first: the others share its blocks. Scores want
@@ -230,23 +232,70 @@ static void set_forecast_header(struct completion *c)
     http_call_set_header(c->api.call, "X-Predicted-TTFT-Ms", text);
 }
 
+/* The stream's numbers, and where it is kept. False: there is no room, and the call has been
+ * answered. */
+static bool begin_frames(struct completion *c)
+{
+    struct refusal why = {.reason = REJECTION_MEMORY};
+    const bool is_kept = completion_wants_stream_kept(c);
+
+    c->frames.tells_tokens = c->api.request.params.resume_tokens;
+    c->frames.are_numbered = is_kept || c->frames.tells_tokens;
+    if (c->api.request.params.resume.is_on)
+        completion_resume(c);
+    if (!is_kept || completion_keep_stream(c) == 0)
+        return true;
+    api_error_set(&why.error, 429, NULL, "stream_memory",
+                  "the memory for streams that are kept (stream_memory) is in use");
+    refusal_send(&why, c->api.engine, c->api.call, 1);
+    return false;
+}
+
+/* Nothing is left to compute of an answer that is gone on with. */
+static bool is_over(const struct completion *c)
+{
+    return c->api.request.resume_end != FINISH_NONE || c->choices[0].has_stopped ||
+           c->choices[0].has_run_out;
+}
+
+static void end_at_once(struct completion *c)
+{
+    const struct event e = {.kind = EVENT_END,
+                            .finish = c->api.request.resume_end != FINISH_NONE
+                                          ? c->api.request.resume_end
+                                          : FINISH_STOP};
+
+    c->n_posted = c->n_open = 1;
+    completion_on_event(&c->client, 0, &e);
+}
+
 /* Post all requests. */
 static void begin(struct completion *c)
 {
+    bool posts;
+
     if (make_choices(c) < 0) {
         refusal_send_no_memory(c->api.engine, c->api.call);
         completion_destroy(c);
         return;
     }
+    if (!begin_frames(c)) {
+        completion_destroy(c);
+        return;
+    }
+    posts = !is_over(c);
     set_position_header(c);
     set_forecast_header(c);
     api_call_begin_key(&c->api);
     note_begin(c);
     if (c->api.request.params.store)
         completion_keep_begin(c);
-    completion_post(c);
+    if (posts)
+        completion_post(c);
     if (c->api.request.params.stream)
-        begin_stream(c);
+        completion_begin_stream(c);
+    if (!posts)
+        end_at_once(c);
 }
 
 static void on_probed(struct engine_probe *p);
@@ -299,6 +348,7 @@ static void on_ready(struct api_call *api)
 void completion_start(struct engine_client *engine, struct http_call *call,
                       const struct wire_format *wire_format, const struct body_scan *scan)
 {
+    const char *conversation = http_call_header(call, "X-Conversation-Id");
     struct completion *c;
     struct refusal why;
 
@@ -313,6 +363,8 @@ void completion_start(struct engine_client *engine, struct http_call *call,
     }
     c->client = (struct engine_caller){.event = completion_on_event,
                                        .request_id = c->api.request_id};
+    if (conversation != NULL) /* what is cut is another name, of the same owner's */
+        snprintf(c->conversation, sizeof(c->conversation), "%s", conversation);
     http_call_on_gone(call, on_gone, c);
     api_call_start(&c->api, engine, call, wire_format, scan, on_ready);
 }

@@ -3,7 +3,6 @@
 
 #include "core/base/clock.h"
 #include "core/base/list.h"
-#include "core/base/log.h"
 #include "server/api/refusal.h"
 #include "server/api/slot_call.h"
 #include "server/http/http_call.h"
@@ -35,9 +34,8 @@ static void note_end(struct completion *c, const struct choice *choice,
 void completion_fail(struct completion *c, const struct api_error *e)
 {
     struct http_call *call = c->api.call;
-    struct buf *frame = &c->api.engine->frame;
 
-    if (call == NULL)
+    if (!completion_has_client(c))
         return;
     completion_abandon(c);
     if (!c->api.request.params.stream) {
@@ -46,12 +44,7 @@ void completion_fail(struct completion *c, const struct api_error *e)
         refusal_reply_error(c->api.engine, call, e);
         return;
     }
-    buf_clear(frame);
-    c->api.request.wire_format->failure(e, frame);
-    if (http_call_write(call, frame->data, frame->len) < 0)
-        http_call_abort(call);
-    else
-        http_call_end(call);
+    completion_fail_stream(c, call, e);
 }
 
 /* ---- answering ---- */
@@ -67,49 +60,6 @@ void completion_count_usage(struct completion *c)
         u->completion += c->choices[i].n_tokens;
         u->thinking += c->choices[i].n_thinking;
     }
-}
-
-/* Send what is in the engine client's frame; a reader that is too slow loses its connection. */
-static void send_frame(struct completion *c)
-{
-    struct http_call *call = c->api.call;
-    struct buf *frame = &c->api.engine->frame;
-    char id[280];
-    int rc = frame->err;
-
-    if (rc == 0 && frame->len > 0) /* some streams end with nothing */
-        rc = http_call_write(call, frame->data, frame->len);
-    if (rc == 0)
-        return;
-    log_warn("http", "event=stream_cut id=%s reason=%s",
-             log_quote(id, sizeof(id), c->api.request_id),
-             rc == ERR_LIMIT ? "slow_reader" : err_name(rc));
-    completion_abandon(c);
-    http_call_abort(call);
-}
-
-void completion_send_choice(struct completion *c, struct choice *choice)
-{
-    buf_clear(&c->api.engine->frame);
-    c->answer.current = choice;
-    if (c->api.request.params.continuous_usage)
-        completion_count_usage(c);
-    c->answer.wire_format->frame(&c->answer, choice, &c->api.engine->frame);
-    send_frame(c);
-}
-
-static void finish_stream(struct completion *c)
-{
-    struct http_call *call;
-
-    buf_clear(&c->api.engine->frame);
-    c->answer.current = NULL;
-    c->answer.wire_format->close(&c->answer, &c->api.engine->frame);
-    send_frame(c);
-    call = c->api.call;
-    c->api.call = NULL;
-    if (call != NULL)
-        http_call_end(call);
 }
 
 /* 0, the highest there is, without any token. */
@@ -310,21 +260,21 @@ static void on_end(struct completion *c, uint32_t i, const struct event *e)
     choice->total_us = now - c->api.arrival_us;
     choice->blocked_us = blocked_us(c, &e->times, now);
     choice_end(choice, e->finish, &c->api.engine->scratch);
-    if (c->rules.keeps_tokens)
+    if (c->rules.keeps_slot)
         keep_slot(c, choice);
     count_end(c, choice, &e->times);
     note_end(c, choice, &e->times);
-    if (c->api.call != NULL && completion_is_failure(c, choice, &error))
+    if (completion_has_client(c) && completion_is_failure(c, choice, &error))
         completion_fail(c, &error);
-    if (c->api.call != NULL && c->api.request.params.stream)
+    if (completion_has_client(c) && c->api.request.params.stream)
         completion_send_choice(c, choice);
-    if (c->api.call != NULL && c->n_posted < c->n_choices)
+    if (completion_has_client(c) && c->n_posted < c->n_choices)
         go_on(c);
     if (c->n_open > 0)
         return;
     completion_count_usage(c);
-    if (!c->keep.is_on && c->api.call != NULL && c->api.request.params.stream)
-        finish_stream(c);
+    if (!c->keep.is_on && completion_has_client(c) && c->api.request.params.stream)
+        completion_end_stream(c, NULL);
     else if (!c->keep.is_on && c->api.call != NULL)
         finish_whole(c);
     c->api.report.cached_tokens = c->n_cached;
@@ -348,13 +298,14 @@ void completion_on_event(struct engine_caller *client, uint32_t i, const struct 
         break;
     case EVENT_PROGRESS:
         choice_progress(&c->choices[i], e, clock_us());
-        if (c->api.call != NULL && c->api.request.params.return_progress)
+        if (completion_has_client(c) && c->api.request.params.return_progress)
             completion_send_choice(c, &c->choices[i]);
         return;
     case EVENT_END:
         on_end(c, i, e);
         return;
     }
-    if (c->api.call != NULL && c->api.request.params.stream && choice_has_output(&c->choices[i]))
+    if (completion_has_client(c) && c->api.request.params.stream &&
+        choice_has_output(&c->choices[i]))
         completion_send_choice(c, &c->choices[i]);
 }

@@ -1,5 +1,6 @@
 /* server/api/completion_impl.h - what the files of completion.h share: completion.c parses, admits
- * and submits; completion_events.c collects and writes; completion_keep.c keeps responses.
+ * and submits; completion_events.c collects; completion_stream.c writes frames; completion_keep.c
+ * keeps responses.
  *
  * Thread: the loop's.
  * Memory: as completion.h says.
@@ -11,6 +12,8 @@
 #include "server/api/completion.h"
 #include "server/api/engine_client.h"
 #include "server/api/response/response_writer.h"
+#include "server/api/stream_pings.h"
+#include "server/streams/stream_store.h"
 
 struct completion_keep { /* of a response that is kept; zero: it is not */
     bool is_on;
@@ -24,6 +27,14 @@ struct completion_keep { /* of a response that is kept; zero: it is not */
     struct response_run run; /* in the background */
 };
 
+struct completion_frames { /* of a stream */
+    bool are_numbered;
+    bool tells_tokens; /* they say what `resume` takes */
+    bool are_past;     /* they were sent before, by whoever began the answer: only counted */
+    uint64_t next;     /* the number of the next one */
+    size_t n_sent;     /* tokens that all frames so far stand for */
+};
+
 struct completion {
     struct api_call api;
     struct engine_caller client;
@@ -34,7 +45,17 @@ struct completion {
     uint64_t n_cached;
     struct response_writer answer;
     struct completion_keep keep;
+    struct completion_frames frames;
+    struct stream_ping ping;
+    struct kept_stream *stream; /* or NULL; in place of api.call, which has become its reader */
+    char conversation[STREAM_MAX_CONVERSATION + 1]; /* X-Conversation-Id, or "" */
 };
+
+/* Is there anybody who may still get the answer? */
+static inline bool completion_has_client(const struct completion *c)
+{
+    return c->api.call != NULL || c->stream != NULL;
+}
 
 void completion_destroy(struct completion *c);
 /* Post those that have room. */
@@ -53,8 +74,25 @@ void completion_fail(struct completion *c, const struct api_error *e);
 bool completion_is_failure(const struct completion *c, const struct choice *choice,
                            struct api_error *e);
 void completion_count_usage(struct completion *c);
+
+/* ---- streams ---- */
+
 /* Write what the choice has as frames of the stream. */
 void completion_send_choice(struct completion *c, struct choice *choice);
+/* The head, and what there is already. */
+void completion_begin_stream(struct completion *c);
+/* The last frames: `tail`, or NULL: what the wire format closes with. */
+void completion_end_stream(struct completion *c, const struct buf *tail);
+/* The same for an error; `call` is the one that was the completion's, or NULL. */
+void completion_fail_stream(struct completion *c, struct http_call *call,
+                            const struct api_error *e);
+/* Is its stream to be kept? Then, before it begins: 0, ERR_AGAIN (the memory is in use) or
+ * ERR_NOMEM. */
+bool completion_wants_stream_kept(const struct completion *c);
+int completion_keep_stream(struct completion *c);
+void completion_drop_stream(struct completion *c);
+/* Lead the only choice through the tokens of params.resume. */
+void completion_resume(struct completion *c);
 
 /* ---- kept responses: a row when it begins, and when it ends before its client has the end ---- */
 

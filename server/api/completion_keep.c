@@ -117,13 +117,12 @@ static void answer(struct completion *c)
     struct completion_keep *k = &c->keep;
     struct http_call *call = c->api.call;
 
+    if (c->api.request.params.stream) {
+        completion_end_stream(c, &k->tail);
+        return;
+    }
     c->api.call = NULL;
-    if (!c->api.request.params.stream)
-        http_call_reply(call, 200, "application/json", &k->body);
-    else if (k->tail.err < 0 || http_call_write(call, k->tail.data, k->tail.len) < 0)
-        http_call_abort(call);
-    else
-        http_call_end(call);
+    http_call_reply(call, 200, "application/json", &k->body);
 }
 
 static void after_end(struct response_job *job)
@@ -131,9 +130,9 @@ static void after_end(struct response_job *job)
     struct completion_keep *k = list_entry(job, struct completion_keep, end);
     struct completion *c = completion_of(k);
 
-    if (c->api.call != NULL && k->end_error.status != 0)
+    if (completion_has_client(c) && k->end_error.status != 0)
         completion_fail(c, &k->end_error);
-    else if (c->api.call != NULL)
+    else if (completion_has_client(c))
         answer(c);
     completion_destroy(c);
 }
@@ -141,7 +140,7 @@ static void after_end(struct response_job *job)
 /* A stream without its reader has lost what would have been its last items. */
 static bool has_answer(const struct completion *c, struct api_error *why)
 {
-    const bool has_reader = c->api.call != NULL || is_background(c);
+    const bool has_reader = completion_has_client(c) || is_background(c);
 
     return !completion_is_failure(c, &c->choices[0], why) && has_reader;
 }

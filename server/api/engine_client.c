@@ -41,10 +41,13 @@ int engine_client_create(struct engine_client **out, const struct engine_client_
     engine->text_pool = o->text_pool;
     engine->constraint_pool = o->constraint_pool;
     engine->keeper = o->keeper;
+    engine->streams = o->streams;
+    engine->pings = o->pings;
     engine->slots = o->slots;
     engine->memory = o->memory;
     buf_init(&engine->scratch, (size_t)1 << 20); /* one token's text */
     buf_init(&engine->frame, HTTP_MAX_REPLY);
+    buf_init(&engine->numbered, HTTP_MAX_REPLY);
     list_init(&engine->adapter_waits);
     engine->expiry.data = engine;
     uv_timer_init(engine->loop, &engine->expiry); /* cannot fail */
@@ -63,6 +66,7 @@ void engine_client_destroy(struct engine_client **engine)
         return;
     buf_release(&(*engine)->scratch);
     buf_release(&(*engine)->frame);
+    buf_release(&(*engine)->numbered);
     mem_free((*engine)->priv);
     mem_free(*engine);
     *engine = NULL;

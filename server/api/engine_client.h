@@ -30,6 +30,8 @@ struct request_memory;
 struct tenants;
 struct response_keeper;
 struct slots;
+struct stream_pings;
+struct stream_store;
 struct worker_pool;
 
 /* What posts requests and gets their events: embedded in a completion or a probe, and alive until
@@ -48,6 +50,8 @@ struct engine_client {                   /* read by completions, dry runs and en
     struct worker_pool *text_pool;       /* parses requests: templates and tokens */
     struct worker_pool *constraint_pool; /* the same for requests with a schema or a grammar */
     struct response_keeper *keeper;      /* NULL: responses are not kept */
+    struct stream_store *streams;        /* NULL: streams are not */
+    struct stream_pings *pings;
     struct slots *slots;                 /* the model's; NULL: there are none */
     struct request_memory *memory;       /* what requests hold outside the KV cache */
     struct list adapter_waits;           /* struct api_call: their adapters are being read; */
@@ -57,7 +61,8 @@ struct engine_client {                   /* read by completions, dry runs and en
     bool is_stopping;       /* the second signal came: cancellations are ours */
     uint32_t n_jobs; /* that exist, also those whose client has gone */
     struct engine_client_private *priv;
-    struct buf scratch, frame; /* for the one call that is being worked on; empty between calls */
+    /* For the one call that is being worked on; empty between calls. */
+    struct buf scratch, frame, numbered;
 };
 
 struct engine_client_options { /* see struct engine_client */
@@ -68,6 +73,8 @@ struct engine_client_options { /* see struct engine_client */
     struct tenants *tenants;
     struct worker_pool *text_pool, *constraint_pool;
     struct response_keeper *keeper;
+    struct stream_store *streams;
+    struct stream_pings *pings;
     struct slots *slots;
     struct request_memory *memory;
 };

@@ -104,7 +104,7 @@ static struct forecast_ask ask_for(const struct engine_client *engine, const str
                                    uint32_t n_cached)
 {
     return (struct forecast_ask){
-        .n_prompt = r->n_prompt,
+        .n_prompt = request_n_given(r),
         .n_cached = n_cached,
         .max_tokens = r->max_tokens,
         .max_known = r->max_known,

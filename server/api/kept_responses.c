@@ -104,14 +104,11 @@ static int read_page(struct asker *a)
 
 static int read_call(struct asker *a, const struct server_options *server)
 {
-    const char *id = http_call_tail(a->call), *stream = http_call_query(a->call, "stream");
+    const char *id = http_call_tail(a->call);
 
     if (strlen(id) > RESPONSE_MAX_ID)
         return api_error_set(&a->error, 404, NULL, NULL, "no response of such a name is kept here");
     memcpy(a->id, id, strlen(id) + 1);
-    if (stream != NULL && strcmp(stream, "false") != 0 && a->page == KEPT_RESPONSES_ONE)
-        return api_error_set(&a->error, 400, "stream", NULL,
-                             "'stream' is not supported: a kept response comes as a whole");
     a->deletes = http_call_is(a->call, HTTP_DELETE);
     auth_tenant(a->call, server->tenant_header, a->owner, sizeof(a->owner));
     return a->page == KEPT_RESPONSES_ITEMS ? read_page(a) : 0;

@@ -125,5 +125,6 @@ uint64_t request_memory_of_choice(const struct choice *c)
 {
     return c->text.cap + c->entries.cap + c->ids.cap + c->logprobs.tokens.cap +
            c->logprobs.values.cap + c->logprobs.tops.cap + c->logprobs.offsets.cap +
-           output_parser_bytes(&c->output) + c->stop.held.cap + c->indent.held.cap;
+           output_parser_bytes(&c->output) + c->stop.held.cap + c->indent.held.cap +
+           c->tokens.n * sizeof(*c->tokens.ids);
 }

@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "scheduler/request.h"
+#include "server/http/handover.h"
 
 /* Questions that may be on their way to the engine beside the requests. */
 #define SERVER_DRY_RUNS 128
@@ -106,6 +107,13 @@ struct server_options {
     uint64_t salt_seed; /* filled in by server_create() */
     const struct server_model *models; /* [n_models], copied; the first is the default */
     uint32_t n_models;                 /* 1 to SERVER_MAX_MODELS */
+    uint32_t stream_keep_ms; /* 0 = no streams are kept */
+    bool resumable_streams;  /* those of requests that say nothing */
+    uint64_t stream_max_bytes, stream_memory;
+    uint32_t stream_ping_ms; /* 0 = never */
+    uint32_t drain_ms;       /* 0 = as long as answers take */
+    const char *handover_socket; /* path; NULL or "" = none */
+    struct http_sockets sockets; /* systemd's; -1 = none */
     const char *slot_save_path; /* a folder; NULL or "" = slots are not saved */
     const char *responses_db; /* path; NULL or "" = responses are not kept */
     uint32_t responses_days;

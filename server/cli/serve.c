@@ -14,6 +14,7 @@
 #include "scheduler/engine_arbiter.h"
 #include "server/cli/serve_model.h"
 #include "server/cli/serve_sandbox.h"
+#include "server/http/handover.h"
 #include "server/process/sandbox_probe.h"
 #include "server/process/startup.h"
 
@@ -143,7 +144,7 @@ static uint32_t load_permille(void *ud)
 static int make_server(struct service *s, const struct server_model *models)
 {
     const struct config *c = &s->config;
-    const struct server_options options = {
+    struct server_options options = {
         .host = c->host,
         .port = (uint16_t)c->port,
         .tls_certificate = c->tls_certificate,
@@ -168,6 +169,13 @@ static int make_server(struct service *s, const struct server_model *models)
         .tenant_weights = c->tenant_weights,
         .max_tenants = (uint32_t)c->max_tenants,
         .tenant_limit = (uint32_t)c->tenant_limit,
+        .stream_keep_ms = (uint32_t)c->stream_keep_ms,
+        .resumable_streams = c->resumable_streams == CONFIG_ON,
+        .stream_max_bytes = c->stream_max_bytes,
+        .stream_memory = c->stream_memory,
+        .stream_ping_ms = (uint32_t)c->stream_ping_ms,
+        .drain_ms = (uint32_t)c->drain_ms,
+        .handover_socket = c->handover_socket,
         .slot_save_path = c->slot_save_path,
         .responses_db = c->responses_db,
         .responses_days = (uint32_t)c->responses_days,
@@ -179,6 +187,9 @@ static int make_server(struct service *s, const struct server_model *models)
         .load = {load, loaded, load_permille, s},
     };
 
+    if (handover_from_systemd(getenv("LISTEN_PID"), getenv("LISTEN_FDS"), &options.sockets, s->err,
+                              sizeof(s->err)) < 0)
+        return ERR_INVAL;
     return server_create(&s->server, &options, s->err, sizeof(s->err));
 }
 

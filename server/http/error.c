@@ -93,5 +93,9 @@ void api_error_render(const struct api_error *e, struct buf *out)
         add_or_null(out, e->code);
     if (e->n_prompt_tokens > 0)
         buf_printf(out, ",\"n_prompt_tokens\":%u", e->n_prompt_tokens);
+    if (e->resume != NULL) {
+        buf_add_str(out, ",\"resume\":");
+        buf_add(out, e->resume->data, e->resume->len);
+    }
     buf_add_str(out, "}}");
 }

@@ -18,6 +18,8 @@ struct api_error { /* status 0 = no error */
     char message[256];
     uint32_t n_prompt_tokens, n_ctx; /* of a prompt that is too long, as llama-server tells it; 0:
                                       * no such error, or not known */
+    const struct buf *resume; /* JSON of what a request that goes on elsewhere has in `resume`;
+                               * borrowed; NULL: nothing is told */
 };
 
 /* Fill *e with the type that belongs to the status. Returns a negative ERR_* so that a parser can

@@ -129,6 +129,7 @@ void exchange_end(struct http_call *c)
     void (*gone)(void *ud) = c->gone;
 
     c->gone = NULL;
+    c->room = NULL;
     if (gone != NULL)
         gone(c->gone_ud);
     o->done(o->ud, c->route, status);
@@ -208,7 +209,8 @@ static const char *reason_of(int status)
         {204, "No Content"},        {400, "Bad Request"},
         {401, "Unauthorized"},      {403, "Forbidden"},
         {404, "Not Found"},         {405, "Method Not Allowed"},
-        {408, "Request Timeout"},   {413, "Content Too Large"},
+        {408, "Request Timeout"},   {410, "Gone"},
+        {413, "Content Too Large"}, {416, "Range Not Satisfiable"},
         {414, "URI Too Long"},      {415, "Unsupported Media Type"},
         {417, "Expectation Failed"}, {429, "Too Many Requests"},
         {431, "Request Header Fields Too Large"},
@@ -307,6 +309,8 @@ bool exchange_fill(struct http_call *c, struct buf *wire)
 
     if (!c->has_head_sent)
         add_head(c, wire);
+    if (c->state == CALL_STREAMING && c->room != NULL && c->out_pos == c->out.len)
+        c->room(c->room_ud);
     if (c->is_head)
         c->out_pos = c->out.len;
     else
@@ -491,9 +495,21 @@ int http_call_write(struct http_call *c, const void *bytes, size_t n)
     return 0;
 }
 
+size_t http_call_n_waiting(const struct http_call *c)
+{
+    return c->out.len - c->out_pos;
+}
+
+void http_call_on_room(struct http_call *c, void (*room)(void *ud), void *ud)
+{
+    c->room = room;
+    c->room_ud = ud;
+}
+
 void http_call_end(struct http_call *c)
 {
     c->gone = NULL;
+    c->room = NULL;
     c->state = CALL_ENDED;
     c->wake(c->connection);
 }
@@ -501,5 +517,6 @@ void http_call_end(struct http_call *c)
 void http_call_abort(struct http_call *c)
 {
     c->gone = NULL;
+    c->room = NULL;
     kill_connection(c);
 }

@@ -63,6 +63,8 @@ struct http_call {
     } headers[CALL_MAX_HEADERS];
     void (*gone)(void *ud);
     void *gone_ud;
+    void (*room)(void *ud);
+    void *room_ud;
 };
 
 /* NULL: no memory. `request` may have failed. */

@@ -52,7 +52,8 @@ static void on_closed(void *ud)
     struct http *h = ud;
 
     for (size_t i = 0; i < h->n_listeners && !h->is_stopping; i++)
-        listener_resume(&h->listeners[i]);
+        if (h->listeners[i].fd >= 0)
+            listener_resume(&h->listeners[i]);
 }
 
 static void add_listener(struct http *h, int fd, const struct socket_file *file,
@@ -74,15 +75,23 @@ static void add_listener(struct http *h, int fd, const struct socket_file *file,
 
 static int open_listeners(struct http *h, char *err, size_t err_len)
 {
+    const struct http_sockets inherited =
+        h->shared.opt.inherited != NULL ? *h->shared.opt.inherited : HTTP_NO_SOCKETS;
     struct socket_file file;
     int fd, rc = 0;
 
-    if (h->shared.opt.host[0] != '\0') {
+    if (inherited.tcp >= 0) {
+        fd = inherited.tcp;
+        h->port = listen_port(fd);
+        add_listener(h, fd, NULL, listen_is_loopback(fd) ? HEAD_LOOPBACK : HEAD_ANYWHERE);
+    } else if (h->shared.opt.host[0] != '\0') {
         rc = listen_open(h->shared.opt.host, h->shared.opt.port, &fd, &h->port, err, err_len);
         if (rc == 0)
             add_listener(h, fd, NULL, listen_is_loopback(fd) ? HEAD_LOOPBACK : HEAD_ANYWHERE);
     }
-    if (rc == 0 && h->shared.opt.unix_path[0] != '\0') {
+    if (inherited.local >= 0) {
+        add_listener(h, inherited.local, NULL, HEAD_UNIX);
+    } else if (rc == 0 && h->shared.opt.unix_path[0] != '\0') {
         rc = listen_unix(h->shared.opt.unix_path, h->shared.opt.unix_mode, &fd, &file, err,
                          err_len);
         if (rc == 0)
@@ -139,15 +148,43 @@ int http_create(struct http **out, const struct http_options *options, char *err
 
 void http_start(struct http *h)
 {
+    const struct http_options *o = &h->shared.opt;
+
     h->is_started = true;
     connections_start(&h->connections);
-    for (size_t i = 0; i < h->n_listeners; i++)
-        listener_start(&h->listeners[i], h->shared.opt.loop);
+    for (size_t i = 0; i < h->n_listeners; i++) {
+        struct listener *l = &h->listeners[i];
+
+        if (l->from == HEAD_UNIX && o->inherited != NULL && o->inherited->local >= 0 &&
+            !o->keeps_files)
+            socket_file_of(o->unix_path, &l->file);
+        listener_start(l, o->loop);
+    }
 }
 
 void http_drain(struct http *h)
 {
     h->shared.is_draining = true;
+}
+
+struct http_sockets http_listening(const struct http *h)
+{
+    struct http_sockets s = HTTP_NO_SOCKETS;
+
+    for (size_t i = 0; i < h->n_listeners; i++)
+        if (h->listeners[i].from == HEAD_UNIX)
+            s.local = h->listeners[i].fd;
+        else
+            s.tcp = h->listeners[i].fd;
+    return s;
+}
+
+void http_stop_listening(struct http *h)
+{
+    for (size_t i = 0; i < h->n_listeners; i++) {
+        h->listeners[i].file = (struct socket_file){0};
+        listener_close(&h->listeners[i]);
+    }
 }
 
 void http_stop(struct http *h)

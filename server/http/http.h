@@ -36,9 +36,12 @@ uint16_t http_port(const struct http *h); /* of TCP; 0 = there is none */
  * loop must run once more before http_destroy(). */
 void http_start(struct http *h);
 void http_drain(struct http *h); /* from now on each answer is its connection's last */
+/* Clients that come from now on are left to whoever has the same sockets; their files stay. */
+void http_stop_listening(struct http *h);
 void http_stop(struct http *h);
 void http_destroy(struct http **h);
 
+struct http_sockets http_listening(const struct http *h); /* borrowed */
 uint32_t http_n_connections(const struct http *h);
 uint32_t http_n_owed(const struct http *h); /* complete requests whose answers are not */
 const uint64_t *http_edge_counts(const struct http *h); /* [HTTP_EDGE_COUNT] */

@@ -89,6 +89,11 @@ void http_call_reply_error(struct http_call *c, const struct api_error *e);
 
 /* Answer with a stream: 200, then writes, then the end. */
 void http_call_stream(struct http_call *c, const char *type);
+/* Of what was written, the bytes that the connection has not taken. */
+size_t http_call_n_waiting(const struct http_call *c);
+/* `room` is called, until the stream's end, when the connection has taken all that was written and
+ * could take more: it may write or end, but not abort. */
+void http_call_on_room(struct http_call *c, void (*room)(void *ud), void *ud);
 /* 0; ERR_LIMIT: the reader is too slow, ERR_NOMEM. The caller then aborts. */
 int http_call_write(struct http_call *c, const void *bytes, size_t n); /* copies */
 void http_call_end(struct http_call *c);

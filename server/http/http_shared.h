@@ -8,6 +8,7 @@
 
 #include <uv.h>
 
+#include "server/http/handover.h"
 #include "server/http/http_call.h"
 
 struct tls;
@@ -40,6 +41,9 @@ struct http_options {
     const char *host; /* "" = no TCP */
     uint16_t port;
     struct tls *tls;       /* for TCP; NULL = plain */
+    const struct http_sockets *inherited; /* listening already, in the places of those that would
+                                           * be bound; taken; NULL = none */
+    bool keeps_files; /* of inherited sockets: they are not removed at the end */
     const char *unix_path; /* a Unix socket beside it or instead; "" = none */
     unsigned unix_mode;    /* its permissions */
     size_t max_body;

@@ -32,7 +32,7 @@ static int try_address(const struct addrinfo *a)
     return -1;
 }
 
-static uint16_t port_of(int fd)
+uint16_t listen_port(int fd)
 {
     struct sockaddr_storage a = {0};
     socklen_t n = sizeof(a);
@@ -41,7 +41,7 @@ static uint16_t port_of(int fd)
         return 0;
     if (a.ss_family == AF_INET6)
         return ntohs(((struct sockaddr_in6 *)&a)->sin6_port);
-    return ntohs(((struct sockaddr_in *)&a)->sin_port);
+    return a.ss_family == AF_INET ? ntohs(((struct sockaddr_in *)&a)->sin_port) : 0;
 }
 
 int listen_open(const char *host, uint16_t port, int *fd, uint16_t *bound, char *err,
@@ -66,7 +66,7 @@ int listen_open(const char *host, uint16_t port, int *fd, uint16_t *bound, char 
     freeaddrinfo(list);
     if (*fd < 0)
         return ERR_IO;
-    *bound = port_of(*fd);
+    *bound = listen_port(*fd);
     return 0;
 }
 
@@ -160,6 +160,18 @@ int listen_unix(const char *path, mode_t mode, int *fd, struct socket_file *file
     *fd = -1;
     listen_unlink(file);
     return ERR_IO;
+}
+
+void socket_file_of(const char *path, struct socket_file *file)
+{
+    struct stat st;
+
+    *file = (struct socket_file){0};
+    if (strlen(path) >= sizeof(file->path) || lstat(path, &st) < 0 || !S_ISSOCK(st.st_mode))
+        return;
+    memcpy(file->path, path, strlen(path) + 1);
+    file->device = st.st_dev;
+    file->inode = st.st_ino;
 }
 
 void listen_unlink(struct socket_file *file)

@@ -32,6 +32,12 @@ bool listen_is_loopback(int fd);
 int listen_unix(const char *path, mode_t mode, int *fd, struct socket_file *file, char *err,
                 size_t err_len);
 
+/* That of a socket that another process has bound to the path. */
+void socket_file_of(const char *path, struct socket_file *file);
+
+/* The port of a TCP socket, 0: it is none. */
+uint16_t listen_port(int fd);
+
 /* Remove the file, if it is still the one that was made. */
 void listen_unlink(struct socket_file *file);
 

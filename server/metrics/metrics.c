@@ -74,6 +74,23 @@ static void add_server(const struct metrics_scene *scene, struct buf *b)
               "System calls of this process that its sandbox refused.");
 }
 
+static void add_streams(const struct metrics_streams *s, struct buf *b)
+{
+    prom_family(b, "quire_streams_kept", "gauge", "Streams that can be gone on with.");
+    buf_printf(b,
+               "quire_streams_kept{state=\"running\"} %" PRIu64 "\n"
+               "quire_streams_kept{state=\"ended\"} %" PRIu64 "\n",
+               s->n_running, s->n_ended);
+    add_count(b, "quire_streams_kept_bytes", "gauge", s->bytes,
+              "What they take (at most stream_memory).");
+    add_count(b, "quire_streams_resumed_total", "counter", s->n_resumed,
+              "Readers that went on with a stream somewhere.");
+    add_count(b, "quire_streams_evicted_total", "counter", s->n_evicted,
+              "Times that a stream, or the oldest frames of one, went for want of memory.");
+    add_count(b, "quire_streams_stopped_total", "counter", s->n_stopped,
+              "Streams that were stopped because nobody read them for stream_keep_ms.");
+}
+
 static void add_edge(const struct metrics_scene *scene, struct buf *b)
 {
     const char *name = "quire_edge_refusals_total";
@@ -165,6 +182,7 @@ static void add_own(const struct metrics_scene *scene, struct buf *out)
     metrics_models_add_infos(scene, out);
     add_build(scene, out);
     add_server(scene, out);
+    add_streams(&scene->streams, out);
     add_pools(scene, out);
     metrics_models_add_engines(scene, out);
     metrics_models_add_outcomes(scene, out);

@@ -48,8 +48,8 @@ enum rejection {
 };
 
 #define METRICS_CODES(XX)                                                                          \
-    XX(200) XX(204) XX(400) XX(401) XX(403) XX(404) XX(405) XX(408) XX(413)        \
-    XX(414) XX(415) XX(417) XX(429) XX(431) XX(499) XX(500) XX(501) XX(503) XX(505)
+    XX(200) XX(204) XX(400) XX(401) XX(403) XX(404) XX(405) XX(408) XX(410)        \
+    XX(413) XX(414) XX(415) XX(416) XX(417) XX(429) XX(431) XX(499) XX(500) XX(501) XX(503) XX(505)
 enum metrics_code {
 #define XX(code) METRICS_CODE_##code,
     METRICS_CODES(XX)
@@ -108,6 +108,11 @@ enum metrics_names { /* whose names the page has */
 /* The setting metrics_names, which has been checked, as a mask of them. */
 unsigned metrics_names_of(const char *list);
 
+struct metrics_streams { /* that are kept to be gone on with */
+    uint64_t n_running, n_ended, bytes;
+    uint64_t n_resumed, n_evicted, n_stopped; /* ever */
+};
+
 struct metrics_scene { /* everything that the text needs; pointers are borrowed */
     const struct metrics_model *models; /* [n_models] */
     uint32_t n_models;
@@ -118,6 +123,7 @@ struct metrics_scene { /* everything that the text needs; pointers are borrowed 
     const char *isa, *version;
     struct worker_pool_stats pools[METRICS_POOLS]; /* in the order of METRICS_POOL_NAMES */
     uint64_t memory_used, memory_max; /* bytes that requests hold, and may hold */
+    struct metrics_streams streams;
     uint64_t n_kept, kept_bytes;       /* responses_db: responses, and bytes in use */
     uint32_t n_connections, n_tenants;
     const uint64_t *edge; /* [HTTP_EDGE_COUNT] */

@@ -196,9 +196,15 @@ def test_in_the_background(keeper):
     assert done["output"][0]["content"] == same["output"][0]["content"]
     again = keeper.post(f"{PATH}/{a['id']}/cancel", None)
     assert again.status == 200 and again.json == done, "what is over stays as it is"
-    for fields, param in (({"store": False}, "background"), ({"stream": True}, "background")):
-        r = keeper.post(PATH, {"input": "x", "background": True, **fields})
-        assert r.status == 400 and r.json["error"]["param"] == param
+    r = keeper.post(PATH, {"input": "x", "background": True, "store": False})
+    assert r.status == 400 and r.json["error"]["param"] == "background"
+
+
+def test_no_stream_of_the_background(start, tmp_path):
+    """Where no streams are kept (test_streams.py has them)."""
+    s = start("--responses-db", str(tmp_path / "db"), "--stream-keep-ms", "0")
+    r = s.post(PATH, {"input": "x", "background": True, "stream": True})
+    assert r.status == 400 and r.json["error"]["param"] == "background"
 
 
 def test_cancelling(keeper):

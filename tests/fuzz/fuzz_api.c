@@ -28,7 +28,8 @@ static void check_request(const struct request *r)
     const struct sampling *s = &r->sampling;
 
     require(r->n_prompt >= 1 && r->n_prompt + r->max_tokens <= CONTEXT);
-    for (uint32_t i = 0; i < r->n_prompt; i++)
+    require(r->n_resumed <= r->max_tokens);
+    for (uint32_t i = 0; i < request_n_given(r); i++)
         require(r->ids[i] >= 0 && r->ids[i] < BYTE_WORDS + BYTE_N_WORDS);
     for (uint32_t i = 0; i < s->n_bias; i++)
         require(s->bias[i].id >= 0 && s->bias[i].id < BYTE_WORDS + BYTE_N_WORDS &&
@@ -121,6 +122,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
                                        .tokenizer = &tokenizer,
                                        .chat = chatml(&tokenizer),
                                        .constraint_cache = constraints(&tokenizer)};
+    const struct api_headers headers = {.keeps_streams = true};
     struct budget budget = {.steps_left = MAX_STEPS};
     struct api_request p = {0};
     struct buf body;
@@ -131,7 +133,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     text = mem_dup(data + 1, n - 1); /* its own block: the sanitizer sees a read past the end */
     require(text != NULL || n == 1);
     body = (struct buf){.data = text, .len = n - 1, .cap = n - 1, .max = n - 1};
-    api_request_parse(&p, &model, wire_format_of(data[0]), &body, NULL, &budget);
+    api_request_parse(&p, &model, wire_format_of(data[0]), &body, &headers, &budget);
     for (uint32_t i = 0; p.error.status == 0 && i < p.n_choices; i++)
         check_request(p.requests[i]);
     if (p.error.status != 0)

@@ -9,20 +9,21 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <sys/random.h>
+#include <xxhash.h>
 
 /* Nine letters and digits behind "call_" as clients know it from OpenAI; Mistral's templates want
- * nothing but the nine. */
+ * nothing but the nine. They follow from the answer's id, so that whoever goes on with the answer
+ * finds the same. */
 static void make_id(const struct output_parser *s, struct output_call *call)
 {
     static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
                                   "0123456789xy";
-    unsigned char random[9] = {0};
+    const uint32_t n = s->n_calls;
+    uint64_t bits = XXH3_64bits_withSeed(&n, sizeof(n), s->call_seed);
     char text[10] = "";
 
-    (void)!getrandom(random, sizeof(random), 0);
-    for (size_t i = 0; i < sizeof(random); i++)
-        text[i] = letters[random[i] % 64];
+    for (size_t i = 0; i < 9; i++, bits >>= 6)
+        text[i] = letters[bits % 64];
     snprintf(call->id, sizeof(call->id), s->style.syntax == OUTPUT_MISTRAL ? "%s" : "call_%s",
              text);
 }

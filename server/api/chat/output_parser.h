@@ -105,6 +105,7 @@ struct output_reader { /* of the calls behind one mark; output_reader.c */
 struct output_parser {
     struct output_style style;
     bool finds_calls;
+    uint64_t call_seed;       /* the calls' ids follow from it: the answer's own */
     enum output_part part;    /* that the next bytes belong to */
     bool has_begun;           /* the part has something but white space */
     bool has_text;            /* any text at all */

@@ -278,6 +278,10 @@ static int check_combinations(const struct params *p, struct api_error *e)
     if (p->n_each > p->n && p->stream)
         return api_error_set(e, 400, "best_of", NULL,
                              "'best_of' above 'n' is not for streams: the best comes last");
+    if (!p->stream && p->resume_tokens)
+        return api_error_set(e, 400, "resume_tokens", NULL, "'resume_tokens' is for streams");
+    if (!p->stream && p->resumable && p->has_resumable)
+        return api_error_set(e, 400, "resumable", NULL, "'resumable' is for streams");
     if (p->prompt_logprobs >= 0 && p->stream)
         return api_error_set(e, 400, "prompt_logprobs", NULL,
                              "'prompt_logprobs' is not for streams");
@@ -310,8 +314,11 @@ int params_parse(struct params *p, enum params_form form, const cJSON *body,
     params_set_defaults(p, form, limits->defaults);
     request_defaults_apply(limits->request_defaults, p);
     p->store = form == PARAMS_RESPONSES && limits->keeps;
+    p->resumable = limits->resumable;
     if (params_take_fields(p, form, body, limits, e) < 0)
         return ERR_INVAL;
+    p->resume_tokens = p->resume_tokens || (limits->resume_tokens && p->stream &&
+                                            (form & PARAMS_COMPLETIONS) != 0);
     params_settle_sampling(p);
     if (params_settle_samplers(p, e) < 0)
         return ERR_INVAL;
@@ -336,6 +343,7 @@ void params_release(struct params *p)
     cJSON_Delete(p->response_fields);
     mem_free(p->allowed);
     mem_free(p->bad_words);
+    mem_free(p->resume.tokens);
 }
 
 const cJSON *params_prompt(const struct params *p, uint32_t i)

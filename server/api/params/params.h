@@ -94,6 +94,16 @@ enum reasoning_format { /* where a chat's thoughts go */
     REASONING_HIDDEN,    /* nowhere */
 };
 
+#define PARAMS_MAX_ANSWER_ID 47
+
+struct resume_spec { /* an answer that is gone on with */
+    bool is_on;
+    int32_t *tokens; /* [n] of it, owned */
+    uint32_t n;
+    char id[PARAMS_MAX_ANSWER_ID + 1]; /* "": it gets a new one */
+    int64_t created;                   /* Unix seconds, 0: now */
+};
+
 struct params {
     enum params_form form;
     bool stream, include_usage, echo, ignore_eos, return_token_ids, timings;
@@ -104,6 +114,9 @@ struct params {
     bool shows_special;     /* special tokens are text */
     bool tokens_as_ids;     /* in log-probabilities: "token_id:5" */
     bool has_seed, has_priority;
+    bool resumable, has_resumable; /* a stream that is kept (server/streams); the body says so */
+    bool resume_tokens;            /* it says what `resume` takes */
+    struct resume_spec resume;
     uint32_t n_prompts, n;
     uint32_t n_each; /* generated for each prompt, of which the best n are given: best_of, or n;
                       * n_prompts * n_each <= PARAMS_MAX_CHOICES */
@@ -209,6 +222,8 @@ struct params_limits {
     bool can_infill;
     bool shifts_context; /* where a request does not say otherwise */
     bool keeps;        /* responses are kept */
+    bool keeps_streams, resumable; /* streams are; those of bodies that say nothing as well */
+    bool resume_tokens; /* where it is a stream */
     const cJSON *kept; /* what of them the body goes on from: {"before":[…],"items":{id:item}}, or
                         * NULL */
     bool is_cross;       /* it reads query and document together */

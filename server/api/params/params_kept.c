@@ -39,8 +39,8 @@ int params_parse_background(const struct field_args *a)
         return params_refuse(a, NOT_KEPT);
     if (!a->p->store)
         return params_refuse(a, "wants 'store': true");
-    if (a->p->stream)
-        return params_refuse(a, "and 'stream' do not go together: GET the response until it is "
-                                "over");
+    if (a->p->stream && !a->limits->keeps_streams)
+        return params_refuse(a, "and 'stream' do not go together where no streams are kept (the "
+                                "setting 'stream_keep_ms'): GET the response until it is over");
     return 0;
 }

@@ -103,6 +103,15 @@ static void add_prompt_score(struct choice *c, const struct event *e)
     logprobs_add_ranked(&c->prompt->scores, c->rules->tokenizer, &entry, e->rank);
 }
 
+void choice_pass_prompt(struct choice *c)
+{
+    if (!c->rules->echo)
+        return;
+    c->n_scores_due = 0;
+    c->n_chars = json_n_chars(c->prompt->text, c->prompt->n_text);
+    logprobs_clear(&c->logprobs);
+}
+
 void choice_score(struct choice *c, const struct event *e)
 {
     if (c->rules->wants_prompt_scores)
@@ -193,7 +202,7 @@ bool choice_token(struct choice *c, const struct event *e, struct buf *scratch)
     add_id(c, e->token);
     if (c->rules->keeps_tokens && token_list_add(&c->tokens, e->token, SIZE_MAX) < 0)
         token_list_release(&c->tokens);
-    if (c->rules->wants_logprobs && !(thinks && c->rules->skips_thoughts))
+    if (c->rules->wants_logprobs && !c->is_past && !(thinks && c->rules->skips_thoughts))
         add_logprob(c, e);
     if (e->is_eog)
         return false;

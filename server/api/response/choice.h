@@ -55,7 +55,8 @@ struct choice_rules { /* the same for all choices of a request */
     bool includes_stop, shows_special;
     const int32_t *preserved;         /* [n_preserved] control tokens that are text */
     uint32_t n_preserved;
-    bool keeps_tokens;                /* all that are generated, for a slot */
+    bool keeps_tokens;                /* all that are generated: for a slot, or a stream that */
+    bool keeps_slot;                  /* others may go on with */
     uint32_t slot;                    /* of the first choice */
     bool skips_thoughts;              /* log-probabilities are those of the text alone */
     bool has_shares, tokens_as_ids;   /* log-probabilities are shares; tokens are told by ids */
@@ -98,6 +99,7 @@ struct choice {
     bool has_stopped; /* a stop string was found: what still comes is not wanted */
     bool is_complete; /* the latest token completed what a constraint asks for */
     bool has_prompt_ids_sent;
+    bool is_past; /* the tokens that come are of an answer that is gone on with: told before */
     enum finish finish; /* FINISH_NONE until the end */
     struct event_times times; /* after the end, with wants_timings */
     uint64_t total_us;        /* from arrival until the end was heard of */
@@ -108,6 +110,9 @@ struct choice {
 void choice_init(struct choice *c, uint32_t index, struct prompt *prompt,
                  const struct choice_rules *rules);
 void choice_release(struct choice *c);
+
+/* An echo without its scores, which were told before. */
+void choice_pass_prompt(struct choice *c);
 
 /* A prompt token's log-probability. */
 void choice_score(struct choice *c, const struct event *e);

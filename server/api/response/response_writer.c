@@ -42,6 +42,18 @@ int response_init(struct response_writer *a, const struct wire_format *wire_form
     return a->head.err < 0 ? a->head.err : a->frame_head.err;
 }
 
+int response_set_identity(struct response_writer *a, const char *id, int64_t created)
+{
+    if (id[0] != '\0')
+        snprintf(a->id, sizeof(a->id), "%s", id);
+    if (created > 0)
+        a->created = created;
+    buf_clear(&a->head);
+    buf_clear(&a->frame_head);
+    a->wire_format->begin(a);
+    return a->head.err < 0 ? a->head.err : a->frame_head.err;
+}
+
 void response_release(struct response_writer *a)
 {
     buf_release(&a->head);

@@ -1,0 +1,120 @@
+/* server/api/api_request_resume.c - an answer that another server has begun: the request as it
+ * would be behind the tokens so far; see api_request_impl.h.
+ *
+ * Random numbers are drawn by position, and penalties look at the ids, so for these the tokens have
+ * to stand behind the prompt, and nothing else. Constraint and thought are led through them.
+ * Mirostat's state depends on logits that are not there any more. */
+#include "server/api/api_request_impl.h"
+
+#include "core/base/err.h"
+#include "core/grammar/constraint.h"
+#include "core/tokenizer/tokenizer.h"
+
+#include <string.h>
+
+/* Steps of the request's budget that a token through a grammar is worth. */
+#define TOKEN_STEPS 64
+
+static int refuse(struct api_request *p, const char *field, const char *why)
+{
+    return api_error_set(&p->error, 400, field, NULL, "'%s' %s", field, why);
+}
+
+static int check_rest(struct api_request *p)
+{
+    const struct params *params = &p->params;
+
+    if (p->n_choices != 1)
+        return refuse(p, "resume", "goes on with one choice of one prompt: 'n' and 'best_of' must "
+                                   "be 1");
+    if (params->sampling.mirostat_tau > 0)
+        return refuse(p, "resume", "and 'mirostat' do not go together: its state cannot be found "
+                                   "out from tokens");
+    if (params->prompt_logprobs >= 0)
+        return refuse(p, "resume", "and 'prompt_logprobs' do not go together");
+    return 0;
+}
+
+static bool is_among(int32_t id, const int32_t *ids, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (ids[i] == id)
+            return true;
+    return false;
+}
+
+static bool is_eog(const struct tokenizer *t, int32_t id)
+{
+    size_t n_eog;
+    const int32_t *eog = tokenizer_eog(t, &n_eog);
+
+    return is_among(id, eog, n_eog);
+}
+
+/* Would the engine have ended with token i? */
+static bool ends_with(const struct request *r, const struct tokenizer *t, uint32_t i, int32_t id)
+{
+    return i >= r->min_tokens && ((!r->ignore_eos && is_eog(t, id)) ||
+                                  is_among(id, r->stop_ids, r->n_stop_ids));
+}
+
+/* As the sampler goes on behind a token that it has chosen. */
+static enum constraint_status take(struct request *r, const struct tokenizer *t,
+                                   struct constraint_scratch *scratch, int32_t id)
+{
+    const bool is_thought = thought_take(&r->thought, id, r->constraint != NULL);
+
+    if (r->constraint == NULL || is_thought || is_eog(t, id))
+        return CONSTRAINT_OPEN;
+    return constraint_take(r->constraint, scratch, id);
+}
+
+static int lead_through(struct api_request *p, const struct tokenizer *t, struct request *r,
+                        struct constraint_scratch *scratch)
+{
+    const struct resume_spec *resume = &p->params.resume;
+    enum constraint_status status = CONSTRAINT_OPEN;
+
+    for (uint32_t i = 0; i < resume->n; i++) {
+        if (p->resume_end != FINISH_NONE)
+            return refuse(p, "resume.tokens", "has tokens behind the one that ends the answer");
+        status = take(r, t, scratch, resume->tokens[i]);
+        if (status == CONSTRAINT_BROKEN)
+            return refuse(p, "resume.tokens", "has a token that the grammar or schema does not "
+                                              "allow there");
+        if (r->constraint != NULL && budget_spend(p->budget, TOKEN_STEPS) < 0)
+            return refuse(p, "resume.tokens", "takes too many steps to follow");
+        if (ends_with(r, t, i, resume->tokens[i]) || status == CONSTRAINT_DONE)
+            p->resume_end = FINISH_STOP;
+    }
+    p->resume_is_complete = status == CONSTRAINT_DONE;
+    p->resume_is_eog =
+        resume->n > 0 && !r->ignore_eos && is_eog(t, resume->tokens[resume->n - 1]);
+    if (p->resume_end == FINISH_NONE && resume->n == r->max_tokens)
+        p->resume_end = FINISH_LENGTH;
+    return 0;
+}
+
+int api_request_resume(struct api_request *p, const struct server_model *model, struct request *r)
+{
+    const struct resume_spec *resume = &p->params.resume;
+    struct constraint_scratch *scratch = NULL;
+    int rc;
+
+    if (check_rest(p) < 0)
+        return ERR_INVAL;
+    if (resume->n > r->max_tokens)
+        return refuse(p, "resume.tokens", "has more tokens than the answer may have");
+    if (resume->n >= r->max_known - r->n_prompt && request_may_shift(r))
+        return refuse(p, "resume.tokens", "fills the context, which was shifted: such an answer "
+                                          "cannot be gone on with");
+    if (r->constraint != NULL && constraint_scratch_create(&scratch) < 0)
+        return api_request_no_memory(p);
+    if (resume->n > 0)
+        r->score_prompt = false; /* that was told before */
+    memcpy(r->ids + r->n_prompt, resume->tokens, resume->n * sizeof(*r->ids));
+    r->n_resumed = resume->n;
+    rc = lead_through(p, model->tokenizer, r, scratch);
+    constraint_scratch_destroy(&scratch);
+    return rc;
+}

@@ -1,0 +1,79 @@
+/* server/api/params/params_resume.c - the fields of streams that can be gone on with: here, or on
+ * another server. */
+#include "server/api/params/params_impl.h"
+
+#include "core/base/err.h"
+#include "core/base/mem.h"
+
+#include <string.h>
+
+int params_parse_resumable(const struct field_args *a)
+{
+    a->p->has_resumable = true;
+    if (field_bool(a->v, a->name, &a->p->resumable, a->e) < 0)
+        return ERR_INVAL;
+    if (a->p->resumable && !a->limits->keeps_streams)
+        return params_refuse(a, "is not supported: no streams are kept here (the setting "
+                                "'stream_keep_ms')");
+    return 0;
+}
+
+static int take_tokens(const struct field_args *a, const cJSON *list)
+{
+    const char *name = "resume.tokens";
+    const int n = cJSON_IsArray(list) ? cJSON_GetArraySize(list) : 0;
+    struct resume_spec *r = &a->p->resume;
+
+    mem_free(r->tokens); /* of a body with two such fields */
+    r->n = 0;
+    r->tokens = mem_alloc(((size_t)n + 1) * sizeof(*r->tokens));
+    if (r->tokens == NULL)
+        return api_error_no_memory(a->e);
+    return field_ids(list, name, a->limits->n_vocab, (uint32_t)n, r->tokens, &r->n, a->e);
+}
+
+/* What stands in the answer as it is: as server made it, or another of its kind. */
+static bool is_answer_id(const char *id)
+{
+    const size_t n = strlen(id);
+
+    return n <= PARAMS_MAX_ANSWER_ID &&
+           id[strspn(id, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")] ==
+               '\0';
+}
+
+static int take_identity(const struct field_args *a, const cJSON *id, const cJSON *created)
+{
+    struct resume_spec *r = &a->p->resume;
+
+    if (id != NULL && (!cJSON_IsString(id) || !is_answer_id(id->valuestring)))
+        return api_error_set(a->e, 400, "resume.id", NULL,
+                             "'resume.id' must be the id of an answer: at most %d letters, digits, "
+                             "- and _",
+                             PARAMS_MAX_ANSWER_ID);
+    if (created != NULL && !field_is_int(created, 0, 9007199254740992.0))
+        return api_error_set(a->e, 400, "resume.created", NULL,
+                             "'resume.created' must be seconds since 1970");
+    if (id != NULL)
+        memcpy(r->id, id->valuestring, strlen(id->valuestring) + 1);
+    if (created != NULL)
+        r->created = (int64_t)created->valuedouble;
+    return 0;
+}
+
+int params_parse_resume(const struct field_args *a)
+{
+    const cJSON *seed;
+
+    if (!cJSON_IsObject(a->v))
+        return params_refuse(a, "must be an object");
+    seed = field_find(a->v, "seed");
+    a->p->resume.is_on = true;
+    if (take_tokens(a, field_find(a->v, "tokens")) < 0 ||
+        take_identity(a, field_find(a->v, "id"), field_find(a->v, "created")) < 0)
+        return ERR_INVAL;
+    if (seed == NULL)
+        return 0;
+    a->p->has_seed = true; /* it goes before the body's, which may have been none */
+    return field_seed(seed, "resume.seed", &a->p->sampling.seed, a->e);
+}

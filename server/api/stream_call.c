@@ -1,0 +1,232 @@
+/* server/api/stream_call.c - see stream_call.h. */
+#include "server/api/stream_call.h"
+
+#include "core/base/err.h"
+#include "core/base/json.h"
+#include "server/api/server_options.h"
+#include "server/auth/auth.h"
+#include "server/http/http_call.h"
+#include "server/streams/stream_store.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_LOOK_UPS 1000 /* conversations in one question */
+
+struct owner {
+    char name[STREAM_MAX_OWNER + 2];
+};
+
+static struct owner owner_of(const struct http_call *call, const struct server_options *server)
+{
+    struct owner o = {""};
+
+    auth_tenant(call, server->tenant_header, o.name, sizeof(o.name));
+    return o;
+}
+
+/* Digits only, and few enough for an int64_t. */
+static bool read_number(const char *text, int64_t *out)
+{
+    const size_t n = strlen(text);
+
+    *out = strtoll(text, NULL, 10);
+    return n > 0 && n < 19 && text[strspn(text, "0123456789")] == '\0';
+}
+
+static int not_kept(struct api_error *e)
+{
+    return api_error_set(e, 404, NULL, NULL,
+                         "no streams are kept here (the setting 'stream_keep_ms')");
+}
+
+static int not_found(const struct server_options *server, struct api_error *e)
+{
+    return api_error_set(e, 404, NULL, "stream_not_found",
+                         "no stream of such a name is kept here: it was not resumable, or has been "
+                         "over for longer than stream_keep_ms (%u), or others needed the memory",
+                         server->stream_keep_ms);
+}
+
+/* ---- ours, and that of OpenAI's Responses ---- */
+
+/* The number behind which to go on, -1: from the beginning. `name` is that of the query. */
+static int read_after(const struct http_call *call, const char *name, int64_t *after,
+                      struct api_error *e)
+{
+    const char *query = http_call_query(call, name);
+    const char *text = query != NULL ? query : http_call_header(call, "Last-Event-ID");
+
+    *after = -1;
+    if (text == NULL || text[0] == '\0' || read_number(text, after))
+        return 0;
+    return api_error_set(e, 400, query != NULL ? name : "Last-Event-ID", NULL,
+                         "'%s' must be the number of a frame", query != NULL ? name
+                                                                             : "Last-Event-ID");
+}
+
+static int no_stream_of_response(struct api_error *e)
+{
+    return api_error_set(e, 400, "stream", "stream_not_found",
+                         "'stream' is not possible: the frames of this response are not kept, or "
+                         "not any more (resumable, stream_keep_ms)");
+}
+
+static void go_on(struct stream_store *streams, const struct server_options *server,
+                  struct http_call *call, const char *query)
+{
+    const struct owner owner = owner_of(call, server);
+    struct kept_stream *k =
+        streams != NULL ? stream_store_find(streams, owner.name, http_call_tail(call)) : NULL;
+    struct api_error e;
+    int64_t after;
+    int rc;
+
+    if (k == NULL && strcmp(query, "after") != 0)
+        rc = no_stream_of_response(&e);
+    else if (k == NULL)
+        rc = streams != NULL ? not_found(server, &e) : not_kept(&e);
+    else if ((rc = read_after(call, query, &after, &e)) == 0)
+        rc = kept_stream_read(k, call, after, &e);
+    if (rc < 0)
+        http_call_reply_error(call, &e);
+}
+
+static void end(struct stream_store *streams, const struct server_options *server,
+                struct http_call *call)
+{
+    const struct owner owner = owner_of(call, server);
+    struct kept_stream *k =
+        streams != NULL ? stream_store_find(streams, owner.name, http_call_tail(call)) : NULL;
+    struct api_error e;
+    struct buf out;
+
+    if (k == NULL) {
+        (void)(streams != NULL ? not_found(server, &e) : not_kept(&e));
+        http_call_reply_error(call, &e);
+        return;
+    }
+    buf_init(&out, 1024);
+    buf_add_str(&out, "{\"id\":");
+    json_add_cstring(&out, http_call_tail(call));
+    buf_add_str(&out, ",\"object\":\"stream\",\"deleted\":true}");
+    kept_stream_drop(k);
+    http_call_reply(call, 200, "application/json", &out);
+}
+
+void stream_call_one(struct stream_store *streams, const struct server_options *server,
+                     struct http_call *call)
+{
+    if (http_call_is(call, HTTP_DELETE))
+        end(streams, server, call);
+    else
+        go_on(streams, server, call, "after");
+}
+
+void stream_call_response(struct stream_store *streams, const struct server_options *server,
+                          struct http_call *call)
+{
+    go_on(streams, server, call, "starting_after");
+}
+
+/* ---- llama-server's ---- */
+
+static struct kept_stream *find_conversation(struct stream_store *streams,
+                                             const struct server_options *server,
+                                             const struct http_call *call, const char *name)
+{
+    const struct owner owner = owner_of(call, server);
+
+    return streams != NULL ? stream_store_find_conversation(streams, owner.name, name) : NULL;
+}
+
+static int read_conversation(struct kept_stream *k, struct http_call *call, struct api_error *e)
+{
+    const char *text = http_call_query(call, "from");
+    int64_t from = 0;
+
+    if (text != NULL && text[0] != '\0' && !read_number(text, &from))
+        return api_error_set(e, 400, "from", NULL, "'from' must be a number of bytes");
+    if (k == NULL)
+        return api_error_set(e, 404, NULL, NULL, "Stream not found or expired");
+    return kept_stream_read_bytes(k, call, (uint64_t)from, e);
+}
+
+void stream_call_conversation(struct stream_store *streams, const struct server_options *server,
+                              struct http_call *call)
+{
+    const char *name = http_call_query(call, "conv_id");
+    struct buf none = {0};
+    struct kept_stream *k;
+    struct api_error e;
+
+    if (name == NULL || name[0] == '\0') {
+        api_error_set(&e, 400, "conv_id", NULL, "'conv_id' is required");
+        http_call_reply_error(call, &e);
+        return;
+    }
+    k = find_conversation(streams, server, call, name);
+    if (!http_call_is(call, HTTP_DELETE)) {
+        if (read_conversation(k, call, &e) < 0)
+            http_call_reply_error(call, &e);
+        return;
+    }
+    if (k != NULL)
+        kept_stream_drop(k);
+    http_call_reply(call, 204, "", &none);
+}
+
+static void add_conversation(const char *name, const struct kept_stream *k, struct buf *out)
+{
+    const struct stream_facts f = kept_stream_facts(k);
+
+    buf_add_str(out, out->len > 1 ? ",{\"conversation_id\":" : "{\"conversation_id\":");
+    json_add_cstring(out, name);
+    buf_printf(out,
+               ",\"is_done\":%s,\"total_bytes\":%" PRIu64 ",\"started_at\":%" PRId64
+               ",\"completed_at\":%" PRId64 "}",
+               f.is_over ? "true" : "false", f.n_bytes, f.begun_s, f.ended_s);
+}
+
+static int look_up(struct stream_store *streams, const struct server_options *server,
+                   struct http_call *call, struct buf *out, struct api_error *e)
+{
+    const struct buf *body = http_call_body(call);
+    const cJSON *list, *it;
+    const char *why = NULL;
+    cJSON *json = NULL;
+    int n = 0;
+
+    if (json_parse(body->data, body->len, &json, &why) < 0)
+        return api_error_set(e, 400, NULL, NULL, "%s", why);
+    list = cJSON_GetObjectItemCaseSensitive(json, "conversation_ids");
+    buf_add_char(out, '[');
+    cJSON_ArrayForEach(it, list)
+    {
+        const char *name = cJSON_IsString(it) ? it->valuestring : "";
+        const struct kept_stream *k =
+            name[0] != '\0' ? find_conversation(streams, server, call, name) : NULL;
+
+        if (k != NULL && n++ < MAX_LOOK_UPS)
+            add_conversation(name, k, out);
+    }
+    buf_add_char(out, ']');
+    cJSON_Delete(json);
+    return 0;
+}
+
+void stream_call_look_up(struct stream_store *streams, const struct server_options *server,
+                         struct http_call *call)
+{
+    struct api_error e;
+    struct buf out;
+
+    buf_init(&out, HTTP_MAX_REPLY);
+    if (look_up(streams, server, call, &out, &e) == 0) {
+        http_call_reply(call, 200, "application/json", &out);
+        return;
+    }
+    buf_release(&out);
+    http_call_reply_error(call, &e);
+}

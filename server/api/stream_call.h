@@ -1,0 +1,26 @@
+/* server/api/stream_call.h - endpoints of kept streams: to go on reading one, and to end it; in our
+ * shape, in llama-server's and in that of OpenAI's Responses.
+ *
+ * Thread: the loop's.
+ * Memory: none beside the stream's own.
+ */
+#ifndef SERVER_API_STREAM_CALL_H
+#define SERVER_API_STREAM_CALL_H
+
+struct http_call;
+struct server_options;
+struct stream_store;
+
+/* GET and DELETE /v1/streams/ID. `streams` is NULL where none are kept. */
+void stream_call_one(struct stream_store *streams, const struct server_options *server,
+                     struct http_call *call);
+/* GET and DELETE /v1/stream?conv_id=…, and POST /v1/streams/lookup, as llama-server has them. */
+void stream_call_conversation(struct stream_store *streams, const struct server_options *server,
+                              struct http_call *call);
+void stream_call_look_up(struct stream_store *streams, const struct server_options *server,
+                         struct http_call *call);
+/* GET /v1/responses/ID?stream=true&starting_after=N */
+void stream_call_response(struct stream_store *streams, const struct server_options *server,
+                          struct http_call *call);
+
+#endif

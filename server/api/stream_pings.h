@@ -1,0 +1,36 @@
+/* server/api/stream_pings.h - comments in streams that have been silent for long, in the queue or
+ * behind a long prompt: so that proxies and clients do not take the connection for dead.
+ *
+ * Thread: the loop's.
+ * Memory: none; an entry is its stream's.
+ */
+#ifndef SERVER_API_STREAM_PINGS_H
+#define SERVER_API_STREAM_PINGS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <uv.h>
+
+#include "core/base/list.h"
+
+struct stream_pings {
+    uv_timer_t timer; /* runs while there are entries */
+    struct list all;  /* struct stream_ping, silent for the longest first */
+    uint32_t every_ms;
+};
+
+struct stream_ping { /* `ping` is called after every_ms of silence */
+    struct list link;
+    uint64_t last_us;
+    void (*ping)(struct stream_ping *p);
+};
+
+/* every_ms 0: there are none. The loop must run once more after the stop. */
+void stream_pings_init(struct stream_pings *s, uv_loop_t *loop, uint32_t every_ms);
+void stream_pings_stop(struct stream_pings *s);
+
+/* Something was sent now: the first time it is added. */
+void stream_pings_note(struct stream_pings *s, struct stream_ping *p);
+void stream_pings_remove(struct stream_ping *p); /* one that was never added, too */
+
+#endif

@@ -1,0 +1,297 @@
+/* server/streams/kept_stream.c - one kept stream: its frames, and its readers; see
+ * stream_store.h. */
+#include "server/streams/stream_store_impl.h"
+
+#include "core/base/err.h"
+#include "core/base/log.h"
+#include "core/base/mem.h"
+#include "server/http/http_call.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+/* Handed to a reader's connection at a time, and how much may wait there. */
+#define PIECE ((size_t)64 << 10)
+#define MAX_WAITING (4 * PIECE)
+
+struct stream_reader {
+    struct kept_stream *stream;
+    struct list link;
+    struct http_call *call;
+    uint64_t at; /* the byte that comes next */
+};
+
+/* ---- readers ---- */
+
+static void forget(struct stream_reader *r)
+{
+    list_unlink(&r->link);
+    r->stream->n_readers--;
+    stream_store_note(r->stream);
+    mem_free(r);
+}
+
+static void on_gone(void *ud)
+{
+    forget(ud);
+}
+
+static uint64_t end_of(const struct kept_stream *k)
+{
+    return k->first_byte + k->bytes.len;
+}
+
+/* As much as its connection takes now; the end, where that is all. */
+static void feed(struct stream_reader *r)
+{
+    const struct kept_stream *k = r->stream;
+
+    while (r->at < end_of(k) && http_call_n_waiting(r->call) < MAX_WAITING) {
+        const uint64_t left = end_of(k) - r->at;
+        const size_t n = left < PIECE ? (size_t)left : PIECE;
+
+        if (http_call_write(r->call, k->bytes.data + (r->at - k->first_byte), n) < 0)
+            return; /* no memory: it stays behind, and loses its place when its bytes go */
+        r->at += n;
+    }
+    if (!k->is_over || r->at < end_of(k))
+        return;
+    http_call_end(r->call);
+    forget(r);
+}
+
+static void on_room(void *ud)
+{
+    feed(ud);
+}
+
+static void cut(struct stream_reader *r, const char *why)
+{
+    char id[280];
+
+    log_warn("http", "event=stream_cut id=%s reason=%s",
+             log_quote(id, sizeof(id), http_call_id(r->call)), why);
+    http_call_abort(r->call);
+    forget(r);
+}
+
+static int attach(struct kept_stream *k, struct http_call *call, uint64_t at, struct api_error *e)
+{
+    struct stream_reader *r = mem_calloc(1, sizeof(*r));
+
+    if (r == NULL)
+        return api_error_no_memory(e);
+    *r = (struct stream_reader){.stream = k, .call = call, .at = at};
+    list_push_back(&k->readers, &r->link);
+    k->n_readers++;
+    stream_store_note(k);
+    http_call_on_gone(call, on_gone, r);
+    http_call_on_room(call, on_room, r);
+    http_call_set_header(call, "Cache-Control", "no-cache");
+    http_call_set_header(call, "X-Stream-Id", k->id);
+    http_call_stream(call, k->type);
+    feed(r);
+    return 0;
+}
+
+/* ---- frames ---- */
+
+/* Bytes of the first n frames, which are there. */
+static size_t bytes_of(const struct kept_stream *k, uint64_t n)
+{
+    const char *end = k->is_lines ? "\n" : "\n\n";
+    const size_t n_end = strlen(end);
+    size_t at = 0;
+
+    while (n-- > 0) {
+        const char *found = memmem(k->bytes.data + at, k->bytes.len - at, end, n_end);
+
+        at = found != NULL ? (size_t)(found - k->bytes.data) + n_end : k->bytes.len;
+    }
+    return at;
+}
+
+int kept_stream_read(struct kept_stream *k, struct http_call *call, int64_t after,
+                     struct api_error *e)
+{
+    const uint64_t next = (uint64_t)(after + 1);
+    int rc;
+
+    if (next < k->first_frame)
+        return api_error_set(e, 410, "after", "frames_gone",
+                             "the frames up to %" PRIu64 " of the stream are not kept any more "
+                             "(stream_max_bytes, stream_memory)",
+                             k->first_frame - 1);
+    if (next > k->next_frame)
+        return api_error_set(e, 416, "after", "no_such_frame",
+                             "frame %" PRId64 " of the stream does not exist: %" PRIu64
+                             " have been written",
+                             after, k->next_frame);
+    rc = attach(k, call, k->first_byte + bytes_of(k, next - k->first_frame), e);
+    if (rc == 0 && after >= 0)
+        stream_store_resumed(k->store);
+    return rc;
+}
+
+int kept_stream_read_bytes(struct kept_stream *k, struct http_call *call, uint64_t from,
+                           struct api_error *e)
+{
+    int rc;
+
+    if (from < k->first_byte)
+        return api_error_set(e, 400, "from", "offset_lost",
+                             "the stream's bytes before %" PRIu64 " are not kept any more",
+                             k->first_byte);
+    if (from > end_of(k))
+        return api_error_set(e, 400, "from", NULL, "the stream has %" PRIu64 " bytes so far",
+                             end_of(k));
+    rc = attach(k, call, from, e);
+    if (rc == 0 && from > 0)
+        stream_store_resumed(k->store);
+    return rc;
+}
+
+static void recount(struct kept_stream *k)
+{
+    stream_store_count(k->store, (int64_t)(k->bytes.cap - k->n_counted));
+    k->n_counted = k->bytes.cap;
+}
+
+static void cut_behind(struct kept_stream *k)
+{
+    list_each(it, &k->readers) {
+        struct stream_reader *r = list_entry(it, struct stream_reader, link);
+
+        if (r->at < k->first_byte)
+            cut(r, "slow_reader");
+    }
+}
+
+/* The oldest frames go until `n` bytes are left at most; readers that wanted them go too. */
+static void shrink(struct kept_stream *k, size_t n)
+{
+    uint64_t n_frames = 0;
+    size_t gone = 0;
+
+    while (k->bytes.len - gone > n && k->first_frame + n_frames < k->next_frame)
+        gone = bytes_of(k, ++n_frames);
+    buf_consume(&k->bytes, gone);
+    k->first_byte += gone;
+    k->first_frame += n_frames;
+    cut_behind(k);
+}
+
+/* Frames go in bulk, a quarter of what is there, so that not each write moves all of them. */
+static void bound(struct kept_stream *k)
+{
+    const uint64_t max = stream_store_max_bytes(k->store);
+    struct buf smaller;
+
+    if (k->bytes.len > max)
+        shrink(k, (size_t)(max / 4 * 3));
+    recount(k);
+    if (stream_store_make_room(k->store, k))
+        return;
+    stream_store_lost_frames(k->store);
+    shrink(k, k->bytes.len / 4 * 3);
+    buf_init(&smaller, k->bytes.max);
+    if (k->bytes.len > 0 && buf_add(&smaller, k->bytes.data, k->bytes.len) < 0) {
+        buf_release(&smaller);
+        return;
+    }
+    buf_release(&k->bytes);
+    k->bytes = smaller;
+    recount(k);
+}
+
+/* ---- the writer ---- */
+
+void kept_stream_init(struct kept_stream *k, struct stream_store *s,
+                      const struct stream_start *start)
+{
+    k->store = s;
+    list_init(&k->link);
+    list_init(&k->idle_link);
+    list_init(&k->readers);
+    snprintf(k->id, sizeof(k->id), "%s", start->id);
+    snprintf(k->owner, sizeof(k->owner), "%s", start->owner);
+    snprintf(k->conversation, sizeof(k->conversation), "%s", start->conversation);
+    k->type = start->type;
+    k->is_lines = start->is_lines;
+    k->is_alone = start->is_alone;
+    k->begun_s = (int64_t)time(NULL);
+    k->first_frame = k->next_frame = start->first_frame;
+    k->stop = start->stop;
+    k->ud = start->ud;
+    buf_init(&k->bytes, SIZE_MAX / 4);
+}
+
+static void feed_all(struct kept_stream *k)
+{
+    list_each(it, &k->readers) {
+        struct stream_reader *r = list_entry(it, struct stream_reader, link);
+
+        feed(r);
+    }
+}
+
+void kept_stream_write(struct kept_stream *k, const char *bytes, size_t n, uint64_t n_frames)
+{
+    k->next_frame += n_frames;
+    if (buf_add(&k->bytes, bytes, n) < 0) { /* no memory: nothing of it can be gone on with */
+        k->first_frame = k->next_frame;
+        k->first_byte = end_of(k) + n;
+        buf_release(&k->bytes);
+        buf_init(&k->bytes, SIZE_MAX / 4);
+        cut_behind(k);
+    }
+    feed_all(k);
+    bound(k);
+}
+
+void kept_stream_comment(struct kept_stream *k, const char *text, size_t n)
+{
+    list_each(it, &k->readers) {
+        const struct stream_reader *r = list_entry(it, struct stream_reader, link);
+
+        if (r->at == end_of(k) && http_call_n_waiting(r->call) == 0)
+            (void)http_call_write(r->call, text, n); /* it may do without */
+    }
+}
+
+void kept_stream_end(struct kept_stream *k)
+{
+    k->stop = NULL;
+    k->ended_s = (int64_t)time(NULL);
+    stream_store_over(k);
+    k->is_over = true;
+    stream_store_note(k);
+    feed_all(k);
+}
+
+void kept_stream_drop(struct kept_stream *k)
+{
+    void (*stop)(void *ud) = k->stop;
+    void *ud = k->ud;
+
+    stream_store_remove(k);
+    list_each(it, &k->readers) {
+        struct stream_reader *r = list_entry(it, struct stream_reader, link);
+
+        list_unlink(&r->link);
+        http_call_end(r->call);
+        mem_free(r);
+    }
+    stream_store_count(k->store, -(int64_t)(k->n_counted + STREAM_COST));
+    buf_release(&k->bytes);
+    mem_free(k);
+    if (stop != NULL)
+        stop(ud);
+}
+
+struct stream_facts kept_stream_facts(const struct kept_stream *k)
+{
+    return (struct stream_facts){k->is_over, end_of(k), k->begun_s, k->ended_s};
+}

@@ -1,0 +1,51 @@
+/* server/streams/stream_store_impl.h - what the files of stream_store.h share: stream_store.c knows
+ * all streams, kept_stream.c one.
+ *
+ * Thread: the loop's.
+ * Memory: as stream_store.h says.
+ */
+#ifndef SERVER_STREAMS_STREAM_STORE_IMPL_H
+#define SERVER_STREAMS_STREAM_STORE_IMPL_H
+
+#include "core/base/list.h"
+#include "server/streams/stream_store.h"
+
+/* Bytes that a stream counts for beside its frames; so there are not so many that a search among
+ * them takes long. */
+#define STREAM_COST 4096
+
+struct kept_stream {
+    struct stream_store *store;
+    struct list link, idle_link; /* of the store; the second while it is idle */
+    struct list readers;         /* struct stream_reader, n_readers */
+    uint32_t n_readers;
+    char id[STREAM_MAX_ID + 1], owner[STREAM_MAX_OWNER + 2];
+    char conversation[STREAM_MAX_CONVERSATION + 1];
+    const char *type;
+    bool is_lines, is_alone, is_over;
+    int64_t begun_s, ended_s;
+    uint64_t idle_us;                 /* since when it is idle */
+    struct buf bytes;                 /* whole frames, the latest ones */
+    uint64_t first_byte, first_frame; /* of these */
+    uint64_t next_frame;              /* behind them */
+    uint64_t n_counted;               /* of bytes.cap, in the store's account */
+    void (*stop)(void *ud);           /* NULL: the writer is gone */
+    void *ud;
+};
+
+void kept_stream_init(struct kept_stream *k, struct stream_store *s,
+                      const struct stream_start *start);
+
+/* A reader came or went, or the stream is over: its time begins or ends. */
+void stream_store_note(struct kept_stream *k);
+void stream_store_over(struct kept_stream *k);
+void stream_store_remove(struct kept_stream *k);
+/* So many bytes more, or less. */
+void stream_store_count(struct stream_store *s, int64_t bytes);
+/* Streams that have ended and nobody reads go, but `other`. Is there room then? */
+bool stream_store_make_room(struct stream_store *s, const struct kept_stream *other);
+uint64_t stream_store_max_bytes(const struct stream_store *s);
+void stream_store_lost_frames(struct stream_store *s);
+void stream_store_resumed(struct stream_store *s);
+
+#endif

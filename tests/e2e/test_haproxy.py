@@ -1,0 +1,259 @@
+"""The configurations of docker/haproxy and docker/nginx in a real HAProxy and nginx: a stream goes on at another replica
+when its own is killed, stops or is restarted, and its client gets the bytes of a run that nothing happened to."""
+import json
+import os
+import pathlib
+import random
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import threading
+import time
+
+import pytest
+
+from quire import JSON, SLOW, Server, make_key
+
+DOCKER = pathlib.Path(__file__).parent.parent.parent / "docker"
+LUA = pathlib.Path("/usr/lib/nginx/modules/ngx_http_lua_module.so")
+N_STREAMS = 64
+NAMES = re.compile(rb'"id":"[^"]*"|"created":\d+|"cached_tokens":\d+')
+MESSAGES = [{"role": "user", "content": "Tell me of the sea."}]
+
+pytestmark = pytest.mark.skipif(
+    shutil.which("haproxy") is None or not LUA.exists(),
+    reason="skip: no haproxy, or no nginx with Lua (Debian packages haproxy, nginx-light, libnginx-mod-http-lua)")
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as s:
+        return s.getsockname()[1]
+
+
+class Proxy(Server):
+    """HAProxy and nginx with the configurations that are in docker/; a client of it is one of a server."""
+
+    def __init__(self, replicas, tmp_path, key=None):
+        self.port, self.host, self.unix, self.tls, self.key = free_port(), "127.0.0.1", None, None, key
+        self.log = open(tmp_path / "proxies.log", "wb")
+        self.nginx, lua_port = None, free_port()
+        addresses = [f"127.0.0.1:{r.port}" for r in replicas]
+        conf = (DOCKER / "nginx/nginx.conf").read_text().replace("127.0.0.1:8010", f"127.0.0.1:{lua_port}")
+        (tmp_path / "nginx.conf").write_text(conf)
+        shutil.copy(DOCKER / "nginx/resume.lua", tmp_path)
+        root = ["-g", "user root;"] if os.geteuid() == 0 else []  # whoever else could not read the test's folder
+        self.nginx = subprocess.Popen(["nginx", "-p", f"{tmp_path}/", "-c", "nginx.conf", *root], stdout=self.log,
+                                      stderr=self.log, env={**os.environ, "QUIRE_REPLICAS": ",".join(addresses)})
+        self.process = subprocess.Popen(
+            ["haproxy", "-db", "-f", str(DOCKER / "haproxy/haproxy.cfg")], stdout=self.log, stderr=self.log,
+            env={**os.environ, **{f"QUIRE_{i + 1}": a for i, a in enumerate(addresses)},
+                 "LISTEN": f"127.0.0.1:{self.port}", "QUIRE_RESUME": f"127.0.0.1:{lua_port}"})
+        self.wait(lambda: self.get("/ready").status == 200)
+        self.wait(lambda: socket.create_connection(("127.0.0.1", lua_port)).close() is None)
+
+    def wait(self, question, timeout=30):
+        begin = time.monotonic()
+        while True:
+            try:
+                if question():
+                    return
+            except OSError:
+                pass
+            assert time.monotonic() - begin < timeout and self.process.poll() is None, self.read_log()
+            time.sleep(0.05)
+
+    def read_log(self):
+        return pathlib.Path(self.log.name).read_text()
+
+    def stop(self, sig=signal.SIGTERM, timeout=30):
+        for p in (self.process, self.nginx):
+            p.send_signal(sig)
+            p.wait(timeout)
+        self.log.close()
+
+
+@pytest.fixture
+def proxied(start, tmp_path):
+    """proxied(*flags) -> the replicas, and a proxy before them."""
+    running = []
+
+    def make(*flags, n=3, **kw):
+        replicas = [start(*flags, **kw) for _ in range(n)]
+        running.append(Proxy(replicas, tmp_path, **{k: v for k, v in kw.items() if k == "key"}))
+        return replicas, running[-1]
+    yield make
+    for p in running:
+        p.stop()
+
+
+def body_of(i, n_tokens=500):
+    """Of every kind; each its own."""
+    path = "/v1/chat/completions" if i % 3 == 2 else "/v1/completions"
+    start = {"messages": MESSAGES} if i % 3 == 2 else {"prompt": ["Once", "There was"][i % 2]}
+    more = [{}, {"logprobs": 2}, {"logprobs": True, "top_logprobs": 1}][i % 3]
+    return path, {"max_tokens": n_tokens, "ignore_eos": True, "stream": True, "temperature": 0.8, "seed": i % 8,
+                  "frequency_penalty": 0.3, "stream_options": {"include_usage": True}, **start, **more}
+
+
+def plain(raw):
+    return NAMES.sub(b"", raw)
+
+
+class Reader(threading.Thread):
+    """A stream that is read to its end; and how far it is."""
+
+    def __init__(self, proxy, path, body):
+        super().__init__()
+        self.proxy, self.path, self.body, self.raw, self.status = proxy, path, body, b"", None
+        self.start()
+
+    def run(self):
+        c = self.proxy.connect()
+        try:
+            c.request("POST", self.path, json.dumps(self.body), self.proxy.with_key(JSON))
+            r = c.getresponse()
+            self.status = r.status
+            while part := r.read1(65536):
+                self.raw += part
+        except OSError as e:
+            self.raw += repr(e).encode()
+        finally:
+            c.close()
+
+    def check(self, want):
+        self.join(120)
+        assert self.status == 200
+        assert plain(self.raw) == plain(want), (self.path, self.raw[-400:])
+
+
+@pytest.mark.threads
+def test_nothing_happens(proxied):
+    """Streams, whole answers, errors and the other routes come as from the replica itself."""
+    replicas, proxy = proxied(n=2)
+    for i in range(3):
+        path, body = body_of(i, 30)
+        want = replicas[0].post(path, body)
+        got = proxy.post(path, body)
+        assert plain(got.body) == plain(want.body) and got.headers["Content-Type"] == "text/event-stream"
+        whole = {**body, "stream": False, "stream_options": None}
+        want, got = replicas[0].post(path, whole), proxy.post(path, whole)
+        assert plain(got.body) == plain(want.body) and got.headers["X-Request-Id"]
+    r = proxy.post("/v1/completions", {"prompt": 7})
+    assert (r.status, r.json["error"]["param"]) == (400, "prompt")
+    assert proxy.get("/v1/models").json["data"][0]["id"] == "quire-demo"
+    assert proxy.post("/tokenize", {"content": "Once"}).status == 200
+    two = proxy.post("/v1/completions", {**body_of(0, 20)[1], "n": 2}).body
+    assert two.endswith(b"data: [DONE]\n\n")
+
+
+@pytest.mark.threads
+def test_kill_9(proxied, server):
+    """In the middle of streams of every kind: no client can tell."""
+    flags = ()
+    replicas, proxy = proxied(*flags)
+    rng = random.Random(11)
+    for round_ in range(4 if SLOW else 2):
+        bodies = [body_of(i, 900) for i in range(9)]
+        want = [server.post(*b).body for b in bodies]
+        readers = [Reader(proxy, *b) for b in bodies]
+        wait_for(lambda: all(len(r.raw) > 2000 for r in readers))
+        time.sleep(rng.random() * 0.05)
+        victim = replicas[round_ % 3]
+        victim.process.kill()
+        victim.process.wait()
+        assert any(not r.raw.endswith(b"[DONE]\n\n") for r in readers)
+        for r, w in zip(readers, want):
+            r.check(w)
+        again = Server("--port", str(victim.port), *flags)
+        victim.process, victim.pid = again.process, again.pid
+        proxy.wait(lambda: proxy.get("/ready").status == 200)
+        time.sleep(1.1)  # HAProxy looks every half second
+
+
+def wait_for(question, timeout=60):
+    begin = time.monotonic()
+    while not question():
+        assert time.monotonic() - begin < timeout
+        time.sleep(0.005)
+
+
+@pytest.mark.threads
+def test_rolling_restart(proxied, server):
+    """Three replicas one after the other, while 64 clients have streams all the time: none is refused, and no byte
+    is another one."""
+    flags = ("--drain-ms", "150")
+    replicas, proxy = proxied(*flags)
+    bodies = [body_of(i, 300) for i in range(24)]
+    want = [server.post(*b).body for b in bodies]
+    over, errors, n = threading.Event(), [], [0] * N_STREAMS
+
+    def client(i):
+        while not over.is_set():
+            k = (i + n[i]) % len(bodies)
+            reader = Reader(proxy, *bodies[k])
+            try:
+                reader.check(want[k])
+            except AssertionError as e:
+                errors.append(e)
+                return
+            n[i] += 1
+    threads = [threading.Thread(target=client, args=(i,)) for i in range(N_STREAMS)]
+    for t in threads:
+        t.start()
+    for k, old in enumerate(replicas):
+        wait_for(lambda k=k: sum(n) > 40 * (k + 1))
+        old.process.send_signal(signal.SIGTERM)
+        assert old.process.wait(30) == 0
+        assert "reason=drain_ms" in old.read_log(), "there were streams that had to go on elsewhere"
+        new = Server("--port", str(old.port), *flags)
+        old.process, old.pid, old.log = new.process, new.pid, new.log
+        time.sleep(1.1)
+    over.set()
+    for t in threads:
+        t.join()
+    assert not errors, errors[0]
+    assert min(n) > 0
+
+
+def test_a_client_that_leaves(proxied):
+    """Its replica stops computing."""
+    replicas, proxy = proxied("--context-shift", "on", "--isa", "scalar", n=1)
+    c = proxy.connect()
+    c.request("POST", "/v1/completions", json.dumps(body_of(0, 100000)[1]), JSON)
+    c.getresponse().read(2000)
+    replicas[0].wait_until(lambda m: m["quire_requests_running"] == 1, what="running")
+    c.close()
+    replicas[0].wait_idle()
+
+
+def test_two_choices_end_with_an_error(proxied):
+    replicas, proxy = proxied("--isa", "scalar", n=2)
+    reader = Reader(proxy, "/v1/completions", {**body_of(0, 900)[1], "n": 2})
+    wait_for(lambda: len(reader.raw) > 3000)
+    for r in replicas:
+        if r.metrics()["quire_requests_running"]:
+            r.process.kill()
+            r.process.wait()
+    reader.join(60)
+    assert b'"the replica is gone"' in reader.raw and reader.raw.endswith(b"data: [DONE]\n\n")
+
+
+def test_keys_go_along(proxied, tmp_path):
+    entry, secret = make_key("alice")
+    (tmp_path / "keys").write_text(entry)
+    (tmp_path / "keys").chmod(0o600)
+    _, proxy = proxied("--api-keys", str(tmp_path / "keys"), n=1, key=secret)
+    assert proxy.post("/v1/completions", {"prompt": "x", "max_tokens": 1}).status == 200
+    r = proxy.post("/v1/completions", {"prompt": "x"}, headers={"Authorization": "Bearer wrong"})
+    assert r.status == 401
+
+
+def test_no_replica(proxied):
+    """All are gone: an error that says so, after a while that settings of the file bound."""
+    replicas, proxy = proxied(n=1)
+    replicas[0].process.kill()
+    replicas[0].process.wait()
+    r = proxy.get("/v1/models")
+    assert r.status == 503
