@@ -45,7 +45,8 @@ FOR     := $(NATIVE:%=-%)
 OTHER   := $(filter-out %_avx512.c %_avxvnni.c %_avx2.c kernels/kernels.c,$(SRC))
 # What depends on the libraries that may be missing (see below). All else is the same without them:
 # `make bare` takes it from the release's folder.
-OPTIONAL := server/process/syscall_filter.c server/responses/%.c core/hub/%.c
+OPTIONAL := server/process/syscall_filter.c server/responses/%.c core/hub/%.c \
+            server/engine_io/store_redis.c
 SHARED  := $(BUILD)
 COMMON  := $(VOBJ) $(SHARED)/kernels/kernels$(FOR).o $(SHARED)/config/demo_model.o \
            $(patsubst %.c,$(SHARED)/%.o,$(filter-out $(OPTIONAL),$(OTHER)))
@@ -109,6 +110,11 @@ endif
 ifneq ($(call optional,libcurl),)
 LIBS    += $(shell pkg-config --libs libcurl)
 $(BUILD)/core/hub/%.o: DEFS = -DQUIRE_CURL $(shell pkg-config --cflags libcurl)
+endif
+# Without hiredis the block store is a folder, and neither Redis nor Valkey (kv_store).
+ifneq ($(call optional,hiredis),)
+LIBS    += $(shell pkg-config --libs hiredis)
+$(BUILD)/server/engine_io/store_redis.o: DEFS = -DQUIRE_HIREDIS $(shell pkg-config --cflags hiredis)
 endif
 $(BUILD)/core/base/version.o: DEFS = -DQUIRE_VERSION='"$(VERSION)"'
 
@@ -217,7 +223,7 @@ e2e: $(BUILD)/quire $(TOOLS) bare ## the server over loopback, release and debug
 	@$(MAKE) --no-print-directory e2e-avx2 PYTEST='-m isa'
 
 bare: $(COMMON) $(BUILD)/server/main.o ## build/bare/quire, without the libraries that may be missing (WITHOUT='libcurl': without some)
-	@$(MAKE) --no-print-directory BUILD=build/bare SHARED=$(BUILD) WITHOUT='libseccomp sqlite3 libcurl' build/bare/quire
+	@$(MAKE) --no-print-directory BUILD=build/bare SHARED=$(BUILD) WITHOUT='libseccomp sqlite3 libcurl hiredis' build/bare/quire
 
 # Most machines have no more than AVX2: what a test asks of a CPU must hold there.
 e2e-avx2: ## the server as on a CPU without AVX-VNNI and AVX-512, debug build (PYTEST='-m isa')
@@ -360,10 +366,11 @@ clean: ## remove everything built
 
 # Debian packages: what is missing is installed when that is allowed, else the command is printed.
 DEB_BUILD := gcc libc6-dev pkg-config libgnutls28-dev libuv1-dev libcjson-dev libxxhash-dev \
-             libinih-dev libunistring-dev libseccomp-dev libsqlite3-dev libcurl4-gnutls-dev ca-certificates
+             libinih-dev libunistring-dev libseccomp-dev libsqlite3-dev libcurl4-gnutls-dev libhiredis-dev \
+             ca-certificates
 DEB_TEST  := $(DEB_BUILD) libcmocka-dev libpcre2-dev python3 python3-pytest python3-regex python3-jsonschema python3-jinja2 \
              python3-numpy libopenblas0-serial python3-pytest-xdist prometheus haproxy \
-             openssl curl
+             openssl curl redis-server
 DEB_LINT  := cppcheck
 DEB_CLIENTS := nodejs npm python3-venv
 DEB_FUZZ  := clang libclang-rt-14-dev

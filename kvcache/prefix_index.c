@@ -65,6 +65,14 @@ struct prefix_hash prefix_hash_next(struct prefix_hash before, const int32_t *to
     return from_xxh(XXH3_128bits(&input, sizeof(input)));
 }
 
+void prefix_hash_bytes(struct prefix_hash hash, uint8_t out[PREFIX_HASH_BYTES])
+{
+    for (int i = 0; i < 8; i++) {
+        out[i] = (uint8_t)(hash.lo >> (56 - 8 * i));
+        out[8 + i] = (uint8_t)(hash.hi >> (56 - 8 * i));
+    }
+}
+
 static bool is_same(struct prefix_hash a, struct prefix_hash b)
 {
     return a.lo == b.lo && a.hi == b.hi;

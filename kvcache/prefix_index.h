@@ -33,6 +33,11 @@ struct prefix_hash { /* 128 bits of XXH3 */
     uint64_t lo, hi;
 };
 
+/* As 16 bytes: lo, then hi, each with its highest byte first. The order of names outside the
+ * process. */
+#define PREFIX_HASH_BYTES 16
+void prefix_hash_bytes(struct prefix_hash hash, uint8_t out[PREFIX_HASH_BYTES]);
+
 /* Where every chain of a salt begins. */
 struct prefix_hash prefix_hash_root(uint64_t salt);
 /* The hash of the block with these 16 tokens that follows `before`. */

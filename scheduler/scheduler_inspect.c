@@ -78,6 +78,9 @@ void sched_fill_stats(const struct sched *s, struct engine_stats *out)
     out->preemptions_recompute = s->preemptions;
     out->preemptions_swap = s->preemptions_swap;
     out->swap_fallbacks = s->swap_fallbacks;
+    out->store_declined = s->store_declined;
+    out->store_timeouts = s->store_timeouts;
+    out->fetched_blocks = s->fetched_blocks;
     out->context_shifts = s->context_shifts;
     out->iterations = s->iterations;
 }

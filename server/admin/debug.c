@@ -90,7 +90,7 @@ static void render(const struct debug *g, enum debug_page page, const struct sna
         debug_render_iterations(s, out);
         break;
     case DEBUG_KV:
-        debug_render_kv(s, g->engine->model->block_tokens, out);
+        debug_render_kv(s, g->engine->model->block_tokens, g->engine->model->fetch, out);
         break;
     case DEBUG_SLOTS:
         debug_render_slots(s, g->engine->model->max_sequences, g->engine->model->max_context, out);

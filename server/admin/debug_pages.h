@@ -9,6 +9,8 @@
 #include "core/base/buf.h"
 #include "scheduler/snapshot.h"
 
+struct prefix_fetch;
+
 /* Requests that are listed; the counts are of all. */
 #define DEBUG_MAX_REQUESTS 10000
 
@@ -30,6 +32,8 @@ void debug_render_slots(const struct snapshot *s, uint32_t n_slots, uint32_t n_c
 /* The blocks and their states; the groups that layers are dealt into (kv_groups.h): how many there
  * are, and how many blocks those that see everything (full) and those that see so many tokens
  * (window) hold, each shared one once, and have left in the prefix cache. */
-void debug_render_kv(const struct snapshot *s, uint32_t block_tokens, struct buf *out);
+/* fetch: of the block store, or NULL. */
+void debug_render_kv(const struct snapshot *s, uint32_t block_tokens, struct prefix_fetch *fetch,
+                     struct buf *out);
 
 #endif
