@@ -2,8 +2,8 @@
  *
  * Order of memory. The ring: the engine stores `tail` with release after it has filled an offer,
  * the store's thread loads it with acquire before it reads one, and the other way round with
- * `head`. The ages: the engine adds to an age (sequentially consistent) before it hands the block to
- * anyone who writes; the reader loads ages with acquire before the bytes, and again behind an
+ * `head`. The ages: the engine adds to an age (sequentially consistent) before it hands the block
+ * to anyone who writes; the reader loads ages with acquire before the bytes, and again behind an
  * acquire fence after them.
  */
 #include "kvcache/block_offers.h"
@@ -21,7 +21,8 @@
 
 struct block_offers {
     uint32_t n_blocks, record_blocks, cap;
-    bool *is_known;            /* [n_blocks + 1] the engine's */
+    uint32_t *known_in;        /* [n_blocks + 1] the engine's: the era in which it was offered */
+    _Atomic uint32_t era;      /* relaxed; from 1 on */
     _Atomic uint32_t *ages;    /* [n_blocks + 1] */
     struct block_offer *ring;  /* [cap] */
     _Atomic uint32_t head, tail; /* modulo 2^32: waiting are tail - head */
@@ -45,10 +46,11 @@ int block_offers_create(struct block_offers **out, uint32_t n_blocks, uint32_t r
     for (o->cap = 1; o->cap < n_offers;) /* a power of two: head and tail go round at 2^32 */
         o->cap *= 2;
     sem_init(&o->wake, 0, 0);
-    o->is_known = mem_calloc((size_t)n_blocks + 1, sizeof(*o->is_known));
+    o->known_in = mem_calloc((size_t)n_blocks + 1, sizeof(*o->known_in));
+    atomic_store(&o->era, 1);
     o->ages = mem_calloc((size_t)n_blocks + 1, sizeof(*o->ages));
     o->ring = mem_calloc(o->cap, sizeof(*o->ring));
-    if (o->is_known == NULL || o->ages == NULL || o->ring == NULL)
+    if (o->known_in == NULL || o->ages == NULL || o->ring == NULL)
         block_offers_destroy(&o);
     *out = o;
     return o != NULL ? 0 : ERR_NOMEM;
@@ -61,7 +63,7 @@ void block_offers_destroy(struct block_offers **offers)
     if (o == NULL)
         return;
     sem_destroy(&o->wake);
-    mem_free(o->is_known);
+    mem_free(o->known_in);
     mem_free(o->ages);
     mem_free(o->ring);
     mem_free(o);
@@ -77,12 +79,12 @@ uint32_t block_offers_record_blocks(const struct block_offers *o)
 
 bool block_offers_is_known(const struct block_offers *o, block_id last)
 {
-    return o->is_known[last];
+    return o->known_in[last] == atomic_load_explicit(&o->era, memory_order_relaxed);
 }
 
 void block_offers_set_known(struct block_offers *o, block_id last)
 {
-    o->is_known[last] = true;
+    o->known_in[last] = atomic_load_explicit(&o->era, memory_order_relaxed);
 }
 
 void block_offers_add(struct block_offers *o, const block_id *blocks, struct prefix_hash before,
@@ -103,14 +105,14 @@ void block_offers_add(struct block_offers *o, const block_id *blocks, struct pre
         offer->ages[i] = atomic_load_explicit(&o->ages[blocks[i]], memory_order_relaxed);
     }
     memcpy(offer->ids, ids, o->record_blocks * BLOCK_TOKENS * sizeof(*ids));
-    o->is_known[blocks[o->record_blocks - 1]] = true;
+    block_offers_set_known(o, blocks[o->record_blocks - 1]);
     atomic_store_explicit(&o->tail, tail + 1, memory_order_release);
     sem_post(&o->wake);
 }
 
 void block_offers_forget(struct block_offers *o, block_id block)
 {
-    o->is_known[block] = false;
+    o->known_in[block] = 0;
     atomic_fetch_add(&o->ages[block], 1);
 }
 
@@ -183,6 +185,11 @@ bool block_offers_copy(const struct block_offers *o, const struct block_offer *o
 }
 
 /* ---- any thread ---- */
+
+void block_offers_renew(struct block_offers *o)
+{
+    atomic_fetch_add_explicit(&o->era, 1, memory_order_relaxed);
+}
 
 void block_offers_wake(struct block_offers *o)
 {

@@ -1,5 +1,5 @@
-/* kvcache/block_offers.h - full blocks that entered the prefix index, offered to another thread that
- * keeps them outside the process.
+/* kvcache/block_offers.h - full blocks that entered the prefix index, offered to another thread
+ * that keeps them outside the process.
  *
  * The engine thread adds an offer when the last block of a record (kv_record.h) enters the index,
  * and the store's thread takes it: a ring for one writer and one reader, without locks. An offer is
@@ -11,11 +11,12 @@
  * copied is only good if no age has changed (a seqlock). No block is pinned for the store, so it
  * changes no plan.
  *
- * A full ring drops offers and counts them. What was dropped, or left again before it was copied,
- * is offered again when a sequence next finds it in the index.
+ * A full ring drops offers and counts them. What was dropped is offered again when a sequence next
+ * finds it in the index; and so is everything after block_offers_renew(), for a store that was away
+ * may have lost what it had.
  *
  * Thread: each function says whose it is.
- * Memory: taken in block_offers_create(): 5 bytes a block, 650 an offer.
+ * Memory: taken in block_offers_create(): 8 bytes a block, 650 an offer.
  */
 #ifndef KVCACHE_BLOCK_OFFERS_H
 #define KVCACHE_BLOCK_OFFERS_H
@@ -62,6 +63,9 @@ bool block_offers_copy(const struct block_offers *o, const struct block_offer *o
                        const struct kv_store *kv, uint8_t *out);
 
 /* ---- any thread ---- */
+
+/* No record counts as known any more. */
+void block_offers_renew(struct block_offers *o);
 
 void block_offers_wake(struct block_offers *o);
 uint32_t block_offers_n(const struct block_offers *o); /* waiting */

@@ -63,7 +63,8 @@ static int create_parts(struct kv_manager *m)
     m->scratch = mem_calloc(o->max_table, m->n_groups * sizeof(*m->scratch));
     m->entries = mem_calloc(o->max_table, sizeof(*m->entries));
     m->entered = mem_calloc(o->max_table, 2 * sizeof(*m->entered));
-    return m->entered != NULL && m->moves != NULL && m->in_window != NULL && m->scratch != NULL && m->entries != NULL
+    return m->moves != NULL && m->in_window != NULL && m->scratch != NULL && m->entries != NULL &&
+                   m->entered != NULL
                ? 0
                : ERR_NOMEM;
 }

@@ -81,7 +81,7 @@ struct engine_stats { /* copied out by value */
     struct kv_states_stats states; /* zeros: the model has none */
     uint64_t context_shifts; /* of sequences that were full */
     uint64_t swap_fallbacks; /* copies lost or refused, computed again instead */
-    uint64_t store_declined; /* prompts that were not read from the block store: computing is cheaper */
+    uint64_t store_declined; /* prompts not read from the block store: computing is cheaper */
     uint64_t store_timeouts; /* prompts that did not wait for it any longer */
     uint64_t fetched_blocks; /* that entered the cache from it */
     /* what lies ahead, for forecasts */

@@ -49,10 +49,10 @@ static bool take_arrays(struct sched *s)
     s->admitted = mem_calloc(o->max_requests, sizeof(*s->admitted));
     s->shifted = mem_calloc(n, sizeof(*s->shifted));
     s->fetches = mem_calloc(s->max_fetches, sizeof(*s->fetches));
-    return s->fetches != NULL && s->tenants != NULL && s->running != NULL && s->slots != NULL && s->tables != NULL &&
+    return s->tenants != NULL && s->running != NULL && s->slots != NULL && s->tables != NULL &&
            s->items != NULL && s->item_seq != NULL && s->ends != NULL && s->preempted != NULL &&
            s->swapped_out != NULL && s->swapped_in != NULL && s->admitted != NULL &&
-           s->shifted != NULL;
+           s->shifted != NULL && s->fetches != NULL;
 }
 
 static int set_up(struct sched *s)

@@ -57,7 +57,8 @@ struct replay_ids {
 
 struct replay_record { /* which fields count depends on the kind; zero is the empty value */
     enum replay_kind kind;
-    uint64_t id;     /* CANCEL, STORED, FETCH*: request; PLAN, COMMIT: step; IO_*: copy; DROPPED: how many */
+    uint64_t id;     /* CANCEL, STORED, FETCH*: request; PLAN, COMMIT: step; IO_*: copy; DROPPED:
+                      * how many */
     uint64_t now_us; /* POST, CANCEL*, PLAN, COMMIT */
     struct sched_options sched;   /* START */
     struct kv_manager_options kv; /* START */

@@ -21,8 +21,8 @@
 
 #define OFFERS 1024        /* records that wait to be written */
 #define NAMES 64           /* looked up at a time */
-#define TICK_MS 1000       /* between two looks at a store that is away, and at the budget */
-#define IDLE_TICK_MS 60000 /* of a reader whose store answers */
+#define TICK_MS 1000       /* between two looks at a store that is away */
+#define IDLE_TICK_MS 60000 /* of one that answers */
 #define LOG_EVERY_MS 60000
 #define JOIN_MS 2000
 #define RATE_NAP_MS 20
@@ -31,6 +31,7 @@ struct worker {
     struct store_backend *backend;
     uint8_t *record; /* [kv_record_bytes()] */
     uint64_t log_after_ms;
+    bool has_failed; /* the latest call did */
     pthread_t thread;
     bool runs;
 };
@@ -62,12 +63,18 @@ static void note_error(struct block_store *s, struct worker *w, enum store_count
              log_quote(reason, sizeof(reason), why), prefix_fetch_count(s->fetch, what));
 }
 
-/* A call of the backend has answered rc. */
+/* A call of the backend has answered rc. When a store is there again that was away, what was offered
+ * meanwhile has not been written, and what it had may be lost. */
 static void note_result(struct block_store *s, struct worker *w, int64_t rc, bool is_write)
 {
+    const bool has_failed = rc < 0 && rc != ERR_NOENT;
+
+    if (w->has_failed && !has_failed)
+        block_offers_renew(s->offers);
+    w->has_failed = has_failed;
     if (!is_write)
         prefix_fetch_set(s->fetch, STORE_UP, rc >= 0 || rc == ERR_NOENT);
-    if (rc < 0 && rc != ERR_NOENT && rc != ERR_BUSY)
+    if (has_failed && rc != ERR_BUSY)
         note_error(s, w, is_write ? STORE_WRITE_ERRORS : STORE_READ_ERRORS,
                    is_write ? "write" : "read", w->backend->why);
 }
@@ -236,11 +243,11 @@ static void take_offer(struct block_store *s, const struct block_offer *offer)
 
     kv_record_name(names[0], &s->opt.form, offer->last);
     there = w->backend->ops->count(w->backend, (const store_name *)names, 1);
+    note_result(s, w, there, true);
     if (there == 0) {
         write_record(s, offer, names[0]);
         return;
     }
-    note_result(s, w, there, true);
     prefix_fetch_add(s->fetch, there > 0 ? STORE_KNOWN_RECORDS : STORE_DROPPED_RECORDS, 1);
 }
 
@@ -249,6 +256,7 @@ static void tidy(struct block_store *s)
     uint64_t bytes = 0;
     const int n = s->writer.backend->ops->tidy(s->writer.backend, &bytes);
 
+    note_result(s, &s->writer, n, true);
     if (n > 0)
         prefix_fetch_add(s->fetch, STORE_EVICTED_RECORDS, (uint64_t)n);
     prefix_fetch_set(s->fetch, STORE_BYTES, bytes);
@@ -259,15 +267,16 @@ static void *write_main(void *ud)
     struct block_store *s = ud;
     struct block_offer offer;
 
+    tidy(s);
     while (!atomic_load(&s->stops)) {
-        tidy(s);
         atomic_store(&s->is_writing, true);
         for (uint32_t i = 0; i < OFFERS && !atomic_load(&s->stops) &&
                              block_offers_take(s->offers, &offer); i++)
             take_offer(s, &offer);
         atomic_store(&s->is_writing, false);
+        tidy(s);
         if (!atomic_load(&s->stops) && block_offers_n(s->offers) == 0)
-            block_offers_wait(s->offers, IDLE_TICK_MS);
+            block_offers_wait(s->offers, s->writer.has_failed ? TICK_MS : IDLE_TICK_MS);
     }
     return NULL;
 }

@@ -5,8 +5,8 @@
  * else. The writer takes what the engine offers (block_offers.h), copies it, and writes what is not
  * there yet, at most `write_rate` bytes a second. The reader looks prompts up and reads them
  * (prefix_fetch.h). Each record is checked when it is read (kv_record.h); one that is not what was
- * asked for is counted and removed. Errors cost speed and nothing else: they are counted, and a line
- * of the log says so at most once a minute.
+ * asked for is counted and removed. Errors cost speed and nothing else: they are counted, and a
+ * line of the log says so at most once a minute.
  *
  * What is written: every full record that enters the prefix index, of prompts and of answers. An
  * answer is the beginning of the next prompt of a chat, and its blocks come so slowly that they are

@@ -1,8 +1,8 @@
 /* server/engine_io/store_folder.c - records as files of a folder; see store_backend.h.
  *
  * A record is the file XX/NAME.kv, XX being the first two digits of its name. It is written under
- * another name beside it and renamed: a reader sees all of it or nothing, on a network's file system
- * too, and there are no locks. Nothing is synced: what a crash has left incomplete fails its
+ * another name beside it and renamed: a reader sees all of it or nothing, on a network's file
+ * system too, and there are no locks. Nothing is synced: what a crash has left incomplete fails its
  * checksum, and is removed.
  *
  * Budget: whoever writes sums up the folder from time to time, and when it is above the budget

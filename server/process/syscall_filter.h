@@ -18,8 +18,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* connects: new sockets of TCP can be opened and connected all the same; to which ports is Landlock's
- * business. 0; ERR_UNSUPPORTED: built without libseccomp, or the kernel refuses. no_new_privs must be set. */
+/* connects: new sockets of TCP can be opened and connected all the same; to which ports is
+ * Landlock's business. 0; ERR_UNSUPPORTED: built without libseccomp, or the kernel refuses.
+ * no_new_privs must be set. */
 int syscall_filter_install(bool connects);
 
 /* Calls that were refused with EPERM. */
