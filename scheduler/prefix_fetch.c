@@ -27,6 +27,7 @@ struct fetch_prompt {
     bool is_busy;    /* the reader is at it */
     bool is_dropped; /* to be freed when the reader is done */
     bool has_answer; /* that the engine has not taken */
+    bool is_found;   /* it has been probed */
     bool is_read;    /* asked for: `first` and `end` count; before, it is probed */
     uint32_t first, end; /* records that are still to be read */
     struct fetch_answer answer;
@@ -315,7 +316,7 @@ void prefix_fetch_work_done(struct prefix_fetch *f, const struct fetch_work *w, 
         forget(f, p);
     } else {
         p->answer = answer_of(f, w, n, us);
-        p->has_answer = true;
+        p->has_answer = p->is_found = true;
         p->first = w->first + n;
         list_push_back(&f->answers, &p->in_turn);
     }
@@ -369,7 +370,7 @@ void prefix_fetch_ask(struct prefix_fetch *f, uint64_t request, uint32_t first, 
     pthread_mutex_lock(&f->lock);
     p = find(f, request);
     if (p != NULL) {
-        assert(!p->is_read && !p->is_busy && (first + n) / each <= p->n_records);
+        assert(p->is_found && !p->is_read && (first + n) / each <= p->n_records);
         p->is_read = true;
         p->first = first / each;
         p->end = (first + n) / each;
