@@ -277,7 +277,8 @@ asan-e2e-part: ## of the server's tests a fifth, another one with each commit
 	@$(MAKE) --no-print-directory asan-e2e \
 	    PYTEST="--part=$$(( 0x$$(git rev-parse --short=7 HEAD) % 5 ))/5"
 TSAN_UNIT := base/test_log_ring model/test_weight_cache runtime/test_thread_pool scheduler/test_queue \
-             scheduler/test_engine_arbiter server/test_worker_pool
+             scheduler/test_engine_arbiter scheduler/test_prefix_fetch kvcache/test_block_offers \
+             server/test_worker_pool
 tsan: ## threads: the queue, the thread pool, and the server under load, with the thread sanitizer
 	@$(MAKE) --no-print-directory $(TSAN) UNIT='$(foreach t,$(TSAN_UNIT),$$(BUILD)/tests/unit/$(t))' unit-here
 	@$(MAKE) --no-print-directory $(TSAN) build/tsan/quire

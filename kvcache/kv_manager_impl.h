@@ -28,7 +28,7 @@ struct kv_manager {
     block_id *entries;          /* [max_table] */
     uint64_t n_copied, query_tokens, hit_tokens;
     struct block_offers *offers; /* NULL: nothing is kept outside the process */
-    block_id *entered;           /* [2 * max_table] of kv_manager_enter(): a table, and its result */
+    block_id *entered;           /* [2 * max_table] table and result of kv_manager_enter() */
     bool is_entering;            /* what enters the index comes from outside */
 };
 

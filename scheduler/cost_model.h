@@ -14,8 +14,8 @@
  * Known means: four steps were seen, with prompt rows in one at least and, if there are to be any,
  * decode rows in one at least; before that every field is 0 but the times of swapping and of the
  * block store. After 32 steps decode rows are not waited for any more, and cost nothing until one
- * is seen. Until both kinds of rows were seen in one step, prompt rows are said to cost half as much
- * again as they did alone, so that the first chunk beside a stream is a cautious one.
+ * is seen. Until both kinds of rows were seen in one step, prompt rows are said to cost half as
+ * much again as they did alone, so that the first chunk beside a stream is a cautious one.
  *
  * Thread: engine thread only; step_costs_* are pure.
  * Memory: none.

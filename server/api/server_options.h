@@ -103,7 +103,7 @@ struct server_options {
     const char *objectives;      /* checked; NULL or "" = none */
     const char *tenant_weights; /* checked */
     uint32_t max_tenants, tenant_limit;
-    uint64_t salt_seed; /* of all servers that share a block store; 0: server_create() fills it in */
+    uint64_t salt_seed; /* of those that share a block store; 0: server_create() fills it in */
     const struct server_model *models; /* [n_models], copied; the first is the default */
     uint32_t n_models;                 /* 1 to SERVER_MAX_MODELS */
     const char *slot_save_path; /* a folder; NULL or "" = slots are not saved */

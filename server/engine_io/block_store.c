@@ -63,8 +63,8 @@ static void note_error(struct block_store *s, struct worker *w, enum store_count
              log_quote(reason, sizeof(reason), why), prefix_fetch_count(s->fetch, what));
 }
 
-/* A call of the backend has answered rc. When a store is there again that was away, what was offered
- * meanwhile has not been written, and what it had may be lost. */
+/* A call of the backend has answered rc. When a store is there again that was away, what was
+ * offered meanwhile has not been written, and what it had may be lost. */
 static void note_result(struct block_store *s, struct worker *w, int64_t rc, bool is_write)
 {
     const bool has_failed = rc < 0 && rc != ERR_NOENT;

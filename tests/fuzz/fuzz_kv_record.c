@@ -1,8 +1,8 @@
 /* tests/fuzz/fuzz_kv_record.c - libFuzzer: bytes that claim to be a record of the block store.
  *
  * The input is a list of changes to a whole record, made one after the other: how (1 byte, see enum
- * change), where (2 bytes), how many bytes (1 byte), and the bytes. A resealed record has a checksum
- * that is right again, as a forger would make it, so that what lies behind it is reached too.
+ * change), where (2 bytes), how many bytes (1 byte), and the bytes. A resealed record has a
+ * checksum that is right again, as a forger would make it: what lies behind it is reached too.
  *
  * It is taken when, and only when, it is the whole record, byte for byte: everything in it is
  * either compared with what was asked for or covered by the checksum. One that was resealed may
@@ -14,7 +14,8 @@
 
 #include "kvcache/kv_record.h"
 
-enum { BLOCKS = 2, HEAD = 120 + 2 * 64, BLOCK = 40, WHOLE = HEAD + BLOCKS * BLOCK, MAX_RECORD = 600 };
+enum { BLOCKS = 2, HEAD = 120 + 2 * 64, BLOCK = 40, WHOLE = HEAD + BLOCKS * BLOCK };
+enum { MAX_RECORD = 600 };
 enum { SUM_AT = 104, SUM_BYTES = 16, HEADER = SUM_AT + SUM_BYTES };
 enum change { CHANGE_WRITE = 0, CHANGE_LENGTH, CHANGE_RESEAL, CHANGE_N };
 
