@@ -332,6 +332,11 @@ bench-adapters: $(BUILD)/bench/bench_adapters $(TOOLS) ## what LoRA adapters cos
 	@for type in as-is q8_0; do echo "load_type $$type:"; $(BUILD)/bench/bench_adapters --model $(BENCH_MODEL) \
 	    --adapters-dir $(dir $(BENCH_MODEL)) --log-level error --load-type $$type $(ARGS) || exit 1; done
 
+bench-kv-store: $(BUILD)/quire $(TOOLS) ## the first token when 512 tokens of the prompt are in the block store, after a restart
+	@mkdir -p $(dir $(BENCH_MODEL))
+	@test -f $(BENCH_MODEL) || $(BUILD)/tools/mkmodel --shape qwen2.5-0.5b --type Q8_0 --out $(BENCH_MODEL)
+	@QUIRE_BIN=$(BUILD)/quire $(PYTHON) tests/bench/bench_kv_store.py $(BENCH_MODEL) $(ARGS)
+
 bench-embeddings: deps-real $(BUILD)/quire ## 10,000 short texts through a real embedder (PEER=python3 with sentence-transformers: beside that)
 	@folder=$$($(PYTHON) tests/real/packages.py --folder $(REAL) minilm) && \
 	    QUIRE_BIN=$(BUILD)/quire PEER='$(PEER)' $(PYTHON) tests/bench/bench_embeddings.py $$folder

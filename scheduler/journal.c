@@ -297,7 +297,7 @@ static void put_limits(struct journal *j, const struct sched_limits *l)
     put_value(j, "target", l->target_us);
     if (l->is_shared)
         put_value(j, "shared", 1);
-    put_numbers(j, "costs", costs, sizeof(costs) / sizeof(costs[0]));
+    put_numbers(j, "costs", costs, c->fetch_ns > 0 || c->fetch_delay_ns > 0 ? 10 : 8);
 }
 
 static void put_items(struct journal *j, const struct plan *p)

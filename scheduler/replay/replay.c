@@ -121,6 +121,12 @@ static bool are_states_believable(const struct kv_state_options *s, uint32_t max
                                  s->interval > 0 && s->n_parts > 0 && s->n_parts <= MAX_BLOCKS;
 }
 
+static bool is_store_believable(const struct sched_options *s, const struct kv_manager_options *k)
+{
+    return s->store_blocks == 0 || (k->prefix_cache && k->groups.n == 1 &&
+                                    k->groups.n_window == 0 && k->states.n_slots == 0);
+}
+
 static bool is_believable(const struct replay_record *rec)
 {
     const struct sched_options *s = &rec->sched;
@@ -137,7 +143,7 @@ static bool is_believable(const struct replay_record *rec)
            k->max_table >= (s->max_context - 1) / BLOCK_TOKENS + 1 &&
            are_groups_believable(&k->groups) &&
            are_states_believable(&k->states, s->max_sequences) &&
-           is_table_believable(k, s->max_sequences) &&
+           is_store_believable(s, k) && is_table_believable(k, s->max_sequences) &&
            is_table_believable(k, k->max_sequences) && k->critical_percent <= 100 &&
            k->low_percent <= 100 && k->placement <= BLOCK_ROUND_ROBIN;
 }

@@ -270,13 +270,14 @@ static void parse_cancel(struct line *l, const cJSON *o, struct replay_record *r
 static void parse_limits(struct line *l, const cJSON *o, struct sched_limits *out)
 {
     const cJSON *costs = want_array(l, o, "costs");
-    uint64_t v[10];
+    const int n = cJSON_GetArraySize(costs);
+    uint64_t v[10] = {0};
 
     out->target_us = want(l, o, "target", MAX_COST);
     out->is_shared = may(l, o, "shared", 1) != 0;
-    if (cJSON_GetArraySize(costs) != 10)
-        wrong(l, "costs", "does not hold 10 numbers");
-    for (int i = 0; i < 10 && l->rc == 0; i++)
+    if (n != 8 && n != 10)
+        wrong(l, "costs", "does not hold 8 numbers, or 10");
+    for (int i = 0; i < n && l->rc == 0; i++)
         v[i] = value_of(l, cJSON_GetArrayItem(costs, i), "costs",
                         i == 0 ? 1 : i == 4 || i == 5 ? MAX_KV_COST : i == 1 ? MAX_COST
                                                                              : 100000000000);

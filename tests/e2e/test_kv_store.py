@@ -146,6 +146,7 @@ def test_other_instruction_sets_share_it_with_the_same_bits(models, folder):
         assert {k: v for k, v in ((f.name, f.read_bytes()) for f in files(folder)) if k in names} == names
 
 
+@pytest.mark.threads
 def test_two_servers_share_one_folder(models, folder):
     """Written by the first while the second runs: no restart, no signal between them."""
     with serving(models, f"dir:{folder}") as a, serving(models, f"dir:{folder}") as b:
@@ -395,6 +396,7 @@ def test_redis_may_want_a_password(models, redis, tmp_path):
         assert count(s, "up") == 0
 
 
+@pytest.mark.threads
 def test_redis_killed_and_restarted_under_load_costs_speed_only(models, redis):
     prompts = [f"{i} {PROMPT}" for i in range(8)]
     plain = [bits(r) for r in fill(models, redis.place, *prompts)]
