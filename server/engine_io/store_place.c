@@ -75,7 +75,7 @@ static int parse_host(struct store_place *p, char *text, char *err, size_t err_l
     if (text[0] == '\0' || strlen(text) >= sizeof(p->host))
         return fail(ERR_INVAL, err, err_len, "'kv_store' names no host");
     p->port = (uint16_t)port;
-    snprintf(p->host, sizeof(p->host), "%s", text);
+    memcpy(p->host, text, strlen(text) + 1);
     return 0;
 }
 
