@@ -45,7 +45,8 @@ FOR     := $(NATIVE:%=-%)
 OTHER   := $(filter-out %_avx512.c %_avxvnni.c %_avx2.c kernels/kernels.c,$(SRC))
 # What depends on the libraries that may be missing (see below). All else is the same without them:
 # `make bare` takes it from the release's folder.
-OPTIONAL := server/process/syscall_filter.c server/responses/%.c core/hub/%.c server/kv_events/%.c
+OPTIONAL := server/process/syscall_filter.c server/responses/%.c core/hub/%.c server/kv_events/%.c \
+            server/engine_io/store_redis.c
 SHARED  := $(BUILD)
 COMMON  := $(VOBJ) $(SHARED)/kernels/kernels$(FOR).o $(SHARED)/config/demo_model.o \
            $(patsubst %.c,$(SHARED)/%.o,$(filter-out $(OPTIONAL),$(OTHER)))
@@ -115,6 +116,11 @@ MSGPACK := $(firstword $(foreach p,msgpack-c msgpack,$(if $(call optional,$(p)),
 ifneq ($(and $(call optional,libzmq),$(MSGPACK)),)
 LIBS    += $(shell pkg-config --libs libzmq $(MSGPACK))
 $(BUILD)/server/kv_events/%.o $(BUILD)/tests/unit/server/test_event_batch.o: DEFS = -DQUIRE_ZMQ $(shell pkg-config --cflags libzmq $(MSGPACK))
+endif
+# Without hiredis the block store is a folder, and neither Redis nor Valkey (kv_store).
+ifneq ($(call optional,hiredis),)
+LIBS    += $(shell pkg-config --libs hiredis)
+$(BUILD)/server/engine_io/store_redis.o: DEFS = -DQUIRE_HIREDIS $(shell pkg-config --cflags hiredis)
 endif
 $(BUILD)/core/base/version.o: DEFS = -DQUIRE_VERSION='"$(VERSION)"'
 
@@ -223,7 +229,7 @@ e2e: $(BUILD)/quire $(TOOLS) bare ## the server over loopback, release and debug
 	@$(MAKE) --no-print-directory e2e-avx2 PYTEST='-m isa'
 
 bare: $(COMMON) $(BUILD)/server/main.o ## build/bare/quire, without the libraries that may be missing (WITHOUT='libcurl': without some)
-	@$(MAKE) --no-print-directory BUILD=build/bare SHARED=$(BUILD) WITHOUT='libseccomp sqlite3 libcurl libzmq' build/bare/quire
+	@$(MAKE) --no-print-directory BUILD=build/bare SHARED=$(BUILD) WITHOUT='libseccomp sqlite3 libcurl libzmq hiredis' build/bare/quire
 
 # Most machines have no more than AVX2: what a test asks of a CPU must hold there.
 e2e-avx2: ## the server as on a CPU without AVX-VNNI and AVX-512, debug build (PYTEST='-m isa')
@@ -280,8 +286,9 @@ asan-e2e: ## of these, kernels and the server
 asan-e2e-part: ## of the server's tests a fifth, another one with each commit
 	@$(MAKE) --no-print-directory asan-e2e \
 	    PYTEST="--part=$$(( 0x$$(git rev-parse --short=7 HEAD) % 5 ))/5"
-TSAN_UNIT := base/test_log_ring kvcache/test_kv_events model/test_weight_cache runtime/test_thread_pool scheduler/test_queue \
-             scheduler/test_engine_arbiter server/test_worker_pool
+TSAN_UNIT := base/test_log_ring kvcache/test_kv_events kvcache/test_block_offers model/test_weight_cache \
+             runtime/test_thread_pool scheduler/test_queue scheduler/test_engine_arbiter scheduler/test_prefix_fetch \
+             server/test_worker_pool
 tsan: ## threads: the queue, the thread pool, and the server under load, with the thread sanitizer
 	@$(MAKE) --no-print-directory $(TSAN) UNIT='$(foreach t,$(TSAN_UNIT),$$(BUILD)/tests/unit/$(t))' unit-here
 	@$(MAKE) --no-print-directory $(TSAN) build/tsan/quire
@@ -335,6 +342,11 @@ bench-adapters: $(BUILD)/bench/bench_adapters $(TOOLS) ## what LoRA adapters cos
 	@for type in as-is q8_0; do echo "load_type $$type:"; $(BUILD)/bench/bench_adapters --model $(BENCH_MODEL) \
 	    --adapters-dir $(dir $(BENCH_MODEL)) --log-level error --load-type $$type $(ARGS) || exit 1; done
 
+bench-kv-store: $(BUILD)/quire $(TOOLS) ## the first token when 512 tokens of the prompt are in the block store, after a restart
+	@mkdir -p $(dir $(BENCH_MODEL))
+	@test -f $(BENCH_MODEL) || $(BUILD)/tools/mkmodel --shape qwen2.5-0.5b --type Q8_0 --out $(BENCH_MODEL)
+	@QUIRE_BIN=$(BUILD)/quire $(PYTHON) tests/bench/bench_kv_store.py $(BENCH_MODEL) $(ARGS)
+
 bench-embeddings: deps-real $(BUILD)/quire ## 10,000 short texts through a real embedder (PEER=python3 with sentence-transformers: beside that)
 	@folder=$$($(PYTHON) tests/real/packages.py --folder $(REAL) minilm) && \
 	    QUIRE_BIN=$(BUILD)/quire PEER='$(PEER)' $(PYTHON) tests/bench/bench_embeddings.py $$folder
@@ -370,11 +382,11 @@ clean: ## remove everything built
 
 # Debian packages: what is missing is installed when that is allowed, else the command is printed.
 DEB_BUILD := gcc libc6-dev pkg-config libgnutls28-dev libuv1-dev libcjson-dev libxxhash-dev \
-             libinih-dev libunistring-dev libseccomp-dev libsqlite3-dev libcurl4-gnutls-dev libzmq3-dev libmsgpack-dev ca-certificates
+             libinih-dev libunistring-dev libseccomp-dev libsqlite3-dev libcurl4-gnutls-dev libzmq3-dev libmsgpack-dev \
+             libhiredis-dev ca-certificates
 DEB_TEST  := $(DEB_BUILD) libcmocka-dev libpcre2-dev python3 python3-pytest python3-regex python3-jsonschema python3-jinja2 \
              python3-numpy python3-zmq python3-msgpack libopenblas0-serial python3-pytest-xdist prometheus haproxy \
-             nginx-light libnginx-mod-http-lua \
-             openssl curl
+             nginx-light libnginx-mod-http-lua openssl curl redis-server
 DEB_LINT  := cppcheck
 DEB_CLIENTS := nodejs npm python3-venv
 DEB_FUZZ  := clang libclang-rt-14-dev

@@ -14,6 +14,7 @@
 
 #include "core/base/err.h"
 #include "core/base/mem.h"
+#include "kvcache/block_offers.h"
 
 #include <stddef.h>
 #include <string.h>
@@ -61,7 +62,9 @@ static int create_parts(struct kv_manager *m)
     m->in_window = mem_calloc((size_t)o->n_blocks + 1, sizeof(*m->in_window));
     m->scratch = mem_calloc(o->max_table, m->n_groups * sizeof(*m->scratch));
     m->entries = mem_calloc(o->max_table, sizeof(*m->entries));
-    return m->moves != NULL && m->in_window != NULL && m->scratch != NULL && m->entries != NULL
+    m->entered = mem_calloc(o->max_table, 2 * sizeof(*m->entered));
+    return m->moves != NULL && m->in_window != NULL && m->scratch != NULL && m->entries != NULL &&
+                   m->entered != NULL
                ? 0
                : ERR_NOMEM;
 }
@@ -114,6 +117,7 @@ void kv_manager_destroy(struct kv_manager **manager)
     mem_free(m->in_window);
     mem_free(m->scratch);
     mem_free(m->entries);
+    mem_free(m->entered);
     mem_free(m);
     *manager = NULL;
 }
@@ -165,6 +169,8 @@ static void forget_entry(struct kv_manager *m, block_id entry)
     if (m->states != NULL)
         kv_states_forget(m->states, entry);
     kv_events_removed(m->opt.events, m->index, entry);
+    if (m->offers != NULL)
+        block_offers_forget(m->offers, entry);
     prefix_index_remove(m->index, entry);
     kv_must(block_pool_keep(m->pool, entry, false));
 }
@@ -500,7 +506,7 @@ void kv_manager_commit(struct kv_manager *m, struct kv_seq *kv, struct kv_key *k
     if (m->index != NULL) {
         kv_key_extend(key, n_done);
         while (kv->n_indexed < n_done / BLOCK_TOKENS && index_next(m, kv, key))
-            kv->n_indexed++;
+            kv_manager_offer(m, kv, key, ++kv->n_indexed);
     }
     kv->n_state = n_done;
     kv_state_commit(m, kv);

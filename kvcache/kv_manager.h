@@ -199,6 +199,26 @@ void kv_manager_fork(struct kv_manager *m, struct kv_seq *child, const struct kv
 void kv_manager_keep_fork(struct kv_manager *m, struct kv_seq *kv);
 void kv_manager_drop_fork(struct kv_manager *m, struct kv_seq *kv);
 
+/* ---- blocks outside the process ---- */
+
+struct block_offers;
+
+/* Can prefixes of this model be kept outside and entered again: is it one group without a window,
+ * and are there no states? Only then may the two functions below be called. */
+bool kv_manager_can_enter(const struct kv_manager *m);
+
+/* Offer what enters the index from now on, and what a sequence finds there and has not been offered
+ * (borrowed; NULL: no more). The offers must be for as many blocks. */
+void kv_manager_set_offers(struct kv_manager *m, struct block_offers *offers);
+
+/* Enter the key's whole blocks first .. first + n - 1, whose bytes somebody has: they are cached
+ * then, as if a sequence had computed them. Blocks *from .. *from + result - 1 are new, their ids
+ * are *ids [result], valid until the next call, and the caller copies their bytes before anything
+ * else is asked of the manager. 0: all are there already, what is before `first` is not, or there
+ * are too few blocks. */
+uint32_t kv_manager_enter(struct kv_manager *m, struct kv_key *key, uint32_t first, uint32_t n,
+                          uint32_t *from, const block_id **ids);
+
 /* ---- growth ---- */
 
 /* Make positions from .. to-1 of a sequence writable: blocks are added, and the one that `from`

@@ -27,6 +27,9 @@ struct kv_manager {
     block_id *scratch;          /* [n_groups * max_table] */
     block_id *entries;          /* [max_table] */
     uint64_t n_copied, query_tokens, hit_tokens;
+    struct block_offers *offers; /* NULL: nothing is kept outside the process */
+    block_id *entered;           /* [2 * max_table] table and result of kv_manager_enter() */
+    bool is_entering;            /* what enters the index comes from outside */
 };
 
 /* What must hold unless the cache's own books are wrong. */
@@ -83,6 +86,11 @@ void kv_manager_note_part(struct kv_manager *m, enum kv_move_kind kind, uint32_t
 /* The entries of the leading whole blocks of a key that are in the index, into m->entries; whether
  * they have blocks in groups with the window is another matter. Returns how many. */
 uint32_t kv_manager_find_entries(struct kv_manager *m, struct kv_key *key, uint32_t n_tokens);
+
+/* The sequence's first n blocks are in the index: offer the record that ends there, if one does and
+ * has not been offered. */
+void kv_manager_offer(struct kv_manager *m, const struct kv_seq *kv, const struct kv_key *key,
+                      uint32_t n);
 
 /* ---- kv_manager_state.c: no-ops of a model without states ---- */
 

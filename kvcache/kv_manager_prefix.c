@@ -1,7 +1,10 @@
 /* kvcache/kv_manager_prefix.c - what the index has of a sequence's tokens; see kv_manager.h. */
 #include "kvcache/kv_manager_impl.h"
 
+#include "kvcache/block_offers.h"
+
 #include <stddef.h>
+#include <string.h>
 
 void kv_key_extend(struct kv_key *key, uint32_t n_tokens)
 {
@@ -174,6 +177,8 @@ uint32_t kv_manager_attach(struct kv_manager *m, struct kv_seq *kv, struct kv_ke
     found = longest(m, key, limit, m->entries);
     kv->first = kv_groups_seen(&m->opt.groups, found.end.n * BLOCK_TOKENS);
     share(m, kv, found.end.n);
+    for (uint32_t b = 1; m->offers != NULL && b <= found.end.n; b++)
+        kv_manager_offer(m, kv, key, b);
     kv_state_attach(m, kv, found.end.block, found.end.n);
     n = found.end.n * BLOCK_TOKENS + attach_part(m, kv, &found.end, limit);
     m->query_tokens += limit;
@@ -191,4 +196,56 @@ uint32_t kv_manager_find_entries(struct kv_manager *m, struct kv_key *key, uint3
     while (cursor_next(m, &p, n_tokens))
         m->entries[p.n - 1] = p.block;
     return p.n;
+}
+
+/* ---- blocks outside the process ---- */
+
+bool kv_manager_can_enter(const struct kv_manager *m)
+{
+    return m->index != NULL && m->n_groups == 1 && m->n_full == 1 && m->states == NULL;
+}
+
+void kv_manager_set_offers(struct kv_manager *m, struct block_offers *offers)
+{
+    assert(offers == NULL || kv_manager_can_enter(m));
+    m->offers = offers;
+}
+
+void kv_manager_offer(struct kv_manager *m, const struct kv_seq *kv, const struct kv_key *key,
+                      uint32_t n)
+{
+    const uint32_t each = m->offers != NULL ? block_offers_record_blocks(m->offers) : 1;
+
+    if (m->offers == NULL || n % each != 0 ||
+        block_offers_is_known(m->offers, kv->table.blocks[n - 1]))
+        return;
+    if (m->is_entering)
+        block_offers_set_known(m->offers, kv->table.blocks[n - 1]);
+    else
+        block_offers_add(m->offers, kv->table.blocks + n - each,
+                         n > each ? key->hashes[n - each - 1] : prefix_hash_root(key->salt),
+                         key->hashes[n - 1], key->ids + (size_t)(n - each) * BLOCK_TOKENS);
+}
+
+uint32_t kv_manager_enter(struct kv_manager *m, struct kv_key *key, uint32_t first, uint32_t n,
+                          uint32_t *from, const block_id **ids)
+{
+    const uint32_t to = first + n;
+    struct kv_seq kv;
+    uint32_t there;
+
+    assert(kv_manager_can_enter(m) && to <= m->opt.max_table);
+    kv_seq_init(&kv, m->entered, m->opt.max_table, 1);
+    there = kv_manager_find_entries(m, key, to * BLOCK_TOKENS);
+    if (there < first || there == to)
+        return 0;
+    share(m, &kv, there);
+    m->is_entering = true;
+    n = kv_manager_grow(m, &kv, there * BLOCK_TOKENS, to * BLOCK_TOKENS) == 0 ? to - there : 0;
+    kv_manager_commit(m, &kv, key, (there + n) * BLOCK_TOKENS);
+    m->is_entering = false;
+    *from = there;
+    *ids = memcpy(m->entered + m->opt.max_table, kv.table.blocks + there, n * sizeof(**ids));
+    kv_manager_release(m, &kv);
+    return n;
 }

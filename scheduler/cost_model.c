@@ -24,6 +24,7 @@
 #define MIN_STEPS 4
 #define MANY_STEPS 32 /* without a decode row: there may be none for long */
 #define MIN_ROWS 16 /* prompt rows in a step that tell what a long prompt will cost */
+#define FORGOTTEN 0.98     /* of a time of the store that was too long: half after 34 refusals */
 #define CAUTION 1.5       /* prompt rows that were never seen beside decode rows */
 
 /* Largest values handed out: no sum of step_costs_ns overflows with them up to 2^20 positions. */
@@ -222,19 +223,36 @@ double cost_observe(struct cost_model *m, const struct step_work *w, uint64_t us
     return was_known ? magnitude(ns - predicted) / ns : -1;
 }
 
-void cost_observe_swap(struct cost_model *m, uint32_t n_blocks, uint64_t us, bool file)
+static void add_to_mean(double *mean, double ns)
 {
-    double *mean = file ? &m->file_ns : &m->swap_ns;
-    double ns;
-
-    if (n_blocks == 0)
-        return;
-    ns = (double)us * 1e3 / n_blocks;
     if (*mean == 0)
         *mean = ns;
     if (ns > 4 * *mean) /* interrupted, or much slower now: then the next ones say so too */
         ns = 4 * *mean;
     *mean += (ns - *mean) / 8;
+}
+
+void cost_observe_swap(struct cost_model *m, uint32_t n_blocks, uint64_t us, bool file)
+{
+    if (n_blocks > 0)
+        add_to_mean(file ? &m->file_ns : &m->swap_ns, (double)us * 1e3 / n_blocks);
+}
+
+void cost_observe_store(struct cost_model *m, uint64_t us)
+{
+    add_to_mean(&m->fetch_delay_ns, (double)us * 1e3);
+}
+
+void cost_observe_fetch(struct cost_model *m, uint32_t n_blocks, uint64_t us)
+{
+    if (n_blocks > 0)
+        add_to_mean(&m->fetch_ns, (double)us * 1e3 / n_blocks);
+}
+
+void cost_forget_fetch(struct cost_model *m)
+{
+    m->fetch_ns *= FORGOTTEN;
+    m->fetch_delay_ns *= FORGOTTEN;
 }
 
 static uint64_t rounded(double v, double most)
@@ -248,6 +266,8 @@ struct step_costs cost_get(const struct cost_model *m)
     struct step_costs c = {
         .swap_ns = rounded(m->swap_ns, MAX_ROW_NS),
         .file_ns = rounded(m->file_ns, MAX_ROW_NS),
+        .fetch_ns = rounded(m->fetch_ns, MAX_ROW_NS),
+        .fetch_delay_ns = rounded(m->fetch_delay_ns, MAX_ROW_NS),
     };
 
     if (!is_known(m))

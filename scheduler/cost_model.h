@@ -12,10 +12,10 @@
  * the only thing that scheduler.c sees, and it is written into the journal with every plan.
  *
  * Known means: four steps were seen, with prompt rows in one at least and, if there are to be any,
- * decode rows in one at least; before that every field is 0 but the swap times. After 32 steps
- * decode rows are not waited for any more, and cost nothing until one is seen. Until both kinds of
- * rows were seen in one step, prompt rows are said to cost half as much again as they did alone, so
- * that the first chunk beside a stream is a cautious one.
+ * decode rows in one at least; before that every field is 0 but the times of swapping and of the
+ * block store. After 32 steps decode rows are not waited for any more, and cost nothing until one
+ * is seen. Until both kinds of rows were seen in one step, prompt rows are said to cost half as
+ * much again as they did alone, so that the first chunk beside a stream is a cautious one.
  *
  * Thread: engine thread only; step_costs_* are pure.
  * Memory: none.
@@ -42,6 +42,8 @@ struct step_costs {
     uint64_t kv_prefill_ps; /* e */
     uint64_t swap_ns;       /* a block between cache and RAM tier, one way; measured apart */
     uint64_t file_ns;       /* a block between RAM tier and file, one way; 0 = not known */
+    uint64_t fetch_ns;       /* a block from the block store; 0 = not known */
+    uint64_t fetch_delay_ns; /* before the first block of a read; 0 = not known */
 };
 
 /* Predicted time in nanoseconds. Exact for all coefficients of cost_get(), whatever the work. */
@@ -65,6 +67,7 @@ struct cost_model {
     uint64_t n_steps;
     bool has_prefill, has_decode, has_mixed; /* kinds of steps seen */
     double swap_ns, file_ns;             /* running means */
+    double fetch_ns, fetch_delay_ns;
 };
 
 void cost_init(struct cost_model *m);
@@ -77,6 +80,13 @@ double cost_observe(struct cost_model *m, const struct step_work *w, uint64_t us
 
 /* n blocks moved between cache and RAM tier (or, with `file`, between RAM tier and file). */
 void cost_observe_swap(struct cost_model *m, uint32_t n_blocks, uint64_t us, bool file);
+
+/* The block store needed so long for an answer; n blocks were read from it. */
+void cost_observe_store(struct cost_model *m, uint64_t us);
+void cost_observe_fetch(struct cost_model *m, uint32_t n_blocks, uint64_t us);
+/* A read was not worth it: what is known of its time is forgotten little by little, so that a store
+ * that was slow once is tried again. */
+void cost_forget_fetch(struct cost_model *m);
 
 struct step_costs cost_get(const struct cost_model *m);
 

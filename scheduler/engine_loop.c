@@ -16,12 +16,14 @@
 #include "scheduler/engine_arbiter.h"
 #include "scheduler/journal.h"
 #include "scheduler/prefix_copy.h"
+#include "scheduler/prefix_fetch.h"
 
 #include <assert.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <string.h>
 
+#define STORE_TICK_MS 20 /* how late a request may give up waiting for the block store */
 #define TURN_TICK_MS 20 /* how late a request may expire while other engines compute */
 
 struct engine_loop {
@@ -121,8 +123,12 @@ static bool is_eog(void *ud, int32_t token)
 
 static void publish(struct engine_loop *l)
 {
+    const uint64_t n_declined = l->stats.store_declined;
+
     kv_manager_flush_events(l->opt.sched.kv);
     sched_fill_stats(l->sched, &l->stats);
+    if (l->stats.store_declined > n_declined)
+        cost_forget_fetch(&l->cost);
     queue_publish(l->opt.queue, &l->stats);
 }
 
@@ -374,8 +380,11 @@ static void take_post(struct engine_loop *l, struct request *r, uint64_t now)
     }
     journal_post(l->opt.journal, r, now);
     rc = sched_add(l->sched, r, now);
-    if (rc < 0)
-        refuse(l, r, rc);
+    if (rc == 0)
+        return;
+    if (r->asks_store)
+        prefix_fetch_drop(l->opt.fetch, r->id);
+    refuse(l, r, rc);
 }
 
 static void take_io_ends(struct engine_loop *l, const struct queue_inbox *inbox)
@@ -387,6 +396,51 @@ static void take_io_ends(struct engine_loop *l, const struct queue_inbox *inbox)
             cost_observe_swap(&l->cost, io->n_blocks, io->us, true);
         journal_io_done(l->opt.journal, io->copy, io->rc);
         sched_io_done(l->sched, io->copy, io->rc);
+    }
+}
+
+/* A part of a prompt enters the cache. The copy is as large as a buffer of the store at most. */
+static void take_part(struct engine_loop *l, const struct fetch_answer *a)
+{
+    const size_t bytes = kv_store_block_bytes(&l->opt.kv->shape);
+    const block_id *ids = NULL;
+    uint32_t from = 0, n;
+
+    cost_observe_fetch(&l->cost, a->n, a->us);
+    journal_fetched(l->opt.journal, a->request, a->first, a->n, a->is_last);
+    n = sched_fetched(l->sched, a->request, a->first, a->n, a->is_last, &from, &ids);
+    for (uint32_t i = 0; i < n; i++)
+        memcpy(kv_store_block(l->opt.kv, ids[i]), a->bytes + (from + i - a->first) * bytes, bytes);
+    prefix_fetch_give(l->opt.fetch, a);
+}
+
+/* What the block store has said; there are no moves outstanding between two steps. */
+static void take_fetched(struct engine_loop *l)
+{
+    struct fetch_answer a;
+
+    while (l->opt.fetch != NULL && prefix_fetch_take_answer(l->opt.fetch, &a)) {
+        if (a.kind == FETCH_PART) {
+            take_part(l, &a);
+            continue;
+        }
+        cost_observe_store(&l->cost, a.us);
+        journal_stored(l->opt.journal, a.request, a.n);
+        sched_stored(l->sched, a.request, a.n);
+    }
+}
+
+/* What the scheduler wants of the store, or does not want any more. */
+static void tell_store(struct engine_loop *l)
+{
+    struct sched_fetch fetch;
+
+    while (sched_next_fetch(l->sched, &fetch)) {
+        journal_fetch(l->opt.journal, &fetch);
+        if (fetch.n > 0)
+            prefix_fetch_ask(l->opt.fetch, fetch.request, fetch.first, fetch.n);
+        else
+            prefix_fetch_drop(l->opt.fetch, fetch.request);
     }
 }
 
@@ -406,6 +460,8 @@ static void take_inbox(struct engine_loop *l, uint64_t now)
         journal_cancel_all(l->opt.journal, FINISH_CANCELLED, now);
         sched_cancel_all(l->sched, FINISH_CANCELLED, now);
     }
+    take_fetched(l);
+    tell_store(l);
     l->closed = inbox.closed;
     emit_ends(l);
 }
@@ -602,6 +658,7 @@ static int engine_loop_step(struct engine_loop *l)
     n_moves = plan->n_moves;
     move_blocks(l, plan);
     start_io(l);
+    tell_store(l);
     emit_begins(l, plan);
     publish(l);
     give_snapshot(l);
@@ -636,7 +693,9 @@ static void *engine_loop_main(void *ud)
             continue;
         if (l->closed && sched_is_idle(l->sched))
             break;
-        queue_wait_inbox(l->opt.queue, l->asked_us > 0 ? TURN_TICK_MS : 0);
+        queue_wait_inbox(l->opt.queue, l->asked_us > 0                    ? TURN_TICK_MS
+                                       : sched_waits_for_store(l->sched) ? STORE_TICK_MS
+                                                                         : 0);
     }
     engine_arbiter_end(l->opt.arbiter, l->opt.engine, 0, false); /* it may have expired */
     return NULL;

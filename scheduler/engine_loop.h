@@ -17,6 +17,7 @@
 
 struct journal;
 struct kv_store;
+struct prefix_fetch;
 struct engine_loop;
 struct runner;
 struct state_store;
@@ -30,6 +31,7 @@ struct engine_loop_options {
     struct kv_store *kv;
     struct swap_store *swap; /* NULL without swap tiers */
     struct state_store *states; /* NULL: the model has none */
+    struct prefix_fetch *fetch; /* NULL: no block store (sched.store_blocks 0) */
     struct runner *runner;
     uint32_t step_target_ms; /* prompt chunks shrink so that a step with running streams stays
                               * within this, with the steps of other engines that have

@@ -193,6 +193,8 @@ static void put_sched(struct journal *j, const struct sched_options *o)
     put_value(j, "max_batch_tokens", o->max_batch_tokens);
     put_value(j, "prefill_chunk", o->prefill_chunk);
     put_value(j, "whole_prompts", o->whole_prompts);
+    put_nonzero(j, "store_blocks", o->store_blocks);
+    put_nonzero(j, "store_wait_ms", o->store_wait_ms);
     put_text(j, "}");
 }
 
@@ -260,6 +262,7 @@ void journal_post(struct journal *j, const struct request *r, uint64_t now_us)
                 r->min_tokens > r->n_resumed ? r->min_tokens - r->n_resumed : 0);
     put_nonzero(j, "ignore_eos", r->ignore_eos);
     put_nonzero(j, "score_prompt", request_wants_rows(r));
+    put_nonzero(j, "asks_store", r->asks_store);
     if (r->n_stop_ids > 0)
         put_tokens(j, "stop", r->stop_ids, r->n_stop_ids);
     put_tokens(j, "prompt", r->ids, request_n_given(r)); /* to the scheduler it is all the same */
@@ -289,12 +292,13 @@ static void put_limits(struct journal *j, const struct sched_limits *l)
 {
     const struct step_costs *c = &l->costs;
     const uint64_t costs[] = {c->is_known,     c->step_ns,       c->prefill_ns, c->decode_ns,
-                              c->kv_decode_ps, c->kv_prefill_ps, c->swap_ns,    c->file_ns};
+                              c->kv_decode_ps, c->kv_prefill_ps, c->swap_ns,    c->file_ns,
+                              c->fetch_ns,     c->fetch_delay_ns};
 
     put_value(j, "target", l->target_us);
     if (l->is_shared)
         put_value(j, "shared", 1);
-    put_numbers(j, "costs", costs, sizeof(costs) / sizeof(costs[0]));
+    put_numbers(j, "costs", costs, c->fetch_ns > 0 || c->fetch_delay_ns > 0 ? 10 : 8);
 }
 
 static void put_items(struct journal *j, const struct plan *p)
@@ -356,6 +360,36 @@ void journal_io_done(struct journal *j, uint32_t copy, int rc)
     begin(j, "io_done", copy);
     put_key(j, "rc");
     put_signed(j, rc);
+    end(j);
+}
+
+void journal_stored(struct journal *j, uint64_t id, uint32_t n_blocks)
+{
+    if (j == NULL)
+        return;
+    begin(j, "stored", id);
+    put_value(j, "n", n_blocks);
+    end(j);
+}
+
+void journal_fetch(struct journal *j, const struct sched_fetch *fetch)
+{
+    if (j == NULL)
+        return;
+    begin(j, "fetch", fetch->request);
+    put_value(j, "first", fetch->first);
+    put_value(j, "n", fetch->n);
+    end(j);
+}
+
+void journal_fetched(struct journal *j, uint64_t id, uint32_t first, uint32_t n, bool is_last)
+{
+    if (j == NULL)
+        return;
+    begin(j, "fetched", id);
+    put_value(j, "first", first);
+    put_value(j, "n", n);
+    put_value(j, "last", is_last);
     end(j);
 }
 

@@ -8,14 +8,16 @@
  *   {"start":1,"sched":{...},"kv":{...},"eog":[7]}               options; a new run begins
  *   {"post":9,"now":..,"arrival":..,"max_tokens":..,"prompt":[..],...}
  *   {"cancel":9,"why":3,"now":..}   {"cancel_all":3,"now":..}
- *   {"plan":7,"now":..,"target":..,"costs":[known,a,b,c,d,e,swap,file],"items":[[9,0,32,1]],
- *    "admitted":[9],"preempted":[],"swapped_out":[],"swapped_in":[],"moves":0}
+ *   {"plan":7,"now":..,"target":..,"costs":[known,a,b,c,d,e,swap,file,fetch,delay],
+ *    "items":[[9,0,32,1]],"admitted":[9],"preempted":[],"swapped_out":[],"swapped_in":[],"moves":0}
  *   {"moves_done":1}   {"io_start":copy,"write":1,"n":8}   {"io_done":copy,"rc":0}
  *   {"commit":7,"now":..,"tokens":[..]}
+ *   {"stored":9,"n":blocks}   {"fetch":9,"first":block,"n":blocks}
+ *   {"fetched":9,"first":block,"n":blocks,"last":1}
  *   {"dropped":3}
  *
  * An item is [request, first position, tokens, wants a token]; a commit has one token for each item
- * that wants one. Times are clock_us(). Keys with the value 0 are left out of posts; so are
+ * that wants one; fetch and delay are left out of the costs where both are 0. Times are clock_us(). Keys with the value 0 are left out of posts; so are
  * max_known, n_keep and n_discard of requests whose context cannot be shifted.
  *
  * The engine appends, the I/O thread takes and writes, so the engine never waits for a disk. When
@@ -32,6 +34,7 @@
 #ifndef SCHEDULER_JOURNAL_H
 #define SCHEDULER_JOURNAL_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -41,6 +44,7 @@
 
 struct kv_manager_options;
 struct plan;
+struct sched_fetch;
 struct sched_limits;
 struct sched_options;
 struct swap_io;
@@ -67,6 +71,11 @@ void journal_plan(struct journal *j, const struct plan *plan, uint64_t now_us,
 void journal_moves_done(struct journal *j);
 void journal_io_start(struct journal *j, const struct swap_io *io);
 void journal_io_done(struct journal *j, uint32_t copy, int rc);
+
+/* Beside sched_stored(); for each true sched_next_fetch(); beside sched_fetched(). */
+void journal_stored(struct journal *j, uint64_t id, uint32_t n_blocks);
+void journal_fetch(struct journal *j, const struct sched_fetch *fetch);
+void journal_fetched(struct journal *j, uint64_t id, uint32_t first, uint32_t n, bool is_last);
 
 /* Before sched_commit(), with the same arguments. */
 void journal_commit(struct journal *j, const struct plan *plan, const int32_t *tokens,

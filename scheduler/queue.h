@@ -81,6 +81,9 @@ struct engine_stats { /* copied out by value */
     struct kv_states_stats states; /* zeros: the model has none */
     uint64_t context_shifts; /* of sequences that were full */
     uint64_t swap_fallbacks; /* copies lost or refused, computed again instead */
+    uint64_t store_declined; /* prompts not read from the block store: computing is cheaper */
+    uint64_t store_timeouts; /* prompts that did not wait for it any longer */
+    uint64_t fetched_blocks; /* that entered the cache from it */
     /* what lies ahead, for forecasts */
     uint64_t waiting_tokens[PRIORITY_COUNT]; /* prompt tokens of the waiting, still to compute */
     uint64_t running_prefill;  /* tokens the running are still behind, beyond one each */

@@ -88,6 +88,8 @@ struct request {
                            * NULL: it is not asked */
     uint32_t second_at;   /* where the second of two texts begins that are read together; 0: there
                            * is one */
+    bool asks_store;      /* the block store has been asked what it has of the prompt, and will say
+                           * so (prefix_fetch.h) */
     bool is_dry_run;      /* only asks: its one event is an EVENT_END with `probe` filled in */
     struct prefix_copy *copy; /* of a dry run: what it copies instead (prefix_copy.h), or NULL */
     uint32_t n_stop_ids;

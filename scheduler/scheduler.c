@@ -48,10 +48,11 @@ static bool take_arrays(struct sched *s)
     s->swapped_in = mem_calloc(o->max_requests, sizeof(*s->swapped_in));
     s->admitted = mem_calloc(o->max_requests, sizeof(*s->admitted));
     s->shifted = mem_calloc(n, sizeof(*s->shifted));
+    s->fetches = mem_calloc(s->max_fetches, sizeof(*s->fetches));
     return s->tenants != NULL && s->running != NULL && s->slots != NULL && s->tables != NULL &&
            s->items != NULL && s->item_seq != NULL && s->ends != NULL && s->preempted != NULL &&
            s->swapped_out != NULL && s->swapped_in != NULL && s->admitted != NULL &&
-           s->shifted != NULL;
+           s->shifted != NULL && s->fetches != NULL;
 }
 
 static int set_up(struct sched *s)
@@ -81,6 +82,7 @@ static bool is_sane(const struct sched_options *o)
            o->max_batch_tokens >= o->max_sequences && o->prefill_chunk > 0 &&
            o->max_context > 0 && o->max_tenants > 0 &&
            o->max_sequences <= kv_manager_most_sequences(o->kv) &&
+           (o->store_blocks == 0 || kv_manager_can_enter(o->kv)) &&
            (!o->whole_prompts || (o->max_context <= o->prefill_chunk &&
                                   o->max_context <= o->max_batch_tokens));
 }
@@ -99,6 +101,9 @@ int sched_create(struct sched **out, const struct sched_options *options)
     s->kv = options->kv;
     s->table_cap = block_table_needed(options->max_context);
     s->n_groups = kv_manager_n_groups(s->kv);
+    /* Twice for each request, and all of them may be others by the time they are asked for. */
+    s->max_fetches = options->store_blocks > 0 ? 4 * options->max_requests : 1;
+    list_init(&s->held_for_store);
     if (set_up(s) < 0) {
         sched_destroy(&s);
         return ERR_NOMEM;
@@ -132,6 +137,7 @@ void sched_destroy(struct sched **sched)
     mem_free(s->swapped_in);
     mem_free(s->admitted);
     mem_free(s->shifted);
+    mem_free(s->fetches);
     mem_free(s);
     *sched = NULL;
 }
@@ -196,6 +202,8 @@ void sched_leave_waiting(struct sched *s, struct seq *seq)
     count_waiting(s, seq, false);
     if (seq->prefix_owner != NULL)
         unlink_prefix_waiter(s, seq);
+    else if (seq->store != STORE_NONE)
+        sched_end_in_store(s, seq);
     else
         order_remove(&s->tenants[seq->request->tenant].waiting, &seq->node);
 }
@@ -366,10 +374,12 @@ int sched_add(struct sched *s, struct request *r, uint64_t now_us)
     seq_set_state(seq, SEQ_PENDING);
     sched_set_expiry(s, seq, earlier(sched_end_of_time(r), r->queue_until_us));
     prefix_owner = find_prefix_owner(s, r);
+    s->now_us = now_us;
+    count_waiting(s, seq, true);
     if (prefix_owner == NULL) {
-        sched_enter_waiting(s, seq);
+        if (!sched_hold_for_store(s, seq))
+            order_insert(&s->tenants[r->tenant].waiting, &seq->node);
     } else {
-        count_waiting(s, seq, true);
         sched_hold_back(s, seq, prefix_owner, sched_awaited_by_choice(s, r));
     }
     return 0;
@@ -389,6 +399,8 @@ void sched_cancel_all(struct sched *s, enum finish why, uint64_t now_us)
 
     while (s->n_running > 0)
         end_seq(s, s->running[s->n_running - 1], SEQ_CANCELLED, why, now_us);
+    list_each(link, &s->held_for_store)
+        end_seq(s, list_entry(link, struct seq, store_link), SEQ_CANCELLED, why, now_us);
     while ((seq = sched_next_waiting(s)) != NULL)
         end_seq(s, seq, SEQ_CANCELLED, why, now_us);
 }

@@ -30,6 +30,12 @@
  * Requests that arrive together with one long prefix: one computes it, the others wait until that
  * is done, and share it. So do parallel choices (request.prefix_owner).
  *
+ * Block store. A prompt whose beginning may be kept outside the process (request.asks_store) is
+ * held back from its arrival until the store has said how much of it is there, and, if reading what
+ * the cache lacks takes less time than computing it would, until that has been read and has entered
+ * the cache; never longer than store_wait_ms. The others go on meanwhile, and a prompt whose blocks
+ * another one is just reading waits for these.
+ *
  * Victims: of the sequences later in the run order the lowest priority, then the one that is
  * cheapest to bring back, by swapping or by recomputing, whichever is cheaper for it. A sequence
  * that has been preempted max_preemptions times is exempt, unless a running one of higher priority
@@ -87,6 +93,9 @@ struct sched_options {
     /* A prompt is computed in one step and shares nothing: its tokens see those behind them too.
      * Nothing longer than prefill_chunk or max_batch_tokens can run then. */
     bool whole_prompts;
+    uint32_t store_blocks;  /* in a record of the block store (kv_record.h); 0: there is none. Only
+                             * if kv_manager_can_enter() */
+    uint32_t store_wait_ms; /* longest wait for it */
 };
 
 /* Fill in the defaults of what is not a setting: the adaptive values of the seeds (S2.15). */
@@ -137,6 +146,11 @@ struct plan {
     uint32_t n_shifted;        /* threw tokens away, before everything else */
 };
 
+struct sched_fetch { /* for the store */
+    uint64_t request;
+    uint32_t first, n; /* blocks of its prompt to be read; n 0: nothing (more) of it is wanted */
+};
+
 struct sched_end {
     struct request *request; /* the caller's now */
     enum finish finish;
@@ -176,6 +190,20 @@ const struct plan *sched_plan(struct sched *s, uint64_t now_us, const struct sch
 void sched_moves_done(struct sched *s);
 bool sched_next_io(struct sched *s, struct swap_io *out);
 void sched_io_done(struct sched *s, uint32_t copy, int rc);
+
+/* The store has the first n_blocks blocks of a request's prompt. One that is not held back any more
+ * is ignored, here and below. */
+void sched_stored(struct sched *s, uint64_t id, uint32_t n_blocks);
+/* Blocks first .. first + n - 1 of its prompt have been read; n 0: none could be. With is_last
+ * there will be no more. The result is kv_manager_enter()'s: the caller copies the bytes. */
+uint32_t sched_fetched(struct sched *s, uint64_t id, uint32_t first, uint32_t n, bool is_last,
+                       uint32_t *from, const block_id **ids);
+/* What is to be read, or is not wanted any more, in this order; false: nothing new. To be asked
+ * after sched_plan() and after cancels. */
+bool sched_next_fetch(struct sched *s, struct sched_fetch *out);
+/* Does a sequence wait for the store? Then plans are to be made while it waits, for it may be
+ * released when its time is over. */
+bool sched_waits_for_store(const struct sched *s);
 
 /* The plan was computed; tokens[i] is the token of item i where it wants one. is_eog tells
  * whether a token ends a generation (NULL: none does). */

@@ -1,6 +1,7 @@
 /* scheduler/scheduler_impl.h - struct sched, shared by scheduler.c (life cycle, progress),
  * scheduler_run_order.c (order), scheduler_plan.c (the plan of a step), scheduler_admit.c
- * (admission), scheduler_preempt.c (victims) and scheduler_inspect.c.
+ * (admission), scheduler_preempt.c (victims), scheduler_store.c (blocks from the store) and
+ * scheduler_inspect.c.
  *
  * Private to scheduler/. `running` is in run order, so the first victim is the last entry;
  * everything else is in a tenant's waiting order, or held back by its prefix owner.
@@ -49,6 +50,12 @@ struct sched {
     uint64_t room_ns;                 /* time left in it for prompt rows, or SCHED_NO_LIMIT */
     uint32_t n_streams;               /* decode rows planned */
     uint64_t serial;                  /* of the plan being made; marks the sequences tried in it */
+    /* the block store */
+    struct list held_for_store; /* sequences, by arrival */
+    uint32_t n_reading;
+    struct sched_fetch *fetches; /* ring [max_fetches] */
+    uint32_t fetch_head, n_fetches, max_fetches;
+    uint64_t store_declined, store_timeouts, fetched_blocks;
     /* counters */
     uint64_t prompt_tokens, generation_tokens, recomputed_tokens, cached_tokens;
     uint64_t preemptions, preemptions_swap, swap_fallbacks, iterations, context_shifts;
@@ -124,6 +131,18 @@ void sched_shift_full(struct sched *s);
 bool sched_try_admit(struct sched *s, struct seq *seq);
 /* Begin to read the copies of the sequences after `next` (or NULL) in its tenant's order. */
 void sched_read_ahead(struct sched *s, const struct seq *next);
+
+/* ---- scheduler_store.c ---- */
+
+/* Hold a sequence that has just come, is counted as waiting and in no order, back for the store;
+ * false: there is nothing to wait for. */
+bool sched_hold_for_store(struct sched *s, struct seq *seq);
+/* It is in no list then. */
+void sched_leave_store(struct sched *s, struct seq *seq);
+/* The same for one that ends: the store is told. */
+void sched_end_in_store(struct sched *s, struct seq *seq);
+/* Begin the reads that are worth it, and release those that wait in vain. */
+void sched_plan_store(struct sched *s);
 
 /* Note a request in one of the plan's lists. */
 static inline void sched_note(const struct sched *s, uint64_t *ids, uint32_t *n,

@@ -78,6 +78,9 @@ void sched_fill_stats(const struct sched *s, struct engine_stats *out)
     out->preemptions_recompute = s->preemptions;
     out->preemptions_swap = s->preemptions_swap;
     out->swap_fallbacks = s->swap_fallbacks;
+    out->store_declined = s->store_declined;
+    out->store_timeouts = s->store_timeouts;
+    out->fetched_blocks = s->fetched_blocks;
     out->context_shifts = s->context_shifts;
     out->iterations = s->iterations;
 }
@@ -148,7 +151,8 @@ void sched_fill_snapshot(const struct sched *s, struct snapshot *out, uint64_t n
             add_seq(s, q, out);
     }
     for (uint32_t i = 0; i < s->set.cap; i++)
-        if (s->set.all[i].request != NULL && s->set.all[i].prefix_owner != NULL)
+        if (s->set.all[i].request != NULL &&
+            (s->set.all[i].prefix_owner != NULL || s->set.all[i].store != STORE_NONE))
             add_seq(s, &s->set.all[i], out);
     out->pressure = kv_manager_pressure(s->kv);
     out->kv = kv_manager_stats(s->kv);
@@ -186,7 +190,8 @@ static bool check_waiting(const struct sched *s, uint32_t *n_waiting, uint32_t *
         if ((seq->state != SEQ_PENDING && seq->state != SEQ_PREEMPTED) ||
             seq->slot != SEQ_NO_SLOT || seq->kv.table.n != 0 ||
             (seq->n_done > 0) != (seq->kv.swap != SWAP_NONE) ||
-            (seq->node.size == 0) != (seq->prefix_owner != NULL))
+            (seq->node.size == 0) != (seq->prefix_owner != NULL || seq->store != STORE_NONE) ||
+            (seq->prefix_owner != NULL && seq->store != STORE_NONE))
             return false;
         ++*n_waiting;
         *n_preempted += seq->state == SEQ_PREEMPTED;

@@ -258,6 +258,7 @@ const struct plan *sched_plan(struct sched *s, uint64_t now_us, const struct sch
 
     begin(s, now_us, limits);
     sched_end_expired(s, now_us);
+    sched_plan_store(s);
     sched_shift_full(s);
     plan_decodes(s);
     set_room(s);

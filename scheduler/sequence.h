@@ -7,8 +7,9 @@
  *       `--> COMPLETED | CANCELLED | FAILED
  *
  * PENDING and PREEMPTED sequences are in their tenant's waiting order (a prefix waiter, until its
- * prefix owner has computed what they share, in the prefix owner's list instead), RUNNING ones in
- * the running list.
+ * prefix owner has computed what they share, in the prefix owner's list instead; one whose prompt
+ * may be in the block store, until that has been read, in the scheduler's list of these), RUNNING
+ * ones in the running list.
  *
  * Thread: engine thread only.
  * Memory: a fixed array of seqs is taken at start; a seq owns its request.
@@ -33,6 +34,13 @@ enum seq_state {
     SEQ_COMPLETED,
     SEQ_CANCELLED,
     SEQ_FAILED,
+};
+
+enum store_step { /* of a sequence that is held back for the block store */
+    STORE_NONE = 0,
+    STORE_ASKED,   /* what the store has of its prompt is not known yet */
+    STORE_FOUND,   /* its first n_stored blocks */
+    STORE_READING, /* those that the cache lacked are being read */
 };
 
 #define SEQ_NO_ITEM UINT32_MAX
@@ -60,6 +68,10 @@ struct seq {
     uint32_t n_awaited;    /* while held back: tokens that the prefix owner is to have computed */
     uint32_t n_choices;    /* parallel choices that are to fork from this one */
     bool is_choice;        /* counted there, of the request's prefix owner */
+    enum store_step store; /* not STORE_NONE: it is in the list of those held back for the store */
+    struct list store_link;
+    uint32_t n_stored;     /* leading blocks of the prompt that the store has; STORE_FOUND on */
+    uint64_t store_until_us; /* it is released then */
     uint64_t expiry_us;    /* when it is given up; 0 = never */
     uint32_t heap_expiry;  /* position, kept by struct heap */
     uint32_t n_prompt_left; /* leading ids that are the prompt's */

@@ -26,7 +26,8 @@
 struct tenant {
     struct order waiting;
     uint32_t n_running;
-    uint32_t n_held_back; /* prefix waiters that wait for their prefix owner */
+    uint32_t n_held_back; /* prefix waiters that wait for their prefix owner, and those that wait
+                           * for the block store */
     uint32_t weight;      /* of its latest request; 0 = never seen */
     uint64_t service;
     uint64_t n_tokens; /* computed for it */

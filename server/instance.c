@@ -227,6 +227,24 @@ static void identify(struct instance *e, const struct gguf *g, const struct conf
     e->kv_id[1] = hash.high64;
 }
 
+/* For others: they do not look at this machine's file. */
+static void identify_for_store(struct instance *e, const struct gguf *g)
+{
+    const uint64_t start = clock_ms();
+    XXH128_hash_t link[2] = {{e->kv_id[0], e->kv_id[1]}};
+
+    for (uint32_t i = 0; i < gguf_n_files(g); i++) {
+        const struct gguf_file f = gguf_file_at(g, i);
+
+        link[1] = XXH3_128bits(f.data, (size_t)f.bytes);
+        link[0] = XXH3_128bits(link, sizeof(link));
+    }
+    e->store_id[0] = link[0].low64;
+    e->store_id[1] = link[0].high64;
+    log_info("engine", "weights_digest=%016" PRIx64 "%016" PRIx64 " digest_ms=%" PRIu64,
+             e->store_id[1], e->store_id[0], clock_ms() - start);
+}
+
 /* The file's tokenizer and model, which must have the same vocabulary. */
 static int make_model(struct instance *e, const struct gguf *g, const char *pre,
                       const struct model_options *options, char *err, size_t err_len)
@@ -281,8 +299,10 @@ static int load_model(struct instance *e, const struct config *c, const struct o
     rc = make_model(e, g, c->tokenizer_pre, &options, err, err_len);
     if (rc == 0)
         instance_read_sampling(&e->sampling, g, c);
-    if (rc == 0 && c->slot_save_path[0] != '\0')
+    if (rc == 0 && (c->slot_save_path[0] != '\0' || c->kv_store[0] != '\0'))
         identify(e, g, c);
+    if (rc == 0 && c->kv_store[0] != '\0')
+        identify_for_store(e, g);
     if (gguf_check_unchanged(g, err, err_len) < 0)
         rc = ERR_IO;
     gguf_close(&g);

@@ -53,6 +53,7 @@ struct instance {
     uint32_t threads;
     uint64_t kv_id[2]; /* of the file and the settings that keys and values depend on; with
                         * slot_save_path only */
+    uint64_t store_id[2]; /* the same of all bytes of the weights; with kv_store only */
     struct sched_options sched; /* ready for engine_loop_create() */
 };
 

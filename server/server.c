@@ -461,7 +461,8 @@ static int open_parts(struct server *s, char *err, size_t err_len)
 {
     int rc = init_loop(s);
 
-    if (rc == 0 && getrandom(&s->opt.salt_seed, sizeof(s->opt.salt_seed), 0) < 0)
+    if (rc == 0 && s->opt.salt_seed == 0 &&
+        getrandom(&s->opt.salt_seed, sizeof(s->opt.salt_seed), 0) < 0)
         rc = ERR_IO;
     if (rc < 0) {
         snprintf(err, err_len, "the event loop cannot be set up: %s", err_text(rc));

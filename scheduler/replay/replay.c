@@ -121,6 +121,12 @@ static bool are_states_believable(const struct kv_state_options *s, uint32_t max
                                  s->interval > 0 && s->n_parts > 0 && s->n_parts <= MAX_BLOCKS;
 }
 
+static bool is_store_believable(const struct sched_options *s, const struct kv_manager_options *k)
+{
+    return s->store_blocks == 0 || (k->prefix_cache && k->groups.n == 1 &&
+                                    k->groups.n_window == 0 && k->states.n_slots == 0);
+}
+
 static bool is_believable(const struct replay_record *rec)
 {
     const struct sched_options *s = &rec->sched;
@@ -137,7 +143,7 @@ static bool is_believable(const struct replay_record *rec)
            k->max_table >= (s->max_context - 1) / BLOCK_TOKENS + 1 &&
            are_groups_believable(&k->groups) &&
            are_states_believable(&k->states, s->max_sequences) &&
-           is_table_believable(k, s->max_sequences) &&
+           is_store_believable(s, k) && is_table_believable(k, s->max_sequences) &&
            is_table_believable(k, k->max_sequences) && k->critical_percent <= 100 &&
            k->low_percent <= 100 && k->placement <= BLOCK_ROUND_ROBIN;
 }
@@ -339,10 +345,30 @@ static int take_plan(struct replay *r, const struct replay_record *rec, char *er
     return 0;
 }
 
+/* ---- the block store ---- */
+
+static int take_fetch(struct replay *r, const struct replay_record *rec, char *err, size_t err_len)
+{
+    struct sched_fetch fetch;
+
+    if (!sched_next_fetch(r->sched, &fetch))
+        return fail(ERR_INVAL, err, err_len, "the journal asks the store for request %" PRIu64
+                    ", the replay does not", rec->id);
+    if (fetch.request != rec->id || fetch.first != rec->first || fetch.n != rec->n_blocks)
+        return fail(ERR_INVAL, err, err_len, "the journal asks the store for %u blocks of request "
+                    "%" PRIu64 " from block %u, the replay for %u of request %" PRIu64
+                    " from block %u", rec->n_blocks, rec->id, rec->first, fetch.n, fetch.request,
+                    fetch.first);
+    return 0;
+}
+
 /* ---- all of them ---- */
 
 static int take(struct replay *r, struct replay_record *rec, char *err, size_t err_len)
 {
+    const block_id *ids;
+    uint32_t from;
+
     switch (rec->kind) {
     case REPLAY_START:
         return take_start(r, rec, err, err_len);
@@ -368,6 +394,15 @@ static int take(struct replay *r, struct replay_record *rec, char *err, size_t e
         return take_io_done(r, rec, err, err_len);
     case REPLAY_COMMIT:
         return take_commit(r, rec, err, err_len);
+    case REPLAY_STORED:
+        sched_stored(r->sched, rec->id, rec->n_blocks);
+        return 0;
+    case REPLAY_FETCH:
+        return take_fetch(r, rec, err, err_len);
+    case REPLAY_FETCHED:
+        (void)sched_fetched(r->sched, rec->id, rec->first, rec->n_blocks, rec->is_last, &from,
+                            &ids);
+        return 0;
     case REPLAY_DROPPED:
         return fail(ERR_FORMAT, err, err_len, "%" PRIu64 " lines are missing here: the journal's "
                     "buffer was full; the run cannot be replayed any further", rec->id);
@@ -389,7 +424,7 @@ int replay_take(struct replay *r, struct replay_record *rec, char *err, size_t e
         return fail(ERR_FORMAT, err, err_len, "the journal does not begin with a start");
     if (r->plan != NULL && rec->kind != REPLAY_START && rec->kind != REPLAY_COMMIT &&
         rec->kind != REPLAY_MOVES_DONE && rec->kind != REPLAY_IO_START &&
-        rec->kind != REPLAY_DROPPED)
+        rec->kind != REPLAY_FETCH && rec->kind != REPLAY_DROPPED)
         return fail(ERR_FORMAT, err, err_len, "step %" PRIu64 " was not committed", r->plan->step);
     if (has_time(rec->kind))
         rc = advance(r, rec->now_us, err, err_len);

@@ -30,6 +30,9 @@ enum replay_kind {
     REPLAY_IO_START,
     REPLAY_IO_DONE,
     REPLAY_COMMIT,
+    REPLAY_STORED,
+    REPLAY_FETCH,
+    REPLAY_FETCHED,
     REPLAY_DROPPED,
 };
 
@@ -54,7 +57,8 @@ struct replay_ids {
 
 struct replay_record { /* which fields count depends on the kind; zero is the empty value */
     enum replay_kind kind;
-    uint64_t id;     /* CANCEL: request; PLAN, COMMIT: step; IO_*: copy; DROPPED: how many */
+    uint64_t id;     /* CANCEL, STORED, FETCH*: request; PLAN, COMMIT: step; IO_*: copy; DROPPED:
+                      * how many */
     uint64_t now_us; /* POST, CANCEL*, PLAN, COMMIT */
     struct sched_options sched;   /* START */
     struct kv_manager_options kv; /* START */
@@ -66,7 +70,9 @@ struct replay_record { /* which fields count depends on the kind; zero is the em
     struct replay_ids lists[REPLAY_LISTS]; /* PLAN */
     uint32_t n_moves;             /* PLAN */
     bool is_write;                /* IO_START */
-    uint32_t n_blocks;            /* IO_START */
+    uint32_t n_blocks;            /* IO_START, STORED, FETCH* */
+    uint32_t first;               /* FETCH* */
+    bool is_last;                 /* FETCHED */
     int rc;                       /* IO_DONE */
     int32_t *tokens;              /* START: ends of generation; COMMIT */
     uint32_t n_tokens;

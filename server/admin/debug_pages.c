@@ -3,6 +3,7 @@
 
 #include "core/base/clock.h"
 #include "core/base/json.h"
+#include "scheduler/prefix_fetch.h"
 
 #include <inttypes.h>
 
@@ -217,7 +218,25 @@ static void add_hashes(struct buf *out, const struct snapshot *s)
     buf_add_char(out, ']');
 }
 
-void debug_render_kv(const struct snapshot *s, uint32_t block_tokens, bool with_hashes,
+/* The block store: null where there is none. */
+static void add_store(struct buf *out, struct prefix_fetch *f)
+{
+    if (f == NULL) {
+        buf_add_str(out, ",\"store\":null");
+        return;
+    }
+    buf_printf(out,
+               ",\"store\":{\"up\":%s,\"prompts_waiting\":%u,\"hit_blocks\":%" PRIu64
+               ",\"miss_blocks\":%" PRIu64 ",\"read_bytes\":%" PRIu64 ",\"written_bytes\":%" PRIu64
+               ",\"bad_records\":%" PRIu64 "}",
+               prefix_fetch_count(f, STORE_UP) != 0 ? "true" : "false", prefix_fetch_n_prompts(f),
+               prefix_fetch_count(f, STORE_HIT_BLOCKS), prefix_fetch_count(f, STORE_MISS_BLOCKS),
+               prefix_fetch_count(f, STORE_READ_BYTES), prefix_fetch_count(f, STORE_WRITTEN_BYTES),
+               prefix_fetch_count(f, STORE_BAD_RECORDS));
+}
+
+void debug_render_kv(const struct snapshot *s, uint32_t block_tokens, struct prefix_fetch *fetch,
+                     bool with_hashes,
                      struct buf *out)
 {
     const struct kv_manager_stats *k = &s->kv;
@@ -237,6 +256,7 @@ void debug_render_kv(const struct snapshot *s, uint32_t block_tokens, bool with_
     add_states(out, &k->states);
     buf_add_str(out, ",\"swap\":");
     add_swap(out, &k->swap);
+    add_store(out, fetch);
     buf_add_str(out, ",\"map\":\"");
     buf_add(out, s->map, s->n_blocks); /* letters only */
     buf_add_char(out, '"');

@@ -9,6 +9,8 @@
 #include "core/base/buf.h"
 #include "scheduler/snapshot.h"
 
+struct prefix_fetch;
+
 /* Requests that are listed; the counts are of all. */
 #define DEBUG_MAX_REQUESTS 10000
 
@@ -29,9 +31,10 @@ void debug_render_slots(const struct snapshot *s, uint32_t n_slots, uint32_t n_c
                         struct buf *out);
 /* The blocks and their states; the groups that layers are dealt into (kv_groups.h): how many there
  * are, and how many blocks those that see everything (full) and those that see so many tokens
- * (window) hold, each shared one once, and have left in the prefix cache. With hashes also those of
- * all entries of the prefix index. */
-void debug_render_kv(const struct snapshot *s, uint32_t block_tokens, bool with_hashes,
+ * (window) hold, each shared one once, and have left in the prefix cache; the block store, unless
+ * fetch is NULL. With hashes also those of all entries of the prefix index. */
+void debug_render_kv(const struct snapshot *s, uint32_t block_tokens, struct prefix_fetch *fetch,
+                     bool with_hashes,
                      struct buf *out);
 
 #endif

@@ -7,6 +7,7 @@
 #include "core/base/name_list.h"
 #include "core/base/version.h"
 #include "core/tokenizer/tokenizer.h"
+#include "scheduler/prefix_fetch.h"
 #include "server/adapters/adapter_set.h"
 #include "server/admin/openapi.h"
 #include "server/api/chat/chat.h"
@@ -347,6 +348,8 @@ void info_fill_metrics(struct engine_client *engine, struct metrics_model *out)
         queue_get_stats(engine->queue, &out->stats);
         out->predicted_ttft_us = engine_client_forecast_least_us(engine);
     }
+    for (int i = 0; m->fetch != NULL && i < STORE_N_COUNTS; i++)
+        out->store[i] = prefix_fetch_count(m->fetch, (enum store_count)i);
     if (m->constraint_cache == NULL)
         return;
     fill_adapters(m, out);

@@ -4,6 +4,7 @@
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/mem.h"
+#include "scheduler/prefix_fetch.h"
 #include "server/auth/tenants.h"
 #include "server/http/http_call.h"
 
@@ -208,8 +209,13 @@ uint64_t engine_client_register(struct engine_client *engine, struct request *r,
 
 void engine_client_post(struct engine_client *engine, struct request **r, uint32_t n)
 {
-    const int rc = queue_post_all(engine->queue, r, n);
+    struct fetch_prompt *prompts = NULL;
+    int rc;
 
+    for (uint32_t i = 0; i < n; i++)
+        prefix_fetch_prepare(engine->model->fetch, r[i], &prompts);
+    rc = queue_post_all(engine->queue, r, n);
+    prefix_fetch_submit(engine->model->fetch, &prompts);
     assert(rc == 0); /* there was room, and only this thread posts or closes */
     (void)rc;
     memset(r, 0, n * sizeof(struct request *));

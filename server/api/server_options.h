@@ -25,6 +25,7 @@ struct queue;
 struct swap_store;
 struct tokenizer;
 struct journal;
+struct prefix_fetch;
 struct constraint_cache;
 struct request_defaults;
 struct sampling_defaults;
@@ -69,6 +70,7 @@ struct server_model { /* a served model; what it points to is borrowed */
     const struct chat *chat;
     struct constraint_cache *constraint_cache;
     struct adapter_set *adapters; /* or NULL */
+    struct prefix_fetch *fetch; /* of the block store; NULL: there is none for this model */
     struct swap_store *swap; /* or NULL; closed by its owner after server_run() */
     const char *isa;         /* that its kernels are for */
 };
@@ -104,7 +106,7 @@ struct server_options {
     const char *objectives;      /* checked; NULL or "" = none */
     const char *tenant_weights; /* checked */
     uint32_t max_tenants, tenant_limit;
-    uint64_t salt_seed; /* filled in by server_create() */
+    uint64_t salt_seed; /* of those that share a block store; 0: server_create() fills it in */
     const struct server_model *models; /* [n_models], copied; the first is the default */
     uint32_t n_models;                 /* 1 to SERVER_MAX_MODELS */
     uint32_t stream_keep_ms; /* 0 = no streams are kept */

@@ -3,6 +3,7 @@
 
 #include "core/base/err.h"
 #include "core/base/mem.h"
+#include "kvcache/kv_record.h"
 #include "scheduler/replay/replay.h"
 
 #include <cjson/cJSON.h>
@@ -138,6 +139,8 @@ static void parse_sched(struct line *l, const cJSON *o, struct sched_options *s)
     s->max_batch_tokens = want32(l, o, "max_batch_tokens");
     s->prefill_chunk = want32(l, o, "prefill_chunk");
     s->whole_prompts = want(l, o, "whole_prompts", 1) != 0;
+    s->store_blocks = (uint32_t)may(l, o, "store_blocks", KV_RECORD_MOST);
+    s->store_wait_ms = (uint32_t)may(l, o, "store_wait_ms", UINT32_MAX);
 }
 
 static void parse_kv(struct line *l, const cJSON *o, struct kv_manager_options *k)
@@ -213,6 +216,7 @@ static void parse_request(struct line *l, const cJSON *o, struct request *q)
     q->min_tokens = (uint32_t)may(l, o, "min_tokens", UINT32_MAX);
     q->ignore_eos = may(l, o, "ignore_eos", 1) == 1;
     q->score_prompt = may(l, o, "score_prompt", 1) == 1;
+    q->asks_store = may(l, o, "asks_store", 1) == 1;
     parse_stop(l, o, q);
 }
 
@@ -266,18 +270,20 @@ static void parse_cancel(struct line *l, const cJSON *o, struct replay_record *r
 static void parse_limits(struct line *l, const cJSON *o, struct sched_limits *out)
 {
     const cJSON *costs = want_array(l, o, "costs");
-    uint64_t v[8];
+    const int n = cJSON_GetArraySize(costs);
+    uint64_t v[10] = {0};
 
     out->target_us = want(l, o, "target", MAX_COST);
     out->is_shared = may(l, o, "shared", 1) != 0;
-    if (cJSON_GetArraySize(costs) != 8)
-        wrong(l, "costs", "does not hold 8 numbers");
-    for (int i = 0; i < 8 && l->rc == 0; i++)
+    if (n != 8 && n != 10)
+        wrong(l, "costs", "does not hold 8 numbers, or 10");
+    for (int i = 0; i < n && l->rc == 0; i++)
         v[i] = value_of(l, cJSON_GetArrayItem(costs, i), "costs",
                         i == 0 ? 1 : i == 4 || i == 5 ? MAX_KV_COST : i == 1 ? MAX_COST
                                                                              : 100000000000);
     if (l->rc == 0)
-        out->costs = (struct step_costs){v[0] == 1, v[1], v[2], v[3], v[4], v[5], v[6], v[7]};
+        out->costs = (struct step_costs){v[0] == 1, v[1], v[2], v[3], v[4], v[5],
+                                         v[6],      v[7], v[8], v[9]};
 }
 
 static void parse_item(struct line *l, const cJSON *array, struct replay_item *out)
@@ -325,6 +331,18 @@ static void parse_io_done(struct line *l, const cJSON *o, struct replay_record *
         wrong(l, "rc", "is above 0");
 }
 
+static void parse_stored(struct line *l, const cJSON *o, struct replay_record *r)
+{
+    r->n_blocks = want32(l, o, "n");
+}
+
+static void parse_fetch(struct line *l, const cJSON *o, struct replay_record *r)
+{
+    r->first = want32(l, o, "first");
+    r->n_blocks = want32(l, o, "n");
+    r->is_last = may(l, o, "last", 1) == 1;
+}
+
 static void parse_commit(struct line *l, const cJSON *o, struct replay_record *r)
 {
     r->now_us = want(l, o, "now", MAX_EXACT);
@@ -344,6 +362,9 @@ static const struct {
     [REPLAY_IO_START] = {"io_start", parse_io_start},
     [REPLAY_IO_DONE] = {"io_done", parse_io_done},
     [REPLAY_COMMIT] = {"commit", parse_commit},
+    [REPLAY_STORED] = {"stored", parse_stored},
+    [REPLAY_FETCH] = {"fetch", parse_fetch},
+    [REPLAY_FETCHED] = {"fetched", parse_fetch},
     [REPLAY_DROPPED] = {"dropped", NULL},
 };
 

@@ -14,6 +14,7 @@
 #include "scheduler/engine_arbiter.h"
 #include "server/cli/serve_model.h"
 #include "server/cli/serve_sandbox.h"
+#include "server/engine_io/store_place.h"
 #include "server/http/handover.h"
 #include "server/process/sandbox_probe.h"
 #include "server/process/startup.h"
@@ -50,6 +51,7 @@ struct service {
     struct server *server;
     struct stop_signals *signals;
     struct sandbox_state sandbox;
+    struct store_place place; /* of the block store */
     int code; /* of the load, when it is over */
     char err[512];
 };
@@ -84,7 +86,7 @@ static void print_help(void)
 static int load_all(struct service *s)
 {
     for (uint32_t i = 0; i < s->n_models; i++) {
-        const struct served_company company = {s->pool, s->arbiter, i, s->server};
+        const struct served_company company = {s->pool, s->arbiter, i, s->server, &s->place};
         char err[400];
         const int code = served_load(&s->models[i], &company, err, sizeof(err));
 
@@ -176,6 +178,7 @@ static int make_server(struct service *s, const struct server_model *models)
         .stream_ping_ms = (uint32_t)c->stream_ping_ms,
         .drain_ms = (uint32_t)c->drain_ms,
         .handover_socket = c->handover_socket,
+        .salt_seed = s->place.seed,
         .slot_save_path = c->slot_save_path,
         .responses_db = c->responses_db,
         .responses_days = (uint32_t)c->responses_days,
@@ -221,6 +224,7 @@ static int size_pool(struct service *s)
 {
     const char *set = getenv("UV_THREADPOOL_SIZE");
     const unsigned n_each = s->config.slot_save_path[0] != '\0' ? 3 : 2;
+    const unsigned n_store = s->config.kv_store[0] != '\0' ? 2 * s->n_models : 0;
     const unsigned n = set != NULL ? (unsigned)strtoul(set, NULL, 10) : 2 + n_each * s->n_models;
     unsigned n_event = 0;
     char text[16];
@@ -232,7 +236,7 @@ static int size_pool(struct service *s)
         n_event += s->models[i].publisher != NULL ? KV_EVENT_THREADS : 0;
     rc = startup_try_descriptors(FDS_TO_BEGIN, s->err, sizeof(s->err));
     if (rc == 0)
-        rc = startup_try_threads(n + n_event + OTHER_THREADS, s->err, sizeof(s->err));
+        rc = startup_try_threads(n + n_event + n_store + OTHER_THREADS, s->err, sizeof(s->err));
     return rc == 0 ? EXIT_OK : EXIT_FAILED;
 }
 
@@ -306,6 +310,9 @@ static int build(struct service *s)
     if (check_adapters(s) != EXIT_OK)
         return EXIT_USAGE;
     if (size_pool(s) != EXIT_OK)
+        return EXIT_FAILED;
+    if (store_place_open(&s->place, s->config.kv_store, s->config.kv_store_password,
+                         (uint32_t)s->config.kv_store_wait_ms, s->err, sizeof(s->err)) < 0)
         return EXIT_FAILED;
     snprintf(s->err, sizeof(s->err), "no memory");
     return make_engine_arbiter(s) == 0 && make_server(s, models) == 0 ? EXIT_OK : EXIT_FAILED;
@@ -391,7 +398,7 @@ static int begin(struct service *s)
     if (code != EXIT_OK)
         return code;
     /* Before there are other threads: they inherit it. */
-    if (serve_sandbox_enter(&s->config, s->models, s->n_models, &s->sandbox, s->err,
+    if (serve_sandbox_enter(&s->config, s->models, s->n_models, &s->place, &s->sandbox, s->err,
                             sizeof(s->err)) < 0)
         return EXIT_FAILED;
     if (take_signals(s) < 0)
@@ -422,6 +429,8 @@ static int serve(struct service *s)
         served_stop(&s->models[i]);
     for (uint32_t i = 0; i < s->n_models; i++)
         served_join(&s->models[i]);
+    for (uint32_t i = 0; i < s->n_models; i++)
+        served_flush(&s->models[i]);
     if (rc == ERR_AGAIN) /* the reader of adapters uses the models */
         leave();
     if (s->code != EXIT_OK)

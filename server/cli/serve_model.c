@@ -13,10 +13,15 @@
 #include "core/model/model.h"
 #include "core/tokenizer/tokenizer.h"
 #include "scheduler/engine_loop.h"
+#include "kvcache/block_offers.h"
+#include "kvcache/kv_store.h"
 #include "scheduler/journal.h"
+#include "scheduler/prefix_fetch.h"
 #include "server/adapters/adapter_set.h"
 #include "server/api/chat/chat.h"
 #include "server/api/constraint/constraint_cache.h"
+#include "server/engine_io/block_store.h"
+#include "server/engine_io/store_place.h"
 #include "server/kv_events/kv_event_publisher.h"
 
 #include <stdatomic.h>
@@ -224,6 +229,62 @@ static int start_publisher(struct served *m)
     return kv_event_publisher_start(m->publisher, m->engine.events, m->engine.cache.n_blocks);
 }
 
+/* ---- the block store ---- */
+
+static struct kv_record_form form_of(const struct instance *e)
+{
+    const struct kv_shape *s = &e->kv->shape;
+
+    return (struct kv_record_form){
+        .kv_id = {e->store_id[0], e->store_id[1]},
+        .kv_type = (uint32_t)e->kv_type,
+        .n_layer = s->n_layer,
+        .n_kv_head = s->n_kv_head,
+        .key_bytes = (uint32_t)s->key_bytes,
+        .value_bytes = (uint32_t)s->value_bytes,
+        .n_blocks = kv_record_blocks_for(kv_store_block_bytes(s)),
+    };
+}
+
+/* Before the loop: the scheduler must know. */
+static int open_store(struct served *m, const struct served_company *company, char *err,
+                      size_t err_len)
+{
+    const struct block_store_options options = {
+        .place = company->place,
+        .max_bytes = m->config.kv_store_size,
+        .write_rate = m->config.kv_store_rate,
+        .wait_ms = (uint32_t)m->config.kv_store_wait_ms,
+        .max_prompts = m->info.max_outstanding,
+        .form = form_of(&m->engine),
+        .kv = m->engine.kv,
+    };
+    char id[280], place[300];
+    int rc;
+
+    if (!company->place->is_on)
+        return 0;
+    log_quote(id, sizeof(id), m->id);
+    if (!kv_manager_can_enter(m->engine.manager)) {
+        log_warn("store",
+                 "event=off model=%s reason=\"its layers have a window or recurrent states, or it "
+                 "caches no prefixes: kv_store is for models whose layers all see everything\"",
+                 id);
+        return 0;
+    }
+    rc = block_store_open(&m->store, &options, err, err_len);
+    if (rc < 0)
+        return rc;
+    kv_manager_set_offers(m->engine.manager, block_store_offers(m->store));
+    prefix_fetch_attach(block_store_fetch(m->store), m->queue);
+    m->engine.sched.store_blocks = options.form.n_blocks;
+    m->engine.sched.store_wait_ms = options.wait_ms;
+    log_info("store", "event=open model=%s place=%s record_tokens=%u record_bytes=%zu", id,
+             store_place_name(company->place, place, sizeof(place)),
+             options.form.n_blocks * BLOCK_TOKENS, kv_record_bytes(&options.form));
+    return 0;
+}
+
 static int start_loop(struct served *m, const struct served_company *company)
 {
     struct engine_loop_options options = {
@@ -234,6 +295,7 @@ static int start_loop(struct served *m, const struct served_company *company)
         .kv = m->engine.kv,
         .swap = m->engine.swap,
         .states = m->engine.states,
+        .fetch = m->store != NULL ? block_store_fetch(m->store) : NULL,
         .step_target_ms = (uint32_t)m->config.step_target_ms,
         .arbiter = company->arbiter,
         .engine = company->index,
@@ -305,6 +367,8 @@ int served_load(struct served *m, const struct served_company *company, char *er
     rc = make_constraint_cache(m);
     if (rc == 0)
         rc = make_queue(m, company->server);
+    if (rc == 0 && open_store(m, company, err, err_len) < 0)
+        return EXIT_FAILED;
     if (rc == 0)
         rc = start_publisher(m);
     if (rc == 0)
@@ -391,6 +455,7 @@ void served_complete(struct served *m)
     m->info.chat = m->chat;
     m->info.constraint_cache = m->constraint_cache;
     m->info.adapters = m->adapters;
+    m->info.fetch = m->store != NULL ? block_store_fetch(m->store) : NULL;
 }
 
 void served_stop(struct served *m)
@@ -406,10 +471,18 @@ void served_join(struct served *m)
     kv_event_publisher_stop(m->publisher); /* wakes the engine, so that the queue must be there */
 }
 
+void served_flush(struct served *m)
+{
+    if (m->store != NULL)
+        block_store_flush(m->store, (uint32_t)m->config.kv_store_flush_ms);
+}
+
+/* A thread of the block store that hangs may be left behind: what it uses stays. */
 void served_release(struct served *m)
 {
     kv_event_publisher_close(&m->publisher);
     engine_loop_destroy(&m->loop);
+    (void)block_store_close(&m->store);
     queue_destroy(&m->queue);
     journal_destroy(&m->journal);
     constraint_cache_destroy(&m->constraint_cache);

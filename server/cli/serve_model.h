@@ -15,8 +15,10 @@
 #include "server/api/params/request_defaults.h"
 #include "server/server.h"
 
+struct block_store;
 struct engine_loop;
 struct engine_arbiter;
+struct store_place;
 
 struct served { /* zero is empty */
     struct config config; /* in force for this model */
@@ -30,6 +32,7 @@ struct served { /* zero is empty */
     struct kv_event_publisher *publisher; /* NULL: nothing is published */
     struct queue *queue;
     struct engine_loop *loop;
+    struct block_store *store; /* NULL: there is none for this model */
     struct instance_progress progress;
     char id[sizeof(((struct instance *)0)->id)];
 };
@@ -39,6 +42,7 @@ struct served_company { /* what the models have in common; borrowed */
     struct engine_arbiter *arbiter; /* NULL: the model is alone */
     uint32_t index;      /* in them */
     struct server *server;
+    const struct store_place *place; /* of the block store */
 };
 
 /* Model i of the settings: all that is known before it is loaded. An exit_code. */
@@ -56,6 +60,8 @@ void served_complete(struct served *m);
  * they do nothing. */
 void served_stop(struct served *m);
 void served_join(struct served *m);
+/* After all have been joined: what the engine has offered goes to the block store. */
+void served_flush(struct served *m);
 void served_release(struct served *m);
 
 #endif

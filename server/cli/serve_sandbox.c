@@ -6,6 +6,7 @@
 #include "config/models.h"
 #include "core/base/err.h"
 #include "server/cli/serve_model.h"
+#include "server/engine_io/store_place.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -83,8 +84,17 @@ static void add_debug(struct sandbox_paths *p)
 #endif
 }
 
+static void add_store(struct sandbox_paths *p, const struct store_place *place)
+{
+    if (place->is_on && place->is_redis)
+        sandbox_connect(p, place->port);
+    else if (place->is_on)
+        sandbox_allow(p, place->folder, LANDLOCK_READ | LANDLOCK_CHANGE);
+}
+
 int serve_sandbox_enter(const struct config *c, const struct served *models, uint32_t n_models,
-                        struct sandbox_state *state, char *err, size_t err_len)
+                        const struct store_place *place, struct sandbox_state *state, char *err,
+                        size_t err_len)
 {
     struct sandbox_paths *paths;
     int rc = sandbox_paths_create(&paths);
@@ -96,6 +106,7 @@ int serve_sandbox_enter(const struct config *c, const struct served *models, uin
         add_adapters(paths, &models[i].config);
     }
     add_server(paths, c);
+    add_store(paths, place);
     add_debug(paths);
     rc = sandbox_enter((enum sandbox_mode)c->sandbox, paths, state, err, err_len);
     sandbox_paths_destroy(&paths);

@@ -14,9 +14,11 @@
 
 struct config;
 struct served;
+struct store_place;
 
 /* Enter the sandbox that the setting asks for. ERR_UNSUPPORTED or ERR_NOMEM with a sentence. */
 int serve_sandbox_enter(const struct config *c, const struct served *models, uint32_t n_models,
-                        struct sandbox_state *state, char *err, size_t err_len);
+                        const struct store_place *place, struct sandbox_state *state, char *err,
+                        size_t err_len);
 
 #endif

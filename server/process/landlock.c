@@ -23,6 +23,8 @@
 
 #define CREATE_RULESET_VERSION 1u
 #define RULE_PATH_BENEATH 1
+#define RULE_NET_PORT 2
+#define NET_CONNECT 2ull
 
 struct ruleset_attr {
     uint64_t fs, net, scoped;
@@ -32,6 +34,10 @@ struct path_attr {
     uint64_t access;
     int32_t fd;
 } __attribute__((packed));
+
+struct port_attr {
+    uint64_t access, port;
+};
 
 /* What a kernel of that version knows, and refuses when it is asked to. */
 static uint64_t known_fs(int abi)
@@ -93,6 +99,14 @@ void landlock_allow(const struct landlock *l, const char *path, unsigned access)
     if (attr.access != 0)
         (void)syscall(SYS_landlock_add_rule, l->fd, RULE_PATH_BENEATH, &attr, 0u);
     close(attr.fd);
+}
+
+void landlock_connect(const struct landlock *l, uint16_t port)
+{
+    const struct port_attr attr = {.access = NET_CONNECT, .port = port};
+
+    if (l->fd >= 0 && l->abi >= 4)
+        (void)syscall(SYS_landlock_add_rule, l->fd, RULE_NET_PORT, &attr, 0u);
 }
 
 int landlock_restrict(struct landlock *l)

@@ -12,6 +12,8 @@
 #ifndef SERVER_PROCESS_LANDLOCK_H
 #define SERVER_PROCESS_LANDLOCK_H
 
+#include <stdint.h>
+
 /* What may be done with a file, or with everything below a folder. */
 enum landlock_access {
     LANDLOCK_READ = 1 << 0,   /* files, and the lists of folders */
@@ -31,6 +33,9 @@ void landlock_begin(struct landlock *l);
 /* Allow `access` (of enum landlock_access) at a path, and below it if it is a folder. What is not
  * there is left out: opening it fails in any case. */
 void landlock_allow(const struct landlock *l, const char *path, unsigned access);
+
+/* Allow TCP connections to a port. */
+void landlock_connect(const struct landlock *l, uint16_t port);
 
 /* From now on. 0, or ERR_UNSUPPORTED. The ruleset is closed in any case. */
 int landlock_restrict(struct landlock *l);

@@ -49,6 +49,7 @@ struct allowed_path {
 struct sandbox_paths {
     struct allowed_path items[MAX_PATHS];
     size_t n;
+    uint16_t port; /* that is connected to; 0: none is */
     bool is_short; /* memory or room was missing */
 };
 
@@ -197,6 +198,11 @@ void sandbox_allow_folder_of(struct sandbox_paths *p, const char *path, unsigned
     sandbox_allow(p, folder[0] == '\0' && path[0] != '\0' ? "/" : folder, access);
 }
 
+void sandbox_connect(struct sandbox_paths *p, uint16_t port)
+{
+    p->port = port;
+}
+
 /* ---- entering ---- */
 
 static bool still_works(const void *ud)
@@ -234,6 +240,8 @@ static int restrict_files(const struct sandbox_paths *p, int *abi)
     for (size_t i = 0; i < p->n; i++)
         if (p->items[i].access != 0)
             landlock_allow(&l, p->items[i].path, p->items[i].access);
+    if (p->port != 0)
+        landlock_connect(&l, p->port);
     rc = landlock_restrict(&l);
     *abi = rc == 0 ? l.abi : 0;
     return rc;
@@ -285,7 +293,7 @@ int sandbox_enter(enum sandbox_mode mode, const struct sandbox_paths *paths,
     state->capabilities = capabilities_drop(still_works, paths);
     if (!paths->is_short)
         (void)restrict_files(paths, &state->landlock_abi);
-    state->has_filter = state->has_no_new_privs && syscall_filter_install() == 0;
+    state->has_filter = state->has_no_new_privs && syscall_filter_install(paths->port != 0) == 0;
     return mode == SANDBOX_STRICT ? demand(state, paths, n_threads, err, err_len) : 0;
 }
 

@@ -21,6 +21,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "server/process/landlock.h"
 
@@ -38,6 +39,9 @@ void sandbox_read_replaced(struct sandbox_paths *p, const char *path);
 /* The folder of a file, with `access` (of enum landlock_access). */
 void sandbox_allow_folder_of(struct sandbox_paths *p, const char *path, unsigned access);
 void sandbox_allow(struct sandbox_paths *p, const char *path, unsigned access);
+
+/* TCP connections to this port. */
+void sandbox_connect(struct sandbox_paths *p, uint16_t port);
 
 struct sandbox_state { /* what was done; zero: nothing */
     bool is_on;

@@ -24,6 +24,7 @@ uint64_t syscall_filter_n_refused(void)
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <ucontext.h>
 
 #ifndef PR_SET_VMA
@@ -45,6 +46,7 @@ static const int allowed[] = {
     SCMP_SYS(faccessat2), SCMP_SYS(readlink), SCMP_SYS(readlinkat), SCMP_SYS(getdents64),
     SCMP_SYS(getcwd), SCMP_SYS(statfs), SCMP_SYS(fstatfs), SCMP_SYS(unlink), SCMP_SYS(unlinkat),
     SCMP_SYS(rename), SCMP_SYS(renameat), SCMP_SYS(renameat2), SCMP_SYS(umask),
+    SCMP_SYS(utimensat),
     /* connections that have been accepted */
     SCMP_SYS(accept), SCMP_SYS(accept4), SCMP_SYS(recvfrom), SCMP_SYS(recvmsg), SCMP_SYS(sendto),
     SCMP_SYS(sendmsg), SCMP_SYS(shutdown), SCMP_SYS(getsockname), SCMP_SYS(getpeername),
@@ -153,7 +155,19 @@ static int add_conditions(scmp_filter_ctx f)
     return rc;
 }
 
-int syscall_filter_install(void)
+static int add_connections(scmp_filter_ctx f)
+{
+    static const int families[] = {AF_INET, AF_INET6};
+    int rc = seccomp_rule_add(f, SCMP_ACT_ALLOW, SCMP_SYS(connect), 0);
+
+    for (size_t i = 0; i < N(families) && rc == 0; i++)
+        rc = seccomp_rule_add(f, SCMP_ACT_ALLOW, SCMP_SYS(socket), 2,
+                              SCMP_A0(SCMP_CMP_EQ, (unsigned)families[i]),
+                              SCMP_A1(SCMP_CMP_MASKED_EQ, 0xf, SOCK_STREAM));
+    return rc;
+}
+
+int syscall_filter_install(bool connects)
 {
     struct sigaction action = {.sa_sigaction = on_refused, .sa_flags = SA_SIGINFO | SA_NODEFER};
     scmp_filter_ctx f = seccomp_init(SCMP_ACT_TRAP);
@@ -167,6 +181,8 @@ int syscall_filter_install(void)
         rc = add_lists(f);
     if (rc == 0)
         rc = add_conditions(f);
+    if (rc == 0 && connects)
+        rc = add_connections(f);
     if (rc == 0)
         rc = seccomp_load(f);
     if (f != NULL)
@@ -174,8 +190,9 @@ int syscall_filter_install(void)
     return rc == 0 ? 0 : ERR_UNSUPPORTED;
 }
 #else
-int syscall_filter_install(void)
+int syscall_filter_install(bool connects)
 {
+    (void)connects;
     return ERR_UNSUPPORTED;
 }
 #endif

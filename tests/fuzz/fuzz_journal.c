@@ -61,6 +61,15 @@ static size_t print(struct journal *j, const struct replay_record *r, char *out)
     case REPLAY_CANCEL_ALL:
         journal_cancel_all(j, r->why, r->now_us);
         break;
+    case REPLAY_STORED:
+        journal_stored(j, r->id, r->n_blocks);
+        break;
+    case REPLAY_FETCH:
+        journal_fetch(j, &(struct sched_fetch){r->id, r->first, r->n_blocks});
+        break;
+    case REPLAY_FETCHED:
+        journal_fetched(j, r->id, r->first, r->n_blocks, r->is_last);
+        break;
     case REPLAY_PLAN:
     case REPLAY_MOVES_DONE:
     case REPLAY_IO_START:

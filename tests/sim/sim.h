@@ -91,6 +91,7 @@ struct sim_options {
     uint32_t n_ram, n_file, max_tenants;
     struct kv_groups groups;
     struct kv_state_options states;
+    uint32_t store_blocks, store_wait_ms;
 };
 
 static inline struct sim *sim_open(const struct sim_options *o)
@@ -122,6 +123,8 @@ static inline struct sim *sim_open(const struct sim_options *o)
     s->opt.max_batch_tokens = o->batch;
     s->opt.prefill_chunk = o->chunk;
     s->opt.max_tenants = o->max_tenants > 0 ? o->max_tenants : 1;
+    s->opt.store_blocks = o->store_blocks;
+    s->opt.store_wait_ms = o->store_wait_ms;
     assert_int_equal(sched_create(&s->sched, &s->opt), 0);
     s->rng = 1;
     s->now = 1000;

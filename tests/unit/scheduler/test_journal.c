@@ -138,6 +138,8 @@ static void plans_and_commits(void **state)
         "\"moves\":5}\n");
     journal_commit(j, &p, tokens, 2100);
     assert_string_equal(take(j), "{\"commit\":7,\"now\":2100,\"tokens\":[100,102]}\n");
+    journal_plan(j, &empty, 1, &(struct sched_limits){.costs = {.fetch_ns = 8}});
+    assert_non_null(strstr(take(j), "\"costs\":[0,0,0,0,0,0,0,0,8,0],"));
     journal_plan(j, &empty, 1, &(struct sched_limits){0});
     assert_string_equal(take(j), "{\"plan\":8,\"now\":1,\"target\":0,\"costs\":[0,0,0,0,0,0,0,0],"
         "\"items\":[],\"admitted\":[],\"preempted\":[],\"swapped_out\":[],\"swapped_in\":[],"
@@ -156,9 +158,14 @@ static void the_other_lines(void **state)
     journal_moves_done(j);
     journal_io_start(j, &io);
     journal_io_done(j, 2, -5);
+    journal_stored(j, 9, 12);
+    journal_fetch(j, &(struct sched_fetch){9, 4, 8});
+    journal_fetched(j, 9, 4, 8, true);
     assert_string_equal(take(j), "{\"cancel\":18446744073709551615,\"why\":3,\"now\":5}\n"
         "{\"cancel_all\":3,\"now\":6}\n{\"moves_done\":1}\n"
-        "{\"io_start\":2,\"write\":1,\"n\":8}\n{\"io_done\":2,\"rc\":-5}\n");
+        "{\"io_start\":2,\"write\":1,\"n\":8}\n{\"io_done\":2,\"rc\":-5}\n"
+        "{\"stored\":9,\"n\":12}\n{\"fetch\":9,\"first\":4,\"n\":8}\n"
+        "{\"fetched\":9,\"first\":4,\"n\":8,\"last\":1}\n");
     journal_destroy(&j);
 }
 

@@ -280,6 +280,9 @@ static void the_first_difference_is_told(void **state)
     text = small_journal();
     edit(text, 1, "{\"plan\":0", "{\"plan\":5");
     expect(text, ERR_INVAL, "the journal has step 5, the replay step 0");
+    text = small_journal();
+    edit(text, 1, "{\"plan\":0", "{\"fetch\":1,\"first\":0,\"n\":2}\n{\"plan\":0");
+    expect(text, ERR_INVAL, "asks the store for request 1, the replay does not");
 }
 
 static void what_makes_no_sense_is_told(void **state)
@@ -322,6 +325,8 @@ static void what_makes_no_sense_is_told(void **state)
         {"HEAD{\"post\":1.5,\"now\":50}", "\"post\" is not a whole number"},
         {"HEAD{\"plan\":0,\"now\":50,\"items\":[],\"target\":0,\"costs\":[1]}",
          "8 numbers"},
+        {"HEADPOST{\"stored\":1}", "\"n\" is missing"},
+        {"HEADPOST{\"fetched\":1,\"first\":0,\"n\":2,\"last\":2}", "\"last\" is not"},
         {"HEAD{\"plan\":0,\"now\":50}", "\"items\" is not a list"},
         {"HEAD{\"commit\":0", "no JSON object"},
         {"HEAD[1,2]", "no line of a journal"},

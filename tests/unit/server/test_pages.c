@@ -120,7 +120,7 @@ static void the_cache_to_the_letter(void **state)
     (void)state;
 
     buf_init(&b, 1 << 20);
-    debug_render_kv(s, 16, false, &b);
+    debug_render_kv(s, 16, NULL, false, &b);
     check(b.data, b.len,
           "{\"object\":\"debug.kv\",\"block_tokens\":16,\"blocks\":{\"total\":6,\"free\":1,"
           "\"cached\":2,\"held\":3,\"pinned\":0,\"peak_held\":0},\"pressure\":\"critical\","
@@ -157,7 +157,7 @@ static void empty_pages_are_json(void **state)
         else if (page == 1)
             debug_render_iterations(s, &b);
         else
-            debug_render_kv(s, 16, false, &b);
+            debug_render_kv(s, 16, NULL, false, &b);
         assert_int_equal(json_parse(b.data, b.len, &v, &why), 0);
         cJSON_Delete(v);
     }

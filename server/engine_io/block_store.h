@@ -1,0 +1,56 @@
+/* server/engine_io/block_store.h - the blocks of a model's prefix cache outside the process: in a
+ * folder, or in Redis or Valkey (the setting kv_store).
+ *
+ * Two threads of its own for each model, so that a disk or a network that hangs holds up nothing
+ * else. The writer takes what the engine offers (block_offers.h), copies it, and writes what is not
+ * there yet, at most `write_rate` bytes a second. The reader looks prompts up and reads them
+ * (prefix_fetch.h). Each record is checked when it is read (kv_record.h); one that is not what was
+ * asked for is counted and removed. Errors cost speed and nothing else: they are counted, and a
+ * line of the log says so at most once a minute.
+ *
+ * What is written: every full record that enters the prefix index, of prompts and of answers. An
+ * answer is the beginning of the next prompt of a chat, and its blocks come so slowly that they are
+ * no burden beside those of prompts.
+ *
+ * Thread: the one that starts the program; counters in prefix_fetch.h are anybody's.
+ * Memory: one record for each thread, besides what it owns: offers and fetch.
+ * Errors: a sentence in `err`.
+ */
+#ifndef SERVER_ENGINE_IO_BLOCK_STORE_H
+#define SERVER_ENGINE_IO_BLOCK_STORE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "kvcache/kv_record.h"
+
+struct block_offers;
+struct block_store;
+struct kv_store;
+struct prefix_fetch;
+struct store_place;
+
+struct block_store_options {
+    const struct store_place *place; /* borrowed, and is_on */
+    uint64_t max_bytes;              /* of a folder */
+    uint64_t write_rate;             /* bytes a second; 0 = no limit */
+    uint32_t wait_ms;                /* longest wait of a request */
+    uint32_t max_prompts;            /* looked up at a time */
+    struct kv_record_form form;
+    const struct kv_store *kv; /* borrowed */
+};
+
+/* Makes offers and fetch, and starts the threads. */
+int block_store_open(struct block_store **out, const struct block_store_options *options, char *err,
+                     size_t err_len);
+struct block_offers *block_store_offers(struct block_store *s);
+struct prefix_fetch *block_store_fetch(struct block_store *s);
+
+/* After the engine's end: write what it has offered, for most_ms at most, at any rate. */
+void block_store_flush(struct block_store *s, uint32_t most_ms);
+
+/* Neither the engine nor the I/O thread uses offers and fetch any more. A thread that hangs in a
+ * call is left behind, with what it uses: then `kv` must stay, and the result is ERR_BUSY. */
+int block_store_close(struct block_store **s);
+
+#endif

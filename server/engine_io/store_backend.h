@@ -1,0 +1,46 @@
+/* server/engine_io/store_backend.h - where the block store keeps its records: a folder, or a server
+ * that speaks Redis' protocol. One interface for both.
+ *
+ * A backend is used by one thread: the store's reader and its writer open one each.
+ *
+ * Thread: one at a time; every call may wait for a disk or a network.
+ * Memory: the backend.
+ * Errors: ERR_NOENT: no such record; ERR_BUSY: it was away a moment ago and is not asked again yet;
+ * ERR_IO: anything else, with the reason in backend->why.
+ */
+#ifndef SERVER_ENGINE_IO_STORE_BACKEND_H
+#define SERVER_ENGINE_IO_STORE_BACKEND_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "kvcache/kv_record.h"
+
+struct store_backend;
+struct store_place;
+
+typedef char store_name[KV_RECORD_NAME + 1];
+
+struct store_backend_ops {
+    /* How many of the records are there, from the first on without a gap? */
+    int (*count)(struct store_backend *b, const store_name *names, uint32_t n);
+    /* Its bytes into buf[0 .. size-1]; returns how many it has, size + 1 when it has more. */
+    int64_t (*get)(struct store_backend *b, const char *name, uint8_t *buf, size_t size);
+    int (*put)(struct store_backend *b, const char *name, const uint8_t *bytes, size_t n);
+    int (*remove)(struct store_backend *b, const char *name);
+    /* From time to time: does it answer; keep its budget. Returns the records that it removed. */
+    int (*tidy)(struct store_backend *b, uint64_t *bytes);
+    void (*close)(struct store_backend *b);
+};
+
+struct store_backend {
+    const struct store_backend_ops *ops;
+    char why[160]; /* of the latest ERR_IO, for the log */
+};
+
+/* ERR_NOMEM, ERR_UNSUPPORTED (built without hiredis). max_bytes: the budget of a folder. */
+int store_folder_open(struct store_backend **out, const struct store_place *place,
+                      uint64_t max_bytes);
+int store_redis_open(struct store_backend **out, const struct store_place *place);
+
+#endif

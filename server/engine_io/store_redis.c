@@ -1,0 +1,271 @@
+/* server/engine_io/store_redis.c - records as values of a Redis or Valkey server; see
+ * store_backend.h.
+ *
+ * The key of a record is quire:kv:NAME. How much is kept, and what goes first, is the server's
+ * maxmemory and maxmemory-policy (allkeys-lru). After an error the connection is closed, and tried
+ * again after a time that doubles from a second to half a minute; until then every call answers
+ * ERR_BUSY at once.
+ */
+#include "server/engine_io/store_redis.h"
+
+#include "core/base/clock.h"
+#include "core/base/err.h"
+#include "core/base/mem.h"
+#include "server/engine_io/store_backend.h"
+#include "server/engine_io/store_place.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#ifdef QUIRE_HIREDIS
+#include <hiredis.h>
+
+#define KEY "quire:kv:%s"
+#define FIRST_PAUSE_MS 1000
+#define LONGEST_PAUSE_MS 30000
+
+struct store_redis {
+    struct store_backend base;
+    const struct store_place *place;
+    redisContext *c;     /* NULL: not connected */
+    uint64_t retry_at_ms; /* not before; 0: at once */
+    uint64_t pause_ms;
+};
+
+bool store_redis_is_built(void)
+{
+    return true;
+}
+
+/* ---- the connection ---- */
+
+static int fail(struct store_redis *r, const char *what, const char *why)
+{
+    snprintf(r->base.why, sizeof(r->base.why), "%s: %.120s", what, why);
+    redisFree(r->c); /* NULL is fine; what it was in the middle of is unknown */
+    r->c = NULL;
+    r->pause_ms = r->pause_ms == 0                    ? FIRST_PAUSE_MS
+                  : r->pause_ms * 2 < LONGEST_PAUSE_MS ? r->pause_ms * 2
+                                                       : LONGEST_PAUSE_MS;
+    r->retry_at_ms = clock_ms() + r->pause_ms;
+    return ERR_IO;
+}
+
+/* NULL: it failed, and why is said. */
+static redisReply *check(struct store_redis *r, const char *what, void *reply)
+{
+    redisReply *a = reply;
+
+    if (a == NULL) {
+        (void)fail(r, what, r->c->errstr);
+        return NULL;
+    }
+    if (a->type == REDIS_REPLY_ERROR) {
+        (void)fail(r, what, a->str);
+        freeReplyObject(a);
+        return NULL;
+    }
+    return a;
+}
+
+static int done(redisReply *reply)
+{
+    if (reply == NULL)
+        return ERR_IO;
+    freeReplyObject(reply);
+    return 0;
+}
+
+static int greet(struct store_redis *r)
+{
+    const struct store_place *p = r->place;
+    int rc = 0;
+
+    if (p->password[0] != '\0' && p->user[0] != '\0')
+        rc = done(check(r, "AUTH", redisCommand(r->c, "AUTH %s %s", p->user, p->password)));
+    else if (p->password[0] != '\0')
+        rc = done(check(r, "AUTH", redisCommand(r->c, "AUTH %s", p->password)));
+    if (rc == 0 && p->db != 0)
+        rc = done(check(r, "SELECT", redisCommand(r->c, "SELECT %u", p->db)));
+    return rc;
+}
+
+static int connect_now(struct store_redis *r)
+{
+    const struct store_place *p = r->place;
+    const struct timeval timeout = {p->timeout_ms / 1000, p->timeout_ms % 1000 * 1000};
+
+    if (r->c != NULL)
+        return 0;
+    if (clock_ms() < r->retry_at_ms)
+        return ERR_BUSY;
+    r->c = redisConnectWithTimeout(p->address, p->port, timeout);
+    if (r->c == NULL || r->c->err != 0)
+        return fail(r, "cannot connect", r->c != NULL ? r->c->errstr : "no memory");
+    if (redisSetTimeout(r->c, timeout) != REDIS_OK)
+        return fail(r, "cannot set a timeout", r->c->errstr);
+    (void)redisEnableKeepAlive(r->c);
+    return greet(r);
+}
+
+/* An answer came. */
+static void went_well(struct store_redis *r)
+{
+    r->pause_ms = r->retry_at_ms = 0;
+}
+
+/* ---- records ---- */
+
+static int redis_count(struct store_backend *b, const store_name *names, uint32_t n)
+{
+    struct store_redis *r = (struct store_redis *)b;
+    const int rc = connect_now(r);
+    uint32_t n_there = 0;
+    bool goes_on = true;
+
+    if (rc < 0)
+        return rc;
+    for (uint32_t i = 0; i < n; i++)
+        redisAppendCommand(r->c, "EXISTS " KEY, names[i]);
+    for (uint32_t i = 0; i < n; i++) {
+        void *got = NULL;
+        redisReply *a;
+
+        (void)redisGetReply(r->c, &got);
+        a = check(r, "EXISTS", got);
+        if (a == NULL)
+            return ERR_IO;
+        goes_on = goes_on && a->type == REDIS_REPLY_INTEGER && a->integer == 1;
+        n_there += goes_on;
+        freeReplyObject(a);
+    }
+    went_well(r);
+    return (int)n_there;
+}
+
+static int64_t redis_get(struct store_backend *b, const char *name, uint8_t *buf, size_t size)
+{
+    struct store_redis *r = (struct store_redis *)b;
+    const int rc = connect_now(r);
+    redisReply *a;
+    int64_t n = ERR_NOENT;
+
+    if (rc < 0)
+        return rc;
+    a = check(r, "GET", redisCommand(r->c, "GET " KEY, name));
+    if (a == NULL)
+        return ERR_IO;
+    if (a->type == REDIS_REPLY_STRING) {
+        n = (int64_t)((size_t)a->len <= size ? (size_t)a->len : size + 1);
+        memcpy(buf, a->str, (size_t)a->len <= size ? (size_t)a->len : size);
+    }
+    freeReplyObject(a);
+    went_well(r);
+    return n;
+}
+
+static int redis_put(struct store_backend *b, const char *name, const uint8_t *bytes, size_t n)
+{
+    struct store_redis *r = (struct store_redis *)b;
+    int rc = connect_now(r);
+
+    if (rc == 0)
+        rc = done(check(r, "SET", redisCommand(r->c, "SET " KEY " %b", name, bytes, n)));
+    if (rc == 0)
+        went_well(r);
+    return rc;
+}
+
+static int redis_remove(struct store_backend *b, const char *name)
+{
+    struct store_redis *r = (struct store_redis *)b;
+    const int rc = connect_now(r);
+
+    return rc < 0 ? rc : done(check(r, "DEL", redisCommand(r->c, "DEL " KEY, name)));
+}
+
+/* Comes back by itself when the server is there again. */
+static int redis_tidy(struct store_backend *b, uint64_t *bytes)
+{
+    struct store_redis *r = (struct store_redis *)b;
+    int rc;
+
+    *bytes = 0;
+    if (r->c != NULL)
+        return 0;
+    rc = connect_now(r);
+    if (rc == 0)
+        rc = done(check(r, "PING", redisCommand(r->c, "PING")));
+    if (rc == 0)
+        went_well(r);
+    return rc;
+}
+
+/* ---- opening ---- */
+
+static void redis_close(struct store_backend *b)
+{
+    struct store_redis *r = (struct store_redis *)b;
+
+    redisFree(r->c);
+    mem_free(r);
+}
+
+int store_redis_open(struct store_backend **out, const struct store_place *place)
+{
+    static const struct store_backend_ops ops = {redis_count,  redis_get,  redis_put,
+                                                 redis_remove, redis_tidy, redis_close};
+    struct store_redis *r = mem_calloc(1, sizeof(*r));
+
+    *out = NULL;
+    if (r == NULL)
+        return ERR_NOMEM;
+    r->base.ops = &ops;
+    r->place = place;
+    *out = &r->base;
+    return 0;
+}
+
+int store_redis_secret(const struct store_place *place, const char *offered, char *secret,
+                       size_t size, char *why, size_t why_len)
+{
+    struct store_redis r = {.place = place};
+    redisReply *a = NULL;
+    int rc = connect_now(&r);
+
+    if (rc == 0)
+        rc = done(check(&r, "SET", redisCommand(r.c, "SET quire:secret %s NX", offered)));
+    if (rc == 0)
+        a = check(&r, "GET", redisCommand(r.c, "GET quire:secret"));
+    if (rc == 0 && (a == NULL || a->type != REDIS_REPLY_STRING))
+        rc = ERR_IO;
+    if (rc == 0)
+        snprintf(secret, size, "%s", a->str);
+    snprintf(why, why_len, "%s", r.base.why[0] != '\0' ? r.base.why : "it keeps no keys");
+    if (a != NULL)
+        freeReplyObject(a);
+    redisFree(r.c);
+    return rc;
+}
+
+#else
+bool store_redis_is_built(void)
+{
+    return false;
+}
+
+int store_redis_open(struct store_backend **out, const struct store_place *place)
+{
+    (void)place;
+    *out = NULL;
+    return ERR_UNSUPPORTED;
+}
+
+int store_redis_secret(const struct store_place *place, const char *offered, char *secret,
+                       size_t size, char *why, size_t why_len)
+{
+    (void)place, (void)offered, (void)secret, (void)size;
+    snprintf(why, why_len, "built without hiredis");
+    return ERR_UNSUPPORTED;
+}
+#endif
