@@ -5,7 +5,6 @@
 #include "core/base/mem.h"
 #include "scheduler/replay/simulate.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -190,12 +189,34 @@ static uint64_t rnd(struct workload *w)
     return w->rng >> 11;
 }
 
+static double even(struct workload *w) /* [0, 1) */
+{
+    return (double)rnd(w) / 9007199254740992.0; /* 2^53 */
+}
+
+/* Exponential with mean 1, by comparing even numbers only (von Neumann, 1951): the first of a run
+ * of falling ones, if that is odd in length; every run that is not adds 1. */
+static double exponential(struct workload *w)
+{
+    double whole = 0;
+
+    for (;; whole += 1) {
+        const double first = even(w);
+        double last = first, next;
+        uint32_t n = 1;
+
+        for (; (next = even(w)) < last; n++)
+            last = next;
+        if (n % 2 == 1)
+            return whole + first;
+    }
+}
+
 static void draw(struct workload *w, struct simulate_arrival *out)
 {
-    const double even = ((double)rnd(w) + 1) / 9007199254740992.0; /* 2^53: (0, 1] */
     const struct recorded *r = &w->all[rnd(w) % w->n];
 
-    w->now_us += (uint64_t)(-log(even) / w->rate * 1e6);
+    w->now_us += (uint64_t)(exponential(w) / w->rate * 1e6);
     *out = *r->arrival;
     move(out, w->now_us);
     out->prefix_owner = 0;

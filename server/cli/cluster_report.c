@@ -9,6 +9,7 @@
 #include "server/cli/replay_cluster.h"
 
 #include <cjson/cJSON.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -42,12 +43,12 @@ static void print_columns(const char *first)
 static void print_row(const char *name, const struct cluster_summary *s, uint64_t span_us,
                       uint32_t n)
 {
-    printf("%-30s %9zu %12llu %12llu %9.1f %9.1f %9.1f %8.1f %8.1f %9.1f %4.0f %% %9llu %8zu %8zu\n",
-           name, s->n_requests, (unsigned long long)s->prompt_tokens,
-           (unsigned long long)s->cached_tokens, ms_of(s->ttft_p50_us), ms_of(s->ttft_p95_us),
-           ms_of(s->ttft_p99_us), ms_of(s->itl_p50_us), ms_of(s->itl_p95_us),
-           tokens_per_s(s, span_us), 100 * busy_share(s, span_us, n),
-           (unsigned long long)s->n_preempted, s->n_timeout, s->n_refused);
+    printf("%-30s %9zu %12" PRIu64 " %12" PRIu64 " %9.1f %9.1f %9.1f %8.1f %8.1f %9.1f %4.0f %% "
+           "%9" PRIu64 " %8zu %8zu\n",
+           name, s->n_requests, s->prompt_tokens, s->cached_tokens, ms_of(s->ttft_p50_us),
+           ms_of(s->ttft_p95_us), ms_of(s->ttft_p99_us), ms_of(s->itl_p50_us),
+           ms_of(s->itl_p95_us), tokens_per_s(s, span_us), 100 * busy_share(s, span_us, n),
+           s->n_preempted, s->n_timeout, s->n_refused);
 }
 
 struct numbered {

@@ -162,12 +162,9 @@ static int search(struct planning *p, const char *settings)
     bool keeps = false;
     int code = EXIT_OK;
 
-    for (uint32_t n = 1; code == EXIT_OK && good == 0 && bad < most; n = 2 * n < most ? 2 * n : most) {
-        code = run_keeps(p, settings, n, &keeps);
-        *(keeps ? &good : &bad) = n;
-    }
-    while (code == EXIT_OK && good > bad + 1) {
-        const uint32_t n = bad + (good - bad) / 2;
+    while (code == EXIT_OK && (good == 0 ? bad < most : good > bad + 1)) {
+        const uint32_t twice = bad == 0 ? 1 : 2 * bad < most ? 2 * bad : most;
+        const uint32_t n = good == 0 ? twice : bad + (good - bad) / 2;
 
         code = run_keeps(p, settings, n, &keeps);
         *(keeps ? &good : &bad) = n;
@@ -193,17 +190,31 @@ static int run_all(struct planning *p, const char *settings)
     return code;
 }
 
-static int run_what_ifs(struct planning *p, const char *const *texts, uint32_t n_texts)
+/* The settings to try; NULL: their own. */
+static int set_kinds(struct planning *p, const char *text)
 {
     int code = EXIT_OK;
 
     memcpy(p->kinds, p->own, p->n * sizeof(*p->kinds));
+    for (uint32_t i = 0; i < p->n && code == EXIT_OK && text != NULL; i++)
+        code = what_if_set(&p->kinds[i], text);
+    return code;
+}
+
+static int run_what_ifs(struct planning *p, const char *const *texts, uint32_t n_texts)
+{
+    int code = EXIT_OK;
+
+    for (uint32_t t = 0; t < n_texts && code == EXIT_OK; t++)
+        code = set_kinds(p, texts[t]);
+    if (code == EXIT_OK)
+        code = set_kinds(p, NULL);
+    if (code != EXIT_OK)
+        return code;
     cluster_report_begin(&p->report, p->spec, p->workload, &p->own[0].truth);
     code = run_all(p, OWN_SETTINGS);
     for (uint32_t t = 0; t < n_texts && code == EXIT_OK; t++) {
-        memcpy(p->kinds, p->own, p->n * sizeof(*p->kinds));
-        for (uint32_t i = 0; i < p->n && code == EXIT_OK; i++)
-            code = what_if_set(&p->kinds[i], texts[t]);
+        code = set_kinds(p, texts[t]);
         if (code == EXIT_OK)
             code = run_all(p, texts[t]);
     }

@@ -275,7 +275,7 @@ static void test_round_robin_counts_calls(void **state)
 
 static void test_least_loaded_goes_where_nothing_is(void **state)
 {
-    /* Two long ones take replicas 0 and 1; a short one comes and ends on 2, and so do the others. */
+    /* Two long ones take replicas 0 and 1; a short one comes and ends on 2, and so do others. */
     const struct simulate_arrival all[] = {at(0, 1, 300), at(1, 2, 300), at(2, 3, 1),
                                            at(1500000, 4, 1), at(3000000, 5, 1)};
     const struct simulate_options o = crowded();
