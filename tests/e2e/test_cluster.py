@@ -168,12 +168,12 @@ def test_as_two_real_servers(start_module, tmp_path):  # noqa: F811
     servers = [start_module("--model", model, "--journal", p, "--threads", "1", "--pin", "none") for p in paths]
     rng = random.Random(11)
     at, load = 0.0, []
-    for i in range(160):
+    for i in range(120):
         at += rng.expovariate(1)
-        words = rng.randint(30, 220)
+        words = rng.randint(10, 60)
         load.append((at, f"{i} " + " ".join(rng.choice(["paper", "fold", "quire", "ink", "bind"]) for _ in range(words)),
                      rng.randint(8, 40)))
-    real = first_tokens(servers, load, 0.3)
+    real = first_tokens(servers, load, 0.4)
     assert all(s.stop() == 0 for s in servers)
     said = plan(*paths, "--replicas", 2)["runs"][0]
     for percent in (50, 95):
