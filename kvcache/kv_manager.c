@@ -142,6 +142,13 @@ bool kv_manager_shares(const struct kv_manager *m)
     return m->index != NULL;
 }
 
+void kv_manager_watch(struct kv_manager *m,
+                      void (*changed)(void *ud, struct prefix_hash hash, bool is_in), void *ud)
+{
+    if (m->index != NULL)
+        prefix_index_watch(m->index, changed, ud);
+}
+
 uint32_t kv_manager_n_blocks(const struct kv_manager *m)
 {
     return m->opt.n_blocks;

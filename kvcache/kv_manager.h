@@ -126,6 +126,10 @@ uint32_t kv_manager_n_blocks(const struct kv_manager *m);
 bool kv_manager_shares(const struct kv_manager *m); /* options.prefix_cache */
 enum kv_pressure kv_manager_pressure(const struct kv_manager *m);
 
+/* As prefix_index_watch(); without an index nothing is ever called. */
+void kv_manager_watch(struct kv_manager *m,
+                      void (*changed)(void *ud, struct prefix_hash hash, bool is_in), void *ud);
+
 /* ---- how many blocks ---- */
 
 uint32_t kv_manager_n_groups(const struct kv_manager *m); /* blocks for 16 tokens more */

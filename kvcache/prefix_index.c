@@ -38,6 +38,8 @@ struct prefix_index {
     struct entry *entries; /* [n_blocks + 1] by id */
     block_id *group_blocks; /* [n_blocks + 1][n_group_blocks] by id; NULL when there is one group */
     struct block_owner *owners;    /* [n_blocks + 1] by id; NULL when there is one group */
+    void (*changed)(void *ud, struct prefix_hash hash, bool is_in); /* or NULL */
+    void *changed_ud;
 };
 
 /* ---- hashes ---- */
@@ -134,6 +136,13 @@ void prefix_index_destroy(struct prefix_index **index)
     mem_free(x->owners);
     mem_free(x);
     *index = NULL;
+}
+
+void prefix_index_watch(struct prefix_index *x,
+                        void (*changed)(void *ud, struct prefix_hash hash, bool is_in), void *ud)
+{
+    x->changed = changed;
+    x->changed_ud = ud;
 }
 
 /* ---- looking up ---- */
@@ -265,6 +274,8 @@ int prefix_index_insert(struct prefix_index *x, block_id block, struct prefix_ha
         x->entries[e->older].newer = block;
     *bucket = *chain = block;
     x->n++;
+    if (x->changed != NULL)
+        x->changed(x->changed_ud, hash, true);
     return 0;
 }
 
@@ -303,6 +314,8 @@ void prefix_index_remove(struct prefix_index *x, block_id block)
         x->entries[e->older].newer = e->newer;
     e->is_in = false;
     x->n--;
+    if (x->changed != NULL)
+        x->changed(x->changed_ud, e->hash, false);
 }
 
 /* ---- inspection ---- */

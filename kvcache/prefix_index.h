@@ -47,6 +47,10 @@ struct prefix_index;
 int prefix_index_create(struct prefix_index **out, uint32_t n_blocks, uint32_t n_groups);
 void prefix_index_destroy(struct prefix_index **x);
 
+/* Call `changed` whenever an entry has entered or leaves, with its hash. One at most. */
+void prefix_index_watch(struct prefix_index *x,
+                        void (*changed)(void *ud, struct prefix_hash hash, bool is_in), void *ud);
+
 /* The block with this hash and these 16 tokens that follows block `before` (BLOCK_NONE: the first),
  * or BLOCK_NONE. O(1). */
 block_id prefix_index_find(const struct prefix_index *x, struct prefix_hash hash, block_id before,

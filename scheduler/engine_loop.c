@@ -86,7 +86,8 @@ int engine_loop_create(struct engine_loop **out, const struct engine_loop_option
     l->epoch_us = clock_us();
     init_stats(l);
     engine_arbiter_join(options->arbiter, options->engine, on_granted, l);
-    journal_start(options->journal, so, options->kv_options, l->eog, l->opt.n_eog);
+    journal_start(options->journal, so, options->kv_options, l->eog, l->opt.n_eog,
+                  (uint64_t)(clock_unix_s() * 1e6) - clock_us());
     *out = l;
     return 0;
 

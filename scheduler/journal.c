@@ -222,11 +222,13 @@ static void put_kv(struct journal *j, const struct kv_manager_options *o)
 }
 
 void journal_start(struct journal *j, const struct sched_options *sched,
-                   const struct kv_manager_options *kv, const int32_t *eog, size_t n_eog)
+                   const struct kv_manager_options *kv, const int32_t *eog, size_t n_eog,
+                   uint64_t unix_us)
 {
     if (j == NULL)
         return;
     begin(j, "start", 1);
+    put_nonzero(j, "unix", unix_us);
     put_sched(j, sched);
     put_kv(j, kv);
     put_tokens(j, "eog", eog, n_eog);

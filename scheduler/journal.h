@@ -5,7 +5,7 @@
  * again from a list of its calls, and `quire replay` does that. One line per call, in the order of
  * the calls, each a JSON object with its kind as first key:
  *
- *   {"start":1,"sched":{...},"kv":{...},"eog":[7]}               options; a new run begins
+ *   {"start":1,"unix":..,"sched":{...},"kv":{...},"eog":[7]}     options; a new run begins
  *   {"post":9,"now":..,"arrival":..,"max_tokens":..,"prompt":[..],...}
  *   {"cancel":9,"why":3,"now":..}   {"cancel_all":3,"now":..}
  *   {"plan":7,"now":..,"target":..,"costs":[known,a,b,c,d,e,swap,file,fetch,delay],
@@ -15,6 +15,9 @@
  *   {"stored":9,"n":blocks}   {"fetch":9,"first":block,"n":blocks}
  *   {"fetched":9,"first":block,"n":blocks,"last":1}
  *   {"dropped":3}
+ *
+ * "unix" is the time of day, in microseconds since 1970, at which clock_us() was 0: it takes the
+ * times of several machines' journals together. 0: unknown.
  *
  * An item is [request, first position, tokens, wants a token]; a commit has one token for each item
  * that wants one; fetch and delay are left out of the costs where both are 0. Times are clock_us(). Keys with the value 0 are left out of posts; so are
@@ -57,7 +60,8 @@ void journal_destroy(struct journal **j);
 
 /* After sched_create(), before anything else. */
 void journal_start(struct journal *j, const struct sched_options *sched,
-                   const struct kv_manager_options *kv, const int32_t *eog, size_t n_eog);
+                   const struct kv_manager_options *kv, const int32_t *eog, size_t n_eog,
+                   uint64_t unix_us);
 
 /* Before sched_add() (which may take the request), whatever it answers. Not for dry runs. */
 void journal_post(struct journal *j, const struct request *r, uint64_t now_us);

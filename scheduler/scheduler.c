@@ -118,7 +118,7 @@ void sched_destroy(struct sched **sched)
 
     if (s == NULL)
         return;
-    for (uint32_t i = 0; s->set.all != NULL && i < s->set.cap; i++)
+    for (uint32_t i = 0; s->set.all != NULL && i < s->set.n_fresh; i++)
         if (s->set.all[i].request != NULL)
             kv_manager_release(s->kv, &s->set.all[i].kv);
     for (uint32_t i = 0; i < s->n_ends; i++)
@@ -424,6 +424,13 @@ bool sched_next_expired(const struct sched *s, uint64_t now_us, uint64_t *id, en
     if (seq != NULL)
         *id = seq->request->id;
     return seq != NULL;
+}
+
+uint64_t sched_next_expiry(const struct sched *s)
+{
+    const struct seq *seq = heap_top(&s->expiry);
+
+    return seq != NULL ? seq->expiry_us : UINT64_MAX;
 }
 
 void sched_end_expired(struct sched *s, uint64_t now_us)

@@ -181,6 +181,9 @@ void sched_cancel_all(struct sched *s, enum finish why, uint64_t now_us);
  * the time between plans; sched_plan() ends expired requests itself. */
 bool sched_next_expired(const struct sched *s, uint64_t now_us, uint64_t *id, enum finish *why);
 
+/* The earliest time at which one will; UINT64_MAX: never. */
+uint64_t sched_next_expiry(const struct sched *s);
+
 /* Plan one step. Expired requests end here. Valid until the next call; the plan must be committed
  * first when it has items. No items: nothing to compute now (sched_is_idle(): nothing at all;
  * otherwise I/O is awaited). */

@@ -150,7 +150,7 @@ void sched_fill_snapshot(const struct sched *s, struct snapshot *out, uint64_t n
              q = seq_at(order_next(o, &q->node.key)))
             add_seq(s, q, out);
     }
-    for (uint32_t i = 0; i < s->set.cap; i++)
+    for (uint32_t i = 0; i < s->set.n_fresh; i++)
         if (s->set.all[i].request != NULL &&
             (s->set.all[i].prefix_owner != NULL || s->set.all[i].store != STORE_NONE))
             add_seq(s, &s->set.all[i], out);
@@ -182,7 +182,7 @@ static bool check_running(const struct sched *s)
 /* A waiting sequence has no blocks, and computed tokens only where it has a copy. */
 static bool check_waiting(const struct sched *s, uint32_t *n_waiting, uint32_t *n_preempted)
 {
-    for (uint32_t i = 0; i < s->set.cap; i++) {
+    for (uint32_t i = 0; i < s->set.n_fresh; i++) {
         const struct seq *seq = &s->set.all[i];
 
         if (seq->request == NULL || seq->state == SEQ_RUNNING)

@@ -130,16 +130,12 @@ int seq_set_create(struct seq_set *set, uint32_t cap)
         seq_set_release(set);
         return ERR_NOMEM;
     }
-    for (uint32_t i = cap; i-- > 0;) {
-        set->all[i].hash_next = set->free;
-        set->free = &set->all[i];
-    }
     return 0;
 }
 
 void seq_set_release(struct seq_set *set)
 {
-    for (uint32_t i = 0; set->all != NULL && i < set->cap; i++)
+    for (uint32_t i = 0; set->all != NULL && i < set->n_fresh; i++)
         request_destroy(&set->all[i].request);
     mem_free(set->all);
     mem_free(set->bucket);
@@ -157,9 +153,12 @@ struct seq *seq_set_take(struct seq_set *set, struct request *r)
     struct seq *s = set->free;
     struct seq **bucket;
 
-    if (s == NULL)
+    if (s == NULL && set->n_fresh == set->cap)
         return NULL;
-    set->free = s->hash_next;
+    if (s == NULL)
+        s = &set->all[set->n_fresh++];
+    else
+        set->free = s->hash_next;
     set->n++;
     bucket = bucket_of(set, r->id);
     *s = (struct seq){

@@ -132,7 +132,8 @@ struct event_times seq_times(const struct seq *s, uint64_t now_us);
 struct seq_set {
     struct seq *all;     /* [cap] */
     uint32_t cap, n;
-    struct seq *free;    /* chained by hash_next */
+    uint32_t n_fresh;    /* of `all` so many were ever used: pages of the others cost nothing */
+    struct seq *free;    /* of these, chained by hash_next */
     struct seq **bucket; /* [n_bucket], by request id */
     uint32_t n_bucket;   /* a power of two */
 };

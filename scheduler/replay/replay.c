@@ -23,7 +23,7 @@ struct replay {
     struct sched *sched;
     int32_t *eog;
     uint32_t n_eog;
-    uint64_t now_us;
+    uint64_t now_us, unix_us;
     const struct plan *plan;     /* to be committed, or NULL */
     bool has_moves;              /* the latest plan's are outstanding */
     struct sched_limits limits;
@@ -155,6 +155,7 @@ static int take_start(struct replay *r, struct replay_record *rec, char *err, si
     end_run(r);
     r->options = rec->sched;
     r->kv_options = rec->kv;
+    r->unix_us = rec->unix_us;
     r->eog = rec->tokens;
     r->n_eog = rec->n_tokens;
     rec->tokens = NULL;
@@ -443,6 +444,11 @@ bool replay_check(const struct replay *r)
 struct replay_stats replay_stats(const struct replay *r)
 {
     return r->stats;
+}
+
+uint64_t replay_unix_us(const struct replay *r)
+{
+    return r->unix_us;
 }
 
 bool replay_trace(struct replay *r, struct simulate_options *options,

@@ -60,6 +60,7 @@ struct replay_record { /* which fields count depends on the kind; zero is the em
     uint64_t id;     /* CANCEL, STORED, FETCH*: request; PLAN, COMMIT: step; IO_*: copy; DROPPED:
                       * how many */
     uint64_t now_us; /* POST, CANCEL*, PLAN, COMMIT */
+    uint64_t unix_us; /* START: time of day at time 0, or 0 */
     struct sched_options sched;   /* START */
     struct kv_manager_options kv; /* START */
     struct request *request;      /* POST */
@@ -99,6 +100,9 @@ int replay_take(struct replay *r, struct replay_record *record, char *err, size_
 bool replay_check(const struct replay *r);
 
 struct replay_stats replay_stats(const struct replay *r);
+
+/* Of the latest run: the time of day, in microseconds since 1970, at its time 0; 0: unknown. */
+uint64_t replay_unix_us(const struct replay *r);
 
 /* Of the latest run, for a simulation: its options (truth = the latest costs that were known), and
  * the arrivals (trace.h), which stay the replay's. False: nothing to go by yet, no costs or no

@@ -6,6 +6,7 @@
 #include "scheduler/cost_model.h"
 #include "scheduler/journal.h"
 #include "scheduler/replay/quantiles.h"
+#include "scheduler/replay/time_heap.h"
 
 #include <string.h>
 
@@ -27,12 +28,15 @@ struct simulate {
     struct cost_model cost;
     struct sched_limits limits;
     uint64_t now_us, disk_free_us;
-    uint64_t n_steps, rng;
+    const struct plan *plan; /* that is being computed, until due_us; or NULL */
+    uint64_t due_us;
+    bool is_waiting; /* the latest plan was empty: none is made before something happens */
+    uint64_t n_steps, busy_us, rng;
     struct simulate_arrival *arrivals; /* [cap] */
     struct simulate_result *results;   /* [cap] */
     size_t n, cap;
-    size_t *coming, n_coming;          /* [cap] heap of those to come, by time, then number */
-    size_t *leaving, n_leaving;        /* [cap] of those that will leave, by that time */
+    struct time_heap coming, leaving;  /* arrivals by the time of their coming or leaving */
+    struct time_heap ending;           /* by a step before whose end they cannot end */
     uint64_t *rows;                    /* [max_tenants] computed */
     struct transfer io[SWAP_MAX_IO];
     int32_t *tokens;                   /* [max_sequences] */
@@ -61,10 +65,12 @@ int simulate_create(struct simulate **out, const struct simulate_options *option
     rc = sched_create(&s->sched, &s->opt.sched);
     if (rc < 0)
         goto fail;
+    if (options->on_block != NULL)
+        kv_manager_watch(s->kv, options->on_block, options->ud);
     cost_init(&s->cost);
     if (s->opt.sched.whole_prompts)
         cost_expect_no_streams(&s->cost);
-    journal_start(s->opt.journal, &s->opt.sched, &s->opt.kv, &end_token, 1);
+    journal_start(s->opt.journal, &s->opt.sched, &s->opt.kv, &end_token, 1, 0);
     *out = s;
     return 0;
 
@@ -83,62 +89,16 @@ void simulate_destroy(struct simulate **simulate)
     kv_manager_destroy(&s->kv);
     mem_free(s->arrivals);
     mem_free(s->results);
-    mem_free(s->coming);
-    mem_free(s->leaving);
+    time_heap_release(&s->coming);
+    time_heap_release(&s->leaving);
+    time_heap_release(&s->ending);
     mem_free(s->tokens);
     mem_free(s->rows);
     mem_free(s);
     *simulate = NULL;
 }
 
-/* ---- what is to come: two heaps of arrival numbers ---- */
-
-static uint64_t due(const struct simulate *s, const size_t *heap, size_t i)
-{
-    return heap == s->coming ? s->arrivals[heap[i]].at_us : s->arrivals[heap[i]].leave_us;
-}
-
-static bool goes_before(const struct simulate *s, const size_t *heap, size_t i, size_t j)
-{
-    const uint64_t a = due(s, heap, i), b = due(s, heap, j);
-
-    return a != b ? a < b : heap[i] < heap[j];
-}
-
-static void swap(size_t *heap, size_t i, size_t j)
-{
-    const size_t keep = heap[i];
-
-    heap[i] = heap[j];
-    heap[j] = keep;
-}
-
-static void heap_add(const struct simulate *s, size_t *heap, size_t *n, size_t value)
-{
-    size_t at = (*n)++;
-
-    heap[at] = value;
-    for (; at > 0 && goes_before(s, heap, at, (at - 1) / 2); at = (at - 1) / 2)
-        swap(heap, at, (at - 1) / 2);
-}
-
-static size_t heap_take(const struct simulate *s, size_t *heap, size_t *n)
-{
-    const size_t first = heap[0];
-    size_t at = 0;
-
-    heap[0] = heap[--*n];
-    for (;;) {
-        size_t child = 2 * at + 1;
-
-        if (child + 1 < *n && goes_before(s, heap, child + 1, child))
-            child++;
-        if (child >= *n || !goes_before(s, heap, child, at))
-            return first;
-        swap(heap, at, child);
-        at = child;
-    }
-}
+/* ---- what is to come ---- */
 
 static int grow_one(void **array, size_t cap, size_t bytes)
 {
@@ -155,9 +115,7 @@ static int grow(struct simulate *s)
     const size_t cap = s->cap > 0 ? 2 * s->cap : 64;
 
     if (grow_one((void **)&s->arrivals, cap, sizeof(*s->arrivals)) < 0 ||
-        grow_one((void **)&s->results, cap, sizeof(*s->results)) < 0 ||
-        grow_one((void **)&s->coming, cap, sizeof(*s->coming)) < 0 ||
-        grow_one((void **)&s->leaving, cap, sizeof(*s->leaving)) < 0)
+        grow_one((void **)&s->results, cap, sizeof(*s->results)) < 0)
         return ERR_NOMEM;
     s->cap = cap;
     return 0;
@@ -171,7 +129,8 @@ int64_t simulate_add(struct simulate *s, const struct simulate_arrival *a)
     if (a->at_us < s->now_us)
         s->arrivals[s->n].at_us = s->now_us;
     s->results[s->n] = (struct simulate_result){.arrival_us = s->arrivals[s->n].at_us};
-    heap_add(s, s->coming, &s->n_coming, s->n);
+    if (time_heap_add(&s->coming, s->arrivals[s->n].at_us, s->n) < 0)
+        return ERR_NOMEM;
     return (int64_t)s->n++;
 }
 
@@ -183,11 +142,14 @@ static uint32_t rnd(uint64_t *state, uint32_t n)
     return (uint32_t)((*state >> 33) % n);
 }
 
-static void make_up(const struct simulate_arrival *a, int32_t *ids)
+void simulate_make_prompt(const struct simulate_arrival *a, int32_t *ids)
 {
+    const uint32_t n_given = a->prompt == NULL ? 0 : a->n_given > 0 ? a->n_given : a->n_prompt;
     uint64_t own = a->seed * 2 + 1, shared = a->shared_seed * 2;
 
-    for (uint32_t i = 0; i < a->n_prompt; i++)
+    if (n_given > 0)
+        memcpy(ids, a->prompt, n_given * sizeof(*ids));
+    for (uint32_t i = n_given; i < a->n_prompt; i++)
         ids[i] = (int32_t)rnd(i < a->n_shared ? &shared : &own, VOCABULARY);
 }
 
@@ -214,10 +176,7 @@ static struct request *make_request(const struct simulate *s, size_t i)
     if (a->n_discard > 0)
         r->n_discard = a->n_discard;
     r->key.salt = a->salt;
-    if (a->prompt != NULL)
-        memcpy(r->ids, a->prompt, a->n_prompt * sizeof(*r->ids));
-    else
-        make_up(a, r->ids);
+    simulate_make_prompt(a, r->ids);
     return r;
 }
 
@@ -246,6 +205,14 @@ static void take_ends(struct simulate *s)
     }
 }
 
+/* A step makes one token of a request at most. */
+static int note_earliest_end(struct simulate *s, size_t i)
+{
+    const uint32_t n_had = s->results[i].n_tokens, n_output = s->arrivals[i].n_output;
+
+    return time_heap_add(&s->ending, s->n_steps + (n_output > n_had ? n_output - n_had : 1), i);
+}
+
 static void arrive(struct simulate *s, size_t i)
 {
     struct request *r;
@@ -261,8 +228,10 @@ static void arrive(struct simulate *s, size_t i)
     if (sched_add(s->sched, r, s->now_us) < 0) {
         request_destroy(&r);
         note_end(s, i, FINISH_ERROR);
-    } else if (s->arrivals[i].leave_us > 0) {
-        heap_add(s, s->leaving, &s->n_leaving, i);
+    } else if (note_earliest_end(s, i) < 0 ||
+               (s->arrivals[i].leave_us > 0 &&
+                time_heap_add(&s->leaving, s->arrivals[i].leave_us, i) < 0)) {
+        s->rc = ERR_NOMEM;
     }
 }
 
@@ -283,10 +252,10 @@ static void take_io_ends(struct simulate *s)
 static void take_inbox(struct simulate *s)
 {
     take_io_ends(s);
-    while (s->n_coming > 0 && due(s, s->coming, 0) <= s->now_us)
-        arrive(s, heap_take(s, s->coming, &s->n_coming));
-    while (s->n_leaving > 0 && due(s, s->leaving, 0) <= s->now_us) {
-        const uint64_t id = heap_take(s, s->leaving, &s->n_leaving) + 1;
+    while (s->coming.n > 0 && s->coming.items[0].at <= s->now_us)
+        arrive(s, time_heap_take(&s->coming).id);
+    while (s->leaving.n > 0 && s->leaving.items[0].at <= s->now_us) {
+        const uint64_t id = time_heap_take(&s->leaving).id + 1;
 
         journal_cancel(s->opt.journal, id, FINISH_CANCELLED, s->now_us);
         sched_cancel(s->sched, id, FINISH_CANCELLED, s->now_us);
@@ -385,11 +354,35 @@ static void note_items(struct simulate *s, const struct plan *plan, uint64_t fro
     }
 }
 
-static void compute(struct simulate *s, const struct plan *plan, uint64_t moves_us)
+/* Make the next plan, and start with it. False: there is nothing to compute. */
+static bool begin_step(struct simulate *s)
 {
-    const uint64_t from = s->now_us, us = moves_us + duration_us(s, plan);
+    const struct plan *plan;
+    uint64_t moves_us;
 
-    s->now_us += us;
+    take_inbox(s);
+    s->limits = (struct sched_limits){.target_us = s->opt.target_us,
+                                      .costs = cost_get(&s->cost)};
+    plan = sched_plan(s->sched, s->now_us, &s->limits);
+    journal_plan(s->opt.journal, plan, s->now_us, &s->limits);
+    take_ends(s);
+    moves_us = move_blocks(s, plan);
+    start_io(s);
+    if (plan->n_items == 0)
+        return false;
+    s->plan = plan;
+    s->due_us = s->now_us + moves_us + duration_us(s, plan);
+    return true;
+}
+
+static void end_step(struct simulate *s)
+{
+    const struct plan *plan = s->plan;
+    const uint64_t from = s->now_us, us = s->due_us - from;
+
+    s->plan = NULL;
+    s->now_us = s->due_us;
+    s->busy_us += us;
     cost_observe(&s->cost, &plan->work, us);
     note_items(s, plan, from);
     journal_commit(s->opt.journal, plan, s->tokens, s->now_us);
@@ -405,54 +398,80 @@ static uint64_t next_event(const struct simulate *s)
 {
     uint64_t next = UINT64_MAX;
 
-    if (s->n_coming > 0)
-        next = due(s, s->coming, 0);
-    if (s->n_leaving > 0 && due(s, s->leaving, 0) < next)
-        next = due(s, s->leaving, 0);
+    if (s->coming.n > 0)
+        next = s->coming.items[0].at;
+    if (s->leaving.n > 0 && s->leaving.items[0].at < next)
+        next = s->leaving.items[0].at;
     for (int i = 0; i < SWAP_MAX_IO; i++)
         if (s->io[i].is_used && s->io[i].due_us < next)
             next = s->io[i].due_us;
     return next;
 }
 
-/* Nothing to compute: on to the next event. False: there is none. */
-static bool skip(struct simulate *s)
+bool simulate_next(const struct simulate *s, struct simulate_event *out)
 {
-    const uint64_t next = next_event(s);
+    const uint64_t next = s->plan != NULL ? s->due_us : s->is_waiting ? next_event(s) : s->now_us;
 
-    if (next == UINT64_MAX) {
-        if (!sched_is_idle(s->sched))
-            s->rc = ERR_INTERNAL;
-        return false;
-    }
-    s->now_us = next > s->now_us ? next : s->now_us;
-    return true;
+    out->at_us = next > s->now_us ? next : s->now_us;
+    out->ends_step = s->plan != NULL;
+    return next != UINT64_MAX;
 }
 
-/* False: everything has ended, or something went wrong. */
-static bool iterate(struct simulate *s)
+/* Steps until something can end by itself; those that had to wait are put off. */
+static uint64_t least_steps(struct simulate *s)
 {
-    const struct plan *plan;
-    uint64_t moves_us;
+    while (s->ending.n > 0 && s->ending.items[0].at <= s->n_steps) {
+        const size_t i = time_heap_take(&s->ending).id;
 
-    take_inbox(s);
-    s->limits = (struct sched_limits){.target_us = s->opt.target_us,
-                                      .costs = cost_get(&s->cost)};
-    plan = sched_plan(s->sched, s->now_us, &s->limits);
-    journal_plan(s->opt.journal, plan, s->now_us, &s->limits);
-    take_ends(s);
-    moves_us = move_blocks(s, plan);
-    start_io(s);
-    if (plan->n_items == 0)
-        return skip(s) && s->rc == 0;
-    compute(s, plan, moves_us);
-    return s->rc == 0;
+        if (s->results[i].n_ends == 0 && note_earliest_end(s, i) < 0)
+            s->rc = ERR_NOMEM;
+    }
+    return s->ending.n > 0 ? s->ending.items[0].at - s->n_steps : 0;
+}
+
+uint64_t simulate_earliest_end(struct simulate *s)
+{
+    const struct step_work least = {.n_decode = 1};
+    const uint64_t step_us = step_costs_ns(&s->opt.truth, &least) *
+                             (100 - s->opt.noise_percent) / 100 / 1000 + 1;
+    const uint64_t n_steps = least_steps(s);
+    uint64_t at_us = sched_next_expiry(s->sched);
+    struct simulate_event next;
+
+    if (!simulate_next(s, &next) || s->coming.n > 0 || s->rc < 0)
+        return s->now_us;
+    if (s->leaving.n > 0 && s->leaving.items[0].at < at_us)
+        at_us = s->leaving.items[0].at;
+    if (n_steps > 0 && next.at_us + (n_steps - 1) * step_us < at_us)
+        at_us = next.at_us + (n_steps - 1) * step_us;
+    return at_us;
+}
+
+int simulate_advance(struct simulate *s)
+{
+    struct simulate_event event;
+
+    if (!simulate_next(s, &event))
+        return s->rc;
+    if (event.ends_step) {
+        end_step(s);
+        return s->rc;
+    }
+    s->now_us = event.at_us;
+    s->is_waiting = !begin_step(s);
+    if (s->is_waiting && next_event(s) == UINT64_MAX && !sched_is_idle(s->sched))
+        s->rc = ERR_INTERNAL;
+    return s->rc;
 }
 
 int simulate_run(struct simulate *s, uint64_t until_us)
 {
-    while (s->now_us < until_us && iterate(s))
-        continue;
+    struct simulate_event event;
+
+    while (s->rc == 0 && simulate_next(s, &event) && (event.ends_step || event.at_us < until_us))
+        simulate_advance(s);
+    if (s->rc == 0 && simulate_next(s, &event) && event.at_us > s->now_us)
+        s->now_us = event.at_us;
     return s->rc;
 }
 
@@ -461,6 +480,11 @@ int simulate_run(struct simulate *s, uint64_t until_us)
 uint64_t simulate_now(const struct simulate *s)
 {
     return s->now_us;
+}
+
+uint64_t simulate_busy_us(const struct simulate *s)
+{
+    return s->busy_us;
 }
 
 size_t simulate_n(const struct simulate *s)

@@ -28,6 +28,7 @@ struct simulate_arrival {
     uint32_t max_known, n_keep, n_discard; /* as in struct request; 0 as in struct request_size */
     uint32_t n_output;     /* tokens that come: fewer than max_tokens means that it stops itself */
     const int32_t *prompt; /* [n_prompt], or NULL: made up from `seed`; borrowed */
+    uint32_t n_given;      /* if not 0: only so many of `prompt`, the rest is made up */
     const int32_t *output; /* [n_output], or NULL; borrowed */
     uint64_t seed;
     uint64_t shared_seed;  /* the first n_shared made-up tokens come from this one */
@@ -64,6 +65,8 @@ struct simulate_options {
      * arrivals. */
     void (*on_arrive)(void *ud, struct simulate *s, size_t i);
     void (*on_end)(void *ud, struct simulate *s, size_t i);
+    /* Called when a block enters or leaves the index (prefix_index.h); may be NULL. */
+    void (*on_block)(void *ud, struct prefix_hash hash, bool is_in);
     void *ud;
 };
 
@@ -77,7 +80,28 @@ int64_t simulate_add(struct simulate *s, const struct simulate_arrival *a);
  * nothing moves although something waits; ERR_NOMEM. */
 int simulate_run(struct simulate *s, uint64_t until_us);
 
+/* The prompt of an arrival, ids[n_prompt]. */
+void simulate_make_prompt(const struct simulate_arrival *a, int32_t *ids);
+
+/* ---- event by event: for the owner of several on one clock (cluster.h) ---- */
+
+struct simulate_event {
+    uint64_t at_us;
+    bool ends_step; /* what a step computed is there; else the next plan is made */
+};
+
+/* What happens next. False: nothing, before something is added. */
+bool simulate_next(const struct simulate *s, struct simulate_event *out);
+/* Let it happen. As simulate_run(). */
+int simulate_advance(struct simulate *s);
+
+/* No request ends before that time, unless one is added: the owner need not look until then. */
+uint64_t simulate_earliest_end(struct simulate *s);
+
+/* ---- looking back ---- */
+
 uint64_t simulate_now(const struct simulate *s);
+uint64_t simulate_busy_us(const struct simulate *s); /* in steps */
 size_t simulate_n(const struct simulate *s);
 const struct simulate_arrival *simulate_arrival(const struct simulate *s, size_t i);
 const struct simulate_result *simulate_result(const struct simulate *s, size_t i);

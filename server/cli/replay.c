@@ -1,12 +1,13 @@
 /* server/cli/replay.c - `quire replay`: a run made again from its journal, or made differently. */
 #include "server/cli/command.h"
 
-#include "config/words.h"
 #include "core/base/err.h"
 #include "core/base/mem.h"
 #include "scheduler/replay/replay.h"
 #include "scheduler/replay/simulate.h"
+#include "server/cli/replay_cluster.h"
 #include "server/cli/replay_line.h"
+#include "server/cli/what_if.h"
 #include "server/instance.h"
 
 #include <errno.h>
@@ -14,8 +15,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define MAX_WHAT_IFS 32
 
 /* ---- the replay ---- */
 
@@ -79,83 +78,6 @@ static void print_equal(const struct replay *r)
 
 /* ---- what if ---- */
 
-static bool set_one_of(const char *value, const char *words, unsigned *out)
-{
-    const int i = config_word_find(words, value);
-
-    if (i >= 0)
-        *out = (unsigned)i;
-    return i >= 0;
-}
-
-static bool set_number(const char *value, uint32_t *out)
-{
-    unsigned long v;
-    char *end;
-
-    errno = 0;
-    v = strtoul(value, &end, 10);
-    if (*value < '0' || *value > '9' || *end != '\0' || errno != 0 || v > 1u << 30)
-        return false;
-    *out = (uint32_t)v;
-    return true;
-}
-
-/* The names are those of the configuration. False: unknown, or no value of this setting. */
-static bool set(struct simulate_options *o, const char *key, const char *value)
-{
-    const struct {
-        const char *key;
-        uint32_t *number;
-    } numbers[] = {
-        {"aging", &o->sched.aging_milli},
-        {"max_preemptions", &o->sched.max_preemptions},
-        {"max_sequences", &o->sched.max_sequences},
-        {"max_batch_tokens", &o->sched.max_batch_tokens},
-        {"prefill_chunk", &o->sched.prefill_chunk},
-        {"blocks", &o->kv.n_blocks},
-    };
-    uint32_t v = 0;
-    bool ok = false;
-
-    if (strcmp(key, "policy") == 0) {
-        ok = set_one_of(value, CONFIG_WORDS(policy), &v);
-        o->sched.policy = (enum sched_policy)v;
-    } else if (strcmp(key, "preemption") == 0) {
-        ok = set_one_of(value, CONFIG_WORDS(preemption), &v);
-        o->sched.preemption = (enum sched_preemption)v;
-    } else if (strcmp(key, "prefix_cache") == 0) {
-        ok = set_one_of(value, CONFIG_WORDS(switch), &v);
-        o->kv.prefix_cache = v == CONFIG_ON;
-    } else if (strcmp(key, "step_target_ms") == 0) {
-        ok = set_number(value, &v);
-        o->target_us = (uint64_t)v * 1000;
-    }
-    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
-        if (strcmp(numbers[i].key, key) == 0)
-            ok = set_number(value, numbers[i].number);
-    o->kv.max_chunk = o->sched.prefill_chunk; /* as in the server */
-    return ok;
-}
-
-/* key=value,key=value */
-static int set_all(struct simulate_options *o, const char *text)
-{
-    char copy[256], *at = copy, *setting, *value;
-
-    if (snprintf(copy, sizeof(copy), "%s", text) >= (int)sizeof(copy))
-        return command_fail(EXIT_USAGE, "--what-if %s is too long", text);
-    while ((setting = strsep(&at, ",")) != NULL) {
-        value = strchr(setting, '=');
-        if (value != NULL)
-            *value++ = '\0';
-        if (value == NULL || !set(o, setting, value))
-            return command_fail(EXIT_USAGE, "--what-if %s: cannot set '%s' to '%s'", text, setting,
-                                value != NULL ? value : "");
-    }
-    return EXIT_OK;
-}
-
 static void print_row(const char *name, const struct simulate_summary *s)
 {
     printf("%-28s %8zu %8zu %9.1f %9.1f %8.1f %8.1f %9.1f %8" PRIu64 " %9" PRIu64 " %6.3f\n", name,
@@ -204,7 +126,7 @@ static void print_head(const struct simulate_options *o, size_t n)
 static int what_if(struct replay *r, const char *const *texts, uint32_t n_texts)
 {
     const struct simulate_arrival *arrivals;
-    struct simulate_options own, changed[MAX_WHAT_IFS];
+    struct simulate_options own, changed[WHAT_IF_MAX];
     size_t n;
     int code = EXIT_OK;
 
@@ -213,7 +135,7 @@ static int what_if(struct replay *r, const char *const *texts, uint32_t n_texts)
                                          "made to learn what they cost");
     for (uint32_t i = 0; i < n_texts && code == EXIT_OK; i++) {
         changed[i] = own;
-        code = set_all(&changed[i], texts[i]);
+        code = what_if_set(&changed[i], texts[i]);
     }
     if (code != EXIT_OK)
         return code;
@@ -226,61 +148,109 @@ static int what_if(struct replay *r, const char *const *texts, uint32_t n_texts)
 
 /* ---- the command ---- */
 
+#define MAX_JOURNALS 64
+
+struct command { /* what was typed */
+    const char *paths[MAX_JOURNALS], *what_ifs[WHAT_IF_MAX];
+    uint32_t n_paths, n_what_ifs;
+    struct cluster_spec cluster;
+};
+
 static int help(void)
 {
     puts("quire replay FILE [--what-if SETTING=VALUE[,...]]...\n"
-         "  FILE        a journal (quire serve --journal FILE)\n"
-         "  --what-if   simulate the same traffic with other settings, one row for each:\n"
-         "              policy, preemption, prefix_cache, aging, max_preemptions, max_sequences,\n"
-         "              max_batch_tokens, prefill_chunk, step_target_ms, blocks\n"
+         "quire replay FILE... --replicas N[,N...] [--router NAME] [...]\n"
+         "quire replay FILE... --find-replicas --ttft-p95 MS [--router NAME] [...]\n"
+         "  FILE               a journal (quire serve --journal FILE); for a cluster several,\n"
+         "                     merged by time\n"
+         "  --what-if          simulate the same traffic with other settings, one row for each:\n"
+         "                     " WHAT_IF_NAMES "\n"
+         "  --replicas N,...   simulate the same traffic on so many replicas behind a router\n"
+         "  --find-replicas    the least number whose 95th percentile of times to first token is\n"
+         "  --ttft-p95 MS      within so many milliseconds (what timed out or was refused counts)\n"
+         "  --router NAME      round-robin (the default); least-loaded: the fewest requests in\n"
+         "                     flight; prefix: the most leading blocks of the prompt in its\n"
+         "                     cache, of equal ones the least loaded\n"
+         "  --speed X          the recorded traffic X times as fast\n"
+         "  --requests N       N new requests like the recorded ones, at random times\n"
+         "  --rate R           of these, per second (else as recorded); --seed S: other ones\n"
+         "  --json             one JSON object instead of tables\n"
          "Makes the scheduler's run again and compares every plan. 0: all are equal.\n"
          "Jain's index is over tenants: tokens per second of their requests' time, by weight.");
     return EXIT_OK;
 }
 
-static int run(const char *path, const char *const *texts, uint32_t n_texts)
+static int replay_path(struct replay **r, const char *path, bool collect)
 {
     FILE *in = fopen(path, "re");
-    struct replay *r = NULL;
     int code;
 
     if (in == NULL)
         return command_fail(EXIT_FAILED, "cannot open %s: %s", path, strerror(errno));
-    if (replay_create(&r, n_texts > 0) < 0)
+    if (replay_create(r, collect) < 0)
         code = command_fail(EXIT_FAILED, "out of memory");
     else
-        code = replay_file(r, in, path);
+        code = replay_file(*r, in, path);
     fclose(in);
-    if (code == EXIT_OK)
-        print_equal(r);
-    if (code == EXIT_OK && n_texts > 0)
-        code = what_if(r, texts, n_texts);
-    replay_destroy(&r);
     return code;
 }
 
-int cmd_replay(int argc, char **argv)
+static int run(const struct command *c)
 {
-    const char *texts[MAX_WHAT_IFS], *path = NULL;
-    uint32_t n = 0;
+    const bool is_cluster = cluster_spec_is_set(&c->cluster);
+    struct replay *replays[MAX_JOURNALS] = {NULL};
+    int code = EXIT_OK;
 
-    if (command_take_switch(&argc, argv, "--help") || command_take_switch(&argc, argv, "-h"))
-        return help();
+    for (uint32_t i = 0; i < c->n_paths && code == EXIT_OK; i++) {
+        code = replay_path(&replays[i], c->paths[i], is_cluster || c->n_what_ifs > 0);
+        if (code == EXIT_OK && !c->cluster.json)
+            print_equal(replays[i]);
+    }
+    if (code == EXIT_OK && is_cluster)
+        code = replay_cluster(&c->cluster, replays, c->n_paths, c->what_ifs, c->n_what_ifs);
+    else if (code == EXIT_OK && c->n_what_ifs > 0)
+        code = what_if(replays[0], c->what_ifs, c->n_what_ifs);
+    for (uint32_t i = 0; i < c->n_paths; i++)
+        replay_destroy(&replays[i]);
+    return code;
+}
+
+/* What cluster_spec_read() has left. */
+static int read_arguments(int argc, char **argv, struct command *c)
+{
+    const uint32_t most = cluster_spec_is_set(&c->cluster) ? MAX_JOURNALS : 1;
+
     for (int i = 1; i < argc; i++) {
         const bool joined = strncmp(argv[i], "--what-if=", 10) == 0;
 
         if (joined || strcmp(argv[i], "--what-if") == 0) {
-            if (n == MAX_WHAT_IFS || (!joined && i + 1 == argc))
+            if (c->n_what_ifs == WHAT_IF_MAX || (!joined && i + 1 == argc))
                 return command_fail(EXIT_USAGE, "--what-if wants a value, %d times at most",
-                                    MAX_WHAT_IFS);
-            texts[n++] = joined ? argv[i] + 10 : argv[++i];
-        } else if (argv[i][0] == '-' || path != NULL) {
-            return command_fail(EXIT_USAGE, "replay takes one file, not '%s'", argv[i]);
+                                    WHAT_IF_MAX);
+            c->what_ifs[c->n_what_ifs++] = joined ? argv[i] + 10 : argv[++i];
+        } else if (argv[i][0] == '-') {
+            return command_fail(EXIT_USAGE, "replay has no option '%s'", argv[i]);
+        } else if (c->n_paths == most) {
+            return command_fail(EXIT_USAGE, "replay takes one file (with --replicas %d), not '%s'",
+                                MAX_JOURNALS, argv[i]);
         } else {
-            path = argv[i];
+            c->paths[c->n_paths++] = argv[i];
         }
     }
-    if (path == NULL)
+    if (c->n_paths == 0)
         return command_fail(EXIT_USAGE, "replay wants a journal (quire replay --help)");
-    return run(path, texts, n);
+    return EXIT_OK;
+}
+
+int cmd_replay(int argc, char **argv)
+{
+    struct command c = {.n_paths = 0};
+    int code;
+
+    if (command_take_switch(&argc, argv, "--help") || command_take_switch(&argc, argv, "-h"))
+        return help();
+    if (!cluster_spec_read(&argc, argv, &c.cluster))
+        return EXIT_USAGE;
+    code = read_arguments(argc, argv, &c);
+    return code == EXIT_OK ? run(&c) : code;
 }

@@ -168,6 +168,7 @@ static void parse_start(struct line *l, const cJSON *o, struct replay_record *r)
 {
     if (r->id != 1)
         wrong(l, "start", "is not 1: another version's journal");
+    r->unix_us = may(l, o, "unix", MAX_EXACT);
     parse_sched(l, cJSON_GetObjectItemCaseSensitive(o, "sched"), &r->sched);
     parse_kv(l, cJSON_GetObjectItemCaseSensitive(o, "kv"), &r->kv);
     r->tokens = want_tokens(l, o, "eog", &r->n_tokens);

@@ -50,7 +50,7 @@ static size_t print(struct journal *j, const struct replay_record *r, char *out)
     case REPLAY_START:
         if (r->kv.groups.n == 0)
             return 0; /* the replay refuses it, and the journal writes 1 */
-        journal_start(j, &r->sched, &r->kv, r->tokens, r->n_tokens);
+        journal_start(j, &r->sched, &r->kv, r->tokens, r->n_tokens, r->unix_us);
         break;
     case REPLAY_POST:
         journal_post(j, r->request, r->now_us);

@@ -42,7 +42,7 @@ static void options_are_written(void **state)
     struct journal *j = new_journal(4096);
     (void)state;
 
-    journal_start(j, &so, &ko, eog, 2);
+    journal_start(j, &so, &ko, eog, 2, 0);
     assert_string_equal(take(j),
         "{\"start\":1,\"sched\":{\"policy\":3,\"preemption\":2,\"aging_milli\":100,"
         "\"max_wait_ms\":30000,\"max_preemptions\":3,\"max_tenants\":5,\"max_sequences\":4,"
@@ -215,7 +215,7 @@ static void a_line_larger_than_the_ring(void **state)
 static void without_a_journal_nothing_happens(void **state)
 {
     (void)state;
-    journal_start(NULL, NULL, NULL, NULL, 0);
+    journal_start(NULL, NULL, NULL, NULL, 0, 0);
     journal_post(NULL, NULL, 0);
     journal_cancel(NULL, 0, FINISH_NONE, 0);
     journal_cancel_all(NULL, FINISH_NONE, 0);

@@ -1,0 +1,45 @@
+/* scheduler/replay/router.h - which replica of a cluster a request goes to.
+ *
+ *   round-robin   one after the other
+ *   least-loaded  the fewest requests in flight: routed there, and not ended
+ *   prefix        the most leading blocks of the prompt in the replica's index; among equals, and
+ *                 when none has the first block, as least-loaded
+ *
+ * Of equally loaded replicas the one goes first that was chosen longest ago. So `prefix` is
+ * vllm-router's kv_aware (most blocks first, the least loaded without a hit) without its
+ * speculative entries; llm-d weighs hits and load instead, and ends in the same where loads are
+ * equal.
+ *
+ * A router sees an end, and a block that comes or goes, at the end of the step.
+ *
+ * Thread: the owner's.
+ * Memory: grows with the blocks that replicas hold, for `prefix`; else 16 bytes a replica.
+ */
+#ifndef SCHEDULER_REPLAY_ROUTER_H
+#define SCHEDULER_REPLAY_ROUTER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "kvcache/prefix_index.h"
+
+enum router_policy { ROUTER_ROUND_ROBIN = 0, ROUTER_PREFIX, ROUTER_LEAST_LOADED };
+
+struct simulate_arrival;
+struct router;
+
+int router_create(struct router **out, enum router_policy policy, uint32_t n_replicas);
+void router_destroy(struct router **r);
+
+/* The replica for a request, which is in flight there from now on; or ERR_NOMEM. */
+int64_t router_choose(struct router *r, const struct simulate_arrival *a);
+/* It goes to that replica, whatever the policy: with an earlier one that it belongs to. */
+void router_place(struct router *r, uint32_t replica);
+/* A request has ended there. */
+void router_end(struct router *r, uint32_t replica);
+/* A block has entered the replica's index, or left it. ERR_NOMEM. */
+int router_block(struct router *r, uint32_t replica, struct prefix_hash hash, bool is_in);
+
+uint32_t router_in_flight(const struct router *r, uint32_t replica);
+
+#endif

@@ -1,0 +1,21 @@
+/* server/cli/what_if.h - settings of a simulation, as they are typed: `quire replay --what-if`.
+ *
+ * Thread: any.
+ * Memory: none.
+ */
+#ifndef SERVER_CLI_WHAT_IF_H
+#define SERVER_CLI_WHAT_IF_H
+
+struct simulate_options;
+
+#define WHAT_IF_MAX 32 /* times that it may be given */
+
+/* The names that can be set, for --help. */
+#define WHAT_IF_NAMES \
+    "policy, preemption, prefix_cache, aging, max_preemptions, max_sequences,\n" \
+    "                     max_batch_tokens, prefill_chunk, step_target_ms, blocks"
+
+/* Set what `text` (key=value,key=value) says. An exit_code, with a message. */
+int what_if_set(struct simulate_options *o, const char *text);
+
+#endif
