@@ -33,7 +33,8 @@
 #define KEPT_BYTES ((size_t)64 << 20)
 #define PICTURE_PAUSE_US 1000000u
 #define LINGER_MS 200 /* for the last batch, at the end */
-#define MAX_REQUEST 64 /* bytes of a message that is read: questions and subscriptions */
+#define MAX_REQUEST 1024 /* bytes of a frame that is read: of questions and subscriptions */
+#define KEEPALIVE_S 60   /* a reader whose machine is gone is found out by TCP */
 
 struct listening {
     int fd; /* -1: none, or ZeroMQ's */
@@ -400,7 +401,7 @@ int kv_event_publisher_open(struct kv_event_publisher **out,
 static void *make_socket(struct kv_event_publisher *p, int type, struct listening *l, int hwm)
 {
     void *socket = zmq_socket(p->context, type);
-    const int zero = 0, verbose = 1, linger = LINGER_MS;
+    const int no = 0, yes = 1, linger = LINGER_MS, keepalive = KEEPALIVE_S;
     const int64_t most = MAX_REQUEST;
     const bool is_ipv6 = strchr(l->endpoint, '[') != NULL;
 
@@ -409,11 +410,13 @@ static void *make_socket(struct kv_event_publisher *p, int type, struct listenin
     zmq_setsockopt(socket, ZMQ_LINGER, &linger, sizeof(linger));
     zmq_setsockopt(socket, ZMQ_SNDHWM, &hwm, sizeof(hwm));
     zmq_setsockopt(socket, ZMQ_MAXMSGSIZE, &most, sizeof(most));
+    zmq_setsockopt(socket, ZMQ_TCP_KEEPALIVE, &yes, sizeof(yes));
+    zmq_setsockopt(socket, ZMQ_TCP_KEEPALIVE_IDLE, &keepalive, sizeof(keepalive));
     if (type == ZMQ_XPUB)
-        zmq_setsockopt(socket, ZMQ_XPUB_VERBOSE, &verbose, sizeof(verbose));
+        zmq_setsockopt(socket, ZMQ_XPUB_VERBOSE, &yes, sizeof(yes));
     /* Where it is bound to is settled: the address only has to be one. */
     if (zmq_setsockopt(socket, ZMQ_USE_FD, &l->fd, sizeof(l->fd)) < 0 ||
-        zmq_setsockopt(socket, ZMQ_IPV6, is_ipv6 ? &verbose : &zero, sizeof(zero)) < 0 ||
+        zmq_setsockopt(socket, ZMQ_IPV6, is_ipv6 ? &yes : &no, sizeof(no)) < 0 ||
         zmq_bind(socket, is_ipv6 ? "tcp://[::1]:1" : "tcp://127.0.0.1:1") < 0) {
         zmq_close(socket);
         return NULL;

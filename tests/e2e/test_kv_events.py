@@ -200,7 +200,7 @@ def test_what_is_no_longer_kept_comes_as_a_whole(start, reader):
 def test_questions_that_are_none(start, reader):
     s = start(*events())
     r = reader(s)
-    for frames in ([b""], [b"", b"123"], [b"x", bytes(8)], [b"", bytes(8), b""], [b"", bytes(100)], [bytes(8)] * 40):
+    for frames in ([b""], [b"", b"123"], [b"x", bytes(8)], [b"", bytes(8), b""], [b"", bytes(100)], [bytes(8)] * 40, [b"", bytes(5000)]):
         d = r.context.socket(zmq.DEALER)
         d.connect(r.replay)
         d.send_multipart(frames)
@@ -294,9 +294,9 @@ def test_a_process_that_stands_still(start, reader):
 # ---- settings, pages, the end
 
 def test_sources(start):
-    s = start(*events("--kv-events-topic", "kv@{host}@{model}", "--kv-events-hwm", "7", "--kv-events-buffer-steps", "99"))
+    s = start(*events("--kv-events-topic", "kv@{host}@{model}" + "x" * 300, "--kv-events-hwm", "7", "--kv-events-buffer-steps", "99"))
     where = source(s)
-    assert where["topic"] == f"kv@{socket.gethostname()}@quire-demo" and where["endpoint"].startswith("tcp://127.0.0.1:")
+    assert where["topic"] == f"kv@{socket.gethostname()}@quire-demo" + "x" * 300 and where["endpoint"].startswith("tcp://127.0.0.1:")
     assert where["replay_endpoint"].startswith("tcp://127.0.0.1:") and where["replay_endpoint"] != where["endpoint"]
     assert (where["hwm"], where["buffer_steps"], where["publisher"], where["enable_kv_cache_events"]) == (7, 99, "zmq", True)
     r = Reader(where["endpoint"], topic=where["topic"].encode())
