@@ -32,7 +32,7 @@ def pytest_addoption(parser):
 # What takes longest, first: in the end there are short ones to share out.
 LONG = ["architectures", "several_models", "cli", "swap", "pull", "tool_calls", "long_context", "request_memory", "windows",
         "changing_files", "plan", "torture", "slowloris", "limits_of_the_system", "bench", "pretokenizer", "readme",
-        "safetensors", "logging", "bombs"]
+        "safetensors", "logging", "bombs", "kv_events"]
 
 
 def order_of(item):
