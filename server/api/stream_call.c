@@ -200,6 +200,10 @@ static int look_up(struct stream_store *streams, const struct server_options *se
 
     if (json_parse(body->data, body->len, &json, &why) < 0)
         return api_error_set(e, 400, NULL, NULL, "%s", why);
+    if (!cJSON_IsObject(json)) {
+        cJSON_Delete(json);
+        return api_error_set(e, 400, NULL, NULL, "the body must be a JSON object");
+    }
     list = cJSON_GetObjectItemCaseSensitive(json, "conversation_ids");
     buf_add_char(out, '[');
     cJSON_ArrayForEach(it, list)

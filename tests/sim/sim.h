@@ -181,7 +181,8 @@ static inline void expect(struct sim *s, const struct request *r)
 {
     s->rec[r->id] = (struct record){.n_prompt = r->n_prompt, .max_tokens = r->max_tokens,
                                     .max_known = r->max_known, .n_discard = r->n_discard,
-                                    .n_known = r->n_prompt, .priority = r->priority,
+                                    .n_known = request_n_given(r), .n_tokens = r->n_resumed,
+                                    .priority = r->priority,
                                     .anywhere = true};
 }
 

@@ -372,6 +372,16 @@ static struct request *make_at_random(struct sim *s, uint32_t n)
     return r;
 }
 
+/* Of every seventh some of the answer's tokens are there already. */
+static void resume_some(const struct sim *s, struct request *r)
+{
+    if (r->max_tokens < 2 || request_may_shift(r) || r->id % 7 > 0)
+        return;
+    r->n_resumed = 1 + (uint32_t)r->id % (r->max_tokens - 1);
+    for (uint32_t i = 0; i < r->n_resumed; i++)
+        r->ids[r->n_prompt + i] = (int32_t)(10 + i % s->n_words);
+}
+
 static void add_at_random(struct sim *s)
 {
     const uint32_t n = 1 + rnd(s, rnd(s, 10) == 0 ? 300 : 40);
@@ -381,13 +391,14 @@ static void add_at_random(struct sim *s)
     r->priority = (enum priority)rnd(s, PRIORITY_COUNT);
     r->tenant = rnd(s, s->opt.max_tenants);
     r->weight = 1 + r->tenant;
-    r->score_prompt = rnd(s, 10) == 0;
+    resume_some(s, r);
+    r->score_prompt = rnd(s, 10) == 0 && r->n_resumed == 0;
     if (rnd(s, 20) == 0)
         r->deadline_us = s->now + rnd(s, 200000);
     if (rnd(s, 20) == 0)
         r->queue_until_us = s->now + rnd(s, 100000);
     id = post(s, r);
-    for (uint32_t k = rnd(s, 6) == 0 ? rnd(s, 4) : 0; k > 0; k--) {
+    for (uint32_t k = rnd(s, 6) == 0 ? rnd(s, 4) : 0; k > 0 && r->n_resumed == 0; k--) {
         struct request *twin = make(s, n, 1 + rnd(s, 60), PRIORITY_NORMAL);
 
         memcpy(twin->ids, r->ids, n * sizeof(*twin->ids));
