@@ -95,6 +95,9 @@ static const struct body bodies[] = {
      "\"pattern\":\"a+\"}]}}},\"dry_multiplier\":1,\"stop\":[\"x\"]}"},
     {&wire_llamacpp, "{\"prompt\":[\"ab\",5,\"cd\"],\"grammar\":\"root ::= [a-z]{2,30}\","
                     "\"logit_bias\":[[\"hello\",1]]}"},
+    {&wire_openai_completions,
+     "{\"prompt\":\"ab\",\"max_tokens\":9,\"grammar\":\"root ::= [a-z]+ \\\"!\\\"\","
+     "\"resume\":{\"tokens\":[100,101],\"seed\":3,\"id\":\"a\"}}"},
     {&wire_openai_embeddings, "{\"input\":[\"ab\",\"cd\"]}"},
     {&wire_tokenize, "{\"content\":\"ab cd\",\"with_pieces\":true}"},
     {&wire_tokenize, "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]}"},
