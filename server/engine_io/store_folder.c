@@ -31,7 +31,8 @@
 #define PART_PREFIX ".part-"
 #define TOUCH_AFTER_MS 60000      /* uses within a minute are one */
 #define PART_AFTER_MS 3600000     /* whose writer has died */
-#define SUM_EVERY_MS 300000       /* others write and remove too */
+#define SUM_EVERY_MS 300000       /* others write and remove too: */
+#define SUM_PARTS 20              /* also when so large a part was written here */
 #define BUCKETS (48 * 16)         /* of ages in ms: 16 for each power of two */
 
 struct store_folder {
@@ -39,6 +40,7 @@ struct store_folder {
     int fd; /* of the folder */
     uint64_t max_bytes, bytes; /* bytes: as far as is known here */
     uint64_t summed_ms; /* when they were summed up; 0: never */
+    uint64_t new_bytes; /* written here since */
     uint64_t n_written;
 };
 
@@ -172,7 +174,7 @@ static int folder_put(struct store_backend *b, const char *name, const uint8_t *
     if (rc < 0)
         (void)unlinkat(f->fd, part, 0);
     else
-        f->bytes += n;
+        f->bytes += n, f->new_bytes += n;
     return rc;
 }
 
@@ -220,7 +222,7 @@ static void see_file(struct folder_sum *s, int dir, const char *name)
         return; /* another server has just removed it */
     bucket = bucket_of(age_ms(&st, s->now));
     if (is_part) {
-        if (s->removes && age_ms(&st, s->now) > PART_AFTER_MS)
+        if (age_ms(&st, s->now) > PART_AFTER_MS)
             (void)unlinkat(dir, name, 0);
     } else if (!s->removes) {
         s->bytes[bucket] += (uint64_t)st.st_size;
@@ -267,10 +269,12 @@ static int folder_tidy(struct store_backend *b, uint64_t *bytes)
     struct folder_sum s = {.now = now_ms()};
 
     *bytes = f->bytes;
-    if (f->summed_ms != 0 && f->bytes <= f->max_bytes && now - f->summed_ms < SUM_EVERY_MS)
+    if (f->summed_ms != 0 && f->bytes <= f->max_bytes && now - f->summed_ms < SUM_EVERY_MS &&
+        f->new_bytes < f->max_bytes / SUM_PARTS)
         return 0;
     see_all(f, &s);
     f->summed_ms = now;
+    f->new_bytes = 0;
     if (s.total > f->max_bytes) {
         s.target = f->max_bytes / 10 * 9;
         choose_cut(&s);

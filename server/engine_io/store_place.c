@@ -242,7 +242,9 @@ int store_place_open(struct store_place *p, const char *url, const char *passwor
     rc = parse(p, url, err, err_len);
     if (rc == 0 && p->is_redis && !store_redis_is_built())
         rc = fail(ERR_UNSUPPORTED, err, err_len,
-                  "'kv_store' is '%.100s', and this program was built without hiredis", url);
+                  "'kv_store' is '%.100s', and this program was built without hiredis (Debian: "
+                  "libhiredis-dev)",
+                  url);
     if (rc == 0 && password_file[0] != '\0')
         rc = read_line(password_file, p->password, sizeof(p->password), err, err_len);
     if (rc == 0)

@@ -60,3 +60,15 @@ def test_settings_that_need_a_library(tmp_path):
                          (["--kv-events", "on"], "ZeroMQ")):
         done = run("serve", "--port", "0", *flags)
         assert done.returncode != 0 and words in done.stderr, done.stderr
+
+
+def test_the_block_store_is_a_folder_only(tmp_path):
+    done = run("serve", "--port", "0", "--kv-store", "redis://127.0.0.1:1")
+    assert done.returncode == 1 and "built without hiredis (Debian: libhiredis-dev)" in done.stderr, done.stderr
+    prompt, answers = "Once upon a time there was a bear. " * 30, []
+    for binary in (BIN, BARE):  # and what the other binary has written is read
+        s = Server("--kv-store", f"dir:{tmp_path}/store", binary=binary)
+        r = s.post("/v1/completions", {"prompt": prompt, "max_tokens": 8, "temperature": 0}).json
+        answers.append((r["choices"][0]["text"], r["usage"]["prompt_tokens_details"]["cached_tokens"] > 0))
+        assert s.stop() == 0
+    assert answers[0][0] == answers[1][0] and [a[1] for a in answers] == [False, True]

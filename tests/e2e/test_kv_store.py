@@ -19,7 +19,9 @@ from quire import BIN, SANITIZED, Server, isa_levels, make_model, serve_in_vain
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "reference"))
 
+import adapter_files  # noqa: E402
 import fixtures  # noqa: E402
+import gguf_file  # noqa: E402
 
 WORDS = "the cat sat on a mat and saw a dog run over the hill to a far old house by the sea "
 PROMPT = WORDS * 12  # more than a record of 128 tokens, and less than the context
@@ -250,6 +252,21 @@ def test_tenants_salts_and_kv_types_are_kept_apart(models, folder):
         assert bits(ask(s)) != []
     with serving(models, f"dir:{folder}") as s:
         assert bits(ask(s)) == bits(plain)
+
+
+def test_adapters_are_kept_apart_by_their_numbers(folder, tmp_path):
+    """Not by their names: the same one under another name finds its blocks, another one under the same name does not."""
+    demo = pathlib.Path(__file__).parent.parent.parent / "config/demo/quire-demo.gguf"
+    for i in range(2):
+        adapter = adapter_files.make(gguf_file.read(demo.read_bytes()), 4, "F16", seed=i)
+        (tmp_path / f"{i}.gguf").write_bytes(adapter_files.gguf("llama", adapter, 8, "F16"))
+    told = []
+    for name, i in (("a", 0), ("b", 0), ("a", 1)):
+        with serving({"one": str(demo)}, f"dir:{folder}", "--adapters", f"{name}={tmp_path}/{i}.gguf") as s:
+            told.append(ask(s, PROMPT, model=name))
+            assert cached(ask(s, f"{i} {name} {PROMPT}")) == 0  # the model without it has others
+    assert [cached(r) >= RECORD for r in told] == [False, True, False]
+    assert bits(told[0]) == bits(told[1]) != bits(told[2])
 
 
 def test_the_budget_removes_what_was_used_longest_ago(models, folder):
