@@ -79,8 +79,8 @@ bool is_quantised(const struct matrix *m);
 /* Which rows of the batch have which adapter. */
 void adapters_gather(struct runner *r);
 
-/* LoRA's two halves, in vLLM's words. Shrink, a region of its own: the rows that the products of this
- * input take, through the As. Expand, once some panels of a product are done: what the Bs make
+/* LoRA's two halves, in vLLM's words. Shrink, a region of its own: the rows that the products of
+ * this input take, through the As. Expand, once some panels of a product are done: what the Bs make
  * of that is added to them. */
 void adapters_shrink(struct runner *r, struct thread_pool_worker *w, const struct model_layer *l,
                      enum adapter_input in, const struct input *rows);

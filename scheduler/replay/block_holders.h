@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "kvcache/prefix_index.h"
+#include "scheduler/scheduler.h"
 
 struct block_holders;
 

@@ -21,7 +21,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "kvcache/prefix_index.h"
+#include "scheduler/scheduler.h"
 
 enum router_policy { ROUTER_ROUND_ROBIN = 0, ROUTER_PREFIX, ROUTER_LEAST_LOADED };
 

@@ -42,7 +42,8 @@ static void add_pair(struct gguf_writer *w, int layer, size_t target, enum block
     snprintf(name, sizeof(name), "blk.%d.%s.weight.lora_a", layer, targets[target].name);
     add_tensor(w, name, type, targets[target].n_in, rank, 1.0f / 16, 0);
     snprintf(name, sizeof(name), "blk.%d.%s.weight.lora_b", layer, targets[target].name);
-    add_tensor(w, name, type == BLOCK_Q8_0 ? BLOCK_F16 : type, rank, targets[target].n_out, 0.3f / sqrtf((float)rank), 0);
+    add_tensor(w, name, type == BLOCK_Q8_0 ? BLOCK_F16 : type, rank, targets[target].n_out,
+               0.3f / sqrtf((float)rank), 0);
 }
 
 /* Adapter i leaves out a target here and there. */

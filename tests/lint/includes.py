@@ -33,7 +33,7 @@ MAY = {
     "core/model": ["core/base", "core/formats/gguf", "kernels", "kvcache"],
     "core/runtime": ["core/base", "core/grammar", "core/model", "kernels", "kvcache"],
     "scheduler": ["core/base", "core/runtime", "kvcache"],
-    "scheduler/replay": ["core/base", "scheduler"],
+    "scheduler/replay": ["core/base", "kvcache", "scheduler"],
     "server/process": ["core/base"],
     "server/engine_io": ["core/base", "kvcache", "scheduler"],
     "server/http": ["core/base", "config"],

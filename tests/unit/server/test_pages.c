@@ -133,7 +133,8 @@ static void the_cache_to_the_letter(void **state)
           "\"evicted\":5},\"swap\":{\"copies\":1,"
           "\"ram\":{\"slots\":8,\"used\":0,\"blocks_out\":0,\"blocks_in\":3},"
           "\"file\":{\"slots\":0,\"used\":0,\"blocks_out\":0,\"blocks_in\":4},"
-          "\"n_refused\":0,\"n_write_errors\":0,\"n_read_errors\":0},\"map\":\"fhscHC\"}");
+          "\"n_refused\":0,\"n_write_errors\":0,\"n_read_errors\":0},\"store\":null,"
+          "\"map\":\"fhscHC\"}");
     buf_release(&b);
     snapshot_destroy(&s);
 }
