@@ -21,7 +21,8 @@
  *
  * An item is [request, first position, tokens, wants a token]; a commit has one token for each item
  * that wants one; fetch and delay are left out of the costs where both are 0. Times are clock_us().
- * Keys with the value 0 are left out of posts; so are max_known, n_keep and n_discard of requests whose context cannot be shifted.
+ * Keys with the value 0 are left out of posts; so are max_known, n_keep and n_discard of requests
+ * whose context cannot be shifted.
  *
  * The engine appends, the I/O thread takes and writes, so the engine never waits for a disk. When
  * the ring is full whole lines are dropped and counted, and the next line that fits is preceded by
