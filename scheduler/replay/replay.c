@@ -16,6 +16,11 @@
 #define MAX_BLOCKS (1u << 26)
 #define MAX_GROUPS (1u << 12)
 
+struct step {
+    struct step_work work;
+    uint64_t us;
+};
+
 struct replay {
     struct kv_manager_options kv_options;
     struct sched_options options;
@@ -23,7 +28,7 @@ struct replay {
     struct sched *sched;
     int32_t *eog;
     uint32_t n_eog;
-    uint64_t now_us, unix_us;
+    uint64_t now_us, unix_us, planned_us;
     const struct plan *plan;     /* to be committed, or NULL */
     bool has_moves;              /* the latest plan's are outstanding */
     struct sched_limits limits;
@@ -32,6 +37,11 @@ struct replay {
     uint32_t io[SWAP_MAX_IO];    /* copies under way */
     struct trace trace;
     struct step_costs costs;     /* the latest that were known */
+    struct step_costs sum;       /* of all that were known, in the n_known plans */
+    uint64_t n_known;
+    struct step *steps;          /* [n_steps] that were computed, when arrivals are collected */
+    size_t n_steps, steps_cap;
+    uint32_t *paces;             /* of these */
     struct replay_stats stats;
 };
 
@@ -61,6 +71,8 @@ static void end_run(struct replay *r)
     trace_release(&r->trace);
     mem_free(r->eog);
     mem_free(r->tokens);
+    mem_free(r->steps);
+    mem_free(r->paces);
     *r = (struct replay){.trace = r->trace, .stats = r->stats};
 }
 
@@ -245,6 +257,24 @@ static bool is_eog(void *ud, int32_t token)
     return false;
 }
 
+/* What the step that is under way took. */
+static int note_step(struct replay *r, uint64_t us)
+{
+    if (!r->trace.keep_tokens)
+        return 0;
+    if (r->n_steps == r->steps_cap) {
+        const size_t cap = r->steps_cap > 0 ? 2 * r->steps_cap : 256;
+        struct step *steps = mem_realloc(r->steps, cap * sizeof(*steps));
+
+        if (steps == NULL)
+            return ERR_NOMEM;
+        r->steps = steps;
+        r->steps_cap = cap;
+    }
+    r->steps[r->n_steps++] = (struct step){r->plan->work, us};
+    return 0;
+}
+
 static int take_commit(struct replay *r, const struct replay_record *rec, char *err,
                        size_t err_len)
 {
@@ -266,6 +296,8 @@ static int take_commit(struct replay *r, const struct replay_record *rec, char *
     }
     if (n != rec->n_tokens)
         return fail(ERR_FORMAT, err, err_len, "step %" PRIu64 " has too many tokens", rec->id);
+    if (note_step(r, rec->now_us - r->planned_us) < 0)
+        return no_memory(err, err_len);
     r->plan = NULL;
     r->stats.n_tokens += n;
     sched_commit(r->sched, r->tokens, is_eog, r, rec->now_us);
@@ -316,6 +348,17 @@ static int compare_lists(const struct plan *p, const struct replay_record *rec, 
     return 0;
 }
 
+static void note_costs(struct replay *r, const struct step_costs *c)
+{
+    r->costs = *c;
+    r->sum.step_ns += c->step_ns;
+    r->sum.prefill_ns += c->prefill_ns;
+    r->sum.decode_ns += c->decode_ns;
+    r->sum.kv_decode_ps += c->kv_decode_ps;
+    r->sum.kv_prefill_ps += c->kv_prefill_ps;
+    r->n_known++;
+}
+
 static int take_plan(struct replay *r, const struct replay_record *rec, char *err, size_t err_len)
 {
     const struct plan *p;
@@ -327,7 +370,8 @@ static int take_plan(struct replay *r, const struct replay_record *rec, char *er
         return fail(ERR_FORMAT, err, err_len, "the moves of the plan before were not done");
     r->limits = rec->limits;
     if (rec->limits.costs.is_known)
-        r->costs = rec->limits.costs;
+        note_costs(r, &rec->limits.costs);
+    r->planned_us = rec->now_us;
     p = sched_plan(r->sched, rec->now_us, &r->limits);
     rc = compare_items(p, rec, err, err_len);
     if (rc == 0)
@@ -449,6 +493,42 @@ struct replay_stats replay_stats(const struct replay *r)
 uint64_t replay_unix_us(const struct replay *r)
 {
     return r->unix_us;
+}
+
+#define MAX_PACE 1000000 /* a step that took a thousand times as long stands for a stop */
+
+/* Of the steps with or without prompt rows, from r->paces[at] on. */
+static struct simulate_paces paces_of(struct replay *r, const struct step_costs *c,
+                                      bool has_prompt, size_t at)
+{
+    struct simulate_paces out = {.v = r->paces + at};
+
+    for (size_t i = 0; i < r->n_steps; i++) {
+        const uint64_t ns = step_costs_ns(c, &r->steps[i].work);
+        const double pace = 1e6 * (double)r->steps[i].us / (double)(ns > 0 ? ns : 1);
+
+        if ((r->steps[i].work.n_prefill > 0) == has_prompt)
+            r->paces[at + out.n++] = pace < MAX_PACE ? (uint32_t)pace : MAX_PACE;
+    }
+    return out;
+}
+
+int replay_recorded_costs(struct replay *r, struct simulate_options *options)
+{
+    struct step_costs *c = &options->truth;
+
+    c->step_ns = r->sum.step_ns / r->n_known;
+    c->prefill_ns = r->sum.prefill_ns / r->n_known;
+    c->decode_ns = r->sum.decode_ns / r->n_known;
+    c->kv_decode_ps = r->sum.kv_decode_ps / r->n_known;
+    c->kv_prefill_ps = r->sum.kv_prefill_ps / r->n_known;
+    mem_free(r->paces);
+    r->paces = mem_calloc(r->n_steps + 1, sizeof(*r->paces));
+    if (r->paces == NULL)
+        return ERR_NOMEM;
+    options->paces[0] = paces_of(r, c, false, 0);
+    options->paces[1] = paces_of(r, c, true, options->paces[0].n);
+    return 0;
 }
 
 bool replay_trace(struct replay *r, struct simulate_options *options,

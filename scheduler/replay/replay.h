@@ -104,6 +104,10 @@ struct replay_stats replay_stats(const struct replay *r);
 /* Of the latest run: the time of day, in microseconds since 1970, at its time 0; 0: unknown. */
 uint64_t replay_unix_us(const struct replay *r);
 
+/* Instead of the latest costs their mean over the run, and what its steps took beside that: a
+ * simulation has the run's slow times then, too. ERR_NOMEM. The paces stay the replay's. */
+int replay_recorded_costs(struct replay *r, struct simulate_options *options);
+
 /* Of the latest run, for a simulation: its options (truth = the latest costs that were known), and
  * the arrivals (trace.h), which stay the replay's. False: nothing to go by yet, no costs or no
  * arrivals. */

@@ -32,6 +32,8 @@ struct simulate {
     uint64_t due_us;
     bool is_waiting; /* the latest plan was empty: none is made before something happens */
     uint64_t n_steps, busy_us, rng;
+    size_t n_of[2];      /* place in each of opt.paces */
+    uint64_t least_pace; /* thousandths of `truth` that a step takes at least */
     struct simulate_arrival *arrivals; /* [cap] */
     struct simulate_result *results;   /* [cap] */
     size_t n, cap;
@@ -54,6 +56,13 @@ int simulate_create(struct simulate **out, const struct simulate_options *option
         return ERR_NOMEM;
     s->opt = *options;
     s->rng = options->seed;
+    s->least_pace = 10 * (100 - options->noise_percent);
+    for (int kind = 0; kind < 2; kind++) {
+        s->n_of[kind] = options->seed * 7919;
+        for (size_t i = 0; i < options->paces[kind].n; i++)
+            if (options->paces[kind].v[i] < s->least_pace)
+                s->least_pace = options->paces[kind].v[i];
+    }
     s->tokens = mem_calloc(options->sched.max_sequences, sizeof(*s->tokens));
     s->rows = mem_calloc(options->sched.max_tenants, sizeof(*s->rows));
     if (s->tokens == NULL || s->rows == NULL)
@@ -303,7 +312,11 @@ static uint64_t duration_us(struct simulate *s, const struct plan *plan)
 {
     const uint32_t noise = s->opt.noise_percent;
     const uint64_t ns = step_costs_ns(&s->opt.truth, &plan->work);
+    const bool has_prompt = plan->work.n_prefill > 0;
+    const struct simulate_paces *paces = &s->opt.paces[has_prompt];
 
+    if (paces->n > 0)
+        return ns * paces->v[s->n_of[has_prompt]++ % paces->n] / 1000 / 1000 + 1;
     return ns * (100 - noise + rnd(&s->rng, 2 * noise + 1)) / 100 / 1000 + 1;
 }
 
@@ -432,8 +445,7 @@ static uint64_t least_steps(struct simulate *s)
 uint64_t simulate_earliest_end(struct simulate *s)
 {
     const struct step_work least = {.n_decode = 1};
-    const uint64_t step_us = step_costs_ns(&s->opt.truth, &least) *
-                             (100 - s->opt.noise_percent) / 100 / 1000 + 1;
+    const uint64_t step_us = step_costs_ns(&s->opt.truth, &least) * s->least_pace / 1000 / 1000 + 1;
     const uint64_t n_steps = least_steps(s);
     uint64_t at_us = sched_next_expiry(s->sched);
     struct simulate_event next;

@@ -58,6 +58,12 @@ struct simulate_options {
     struct step_costs truth;      /* what steps really take */
     uint64_t target_us;
     uint32_t noise_percent;       /* steps take up to so much more or less */
+    /* Instead of noise: what recorded steps took, in thousandths of what `truth` says, gone through
+     * over and over from a place that the seed says: [0] those without, [1] with prompt rows. */
+    struct simulate_paces {
+        const uint32_t *v; /* [n], borrowed */
+        size_t n;
+    } paces[2];
     uint64_t seed;                /* of the noise */
     uint32_t check_every;         /* steps between two sched_check(); 0 = never */
     struct journal *journal;      /* gets what the loop's would get; may be NULL */

@@ -171,6 +171,8 @@ static int help(void)
          "  --router NAME      round-robin (the default); least-loaded: the fewest requests in\n"
          "                     flight; prefix: the most leading blocks of the prompt in its\n"
          "                     cache, of equal ones the least loaded\n"
+         "  --costs NAME       what steps take: learnt (the default), as the engine knew in the end;\n"
+         "                     recorded, as in the whole run, slow times included\n"
          "  --speed X          the recorded traffic X times as fast\n"
          "  --requests N       N new requests like the recorded ones, at random times\n"
          "  --rate R           of these, per second (else as recorded); --seed S: other ones\n"

@@ -59,14 +59,23 @@ static bool read_router(const char *name, struct cluster_spec *spec)
     return false;
 }
 
+static bool read_costs(const char *name, struct cluster_spec *spec)
+{
+    spec->recorded_costs = strcmp(name, "recorded") == 0;
+    if (spec->recorded_costs || strcmp(name, "learnt") == 0)
+        return true;
+    command_fail(EXIT_USAGE, "--costs must be learnt or recorded, not '%s'", name);
+    return false;
+}
+
 /* What is wrong with them together, or NULL. */
 static const char *complaint(const struct cluster_spec *s, const char *router)
 {
-    const bool has_more = router != NULL || s->ttft_p95_ms > 0 || s->workload.n_requests > 0 ||
+    const bool has_more = router != NULL || s->recorded_costs || s->ttft_p95_ms > 0 || s->workload.n_requests > 0 ||
                           s->workload.rate > 0 || s->workload.speed != 1 || s->json;
 
     if (has_more && !cluster_spec_is_set(s))
-        return "--router, --ttft-p95, --requests, --rate, --speed and --json want --replicas or "
+        return "--router, --costs, --ttft-p95, --requests, --rate, --speed and --json want --replicas or "
                "--find-replicas";
     if (s->find && s->n_sizes > 0)
         return "--replicas and --find-replicas exclude each other";
@@ -79,7 +88,7 @@ static const char *complaint(const struct cluster_spec *s, const char *router)
 
 bool cluster_spec_read(int *argc, char **argv, struct cluster_spec *out)
 {
-    const char *sizes = NULL, *router = NULL, *wrong;
+    const char *sizes = NULL, *router = NULL, *costs = "learnt", *wrong;
     int64_t n_requests = 0, seed = 1;
 
     *out = (struct cluster_spec){.workload = {.speed = 1}};
@@ -87,6 +96,7 @@ bool cluster_spec_read(int *argc, char **argv, struct cluster_spec *out)
     out->json = command_take_switch(argc, argv, "--json");
     if (!command_take_value(argc, argv, "--replicas", &sizes) ||
         !command_take_value(argc, argv, "--router", &router) ||
+        !command_take_value(argc, argv, "--costs", &costs) || !read_costs(costs, out) ||
         !command_take_float(argc, argv, "--ttft-p95", 0.001, 1e9, &out->ttft_p95_ms) ||
         !command_take_int(argc, argv, "--requests", 1, 100000000, &n_requests) ||
         !command_take_int(argc, argv, "--seed", 0, INT32_MAX, &seed) ||
@@ -246,6 +256,8 @@ static int collect(struct planning *p, struct replay *const *replays)
             return command_fail(EXIT_FAILED,
                                 "nothing to simulate: in the last run of journal %u too few steps "
                                 "were made to learn what they cost", i + 1);
+        if (p->spec->recorded_costs && replay_recorded_costs(replays[i], &p->own[i]) < 0)
+            return command_fail(EXIT_FAILED, "out of memory");
         if (workload_add(p->workload, arrivals, n, dated ? replay_unix_us(replays[i]) : 0) < 0)
             return command_fail(EXIT_FAILED, "out of memory");
         if (p->own[i].sched.max_tenants > max_tenants)

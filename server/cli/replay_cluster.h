@@ -23,6 +23,7 @@ struct cluster_spec { /* what was asked for */
     bool find;            /* the least number that keeps the goal */
     double ttft_p95_ms;   /* the goal; 0: none */
     enum router_policy router;
+    bool recorded_costs;  /* replay_recorded_costs() */
     struct workload_options workload;
     bool json;
 };

@@ -91,6 +91,13 @@ def test_drawn_and_faster_traffic(journals):
     assert plan(*journals, "--replicas", 2, "--requests", 5000, "--rate", 25, "--seed", 2) != drawn
 
 
+def test_recorded_costs(journals):
+    """The slow steps of the run are in its tail; the same ones each time."""
+    args = (*journals, "--replicas", 2, "--costs", "recorded")
+    assert plan(*args) == plan(*args) != plan(*args[:-2])
+    assert plan(*args)["runs"][0]["ended"] == 72
+
+
 def test_find_replicas(journals):
     """The least number that keeps the goal: one fewer does not."""
     load = (journals[0], "--requests", 1500, "--router", "least-loaded", "--rate")
@@ -119,6 +126,7 @@ def test_many_replicas_in_a_table(journals):
     (["--replicas", "0"], "--replicas must be"), (["--replicas", "1,"], "--replicas must be"),
     (["--replicas", "2", "--router", "random"], "--router must be"),
     (["--router", "prefix"], "want --replicas"), (["--json"], "want --replicas"),
+    (["--replicas", "2", "--costs", "none"], "--costs must be"), (["--costs", "recorded"], "want --replicas"),
     (["--find-replicas"], "go together"), (["--replicas", "2", "--ttft-p95", "5"], "go together"),
     (["--replicas", "2", "--find-replicas", "--ttft-p95", "5"], "exclude"),
     (["--replicas", "2", "--rate", "5"], "--rate wants --requests"),
@@ -175,7 +183,7 @@ def test_as_two_real_servers(start_module, tmp_path):  # noqa: F811
                      rng.randint(8, 40)))
     real = first_tokens(servers, load, 0.4)
     assert all(s.stop() == 0 for s in servers)
-    said = plan(*paths, "--replicas", 2)["runs"][0]
+    said = plan(*paths, "--replicas", 2, "--costs", "recorded")["runs"][0]
     for percent in (50, 95):
         measured, predicted = real[(len(real) - 1) * percent // 100], said["ttft_ms"][f"p{percent}"]
         print(f"TTFT p{percent}: measured {measured:.1f} ms, predicted {predicted:.1f} ms ({predicted / measured - 1:+.1%})"

@@ -239,6 +239,28 @@ static void test_least_loaded_step_by_step(void **state)
     cluster_destroy(&c);
 }
 
+/* One request: a step for the prompt, then five for tokens, which go through three paces. */
+static void test_recorded_paces(void **state)
+{
+    static const uint32_t prompts[] = {3000}, tokens[] = {500, 1000, 4000};
+    const struct simulate_arrival a = {.n_prompt = 10, .max_tokens = 6, .n_output = 6};
+    struct simulate_options o = crowded();
+    struct simulate *s;
+
+    (void)state;
+    o.seed = 0;
+    o.truth = (struct step_costs){.is_known = true, .step_ns = 1000000};
+    o.paces[0] = (struct simulate_paces){tokens, 3};
+    o.paces[1] = (struct simulate_paces){prompts, 1};
+    assert_int_equal(simulate_create(&s, &o), 0);
+    assert_int_equal(simulate_add(s, &a), 0);
+    assert_int_equal(simulate_run(s, UINT64_MAX), 0);
+    assert_int_equal(simulate_result(s, 0)->first_us, 3001);
+    assert_int_equal(simulate_result(s, 0)->finish_us, 3001 + 501 + 1001 + 4001 + 501 + 1001);
+    assert_int_equal(simulate_result(s, 0)->itl_max_us, 4001);
+    simulate_destroy(&s);
+}
+
 /* ---- policies ---- */
 
 static struct simulate_arrival at(uint64_t at_us, uint64_t shared_seed, uint32_t n_output)
@@ -479,6 +501,7 @@ int main(void)
         cmocka_unit_test(test_one_replica_is_a_simulation),
         cmocka_unit_test(test_everything_ends_once),
         cmocka_unit_test(test_least_loaded_step_by_step),
+        cmocka_unit_test(test_recorded_paces),
         cmocka_unit_test(test_round_robin_counts_calls),
         cmocka_unit_test(test_least_loaded_goes_where_nothing_is),
         cmocka_unit_test(test_prefix_goes_where_the_blocks_are),
