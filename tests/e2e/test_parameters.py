@@ -83,6 +83,9 @@ FIELDS = {
     "ignore_eos": (ALL, [True, False], BOOLS),
     "return_token_ids": (BOTH, [True, False], BOOLS),
     "stream": (ALL, [True, False], BOOLS),
+    "resumable": (ALL, [False], BOOLS + [True]),  # of streams
+    "resume_tokens": (ALL, [False], BOOLS + [True]),
+    "resume": (ALL, [{"tokens": []}, {"tokens": [5], "seed": 1}], ["a", 1, [], True]),
     "stream_options": (BOTH, [], ["a", 1, [], {}]),  # without stream
     "priority": (ALL, ["low", "normal", "high", "critical", 0, 3], ["x", -1, 4, 0.5, True, [], {}]),
     "deadline_ms": (ALL, [60000, 2**32 - 1], INTS + [0, -1, 2**32]),
