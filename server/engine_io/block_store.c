@@ -164,7 +164,7 @@ static void tick_reader(struct block_store *s)
     if (s->opt.place->is_redis)
         note_result(s, &s->reader, s->reader.backend->ops->tidy(s->reader.backend, &bytes), false);
     else
-        prefix_fetch_set(s->fetch, STORE_UP, 1);
+        prefix_fetch_set(s->fetch, STORE_UP, 1); /* a folder is tried again with each prompt */
 }
 
 static void *read_main(void *ud)
@@ -310,8 +310,10 @@ static int open_parts(struct block_store *s)
 
     if (rc == 0)
         rc = prefix_fetch_create(&s->fetch, &fetch);
-    if (rc == 0)
+    if (rc == 0) { /* it answers until it does not: the first request is not to come too early */
+        prefix_fetch_set(s->fetch, STORE_UP, 1);
         rc = open_worker(s, &s->reader);
+    }
     if (rc == 0)
         rc = open_worker(s, &s->writer);
     if (rc == 0)
