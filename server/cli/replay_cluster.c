@@ -75,8 +75,8 @@ static const char *complaint(const struct cluster_spec *s, const char *router)
                           s->workload.rate > 0 || s->workload.speed != 1 || s->json;
 
     if (has_more && !cluster_spec_is_set(s))
-        return "--router, --costs, --ttft-p95, --requests, --rate, --speed and --json want --replicas or "
-               "--find-replicas";
+        return "--router, --costs, --ttft-p95, --requests, --rate, --speed and --json want "
+               "--replicas or --find-replicas";
     if (s->find && s->n_sizes > 0)
         return "--replicas and --find-replicas exclude each other";
     if (s->find != (s->ttft_p95_ms > 0))
