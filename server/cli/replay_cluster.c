@@ -71,8 +71,9 @@ static bool read_costs(const char *name, struct cluster_spec *spec)
 /* What is wrong with them together, or NULL. */
 static const char *complaint(const struct cluster_spec *s, const char *router)
 {
-    const bool has_more = router != NULL || s->recorded_costs || s->ttft_p95_ms > 0 || s->workload.n_requests > 0 ||
-                          s->workload.rate > 0 || s->workload.speed != 1 || s->json;
+    const bool has_more = router != NULL || s->recorded_costs || s->ttft_p95_ms > 0 ||
+                          s->workload.n_requests > 0 || s->workload.rate > 0 ||
+                          s->workload.speed != 1 || s->json;
 
     if (has_more && !cluster_spec_is_set(s))
         return "--router, --costs, --ttft-p95, --requests, --rate, --speed and --json want "
