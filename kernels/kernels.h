@@ -158,6 +158,13 @@ size_t kern_panel_bytes(enum kern_weight w, size_t k);
  * rows[i] == NULL is a zero row. Load time only. */
 void kern_pack(enum kern_weight w, void *panel, const void *const rows[KERN_LANES], size_t k);
 
+/* Panels of LoRA's Bs, whose rows are too short for blocks: those of kern_pack(), but for Q8_0 one
+ * scale for each row: [16 lanes] float d, then [k][16 lanes] i8. */
+#define KERN_N_LORA (KERN_Q8_0 + 1) /* types that they come in */
+size_t kern_lora_panel_bytes(enum kern_weight w, size_t k);
+/* Pack 16 rows of k floats, NULL: zeros, as Q8_0: d = max / 127, code = rne(row / d). */
+void kern_lora_pack_q8_0(void *panel, const float *const rows[KERN_LANES], size_t k);
+
 /* The float values of row `lane` of a panel (embedding look-up); equals decoding the row's
  * GGUF blocks, bit for bit. */
 void kern_unpack_row(enum kern_weight w, const void *panel, size_t lane, float *out, size_t k);
@@ -291,10 +298,11 @@ struct kern_table {
 
     /* LoRA's second half: y = fma(c, scale, y) for y = out[i * out_stride + 16 p + lane], i < m,
      * p < n_panels; c = fma(x[i][j], w[16 p + lane][j], c) from 0 for j < k ascending. x: rows of
-     * floats, x_stride floats apart. Made for k up to 256 and a few rows. */
-    void (*lora_expand[KERN_N_FLOAT_WEIGHT])(float *out, size_t out_stride, const float *x,
-                                             size_t x_stride, size_t m, const void *panels,
-                                             size_t n_panels, size_t k, float scale);
+     * floats, x_stride floats apart. Made for k up to 256 and a few rows. Panels of Q8_0 are those
+     * of kern_lora_panel_bytes(): w is the code, and y = fma(c, d[16 p + lane] * scale, y). */
+    void (*lora_expand[KERN_N_LORA])(float *out, size_t out_stride, const float *x, size_t x_stride,
+                                     size_t m, const void *panels, size_t n_panels, size_t k,
+                                     float scale);
 
     /* Quantise columns from .. from + n - 1 of a row of k, whose numbers are x[0..n); from and n
      * are multiples of 32. Per group: a = max |x|; scale = a / 127; code = rne(x * (127 / a)),

@@ -68,11 +68,13 @@ static enum kern_weight type_of_downs(const struct adapter_loading *l, uint32_t 
     return type == KERN_Q8_0 && is_8bit_input ? type : type < KERN_Q8_0 ? type : KERN_F32;
 }
 
-/* Rows of B are too short for blocks, most of them. */
-static enum kern_weight type_of_up(const struct adapter_pair *p)
+/* Rows of B are too short for blocks, most of them: Q8_0 ones of a file become F32. */
+static enum kern_weight type_of_up(const struct adapter_loading *l, const struct adapter_pair *p)
 {
     const enum kern_weight type = type_of(p->b);
 
+    if (l->m->load_type != BLOCK_F32)
+        return KERN_Q8_0; /* with one scale for a row */
     return type == KERN_Q8_0 ? KERN_F32 : type;
 }
 
@@ -100,6 +102,14 @@ static struct matrix make_matrix(enum kern_weight type, uint32_t n_in, uint32_t 
                            .panel_bytes = kern_panel_bytes(type, n_in)};
 }
 
+static struct matrix make_up(enum kern_weight type, uint32_t n_in, uint32_t n_out)
+{
+    struct matrix m = make_matrix(type, n_in, n_out);
+
+    m.panel_bytes = kern_lora_panel_bytes(type, n_in);
+    return m;
+}
+
 /* The matrices of a layer, without data; returns their bytes. */
 static size_t shape_layer(const struct adapter_loading *l, uint32_t layer, struct adapter_layer *to)
 {
@@ -115,7 +125,7 @@ static size_t shape_layer(const struct adapter_loading *l, uint32_t layer, struc
             continue;
         to->at[t] = n_out[in];
         to->scale[t] = l->alpha != 0.0f ? l->alpha / (float)p->rank : 1.0f;
-        to->up[t] = make_matrix(type_of_up(p), p->rank, p->n_out);
+        to->up[t] = make_up(type_of_up(l, p), p->rank, p->n_out);
         n_out[in] += p->rank;
         n_in[in] = p->n_in;
         bytes += matrix_bytes(&to->up[t]);
@@ -193,6 +203,7 @@ static uint64_t turned_row(const struct adapter_loading *l, uint32_t i)
 /* Rows of a matrix of the file, one after the other; panels are made of 16 of them. */
 struct rows {
     struct matrix *to;
+    enum kern_weight type; /* of the lanes: of a B of Q8_0 floats, for its scales are the panel's */
     uint8_t *lanes; /* [16][row bytes]: those of the panel that is being filled */
     size_t row_bytes;
     uint32_t n; /* rows so far */
@@ -201,11 +212,16 @@ struct rows {
 static void flush_panel(struct rows *r, uint32_t panel)
 {
     const uint32_t first = panel * KERN_LANES;
+    uint8_t *to = (uint8_t *)r->to->data + panel * r->to->panel_bytes;
     const void *lanes[KERN_LANES] = {0};
+    const float *rows[KERN_LANES] = {0};
 
     for (uint32_t i = 0; i < KERN_LANES && first + i < r->n; i++)
-        lanes[i] = r->lanes + i * r->row_bytes;
-    kern_pack(r->to->type, (uint8_t *)r->to->data + panel * r->to->panel_bytes, lanes, r->to->n_in);
+        rows[i] = lanes[i] = r->lanes + i * r->row_bytes;
+    if (r->type == r->to->type)
+        kern_pack(r->type, to, lanes, r->to->n_in);
+    else
+        kern_lora_pack_q8_0(to, rows, r->to->n_in);
 }
 
 /* A decoded row as the panels' type has it. */
@@ -228,20 +244,21 @@ static int add_row(struct adapter_loading *l, struct rows *r, const struct gguf_
 
     if (rc < 0)
         return rc;
-    if (r->to->type == KERN_Q8_0 && t->type == BLOCK_Q8_0)
+    if (r->type == KERN_Q8_0 && t->type == BLOCK_Q8_0)
         memcpy(to, (const uint8_t *)t->data + i * gguf_row_bytes(t), r->row_bytes);
     else
-        encode_row(r->to->type, l->row, r->to->n_in, to);
+        encode_row(r->type, l->row, r->to->n_in, to);
     r->n++;
     if (r->n % KERN_LANES == 0 || r->n == r->to->n_out)
         flush_panel(r, (r->n - 1) / KERN_LANES);
     return 0;
 }
 
-static int begin_rows(struct adapter_loading *l, struct rows *r, struct matrix *to)
+static int begin_rows(struct adapter_loading *l, struct rows *r, struct matrix *to,
+                      enum kern_weight type)
 {
     hold_here("QUIRE_DEBUG_HOLD_ADAPTER");
-    *r = (struct rows){.to = to, .row_bytes = row_bytes(to->type, to->n_in)};
+    *r = (struct rows){.to = to, .type = type, .row_bytes = row_bytes(type, to->n_in)};
     r->lanes = mem_calloc(KERN_LANES, r->row_bytes);
     if (r->lanes == NULL)
         return adapter_fail(l, ERR_NOMEM, "out of memory");
@@ -255,7 +272,7 @@ static int fill_up(struct adapter_loading *l, enum adapter_target t, const struc
 {
     const bool turns = l->turns_rows && (t == ADAPTER_Q || t == ADAPTER_K);
     struct rows r;
-    int rc = begin_rows(l, &r, to);
+    int rc = begin_rows(l, &r, to, to->type == KERN_Q8_0 ? KERN_F32 : to->type);
 
     for (uint32_t i = 0; i < p->n_out && rc == 0; i++)
         rc = add_row(l, &r, p->b, p->row0 + (turns ? turned_row(l, i) : i));
@@ -267,7 +284,7 @@ static int fill_down(struct adapter_loading *l, const struct adapter_pair *pairs
                      enum adapter_input in, struct matrix *to)
 {
     struct rows r;
-    int rc = begin_rows(l, &r, to);
+    int rc = begin_rows(l, &r, to, to->type);
 
     for (enum adapter_target t = ADAPTER_NONE + 1; t < ADAPTER_N_TARGET; t++) {
         if (pairs[t].a == NULL || adapter_input_of(t) != in)
@@ -360,7 +377,7 @@ size_t adapter_most_bytes(const struct gguf *g)
         const struct gguf_tensor *t = gguf_tensor_at(g, i);
         const uint64_t lanes = (t->dims[1] + KERN_LANES - 1) / KERN_LANES * KERN_LANES;
 
-        bytes += (size_t)(t->dims[0] * lanes * elem) + PANEL_ALIGN;
+        bytes += (size_t)((t->dims[0] * elem + sizeof(float)) * lanes) + PANEL_ALIGN;
     }
     return bytes < MEM_HUGE_PAGE ? bytes : round_up(bytes, MEM_HUGE_PAGE);
 }

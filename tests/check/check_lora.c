@@ -17,7 +17,25 @@ struct lora {
 
 static size_t element_bytes(enum kern_weight w)
 {
-    return w == KERN_F32 ? 4 : 2;
+    return w == KERN_F32 || w == KERN_Q8_0 ? 4 : 2;
+}
+
+/* Floats are quantised as the panels are packed. */
+static void fill_quantised(struct check *c, struct lora *l)
+{
+    float *rows = (float *)(void *)l->rows;
+
+    check_fill(c, rows, KERN_LANES * l->n_panels * l->k, 0.05f);
+    for (size_t p = 0; p < l->n_panels; p++) {
+        const float *lanes[KERN_LANES];
+
+        for (size_t lane = 0; lane < KERN_LANES; lane++)
+            lanes[lane] = lane + p == 7 ? NULL : rows + (KERN_LANES * p + lane) * l->k;
+        if (p <= 7)
+            memset(rows + (KERN_LANES * p + 7 - p) * l->k, 0, l->k * sizeof(*rows));
+        kern_lora_pack_q8_0((uint8_t *)l->panels + p * kern_lora_panel_bytes(KERN_Q8_0, l->k),
+                            lanes, l->k);
+    }
 }
 
 static void fill_weights(struct check *c, struct lora *l)
@@ -47,10 +65,13 @@ static void make(struct check *c, struct lora *l)
     l->out_stride = width + check_below(c, 3);
     l->x_stride = l->k + check_below(c, 5);
     l->rows = check_alloc(width * l->k * element_bytes(l->w), 4);
-    l->panels = check_alloc(l->n_panels * kern_panel_bytes(l->w, l->k), 16);
+    l->panels = check_alloc(l->n_panels * kern_lora_panel_bytes(l->w, l->k), 16);
     l->x = check_alloc(((l->m - 1) * l->x_stride + l->k) * sizeof(float), 4);
     l->before = check_alloc(((l->m - 1) * l->out_stride + width) * sizeof(float), 4);
-    fill_weights(c, l);
+    if (l->w == KERN_Q8_0)
+        fill_quantised(c, l);
+    else
+        fill_weights(c, l);
     check_fill(c, l->x, (l->m - 1) * l->x_stride + l->k, 1);
     check_fill(c, l->before, (l->m - 1) * l->out_stride + width, 1);
 }
@@ -70,18 +91,23 @@ static void check_formula(struct check *c, const struct lora *l, const float *ou
 
     for (size_t r = 0; r < KERN_LANES * l->n_panels; r++) {
         const float before = l->before[i * l->out_stride + r];
-        double sum = 0, mass = fabs((double)before);
+        double sum = 0, mass = fabs((double)before), most = 0, rounding = 0;
 
-        decode_row(l->w, l->rows + r * l->k * element_bytes(l->w), w, size, l->k);
+        decode_row(l->w == KERN_Q8_0 ? KERN_F32 : l->w, l->rows + r * l->k * element_bytes(l->w), w,
+                   size, l->k);
+        for (size_t j = 0; j < l->k; j++)
+            most = fmax(most, fabs(w[j]));
         for (size_t j = 0; j < l->k; j++) {
             const double x = l->x[i * l->x_stride + j];
 
             sum += w[j] * x;
             mass += size[j] * fabs(x) * fabs((double)l->scale);
+            if (l->w == KERN_Q8_0) /* half a code each */
+                rounding += most / 254 * fabs(x) * fabs((double)l->scale);
         }
         check_that(c,
                    fabs(out[i * l->out_stride + r] - (before + sum * (double)l->scale)) <=
-                       mass * 0x1p-24 * 260,
+                       mass * 0x1p-24 * 260 + rounding * 1.001,
                    "k=%zu row=%zu col=%zu: %.9g", l->k, i, r, (double)out[i * l->out_stride + r]);
     }
 }
@@ -140,4 +166,9 @@ void check_lora_expand_f16(struct check *c)
 void check_lora_expand_bf16(struct check *c)
 {
     check_lora(c, KERN_BF16);
+}
+
+void check_lora_expand_q8_0(struct check *c)
+{
+    check_lora(c, KERN_Q8_0);
 }
