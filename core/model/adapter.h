@@ -11,9 +11,9 @@
  * attention.
  *
  * Bs stay F16 or BF16, and so do As, if all of an input's are the same; others become F32. Where
- * the model's own matrices take an input as 8-bit rows, As that are Q8_0 stay so: both take the same
- * rows then. Of a model that was quantised as it was loaded (load_type) those As become Q8_0, and
- * Bs get 8 bits with a scale for each row.
+ * the model's own matrices take an input as 8-bit rows, As that are Q8_0 stay so: both take the
+ * same rows then. Of a model that was quantised as it was loaded (load_type) those As become Q8_0,
+ * and Bs get 8 bits with a scale for each row.
  *
  * Thread: load from any thread; a loaded adapter is read-only, and counted by any thread.
  * Memory: its own, freed when the last holder lets go.

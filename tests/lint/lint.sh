@@ -1,9 +1,16 @@
 #!/bin/sh
-# tests/lint/lint.sh - what the compiler does not check: who includes whom, pages that name tests,
-# that headers stand alone, banned functions, layout of the text, cppcheck. Prints every finding;
+# tests/lint/lint.sh - what the compiler does not check: what lies at the top, who includes whom, pages
+# that name tests, that headers stand alone, banned functions, layout of the text, cppcheck. Prints every finding;
 # fails on any.
 cd "$(dirname "$0")/../.." || exit 1
 bad=0
+
+echo "lint: top level"
+rooms='Makefile|server|core|scheduler|kvcache|kernels|config|tests|docker|README.md|LICENSE|CONTRIBUTING.md|SECURITY.md'
+if git ls-files | cut -d/ -f1 | sort -u | grep -vE "^($rooms|\..*)$"; then
+    echo "does not belong at the top (see above)"
+    bad=1
+fi
 
 echo "lint: include table"
 python3 tests/lint/includes.py || bad=1
