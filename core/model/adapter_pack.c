@@ -376,8 +376,9 @@ size_t adapter_most_bytes(const struct gguf *g)
     for (uint64_t i = 0; i < gguf_n_tensors(g); i++) {
         const struct gguf_tensor *t = gguf_tensor_at(g, i);
         const uint64_t lanes = (t->dims[1] + KERN_LANES - 1) / KERN_LANES * KERN_LANES;
+        const uint64_t as_float = t->dims[0] * elem, as_q8_0 = t->dims[0] + sizeof(float);
 
-        bytes += (size_t)((t->dims[0] * elem + sizeof(float)) * lanes) + PANEL_ALIGN;
+        bytes += (size_t)((as_float > as_q8_0 ? as_float : as_q8_0) * lanes) + PANEL_ALIGN;
     }
     return bytes < MEM_HUGE_PAGE ? bytes : round_up(bytes, MEM_HUGE_PAGE);
 }
