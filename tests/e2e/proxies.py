@@ -24,6 +24,16 @@ def free_port():
         return s.getsockname()[1]
 
 
+def start_nginx(addresses, port, tmp_path, log):
+    """nginx with the shim, on that port; it asks whoever listens at one of the addresses."""
+    conf = (DOCKER / "nginx/nginx.conf").read_text().replace("127.0.0.1:8010", f"127.0.0.1:{port}")
+    (tmp_path / "nginx.conf").write_text(conf)
+    shutil.copy(DOCKER / "nginx/resume.lua", tmp_path)
+    root = ["-g", "user root;"] if os.geteuid() == 0 else []  # whoever else could not read the test's folder
+    return subprocess.Popen(["nginx", "-p", f"{tmp_path}/", "-c", "nginx.conf", *root], stdout=log, stderr=log,
+                            env={**os.environ, "QUIRE_REPLICAS": ",".join(addresses)})
+
+
 class Proxy(Server):
     """HAProxy and nginx with the configurations that are in docker/; a client of it is one of a server."""
 
@@ -32,12 +42,7 @@ class Proxy(Server):
         self.log = open(tmp_path / "proxies.log", "wb")
         self.nginx, lua_port = None, free_port()
         addresses = [f"127.0.0.1:{r.port}" for r in replicas]
-        conf = (DOCKER / "nginx/nginx.conf").read_text().replace("127.0.0.1:8010", f"127.0.0.1:{lua_port}")
-        (tmp_path / "nginx.conf").write_text(conf)
-        shutil.copy(DOCKER / "nginx/resume.lua", tmp_path)
-        root = ["-g", "user root;"] if os.geteuid() == 0 else []  # whoever else could not read the test's folder
-        self.nginx = subprocess.Popen(["nginx", "-p", f"{tmp_path}/", "-c", "nginx.conf", *root], stdout=self.log,
-                                      stderr=self.log, env={**os.environ, "QUIRE_REPLICAS": ",".join(addresses)})
+        self.nginx = start_nginx(addresses, lua_port, tmp_path, self.log)
         self.process = self.balancer(replicas, lua_port, tmp_path)
         self.wait(lambda: self.get("/ready").status == 200)
         self.wait(lambda: socket.create_connection(("127.0.0.1", lua_port)).close() is None)

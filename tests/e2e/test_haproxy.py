@@ -33,7 +33,6 @@ def proxied(start, tmp_path):
         p.stop()
 
 
-@pytest.mark.threads
 def test_nothing_happens(proxied):
     """Streams, whole answers, errors and the other routes come as from the replica itself."""
     replicas, proxy = proxied(n=2)
@@ -53,7 +52,6 @@ def test_nothing_happens(proxied):
     assert two.endswith(b"data: [DONE]\n\n")
 
 
-@pytest.mark.threads
 def test_kill_9(proxied, server):
     """In the middle of streams of every kind: no client can tell."""
     flags = ()
@@ -77,7 +75,6 @@ def test_kill_9(proxied, server):
         time.sleep(1.1)  # HAProxy looks every half second
 
 
-@pytest.mark.threads
 def test_rolling_restart(proxied, server):
     """Three replicas one after the other, while 64 clients have streams all the time: none is refused, and no byte
     is another one."""

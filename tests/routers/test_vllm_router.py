@@ -19,6 +19,8 @@ import pytest
 import zmq
 
 from kv_event_reader import Reader
+from proxies import LUA, plain, start_nginx
+from proxies import Reader as StreamReader
 from quire import BIN, Server
 
 ROUTER = os.environ["VLLM_ROUTER"]
@@ -246,6 +248,47 @@ def test_a_replica_is_killed(start, answers):
     print(f"of {N_REQUESTS} requests {N_REQUESTS - sum(good)} failed: {sorted({str(r[0]) for r in results})}")
     assert sum(good) >= N_REQUESTS - N_PREFIXES and all(good[-50:])
 
+
+class Shimmed(Server):
+    """docker/nginx before a router, which is the only one that it asks."""
+
+    def __init__(self, router, tmp_path):
+        self.port, self.host, self.unix, self.tls, self.key = free_port(), "127.0.0.1", None, None, None
+        self.log = open(tmp_path / "nginx.log", "wb")
+        self.process = start_nginx([f"127.0.0.1:{router.port}"], self.port, tmp_path, self.log)
+        wait_for_port(self.port)
+
+    def stop(self):
+        self.process.terminate()
+        self.process.wait(20)
+        self.log.close()
+
+
+def long_stream(i):
+    """A body whose answer takes a while."""
+    return {"model": "quire-demo", "prompt": f"{WORDS[i % len(WORDS)]} is", "max_tokens": 600, "ignore_eos": True,
+            "temperature": 0.9, "seed": i, "stream": True}
+
+
+@pytest.mark.skipif(not LUA.exists(), reason="skip: no nginx with Lua (Debian packages nginx-light, libnginx-mod-http-lua)")
+def test_with_the_shim_no_stream_is_cut(start, tmp_path):
+    """A replica is killed behind the router, in the middle of streams of which it has its share: each goes on at the
+    other one, and has the bytes of a stream that nothing happened to."""
+    servers = replicas(start)
+    router = start(route, servers, {url(s): source(s) for s in servers})
+    shim = start(Shimmed, router, tmp_path)
+    bodies = [long_stream(i) for i in range(16)]
+    want = [servers[1].post("/v1/completions", b).body for b in bodies]
+    readers = [StreamReader(shim, "/v1/completions", b) for b in bodies]
+    while not all(len(r.raw) > 2000 for r in readers):
+        time.sleep(0.005)
+    n_cut = servers[0].metrics()["quire_requests_running"]
+    os.kill(servers[0].pid, signal.SIGKILL)
+    servers[0].process.wait()
+    for r, w in zip(readers, want):
+        r.check(w)
+    print(f"{n_cut:.0f} of 16 streams were cut, and went on")
+    assert n_cut > 0
 
 
 def wait_for_port(port):
