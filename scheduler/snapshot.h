@@ -28,6 +28,7 @@ struct seq_info {
     uint32_t n_discarded;     /* tokens thrown away by context shifts */
     uint32_t n_known, n_done; /* tokens known, tokens computed (and kept, in blocks or swapped) */
     uint32_t n_cached;        /* of the prompt, from the prefix cache */
+    uint32_t n_drafted, n_accepted; /* guessed tokens that were computed, and that were right */
     uint32_t n_blocks;
     uint32_t n_preempted;
     int swap;                 /* enum swap_state of its copy, or -1 */
@@ -44,6 +45,7 @@ struct tenant_info {
 struct step_info {
     uint64_t step, at_us; /* when it was planned, since the start of the engine's clock */
     struct step_work work;
+    uint32_t n_drafts; /* rows of guessed tokens, beside the work */
     uint32_t n_sequences, n_admitted, n_preempted, n_swapped_out, n_swapped_in, n_moves;
     uint64_t predicted_us, took_us; /* predicted 0: unknown */
 };

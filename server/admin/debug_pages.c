@@ -59,9 +59,9 @@ static void add_request(struct buf *out, const struct seq_info *q, const struct 
     buf_printf(out,
                ",\"prompt_tokens\":%u,\"max_tokens\":%u,\"known_tokens\":%u,"
                "\"discarded_tokens\":%u,\"computed_tokens\":%u,\"cached_tokens\":%u,\"blocks\":%u,"
-               "\"n_preempted\":%u,\"swapped\":",
+               "\"draft_tokens\":%u,\"accepted_draft_tokens\":%u,\"n_preempted\":%u,\"swapped\":",
                q->n_prompt, q->max_tokens, q->n_known, q->n_discarded, q->n_done, q->n_cached,
-               q->n_blocks, q->n_preempted);
+               q->n_blocks, q->n_drafted, q->n_accepted, q->n_preempted);
     add_name(out, swap_name(q->swap));
     buf_printf(out, ",\"age_ms\":%.3f,\"queue_ms\":%.3f", ms_of(q->age_us), ms_of(q->waited_us));
     add_time(out, "deadline_in_ms", q->deadline_in_us);
@@ -123,9 +123,10 @@ static void add_step(struct buf *out, const struct step_info *t)
 {
     buf_printf(out,
                "{\"step\":%" PRIu64 ",\"at_ms\":%.3f,\"sequences\":%u,\"prefill_rows\":%u,"
-               "\"decode_rows\":%u,\"prefill_keys\":%" PRIu64 ",\"decode_keys\":%" PRIu64 ",",
+               "\"decode_rows\":%u,\"draft_rows\":%u,\"prefill_keys\":%" PRIu64
+               ",\"decode_keys\":%" PRIu64 ",",
                t->step, ms_of(t->at_us), t->n_sequences, t->work.n_prefill, t->work.n_decode,
-               t->work.kv_prefill, t->work.kv_decode);
+               t->n_drafts, t->work.kv_prefill, t->work.kv_decode);
     buf_printf(out,
                "\"admitted\":%u,\"preempted\":%u,\"swapped_out\":%u,\"swapped_in\":%u,"
                "\"moves\":%u",

@@ -59,6 +59,10 @@ void completion_count_usage(struct completion *c)
     for (uint32_t i = 0; i < c->n_choices; i++) {
         u->completion += c->choices[i].n_tokens;
         u->thinking += c->choices[i].n_thinking;
+        if (c->choices[i].finish == FINISH_NONE)
+            continue; /* how much of the prediction came true is not known yet */
+        u->predicted += c->choices[i].times.n_predicted;
+        u->prediction += c->api.request.prediction.n;
     }
 }
 
@@ -305,6 +309,8 @@ void completion_on_event(struct engine_caller *client, uint32_t i, const struct 
         on_end(c, i, e);
         return;
     }
+    if (e->kind == EVENT_TOKEN && e->is_followed)
+        return; /* tokens of one step go into one frame */
     if (completion_has_client(c) && c->api.request.params.stream &&
         choice_has_output(&c->choices[i]))
         completion_send_choice(c, &c->choices[i]);

@@ -520,7 +520,7 @@ static inline bool step(struct sim *s, uint32_t budget)
     }
     if (p->n_items == 0)
         return false;
-    sched_commit(s->sched, s->tokens, is_eog, NULL, s->now);
+    sched_commit(s->sched, s->tokens, NULL, is_eog, NULL, s->now);
     s->steps++;
     assert_true(sched_check(s->sched));
     take_ends(s);
