@@ -590,6 +590,7 @@ static void give_snapshot(struct engine_loop *l)
         return;
     sched_fill_snapshot(l->sched, out, clock_us());
     out->costs = l->limits.costs;
+    out->draft_costs = l->draft_costs;
     out->n_steps = (uint32_t)n;
     for (uint64_t i = 0; i < n; i++)
         out->steps[i] = l->steps[(l->n_steps - n + i) % SNAPSHOT_STEPS];

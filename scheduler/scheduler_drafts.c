@@ -10,7 +10,7 @@
 #include <string.h>
 
 #define TOKEN 1000000u     /* the worth of a token that is sure */
-#define GAIN_PERCENT 104   /* tokens in the time, of those without drafts: less is not tried */
+#define GAIN_PERCENT 108   /* tokens in the time, of those without drafts: less is not tried */
 #define GAIN_IN_DEBT 130   /* while the account is negative (draft_costs.h) */
 #define DEEP_DEBT 8        /* steps: then none is tried */
 #define PLAIN_EVERY 64     /* steps: one without drafts, so that its cost stays known */

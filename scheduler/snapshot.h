@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "scheduler/cost_model.h"
+#include "scheduler/drafts/draft_costs.h"
 #include "scheduler/request.h"
 
 #define SNAPSHOT_STEPS 128 /* plans that are remembered */
@@ -60,6 +61,7 @@ struct snapshot {
     uint32_t n_steps;
     struct step_info steps[SNAPSHOT_STEPS]; /* oldest first */
     struct step_costs costs;
+    struct draft_costs draft_costs;
     uint32_t n_blocks;
     char *map; /* [n_blocks], see kv_manager_map() */
     struct prefix_hash *hashes; /* [n_hashes], room for n_blocks: entries of the prefix index */

@@ -1,44 +1,60 @@
 /* scheduler/drafts/draft_costs.c - see draft_costs.h. */
 #include "scheduler/drafts/draft_costs.h"
 
-#define LEVEL_GAIN 0.1     /* of a step's relative error, for the level */
-#define SHARE_GAIN 0.1     /* and for the share of its number of rows */
-#define CLIP 0.5           /* a step that was interrupted counts no more than half as much again */
-#define UNSEEN_ROW 0.03    /* of the level: a row beyond the most that were seen */
+#define GAIN_DOWN 0.25     /* of a step's relative error, for the level and for the share */
+#define GAIN_UP 0.05       /* the same where it took longer: it may have been interrupted */
+#define CLIP 0.5           /* no error counts more than half as much again */
+#define UNSEEN_ROW 0.03    /* of a step of one row: the least that a row more is assumed to cost */
+#define MEMORY 512         /* steps: then a number of rows counts as not seen */
+#define KEY_DISCOUNT 4     /* rows of one sequence read its keys together: each but the first costs
+                            * its arithmetic, about so much less */
 #define ALLOWANCE (1.0 / 80)
 #define MOST_SAVED 8       /* steps of one row: the balance is never higher */
 
-/* The nearest numbers of rows that were seen, at or below n and above it; 0: none. */
-static void seen_around(const struct draft_cost_model *m, uint32_t n, uint32_t *below, uint32_t *above)
+static bool is_seen(const struct draft_cost_model *m, uint32_t n)
 {
-    *below = n;
-    while (*below > 0 && m->share[*below] <= 0)
-        --*below;
-    *above = n + 1;
-    while (*above <= DRAFT_ROWS && m->share[*above] <= 0)
-        ++*above;
-    if (*above > DRAFT_ROWS)
-        *above = 0;
+    return m->share[n] > 0 && m->n_steps - m->seen[n] < MEMORY;
 }
 
+/* The nearest number of rows that was seen, from n on downwards (step -1) or upwards; 0: none. */
+static uint32_t seen_from(const struct draft_cost_model *m, uint32_t n, int step)
+{
+    while (n > 0 && n <= DRAFT_ROWS && !is_seen(m, n))
+        n += (uint32_t)step;
+    return n <= DRAFT_ROWS ? n : 0;
+}
+
+/* What a row costs from number a to number b. */
+static double slope(const struct draft_cost_model *m, uint32_t a, uint32_t b)
+{
+    const double s = a > 0 && b > 0 ? (m->share[b] - m->share[a]) / (b - a) : 0;
+
+    return s > UNSEEN_ROW ? s : UNSEEN_ROW;
+}
+
+/* Between two numbers that were seen by their slope, beyond the last one by that before it. */
 static double share_of(const struct draft_cost_model *m, uint32_t n)
 {
-    uint32_t below, above;
+    const uint32_t below = seen_from(m, n, -1), above = seen_from(m, n + 1, 1);
 
-    seen_around(m, n, &below, &above);
     if (below == n)
         return m->share[n];
     if (below == 0)
         return above > 0 ? m->share[above] : 1;
-    if (above == 0)
-        return m->share[below] + UNSEEN_ROW * (n - below);
-    return m->share[below] +
-           (m->share[above] - m->share[below]) * (n - below) / (above - below);
+    if (above > 0)
+        return m->share[below] +
+               (m->share[above] - m->share[below]) * (n - below) / (above - below);
+    return m->share[below] + (n - below) * slope(m, seen_from(m, below - 1, -1), below);
 }
 
 static double clip(double error)
 {
     return error > CLIP ? CLIP : error < -CLIP ? -CLIP : error;
+}
+
+static void learn(double *value, double error)
+{
+    *value *= 1 + (error < 0 ? GAIN_DOWN : GAIN_UP) * error;
 }
 
 static double without(uint64_t us, uint64_t keys_ns)
@@ -57,13 +73,12 @@ void draft_costs_observe(struct draft_cost_model *m, uint32_t n_rows, uint64_t u
         return;
     if (m->level <= 0)
         m->level = ns / (1 + UNSEEN_ROW * (n_rows - 1));
-    if (m->share[n_rows] <= 0) {
+    if (!is_seen(m, n_rows))
         m->share[n_rows] = ns / m->level;
-        return;
-    }
+    m->seen[n_rows] = ++m->n_steps;
     error = clip(ns / (m->level * m->share[n_rows]) - 1);
-    m->level *= 1 + LEVEL_GAIN * error;
-    m->share[n_rows] *= 1 + SHARE_GAIN * error;
+    learn(&m->level, error);
+    learn(&m->share[n_rows], error);
 }
 
 static double lesser(double a, double b)
@@ -99,7 +114,7 @@ struct draft_costs draft_costs_get(const struct draft_cost_model *m)
 uint64_t draft_costs_ns(const struct draft_costs *c, const struct step_costs *costs,
                         const struct step_work *work, uint32_t n_drafts, uint64_t draft_keys)
 {
-    const struct step_work keys = {.kv_decode = work->kv_decode, .kv_prefill = draft_keys};
+    const struct step_work keys = {.kv_decode = work->kv_decode + draft_keys / KEY_DISCOUNT};
 
     return c->rows_ns[work->n_decode + n_drafts] + step_costs_keys_ns(costs, &keys);
 }

@@ -4,8 +4,9 @@
  * The cost model (cost_model.h) is linear in rows; the true cost is not where reading the weights
  * bounds a step: there a second row is nearly free, and the ninth may need another tile. So steps
  * without prompt rows are remembered by their rows: a level, which follows the machine quickly, and
- * for each number of rows its share of it, which changes slowly. Numbers that were not seen lie
- * between those that were; beyond these a row is assumed to cost little, so that it is tried once.
+ * for each number of rows its share of it, which changes slowly. Numbers that were not seen for
+ * long lie between those that were; beyond these a row costs what the last ones did, and little
+ * where that is not known, so that it is tried once.
  *
  * The account. Drafts gain the time of the steps that they save, and lose what a step with them
  * takes more. The balance grows by a 1/80 of the time that steps without drafts would take: while
@@ -34,6 +35,8 @@ struct draft_costs {
 struct draft_cost_model {
     double level;                  /* ns of a step of one row */
     double share[DRAFT_ROWS + 1];  /* [rows] of that; 0: not seen */
+    uint64_t seen[DRAFT_ROWS + 1]; /* in which step, the latest time */
+    uint64_t n_steps;
     double balance;                /* ns */
 };
 

@@ -119,6 +119,16 @@ static void add_costs(struct buf *out, const struct step_costs *c)
                c->kv_decode_ps, c->kv_prefill_ps, c->swap_ns, c->file_ns);
 }
 
+/* What a step of 1, 2, … rows takes without reading keys, and the account of drafts. */
+static void add_draft_costs(struct buf *out, const struct draft_costs *c)
+{
+    buf_printf(out, ",\"draft_costs\":{\"known\":%s,\"balance_ms\":%.3f,\"rows_ms\":[",
+               c->is_known ? "true" : "false", (double)c->balance_ns / 1e6);
+    for (uint32_t n = 1; c->is_known && n <= DRAFT_ROWS; n++)
+        buf_printf(out, "%s%.3f", n > 1 ? "," : "", (double)c->rows_ns[n] / 1e6);
+    buf_add_str(out, "]}");
+}
+
 static void add_step(struct buf *out, const struct step_info *t)
 {
     buf_printf(out,
@@ -139,6 +149,7 @@ void debug_render_iterations(const struct snapshot *s, struct buf *out)
 {
     buf_add_str(out, "{\"object\":\"debug.iterations\",\"costs\":");
     add_costs(out, &s->costs);
+    add_draft_costs(out, &s->draft_costs);
     buf_add_str(out, ",\"iterations\":[");
     for (uint32_t i = 0; i < s->n_steps; i++) {
         buf_add_str(out, i > 0 ? "," : "");
