@@ -177,8 +177,18 @@ static void emit_ends(struct engine_loop *l)
     }
 }
 
-static void emit_output(struct engine_loop *l, const struct batch_output *o,
-                        const struct request *r, bool is_followed)
+/* Follow the request's prediction over a token that was chosen. Returns how many came true. */
+static uint32_t follow_prediction(struct request *r, const struct batch_output *o)
+{
+    if (o->want != BATCH_SAMPLE || r->prediction.n == 0)
+        return 0;
+    r->ids[o->pos] = o->token; /* where sched_commit() appends it */
+    prediction_take(&r->prediction, r->ids, o->pos + 1);
+    return r->prediction.accepted;
+}
+
+static void emit_output(struct engine_loop *l, const struct batch_output *o, struct request *r,
+                        bool is_followed)
 {
     struct event e = {
         .request = r->id,
@@ -190,6 +200,7 @@ static void emit_output(struct engine_loop *l, const struct batch_output *o,
         .n_top = o->n_top,
         .is_complete = o->is_complete,
         .is_followed = is_followed,
+        .n_predicted = follow_prediction(r, o),
     };
 
     e.is_eog = o->want == BATCH_SAMPLE && !r->ignore_eos && is_eog(l, o->token);
@@ -412,6 +423,7 @@ static void take_post(struct engine_loop *l, struct request *r, uint64_t now)
         return;
     }
     journal_post(l->opt.journal, r, now);
+    prediction_begin(&r->prediction, r->ids, r->n_prompt, request_n_given(r));
     rc = sched_add(l->sched, r, now);
     if (rc == 0)
         return;

@@ -39,7 +39,6 @@ struct event_times { /* microseconds of the request's life; sum = end - arrival 
     uint32_t n_preempted;
     uint32_t n_cached;     /* prompt tokens that came from the prefix cache */
     uint32_t n_drafted, n_accepted; /* drafts: guesses computed, and those that were right */
-    uint32_t n_predicted;  /* tokens of the request's prediction that came true */
 };
 
 struct event_probe { /* FINISH_DRY_RUN */
@@ -57,6 +56,7 @@ struct event {
     bool is_eog;         /* TOKEN: it ends the generation and is no text */
     bool is_complete;    /* TOKEN: the request's constraint lets nothing follow */
     bool is_followed;    /* TOKEN: another one of the same step comes next */
+    uint32_t n_predicted; /* TOKEN: tokens of the request's prediction that came true so far */
     float logprob;       /* when sampling.n_top >= 0 */
     uint32_t rank;       /* SCORE: 1 = no token was likelier */
     uint32_t n_top;

@@ -367,7 +367,6 @@ int sched_add(struct sched *s, struct request *r, uint64_t now_us)
     seq->ticket = s->next_ticket++;
     seq->node.key = sched_key(s, r, seq->ticket);
     seq_count_ids(seq);
-    seq_begin_prediction(seq);
     kv_key_extend(&r->key, request_n_given(r));
     if (r->tenant >= s->n_tenants)
         s->n_tenants = r->tenant + 1;

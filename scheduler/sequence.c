@@ -43,16 +43,6 @@ void seq_append(struct seq *s, int32_t token)
     r->ids[s->n_known++] = token;
     if (r->counts.list != NULL)
         token_counts_at(&r->counts, token)->n_generated++;
-    prediction_take(&r->prediction, r->ids, s->n_known);
-}
-
-void seq_begin_prediction(struct seq *s)
-{
-    struct request *r = s->request;
-
-    prediction_begin(&r->prediction);
-    for (uint32_t n = r->n_prompt + 1; n <= s->n_known; n++)
-        prediction_take(&r->prediction, r->ids, n);
 }
 
 void seq_count_ids(struct seq *s)
@@ -130,7 +120,6 @@ struct event_times seq_times(const struct seq *s, uint64_t now_us)
         .n_cached = s->n_cached < n_last ? s->n_cached : n_last,
         .n_drafted = s->n_drafted,
         .n_accepted = s->n_accepted,
-        .n_predicted = s->request->prediction.accepted,
     };
 }
 

@@ -118,13 +118,11 @@ static inline bool seq_is_full(const struct seq *s)
  * blocks. */
 void seq_shift(struct seq *s);
 
-/* Append a chosen token; count it where penalties want that, and follow the prediction. */
+/* Append a chosen token, and count it where penalties want that. */
 void seq_append(struct seq *s, int32_t token);
 
 /* Enter all ids into the request's count table (none: nothing), which is empty. */
 void seq_count_ids(struct seq *s);
-/* Begin to follow the request's prediction, through the tokens of an answer that is gone on with. */
-void seq_begin_prediction(struct seq *s);
 
 /* Add the time since the preemption to the right accounts; the copy is still there, if there is
  * one. */

@@ -12,10 +12,15 @@ void prediction_init(struct prediction *p, void *memory, uint32_t n)
     token_lookup_init(&p->lookup, p->ids + n, n);
 }
 
-void prediction_begin(struct prediction *p)
+void prediction_begin(struct prediction *p, const int32_t *ids, uint32_t n_prompt,
+                      uint32_t n_given)
 {
+    if (p->n == 0)
+        return;
     p->n_right = PREDICTION_FRESH;
     token_lookup_extend(&p->lookup, p->ids, p->n);
+    for (uint32_t n = n_prompt + 1; n <= n_given; n++)
+        prediction_take(p, ids, n);
 }
 
 void prediction_take(struct prediction *p, const int32_t *ids, uint32_t n_known)

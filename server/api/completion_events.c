@@ -61,7 +61,7 @@ void completion_count_usage(struct completion *c)
         u->thinking += c->choices[i].n_thinking;
         if (c->choices[i].finish == FINISH_NONE)
             continue; /* how much of the prediction came true is not known yet */
-        u->predicted += c->choices[i].times.n_predicted;
+        u->predicted += c->choices[i].n_predicted;
         u->prediction += c->api.request.prediction.n;
     }
 }
