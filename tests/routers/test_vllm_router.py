@@ -423,7 +423,8 @@ def test_a_gap_is_replayed(start):
         b.loses = False
         s.complete(words(rnd, 100), max_tokens=1)
         b.wait(s)
-    time.sleep(0.5)
+    wait_for(lambda: all(s.metrics()["quire_kv_event_replays_total"] > 0 for s in servers))
+    time.sleep(0.5)  # for the router to take what it was answered
     for k in range(7, 1, -1):
         usage = router.post(body_of(missed[k] + f" {k}")).json["usage"]
         assert usage["prompt_tokens_details"]["cached_tokens"] > 0.9 * usage["prompt_tokens"], k
