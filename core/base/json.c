@@ -137,7 +137,7 @@ static size_t skip_number(const char *s, size_t n, size_t i)
     return end;
 }
 
-/* A character that JSON has nowhere but, escaped, in strings. cJSON takes any of them for a space. */
+/* A character that JSON has only in strings, and escaped there. cJSON takes it for a space. */
 static bool is_control(char c)
 {
     return (unsigned char)c < ' ' && c != '\t' && c != '\n' && c != '\r';

@@ -203,7 +203,8 @@ static void print_sum(const struct memory_estimate *sum, uint32_t n, uint64_t re
            "%.1f MiB while preempted sequences are kept, and at most %.1f MiB for what requests "
            "of all models hold.\n",
            n, mib(in_all(sum)), mib(sum->weights), mib(sum->tables), mib(sum->cache),
-           mib(sum->rows), mib(sum->events + sum->store), mib(sum->process), mib(sum->swap), mib(requests));
+           mib(sum->rows), mib(sum->events + sum->store), mib(sum->process), mib(sum->swap),
+           mib(requests));
 }
 
 static void print_tables(const struct planned *all, uint32_t n, const struct memory_estimate *sum,
