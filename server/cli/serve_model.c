@@ -232,21 +232,6 @@ static int start_publisher(struct served *m)
 
 /* ---- the block store ---- */
 
-static struct kv_record_form form_of(const struct instance *e)
-{
-    const struct kv_shape *s = &e->kv->shape;
-
-    return (struct kv_record_form){
-        .kv_id = {e->store_id[0], e->store_id[1]},
-        .kv_type = (uint32_t)e->kv_type,
-        .n_layer = s->n_layer,
-        .n_kv_head = s->n_kv_head,
-        .key_bytes = (uint32_t)s->key_bytes,
-        .value_bytes = (uint32_t)s->value_bytes,
-        .n_blocks = kv_record_blocks_for(kv_store_block_bytes(s)),
-    };
-}
-
 /* Before the loop: the scheduler must know. */
 static int open_store(struct served *m, const struct served_company *company, char *err,
                       size_t err_len)
@@ -257,7 +242,7 @@ static int open_store(struct served *m, const struct served_company *company, ch
         .write_rate = m->config.kv_store_rate,
         .wait_ms = (uint32_t)m->config.kv_store_wait_ms,
         .max_prompts = m->info.max_outstanding,
-        .form = form_of(&m->engine),
+        .form = instance_record_form(&m->engine),
         .kv = m->engine.kv,
     };
     char id[280], place[300];

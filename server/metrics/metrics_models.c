@@ -159,6 +159,8 @@ static const struct metrics_family engine_families[] = {
     {"quire_kv_event_batches_total", "counter", "Batches of KV events that were published.",
      {{NULL, MODEL(kv_event_batches)}}},
     {"quire_kv_event_bytes_total", "counter", "Bytes of these.", {{NULL, MODEL(kv_event_bytes)}}},
+    {"quire_kv_event_replays_total", "counter",
+     "Questions of readers for batches that they had missed.", {{NULL, MODEL(kv_event_replays)}}},
     {"quire_model_share", "gauge",
      "Part of the machine's time while other models have work too, beside their shares.",
      {{NULL, MODEL(share)}}},
