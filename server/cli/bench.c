@@ -183,8 +183,7 @@ static void add_product(const struct bench *b, struct bench_result *r, const str
     if (!matrix_exists(m))
         return;
     r->ops += ops;
-    r->limit_s +=
-        ops / 1e9 / (kern_weight_is_quantised(m->type) ? l->int8_gops : l->fp32_gflops);
+    r->limit_s += ops / 1e9 / l->gops[kern_weight_product(m->type)];
 }
 
 /* `n` of its matrices are read. */

@@ -79,8 +79,10 @@ void bench_report_markdown(const struct bench_report *r, FILE *out)
     fprintf(out, "Model %s (%s, %s): %.1f M parameters, %.1f MB packed; KV in %s.\n", r->model,
             r->arch, r->ftype, (double)r->n_params / 1e6, (double)r->weight_bytes / 1e6,
             r->kv_type);
-    fprintf(out, "Limits: int8 %.0f Gop/s, fp32 %.0f Gflop/s, reading %.1f GB/s.\n\n",
-            r->limits.int8_gops, r->limits.fp32_gflops, r->limits.read_gbps);
+    fprintf(out, "Limits: reading %.1f GB/s; products in Gop/s:", r->limits.read_gbps);
+    for (int i = 0; i < KERN_N_PRODUCT; i++)
+        fprintf(out, " %s %.0f%s", kern_product_name((enum kern_product)i), r->limits.gops[i],
+                i + 1 < KERN_N_PRODUCT ? "," : ".\n\n");
     fprintf(out, "| %-34s | tokens/s | ms a step | Gop/s | of peak | GB/s | of reading |\n",
             "test");
     fputs("|------------------------------------|---------:|----------:|------:|--------:|-----:|"
@@ -149,7 +151,7 @@ static void add_result(cJSON *array, const struct bench_report *r, const struct 
 int bench_report_json(const struct bench_report *r, FILE *out)
 {
     cJSON *o = cJSON_CreateObject(), *model = cJSON_AddObjectToObject(o, "model");
-    cJSON *limits = cJSON_AddObjectToObject(o, "limits");
+    cJSON *limits = cJSON_AddObjectToObject(o, "limits"), *gops;
     cJSON *results = cJSON_AddArrayToObject(o, "results");
     char *text;
 
@@ -163,9 +165,10 @@ int bench_report_json(const struct bench_report *r, FILE *out)
     cJSON_AddStringToObject(model, "ftype", r->ftype);
     cJSON_AddNumberToObject(model, "n_params", (double)r->n_params);
     cJSON_AddNumberToObject(model, "weight_bytes", (double)r->weight_bytes);
-    cJSON_AddNumberToObject(limits, "int8_gops", r->limits.int8_gops);
-    cJSON_AddNumberToObject(limits, "fp32_gflops", r->limits.fp32_gflops);
     cJSON_AddNumberToObject(limits, "read_gbps", r->limits.read_gbps);
+    gops = cJSON_AddObjectToObject(limits, "gops");
+    for (int i = 0; i < KERN_N_PRODUCT; i++)
+        cJSON_AddNumberToObject(gops, kern_product_name((enum kern_product)i), r->limits.gops[i]);
     for (uint32_t i = 0; i < r->n_results; i++)
         add_result(results, r, &r->results[i]);
     text = cJSON_Print(o); /* NULL also when an item above was not made */

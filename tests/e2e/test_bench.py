@@ -33,14 +33,15 @@ def test_json():
     assert report["kv_type"] == "f16"
     assert report["model"]["name"] and report["model"]["ftype"] == "Q8_0" and report["model"]["weight_bytes"] > 1e6
     limits = report["limits"]
-    assert all(limits[k] > 0 for k in ["int8_gops", "fp32_gflops", "read_gbps"])
+    assert limits["read_gbps"] > 0 and all(gops > 0 for gops in limits["gops"].values())
+    assert list(limits["gops"]) == ["float", "narrow", "narrow_halves", "wide", "wide_halves"]
     assert rows(report["results"]) == EXPECTED
     for r in report["results"]:
         assert 0 < r["least_ms"] <= r["median_ms"] <= r["most_ms"]
         tokens = r["prompt_tokens"] + r["streams"]
         assert r["tokens_per_s"] == pytest.approx(1000 * tokens / r["median_ms"], rel=1e-3)
         assert r["read_share"] == pytest.approx(r["gbps"] / limits["read_gbps"], rel=1e-3)
-        peak = limits["fp32_gflops" if r.get("kind") == "float" else "int8_gops"]
+        peak = limits["gops"]["wide"]  # all matrices are Q8_0
         assert r["gops"] > 0 and r["peak_share"] == pytest.approx(r["gops"] / peak, rel=1e-3)
         shares = r["time_shares"]
         assert list(shares) == PARTS and sum(shares.values()) == pytest.approx(1)
