@@ -10,7 +10,8 @@
 static const char *kind_name(enum bench_kind kind)
 {
     static const char *const names[] = {
-        [BENCH_PREFILL] = "prefill", [BENCH_DECODE] = "decode", [BENCH_MIXED] = "mixed"};
+        [BENCH_PREFILL] = "prefill", [BENCH_DECODE] = "decode", [BENCH_MIXED] = "mixed",
+        [BENCH_ROWS] = "rows"};
 
     return names[kind];
 }
@@ -47,7 +48,20 @@ static void describe(const struct bench_result *b, char *text, size_t size)
         snprintf(text, size, "%u of a prompt beside %u at %u", b->n_prompt, b->n_streams,
                  b->depth);
         return;
+    case BENCH_ROWS:
+        snprintf(text, size, "%u rows at %u, cost %.2f", b->n_prompt, b->depth, b->cost);
+        return;
     }
+}
+
+/* Of the time of all samples, 0 .. 1. */
+static double share_of(const struct bench_result *b, int part)
+{
+    double all = 0;
+
+    for (int p = 0; p < RUNNER_N_PART; p++)
+        all += b->part_s[p];
+    return all > 0 ? b->part_s[part] / all : 0;
 }
 
 static void shares_markdown(const struct bench_report *r, FILE *out)
@@ -66,7 +80,7 @@ static void shares_markdown(const struct bench_report *r, FILE *out)
         fprintf(out, "| %-34s |", test);
         for (int p = 0; p < RUNNER_N_PART; p++)
             fprintf(out, " %*.1f |", (int)strlen(runner_part_name((enum runner_part)p)),
-                    100 * r->results[i].share[p]);
+                    100 * share_of(&r->results[i], p));
         fputc('\n', out);
     }
 }
@@ -104,7 +118,8 @@ void bench_report_markdown(const struct bench_report *r, FILE *out)
 void bench_report_csv(const struct bench_report *r, FILE *out)
 {
     fputs("version,cpu,isa,threads,kv_type,model,ftype,test,prompt,streams,depth,samples,"
-          "tokens_per_s,median_ms,least_ms,most_ms,gops,peak_share,gbps,read_share",
+          "tokens_per_s,median_ms,least_ms,most_ms,gops,peak_share,gbps,read_share,"
+          "cost",
           out);
     for (int p = 0; p < RUNNER_N_PART; p++)
         fprintf(out, ",%s_share", runner_part_name((enum runner_part)p));
@@ -116,10 +131,12 @@ void bench_report_csv(const struct bench_report *r, FILE *out)
         fprintf(out, "%s,\"%s\",%s,%u,%s,\"%s\",%s,%s,%u,%u,%u,%u,", r->version, r->cpu, r->isa,
                 r->threads, r->kv_type, r->model, r->ftype, kind_name(b->kind), b->n_prompt,
                 b->n_streams, b->depth, b->n_samples);
-        fprintf(out, "%.2f,%.3f,%.3f,%.3f,%.2f,%.4f,%.3f,%.4f", v.tokens, v.ms,
+        fprintf(out, "%.2f,%.3f,%.3f,%.3f,%.2f,%.4f,%.3f,%.4f,", v.tokens, v.ms,
                 b->least_s * 1e3, b->most_s * 1e3, v.gops, v.peak_share, v.gbps, v.read_share);
+        if (b->kind == BENCH_ROWS)
+            fprintf(out, "%.3f", b->cost);
         for (int p = 0; p < RUNNER_N_PART; p++)
-            fprintf(out, ",%.4f", b->share[p]);
+            fprintf(out, ",%.4f", share_of(b, p));
         fputc('\n', out);
     }
 }
@@ -142,9 +159,11 @@ static void add_result(cJSON *array, const struct bench_report *r, const struct 
     cJSON_AddNumberToObject(o, "peak_share", v.peak_share);
     cJSON_AddNumberToObject(o, "gbps", v.gbps);
     cJSON_AddNumberToObject(o, "read_share", v.read_share);
+    if (b->kind == BENCH_ROWS)
+        cJSON_AddNumberToObject(o, "cost", b->cost);
     shares = cJSON_AddObjectToObject(o, "time_shares");
     for (int p = 0; p < RUNNER_N_PART; p++)
-        cJSON_AddNumberToObject(shares, runner_part_name((enum runner_part)p), b->share[p]);
+        cJSON_AddNumberToObject(shares, runner_part_name((enum runner_part)p), share_of(b, p));
     cJSON_AddItemToArray(array, o);
 }
 

@@ -59,6 +59,30 @@ def test_work_is_counted_by_the_shape():
     assert read[2] - read[1] == pytest.approx(2 * (read[1] - read[0]), rel=1e-3)  # keys and values
 
 
+def test_rows():
+    """Each number of rows is a step of one sequence, all of whose rows are sampled, beside the first one's."""
+    code, out, err = bench(*TINY, "--json", "--rows", "1,2,8", "--decode", "5")
+    assert code == 0 and err == "", err
+    results = json.loads(out)["results"]
+    assert rows(results) == [("rows", n, 0, 17, 5) for n in (1, 2, 8)]
+    assert results[0]["cost"] == 1 and all(r["cost"] > 0 for r in results)
+    ops = [r["gops"] * r["median_ms"] for r in results]
+    assert ops[1] == pytest.approx(2 * ops[0]) and ops[2] == pytest.approx(8 * ops[0])
+    assert all(sum(r["time_shares"].values()) == pytest.approx(1) for r in results)
+    read = [r["gbps"] * r["median_ms"] for r in results]
+    assert read[1] == pytest.approx(read[0]) and read[2] == pytest.approx(read[0])  # the weights, once
+    code, out, _ = bench(*TINY, "--csv", "--rows", "2,1", "--decode", "3")
+    assert [(r["test"], r["prompt"], float(r["cost"]) > 0) for r in csv.DictReader(io.StringIO(out))] == [
+        ("rows", "2", True), ("rows", "1", True)]
+    code, out, _ = bench(*TINY, "--rows", "3")
+    assert code == 0 and "3 rows at 17, cost 1.00" in out and "prefill" not in out
+
+
+def test_rows_that_a_step_has_no_room_for():
+    code, out, err = bench(*TINY, "--rows", "1,40", "--max-batch-tokens", "32", "--max-sequences", "16")
+    assert code == 1 and out == "" and "rows left out: 40 are more than max_batch_tokens" in err
+
+
 def test_csv():
     code, out, err = bench(*TINY, "--csv")
     assert code == 0 and err == ""
@@ -98,6 +122,7 @@ def test_what_does_not_fit_is_left_out():
 @pytest.mark.parametrize("args, word", [
     (["--batch", "1,,2"], "--batch"), (["--batch", "0"], "--batch"), (["--batch", "1x"], "--batch"),
     (["--batch", ",".join(["1"] * 60)], "--batch"), (["--prefill", "-1"], "--prefill"),
+    (["--rows", "0,1"], "--rows"),
     (["--csv", "--json"], "either"), (["--nonsense", "1"], "nonsense")])
 def test_refusals(args, word):
     code, out, err = bench(*args)
