@@ -201,6 +201,11 @@ uint32_t thread_pool_n_threads(const struct thread_pool *t)
     return t->n;
 }
 
+uint32_t thread_pool_n_barriers(const struct thread_pool *t)
+{
+    return t->members[0].w.region;
+}
+
 /* ---- a run ---- */
 
 static void know_caller(struct thread_pool *t)

@@ -27,6 +27,8 @@ static void print_help(void)
           "  --mixed N       streams beside a chunk of a prompt; 0: none [8]\n"
           "  --chunk N       tokens of that chunk [256]\n"
           "  --repeat N      timed prompts and mixed steps [5]\n"
+          "  --topology      no other test but this: cores, caches and nodes, which threads are placed\n"
+          "                  where, and what a model says of up to 128 threads\n"
           "  --csv, --json   instead of Markdown\n"
           "  --quick         limits on 128 MiB, which a large cache may hold\n"
           "Medians of wall time, on a machine that should be quiet. Settings as for quire serve,\n"
@@ -62,6 +64,7 @@ static bool read_spec(int *argc, char **argv, struct bench_spec *w)
     w->csv = command_take_switch(argc, argv, "--csv");
     w->json = command_take_switch(argc, argv, "--json");
     w->quick = command_take_switch(argc, argv, "--quick");
+    w->topology = command_take_switch(argc, argv, "--topology");
     return command_take_int(argc, argv, "--prefill", 0, 1 << 20, &w->prefill) &&
            command_take_int(argc, argv, "--decode", 0, BENCH_MAX_SAMPLES, &w->decode) &&
            command_take_value(argc, argv, "--batch", &batches) &&
@@ -212,6 +215,8 @@ static int run_tests(struct bench *b, const struct bench_spec *w)
 {
     int rc = 0;
 
+    if (w->topology)
+        return bench_topology(b, w);
     if (w->rows.n > 0)
         return w->decode > 0 ? bench_rows(b, w) : 0;
     if (w->prefill > 0)
@@ -270,7 +275,7 @@ static int bench(struct bench *b, const struct bench_spec *w)
         rc = run_tests(b, w);
     if (rc < 0)
         code = command_fail(EXIT_FAILED, "cannot measure: %s", err_text(rc));
-    else
+    else if (!w->topology)
         code = print_report(&b->report, w);
     batch_destroy(&b->batch);
     mem_free(b->streams);

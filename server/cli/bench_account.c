@@ -7,25 +7,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* `rows` rows through a matrix, or, of several, through each: operations, and the least time. */
-static void add_product(const struct bench *b, struct bench_result *r, const struct matrix *m,
-                        double rows)
-{
-    const struct limits *l = &b->report.limits;
-    const double ops = 2 * rows * m->n_in * m->n_out;
-
-    if (!matrix_exists(m))
-        return;
-    r->ops += ops;
-    r->limit_s += ops / 1e9 / l->gops[kern_weight_product(m->type)];
-}
-
-/* `n` of its matrices are read. */
-static void add_weights(struct bench_result *r, const struct matrix *m, double n)
-{
-    r->read_bytes += n * (double)m->n_panels * (double)m->panel_bytes;
-}
-
 /* Experts that so many rows choose, if all are as likely. */
 static double experts_read(const struct model_shape *s, double rows)
 {
@@ -33,10 +14,9 @@ static double experts_read(const struct model_shape *s, double rows)
 }
 
 /* The layer's products over `rows` rows in steps of `step_rows`. */
-static void account_layer(const struct bench *b, struct bench_result *r,
-                          const struct model_layer *l, double rows, double step_rows)
+static void each_of_layer(const struct model_shape *s, const struct model_layer *l, double rows,
+                          double step_rows, bench_product_fn visit, void *ud)
 {
-    const struct model_shape *s = &b->e.model->shape;
     const struct matrix *dense[] = {
         &l->q,        &l->k,         &l->v,         &l->q_down,    &l->key_up,
         &l->value_up, &l->attn_gate, &l->attn_out,  &l->router,    &l->ffn.gate,
@@ -46,28 +26,48 @@ static void account_layer(const struct bench *b, struct bench_result *r,
         &l->experts_in, &l->experts_out};
     const struct matrix *experts[] = {&l->experts.gate, &l->experts.up, &l->experts.down};
 
-    for (size_t j = 0; j < sizeof(dense) / sizeof(*dense); j++) {
-        add_product(b, r, dense[j], rows * dense[j]->n_each);
-        add_weights(r, dense[j], dense[j]->n_each);
-    }
-    for (size_t j = 0; s->n_expert > 0 && j < sizeof(experts) / sizeof(*experts); j++) {
-        add_product(b, r, experts[j], rows * s->n_expert_used);
-        add_weights(r, experts[j], experts_read(s, step_rows));
-    }
+    for (size_t j = 0; j < sizeof(dense) / sizeof(*dense); j++)
+        if (matrix_exists(dense[j]))
+            visit(ud, dense[j], rows * dense[j]->n_each, dense[j]->n_each);
+    for (size_t j = 0; s->n_expert > 0 && j < sizeof(experts) / sizeof(*experts); j++)
+        if (matrix_exists(experts[j]))
+            visit(ud, experts[j], rows * s->n_expert_used, experts_read(s, step_rows));
+}
+
+void bench_each_product(const struct model *m, double rows, double outputs, double n_steps,
+                        bench_product_fn visit, void *ud)
+{
+    for (uint32_t i = 0; i < m->shape.n_layer; i++)
+        each_of_layer(&m->shape, &m->layers[i], rows, rows / n_steps, visit, ud);
+    visit(ud, &m->output, outputs, 1);
+}
+
+struct account {
+    const struct limits *limits;
+    struct bench_result *result;
+};
+
+/* Operations, the least time that they take, and bytes. */
+static void add_product(void *ud, const struct matrix *m, double rows, double n_read)
+{
+    const struct account *a = ud;
+    const double ops = 2 * rows * m->n_in * m->n_out;
+
+    a->result->ops += ops;
+    a->result->limit_s += ops / 1e9 / a->limits->gops[kern_weight_product(m->type)];
+    a->result->read_bytes += n_read * (double)m->n_panels * (double)m->panel_bytes;
 }
 
 void bench_account(const struct bench *b, struct bench_result *r, double rows, double outputs,
-                    double n_steps, double kv_tokens)
+                   double n_steps, double kv_tokens)
 {
+    struct account a = {&b->report.limits, r};
     const struct model *m = b->e.model;
     uint32_t n_attention = 0;
 
-    for (uint32_t i = 0; i < m->shape.n_layer; i++) {
-        account_layer(b, r, &m->layers[i], rows, rows / n_steps);
+    bench_each_product(m, rows, outputs, n_steps, add_product, &a);
+    for (uint32_t i = 0; i < m->shape.n_layer; i++)
         n_attention += m->layers[i].has_attention ? 1 : 0;
-    }
-    add_product(b, r, &m->output, outputs);
-    add_weights(r, &m->output, 1);
     r->read_bytes *= n_steps;
     if (n_attention > 0)
         r->read_bytes += kv_tokens * (double)kv_store_block_bytes(&b->e.kv->shape) / BLOCK_TOKENS *

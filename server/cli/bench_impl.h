@@ -28,6 +28,7 @@ struct bench_spec {
     struct bench_list batches;
     struct bench_list rows; /* not empty: these steps and no others */
     bool csv, json, quick;
+    bool topology; /* that, and no test */
 };
 
 struct bench_stream {
@@ -59,6 +60,13 @@ double bench_step(struct bench *b);
 /* Does it fit into the context and the cache? Else say what is left out, and why. */
 bool bench_fits(const struct bench *b, const char *test, uint64_t n_streams, uint64_t n_tokens);
 
+/* Each matrix of the model that `rows` rows in `n_steps` steps go through, `outputs` of them through
+ * the output matrix: how many rows in all, and how many such matrices a step reads. */
+struct matrix;
+typedef void (*bench_product_fn)(void *ud, const struct matrix *m, double rows, double n_read);
+void bench_each_product(const struct model *m, double rows, double outputs, double n_steps,
+                        bench_product_fn visit, void *ud);
+
 /* `rows` rows in `n_steps` steps with `outputs` of them sampled, and `kv_tokens` tokens attended
  * to (once each: rows of one prompt share them). */
 void bench_account(const struct bench *b, struct bench_result *r, double rows, double outputs,
@@ -72,5 +80,9 @@ void bench_note(struct bench *b, struct bench_result *r, double *seconds, uint32
 
 /* The steps of spec->rows. */
 int bench_rows(struct bench *b, const struct bench_spec *spec);
+
+/* What the machine is made of, how the threads are placed on it, and what a model of it says of
+ * other numbers of threads. */
+int bench_topology(struct bench *b, const struct bench_spec *spec);
 
 #endif

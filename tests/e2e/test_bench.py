@@ -2,6 +2,8 @@
 import csv
 import io
 import json
+import os
+import re
 import subprocess
 
 import pytest
@@ -81,6 +83,22 @@ def test_rows():
 def test_rows_that_a_step_has_no_room_for():
     code, out, err = bench(*TINY, "--rows", "1,40", "--max-batch-tokens", "32", "--max-sequences", "16")
     assert code == 1 and out == "" and "rows left out: 40 are more than max_batch_tokens" in err
+
+
+def test_topology():
+    """Every thread is in one group, on one CPU of this process; the model begins with one thread, which is 1."""
+    code, out, err = bench(*TINY, "--topology")
+    assert code == 0 and err == "", err
+    allowed = len(os.sched_getaffinity(0))
+    assert re.search(rf"^CPUs: {allowed}, on \d+ cores? with \d+ last-level caches? and \d+ memory nodes?; ", out, re.M)
+    assert re.search(r"^Threads: 2 compute; `threads = 0` chooses \d+\.", out, re.M)
+    groups, model = re.findall(r"(?:^\|.*\n)+", out, re.M)
+    groups = [[cell.strip() for cell in line.split("|")[1:-1]] for line in groups.splitlines()[2:]]
+    assert sum(int(n) for _, n, _, _ in groups) == 2
+    assert {int(cpu) for *_, cpus in groups for cpu in re.findall(r"\d+", cpus)} <= os.sched_getaffinity(0)
+    model = [[float(cell) for cell in line.split("|")[1:-1]] for line in model.splitlines()[3:]]
+    assert [row[0] for row in model] == [1, 2, 4, 8, 16, 32, 64, 128] and model[0][1:] == [1] * 6
+    assert all(stays <= grows for row in model for stays, grows in (row[1:3], row[3:5], row[5:7]))
 
 
 def test_csv():
