@@ -14,6 +14,7 @@
 #define PEAK_ROUNDS 8 /* the kinds of products in turn: a host that is slow for a while slows all */
 #define PEAK_RUNS 20  /* of a kind in a round */
 #define READ_RUNS 30
+#define QUICK_READ_RUNS 8
 #define READ_AHEAD 4096 /* bytes, as products of a row prefetch their weights */
 
 void limits_run_read(const void *bytes, size_t n_bytes)
@@ -91,9 +92,9 @@ static double peak_rate(struct thread_pool *t, enum kern_isa isa, enum kern_prod
 
 static int measure_reading(struct limits *l, struct thread_pool *t, bool quick)
 {
-    const size_t bytes = (size_t)(quick ? 128 : 1024) << 20;
+    const size_t bytes = (size_t)(quick ? 512 : 1024) << 20;
     uint8_t *region = mem_map(bytes);
-    struct probe p = {.bytes = region, .n_bytes = bytes, .n_runs = READ_RUNS};
+    struct probe p = {.bytes = region, .n_bytes = bytes, .n_runs = quick ? QUICK_READ_RUNS : READ_RUNS};
 
     if (region == NULL)
         return ERR_NOMEM;

@@ -7,7 +7,7 @@
  *
  * Thread: limits_measure() computes on the calling thread and on a thread pool of its own; the
  *         single loops: any.
- * Memory: a region of 1 GiB (or 128 MiB when `quick`) for the duration of limits_measure().
+ * Memory: a region of 1 GiB (or 512 MiB when `quick`) for the duration of limits_measure().
  */
 #ifndef CORE_RUNTIME_LIMITS_H
 #define CORE_RUNTIME_LIMITS_H

@@ -23,11 +23,11 @@
 #define EACH_FMA _Pragma("GCC unroll 12") for (int j = 0; j < FMA_SUMS; j++)
 
 /* `add` is sum a plus a step's products of w by x, `finish` takes a to the float sum s. */
-#define GROUPS(name, isa, int_vector, float_vector, ones, n_steps, add, finish)                    \
+#define GROUPS(name, isa, int_vector, ones, float_vector, half, n_steps, add, finish)              \
     __attribute__((target(isa))) static void name(void)                                            \
     {                                                                                              \
         int_vector w = ones, x = ones, sums[GROUP_SUMS];                                           \
-        float_vector d = (float_vector)ones, scale = (float_vector)ones, out[2] = {d, d};          \
+        float_vector d = half, scale = half, out[2] = {half, half};                                \
                                                                                                    \
         EACH_SUM sums[j] = x;                                                                      \
         for (int i = 0; i < N_GROUPS; i++) {                                                       \
@@ -79,18 +79,20 @@
 
 #define ONES_512 _mm512_set1_epi16(1)
 #define ONES_256 _mm256_set1_epi16(1)
+#define HALF_512 _mm512_set1_ps(0.5f)
+#define HALF_256 _mm256_set1_ps(0.5f)
 
-GROUPS(vnni_512, "avx512f,avx512bw,avx512vnni", __m512i, __m512, ONES_512, 8,
+GROUPS(vnni_512, "avx512f,avx512bw,avx512vnni", __m512i, ONES_512, __m512, HALF_512, 8,
        _mm512_dpbusd_epi32(a, w, x), FINISH(_mm512, a))
-GROUPS(vnni_512_halves, "avx512f,avx512bw,avx512vnni", __m512i, __m512, ONES_512, 8,
+GROUPS(vnni_512_halves, "avx512f,avx512bw,avx512vnni", __m512i, ONES_512, __m512, HALF_512, 8,
        _mm512_dpbusd_epi32(a, w, x), __m512 FINISH_HALVES(_mm512, a))
-GROUPS(vnni_256vl, "avx2,fma,avx512vl,avx512vnni", __m256i, __m256, ONES_256, 8,
+GROUPS(vnni_256vl, "avx2,fma,avx512vl,avx512vnni", __m256i, ONES_256, __m256, HALF_256, 8,
        _mm256_dpbusd_epi32(a, w, x), FINISH(_mm256, a))
-GROUPS(vnni_256vl_halves, "avx2,fma,avx512vl,avx512vnni", __m256i, __m256, ONES_256, 8,
+GROUPS(vnni_256vl_halves, "avx2,fma,avx512vl,avx512vnni", __m256i, ONES_256, __m256, HALF_256, 8,
        _mm256_dpbusd_epi32(a, w, x), __m256 FINISH_HALVES(_mm256, a))
-GROUPS(vnni_256, "avx2,fma,avxvnni", __m256i, __m256, ONES_256, 8,
+GROUPS(vnni_256, "avx2,fma,avxvnni", __m256i, ONES_256, __m256, HALF_256, 8,
        _mm256_dpbusd_avx_epi32(a, w, x), FINISH(_mm256, a))
-GROUPS(vnni_256_halves, "avx2,fma,avxvnni", __m256i, __m256, ONES_256, 8,
+GROUPS(vnni_256_halves, "avx2,fma,avxvnni", __m256i, ONES_256, __m256, HALF_256, 8,
        _mm256_dpbusd_avx_epi32(a, w, x), __m256 FINISH_HALVES(_mm256, a))
 
 /* ---- AVX2: sums in 16 bits that vpmaddwd makes 32 in the end, or widened codes ---- */
@@ -99,16 +101,16 @@ GROUPS(vnni_256_halves, "avx2,fma,avxvnni", __m256i, __m256, ONES_256, 8,
 #define WIDE_256 _mm256_add_epi32(a, _mm256_madd_epi16(w, x))
 #define FLAT_256 _mm256_madd_epi16(a, x)
 
-GROUPS(narrow_256, "avx2,fma", __m256i, __m256, ONES_256, 8, NARROW_256, FINISH(_mm256, FLAT_256))
-GROUPS(narrow_256_halves, "avx2,fma", __m256i, __m256, ONES_256, 8, NARROW_256,
+GROUPS(narrow_256, "avx2,fma", __m256i, ONES_256, __m256, HALF_256, 8, NARROW_256, FINISH(_mm256, FLAT_256))
+GROUPS(narrow_256_halves, "avx2,fma", __m256i, ONES_256, __m256, HALF_256, 8, NARROW_256,
        __m256 FINISH_HALVES(_mm256, FLAT_256))
-GROUPS(wide_256, "avx2,fma", __m256i, __m256, ONES_256, 16, WIDE_256, FINISH(_mm256, a))
-GROUPS(wide_256_halves, "avx2,fma", __m256i, __m256, ONES_256, 16, WIDE_256,
+GROUPS(wide_256, "avx2,fma", __m256i, ONES_256, __m256, HALF_256, 16, WIDE_256, FINISH(_mm256, a))
+GROUPS(wide_256_halves, "avx2,fma", __m256i, ONES_256, __m256, HALF_256, 16, WIDE_256,
        __m256 FINISH_HALVES(_mm256, a))
 
 /* ---- the definition: no more than what a compiler can make of it with SSE2 ---- */
 
-GROUPS(wide_128, "sse2", __m128i, __m128, _mm_set1_epi16(1), 16,
+GROUPS(wide_128, "sse2", __m128i, _mm_set1_epi16(1), __m128, _mm_set1_ps(0.5f), 16,
        _mm_add_epi32(a, _mm_madd_epi16(w, x)),
        s = _mm_add_ps(_mm_mul_ps(_mm_cvtepi32_ps(a), _mm_mul_ps(d, scale)), s))
 

@@ -30,7 +30,7 @@ static void print_help(void)
           "  --topology      no other test but this: cores, caches and nodes, which threads are placed\n"
           "                  where, and what a model says of up to 128 threads\n"
           "  --csv, --json   instead of Markdown\n"
-          "  --quick         limits on 128 MiB, which a large cache may hold\n"
+          "  --quick         limits in less time: 512 MiB, which a large cache may hold in part\n"
           "Medians of wall time, on a machine that should be quiet. Settings as for quire serve,\n"
           "--model first of all; --kv-memory must hold all streams.\n",
           stdout);
