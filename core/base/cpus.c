@@ -222,8 +222,9 @@ static bool read_list_of(const char *root, struct mask *m)
     uint32_t from, to;
 
     snprintf(path, sizeof(path), "%s/proc/self/status", root);
-    list = root[0] != '\0' && read_text(path, text, sizeof(text)) ? strstr(text, "Cpus_allowed_list:")
-                                                                  : NULL;
+    if (root[0] == '\0' || !read_text(path, text, sizeof(text)))
+        return false;
+    list = strstr(text, "Cpus_allowed_list:");
     if (list == NULL)
         return false;
     list += strcspn(list, "0123456789");

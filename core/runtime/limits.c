@@ -94,7 +94,8 @@ static int measure_reading(struct limits *l, struct thread_pool *t, bool quick)
 {
     const size_t bytes = (size_t)(quick ? 512 : 1024) << 20;
     uint8_t *region = mem_map(bytes);
-    struct probe p = {.bytes = region, .n_bytes = bytes, .n_runs = quick ? QUICK_READ_RUNS : READ_RUNS};
+    struct probe p = {
+        .bytes = region, .n_bytes = bytes, .n_runs = quick ? QUICK_READ_RUNS : READ_RUNS};
 
     if (region == NULL)
         return ERR_NOMEM;

@@ -101,7 +101,8 @@ GROUPS(vnni_256_halves, "avx2,fma,avxvnni", __m256i, ONES_256, __m256, HALF_256,
 #define WIDE_256 _mm256_add_epi32(a, _mm256_madd_epi16(w, x))
 #define FLAT_256 _mm256_madd_epi16(a, x)
 
-GROUPS(narrow_256, "avx2,fma", __m256i, ONES_256, __m256, HALF_256, 8, NARROW_256, FINISH(_mm256, FLAT_256))
+GROUPS(narrow_256, "avx2,fma", __m256i, ONES_256, __m256, HALF_256, 8, NARROW_256,
+       FINISH(_mm256, FLAT_256))
 GROUPS(narrow_256_halves, "avx2,fma", __m256i, ONES_256, __m256, HALF_256, 8, NARROW_256,
        __m256 FINISH_HALVES(_mm256, FLAT_256))
 GROUPS(wide_256, "avx2,fma", __m256i, ONES_256, __m256, HALF_256, 16, WIDE_256, FINISH(_mm256, a))

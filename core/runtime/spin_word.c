@@ -68,8 +68,8 @@ static bool changes_while_spinning(atomic_uint *word, unsigned seen, uint32_t n_
     return false;
 }
 
-/* The sleeper count is raised before the word is checked again and the waker changes the word before
- * it reads the count (both seq_cst), so a wake-up cannot be missed. */
+/* The sleeper count is raised before the word is checked again and the waker changes the word
+ * before it reads the count (both seq_cst), so a wake-up cannot be missed. */
 void spin_word_wait(struct spin_word *w, unsigned seen, uint32_t n_pauses)
 {
     if (changes_while_spinning(&w->count, seen, n_pauses))

@@ -279,8 +279,8 @@ static bool take_own(struct thread_pool_worker *w, uint32_t n, uint32_t grain, u
 }
 
 /* What the thread of a group with the most left has, and in *victim and *seen the thread and its
- * word; 0 when nothing is left, which a group remembers: at the end of a region each thread asks all
- * groups. */
+ * word; 0 when nothing is left, which a group remembers: at the end of a region each thread asks
+ * all groups. */
 static uint32_t richest_of(const struct thread_pool_worker *w, struct group *g, uint32_t n,
                            uint32_t *victim, uint64_t *seen)
 {

@@ -21,13 +21,13 @@ static void print_help(void)
           "  --prefill N     tokens of a prompt; 0: none [512]\n"
           "  --decode N      timed steps of decoding; 0: none [64]\n"
           "  --batch LIST    streams that decode at once [1,2,4,8,16,32,64]\n"
-          "  --rows LIST     no other test but this: steps of so many rows of one sequence in turn,\n"
-          "                  all sampled, and what each costs beside the first, over --decode rounds\n"
+          "  --rows LIST     no other test: steps of so many rows of one sequence in turn, all\n"
+          "                  sampled, and what each costs beside the first, over --decode rounds\n"
           "  --depth N       tokens that each stream has when decoding begins [128]\n"
           "  --mixed N       streams beside a chunk of a prompt; 0: none [8]\n"
           "  --chunk N       tokens of that chunk [256]\n"
           "  --repeat N      timed prompts and mixed steps [5]\n"
-          "  --topology      no other test but this: cores, caches and nodes, which threads are placed\n"
+          "  --topology      no other test: cores, caches and nodes, which threads are placed\n"
           "                  where, and what a model says of up to 128 threads\n"
           "  --csv, --json   instead of Markdown\n"
           "  --quick         limits in less time: 512 MiB, which a large cache may hold in part\n"
@@ -247,7 +247,7 @@ static int make_room(struct bench *b, const struct bench_spec *w)
     int rc = batch_create(&b->batch, e->sched.max_batch_tokens, e->sched.max_batch_tokens,
                           e->sched.max_batch_tokens);
 
-    b->streams = mem_calloc(BENCH_MAX_STREAMS + 1, sizeof(*b->streams)); /* and a prompt beside them */
+    b->streams = mem_calloc(BENCH_MAX_STREAMS + 1, sizeof(*b->streams));
     b->seconds = mem_calloc(BENCH_MAX_SAMPLES, sizeof(*b->seconds));
     if (rc == 0 && (b->streams == NULL || b->seconds == NULL))
         rc = ERR_NOMEM;

@@ -60,8 +60,8 @@ double bench_step(struct bench *b);
 /* Does it fit into the context and the cache? Else say what is left out, and why. */
 bool bench_fits(const struct bench *b, const char *test, uint64_t n_streams, uint64_t n_tokens);
 
-/* Each matrix of the model that `rows` rows in `n_steps` steps go through, `outputs` of them through
- * the output matrix: how many rows in all, and how many such matrices a step reads. */
+/* Each matrix of the model that `rows` rows in `n_steps` steps go through, `outputs` of them
+ * through the output matrix: how many rows in all, and how many such matrices a step reads. */
 struct matrix;
 typedef void (*bench_product_fn)(void *ud, const struct matrix *m, double rows, double n_read);
 void bench_each_product(const struct model *m, double rows, double outputs, double n_steps,

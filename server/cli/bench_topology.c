@@ -27,11 +27,16 @@
 
 /* ---- what there is ---- */
 
+static const char *plural(uint32_t n)
+{
+    return n == 1 ? "" : "s";
+}
+
 static void print_cpus(const struct cpus *c, uint32_t n_threads)
 {
     printf("CPUs: %u, on %u core%s with %u last-level cache%s and %u memory node%s; ", c->n,
-           c->n_cores, c->n_cores == 1 ? "" : "s", cpus_n_caches(c), cpus_n_caches(c) == 1 ? "" : "s", cpus_n_nodes(c),
-           cpus_n_nodes(c) == 1 ? "" : "s");
+           c->n_cores, plural(c->n_cores), cpus_n_caches(c), plural(cpus_n_caches(c)),
+           cpus_n_nodes(c), plural(cpus_n_nodes(c)));
     if (c->quota > 0)
         printf("the control group grants the time of %u.\n", c->quota);
     else

@@ -146,7 +146,8 @@ static uint32_t number(const struct machine *m, uint32_t node, uint32_t core, ui
 }
 
 /* The list of CPUs of cores `first` .. `first + n - 1` of a node. */
-static void list_cpus(const struct machine *m, uint32_t node, uint32_t first, uint32_t n, char *list)
+static void list_cpus(const struct machine *m, uint32_t node, uint32_t first, uint32_t n,
+                      char *list)
 {
     char *end = list;
 
