@@ -1,9 +1,9 @@
 /* core/base/cpus.h - the CPUs that this process may use, and how many threads to run on them.
  *
  * The affinity mask lists them (containers narrow it with a cpuset), /sys says which of them share
- * a core, a last-level cache or a NUMA node, and the control group may grant less CPU time. One thread per
- * core is right: two hardware threads of a core share its vector units, and a process that has used
- * up its quota is stopped in the middle of a step.
+ * a core, a last-level cache or a NUMA node, and the control group may grant less CPU time. One
+ * thread per core is right: two hardware threads of a core share its vector units, and a process
+ * that has used up its quota is stopped in the middle of a step.
  *
  * Thread: any.
  * Memory: none; CPUs beyond the first CPUS_MAX of the mask are not counted.
@@ -36,10 +36,11 @@ void cpus_read(struct cpus *c, const char *root);
 
 /* Compute threads for `threads = 0`: one a core, not more than the quota. The I/O thread shares the
  * cores, since it needs some per cent of one; only beyond CPUS_SHARED cores without a second CPU
- * each, where a core costs less than a thread pool that waits for an interrupted member, one is left
- * to it. */
+ * each, where a core costs less than a thread pool that waits for an interrupted member, one is
+ * left to it. */
 #define CPUS_SHARED 16
 uint32_t cpus_threads(const struct cpus *c);
+/* Last-level caches and memory nodes that have one of the CPUs. */
 uint32_t cpus_n_caches(const struct cpus *c);
 uint32_t cpus_n_nodes(const struct cpus *c);
 
