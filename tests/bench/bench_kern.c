@@ -4,8 +4,9 @@
  * The limits (core/runtime/limits.h) are measured in the same run: for each kind of product a rate
  * from registers only, and the read rate from memory, first alone, then beside each line that is
  * compared with one: of a product of one row the rate of reading from the weights' own memory.
- * Weights are cycled through a region larger than the caches. A NAME selects the lines whose name contains it;
- * --cycles adds those of the time stamp counter to the products. Takes minutes, with --quick 20 s.
+ * Weights are cycled through a region larger than the caches. A NAME selects the lines whose name
+ * contains it; --cycles adds those of the time stamp counter to the products. Takes minutes, with
+ * --quick 20 s.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,8 +45,8 @@ static void measure_limits(struct bench *b, bool quick)
         die("the limits cannot be measured");
     printf("limits:            1 thread   %2u threads\n", b->n_thread);
     for (int i = 0; i < KERN_N_PRODUCT; i++)
-        printf("  %-13s Gop/s %6.0f   %10.0f\n", kern_product_name((enum kern_product)i), one.gops[i],
-               b->limits.gops[i]);
+        printf("  %-13s Gop/s %6.0f   %10.0f\n", kern_product_name((enum kern_product)i),
+               one.gops[i], b->limits.gops[i]);
     printf("  read GB/s        %8.1f   %10.1f\n", one.read_gbps, b->limits.read_gbps);
 }
 

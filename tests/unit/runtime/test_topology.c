@@ -131,6 +131,8 @@ static void threads_follow_the_cores(void **state)
 
 /* ---- machines of our own ---- */
 
+#define LIST_BYTES 4096
+
 struct machine {
     uint32_t n_nodes, n_caches, n_cores; /* caches of a node, cores of a cache */
     uint32_t n_cpus;                     /* of a core */
@@ -149,18 +151,19 @@ static uint32_t number(const struct machine *m, uint32_t node, uint32_t core, ui
 static void list_cpus(const struct machine *m, uint32_t node, uint32_t first, uint32_t n,
                       char *list)
 {
-    char *end = list;
+    size_t at = 0;
 
     for (uint32_t cpu = 0; cpu < m->n_cpus; cpu++)
         for (uint32_t core = first; core < first + n; core++)
-            end += sprintf(end, "%s%u", end == list ? "" : ",", number(m, node, core, cpu));
-    (void)sprintf(end, "\n");
+            at += (size_t)snprintf(list + at, LIST_BYTES - at, "%s%u", at == 0 ? "" : ",",
+                                   number(m, node, core, cpu));
+    snprintf(list + at, LIST_BYTES - at, "\n");
 }
 
 static void write_cpu(const struct machine *m, uint32_t node, uint32_t core, uint32_t cpu)
 {
     const uint32_t id = number(m, node, core, cpu), cache = core / m->n_cores * m->n_cores;
-    char path[128], list[4096];
+    char path[128], list[LIST_BYTES];
 
     list_cpus(m, node, core, 1, list);
     snprintf(path, sizeof(path), "/sys/devices/system/cpu/cpu%u/topology/thread_siblings_list", id);
@@ -186,7 +189,7 @@ static void allow(const char *cpus)
 
 static void write_machine(const struct machine *m)
 {
-    char path[128], text[4096];
+    char path[128], text[LIST_BYTES];
 
     for (uint32_t node = 0; node < m->n_nodes; node++) {
         for (uint32_t core = 0; core < m->n_caches * m->n_cores; core++)
