@@ -109,7 +109,7 @@ static uint16_t cache_of(const char *root, uint32_t cpu)
 
 static void read_cores(struct cpus *c, const struct mask *m, const char *root)
 {
-    struct cpu others[CPUS_MAX];
+    struct cpu others[CPUS_MAX] = {0};
     uint32_t n_others = 0;
 
     for (uint32_t id = 0; id < MASK_CPUS && c->n_cores + n_others < CPUS_MAX; id++) {

@@ -8,8 +8,8 @@
  * repacked. A panel's 16 lanes are two registers.
  *
  * Rows are repacked in blocks that stay in the second-level cache, in chunks of columns such that
- * the part of one tile stays in the first. Few rows take a panel as it is; from ready_from() rows on
- * its columns are unpacked once for all tiles of the block. Either way each tile prefetches its
+ * the part of one tile stays in the first. Few rows take a panel as it is; from ready_from() rows
+ * on its columns are unpacked once for all tiles of the block. Either way each tile prefetches its
  * share of the panel that comes next. Between chunks the sums rest in `out`.
  */
 #include <immintrin.h>
@@ -107,10 +107,22 @@ GEMM_INLINE void run(const enum kern_weight w, const struct tile *t, const bool 
     store_sums(s, t, T, P);
 }
 
-/* Either half has a scale to unpack, and codes lie in more places than one. */
+/* Dear are codes that lie in more places than one or stand for numbers of a table. */
 GEMM_INLINE size_t ready_from(const enum kern_weight w)
 {
-    return gemm_has_halves(w) ? READY_FROM_DEAR : READY_FROM;
+    switch (w) {
+    case KERN_Q8_0:
+    case KERN_Q4_0:
+    case KERN_Q4_1:
+    case KERN_Q4_K:
+    case KERN_TQ2_0:
+    case KERN_Q2_0:
+    case KERN_Q1_0:
+    case KERN_IQ1_S:
+        return READY_FROM;
+    default:
+        return READY_FROM_DEAR;
+    }
 }
 
 /* What differs between weight types. */

@@ -47,7 +47,7 @@ static int one_step(struct bench *b, uint32_t n_rows, uint32_t depth, double *se
 static int run_rounds(struct bench *b, const struct rounds *r)
 {
     const struct bench_spec *spec = r->spec;
-    double unused;
+    double unused = 0;
     int rc = 0;
 
     for (int64_t round = -1; round < spec->decode; round++)
