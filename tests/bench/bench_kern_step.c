@@ -186,7 +186,7 @@ static void bench_length(const struct bench *b, enum kern_kv kv, size_t pos0, si
     const double bytes = (double)n_tok / KERN_BLOCK * (double)t.block_bytes * b->n_thread;
     struct work work = {
         .call = call_attention, .arg = &t, .units = 4 * seen * HEADS * DIM * b->n_thread};
-    struct work peak = b->peak[LIMITS_FP32];
+    struct work peak = b->peak[KERN_PRODUCT_FLOAT];
     const struct timing r = time_beside(b, b->pool, &work, &peak);
     const double read = bytes / r.seconds * 1e-9;
     printf("%8zu %6zu %6s %10.1f %10.1f %10.1f %3.0f%% %8.1f %3.0f%%\n", pos0, n_row,
