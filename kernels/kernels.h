@@ -195,7 +195,14 @@ uint32_t kern_kv_group(enum kern_kv kv);
 size_t kern_kv_key_bytes(enum kern_kv kv, uint32_t key_dim);
 size_t kern_kv_value_bytes(enum kern_kv kv, uint32_t value_dim);
 
-/* Attention of a run of query rows of one sequence over one KV head. */
+/* Where a query row of a call stands, when the rows are not neighbours. */
+struct kern_attn_row {
+    uint32_t row; /* stands for i where `q` is read */
+    uint32_t pos; /* its position: ALiBi's */
+};
+
+/* Attention of a run of query rows of one sequence over one KV head; or, with `rows`, of rows of
+ * several sequences over tokens that they all have at the head of their tables (cascade). */
 struct kern_attn {
     const float *q; /* row i, head h of the group at q + i * q_stride + h * key_dim */
     float *out;     /* row i, head h at out + i * out_stride + h * value_dim */
@@ -208,6 +215,8 @@ struct kern_attn {
                               without a token that a row of this call sees are not looked at */
     uint32_t pos0;   /* row i is at position p = pos0 + i */
     uint32_t n_row;
+    const struct kern_attn_row *rows; /* [n_row], or NULL: i is i. With them n_seen and `part` are
+                                         set, window and ahead 0: each row sees n_seen tokens */
     uint32_t n_seen; /* 0: it sees tokens up to its own, p; else tokens up to n_seen - 1 ... */
     uint32_t window; /* ... 0: from token 0 on; else from p + 1 - window on, and at least one */
     uint32_t ahead;  /* looked at with n_seen only. 0: no more limits; else it sees none behind

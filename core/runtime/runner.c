@@ -128,6 +128,9 @@ static int create_split_kv(struct runner *r, const struct runner_options *o,
         .window = window,
         .is_chunked = s->is_chunked,
         .is_encoder = s->is_encoder,
+        .n_tables = window > 0 || s->is_encoder || o->no_cascade
+                        ? 0
+                        : kv_groups_n_full(&r->model->groups),
     };
 
     return split_kv_create(split_kv, &options);

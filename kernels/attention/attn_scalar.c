@@ -213,7 +213,8 @@ static size_t seen_to(const struct kern_attn *a, size_t pos)
 static void attend(const struct kern_attn *a, segment_fn *segment_of, const float *numbers,
                    size_t row, size_t head)
 {
-    const struct query query = {numbers, a->pos0 + row, a->slopes ? a->slopes[head] : 0};
+    const struct query query = {numbers, a->rows ? a->rows[row].pos : a->pos0 + row,
+                                a->slopes ? a->slopes[head] : 0};
     const struct query *q = &query;
     const size_t end = q->pos + 1;
     const size_t n = seen_to(a, q->pos); /* it sees tokens from .. n - 1 */
@@ -240,11 +241,19 @@ static void attend(const struct kern_attn *a, segment_fn *segment_of, const floa
         finish(s, out, a->sinks ? a->sinks + head : NULL, a->value_dim);
 }
 
+/* The numbers of a row's head, in `q`. */
+static const float *query_at(const struct kern_attn *a, size_t i, size_t head)
+{
+    const size_t row = a->rows ? a->rows[i].row : i;
+
+    return a->q + row * a->q_stride + head * a->key_dim;
+}
+
 static void attend_all(const struct kern_attn *a, segment_fn *segment_of)
 {
     for (size_t i = 0; i < a->n_row; i++)
         for (size_t h = 0; h < a->n_head; h++)
-            attend(a, segment_of, a->q + i * a->q_stride + h * a->key_dim, i, h);
+            attend(a, segment_of, query_at(a, i, h), i, h);
 }
 
 void kern_attn_f16_scalar(const struct kern_attn *a)
@@ -265,7 +274,7 @@ void kern_attn_q8_0_scalar(const struct kern_attn *a)
     for (size_t i = 0; i < a->n_row; i++)
         for (size_t h = 0; h < a->n_head; h++) {
             for (size_t d = 0; d < a->key_dim; d++)
-                x[d] = a->q[i * a->q_stride + h * a->key_dim + d] * a->scale;
+                x[d] = query_at(a, i, h)[d] * a->scale;
             kern_quantise_scalar(row, a->key_dim, x, 0, a->key_dim);
             attend(a, segment_q8, row, i, h);
         }

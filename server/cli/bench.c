@@ -27,10 +27,10 @@
 #define MAX_SAMPLES 4096
 
 struct spec {
-    int64_t prefill, decode, depth, mixed, chunk, repeat;
+    int64_t prefill, decode, depth, shared, mixed, chunk, repeat;
     uint32_t batches[BENCH_MAX_RESULTS - 2];
     uint32_t n_batches;
-    bool csv, json, quick;
+    bool csv, json, quick, no_cascade;
 };
 
 struct stream {
@@ -54,6 +54,8 @@ static void print_help(void)
           "  --decode N      timed steps of decoding; 0: none [64]\n"
           "  --batch LIST    streams that decode at once [1,2,4,8,16,32,64]\n"
           "  --depth N       tokens that each stream has when decoding begins [128]\n"
+          "  --shared N      the first so many of these are the same blocks in all streams [0]\n"
+          "  --no-cascade    each stream reads shared blocks for itself\n"
           "  --mixed N       streams beside a chunk of a prompt; 0: none [8]\n"
           "  --chunk N       tokens of that chunk [256]\n"
           "  --repeat N      timed prompts and mixed steps [5]\n"
@@ -92,10 +94,12 @@ static bool read_spec(int *argc, char **argv, struct spec *w)
     w->csv = command_take_switch(argc, argv, "--csv");
     w->json = command_take_switch(argc, argv, "--json");
     w->quick = command_take_switch(argc, argv, "--quick");
+    w->no_cascade = command_take_switch(argc, argv, "--no-cascade");
     return command_take_int(argc, argv, "--prefill", 0, 1 << 20, &w->prefill) &&
            command_take_int(argc, argv, "--decode", 0, MAX_SAMPLES, &w->decode) &&
            command_take_value(argc, argv, "--batch", &batches) && read_batches(batches, w) &&
            command_take_int(argc, argv, "--depth", 1, 1 << 20, &w->depth) &&
+           command_take_int(argc, argv, "--shared", 0, 1 << 20, &w->shared) &&
            command_take_int(argc, argv, "--mixed", 0, MAX_STREAMS, &w->mixed) &&
            command_take_int(argc, argv, "--chunk", 1, 65536, &w->chunk) &&
            command_take_int(argc, argv, "--repeat", 1, MAX_SAMPLES, &w->repeat);
@@ -123,14 +127,20 @@ static void end_stream(struct bench *b, struct stream *s)
     memset(s, 0, sizeof(*s));
 }
 
-/* Give the stream `depth` tokens: blocks full of small numbers (0x2c2c is 0.065 as f16). */
-static int fill_stream(struct bench *b, struct stream *s, uint32_t depth)
+/* Give the stream `depth` tokens: the first `shared` of them, in whole blocks, are those of the
+ * first stream; the other blocks are full of small numbers (0x2c2c is 0.065 as f16). */
+static int fill_stream(struct bench *b, struct stream *s, uint32_t depth, uint32_t shared)
 {
     const size_t bytes = kv_store_block_bytes(&b->e.kv->shape);
-    const int rc = kv_manager_grow(b->e.manager, &s->kv, 0, depth);
+    const uint32_t most = shared < depth ? shared : depth;
+    const uint32_t forked = s != b->streams ? most / BLOCK_TOKENS * BLOCK_TOKENS : 0;
+    int rc;
 
+    if (forked > 0)
+        kv_manager_fork(b->e.manager, &s->kv, &b->streams[0].kv, forked);
+    rc = kv_manager_grow(b->e.manager, &s->kv, forked, depth);
     for (uint32_t group = 0; rc == 0 && group < s->kv.table.n_groups; group++)
-        for (uint32_t i = 0; i < s->kv.table.n; i++)
+        for (uint32_t i = forked / BLOCK_TOKENS; i < s->kv.table.n; i++)
             memset(kv_store_block(b->e.kv, *block_table_at(&s->kv.table, group, i)), 0x2c, bytes);
     s->n = depth;
     return rc;
@@ -278,11 +288,15 @@ static void note(struct bench *b, struct bench_result *r, uint32_t n)
     b->report.results[b->report.n_results++] = *r;
 }
 
-/* Does it fit into the context and the cache? Else say what is left out, and why. */
-static bool fits(const struct bench *b, const char *test, uint64_t n_streams, uint64_t n_tokens)
+/* Does it fit into the context and the cache, if the streams share their first tokens? Else say what
+ * is left out, and why. */
+static bool fits(const struct bench *b, const char *test, uint64_t n_streams, uint64_t n_tokens,
+                 uint32_t shared)
 {
     const uint32_t most = n_tokens < UINT32_MAX ? (uint32_t)n_tokens : UINT32_MAX;
-    const uint64_t blocks = n_streams * kv_groups_peak(&b->e.cache.groups, most, 0);
+    const uint64_t forked = kv_manager_n_forked(b->e.manager, shared < most ? shared : most);
+    const uint64_t blocks =
+        n_streams * kv_groups_peak(&b->e.cache.groups, most, 0) - (n_streams - 1) * forked;
 
     if (n_tokens > b->e.sched.max_context)
         fprintf(stderr, "quire: %s left out: %llu tokens are more than the context of %u\n", test,
@@ -325,7 +339,7 @@ static int bench_prefill(struct bench *b, const struct spec *w)
     double warm_up;
     int rc;
 
-    if (!fits(b, "the prefill", 1, n))
+    if (!fits(b, "the prefill", 1, n, 0))
         return 0;
     rc = one_prompt(b, n, &warm_up);
     begin_timing(b);
@@ -338,14 +352,14 @@ static int bench_prefill(struct bench *b, const struct spec *w)
     return rc;
 }
 
-static int begin_streams(struct bench *b, uint32_t n, uint32_t depth)
+static int begin_streams(struct bench *b, uint32_t n, uint32_t depth, uint32_t shared)
 {
     int rc = 0;
 
     for (uint32_t i = 0; i < n && rc == 0; i++) {
         rc = begin_stream(b, &b->streams[i]);
         if (rc == 0)
-            rc = fill_stream(b, &b->streams[i], depth);
+            rc = fill_stream(b, &b->streams[i], depth, shared);
     }
     return rc;
 }
@@ -381,9 +395,9 @@ static int bench_decode(struct bench *b, const struct spec *w, uint32_t n)
     int rc;
 
     snprintf(test, sizeof(test), "decode of %u at %u", n, depth);
-    if (!fits(b, test, n, depth + steps + 1))
+    if (!fits(b, test, n, depth + steps + 1, (uint32_t)w->shared))
         return 0;
-    rc = begin_streams(b, n, depth);
+    rc = begin_streams(b, n, depth, (uint32_t)w->shared);
     if (rc == 0)
         rc = decode_once(b, n, &warm_up);
     begin_timing(b);
@@ -429,9 +443,9 @@ static int bench_mixed(struct bench *b, const struct spec *w)
                 n + chunk);
         return 0;
     }
-    if (!fits(b, "mixed", n + 1, (depth > chunk ? depth : chunk) + repeat + 1))
+    if (!fits(b, "mixed", n + 1, (depth > chunk ? depth : chunk) + repeat + 1, 0))
         return 0;
-    rc = begin_streams(b, n, depth);
+    rc = begin_streams(b, n, depth, (uint32_t)w->shared);
     if (rc == 0)
         rc = mixed_once(b, n, chunk, &warm_up);
     begin_timing(b);
@@ -501,11 +515,13 @@ static int bench(struct bench *b, const struct spec *w)
     b->report.ftype = m->ftype;
     b->report.n_params = m->n_params;
     b->report.weight_bytes = m->weight_bytes;
-    if (rc == 0)
+    if (w->shared > 0 && kv_manager_has_states(b->e.manager))
+        code = command_fail(EXIT_USAGE, "--shared: streams of this model cannot share blocks");
+    else if (rc == 0)
         rc = run_tests(b, w);
     if (rc < 0)
         code = command_fail(EXIT_FAILED, "cannot measure: %s", err_text(rc));
-    else
+    else if (code == EXIT_OK)
         code = print_report(&b->report, w);
     batch_destroy(&b->batch);
     mem_free(b->streams);
@@ -533,7 +549,7 @@ int cmd_bench(int argc, char **argv)
     }
     if (log_is_on(LOG_INFO) && !log_is_on(LOG_DEBUG))
         log_setup(LOG_WARN, false, 2); /* the sizes are in the report */
-    code = instance_init(&b.e, &config, 0, err, sizeof(err));
+    code = instance_init(&b.e, &config, w.no_cascade ? INSTANCE_NO_CASCADE : 0, err, sizeof(err));
     config_release(&config);
     if (code != EXIT_OK)
         return command_fail(code, "%s", err);
