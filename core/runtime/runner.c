@@ -477,6 +477,7 @@ void runner_step(struct runner *r, struct batch *b)
     if (has_attention(r->model) && r->model->shape.window > 0)
         split_kv_make(&r->window_split_kv, b);
     thread_pool_run(r->pool, runner_forward, r);
+    r->times.n_cascade_rows += r->split_kv.n_grouped_rows;
     r->times.n_steps++;
 }
 

@@ -76,6 +76,7 @@ enum runner_part {
 
 struct runner_times {
     uint64_t n_steps;
+    uint64_t n_cascade_rows; /* rows that read blocks together with those of other sequences */
     uint64_t ns[RUNNER_N_PART];
 };
 

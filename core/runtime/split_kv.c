@@ -11,7 +11,7 @@
 
 #define SHARES 2             /* pieces of a thread's fair share, when an item is cut at all */
 #define MIN_SEGMENTS 2       /* of a piece: less is over before another thread has noticed */
-#define SPLIT_ROWS 32        /* of the longest sequence that can be split at a time ... */
+#define SPLIT_ROWS 256       /* of the longest sequence that can be split at a time ... */
 #define GROUP_ITEMS 2        /* most items of groups, for each row that a step can have */
 #define MAX_PARTS ((size_t)16 << 20) /* ... within so many floats */
 
@@ -235,6 +235,7 @@ static void add_group(struct split_kv *c, const struct batch *b, const struct ca
         return;
     c->parts_used += need;
     *room -= n_items;
+    c->n_grouped_rows += g->n_rows;
     for (uint32_t i = 0; i < g->n_runs; i++)
         add_run(c, g, &c->cascade.runs[g->run0 + i], item, f);
     for (uint32_t i = 0; i < g->n_members; i++)
@@ -260,7 +261,7 @@ void split_kv_make(struct split_kv *c, const struct batch *b)
     const struct shares f = {fair, fair / SHARES + 1};
     const bool may_split = c->options.window == 0 && !c->options.is_encoder;
 
-    c->n_items = c->n_splits = 0;
+    c->n_items = c->n_splits = c->n_grouped_rows = 0;
     c->parts_used = 0;
     add_groups(c, b, &f);
     for (uint32_t i = 0; i < b->n_spans; i++)

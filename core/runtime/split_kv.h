@@ -62,6 +62,7 @@ struct split_kv {
     uint32_t n_items;
     struct attn_split *splits;
     uint32_t n_splits;
+    uint32_t n_grouped_rows; /* rows that share items with those of other spans */
     /* private */
     struct split_kv_options options;
     struct cascade cascade;

@@ -680,6 +680,7 @@ static void check_store(struct check *c, enum kern_kv kv)
     }
     check_windows(c, kv);
     check_ahead(c, kv);
+    check_attn_cascade(c, kv);
 }
 
 void check_attn_f16(struct check *c)
