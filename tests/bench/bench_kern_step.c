@@ -88,6 +88,7 @@ ELEM(rope, e->b->t.rope(e->x, e->n / 64, 64, 64, e->y, e->y + 32, true), 1024, 8
 ELEM(kv_write_f16, write_kv(e, KERN_KV_F16), 128, 12)
 ELEM(kv_write_bf16, write_kv(e, KERN_KV_BF16), 128, 12)
 ELEM(kv_write_q8_0, write_kv(e, KERN_KV_Q8_0), 128, 10)
+ELEM(kv_write_q4_0, write_kv(e, KERN_KV_Q4_0), 128, 9)
 ELEM(act_silu, e->b->t.act[KERN_ACT_SILU](e->z, e->x, e->y, e->n), 4864, 12)
 ELEM(act_gelu, e->b->t.act[KERN_ACT_GELU](e->z, e->x, e->y, e->n), 4864, 12)
 ELEM(act_gelu_erf, e->b->t.act[KERN_ACT_GELU_ERF](e->z, e->x, e->y, e->n), 4864, 12)
@@ -231,6 +232,11 @@ void bench_attn_bf16(const struct bench *b)
 void bench_attn_q8_0(const struct bench *b)
 {
     bench_store(b, KERN_KV_Q8_0);
+}
+
+void bench_attn_q4_0(const struct bench *b)
+{
+    bench_store(b, KERN_KV_Q4_0);
 }
 
 #define PARTS 16
