@@ -71,7 +71,7 @@ def by_kv_head(whole):
 
 def exact(path, ids):
     """The same in float64; the logits of a few rows are there at a time."""
-    whole, found = forward.output, []
+    whole, together, found = forward.output, parts.attention, []
 
     def few(m, x):
         for at in range(0, len(x) - 1, ROWS):
@@ -80,8 +80,11 @@ def exact(path, ids):
             logs = rows - np.logaddexp.reduce(rows, axis=1, keepdims=True)
             found.append(logs[np.arange(len(rows)), ids[at + 1:at + 1 + len(rows)]])
         return x
-    forward.output, parts.attention = few, by_kv_head(parts.attention)
-    forward.forward(gguf_file.read(pathlib.Path(path).read_bytes()), ids)
+    forward.output, parts.attention = few, by_kv_head(together)
+    try:
+        forward.forward(gguf_file.read(pathlib.Path(path).read_bytes()), ids)
+    finally:
+        forward.output, parts.attention = whole, together
     return np.concatenate(found)
 
 
