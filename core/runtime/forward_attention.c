@@ -53,7 +53,8 @@ static float *part_of(const struct attn_item *item, uint32_t kv_head, uint32_t g
     return item->part != NULL ? item->part + row * group * item->part_stride : NULL;
 }
 
-/* The tokens that all rows see: none is behind those of an encoder's span, or of shared segments. */
+/* The tokens that all rows see: those of an encoder's span, or of shared segments; 0: each row sees
+ * those up to its own. */
 static uint32_t seen_by_all(const struct runner *r, const struct model_layer *l,
                             const struct attn_item *item)
 {

@@ -26,8 +26,8 @@ static size_t row_parts(const struct split_kv *c, size_t n_seg)
     return n_seg * c->options.n_head * KERN_ATTN_PART(c->options.value_dim);
 }
 
-/* Items of groups, and an item for each row that is in none; pieces of an item are as many as shares
- * it has, rounded up. */
+/* Items of groups, and an item for each row that is in none; pieces of an item are as many as
+ * shares it has, rounded up. */
 static size_t most_items(const struct split_kv_options *o)
 {
     const size_t grouped = o->n_tables > 0 ? GROUP_ITEMS * (size_t)o->max_rows : 0;

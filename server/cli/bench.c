@@ -288,8 +288,8 @@ static void note(struct bench *b, struct bench_result *r, uint32_t n)
     b->report.results[b->report.n_results++] = *r;
 }
 
-/* Does it fit into the context and the cache, if the streams share their first tokens? Else say what
- * is left out, and why. */
+/* Does it fit into the context and the cache, if the streams share their first tokens? Else say
+ * what is left out, and why. */
 static bool fits(const struct bench *b, const char *test, uint64_t n_streams, uint64_t n_tokens,
                  uint32_t shared)
 {

@@ -148,8 +148,8 @@ static void bench_heads(const struct bench *b, enum kern_kv kv, const struct hea
 {
     printf("\nattention, %zu heads of %zu/%zu, %s keys and values, all threads\n"
            "%8s %6s %6s %6s %10s %10s %10s %4s %8s %4s\n",
-           h->n, h->key_dim, h->value_dim, kern_kv_name(kv), "pos0", "rows", "window", "KV in", "us",
-           "1000 cyc", "Gop/s", "peak", "KV GB/s", "read");
+           h->n, h->key_dim, h->value_dim, kern_kv_name(kv), "pos0", "rows", "window", "KV in",
+           "us", "1000 cyc", "Gop/s", "peak", "KV GB/s", "read");
     for (size_t i = 0; i < n; i++)
         bench_length(b, kv, h, &lengths[i]);
 }

@@ -92,7 +92,7 @@ static void make_want(enum kern_kv kv)
     assert_int_equal(run(&s, want).rows, 0);
 }
 
-/* All at once: the bits are those of each alone, and so many rows at least shared what they read. */
+/* All at once: the bits are those of each alone, and so many rows at least shared their reading. */
 static struct counts check(struct setup s, const char *what, uint64_t least)
 {
     struct counts n;
