@@ -24,6 +24,8 @@ static void print_help(void)
           "  --rows LIST     no other test: steps of so many rows of one sequence in turn, all\n"
           "                  sampled, and what each costs beside the first, over --decode rounds\n"
           "  --depth N       tokens that each stream has when decoding begins [128]\n"
+          "  --shared N      the first so many of these are the same blocks in all streams [0]\n"
+          "  --no-cascade    each stream reads shared blocks for itself\n"
           "  --mixed N       streams beside a chunk of a prompt; 0: none [8]\n"
           "  --chunk N       tokens of that chunk [256]\n"
           "  --repeat N      timed prompts and mixed steps [5]\n"
@@ -64,6 +66,7 @@ static bool read_spec(int *argc, char **argv, struct bench_spec *w)
     w->csv = command_take_switch(argc, argv, "--csv");
     w->json = command_take_switch(argc, argv, "--json");
     w->quick = command_take_switch(argc, argv, "--quick");
+    w->no_cascade = command_take_switch(argc, argv, "--no-cascade");
     w->topology = command_take_switch(argc, argv, "--topology");
     return command_take_int(argc, argv, "--prefill", 0, 1 << 20, &w->prefill) &&
            command_take_int(argc, argv, "--decode", 0, BENCH_MAX_SAMPLES, &w->decode) &&
@@ -72,6 +75,7 @@ static bool read_spec(int *argc, char **argv, struct bench_spec *w)
            command_take_value(argc, argv, "--rows", &rows) &&
            (rows == NULL || read_list("--rows", rows, &w->rows)) &&
            command_take_int(argc, argv, "--depth", 1, 1 << 20, &w->depth) &&
+           command_take_int(argc, argv, "--shared", 0, 1 << 20, &w->shared) &&
            command_take_int(argc, argv, "--mixed", 0, BENCH_MAX_STREAMS, &w->mixed) &&
            command_take_int(argc, argv, "--chunk", 1, 65536, &w->chunk) &&
            command_take_int(argc, argv, "--repeat", 1, BENCH_MAX_SAMPLES, &w->repeat);
@@ -106,7 +110,7 @@ static int bench_prefill(struct bench *b, const struct bench_spec *w)
     double warm_up;
     int rc;
 
-    if (!bench_fits(b, "the prefill", 1, n))
+    if (!bench_fits(b, "the prefill", 1, n, 0))
         return 0;
     rc = one_prompt(b, n, &warm_up);
     bench_begin_timing(b);
@@ -145,9 +149,9 @@ static int bench_decode(struct bench *b, const struct bench_spec *w, uint32_t n)
     int rc;
 
     snprintf(test, sizeof(test), "decode of %u at %u", n, depth);
-    if (!bench_fits(b, test, n, depth + steps + 1))
+    if (!bench_fits(b, test, n, depth + steps + 1, (uint32_t)w->shared))
         return 0;
-    rc = bench_begin_streams(b, n, depth);
+    rc = bench_begin_streams(b, n, depth, (uint32_t)w->shared);
     if (rc == 0)
         rc = decode_once(b, n, &warm_up);
     bench_begin_timing(b);
@@ -194,9 +198,9 @@ static int bench_mixed(struct bench *b, const struct bench_spec *w)
                 n + chunk);
         return 0;
     }
-    if (!bench_fits(b, "mixed", n + 1, (depth > chunk ? depth : chunk) + repeat + 1))
+    if (!bench_fits(b, "mixed", n + 1, (depth > chunk ? depth : chunk) + repeat + 1, 0))
         return 0;
-    rc = bench_begin_streams(b, n, depth);
+    rc = bench_begin_streams(b, n, depth, (uint32_t)w->shared);
     if (rc == 0)
         rc = mixed_once(b, n, chunk, &warm_up);
     bench_begin_timing(b);
@@ -271,11 +275,13 @@ static int bench(struct bench *b, const struct bench_spec *w)
     b->report.ftype = m->ftype;
     b->report.n_params = m->n_params;
     b->report.weight_bytes = m->weight_bytes;
-    if (rc == 0)
+    if (w->shared > 0 && kv_manager_has_states(b->e.manager))
+        code = command_fail(EXIT_USAGE, "--shared: streams of this model cannot share blocks");
+    else if (rc == 0)
         rc = run_tests(b, w);
     if (rc < 0)
         code = command_fail(EXIT_FAILED, "cannot measure: %s", err_text(rc));
-    else if (!w->topology)
+    else if (code == EXIT_OK && !w->topology)
         code = print_report(&b->report, w);
     batch_destroy(&b->batch);
     mem_free(b->streams);
@@ -303,7 +309,7 @@ int cmd_bench(int argc, char **argv)
     }
     if (log_is_on(LOG_INFO) && !log_is_on(LOG_DEBUG))
         log_setup(LOG_WARN, false, 2); /* the sizes are in the report */
-    code = instance_init(&b.e, &config, 0, err, sizeof(err));
+    code = instance_init(&b.e, &config, w.no_cascade ? INSTANCE_NO_CASCADE : 0, err, sizeof(err));
     config_release(&config);
     if (code != EXIT_OK)
         return command_fail(code, "%s", err);

@@ -24,10 +24,10 @@ struct bench_list {
 };
 
 struct bench_spec {
-    int64_t prefill, decode, depth, mixed, chunk, repeat;
+    int64_t prefill, decode, depth, shared, mixed, chunk, repeat;
     struct bench_list batches;
     struct bench_list rows; /* not empty: these steps and no others */
-    bool csv, json, quick;
+    bool csv, json, quick, no_cascade;
     bool topology; /* that, and no test */
 };
 
@@ -47,8 +47,9 @@ struct bench {
 
 int bench_begin_stream(struct bench *b, struct bench_stream *s);
 void bench_end_stream(struct bench *b, struct bench_stream *s);
-/* n streams of `depth` tokens each, which are filled in. After a failure too they must be ended. */
-int bench_begin_streams(struct bench *b, uint32_t n, uint32_t depth);
+/* n streams of `depth` tokens each, which are filled in; the first `shared` of these, in whole
+ * blocks, are the first stream's. After a failure too they must be ended. */
+int bench_begin_streams(struct bench *b, uint32_t n, uint32_t depth, uint32_t shared);
 void bench_end_streams(struct bench *b, uint32_t n);
 
 /* Append to the batch n more tokens of a stream as one span, the last `n_outputs` of which have
@@ -57,8 +58,10 @@ int bench_add_span(struct bench *b, struct bench_stream *s, uint32_t n, uint32_t
 /* Compute the batch: seconds. */
 double bench_step(struct bench *b);
 
-/* Does it fit into the context and the cache? Else say what is left out, and why. */
-bool bench_fits(const struct bench *b, const char *test, uint64_t n_streams, uint64_t n_tokens);
+/* Does it fit into the context and the cache, if the streams share their first tokens? Else say
+ * what is left out, and why. */
+bool bench_fits(const struct bench *b, const char *test, uint64_t n_streams, uint64_t n_tokens,
+                uint32_t shared);
 
 /* Each matrix of the model that `rows` rows in `n_steps` steps go through, `outputs` of them
  * through the output matrix: how many rows in all, and how many such matrices a step reads. */

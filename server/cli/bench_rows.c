@@ -32,7 +32,7 @@ static double *seconds_of(const struct rounds *r, uint32_t i)
 
 static int one_step(struct bench *b, uint32_t n_rows, uint32_t depth, double *seconds)
 {
-    int rc = bench_begin_streams(b, 1, depth);
+    int rc = bench_begin_streams(b, 1, depth, 0);
 
     batch_clear(b->batch);
     if (rc == 0)
@@ -105,7 +105,7 @@ int bench_rows(struct bench *b, const struct bench_spec *spec)
     }
     if (rc == 0 && most > b->batch->max_rows)
         fprintf(stderr, "quire: rows left out: %u are more than max_batch_tokens\n", most);
-    else if (rc == 0 && bench_fits(b, "rows", 1, (uint64_t)depth + most))
+    else if (rc == 0 && bench_fits(b, "rows", 1, (uint64_t)depth + most, 0))
         rc = measure(b, &r);
     mem_free(r.results);
     mem_free(r.seconds);

@@ -34,14 +34,20 @@ void bench_end_stream(struct bench *b, struct bench_stream *s)
     memset(s, 0, sizeof(*s));
 }
 
-/* Give the stream `depth` tokens: blocks full of small numbers (0x2c2c is 0.065 as f16). */
-static int fill_stream(struct bench *b, struct bench_stream *s, uint32_t depth)
+/* Give the stream `depth` tokens: the first `shared` of them, in whole blocks, are those of the
+ * first stream; the other blocks are full of small numbers (0x2c2c is 0.065 as f16). */
+static int fill_stream(struct bench *b, struct bench_stream *s, uint32_t depth, uint32_t shared)
 {
     const size_t bytes = kv_store_block_bytes(&b->e.kv->shape);
-    const int rc = kv_manager_grow(b->e.manager, &s->kv, 0, depth);
+    const uint32_t most = shared < depth ? shared : depth;
+    const uint32_t forked = s != b->streams ? most / BLOCK_TOKENS * BLOCK_TOKENS : 0;
+    int rc;
 
+    if (forked > 0)
+        kv_manager_fork(b->e.manager, &s->kv, &b->streams[0].kv, forked);
+    rc = kv_manager_grow(b->e.manager, &s->kv, forked, depth);
     for (uint32_t group = 0; rc == 0 && group < s->kv.table.n_groups; group++)
-        for (uint32_t i = 0; i < s->kv.table.n; i++)
+        for (uint32_t i = forked / BLOCK_TOKENS; i < s->kv.table.n; i++)
             memset(kv_store_block(b->e.kv, *block_table_at(&s->kv.table, group, i)), 0x2c, bytes);
     s->n = depth;
     return rc;
@@ -81,14 +87,14 @@ double bench_step(struct bench *b)
     return (double)(to.tv_sec - from.tv_sec) + (double)(to.tv_nsec - from.tv_nsec) / 1e9;
 }
 
-int bench_begin_streams(struct bench *b, uint32_t n, uint32_t depth)
+int bench_begin_streams(struct bench *b, uint32_t n, uint32_t depth, uint32_t shared)
 {
     int rc = 0;
 
     for (uint32_t i = 0; i < n && rc == 0; i++) {
         rc = bench_begin_stream(b, &b->streams[i]);
         if (rc == 0)
-            rc = fill_stream(b, &b->streams[i], depth);
+            rc = fill_stream(b, &b->streams[i], depth, shared);
     }
     return rc;
 }
@@ -99,10 +105,13 @@ void bench_end_streams(struct bench *b, uint32_t n)
         bench_end_stream(b, &b->streams[i]);
 }
 
-bool bench_fits(const struct bench *b, const char *test, uint64_t n_streams, uint64_t n_tokens)
+bool bench_fits(const struct bench *b, const char *test, uint64_t n_streams, uint64_t n_tokens,
+                uint32_t shared)
 {
     const uint32_t most = n_tokens < UINT32_MAX ? (uint32_t)n_tokens : UINT32_MAX;
-    const uint64_t blocks = n_streams * kv_groups_peak(&b->e.cache.groups, most, 0);
+    const uint64_t forked = kv_manager_n_forked(b->e.manager, shared < most ? shared : most);
+    const uint64_t blocks =
+        n_streams * kv_groups_peak(&b->e.cache.groups, most, 0) - (n_streams - 1) * forked;
 
     if (n_tokens > b->e.sched.max_context)
         fprintf(stderr, "quire: %s left out: %llu tokens are more than the context of %u\n", test,

@@ -113,7 +113,7 @@ static int measure_barrier(struct constants *k)
 static int measure_step(struct bench *b, struct constants *k, uint32_t depth)
 {
     uint32_t before = 0;
-    int rc = bench_begin_streams(b, 1, depth);
+    int rc = bench_begin_streams(b, 1, depth, 0);
 
     for (uint32_t i = 0; i <= STEPS && rc == 0; i++) { /* the first one is the warm-up */
         double s;
@@ -212,7 +212,7 @@ int bench_topology(struct bench *b, const struct bench_spec *spec)
     struct cpus cpus;
     int rc;
 
-    if (!bench_fits(b, "the step", 1, (uint64_t)depth + STEPS + 1))
+    if (!bench_fits(b, "the step", 1, (uint64_t)depth + STEPS + 1, 0))
         return 0;
     cpus_read(&cpus, "");
     printf("quire %s, %s, %s\n\n", b->report.version, b->report.cpu, b->report.isa);

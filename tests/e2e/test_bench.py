@@ -128,6 +128,17 @@ def test_a_long_prompt_takes_several_steps():
     assert rows(json.loads(out)["results"])[0] == ("prefill", 50, 0, 0, 2)
 
 
+@pytest.mark.parametrize("how", [[], ["--no-cascade"]])
+def test_streams_share_what_they_begin_with(how):
+    """Ten of them fit where one and a bit would, and each token is sampled."""
+    args = [*TINY, "--json", "--prefill", "0", "--mixed", "0", "--batch", "10", "--depth", "330", "--kv-memory", "4m"]
+    code, _, err = bench(*args)
+    assert code == 1 and "left out: it needs --kv-memory" in err
+    code, out, err = bench(*args, "--shared", "320", *how)
+    assert code == 0 and err == "", err
+    assert rows(json.loads(out)["results"]) == [("decode", 0, 10, 330, 3)]
+
+
 def test_what_does_not_fit_is_left_out():
     code, out, err = bench(*TINY, "--json", "--batch", "1,1000", "--kv-memory", "4m")
     assert code == 0
@@ -140,7 +151,7 @@ def test_what_does_not_fit_is_left_out():
 @pytest.mark.parametrize("args, word", [
     (["--batch", "1,,2"], "--batch"), (["--batch", "0"], "--batch"), (["--batch", "1x"], "--batch"),
     (["--batch", ",".join(["1"] * 60)], "--batch"), (["--prefill", "-1"], "--prefill"),
-    (["--rows", "0,1"], "--rows"),
+    (["--rows", "0,1"], "--rows"), (["--shared", "-1"], "--shared"),
     (["--csv", "--json"], "either"), (["--nonsense", "1"], "nonsense")])
 def test_refusals(args, word):
     code, out, err = bench(*args)
