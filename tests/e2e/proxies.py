@@ -96,6 +96,12 @@ def plain(raw):
     return NAMES.sub(b"", raw)
 
 
+def whole(server, path, body):
+    """What a client of the shim gets when nothing happens: the frames that it asks of a replica, without what it keeps."""
+    raw = server.post(path, body, headers={"X-Resume-Tokens": "true"}).body
+    return re.sub(rb"(?m)^(id: |: ).*\n", b"", raw)
+
+
 class Reader(threading.Thread):
     """A stream that is read to its end; and how far it is."""
 
