@@ -1,4 +1,4 @@
-/* scheduler/drafts/engine_drafter.h - the drafter of an engine: it asks the others, and takes the
+/* scheduler/engine_drafter.h - the drafter of an engine: it asks the others, and takes the
  * guess that is likelier to be right.
  *
  * A guess ends before a token that would end its generation: what would follow that is void.
@@ -9,8 +9,8 @@
  * Thread: engine thread only.
  * Memory: taken at creation.
  */
-#ifndef SCHEDULER_DRAFTS_ENGINE_DRAFTER_H
-#define SCHEDULER_DRAFTS_ENGINE_DRAFTER_H
+#ifndef SCHEDULER_ENGINE_DRAFTER_H
+#define SCHEDULER_ENGINE_DRAFTER_H
 
 #include <stddef.h>
 #include <stdint.h>
