@@ -4,16 +4,19 @@
 #include "core/base/err.h"
 #include "core/base/mem.h"
 #include "scheduler/drafts/grammar_drafter.h"
+#include "scheduler/drafts/history_lookup.h"
 #include "scheduler/drafts/injected_drafter.h"
 #include "scheduler/drafts/lookup_drafter.h"
 #include "scheduler/request.h"
 
+#define PROMPT_KEPT 16 /* tokens before an answer: the first guesses go by these */
 #define SURE_MATCH 8 /* tokens: such a look-up is as likely as a grammar's way, and goes on further */
 
 struct engine_drafter {
     const int32_t *eog;
     size_t n_eog;
     struct grammar_drafter *grammar;
+    struct history_lookup *history; /* or NULL */
     struct injected_drafter injected;
 };
 
@@ -40,14 +43,42 @@ void engine_drafter_destroy(struct engine_drafter **d)
     if (d == NULL || *d == NULL)
         return;
     grammar_drafter_destroy(&(*d)->grammar);
+    history_lookup_destroy(&(*d)->history);
     mem_free(*d);
     *d = NULL;
+}
+
+int engine_drafter_keep_answers(struct engine_drafter *d, uint32_t max_tokens)
+{
+    return history_lookup_create(&d->history, max_tokens);
+}
+
+void engine_drafter_note_end(struct engine_drafter *d, const struct request *r, uint32_t n_known)
+{
+    const uint32_t from = r->n_prompt > PROMPT_KEPT ? r->n_prompt - PROMPT_KEPT : 0;
+
+    if (d->history != NULL && r->drafts && n_known > request_n_given(r))
+        history_lookup_enter(d->history, r->ids + from, n_known - from, r->key.salt);
+}
+
+/* From the text that fits best. */
+static struct lookup_guess find(struct engine_drafter *d, struct request *r, uint32_t n_known)
+{
+    const struct lookup_guess own = lookup_drafter_find(r, n_known);
+    struct history_match m;
+
+    if (d->history == NULL || own.n_match >= LOOKUP_MAX_MATCH)
+        return own;
+    m = history_lookup_find(d->history, r->ids, n_known, r->key.salt, &r->history);
+    if (m.n_match <= own.n_match)
+        return own;
+    return (struct lookup_guess){m.ids, m.n, DRAFT_HISTORY, m.n_match};
 }
 
 static struct draft guess(struct engine_drafter *d, struct request *r, uint32_t n_known,
                           uint32_t most)
 {
-    const struct lookup_guess found = lookup_drafter_find(r, n_known);
+    const struct lookup_guess found = find(d, r, n_known);
     struct draft forced = {0};
 
     if (r->constraint != NULL && found.n_match < SURE_MATCH)

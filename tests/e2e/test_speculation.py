@@ -108,7 +108,7 @@ def test_same_answers(plain, server):
 def drafts_of(server):
     m = server.metrics()
     return {s: tuple(m[f'quire_spec_{what}_total{{source="{s}"}}'] for what in ("drafts", "draft_tokens", "accepted_tokens"))
-            for s in ("lookup", "prediction", "grammar")}
+            for s in ("lookup", "prediction", "grammar", "history")}
 
 
 def test_drafts_were_made_and_right(server, plain):
