@@ -9,7 +9,7 @@
 #include "scheduler/drafts/lookup_drafter.h"
 #include "scheduler/request.h"
 
-#define PROMPT_KEPT 16 /* tokens before an answer: the first guesses go by these */
+#define PROMPT_KEPT 16 /* tokens before an answer that are kept: its beginning is found by these */
 #define SURE_MATCH 8 /* tokens: such a look-up is as likely as a grammar's way, and goes on further */
 
 struct engine_drafter {
@@ -61,13 +61,21 @@ void engine_drafter_note_end(struct engine_drafter *d, const struct request *r, 
         history_lookup_enter(d->history, r->ids + from, n_known - from, r->key.salt);
 }
 
+/* Can no earlier answer fit better? A prediction is of this answer, and counts for more while that
+ * follows it. */
+static bool is_best(const struct lookup_guess *own)
+{
+    return own->n_match >=
+           (own->source == DRAFT_PREDICTION ? PREDICTION_FRESH : LOOKUP_MAX_MATCH);
+}
+
 /* From the text that fits best. */
 static struct lookup_guess find(struct engine_drafter *d, struct request *r, uint32_t n_known)
 {
     const struct lookup_guess own = lookup_drafter_find(r, n_known);
     struct history_match m;
 
-    if (d->history == NULL || own.n_match >= LOOKUP_MAX_MATCH)
+    if (d->history == NULL || is_best(&own))
         return own;
     m = history_lookup_find(d->history, r->ids, n_known, r->key.salt, &r->history);
     if (m.n_match <= own.n_match)

@@ -112,9 +112,20 @@ def drafts_of(server):
 
 
 def test_drafts_were_made_and_right(server, plain):
-    """Each source had its turn, and some guesses of each were right; without speculation there was none."""
-    for runs, drafted, accepted in drafts_of(server).values():
-        assert 0 < runs <= drafted and 0 < accepted < drafted
+    """Each source has its turn, and some guesses of each are right; without speculation there is none."""
+    def ask(salt, **fields):
+        body = {"prompt": STORY * 2, "max_tokens": 60, "temperature": 0, "ignore_eos": True, "cache_salt": salt, **fields}
+        for s in plain, server:
+            text = s.post("/v1/completions", body).text
+        return text
+
+    text = ask("own text")
+    ask("prediction", prediction=content(text[:100] + " and " + text[100:]))
+    ask("grammar", json_schema=PERSON)
+    for seed in range(4):
+        ask("history", temperature=0.8, seed=seed // 2)
+    for source, (runs, drafted, accepted) in drafts_of(server).items():
+        assert 0 < runs <= drafted and 0 < accepted < drafted, source
     assert set(drafts_of(plain).values()) == {(0, 0, 0)}
 
 
@@ -206,6 +217,58 @@ def test_bad_predictions(always, value):
 def test_prediction_too_long(always):
     r = always.post("/v1/completions", {"prompt": "x", "max_tokens": 1, "prediction": content("dog cat " * 600)})
     assert r.status == 400 and "512 tokens" in r.json["error"]["message"]
+
+
+# ---- earlier answers ----
+
+ASKED = {"prompt": "Tom saw a big red ball. He", "max_tokens": 40, "temperature": 0.8, "seed": 3, "ignore_eos": True}
+
+
+def from_history(server, headers=None, **fields):
+    """The answer to a request, and how many tokens of it were guessed from earlier answers."""
+    before = drafts_of(server)["history"]
+    text = server.post("/v1/completions", {**ASKED, **fields}, headers=headers).text
+    return text, drafts_of(server)["history"][2] - before[2]
+
+
+def test_asked_again(plain):
+    """The second time nearly all of the answer is guessed, also behind its beginning in another prompt; until enough
+    others have come."""
+    s = drafting("always", "--speculation-history", "200")
+    text, n = from_history(s)
+    assert (text, n) == from_history(plain)
+    assert from_history(s) == (text, pytest.approx(37, abs=3))
+    text = from_history(s, temperature=0)[0]
+    rest, n = from_history(s, temperature=0, prompt=ASKED["prompt"] + text[:30], max_tokens=20)
+    assert text[30:].startswith(rest) and n > 10
+    for i in range(5):
+        from_history(s, prompt=f"{i} boxes were in", seed=i)
+    assert from_history(s)[1] < 10
+    assert s.stop() == 0
+
+
+def test_nobody_elses_answers():
+    """What was answered to one tenant, or with one cache_salt, is guessed from for nobody else; nor for anybody what was
+    answered without speculation."""
+    s = drafting("always", "--tenant-header", "X-Tenant")
+    callers = [{}, {"cache_salt": "a"}, {"cache_salt": "b"}, {"headers": {"X-Tenant": "ann"}},
+               {"headers": {"X-Tenant": "bob"}}, {"headers": {"X-Tenant": "ann"}, "cache_salt": "a"}]
+    for c in callers:
+        text, n = from_history(s, **c)
+        assert n == 0, c
+    for c in callers:
+        assert from_history(s, **c) == (text, pytest.approx(37, abs=3)), c
+    for _ in range(2):
+        assert from_history(s, cache_salt="c", speculation=False) == (text, 0)
+    assert from_history(s, cache_salt="c")[1] == 0
+    assert s.stop() == 0
+
+
+def test_no_history():
+    s = drafting("always", "--speculation-history", "0")
+    assert from_history(s) == from_history(s)
+    assert drafts_of(s)["history"] == (0, 0, 0)
+    assert s.stop() == 0
 
 
 # ---- turned off, and told ----
