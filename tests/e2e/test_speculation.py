@@ -4,13 +4,19 @@ Debug servers compute every guess, whatever it costs, and some that are random (
 those of a server that makes none."""
 import concurrent.futures
 import json
+import pathlib
 import random
 import re
+import sys
 
 import pytest
 
-from quire import DEBUG_BIN, SLOW, Server
-from test_cli import quire
+sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "reference"))
+
+import adapter_files  # noqa: E402
+import gguf_file  # noqa: E402
+from quire import DEBUG_BIN, SLOW, Server  # noqa: E402
+from test_cli import quire  # noqa: E402
 
 N = 2000 if SLOW else 160
 STORY = "Once upon a time there was a little girl named Lily. She loved to play outside in the park. One day, she saw a "
@@ -270,6 +276,42 @@ def test_no_history():
     assert from_history(s) == from_history(s)
     assert drafts_of(s)["history"] == (0, 0, 0)
     assert s.stop() == 0
+
+
+# ---- adapters ----
+
+@pytest.fixture(scope="module")
+def adapters(tmp_path_factory):
+    """The flags for two of the demo model."""
+    demo = gguf_file.read((pathlib.Path(__file__).parents[2] / "config/demo/quire-demo.gguf").read_bytes())
+    folder = tmp_path_factory.mktemp("adapters")
+    for i in range(2):
+        made = adapter_files.make(demo, 4, "F16", seed=i)
+        (folder / f"{i}.gguf").write_bytes(adapter_files.gguf("llama", made, 2, "F16"))
+    return ("--adapters", f"a={folder}/0.gguf,b={folder}/1.gguf")
+
+
+ADAPTED = [{}, {"model": "a"}, {"model": "b"}, {"lora": [{"id": 0, "scale": 0.5}]}]
+
+
+def test_with_adapters(adapters):
+    """Rows of guesses are computed with the adapter of their request, beside others; what was answered with one is guessed
+    from for no other."""
+    r = random.Random(13)
+    bodies = [{**body_of(r), **ADAPTED[i % 4]} for i in range(40)]
+    for b in bodies:
+        b.pop("prediction", None)
+    p = Server(*FLAGS, *adapters, "--speculation", "off")
+    expected = answers(p, bodies)
+    assert sum(a[0] != 400 for a in expected) > 36
+    texts = [from_history(p, **a) for a in ADAPTED]
+    assert len(set(texts)) == 4 and p.stop() == 0
+    for drafts in "always", "17:400":
+        s = drafting(drafts, *adapters)
+        assert answers(s, bodies) == expected
+        assert drafts_of(s)["lookup"][0] > 0 and drafts_of(s)["history"][2] > 0
+        assert [from_history(s, **a) for a in ADAPTED] == texts
+        assert s.stop() == 0
 
 
 # ---- turned off, and told ----
