@@ -264,6 +264,8 @@ test-image: deps-test deps-image $(BUILD)/quire ## docker/image.sh: the image on
 test-real: deps-test deps-real $(BUILD)/quire ## real models beside float64, and the same bits under load (ARGS=smollm2)
 	@QUIRE_BIN=$(abspath $(BUILD))/quire $(PYTHON) tests/real/real.py --folder $(REAL) $(ARGS)
 	@$(PYTHON) tests/real/chat.py
+accuracy-kv: deps-test deps-real $(BUILD)/quire ## each kv_type at 4,096 tokens of real models beside float64: minutes (ARGS=smollm2)
+	@QUIRE_BIN=$(abspath $(BUILD))/quire $(PYTHON) tests/real/accuracy_kv.py --folder $(REAL) $(ARGS)
 
 # These run in whatever build BUILD and CFLAGS say; the targets above choose.
 programs-here: $(BUILD)/quire $(GOLD) $(SIM) $(UNIT) $(REPLAY)
@@ -352,6 +354,10 @@ bench-kv-store: $(BUILD)/quire $(TOOLS) ## the first token when 512 tokens of th
 	@mkdir -p $(dir $(BENCH_MODEL))
 	@test -f $(BENCH_MODEL) || $(BUILD)/tools/mkmodel --shape qwen2.5-0.5b --type Q8_0 --out $(BENCH_MODEL)
 	@QUIRE_BIN=$(BUILD)/quire $(PYTHON) tests/bench/bench_kv_store.py $(BENCH_MODEL) $(ARGS)
+
+bench-speculation: deps-real $(BUILD)/quire ## SmolLM2 with and without guessed tokens: edits, quotes, code, JSON, a story (PEER=python3 with xllamacpp: beside llama-server)
+	@model=$$($(PYTHON) tests/real/packages.py --folder $(REAL) smollm2) && \
+	    QUIRE_BIN=$(BUILD)/quire PEER='$(PEER)' $(PYTHON) tests/bench/bench_speculation.py $$model $(ARGS)
 
 bench-embeddings: deps-real $(BUILD)/quire ## 10,000 short texts through a real embedder (PEER=python3 with sentence-transformers: beside that)
 	@folder=$$($(PYTHON) tests/real/packages.py --folder $(REAL) minilm) && \

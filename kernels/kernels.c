@@ -20,7 +20,8 @@
 
 static const char *const ISA_NAME[] = {"scalar", "avx2", "avxvnni", "avx512"};
 static const char *const KV_NAME[KERN_N_KV] = {
-    [KERN_KV_F16] = "f16", [KERN_KV_BF16] = "bf16", [KERN_KV_Q8_0] = "q8_0"};
+    [KERN_KV_F16] = "f16", [KERN_KV_BF16] = "bf16", [KERN_KV_Q8_0] = "q8_0",
+    [KERN_KV_Q4_0] = "q4_0"};
 
 /* The states that the OS saves at a thread switch; 0 when it does not use XSAVE. */
 static uint32_t saved_states(void)
@@ -162,14 +163,19 @@ const char *kern_kv_name(enum kern_kv kv)
     return KV_NAME[kv];
 }
 
+static bool kv_has_codes(enum kern_kv kv)
+{
+    return kv == KERN_KV_Q8_0 || kv == KERN_KV_Q4_0;
+}
+
 uint32_t kern_kv_group(enum kern_kv kv)
 {
-    return kv == KERN_KV_Q8_0 ? KERN_GROUP : 1;
+    return kv_has_codes(kv) ? KERN_GROUP : 1;
 }
 
 size_t kern_kv_key_bytes(enum kern_kv kv, uint32_t key_dim)
 {
-    if (kv == KERN_KV_Q8_0)
+    if (kv_has_codes(kv))
         return (size_t)key_dim / KERN_GROUP * KERN_Q8_0_GROUP;
     return (size_t)key_dim * KERN_BLOCK * sizeof(uint16_t);
 }
@@ -178,6 +184,8 @@ size_t kern_kv_value_bytes(enum kern_kv kv, uint32_t value_dim)
 {
     if (kv == KERN_KV_Q8_0)
         return KERN_KV_Q8_CODES + (size_t)value_dim * KERN_BLOCK;
+    if (kv == KERN_KV_Q4_0)
+        return KERN_KV_Q8_CODES + (size_t)value_dim * KERN_BLOCK / 2;
     return (size_t)value_dim * KERN_BLOCK * sizeof(uint16_t);
 }
 

@@ -148,6 +148,19 @@ enum kern_weight {
 
 /* Does the product take quantised activation rows (kern.quantise) instead of float rows? */
 bool kern_weight_is_quantised(enum kern_weight w);
+/* What the sums of a product are made of, which is what bounds its speed: floats, or integers of
+ * groups of 32 columns, with a scale for the group or for either half. Narrow codes are summed in
+ * 16 bits where there is no VNNI, wide ones never. */
+enum kern_product {
+    KERN_PRODUCT_FLOAT = 0,
+    KERN_PRODUCT_NARROW,
+    KERN_PRODUCT_NARROW_HALVES,
+    KERN_PRODUCT_WIDE,
+    KERN_PRODUCT_WIDE_HALVES,
+    KERN_N_PRODUCT,
+};
+enum kern_product kern_weight_product(enum kern_weight w);
+const char *kern_product_name(enum kern_product product);
 /* k must be a multiple of this: 1, 32, 64, 128 or 256. */
 size_t kern_weight_group(enum kern_weight w);
 const char *kern_weight_name(enum kern_weight w);
@@ -179,15 +192,20 @@ size_t kern_qrow_bytes(size_t k);
  *   Q8_0  keys: per 32 dimensions a group of a Q8_0 panel whose lanes are the tokens (16 f16
  *         scales, then codes u8 = q + 128 as [8 quads][16 tokens][4 dims]); values: 16 f16 scales,
  *         one a token, then codes u8 = q + 128 as [4 token quads][value_dim][4 tokens].
+ *         key_dim and value_dim % 32 == 0
+ *   Q4_0  keys as in Q8_0, for scores want them exact; values: 16 f16 scales, one a token, then
+ *         [4 token quads][value_dim / 32][16][4 tokens] bytes: the low nibble is dimension d of a
+ *         group of 32, the high one dimension d + 16; a code c in 0 .. 15 stands for 2 c - 15.
  *         key_dim and value_dim % 32 == 0 */
 enum kern_kv {
     KERN_KV_F16 = 0,
     KERN_KV_BF16,
     KERN_KV_Q8_0,
+    KERN_KV_Q4_0,
     KERN_N_KV,
 };
 
-/* "f16", "bf16", "q8_0" */
+/* "f16", "bf16", "q8_0", "q4_0" */
 const char *kern_kv_name(enum kern_kv kv);
 /* key_dim and value_dim must be multiples of this. */
 uint32_t kern_kv_group(enum kern_kv kv);
@@ -195,7 +213,14 @@ uint32_t kern_kv_group(enum kern_kv kv);
 size_t kern_kv_key_bytes(enum kern_kv kv, uint32_t key_dim);
 size_t kern_kv_value_bytes(enum kern_kv kv, uint32_t value_dim);
 
-/* Attention of a run of query rows of one sequence over one KV head. */
+/* Where a query row of a call stands, when the rows are not neighbours. */
+struct kern_attn_row {
+    uint32_t row; /* stands for i where `q` is read */
+    uint32_t pos; /* its position: ALiBi's */
+};
+
+/* Attention of a run of query rows of one sequence over one KV head; or, with `rows`, of rows of
+ * several sequences over tokens that they all have at the head of their tables (cascade). */
 struct kern_attn {
     const float *q; /* row i, head h of the group at q + i * q_stride + h * key_dim */
     float *out;     /* row i, head h at out + i * out_stride + h * value_dim */
@@ -208,6 +233,8 @@ struct kern_attn {
                               without a token that a row of this call sees are not looked at */
     uint32_t pos0;   /* row i is at position p = pos0 + i */
     uint32_t n_row;
+    const struct kern_attn_row *rows; /* [n_row], or NULL: i is i. With them n_seen and `part` are
+                                         set, window and ahead 0: each row sees n_seen tokens */
     uint32_t n_seen; /* 0: it sees tokens up to its own, p; else tokens up to n_seen - 1 ... */
     uint32_t window; /* ... 0: from token 0 on; else from p + 1 - window on, and at least one */
     uint32_t ahead;  /* looked at with n_seen only. 0: no more limits; else it sees none behind
@@ -339,7 +366,8 @@ struct kern_table {
      * e[t] * vs[t] of the visible t, 0 for the others, quantised per 32 tokens (counted from the
      * segment's first) as by `quantise` (codes, es); o[d]: per group g that has a visible token
      * ascending: n = integer sum over visible t of (value code - 128) * e's code;
-     * o = fma((float)n, es[g], o) from 0. ks and vs are the stored scales, widened. */
+     * o = fma((float)n, es[g], o) from 0. ks and vs are the stored scales, widened. On a Q4_0
+     * store a value's number is 2 c - 15 instead. */
     void (*attn[KERN_N_KV])(const struct kern_attn *a);
 
     /* The result of one query from the states of n_seg segments that it sees, one after the other
@@ -353,7 +381,8 @@ struct kern_table {
      * finite.
      * Into a Q8_0 store: of 32 dimensions of a key, or all of a value: a = max |x|;
      * d = f16(a / 127), at most 65504; code = rne(x * (1 / d)), kept within -127 .. 127, all zero
-     * when d is 0. */
+     * when d is 0. Into a Q4_0 store keys likewise; a value: d = f16(a / 15), at most 65504;
+     * c = rne(x * (0.5 / d) + 7.5), kept within 0 .. 15 before it is rounded, 8 when d is 0. */
     void (*kv_write[KERN_N_KV])(uint8_t *keys, uint8_t *values, size_t slot, const float *k,
                                 const float *v, size_t n_kv, size_t key_dim, size_t value_dim);
 

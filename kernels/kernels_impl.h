@@ -132,9 +132,21 @@ size_t kern_row_head(enum kern_weight w);
 /* Query heads x rows that one pass over the keys serves, at most. */
 #define KERN_ATTN_TILE 16
 
-/* One head of a Q8_0 KV block: keys are KERN_Q8_0_GROUP bytes for every 32 dimensions. */
+/* One head of a Q8_0 or Q4_0 KV block: keys are KERN_Q8_0_GROUP bytes for every 32 dimensions. */
 #define KERN_KV_Q8_CODES 32      /* after the scales: of a group of keys, of all values */
 #define KERN_KV_Q8_MOST 65504.0f /* the largest f16 */
+
+/* The number that a value's code of a Q4_0 store stands for; where it is from a block's codes on:
+ * dimension d of the token in `slot`, in the low nibble or, where d / 16 is odd, the high one. */
+static inline int32_t kern_kv_q4_number(uint8_t code)
+{
+    return 2 * code - 15;
+}
+
+static inline size_t kern_kv_q4_at(size_t slot, size_t d, size_t value_dim)
+{
+    return (slot / 4 * (value_dim / 2) + d / 32 * 16 + d % 16) * 4 + slot % 4;
+}
 
 /* The parts of a quantised activation row. */
 struct kern_qrow {

@@ -309,8 +309,8 @@ static int load_model(struct instance *e, const struct config *c, const struct o
     return rc;
 }
 
-static int make_runner(struct instance *e, const struct config *c, struct thread_pool *pool,
-                       char *err, size_t err_len)
+static int make_runner(struct instance *e, const struct config *c, unsigned flags,
+                       struct thread_pool *pool, char *err, size_t err_len)
 {
     struct runner_options options = {
         .model = e->model,
@@ -320,6 +320,7 @@ static int make_runner(struct instance *e, const struct config *c, struct thread
         .isa = e->isa,
         .pool = pool,
         .max_rows = e->sched.max_batch_tokens,
+        .no_cascade = (flags & INSTANCE_NO_CASCADE) != 0,
         .takes_adapters = c->adapters[0] != '\0' || c->adapters_dir[0] != '\0',
     };
 
@@ -385,7 +386,7 @@ int instance_init_among(struct instance *e, const struct config *c, unsigned fla
         code = EXIT_USAGE;
         goto fail;
     }
-    if (make_runner(e, c, company->pool, err, err_len) < 0)
+    if (make_runner(e, c, flags, company->pool, err, err_len) < 0)
         goto fail;
     if (!from.only_plan)
         log_sizes(e, c, clock_ms() - start);

@@ -33,6 +33,7 @@ struct tokenizer;
 enum instance_flags {
     INSTANCE_SWAP = 1u << 0, /* with the swap tiers of the settings */
     INSTANCE_ENCODERS = 1u << 1, /* models that make embeddings only will do too */
+    INSTANCE_NO_CASCADE = 1u << 3, /* blocks that sequences share are read by each for itself */
     INSTANCE_PLAN = 1u << 2, /* sizes only: the weights are not read, and nothing can be computed */
 };
 

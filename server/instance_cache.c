@@ -18,7 +18,7 @@
 /* ---- keys and values ---- */
 
 _Static_assert((int)CONFIG_KV_F16 == KERN_KV_F16 && (int)CONFIG_KV_BF16 == KERN_KV_BF16 &&
-                   (int)CONFIG_KV_Q8_0 == KERN_KV_Q8_0,
+                   (int)CONFIG_KV_Q8_0 == KERN_KV_Q8_0 && (int)CONFIG_KV_Q4_0 == KERN_KV_Q4_0,
                "types are in the order of their words");
 
 /* What the keys and values are stored as; some types want heads of certain sizes. */

@@ -45,6 +45,26 @@ static uint32_t chunk_at(const struct runner *r, const struct model_layer *l, ui
     return r->model->shape.is_chunked && l->window > 0 ? pos / l->window * l->window : 0;
 }
 
+/* Where the states of an item's first query go, of one KV head with `group` query heads. */
+static float *part_of(const struct attn_item *item, uint32_t kv_head, uint32_t group)
+{
+    const size_t row = (size_t)kv_head * item->part_rows + item->part_row;
+
+    return item->part != NULL ? item->part + row * group * item->part_stride : NULL;
+}
+
+/* The tokens that all rows see: those of an encoder's span, or of shared segments; 0: each row sees
+ * those up to its own. */
+static uint32_t seen_by_all(const struct runner *r, const struct model_layer *l,
+                            const struct attn_item *item)
+{
+    const struct batch_span *span = &r->batch->spans[item->span];
+
+    if (item->rows != NULL)
+        return item->seg1 * KERN_SEGMENT;
+    return r->model->shape.is_encoder && l->window != 1 ? span->pos0 + span->n_row : 0;
+}
+
 static void attend_item(struct runner *r, struct thread_pool_worker *w, uint32_t layer,
                         const struct queries *queries, const struct attn_item *item,
                         uint32_t kv_head)
@@ -52,7 +72,8 @@ static void attend_item(struct runner *r, struct thread_pool_worker *w, uint32_t
     const struct model_shape *s = &r->model->shape;
     const struct model_layer *l = &r->model->layers[layer];
     const struct batch_span *span = &r->batch->spans[item->span];
-    const uint32_t row = span->row0 + item->from, group = s->n_head / l->n_kv_head;
+    const uint32_t row = item->rows != NULL ? 0 : span->row0 + item->from;
+    const uint32_t group = s->n_head / l->n_kv_head;
     const uint32_t pos0 = span->pos0 + item->from, chunk = chunk_at(r, l, pos0);
     const struct kern_attn a = {
         .q = queries->q + row * queries->stride + (size_t)kv_head * group * l->key_dim,
@@ -67,7 +88,8 @@ static void attend_item(struct runner *r, struct thread_pool_worker *w, uint32_t
         .table = span->table + l->kv.group * span->group_stride + chunk / BLOCK_TOKENS,
         .pos0 = pos0 - chunk,
         .n_row = item->n,
-        .n_seen = s->is_encoder && l->window != 1 ? span->pos0 + span->n_row : 0,
+        .rows = item->rows,
+        .n_seen = seen_by_all(r, l, item),
         .window = s->is_chunked ? 0 : l->window,
         .ahead = l->ahead,
         .n_head = group,
@@ -79,8 +101,7 @@ static void attend_item(struct runner *r, struct thread_pool_worker *w, uint32_t
         .sinks = l->sinks != NULL ? l->sinks + kv_head * group : NULL,
         .seg0 = item->seg0,
         .seg1 = item->seg1,
-        .part =
-            item->part != NULL ? item->part + kv_head * item->n * group * item->part_stride : NULL,
+        .part = part_of(item, kv_head, group),
         .part_stride = item->part_stride,
         .scratch = (float *)(void *)(r->attn_scratch + w->index * r->attn_scratch_bytes),
     };

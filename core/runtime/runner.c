@@ -128,6 +128,9 @@ static int create_split_kv(struct runner *r, const struct runner_options *o,
         .window = window,
         .is_chunked = s->is_chunked,
         .is_encoder = s->is_encoder,
+        .n_tables = window > 0 || s->is_encoder || o->no_cascade
+                        ? 0
+                        : kv_groups_n_full(&r->model->groups),
     };
 
     return split_kv_create(split_kv, &options);
@@ -474,6 +477,7 @@ void runner_step(struct runner *r, struct batch *b)
     if (has_attention(r->model) && r->model->shape.window > 0)
         split_kv_make(&r->window_split_kv, b);
     thread_pool_run(r->pool, runner_forward, r);
+    r->times.n_cascade_rows += r->split_kv.n_grouped_rows;
     r->times.n_steps++;
 }
 

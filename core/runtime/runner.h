@@ -34,6 +34,7 @@ struct runner_options {
     struct thread_pool *pool;   /* borrowed; runners may share one if they step in turns */
     uint32_t max_rows;          /* most rows in a batch */
     bool takes_adapters;        /* spans may have some */
+    bool no_cascade;            /* shared blocks are read by each sequence for itself */
     const int32_t *eog;         /* ids that end a generation, for ban_eog; copied */
     size_t n_eog;
 };
@@ -75,6 +76,7 @@ enum runner_part {
 
 struct runner_times {
     uint64_t n_steps;
+    uint64_t n_cascade_rows; /* rows that read blocks together with those of other sequences */
     uint64_t ns[RUNNER_N_PART];
 };
 

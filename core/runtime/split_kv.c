@@ -11,7 +11,8 @@
 
 #define SHARES 2             /* pieces of a thread's fair share, when an item is cut at all */
 #define MIN_SEGMENTS 2       /* of a piece: less is over before another thread has noticed */
-#define SPLIT_ROWS 8         /* of the longest sequence that can be split at a time ... */
+#define SPLIT_ROWS 256       /* of the longest sequence that can be split at a time ... */
+#define GROUP_ITEMS 2        /* most items of groups, for each row that a step can have */
 #define MAX_PARTS ((size_t)16 << 20) /* ... within so many floats */
 
 static size_t segments(uint32_t n_tokens)
@@ -25,6 +26,15 @@ static size_t row_parts(const struct split_kv *c, size_t n_seg)
     return n_seg * c->options.n_head * KERN_ATTN_PART(c->options.value_dim);
 }
 
+/* Items of groups, and an item for each row that is in none; pieces of an item are as many as
+ * shares it has, rounded up. */
+static size_t most_items(const struct split_kv_options *o)
+{
+    const size_t grouped = o->n_tables > 0 ? GROUP_ITEMS * (size_t)o->max_rows : 0;
+
+    return grouped + o->max_rows + (SHARES + 1) * (size_t)o->threads;
+}
+
 int split_kv_create(struct split_kv *c, const struct split_kv_options *o)
 {
     size_t longest;
@@ -33,11 +43,12 @@ int split_kv_create(struct split_kv *c, const struct split_kv_options *o)
     longest = row_parts(c, segments(o->n_ctx));
     c->n_parts = SPLIT_ROWS * longest < MAX_PARTS ? SPLIT_ROWS * longest : MAX_PARTS;
     c->n_parts = c->n_parts > longest ? c->n_parts : longest;
-    /* Pieces of an item are as many as shares it has, rounded up. */
-    c->items = mem_calloc((size_t)o->max_rows + SHARES * o->threads, sizeof(*c->items));
+    c->items = mem_calloc(most_items(o), sizeof(*c->items));
     c->splits = mem_calloc(o->max_rows, sizeof(*c->splits));
     c->parts = mem_map(c->n_parts * sizeof(*c->parts));
-    if (c->items != NULL && c->splits != NULL && c->parts != NULL)
+    c->is_grouped = mem_calloc(o->max_rows, sizeof(*c->is_grouped));
+    if (c->items != NULL && c->splits != NULL && c->parts != NULL && c->is_grouped != NULL &&
+        (o->n_tables == 0 || cascade_create(&c->cascade, o->max_rows, o->n_tables) == 0))
         return 0;
     split_kv_release(c);
     return ERR_NOMEM;
@@ -47,6 +58,8 @@ void split_kv_release(struct split_kv *c)
 {
     mem_free(c->items);
     mem_free(c->splits);
+    mem_free(c->is_grouped);
+    cascade_release(&c->cascade);
     mem_unmap(c->parts, c->n_parts * sizeof(*c->parts));
     *c = (struct split_kv){0};
 }
@@ -91,52 +104,173 @@ static void note_splits(struct split_kv *c, const struct batch_span *s,
             .row = s->row0 + item->from + i,
             .n_seg = (uint32_t)segments(s->pos0 + item->from + i + 1),
             .part = item->part,
-            .i_row = i,
-            .n_row = item->n,
+            .i_row = item->part_row + i,
+            .n_row = item->part_rows,
             .part_stride = item->part_stride,
         };
 }
 
-/* Add an item in `pieces` of about as many segments each, if the room for its states suffices. */
+/* Add an item whose states have room, in up to `pieces` of about as many segments each; the last
+ * one ends at `end`. */
+static void add_pieces(struct split_kv *c, struct attn_item item, uint64_t pieces, uint32_t end)
+{
+    const size_t first = item.seg0, n_seg = item.seg1 - item.seg0, most = n_seg / MIN_SEGMENTS;
+    const size_t fit = pieces < most ? (size_t)pieces : most, n = fit > 1 ? fit : 1;
+
+    for (size_t i = 0; i < n; i++) {
+        item.seg0 = (uint32_t)(first + i * n_seg / n);
+        item.seg1 = i + 1 < n ? (uint32_t)(first + (i + 1) * n_seg / n) : end;
+        c->items[c->n_items++] = item;
+    }
+}
+
+/* Add an item, split if that is worth it and the room for its states suffices. */
 static void add_item(struct split_kv *c, const struct batch_span *s, struct attn_item item,
                      uint64_t pieces)
 {
     const size_t n_seg = segments(s->pos0 + item.from + item.n);
-    const size_t most = n_seg / MIN_SEGMENTS;
     const size_t need = item.n * row_parts(c, n_seg);
-    const size_t n = pieces < most ? (size_t)pieces : most;
 
-    if (n < 2 || need > c->n_parts - c->parts_used) {
+    if (pieces < 2 || n_seg / MIN_SEGMENTS < 2 || need > c->n_parts - c->parts_used) {
         c->items[c->n_items++] = item;
         return;
     }
     item.part = c->parts + c->parts_used;
+    item.part_rows = item.n;
     item.part_stride = n_seg * KERN_ATTN_PART(c->options.value_dim);
+    item.seg1 = (uint32_t)n_seg;
     c->parts_used += need;
     note_splits(c, s, &item);
-    for (size_t i = 0; i < n; i++) {
-        item.seg0 = (uint32_t)(i * n_seg / n);
-        item.seg1 = (uint32_t)((i + 1) * n_seg / n);
-        c->items[c->n_items++] = item;
+    add_pieces(c, item, pieces, (uint32_t)n_seg);
+}
+
+/* ---- what decoding sequences share ---- */
+
+/* How much a thread is to do, and in what pieces: pairs of query row and key. */
+struct shares {
+    uint64_t fair, piece;
+};
+
+static uint64_t pieces_of(const struct shares *f, uint64_t work)
+{
+    return work > f->fair ? work / f->piece + 1 : 1;
+}
+
+/* The segments of the member of a group that sees most. */
+static size_t group_segments(const struct split_kv *c, const struct batch *b,
+                             const struct cascade_group *g)
+{
+    size_t most = 0;
+
+    for (uint32_t i = 0; i < g->n_members; i++) {
+        const struct batch_span *s = &b->spans[c->cascade.members[g->member0 + i].span];
+        const size_t n = segments(s->pos0 + s->n_row);
+
+        most = n > most ? n : most;
     }
+    return most;
+}
+
+/* Items that a group takes before any of them is cut into pieces. */
+static size_t group_items(const struct split_kv *c, const struct cascade_group *g)
+{
+    size_t n = g->n_members;
+
+    for (uint32_t i = 0; i < g->n_runs; i++)
+        n += (c->cascade.runs[g->run0 + i].n_row + ATTN_ROWS - 1) / ATTN_ROWS;
+    return n;
+}
+
+/* What the members of a group share: item->part is theirs. */
+static void add_run(struct split_kv *c, const struct cascade_group *g, const struct cascade_run *r,
+                    struct attn_item item, const struct shares *f)
+{
+    const uint32_t n_item = (r->n_row + ATTN_ROWS - 1) / ATTN_ROWS;
+
+    item.span = r->span;
+    for (uint32_t i = 0; i < n_item; i++) {
+        const uint32_t from = r->row0 + i * r->n_row / n_item;
+
+        item.n = r->row0 + (i + 1) * r->n_row / n_item - from;
+        item.rows = c->cascade.rows + from;
+        item.part_row = from - g->row0;
+        item.seg0 = r->seg0;
+        item.seg1 = r->seg1;
+        add_pieces(c, item, pieces_of(f, (uint64_t)item.n * (r->seg1 - r->seg0) * KERN_SEGMENT),
+                   r->seg1);
+    }
+}
+
+/* What a member sees alone. */
+static void add_member(struct split_kv *c, const struct batch *b, const struct cascade_group *g,
+                       const struct cascade_member *m, struct attn_item item,
+                       const struct shares *f)
+{
+    const struct batch_span *s = &b->spans[m->span];
+    const uint32_t alone = s->pos0 + s->n_row - m->shared * KERN_SEGMENT;
+
+    item.span = m->span;
+    item.n = s->n_row;
+    item.part_row = m->row0 - g->row0;
+    item.seg0 = m->shared;
+    item.seg1 = (uint32_t)segments(s->pos0 + s->n_row);
+    note_splits(c, s, &item);
+    add_pieces(c, item, pieces_of(f, (uint64_t)item.n * alone), item.seg1);
+    c->is_grouped[m->span] = true;
+}
+
+/* Add the items of a group, if there is room for its states and for them. */
+static void add_group(struct split_kv *c, const struct batch *b, const struct cascade_group *g,
+                      const struct shares *f, size_t *room)
+{
+    const size_t n_seg = group_segments(c, b, g);
+    const size_t need = g->n_rows * row_parts(c, n_seg), n_items = group_items(c, g);
+    const struct attn_item item = {
+        .part = c->parts + c->parts_used,
+        .part_rows = g->n_rows,
+        .part_stride = n_seg * KERN_ATTN_PART(c->options.value_dim),
+    };
+
+    if (need > c->n_parts - c->parts_used || n_items > *room)
+        return;
+    c->parts_used += need;
+    *room -= n_items;
+    c->n_grouped_rows += g->n_rows;
+    for (uint32_t i = 0; i < g->n_runs; i++)
+        add_run(c, g, &c->cascade.runs[g->run0 + i], item, f);
+    for (uint32_t i = 0; i < g->n_members; i++)
+        add_member(c, b, g, &c->cascade.members[g->member0 + i], item, f);
+}
+
+static void add_groups(struct split_kv *c, const struct batch *b, const struct shares *f)
+{
+    size_t room = GROUP_ITEMS * (size_t)c->options.max_rows;
+
+    memset(c->is_grouped, 0, b->n_spans * sizeof(*c->is_grouped));
+    if (c->options.n_tables == 0)
+        return;
+    cascade_find(&c->cascade, b);
+    for (uint32_t i = 0; i < c->cascade.n_groups; i++)
+        add_group(c, b, &c->cascade.groups[i], f, &room);
 }
 
 void split_kv_make(struct split_kv *c, const struct batch *b)
 {
     /* Each item is there once for each KV head. */
     const uint64_t fair = total_work(c, b) * c->options.n_kv_head / c->options.threads;
-    const uint64_t piece = fair / SHARES + 1;
+    const struct shares f = {fair, fair / SHARES + 1};
     const bool may_split = c->options.window == 0 && !c->options.is_encoder;
 
-    c->n_items = c->n_splits = 0;
+    c->n_items = c->n_splits = c->n_grouped_rows = 0;
     c->parts_used = 0;
+    add_groups(c, b, &f);
     for (uint32_t i = 0; i < b->n_spans; i++)
-        for (uint32_t from = 0, n; from < b->spans[i].n_row; from += n) {
+        for (uint32_t from = 0, n; from < b->spans[i].n_row && !c->is_grouped[i]; from += n) {
             n = rows_at(c, &b->spans[i], from);
             const struct attn_item item = {.span = i, .from = from, .n = n, .seg1 = UINT32_MAX};
             const uint64_t work = item_work(c, &b->spans[i], from, n);
 
-            add_item(c, &b->spans[i], item, may_split && work > fair ? work / piece + 1 : 1);
+            add_item(c, &b->spans[i], item, may_split ? pieces_of(&f, work) : 1);
         }
-    assert(c->n_items <= c->options.max_rows + SHARES * c->options.threads);
+    assert(c->n_items <= most_items(&c->options));
 }

@@ -6,6 +6,10 @@
  * split KV). Its queries then leave one softmax state a segment in `parts`, and one thread merges
  * them in ascending order afterwards: a split never changes a result (kernels.h, kern_attn.part).
  *
+ * Decoding sequences that have the first blocks of their tables in common (cascade.h) share the
+ * items of these: rows of several spans over the same segments. What each sees alone is an item of
+ * its own, and its states are merged in the same way.
+ *
  * Thread: split_kv_make() by the engine thread; the cut is read-only during the step.
  * Memory: taken in split_kv_create(); `parts` is mapped, so pages cost RAM when first used.
  */
@@ -16,6 +20,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "core/runtime/cascade.h"
+
 struct batch;
 
 /* Rows of an item. Times any number of heads it is whole tiles of 12 or of 6 queries, and their
@@ -25,15 +31,19 @@ struct batch;
 struct attn_item {
     uint32_t span, from, n;  /* rows from .. from + n - 1 of the span */
     uint32_t seg0, seg1;     /* of their segments */
-    float *part;             /* [n_kv_head][n][heads of one] queries' states; NULL: not split */
+    float *part;             /* [n_kv_head][part_rows][heads of one] queries' states, the first of
+                              * which is row part_row's; NULL: not split */
+    uint32_t part_row, part_rows;
     size_t part_stride;      /* floats from one query to the next */
+    const struct kern_attn_row *rows; /* NULL, or [n] rows of several spans, all of which see the
+                              * segments as `span` does; `from` is not looked at then */
 };
 
 /* A row of the batch whose segments were split. */
 struct attn_split {
     uint32_t row, n_seg;
     const float *part;       /* its item's queries, see there */
-    uint32_t i_row, n_row;   /* the row is number i_row of the item's n_row */
+    uint32_t i_row, n_row;   /* the row is number i_row of n_row there */
     size_t part_stride;
 };
 
@@ -44,6 +54,7 @@ struct split_kv_options {
     uint32_t window;          /* tokens that a row sees, 0: all before it. Windows are not split */
     bool is_chunked;          /* a window begins at a multiple of its size, and so do items */
     bool is_encoder;          /* rows of a span see all of the span */
+    uint32_t n_tables;        /* see cascade.h; 0: what is shared is not looked for */
 };
 
 struct split_kv {
@@ -51,8 +62,11 @@ struct split_kv {
     uint32_t n_items;
     struct attn_split *splits;
     uint32_t n_splits;
+    uint32_t n_grouped_rows; /* rows that share items with those of other spans */
     /* private */
     struct split_kv_options options;
+    struct cascade cascade;
+    uint8_t *is_grouped;        /* [max_rows] by span: its items are those of a group */
     float *parts;
     size_t n_parts, parts_used; /* floats */
 };

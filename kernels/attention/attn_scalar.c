@@ -85,7 +85,20 @@ static struct softmax_state segment_bf16(const struct kern_attn *a, const struct
     return segment(a, kern_load_bf16, q, t0, t1, e, o);
 }
 
-/* ---- the 8-bit store ---- */
+/* ---- stores of codes ---- */
+
+/* The number of a value's code, in a block's codes. */
+typedef int32_t value_fn(const uint8_t *codes, size_t slot, size_t d, size_t value_dim);
+
+static int32_t value_q8(const uint8_t *codes, size_t slot, size_t d, size_t value_dim)
+{
+    return codes[(slot / 4 * value_dim + d) * 4 + slot % 4] - 128;
+}
+
+static int32_t value_q4(const uint8_t *codes, size_t slot, size_t d, size_t value_dim)
+{
+    return kern_kv_q4_number(codes[kern_kv_q4_at(slot, d, value_dim)] >> d / 16 % 2 * 4 & 15);
+}
 
 /* Scaled, since the query's numbers were, before they were quantised. */
 static float score_q8(const struct kern_attn *a, const struct kern_qrow *q, size_t t)
@@ -107,24 +120,22 @@ static float score_q8(const struct kern_attn *a, const struct kern_qrow *q, size
 }
 
 /* o += the values of tokens [t0, t1), all of one group, weighted with codes e and their scale. */
-static void add_group_q8(const struct kern_attn *a, const int8_t *e, float scale, size_t t0,
-                         size_t t1, float *o)
+static void add_group(const struct kern_attn *a, value_fn *value, const int8_t *e, float scale,
+                      size_t t0, size_t t1, float *o)
 {
     for (size_t d = 0; d < a->value_dim; d++) {
         int32_t n = 0;
 
-        for (size_t t = t0; t < t1; t++) {
-            const size_t slot = t % KERN_BLOCK;
-            const uint8_t *codes = value_block(a, t) + KERN_KV_Q8_CODES;
-
-            n += (codes[(slot / 4 * a->value_dim + d) * 4 + slot % 4] - 128) * e[t % KERN_SEGMENT];
-        }
+        for (size_t t = t0; t < t1; t++)
+            n += value(value_block(a, t) + KERN_KV_Q8_CODES, t % KERN_BLOCK, d, a->value_dim) *
+                 e[t % KERN_SEGMENT];
         o[d] = fmaf((float)n, scale, o[d]);
     }
 }
 
 /* e: the exponentials of tokens [t0, t1), 0 for the others. */
-static void values_q8(const struct kern_attn *a, size_t t0, size_t t1, float *e, float *o)
+static void add_coded(const struct kern_attn *a, value_fn *value, size_t t0, size_t t1, float *e,
+                      float *o)
 {
     float row[KERN_SEGMENT * 3 / 2 / sizeof(float)]; /* codes, scales, sums */
     const struct kern_qrow codes = kern_qrow(row, KERN_SEGMENT);
@@ -138,14 +149,15 @@ static void values_q8(const struct kern_attn *a, size_t t0, size_t t1, float *e,
         const size_t group = t / KERN_GROUP * KERN_GROUP;
         const size_t end = group + KERN_GROUP < t1 ? group + KERN_GROUP : t1;
 
-        add_group_q8(a, codes.code, codes.scale[group % KERN_SEGMENT / KERN_GROUP], t, end, o);
+        add_group(a, value, codes.code, codes.scale[group % KERN_SEGMENT / KERN_GROUP], t, end, o);
         t = end;
     }
 }
 
 /* q: the numbers that were quantised. */
-static struct softmax_state segment_q8(const struct kern_attn *a, const struct query *q, size_t t0,
-                                       size_t t1, float *e, float *o)
+static struct softmax_state coded_segment(const struct kern_attn *a, value_fn *value,
+                                          const struct query *q, size_t t0, size_t t1, float *e,
+                                          float *o)
 {
     const struct kern_qrow codes = kern_qrow(q->q, a->key_dim);
     float lane[KERN_LANES] = {0};
@@ -160,8 +172,20 @@ static struct softmax_state segment_q8(const struct kern_attn *a, const struct q
         e[t % KERN_SEGMENT] = kern_exp_inline(e[t % KERN_SEGMENT] - m);
         lane[t % KERN_LANES] += e[t % KERN_SEGMENT];
     }
-    values_q8(a, t0, t1, e, o);
+    add_coded(a, value, t0, t1, e, o);
     return (struct softmax_state){m, kern_lanes_sum_inline(lane)};
+}
+
+static struct softmax_state segment_q8(const struct kern_attn *a, const struct query *q, size_t t0,
+                                       size_t t1, float *e, float *o)
+{
+    return coded_segment(a, value_q8, q, t0, t1, e, o);
+}
+
+static struct softmax_state segment_q4(const struct kern_attn *a, const struct query *q, size_t t0,
+                                       size_t t1, float *e, float *o)
+{
+    return coded_segment(a, value_q4, q, t0, t1, e, o);
 }
 
 /* ---- segments together ---- */
@@ -213,7 +237,8 @@ static size_t seen_to(const struct kern_attn *a, size_t pos)
 static void attend(const struct kern_attn *a, segment_fn *segment_of, const float *numbers,
                    size_t row, size_t head)
 {
-    const struct query query = {numbers, a->pos0 + row, a->slopes ? a->slopes[head] : 0};
+    const struct query query = {numbers, a->rows ? a->rows[row].pos : a->pos0 + row,
+                                a->slopes ? a->slopes[head] : 0};
     const struct query *q = &query;
     const size_t end = q->pos + 1;
     const size_t n = seen_to(a, q->pos); /* it sees tokens from .. n - 1 */
@@ -240,11 +265,19 @@ static void attend(const struct kern_attn *a, segment_fn *segment_of, const floa
         finish(s, out, a->sinks ? a->sinks + head : NULL, a->value_dim);
 }
 
+/* The numbers of a row's head, in `q`. */
+static const float *query_at(const struct kern_attn *a, size_t i, size_t head)
+{
+    const size_t row = a->rows ? a->rows[i].row : i;
+
+    return a->q + row * a->q_stride + head * a->key_dim;
+}
+
 static void attend_all(const struct kern_attn *a, segment_fn *segment_of)
 {
     for (size_t i = 0; i < a->n_row; i++)
         for (size_t h = 0; h < a->n_head; h++)
-            attend(a, segment_of, a->q + i * a->q_stride + h * a->key_dim, i, h);
+            attend(a, segment_of, query_at(a, i, h), i, h);
 }
 
 void kern_attn_f16_scalar(const struct kern_attn *a)
@@ -257,7 +290,7 @@ void kern_attn_bf16_scalar(const struct kern_attn *a)
     attend_all(a, segment_bf16);
 }
 
-void kern_attn_q8_0_scalar(const struct kern_attn *a)
+static void attend_coded(const struct kern_attn *a, segment_fn *segment_of)
 {
     float x[KERN_MAX_HEAD];
     float row[KERN_MAX_HEAD * 3 / 2 / sizeof(float)]; /* codes, scales, sums */
@@ -265,10 +298,20 @@ void kern_attn_q8_0_scalar(const struct kern_attn *a)
     for (size_t i = 0; i < a->n_row; i++)
         for (size_t h = 0; h < a->n_head; h++) {
             for (size_t d = 0; d < a->key_dim; d++)
-                x[d] = a->q[i * a->q_stride + h * a->key_dim + d] * a->scale;
+                x[d] = query_at(a, i, h)[d] * a->scale;
             kern_quantise_scalar(row, a->key_dim, x, 0, a->key_dim);
-            attend(a, segment_q8, row, i, h);
+            attend(a, segment_of, row, i, h);
         }
+}
+
+void kern_attn_q8_0_scalar(const struct kern_attn *a)
+{
+    attend_coded(a, segment_q8);
+}
+
+void kern_attn_q4_0_scalar(const struct kern_attn *a)
+{
+    attend_coded(a, segment_q4);
 }
 
 void kern_attn_merge_scalar(float *out, const float *part, size_t n_seg, size_t value_dim,

@@ -128,21 +128,61 @@ static uint16_t store_q8(uint8_t *code, const float *x, size_t n)
     return d;
 }
 
+/* The numbers of a value: the scale, and codes of four bits. */
+static uint16_t store_q4(uint8_t *code, const float *x, size_t n)
+{
+    float a = 0;
+
+    for (size_t i = 0; i < n; i++)
+        a = fabsf(x[i]) > a ? fabsf(x[i]) : a;
+    a = a / 15 < KERN_KV_Q8_MOST ? a / 15 : KERN_KV_Q8_MOST;
+    const uint16_t d = kern_f32_to_f16(a);
+    const float inverse = d ? 0.5f / kern_f16_to_f32(d) : 0;
+    for (size_t i = 0; i < n; i++) {
+        const float y = x[i] * inverse + 7.5f;
+
+        code[i] = (uint8_t)round_code(y > 15 ? 15 : y < 0 ? 0 : y);
+    }
+    return d;
+}
+
+static void write_keys_q8(uint8_t *keys, size_t slot, const float *k, size_t n)
+{
+    uint8_t code[KERN_GROUP];
+
+    for (size_t g = 0; g < n / KERN_GROUP; g++, keys += KERN_Q8_0_GROUP) {
+        ((uint16_t *)(void *)keys)[slot] = store_q8(code, k + g * KERN_GROUP, KERN_GROUP);
+        for (size_t d = 0; d < KERN_GROUP; d++)
+            keys[KERN_KV_Q8_CODES + (d / 4 * KERN_BLOCK + slot) * 4 + d % 4] = code[d];
+    }
+}
+
 void kern_kv_write_q8_0_scalar(uint8_t *keys, uint8_t *values, size_t slot, const float *k,
                                const float *v, size_t n_kv, size_t key_dim, size_t value_dim)
 {
     const size_t value_bytes = kern_kv_value_bytes(KERN_KV_Q8_0, (uint32_t)value_dim);
     uint8_t code[KERN_MAX_HEAD];
 
-    for (size_t g = 0; g < n_kv * key_dim / KERN_GROUP; g++, keys += KERN_Q8_0_GROUP) {
-        ((uint16_t *)(void *)keys)[slot] = store_q8(code, k + g * KERN_GROUP, KERN_GROUP);
-        for (size_t d = 0; d < KERN_GROUP; d++)
-            keys[KERN_KV_Q8_CODES + (d / 4 * KERN_BLOCK + slot) * 4 + d % 4] = code[d];
-    }
+    write_keys_q8(keys, slot, k, n_kv * key_dim);
     for (size_t h = 0; h < n_kv; h++, values += value_bytes) {
         ((uint16_t *)(void *)values)[slot] = store_q8(code, v + h * value_dim, value_dim);
         for (size_t d = 0; d < value_dim; d++)
             values[KERN_KV_Q8_CODES + (slot / 4 * value_dim + d) * 4 + slot % 4] = code[d];
+    }
+}
+
+void kern_kv_write_q4_0_scalar(uint8_t *keys, uint8_t *values, size_t slot, const float *k,
+                               const float *v, size_t n_kv, size_t key_dim, size_t value_dim)
+{
+    const size_t value_bytes = kern_kv_value_bytes(KERN_KV_Q4_0, (uint32_t)value_dim);
+    uint8_t code[KERN_MAX_HEAD];
+
+    write_keys_q8(keys, slot, k, n_kv * key_dim);
+    for (size_t h = 0; h < n_kv; h++, values += value_bytes) {
+        ((uint16_t *)(void *)values)[slot] = store_q4(code, v + h * value_dim, value_dim);
+        for (size_t d = 0; d < value_dim; d += d % KERN_GROUP == 15 ? 17 : 1)
+            values[KERN_KV_Q8_CODES + kern_kv_q4_at(slot, d, value_dim)] =
+                (uint8_t)(code[d] | code[d + 16] << 4);
     }
 }
 

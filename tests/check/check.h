@@ -74,6 +74,9 @@ void check_gemm(struct check *c, enum kern_weight w);
 #define KERN_OP(member, result, params) void check_##member(struct check *c);
 #include "kernels/kernels.inc"
 
+/* Rows of several sequences over what they share; a part of each check_attn_*(). */
+void check_attn_cascade(struct check *c, enum kern_kv kv);
+
 /* Functions outside the table; scalar only. */
 void check_pack(struct check *c, enum kern_weight w);
 void check_exp(struct check *c);

@@ -90,13 +90,18 @@ static uint16_t random_scale(struct check *c)
     return check_below(c, 16) ? (uint16_t)(0x1000 + check_below(c, 0x0c00)) : 0;
 }
 
+static bool has_codes(const struct arena *r)
+{
+    return r->s.kv == KERN_KV_Q8_0 || r->s.kv == KERN_KV_Q4_0;
+}
+
 /* Where a token's number is: a half, or a code with its scale elsewhere. */
 static uint8_t *key_at(const struct arena *r, size_t t, size_t d)
 {
     uint8_t *block = r->keys + r->table[t / KERN_BLOCK] * r->stride;
     const size_t slot = t % KERN_BLOCK;
 
-    if (r->s.kv != KERN_KV_Q8_0)
+    if (!has_codes(r))
         return block + 2 * (d * KERN_BLOCK + slot);
     return block + d / 32 * 544 + 32 + d % 32 / 4 * 64 + slot * 4 + d % 4;
 }
@@ -106,8 +111,10 @@ static uint8_t *value_at(const struct arena *r, size_t t, size_t d)
     uint8_t *block = r->values + r->table[t / KERN_BLOCK] * r->stride;
     const size_t slot = t % KERN_BLOCK;
 
-    if (r->s.kv != KERN_KV_Q8_0)
+    if (!has_codes(r))
         return block + 2 * (slot * r->s.value_dim + d);
+    if (r->s.kv == KERN_KV_Q4_0) /* two dimensions in a byte */
+        return block + 32 + (slot / 4 * r->s.value_dim / 2 + d / 32 * 16 + d % 16) * 4 + slot % 4;
     return block + 32 + (slot / 4 * r->s.value_dim + d) * 4 + slot % 4;
 }
 
@@ -129,7 +136,7 @@ static void put_number(struct check *c, const struct arena *r, uint8_t *at, bool
 {
     const uint16_t half = good ? random_half(c, r->s.kv) : poison(c);
 
-    if (r->s.kv != KERN_KV_Q8_0)
+    if (!has_codes(r))
         memcpy(at, &half, sizeof half);
     else /* 0 is the code of -128, which nobody stores */
         *at = (uint8_t)(good ? 1 + check_below(c, 255) : check_below(c, 2) * check_rand(c));
@@ -137,7 +144,7 @@ static void put_number(struct check *c, const struct arena *r, uint8_t *at, bool
 
 static void put_token(struct check *c, const struct arena *r, size_t t, bool good)
 {
-    const bool codes = r->s.kv == KERN_KV_Q8_0;
+    const bool codes = has_codes(r);
 
     for (size_t d = 0; d < r->s.key_dim; d++) {
         put_number(c, r, key_at(r, t, d), good);
@@ -330,7 +337,7 @@ static double number_at(const struct arena *r, const uint8_t *at, double scale)
     uint32_t bits;
     float f;
 
-    if (r->s.kv == KERN_KV_Q8_0)
+    if (has_codes(r))
         return (*at - 128) * scale;
     memcpy(&half, at, sizeof half);
     if (r->s.kv == KERN_KV_F16)
@@ -342,7 +349,7 @@ static double number_at(const struct arena *r, const uint8_t *at, double scale)
 
 static void read_numbers(const struct arena *r, struct tokens seen, struct numbers *n)
 {
-    const bool codes = r->s.kv == KERN_KV_Q8_0;
+    const bool codes = has_codes(r);
     const size_t dk = r->s.key_dim, dv = r->s.value_dim;
 
     for (size_t t = seen.from; t < seen.to; t++) {
@@ -350,7 +357,9 @@ static void read_numbers(const struct arena *r, struct tokens seen, struct numbe
             n->k[t * dk + d] =
                 number_at(r, key_at(r, t, d), codes ? check_half(*key_scale_at(r, t, d)) : 0);
         for (size_t d = 0; d < dv; d++)
-            n->vc[t * dv + d] = number_at(r, value_at(r, t, d), 1);
+            n->vc[t * dv + d] = r->s.kv == KERN_KV_Q4_0
+                                    ? 2 * (*value_at(r, t, d) >> d / 16 % 2 * 4 & 15) - 15
+                                    : number_at(r, value_at(r, t, d), 1);
         n->vs[t] = codes ? check_half(*value_scale_at(r, t)) : 1;
     }
 }
@@ -364,7 +373,7 @@ static void read_query(const struct arena *r, const float *q, double *out)
         const size_t group = d0 / 32 * 32;
         float a = 0;
 
-        for (size_t d = group; r->s.kv == KERN_KV_Q8_0 && d < group + 32; d++)
+        for (size_t d = group; has_codes(r) && d < group + 32; d++)
             a = fmaxf(a, fabsf(q[d] * scale));
         for (size_t d = d0; d < d0 + 8; d++)
             out[d] = a > 0 ? (double)rintf(q[d] * scale * (127 / a)) * (double)(a / 127)
@@ -426,7 +435,7 @@ static double formula(const struct arena *r, const struct numbers *n, size_t pos
         sum += n->e[t];
         n->e[t] *= n->vs[t];
     }
-    if (r->s.kv == KERN_KV_Q8_0)
+    if (has_codes(r))
         code = round_weights(n->e, seen.to);
     memset(n->out, 0, r->s.value_dim * sizeof *n->out);
     for (size_t t = seen.from; t < seen.to; t++)
@@ -680,6 +689,7 @@ static void check_store(struct check *c, enum kern_kv kv)
     }
     check_windows(c, kv);
     check_ahead(c, kv);
+    check_attn_cascade(c, kv);
 }
 
 void check_attn_f16(struct check *c)
@@ -695,6 +705,11 @@ void check_attn_bf16(struct check *c)
 void check_attn_q8_0(struct check *c)
 {
     check_store(c, KERN_KV_Q8_0);
+}
+
+void check_attn_q4_0(struct check *c)
+{
+    check_store(c, KERN_KV_Q4_0);
 }
 
 /* States of segments at random, folded in double. */

@@ -138,8 +138,28 @@ static void check_codes(struct check *c, const float *x, size_t n, uint16_t scal
     }
 }
 
-static void check_stored_q8(struct check *c, uint8_t *const *block, size_t slot, const float *k,
-                            const float *v, size_t n_kv, const size_t *dims)
+/* The scale and the codes of four bits of a value, two in a byte. */
+static void check_value_q4(struct check *c, const float *x, size_t n, const uint8_t *head,
+                           size_t slot)
+{
+    float a = 0;
+
+    for (size_t i = 0; i < n; i++)
+        a = fmaxf(a, fabsf(x[i]));
+    const uint16_t d = check_to_half(fminf(a / 15, 65504)), scale = half_of(head, slot);
+    const float inverse = d ? 0.5f / (float)check_half(d) : 0;
+    check_that(c, scale == d, "scale of %.9g: %04x, not %04x", (double)a, scale, d);
+    for (size_t i = 0; i < n; i++) {
+        const uint8_t *at = head + 32 + (slot / 4 * n / 2 + i / 32 * 16 + i % 16) * 4 + slot % 4;
+        const int code = *at >> (i / 16 % 2 ? 4 : 0) & 15;
+        const double want = rint(fmin(fmax((double)(x[i] * inverse + 7.5f), 0), 15));
+
+        check_that(c, code == want, "code of %.9g with scale %04x: %d", (double)x[i], scale, code);
+    }
+}
+
+static void check_stored_codes(struct check *c, uint8_t *const *block, size_t slot, const float *k,
+                               const float *v, size_t n_kv, const size_t *dims, enum kern_kv kv)
 {
     const uint8_t *code[KERN_MAX_HEAD];
 
@@ -151,22 +171,26 @@ static void check_stored_q8(struct check *c, uint8_t *const *block, size_t slot,
         check_codes(c, k + 32 * g, 32, half_of(group, slot), code);
     }
     for (size_t h = 0; h < n_kv; h++) {
-        const uint8_t *head = block[1] + h * (32 + 16 * dims[1]);
+        const uint8_t *head = block[1] + h * (32 + (kv == KERN_KV_Q4_0 ? 8 : 16) * dims[1]);
 
+        if (kv == KERN_KV_Q4_0) {
+            check_value_q4(c, v + h * dims[1], dims[1], head, slot);
+            continue;
+        }
         for (size_t d = 0; d < dims[1]; d++)
             code[d] = head + 32 + slot / 4 * dims[1] * 4 + d * 4 + slot % 4;
         check_codes(c, v + h * dims[1], dims[1], half_of(head, slot), code);
     }
 }
 
-void check_kv_write_q8_0(struct check *c)
+static void check_write_codes(struct check *c, enum kern_kv kv)
 {
     for (size_t i = KV_GROUPED * 32; i < CHECK_COUNT(KV_DIMS) * 32; i++) {
         const size_t *dims = KV_DIMS[i / 32];
         const size_t slot = i % 16;
         const size_t n_kv = 1 + check_below(c, 3);
-        const size_t bytes[2] = {n_kv * kern_kv_key_bytes(KERN_KV_Q8_0, (uint32_t)dims[0]),
-                                 n_kv * kern_kv_value_bytes(KERN_KV_Q8_0, (uint32_t)dims[1])};
+        const size_t bytes[2] = {n_kv * kern_kv_key_bytes(kv, (uint32_t)dims[0]),
+                                 n_kv * kern_kv_value_bytes(kv, (uint32_t)dims[1])};
         float *k = floats(n_kv * dims[0]);
         float *v = floats(n_kv * dims[1]);
         uint8_t *want[2] = {check_out(bytes[0], 2), check_out(bytes[1], 2)};
@@ -176,8 +200,8 @@ void check_kv_write_q8_0(struct check *c)
             random_group(c, k + j, 32);
         for (size_t j = 0; j < n_kv; j++)
             random_group(c, v + j * dims[1], dims[1]);
-        c->ref->kv_write[KERN_KV_Q8_0](want[0], want[1], slot, k, v, n_kv, dims[0], dims[1]);
-        c->test->kv_write[KERN_KV_Q8_0](got[0], got[1], slot, k, v, n_kv, dims[0], dims[1]);
+        c->ref->kv_write[kv](want[0], want[1], slot, k, v, n_kv, dims[0], dims[1]);
+        c->test->kv_write[kv](got[0], got[1], slot, k, v, n_kv, dims[0], dims[1]);
         for (int half = 0; half < 2; half++) {
             size_t n_touched = 0;
 
@@ -190,7 +214,17 @@ void check_kv_write_q8_0(struct check *c)
                        n_touched, bytes[half]);
         }
         if (c->isa == KERN_ISA_SCALAR)
-            check_stored_q8(c, want, slot, k, v, n_kv, dims);
+            check_stored_codes(c, want, slot, k, v, n_kv, dims, kv);
         check_free_all();
     }
+}
+
+void check_kv_write_q8_0(struct check *c)
+{
+    check_write_codes(c, KERN_KV_Q8_0);
+}
+
+void check_kv_write_q4_0(struct check *c)
+{
+    check_write_codes(c, KERN_KV_Q4_0);
 }

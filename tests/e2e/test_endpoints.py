@@ -208,11 +208,12 @@ def test_ipv6(start):
     c.close()
 
 
-def test_keys_and_values_in_8_bits(start):
+@pytest.mark.parametrize("kv_type, least, most", [("q8_0", 1.7, 2), ("q4_0", 2.3, 2.6)])
+def test_keys_and_values_in_few_bits(start, kv_type, least, most):
     """As many more tokens fit; the answer does not depend on who else is there."""
     usual = start("--kv-memory", "64m")
-    s = start("--kv-memory", "64m", "--kv-type", "q8_0")
-    assert s.get("/v1/models").json["data"][0]["meta"]["kv_type"] == "q8_0"
+    s = start("--kv-memory", "64m", "--kv-type", kv_type)
+    assert s.get("/v1/models").json["data"][0]["meta"]["kv_type"] == kv_type
     body = {"prompt": "Once upon a time", "max_tokens": 60, "temperature": 0}
     alone = s.post("/v1/completions", body)
     assert alone.status == 200 and alone.json["usage"]["completion_tokens"] == 60
@@ -221,7 +222,7 @@ def test_keys_and_values_in_8_bits(start):
     assert texts[1::3] == [alone.json["choices"][0]["text"]] * 4
     total = re.compile(r"^quire_kv_blocks_total\S* (\d+)", re.M)
     blocks = [int(total.search(x.get("/metrics").body.decode())[1]) for x in (usual, s)]
-    assert 1.7 * blocks[0] < blocks[1] < 2 * blocks[0]
+    assert least * blocks[0] < blocks[1] < most * blocks[0]
 
 
 def test_props(server):

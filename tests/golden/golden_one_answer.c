@@ -7,7 +7,8 @@
  * preempted, and on every instruction set that the machine has (by the definitions of the kernels,
  * which take a hundred times as long, two in three of the requests). Prompt scoring (echo) is
  * compared as well, and every fourth request is bound to a grammar with counts and recursion. With
- * keys and values in 8 bits the answers are others, and as steady: some of it is done again.
+ * keys and values in 8 bits, and values in 4, the answers are others, and as steady: some of it is
+ * done again.
  */
 #include "core/grammar/constraint.h"
 #include "core/grammar/gbnf.h"
@@ -329,6 +330,12 @@ static int prepare_q8(void **state)
     return set_up(state);
 }
 
+static int prepare_q4(void **state)
+{
+    shared.kv_type = KERN_KV_Q4_0;
+    return set_up(state);
+}
+
 static int finish(void **state)
 {
     (void)state;
@@ -354,7 +361,13 @@ int main(void)
         cmocka_unit_test(preempted),               cmocka_unit_test(any_instruction_set),
         cmocka_unit_test(constrained_answers_keep_to_the_grammar),
     };
-    const int failed = cmocka_run_group_tests_name("f16", tests, set_up, finish);
+    const struct CMUnitTest tests_q4[] = {
+        cmocka_unit_test(answers_are_not_trivial), cmocka_unit_test(all_at_once),
+        cmocka_unit_test(odd_chunk),               cmocka_unit_test(preempted),
+        cmocka_unit_test(any_instruction_set),
+    };
+    const int failed = cmocka_run_group_tests_name("f16", tests, set_up, finish) +
+                       cmocka_run_group_tests_name("q8_0", tests_q8, prepare_q8, finish);
 
-    return failed + cmocka_run_group_tests_name("q8_0", tests_q8, prepare_q8, finish);
+    return failed + cmocka_run_group_tests_name("q4_0", tests_q4, prepare_q4, finish);
 }

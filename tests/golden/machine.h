@@ -235,6 +235,7 @@ struct machine {
     sem_t wake;
     struct response_writer *answers; /* by request id - 1 */
     uint32_t n_ended;
+    uint64_t n_cascade_rows; /* once torn down */
 };
 
 static void on_wake(void *ud)
@@ -388,6 +389,7 @@ static void tear_down(struct machine *m)
 {
     queue_close(m->queue, false);
     engine_loop_join(m->loop);
+    m->n_cascade_rows = runner_times(m->runner)->n_cascade_rows;
     assert_int_equal(kv_manager_stats(m->manager).pool.n_held, 0);
     assert_true(kv_manager_check(m->manager));
     carry_out(m);

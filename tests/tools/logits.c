@@ -189,7 +189,8 @@ static int run(struct instance *e, const struct text *t)
 {
     static struct lane lanes[2];
     const struct model_shape *s = &e->model->shape;
-    const uint32_t n_rows = t->has_beside ? 2 * t->chunk : t->n;
+    const uint32_t chunk = t->hidden || t->n < t->chunk ? t->n : t->chunk;
+    const uint32_t n_rows = t->has_beside ? 2 * chunk : chunk; /* of a step */
     struct batch *b = NULL;
     int rc = init_lane(e, t, &lanes[0], 0);
 
