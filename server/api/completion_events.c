@@ -309,8 +309,10 @@ void completion_on_event(struct engine_caller *client, uint32_t i, const struct 
         on_end(c, i, e);
         return;
     }
-    if (e->kind == EVENT_TOKEN && e->is_followed)
-        return; /* tokens of one step go into one frame */
+    /* Tokens of one step go into one frame, unless another server may go on with the answer: its
+     * frames must be the same, and its steps are not. */
+    if (e->kind == EVENT_TOKEN && e->is_followed && !c->frames.are_numbered)
+        return;
     if (completion_has_client(c) && c->api.request.params.stream &&
         choice_has_output(&c->choices[i]))
         completion_send_choice(c, &c->choices[i]);
