@@ -58,7 +58,7 @@ def test_kill_9(proxied, server):
     replicas, proxy = proxied(*flags)
     rng = random.Random(11)
     for round_ in range(4 if SLOW else 2):
-        bodies = [body_of(i, 900) for i in range(9)]
+        bodies = [body_of(i, 100) for i in range(9)]
         want = [undisturbed(server, *b) for b in bodies]
         readers = [Reader(proxy, *b) for b in bodies]
         wait_for(lambda: all(len(r.raw) > 2000 for r in readers))
