@@ -289,6 +289,13 @@ static void on_end(struct completion *c, uint32_t i, const struct event *e)
         completion_destroy(c);
 }
 
+/* Tokens of one step go into one frame, but for streams that can be gone on with: those have a frame
+ * for each, so that their frames are the same wherever they go on. */
+static bool may_join_tokens(const struct completion *c)
+{
+    return !c->frames.are_numbered && !c->api.request.params.resume.is_on;
+}
+
 void completion_on_event(struct engine_caller *client, uint32_t i, const struct event *e)
 {
     struct completion *c = list_entry(client, struct completion, client);
@@ -309,9 +316,7 @@ void completion_on_event(struct engine_caller *client, uint32_t i, const struct 
         on_end(c, i, e);
         return;
     }
-    /* Tokens of one step go into one frame, unless another server may go on with the answer: its
-     * frames must be the same, and its steps are not. */
-    if (e->kind == EVENT_TOKEN && e->is_followed && !c->frames.are_numbered)
+    if (e->kind == EVENT_TOKEN && e->is_followed && may_join_tokens(c))
         return;
     if (completion_has_client(c) && c->api.request.params.stream &&
         choice_has_output(&c->choices[i]))
