@@ -3,17 +3,20 @@
 
 #include "core/base/err.h"
 #include "core/base/mem.h"
+#include "scheduler/drafts/history_lookup.h"
 #include "scheduler/grammar_drafter.h"
 #include "scheduler/injected_drafter.h"
 #include "scheduler/lookup_drafter.h"
 #include "scheduler/request.h"
 
+#define PROMPT_KEPT 16 /* tokens before an answer that are kept: its beginning is found by these */
 #define SURE_MATCH 8 /* tokens: such a look-up is as likely as a grammar's way, and longer */
 
 struct engine_drafter {
     const int32_t *eog;
     size_t n_eog;
     struct grammar_drafter *grammar;
+    struct history_lookup *history; /* or NULL */
     struct injected_drafter injected;
 };
 
@@ -40,14 +43,50 @@ void engine_drafter_destroy(struct engine_drafter **d)
     if (d == NULL || *d == NULL)
         return;
     grammar_drafter_destroy(&(*d)->grammar);
+    history_lookup_destroy(&(*d)->history);
     mem_free(*d);
     *d = NULL;
+}
+
+int engine_drafter_keep_answers(struct engine_drafter *d, uint32_t max_tokens)
+{
+    return history_lookup_create(&d->history, max_tokens);
+}
+
+void engine_drafter_note_end(struct engine_drafter *d, const struct request *r, uint32_t n_known)
+{
+    const uint32_t from = r->n_prompt > PROMPT_KEPT ? r->n_prompt - PROMPT_KEPT : 0;
+
+    if (d->history != NULL && r->drafts && n_known > request_n_given(r))
+        history_lookup_enter(d->history, r->ids + from, n_known - from, r->key.salt);
+}
+
+/* Can no earlier answer fit better? A prediction is of this answer, and counts for more while that
+ * follows it. */
+static bool is_best(const struct lookup_guess *own)
+{
+    return own->n_match >=
+           (own->source == DRAFT_PREDICTION ? PREDICTION_FRESH : LOOKUP_MAX_MATCH);
+}
+
+/* From the text that fits best. */
+static struct lookup_guess find(struct engine_drafter *d, struct request *r, uint32_t n_known)
+{
+    const struct lookup_guess own = lookup_drafter_find(r, n_known);
+    struct history_match m;
+
+    if (d->history == NULL || is_best(&own))
+        return own;
+    m = history_lookup_find(d->history, r->ids, n_known, r->key.salt, &r->history);
+    if (m.n_match <= own.n_match)
+        return own;
+    return (struct lookup_guess){m.ids, m.n, DRAFT_HISTORY, m.n_match};
 }
 
 static struct draft guess(struct engine_drafter *d, struct request *r, uint32_t n_known,
                           uint32_t most)
 {
-    const struct lookup_guess found = lookup_drafter_find(r, n_known);
+    const struct lookup_guess found = find(d, r, n_known);
     struct draft forced = {0};
 
     if (r->constraint != NULL && found.n_match < SURE_MATCH)

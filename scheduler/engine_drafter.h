@@ -1,6 +1,9 @@
 /* scheduler/engine_drafter.h - the drafter of an engine: it asks the others, and takes the
  * guess that is likelier to be right.
  *
+ * It keeps the answers of requests that have ended, and looks there too where a request's own text
+ * and prediction fit less well.
+ *
  * A guess ends before a token that would end its generation: what would follow that is void.
  *
  * Debug builds obey QUIRE_DEBUG_DRAFTS: "always" computes every guess, whatever it costs; SEED:N
@@ -21,7 +24,13 @@ struct engine_drafter;
 
 /* eog: ids that end a generation, [n_eog], borrowed. ERR_NOMEM. */
 int engine_drafter_create(struct engine_drafter **out, const int32_t *eog, size_t n_eog);
+/* Keep earlier answers of at most max_tokens (not 0) in all from here on. Once. ERR_NOMEM. */
+int engine_drafter_keep_answers(struct engine_drafter *d, uint32_t max_tokens);
 void engine_drafter_destroy(struct engine_drafter **d);
+
+/* The request has ended with n_known tokens in its ids, none of which were thrown away: keep its
+ * answer, if it has one and lets its tokens be guessed. */
+void engine_drafter_note_end(struct engine_drafter *d, const struct request *r, uint32_t n_known);
 
 /* As the scheduler takes it; it refers to d. */
 struct drafter engine_drafter_get(struct engine_drafter *d);

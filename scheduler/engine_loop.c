@@ -71,6 +71,9 @@ static int create_drafter(struct engine_loop *l)
         return 0;
     if (engine_drafter_create(&l->drafter, l->eog, l->opt.n_eog) < 0)
         return ERR_NOMEM;
+    if (l->opt.draft_history > 0 &&
+        engine_drafter_keep_answers(l->drafter, l->opt.draft_history) < 0)
+        return ERR_NOMEM;
     l->opt.sched.drafter = engine_drafter_get(l->drafter);
     return 0;
 }
@@ -173,6 +176,8 @@ static void emit_ends(struct engine_loop *l)
     while (sched_next_end(l->sched, &end)) {
         emit_end(l, &end);
         queue_publish(l->opt.queue, &l->stats);
+        if (l->drafter != NULL && end.n_discarded == 0)
+            engine_drafter_note_end(l->drafter, end.request, end.n_known);
         request_destroy(&end.request);
     }
 }

@@ -37,6 +37,8 @@ struct engine_loop_options {
                               * within this, with the steps of other engines that have
                               * work (each gets an even part of it); 0 = no limit */
     bool makes_drafts;       /* guess tokens ahead (drafts/drafter.h), for requests that let it */
+    uint32_t draft_history;  /* tokens of earlier answers that are kept for that, at most
+                              * HISTORY_MOST; 0: none */
     const int32_t *eog;      /* ids that end a generation; copied */
     size_t n_eog;
     struct engine_arbiter *arbiter; /* NULL: this engine is alone on the machine */

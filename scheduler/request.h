@@ -28,6 +28,7 @@
 #include "core/runtime/batch.h"
 #include "core/runtime/thought.h"
 #include "kvcache/kv_manager.h"
+#include "scheduler/drafts/history_lookup.h"
 #include "scheduler/drafts/prediction.h"
 #include "scheduler/drafts/token_lookup.h"
 #include "scheduler/token_counts.h"
@@ -104,6 +105,7 @@ struct request {
     struct token_counts counts; /* kept by the scheduler; `list` is NULL when no penalty is set */
     struct token_lookup lookup; /* of ids, for drafts; zero: no drafts are made */
     uint32_t lookup_distance;   /* from the place that the last guess came from; 0: none */
+    struct history_place history; /* where in earlier answers the last guess came from */
     struct prediction prediction; /* of the answer; ids are the server's to fill */
     struct constraint_state *constraint; /* what may be generated, or NULL; kept by the sampler */
     struct thought thought; /* what comes before it; kept by the sampler */

@@ -318,7 +318,12 @@ static void end_seq(struct sched *s, struct seq *seq, enum seq_state state, enum
     sched_set_expiry(s, seq, 0);
     seq_set_state(seq, state);
     s->ends[(s->end_head + s->n_ends++) % s->opt.max_requests] = (struct sched_end){
-        .request = seq->request, .finish = why, .times = seq_times(seq, now_us)};
+        .request = seq->request,
+        .finish = why,
+        .n_known = seq->n_known,
+        .n_discarded = seq->n_discarded,
+        .times = seq_times(seq, now_us),
+    };
     seq_set_give(&s->set, seq);
 }
 

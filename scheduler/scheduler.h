@@ -168,6 +168,8 @@ struct sched_fetch { /* for the store */
 struct sched_end {
     struct request *request; /* the caller's now */
     enum finish finish;
+    uint32_t n_known;        /* tokens in its ids */
+    uint32_t n_discarded;    /* thrown away by context shifts */
     struct event_times times;
 };
 

@@ -85,6 +85,7 @@ void seq_shift(struct seq *s)
         r->key.n_hashed = r->n_keep / BLOCK_TOKENS;
     token_lookup_clear(&r->lookup);
     r->lookup_distance = 0;
+    r->history = (struct history_place){0};
     if (r->counts.list != NULL)
         token_counts_clear(&r->counts);
     seq_count_ids(s);

@@ -88,6 +88,8 @@ void instance_name_model(const char *list, char *id, size_t size);
 /* The model in a list of one, for what works on one at a time. Returns an exit_code. */
 int instance_one_model(struct model_item *out, const char *list, char *err, size_t err_len);
 void instance_release(struct instance *e);
+/* Tokens of earlier answers that its engine keeps to guess from: 0 where nothing is guessed. */
+uint32_t instance_draft_history(const struct instance *e, const struct config *c);
 /* Of the records in which a block store keeps its blocks. */
 struct kv_record_form instance_record_form(const struct instance *e);
 

@@ -261,6 +261,14 @@ static int make_holders(struct instance *e, const struct config *c, unsigned fla
     return rc;
 }
 
+uint32_t instance_draft_history(const struct instance *e, const struct config *c)
+{
+    const bool makes_drafts = c->speculation == CONFIG_SPECULATION_AUTO &&
+                              !e->model->shape.is_encoder && !kv_manager_has_states(e->manager);
+
+    return makes_drafts ? (uint32_t)c->speculation_history : 0;
+}
+
 struct kv_record_form instance_record_form(const struct instance *e)
 {
     const struct kv_shape *s = &e->kv->shape;

@@ -24,6 +24,7 @@ const char *draft_source_name(enum draft_source s)
         [DRAFT_LOOKUP] = "lookup",
         [DRAFT_PREDICTION] = "prediction",
         [DRAFT_GRAMMAR] = "grammar",
+        [DRAFT_HISTORY] = "history",
         [DRAFT_INJECTED] = "injected",
     };
 

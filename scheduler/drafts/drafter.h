@@ -28,9 +28,10 @@ enum draft_source {
     DRAFT_LOOKUP = 0, /* the sequence's own text (prompt lookup, n-grams) */
     DRAFT_PREDICTION, /* the request's prediction of its answer */
     DRAFT_GRAMMAR,    /* a constraint that lets the text go on in one way only */
+    DRAFT_HISTORY,    /* earlier answers to the same tenant */
     DRAFT_INJECTED,   /* anything: tests */
 };
-#define DRAFT_SOURCES 4
+#define DRAFT_SOURCES 5
 
 struct draft {
     uint32_t n; /* tokens; 0: no guess */

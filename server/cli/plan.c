@@ -17,6 +17,7 @@
 #include "kvcache/kv_manager.h"
 #include "kvcache/kv_store.h"
 #include "kvcache/state_store.h"
+#include "scheduler/drafts/history_lookup.h"
 #include "server/engine_io/block_store.h"
 #include "server/instance.h"
 #include "server/kv_events/kv_event_publisher.h"
@@ -34,6 +35,7 @@ struct memory_estimate {
     uint64_t adapters;                              /* bytes at most; 0: there are none */
     uint64_t weights, tables, cache, states, rows, process; /* bytes; states: of recurrent layers */
     uint64_t events, store; /* of KV events and of the block store, where there are some */
+    uint64_t history;  /* of earlier answers, for guesses */
     uint64_t state;    /* bytes of one; 0: the model has none */
     uint64_t token;    /* bytes of a token in the cache, in all layers */
     uint32_t n_tokens; /* that the cache holds */
@@ -85,6 +87,13 @@ static uint64_t store_bytes(const struct instance *e, const struct config *c)
     return block_store_bytes(&form, e->kv->n_blocks);
 }
 
+static uint64_t history_bytes(const struct instance *e, const struct config *c)
+{
+    const uint32_t n = instance_draft_history(e, c);
+
+    return n > 0 ? history_lookup_bytes(n) : 0;
+}
+
 /* `own`: the settings' limits; `process`: what it takes with this model and no other. */
 static struct memory_estimate plan_of(const struct instance *e, const struct memory_estimate *own,
                                       uint64_t process)
@@ -103,6 +112,7 @@ static struct memory_estimate plan_of(const struct instance *e, const struct mem
         .process = process,
         .events = event_bytes(e),
         .store = own->store,
+        .history = own->history,
         .swap = own->swap,
         .adapters = own->adapters,
         .token = n_groups * block / BLOCK_TOKENS,
@@ -114,7 +124,7 @@ static struct memory_estimate plan_of(const struct instance *e, const struct mem
 static uint64_t in_all(const struct memory_estimate *p)
 {
     return p->weights + p->tables + p->cache + p->states + p->rows + p->events + p->store +
-           p->process;
+           p->history + p->process;
 }
 
 /* The process is one, whatever the number of models: what it takes with all of them. */
@@ -129,6 +139,7 @@ static struct memory_estimate sum_of(const struct planned *all, uint32_t n, uint
         sum.rows += all[i].plan.rows;
         sum.events += all[i].plan.events;
         sum.store += all[i].plan.store;
+        sum.history += all[i].plan.history;
         sum.swap += all[i].plan.swap;
         sum.adapters += all[i].plan.adapters;
     }
@@ -149,6 +160,9 @@ static void print_end(const struct memory_estimate *p, uint64_t requests)
                mib(p->events));
     if (p->store > 0)
         printf("block store  %10.1f MiB   what is read and written (kv_store)\n", mib(p->store));
+    if (p->history > 0)
+        printf("history      %10.1f MiB   earlier answers, to guess from (speculation_history)\n",
+               mib(p->history));
     printf("process      %10.1f MiB   program, tokenizer, connections\n", mib(p->process));
     printf("in all       %10.1f MiB   when the cache and a step are full\n", mib(in_all(p)));
     printf("              + %8.1f MiB   while preempted sequences are kept (swap_ram)\n",
@@ -199,12 +213,13 @@ static void print_table(const struct instance *e, const struct memory_estimate *
 static void print_sum(const struct memory_estimate *sum, uint32_t n, uint64_t requests)
 {
     printf("All %u models in one process: %.1f MiB (weights %.1f, rope tables %.1f, "
-           "KV caches %.1f, activations %.1f, KV events and block stores %.1f, process %.1f),\n"
+           "KV caches %.1f, activations %.1f, KV events, block stores and history %.1f, process "
+           "%.1f),\n"
            "%.1f MiB while preempted sequences are kept, and at most %.1f MiB for what requests "
            "of all models hold.\n",
            n, mib(in_all(sum)), mib(sum->weights), mib(sum->tables), mib(sum->cache),
-           mib(sum->rows), mib(sum->events + sum->store), mib(sum->process), mib(sum->swap),
-           mib(requests));
+           mib(sum->rows), mib(sum->events + sum->store + sum->history), mib(sum->process),
+           mib(sum->swap), mib(requests));
 }
 
 static void print_tables(const struct planned *all, uint32_t n, const struct memory_estimate *sum,
@@ -241,10 +256,10 @@ static void print_members(const struct instance *e, const struct memory_estimate
            ",\"swap_bytes\":%" PRIu64 ",\"adapter_bytes\":%" PRIu64 ",\"request_bytes\":%" PRIu64
            ",\"total_bytes\":%" PRIu64 ",\"sequence_bytes\":%" PRIu64
            ",\"states_bytes\":%" PRIu64 ",\"state_bytes\":%" PRIu64
-           ",\"event_bytes\":%" PRIu64 ",\"store_bytes\":%" PRIu64,
+           ",\"event_bytes\":%" PRIu64 ",\"store_bytes\":%" PRIu64 ",\"history_bytes\":%" PRIu64,
            e->sched.max_context, p->weights, p->tables, p->cache, p->n_tokens, p->token, p->rows,
            p->process, p->swap, p->adapters, requests, in_all(p), p->sequence, p->states,
-           p->state, p->events, p->store);
+           p->state, p->events, p->store, p->history);
 }
 
 static void print_json(const struct planned *all, uint32_t n, const struct memory_estimate *sum,
@@ -281,8 +296,10 @@ static int make_engine(struct planned *p, const struct config *c, uint32_t i, ch
     p->plan.swap = own.swap_ram;
     if (own.adapters[0] != '\0' || own.adapters_dir[0] != '\0')
         p->plan.adapters = own.adapter_memory;
-    if (code == EXIT_OK)
+    if (code == EXIT_OK) {
         p->plan.store = store_bytes(&p->engine, &own);
+        p->plan.history = history_bytes(&p->engine, &own);
+    }
     config_release(&own);
     return code;
 }

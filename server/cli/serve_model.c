@@ -284,6 +284,7 @@ static int start_loop(struct served *m, const struct served_company *company)
         .fetch = m->store != NULL ? block_store_fetch(m->store) : NULL,
         .step_target_ms = (uint32_t)m->config.step_target_ms,
         .makes_drafts = m->info.makes_drafts,
+        .draft_history = instance_draft_history(&m->engine, &m->config),
         .arbiter = company->arbiter,
         .engine = company->index,
         .journal = m->journal,

@@ -25,7 +25,8 @@ def model(tmp_path_factory):
 
 
 def settings(chunk, memory):
-    return ["--context", str(N_CTX), "--kv-memory", str(memory), "--prefill-chunk", str(chunk), "--max-batch-tokens",
+    # One answer fills no memory for earlier ones.
+    return ["--context", str(N_CTX), "--speculation-history", "0", "--kv-memory", str(memory), "--prefill-chunk", str(chunk), "--max-batch-tokens",
             str(max(chunk, 64)), "--max-sequences", "16", "--step-target-ms", "0"]
 
 
@@ -79,7 +80,7 @@ def test_plan_of_several_models_adds_up(model, tmp_path):
     assert (long["swap_bytes"], demo["swap_bytes"]) == (256 << 20, 1 << 20)
     assert (long["adapter_bytes"], demo["adapter_bytes"]) == (0, 5 << 20)
     assert 60 << 20 < long["cache_bytes"] <= 64 << 20 and 30 << 20 < demo["cache_bytes"] <= 32 << 20
-    rooms = ["weight_bytes", "table_bytes", "cache_bytes", "activation_bytes"]
+    rooms = ["weight_bytes", "table_bytes", "cache_bytes", "activation_bytes", "history_bytes"]
     for part in long, demo:
         assert part["total_bytes"] == sum(part[r] for r in rooms) + part["process_bytes"]
     assert plan["total_bytes"] == sum(m[r] for m in (long, demo) for r in rooms) + plan["process_bytes"]
@@ -105,10 +106,20 @@ def test_plan_counts_events_and_the_block_store(model, tmp_path):
     assert store["store_bytes"] == both["store_bytes"] > 16 << 20 and store["event_bytes"] == 0
     for plan in events, store, both:
         assert plan["total_bytes"] == sum(plan[f"{part}_bytes"] for part in [
-            "weight", "table", "cache", "activation", "process", "event", "store"])
+            "weight", "table", "cache", "activation", "process", "event", "store", "history"])
     run = quire("plan", *flags[1:], *sum(more, []))
     assert re.search(r"^KV events +\d", run.stdout, re.M) and re.search(r"^block store +\d", run.stdout, re.M)
     assert "weights_digest" not in run.stderr
+
+
+def test_plan_counts_earlier_answers(model):
+    """Not where nothing is guessed from them."""
+    flags = ["--model", str(model), "--kv-memory", "64m"]
+    off = [["--speculation-history", "0"], ["--speculation", "off"]]
+    kept, *none = [json.loads(quire("plan", "--json", *flags, *f).stdout) for f in ([], *off)]
+    assert 262144 * 16 <= kept["history_bytes"] <= 262144 * 19
+    assert [p["history_bytes"] for p in none] == [0, 0]
+    assert re.search(r"^history +4\.\d", quire("plan", *flags).stdout, re.M)
 
 
 def test_plan_says_what_does_not_fit(model):

@@ -4,13 +4,20 @@ Debug servers compute every guess, whatever it costs, and some that are random (
 those of a server that makes none."""
 import concurrent.futures
 import json
+import pathlib
 import random
 import re
+import sys
 
 import pytest
 
-from quire import DEBUG_BIN, SLOW, Server
-from test_cli import quire
+sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "reference"))
+
+import adapter_files  # noqa: E402
+import gguf_file  # noqa: E402
+from proxies import plain as plain_bytes  # noqa: E402
+from quire import DEBUG_BIN, SLOW, Server  # noqa: E402
+from test_cli import quire  # noqa: E402
 
 N = 2000 if SLOW else 160
 STORY = "Once upon a time there was a little girl named Lily. She loved to play outside in the park. One day, she saw a "
@@ -108,13 +115,24 @@ def test_same_answers(plain, server):
 def drafts_of(server):
     m = server.metrics()
     return {s: tuple(m[f'quire_spec_{what}_total{{source="{s}"}}'] for what in ("drafts", "draft_tokens", "accepted_tokens"))
-            for s in ("lookup", "prediction", "grammar")}
+            for s in ("lookup", "prediction", "grammar", "history")}
 
 
 def test_drafts_were_made_and_right(server, plain):
-    """Each source had its turn, and some guesses of each were right; without speculation there was none."""
-    for runs, drafted, accepted in drafts_of(server).values():
-        assert 0 < runs <= drafted and 0 < accepted < drafted
+    """Each source has its turn, and some guesses of each are right; without speculation there is none."""
+    def ask(salt, **fields):
+        body = {"prompt": STORY * 2, "max_tokens": 60, "temperature": 0, "ignore_eos": True, "cache_salt": salt, **fields}
+        for s in plain, server:
+            text = s.post("/v1/completions", body).text
+        return text
+
+    text = ask("own text")
+    ask("prediction", prediction=content(text[:100] + " and " + text[100:]))
+    ask("grammar", json_schema=PERSON)
+    for seed in range(4):
+        ask("history", temperature=0.8, seed=seed // 2)
+    for source, (runs, drafted, accepted) in drafts_of(server).items():
+        assert 0 < runs <= drafted and 0 < accepted < drafted, source
     assert set(drafts_of(plain).values()) == {(0, 0, 0)}
 
 
@@ -208,6 +226,95 @@ def test_prediction_too_long(always):
     assert r.status == 400 and "512 tokens" in r.json["error"]["message"]
 
 
+# ---- earlier answers ----
+
+ASKED = {"prompt": "Tom saw a big red ball. He", "max_tokens": 40, "temperature": 0.8, "seed": 3, "ignore_eos": True}
+
+
+def from_history(server, headers=None, **fields):
+    """The answer to a request, and how many tokens of it were guessed from earlier answers."""
+    before = drafts_of(server)["history"]
+    text = server.post("/v1/completions", {**ASKED, **fields}, headers=headers).text
+    return text, drafts_of(server)["history"][2] - before[2]
+
+
+def test_asked_again(plain):
+    """The second time nearly all of the answer is guessed, also behind its beginning in another prompt; until enough
+    others have come."""
+    s = drafting("always", "--speculation-history", "200")
+    text, n = from_history(s)
+    assert (text, n) == from_history(plain)
+    assert from_history(s) == (text, pytest.approx(37, abs=3))
+    text = from_history(s, temperature=0)[0]
+    begin = " ".join(text.split(" ")[:8])
+    rest, n = from_history(s, temperature=0, prompt=ASKED["prompt"] + begin, max_tokens=20)
+    assert text.startswith(begin + rest) and n > 10
+    for i in range(5):
+        from_history(s, prompt=f"{i} boxes were in", seed=i)
+    assert from_history(s)[1] < 10
+    assert s.stop() == 0
+
+
+def test_nobody_elses_answers():
+    """What was answered to one tenant, or with one cache_salt, is guessed from for nobody else; nor for anybody what was
+    answered without speculation."""
+    s = drafting("always", "--tenant-header", "X-Tenant")
+    callers = [{}, {"cache_salt": "a"}, {"cache_salt": "b"}, {"headers": {"X-Tenant": "ann"}},
+               {"headers": {"X-Tenant": "bob"}}, {"headers": {"X-Tenant": "ann"}, "cache_salt": "a"}]
+    for c in callers:
+        text, n = from_history(s, **c)
+        assert n == 0, c
+    for c in callers:
+        assert from_history(s, **c) == (text, pytest.approx(37, abs=3)), c
+    for _ in range(2):
+        assert from_history(s, cache_salt="c", speculation=False) == (text, 0)
+    assert from_history(s, cache_salt="c")[1] == 0
+    assert s.stop() == 0
+
+
+def test_no_history():
+    s = drafting("always", "--speculation-history", "0")
+    assert from_history(s) == from_history(s)
+    assert drafts_of(s)["history"] == (0, 0, 0)
+    assert s.stop() == 0
+
+
+# ---- adapters ----
+
+@pytest.fixture(scope="module")
+def adapters(tmp_path_factory):
+    """The flags for two of the demo model."""
+    demo = gguf_file.read((pathlib.Path(__file__).parents[2] / "config/demo/quire-demo.gguf").read_bytes())
+    folder = tmp_path_factory.mktemp("adapters")
+    for i in range(2):
+        made = adapter_files.make(demo, 4, "F16", seed=i)
+        (folder / f"{i}.gguf").write_bytes(adapter_files.gguf("llama", made, 2, "F16"))
+    return ("--adapters", f"a={folder}/0.gguf,b={folder}/1.gguf")
+
+
+ADAPTED = [{}, {"model": "a"}, {"model": "b"}, {"lora": [{"id": 0, "scale": 0.5}]}]
+
+
+def test_with_adapters(adapters):
+    """Rows of guesses are computed with the adapter of their request, beside others; what was answered with one is guessed
+    from for no other."""
+    r = random.Random(13)
+    bodies = [{**body_of(r), **ADAPTED[i % 4]} for i in range(40)]
+    for b in bodies:
+        b.pop("prediction", None)
+    p = Server(*FLAGS, *adapters, "--speculation", "off")
+    expected = answers(p, bodies)
+    assert sum(a[0] != 400 for a in expected) > 36
+    texts = [from_history(p, cache_salt="alone", **a) for a in ADAPTED]
+    assert len(set(texts)) == 4 and p.stop() == 0
+    for drafts in "always", "17:400":
+        s = drafting(drafts, *adapters)
+        assert answers(s, bodies) == expected
+        assert drafts_of(s)["lookup"][0] > 0 and drafts_of(s)["history"][2] > 0
+        assert [from_history(s, cache_salt="alone", **a) for a in ADAPTED] == texts
+        assert s.stop() == 0
+
+
 # ---- turned off, and told ----
 
 def timings(server, **fields):
@@ -245,6 +352,17 @@ def test_several_tokens_in_a_frame(always, plain):
     assert "".join(f["text"] for f in frames) == plain.post("/v1/completions", body).text
     accepted = frames[-1]["timings"]["accepted_draft_tokens"]
     assert accepted > 0 and sum(1 for f in frames if f["text"]) <= 60 - accepted
+
+
+def test_numbered_streams(always):
+    """Frames that another server may go on with do not depend on guesses, nor do their numbers."""
+    body = {"prompt": STORY * 3, "max_tokens": 60, "temperature": 0, "seed": 1, "ignore_eos": True, "stream": True,
+            "resume_tokens": True}
+    runs = [plain_bytes(always.post("/v1/completions", {**body, "speculation": s}).body) for s in (False, True)]
+    assert runs[0] == runs[1] and runs[0].count(b"\nid: ") > 55
+    n = always.metrics()["quire_iterations_total"]
+    always.post("/v1/completions", body)
+    assert always.metrics()["quire_iterations_total"] - n < 55, "there were guesses"
 
 
 # ---- the journal ----
