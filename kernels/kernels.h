@@ -238,9 +238,13 @@ struct kern_attn {
      * touched, and each query leaves the state of each segment that it sees, so that several
      * calls may share the segments: query i * n_head + h at part + (i * n_head + h) * part_stride,
      * segment s of it at s * KERN_ATTN_PART(value_dim): maximum, sum, then the value_dim weighted
-     * values. attn_merge makes the result of them. Sinks are not looked at then. */
+     * values. attn_merge makes the result of them. Sinks are not looked at then.
+     * With n_merged > 1 the first n_merged segments leave one state, state 0, in which they are
+     * merged ascending, as attn_merge would do it; segment s >= n_merged leaves state
+     * s - n_merged + 1. One call has all of these segments, and without a window. */
     float *part;
     size_t part_stride; /* floats */
+    uint32_t n_merged;
     float *scratch;     /* kern_attn_scratch() bytes, 64-byte aligned */
 };
 #define KERN_ATTN_PART(value_dim) ((size_t)(value_dim) + 2) /* floats */
@@ -357,10 +361,10 @@ struct kern_table {
      * store a value's number is 2 c - 15 instead. */
     void (*attn[KERN_N_KV])(const struct kern_attn *a);
 
-    /* The result of one query from the states of n_seg segments that it sees, one after the other
-     * (see kern_attn.part), and its head's sink, unless NULL. Equals what attn writes without
+    /* The result of one query from the n_state states of the segments that it sees, one after the
+     * other (see kern_attn.part), and its head's sink, unless NULL. Equals what attn writes without
      * `part`. */
-    void (*attn_merge)(float *out, const float *part, size_t n_seg, size_t value_dim,
+    void (*attn_merge)(float *out, const float *part, size_t n_state, size_t value_dim,
                        const float *sink);
 
     /* Store one token's keys and values (rne) into slot `slot` of a block's layer: the heads' keys

@@ -218,11 +218,18 @@ static void finish(struct softmax_state s, float *out, const float *sink, size_t
 static void keep_part(const struct kern_attn *a, size_t query, size_t seg, struct softmax_state s,
                       const float *o)
 {
-    float *part = a->part + query * a->part_stride + seg * KERN_ATTN_PART(a->value_dim);
+    const size_t state = seg < a->n_merged ? 0 : a->n_merged > 1 ? seg - a->n_merged + 1 : seg;
+    float *part = a->part + query * a->part_stride + state * KERN_ATTN_PART(a->value_dim);
+    struct softmax_state to = s;
 
-    part[0] = s.max;
-    part[1] = s.sum;
-    memcpy(part + 2, o, a->value_dim * sizeof *o);
+    if (seg > 0 && seg < a->n_merged) {
+        to = (struct softmax_state){part[0], part[1]};
+        merge(&to, part + 2, s, o, a->value_dim);
+    } else {
+        memcpy(part + 2, o, a->value_dim * sizeof *o);
+    }
+    part[0] = to.max;
+    part[1] = to.sum;
 }
 
 /* The end of the tokens that the query at `pos` sees. */
@@ -314,13 +321,13 @@ void kern_attn_q4_0_scalar(const struct kern_attn *a)
     attend_coded(a, segment_q4);
 }
 
-void kern_attn_merge_scalar(float *out, const float *part, size_t n_seg, size_t value_dim,
+void kern_attn_merge_scalar(float *out, const float *part, size_t n_state, size_t value_dim,
                             const float *sink)
 {
     struct softmax_state s = {part[0], part[1]};
 
     memcpy(out, part + 2, value_dim * sizeof *out);
-    for (size_t i = 1; i < n_seg; i++) {
+    for (size_t i = 1; i < n_state; i++) {
         part += KERN_ATTN_PART(value_dim);
         merge(&s, out, (struct softmax_state){part[0], part[1]}, part + 2, value_dim);
     }

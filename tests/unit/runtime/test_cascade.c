@@ -100,7 +100,9 @@ static void take_item(const struct split_kv *c, const struct batch *b, const str
         assert_int_equal(s->i_row, item->part_row + i);
         assert_int_equal(s->n_row, item->part_rows);
         assert_int_equal(s->part_stride, item->part_stride);
-        assert_int_equal(s->n_seg, n_seg);
+        assert_int_equal(s->n_state, n_seg - item->n_merged + 1);
+        assert_true(item->n_merged >= 1 && (item->seg0 > 0 ? item->seg0 >= item->n_merged
+                                                           : item->seg1 == item->n_merged));
     }
 }
 
@@ -131,7 +133,7 @@ static void check_parts(const struct split_kv *c)
         const struct attn_split *a = &c->splits[i];
         const float *end = a->part + a->n_row * c->options.n_head * a->part_stride;
 
-        assert_true(a->i_row < a->n_row && a->n_seg * each <= a->part_stride);
+        assert_true(a->i_row < a->n_row && a->n_state * each <= a->part_stride);
         assert_true(a->part >= c->parts && end <= c->parts + c->n_parts);
         for (uint32_t j = 0; j < i; j++) {
             const struct attn_split *o = &c->splits[j];
