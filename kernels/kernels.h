@@ -180,10 +180,10 @@ size_t kern_qrow_bytes(size_t k);
  *         scales, then codes u8 = q + 128 as [8 quads][16 tokens][4 dims]); values: 16 f16 scales,
  *         one a token, then codes u8 = q + 128 as [4 token quads][value_dim][4 tokens].
  *         key_dim and value_dim % 32 == 0
- *   Q4_0  keys as in Q8_0, for scores want them exact; values: 16 f16 scales, one a token, then
- *         [4 token quads][value_dim / 32][16][4 tokens] bytes: the low nibble is dimension d of a
- *         group of 32, the high one dimension d + 16; a code c in 0 .. 15 stands for 2 c - 15.
- *         key_dim and value_dim % 32 == 0 */
+ *   Q4_0  keys as in Q8_0, for scores want them exact; values: scales f16 [value_dim / 32][16
+ *         tokens], then [value_dim / 32][4 token quads][16][4 tokens] bytes: the low nibble is
+ *         dimension d of a group of 32, the high one dimension d + 16; a code c in 0 .. 15 stands
+ *         for 2 c - 15. key_dim and value_dim % 32 == 0 */
 enum kern_kv {
     KERN_KV_F16 = 0,
     KERN_KV_BF16,
@@ -358,7 +358,8 @@ struct kern_table {
      * segment's first) as by `quantise` (codes, es); o[d]: per group g that has a visible token
      * ascending: n = integer sum over visible t of (value code - 128) * e's code;
      * o = fma((float)n, es[g], o) from 0. ks and vs are the stored scales, widened. On a Q4_0
-     * store a value's number is 2 c - 15 instead. */
+     * store a value's number is 2 c - 15 instead, and each 32 dimensions of o come of their own
+     * vs, and so of their own codes of e[t] * vs[t]. */
     void (*attn[KERN_N_KV])(const struct kern_attn *a);
 
     /* The result of one query from the n_state states of the segments that it sees, one after the
@@ -372,8 +373,8 @@ struct kern_table {
      * finite.
      * Into a Q8_0 store: of 32 dimensions of a key, or all of a value: a = max |x|;
      * d = f16(a / 127), at most 65504; code = rne(x * (1 / d)), kept within -127 .. 127, all zero
-     * when d is 0. Into a Q4_0 store keys likewise; a value: d = f16(a / 15), at most 65504;
-     * c = rne(x * (0.5 / d) + 7.5), kept within 0 .. 15 before it is rounded, 8 when d is 0. */
+     * when d is 0. Into a Q4_0 store keys likewise; of 32 dimensions of a value: d = f16(a / 15),
+     * at most 65504; c = rne(x * (0.5 / d) + 7.5), kept within 0 .. 15 before it is rounded, 8 when d is 0. */
     void (*kv_write[KERN_N_KV])(uint8_t *keys, uint8_t *values, size_t slot, const float *k,
                                 const float *v, size_t n_kv, size_t key_dim, size_t value_dim);
 
