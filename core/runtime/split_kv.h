@@ -9,7 +9,8 @@
  *
  * Decoding sequences that have the first blocks of their tables in common (cascade.h) share the
  * items of these: rows of several spans over the same segments. What each sees alone is an item of
- * its own, and its states are merged in the same way.
+ * its own, and its states are merged in the same way. Where many query heads share a KV head (more
+ * than GROUP_HEADS), each sequence is left to itself: arithmetic bounds it, and nothing is saved.
  *
  * Thread: split_kv_make() by the engine thread; the cut is read-only during the step.
  * Memory: taken in split_kv_create(); `parts` is mapped, so pages cost RAM when first used.

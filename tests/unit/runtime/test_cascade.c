@@ -261,21 +261,25 @@ static void test_nested(void **unused)
     batch_destroy(&b);
 }
 
-/* Without tables to look at, each for itself. */
+/* Without tables to look at, or with many query heads for a KV head, each for itself. */
 static void test_off(void **unused)
 {
-    const struct split_kv_options o = options(2, 0);
-    struct split_kv c;
     struct batch *b;
 
     (void)unused;
     assert_int_equal(batch_create(&b, MAX_ROWS, MAX_SPANS, 1), 0);
-    assert_int_equal(split_kv_create(&c, &o), 0);
     make_batch(b, 12, 1);
-    split_kv_make(&c, b);
-    check_cover(&c, b);
-    assert_int_equal(c.n_grouped_rows, 0);
-    split_kv_release(&c);
+    for (int i = 0; i < 3; i++) {
+        struct split_kv_options o = options(2, i == 0 ? 0 : 2);
+        struct split_kv c;
+
+        o.n_head = i == 1 ? 7 * o.n_kv_head : o.n_head;
+        assert_int_equal(split_kv_create(&c, &o), 0);
+        split_kv_make(&c, b);
+        check_cover(&c, b);
+        assert_true(i == 2 ? c.n_grouped_rows > 0 : c.n_grouped_rows == 0);
+        split_kv_release(&c);
+    }
     batch_destroy(&b);
 }
 
