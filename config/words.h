@@ -31,6 +31,7 @@
     W(POLICY_ADAPTIVE, "adaptive")
 #define WORDS_preemption(W)                                                                        \
     W(PREEMPTION_AUTO, "auto") W(PREEMPTION_RECOMPUTE, "recompute") W(PREEMPTION_SWAP, "swap")
+#define WORDS_speculation(W) W(SPECULATION_AUTO, "auto") W(SPECULATION_OFF, "off")
 #define WORDS_log_level(W)                                                                         \
     W(LOG_DEBUG, "debug") W(LOG_INFO, "info") W(LOG_WARN, "warn") W(LOG_ERROR, "error")            \
     W(LOG_OFF, "off")
@@ -52,6 +53,7 @@ enum config_kv_type { WORDS_kv_type(CONFIG_WORD_ID) };
 enum config_placement { WORDS_placement(CONFIG_WORD_ID) };
 enum config_policy { WORDS_policy(CONFIG_WORD_ID) };
 enum config_preemption { WORDS_preemption(CONFIG_WORD_ID) };
+enum config_speculation { WORDS_speculation(CONFIG_WORD_ID) };
 enum config_log_level { WORDS_log_level(CONFIG_WORD_ID) };
 enum config_log_format { WORDS_log_format(CONFIG_WORD_ID) };
 enum config_kv_events { WORDS_kv_events(CONFIG_WORD_ID) };

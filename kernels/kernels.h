@@ -148,6 +148,19 @@ enum kern_weight {
 
 /* Does the product take quantised activation rows (kern.quantise) instead of float rows? */
 bool kern_weight_is_quantised(enum kern_weight w);
+/* What the sums of a product are made of, which is what bounds its speed: floats, or integers of
+ * groups of 32 columns, with a scale for the group or for either half. Narrow codes are summed in
+ * 16 bits where there is no VNNI, wide ones never. */
+enum kern_product {
+    KERN_PRODUCT_FLOAT = 0,
+    KERN_PRODUCT_NARROW,
+    KERN_PRODUCT_NARROW_HALVES,
+    KERN_PRODUCT_WIDE,
+    KERN_PRODUCT_WIDE_HALVES,
+    KERN_N_PRODUCT,
+};
+enum kern_product kern_weight_product(enum kern_weight w);
+const char *kern_product_name(enum kern_product product);
 /* k must be a multiple of this: 1, 32, 64, 128 or 256. */
 size_t kern_weight_group(enum kern_weight w);
 const char *kern_weight_name(enum kern_weight w);

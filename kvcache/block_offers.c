@@ -30,6 +30,24 @@ struct block_offers {
     sem_t wake;
 };
 
+/* A power of two: head and tail go round at 2^32. */
+static uint32_t slots_for(uint32_t n_offers)
+{
+    uint32_t n = 1;
+
+    while (n < n_offers)
+        n *= 2;
+    return n;
+}
+
+size_t block_offers_bytes(uint32_t n_blocks, uint32_t n_offers)
+{
+    const struct block_offers *o = NULL;
+
+    return ((size_t)n_blocks + 1) * (sizeof(*o->known_in) + sizeof(*o->ages)) +
+           slots_for(n_offers) * sizeof(*o->ring);
+}
+
 int block_offers_create(struct block_offers **out, uint32_t n_blocks, uint32_t record_blocks,
                         uint32_t n_offers)
 {
@@ -43,8 +61,7 @@ int block_offers_create(struct block_offers **out, uint32_t n_blocks, uint32_t r
         return ERR_NOMEM;
     o->n_blocks = n_blocks;
     o->record_blocks = record_blocks;
-    for (o->cap = 1; o->cap < n_offers;) /* a power of two: head and tail go round at 2^32 */
-        o->cap *= 2;
+    o->cap = slots_for(n_offers);
     sem_init(&o->wake, 0, 0);
     o->known_in = mem_calloc((size_t)n_blocks + 1, sizeof(*o->known_in));
     atomic_store(&o->era, 1);

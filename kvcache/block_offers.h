@@ -22,6 +22,7 @@
 #define KVCACHE_BLOCK_OFFERS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "kvcache/kv_record.h"
@@ -40,6 +41,8 @@ struct block_offer {
 int block_offers_create(struct block_offers **out, uint32_t n_blocks, uint32_t record_blocks,
                         uint32_t n_offers);
 void block_offers_destroy(struct block_offers **o);
+/* What one takes. */
+size_t block_offers_bytes(uint32_t n_blocks, uint32_t n_offers);
 
 /* ---- engine thread ---- */
 

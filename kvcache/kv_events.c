@@ -66,6 +66,14 @@ int kv_events_create(struct kv_events **out, const struct kv_events_options *o)
     return 0;
 }
 
+size_t kv_events_bytes(const struct kv_events *e)
+{
+    return e == NULL ? 0
+                     : e->n_slots * sizeof(*e->slots) +
+                           ((size_t)e->n_blocks + 1) * sizeof(*e->origins) +
+                           (KV_EVENTS_MAX_ADAPTERS + 1) * sizeof(*e->adapters);
+}
+
 void kv_events_destroy(struct kv_events **events)
 {
     struct kv_events *e = events != NULL ? *events : NULL;

@@ -53,6 +53,7 @@ struct kv_events;
 /* ERR_INVAL, ERR_NOMEM. */
 int kv_events_create(struct kv_events **out, const struct kv_events_options *options);
 void kv_events_destroy(struct kv_events **e);
+size_t kv_events_bytes(const struct kv_events *e); /* taken when it was made; NULL: 0 */
 /* Before either side begins; neither may wait. `wake`: the writer calls it when events wait for a
  * reader that sleeps. `room`: the reader calls it when the writer waits for room: it should flush.
  */

@@ -494,6 +494,17 @@ static void give_blocks(struct kv_manager *m, struct kv_seq *kv, uint32_t group0
     kv_must(block_pool_give(m->pool, m->scratch, n));
 }
 
+void kv_manager_truncate(struct kv_manager *m, struct kv_seq *kv, uint32_t n_done)
+{
+    const uint32_t n = block_table_needed(n_done);
+
+    assert(m->states == NULL && n >= kv->n_indexed && n >= kv->first);
+    if (n >= kv->table.n)
+        return;
+    give_blocks(m, kv, 0, n, kv->table.n);
+    kv->table.n = n;
+}
+
 void kv_manager_free_out_of_window(struct kv_manager *m, struct kv_seq *kv, uint32_t n_done)
 {
     const uint32_t first = kv_groups_first(&m->opt.groups, n_done);

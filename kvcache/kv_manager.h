@@ -243,6 +243,10 @@ uint32_t kv_manager_missing(const struct kv_manager *m, const struct kv_seq *kv,
 void kv_manager_commit(struct kv_manager *m, struct kv_seq *kv, struct kv_key *key,
                        uint32_t n_done);
 
+/* Give back the blocks behind those of the first n_done tokens, all that stay computed: drafts that
+ * were wrong had made them writable. Not with states. */
+void kv_manager_truncate(struct kv_manager *m, struct kv_seq *kv, uint32_t n_done);
+
 /* The first n_done tokens are computed, and are not to be found in the index: groups with the
  * window give back what no token from n_done / 16 * 16 on sees. */
 void kv_manager_free_out_of_window(struct kv_manager *m, struct kv_seq *kv, uint32_t n_done);

@@ -38,10 +38,15 @@ static uint64_t kv_ns(uint64_t kv, uint64_t ps)
     return kv / 1000 * ps + kv % 1000 * ps / 1000;
 }
 
+uint64_t step_costs_keys_ns(const struct step_costs *c, const struct step_work *w)
+{
+    return kv_ns(w->kv_decode, c->kv_decode_ps) + kv_ns(w->kv_prefill, c->kv_prefill_ps);
+}
+
 uint64_t step_costs_ns(const struct step_costs *c, const struct step_work *w)
 {
     return c->step_ns + w->n_prefill * c->prefill_ns + w->n_decode * c->decode_ns +
-           kv_ns(w->kv_decode, c->kv_decode_ps) + kv_ns(w->kv_prefill, c->kv_prefill_ps);
+           step_costs_keys_ns(c, w);
 }
 
 uint64_t step_costs_chunk_ns(const struct step_costs *c, uint32_t pos, uint32_t n)

@@ -49,6 +49,9 @@ struct step_costs {
 /* Predicted time in nanoseconds. Exact for all coefficients of cost_get(), whatever the work. */
 uint64_t step_costs_ns(const struct step_costs *c, const struct step_work *w);
 
+/* Of that, what reading keys takes. */
+uint64_t step_costs_keys_ns(const struct step_costs *c, const struct step_work *w);
+
 /* Rows of a chunk that starts at position `pos`, at most `max`, that add no more than room_ns: the
  * largest such number. Positions up to 2^20. */
 uint32_t step_costs_chunk(const struct step_costs *c, uint32_t pos, uint32_t max,

@@ -13,6 +13,7 @@
 #include "kvcache/kv_store.h"
 #include "kvcache/swap_store.h"
 #include "scheduler/cost_model.h"
+#include "scheduler/engine_drafter.h"
 #include "scheduler/engine_arbiter.h"
 #include "scheduler/journal.h"
 #include "scheduler/prefix_copy.h"
@@ -30,9 +31,13 @@ struct engine_loop {
     struct engine_loop_options opt;
     struct sched *sched;
     struct batch *batch;
-    int32_t *tokens; /* [max_sequences] by plan item */
+    struct engine_drafter *drafter; /* or NULL */
+    int32_t *tokens;      /* [max_sequences] by plan item: the last one */
+    uint32_t *n_accepted; /* [max_sequences] by plan item: drafts before it */
     int32_t *eog;    /* [n_eog] */
     struct cost_model cost;
+    struct draft_cost_model draft_cost;
+    struct draft_costs draft_costs; /* of that, for the plan */
     struct sched_limits limits;
     struct engine_stats stats;
     struct step_info steps[SNAPSHOT_STEPS]; /* ring of the last ones, for snapshots */
@@ -60,6 +65,16 @@ static void init_stats(struct engine_loop *l)
     sched_fill_stats(l->sched, &l->stats);
 }
 
+static int create_drafter(struct engine_loop *l)
+{
+    if (!l->opt.makes_drafts)
+        return 0;
+    if (engine_drafter_create(&l->drafter, l->eog, l->opt.n_eog) < 0)
+        return ERR_NOMEM;
+    l->opt.sched.drafter = engine_drafter_get(l->drafter);
+    return 0;
+}
+
 int engine_loop_create(struct engine_loop **out, const struct engine_loop_options *options)
 {
     const struct sched_options *so = &options->sched;
@@ -71,13 +86,14 @@ int engine_loop_create(struct engine_loop **out, const struct engine_loop_option
         return ERR_NOMEM;
     l->opt = *options;
     l->tokens = mem_calloc(so->max_sequences, sizeof(*l->tokens));
+    l->n_accepted = mem_calloc(so->max_sequences, sizeof(*l->n_accepted));
     l->eog = mem_dup(options->eog, options->n_eog * sizeof(*l->eog));
-    if (l->tokens == NULL || l->eog == NULL)
+    if (l->tokens == NULL || l->n_accepted == NULL || l->eog == NULL || create_drafter(l) < 0)
         goto fail;
     rc = batch_create(&l->batch, so->max_batch_tokens, so->max_sequences, so->max_batch_tokens);
     if (rc < 0)
         goto fail;
-    rc = sched_create(&l->sched, so);
+    rc = sched_create(&l->sched, &l->opt.sched);
     if (rc < 0)
         goto fail;
     cost_init(&l->cost);
@@ -104,6 +120,8 @@ void engine_loop_destroy(struct engine_loop **loop)
         return;
     sched_destroy(&l->sched);
     batch_destroy(&l->batch);
+    engine_drafter_destroy(&l->drafter);
+    mem_free(l->n_accepted);
     mem_free(l->tokens);
     mem_free(l->eog);
     mem_free(l);
@@ -159,8 +177,18 @@ static void emit_ends(struct engine_loop *l)
     }
 }
 
-static void emit_output(struct engine_loop *l, const struct batch_output *o,
-                        const struct request *r)
+/* Follow the request's prediction over a token that was chosen. Returns how many came true. */
+static uint32_t follow_prediction(struct request *r, const struct batch_output *o)
+{
+    if (o->want != BATCH_SAMPLE || r->prediction.n == 0)
+        return 0;
+    r->ids[o->pos] = o->token; /* where sched_commit() appends it */
+    prediction_take(&r->prediction, r->ids, o->pos + 1);
+    return r->prediction.accepted;
+}
+
+static void emit_output(struct engine_loop *l, const struct batch_output *o, struct request *r,
+                        bool is_followed)
 {
     struct event e = {
         .request = r->id,
@@ -171,6 +199,8 @@ static void emit_output(struct engine_loop *l, const struct batch_output *o,
         .rank = o->rank,
         .n_top = o->n_top,
         .is_complete = o->is_complete,
+        .is_followed = is_followed,
+        .n_predicted = follow_prediction(r, o),
     };
 
     e.is_eog = o->want == BATCH_SAMPLE && !r->ignore_eos && is_eog(l, o->token);
@@ -210,6 +240,12 @@ static void emit_begins(struct engine_loop *l, const struct plan *plan)
     }
 }
 
+/* Was the output's token the guess, so that the next output counts? */
+static bool has_right_draft(const struct batch *b, uint32_t i)
+{
+    return i + 1 < b->n_outputs && b->outputs[i + 1].is_draft && !b->outputs[i + 1].is_void;
+}
+
 static void emit_outputs(struct engine_loop *l, const struct plan *plan)
 {
     for (uint32_t i = 0; i < plan->n_items; i++)
@@ -218,9 +254,12 @@ static void emit_outputs(struct engine_loop *l, const struct plan *plan)
     for (uint32_t i = 0; i < l->batch->n_outputs; i++) {
         const struct batch_output *o = &l->batch->outputs[i];
 
-        emit_output(l, o, plan->items[o->seq].request);
+        if (o->is_void)
+            continue;
+        emit_output(l, o, plan->items[o->seq].request, has_right_draft(l->batch, i));
         if (o->want == BATCH_SAMPLE)
             l->tokens[o->seq] = o->token;
+        l->n_accepted[o->seq] += o->is_draft; /* the token before it was the guess */
     }
 }
 
@@ -243,15 +282,18 @@ static void add_scores(struct engine_loop *l, const struct plan_item *item, uint
     }
 }
 
+/* Behind the last known token, or behind the first n_drafts drafts. */
 static void add_sample(struct engine_loop *l, const struct plan_item *item, uint32_t i_item,
-                       uint32_t row)
+                       uint32_t row, uint32_t n_drafts)
 {
     struct request *r = item->request;
-    struct batch_output *o = batch_add_output(l->batch, row);
+    struct batch_output *o = batch_add_output(l->batch, row + n_drafts);
 
     o->want = BATCH_SAMPLE;
     o->sampling = &r->sampling;
-    o->pos = item->first + item->n;
+    o->pos = item->first + item->n - item->n_drafts + n_drafts;
+    o->is_draft = n_drafts > 0;
+    o->n_uncounted = n_drafts;
     o->counts = r->counts.list;
     o->n_counts = r->counts.n;
     o->n_discarded = item->n_discarded;
@@ -304,8 +346,9 @@ static void add_item(struct engine_loop *l, const struct plan_item *item, uint32
     if (item->request->score_prompt)
         add_scores(l, item, i, row0);
     add_pool(l, item, row0);
-    if (item->wants_token)
-        add_sample(l, item, i, row0 + item->n - 1);
+    l->n_accepted[i] = 0;
+    for (uint32_t k = 0; item->wants_token && k <= item->n_drafts; k++)
+        add_sample(l, item, i, row0 + item->n - item->n_drafts - 1, k);
 }
 
 static bool has_same_adapter(const struct plan_item *a, const struct plan_item *b)
@@ -380,6 +423,7 @@ static void take_post(struct engine_loop *l, struct request *r, uint64_t now)
         return;
     }
     journal_post(l->opt.journal, r, now);
+    prediction_begin(&r->prediction, r->ids, r->n_prompt, request_n_given(r));
     rc = sched_add(l->sched, r, now);
     if (rc == 0)
         return;
@@ -504,6 +548,7 @@ static void remember(struct engine_loop *l, const struct plan *plan, uint32_t n_
         .step = plan->step,
         .at_us = from - l->epoch_us,
         .work = plan->work,
+        .n_drafts = plan->n_drafts,
         .n_sequences = plan->n_items,
         .n_admitted = plan->n_admitted,
         .n_preempted = plan->n_preempted,
@@ -515,12 +560,30 @@ static void remember(struct engine_loop *l, const struct plan *plan, uint32_t n_
     };
 }
 
+/* The cost model is for steps without drafts; of those of streams alone the other one learns. */
+static void learn_costs(struct engine_loop *l, const struct plan *plan, uint64_t us)
+{
+    const uint64_t keys_ns = step_costs_keys_ns(&l->limits.costs, &plan->work);
+    uint32_t n_tokens = plan->n_items;
+    double error;
+
+    if (plan->n_drafts == 0) {
+        error = cost_observe(&l->cost, &plan->work, us);
+        if (error >= 0)
+            hist_add(&l->stats.cost_error, error);
+    }
+    if (plan->work.n_prefill > 0)
+        return;
+    for (uint32_t i = 0; i < plan->n_items; i++)
+        n_tokens += l->n_accepted[i];
+    draft_costs_observe(&l->draft_cost, plan->work.n_decode + plan->n_drafts, us, keys_ns);
+    draft_costs_settle(&l->draft_cost, plan->work.n_decode, n_tokens, us, keys_ns,
+                       plan->n_drafts > 0);
+}
+
 static void observe(struct engine_loop *l, const struct plan *plan, uint64_t us)
 {
-    const double error = cost_observe(&l->cost, &plan->work, us);
-
-    if (error >= 0)
-        hist_add(&l->stats.cost_error, error);
+    learn_costs(l, plan, us);
     hist_add(&l->stats.iteration_tokens, plan->n_tokens);
     hist_add(&l->stats.iteration_seconds, (double)us / 1e6);
     hist_add(&l->stats.batch_sequences, plan->n_items);
@@ -539,6 +602,7 @@ static void give_snapshot(struct engine_loop *l)
         return;
     sched_fill_snapshot(l->sched, out, clock_us());
     out->costs = l->limits.costs;
+    out->draft_costs = l->draft_costs;
     out->n_steps = (uint32_t)n;
     for (uint64_t i = 0; i < n; i++)
         out->steps[i] = l->steps[(l->n_steps - n + i) % SNAPSHOT_STEPS];
@@ -555,9 +619,11 @@ static const struct plan *make_plan(struct engine_loop *l, uint64_t now)
     const uint32_t n = 1 + engine_arbiter_n_rivals(l->opt.arbiter, l->opt.engine);
     const struct plan *plan;
 
+    l->draft_costs = draft_costs_get(&l->draft_cost);
     l->limits = (struct sched_limits){.target_us = l->stats.target_us / n,
                                       .is_shared = n > 1,
-                                      .costs = cost_get(&l->cost)};
+                                      .costs = cost_get(&l->cost),
+                                      .drafts = &l->draft_costs};
     l->stats.costs = l->limits.costs;
     plan = sched_plan(l->sched, now, &l->limits);
     journal_plan(l->opt.journal, plan, now, &l->limits);
@@ -588,7 +654,7 @@ static void end_complete(struct engine_loop *l, const struct plan *plan, uint64_
         const uint64_t id = plan->items[o->seq].request->id;
         const enum finish why = o->is_broken ? FINISH_ERROR : FINISH_STOP;
 
-        if (!o->is_complete && !o->is_broken)
+        if (o->is_void || (!o->is_complete && !o->is_broken))
             continue;
         if (o->is_broken)
             log_error("loop", "request=%" PRIu64 " event=constraint_broken token=%d", id, o->token);
@@ -601,8 +667,8 @@ static void commit(struct engine_loop *l, const struct plan *plan)
 {
     const uint64_t now = clock_us();
 
-    journal_commit(l->opt.journal, plan, l->tokens, now);
-    sched_commit(l->sched, l->tokens, is_eog, l, now);
+    journal_commit(l->opt.journal, plan, l->tokens, l->n_accepted, now);
+    sched_commit(l->sched, l->tokens, l->n_accepted, is_eog, l, now);
     end_complete(l, plan, now);
     assert(sched_check(l->sched));
 }

@@ -36,6 +36,7 @@ struct engine_loop_options {
     uint32_t step_target_ms; /* prompt chunks shrink so that a step with running streams stays
                               * within this, with the steps of other engines that have
                               * work (each gets an even part of it); 0 = no limit */
+    bool makes_drafts;       /* guess tokens ahead (drafts/drafter.h), for requests that let it */
     const int32_t *eog;      /* ids that end a generation; copied */
     size_t n_eog;
     struct engine_arbiter *arbiter; /* NULL: this engine is alone on the machine */

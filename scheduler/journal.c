@@ -320,6 +320,48 @@ static void put_items(struct journal *j, const struct plan *p)
     put_text(j, p->n_items > 0 ? "]" : "[]");
 }
 
+static void put_drafts(struct journal *j, const struct plan *p)
+{
+    bool any = false;
+
+    if (p->n_drafts == 0)
+        return;
+    put_key(j, "drafts");
+    for (uint32_t i = 0; i < p->n_items; i++) {
+        const struct plan_item *item = &p->items[i];
+        const int32_t *ids = item->request->ids + item->first + item->n - item->n_drafts;
+
+        if (item->n_drafts == 0)
+            continue;
+        put_text(j, any ? ",[" : "[[");
+        put_number(j, item->request->id, 10);
+        for (uint32_t k = 0; k < item->n_drafts; k++) {
+            put_text(j, ",");
+            put_signed(j, ids[k]);
+        }
+        put_text(j, "]");
+        any = true;
+    }
+    put_text(j, "]");
+}
+
+static void put_accepted(struct journal *j, const struct plan *p, const uint32_t *n_accepted)
+{
+    bool any = false;
+
+    if (p->n_drafts == 0)
+        return;
+    put_key(j, "accepted");
+    for (uint32_t i = 0; i < p->n_items; i++) {
+        if (p->items[i].n_drafts == 0)
+            continue;
+        put_text(j, any ? "," : "[");
+        put_number(j, n_accepted[i], 10);
+        any = true;
+    }
+    put_text(j, "]");
+}
+
 void journal_plan(struct journal *j, const struct plan *p, uint64_t now_us,
                   const struct sched_limits *limits)
 {
@@ -329,6 +371,7 @@ void journal_plan(struct journal *j, const struct plan *p, uint64_t now_us,
     put_value(j, "now", now_us);
     put_limits(j, limits);
     put_items(j, p);
+    put_drafts(j, p);
     put_numbers(j, "admitted", p->admitted, p->n_admitted);
     put_numbers(j, "preempted", p->preempted, p->n_preempted);
     put_numbers(j, "swapped_out", p->swapped_out, p->n_swapped_out);
@@ -395,7 +438,8 @@ void journal_fetched(struct journal *j, uint64_t id, uint32_t first, uint32_t n,
     end(j);
 }
 
-void journal_commit(struct journal *j, const struct plan *p, const int32_t *tokens, uint64_t now_us)
+void journal_commit(struct journal *j, const struct plan *p, const int32_t *tokens,
+                    const uint32_t *n_accepted, uint64_t now_us)
 {
     bool any = false;
 
@@ -412,6 +456,7 @@ void journal_commit(struct journal *j, const struct plan *p, const int32_t *toke
         any = true;
     }
     put_text(j, any ? "]" : "[]");
+    put_accepted(j, p, n_accepted);
     end(j);
 }
 

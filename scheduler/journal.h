@@ -9,9 +9,10 @@
  *   {"post":9,"now":..,"arrival":..,"max_tokens":..,"prompt":[..],...}
  *   {"cancel":9,"why":3,"now":..}   {"cancel_all":3,"now":..}
  *   {"plan":7,"now":..,"target":..,"costs":[known,a,b,c,d,e,swap,file,fetch,delay],
- *    "items":[[9,0,32,1]],"admitted":[9],"preempted":[],"swapped_out":[],"swapped_in":[],"moves":0}
+ *    "items":[[9,0,32,1]],"drafts":[[9,17,4]],"admitted":[9],"preempted":[],"swapped_out":[],
+ *    "swapped_in":[],"moves":0}
  *   {"moves_done":1}   {"io_start":copy,"write":1,"n":8}   {"io_done":copy,"rc":0}
- *   {"commit":7,"now":..,"tokens":[..]}
+ *   {"commit":7,"now":..,"tokens":[..],"accepted":[1]}
  *   {"stored":9,"n":blocks}   {"fetch":9,"first":block,"n":blocks}
  *   {"fetched":9,"first":block,"n":blocks,"last":1}
  *   {"dropped":3}
@@ -20,7 +21,10 @@
  * times of several machines' journals together. 0: unknown.
  *
  * An item is [request, first position, tokens, wants a token]; a commit has one token for each item
- * that wants one; fetch and delay are left out of the costs where both are 0. Times are clock_us().
+ * that wants one. Drafts are [request, guessed tokens], which count among the item's; a commit has
+ * for each of these how many were right, and its token is the one behind them; both are left out
+ * where there are none; fetch and delay are left out of the costs where both are 0. Times are
+ * clock_us().
  * Keys with the value 0 are left out of posts; so are max_known, n_keep and n_discard of requests
  * whose context cannot be shifted.
  *
@@ -84,7 +88,7 @@ void journal_fetched(struct journal *j, uint64_t id, uint32_t first, uint32_t n,
 
 /* Before sched_commit(), with the same arguments. */
 void journal_commit(struct journal *j, const struct plan *plan, const int32_t *tokens,
-                    uint64_t now_us);
+                    const uint32_t *n_accepted, uint64_t now_us);
 
 /* Blocks were copied into the cache or out of it, beside the scheduler: counts as a line that is
  * lost, before the next one. */

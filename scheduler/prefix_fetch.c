@@ -53,6 +53,16 @@ struct prefix_fetch {
     uint64_t busy_since_us; /* the reader; 0: it waits */
 };
 
+static uint32_t part_records_of(size_t record_bytes)
+{
+    return record_bytes < PART_BYTES ? (uint32_t)(PART_BYTES / record_bytes) : 1;
+}
+
+size_t prefix_fetch_buffer_bytes(size_t record_bytes)
+{
+    return BUFFERS * part_records_of(record_bytes) * record_bytes;
+}
+
 int prefix_fetch_create(struct prefix_fetch **out, const struct prefix_fetch_options *o)
 {
     struct prefix_fetch *f = mem_calloc(1, sizeof(*f));
@@ -62,9 +72,7 @@ int prefix_fetch_create(struct prefix_fetch **out, const struct prefix_fetch_opt
     if (f == NULL)
         return ERR_NOMEM;
     f->opt = *o;
-    f->part_records = (uint32_t)(PART_BYTES / o->record_bytes);
-    if (f->part_records == 0)
-        f->part_records = 1;
+    f->part_records = part_records_of(o->record_bytes);
     list_init(&f->all);
     list_init(&f->work);
     list_init(&f->answers);
@@ -73,7 +81,7 @@ int prefix_fetch_create(struct prefix_fetch **out, const struct prefix_fetch_opt
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     pthread_cond_init(&f->has_work, &attr);
     pthread_condattr_destroy(&attr);
-    f->buffers = mem_map(BUFFERS * f->part_records * o->record_bytes);
+    f->buffers = mem_map(prefix_fetch_buffer_bytes(o->record_bytes));
     if (f->buffers == NULL)
         prefix_fetch_destroy(&f);
     *out = f;
@@ -96,7 +104,7 @@ void prefix_fetch_destroy(struct prefix_fetch **fetch)
     list_each(link, &f->all)
         free_prompt(list_entry(link, struct fetch_prompt, in_all));
     if (f->buffers != NULL)
-        mem_unmap(f->buffers, BUFFERS * f->part_records * f->opt.record_bytes);
+        mem_unmap(f->buffers, prefix_fetch_buffer_bytes(f->opt.record_bytes));
     pthread_cond_destroy(&f->has_work);
     pthread_mutex_destroy(&f->lock);
     mem_free(f);

@@ -60,6 +60,8 @@ struct prefix_fetch_options {
 
 int prefix_fetch_create(struct prefix_fetch **out, const struct prefix_fetch_options *options);
 void prefix_fetch_destroy(struct prefix_fetch **f);
+/* The two buffers. */
+size_t prefix_fetch_buffer_bytes(size_t record_bytes);
 /* Whom an answer wakes; before anything is submitted. */
 void prefix_fetch_attach(struct prefix_fetch *f, struct queue *q);
 

@@ -18,6 +18,7 @@
 #include <stdint.h>
 
 #include "core/base/hist.h"
+#include "scheduler/drafts/drafter.h"
 #include "scheduler/request.h"
 #include "scheduler/snapshot.h"
 
@@ -37,6 +38,7 @@ struct event_times { /* microseconds of the request's life; sum = end - arrival 
     uint64_t swapped_us;   /* of that: with a copy in a swap tier */
     uint32_t n_preempted;
     uint32_t n_cached;     /* prompt tokens that came from the prefix cache */
+    uint32_t n_drafted, n_accepted; /* drafts: guesses computed, and those that were right */
 };
 
 struct event_probe { /* FINISH_DRY_RUN */
@@ -53,6 +55,8 @@ struct event {
     uint32_t pos;        /* TOKEN: index among the generated ones; SCORE: index in the prompt */
     bool is_eog;         /* TOKEN: it ends the generation and is no text */
     bool is_complete;    /* TOKEN: the request's constraint lets nothing follow */
+    bool is_followed;    /* TOKEN: another one of the same step comes next */
+    uint32_t n_predicted; /* TOKEN: tokens of the request's prediction that came true so far */
     float logprob;       /* when sampling.n_top >= 0 */
     uint32_t rank;       /* SCORE: 1 = no token was likelier */
     uint32_t n_top;
@@ -80,6 +84,10 @@ struct engine_stats { /* copied out by value */
     struct swap_stats swap;  /* in blocks */
     struct kv_states_stats states; /* zeros: the model has none */
     uint64_t context_shifts; /* of sequences that were full */
+    struct draft_stats {
+        uint64_t runs;               /* guesses of one token or more that were computed */
+        uint64_t drafted, accepted;  /* their tokens */
+    } drafts[DRAFT_SOURCES];
     uint64_t swap_fallbacks; /* copies lost or refused, computed again instead */
     uint64_t store_declined; /* prompts not read from the block store: computing is cheaper */
     uint64_t store_timeouts; /* prompts that did not wait for it any longer */

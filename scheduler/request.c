@@ -6,40 +6,64 @@
 
 #include <string.h>
 
-/* The arrays lie behind the struct, in descending order of what they must be aligned to. */
-static void place_arrays(struct request *r, size_t n_hashes, size_t state_bytes, size_t count_bytes)
-{
-    uint8_t *const behind = (uint8_t *)(r + 1);
-    uint8_t *counts;
+struct array_bytes { /* of what lies behind a request, in this order */
+    size_t state, hashes, counts, bias, lookup, prediction, ids;
+};
 
-    r->constraint = state_bytes > 0 ? (struct constraint_state *)(void *)behind : NULL;
-    r->key.hashes = (struct prefix_hash *)(void *)(behind + state_bytes);
-    counts = (uint8_t *)(r->key.hashes + n_hashes);
-    if (count_bytes > 0)
-        token_counts_init(&r->counts, counts, r->max_known);
-    r->sampling.bias = (struct logit_bias *)(void *)(counts + count_bytes);
-    r->ids = (int32_t *)(void *)(r->sampling.bias + r->sampling.n_bias);
+/* The arrays lie behind the struct, in descending order of what they must be aligned to. */
+static void place_arrays(struct request *r, const struct request_size *size,
+                         const struct array_bytes *b)
+{
+    uint8_t *at = (uint8_t *)(r + 1);
+
+    r->constraint = b->state > 0 ? (struct constraint_state *)(void *)at : NULL;
+    at += b->state;
+    r->key.hashes = (struct prefix_hash *)(void *)at;
+    at += b->hashes;
+    if (b->counts > 0)
+        token_counts_init(&r->counts, at, r->max_known);
+    at += b->counts;
+    r->sampling.bias = (struct logit_bias *)(void *)at;
+    at += b->bias;
+    if (b->lookup > 0)
+        token_lookup_init(&r->lookup, at, r->max_known);
+    at += b->lookup;
+    if (b->prediction > 0)
+        prediction_init(&r->prediction, at, size->n_prediction);
+    at += b->prediction;
+    r->ids = (int32_t *)(void *)at;
     r->key.ids = r->ids;
+}
+
+static struct array_bytes measure(const struct request_size *size, uint32_t n_ids)
+{
+    return (struct array_bytes){
+        .state = (size->constraint_bytes + 15) / 16 * 16,
+        .hashes = (size_t)(n_ids / BLOCK_TOKENS) * sizeof(struct prefix_hash),
+        .counts = size->penalties ? token_counts_bytes(n_ids) : 0,
+        .bias = size->n_bias * sizeof(struct logit_bias),
+        .lookup = size->drafts ? token_lookup_bytes(n_ids) : 0,
+        .prediction = prediction_bytes(size->n_prediction),
+        .ids = n_ids * sizeof(int32_t),
+    };
 }
 
 int request_create(struct request **out, const struct request_size *size)
 {
     const uint64_t n_all = (uint64_t)size->n_prompt + size->max_tokens;
     const uint64_t n_ids = size->max_known > 0 && size->max_known < n_all ? size->max_known : n_all;
-    const size_t state_bytes = (size->constraint_bytes + 15) / 16 * 16;
-    size_t n_hashes, count_bytes, bytes;
+    struct array_bytes b;
     struct request *r;
 
     *out = NULL;
     if (n_ids < n_all && n_ids <= size->n_prompt)
         return ERR_INVAL;
-    if (n_ids >= UINT32_MAX / 8 || n_all > INT32_MAX || size->n_bias > SAMPLING_MAX_BIAS)
+    if (n_ids >= UINT32_MAX / 8 || n_all > INT32_MAX || size->n_bias > SAMPLING_MAX_BIAS ||
+        size->n_prediction > INT32_MAX / 8)
         return ERR_LIMIT;
-    count_bytes = size->penalties ? token_counts_bytes((uint32_t)n_ids) : 0;
-    n_hashes = (size_t)(n_ids / BLOCK_TOKENS);
-    bytes = sizeof(*r) + state_bytes + n_hashes * sizeof(struct prefix_hash) + count_bytes +
-            size->n_bias * sizeof(struct logit_bias) + n_ids * sizeof(int32_t);
-    r = mem_calloc(1, bytes);
+    b = measure(size, (uint32_t)n_ids);
+    r = mem_calloc(1, sizeof(*r) + b.state + b.hashes + b.counts + b.bias + b.lookup +
+                          b.prediction + b.ids);
     if (r == NULL)
         return ERR_NOMEM;
     r->n_prompt = size->n_prompt;
@@ -47,7 +71,8 @@ int request_create(struct request **out, const struct request_size *size)
     r->max_known = (uint32_t)n_ids;
     r->n_discard = r->max_known / 2;
     r->sampling.n_bias = size->n_bias;
-    place_arrays(r, n_hashes, state_bytes, count_bytes);
+    r->drafts = size->drafts;
+    place_arrays(r, size, &b);
     r->priority = PRIORITY_NORMAL;
     r->weight = 1;
     r->sampling.top_p = 1.0f;

@@ -28,6 +28,8 @@
 #include "core/runtime/batch.h"
 #include "core/runtime/thought.h"
 #include "kvcache/kv_manager.h"
+#include "scheduler/drafts/prediction.h"
+#include "scheduler/drafts/token_lookup.h"
 #include "scheduler/token_counts.h"
 
 enum priority { PRIORITY_LOW = 0, PRIORITY_NORMAL, PRIORITY_HIGH, PRIORITY_CRITICAL };
@@ -77,6 +79,7 @@ struct request {
     uint32_t n_discard;   /* and those behind them, which go; 1 to max_known - 1 - n_keep */
     uint32_t min_tokens;  /* no end-of-generation token or stop id ends it before so many */
     bool ignore_eos;      /* end-of-generation tokens do not end it */
+    bool drafts;          /* its next tokens may be guessed (drafts/drafter.h) */
     bool score_prompt;    /* EVENT_SCORE for prompt tokens 1 .. n_prompt-1 */
     bool reports_progress; /* EVENT_PROGRESS before the first step, and after each that computes
                             * some of the prompt */
@@ -99,6 +102,9 @@ struct request {
     int32_t *ids;             /* [max_known] */
     struct kv_key key;        /* key.salt is the server's to fill; the rest is set up */
     struct token_counts counts; /* kept by the scheduler; `list` is NULL when no penalty is set */
+    struct token_lookup lookup; /* of ids, for drafts; zero: no drafts are made */
+    uint32_t lookup_distance;   /* from the place that the last guess came from; 0: none */
+    struct prediction prediction; /* of the answer; ids are the server's to fill */
     struct constraint_state *constraint; /* what may be generated, or NULL; kept by the sampler */
     struct thought thought; /* what comes before it; kept by the sampler */
     struct constraint *constraint_of; /* what that state is a state of: counted */
@@ -117,6 +123,8 @@ struct request_size {
     uint32_t n_prompt, max_tokens, n_bias;
     uint32_t max_known; /* 0, or more than that: n_prompt + max_tokens */
     bool penalties; /* any of the three is on */
+    bool drafts;    /* its next tokens may be guessed: drafts/drafter.h */
+    uint32_t n_prediction; /* tokens of a prediction */
     size_t constraint_bytes; /* of the state; 0 = there is none */
 };
 

@@ -452,9 +452,9 @@ static bool is_stop_id(const struct request *r, int32_t token)
     return false;
 }
 
-static void count_rows(struct sched *s, struct seq *seq, const struct plan_item *item)
+/* The item's rows up to `end` were computed, and stay. */
+static void count_rows(struct sched *s, struct seq *seq, const struct plan_item *item, uint32_t end)
 {
-    const uint32_t end = item->first + item->n;
     const uint32_t fresh_from =
         seq->n_peak > item->first ? sched_min(seq->n_peak, end) : item->first;
     const uint32_t n_given = seq->n_discarded > 0 ? 0 : request_n_given(seq->request);
@@ -487,19 +487,34 @@ static enum finish take_token(struct sched *s, struct seq *seq, int32_t token, b
     return FINISH_NONE;
 }
 
-void sched_commit(struct sched *s, const int32_t *tokens, bool (*is_eog)(void *ud, int32_t token),
-                  void *ud, uint64_t now_us)
+/* Drafts that were right are tokens like others; they stand in ids already, and none is an end. */
+static void take_drafts(struct sched *s, struct seq *seq, uint32_t n, uint64_t now_us)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        const enum finish why =
+            take_token(s, seq, seq->request->ids[seq->n_known], false, now_us);
+
+        assert(why == FINISH_NONE);
+        (void)why;
+    }
+}
+
+void sched_commit(struct sched *s, const int32_t *tokens, const uint32_t *n_accepted,
+                  bool (*is_eog)(void *ud, int32_t token), void *ud, uint64_t now_us)
 {
     for (uint32_t i = 0; i < s->plan.n_items; i++) {
         const struct plan_item *item = &s->items[i];
         struct seq *seq = s->item_seq[i];
         const uint32_t n_prompt = seq->request->n_prompt;
+        const uint32_t n_right = n_accepted != NULL ? n_accepted[i] : 0;
         enum finish why = FINISH_NONE;
 
         seq->item = SEQ_NO_ITEM;
-        count_rows(s, seq, item);
-        seq->n_done += item->n;
+        seq->n_done += item->n - item->n_drafts + n_right;
+        count_rows(s, seq, item, seq->n_done);
+        take_drafts(s, seq, n_right, now_us);
         kv_manager_commit(s->kv, &seq->kv, &seq->request->key, seq->n_done);
+        sched_settle_drafts(s, seq, n_right);
         if (seq->n_choices > 0 && seq->n_done == sched_awaited_by_choice(s, seq->request))
             kv_manager_keep_fork(s->kv, &seq->kv);
         if (sched_min(seq->n_done, n_prompt - 1) > seq->n_scored)

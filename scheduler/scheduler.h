@@ -47,6 +47,13 @@
  * tokens that stay, and is a running prefill until the rest is computed; its tenant is charged for
  * that.
  *
+ * Drafts (drafts/drafter.h). In a step without prompt rows a sequence's row may be followed by rows
+ * of guessed tokens, if a drafter is given: as many, over all sequences, as make the most tokens in
+ * the time of the step, by what such steps have taken and how often such guesses were right; none
+ * where that is not a clear gain. Each block that they need must be free; none is preempted for
+ * them. What was computed for wrong guesses is given back. Not with recurrent states, which cannot
+ * go back.
+ *
  * Time. Beside running streams a step takes as many prompt rows as keep its predicted time within
  * the target; when the streams alone take more than half of that, prompts still get half of it, or
  * no request would be admitted while all slots decode. At least SCHED_MIN_CHUNK rows in any case;
@@ -68,6 +75,8 @@
 
 #include "kvcache/kv_manager.h"
 #include "scheduler/cost_model.h"
+#include "scheduler/drafts/draft_costs.h"
+#include "scheduler/drafts/drafter.h"
 #include "scheduler/queue.h"
 #include "scheduler/request.h"
 #include "scheduler/snapshot.h"
@@ -96,6 +105,7 @@ struct sched_options {
     uint32_t store_blocks;  /* in a record of the block store (kv_record.h); 0: there is none. Only
                              * if kv_manager_can_enter() */
     uint32_t store_wait_ms; /* longest wait for it */
+    struct drafter drafter; /* propose NULL: no drafts. Guesses must not end a generation */
 };
 
 /* Fill in the defaults of what is not a setting: the adaptive values of the seeds (S2.15). */
@@ -105,6 +115,7 @@ struct sched_limits {        /* of one step */
     uint64_t target_us;      /* 0 = none; for steps with streams, and for all that is_shared */
     bool is_shared;          /* others wait for the end of the step, and may have streams */
     struct step_costs costs;
+    const struct draft_costs *drafts; /* NULL: not known. For the call of sched_plan() */
 };
 
 /* Time for prompt rows in a step whose streams take used_ns. */
@@ -119,7 +130,9 @@ struct plan_item {
     struct request *request;   /* its ids[first .. first + n) are computed in this step */
     uint32_t slot;             /* the sequence's slot, stable while it runs */
     uint32_t first, n;
-    bool wants_token;          /* the last row yields a token */
+    uint32_t n_drafts;         /* of these the last ones, whose tokens are guesses: each yields a
+                                * token if it and those before it were right */
+    bool wants_token;          /* the last row (before the drafts) yields a token */
     bool is_begin;             /* nothing has been computed for it yet */
     uint32_t n_discarded;      /* tokens that stood before ids[0] once */
     uint32_t score_from;       /* rows from this position on are still to be scored (echo) */
@@ -132,7 +145,8 @@ struct plan {
     uint64_t step;
     uint32_t n_items;
     uint32_t n_tokens;         /* rows in all */
-    struct step_work work;     /* rows and keys, for the cost model */
+    uint32_t n_drafts;         /* of them drafts' */
+    struct step_work work;     /* rows and keys, for the cost model; without drafts */
     uint64_t predicted_ns;     /* 0: unknown */
     const struct plan_item *items;
     const struct kv_move *moves; /* to be carried out first, in order, also when n_items is 0 */
@@ -208,10 +222,11 @@ bool sched_next_fetch(struct sched *s, struct sched_fetch *out);
  * released when its time is over. */
 bool sched_waits_for_store(const struct sched *s);
 
-/* The plan was computed; tokens[i] is the token of item i where it wants one. is_eog tells
- * whether a token ends a generation (NULL: none does). */
-void sched_commit(struct sched *s, const int32_t *tokens, bool (*is_eog)(void *ud, int32_t token),
-                  void *ud, uint64_t now_us);
+/* The plan was computed; tokens[i] is the token of item i where it wants one: behind its first
+ * n_accepted[i] drafts, which were right (NULL: none were). is_eog tells whether a token ends a
+ * generation (NULL: none does). */
+void sched_commit(struct sched *s, const int32_t *tokens, const uint32_t *n_accepted,
+                  bool (*is_eog)(void *ud, int32_t token), void *ud, uint64_t now_us);
 
 /* Requests that ended since the last call, one at a time; false when there are no more. */
 bool sched_next_end(struct sched *s, struct sched_end *out);

@@ -1,5 +1,6 @@
 /* scheduler/scheduler_impl.h - struct sched, shared by scheduler.c (life cycle, progress),
- * scheduler_run_order.c (order), scheduler_plan.c (the plan of a step), scheduler_admit.c
+ * scheduler_run_order.c (order), scheduler_plan.c (the plan of a step), scheduler_drafts.c (guessed
+ * tokens in it), scheduler_admit.c
  * (admission), scheduler_preempt.c (victims), scheduler_store.c (blocks from the store) and
  * scheduler_inspect.c.
  *
@@ -50,6 +51,10 @@ struct sched {
     uint64_t room_ns;                 /* time left in it for prompt rows, or SCHED_NO_LIMIT */
     uint32_t n_streams;               /* decode rows planned */
     uint64_t serial;                  /* of the plan being made; marks the sequences tried in it */
+    /* drafts */
+    struct draft_rates rates;         /* of all sequences */
+    uint32_t n_with_drafts;           /* steps since the last one without */
+    struct draft_stats drafts[DRAFT_SOURCES];
     /* the block store */
     struct list held_for_store; /* sequences, by arrival */
     uint32_t n_reading;
@@ -121,6 +126,14 @@ bool sched_is_preempt_exempt(const struct sched *s, const struct seq *seq);
 void sched_drop_item(struct sched *s, struct seq *seq);
 /* The next chunk of a running prefill: as much as budgets and available blocks allow. */
 void sched_plan_chunk(struct sched *s, struct seq *seq);
+
+/* ---- scheduler_drafts.c ---- */
+
+/* Add the rows of guessed tokens that are worth it to the plan, which is complete but for them. */
+void sched_plan_drafts(struct sched *s);
+/* Of a plan's item n_accepted drafts were right: count them, and give back what the others took.
+ * The sequence's n_done is what stays. */
+void sched_settle_drafts(struct sched *s, struct seq *seq, uint32_t n_accepted);
 
 /* ---- scheduler_admit.c ---- */
 

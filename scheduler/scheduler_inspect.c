@@ -82,6 +82,7 @@ void sched_fill_stats(const struct sched *s, struct engine_stats *out)
     out->store_timeouts = s->store_timeouts;
     out->fetched_blocks = s->fetched_blocks;
     out->context_shifts = s->context_shifts;
+    memcpy(out->drafts, s->drafts, sizeof(out->drafts));
     out->iterations = s->iterations;
 }
 
@@ -114,6 +115,8 @@ static void add_seq(const struct sched *s, const struct seq *seq, struct snapsho
         .n_discarded = seq->n_discarded,
         .n_done = seq->n_done,
         .n_cached = seq->n_cached,
+        .n_drafted = seq->n_drafted,
+        .n_accepted = seq->n_accepted,
         .n_blocks = kv_manager_n_mapped(s->kv, &seq->kv),
         .n_preempted = seq->n_preempted,
         .swap = seq->kv.swap == SWAP_NONE ? -1 : (int)kv_manager_where(s->kv, &seq->kv),

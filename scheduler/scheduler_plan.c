@@ -241,8 +241,8 @@ static void begin(struct sched *s, uint64_t now_us, const struct sched_limits *l
     struct plan *p = &s->plan;
 
     assert(p->n_items == 0);
-    p->n_tokens = p->n_preempted = p->n_swapped_out = p->n_swapped_in = p->n_admitted =
-        p->n_shifted = 0;
+    p->n_tokens = p->n_drafts = p->n_preempted = p->n_swapped_out = p->n_swapped_in =
+        p->n_admitted = p->n_shifted = 0;
     p->work = (struct step_work){0};
     p->predicted_ns = 0;
     s->serial++;
@@ -264,10 +264,12 @@ const struct plan *sched_plan(struct sched *s, uint64_t now_us, const struct sch
     set_room(s);
     plan_prompts(s);
     force_progress(s);
+    sched_plan_drafts(s);
     p->moves = kv_manager_moves(s->kv, &p->n_moves);
     if (p->n_items > 0) {
         p->step = s->iterations++;
-        p->predicted_ns = limits->costs.is_known ? step_costs_ns(&limits->costs, &p->work) : 0;
+        if (p->n_drafts == 0 && limits->costs.is_known)
+            p->predicted_ns = step_costs_ns(&limits->costs, &p->work);
     }
     return p;
 }

@@ -83,6 +83,8 @@ void seq_shift(struct seq *s)
     s->n_peak = s->n_known - 1;
     if (r->key.n_hashed > r->n_keep / BLOCK_TOKENS)
         r->key.n_hashed = r->n_keep / BLOCK_TOKENS;
+    token_lookup_clear(&r->lookup);
+    r->lookup_distance = 0;
     if (r->counts.list != NULL)
         token_counts_clear(&r->counts);
     seq_count_ids(s);
@@ -116,6 +118,8 @@ struct event_times seq_times(const struct seq *s, uint64_t now_us)
         .swapped_us = s->swapped_us,
         .n_preempted = s->n_preempted,
         .n_cached = s->n_cached < n_last ? s->n_cached : n_last,
+        .n_drafted = s->n_drafted,
+        .n_accepted = s->n_accepted,
     };
 }
 

@@ -22,6 +22,7 @@
 
 #include "core/base/list.h"
 #include "kvcache/kv_manager.h"
+#include "scheduler/drafts/draft_rates.h"
 #include "scheduler/order.h"
 #include "scheduler/queue.h"
 #include "scheduler/request.h"
@@ -75,6 +76,9 @@ struct seq {
     uint64_t expiry_us;    /* when it is given up; 0 = never */
     uint32_t heap_expiry;  /* position, kept by struct heap */
     uint32_t n_prompt_left; /* leading ids that are the prompt's */
+    struct draft draft;    /* in the plan being made, or none */
+    struct draft_rates rates;
+    uint32_t n_drafted, n_accepted; /* drafts that were computed, and those that were right */
     uint32_t n_cached;     /* prompt tokens that were there at the first admission */
     struct seq *hash_next; /* chain of the id table, or the free list */
     /* times */

@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "scheduler/cost_model.h"
+#include "scheduler/drafts/draft_costs.h"
 #include "scheduler/request.h"
 
 #define SNAPSHOT_STEPS 128 /* plans that are remembered */
@@ -28,6 +29,7 @@ struct seq_info {
     uint32_t n_discarded;     /* tokens thrown away by context shifts */
     uint32_t n_known, n_done; /* tokens known, tokens computed (and kept, in blocks or swapped) */
     uint32_t n_cached;        /* of the prompt, from the prefix cache */
+    uint32_t n_drafted, n_accepted; /* guessed tokens that were computed, and that were right */
     uint32_t n_blocks;
     uint32_t n_preempted;
     int swap;                 /* enum swap_state of its copy, or -1 */
@@ -44,6 +46,7 @@ struct tenant_info {
 struct step_info {
     uint64_t step, at_us; /* when it was planned, since the start of the engine's clock */
     struct step_work work;
+    uint32_t n_drafts; /* rows of guessed tokens, beside the work */
     uint32_t n_sequences, n_admitted, n_preempted, n_swapped_out, n_swapped_in, n_moves;
     uint64_t predicted_us, took_us; /* predicted 0: unknown */
 };
@@ -58,6 +61,7 @@ struct snapshot {
     uint32_t n_steps;
     struct step_info steps[SNAPSHOT_STEPS]; /* oldest first */
     struct step_costs costs;
+    struct draft_costs draft_costs;
     uint32_t n_blocks;
     char *map; /* [n_blocks], see kv_manager_map() */
     struct prefix_hash *hashes; /* [n_hashes], room for n_blocks: entries of the prefix index */

@@ -301,7 +301,7 @@ static int load_model(struct instance *e, const struct config *c, const struct o
         instance_read_sampling(&e->sampling, g, c);
     if (rc == 0 && (c->slot_save_path[0] != '\0' || c->kv_store[0] != '\0'))
         identify(e, g, c);
-    if (rc == 0 && c->kv_store[0] != '\0')
+    if (rc == 0 && c->kv_store[0] != '\0' && !from->only_plan) /* it reads all weights */
         identify_for_store(e, g);
     if (gguf_check_unchanged(g, err, err_len) < 0)
         rc = ERR_IO;

@@ -16,6 +16,7 @@
 
 #include "core/model/sampling_defaults.h"
 #include "kernels/kernels.h"
+#include "kvcache/kv_record.h"
 #include "scheduler/scheduler.h"
 
 struct config;
@@ -87,6 +88,8 @@ void instance_name_model(const char *list, char *id, size_t size);
 /* The model in a list of one, for what works on one at a time. Returns an exit_code. */
 int instance_one_model(struct model_item *out, const char *list, char *err, size_t err_len);
 void instance_release(struct instance *e);
+/* Of the records in which a block store keeps its blocks. */
+struct kv_record_form instance_record_form(const struct instance *e);
 
 struct gguf;
 /* Can it be served, as far as that is known without reading a weight? The checks of a load: keys,

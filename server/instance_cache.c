@@ -261,6 +261,21 @@ static int make_holders(struct instance *e, const struct config *c, unsigned fla
     return rc;
 }
 
+struct kv_record_form instance_record_form(const struct instance *e)
+{
+    const struct kv_shape *s = &e->kv->shape;
+
+    return (struct kv_record_form){
+        .kv_id = {e->store_id[0], e->store_id[1]},
+        .kv_type = (uint32_t)e->kv_type,
+        .n_layer = s->n_layer,
+        .n_kv_head = s->n_kv_head,
+        .key_bytes = (uint32_t)s->key_bytes,
+        .value_bytes = (uint32_t)s->value_bytes,
+        .n_blocks = kv_record_blocks_for(kv_store_block_bytes(s)),
+    };
+}
+
 /* ---- the scheduler's options ---- */
 
 _Static_assert((int)CONFIG_POLICY_FCFS == SCHED_FCFS && (int)CONFIG_POLICY_SJF == SCHED_SJF &&

@@ -33,46 +33,96 @@ static bool read_text(const char *path, char *text, size_t size)
     return n > 0;
 }
 
-/* Does a list like "0-3,8" hold a CPU of the mask that is below `limit`? */
-static bool list_meets(const char *list, const struct mask *m, uint32_t limit)
+/* The next range of a list like "0-3,8": false at its end. */
+static bool next_range(const char **list, uint32_t *from, uint32_t *to)
 {
+    const char *p = *list;
     char *end;
 
-    for (const char *p = list; *p >= '0' && *p <= '9'; p = *end == ',' ? end + 1 : end) {
-        const unsigned long from = strtoul(p, &end, 10);
-        const unsigned long to = *end == '-' ? strtoul(end + 1, &end, 10) : from;
+    if (*p < '0' || *p > '9')
+        return false;
+    *from = (uint32_t)strtoul(p, &end, 10);
+    *to = *end == '-' ? (uint32_t)strtoul(end + 1, &end, 10) : *from;
+    *list = *end == ',' ? end + 1 : end;
+    return true;
+}
 
-        for (unsigned long cpu = from; cpu <= to && cpu < limit; cpu++)
-            if (has(m, (uint32_t)cpu))
+/* Does the list hold a CPU of the mask that is below `limit`? */
+static bool list_meets(const char *list, const struct mask *m, uint32_t limit)
+{
+    uint32_t from, to;
+
+    while (next_range(&list, &from, &to))
+        for (uint32_t cpu = from; cpu <= to && cpu < limit; cpu++)
+            if (has(m, cpu))
                 return true;
-    }
     return false;
+}
+
+static bool list_has(const char *list, uint32_t cpu)
+{
+    uint32_t from, to;
+
+    while (next_range(&list, &from, &to))
+        if (from <= cpu && cpu <= to)
+            return true;
+    return false;
+}
+
+/* A file of a CPU's folder. */
+static bool read_of_cpu(const char *root, uint32_t cpu, const char *file, char *text, size_t size)
+{
+    char path[PATH_BYTES];
+
+    snprintf(path, sizeof(path), "%s/sys/devices/system/cpu/cpu%u/%s", root, cpu, file);
+    return read_text(path, text, size);
 }
 
 /* Is there an earlier CPU of the mask on the same core? */
 static bool is_sibling(const char *root, const struct mask *m, uint32_t cpu)
 {
-    char path[PATH_BYTES], list[4096];
+    char list[4096];
 
-    snprintf(path, sizeof(path), "%s/sys/devices/system/cpu/cpu%u/topology/thread_siblings_list",
-             root, cpu);
-    return read_text(path, list, sizeof(list)) && list_meets(list, m, cpu);
+    return read_of_cpu(root, cpu, "topology/thread_siblings_list", list, sizeof(list)) &&
+           list_meets(list, m, cpu);
+}
+
+/* The lowest CPU of those that share the CPU's cache of the highest level. */
+static uint16_t cache_of(const char *root, uint32_t cpu)
+{
+    char file[64], text[4096];
+    unsigned long level, highest = 0, first = 0;
+
+    for (int i = 0; i < 16; i++) {
+        snprintf(file, sizeof(file), "cache/index%d/level", i);
+        level = read_of_cpu(root, cpu, file, text, sizeof(text)) ? strtoul(text, NULL, 10) : 0;
+        if (level == 0)
+            break;
+        snprintf(file, sizeof(file), "cache/index%d/shared_cpu_list", i);
+        if (level > highest && read_of_cpu(root, cpu, file, text, sizeof(text))) {
+            highest = level;
+            first = strtoul(text, NULL, 10);
+        }
+    }
+    return (uint16_t)first;
 }
 
 static void read_cores(struct cpus *c, const struct mask *m, const char *root)
 {
-    uint16_t others[CPUS_MAX] = {0};
+    struct cpu others[CPUS_MAX] = {0};
     uint32_t n_others = 0;
 
-    for (uint32_t cpu = 0; cpu < MASK_CPUS && c->n_cores + n_others < CPUS_MAX; cpu++) {
-        if (!has(m, cpu))
+    for (uint32_t id = 0; id < MASK_CPUS && c->n_cores + n_others < CPUS_MAX; id++) {
+        if (!has(m, id))
             continue;
-        if (is_sibling(root, m, cpu))
-            others[n_others++] = (uint16_t)cpu;
+        const struct cpu cpu = {.id = (uint16_t)id, .cache = cache_of(root, id)};
+
+        if (is_sibling(root, m, id))
+            others[n_others++] = cpu;
         else
-            c->id[c->n_cores++] = (uint16_t)cpu;
+            c->cpu[c->n_cores++] = cpu;
     }
-    memcpy(c->id + c->n_cores, others, n_others * sizeof(*others));
+    memcpy(c->cpu + c->n_cores, others, n_others * sizeof(*others));
     c->n = c->n_cores + n_others;
 }
 
@@ -82,9 +132,30 @@ static void read_nodes(struct cpus *c, const struct mask *m, const char *root)
 
     for (uint32_t node = 0; node < 64; node++) {
         snprintf(path, sizeof(path), "%s/sys/devices/system/node/node%u/cpulist", root, node);
-        if (read_text(path, list, sizeof(list)) && list_meets(list, m, MASK_CPUS))
-            c->nodes |= (uint64_t)1 << node;
+        if (!read_text(path, list, sizeof(list)) || !list_meets(list, m, MASK_CPUS))
+            continue;
+        c->nodes |= (uint64_t)1 << node;
+        for (uint32_t i = 0; i < c->n; i++)
+            if (list_has(list, c->cpu[i].id))
+                c->cpu[i].node = (uint16_t)node;
     }
+}
+
+static int by_place(const void *a, const void *b)
+{
+    const struct cpu *x = a, *y = b;
+
+    if (x->node != y->node)
+        return x->node < y->node ? -1 : 1;
+    if (x->cache != y->cache)
+        return x->cache < y->cache ? -1 : 1;
+    return x->id < y->id ? -1 : x->id > y->id;
+}
+
+static void put_in_order(struct cpus *c)
+{
+    qsort(c->cpu, c->n_cores, sizeof(*c->cpu), by_place);
+    qsort(c->cpu + c->n_cores, c->n - c->n_cores, sizeof(*c->cpu), by_place);
 }
 
 /* ---- quota ---- */
@@ -143,22 +214,58 @@ static void read_quota(struct cpus *c, const char *root)
     read_cfs_quota(c, root);
 }
 
+/* What a folder says in the place of the machine. */
+static bool read_list_of(const char *root, struct mask *m)
+{
+    char path[PATH_BYTES], text[8192];
+    const char *list;
+    uint32_t from, to;
+
+    snprintf(path, sizeof(path), "%s/proc/self/status", root);
+    if (root[0] == '\0' || !read_text(path, text, sizeof(text)))
+        return false;
+    list = strstr(text, "Cpus_allowed_list:");
+    if (list == NULL)
+        return false;
+    list += strcspn(list, "0123456789");
+    while (next_range(&list, &from, &to))
+        for (uint32_t cpu = from; cpu <= to && cpu < MASK_CPUS; cpu++)
+            CPU_SET_S(cpu, sizeof(*m), (cpu_set_t *)(void *)m);
+    return true;
+}
+
 void cpus_read(struct cpus *c, const char *root)
 {
     struct mask m;
 
     memset(c, 0, sizeof(*c));
     memset(&m, 0, sizeof(m));
-    if (sched_getaffinity(0, sizeof(m), (cpu_set_t *)(void *)&m) < 0)
+    if (!read_list_of(root, &m) && sched_getaffinity(0, sizeof(m), (cpu_set_t *)(void *)&m) < 0)
         m.bits[0] = 1;
     read_cores(c, &m, root);
     read_nodes(c, &m, root);
+    put_in_order(c);
     read_quota(c, root);
 }
 
 uint32_t cpus_threads(const struct cpus *c)
 {
-    const uint32_t n = c->n == c->n_cores && c->n > 32 ? c->n - 1 : c->n_cores;
+    const uint32_t n = c->n == c->n_cores && c->n > CPUS_SHARED ? c->n - 1 : c->n_cores;
 
     return c->quota > 0 && c->quota < n ? c->quota : n;
+}
+
+uint32_t cpus_n_nodes(const struct cpus *c)
+{
+    return c->nodes != 0 ? (uint32_t)__builtin_popcountll(c->nodes) : 1;
+}
+
+/* Those of a cache stand together among the cores. */
+uint32_t cpus_n_caches(const struct cpus *c)
+{
+    uint32_t n = 1;
+
+    for (uint32_t i = 1; i < c->n_cores; i++)
+        n += c->cpu[i].node != c->cpu[i - 1].node || c->cpu[i].cache != c->cpu[i - 1].cache;
+    return n;
 }

@@ -1,13 +1,13 @@
 /* core/base/cpus.h - the CPUs that this process may use, and how many threads to run on them.
  *
  * The affinity mask lists them (containers narrow it with a cpuset), /sys says which of them share
- * a core or a NUMA node, and the control group may grant less CPU time than that. One thread per
- * core is right: two hardware threads of a core share its vector units, and a process that has used
- * up its quota is stopped in the middle of a step.
+ * a core, a last-level cache or a NUMA node, and the control group may grant less CPU time. One
+ * thread per core is right: two hardware threads of a core share its vector units, and a process
+ * that has used up its quota is stopped in the middle of a step.
  *
  * Thread: any.
  * Memory: none; CPUs beyond the first CPUS_MAX of the mask are not counted.
- * Errors: none; what cannot be read counts as one core a CPU, one node, no quota.
+ * Errors: none; what cannot be read counts as one core a CPU, one cache, one node, no quota.
  */
 #ifndef CORE_BASE_CPUS_H
 #define CORE_BASE_CPUS_H
@@ -21,15 +21,27 @@ struct cpus {
     uint32_t n_cores; /* different cores among them */
     uint32_t quota;   /* whole CPUs' worth of time that the control group grants; 0: no limit */
     uint64_t nodes;   /* bit i: memory node i (of the first 64) has one of the CPUs */
-    uint16_t id[CPUS_MAX]; /* [n]: first one CPU of each core, then the cores' other CPUs */
+    /* First one CPU of each core, then the cores' other CPUs; of either those of a node stand
+     * together, and of these those of a last-level cache. */
+    struct cpu {
+        uint16_t id;
+        uint16_t node;  /* 0 when /sys names none */
+        uint16_t cache; /* the lowest CPU that shares it, be it one of the mask or not */
+    } cpu[CPUS_MAX];    /* [n] */
 };
 
-/* `root` stands before /sys and /proc: "" for the machine, a folder in tests. */
+/* `root` stands before /sys and /proc: "" for the machine, a folder in tests, whose
+ * /proc/self/status may list other CPUs than the mask does (Cpus_allowed_list). */
 void cpus_read(struct cpus *c, const char *root);
 
 /* Compute threads for `threads = 0`: one a core, not more than the quota. The I/O thread shares the
- * cores, since it needs some per cent of one; only beyond 32 cores without a second CPU each, where
- * a core costs less than a thread pool that waits for an interrupted member, one is left to it. */
+ * cores, since it needs some per cent of one; only beyond CPUS_SHARED cores without a second CPU
+ * each, where a core costs less than a thread pool that waits for an interrupted member, one is
+ * left to it. */
+#define CPUS_SHARED 16
 uint32_t cpus_threads(const struct cpus *c);
+/* Last-level caches and memory nodes that have one of the CPUs. */
+uint32_t cpus_n_caches(const struct cpus *c);
+uint32_t cpus_n_nodes(const struct cpus *c);
 
 #endif

@@ -137,7 +137,13 @@ static size_t skip_number(const char *s, size_t n, size_t i)
     return end;
 }
 
-/* Depth and number of values, without building anything. */
+/* A character that JSON has only in strings, and escaped there. cJSON takes it for a space. */
+static bool is_control(char c)
+{
+    return (unsigned char)c < ' ' && c != '\t' && c != '\n' && c != '\r';
+}
+
+/* Depth and number of values, and what cJSON is too kind about, without building anything. */
 static int check_size(const char *s, size_t n, size_t max_values, const char **why)
 {
     size_t depth = 0, values = 1;
@@ -161,6 +167,8 @@ static int check_size(const char *s, size_t n, size_t max_values, const char **w
             i = skip_number(s, n, i - 1);
             if (i == SIZE_MAX)
                 return *why = "the body has a number that JSON does not know", ERR_INVAL;
+        } else if (is_control(c)) {
+            return *why = "the body has a control character between its values", ERR_INVAL;
         }
         if (values > max_values)
             return *why = "the body has too many values", ERR_LIMIT;

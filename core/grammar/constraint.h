@@ -65,6 +65,11 @@ bool constraint_mask(const struct constraint_state *s, struct constraint_scratch
  * are no text as well. */
 bool constraint_is_waiting(const struct constraint_state *s);
 
+/* Where the text can go on in one way only: the tokens that spell it, the longest ones, at most
+ * `most`. Returns how many. Other tokens may spell it too, so these are a guess. */
+uint32_t constraint_forced(const struct constraint_state *s, struct constraint_scratch *w,
+                           int32_t *ids, uint32_t most);
+
 enum constraint_status {
     CONSTRAINT_OPEN = 0, /* something may follow */
     CONSTRAINT_DONE,     /* the text is complete, and nothing may follow */

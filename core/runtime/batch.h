@@ -4,6 +4,11 @@
  * of one sequence. Decode is a span of one row; a prompt chunk is a longer one. There are no
  * phases. Outputs name the rows whose logits are wanted and what to do with them.
  *
+ * Drafts. A span may go on with tokens that are only guessed: each such row has an output, and so
+ * has the row before the first of them. Outputs of a span are in the order of their rows. One that
+ * chooses another token than the guess makes those behind it void: they choose nothing. A token
+ * depends on the tokens before it alone, so what is chosen is what would be chosen without drafts.
+ *
  * Thread: built by the engine loop, read by the runner and its workers, results written in place.
  * Memory: arrays of fixed capacity, taken at start by batch_create().
  */
@@ -116,12 +121,16 @@ struct batch_output {
     uint32_t n_discarded;   /* tokens that stood before these once: random numbers are drawn for
                              * the position n_discarded + pos */
     float *mirostat_mu;     /* the request's state; moved on by each choice */
+    bool is_draft; /* the row's token is a guess: this output is void unless the one before it has
+                    * chosen that token, and something may follow */
+    uint32_t n_uncounted; /* drafts: the last tokens of history, generated, that counts lacks */
     bool ban_eog;  /* min_tokens is not reached: end-of-generation tokens may not be chosen */
     struct constraint_state *constraint; /* what may follow, or NULL; goes on behind the token */
     struct thought *thought; /* before that, or NULL; goes on behind the token */
     uint32_t seq; /* the loop's own mark: index into the plan */
     /* in for SCORE, out for SAMPLE */
     int32_t token;
+    bool is_void; /* out: a guess before it was wrong; nothing else is filled in */
     /* out, with a constraint */
     bool is_complete; /* the text is, with this token, and nothing may follow */
     bool is_broken;   /* no token was allowed: a bug, for the loop to report */

@@ -196,16 +196,44 @@ static void finish_logits(const struct runner *r, float *logits)
         r->kern.cap(logits, s->logit_cap, s->n_vocab);
 }
 
+/* Was each guess right that the output's row depends on? */
+static bool is_reached(const struct batch *b, const struct batch_output *o)
+{
+    const struct batch_output *before = o - 1;
+
+    return !o->is_draft || (!before->is_void && !before->is_complete && !before->is_broken &&
+                            before->token == b->ids[o->row]);
+}
+
+static void pick_output(struct runner *r, const struct thread_pool_worker *w, uint32_t i)
+{
+    struct batch_output *o = &r->batch->outputs[r->out0 + i];
+    float *logits = r->logits + i * r->vocab_stride;
+
+    o->is_void = !is_reached(r->batch, o);
+    if (o->is_void)
+        return;
+    finish_logits(r, logits);
+    sampler_pick(&r->kern, &r->samplers[w->index], logits, r->eog, r->n_eog, o);
+}
+
+static bool is_draft(const struct runner *r, uint32_t i)
+{
+    return r->batch->outputs[r->out0 + i].is_draft;
+}
+
+/* Drafts and what is before them are one thread's, in their order: each goes on with the state of
+ * constraint, thought and mirostat that the one before it leaves. */
 static void pick_outputs(struct runner *r, struct thread_pool_worker *w)
 {
     uint32_t from, to;
 
     while (thread_pool_take(w, r->n_out, 1, &from, &to)) {
-        float *logits = r->logits + from * r->vocab_stride;
-
-        finish_logits(r, logits);
-        sampler_pick(&r->kern, &r->samplers[w->index], logits, r->eog, r->n_eog,
-                     &r->batch->outputs[r->out0 + from]);
+        if (from > 0 && is_draft(r, from))
+            continue; /* the thread of the output before it comes to this one */
+        do
+            pick_output(r, w, from);
+        while (++from < r->n_out && is_draft(r, from));
     }
     end_region(r, w, RUNNER_SAMPLE);
 }

@@ -20,16 +20,32 @@ static float repeated(const struct sampling *p, float logit)
     return logit > 0 ? logit / p->repetition_penalty : logit * p->repetition_penalty;
 }
 
-static void penalise_counted(const struct batch_output *o, float *x)
+static void penalise(const struct sampling *p, float *x, uint32_t n_generated)
 {
-    const struct sampling *p = o->sampling;
+    *x = repeated(p, *x);
+    if (n_generated > 0)
+        *x -= p->frequency_penalty * (float)n_generated + p->presence_penalty;
+}
 
+/* Drafts that were right are not in o->counts yet: they are counted here. */
+static void penalise_counted(uint32_t *counts, const struct batch_output *o, float *x)
+{
+    const int32_t *drafts = o->history + (o->pos - o->n_uncounted);
+
+    for (uint32_t i = 0; i < o->n_uncounted; i++)
+        counts[drafts[i]]++;
     for (uint32_t i = 0; i < o->n_counts; i++) {
         const struct token_count *c = &o->counts[i];
 
-        x[c->id] = repeated(p, x[c->id]);
-        if (c->n_generated > 0)
-            x[c->id] -= p->frequency_penalty * (float)c->n_generated + p->presence_penalty;
+        penalise(o->sampling, &x[c->id], c->n_generated + counts[c->id]);
+        counts[c->id] = 0;
+    }
+    for (uint32_t i = 0; i < o->n_uncounted; i++) {
+        const int32_t id = drafts[i];
+
+        if (counts[id] > 0) /* it stands nowhere before */
+            penalise(o->sampling, &x[id], counts[id]);
+        counts[id] = 0;
     }
 }
 
@@ -54,8 +70,8 @@ static void penalise_window(uint32_t *counts, const struct batch_output *o, floa
 
 void sampler_penalties(uint32_t *counts, const struct batch_output *o, float *logits)
 {
-    if (o->sampling->penalty_last_n == 0)
-        penalise_counted(o, logits);
+    if (o->sampling->penalty_last_n == 0 && o->n_counts > 0)
+        penalise_counted(counts, o, logits);
     else if (sampler_has_penalties(o))
         penalise_window(counts, o, logits);
 }

@@ -1,10 +1,9 @@
 /* core/runtime/thread_pool.c - see thread_pool.h.
  *
  * Pairings: `epoch` is released by thread_pool_run() and acquired by a worker: it publishes fn and
- * ud. `arrived`/`phase` make the barrier: each arrival is acq_rel, the last one releases the new
- * phase and the waiters acquire it. The shares need no order of their own: two sets of them serve
- * regions in turn, and before a thread arrives at the barrier of one region it renews its share for
- * the next, which no other thread touches then.
+ * ud. The shares need no order of their own: two sets of them serve regions in turn, and before a
+ * thread arrives at the barrier of one region it renews its share for the next, which no other
+ * thread touches then. `drained` needs none either: what it says of a region stays true.
  */
 #include "core/runtime/thread_pool.h"
 
@@ -12,21 +11,16 @@
 #include "core/base/err.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
+#include "core/runtime/barrier_tree.h"
+#include "core/runtime/spin_word.h"
+#include "core/runtime/topology.h"
 
 #include <assert.h>
-#include <immintrin.h>
-#include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <string.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
 
-/* Of the THREAD_POOL_SPIN_US, so long without a system call: a barrier of a quiet thread pool is
- * over by then. */
-#define PAUSE_US 10
 #define NO_CPU UINT32_MAX
 
 /* What is left of a thread's share: the first item in the low half, the end in the high half, one
@@ -37,8 +31,15 @@ struct share {
     _Alignas(64) atomic_uint_fast64_t left[2]; /* by region parity */
 };
 
+/* Threads that steal from each other first. */
+struct group {
+    _Alignas(64) atomic_uint drained; /* region + 1 of which none of them has anything left */
+    struct topology_group threads;
+};
+
 struct member {
     struct thread_pool_worker w;
+    uint32_t group;
     pthread_t thread;
     uint32_t cpu; /* to be pinned to, or NO_CPU */
 };
@@ -52,91 +53,13 @@ struct thread_pool {
     uint32_t n_started;     /* threads made, the members after the first */
     pthread_t callers[THREAD_POOL_MAX_CALLERS]; /* of thread_pool_run(), pinned if they are to be */
     uint32_t n_callers;
-    uint32_t n_pauses; /* in PAUSE_US */
-    _Alignas(64) atomic_uint epoch; /* counts thread_pool_run calls */
-    atomic_uint epoch_sleepers;
+    uint32_t n_pauses;
+    struct group *groups; /* [n_groups] */
+    uint32_t n_groups;
+    struct barrier_tree *barrier;
+    struct spin_word epoch; /* counts thread_pool_run calls */
     atomic_bool stop;
-    _Alignas(64) atomic_uint arrived;
-    _Alignas(64) atomic_uint phase; /* counts barriers */
-    atomic_uint phase_sleepers;
 };
-
-/* ---- waiting ---- */
-
-static uint64_t now_ns(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
-static void futex_wait(atomic_uint *word, unsigned seen)
-{
-    syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0);
-}
-
-static void futex_wake_all(atomic_uint *word)
-{
-    syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
-}
-
-/* A pause is 40 cycles on one processor and 140 on the next. The best of three: an interrupt
- * must not make it look long. */
-static uint32_t count_pauses(void)
-{
-    uint64_t best = UINT64_MAX;
-
-    for (int i = 0; i < 3; i++) {
-        const uint64_t from = now_ns();
-        uint64_t ns;
-
-        for (int j = 0; j < 256; j++)
-            _mm_pause();
-        ns = now_ns() - from;
-        best = ns < best ? ns : best;
-    }
-    return (uint32_t)(PAUSE_US * 1000u * 256u / (best > 0 ? best : 1)) + 1;
-}
-
-static bool changes_while_spinning(const struct thread_pool *t, atomic_uint *word, unsigned seen)
-{
-    uint64_t end;
-
-    for (uint32_t i = 0; i < t->n_pauses; i++) {
-        if (atomic_load_explicit(word, memory_order_acquire) != seen)
-            return true;
-        _mm_pause();
-    }
-    end = now_ns() + (THREAD_POOL_SPIN_US - PAUSE_US) * 1000;
-    do {
-        sched_yield();
-        if (atomic_load_explicit(word, memory_order_acquire) != seen)
-            return true;
-    } while (now_ns() < end);
-    return false;
-}
-
-/* Wait until *word differs from `seen`. The sleeper count is raised before the word is checked
- * again and the waker changes the word before it reads the count (both seq_cst), so a wake-up
- * cannot be missed. */
-static void wait_change(const struct thread_pool *t, atomic_uint *word, atomic_uint *sleepers,
-                        unsigned seen)
-{
-    if (changes_while_spinning(t, word, seen))
-        return;
-    atomic_fetch_add(sleepers, 1);
-    while (atomic_load(word) == seen)
-        futex_wait(word, seen);
-    atomic_fetch_sub(sleepers, 1);
-}
-
-static void announce(atomic_uint *word, atomic_uint *sleepers)
-{
-    atomic_fetch_add(word, 1);
-    if (atomic_load(sleepers) > 0)
-        futex_wake_all(word);
-}
 
 /* ---- life ---- */
 
@@ -162,8 +85,8 @@ static void *worker_main(void *arg)
 
     pin_to(m);
     for (;;) {
-        wait_change(t, &t->epoch, &t->epoch_sleepers, seen);
-        seen = atomic_load(&t->epoch);
+        spin_word_wait(&t->epoch, seen, t->n_pauses);
+        seen = atomic_load(&t->epoch.count);
         if (atomic_load(&t->stop))
             return NULL;
         mem_guard_begin("a worker's part of the step");
@@ -173,20 +96,40 @@ static void *worker_main(void *arg)
     }
 }
 
-static void choose_cpus(struct thread_pool *t)
+static void choose_cpus(struct thread_pool *t, const struct cpus *cpus)
 {
-    struct cpus cpus;
-
-    cpus_read(&cpus, "");
     for (uint32_t i = 0; i < t->n; i++)
-        t->members[i].cpu = i < cpus.n ? cpus.id[i] : NO_CPU;
-    if (t->n > cpus.n)
+        t->members[i].cpu = i < cpus->n ? cpus->cpu[i].id : NO_CPU;
+    if (t->n > cpus->n)
         log_warn("threads", "event=not-pinned threads=%u cause=more-threads-than-cpus cpus=%u",
-                 t->n - cpus.n, cpus.n);
+                 t->n - cpus->n, cpus->n);
 }
 
-static int make_members(struct thread_pool *t, bool pin)
+/* Groups of the members, and their barrier. */
+static int make_groups(struct thread_pool *t, const struct cpus *cpus)
 {
+    struct topology_group *groups = mem_calloc(t->n, sizeof(*groups));
+    int rc = ERR_NOMEM;
+
+    if (groups != NULL) {
+        t->n_groups = topology_groups(groups, cpus, t->n);
+        t->groups = mem_aligned(t->n_groups, sizeof(*t->groups));
+        if (t->groups != NULL)
+            rc = barrier_tree_create(&t->barrier, groups, t->n_groups, t->n_pauses);
+    }
+    for (uint32_t g = 0; rc == 0 && g < t->n_groups; g++) {
+        t->groups[g].threads = groups[g];
+        for (uint32_t i = 0; i < groups[g].n; i++)
+            t->members[groups[g].first + i].group = g;
+    }
+    mem_free(groups);
+    return rc;
+}
+
+static int make_members(struct thread_pool *t, const struct cpus *cpus, bool pin)
+{
+    int rc;
+
     t->members = mem_calloc(t->n, sizeof(*t->members));
     t->shares = mem_aligned(t->n, sizeof(*t->shares));
     if (t->members == NULL || t->shares == NULL)
@@ -196,8 +139,11 @@ static int make_members(struct thread_pool *t, bool pin)
         for (int parity = 0; parity < 2; parity++)
             atomic_init(&t->shares[i].left[parity], UNTOUCHED);
     }
+    rc = make_groups(t, cpus);
+    if (rc < 0)
+        return rc;
     if (pin)
-        choose_cpus(t);
+        choose_cpus(t, cpus);
     for (uint32_t i = 1; i < t->n; i++, t->n_started++)
         if (pthread_create(&t->members[i].thread, NULL, worker_main, &t->members[i]) != 0)
             return ERR_INTERNAL;
@@ -206,7 +152,9 @@ static int make_members(struct thread_pool *t, bool pin)
 
 int thread_pool_create(struct thread_pool **out, const struct thread_pool_options *options)
 {
+    const struct cpus *cpus = options->cpus;
     struct thread_pool *t;
+    struct cpus here;
     int rc;
 
     *out = NULL;
@@ -216,8 +164,12 @@ int thread_pool_create(struct thread_pool **out, const struct thread_pool_option
     if (t == NULL)
         return ERR_NOMEM;
     t->n = options->n_threads;
-    t->n_pauses = count_pauses();
-    rc = make_members(t, options->pin);
+    t->n_pauses = spin_word_count_pauses();
+    if (cpus == NULL) {
+        cpus_read(&here, "");
+        cpus = &here;
+    }
+    rc = make_members(t, cpus, options->pin);
     if (rc < 0) {
         thread_pool_destroy(&t);
         return rc;
@@ -233,9 +185,11 @@ void thread_pool_destroy(struct thread_pool **pool)
     if (t == NULL)
         return;
     atomic_store(&t->stop, true);
-    announce(&t->epoch, &t->epoch_sleepers);
+    spin_word_announce(&t->epoch);
     for (uint32_t i = 1; i <= t->n_started; i++)
         pthread_join(t->members[i].thread, NULL);
+    barrier_tree_destroy(&t->barrier);
+    mem_free(t->groups);
     mem_free(t->members);
     mem_free(t->shares);
     mem_free(t);
@@ -245,6 +199,11 @@ void thread_pool_destroy(struct thread_pool **pool)
 uint32_t thread_pool_n_threads(const struct thread_pool *t)
 {
     return t->n;
+}
+
+uint32_t thread_pool_n_barriers(const struct thread_pool *t)
+{
+    return t->members[0].w.region;
 }
 
 /* ---- a run ---- */
@@ -267,7 +226,7 @@ void thread_pool_run(struct thread_pool *t, void (*fn)(void *ud, struct thread_p
     t->fn = fn;
     t->ud = ud;
     if (t->n > 1)
-        announce(&t->epoch, &t->epoch_sleepers);
+        spin_word_announce(&t->epoch);
     fn(ud, &t->members[0].w);
     thread_pool_barrier(&t->members[0].w);
 }
@@ -319,23 +278,70 @@ static bool take_own(struct thread_pool_worker *w, uint32_t n, uint32_t grain, u
     return true;
 }
 
-/* The thread with the most left, and in *seen its word; t->n when nothing is left. */
-static uint32_t richest(const struct thread_pool_worker *w, uint32_t n, uint64_t *seen)
+/* What the thread of a group with the most left has, and in *victim and *seen the thread and its
+ * word; 0 when nothing is left, which a group remembers: at the end of a region each thread asks
+ * all groups. */
+static uint32_t richest_of(const struct thread_pool_worker *w, struct group *g, uint32_t n,
+                           uint32_t *victim, uint64_t *seen)
 {
     const struct thread_pool *t = w->pool;
-    uint32_t most = 0, victim = t->n;
+    const uint32_t first = g->threads.first;
+    uint32_t most = 0;
 
-    for (uint32_t i = 0; i < t->n; i++) {
+    if (atomic_load_explicit(&g->drained, memory_order_relaxed) == w->region + 1)
+        return 0;
+    for (uint32_t i = first; i < first + g->threads.n; i++) {
         const uint64_t word =
             atomic_load_explicit(&t->shares[i].left[w->region & 1], memory_order_relaxed);
         const uint64_t left = left_of(word, i, n, t->n);
 
         if (end_of(left) - from_of(left) > most) {
             most = end_of(left) - from_of(left);
-            victim = i;
+            *victim = i;
             *seen = word;
         }
     }
+    if (most == 0)
+        atomic_store_explicit(&g->drained, w->region + 1, memory_order_relaxed);
+    return most;
+}
+
+/* The same of all groups of the thread's memory node but its own, or of all of the other nodes. */
+static uint32_t richest_elsewhere(const struct thread_pool_worker *w, bool same_node, uint32_t n,
+                                  uint32_t *victim, uint64_t *seen)
+{
+    const struct thread_pool *t = w->pool;
+    const uint32_t own = t->members[w->index].group;
+    uint32_t most = 0;
+
+    for (uint32_t g = 0; g < t->n_groups; g++) {
+        const bool is_near = t->groups[g].threads.node == t->groups[own].threads.node;
+        uint32_t thread = 0;
+        uint64_t word = 0;
+
+        if (g == own || is_near != same_node)
+            continue;
+        const uint32_t left = richest_of(w, &t->groups[g], n, &thread, &word);
+
+        if (left > most) {
+            most = left;
+            *victim = thread;
+            *seen = word;
+        }
+    }
+    return most;
+}
+
+/* The thread with the most left of the nearest ones that have anything, and in *seen its word; t->n
+ * when nothing is left. */
+static uint32_t choose_victim(const struct thread_pool_worker *w, uint32_t n, uint64_t *seen)
+{
+    const struct thread_pool *t = w->pool;
+    uint32_t victim = t->n;
+
+    if (richest_of(w, &t->groups[t->members[w->index].group], n, &victim, seen) == 0 &&
+        t->n_groups > 1 && richest_elsewhere(w, true, n, &victim, seen) == 0)
+        (void)richest_elsewhere(w, false, n, &victim, seen);
     return victim;
 }
 
@@ -348,7 +354,7 @@ static bool steal(struct thread_pool_worker *w, uint32_t n, uint32_t grain, uint
 
     for (;;) {
         uint64_t seen = 0;
-        const uint32_t victim = richest(w, n, &seen);
+        const uint32_t victim = choose_victim(w, n, &seen);
         uint64_t left;
 
         if (victim == t->n)
@@ -373,15 +379,9 @@ bool thread_pool_take(struct thread_pool_worker *w, uint32_t n, uint32_t grain, 
 void thread_pool_barrier(struct thread_pool_worker *w)
 {
     struct thread_pool *t = w->pool;
-    const unsigned phase = atomic_load_explicit(&t->phase, memory_order_relaxed);
 
     atomic_store_explicit(&t->shares[w->index].left[(w->region + 1) & 1], UNTOUCHED,
                           memory_order_relaxed);
     w->region++;
-    if (atomic_fetch_add_explicit(&t->arrived, 1, memory_order_acq_rel) + 1 == t->n) {
-        atomic_store_explicit(&t->arrived, 0, memory_order_relaxed);
-        announce(&t->phase, &t->phase_sleepers);
-    } else {
-        wait_change(t, &t->phase, &t->phase_sleepers, phase);
-    }
+    barrier_tree_wait(t->barrier, t->members[w->index].group);
 }

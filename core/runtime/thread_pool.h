@@ -10,15 +10,17 @@
  *
  * In every region of n items, thread t owns items n*t/threads..n*(t+1)/threads-1 and takes them
  * from the front, so weights that fit into its cache are still there in the next step. A thread
- * that has done its own steals items from the back of the share with the most left. There is no
- * counter that all threads write, and no lock.
+ * that has done its own steals items from the back of the share with the most left, of the threads
+ * that share its last-level cache if any of them has something left, else of those of its memory
+ * node, else of the others. There is no counter that all threads write, and no lock; the barrier is
+ * a tree of the same groups (topology.h).
  *
  * Every thread must pass through the same regions and barriers in the same order, with the same
  * n. Which thread takes an item never changes a result: kernels guarantee that.
  *
  * A waiting thread spins for some microseconds, then calls sched_yield() between polls (for the
  * I/O thread, when the pool has all the cores, or a worker that is not running), and after
- * THREAD_POOL_SPIN_US sleeps on a futex: an idle thread pool uses no CPU.
+ * SPIN_WORD_US sleeps on a futex: an idle thread pool uses no CPU.
  *
  * On machines with several memory nodes the weights' pages are interleaved over the nodes of the
  * process's CPUs (mem_map()), so each thread reads from all of them alike and the placement of
@@ -34,11 +36,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Longest busy wait: longer than the gaps inside a step, shorter than what idle time would show. */
-#define THREAD_POOL_SPIN_US 200
-
 #define THREAD_POOL_MAX_CALLERS 16 /* threads; further ones are not pinned */
 
+struct cpus;
 struct thread_pool;
 
 struct thread_pool_worker {
@@ -49,10 +49,11 @@ struct thread_pool_worker {
 
 struct thread_pool_options {
     uint32_t n_threads; /* >= 1, the caller of thread_pool_run() included */
-    /* Keep thread i on the i-th of the process's CPUs (one of each core first, see cpus.h): the
+    /* Keep thread i on the i-th of the process's CPUs (see cpus.h for their order): the
      * callers too, from their first thread_pool_run() on. A thread that has no CPU left or is
      * refused one stays free, with a warning that says why. */
     bool pin;
+    const struct cpus *cpus; /* what threads are grouped by, and pinned to; NULL: this machine's */
 };
 
 /* ERR_INVAL (0 threads), ERR_NOMEM, ERR_INTERNAL (no thread can be made). */
@@ -60,6 +61,8 @@ int thread_pool_create(struct thread_pool **out, const struct thread_pool_option
 void thread_pool_destroy(struct thread_pool **t);
 
 uint32_t thread_pool_n_threads(const struct thread_pool *t);
+/* Barriers that have been passed, at the end of each run too; asked between runs. */
+uint32_t thread_pool_n_barriers(const struct thread_pool *t);
 
 void thread_pool_run(struct thread_pool *t, void (*fn)(void *ud, struct thread_pool_worker *w),
                      void *ud);

@@ -6,6 +6,7 @@
 #ifndef KERNELS_GEMM_GEMM_COMMON_H
 #define KERNELS_GEMM_GEMM_COMMON_H
 
+#include "kernels/gemm/codebook.h"
 #include "kernels/kernels_impl.h"
 
 #define GEMM_INLINE static inline __attribute__((always_inline))
@@ -40,6 +41,23 @@ GEMM_INLINE void gemm_fetch(uintptr_t at, size_t panel_bytes, size_t bytes, cons
         GEMM_UNROLL
     for (size_t j = 0; j < (bytes + 63) / 64; j++)
         __builtin_prefetch((const void *)(at + i * panel_bytes + 64 * j), 0, 2);
+}
+
+/* Codes whose sums do not fit 16 bits: their numbers reach beyond 16 (a group), or 32 (a half).
+ * Without VNNI they are widened. */
+GEMM_INLINE bool gemm_is_wide(const enum kern_weight w)
+{
+    return w == KERN_Q8_0 || w == KERN_IQ4_NL || w == KERN_IQ4_XS || w == KERN_IQ3_XXS ||
+           w == KERN_IQ2_S || w == KERN_IQ2_XS || w == KERN_IQ2_XXS ||
+           (kern_values_shift(w) > 0 && w != KERN_IQ2_K);
+}
+
+/* Either half of a group has a scale. */
+GEMM_INLINE bool gemm_has_halves(const enum kern_weight w)
+{
+    return w == KERN_Q6_K || w == KERN_Q3_K || w == KERN_Q2_K || w == KERN_IQ2_S ||
+           w == KERN_IQ2_XS || w == KERN_IQ1_M || w == KERN_NVFP4 ||
+           (kern_values_shift(w) > 0 && !kern_has_row_scale(w));
 }
 
 static inline size_t gemm_min(size_t a, size_t b)

@@ -8,8 +8,8 @@
  * repacked. A panel's 16 lanes are two registers.
  *
  * Rows are repacked in blocks that stay in the second-level cache, in chunks of columns such that
- * the part of one tile stays in the first. Few rows take a panel as it is; from READY_FROM rows on
- * its columns are unpacked once for all tiles of the block. Either way each tile prefetches its
+ * the part of one tile stays in the first. Few rows take a panel as it is; from ready_from() rows
+ * on its columns are unpacked once for all tiles of the block. Either way each tile prefetches its
  * share of the panel that comes next. Between chunks the sums rest in `out`.
  */
 #include <immintrin.h>
@@ -22,7 +22,8 @@
 #include "kernels/gemm/gemm_q_avx2_rows.inc"
 #include "kernels/gemm/gemm_q_avx2_dot.inc"
 
-#define READY_FROM 17        /* rows: fewer do not earn the unpacking back */
+#define READY_FROM 17        /* rows: fewer do not earn the unpacking back, ... */
+#define READY_FROM_DEAR 9    /* ... but for types that take long to unpack */
 #define READY_BYTES 18944    /* of a ready panel: with a tile's rows, the first-level cache */
 #define BLOCK_ROWS 96        /* of X_BYTES: half of any second-level cache we meet */
 #define X_BYTES (120 * 1024) /* 96 rows in the longest chunk: 32 groups of 40 bytes */
@@ -106,9 +107,28 @@ GEMM_INLINE void run(const enum kern_weight w, const struct tile *t, const bool 
     store_sums(s, t, T, P);
 }
 
+/* Dear are codes that lie in more places than one or stand for numbers of a table. */
+GEMM_INLINE size_t ready_from(const enum kern_weight w)
+{
+    switch (w) {
+    case KERN_Q8_0:
+    case KERN_Q4_0:
+    case KERN_Q4_1:
+    case KERN_Q4_K:
+    case KERN_TQ2_0:
+    case KERN_Q2_0:
+    case KERN_Q1_0:
+    case KERN_IQ1_S:
+        return READY_FROM;
+    default:
+        return READY_FROM_DEAR;
+    }
+}
+
 /* What differs between weight types. */
 struct kind {
     enum kern_weight weight;
+    size_t ready_from;  /* rows */
     size_t x_bytes;     /* of a repacked row's group */
     size_t ready_bytes; /* of an unpacked group */
     void (*pack_x)(uint8_t *dst, const struct gemm_rows *rows);
@@ -204,7 +224,7 @@ static void drive(const struct kind *kind, float *out, size_t out_stride, struct
 {
     alignas(64) uint8_t x[X_BYTES];
     alignas(64) uint8_t ready[READY_BYTES];
-    const bool few = rows.m < READY_FROM;
+    const bool few = rows.m < kind->ready_from;
     const size_t height = few ? PACKED_ROWS : MOST_ROWS;
     const size_t n_block = (rows.m + BLOCK_ROWS - 1) / BLOCK_ROWS;
     const size_t groups = few ? PACKED_X / (kind->x_bytes * gemm_min(rows.m, PACKED_ROWS))
@@ -252,6 +272,7 @@ static void drive(const struct kind *kind, float *out, size_t out_stride, struct
     {                                                                                              \
         const struct kind kind = {                                                                 \
             .weight = type,                                                                        \
+            .ready_from = ready_from(type),                                                        \
             .x_bytes = row_bytes(type),                                                            \
             .ready_bytes = ready_bytes(type),                                                      \
             .pack_x = name##_pack,                                                                 \

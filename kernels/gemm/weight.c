@@ -1,5 +1,6 @@
 /* kernels/gemm/weight.c - the weight types: their names, and the sizes of their rows and panels. */
 #include "kernels/gemm/codebook.h"
+#include "kernels/gemm/gemm_common.h"
 #include "kernels/kernels_impl.h"
 
 struct weight_format {
@@ -51,6 +52,23 @@ static const struct weight_format FORMAT[KERN_N_WEIGHT] = {
 bool kern_weight_is_quantised(enum kern_weight w)
 {
     return FORMAT[w].quantised;
+}
+
+enum kern_product kern_weight_product(enum kern_weight w)
+{
+    if (!FORMAT[w].quantised)
+        return KERN_PRODUCT_FLOAT;
+    if (gemm_is_wide(w))
+        return gemm_has_halves(w) ? KERN_PRODUCT_WIDE_HALVES : KERN_PRODUCT_WIDE;
+    return gemm_has_halves(w) ? KERN_PRODUCT_NARROW_HALVES : KERN_PRODUCT_NARROW;
+}
+
+const char *kern_product_name(enum kern_product product)
+{
+    static const char *const names[KERN_N_PRODUCT] = {"float", "narrow", "narrow_halves", "wide",
+                                                      "wide_halves"};
+
+    return names[product];
 }
 
 size_t kern_weight_group(enum kern_weight w)

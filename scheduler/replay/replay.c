@@ -33,6 +33,8 @@ struct replay {
     bool has_moves;              /* the latest plan's are outstanding */
     struct sched_limits limits;
     int32_t *tokens;             /* [max_sequences] by item */
+    uint32_t *n_accepted;        /* [max_sequences] by item */
+    struct recorded_drafter drafter;
     bool io_used[SWAP_MAX_IO];
     uint32_t io[SWAP_MAX_IO];    /* copies under way */
     struct trace trace;
@@ -50,6 +52,8 @@ void replay_record_release(struct replay_record *r)
     request_destroy(&r->request);
     mem_free(r->items);
     mem_free(r->tokens);
+    mem_free(r->drafts);
+    mem_free(r->accepted.ids);
     for (int i = 0; i < REPLAY_LISTS; i++)
         mem_free(r->lists[i].ids);
     memset(r, 0, sizeof(*r));
@@ -71,6 +75,7 @@ static void end_run(struct replay *r)
     trace_release(&r->trace);
     mem_free(r->eog);
     mem_free(r->tokens);
+    mem_free(r->n_accepted);
     mem_free(r->steps);
     mem_free(r->paces);
     *r = (struct replay){.trace = r->trace, .stats = r->stats};
@@ -173,9 +178,11 @@ static int take_start(struct replay *r, struct replay_record *rec, char *err, si
     rec->tokens = NULL;
     r->stats.n_runs++;
     r->tokens = mem_calloc(r->options.max_sequences, sizeof(*r->tokens));
-    if (r->tokens == NULL || kv_manager_create(&r->kv, &r->kv_options) < 0)
+    r->n_accepted = mem_calloc(r->options.max_sequences, sizeof(*r->n_accepted));
+    if (r->tokens == NULL || r->n_accepted == NULL || kv_manager_create(&r->kv, &r->kv_options) < 0)
         return no_memory(err, err_len);
     r->options.kv = r->kv;
+    r->options.drafter = recorded_drafter_get(&r->drafter);
     if (sched_create(&r->sched, &r->options) < 0)
         return no_memory(err, err_len);
     return 0;
@@ -275,14 +282,51 @@ static int note_step(struct replay *r, uint64_t us)
     return 0;
 }
 
+static int add_token(struct replay *r, const struct plan_item *item, int32_t token)
+{
+    r->stats.n_tokens++;
+    return trace_add_token(&r->trace, item->request->id, token);
+}
+
+/* How many drafts of each item were right: they are tokens of its request. */
+static int take_accepted(struct replay *r, const struct replay_record *rec, char *err,
+                         size_t err_len)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < r->plan->n_items; i++) {
+        const struct plan_item *item = &r->plan->items[i];
+        const int32_t *drafts = item->request->ids + item->first + item->n - item->n_drafts;
+
+        r->n_accepted[i] = 0;
+        if (item->n_drafts == 0)
+            continue;
+        if (n == rec->accepted.n || rec->accepted.ids[n] > item->n_drafts)
+            return fail(ERR_FORMAT, err, err_len, "step %" PRIu64 " does not say how many drafts "
+                        "of request %" PRIu64 " were right", rec->id, item->request->id);
+        r->n_accepted[i] = (uint32_t)rec->accepted.ids[n++];
+        for (uint32_t k = 0; k < r->n_accepted[i]; k++)
+            if (add_token(r, item, drafts[k]) < 0)
+                return no_memory(err, err_len);
+    }
+    if (n != rec->accepted.n)
+        return fail(ERR_FORMAT, err, err_len, "step %" PRIu64 " has drafts that were right, and "
+                    "no drafts", rec->id);
+    return 0;
+}
+
 static int take_commit(struct replay *r, const struct replay_record *rec, char *err,
                        size_t err_len)
 {
     uint32_t n = 0;
+    int rc;
 
     if (r->plan == NULL || r->plan->step != rec->id)
         return fail(ERR_FORMAT, err, err_len, "step %" PRIu64 " is committed without a plan",
                     rec->id);
+    rc = take_accepted(r, rec, err, err_len);
+    if (rc < 0)
+        return rc;
     for (uint32_t i = 0; i < r->plan->n_items; i++) {
         const struct plan_item *item = &r->plan->items[i];
 
@@ -291,7 +335,7 @@ static int take_commit(struct replay *r, const struct replay_record *rec, char *
         if (n == rec->n_tokens)
             return fail(ERR_FORMAT, err, err_len, "step %" PRIu64 " has too few tokens", rec->id);
         r->tokens[i] = rec->tokens[n++];
-        if (trace_add_token(&r->trace, item->request->id, r->tokens[i]) < 0)
+        if (add_token(r, item, r->tokens[i]) < 0)
             return no_memory(err, err_len);
     }
     if (n != rec->n_tokens)
@@ -299,8 +343,7 @@ static int take_commit(struct replay *r, const struct replay_record *rec, char *
     if (note_step(r, rec->now_us - r->planned_us) < 0)
         return no_memory(err, err_len);
     r->plan = NULL;
-    r->stats.n_tokens += n;
-    sched_commit(r->sched, r->tokens, is_eog, r, rec->now_us);
+    sched_commit(r->sched, r->tokens, r->n_accepted, is_eog, r, rec->now_us);
     return 0;
 }
 
@@ -372,6 +415,8 @@ static int take_plan(struct replay *r, const struct replay_record *rec, char *er
     if (rec->limits.costs.is_known)
         note_costs(r, &rec->limits.costs);
     r->planned_us = rec->now_us;
+    r->drafter = (struct recorded_drafter){
+        .drafts = rec->drafts, .n = rec->n_drafts, .eog = r->eog, .n_eog = r->n_eog};
     p = sched_plan(r->sched, rec->now_us, &r->limits);
     rc = compare_items(p, rec, err, err_len);
     if (rc == 0)
@@ -543,6 +588,7 @@ bool replay_trace(struct replay *r, struct simulate_options *options,
         .target_us = r->limits.target_us,
     };
     options->sched.kv = NULL;
+    options->sched.drafter = (struct drafter){0};
     *arrivals = trace_arrivals(&r->trace);
     *n = r->trace.n;
     return true;

@@ -17,6 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "scheduler/replay/recorded_drafter.h"
 #include "scheduler/replay/simulate.h"
 #include "scheduler/scheduler.h"
 
@@ -68,6 +69,8 @@ struct replay_record { /* which fields count depends on the kind; zero is the em
     struct sched_limits limits;   /* PLAN */
     struct replay_item *items;    /* PLAN */
     uint32_t n_items;
+    struct recorded_draft *drafts; /* PLAN */
+    uint32_t n_drafts;
     struct replay_ids lists[REPLAY_LISTS]; /* PLAN */
     uint32_t n_moves;             /* PLAN */
     bool is_write;                /* IO_START */
@@ -77,6 +80,7 @@ struct replay_record { /* which fields count depends on the kind; zero is the em
     int rc;                       /* IO_DONE */
     int32_t *tokens;              /* START: ends of generation; COMMIT */
     uint32_t n_tokens;
+    struct replay_ids accepted;   /* COMMIT: numbers of drafts that were right */
 };
 
 /* Frees what the record holds, and makes it empty. */

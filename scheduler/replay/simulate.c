@@ -398,8 +398,8 @@ static void end_step(struct simulate *s)
     s->busy_us += us;
     cost_observe(&s->cost, &plan->work, us);
     note_items(s, plan, from);
-    journal_commit(s->opt.journal, plan, s->tokens, s->now_us);
-    sched_commit(s->sched, s->tokens, is_end_token, NULL, s->now_us);
+    journal_commit(s->opt.journal, plan, s->tokens, NULL, s->now_us);
+    sched_commit(s->sched, s->tokens, NULL, is_end_token, NULL, s->now_us);
     s->n_steps++;
     if (s->opt.check_every > 0 && s->n_steps % s->opt.check_every == 0 && !sched_check(s->sched))
         s->rc = ERR_INTERNAL;

@@ -59,9 +59,9 @@ static void add_request(struct buf *out, const struct seq_info *q, const struct 
     buf_printf(out,
                ",\"prompt_tokens\":%u,\"max_tokens\":%u,\"known_tokens\":%u,"
                "\"discarded_tokens\":%u,\"computed_tokens\":%u,\"cached_tokens\":%u,\"blocks\":%u,"
-               "\"n_preempted\":%u,\"swapped\":",
+               "\"draft_tokens\":%u,\"accepted_draft_tokens\":%u,\"n_preempted\":%u,\"swapped\":",
                q->n_prompt, q->max_tokens, q->n_known, q->n_discarded, q->n_done, q->n_cached,
-               q->n_blocks, q->n_preempted);
+               q->n_blocks, q->n_drafted, q->n_accepted, q->n_preempted);
     add_name(out, swap_name(q->swap));
     buf_printf(out, ",\"age_ms\":%.3f,\"queue_ms\":%.3f", ms_of(q->age_us), ms_of(q->waited_us));
     add_time(out, "deadline_in_ms", q->deadline_in_us);
@@ -119,13 +119,24 @@ static void add_costs(struct buf *out, const struct step_costs *c)
                c->kv_decode_ps, c->kv_prefill_ps, c->swap_ns, c->file_ns);
 }
 
+/* What a step of 1, 2, … rows takes without reading keys, and the account of drafts. */
+static void add_draft_costs(struct buf *out, const struct draft_costs *c)
+{
+    buf_printf(out, ",\"draft_costs\":{\"known\":%s,\"balance_ms\":%.3f,\"rows_ms\":[",
+               c->is_known ? "true" : "false", (double)c->balance_ns / 1e6);
+    for (uint32_t n = 1; c->is_known && n <= DRAFT_ROWS; n++)
+        buf_printf(out, "%s%.3f", n > 1 ? "," : "", (double)c->rows_ns[n] / 1e6);
+    buf_add_str(out, "]}");
+}
+
 static void add_step(struct buf *out, const struct step_info *t)
 {
     buf_printf(out,
                "{\"step\":%" PRIu64 ",\"at_ms\":%.3f,\"sequences\":%u,\"prefill_rows\":%u,"
-               "\"decode_rows\":%u,\"prefill_keys\":%" PRIu64 ",\"decode_keys\":%" PRIu64 ",",
+               "\"decode_rows\":%u,\"draft_rows\":%u,\"prefill_keys\":%" PRIu64
+               ",\"decode_keys\":%" PRIu64 ",",
                t->step, ms_of(t->at_us), t->n_sequences, t->work.n_prefill, t->work.n_decode,
-               t->work.kv_prefill, t->work.kv_decode);
+               t->n_drafts, t->work.kv_prefill, t->work.kv_decode);
     buf_printf(out,
                "\"admitted\":%u,\"preempted\":%u,\"swapped_out\":%u,\"swapped_in\":%u,"
                "\"moves\":%u",
@@ -138,6 +149,7 @@ void debug_render_iterations(const struct snapshot *s, struct buf *out)
 {
     buf_add_str(out, "{\"object\":\"debug.iterations\",\"costs\":");
     add_costs(out, &s->costs);
+    add_draft_costs(out, &s->draft_costs);
     buf_add_str(out, ",\"iterations\":[");
     for (uint32_t i = 0; i < s->n_steps; i++) {
         buf_add_str(out, i > 0 ? "," : "");

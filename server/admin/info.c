@@ -321,6 +321,7 @@ static void fill_kv_events(const struct server_model *m, struct metrics_model *o
     out->kv_events_sent = events.n_events;
     out->kv_events_dropped = events.n_dropped;
     out->kv_event_batches = events.n_batches;
+    out->kv_event_replays = events.n_replays;
     out->kv_event_bytes = events.n_bytes;
 }
 

@@ -130,10 +130,15 @@ static int make_requests(struct api_request *p, const struct server_model *model
     const struct params *params = &p->params;
     const uint64_t salt = salt_of(p, headers);
 
+    if (params->prediction.len > 0 && api_request_take_prediction(p, model) < 0)
+        return ERR_INVAL;
     for (uint32_t i = 0; i < p->n_choices; i++) {
         struct prompt *prompt = &p->prompts[i / params->n_each];
         struct request_size size = {.n_prompt = (uint32_t)prompt->ids.n,
                                     .n_bias = params->sampling.n_bias,
+                                    .drafts = model->makes_drafts && !params->without_drafts &&
+                                              (params->form & PARAMS_POOLED) == 0,
+                                    .n_prediction = (uint32_t)p->prediction.n,
                                     .penalties = params->sampling.penalty_last_n == 0 &&
                                                  sampling_has_penalty(&params->sampling)};
 
@@ -146,6 +151,9 @@ static int make_requests(struct api_request *p, const struct server_model *model
         fill_request(p->requests[i], params, prompt, i % params->n_each, salt);
         p->requests[i]->key.origin.salt = is_private(p, headers) ? salt : 0;
         api_request_set_shift(params, model->tokenizer, p->requests[i]);
+        if (p->prediction.n > 0)
+            memcpy(p->requests[i]->prediction.ids, p->prediction.ids,
+                   p->prediction.n * sizeof(*p->prediction.ids));
         constrain_request(p->requests[i], p->constraint);
         if (params->resume.is_on && api_request_resume(p, model, p->requests[i]) < 0)
             return ERR_INVAL;
@@ -424,6 +432,7 @@ void api_request_release(struct api_request *p)
         token_list_release(&p->prompts[i].ids);
         buf_release(&p->prompts[i].scores);
     }
+    token_list_release(&p->prediction);
     mem_free(p->requests);
     mem_free(p->prompts);
     mem_free(p->breakers);

@@ -44,6 +44,7 @@ struct api_request { /* zero is empty */
     struct buf input;          /* of a response that is to be kept: the list of its items */
     struct buf echo;          /* of the body, for the answer; or all of that (wire_format.answer) */
     struct prompt *prompts;    /* [params.n_prompts] */
+    struct token_list prediction; /* of the answer; empty: none */
     struct request **requests; /* [n_choices] id, prefix owner, tenant and times still to be filled;
                                 * an element that was posted is set to NULL by the completion */
     uint32_t n_choices;

@@ -45,6 +45,8 @@ int api_request_encode_text(struct api_request *p, const struct server_model *mo
  * or a negative ERR_* with p->error filled. */
 int api_request_resume(struct api_request *p, const struct server_model *model,
                        struct request *r);
+/* params.prediction as ids: text, in which no special tokens are looked for. */
+int api_request_take_prediction(struct api_request *p, const struct server_model *model);
 /* The conversation of the body as a prompt, as api_request_make_prompt(). */
 int api_request_take_chat(struct api_request *p, const struct server_model *model,
                           struct prompt *prompt);

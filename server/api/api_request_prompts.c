@@ -192,6 +192,22 @@ int api_request_encode_text(struct api_request *p, const struct server_model *mo
     return 0;
 }
 
+int api_request_take_prediction(struct api_request *p, const struct server_model *model)
+{
+    const uint32_t max = api_request_context(p, model);
+    const int rc = tokenizer_encode(model->tokenizer, p->params.prediction.data,
+                                    p->params.prediction.len, 0, max, p->budget, &p->prediction);
+
+    if (rc == ERR_LIMIT && budget_error(p->budget) == 0)
+        return api_error_set(&p->error, 400, "prediction", NULL,
+                             "'prediction' is longer than the longest answer that there can be, of "
+                             "%u tokens", max);
+    if (rc == ERR_LIMIT || budget_error(p->budget) < 0)
+        return api_error_set(&p->error, 400, "prediction", NULL,
+                             "'prediction' takes too many steps to tokenize");
+    return rc < 0 ? api_request_no_memory(p) : 0;
+}
+
 /* An id, or a text; only the first text of a prompt gets BOS and a prefix space. */
 static int add_part(struct api_request *p, struct prompt *prompt,
                     const struct server_model *model, const cJSON *v, bool is_first)

@@ -59,6 +59,10 @@ void completion_count_usage(struct completion *c)
     for (uint32_t i = 0; i < c->n_choices; i++) {
         u->completion += c->choices[i].n_tokens;
         u->thinking += c->choices[i].n_thinking;
+        if (c->choices[i].finish == FINISH_NONE)
+            continue; /* how much of the prediction came true is not known yet */
+        u->predicted += c->choices[i].n_predicted;
+        u->prediction += c->api.request.prediction.n;
     }
 }
 
@@ -285,6 +289,13 @@ static void on_end(struct completion *c, uint32_t i, const struct event *e)
         completion_destroy(c);
 }
 
+/* Tokens of one step go into one frame, but for streams that can be gone on with: those have a
+ * frame for each, so that their frames are the same wherever they go on. */
+static bool may_join_tokens(const struct completion *c)
+{
+    return !c->frames.are_numbered && !c->api.request.params.resume.is_on;
+}
+
 void completion_on_event(struct engine_caller *client, uint32_t i, const struct event *e)
 {
     struct completion *c = list_entry(client, struct completion, client);
@@ -305,6 +316,8 @@ void completion_on_event(struct engine_caller *client, uint32_t i, const struct 
         on_end(c, i, e);
         return;
     }
+    if (e->kind == EVENT_TOKEN && e->is_followed && may_join_tokens(c))
+        return;
     if (completion_has_client(c) && c->api.request.params.stream &&
         choice_has_output(&c->choices[i]))
         completion_send_choice(c, &c->choices[i]);

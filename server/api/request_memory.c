@@ -17,6 +17,8 @@
  * count and places in the index. */
 #define ID_BYTES 5
 #define COUNT_BYTES 28
+/* Of such a token, and of one of a prediction, in the look-ups of drafts. */
+#define LOOKUP_BYTES 8
 
 int request_memory_set(struct request_memory *m, struct memory_share *s, uint64_t bytes,
                        struct api_error *e)
@@ -97,6 +99,9 @@ static uint64_t of_request(const struct params *p, const struct request *r)
 
     if (r->counts.list != NULL)
         bytes += (uint64_t)r->n_prompt * COUNT_BYTES;
+    if (r->lookup.max > 0)
+        bytes += (uint64_t)r->n_prompt * LOOKUP_BYTES;
+    bytes += (uint64_t)r->prediction.n * (sizeof(*r->prediction.ids) + LOOKUP_BYTES);
     if (r->constraint != NULL)
         bytes += constraint_state_bytes();
     return bytes + r->sampling.n_bias * sizeof(struct logit_bias) + of_answer(p, r);
@@ -106,7 +111,8 @@ uint64_t request_memory_of_parsed(const struct api_request *p)
 {
     const struct params *params = &p->params;
     uint64_t bytes = p->echo.cap + params->n_bad_words * sizeof(*params->bad_words) +
-                     params->n_allowed * sizeof(*params->allowed);
+                     params->n_allowed * sizeof(*params->allowed) + params->prediction.cap +
+                     p->prediction.cap * sizeof(*p->prediction.ids);
 
     bytes += 3 * (uint64_t)p->input.cap; /* of a response that is kept, and what is written of it */
     for (uint32_t i = 0; i < p->params.n_prompts; i++) {

@@ -39,6 +39,7 @@ struct server_model { /* a served model; what it points to is borrowed */
     uint32_t max_batch_tokens;
     uint32_t max_outstanding; /* requests; the queue has room for SERVER_DRY_RUNS more */
     uint32_t request_timeout_s;
+    bool makes_drafts;        /* tokens are guessed ahead, for requests that let it */
     bool shifts_context;      /* a text goes on beyond its context, and loses older tokens */
     uint32_t max_queue_ms;    /* for requests that say nothing; 0 = no limit */
     const char *journal_path; /* or NULL */

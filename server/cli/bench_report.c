@@ -10,7 +10,8 @@
 static const char *kind_name(enum bench_kind kind)
 {
     static const char *const names[] = {
-        [BENCH_PREFILL] = "prefill", [BENCH_DECODE] = "decode", [BENCH_MIXED] = "mixed"};
+        [BENCH_PREFILL] = "prefill", [BENCH_DECODE] = "decode", [BENCH_MIXED] = "mixed",
+        [BENCH_ROWS] = "rows"};
 
     return names[kind];
 }
@@ -47,7 +48,20 @@ static void describe(const struct bench_result *b, char *text, size_t size)
         snprintf(text, size, "%u of a prompt beside %u at %u", b->n_prompt, b->n_streams,
                  b->depth);
         return;
+    case BENCH_ROWS:
+        snprintf(text, size, "%u rows at %u, cost %.2f", b->n_prompt, b->depth, b->cost);
+        return;
     }
+}
+
+/* Of the time of all samples, 0 .. 1. */
+static double share_of(const struct bench_result *b, int part)
+{
+    double all = 0;
+
+    for (int p = 0; p < RUNNER_N_PART; p++)
+        all += b->part_s[p];
+    return all > 0 ? b->part_s[part] / all : 0;
 }
 
 static void shares_markdown(const struct bench_report *r, FILE *out)
@@ -66,7 +80,7 @@ static void shares_markdown(const struct bench_report *r, FILE *out)
         fprintf(out, "| %-34s |", test);
         for (int p = 0; p < RUNNER_N_PART; p++)
             fprintf(out, " %*.1f |", (int)strlen(runner_part_name((enum runner_part)p)),
-                    100 * r->results[i].share[p]);
+                    100 * share_of(&r->results[i], p));
         fputc('\n', out);
     }
 }
@@ -79,8 +93,10 @@ void bench_report_markdown(const struct bench_report *r, FILE *out)
     fprintf(out, "Model %s (%s, %s): %.1f M parameters, %.1f MB packed; KV in %s.\n", r->model,
             r->arch, r->ftype, (double)r->n_params / 1e6, (double)r->weight_bytes / 1e6,
             r->kv_type);
-    fprintf(out, "Limits: int8 %.0f Gop/s, fp32 %.0f Gflop/s, reading %.1f GB/s.\n\n",
-            r->limits.int8_gops, r->limits.fp32_gflops, r->limits.read_gbps);
+    fprintf(out, "Limits: reading %.1f GB/s; products in Gop/s:", r->limits.read_gbps);
+    for (int i = 0; i < KERN_N_PRODUCT; i++)
+        fprintf(out, " %s %.0f%s", kern_product_name((enum kern_product)i), r->limits.gops[i],
+                i + 1 < KERN_N_PRODUCT ? "," : ".\n\n");
     fprintf(out, "| %-34s | tokens/s | ms a step | Gop/s | of peak | GB/s | of reading |\n",
             "test");
     fputs("|------------------------------------|---------:|----------:|------:|--------:|-----:|"
@@ -102,7 +118,8 @@ void bench_report_markdown(const struct bench_report *r, FILE *out)
 void bench_report_csv(const struct bench_report *r, FILE *out)
 {
     fputs("version,cpu,isa,threads,kv_type,model,ftype,test,prompt,streams,depth,samples,"
-          "tokens_per_s,median_ms,least_ms,most_ms,gops,peak_share,gbps,read_share",
+          "tokens_per_s,median_ms,least_ms,most_ms,gops,peak_share,gbps,read_share,"
+          "cost",
           out);
     for (int p = 0; p < RUNNER_N_PART; p++)
         fprintf(out, ",%s_share", runner_part_name((enum runner_part)p));
@@ -114,10 +131,12 @@ void bench_report_csv(const struct bench_report *r, FILE *out)
         fprintf(out, "%s,\"%s\",%s,%u,%s,\"%s\",%s,%s,%u,%u,%u,%u,", r->version, r->cpu, r->isa,
                 r->threads, r->kv_type, r->model, r->ftype, kind_name(b->kind), b->n_prompt,
                 b->n_streams, b->depth, b->n_samples);
-        fprintf(out, "%.2f,%.3f,%.3f,%.3f,%.2f,%.4f,%.3f,%.4f", v.tokens, v.ms,
+        fprintf(out, "%.2f,%.3f,%.3f,%.3f,%.2f,%.4f,%.3f,%.4f,", v.tokens, v.ms,
                 b->least_s * 1e3, b->most_s * 1e3, v.gops, v.peak_share, v.gbps, v.read_share);
+        if (b->kind == BENCH_ROWS)
+            fprintf(out, "%.3f", b->cost);
         for (int p = 0; p < RUNNER_N_PART; p++)
-            fprintf(out, ",%.4f", b->share[p]);
+            fprintf(out, ",%.4f", share_of(b, p));
         fputc('\n', out);
     }
 }
@@ -140,16 +159,18 @@ static void add_result(cJSON *array, const struct bench_report *r, const struct 
     cJSON_AddNumberToObject(o, "peak_share", v.peak_share);
     cJSON_AddNumberToObject(o, "gbps", v.gbps);
     cJSON_AddNumberToObject(o, "read_share", v.read_share);
+    if (b->kind == BENCH_ROWS)
+        cJSON_AddNumberToObject(o, "cost", b->cost);
     shares = cJSON_AddObjectToObject(o, "time_shares");
     for (int p = 0; p < RUNNER_N_PART; p++)
-        cJSON_AddNumberToObject(shares, runner_part_name((enum runner_part)p), b->share[p]);
+        cJSON_AddNumberToObject(shares, runner_part_name((enum runner_part)p), share_of(b, p));
     cJSON_AddItemToArray(array, o);
 }
 
 int bench_report_json(const struct bench_report *r, FILE *out)
 {
     cJSON *o = cJSON_CreateObject(), *model = cJSON_AddObjectToObject(o, "model");
-    cJSON *limits = cJSON_AddObjectToObject(o, "limits");
+    cJSON *limits = cJSON_AddObjectToObject(o, "limits"), *gops;
     cJSON *results = cJSON_AddArrayToObject(o, "results");
     char *text;
 
@@ -163,9 +184,10 @@ int bench_report_json(const struct bench_report *r, FILE *out)
     cJSON_AddStringToObject(model, "ftype", r->ftype);
     cJSON_AddNumberToObject(model, "n_params", (double)r->n_params);
     cJSON_AddNumberToObject(model, "weight_bytes", (double)r->weight_bytes);
-    cJSON_AddNumberToObject(limits, "int8_gops", r->limits.int8_gops);
-    cJSON_AddNumberToObject(limits, "fp32_gflops", r->limits.fp32_gflops);
     cJSON_AddNumberToObject(limits, "read_gbps", r->limits.read_gbps);
+    gops = cJSON_AddObjectToObject(limits, "gops");
+    for (int i = 0; i < KERN_N_PRODUCT; i++)
+        cJSON_AddNumberToObject(gops, kern_product_name((enum kern_product)i), r->limits.gops[i]);
     for (uint32_t i = 0; i < r->n_results; i++)
         add_result(results, r, &r->results[i]);
     text = cJSON_Print(o); /* NULL also when an item above was not made */

@@ -19,11 +19,11 @@
 
 #define BENCH_MAX_RESULTS 40
 
-enum bench_kind { BENCH_PREFILL = 0, BENCH_DECODE, BENCH_MIXED };
+enum bench_kind { BENCH_PREFILL = 0, BENCH_DECODE, BENCH_MIXED, BENCH_ROWS };
 
 struct bench_result {
     enum bench_kind kind;
-    uint32_t n_prompt;  /* prompt tokens of a step; 0: decoding only */
+    uint32_t n_prompt;  /* tokens of a prompt, or rows, of a step; 0: decoding only */
     uint32_t n_streams; /* that get a token each; 0: a prompt only */
     uint32_t depth;     /* tokens that each stream has when timing begins */
     uint32_t n_samples; /* timed */
@@ -31,7 +31,8 @@ struct bench_result {
     double ops;         /* of the matrix products, a multiplication and an addition counting two */
     double limit_s;     /* the least time they can take at the machine's peaks */
     double read_bytes;  /* weights once, and the keys and values that are attended to */
-    double share[RUNNER_N_PART]; /* of the time of all samples, 0 .. 1 */
+    double part_s[RUNNER_N_PART]; /* of all samples */
+    double cost;        /* BENCH_ROWS: of a step beside one of the first number of rows */
 };
 
 struct bench_report {

@@ -112,10 +112,11 @@ static void print_run(const struct cluster_report *r, const char *settings,
 static void print_head(const struct cluster_spec *spec, const struct workload *w,
                        const struct step_costs *c)
 {
-    printf("\n%zu %s requests, %.2f a second, simulated with the costs that the engine had learnt:"
+    printf("\n%zu %s requests, %.2f a second, simulated with the costs %s:"
            "\n  %.3f ms a step, %.3f ms a prompt token, %.3f ms a stream, %.2f us and %.2f us a "
            "thousand keys read\n",
            workload_n(w), spec->workload.n_requests > 0 ? "drawn" : "recorded", workload_rate(w),
+           spec->recorded_costs ? "of the recorded steps" : "that the engine had learnt",
            (double)c->step_ns / 1e6, (double)c->prefill_ns / 1e6, (double)c->decode_ns / 1e6,
            (double)c->kv_decode_ps / 1e3, (double)c->kv_prefill_ps / 1e3);
 }

@@ -13,9 +13,13 @@
 #include "core/base/mem.h"
 #include "core/model/model.h"
 #include "core/runtime/runner.h"
+#include "kvcache/kv_events.h"
+#include "kvcache/kv_manager.h"
 #include "kvcache/kv_store.h"
 #include "kvcache/state_store.h"
+#include "server/engine_io/block_store.h"
 #include "server/instance.h"
+#include "server/kv_events/kv_event_publisher.h"
 #include "server/metrics/process_stats.h"
 
 #include <inttypes.h>
@@ -29,6 +33,7 @@ struct memory_estimate {
     uint64_t swap;                                  /* bytes, when sequences are swapped out */
     uint64_t adapters;                              /* bytes at most; 0: there are none */
     uint64_t weights, tables, cache, states, rows, process; /* bytes; states: of recurrent layers */
+    uint64_t events, store; /* of KV events and of the block store, where there are some */
     uint64_t state;    /* bytes of one; 0: the model has none */
     uint64_t token;    /* bytes of a token in the cache, in all layers */
     uint32_t n_tokens; /* that the cache holds */
@@ -63,6 +68,23 @@ static uint64_t resident_bytes(void)
     return now.resident_bytes;
 }
 
+static uint64_t event_bytes(const struct instance *e)
+{
+    return e->events == NULL ? 0
+                             : kv_events_bytes(e->events) +
+                                   kv_event_publisher_bytes(e->cache.n_blocks);
+}
+
+/* Not for all models: see server/cli/serve_model.c. */
+static uint64_t store_bytes(const struct instance *e, const struct config *c)
+{
+    const struct kv_record_form form = instance_record_form(e);
+
+    if (c->kv_store[0] == '\0' || !kv_manager_can_enter(e->manager))
+        return 0;
+    return block_store_bytes(&form, e->kv->n_blocks);
+}
+
 /* `own`: the settings' limits; `process`: what it takes with this model and no other. */
 static struct memory_estimate plan_of(const struct instance *e, const struct memory_estimate *own,
                                       uint64_t process)
@@ -79,6 +101,8 @@ static struct memory_estimate plan_of(const struct instance *e, const struct mem
         .state = state,
         .rows = runner_scratch_bytes(e->runner),
         .process = process,
+        .events = event_bytes(e),
+        .store = own->store,
         .swap = own->swap,
         .adapters = own->adapters,
         .token = n_groups * block / BLOCK_TOKENS,
@@ -89,7 +113,8 @@ static struct memory_estimate plan_of(const struct instance *e, const struct mem
 
 static uint64_t in_all(const struct memory_estimate *p)
 {
-    return p->weights + p->tables + p->cache + p->states + p->rows + p->process;
+    return p->weights + p->tables + p->cache + p->states + p->rows + p->events + p->store +
+           p->process;
 }
 
 /* The process is one, whatever the number of models: what it takes with all of them. */
@@ -102,6 +127,8 @@ static struct memory_estimate sum_of(const struct planned *all, uint32_t n, uint
         sum.tables += all[i].plan.tables;
         sum.cache += all[i].plan.cache + all[i].plan.states;
         sum.rows += all[i].plan.rows;
+        sum.events += all[i].plan.events;
+        sum.store += all[i].plan.store;
         sum.swap += all[i].plan.swap;
         sum.adapters += all[i].plan.adapters;
     }
@@ -117,6 +144,11 @@ static double mib(uint64_t bytes)
 
 static void print_end(const struct memory_estimate *p, uint64_t requests)
 {
+    if (p->events > 0)
+        printf("KV events    %10.1f MiB   those that wait, and what the cache has, for routers\n",
+               mib(p->events));
+    if (p->store > 0)
+        printf("block store  %10.1f MiB   what is read and written (kv_store)\n", mib(p->store));
     printf("process      %10.1f MiB   program, tokenizer, connections\n", mib(p->process));
     printf("in all       %10.1f MiB   when the cache and a step are full\n", mib(in_all(p)));
     printf("              + %8.1f MiB   while preempted sequences are kept (swap_ram)\n",
@@ -124,6 +156,9 @@ static void print_end(const struct memory_estimate *p, uint64_t requests)
     if (p->adapters > 0)
         printf("              + %8.1f MiB   at most, for LoRA adapters (adapter_memory)\n",
                mib(p->adapters));
+    if (p->events > 0)
+        printf("              + %8.1f MiB   at most, for KV events that are kept for readers\n",
+               mib(KV_EVENT_KEPT_BYTES));
     printf("              + %8.1f MiB   at most, for what requests hold beside it "
            "(request_memory)\n\n",
            mib(requests));
@@ -164,11 +199,12 @@ static void print_table(const struct instance *e, const struct memory_estimate *
 static void print_sum(const struct memory_estimate *sum, uint32_t n, uint64_t requests)
 {
     printf("All %u models in one process: %.1f MiB (weights %.1f, rope tables %.1f, "
-           "KV caches %.1f, activations %.1f, process %.1f),\n"
+           "KV caches %.1f, activations %.1f, KV events and block stores %.1f, process %.1f),\n"
            "%.1f MiB while preempted sequences are kept, and at most %.1f MiB for what requests "
            "of all models hold.\n",
            n, mib(in_all(sum)), mib(sum->weights), mib(sum->tables), mib(sum->cache),
-           mib(sum->rows), mib(sum->process), mib(sum->swap), mib(requests));
+           mib(sum->rows), mib(sum->events + sum->store), mib(sum->process), mib(sum->swap),
+           mib(requests));
 }
 
 static void print_tables(const struct planned *all, uint32_t n, const struct memory_estimate *sum,
@@ -204,10 +240,11 @@ static void print_members(const struct instance *e, const struct memory_estimate
            ",\"activation_bytes\":%" PRIu64 ",\"process_bytes\":%" PRIu64
            ",\"swap_bytes\":%" PRIu64 ",\"adapter_bytes\":%" PRIu64 ",\"request_bytes\":%" PRIu64
            ",\"total_bytes\":%" PRIu64 ",\"sequence_bytes\":%" PRIu64
-           ",\"states_bytes\":%" PRIu64 ",\"state_bytes\":%" PRIu64,
+           ",\"states_bytes\":%" PRIu64 ",\"state_bytes\":%" PRIu64
+           ",\"event_bytes\":%" PRIu64 ",\"store_bytes\":%" PRIu64,
            e->sched.max_context, p->weights, p->tables, p->cache, p->n_tokens, p->token, p->rows,
            p->process, p->swap, p->adapters, requests, in_all(p), p->sequence, p->states,
-           p->state);
+           p->state, p->events, p->store);
 }
 
 static void print_json(const struct planned *all, uint32_t n, const struct memory_estimate *sum,
@@ -244,6 +281,8 @@ static int make_engine(struct planned *p, const struct config *c, uint32_t i, ch
     p->plan.swap = own.swap_ram;
     if (own.adapters[0] != '\0' || own.adapters_dir[0] != '\0')
         p->plan.adapters = own.adapter_memory;
+    if (code == EXIT_OK)
+        p->plan.store = store_bytes(&p->engine, &own);
     config_release(&own);
     return code;
 }

@@ -61,7 +61,7 @@ static bool read_router(const char *name, struct cluster_spec *spec)
 
 static bool read_costs(const char *name, struct cluster_spec *spec)
 {
-    spec->recorded_costs = strcmp(name, "recorded") == 0;
+    spec->recorded_costs = name == NULL || strcmp(name, "recorded") == 0;
     if (spec->recorded_costs || strcmp(name, "learnt") == 0)
         return true;
     command_fail(EXIT_USAGE, "--costs must be learnt or recorded, not '%s'", name);
@@ -69,9 +69,9 @@ static bool read_costs(const char *name, struct cluster_spec *spec)
 }
 
 /* What is wrong with them together, or NULL. */
-static const char *complaint(const struct cluster_spec *s, const char *router)
+static const char *complaint(const struct cluster_spec *s, const char *router, const char *costs)
 {
-    const bool has_more = router != NULL || s->recorded_costs || s->ttft_p95_ms > 0 ||
+    const bool has_more = router != NULL || costs != NULL || s->ttft_p95_ms > 0 ||
                           s->workload.n_requests > 0 || s->workload.rate > 0 ||
                           s->workload.speed != 1 || s->json;
 
@@ -89,7 +89,7 @@ static const char *complaint(const struct cluster_spec *s, const char *router)
 
 bool cluster_spec_read(int *argc, char **argv, struct cluster_spec *out)
 {
-    const char *sizes = NULL, *router = NULL, *costs = "learnt", *wrong;
+    const char *sizes = NULL, *router = NULL, *costs = NULL, *wrong;
     int64_t n_requests = 0, seed = 1;
 
     *out = (struct cluster_spec){.workload = {.speed = 1}};
@@ -108,7 +108,7 @@ bool cluster_spec_read(int *argc, char **argv, struct cluster_spec *out)
         return false;
     out->workload.n_requests = (size_t)n_requests;
     out->workload.seed = (uint64_t)seed;
-    wrong = complaint(out, router);
+    wrong = complaint(out, router, costs);
     if (wrong != NULL)
         command_fail(EXIT_USAGE, "%s", wrong);
     return wrong == NULL;

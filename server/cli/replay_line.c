@@ -252,6 +252,7 @@ static void parse_post(struct line *l, const cJSON *o, struct replay_record *r)
     if (l->rc == 0) {
         memcpy(r->request->ids, prompt, size.n_prompt * sizeof(*prompt));
         r->request->id = r->id;
+        r->request->drafts = true; /* where the plans have some */
         parse_request(l, o, r->request);
         parse_shift(l, o, r->request);
     }
@@ -299,6 +300,34 @@ static void parse_item(struct line *l, const cJSON *array, struct replay_item *o
     out->wants_token = value_of(l, cJSON_GetArrayItem(array, 3), "items", 1) == 1;
 }
 
+static void parse_draft(struct line *l, const cJSON *array, struct recorded_draft *out)
+{
+    const int n = cJSON_IsArray(array) ? cJSON_GetArraySize(array) : 0;
+
+    if (n < 2 || n > 1 + DRAFT_MAX) {
+        wrong(l, "drafts", "holds something that is no list of a request and its drafts");
+        return;
+    }
+    out->request = value_of(l, cJSON_GetArrayItem(array, 0), "drafts", MAX_EXACT);
+    out->n = (uint32_t)n - 1;
+    for (int i = 1; i < n; i++)
+        out->ids[i - 1] = token_of(l, cJSON_GetArrayItem(array, i), "drafts");
+}
+
+static void parse_drafts(struct line *l, const cJSON *o, struct replay_record *r)
+{
+    const cJSON *drafts = cJSON_GetObjectItemCaseSensitive(o, "drafts"), *v = NULL;
+    uint32_t i = 0;
+
+    if (drafts == NULL)
+        return;
+    drafts = want_array(l, o, "drafts");
+    r->drafts = room_for(l, drafts, sizeof(*r->drafts), &r->n_drafts);
+    if (r->drafts != NULL)
+        cJSON_ArrayForEach(v, drafts)
+            parse_draft(l, v, &r->drafts[i++]);
+}
+
 static void parse_plan(struct line *l, const cJSON *o, struct replay_record *r)
 {
     const cJSON *items = want_array(l, o, "items"), *v = NULL;
@@ -310,6 +339,7 @@ static void parse_plan(struct line *l, const cJSON *o, struct replay_record *r)
     if (r->items != NULL)
         cJSON_ArrayForEach(v, items)
             parse_item(l, v, &r->items[i++]);
+    parse_drafts(l, o, r);
     want_ids(l, o, "admitted", &r->lists[REPLAY_ADMITTED]);
     want_ids(l, o, "preempted", &r->lists[REPLAY_PREEMPTED]);
     want_ids(l, o, "swapped_out", &r->lists[REPLAY_SWAPPED_OUT]);
@@ -348,6 +378,8 @@ static void parse_commit(struct line *l, const cJSON *o, struct replay_record *r
 {
     r->now_us = want(l, o, "now", MAX_EXACT);
     r->tokens = want_tokens(l, o, "tokens", &r->n_tokens);
+    if (cJSON_GetObjectItemCaseSensitive(o, "accepted") != NULL)
+        want_ids(l, o, "accepted", &r->accepted);
 }
 
 static const struct {

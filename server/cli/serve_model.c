@@ -49,6 +49,7 @@ static struct server_model info_before(const struct served *m)
         .max_batch_tokens = (uint32_t)c->max_batch_tokens,
         .max_outstanding = (uint32_t)(c->max_sequences + c->queue_limit),
         .request_timeout_s = (uint32_t)c->request_timeout,
+        .makes_drafts = c->speculation == CONFIG_SPECULATION_AUTO,
         .shifts_context = c->context_shift == CONFIG_ON,
         .max_queue_ms = (uint32_t)c->max_queue_ms,
         .journal_path = c->journal[0] != '\0' ? c->journal : NULL,
@@ -231,21 +232,6 @@ static int start_publisher(struct served *m)
 
 /* ---- the block store ---- */
 
-static struct kv_record_form form_of(const struct instance *e)
-{
-    const struct kv_shape *s = &e->kv->shape;
-
-    return (struct kv_record_form){
-        .kv_id = {e->store_id[0], e->store_id[1]},
-        .kv_type = (uint32_t)e->kv_type,
-        .n_layer = s->n_layer,
-        .n_kv_head = s->n_kv_head,
-        .key_bytes = (uint32_t)s->key_bytes,
-        .value_bytes = (uint32_t)s->value_bytes,
-        .n_blocks = kv_record_blocks_for(kv_store_block_bytes(s)),
-    };
-}
-
 /* Before the loop: the scheduler must know. */
 static int open_store(struct served *m, const struct served_company *company, char *err,
                       size_t err_len)
@@ -256,7 +242,7 @@ static int open_store(struct served *m, const struct served_company *company, ch
         .write_rate = m->config.kv_store_rate,
         .wait_ms = (uint32_t)m->config.kv_store_wait_ms,
         .max_prompts = m->info.max_outstanding,
-        .form = form_of(&m->engine),
+        .form = instance_record_form(&m->engine),
         .kv = m->engine.kv,
     };
     char id[280], place[300];
@@ -297,6 +283,7 @@ static int start_loop(struct served *m, const struct served_company *company)
         .states = m->engine.states,
         .fetch = m->store != NULL ? block_store_fetch(m->store) : NULL,
         .step_target_ms = (uint32_t)m->config.step_target_ms,
+        .makes_drafts = m->info.makes_drafts,
         .arbiter = company->arbiter,
         .engine = company->index,
         .journal = m->journal,

@@ -46,6 +46,12 @@ struct block_store {
     atomic_bool is_writing;     /* the writer has an offer in its hands */
 };
 
+/* Of the blocks of a record. */
+static size_t blocks_bytes(const struct kv_record_form *f)
+{
+    return kv_record_bytes(f) - kv_record_head_bytes(f);
+}
+
 /* ---- errors ---- */
 
 static void note_error(struct block_store *s, struct worker *w, enum store_count what,
@@ -143,7 +149,7 @@ static bool read_record(struct block_store *s, const struct kv_record_key *key, 
 
 static uint32_t read_records(struct block_store *s, const struct fetch_work *work)
 {
-    const size_t bytes = kv_record_bytes(&s->opt.form) - kv_record_head_bytes(&s->opt.form);
+    const size_t bytes = blocks_bytes(&s->opt.form);
     uint32_t n = 0;
 
     while (n < work->n && !atomic_load(&s->stops)) {
@@ -302,7 +308,7 @@ static int open_parts(struct block_store *s)
 {
     const struct prefix_fetch_options fetch = {
         .record_blocks = s->opt.form.n_blocks,
-        .record_bytes = kv_record_bytes(&s->opt.form) - kv_record_head_bytes(&s->opt.form),
+        .record_bytes = blocks_bytes(&s->opt.form),
         .max_prompts = s->opt.max_prompts,
         .wait_ms = s->opt.wait_ms,
     };
@@ -321,6 +327,12 @@ static int open_parts(struct block_store *s)
     if (rc == 0)
         rc = start(s, &s->writer, write_main);
     return rc;
+}
+
+size_t block_store_bytes(const struct kv_record_form *form, uint32_t n_blocks)
+{
+    return sizeof(struct block_store) + block_offers_bytes(n_blocks, OFFERS) +
+           prefix_fetch_buffer_bytes(blocks_bytes(form)) + 2 * kv_record_bytes(form);
 }
 
 int block_store_open(struct block_store **out, const struct block_store_options *options, char *err,

@@ -43,6 +43,8 @@ struct block_store_options {
 /* Makes offers and fetch, and starts the threads. */
 int block_store_open(struct block_store **out, const struct block_store_options *options, char *err,
                      size_t err_len);
+/* What one takes in memory, for a cache of n_blocks. */
+size_t block_store_bytes(const struct kv_record_form *form, uint32_t n_blocks);
 struct block_offers *block_store_offers(struct block_store *s);
 struct prefix_fetch *block_store_fetch(struct block_store *s);
 

@@ -22,16 +22,32 @@ struct block_set {
     uint32_t *climb;               /* [n_places] and of its way up */
 };
 
+static size_t buckets_for(uint32_t n_places)
+{
+    size_t n = 1;
+
+    while (n < n_places)
+        n *= 2;
+    return n;
+}
+
+size_t block_set_bytes(uint32_t n_places)
+{
+    const struct block_set *s = NULL;
+
+    return buckets_for(n_places) * sizeof(*s->buckets) +
+           n_places * (sizeof(*s->places) + sizeof(*s->list) + sizeof(*s->climb));
+}
+
 int block_set_create(struct block_set **out, uint32_t n_places)
 {
     struct block_set *s;
-    size_t n_buckets = 1;
+    size_t n_buckets;
 
     *out = NULL;
     if (n_places == 0 || n_places > UINT32_MAX / 2)
         return ERR_INVAL;
-    while (n_buckets < n_places)
-        n_buckets *= 2;
+    n_buckets = buckets_for(n_places);
     s = mem_calloc(1, sizeof(*s));
     if (s == NULL)
         return ERR_NOMEM;

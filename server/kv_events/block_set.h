@@ -10,6 +10,7 @@
 #define SERVER_KV_EVENTS_BLOCK_SET_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "kvcache/kv_events.h"
@@ -18,6 +19,7 @@ struct block_set;
 
 int block_set_create(struct block_set **out, uint32_t n_places); /* ERR_INVAL, ERR_NOMEM */
 void block_set_destroy(struct block_set **s);
+size_t block_set_bytes(uint32_t n_places); /* that one of so many takes */
 
 void block_set_clear(struct block_set *s);
 void block_set_add(struct block_set *s, const struct kv_event *stored); /* copies */

@@ -30,7 +30,6 @@
 /* What a block takes in a batch at most: the map's words, hashes, 16 tokens of 5 bytes, an
  * adapter's name twice. */
 #define MOST_BLOCK_BYTES 1024
-#define KEPT_BYTES ((size_t)64 << 20)
 #define PICTURE_PAUSE_US 1000000u
 #define LINGER_MS 200 /* for the last batch, at the end */
 #define MAX_REQUEST 1024 /* bytes of a frame that is read: of questions and subscriptions */
@@ -369,7 +368,13 @@ static int take_memory(struct kv_event_publisher *p, const struct kv_event_publi
     p->taken = mem_calloc(MAX_TAKEN, sizeof(*p->taken));
     if (p->wake_fd < 0 || p->context == NULL || p->taken == NULL)
         return ERR_NOMEM;
-    return sent_batches_create(&p->sent, o->buffer_steps, KEPT_BYTES);
+    return sent_batches_create(&p->sent, o->buffer_steps, KV_EVENT_KEPT_BYTES);
+}
+
+size_t kv_event_publisher_bytes(uint32_t n_blocks)
+{
+    return sizeof(struct kv_event_publisher) + MAX_TAKEN * sizeof(struct kv_event) +
+           block_set_bytes(n_blocks);
 }
 
 int kv_event_publisher_open(struct kv_event_publisher **out,

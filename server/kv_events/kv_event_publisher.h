@@ -57,6 +57,10 @@ int kv_event_publisher_start(struct kv_event_publisher *p, struct kv_events *eve
 void kv_event_publisher_stop(struct kv_event_publisher *p);
 void kv_event_publisher_close(struct kv_event_publisher **p);
 
+/* What one for a cache of n_blocks takes; of batches that it keeps, at most so many beside that. */
+size_t kv_event_publisher_bytes(uint32_t n_blocks);
+#define KV_EVENT_KEPT_BYTES ((size_t)64 << 20)
+
 struct kv_event_source { /* where a reader finds it; the strings are the publisher's */
     const char *endpoint, *replay_endpoint; /* with the ports that they became; or NULL */
     const char *topic;

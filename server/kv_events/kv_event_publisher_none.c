@@ -35,6 +35,12 @@ void kv_event_publisher_close(struct kv_event_publisher **p)
         *p = NULL;
 }
 
+size_t kv_event_publisher_bytes(uint32_t n_blocks)
+{
+    (void)n_blocks;
+    return 0;
+}
+
 struct kv_event_source kv_event_publisher_source(const struct kv_event_publisher *p)
 {
     (void)p;

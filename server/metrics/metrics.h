@@ -91,7 +91,7 @@ struct metrics_model { /* one of those served; pointers are borrowed */
                                                     * requests run with, or wait with */
     uint64_t adapters_known, adapters_resident, adapter_bytes, adapter_reads, adapter_evictions;
     uint64_t constraints_compiled, constraints_found, constraints_refused;
-    uint64_t kv_events_sent, kv_events_dropped, kv_event_batches, kv_event_bytes;
+    uint64_t kv_events_sent, kv_events_dropped, kv_event_batches, kv_event_bytes, kv_event_replays;
     uint64_t store[STORE_N_COUNTS]; /* zeros: there is no block store */
     uint64_t predicted_ttft_us; /* of a prompt of one token that arrives now; 0: unknown */
     const struct metrics *counts;

@@ -2,7 +2,7 @@
  * llama-server look for; see metrics_impl.h.
  *
  * Where what they count is not what is counted here, the family is left out: llama-server's
- * n_tokens_max, and all about speculation, images and other machines. vLLM's histograms of times
+ * n_tokens_max, and all about images and other machines. vLLM's histograms of times
  * have its bounds and no others, so that those of several servers add up.
  *
  * Source: vLLM, v1/metrics/loggers.py; llama.cpp, tools/server/server-task.cpp and README.md.
@@ -29,6 +29,34 @@ static uint64_t n_waiting(const struct metrics_model *m)
 static uint64_t n_preemptions(const struct metrics_model *m)
 {
     return m->stats.preemptions_recompute + m->stats.preemptions_swap;
+}
+
+/* Of all sources. */
+static struct draft_stats drafts(const struct metrics_model *m)
+{
+    struct draft_stats sum = {0};
+
+    for (int i = 0; i < DRAFT_SOURCES; i++) {
+        sum.runs += m->stats.drafts[i].runs;
+        sum.drafted += m->stats.drafts[i].drafted;
+        sum.accepted += m->stats.drafts[i].accepted;
+    }
+    return sum;
+}
+
+static uint64_t n_drafts(const struct metrics_model *m)
+{
+    return drafts(m).runs;
+}
+
+static uint64_t n_drafted(const struct metrics_model *m)
+{
+    return drafts(m).drafted;
+}
+
+static uint64_t n_accepted(const struct metrics_model *m)
+{
+    return drafts(m).accepted;
 }
 
 /* vLLM counts those too that were found in the cache. */
@@ -96,6 +124,12 @@ static const struct metrics_family vllm_families[] = {
      {{ENGINE, MODEL(stats.cached_tokens)}}},
     {"vllm:generation_tokens_total", "counter", "Tokens generated.",
      {{ENGINE, MODEL(stats.generation_tokens)}}},
+    {"vllm:spec_decode_num_drafts_total", "counter", "Guesses that were computed.",
+     {{ENGINE, COUNT_OF(n_drafts)}}},
+    {"vllm:spec_decode_num_draft_tokens_total", "counter", "Tokens of these.",
+     {{ENGINE, COUNT_OF(n_drafted)}}},
+    {"vllm:spec_decode_num_accepted_tokens_total", "counter", "And those that were right.",
+     {{ENGINE, COUNT_OF(n_accepted)}}},
     {"vllm:request_success_total", "counter", "Choices that ended, by reason.",
      {{ENGINE ",finished_reason=\"stop\"", COUNTS(outcomes[OUTCOME_STOP])},
       {ENGINE ",finished_reason=\"length\"", COUNTS(outcomes[OUTCOME_LENGTH])},

@@ -1,11 +1,12 @@
 /* tests/bench/bench_kern.c - every kernel of kernels.inc against the limits of this machine.
  *
  * usage: bench_kern [--quick] [--cycles] [--isa scalar|avx2|avxvnni|avx512] [--threads N] [NAME...]
- * The limits (core/runtime/limits.h) are measured in the same run: integer and FMA rate from
- * registers only, read rate from memory, first alone, then beside each line that is compared with
- * one: of a product of one row the rate of reading from the weights' own memory. Weights are cycled
- * through a region larger than the caches. A NAME selects the lines whose name contains it;
- * --cycles adds those of the time stamp counter to the products. Takes minutes, with --quick 20 s.
+ * The limits (core/runtime/limits.h) are measured in the same run: for each kind of product a rate
+ * from registers only, and the read rate from memory, first alone, then beside each line that is
+ * compared with one: of a product of one row the rate of reading from the weights' own memory.
+ * Weights are cycled through a region larger than the caches. A NAME selects the lines whose name
+ * contains it; --cycles adds those of the time stamp counter to the products. Takes minutes, with
+ * --quick 20 s.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,10 +25,10 @@ static void die(const char *what)
 /* The first timing says how often a run repeats them. */
 static void make_peaks(struct bench *b)
 {
-    for (int i = 0; i < 2; i++) {
-        b->loop[i] = (struct peak_loop){b->isa, i == 0 ? LIMITS_INT8 : LIMITS_FP32};
-        b->peak[b->loop[i].which] = peaking(&b->loop[i], b->n_thread);
-        (void)time_beside(b, b->pool, &b->peak[b->loop[i].which], NULL);
+    for (int i = 0; i < KERN_N_PRODUCT; i++) {
+        b->loop[i] = (struct peak_loop){b->isa, (enum kern_product)i};
+        b->peak[i] = peaking(&b->loop[i], b->n_thread);
+        (void)time_beside(b, b->pool, &b->peak[i], NULL);
     }
 }
 
@@ -43,8 +44,9 @@ static void measure_limits(struct bench *b, bool quick)
         limits_measure(&b->limits, b->isa, b->n_thread, quick) < 0)
         die("the limits cannot be measured");
     printf("limits:            1 thread   %2u threads\n", b->n_thread);
-    printf("  int8 Gop/s       %8.0f   %10.0f\n", one.int8_gops, b->limits.int8_gops);
-    printf("  fp32 Gflop/s     %8.0f   %10.0f\n", one.fp32_gflops, b->limits.fp32_gflops);
+    for (int i = 0; i < KERN_N_PRODUCT; i++)
+        printf("  %-13s Gop/s %6.0f   %10.0f\n", kern_product_name((enum kern_product)i),
+               one.gops[i], b->limits.gops[i]);
     printf("  read GB/s        %8.1f   %10.1f\n", one.read_gbps, b->limits.read_gbps);
 }
 

@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 #include "core/runtime/limits.h"
+#include "core/runtime/limits_peaks.h"
 #include "core/runtime/thread_pool.h"
 #include "kernels/kernels.h"
 
@@ -33,7 +34,7 @@ struct work {
 
 struct peak_loop {
     enum kern_isa isa;
-    enum limits_peak which;
+    enum kern_product product;
 };
 
 struct bench {
@@ -43,8 +44,8 @@ struct bench {
     struct thread_pool *pool; /* n_thread threads */
     struct thread_pool *lone; /* one */
     struct limits limits;
-    struct peak_loop loop[2]; /* by enum limits_peak, as the next */
-    struct work peak[2];
+    struct peak_loop loop[KERN_N_PRODUCT]; /* by enum kern_product, as the next */
+    struct work peak[KERN_N_PRODUCT];
     uint8_t *weights;    /* [weight_bytes]: the region that products cycle through */
     size_t weight_bytes; /* room for the largest matrix, and more than any cache */
     double run_seconds;

@@ -132,7 +132,7 @@ static void bench_length(const struct bench *b, enum kern_kv kv, const struct he
         .call = call_attention,
         .arg = &t,
         .units = 2 * seen * (double)(h->n * (h->key_dim + h->value_dim)) * b->n_thread};
-    struct work peak = b->peak[is_coded ? LIMITS_INT8 : LIMITS_FP32];
+    struct work peak = b->peak[is_coded ? KERN_PRODUCT_WIDE : KERN_PRODUCT_FLOAT];
     const struct timing r = time_beside(b, b->pool, &work, &peak);
     const double read = bytes / r.seconds * 1e-9;
 

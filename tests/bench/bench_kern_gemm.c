@@ -125,7 +125,7 @@ static struct timing time_product(struct product *p, struct work *read)
     const struct bench *b = p->b;
     const size_t n = 16 * p->n_panels;
     struct work work = {.call = call_product, .arg = p, .units = 2.0 * (double)(n * p->k * p->m)};
-    struct work peak = b->peak[kern_weight_is_quantised(p->w) ? LIMITS_INT8 : LIMITS_FP32];
+    struct work peak = b->peak[kern_weight_product(p->w)];
 
     if (p->m > 1)
         return time_beside(b, b->pool, &work, &peak);

@@ -66,7 +66,7 @@ static void bench_rows(const struct bench *b, const char *title, work_fn call, d
     for (size_t i = 0; i < sizeof ROWS / sizeof *ROWS; i++) {
         struct work work = {
             .call = call, .arg = &r, .units = flops * (double)ROWS[i] * b->n_thread};
-        struct work peak = b->peak[LIMITS_FP32];
+        struct work peak = b->peak[KERN_PRODUCT_FLOAT];
 
         r.n_row = ROWS[i];
         const struct timing t = time_beside(b, b->pool, &work, &peak);

@@ -117,14 +117,14 @@ static void call_peak(void *arg, uint32_t i, uint32_t n, size_t rep)
     (void)i;
     (void)n;
     (void)rep;
-    limits_run_peak(l->isa, l->which);
+    limits_run_peak(l->isa, l->product);
 }
 
 struct work peaking(const struct peak_loop *l, uint32_t n)
 {
     return (struct work){.call = call_peak,
                          .arg = (void *)(uintptr_t)l,
-                         .units = n * limits_run_peak(l->isa, l->which)};
+                         .units = n * limits_run_peak(l->isa, l->product)};
 }
 
 static void call_read(void *arg, uint32_t i, uint32_t n, size_t rep)

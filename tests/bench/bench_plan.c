@@ -80,7 +80,7 @@ static uint64_t step(struct bench *b)
     ns = clock_ns();
     (void)sched_plan(b->sched, b->now_us, &limits);
     ns = clock_ns() - ns;
-    sched_commit(b->sched, b->tokens, NULL, NULL, b->now_us);
+    sched_commit(b->sched, b->tokens, NULL, NULL, NULL, b->now_us);
     while (sched_next_end(b->sched, &end)) {
         request_destroy(&end.request);
         add(b, STREAMS);

@@ -105,7 +105,7 @@ class Npm:
         lock = hashlib.sha256((HERE / "package-lock.json").read_bytes()).hexdigest()
         stamp = folder / "npm.lock"
         if not stamp.exists() or stamp.read_text() != lock:
-            subprocess.run(["npm", "ci", "--silent", "--no-audit", "--no-fund", "--no-update-notifier"], cwd=folder, check=True)
+            subprocess.run(["npm", "ci", "--silent", "--fetch-retries", "5", "--no-audit", "--no-fund", "--no-update-notifier"], cwd=folder, check=True)
             stamp.write_text(lock)
         status = command(["node", "--test", "--test-timeout", "120000", "--test-reporter", "tap", self.file], log, cwd=folder)
         # A file with tests is a test itself, whose name is its path; newer runners leave that out.

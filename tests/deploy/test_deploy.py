@@ -93,15 +93,48 @@ def test_chart_renders_valid_manifests(render, tmp_path):
     assert code == 0 and sorted(d["kind"] for d in plain) == ["Deployment", "NetworkPolicy", "PodDisruptionBudget",
                                                               "Service"]
     code, all_ = render(tmp_path, apiKeysSecret="keys", inferencePool={"enabled": True}, keda={"enabled": True},
-                        settings={"kv_memory": "6g", "max_sequences": 12})
+                        settings={"kv_memory": "6g", "max_sequences": 12, "kv_store_rate": 20000000, "aging": 0},
+                        store={"claim": "prompts"})
     assert code == 0 and {"InferencePool", "HTTPRoute", "ScaledObject"} <= {d["kind"] for d in all_}
     for document in plain + all_:
         assert published.errors(document) == []
     deployment = next(d for d in all_ if d["kind"] == "Deployment")
     assert "replicas" not in deployment["spec"]  # KEDA's
-    env = {e["name"]: e["value"] for e in next(pods(deployment))["containers"][0]["env"]}
+    env = {e["name"]: e.get("value") for e in next(pods(deployment))["containers"][0]["env"]}
+    assert env["QUIRE_KV_STORE_RATE"] == "20000000" and env["QUIRE_AGING"] == "0"  # and not 2e+07
     assert env["QUIRE_KV_MEMORY"] == "6g" and env["QUIRE_MAX_SEQUENCES"] == "12" and "QUIRE_INSECURE" not in env
     assert env["QUIRE_METRICS_NAMES"] == "quire,vllm"  # the default of what was not set
+    assert {"name": "store", "persistentVolumeClaim": {"claimName": "prompts"}} in next(pods(deployment))["volumes"]
+
+
+def test_chart_and_manifest_set_the_same(render, tmp_path):
+    """Events, drain and store, which a values file can turn off."""
+    [manifest] = [next(pods(d)) for d in documents((DOCKER / "kubernetes" / "deployment.yaml").read_text())]
+    code, plain = render()
+    [chart] = [next(pods(d)) for d in plain if d["kind"] == "Deployment"]
+    assert code == 0
+    for a, b in ((manifest, chart), (chart, manifest)):
+        a, b = ({e["name"]: e for e in p["containers"][0]["env"]} for p in (a, b))
+        assert {n: e for n, e in a.items() if n != "QUIRE_MODEL"}.items() <= b.items()
+    assert manifest["containers"][0]["ports"] == chart["containers"][0]["ports"]
+    code, off = render(tmp_path, kvEvents={"enabled": False}, store={"enabled": False})
+    text = yaml.safe_dump_all(off)
+    assert code == 0 and "KV_EVENTS" not in text and "/store" not in text and "5557" not in text
+
+
+@pytest.mark.parametrize("name", ["deployment", "statefulset", "servingruntime"])
+def test_events_are_a_pods(name):
+    """llm-d's endpoint picker knows a pod as ADDRESS:PORT, which is the middle of the topic."""
+    pod = next(p for n, p in all_pods() if n == name)
+    env = {e["name"]: e for e in pod["containers"][0]["env"]}
+    assert env["POD_IP"]["valueFrom"]["fieldRef"]["fieldPath"] == "status.podIP"
+    assert list(env).index("POD_IP") < list(env).index("QUIRE_KV_EVENTS_TOPIC")  # else it is not filled in
+    topic = env["QUIRE_KV_EVENTS_TOPIC"]["value"].replace("$(POD_IP)", "10.1.2.3")
+    s = Server("--kv-events", "full", "--kv-events-endpoint", "tcp://127.0.0.1:0", "--kv-events-topic", topic)
+    try:
+        assert s.get("/kv_event_sources").json["0"]["topic"] == "kv@10.1.2.3:8080@quire-demo"
+    finally:
+        s.stop()
 
 
 @pytest.mark.parametrize("values", [{"replica": 2}, {"replicas": "two"}, {"keda": {"on": True}},
@@ -127,7 +160,7 @@ def test_variables_are_settings():
     assert names and {n.lower() for n in names} <= settings
     assert set(yaml.safe_load((CHART / "values.yaml").read_text())["settings"]) <= settings
     for name, pod in all_pods():
-        env = {e["name"]: e["value"] for e in pod["containers"][0]["env"] if e["name"] != "QUIRE_MODEL"}
+        env = {e["name"]: e["value"] for e in pod["containers"][0]["env"] if e["name"] not in ("QUIRE_MODEL", "POD_IP")}
         run = subprocess.run([BIN, "serve", "--print-config"], capture_output=True, text=True,
                              env={**os.environ, **env}, check=False)
         assert run.returncode == 0, (name, run.stderr)
@@ -146,7 +179,8 @@ def test_pods_drain():
             assert c["livenessProbe"]["httpGet"]["path"] == "/live"  # 200 while it drains
             if "lifecycle" in c:
                 slept = int(c["lifecycle"]["preStop"]["exec"]["command"][1])
-                assert pod["terminationGracePeriodSeconds"] >= slept + 60
+                drains = next(int(e["value"]) for e in c["env"] if e["name"] == "QUIRE_DRAIN_MS")
+                assert pod["terminationGracePeriodSeconds"] >= slept + drains / 1000 + 20
     finally:
         s.stop()
 

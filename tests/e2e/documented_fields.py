@@ -108,6 +108,8 @@ SCORE = {**{k: ["Once"] for k in ("text_1", "data_1", "queries")},
 # Of the server's own, also those that bodies have of other APIs.
 OWN = {"priority": "high", "deadline_ms": 60000, "max_queue_ms": 60000, "cache_salt": "s", "model": "default",
        "user": "u"}
+OWN_TEXTS = {"speculation": False}
+OWN_COMPLETIONS = {**OWN_TEXTS, "prediction": {"type": "content", "content": "x"}}
 OWN_RESUME = {"resumable": False, "resume_tokens": False, "resume": {"tokens": [5], "seed": 5}}
 OWN_NATIVE = {k: VLLM_SAMPLING[k] for k in (
     "add_special_tokens", "truncate_prompt_tokens", "truncation_side", "request_id", "session_id", "media_io_kwargs",
@@ -115,7 +117,7 @@ OWN_NATIVE = {k: VLLM_SAMPLING[k] for k in (
     "skip_special_tokens", "spaces_between_special_tokens", "allowed_token_ids", "bad_words", "structured_outputs",
     "guided_json", "guided_regex", "guided_choice", "guided_grammar", "guided_decoding_backend",
     "guided_whitespace_pattern")} | {"return_tokens_as_token_ids": True}
-OWN_CHATS = {**VLLM_SAMPLING, **VLLM_CHATS, **LLAMA_SAMPLING, **OWN, "timings": True, "stream": True,
+OWN_CHATS = {**VLLM_SAMPLING, **VLLM_CHATS, **LLAMA_SAMPLING, **OWN, **OWN_TEXTS, "timings": True, "stream": True,
              "logprobs": True, "top_logprobs": 1, "resumable": False}
 
 OLLAMA_OPTIONS = {
@@ -130,7 +132,7 @@ OLLAMA_OPTIONS = {
     "xtc_threshold": 0.1, "dry_multiplier": 1, "dry_base": 2, "dry_allowed_length": 3, "dry_penalty_last_n": 5,
     "dry_sequence_breakers": ["x"]}
 OLLAMA = {**OWN, **VLLM_ANY, "model": "quire-demo", "keep_alive": "5m", "options": {"num_predict": 1}, "user": "u"}
-OLLAMA_TEXTS = {**OLLAMA, "stream": True, "resumable": False, "format": "json", "images": ["aGk="], "shift": True, "truncate": True,
+OLLAMA_TEXTS = {**OLLAMA, **OWN_TEXTS, "stream": True, "resumable": False, "format": "json", "images": ["aGk="], "shift": True, "truncate": True,
                 "think": False, "logprobs": True, "top_logprobs": 1, "_debug_render_only": True}
 OLLAMA_GENERATE = {**OLLAMA_TEXTS, "prompt": "Once", "suffix": "", "system": "Be kind.", "template": "{{ .Prompt }}",
                    "context": [5], "raw": True, "width": 64, "height": 64, "steps": 2}
@@ -139,6 +141,7 @@ OLLAMA_CHAT = {**OLLAMA_TEXTS, "messages": CHAT, "tools": [{"type": "function", 
 
 FIELDS = {  # by the names of the bodies in /openapi.json
     "CompletionRequest": {**LLAMA_SAMPLING, **LLAMA_SHAPE, **VLLM_SAMPLING, **VLLM_TEXT, **OPENAI_COMPLETIONS, **OWN, **OWN_RESUME,
+                          **OWN_COMPLETIONS,
                           "timings": True, "image_data": LLAMA_COMPLETION["image_data"]},
     "ChatCompletionRequest": {**OWN_CHATS, **OWN_RESUME, **LLAMA_SHAPE, **VLLM_CHAT, **OPENAI_CHAT},
     "EmbeddingRequest": {**LLAMA_EMBEDDINGS, **VLLM_EMBEDDINGS, **OPENAI_EMBEDDINGS, **OWN},
@@ -150,8 +153,8 @@ FIELDS = {  # by the names of the bodies in /openapi.json
     "ResponsesRequest": {**OWN_CHATS, **VLLM_RESPONSES, **OPENAI_RESPONSES, "n": 2},
     "MessagesRequest": {**OWN_CHATS, **ANTHROPIC_MESSAGES, "n": 2, "stream_options": {"include_usage": True}},
     "CountTokensRequest": {**OWN_CHATS, **ANTHROPIC_MESSAGES, "n": 2, "stream_options": {"include_usage": True}},
-    "NativeCompletionRequest": {**OWN_NATIVE, **LLAMA_COMPLETION, **OWN, **OWN_RESUME},
-    "InfillRequest": {**OWN_NATIVE, **LLAMA_INFILL, **OWN, **OWN_RESUME},
+    "NativeCompletionRequest": {**OWN_NATIVE, **LLAMA_COMPLETION, **OWN, **OWN_RESUME, **OWN_COMPLETIONS},
+    "InfillRequest": {**OWN_NATIVE, **LLAMA_INFILL, **OWN, **OWN_RESUME, **OWN_COMPLETIONS},
     "OllamaGenerateRequest": OLLAMA_GENERATE, "OllamaChatRequest": OLLAMA_CHAT, "OllamaOptions": OLLAMA_OPTIONS,
     "OllamaEmbedRequest": {**OLLAMA, "input": ["Once"], "truncate": False, "dimensions": 3},
     "OllamaEmbeddingsRequest": {**OLLAMA, "prompt": "Once"},

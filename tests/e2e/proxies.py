@@ -3,6 +3,7 @@ streams that are read through them."""
 import json
 import os
 import pathlib
+import random
 import re
 import shutil
 import signal
@@ -20,8 +21,16 @@ MESSAGES = [{"role": "user", "content": "Tell me of the sea."}]
 
 
 def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as s:
-        return s.getsockname()[1]
+    """One that nobody has, and that no connection gets before it is bound: those are of the system's own range."""
+    with open("/proc/sys/net/ipv4/ip_local_port_range", encoding="ascii") as f:
+        first, last = map(int, f.read().split())
+    while True:
+        port = random.choice([p for p in range(10000, 65000) if not first <= p <= last])
+        try:
+            with socket.create_server(("127.0.0.1", port)):
+                return port
+        except OSError:
+            continue
 
 
 def start_nginx(addresses, port, tmp_path, log):
@@ -85,6 +94,12 @@ def body_of(i, n_tokens=500):
 
 def plain(raw):
     return NAMES.sub(b"", raw)
+
+
+def whole(server, path, body):
+    """What a client of the shim gets when nothing happens: the frames that it asks of a replica, without what it keeps."""
+    raw = server.post(path, body, headers={"X-Resume-Tokens": "true"}).body
+    return re.sub(rb"(?m)^(id: |: ).*\n", b"", raw)
 
 
 class Reader(threading.Thread):

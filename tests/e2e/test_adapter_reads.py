@@ -243,7 +243,8 @@ def test_a_wait_has_an_end(slow, fields, status, code):
 def test_end_during_a_read(slow):
     """The disk does not answer: clients are told, what runs ends, and so does the process, at the first signal."""
     h = slow()
-    running = Stream(h.server, {"prompt": PROMPT, "max_tokens": 200, "ignore_eos": True, "stream": True})
+    running = Stream(h.server, {"prompt": PROMPT, "max_tokens": 200, "ignore_eos": True, "stream": True,
+                                "speculation": False})
     frames = iter(running)
     next(frames)
     held = [h.begin_text("a0"), h.begin_text("a1"), h.begin("/v1/load_lora_adapter", lora_name="new", lora_path="2.gguf")]

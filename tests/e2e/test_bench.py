@@ -2,6 +2,8 @@
 import csv
 import io
 import json
+import os
+import re
 import subprocess
 
 import pytest
@@ -33,14 +35,15 @@ def test_json():
     assert report["kv_type"] == "f16"
     assert report["model"]["name"] and report["model"]["ftype"] == "Q8_0" and report["model"]["weight_bytes"] > 1e6
     limits = report["limits"]
-    assert all(limits[k] > 0 for k in ["int8_gops", "fp32_gflops", "read_gbps"])
+    assert limits["read_gbps"] > 0 and all(gops > 0 for gops in limits["gops"].values())
+    assert list(limits["gops"]) == ["float", "narrow", "narrow_halves", "wide", "wide_halves"]
     assert rows(report["results"]) == EXPECTED
     for r in report["results"]:
         assert 0 < r["least_ms"] <= r["median_ms"] <= r["most_ms"]
         tokens = r["prompt_tokens"] + r["streams"]
         assert r["tokens_per_s"] == pytest.approx(1000 * tokens / r["median_ms"], rel=1e-3)
         assert r["read_share"] == pytest.approx(r["gbps"] / limits["read_gbps"], rel=1e-3)
-        peak = limits["fp32_gflops" if r.get("kind") == "float" else "int8_gops"]
+        peak = limits["gops"]["wide"]  # all matrices are Q8_0
         assert r["gops"] > 0 and r["peak_share"] == pytest.approx(r["gops"] / peak, rel=1e-3)
         shares = r["time_shares"]
         assert list(shares) == PARTS and sum(shares.values()) == pytest.approx(1)
@@ -56,6 +59,46 @@ def test_work_is_counted_by_the_shape():
     assert ops[1] == pytest.approx(2 * ops[0]) and ops[2] == pytest.approx(4 * ops[0])
     assert read[0] < read[1] < 2 * read[0]
     assert read[2] - read[1] == pytest.approx(2 * (read[1] - read[0]), rel=1e-3)  # keys and values
+
+
+def test_rows():
+    """Each number of rows is a step of one sequence, all of whose rows are sampled, beside the first one's."""
+    code, out, err = bench(*TINY, "--json", "--rows", "1,2,8", "--decode", "5")
+    assert code == 0 and err == "", err
+    results = json.loads(out)["results"]
+    assert rows(results) == [("rows", n, 0, 17, 5) for n in (1, 2, 8)]
+    assert results[0]["cost"] == 1 and all(r["cost"] > 0 for r in results)
+    ops = [r["gops"] * r["median_ms"] for r in results]
+    assert ops[1] == pytest.approx(2 * ops[0]) and ops[2] == pytest.approx(8 * ops[0])
+    assert all(sum(r["time_shares"].values()) == pytest.approx(1) for r in results)
+    read = [r["gbps"] * r["median_ms"] for r in results]
+    assert read[1] == pytest.approx(read[0]) and read[2] == pytest.approx(read[0])  # the weights, once
+    code, out, _ = bench(*TINY, "--csv", "--rows", "2,1", "--decode", "3")
+    assert [(r["test"], r["prompt"], float(r["cost"]) > 0) for r in csv.DictReader(io.StringIO(out))] == [
+        ("rows", "2", True), ("rows", "1", True)]
+    code, out, _ = bench(*TINY, "--rows", "3")
+    assert code == 0 and "3 rows at 17, cost 1.00" in out and "prefill" not in out
+
+
+def test_rows_that_a_step_has_no_room_for():
+    code, out, err = bench(*TINY, "--rows", "1,40", "--max-batch-tokens", "32", "--max-sequences", "16")
+    assert code == 1 and out == "" and "rows left out: 40 are more than max_batch_tokens" in err
+
+
+def test_topology():
+    """Every thread is in one group, on one CPU of this process; the model begins with one thread, which is 1."""
+    code, out, err = bench(*TINY, "--topology")
+    assert code == 0 and err == "", err
+    allowed = len(os.sched_getaffinity(0))
+    assert re.search(rf"^CPUs: {allowed}, on \d+ cores? with \d+ last-level caches? and \d+ memory nodes?; ", out, re.M)
+    assert re.search(r"^Threads: 2 compute; `threads = 0` chooses \d+\.", out, re.M)
+    groups, model = re.findall(r"(?:^\|.*\n)+", out, re.M)
+    groups = [[cell.strip() for cell in line.split("|")[1:-1]] for line in groups.splitlines()[2:]]
+    assert sum(int(n) for _, n, _, _ in groups) == 2
+    assert {int(cpu) for *_, cpus in groups for cpu in re.findall(r"\d+", cpus)} <= os.sched_getaffinity(0)
+    model = [[float(cell) for cell in line.split("|")[1:-1]] for line in model.splitlines()[3:]]
+    assert [row[0] for row in model] == [1, 2, 4, 8, 16, 32, 64, 128] and model[0][1:] == [1] * 6
+    assert all(stays <= grows for row in model for stays, grows in (row[1:3], row[3:5], row[5:7]))
 
 
 def test_csv():
@@ -107,7 +150,8 @@ def test_what_does_not_fit_is_left_out():
 
 @pytest.mark.parametrize("args, word", [
     (["--batch", "1,,2"], "--batch"), (["--batch", "0"], "--batch"), (["--batch", "1x"], "--batch"),
-    (["--batch", ",".join(["1"] * 60)], "--batch"), (["--prefill", "-1"], "--prefill"), (["--shared", "-1"], "--shared"),
+    (["--batch", ",".join(["1"] * 60)], "--batch"), (["--prefill", "-1"], "--prefill"),
+    (["--rows", "0,1"], "--rows"), (["--shared", "-1"], "--shared"),
     (["--csv", "--json"], "either"), (["--nonsense", "1"], "nonsense")])
 def test_refusals(args, word):
     code, out, err = bench(*args)

@@ -40,7 +40,7 @@ def test_one_replica_is_the_replay(journals, router):
     """The same first tokens and gaps as the simulation that --what-if makes of it."""
     own = quire("replay", journals[0], "--what-if", "policy=fcfs").out.splitlines()[-2]
     ended, timeouts, ttft50, ttft99, itl50, _, finish = re.split(r"\s{2,}", own)[1:8]
-    one = plan(journals[0], "--replicas", 1, "--router", router)["runs"][0]
+    one = plan(journals[0], "--replicas", 1, "--router", router, "--costs", "learnt")["runs"][0]
     assert [one["ended"], one["timeouts"]] == [int(ended), int(timeouts)]
     assert [f"{x:.1f}" for x in (one["ttft_ms"]["p50"], one["ttft_ms"]["p99"], one["itl_ms"]["p50"], one["seconds"])] \
         == [ttft50, ttft99, itl50, finish]
@@ -73,16 +73,18 @@ def test_journals_stand_in_the_order_of_their_times(journals):
 
 
 def test_prefix_router_finds_more(journals):
-    cached = {router: plan(*journals, "--replicas", 4, "--router", router, "--requests", 2000, "--rate", 40)
+    """Requests that come one by one: of eight beginnings each is computed on one replica, and not on four."""
+    cached = {router: plan(*journals, "--replicas", 4, "--router", router, "--requests", 60, "--rate", 0.1)
               ["runs"][0]["cached_tokens"] for router in ROUTERS}
-    assert cached["prefix"] > 1.02 * cached["round-robin"]
+    print(cached)
+    assert cached["prefix"] > 1.1 * cached["round-robin"]
 
 
 def test_drawn_and_faster_traffic(journals):
-    recorded = plan(*journals, "--replicas", 2)
-    faster = plan(*journals, "--replicas", 2, "--speed", 4)
+    recorded = plan(*journals, "--replicas", 2, "--costs", "learnt")
+    faster = plan(*journals, "--replicas", 2, "--costs", "learnt", "--speed", 4)
     assert faster["requests_per_s"] == pytest.approx(4 * recorded["requests_per_s"])
-    assert faster["runs"][0]["utilisation"] > recorded["runs"][0]["utilisation"]
+    assert faster["runs"][0]["seconds"] < recorded["runs"][0]["seconds"]
     drawn = plan(*journals, "--replicas", 2, "--requests", 5000, "--rate", 25)
     assert drawn["drawn"] and drawn["requests"] == drawn["runs"][0]["requests"] == 5000
     assert drawn["runs"][0]["seconds"] == pytest.approx(200, rel=.1)
@@ -92,18 +94,21 @@ def test_drawn_and_faster_traffic(journals):
 
 
 def test_recorded_costs(journals):
-    """The slow steps of the run are in its tail; the same ones each time."""
-    args = (*journals, "--replicas", 2, "--costs", "recorded")
-    assert plan(*args) == plan(*args) != plan(*args[:-2])
+    """The slow steps of the run are in its tail, unless told otherwise; the same ones each time."""
+    args = (*journals, "--replicas", 2)
+    assert plan(*args) == plan(*args, "--costs", "recorded") != plan(*args, "--costs", "learnt")
     assert plan(*args)["runs"][0]["ended"] == 72
 
 
 def test_find_replicas(journals):
-    """The least number that keeps the goal: one fewer does not."""
-    load = (journals[0], "--requests", 1500, "--router", "least-loaded", "--rate")
-    busy = plan(*load, 1, "--replicas", 1)["runs"][0]["utilisation"]  # at one request a second
-    rate = 3 / busy  # too much for three
-    goal = 3 * plan(*load, rate, "--replicas", 256)["runs"][0]["ttft_ms"]["p95"]  # each with a cold cache
+    """The least number that keeps the goal: one fewer does not. So much comes that two replicas are far from it,
+    whatever steps took while the journal was made."""
+    load, rate = (journals[0], "--requests", 1500, "--router", "least-loaded", "--rate"), 50
+    p95 = {2: 0, 256: 0}
+    while p95[2] <= 3 * p95[256]:
+        rate *= 2
+        p95 = {r["replicas"]: r["ttft_ms"]["p95"] for r in plan(*load, rate, "--replicas", "2,256")["runs"]}
+    goal = 3 * p95[256]
     found = plan(*load, rate, "--find-replicas", "--ttft-p95", goal)
     n = found["found"]["its own settings"]
     assert n >= 3
@@ -126,7 +131,8 @@ def test_many_replicas_in_a_table(journals):
     (["--replicas", "0"], "--replicas must be"), (["--replicas", "1,"], "--replicas must be"),
     (["--replicas", "2", "--router", "random"], "--router must be"),
     (["--router", "prefix"], "want --replicas"), (["--json"], "want --replicas"),
-    (["--replicas", "2", "--costs", "none"], "--costs must be"), (["--costs", "recorded"], "want --replicas"),
+    (["--replicas", "2", "--costs", "none"], "--costs must be"), (["--costs", "learnt"], "want --replicas"),
+    (["--costs", "recorded"], "want --replicas"),
     (["--find-replicas"], "go together"), (["--replicas", "2", "--ttft-p95", "5"], "go together"),
     (["--replicas", "2", "--find-replicas", "--ttft-p95", "5"], "exclude"),
     (["--replicas", "2", "--rate", "5"], "--rate wants --requests"),
@@ -183,7 +189,7 @@ def test_as_two_real_servers(start_module, tmp_path):  # noqa: F811
                      rng.randint(8, 40)))
     real = first_tokens(servers, load, 0.4)
     assert all(s.stop() == 0 for s in servers)
-    said = plan(*paths, "--replicas", 2, "--costs", "recorded")["runs"][0]
+    said = plan(*paths, "--replicas", 2)["runs"][0]
     for percent in (50, 95):
         measured, predicted = real[(len(real) - 1) * percent // 100], said["ttft_ms"][f"p{percent}"]
         print(f"TTFT p{percent}: measured {measured:.1f} ms, predicted {predicted:.1f} ms ({predicted / measured - 1:+.1%})"

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from proxies import LUA, Proxy, Reader, body_of, plain, wait_for
+from proxies import LUA, Proxy, Reader, body_of, plain, wait_for, whole
 from quire import JSON, SLOW, Server, make_key
 
 N_STREAMS = 64
@@ -59,7 +59,7 @@ def test_kill_9(proxied, server):
     rng = random.Random(11)
     for round_ in range(4 if SLOW else 2):
         bodies = [body_of(i, 900) for i in range(9)]
-        want = [server.post(*b).body for b in bodies]
+        want = [whole(server, *b) for b in bodies]
         readers = [Reader(proxy, *b) for b in bodies]
         wait_for(lambda: all(len(r.raw) > 2000 for r in readers))
         time.sleep(rng.random() * 0.05)
@@ -81,7 +81,7 @@ def test_rolling_restart(proxied, server):
     flags = ("--drain-ms", "150")
     replicas, proxy = proxied(*flags)
     bodies = [body_of(i, 300) for i in range(24)]
-    want = [server.post(*b).body for b in bodies]
+    want = [whole(server, *b) for b in bodies]
     over, errors, n = threading.Event(), [], [0] * N_STREAMS
 
     def client(i):

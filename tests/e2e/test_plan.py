@@ -1,5 +1,6 @@
 """`quire plan` against what a server takes, and long contexts in chunks of any size."""
 import json
+import re
 import subprocess
 
 import pytest
@@ -92,6 +93,22 @@ def test_plan_of_several_models_adds_up(model, tmp_path):
     table = quire("plan", "--config", str(file)).stdout
     assert table.count("KV cache  ") == 2 and "\ndemo (llama, Q8_0" in table
     assert "All 2 models in one process: " in table
+
+
+def test_plan_counts_events_and_the_block_store(model, tmp_path):
+    """Each of them only where it is set; and no weight is read for the names of records."""
+    flags = ["--json", "--model", str(model), "--kv-memory", "64m"]
+    more = [["--kv-events", "full"], ["--kv-store", f"dir:{tmp_path}"]]
+    without, events, store, both = [json.loads(quire("plan", *flags, *f).stdout) for f in ([], *more, sum(more, []))]
+    assert without["event_bytes"] == without["store_bytes"] == 0
+    assert events["event_bytes"] == both["event_bytes"] > 120 * 16384 and events["store_bytes"] == 0
+    assert store["store_bytes"] == both["store_bytes"] > 16 << 20 and store["event_bytes"] == 0
+    for plan in events, store, both:
+        assert plan["total_bytes"] == sum(plan[f"{part}_bytes"] for part in [
+            "weight", "table", "cache", "activation", "process", "event", "store"])
+    run = quire("plan", *flags[1:], *sum(more, []))
+    assert re.search(r"^KV events +\d", run.stdout, re.M) and re.search(r"^block store +\d", run.stdout, re.M)
+    assert "weights_digest" not in run.stderr
 
 
 def test_plan_says_what_does_not_fit(model):

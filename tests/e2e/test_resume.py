@@ -37,7 +37,6 @@ def go_on(server, name, frames, k):
     return [f for f in cs.run(server, path, body) if f.id >= k]
 
 
-@pytest.mark.threads
 def test_cut_anywhere(server, other, answers):
     rng = random.Random(20)
     names = list(cs.CASES)

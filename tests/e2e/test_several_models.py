@@ -121,7 +121,7 @@ TAIL = '"prompt": "Once upon", "max_tokens": 1'
 
 @pytest.mark.parametrize("text,name", [
     ('\ufeff{"model": "stories", %s}' % TAIL, "stories"),
-    ('{\f"model": "stories", %s}' % TAIL, "stories"),
+    ('{\r\n\t "model": "stories", %s}' % TAIL, "stories"),
     ('{%s, "model": "stories"}' % TAIL, "stories"),
     ('{"\\u006dodel": "sto\\u0072ies", %s}' % TAIL, "stories"),
     ('{"metadata": {"model": "stories"}, "stop": ["\\"model\\": \\"stories\\"", "}"], %s}' % TAIL, "demo"),
@@ -131,6 +131,11 @@ TAIL = '"prompt": "Once upon", "max_tokens": 1'
 def test_wherever_it_stands(both, text, name):
     r = raw(both, text)
     assert (r.status, r.json["model"]) == (200, name), r.body
+
+
+def test_no_other_blanks(both):
+    """RFC 8259 has four; a form feed is none, whichever model is meant."""
+    assert raw(both, '{\f"model": "stories", %s}' % TAIL).status == 400
 
 
 def test_a_name_in_the_path(both):

@@ -120,8 +120,8 @@ def test_pressure_changes_no_answer(start, tmp_path, flags):
 
 def crowd_out(s):
     """Eight low requests of three blocks each, thrown out by a critical one that wants nearly all. The
-    copies of those that come back first stay in RAM, the others go to the file."""
-    low = [s.stream([50 + i] * 33, max_tokens=60, ignore_eos=True, temperature=0, priority="low")
+    copies of those that come back first stay in RAM, the others go to the file. A token a step, so that they last."""
+    low = [s.stream([50 + i] * 33, max_tokens=60, ignore_eos=True, temperature=0, priority="low", speculation=False)
            for i in range(8)]
     for stream in low:
         next(iter(stream))

@@ -3,7 +3,8 @@
  * The first byte chooses the format ('0' /v1/completions, '1' chat, '2' messages, '3' responses,
  * '4' /completion, '5' /infill, '6' embeddings, '?' rankings, '@' scores, 'A' classes, 'B' pooling;
  * 64 above these the model is a cross-encoder), the rest is the body. What is accepted must keep
- * its promises: ids within the vocabulary, lengths within the limits, finite sampling parameters.
+ * its promises: ids within the vocabulary, lengths within the limits, finite sampling parameters,
+ * guesses at its next tokens that are some.
  * What is refused must have an error that renders as valid JSON. The byte tokenizer stands in for a
  * real one, so that the corpus is about the body.
  */
@@ -11,6 +12,7 @@
 #include <stdlib.h>
 
 #include "core/base/json.h"
+#include "scheduler/engine_drafter.h"
 #include "server/api/api_request.h"
 #include "server/api/body_scan.h"
 #include "server/api/text_endpoints.h"
@@ -44,6 +46,31 @@ static void check_request(const struct request *r)
         for (int32_t i = 1; i <= *at; i++)
             require(at[i] >= 0 && at[i] < BYTE_WORDS + BYTE_N_WORDS);
     require(r->n_stop_ids <= REQUEST_MAX_STOP_IDS && r->priority < PRIORITY_COUNT);
+}
+
+static bool is_id(int32_t id)
+{
+    return id >= 0 && id < BYTE_WORDS + BYTE_N_WORDS;
+}
+
+/* Guess behind each of a few tokens, as if they had been chosen: those guessed, or any. */
+static void check_drafts(struct engine_drafter *d, struct request *r)
+{
+    const struct drafter drafter = engine_drafter_get(d);
+    uint32_t n = request_n_given(r);
+
+    require(r->prediction.n <= CONTEXT);
+    prediction_begin(&r->prediction, r->ids, r->n_prompt, n);
+    for (uint32_t i = 0; i < 8 && r->drafts && n + DRAFT_MAX + 1 < r->max_known; i++) {
+        const struct draft draft = drafter.propose(drafter.ud, r, n, DRAFT_MAX);
+
+        require(draft.n <= DRAFT_MAX);
+        for (uint32_t k = 0; k < draft.n; k++)
+            require(is_id(r->ids[n + k]));
+        r->ids[n] = draft.n > 0 && i % 3 > 0 ? r->ids[n] : (int32_t)(i * 31 % 200);
+        prediction_take(&r->prediction, r->ids, ++n);
+    }
+    require(r->prediction.accepted <= r->prediction.n);
 }
 
 static const struct wire_format *wire_format_of(uint8_t byte)
@@ -113,9 +140,11 @@ static void check_scan(const struct buf *body, bool is_accepted)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     static struct tokenizer tokenizer = {.has_bos = true};
+    static struct engine_drafter *drafter; /* made once: its scratch is large */
     const struct server_model model = {.id = "m",
                                        .max_context = CONTEXT,
                                        .max_kv_tokens = CONTEXT,
+                                       .makes_drafts = true,
                                        .n_embd = 8,
                                        .n_labels = n > 0 && (uint8_t)(data[0] - '0') >= 64,
                                        .is_cross = n > 0 && (uint8_t)(data[0] - '0') >= 64,
@@ -134,8 +163,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     require(text != NULL || n == 1);
     body = (struct buf){.data = text, .len = n - 1, .cap = n - 1, .max = n - 1};
     api_request_parse(&p, &model, wire_format_of(data[0]), &body, &headers, &budget);
-    for (uint32_t i = 0; p.error.status == 0 && i < p.n_choices; i++)
+    require(drafter != NULL || engine_drafter_create(&drafter, NULL, 0) == 0);
+    for (uint32_t i = 0; p.error.status == 0 && i < p.n_choices; i++) {
         check_request(p.requests[i]);
+        check_drafts(drafter, p.requests[i]);
+    }
     if (p.error.status != 0)
         check_error(&p.error);
     check_scan(&body, p.error.status == 0);

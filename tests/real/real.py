@@ -18,6 +18,7 @@ import json
 import pathlib
 import subprocess
 import sys
+import threading
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent / "e2e"), str(HERE.parent / "reference")]
@@ -136,19 +137,25 @@ def alone(path, chats):
         s.stop()
 
 
-def later(server, ids):
+def later(server, is_full, ids):
     """Of a higher priority, once the cache is full of others."""
-    server.wait_until(lambda m: m["quire_requests_running"] >= 8, timeout=120, what="eight that run")
+    assert is_full.wait(120)
     return ask(server, ids, priority="high")
+
+
+def watch(server, is_full):
+    server.wait_until(lambda m: m["quire_requests_running"] >= 8, timeout=120, what="eight that run")
+    is_full.set()
 
 
 def under_load(path, asked, answers):
     """Everything twice and at once; how often sequences were preempted."""
     s = Server("--kv-memory", "24m", "--swap-ram", "12m", "--max-sequences", "16", model=path)
     try:
+        is_full = threading.Event()
         jobs = [lambda ids=ids: ask(s, ids, priority="low") for ids in asked]
-        jobs += [lambda ids=ids: later(s, ids) for ids in asked]
-        for i, got in enumerate(in_threads(jobs)):
+        jobs += [lambda ids=ids: later(s, is_full, ids) for ids in asked]
+        for i, got in enumerate(in_threads([*jobs, lambda: watch(s, is_full)])[:-1]):
             assert got == answers[i % len(asked)], f"prompt {i % len(asked)}: other bits under load"
         return sum(v for k, v in s.metrics().items() if k.startswith("quire_preemptions_total"))
     finally:

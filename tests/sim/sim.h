@@ -72,6 +72,10 @@ struct sim {
     uint64_t hash; /* of all plans */
     uint32_t n_ended;
     int32_t tokens[MAX_REQUESTS];
+    uint32_t n_accepted[MAX_REQUESTS];
+    uint32_t draft_percent; /* of streams that get a guess in a step */
+    uint32_t right_percent; /* of its tokens that are right, as long as those before them are */
+    uint64_t n_drafts, n_right;
     uint64_t last_items[MAX_REQUESTS];
     uint32_t n_last;
     uint32_t eog_percent;
@@ -81,6 +85,21 @@ struct sim {
 static inline uint32_t rnd(struct sim *s, uint32_t n)
 {
     return random_below(&s->rng, n);
+}
+
+/* Any words; whether they are right is the simulator's to say (accept_drafts). */
+static inline struct draft sim_propose(void *ud, struct request *r, uint32_t n_known, uint32_t most)
+{
+    struct sim *s = ud;
+    struct draft d = {.source = DRAFT_LOOKUP, .n_match = 1 + rnd(s, 20)};
+
+    if (rnd(s, 100) >= s->draft_percent)
+        return d;
+    d.n = 1 + rnd(s, most);
+    for (uint32_t i = 0; i < d.n; i++)
+        r->ids[n_known + i] = (int32_t)(10 + rnd(s, s->n_words));
+    d.n = draft_before_end(r->ids + n_known, d.n, r->stop_ids, r->n_stop_ids);
+    return d;
 }
 
 struct sim_options {
@@ -125,6 +144,7 @@ static inline struct sim *sim_open(const struct sim_options *o)
     s->opt.max_tenants = o->max_tenants > 0 ? o->max_tenants : 1;
     s->opt.store_blocks = o->store_blocks;
     s->opt.store_wait_ms = o->store_wait_ms;
+    s->opt.drafter = (struct drafter){s, sim_propose, true};
     assert_int_equal(sched_create(&s->sched, &s->opt), 0);
     s->rng = 1;
     s->now = 1000;
@@ -162,6 +182,7 @@ static inline struct request *make_sized(struct sim *s, const struct request_siz
     assert_int_equal(request_create(&r, size), 0);
     r->id = ++s->n_ids;
     r->arrival_us = s->now;
+    r->drafts = true;
     for (uint32_t i = 0; i < size->n_prompt; i++)
         r->ids[i] = (int32_t)(10 + rnd(s, s->n_words));
     return r;
@@ -430,14 +451,19 @@ static inline void check_item(struct sim *s, const struct plan_item *item)
 {
     struct record *rec = &s->rec[item->request->id];
     const struct block_pool *pool = kv_manager_pool(s->kv);
-    const uint32_t known = rec->n_known, end = item->first + item->n;
+    const uint32_t known = rec->n_known, end = item->first + item->n - item->n_drafts;
+    const uint32_t last = end + item->n_drafts - 1;
 
     assert_true(rec->anywhere || item->first == rec->next_pos); /* each once, in order */
     assert_true(item->n > 0 && end <= known && known < rec->max_known + (rec->max_tokens == 0));
     assert_int_equal(item->n_discarded, rec->n_shifted * rec->n_discard);
     assert_int_equal(item->wants_token, end == known && rec->max_tokens > 0);
+    assert_true(item->n_drafts == 0 ||
+                (item->wants_token && item->n == 1 + item->n_drafts && s->states.n_slots == 0 &&
+                 rec->n_tokens + item->n_drafts < rec->max_tokens &&
+                 known + item->n_drafts < rec->max_known));
     for (uint32_t group = 0; group < kv_groups_n(&s->groups); group++)
-        for (uint32_t b = 0; b <= (end - 1) / BLOCK_TOKENS; b++) {
+        for (uint32_t b = 0; b <= last / BLOCK_TOKENS; b++) {
             const uint32_t pos = b * BLOCK_TOKENS;
             const uint32_t holders = block_pool_holders(pool, block_at(item, group, pos));
 
@@ -483,8 +509,24 @@ static inline void check_sums(const struct sim *s, const struct plan *p)
     for (uint32_t i = 0; i < p->n_items; i++)
         n += p->items[i].n;
     assert_int_equal(n, p->n_tokens);
-    assert_int_equal(p->work.n_prefill + p->work.n_decode, n);
+    assert_int_equal(p->work.n_prefill + p->work.n_decode + p->n_drafts, n);
     assert_true(n <= s->opt.max_batch_tokens && p->work.n_prefill <= s->opt.prefill_chunk);
+}
+
+/* Some of the item's drafts are right: as many tokens more, which were computed already. */
+static inline uint32_t accept_drafts(struct sim *s, const struct plan_item *item)
+{
+    struct record *rec = &s->rec[item->request->id];
+    uint32_t n = 0;
+
+    while (n < item->n_drafts && rnd(s, 100) < s->right_percent)
+        n++;
+    rec->next_pos += n;
+    rec->n_tokens += n;
+    rec->n_known += n;
+    s->n_drafts += item->n_drafts;
+    s->n_right += n;
+    return n;
 }
 
 /* Let beside streams only `rows` prompt rows fit into the time of a step. */
@@ -516,11 +558,12 @@ static inline bool step(struct sim *s, uint32_t budget)
     for (uint32_t i = 0; i < p->n_items; i++) {
         check_item(s, &p->items[i]);
         compute(s, &p->items[i]);
+        s->n_accepted[i] = accept_drafts(s, &p->items[i]);
         s->tokens[i] = rnd(s, 100) < s->eog_percent ? EOG : (int32_t)(10 + rnd(s, s->n_words));
     }
     if (p->n_items == 0)
         return false;
-    sched_commit(s->sched, s->tokens, is_eog, NULL, s->now);
+    sched_commit(s->sched, s->tokens, s->n_accepted, is_eog, NULL, s->now);
     s->steps++;
     assert_true(sched_check(s->sched));
     take_ends(s);

@@ -239,6 +239,7 @@ void params_set_defaults(struct params *p, enum params_form form,
     p->prompt_logprobs = -1;
     p->add_generation_prompt = true;
     p->parallel_tool_calls = true;
+    buf_init(&p->prediction, PARAMS_MAX_PREDICTION);
     p->thinking_budget = THOUGHT_NO_LIMIT;
     p->sampling =
         (struct sampling){.temperature = 1, .top_p = 1, .repetition_penalty = 1, .n_top = -1};
@@ -344,6 +345,7 @@ void params_release(struct params *p)
     mem_free(p->allowed);
     mem_free(p->bad_words);
     mem_free(p->resume.tokens);
+    buf_release(&p->prediction);
 }
 
 const cJSON *params_prompt(const struct params *p, uint32_t i)

@@ -14,6 +14,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "core/base/buf.h"
 #include "core/base/json.h"
 #include "scheduler/request.h"
 #include "server/adapters/adapter_set.h"
@@ -32,6 +33,7 @@
 #define PARAMS_MAX_BREAKERS 16
 #define PARAMS_MAX_BREAKER 40 /* bytes */
 #define PARAMS_MAX_SALT 256 /* bytes */
+#define PARAMS_MAX_PREDICTION ((size_t)64 << 20) /* bytes; the longest body has fewer */
 #define PARAMS_MAX_CALLS 16 /* of tools in one constrained text */
 #define PARAMS_MAX_TOOL_NAME 128
 #define PARAMS_MAX_RESPONSE_ID 127 /* bytes */
@@ -117,6 +119,8 @@ struct params {
     bool resumable, has_resumable; /* a stream that is kept (server/streams); the body says so */
     bool resume_tokens;            /* it says what `resume` takes */
     struct resume_spec resume;
+    bool without_drafts;           /* no tokens are guessed ahead */
+    struct buf prediction;         /* a guess at the answer; owned; empty: none */
     uint32_t n_prompts, n;
     uint32_t n_each; /* generated for each prompt, of which the best n are given: best_of, or n;
                       * n_prompts * n_each <= PARAMS_MAX_CHOICES */

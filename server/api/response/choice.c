@@ -196,6 +196,7 @@ bool choice_token(struct choice *c, const struct event *e, struct buf *scratch)
     if (c->has_stopped || c->has_run_out)
         return false;
     c->n_tokens++;
+    c->n_predicted = e->n_predicted;
     c->sum_logprob += (double)e->logprob;
     thinks = c->rules->style != NULL && output_parser_is_thinking(&c->output);
     c->n_thinking += thinks;

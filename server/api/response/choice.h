@@ -88,6 +88,7 @@ struct choice {
     uint64_t n_chars;         /* decoded so far, sent or not */
     uint32_t n_scores_due; /* prompt tokens whose score has not come: until then nothing goes out */
     uint32_t n_tokens, n_thinking; /* generated; of them inside thoughts */
+    uint32_t n_predicted; /* tokens of the prediction that came true with them */
     double sum_logprob;            /* of those, where the engine was asked for it */
     bool has_opened;               /* its first frame was sent */
     bool has_new_line;             /* in what was generated */

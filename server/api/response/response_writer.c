@@ -153,8 +153,9 @@ static void render_timings(const struct choice *c, struct buf *out)
                ms_of(blocked), ms_of(total));
     buf_printf(out,
                "\"n_preempted\":%u,\"prompt_tokens\":%zu,\"cached_tokens\":%u,"
-               "\"completion_tokens\":%u}",
-               t->n_preempted, c->prompt->ids.n, t->n_cached, c->n_tokens);
+               "\"completion_tokens\":%u,\"draft_tokens\":%u,\"accepted_draft_tokens\":%u}",
+               t->n_preempted, c->prompt->ids.n, t->n_cached, c->n_tokens, t->n_drafted,
+               t->n_accepted);
 }
 
 void response_add_extras(struct buf *out, struct choice *c)
@@ -183,10 +184,17 @@ void response_add_usage(struct buf *out, const struct response_usage *u, bool ha
                ",\"total_tokens\":%" PRIu64 ",\"prompt_tokens_details\":{\"cached_tokens\":%" PRIu64
                "}",
                u->prompt, u->completion, u->prompt + u->completion, u->cached);
+    if (has_thoughts || u->prediction > 0)
+        buf_add_str(out, ",\"completion_tokens_details\":{");
     if (has_thoughts)
-        buf_printf(out, ",\"completion_tokens_details\":{\"reasoning_tokens\":%" PRIu64 "}",
-                   u->thinking);
-    buf_add_char(out, '}');
+        buf_printf(out, "\"reasoning_tokens\":%" PRIu64 "%s", u->thinking,
+                   u->prediction > 0 ? "," : "");
+    if (u->prediction > 0)
+        buf_printf(out,
+                   "\"accepted_prediction_tokens\":%" PRIu64
+                   ",\"rejected_prediction_tokens\":%" PRIu64,
+                   u->predicted, u->prediction - u->predicted);
+    buf_add_str(out, has_thoughts || u->prediction > 0 ? "}}" : "}");
 }
 
 void response_pass_choice(struct buf *out, struct choice *c)

@@ -63,6 +63,7 @@ struct response_labels { /* of the model's classifier */
 
 struct response_usage { /* tokens */
     uint64_t prompt, completion, cached, thinking;
+    uint64_t prediction, predicted; /* tokens of a prediction, and those that came true */
 };
 
 struct response_writer {

@@ -28,6 +28,9 @@ void response_add_rates(struct buf *out, const struct choice *c)
     buf_add_char(out, ',');
     add_rate(out, "predicted", c->n_tokens,
              is_over ? c->times.decode_us : c->last_us - c->first_us);
+    if (is_over && c->times.n_drafted > 0)
+        buf_printf(out, ",\"draft_n\":%u,\"draft_n_accepted\":%u", c->times.n_drafted,
+                   c->times.n_accepted);
     buf_add_char(out, '}');
 }
 

@@ -55,6 +55,29 @@ static void parses_one_value(void **state)
     assert_int_equal(PARSE("\"open\\"), ERR_INVAL);
 }
 
+/* Blanks between values are JSON's four, wherever a value may have them. */
+static void refuses_control_characters_between_values(void **state)
+{
+    char text[] = "[1, {\"a\" :2} ]";
+    (void)state;
+
+    for (size_t i = 0; i < sizeof(text) - 1; i++) {
+        const char was = text[i];
+
+        if (was != ' ')
+            continue;
+        for (char c = 0; c < ' '; c++) {
+            const bool is_blank = c == '\t' || c == '\n' || c == '\r';
+
+            text[i] = c;
+            assert_int_equal(parse(text, sizeof(text) - 1), is_blank ? 0 : ERR_INVAL);
+        }
+        text[i] = was;
+    }
+    assert_int_equal(PARSE("\x01{}"), ERR_INVAL);
+    assert_int_equal(PARSE("{}\x1f"), ERR_INVAL);
+}
+
 static void refuses_what_is_no_utf8(void **state)
 {
     static const char *const bad[] = {"\x80",
@@ -303,6 +326,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(parses_one_value),
+        cmocka_unit_test(refuses_control_characters_between_values),
         cmocka_unit_test(refuses_what_is_no_utf8),
         cmocka_unit_test(bounds_depth_and_size),
         cmocka_unit_test(names_are_unique),

@@ -665,6 +665,45 @@ static void states_are_copied(void **state)
     free(s);
 }
 
+/* What must follow, by the longest tokens, up to where there is a choice or the text may end. */
+static void forced_tokens_are_the_longest(void **state)
+{
+    static const char gbnf[] = "root ::= \"{name:\" [ab] \",abc\" \"d\"? ";
+    struct trie_text texts[] = {{"{", 1, 0, false}, {"name", 4, 1, false}, {"na", 2, 2, false},
+                                {"m", 1, 3, false}, {"e", 1, 4, false},   {":", 1, 5, false},
+                                {"a", 1, 6, false}, {"b", 1, 7, false},   {",", 1, 8, false},
+                                {",ab", 3, 9, false}, {"c", 1, 10, false}, {"d", 1, 11, false},
+                                {"n", 1, 12, false}, {"cx", 2, 13, false}};
+    struct constraint_state *s = malloc(constraint_state_bytes());
+    struct token_trie *trie;
+    struct constraint *c;
+    struct grammar *g;
+    int32_t ids[8];
+    char err[200];
+    (void)state;
+
+    assert_int_equal(token_trie_create(&trie, texts, sizeof(texts) / sizeof(texts[0]), 0), 0);
+    assert_int_equal(grammar_from_gbnf(&g, gbnf, strlen(gbnf), NULL, err, sizeof(err)), 0);
+    assert_int_equal(constraint_create(&c, g, trie, NULL, err, sizeof(err)), 0);
+    constraint_state_init(s, c);
+    assert_int_equal(constraint_forced(s, scratch, ids, 8), 3);
+    assert_memory_equal(ids, ((int32_t[]){0, 1, 5}), 3 * sizeof(int32_t));
+    assert_int_equal(constraint_forced(s, scratch, ids, 2), 2);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(constraint_take(s, scratch, ids[i]), CONSTRAINT_OPEN);
+    assert_int_equal(constraint_take(s, scratch, 5), CONSTRAINT_OPEN);
+    assert_int_equal(constraint_forced(s, scratch, ids, 8), 0); /* a or b */
+    assert_int_equal(constraint_take(s, scratch, 7), CONSTRAINT_OPEN);
+    assert_int_equal(constraint_forced(s, scratch, ids, 8), 2);
+    assert_memory_equal(ids, ((int32_t[]){9, 10}), 2 * sizeof(int32_t));
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(constraint_take(s, scratch, ids[i]), CONSTRAINT_OPEN);
+    assert_int_equal(constraint_forced(s, scratch, ids, 8), 0); /* it may end */
+    constraint_unref(&c);
+    token_trie_destroy(&trie);
+    free(s);
+}
+
 static int set_up(void **state)
 {
     (void)state;
@@ -687,6 +726,7 @@ int main(void)
         cmocka_unit_test(ambiguity_is_bounded),
         cmocka_unit_test(unspellable_ways_are_not_taken),
         cmocka_unit_test(states_are_copied),
+        cmocka_unit_test(forced_tokens_are_the_longest),
     };
 
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -378,6 +378,29 @@ static void grows_all_or_nothing(void **state)
     kv_manager_destroy(&m);
 }
 
+/* What was made writable for tokens that then did not come is given back. */
+static void gives_back_behind_the_end(void **state)
+{
+    struct kv_manager *m = new_manager(6, 0, 0);
+    struct seq a;
+    (void)state;
+
+    seq_init(&a, MAX_TOKENS, 0);
+    compute(m, &a, 30);
+    assert_int_equal(kv_manager_grow(m, &a.kv, 30, 65), 0);
+    assert_int_equal(a.kv.table.n, 5);
+    kv_manager_truncate(m, &a.kv, 33);
+    assert_int_equal(a.kv.table.n, 3);
+    assert_int_equal(kv_manager_n_available(m), 3);
+    kv_manager_truncate(m, &a.kv, 33);
+    assert_int_equal(a.kv.table.n, 3);
+    assert_true(kv_manager_check(m));
+    compute(m, &a, 64);
+    assert_int_equal(kv_manager_stats(m).n_indexed, 4);
+    release(m, &a);
+    kv_manager_destroy(&m);
+}
+
 /* S4.6, D4.1: the least recently used go first, a prefix after what follows it. */
 static void evicts_tails_first(void **state)
 {
@@ -552,6 +575,7 @@ int main(void)
         cmocka_unit_test(forks_enter_together),
         cmocka_unit_test(writing_may_go_back),
         cmocka_unit_test(grows_all_or_nothing),
+        cmocka_unit_test(gives_back_behind_the_end),
         cmocka_unit_test(evicts_tails_first),
         cmocka_unit_test(use_keeps_blocks),
         cmocka_unit_test(pressure_follows_what_is_available),

@@ -1,5 +1,5 @@
 /* tests/unit/runtime/test_thread_pool.c - the thread pool: every item once, whoever is slow;
- * pinning; the CPUs. */
+ * pinning; groups. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -30,6 +30,7 @@
 #define MAX_THREADS 8
 #define MAX_ITEMS 3000
 #define MAX_REGIONS 12
+#define MAX_GROUPED 12 /* threads */
 
 static uint64_t rng;
 
@@ -239,7 +240,7 @@ static void an_idle_pool_sleeps(void **state)
     thread_pool_run(t, nothing, NULL);
     before = seconds_of(CLOCK_PROCESS_CPUTIME_ID);
     usleep(300000);
-    /* Seven waits of THREAD_POOL_SPIN_US, and what a sanitizer adds. */
+    /* Seven waits of SPIN_WORD_US, and what a sanitizer adds. */
     assert_true(seconds_of(CLOCK_PROCESS_CPUTIME_ID) - before < 0.05);
     thread_pool_run(t, nothing, NULL);
     thread_pool_destroy(&t);
@@ -325,7 +326,7 @@ static void pins_each_thread_to_a_cpu(void **state)
     for (uint32_t i = 0; i < MAX_THREADS; i++) {
         assert_int_equal(p.n_cpus[i], i < cpus.n ? 1 : cpus.n);
         if (i < cpus.n)
-            assert_int_equal(p.cpu[i], cpus.id[i]);
+            assert_int_equal(p.cpu[i], cpus.cpu[i].id);
     }
     if (cpus.n < MAX_THREADS)
         assert_non_null(strstr(said, "cause=more-threads-than-cpus"));
@@ -333,106 +334,87 @@ static void pins_each_thread_to_a_cpu(void **state)
         assert_string_equal(said, "");
 }
 
-/* ---- cpus ---- */
+/* ---- groups ---- */
 
-static char root[] = "/tmp/quire-cpus-XXXXXX";
-
-static void write_text(const char *path, const char *text)
+/* A machine of 12 cores on two nodes. */
+static void two_nodes(struct cpus *c)
 {
-    char full[512], *slash = full;
-    FILE *f;
+    *c = (struct cpus){.n = 12, .n_cores = 12, .nodes = 3};
+    for (uint16_t i = 0; i < 12; i++)
+        c->cpu[i] = (struct cpu){.id = i, .node = i / 6, .cache = i / 6 * 6};
+}
 
-    snprintf(full, sizeof(full), "%s%s", root, path);
-    while ((slash = strchr(slash + 1, '/')) != NULL) {
-        *slash = '\0';
-        (void)mkdir(full, 0700);
-        *slash = '/';
+struct near_first {
+    atomic_uint n_done;
+    atomic_bool timed_out;
+    uint32_t taker[MAX_GROUPED];
+};
+
+static void steal_near_first(void *ud, struct thread_pool_worker *w)
+{
+    struct near_first *s = ud;
+    const uint64_t end = clock_ms() + 20000;
+    uint32_t from, to;
+
+    /* The last one takes its own item and then steals, alone. */
+    while (w->index != MAX_GROUPED - 1 && atomic_load(&s->n_done) < MAX_GROUPED / 2)
+        if (clock_ms() > end) {
+            atomic_store(&s->timed_out, true);
+            break;
+        } else {
+            sched_yield();
+        }
+    while (thread_pool_take(w, MAX_GROUPED, 1, &from, &to)) {
+        s->taker[from] = w->index;
+        atomic_fetch_add(&s->n_done, 1);
+        if (w->index == MAX_GROUPED - 1 && atomic_load(&s->n_done) == MAX_GROUPED / 2)
+            break;
     }
-    f = fopen(full, "w");
-    assert_non_null(f);
-    assert_true(fputs(text, f) >= 0);
-    assert_int_equal(fclose(f), 0);
+    thread_pool_barrier(w);
 }
 
-static int remove_one(const char *path, const struct stat *st, int kind, struct FTW *at)
+/* Each of 12 threads owns one item. The last one takes six alone: its own, those of its node. */
+static void near_shares_are_stolen_first(void **state)
 {
-    (void)st;
-    (void)kind;
-    (void)at;
-    return remove(path);
-}
-
-/* A machine of folders: the process's own mask, but cores, nodes and quota as we like. */
-static void cpus_are_read_from_the_system(void **state)
-{
-    struct cpus real, c;
-    char path[128];
-    uint32_t quota;
+    struct near_first s = {0};
+    struct cpus cpus;
+    struct thread_pool *t;
     (void)state;
 
-    cpus_read(&real, "");
-    assert_true(real.n >= 1 && real.n_cores >= 1 && real.n_cores <= real.n);
-    assert_true(cpus_threads(&real) >= 1 && cpus_threads(&real) <= real.n_cores);
-    assert_non_null(mkdtemp(root));
-
-    cpus_read(&c, root); /* nothing there: each CPU is a core, one node or none */
-    assert_int_equal(c.n, real.n);
-    assert_int_equal(c.n_cores, real.n);
-    assert_int_equal(c.nodes, 0);
-    assert_int_equal(c.quota, 0);
-
-    for (uint32_t i = 0; i < real.n; i++) { /* all CPUs on one core */
-        snprintf(path, sizeof(path), "/sys/devices/system/cpu/cpu%u/topology/thread_siblings_list",
-                 real.id[i]);
-        write_text(path, "0-8191\n");
-    }
-    write_text("/sys/devices/system/node/node0/cpulist", "0-8191\n");
-    write_text("/sys/devices/system/node/node5/cpulist", "0,2-8191\n");
-    write_text("/sys/devices/system/node/node7/cpulist", "\n"); /* memory only */
-    cpus_read(&c, root);
-    assert_int_equal(c.n, real.n);
-    assert_int_equal(c.n_cores, 1);
-    assert_int_equal(cpus_threads(&c), 1);
-    assert_int_equal(c.nodes & 1, 1);
-    assert_int_equal(c.nodes & ~(uint64_t)0x21, 0);
-
-    write_text("/proc/self/cgroup", "12:cpu:/old\n0::/a/b\n");
-    write_text("/sys/fs/cgroup/a/b/cpu.max", "max 100000\n");
-    cpus_read(&c, root);
-    assert_int_equal(c.quota, 0);
-    write_text("/sys/fs/cgroup/a/cpu.max", "750000 100000\n");
-    cpus_read(&c, root);
-    assert_int_equal(c.quota, 7);
-    write_text("/sys/fs/cgroup/cpu.max", "50000 100000\n");
-    cpus_read(&c, root);
-    assert_int_equal(c.quota, 1);
-    write_text("/sys/fs/cgroup/cpu.max", "900000 100000\n");
-    write_text("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "-1\n");
-    write_text("/sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n");
-    cpus_read(&c, root);
-    quota = c.quota;
-    write_text("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "300000\n");
-    cpus_read(&c, root);
-    assert_int_equal(quota, 7);
-    assert_int_equal(c.quota, 3);
-    assert_int_equal(nftw(root, remove_one, 8, FTW_DEPTH | FTW_PHYS), 0);
+    two_nodes(&cpus);
+    assert_int_equal(thread_pool_create(&t, &(struct thread_pool_options){.n_threads = MAX_GROUPED,
+                                                                          .cpus = &cpus}),
+                     0);
+    thread_pool_run(t, steal_near_first, &s);
+    assert_false(atomic_load(&s.timed_out));
+    assert_int_equal(atomic_load(&s.n_done), MAX_GROUPED);
+    for (uint32_t i = MAX_GROUPED / 2; i < MAX_GROUPED; i++)
+        assert_int_equal(s.taker[i], MAX_GROUPED - 1);
+    thread_pool_destroy(&t);
 }
 
-static void threads_follow_the_cores(void **state)
+/* As every_item_exactly_once, with several groups, whose barriers make a tree. */
+static void groups_share_the_same_work(void **state)
 {
-    static const struct {
-        uint32_t n, n_cores, quota, threads;
-    } cases[] = {
-        {1, 1, 0, 1},   {2, 2, 0, 2},    {4, 2, 0, 2},  {16, 16, 0, 16}, {32, 32, 0, 32},
-        {33, 33, 0, 32}, {128, 64, 0, 64}, {64, 64, 0, 63}, {8, 8, 3, 3},  {2, 2, 16, 2},
-    };
+    struct cpus cpus;
     (void)state;
 
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        const struct cpus c = {
-            .n = cases[i].n, .n_cores = cases[i].n_cores, .quota = cases[i].quota};
+    two_nodes(&cpus);
+    for (uint32_t n_threads = 6; n_threads <= MAX_GROUPED + 2; n_threads++) {
+        struct work *work = calloc(1, sizeof(*work));
+        struct thread_pool *t;
 
-        assert_int_equal(cpus_threads(&c), cases[i].threads);
+        assert_int_equal(thread_pool_create(&t, &(struct thread_pool_options){
+                                                    .n_threads = n_threads, .cpus = &cpus}),
+                         0);
+        for (int run = 0; run < 20; run++) {
+            deal_random_work(work);
+            thread_pool_run(t, all_regions, work);
+            assert_int_equal(atomic_load(&work->wrong), 0);
+            assert_memory_equal(work->done, work->expected, sizeof(work->done));
+        }
+        thread_pool_destroy(&t);
+        free(work);
     }
 }
 
@@ -445,8 +427,8 @@ int main(void)
         cmocka_unit_test(an_idle_pool_sleeps),
         cmocka_unit_test(creation_survives_lack_of_memory),
         cmocka_unit_test(pins_each_thread_to_a_cpu),
-        cmocka_unit_test(cpus_are_read_from_the_system),
-        cmocka_unit_test(threads_follow_the_cores),
+        cmocka_unit_test(near_shares_are_stolen_first),
+        cmocka_unit_test(groups_share_the_same_work),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

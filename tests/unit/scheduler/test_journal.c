@@ -136,7 +136,7 @@ static void plans_and_commits(void **state)
         "\"costs\":[1,1,2,3,4,5,6,7],\"items\":[[3,10,1,1],[4,0,32,0],[3,11,2,1]],"
         "\"admitted\":[3,4],\"preempted\":[3],\"swapped_out\":[],\"swapped_in\":[],"
         "\"moves\":5}\n");
-    journal_commit(j, &p, tokens, 2100);
+    journal_commit(j, &p, tokens, NULL, 2100);
     assert_string_equal(take(j), "{\"commit\":7,\"now\":2100,\"tokens\":[100,102]}\n");
     journal_plan(j, &empty, 1, &(struct sched_limits){.costs = {.fetch_ns = 8}});
     assert_non_null(strstr(take(j), "\"costs\":[0,0,0,0,0,0,0,0,8,0],"));
@@ -223,7 +223,7 @@ static void without_a_journal_nothing_happens(void **state)
     journal_moves_done(NULL);
     journal_io_start(NULL, NULL);
     journal_io_done(NULL, 0, 0);
-    journal_commit(NULL, NULL, NULL, 0);
+    journal_commit(NULL, NULL, NULL, NULL, 0);
 }
 
 int main(void)

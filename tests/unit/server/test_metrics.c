@@ -165,6 +165,7 @@ static const struct {
     {"quire_kv_events_total", MODEL},
     {"quire_kv_event_batches_total", MODEL},
     {"quire_kv_event_bytes_total", MODEL},
+    {"quire_kv_event_replays_total", MODEL},
     {"quire_model_share", MODEL},
     {"quire_turn_wait_seconds_total", MODEL},
     {"quire_iteration_tokens", MODEL},

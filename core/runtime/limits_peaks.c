@@ -1,0 +1,165 @@
+/* core/runtime/limits_peaks.c - see limits_peaks.h.
+ *
+ * A loop of integers is a group of 32 columns over and over: eight quads for each sum, then what
+ * makes a float of it, as the tiles in kernels/gemm/ do it. Sums are not set back: integers wrap,
+ * and no instruction here takes longer for great numbers. What loads and unpacks weights is left
+ * out, since a tile of many rows does it once for all of them.
+ */
+#include "core/runtime/limits_peaks.h"
+
+#include <cpuid.h>
+#include <immintrin.h>
+#include <string.h>
+
+#define N_GROUPS 8192 /* of a run: a fifth of a millisecond or more */
+#define N_FMAS 65536
+#define GROUP_SUMS 10 /* with what else a group needs they fill sixteen registers */
+#define FMA_SUMS 12   /* hide the latency of any fused multiply-add */
+
+/* The compiler knows nothing of v any more: it neither folds nor moves what follows. */
+#define OPAQUE(v) __asm__ volatile("" : "+v"(v))
+
+#define EACH_SUM _Pragma("GCC unroll 10") for (int j = 0; j < GROUP_SUMS; j++)
+#define EACH_FMA _Pragma("GCC unroll 12") for (int j = 0; j < FMA_SUMS; j++)
+
+/* `add` is sum a plus a step's products of w by x, `finish` takes a to the float sum s. */
+#define GROUPS(name, isa, int_vector, ones, float_vector, half, n_steps, add, finish)              \
+    __attribute__((target(isa))) static void name(void)                                            \
+    {                                                                                              \
+        int_vector w = ones, x = ones, sums[GROUP_SUMS];                                           \
+        float_vector d = half, scale = half, out[2] = {half, half};                                \
+                                                                                                   \
+        EACH_SUM sums[j] = x;                                                                      \
+        for (int i = 0; i < N_GROUPS; i++) {                                                       \
+            _Pragma("GCC unroll 16") for (int q = 0; q < n_steps; q++) EACH_SUM                    \
+            {                                                                                      \
+                int_vector a = sums[j];                                                            \
+                OPAQUE(w);                                                                         \
+                a = add;                                                                           \
+                OPAQUE(a);                                                                         \
+                sums[j] = a;                                                                       \
+            }                                                                                      \
+            EACH_SUM                                                                               \
+            {                                                                                      \
+                int_vector a = sums[j];                                                            \
+                float_vector s = out[j % 2];                                                       \
+                OPAQUE(scale);                                                                     \
+                finish;                                                                            \
+                OPAQUE(s);                                                                         \
+                out[j % 2] = s;                                                                    \
+            }                                                                                      \
+        }                                                                                          \
+    }
+
+#define FMAS(name, isa, vector, start, step)                                                       \
+    __attribute__((target(isa))) static void name(void)                                            \
+    {                                                                                              \
+        const vector x = start;                                                                    \
+        vector a[FMA_SUMS];                                                                        \
+                                                                                                   \
+        EACH_FMA a[j] = x;                                                                         \
+        for (int i = 0; i < N_FMAS; i++)                                                           \
+            EACH_FMA                                                                               \
+            {                                                                                      \
+                OPAQUE(a[j]);                                                                      \
+                a[j] = step;                                                                       \
+            }                                                                                      \
+        EACH_FMA __asm__ volatile("" : : "v"(a[j]));                                               \
+    }
+
+/* One scale for the group; for either half one, where the halves meet as floats. */
+#define FINISH(p, flat) s = p##_fmadd_ps(p##_cvtepi32_ps(flat), p##_mul_ps(d, scale), s)
+#define FINISH_HALVES(p, flat)                                                                     \
+    float_of_half = p##_mul_ps(p##_cvtepi32_ps(flat), d);                                          \
+    OPAQUE(a);                                                                                     \
+    float_of_half = p##_fmadd_ps(p##_cvtepi32_ps(flat), d, float_of_half);                         \
+    s = p##_fmadd_ps(float_of_half, scale, s)
+
+/* ---- AVX-512 and AVX-VNNI: all codes are bytes ---- */
+
+#define ONES_512 _mm512_set1_epi16(1)
+#define ONES_256 _mm256_set1_epi16(1)
+#define HALF_512 _mm512_set1_ps(0.5f)
+#define HALF_256 _mm256_set1_ps(0.5f)
+
+GROUPS(vnni_512, "avx512f,avx512bw,avx512vnni", __m512i, ONES_512, __m512, HALF_512, 8,
+       _mm512_dpbusd_epi32(a, w, x), FINISH(_mm512, a))
+GROUPS(vnni_512_halves, "avx512f,avx512bw,avx512vnni", __m512i, ONES_512, __m512, HALF_512, 8,
+       _mm512_dpbusd_epi32(a, w, x), __m512 FINISH_HALVES(_mm512, a))
+GROUPS(vnni_256vl, "avx2,fma,avx512vl,avx512vnni", __m256i, ONES_256, __m256, HALF_256, 8,
+       _mm256_dpbusd_epi32(a, w, x), FINISH(_mm256, a))
+GROUPS(vnni_256vl_halves, "avx2,fma,avx512vl,avx512vnni", __m256i, ONES_256, __m256, HALF_256, 8,
+       _mm256_dpbusd_epi32(a, w, x), __m256 FINISH_HALVES(_mm256, a))
+GROUPS(vnni_256, "avx2,fma,avxvnni", __m256i, ONES_256, __m256, HALF_256, 8,
+       _mm256_dpbusd_avx_epi32(a, w, x), FINISH(_mm256, a))
+GROUPS(vnni_256_halves, "avx2,fma,avxvnni", __m256i, ONES_256, __m256, HALF_256, 8,
+       _mm256_dpbusd_avx_epi32(a, w, x), __m256 FINISH_HALVES(_mm256, a))
+
+/* ---- AVX2: sums in 16 bits that vpmaddwd makes 32 in the end, or widened codes ---- */
+
+#define NARROW_256 _mm256_add_epi16(a, _mm256_maddubs_epi16(w, x))
+#define WIDE_256 _mm256_add_epi32(a, _mm256_madd_epi16(w, x))
+#define FLAT_256 _mm256_madd_epi16(a, x)
+
+GROUPS(narrow_256, "avx2,fma", __m256i, ONES_256, __m256, HALF_256, 8, NARROW_256,
+       FINISH(_mm256, FLAT_256))
+GROUPS(narrow_256_halves, "avx2,fma", __m256i, ONES_256, __m256, HALF_256, 8, NARROW_256,
+       __m256 FINISH_HALVES(_mm256, FLAT_256))
+GROUPS(wide_256, "avx2,fma", __m256i, ONES_256, __m256, HALF_256, 16, WIDE_256, FINISH(_mm256, a))
+GROUPS(wide_256_halves, "avx2,fma", __m256i, ONES_256, __m256, HALF_256, 16, WIDE_256,
+       __m256 FINISH_HALVES(_mm256, a))
+
+/* ---- the definition: no more than what a compiler can make of it with SSE2 ---- */
+
+GROUPS(wide_128, "sse2", __m128i, _mm_set1_epi16(1), __m128, _mm_set1_ps(0.5f), 16,
+       _mm_add_epi32(a, _mm_madd_epi16(w, x)),
+       s = _mm_add_ps(_mm_mul_ps(_mm_cvtepi32_ps(a), _mm_mul_ps(d, scale)), s))
+
+FMAS(fma_512, "avx512f", __m512, _mm512_set1_ps(0.5f), _mm512_fmadd_ps(a[j], x, x))
+FMAS(fma_256, "avx2,fma", __m256, _mm256_set1_ps(0.5f), _mm256_fmadd_ps(a[j], x, x))
+FMAS(fma_128, "sse2", __m128, _mm_set1_ps(0.5f), _mm_add_ps(_mm_mul_ps(a[j], x), x))
+
+/* By name, so that a level without a row of its own is measured as the one below. */
+static const struct level {
+    const char *isa;
+    void (*run[KERN_N_PRODUCT])(void); /* by enum kern_product */
+    double lanes;
+} LEVELS[] = {
+    {"scalar", {fma_128, wide_128, wide_128, wide_128, wide_128}, 4},
+    {"avx2", {fma_256, narrow_256, narrow_256_halves, wide_256, wide_256_halves}, 8},
+    {"avxvnni", {fma_256, vnni_256, vnni_256_halves, vnni_256, vnni_256_halves}, 8},
+    {"avx512", {fma_512, vnni_512, vnni_512_halves, vnni_512, vnni_512_halves}, 16},
+};
+
+/* The level below 512 bits, where the instruction exists in AVX-512's encoding only. */
+static const struct level AVX512VL = {
+    "avxvnni", {fma_256, vnni_256vl, vnni_256vl_halves, vnni_256vl, vnni_256vl_halves}, 8};
+
+static bool has_avx_vnni(void)
+{
+    uint32_t a, b, c, d;
+
+    return __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 4 & 1);
+}
+
+static const struct level *level_of(enum kern_isa isa)
+{
+    const size_t n = sizeof(LEVELS) / sizeof(LEVELS[0]);
+
+    if (isa == KERN_ISA_AVXVNNI && !has_avx_vnni())
+        return &AVX512VL;
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(LEVELS[i].isa, kern_isa_name(isa)) == 0)
+            return &LEVELS[i];
+    return &LEVELS[0];
+}
+
+double limits_run_peak(enum kern_isa isa, enum kern_product product)
+{
+    const struct level *level = level_of(isa);
+
+    level->run[product]();
+    if (product == KERN_PRODUCT_FLOAT)
+        return 2.0 * FMA_SUMS * N_FMAS * level->lanes;
+    return 2.0 * GROUP_SUMS * N_GROUPS * 32 * level->lanes;
+}

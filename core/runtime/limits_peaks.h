@@ -1,0 +1,21 @@
+/* core/runtime/limits_peaks.h - loops over registers that do what a kind of product must do for
+ * each of its sums, and nothing else: no product of that kind is faster.
+ *
+ * Float weights: fused multiply-adds. Integers: with VNNI eight vpdpbusd a group of 32 columns;
+ * without, eight vpmaddubsw and vpaddw for narrow codes, sixteen vpmaddwd and vpaddd for wide ones;
+ * then the conversion to float, the scale, and the sum. Minima are left out, which only some types
+ * of a kind have.
+ *
+ * Thread: any.
+ * Memory: none.
+ */
+#ifndef CORE_RUNTIME_LIMITS_PEAKS_H
+#define CORE_RUNTIME_LIMITS_PEAKS_H
+
+#include "kernels/kernels.h"
+
+/* On the calling thread, in less than a millisecond. The answer: operations that were done, a
+ * multiplication and an addition counting two. */
+double limits_run_peak(enum kern_isa isa, enum kern_product product);
+
+#endif

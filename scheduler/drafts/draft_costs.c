@@ -1,0 +1,111 @@
+/* scheduler/drafts/draft_costs.c - see draft_costs.h. */
+#include "scheduler/drafts/draft_costs.h"
+
+#define GAIN_DOWN 0.25     /* of a step's relative error, for the level and for the share */
+#define GAIN_UP 0.05       /* the same where it took longer: it may have been interrupted */
+#define CLIP 0.5           /* no error counts more than half as much again */
+#define UNSEEN_ROW 0.03    /* of a step of one row: the least that a row more is assumed to cost */
+#define MEMORY 512         /* steps: then a number of rows counts as not seen */
+#define ALLOWANCE (1.0 / 80)
+#define MOST_SAVED 8       /* steps of one row: the balance is never higher */
+
+static bool is_seen(const struct draft_cost_model *m, uint32_t n)
+{
+    return m->share[n] > 0 && m->n_steps - m->seen[n] < MEMORY;
+}
+
+/* The nearest number of rows that was seen, from n on downwards (step -1) or upwards; 0: none. */
+static uint32_t seen_from(const struct draft_cost_model *m, uint32_t n, int step)
+{
+    while (n > 0 && n <= DRAFT_ROWS && !is_seen(m, n))
+        n += (uint32_t)step;
+    return n <= DRAFT_ROWS ? n : 0;
+}
+
+/* What a row cost up to number n, the last one that was seen. */
+static double last_slope(const struct draft_cost_model *m, uint32_t n)
+{
+    const uint32_t before = seen_from(m, n - 1, -1);
+    const double s = before > 0 ? (m->share[n] - m->share[before]) / (n - before) : 0;
+
+    return s > UNSEEN_ROW ? s : UNSEEN_ROW;
+}
+
+/* Between two numbers that were seen by their slope, beyond the last one by that before it. */
+static double share_of(const struct draft_cost_model *m, uint32_t n)
+{
+    const uint32_t below = seen_from(m, n, -1), above = seen_from(m, n + 1, 1);
+
+    if (below == n)
+        return m->share[n];
+    if (below == 0)
+        return above > 0 ? m->share[above] : 1;
+    if (above > 0)
+        return m->share[below] +
+               (m->share[above] - m->share[below]) * (n - below) / (above - below);
+    return m->share[below] + (n - below) * last_slope(m, below);
+}
+
+static double clip(double error)
+{
+    return error > CLIP ? CLIP : error < -CLIP ? -CLIP : error;
+}
+
+static void learn(double *value, double error)
+{
+    *value *= 1 + (error < 0 ? GAIN_DOWN : GAIN_UP) * error;
+}
+
+static double without(uint64_t us, uint64_t keys_ns)
+{
+    const double ns = (double)us * 1e3 - (double)keys_ns;
+
+    return ns > 1000 ? ns : 1000; /* the clock's resolution */
+}
+
+void draft_costs_observe(struct draft_cost_model *m, uint32_t n_rows, uint64_t us, uint64_t keys_ns)
+{
+    const double ns = without(us, keys_ns);
+    double error;
+
+    if (n_rows == 0 || n_rows > DRAFT_ROWS)
+        return;
+    if (m->level <= 0)
+        m->level = ns / (1 + UNSEEN_ROW * (n_rows - 1));
+    if (!is_seen(m, n_rows))
+        m->share[n_rows] = ns / m->level;
+    m->seen[n_rows] = ++m->n_steps;
+    error = clip(ns / (m->level * m->share[n_rows]) - 1);
+    learn(&m->level, error);
+    learn(&m->share[n_rows], error);
+}
+
+static double lesser(double a, double b)
+{
+    return a < b ? a : b;
+}
+
+void draft_costs_settle(struct draft_cost_model *m, uint32_t n_streams, uint32_t n_tokens,
+                        uint64_t us, uint64_t keys_ns, bool has_drafts)
+{
+    const double plain = m->level * share_of(m, n_streams) + (double)keys_ns;
+
+    if (n_streams == 0 || n_streams > DRAFT_ROWS || m->level <= 0)
+        return;
+    m->balance += ALLOWANCE * plain;
+    if (has_drafts)
+        m->balance += plain * n_tokens / n_streams - (double)us * 1e3;
+    m->balance = lesser(m->balance, MOST_SAVED * plain);
+}
+
+struct draft_costs draft_costs_get(const struct draft_cost_model *m)
+{
+    struct draft_costs c = {.is_known = m->level > 0, .balance_ns = (int64_t)m->balance};
+
+    for (uint32_t n = 1; n <= DRAFT_ROWS && c.is_known; n++) {
+        c.rows_ns[n] = (uint64_t)(m->level * share_of(m, n));
+        if (c.rows_ns[n] < c.rows_ns[n - 1])
+            c.rows_ns[n] = c.rows_ns[n - 1];
+    }
+    return c;
+}

@@ -1,0 +1,62 @@
+/* scheduler/injected_drafter.c - see injected_drafter.h. */
+#include "scheduler/injected_drafter.h"
+
+#ifdef QUIRE_DEBUG
+#include "core/runtime/random.h"
+#include "scheduler/request.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void injected_drafter_init(struct injected_drafter *d)
+{
+    const char *text = getenv("QUIRE_DEBUG_DRAFTS");
+    unsigned seed = 0, permille = 0;
+    char rest;
+
+    *d = (struct injected_drafter){.takes_all = text != NULL};
+    if (text == NULL || strcmp(text, "always") == 0)
+        return;
+    if (sscanf(text, "%u:%u%c", &seed, &permille, &rest) != 2 || permille > 1000) {
+        fprintf(stderr, "QUIRE_DEBUG_DRAFTS is \"always\" or SEED:N, N up to 1000\n");
+        exit(2);
+    }
+    d->state = (uint64_t)seed << 32;
+    d->permille = permille;
+}
+
+/* Below n. */
+static uint32_t draw(struct injected_drafter *d, uint32_t n)
+{
+    return (uint32_t)(random_uniform(d->state++, 0) * n);
+}
+
+struct draft injected_drafter_propose(struct injected_drafter *d, struct request *r,
+                                      uint32_t n_known, uint32_t most)
+{
+    struct draft draft = {.source = DRAFT_INJECTED};
+
+    if (d->permille == 0 || draw(d, 1000) >= d->permille)
+        return draft;
+    draft.n = 1 + draw(d, most);
+    for (uint32_t i = 0; i < draft.n; i++)
+        r->ids[n_known + i] = r->ids[draw(d, n_known)];
+    return draft;
+}
+#else
+void injected_drafter_init(struct injected_drafter *d)
+{
+    *d = (struct injected_drafter){0};
+}
+
+struct draft injected_drafter_propose(struct injected_drafter *d, struct request *r,
+                                      uint32_t n_known, uint32_t most)
+{
+    (void)d;
+    (void)r;
+    (void)n_known;
+    (void)most;
+    return (struct draft){0};
+}
+#endif

@@ -1,0 +1,44 @@
+/* scheduler/lookup_drafter.c - see lookup_drafter.h. */
+#include "scheduler/lookup_drafter.h"
+
+#include "scheduler/request.h"
+
+/* Where the text goes on if it follows the place of the last guess, or the best other place. */
+static struct lookup_match find_own(struct request *r, uint32_t n_known)
+{
+    struct token_lookup *l = &r->lookup;
+    struct lookup_match same = {0}, best;
+
+    if (l->max == 0)
+        return same;
+    token_lookup_extend(l, r->ids, n_known - 1); /* the last pair would find itself */
+    best = token_lookup_find(l, r->ids, r->ids, n_known);
+    if (r->lookup_distance > 0 && r->lookup_distance < n_known)
+        same = token_lookup_match(r->ids, n_known - r->lookup_distance, r->ids, n_known);
+    if (same.n_match >= 2 && same.n_match >= best.n_match)
+        best = same;
+    r->lookup_distance = best.n_match > 0 ? n_known - best.next : 0;
+    return best;
+}
+
+struct lookup_guess lookup_drafter_find(struct request *r, uint32_t n_known)
+{
+    const struct prediction *p = &r->prediction;
+    const struct lookup_match m = find_own(r, n_known);
+
+    if (p->at < p->n && p->n_right >= m.n_match)
+        return (struct lookup_guess){p->ids + p->at, p->n - p->at, DRAFT_PREDICTION, p->n_right};
+    if (m.n_match == 0)
+        return (struct lookup_guess){0};
+    return (struct lookup_guess){r->ids + m.next, UINT32_MAX, DRAFT_LOOKUP, m.n_match};
+}
+
+struct draft lookup_drafter_take(struct request *r, uint32_t n_known, uint32_t most,
+                                 const struct lookup_guess *guess)
+{
+    const uint32_t n = guess->n < most ? guess->n : most;
+
+    for (uint32_t i = 0; i < n; i++)
+        r->ids[n_known + i] = guess->ids[i]; /* own text goes on behind its end by repeating it */
+    return (struct draft){n, guess->source, guess->n_match};
+}

@@ -1,0 +1,224 @@
+/* scheduler/scheduler_drafts.c - how many guessed tokens a step computes; see scheduler.h.
+ *
+ * Each stream's guess is a row of drafts, each of which counts only if those before it are right:
+ * its worth, in tokens, is the product of their rates. Rows are added one by one, the worthiest
+ * first, and the number is taken at which the step makes the most tokens in its time.
+ */
+#include "scheduler/scheduler_impl.h"
+
+#include <assert.h>
+#include <string.h>
+
+#define TOKEN 1000000u     /* the worth of a token that is sure */
+#define GAIN_PERCENT 108   /* tokens in the time, of those without drafts: less is not tried */
+#define GAIN_IN_DEBT 130   /* while the account is negative (draft_costs.h) */
+#define DEEP_DEBT 8        /* steps: then none is tried */
+#define KEY_DISCOUNT 4     /* rows of one sequence read its keys together: each but the first costs
+                            * its arithmetic, about so much less */
+#define PLAIN_EVERY 64     /* steps: one without drafts, so that its cost stays known */
+
+/* ---- guesses ---- */
+
+/* Does the step consist of streams alone? The rows of a prompt take what time there is. */
+static bool has_streams_only(const struct sched *s)
+{
+    return s->plan.n_items > 0 && s->plan.work.n_prefill == 0;
+}
+
+/* What the step takes with n_drafts rows more, which read `keys` positions between them. */
+static uint64_t step_ns(const struct sched *s, uint32_t n_drafts, uint64_t keys)
+{
+    const struct step_work work = {.kv_decode = s->plan.work.kv_decode + keys / KEY_DISCOUNT};
+
+    return s->limits->drafts->rows_ns[s->plan.work.n_decode + n_drafts] +
+           step_costs_keys_ns(&s->limits->costs, &work);
+}
+
+/* May it pay at all, by what is known before anything is guessed? */
+static bool may_pay(struct sched *s)
+{
+    const struct draft_costs *c = s->limits->drafts;
+
+    if (s->opt.drafter.takes_all)
+        return true;
+    if (c == NULL || !c->is_known || s->plan.n_items >= DRAFT_ROWS ||
+        c->balance_ns < -DEEP_DEBT * (int64_t)step_ns(s, 0, 0))
+        return false;
+    if (s->n_with_drafts < PLAIN_EVERY)
+        return true;
+    s->n_with_drafts = 0;
+    return false;
+}
+
+/* The most drafts that a sequence can take: one token more comes behind them. */
+static uint32_t most_drafts(const struct sched *s, const struct seq *seq)
+{
+    const struct request *r = seq->request;
+    const uint32_t left = r->max_tokens - seq_n_generated(seq);
+    const uint32_t room = r->max_known - seq->n_known;
+    uint32_t most = sched_min(left, room);
+
+    if (most == 0 || !r->drafts || kv_manager_has_states(s->kv))
+        return 0;
+    most = sched_min(most - 1, DRAFT_MAX);
+    return sched_min(most, s->opt.prefill_chunk - 1);
+}
+
+/* Returns whether there is any. */
+static bool propose(struct sched *s)
+{
+    const struct drafter *d = &s->opt.drafter;
+    bool any = false;
+
+    for (uint32_t i = 0; i < s->plan.n_items; i++) {
+        struct seq *seq = s->item_seq[i];
+        const uint32_t most = most_drafts(s, seq);
+
+        seq->draft = (struct draft){0};
+        if (most > 0 && s->items[i].wants_token)
+            seq->draft = d->propose(d->ud, seq->request, seq->n_known, most);
+        assert(seq->draft.n <= most);
+        any = any || seq->draft.n > 0;
+    }
+    return any;
+}
+
+/* ---- how many of them ---- */
+
+struct choice {
+    uint32_t taken[DRAFT_ROWS];     /* of each item */
+    uint32_t worth[DRAFT_ROWS];     /* of the item's next draft; 0: there is none */
+    uint8_t order[DRAFT_ROWS];      /* items in the order in which their drafts were added */
+    uint32_t n;                     /* drafts added */
+    uint64_t keys;                  /* that these read */
+    uint64_t tokens;                /* that the step makes, in TOKENs */
+};
+
+static uint32_t rate(const struct sched *s, const struct seq *seq, uint32_t i_draft)
+{
+    return draft_rates_permille(&seq->rates, &s->rates, seq->draft.source,
+                                seq->draft.n_match + i_draft);
+}
+
+static void begin(const struct sched *s, struct choice *c)
+{
+    memset(c, 0, sizeof(*c));
+    c->tokens = (uint64_t)TOKEN * s->plan.n_items;
+    for (uint32_t i = 0; i < s->plan.n_items; i++)
+        if (s->item_seq[i]->draft.n > 0)
+            c->worth[i] = TOKEN / 1000 * rate(s, s->item_seq[i], 0);
+}
+
+/* Of the draft behind the first n, of which the last is worth so much. */
+static uint32_t worth_of_next(const struct sched *s, const struct seq *seq, uint32_t n,
+                              uint32_t worth)
+{
+    return n < seq->draft.n ? (uint32_t)((uint64_t)worth * rate(s, seq, n) / 1000) : 0;
+}
+
+/* Add the worthiest draft; false: none is left. */
+static bool add_best(const struct sched *s, struct choice *c)
+{
+    uint32_t best = 0;
+    const struct seq *seq;
+
+    for (uint32_t i = 1; i < s->plan.n_items; i++)
+        if (c->worth[i] > c->worth[best])
+            best = i;
+    if (c->worth[best] == 0)
+        return false;
+    seq = s->item_seq[best];
+    c->order[c->n++] = (uint8_t)best;
+    c->tokens += c->worth[best];
+    c->taken[best]++;
+    c->keys += seq->n_known + c->taken[best];
+    c->worth[best] = worth_of_next(s, seq, c->taken[best], c->worth[best]);
+    return true;
+}
+
+/* In microseconds, so that products with TOKENs fit. */
+static uint64_t step_us(const struct sched *s, uint32_t n_drafts, uint64_t keys)
+{
+    return step_ns(s, n_drafts, keys) / 1000 + 1;
+}
+
+/* The number of drafts, in the order of c->order, with which the step makes most tokens in its
+ * time; 0 where that is no clear gain. */
+static uint32_t best_number(const struct sched *s, struct choice *c)
+{
+    const uint64_t plain = step_us(s, 0, 0), target = s->limits->target_us;
+    const uint32_t percent = s->limits->drafts->balance_ns < 0 ? GAIN_IN_DEBT : GAIN_PERCENT;
+    uint64_t best_tokens = c->tokens * percent / 100, best_us = plain;
+    uint32_t best = 0;
+
+    while (s->plan.n_items + c->n < DRAFT_ROWS && c->n < s->rows_left && add_best(s, c)) {
+        const uint64_t us = step_us(s, c->n, c->keys);
+
+        if (target > 0 && us > target && us > plain)
+            break;
+        if (c->tokens * best_us > best_tokens * us) {
+            best_tokens = c->tokens;
+            best_us = us;
+            best = c->n;
+        }
+    }
+    return best;
+}
+
+/* Cut each guess to the rows that are worth it. */
+static void choose(struct sched *s)
+{
+    struct choice c;
+    uint32_t n;
+
+    begin(s, &c);
+    n = best_number(s, &c);
+    for (uint32_t i = 0; i < s->plan.n_items; i++)
+        s->item_seq[i]->draft.n = 0;
+    for (uint32_t i = 0; i < n; i++)
+        s->item_seq[c.order[i]]->draft.n++;
+}
+
+/* ---- in the plan ---- */
+
+static void add_rows(struct sched *s, struct plan_item *item, struct seq *seq)
+{
+    const uint32_t n = sched_min(seq->draft.n, s->rows_left);
+
+    if (n == 0 || kv_manager_grow(s->kv, &seq->kv, seq->n_done, seq->n_known + n) < 0) {
+        seq->draft.n = 0;
+        return;
+    }
+    seq->draft.n = item->n_drafts = n;
+    item->n += n;
+    s->plan.n_drafts += n;
+    s->plan.n_tokens += n;
+    s->rows_left -= n;
+}
+
+void sched_plan_drafts(struct sched *s)
+{
+    if (s->opt.drafter.propose == NULL || !has_streams_only(s) || !may_pay(s) || !propose(s))
+        return;
+    if (!s->opt.drafter.takes_all)
+        choose(s);
+    for (uint32_t i = 0; i < s->plan.n_items; i++)
+        add_rows(s, &s->items[i], s->item_seq[i]);
+    s->n_with_drafts += s->plan.n_drafts > 0;
+}
+
+void sched_settle_drafts(struct sched *s, struct seq *seq, uint32_t n_accepted)
+{
+    struct draft_stats *stats = &s->drafts[seq->draft.source];
+
+    if (seq->draft.n == 0)
+        return;
+    stats->runs++;
+    stats->drafted += seq->draft.n;
+    stats->accepted += n_accepted;
+    seq->n_drafted += seq->draft.n;
+    seq->n_accepted += n_accepted;
+    draft_rates_note(&seq->rates, &s->rates, &seq->draft, n_accepted);
+    seq->draft.n = 0;
+    kv_manager_truncate(s->kv, &seq->kv, seq->n_done);
+}

@@ -1,0 +1,238 @@
+/* tests/sim/sim_drafts.c - guessed tokens in the plan: the books, and what they gain or cost.
+ *
+ * First with guesses at random, all of which are computed, in caches of all kinds (sim.h checks
+ * what stays). Then in virtual time, where a step takes what a made-up machine needs for its rows:
+ * guesses must pay where they can, and cost next to nothing where they cannot.
+ */
+#include "tests/sim/sim.h"
+
+#include "scheduler/drafts/draft_costs.h"
+
+/* ---- the books ---- */
+
+static void traffic(const struct sim_options *o, uint64_t seed, uint32_t right_percent)
+{
+    struct sim *s = sim_open(o);
+    const bool may_shift = o->states.n_slots == 0;
+
+    s->rng = seed;
+    s->eog_percent = 1;
+    s->draft_percent = 70;
+    s->right_percent = right_percent;
+    for (uint32_t i = 0; i < 150; i++) {
+        const uint32_t n_prompt = 1 + rnd(s, 60), max_tokens = 1 + rnd(s, 120);
+        const struct request_size size = {
+            .n_prompt = n_prompt, .max_tokens = max_tokens,
+            .max_known = may_shift && rnd(s, 4) == 0 ? n_prompt + 1 + rnd(s, max_tokens) : 0};
+        struct request *r = make_sized(s, &size);
+
+        r->priority = (enum priority)rnd(s, PRIORITY_COUNT);
+        begin_like(r, rnd(s, 3), rnd(s, 60));
+        r->n_stop_ids = rnd(s, 5) == 0;
+        r->stop_ids[0] = (int32_t)(10 + rnd(s, s->n_words));
+        post(s, r);
+        for (uint32_t k = rnd(s, 6); k > 0; k--)
+            step(s, rnd(s, 2) == 0 ? NO_BUDGET : 1 + rnd(s, 40));
+        if (rnd(s, 10) == 0)
+            sched_cancel(s->sched, 1 + rnd(s, (uint32_t)s->n_ids), FINISH_CANCELLED, s->now);
+        take_ends(s);
+    }
+    run_dry(s, 100000);
+    assert_true(o->states.n_slots > 0 ? s->n_drafts == 0 : s->n_drafts > 100);
+    assert_true(s->n_right * 100 <= s->n_drafts * (right_percent + 2));
+    sim_free(s);
+}
+
+static void books_are_kept(void **state)
+{
+    static const struct sim_options kinds[] = {
+        {.n_blocks = 200, .prefix_cache = true},
+        {.n_blocks = 24, .prefix_cache = true},
+        {.n_blocks = 30, .n_ram = 20, .n_file = 30, .preemption = SCHED_SWAP},
+        {.n_blocks = 60, .prefix_cache = true, .groups = {.n = 2, .n_window = 1, .window = 40}},
+        {.n_blocks = 60, .prefix_cache = true, .groups = {.n = 1, .n_window = 1, .window = 24}},
+        {.n_blocks = 60, .prefix_cache = true,
+         .states = {.n_slots = 20, .interval = 2, .n_parts = 1}},
+    };
+    (void)state;
+
+    for (uint32_t seed = 1; seed <= 12; seed++)
+        for (uint32_t k = 0; k < sizeof(kinds) / sizeof(kinds[0]); k++) {
+            struct sim_options o = kinds[k];
+
+            o.max_sequences = 8;
+            o.batch = seed % 3 == 0 ? 9 : 64;
+            o.chunk = seed % 2 == 0 ? 5 : 32;
+            o.policy = (enum sched_policy)(seed % 4);
+            traffic(&o, seed, seed % 4 * 33);
+        }
+}
+
+/* ---- gain and loss ---- */
+
+struct machine {
+    const char *name;
+    double first, row, next_tile; /* ms: a step of one row, a row more, and beyond 8 and 16 rows */
+    uint32_t noise_percent;
+};
+
+static const struct machine reads = {"bound by reading", 10, 0.3, 1, 10};
+static const struct machine computes = {"bound by arithmetic", 10, 8, 0, 10};
+
+static double cost_of(const struct machine *m, uint32_t n_rows, uint64_t *rng)
+{
+    const double noise = m->noise_percent * (double)random_below(rng, 1000) / 1e5;
+
+    return (m->first + m->row * (n_rows - 1) + m->next_tile * ((n_rows > 8) + (n_rows > 16))) *
+           (1 + noise);
+}
+
+/* Streams that each have a guess in each step; n_match says to which class of rates it belongs. */
+struct world {
+    struct kv_manager *kv;
+    struct sched *sched;
+    struct draft_cost_model model;
+    struct draft_costs costs;
+    struct sched_limits limits;
+    const struct machine *machine;
+    uint32_t right_percent;
+    uint64_t rng, n_tokens;
+    double ms;
+};
+
+static struct draft propose_always(void *ud, struct request *r, uint32_t n_known, uint32_t most)
+{
+    (void)ud;
+    for (uint32_t i = 0; i < most; i++)
+        r->ids[n_known + i] = 10;
+    return (struct draft){.n = most, .source = DRAFT_LOOKUP, .n_match = 4};
+}
+
+static void open_world(struct world *w, uint32_t n_streams, uint32_t n_tokens, bool drafts)
+{
+    const struct kv_manager_options ko = {.n_blocks = 16384, .max_table = 1024, .max_chunk = 512};
+    struct sched_options so;
+
+    assert_int_equal(kv_manager_create(&w->kv, &ko), 0);
+    sched_options_default(&so);
+    so.kv = w->kv;
+    so.max_context = 16384;
+    so.max_requests = so.max_sequences = 64;
+    so.drafter = (struct drafter){NULL, drafts ? propose_always : NULL, false};
+    assert_int_equal(sched_create(&w->sched, &so), 0);
+    for (uint32_t i = 0; i < n_streams; i++) {
+        const struct request_size size = {.n_prompt = 1, .max_tokens = n_tokens};
+        struct request *r;
+
+        assert_int_equal(request_create(&r, &size), 0);
+        r->id = i + 1;
+        r->ids[0] = 10;
+        r->drafts = true;
+        assert_int_equal(sched_add(w->sched, r, 0), 0);
+    }
+}
+
+static void close_world(struct world *w)
+{
+    struct sched_end end;
+
+    while (sched_next_end(w->sched, &end))
+        request_destroy(&end.request);
+    sched_destroy(&w->sched);
+    kv_manager_destroy(&w->kv);
+}
+
+/* Of a guess's tokens in a row. */
+static uint32_t n_right(struct world *w, uint32_t n)
+{
+    uint32_t i = 0;
+
+    while (i < n && random_below(&w->rng, 100) < w->right_percent)
+        i++;
+    return i;
+}
+
+static void step_world(struct world *w)
+{
+    static int32_t tokens[64];
+    static uint32_t accepted[64];
+    const struct plan *p;
+    uint32_t n = 0, n_drafts;
+    double ms;
+
+    w->costs = draft_costs_get(&w->model);
+    w->limits = (struct sched_limits){.costs = {.is_known = true}, .drafts = &w->costs};
+    p = sched_plan(w->sched, (uint64_t)(w->ms * 1000), &w->limits);
+    n_drafts = p->n_drafts;
+    for (uint32_t i = 0; i < p->n_items; i++) {
+        tokens[i] = 10;
+        accepted[i] = n_right(w, p->items[i].n_drafts);
+        n += 1 + accepted[i];
+    }
+    ms = cost_of(w->machine, p->n_tokens, &w->rng);
+    w->ms += ms;
+    if (p->work.n_prefill == 0) {
+        const uint64_t us = (uint64_t)(ms * 1000);
+
+        draft_costs_observe(&w->model, p->n_tokens, us, 0);
+        draft_costs_settle(&w->model, p->n_items, n, us, 0, n_drafts > 0);
+    }
+    w->n_tokens += n;
+    sched_commit(w->sched, tokens, accepted, NULL, NULL, (uint64_t)(w->ms * 1000));
+}
+
+/* The time of the streams, beside that without drafts. */
+static double speedup(const struct machine *m, uint32_t n_streams, uint32_t right_percent)
+{
+    double ms[2];
+
+    for (int drafts = 0; drafts < 2; drafts++) {
+        struct world w = {.machine = m, .right_percent = right_percent, .rng = 5};
+
+        open_world(&w, n_streams, 3000, drafts != 0);
+        while (!sched_is_idle(w.sched))
+            step_world(&w);
+        assert_int_equal(w.n_tokens, 3000u * n_streams);
+        ms[drafts] = w.ms;
+        close_world(&w);
+    }
+    return ms[0] / ms[1];
+}
+
+/* Where a row more is nearly free, right guesses make one stream several times as fast. */
+static void right_guesses_pay(void **state)
+{
+    (void)state;
+    assert_true(speedup(&reads, 1, 95) > 4);
+    assert_true(speedup(&reads, 1, 70) > 1.9);
+    assert_true(speedup(&reads, 4, 90) > 2.5);
+}
+
+/* Whatever the machine, the number of streams and the guesses: never 2 per cent slower. */
+static void wrong_guesses_cost_little(void **state)
+{
+    static const uint32_t streams[] = {1, 4, 16, 60}, percents[] = {0, 5, 20, 40, 60, 80, 95};
+    static const struct machine *const machines[] = {&reads, &computes};
+    (void)state;
+
+    for (int m = 0; m < 2; m++)
+        for (uint32_t i = 0; i < 4; i++)
+            for (uint32_t k = 0; k < 7; k++) {
+                const double s = speedup(machines[m], streams[i], percents[k]);
+
+                if (s < 0.98)
+                    fail_msg("%s, %u streams, %u %% right: %.3f", machines[m]->name, streams[i],
+                             percents[k], s);
+            }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(books_are_kept),
+        cmocka_unit_test(right_guesses_pay),
+        cmocka_unit_test(wrong_guesses_cost_little),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
