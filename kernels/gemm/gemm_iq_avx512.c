@@ -1,5 +1,5 @@
-/* kernels/gemm/gemm_iq_avx512.c - products with quantised weights on AVX-512 VNNI: all types but those
- * of gemm_q_avx512.c. */
+/* kernels/gemm/gemm_iq_avx512.c - products with quantised weights on AVX-512 VNNI: all types but
+ * those of gemm_q_avx512.c. */
 #include "kernels/gemm/gemm_q_avx512_body.inc"
 
 VNNI_KINDS_IQ4(VNNI_KIND)

@@ -1,4 +1,4 @@
-/* kernels/gemm/vnni_kinds.h - the weight types that gemm_q_vnni_body.inc multiplies, in three lists.
+/* kernels/gemm/vnni_kinds.h - the weight types of gemm_q_vnni_body.inc, in three lists.
  *
  * With a tile for each number of rows up to sixteen a type takes the compiler more than a second:
  * AVX-512 has two files of them, which cores share, and fewer tiles for rare types. TQ1_0 and IQ2_S
