@@ -122,7 +122,7 @@ static void add_costs(struct buf *out, const struct step_costs *c)
 /* What a step of 1, 2, … rows takes without reading keys, and the account of drafts. */
 static void add_draft_costs(struct buf *out, const struct draft_costs *c)
 {
-    buf_printf(out, ",\"draft_costs\":{\"known\":%s,\"balance_ms\":%.3f,\"rows_ms\":[",
+    buf_printf(out, ",\"draft_costs\":{\"is_known\":%s,\"balance_ms\":%.3f,\"rows_ms\":[",
                c->is_known ? "true" : "false", (double)c->balance_ns / 1e6);
     for (uint32_t n = 1; c->is_known && n <= DRAFT_ROWS; n++)
         buf_printf(out, "%s%.3f", n > 1 ? "," : "", (double)c->rows_ns[n] / 1e6);

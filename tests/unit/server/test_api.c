@@ -451,7 +451,9 @@ static void timings_come_with_the_end(void **state)
                                           .preempted_us = 4,
                                           .swapped_us = 3,
                                           .n_preempted = 2,
-                                          .n_cached = 1};
+                                          .n_cached = 1,
+                                          .n_drafted = 4,
+                                          .n_accepted = 3};
     s.choice.total_us = 33600;
     s.choice.blocked_us = 55;
     choice_end(&s.choice, FINISH_LENGTH, &s.scratch);
@@ -462,7 +464,7 @@ static void timings_come_with_the_end(void **state)
         "\"swapped_ms\":0.003,"
         "\"delivery_ms\":0.040,\"write_blocked_ms\":0.055,\"total_ms\":33.600,"
         "\"n_preempted\":2,\"prompt_tokens\":3,"
-        "\"cached_tokens\":1,\"completion_tokens\":1}}");
+        "\"cached_tokens\":1,\"completion_tokens\":1,\"draft_tokens\":4,\"accepted_draft_tokens\":3}}");
     tear_down(&s);
 }
 

@@ -25,6 +25,8 @@ static const char *request_name(void *ud, uint64_t id)
 
 static const struct debug_names names = {tenant_name, request_name, NULL};
 
+#define EIGHT_MS "1.000,1.000,1.000,1.000,1.000,1.000,1.000,1.000"
+
 static struct snapshot *make(void)
 {
     struct snapshot *s;
@@ -36,6 +38,7 @@ static struct snapshot *make(void)
                                    .tenant = 2, .n_prompt = 9, .max_tokens = 5, .n_known = 11,
                                    .n_discarded = 3,
                                    .n_done = 10, .n_cached = 4, .n_blocks = 1, .swap = -1,
+                                   .n_drafted = 6, .n_accepted = 2,
                                    .age_us = 2500, .waited_us = 1, .deadline_in_us = 7000};
     s->seqs[1] = (struct seq_info){.id = 5, .state = SNAPSHOT_PREEMPTED, .swap = SWAP_READING,
                                    .n_preempted = 1};
@@ -43,8 +46,11 @@ static struct snapshot *make(void)
     s->tenants[0] = (struct tenant_info){.tenant = 2, .weight = 4, .n_running = 1, .service = 21};
     s->n_steps = 1;
     s->steps[0] = (struct step_info){.step = 3, .at_us = 1500, .work = {2, 1, 30, 40},
-                                     .n_sequences = 2, .took_us = 900};
+                                     .n_sequences = 2, .n_drafts = 3, .took_us = 900};
     s->costs = (struct step_costs){.is_known = true, .step_ns = 7};
+    s->draft_costs = (struct draft_costs){.is_known = true, .balance_ns = -1500000};
+    for (uint32_t n = 1; n <= DRAFT_ROWS; n++)
+        s->draft_costs.rows_ns[n] = 1000000;
     s->kv.pool = (struct block_pool_stats){.n_blocks = 6, .n_free = 1, .n_held = 3, .n_cached = 2};
     s->kv.states = (struct kv_states_stats){
         {.n_blocks = 9, .n_free = 4, .n_held = 2, .n_cached = 3, .n_evicted = 5}, 4};
@@ -80,12 +86,14 @@ static void requests_to_the_letter(void **state)
           "{\"id\":77,\"request_id\":\"req-1\",\"state\":\"running\",\"priority\":\"high\","
           "\"tenant\":\"al\\\"ice\",\"prompt_tokens\":9,\"max_tokens\":5,\"known_tokens\":11,"
           "\"discarded_tokens\":3,"
-          "\"computed_tokens\":10,\"cached_tokens\":4,\"blocks\":1,\"n_preempted\":0,"
+          "\"computed_tokens\":10,\"cached_tokens\":4,\"blocks\":1,"
+          "\"draft_tokens\":6,\"accepted_draft_tokens\":2,\"n_preempted\":0,"
           "\"swapped\":null,\"age_ms\":2.500,\"queue_ms\":0.001,\"deadline_in_ms\":7.000},"
           "{\"id\":5,\"request_id\":null,\"state\":\"preempted\",\"priority\":\"low\","
           "\"tenant\":null,\"prompt_tokens\":0,\"max_tokens\":0,\"known_tokens\":0,"
           "\"discarded_tokens\":0,"
-          "\"computed_tokens\":0,\"cached_tokens\":0,\"blocks\":0,\"n_preempted\":1,"
+          "\"computed_tokens\":0,\"cached_tokens\":0,\"blocks\":0,"
+          "\"draft_tokens\":0,\"accepted_draft_tokens\":0,\"n_preempted\":1,"
           "\"swapped\":\"reading\",\"age_ms\":0.000,\"queue_ms\":0.000,"
           "\"deadline_in_ms\":null}],"
           "\"tenants\":[{\"tenant\":2,\"name\":\"al\\\"ice\",\"weight\":4,\"running\":1,"
@@ -105,9 +113,11 @@ static void iterations_to_the_letter(void **state)
     check(b.data, b.len,
           "{\"object\":\"debug.iterations\",\"costs\":{\"is_known\":true,\"step_ns\":7,"
           "\"prefill_row_ns\":0,\"decode_row_ns\":0,\"decode_key_ps\":0,\"prefill_key_ps\":0,"
-          "\"swap_block_ns\":0,\"file_block_ns\":0},\"iterations\":[{\"step\":3,\"at_ms\":1.500,"
-          "\"sequences\":2,\"prefill_rows\":2,\"decode_rows\":1,\"prefill_keys\":40,"
-          "\"decode_keys\":30,\"admitted\":0,\"preempted\":0,\"swapped_out\":0,"
+          "\"swap_block_ns\":0,\"file_block_ns\":0},\"draft_costs\":{\"is_known\":true,"
+          "\"balance_ms\":-1.500,\"rows_ms\":[" EIGHT_MS "," EIGHT_MS "," EIGHT_MS "," EIGHT_MS ","
+          EIGHT_MS "," EIGHT_MS "," EIGHT_MS "," EIGHT_MS "]},\"iterations\":[{\"step\":3,"
+          "\"at_ms\":1.500,\"sequences\":2,\"prefill_rows\":2,\"decode_rows\":1,"
+          "\"draft_rows\":3,\"prefill_keys\":40,\"decode_keys\":30,\"admitted\":0,\"preempted\":0,\"swapped_out\":0,"
           "\"swapped_in\":0,\"moves\":0,\"predicted_ms\":null,\"took_ms\":0.900}]}");
     buf_release(&b);
     snapshot_destroy(&s);
