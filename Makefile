@@ -204,7 +204,7 @@ test: deps-test ## everything a change must pass: unit, check, sim, golden, corp
 	@$(MAKE) --no-print-directory e2e
 # Release and debug in one go, so that no core waits for the end of a stage. Both link the vector
 # kernels: these come first, for two makes must not write one file.
-test-programs: $(BUILD)/quire $(TOOLS) $(CHECK) debug-programs ## build all that make test runs
+test-programs: $(BUILD)/quire $(TOOLS) $(CHECK) bare debug-programs ## build all that make test runs
 debug-programs: $(VOBJ)
 	@$(MAKE) --no-print-directory $(DEBUG) programs-here
 
@@ -222,6 +222,8 @@ check: $(CHECK) ## every kernel of every instruction set against its definition
 # their time. A file's tests stay together and share their servers, which have one thread each unless
 # the test says more: e2e-avx2, asan-e2e and tsan have as many as there are cores.
 BESIDE := -n $(shell expr $$(nproc) + 1) --dist loadfile
+# pytest rewrites the assertions of all files: four seconds of each process, unless it may keep them.
+unexport PYTHONDONTWRITEBYTECODE
 e2e: $(BUILD)/quire $(TOOLS) bare ## the server over loopback, release and debug build
 	@$(MAKE) --no-print-directory $(DEBUG) build/debug/quire
 	@QUIRE_THREADS=1 QUIRE_BIN=$(BUILD)/quire QUIRE_DEBUG_BIN=build/debug/quire QUIRE_TOOLS=$(BUILD)/tools \

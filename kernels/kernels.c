@@ -185,7 +185,7 @@ size_t kern_kv_value_bytes(enum kern_kv kv, uint32_t value_dim)
     if (kv == KERN_KV_Q8_0)
         return KERN_KV_Q8_CODES + (size_t)value_dim * KERN_BLOCK;
     if (kv == KERN_KV_Q4_0)
-        return KERN_KV_Q8_CODES + (size_t)value_dim * KERN_BLOCK / 2;
+        return (size_t)value_dim / KERN_GROUP * (KERN_KV_Q4_SCALES + KERN_KV_Q4_CODES);
     return (size_t)value_dim * KERN_BLOCK * sizeof(uint16_t);
 }
 

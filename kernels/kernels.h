@@ -193,10 +193,10 @@ size_t kern_qrow_bytes(size_t k);
  *         scales, then codes u8 = q + 128 as [8 quads][16 tokens][4 dims]); values: 16 f16 scales,
  *         one a token, then codes u8 = q + 128 as [4 token quads][value_dim][4 tokens].
  *         key_dim and value_dim % 32 == 0
- *   Q4_0  keys as in Q8_0, for scores want them exact; values: 16 f16 scales, one a token, then
- *         [4 token quads][value_dim / 32][16][4 tokens] bytes: the low nibble is dimension d of a
- *         group of 32, the high one dimension d + 16; a code c in 0 .. 15 stands for 2 c - 15.
- *         key_dim and value_dim % 32 == 0 */
+ *   Q4_0  keys as in Q8_0, for scores want them exact; values: scales f16 [value_dim / 32][16
+ *         tokens], then [value_dim / 32][4 token quads][16][4 tokens] bytes: the low nibble is
+ *         dimension d of a group of 32, the high one dimension d + 16; a code c in 0 .. 15 stands
+ *         for 2 c - 15. key_dim and value_dim % 32 == 0 */
 enum kern_kv {
     KERN_KV_F16 = 0,
     KERN_KV_BF16,
@@ -251,9 +251,13 @@ struct kern_attn {
      * touched, and each query leaves the state of each segment that it sees, so that several
      * calls may share the segments: query i * n_head + h at part + (i * n_head + h) * part_stride,
      * segment s of it at s * KERN_ATTN_PART(value_dim): maximum, sum, then the value_dim weighted
-     * values. attn_merge makes the result of them. Sinks are not looked at then. */
+     * values. attn_merge makes the result of them. Sinks are not looked at then.
+     * With n_merged > 1 the first n_merged segments leave one state, state 0, in which they are
+     * merged ascending, as attn_merge would do it; segment s >= n_merged leaves state
+     * s - n_merged + 1. One call has all of these segments, and without a window. */
     float *part;
     size_t part_stride; /* floats */
+    uint32_t n_merged;
     float *scratch;     /* kern_attn_scratch() bytes, 64-byte aligned */
 };
 #define KERN_ATTN_PART(value_dim) ((size_t)(value_dim) + 2) /* floats */
@@ -367,13 +371,14 @@ struct kern_table {
      * segment's first) as by `quantise` (codes, es); o[d]: per group g that has a visible token
      * ascending: n = integer sum over visible t of (value code - 128) * e's code;
      * o = fma((float)n, es[g], o) from 0. ks and vs are the stored scales, widened. On a Q4_0
-     * store a value's number is 2 c - 15 instead. */
+     * store a value's number is 2 c - 15 instead, and each 32 dimensions of o come of their own
+     * vs, and so of their own codes of e[t] * vs[t]. */
     void (*attn[KERN_N_KV])(const struct kern_attn *a);
 
-    /* The result of one query from the states of n_seg segments that it sees, one after the other
-     * (see kern_attn.part), and its head's sink, unless NULL. Equals what attn writes without
+    /* The result of one query from the n_state states of the segments that it sees, one after the
+     * other (see kern_attn.part), and its head's sink, unless NULL. Equals what attn writes without
      * `part`. */
-    void (*attn_merge)(float *out, const float *part, size_t n_seg, size_t value_dim,
+    void (*attn_merge)(float *out, const float *part, size_t n_state, size_t value_dim,
                        const float *sink);
 
     /* Store one token's keys and values (rne) into slot `slot` of a block's layer: the heads' keys
@@ -381,8 +386,8 @@ struct kern_table {
      * finite.
      * Into a Q8_0 store: of 32 dimensions of a key, or all of a value: a = max |x|;
      * d = f16(a / 127), at most 65504; code = rne(x * (1 / d)), kept within -127 .. 127, all zero
-     * when d is 0. Into a Q4_0 store keys likewise; a value: d = f16(a / 15), at most 65504;
-     * c = rne(x * (0.5 / d) + 7.5), kept within 0 .. 15 before it is rounded, 8 when d is 0. */
+     * when d is 0. Into a Q4_0 store keys likewise; of 32 dimensions of a value: d = f16(a / 15),
+     * at most 65504; c = rne(x * (0.5 / d) + 7.5), kept within 0 .. 15 before it is rounded, 8 when d is 0. */
     void (*kv_write[KERN_N_KV])(uint8_t *keys, uint8_t *values, size_t slot, const float *k,
                                 const float *v, size_t n_kv, size_t key_dim, size_t value_dim);
 

@@ -134,9 +134,11 @@ size_t kern_row_head(enum kern_weight w);
 
 /* One head of a Q8_0 or Q4_0 KV block: keys are KERN_Q8_0_GROUP bytes for every 32 dimensions. */
 #define KERN_KV_Q8_CODES 32      /* after the scales: of a group of keys, of all values */
+#define KERN_KV_Q4_SCALES 32     /* bytes: of 32 dimensions of a Q4_0 block's values */
+#define KERN_KV_Q4_CODES 256     /* bytes, likewise */
 #define KERN_KV_Q8_MOST 65504.0f /* the largest f16 */
 
-/* The number that a value's code of a Q4_0 store stands for; where it is from a block's codes on:
+/* The number that a value's code of a Q4_0 store stands for; where it is in a block's values:
  * dimension d of the token in `slot`, in the low nibble or, where d / 16 is odd, the high one. */
 static inline int32_t kern_kv_q4_number(uint8_t code)
 {
@@ -145,7 +147,9 @@ static inline int32_t kern_kv_q4_number(uint8_t code)
 
 static inline size_t kern_kv_q4_at(size_t slot, size_t d, size_t value_dim)
 {
-    return (slot / 4 * (value_dim / 2) + d / 32 * 16 + d % 16) * 4 + slot % 4;
+    const size_t scales = value_dim / KERN_GROUP * KERN_KV_Q4_SCALES;
+
+    return scales + d / KERN_GROUP * KERN_KV_Q4_CODES + (slot / 4 * 16 + d % 16) * 4 + slot % 4;
 }
 
 /* The parts of a quantised activation row. */

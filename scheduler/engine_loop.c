@@ -13,7 +13,7 @@
 #include "kvcache/kv_store.h"
 #include "kvcache/swap_store.h"
 #include "scheduler/cost_model.h"
-#include "scheduler/drafts/engine_drafter.h"
+#include "scheduler/engine_drafter.h"
 #include "scheduler/engine_arbiter.h"
 #include "scheduler/journal.h"
 #include "scheduler/prefix_copy.h"

@@ -9,7 +9,8 @@
  *   {"post":9,"now":..,"arrival":..,"max_tokens":..,"prompt":[..],...}
  *   {"cancel":9,"why":3,"now":..}   {"cancel_all":3,"now":..}
  *   {"plan":7,"now":..,"target":..,"costs":[known,a,b,c,d,e,swap,file,fetch,delay],
- *    "items":[[9,0,32,1]],"drafts":[[9,17,4]],"admitted":[9],"preempted":[],"swapped_out":[],"swapped_in":[],"moves":0}
+ *    "items":[[9,0,32,1]],"drafts":[[9,17,4]],"admitted":[9],"preempted":[],"swapped_out":[],
+ *    "swapped_in":[],"moves":0}
  *   {"moves_done":1}   {"io_start":copy,"write":1,"n":8}   {"io_done":copy,"rc":0}
  *   {"commit":7,"now":..,"tokens":[..],"accepted":[1]}
  *   {"stored":9,"n":blocks}   {"fetch":9,"first":block,"n":blocks}
@@ -22,7 +23,8 @@
  * An item is [request, first position, tokens, wants a token]; a commit has one token for each item
  * that wants one. Drafts are [request, guessed tokens], which count among the item's; a commit has
  * for each of these how many were right, and its token is the one behind them; both are left out
- * where there are none; fetch and delay are left out of the costs where both are 0. Times are clock_us().
+ * where there are none; fetch and delay are left out of the costs where both are 0. Times are
+ * clock_us().
  * Keys with the value 0 are left out of posts; so are max_known, n_keep and n_discard of requests
  * whose context cannot be shifted.
  *

@@ -13,6 +13,8 @@
 #define GAIN_PERCENT 108   /* tokens in the time, of those without drafts: less is not tried */
 #define GAIN_IN_DEBT 130   /* while the account is negative (draft_costs.h) */
 #define DEEP_DEBT 8        /* steps: then none is tried */
+#define KEY_DISCOUNT 4     /* rows of one sequence read its keys together: each but the first costs
+                            * its arithmetic, about so much less */
 #define PLAIN_EVERY 64     /* steps: one without drafts, so that its cost stays known */
 
 /* ---- guesses ---- */
@@ -23,9 +25,13 @@ static bool has_streams_only(const struct sched *s)
     return s->plan.n_items > 0 && s->plan.work.n_prefill == 0;
 }
 
-static int64_t plain_ns(const struct sched *s)
+/* What the step takes with n_drafts rows more, which read `keys` positions between them. */
+static uint64_t step_ns(const struct sched *s, uint32_t n_drafts, uint64_t keys)
 {
-    return (int64_t)draft_costs_ns(s->limits->drafts, &s->limits->costs, &s->plan.work, 0, 0);
+    const struct step_work work = {.kv_decode = s->plan.work.kv_decode + keys / KEY_DISCOUNT};
+
+    return s->limits->drafts->rows_ns[s->plan.work.n_decode + n_drafts] +
+           step_costs_keys_ns(&s->limits->costs, &work);
 }
 
 /* May it pay at all, by what is known before anything is guessed? */
@@ -36,7 +42,7 @@ static bool may_pay(struct sched *s)
     if (s->opt.drafter.takes_all)
         return true;
     if (c == NULL || !c->is_known || s->plan.n_items >= DRAFT_ROWS ||
-        c->balance_ns < -DEEP_DEBT * plain_ns(s))
+        c->balance_ns < -DEEP_DEBT * (int64_t)step_ns(s, 0, 0))
         return false;
     if (s->n_with_drafts < PLAIN_EVERY)
         return true;
@@ -103,6 +109,13 @@ static void begin(const struct sched *s, struct choice *c)
             c->worth[i] = TOKEN / 1000 * rate(s, s->item_seq[i], 0);
 }
 
+/* Of the draft behind the first n, of which the last is worth so much. */
+static uint32_t worth_of_next(const struct sched *s, const struct seq *seq, uint32_t n,
+                              uint32_t worth)
+{
+    return n < seq->draft.n ? (uint32_t)((uint64_t)worth * rate(s, seq, n) / 1000) : 0;
+}
+
 /* Add the worthiest draft; false: none is left. */
 static bool add_best(const struct sched *s, struct choice *c)
 {
@@ -119,17 +132,14 @@ static bool add_best(const struct sched *s, struct choice *c)
     c->tokens += c->worth[best];
     c->taken[best]++;
     c->keys += seq->n_known + c->taken[best];
-    c->worth[best] = c->taken[best] < seq->draft.n
-                         ? (uint32_t)((uint64_t)c->worth[best] * rate(s, seq, c->taken[best]) / 1000)
-                         : 0;
+    c->worth[best] = worth_of_next(s, seq, c->taken[best], c->worth[best]);
     return true;
 }
 
 /* In microseconds, so that products with TOKENs fit. */
 static uint64_t step_us(const struct sched *s, uint32_t n_drafts, uint64_t keys)
 {
-    return draft_costs_ns(s->limits->drafts, &s->limits->costs, &s->plan.work, n_drafts, keys) /
-               1000 + 1;
+    return step_ns(s, n_drafts, keys) / 1000 + 1;
 }
 
 /* The number of drafts, in the order of c->order, with which the step makes most tokens in its

@@ -241,8 +241,8 @@ static void begin(struct sched *s, uint64_t now_us, const struct sched_limits *l
     struct plan *p = &s->plan;
 
     assert(p->n_items == 0);
-    p->n_tokens = p->n_drafts = p->n_preempted = p->n_swapped_out = p->n_swapped_in = p->n_admitted =
-        p->n_shifted = 0;
+    p->n_tokens = p->n_drafts = p->n_preempted = p->n_swapped_out = p->n_swapped_in =
+        p->n_admitted = p->n_shifted = 0;
     p->work = (struct step_work){0};
     p->predicted_ns = 0;
     s->serial++;

@@ -103,6 +103,7 @@ static void attend_item(struct runner *r, struct thread_pool_worker *w, uint32_t
         .seg1 = item->seg1,
         .part = part_of(item, kv_head, group),
         .part_stride = item->part_stride,
+        .n_merged = item->n_merged,
         .scratch = (float *)(void *)(r->attn_scratch + w->index * r->attn_scratch_bytes),
     };
 
@@ -122,7 +123,7 @@ static void merge_split(struct runner *r, const struct model_layer *l,
     float *out = r->att + split->row * r->att_stride + (size_t)kv_head * group * l->value_dim;
 
     for (uint32_t h = 0; h < group; h++)
-        r->kern.attn_merge(out + h * l->value_dim, part + h * split->part_stride, split->n_seg,
+        r->kern.attn_merge(out + h * l->value_dim, part + h * split->part_stride, split->n_state,
                            l->value_dim, sinks != NULL ? sinks + h : NULL);
     finish_heads(r, l, split->row, kv_head * group, group);
 }

@@ -13,6 +13,13 @@
 #define MIN_SEGMENTS 2       /* of a piece: less is over before another thread has noticed */
 #define SPLIT_ROWS 256       /* of the longest sequence that can be split at a time ... */
 #define GROUP_ITEMS 2        /* most items of groups, for each row that a step can have */
+/* Query heads of a KV head up to which groups are worth it. The heads of one row use each number of
+ * f16 that is read that many times: from 7 on the machine's FMAs take longer than its memory
+ * (236 Gflop/s beside 35 GB/s), and a tile is filled by one row. Measured with 16 rows that share
+ * 4,096 tokens, AVX-512: steps of attention and little else take 0.67 to 0.79 of the time with 2
+ * query heads, 0.83 to 0.89 with 4 (heads of 64), 0.83 to 0.97 with 4 (heads of 128); 0.93 to 1.08
+ * with 7, and up to 1.12 with 8. */
+#define GROUP_HEADS 6
 #define MAX_PARTS ((size_t)16 << 20) /* ... within so many floats */
 
 static size_t segments(uint32_t n_tokens)
@@ -20,10 +27,16 @@ static size_t segments(uint32_t n_tokens)
     return (n_tokens + KERN_SEGMENT - 1) / KERN_SEGMENT;
 }
 
-/* Floats that one row's states take. */
-static size_t row_parts(const struct split_kv *c, size_t n_seg)
+/* States of so many segments, the first n_merged of which leave one. */
+static size_t states(size_t n_seg, uint32_t n_merged)
 {
-    return n_seg * c->options.n_head * KERN_ATTN_PART(c->options.value_dim);
+    return n_seg - n_merged + 1;
+}
+
+/* Floats that one row's states take. */
+static size_t row_parts(const struct split_kv *c, size_t n_state)
+{
+    return n_state * c->options.n_head * KERN_ATTN_PART(c->options.value_dim);
 }
 
 /* Items of groups, and an item for each row that is in none; pieces of an item are as many as
@@ -35,20 +48,26 @@ static size_t most_items(const struct split_kv_options *o)
     return grouped + o->max_rows + (SHARES + 1) * (size_t)o->threads;
 }
 
+static bool may_group(const struct split_kv_options *o)
+{
+    return o->n_tables > 0 && o->n_head / o->n_kv_head <= GROUP_HEADS;
+}
+
 int split_kv_create(struct split_kv *c, const struct split_kv_options *o)
 {
     size_t longest;
 
     *c = (struct split_kv){.options = *o};
+    c->options.n_tables = may_group(o) ? o->n_tables : 0;
     longest = row_parts(c, segments(o->n_ctx));
     c->n_parts = SPLIT_ROWS * longest < MAX_PARTS ? SPLIT_ROWS * longest : MAX_PARTS;
     c->n_parts = c->n_parts > longest ? c->n_parts : longest;
-    c->items = mem_calloc(most_items(o), sizeof(*c->items));
+    c->items = mem_calloc(most_items(&c->options), sizeof(*c->items));
     c->splits = mem_calloc(o->max_rows, sizeof(*c->splits));
     c->parts = mem_map(c->n_parts * sizeof(*c->parts));
     c->is_grouped = mem_calloc(o->max_rows, sizeof(*c->is_grouped));
     if (c->items != NULL && c->splits != NULL && c->parts != NULL && c->is_grouped != NULL &&
-        (o->n_tables == 0 || cascade_create(&c->cascade, o->max_rows, o->n_tables) == 0))
+        (!may_group(o) || cascade_create(&c->cascade, o->max_rows, o->n_tables) == 0))
         return 0;
     split_kv_release(c);
     return ERR_NOMEM;
@@ -102,7 +121,7 @@ static void note_splits(struct split_kv *c, const struct batch_span *s,
     for (uint32_t i = 0; i < item->n; i++)
         c->splits[c->n_splits++] = (struct attn_split){
             .row = s->row0 + item->from + i,
-            .n_seg = (uint32_t)segments(s->pos0 + item->from + i + 1),
+            .n_state = (uint32_t)states(segments(s->pos0 + item->from + i + 1), item->n_merged),
             .part = item->part,
             .i_row = item->part_row + i,
             .n_row = item->part_rows,
@@ -110,16 +129,22 @@ static void note_splits(struct split_kv *c, const struct batch_span *s,
         };
 }
 
-/* Add an item whose states have room, in up to `pieces` of about as many segments each; the last
- * one ends at `end`. */
-static void add_pieces(struct split_kv *c, struct attn_item item, uint64_t pieces, uint32_t end)
+/* Pieces of so many segments that are worth it, of so many that are wanted. */
+static size_t fit_pieces(size_t n_seg, uint64_t wanted)
 {
-    const size_t first = item.seg0, n_seg = item.seg1 - item.seg0, most = n_seg / MIN_SEGMENTS;
-    const size_t fit = pieces < most ? (size_t)pieces : most, n = fit > 1 ? fit : 1;
+    const size_t most = n_seg / MIN_SEGMENTS, fit = wanted < most ? (size_t)wanted : most;
+
+    return fit > 1 ? fit : 1;
+}
+
+/* Add an item whose states have room, in n pieces of about as many segments each. */
+static void add_pieces(struct split_kv *c, struct attn_item item, size_t n)
+{
+    const size_t first = item.seg0, n_seg = item.seg1 - item.seg0;
 
     for (size_t i = 0; i < n; i++) {
         item.seg0 = (uint32_t)(first + i * n_seg / n);
-        item.seg1 = i + 1 < n ? (uint32_t)(first + (i + 1) * n_seg / n) : end;
+        item.seg1 = (uint32_t)(first + (i + 1) * n_seg / n);
         c->items[c->n_items++] = item;
     }
 }
@@ -128,20 +153,22 @@ static void add_pieces(struct split_kv *c, struct attn_item item, uint64_t piece
 static void add_item(struct split_kv *c, const struct batch_span *s, struct attn_item item,
                      uint64_t pieces)
 {
-    const size_t n_seg = segments(s->pos0 + item.from + item.n);
-    const size_t need = item.n * row_parts(c, n_seg);
+    const size_t n_seg = segments(s->pos0 + item.from + item.n), n = fit_pieces(n_seg, pieces);
+    const uint32_t n_merged = (uint32_t)(n_seg / n);
+    const size_t n_state = states(n_seg, n_merged), need = item.n * row_parts(c, n_state);
 
-    if (pieces < 2 || n_seg / MIN_SEGMENTS < 2 || need > c->n_parts - c->parts_used) {
+    if (n < 2 || need > c->n_parts - c->parts_used) {
         c->items[c->n_items++] = item;
         return;
     }
     item.part = c->parts + c->parts_used;
     item.part_rows = item.n;
-    item.part_stride = n_seg * KERN_ATTN_PART(c->options.value_dim);
+    item.part_stride = n_state * KERN_ATTN_PART(c->options.value_dim);
+    item.n_merged = n_merged;
     item.seg1 = (uint32_t)n_seg;
     c->parts_used += need;
     note_splits(c, s, &item);
-    add_pieces(c, item, pieces, (uint32_t)n_seg);
+    add_pieces(c, item, n);
 }
 
 /* ---- what decoding sequences share ---- */
@@ -171,21 +198,46 @@ static size_t group_segments(const struct split_kv *c, const struct batch *b,
     return most;
 }
 
+static uint32_t run_items(const struct cascade_run *r)
+{
+    return (r->n_row + ATTN_ROWS - 1) / ATTN_ROWS;
+}
+
 /* Items that a group takes before any of them is cut into pieces. */
 static size_t group_items(const struct split_kv *c, const struct cascade_group *g)
 {
     size_t n = g->n_members;
 
     for (uint32_t i = 0; i < g->n_runs; i++)
-        n += (c->cascade.runs[g->run0 + i].n_row + ATTN_ROWS - 1) / ATTN_ROWS;
+        n += run_items(&c->cascade.runs[g->run0 + i]);
     return n;
+}
+
+/* Pieces of each of a run's items, the largest of which has this many rows. */
+static size_t run_pieces(const struct cascade_run *r, const struct shares *f)
+{
+    const uint32_t n_seg = r->seg1 - r->seg0;
+    const uint64_t n_row = (r->n_row + run_items(r) - 1) / run_items(r);
+
+    return fit_pieces(n_seg, pieces_of(f, n_row * n_seg * KERN_SEGMENT));
+}
+
+/* Segments that a group's rows leave one state of: those of the first piece of what all of them
+ * share, which is the group's last run. */
+static uint32_t group_merged(const struct split_kv *c, const struct cascade_group *g,
+                             const struct shares *f)
+{
+    const struct cascade_run *all = &c->cascade.runs[g->run0 + g->n_runs - 1];
+
+    assert(all->seg0 == 0 && all->n_row == g->n_rows);
+    return (uint32_t)(all->seg1 / run_pieces(all, f));
 }
 
 /* What the members of a group share: item->part is theirs. */
 static void add_run(struct split_kv *c, const struct cascade_group *g, const struct cascade_run *r,
                     struct attn_item item, const struct shares *f)
 {
-    const uint32_t n_item = (r->n_row + ATTN_ROWS - 1) / ATTN_ROWS;
+    const uint32_t n_item = run_items(r);
 
     item.span = r->span;
     for (uint32_t i = 0; i < n_item; i++) {
@@ -196,8 +248,7 @@ static void add_run(struct split_kv *c, const struct cascade_group *g, const str
         item.part_row = from - g->row0;
         item.seg0 = r->seg0;
         item.seg1 = r->seg1;
-        add_pieces(c, item, pieces_of(f, (uint64_t)item.n * (r->seg1 - r->seg0) * KERN_SEGMENT),
-                   r->seg1);
+        add_pieces(c, item, run_pieces(r, f));
     }
 }
 
@@ -215,7 +266,7 @@ static void add_member(struct split_kv *c, const struct batch *b, const struct c
     item.seg0 = m->shared;
     item.seg1 = (uint32_t)segments(s->pos0 + s->n_row);
     note_splits(c, s, &item);
-    add_pieces(c, item, pieces_of(f, (uint64_t)item.n * alone), item.seg1);
+    add_pieces(c, item, fit_pieces(item.seg1 - item.seg0, pieces_of(f, (uint64_t)item.n * alone)));
     c->is_grouped[m->span] = true;
 }
 
@@ -223,12 +274,14 @@ static void add_member(struct split_kv *c, const struct batch *b, const struct c
 static void add_group(struct split_kv *c, const struct batch *b, const struct cascade_group *g,
                       const struct shares *f, size_t *room)
 {
-    const size_t n_seg = group_segments(c, b, g);
-    const size_t need = g->n_rows * row_parts(c, n_seg), n_items = group_items(c, g);
+    const uint32_t n_merged = group_merged(c, g, f);
+    const size_t n_state = states(group_segments(c, b, g), n_merged);
+    const size_t need = g->n_rows * row_parts(c, n_state), n_items = group_items(c, g);
     const struct attn_item item = {
         .part = c->parts + c->parts_used,
         .part_rows = g->n_rows,
-        .part_stride = n_seg * KERN_ATTN_PART(c->options.value_dim),
+        .part_stride = n_state * KERN_ATTN_PART(c->options.value_dim),
+        .n_merged = n_merged,
     };
 
     if (need > c->n_parts - c->parts_used || n_items > *room)

@@ -3,12 +3,14 @@
  * An item is a tile of query rows of one span, for each KV head, over a run of softmax segments.
  * Usually that is all segments. When few sequences with long contexts would leave threads idle, an
  * item that is more than a thread's share of the step is cut between segments (flash decoding,
- * split KV). Its queries then leave one softmax state a segment in `parts`, and one thread merges
- * them in ascending order afterwards: a split never changes a result (kernels.h, kern_attn.part).
+ * split KV). Its queries then leave softmax states in `parts`: the item that begins at segment 0
+ * leaves one of all its segments, the others one a segment, and one thread merges them in ascending
+ * order afterwards. So a split never changes a result (kernels.h, kern_attn.part).
  *
  * Decoding sequences that have the first blocks of their tables in common (cascade.h) share the
  * items of these: rows of several spans over the same segments. What each sees alone is an item of
- * its own, and its states are merged in the same way.
+ * its own, and its states are merged in the same way. Where many query heads share a KV head (more
+ * than GROUP_HEADS), each sequence is left to itself: arithmetic bounds it, and nothing is saved.
  *
  * Thread: split_kv_make() by the engine thread; the cut is read-only during the step.
  * Memory: taken in split_kv_create(); `parts` is mapped, so pages cost RAM when first used.
@@ -24,8 +26,8 @@
 
 struct batch;
 
-/* Rows of an item. Times any number of heads it is whole tiles of 12 or of 6 queries, and their
- * numbers stay in the second-level cache beside a segment's keys and values. */
+/* Rows of an item. Times any number of heads they fill tiles of 16, of 12 and of 6 queries well, and
+ * their numbers stay in the second-level cache beside a segment's keys and values. */
 #define ATTN_ROWS 24
 
 struct attn_item {
@@ -35,13 +37,14 @@ struct attn_item {
                               * which is row part_row's; NULL: not split */
     uint32_t part_row, part_rows;
     size_t part_stride;      /* floats from one query to the next */
+    uint32_t n_merged;       /* the first so many segments, of one item, leave one state */
     const struct kern_attn_row *rows; /* NULL, or [n] rows of several spans, all of which see the
                               * segments as `span` does; `from` is not looked at then */
 };
 
 /* A row of the batch whose segments were split. */
 struct attn_split {
-    uint32_t row, n_seg;
+    uint32_t row, n_state;
     const float *part;       /* its item's queries, see there */
     uint32_t i_row, n_row;   /* the row is number i_row of n_row there */
     size_t part_stride;

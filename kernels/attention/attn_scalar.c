@@ -87,18 +87,23 @@ static struct softmax_state segment_bf16(const struct kern_attn *a, const struct
 
 /* ---- stores of codes ---- */
 
-/* The number of a value's code, in a block's codes. */
-typedef int32_t value_fn(const uint8_t *codes, size_t slot, size_t d, size_t value_dim);
+/* How values are coded: the number of a code in a block, a scale, and dimensions that share one. */
+struct coding {
+    int32_t (*number)(const uint8_t *block, size_t slot, size_t d, size_t value_dim);
+    size_t scale_group; /* 0: all of them do */
+};
 
-static int32_t value_q8(const uint8_t *codes, size_t slot, size_t d, size_t value_dim)
+static int32_t number_q8(const uint8_t *block, size_t slot, size_t d, size_t value_dim)
 {
-    return codes[(slot / 4 * value_dim + d) * 4 + slot % 4] - 128;
+    return block[KERN_KV_Q8_CODES + (slot / 4 * value_dim + d) * 4 + slot % 4] - 128;
 }
 
-static int32_t value_q4(const uint8_t *codes, size_t slot, size_t d, size_t value_dim)
+static int32_t number_q4(const uint8_t *block, size_t slot, size_t d, size_t value_dim)
 {
-    return kern_kv_q4_number(codes[kern_kv_q4_at(slot, d, value_dim)] >> d / 16 % 2 * 4 & 15);
+    return kern_kv_q4_number(block[kern_kv_q4_at(slot, d, value_dim)] >> d / 16 % 2 * 4 & 15);
 }
+
+static const struct coding coding_q8 = {number_q8, 0}, coding_q4 = {number_q4, KERN_GROUP};
 
 /* Scaled, since the query's numbers were, before they were quantised. */
 static float score_q8(const struct kern_attn *a, const struct kern_qrow *q, size_t t)
@@ -119,51 +124,59 @@ static float score_q8(const struct kern_attn *a, const struct kern_qrow *q, size
     return s;
 }
 
-/* o += the values of tokens [t0, t1), all of one group, weighted with codes e and their scale. */
-static void add_group(const struct kern_attn *a, value_fn *value, const int8_t *e, float scale,
-                      size_t t0, size_t t1, float *o)
+/* Tokens [t0, t1) of a segment, and dimensions [d0, d1) of their values. */
+struct piece {
+    size_t t0, t1, d0, d1;
+};
+
+/* o += the piece's values, all of one group of tokens, weighted with codes e and their scale. */
+static void add_group(const struct kern_attn *a, const struct coding *c, const int8_t *e,
+                      float scale, struct piece p, float *o)
 {
-    for (size_t d = 0; d < a->value_dim; d++) {
+    for (size_t d = p.d0; d < p.d1; d++) {
         int32_t n = 0;
 
-        for (size_t t = t0; t < t1; t++)
-            n += value(value_block(a, t) + KERN_KV_Q8_CODES, t % KERN_BLOCK, d, a->value_dim) *
+        for (size_t t = p.t0; t < p.t1; t++)
+            n += c->number(value_block(a, t), t % KERN_BLOCK, d, a->value_dim) *
                  e[t % KERN_SEGMENT];
         o[d] = fmaf((float)n, scale, o[d]);
     }
 }
 
-/* e: the exponentials of tokens [t0, t1), 0 for the others. */
-static void add_coded(const struct kern_attn *a, value_fn *value, size_t t0, size_t t1, float *e,
-                      float *o)
+/* The piece's dimensions of o, which share a scale; `scales`: bytes from a block's values on to the
+ * scales of its tokens. */
+static void add_coded(const struct kern_attn *a, const struct coding *c, size_t scales,
+                      struct piece p, const float *e, float *o)
 {
     float row[KERN_SEGMENT * 3 / 2 / sizeof(float)]; /* codes, scales, sums */
     const struct kern_qrow codes = kern_qrow(row, KERN_SEGMENT);
+    float weight[KERN_SEGMENT] = {0};
+    const size_t end = p.t1;
 
-    for (size_t t = t0; t < t1; t++)
-        e[t % KERN_SEGMENT] *= kern_load_f16(value_block(a, t) + 2 * (t % KERN_BLOCK));
-    kern_quantise_scalar(row, KERN_SEGMENT, e, 0, KERN_SEGMENT);
-    for (size_t d = 0; d < a->value_dim; d++)
+    for (size_t t = p.t0; t < end; t++)
+        weight[t % KERN_SEGMENT] =
+            e[t % KERN_SEGMENT] * kern_load_f16(value_block(a, t) + scales + 2 * (t % KERN_BLOCK));
+    kern_quantise_scalar(row, KERN_SEGMENT, weight, 0, KERN_SEGMENT);
+    for (size_t d = p.d0; d < p.d1; d++)
         o[d] = 0;
-    for (size_t t = t0; t < t1;) {
-        const size_t group = t / KERN_GROUP * KERN_GROUP;
-        const size_t end = group + KERN_GROUP < t1 ? group + KERN_GROUP : t1;
+    for (; p.t0 < end; p.t0 = p.t1) {
+        const size_t group = p.t0 / KERN_GROUP * KERN_GROUP;
 
-        add_group(a, value, codes.code, codes.scale[group % KERN_SEGMENT / KERN_GROUP], t, end, o);
-        t = end;
+        p.t1 = group + KERN_GROUP < end ? group + KERN_GROUP : end;
+        add_group(a, c, codes.code, codes.scale[group % KERN_SEGMENT / KERN_GROUP], p, o);
     }
 }
 
 /* q: the numbers that were quantised. */
-static struct softmax_state coded_segment(const struct kern_attn *a, value_fn *value,
+static struct softmax_state coded_segment(const struct kern_attn *a, const struct coding *c,
                                           const struct query *q, size_t t0, size_t t1, float *e,
                                           float *o)
 {
+    const size_t each = c->scale_group ? c->scale_group : a->value_dim;
     const struct kern_qrow codes = kern_qrow(q->q, a->key_dim);
     float lane[KERN_LANES] = {0};
     float m = -INFINITY;
 
-    memset(e, 0, KERN_SEGMENT * sizeof *e);
     for (size_t t = t0; t < t1; t++) {
         e[t % KERN_SEGMENT] = finish_score(a, q, score_q8(a, &codes, t), t);
         m = e[t % KERN_SEGMENT] > m ? e[t % KERN_SEGMENT] : m;
@@ -172,20 +185,21 @@ static struct softmax_state coded_segment(const struct kern_attn *a, value_fn *v
         e[t % KERN_SEGMENT] = kern_exp_inline(e[t % KERN_SEGMENT] - m);
         lane[t % KERN_LANES] += e[t % KERN_SEGMENT];
     }
-    add_coded(a, value, t0, t1, e, o);
+    for (size_t d = 0; d < a->value_dim; d += each)
+        add_coded(a, c, d / each * 2 * KERN_BLOCK, (struct piece){t0, t1, d, d + each}, e, o);
     return (struct softmax_state){m, kern_lanes_sum_inline(lane)};
 }
 
 static struct softmax_state segment_q8(const struct kern_attn *a, const struct query *q, size_t t0,
                                        size_t t1, float *e, float *o)
 {
-    return coded_segment(a, value_q8, q, t0, t1, e, o);
+    return coded_segment(a, &coding_q8, q, t0, t1, e, o);
 }
 
 static struct softmax_state segment_q4(const struct kern_attn *a, const struct query *q, size_t t0,
                                        size_t t1, float *e, float *o)
 {
-    return coded_segment(a, value_q4, q, t0, t1, e, o);
+    return coded_segment(a, &coding_q4, q, t0, t1, e, o);
 }
 
 /* ---- segments together ---- */
@@ -218,11 +232,18 @@ static void finish(struct softmax_state s, float *out, const float *sink, size_t
 static void keep_part(const struct kern_attn *a, size_t query, size_t seg, struct softmax_state s,
                       const float *o)
 {
-    float *part = a->part + query * a->part_stride + seg * KERN_ATTN_PART(a->value_dim);
+    const size_t state = seg < a->n_merged ? 0 : a->n_merged > 1 ? seg - a->n_merged + 1 : seg;
+    float *part = a->part + query * a->part_stride + state * KERN_ATTN_PART(a->value_dim);
+    struct softmax_state to = s;
 
-    part[0] = s.max;
-    part[1] = s.sum;
-    memcpy(part + 2, o, a->value_dim * sizeof *o);
+    if (seg > 0 && seg < a->n_merged) {
+        to = (struct softmax_state){part[0], part[1]};
+        merge(&to, part + 2, s, o, a->value_dim);
+    } else {
+        memcpy(part + 2, o, a->value_dim * sizeof *o);
+    }
+    part[0] = to.max;
+    part[1] = to.sum;
 }
 
 /* The end of the tokens that the query at `pos` sees. */
@@ -314,13 +335,13 @@ void kern_attn_q4_0_scalar(const struct kern_attn *a)
     attend_coded(a, segment_q4);
 }
 
-void kern_attn_merge_scalar(float *out, const float *part, size_t n_seg, size_t value_dim,
+void kern_attn_merge_scalar(float *out, const float *part, size_t n_state, size_t value_dim,
                             const float *sink)
 {
     struct softmax_state s = {part[0], part[1]};
 
     memcpy(out, part + 2, value_dim * sizeof *out);
-    for (size_t i = 1; i < n_seg; i++) {
+    for (size_t i = 1; i < n_state; i++) {
         part += KERN_ATTN_PART(value_dim);
         merge(&s, out, (struct softmax_state){part[0], part[1]}, part + 2, value_dim);
     }

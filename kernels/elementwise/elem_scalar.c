@@ -128,17 +128,17 @@ static uint16_t store_q8(uint8_t *code, const float *x, size_t n)
     return d;
 }
 
-/* The numbers of a value: the scale, and codes of four bits. */
-static uint16_t store_q4(uint8_t *code, const float *x, size_t n)
+/* 32 numbers of a value: the scale, and codes of four bits. */
+static uint16_t store_q4(uint8_t *code, const float *x)
 {
     float a = 0;
 
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < KERN_GROUP; i++)
         a = fabsf(x[i]) > a ? fabsf(x[i]) : a;
     a = a / 15 < KERN_KV_Q8_MOST ? a / 15 : KERN_KV_Q8_MOST;
     const uint16_t d = kern_f32_to_f16(a);
     const float inverse = d ? 0.5f / kern_f16_to_f32(d) : 0;
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < KERN_GROUP; i++) {
         const float y = x[i] * inverse + 7.5f;
 
         code[i] = (uint8_t)round_code(y > 15 ? 15 : y < 0 ? 0 : y);
@@ -175,15 +175,18 @@ void kern_kv_write_q4_0_scalar(uint8_t *keys, uint8_t *values, size_t slot, cons
                                const float *v, size_t n_kv, size_t key_dim, size_t value_dim)
 {
     const size_t value_bytes = kern_kv_value_bytes(KERN_KV_Q4_0, (uint32_t)value_dim);
-    uint8_t code[KERN_MAX_HEAD];
+    uint8_t code[KERN_GROUP];
 
     write_keys_q8(keys, slot, k, n_kv * key_dim);
-    for (size_t h = 0; h < n_kv; h++, values += value_bytes) {
-        ((uint16_t *)(void *)values)[slot] = store_q4(code, v + h * value_dim, value_dim);
-        for (size_t d = 0; d < value_dim; d += d % KERN_GROUP == 15 ? 17 : 1)
-            values[KERN_KV_Q8_CODES + kern_kv_q4_at(slot, d, value_dim)] =
-                (uint8_t)(code[d] | code[d + 16] << 4);
-    }
+    for (size_t h = 0; h < n_kv; h++, values += value_bytes)
+        for (size_t d0 = 0; d0 < value_dim; d0 += KERN_GROUP) {
+            uint16_t *scales = (uint16_t *)(void *)(values + d0 / KERN_GROUP * KERN_KV_Q4_SCALES);
+
+            scales[slot] = store_q4(code, v + h * value_dim + d0);
+            for (size_t d = 0; d < 16; d++)
+                values[kern_kv_q4_at(slot, d0 + d, value_dim)] =
+                    (uint8_t)(code[d] | code[d + 16] << 4);
+        }
 }
 
 static float silu(float x)

@@ -59,9 +59,10 @@ struct cut_kind {
     enum kern_weight weight;
     size_t group;    /* columns between two calls of cut_fetch() */
     size_t max_tile; /* rows */
+    size_t low_tile; /* there are tiles of 1 .. low_tile rows, and of max_tile */
     size_t (*room)(size_t m); /* columns of m rows that CUT_X_BYTES hold, a multiple of 256 */
     void (*pack)(uint8_t *dst, enum kern_weight w, const struct gemm_rows *rows);
-    void (*const *tile)(const struct cut_tile *t); /* by number of rows - 1 */
+    void (*const *tile)(const struct cut_tile *t); /* by number of rows - 1, or NULL */
 };
 
 static inline void cut_wanted_range(struct cut_wanted *w)
@@ -157,28 +158,56 @@ static inline struct cut_ahead cut_ahead(const struct cut_kind *kind, const stru
     return a;
 }
 
+/* How m rows are cut into tiles: `tall` ones of max_tile rows where not every height exists, and n
+ * of about the same height. */
+struct cut_heights {
+    size_t tall;
+    size_t n;
+    size_t max; /* rows of the tallest */
+};
+
+static inline struct cut_heights cut_heights(const struct cut_kind *kind, size_t m)
+{
+    const size_t tall = kind->low_tile < kind->max_tile ? m / kind->max_tile : 0;
+    const size_t rest = m - tall * kind->max_tile;
+    const size_t n = (rest + kind->low_tile - 1) / kind->low_tile;
+
+    return (struct cut_heights){tall, n, tall > 0 ? kind->max_tile : (rest + n - 1) / n};
+}
+
 /* All tiles of rows over one run of panels and one chunk of columns. */
 struct cut_pass {
     const struct cut_kind *kind;
     struct gemm_rows x; /* all rows */
-    size_t n_tile;
+    struct cut_heights heights;
     struct cut_tile t;
     const uint8_t *next; /* the first panel of the pass that follows, at its first column */
     struct cut_wanted *wanted; /* by the caller */
 };
 
+/* Where tile i begins. */
+static inline size_t cut_first_row(const struct cut_pass *pass, size_t i)
+{
+    const struct cut_heights *h = &pass->heights;
+    const size_t tall = h->tall * pass->kind->max_tile;
+
+    if (i <= h->tall)
+        return i * pass->kind->max_tile;
+    return tall + (i - h->tall) * (pass->x.m - tall) / h->n;
+}
+
 static inline void cut_pass(const struct cut_pass *pass)
 {
     alignas(64) uint8_t packed[CUT_X_BYTES];
-    const size_t n = pass->n_tile;
+    const size_t n = pass->heights.tall + pass->heights.n;
 
     for (size_t i = 0; i < n; i++) {
-        const size_t r0 = i * pass->x.m / n;
+        const size_t r0 = cut_first_row(pass, i);
         struct gemm_rows rows = pass->x;
         struct cut_tile t = pass->t;
 
         rows.x += r0 * rows.stride;
-        rows.m = (i + 1) * pass->x.m / n - r0;
+        rows.m = cut_first_row(pass, i + 1) - r0;
         pass->kind->pack(packed, pass->kind->weight, &rows);
         t.x = packed;
         t.out += r0 * t.out_stride;
@@ -191,8 +220,9 @@ static inline void cut_drive(const struct cut_kind *kind, float *out, size_t out
                              const void *x, size_t x_stride, size_t m, const void *panels,
                              size_t n_panels, size_t k, const struct kern_prefetch *next)
 {
-    const size_t n_tile = (m + kind->max_tile - 1) / kind->max_tile;
-    const size_t fits = kind->room((m + n_tile - 1) / n_tile);
+    const struct cut_heights heights = cut_heights(kind, m);
+    const size_t n_tile = heights.tall + heights.n;
+    const size_t fits = kind->room(heights.max);
     const size_t cols = gemm_min(n_tile > 1 ? gemm_min(fits, CUT_MAX_COLS) : fits, k);
     const size_t in_cache = CUT_W_BYTES / kern_panel_bytes(kind->weight, cols) + 1;
     const size_t run = n_tile == 1 ? n_panels : gemm_min(in_cache, n_panels);
@@ -201,7 +231,7 @@ static inline void cut_drive(const struct cut_kind *kind, float *out, size_t out
     struct cut_pass pass = {.kind = kind,
                             .wanted = &wanted,
                             .x = {.x = x, .stride = x_stride, .m = m, .k = k},
-                            .n_tile = n_tile,
+                            .heights = heights,
                             .t = {.out_stride = out_stride, .panel_bytes = panel_bytes}};
 
     for (size_t p = 0; p < n_panels; p += run)
@@ -232,18 +262,24 @@ static inline void cut_drive(const struct cut_kind *kind, float *out, size_t out
     CUT_TILE(run, type, name, 1) CUT_TILE(run, type, name, 2)                                      \
     CUT_TILE(run, type, name, 3) CUT_TILE(run, type, name, 4)                                      \
     CUT_TILE(run, type, name, 5) CUT_TILE(run, type, name, 6)
-#define CUT_TILES_12(run, type, name)                                                              \
+#define CUT_TILES_8(run, type, name)                                                               \
     CUT_TILES_6(run, type, name)                                                                   \
-    CUT_TILE(run, type, name, 7) CUT_TILE(run, type, name, 8)                                      \
+    CUT_TILE(run, type, name, 7) CUT_TILE(run, type, name, 8)
+#define CUT_TILES_12(run, type, name)                                                              \
+    CUT_TILES_8(run, type, name)                                                                   \
     CUT_TILE(run, type, name, 9) CUT_TILE(run, type, name, 10)                                     \
     CUT_TILE(run, type, name, 11) CUT_TILE(run, type, name, 12)
 #define CUT_TILES_16(run, type, name)                                                              \
     CUT_TILES_12(run, type, name)                                                                  \
     CUT_TILE(run, type, name, 13) CUT_TILE(run, type, name, 14)                                    \
     CUT_TILE(run, type, name, 15) CUT_TILE(run, type, name, 16)
+#define CUT_TILES_8_16(run, type, name)                                                            \
+    CUT_TILES_8(run, type, name) CUT_TILE(run, type, name, 16)
 #define CUT_NAMES_6(name) name##_1, name##_2, name##_3, name##_4, name##_5, name##_6
-#define CUT_NAMES_12(name)                                                                         \
-    CUT_NAMES_6(name), name##_7, name##_8, name##_9, name##_10, name##_11, name##_12
+#define CUT_NAMES_8(name) CUT_NAMES_6(name), name##_7, name##_8
+#define CUT_NAMES_12(name) CUT_NAMES_8(name), name##_9, name##_10, name##_11, name##_12
 #define CUT_NAMES_16(name) CUT_NAMES_12(name), name##_13, name##_14, name##_15, name##_16
+#define CUT_NAMES_8_16(name)                                                                       \
+    CUT_NAMES_8(name), NULL, NULL, NULL, NULL, NULL, NULL, NULL, name##_16
 
 #endif

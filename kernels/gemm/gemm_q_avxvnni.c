@@ -14,3 +14,11 @@
 #define TILES CUT_TILES_6
 #define NAMES CUT_NAMES_6
 #include "kernels/gemm/gemm_q_vnni_body.inc"
+
+VNNI_KINDS_Q(VNNI_KIND)
+VNNI_KINDS_IQ4(VNNI_KIND)
+VNNI_KINDS_RARE(VNNI_KIND)
+
+/* Other files, the same panels. */
+GEMM_SAME(NAME(gemm_tq1_0), NAME(gemm_tq2_0))
+GEMM_SAME(NAME(gemm_iq2_s), NAME(gemm_iq2_xs))

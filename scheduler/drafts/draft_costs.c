@@ -6,8 +6,6 @@
 #define CLIP 0.5           /* no error counts more than half as much again */
 #define UNSEEN_ROW 0.03    /* of a step of one row: the least that a row more is assumed to cost */
 #define MEMORY 512         /* steps: then a number of rows counts as not seen */
-#define KEY_DISCOUNT 4     /* rows of one sequence read its keys together: each but the first costs
-                            * its arithmetic, about so much less */
 #define ALLOWANCE (1.0 / 80)
 #define MOST_SAVED 8       /* steps of one row: the balance is never higher */
 
@@ -24,10 +22,11 @@ static uint32_t seen_from(const struct draft_cost_model *m, uint32_t n, int step
     return n <= DRAFT_ROWS ? n : 0;
 }
 
-/* What a row costs from number a to number b. */
-static double slope(const struct draft_cost_model *m, uint32_t a, uint32_t b)
+/* What a row cost up to number n, the last one that was seen. */
+static double last_slope(const struct draft_cost_model *m, uint32_t n)
 {
-    const double s = a > 0 && b > 0 ? (m->share[b] - m->share[a]) / (b - a) : 0;
+    const uint32_t before = seen_from(m, n - 1, -1);
+    const double s = before > 0 ? (m->share[n] - m->share[before]) / (n - before) : 0;
 
     return s > UNSEEN_ROW ? s : UNSEEN_ROW;
 }
@@ -44,7 +43,7 @@ static double share_of(const struct draft_cost_model *m, uint32_t n)
     if (above > 0)
         return m->share[below] +
                (m->share[above] - m->share[below]) * (n - below) / (above - below);
-    return m->share[below] + (n - below) * slope(m, seen_from(m, below - 1, -1), below);
+    return m->share[below] + (n - below) * last_slope(m, below);
 }
 
 static double clip(double error)
@@ -86,8 +85,8 @@ static double lesser(double a, double b)
     return a < b ? a : b;
 }
 
-void draft_costs_settle(struct draft_cost_model *m, uint32_t n_streams, uint32_t n_tokens, uint64_t us,
-                        uint64_t keys_ns, bool has_drafts)
+void draft_costs_settle(struct draft_cost_model *m, uint32_t n_streams, uint32_t n_tokens,
+                        uint64_t us, uint64_t keys_ns, bool has_drafts)
 {
     const double plain = m->level * share_of(m, n_streams) + (double)keys_ns;
 
@@ -109,12 +108,4 @@ struct draft_costs draft_costs_get(const struct draft_cost_model *m)
             c.rows_ns[n] = c.rows_ns[n - 1];
     }
     return c;
-}
-
-uint64_t draft_costs_ns(const struct draft_costs *c, const struct step_costs *costs,
-                        const struct step_work *work, uint32_t n_drafts, uint64_t draft_keys)
-{
-    const struct step_work keys = {.kv_decode = work->kv_decode + draft_keys / KEY_DISCOUNT};
-
-    return c->rows_ns[work->n_decode + n_drafts] + step_costs_keys_ns(costs, &keys);
 }

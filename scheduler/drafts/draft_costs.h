@@ -21,8 +21,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "scheduler/cost_model.h"
-
 #define DRAFT_ROWS 64 /* most rows of a step with drafts */
 
 /* What planning needs, in whole numbers. */
@@ -42,18 +40,15 @@ struct draft_cost_model {
 
 /* A step of so many rows, none of them a prompt's, took us; keys_ns of it were for reading keys, as
  * the cost model has it. */
-void draft_costs_observe(struct draft_cost_model *m, uint32_t n_rows, uint64_t us, uint64_t keys_ns);
+void draft_costs_observe(struct draft_cost_model *m, uint32_t n_rows, uint64_t us,
+                         uint64_t keys_ns);
 
 /* The step had n_streams sequences, chose n_tokens tokens for them (more than n_streams: drafts
  * were right), and took us; keys_ns is that of a step without drafts. With has_drafts false only
  * the allowance grows. */
-void draft_costs_settle(struct draft_cost_model *m, uint32_t n_streams, uint32_t n_tokens, uint64_t us,
-                        uint64_t keys_ns, bool has_drafts);
+void draft_costs_settle(struct draft_cost_model *m, uint32_t n_streams, uint32_t n_tokens,
+                        uint64_t us, uint64_t keys_ns, bool has_drafts);
 
 struct draft_costs draft_costs_get(const struct draft_cost_model *m);
-
-/* What such a step takes with n_drafts rows more, which read draft_keys positions between them. */
-uint64_t draft_costs_ns(const struct draft_costs *c, const struct step_costs *costs,
-                        const struct step_work *work, uint32_t n_drafts, uint64_t draft_keys);
 
 #endif

@@ -1,8 +1,6 @@
 /* scheduler/drafts/drafter.c - see drafter.h. */
 #include "scheduler/drafts/drafter.h"
 
-#include "scheduler/request.h"
-
 static bool is_among(int32_t id, const int32_t *ids, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -11,12 +9,11 @@ static bool is_among(int32_t id, const int32_t *ids, size_t n)
     return false;
 }
 
-uint32_t draft_before_end(const struct request *r, const int32_t *ids, uint32_t n,
-                          const int32_t *eog, size_t n_eog)
+uint32_t draft_before_end(const int32_t *ids, uint32_t n, const int32_t *ends, size_t n_ends)
 {
     uint32_t i = 0;
 
-    while (i < n && !is_among(ids[i], eog, n_eog) && !is_among(ids[i], r->stop_ids, r->n_stop_ids))
+    while (i < n && !is_among(ids[i], ends, n_ends))
         i++;
     return i;
 }

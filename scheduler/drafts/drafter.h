@@ -47,10 +47,8 @@ struct drafter {
     bool takes_all; /* each guess is computed, whatever it costs: tests, replays */
 };
 
-/* Of n guesses those before the first that would end the generation: one of eog[0 .. n_eog), or a
- * stop id of the request. */
-uint32_t draft_before_end(const struct request *r, const int32_t *ids, uint32_t n,
-                          const int32_t *eog, size_t n_eog);
+/* Of n guesses those before the first that would end the generation: one of ends[0 .. n_ends). */
+uint32_t draft_before_end(const int32_t *ids, uint32_t n, const int32_t *ends, size_t n_ends);
 
 const char *draft_source_name(enum draft_source s); /* "lookup" */
 

@@ -1,4 +1,5 @@
-/* scheduler/drafts/prediction.h - a client's guess at the whole answer (OpenAI's predicted outputs).
+/* scheduler/drafts/prediction.h - a client's guess at the whole answer (OpenAI's predicted
+ * outputs).
  *
  * While the answer follows it, the next token guessed is the next one of the prediction. Where the
  * answer leaves it, the place where both meet again is looked up by the answer's last tokens. How
@@ -35,8 +36,8 @@ size_t prediction_bytes(uint32_t n);
 /* memory: prediction_bytes() of them; ids are its first n, to be filled in by the caller before
  * prediction_begin(). */
 void prediction_init(struct prediction *p, void *memory, uint32_t n);
-/* The ids are there, and of the answer, whose tokens stand in ids behind the n_prompt of the prompt,
- * those up to n_given. O(n + n_given). */
+/* The ids are there, and of the answer, whose tokens stand in ids behind the n_prompt of the
+ * prompt, those up to n_given. O(n + n_given). */
 void prediction_begin(struct prediction *p, const int32_t *ids, uint32_t n_prompt,
                       uint32_t n_given);
 /* The answer goes on: ids[0 .. n_known) ends with its latest token. */

@@ -15,7 +15,8 @@ static struct draft propose(void *ud, struct request *r, uint32_t n_known, uint3
     if (draft == NULL || draft->request != r->id || draft->n > most)
         return (struct draft){0};
     d->next++;
-    n = draft_before_end(r, draft->ids, draft->n, d->eog, d->n_eog);
+    n = draft_before_end(draft->ids, draft->n, d->eog, d->n_eog);
+    n = draft_before_end(draft->ids, n, r->stop_ids, r->n_stop_ids);
     memcpy(r->ids + n_known, draft->ids, n * sizeof(*draft->ids));
     return (struct draft){.n = n, .source = DRAFT_INJECTED};
 }

@@ -289,8 +289,8 @@ static void on_end(struct completion *c, uint32_t i, const struct event *e)
         completion_destroy(c);
 }
 
-/* Tokens of one step go into one frame, but for streams that can be gone on with: those have a frame
- * for each, so that their frames are the same wherever they go on. */
+/* Tokens of one step go into one frame, but for streams that can be gone on with: those have a
+ * frame for each, so that their frames are the same wherever they go on. */
 static bool may_join_tokens(const struct completion *c)
 {
     return !c->frames.are_numbered && !c->api.request.params.resume.is_on;

@@ -114,7 +114,7 @@ static uint8_t *value_at(const struct arena *r, size_t t, size_t d)
     if (!has_codes(r))
         return block + 2 * (slot * r->s.value_dim + d);
     if (r->s.kv == KERN_KV_Q4_0) /* two dimensions in a byte */
-        return block + 32 + (slot / 4 * r->s.value_dim / 2 + d / 32 * 16 + d % 16) * 4 + slot % 4;
+        return block + r->s.value_dim + d / 32 * 256 + (slot / 4 * 16 + d % 16) * 4 + slot % 4;
     return block + 32 + (slot / 4 * r->s.value_dim + d) * 4 + slot % 4;
 }
 
@@ -125,11 +125,17 @@ static uint16_t *key_scale_at(const struct arena *r, size_t t, size_t d)
     return (uint16_t *)(void *)(block + d / 32 * 544) + t % KERN_BLOCK;
 }
 
-static uint16_t *value_scale_at(const struct arena *r, size_t t)
+/* Dimensions of a value that share a scale. */
+static size_t scale_dims(const struct arena *r)
+{
+    return r->s.kv == KERN_KV_Q4_0 ? 32 : r->s.value_dim;
+}
+
+static uint16_t *value_scale_at(const struct arena *r, size_t t, size_t d)
 {
     uint8_t *block = r->values + r->table[t / KERN_BLOCK] * r->stride;
 
-    return (uint16_t *)(void *)block + t % KERN_BLOCK;
+    return (uint16_t *)(void *)(block + d / scale_dims(r) * 32) + t % KERN_BLOCK;
 }
 
 static void put_number(struct check *c, const struct arena *r, uint8_t *at, bool good)
@@ -151,10 +157,11 @@ static void put_token(struct check *c, const struct arena *r, size_t t, bool goo
         if (codes && d % 32 == 0)
             *key_scale_at(r, t, d) = good ? random_scale(c) : poison(c);
     }
-    for (size_t d = 0; d < r->s.value_dim; d++)
+    for (size_t d = 0; d < r->s.value_dim; d++) {
         put_number(c, r, value_at(r, t, d), good);
-    if (codes)
-        *value_scale_at(r, t) = good ? random_scale(c) : poison(c);
+        if (codes && d % scale_dims(r) == 0)
+            *value_scale_at(r, t, d) = good ? random_scale(c) : poison(c);
+    }
 }
 
 static void fill_poison(struct check *c, uint8_t *p, size_t bytes)
@@ -325,9 +332,10 @@ static void run_parts(struct check *c, const struct arena *r, size_t pos0, size_
 struct numbers {
     double *k;  /* [t][key_dim] */
     double *vc; /* [t][value_dim] */
-    double *vs; /* [t] */
+    double *vs; /* [t][value_dim] */
     double *q;  /* [key_dim], scaled */
-    double *e;  /* [t] */
+    double *e;  /* [t] exponentials, then ... */
+    double *w;  /* [t] ... the weights of some dimensions */
     double *out;
 };
 
@@ -356,11 +364,12 @@ static void read_numbers(const struct arena *r, struct tokens seen, struct numbe
         for (size_t d = 0; d < dk; d++)
             n->k[t * dk + d] =
                 number_at(r, key_at(r, t, d), codes ? check_half(*key_scale_at(r, t, d)) : 0);
-        for (size_t d = 0; d < dv; d++)
+        for (size_t d = 0; d < dv; d++) {
+            n->vs[t * dv + d] = codes ? check_half(*value_scale_at(r, t, d)) : 1;
             n->vc[t * dv + d] = r->s.kv == KERN_KV_Q4_0
                                     ? 2 * (*value_at(r, t, d) >> d / 16 % 2 * 4 & 15) - 15
                                     : number_at(r, value_at(r, t, d), 1);
-        n->vs[t] = codes ? check_half(*value_scale_at(r, t)) : 1;
+        }
     }
 }
 
@@ -418,6 +427,25 @@ static double formula_scores(const struct arena *r, const struct numbers *n, str
     return max;
 }
 
+/* Dimensions d0 .. d1 - 1, which share scales, of the sum of weighted values; returns the most that
+ * a code of a weight counts. */
+static double formula_values(const struct arena *r, const struct numbers *n, struct tokens seen,
+                             size_t d0, size_t d1)
+{
+    double code = 0;
+
+    for (size_t t = 0; t < seen.to; t++)
+        n->w[t] = t < seen.from ? 0 : n->e[t] * n->vs[t * r->s.value_dim + d0];
+    if (has_codes(r))
+        code = round_weights(n->w, seen.to);
+    for (size_t d = d0; d < d1; d++)
+        n->out[d] = 0;
+    for (size_t t = seen.from; t < seen.to; t++)
+        for (size_t d = d0; d < d1; d++)
+            n->out[d] += n->w[t] * n->vc[t * r->s.value_dim + d];
+    return code;
+}
+
 /* Plain softmax attention of one row and head. Returns by how much the result may differ: in fp32
  * a weight may fall to the other side of two codes, and that counts as much as the largest value
  * code; a capped score is exact to a part of the cap. */
@@ -428,19 +456,12 @@ static double formula(const struct arena *r, const struct numbers *n, size_t pos
     double sum = r->sinks ? exp((double)r->sinks[head] - max) : 0;
     double code = 0;
 
-    for (size_t t = 0; t < seen.from; t++)
-        n->e[t] = 0;
     for (size_t t = seen.from; t < seen.to; t++) {
         n->e[t] = exp(n->e[t] - max);
         sum += n->e[t];
-        n->e[t] *= n->vs[t];
     }
-    if (has_codes(r))
-        code = round_weights(n->e, seen.to);
-    memset(n->out, 0, r->s.value_dim * sizeof *n->out);
-    for (size_t t = seen.from; t < seen.to; t++)
-        for (size_t d = 0; d < r->s.value_dim; d++)
-            n->out[d] += n->e[t] * n->vc[t * r->s.value_dim + d];
+    for (size_t d = 0; d < r->s.value_dim; d += scale_dims(r))
+        code = fmax(code, formula_values(r, n, seen, d, d + scale_dims(r)));
     for (size_t d = 0; d < r->s.value_dim; d++)
         n->out[d] /= sum;
     return 2e-5 + 4e-8 * (double)r->s.key_dim + 1e-6 * (double)r->s.view.cap + code * 127 / sum;
@@ -451,13 +472,14 @@ static void check_formula(struct check *c, const struct arena *r, size_t pos0, s
 {
     const struct tokens seen = rows_see(r, pos0, n_row);
     const size_t dk = r->s.key_dim, dv = r->s.value_dim;
-    double *all = malloc((seen.to * (dk + dv + 2) + dk + dv) * sizeof *all);
+    double *all = malloc((seen.to * (dk + 2 * dv + 2) + dk + dv) * sizeof *all);
     struct numbers n = {.k = all};
 
     n.vc = n.k + seen.to * dk;
     n.vs = n.vc + seen.to * dv;
-    n.e = n.vs + seen.to;
-    n.q = n.e + seen.to;
+    n.e = n.vs + seen.to * dv;
+    n.w = n.e + seen.to;
+    n.q = n.w + seen.to;
     n.out = n.q + dk;
     read_numbers(r, seen, &n);
     for (size_t i = 0; i < n_row * r->s.n_head; i += 5) {

@@ -14,6 +14,7 @@ struct cascade {
     size_t n_head, key_dim, value_dim;
     size_t n_row, n_shared; /* rows, each of a sequence of its own; segments that all share */
     size_t n_seg;           /* of the longest */
+    size_t n_merged;        /* of the shared segments: they leave one state */
     size_t stride, key_bytes;
     uint8_t *blocks;
     uint32_t tables[MAX_ROWS][MAX_BLOCKS];
@@ -125,7 +126,7 @@ static void run_parts(struct check *c, const struct cascade *s, float *part, siz
     a.n_seen = (uint32_t)(s->n_shared * KERN_SEGMENT);
     a.part = part;
     a.part_stride = part_stride;
-    a.seg1 = check_below(c, (uint32_t)s->n_shared + 1);
+    a.seg1 = a.n_merged = (uint32_t)s->n_merged;
     c->test->attn[s->kv](&a);
     a.seg0 = a.seg1;
     a.seg1 = (uint32_t)s->n_shared;
@@ -134,6 +135,7 @@ static void run_parts(struct check *c, const struct cascade *s, float *part, siz
         a = call(s, i);
         a.part = part + i * s->n_head * part_stride;
         a.part_stride = part_stride;
+        a.n_merged = (uint32_t)s->n_merged;
         a.seg0 = (uint32_t)s->n_shared;
         c->test->attn[s->kv](&a);
     }
@@ -152,7 +154,7 @@ static void check_row(struct check *c, const struct cascade *s, size_t i, const 
     c->ref->attn[s->kv](&a);
     for (size_t h = 0; h < s->n_head; h++)
         c->test->attn_merge(got + h * s->value_dim, part + (i * s->n_head + h) * part_stride,
-                            s->rows[i].pos / KERN_SEGMENT + 1, s->value_dim,
+                            s->rows[i].pos / KERN_SEGMENT + 2 - s->n_merged, s->value_dim,
                             s->sinks ? s->sinks + h : NULL);
     check_that(c, check_guard(got) && check_diff(got, want, n) == n,
                "cascade: heads=%zu dims=%zu/%zu rows=%zu shared=%zu: row %zu at %u differs",
@@ -174,7 +176,9 @@ void check_attn_cascade(struct check *c, enum kern_kv kv)
                              .n_shared = CASES[i][4]};
         make(c, &s, (unsigned)i);
         for (unsigned level = 0; check_level(c, level); level++) {
-            const size_t stride = s.n_seg * KERN_ATTN_PART(s.value_dim) + level;
+            s.n_merged = 1 + check_below(c, (uint32_t)s.n_shared);
+            const size_t n_state = s.n_seg - s.n_merged + 1;
+            const size_t stride = n_state * KERN_ATTN_PART(s.value_dim) + level;
             float *part = check_out(s.n_row * s.n_head * stride * sizeof *part, 4);
 
             run_parts(c, &s, part, stride);

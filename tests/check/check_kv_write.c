@@ -138,19 +138,19 @@ static void check_codes(struct check *c, const float *x, size_t n, uint16_t scal
     }
 }
 
-/* The scale and the codes of four bits of a value, two in a byte. */
-static void check_value_q4(struct check *c, const float *x, size_t n, const uint8_t *head,
-                           size_t slot)
+/* The scale and the codes of four bits of 32 dimensions, two in a byte. */
+static void check_value_q4(struct check *c, const float *x, const uint8_t *scales,
+                           const uint8_t *codes, size_t slot)
 {
     float a = 0;
 
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < 32; i++)
         a = fmaxf(a, fabsf(x[i]));
-    const uint16_t d = check_to_half(fminf(a / 15, 65504)), scale = half_of(head, slot);
+    const uint16_t d = check_to_half(fminf(a / 15, 65504)), scale = half_of(scales, slot);
     const float inverse = d ? 0.5f / (float)check_half(d) : 0;
     check_that(c, scale == d, "scale of %.9g: %04x, not %04x", (double)a, scale, d);
-    for (size_t i = 0; i < n; i++) {
-        const uint8_t *at = head + 32 + (slot / 4 * n / 2 + i / 32 * 16 + i % 16) * 4 + slot % 4;
+    for (size_t i = 0; i < 32; i++) {
+        const uint8_t *at = codes + (slot / 4 * 16 + i % 16) * 4 + slot % 4;
         const int code = *at >> (i / 16 % 2 ? 4 : 0) & 15;
         const double want = rint(fmin(fmax((double)(x[i] * inverse + 7.5f), 0), 15));
 
@@ -171,12 +171,14 @@ static void check_stored_codes(struct check *c, uint8_t *const *block, size_t sl
         check_codes(c, k + 32 * g, 32, half_of(group, slot), code);
     }
     for (size_t h = 0; h < n_kv; h++) {
-        const uint8_t *head = block[1] + h * (32 + (kv == KERN_KV_Q4_0 ? 8 : 16) * dims[1]);
+        const size_t bytes = kv == KERN_KV_Q4_0 ? 9 * dims[1] : 32 + 16 * dims[1];
+        const uint8_t *head = block[1] + h * bytes;
 
-        if (kv == KERN_KV_Q4_0) {
-            check_value_q4(c, v + h * dims[1], dims[1], head, slot);
+        for (size_t g = 0; kv == KERN_KV_Q4_0 && g < dims[1] / 32; g++)
+            check_value_q4(c, v + h * dims[1] + 32 * g, head + 32 * g, head + dims[1] + 256 * g,
+                           slot);
+        if (kv == KERN_KV_Q4_0)
             continue;
-        }
         for (size_t d = 0; d < dims[1]; d++)
             code[d] = head + 32 + slot / 4 * dims[1] * 4 + d * 4 + slot % 4;
         check_codes(c, v + h * dims[1], dims[1], half_of(head, slot), code);
@@ -198,8 +200,9 @@ static void check_write_codes(struct check *c, enum kern_kv kv)
 
         for (size_t j = 0; j < n_kv * dims[0]; j += 32)
             random_group(c, k + j, 32);
-        for (size_t j = 0; j < n_kv; j++)
-            random_group(c, v + j * dims[1], dims[1]);
+        const size_t each = kv == KERN_KV_Q4_0 ? 32 : dims[1]; /* numbers that share a scale */
+        for (size_t j = 0; j < n_kv * dims[1]; j += each)
+            random_group(c, v + j, each);
         c->ref->kv_write[kv](want[0], want[1], slot, k, v, n_kv, dims[0], dims[1]);
         c->test->kv_write[kv](got[0], got[1], slot, k, v, n_kv, dims[0], dims[1]);
         for (int half = 0; half < 2; half++) {

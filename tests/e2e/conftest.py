@@ -4,6 +4,7 @@
 marker `quiet` compare times, and run while nothing else does.
 """
 import fcntl
+import functools
 import inspect
 import os
 import pathlib
@@ -62,10 +63,15 @@ def take_part(config, items):
     config.hook.pytest_deselected(items=rest)
 
 
+@functools.lru_cache(maxsize=None)  # thousands of tests are one function with other parameters
+def speaks_of_isa(function):
+    return re.search("isa_levels|avx", inspect.getsource(function)) is not None
+
+
 def pytest_collection_modifyitems(config, items):
     """A test that speaks of an instruction set has the marker `isa` without having to be told."""
     for item in items:
-        if re.search("isa_levels|avx", inspect.getsource(item.function)):
+        if speaks_of_isa(item.function):
             item.add_marker(pytest.mark.isa)
     take_part(config, items)
     items.sort(key=order_of)

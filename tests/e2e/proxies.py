@@ -96,7 +96,7 @@ def plain(raw):
     return NAMES.sub(b"", raw)
 
 
-def whole(server, path, body):
+def shim_frames(server, path, body):
     """What a client of the shim gets when nothing happens: the frames that it asks of a replica, without what it keeps."""
     raw = server.post(path, body, headers={"X-Resume-Tokens": "true"}).body
     return re.sub(rb"(?m)^(id: |: ).*\n", b"", raw)

@@ -19,6 +19,9 @@ JSON = {"Content-Type": "application/json"}
 SLOW = os.environ.get("QUIRE_SLOW") == "1"  # whoever runs the tests has time
 # Sanitizers keep a shadow of all memory, terabytes of addresses, and what was freed.
 SANITIZED = "asan" in BIN or "tsan" in BIN
+# Builds with assertions look at every block of the cache after each step: of the default's 1 GiB that takes longer than
+# the step. Tests that need more room say so.
+CHECKED_KV_MEMORY = "64m"
 ISA_LEVELS = ["scalar", "avx2", "avxvnni", "avx512"]
 
 
@@ -26,6 +29,12 @@ def isa_levels(binary=BIN):
     """The instruction sets that --isa takes here, lowest first; tests that want more leave them out."""
     out = subprocess.run([binary, "--version"], capture_output=True, text=True, check=True, timeout=60).stdout
     return re.search(r"^instruction sets: (.*)$", out, re.M)[1].split()
+
+
+def cache_of(binary, flags):
+    """The flag for a cache that a build with assertions can look through, unless the flags or a file say how large it is."""
+    has_assertions = any(kind in str(binary) for kind in ("debug", "asan", "tsan"))
+    return ["--kv-memory", CHECKED_KV_MEMORY] if has_assertions and not {"--kv-memory", "--config"} & set(flags) else []
 
 
 def make_model(path, *flags):
@@ -101,7 +110,8 @@ class Server:
         model = MODEL if model is None else model
         if "--api-keys" in flags and "--metrics-open" not in flags:
             flags = (*flags, "--metrics-open", "on")  # the tests look there
-        args = [binary, "serve", "--port", "0", *([] if not model else ["--model", str(model)]), *flags]
+        args = [binary, "serve", "--port", "0", *([] if not model else ["--model", str(model)]),
+                *cache_of(binary, flags), *flags]
         self.log = tempfile.NamedTemporaryFile(prefix="quire-e2e-", suffix=".log")
         self.tls, self.key, self.unix = tls, key, None
         self.process = subprocess.Popen(args, stdout=subprocess.PIPE, stderr=self.log, text=True,

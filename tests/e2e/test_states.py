@@ -80,7 +80,7 @@ def test_every_split(start, tmp_path, arch):
     prompts = [text[:n] + [(11 * i + n + 5) % vocab for i in range(3)] for n in splits]
     found = []
     for flags in (("--prefix-cache", "off"), ("--state-interval", "64")):
-        s = start("--kv-memory", "512m", "--context", "1024", *flags, model=file, binary=DEBUG_BIN)
+        s = start("--kv-memory", "64m", "--context", "1024", *flags, model=file, binary=DEBUG_BIN)
         assert ask(s, text)[1] == 0
         found.append([answers(s, dict(prompt=prompts[i:i + 32], max_tokens=2, temperature=0, logprobs=3, ignore_eos=True))
                       for i in range(0, len(prompts), 32)])
@@ -110,7 +110,7 @@ def test_snapshots_keep_to_their_room(start, path):
 def test_choices_share_their_prompt(start, path, cache):
     """It is computed once, and only its last token for each choice; the first word of each is its own."""
     vocab = n_vocab(path)
-    s = start("--kv-memory", "256m", "--prefix-cache", cache, model=path, binary=DEBUG_BIN)
+    s = start("--kv-memory", "8m", "--prefix-cache", cache, model=path, binary=DEBUG_BIN)
     for n in (1, 2, 16, 17, 255, 256, 257, 300):
         body = dict(prompt=[(7 * i * i + n) % vocab for i in range(n)], max_tokens=20, temperature=1, logprobs=2, ignore_eos=True)
         before = s.metrics()["quire_prompt_tokens_total"]

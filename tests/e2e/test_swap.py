@@ -120,8 +120,9 @@ def test_pressure_changes_no_answer(start, tmp_path, flags):
 
 def crowd_out(s):
     """Eight low requests of three blocks each, thrown out by a critical one that wants nearly all. The
-    copies of those that come back first stay in RAM, the others go to the file. A token a step, so that they last."""
-    low = [s.stream([50 + i] * 33, max_tokens=60, ignore_eos=True, temperature=0, priority="low", speculation=False)
+    copies of those that come back first stay in RAM, the others go to the file. Without speculation they have not
+    ended before the critical one comes."""
+    low = [s.stream([50 + i] * 33, max_tokens=60, ignore_eos=True, temperature=0, priority="low")
            for i in range(8)]
     for stream in low:
         next(iter(stream))
@@ -132,7 +133,7 @@ def crowd_out(s):
 
 def test_the_file_is_used(start, tmp_path):
     """The RAM is more than half full of copies: the oldest go to the file, and come back."""
-    s = start(*TINY, *files(tmp_path / "swap", ram="1m"), "--preemption", "swap", "--isa", "scalar")
+    s = start(*TINY, *files(tmp_path / "swap", ram="1m"), "--preemption", "swap", "--isa", "scalar", "--speculation", "off")
     low, high = crowd_out(s)
     texts = in_threads([stream.text for stream in (high, *low)])
     assert texts[0] and all(stream.done for stream in (high, *low))
@@ -229,7 +230,7 @@ def test_staging_is_told(start, tmp_path):
 def test_kill_while_writing(tmp_path):
     """kill -9 in the middle of it leaves a file; the next start takes it over and is clean."""
     path = tmp_path / "swap"
-    flags = (*TINY, *files(path, ram="1m"), "--preemption", "swap", "--isa", "scalar")
+    flags = (*TINY, *files(path, ram="1m"), "--preemption", "swap", "--isa", "scalar", "--speculation", "off")
     for _ in range(2):
         s = Server(*flags)
         crowd_out(s)

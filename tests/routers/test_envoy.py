@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from proxies import DOCKER, LUA, Proxy, Reader, body_of, plain, wait_for, whole
+from proxies import DOCKER, LUA, Proxy, Reader, body_of, plain, shim_frames, wait_for
 from quire import Server
 
 pytestmark = pytest.mark.skipif(not LUA.exists(), reason="skip: no nginx with Lua (Debian packages nginx-light, libnginx-mod-http-lua)")
@@ -46,7 +46,7 @@ def test_no_client_can_tell(running):
         assert plain(proxy.post(path, whole).body) == plain(replicas[0].post(path, whole).body)
     assert proxy.post("/tokenize", {"content": "Once"}).json == replicas[0].post("/tokenize", {"content": "Once"}).json
     bodies = [body_of(i, 200) for i in range(9)]
-    want = [whole(replicas[2], *b) for b in bodies]
+    want = [shim_frames(replicas[2], *b) for b in bodies]
     for victim, how in ((replicas[0], signal.SIGKILL), (replicas[1], signal.SIGTERM)):
         readers = [Reader(proxy, *b) for b in bodies]
         wait_for(lambda readers=readers: all(len(r.raw) > 2000 for r in readers))

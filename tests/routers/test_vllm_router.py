@@ -19,7 +19,7 @@ import pytest
 import zmq
 
 from kv_event_reader import Reader
-from proxies import LUA, free_port, start_nginx, wait_for, whole
+from proxies import LUA, free_port, shim_frames, start_nginx, wait_for
 from proxies import Reader as StreamReader
 from quire import BIN, Server
 
@@ -273,7 +273,7 @@ def test_with_the_shim_no_stream_is_cut(start, tmp_path):
     router = start(route, servers, {url(s): source(s) for s in servers})
     shim = start(Shimmed, router, tmp_path)
     bodies = [long_stream(i) for i in range(16)]
-    want = [whole(servers[1], "/v1/completions", b) for b in bodies]
+    want = [shim_frames(servers[1], "/v1/completions", b) for b in bodies]
     readers = [StreamReader(shim, "/v1/completions", b) for b in bodies]
     wait_for(lambda: all(len(r.raw) > 2000 for r in readers))
     n_cut = servers[0].metrics()["quire_requests_running"]

@@ -98,7 +98,7 @@ static inline struct draft sim_propose(void *ud, struct request *r, uint32_t n_k
     d.n = 1 + rnd(s, most);
     for (uint32_t i = 0; i < d.n; i++)
         r->ids[n_known + i] = (int32_t)(10 + rnd(s, s->n_words));
-    d.n = draft_before_end(r, r->ids + n_known, d.n, NULL, 0);
+    d.n = draft_before_end(r->ids + n_known, d.n, r->stop_ids, r->n_stop_ids);
     return d;
 }
 

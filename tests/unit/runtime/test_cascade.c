@@ -100,7 +100,9 @@ static void take_item(const struct split_kv *c, const struct batch *b, const str
         assert_int_equal(s->i_row, item->part_row + i);
         assert_int_equal(s->n_row, item->part_rows);
         assert_int_equal(s->part_stride, item->part_stride);
-        assert_int_equal(s->n_seg, n_seg);
+        assert_int_equal(s->n_state, n_seg - item->n_merged + 1);
+        assert_true(item->n_merged >= 1 && (item->seg0 > 0 ? item->seg0 >= item->n_merged
+                                                           : item->seg1 == item->n_merged));
     }
 }
 
@@ -131,7 +133,7 @@ static void check_parts(const struct split_kv *c)
         const struct attn_split *a = &c->splits[i];
         const float *end = a->part + a->n_row * c->options.n_head * a->part_stride;
 
-        assert_true(a->i_row < a->n_row && a->n_seg * each <= a->part_stride);
+        assert_true(a->i_row < a->n_row && a->n_state * each <= a->part_stride);
         assert_true(a->part >= c->parts && end <= c->parts + c->n_parts);
         for (uint32_t j = 0; j < i; j++) {
             const struct attn_split *o = &c->splits[j];
@@ -259,21 +261,25 @@ static void test_nested(void **unused)
     batch_destroy(&b);
 }
 
-/* Without tables to look at, each for itself. */
+/* Without tables to look at, or with many query heads for a KV head, each for itself. */
 static void test_off(void **unused)
 {
-    const struct split_kv_options o = options(2, 0);
-    struct split_kv c;
     struct batch *b;
 
     (void)unused;
     assert_int_equal(batch_create(&b, MAX_ROWS, MAX_SPANS, 1), 0);
-    assert_int_equal(split_kv_create(&c, &o), 0);
     make_batch(b, 12, 1);
-    split_kv_make(&c, b);
-    check_cover(&c, b);
-    assert_int_equal(c.n_grouped_rows, 0);
-    split_kv_release(&c);
+    for (int i = 0; i < 3; i++) {
+        struct split_kv_options o = options(2, i == 0 ? 0 : 2);
+        struct split_kv c;
+
+        o.n_head = i == 1 ? 7 * o.n_kv_head : o.n_head;
+        assert_int_equal(split_kv_create(&c, &o), 0);
+        split_kv_make(&c, b);
+        check_cover(&c, b);
+        assert_true(i == 2 ? c.n_grouped_rows > 0 : c.n_grouped_rows == 0);
+        split_kv_release(&c);
+    }
     batch_destroy(&b);
 }
 

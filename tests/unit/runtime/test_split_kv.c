@@ -85,7 +85,7 @@ static void check_splits(const struct split_kv *c, const struct batch *b)
         const struct attn_split *s = &c->splits[i];
 
         named[s->row]++;
-        assert_int_equal(s->n_seg, segments(b->pos[s->row] + 1));
+        assert_true(s->n_state >= 2 && s->n_state <= segments(b->pos[s->row] + 1));
     }
     for (uint32_t i = 0; i < c->n_items; i++) {
         const struct attn_item *item = &c->items[i];
@@ -103,6 +103,9 @@ static void check_splits(const struct split_kv *c, const struct batch *b)
             assert_int_equal(s->part_stride, item->part_stride);
             assert_int_equal(s->i_row, j);
             assert_int_equal(s->n_row, item->n);
+            assert_int_equal(s->n_state, segments(b->pos[row] + 1) - item->n_merged + 1);
+            assert_true(item->seg0 > 0 ? item->seg0 >= item->n_merged
+                                       : item->seg1 == item->n_merged);
         }
     }
 }
@@ -115,7 +118,7 @@ static void check_parts(const struct split_kv *c)
 
     for (uint32_t i = 0; i < c->n_splits; i++) { /* in the order of the rows of an item */
         const struct attn_split *s = &c->splits[i];
-        const size_t query = s->n_seg * KERN_ATTN_PART(c->options.value_dim);
+        const size_t query = s->n_state * KERN_ATTN_PART(c->options.value_dim);
 
         assert_true(query <= s->part_stride);
         assert_true(s->i_row > 0 ? s->part + s->n_row * n_head * s->part_stride == last

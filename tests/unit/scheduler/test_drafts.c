@@ -14,7 +14,7 @@
 #include "core/base/mem.h"
 #include "scheduler/drafts/draft_costs.h"
 #include "scheduler/drafts/draft_rates.h"
-#include "scheduler/drafts/lookup_drafter.h"
+#include "scheduler/lookup_drafter.h"
 #include "scheduler/drafts/prediction.h"
 #include "scheduler/drafts/token_lookup.h"
 #include "scheduler/request.h"
@@ -216,17 +216,13 @@ static void without_drafts_there_is_no_lookup(void **state)
 
 static void guesses_end_before_an_end(void **state)
 {
-    static const int32_t ids[] = {4, 5, 6, 7, 8};
-    struct request *r = with_prediction(NULL, 0, true);
-    const int32_t eog[] = {7};
+    static const int32_t ids[] = {4, 5, 6, 7, 8}, ends[] = {9, 7, 4};
     (void)state;
 
-    assert_int_equal(draft_before_end(r, ids, 5, NULL, 0), 5);
-    assert_int_equal(draft_before_end(r, ids, 5, eog, 1), 3);
-    r->n_stop_ids = 1;
-    r->stop_ids[0] = 4;
-    assert_int_equal(draft_before_end(r, ids, 5, eog, 1), 0);
-    request_destroy(&r);
+    assert_int_equal(draft_before_end(ids, 5, NULL, 0), 5);
+    assert_int_equal(draft_before_end(ids, 5, ends, 1), 5);
+    assert_int_equal(draft_before_end(ids, 5, ends, 2), 3);
+    assert_int_equal(draft_before_end(ids, 5, ends, 3), 0);
 }
 
 /* ---- rates ---- */

@@ -1,5 +1,5 @@
-/* scheduler/drafts/lookup_drafter.c - see lookup_drafter.h. */
-#include "scheduler/drafts/lookup_drafter.h"
+/* scheduler/lookup_drafter.c - see lookup_drafter.h. */
+#include "scheduler/lookup_drafter.h"
 
 #include "scheduler/request.h"
 

@@ -1,4 +1,4 @@
-/* scheduler/drafts/lookup_drafter.h - guesses from texts that are there: the request's own, and its
+/* scheduler/lookup_drafter.h - guesses from texts that are there: the request's own, and its
  * prediction.
  *
  * The last tokens are looked up in the prompt and the answer so far, and what followed there is the
@@ -7,8 +7,8 @@
  *
  * Thread: engine thread only. Memory: none.
  */
-#ifndef SCHEDULER_DRAFTS_LOOKUP_DRAFTER_H
-#define SCHEDULER_DRAFTS_LOOKUP_DRAFTER_H
+#ifndef SCHEDULER_LOOKUP_DRAFTER_H
+#define SCHEDULER_LOOKUP_DRAFTER_H
 
 #include "scheduler/drafts/drafter.h"
 

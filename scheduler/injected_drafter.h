@@ -1,10 +1,10 @@
-/* scheduler/drafts/injected_drafter.h - guesses at random, for tests of what becomes of wrong ones
+/* scheduler/injected_drafter.h - guesses at random, for tests of what becomes of wrong ones
  * (QUIRE_DEBUG_DRAFTS, see engine_drafter.h). In a release there are none.
  *
  * Thread: engine thread only. Memory: none.
  */
-#ifndef SCHEDULER_DRAFTS_INJECTED_DRAFTER_H
-#define SCHEDULER_DRAFTS_INJECTED_DRAFTER_H
+#ifndef SCHEDULER_INJECTED_DRAFTER_H
+#define SCHEDULER_INJECTED_DRAFTER_H
 
 #include <stdint.h>
 

@@ -1,16 +1,16 @@
-/* scheduler/drafts/engine_drafter.c - see engine_drafter.h. */
-#include "scheduler/drafts/engine_drafter.h"
+/* scheduler/engine_drafter.c - see engine_drafter.h. */
+#include "scheduler/engine_drafter.h"
 
 #include "core/base/err.h"
 #include "core/base/mem.h"
-#include "scheduler/drafts/grammar_drafter.h"
 #include "scheduler/drafts/history_lookup.h"
-#include "scheduler/drafts/injected_drafter.h"
-#include "scheduler/drafts/lookup_drafter.h"
+#include "scheduler/grammar_drafter.h"
+#include "scheduler/injected_drafter.h"
+#include "scheduler/lookup_drafter.h"
 #include "scheduler/request.h"
 
 #define PROMPT_KEPT 16 /* tokens before an answer that are kept: its beginning is found by these */
-#define SURE_MATCH 8 /* tokens: such a look-up is as likely as a grammar's way, and goes on further */
+#define SURE_MATCH 8 /* tokens: such a look-up is as likely as a grammar's way, and longer */
 
 struct engine_drafter {
     const int32_t *eog;
@@ -101,7 +101,8 @@ static struct draft propose(void *ud, struct request *r, uint32_t n_known, uint3
 
     if (draft.n == 0)
         draft = guess(d, r, n_known, most);
-    draft.n = draft_before_end(r, r->ids + n_known, draft.n, d->eog, d->n_eog);
+    draft.n = draft_before_end(r->ids + n_known, draft.n, d->eog, d->n_eog);
+    draft.n = draft_before_end(r->ids + n_known, draft.n, r->stop_ids, r->n_stop_ids);
     return draft;
 }
 

@@ -1,4 +1,4 @@
-/* scheduler/drafts/engine_drafter.h - the drafter of an engine: it asks the others, and takes the
+/* scheduler/engine_drafter.h - the drafter of an engine: it asks the others, and takes the
  * guess that is likelier to be right.
  *
  * It keeps the answers of requests that have ended, and looks there too where a request's own text
@@ -12,8 +12,8 @@
  * Thread: engine thread only.
  * Memory: taken at creation.
  */
-#ifndef SCHEDULER_DRAFTS_ENGINE_DRAFTER_H
-#define SCHEDULER_DRAFTS_ENGINE_DRAFTER_H
+#ifndef SCHEDULER_ENGINE_DRAFTER_H
+#define SCHEDULER_ENGINE_DRAFTER_H
 
 #include <stddef.h>
 #include <stdint.h>

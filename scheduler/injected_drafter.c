@@ -1,5 +1,5 @@
-/* scheduler/drafts/injected_drafter.c - see injected_drafter.h. */
-#include "scheduler/drafts/injected_drafter.h"
+/* scheduler/injected_drafter.c - see injected_drafter.h. */
+#include "scheduler/injected_drafter.h"
 
 #ifdef QUIRE_DEBUG
 #include "core/runtime/random.h"

@@ -1,11 +1,11 @@
-/* scheduler/drafts/grammar_drafter.h - guesses where a constraint lets the text go on in one way
+/* scheduler/grammar_drafter.h - guesses where a constraint lets the text go on in one way
  * only: keys and punctuation of JSON, say.
  *
  * Thread: engine thread only.
  * Memory: taken at creation.
  */
-#ifndef SCHEDULER_DRAFTS_GRAMMAR_DRAFTER_H
-#define SCHEDULER_DRAFTS_GRAMMAR_DRAFTER_H
+#ifndef SCHEDULER_GRAMMAR_DRAFTER_H
+#define SCHEDULER_GRAMMAR_DRAFTER_H
 
 #include "scheduler/drafts/drafter.h"
 

@@ -1,5 +1,5 @@
-/* scheduler/drafts/grammar_drafter.c - see grammar_drafter.h. */
-#include "scheduler/drafts/grammar_drafter.h"
+/* scheduler/grammar_drafter.c - see grammar_drafter.h. */
+#include "scheduler/grammar_drafter.h"
 
 #include "core/base/err.h"
 #include "core/base/mem.h"
