@@ -3,7 +3,8 @@
 usage: bench_speculation.py MODEL.gguf [--streams 1,4,16] [--runs 3] [--tasks edit,story]
 
 One server, whose requests ask for speculation or not, in turn; each pair of answers must be the same. Medians of the
-ratios of neighbouring runs. With PEER=python3, an interpreter that has the package xllamacpp (llama-server as a library),
+ratios of neighbouring runs. The server keeps no earlier answers, which would have all that is asked twice, but for the
+task `again`, the same question with other endings. With PEER=python3, an interpreter that has the package xllamacpp (llama-server as a library),
 the same prompts go to that without and with its own n-gram drafts, one stream.
 """
 import argparse
@@ -71,6 +72,10 @@ TASKS = {
     "schema": completion(chat("Write a list of four people as JSON."), 220, json_schema=PEOPLE),
     "story": completion(chat("Tell me a story about a dragon."), temperature=0.8, seed=7),
 }
+# The same question with another ending each time: what was answered before helps.
+QUESTION = "How is bread made at home, step by step?"
+ENDINGS = ["", " Please.", " Thank you!", " I have an oven.", " I want to bake it today.", " Tell me all of it.",
+           " My family likes bread.", " I have flour and yeast."]
 
 
 def predict(server):
@@ -113,9 +118,26 @@ def compare(server, name, n, runs):
         assert texts == others, f"{name}: another answer with speculation"
         rates.append((off, on))
         ratios.append(on / off)
+    report(name, n, rates, ratios, drafted, accepted)
+
+
+def report(name, n, rates, ratios, drafted, accepted):
     off, on = (statistics.median(r[i] for r in rates) for i in (0, 1))
     print(f"{name:12s} {n:3d} streams: {off:7.1f} > {on:7.1f} tokens/s, {statistics.median(ratios):5.2f} x "
           f"({min(ratios):.2f} to {max(ratios):.2f}); {accepted} of {drafted} drafts accepted", flush=True)
+
+
+def compare_again(server, runs):
+    rates, ratios, drafted, accepted = [], [], 0, 0
+    run(server, completion(chat(QUESTION + ENDINGS[0])), 1, True)
+    for ending in ENDINGS[1:1 + runs]:
+        off, texts, _, _ = run(server, completion(chat(QUESTION + ending)), 1, False)
+        on, others, n_drafted, n_accepted = run(server, completion(chat(QUESTION + ending)), 1, True)
+        assert texts == others, "again: another answer with speculation"
+        rates.append((off, on))
+        ratios.append(on / off)
+        drafted, accepted = drafted + n_drafted, accepted + n_accepted
+    report("again", 1, rates, ratios, drafted // len(ratios), accepted // len(ratios))
 
 
 PEER = """
@@ -143,22 +165,30 @@ for name, body in tasks.items():
 """
 
 
+@contextlib.contextmanager
+def serving(args, *flags):
+    server = Server("--threads", str(args.threads), "--context", "2048", "--log-level", "warn", *flags, model=args.model)
+    yield server
+    server.stop()
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("model")
     parser.add_argument("--streams", default="1,4,16")
     parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--tasks", default=",".join(TASKS))
+    parser.add_argument("--tasks", default=",".join([*TASKS, "again"]))
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     args = parser.parse_args()
-    names = args.tasks.split(",")
-    with contextlib.ExitStack() as stack:
-        server = Server("--threads", str(args.threads), "--context", "2048", "--log-level", "warn", model=args.model)
-        stack.callback(server.stop)
+    names = [n for n in args.tasks.split(",") if n != "again"]
+    with serving(args, "--speculation-history", "0") as server:
         predict(server)
         for n in map(int, args.streams.split(",")):
             for name in names:
                 compare(server, name, n, args.runs)
+    if "again" in args.tasks.split(","):
+        with serving(args) as server:
+            compare_again(server, args.runs)
     if os.environ.get("PEER"):
         bodies = {n: dict(TASKS[n], n_predict=TASKS[n]["max_tokens"]) for n in names if n != "prediction"}
         subprocess.run([os.environ["PEER"], "-c", PEER, args.model, str(args.threads), str(args.runs), json.dumps(bodies)],

@@ -147,7 +147,7 @@ static void same_as_a_plain_list(void **state)
         assert_int_equal(history_lookup_create(&h, sizes[k]), 0);
         l = (struct list){.max = sizes[k]};
         for (uint32_t i = 0; i < 2000; i++) {
-            const uint64_t salt = (uint64_t)random_below(&rng, 3) << 32; /* the lower half is equal */
+            const uint64_t salt = (uint64_t)random_below(&rng, 3) << 32; /* equal lower halves */
             int32_t ids[MAX_TEXT];
             const uint32_t n = make_text(&l, ids, &rng, MAX_TEXT);
 
