@@ -464,7 +464,8 @@ static void timings_come_with_the_end(void **state)
         "\"swapped_ms\":0.003,"
         "\"delivery_ms\":0.040,\"write_blocked_ms\":0.055,\"total_ms\":33.600,"
         "\"n_preempted\":2,\"prompt_tokens\":3,"
-        "\"cached_tokens\":1,\"completion_tokens\":1,\"draft_tokens\":4,\"accepted_draft_tokens\":3}}");
+        "\"cached_tokens\":1,\"completion_tokens\":1,\"draft_tokens\":4,"
+        "\"accepted_draft_tokens\":3}}");
     tear_down(&s);
 }
 

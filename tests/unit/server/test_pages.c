@@ -117,7 +117,8 @@ static void iterations_to_the_letter(void **state)
           "\"balance_ms\":-1.500,\"rows_ms\":[" EIGHT_MS "," EIGHT_MS "," EIGHT_MS "," EIGHT_MS ","
           EIGHT_MS "," EIGHT_MS "," EIGHT_MS "," EIGHT_MS "]},\"iterations\":[{\"step\":3,"
           "\"at_ms\":1.500,\"sequences\":2,\"prefill_rows\":2,\"decode_rows\":1,"
-          "\"draft_rows\":3,\"prefill_keys\":40,\"decode_keys\":30,\"admitted\":0,\"preempted\":0,\"swapped_out\":0,"
+          "\"draft_rows\":3,\"prefill_keys\":40,\"decode_keys\":30,\"admitted\":0,"
+          "\"preempted\":0,\"swapped_out\":0,"
           "\"swapped_in\":0,\"moves\":0,\"predicted_ms\":null,\"took_ms\":0.900}]}");
     buf_release(&b);
     snapshot_destroy(&s);
