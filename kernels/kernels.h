@@ -387,7 +387,8 @@ struct kern_table {
      * Into a Q8_0 store: of 32 dimensions of a key, or all of a value: a = max |x|;
      * d = f16(a / 127), at most 65504; code = rne(x * (1 / d)), kept within -127 .. 127, all zero
      * when d is 0. Into a Q4_0 store keys likewise; of 32 dimensions of a value: d = f16(a / 15),
-     * at most 65504; c = rne(x * (0.5 / d) + 7.5), kept within 0 .. 15 before it is rounded, 8 when d is 0. */
+     * at most 65504; c = rne(x * (0.5 / d) + 7.5), kept within 0 .. 15 before it is rounded, 8 when
+     * d is 0. */
     void (*kv_write[KERN_N_KV])(uint8_t *keys, uint8_t *values, size_t slot, const float *k,
                                 const float *v, size_t n_kv, size_t key_dim, size_t value_dim);
 

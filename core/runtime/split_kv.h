@@ -26,8 +26,8 @@
 
 struct batch;
 
-/* Rows of an item. Times any number of heads they fill tiles of 16, of 12 and of 6 queries well, and
- * their numbers stay in the second-level cache beside a segment's keys and values. */
+/* Rows of an item. Times any number of heads they fill tiles of 16, of 12 and of 6 queries well,
+ * and their numbers stay in the second-level cache beside a segment's keys and values. */
 #define ATTN_ROWS 24
 
 struct attn_item {
