@@ -16,9 +16,8 @@
 /* Query heads of a KV head up to which groups are worth it. The heads of one row use each number of
  * f16 that is read that many times: from 7 on the machine's FMAs take longer than its memory
  * (236 Gflop/s beside 35 GB/s), and a tile is filled by one row. Measured with 16 rows that share
- * 4,096 tokens, AVX-512: steps of attention and little else take 0.67 to 0.79 of the time with 2
- * query heads, 0.83 to 0.89 with 4 (heads of 64), 0.83 to 0.97 with 4 (heads of 128); 0.93 to 1.08
- * with 7, and up to 1.12 with 8. */
+ * 4,096 tokens, AVX-512, f16: steps of attention and little else take 0.67 to 0.80 of the time with
+ * 2 query heads, 0.81 to 0.97 with 3 and 4, 0.93 to 1.04 with 7 and 0.94 to 1.75 with 8. */
 #define GROUP_HEADS 6
 #define MAX_PARTS ((size_t)16 << 20) /* ... within so many floats */
 

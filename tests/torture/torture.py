@@ -165,10 +165,12 @@ class Torture:
     def __init__(self, binary, flags=(), seconds=None, seed=1, log=print):
         self.binary, self.flags, self.log = binary, list(flags), log
         self.end = time.monotonic() + seconds if seconds else None
+        self.least = 0  # failure points passed, whatever the time
         self.random = random.Random(seed)
 
-    def is_late(self):
-        return self.end is not None and time.monotonic() > self.end
+    def is_late(self, passed):
+        """Is the time over, and so much passed as there must, however slow the machine is?"""
+        return self.end is not None and time.monotonic() > self.end and passed >= self.least
 
     # ---- a start
 
@@ -233,7 +235,7 @@ class Torture:
         passed = 0
         for n in points[:limit]:
             passed += self.start(control, n)
-            if self.is_late():
+            if self.is_late(passed):
                 break
         return passed, n_points
 
@@ -245,8 +247,8 @@ class Torture:
         server = Server(*self.flags, binary=self.binary, env=control.env)
         try:
             for method, path, body in requests:
-                passed += self.one_request(server, control, method, path, body, most)
-                if self.is_late():
+                passed += self.one_request(server, control, method, path, body, most, passed)
+                if self.is_late(passed):
                     break
             self.check(server, "at the end", True)
             if server.stop() != 0:
@@ -258,9 +260,9 @@ class Torture:
                 server.process.wait()
         return passed
 
-    def one_request(self, server, control, method, path, body, most):
+    def one_request(self, server, control, method, path, body, most, before=0):
         n, passed, step = 0, 0, 1
-        while passed < most and not self.is_late():
+        while passed < most and not self.is_late(before + passed):
             control.arm(n)
             came = attempt(server, method, path, body)
             reached = control.failed() > 0
