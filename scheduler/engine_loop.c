@@ -624,7 +624,8 @@ static const struct plan *make_plan(struct engine_loop *l, uint64_t now)
     const uint32_t n = 1 + engine_arbiter_n_rivals(l->opt.arbiter, l->opt.engine);
     const struct plan *plan;
 
-    l->draft_costs = draft_costs_get(&l->draft_cost);
+    if (l->drafter != NULL)
+        l->draft_costs = draft_costs_get(&l->draft_cost);
     l->limits = (struct sched_limits){.target_us = l->stats.target_us / n,
                                       .is_shared = n > 1,
                                       .costs = cost_get(&l->cost),

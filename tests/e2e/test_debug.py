@@ -12,7 +12,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "reference"))
 
 import fixtures  # noqa: E402
 
-LONG = {"max_tokens": 100000, "ignore_eos": True}
+LONG = {"max_tokens": 100000, "ignore_eos": True, "speculation": False}  # a token a step
 PAGES = ("/debug/requests", "/debug/iterations", "/debug/kv")
 
 
@@ -70,7 +70,8 @@ def test_steps_are_predicted(start):
     a matter of the machine: test_cost.c, and quire_cost_model_error_ratio in production."""
     s = start()
     for i in range(6):
-        in_threads([lambda k=k: s.complete([30 + i * 40 + k] * 120, max_tokens=60, ignore_eos=True)
+        in_threads([lambda k=k: s.complete([30 + i * 40 + k] * 120, max_tokens=60, ignore_eos=True,
+                                           speculation=False)
                     for k in range(4)])
     steps = [t for t in s.get("/debug/iterations").json["iterations"] if t["predicted_ms"]]
     assert len(steps) > 50 and all(t["predicted_ms"] > 0 and t["took_ms"] > 0 for t in steps)

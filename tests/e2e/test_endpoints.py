@@ -153,7 +153,7 @@ def test_metrics_format(server):
 def test_metrics_count_what_happened(start):
     s = start()
     before = s.metrics()
-    s.complete("Hello there", max_tokens=7, ignore_eos=True, nonsense=1, more=2)
+    s.complete("Hello there", max_tokens=7, ignore_eos=True, nonsense=1, more=2, speculation=False)
     s.post("/v1/completions", {"prompt": "x", "temperature": "hot"})
     s.get("/nowhere")
     s.wait_idle()

@@ -146,7 +146,7 @@ def test_off_means_off(start):
 def test_choices_share_the_prompt(big):
     """Four choices hold the prompt's blocks once, and each is what it is alone."""
     prompt = tokens(160, seed=70)
-    fields = dict(max_tokens=200, temperature=1, ignore_eos=True)
+    fields = dict(max_tokens=200, temperature=1, ignore_eos=True, speculation=False)
     stream = big.stream(prompt, n=4, seed=11, **fields)
     frames = iter(stream)
     seen = set()
