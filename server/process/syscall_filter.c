@@ -128,6 +128,7 @@ static int add_lists(scmp_filter_ctx f)
 /* Calls whose arguments decide. */
 static int add_conditions(scmp_filter_ctx f)
 {
+    static const int modest[] = {SCHED_OTHER, SCHED_BATCH, SCHED_IDLE};
     int rc = seccomp_rule_add(f, SCMP_ACT_ALLOW, SCMP_SYS(mmap), 1,
                               SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0));
 
@@ -144,10 +145,11 @@ static int add_conditions(scmp_filter_ctx f)
                               SCMP_A0(SCMP_CMP_MASKED_EQ, CLONE_THREAD, 0));
     if (rc == 0)
         rc = seccomp_rule_add(f, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0);
-    /* A thread may say that it wants no better place than others: ZeroMQ's do. */
-    if (rc == 0)
+    /* A thread may say that it wants no better place than others, and what it has already where the
+     * process was started with less (chrt --idle): ZeroMQ's do. */
+    for (size_t i = 0; i < N(modest) && rc == 0; i++)
         rc = seccomp_rule_add(f, SCMP_ACT_ALLOW, SCMP_SYS(sched_setscheduler), 1,
-                              SCMP_A1(SCMP_CMP_EQ, SCHED_OTHER));
+                              SCMP_A1(SCMP_CMP_EQ, modest[i]));
     /* Limits can be read, not set. */
     if (rc == 0)
         rc = seccomp_rule_add(f, SCMP_ACT_ALLOW, SCMP_SYS(prlimit64), 1,

@@ -348,7 +348,7 @@ def test_characters_are_never_split(server):
     seen = ""
     for seed in range(4):
         fields = dict(logit_bias=single, temperature=2, frequency_penalty=2, seed=seed, max_tokens=200,
-                      ignore_eos=True)
+                      ignore_eos=True, speculation=False)
         whole = server.complete("A", **fields).text
         parts = []
         for f in server.stream("A", **fields):  # each frame is decoded as UTF-8 on its own

@@ -365,3 +365,15 @@ def test_a_port_that_is_taken(start):
     s = start(*events())
     run = serve_in_vain("--kv-events", "on", "--kv-events-endpoint", source(s)["endpoint"])
     assert run.returncode == 1 and "'kv_events_endpoint': cannot listen on 127.0.0.1:" in run.stderr
+
+
+def test_a_process_with_a_lesser_place(start):
+    """ZeroMQ's threads say again how the process is scheduled; started by chrt --batch that is not as usual."""
+    usual = os.sched_getscheduler(0)
+    os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+    try:
+        s = start(*SMALL, *events())
+    finally:
+        os.sched_setscheduler(0, usual, os.sched_param(0))
+    assert s.complete("Once", max_tokens=1).text
+    assert s.stop() == 0

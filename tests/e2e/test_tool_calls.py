@@ -75,7 +75,7 @@ def events(server, path, body):
 
 
 def test_arguments_come_in_pieces(server):
-    fields = {"tools": [WEATHER], "tool_choice": "required", "seed": 3}
+    fields = {"tools": [WEATHER], "tool_choice": "required", "seed": 3, "speculation": False}
     got = [c["delta"]["tool_calls"][0] for f in frames(server, messages=ONCE, **fields) for c in f["choices"]
            if "tool_calls" in c["delta"]]
     assert got[0]["function"] == {"name": "weather", "arguments": ""} and "id" in got[0]
@@ -89,7 +89,7 @@ def test_arguments_come_in_pieces(server):
     (RESPONSES, {"input": "x", "tools": RESPONSES_TOOLS}),
 ])
 def test_calls_that_are_found_come_in_pieces(server, path, body):
-    body = {**body, "guided_regex": FOUND, "temperature": 0}
+    body = {**body, "guided_regex": FOUND, "temperature": 0, "speculation": False}
     if path == CHAT:
         got = frames(server, path, **body)
         [call] = joined(got)

@@ -104,7 +104,8 @@ static struct request *with_prediction(const int32_t *ids, uint32_t n, bool draf
     assert_int_equal(request_create(&r, &size), 0);
     for (uint32_t i = 0; i < 3; i++)
         r->ids[i] = 900 + (int32_t)i;
-    memcpy(r->prediction.ids, ids, n * sizeof(*ids));
+    if (n > 0)
+        memcpy(r->prediction.ids, ids, n * sizeof(*ids));
     prediction_begin(&r->prediction, r->ids, 3, 3);
     return r;
 }
