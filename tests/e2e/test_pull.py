@@ -61,7 +61,9 @@ def refused(*args, **kw):
 
 
 def start(*args, **kw):
-    return subprocess.Popen([BIN, "pull", *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **kw)
+    # What a shell runs in the background ignores SIGINT, and so would what the tests start.
+    return subprocess.Popen([BIN, "pull", *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL), **kw)
 
 
 def wait_for(condition, timeout=30):
