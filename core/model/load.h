@@ -58,7 +58,9 @@ struct load {
     uint32_t n_dense_lead; /* first layers of a model with experts that have none */
     uint32_t expert_period, expert_at; /* of so many layers only number expert_at (from 0) has
                                         * experts; 0: all have */
-    uint32_t n_nextn;      /* layers behind the model's, whose tensors are left */
+    uint32_t n_nextn;      /* layers behind the model's: the first is that of has_mtp, all others'
+                            * tensors are left */
+    bool wants_mtp;        /* see model_options */
     struct matrix_job *matrices;
     size_t n_matrices;
     struct vector_job *vectors;
@@ -97,6 +99,9 @@ int load_ones(struct load *l);
 int load_layer_rope(struct load *l, uint32_t i);
 /* Does it see a window only? */
 int load_has_window(struct load *l, uint32_t i, bool *yes);
+
+/* Does it become a layer that guesses: is it wanted, and there? */
+bool load_has_mtp(const struct load *l);
 
 /* What layer i consists of. */
 struct layer_parts {

@@ -192,6 +192,19 @@ struct model_shape {
     float attn_cap, logit_cap;   /* soft caps; 0: none */
 };
 
+/* What there is around a layer that guesses the token behind the next one (multi-token prediction,
+ * MTP; "nextn" in files). Its input at a position is eh_proj of two vectors in a row, each normed:
+ * the token's embedding, and what output_norm has made of the token before it. Its output goes
+ * through output_norm and output, which make logits; what output_norm makes is its hidden state, from
+ * which it can guess on. */
+struct model_mtp {
+    struct norm embed_norm, hidden_norm; /* [n_embd] */
+    struct matrix eh_proj;               /* [n_embd][2*n_embd] */
+    struct matrix embed;                 /* these three are the model's own, if the file has no */
+    struct norm output_norm;             /* others */
+    struct matrix output;
+};
+
 #define MODEL_N_ROPE 2
 #define MODEL_N_PROJECTION 2
 
@@ -236,7 +249,10 @@ struct model {
     float *slopes;                     /* [n_head] of ALiBi, or NULL: see kern_attn */
     float *query_scale;                /* [n_ctx] or NULL: what layers' query_scale are */
     float *ones;                       /* for norms without weights, or NULL */
-    struct model_layer *layers;        /* [n_layer] */
+    bool has_mtp;
+    struct model_mtp mtp;
+    struct model_layer *layers;        /* [model_n_layers()]: with has_mtp the last one guesses, and
+                                        * is no part of the model */
     struct kv_groups groups;           /* of layers with keys, in the KV cache; if there are none
                                         * one group of no layers */
     size_t state_floats;               /* of a sequence's recurrent states; 0: no layer has one */
@@ -244,6 +260,12 @@ struct model {
     bool is_cached;                    /* the panels came from the weight cache */
     void *arena;                       /* private: the mappings behind the pointers above */
 };
+
+/* Those that have keys and values: of the model, and behind them the one that guesses. */
+static inline uint32_t model_n_layers(const struct model *m)
+{
+    return m->shape.n_layer + (m->has_mtp ? 1 : 0);
+}
 
 struct model_options {
     uint32_t n_ctx;   /* wanted context; 0 = the model's own; never above the model's own */
@@ -257,6 +279,9 @@ struct model_options {
     /* Only what the metadata tells: the model has its shape, its sizes and its room, but no numbers
      * in it, and no memory behind it. */
     bool only_plan;
+    /* Load the layer that guesses tokens (struct model_mtp), if the file has one and the model can
+     * go back behind wrong guesses: it has no recurrent states. */
+    bool wants_mtp;
     /* Matrices in F32, F16 and BF16 become Q8_0, Q6_K or Q4_0, row by row while they are packed,
      * where quantised files have that: not routers and learned positions. Rows that are no whole
      * blocks of it become Q8_0, or stay; with Q4_0 the output matrix becomes Q6_K. BLOCK_F32: all

@@ -111,6 +111,21 @@ static void place_ropes(struct load *l)
     }
 }
 
+/* A layer that guesses has the model's ends where the file has no others. */
+static void share_ends(struct model *m)
+{
+    struct model_mtp *mtp = &m->mtp;
+
+    if (!m->has_mtp)
+        return;
+    if (!matrix_exists(&mtp->embed))
+        mtp->embed = m->embed;
+    if (mtp->output_norm.weight == NULL)
+        mtp->output_norm = m->output_norm;
+    if (!matrix_exists(&mtp->output))
+        mtp->output = m->output;
+}
+
 /* Take the two mappings and tell every matrix and vector its place in them. */
 static int take_arena(struct load *l)
 {
@@ -136,6 +151,7 @@ static int take_arena(struct load *l)
             *l->vectors[i].dst = a->floats + l->vectors[i].at;
     if (!matrix_exists(&m->output) && !m->shape.is_encoder)
         m->output = m->embed; /* tied */
+    share_ends(m);
     place_ropes(l);
     return 0;
 }
@@ -269,7 +285,7 @@ static void assign_groups(struct model *m, uint32_t n, uint32_t *windows,
  * drops anything. ERR_FORMAT: a layer has none, and no layer before it is its like. */
 static int assign_layers(struct model *m)
 {
-    const uint32_t n_layer = m->shape.n_layer, n = n_layer - m->shape.n_shared_kv;
+    const uint32_t n_layer = model_n_layers(m), n = n_layer - m->shape.n_shared_kv;
     uint32_t *windows = mem_calloc(n, sizeof(*windows));
     struct kv_location *places = mem_calloc(n, sizeof(*places));
     int rc = windows != NULL && places != NULL ? 0 : ERR_NOMEM;
@@ -327,9 +343,9 @@ static int settle_layers(struct load *l)
 {
     int rc = 0;
 
-    for (uint32_t i = 0; i < l->m->shape.n_layer && rc == 0; i++)
+    for (uint32_t i = 0; i < model_n_layers(l->m) && rc == 0; i++)
         rc = check_norms(l, i) < 0 ? ERR_FORMAT : check_tensors(l, i);
-    for (uint32_t i = 0; i < l->m->shape.n_layer; i++) {
+    for (uint32_t i = 0; i < model_n_layers(l->m); i++) {
         struct model_layer *layer = &l->m->layers[i];
 
         if (rc == 0)
@@ -441,7 +457,11 @@ static int load(struct load *l, const struct model_options *options)
 int model_load(struct model **out, const struct gguf *g, const struct model_options *options,
                char *err, size_t err_len)
 {
-    struct load l = {.g = g, .load_type = options->load_type, .err = err, .err_len = err_len};
+    struct load l = {.g = g,
+                     .load_type = options->load_type,
+                     .wants_mtp = options->wants_mtp,
+                     .err = err,
+                     .err_len = err_len};
     int rc;
 
     *out = NULL;

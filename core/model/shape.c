@@ -96,7 +96,7 @@ static int check_neutral(struct load *l)
     return 0;
 }
 
-/* Layers, and behind them those that predict more than one token at a time: they are left. */
+/* Layers, and behind them those that predict more than one token at a time. */
 static int read_layers(struct load *l)
 {
     struct model_shape *s = &l->m->shape;
@@ -105,6 +105,7 @@ static int read_layers(struct load *l)
     if (rc == 0)
         rc = key_u32(l, "nextn_predict_layers", KEY_OPTIONAL, 0, s->n_layer - 1, &l->n_nextn);
     s->n_layer -= rc == 0 ? l->n_nextn : 0;
+    l->m->has_mtp = rc == 0 && load_has_mtp(l);
     return rc;
 }
 

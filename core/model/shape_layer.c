@@ -52,9 +52,10 @@ static int read_layer(struct load *l, uint32_t i, const struct layer_parts *part
 int load_layer_sizes(struct load *l)
 {
     struct model_shape *s = &l->m->shape;
+    const uint32_t n_layer = model_n_layers(l->m);
     int rc = 0;
 
-    for (uint32_t i = 0; i < s->n_layer && rc == 0; i++) {
+    for (uint32_t i = 0; i < n_layer && rc == 0; i++) {
         struct layer_parts parts;
         uint32_t n_ff, n_kv_head;
 
@@ -109,7 +110,7 @@ int load_layer_shape(struct load *l, uint32_t i)
     to->key_dim = is_local && s->window_dim > 0 ? s->window_dim : s->key_dim;
     to->value_dim = is_local && s->window_dim > 0 ? s->window_dim : s->value_dim;
     to->n_rot = is_local ? s->window_rot : s->n_rot;
-    to->shares_kv = i >= s->n_layer - s->n_shared_kv;
+    to->shares_kv = s->n_shared_kv > 0 && i >= s->n_layer - s->n_shared_kv;
     if (s->n_latent > 0 && to->has_attention)
         to->n_kv_head = s->n_kv_head;
     return s->n_streams > 1 ? read_sparsity(l, i) : 0;

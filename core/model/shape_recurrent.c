@@ -65,8 +65,8 @@ int load_layer_parts(struct load *l, uint32_t i, struct layer_parts *parts)
     int rc;
 
     *parts = (struct layer_parts){.has_attention = true, .has_ffn = true};
-    if (l->traits->recurrent == RECURRENT_NONE)
-        return 0;
+    if (l->traits->recurrent == RECURRENT_NONE || i >= l->m->shape.n_layer)
+        return 0; /* a layer that guesses has no state */
     if ((traits & (RECURRENT_TRAIT_ALL | RECURRENT_TRAIT_BESIDE)) != 0) {
         parts->is_recurrent = true;
         parts->has_attention = parts->has_ffn = (traits & RECURRENT_TRAIT_BESIDE) != 0;

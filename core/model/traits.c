@@ -161,7 +161,7 @@ static const struct traits table[] = {
      .window_period = 4},
     {.arch = "deepseek2",
      .required = PRE_NORMS | LATENT | GATED_FFN,
-     .flags = TRAIT_MLA,
+     .flags = TRAIT_MLA | TRAIT_MTP,
      .attention = ATTN_TRAIT_TEMPERATURE,
      .experts = EXPERT_TRAIT_SIGMOID_BIASED},
     {.arch = "plm",
@@ -179,7 +179,7 @@ static const struct traits table[] = {
     {.arch = "glm4moe",
      .required = BIT(ATTN_NORM) | BIT(ATTN_POST_NORM_AS_FFN) | ATTENTION | GATED_FFN,
      .optional = QK_NORM,
-     .flags = TRAIT_NEOX,
+     .flags = TRAIT_NEOX | TRAIT_MTP,
      .experts = EXPERT_TRAIT_SIGMOID},
     {.arch = "ernie4_5", .required = LLAMA},
     {.arch = "ernie4_5-moe", .required = LLAMA, .flags = TRAIT_EXPERT_NORM},
@@ -247,20 +247,20 @@ static const struct traits table[] = {
     {.arch = "qwen3next",
      .required = QWEN_NEXT,
      .optional = BIT(SHARED_GATE),
-     .flags = TRAIT_NEOX | TRAIT_EXPERT_NORM,
+     .flags = TRAIT_NEOX | TRAIT_EXPERT_NORM | TRAIT_MTP,
      .attention = ATTN_TRAIT_GATED | ATTN_TRAIT_WHOLE_SECTIONS,
      .recurrent = RECURRENT_DELTA,
      .recurrence = RECURRENT_TRAIT_PERIOD},
     {.arch = "qwen35",
      .required = QWEN_NEXT,
-     .flags = TRAIT_NEOX,
+     .flags = TRAIT_NEOX | TRAIT_MTP,
      .attention = ATTN_TRAIT_GATED | ATTN_TRAIT_WHOLE_SECTIONS,
      .recurrent = RECURRENT_DELTA,
      .recurrence = RECURRENT_TRAIT_PERIOD | RECURRENT_TRAIT_SPREAD},
     {.arch = "qwen35moe",
      .required = QWEN_NEXT,
      .optional = BIT(SHARED_GATE),
-     .flags = TRAIT_NEOX | TRAIT_EXPERT_NORM,
+     .flags = TRAIT_NEOX | TRAIT_EXPERT_NORM | TRAIT_MTP,
      .attention = ATTN_TRAIT_GATED | ATTN_TRAIT_WHOLE_SECTIONS,
      .recurrent = RECURRENT_DELTA,
      .recurrence = RECURRENT_TRAIT_PERIOD | RECURRENT_TRAIT_SPREAD},
@@ -541,7 +541,7 @@ struct traits_tensors traits_tensors(const struct traits *t, const struct model_
     }
     if (((t->required | t->optional) & BIT(GATE)) == 0)
         set.optional &= ~(BIT(GATE_BIAS) | BIT(GATE_EXPERTS_BIAS));
-    if (i >= s->n_layer - s->n_shared_kv) {
+    if (s->n_shared_kv > 0 && i >= s->n_layer - s->n_shared_kv) {
         set.required &= ~KEYS_VALUES;
         set.optional &= ~(KEYS_VALUES | BIT(K_BIAS) | BIT(V_BIAS));
     }

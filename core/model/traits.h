@@ -179,6 +179,8 @@ enum trait_flag {
     TRAIT_ALIBI = 1 << 23,         /* scores say how far away tokens are; no rope */
     TRAIT_SINGLE_HEAD = 1 << 24,   /* a classifier may have cls alone, without cls.output */
     TRAIT_OUT_NORM_AS_EMBED = 1 << 26, /* the last norm has the name of the embedding's */
+    TRAIT_MTP = 1 << 27,           /* the layer behind the last one, where there is one, guesses
+                                    * tokens (struct model_mtp), and is as its last ones */
 };
 
 /* How attention differs. */

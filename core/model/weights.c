@@ -95,10 +95,17 @@ static bool is_called(const struct gguf_tensor *t, const char *name)
     return t->name.len == strlen(name) && memcmp(t->name.data, name, t->name.len) == 0;
 }
 
+static bool is_mtp_output(const struct gguf_tensor *t)
+{
+    static const char end[] = "nextn.shared_head_head.weight";
+
+    return memmem(t->name.data, t->name.len, end, sizeof(end) - 1) != NULL;
+}
+
 /* Does it make the logits? Errors there are felt most. */
 static bool is_output(const struct load *l, const struct gguf_tensor *t)
 {
-    return is_called(t, "output.weight") ||
+    return is_called(t, "output.weight") || is_mtp_output(t) ||
            (is_called(t, "token_embd.weight") && gguf_tensor_find(l->g, "output.weight") == NULL);
 }
 
@@ -136,7 +143,7 @@ static int add_scale(struct load *l, const struct matrix_job *job)
     char name[GGUF_MAX_NAME];
 
     if (whole.len < sizeof(weight) || memcmp(whole.data + n, weight, sizeof(weight) - 1) != 0 ||
-        job->dst == &l->m->embed)
+        job->dst == &l->m->embed || job->dst == &l->m->mtp.embed)
         return 0;
     if ((l->traits->experts & EXPERT_TRAIT_APART) != 0 &&
         memmem(whole.data, n, "ffn_gate_inp", 12) != NULL)
@@ -465,8 +472,8 @@ static uint32_t layer_in(struct gguf_str name, struct gguf_str *suffix)
     return layer;
 }
 
-/* Is it there for nothing that is computed: of a layer that predicts tokens beyond the next one, or
- * keys and values of a layer that has those of another? */
+/* Is it there for nothing that is computed: of a layer that would guess tokens, or keys and values
+ * of a layer that has those of another? */
 static bool is_left(const struct load *l, struct gguf_str name)
 {
     static const char *const kv[] = {"attn_k.", "attn_v.", "attn_k_norm."};
@@ -475,7 +482,7 @@ static bool is_left(const struct load *l, struct gguf_str name)
     const uint32_t layer = layer_in(name, &suffix);
 
     if (layer >= s->n_layer)
-        return layer < s->n_layer + l->n_nextn;
+        return layer >= model_n_layers(l->m) && layer < s->n_layer + l->n_nextn;
     for (size_t i = 0; i < sizeof(kv) / sizeof(kv[0]); i++)
         if (l->m->layers[layer].shares_kv && suffix.len > strlen(kv[i]) &&
             memcmp(suffix.data, kv[i], strlen(kv[i])) == 0)
@@ -504,7 +511,7 @@ static int make_room(struct load *l)
     l->matrices = mem_calloc(most, sizeof(*l->matrices));
     l->vectors = mem_calloc(most, sizeof(*l->vectors));
     l->used = mem_calloc(n, sizeof(*l->used));
-    l->m->layers = mem_calloc(l->m->shape.n_layer, sizeof(*l->m->layers));
+    l->m->layers = mem_calloc(model_n_layers(l->m), sizeof(*l->m->layers));
     if (l->matrices == NULL || l->vectors == NULL || l->used == NULL || l->m->layers == NULL)
         return load_fail(l, ERR_NOMEM, "out of memory");
     return 0;
@@ -524,10 +531,12 @@ int load_weights(struct load *l)
     if (rc == 0 && (l->traits->flags & TRAIT_LEARNED_POS) != 0)
         rc = weights_add_matrix(l, "position_embd.weight", TENSOR_REQUIRED, s->n_embd,
                                 s->n_ctx_train, &m->pos_embed);
-    for (uint32_t i = 0; i < s->n_layer && rc == 0; i++)
+    for (uint32_t i = 0; i < model_n_layers(m) && rc == 0; i++)
         rc = add_layer(l, i);
     if (rc == 0)
         rc = weights_add_ends(l);
+    if (rc == 0 && m->has_mtp)
+        rc = weights_add_mtp(l);
     return rc == 0 ? check_all_used(l) : rc;
 }
 

@@ -2,7 +2,8 @@
  *
  * Private to core/model. weights.c has the tensors of layers, weights_attention.c those that hold
  * parts of attention in an order of their own, weights_recurrent.c and weights_mamba.c those of
- * recurrent layers, and weights_ends.c those behind the layers.
+ * recurrent layers, weights_ends.c those behind the layers, and weights_mtp.c those around the one
+ * that guesses.
  *
  * Thread: the loading thread.
  * Memory: load_weights() has made room for all jobs.
@@ -73,5 +74,8 @@ int weights_add_per_layer(struct load *l);
 
 /* Everything that belongs to no layer, but embeddings. */
 int weights_add_ends(struct load *l);
+
+/* What is around the layer that guesses (struct model_mtp). */
+int weights_add_mtp(struct load *l);
 
 #endif
