@@ -6,6 +6,8 @@
 
 #include <assert.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #define LINE 64             /* bytes of a cache line */
 #define SPREAD_FROM 0x10000 /* bytes of a block */
@@ -37,7 +39,23 @@ uint32_t kv_store_blocks_for(const struct kv_shape *shape, size_t budget_bytes)
     return n > UINT32_MAX / 2 ? UINT32_MAX / 2 : (uint32_t)n;
 }
 
+/* A hint, as that for huge pages is. */
+static void use_small_pages(struct kv_store *s)
+{
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    const size_t from = (((size_t)s->n_blocks + 1) * s->block_stride + page - 1) / page * page;
+
+    if (s->n_private > 0 && from < s->bytes)
+        (void)madvise(s->data + from, s->bytes - from, MADV_NOHUGEPAGE);
+}
+
 int kv_store_create(struct kv_store **out, const struct kv_shape *shape, uint32_t n_blocks)
+{
+    return kv_store_create_private(out, shape, n_blocks, 0);
+}
+
+int kv_store_create_private(struct kv_store **out, const struct kv_shape *shape, uint32_t n_blocks,
+                            uint32_t n_private)
 {
     struct kv_store *s;
     size_t bytes;
@@ -45,13 +63,14 @@ int kv_store_create(struct kv_store **out, const struct kv_shape *shape, uint32_
     *out = NULL;
     if (n_blocks == 0 || (shape->n_layer > 0 && kv_store_block_bytes(shape) == 0))
         return ERR_INVAL;
-    if (__builtin_mul_overflow((size_t)n_blocks + 1, stride_of(shape), &bytes))
+    if (__builtin_mul_overflow((size_t)n_blocks + n_private + 1, stride_of(shape), &bytes))
         return ERR_NOMEM;
     s = mem_calloc(1, sizeof(*s));
     if (s == NULL)
         return ERR_NOMEM;
     s->shape = *shape;
     s->n_blocks = n_blocks;
+    s->n_private = n_private;
     s->layer_stride = layer_bytes(shape);
     s->block_stride = stride_of(shape);
     s->bytes = bytes;
@@ -62,6 +81,7 @@ int kv_store_create(struct kv_store **out, const struct kv_shape *shape, uint32_
     }
     if (bytes > 0)
         (void)mem_spread(s->data, bytes); /* any thread may read any block */
+    use_small_pages(s);
     *out = s;
     return 0;
 }
@@ -78,7 +98,7 @@ void kv_store_destroy(struct kv_store **s)
 
 uint8_t *kv_store_keys(const struct kv_store *s, block_id block, uint32_t layer)
 {
-    assert(block <= s->n_blocks && layer < s->shape.n_layer);
+    assert(block <= s->n_blocks + s->n_private && layer < s->shape.n_layer);
     return s->data + block * s->block_stride + layer * s->layer_stride;
 }
 
@@ -91,6 +111,12 @@ void *kv_store_block(const struct kv_store *s, block_id block)
 {
     assert(block != BLOCK_NONE);
     return kv_store_keys(s, block, 0);
+}
+
+void kv_store_copy_layer(struct kv_store *s, block_id from, block_id to, uint32_t layer)
+{
+    assert(from != to);
+    memcpy(kv_store_keys(s, to, layer), kv_store_keys(s, from, layer), s->layer_stride);
 }
 
 void kv_store_copy_block(struct kv_store *s, block_id from, block_id to)

@@ -25,6 +25,7 @@ struct kv_shape {
 struct kv_store {              /* read-only for others */
     struct kv_shape shape;
     uint32_t n_blocks;         /* usable blocks, ids 1..n_blocks */
+    uint32_t n_private;        /* ids from there on, of the runner alone */
     uint8_t *data;
     size_t layer_stride;       /* bytes from a block's layer to the next */
     size_t block_stride;       /* bytes from a block to the next: its own, and some room */
@@ -40,6 +41,10 @@ uint32_t kv_store_blocks_for(const struct kv_shape *shape, size_t budget_bytes);
 /* Without layers blocks have no bytes, and there is no mapping. ERR_INVAL: no blocks, or no bytes
  * in a layer; ERR_NOMEM. */
 int kv_store_create(struct kv_store **out, const struct kv_shape *shape, uint32_t n_blocks);
+/* With n_private blocks more, ids n_blocks + 1 and on, that no pool of blocks knows: rows that guess
+ * write there. They are of small pages, so that one layer of them takes no more than its own. */
+int kv_store_create_private(struct kv_store **out, const struct kv_shape *shape, uint32_t n_blocks,
+                            uint32_t n_private);
 void kv_store_destroy(struct kv_store **s);
 
 /* The keys / values of a block's layer (all KV heads). */
@@ -48,6 +53,9 @@ uint8_t *kv_store_values(const struct kv_store *s, block_id block, uint32_t laye
 
 /* All bytes of a block, every layer: kv_store_block_bytes() of them. */
 void *kv_store_block(const struct kv_store *s, block_id block);
+
+/* Copy one layer of a block. */
+void kv_store_copy_layer(struct kv_store *s, block_id from, block_id to, uint32_t layer);
 
 /* Copy a whole block, every layer: the data half of copy-on-write. */
 void kv_store_copy_block(struct kv_store *s, block_id from, block_id to);

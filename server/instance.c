@@ -208,7 +208,7 @@ static void identify(struct instance *e, const struct gguf *g, const struct conf
 {
     struct {
         uint64_t model_bytes, directory[2], samples[2];
-        uint64_t context, kv_type, load_type;
+        uint64_t context, kv_type, load_type, has_mtp;
         char version[64];
     } what = {0};
     struct weight_cache_id id;
@@ -221,6 +221,7 @@ static void identify(struct instance *e, const struct gguf *g, const struct conf
     what.context = e->model->shape.n_ctx;
     what.kv_type = (uint64_t)c->kv_type;
     what.load_type = (uint64_t)c->load_type;
+    what.has_mtp = e->model->has_mtp;
     snprintf(what.version, sizeof(what.version), "%s", quire_version());
     hash = XXH3_128bits(&what, sizeof(what));
     e->kv_id[0] = hash.low64;
@@ -290,6 +291,7 @@ static int load_model(struct instance *e, const struct config *c, const struct o
         .progress_ud = &progress,
         .only_plan = from->only_plan,
         .load_type = load_types[c->load_type],
+        .wants_mtp = c->speculation == CONFIG_SPECULATION_AUTO,
     };
     struct gguf *g;
     int rc = instance_open_gguf(&g, from->item.path, c->tokenizer_pre, err, err_len);
@@ -320,6 +322,7 @@ static int make_runner(struct instance *e, const struct config *c, unsigned flag
         .isa = e->isa,
         .pool = pool,
         .max_rows = e->sched.max_batch_tokens,
+        .n_slots = e->model->has_mtp ? e->sched.max_sequences : 0,
         .no_cascade = (flags & INSTANCE_NO_CASCADE) != 0,
         .takes_adapters = c->adapters[0] != '\0' || c->adapters_dir[0] != '\0',
     };

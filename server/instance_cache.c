@@ -49,8 +49,9 @@ static uint32_t n_empty_blocks(const struct instance *e)
     return (uint32_t)(n < MOST_EMPTY_BLOCKS || n == longest ? n : MOST_EMPTY_BLOCKS);
 }
 
-static int make_store(struct instance *e, const struct kv_shape *shape, uint64_t bytes, char *err,
-                      size_t err_len)
+/* n_slots: of sequences of which tokens are guessed. */
+static int make_store(struct instance *e, const struct kv_shape *shape, uint64_t bytes,
+                      uint32_t n_slots, char *err, size_t err_len)
 {
     const size_t block_bytes = kv_store_block_bytes(shape);
     const uint32_t n_blocks =
@@ -64,7 +65,7 @@ static int make_store(struct instance *e, const struct kv_shape *shape, uint64_t
                  bytes, e->model->groups.n * block_bytes);
         return ERR_RANGE;
     }
-    rc = kv_store_create(&e->kv, shape, n_blocks);
+    rc = kv_store_create_private(&e->kv, shape, n_blocks, runner_private_blocks(e->model, n_slots));
     if (rc < 0)
         snprintf(err, err_len, "cannot reserve %" PRIu64 " bytes for the KV cache: %s", bytes,
                  err_text(rc));
@@ -131,7 +132,8 @@ static int make_stores(struct instance *e, const struct config *c, char *err, si
     uint64_t taken;
     int rc = make_states(e, c, kv_store_block_bytes(&shape), &taken, err, err_len);
 
-    return rc < 0 ? rc : make_store(e, &shape, c->kv_memory - taken, err, err_len);
+    return rc < 0 ? rc
+                  : make_store(e, &shape, c->kv_memory - taken, max_sequences(e, c), err, err_len);
 }
 
 /* ---- swapping ---- */

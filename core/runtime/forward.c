@@ -18,7 +18,7 @@ void end_region(struct runner *r, struct thread_pool_worker *w, enum runner_part
 
 /* ---- embeddings ---- */
 
-static void unpack_row(const struct matrix *m, uint32_t row, float *out)
+void unpack_row(const struct matrix *m, uint32_t row, float *out)
 {
     assert(row < m->n_out);
     kern_unpack_row(m->type, m->data + row / KERN_LANES * m->panel_bytes, row % KERN_LANES, out,
@@ -112,9 +112,8 @@ static void mix_tokens(struct runner *r, struct thread_pool_worker *w, uint32_t 
         attention(r, w, i);
 }
 
-/* One layer; `pending` is what the one before has left for x, and then what this one leaves. */
-static void run_layer(struct runner *r, struct thread_pool_worker *w, uint32_t i,
-                      struct residual pending[2])
+void run_layer(struct runner *r, struct thread_pool_worker *w, uint32_t i,
+               struct residual pending[2])
 {
     const struct model_layer *l = &r->model->layers[i];
     const struct residual none[2] = {{0}};
@@ -146,10 +145,10 @@ static void run_streams(struct runner *r, struct thread_pool_worker *w)
 
 /* ---- outputs ---- */
 
-static void norm_outputs(struct runner *r, struct thread_pool_worker *w)
+static void norm_outputs(struct runner *r, struct thread_pool_worker *w, const struct norm *by,
+                         bool quantised)
 {
     const size_t n = r->model->shape.n_embd;
-    const bool quantised = is_quantised(&r->model->output);
     uint32_t from, to;
 
     while (take_rows_of(r, w, r->n_out, &from, &to))
@@ -157,7 +156,7 @@ static void norm_outputs(struct runner *r, struct thread_pool_worker *w)
             const float *x = r->x + r->batch->outputs[r->out0 + i].row * r->embd_stride;
             float *norm = r->lrows + i * r->embd_stride;
 
-            norm_row(r, norm, x, &r->model->output_norm, n);
+            norm_row(r, norm, x, by, n);
             if (quantised)
                 quantise_row(r, i, norm, n);
         }
@@ -238,10 +237,10 @@ static void pick_outputs(struct runner *r, struct thread_pool_worker *w)
     end_region(r, w, RUNNER_SAMPLE);
 }
 
-static void outputs(struct runner *r, struct thread_pool_worker *w)
+void outputs(struct runner *r, struct thread_pool_worker *w, const struct norm *norm,
+             const struct matrix *output)
 {
-    const struct product p = {
-        .w = &r->model->output, .out = r->logits, .out_stride = r->vocab_stride};
+    const struct product p = {.w = output, .out = r->logits, .out_stride = r->vocab_stride};
     const struct input in = {r->lrows, r->embd_stride, r->qrows, r->qrow_stride};
 
     for (uint32_t at = 0; at < r->batch->n_outputs; at += LOGIT_ROWS) {
@@ -252,7 +251,7 @@ static void outputs(struct runner *r, struct thread_pool_worker *w)
             r->n_out = left < LOGIT_ROWS ? left : LOGIT_ROWS;
         }
         thread_pool_barrier(w);
-        norm_outputs(r, w);
+        norm_outputs(r, w, norm, is_quantised(output));
         products(r, w, &p, 1, &in, r->n_out, RUNNER_LOGITS);
         pick_outputs(r, w);
     }
@@ -277,5 +276,7 @@ void runner_forward(void *ud, struct thread_pool_worker *w)
     pool_rows(r, w);
     label_pools(r, w);
     project_pools(r, w);
-    outputs(r, w);
+    outputs(r, w, &r->model->output_norm, &r->model->output);
+    if (r->mtp.n_slots > 0)
+        mtp_step(r, w);
 }

@@ -23,6 +23,7 @@
  *   forward_sparse.c     activations that are mostly cut away
  *   forward_per_layer.c  what layers are told of their tokens once more
  *   forward_adapters.c   what LoRA adapters add to products
+ *   forward_mtp.c        a layer that guesses tokens
  *
  * Thread: all of the thread pool's, inside a step.
  * Memory: the runner's buffers; nothing is taken.
@@ -41,6 +42,9 @@ void end_region(struct runner *r, struct thread_pool_worker *w, enum runner_part
 /* Row-wise regions: a decode step has few rows, a prompt chunk many. */
 bool take_rows_of(struct runner *r, struct thread_pool_worker *w, uint32_t n, uint32_t *from,
                   uint32_t *to);
+
+/* A row of a matrix as floats. */
+void unpack_row(const struct matrix *m, uint32_t row, float *out);
 
 /* ---- products ---- */
 
@@ -163,11 +167,25 @@ struct residual ffn_residual(const struct runner *r, const struct model_layer *l
 bool attention_quantises(const struct model_layer *l);
 bool ffn_quantises(const struct model_layer *l);
 
+/* One layer; `pending` is what the one before has left for x, and then what this one leaves. */
+void run_layer(struct runner *r, struct thread_pool_worker *w, uint32_t i,
+               struct residual pending[2]);
+
+/* The outputs of the batch: x through `norm` and `output`, and tokens chosen by that. */
+void outputs(struct runner *r, struct thread_pool_worker *w, const struct norm *norm,
+             const struct matrix *output);
+
 /* ---- attention ---- */
 
 /* r->delta = what attention adds, without bias; r->norm is its input. */
 void attention(struct runner *r, struct thread_pool_worker *w, uint32_t layer);
 void mla_attention(struct runner *r, struct thread_pool_worker *w, uint32_t layer);
+
+/* The keys and values of r->norm's rows into the cache, and nothing else. */
+void attention_keys(struct runner *r, struct thread_pool_worker *w, uint32_t layer);
+void mla_keys(struct runner *r, struct thread_pool_worker *w, uint32_t layer);
+/* Of a row, as k's and v's products have made them. */
+void store_keys(struct runner *r, const struct model_layer *l, uint32_t layer, uint32_t row);
 
 /* r->att = every head's result over the queries, [n_rows][q_stride]. */
 void attend(struct runner *r, struct thread_pool_worker *w, uint32_t layer, const float *q,
@@ -206,6 +224,11 @@ void mamba2(struct runner *r, struct thread_pool_worker *w, const struct model_l
  * they are in r->mix_qrows already, if the matrix wants that. */
 void recurrent_out(struct runner *r, struct thread_pool_worker *w, const struct model_layer *l,
                    uint32_t at, bool has_quantised, float *out);
+
+/* ---- a layer that guesses ---- */
+
+/* Its keys and values of all rows of the step, and the hidden states that the next one needs. */
+void mtp_step(struct runner *r, struct thread_pool_worker *w);
 
 /* ---- feed-forward ---- */
 

@@ -203,3 +203,20 @@ void attention(struct runner *r, struct thread_pool_worker *w, uint32_t layer)
     norm_results(r, w, &l->attn_sub_norm, l->attn_out.n_in);
     project_out(r, w, l, r->att, r->att_stride, quantises_heads(r, l));
 }
+
+void attention_keys(struct runner *r, struct thread_pool_worker *w, uint32_t layer)
+{
+    const struct model_layer *l = &r->model->layers[layer];
+    const struct product p[2] = {
+        {.w = &l->k, .out = r->qkv + r->k_at, .out_stride = r->qkv_stride},
+        {.w = &l->v, .out = r->qkv + r->v_at, .out_stride = r->qkv_stride},
+    };
+    const struct input in = {r->norm, r->embd_stride, r->qrows, r->qrow_stride};
+    uint32_t from, to;
+
+    products(r, w, p, 2, &in, r->batch->n_rows, RUNNER_MTP);
+    while (take_rows_of(r, w, r->batch->n_rows, &from, &to))
+        for (uint32_t i = from; i < to; i++)
+            store_keys(r, l, layer, i);
+    end_region(r, w, RUNNER_MTP);
+}

@@ -90,15 +90,26 @@ static void project(struct runner *r, struct thread_pool_worker *w, const struct
         products(r, w, p, 2, &in, r->batch->n_rows, RUNNER_QKV);
 }
 
-/* Norm the latent vector and rotate the rotary parts; those of queries are written behind the
- * columns that key_up will fill. */
+/* Norm the latent vector, rotate the part beside it, and put both into the cache. */
+static void store_latent(struct runner *r, const struct model_layer *l, uint32_t layer,
+                         uint32_t row)
+{
+    const struct model_shape *s = &r->model->shape;
+    float *k = r->qkv + row * r->qkv_stride + r->k_at;
+
+    norm_row(r, k, k, &l->latent_norm, s->n_latent);
+    rope_heads(r, l, k + s->n_latent, 1, s->n_rot, r->batch->pos[row]);
+    store_row(r, layer, row, k, k);
+}
+
+/* Keys, and queries, whose rotary parts are written behind the columns that key_up will fill. */
 static void mla_finish_row(struct runner *r, const struct model_layer *l, uint32_t layer,
                            uint32_t row)
 {
     const struct model_shape *s = &r->model->shape;
     const size_t head = s->n_nope + s->n_rot;
     const uint32_t pos = r->batch->pos[row];
-    float *q = r->qkv + row * r->qkv_stride, *k = q + r->k_at;
+    float *q = r->qkv + row * r->qkv_stride;
     float *mla_q = r->mla_q + row * r->mla_q_stride;
 
     rope_heads(r, l, q + s->n_nope, s->n_head, head, pos);
@@ -108,9 +119,7 @@ static void mla_finish_row(struct runner *r, const struct model_layer *l, uint32
                s->n_rot * sizeof(*q));
     if (is_quantised(&l->key_up))
         quantise_each(r, row, q, head, s->n_nope);
-    norm_row(r, k, k, &l->latent_norm, s->n_latent);
-    rope_heads(r, l, k + s->n_latent, 1, s->n_rot, pos);
-    store_row(r, layer, row, k, k);
+    store_latent(r, l, layer, row);
 }
 
 static void mla_finish_rows(struct runner *r, struct thread_pool_worker *w,
@@ -175,4 +184,18 @@ void mla_attention(struct runner *r, struct thread_pool_worker *w, uint32_t laye
     attend(r, w, layer, r->mla_q, r->mla_q_stride);
     take_out(r, w, l);
     project_out(r, w, l, r->heads, r->heads_stride, false);
+}
+
+void mla_keys(struct runner *r, struct thread_pool_worker *w, uint32_t layer)
+{
+    const struct model_layer *l = &r->model->layers[layer];
+    const struct product p = {.w = &l->k, .out = r->qkv + r->k_at, .out_stride = r->qkv_stride};
+    const struct input in = {r->norm, r->embd_stride, r->qrows, r->qrow_stride};
+    uint32_t from, to;
+
+    products(r, w, &p, 1, &in, r->batch->n_rows, RUNNER_MTP);
+    while (take_rows_of(r, w, r->batch->n_rows, &from, &to))
+        for (uint32_t i = from; i < to; i++)
+            store_latent(r, l, layer, i);
+    end_region(r, w, RUNNER_MTP);
 }

@@ -177,16 +177,22 @@ static void finish_keys(const struct runner *r, const struct model_layer *l, flo
                  l->value_dim);
 }
 
+void store_keys(struct runner *r, const struct model_layer *l, uint32_t layer, uint32_t row)
+{
+    float *q = r->qkv + row * r->qkv_stride, *k = q + r->k_at, *v = q + r->v_at;
+
+    finish_keys(r, l, k, v, r->batch->pos[row]);
+    store_row(r, layer, row, k, v);
+}
+
 static void finish_row(struct runner *r, const struct model_layer *l, uint32_t layer, uint32_t row)
 {
     const uint32_t pos = r->batch->pos[row];
-    float *q = r->qkv + row * r->qkv_stride, *k = q + r->k_at, *v = q + r->v_at;
+    float *q = r->qkv + row * r->qkv_stride;
 
     finish_queries(r, l, q, pos);
-    if (l->shares_kv)
-        return;
-    finish_keys(r, l, k, v, pos);
-    store_row(r, layer, row, k, v);
+    if (!l->shares_kv)
+        store_keys(r, l, layer, row);
 }
 
 void qkv_finish(struct runner *r, struct thread_pool_worker *w, const struct model_layer *l,

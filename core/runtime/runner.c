@@ -29,7 +29,7 @@ static uint32_t least_kv_heads(const struct model *m)
 {
     uint32_t n = m->shape.n_kv_head;
 
-    for (uint32_t i = 0; i < m->shape.n_layer; i++)
+    for (uint32_t i = 0; i < model_n_layers(m); i++)
         if (m->layers[i].has_attention && m->layers[i].n_kv_head < n)
             n = m->layers[i].n_kv_head;
     return n;
@@ -42,7 +42,7 @@ static bool has_attention(const struct model *m)
 
 static bool has_gated_attention(const struct model *m)
 {
-    for (uint32_t i = 0; i < m->shape.n_layer; i++)
+    for (uint32_t i = 0; i < model_n_layers(m); i++)
         if (matrix_exists(&m->layers[i].attn_gate))
             return true;
     return false;
@@ -182,7 +182,7 @@ static int create_wide_rows(struct runner *r)
 /* Do some experts take rows as floats? */
 static bool has_float_experts(const struct model *m)
 {
-    for (uint32_t i = 0; i < m->shape.n_layer; i++)
+    for (uint32_t i = 0; i < model_n_layers(m); i++)
         if (takes_floats(&m->layers[i].experts))
             return true;
     return false;
@@ -304,7 +304,7 @@ static int create_buffers(struct runner *r, const struct runner_options *o)
         create_mla_rows(r, o) < 0 || create_mix_rows(r, o) < 0 ||
         create_per_layer_rows(r, o) < 0 || create_streams(r, o) < 0 ||
         create_adapter_rows(r, o) < 0 || create_head_rows(r) < 0 || create_wide_rows(r) < 0 ||
-        create_samplers(r, o) < 0)
+        mtp_create(r, o) < 0 || create_samplers(r, o) < 0)
         return ERR_NOMEM;
     if (!has_attention(r->model))
         return 0;
@@ -317,7 +317,7 @@ bool runner_kv_fits(const struct model *m, enum kern_kv type)
 {
     const uint32_t group = kern_kv_group(type);
 
-    for (uint32_t i = 0; i < m->shape.n_layer; i++)
+    for (uint32_t i = 0; i < model_n_layers(m); i++)
         if (m->layers[i].has_attention &&
             (m->layers[i].key_dim % group != 0 || m->layers[i].value_dim % group != 0))
             return false;
@@ -327,7 +327,7 @@ bool runner_kv_fits(const struct model *m, enum kern_kv type)
 /* The first layer with attention, or NULL. */
 static const struct model_layer *first_attention(const struct model *m)
 {
-    for (uint32_t i = 0; i < m->shape.n_layer; i++)
+    for (uint32_t i = 0; i < model_n_layers(m); i++)
         if (m->layers[i].has_attention)
             return &m->layers[i];
     return NULL;
@@ -335,7 +335,7 @@ static const struct model_layer *first_attention(const struct model *m)
 
 static bool has_same_heads(const struct model *m, const struct model_layer *as)
 {
-    for (uint32_t i = 0; i < m->shape.n_layer; i++)
+    for (uint32_t i = 0; i < model_n_layers(m); i++)
         if (m->layers[i].has_attention &&
             (m->layers[i].n_kv_head != as->n_kv_head || m->layers[i].key_dim != as->key_dim ||
              m->layers[i].value_dim != as->value_dim))
@@ -354,7 +354,7 @@ struct kv_shape runner_kv_shape(const struct model *m, enum kern_kv type)
         return (struct kv_shape){m->groups.n_layer, first->n_kv_head,
                                  kern_kv_key_bytes(type, first->key_dim),
                                  kern_kv_value_bytes(type, first->value_dim)};
-    for (uint32_t i = 0; i < m->shape.n_layer; i++) {
+    for (uint32_t i = 0; i < model_n_layers(m); i++) {
         const struct model_layer *l = &m->layers[i];
 
         if (!l->has_attention)
@@ -382,6 +382,11 @@ static int check_options(const struct runner_options *o, char *err, size_t err_l
         kv->n_kv_head != wanted.n_kv_head || kv->key_bytes != wanted.key_bytes ||
         kv->value_bytes != wanted.value_bytes) {
         snprintf(err, err_len, "the KV store's shape is not the model's");
+        return ERR_INVAL;
+    }
+    if (o->n_slots > 0 && (!o->model->has_mtp || o->n_slots > o->max_rows ||
+                           o->kv->n_private < runner_private_blocks(o->model, o->n_slots))) {
+        snprintf(err, err_len, "there is no room to guess tokens of %u sequences", o->n_slots);
         return ERR_INVAL;
     }
     if (runner_state_bytes(o->model) > 0 && o->states == NULL) {
@@ -453,6 +458,7 @@ void runner_destroy(struct runner **runner)
         sampler_scratch_release(&r->samplers[i]);
     mem_free(r->samplers);
     free_rows(r);
+    mtp_release(&r->mtp);
     split_kv_release(&r->split_kv);
     split_kv_release(&r->window_split_kv);
     mem_free(r->eog);
@@ -495,7 +501,7 @@ const char *runner_part_name(enum runner_part part)
         [RUNNER_ATTN_OUT] = "attn_out",
         [RUNNER_ROUTE] = "route",         [RUNNER_GATE_UP] = "gate_up",
         [RUNNER_DOWN] = "down",           [RUNNER_LOGITS] = "logits",
-        [RUNNER_SAMPLE] = "sample",
+        [RUNNER_SAMPLE] = "sample",       [RUNNER_MTP] = "mtp",
     };
 
     return names[part];

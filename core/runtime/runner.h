@@ -3,6 +3,8 @@
  * runner_step() computes every row of a batch through all layers, writes keys and values into
  * the KV store, and for the rows named in batch->outputs computes logits and samples or scores.
  * What a row yields depends on its sequence alone: not on the batch, the chunk or the threads.
+ * With a layer that guesses (struct model_mtp) a step computes that layer's keys and values too,
+ * and runner_guess() what may come next; no output of a step depends on either.
  *
  * Thread: called by the engine thread; the thread pool works inside.
  * Memory: all scratch is taken in runner_create() from the options; a step allocates nothing.
@@ -33,6 +35,8 @@ struct runner_options {
     enum kern_isa isa;
     struct thread_pool *pool;   /* borrowed; runners may share one if they step in turns */
     uint32_t max_rows;          /* most rows in a batch */
+    uint32_t n_slots;           /* with model->has_mtp: sequences that run at a time, at most max_rows;
+                                 * kv has runner_private_blocks() for them. 0: nothing is guessed */
     bool takes_adapters;        /* spans may have some */
     bool no_cascade;            /* shared blocks are read by each sequence for itself */
     const int32_t *eog;         /* ids that end a generation, for ban_eog; copied */
@@ -43,6 +47,8 @@ struct runner_options {
 struct kv_shape runner_kv_shape(const struct model *m, enum kern_kv type);
 /* Bytes of a sequence's recurrent states; 0: the model has none. */
 size_t runner_state_bytes(const struct model *m);
+/* Private blocks of the KV cache (kv_store.h) for guesses of so many sequences. */
+uint32_t runner_private_blocks(const struct model *m, uint32_t n_slots);
 /* Do its heads fill whole groups of that type? */
 bool runner_kv_fits(const struct model *m, enum kern_kv type);
 
@@ -52,6 +58,27 @@ void runner_destroy(struct runner **r);
 
 /* Compute the batch and fill its outputs. Cannot fail. */
 void runner_step(struct runner *r, struct batch *b);
+
+/* What is guessed of a sequence: by the layer of the model that is made for that (struct model_mtp),
+ * which goes on from the model's hidden state behind the last token but one. */
+struct runner_guess {
+    uint32_t slot;  /* as in its spans */
+    uint64_t owner;
+    const uint32_t *table; /* block table of the rows computed so far, as in its spans */
+    uint32_t group_stride;
+    int32_t *ids;   /* [pos + 1 + n]: known up to pos; what is guessed goes behind */
+    uint32_t pos;   /* of the last known one, whose row no step has computed */
+    uint32_t n;     /* guesses wanted, RUNNER_MAX_GUESSES at most; out: made. 0: the last step did not
+                     * compute the row before pos */
+    const struct sampling *sampling; /* a guess is what it would choose by the guesser's logits */
+    const struct token_count *counts; /* and these, as in struct batch_output */
+    uint32_t n_counts, n_discarded;
+};
+#define RUNNER_MAX_GUESSES 16
+
+/* Guess for n sequences, at most n_slots, each with another slot. No step sees anything of it.
+ * Cannot fail. */
+void runner_guess(struct runner *r, struct runner_guess *guesses, uint32_t n);
 
 /* Bytes of scratch taken at creation. */
 size_t runner_scratch_bytes(const struct runner *r);
@@ -71,6 +98,7 @@ enum runner_part {
     RUNNER_DOWN,
     RUNNER_LOGITS,
     RUNNER_SAMPLE,
+    RUNNER_MTP,       /* what guesses need: of a step */
     RUNNER_N_PART,
 };
 

@@ -11,6 +11,7 @@
 #define CORE_RUNTIME_RUNNER_IMPL_H
 
 #include "core/model/adapter.h"
+#include "core/runtime/mtp.h"
 #include "core/runtime/runner.h"
 #include "core/runtime/sampler.h"
 #include "core/runtime/split_kv.h"
@@ -101,6 +102,7 @@ struct runner {
     float *lrows;  /* [LOGIT_ROWS][embd_stride] normed rows of outputs */
     struct split_kv split_kv,
         window_split_kv;   /* of layers that see everything, and of those that do not */
+    struct mtp mtp;
     uint8_t *attn_scratch; /* [threads][attn_scratch_bytes] */
     size_t attn_scratch_bytes;
     struct sampler_scratch *samplers; /* [threads] */
@@ -117,6 +119,9 @@ struct runner {
 
 /* The step, run by every thread of the thread pool; ud is the runner. */
 void runner_forward(void *ud, struct thread_pool_worker *w);
+
+/* One go of the layer that guesses, for r->batch. */
+void runner_forward_mtp(void *ud, struct thread_pool_worker *w);
 
 /* Does a net's gate or what it lets pass take rows of floats? */
 struct ffn;

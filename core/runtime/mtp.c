@@ -1,0 +1,224 @@
+/* core/runtime/mtp.c - guesses, from what is known to rows and back; see mtp.h and runner.h. */
+#include "core/runtime/mtp.h"
+
+#include "core/base/err.h"
+#include "core/base/mem.h"
+#include "core/model/model.h"
+#include "core/runtime/runner_impl.h"
+#include "core/runtime/thread_pool.h"
+#include "kvcache/block_table.h"
+#include "kvcache/kv_store.h"
+
+#include <assert.h>
+#include <string.h>
+
+#define PAGE 4096u /* what a private block's layer takes is whole ones */
+
+_Static_assert(RUNNER_MAX_GUESSES <= (MTP_PRIVATE_BLOCKS - 1) * BLOCK_TOKENS,
+               "guesses that begin in a block end in the next one");
+
+static size_t panels(size_t n)
+{
+    return (n + KERN_LANES - 1) / KERN_LANES * KERN_LANES;
+}
+
+static const struct model_layer *layer_of(const struct runner *r)
+{
+    return &r->model->layers[r->model->shape.n_layer];
+}
+
+/* ---- what there is ---- */
+
+static void set_sizes(struct runner *r, const struct runner_options *o)
+{
+    struct mtp *m = &r->mtp;
+    const size_t n_embd = r->model->shape.n_embd, layer = r->kv->layer_stride;
+
+    m->n_slots = o->n_slots;
+    m->stride = panels(n_embd);
+    m->pair_stride = panels(2 * n_embd);
+    m->pair_qrow_stride = kern_qrow_bytes(m->pair_stride + 16);
+    m->table_cap = block_table_needed(r->model->shape.n_ctx) + MTP_PRIVATE_BLOCKS;
+    r->scratch_bytes += 2 * m->n_slots * m->stride * sizeof(float) +
+                        MTP_TILE_ROWS * (m->pair_stride * sizeof(float) + m->pair_qrow_stride) +
+                        (size_t)m->n_slots * m->table_cap * sizeof(*m->tables) +
+                        (size_t)runner_private_blocks(r->model, m->n_slots) *
+                            ((layer + PAGE - 1) / PAGE + 1) * PAGE;
+}
+
+int mtp_create(struct runner *r, const struct runner_options *o)
+{
+    struct mtp *m = &r->mtp;
+    const size_t n = o->n_slots;
+
+    if (n == 0)
+        return 0;
+    assert(r->model->has_mtp && n <= o->max_rows);
+    set_sizes(r, o);
+    m->kept = mem_calloc(n, sizeof(*m->kept));
+    m->hidden = mem_aligned(n * m->stride, sizeof(*m->hidden));
+    m->guessed = mem_aligned(n * m->stride, sizeof(*m->guessed));
+    m->last = mem_calloc(o->max_rows, sizeof(*m->last));
+    m->pairs = mem_aligned(MTP_TILE_ROWS * m->pair_stride, sizeof(*m->pairs));
+    m->pair_qrows = mem_aligned(MTP_TILE_ROWS, m->pair_qrow_stride);
+    m->from = mem_calloc(n, sizeof(*m->from));
+    m->samplings = mem_calloc(n, sizeof(*m->samplings));
+    m->mirostat_mu = mem_calloc(n, sizeof(*m->mirostat_mu));
+    m->tables = mem_calloc(n * m->table_cap, sizeof(*m->tables));
+    if (m->kept == NULL || m->hidden == NULL || m->guessed == NULL || m->last == NULL ||
+        m->pairs == NULL || m->pair_qrows == NULL || m->from == NULL || m->samplings == NULL ||
+        m->mirostat_mu == NULL || m->tables == NULL)
+        return ERR_NOMEM;
+    return batch_create(&m->batch, o->n_slots, o->n_slots, o->n_slots);
+}
+
+void mtp_release(struct mtp *m)
+{
+    mem_free(m->kept);
+    mem_free(m->hidden);
+    mem_free(m->guessed);
+    mem_free(m->last);
+    mem_free(m->pairs);
+    mem_free(m->pair_qrows);
+    mem_free(m->from);
+    mem_free(m->samplings);
+    mem_free(m->mirostat_mu);
+    mem_free(m->tables);
+    batch_destroy(&m->batch);
+    *m = (struct mtp){0};
+}
+
+uint32_t runner_private_blocks(const struct model *m, uint32_t n_slots)
+{
+    return m->has_mtp ? MTP_PRIVATE_BLOCKS * n_slots : 0;
+}
+
+/* ---- in a step ---- */
+
+const float *mtp_hidden(const struct mtp *m, uint32_t slot, uint64_t owner, uint32_t pos)
+{
+    const struct mtp_kept *k = m->kept + slot;
+
+    assert(slot < m->n_slots);
+    return k->is_there && k->owner == owner && k->pos == pos ? m->hidden + slot * m->stride : NULL;
+}
+
+void mtp_find_last(struct mtp *m, const struct batch *b)
+{
+    for (uint32_t i = 0; i < b->n_spans; i++)
+        m->last[i] = b->spans[i].row0 + b->spans[i].n_row - 1;
+    for (uint32_t i = b->n_outputs; i > 0; i--) {
+        const struct batch_output *o = &b->outputs[i - 1];
+
+        if (o->is_draft && o->is_void)
+            m->last[b->span_of[o->row]] = o->row - 1;
+    }
+}
+
+/* ---- guesses ---- */
+
+/* The sequence's blocks, of which the last one, if it is not full, and those behind it are private.
+ */
+static void make_table(struct runner *r, const struct runner_guess *g)
+{
+    const struct kv_location *at = &layer_of(r)->kv;
+    const uint32_t n = g->pos / BLOCK_TOKENS;
+    const block_id own = r->kv->n_blocks + 1 + MTP_PRIVATE_BLOCKS * g->slot;
+    const block_id *blocks = g->table + at->group * g->group_stride;
+    block_id *table = r->mtp.tables + (size_t)g->slot * r->mtp.table_cap;
+
+    memcpy(table, blocks, n * sizeof(*table));
+    for (uint32_t i = 0; i < MTP_PRIVATE_BLOCKS; i++)
+        table[n + i] = own + i;
+    if (g->pos % BLOCK_TOKENS > 0)
+        kv_store_copy_layer(r->kv, blocks[n], own, at->at);
+}
+
+/* Choose as the request would, and leave nothing behind. */
+static void add_output(struct runner *r, const struct runner_guess *g, uint32_t row, uint32_t n_made)
+{
+    struct mtp *m = &r->mtp;
+    struct batch_output *o = batch_add_output(m->batch, row);
+
+    m->samplings[row] = *g->sampling;
+    m->samplings[row].n_top = -1;
+    m->samplings[row].wants_shares = false;
+    m->mirostat_mu[row] = 2 * g->sampling->mirostat_tau;
+    o->want = BATCH_SAMPLE;
+    o->sampling = &m->samplings[row];
+    o->mirostat_mu = &m->mirostat_mu[row];
+    o->pos = g->pos + 1 + n_made;
+    o->history = g->ids;
+    o->counts = g->counts;
+    o->n_counts = g->n_counts;
+    o->n_uncounted = n_made;
+    o->n_discarded = g->n_discarded;
+}
+
+/* A row for each sequence that wants another guess behind its first n_made. Those that do not are
+ * no rows any more: the hidden states of the others move up. */
+static void add_rows(struct runner *r, const struct runner_guess *guesses, uint32_t n,
+                     uint32_t n_made)
+{
+    struct mtp *m = &r->mtp;
+    uint32_t before = 0;
+
+    batch_clear(m->batch);
+    for (uint32_t i = 0; i < n; i++) {
+        const struct runner_guess *g = &guesses[i];
+        const uint32_t row = m->batch->n_rows, pos = g->pos + n_made;
+
+        if (g->n > n_made) {
+            batch_add_span(m->batch, g->ids + pos, 1, pos,
+                           m->tables + (size_t)g->slot * m->table_cap, 0);
+            m->from[row] = n_made == 0 ? m->hidden + g->slot * m->stride
+                                       : m->guessed + before * m->stride;
+            add_output(r, g, row, n_made);
+        }
+        before += g->n > n_made - (n_made > 0);
+    }
+}
+
+static void run(struct runner *r)
+{
+    struct batch *const step = r->batch;
+
+    r->batch = r->mtp.batch;
+    r->n_adapters = 0;
+    split_kv_make(&r->split_kv, r->batch);
+    if (r->model->shape.window > 0)
+        split_kv_make(&r->window_split_kv, r->batch);
+    thread_pool_run(r->pool, runner_forward_mtp, r);
+    r->batch = step;
+}
+
+static void take_tokens(struct runner *r, struct runner_guess *guesses, uint32_t n, uint32_t n_made)
+{
+    const struct batch_output *o = r->mtp.batch->outputs;
+
+    for (uint32_t i = 0; i < n; i++)
+        if (guesses[i].n > n_made)
+            guesses[i].ids[guesses[i].pos + 1 + n_made] = (o++)->token;
+}
+
+void runner_guess(struct runner *r, struct runner_guess *guesses, uint32_t n)
+{
+    uint32_t most = 0;
+
+    assert(n <= r->mtp.n_slots);
+    for (uint32_t i = 0; i < n; i++) {
+        struct runner_guess *g = &guesses[i];
+
+        assert(g->n <= RUNNER_MAX_GUESSES);
+        if (mtp_hidden(&r->mtp, g->slot, g->owner, g->pos) == NULL)
+            g->n = 0;
+        if (g->n > 0)
+            make_table(r, g);
+        most = g->n > most ? g->n : most;
+    }
+    for (uint32_t made = 0; made < most; made++) {
+        add_rows(r, guesses, n, made);
+        run(r);
+        take_tokens(r, guesses, n, made);
+    }
+}

@@ -1,0 +1,71 @@
+/* core/runtime/mtp.h - what a layer that guesses tokens (struct model_mtp) keeps in the runner.
+ *
+ * The layer's keys and values lie in the KV cache as those of any other layer: at a position what it
+ * computes from the token there and the model's hidden state before it. So they are shared, copied
+ * and swapped with the blocks. Of a sequence's last row the hidden state is kept by the sequence's
+ * slot; where it is not there, behind a prefix that was found or a preemption, zeros take its place
+ * at one position, and guesses are the worse for it, never an answer.
+ *
+ * A guess is a row beyond all that is computed. Its keys and values go into two private blocks of
+ * its slot (kv_store.h), the first of which begins as a copy of the sequence's last block, so that no
+ * block of any sequence is written, whoever else holds it.
+ *
+ * Thread: mtp_create(), mtp_release() and what is guessed: the engine thread; in a step all threads
+ * of the pool, each its rows or spans.
+ * Memory: taken in mtp_create().
+ */
+#ifndef CORE_RUNTIME_MTP_H
+#define CORE_RUNTIME_MTP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/runtime/batch.h"
+#include "kvcache/block_pool.h"
+
+struct runner;
+struct runner_options;
+
+#define MTP_TILE_ROWS 64     /* whose two vectors are in memory at a time */
+#define MTP_PRIVATE_BLOCKS 2 /* of a slot */
+
+/* The hidden state that is kept in a slot: of whom, and behind which row. */
+struct mtp_kept {
+    uint64_t owner;
+    uint32_t pos;  /* of the row that goes on from it */
+    bool is_there;
+};
+
+struct mtp {
+    uint32_t n_slots;      /* 0: nothing is guessed, and there is nothing else */
+    size_t stride;         /* floats of a hidden state */
+    struct mtp_kept *kept; /* [n_slots] */
+    float *hidden;         /* [n_slots][stride] */
+    float *guessed;        /* [n_slots][stride] hidden states of the guesses, by row of the batch */
+    uint32_t *last;        /* [max_rows] by span of a step: its last row whose token was right */
+    /* two vectors in a row, as eh_proj takes them: [MTP_TILE_ROWS][..] */
+    size_t pair_stride;    /* floats */
+    size_t pair_qrow_stride; /* bytes */
+    float *pairs;
+    uint8_t *pair_qrows;
+    /* guesses: one row each */
+    struct batch *batch;
+    const float **from;    /* [n_slots] by row: the hidden state that it goes on from */
+    struct sampling *samplings; /* [n_slots] by row */
+    float *mirostat_mu;    /* [n_slots] by row */
+    block_id *tables;      /* [n_slots][table_cap] */
+    uint32_t table_cap;
+};
+
+/* Nothing where options->n_slots is 0. ERR_NOMEM; mtp_release() is to be called all the same. */
+int mtp_create(struct runner *r, const struct runner_options *options);
+void mtp_release(struct mtp *m);
+
+/* The hidden state before a position, or NULL: it is not known. */
+const float *mtp_hidden(const struct mtp *m, uint32_t slot, uint64_t owner, uint32_t pos);
+
+/* Of each span of a step that is computed, the last row whose token was no wrong guess. */
+void mtp_find_last(struct mtp *m, const struct batch *b);
+
+#endif
