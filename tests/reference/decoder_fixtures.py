@@ -24,16 +24,18 @@ def ends(f, n_rot=None, **more):
     f.ends(**more)
 
 
-def nextn_layer(f, i):
-    """A layer that predicts the token after the next one: it is not run."""
-    b = f"blk.{i}."
+def nextn(f, i, has_ends):
+    """What makes layer i, which is as others are, one that guesses the token after the next. has_ends:
+    it has an embedding, a norm and an output of its own."""
+    b = f"blk.{i}.nextn."
     f.key("block_count", i + 1)
     f.key("nextn_predict_layers", 1)
-    f.norm(b + "attn_norm")
-    f.matrix(b + "attn_output", f.n_embd, f.n_embd)
-    f.matrix(b + "nextn.eh_proj", f.n_embd, 2 * f.n_embd)
-    for name in ("enorm", "hnorm", "shared_head_norm"):
-        f.norm(b + "nextn." + name)
+    f.matrix(b + "eh_proj", f.n_embd, 2 * f.n_embd)
+    for name in ("enorm", "hnorm", *(["shared_head_norm"] if has_ends else [])):
+        f.norm(b + name)
+    if has_ends:
+        f.matrix(b + "embed_tokens", f.n_vocab, f.n_embd, gain=f.n_embd ** 0.5)
+        f.matrix(b + "shared_head_head", f.n_vocab, f.n_embd, gain=1.5)
 
 
 def glm4(f):
@@ -73,11 +75,11 @@ def glm4moe(f):
     f.free_heads()
     ends(f, f.head // 2)
     expert_keys(f, True, 1.4, 2 if new else None, 1, 1)
-    for i in range(f.n_layer):
+    for i in range(f.n_layer + new):
         layer_parts(f, i, ("attn_norm", "post_attention_norm"), norms="head" if new else None, bias=True)
         f.gated(i) if i == 0 else expert_layer(f, i, 0.3, f.n_ff_exp)
     if new:
-        nextn_layer(f, f.n_layer)
+        nextn(f, f.n_layer, True)
 
 
 def ernie(f):

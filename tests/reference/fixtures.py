@@ -391,7 +391,7 @@ def deepseek2(f):
         f.key("attention.temperature_scale", 0.1)  # Mistral Large 3's, of the same form
         f.key("attention.temperature_length", 12)
     f.ends()
-    for i in range(f.n_layer):
+    for i in range(f.n_layer + is_flash):
         latent_attention(f, f"blk.{i}.", part, n_rot, n_value, rank, old)
         f.norm(f"blk.{i}.ffn_norm")
         if i == 0:
@@ -402,7 +402,7 @@ def deepseek2(f):
             if v3:
                 f.vector(f"blk.{i}.exp_probs_b.bias", f.n_expert)
     if is_flash:
-        decoder_fixtures.nextn_layer(f, f.n_layer)
+        decoder_fixtures.nextn(f, f.n_layer, False)
 
 
 def latent_attention(f, b, part, n_rot, n_value, rank, old):

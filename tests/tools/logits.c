@@ -5,7 +5,9 @@
  * that is refused yields -1, the length of the sentence, and the sentence. With --hidden the rows
  * are the normed hidden ones that embeddings are made of; the text is then one chunk. With
  * --adapter all of it is computed with a LoRA adapter, at a scale in thousandths. With --beside
- * each batch has a second sequence, before this one: the same ids, the last one first.
+ * each batch has a second sequence, before this one: the same ids, the last one first. With
+ * --guesses N the rows are, behind each chunk but the last, those of the first N guesses of what
+ * follows the token behind it.
  */
 #include "server/cli/command.h"
 
@@ -36,6 +38,7 @@ struct text {
     int32_t ids[MAX_IDS];
     uint32_t n;
     uint32_t chunk;
+    int64_t n_guesses;
     bool hidden, has_beside;
 };
 
@@ -44,12 +47,13 @@ struct lane {
     struct kv_seq kv;
     block_id *blocks;
     void *before; /* its recurrent state, as it was before the chunk */
+    uint32_t slot;
     int32_t ids[MAX_IDS];
 };
 
 static void print_help(void)
 {
-    fputs("logits --ids 1,2,3 [--chunk N] [--hidden | --beside] [--adapter PATH "
+    fputs("logits --ids 1,2,3 [--chunk N] [--hidden | --beside] [--guesses N] [--adapter PATH "
           "[--adapter-permille N]] [settings] -- MODEL...\n",
           stdout);
 }
@@ -80,6 +84,8 @@ static void add_span(struct batch *b, const struct text *t, const struct lane *l
     b->spans[b->n_spans - 1].adapter = t->adapter;
     b->spans[b->n_spans - 1].adapter_scale = (float)t->adapter_permille / 1000.0f;
     b->spans[b->n_spans - 1].state = lane->kv.state;
+    b->spans[b->n_spans - 1].slot = lane->slot;
+    b->spans[b->n_spans - 1].owner = lane->slot + 1;
     b->has_adapters = t->adapter != NULL;
 }
 
@@ -146,6 +152,52 @@ static int put_logits(struct instance *e, struct batch *b, const struct text *t,
     return 0;
 }
 
+/* The runner keeps the logits of the last guess: those of n are made by guessing 1, 2, .. n. */
+static void guess(struct instance *e, const struct text *t, uint32_t pos, const struct lane *lanes)
+{
+    static const struct sampling sampling = {0};
+    static int32_t ids[2][MAX_IDS + RUNNER_MAX_GUESSES];
+    const uint32_t n_lanes = t->has_beside ? 2 : 1;
+
+    for (uint32_t n = 1; n <= t->n_guesses; n++) {
+        struct runner_guess guesses[2];
+
+        for (uint32_t i = 0; i < n_lanes; i++) {
+            const struct lane *lane = &lanes[n_lanes - 1 - i];
+
+            memcpy(ids[i], lane->ids, (pos + 1) * sizeof(ids[i][0]));
+            guesses[i] = (struct runner_guess){.slot = lane->slot,
+                                               .owner = lane->slot + 1,
+                                               .table = lane->kv.table.blocks,
+                                               .group_stride = lane->kv.table.cap,
+                                               .ids = ids[i],
+                                               .pos = pos,
+                                               .n = n,
+                                               .sampling = &sampling};
+        }
+        runner_guess(e->runner, guesses, n_lanes);
+        fwrite(e->runner->logits + (n_lanes - 1) * e->runner->vocab_stride, sizeof(float),
+               e->model->shape.n_vocab, stdout);
+    }
+}
+
+static int put_guesses(struct instance *e, struct batch *b, const struct text *t,
+                       struct lane *lanes)
+{
+    const uint32_t n_lanes = t->has_beside ? 2 : 1;
+    int rc = 0;
+
+    for (uint32_t at = 0; at + t->chunk < t->n; at += t->chunk) {
+        for (uint32_t i = 0; i < n_lanes && rc == 0; i++)
+            rc = kv_manager_grow(e->manager, &lanes[i].kv, at, at + t->chunk);
+        if (rc < 0)
+            return rc;
+        step(e, b, t, at, t->chunk, 0, 0, lanes);
+        guess(e, t, at + t->chunk, lanes);
+    }
+    return 0;
+}
+
 /* A pool over one row is that row. */
 static int put_hidden(struct instance *e, struct batch *b, const struct text *t, struct lane *lane)
 {
@@ -170,6 +222,7 @@ static int init_lane(struct instance *e, const struct text *t, struct lane *lane
     const uint32_t cap = block_table_needed(t->n), n_groups = kv_manager_n_groups(e->manager);
     const size_t bytes = runner_state_bytes(e->model);
 
+    lane->slot = i;
     lane->blocks = mem_calloc(n_groups, cap * sizeof(*lane->blocks));
     lane->before = mem_calloc(1, bytes + 1);
     kv_seq_init(&lane->kv, lane->blocks, lane->blocks != NULL ? cap : 0, n_groups);
@@ -183,6 +236,11 @@ static void release_lane(struct instance *e, struct lane *lane)
     kv_manager_release(e->manager, &lane->kv);
     mem_free(lane->blocks);
     mem_free(lane->before);
+}
+
+static uint32_t n_rows_of(const struct text *t)
+{
+    return t->n_guesses > 0 ? (t->n - 1) / t->chunk * (uint32_t)t->n_guesses : t->n;
 }
 
 static int run(struct instance *e, const struct text *t)
@@ -201,9 +259,11 @@ static int run(struct instance *e, const struct text *t)
     if (rc == 0)
         rc = batch_create(&b, e->sched.max_batch_tokens, t->hidden ? t->n + 1 : 2, LOGIT_ROWS);
     if (rc == 0) {
-        put_head((int32_t)t->n, (int32_t)(t->hidden ? s->n_embd : s->n_vocab));
+        put_head((int32_t)n_rows_of(t), (int32_t)(t->hidden ? s->n_embd : s->n_vocab));
         if (t->hidden)
             rc = put_hidden(e, b, t, &lanes[0]);
+        else if (t->n_guesses > 0)
+            rc = put_guesses(e, b, t, lanes);
         else
             rc = put_logits(e, b, t, lanes);
     }
@@ -255,7 +315,9 @@ static int run_model(struct text *t, int argc, char **argv, char *path)
     config_release(&config);
     if (code != EXIT_OK)
         return refuse(err);
-    if (load_adapter(t, e.model, err, sizeof(err)) < 0)
+    if (t->n_guesses > 0 && !e.model->has_mtp)
+        code = refuse("the model has no layer that guesses");
+    else if (load_adapter(t, e.model, err, sizeof(err)) < 0)
         code = refuse(err);
     else
         code = run(&e, t) < 0 ? EXIT_FAILED : EXIT_OK;
@@ -278,6 +340,7 @@ int main(int argc, char **argv)
         !command_take_value(&argc, argv, "--adapter", &text.adapter_path) ||
         !command_take_int(&argc, argv, "--adapter-permille", -1000000, 1000000,
                           &text.adapter_permille) ||
+        !command_take_int(&argc, argv, "--guesses", 1, RUNNER_MAX_GUESSES, &text.n_guesses) ||
         !command_take_int(&argc, argv, "--chunk", 1, MAX_IDS, &chunk))
         return EXIT_USAGE;
     while (n < argc && strcmp(argv[n], "--") != 0)
