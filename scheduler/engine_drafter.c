@@ -103,6 +103,7 @@ static struct draft propose(void *ud, struct request *r, uint32_t n_known, uint3
         draft = guess(d, r, n_known, most);
     draft.n = draft_before_end(r->ids + n_known, draft.n, d->eog, d->n_eog);
     draft.n = draft_before_end(r->ids + n_known, draft.n, r->stop_ids, r->n_stop_ids);
+    draft.n_made = draft.n;
     return draft;
 }
 

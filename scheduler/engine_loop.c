@@ -13,6 +13,7 @@
 #include "kvcache/kv_store.h"
 #include "kvcache/swap_store.h"
 #include "scheduler/cost_model.h"
+#include "scheduler/drafts/draft_account.h"
 #include "scheduler/engine_drafter.h"
 #include "scheduler/engine_arbiter.h"
 #include "scheduler/journal.h"
@@ -37,7 +38,8 @@ struct engine_loop {
     int32_t *eog;    /* [n_eog] */
     struct cost_model cost;
     struct draft_cost_model draft_cost;
-    struct draft_costs draft_costs; /* of that, for the plan */
+    struct draft_account account, model_account;
+    struct draft_costs draft_costs; /* of these, for the plan */
     struct sched_limits limits;
     struct engine_stats stats;
     struct step_info steps[SNAPSHOT_STEPS]; /* ring of the last ones, for snapshots */
@@ -75,6 +77,7 @@ static int create_drafter(struct engine_loop *l)
         engine_drafter_keep_answers(l->drafter, l->opt.draft_history) < 0)
         return ERR_NOMEM;
     l->opt.sched.drafter = engine_drafter_get(l->drafter);
+    l->opt.sched.model = l->opt.draft_model;
     return 0;
 }
 
@@ -565,11 +568,37 @@ static void remember(struct engine_loop *l, const struct plan *plan, uint32_t n_
     };
 }
 
-/* The cost model is for steps without drafts; of those of streams alone the other one learns. */
+/* What the drafts of a step of streams have brought, or cost. Texts that the draft model takes in
+ * are an expense of its own. */
+static void settle_drafts(struct engine_loop *l, const struct plan *plan, uint64_t us,
+                          uint64_t keys_ns)
+{
+    struct draft_model_costs *c = l->opt.draft_model_costs;
+    const uint32_t n = plan->work.n_decode;
+    const double plain_ns = draft_costs_rows(&l->draft_cost, n) + (double)keys_ns;
+    const double guess_ns = c != NULL ? (double)c->guess_us * 1e3 : 0;
+    const double take_in_ns = c != NULL ? (double)c->take_in_us * 1e3 : 0;
+    const double took_ns = (double)us * 1e3 + guess_ns;
+    uint32_t n_tokens = plan->n_items;
+
+    if (n == 0 || plain_ns <= 0)
+        return;
+    for (uint32_t i = 0; i < plan->n_items; i++)
+        n_tokens += l->n_accepted[i];
+    draft_account_allow(&l->account, plain_ns);
+    draft_account_allow(&l->model_account, plain_ns);
+    if (plan->n_drafts > 0 || guess_ns > 0)
+        draft_account_settle(&l->account, plain_ns, took_ns, n, n_tokens);
+    if (guess_ns > 0)
+        draft_account_settle(&l->model_account, plain_ns, took_ns, n, n_tokens);
+    draft_account_pay(&l->model_account, take_in_ns);
+}
+
+/* The cost model is for steps without drafts; of those of streams alone the other one learns. What
+ * the draft model computes is not of the step. */
 static void learn_costs(struct engine_loop *l, const struct plan *plan, uint64_t us)
 {
     const uint64_t keys_ns = step_costs_keys_ns(&l->limits.costs, &plan->work);
-    uint32_t n_tokens = plan->n_items;
     double error;
 
     if (plan->n_drafts == 0) {
@@ -579,16 +608,27 @@ static void learn_costs(struct engine_loop *l, const struct plan *plan, uint64_t
     }
     if (plan->work.n_prefill > 0)
         return;
-    for (uint32_t i = 0; i < plan->n_items; i++)
-        n_tokens += l->n_accepted[i];
     draft_costs_observe(&l->draft_cost, plan->work.n_decode + plan->n_drafts, us, keys_ns);
-    draft_costs_settle(&l->draft_cost, plan->work.n_decode, n_tokens, us, keys_ns,
-                       plan->n_drafts > 0);
+    settle_drafts(l, plan, us, keys_ns);
+}
+
+/* What the draft model has computed for the step. */
+static uint64_t draft_model_us(const struct engine_loop *l)
+{
+    const struct draft_model_costs *c = l->opt.draft_model_costs;
+
+    return c != NULL ? c->guess_us + c->take_in_us : 0;
+}
+
+static void begin_draft_model(struct engine_loop *l)
+{
+    if (l->opt.draft_model_costs != NULL)
+        l->opt.draft_model_costs->guess_us = l->opt.draft_model_costs->take_in_us = 0;
 }
 
 static void observe(struct engine_loop *l, const struct plan *plan, uint64_t us)
 {
-    learn_costs(l, plan, us);
+    learn_costs(l, plan, us - draft_model_us(l));
     hist_add(&l->stats.iteration_tokens, plan->n_tokens);
     hist_add(&l->stats.iteration_seconds, (double)us / 1e6);
     hist_add(&l->stats.batch_sequences, plan->n_items);
@@ -617,6 +657,17 @@ static void give_snapshot(struct engine_loop *l)
 
 /* ---- one iteration ---- */
 
+static void get_draft_costs(struct engine_loop *l)
+{
+    struct draft_costs *c = &l->draft_costs;
+
+    c->is_known = draft_costs_fill(&l->draft_cost, c->rows_ns);
+    c->balance_ns = (int64_t)l->account.balance;
+    c->model_balance_ns = (int64_t)l->model_account.balance;
+    if (l->opt.draft_model_costs != NULL)
+        draft_model_costs_fill(l->opt.draft_model_costs, c);
+}
+
 /* A stream waits for its own steps and for those of other engines that have work: the target is for
  * all of them together. */
 static const struct plan *make_plan(struct engine_loop *l, uint64_t now)
@@ -625,7 +676,8 @@ static const struct plan *make_plan(struct engine_loop *l, uint64_t now)
     const struct plan *plan;
 
     if (l->drafter != NULL)
-        l->draft_costs = draft_costs_get(&l->draft_cost);
+        get_draft_costs(l);
+    begin_draft_model(l);
     l->limits = (struct sched_limits){.target_us = l->stats.target_us / n,
                                       .is_shared = n > 1,
                                       .costs = cost_get(&l->cost),

@@ -39,6 +39,8 @@ struct engine_loop_options {
     bool makes_drafts;       /* guess tokens ahead (drafts/drafter.h), for requests that let it */
     uint32_t draft_history;  /* tokens of earlier answers that are kept for that, at most
                               * HISTORY_MOST; 0: none */
+    struct draft_model draft_model; /* for that, too; guess NULL: none */
+    struct draft_model_costs *draft_model_costs; /* of it, kept by it; NULL: none */
     const int32_t *eog;      /* ids that end a generation; copied */
     size_t n_eog;
     struct engine_arbiter *arbiter; /* NULL: this engine is alone on the machine */

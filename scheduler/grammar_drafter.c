@@ -35,9 +35,9 @@ void grammar_drafter_destroy(struct grammar_drafter **d)
 struct draft grammar_drafter_propose(struct grammar_drafter *d, struct request *r, uint32_t n_known,
                                      uint32_t most)
 {
-    struct draft draft = {.source = DRAFT_GRAMMAR};
+    uint32_t n = 0;
 
     if (r->constraint != NULL && !thought_is_open(&r->thought))
-        draft.n = constraint_forced(r->constraint, d->walk, r->ids + n_known, most);
-    return draft;
+        n = constraint_forced(r->constraint, d->walk, r->ids + n_known, most);
+    return draft_behind_match(n, DRAFT_GRAMMAR, 0);
 }

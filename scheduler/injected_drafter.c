@@ -35,14 +35,13 @@ static uint32_t draw(struct injected_drafter *d, uint32_t n)
 struct draft injected_drafter_propose(struct injected_drafter *d, struct request *r,
                                       uint32_t n_known, uint32_t most)
 {
-    struct draft draft = {.source = DRAFT_INJECTED};
+    uint32_t n = 0;
 
-    if (d->permille == 0 || draw(d, 1000) >= d->permille)
-        return draft;
-    draft.n = 1 + draw(d, most);
-    for (uint32_t i = 0; i < draft.n; i++)
+    if (d->permille > 0 && draw(d, 1000) < d->permille)
+        n = 1 + draw(d, most);
+    for (uint32_t i = 0; i < n; i++)
         r->ids[n_known + i] = r->ids[draw(d, n_known)];
-    return draft;
+    return draft_behind_match(n, DRAFT_INJECTED, 0);
 }
 #else
 void injected_drafter_init(struct injected_drafter *d)

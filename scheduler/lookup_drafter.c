@@ -40,5 +40,5 @@ struct draft lookup_drafter_take(struct request *r, uint32_t n_known, uint32_t m
 
     for (uint32_t i = 0; i < n; i++)
         r->ids[n_known + i] = guess->ids[i]; /* own text goes on behind its end by repeating it */
-    return (struct draft){n, guess->source, guess->n_match};
+    return draft_behind_match(n, guess->source, guess->n_match);
 }

@@ -75,7 +75,7 @@
 
 #include "kvcache/kv_manager.h"
 #include "scheduler/cost_model.h"
-#include "scheduler/drafts/draft_costs.h"
+#include "scheduler/drafts/draft_model.h"
 #include "scheduler/drafts/drafter.h"
 #include "scheduler/queue.h"
 #include "scheduler/request.h"
@@ -106,6 +106,7 @@ struct sched_options {
                              * if kv_manager_can_enter() */
     uint32_t store_wait_ms; /* longest wait for it */
     struct drafter drafter; /* propose NULL: no drafts. Guesses must not end a generation */
+    struct draft_model model; /* guess NULL: none. Only beside a drafter */
 };
 
 /* Fill in the defaults of what is not a setting: the adaptive values of the seeds (S2.15). */

@@ -9,7 +9,6 @@
 #include <assert.h>
 #include <string.h>
 
-#define TOKEN 1000000u     /* the worth of a token that is sure */
 #define GAIN_PERCENT 108   /* tokens in the time, of those without drafts: less is not tried */
 #define GAIN_IN_DEBT 130   /* while the account is negative (draft_costs.h) */
 #define DEEP_DEBT 8        /* steps: then none is tried */
@@ -51,7 +50,7 @@ static bool may_pay(struct sched *s)
 }
 
 /* The most drafts that a sequence can take: one token more comes behind them. */
-static uint32_t most_drafts(const struct sched *s, const struct seq *seq)
+uint32_t sched_most_drafts(const struct sched *s, const struct seq *seq)
 {
     const struct request *r = seq->request;
     const uint32_t left = r->max_tokens - seq_n_generated(seq);
@@ -64,23 +63,27 @@ static uint32_t most_drafts(const struct sched *s, const struct seq *seq)
     return sched_min(most, s->opt.prefill_chunk - 1);
 }
 
-/* Returns whether there is any. */
-static bool propose(struct sched *s)
+static void propose(struct sched *s)
 {
     const struct drafter *d = &s->opt.drafter;
-    bool any = false;
 
     for (uint32_t i = 0; i < s->plan.n_items; i++) {
         struct seq *seq = s->item_seq[i];
-        const uint32_t most = most_drafts(s, seq);
+        const uint32_t most = sched_most_drafts(s, seq);
 
         seq->draft = (struct draft){0};
         if (most > 0 && s->items[i].wants_token)
             seq->draft = d->propose(d->ud, seq->request, seq->n_known, most);
         assert(seq->draft.n <= most);
-        any = any || seq->draft.n > 0;
     }
-    return any;
+}
+
+static bool has_drafts(const struct sched *s)
+{
+    for (uint32_t i = 0; i < s->plan.n_items; i++)
+        if (s->item_seq[i]->draft.n > 0)
+            return true;
+    return false;
 }
 
 /* ---- how many of them ---- */
@@ -91,29 +94,32 @@ struct choice {
     uint8_t order[DRAFT_ROWS];      /* items in the order in which their drafts were added */
     uint32_t n;                     /* drafts added */
     uint64_t keys;                  /* that these read */
-    uint64_t tokens;                /* that the step makes, in TOKENs */
+    uint64_t tokens;                /* that the step makes, in DRAFT_TOKENs */
 };
 
-static uint32_t rate(const struct sched *s, const struct seq *seq, uint32_t i_draft)
+uint32_t sched_draft_rate(const struct sched *s, const struct seq *seq, enum draft_source source,
+                          uint8_t fit)
 {
-    return draft_rates_permille(&seq->rates, &s->rates, seq->draft.source,
-                                seq->draft.n_match + i_draft);
-}
-
-static void begin(const struct sched *s, struct choice *c)
-{
-    memset(c, 0, sizeof(*c));
-    c->tokens = (uint64_t)TOKEN * s->plan.n_items;
-    for (uint32_t i = 0; i < s->plan.n_items; i++)
-        if (s->item_seq[i]->draft.n > 0)
-            c->worth[i] = TOKEN / 1000 * rate(s, s->item_seq[i], 0);
+    return draft_rates_permille(&seq->rates, &s->rates, source, fit);
 }
 
 /* Of the draft behind the first n, of which the last is worth so much. */
 static uint32_t worth_of_next(const struct sched *s, const struct seq *seq, uint32_t n,
                               uint32_t worth)
 {
-    return n < seq->draft.n ? (uint32_t)((uint64_t)worth * rate(s, seq, n) / 1000) : 0;
+    const struct draft *d = &seq->draft;
+
+    if (n >= d->n)
+        return 0;
+    return (uint32_t)((uint64_t)worth * sched_draft_rate(s, seq, d->source, d->fit[n]) / 1000);
+}
+
+static void begin(const struct sched *s, struct choice *c)
+{
+    memset(c, 0, sizeof(*c));
+    c->tokens = (uint64_t)DRAFT_TOKEN * s->plan.n_items;
+    for (uint32_t i = 0; i < s->plan.n_items; i++)
+        c->worth[i] = worth_of_next(s, s->item_seq[i], 0, DRAFT_TOKEN);
 }
 
 /* Add the worthiest draft; false: none is left. */
@@ -136,33 +142,37 @@ static bool add_best(const struct sched *s, struct choice *c)
     return true;
 }
 
-/* In microseconds, so that products with TOKENs fit. */
+/* In microseconds, so that products with DRAFT_TOKENs fit. */
 static uint64_t step_us(const struct sched *s, uint32_t n_drafts, uint64_t keys)
 {
     return step_ns(s, n_drafts, keys) / 1000 + 1;
 }
 
 /* The number of drafts, in the order of c->order, with which the step makes most tokens in its
- * time; 0 where that is no clear gain. */
-static uint32_t best_number(const struct sched *s, struct choice *c)
+ * time, of which made_us go into their making; 0 where that is no clear gain. */
+static struct draft_pace best_pace(const struct sched *s, struct choice *c, uint64_t made_us)
 {
     const uint64_t plain = step_us(s, 0, 0), target = s->limits->target_us;
     const uint32_t percent = s->limits->drafts->balance_ns < 0 ? GAIN_IN_DEBT : GAIN_PERCENT;
-    uint64_t best_tokens = c->tokens * percent / 100, best_us = plain;
-    uint32_t best = 0;
+    struct draft_pace best = {0, c->tokens * percent / 100, plain};
 
     while (s->plan.n_items + c->n < DRAFT_ROWS && c->n < s->rows_left && add_best(s, c)) {
-        const uint64_t us = step_us(s, c->n, c->keys);
+        const struct draft_pace p = {c->n, c->tokens, made_us + step_us(s, c->n, c->keys)};
 
-        if (target > 0 && us > target && us > plain)
+        if (target > 0 && p.us > target && p.us > plain)
             break;
-        if (c->tokens * best_us > best_tokens * us) {
-            best_tokens = c->tokens;
-            best_us = us;
-            best = c->n;
-        }
+        if (sched_is_faster(&p, &best))
+            best = p;
     }
     return best;
+}
+
+struct draft_pace sched_draft_pace(const struct sched *s, uint64_t made_us)
+{
+    struct choice c;
+
+    begin(s, &c);
+    return best_pace(s, &c, made_us);
 }
 
 /* Cut each guess to the rows that are worth it. */
@@ -172,7 +182,7 @@ static void choose(struct sched *s)
     uint32_t n;
 
     begin(s, &c);
-    n = best_number(s, &c);
+    n = best_pace(s, &c, 0).n_drafts;
     for (uint32_t i = 0; i < s->plan.n_items; i++)
         s->item_seq[i]->draft.n = 0;
     for (uint32_t i = 0; i < n; i++)
@@ -196,15 +206,33 @@ static void add_rows(struct sched *s, struct plan_item *item, struct seq *seq)
     s->rows_left -= n;
 }
 
+/* Time that the step leaves until its target; without one there is no limit. */
+static uint64_t time_left_ns(const struct sched *s)
+{
+    const uint64_t target_ns = s->limits->target_us * 1000;
+    const uint64_t ns = step_ns(s, s->plan.n_drafts, 0);
+
+    if (target_ns == 0)
+        return SCHED_NO_LIMIT;
+    return ns < target_ns ? target_ns - ns : 0;
+}
+
 void sched_plan_drafts(struct sched *s)
 {
-    if (s->opt.drafter.propose == NULL || !has_streams_only(s) || !may_pay(s) || !propose(s))
+    const bool takes_all = s->opt.drafter.takes_all;
+
+    if (s->opt.drafter.propose == NULL || !has_streams_only(s) || !may_pay(s))
         return;
-    if (!s->opt.drafter.takes_all)
+    propose(s);
+    if (s->opt.model.guess != NULL)
+        sched_guess_by_model(s);
+    if (has_drafts(s) && !takes_all)
         choose(s);
     for (uint32_t i = 0; i < s->plan.n_items; i++)
         add_rows(s, &s->items[i], s->item_seq[i]);
     s->n_with_drafts += s->plan.n_drafts > 0;
+    if (s->opt.model.guess != NULL && !takes_all)
+        sched_take_in_by_model(s, time_left_ns(s));
 }
 
 void sched_settle_drafts(struct sched *s, struct seq *seq, uint32_t n_accepted)

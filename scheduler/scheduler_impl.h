@@ -135,6 +135,35 @@ void sched_plan_drafts(struct sched *s);
  * The sequence's n_done is what stays. */
 void sched_settle_drafts(struct sched *s, struct seq *seq, uint32_t n_accepted);
 
+/* The most drafts that a sequence can take: one token more comes behind them. */
+uint32_t sched_most_drafts(const struct sched *s, const struct seq *seq);
+/* Of 1,000 such guesses behind a sequence so many are right. */
+uint32_t sched_draft_rate(const struct sched *s, const struct seq *seq, enum draft_source source,
+                          uint8_t fit);
+
+#define DRAFT_TOKEN 1000000u /* a token that is sure */
+
+struct draft_pace { /* of a step with so many drafts */
+    uint32_t n_drafts;
+    uint64_t tokens, us; /* what it is expected to choose, in DRAFT_TOKENs, and what it takes */
+};
+
+static inline bool sched_is_faster(const struct draft_pace *a, const struct draft_pace *b)
+{
+    return a->tokens * b->us > b->tokens * a->us;
+}
+
+/* The best that can be made of the drafts of all sequences in the plan, where made_us go into their
+ * making. Where they are no clear gain n_drafts is 0, and the pace that which they had to beat. */
+struct draft_pace sched_draft_pace(const struct sched *s, uint64_t made_us);
+
+/* ---- scheduler_draft_model.c ---- */
+
+/* Let the draft model guess, where that pays, for sequences that have no better guess. */
+void sched_guess_by_model(struct sched *s);
+/* Let it take in some of the text of one that it cannot guess for yet, in left_ns at most. */
+void sched_take_in_by_model(struct sched *s, uint64_t left_ns);
+
 /* ---- scheduler_admit.c ---- */
 
 /* Shift the contexts of the running sequences that are full. */

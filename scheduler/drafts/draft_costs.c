@@ -6,8 +6,6 @@
 #define CLIP 0.5           /* no error counts more than half as much again */
 #define UNSEEN_ROW 0.03    /* of a step of one row: the least that a row more is assumed to cost */
 #define MEMORY 512         /* steps: then a number of rows counts as not seen */
-#define ALLOWANCE (1.0 / 80)
-#define MOST_SAVED 8       /* steps of one row: the balance is never higher */
 
 static bool is_seen(const struct draft_cost_model *m, uint32_t n)
 {
@@ -80,32 +78,18 @@ void draft_costs_observe(struct draft_cost_model *m, uint32_t n_rows, uint64_t u
     learn(&m->share[n_rows], error);
 }
 
-static double lesser(double a, double b)
+double draft_costs_rows(const struct draft_cost_model *m, uint32_t n_rows)
 {
-    return a < b ? a : b;
+    return m->level > 0 ? m->level * share_of(m, n_rows) : 0;
 }
 
-void draft_costs_settle(struct draft_cost_model *m, uint32_t n_streams, uint32_t n_tokens,
-                        uint64_t us, uint64_t keys_ns, bool has_drafts)
+bool draft_costs_fill(const struct draft_cost_model *m, uint64_t ns[DRAFT_ROWS + 1])
 {
-    const double plain = m->level * share_of(m, n_streams) + (double)keys_ns;
-
-    if (n_streams == 0 || n_streams > DRAFT_ROWS || m->level <= 0)
-        return;
-    m->balance += ALLOWANCE * plain;
-    if (has_drafts)
-        m->balance += plain * n_tokens / n_streams - (double)us * 1e3;
-    m->balance = lesser(m->balance, MOST_SAVED * plain);
-}
-
-struct draft_costs draft_costs_get(const struct draft_cost_model *m)
-{
-    struct draft_costs c = {.is_known = m->level > 0, .balance_ns = (int64_t)m->balance};
-
-    for (uint32_t n = 1; n <= DRAFT_ROWS && c.is_known; n++) {
-        c.rows_ns[n] = (uint64_t)(m->level * share_of(m, n));
-        if (c.rows_ns[n] < c.rows_ns[n - 1])
-            c.rows_ns[n] = c.rows_ns[n - 1];
+    ns[0] = 0;
+    for (uint32_t n = 1; n <= DRAFT_ROWS && m->level > 0; n++) {
+        ns[n] = (uint64_t)draft_costs_rows(m, n);
+        if (ns[n] < ns[n - 1])
+            ns[n] = ns[n - 1];
     }
-    return c;
+    return m->level > 0;
 }

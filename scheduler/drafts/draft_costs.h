@@ -1,5 +1,5 @@
-/* scheduler/drafts/draft_costs.h - what a step takes by its number of rows, and what drafts have
- * gained or lost so far.
+/* scheduler/drafts/draft_costs.h - what a step takes by its number of rows, and what guesses take
+ * that are computed.
  *
  * The cost model (cost_model.h) is linear in rows; the true cost is not where reading the weights
  * bounds a step: there a second row is nearly free, and the ninth may need another tile. So steps
@@ -8,10 +8,9 @@
  * long lie between those that were; beyond these a row costs what the last ones did, and little
  * where that is not known, so that it is tried once.
  *
- * The account. Drafts gain the time of the steps that they save, and lose what a step with them
- * takes more. The balance grows by a 1/80 of the time that steps without drafts would take: while
- * it is negative only drafts that promise much are computed, and below a limit none. So drafts that
- * turn out worse than expected cost no more than 1/80 of the time, and a few steps once.
+ * The batches of a draft model (draft_model.h), a row for each stream, are remembered in the same
+ * way; until there was one, they take of a step what its weights are of the model's. The rows of
+ * texts that it takes in cost what the latest ones did.
  *
  * Thread: engine thread only. Memory: none.
  */
@@ -27,7 +26,11 @@
 struct draft_costs {
     bool is_known;
     uint64_t rows_ns[DRAFT_ROWS + 1]; /* [rows] without what reading keys takes; never decreasing */
-    int64_t balance_ns;               /* of the account */
+    int64_t balance_ns;               /* of the account (draft_account.h) */
+    /* of the draft model: */
+    uint64_t guess_ns[DRAFT_ROWS + 1]; /* [streams] a batch of guesses; never decreasing */
+    uint64_t take_in_ns;               /* a row of a text */
+    int64_t model_balance_ns;          /* of its own account */
 };
 
 struct draft_cost_model {
@@ -35,7 +38,6 @@ struct draft_cost_model {
     double share[DRAFT_ROWS + 1];  /* [rows] of that; 0: not seen */
     uint64_t seen[DRAFT_ROWS + 1]; /* in which step, the latest time */
     uint64_t n_steps;
-    double balance;                /* ns */
 };
 
 /* A step of so many rows, none of them a prompt's, took us; keys_ns of it were for reading keys, as
@@ -43,12 +45,9 @@ struct draft_cost_model {
 void draft_costs_observe(struct draft_cost_model *m, uint32_t n_rows, uint64_t us,
                          uint64_t keys_ns);
 
-/* The step had n_streams sequences, chose n_tokens tokens for them (more than n_streams: drafts
- * were right), and took us; keys_ns is that of a step without drafts. With has_drafts false only
- * the allowance grows. */
-void draft_costs_settle(struct draft_cost_model *m, uint32_t n_streams, uint32_t n_tokens,
-                        uint64_t us, uint64_t keys_ns, bool has_drafts);
-
-struct draft_costs draft_costs_get(const struct draft_cost_model *m);
+/* What so many rows take without the reading of keys, ns; 0: nothing is known. */
+double draft_costs_rows(const struct draft_cost_model *m, uint32_t n_rows);
+/* All of these, [rows], never decreasing; false: nothing is known. */
+bool draft_costs_fill(const struct draft_cost_model *m, uint64_t ns[DRAFT_ROWS + 1]);
 
 #endif

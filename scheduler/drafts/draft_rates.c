@@ -6,30 +6,24 @@
 #define PRIOR_OWN 4     /* guesses that the rate of all sequences stands for in a sequence's */
 #define PRIOR_ALL 8     /* and what is assumed of a class, in that of all */
 
-static uint32_t class_of(uint32_t n_match)
+/* What is assumed before anything was seen, of 1,000: what SmolLM2 does on edits and stories, and
+ * a smaller model beside it. */
+static uint32_t assumed(enum draft_source source, uint8_t fit)
 {
-    static const uint32_t most[DRAFT_CLASSES - 1] = {2, 3, 5, 9, 17};
-    uint32_t i = 0;
+    static const uint16_t text[DRAFT_FITS + 1] = {250, 400, 550, 700, 800, 900, 500};
+    static const uint16_t model[DRAFT_FITS + 1] = {250, 400, 600, 750, 850, 950, 700};
 
-    while (i < DRAFT_CLASSES - 1 && n_match > most[i])
-        i++;
-    return i;
-}
-
-/* What is assumed before anything was seen, of 1,000: what SmolLM2 does on edits and stories. */
-static uint32_t assumed(enum draft_source source, uint32_t c)
-{
-    static const uint16_t lookup[DRAFT_CLASSES] = {250, 400, 550, 700, 800, 900};
-
-    return source == DRAFT_GRAMMAR ? 900 : lookup[c];
+    if (source == DRAFT_GRAMMAR)
+        return 900;
+    return source == DRAFT_MODEL ? model[fit] : text[fit];
 }
 
 uint32_t draft_rates_permille(const struct draft_rates *own, const struct draft_rates *all,
-                              enum draft_source source, uint32_t n_match)
+                              enum draft_source source, uint8_t fit)
 {
-    const uint32_t c = class_of(n_match);
-    const struct draft_rate a = all->of[source][c], o = own->of[source][c];
-    const uint32_t rate = (1000u * a.right + PRIOR_ALL * assumed(source, c)) / (a.n + PRIOR_ALL);
+    const struct draft_rate a = all->of[source][fit], o = own->of[source][fit];
+    const uint32_t rate =
+        (1000u * a.right + PRIOR_ALL * assumed(source, fit)) / (a.n + PRIOR_ALL);
 
     return (1000u * o.right + PRIOR_OWN * rate) / (o.n + PRIOR_OWN);
 }
@@ -44,13 +38,19 @@ static void count(struct draft_rate *r, bool is_right, uint32_t memory)
     r->right += is_right;
 }
 
+static void count_both(struct draft_rates *own, struct draft_rates *all, enum draft_source source,
+                       uint8_t fit, bool is_right)
+{
+    count(&own->of[source][fit], is_right, OWN_MEMORY);
+    count(&all->of[source][fit], is_right, ALL_MEMORY);
+}
+
 void draft_rates_note(struct draft_rates *own, struct draft_rates *all, const struct draft *d,
                       uint32_t n_right)
 {
-    for (uint32_t i = 0; i <= n_right && i < d->n; i++) {
-        const uint32_t c = class_of(d->n_match + i);
-
-        count(&own->of[d->source][c], i < n_right, OWN_MEMORY);
-        count(&all->of[d->source][c], i < n_right, ALL_MEMORY);
+    for (uint32_t i = 0; i <= n_right && i < d->n_made; i++) {
+        if (i < d->n)
+            count_both(own, all, d->source, d->fit[i], i < n_right);
+        count_both(own, all, d->source, DRAFT_FIT_ANY, i < n_right);
     }
 }

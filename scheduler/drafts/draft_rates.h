@@ -1,10 +1,8 @@
-/* scheduler/drafts/draft_rates.h - how likely drafts are right, by source and by how well the text
- * before them fits.
+/* scheduler/drafts/draft_rates.h - how likely drafts are right, by source and by how sure they are.
  *
- * Counts of guesses and of those that were right, for classes of matches of similar length; older
- * ones fade. A sequence has its own, which begin at those of all sequences. Whoever has guessed j
- * tokens right in a row has a match longer by j: so the rates of the later drafts of a run are
- * those of longer matches.
+ * Counts of guesses and of those that were right, for each class of a source (drafter.h) and for
+ * the source on the whole; older ones fade. A sequence has its own, which begin at those of all
+ * sequences.
  *
  * Thread: engine thread only. Memory: none.
  */
@@ -15,22 +13,21 @@
 
 #include "scheduler/drafts/drafter.h"
 
-#define DRAFT_CLASSES 6 /* matches of 1-2, 3, 4-5, 6-9, 10-17, 18 and more tokens */
-
 struct draft_rate {
     uint16_t n, right;
 };
 
 struct draft_rates { /* zero: nothing is known */
-    struct draft_rate of[DRAFT_SOURCES][DRAFT_CLASSES];
+    struct draft_rate of[DRAFT_SOURCES][DRAFT_FITS + 1]; /* the last: DRAFT_FIT_ANY */
 };
 
-/* Of 1,000 such guesses, behind a match of n_match tokens, so many are right. `all`: the counts of
- * all sequences. */
+/* Of 1,000 such guesses so many are right, if those before them are. `all`: the counts of all
+ * sequences. */
 uint32_t draft_rates_permille(const struct draft_rates *own, const struct draft_rates *all,
-                              enum draft_source source, uint32_t n_match);
-/* A draft of d->n tokens was computed, and n_right were accepted: the one behind them, if there was
- * one, was wrong, and of those behind that nothing is known. Counts in both. */
+                              enum draft_source source, uint8_t fit);
+/* Of a guess d->n tokens were computed, and n_right were accepted: the one behind them, if it was
+ * computed, was wrong, and of those behind that nothing is known. On the whole one that was made
+ * and not computed counts as wrong too, for its making was in vain. Counts in both. */
 void draft_rates_note(struct draft_rates *own, struct draft_rates *all, const struct draft *d,
                       uint32_t n_right);
 

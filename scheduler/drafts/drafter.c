@@ -18,6 +18,40 @@ uint32_t draft_before_end(const int32_t *ids, uint32_t n, const int32_t *ends, s
     return i;
 }
 
+static uint8_t fit_of_match(uint32_t n_match)
+{
+    static const uint32_t most[DRAFT_FITS - 1] = {2, 3, 5, 9, 17}; /* tokens */
+    uint8_t i = 0;
+
+    while (i < DRAFT_FITS - 1 && n_match > most[i])
+        i++;
+    return i;
+}
+
+struct draft draft_behind_match(uint32_t n, enum draft_source source, uint32_t n_match)
+{
+    struct draft d = {.n = n, .n_made = n, .source = source};
+
+    for (uint32_t i = 0; i < n; i++)
+        d.fit[i] = fit_of_match(n_match + i);
+    return d;
+}
+
+uint8_t draft_fit_of_share(double share)
+{
+    static const double least[DRAFT_FITS - 1] = {0.3, 0.5, 0.7, 0.85, 0.95};
+    uint8_t i = 0;
+
+    while (i < DRAFT_FITS - 1 && share >= least[i])
+        i++;
+    return i;
+}
+
+void draft_cut(struct draft *d, uint32_t n)
+{
+    d->n = d->n < n ? d->n : n;
+}
+
 const char *draft_source_name(enum draft_source s)
 {
     static const char *const names[DRAFT_SOURCES] = {
@@ -25,6 +59,7 @@ const char *draft_source_name(enum draft_source s)
         [DRAFT_PREDICTION] = "prediction",
         [DRAFT_GRAMMAR] = "grammar",
         [DRAFT_HISTORY] = "history",
+        [DRAFT_MODEL] = "draft_model",
         [DRAFT_INJECTED] = "injected",
     };
 

@@ -29,14 +29,20 @@ enum draft_source {
     DRAFT_PREDICTION, /* the request's prediction of its answer */
     DRAFT_GRAMMAR,    /* a constraint that lets the text go on in one way only */
     DRAFT_HISTORY,    /* earlier answers to the same tenant */
+    DRAFT_MODEL,      /* a draft model (draft_model.h) */
     DRAFT_INJECTED,   /* anything: tests */
 };
-#define DRAFT_SOURCES 5
+#define DRAFT_SOURCES 6
+
+/* How sure a guess is, in classes of guesses of one source that are right about as often. */
+#define DRAFT_FITS 6
+#define DRAFT_FIT_ANY DRAFT_FITS /* not known: as sure as the source's guesses are on the whole */
 
 struct draft {
-    uint32_t n; /* tokens; 0: no guess */
+    uint32_t n;      /* tokens that are to be computed; 0: no guess */
+    uint32_t n_made; /* that were guessed, >= n */
     enum draft_source source;
-    uint32_t n_match; /* how well the text before fits where the guess comes from, in tokens */
+    uint8_t fit[DRAFT_MAX]; /* [n_made] of each, if those before it are right */
 };
 
 struct drafter {
@@ -49,6 +55,14 @@ struct drafter {
 
 /* Of n guesses those before the first that would end the generation: one of ends[0 .. n_ends). */
 uint32_t draft_before_end(const int32_t *ids, uint32_t n, const int32_t *ends, size_t n_ends);
+
+/* A guess of n tokens, where n_match tokens before it fit the place that it comes from: whoever has
+ * guessed j tokens right in a row has a match longer by j. */
+struct draft draft_behind_match(uint32_t n, enum draft_source source, uint32_t n_match);
+/* The fit of a token that a model holds for so likely, of 1. */
+uint8_t draft_fit_of_share(double share);
+/* Keep the first n tokens of a guess at most. */
+void draft_cut(struct draft *d, uint32_t n);
 
 const char *draft_source_name(enum draft_source s); /* "lookup" */
 

@@ -18,7 +18,7 @@ static struct draft propose(void *ud, struct request *r, uint32_t n_known, uint3
     n = draft_before_end(draft->ids, draft->n, d->eog, d->n_eog);
     n = draft_before_end(draft->ids, n, r->stop_ids, r->n_stop_ids);
     memcpy(r->ids + n_known, draft->ids, n * sizeof(*draft->ids));
-    return (struct draft){.n = n, .source = DRAFT_INJECTED};
+    return draft_behind_match(n, DRAFT_INJECTED, 0);
 }
 
 struct drafter recorded_drafter_get(struct recorded_drafter *d)

@@ -119,14 +119,30 @@ static void add_costs(struct buf *out, const struct step_costs *c)
                c->kv_decode_ps, c->kv_prefill_ps, c->swap_ns, c->file_ns);
 }
 
-/* What a step of 1, 2, … rows takes without reading keys, and the account of drafts. */
+/* By rows or streams, from 1 on. */
+static void add_draft_times(struct buf *out, const char *name, bool is_known,
+                            const uint64_t ns[DRAFT_ROWS + 1])
+{
+    buf_printf(out, ",\"%s\":[", name);
+    for (uint32_t n = 1; is_known && n <= DRAFT_ROWS; n++)
+        buf_printf(out, "%s%.3f", n > 1 ? "," : "", (double)ns[n] / 1e6);
+    buf_add_char(out, ']');
+}
+
+/* What a step of 1, 2, … rows takes without reading keys, the account of drafts, and the same of
+ * the draft model, if there is one. */
 static void add_draft_costs(struct buf *out, const struct draft_costs *c)
 {
-    buf_printf(out, ",\"draft_costs\":{\"is_known\":%s,\"balance_ms\":%.3f,\"rows_ms\":[",
+    buf_printf(out, ",\"draft_costs\":{\"is_known\":%s,\"balance_ms\":%.3f",
                c->is_known ? "true" : "false", (double)c->balance_ns / 1e6);
-    for (uint32_t n = 1; c->is_known && n <= DRAFT_ROWS; n++)
-        buf_printf(out, "%s%.3f", n > 1 ? "," : "", (double)c->rows_ns[n] / 1e6);
-    buf_add_str(out, "]}");
+    add_draft_times(out, "rows_ms", c->is_known, c->rows_ns);
+    if (c->guess_ns[1] > 0) {
+        buf_printf(out, ",\"draft_model\":{\"balance_ms\":%.3f,\"take_in_row_ms\":%.4f",
+                   (double)c->model_balance_ns / 1e6, (double)c->take_in_ns / 1e6);
+        add_draft_times(out, "guess_ms", true, c->guess_ns);
+        buf_add_char(out, '}');
+    }
+    buf_add_char(out, '}');
 }
 
 static void add_step(struct buf *out, const struct step_info *t)

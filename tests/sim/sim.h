@@ -91,15 +91,12 @@ static inline uint32_t rnd(struct sim *s, uint32_t n)
 static inline struct draft sim_propose(void *ud, struct request *r, uint32_t n_known, uint32_t most)
 {
     struct sim *s = ud;
-    struct draft d = {.source = DRAFT_LOOKUP, .n_match = 1 + rnd(s, 20)};
+    uint32_t n = rnd(s, 100) < s->draft_percent ? 1 + rnd(s, most) : 0;
 
-    if (rnd(s, 100) >= s->draft_percent)
-        return d;
-    d.n = 1 + rnd(s, most);
-    for (uint32_t i = 0; i < d.n; i++)
+    for (uint32_t i = 0; i < n; i++)
         r->ids[n_known + i] = (int32_t)(10 + rnd(s, s->n_words));
-    d.n = draft_before_end(r->ids + n_known, d.n, r->stop_ids, r->n_stop_ids);
-    return d;
+    n = draft_before_end(r->ids + n_known, n, r->stop_ids, r->n_stop_ids);
+    return draft_behind_match(n, DRAFT_LOOKUP, 1 + rnd(s, 20));
 }
 
 struct sim_options {

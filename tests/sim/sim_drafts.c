@@ -6,6 +6,7 @@
  */
 #include "tests/sim/sim.h"
 
+#include "scheduler/drafts/draft_account.h"
 #include "scheduler/drafts/draft_costs.h"
 
 /* ---- the books ---- */
@@ -92,6 +93,7 @@ struct world {
     struct kv_manager *kv;
     struct sched *sched;
     struct draft_cost_model model;
+    struct draft_account account;
     struct draft_costs costs;
     struct sched_limits limits;
     const struct machine *machine;
@@ -105,7 +107,7 @@ static struct draft propose_always(void *ud, struct request *r, uint32_t n_known
     (void)ud;
     for (uint32_t i = 0; i < most; i++)
         r->ids[n_known + i] = 10;
-    return (struct draft){.n = most, .source = DRAFT_LOOKUP, .n_match = 4};
+    return draft_behind_match(most, DRAFT_LOOKUP, 4);
 }
 
 static void open_world(struct world *w, uint32_t n_streams, uint32_t n_tokens, bool drafts)
@@ -152,6 +154,16 @@ static uint32_t n_right(struct world *w, uint32_t n)
     return i;
 }
 
+static void settle(struct world *w, uint32_t n_streams, uint32_t n_tokens, double ms,
+                   bool has_drafts)
+{
+    const double plain_ns = draft_costs_rows(&w->model, n_streams);
+
+    draft_account_allow(&w->account, plain_ns);
+    if (has_drafts)
+        draft_account_settle(&w->account, plain_ns, ms * 1e6, n_streams, n_tokens);
+}
+
 static void step_world(struct world *w)
 {
     static int32_t tokens[64];
@@ -160,7 +172,8 @@ static void step_world(struct world *w)
     uint32_t n = 0, n_drafts;
     double ms;
 
-    w->costs = draft_costs_get(&w->model);
+    w->costs.is_known = draft_costs_fill(&w->model, w->costs.rows_ns);
+    w->costs.balance_ns = (int64_t)w->account.balance;
     w->limits = (struct sched_limits){.costs = {.is_known = true}, .drafts = &w->costs};
     p = sched_plan(w->sched, (uint64_t)(w->ms * 1000), &w->limits);
     n_drafts = p->n_drafts;
@@ -175,7 +188,7 @@ static void step_world(struct world *w)
         const uint64_t us = (uint64_t)(ms * 1000);
 
         draft_costs_observe(&w->model, p->n_tokens, us, 0);
-        draft_costs_settle(&w->model, p->n_items, n, us, 0, n_drafts > 0);
+        settle(w, p->n_items, n, ms, n_drafts > 0);
     }
     w->n_tokens += n;
     sched_commit(w->sched, tokens, accepted, NULL, NULL, (uint64_t)(w->ms * 1000));

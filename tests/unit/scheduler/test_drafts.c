@@ -12,7 +12,8 @@
 #include <string.h>
 
 #include "core/base/mem.h"
-#include "scheduler/drafts/draft_costs.h"
+#include "scheduler/drafts/draft_account.h"
+#include "scheduler/drafts/draft_model.h"
 #include "scheduler/drafts/draft_rates.h"
 #include "scheduler/lookup_drafter.h"
 #include "scheduler/drafts/prediction.h"
@@ -231,22 +232,55 @@ static void guesses_end_before_an_end(void **state)
 static void rates_are_learnt(void **state)
 {
     struct draft_rates own = {0}, all = {0}, other = {0};
-    const struct draft d = {.n = 4, .source = DRAFT_LOOKUP, .n_match = 2};
-    const uint32_t before = draft_rates_permille(&own, &all, DRAFT_LOOKUP, 2);
+    const struct draft d = draft_behind_match(4, DRAFT_LOOKUP, 2);
+    const uint32_t before = draft_rates_permille(&own, &all, DRAFT_LOOKUP, d.fit[0]);
     uint32_t now, longer;
     (void)state;
 
     for (int i = 0; i < 1000; i++)
         draft_rates_note(&own, &all, &d, 0);
-    now = draft_rates_permille(&own, &all, DRAFT_LOOKUP, 2);
+    now = draft_rates_permille(&own, &all, DRAFT_LOOKUP, d.fit[0]);
     assert_true(before > 200 && now < 30);
-    assert_true(draft_rates_permille(&other, &all, DRAFT_LOOKUP, 2) < 60); /* others go by it */
-    longer = draft_rates_permille(&own, &all, DRAFT_LOOKUP, 20);
+    /* others go by it */
+    assert_true(draft_rates_permille(&other, &all, DRAFT_LOOKUP, d.fit[0]) < 60);
+    longer = draft_rates_permille(&own, &all, DRAFT_LOOKUP, DRAFT_FITS - 1);
     assert_true(longer > 800); /* of which nothing was seen */
-    assert_int_equal(draft_rates_permille(&own, &all, DRAFT_PREDICTION, 2), before);
+    assert_int_equal(draft_rates_permille(&own, &all, DRAFT_PREDICTION, d.fit[0]), before);
     for (int i = 0; i < 100; i++)
         draft_rates_note(&own, &all, &d, 4);
-    assert_true(draft_rates_permille(&own, &all, DRAFT_LOOKUP, 2) > 800);
+    assert_true(draft_rates_permille(&own, &all, DRAFT_LOOKUP, d.fit[0]) > 800);
+}
+
+/* What was guessed and not computed was guessed in vain. */
+static void guesses_that_are_cut_count_on_the_whole(void **state)
+{
+    struct draft_rates own = {0}, all = {0};
+    struct draft d = {.n = 4, .n_made = 4, .source = DRAFT_MODEL};
+    (void)state;
+
+    for (int i = 0; i < 200; i++)
+        draft_rates_note(&own, &all, &d, 4);
+    assert_true(draft_rates_permille(&own, &all, DRAFT_MODEL, DRAFT_FIT_ANY) > 950);
+    d.n = 1;
+    for (int i = 0; i < 200; i++)
+        draft_rates_note(&own, &all, &d, 1);
+    assert_true(draft_rates_permille(&own, &all, DRAFT_MODEL, 0) > 950);
+    assert_true(draft_rates_permille(&own, &all, DRAFT_MODEL, DRAFT_FIT_ANY) < 600);
+}
+
+static void the_fit_grows_with_the_match_and_the_share(void **state)
+{
+    const struct draft d = draft_behind_match(DRAFT_MAX, DRAFT_LOOKUP, 1);
+    (void)state;
+
+    assert_int_equal(d.fit[0], 0);
+    for (uint32_t i = 1; i < DRAFT_MAX; i++)
+        assert_true(d.fit[i] >= d.fit[i - 1]);
+    assert_int_equal(draft_behind_match(1, DRAFT_LOOKUP, 100).fit[0], DRAFT_FITS - 1);
+    assert_int_equal(draft_fit_of_share(0), 0);
+    assert_int_equal(draft_fit_of_share(1), DRAFT_FITS - 1);
+    for (int i = 1; i < 100; i++)
+        assert_true(draft_fit_of_share(i / 100.0) >= draft_fit_of_share((i - 1) / 100.0));
 }
 
 /* ---- costs ---- */
@@ -254,24 +288,24 @@ static void rates_are_learnt(void **state)
 static void costs_are_learnt_and_forgotten(void **state)
 {
     struct draft_cost_model m = {0};
-    struct draft_costs c;
+    uint64_t ns[DRAFT_ROWS + 1];
     (void)state;
 
-    assert_false(draft_costs_get(&m).is_known);
+    assert_false(draft_costs_fill(&m, ns));
     for (int i = 0; i < 50; i++)
         draft_costs_observe(&m, 1, 1500, 500000); /* 1 ms of it for rows */
-    c = draft_costs_get(&m);
-    assert_true(c.is_known && c.rows_ns[1] > 990000 && c.rows_ns[1] < 1010000);
-    assert_true(c.rows_ns[8] < 1300000); /* as long as nothing is known of it */
+    assert_true(draft_costs_fill(&m, ns) && ns[1] > 990000 && ns[1] < 1010000);
+    assert_true(ns[8] < 1300000); /* as long as nothing is known of it */
     draft_costs_observe(&m, 8, 4000, 0);
-    c = draft_costs_get(&m);
-    assert_true(c.rows_ns[8] > 3900000 && c.rows_ns[4] > 2000000 && c.rows_ns[4] < 3000000);
-    assert_true(c.rows_ns[16] > 7000000); /* goes on as it has begun */
+    draft_costs_fill(&m, ns);
+    assert_true(ns[8] > 3900000 && ns[4] > 2000000 && ns[4] < 3000000);
+    assert_true(ns[16] > 7000000); /* goes on as it has begun */
+    for (uint32_t n = 2; n <= DRAFT_ROWS; n++)
+        assert_true(ns[n] >= ns[n - 1]);
     for (int i = 0; i < 600; i++)
         draft_costs_observe(&m, 1, 1000, 0);
-    assert_true(draft_costs_get(&m).rows_ns[8] < 1300000); /* it is worth another look */
-    for (uint32_t n = 2; n <= DRAFT_ROWS; n++)
-        assert_true(c.rows_ns[n] >= c.rows_ns[n - 1]);
+    draft_costs_fill(&m, ns);
+    assert_true(ns[8] < 1300000); /* it is worth another look */
 }
 
 /* A machine that becomes slower or faster is noticed at any number of rows. */
@@ -284,29 +318,49 @@ static void the_level_follows_the_machine(void **state)
         draft_costs_observe(&m, i % 2 == 0 ? 1 : 6, i % 2 == 0 ? 1000 : 1500, 0);
     for (int i = 0; i < 100; i++)
         draft_costs_observe(&m, 6, 750, 0);
-    assert_true(draft_costs_get(&m).rows_ns[6] < 800000);
-    assert_true(draft_costs_get(&m).rows_ns[1] < 900000);
+    assert_true(draft_costs_rows(&m, 6) < 800000);
+    assert_true(draft_costs_rows(&m, 1) < 900000);
+}
+
+/* Of the draft model: by its weight until it was seen, by what it takes from then on. */
+static void the_draft_model_is_measured(void **state)
+{
+    struct draft_model_costs c = {.weight = 0.25};
+    struct draft_costs costs = {.is_known = true};
+    (void)state;
+
+    for (uint32_t n = 1; n <= DRAFT_ROWS; n++)
+        costs.rows_ns[n] = 4000000 + 100000 * n;
+    draft_model_costs_fill(&c, &costs);
+    assert_int_equal(costs.guess_ns[1], 1025000);
+    assert_int_equal(costs.take_in_ns, 1200000 / 8);
+    draft_model_costs_guessed(&c, 1, 2000);
+    draft_model_costs_took_in(&c, 100, 5000);
+    draft_model_costs_fill(&c, &costs);
+    assert_int_equal(costs.guess_ns[1], 2000000);
+    assert_true(costs.guess_ns[8] >= 2000000 && costs.guess_ns[8] < 3000000);
+    assert_int_equal(costs.take_in_ns, 50000);
+    assert_int_equal(c.guess_us, 2000);
+    assert_int_equal(c.take_in_us, 5000);
 }
 
 static void the_account_bounds_losses(void **state)
 {
-    struct draft_cost_model m = {0};
-    int64_t balance;
+    const double plain = 1e6;
+    struct draft_account a = {0};
     (void)state;
 
-    for (int i = 0; i < 1000; i++) {
-        draft_costs_observe(&m, 1, 1000, 0);
-        draft_costs_settle(&m, 1, 1, 1000, 0, false);
-    }
-    balance = draft_costs_get(&m).balance_ns;
-    assert_true(balance > 7000000 && balance <= 8100000); /* eight steps at most */
+    for (int i = 0; i < 1000; i++)
+        draft_account_allow(&a, plain);
+    assert_true(a.balance > 7 * plain && a.balance <= 8 * plain); /* eight steps at most */
     for (int i = 0; i < 30; i++)
-        draft_costs_settle(&m, 1, 1, 1500, 0, true); /* half a step lost each time */
-    balance = draft_costs_get(&m).balance_ns;
-    assert_true(balance < -6000000 && balance > -8000000);
+        draft_account_settle(&a, plain, 1.5 * plain, 1, 1); /* half a step lost each time */
+    assert_true(a.balance < -6 * plain && a.balance > -8 * plain);
     for (int i = 0; i < 4; i++)
-        draft_costs_settle(&m, 1, 5, 1500, 0, true); /* three and a half gained */
-    assert_true(draft_costs_get(&m).balance_ns > 0);
+        draft_account_settle(&a, plain, 1.5 * plain, 1, 5); /* three and a half gained */
+    assert_true(a.balance > 0);
+    draft_account_pay(&a, 20 * plain);
+    assert_true(a.balance < -12 * plain);
 }
 
 int main(void)
@@ -321,8 +375,11 @@ int main(void)
         cmocka_unit_test(without_drafts_there_is_no_lookup),
         cmocka_unit_test(guesses_end_before_an_end),
         cmocka_unit_test(rates_are_learnt),
+        cmocka_unit_test(guesses_that_are_cut_count_on_the_whole),
+        cmocka_unit_test(the_fit_grows_with_the_match_and_the_share),
         cmocka_unit_test(costs_are_learnt_and_forgotten),
         cmocka_unit_test(the_level_follows_the_machine),
+        cmocka_unit_test(the_draft_model_is_measured),
         cmocka_unit_test(the_account_bounds_losses),
     };
 

@@ -1,0 +1,360 @@
+/* scheduler/draft_runner.c - see draft_runner.h. */
+#include "scheduler/draft_runner.h"
+
+#include "core/base/clock.h"
+#include "core/base/err.h"
+#include "core/base/mem.h"
+#include "core/runtime/batch.h"
+#include "core/runtime/runner.h"
+#include "kernels/kern_math.h"
+#include "kvcache/kv_manager.h"
+#include "kvcache/kv_move.h"
+#include "scheduler/request.h"
+#include "scheduler/scheduler.h"
+
+#include <assert.h>
+
+#define LEAST_SHARE 0.1 /* of 1: a guess ends where all its tokens together are less likely */
+
+struct draft_slot {
+    uint64_t request;     /* whose text it has; 0: none */
+    uint32_t n_discarded; /* by context shifts, of that */
+    struct kv_seq kv;
+    struct kv_key key;
+    uint32_t n_done;      /* tokens computed: known ones, and guesses behind them */
+    uint32_t n_sure;      /* that were known then; */
+    int32_t ids[DRAFT_MAX]; /* what was guessed behind them */
+    uint32_t n_ids;
+    uint64_t used;        /* serial of the latest call for it */
+};
+
+struct draft_runner {
+    struct draft_runner_options opt;
+    struct draft_slot *slots;    /* [max_sequences] */
+    block_id *tables;            /* of each */
+    struct prefix_hash *hashes;  /* of each */
+    struct batch *batch;
+    struct sampling sampling[DRAFT_ROWS]; /* of the streams of a call */
+    double share[DRAFT_ROWS];             /* of each stream's guess: how likely it is so far */
+    struct draft_model_costs costs;
+    uint64_t serial;
+};
+
+int draft_runner_create(struct draft_runner **out, const struct draft_runner_options *options)
+{
+    const uint32_t n_groups = kv_manager_n_groups(options->manager);
+    const uint32_t n_table = block_table_needed(options->max_context);
+    struct draft_runner *d = mem_calloc(1, sizeof(*d));
+    const uint32_t n = options->max_sequences;
+
+    *out = NULL;
+    if (d == NULL)
+        return ERR_NOMEM;
+    d->opt = *options;
+    d->costs.weight = options->weight;
+    d->slots = mem_calloc(n, sizeof(*d->slots));
+    d->tables = mem_calloc((size_t)n * n_groups * n_table, sizeof(*d->tables));
+    d->hashes = mem_calloc((size_t)n * n_table, sizeof(*d->hashes));
+    if (d->slots == NULL || d->tables == NULL || d->hashes == NULL ||
+        batch_create(&d->batch, DRAFT_RUNNER_ROWS, DRAFT_ROWS, DRAFT_ROWS) < 0) {
+        draft_runner_destroy(&d);
+        return ERR_NOMEM;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        kv_seq_init(&d->slots[i].kv, d->tables + (size_t)i * n_groups * n_table, n_table,
+                    n_groups);
+        d->slots[i].key.hashes = d->hashes + (size_t)i * n_table;
+    }
+    *out = d;
+    return 0;
+}
+
+void draft_runner_destroy(struct draft_runner **d)
+{
+    if (d == NULL || *d == NULL)
+        return;
+    batch_destroy(&(*d)->batch);
+    mem_free((*d)->slots);
+    mem_free((*d)->tables);
+    mem_free((*d)->hashes);
+    mem_free(*d);
+    *d = NULL;
+}
+
+struct draft_model_costs *draft_runner_costs(struct draft_runner *d)
+{
+    return &d->costs;
+}
+
+/* ---- slots ---- */
+
+static void leave(struct draft_runner *d, struct draft_slot *slot)
+{
+    kv_manager_release(d->opt.manager, &slot->kv);
+    slot->request = 0;
+    slot->n_done = slot->n_ids = 0;
+}
+
+static void enter(struct draft_runner *d, struct draft_slot *slot, const struct draft_stream *s)
+{
+    const struct request *r = s->item->request;
+
+    leave(d, slot);
+    slot->request = r->id;
+    slot->n_discarded = s->item->n_discarded;
+    slot->key.ids = r->ids;
+    slot->key.salt = r->key.salt;
+    slot->key.n_hashed = 0;
+    slot->n_done = kv_manager_attach(d->opt.manager, &slot->kv, &slot->key, s->n_known - 1);
+}
+
+static bool is_of(const struct draft_slot *slot, const struct draft_stream *s)
+{
+    return slot->request == s->item->request->id && slot->n_discarded == s->item->n_discarded;
+}
+
+/* What was computed of guesses stays as far as they have come true, and are not the last token. */
+static void keep_right(struct draft_runner *d, struct draft_slot *slot,
+                       const struct draft_stream *s)
+{
+    const int32_t *ids = s->item->request->ids;
+    uint32_t n_right = slot->n_sure;
+
+    for (uint32_t i = 0; i < slot->n_ids && n_right + 1 < s->n_known; i++, n_right++)
+        if (slot->ids[i] != ids[n_right])
+            break;
+    slot->n_ids = 0;
+    n_right = n_right < s->n_known - 1 ? n_right : s->n_known - 1;
+    if (slot->n_done <= n_right)
+        return;
+    slot->n_done = n_right;
+    kv_manager_truncate(d->opt.manager, &slot->kv, slot->n_done);
+}
+
+/* The stream's slot, with nothing in it that is not of its text. */
+static struct draft_slot *slot_of(struct draft_runner *d, const struct draft_stream *s)
+{
+    struct draft_slot *slot = &d->slots[s->item->slot];
+
+    if (!is_of(slot, s)) {
+        enter(d, slot, s);
+    } else if (slot->n_ids > 0) {
+        keep_right(d, slot, s);
+        kv_manager_commit(d->opt.manager, &slot->kv, &slot->key, slot->n_done);
+    }
+    slot->used = d->serial;
+    assert(slot->n_done < s->n_known);
+    return slot;
+}
+
+/* The one that was not asked for the longest, of those that are not asked for now; or NULL. */
+static struct draft_slot *oldest(struct draft_runner *d)
+{
+    struct draft_slot *best = NULL;
+
+    for (uint32_t i = 0; i < d->opt.max_sequences; i++) {
+        struct draft_slot *slot = &d->slots[i];
+
+        if (slot->request != 0 && slot->used < d->serial &&
+            (best == NULL || slot->used < best->used))
+            best = slot;
+    }
+    return best;
+}
+
+/* Room for its tokens up to `to`. */
+static bool grow(struct draft_runner *d, struct draft_slot *slot, uint32_t to)
+{
+    struct draft_slot *other;
+
+    while (kv_manager_grow(d->opt.manager, &slot->kv, slot->n_done, to) < 0) {
+        other = oldest(d);
+        if (other == NULL)
+            return false;
+        leave(d, other);
+    }
+    return true;
+}
+
+static uint32_t n_behind(void *ud, const struct draft_stream *s)
+{
+    struct draft_runner *d = ud;
+    const struct draft_slot *slot = &d->slots[s->item->slot];
+
+    if (s->n_known + DRAFT_MAX > d->opt.max_context)
+        return DRAFT_FAR;
+    if (is_of(slot, s) && slot->n_ids > 0 && slot->n_sure == s->n_known)
+        return 0; /* it was guessed for in this plan */
+    return s->n_known - 1 - slot_of(d, s)->n_done;
+}
+
+/* ---- batches ---- */
+
+/* Rows slot->n_done .. to-1 of the stream. Returns the last one in the batch. */
+static uint32_t add_rows(struct draft_runner *d, const struct draft_slot *slot,
+                         const struct draft_stream *s, uint32_t to)
+{
+    const int32_t *ids = s->item->request->ids;
+
+    return batch_add_span(d->batch, ids + slot->n_done, to - slot->n_done, slot->n_done,
+                          slot->kv.table.blocks, slot->kv.table.cap) +
+           to - slot->n_done - 1;
+}
+
+/* Returns what it took. */
+static uint64_t run(struct draft_runner *d)
+{
+    const uint64_t from = clock_us();
+    uint32_t n_moves;
+    const struct kv_move *moves = kv_manager_moves(d->opt.manager, &n_moves);
+
+    if (n_moves > 0)
+        kv_move_run(moves, n_moves, &(struct kv_bytes){.kv = d->opt.kv});
+    kv_manager_moves_done(d->opt.manager);
+    runner_step(d->opt.runner, d->batch);
+    return clock_us() - from;
+}
+
+static bool take_in(void *ud, const struct draft_stream *s, uint32_t n)
+{
+    struct draft_runner *d = ud;
+    struct draft_slot *slot;
+    uint32_t to;
+
+    d->serial++;
+    slot = slot_of(d, s);
+    n = n < DRAFT_RUNNER_ROWS ? n : DRAFT_RUNNER_ROWS;
+    to = slot->n_done + n < s->n_known ? slot->n_done + n : s->n_known - 1;
+    if (to == slot->n_done || !grow(d, slot, to))
+        return false;
+    n = to - slot->n_done;
+    batch_clear(d->batch);
+    add_rows(d, slot, s, to);
+    draft_model_costs_took_in(&d->costs, n, run(d));
+    slot->n_done = to;
+    kv_manager_commit(d->opt.manager, &slot->kv, &slot->key, to);
+    return true;
+}
+
+/* ---- guesses ---- */
+
+/* The request's sampling, as far as it goes for a model that knows nothing of the answer's state;
+ * with the log-probability of what it chooses. */
+static struct sampling sampling_of(const struct request *r)
+{
+    struct sampling s = r->sampling;
+
+    s.n_top = 0;
+    s.mirostat_tau = 0;
+    s.wants_shares = false;
+    return s;
+}
+
+static void begin(struct draft_runner *d, struct draft_stream *streams, uint32_t n)
+{
+    d->serial++;
+    for (uint32_t i = 0; i < n; i++) {
+        struct draft_slot *slot = slot_of(d, &streams[i]);
+
+        d->sampling[i] = sampling_of(streams[i].item->request);
+        d->share[i] = 1;
+        slot->n_sure = streams[i].n_known;
+        streams[i].draft = (struct draft){.source = DRAFT_MODEL};
+    }
+}
+
+/* A row whose token is the stream's next guess. */
+static void ask(struct draft_runner *d, const struct draft_stream *s, uint32_t i, uint32_t row)
+{
+    struct batch_output *o = batch_add_output(d->batch, row);
+    const struct request *r = s->item->request;
+
+    o->want = BATCH_SAMPLE;
+    o->sampling = &d->sampling[i];
+    o->pos = s->n_known + s->draft.n;
+    o->counts = r->counts.list;
+    o->n_counts = r->counts.n;
+    o->n_uncounted = s->draft.n;
+    o->history = r->ids;
+    o->n_discarded = s->item->n_discarded;
+    o->seq = i;
+}
+
+/* Is the stream to have a guess more? */
+static bool goes_on(const struct draft_runner *d, const struct draft_stream *s, uint32_t i,
+                    uint32_t depth)
+{
+    return s->draft.n < depth && s->draft.n < s->most && d->share[i] >= LEAST_SHARE;
+}
+
+/* Fill the batch with rows of streams from `first` on that are to have guess number `depth`, as
+ * far as they fit. Returns the first that does not. */
+static uint32_t fill(struct draft_runner *d, struct draft_stream *streams, uint32_t first,
+                     uint32_t n, uint32_t depth)
+{
+    uint32_t i;
+
+    batch_clear(d->batch);
+    for (i = first; i < n; i++) {
+        struct draft_stream *s = &streams[i];
+        struct draft_slot *slot = &d->slots[s->item->slot];
+        const uint32_t to = s->n_known + s->draft.n;
+
+        if (!goes_on(d, s, i, depth) || s->draft.n + 1 < depth)
+            continue;
+        if (d->batch->n_rows + to - slot->n_done > DRAFT_RUNNER_ROWS)
+            break;
+        if (!grow(d, slot, to)) {
+            d->share[i] = 0;
+            continue;
+        }
+        ask(d, s, i, add_rows(d, slot, s, to));
+        slot->n_done = to;
+    }
+    return i;
+}
+
+static bool is_end(const struct draft_runner *d, const struct request *r, int32_t token)
+{
+    return (uint32_t)token >= d->opt.n_vocab ||
+           draft_before_end(&token, 1, d->opt.eog, d->opt.n_eog) == 0 ||
+           draft_before_end(&token, 1, r->stop_ids, r->n_stop_ids) == 0;
+}
+
+static void take(struct draft_runner *d, struct draft_stream *s, const struct batch_output *o)
+{
+    struct draft_slot *slot = &d->slots[s->item->slot];
+    const double share = (double)kern_exp(o->logprob);
+    struct request *r = s->item->request;
+
+    if (is_end(d, r, o->token)) {
+        d->share[o->seq] = 0;
+        return;
+    }
+    d->share[o->seq] *= share;
+    r->ids[s->n_known + s->draft.n] = slot->ids[s->draft.n] = o->token;
+    s->draft.fit[s->draft.n++] = draft_fit_of_share(share);
+    s->draft.n_made = slot->n_ids = s->draft.n;
+}
+
+static void guess(void *ud, struct draft_stream *streams, uint32_t n, uint32_t depth)
+{
+    struct draft_runner *d = ud;
+
+    begin(d, streams, n);
+    for (uint32_t k = 1; k <= depth; k++)
+        for (uint32_t i = 0; i < n;) {
+            i = fill(d, streams, i, n, k);
+            if (d->batch->n_rows == 0)
+                break;
+            draft_model_costs_guessed(&d->costs, d->batch->n_rows, run(d));
+            for (uint32_t j = 0; j < d->batch->n_outputs; j++)
+                take(d, &streams[d->batch->outputs[j].seq], &d->batch->outputs[j]);
+        }
+}
+
+struct draft_model draft_runner_get(struct draft_runner *d)
+{
+    return (struct draft_model){.ud = d, .source = DRAFT_MODEL, .n_behind = n_behind,
+                                .take_in = take_in, .guess = guess};
+}

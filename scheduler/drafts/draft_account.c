@@ -1,0 +1,28 @@
+/* scheduler/drafts/draft_account.c - see draft_account.h. */
+#include "scheduler/drafts/draft_account.h"
+
+#define ALLOWANCE (1.0 / 80)
+#define MOST_SAVED 8 /* steps: the balance is never higher */
+
+static void add(struct draft_account *a, double ns, double plain_ns)
+{
+    a->balance += ns;
+    if (a->balance > MOST_SAVED * plain_ns)
+        a->balance = MOST_SAVED * plain_ns;
+}
+
+void draft_account_allow(struct draft_account *a, double plain_ns)
+{
+    add(a, ALLOWANCE * plain_ns, plain_ns);
+}
+
+void draft_account_settle(struct draft_account *a, double plain_ns, double took_ns,
+                          uint32_t n_streams, uint32_t n_tokens)
+{
+    add(a, plain_ns * n_tokens / n_streams - took_ns, plain_ns);
+}
+
+void draft_account_pay(struct draft_account *a, double ns)
+{
+    a->balance -= ns;
+}

@@ -1,0 +1,202 @@
+/* scheduler/scheduler_draft_model.c - when the draft model is asked; see scheduler.h.
+ *
+ * Its guesses cost time before anybody knows whether they are right, so they are made where the
+ * rates of earlier ones promise more tokens in the time than the step makes without. They are made
+ * for all streams that have no better guess, in batches of a row each: the deeper, the more
+ * batches. What was guessed is then weighed like any other guess.
+ *
+ * A stream's text must have been taken in first. That is paid for by an account of its own
+ * (draft_account.h): a new one is begun only while that is not in debt, so a model that does not
+ * help costs its allowance and one text.
+ */
+#include "scheduler/scheduler_impl.h"
+
+#include <assert.h>
+
+#define EXPECTED_LEFT 256 /* tokens that an answer is thought to go on for, at most */
+#define PIECE 128         /* rows of a text that are taken in beside a step, at most */
+
+struct candidate {
+    struct seq *seq;
+    struct draft other; /* the guess that it has without the model */
+};
+
+struct candidates {
+    struct candidate of[DRAFT_ROWS];
+    struct draft_stream streams[DRAFT_ROWS]; /* of each */
+    uint32_t n;
+};
+
+static struct draft_stream stream_of(const struct sched *s, uint32_t i_item)
+{
+    const struct seq *seq = s->item_seq[i_item];
+
+    return (struct draft_stream){.item = &s->items[i_item], .n_known = seq->n_known,
+                                 .most = sched_most_drafts(s, seq)};
+}
+
+/* Is the guess that the sequence has at least as sure as one of the model? */
+static bool has_better(const struct sched *s, const struct seq *seq)
+{
+    const struct draft *d = &seq->draft;
+
+    if (d->n == 0 || s->opt.drafter.takes_all)
+        return d->n > 0;
+    return sched_draft_rate(s, seq, d->source, d->fit[0]) >=
+           sched_draft_rate(s, seq, s->opt.model.source, DRAFT_FIT_ANY);
+}
+
+/* Those that the model could guess for now, or, with is_far, once it has taken in their texts. */
+static void collect(const struct sched *s, struct candidates *c, bool is_far)
+{
+    const struct draft_model *m = &s->opt.model;
+
+    c->n = 0;
+    for (uint32_t i = 0; i < s->plan.n_items && c->n < DRAFT_ROWS; i++) {
+        struct seq *seq = s->item_seq[i];
+        const struct draft_stream stream = stream_of(s, i);
+        uint32_t behind;
+
+        if (!s->items[i].wants_token || stream.most == 0 || (!is_far && has_better(s, seq)))
+            continue;
+        behind = m->n_behind(m->ud, &stream);
+        if (behind == DRAFT_FAR || (behind > DRAFT_NEAR) != is_far)
+            continue;
+        c->of[c->n].seq = seq;
+        c->of[c->n].other = seq->draft;
+        c->streams[c->n++] = stream;
+    }
+}
+
+/* ---- how deep ---- */
+
+/* As if the model had guessed that deep for all candidates. */
+static void assume(const struct sched *s, struct candidates *c, uint32_t depth)
+{
+    for (uint32_t i = 0; i < c->n; i++) {
+        const uint32_t n = sched_min(depth, c->streams[i].most);
+        struct draft d = {.n = n, .n_made = n, .source = s->opt.model.source};
+
+        for (uint32_t k = 0; k < n; k++)
+            d.fit[k] = DRAFT_FIT_ANY;
+        c->of[i].seq->draft = d;
+    }
+}
+
+static void restore(struct candidates *c)
+{
+    for (uint32_t i = 0; i < c->n; i++)
+        c->of[i].seq->draft = c->of[i].other;
+}
+
+/* The depth with which the step, with the guesses' making, makes most tokens in its time; 0 where
+ * that is no gain over what there is without the model. */
+static uint32_t best_depth(const struct sched *s, struct candidates *c, struct draft_pace *best)
+{
+    static const uint8_t depths[] = {1, 2, 3, 4, 5, 6, 8, 10, 12, DRAFT_MAX};
+    const uint64_t batch_ns = s->limits->drafts->guess_ns[c->n];
+    uint32_t depth = 0;
+
+    *best = sched_draft_pace(s, 0);
+    for (uint32_t i = 0; i < sizeof(depths); i++) {
+        struct draft_pace p;
+
+        assume(s, c, depths[i]);
+        p = sched_draft_pace(s, depths[i] * batch_ns / 1000);
+        if (p.n_drafts == 0 || !sched_is_faster(&p, best))
+            continue;
+        *best = p;
+        depth = depths[i];
+    }
+    restore(c);
+    return depth;
+}
+
+/* Tests want all depths. */
+static uint32_t choose_depth(const struct sched *s, struct candidates *c)
+{
+    struct draft_pace pace;
+
+    if (s->opt.drafter.takes_all)
+        return 1 + (uint32_t)(s->iterations % DRAFT_MAX);
+    return best_depth(s, c, &pace);
+}
+
+void sched_guess_by_model(struct sched *s)
+{
+    const struct draft_model *m = &s->opt.model;
+    struct candidates c;
+    uint32_t depth;
+
+    if (s->opt.drafter.takes_all)
+        sched_take_in_by_model(s, SCHED_NO_LIMIT);
+    collect(s, &c, false);
+    depth = c.n > 0 ? choose_depth(s, &c) : 0;
+    if (depth == 0)
+        return;
+    m->guess(m->ud, c.streams, c.n, depth);
+    for (uint32_t i = 0; i < c.n; i++) {
+        assert(c.streams[i].draft.n <= c.streams[i].most);
+        if (c.streams[i].draft.n > 0)
+            c.of[i].seq->draft = c.streams[i].draft;
+    }
+}
+
+/* ---- taking in ---- */
+
+/* Would guesses for the first candidate save more time, over what is left of its answer, than it
+ * takes to take in its text? */
+static bool is_worth(const struct sched *s, struct candidates *c, uint32_t behind)
+{
+    const struct seq *seq = c->of[0].seq;
+    const uint32_t left = seq->request->max_tokens - seq_n_generated(seq);
+    const uint64_t cost_us = behind * s->limits->drafts->take_in_ns / 1000;
+    const struct draft_pace without = sched_draft_pace(s, 0);
+    struct draft_pace with;
+    uint64_t own, as_many_us;
+
+    c->n = 1;
+    if (best_depth(s, c, &with) == 0)
+        return false;
+    own = with.tokens - (uint64_t)DRAFT_TOKEN * (s->plan.n_items - 1); /* a step's */
+    as_many_us = without.us * with.tokens / without.tokens;
+    return as_many_us > with.us && (as_many_us - with.us) * sched_min(left, EXPECTED_LEFT) >
+                                       cost_us * own / DRAFT_TOKEN;
+}
+
+/* One that was begun, or the first that is worth it, to the front; false: there is none. */
+static bool choose_far(struct sched *s, struct candidates *c, uint32_t *behind)
+{
+    const struct draft_model *m = &s->opt.model;
+    const bool takes_all = s->opt.drafter.takes_all;
+
+    for (uint32_t i = 0; i < c->n; i++)
+        if (c->of[i].seq->is_taken_in || i + 1 == c->n) {
+            c->of[0] = c->of[i];
+            c->streams[0] = c->streams[i];
+            break;
+        }
+    if (c->n == 0)
+        return false;
+    *behind = m->n_behind(m->ud, &c->streams[0]);
+    if (takes_all || c->of[0].seq->is_taken_in)
+        return true;
+    return s->limits->drafts->model_balance_ns >= 0 && is_worth(s, c, *behind);
+}
+
+void sched_take_in_by_model(struct sched *s, uint64_t left_ns)
+{
+    const struct draft_model *m = &s->opt.model;
+    struct candidates c;
+    uint64_t n = PIECE;
+    uint32_t behind;
+
+    collect(s, &c, true);
+    if (!choose_far(s, &c, &behind))
+        return;
+    if (left_ns != SCHED_NO_LIMIT)
+        n = left_ns / (s->limits->drafts->take_in_ns + 1);
+    n = n < PIECE ? n : PIECE;
+    if (n > 0 && m->take_in(m->ud, &c.streams[0], sched_min((uint32_t)n, behind)))
+        c.of[0].seq->is_taken_in = true;
+}
