@@ -133,7 +133,7 @@ static void keep_guessed(struct runner *r, struct thread_pool_worker *w)
 
     while (take_rows_of(r, w, r->batch->n_rows, &from, &to))
         for (uint32_t i = from; i < to; i++)
-            norm_row(r, r->mtp.guessed + i * r->mtp.stride, r->x + i * r->embd_stride,
+            norm_row(r, r->mtp.guessed + r->batch->spans[i].slot * r->mtp.stride, r->x + i * r->embd_stride,
                      &r->model->mtp.output_norm, r->model->shape.n_embd);
     end_region(r, w, RUNNER_MTP);
 }

@@ -62,12 +62,9 @@ int mtp_create(struct runner *r, const struct runner_options *o)
     m->pairs = mem_aligned(MTP_TILE_ROWS * m->pair_stride, sizeof(*m->pairs));
     m->pair_qrows = mem_aligned(MTP_TILE_ROWS, m->pair_qrow_stride);
     m->from = mem_calloc(n, sizeof(*m->from));
-    m->samplings = mem_calloc(n, sizeof(*m->samplings));
-    m->mirostat_mu = mem_calloc(n, sizeof(*m->mirostat_mu));
     m->tables = mem_calloc(n * m->table_cap, sizeof(*m->tables));
     if (m->kept == NULL || m->hidden == NULL || m->guessed == NULL || m->last == NULL ||
-        m->pairs == NULL || m->pair_qrows == NULL || m->from == NULL || m->samplings == NULL ||
-        m->mirostat_mu == NULL || m->tables == NULL)
+        m->pairs == NULL || m->pair_qrows == NULL || m->from == NULL || m->tables == NULL)
         return ERR_NOMEM;
     return batch_create(&m->batch, o->n_slots, o->n_slots, o->n_slots);
 }
@@ -81,8 +78,6 @@ void mtp_release(struct mtp *m)
     mem_free(m->pairs);
     mem_free(m->pair_qrows);
     mem_free(m->from);
-    mem_free(m->samplings);
-    mem_free(m->mirostat_mu);
     mem_free(m->tables);
     batch_destroy(&m->batch);
     *m = (struct mtp){0};
@@ -134,49 +129,30 @@ static void make_table(struct runner *r, const struct runner_guess *g)
         kv_store_copy_layer(r->kv, blocks[n], own, at->at);
 }
 
-/* Choose as the request would, and leave nothing behind. */
-static void add_output(struct runner *r, const struct runner_guess *g, uint32_t row, uint32_t n_made)
+static void add_output(struct runner *r, const struct runner_guess *g, uint32_t row)
 {
-    struct mtp *m = &r->mtp;
-    struct batch_output *o = batch_add_output(m->batch, row);
+    struct batch_output *o = batch_add_output(r->mtp.batch, row);
 
-    m->samplings[row] = *g->sampling;
-    m->samplings[row].n_top = -1;
-    m->samplings[row].wants_shares = false;
-    m->mirostat_mu[row] = 2 * g->sampling->mirostat_tau;
     o->want = BATCH_SAMPLE;
-    o->sampling = &m->samplings[row];
-    o->mirostat_mu = &m->mirostat_mu[row];
-    o->pos = g->pos + 1 + n_made;
+    o->sampling = g->sampling;
+    o->pos = g->pos + 1 + g->n_made;
     o->history = g->ids;
     o->counts = g->counts;
     o->n_counts = g->n_counts;
-    o->n_uncounted = n_made;
+    o->n_uncounted = g->n_made;
     o->n_discarded = g->n_discarded;
 }
 
-/* A row for each sequence that wants another guess behind its first n_made. Those that do not are
- * no rows any more: the hidden states of the others move up. */
-static void add_rows(struct runner *r, const struct runner_guess *guesses, uint32_t n,
-                     uint32_t n_made)
+static void add_row(struct runner *r, const struct runner_guess *g)
 {
     struct mtp *m = &r->mtp;
-    uint32_t before = 0;
+    const uint32_t pos = g->pos + g->n_made;
+    const block_id *table = m->tables + (size_t)g->slot * m->table_cap;
+    const uint32_t row = batch_add_span(m->batch, g->ids + pos, 1, pos, table, 0);
 
-    batch_clear(m->batch);
-    for (uint32_t i = 0; i < n; i++) {
-        const struct runner_guess *g = &guesses[i];
-        const uint32_t row = m->batch->n_rows, pos = g->pos + n_made;
-
-        if (g->n > n_made) {
-            batch_add_span(m->batch, g->ids + pos, 1, pos,
-                           m->tables + (size_t)g->slot * m->table_cap, 0);
-            m->from[row] = n_made == 0 ? m->hidden + g->slot * m->stride
-                                       : m->guessed + before * m->stride;
-            add_output(r, g, row, n_made);
-        }
-        before += g->n > n_made - (n_made > 0);
-    }
+    m->batch->spans[row].slot = g->slot;
+    m->from[row] = (g->n_made == 0 ? m->hidden : m->guessed) + g->slot * m->stride;
+    add_output(r, g, row);
 }
 
 static void run(struct runner *r)
@@ -192,33 +168,27 @@ static void run(struct runner *r)
     r->batch = step;
 }
 
-static void take_tokens(struct runner *r, struct runner_guess *guesses, uint32_t n, uint32_t n_made)
+bool runner_can_guess(const struct runner *r, uint32_t slot, uint64_t owner, uint32_t pos)
 {
-    const struct batch_output *o = r->mtp.batch->outputs;
-
-    for (uint32_t i = 0; i < n; i++)
-        if (guesses[i].n > n_made)
-            guesses[i].ids[guesses[i].pos + 1 + n_made] = (o++)->token;
+    return r->mtp.n_slots > 0 && mtp_hidden(&r->mtp, slot, owner, pos) != NULL;
 }
 
 void runner_guess(struct runner *r, struct runner_guess *guesses, uint32_t n)
 {
-    uint32_t most = 0;
-
-    assert(n <= r->mtp.n_slots);
+    assert(n > 0 && n <= r->mtp.n_slots);
+    batch_clear(r->mtp.batch);
     for (uint32_t i = 0; i < n; i++) {
-        struct runner_guess *g = &guesses[i];
+        const struct runner_guess *g = &guesses[i];
 
-        assert(g->n <= RUNNER_MAX_GUESSES);
-        if (mtp_hidden(&r->mtp, g->slot, g->owner, g->pos) == NULL)
-            g->n = 0;
-        if (g->n > 0)
+        assert(g->n_made < RUNNER_MAX_GUESSES);
+        assert(runner_can_guess(r, g->slot, g->owner, g->pos));
+        if (g->n_made == 0)
             make_table(r, g);
-        most = g->n > most ? g->n : most;
+        add_row(r, g);
     }
-    for (uint32_t made = 0; made < most; made++) {
-        add_rows(r, guesses, n, made);
-        run(r);
-        take_tokens(r, guesses, n, made);
+    run(r);
+    for (uint32_t i = 0; i < n; i++) {
+        guesses[i].token = r->mtp.batch->outputs[i].token;
+        guesses[i].logprob = r->mtp.batch->outputs[i].logprob;
     }
 }

@@ -42,7 +42,7 @@ struct mtp {
     size_t stride;         /* floats of a hidden state */
     struct mtp_kept *kept; /* [n_slots] */
     float *hidden;         /* [n_slots][stride] */
-    float *guessed;        /* [n_slots][stride] hidden states of the guesses, by row of the batch */
+    float *guessed;        /* [n_slots][stride] the layer's own, behind guesses */
     uint32_t *last;        /* [max_rows] by span of a step: its last row whose token was right */
     /* two vectors in a row, as eh_proj takes them: [MTP_TILE_ROWS][..] */
     size_t pair_stride;    /* floats */
@@ -52,8 +52,6 @@ struct mtp {
     /* guesses: one row each */
     struct batch *batch;
     const float **from;    /* [n_slots] by row: the hidden state that it goes on from */
-    struct sampling *samplings; /* [n_slots] by row */
-    float *mirostat_mu;    /* [n_slots] by row */
     block_id *tables;      /* [n_slots][table_cap] */
     uint32_t table_cap;
 };

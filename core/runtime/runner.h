@@ -59,25 +59,29 @@ void runner_destroy(struct runner **r);
 /* Compute the batch and fill its outputs. Cannot fail. */
 void runner_step(struct runner *r, struct batch *b);
 
-/* What is guessed of a sequence: by the layer of the model that is made for that (struct model_mtp),
- * which goes on from the model's hidden state behind the last token but one. */
+/* A guess by the layer of the model that is made for that (struct model_mtp), which goes on from the
+ * model's hidden state behind the last token but one, and then from its own behind guesses. */
 struct runner_guess {
-    uint32_t slot;  /* as in its spans */
+    uint32_t slot;  /* as in the sequence's spans */
     uint64_t owner;
-    const uint32_t *table; /* block table of the rows computed so far, as in its spans */
+    const uint32_t *table; /* block table of the rows computed so far, as there */
     uint32_t group_stride;
-    int32_t *ids;   /* [pos + 1 + n]: known up to pos; what is guessed goes behind */
-    uint32_t pos;   /* of the last known one, whose row no step has computed */
-    uint32_t n;     /* guesses wanted, RUNNER_MAX_GUESSES at most; out: made. 0: the last step did not
-                     * compute the row before pos */
-    const struct sampling *sampling; /* a guess is what it would choose by the guesser's logits */
-    const struct token_count *counts; /* and these, as in struct batch_output */
+    const int32_t *ids; /* [pos + 1 + n_made]: known up to pos, and behind that the guesses made */
+    uint32_t pos;       /* of the last known one, whose row no step has computed */
+    uint32_t n_made;    /* by calls one after the other, below RUNNER_MAX_GUESSES */
+    const struct sampling *sampling; /* the guess is what it chooses; without mirostat */
+    const struct token_count *counts; /* as in struct batch_output */
     uint32_t n_counts, n_discarded;
+    int32_t token; /* out: the guess, */
+    float logprob; /* and, if sampling->n_top >= 0, how likely the layer thinks it */
 };
 #define RUNNER_MAX_GUESSES 16
 
-/* Guess for n sequences, at most n_slots, each with another slot. No step sees anything of it.
- * Cannot fail. */
+/* Is the hidden state there that the first guess goes on from: did the last step of the slot compute
+ * the row before pos? */
+bool runner_can_guess(const struct runner *r, uint32_t slot, uint64_t owner, uint32_t pos);
+/* A guess more for each of n sequences, at most n_slots, each in another slot, for which it can. No
+ * step sees anything of it. Cannot fail. */
 void runner_guess(struct runner *r, struct runner_guess *guesses, uint32_t n);
 
 /* Bytes of scratch taken at creation. */

@@ -152,32 +152,32 @@ static int put_logits(struct instance *e, struct batch *b, const struct text *t,
     return 0;
 }
 
-/* The runner keeps the logits of the last guess: those of n are made by guessing 1, 2, .. n. */
+/* Of the first lane, each guess being the likeliest token. */
 static void guess(struct instance *e, const struct text *t, uint32_t pos, const struct lane *lanes)
 {
     static const struct sampling sampling = {0};
     static int32_t ids[2][MAX_IDS + RUNNER_MAX_GUESSES];
     const uint32_t n_lanes = t->has_beside ? 2 : 1;
+    struct runner_guess guesses[2];
 
-    for (uint32_t n = 1; n <= t->n_guesses; n++) {
-        struct runner_guess guesses[2];
+    for (uint32_t i = 0; i < n_lanes; i++) {
+        const struct lane *lane = &lanes[n_lanes - 1 - i];
 
-        for (uint32_t i = 0; i < n_lanes; i++) {
-            const struct lane *lane = &lanes[n_lanes - 1 - i];
-
-            memcpy(ids[i], lane->ids, (pos + 1) * sizeof(ids[i][0]));
-            guesses[i] = (struct runner_guess){.slot = lane->slot,
-                                               .owner = lane->slot + 1,
-                                               .table = lane->kv.table.blocks,
-                                               .group_stride = lane->kv.table.cap,
-                                               .ids = ids[i],
-                                               .pos = pos,
-                                               .n = n,
-                                               .sampling = &sampling};
-        }
+        memcpy(ids[i], lane->ids, (pos + 1) * sizeof(ids[i][0]));
+        guesses[i] = (struct runner_guess){.slot = lane->slot,
+                                           .owner = lane->slot + 1,
+                                           .table = lane->kv.table.blocks,
+                                           .group_stride = lane->kv.table.cap,
+                                           .ids = ids[i],
+                                           .pos = pos,
+                                           .sampling = &sampling};
+    }
+    for (uint32_t n = 0; n < t->n_guesses; n++) {
         runner_guess(e->runner, guesses, n_lanes);
         fwrite(e->runner->logits + (n_lanes - 1) * e->runner->vocab_stride, sizeof(float),
                e->model->shape.n_vocab, stdout);
+        for (uint32_t i = 0; i < n_lanes; i++)
+            ids[i][pos + 1 + guesses[i].n_made++] = guesses[i].token;
     }
 }
 
