@@ -348,6 +348,8 @@ static void add_item(struct engine_loop *l, const struct plan_item *item, uint32
 
     span->second_at = item->request->second_at;
     span->state = item->state;
+    span->slot = item->slot;
+    span->owner = item->request->id;
     span->adapter = item->request->adapter;
     span->adapter_scale = item->request->adapter_scale;
     l->batch->has_adapters = l->batch->has_adapters || span->adapter != NULL;

@@ -88,6 +88,22 @@ uint32_t runner_private_blocks(const struct model *m, uint32_t n_slots)
     return m->has_mtp ? MTP_PRIVATE_BLOCKS * n_slots : 0;
 }
 
+static double bytes_of(const struct matrix *m)
+{
+    return (double)m->n_panels * (double)m->panel_bytes;
+}
+
+/* The output matrix, and of all that is no end a layer's share. Of experts both read few. */
+double runner_guess_weight(const struct model *m)
+{
+    const double ends = bytes_of(&m->embed) +
+                        (m->output.data != m->embed.data ? bytes_of(&m->output) : 0);
+    const double layer = ((double)m->weight_bytes - ends) / model_n_layers(m);
+    const double output = bytes_of(&m->output);
+
+    return (output + layer) / (output + layer * m->shape.n_layer);
+}
+
 /* ---- in a step ---- */
 
 const float *mtp_hidden(const struct mtp *m, uint32_t slot, uint64_t owner, uint32_t pos)

@@ -77,6 +77,8 @@ struct runner_guess {
 };
 #define RUNNER_MAX_GUESSES 16
 
+/* Of the bytes of weights that a step reads, so much of 1 does a guess read, about. */
+double runner_guess_weight(const struct model *m);
 /* Is the hidden state there that the first guess goes on from: did the last step of the slot compute
  * the row before pos? */
 bool runner_can_guess(const struct runner *r, uint32_t slot, uint64_t owner, uint32_t pos);

@@ -15,7 +15,7 @@ static uint32_t assumed(enum draft_source source, uint8_t fit)
 
     if (source == DRAFT_GRAMMAR)
         return 900;
-    return source == DRAFT_MODEL ? model[fit] : text[fit];
+    return source == DRAFT_MODEL || source == DRAFT_MTP ? model[fit] : text[fit];
 }
 
 uint32_t draft_rates_permille(const struct draft_rates *own, const struct draft_rates *all,

@@ -60,6 +60,7 @@ const char *draft_source_name(enum draft_source s)
         [DRAFT_GRAMMAR] = "grammar",
         [DRAFT_HISTORY] = "history",
         [DRAFT_MODEL] = "draft_model",
+        [DRAFT_MTP] = "mtp",
         [DRAFT_INJECTED] = "injected",
     };
 

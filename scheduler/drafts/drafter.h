@@ -30,9 +30,10 @@ enum draft_source {
     DRAFT_GRAMMAR,    /* a constraint that lets the text go on in one way only */
     DRAFT_HISTORY,    /* earlier answers to the same tenant */
     DRAFT_MODEL,      /* a draft model (draft_model.h) */
+    DRAFT_MTP,        /* the model's own layer for guesses (mtp_drafter.h) */
     DRAFT_INJECTED,   /* anything: tests */
 };
-#define DRAFT_SOURCES 6
+#define DRAFT_SOURCES 7
 
 /* How sure a guess is, in classes of guesses of one source that are right about as often. */
 #define DRAFT_FITS 6

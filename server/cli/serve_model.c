@@ -11,11 +11,13 @@
 #include "core/hub/pull.h"
 #include "core/hub/reference.h"
 #include "core/model/model.h"
+#include "core/runtime/runner.h"
 #include "core/tokenizer/tokenizer.h"
 #include "scheduler/engine_loop.h"
 #include "kvcache/block_offers.h"
 #include "kvcache/kv_store.h"
 #include "scheduler/journal.h"
+#include "scheduler/mtp_drafter.h"
 #include "scheduler/prefix_fetch.h"
 #include "server/adapters/adapter_set.h"
 #include "server/api/chat/chat.h"
@@ -271,6 +273,25 @@ static int open_store(struct served *m, const struct served_company *company, ch
     return 0;
 }
 
+/* Guesses by the model's own layer. */
+static int make_mtp(struct served *m, struct engine_loop_options *o)
+{
+    const struct mtp_drafter_options options = {.runner = m->engine.runner,
+                                                .eog = o->eog,
+                                                .n_eog = o->n_eog,
+                                                .weight = runner_guess_weight(m->engine.model)};
+    int rc;
+
+    if (!m->engine.model->has_mtp)
+        return 0;
+    rc = mtp_drafter_create(&m->mtp, &options);
+    if (rc < 0)
+        return rc;
+    o->draft_model = mtp_drafter_get(m->mtp);
+    o->draft_model_costs = mtp_drafter_costs(m->mtp);
+    return 0;
+}
+
 static int start_loop(struct served *m, const struct served_company *company)
 {
     struct engine_loop_options options = {
@@ -292,7 +313,9 @@ static int start_loop(struct served *m, const struct served_company *company)
     int rc;
 
     options.eog = tokenizer_eog(m->engine.tokenizer, &options.n_eog);
-    rc = engine_loop_create(&m->loop, &options);
+    rc = make_mtp(m, &options);
+    if (rc == 0)
+        rc = engine_loop_create(&m->loop, &options);
     if (rc == 0)
         rc = engine_loop_start(m->loop);
     if (rc < 0)
@@ -470,6 +493,7 @@ void served_release(struct served *m)
 {
     kv_event_publisher_close(&m->publisher);
     engine_loop_destroy(&m->loop);
+    mtp_drafter_destroy(&m->mtp);
     (void)block_store_close(&m->store);
     queue_destroy(&m->queue);
     journal_destroy(&m->journal);

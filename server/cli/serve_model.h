@@ -16,6 +16,7 @@
 #include "server/server.h"
 
 struct block_store;
+struct mtp_drafter;
 struct engine_loop;
 struct engine_arbiter;
 struct store_place;
@@ -31,6 +32,7 @@ struct served { /* zero is empty */
     struct journal *journal;
     struct kv_event_publisher *publisher; /* NULL: nothing is published */
     struct queue *queue;
+    struct mtp_drafter *mtp; /* NULL: the model has no layer that guesses, or it is not wanted */
     struct engine_loop *loop;
     struct block_store *store; /* NULL: there is none for this model */
     struct instance_progress progress;

@@ -1,0 +1,165 @@
+/* scheduler/mtp_drafter.c - see mtp_drafter.h. */
+#include "scheduler/mtp_drafter.h"
+
+#include "core/base/clock.h"
+#include "core/base/err.h"
+#include "core/base/mem.h"
+#include "core/runtime/batch.h"
+#include "core/runtime/runner.h"
+#include "kernels/kern_math.h"
+#include "scheduler/request.h"
+#include "scheduler/scheduler.h"
+
+#define LEAST_SHARE 0.1 /* of 1: a guess ends where all its tokens together are less likely */
+
+_Static_assert(DRAFT_MAX <= RUNNER_MAX_GUESSES, "the runner can guess as far");
+
+struct mtp_drafter {
+    struct mtp_drafter_options opt;
+    struct draft_model_costs costs;
+    /* of a call */
+    struct sampling sampling[DRAFT_ROWS]; /* by stream */
+    double share[DRAFT_ROWS];             /* by stream: how likely its guess is so far */
+    struct runner_guess guesses[DRAFT_ROWS]; /* of those that go on, n of them: */
+    uint32_t stream_of[DRAFT_ROWS];
+    uint32_t n;
+};
+
+int mtp_drafter_create(struct mtp_drafter **out, const struct mtp_drafter_options *options)
+{
+    struct mtp_drafter *d = mem_calloc(1, sizeof(*d));
+
+    *out = d;
+    if (d == NULL)
+        return ERR_NOMEM;
+    d->opt = *options;
+    d->costs.weight = options->weight;
+    return 0;
+}
+
+void mtp_drafter_destroy(struct mtp_drafter **d)
+{
+    if (d == NULL)
+        return;
+    mem_free(*d);
+    *d = NULL;
+}
+
+struct draft_model_costs *mtp_drafter_costs(struct mtp_drafter *d)
+{
+    return &d->costs;
+}
+
+static uint32_t n_behind(void *ud, const struct draft_stream *s)
+{
+    const struct mtp_drafter *d = ud;
+    const struct plan_item *item = s->item;
+
+    return runner_can_guess(d->opt.runner, item->slot, item->request->id, s->n_known - 1)
+               ? 0
+               : DRAFT_FAR;
+}
+
+/* Nothing is ever far behind. */
+static bool take_in(void *ud, const struct draft_stream *s, uint32_t n)
+{
+    (void)ud;
+    (void)s;
+    (void)n;
+    return false;
+}
+
+/* The request's, as far as it goes without the answer's state; with the log-probability of what it
+ * chooses. */
+static struct sampling sampling_of(const struct request *r)
+{
+    struct sampling s = r->sampling;
+
+    s.n_top = 0;
+    s.mirostat_tau = 0;
+    s.wants_shares = false;
+    return s;
+}
+
+static void add(struct mtp_drafter *d, const struct draft_stream *s, uint32_t i)
+{
+    const struct plan_item *item = s->item;
+    const struct request *r = item->request;
+
+    d->stream_of[d->n] = i;
+    d->guesses[d->n++] = (struct runner_guess){
+        .slot = item->slot,
+        .owner = r->id,
+        .table = item->table,
+        .group_stride = item->group_stride,
+        .ids = r->ids,
+        .pos = s->n_known - 1,
+        .n_made = s->draft.n,
+        .sampling = &d->sampling[i],
+        .counts = r->counts.list,
+        .n_counts = r->counts.n,
+        .n_discarded = item->n_discarded,
+    };
+}
+
+/* Those that are to have guess number `depth`. */
+static void collect(struct mtp_drafter *d, const struct draft_stream *streams, uint32_t n,
+                    uint32_t depth)
+{
+    d->n = 0;
+    for (uint32_t i = 0; i < n; i++)
+        if (streams[i].draft.n + 1 == depth && depth <= streams[i].most &&
+            d->share[i] >= LEAST_SHARE)
+            add(d, &streams[i], i);
+}
+
+static bool is_end(const struct mtp_drafter *d, const struct request *r, int32_t token)
+{
+    return draft_before_end(&token, 1, d->opt.eog, d->opt.n_eog) == 0 ||
+           draft_before_end(&token, 1, r->stop_ids, r->n_stop_ids) == 0;
+}
+
+static void take(struct mtp_drafter *d, struct draft_stream *s, uint32_t i,
+                 const struct runner_guess *g)
+{
+    const double share = (double)kern_exp(g->logprob);
+    struct request *r = s->item->request;
+
+    if (is_end(d, r, g->token)) {
+        d->share[i] = 0;
+        return;
+    }
+    d->share[i] *= share;
+    r->ids[s->n_known + s->draft.n] = g->token;
+    s->draft.fit[s->draft.n++] = draft_fit_of_share(share);
+    s->draft.n_made = s->draft.n;
+}
+
+static void guess(void *ud, struct draft_stream *streams, uint32_t n, uint32_t depth)
+{
+    struct mtp_drafter *d = ud;
+
+    for (uint32_t i = 0; i < n; i++) {
+        d->sampling[i] = sampling_of(streams[i].item->request);
+        d->share[i] = 1;
+        streams[i].draft = (struct draft){.source = DRAFT_MTP};
+    }
+    for (uint32_t k = 1; k <= depth; k++) {
+        uint64_t from;
+
+        collect(d, streams, n, k);
+        if (d->n == 0)
+            return;
+        from = clock_us();
+        runner_guess(d->opt.runner, d->guesses, d->n);
+        draft_model_costs_guessed(&d->costs, d->n, clock_us() - from);
+        for (uint32_t j = 0; j < d->n; j++)
+            take(d, &streams[d->stream_of[j]], d->stream_of[j], &d->guesses[j]);
+    }
+}
+
+struct draft_model mtp_drafter_get(struct mtp_drafter *d)
+{
+    return (struct draft_model){.ud = d, .source = DRAFT_MTP, .n_behind = n_behind,
+                                .take_in = take_in, .guess = guess};
+}
