@@ -656,8 +656,9 @@ BUILDERS = {
 }
 
 
-def make(arch, variant, kind, seed=1, n_ctx=N_CTX):
+def make(arch, variant, kind, seed=1, n_ctx=N_CTX, n_vocab=None):
     f = Fixture(arch, variant, kind, seed, n_ctx)
+    f.n_vocab = n_vocab or f.n_vocab
     BUILDERS[arch][0](f)
     return f.bytes()
 
