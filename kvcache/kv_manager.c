@@ -498,7 +498,8 @@ void kv_manager_truncate(struct kv_manager *m, struct kv_seq *kv, uint32_t n_don
 {
     const uint32_t n = block_table_needed(n_done);
 
-    assert(m->states == NULL && n >= kv->n_indexed && n >= kv->first);
+    assert(n >= kv->n_indexed && n >= kv->first);
+    assert(m->states == NULL || n_done == kv->n_state);
     if (n >= kv->table.n)
         return;
     give_blocks(m, kv, 0, n, kv->table.n);

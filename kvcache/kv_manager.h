@@ -244,7 +244,8 @@ void kv_manager_commit(struct kv_manager *m, struct kv_seq *kv, struct kv_key *k
                        uint32_t n_done);
 
 /* Give back the blocks behind those of the first n_done tokens, all that stay computed: drafts that
- * were wrong had made them writable. Not with states. */
+ * were wrong had made them writable. With states they are committed, and the state is that behind
+ * them. */
 void kv_manager_truncate(struct kv_manager *m, struct kv_seq *kv, uint32_t n_done);
 
 /* The first n_done tokens are computed, and are not to be found in the index: groups with the

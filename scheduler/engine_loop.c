@@ -77,6 +77,8 @@ static int create_drafter(struct engine_loop *l)
         engine_drafter_keep_answers(l->drafter, l->opt.draft_history) < 0)
         return ERR_NOMEM;
     l->opt.sched.drafter = engine_drafter_get(l->drafter);
+    l->opt.sched.undo_streams = RUNNER_UNDO_SPANS;
+    l->opt.sched.undo_rows = RUNNER_UNDO_ROWS;
     l->opt.sched.model = l->opt.draft_model;
     return 0;
 }

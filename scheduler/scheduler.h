@@ -51,8 +51,8 @@
  * of guessed tokens, if a drafter is given: as many, over all sequences, as make the most tokens in
  * the time of the step, by what such steps have taken and how often such guesses were right; none
  * where that is not a clear gain. Each block that they need must be free; none is preempted for
- * them. What was computed for wrong guesses is given back. Not with recurrent states, which cannot
- * go back.
+ * them. What was computed for wrong guesses is given back. With recurrent states only the first
+ * undo_streams sequences of a plan have drafts, and none beyond the place of a snapshot.
  *
  * Time. Beside running streams a step takes as many prompt rows as keep its predicted time within
  * the target; when the streams alone take more than half of that, prompts still get half of it, or
@@ -105,6 +105,9 @@ struct sched_options {
     uint32_t store_blocks;  /* in a record of the block store (kv_record.h); 0: there is none. Only
                              * if kv_manager_can_enter() */
     uint32_t store_wait_ms; /* longest wait for it */
+    /* With recurrent states: sequences of a step that may have drafts, and the rows that each may have
+     * then; 0: none. */
+    uint32_t undo_streams, undo_rows;
     struct drafter drafter; /* propose NULL: no drafts. Guesses must not end a generation */
     struct draft_model model; /* guess NULL: none. Only beside a drafter */
 };

@@ -49,6 +49,16 @@ static bool may_pay(struct sched *s)
     return false;
 }
 
+/* The most rows that a sequence's state may take in in a step with drafts. */
+static uint32_t most_rows(const struct sched *s, const struct seq *seq)
+{
+    if (!kv_manager_has_states(s->kv))
+        return UINT32_MAX;
+    if (seq->item >= s->opt.undo_streams || s->opt.undo_rows == 0)
+        return 1;
+    return sched_min(s->opt.undo_rows, kv_manager_to_snapshot(s->kv, seq->n_done));
+}
+
 /* The most drafts that a sequence can take: one token more comes behind them. */
 uint32_t sched_most_drafts(const struct sched *s, const struct seq *seq)
 {
@@ -57,9 +67,10 @@ uint32_t sched_most_drafts(const struct sched *s, const struct seq *seq)
     const uint32_t room = r->max_known - seq->n_known;
     uint32_t most = sched_min(left, room);
 
-    if (most == 0 || !r->drafts || kv_manager_has_states(s->kv))
+    if (most == 0 || !r->drafts)
         return 0;
     most = sched_min(most - 1, DRAFT_MAX);
+    most = sched_min(most, most_rows(s, seq) - 1);
     return sched_min(most, s->opt.prefill_chunk - 1);
 }
 

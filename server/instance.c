@@ -323,6 +323,7 @@ static int make_runner(struct instance *e, const struct config *c, unsigned flag
         .pool = pool,
         .max_rows = e->sched.max_batch_tokens,
         .n_slots = e->model->has_mtp ? e->sched.max_sequences : 0,
+        .undoes = c->speculation == CONFIG_SPECULATION_AUTO && runner_state_bytes(e->model) > 0,
         .no_cascade = (flags & INSTANCE_NO_CASCADE) != 0,
         .takes_adapters = c->adapters[0] != '\0' || c->adapters_dir[0] != '\0',
     };

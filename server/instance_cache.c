@@ -265,8 +265,8 @@ static int make_holders(struct instance *e, const struct config *c, unsigned fla
 
 uint32_t instance_draft_history(const struct instance *e, const struct config *c)
 {
-    const bool makes_drafts = c->speculation == CONFIG_SPECULATION_AUTO &&
-                              !e->model->shape.is_encoder && !kv_manager_has_states(e->manager);
+    const bool makes_drafts =
+        c->speculation == CONFIG_SPECULATION_AUTO && !e->model->shape.is_encoder;
 
     return makes_drafts ? (uint32_t)c->speculation_history : 0;
 }

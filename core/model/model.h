@@ -279,8 +279,7 @@ struct model_options {
     /* Only what the metadata tells: the model has its shape, its sizes and its room, but no numbers
      * in it, and no memory behind it. */
     bool only_plan;
-    /* Load the layer that guesses tokens (struct model_mtp), if the file has one and the model can
-     * go back behind wrong guesses: it has no recurrent states. */
+    /* Load the layer that guesses tokens (struct model_mtp), if the file has one. */
     bool wants_mtp;
     /* Matrices in F32, F16 and BF16 become Q8_0, Q6_K or Q4_0, row by row while they are packed,
      * where quantised files have that: not routers and learned positions. Rows that are no whole

@@ -7,7 +7,6 @@
 bool load_has_mtp(const struct load *l)
 {
     return l->wants_mtp && l->n_nextn > 0 && (l->traits->flags & TRAIT_MTP) != 0 &&
-           l->traits->recurrent == RECURRENT_NONE &&
            weights_in_layer(l, l->m->shape.n_layer, "nextn.eh_proj.weight") != NULL;
 }
 

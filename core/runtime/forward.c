@@ -265,6 +265,8 @@ void runner_forward(void *ud, struct thread_pool_worker *w)
     struct residual pending[2] = {{0}};
     const struct norm none = {0};
 
+    if (r->undo.n > 0)
+        undo_keep_states(r, w);
     embed(r, w);
     if (r->model->shape.n_per_layer > 0)
         per_layer_inputs(r, w);
@@ -279,4 +281,6 @@ void runner_forward(void *ud, struct thread_pool_worker *w)
     outputs(r, w, &r->model->output_norm, &r->model->output);
     if (r->mtp.n_slots > 0)
         mtp_step(r, w);
+    if (r->undo.n > 0)
+        undo_wrong(r, w);
 }

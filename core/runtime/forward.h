@@ -24,6 +24,7 @@
  *   forward_per_layer.c  what layers are told of their tokens once more
  *   forward_adapters.c   what LoRA adapters add to products
  *   forward_mtp.c        a layer that guesses tokens
+ *   forward_undo.c       recurrent states behind wrong guesses
  *
  * Thread: all of the thread pool's, inside a step.
  * Memory: the runner's buffers; nothing is taken.
@@ -199,6 +200,9 @@ void project_out(struct runner *r, struct thread_pool_worker *w, const struct mo
 /* `out`, [n_rows][embd_stride], = what the layer's recurrent part adds; r->norm is its input, and
  * stays, r->qrows with it. The states of all spans go on. */
 void recurrent(struct runner *r, struct thread_pool_worker *w, uint32_t layer, float *out);
+/* What the states of the layer take in of rows of r->mix as its products have made them, and nothing
+ * behind that. */
+void recurrent_again(struct runner *r, struct thread_pool_worker *w, uint32_t layer);
 /* Does it take quantised rows? */
 bool recurrent_quantises(const struct model_layer *l);
 
@@ -220,10 +224,23 @@ void mamba1(struct runner *r, struct thread_pool_worker *w, const struct model_l
             float *out);
 void mamba2(struct runner *r, struct thread_pool_worker *w, const struct model_layer *l,
             float *out);
+/* What they do behind the first products; their results stay in r->mix. */
+void delta_scan(struct runner *r, struct thread_pool_worker *w, const struct model_layer *l);
+void mamba1_scan(struct runner *r, struct thread_pool_worker *w, const struct model_layer *l);
+void mamba2_scan(struct runner *r, struct thread_pool_worker *w, const struct model_layer *l);
 /* `out` = the out-matrix of n_inner numbers of each row of r->mix from `at` on. `has_quantised`:
  * they are in r->mix_qrows already, if the matrix wants that. */
 void recurrent_out(struct runner *r, struct thread_pool_worker *w, const struct model_layer *l,
                    uint32_t at, bool has_quantised, float *out);
+
+/* ---- wrong guesses ---- */
+
+/* The states of sequences with guesses, before the step; and rows of r->mix, as the layer's products
+ * have made them, of each layer. */
+void undo_keep_states(struct runner *r, struct thread_pool_worker *w);
+void undo_keep_rows(struct runner *r, struct thread_pool_worker *w, const struct model_layer *l);
+/* Behind the step: the states are those behind the last row that was right. */
+void undo_wrong(struct runner *r, struct thread_pool_worker *w);
 
 /* ---- a layer that guesses ---- */
 

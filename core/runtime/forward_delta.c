@@ -268,11 +268,17 @@ static void run_heads(struct runner *r, struct thread_pool_worker *w, const stru
         finish_heads(r, w, l);
 }
 
+void delta_scan(struct runner *r, struct thread_pool_worker *w, const struct model_layer *l)
+{
+    make_pieces(r, w, l);
+    run_heads(r, w, l);
+}
+
 void delta_net(struct runner *r, struct thread_pool_worker *w, const struct model_layer *l,
                float *out)
 {
     project(r, w, l);
-    make_pieces(r, w, l);
-    run_heads(r, w, l);
+    undo_keep_rows(r, w, l);
+    delta_scan(r, w, l);
     recurrent_out(r, w, l, shape_of(r)->v_at, quantises_head(r, l), out);
 }

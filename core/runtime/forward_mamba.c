@@ -162,11 +162,17 @@ static void finish_rows(struct runner *r, struct thread_pool_worker *w, const st
     end_region(r, w, RUNNER_RECURRENT);
 }
 
+void mamba2_scan(struct runner *r, struct thread_pool_worker *w, const struct model_layer *l)
+{
+    make_pieces(r, w, l);
+    scan_heads(r, w, l);
+}
+
 void mamba2(struct runner *r, struct thread_pool_worker *w, const struct model_layer *l, float *out)
 {
     project(r, w, l);
-    make_pieces(r, w, l);
-    scan_heads(r, w, l);
+    undo_keep_rows(r, w, l);
+    mamba2_scan(r, w, l);
     finish_rows(r, w, l);
     recurrent_out(r, w, l, 0, true, out);
 }
@@ -299,11 +305,17 @@ static void scan_pieces(struct runner *r, struct thread_pool_worker *w, const st
     end_region(r, w, RUNNER_RECURRENT);
 }
 
-void mamba1(struct runner *r, struct thread_pool_worker *w, const struct model_layer *l, float *out)
+void mamba1_scan(struct runner *r, struct thread_pool_worker *w, const struct model_layer *l)
 {
-    project(r, w, l);
     make_x(r, w, l);
     project_x(r, w, l);
     scan_pieces(r, w, l);
+}
+
+void mamba1(struct runner *r, struct thread_pool_worker *w, const struct model_layer *l, float *out)
+{
+    project(r, w, l);
+    undo_keep_rows(r, w, l);
+    mamba1_scan(r, w, l);
     recurrent_out(r, w, l, 0, true, out);
 }

@@ -113,16 +113,12 @@ static void conv_item(const struct runner *r, const struct model_layer *l,
     }
 }
 
-static void short_conv(struct runner *r, struct thread_pool_worker *w, const struct model_layer *l,
-                       float *out)
+static void conv_pieces(struct runner *r, struct thread_pool_worker *w, const struct model_layer *l)
 {
-    const struct product p = {.w = &l->mix.in, .out = r->mix, .out_stride = r->mix_stride};
-    const struct input in = {r->norm, r->embd_stride, r->qrows, r->qrow_stride};
     const uint32_t n = r->model->shape.recurrent.n_inner;
     const uint32_t n_pieces = (n + CONV_CHANNELS - 1) / CONV_CHANNELS;
     uint32_t from, to;
 
-    products(r, w, &p, 1, &in, r->batch->n_rows, RUNNER_QKV);
     while (take_rows_of(r, w, r->batch->n_spans * n_pieces, &from, &to))
         for (uint32_t i = from; i < to; i++) {
             const uint32_t first = i % n_pieces * CONV_CHANNELS;
@@ -131,6 +127,17 @@ static void short_conv(struct runner *r, struct thread_pool_worker *w, const str
                       n - first < CONV_CHANNELS ? n : first + CONV_CHANNELS);
         }
     end_region(r, w, RUNNER_RECURRENT);
+}
+
+static void short_conv(struct runner *r, struct thread_pool_worker *w, const struct model_layer *l,
+                       float *out)
+{
+    const struct product p = {.w = &l->mix.in, .out = r->mix, .out_stride = r->mix_stride};
+    const struct input in = {r->norm, r->embd_stride, r->qrows, r->qrow_stride};
+
+    products(r, w, &p, 1, &in, r->batch->n_rows, RUNNER_QKV);
+    undo_keep_rows(r, w, l);
+    conv_pieces(r, w, l);
     recurrent_out(r, w, l, 0, true, out);
 }
 
@@ -152,6 +159,28 @@ void recurrent(struct runner *r, struct thread_pool_worker *w, uint32_t layer, f
         break;
     case RECURRENT_MAMBA2:
         mamba2(r, w, l, out);
+        break;
+    }
+}
+
+void recurrent_again(struct runner *r, struct thread_pool_worker *w, uint32_t layer)
+{
+    const struct model_layer *l = &r->model->layers[layer];
+
+    switch (l->recurrent) {
+    case RECURRENT_NONE:
+        break;
+    case RECURRENT_CONV:
+        conv_pieces(r, w, l);
+        break;
+    case RECURRENT_DELTA:
+        delta_scan(r, w, l);
+        break;
+    case RECURRENT_MAMBA1:
+        mamba1_scan(r, w, l);
+        break;
+    case RECURRENT_MAMBA2:
+        mamba2_scan(r, w, l);
         break;
     }
 }

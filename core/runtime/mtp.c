@@ -173,15 +173,12 @@ static void add_row(struct runner *r, const struct runner_guess *g)
 
 static void run(struct runner *r)
 {
-    struct batch *const step = r->batch;
-
     r->batch = r->mtp.batch;
     r->n_adapters = 0;
     split_kv_make(&r->split_kv, r->batch);
     if (r->model->shape.window > 0)
         split_kv_make(&r->window_split_kv, r->batch);
     thread_pool_run(r->pool, runner_forward_mtp, r);
-    r->batch = step;
 }
 
 bool runner_can_guess(const struct runner *r, uint32_t slot, uint64_t owner, uint32_t pos)

@@ -304,7 +304,7 @@ static int create_buffers(struct runner *r, const struct runner_options *o)
         create_mla_rows(r, o) < 0 || create_mix_rows(r, o) < 0 ||
         create_per_layer_rows(r, o) < 0 || create_streams(r, o) < 0 ||
         create_adapter_rows(r, o) < 0 || create_head_rows(r) < 0 || create_wide_rows(r) < 0 ||
-        mtp_create(r, o) < 0 || create_samplers(r, o) < 0)
+        mtp_create(r, o) < 0 || undo_create(r, o) < 0 || create_samplers(r, o) < 0)
         return ERR_NOMEM;
     if (!has_attention(r->model))
         return 0;
@@ -389,6 +389,10 @@ static int check_options(const struct runner_options *o, char *err, size_t err_l
         snprintf(err, err_len, "there is no room to guess tokens of %u sequences", o->n_slots);
         return ERR_INVAL;
     }
+    if (o->undoes && runner_state_bytes(o->model) == 0) {
+        snprintf(err, err_len, "the model has no recurrent states to go back to");
+        return ERR_INVAL;
+    }
     if (runner_state_bytes(o->model) > 0 && o->states == NULL) {
         snprintf(err, err_len, "the model's recurrent layers have no room for states");
         return ERR_INVAL;
@@ -459,6 +463,7 @@ void runner_destroy(struct runner **runner)
     mem_free(r->samplers);
     free_rows(r);
     mtp_release(&r->mtp);
+    undo_release(&r->undo);
     split_kv_release(&r->split_kv);
     split_kv_release(&r->window_split_kv);
     mem_free(r->eog);
@@ -475,7 +480,8 @@ void runner_step(struct runner *r, struct batch *b)
 {
     if (b->n_rows == 0)
         return;
-    r->batch = b;
+    r->step = r->batch = b;
+    undo_find(&r->undo, b);
     r->since_ns = clock_ns();
     adapters_gather(r);
     if (has_attention(r->model))

@@ -38,10 +38,16 @@ struct runner_options {
     uint32_t n_slots;           /* with model->has_mtp: sequences that run at a time, at most max_rows;
                                  * kv has runner_private_blocks() for them. 0: nothing is guessed */
     bool takes_adapters;        /* spans may have some */
+    bool undoes;                /* of a model with recurrent states: RUNNER_UNDO_SPANS of a batch, at
+                                 * most, may have guesses, and of RUNNER_UNDO_ROWS rows each. Of
+                                 * others any may, of any number */
     bool no_cascade;            /* shared blocks are read by each sequence for itself */
     const int32_t *eog;         /* ids that end a generation, for ban_eog; copied */
     size_t n_eog;
 };
+
+#define RUNNER_UNDO_SPANS 4
+#define RUNNER_UNDO_ROWS 8
 
 /* The KV cache that a model needs: where layers differ, a slot takes the largest. */
 struct kv_shape runner_kv_shape(const struct model *m, enum kern_kv type);

@@ -15,6 +15,7 @@
 #include "core/runtime/runner.h"
 #include "core/runtime/sampler.h"
 #include "core/runtime/split_kv.h"
+#include "core/runtime/undo.h"
 
 struct thread_pool;
 struct thread_pool_worker;
@@ -103,11 +104,13 @@ struct runner {
     struct split_kv split_kv,
         window_split_kv;   /* of layers that see everything, and of those that do not */
     struct mtp mtp;
+    struct undo undo;
     uint8_t *attn_scratch; /* [threads][attn_scratch_bytes] */
     size_t attn_scratch_bytes;
     struct sampler_scratch *samplers; /* [threads] */
     size_t scratch_bytes;
     /* the step */
+    struct batch *step;  /* the batch of the step, and what of it, or of guesses, is computed: */
     struct batch *batch;
     uint32_t out0, n_out; /* outputs of the tile being made */
     uint64_t since_ns;    /* when the part that is being computed began; thread 0 only */

@@ -183,6 +183,7 @@ static int take_start(struct replay *r, struct replay_record *rec, char *err, si
         return no_memory(err, err_len);
     r->options.kv = r->kv;
     r->options.drafter = recorded_drafter_get(&r->drafter);
+    r->options.undo_streams = r->options.undo_rows = UINT32_MAX; /* it has what was possible then */
     if (sched_create(&r->sched, &r->options) < 0)
         return no_memory(err, err_len);
     return 0;

@@ -193,6 +193,8 @@ static int put_guesses(struct instance *e, struct batch *b, const struct text *t
         if (rc < 0)
             return rc;
         step(e, b, t, at, t->chunk, 0, 0, lanes);
+        for (uint32_t i = 0; i < n_lanes; i++)
+            kv_manager_free_out_of_window(e->manager, &lanes[i].kv, at + t->chunk);
         guess(e, t, at + t->chunk, lanes);
     }
     return 0;
