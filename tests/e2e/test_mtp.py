@@ -123,7 +123,8 @@ def test_same_bits(tmp_path, arch, variant):
 
 N_VOCAB = 600
 N = 800 if SLOW else 80
-FLAGS = ("--context", "512", "--max-sequences", "8", "--prefill-chunk", "48", "--speculation-history", "0")
+FLAGS = ("--context", "512", "--max-sequences", "8", "--prefill-chunk", "48", "--speculation-history", "0",
+         "--state-interval", "16")
 
 
 def counting(arch, variant, kind):

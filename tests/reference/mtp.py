@@ -40,6 +40,7 @@ def rows_of(m, inputs, output, n_ctx, cache):
         "output_norm.weight": b.get("nextn.shared_head_norm.weight", m["output_norm.weight"]),
         "output.weight": output})
     one.n_layer = 1
+    one.tensors = {name: t for name, t in one.tensors.items() if not name.startswith("blk.") or name[6:] in b}
     return forward.forward(one, np.arange(len(inputs)), n_ctx, cache), one.edge
 
 
