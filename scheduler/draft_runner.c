@@ -40,52 +40,6 @@ struct draft_runner {
     uint64_t serial;
 };
 
-int draft_runner_create(struct draft_runner **out, const struct draft_runner_options *options)
-{
-    const uint32_t n_groups = kv_manager_n_groups(options->manager);
-    const uint32_t n_table = block_table_needed(options->max_context);
-    struct draft_runner *d = mem_calloc(1, sizeof(*d));
-    const uint32_t n = options->max_sequences;
-
-    *out = NULL;
-    if (d == NULL)
-        return ERR_NOMEM;
-    d->opt = *options;
-    d->costs.weight = options->weight;
-    d->slots = mem_calloc(n, sizeof(*d->slots));
-    d->tables = mem_calloc((size_t)n * n_groups * n_table, sizeof(*d->tables));
-    d->hashes = mem_calloc((size_t)n * n_table, sizeof(*d->hashes));
-    if (d->slots == NULL || d->tables == NULL || d->hashes == NULL ||
-        batch_create(&d->batch, DRAFT_RUNNER_ROWS, DRAFT_ROWS, DRAFT_ROWS) < 0) {
-        draft_runner_destroy(&d);
-        return ERR_NOMEM;
-    }
-    for (uint32_t i = 0; i < n; i++) {
-        kv_seq_init(&d->slots[i].kv, d->tables + (size_t)i * n_groups * n_table, n_table,
-                    n_groups);
-        d->slots[i].key.hashes = d->hashes + (size_t)i * n_table;
-    }
-    *out = d;
-    return 0;
-}
-
-void draft_runner_destroy(struct draft_runner **d)
-{
-    if (d == NULL || *d == NULL)
-        return;
-    batch_destroy(&(*d)->batch);
-    mem_free((*d)->slots);
-    mem_free((*d)->tables);
-    mem_free((*d)->hashes);
-    mem_free(*d);
-    *d = NULL;
-}
-
-struct draft_model_costs *draft_runner_costs(struct draft_runner *d)
-{
-    return &d->costs;
-}
-
 /* ---- slots ---- */
 
 static void leave(struct draft_runner *d, struct draft_slot *slot)
@@ -351,6 +305,57 @@ static void guess(void *ud, struct draft_stream *streams, uint32_t n, uint32_t d
             for (uint32_t j = 0; j < d->batch->n_outputs; j++)
                 take(d, &streams[d->batch->outputs[j].seq], &d->batch->outputs[j]);
         }
+}
+
+/* ---- all of it ---- */
+
+void draft_runner_destroy(struct draft_runner **d)
+{
+    if (d == NULL || *d == NULL)
+        return;
+    for (uint32_t i = 0; (*d)->slots != NULL && i < (*d)->opt.max_sequences; i++)
+        if ((*d)->slots[i].request != 0)
+            leave(*d, &(*d)->slots[i]);
+    batch_destroy(&(*d)->batch);
+    mem_free((*d)->slots);
+    mem_free((*d)->tables);
+    mem_free((*d)->hashes);
+    mem_free(*d);
+    *d = NULL;
+}
+
+int draft_runner_create(struct draft_runner **out, const struct draft_runner_options *options)
+{
+    const uint32_t n_groups = kv_manager_n_groups(options->manager);
+    const uint32_t n_table = block_table_needed(options->max_context);
+    struct draft_runner *d = mem_calloc(1, sizeof(*d));
+    const uint32_t n = options->max_sequences;
+
+    *out = NULL;
+    if (d == NULL)
+        return ERR_NOMEM;
+    d->opt = *options;
+    d->costs.weight = options->weight;
+    d->slots = mem_calloc(n, sizeof(*d->slots));
+    d->tables = mem_calloc((size_t)n * n_groups * n_table, sizeof(*d->tables));
+    d->hashes = mem_calloc((size_t)n * n_table, sizeof(*d->hashes));
+    if (d->slots == NULL || d->tables == NULL || d->hashes == NULL ||
+        batch_create(&d->batch, DRAFT_RUNNER_ROWS, DRAFT_ROWS, DRAFT_ROWS) < 0) {
+        draft_runner_destroy(&d);
+        return ERR_NOMEM;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        kv_seq_init(&d->slots[i].kv, d->tables + (size_t)i * n_groups * n_table, n_table,
+                    n_groups);
+        d->slots[i].key.hashes = d->hashes + (size_t)i * n_table;
+    }
+    *out = d;
+    return 0;
+}
+
+struct draft_model_costs *draft_runner_costs(struct draft_runner *d)
+{
+    return &d->costs;
 }
 
 struct draft_model draft_runner_get(struct draft_runner *d)

@@ -12,6 +12,7 @@
 #include "core/hub/reference.h"
 #include "core/model/model.h"
 #include "core/tokenizer/tokenizer.h"
+#include "scheduler/draft_runner.h"
 #include "scheduler/engine_loop.h"
 #include "kvcache/block_offers.h"
 #include "kvcache/kv_store.h"
@@ -185,7 +186,8 @@ int served_init(struct served *m, const struct config *c, uint32_t i, char *err,
     if (config_model(&m->config, c, i, err, err_len) < 0)
         return EXIT_FAILED; /* no memory */
     instance_name_model(m->config.model, m->id, sizeof(m->id));
-    if (fetch_adapters(&m->config, err, err_len) < 0)
+    if (fetch_adapters(&m->config, err, err_len) < 0 ||
+        draft_instance_fetch(&m->config, err, err_len) < 0)
         return EXIT_FAILED;
     if (m->config.journal[0] != '\0' && journal_create(&m->journal, JOURNAL_BYTES) < 0) {
         snprintf(err, err_len, "no memory for the journal of '%s'", m->id);
@@ -291,6 +293,10 @@ static int start_loop(struct served *m, const struct served_company *company)
     };
     int rc;
 
+    if (m->draft.runner != NULL) {
+        options.draft_model = draft_runner_get(m->draft.runner);
+        options.draft_model_costs = draft_runner_costs(m->draft.runner);
+    }
     options.eog = tokenizer_eog(m->engine.tokenizer, &options.n_eog);
     rc = engine_loop_create(&m->loop, &options);
     if (rc == 0)
@@ -344,10 +350,11 @@ static int make_adapters(struct served *m, char *err, size_t err_len)
 int served_load(struct served *m, const struct served_company *company, char *err, size_t err_len)
 {
     const struct instance_company among = {.pool = company->pool, .progress = &m->progress};
-    const int code = instance_init_among(&m->engine, &m->config, INSTANCE_SWAP | INSTANCE_ENCODERS,
-                                         &among, err, err_len);
-    int rc;
+    int rc, code = instance_init_among(&m->engine, &m->config, INSTANCE_SWAP | INSTANCE_ENCODERS,
+                                       &among, err, err_len);
 
+    if (code == EXIT_OK)
+        code = draft_instance_init(&m->draft, &m->engine, &m->config, 0, &among, err, err_len);
     if (code != EXIT_OK)
         return code;
     if (make_chat(m, err, err_len) < 0 || make_adapters(m, err, err_len) < 0)
@@ -477,6 +484,7 @@ void served_release(struct served *m)
     adapter_set_destroy(&m->adapters); /* which no request holds any more */
     chat_destroy(&m->chat);
     request_defaults_release(&m->defaults);
+    draft_instance_release(&m->draft);
     instance_release(&m->engine);
     config_release(&m->config);
 }
