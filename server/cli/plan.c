@@ -19,8 +19,8 @@
 #include "kvcache/state_store.h"
 #include "scheduler/drafts/history_lookup.h"
 #include "server/engine_io/block_store.h"
-#include "server/draft_instance.h"
 #include "server/instance.h"
+#include "server/instance_draft.h"
 #include "server/kv_events/kv_event_publisher.h"
 #include "server/metrics/process_stats.h"
 
@@ -220,8 +220,8 @@ static void print_table(const struct instance *e, const struct memory_estimate *
 static void print_sum(const struct memory_estimate *sum, uint32_t n, uint64_t requests)
 {
     printf("All %u models in one process: %.1f MiB (weights %.1f, rope tables %.1f, "
-           "KV caches %.1f, activations %.1f, draft models %.1f, KV events, block stores and history "
-           "%.1f, process %.1f),\n"
+           "KV caches %.1f, activations %.1f, draft models %.1f, KV events, block stores and "
+           "history %.1f, process %.1f),\n"
            "%.1f MiB while preempted sequences are kept, and at most %.1f MiB for what requests "
            "of all models hold.\n",
            n, mib(in_all(sum)), mib(sum->weights), mib(sum->tables), mib(sum->cache),
@@ -296,17 +296,17 @@ static void print_json(const struct planned *all, uint32_t n, const struct memor
 static int plan_draft(struct planned *p, struct config *own, char *err, size_t err_len)
 {
     const struct instance_company alone = {0};
-    struct draft_instance draft = {0};
+    struct instance_draft draft = {0};
     const struct instance *e = &draft.engine;
     int code = EXIT_FAILED;
 
-    if (draft_instance_fetch(own, err, err_len) == 0)
-        code = draft_instance_init(&draft, &p->engine, own, INSTANCE_PLAN, &alone, err, err_len);
+    if (instance_draft_fetch(own, err, err_len) == 0)
+        code = instance_draft_init(&draft, &p->engine, own, INSTANCE_PLAN, &alone, err, err_len);
     if (code == EXIT_OK && e->model != NULL)
         p->plan.draft = whole_pages(e->model->weight_bytes) + whole_pages(e->model->table_bytes) +
                         (uint64_t)e->kv->n_blocks * e->kv->block_stride +
                         runner_scratch_bytes(e->runner);
-    draft_instance_release(&draft);
+    instance_draft_release(&draft);
     if (code != EXIT_OK)
         instance_release(&p->engine);
     return code;

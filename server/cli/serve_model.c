@@ -187,7 +187,7 @@ int served_init(struct served *m, const struct config *c, uint32_t i, char *err,
         return EXIT_FAILED; /* no memory */
     instance_name_model(m->config.model, m->id, sizeof(m->id));
     if (fetch_adapters(&m->config, err, err_len) < 0 ||
-        draft_instance_fetch(&m->config, err, err_len) < 0)
+        instance_draft_fetch(&m->config, err, err_len) < 0)
         return EXIT_FAILED;
     if (m->config.journal[0] != '\0' && journal_create(&m->journal, JOURNAL_BYTES) < 0) {
         snprintf(err, err_len, "no memory for the journal of '%s'", m->id);
@@ -354,7 +354,7 @@ int served_load(struct served *m, const struct served_company *company, char *er
                                        &among, err, err_len);
 
     if (code == EXIT_OK)
-        code = draft_instance_init(&m->draft, &m->engine, &m->config, 0, &among, err, err_len);
+        code = instance_draft_init(&m->draft, &m->engine, &m->config, 0, &among, err, err_len);
     if (code != EXIT_OK)
         return code;
     if (make_chat(m, err, err_len) < 0 || make_adapters(m, err, err_len) < 0)
@@ -484,7 +484,7 @@ void served_release(struct served *m)
     adapter_set_destroy(&m->adapters); /* which no request holds any more */
     chat_destroy(&m->chat);
     request_defaults_release(&m->defaults);
-    draft_instance_release(&m->draft);
+    instance_draft_release(&m->draft);
     instance_release(&m->engine);
     config_release(&m->config);
 }

@@ -11,8 +11,8 @@
 #define SERVER_CLI_SERVE_MODEL_H
 
 #include "config/config.h"
-#include "server/draft_instance.h"
 #include "server/instance.h"
+#include "server/instance_draft.h"
 #include "server/api/params/request_defaults.h"
 #include "server/server.h"
 
@@ -25,7 +25,7 @@ struct served { /* zero is empty */
     struct config config; /* in force for this model */
     struct server_model info;
     struct instance engine;
-    struct draft_instance draft;
+    struct instance_draft draft;
     struct chat *chat;
     struct request_defaults defaults;
     struct constraint_cache *constraint_cache;

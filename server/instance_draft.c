@@ -1,5 +1,5 @@
-/* server/draft_instance.c - see draft_instance.h. */
-#include "server/draft_instance.h"
+/* server/instance_draft.c - see instance_draft.h. */
+#include "server/instance_draft.h"
 
 #include "config/config.h"
 #include "config/models.h"
@@ -33,7 +33,7 @@ static int replace(char **value, const char *text)
     return 0;
 }
 
-int draft_instance_fetch(struct config *c, char *err, size_t err_len)
+int instance_draft_fetch(struct config *c, char *err, size_t err_len)
 {
     char path[HUB_PULL_MAX_PATH];
 
@@ -155,7 +155,7 @@ static int look(struct config *own, const struct instance *e, const struct confi
     return code;
 }
 
-static int make_runner(struct draft_instance *d, const struct instance *e, char *err,
+static int make_runner(struct instance_draft *d, const struct instance *e, char *err,
                        size_t err_len)
 {
     struct draft_runner_options options = {
@@ -176,7 +176,7 @@ static int make_runner(struct draft_instance *d, const struct instance *e, char 
     return rc;
 }
 
-static int load(struct draft_instance *d, const struct instance *e, struct config *own,
+static int load(struct instance_draft *d, const struct instance *e, struct config *own,
                 unsigned flags, const struct instance_company *company, char *err, size_t err_len)
 {
     const int code = instance_init_among(&d->engine, own, flags, company, err, err_len);
@@ -186,7 +186,7 @@ static int load(struct draft_instance *d, const struct instance *e, struct confi
     return make_runner(d, e, err, err_len) < 0 ? EXIT_FAILED : EXIT_OK;
 }
 
-int draft_instance_init(struct draft_instance *d, const struct instance *e, const struct config *c,
+int instance_draft_init(struct instance_draft *d, const struct instance *e, const struct config *c,
                         unsigned flags, const struct instance_company *company, char *err,
                         size_t err_len)
 {
@@ -194,7 +194,7 @@ int draft_instance_init(struct draft_instance *d, const struct instance *e, cons
     struct config own;
     int code;
 
-    *d = (struct draft_instance){0};
+    *d = (struct instance_draft){0};
     if (c->draft[0] == '\0' || c->speculation == CONFIG_SPECULATION_OFF)
         return EXIT_OK;
     if (take_settings(&own, c, err, err_len) < 0)
@@ -204,13 +204,13 @@ int draft_instance_init(struct draft_instance *d, const struct instance *e, cons
         code = load(d, e, &own, flags, company, why, sizeof(why));
     if (code != EXIT_OK) {
         snprintf(err, err_len, "draft model '%.200s': %s", c->draft, why);
-        draft_instance_release(d);
+        instance_draft_release(d);
     }
     config_release(&own);
     return code;
 }
 
-void draft_instance_release(struct draft_instance *d)
+void instance_draft_release(struct instance_draft *d)
 {
     draft_runner_destroy(&d->runner);
     instance_release(&d->engine);
