@@ -361,6 +361,12 @@ bench-speculation: deps-real $(BUILD)/quire ## SmolLM2 with and without guessed 
 	@model=$$($(PYTHON) tests/real/packages.py --folder $(REAL) smollm2) && \
 	    QUIRE_BIN=$(BUILD)/quire PEER='$(PEER)' $(PYTHON) tests/bench/bench_speculation.py $$model $(ARGS)
 
+bench-draft-model: deps-real $(BUILD)/quire ## the same with a draft model, of a model ten times as large (see tests/bench/draft_pair.py)
+	@model=$$($(PYTHON) tests/real/packages.py --folder $(REAL) smollm2) && \
+	    $(PYTHON) tests/bench/draft_pair.py $$model $(REAL)/pair && \
+	    QUIRE_BIN=$(BUILD)/quire PEER='$(PEER)' $(PYTHON) tests/bench/bench_speculation.py \
+	        $(REAL)/pair/large.gguf --draft $(REAL)/pair/draft.gguf --streams 1,4 $(ARGS)
+
 bench-embeddings: deps-real $(BUILD)/quire ## 10,000 short texts through a real embedder (PEER=python3 with sentence-transformers: beside that)
 	@folder=$$($(PYTHON) tests/real/packages.py --folder $(REAL) minilm) && \
 	    QUIRE_BIN=$(BUILD)/quire PEER='$(PEER)' $(PYTHON) tests/bench/bench_embeddings.py $$folder

@@ -6,7 +6,6 @@
 #include "core/base/mem.h"
 #include "core/runtime/batch.h"
 #include "core/runtime/runner.h"
-#include "kernels/kern_math.h"
 #include "kvcache/kv_manager.h"
 #include "kvcache/kv_move.h"
 #include "scheduler/request.h"
@@ -14,7 +13,7 @@
 
 #include <assert.h>
 
-#define LEAST_SHARE 0.1 /* of 1: a guess ends where all its tokens together are less likely */
+#define LEAST_LOGPROB (-2.3f) /* a guess ends where all its tokens together are less likely: 0.1 */
 
 struct draft_slot {
     uint64_t request;     /* whose text it has; 0: none */
@@ -35,56 +34,10 @@ struct draft_runner {
     struct prefix_hash *hashes;  /* of each */
     struct batch *batch;
     struct sampling sampling[DRAFT_ROWS]; /* of the streams of a call */
-    double share[DRAFT_ROWS];             /* of each stream's guess: how likely it is so far */
+    float logprob[DRAFT_ROWS];            /* of each stream's guess so far */
     struct draft_model_costs costs;
     uint64_t serial;
 };
-
-int draft_runner_create(struct draft_runner **out, const struct draft_runner_options *options)
-{
-    const uint32_t n_groups = kv_manager_n_groups(options->manager);
-    const uint32_t n_table = block_table_needed(options->max_context);
-    struct draft_runner *d = mem_calloc(1, sizeof(*d));
-    const uint32_t n = options->max_sequences;
-
-    *out = NULL;
-    if (d == NULL)
-        return ERR_NOMEM;
-    d->opt = *options;
-    d->costs.weight = options->weight;
-    d->slots = mem_calloc(n, sizeof(*d->slots));
-    d->tables = mem_calloc((size_t)n * n_groups * n_table, sizeof(*d->tables));
-    d->hashes = mem_calloc((size_t)n * n_table, sizeof(*d->hashes));
-    if (d->slots == NULL || d->tables == NULL || d->hashes == NULL ||
-        batch_create(&d->batch, DRAFT_RUNNER_ROWS, DRAFT_ROWS, DRAFT_ROWS) < 0) {
-        draft_runner_destroy(&d);
-        return ERR_NOMEM;
-    }
-    for (uint32_t i = 0; i < n; i++) {
-        kv_seq_init(&d->slots[i].kv, d->tables + (size_t)i * n_groups * n_table, n_table,
-                    n_groups);
-        d->slots[i].key.hashes = d->hashes + (size_t)i * n_table;
-    }
-    *out = d;
-    return 0;
-}
-
-void draft_runner_destroy(struct draft_runner **d)
-{
-    if (d == NULL || *d == NULL)
-        return;
-    batch_destroy(&(*d)->batch);
-    mem_free((*d)->slots);
-    mem_free((*d)->tables);
-    mem_free((*d)->hashes);
-    mem_free(*d);
-    *d = NULL;
-}
-
-struct draft_model_costs *draft_runner_costs(struct draft_runner *d)
-{
-    return &d->costs;
-}
 
 /* ---- slots ---- */
 
@@ -257,7 +210,7 @@ static void begin(struct draft_runner *d, struct draft_stream *streams, uint32_t
         struct draft_slot *slot = slot_of(d, &streams[i]);
 
         d->sampling[i] = sampling_of(streams[i].item->request);
-        d->share[i] = 1;
+        d->logprob[i] = 0;
         slot->n_sure = streams[i].n_known;
         streams[i].draft = (struct draft){.source = DRAFT_MODEL};
     }
@@ -284,7 +237,7 @@ static void ask(struct draft_runner *d, const struct draft_stream *s, uint32_t i
 static bool goes_on(const struct draft_runner *d, const struct draft_stream *s, uint32_t i,
                     uint32_t depth)
 {
-    return s->draft.n < depth && s->draft.n < s->most && d->share[i] >= LEAST_SHARE;
+    return s->draft.n < depth && s->draft.n < s->most && d->logprob[i] >= LEAST_LOGPROB;
 }
 
 /* Fill the batch with rows of streams from `first` on that are to have guess number `depth`, as
@@ -305,7 +258,7 @@ static uint32_t fill(struct draft_runner *d, struct draft_stream *streams, uint3
         if (d->batch->n_rows + to - slot->n_done > DRAFT_RUNNER_ROWS)
             break;
         if (!grow(d, slot, to)) {
-            d->share[i] = 0;
+            d->logprob[i] = 2 * LEAST_LOGPROB;
             continue;
         }
         ask(d, s, i, add_rows(d, slot, s, to));
@@ -324,16 +277,15 @@ static bool is_end(const struct draft_runner *d, const struct request *r, int32_
 static void take(struct draft_runner *d, struct draft_stream *s, const struct batch_output *o)
 {
     struct draft_slot *slot = &d->slots[s->item->slot];
-    const double share = (double)kern_exp(o->logprob);
     struct request *r = s->item->request;
 
     if (is_end(d, r, o->token)) {
-        d->share[o->seq] = 0;
+        d->logprob[o->seq] = 2 * LEAST_LOGPROB;
         return;
     }
-    d->share[o->seq] *= share;
+    d->logprob[o->seq] += o->logprob;
     r->ids[s->n_known + s->draft.n] = slot->ids[s->draft.n] = o->token;
-    s->draft.fit[s->draft.n++] = draft_fit_of_share(share);
+    s->draft.fit[s->draft.n++] = draft_fit_of_logprob(o->logprob);
     s->draft.n_made = slot->n_ids = s->draft.n;
 }
 
@@ -351,6 +303,57 @@ static void guess(void *ud, struct draft_stream *streams, uint32_t n, uint32_t d
             for (uint32_t j = 0; j < d->batch->n_outputs; j++)
                 take(d, &streams[d->batch->outputs[j].seq], &d->batch->outputs[j]);
         }
+}
+
+/* ---- all of it ---- */
+
+void draft_runner_destroy(struct draft_runner **d)
+{
+    if (d == NULL || *d == NULL)
+        return;
+    for (uint32_t i = 0; (*d)->slots != NULL && i < (*d)->opt.max_sequences; i++)
+        if ((*d)->slots[i].request != 0)
+            leave(*d, &(*d)->slots[i]);
+    batch_destroy(&(*d)->batch);
+    mem_free((*d)->slots);
+    mem_free((*d)->tables);
+    mem_free((*d)->hashes);
+    mem_free(*d);
+    *d = NULL;
+}
+
+int draft_runner_create(struct draft_runner **out, const struct draft_runner_options *options)
+{
+    const uint32_t n_groups = kv_manager_n_groups(options->manager);
+    const uint32_t n_table = block_table_needed(options->max_context);
+    struct draft_runner *d = mem_calloc(1, sizeof(*d));
+    const uint32_t n = options->max_sequences;
+
+    *out = NULL;
+    if (d == NULL)
+        return ERR_NOMEM;
+    d->opt = *options;
+    d->costs.weight = options->weight;
+    d->slots = mem_calloc(n, sizeof(*d->slots));
+    d->tables = mem_calloc((size_t)n * n_groups * n_table, sizeof(*d->tables));
+    d->hashes = mem_calloc((size_t)n * n_table, sizeof(*d->hashes));
+    if (d->slots == NULL || d->tables == NULL || d->hashes == NULL ||
+        batch_create(&d->batch, DRAFT_RUNNER_ROWS, DRAFT_ROWS, DRAFT_ROWS) < 0) {
+        draft_runner_destroy(&d);
+        return ERR_NOMEM;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        kv_seq_init(&d->slots[i].kv, d->tables + (size_t)i * n_groups * n_table, n_table,
+                    n_groups);
+        d->slots[i].key.hashes = d->hashes + (size_t)i * n_table;
+    }
+    *out = d;
+    return 0;
+}
+
+struct draft_model_costs *draft_runner_costs(struct draft_runner *d)
+{
+    return &d->costs;
 }
 
 struct draft_model draft_runner_get(struct draft_runner *d)

@@ -1,4 +1,4 @@
-/* scheduler/draft_runner.h - a draft model that is a model of its own, with its own runner and cache.
+/* scheduler/draft_runner.h - a draft model that is a model of its own, with its runner and cache.
  *
  * For each slot of the scheduler it keeps keys and values of the sequence there, in blocks of its
  * own cache, where prefixes are shared as in the model's. It guesses with the sampling of the

@@ -666,6 +666,7 @@ static void get_draft_costs(struct engine_loop *l)
     struct draft_costs *c = &l->draft_costs;
 
     c->is_known = draft_costs_fill(&l->draft_cost, c->rows_ns);
+    c->most_seen = draft_costs_most_seen(&l->draft_cost);
     c->balance_ns = (int64_t)l->account.balance;
     c->model_balance_ns = (int64_t)l->model_account.balance;
     if (l->opt.draft_model_costs != NULL)

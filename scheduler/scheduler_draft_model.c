@@ -18,6 +18,7 @@
 
 struct candidate {
     struct seq *seq;
+    uint32_t behind;    /* tokens that the model has to take in */
     struct draft other; /* the guess that it has without the model */
 };
 
@@ -35,6 +36,27 @@ static struct draft_stream stream_of(const struct sched *s, uint32_t i_item)
                                  .most = sched_most_drafts(s, seq)};
 }
 
+/* All that the model can guess for, once it has taken in their texts. */
+static void collect(const struct sched *s, struct candidates *c)
+{
+    const struct draft_model *m = &s->opt.model;
+
+    c->n = 0;
+    for (uint32_t i = 0; i < s->plan.n_items && c->n < DRAFT_ROWS; i++) {
+        struct seq *seq = s->item_seq[i];
+        const struct draft_stream stream = stream_of(s, i);
+        uint32_t behind;
+
+        if (!s->items[i].wants_token || stream.most == 0)
+            continue;
+        behind = m->n_behind(m->ud, &stream);
+        if (behind == DRAFT_FAR)
+            continue;
+        c->of[c->n] = (struct candidate){seq, behind, seq->draft};
+        c->streams[c->n++] = stream;
+    }
+}
+
 /* Is the guess that the sequence has at least as sure as one of the model? */
 static bool has_better(const struct sched *s, const struct seq *seq)
 {
@@ -46,26 +68,23 @@ static bool has_better(const struct sched *s, const struct seq *seq)
            sched_draft_rate(s, seq, s->opt.model.source, DRAFT_FIT_ANY);
 }
 
-/* Those that the model could guess for now, or, with is_far, once it has taken in their texts. */
-static void collect(const struct sched *s, struct candidates *c, bool is_far)
+static bool is_far(const struct candidate *c)
 {
-    const struct draft_model *m = &s->opt.model;
+    return c->behind > DRAFT_NEAR;
+}
 
-    c->n = 0;
-    for (uint32_t i = 0; i < s->plan.n_items && c->n < DRAFT_ROWS; i++) {
-        struct seq *seq = s->item_seq[i];
-        const struct draft_stream stream = stream_of(s, i);
-        uint32_t behind;
+/* Those that it can guess for now, and that have no better guess. */
+static void keep_near(const struct sched *s, struct candidates *c)
+{
+    uint32_t n = 0;
 
-        if (!s->items[i].wants_token || stream.most == 0 || (!is_far && has_better(s, seq)))
+    for (uint32_t i = 0; i < c->n; i++) {
+        if (is_far(&c->of[i]) || has_better(s, c->of[i].seq))
             continue;
-        behind = m->n_behind(m->ud, &stream);
-        if (behind == DRAFT_FAR || (behind > DRAFT_NEAR) != is_far)
-            continue;
-        c->of[c->n].seq = seq;
-        c->of[c->n].other = seq->draft;
-        c->streams[c->n++] = stream;
+        c->of[n] = c->of[i];
+        c->streams[n++] = c->streams[i];
     }
+    c->n = n;
 }
 
 /* ---- how deep ---- */
@@ -98,7 +117,7 @@ static uint32_t best_depth(const struct sched *s, struct candidates *c, struct d
     uint32_t depth = 0;
 
     *best = sched_draft_pace(s, 0);
-    for (uint32_t i = 0; i < sizeof(depths); i++) {
+    for (uint32_t i = 0; i < sizeof(depths) && c->n > 0; i++) {
         struct draft_pace p;
 
         assume(s, c, depths[i]);
@@ -111,6 +130,85 @@ static uint32_t best_depth(const struct sched *s, struct candidates *c, struct d
     restore(c);
     return depth;
 }
+
+/* ---- taking in ---- */
+
+/* Would guesses for all candidates, beside those for which it can guess now, save more time, over
+ * what is left of one's answer, than it takes to take in the texts of the others? */
+static bool is_worth(const struct sched *s, struct candidates *c, const struct seq *seq)
+{
+    const uint32_t left = seq->request->max_tokens - seq_n_generated(seq);
+    struct candidates near = *c;
+    struct draft_pace with, without;
+    uint64_t as_many_us, cost_us = 0;
+
+    for (uint32_t i = 0; i < c->n; i++)
+        if (is_far(&c->of[i]))
+            cost_us += c->of[i].behind * s->limits->drafts->take_in_ns / 1000;
+    if (best_depth(s, c, &with) == 0)
+        return false;
+    keep_near(s, &near);
+    best_depth(s, &near, &without);
+    as_many_us = without.us * with.tokens / without.tokens;
+    return as_many_us > with.us && (as_many_us - with.us) * sched_min(left, EXPECTED_LEFT) >
+                                       cost_us * with.tokens / s->plan.n_items / DRAFT_TOKEN;
+}
+
+/* Of those that are far behind one that was begun, or else the first; or c->n. Those that are not
+ * have been taken in: should they fall behind again, that is decided anew. */
+static uint32_t choose_far(struct candidates *c)
+{
+    uint32_t first = c->n;
+
+    for (uint32_t i = 0; i < c->n; i++) {
+        if (!is_far(&c->of[i])) {
+            c->of[i].seq->is_taking_in = false;
+            continue;
+        }
+        if (c->of[i].seq->is_taking_in)
+            return i;
+        first = sched_min(first, i);
+    }
+    return first;
+}
+
+/* Choose the sequence whose text is to be taken in, if there is one. */
+static void choose_taken_in(struct sched *s, struct candidates *c)
+{
+    const uint32_t i = choose_far(c);
+    struct seq *seq = i < c->n ? c->of[i].seq : NULL;
+
+    s->taken_in = NULL;
+    if (seq == NULL)
+        return;
+    if (s->opt.drafter.takes_all || seq->is_taking_in ||
+        (s->limits->drafts->model_balance_ns >= 0 && is_worth(s, c, seq)))
+        s->taken_in = seq;
+}
+
+/* Rows of a text that are taken in in the time that is left. */
+static uint32_t piece(const struct sched *s, uint64_t left_ns)
+{
+    const uint64_t n = left_ns != SCHED_NO_LIMIT ?
+                           left_ns / (s->limits->drafts->take_in_ns + 1) : PIECE;
+
+    return n < PIECE ? (uint32_t)n : PIECE;
+}
+
+void sched_take_in_by_model(struct sched *s, uint64_t left_ns)
+{
+    const struct draft_model *m = &s->opt.model;
+    struct seq *seq = s->taken_in;
+    const uint32_t n = piece(s, left_ns);
+    struct draft_stream stream;
+
+    if (seq == NULL || n == 0)
+        return;
+    stream = stream_of(s, seq->item);
+    seq->is_taking_in = m->take_in(m->ud, &stream, n);
+}
+
+/* ---- guessing ---- */
 
 /* Tests want all depths. */
 static uint32_t choose_depth(const struct sched *s, struct candidates *c)
@@ -128,9 +226,9 @@ void sched_guess_by_model(struct sched *s)
     struct candidates c;
     uint32_t depth;
 
-    if (s->opt.drafter.takes_all)
-        sched_take_in_by_model(s, SCHED_NO_LIMIT);
-    collect(s, &c, false);
+    collect(s, &c);
+    choose_taken_in(s, &c);
+    keep_near(s, &c);
     depth = c.n > 0 ? choose_depth(s, &c) : 0;
     if (depth == 0)
         return;
@@ -140,63 +238,4 @@ void sched_guess_by_model(struct sched *s)
         if (c.streams[i].draft.n > 0)
             c.of[i].seq->draft = c.streams[i].draft;
     }
-}
-
-/* ---- taking in ---- */
-
-/* Would guesses for the first candidate save more time, over what is left of its answer, than it
- * takes to take in its text? */
-static bool is_worth(const struct sched *s, struct candidates *c, uint32_t behind)
-{
-    const struct seq *seq = c->of[0].seq;
-    const uint32_t left = seq->request->max_tokens - seq_n_generated(seq);
-    const uint64_t cost_us = behind * s->limits->drafts->take_in_ns / 1000;
-    const struct draft_pace without = sched_draft_pace(s, 0);
-    struct draft_pace with;
-    uint64_t own, as_many_us;
-
-    c->n = 1;
-    if (best_depth(s, c, &with) == 0)
-        return false;
-    own = with.tokens - (uint64_t)DRAFT_TOKEN * (s->plan.n_items - 1); /* a step's */
-    as_many_us = without.us * with.tokens / without.tokens;
-    return as_many_us > with.us && (as_many_us - with.us) * sched_min(left, EXPECTED_LEFT) >
-                                       cost_us * own / DRAFT_TOKEN;
-}
-
-/* One that was begun, or the first that is worth it, to the front; false: there is none. */
-static bool choose_far(struct sched *s, struct candidates *c, uint32_t *behind)
-{
-    const struct draft_model *m = &s->opt.model;
-    const bool takes_all = s->opt.drafter.takes_all;
-
-    for (uint32_t i = 0; i < c->n; i++)
-        if (c->of[i].seq->is_taken_in || i + 1 == c->n) {
-            c->of[0] = c->of[i];
-            c->streams[0] = c->streams[i];
-            break;
-        }
-    if (c->n == 0)
-        return false;
-    *behind = m->n_behind(m->ud, &c->streams[0]);
-    if (takes_all || c->of[0].seq->is_taken_in)
-        return true;
-    return s->limits->drafts->model_balance_ns >= 0 && is_worth(s, c, *behind);
-}
-
-void sched_take_in_by_model(struct sched *s, uint64_t left_ns)
-{
-    const struct draft_model *m = &s->opt.model;
-    struct candidates c;
-    uint64_t n = PIECE;
-    uint32_t behind;
-
-    collect(s, &c, true);
-    if (!choose_far(s, &c, &behind))
-        return;
-    if (left_ns != SCHED_NO_LIMIT)
-        n = left_ns / (s->limits->drafts->take_in_ns + 1);
-    n = n < PIECE ? n : PIECE;
-    if (n > 0 && m->take_in(m->ud, &c.streams[0], sched_min((uint32_t)n, behind)))
-        c.of[0].seq->is_taken_in = true;
 }

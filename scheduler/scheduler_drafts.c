@@ -159,6 +159,15 @@ static uint64_t step_us(const struct sched *s, uint32_t n_drafts, uint64_t keys)
     return step_ns(s, n_drafts, keys) / 1000 + 1;
 }
 
+/* The most rows of a step: twice as many as were measured lately. So a machine on which rows are
+ * dear is not asked for many of them to find that out. */
+static uint32_t most_rows(const struct sched *s)
+{
+    const uint32_t seen = s->limits->drafts->most_seen, n = s->plan.n_items;
+
+    return sched_min(DRAFT_ROWS, 2 * (seen > n ? seen : n));
+}
+
 /* The number of drafts, in the order of c->order, with which the step makes most tokens in its
  * time, of which made_us go into their making; 0 where that is no clear gain. */
 static struct draft_pace best_pace(const struct sched *s, struct choice *c, uint64_t made_us)
@@ -167,7 +176,7 @@ static struct draft_pace best_pace(const struct sched *s, struct choice *c, uint
     const uint32_t percent = s->limits->drafts->balance_ns < 0 ? GAIN_IN_DEBT : GAIN_PERCENT;
     struct draft_pace best = {0, c->tokens * percent / 100, plain};
 
-    while (s->plan.n_items + c->n < DRAFT_ROWS && c->n < s->rows_left && add_best(s, c)) {
+    while (s->plan.n_items + c->n < most_rows(s) && c->n < s->rows_left && add_best(s, c)) {
         const struct draft_pace p = {c->n, c->tokens, made_us + step_us(s, c->n, c->keys)};
 
         if (target > 0 && p.us > target && p.us > plain)
@@ -242,8 +251,8 @@ void sched_plan_drafts(struct sched *s)
     for (uint32_t i = 0; i < s->plan.n_items; i++)
         add_rows(s, &s->items[i], s->item_seq[i]);
     s->n_with_drafts += s->plan.n_drafts > 0;
-    if (s->opt.model.guess != NULL && !takes_all)
-        sched_take_in_by_model(s, time_left_ns(s));
+    if (s->opt.model.guess != NULL)
+        sched_take_in_by_model(s, takes_all ? SCHED_NO_LIMIT : time_left_ns(s));
 }
 
 void sched_settle_drafts(struct sched *s, struct seq *seq, uint32_t n_accepted)

@@ -54,6 +54,7 @@ struct sched {
     /* drafts */
     struct draft_rates rates;         /* of all sequences */
     uint32_t n_with_drafts;           /* steps since the last one without */
+    struct seq *taken_in;             /* its text, by the draft model, in the plan being made */
     struct draft_stats drafts[DRAFT_SOURCES];
     /* the block store */
     struct list held_for_store; /* sequences, by arrival */
@@ -159,9 +160,10 @@ struct draft_pace sched_draft_pace(const struct sched *s, uint64_t made_us);
 
 /* ---- scheduler_draft_model.c ---- */
 
-/* Let the draft model guess, where that pays, for sequences that have no better guess. */
+/* Let the draft model guess, where that pays, for sequences that have no better guess, and choose
+ * one that it cannot guess for yet and should. */
 void sched_guess_by_model(struct sched *s);
-/* Let it take in some of the text of one that it cannot guess for yet, in left_ns at most. */
+/* Let it take in some of the text of that one, in left_ns at most. */
 void sched_take_in_by_model(struct sched *s, uint64_t left_ns);
 
 /* ---- scheduler_admit.c ---- */

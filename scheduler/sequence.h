@@ -78,7 +78,7 @@ struct seq {
     uint32_t n_prompt_left; /* leading ids that are the prompt's */
     struct draft draft;    /* in the plan being made, or none */
     struct draft_rates rates;
-    bool is_taken_in;      /* by the draft model, or it has begun to */
+    bool is_taking_in;     /* the draft model has begun to take in its text */
     uint32_t n_drafted, n_accepted; /* drafts that were computed, and those that were right */
     uint32_t n_cached;     /* prompt tokens that were there at the first admission */
     struct seq *hash_next; /* chain of the id table, or the free list */

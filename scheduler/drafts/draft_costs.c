@@ -78,6 +78,11 @@ void draft_costs_observe(struct draft_cost_model *m, uint32_t n_rows, uint64_t u
     learn(&m->share[n_rows], error);
 }
 
+uint32_t draft_costs_most_seen(const struct draft_cost_model *m)
+{
+    return seen_from(m, DRAFT_ROWS, -1);
+}
+
 double draft_costs_rows(const struct draft_cost_model *m, uint32_t n_rows)
 {
     return m->level > 0 ? m->level * share_of(m, n_rows) : 0;

@@ -26,6 +26,7 @@
 struct draft_costs {
     bool is_known;
     uint64_t rows_ns[DRAFT_ROWS + 1]; /* [rows] without what reading keys takes; never decreasing */
+    uint32_t most_seen; /* rows of which that was measured lately: what is beyond is a guess */
     int64_t balance_ns;               /* of the account (draft_account.h) */
     /* of the draft model: */
     uint64_t guess_ns[DRAFT_ROWS + 1]; /* [streams] a batch of guesses; never decreasing */
@@ -47,6 +48,8 @@ void draft_costs_observe(struct draft_cost_model *m, uint32_t n_rows, uint64_t u
 
 /* What so many rows take without the reading of keys, ns; 0: nothing is known. */
 double draft_costs_rows(const struct draft_cost_model *m, uint32_t n_rows);
+/* The largest number of rows that was seen lately; 0: none. */
+uint32_t draft_costs_most_seen(const struct draft_cost_model *m);
 /* All of these, [rows], never decreasing; false: nothing is known. */
 bool draft_costs_fill(const struct draft_cost_model *m, uint64_t ns[DRAFT_ROWS + 1]);
 

@@ -50,7 +50,7 @@ struct draft_model {
 struct draft_model_costs {
     struct draft_cost_model guesses; /* batches by streams */
     double take_in_ns;               /* a row of a text; 0: not known */
-    double weight;                   /* of the model's bytes that a batch reads: until it is known */
+    double weight;                   /* of the model's bytes: goes for batches until it is known */
     uint64_t guess_us, take_in_us;   /* since they were last settled */
 };
 

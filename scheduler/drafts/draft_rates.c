@@ -18,39 +18,46 @@ static uint32_t assumed(enum draft_source source, uint8_t fit)
     return source == DRAFT_MODEL || source == DRAFT_MTP ? model[fit] : text[fit];
 }
 
+#define ONE 1000 /* guess, in the counts */
+
 uint32_t draft_rates_permille(const struct draft_rates *own, const struct draft_rates *all,
                               enum draft_source source, uint8_t fit)
 {
     const struct draft_rate a = all->of[source][fit], o = own->of[source][fit];
     const uint32_t rate =
-        (1000u * a.right + PRIOR_ALL * assumed(source, fit)) / (a.n + PRIOR_ALL);
+        ONE * (a.right + PRIOR_ALL * assumed(source, fit)) / (a.n + PRIOR_ALL * ONE);
 
-    return (1000u * o.right + PRIOR_OWN * rate) / (o.n + PRIOR_OWN);
+    return ONE * (o.right + PRIOR_OWN * rate) / (o.n + PRIOR_OWN * ONE);
 }
 
-static void count(struct draft_rate *r, bool is_right, uint32_t memory)
+/* A guess that was right with such a chance, of ONE. */
+static void count(struct draft_rate *r, uint32_t right, uint32_t memory)
 {
-    if (r->n >= memory) {
+    if (r->n >= memory * ONE) {
         r->n /= 2;
         r->right /= 2;
     }
-    r->n++;
-    r->right += is_right;
+    r->n += ONE;
+    r->right += right;
 }
 
 static void count_both(struct draft_rates *own, struct draft_rates *all, enum draft_source source,
-                       uint8_t fit, bool is_right)
+                       uint8_t fit, uint32_t right)
 {
-    count(&own->of[source][fit], is_right, OWN_MEMORY);
-    count(&all->of[source][fit], is_right, ALL_MEMORY);
+    count(&own->of[source][fit], right, OWN_MEMORY);
+    count(&all->of[source][fit], right, ALL_MEMORY);
 }
 
 void draft_rates_note(struct draft_rates *own, struct draft_rates *all, const struct draft *d,
                       uint32_t n_right)
 {
     for (uint32_t i = 0; i <= n_right && i < d->n_made; i++) {
+        uint32_t right = i < n_right ? ONE : 0;
+
         if (i < d->n)
-            count_both(own, all, d->source, d->fit[i], i < n_right);
-        count_both(own, all, d->source, DRAFT_FIT_ANY, i < n_right);
+            count_both(own, all, d->source, d->fit[i], right);
+        else
+            right = draft_rates_permille(own, all, d->source, d->fit[i]);
+        count_both(own, all, d->source, DRAFT_FIT_ANY, right);
     }
 }

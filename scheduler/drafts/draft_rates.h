@@ -14,7 +14,7 @@
 #include "scheduler/drafts/drafter.h"
 
 struct draft_rate {
-    uint16_t n, right;
+    uint32_t n, right; /* thousandths */
 };
 
 struct draft_rates { /* zero: nothing is known */
@@ -26,8 +26,8 @@ struct draft_rates { /* zero: nothing is known */
 uint32_t draft_rates_permille(const struct draft_rates *own, const struct draft_rates *all,
                               enum draft_source source, uint8_t fit);
 /* Of a guess d->n tokens were computed, and n_right were accepted: the one behind them, if it was
- * computed, was wrong, and of those behind that nothing is known. On the whole one that was made
- * and not computed counts as wrong too, for its making was in vain. Counts in both. */
+ * computed, was wrong, and of those behind that nothing is known. If it was made and not computed,
+ * it counts, on the whole, for what its class is worth. Counts in both. */
 void draft_rates_note(struct draft_rates *own, struct draft_rates *all, const struct draft *d,
                       uint32_t n_right);
 

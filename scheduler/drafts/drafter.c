@@ -37,12 +37,13 @@ struct draft draft_behind_match(uint32_t n, enum draft_source source, uint32_t n
     return d;
 }
 
-uint8_t draft_fit_of_share(double share)
+uint8_t draft_fit_of_logprob(float logprob)
 {
-    static const double least[DRAFT_FITS - 1] = {0.3, 0.5, 0.7, 0.85, 0.95};
+    /* shares of 0.3, 0.5, 0.7, 0.85 and 0.95 */
+    static const float least[DRAFT_FITS - 1] = {-1.204f, -0.693f, -0.357f, -0.163f, -0.051f};
     uint8_t i = 0;
 
-    while (i < DRAFT_FITS - 1 && share >= least[i])
+    while (i < DRAFT_FITS - 1 && logprob >= least[i])
         i++;
     return i;
 }

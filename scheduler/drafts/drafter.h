@@ -60,8 +60,8 @@ uint32_t draft_before_end(const int32_t *ids, uint32_t n, const int32_t *ends, s
 /* A guess of n tokens, where n_match tokens before it fit the place that it comes from: whoever has
  * guessed j tokens right in a row has a match longer by j. */
 struct draft draft_behind_match(uint32_t n, enum draft_source source, uint32_t n_match);
-/* The fit of a token that a model holds for so likely, of 1. */
-uint8_t draft_fit_of_share(double share);
+/* The fit of a token that a model holds for so likely: the logarithm of its share, of 1. */
+uint8_t draft_fit_of_logprob(float logprob);
 /* Keep the first n tokens of a guess at most. */
 void draft_cut(struct draft *d, uint32_t n);
 

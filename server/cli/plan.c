@@ -20,6 +20,7 @@
 #include "scheduler/drafts/history_lookup.h"
 #include "server/engine_io/block_store.h"
 #include "server/instance.h"
+#include "server/instance_draft.h"
 #include "server/kv_events/kv_event_publisher.h"
 #include "server/metrics/process_stats.h"
 
@@ -36,6 +37,7 @@ struct memory_estimate {
     uint64_t weights, tables, cache, states, rows, process; /* bytes; states: of recurrent layers */
     uint64_t events, store; /* of KV events and of the block store, where there are some */
     uint64_t history;  /* of earlier answers, for guesses */
+    uint64_t draft;    /* of a draft model: all that it takes */
     uint64_t state;    /* bytes of one; 0: the model has none */
     uint64_t token;    /* bytes of a token in the cache, in all layers */
     uint32_t n_tokens; /* that the cache holds */
@@ -113,6 +115,7 @@ static struct memory_estimate plan_of(const struct instance *e, const struct mem
         .events = event_bytes(e),
         .store = own->store,
         .history = own->history,
+        .draft = own->draft,
         .swap = own->swap,
         .adapters = own->adapters,
         .token = n_groups * block / BLOCK_TOKENS,
@@ -124,7 +127,7 @@ static struct memory_estimate plan_of(const struct instance *e, const struct mem
 static uint64_t in_all(const struct memory_estimate *p)
 {
     return p->weights + p->tables + p->cache + p->states + p->rows + p->events + p->store +
-           p->history + p->process;
+           p->history + p->draft + p->process;
 }
 
 /* The process is one, whatever the number of models: what it takes with all of them. */
@@ -140,6 +143,7 @@ static struct memory_estimate sum_of(const struct planned *all, uint32_t n, uint
         sum.events += all[i].plan.events;
         sum.store += all[i].plan.store;
         sum.history += all[i].plan.history;
+        sum.draft += all[i].plan.draft;
         sum.swap += all[i].plan.swap;
         sum.adapters += all[i].plan.adapters;
     }
@@ -163,6 +167,9 @@ static void print_end(const struct memory_estimate *p, uint64_t requests)
     if (p->history > 0)
         printf("history      %10.1f MiB   earlier answers, to guess from (speculation_history)\n",
                mib(p->history));
+    if (p->draft > 0)
+        printf("draft model  %10.1f MiB   its weights, KV cache and activations (draft)\n",
+               mib(p->draft));
     printf("process      %10.1f MiB   program, tokenizer, connections\n", mib(p->process));
     printf("in all       %10.1f MiB   when the cache and a step are full\n", mib(in_all(p)));
     printf("              + %8.1f MiB   while preempted sequences are kept (swap_ram)\n",
@@ -213,12 +220,13 @@ static void print_table(const struct instance *e, const struct memory_estimate *
 static void print_sum(const struct memory_estimate *sum, uint32_t n, uint64_t requests)
 {
     printf("All %u models in one process: %.1f MiB (weights %.1f, rope tables %.1f, "
-           "KV caches %.1f, activations %.1f, KV events, block stores and history %.1f, process "
-           "%.1f),\n"
+           "KV caches %.1f, activations %.1f, draft models %.1f, KV events, block stores and "
+           "history %.1f, process %.1f),\n"
            "%.1f MiB while preempted sequences are kept, and at most %.1f MiB for what requests "
            "of all models hold.\n",
            n, mib(in_all(sum)), mib(sum->weights), mib(sum->tables), mib(sum->cache),
-           mib(sum->rows), mib(sum->events + sum->store + sum->history), mib(sum->process),
+           mib(sum->rows), mib(sum->draft), mib(sum->events + sum->store + sum->history),
+           mib(sum->process),
            mib(sum->swap), mib(requests));
 }
 
@@ -256,10 +264,11 @@ static void print_members(const struct instance *e, const struct memory_estimate
            ",\"swap_bytes\":%" PRIu64 ",\"adapter_bytes\":%" PRIu64 ",\"request_bytes\":%" PRIu64
            ",\"total_bytes\":%" PRIu64 ",\"sequence_bytes\":%" PRIu64
            ",\"states_bytes\":%" PRIu64 ",\"state_bytes\":%" PRIu64
-           ",\"event_bytes\":%" PRIu64 ",\"store_bytes\":%" PRIu64 ",\"history_bytes\":%" PRIu64,
+           ",\"event_bytes\":%" PRIu64 ",\"store_bytes\":%" PRIu64 ",\"history_bytes\":%" PRIu64
+           ",\"draft_bytes\":%" PRIu64,
            e->sched.max_context, p->weights, p->tables, p->cache, p->n_tokens, p->token, p->rows,
            p->process, p->swap, p->adapters, requests, in_all(p), p->sequence, p->states,
-           p->state, p->events, p->store, p->history);
+           p->state, p->events, p->store, p->history, p->draft);
 }
 
 static void print_json(const struct planned *all, uint32_t n, const struct memory_estimate *sum,
@@ -283,6 +292,26 @@ static void print_json(const struct planned *all, uint32_t n, const struct memor
 
 /* ---- the command ---- */
 
+/* All that its draft model takes, which is not kept. Returns an exit_code. */
+static int plan_draft(struct planned *p, struct config *own, char *err, size_t err_len)
+{
+    const struct instance_company alone = {0};
+    struct instance_draft draft = {0};
+    const struct instance *e = &draft.engine;
+    int code = EXIT_FAILED;
+
+    if (instance_draft_fetch(own, err, err_len) == 0)
+        code = instance_draft_init(&draft, &p->engine, own, INSTANCE_PLAN, &alone, err, err_len);
+    if (code == EXIT_OK && e->model != NULL)
+        p->plan.draft = whole_pages(e->model->weight_bytes) + whole_pages(e->model->table_bytes) +
+                        (uint64_t)e->kv->n_blocks * e->kv->block_stride +
+                        runner_scratch_bytes(e->runner);
+    instance_draft_release(&draft);
+    if (code != EXIT_OK)
+        instance_release(&p->engine);
+    return code;
+}
+
 /* Model i with its own settings. Returns an exit_code; on EXIT_OK the engine is to be released. */
 static int make_engine(struct planned *p, const struct config *c, uint32_t i, char *err,
                        size_t err_len)
@@ -299,6 +328,7 @@ static int make_engine(struct planned *p, const struct config *c, uint32_t i, ch
     if (code == EXIT_OK) {
         p->plan.store = store_bytes(&p->engine, &own);
         p->plan.history = history_bytes(&p->engine, &own);
+        code = plan_draft(p, &own, err, err_len);
     }
     config_release(&own);
     return code;

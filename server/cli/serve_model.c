@@ -13,6 +13,7 @@
 #include "core/model/model.h"
 #include "core/runtime/runner.h"
 #include "core/tokenizer/tokenizer.h"
+#include "scheduler/draft_runner.h"
 #include "scheduler/engine_loop.h"
 #include "kvcache/block_offers.h"
 #include "kvcache/kv_store.h"
@@ -187,7 +188,8 @@ int served_init(struct served *m, const struct config *c, uint32_t i, char *err,
     if (config_model(&m->config, c, i, err, err_len) < 0)
         return EXIT_FAILED; /* no memory */
     instance_name_model(m->config.model, m->id, sizeof(m->id));
-    if (fetch_adapters(&m->config, err, err_len) < 0)
+    if (fetch_adapters(&m->config, err, err_len) < 0 ||
+        instance_draft_fetch(&m->config, err, err_len) < 0)
         return EXIT_FAILED;
     if (m->config.journal[0] != '\0' && journal_create(&m->journal, JOURNAL_BYTES) < 0) {
         snprintf(err, err_len, "no memory for the journal of '%s'", m->id);
@@ -312,6 +314,10 @@ static int start_loop(struct served *m, const struct served_company *company)
     };
     int rc;
 
+    if (m->draft.runner != NULL) {
+        options.draft_model = draft_runner_get(m->draft.runner);
+        options.draft_model_costs = draft_runner_costs(m->draft.runner);
+    }
     options.eog = tokenizer_eog(m->engine.tokenizer, &options.n_eog);
     rc = make_mtp(m, &options);
     if (rc == 0)
@@ -367,10 +373,11 @@ static int make_adapters(struct served *m, char *err, size_t err_len)
 int served_load(struct served *m, const struct served_company *company, char *err, size_t err_len)
 {
     const struct instance_company among = {.pool = company->pool, .progress = &m->progress};
-    const int code = instance_init_among(&m->engine, &m->config, INSTANCE_SWAP | INSTANCE_ENCODERS,
-                                         &among, err, err_len);
-    int rc;
+    int rc, code = instance_init_among(&m->engine, &m->config, INSTANCE_SWAP | INSTANCE_ENCODERS,
+                                       &among, err, err_len);
 
+    if (code == EXIT_OK)
+        code = instance_draft_init(&m->draft, &m->engine, &m->config, 0, &among, err, err_len);
     if (code != EXIT_OK)
         return code;
     if (make_chat(m, err, err_len) < 0 || make_adapters(m, err, err_len) < 0)
@@ -501,6 +508,7 @@ void served_release(struct served *m)
     adapter_set_destroy(&m->adapters); /* which no request holds any more */
     chat_destroy(&m->chat);
     request_defaults_release(&m->defaults);
+    instance_draft_release(&m->draft);
     instance_release(&m->engine);
     config_release(&m->config);
 }

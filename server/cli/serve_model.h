@@ -12,6 +12,7 @@
 
 #include "config/config.h"
 #include "server/instance.h"
+#include "server/instance_draft.h"
 #include "server/api/params/request_defaults.h"
 #include "server/server.h"
 
@@ -25,6 +26,7 @@ struct served { /* zero is empty */
     struct config config; /* in force for this model */
     struct server_model info;
     struct instance engine;
+    struct instance_draft draft;
     struct chat *chat;
     struct request_defaults defaults;
     struct constraint_cache *constraint_cache;

@@ -22,21 +22,29 @@ static bool is_file_of_template(const char *setting)
     return setting[0] != '\0' && strcmp(setting, "plain") != 0 && strcmp(setting, "chatml") != 0;
 }
 
+/* Read, and its cache written beside it where the settings want that. */
+static void add_weights(struct sandbox_paths *p, const struct config *c, const char *path)
+{
+    sandbox_read(p, path);
+    if (strcmp(c->weight_cache, "on") == 0) {
+        sandbox_allow_folder_of(p, path, LANDLOCK_CHANGE);
+        sandbox_allow(p, path, LANDLOCK_CHANGE);
+    }
+}
+
 /* Models are loaded after this: with caches and swap files made on the way. The journal is open. */
 static void add_model(struct sandbox_paths *p, const struct config *c)
 {
     struct model_item item;
 
     models_get(c->model, 0, &item);
-    sandbox_read(p, item.path);
+    add_weights(p, c, item.path);
+    if (c->draft[0] != '\0')
+        add_weights(p, c, c->draft);
     if (is_file_of_template(c->chat_template))
         sandbox_read(p, c->chat_template);
-    if (strcmp(c->weight_cache, "on") == 0) {
-        sandbox_allow_folder_of(p, item.path, LANDLOCK_CHANGE);
-        sandbox_allow(p, item.path, LANDLOCK_CHANGE);
-    } else if (strcmp(c->weight_cache, "off") != 0) {
+    if (strcmp(c->weight_cache, "on") != 0 && strcmp(c->weight_cache, "off") != 0)
         sandbox_allow(p, c->weight_cache, LANDLOCK_CHANGE);
-    }
     sandbox_allow_folder_of(p, c->swap_file, LANDLOCK_CHANGE);
 }
 

@@ -1,11 +1,11 @@
 """Tokens a second with and without speculation, for answers that repeat what is known and for one that does not.
 
-usage: bench_speculation.py MODEL.gguf [--streams 1,4,16] [--runs 3] [--tasks edit,story]
+usage: bench_speculation.py MODEL.gguf [--draft MODEL.gguf] [--streams 1,4,16] [--runs 3] [--tasks edit,story]
 
 One server, whose requests ask for speculation or not, in turn; each pair of answers must be the same. Medians of the
 ratios of neighbouring runs. The server keeps no earlier answers, which would have all that is asked twice, but for the
 task `again`, the same question with other endings. With PEER=python3, an interpreter that has the package xllamacpp (llama-server as a library),
-the same prompts go to that without and with its own n-gram drafts, one stream.
+the same prompts go to that without and with its own n-gram drafts, or with the draft model, one stream.
 """
 import argparse
 import contextlib
@@ -85,28 +85,34 @@ def predict(server):
     TASKS["prediction"]["prediction"] = {"type": "content", "content": " ".join(words)}
 
 
-class Stream(threading.Thread):
-    def __init__(self, server, body):
+ROUNDS = 4  # requests of each of several clients, one behind the other: else the slowest stream is all that counts
+
+
+class Client(threading.Thread):
+    def __init__(self, server, bodies):
         super().__init__()
-        self.server, self.body, self.answer = server, body, None
+        self.server, self.bodies, self.answers = server, bodies, None
 
     def run(self):
-        self.answer = self.server.post("/v1/completions", self.body).json
+        self.answers = [self.server.post("/v1/completions", b).json for b in self.bodies]
 
 
 def run(server, body, n, speculates):
-    """Tokens of n equal streams, a second: each of them has another beginning, so none is computed for another."""
-    streams = [Stream(server, dict(body, prompt=f"{i}\n{body['prompt']}", speculation=speculates)) for i in range(n)]
-    for s in streams:
-        s.start()
-    for s in streams:
-        s.join()
-    answers = [s.answer for s in streams]
-    decode = max(a["choices"][0]["timings"]["decode_ms"] for a in answers)
-    return (sum(a["usage"]["completion_tokens"] for a in answers) / decode * 1000,
+    """Tokens a second of n clients at a time: each request has another beginning, so none is computed for another."""
+    rounds = ROUNDS if n > 1 else 1
+    clients = [Client(server, [dict(body, prompt=f"{i * rounds + k}\n{body['prompt']}", speculation=speculates)
+                               for k in range(rounds)]) for i in range(n)]
+    begin = time.monotonic()
+    for c in clients:
+        c.start()
+    for c in clients:
+        c.join()
+    answers = [a for c in clients for a in c.answers]
+    timings = [a["choices"][0]["timings"] for a in answers]
+    seconds = time.monotonic() - begin if n > 1 else timings[0]["decode_ms"] / 1000
+    return (sum(a["usage"]["completion_tokens"] for a in answers) / seconds,
             [a["choices"][0]["text"] for a in answers],
-            sum(a["choices"][0]["timings"]["draft_tokens"] for a in answers),
-            sum(a["choices"][0]["timings"]["accepted_draft_tokens"] for a in answers))
+            sum(t["draft_tokens"] for t in timings), sum(t["accepted_draft_tokens"] for t in timings))
 
 
 def compare(server, name, n, runs):
@@ -123,7 +129,7 @@ def compare(server, name, n, runs):
 
 def report(name, n, rates, ratios, drafted, accepted):
     off, on = (statistics.median(r[i] for r in rates) for i in (0, 1))
-    print(f"{name:12s} {n:3d} streams: {off:7.1f} > {on:7.1f} tokens/s, {statistics.median(ratios):5.2f} x "
+    print(f"{name:12s} {n:3d} clients: {off:7.1f} > {on:7.1f} tokens/s, {statistics.median(ratios):5.2f} x "
           f"({min(ratios):.2f} to {max(ratios):.2f}); {accepted} of {drafted} drafts accepted", flush=True)
 
 
@@ -143,14 +149,20 @@ def compare_again(server, runs):
 PEER = """
 import json, statistics, sys, time
 import xllamacpp as x
-model, threads, runs, tasks = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), json.loads(sys.argv[4])
+model, threads, runs, tasks, draft = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), json.loads(sys.argv[4]), sys.argv[5]
+kind = x.common_speculative_type
 def server(drafts):
     p = x.CommonParams()
     p.model.path = model
     p.n_ctx, p.n_parallel, p.n_gpu_layers = 4096, 1, 0
     p.cpuparams.n_threads = p.cpuparams_batch.n_threads = threads
-    if drafts:
-        p.speculative.types = [x.common_speculative_type.COMMON_SPECULATIVE_TYPE_NGRAM_MAP_K4V]
+    if drafts and draft:
+        p.speculative.types = [kind.COMMON_SPECULATIVE_TYPE_DRAFT_SIMPLE]
+        p.speculative.draft.mparams.path = draft
+        p.speculative.draft.n_gpu_layers = 0
+        p.speculative.draft.cpuparams.n_threads = p.speculative.draft.cpuparams_batch.n_threads = threads
+    elif drafts:
+        p.speculative.types = [kind.COMMON_SPECULATIVE_TYPE_NGRAM_MAP_K4V]
     return x.Server(p)
 def rate(s, body):
     out = s.handle_completions(dict(body, cache_prompt=True))
@@ -167,7 +179,8 @@ for name, body in tasks.items():
 
 @contextlib.contextmanager
 def serving(args, *flags):
-    server = Server("--threads", str(args.threads), "--context", "2048", "--log-level", "warn", *flags, model=args.model)
+    server = Server("--threads", str(args.threads), "--context", "2048", "--log-level", "warn", "--draft", args.draft, *flags,
+                    model=args.model)
     yield server
     server.stop()
 
@@ -175,6 +188,7 @@ def serving(args, *flags):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("model")
+    parser.add_argument("--draft", default="")
     parser.add_argument("--streams", default="1,4,16")
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--tasks", default=",".join([*TASKS, "again"]))
@@ -191,8 +205,8 @@ def main():
             compare_again(server, args.runs)
     if os.environ.get("PEER"):
         bodies = {n: dict(TASKS[n], n_predict=TASKS[n]["max_tokens"]) for n in names if n != "prediction"}
-        subprocess.run([os.environ["PEER"], "-c", PEER, args.model, str(args.threads), str(args.runs), json.dumps(bodies)],
-                       check=True)
+        subprocess.run([os.environ["PEER"], "-c", PEER, args.model, str(args.threads), str(args.runs), json.dumps(bodies),
+                        args.draft], check=True)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@
 
 #include "scheduler/drafts/draft_account.h"
 #include "scheduler/drafts/draft_costs.h"
+#include "scheduler/drafts/draft_model.h"
 
 /* ---- the books ---- */
 
@@ -88,19 +89,80 @@ static double cost_of(const struct machine *m, uint32_t n_rows, uint64_t *rng)
            (1 + noise);
 }
 
-/* Streams that each have a guess in each step; n_match says to which class of rates it belongs. */
+#define WORLD_STREAMS 64
+
+/* A draft model: of the machine's time for as many rows, so much of 1. */
+struct small_model {
+    double weight; /* 0: there is none */
+    uint32_t right_percent;
+};
+
+/* Streams that each have a guess in each step, or a draft model. */
 struct world {
     struct kv_manager *kv;
     struct sched *sched;
     struct draft_cost_model model;
-    struct draft_account account;
+    struct draft_account account, model_account;
+    struct draft_model_costs guess_costs;
     struct draft_costs costs;
     struct sched_limits limits;
     const struct machine *machine;
+    const struct small_model *small;
+    uint32_t n_taken_in[WORLD_STREAMS + 1]; /* by request */
     uint32_t right_percent;
     uint64_t rng, n_tokens;
     double ms;
 };
+
+static uint32_t world_n_behind(void *ud, const struct draft_stream *s)
+{
+    const uint32_t n = ((struct world *)ud)->n_taken_in[s->item->request->id];
+
+    return n < s->n_known - 1 ? s->n_known - 1 - n : 0;
+}
+
+static bool world_take_in(void *ud, const struct draft_stream *s, uint32_t n)
+{
+    struct world *w = ud;
+    const double ms = w->small->weight * cost_of(w->machine, n, &w->rng) / 4;
+
+    w->n_taken_in[s->item->request->id] += n;
+    w->ms += ms;
+    draft_model_costs_took_in(&w->guess_costs, n, (uint64_t)(ms * 1000));
+    return true;
+}
+
+static void world_guess(void *ud, struct draft_stream *streams, uint32_t n, uint32_t depth)
+{
+    struct world *w = ud;
+
+    for (uint32_t k = 0; k < depth; k++) {
+        const double ms = w->small->weight * cost_of(w->machine, n, &w->rng);
+
+        w->ms += ms;
+        draft_model_costs_guessed(&w->guess_costs, n, (uint64_t)(ms * 1000));
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        struct draft_stream *s = &streams[i];
+
+        s->draft = (struct draft){.source = DRAFT_MODEL};
+        s->draft.n = s->draft.n_made = depth < s->most ? depth : s->most;
+        for (uint32_t k = 0; k < s->draft.n; k++) {
+            s->draft.fit[k] = 3;
+            s->item->request->ids[s->n_known + k] = 10;
+        }
+        w->n_taken_in[s->item->request->id] = s->n_known;
+    }
+}
+
+static struct draft propose_never(void *ud, struct request *r, uint32_t n_known, uint32_t most)
+{
+    (void)ud;
+    (void)r;
+    (void)n_known;
+    (void)most;
+    return (struct draft){0};
+}
 
 static struct draft propose_always(void *ud, struct request *r, uint32_t n_known, uint32_t most)
 {
@@ -110,28 +172,37 @@ static struct draft propose_always(void *ud, struct request *r, uint32_t n_known
     return draft_behind_match(most, DRAFT_LOOKUP, 4);
 }
 
-static void open_world(struct world *w, uint32_t n_streams, uint32_t n_tokens, bool drafts)
+static void post_streams(struct world *w, uint32_t n_streams, uint32_t n_prompt, uint32_t n_tokens)
 {
-    const struct kv_manager_options ko = {.n_blocks = 16384, .max_table = 1024, .max_chunk = 512};
+    for (uint32_t i = 0; i < n_streams; i++) {
+        const struct request_size size = {.n_prompt = n_prompt, .max_tokens = n_tokens};
+        struct request *r;
+
+        assert_int_equal(request_create(&r, &size), 0);
+        r->id = i + 1;
+        for (uint32_t k = 0; k < n_prompt; k++)
+            r->ids[k] = 10;
+        r->drafts = true;
+        assert_int_equal(sched_add(w->sched, r, 0), 0);
+    }
+}
+
+static void open_world(struct world *w, bool drafts)
+{
+    const struct kv_manager_options ko = {.n_blocks = 65536, .max_table = 1024, .max_chunk = 512};
     struct sched_options so;
 
     assert_int_equal(kv_manager_create(&w->kv, &ko), 0);
     sched_options_default(&so);
     so.kv = w->kv;
     so.max_context = 16384;
-    so.max_requests = so.max_sequences = 64;
-    so.drafter = (struct drafter){NULL, drafts ? propose_always : NULL, false};
+    so.max_requests = so.max_sequences = WORLD_STREAMS;
+    if (drafts)
+        so.drafter.propose = w->small != NULL ? propose_never : propose_always;
+    if (drafts && w->small != NULL)
+        so.model = (struct draft_model){w, DRAFT_MODEL, world_n_behind, world_take_in, world_guess};
+    w->guess_costs.weight = w->small != NULL ? w->small->weight : 0;
     assert_int_equal(sched_create(&w->sched, &so), 0);
-    for (uint32_t i = 0; i < n_streams; i++) {
-        const struct request_size size = {.n_prompt = 1, .max_tokens = n_tokens};
-        struct request *r;
-
-        assert_int_equal(request_create(&r, &size), 0);
-        r->id = i + 1;
-        r->ids[0] = 10;
-        r->drafts = true;
-        assert_int_equal(sched_add(w->sched, r, 0), 0);
-    }
 }
 
 static void close_world(struct world *w)
@@ -147,69 +218,93 @@ static void close_world(struct world *w)
 /* Of a guess's tokens in a row. */
 static uint32_t n_right(struct world *w, uint32_t n)
 {
+    const uint32_t percent = w->small != NULL ? w->small->right_percent : w->right_percent;
     uint32_t i = 0;
 
-    while (i < n && random_below(&w->rng, 100) < w->right_percent)
+    while (i < n && random_below(&w->rng, 100) < percent)
         i++;
     return i;
 }
 
+/* As engine_loop.c does. */
 static void settle(struct world *w, uint32_t n_streams, uint32_t n_tokens, double ms,
                    bool has_drafts)
 {
     const double plain_ns = draft_costs_rows(&w->model, n_streams);
+    const double guess_ns = (double)w->guess_costs.guess_us * 1e3;
 
     draft_account_allow(&w->account, plain_ns);
-    if (has_drafts)
-        draft_account_settle(&w->account, plain_ns, ms * 1e6, n_streams, n_tokens);
+    draft_account_allow(&w->model_account, plain_ns);
+    if (has_drafts || guess_ns > 0)
+        draft_account_settle(&w->account, plain_ns, ms * 1e6 + guess_ns, n_streams, n_tokens);
+    if (guess_ns > 0)
+        draft_account_settle(&w->model_account, plain_ns, ms * 1e6 + guess_ns, n_streams,
+                             n_tokens);
+    draft_account_pay(&w->model_account, (double)w->guess_costs.take_in_us * 1e3);
+    w->guess_costs.guess_us = w->guess_costs.take_in_us = 0;
+}
+
+static const struct plan *plan_step(struct world *w)
+{
+    w->costs.is_known = draft_costs_fill(&w->model, w->costs.rows_ns);
+    w->costs.most_seen = draft_costs_most_seen(&w->model);
+    w->costs.balance_ns = (int64_t)w->account.balance;
+    w->costs.model_balance_ns = (int64_t)w->model_account.balance;
+    draft_model_costs_fill(&w->guess_costs, &w->costs);
+    w->limits = (struct sched_limits){.costs = {.is_known = true}, .drafts = &w->costs};
+    return sched_plan(w->sched, (uint64_t)(w->ms * 1000), &w->limits);
 }
 
 static void step_world(struct world *w)
 {
-    static int32_t tokens[64];
-    static uint32_t accepted[64];
-    const struct plan *p;
-    uint32_t n = 0, n_drafts;
+    static int32_t tokens[WORLD_STREAMS];
+    static uint32_t accepted[WORLD_STREAMS];
+    const struct plan *p = plan_step(w);
+    uint32_t n = 0;
     double ms;
 
-    w->costs.is_known = draft_costs_fill(&w->model, w->costs.rows_ns);
-    w->costs.balance_ns = (int64_t)w->account.balance;
-    w->limits = (struct sched_limits){.costs = {.is_known = true}, .drafts = &w->costs};
-    p = sched_plan(w->sched, (uint64_t)(w->ms * 1000), &w->limits);
-    n_drafts = p->n_drafts;
     for (uint32_t i = 0; i < p->n_items; i++) {
         tokens[i] = 10;
         accepted[i] = n_right(w, p->items[i].n_drafts);
-        n += 1 + accepted[i];
+        n += p->items[i].wants_token + accepted[i];
     }
     ms = cost_of(w->machine, p->n_tokens, &w->rng);
     w->ms += ms;
     if (p->work.n_prefill == 0) {
-        const uint64_t us = (uint64_t)(ms * 1000);
-
-        draft_costs_observe(&w->model, p->n_tokens, us, 0);
-        settle(w, p->n_items, n, ms, n_drafts > 0);
+        draft_costs_observe(&w->model, p->n_tokens, (uint64_t)(ms * 1000), 0);
+        settle(w, p->n_items, n, ms, p->n_drafts > 0);
     }
     w->n_tokens += n;
     sched_commit(w->sched, tokens, accepted, NULL, NULL, (uint64_t)(w->ms * 1000));
 }
 
-/* The time of the streams, beside that without drafts. */
-static double speedup(const struct machine *m, uint32_t n_streams, uint32_t right_percent)
+struct load {
+    uint32_t n_streams, n_prompt, n_tokens;
+};
+
+/* The time of a load, beside that without drafts. */
+static double speedup_of(const struct machine *m, const struct load *load,
+                         const struct small_model *small, uint32_t right_percent)
 {
     double ms[2];
 
     for (int drafts = 0; drafts < 2; drafts++) {
-        struct world w = {.machine = m, .right_percent = right_percent, .rng = 5};
+        struct world w = {.machine = m, .right_percent = right_percent, .rng = 5, .small = small};
 
-        open_world(&w, n_streams, 3000, drafts != 0);
+        open_world(&w, drafts != 0);
+        post_streams(&w, load->n_streams, load->n_prompt, load->n_tokens);
         while (!sched_is_idle(w.sched))
             step_world(&w);
-        assert_int_equal(w.n_tokens, 3000u * n_streams);
+        assert_int_equal(w.n_tokens, load->n_tokens * load->n_streams);
         ms[drafts] = w.ms;
         close_world(&w);
     }
     return ms[0] / ms[1];
+}
+
+static double speedup(const struct machine *m, uint32_t n_streams, uint32_t right_percent)
+{
+    return speedup_of(m, &(struct load){n_streams, 1, 3000}, NULL, right_percent);
 }
 
 /* Where a row more is nearly free, right guesses make one stream several times as fast. */
@@ -239,12 +334,49 @@ static void wrong_guesses_cost_little(void **state)
             }
 }
 
+/* ---- with a draft model ---- */
+
+static void a_good_draft_model_pays(void **state)
+{
+    const struct small_model small = {0.1, 85}, tiny = {0.02, 70};
+    const struct load one = {1, 200, 3000}, four = {4, 200, 3000}, brief = {1, 1000, 300};
+    (void)state;
+
+    assert_true(speedup_of(&reads, &one, &small, 0) > 2);
+    assert_true(speedup_of(&reads, &four, &small, 0) > 1.6);
+    assert_true(speedup_of(&reads, &one, &tiny, 0) > 2);
+    assert_true(speedup_of(&reads, &brief, &small, 0) > 1.3);
+}
+
+/* However large and wrong it is: never 2 per cent slower, in the long run. */
+static void a_bad_draft_model_costs_little(void **state)
+{
+    static const struct small_model smalls[] = {{0.02, 0}, {0.1, 0},  {0.1, 40}, {0.1, 60},
+                                                {0.3, 50}, {0.3, 80}, {1, 100},  {3, 90}};
+    static const struct load loads[] = {{1, 1, 3000}, {1, 500, 3000}, {4, 500, 3000},
+                                        {16, 200, 3000}, {60, 100, 1000}};
+    static const struct machine *const machines[] = {&reads, &computes};
+    (void)state;
+
+    for (int m = 0; m < 2; m++)
+        for (uint32_t i = 0; i < sizeof(smalls) / sizeof(smalls[0]); i++)
+            for (uint32_t k = 0; k < sizeof(loads) / sizeof(loads[0]); k++) {
+                const double s = speedup_of(machines[m], &loads[k], &smalls[i], 0);
+
+                if (s < 0.98)
+                    fail_msg("%s, weight %.2f, %u %% right, %u streams: %.3f", machines[m]->name,
+                             smalls[i].weight, smalls[i].right_percent, loads[k].n_streams, s);
+            }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(books_are_kept),
         cmocka_unit_test(right_guesses_pay),
         cmocka_unit_test(wrong_guesses_cost_little),
+        cmocka_unit_test(a_good_draft_model_pays),
+        cmocka_unit_test(a_bad_draft_model_costs_little),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -251,24 +251,27 @@ static void rates_are_learnt(void **state)
     assert_true(draft_rates_permille(&own, &all, DRAFT_LOOKUP, d.fit[0]) > 800);
 }
 
-/* What was guessed and not computed was guessed in vain. */
+/* What was guessed and not computed counts on the whole for what its class is worth. */
 static void guesses_that_are_cut_count_on_the_whole(void **state)
 {
     struct draft_rates own = {0}, all = {0};
     struct draft d = {.n = 4, .n_made = 4, .source = DRAFT_MODEL};
     (void)state;
 
+    d.fit[3] = 1;
     for (int i = 0; i < 200; i++)
-        draft_rates_note(&own, &all, &d, 4);
-    assert_true(draft_rates_permille(&own, &all, DRAFT_MODEL, DRAFT_FIT_ANY) > 950);
-    d.n = 1;
-    for (int i = 0; i < 200; i++)
-        draft_rates_note(&own, &all, &d, 1);
+        draft_rates_note(&own, &all, &d, 3); /* the last one is always wrong */
     assert_true(draft_rates_permille(&own, &all, DRAFT_MODEL, 0) > 950);
-    assert_true(draft_rates_permille(&own, &all, DRAFT_MODEL, DRAFT_FIT_ANY) < 600);
+    assert_true(draft_rates_permille(&own, &all, DRAFT_MODEL, 1) < 50);
+    assert_in_range(draft_rates_permille(&own, &all, DRAFT_MODEL, DRAFT_FIT_ANY), 700, 800);
+    d.n = 3;
+    for (int i = 0; i < 200; i++)
+        draft_rates_note(&own, &all, &d, 3);
+    assert_true(draft_rates_permille(&own, &all, DRAFT_MODEL, 1) < 50);
+    assert_in_range(draft_rates_permille(&own, &all, DRAFT_MODEL, DRAFT_FIT_ANY), 700, 800);
 }
 
-static void the_fit_grows_with_the_match_and_the_share(void **state)
+static void the_fit_grows_with_the_match_and_the_likelihood(void **state)
 {
     const struct draft d = draft_behind_match(DRAFT_MAX, DRAFT_LOOKUP, 1);
     (void)state;
@@ -277,10 +280,11 @@ static void the_fit_grows_with_the_match_and_the_share(void **state)
     for (uint32_t i = 1; i < DRAFT_MAX; i++)
         assert_true(d.fit[i] >= d.fit[i - 1]);
     assert_int_equal(draft_behind_match(1, DRAFT_LOOKUP, 100).fit[0], DRAFT_FITS - 1);
-    assert_int_equal(draft_fit_of_share(0), 0);
-    assert_int_equal(draft_fit_of_share(1), DRAFT_FITS - 1);
-    for (int i = 1; i < 100; i++)
-        assert_true(draft_fit_of_share(i / 100.0) >= draft_fit_of_share((i - 1) / 100.0));
+    assert_int_equal(draft_fit_of_logprob(-10), 0);
+    assert_int_equal(draft_fit_of_logprob(0), DRAFT_FITS - 1);
+    for (int i = -200; i < 0; i++)
+        assert_true(draft_fit_of_logprob((float)i / 100) <=
+                    draft_fit_of_logprob((float)(i + 1) / 100));
 }
 
 /* ---- costs ---- */
@@ -376,7 +380,7 @@ int main(void)
         cmocka_unit_test(guesses_end_before_an_end),
         cmocka_unit_test(rates_are_learnt),
         cmocka_unit_test(guesses_that_are_cut_count_on_the_whole),
-        cmocka_unit_test(the_fit_grows_with_the_match_and_the_share),
+        cmocka_unit_test(the_fit_grows_with_the_match_and_the_likelihood),
         cmocka_unit_test(costs_are_learnt_and_forgotten),
         cmocka_unit_test(the_level_follows_the_machine),
         cmocka_unit_test(the_draft_model_is_measured),

@@ -1,0 +1,32 @@
+/* server/instance_draft.h - the draft model of a served model, put together from the settings.
+ *
+ * It lives with those of its model, and with a cache of its own that holds as many tokens, or what
+ * draft_kv_memory says.
+ *
+ * Thread: the one that starts the program.
+ * Memory: owns all its parts; instance_draft_release() frees them.
+ * Errors: a sentence in `err`; the caller prints it and exits.
+ */
+#ifndef SERVER_INSTANCE_DRAFT_H
+#define SERVER_INSTANCE_DRAFT_H
+
+#include "server/instance.h"
+
+struct draft_runner;
+
+struct instance_draft { /* zero: there is none */
+    struct instance engine;
+    struct draft_runner *runner; /* NULL with INSTANCE_PLAN */
+};
+
+/* A draft model of the Hub in these settings, of one model, becomes its path in the Hub's cache. */
+int instance_draft_fetch(struct config *c, char *err, size_t err_len);
+
+/* Load the draft model for `e`, whose settings are c; without one, or with speculation off, nothing
+ * is done. Flags: INSTANCE_PLAN or 0. Returns an exit_code. */
+int instance_draft_init(struct instance_draft *d, const struct instance *e, const struct config *c,
+                        unsigned flags, const struct instance_company *company, char *err,
+                        size_t err_len);
+void instance_draft_release(struct instance_draft *d);
+
+#endif
