@@ -6,11 +6,10 @@
 #include "core/base/mem.h"
 #include "core/runtime/batch.h"
 #include "core/runtime/runner.h"
-#include "kernels/kern_math.h"
 #include "scheduler/request.h"
 #include "scheduler/scheduler.h"
 
-#define LEAST_SHARE 0.1 /* of 1: a guess ends where all its tokens together are less likely */
+#define LEAST_LOGPROB (-2.3f) /* a tenth: a guess ends where its tokens together are less likely */
 
 _Static_assert(DRAFT_MAX <= RUNNER_MAX_GUESSES, "the runner can guess as far");
 
@@ -19,7 +18,7 @@ struct mtp_drafter {
     struct draft_model_costs costs;
     /* of a call */
     struct sampling sampling[DRAFT_ROWS]; /* by stream */
-    double share[DRAFT_ROWS];             /* by stream: how likely its guess is so far */
+    float logprob[DRAFT_ROWS];            /* by stream: of its guess so far */
     struct runner_guess guesses[DRAFT_ROWS]; /* of those that go on, n of them: */
     uint32_t stream_of[DRAFT_ROWS];
     uint32_t n;
@@ -109,7 +108,7 @@ static void collect(struct mtp_drafter *d, const struct draft_stream *streams, u
     d->n = 0;
     for (uint32_t i = 0; i < n; i++)
         if (streams[i].draft.n + 1 == depth && depth <= streams[i].most &&
-            d->share[i] >= LEAST_SHARE)
+            d->logprob[i] >= LEAST_LOGPROB)
             add(d, &streams[i], i);
 }
 
@@ -122,16 +121,15 @@ static bool is_end(const struct mtp_drafter *d, const struct request *r, int32_t
 static void take(struct mtp_drafter *d, struct draft_stream *s, uint32_t i,
                  const struct runner_guess *g)
 {
-    const double share = (double)kern_exp(g->logprob);
     struct request *r = s->item->request;
 
     if (is_end(d, r, g->token)) {
-        d->share[i] = 0;
+        d->logprob[i] = 2 * LEAST_LOGPROB;
         return;
     }
-    d->share[i] *= share;
+    d->logprob[i] += g->logprob;
     r->ids[s->n_known + s->draft.n] = g->token;
-    s->draft.fit[s->draft.n++] = draft_fit_of_share(share);
+    s->draft.fit[s->draft.n++] = draft_fit_of_logprob(g->logprob);
     s->draft.n_made = s->draft.n;
 }
 
@@ -141,7 +139,7 @@ static void guess(void *ud, struct draft_stream *streams, uint32_t n, uint32_t d
 
     for (uint32_t i = 0; i < n; i++) {
         d->sampling[i] = sampling_of(streams[i].item->request);
-        d->share[i] = 1;
+        d->logprob[i] = 0;
         streams[i].draft = (struct draft){.source = DRAFT_MTP};
     }
     for (uint32_t k = 1; k <= depth; k++) {

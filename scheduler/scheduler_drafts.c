@@ -50,7 +50,7 @@ static bool may_pay(struct sched *s)
 }
 
 /* The most rows that a sequence's state may take in in a step with drafts. */
-static uint32_t most_rows(const struct sched *s, const struct seq *seq)
+static uint32_t most_state_rows(const struct sched *s, const struct seq *seq)
 {
     if (!kv_manager_has_states(s->kv))
         return UINT32_MAX;
@@ -70,7 +70,7 @@ uint32_t sched_most_drafts(const struct sched *s, const struct seq *seq)
     if (most == 0 || !r->drafts)
         return 0;
     most = sched_min(most - 1, DRAFT_MAX);
-    most = sched_min(most, most_rows(s, seq) - 1);
+    most = sched_min(most, most_state_rows(s, seq) - 1);
     return sched_min(most, s->opt.prefill_chunk - 1);
 }
 

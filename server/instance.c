@@ -291,7 +291,7 @@ static int load_model(struct instance *e, const struct config *c, const struct o
         .progress_ud = &progress,
         .only_plan = from->only_plan,
         .load_type = load_types[c->load_type],
-        .wants_mtp = c->speculation == CONFIG_SPECULATION_AUTO,
+        .wants_mtp = c->speculation == CONFIG_SPECULATION_AUTO && c->draft[0] == '\0',
     };
     struct gguf *g;
     int rc = instance_open_gguf(&g, from->item.path, c->tokenizer_pre, err, err_len);

@@ -69,6 +69,7 @@ static int take_settings(struct config *own, const struct config *c, char *err, 
         return ERR_NOMEM;
     own->kv_memory = LEAST_MEMORY;
     own->kv_events = CONFIG_KV_EVENTS_OFF;
+    own->speculation = CONFIG_SPECULATION_OFF;
     own->max_batch_tokens = own->prefill_chunk = DRAFT_RUNNER_ROWS;
     if (own->max_sequences > DRAFT_RUNNER_ROWS)
         own->max_sequences = DRAFT_RUNNER_ROWS;
@@ -114,9 +115,8 @@ static int check_vocabulary(const struct instance *e, const struct instance *dra
 
 static int check(const struct instance *e, const struct instance *draft, char *err, size_t err_len)
 {
-    if (kv_manager_has_states(e->manager) || e->model->shape.is_encoder) {
-        snprintf(err, err_len, "the model '%s' %s, and takes no drafts", e->id,
-                 e->model->shape.is_encoder ? "is an encoder" : "has recurrent states");
+    if (e->model->shape.is_encoder) {
+        snprintf(err, err_len, "the model '%s' is an encoder, and takes no drafts", e->id);
         return ERR_UNSUPPORTED;
     }
     if (kv_manager_has_states(draft->manager)) {
