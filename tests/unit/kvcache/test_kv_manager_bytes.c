@@ -193,6 +193,31 @@ static void halves_may_differ(void **state)
     kv_store_destroy(&s);
 }
 
+/* Blocks behind those of the pool, and one layer copied into one. */
+static void some_blocks_are_private(void **state)
+{
+    const size_t half = 2 * 8 * 16;
+    struct kv_store *s;
+    (void)state;
+
+    assert_int_equal(kv_store_create_private(&s, &shape, 4, 2), 0);
+    assert_int_equal(s->n_blocks, 4);
+    assert_int_equal(s->n_private, 2);
+    for (uint32_t l = 0; l < 3; l++)
+        for (size_t i = 0; i < half; i++) {
+            keys(s, 3, l)[i] = (uint16_t)(7 + l);
+            values(s, 3, l)[i] = (uint16_t)(70 + l);
+        }
+    kv_store_copy_layer(s, 3, 6, 1);
+    for (uint32_t l = 0; l < 3; l++)
+        for (size_t i = 0; i < half; i++) {
+            assert_int_equal(keys(s, 6, l)[i], l == 1 ? 8 : 0);
+            assert_int_equal(values(s, 6, l)[i], l == 1 ? 71 : 0);
+            assert_int_equal(keys(s, 5, l)[i], 0);
+        }
+    kv_store_destroy(&s);
+}
+
 /* S2.24, S3.5, S5.3: bytes of a block, blocks of a budget. */
 static void budgets_become_blocks(void **state)
 {
@@ -416,6 +441,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(store_keeps_blocks_apart),
         cmocka_unit_test(halves_may_differ),
+        cmocka_unit_test(some_blocks_are_private),
         cmocka_unit_test(budgets_become_blocks),
         cmocka_unit_test(copies_diverge),
         cmocka_unit_test(prefix_hits_read_the_same),
