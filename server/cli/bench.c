@@ -255,7 +255,7 @@ static int make_room(struct bench *b, const struct bench_spec *w)
     b->seconds = mem_calloc(BENCH_MAX_SAMPLES, sizeof(*b->seconds));
     if (rc == 0 && (b->streams == NULL || b->seconds == NULL))
         rc = ERR_NOMEM;
-    return rc == 0 ? limits_measure(&b->report.limits, e->isa, e->threads, w->quick) : rc;
+    return rc == 0 ? limits_measure(&b->report.limits, e->isa, e->threads, &e->numa, w->quick) : rc;
 }
 
 static int bench(struct bench *b, const struct bench_spec *w)
