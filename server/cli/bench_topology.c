@@ -32,7 +32,7 @@ static const char *plural(uint32_t n)
     return n == 1 ? "" : "s";
 }
 
-static void print_memory(const struct instance *e)
+static void print_memory(const struct cpus *c, const struct instance *e)
 {
     const struct numa *numa = &e->numa;
 
@@ -41,7 +41,8 @@ static void print_memory(const struct instance *e)
                numa->interleaved_gbps);
     switch (numa->mode) {
     case NUMA_OFF:
-        puts("Memory: where the system puts it.\n");
+        puts(cpus_n_nodes(c) == 1 ? "Memory: on the one node.\n"
+                                  : "Memory: where the system puts it.\n");
         break;
     case NUMA_INTERLEAVE:
         printf("Memory: weights and KV blocks interleaved over %u nodes.\n\n", numa->n);
@@ -237,7 +238,7 @@ int bench_topology(struct bench *b, const struct bench_spec *spec)
     cpus_read(&cpus, "");
     printf("quire %s, %s, %s\n\n", b->report.version, b->report.cpu, b->report.isa);
     print_cpus(&cpus, b->e.threads);
-    print_memory(&b->e);
+    print_memory(&cpus, &b->e);
     rc = print_groups(&cpus, b->e.threads);
     if (rc == 0)
         rc = limits_measure(&k.one, b->e.isa, 1, NULL, spec->quick);
