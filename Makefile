@@ -162,6 +162,7 @@ $(UNIT) $(SIM) $(GOLD) $(CHECK): $(BUILD)/tests/%: $(LIB)
 $(UNIT): %: %.o ; $(link_test)
 $(BUILD)/tests/sim_%: $(BUILD)/tests/sim/sim_%.o ; $(link_test)
 $(BUILD)/tests/golden_%: $(BUILD)/tests/golden/golden_%.o ; $(link_test)
+$(BUILD)/tests/test_placed: $(BUILD)/tests/numa/test_placed.o $(LIB) ; $(link_test)
 $(CHECK): $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/check/*.c)) ; $(link_test)
 $(BUILD)/bench/bench_kern: $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/bench/bench_kern_*.c))
 $(BUILD)/bench/%: $(BUILD)/tests/bench/%.o $(LIB) ; $(link_test)
@@ -256,6 +257,15 @@ test-llama-server: deps-test $(BUILD)/quire ## llama-server's own tests, at a lo
 ROUTERS := $(BUILD)/routers
 test-routers: deps-test deps-real $(BUILD)/quire ## servers behind vllm-router (KV events) and Envoy, locked versions: cached tokens, kills, a gap
 	@QUIRE_THREADS=1 QUIRE_BIN=$(abspath $(BUILD))/quire $(PYTHON) tests/routers/routers.py --folder $(ROUTERS) $(ARGS)
+
+# Four CPUs on two memory nodes, emulated: what only such machines have. The kernel's package is fetched.
+NUMA := build/numa
+NUMA_TESTS := $(addprefix build/debug/tests/,unit/base/test_numa unit/runtime/test_topology \
+                unit/runtime/test_thread_pool test_placed)
+test-numa: deps-test deps-numa $(BUILD)/quire ## where memory is, on a virtual machine with two memory nodes: a minute
+	@$(MAKE) --no-print-directory $(DEBUG) $(NUMA_TESTS)
+	@$(CC) -O1 -static -o $(NUMA)/init tests/numa/init.c
+	@$(PYTHON) tests/numa/vm.py --folder $(NUMA) --init $(NUMA)/init $(BUILD)/quire $(NUMA_TESTS)
 
 test-deploy: deps-test $(BUILD)/quire ## docker/: manifests, chart, alerts and dashboard against published schemas and a running server
 	@QUIRE_THREADS=1 QUIRE_BIN=$(BUILD)/quire $(PYTHON) -m pytest -q -rs -p no:cacheprovider tests/deploy
@@ -410,6 +420,7 @@ deps-test:  ; @sh tests/deps.sh $(DEB_TEST)
 deps-lint:  ; @sh tests/deps.sh $(DEB_LINT)
 deps-clients: ; @{ command -v npm && $(PYTHON) -c 'import ensurepip'; } >/dev/null 2>&1 || sh tests/deps.sh $(DEB_CLIENTS)
 deps-image: ; @sh tests/deps.sh mmdebstrap buildah
+deps-numa:  ; @mkdir -p build/numa && sh tests/deps.sh qemu-system-x86
 deps-real:  ; @$(PYTHON) -c 'import ensurepip' >/dev/null 2>&1 || sh tests/deps.sh python3 python3-venv
 deps-fuzz:  ; @sh tests/deps.sh $(DEB_BUILD) $(DEB_FUZZ)
 
