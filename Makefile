@@ -262,7 +262,7 @@ test-routers: deps-test deps-real $(BUILD)/quire ## servers behind vllm-router (
 NUMA := build/numa
 NUMA_TESTS := $(addprefix build/debug/tests/,unit/base/test_numa unit/runtime/test_topology \
                 unit/runtime/test_thread_pool test_placed)
-test-numa: deps-test deps-numa $(BUILD)/quire ## where memory is, on a virtual machine with two memory nodes: a minute
+test-numa: deps-test deps-numa $(BUILD)/quire ## where memory is, on a virtual machine with two memory nodes: minutes
 	@$(MAKE) --no-print-directory $(DEBUG) $(NUMA_TESTS)
 	@$(CC) -O1 -static -o $(NUMA)/init tests/numa/init.c
 	@$(PYTHON) tests/numa/vm.py --folder $(NUMA) --init $(NUMA)/init $(BUILD)/quire $(NUMA_TESTS)

@@ -9,6 +9,8 @@
 
 #include <cpuid.h>
 #include <immintrin.h>
+#include <pthread.h>
+#include <sched.h>
 #include <string.h>
 #include <time.h>
 
@@ -102,11 +104,11 @@ static void fill_share(void *ud, struct thread_pool_worker *w)
     thread_pool_barrier(w);
 }
 
-int limits_measure_reading(double *gbps, uint32_t threads, const struct numa *numa, size_t n_bytes,
+static int measure_reading(double *gbps, uint32_t threads, const struct numa *numa, size_t n_bytes,
                            int n_runs)
 {
-    const struct thread_pool_options options = {.n_threads = threads,
-                                                .keep_nodes = numa != NULL && numa->mode == NUMA_LOCAL};
+    const struct thread_pool_options options = {
+        .n_threads = threads, .keep_nodes = numa != NULL && numa->mode == NUMA_LOCAL};
     uint8_t *region = mem_map(n_bytes);
     struct probe p = {.bytes = region, .room = region, .n_bytes = n_bytes, .n_runs = n_runs};
     struct thread_pool *t = NULL;
@@ -120,6 +122,20 @@ int limits_measure_reading(double *gbps, uint32_t threads, const struct numa *nu
     }
     thread_pool_destroy(&t);
     mem_unmap(region, n_bytes);
+    return rc;
+}
+
+/* The calling thread is kept on a node as well, and is free again afterwards: it is what
+ * cpus_read() asks. */
+int limits_measure_reading(double *gbps, uint32_t threads, const struct numa *numa, size_t n_bytes,
+                           int n_runs)
+{
+    cpu_set_t before[8]; /* 8,192 CPUs, the kernel's most */
+    const bool is_known = pthread_getaffinity_np(pthread_self(), sizeof(before), before) == 0;
+    const int rc = measure_reading(gbps, threads, numa, n_bytes, n_runs);
+
+    if (is_known)
+        (void)pthread_setaffinity_np(pthread_self(), sizeof(before), before);
     return rc;
 }
 

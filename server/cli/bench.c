@@ -309,6 +309,7 @@ int cmd_bench(int argc, char **argv)
     }
     if (log_is_on(LOG_INFO) && !log_is_on(LOG_DEBUG))
         log_setup(LOG_WARN, false, 2); /* the sizes are in the report */
+    cpus_read(&b.cpus, "");
     code = instance_init(&b.e, &config, w.no_cascade ? INSTANCE_NO_CASCADE : 0, err, sizeof(err));
     config_release(&config);
     if (code != EXIT_OK)

@@ -230,16 +230,14 @@ int bench_topology(struct bench *b, const struct bench_spec *spec)
 {
     const uint32_t depth = (uint32_t)spec->depth;
     struct constants k = {.all = b->report.limits, .n_all = b->e.threads};
-    struct cpus cpus;
     int rc;
 
     if (!bench_fits(b, "the step", 1, (uint64_t)depth + STEPS + 1, 0))
         return 0;
-    cpus_read(&cpus, "");
     printf("quire %s, %s, %s\n\n", b->report.version, b->report.cpu, b->report.isa);
-    print_cpus(&cpus, b->e.threads);
-    print_memory(&cpus, &b->e);
-    rc = print_groups(&cpus, b->e.threads);
+    print_cpus(&b->cpus, b->e.threads);
+    print_memory(&b->cpus, &b->e);
+    rc = print_groups(&b->cpus, b->e.threads);
     if (rc == 0)
         rc = limits_measure(&k.one, b->e.isa, 1, NULL, spec->quick);
     if (rc == 0)

@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -86,7 +87,7 @@ static struct model *load(const char *path, const struct numa *numa)
     return m;
 }
 
-/* The first page of every panel, but those of which no byte lies on a page of its own. */
+/* The first page of every panel. */
 static void check_matrix(const struct matrix *m)
 {
     uint32_t on[2] = {0};
@@ -184,11 +185,14 @@ static void threads_stay_on_their_nodes(void **state)
         .n_threads = N_THREADS, .keep_nodes = true, .cpus = &here};
     uint32_t nodes[N_THREADS] = {9, 9, 9, 9};
     struct thread_pool *t;
+    cpu_set_t before;
     (void)state;
 
     assert_int_equal(thread_pool_create(&t, &options), 0);
+    assert_int_equal(sched_getaffinity(0, sizeof(before), &before), 0);
     thread_pool_run(t, note_node, nodes);
     thread_pool_destroy(&t);
+    assert_int_equal(sched_setaffinity(0, sizeof(before), &before), 0);
     for (uint32_t i = 0; i < N_THREADS; i++)
         assert_int_equal(nodes[i], here.cpu[i].node);
 }
@@ -230,6 +234,7 @@ static void blocks_and_states_are_on_both_nodes(void **state)
 static void both_ways_are_measured(void **state)
 {
     struct numa numa;
+    struct cpus after;
     (void)state;
 
     numa_choose(&numa, &here, N_THREADS);
@@ -240,6 +245,8 @@ static void both_ways_are_measured(void **state)
     numa_choose(&numa, &here, 3); /* two and one: they are not even */
     assert_int_equal(numa.mode, NUMA_INTERLEAVE);
     assert_true(numa.local_gbps == 0);
+    cpus_read(&after, ""); /* this thread may run anywhere again */
+    assert_int_equal(after.n, N_THREADS);
 }
 
 int main(void)

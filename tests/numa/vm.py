@@ -1,4 +1,4 @@
-"""A virtual machine with two memory nodes, and the tests that need them: `make test-numa`.
+"""A virtual machine with two memory nodes, and the tests that need them: `make test-numa`. Minutes.
 
 QEMU's own translator (no /dev/kvm), Debian's kernel for clouds, unpacked below --folder and not
 installed, and a first file system in memory: init.c, programs, and the libraries that they name.
@@ -121,8 +121,9 @@ def problems_of(said):
     problems += [f"--numa {way} does not say {text}" for way, text in wanted.items() if text not in scores[way]]
     if "numa=" in scores["off"]:
         problems.append("--numa off speaks of nodes")
-    if "weights in 2 parts, each on its threads' node (100.0 %" not in texts[8]:
-        problems.append("bench --topology does not say where weights are")
+    for text in ("2 memory nodes", "weights in 2 parts, each on its threads' node (100.0 %"):
+        if text not in texts[8]:
+            problems.append(f"bench --topology does not say {text}")
     return problems
 
 

@@ -5,7 +5,8 @@
  * that is refused yields -1, the length of the sentence, and the sentence. With --hidden the rows
  * are the normed hidden ones that embeddings are made of; the text is then one chunk. With
  * --adapter all of it is computed with a LoRA adapter, at a scale in thousandths. With --beside
- * each batch has a second sequence, before this one: the same ids, the last one first.
+ * each batch has a second sequence, before this one: the same ids, the last one first. With --parts
+ * the weights are in as many parts as if there were so many memory nodes.
  */
 #include "server/cli/command.h"
 
@@ -37,6 +38,7 @@ struct text {
     uint32_t n;
     uint32_t chunk;
     bool hidden, has_beside;
+    struct numa numa; /* of the weights' parts */
 };
 
 /* A sequence of those that run. */
@@ -49,7 +51,7 @@ struct lane {
 
 static void print_help(void)
 {
-    fputs("logits --ids 1,2,3 [--chunk N] [--hidden | --beside] [--adapter PATH "
+    fputs("logits --ids 1,2,3 [--chunk N] [--hidden | --beside] [--parts N] [--adapter PATH "
           "[--adapter-permille N]] [settings] -- MODEL...\n",
           stdout);
 }
@@ -238,6 +240,7 @@ static int refuse(const char *err)
 static int run_model(struct text *t, int argc, char **argv, char *path)
 {
     char *args[MAX_SETTINGS + 3];
+    const struct instance_company company = {.numa = &t->numa};
     struct config config;
     struct instance e;
     char err[512];
@@ -251,7 +254,8 @@ static int run_model(struct text *t, int argc, char **argv, char *path)
     code = command_config(&config, argc + 2, args, print_help, &done);
     if (done)
         return code != EXIT_OK ? code : EXIT_USAGE;
-    code = instance_init(&e, &config, t->hidden ? INSTANCE_ENCODERS : 0, err, sizeof(err));
+    code = instance_init_among(&e, &config, t->hidden ? INSTANCE_ENCODERS : 0, &company, err,
+                               sizeof(err));
     config_release(&config);
     if (code != EXIT_OK)
         return refuse(err);
@@ -268,7 +272,7 @@ int main(int argc, char **argv)
 {
     static struct text text;
     const char *ids = NULL;
-    int64_t chunk = LOGIT_ROWS;
+    int64_t chunk = LOGIT_ROWS, n_parts = 1;
     int code = EXIT_OK, n = 0;
 
     text.hidden = command_take_switch(&argc, argv, "--hidden");
@@ -278,6 +282,7 @@ int main(int argc, char **argv)
         !command_take_value(&argc, argv, "--adapter", &text.adapter_path) ||
         !command_take_int(&argc, argv, "--adapter-permille", -1000000, 1000000,
                           &text.adapter_permille) ||
+        !command_take_int(&argc, argv, "--parts", 1, NUMA_MAX_NODES, &n_parts) ||
         !command_take_int(&argc, argv, "--chunk", 1, MAX_IDS, &chunk))
         return EXIT_USAGE;
     while (n < argc && strcmp(argv[n], "--") != 0)
@@ -287,6 +292,8 @@ int main(int argc, char **argv)
         return EXIT_USAGE;
     }
     text.chunk = (uint32_t)chunk;
+    if (n_parts > 1)
+        text.numa = (struct numa){.mode = NUMA_LOCAL, .n = (uint32_t)n_parts};
     for (int i = n + 1; i < argc && code == EXIT_OK; i++)
         code = run_model(&text, n, argv, argv[i]);
     return code;
