@@ -35,14 +35,14 @@ VECTOR_CC ?= $(CC)
 # NATIVE (avx512, avxvnni, avx2 or scalar): a binary with the kernels of that level alone and those
 # that it builds upon, which `make run` serves with.
 NATIVE  :=
-ISAS    := $(if $(NATIVE),$(filter-out scalar,$(NATIVE:avxvnni=avxvnni avx2)),avx512 avxvnni avx2)
+ISAS    := $(if $(NATIVE),$(filter-out scalar,$(NATIVE:avxvnni=avxvnni avx2)),avx512 amx avxvnni avx2)
 VSRC    := $(foreach i,$(ISAS),$(filter %_$i.c,$(SRC)))
 VOBJ    := $(VSRC:%.c=$(VECTOR)/%.o)
 VNNI    := $(filter %_avxvnni.o,$(VOBJ))
 EVEX    := $(VNNI:.o=_evex.o)
 VOBJ    += $(EVEX)
 FOR     := $(NATIVE:%=-%)
-OTHER   := $(filter-out %_avx512.c %_avxvnni.c %_avx2.c kernels/kernels.c,$(SRC))
+OTHER   := $(filter-out %_avx512.c %_amx.c %_avxvnni.c %_avx2.c kernels/kernels.c,$(SRC))
 # What depends on the libraries that may be missing (see below). All else is the same without them:
 # `make bare` takes it from the release's folder.
 OPTIONAL := server/process/syscall_filter.c server/responses/%.c core/hub/%.c server/kv_events/%.c \
@@ -71,7 +71,7 @@ all: $(BUILD)/quire ## build the release binary, build/quire
 # instruction can leak into code that runs unconditionally.
 $(VECTOR)/%_avx2.o:   ISA = -mavx2 -mfma -mf16c
 $(VECTOR)/%_avxvnni.s: ISA = -mavx2 -mfma -mf16c -mavxvnni
-$(VECTOR)/%_avx512.o: ISA = -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni
+$(VECTOR)/%_avx512.o $(VECTOR)/%_amx.o: ISA = -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni
 # Full debug information would double the time that the kernels take to compile.
 $(VECTOR)/%.o: %.c
 	$(call say,CC,$<)

@@ -96,7 +96,8 @@ int instance_open_gguf(struct gguf **out, const char *path, const char *pre, cha
 _Static_assert(CONFIG_ISA_SCALAR - CONFIG_ISA_SCALAR == (int)KERN_ISA_SCALAR &&
                    CONFIG_ISA_AVX2 - CONFIG_ISA_SCALAR == (int)KERN_ISA_AVX2 &&
                    CONFIG_ISA_AVXVNNI - CONFIG_ISA_SCALAR == (int)KERN_ISA_AVXVNNI &&
-                   CONFIG_ISA_AVX512 - CONFIG_ISA_SCALAR == (int)KERN_ISA_AVX512,
+                   CONFIG_ISA_AVX512 - CONFIG_ISA_SCALAR == (int)KERN_ISA_AVX512 &&
+                   CONFIG_ISA_AMX - CONFIG_ISA_SCALAR == (int)KERN_ISA_AMX,
                "levels are in the order of their words, behind auto");
 
 static int choose_isa(struct instance *e, enum config_isa setting, char *err, size_t err_len)
