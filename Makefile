@@ -35,14 +35,14 @@ VECTOR_CC ?= $(CC)
 # NATIVE (avx512, avxvnni, avx2 or scalar): a binary with the kernels of that level alone and those
 # that it builds upon, which `make run` serves with.
 NATIVE  :=
-ISAS    := $(if $(NATIVE),$(filter-out scalar,$(NATIVE:avxvnni=avxvnni avx2)),avx512 avxvnni avx2)
+ISAS    := $(if $(NATIVE),$(filter-out scalar,$(NATIVE:avxvnni=avxvnni avx2)),avx512 amx avxvnni avx2)
 VSRC    := $(foreach i,$(ISAS),$(filter %_$i.c,$(SRC)))
 VOBJ    := $(VSRC:%.c=$(VECTOR)/%.o)
 VNNI    := $(filter %_avxvnni.o,$(VOBJ))
 EVEX    := $(VNNI:.o=_evex.o)
 VOBJ    += $(EVEX)
 FOR     := $(NATIVE:%=-%)
-OTHER   := $(filter-out %_avx512.c %_avxvnni.c %_avx2.c kernels/kernels.c,$(SRC))
+OTHER   := $(filter-out %_avx512.c %_amx.c %_avxvnni.c %_avx2.c kernels/kernels.c,$(SRC))
 # What depends on the libraries that may be missing (see below). All else is the same without them:
 # `make bare` takes it from the release's folder.
 OPTIONAL := server/process/syscall_filter.c server/responses/%.c core/hub/%.c server/kv_events/%.c \
@@ -71,7 +71,7 @@ all: $(BUILD)/quire ## build the release binary, build/quire
 # instruction can leak into code that runs unconditionally.
 $(VECTOR)/%_avx2.o:   ISA = -mavx2 -mfma -mf16c
 $(VECTOR)/%_avxvnni.s: ISA = -mavx2 -mfma -mf16c -mavxvnni
-$(VECTOR)/%_avx512.o: ISA = -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni
+$(VECTOR)/%_avx512.o $(VECTOR)/%_amx.o: ISA = -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni
 # Full debug information would double the time that the kernels take to compile.
 $(VECTOR)/%.o: %.c
 	$(call say,CC,$<)
@@ -162,6 +162,7 @@ $(UNIT) $(SIM) $(GOLD) $(CHECK): $(BUILD)/tests/%: $(LIB)
 $(UNIT): %: %.o ; $(link_test)
 $(BUILD)/tests/sim_%: $(BUILD)/tests/sim/sim_%.o ; $(link_test)
 $(BUILD)/tests/golden_%: $(BUILD)/tests/golden/golden_%.o ; $(link_test)
+$(BUILD)/tests/test_placed: $(BUILD)/tests/numa/test_placed.o $(LIB) ; $(link_test)
 $(CHECK): $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/check/*.c)) ; $(link_test)
 $(BUILD)/bench/bench_kern: $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/bench/bench_kern_*.c))
 $(BUILD)/bench/%: $(BUILD)/tests/bench/%.o $(LIB) ; $(link_test)
@@ -256,6 +257,15 @@ test-llama-server: deps-test $(BUILD)/quire ## llama-server's own tests, at a lo
 ROUTERS := $(BUILD)/routers
 test-routers: deps-test deps-real $(BUILD)/quire ## servers behind vllm-router (KV events) and Envoy, locked versions: cached tokens, kills, a gap
 	@QUIRE_THREADS=1 QUIRE_BIN=$(abspath $(BUILD))/quire $(PYTHON) tests/routers/routers.py --folder $(ROUTERS) $(ARGS)
+
+# Four CPUs on two memory nodes, emulated: what only such machines have. The kernel's package is fetched.
+NUMA := build/numa
+NUMA_TESTS := $(addprefix build/debug/tests/,unit/base/test_numa unit/runtime/test_topology \
+                unit/runtime/test_thread_pool test_placed)
+test-numa: deps-test deps-numa $(BUILD)/quire ## where memory is, on a virtual machine with two memory nodes: minutes
+	@$(MAKE) --no-print-directory $(DEBUG) $(NUMA_TESTS)
+	@$(CC) -O1 -static -o $(NUMA)/init tests/numa/init.c
+	@$(PYTHON) tests/numa/vm.py --folder $(NUMA) --init $(NUMA)/init $(BUILD)/quire $(NUMA_TESTS)
 
 test-deploy: deps-test $(BUILD)/quire ## docker/: manifests, chart, alerts and dashboard against published schemas and a running server
 	@QUIRE_THREADS=1 QUIRE_BIN=$(BUILD)/quire $(PYTHON) -m pytest -q -rs -p no:cacheprovider tests/deploy
@@ -416,6 +426,7 @@ deps-test:  ; @sh tests/deps.sh $(DEB_TEST)
 deps-lint:  ; @sh tests/deps.sh $(DEB_LINT)
 deps-clients: ; @{ command -v npm && $(PYTHON) -c 'import ensurepip'; } >/dev/null 2>&1 || sh tests/deps.sh $(DEB_CLIENTS)
 deps-image: ; @sh tests/deps.sh mmdebstrap buildah
+deps-numa:  ; @mkdir -p build/numa && sh tests/deps.sh qemu-system-x86
 deps-real:  ; @$(PYTHON) -c 'import ensurepip' >/dev/null 2>&1 || sh tests/deps.sh python3 python3-venv
 deps-fuzz:  ; @sh tests/deps.sh $(DEB_BUILD) $(DEB_FUZZ)
 

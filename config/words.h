@@ -18,9 +18,12 @@
     W(REASONING_AUTO, "auto") W(REASONING_ON, "on") W(REASONING_OFF, "off")
 #define WORDS_kv_events(W) W(KV_EVENTS_OFF, "off") W(KV_EVENTS_ON, "on") W(KV_EVENTS_FULL, "full")
 #define WORDS_pin(W) W(PIN_NONE, "none") W(PIN_CORES, "cores")
+#define WORDS_numa(W)                                                                              \
+    W(NUMA_AUTO, "auto") W(NUMA_LOCAL, "local") W(NUMA_INTERLEAVE, "interleave")                 \
+    W(NUMA_OFF, "off")
 #define WORDS_isa(W)                                                                               \
     W(ISA_AUTO, "auto") W(ISA_SCALAR, "scalar") W(ISA_AVX2, "avx2") W(ISA_AVXVNNI, "avxvnni")      \
-    W(ISA_AVX512, "avx512")
+    W(ISA_AVX512, "avx512") W(ISA_AMX, "amx")
 #define WORDS_kv_type(W)                                                                           \
     W(KV_F16, "f16") W(KV_BF16, "bf16") W(KV_Q8_0, "q8_0") W(KV_Q4_0, "q4_0")
 #define WORDS_placement(W)                                                                         \
@@ -48,6 +51,7 @@ enum config_load_type { WORDS_load_type(CONFIG_WORD_ID) };
 enum config_pooling { WORDS_pooling(CONFIG_WORD_ID) };
 enum config_reasoning { WORDS_reasoning(CONFIG_WORD_ID) };
 enum config_pin { WORDS_pin(CONFIG_WORD_ID) };
+enum config_numa { WORDS_numa(CONFIG_WORD_ID) };
 enum config_isa { WORDS_isa(CONFIG_WORD_ID) };
 enum config_kv_type { WORDS_kv_type(CONFIG_WORD_ID) };
 enum config_placement { WORDS_placement(CONFIG_WORD_ID) };

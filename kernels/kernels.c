@@ -4,8 +4,13 @@
 #include <cpuid.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "kernels/kernels_impl.h"
+
+#define ARCH_REQ_XCOMP_PERM 0x1023 /* asm/prctl.h, since Linux 5.16 */
+#define XSTATE_TILE_DATA 18
 
 /* A build for one CPU (the Makefile's NATIVE) has the level KERN_NATIVE and what that builds upon:
  * AVX-512 has all kernels of its own, AVX-VNNI the products. Constant where `isa` is, so that no
@@ -18,7 +23,7 @@
 #define IS_BUILT(isa) true
 #endif
 
-static const char *const ISA_NAME[] = {"scalar", "avx2", "avxvnni", "avx512"};
+static const char *const ISA_NAME[] = {"scalar", "avx2", "avxvnni", "avx512", "amx"};
 static const char *const KV_NAME[KERN_N_KV] = {
     [KERN_KV_F16] = "f16", [KERN_KV_BF16] = "bf16", [KERN_KV_Q8_0] = "q8_0",
     [KERN_KV_Q4_0] = "q4_0"};
@@ -89,14 +94,28 @@ enum kern_isa kern_isa_best(void)
     return built_below(kern_isa_of_cpu());
 }
 
+/* CPUID 7 EDX: tiles, and products of bytes. XCR0: their configuration and their data, which the
+ * kernel makes room for when it is asked to. */
+static bool may_use_amx(void)
+{
+    const uint32_t need_7d = 1u << 24 | 1u << 25, states = 1u << 17 | 1u << 18;
+    uint32_t a, b, c, d;
+
+    return (saved_states() & states) == states && __get_cpuid_count(7, 0, &a, &b, &c, &d) &&
+           (d & need_7d) == need_7d &&
+           syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XSTATE_TILE_DATA) == 0;
+}
+
 bool kern_isa_exists(enum kern_isa isa)
 {
+    if (isa == KERN_ISA_AMX)
+        return IS_BUILT(isa) && kern_isa_best() == KERN_ISA_AVX512 && may_use_amx();
     return isa <= kern_isa_best() && IS_BUILT(isa);
 }
 
 int kern_isa_parse(const char *name)
 {
-    for (int i = 0; i <= KERN_ISA_AVX512; i++)
+    for (int i = 0; i <= KERN_ISA_AMX; i++)
         if (strcmp(name, ISA_NAME[i]) == 0)
             return i;
     return -1;
@@ -137,6 +156,16 @@ static void fill_avx512(struct kern_table *t)
 #include "kernels/kernels.inc"
 }
 
+#ifndef KERN_NATIVE
+void kern_fill_amx(struct kern_table *t)
+{
+#define KERN_GEMM(weight, name)
+#define KERN_GEMM_AMX(weight, name) t->gemm[weight] = kern_gemm_##name##_amx;
+#define KERN_OP(member, result, params)
+#include "kernels/kernels.inc"
+}
+#endif
+
 void kern_init(struct kern_table *t, enum kern_isa isa)
 {
     const enum kern_isa best = kern_isa_best();
@@ -149,6 +178,8 @@ void kern_init(struct kern_table *t, enum kern_isa isa)
         fill_vnni_256(t);
     if (IS_BUILT(KERN_ISA_AVX512) && most >= KERN_ISA_AVX512)
         fill_avx512(t);
+    if (isa == KERN_ISA_AMX && kern_isa_exists(isa))
+        kern_fill_amx(t);
 }
 
 size_t kern_qrow_bytes(size_t k)

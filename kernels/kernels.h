@@ -34,12 +34,15 @@
 
 /* AVXVNNI is AVX2 with vpdpbusd on 256 bits: the products with quantised weights are its own, all
  * else is AVX2's. It has two builds of the same body: in AVX-VNNI's encoding, and in that of
- * AVX-512VL, which kern_init() takes on a CPU that has AVX-512 VNNI but not AVX-VNNI. */
+ * AVX-512VL, which kern_init() takes on a CPU that has AVX-512 VNNI but not AVX-VNNI. AMX is AVX512
+ * with products of 8 rows and more on tiles, of common types. It is never the best: it has to be
+ * asked for, until it has been measured (gemm_q_amx.c). */
 enum kern_isa {
     KERN_ISA_SCALAR = 0,
     KERN_ISA_AVX2 = 1,
     KERN_ISA_AVXVNNI = 2,
     KERN_ISA_AVX512 = 3,
+    KERN_ISA_AMX = 4,
 };
 
 /* Packed weight types. Bytes of a panel for k columns (within 5 % of the GGUF bytes, but for the
@@ -430,18 +433,19 @@ struct kern_table {
     void (*softplus)(float *out, const float *x, const float *bias, const float *a, size_t n);
 };
 
-/* The best level that this CPU and OS allow (checks XCR0 as well as CPUID). In debug builds the
+/* The best level that this CPU and OS allow (checks XCR0 as well as CPUID), but for AMX. In debug builds the
  * variable QUIRE_DEBUG_ISA lowers it. */
 enum kern_isa kern_isa_of_cpu(void);
 /* The best of them that this build has. */
 enum kern_isa kern_isa_best(void);
-/* Whether it can be asked for: a build for one CPU has no other levels than its own. */
+/* Whether it can be asked for: a build for one CPU has no other levels than its own. Of AMX the
+ * kernel is asked whether this process may use it, which then holds for all of its threads. */
 bool kern_isa_exists(enum kern_isa isa);
-/* "scalar", "avx2", "avxvnni", "avx512" -> level, -1 when unknown; "auto" is for the caller. */
+/* "scalar", "avx2", "avxvnni", "avx512", "amx" -> level, -1 when unknown; "auto" is for the caller. */
 int kern_isa_parse(const char *name);
 const char *kern_isa_name(enum kern_isa isa);
 
-/* Fill the table with the best bodies up to `isa` (at most kern_isa_best()). Scalar first, then
+/* Fill the table with the best bodies up to `isa` (at most kern_isa_best(), or AMX where it exists). Scalar first, then
  * overwritten upwards, so no member is ever NULL. */
 void kern_init(struct kern_table *t, enum kern_isa isa);
 

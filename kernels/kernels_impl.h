@@ -27,11 +27,18 @@
     KERN_GEMM(weight, name)                                                                        \
     void kern_gemm_##name##_avxvnni KERN_GEMM_PARAMS;                                              \
     void kern_gemm_##name##_avx512vl KERN_GEMM_PARAMS;
+#define KERN_GEMM_AMX(weight, name)                                                                \
+    KERN_GEMM_Q(weight, name)                                                                      \
+    void kern_gemm_##name##_amx KERN_GEMM_PARAMS;
 #define KERN_OP(member, result, params)                                                            \
     result kern_##member##_scalar params;                                                          \
     result kern_##member##_avx2 params;                                                            \
     result kern_##member##_avx512 params;
 #include "kernels/kernels.inc"
+
+/* The products on tiles into a table that has AVX-512's. For checks where the CPU has no tiles:
+ * kern_init() does it where it has. */
+void kern_fill_amx(struct kern_table *t);
 
 /* Each line fills one pointer of the table; a member without a line changes its size. */
 enum {

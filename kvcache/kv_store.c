@@ -3,6 +3,7 @@
 
 #include "core/base/err.h"
 #include "core/base/mem.h"
+#include "core/base/numa.h"
 
 #include <assert.h>
 #include <string.h>
@@ -79,11 +80,16 @@ int kv_store_create_private(struct kv_store **out, const struct kv_shape *shape,
         mem_free(s);
         return ERR_NOMEM;
     }
-    if (bytes > 0)
-        (void)mem_spread(s->data, bytes); /* any thread may read any block */
     use_small_pages(s);
     *out = s;
     return 0;
+}
+
+/* Any thread may read any block. */
+void kv_store_spread(struct kv_store *s, const struct numa *numa)
+{
+    if (s->bytes > 0)
+        (void)numa_spread(numa, s->data, s->bytes);
 }
 
 void kv_store_destroy(struct kv_store **s)

@@ -17,6 +17,8 @@
 
 #include "kvcache/block_pool.h"
 
+struct numa;
+
 struct kv_shape {
     uint32_t n_layer, n_kv_head;   /* n_layer: in a block */
     size_t key_bytes, value_bytes; /* of one KV head of one block: those of kern_kv_key_bytes() */
@@ -45,6 +47,8 @@ int kv_store_create(struct kv_store **out, const struct kv_shape *shape, uint32_
  * write there. They are of small pages, so that one layer of them takes no more than its own. */
 int kv_store_create_private(struct kv_store **out, const struct kv_shape *shape, uint32_t n_blocks,
                             uint32_t n_private);
+/* Before a block is written: lay the blocks out over memory nodes (core/base/numa.h). */
+void kv_store_spread(struct kv_store *s, const struct numa *numa);
 void kv_store_destroy(struct kv_store **s);
 
 /* The keys / values of a block's layer (all KV heads). */

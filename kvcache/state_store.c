@@ -3,6 +3,7 @@
 
 #include "core/base/err.h"
 #include "core/base/mem.h"
+#include "core/base/numa.h"
 
 #include <assert.h>
 #include <string.h>
@@ -35,9 +36,14 @@ int state_store_create(struct state_store **out, size_t slot_bytes, uint32_t n_s
         mem_free(s);
         return ERR_NOMEM;
     }
-    (void)mem_spread(s->data, bytes); /* any thread may compute any sequence */
     *out = s;
     return 0;
+}
+
+/* Any thread may compute any sequence. */
+void state_store_spread(struct state_store *s, const struct numa *numa)
+{
+    (void)numa_spread(numa, s->data, s->bytes);
 }
 
 void state_store_destroy(struct state_store **s)

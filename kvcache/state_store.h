@@ -15,11 +15,14 @@
 
 #include "kvcache/kv_states.h"
 
+struct numa;
 struct state_store; /* opaque */
 
 /* Slots 1 .. n_slots of slot_bytes each, each at a multiple of 64 bytes. ERR_INVAL for 0 of either,
  * ERR_NOMEM. */
 int state_store_create(struct state_store **out, size_t slot_bytes, uint32_t n_slots);
+/* Before a slot is written: lay the slots out over memory nodes (core/base/numa.h). */
+void state_store_spread(struct state_store *s, const struct numa *numa);
 void state_store_destroy(struct state_store **s);
 
 size_t state_store_slot_bytes(const struct state_store *s);

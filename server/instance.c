@@ -5,7 +5,6 @@
 #include "config/demo.h"
 #include "config/models.h"
 #include "core/base/clock.h"
-#include "core/base/cpus.h"
 #include "core/base/err.h"
 #include "core/base/hold.h"
 #include "core/base/log.h"
@@ -97,7 +96,8 @@ int instance_open_gguf(struct gguf **out, const char *path, const char *pre, cha
 _Static_assert(CONFIG_ISA_SCALAR - CONFIG_ISA_SCALAR == (int)KERN_ISA_SCALAR &&
                    CONFIG_ISA_AVX2 - CONFIG_ISA_SCALAR == (int)KERN_ISA_AVX2 &&
                    CONFIG_ISA_AVXVNNI - CONFIG_ISA_SCALAR == (int)KERN_ISA_AVXVNNI &&
-                   CONFIG_ISA_AVX512 - CONFIG_ISA_SCALAR == (int)KERN_ISA_AVX512,
+                   CONFIG_ISA_AVX512 - CONFIG_ISA_SCALAR == (int)KERN_ISA_AVX512 &&
+                   CONFIG_ISA_AMX - CONFIG_ISA_SCALAR == (int)KERN_ISA_AMX,
                "levels are in the order of their words, behind auto");
 
 static int choose_isa(struct instance *e, enum config_isa setting, char *err, size_t err_len)
@@ -113,29 +113,6 @@ static int choose_isa(struct instance *e, enum config_isa setting, char *err, si
     snprintf(err, err_len, "isa '%s' is not available here; quire --version lists those that are",
              kern_isa_name(e->isa));
     return ERR_UNSUPPORTED;
-}
-
-static uint32_t threads_for(const struct config *c)
-{
-    struct cpus cpus;
-
-    if (c->threads > 0)
-        return (uint32_t)c->threads;
-    cpus_read(&cpus, "");
-    return cpus_threads(&cpus);
-}
-
-int instance_make_thread_pool(struct thread_pool **out, const struct config *c, char *err,
-                              size_t err_len)
-{
-    const struct thread_pool_options options = {.n_threads = threads_for(c),
-                                                .pin = c->pin == CONFIG_PIN_CORES};
-    const int rc = thread_pool_create(out, &options);
-
-    if (rc < 0)
-        snprintf(err, err_len, "cannot start %u compute threads: %s", options.n_threads,
-                 err_text(rc));
-    return rc;
 }
 
 /* A file may be called anything; what stands in JSON and in metrics must be UTF-8. */
@@ -292,6 +269,7 @@ static int load_model(struct instance *e, const struct config *c, const struct o
         .only_plan = from->only_plan,
         .load_type = load_types[c->load_type],
         .wants_mtp = c->speculation == CONFIG_SPECULATION_AUTO && c->draft[0] == '\0',
+        .numa = &e->numa,
     };
     struct gguf *g;
     int rc = instance_open_gguf(&g, from->item.path, c->tokenizer_pre, err, err_len);
@@ -328,11 +306,6 @@ static int make_runner(struct instance *e, const struct config *c, unsigned flag
         .takes_adapters = c->adapters[0] != '\0' || c->adapters_dir[0] != '\0',
     };
 
-    if (pool == NULL) {
-        if (instance_make_thread_pool(&e->own_pool, c, err, err_len) < 0)
-            return ERR_INTERNAL;
-        options.pool = e->own_pool;
-    }
     options.eog = tokenizer_eog(e->tokenizer, &options.n_eog);
     return runner_create(&e->runner, &options, err, err_len);
 }
@@ -353,7 +326,30 @@ static void log_sizes(const struct instance *e, const struct config *c, uint64_t
              kern_isa_name(e->isa), e->threads, kern_kv_name(e->kv_type), e->kv->n_blocks,
              m->groups.n, m->groups.n_window, e->kv->bytes, e->sched.max_context,
              runner_scratch_bytes(e->runner));
+    if (e->numa.mode != NUMA_OFF)
+        log_info("engine", "numa=%s nodes=%u weights_in_place=%.3f", numa_mode_name(e->numa.mode),
+                 e->numa.n, model_placed_share(m, &e->numa));
     instance_log_cache(e, c);
+}
+
+/* The company's, or its own. */
+static int choose_threads(struct instance *e, const struct config *c,
+                          const struct instance_company *company, bool only_plan, char *err,
+                          size_t err_len)
+{
+    struct thread_pool *pool = company->pool;
+    int rc = 0;
+
+    if (company->numa != NULL)
+        e->numa = *company->numa;
+    else if (!only_plan)
+        instance_plan_numa(&e->numa, c);
+    if (pool == NULL) {
+        rc = instance_make_thread_pool(&e->own_pool, c, &e->numa, err, err_len);
+        pool = e->own_pool;
+    }
+    e->threads = rc == 0 ? thread_pool_n_threads(pool) : 0;
+    return rc;
 }
 
 int instance_init(struct instance *e, const struct config *c, unsigned flags, char *err,
@@ -373,11 +369,12 @@ int instance_init_among(struct instance *e, const struct config *c, unsigned fla
     if (instance_one_model(&from.item, c->model, err, err_len) != EXIT_OK)
         return EXIT_USAGE;
     instance_name_model(c->model, e->id, sizeof(e->id));
-    e->threads = company->pool != NULL ? thread_pool_n_threads(company->pool) : threads_for(c);
     if (choose_isa(e, c->isa, err, err_len) < 0)
         return EXIT_USAGE;
     if (choose_weight_cache(c, &from.weight_cache, err, err_len) < 0)
         return EXIT_USAGE;
+    if (choose_threads(e, c, company, from.only_plan, err, err_len) < 0)
+        goto fail;
     if (load_model(e, c, &from, err, err_len) < 0)
         goto fail;
     if (e->model->shape.is_encoder && (flags & INSTANCE_ENCODERS) == 0) {
@@ -390,7 +387,7 @@ int instance_init_among(struct instance *e, const struct config *c, unsigned fla
         code = EXIT_USAGE;
         goto fail;
     }
-    if (make_runner(e, c, flags, company->pool, err, err_len) < 0)
+    if (make_runner(e, c, flags, company->pool != NULL ? company->pool : e->own_pool, err, err_len) < 0)
         goto fail;
     if (!from.only_plan)
         log_sizes(e, c, clock_ms() - start);

@@ -14,6 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "core/base/numa.h"
 #include "core/model/sampling_defaults.h"
 #include "kernels/kernels.h"
 #include "kvcache/kv_record.h"
@@ -53,6 +54,7 @@ struct instance {
     enum kern_isa isa;
     enum kern_kv kv_type;
     uint32_t threads;
+    struct numa numa; /* where memory is: core/base/numa.h */
     uint64_t kv_id[2]; /* of the file and the settings that keys and values depend on; with
                         * slot_save_path only */
     uint64_t store_id[2]; /* the same of all bytes of the weights; with kv_store only */
@@ -66,6 +68,7 @@ struct instance_progress {
 
 struct instance_company {     /* where several engines live together */
     struct thread_pool *pool; /* NULL: the engine makes one of its own */
+    const struct numa *numa;  /* that the pool was made with; NULL: the engine plans its own */
     struct instance_progress *progress;
 };
 
@@ -79,9 +82,12 @@ int instance_init(struct instance *e, const struct config *c, unsigned flags, ch
 /* The same among others; both are borrowed. */
 int instance_init_among(struct instance *e, const struct config *c, unsigned flags,
                         const struct instance_company *company, char *err, size_t err_len);
-/* The thread pool that the settings want, for all engines of a process. */
-int instance_make_thread_pool(struct thread_pool **out, const struct config *c, char *err,
-                              size_t err_len);
+/* Where the settings want memory to be, or, with `numa = auto`, where it reads fastest: that is
+ * measured, on machines with several nodes. For all engines of a process, as is the pool that the
+ * settings want. */
+void instance_plan_numa(struct numa *numa, const struct config *c);
+int instance_make_thread_pool(struct thread_pool **out, const struct config *c,
+                              const struct numa *numa, char *err, size_t err_len);
 /* The name on the wire of the first model in the setting `model`, known without opening its file;
  * UTF-8, with a '?' for each byte that is not. */
 void instance_name_model(const char *list, char *id, size_t size);

@@ -66,7 +66,9 @@ static int make_store(struct instance *e, const struct kv_shape *shape, uint64_t
         return ERR_RANGE;
     }
     rc = kv_store_create_private(&e->kv, shape, n_blocks, runner_private_blocks(e->model, n_slots));
-    if (rc < 0)
+    if (rc == 0)
+        kv_store_spread(e->kv, &e->numa);
+    else
         snprintf(err, err_len, "cannot reserve %" PRIu64 " bytes for the KV cache: %s", bytes,
                  err_text(rc));
     return rc;
@@ -120,7 +122,9 @@ static int make_states(struct instance *e, const struct config *c, size_t block_
         c->state_interval > 0 ? block_table_needed((uint32_t)c->state_interval) : INTERVAL;
     *taken = s->n_slots * (uint64_t)(s->n_parts * part);
     rc = state_store_create(&e->states, s->n_parts * part, s->n_slots);
-    if (rc < 0)
+    if (rc == 0)
+        state_store_spread(e->states, &e->numa);
+    else
         snprintf(err, err_len, "cannot reserve %" PRIu64 " bytes for recurrent states: %s", *taken,
                  err_text(rc));
     return rc;

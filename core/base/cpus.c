@@ -234,10 +234,21 @@ static bool read_list_of(const char *root, struct mask *m)
     return true;
 }
 
+/* Debug build: a folder in the machine's place. */
+static const char *machine_root(void)
+{
+#ifdef QUIRE_DEBUG
+    if (getenv("QUIRE_DEBUG_MACHINE") != NULL)
+        return getenv("QUIRE_DEBUG_MACHINE");
+#endif
+    return "";
+}
+
 void cpus_read(struct cpus *c, const char *root)
 {
     struct mask m;
 
+    root = root[0] != '\0' ? root : machine_root();
     memset(c, 0, sizeof(*c));
     memset(&m, 0, sizeof(m));
     if (!read_list_of(root, &m) && sched_getaffinity(0, sizeof(m), (cpu_set_t *)(void *)&m) < 0)

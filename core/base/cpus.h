@@ -31,7 +31,8 @@ struct cpus {
 };
 
 /* `root` stands before /sys and /proc: "" for the machine, a folder in tests, whose
- * /proc/self/status may list other CPUs than the mask does (Cpus_allowed_list). */
+ * /proc/self/status may list other CPUs than the mask does (Cpus_allowed_list). In the debug build
+ * QUIRE_DEBUG_MACHINE names such a folder for "". */
 void cpus_read(struct cpus *c, const char *root);
 
 /* Compute threads for `threads = 0`: one a core, not more than the quota. The I/O thread shares the

@@ -1,12 +1,8 @@
 /* core/base/mem.c - see mem.h. */
 #include "core/base/mem.h"
 
-#include "core/base/cpus.h"
-#include "core/base/err.h"
-
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/mempolicy.h>
 #include <malloc.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -14,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #define LARGE_BYTES (256 << 10) /* mapped on its own */
@@ -197,25 +192,6 @@ void mem_unmap(void *p, size_t bytes)
 {
     if (p != NULL)
         munmap(p, (bytes + MEM_HUGE_PAGE - 1) & ~(MEM_HUGE_PAGE - 1));
-}
-
-int mem_spread_over(void *p, size_t bytes, uint64_t nodes)
-{
-    const size_t size = (bytes + MEM_HUGE_PAGE - 1) & ~(MEM_HUGE_PAGE - 1);
-    const int n = __builtin_popcountll(nodes);
-
-    /* The kernel counts one bit more than it reads. */
-    if (n > 1 && syscall(SYS_mbind, p, size, MPOL_INTERLEAVE, &nodes, 65ul, 0ul) != 0)
-        return ERR_UNSUPPORTED;
-    return n > 1 ? n : 1;
-}
-
-int mem_spread(void *p, size_t bytes)
-{
-    struct cpus cpus;
-
-    cpus_read(&cpus, "");
-    return mem_spread_over(p, bytes, cpus.nodes);
 }
 
 #ifdef QUIRE_DEBUG

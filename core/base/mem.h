@@ -39,13 +39,6 @@ void *mem_aligned(size_t count, size_t bytes);
 void *mem_map(size_t bytes);
 void mem_unmap(void *p, size_t bytes);
 
-/* Before its pages are touched: lay a mapping out over several memory nodes in turn, so that
- * threads on all of them read at the sum of their bandwidths, none from far away only. mem_spread()
- * takes the nodes of the process's CPUs; with one node both do nothing. The number of nodes, or
- * ERR_UNSUPPORTED when the kernel refuses (the mapping is as good as before). */
-int mem_spread(void *p, size_t bytes);
-int mem_spread_over(void *p, size_t bytes, uint64_t nodes); /* bit i: node i */
-
 /* Forbid allocations on this thread until mem_guard_end(); `phase` is what a violation prints
  * (borrowed). Guards do not nest. Without QUIRE_DEBUG both do nothing. */
 void mem_guard_begin(const char *phase);

@@ -23,7 +23,7 @@
 struct matrix_job {
     const struct gguf_tensor *src;
     struct matrix *dst;
-    uint64_t at; /* of the panels in their mapping */
+    uint64_t at; /* of the panels in their mapping, in each of its parts */
     uint32_t row0, row_stride;
     uint32_t run, run_stride; /* run 0: there are no runs */
     bool is_transposed; /* its panels are of floats */
@@ -66,7 +66,9 @@ struct load {
     struct vector_job *vectors;
     size_t n_vectors;
     size_t n_floats;      /* of all vectors */
-    uint64_t panel_bytes; /* of all matrices */
+    uint64_t panel_bytes; /* of all matrices, in a part */
+    uint32_t n_parts;     /* of the panels' mapping */
+    const struct numa *numa; /* or NULL: see model_options */
     bool *used;           /* [tensors of the file] */
     enum block_type load_type; /* see model_options */
     char *err;

@@ -26,6 +26,7 @@
 #include "kvcache/kv_groups.h"
 
 struct gguf;
+struct numa;
 
 /* down(act(gate x) * up x), or down(act(up x)) without a gate; each may have biases. */
 struct ffn {
@@ -257,6 +258,7 @@ struct model {
                                         * one group of no layers */
     size_t state_floats;               /* of a sequence's recurrent states; 0: no layer has one */
     struct rope_table ropes[MODEL_N_ROPE]; /* model_layer.rope says which */
+    uint32_t n_parts;                  /* that matrices have: 1, or one for each memory node */
     bool is_cached;                    /* the panels came from the weight cache */
     void *arena;                       /* private: the mappings behind the pointers above */
 };
@@ -286,10 +288,16 @@ struct model_options {
      * blocks of it become Q8_0, or stay; with Q4_0 the output matrix becomes Q6_K. BLOCK_F32: all
      * stay as they are. */
     enum block_type load_type;
+    /* Where panels are to lie; borrowed for the call. NULL: where they come to lie. */
+    const struct numa *numa;
 };
 
 int model_load(struct model **out, const struct gguf *g, const struct model_options *options,
                char *err, size_t err_len);
 void model_destroy(struct model **m);
+
+/* The share of the panels' pages that are where `numa`, the same as when it was loaded, wants them:
+ * see numa_placed_share(). */
+double model_placed_share(const struct model *m, const struct numa *numa);
 
 #endif

@@ -6,6 +6,7 @@
 #include "core/base/hold.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
+#include "core/base/numa.h"
 #include "core/model/load.h"
 #include "core/model/pack.h"
 #include "core/model/weight_cache.h"
@@ -88,7 +89,7 @@ static void set_totals(struct load *l)
         m->n_params += t->dims[0] * t->dims[1] * t->dims[2] * t->dims[3];
     }
     m->file_bytes = gguf_file_bytes(l->g);
-    m->weight_bytes = l->panel_bytes + (uint64_t)l->n_floats * sizeof(float);
+    m->weight_bytes = (uint64_t)l->n_parts * l->panel_bytes + (uint64_t)l->n_floats * sizeof(float);
     m->table_bytes = ((const struct arena *)m->arena)->float_bytes - l->n_floats * sizeof(float);
 }
 
@@ -126,6 +127,14 @@ static void share_ends(struct model *m)
         mtp->output = m->output;
 }
 
+/* Parts are whole huge pages, of one node each. */
+static size_t part_stride(const struct load *l)
+{
+    const size_t bytes = (size_t)l->panel_bytes;
+
+    return l->n_parts > 1 ? (bytes + MEM_HUGE_PAGE - 1) & ~(MEM_HUGE_PAGE - 1) : bytes;
+}
+
 /* Take the two mappings and tell every matrix and vector its place in them. */
 static int take_arena(struct load *l)
 {
@@ -136,16 +145,19 @@ static int take_arena(struct load *l)
     m->arena = a;
     if (a == NULL)
         return load_fail(l, ERR_NOMEM, "out of memory");
-    a->panel_bytes = (size_t)l->panel_bytes;
+    a->panel_bytes = l->n_parts * part_stride(l);
     a->float_bytes = (l->n_floats + 2 * tables) * sizeof(float);
     a->panels = mem_map(a->panel_bytes);
     a->floats = mem_map(a->float_bytes);
     if (a->panels == NULL || a->floats == NULL)
         return load_fail(l, ERR_NOMEM, "no memory for %zu bytes of weights and %zu of tables",
                          a->panel_bytes, a->float_bytes);
-    (void)mem_spread(a->panels, a->panel_bytes);
-    for (size_t i = 0; i < l->n_matrices; i++)
+    (void)numa_place(l->numa, a->panels, a->panel_bytes);
+    (void)numa_spread(l->numa, a->floats, a->float_bytes);
+    for (size_t i = 0; i < l->n_matrices; i++) {
         l->matrices[i].dst->data = (const uint8_t *)a->panels + l->matrices[i].at;
+        l->matrices[i].dst->part_stride = part_stride(l);
+    }
     for (size_t i = 0; i < l->n_vectors; i++)
         if (l->vectors[i].dst != NULL)
             *l->vectors[i].dst = a->floats + l->vectors[i].at;
@@ -460,6 +472,8 @@ int model_load(struct model **out, const struct gguf *g, const struct model_opti
     struct load l = {.g = g,
                      .load_type = options->load_type,
                      .wants_mtp = options->wants_mtp,
+                     .n_parts = numa_n_parts(options->numa),
+                     .numa = options->numa,
                      .err = err,
                      .err_len = err_len};
     int rc;
@@ -469,6 +483,7 @@ int model_load(struct model **out, const struct gguf *g, const struct model_opti
     if (l.m == NULL)
         return load_fail(&l, ERR_NOMEM, "out of memory");
     l.m->load_type = options->load_type;
+    l.m->n_parts = l.n_parts;
     rc = load(&l, options);
     load_weights_release(&l);
     if (rc < 0) {
@@ -502,4 +517,11 @@ void model_destroy(struct model **mp)
     mem_free(m->layers);
     mem_free(m);
     *mp = NULL;
+}
+
+double model_placed_share(const struct model *m, const struct numa *numa)
+{
+    const struct arena *a = m->arena;
+
+    return numa_placed_share(numa, a->panels, a->panel_bytes);
 }

@@ -58,7 +58,7 @@ static uint64_t panel_form(enum kern_weight type)
 
 struct place {
     uint64_t name, at, n_in, n_out, n_each, row0, row_stride, run, run_stride, panel_bytes, form,
-        recipe;
+        recipe, n_parts, part_stride;
 };
 
 static void hash_layout(uint64_t out[2], const struct matrix_job *jobs, size_t n_jobs)
@@ -74,7 +74,8 @@ static void hash_layout(uint64_t out[2], const struct matrix_job *jobs, size_t n
                   {XXH3_64bits(j->src->name.data, j->src->name.len), j->at, j->dst->n_in,
                    j->dst->n_out, j->dst->n_each, j->row0, j->row_stride, j->run, j->run_stride,
                    j->dst->panel_bytes,
-                   panel_form(j->dst->type), j->src->recipe != NULL ? j->src->recipe->id : 0}};
+                   panel_form(j->dst->type), j->src->recipe != NULL ? j->src->recipe->id : 0,
+                   j->dst->n_parts, j->dst->part_stride}};
 
         h = XXH3_128bits(&link, sizeof(link));
     }

@@ -160,6 +160,14 @@ static int add_scale(struct load *l, const struct matrix_job *job)
         l, (struct vector_job){.src = t, .dst = &job->dst->scale, .n = n_scale, .n_rows = 1});
 }
 
+/* The most that a part has of a matrix. */
+static uint32_t panels_of_part(const struct matrix *m)
+{
+    const uint32_t n_pairs = (m->n_panels + 1) / 2;
+
+    return m->n_parts <= 1 ? m->n_panels : 2 * ((n_pairs + m->n_parts - 1) / m->n_parts);
+}
+
 int weights_add_matrix_job(struct load *l, struct matrix_job job, uint32_t n_in, uint32_t n_out,
                           uint32_t n_each)
 {
@@ -169,8 +177,10 @@ int weights_add_matrix_job(struct load *l, struct matrix_job job, uint32_t n_in,
         (struct matrix){.type = job_type(l, &job), .n_in = n_in, .n_out = n_out, .n_each = n_each};
     dst->n_panels = n_out / KERN_LANES + (n_out % KERN_LANES != 0);
     dst->panel_bytes = kern_panel_bytes(dst->type, n_in);
+    dst->n_parts = l->n_parts;
+    dst->part_panels = panels_of_part(dst);
     job.at = l->panel_bytes;
-    l->panel_bytes += ((uint64_t)n_each * dst->n_panels * dst->panel_bytes + PANEL_ALIGN - 1) /
+    l->panel_bytes += ((uint64_t)n_each * dst->part_panels * dst->panel_bytes + PANEL_ALIGN - 1) /
                       PANEL_ALIGN * PANEL_ALIGN;
     l->matrices[l->n_matrices++] = job;
     return add_scale(l, &job);

@@ -21,8 +21,7 @@ void end_region(struct runner *r, struct thread_pool_worker *w, enum runner_part
 void unpack_row(const struct matrix *m, uint32_t row, float *out)
 {
     assert(row < m->n_out);
-    kern_unpack_row(m->type, m->data + row / KERN_LANES * m->panel_bytes, row % KERN_LANES, out,
-                    m->n_in);
+    kern_unpack_row(m->type, matrix_panel(m, 0, row / KERN_LANES), row % KERN_LANES, out, m->n_in);
 }
 
 /* 1 in the second of two texts that are read together. */

@@ -23,12 +23,12 @@ static void head_products(struct runner *r, struct thread_pool_worker *w,
                           const struct head_product *p, enum runner_part part)
 {
     const uint32_t each = p->w->n_panels, total = p->w->n_each * each;
-    uint32_t from, to;
+    uint32_t from, to, h, a, b;
 
-    for (uint32_t go = 0; thread_pool_take(w, total, grain_for(r, total, go), &from, &to); go++)
-        for (uint32_t h = from / each; h * each < to; h++) {
-            const uint32_t a = from > h * each ? from - h * each : 0;
-            const uint32_t b = to < (h + 1) * each ? to - h * each : each;
+    for (uint32_t go = 0; thread_pool_take(w, total, grain_for(r, total, go), &from, &to); go++) {
+        struct pieces s = {p->w->n_each, each, 1, r->model->n_parts, from, to};
+
+        while (next_piece(&s, &h, &a, &b)) {
             const struct product one = {
                 .w = p->w, .out = p->out + h * p->to_each, .out_stride = p->out_stride};
             const struct input in = {p->in.x + h * p->from_each, p->in.stride,
@@ -36,6 +36,7 @@ static void head_products(struct runner *r, struct thread_pool_worker *w,
 
             run_product(r, &one, h, &in, r->batch->n_rows, a, b);
         }
+    }
     end_region(r, w, part);
 }
 

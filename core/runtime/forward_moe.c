@@ -229,17 +229,6 @@ static void fill_slots(struct runner *r, struct thread_pool_worker *w, const str
 
 /* ---- the experts ---- */
 
-/* Part from .. to - 1 of the items of all active experts, `each` of an expert, that belongs to the
- * i-th of them: false when none does. */
-static bool part_of(uint32_t i, uint32_t each, uint32_t from, uint32_t to, uint32_t *a, uint32_t *b)
-{
-    const uint32_t first = i * each;
-
-    *a = from > first ? from - first : 0;
-    *b = to < first + each ? to - first : each;
-    return *a < *b;
-}
-
 static void expert_gate_up(struct runner *r, const struct ffn *net, const struct expert_rows *e,
                            uint32_t from, uint32_t to)
 {
@@ -263,22 +252,26 @@ static void expert_gate_up(struct runner *r, const struct ffn *net, const struct
 static void all_gate_up(struct runner *r, struct thread_pool_worker *w, const struct ffn *net)
 {
     const uint32_t each = (net->up.n_panels + 1) / 2, total = r->n_active * each;
-    uint32_t from, to, a, b;
+    uint32_t from, to, i, a, b;
 
-    for (uint32_t go = 0; thread_pool_take(w, total, grain_for(r, total, go), &from, &to); go++)
-        for (uint32_t i = from / each; i * each < to; i++)
-            if (part_of(i, each, from, to, &a, &b))
-                expert_gate_up(r, net, &r->active[i], 2 * a, 2 * b);
+    for (uint32_t go = 0; thread_pool_take(w, total, grain_for(r, total, go), &from, &to); go++) {
+        struct pieces s = {r->n_active, each, 2, r->model->n_parts, from, to};
+
+        while (next_piece(&s, &i, &a, &b))
+            expert_gate_up(r, net, &r->active[i], 2 * a, 2 * b);
+    }
     end_region(r, w, RUNNER_GATE_UP);
 }
 
 static void all_down(struct runner *r, struct thread_pool_worker *w, const struct ffn *net)
 {
     const uint32_t each = net->down.n_panels, total = r->n_active * each;
-    uint32_t from, to, a, b;
+    uint32_t from, to, i, a, b;
 
-    for (uint32_t go = 0; thread_pool_take(w, total, grain_for(r, total, go), &from, &to); go++)
-        for (uint32_t i = from / each; i * each < to; i++) {
+    for (uint32_t go = 0; thread_pool_take(w, total, grain_for(r, total, go), &from, &to); go++) {
+        struct pieces s = {r->n_active, each, 1, r->model->n_parts, from, to};
+
+        while (next_piece(&s, &i, &a, &b)) {
             const struct expert_rows *e = &r->active[i];
             const struct product down = {.w = &net->down,
                                          .out = r->slot_out + e->slot0 * r->embd_stride,
@@ -287,9 +280,9 @@ static void all_down(struct runner *r, struct thread_pool_worker *w, const struc
                                      r->expert_qrows + e->slot0 * r->expert_qrow_stride,
                                      r->expert_qrow_stride};
 
-            if (part_of(i, each, from, to, &a, &b))
-                run_product(r, &down, e->expert, &in, e->n, a, b);
+            run_product(r, &down, e->expert, &in, e->n, a, b);
         }
+    }
     end_region(r, w, RUNNER_DOWN);
 }
 

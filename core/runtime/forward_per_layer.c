@@ -32,7 +32,7 @@ static const float *row_of(struct runner *r, const struct thread_pool_worker *w,
     float *row = r->per_layer_row + (size_t)w->index * r->per_layer_stride;
     const uint32_t i = (uint32_t)id;
 
-    kern_unpack_row(m->type, m->data + i / KERN_LANES * m->panel_bytes, i % KERN_LANES, row,
+    kern_unpack_row(m->type, matrix_panel(m, 0, i / KERN_LANES), i % KERN_LANES, row,
                     m->n_in);
     return row;
 }

@@ -27,27 +27,77 @@ bool takes_floats(const struct ffn *net)
            (matrix_exists(&net->gate) && !is_quantised(&net->gate));
 }
 
-void run_product(struct runner *r, const struct product *p, uint32_t each, const struct input *in,
-                 uint32_t n_rows, uint32_t from, uint32_t to)
+/* Panels of one part. */
+static void run_part(struct runner *r, const struct product *p, uint32_t each,
+                     const struct input *in, uint32_t n_rows, uint32_t from, uint32_t to)
 {
     const struct matrix *w = p->w;
     const bool quantised = kern_weight_is_quantised(w->type);
     const void *rows = quantised ? (const void *)in->q : (const void *)in->x;
     const size_t stride = quantised ? in->q_stride : in->stride * sizeof(float);
-    const size_t first = (size_t)each * w->n_panels + from;
     struct kern_range ranges[ADAPTER_MAX_RANGES];
     const struct kern_prefetch next = {ranges, adapters_ahead(r, p, from, to, ranges)};
 
     r->kern.gemm[w->type](p->out + (size_t)from * KERN_LANES, p->out_stride, rows, stride, n_rows,
-                          w->data + first * w->panel_bytes, to - from, w->n_in,
+                          matrix_panel(w, each, from), to - from, w->n_in,
                           next.n > 0 ? &next : NULL);
     for (uint32_t i = 0; w->scale != NULL && i < n_rows; i++)
         r->kern.scale(p->out + i * p->out_stride + (size_t)from * KERN_LANES,
                       w->scale[w->n_scale > 1 ? each : 0], (size_t)(to - from) * KERN_LANES);
 }
 
+void run_product(struct runner *r, const struct product *p, uint32_t each, const struct input *in,
+                 uint32_t n_rows, uint32_t from, uint32_t to)
+{
+    while (p->w->n_parts > 1 && from < to) {
+        const uint32_t cut = matrix_part_panel(p->w, matrix_part_of(p->w, from) + 1);
+        const uint32_t end = cut < to ? cut : to;
+
+        run_part(r, p, each, in, n_rows, from, end);
+        from = end;
+    }
+    if (from < to)
+        run_part(r, p, each, in, n_rows, from, to);
+}
+
+/* Items of a matrix before a part. */
+static uint32_t cut_of(const struct pieces *s, uint32_t part)
+{
+    const uint32_t n_pairs = (s->each * s->unit + 1) / 2;
+    const uint32_t panel = 2 * matrix_cut(n_pairs, part, s->n_parts), item = panel / s->unit;
+
+    return item < s->each ? item : s->each;
+}
+
+bool next_piece(struct pieces *s, uint32_t *i, uint32_t *from, uint32_t *to)
+{
+    uint32_t part = 0, first, n, at;
+
+    if (s->from == s->to)
+        return false;
+    while (s->n * cut_of(s, part + 1) <= s->from)
+        part++;
+    first = cut_of(s, part);
+    n = cut_of(s, part + 1) - first;
+    at = s->from - s->n * first;
+    *i = at / n;
+    *from = first + at % n;
+    *to = first + n - *from < s->to - s->from ? first + n : *from + (s->to - s->from);
+    s->from += *to - *from;
+    return true;
+}
+
+/* And what adapters add to them. */
+static void run_panels(struct runner *r, const struct product *p, const struct input *in,
+                       uint32_t n_rows, uint32_t from, uint32_t to)
+{
+    run_product(r, p, 0, in, n_rows, from, to);
+    if (p->target != ADAPTER_NONE && r->n_adapters > 0)
+        adapters_expand(r, p, from, to);
+}
+
 void products(struct runner *r, struct thread_pool_worker *w, const struct product *p, uint32_t n,
-              const struct input *in, uint32_t n_rows, enum runner_part part)
+              const struct input *in, uint32_t n_rows, enum runner_part of)
 {
     uint32_t total = 0, from, to;
 
@@ -56,16 +106,17 @@ void products(struct runner *r, struct thread_pool_worker *w, const struct produ
     for (uint32_t go = 0; thread_pool_take(w, total, grain_for(r, total, go), &from, &to); go++) {
         uint32_t first = 0;
 
-        for (uint32_t i = 0; i < n; first += p[i++].w->n_panels) {
-            const uint32_t end = first + p[i].w->n_panels;
-            const uint32_t a = from > first ? from : first, b = to < end ? to : end;
+        for (uint32_t part = 0; part < r->model->n_parts; part++)
+            for (uint32_t i = 0; i < n; i++) {
+                const uint32_t begin = matrix_part_panel(p[i].w, part);
+                const uint32_t n_here = matrix_part_panel(p[i].w, part + 1) - begin;
+                const uint32_t a = from > first ? from - first : 0;
+                const uint32_t b = to < first + n_here ? to - first : n_here;
 
-            if (a >= b)
-                continue;
-            run_product(r, &p[i], 0, in, n_rows, a - first, b - first);
-            if (p[i].target != ADAPTER_NONE && r->n_adapters > 0)
-                adapters_expand(r, &p[i], a - first, b - first);
-        }
+                if (to > first && a < b)
+                    run_panels(r, &p[i], in, n_rows, begin + a, begin + b);
+                first += n_here;
+            }
     }
-    end_region(r, w, part);
+    end_region(r, w, of);
 }

@@ -3,11 +3,14 @@
 
 #include "core/base/err.h"
 #include "core/base/mem.h"
+#include "core/base/numa.h"
 #include "core/runtime/limits_peaks.h"
 #include "core/runtime/thread_pool.h"
 
 #include <cpuid.h>
 #include <immintrin.h>
+#include <pthread.h>
+#include <sched.h>
 #include <string.h>
 #include <time.h>
 
@@ -36,6 +39,7 @@ struct probe {
     enum kern_isa isa;
     enum kern_product product;
     const uint8_t *bytes; /* not NULL: reading, [n_bytes], 64-byte aligned */
+    uint8_t *room;        /* the same, to be filled */
     size_t n_bytes;
     int n_runs;
     double ops;  /* of a thread in a run */
@@ -90,24 +94,53 @@ static double peak_rate(struct thread_pool *t, enum kern_isa isa, enum kern_prod
     return p.ops * thread_pool_n_threads(t) / p.best * 1e-9;
 }
 
-static int measure_reading(struct limits *l, struct thread_pool *t, bool quick)
+static void fill_share(void *ud, struct thread_pool_worker *w)
 {
-    const size_t bytes = (size_t)(quick ? 512 : 1024) << 20;
-    uint8_t *region = mem_map(bytes);
-    struct probe p = {
-        .bytes = region, .n_bytes = bytes, .n_runs = quick ? QUICK_READ_RUNS : READ_RUNS};
+    const struct probe *p = ud;
+    uint32_t from, to;
 
-    if (region == NULL)
-        return ERR_NOMEM;
-    (void)mem_spread(region, bytes);
-    memset(region, 1, bytes); /* else all pages would be one */
-    thread_pool_run(t, run_probe, &p);
-    l->read_gbps = (double)bytes / p.best * 1e-9;
-    mem_unmap(region, bytes);
-    return 0;
+    while (thread_pool_take(w, (uint32_t)(p->n_bytes >> 16), 64, &from, &to))
+        memset(p->room + ((size_t)from << 16), 1, (size_t)(to - from) << 16);
+    thread_pool_barrier(w);
 }
 
-int limits_measure(struct limits *l, enum kern_isa isa, uint32_t threads, bool quick)
+static int measure_reading(double *gbps, uint32_t threads, const struct numa *numa, size_t n_bytes,
+                           int n_runs)
+{
+    const struct thread_pool_options options = {
+        .n_threads = threads, .keep_nodes = numa != NULL && numa->mode == NUMA_LOCAL};
+    uint8_t *region = mem_map(n_bytes);
+    struct probe p = {.bytes = region, .room = region, .n_bytes = n_bytes, .n_runs = n_runs};
+    struct thread_pool *t = NULL;
+    const int rc = region == NULL ? ERR_NOMEM : thread_pool_create(&t, &options);
+
+    if (rc == 0) {
+        (void)numa_place(numa, region, n_bytes);
+        thread_pool_run(t, fill_share, &p); /* else all pages would be one */
+        thread_pool_run(t, run_probe, &p);
+        *gbps = (double)n_bytes / p.best * 1e-9;
+    }
+    thread_pool_destroy(&t);
+    mem_unmap(region, n_bytes);
+    return rc;
+}
+
+/* The calling thread is kept on a node as well, and is free again afterwards: it is what
+ * cpus_read() asks. */
+int limits_measure_reading(double *gbps, uint32_t threads, const struct numa *numa, size_t n_bytes,
+                           int n_runs)
+{
+    cpu_set_t before[8]; /* 8,192 CPUs, the kernel's most */
+    const bool is_known = pthread_getaffinity_np(pthread_self(), sizeof(before), before) == 0;
+    const int rc = measure_reading(gbps, threads, numa, n_bytes, n_runs);
+
+    if (is_known)
+        (void)pthread_setaffinity_np(pthread_self(), sizeof(before), before);
+    return rc;
+}
+
+int limits_measure(struct limits *l, enum kern_isa isa, uint32_t threads, const struct numa *numa,
+                   bool quick)
 {
     struct thread_pool *t;
     int rc = thread_pool_create(&t, &(struct thread_pool_options){.n_threads = threads});
@@ -121,9 +154,9 @@ int limits_measure(struct limits *l, enum kern_isa isa, uint32_t threads, bool q
 
         *best = rate > *best ? rate : *best;
     }
-    rc = measure_reading(l, t, quick);
     thread_pool_destroy(&t);
-    return rc;
+    return limits_measure_reading(&l->read_gbps, threads, numa, (size_t)(quick ? 512 : 1024) << 20,
+                                  quick ? QUICK_READ_RUNS : READ_RUNS);
 }
 
 void limits_cpu_name(char name[49])

@@ -18,13 +18,21 @@
 
 #include "kernels/kernels.h"
 
+struct numa;
+
 struct limits {
     double gops[KERN_N_PRODUCT]; /* 10^9 operations a second, as limits_run_peak() counts them */
     double read_gbps;            /* 10^9 bytes a second from memory */
 };
 
-/* All `threads` at work at once. ERR_NOMEM, or what thread_pool_create() says. */
-int limits_measure(struct limits *l, enum kern_isa isa, uint32_t threads, bool quick);
+/* All `threads` at work at once, and what they read placed as weights are; numa may be NULL. ERR_NOMEM, or what
+ * thread_pool_create() says. */
+int limits_measure(struct limits *l, enum kern_isa isa, uint32_t threads, const struct numa *numa,
+                   bool quick);
+
+/* The same of reading alone, n_bytes in every run. */
+int limits_measure_reading(double *gbps, uint32_t threads, const struct numa *numa, size_t n_bytes,
+                           int n_runs);
 
 /* Read on the calling thread, for a bench that does it beside what it measures: bytes 64-byte
  * aligned, n_bytes a multiple of 64. */

@@ -95,6 +95,40 @@ GROUPS(vnni_256, "avx2,fma,avxvnni", __m256i, ONES_256, __m256, HALF_256, 8,
 GROUPS(vnni_256_halves, "avx2,fma,avxvnni", __m256i, ONES_256, __m256, HALF_256, 8,
        _mm256_dpbusd_avx_epi32(a, w, x), __m256 FINISH_HALVES(_mm256, a))
 
+/* ---- AMX: sixteen sums of a group at a time, on tiles of shapes as gemm_q_amx.c has them ---- */
+
+/* Products of a group, or of half of one; a row's sums to floats as above. */
+#define TILE_GROUPS(name, columns, dots, finish)                                                   \
+    __attribute__((target("avx512f"))) static void name(void)                                      \
+    {                                                                                              \
+        static const struct {                                                                      \
+            uint8_t palette, start_row, zero[14];                                                  \
+            uint16_t row_bytes[16];                                                                \
+            uint8_t n_rows[16];                                                                    \
+        } shape = {1, 0, {0}, {64, 64, columns, 64}, {16, 16, 16, columns / 4}};                   \
+        __m512 d = HALF_512, scale = HALF_512, out[2] = {HALF_512, HALF_512};                      \
+        __m512i a = _mm512_set1_epi32(1);                                                          \
+                                                                                                   \
+        __asm__ volatile("ldtilecfg %0" : : "m"(shape));                                           \
+        for (int i = 0; i < N_GROUPS * GROUP_SUMS / 16; i++) {                                     \
+            __asm__ volatile(dots : :);                                                            \
+            _Pragma("GCC unroll 16") for (int j = 0; j < 16; j++)                                  \
+            {                                                                                      \
+                __m512 s = out[j % 2];                                                             \
+                OPAQUE(a);                                                                         \
+                OPAQUE(scale);                                                                     \
+                finish;                                                                            \
+                OPAQUE(s);                                                                         \
+                out[j % 2] = s;                                                                    \
+            }                                                                                      \
+        }                                                                                          \
+        __asm__ volatile("tilerelease");                                                           \
+    }
+
+TILE_GROUPS(tiles, 32, "tdpbssd %%tmm3, %%tmm2, %%tmm0", FINISH(_mm512, a))
+TILE_GROUPS(tiles_halves, 16, "tdpbssd %%tmm3, %%tmm2, %%tmm0; tdpbssd %%tmm3, %%tmm2, %%tmm1",
+            __m512 FINISH_HALVES(_mm512, a))
+
 /* ---- AVX2: sums in 16 bits that vpmaddwd makes 32 in the end, or widened codes ---- */
 
 #define NARROW_256 _mm256_add_epi16(a, _mm256_maddubs_epi16(w, x))
@@ -129,6 +163,7 @@ static const struct level {
     {"avx2", {fma_256, narrow_256, narrow_256_halves, wide_256, wide_256_halves}, 8},
     {"avxvnni", {fma_256, vnni_256, vnni_256_halves, vnni_256, vnni_256_halves}, 8},
     {"avx512", {fma_512, vnni_512, vnni_512_halves, vnni_512, vnni_512_halves}, 16},
+    {"amx", {fma_512, tiles, tiles_halves, tiles, tiles_halves}, 16},
 };
 
 /* The level below 512 bits, where the instruction exists in AVX-512's encoding only. */

@@ -41,7 +41,8 @@ struct member {
     struct thread_pool_worker w;
     uint32_t group;
     pthread_t thread;
-    uint32_t cpu; /* to be pinned to, or NO_CPU */
+    uint32_t cpu;     /* that it is meant for, or NO_CPU: it is free */
+    cpu_set_t set[8]; /* that it is kept on: 8,192 CPUs, the kernel's most */
 };
 
 struct thread_pool {
@@ -63,15 +64,13 @@ struct thread_pool {
 
 /* ---- life ---- */
 
-static void pin_to(const struct member *m)
+static void pin(const struct member *m)
 {
-    cpu_set_t set[8] = {0}; /* 8,192 CPUs, the kernel's most */
     int rc;
 
     if (m->cpu == NO_CPU)
         return;
-    CPU_SET_S(m->cpu, sizeof(set), set);
-    rc = pthread_setaffinity_np(pthread_self(), sizeof(set), set);
+    rc = pthread_setaffinity_np(pthread_self(), sizeof(m->set), m->set);
     if (rc != 0)
         log_warn("threads", "event=not-pinned thread=%u cpu=%u cause=%s", m->w.index, m->cpu,
                  strerrorname_np(rc));
@@ -83,7 +82,7 @@ static void *worker_main(void *arg)
     struct thread_pool *t = m->w.pool;
     unsigned seen = 0;
 
-    pin_to(m);
+    pin(m);
     for (;;) {
         spin_word_wait(&t->epoch, seen, t->n_pauses);
         seen = atomic_load(&t->epoch.count);
@@ -96,11 +95,19 @@ static void *worker_main(void *arg)
     }
 }
 
-static void choose_cpus(struct thread_pool *t, const struct cpus *cpus)
+/* Each thread on one CPU, or on all CPUs of that one's node. */
+static void choose_cpus(struct thread_pool *t, const struct cpus *cpus, bool one_each)
 {
-    for (uint32_t i = 0; i < t->n; i++)
-        t->members[i].cpu = i < cpus->n ? cpus->cpu[i].id : NO_CPU;
-    if (t->n > cpus->n)
+    for (uint32_t i = 0; i < t->n && (i < cpus->n || !one_each); i++) {
+        const struct cpu *meant = &cpus->cpu[i < cpus->n ? i : cpus->n - 1];
+        struct member *m = &t->members[i];
+
+        m->cpu = meant->id;
+        for (const struct cpu *c = cpus->cpu; c < cpus->cpu + cpus->n; c++)
+            if (one_each ? c == meant : c->node == meant->node)
+                CPU_SET_S(c->id, sizeof(m->set), m->set);
+    }
+    if (one_each && t->n > cpus->n)
         log_warn("threads", "event=not-pinned threads=%u cause=more-threads-than-cpus cpus=%u",
                  t->n - cpus->n, cpus->n);
 }
@@ -126,7 +133,8 @@ static int make_groups(struct thread_pool *t, const struct cpus *cpus)
     return rc;
 }
 
-static int make_members(struct thread_pool *t, const struct cpus *cpus, bool pin)
+static int make_members(struct thread_pool *t, const struct cpus *cpus,
+                        const struct thread_pool_options *options)
 {
     int rc;
 
@@ -142,8 +150,8 @@ static int make_members(struct thread_pool *t, const struct cpus *cpus, bool pin
     rc = make_groups(t, cpus);
     if (rc < 0)
         return rc;
-    if (pin)
-        choose_cpus(t, cpus);
+    if (options->pin || options->keep_nodes)
+        choose_cpus(t, cpus, options->pin);
     for (uint32_t i = 1; i < t->n; i++, t->n_started++)
         if (pthread_create(&t->members[i].thread, NULL, worker_main, &t->members[i]) != 0)
             return ERR_INTERNAL;
@@ -169,7 +177,7 @@ int thread_pool_create(struct thread_pool **out, const struct thread_pool_option
         cpus_read(&here, "");
         cpus = &here;
     }
-    rc = make_members(t, cpus, options->pin);
+    rc = make_members(t, cpus, options);
     if (rc < 0) {
         thread_pool_destroy(&t);
         return rc;
@@ -216,7 +224,7 @@ static void know_caller(struct thread_pool *t)
     if (t->n_callers == THREAD_POOL_MAX_CALLERS)
         return;
     t->callers[t->n_callers++] = pthread_self();
-    pin_to(&t->members[0]);
+    pin(&t->members[0]);
 }
 
 void thread_pool_run(struct thread_pool *t, void (*fn)(void *ud, struct thread_pool_worker *w),

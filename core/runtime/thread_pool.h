@@ -22,9 +22,8 @@
  * I/O thread, when the pool has all the cores, or a worker that is not running), and after
  * SPIN_WORD_US sleeps on a futex: an idle thread pool uses no CPU.
  *
- * On machines with several memory nodes the weights' pages are interleaved over the nodes of the
- * process's CPUs (mem_map()), so each thread reads from all of them alike and the placement of
- * threads matters little.
+ * On machines with several memory nodes the weights' panels may lie on the node of the thread that
+ * owns them (core/base/numa.h): then threads are kept on their nodes.
  *
  * Thread: thread_pool_run() by one thread at a time; several engines take turns
  * (scheduler/engine_arbiter.h).
@@ -53,6 +52,8 @@ struct thread_pool_options {
      * callers too, from their first thread_pool_run() on. A thread that has no CPU left or is
      * refused one stays free, with a warning that says why. */
     bool pin;
+    /* Keep thread i on the node of that CPU, on any of the process's CPUs there: the callers too. */
+    bool keep_nodes;
     const struct cpus *cpus; /* what threads are grouped by, and pinned to; NULL: this machine's */
 };
 

@@ -255,7 +255,7 @@ static int make_room(struct bench *b, const struct bench_spec *w)
     b->seconds = mem_calloc(BENCH_MAX_SAMPLES, sizeof(*b->seconds));
     if (rc == 0 && (b->streams == NULL || b->seconds == NULL))
         rc = ERR_NOMEM;
-    return rc == 0 ? limits_measure(&b->report.limits, e->isa, e->threads, w->quick) : rc;
+    return rc == 0 ? limits_measure(&b->report.limits, e->isa, e->threads, &e->numa, w->quick) : rc;
 }
 
 static int bench(struct bench *b, const struct bench_spec *w)
@@ -309,6 +309,7 @@ int cmd_bench(int argc, char **argv)
     }
     if (log_is_on(LOG_INFO) && !log_is_on(LOG_DEBUG))
         log_setup(LOG_WARN, false, 2); /* the sizes are in the report */
+    cpus_read(&b.cpus, "");
     code = instance_init(&b.e, &config, w.no_cascade ? INSTANCE_NO_CASCADE : 0, err, sizeof(err));
     config_release(&config);
     if (code != EXIT_OK)

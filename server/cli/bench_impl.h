@@ -8,6 +8,7 @@
 #ifndef SERVER_CLI_BENCH_IMPL_H
 #define SERVER_CLI_BENCH_IMPL_H
 
+#include "core/base/cpus.h"
 #include "core/runtime/batch.h"
 #include "core/runtime/runner.h"
 #include "kvcache/kv_manager.h"
@@ -37,6 +38,7 @@ struct bench_stream {
 };
 
 struct bench {
+    struct cpus cpus; /* of the process, before its threads were kept on some */
     struct instance e;
     struct batch *batch;
     struct bench_stream *streams; /* [BENCH_MAX_STREAMS + 1]: a prompt beside them */

@@ -32,6 +32,29 @@ static const char *plural(uint32_t n)
     return n == 1 ? "" : "s";
 }
 
+static void print_memory(const struct cpus *c, const struct instance *e)
+{
+    const struct numa *numa = &e->numa;
+
+    if (numa->local_gbps > 0)
+        printf("Reading: %.1f GB/s local, %.1f interleaved.\n", numa->local_gbps,
+               numa->interleaved_gbps);
+    switch (numa->mode) {
+    case NUMA_OFF:
+        puts(cpus_n_nodes(c) == 1 ? "Memory: on the one node.\n"
+                                  : "Memory: where the system puts it.\n");
+        break;
+    case NUMA_INTERLEAVE:
+        printf("Memory: weights and KV blocks interleaved over %u nodes.\n\n", numa->n);
+        break;
+    case NUMA_LOCAL:
+        printf("Memory: weights in %u part%s, each on its threads' node (%.1f %% of the pages that "
+               "were looked\nat); KV blocks interleaved.\n\n",
+               numa->n, plural(numa->n), model_placed_share(e->model, numa) * 100);
+        break;
+    }
+}
+
 static void print_cpus(const struct cpus *c, uint32_t n_threads)
 {
     printf("CPUs: %u, on %u core%s with %u last-level cache%s and %u memory node%s; ", c->n,
@@ -44,8 +67,6 @@ static void print_cpus(const struct cpus *c, uint32_t n_threads)
     printf("Threads: %u compute; `threads = 0` chooses %u. The I/O thread %s.\n", n_threads,
            cpus_threads(c),
            n_threads < c->n_cores ? "has cores of its own" : "shares their cores");
-    puts(cpus_n_nodes(c) == 1 ? "Memory: on the one node.\n"
-                              : "Memory: weights and KV blocks interleaved over the nodes.\n");
 }
 
 static int print_groups(const struct cpus *c, uint32_t n_threads)
@@ -209,17 +230,16 @@ int bench_topology(struct bench *b, const struct bench_spec *spec)
 {
     const uint32_t depth = (uint32_t)spec->depth;
     struct constants k = {.all = b->report.limits, .n_all = b->e.threads};
-    struct cpus cpus;
     int rc;
 
     if (!bench_fits(b, "the step", 1, (uint64_t)depth + STEPS + 1, 0))
         return 0;
-    cpus_read(&cpus, "");
     printf("quire %s, %s, %s\n\n", b->report.version, b->report.cpu, b->report.isa);
-    print_cpus(&cpus, b->e.threads);
-    rc = print_groups(&cpus, b->e.threads);
+    print_cpus(&b->cpus, b->e.threads);
+    print_memory(&b->cpus, &b->e);
+    rc = print_groups(&b->cpus, b->e.threads);
     if (rc == 0)
-        rc = limits_measure(&k.one, b->e.isa, 1, spec->quick);
+        rc = limits_measure(&k.one, b->e.isa, 1, NULL, spec->quick);
     if (rc == 0)
         rc = measure_barrier(&k);
     if (rc == 0)

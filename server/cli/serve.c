@@ -47,6 +47,7 @@ struct service {
     struct served *models; /* [n_models] */
     uint32_t n_models;
     struct thread_pool *pool;
+    struct numa numa; /* where its memory is */
     struct engine_arbiter *arbiter; /* NULL: one model */
     struct server *server;
     struct stop_signals *signals;
@@ -86,7 +87,8 @@ static void print_help(void)
 static int load_all(struct service *s)
 {
     for (uint32_t i = 0; i < s->n_models; i++) {
-        const struct served_company company = {s->pool, s->arbiter, i, s->server, &s->place};
+        const struct served_company company = {s->pool,   &s->numa, s->arbiter, i,
+                                               s->server, &s->place};
         char err[400];
         const int code = served_load(&s->models[i], &company, err, sizeof(err));
 
@@ -107,7 +109,8 @@ static void load(void *ud)
 
     hold_here("QUIRE_DEBUG_HOLD_LOAD");
     s->code = EXIT_FAILED;
-    if (instance_make_thread_pool(&s->pool, &s->config, s->err, sizeof(s->err)) == 0)
+    instance_plan_numa(&s->numa, &s->config);
+    if (instance_make_thread_pool(&s->pool, &s->config, &s->numa, s->err, sizeof(s->err)) == 0)
         s->code = load_all(s);
     sandbox_probe("pool");
     sandbox_probe_on_new_thread("new");

@@ -372,7 +372,8 @@ static int make_adapters(struct served *m, char *err, size_t err_len)
 
 int served_load(struct served *m, const struct served_company *company, char *err, size_t err_len)
 {
-    const struct instance_company among = {.pool = company->pool, .progress = &m->progress};
+    const struct instance_company among = {
+        .pool = company->pool, .numa = company->numa, .progress = &m->progress};
     int rc, code = instance_init_among(&m->engine, &m->config, INSTANCE_SWAP | INSTANCE_ENCODERS,
                                        &among, err, err_len);
 

@@ -43,6 +43,7 @@ struct served { /* zero is empty */
 
 struct served_company { /* what the models have in common; borrowed */
     struct thread_pool *pool;
+    const struct numa *numa;
     struct engine_arbiter *arbiter; /* NULL: the model is alone */
     uint32_t index;      /* in them */
     struct server *server;

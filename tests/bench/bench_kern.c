@@ -40,8 +40,8 @@ static void measure_limits(struct bench *b, bool quick)
     limits_cpu_name(name);
     printf("%s, %s, %u threads\n", name, kern_isa_name(b->isa), b->n_thread);
     fflush(stdout);
-    if (limits_measure(&one, b->isa, 1, quick) < 0 ||
-        limits_measure(&b->limits, b->isa, b->n_thread, quick) < 0)
+    if (limits_measure(&one, b->isa, 1, NULL, quick) < 0 ||
+        limits_measure(&b->limits, b->isa, b->n_thread, NULL, quick) < 0)
         die("the limits cannot be measured");
     printf("limits:            1 thread   %2u threads\n", b->n_thread);
     for (int i = 0; i < KERN_N_PRODUCT; i++)

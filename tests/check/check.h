@@ -21,7 +21,7 @@
 
 #define CHECK_COUNT(array) (sizeof(array) / sizeof *(array))
 
-#define CHECK_MOST_LEVELS 4
+#define CHECK_MOST_LEVELS 5
 
 struct check {
     const struct kern_table *ref;  /* scalar */

@@ -178,8 +178,8 @@ def test_same_bits(tmp_path, arch, variant):
         path.write_bytes(data)
         ids = random_ids(gguf_file.read(data), n_tokens(arch, N_TOKENS_BITS))
         rows = [engine([path], ids, 0, False, *settings)[0] for settings in
-                (["--chunk", 32], ["--chunk", 7], ["--chunk", len(ids), "--threads", 3],
-                 ["--chunk", 19, "--beside", "--threads", 2])]
+                (["--chunk", 32], ["--chunk", 7], ["--chunk", len(ids), "--threads", 3, "--parts", 2],
+                 ["--chunk", 19, "--beside", "--threads", 2, "--parts", 3])]
         assert len({r.tobytes() for r in rows}) == 1, [(r == rows[0]).all() for r in rows]
         n = n_tokens(arch, N_TOKENS_SLOW)
         slow, = engine([path], ids[:n], 0, False, "--chunk", 32, "--isa", "scalar")
@@ -198,7 +198,7 @@ def test_same_bits_of_an_encoder(tmp_path, arch, variant):
         path.write_bytes(data)
         ids = random_ids(gguf_file.read(data), N_TOKENS_CHANGED)
         rows = [engine([path], ids, 0, True, *settings)[0].tobytes()
-                for settings in ([], ["--threads", 3], *(["--isa", isa] for isa in isa_levels()))]
+                for settings in ([], ["--threads", 3, "--parts", 2], *(["--isa", isa] for isa in isa_levels()))]
         assert len(set(rows)) == 1, [r == rows[0] for r in rows]
 
 

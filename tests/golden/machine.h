@@ -126,10 +126,12 @@ static inline void add_layer(struct gguf_writer *w, int layer)
     add_tensor(w, name, BLOCK_F32, EMBD, 1, 0.1f, 1);
 }
 
+static const struct numa *model_numa; /* of the models that are loaded, or NULL */
+
 /* The model that a writer has been told; the writer goes. */
 static struct model *load_written(struct gguf_writer *w)
 {
-    const struct model_options options = {.threads = 2};
+    const struct model_options options = {.threads = 2, .numa = model_numa};
     struct gguf *g;
     struct model *m;
     uint8_t *data;

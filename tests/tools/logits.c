@@ -7,7 +7,8 @@
  * --adapter all of it is computed with a LoRA adapter, at a scale in thousandths. With --beside
  * each batch has a second sequence, before this one: the same ids, the last one first. With
  * --guesses N the rows are, behind each chunk but the last, those of the first N guesses of what
- * follows the token behind it.
+ * follows the token behind it. With --parts the weights are in as many parts as if there were so
+ * many memory nodes.
  */
 #include "server/cli/command.h"
 
@@ -40,6 +41,7 @@ struct text {
     uint32_t chunk;
     int64_t n_guesses;
     bool hidden, has_beside;
+    struct numa numa; /* of the weights' parts */
 };
 
 /* A sequence of those that run. */
@@ -53,7 +55,8 @@ struct lane {
 
 static void print_help(void)
 {
-    fputs("logits --ids 1,2,3 [--chunk N] [--hidden | --beside] [--guesses N] [--adapter PATH "
+    fputs("logits --ids 1,2,3 [--chunk N] [--hidden | --beside] [--guesses N] [--parts N] "
+          "[--adapter PATH "
           "[--adapter-permille N]] [settings] -- MODEL...\n",
           stdout);
 }
@@ -300,6 +303,7 @@ static int refuse(const char *err)
 static int run_model(struct text *t, int argc, char **argv, char *path)
 {
     char *args[MAX_SETTINGS + 3];
+    const struct instance_company company = {.numa = &t->numa};
     struct config config;
     struct instance e;
     char err[512];
@@ -313,7 +317,8 @@ static int run_model(struct text *t, int argc, char **argv, char *path)
     code = command_config(&config, argc + 2, args, print_help, &done);
     if (done)
         return code != EXIT_OK ? code : EXIT_USAGE;
-    code = instance_init(&e, &config, t->hidden ? INSTANCE_ENCODERS : 0, err, sizeof(err));
+    code = instance_init_among(&e, &config, t->hidden ? INSTANCE_ENCODERS : 0, &company, err,
+                               sizeof(err));
     config_release(&config);
     if (code != EXIT_OK)
         return refuse(err);
@@ -332,7 +337,7 @@ int main(int argc, char **argv)
 {
     static struct text text;
     const char *ids = NULL;
-    int64_t chunk = LOGIT_ROWS;
+    int64_t chunk = LOGIT_ROWS, n_parts = 1;
     int code = EXIT_OK, n = 0;
 
     text.hidden = command_take_switch(&argc, argv, "--hidden");
@@ -343,6 +348,7 @@ int main(int argc, char **argv)
         !command_take_int(&argc, argv, "--adapter-permille", -1000000, 1000000,
                           &text.adapter_permille) ||
         !command_take_int(&argc, argv, "--guesses", 1, RUNNER_MAX_GUESSES, &text.n_guesses) ||
+        !command_take_int(&argc, argv, "--parts", 1, NUMA_MAX_NODES, &n_parts) ||
         !command_take_int(&argc, argv, "--chunk", 1, MAX_IDS, &chunk))
         return EXIT_USAGE;
     while (n < argc && strcmp(argv[n], "--") != 0)
@@ -352,6 +358,8 @@ int main(int argc, char **argv)
         return EXIT_USAGE;
     }
     text.chunk = (uint32_t)chunk;
+    if (n_parts > 1)
+        text.numa = (struct numa){.mode = NUMA_LOCAL, .n = (uint32_t)n_parts};
     for (int i = n + 1; i < argc && code == EXIT_OK; i++)
         code = run_model(&text, n, argv, argv[i]);
     return code;

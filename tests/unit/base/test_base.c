@@ -511,29 +511,6 @@ static void mem_map_is_aligned_and_zeroed(void **state)
     }
 }
 
-/* On a machine with one memory node spreading changes nothing; a policy over nodes that are not
- * there must not either. */
-static void mem_spreads_without_harm(void **state)
-{
-    const size_t bytes = (size_t)5 << 20;
-    unsigned char *p = mem_map(bytes);
-    int rc;
-    (void)state;
-
-    assert_non_null(p);
-    assert_int_equal(mem_spread_over(p, bytes, 0), 1);
-    assert_int_equal(mem_spread_over(p, bytes, 1), 1);
-    rc = mem_spread_over(p, bytes, 3); /* refused where containers forbid mbind() */
-    assert_true(rc == 2 || rc == ERR_UNSUPPORTED);
-    rc = mem_spread(p, bytes);
-    assert_true(rc >= 1 || rc == ERR_UNSUPPORTED);
-    for (size_t i = 0; i < bytes; i += 4096)
-        assert_int_equal(p[i]++, 0);
-    for (size_t i = 0; i < bytes; i += 4096)
-        assert_int_equal(p[i], 1);
-    mem_unmap(p, bytes);
-}
-
 static void mem_allocates_what_is_asked(void **state)
 {
     float *table = mem_aligned(1000, sizeof(*table));
@@ -749,7 +726,6 @@ int main(void)
         cmocka_unit_test(log_quotes),
         cmocka_unit_test(log_keeps_values_in_their_line),
         cmocka_unit_test(mem_map_is_aligned_and_zeroed),
-        cmocka_unit_test(mem_spreads_without_harm),
         cmocka_unit_test(mem_allocates_what_is_asked),
         cmocka_unit_test(mem_fails_when_told),
         cmocka_unit_test(mem_guard_aborts),

@@ -334,6 +334,39 @@ static void pins_each_thread_to_a_cpu(void **state)
         assert_string_equal(said, "");
 }
 
+/* The machine's CPUs as if they were on two nodes, or on one if there is one. */
+static void keeps_each_thread_on_its_node(void **state)
+{
+    struct places p = {0};
+    struct cpus cpus;
+    const struct thread_pool_options options = {
+        .n_threads = MAX_THREADS, .keep_nodes = true, .cpus = &cpus};
+    cpu_set_t before;
+    struct thread_pool *t;
+    uint32_t half;
+    (void)state;
+
+    assert_int_equal(sched_getaffinity(0, sizeof(before), &before), 0);
+    cpus_read(&cpus, "");
+    half = (cpus.n + 1) / 2;
+    for (uint32_t i = 0; i < cpus.n; i++)
+        cpus.cpu[i].node = i >= half;
+    assert_int_equal(thread_pool_create(&t, &options), 0);
+    thread_pool_run(t, note_place, &p);
+    thread_pool_destroy(&t);
+    assert_int_equal(sched_setaffinity(0, sizeof(before), &before), 0);
+    for (uint32_t i = 0; i < MAX_THREADS; i++) { /* those without a CPU are with the last one */
+        const bool is_second = cpus.n > 1 && i >= half;
+        uint32_t first = cpus.cpu[is_second ? half : 0].id;
+
+        for (uint32_t j = 0; j < cpus.n; j++)
+            if (cpus.cpu[j].node == is_second && cpus.cpu[j].id < first)
+                first = cpus.cpu[j].id;
+        assert_int_equal(p.n_cpus[i], is_second ? cpus.n - half : half);
+        assert_int_equal(p.cpu[i], first);
+    }
+}
+
 /* ---- groups ---- */
 
 /* A machine of 12 cores on two nodes. */
@@ -427,6 +460,7 @@ int main(void)
         cmocka_unit_test(an_idle_pool_sleeps),
         cmocka_unit_test(creation_survives_lack_of_memory),
         cmocka_unit_test(pins_each_thread_to_a_cpu),
+        cmocka_unit_test(keeps_each_thread_on_its_node),
         cmocka_unit_test(near_shares_are_stolen_first),
         cmocka_unit_test(groups_share_the_same_work),
     };

@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 
 #include "core/base/cpus.h"
+#include "core/base/numa.h"
 #include "core/runtime/topology.h"
 
 static char root[32];
@@ -288,6 +289,74 @@ static void private_caches_make_no_groups(void **state)
     remove_root();
 }
 
+/* ---- where memory is to be ---- */
+
+static void expect_plan(const struct cpus *c, uint32_t n_threads, enum numa_mode wanted,
+                        enum numa_mode mode, uint32_t n, uint32_t first)
+{
+    struct numa numa;
+
+    numa_plan(&numa, c, n_threads, wanted);
+    assert_int_equal(numa.mode, mode);
+    assert_int_equal(numa.n, n);
+    if (n > 0)
+        assert_int_equal(numa.nodes[0], first);
+    assert_int_equal(numa_n_parts(&numa), mode == NUMA_LOCAL ? n : 1);
+    if (wanted == NUMA_LOCAL && cpus_n_nodes(c) > 1)
+        assert_int_equal(numa_can_be_local(c, n_threads), mode == NUMA_LOCAL);
+}
+
+static void memory_is_planned_for_the_threads(void **state)
+{
+    const struct machine m = {.n_nodes = 2, .n_caches = 1, .n_cores = 10, .n_cpus = 2};
+    struct cpus c;
+    (void)state;
+
+    make_root();
+    write_machine(&m);
+    allow("0-39");
+    cpus_read(&c, root);
+    expect_plan(&c, 20, NUMA_LOCAL, NUMA_LOCAL, 2, 0);
+    expect_plan(&c, 20, NUMA_INTERLEAVE, NUMA_INTERLEAVE, 2, 0);
+    expect_plan(&c, 20, NUMA_OFF, NUMA_OFF, 0, 0);
+    expect_plan(&c, 19, NUMA_LOCAL, NUMA_LOCAL, 2, 0);      /* 10 and 9 */
+    expect_plan(&c, 18, NUMA_LOCAL, NUMA_INTERLEAVE, 2, 0); /* 10 and 8: too uneven */
+    expect_plan(&c, 7, NUMA_LOCAL, NUMA_LOCAL, 1, 0);       /* all on one of the nodes */
+    expect_plan(&c, 40, NUMA_LOCAL, NUMA_INTERLEAVE, 2, 0); /* first ones of both, then second */
+    expect_plan(&c, 1000, NUMA_LOCAL, NUMA_INTERLEAVE, 2, 0);
+
+    allow("1,3,5,7"); /* one node's */
+    cpus_read(&c, root);
+    expect_plan(&c, 4, NUMA_LOCAL, NUMA_OFF, 0, 0);
+    expect_plan(&c, 4, NUMA_INTERLEAVE, NUMA_OFF, 0, 0);
+
+    allow("0-3"); /* two cores of each */
+    cpus_read(&c, root);
+    expect_plan(&c, 4, NUMA_LOCAL, NUMA_LOCAL, 2, 0);
+    remove_root();
+}
+
+/* Three nodes whose numbers have gaps, the first one without CPUs of ours. */
+static void nodes_may_have_any_numbers(void **state)
+{
+    struct cpus c = {.n = 12, .n_cores = 12, .nodes = 1ull << 4 | 1ull << 9 | 1ull << 63};
+    struct numa numa;
+    (void)state;
+
+    for (uint16_t i = 0; i < 12; i++)
+        c.cpu[i] = (struct cpu){.id = i, .node = (uint16_t[]){4, 9, 63}[i / 4]};
+    numa_plan(&numa, &c, 12, NUMA_LOCAL);
+    assert_int_equal(numa.mode, NUMA_LOCAL);
+    assert_int_equal(numa.n, 3);
+    assert_memory_equal(numa.nodes, ((uint8_t[]){4, 9, 63}), 3);
+    numa_plan(&numa, &c, 6, NUMA_LOCAL); /* 4 and 2 */
+    assert_int_equal(numa.mode, NUMA_INTERLEAVE);
+    assert_memory_equal(numa.nodes, ((uint8_t[]){4, 9, 63}), 3);
+    c.nodes = 0x1ffff; /* 17 nodes */
+    numa_plan(&numa, &c, 12, NUMA_INTERLEAVE);
+    assert_int_equal(numa.mode, NUMA_OFF);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -296,6 +365,8 @@ int main(void)
         cmocka_unit_test(two_sockets_of_shared_caches),
         cmocka_unit_test(large_caches_make_several_groups),
         cmocka_unit_test(private_caches_make_no_groups),
+        cmocka_unit_test(memory_is_planned_for_the_threads),
+        cmocka_unit_test(nodes_may_have_any_numbers),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,25 @@
+/* core/runtime/numa_choice.h - interleaved or local memory: what reads faster here.
+ *
+ * Local memory (core/base/numa.h) reads faster where a node's own is nearer. It also ties threads to
+ * their nodes, and a thread that is late there is helped by reads from afar only. So it is chosen
+ * where it reads a tenth faster, both ways measured as a step reads weights: all threads at once, on
+ * more memory than caches hold. Virtual machines may name nodes that are no nearer than others.
+ *
+ * Thread: the one that starts the program; makes threads of its own for the call.
+ * Memory: NUMA_CHOICE_BYTES at most, for the call.
+ */
+#ifndef CORE_RUNTIME_NUMA_CHOICE_H
+#define CORE_RUNTIME_NUMA_CHOICE_H
+
+#include <stdint.h>
+
+#include "core/base/numa.h"
+
+#define NUMA_CHOICE_BYTES ((size_t)1 << 30)
+#define NUMA_CHOICE_GAIN 1.1 /* that local memory must have */
+
+/* The plan for threads on these CPUs, and both rates in it. Where there is nothing to choose,
+ * nothing is measured; where there is no memory to measure with, it is interleaved. */
+void numa_choose(struct numa *numa, const struct cpus *cpus, uint32_t n_threads);
+
+#endif
