@@ -13,8 +13,6 @@
 
 #include <assert.h>
 
-#define LEAST_LOGPROB (-2.3f) /* a guess ends where all its tokens together are less likely: 0.1 */
-
 struct draft_slot {
     uint64_t request;     /* whose text it has; 0: none */
     uint32_t n_discarded; /* by context shifts, of that */
@@ -34,7 +32,6 @@ struct draft_runner {
     struct prefix_hash *hashes;  /* of each */
     struct batch *batch;
     struct sampling sampling[DRAFT_ROWS]; /* of the streams of a call */
-    float logprob[DRAFT_ROWS];            /* of each stream's guess so far */
     struct draft_model_costs costs;
     uint64_t serial;
 };
@@ -191,28 +188,15 @@ static bool take_in(void *ud, const struct draft_stream *s, uint32_t n)
 
 /* ---- guesses ---- */
 
-/* The request's sampling, as far as it goes for a model that knows nothing of the answer's state;
- * with the log-probability of what it chooses. */
-static struct sampling sampling_of(const struct request *r)
-{
-    struct sampling s = r->sampling;
-
-    s.n_top = 0;
-    s.mirostat_tau = 0;
-    s.wants_shares = false;
-    return s;
-}
-
 static void begin(struct draft_runner *d, struct draft_stream *streams, uint32_t n)
 {
     d->serial++;
     for (uint32_t i = 0; i < n; i++) {
         struct draft_slot *slot = slot_of(d, &streams[i]);
 
-        d->sampling[i] = sampling_of(streams[i].item->request);
-        d->logprob[i] = 0;
+        d->sampling[i] = draft_model_sampling(streams[i].item->request);
         slot->n_sure = streams[i].n_known;
-        streams[i].draft = (struct draft){.source = DRAFT_MODEL};
+        draft_stream_begin(&streams[i], DRAFT_MODEL);
     }
 }
 
@@ -233,13 +217,6 @@ static void ask(struct draft_runner *d, const struct draft_stream *s, uint32_t i
     o->seq = i;
 }
 
-/* Is the stream to have a guess more? */
-static bool goes_on(const struct draft_runner *d, const struct draft_stream *s, uint32_t i,
-                    uint32_t depth)
-{
-    return s->draft.n < depth && s->draft.n < s->most && d->logprob[i] >= LEAST_LOGPROB;
-}
-
 /* Fill the batch with rows of streams from `first` on that are to have guess number `depth`, as
  * far as they fit. Returns the first that does not. */
 static uint32_t fill(struct draft_runner *d, struct draft_stream *streams, uint32_t first,
@@ -253,12 +230,12 @@ static uint32_t fill(struct draft_runner *d, struct draft_stream *streams, uint3
         struct draft_slot *slot = &d->slots[s->item->slot];
         const uint32_t to = s->n_known + s->draft.n;
 
-        if (!goes_on(d, s, i, depth) || s->draft.n + 1 < depth)
+        if (!draft_stream_wants(s, depth))
             continue;
         if (d->batch->n_rows + to - slot->n_done > DRAFT_RUNNER_ROWS)
             break;
         if (!grow(d, slot, to)) {
-            d->logprob[i] = 2 * LEAST_LOGPROB;
+            draft_stream_end(s);
             continue;
         }
         ask(d, s, i, add_rows(d, slot, s, to));
@@ -267,26 +244,17 @@ static uint32_t fill(struct draft_runner *d, struct draft_stream *streams, uint3
     return i;
 }
 
-static bool is_end(const struct draft_runner *d, const struct request *r, int32_t token)
-{
-    return (uint32_t)token >= d->opt.n_vocab ||
-           draft_before_end(&token, 1, d->opt.eog, d->opt.n_eog) == 0 ||
-           draft_before_end(&token, 1, r->stop_ids, r->n_stop_ids) == 0;
-}
-
+/* A token that only the draft model has is no guess. */
 static void take(struct draft_runner *d, struct draft_stream *s, const struct batch_output *o)
 {
     struct draft_slot *slot = &d->slots[s->item->slot];
-    struct request *r = s->item->request;
 
-    if (is_end(d, r, o->token)) {
-        d->logprob[o->seq] = 2 * LEAST_LOGPROB;
-        return;
-    }
-    d->logprob[o->seq] += o->logprob;
-    r->ids[s->n_known + s->draft.n] = slot->ids[s->draft.n] = o->token;
-    s->draft.fit[s->draft.n++] = draft_fit_of_logprob(o->logprob);
-    s->draft.n_made = slot->n_ids = s->draft.n;
+    if ((uint32_t)o->token >= d->opt.n_vocab)
+        draft_stream_end(s);
+    else
+        draft_stream_take(s, o->token, o->logprob, d->opt.eog, d->opt.n_eog);
+    for (; slot->n_ids < s->draft.n; slot->n_ids++)
+        slot->ids[slot->n_ids] = s->item->request->ids[s->n_known + slot->n_ids];
 }
 
 static void guess(void *ud, struct draft_stream *streams, uint32_t n, uint32_t depth)

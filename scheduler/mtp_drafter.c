@@ -9,8 +9,6 @@
 #include "scheduler/request.h"
 #include "scheduler/scheduler.h"
 
-#define LEAST_LOGPROB (-2.3f) /* a tenth: a guess ends where its tokens together are less likely */
-
 _Static_assert(DRAFT_MAX <= RUNNER_MAX_GUESSES, "the runner can guess as far");
 
 struct mtp_drafter {
@@ -18,7 +16,6 @@ struct mtp_drafter {
     struct draft_model_costs costs;
     /* of a call */
     struct sampling sampling[DRAFT_ROWS]; /* by stream */
-    float logprob[DRAFT_ROWS];            /* by stream: of its guess so far */
     struct runner_guess guesses[DRAFT_ROWS]; /* of those that go on, n of them: */
     uint32_t stream_of[DRAFT_ROWS];
     uint32_t n;
@@ -68,18 +65,6 @@ static bool take_in(void *ud, const struct draft_stream *s, uint32_t n)
     return false;
 }
 
-/* The request's, as far as it goes without the answer's state; with the log-probability of what it
- * chooses. */
-static struct sampling sampling_of(const struct request *r)
-{
-    struct sampling s = r->sampling;
-
-    s.n_top = 0;
-    s.mirostat_tau = 0;
-    s.wants_shares = false;
-    return s;
-}
-
 static void add(struct mtp_drafter *d, const struct draft_stream *s, uint32_t i)
 {
     const struct plan_item *item = s->item;
@@ -107,30 +92,8 @@ static void collect(struct mtp_drafter *d, const struct draft_stream *streams, u
 {
     d->n = 0;
     for (uint32_t i = 0; i < n; i++)
-        if (streams[i].draft.n + 1 == depth && depth <= streams[i].most &&
-            d->logprob[i] >= LEAST_LOGPROB)
+        if (draft_stream_wants(&streams[i], depth))
             add(d, &streams[i], i);
-}
-
-static bool is_end(const struct mtp_drafter *d, const struct request *r, int32_t token)
-{
-    return draft_before_end(&token, 1, d->opt.eog, d->opt.n_eog) == 0 ||
-           draft_before_end(&token, 1, r->stop_ids, r->n_stop_ids) == 0;
-}
-
-static void take(struct mtp_drafter *d, struct draft_stream *s, uint32_t i,
-                 const struct runner_guess *g)
-{
-    struct request *r = s->item->request;
-
-    if (is_end(d, r, g->token)) {
-        d->logprob[i] = 2 * LEAST_LOGPROB;
-        return;
-    }
-    d->logprob[i] += g->logprob;
-    r->ids[s->n_known + s->draft.n] = g->token;
-    s->draft.fit[s->draft.n++] = draft_fit_of_logprob(g->logprob);
-    s->draft.n_made = s->draft.n;
 }
 
 static void guess(void *ud, struct draft_stream *streams, uint32_t n, uint32_t depth)
@@ -138,9 +101,8 @@ static void guess(void *ud, struct draft_stream *streams, uint32_t n, uint32_t d
     struct mtp_drafter *d = ud;
 
     for (uint32_t i = 0; i < n; i++) {
-        d->sampling[i] = sampling_of(streams[i].item->request);
-        d->logprob[i] = 0;
-        streams[i].draft = (struct draft){.source = DRAFT_MTP};
+        d->sampling[i] = draft_model_sampling(streams[i].item->request);
+        draft_stream_begin(&streams[i], DRAFT_MTP);
     }
     for (uint32_t k = 1; k <= depth; k++) {
         uint64_t from;
@@ -152,7 +114,8 @@ static void guess(void *ud, struct draft_stream *streams, uint32_t n, uint32_t d
         runner_guess(d->opt.runner, d->guesses, d->n);
         draft_model_costs_guessed(&d->costs, d->n, clock_us() - from);
         for (uint32_t j = 0; j < d->n; j++)
-            take(d, &streams[d->stream_of[j]], d->stream_of[j], &d->guesses[j]);
+            draft_stream_take(&streams[d->stream_of[j]], d->guesses[j].token,
+                              d->guesses[j].logprob, d->opt.eog, d->opt.n_eog);
     }
 }
 

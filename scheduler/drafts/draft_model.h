@@ -18,6 +18,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "core/runtime/batch.h"
 #include "scheduler/drafts/draft_costs.h"
 #include "scheduler/drafts/drafter.h"
 
@@ -31,6 +32,7 @@ struct draft_stream {             /* one token of it is not computed: its last o
     uint32_t n_known;             /* tokens in the request's ids */
     uint32_t most;                /* guesses that it can take, >= 1 */
     struct draft draft;           /* out: guesses, in the request's ids[n_known ..] */
+    float logprob;                /* of all of them together, by the model that made them */
 };
 
 struct draft_model {
@@ -46,6 +48,21 @@ struct draft_model {
      * where it is unlikely, where it would end the generation, or where there is no room. */
     void (*guess)(void *ud, struct draft_stream *streams, uint32_t n, uint32_t depth);
 };
+
+/* ---- for those who implement it ---- */
+
+/* The request's sampling, as far as it goes for a model that knows nothing of the answer's state
+ * (constraints, mirostat); with the log-probability of what it chooses. */
+struct sampling draft_model_sampling(const struct request *r);
+
+void draft_stream_begin(struct draft_stream *s, enum draft_source source);
+/* Is it to have guess number n (from 1), and has all before that? */
+bool draft_stream_wants(const struct draft_stream *s, uint32_t n);
+/* Its next guess, or, where that would end the generation, the end of its guesses. */
+void draft_stream_take(struct draft_stream *s, int32_t token, float logprob, const int32_t *eog,
+                       size_t n_eog);
+/* No more guesses. */
+void draft_stream_end(struct draft_stream *s);
 
 struct draft_model_costs {
     struct draft_cost_model guesses; /* batches by streams */
