@@ -233,6 +233,8 @@ void sched_guess_by_model(struct sched *s)
     if (depth == 0)
         return;
     m->guess(m->ud, c.streams, c.n, depth);
+    if (s->limits->drafts != NULL)
+        s->guess_ns = depth * s->limits->drafts->guess_ns[c.n];
     for (uint32_t i = 0; i < c.n; i++) {
         assert(c.streams[i].draft.n <= c.streams[i].most);
         if (c.streams[i].draft.n > 0)

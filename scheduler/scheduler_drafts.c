@@ -224,13 +224,23 @@ static void add_rows(struct sched *s, struct plan_item *item, struct seq *seq)
     s->plan.n_drafts += n;
     s->plan.n_tokens += n;
     s->rows_left -= n;
+    s->draft_keys += (uint64_t)n * seq->n_known + n * (n + 1) / 2;
+}
+
+/* With the making of its guesses; 0: not known. */
+static uint64_t predicted_ns(const struct sched *s)
+{
+    const struct draft_costs *c = s->limits->drafts;
+
+    if (c == NULL || !c->is_known || s->plan.n_items + s->plan.n_drafts > DRAFT_ROWS)
+        return 0;
+    return step_ns(s, s->plan.n_drafts, s->draft_keys) + s->guess_ns;
 }
 
 /* Time that the step leaves until its target; without one there is no limit. */
 static uint64_t time_left_ns(const struct sched *s)
 {
-    const uint64_t target_ns = s->limits->target_us * 1000;
-    const uint64_t ns = step_ns(s, s->plan.n_drafts, 0);
+    const uint64_t target_ns = s->limits->target_us * 1000, ns = predicted_ns(s);
 
     if (target_ns == 0)
         return SCHED_NO_LIMIT;
@@ -243,6 +253,7 @@ void sched_plan_drafts(struct sched *s)
 
     if (s->opt.drafter.propose == NULL || !has_streams_only(s) || !may_pay(s))
         return;
+    s->draft_keys = s->guess_ns = 0;
     propose(s);
     if (s->opt.model.guess != NULL)
         sched_guess_by_model(s);
@@ -251,6 +262,8 @@ void sched_plan_drafts(struct sched *s)
     for (uint32_t i = 0; i < s->plan.n_items; i++)
         add_rows(s, &s->items[i], s->item_seq[i]);
     s->n_with_drafts += s->plan.n_drafts > 0;
+    if (s->plan.n_drafts > 0)
+        s->plan.predicted_ns = predicted_ns(s);
     if (s->opt.model.guess != NULL)
         sched_take_in_by_model(s, takes_all ? SCHED_NO_LIMIT : time_left_ns(s));
 }

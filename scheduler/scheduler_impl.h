@@ -55,6 +55,7 @@ struct sched {
     struct draft_rates rates;         /* of all sequences */
     uint32_t n_with_drafts;           /* steps since the last one without */
     struct seq *taken_in;             /* its text, by the draft model, in the plan being made */
+    uint64_t draft_keys, guess_ns;    /* that its drafts read, and what their making takes */
     struct draft_stats drafts[DRAFT_SOURCES];
     /* the block store */
     struct list held_for_store; /* sequences, by arrival */
