@@ -377,6 +377,9 @@ bench-draft-model: deps-real $(BUILD)/quire ## the same with a draft model, of a
 	    QUIRE_BIN=$(BUILD)/quire PEER='$(PEER)' $(PYTHON) tests/bench/bench_speculation.py \
 	        $(REAL)/pair/large.gguf --draft $(REAL)/pair/draft.gguf --streams 1,4 $(ARGS)
 
+bench-mtp: deps-test $(BUILD)/quire ## the same with a model's own layer for guesses, in models that count (see tests/bench/bench_mtp.py)
+	@QUIRE_BIN=$(BUILD)/quire $(PYTHON) tests/bench/bench_mtp.py $(BUILD)/mtp $(ARGS)
+
 bench-embeddings: deps-real $(BUILD)/quire ## 10,000 short texts through a real embedder (PEER=python3 with sentence-transformers: beside that)
 	@folder=$$($(PYTHON) tests/real/packages.py --folder $(REAL) minilm) && \
 	    QUIRE_BIN=$(BUILD)/quire PEER='$(PEER)' $(PYTHON) tests/bench/bench_embeddings.py $$folder

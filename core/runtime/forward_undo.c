@@ -132,6 +132,7 @@ static void take_in(struct runner *r, struct thread_pool_worker *w, uint32_t lay
 
 void undo_wrong(struct runner *r, struct thread_pool_worker *w)
 {
+    thread_pool_barrier(w); /* nobody looks at r->batch any more */
     if (w->index == 0) {
         find_wrong(r);
         r->batch = r->undo.batch;

@@ -20,8 +20,9 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "reference"))
 import fixtures  # noqa: E402
 import gguf_file  # noqa: E402
 import mtp  # noqa: E402
+import mtp_fixtures  # noqa: E402
 from quire import DEBUG_BIN, SLOW, Server, serve_in_vain  # noqa: E402
-from rounding import as_f16, encode  # noqa: E402
+from rounding import as_f16  # noqa: E402
 from test_cli import quire  # noqa: E402
 from test_speculation import REPORTS, SAMPLERS, answers  # noqa: E402
 
@@ -127,32 +128,10 @@ FLAGS = ("--context", "512", "--max-sequences", "8", "--prefill-chunk", "48", "-
          "--state-interval", "16")
 
 
-def counting(arch, variant, kind):
-    """The bytes of a model that counts, and its layer that guesses too; by random numbers, not always."""
-    keys, tensors = gguf_file.read_parts(fixtures.make(arch, variant, kind, n_vocab=N_VOCAB))
-    n_vocab, n = tensors["token_embd.weight"][1]
-    embed = np.random.default_rng(1).normal(0, 1, (n_vocab, n))
-    after = np.roll(embed, 1, axis=0) * 4 / n ** 0.5
-
-    def put(name, values):
-        tensors[name] = tensors[name][0], values.shape, encode(tensors[name][0], values)
-    for name, t in list(tensors.items()):
-        values = gguf_file.to_array(*t)
-        if name in ("token_embd.weight", f"blk.{keys[arch + '.block_count'] - 1}.nextn.embed_tokens.weight"):
-            put(name, embed)
-        elif name == "output.weight" or name.endswith("shared_head_head.weight"):
-            put(name, after)
-        elif "attn_output" in name or "ffn_down" in name:
-            put(name, values * 0.35)
-        elif name.endswith("eh_proj.weight"):
-            put(name, np.concatenate([np.eye(n), 0.3 * values[:, n:]], axis=1))
-    return gguf_file.write(keys, tensors)
-
-
 @pytest.fixture(scope="module", params=CASES, ids=NAMES)
 def model(request, tmp_path_factory):
     path = tmp_path_factory.mktemp("counting") / "model.gguf"
-    path.write_bytes(counting(*request.param, "Q8_0"))
+    path.write_bytes(mtp_fixtures.counting(*request.param, "Q8_0", n_vocab=N_VOCAB))
     return path
 
 

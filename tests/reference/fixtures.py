@@ -656,9 +656,11 @@ BUILDERS = {
 }
 
 
-def make(arch, variant, kind, seed=1, n_ctx=N_CTX, n_vocab=None):
+def make(arch, variant, kind, seed=1, n_ctx=N_CTX, **sizes):
+    """sizes: other ones than the fixture's, where the builder lets them be."""
     f = Fixture(arch, variant, kind, seed, n_ctx)
-    f.n_vocab = n_vocab or f.n_vocab
+    for name, n in sizes.items():
+        setattr(f, name, n)
     BUILDERS[arch][0](f)
     return f.bytes()
 
