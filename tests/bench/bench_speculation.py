@@ -8,13 +8,13 @@ task `again`, the same question with other endings. With PEER=python3, an interp
 the same prompts go to that without and with its own n-gram drafts, or with the draft model, one stream.
 """
 import argparse
+import concurrent.futures
 import contextlib
 import json
 import os
 import statistics
 import subprocess
 import sys
-import threading
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "e2e"))
@@ -85,29 +85,17 @@ def predict(server):
     TASKS["prediction"]["prediction"] = {"type": "content", "content": " ".join(words)}
 
 
-ROUNDS = 4  # requests of each of several clients, one behind the other: else the slowest stream is all that counts
-
-
-class Client(threading.Thread):
-    def __init__(self, server, bodies):
-        super().__init__()
-        self.server, self.bodies, self.answers = server, bodies, None
-
-    def run(self):
-        self.answers = [self.server.post("/v1/completions", b).json for b in self.bodies]
+ROUNDS = 4  # requests for each of several clients
 
 
 def run(server, body, n, speculates):
-    """Tokens a second of n clients at a time: each request has another beginning, so none is computed for another."""
-    rounds = ROUNDS if n > 1 else 1
-    clients = [Client(server, [dict(body, prompt=f"{i * rounds + k}\n{body['prompt']}", speculation=speculates)
-                               for k in range(rounds)]) for i in range(n)]
+    """Tokens a second of n clients, who take what there is to do one behind the other: each request has another beginning,
+    so none is computed for another."""
+    count = n * ROUNDS if n > 1 else 1
+    bodies = [dict(body, prompt=f"{i}\n{body['prompt']}", speculation=speculates) for i in range(count)]
     begin = time.monotonic()
-    for c in clients:
-        c.start()
-    for c in clients:
-        c.join()
-    answers = [a for c in clients for a in c.answers]
+    with concurrent.futures.ThreadPoolExecutor(n) as clients:
+        answers = list(clients.map(lambda b: server.post("/v1/completions", b).json, bodies))
     timings = [a["choices"][0]["timings"] for a in answers]
     seconds = time.monotonic() - begin if n > 1 else timings[0]["decode_ms"] / 1000
     return (sum(a["usage"]["completion_tokens"] for a in answers) / seconds,

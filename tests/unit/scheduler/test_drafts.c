@@ -356,8 +356,8 @@ static void the_account_bounds_losses(void **state)
 
     for (int i = 0; i < 1000; i++)
         draft_account_allow(&a, plain);
-    assert_true(a.balance > 7 * plain && a.balance <= 8 * plain); /* eight steps at most */
-    for (int i = 0; i < 30; i++)
+    assert_true(a.balance > 3 * plain && a.balance <= 4 * plain); /* four steps at most */
+    for (int i = 0; i < 22; i++)
         draft_account_settle(&a, plain, 1.5 * plain, 1, 1); /* half a step lost each time */
     assert_true(a.balance < -6 * plain && a.balance > -8 * plain);
     for (int i = 0; i < 4; i++)
