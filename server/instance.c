@@ -353,6 +353,8 @@ static void log_sizes(const struct instance *e, const struct config *c, uint64_t
              kern_isa_name(e->isa), e->threads, kern_kv_name(e->kv_type), e->kv->n_blocks,
              m->groups.n, m->groups.n_window, e->kv->bytes, e->sched.max_context,
              runner_scratch_bytes(e->runner));
+    if (m->has_mtp)
+        log_info("engine", "mtp=on mtp_layer=%u", m->shape.n_layer);
     instance_log_cache(e, c);
 }
 
