@@ -43,8 +43,9 @@ uint32_t kv_store_blocks_for(const struct kv_shape *shape, size_t budget_bytes);
 /* Without layers blocks have no bytes, and there is no mapping. ERR_INVAL: no blocks, or no bytes
  * in a layer; ERR_NOMEM. */
 int kv_store_create(struct kv_store **out, const struct kv_shape *shape, uint32_t n_blocks);
-/* With n_private blocks more, ids n_blocks + 1 and on, that no pool of blocks knows: rows that guess
- * write there. They are of small pages, so that one layer of them takes no more than its own. */
+/* With n_private blocks more, ids n_blocks + 1 and on, that no pool of blocks knows: rows that
+ * guess write there. They are of small pages, so that one layer of them takes no more than its own.
+ */
 int kv_store_create_private(struct kv_store **out, const struct kv_shape *shape, uint32_t n_blocks,
                             uint32_t n_private);
 /* Before a block is written: lay the blocks out over memory nodes (core/base/numa.h). */

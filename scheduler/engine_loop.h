@@ -36,8 +36,8 @@ struct engine_loop_options {
     uint32_t step_target_ms; /* prompt chunks shrink so that a step with running streams stays
                               * within this, with the steps of other engines that have
                               * work (each gets an even part of it); 0 = no limit */
-    bool makes_drafts;       /* guess tokens ahead (drafts/drafter.h), for requests that let it; with
-                              * recurrent states the runner must be able to undo */
+    bool makes_drafts;       /* guess tokens ahead (drafts/drafter.h), for requests that let it;
+                              * with recurrent states the runner must be able to undo */
     uint32_t draft_history;  /* tokens of earlier answers that are kept for that, at most
                               * HISTORY_MOST; 0: none */
     struct draft_model draft_model; /* for that, too; guess NULL: none */

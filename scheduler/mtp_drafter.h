@@ -1,10 +1,10 @@
 /* scheduler/mtp_drafter.h - guesses by the layer that a model's own file has for that (multi-token
  * prediction; runner_guess()), as a draft model (drafts/draft_model.h).
  *
- * The layer takes texts in as the model's steps compute them, so there is nothing to take in here: it
- * can guess for a stream whose last step computed the row before its last token, that is, from its
- * second token on, also behind a preemption. It chooses with the sampling of the request, its seed
- * and its positions. Constraints and mirostat it does not know.
+ * The layer takes texts in as the model's steps compute them, so there is nothing to take in here:
+ * it can guess for a stream whose last step computed the row before its last token, that is, from
+ * its second token on, also behind a preemption. It chooses with the sampling of the request, its
+ * seed and its positions. Constraints and mirostat it does not know.
  *
  * Thread: engine thread only; batches run on the runner's pool.
  * Memory: taken at creation.

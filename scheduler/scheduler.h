@@ -105,8 +105,8 @@ struct sched_options {
     uint32_t store_blocks;  /* in a record of the block store (kv_record.h); 0: there is none. Only
                              * if kv_manager_can_enter() */
     uint32_t store_wait_ms; /* longest wait for it */
-    /* With recurrent states: sequences of a step that may have drafts, and the rows that each may have
-     * then; 0: none. */
+    /* With recurrent states: sequences of a step that may have drafts, and the rows that each may
+     * have then; 0: none. */
     uint32_t undo_streams, undo_rows;
     struct drafter drafter; /* propose NULL: no drafts. Guesses must not end a generation */
     struct draft_model model; /* guess NULL: none. Only beside a drafter */

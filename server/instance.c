@@ -329,6 +329,8 @@ static void log_sizes(const struct instance *e, const struct config *c, uint64_t
     if (e->numa.mode != NUMA_OFF)
         log_info("engine", "numa=%s nodes=%u weights_in_place=%.3f", numa_mode_name(e->numa.mode),
                  e->numa.n, model_placed_share(m, &e->numa));
+    if (m->has_mtp)
+        log_info("engine", "mtp=on mtp_layer=%u", m->shape.n_layer);
     instance_log_cache(e, c);
 }
 

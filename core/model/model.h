@@ -196,8 +196,8 @@ struct model_shape {
 /* What there is around a layer that guesses the token behind the next one (multi-token prediction,
  * MTP; "nextn" in files). Its input at a position is eh_proj of two vectors in a row, each normed:
  * the token's embedding, and what output_norm has made of the token before it. Its output goes
- * through output_norm and output, which make logits; what output_norm makes is its hidden state, from
- * which it can guess on. */
+ * through output_norm and output, which make logits; what output_norm makes is its hidden state,
+ * from which it can guess on. */
 struct model_mtp {
     struct norm embed_norm, hidden_norm; /* [n_embd] */
     struct matrix eh_proj;               /* [n_embd][2*n_embd] */

@@ -96,8 +96,10 @@ struct batch_span {
                          * behind the row before pos0; at pos0 == 0 it is cleared first; afterwards
                          * what is behind the last row. No two spans have the same one; 0: the model
                          * has none */
-    uint32_t slot;      /* of its sequence, of those that run; and a number that no other sequence */
-    uint64_t owner;     /* has: what guesses need is kept from step to step by these (runner.h) */
+    /* What guesses need is kept from step to step (runner.h): the sequence's slot, of those that
+     * run, and a number that no other sequence has; 0: nothing is to be guessed of it. */
+    uint32_t slot;
+    uint64_t owner;
     uint32_t second_at; /* where a second text begins that an encoder reads; 0: there is none */
     const struct adapter *adapter; /* of its sequence, or NULL; by how much it counts: */
     float adapter_scale;

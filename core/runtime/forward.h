@@ -211,8 +211,8 @@ void project_out(struct runner *r, struct thread_pool_worker *w, const struct mo
 /* `out`, [n_rows][embd_stride], = what the layer's recurrent part adds; r->norm is its input, and
  * stays, r->qrows with it. The states of all spans go on. */
 void recurrent(struct runner *r, struct thread_pool_worker *w, uint32_t layer, float *out);
-/* What the states of the layer take in of rows of r->mix as its products have made them, and nothing
- * behind that. */
+/* What the states of the layer take in of rows of r->mix as its products have made them, and
+ * nothing behind that. */
 void recurrent_again(struct runner *r, struct thread_pool_worker *w, uint32_t layer);
 /* Does it take quantised rows? */
 bool recurrent_quantises(const struct model_layer *l);
@@ -246,8 +246,8 @@ void recurrent_out(struct runner *r, struct thread_pool_worker *w, const struct 
 
 /* ---- wrong guesses ---- */
 
-/* The states of sequences with guesses, before the step; and rows of r->mix, as the layer's products
- * have made them, of each layer. */
+/* The states of sequences with guesses, before the step; and rows of r->mix, as the layer's
+ * products have made them, of each layer. */
 void undo_keep_states(struct runner *r, struct thread_pool_worker *w);
 void undo_keep_rows(struct runner *r, struct thread_pool_worker *w, const struct model_layer *l);
 /* Behind the step: the states are those behind the last row that was right. */

@@ -1,11 +1,12 @@
 /* core/runtime/forward_mtp.c - a layer that guesses tokens; see forward.h and mtp.h.
  *
  * Its input at a position is eh_proj of two vectors in a row: the token's embedding, and the hidden
- * state before it, each normed. The hidden state is the model's, as its last norm makes it, or, from
- * the second guess on, the layer's own, as its output norm makes it (so do llama.cpp and vLLM).
+ * state before it, each normed. The hidden state is the model's, as its last norm makes it, or,
+ * from the second guess on, the layer's own, as its output norm makes it (so do llama.cpp and
+ * vLLM).
  *
- * In a step the layer leaves its keys and values, which later guesses look at, and nothing else of it
- * is computed. Where a guess is made it is run as any layer, and its output makes logits.
+ * In a step the layer leaves its keys and values, which later guesses look at, and nothing else of
+ * it is computed. Where a guess is made it is run as any layer, and its output makes logits.
  */
 #include "core/runtime/forward.h"
 
@@ -93,6 +94,8 @@ static void keep_hidden(struct runner *r, uint32_t i)
     const struct batch_span *span = &r->batch->spans[i];
     const uint32_t row = r->mtp.last[i];
 
+    if (span->owner == 0)
+        return;
     norm_row(r, r->mtp.hidden + span->slot * r->mtp.stride, r->x + row * r->embd_stride,
              &r->model->output_norm, r->model->shape.n_embd);
     r->mtp.kept[span->slot] = (struct mtp_kept){
@@ -133,8 +136,9 @@ static void keep_guessed(struct runner *r, struct thread_pool_worker *w)
 
     while (take_rows_of(r, w, r->batch->n_rows, &from, &to))
         for (uint32_t i = from; i < to; i++)
-            norm_row(r, r->mtp.guessed + r->batch->spans[i].slot * r->mtp.stride, r->x + i * r->embd_stride,
-                     &r->model->mtp.output_norm, r->model->shape.n_embd);
+            norm_row(r, r->mtp.guessed + r->batch->spans[i].slot * r->mtp.stride,
+                     r->x + i * r->embd_stride, &r->model->mtp.output_norm,
+                     r->model->shape.n_embd);
     end_region(r, w, RUNNER_MTP);
 }
 

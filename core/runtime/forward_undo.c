@@ -40,7 +40,8 @@ void undo_keep_states(struct runner *r, struct thread_pool_worker *w)
     end_region(r, w, RUNNER_RECURRENT);
 }
 
-static float *kept_row(const struct runner *r, const struct model_layer *l, uint32_t i, uint32_t row)
+static float *kept_row(const struct runner *r, const struct model_layer *l, uint32_t i,
+                       uint32_t row)
 {
     const size_t layer = l->state_at / r->model->shape.recurrent.layer_floats;
     const size_t at = (layer * RUNNER_UNDO_SPANS + i) * RUNNER_UNDO_ROWS + row;

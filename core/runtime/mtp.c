@@ -110,6 +110,8 @@ const float *mtp_hidden(const struct mtp *m, uint32_t slot, uint64_t owner, uint
 {
     const struct mtp_kept *k = m->kept + slot;
 
+    if (owner == 0)
+        return NULL;
     assert(slot < m->n_slots);
     return k->is_there && k->owner == owner && k->pos == pos ? m->hidden + slot * m->stride : NULL;
 }

@@ -1,14 +1,14 @@
 /* core/runtime/mtp.h - what a layer that guesses tokens (struct model_mtp) keeps in the runner.
  *
- * The layer's keys and values lie in the KV cache as those of any other layer: at a position what it
- * computes from the token there and the model's hidden state before it. So they are shared, copied
- * and swapped with the blocks. Of a sequence's last row the hidden state is kept by the sequence's
- * slot; where it is not there, behind a prefix that was found or a preemption, zeros take its place
- * at one position, and guesses are the worse for it, never an answer.
+ * The layer's keys and values lie in the KV cache as those of any other layer: at a position what
+ * it computes from the token there and the model's hidden state before it. So they are shared,
+ * copied and swapped with the blocks. Of a sequence's last row the hidden state is kept by the
+ * sequence's slot; where it is not there, behind a prefix that was found or a preemption, zeros
+ * take its place at one position, and guesses are the worse for it, never an answer.
  *
  * A guess is a row beyond all that is computed. Its keys and values go into two private blocks of
- * its slot (kv_store.h), the first of which begins as a copy of the sequence's last block, so that no
- * block of any sequence is written, whoever else holds it.
+ * its slot (kv_store.h), the first of which begins as a copy of the sequence's last block, so that
+ * no block of any sequence is written, whoever else holds it.
  *
  * Thread: mtp_create(), mtp_release() and what is guessed: the engine thread; in a step all threads
  * of the pool, each its rows or spans.

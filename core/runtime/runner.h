@@ -35,12 +35,13 @@ struct runner_options {
     enum kern_isa isa;
     struct thread_pool *pool;   /* borrowed; runners may share one if they step in turns */
     uint32_t max_rows;          /* most rows in a batch */
-    uint32_t n_slots;           /* with model->has_mtp: sequences that run at a time, at most max_rows;
-                                 * kv has runner_private_blocks() for them. 0: nothing is guessed */
+    /* With model->has_mtp: sequences that run at a time, at most max_rows; kv has
+     * runner_private_blocks() for them. 0: nothing is guessed. */
+    uint32_t n_slots;
     bool takes_adapters;        /* spans may have some */
-    bool undoes;                /* of a model with recurrent states: RUNNER_UNDO_SPANS of a batch, at
-                                 * most, may have guesses, and of RUNNER_UNDO_ROWS rows each. Of
-                                 * others any may, of any number */
+    /* Of a model with recurrent states: RUNNER_UNDO_SPANS of a batch, at most, may have guesses,
+     * and RUNNER_UNDO_ROWS rows each then. Of other models all may, and any number. */
+    bool undoes;
     bool no_cascade;            /* shared blocks are read by each sequence for itself */
     const int32_t *eog;         /* ids that end a generation, for ban_eog; copied */
     size_t n_eog;
@@ -65,8 +66,8 @@ void runner_destroy(struct runner **r);
 /* Compute the batch and fill its outputs. Cannot fail. */
 void runner_step(struct runner *r, struct batch *b);
 
-/* A guess by the layer of the model that is made for that (struct model_mtp), which goes on from the
- * model's hidden state behind the last token but one, and then from its own behind guesses. */
+/* A guess by the layer of the model that is made for that (struct model_mtp), which goes on from
+ * the model's hidden state behind the last token but one, and then from its own behind guesses. */
 struct runner_guess {
     uint32_t slot;  /* as in the sequence's spans */
     uint64_t owner;
@@ -85,8 +86,8 @@ struct runner_guess {
 
 /* Of the bytes of weights that a step reads, so much of 1 does a guess read, about. */
 double runner_guess_weight(const struct model *m);
-/* Is the hidden state there that the first guess goes on from: did the last step of the slot compute
- * the row before pos? */
+/* Is the hidden state there that the first guess goes on from: did the last step of the slot
+ * compute the row before pos? */
 bool runner_can_guess(const struct runner *r, uint32_t slot, uint64_t owner, uint32_t pos);
 /* A guess more for each of n sequences, at most n_slots, each in another slot, for which it can. No
  * step sees anything of it. Cannot fail. */

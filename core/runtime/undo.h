@@ -2,14 +2,13 @@
  *
  * Keys and values of wrong guesses are overwritten, but a state has taken them in. So in a step the
  * states of sequences with guesses are copied beforehand, and so is of their rows what the layers'
- * states take of them, behind the products. Where a guess was wrong the copy becomes the state again,
- * and takes in the rows that were right once more, without any product but small ones. The bits are
- * those of a step without the wrong rows (kernels/recurrent.h).
+ * states take of them, behind the products. Where a guess was wrong the copy becomes the state
+ * again, and takes in the rows that were right once more, without any product but small ones. The
+ * bits are those of a step without the wrong rows (kernels/recurrent.h).
  *
- * Thread: undo_create(), undo_release(), undo_find(): the engine thread; in a step all threads of the
- * pool.
- * Memory: taken in undo_create(): RUNNER_UNDO_SPANS states, and as many rows of each layer as they
- * may have.
+ * Thread: undo_create(), undo_release(), undo_find(): the engine thread; in a step all threads of
+ * the pool. Memory: taken in undo_create(): RUNNER_UNDO_SPANS states, and as many rows of each
+ * layer as they may have.
  */
 #ifndef CORE_RUNTIME_UNDO_H
 #define CORE_RUNTIME_UNDO_H
@@ -25,16 +24,17 @@ struct runner_options;
 struct undo {
     uint32_t n;           /* spans of the step with guesses */
     uint32_t *spans;      /* [RUNNER_UNDO_SPANS] which */
-    uint32_t *wrong;      /* [RUNNER_UNDO_SPANS] of these, those with wrong guesses, by index in spans */
-    uint8_t *states;      /* [RUNNER_UNDO_SPANS][state_bytes], before the step; NULL: no span may have
-                           * guesses */
+    uint32_t *wrong;      /* [RUNNER_UNDO_SPANS] those with wrong guesses, by index in spans */
+    uint8_t *states;      /* [RUNNER_UNDO_SPANS][state_bytes], before the step; NULL: no span may
+                           * have guesses */
     size_t state_bytes;
     float *rows;          /* [recurrent layer][RUNNER_UNDO_SPANS][RUNNER_UNDO_ROWS][mix_stride] */
     size_t row_bytes;     /* of the mapping */
     struct batch *batch;  /* the rows that were right of spans with wrong guesses */
 };
 
-/* Nothing where options->undoes is false. ERR_NOMEM; undo_release() is to be called all the same. */
+/* Nothing where options->undoes is false. ERR_NOMEM; undo_release() is to be called all the same.
+ */
 int undo_create(struct runner *r, const struct runner_options *options);
 void undo_release(struct undo *u);
 
