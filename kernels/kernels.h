@@ -433,20 +433,21 @@ struct kern_table {
     void (*softplus)(float *out, const float *x, const float *bias, const float *a, size_t n);
 };
 
-/* The best level that this CPU and OS allow (checks XCR0 as well as CPUID), but for AMX. In debug builds the
- * variable QUIRE_DEBUG_ISA lowers it. */
+/* The best level that this CPU and OS allow (checks XCR0 as well as CPUID), but for AMX. In debug
+ * builds the variable QUIRE_DEBUG_ISA lowers it. */
 enum kern_isa kern_isa_of_cpu(void);
 /* The best of them that this build has. */
 enum kern_isa kern_isa_best(void);
 /* Whether it can be asked for: a build for one CPU has no other levels than its own. Of AMX the
  * kernel is asked whether this process may use it, which then holds for all of its threads. */
 bool kern_isa_exists(enum kern_isa isa);
-/* "scalar", "avx2", "avxvnni", "avx512", "amx" -> level, -1 when unknown; "auto" is for the caller. */
+/* "scalar", "avx2", "avxvnni", "avx512", "amx" -> level, -1 when unknown; "auto" is for the
+ * caller. */
 int kern_isa_parse(const char *name);
 const char *kern_isa_name(enum kern_isa isa);
 
-/* Fill the table with the best bodies up to `isa` (at most kern_isa_best(), or AMX where it exists). Scalar first, then
- * overwritten upwards, so no member is ever NULL. */
+/* Fill the table with the best bodies up to `isa` (at most kern_isa_best(), or AMX where it
+ * exists). Scalar first, then overwritten upwards, so no member is ever NULL. */
 void kern_init(struct kern_table *t, enum kern_isa isa);
 
 /* The definitions that other code needs too. */

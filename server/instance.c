@@ -389,7 +389,8 @@ int instance_init_among(struct instance *e, const struct config *c, unsigned fla
         code = EXIT_USAGE;
         goto fail;
     }
-    if (make_runner(e, c, flags, company->pool != NULL ? company->pool : e->own_pool, err, err_len) < 0)
+    if (make_runner(e, c, flags, e->own_pool != NULL ? e->own_pool : company->pool, err,
+                    err_len) < 0)
         goto fail;
     if (!from.only_plan)
         log_sizes(e, c, clock_ms() - start);

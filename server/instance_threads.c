@@ -1,4 +1,4 @@
-/* server/instance_threads.c - how many threads compute, and where their memory is; see instance.h. */
+/* server/instance_threads.c - how many threads compute, and where memory is; see instance.h. */
 #include "server/instance_impl.h"
 
 #include "config/config.h"

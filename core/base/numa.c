@@ -178,7 +178,7 @@ double numa_placed_share(const struct numa *numa, const void *p, size_t bytes)
     size_t from = 0;
 
     for (uint32_t i = 0; numa->mode == NUMA_LOCAL && i < numa->n; i++) {
-        const size_t end = part_end(bytes, i, numa->n) < bytes ? part_end(bytes, i, numa->n) : bytes;
+        const size_t last = part_end(bytes, i, numa->n), end = last < bytes ? last : bytes;
 
         const uint64_t n =
             end > from ? numa_count((const char *)p + from, end - from, MEM_HUGE_PAGE, count) : 0;

@@ -3,8 +3,8 @@
  * Where the threads' CPUs are on one node nothing is done, and the kernel's own way is as good. On
  * several there are two ways:
  *
- *   interleave  Pages lie on the threads' nodes in turn. All threads read at the same rate, wherever
- *               the system lets them run; of two nodes half of all reads are from the other one.
+ *   interleave  Pages lie on the nodes in turn. All threads read at the same rate, wherever the
+ *               system lets them run; of two nodes half of all reads are from the other one.
  *   local       A mapping has a part for each node, read by the threads of that node, which stay
  *               there. What every thread reads is interleaved all the same.
  *
@@ -61,7 +61,8 @@ void numa_plan(struct numa *numa, const struct cpus *cpus, uint32_t n_threads,
 uint32_t numa_n_parts(const struct numa *numa);
 
 /* A mapping of mem_map() before its pages are touched. numa_place(): one of equal parts, whole huge
- * pages each, the i-th for the threads of the i-th node; numa_spread(): one that all threads read. */
+ * pages each, the i-th for the threads of the i-th node. numa_spread(): one that all threads read.
+ */
 int numa_place(const struct numa *numa, void *p, size_t bytes);
 int numa_spread(const struct numa *numa, void *p, size_t bytes);
 

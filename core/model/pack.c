@@ -305,7 +305,8 @@ static bool pack_panel(const struct worker *me, const struct matrix_job *job, ui
 {
     const struct matrix *m = job->dst;
     /* The panels are const in all other code. */
-    uint8_t *panel = (uint8_t *)matrix_panel(m, (uint32_t)(p / m->n_panels), (uint32_t)(p % m->n_panels));
+    const uint32_t each = (uint32_t)(p / m->n_panels), i = (uint32_t)(p % m->n_panels);
+    uint8_t *panel = (uint8_t *)matrix_panel(m, each, i);
     const void *rows[KERN_LANES] = {0};
 
     if (job->is_transposed)

@@ -72,14 +72,14 @@ uint32_t grain_for(const struct runner *r, uint32_t n_items, uint32_t n);
 void run_product(struct runner *r, const struct product *p, uint32_t each, const struct input *in,
                  uint32_t n_rows, uint32_t from, uint32_t to);
 
-/* Several products of the same input as one region, whose time counts as `of`; those whose matrix is
- * missing are left out. */
+/* Several products of the same input as one region, whose time counts as `of`; those whose matrix
+ * is missing are left out. */
 void products(struct runner *r, struct thread_pool_worker *w, const struct product *p, uint32_t n,
               const struct input *in, uint32_t n_rows, enum runner_part of);
 
 /* Items of a region over n matrices of one shape, `each` of `unit` panels (1 or 2) in each. Their
  * order is that of the parts for memory nodes (matrix.h), in a part that of the matrices: a
- * thread's share is of panels that are near it. Taken from .. to - 1, they are pieces of matrices. */
+ * thread's share is of panels that are near it. Items from .. to - 1 are pieces of matrices. */
 struct pieces {
     uint32_t n, each, unit, n_parts;
     uint32_t from, to; /* what is left */

@@ -25,8 +25,8 @@ struct limits {
     double read_gbps;            /* 10^9 bytes a second from memory */
 };
 
-/* All `threads` at work at once, and what they read placed as weights are; numa may be NULL. ERR_NOMEM, or what
- * thread_pool_create() says. */
+/* All `threads` at work at once, and what they read placed as weights are; numa may be NULL.
+ * ERR_NOMEM, or what thread_pool_create() says. */
 int limits_measure(struct limits *l, enum kern_isa isa, uint32_t threads, const struct numa *numa,
                    bool quick);
 

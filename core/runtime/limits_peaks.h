@@ -1,8 +1,8 @@
 /* core/runtime/limits_peaks.h - loops over registers that do what a kind of product must do for
  * each of its sums, and nothing else: no product of that kind is faster.
  *
- * Float weights: fused multiply-adds. Integers: with VNNI eight vpdpbusd a group of 32 columns, with
- * AMX a tdpbssd for sixteen of them;
+ * Float weights: fused multiply-adds. Integers: with VNNI eight vpdpbusd a group of 32 columns;
+ * with AMX one tdpbssd for sixteen groups;
  * without, eight vpmaddubsw and vpaddw for narrow codes, sixteen vpmaddwd and vpaddd for wide ones;
  * then the conversion to float, the scale, and the sum. Minima are left out, which only some types
  * of a kind have.

@@ -52,7 +52,7 @@ struct thread_pool_options {
      * callers too, from their first thread_pool_run() on. A thread that has no CPU left or is
      * refused one stays free, with a warning that says why. */
     bool pin;
-    /* Keep thread i on the node of that CPU, on any of the process's CPUs there: the callers too. */
+    /* Keep thread i on the node of that CPU, on any of the process's CPUs there; callers too. */
     bool keep_nodes;
     const struct cpus *cpus; /* what threads are grouped by, and pinned to; NULL: this machine's */
 };

@@ -119,7 +119,8 @@ GEMM_INLINE vf sums_of(const struct amx_group *g, const size_t half, const size_
     return vf_of(_mm512_load_si512(g->sums[half][r]));
 }
 
-/* A row of a group, as add_rows() finishes it; `number` and `other`: what vnni_pack_numbers() made. */
+/* A row of a group, as add_rows() finishes it; at `number` and `other` is what vnni_pack_numbers()
+ * made. */
 GEMM_INLINE vf finished(const enum kern_weight type, const struct amx_group *g, const size_t r,
                         vf scale, const uint8_t *number, const uint8_t *other, vf sum)
 {

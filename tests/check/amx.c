@@ -1,4 +1,4 @@
-/* tests/check/amx.c - see amx.h. Instruction formats: Intel SDM 2, "VEX-encoded instructions"; a rule
+/* tests/check/amx.c - see amx.h. Forms of instructions are those of Intel's SDM, volume 2. A rule
  * of the definition that is broken (a shape, a missing configuration) ends the program. */
 #include "tests/check/amx.h"
 
@@ -50,7 +50,7 @@ static void configure(const struct config *c)
     must(memcmp(c->zero, zero, sizeof(zero)) == 0, "reserved bytes are zero");
     for (int i = 0; i < 16; i++) {
         must(i < N_TILES || (c->row_bytes[i] == 0 && c->n_rows[i] == 0), "eight tiles");
-        must(c->row_bytes[i] <= MAX_BYTES && c->n_rows[i] <= MAX_ROWS, "tiles of 16 rows of 64 bytes");
+        must(c->row_bytes[i] <= MAX_BYTES && c->n_rows[i] <= MAX_ROWS, "16 rows of 64 bytes");
         must((c->row_bytes[i] == 0) == (c->n_rows[i] == 0), "rows and bytes, or neither");
     }
     shapes = *c;
@@ -219,7 +219,8 @@ static void on_invalid(int number, siginfo_t *info, void *context)
 
 void amx_model_install(void)
 {
-    const struct sigaction action = {.sa_sigaction = on_invalid, .sa_flags = SA_SIGINFO | SA_NODEFER};
+    const struct sigaction action = {.sa_sigaction = on_invalid,
+                                     .sa_flags = SA_SIGINFO | SA_NODEFER};
 
     if (sigaction(SIGILL, &action, NULL) != 0)
         stop("sigaction");

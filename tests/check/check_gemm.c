@@ -190,8 +190,8 @@ static void check_formula(struct check *c, const struct gemm_case *g, const floa
     free(size);
 }
 
-/* From a number of rows to the next that is tried. The definition takes long, and so does a model of
- * instructions, which is asked for every one of them: all numbers of rows where there is little. */
+/* Numbers of rows between two that are tried. The definition takes long, and so does a model of
+ * instructions, which is asked for every one of them: all numbers where there is little to do. */
 static size_t rows_left_out(const struct check *c, const struct gemm_case *g)
 {
     const bool is_modelled = c->isa == KERN_ISA_AMX && !kern_isa_exists(c->isa);

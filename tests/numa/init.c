@@ -1,5 +1,5 @@
-/* tests/numa/init.c - the first process of the virtual machine: it runs what /commands lists, a line
- * each with words between spaces, says how each ended, and turns the machine off. See vm.py. */
+/* tests/numa/init.c - the first process of the virtual machine: it runs what /commands lists, a
+ * line each with words between spaces, says how each ended, and turns the machine off (vm.py). */
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
