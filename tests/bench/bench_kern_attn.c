@@ -156,12 +156,19 @@ static void bench_heads(const struct bench *b, enum kern_kv kv, const struct hea
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
+/* Codes come in groups, of which not every size of head is a multiple. */
+static bool fits(enum kern_kv kv, const struct heads *h)
+{
+    return h->key_dim % kern_kv_group(kv) == 0 && h->value_dim % kern_kv_group(kv) == 0;
+}
+
 /* Everything of the shape that is most common, then what differs in other heads. */
 static void bench_store(const struct bench *b, enum kern_kv kv)
 {
     static const struct heads usual = {7, 64, 64};
-    static const struct heads others[] = {
-        {1, 64, 64}, {4, 128, 128}, {8, 128, 128}, {2, 256, 256}, {16, 576, 512}};
+    static const struct heads others[] = {{1, 64, 64},   {1, 80, 80},   {1, 96, 96},   {4, 128, 128},
+                                          {8, 128, 128}, {8, 192, 128}, {8, 192, 192}, {2, 256, 256},
+                                          {16, 576, 512}};
     static const struct length all[] = {
         {127, 1, 0, true},    {1023, 1, 0, true},   {4095, 1, 0, true},    {127, 1, 0, false},
         {511, 1, 0, false},   {4095, 1, 0, false},  {32767, 1, 0, false},  {32767, 1, 1024, false},
@@ -169,11 +176,13 @@ static void bench_store(const struct bench *b, enum kern_kv kv)
         {3584, 512, 0, true}, {8168, 24, 0, true},  {32744, 24, 0, false}, {3584, 512, 1024, true},
     };
     static const struct length some[] = {
-        {511, 1, 0, false}, {4095, 1, 0, false}, {32767, 1, 0, false}, {8168, 24, 0, true}};
+        {511, 1, 0, false},      {4095, 1, 0, false},    {32767, 1, 0, false},
+        {32767, 1, 1024, false}, {3584, 24, 1024, true}, {8168, 24, 0, true}};
 
     bench_heads(b, kv, &usual, all, COUNT(all));
     for (size_t i = 0; i < COUNT(others); i++)
-        bench_heads(b, kv, &others[i], some, COUNT(some));
+        if (fits(kv, &others[i]))
+            bench_heads(b, kv, &others[i], some, COUNT(some));
 }
 
 void bench_attn_f16(const struct bench *b)
