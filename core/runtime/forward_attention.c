@@ -65,15 +65,16 @@ static uint32_t seen_by_all(const struct runner *r, const struct model_layer *l,
     return r->model->shape.is_encoder && l->window != 1 ? span->pos0 + span->n_row : 0;
 }
 
-/* A piece of a layer's attention: an item, and one of its KV heads. */
-struct attn_piece {
+/* An item, and one of its KV heads. */
+struct attn_work {
     const struct attn_item *item;
     uint32_t kv_head;
 };
 
+/* Neither `next` nor is_fetched is set. */
 static struct kern_attn call_of(const struct runner *r, const struct thread_pool_worker *w,
                                 uint32_t layer, const struct queries *queries,
-                                const struct attn_piece *p)
+                                const struct attn_work *p)
 {
     const struct attn_item *item = p->item;
     const uint32_t kv_head = p->kv_head;
@@ -83,6 +84,7 @@ static struct kern_attn call_of(const struct runner *r, const struct thread_pool
     const uint32_t row = item->rows != NULL ? 0 : span->row0 + item->from;
     const uint32_t group = s->n_head / l->n_kv_head;
     const uint32_t pos0 = span->pos0 + item->from, chunk = chunk_at(r, l, pos0);
+
     return (struct kern_attn){
         .q = queries->q + row * queries->stride + (size_t)kv_head * group * l->key_dim,
         .out = r->att + row * r->att_stride + (size_t)kv_head * group * l->value_dim,
@@ -116,7 +118,7 @@ static struct kern_attn call_of(const struct runner *r, const struct thread_pool
     };
 }
 
-static void finish_piece(struct runner *r, const struct model_layer *l, const struct attn_piece *p)
+static void finish_work(struct runner *r, const struct model_layer *l, const struct attn_work *p)
 {
     const struct attn_item *item = p->item;
     const uint32_t group = r->model->shape.n_head / l->n_kv_head;
@@ -143,7 +145,7 @@ static void merge_split(struct runner *r, const struct model_layer *l,
 }
 
 /* The longest contexts come last in a prompt, so single items are handed out. A thread mostly gets
- * the piece after the one that it had, and asks memory for its first keys ahead of time. */
+ * the one after that which it had, whose first keys are then prefetched already. */
 static void attend_items(struct runner *r, struct thread_pool_worker *w, uint32_t layer,
                          const struct queries *queries, const struct split_kv *split_kv)
 {
@@ -153,10 +155,10 @@ static void attend_items(struct runner *r, struct thread_pool_worker *w, uint32_
     uint32_t from, to, expected = n;
 
     while (thread_pool_take(w, n, 1, &from, &to)) {
-        const struct attn_piece piece = {&split_kv->items[from / n_kv], from % n_kv};
-        const struct attn_piece after = {&split_kv->items[(from + 1) / n_kv], (from + 1) % n_kv};
+        const struct attn_work work = {&split_kv->items[from / n_kv], from % n_kv};
+        const struct attn_work after = {&split_kv->items[(from + 1) / n_kv], (from + 1) % n_kv};
 
-        call = from == expected ? next : call_of(r, w, layer, queries, &piece);
+        call = from == expected ? next : call_of(r, w, layer, queries, &work);
         call.is_fetched = from == expected;
         expected = from + 1;
         if (expected < n) {
@@ -164,7 +166,7 @@ static void attend_items(struct runner *r, struct thread_pool_worker *w, uint32_
             call.next = &next;
         }
         r->kern.attn[r->kv_type](&call);
-        finish_piece(r, l, &piece);
+        finish_work(r, l, &work);
     }
     end_region(r, w, RUNNER_ATTENTION);
 }

@@ -36,27 +36,35 @@ struct attention {
     float *scratch[MAX_THREADS];
 };
 
+static struct kern_attn call_of(const struct attention *t, uint32_t i, uint32_t n, size_t rep)
+{
+    return (struct kern_attn){.q = t->q[i],
+                              .out = t->out[i],
+                              .q_stride = t->h.n * t->h.key_dim,
+                              .out_stride = t->h.n * t->h.value_dim,
+                              .keys = t->kv,
+                              .values = t->kv + t->key_bytes,
+                              .block_stride = t->block_bytes,
+                              .table = t->table + (rep * n + i) % t->n_seq * t->n_block,
+                              .pos0 = (uint32_t)t->l.pos0,
+                              .n_row = (uint32_t)t->l.n_row,
+                              .window = (uint32_t)t->l.window,
+                              .n_head = (uint32_t)t->h.n,
+                              .key_dim = (uint32_t)t->h.key_dim,
+                              .value_dim = (uint32_t)t->h.value_dim,
+                              .scale = 0.125f,
+                              .seg1 = UINT32_MAX,
+                              .scratch = t->scratch[i],
+                              .is_fetched = rep > 0};
+}
+
 static void call_attention(void *arg, uint32_t i, uint32_t n, size_t rep)
 {
     const struct attention *t = arg;
-    const struct kern_attn a = {.q = t->q[i],
-                                .out = t->out[i],
-                                .q_stride = t->h.n * t->h.key_dim,
-                                .out_stride = t->h.n * t->h.value_dim,
-                                .keys = t->kv,
-                                .values = t->kv + t->key_bytes,
-                                .block_stride = t->block_bytes,
-                                .table = t->table + (rep * n + i) % t->n_seq * t->n_block,
-                                .pos0 = (uint32_t)t->l.pos0,
-                                .n_row = (uint32_t)t->l.n_row,
-                                .window = (uint32_t)t->l.window,
-                                .n_head = (uint32_t)t->h.n,
-                                .key_dim = (uint32_t)t->h.key_dim,
-                                .value_dim = (uint32_t)t->h.value_dim,
-                                .scale = 0.125f,
-                                .seg1 = UINT32_MAX,
-                                .scratch = t->scratch[i]};
+    const struct kern_attn next = call_of(t, i, n, rep + 1);
+    struct kern_attn a = call_of(t, i, n, rep);
 
+    a.next = &next;
     t->b->t.attn[t->kv_type](&a);
 }
 
