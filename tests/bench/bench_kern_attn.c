@@ -174,9 +174,10 @@ static bool fits(enum kern_kv kv, const struct heads *h)
 static void bench_store(const struct bench *b, enum kern_kv kv)
 {
     static const struct heads usual = {7, 64, 64};
-    static const struct heads others[] = {{1, 64, 64},   {1, 80, 80},   {1, 96, 96},   {4, 128, 128},
-                                          {8, 128, 128}, {8, 192, 128}, {8, 192, 192}, {2, 256, 256},
-                                          {16, 576, 512}};
+    static const struct heads others[] = {
+        {1, 64, 64},   {1, 80, 80},   {1, 96, 96},   {4, 128, 128},  {8, 128, 128},
+        {8, 192, 128}, {8, 192, 192}, {2, 256, 256}, {16, 576, 512},
+    };
     static const struct length all[] = {
         {127, 1, 0, true},    {1023, 1, 0, true},   {4095, 1, 0, true},    {127, 1, 0, false},
         {511, 1, 0, false},   {4095, 1, 0, false},  {32767, 1, 0, false},  {32767, 1, 1024, false},
