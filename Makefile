@@ -356,6 +356,11 @@ bench-serving: $(BUILD)/quire $(TOOLS) ## what clients feel: shared prefixes, a 
 	@test -f $(BENCH_MODEL) || $(BUILD)/tools/mkmodel --shape qwen2.5-0.5b --type Q8_0 --out $(BENCH_MODEL)
 	@QUIRE_BIN=$(BUILD)/quire $(PYTHON) tests/bench/bench_serving.py $(BENCH_MODEL)
 
+bench-long: $(BUILD)/quire $(TOOLS) ## long contexts: 8 streams of 4,096 tokens, 16 that share as many, prompts up to 65,536 (PEER=python3 with xllamacpp: beside llama-server)
+	@mkdir -p $(dir $(BENCH_MODEL))
+	@test -f $(BENCH_MODEL) || $(BUILD)/tools/mkmodel --shape qwen2.5-0.5b --type Q8_0 --out $(BENCH_MODEL)
+	@QUIRE_BIN=$(BUILD)/quire QUIRE_TOOLS=$(BUILD)/tools PEER='$(PEER)' $(PYTHON) tests/bench/bench_long.py $(BENCH_MODEL) $(ARGS)
+
 bench-adapters: $(BUILD)/bench/bench_adapters $(TOOLS) ## what LoRA adapters cost in a batch of 16 streams (ARGS='--ranks 16,64')
 	@mkdir -p $(dir $(BENCH_MODEL))
 	@test -f $(BENCH_MODEL) || $(BUILD)/tools/mkmodel --shape qwen2.5-0.5b --type Q8_0 --out $(BENCH_MODEL)

@@ -262,6 +262,11 @@ struct kern_attn {
     size_t part_stride; /* floats */
     uint32_t n_merged;
     float *scratch;     /* kern_attn_scratch() bytes, 64-byte aligned */
+    /* These change no result. The call that the thread probably makes next, or NULL: at its end
+     * this one prefetches the keys of the first segment that the next one sees, of which
+     * is_fetched is then true. */
+    const struct kern_attn *next;
+    bool is_fetched;
 };
 #define KERN_ATTN_PART(value_dim) ((size_t)(value_dim) + 2) /* floats */
 size_t kern_attn_scratch(uint32_t n_row, uint32_t n_head, uint32_t key_dim, uint32_t value_dim);

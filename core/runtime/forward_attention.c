@@ -65,17 +65,27 @@ static uint32_t seen_by_all(const struct runner *r, const struct model_layer *l,
     return r->model->shape.is_encoder && l->window != 1 ? span->pos0 + span->n_row : 0;
 }
 
-static void attend_item(struct runner *r, struct thread_pool_worker *w, uint32_t layer,
-                        const struct queries *queries, const struct attn_item *item,
-                        uint32_t kv_head)
+/* An item, and one of its KV heads. */
+struct attn_work {
+    const struct attn_item *item;
+    uint32_t kv_head;
+};
+
+/* Neither `next` nor is_fetched is set. */
+static struct kern_attn call_of(const struct runner *r, const struct thread_pool_worker *w,
+                                uint32_t layer, const struct queries *queries,
+                                const struct attn_work *p)
 {
+    const struct attn_item *item = p->item;
+    const uint32_t kv_head = p->kv_head;
     const struct model_shape *s = &r->model->shape;
     const struct model_layer *l = &r->model->layers[layer];
     const struct batch_span *span = &r->batch->spans[item->span];
     const uint32_t row = item->rows != NULL ? 0 : span->row0 + item->from;
     const uint32_t group = s->n_head / l->n_kv_head;
     const uint32_t pos0 = span->pos0 + item->from, chunk = chunk_at(r, l, pos0);
-    const struct kern_attn a = {
+
+    return (struct kern_attn){
         .q = queries->q + row * queries->stride + (size_t)kv_head * group * l->key_dim,
         .out = r->att + row * r->att_stride + (size_t)kv_head * group * l->value_dim,
         .q_stride = queries->stride,
@@ -106,10 +116,16 @@ static void attend_item(struct runner *r, struct thread_pool_worker *w, uint32_t
         .n_merged = item->n_merged,
         .scratch = (float *)(void *)(r->attn_scratch + w->index * r->attn_scratch_bytes),
     };
+}
 
-    r->kern.attn[r->kv_type](&a);
+static void finish_work(struct runner *r, const struct model_layer *l, const struct attn_work *p)
+{
+    const struct attn_item *item = p->item;
+    const uint32_t group = r->model->shape.n_head / l->n_kv_head;
+    const uint32_t row = r->batch->spans[item->span].row0 + item->from;
+
     for (uint32_t i = 0; item->part == NULL && i < item->n; i++)
-        finish_heads(r, l, row + i, kv_head * group, group);
+        finish_heads(r, l, row + i, p->kv_head * group, group);
 }
 
 /* The heads of a KV head of a row whose segments were shared out. */
@@ -128,7 +144,33 @@ static void merge_split(struct runner *r, const struct model_layer *l,
     finish_heads(r, l, split->row, kv_head * group, group);
 }
 
-/* The longest contexts come last in a prompt, so single items are handed out. */
+/* The longest contexts come last in a prompt, so single items are handed out. A thread mostly gets
+ * the one after that which it had, whose first keys are then prefetched already. */
+static void attend_items(struct runner *r, struct thread_pool_worker *w, uint32_t layer,
+                         const struct queries *queries, const struct split_kv *split_kv)
+{
+    const struct model_layer *l = &r->model->layers[layer];
+    const uint32_t n_kv = l->n_kv_head, n = split_kv->n_items * n_kv;
+    struct kern_attn call, next;
+    uint32_t from, to, expected = n;
+
+    while (thread_pool_take(w, n, 1, &from, &to)) {
+        const struct attn_work work = {&split_kv->items[from / n_kv], from % n_kv};
+        const struct attn_work after = {&split_kv->items[(from + 1) / n_kv], (from + 1) % n_kv};
+
+        call = from == expected ? next : call_of(r, w, layer, queries, &work);
+        call.is_fetched = from == expected;
+        expected = from + 1;
+        if (expected < n) {
+            next = call_of(r, w, layer, queries, &after);
+            call.next = &next;
+        }
+        r->kern.attn[r->kv_type](&call);
+        finish_work(r, l, &work);
+    }
+    end_region(r, w, RUNNER_ATTENTION);
+}
+
 void attend(struct runner *r, struct thread_pool_worker *w, uint32_t layer, const float *q,
             size_t q_stride)
 {
@@ -138,9 +180,7 @@ void attend(struct runner *r, struct thread_pool_worker *w, uint32_t layer, cons
     const uint32_t n_kv = l->n_kv_head;
     uint32_t from, to;
 
-    while (thread_pool_take(w, split_kv->n_items * n_kv, 1, &from, &to))
-        attend_item(r, w, layer, &queries, &split_kv->items[from / n_kv], from % n_kv);
-    end_region(r, w, RUNNER_ATTENTION);
+    attend_items(r, w, layer, &queries, split_kv);
     if (split_kv->n_splits == 0)
         return;
     while (thread_pool_take(w, split_kv->n_splits * n_kv, 1, &from, &to))

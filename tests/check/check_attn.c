@@ -302,7 +302,7 @@ static void merge_query(struct check *c, const struct arena *r, size_t pos, size
                         r->sinks ? r->sinks + head : NULL);
 }
 
-/* The same in two calls that share the segments between them. */
+/* The same in two calls that share the segments between them; the first one knows of the second. */
 static void run_parts(struct check *c, const struct arena *r, size_t pos0, size_t n_row, float *out,
                       size_t out_stride)
 {
@@ -310,14 +310,16 @@ static void run_parts(struct check *c, const struct arena *r, size_t pos0, size_
     const size_t stride = n_seg * KERN_ATTN_PART(r->s.value_dim) + check_below(c, 3);
     const size_t n = n_row * r->s.n_head * stride;
     float *part = check_out(n * sizeof *part, 4);
-    struct kern_attn a = call(r, pos0, n_row, NULL, 0);
+    struct kern_attn a = call(r, pos0, n_row, NULL, 0), before;
 
     a.part = part;
     a.part_stride = stride;
-    a.seg0 = check_below(c, (uint32_t)n_seg + 1);
-    c->test->attn[r->s.kv](&a);
-    a.seg1 = a.seg0;
-    a.seg0 = 0;
+    before = a;
+    before.seg0 = check_below(c, (uint32_t)n_seg + 1);
+    before.next = &a;
+    a.seg1 = before.seg0;
+    a.is_fetched = true;
+    c->test->attn[r->s.kv](&before);
     c->test->attn[r->s.kv](&a);
     check_that(c, check_guard(part), "wrote before part");
     for (size_t i = 0; i < n_row * r->s.n_head; i++) {

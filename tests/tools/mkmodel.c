@@ -41,6 +41,17 @@ static const struct {
       .n_vocab = 102400,
       .n_ctx = 131072,
       .tied = true}},
+    {"llama-2-7b", /* two of its 32 layers: as many KV heads as query heads */
+     {.arch = "llama",
+      .n_embd = 4096,
+      .n_layer = 2,
+      .n_head = 32,
+      .n_kv_head = 32,
+      .head_dim = 128,
+      .n_ff = 11008,
+      .n_vocab = 4096,
+      .n_ctx = 131072,
+      .tied = true}},
     {"qwen3-30b-a3b", /* two of its 48 layers: 1.2 of 30 thousand million numbers */
      {.arch = "qwen3moe",
       .n_embd = 2048,
@@ -122,8 +133,8 @@ static const struct option options[] = {
 
 static void usage(void)
 {
-    fputs("usage: mkmodel [--shape qwen2.5-0.5b|llama-3.2-1b|qwen3-30b-a3b|qwen3.5-0.8b|\n"
-          "                        dense-0.8b]\n"
+    fputs("usage: mkmodel [--shape qwen2.5-0.5b|llama-3.2-1b|llama-2-7b|qwen3-30b-a3b|\n"
+          "                        qwen3.5-0.8b|dense-0.8b]\n"
           "               [--arch llama|qwen2|qwen3|qwen3moe] [--experts N] [--used N]\n"
           "               [--embd N] [--layers N] [--heads N] [--kv-heads N] [--head-dim N]\n"
           "               [--ff N] [--vocab N] [--context N] [--tied] [--seed N]\n"
