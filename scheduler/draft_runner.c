@@ -8,6 +8,7 @@
 #include "core/runtime/runner.h"
 #include "kvcache/kv_manager.h"
 #include "kvcache/kv_move.h"
+#include "scheduler/draft_stream.h"
 #include "scheduler/request.h"
 #include "scheduler/scheduler.h"
 
@@ -194,7 +195,7 @@ static void begin(struct draft_runner *d, struct draft_stream *streams, uint32_t
     for (uint32_t i = 0; i < n; i++) {
         struct draft_slot *slot = slot_of(d, &streams[i]);
 
-        d->sampling[i] = draft_model_sampling(streams[i].item->request);
+        d->sampling[i] = draft_stream_sampling(streams[i].item->request);
         slot->n_sure = streams[i].n_known;
         draft_stream_begin(&streams[i], DRAFT_MODEL);
     }

@@ -6,6 +6,7 @@
 #include "core/base/mem.h"
 #include "core/runtime/batch.h"
 #include "core/runtime/runner.h"
+#include "scheduler/draft_stream.h"
 #include "scheduler/request.h"
 #include "scheduler/scheduler.h"
 
@@ -101,7 +102,7 @@ static void guess(void *ud, struct draft_stream *streams, uint32_t n, uint32_t d
     struct mtp_drafter *d = ud;
 
     for (uint32_t i = 0; i < n; i++) {
-        d->sampling[i] = draft_model_sampling(streams[i].item->request);
+        d->sampling[i] = draft_stream_sampling(streams[i].item->request);
         draft_stream_begin(&streams[i], DRAFT_MTP);
     }
     for (uint32_t k = 1; k <= depth; k++) {

@@ -1,57 +1,7 @@
 /* scheduler/drafts/draft_model.c - see draft_model.h. */
 #include "scheduler/drafts/draft_model.h"
 
-#include "scheduler/request.h"
-#include "scheduler/scheduler.h"
-
-#define LEAST_LOGPROB (-2.3f) /* a guess ends where its tokens together are less likely: a tenth */
 #define GAIN 0.1 /* of what the latest rows of a text took, in what they are expected to take */
-
-/* ---- guesses ---- */
-
-struct sampling draft_model_sampling(const struct request *r)
-{
-    struct sampling s = r->sampling;
-
-    s.n_top = 0;
-    s.mirostat_tau = 0;
-    s.wants_shares = false;
-    return s;
-}
-
-void draft_stream_begin(struct draft_stream *s, enum draft_source source)
-{
-    s->draft = (struct draft){.source = source};
-    s->logprob = 0;
-}
-
-bool draft_stream_wants(const struct draft_stream *s, uint32_t n)
-{
-    return s->draft.n + 1 == n && n <= s->most && s->logprob >= LEAST_LOGPROB;
-}
-
-void draft_stream_end(struct draft_stream *s)
-{
-    s->logprob = 2 * LEAST_LOGPROB;
-}
-
-void draft_stream_take(struct draft_stream *s, int32_t token, float logprob, const int32_t *eog,
-                       size_t n_eog)
-{
-    struct request *r = s->item->request;
-
-    if (draft_before_end(&token, 1, eog, n_eog) == 0 ||
-        draft_before_end(&token, 1, r->stop_ids, r->n_stop_ids) == 0) {
-        draft_stream_end(s);
-        return;
-    }
-    s->logprob += logprob;
-    r->ids[s->n_known + s->draft.n] = token;
-    s->draft.fit[s->draft.n++] = draft_fit_of_logprob(logprob);
-    s->draft.n_made = s->draft.n;
-}
-
-/* ---- costs ---- */
 
 void draft_model_costs_guessed(struct draft_model_costs *c, uint32_t n, uint64_t us)
 {

@@ -18,7 +18,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "core/runtime/batch.h"
 #include "scheduler/drafts/draft_costs.h"
 #include "scheduler/drafts/drafter.h"
 
@@ -48,21 +47,6 @@ struct draft_model {
      * where it is unlikely, where it would end the generation, or where there is no room. */
     void (*guess)(void *ud, struct draft_stream *streams, uint32_t n, uint32_t depth);
 };
-
-/* ---- for those who implement it ---- */
-
-/* The request's sampling, as far as it goes for a model that knows nothing of the answer's state
- * (constraints, mirostat); with the log-probability of what it chooses. */
-struct sampling draft_model_sampling(const struct request *r);
-
-void draft_stream_begin(struct draft_stream *s, enum draft_source source);
-/* Is it to have guess number n (from 1), and has all before that? */
-bool draft_stream_wants(const struct draft_stream *s, uint32_t n);
-/* Its next guess, or, where that would end the generation, the end of its guesses. */
-void draft_stream_take(struct draft_stream *s, int32_t token, float logprob, const int32_t *eog,
-                       size_t n_eog);
-/* No more guesses. */
-void draft_stream_end(struct draft_stream *s);
 
 struct draft_model_costs {
     struct draft_cost_model guesses; /* batches by streams */
