@@ -23,7 +23,7 @@ def rows(results):
     return [(r["test"], r["prompt_tokens"], r["streams"], r["depth"], r["samples"]) for r in results]
 
 
-PARTS = ["embed", "norm", "qkv", "rope", "attention", "recurrent", "attn_out", "route", "gate_up", "down", "logits", "sample"]
+PARTS = ["embed", "norm", "qkv", "rope", "attention", "recurrent", "attn_out", "route", "gate_up", "down", "logits", "sample", "mtp"]
 EXPECTED = [("prefill", 20, 0, 0, 2), ("decode", 0, 1, 17, 3), ("decode", 0, 3, 17, 3), ("mixed", 9, 2, 17, 2)]
 
 
