@@ -142,7 +142,7 @@ static void any_instruction_set(void **state)
     }
 }
 
-#define TRIES 40 /* where requests come so slowly that each finds the pool empty, none is preempted */
+#define TRIES 40 /* where requests come so slowly that each finds the pool empty, none is */
 
 static void preempted(void **state)
 {
