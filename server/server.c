@@ -88,9 +88,12 @@ static void end_loop(struct server *s)
     uv_close((uv_handle_t *)&s->tick, NULL);
 }
 
-/* Every client has its answer, or had time enough to read it. */
-static bool is_over(const struct server *s)
+/* Every client has its answer, or had time enough to read it: from when the last one was there, for
+ * a step may take long. */
+static bool is_over(struct server *s)
 {
+    uint64_t since;
+
     for (uint32_t i = 0; i < s->opt.n_models; i++)
         if (!served_model_is_over(&s->models[i]))
             return false;
@@ -98,7 +101,10 @@ static bool is_over(const struct server *s)
         return false;
     if (http_n_owed(s->http) == 0)
         return true;
-    return s->stopped_us > 0 && clock_us() - s->stopped_us > FLUSH_US;
+    if (s->answered_us == 0)
+        s->answered_us = clock_us();
+    since = s->answered_us > s->stopped_us ? s->answered_us : s->stopped_us;
+    return s->stopped_us > 0 && clock_us() - since > FLUSH_US;
 }
 
 static void pump_models(struct server *s)

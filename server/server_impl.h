@@ -47,6 +47,7 @@ struct server {
     uint64_t start_us;
     uint64_t drain_us; /* since when it comes to its end, 0 before */
     uint64_t stopped_us; /* when everything was cancelled; 0 before */
+    uint64_t answered_us; /* when all requests had ended, with clients still to read that; or 0 */
     uint64_t over_us; /* since when files that nobody waits for are all that is left; or 0 */
     bool has_loop;
     bool has_abandoned_load, has_abandoned_read; /* work of another thread that goes on */
