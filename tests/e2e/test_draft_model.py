@@ -134,8 +134,8 @@ def test_prefixes_are_shared(noisy):
     assert runs[0] < runs[1] and s.stop() == 0
 
 
-def test_chosen_by_what_it_costs(plain):
-    """A model that is as large as its draft model gains nothing by it: after a few tries it is left alone."""
+def test_costs_are_told(plain):
+    """Without the debug build's "always": whether it is asked follows from these; the answer does not."""
     s = Server(*FLAGS, "--draft", DEMO)
     body = {"prompt": "The cat sat on", "max_tokens": 400, "temperature": 0.9, "seed": 4, "ignore_eos": True}
     assert s.post("/v1/completions", body).text == plain.post("/v1/completions", body).text

@@ -72,7 +72,7 @@ static void walk_tensor(const struct gguf *g, const struct gguf_tensor *t)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
-    const struct model_options options = {.n_ctx = 16, .threads = 1};
+    const struct model_options options = {.n_ctx = 16, .threads = 1, .wants_mtp = true};
     char err[256];
     struct model *m = NULL;
     struct gguf *g = NULL;
