@@ -13,10 +13,11 @@
 #include "kvcache/kv_store.h"
 #include "kvcache/swap_store.h"
 #include "scheduler/cost_model.h"
-#include "scheduler/drafts/draft_account.h"
+#include "scheduler/drafts/draft_learner.h"
 #include "scheduler/engine_drafter.h"
 #include "scheduler/engine_arbiter.h"
 #include "scheduler/journal.h"
+#include "scheduler/plan_batch.h"
 #include "scheduler/prefix_copy.h"
 #include "scheduler/prefix_fetch.h"
 
@@ -37,9 +38,7 @@ struct engine_loop {
     uint32_t *n_accepted; /* [max_sequences] by plan item: drafts before it */
     int32_t *eog;    /* [n_eog] */
     struct cost_model cost;
-    struct draft_cost_model draft_cost;
-    struct draft_account account, model_account;
-    struct draft_costs draft_costs; /* of these, for the plan */
+    struct draft_learner drafts;
     struct sched_limits limits;
     struct engine_stats stats;
     struct step_info steps[SNAPSHOT_STEPS]; /* ring of the last ones, for snapshots */
@@ -80,6 +79,7 @@ static int create_drafter(struct engine_loop *l)
     l->opt.sched.undo_streams = RUNNER_UNDO_SPANS;
     l->opt.sched.undo_rows = RUNNER_UNDO_ROWS;
     l->opt.sched.model = l->opt.draft_model;
+    l->drafts.model = l->opt.draft_model_costs;
     return 0;
 }
 
@@ -273,121 +273,6 @@ static void emit_outputs(struct engine_loop *l, const struct plan *plan)
     }
 }
 
-/* ---- from the plan to the batch ---- */
-
-static void add_scores(struct engine_loop *l, const struct plan_item *item, uint32_t i_item,
-                       uint32_t row0)
-{
-    const struct request *r = item->request;
-    const uint32_t from = item->first > item->score_from ? item->first : item->score_from;
-
-    for (uint32_t pos = from; pos < item->first + item->n && pos + 1 < r->n_prompt; pos++) {
-        struct batch_output *o = batch_add_output(l->batch, row0 + pos - item->first);
-
-        o->want = BATCH_SCORE;
-        o->sampling = &r->sampling;
-        o->pos = pos + 1;
-        o->token = r->ids[pos + 1];
-        o->seq = i_item;
-    }
-}
-
-/* Behind the last known token, or behind the first n_drafts drafts. */
-static void add_sample(struct engine_loop *l, const struct plan_item *item, uint32_t i_item,
-                       uint32_t row, uint32_t n_drafts)
-{
-    struct request *r = item->request;
-    struct batch_output *o = batch_add_output(l->batch, row + n_drafts);
-
-    o->want = BATCH_SAMPLE;
-    o->sampling = &r->sampling;
-    o->pos = item->first + item->n - item->n_drafts + n_drafts;
-    o->is_draft = n_drafts > 0;
-    o->n_uncounted = n_drafts;
-    o->counts = r->counts.list;
-    o->n_counts = r->counts.n;
-    o->n_discarded = item->n_discarded;
-    o->ban_eog = o->n_discarded + o->pos - r->n_prompt < r->min_tokens;
-    o->constraint = r->constraint;
-    o->thought = r->thought.phase != THOUGHT_NONE ? &r->thought : NULL;
-    o->history = r->ids;
-    o->mirostat_mu = &r->mirostat_mu;
-    if (r->constraint != NULL && r->ignore_eos) /* it goes on until nothing may follow */
-        o->ban_eog = true;
-    o->seq = i_item;
-}
-
-/* The rows of the item that are to be pooled and have not been, before a preemption. */
-static void add_pool(struct engine_loop *l, const struct plan_item *item, uint32_t row0)
-{
-    const struct request *r = item->request;
-    uint32_t from = item->first > item->score_from ? item->first : item->score_from;
-    uint32_t to = item->first + item->n < r->n_prompt ? item->first + item->n : r->n_prompt;
-    struct batch_pool *p;
-
-    if (r->pooling == POOLING_LAST && from < r->n_prompt - 1)
-        from = r->n_prompt - 1;
-    if (r->pooling == POOLING_FIRST && to > 1)
-        to = 1;
-    if (r->pooling == POOLING_NONE || from >= to)
-        return;
-    p = batch_add_pool(l->batch, row0 + from - item->first, to - from, r->pooled);
-    if (r->pooling == POOLING_ALL) {
-        p->sum += (size_t)from * r->n_pooled;
-        p->next = r->n_pooled;
-    } else if (to == r->n_prompt || r->pooling == POOLING_FIRST) { /* then it is complete */
-        p->labels = r->labels;
-        p->scale = r->pooling == POOLING_MEAN ? 1.0f / (float)r->n_prompt : 1.0f;
-        l->batch->has_labels = l->batch->has_labels || r->labels != NULL;
-    }
-}
-
-static void add_item(struct engine_loop *l, const struct plan_item *item, uint32_t i)
-{
-    const uint32_t row0 = batch_add_span(l->batch, item->request->ids + item->first, item->n,
-                                         item->first, item->table, item->group_stride);
-    struct batch_span *span = &l->batch->spans[l->batch->n_spans - 1];
-
-    span->second_at = item->request->second_at;
-    span->state = item->state;
-    span->slot = item->slot;
-    span->owner = item->request->id;
-    span->adapter = item->request->adapter;
-    span->adapter_scale = item->request->adapter_scale;
-    l->batch->has_adapters = l->batch->has_adapters || span->adapter != NULL;
-    if (item->request->score_prompt)
-        add_scores(l, item, i, row0);
-    add_pool(l, item, row0);
-    l->n_accepted[i] = 0;
-    for (uint32_t k = 0; item->wants_token && k <= item->n_drafts; k++)
-        add_sample(l, item, i, row0 + item->n - item->n_drafts - 1, k);
-}
-
-static bool has_same_adapter(const struct plan_item *a, const struct plan_item *b)
-{
-    return a->request->adapter == b->request->adapter &&
-           a->request->adapter_scale == b->request->adapter_scale;
-}
-
-/* The items whose adapter is that of item `first`, unless one before it has it too. */
-static void add_items_like(struct engine_loop *l, const struct plan *plan, uint32_t first)
-{
-    for (uint32_t i = 0; i < first; i++)
-        if (has_same_adapter(&plan->items[i], &plan->items[first]))
-            return;
-    for (uint32_t i = first; i < plan->n_items; i++)
-        if (has_same_adapter(&plan->items[i], &plan->items[first]))
-            add_item(l, &plan->items[i], i);
-}
-
-/* Sequences with the same adapter stand together, in the order of the first of them. */
-static void build_batch(struct engine_loop *l, const struct plan *plan)
-{
-    batch_clear(l->batch);
-    for (uint32_t i = 0; i < plan->n_items; i++)
-        add_items_like(l, plan, i);
-}
-
 /* ---- what comes in ---- */
 
 static void refuse(struct engine_loop *l, struct request *r, int rc)
@@ -572,67 +457,30 @@ static void remember(struct engine_loop *l, const struct plan *plan, uint32_t n_
     };
 }
 
-/* What the drafts of a step of streams have brought, or cost. Texts that the draft model takes in
- * are an expense of its own. */
-static void settle_drafts(struct engine_loop *l, const struct plan *plan, uint64_t us,
-                          uint64_t keys_ns)
-{
-    struct draft_model_costs *c = l->opt.draft_model_costs;
-    const uint32_t n = plan->work.n_decode;
-    const double plain_ns = draft_costs_rows(&l->draft_cost, n) + (double)keys_ns;
-    const double guess_ns = c != NULL ? (double)c->guess_us * 1e3 : 0;
-    const double take_in_ns = c != NULL ? (double)c->take_in_us * 1e3 : 0;
-    const double took_ns = (double)us * 1e3 + guess_ns;
-    uint32_t n_tokens = plan->n_items;
-
-    if (n == 0 || plain_ns <= 0)
-        return;
-    for (uint32_t i = 0; i < plan->n_items; i++)
-        n_tokens += l->n_accepted[i];
-    draft_account_allow(&l->account, plain_ns);
-    draft_account_allow(&l->model_account, plain_ns);
-    if (plan->n_drafts > 0 || guess_ns > 0)
-        draft_account_settle(&l->account, plain_ns, took_ns, n, n_tokens);
-    if (guess_ns > 0)
-        draft_account_settle(&l->model_account, plain_ns, took_ns, n, n_tokens);
-    draft_account_pay(&l->model_account, take_in_ns);
-}
-
-/* The cost model is for steps without drafts; of those of streams alone the other one learns. What
- * the draft model computes is not of the step. */
+/* The cost model is for steps without drafts; of steps of streams alone the drafts' own one learns. */
 static void learn_costs(struct engine_loop *l, const struct plan *plan, uint64_t us)
 {
-    const uint64_t keys_ns = step_costs_keys_ns(&l->limits.costs, &plan->work);
-    double error;
+    struct draft_step step = {.n_streams = plan->work.n_decode,
+                              .n_drafts = plan->n_drafts,
+                              .n_tokens = plan->n_items,
+                              .keys_ns = step_costs_keys_ns(&l->limits.costs, &plan->work)};
 
+    step.us = us - draft_learner_model_us(&l->drafts);
     if (plan->n_drafts == 0) {
-        error = cost_observe(&l->cost, &plan->work, us);
+        const double error = cost_observe(&l->cost, &plan->work, step.us);
+
         if (error >= 0)
             hist_add(&l->stats.cost_error, error);
     }
-    if (plan->work.n_prefill > 0)
-        return;
-    draft_costs_observe(&l->draft_cost, plan->work.n_decode + plan->n_drafts, us, keys_ns);
-    settle_drafts(l, plan, us, keys_ns);
-}
-
-/* What the draft model has computed for the step. */
-static uint64_t draft_model_us(const struct engine_loop *l)
-{
-    const struct draft_model_costs *c = l->opt.draft_model_costs;
-
-    return c != NULL ? c->guess_us + c->take_in_us : 0;
-}
-
-static void begin_draft_model(struct engine_loop *l)
-{
-    if (l->opt.draft_model_costs != NULL)
-        l->opt.draft_model_costs->guess_us = l->opt.draft_model_costs->take_in_us = 0;
+    for (uint32_t i = 0; i < plan->n_items; i++)
+        step.n_tokens += l->n_accepted[i];
+    if (plan->work.n_prefill == 0)
+        draft_learner_observe(&l->drafts, &step);
 }
 
 static void observe(struct engine_loop *l, const struct plan *plan, uint64_t us)
 {
-    learn_costs(l, plan, us - draft_model_us(l));
+    learn_costs(l, plan, us);
     hist_add(&l->stats.iteration_tokens, plan->n_tokens);
     hist_add(&l->stats.iteration_seconds, (double)us / 1e6);
     hist_add(&l->stats.batch_sequences, plan->n_items);
@@ -651,7 +499,7 @@ static void give_snapshot(struct engine_loop *l)
         return;
     sched_fill_snapshot(l->sched, out, clock_us());
     out->costs = l->limits.costs;
-    out->draft_costs = l->draft_costs;
+    out->draft_costs = l->drafts.costs;
     out->n_steps = (uint32_t)n;
     for (uint64_t i = 0; i < n; i++)
         out->steps[i] = l->steps[(l->n_steps - n + i) % SNAPSHOT_STEPS];
@@ -661,18 +509,6 @@ static void give_snapshot(struct engine_loop *l)
 
 /* ---- one iteration ---- */
 
-static void get_draft_costs(struct engine_loop *l)
-{
-    struct draft_costs *c = &l->draft_costs;
-
-    c->is_known = draft_costs_fill(&l->draft_cost, c->rows_ns);
-    c->most_seen = draft_costs_most_seen(&l->draft_cost);
-    c->balance_ns = (int64_t)l->account.balance;
-    c->model_balance_ns = (int64_t)l->model_account.balance;
-    if (l->opt.draft_model_costs != NULL)
-        draft_model_costs_fill(l->opt.draft_model_costs, c);
-}
-
 /* A stream waits for its own steps and for those of other engines that have work: the target is for
  * all of them together. */
 static const struct plan *make_plan(struct engine_loop *l, uint64_t now)
@@ -680,13 +516,11 @@ static const struct plan *make_plan(struct engine_loop *l, uint64_t now)
     const uint32_t n = 1 + engine_arbiter_n_rivals(l->opt.arbiter, l->opt.engine);
     const struct plan *plan;
 
-    if (l->drafter != NULL)
-        get_draft_costs(l);
-    begin_draft_model(l);
+    draft_learner_begin_step(&l->drafts);
     l->limits = (struct sched_limits){.target_us = l->stats.target_us / n,
                                       .is_shared = n > 1,
                                       .costs = cost_get(&l->cost),
-                                      .drafts = &l->draft_costs};
+                                      .drafts = &l->drafts.costs};
     l->stats.costs = l->limits.costs;
     plan = sched_plan(l->sched, now, &l->limits);
     journal_plan(l->opt.journal, plan, now, &l->limits);
@@ -698,7 +532,8 @@ static void compute(struct engine_loop *l, const struct plan *plan)
 {
     uint32_t n_events;
 
-    build_batch(l, plan);
+    plan_batch_build(l->batch, plan);
+    memset(l->n_accepted, 0, plan->n_items * sizeof(*l->n_accepted));
     runner_step(l->opt.runner, l->batch);
     n_events = l->batch->n_outputs;
     for (uint32_t i = 0; i < plan->n_items; i++)
@@ -708,8 +543,8 @@ static void compute(struct engine_loop *l, const struct plan *plan)
 }
 
 /* Where a constraint lets nothing follow there is nothing to wait for. The plan's requests live
- * until their ends are emitted. To the journal it is a
- * cancel: a replay knows tokens and no grammars. */
+ * until their ends are emitted. To the journal it is a cancel: a replay knows tokens and no
+ * grammars. */
 static void end_complete(struct engine_loop *l, const struct plan *plan, uint64_t now)
 {
     for (uint32_t i = 0; i < l->batch->n_outputs; i++) {

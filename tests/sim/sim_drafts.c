@@ -6,7 +6,7 @@
  */
 #include "tests/sim/sim.h"
 
-#include "scheduler/drafts/draft_account.h"
+#include "scheduler/drafts/draft_learner.h"
 #include "scheduler/drafts/draft_costs.h"
 #include "scheduler/drafts/draft_model.h"
 
@@ -101,10 +101,8 @@ struct small_model {
 struct world {
     struct kv_manager *kv;
     struct sched *sched;
-    struct draft_cost_model model;
-    struct draft_account account, model_account;
+    struct draft_learner learner;
     struct draft_model_costs guess_costs;
-    struct draft_costs costs;
     struct sched_limits limits;
     const struct machine *machine;
     const struct small_model *small;
@@ -202,6 +200,7 @@ static void open_world(struct world *w, bool drafts)
     if (drafts && w->small != NULL)
         so.model = (struct draft_model){w, DRAFT_MODEL, world_n_behind, world_take_in, world_guess};
     w->guess_costs.weight = w->small != NULL ? w->small->weight : 0;
+    w->learner.model = &w->guess_costs;
     assert_int_equal(sched_create(&w->sched, &so), 0);
 }
 
@@ -226,32 +225,10 @@ static uint32_t n_right(struct world *w, uint32_t n)
     return i;
 }
 
-/* As engine_loop.c does. */
-static void settle(struct world *w, uint32_t n_streams, uint32_t n_tokens, double ms,
-                   bool has_drafts)
-{
-    const double plain_ns = draft_costs_rows(&w->model, n_streams);
-    const double guess_ns = (double)w->guess_costs.guess_us * 1e3;
-
-    draft_account_allow(&w->account, plain_ns);
-    draft_account_allow(&w->model_account, plain_ns);
-    if (has_drafts || guess_ns > 0)
-        draft_account_settle(&w->account, plain_ns, ms * 1e6 + guess_ns, n_streams, n_tokens);
-    if (guess_ns > 0)
-        draft_account_settle(&w->model_account, plain_ns, ms * 1e6 + guess_ns, n_streams,
-                             n_tokens);
-    draft_account_pay(&w->model_account, (double)w->guess_costs.take_in_us * 1e3);
-    w->guess_costs.guess_us = w->guess_costs.take_in_us = 0;
-}
-
 static const struct plan *plan_step(struct world *w)
 {
-    w->costs.is_known = draft_costs_fill(&w->model, w->costs.rows_ns);
-    w->costs.most_seen = draft_costs_most_seen(&w->model);
-    w->costs.balance_ns = (int64_t)w->account.balance;
-    w->costs.model_balance_ns = (int64_t)w->model_account.balance;
-    draft_model_costs_fill(&w->guess_costs, &w->costs);
-    w->limits = (struct sched_limits){.costs = {.is_known = true}, .drafts = &w->costs};
+    draft_learner_begin_step(&w->learner);
+    w->limits = (struct sched_limits){.costs = {.is_known = true}, .drafts = &w->learner.costs};
     return sched_plan(w->sched, (uint64_t)(w->ms * 1000), &w->limits);
 }
 
@@ -270,10 +247,11 @@ static void step_world(struct world *w)
     }
     ms = cost_of(w->machine, p->n_tokens, &w->rng);
     w->ms += ms;
-    if (p->work.n_prefill == 0) {
-        draft_costs_observe(&w->model, p->n_tokens, (uint64_t)(ms * 1000), 0);
-        settle(w, p->n_items, n, ms, p->n_drafts > 0);
-    }
+    if (p->work.n_prefill == 0)
+        draft_learner_observe(&w->learner, &(struct draft_step){.n_streams = p->n_items,
+                                                                .n_drafts = p->n_drafts,
+                                                                .n_tokens = n,
+                                                                .us = (uint64_t)(ms * 1000)});
     w->n_tokens += n;
     sched_commit(w->sched, tokens, accepted, NULL, NULL, (uint64_t)(w->ms * 1000));
 }

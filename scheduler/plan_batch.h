@@ -1,0 +1,18 @@
+/* scheduler/plan_batch.h - from a plan to the batch that the runner computes: a span for each item,
+ * and an output for each token that is to be chosen or scored.
+ *
+ * Thread: engine thread only. Memory: none; the batch borrows from the plan's requests until the
+ * step is over.
+ */
+#ifndef SCHEDULER_PLAN_BATCH_H
+#define SCHEDULER_PLAN_BATCH_H
+
+struct batch;
+struct plan;
+
+/* The batch is cleared first. Sequences with the same adapter stand together, in the order of the
+ * first of them; of each output, `seq` is the item's index. The batch was made for as many rows,
+ * sequences and outputs as the plan may have. */
+void plan_batch_build(struct batch *b, const struct plan *plan);
+
+#endif
