@@ -102,7 +102,7 @@ def contexts(variant):
 
 def engine(paths, ids, n_ctx, hidden, *settings):
     """The engine's rows for each of the files."""
-    args = [TOOL, "--ids", ",".join(map(str, ids)), "--threads", 1, "--context", n_ctx, "--kv-memory", "64m",
+    args = [TOOL, "--ids", ",".join(map(str, ids)), "--threads", 1, "--context", n_ctx, "--kv-memory", "8m",
             "--log-level", "error", *settings, *(["--hidden"] if hidden else []), "--", *paths]
     done = subprocess.run(list(map(str, args)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=300)
     assert done.returncode == 0, done.stderr.decode()
