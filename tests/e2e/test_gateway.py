@@ -29,7 +29,8 @@ def full(start):
         x.close()
 
 
-def waiting(s):
+def waiting(s, n=1):
+    s.wait_until(lambda m: sum(v for k, v in m.items() if k.startswith("quire_requests_waiting")) == n, what=f"{n} wait")
     return [(r["priority"], r["tenant"]) for r in s.get("/debug/requests").json["requests"] if r["state"] == "waiting"]
 
 
@@ -65,7 +66,7 @@ def test_tenants(full):
     s = make("--trusted-proxies", "127.0.0.1", "--tenant-header", "X-Tenant")
     for headers in ({FAIRNESS: "alice"}, {"x-gateway-inference-fairness-id": "bob"}, {FAIRNESS: "alice", "X-Tenant": "carol"}):
         ask(s, headers)
-    assert sorted(t for _, t in waiting(s)) == ["alice", "bob", "carol"]
+    assert sorted(t for _, t in waiting(s, 3)) == ["alice", "bob", "carol"]
     assert s.get("/debug/requests", headers={FAIRNESS: "alice"}).status == 403, "it tells of all tenants"
     r = s.post("/v1/completions", {"prompt": "x"}, headers={FAIRNESS: "a b"})
     assert (r.status, r.json["error"]["param"]) == (400, FAIRNESS)
