@@ -167,6 +167,7 @@ static void emit_end(struct engine_loop *l, const struct sched_end *end)
         .finish = end->finish,
         .token = -1,
         .times = end->times,
+        .usage = end->usage,
     };
 
     queue_wait_room(l->opt.queue, 1);
@@ -561,10 +562,11 @@ static void end_complete(struct engine_loop *l, const struct plan *plan, uint64_
     }
 }
 
-static void commit(struct engine_loop *l, const struct plan *plan)
+static void commit(struct engine_loop *l, const struct plan *plan, uint64_t us)
 {
     const uint64_t now = clock_us();
 
+    sched_account(l->sched, &l->limits.costs, us);
     journal_commit(l->opt.journal, plan, l->tokens, l->n_accepted, now);
     sched_commit(l->sched, l->tokens, l->n_accepted, is_eog, l, now);
     end_complete(l, plan, now);
@@ -635,7 +637,7 @@ static int engine_loop_step(struct engine_loop *l)
     l->stats.last_step_us = clock_us();
     observe(l, plan, l->stats.last_step_us - from);
     remember(l, plan, n_moves, from, l->stats.last_step_us - from);
-    commit(l, plan);
+    commit(l, plan, l->stats.last_step_us - from);
     l->stats.busy = false;
     publish(l);
     emit_ends(l);

@@ -21,6 +21,7 @@
 #include "scheduler/drafts/drafter.h"
 #include "scheduler/request.h"
 #include "scheduler/snapshot.h"
+#include "scheduler/usage.h"
 
 enum event_kind {
     EVENT_TOKEN = 0, /* one generated token, in order */
@@ -62,7 +63,10 @@ struct event {
     uint32_t n_top;
     union {
         struct top_logprob top[SAMPLING_MAX_TOP]; /* TOKEN, SCORE */
-        struct event_times times;                 /* END */
+        struct {                                  /* END */
+            struct event_times times;
+            struct usage usage;
+        };
         struct event_probe probe;                 /* END with FINISH_DRY_RUN */
     };
 };
@@ -77,6 +81,7 @@ struct engine_stats { /* copied out by value */
     enum kv_pressure pressure;
     uint64_t prompt_tokens, generation_tokens, recomputed_tokens;
     uint64_t cached_tokens; /* prompt tokens that were not computed */
+    struct usage usage;     /* of all requests */
     uint64_t preemptions_recompute, preemptions_swap, iterations;
     uint64_t prefix_queries, prefix_hits, prefix_evictions, blocks_copied; /* tokens, tokens,
                                                                             * blocks, blocks */

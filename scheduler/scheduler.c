@@ -213,6 +213,7 @@ void sched_enter_running(struct sched *s, struct seq *seq)
     uint32_t i = s->n_running++;
 
     seq->slot = s->slots[--s->n_slots];
+    seq->held_since_us = s->now_us;
     block_table_init(&seq->kv.table, s->tables + (size_t)seq->slot * s->n_groups * s->table_cap,
                      s->table_cap, s->n_groups);
     for (; i > 0 && sched_runs_before(s, seq, s->running[i - 1]); i--)
@@ -306,10 +307,12 @@ void sched_set_expiry(struct sched *s, struct seq *seq, uint64_t at_us)
 static void end_seq(struct sched *s, struct seq *seq, enum seq_state state, enum finish why,
                     uint64_t now_us)
 {
-    if (seq->state == SEQ_RUNNING)
+    if (seq->state == SEQ_RUNNING) {
+        sched_use_blocks(s, seq, now_us);
         sched_leave_running(s, seq);
-    else
+    } else {
         sched_leave_waiting(s, seq);
+    }
     if (seq->state == SEQ_PREEMPTED)
         seq_end_preemption(seq, now_us);
     kv_manager_forget(s->kv, &seq->kv);
@@ -323,6 +326,7 @@ static void end_seq(struct sched *s, struct seq *seq, enum seq_state state, enum
         .n_known = seq->n_known,
         .n_discarded = seq->n_discarded,
         .times = seq_times(seq, now_us),
+        .usage = seq->usage,
     };
     seq_set_give(&s->set, seq);
 }
@@ -484,6 +488,7 @@ static enum finish take_token(struct sched *s, struct seq *seq, int32_t token, b
         seq->first_token_us = now_us;
     seq_append(seq, token);
     s->generation_tokens++;
+    sched_use(s, seq, &(struct usage){.generated_tokens = 1});
     tenant_charge(&s->tenants[r->tenant], 1);
     if (may_stop && ((is_eog && !r->ignore_eos) || is_stop_id(r, token)))
         return FINISH_STOP;
@@ -515,6 +520,7 @@ void sched_commit(struct sched *s, const int32_t *tokens, const uint32_t *n_acce
         enum finish why = FINISH_NONE;
 
         seq->item = SEQ_NO_ITEM;
+        sched_use_blocks(s, seq, now_us);
         seq->n_done += item->n - item->n_drafts + n_right;
         count_rows(s, seq, item, seq->n_done);
         take_drafts(s, seq, n_right, now_us);

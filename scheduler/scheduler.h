@@ -175,6 +175,7 @@ struct sched_end {
     uint32_t n_known;        /* tokens in its ids */
     uint32_t n_discarded;    /* thrown away by context shifts */
     struct event_times times;
+    struct usage usage;
 };
 
 struct sched;
@@ -227,6 +228,10 @@ bool sched_next_fetch(struct sched *s, struct sched_fetch *out);
 /* Does a sequence wait for the store? Then plans are to be made while it waits, for it may be
  * released when its time is over. */
 bool sched_waits_for_store(const struct sched *s);
+
+/* The plan's step took us: its sequences' usage takes it up, by these costs. Once, before
+ * sched_commit(); without it their usage has neither time nor computed tokens. */
+void sched_account(struct sched *s, const struct step_costs *costs, uint64_t us);
 
 /* The plan was computed; tokens[i] is the token of item i where it wants one: behind its first
  * n_accepted[i] drafts, which were right (NULL: none were). is_eog tells whether a token ends a

@@ -158,6 +158,7 @@ static void start_seq(struct sched *s, struct seq *seq)
         return;
     seq->n_cached = seq->n_peak = seq->n_done;
     s->cached_tokens += seq->n_done;
+    sched_use(s, seq, &(struct usage){.cached_tokens = seq->n_done});
     tenant_charge(&s->tenants[r->tenant], request_n_given(r) - seq->n_done);
 }
 

@@ -66,6 +66,7 @@ struct sched {
     /* counters */
     uint64_t prompt_tokens, generation_tokens, recomputed_tokens, cached_tokens;
     uint64_t preemptions, preemptions_swap, swap_fallbacks, iterations, context_shifts;
+    struct usage usage; /* of all sequences */
 };
 
 /* ---- scheduler_run_order.c ---- */
@@ -84,6 +85,12 @@ bool sched_can_preempt(const struct sched *s, const struct seq *a, const struct 
 bool sched_is_due_before(const struct sched *s, const struct seq *a, const struct seq *b);
 /* The waiting sequence that is to be admitted next, or NULL. */
 struct seq *sched_next_waiting(const struct sched *s);
+
+/* ---- scheduler_usage.c ---- */
+
+void sched_use(struct sched *s, struct seq *seq, const struct usage *more);
+/* The blocks of a running sequence since that was done last. */
+void sched_use_blocks(struct sched *s, struct seq *seq, uint64_t now_us);
 
 /* ---- scheduler.c ---- */
 

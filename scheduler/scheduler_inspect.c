@@ -75,6 +75,7 @@ void sched_fill_stats(const struct sched *s, struct engine_stats *out)
     out->generation_tokens = s->generation_tokens;
     out->recomputed_tokens = s->recomputed_tokens;
     out->cached_tokens = s->cached_tokens;
+    out->usage = s->usage;
     out->preemptions_recompute = s->preemptions;
     out->preemptions_swap = s->preemptions_swap;
     out->swap_fallbacks = s->swap_fallbacks;

@@ -108,6 +108,7 @@ void sched_preempt(struct sched *s, struct seq *victim)
     bool swapped;
 
     sched_drop_item(s, victim);
+    sched_use_blocks(s, victim, s->now_us);
     swapped = wants_swap && kv_manager_swap_out(s->kv, &victim->kv, victim->n_done) == 0;
     sched_leave_running(s, victim);
     if (swapped) {

@@ -26,6 +26,7 @@
 #include "scheduler/order.h"
 #include "scheduler/queue.h"
 #include "scheduler/request.h"
+#include "scheduler/usage.h"
 
 enum seq_state {
     SEQ_NONE = 0, /* not in use */
@@ -87,6 +88,8 @@ struct seq {
     uint64_t preempted_before_us, preempted_after_us; /* before and after the first token */
     uint64_t swapped_us;                              /* of both: with a copy */
     uint32_t n_preempted;
+    struct usage usage;
+    uint64_t held_since_us; /* while it has blocks: up to when they are in its usage */
 };
 
 /* The sequence of a node in an order; NULL for NULL. */

@@ -24,6 +24,7 @@
 #include "server/process/worker_pool.h"
 #include "server/responses/response_keeper.h"
 #include "server/streams/stream_store.h"
+#include "server/usage/usage_page.h"
 
 #include <string.h>
 
@@ -179,6 +180,13 @@ static void on_kv_event_sources(void *ud, struct http_call *call)
 
     if (h != NULL)
         vllm_pages_kv_event_sources(call, &h->model);
+}
+
+static void on_usage(void *ud, struct http_call *call)
+{
+    const struct server *s = ud;
+
+    usage_page(s->usage, s->keys != NULL, call);
 }
 
 static void on_load(void *ud, struct http_call *call)

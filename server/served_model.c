@@ -17,6 +17,7 @@ int served_model_open(struct served_model *h, const struct served_model_shared *
         .loop = shared->loop,
         .metrics = &h->metrics,
         .tenants = shared->tenants,
+        .usage = shared->usage,
         .text_pool = shared->text_pool,
         .constraint_pool = shared->constraint_pool,
         .keeper = shared->keeper,

@@ -20,6 +20,7 @@
 struct journal_file;
 struct request_memory;
 struct tenants;
+struct usage_ledger;
 struct response_keeper;
 struct stream_pings;
 struct stream_store;
@@ -29,6 +30,7 @@ struct served_model_shared { /* borrowed; the server's, the same for all models 
     const struct server_options *options;
     uv_loop_t *loop;
     struct tenants *tenants;
+    struct usage_ledger *usage;
     struct worker_pool *text_pool, *constraint_pool;
     struct response_keeper *keeper;
     struct request_memory *memory;

@@ -24,6 +24,7 @@
 #include "server/process/worker_pool.h"
 #include "server/responses/response_keeper.h"
 #include "server/streams/stream_store.h"
+#include "server/usage/usage_ledger.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -450,14 +451,22 @@ static int open_models(struct server *s, char *err, size_t err_len)
         .limit = s->opt.tenant_limit,
         .weights = s->opt.tenant_weights,
     };
-    struct served_model_shared shared = {&s->opt,      &s->loop,           NULL,
-                                         s->text_pool, s->constraint_pool, s->keeper,
-                                         &s->memory,   s->streams,         &s->pings};
+    struct served_model_shared shared = {.options = &s->opt,
+                                         .loop = &s->loop,
+                                         .text_pool = s->text_pool,
+                                         .constraint_pool = s->constraint_pool,
+                                         .keeper = s->keeper,
+                                         .memory = &s->memory,
+                                         .streams = s->streams,
+                                         .pings = &s->pings};
     int rc = tenants_create(&s->tenants, &tenants);
 
+    if (rc == 0)
+        rc = usage_ledger_create(&s->usage);
     if (rc < 0)
         snprintf(err, err_len, "no memory for %u tenants", s->opt.max_tenants);
     shared.tenants = s->tenants;
+    shared.usage = s->usage;
     for (uint32_t i = 0; rc == 0 && i < s->opt.n_models; i++)
         rc = served_model_open(&s->models[i], &shared, &s->opt.models[i], err, err_len);
     return rc;
@@ -605,6 +614,7 @@ void server_destroy(struct server **server)
     for (uint32_t i = 0; i < s->opt.n_models; i++)
         served_model_close(&s->models[i]);
     tenants_destroy(&s->tenants);
+    usage_ledger_destroy(&s->usage);
     keys_close(&s->keys);
     tls_close(&s->tls);
     mem_free(s);

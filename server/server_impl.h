@@ -35,6 +35,7 @@ struct server {
     struct tls *tls;   /* or NULL */
     struct http *http;
     struct tenants *tenants;
+    struct usage_ledger *usage;
     struct metrics_server server_counts;
     struct served_model models[SERVER_MAX_MODELS]; /* [opt.n_models] */
     uint32_t n_attached;                     /* of them: their engines run */

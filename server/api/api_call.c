@@ -11,6 +11,7 @@
 #include "server/api/response/response_writer.h"
 #include "server/auth/auth.h"
 #include "server/auth/tenants.h"
+#include "server/usage/usage_ledger.h"
 #include "server/http/http_call.h"
 #include "server/http/proxy_headers.h"
 
@@ -108,6 +109,17 @@ void api_call_begin_key(struct api_call *api)
 void api_call_end_key(struct api_call *api, uint64_t n_tokens)
 {
     key_end(&api->use, n_tokens, clock_us());
+}
+
+void api_call_bill(struct api_call *api, uint64_t n_prompt, const struct usage *used)
+{
+    const struct usage_amounts more = {.requests = 1,
+                                       .prompt_tokens = n_prompt,
+                                       .engine = *used,
+                                       .cpu_us = used->compute_us * api->engine->model->threads};
+
+    usage_ledger_add(api->engine->usage, api->key != NULL ? api->key->spec.name : api->tenant,
+                     (int32_t)(clock_unix_s() / 86400), &more);
 }
 
 /* ---- parsing ---- */

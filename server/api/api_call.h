@@ -92,6 +92,8 @@ int api_call_probe(struct api_call *api, struct engine_probe *probe,
  * tokens in truth. */
 void api_call_begin_key(struct api_call *api);
 void api_call_end_key(struct api_call *api, uint64_t n_tokens);
+/* One of its choices has ended: what it used goes to the key's account, or the tenant's. */
+void api_call_bill(struct api_call *api, uint64_t n_prompt, const struct usage *used);
 
 /* What its answer gathers takes so many bytes more. */
 void api_call_grow(struct api_call *api, uint64_t bytes);

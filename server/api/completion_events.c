@@ -263,6 +263,7 @@ static void on_end(struct completion *c, uint32_t i, const struct event *e)
     choice->times = e->times;
     choice->total_us = now - c->api.arrival_us;
     choice->blocked_us = blocked_us(c, &e->times, now);
+    api_call_bill(&c->api, choice->prompt->ids.n, &e->usage);
     choice_end(choice, e->finish, &c->api.engine->scratch);
     if (c->rules.keeps_slot)
         keep_slot(c, choice);

@@ -39,6 +39,7 @@ int engine_client_create(struct engine_client **out, const struct engine_client_
     engine->loop = o->loop;
     engine->metrics = o->metrics;
     engine->tenants = o->tenants;
+    engine->usage = o->usage;
     engine->text_pool = o->text_pool;
     engine->constraint_pool = o->constraint_pool;
     engine->keeper = o->keeper;

@@ -28,6 +28,7 @@
 
 struct request_memory;
 struct tenants;
+struct usage_ledger;
 struct response_keeper;
 struct slots;
 struct stream_pings;
@@ -47,6 +48,7 @@ struct engine_client {                   /* read by completions, dry runs and en
     uv_loop_t *loop;
     struct metrics *metrics;
     struct tenants *tenants; /* of the server, as the pools: the same for all engine clients */
+    struct usage_ledger *usage;          /* as the tenants */
     struct worker_pool *text_pool;       /* parses requests: templates and tokens */
     struct worker_pool *constraint_pool; /* the same for requests with a schema or a grammar */
     struct response_keeper *keeper;      /* NULL: responses are not kept */
@@ -71,6 +73,7 @@ struct engine_client_options { /* see struct engine_client */
     uv_loop_t *loop;
     struct metrics *metrics;
     struct tenants *tenants;
+    struct usage_ledger *usage;
     struct worker_pool *text_pool, *constraint_pool;
     struct response_keeper *keeper;
     struct stream_store *streams;

@@ -74,6 +74,7 @@ struct server_model { /* a served model; what it points to is borrowed */
     struct prefix_fetch *fetch; /* of the block store; NULL: there is none for this model */
     struct swap_store *swap; /* or NULL; closed by its owner after server_run() */
     const char *isa;         /* that its kernels are for */
+    uint32_t threads;        /* that compute its steps */
 };
 
 /* What has to be done before there is an engine, while the port is open already. */

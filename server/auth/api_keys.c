@@ -2,9 +2,11 @@
  * secret's hash. */
 #include "server/auth/api_keys.h"
 
+#include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/mem.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -83,6 +85,8 @@ static struct key *make_key(const struct key_spec *spec, uint64_t now_us)
     key->spec = *spec;
     rate_limit_init(&key->requests, spec->requests_per_minute, now_us);
     rate_limit_init(&key->tokens, spec->tokens_per_minute, now_us);
+    key->day = (struct budget){.period = BUDGET_DAY, .limit = spec->tokens_per_day};
+    key->month = (struct budget){.period = BUDGET_MONTH, .limit = spec->tokens_per_month};
     return key;
 }
 
@@ -91,6 +95,8 @@ static void change_key(struct key *key, const struct key_spec *spec, uint64_t no
     key->spec = *spec;
     rate_limit_set_rate(&key->requests, spec->requests_per_minute, now_us);
     rate_limit_set_rate(&key->tokens, spec->tokens_per_minute, now_us);
+    key->day.limit = spec->tokens_per_day;
+    key->month.limit = spec->tokens_per_month;
 }
 
 /* A table of new keys only; what stays of the old ones is put in by adopt(). */
@@ -211,6 +217,28 @@ uint64_t key_take_request(struct key *key, uint64_t now_us)
     return wait;
 }
 
+/* The day or the month has no tokens left, as OpenAI says it. */
+static int check_budgets(const struct key *key, uint64_t *wait_us, struct api_error *e)
+{
+    const int64_t now_s = (int64_t)clock_unix_s();
+    const struct budget *budgets[] = {&key->day, &key->month};
+
+    for (int i = 0; i < 2; i++) {
+        const struct budget *b = budgets[i];
+        const int64_t wait_s = budget_wait_s(b, now_s);
+
+        if (wait_s == 0)
+            continue;
+        *wait_us = (uint64_t)wait_s * 1000000;
+        return api_error_set(e, 429, NULL, "insufficient_quota",
+                             "this key has a budget of %" PRIu64 " tokens a %s (UTC), %s", b->limit,
+                             b->period == BUDGET_DAY ? "day" : "month",
+                             b->spent >= b->limit ? "which are used up"
+                                                  : "and its requests under way may use the rest");
+    }
+    return 0;
+}
+
 int key_check(const struct key *key, uint32_t n_choices, uint64_t n_tokens, uint64_t now_us,
               uint64_t *wait_us, struct api_error *e)
 {
@@ -230,13 +258,15 @@ int key_check(const struct key *key, uint32_t n_choices, uint64_t n_tokens, uint
         return api_error_set(e, 429, NULL, "rate_limit_exceeded",
                              "this key has a limit of %u tokens a minute",
                              key->tokens.per_minute);
-    return 0;
+    return check_budgets(key, wait_us, e);
 }
 
 void key_begin(struct key *key, uint32_t n_choices, uint64_t n_tokens, uint64_t now_us,
                struct key_use *use)
 {
     rate_limit_take(&key->tokens, n_tokens, now_us);
+    budget_reserve(&key->day, n_tokens);
+    budget_reserve(&key->month, n_tokens);
     key->n_open += n_choices;
     *use = (struct key_use){key_ref(key), n_choices, n_tokens};
 }
@@ -248,6 +278,8 @@ void key_end(struct key_use *use, uint64_t n_tokens, uint64_t now_us)
     use->key->n_open -= use->n_choices;
     if (n_tokens < use->n_tokens)
         rate_limit_give(&use->key->tokens, use->n_tokens - n_tokens, now_us);
+    budget_spend(&use->key->day, use->n_tokens, n_tokens, (int64_t)clock_unix_s());
+    budget_spend(&use->key->month, use->n_tokens, n_tokens, (int64_t)clock_unix_s());
     key_unref(use->key);
     *use = (struct key_use){0};
 }

@@ -4,6 +4,7 @@
 #include "core/base/err.h"
 #include "core/base/ini_line.h"
 #include "core/base/mem.h"
+#include "server/auth/budget.h"
 #include "server/auth/rate_limit.h"
 
 #include <assert.h>
@@ -25,7 +26,7 @@ bool key_file_is_name(const char *text, size_t max)
     return n > 0 && n <= max && text[n] == '\0';
 }
 
-static int parse_number(const char *text, uint32_t max, uint32_t *out)
+static int parse_large(const char *text, uint64_t max, uint64_t *out)
 {
     char *end;
     unsigned long long n;
@@ -35,6 +36,16 @@ static int parse_number(const char *text, uint32_t max, uint32_t *out)
     errno = 0;
     n = strtoull(text, &end, 10);
     if (*end != '\0' || errno == ERANGE || n > max)
+        return ERR_INVAL;
+    *out = n;
+    return 0;
+}
+
+static int parse_number(const char *text, uint32_t max, uint32_t *out)
+{
+    uint64_t n;
+
+    if (parse_large(text, max, &n) < 0)
         return ERR_INVAL;
     *out = (uint32_t)n;
     return 0;
@@ -76,6 +87,16 @@ static int set_tokens(struct key_spec *k, const char *value)
     return parse_number(value, RATE_LIMIT_MAX, &k->tokens_per_minute);
 }
 
+static int set_day(struct key_spec *k, const char *value)
+{
+    return parse_large(value, BUDGET_MAX, &k->tokens_per_day);
+}
+
+static int set_month(struct key_spec *k, const char *value)
+{
+    return parse_large(value, BUDGET_MAX, &k->tokens_per_month);
+}
+
 static int set_concurrent(struct key_spec *k, const char *value)
 {
     return parse_number(value, 1000000, &k->max_concurrent);
@@ -98,12 +119,15 @@ static const struct {
     {"max_priority", set_priority, "low, normal, high or critical"},
     {"requests_per_minute", set_requests, "a whole number from 0 to 1000000000"},
     {"tokens_per_minute", set_tokens, "a whole number from 0 to 1000000000"},
+    {"tokens_per_day", set_day, "a whole number from 0 to 1000000000000000"},
+    {"tokens_per_month", set_month, "a whole number from 0 to 1000000000000000"},
     {"max_concurrent", set_concurrent, "a whole number from 0 to 1000000"},
     {"admin", set_admin, "yes or no"},
 };
 #define N_FIELDS (sizeof(fields) / sizeof(fields[0]))
 #define LONGEST_FIELD 24 /* characters, of a field's name or of one that is meant to be one */
-_Static_assert(KEY_TENANT_MAX == 64 && WEIGHTS_MAX_VALUE == 1000 && RATE_LIMIT_MAX == 1000000000,
+_Static_assert(KEY_TENANT_MAX == 64 && WEIGHTS_MAX_VALUE == 1000 &&
+                   RATE_LIMIT_MAX == 1000000000 && BUDGET_MAX == 1000000000000000,
                "the sentences above name these");
 
 int key_spec_set(struct key_spec *k, const char *field, const char *value, const char **allowed)

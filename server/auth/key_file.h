@@ -5,8 +5,10 @@
  *     tenant = team-a                ; whose requests these are; without: the key's name
  *     weight = 2                     ; the tenant's share; without: as in tenant_weights
  *     max_priority = normal          ; higher priorities are lowered to it; without: critical
- *     requests_per_minute = 60       ; 0 or without: no limit, as for the next two
+ *     requests_per_minute = 60       ; 0 or without: no limit, as for what follows
  *     tokens_per_minute = 20000
+ *     tokens_per_day = 1000000       ; of the calendar, UTC; prompts and what is generated
+ *     tokens_per_month = 20000000
  *     max_concurrent = 4             ; requests at a time; each choice counts
  *     admin = no                     ; yes: may also ask /debug
  *
@@ -37,7 +39,8 @@ struct key_spec {
     struct secret_hash hash;
     uint32_t weight; /* 0 = not said */
     enum priority max_priority;
-    uint32_t requests_per_minute, tokens_per_minute, max_concurrent; /* 0 = no limit */
+    uint32_t requests_per_minute, tokens_per_minute, max_concurrent; /* 0 = no limit, */
+    uint64_t tokens_per_day, tokens_per_month;                       /* as for these */
     bool is_admin;
     bool has_hash;
 };

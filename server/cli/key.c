@@ -11,7 +11,7 @@
 /* The options of the command are the fields of the file, with dashes. */
 static const char *const fields[] = {
     "tenant",         "weight", "max_priority", "requests_per_minute", "tokens_per_minute",
-    "max_concurrent",
+    "tokens_per_day", "tokens_per_month", "max_concurrent",
 };
 #define N_FIELDS (sizeof(fields) / sizeof(fields[0]))
 
@@ -34,6 +34,8 @@ static void print_help(void)
           "  --max-priority         higher priorities are lowered to it [critical]\n"
           "  --requests-per-minute  0: no limit [0]\n"
           "  --tokens-per-minute    0: no limit [0]\n"
+          "  --tokens-per-day       of the calendar, UTC; 0: no limit [0]\n"
+          "  --tokens-per-month     the same of a month; 0: no limit [0]\n"
           "  --max-concurrent       requests at a time; each choice counts; 0: no limit [0]\n"
           "  --admin                may also ask /debug\n",
           stdout);

@@ -453,6 +453,7 @@ static void complete_engine(struct server_model *f, const struct instance *e)
     f->n_blocks = e->cache.n_blocks;
     f->block_tokens = BLOCK_TOKENS;
     f->kv_type = kern_kv_name(e->kv_type);
+    f->threads = e->threads;
     f->kv_id[0] = e->kv_id[0];
     f->kv_id[1] = e->kv_id[1];
     f->prefill_chunk = e->sched.prefill_chunk;

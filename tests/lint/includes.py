@@ -42,6 +42,7 @@ MAY = {
     "server/responses": ["core/base", "server/process", "server/http"],
     "server/slots": ["core/base", "server/http"],
     "server/streams": ["core/base", "server/http"],
+    "server/usage": ["core/base", "scheduler", "server/http"],
     "server/adapters": ["core/base", "config", "core/formats/gguf", "core/formats", "core/formats/hf",
                         "core/model", "server/process", "server/http"],
     "server/metrics": ["core/base", "scheduler/drafts", "scheduler", "server/process", "server/http"],
@@ -57,7 +58,7 @@ MAY = {
                            "server/api/response"],
     "server/api": ["core/base", "core/grammar", "core/tokenizer", "core/model", "config", "scheduler",
                    "server/process", "server/http", "server/responses", "server/slots", "server/streams",
-                   "server/adapters", "server/metrics", "server/auth",
+                   "server/adapters", "server/metrics", "server/auth", "server/usage",
                    "server/api/params", "server/api/chat", "server/api/constraint",
                    "server/api/response", "server/api/formats"],
     "server/admin": ["core/base", "core/tokenizer", "scheduler", "server/http", "server/adapters", "server/metrics",
@@ -65,7 +66,7 @@ MAY = {
                      "server/api/response",
                      "server/api", "server/kv_events"],
     "server": ["core/base", "server/process", "server/engine_io", "server/http", "server/kv_events", "server/responses",
-               "server/streams", "server/adapters",
+               "server/streams", "server/usage", "server/adapters",
                "server/metrics", "server/auth", "server/api/response", "server/api", "server/admin"],
 }
 ALL = re.compile(r"tests/|server/(main\.c|instance(_\w+)?\.[ch]|cli/)")

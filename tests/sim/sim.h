@@ -76,6 +76,8 @@ struct sim {
     uint32_t draft_percent; /* of streams that get a guess in a step */
     uint32_t right_percent; /* of its tokens that are right, as long as those before them are */
     uint64_t n_drafts, n_right;
+    struct usage used;                  /* of what has ended */
+    uint64_t rows_us, n_rows, n_chosen; /* time, rows and tokens of all steps */
     uint64_t last_items[MAX_REQUESTS];
     uint32_t n_last;
     uint32_t eog_percent;
@@ -236,6 +238,7 @@ static inline void take_ends(struct sim *s)
         assert_int_equal(t->queue_us + t->prefill_us + t->decode_us + t->preempted_us,
                          s->now - end.request->arrival_us);
         assert_int_equal(t->n_preempted, rec->n_preempted);
+        usage_add(&s->used, &end.usage);
         request_destroy(&end.request);
     }
 }
@@ -536,6 +539,31 @@ static inline void set_budget(struct sim *s, uint32_t rows)
         s->limits.target_us = (uint64_t)rows * 1000 + 1;
 }
 
+/* Each step takes another time, some none at all. */
+static inline void account(struct sim *s, const struct plan *p)
+{
+    const uint64_t us = s->steps * 7919 % 1009;
+
+    sched_account(s->sched, &s->limits.costs, us);
+    s->rows_us += us;
+    s->n_rows += p->n_tokens;
+    for (uint32_t i = 0; i < p->n_items; i++)
+        s->n_chosen += p->items[i].wants_token + s->n_accepted[i];
+}
+
+/* What all requests have used is what the scheduler counted, and the steps took. */
+static inline void check_usage(const struct sim *s)
+{
+    static struct engine_stats stats;
+
+    sched_fill_stats(s->sched, &stats);
+    assert_memory_equal(&s->used, &stats.usage, sizeof(stats.usage));
+    assert_int_equal(s->used.compute_us, s->rows_us);
+    assert_int_equal(s->used.computed_tokens, s->n_rows);
+    assert_int_equal(s->used.generated_tokens, s->n_chosen);
+    assert_int_equal(s->used.cached_tokens, stats.cached_tokens);
+}
+
 /* One turn; false when there was nothing to do. */
 static inline bool step(struct sim *s, uint32_t budget)
 {
@@ -560,6 +588,7 @@ static inline bool step(struct sim *s, uint32_t budget)
     }
     if (p->n_items == 0)
         return false;
+    account(s, p);
     sched_commit(s->sched, s->tokens, s->n_accepted, is_eog, NULL, s->now);
     s->steps++;
     assert_true(sched_check(s->sched));
@@ -574,6 +603,7 @@ static inline void run_dry(struct sim *s, uint64_t limit)
             assert_true(s->n_io > 0 || sched_is_idle(s->sched));
     assert_true(sched_is_idle(s->sched));
     assert_int_equal(s->n_ended, s->n_ids);
+    check_usage(s);
 }
 
 /* Its first `shared` tokens are those of text number `text`. */

@@ -464,6 +464,57 @@ static void test_broken_file_changes_nothing(void **state)
     assert_null(k);
 }
 
+/* ---- budgets ---- */
+
+#define DAY 86400
+#define NOV_26 1795651200 /* 2026-11-26 00:00 UTC */
+
+static void test_budget_of_a_day(void **state)
+{
+    struct budget b = {.period = BUDGET_DAY, .limit = 100};
+
+    (void)state;
+    assert_int_equal(budget_wait_s(&b, NOV_26), 0);
+    budget_reserve(&b, 60);
+    assert_int_equal(budget_wait_s(&b, NOV_26), 0); /* some may be left */
+    budget_reserve(&b, 60);
+    assert_int_equal(budget_wait_s(&b, NOV_26), 1); /* not while both may use all of theirs */
+    budget_spend(&b, 60, 30, NOV_26 + 5);
+    assert_int_equal(budget_wait_s(&b, NOV_26 + 5), 0);
+    budget_spend(&b, 60, 70, NOV_26 + 6);
+    assert_int_equal(budget_wait_s(&b, NOV_26 + 6), DAY - 6);
+    assert_int_equal(budget_wait_s(&b, NOV_26 + DAY - 1), 1);
+    assert_int_equal(budget_wait_s(&b, NOV_26 + DAY), 0);
+    budget_reserve(&b, 10);
+    budget_spend(&b, 10, 10, NOV_26 + DAY); /* what was spent the day before is forgotten */
+    assert_int_equal(b.spent, 10);
+}
+
+static void test_budget_of_a_month(void **state)
+{
+    struct budget b = {.period = BUDGET_MONTH, .limit = 1};
+
+    (void)state;
+    budget_spend(&b, 0, 1, NOV_26);
+    assert_int_equal(budget_wait_s(&b, NOV_26), 5 * DAY); /* to December */
+    budget_spend(&b, 0, 1, NOV_26 + 6 * DAY);
+    assert_int_equal(budget_wait_s(&b, NOV_26 + 6 * DAY), 30 * DAY); /* to January */
+    assert_int_equal(budget_period_end(BUDGET_MONTH, 951782400), 951868800); /* 2000-02-29 */
+}
+
+/* A clock that is set back does not give anything back, and no limit is none. */
+static void test_budget_edges(void **state)
+{
+    struct budget b = {.period = BUDGET_DAY, .limit = 10}, none = {0};
+
+    (void)state;
+    budget_spend(&b, 0, 10, NOV_26);
+    assert_int_equal(budget_wait_s(&b, NOV_26 - 10), DAY + 10);
+    budget_spend(&none, 0, UINT64_MAX / 2, NOV_26);
+    budget_reserve(&none, UINT64_MAX / 2);
+    assert_int_equal(budget_wait_s(&none, NOV_26), 0);
+}
+
 static void test_limits(void **state)
 {
     struct key_use use[3];
@@ -495,6 +546,38 @@ static void test_limits(void **state)
     assert_int_equal(wait, 10 * S);
     key_end(&use[0], 100, 0); /* 400 come back */
     assert_int_equal(key_check(key, 1, 500, 0, &wait, &e), 0);
+    keys_close(&k);
+}
+
+static void test_key_with_a_budget(void **state)
+{
+    struct key_use use;
+    struct keys *k;
+    struct key *key;
+    struct api_error e;
+    uint64_t wait;
+    char err[300];
+
+    (void)state;
+    write_keys(0, 1, "tokens_per_day = 0\ntokens_per_month = 100\n");
+    assert_int_equal(keys_open(&k, file, 0, err, sizeof(err)), 0);
+    key = find(k, 0);
+    assert_int_equal(key_check(key, 1, 500, 0, &wait, &e), 0);
+    key_begin(key, 1, 500, 0, &use);
+    assert_true(key_check(key, 1, 1, 0, &wait, &e) < 0);
+    assert_int_equal(wait, S);
+    key_end(&use, 99, 0);
+    assert_int_equal(key_check(key, 1, 500, 0, &wait, &e), 0);
+    key_begin(key, 1, 500, 0, &use);
+    key_end(&use, 1, 0);
+    assert_true(key_check(key, 1, 1, 0, &wait, &e) < 0);
+    assert_int_equal(e.status, 429);
+    assert_string_equal(e.code, "insufficient_quota");
+    assert_true(wait > 0 && wait <= 31 * (uint64_t)DAY * S);
+    write_keys(0, 1, "tokens_per_month = 101\n"); /* what was spent stays spent */
+    assert_int_equal(keys_reload(k, 0, err, sizeof(err)), 0);
+    assert_int_equal(key_check(key, 1, 1, 0, &wait, &e), 0);
+    assert_int_equal(key->month.spent, 100);
     keys_close(&k);
 }
 
@@ -545,6 +628,10 @@ int main(void)
         cmocka_unit_test(test_reload_keeps_what_is_under_way),
         cmocka_unit_test(test_broken_file_changes_nothing),
         cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_key_with_a_budget),
+        cmocka_unit_test(test_budget_of_a_day),
+        cmocka_unit_test(test_budget_of_a_month),
+        cmocka_unit_test(test_budget_edges),
         cmocka_unit_test(test_origins),
     };
 

@@ -1,0 +1,31 @@
+/* scheduler/usage.h - what a request has taken of the machine, in whole numbers: sums over requests
+ * are exact, and equal the engine's own (engine_stats.usage) once no request is left.
+ *
+ * Thread: plain data.
+ * Memory: none.
+ */
+#ifndef SCHEDULER_USAGE_H
+#define SCHEDULER_USAGE_H
+
+#include <stdint.h>
+
+struct usage {
+    uint64_t computed_tokens;  /* rows: prompts, what was computed again, and guesses, wrong ones
+                                * too */
+    uint64_t cached_tokens;    /* of the prompt, that were in the prefix cache at the start */
+    uint64_t generated_tokens;
+    uint64_t compute_us; /* its share of the steps' wall time, by what its rows and keys cost */
+    uint64_t block_us;   /* KV blocks times microseconds: those in its table after each step, for
+                          * the time since the step before; shared ones count in each table */
+};
+
+static inline void usage_add(struct usage *to, const struct usage *from)
+{
+    to->computed_tokens += from->computed_tokens;
+    to->cached_tokens += from->cached_tokens;
+    to->generated_tokens += from->generated_tokens;
+    to->compute_us += from->compute_us;
+    to->block_us += from->block_us;
+}
+
+#endif

@@ -1,0 +1,46 @@
+/* server/auth/budget.c - see budget.h. */
+#include "server/auth/budget.h"
+
+#include <time.h>
+
+#define DAY_S 86400
+
+int64_t budget_period_end(enum budget_period period, int64_t now_s)
+{
+    const time_t now = (time_t)now_s;
+    struct tm tm;
+
+    if (period == BUDGET_DAY)
+        return (now_s / DAY_S + 1) * DAY_S;
+    gmtime_r(&now, &tm);
+    tm = (struct tm){.tm_year = tm.tm_year, .tm_mon = tm.tm_mon + 1, .tm_mday = 1};
+    return (int64_t)timegm(&tm);
+}
+
+/* The clock may be set back: then the period that was begun goes on. */
+static uint64_t spent_now(const struct budget *b, int64_t now_s)
+{
+    return now_s < b->end_s ? b->spent : 0;
+}
+
+void budget_reserve(struct budget *b, uint64_t n_tokens)
+{
+    b->reserved += n_tokens;
+}
+
+void budget_spend(struct budget *b, uint64_t n_reserved, uint64_t n_spent, int64_t now_s)
+{
+    b->reserved -= n_reserved;
+    b->spent = spent_now(b, now_s) + n_spent;
+    if (now_s >= b->end_s)
+        b->end_s = budget_period_end(b->period, now_s);
+}
+
+int64_t budget_wait_s(const struct budget *b, int64_t now_s)
+{
+    const uint64_t spent = spent_now(b, now_s);
+
+    if (b->limit == 0 || spent + b->reserved < b->limit)
+        return 0;
+    return spent >= b->limit ? b->end_s - now_s : 1;
+}

@@ -1,0 +1,215 @@
+/* server/usage/usage_ledger.c - see usage_ledger.h. */
+#include "server/usage/usage_ledger.h"
+
+#include "core/base/err.h"
+#include "core/base/mem.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <xxhash.h>
+
+#define DAY_S 86400
+#define OTHERS 0 /* the index of that owner */
+
+struct owner {
+    uint64_t hash; /* of the name: compared before it */
+    uint32_t row;  /* its latest; NO_ROW: none */
+    char name[USAGE_MAX_NAME + 1];
+};
+
+#define NO_ROW UINT32_MAX
+
+struct usage_ledger {
+    struct owner *owners;
+    struct usage_row *rows; /* by day */
+    uint32_t n_owners, cap_owners, n_rows, cap_rows;
+};
+
+void usage_amounts_add(struct usage_amounts *to, const struct usage_amounts *more)
+{
+    to->requests += more->requests;
+    to->prompt_tokens += more->prompt_tokens;
+    usage_add(&to->engine, &more->engine);
+    to->cpu_us += more->cpu_us;
+}
+
+/* ---- room ---- */
+
+/* For one more; the array stays as it is where there is no memory. */
+static int make_room(void **items, uint32_t n, uint32_t *cap, size_t size)
+{
+    const uint32_t more = *cap > 0 ? 2 * *cap : 64;
+    void *grown;
+
+    if (n < *cap)
+        return 0;
+    grown = mem_realloc(*items, more * size);
+    if (grown == NULL)
+        return ERR_NOMEM;
+    *items = grown;
+    *cap = more;
+    return 0;
+}
+
+static int add_owner(struct usage_ledger *l, const char *name, uint64_t hash)
+{
+    struct owner *o;
+
+    if (l->n_owners == USAGE_MAX_OWNERS)
+        return ERR_LIMIT;
+    if (make_room((void **)&l->owners, l->n_owners, &l->cap_owners, sizeof(*o)) < 0)
+        return ERR_NOMEM;
+    o = &l->owners[l->n_owners++];
+    *o = (struct owner){.hash = hash, .row = NO_ROW};
+    snprintf(o->name, sizeof(o->name), "%s", name);
+    return 0;
+}
+
+int usage_ledger_create(struct usage_ledger **out)
+{
+    struct usage_ledger *l = mem_calloc(1, sizeof(*l));
+
+    *out = l;
+    if (l == NULL)
+        return ERR_NOMEM;
+    if (add_owner(l, USAGE_OTHERS, XXH3_64bits(USAGE_OTHERS, strlen(USAGE_OTHERS))) < 0 ||
+        make_room((void **)&l->rows, 0, &l->cap_rows, sizeof(*l->rows)) < 0) {
+        usage_ledger_destroy(out);
+        return ERR_NOMEM;
+    }
+    return 0;
+}
+
+void usage_ledger_destroy(struct usage_ledger **l)
+{
+    if (*l == NULL)
+        return;
+    mem_free((*l)->owners);
+    mem_free((*l)->rows);
+    mem_free(*l);
+    *l = NULL;
+}
+
+/* ---- rows ---- */
+
+static uint32_t find_owner(struct usage_ledger *l, const char *name)
+{
+    const size_t n = strnlen(name, USAGE_MAX_NAME);
+    const uint64_t hash = XXH3_64bits(name, n);
+
+    for (uint32_t i = 0; i < l->n_owners; i++)
+        if (l->owners[i].hash == hash && strncmp(l->owners[i].name, name, USAGE_MAX_NAME) == 0)
+            return i;
+    return add_owner(l, name, hash) < 0 ? OTHERS : l->n_owners - 1;
+}
+
+/* Each owner's latest row, after rows have moved. */
+static void find_latest(struct usage_ledger *l)
+{
+    for (uint32_t i = 0; i < l->n_owners; i++)
+        l->owners[i].row = NO_ROW;
+    for (uint32_t i = 0; i < l->n_rows; i++)
+        l->owners[l->rows[i].owner].row = i;
+}
+
+static void drop_oldest_day(struct usage_ledger *l)
+{
+    uint32_t n = 1;
+
+    while (n < l->n_rows && l->rows[n].day == l->rows[0].day)
+        n++;
+    l->n_rows -= n;
+    memmove(l->rows, l->rows + n, l->n_rows * sizeof(*l->rows));
+    find_latest(l);
+}
+
+/* Days only go back when somebody sets the clock: then rows make place. */
+static struct usage_row *insert_row(struct usage_ledger *l, uint32_t owner, int32_t day)
+{
+    uint32_t at = l->n_rows;
+
+    while (at > 0 && l->rows[at - 1].day > day)
+        at--;
+    memmove(l->rows + at + 1, l->rows + at, (l->n_rows - at) * sizeof(*l->rows));
+    l->n_rows++;
+    l->rows[at] = (struct usage_row){.day = day, .owner = owner};
+    if (at + 1 == l->n_rows)
+        l->owners[owner].row = at;
+    else
+        find_latest(l);
+    return &l->rows[at];
+}
+
+/* The row of an owner and a day, or NULL. */
+static struct usage_row *find_row(struct usage_ledger *l, uint32_t owner, int32_t day)
+{
+    uint32_t i = l->owners[owner].row;
+
+    if (i == NO_ROW)
+        return NULL;
+    while (i > 0 && (l->rows[i].owner != owner || l->rows[i].day > day) && l->rows[i].day >= day)
+        i--;
+    return l->rows[i].owner == owner && l->rows[i].day == day ? &l->rows[i] : NULL;
+}
+
+/* Where there is neither room nor memory for a row, the latest one of all takes it up: a sum over
+ * all is right even then. */
+static struct usage_row *take_row(struct usage_ledger *l, uint32_t owner, int32_t day)
+{
+    struct usage_row *row = find_row(l, owner, day);
+
+    if (row != NULL)
+        return row;
+    if (l->n_rows == USAGE_MAX_ROWS)
+        drop_oldest_day(l);
+    if (make_room((void **)&l->rows, l->n_rows, &l->cap_rows, sizeof(*row)) < 0)
+        return &l->rows[l->n_rows - 1];
+    return insert_row(l, owner, day);
+}
+
+void usage_ledger_add(struct usage_ledger *l, const char *owner, int32_t day,
+                      const struct usage_amounts *more)
+{
+    usage_amounts_add(&take_row(l, find_owner(l, owner), day)->amounts, more);
+}
+
+const struct usage_row *usage_ledger_rows(const struct usage_ledger *l, uint32_t *n)
+{
+    *n = l->n_rows;
+    return l->rows;
+}
+
+uint32_t usage_ledger_n_owners(const struct usage_ledger *l)
+{
+    return l->n_owners;
+}
+
+const char *usage_ledger_name(const struct usage_ledger *l, uint32_t owner)
+{
+    return l->owners[owner].name;
+}
+
+/* ---- days ---- */
+
+void usage_day_text(int32_t day, char out[11])
+{
+    const time_t at = (time_t)day * DAY_S;
+    struct tm tm;
+
+    gmtime_r(&at, &tm);
+    strftime(out, 11, "%Y-%m-%d", &tm);
+}
+
+bool usage_day_parse(const char *text, int32_t *day)
+{
+    struct tm tm = {0};
+    char back[11];
+    const char *end = strptime(text, "%Y-%m-%d", &tm);
+
+    if (end == NULL || *end != '\0' || tm.tm_year < 70 || tm.tm_year > 8099)
+        return false;
+    *day = (int32_t)(timegm(&tm) / DAY_S);
+    usage_day_text(*day, back);
+    return strcmp(back, text) == 0; /* no 30th of February */
+}

@@ -1,0 +1,60 @@
+/* server/usage/usage_ledger.h - who has used how much on which day: what bills are made of.
+ *
+ * An owner is an API key or, where no keys are needed, a tenant, by its name. There is a row for
+ * each owner and day (UTC) in which a request of it has ended. Sums are exact: over all rows they
+ * are those of the engines, once no request is under way.
+ *
+ * At most USAGE_MAX_OWNERS owners are told apart, what others use is USAGE_OTHERS'; at most
+ * USAGE_MAX_ROWS rows are there: when they are full, the oldest day goes.
+ *
+ * Thread: the loop's.
+ * Memory: grows with owners and rows, up to about 16 MiB. Where there is none, an owner's use goes
+ * to USAGE_OTHERS, for which there always is.
+ */
+#ifndef SERVER_USAGE_USAGE_LEDGER_H
+#define SERVER_USAGE_USAGE_LEDGER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "scheduler/usage.h"
+
+#define USAGE_MAX_OWNERS 8192
+#define USAGE_MAX_ROWS 65536
+#define USAGE_MAX_NAME 64
+#define USAGE_OTHERS "(others)"
+
+struct usage_ledger;
+
+struct usage_amounts {
+    uint64_t requests;      /* choices that the engine has ended */
+    uint64_t prompt_tokens; /* of these, cached ones too */
+    struct usage engine;
+    uint64_t cpu_us;        /* engine.compute_us times the threads that computed */
+};
+
+struct usage_row {
+    int32_t day; /* since 1970-01-01, UTC */
+    uint32_t owner;
+    struct usage_amounts amounts;
+};
+
+int usage_ledger_create(struct usage_ledger **out); /* ERR_NOMEM */
+void usage_ledger_destroy(struct usage_ledger **l);
+
+/* An owner used more. At most USAGE_MAX_NAME bytes of the name count. */
+void usage_ledger_add(struct usage_ledger *l, const char *owner, int32_t day,
+                      const struct usage_amounts *more);
+
+/* All rows, [n], those of an earlier day first. Until the next usage_ledger_add(). */
+const struct usage_row *usage_ledger_rows(const struct usage_ledger *l, uint32_t *n);
+uint32_t usage_ledger_n_owners(const struct usage_ledger *l); /* that ever were */
+const char *usage_ledger_name(const struct usage_ledger *l, uint32_t owner);
+
+void usage_amounts_add(struct usage_amounts *to, const struct usage_amounts *more);
+
+/* 2026-11-26 of a day, 11 bytes with the 0; and back: false where it is none from 1970 to 9999. */
+void usage_day_text(int32_t day, char out[11]);
+bool usage_day_parse(const char *text, int32_t *day);
+
+#endif
