@@ -85,8 +85,8 @@ static struct key *make_key(const struct key_spec *spec, uint64_t now_us)
     key->spec = *spec;
     rate_limit_init(&key->requests, spec->requests_per_minute, now_us);
     rate_limit_init(&key->tokens, spec->tokens_per_minute, now_us);
-    key->day = (struct budget){.period = BUDGET_DAY, .limit = spec->tokens_per_day};
-    key->month = (struct budget){.period = BUDGET_MONTH, .limit = spec->tokens_per_month};
+    key->day = (struct quota){.period = QUOTA_DAY, .limit = spec->tokens_per_day};
+    key->month = (struct quota){.period = QUOTA_MONTH, .limit = spec->tokens_per_month};
     return key;
 }
 
@@ -218,21 +218,21 @@ uint64_t key_take_request(struct key *key, uint64_t now_us)
 }
 
 /* The day or the month has no tokens left, as OpenAI says it. */
-static int check_budgets(const struct key *key, uint64_t *wait_us, struct api_error *e)
+static int check_quotas(const struct key *key, uint64_t *wait_us, struct api_error *e)
 {
     const int64_t now_s = (int64_t)clock_unix_s();
-    const struct budget *budgets[] = {&key->day, &key->month};
+    const struct quota *quotas[] = {&key->day, &key->month};
 
     for (int i = 0; i < 2; i++) {
-        const struct budget *b = budgets[i];
-        const int64_t wait_s = budget_wait_s(b, now_s);
+        const struct quota *b = quotas[i];
+        const int64_t wait_s = quota_wait_s(b, now_s);
 
         if (wait_s == 0)
             continue;
         *wait_us = (uint64_t)wait_s * 1000000;
         return api_error_set(e, 429, NULL, "insufficient_quota",
-                             "this key has a budget of %" PRIu64 " tokens a %s (UTC), %s", b->limit,
-                             b->period == BUDGET_DAY ? "day" : "month",
+                             "this key has a quota of %" PRIu64 " tokens a %s (UTC), %s", b->limit,
+                             b->period == QUOTA_DAY ? "day" : "month",
                              b->spent >= b->limit ? "which are used up"
                                                   : "and its requests under way may use the rest");
     }
@@ -258,15 +258,15 @@ int key_check(const struct key *key, uint32_t n_choices, uint64_t n_tokens, uint
         return api_error_set(e, 429, NULL, "rate_limit_exceeded",
                              "this key has a limit of %u tokens a minute",
                              key->tokens.per_minute);
-    return check_budgets(key, wait_us, e);
+    return check_quotas(key, wait_us, e);
 }
 
 void key_begin(struct key *key, uint32_t n_choices, uint64_t n_tokens, uint64_t now_us,
                struct key_use *use)
 {
     rate_limit_take(&key->tokens, n_tokens, now_us);
-    budget_reserve(&key->day, n_tokens);
-    budget_reserve(&key->month, n_tokens);
+    quota_reserve(&key->day, n_tokens);
+    quota_reserve(&key->month, n_tokens);
     key->n_open += n_choices;
     *use = (struct key_use){key_ref(key), n_choices, n_tokens};
 }
@@ -278,8 +278,8 @@ void key_end(struct key_use *use, uint64_t n_tokens, uint64_t now_us)
     use->key->n_open -= use->n_choices;
     if (n_tokens < use->n_tokens)
         rate_limit_give(&use->key->tokens, use->n_tokens - n_tokens, now_us);
-    budget_spend(&use->key->day, use->n_tokens, n_tokens, (int64_t)clock_unix_s());
-    budget_spend(&use->key->month, use->n_tokens, n_tokens, (int64_t)clock_unix_s());
+    quota_spend(&use->key->day, use->n_tokens, n_tokens, (int64_t)clock_unix_s());
+    quota_spend(&use->key->month, use->n_tokens, n_tokens, (int64_t)clock_unix_s());
     key_unref(use->key);
     *use = (struct key_use){0};
 }

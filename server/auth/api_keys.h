@@ -15,7 +15,7 @@
 #ifndef SERVER_AUTH_API_KEYS_H
 #define SERVER_AUTH_API_KEYS_H
 
-#include "server/auth/budget.h"
+#include "server/auth/quota.h"
 #include "server/auth/key_file.h"
 #include "server/auth/rate_limit.h"
 #include "server/http/error.h"
@@ -25,7 +25,7 @@ struct keys;
 struct key { /* read it; only api_keys.c writes */
     struct key_spec spec;
     struct rate_limit requests, tokens;
-    struct budget day, month;
+    struct quota day, month;
     uint32_t n_open; /* choices under way */
     uint32_t n_refs;
 };

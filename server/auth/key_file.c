@@ -4,7 +4,7 @@
 #include "core/base/err.h"
 #include "core/base/ini_line.h"
 #include "core/base/mem.h"
-#include "server/auth/budget.h"
+#include "server/auth/quota.h"
 #include "server/auth/rate_limit.h"
 
 #include <assert.h>
@@ -89,12 +89,12 @@ static int set_tokens(struct key_spec *k, const char *value)
 
 static int set_day(struct key_spec *k, const char *value)
 {
-    return parse_large(value, BUDGET_MAX, &k->tokens_per_day);
+    return parse_large(value, QUOTA_MAX, &k->tokens_per_day);
 }
 
 static int set_month(struct key_spec *k, const char *value)
 {
-    return parse_large(value, BUDGET_MAX, &k->tokens_per_month);
+    return parse_large(value, QUOTA_MAX, &k->tokens_per_month);
 }
 
 static int set_concurrent(struct key_spec *k, const char *value)
@@ -127,7 +127,7 @@ static const struct {
 #define N_FIELDS (sizeof(fields) / sizeof(fields[0]))
 #define LONGEST_FIELD 24 /* characters, of a field's name or of one that is meant to be one */
 _Static_assert(KEY_TENANT_MAX == 64 && WEIGHTS_MAX_VALUE == 1000 &&
-                   RATE_LIMIT_MAX == 1000000000 && BUDGET_MAX == 1000000000000000,
+                   RATE_LIMIT_MAX == 1000000000 && QUOTA_MAX == 1000000000000000,
                "the sentences above name these");
 
 int key_spec_set(struct key_spec *k, const char *field, const char *value, const char **allowed)

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from quire import is_idle, make_key
+from quire import Stream, make_key
 
 SUMS = {"computed_tokens": "quire_computed_tokens_total", "cached_tokens": "quire_cached_tokens_total",
         "generated_tokens": "quire_generation_tokens_total"}
@@ -49,7 +49,7 @@ def test_one_request(start):
     assert set(page["total"].values()) == {0}
     before = today()
     r = s.post("/v1/completions", {"prompt": "Once upon a time", "max_tokens": 5, "ignore_eos": True, "n": 2}).json
-    is_idle(s)
+    s.wait_idle()
     [line] = usage(s)["data"]
     assert line["period"] in (str(before), str(today())) and (line["object"], line["owner"]) == ("usage", "")
     told = r["usage"]
@@ -62,7 +62,7 @@ def test_one_request(start):
 
 
 def test_sums_are_the_engines(start, tmp_path):
-    """Cancelled, refused, preempted, cached, guessed, forked, pooled: each for one of three keys."""
+    """Cancelled, refused, preempted, cached, guessed, forked: each for one of three keys."""
     path, keys = key_files(tmp_path, alice=(), bob=("--tenant", "t"), boss=("--admin",))
     s = start("--api-keys", str(path), "--kv-memory", "3m", "--max-sequences", "8", "--context", "512")
     rng = random.Random(5)
@@ -74,10 +74,11 @@ def test_sums_are_the_engines(start, tmp_path):
         if r.random() < 0.2:
             body["deadline_ms"] = 1
         headers = keys[r.choice(("alice", "bob"))]
-        if r.random() < 0.2:
-            s.post("/v1/embeddings", {"input": "a text"}, headers=headers)
-        elif r.random() < 0.25:
-            s.leave("/v1/completions", body, headers)
+        if r.random() < 0.25:
+            stream = Stream(s, body | {"stream": True}, headers)
+            if stream.status == 200:
+                next(iter(stream))
+            stream.reset()
         else:
             s.post("/v1/completions", body, headers=headers)
     threads = [threading.Thread(target=one, args=(rng.getrandbits(30),)) for _ in range(60)]
@@ -85,7 +86,7 @@ def test_sums_are_the_engines(start, tmp_path):
         t.start()
     for t in threads:
         t.join()
-    is_idle(s)
+    s.wait_idle()
     page = usage(s, headers=keys["boss"])
     assert page["owners"] == "keys" and {line["owner"] for line in page["data"]} == {"alice", "bob"}
     check_sums(s, page)
@@ -96,7 +97,7 @@ def test_periods_and_formats(start, tmp_path):
     s = start("--api-keys", str(path))
     for name in ("alice", "bob", "bob"):
         s.post("/v1/completions", {"prompt": "Once", "max_tokens": 2}, headers=keys[name])
-    is_idle(s)
+    s.wait_idle()
     boss = dict(headers=keys["alice"])
     day = usage(s, **boss)
     for by, length in (("month", 7), ("total", 5)):
@@ -136,7 +137,7 @@ def test_formulas_in_names(start):
     names = ["=1+1", "+1", "-1", "@a", 'a"b']
     for name in names:
         s.post("/v1/completions", {"prompt": "Once", "max_tokens": 1}, headers={"X-Tenant": name})
-    is_idle(s)
+    s.wait_idle()
     assert [line["owner"] for line in usage(s)["data"]] == names
     text = s.get("/v1/usage?format=csv").body.decode()
     assert [line[1] for line in csv.reader(io.StringIO(text))][1:] == ["'=1+1", "'+1", "'-1", "'@a", 'a"b']

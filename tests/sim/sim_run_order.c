@@ -279,6 +279,7 @@ static void mode_follows_cost(void **state)
             compute(s, &p->items[i]);
             s->tokens[i] = 11;
         }
+        account(s, p);
         sched_commit(s->sched, s->tokens, NULL, NULL, NULL, s->now);
         run_dry(s, 200);
         sim_free(s);

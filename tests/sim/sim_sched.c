@@ -150,6 +150,7 @@ static void carry_out(struct sim *s, const struct plan *p)
         compute(s, &p->items[k]);
         s->tokens[k] = 11;
     }
+    account(s, p);
     sched_commit(s->sched, s->tokens, NULL, NULL, NULL, s->now);
     take_ends(s);
 }
@@ -275,6 +276,7 @@ static void follow(struct sim *s, struct text *t, const struct plan *p)
         t->tokens[t->n].is_prompt = false;
         t->tokens[t->n++].id = s->tokens[0];
     }
+    account(s, p);
     sched_commit(s->sched, s->tokens, NULL, NULL, NULL, s->now);
     assert_true(sched_check(s->sched));
     take_ends(s);
@@ -346,6 +348,7 @@ static void only_full_contexts_are_shifted(void **state)
         assert_int_equal(p->n_shifted, 0);
         run_moves(s, p);
         s->tokens[0] = i == 43 ? 5 : 11;
+        account(s, p);
         sched_commit(s->sched, s->tokens, NULL, NULL, NULL, s->now);
     }
     take_ends(s);

@@ -464,55 +464,55 @@ static void test_broken_file_changes_nothing(void **state)
     assert_null(k);
 }
 
-/* ---- budgets ---- */
+/* ---- quotas ---- */
 
 #define DAY 86400
 #define NOV_26 1795651200 /* 2026-11-26 00:00 UTC */
 
-static void test_budget_of_a_day(void **state)
+static void test_quota_of_a_day(void **state)
 {
-    struct budget b = {.period = BUDGET_DAY, .limit = 100};
+    struct quota b = {.period = QUOTA_DAY, .limit = 100};
 
     (void)state;
-    assert_int_equal(budget_wait_s(&b, NOV_26), 0);
-    budget_reserve(&b, 60);
-    assert_int_equal(budget_wait_s(&b, NOV_26), 0); /* some may be left */
-    budget_reserve(&b, 60);
-    assert_int_equal(budget_wait_s(&b, NOV_26), 1); /* not while both may use all of theirs */
-    budget_spend(&b, 60, 30, NOV_26 + 5);
-    assert_int_equal(budget_wait_s(&b, NOV_26 + 5), 0);
-    budget_spend(&b, 60, 70, NOV_26 + 6);
-    assert_int_equal(budget_wait_s(&b, NOV_26 + 6), DAY - 6);
-    assert_int_equal(budget_wait_s(&b, NOV_26 + DAY - 1), 1);
-    assert_int_equal(budget_wait_s(&b, NOV_26 + DAY), 0);
-    budget_reserve(&b, 10);
-    budget_spend(&b, 10, 10, NOV_26 + DAY); /* what was spent the day before is forgotten */
+    assert_int_equal(quota_wait_s(&b, NOV_26), 0);
+    quota_reserve(&b, 60);
+    assert_int_equal(quota_wait_s(&b, NOV_26), 0); /* some may be left */
+    quota_reserve(&b, 60);
+    assert_int_equal(quota_wait_s(&b, NOV_26), 1); /* not while both may use all of theirs */
+    quota_spend(&b, 60, 30, NOV_26 + 5);
+    assert_int_equal(quota_wait_s(&b, NOV_26 + 5), 0);
+    quota_spend(&b, 60, 70, NOV_26 + 6);
+    assert_int_equal(quota_wait_s(&b, NOV_26 + 6), DAY - 6);
+    assert_int_equal(quota_wait_s(&b, NOV_26 + DAY - 1), 1);
+    assert_int_equal(quota_wait_s(&b, NOV_26 + DAY), 0);
+    quota_reserve(&b, 10);
+    quota_spend(&b, 10, 10, NOV_26 + DAY); /* what was spent the day before is forgotten */
     assert_int_equal(b.spent, 10);
 }
 
-static void test_budget_of_a_month(void **state)
+static void test_quota_of_a_month(void **state)
 {
-    struct budget b = {.period = BUDGET_MONTH, .limit = 1};
+    struct quota b = {.period = QUOTA_MONTH, .limit = 1};
 
     (void)state;
-    budget_spend(&b, 0, 1, NOV_26);
-    assert_int_equal(budget_wait_s(&b, NOV_26), 5 * DAY); /* to December */
-    budget_spend(&b, 0, 1, NOV_26 + 6 * DAY);
-    assert_int_equal(budget_wait_s(&b, NOV_26 + 6 * DAY), 30 * DAY); /* to January */
-    assert_int_equal(budget_period_end(BUDGET_MONTH, 951782400), 951868800); /* 2000-02-29 */
+    quota_spend(&b, 0, 1, NOV_26);
+    assert_int_equal(quota_wait_s(&b, NOV_26), 5 * DAY); /* to December */
+    quota_spend(&b, 0, 1, NOV_26 + 6 * DAY);
+    assert_int_equal(quota_wait_s(&b, NOV_26 + 6 * DAY), 30 * DAY); /* to January */
+    assert_int_equal(quota_period_end(QUOTA_MONTH, 951782400), 951868800); /* 2000-02-29 */
 }
 
 /* A clock that is set back does not give anything back, and no limit is none. */
-static void test_budget_edges(void **state)
+static void test_quota_edges(void **state)
 {
-    struct budget b = {.period = BUDGET_DAY, .limit = 10}, none = {0};
+    struct quota b = {.period = QUOTA_DAY, .limit = 10}, none = {0};
 
     (void)state;
-    budget_spend(&b, 0, 10, NOV_26);
-    assert_int_equal(budget_wait_s(&b, NOV_26 - 10), DAY + 10);
-    budget_spend(&none, 0, UINT64_MAX / 2, NOV_26);
-    budget_reserve(&none, UINT64_MAX / 2);
-    assert_int_equal(budget_wait_s(&none, NOV_26), 0);
+    quota_spend(&b, 0, 10, NOV_26);
+    assert_int_equal(quota_wait_s(&b, NOV_26 - 10), DAY + 10);
+    quota_spend(&none, 0, UINT64_MAX / 2, NOV_26);
+    quota_reserve(&none, UINT64_MAX / 2);
+    assert_int_equal(quota_wait_s(&none, NOV_26), 0);
 }
 
 static void test_limits(void **state)
@@ -549,7 +549,7 @@ static void test_limits(void **state)
     keys_close(&k);
 }
 
-static void test_key_with_a_budget(void **state)
+static void test_key_with_a_quota(void **state)
 {
     struct key_use use;
     struct keys *k;
@@ -628,10 +628,10 @@ int main(void)
         cmocka_unit_test(test_reload_keeps_what_is_under_way),
         cmocka_unit_test(test_broken_file_changes_nothing),
         cmocka_unit_test(test_limits),
-        cmocka_unit_test(test_key_with_a_budget),
-        cmocka_unit_test(test_budget_of_a_day),
-        cmocka_unit_test(test_budget_of_a_month),
-        cmocka_unit_test(test_budget_edges),
+        cmocka_unit_test(test_key_with_a_quota),
+        cmocka_unit_test(test_quota_of_a_day),
+        cmocka_unit_test(test_quota_of_a_month),
+        cmocka_unit_test(test_quota_edges),
         cmocka_unit_test(test_origins),
     };
 

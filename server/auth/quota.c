@@ -1,16 +1,16 @@
-/* server/auth/budget.c - see budget.h. */
-#include "server/auth/budget.h"
+/* server/auth/quota.c - see quota.h. */
+#include "server/auth/quota.h"
 
 #include <time.h>
 
 #define DAY_S 86400
 
-int64_t budget_period_end(enum budget_period period, int64_t now_s)
+int64_t quota_period_end(enum quota_period period, int64_t now_s)
 {
     const time_t now = (time_t)now_s;
     struct tm tm;
 
-    if (period == BUDGET_DAY)
+    if (period == QUOTA_DAY)
         return (now_s / DAY_S + 1) * DAY_S;
     gmtime_r(&now, &tm);
     tm = (struct tm){.tm_year = tm.tm_year, .tm_mon = tm.tm_mon + 1, .tm_mday = 1};
@@ -18,25 +18,25 @@ int64_t budget_period_end(enum budget_period period, int64_t now_s)
 }
 
 /* The clock may be set back: then the period that was begun goes on. */
-static uint64_t spent_now(const struct budget *b, int64_t now_s)
+static uint64_t spent_now(const struct quota *b, int64_t now_s)
 {
     return now_s < b->end_s ? b->spent : 0;
 }
 
-void budget_reserve(struct budget *b, uint64_t n_tokens)
+void quota_reserve(struct quota *b, uint64_t n_tokens)
 {
     b->reserved += n_tokens;
 }
 
-void budget_spend(struct budget *b, uint64_t n_reserved, uint64_t n_spent, int64_t now_s)
+void quota_spend(struct quota *b, uint64_t n_reserved, uint64_t n_spent, int64_t now_s)
 {
     b->reserved -= n_reserved;
     b->spent = spent_now(b, now_s) + n_spent;
     if (now_s >= b->end_s)
-        b->end_s = budget_period_end(b->period, now_s);
+        b->end_s = quota_period_end(b->period, now_s);
 }
 
-int64_t budget_wait_s(const struct budget *b, int64_t now_s)
+int64_t quota_wait_s(const struct quota *b, int64_t now_s)
 {
     const uint64_t spent = spent_now(b, now_s);
 
