@@ -24,6 +24,7 @@
 #include "server/process/worker_pool.h"
 #include "server/responses/response_keeper.h"
 #include "server/streams/stream_store.h"
+#include "server/usage/usage_keeper.h"
 #include "server/usage/usage_page.h"
 
 #include <string.h>
@@ -272,6 +273,9 @@ static void on_health(void *ud, struct http_call *call)
     if (trouble == NULL &&
         info_is_stuck(response_keeper_oldest_us(s->keeper), INFO_STUCK_DISK_US))
         trouble = "the file of kept responses has not answered for a minute";
+    if (trouble == NULL &&
+        info_is_stuck(usage_keeper_oldest_us(s->usage_keeper), INFO_STUCK_DISK_US))
+        trouble = "the file of usage has not answered for a minute";
     if (trouble == NULL && (is_stuck(s->text_pool) || is_stuck(s->constraint_pool)))
         trouble = "the parsing of a request does not end";
     info_health(call, trouble);

@@ -24,6 +24,7 @@
 #include "server/process/worker_pool.h"
 #include "server/responses/response_keeper.h"
 #include "server/streams/stream_store.h"
+#include "server/usage/usage_keeper.h"
 #include "server/usage/usage_ledger.h"
 
 #include <signal.h>
@@ -79,6 +80,7 @@ static void end_loop(struct server *s)
     worker_pool_stop(s->constraint_pool);
     worker_pool_stop(s->adapter_pool);
     response_keeper_stop(s->keeper);
+    usage_keeper_stop(s->usage_keeper);
     stream_store_stop(s->streams);
     stream_pings_stop(&s->pings);
     server_end_handover(s);
@@ -101,7 +103,7 @@ static bool is_over(struct server *s)
     if (!response_keeper_is_idle(s->keeper))
         return false;
     if (http_n_owed(s->http) == 0)
-        return true;
+        return usage_keeper_is_saved(s->usage_keeper);
     if (s->answered_us == 0)
         s->answered_us = clock_us();
     since = s->answered_us > s->stopped_us ? s->answered_us : s->stopped_us;
@@ -245,6 +247,12 @@ static void log_reload(const char *what, int rc, const char *err)
         log_info("server", "event=reloaded what=%s", what);
 }
 
+/* What a key has used from a day on, for its quotas. */
+static uint64_t spent_since(void *ud, const char *key, int32_t day)
+{
+    return usage_ledger_tokens(((const struct server *)ud)->usage, key, day);
+}
+
 static void on_hangup(uv_signal_t *handle, int number)
 {
     struct server *s = handle->data;
@@ -252,8 +260,10 @@ static void on_hangup(uv_signal_t *handle, int number)
 
     (void)number;
     hold_here("QUIRE_DEBUG_HOLD_RELOAD");
-    if (s->keys != NULL)
+    if (s->keys != NULL) {
         log_reload("keys", keys_reload(s->keys, clock_us(), err, sizeof(err)), err);
+        keys_recall(s->keys, spent_since, s, (int64_t)clock_unix_s());
+    }
     if (s->tls != NULL)
         log_reload("certificate", tls_reload(s->tls, err, sizeof(err)), err);
 }
@@ -314,6 +324,8 @@ static int start_pools(struct server *s)
 
     if (rc == 0 && s->keeper != NULL && response_keeper_start(s->keeper) < 0)
         return ERR_INTERNAL;
+    if (rc == 0 && s->usage_keeper != NULL && usage_keeper_start(s->usage_keeper) < 0)
+        return ERR_INTERNAL;
     if (rc == 0)
         rc = worker_pool_start(s->constraint_pool, s->opt.n_constraint_threads);
     return rc == 0 ? worker_pool_start(s->adapter_pool, ADAPTER_THREADS) : rc;
@@ -333,6 +345,17 @@ static int open_keeper(struct server *s, char *err, size_t err_len)
     if (o.store.path[0] == '\0')
         return 0;
     return response_keeper_open(&s->keeper, &o, err, err_len);
+}
+
+static int open_usage(struct server *s, char *err, size_t err_len)
+{
+    const char *path = or_empty(s->opt.usage_db);
+
+    if (usage_ledger_create(&s->usage) < 0)
+        return snprintf(err, err_len, "no memory for the usage"), ERR_NOMEM;
+    if (path[0] == '\0')
+        return 0;
+    return usage_keeper_open(&s->usage_keeper, &s->loop, s->usage, path, err, err_len);
 }
 
 static int open_streams(struct server *s, char *err, size_t err_len)
@@ -366,6 +389,8 @@ static int open_locks(struct server *s, char *err, size_t err_len)
 
     if (or_empty(s->opt.api_keys)[0] != '\0')
         rc = keys_open(&s->keys, s->opt.api_keys, clock_us(), err, err_len);
+    if (s->keys != NULL)
+        keys_recall(s->keys, spent_since, s, (int64_t)clock_unix_s());
     if (rc == 0 && or_empty(s->opt.tls_certificate)[0] != '\0')
         rc = tls_open(&s->tls, s->opt.tls_certificate, s->opt.tls_key, err, err_len);
     s->auth = (struct auth){
@@ -461,8 +486,6 @@ static int open_models(struct server *s, char *err, size_t err_len)
                                          .pings = &s->pings};
     int rc = tenants_create(&s->tenants, &tenants);
 
-    if (rc == 0)
-        rc = usage_ledger_create(&s->usage);
     if (rc < 0)
         snprintf(err, err_len, "no memory for %u tenants", s->opt.max_tenants);
     shared.tenants = s->tenants;
@@ -489,6 +512,8 @@ static int open_parts(struct server *s, char *err, size_t err_len)
     rc = check_slot_folder(s, err, err_len);
     if (rc == 0)
         rc = open_keeper(s, err, err_len);
+    if (rc == 0)
+        rc = open_usage(s, err, err_len);
     if (rc == 0)
         rc = open_streams(s, err, err_len);
     if (rc == 0)
@@ -610,6 +635,7 @@ void server_destroy(struct server **server)
     worker_pool_destroy(&s->constraint_pool);
     worker_pool_destroy(&s->adapter_pool);
     response_keeper_close(&s->keeper);
+    usage_keeper_close(&s->usage_keeper);
     stream_store_close(&s->streams);
     for (uint32_t i = 0; i < s->opt.n_models; i++)
         served_model_close(&s->models[i]);

@@ -36,6 +36,7 @@ struct server {
     struct http *http;
     struct tenants *tenants;
     struct usage_ledger *usage;
+    struct usage_keeper *usage_keeper; /* or NULL */
     struct metrics_server server_counts;
     struct served_model models[SERVER_MAX_MODELS]; /* [opt.n_models] */
     uint32_t n_attached;                     /* of them: their engines run */

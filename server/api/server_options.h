@@ -119,6 +119,7 @@ struct server_options {
     const char *handover_socket; /* path; NULL or "" = none */
     struct http_sockets sockets; /* systemd's; -1 = none */
     const char *slot_save_path; /* a folder; NULL or "" = slots are not saved */
+    const char *usage_db; /* SQLite file; NULL or "" = usage is forgotten at the end */
     const char *responses_db; /* path; NULL or "" = responses are not kept */
     uint32_t responses_days;
     uint64_t responses_size;

@@ -166,6 +166,29 @@ int keys_open(struct keys **out, const char *path, uint64_t now_us, char *err, s
     return rc;
 }
 
+static void recall(struct quota *q, const char *name,
+                   uint64_t (*spent)(void *ud, const char *name, int32_t day), void *ud,
+                   int64_t now_s)
+{
+    const int32_t day = (int32_t)(quota_period_begin(q->period, now_s) / 86400);
+
+    if (q->end_s == 0)
+        quota_spend(q, 0, spent(ud, name, day), now_s);
+}
+
+void keys_recall(struct keys *k, uint64_t (*spent)(void *ud, const char *name, int32_t day),
+                 void *ud, int64_t now_s)
+{
+    for (uint32_t i = 0; i <= k->table->mask; i++) {
+        struct key *key = k->table->slot[i];
+
+        if (key == NULL)
+            continue;
+        recall(&key->day, key->spec.name, spent, ud, now_s);
+        recall(&key->month, key->spec.name, spent, ud, now_s);
+    }
+}
+
 void keys_close(struct keys **keys)
 {
     struct keys *k = keys != NULL ? *keys : NULL;

@@ -43,6 +43,12 @@ void keys_close(struct keys **keys);
 /* Read it again. On failure everything stays as it was. */
 int keys_reload(struct keys *k, uint64_t now_us, char *err, size_t err_len);
 
+/* After keys_open() and keys_reload(): what keys have spent that were not there before, in earlier
+ * processes or under an entry that was removed. spent(ud, name, day) tells of a key's tokens from a
+ * day (since 1970, UTC) on. */
+void keys_recall(struct keys *k, uint64_t (*spent)(void *ud, const char *name, int32_t day),
+                 void *ud, int64_t now_s);
+
 /* The key of a secret as a client presents it, or NULL. Borrowed until the next reload, unless
  * key_ref() is called. */
 struct key *keys_find(const struct keys *k, const char *secret);

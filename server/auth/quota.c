@@ -5,16 +5,25 @@
 
 #define DAY_S 86400
 
-int64_t quota_period_end(enum quota_period period, int64_t now_s)
+/* The first second of the month that is so many months after that of now_s. */
+static int64_t month_begin(int64_t now_s, int after)
 {
     const time_t now = (time_t)now_s;
     struct tm tm;
 
-    if (period == QUOTA_DAY)
-        return (now_s / DAY_S + 1) * DAY_S;
     gmtime_r(&now, &tm);
-    tm = (struct tm){.tm_year = tm.tm_year, .tm_mon = tm.tm_mon + 1, .tm_mday = 1};
+    tm = (struct tm){.tm_year = tm.tm_year, .tm_mon = tm.tm_mon + after, .tm_mday = 1};
     return (int64_t)timegm(&tm);
+}
+
+int64_t quota_period_begin(enum quota_period period, int64_t now_s)
+{
+    return period == QUOTA_DAY ? now_s / DAY_S * DAY_S : month_begin(now_s, 0);
+}
+
+int64_t quota_period_end(enum quota_period period, int64_t now_s)
+{
+    return period == QUOTA_DAY ? (now_s / DAY_S + 1) * DAY_S : month_begin(now_s, 1);
 }
 
 /* The clock may be set back: then the period that was begun goes on. */

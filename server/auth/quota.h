@@ -30,7 +30,8 @@ void quota_reserve(struct quota *b, uint64_t n_tokens);
 /* Seconds until another request may begin; 0: now. Until the period ends, if its tokens are spent,
  * else, if requests under way have reserved the rest, 1. */
 int64_t quota_wait_s(const struct quota *b, int64_t now_s);
-/* The first second after the period that now_s is in. */
+/* The first second of the period that now_s is in, and the first one after it. */
+int64_t quota_period_begin(enum quota_period period, int64_t now_s);
 int64_t quota_period_end(enum quota_period period, int64_t now_s);
 
 #endif

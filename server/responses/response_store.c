@@ -7,7 +7,7 @@
 #include "core/base/json.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
-#include "server/responses/response_file.h"
+#include "server/sqlite/sqlite_file.h"
 
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -30,6 +30,21 @@ static const char *const texts[] = {
 #define SQL(name, text) text,
 #include "server/responses/response_sql.inc"
 #undef SQL
+};
+
+static const struct sqlite_form form = {
+    .what = "kept responses",
+    .application_id = 0x51554952, /* "QUIR" */
+    .version = 1,
+    .schema = "CREATE TABLE IF NOT EXISTS response(n INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE,"
+              " owner TEXT NOT NULL, previous TEXT, created INTEGER NOT NULL,"
+              " is_open INTEGER NOT NULL, is_background INTEGER NOT NULL, body TEXT NOT NULL);"
+              "CREATE INDEX IF NOT EXISTS response_created ON response(created);"
+              "CREATE TABLE IF NOT EXISTS item(response INTEGER NOT NULL REFERENCES response(n)"
+              " ON DELETE CASCADE, n INTEGER NOT NULL, is_output INTEGER NOT NULL,"
+              " id TEXT NOT NULL, owner TEXT NOT NULL, body TEXT NOT NULL);"
+              "CREATE INDEX IF NOT EXISTS item_response ON item(response,is_output,n);"
+              "CREATE INDEX IF NOT EXISTS item_id ON item(id);",
 };
 
 struct response_store {
@@ -246,7 +261,7 @@ int response_store_open(struct response_store **out, const struct response_store
         return snprintf(err, err_len, "no memory for kept responses"), ERR_NOMEM;
     s->max_bytes = options->max_bytes;
     s->max_age_s = (int64_t)options->max_days * DAY_S;
-    rc = response_file_open(&s->db, options->path, err, err_len);
+    rc = sqlite_file_open(&s->db, options->path, &form, err, err_len);
     if (rc == 0 && prepare(s) < 0) {
         snprintf(err, err_len, "'%s' is no database of kept responses: %s", options->path,
                  sqlite3_errmsg(s->db));

@@ -24,6 +24,8 @@ struct usage_ledger {
     struct owner *owners;
     struct usage_row *rows; /* by day */
     uint32_t n_owners, cap_owners, n_rows, cap_rows;
+    void (*changed)(void *ud); /* or NULL */
+    void *changed_ud;
 };
 
 void usage_amounts_add(struct usage_amounts *to, const struct usage_amounts *more)
@@ -171,7 +173,68 @@ static struct usage_row *take_row(struct usage_ledger *l, uint32_t owner, int32_
 void usage_ledger_add(struct usage_ledger *l, const char *owner, int32_t day,
                       const struct usage_amounts *more)
 {
-    usage_amounts_add(&take_row(l, find_owner(l, owner), day)->amounts, more);
+    struct usage_row *row = take_row(l, find_owner(l, owner), day);
+
+    usage_amounts_add(&row->amounts, more);
+    row->is_unsaved = true;
+    if (l->changed != NULL)
+        l->changed(l->changed_ud);
+}
+
+/* ---- saving ---- */
+
+void usage_ledger_on_change(struct usage_ledger *l, void (*changed)(void *ud), void *ud)
+{
+    l->changed = changed;
+    l->changed_ud = ud;
+}
+
+void usage_ledger_restore(struct usage_ledger *l, const char *owner, int32_t day,
+                          const struct usage_amounts *saved)
+{
+    usage_amounts_add(&take_row(l, find_owner(l, owner), day)->amounts, saved);
+}
+
+/* What changes are the latest days' rows. */
+uint32_t usage_ledger_take_unsaved(struct usage_ledger *l, struct usage_row *out, uint32_t max)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = l->n_rows; i-- > 0 && n < max;) {
+        if (!l->rows[i].is_unsaved)
+            continue;
+        l->rows[i].is_unsaved = false;
+        out[n++] = l->rows[i];
+    }
+    return n;
+}
+
+void usage_ledger_give_back(struct usage_ledger *l, const struct usage_row *rows, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        struct usage_row *row = find_row(l, rows[i].owner, rows[i].day);
+
+        if (row != NULL)
+            row->is_unsaved = true;
+    }
+}
+
+bool usage_ledger_has_unsaved(const struct usage_ledger *l)
+{
+    for (uint32_t i = l->n_rows; i-- > 0;)
+        if (l->rows[i].is_unsaved)
+            return true;
+    return false;
+}
+
+uint64_t usage_ledger_tokens(const struct usage_ledger *l, const char *owner, int32_t from_day)
+{
+    uint64_t n = 0;
+
+    for (uint32_t i = l->n_rows; i-- > 0 && l->rows[i].day >= from_day;)
+        if (strncmp(l->owners[l->rows[i].owner].name, owner, USAGE_MAX_NAME) == 0)
+            n += l->rows[i].amounts.prompt_tokens + l->rows[i].amounts.engine.generated_tokens;
+    return n;
 }
 
 const struct usage_row *usage_ledger_rows(const struct usage_ledger *l, uint32_t *n)

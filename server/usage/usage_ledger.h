@@ -36,6 +36,7 @@ struct usage_amounts {
 struct usage_row {
     int32_t day; /* since 1970-01-01, UTC */
     uint32_t owner;
+    bool is_unsaved; /* it has changed since usage_ledger_saved() */
     struct usage_amounts amounts;
 };
 
@@ -45,6 +46,21 @@ void usage_ledger_destroy(struct usage_ledger **l);
 /* An owner used more. At most USAGE_MAX_NAME bytes of the name count. */
 void usage_ledger_add(struct usage_ledger *l, const char *owner, int32_t day,
                       const struct usage_amounts *more);
+
+/* From now on changed(ud) is called after each usage_ledger_add(). */
+void usage_ledger_on_change(struct usage_ledger *l, void (*changed)(void *ud), void *ud);
+/* A row that was read from where it had been saved; they come by day. */
+void usage_ledger_restore(struct usage_ledger *l, const char *owner, int32_t day,
+                          const struct usage_amounts *saved);
+/* At most `max` unsaved rows to `out`, as what they are now; they are saved then. Returns how
+ * many. */
+uint32_t usage_ledger_take_unsaved(struct usage_ledger *l, struct usage_row *out, uint32_t max);
+/* They could not be saved. */
+void usage_ledger_give_back(struct usage_ledger *l, const struct usage_row *rows, uint32_t n);
+bool usage_ledger_has_unsaved(const struct usage_ledger *l);
+
+/* Tokens, prompts and generated ones, of an owner from a day on. */
+uint64_t usage_ledger_tokens(const struct usage_ledger *l, const char *owner, int32_t from_day);
 
 /* All rows, [n], those of an earlier day first. Until the next usage_ledger_add(). */
 const struct usage_row *usage_ledger_rows(const struct usage_ledger *l, uint32_t *n);

@@ -1,13 +1,19 @@
 """/v1/usage: who has used what; its sums are the engine's counters; budgets of keys."""
+import contextlib
 import csv
 import datetime
 import io
+import pathlib
 import random
+import resource
+import signal
+import sqlite3
 import threading
+import time
 
 import pytest
 
-from quire import Stream, make_key
+from quire import Stream, make_key, serve_in_vain
 
 SUMS = {"computed_tokens": "quire_computed_tokens_total", "cached_tokens": "quire_cached_tokens_total",
         "generated_tokens": "quire_generation_tokens_total"}
@@ -156,3 +162,86 @@ def test_budgets(start, tmp_path):
     assert r.status == 429 and r.json["error"]["code"] == "insufficient_quota"
     assert "12 tokens a day" in r.json["error"]["message"] and int(r.headers["retry-after"]) > 0
     assert s.post("/v1/completions", body, headers=keys["bob"]).status == 200
+
+
+# ---- kept
+
+def saved(path):
+    """What the file has, without a server: [(owner, requests, generated)]."""
+    db = sqlite3.connect(path)
+    with contextlib.closing(db):
+        return db.execute("SELECT owner, requests, generated_tokens FROM usage ORDER BY owner").fetchall()
+
+
+@pytest.mark.parametrize("sig", [signal.SIGTERM, signal.SIGKILL])
+def test_kept(start, tmp_path, sig):
+    """Bills and quotas go on after a restart: at its end a server saves the rest, and one that is killed had a second."""
+    path, keys = key_files(tmp_path, alice=("--tokens-per-day", "12"), boss=("--admin",))
+    flags = ("--api-keys", str(path), "--usage-db", str(tmp_path / "usage.db"))
+    body = {"prompt": "Once", "max_tokens": 12, "ignore_eos": True}
+    s = start(*flags)
+    assert s.post("/v1/completions", body, headers=keys["alice"]).status == 200
+    s.wait_idle()
+    before = usage(s, headers=keys["boss"])
+    if sig == signal.SIGKILL:
+        time.sleep(2)
+    s.stop(sig)
+    assert saved(tmp_path / "usage.db") == [("alice", 1, 12)]
+    s = start(*flags)
+    assert usage(s, headers=keys["boss"]) == before
+    r = s.post("/v1/completions", body, headers=keys["alice"])
+    assert r.status == 429 and r.json["error"]["code"] == "insufficient_quota"
+    assert s.post("/v1/completions", body, headers=keys["boss"]).status == 200
+    s.stop()
+    assert saved(tmp_path / "usage.db") == [("alice", 1, 12), ("boss", 1, 12)]
+
+
+def test_a_key_that_was_removed(start, tmp_path):
+    path, keys = key_files(tmp_path, alice=("--tokens-per-day", "5"), boss=("--admin",))
+    text = path.read_text()
+    s = start("--api-keys", str(path))
+    body = {"prompt": "Once", "max_tokens": 8, "ignore_eos": True}
+
+    def reload_with(text):
+        n = s.read_log().count("event=reloaded what=keys")
+        path.write_text(text)
+        s.process.send_signal(signal.SIGHUP)
+        s.wait_until(lambda _: s.read_log().count("event=reloaded what=keys") > n, what="the reload")
+    assert s.post("/v1/completions", body, headers=keys["alice"]).status == 200
+    s.wait_idle()
+    reload_with("[boss]" + text.split("[boss]")[1])
+    assert s.post("/v1/completions", body, headers=keys["alice"]).status == 401
+    reload_with(text)
+    assert s.post("/v1/completions", body, headers=keys["alice"]).status == 429, "what it has spent is not forgotten"
+
+
+def test_not_a_database(tmp_path):
+    path = tmp_path / "x.db"
+    path.write_text("something else, and long enough to be looked at as a database" * 20)
+    assert "not a database" in serve_in_vain("--usage-db", str(path)).stderr
+
+
+def test_one_server_at_a_time(start, tmp_path):
+    start("--usage-db", str(tmp_path / "usage.db"))
+    assert "in use by another process" in serve_in_vain("--usage-db", str(tmp_path / "usage.db")).stderr
+
+
+def test_a_disk_that_is_full(start, tmp_path):
+    """Nothing is lost: what could not be saved is, as soon as it can be. Size limits of the process stand for the disk's."""
+    s = start("--usage-db", str(tmp_path / "usage.db"), "--tenant-header", "X-Tenant")
+
+    def wait_for_line(what):  # nothing is asked meanwhile: the log is a file too
+        until = time.monotonic() + 20
+        while what not in pathlib.Path(s.log.name).read_text():
+            assert time.monotonic() < until, pathlib.Path(s.log.name).read_text()
+            time.sleep(0.05)
+    size = (tmp_path / "usage.db-wal").stat().st_size
+    resource.prlimit(s.process.pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+    body = {"prompt": "Once", "max_tokens": 1}
+    assert s.post("/v1/completions", body, headers={"X-Tenant": "a"}).status == 200
+    wait_for_line("event=not-saved")
+    assert s.post("/v1/completions", body, headers={"X-Tenant": "b"}).status == 200
+    resource.prlimit(s.process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    wait_for_line("event=saved-again")
+    s.stop()
+    assert [(owner, n) for owner, n, _ in saved(tmp_path / "usage.db")] == [("a", 1), ("b", 1)]

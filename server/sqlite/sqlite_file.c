@@ -1,6 +1,6 @@
-/* server/responses/response_file.c - see response_file.h. */
+/* server/sqlite/sqlite_file.c - see sqlite_file.h. */
 #ifdef QUIRE_SQLITE
-#include "server/responses/response_file.h"
+#include "server/sqlite/sqlite_file.h"
 
 #include "core/base/err.h"
 
@@ -11,9 +11,6 @@
 #include <string.h>
 #include <unistd.h>
 
-/* "QUIR": what `file` and sqlite3 call an application id. */
-#define APPLICATION_ID 0x51554952
-#define VERSION 1
 /* How long a server that ends may still have the file. */
 #define BUSY_MS 2000
 
@@ -27,23 +24,6 @@ static const char modes[] = "PRAGMA locking_mode=EXCLUSIVE;"
                             "PRAGMA cell_size_check=ON;"
                             "PRAGMA cache_size=-4096;"
                             "PRAGMA journal_size_limit=4194304;";
-
-/* Its own transaction takes the lock, and makes what has to be written when the file is new. */
-static const char schema[] =
-    "BEGIN IMMEDIATE;"
-    "CREATE TABLE IF NOT EXISTS response(n INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE,"
-    " owner TEXT NOT NULL, previous TEXT, created INTEGER NOT NULL, is_open INTEGER NOT NULL,"
-    " is_background INTEGER NOT NULL, body TEXT NOT NULL);"
-    "CREATE INDEX IF NOT EXISTS response_created ON response(created);"
-    "CREATE TABLE IF NOT EXISTS item(response INTEGER NOT NULL REFERENCES response(n)"
-    " ON DELETE CASCADE, n INTEGER NOT NULL, is_output INTEGER NOT NULL, id TEXT NOT NULL,"
-    " owner TEXT NOT NULL, body TEXT NOT NULL);"
-    "CREATE INDEX IF NOT EXISTS item_response ON item(response,is_output,n);"
-    "CREATE INDEX IF NOT EXISTS item_id ON item(id);"
-    "PRAGMA application_id=1364543826;"
-    "PRAGMA user_version=1;"
-    "COMMIT;";
-_Static_assert(APPLICATION_ID == 1364543826 && VERSION == 1, "as the schema says");
 
 static int say(sqlite3 *db, const char *path, char *err, size_t err_len)
 {
@@ -70,7 +50,8 @@ static int64_t number_of(sqlite3 *db, const char *sql)
 }
 
 /* A file that is there must be empty, or one of ours. */
-static int check(sqlite3 *db, const char *path, char *err, size_t err_len)
+static int check(sqlite3 *db, const char *path, const struct sqlite_form *form, char *err,
+                 size_t err_len)
 {
     const int64_t n = number_of(db, "SELECT count(*) FROM sqlite_schema");
     const int64_t id = number_of(db, "PRAGMA application_id");
@@ -80,14 +61,14 @@ static int check(sqlite3 *db, const char *path, char *err, size_t err_len)
         return say(db, path, err, err_len);
     if (n == 0 && id == 0)
         return 0;
-    if (id != APPLICATION_ID) {
+    if (id != form->application_id) {
         snprintf(err, err_len, "'%s' is a database of another program", path);
         return ERR_FORMAT;
     }
-    if (version == VERSION)
+    if (version == form->version)
         return 0;
-    snprintf(err, err_len, "'%s' has version %d of kept responses, and this build reads %d", path,
-             (int)version, VERSION);
+    snprintf(err, err_len, "'%s' has version %d of %s, and this build reads %u", path, (int)version,
+             form->what, form->version);
     return ERR_FORMAT;
 }
 
@@ -104,7 +85,23 @@ static int make(const char *path, char *err, size_t err_len)
     return 0;
 }
 
-int response_file_open(sqlite3 **out, const char *path, char *err, size_t err_len)
+/* A transaction of its own takes the lock, and makes what has to be written when the file is new. */
+static int make_tables(sqlite3 *db, const struct sqlite_form *form)
+{
+    char *ids = sqlite3_mprintf("PRAGMA application_id=%u;PRAGMA user_version=%u;COMMIT",
+                                form->application_id, form->version);
+    int rc = ids != NULL ? sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL) : SQLITE_NOMEM;
+
+    if (rc == SQLITE_OK)
+        rc = sqlite3_exec(db, form->schema, NULL, NULL, NULL);
+    if (rc == SQLITE_OK)
+        rc = sqlite3_exec(db, ids, NULL, NULL, NULL);
+    sqlite3_free(ids);
+    return rc;
+}
+
+int sqlite_file_open(sqlite3 **out, const char *path, const struct sqlite_form *form, char *err,
+                     size_t err_len)
 {
     int rc = make(path, err, err_len), on = 1;
 
@@ -117,12 +114,12 @@ int response_file_open(sqlite3 **out, const char *path, char *err, size_t err_le
     sqlite3_db_config(*out, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, NULL);
     sqlite3_db_config(*out, SQLITE_DBCONFIG_ENABLE_VIEW, 0, NULL);
     sqlite3_db_config(*out, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
-    rc = check(*out, path, err, err_len);
+    rc = check(*out, path, form, err, err_len);
     if (rc < 0)
         return rc;
     sqlite3_file_control(*out, "main", SQLITE_FCNTL_PERSIST_WAL, &on);
     if (sqlite3_exec(*out, modes, NULL, NULL, NULL) != SQLITE_OK ||
-        sqlite3_exec(*out, schema, NULL, NULL, NULL) != SQLITE_OK)
+        make_tables(*out, form) != SQLITE_OK)
         return say(*out, path, err, err_len);
     return 0;
 }

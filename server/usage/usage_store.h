@@ -1,0 +1,37 @@
+/* server/usage/usage_store.h - the ledger in a file, an SQLite database: one row for each owner and
+ * day, with the latest amounts.
+ *
+ * The file is locked for this process. What was saved is there after any end of the process.
+ *
+ * Thread: any, one call at a time; every call may wait for a disk, so never the I/O thread's, but
+ *         for those before the loop.
+ * Memory: SQLite's.
+ * Errors: a sentence in `err`.
+ */
+#ifndef SERVER_USAGE_USAGE_STORE_H
+#define SERVER_USAGE_USAGE_STORE_H
+
+#include <stddef.h>
+
+#include "server/usage/usage_ledger.h"
+
+struct usage_store;
+
+/* ERR_UNSUPPORTED: this build has no SQLite. ERR_BUSY: another process has the file. ERR_FORMAT: it
+ * is no such database. ERR_IO, ERR_NOMEM. */
+int usage_store_open(struct usage_store **out, const char *path, char *err, size_t err_len);
+void usage_store_close(struct usage_store **s);
+
+/* Enter what the file has, at most USAGE_MAX_ROWS of the latest days, into an empty ledger. */
+int usage_store_load(struct usage_store *s, struct usage_ledger *l, char *err, size_t err_len);
+
+struct usage_saved { /* a row with its owner's name */
+    struct usage_row row;
+    char owner[USAGE_MAX_NAME + 1];
+};
+
+/* All of them or none, in place of what the file had. */
+int usage_store_save(struct usage_store *s, const struct usage_saved *rows, uint32_t n, char *err,
+                     size_t err_len);
+
+#endif

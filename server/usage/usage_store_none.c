@@ -1,0 +1,40 @@
+/* server/usage/usage_store_none.c - usage_store.h in a build without SQLite: nothing can be opened,
+ * so that nothing else is ever called. */
+#ifndef QUIRE_SQLITE
+#include "server/usage/usage_store.h"
+
+#include "core/base/err.h"
+
+#include <stdio.h>
+
+int usage_store_open(struct usage_store **out, const char *path, char *err, size_t err_len)
+{
+    *out = NULL;
+    snprintf(err, err_len, "'%s' cannot be opened: this build has no SQLite", path);
+    return ERR_UNSUPPORTED;
+}
+
+void usage_store_close(struct usage_store **s)
+{
+    if (s != NULL)
+        *s = NULL;
+}
+
+int usage_store_load(struct usage_store *s, struct usage_ledger *l, char *err, size_t err_len)
+{
+    (void)s;
+    (void)l;
+    snprintf(err, err_len, "this build has no SQLite");
+    return ERR_UNSUPPORTED;
+}
+
+int usage_store_save(struct usage_store *s, const struct usage_saved *rows, uint32_t n, char *err,
+                     size_t err_len)
+{
+    (void)s;
+    (void)rows;
+    (void)n;
+    snprintf(err, err_len, "this build has no SQLite");
+    return ERR_UNSUPPORTED;
+}
+#endif
