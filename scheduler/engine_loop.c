@@ -458,7 +458,7 @@ static void remember(struct engine_loop *l, const struct plan *plan, uint32_t n_
     };
 }
 
-/* The cost model is for steps without drafts; of steps of streams alone the drafts' own one learns. */
+/* The cost model is for steps without drafts; of those of streams alone the drafts' own learns. */
 static void learn_costs(struct engine_loop *l, const struct plan *plan, uint64_t us)
 {
     struct draft_step step = {.n_streams = plan->work.n_decode,

@@ -1,6 +1,6 @@
-/* scheduler/drafts/draft_learner.h - what an engine has learnt of drafts from its steps: their costs
- * by rows (draft_costs.h) and what they have gained or lost (draft_account.h), of the draft model
- * too.
+/* scheduler/drafts/draft_learner.h - what an engine has learnt of drafts from its steps: what they
+ * cost by rows (draft_costs.h) and what they have gained or lost (draft_account.h), of the draft
+ * model too.
  *
  * Thread: engine thread only. Memory: none.
  */

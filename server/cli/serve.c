@@ -36,8 +36,8 @@ _Static_assert(MODELS_MAX <= SERVER_MAX_MODELS, "the server has room for what se
 #define PREPARING_THREADS 2
 /* A second SIGTERM or SIGINT ends the process within a second, whatever it is doing. */
 #define KILL_AFTER_MS 900
-/* Beside libuv's: those that prepare, that of adapters, of kept responses, of usage, of the signals,
- * the log's. */
+/* Beside libuv's: those that prepare, that of adapters, of kept responses, of usage, of the
+ * signals, the log's. */
 #define OTHER_THREADS (2 * PREPARING_THREADS + 5)
 /* For each model that publishes KV events: its own and ZeroMQ's two. */
 #define KV_EVENT_THREADS 3

@@ -85,7 +85,7 @@ static int make(const char *path, char *err, size_t err_len)
     return 0;
 }
 
-/* A transaction of its own takes the lock, and makes what has to be written when the file is new. */
+/* A transaction of its own takes the lock, and makes what is to be written when the file is new. */
 static int make_tables(sqlite3 *db, const struct sqlite_form *form)
 {
     char *ids = sqlite3_mprintf("PRAGMA application_id=%u;PRAGMA user_version=%u;COMMIT",

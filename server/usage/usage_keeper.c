@@ -1,5 +1,5 @@
-/* server/usage/usage_keeper.c - see usage_keeper.h. One job at a time; the timer runs while there is
- * something to save. */
+/* server/usage/usage_keeper.c - see usage_keeper.h. One job at a time; the timer runs while there
+ * is something to save. */
 #include "server/usage/usage_keeper.h"
 
 #include "core/base/err.h"

@@ -140,9 +140,9 @@ static void test_long_names(void **state)
 
 static void test_days(void **state)
 {
-    static const char *const bad[] = {"",           "2026",       "2026-2-3", "2026-02-30", "2026-13-01",
-                                      "2026-11-26 ", " 2026-11-26", "1969-12-31", "today",
-                                      "99999-01-01"};
+    static const char *const bad[] = {"",           "2026",        "2026-2-3",    "2026-02-30",
+                                      "2026-13-01", "2026-11-26 ", " 2026-11-26", "1969-12-31",
+                                      "today",      "99999-01-01"};
     char text[11];
     int32_t day;
 
