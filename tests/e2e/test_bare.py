@@ -56,7 +56,7 @@ def test_serves():
 
 
 def test_settings_that_need_a_library(tmp_path):
-    for flags, words in ((["--responses-db", f"{tmp_path}/r.db"], "SQLite"), (["--sandbox", "strict"], "libseccomp"),
+    for flags, words in ((["--responses-db", f"{tmp_path}/r.db"], "SQLite"), (["--usage-db", f"{tmp_path}/u.db"], "SQLite"), (["--sandbox", "strict"], "libseccomp"),
                          (["--kv-events", "on"], "ZeroMQ")):
         done = run("serve", "--port", "0", *flags)
         assert done.returncode != 0 and words in done.stderr, done.stderr
