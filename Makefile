@@ -48,7 +48,7 @@ OTHER   := $(filter-out %_avx512.c %_amx.c %_avxvnni.c %_avx2.c kernels/kernels.
 OPTIONAL := server/process/syscall_filter.c server/responses/%.c core/hub/%.c server/kv_events/%.c \
             server/engine_io/store_redis.c
 SHARED  := $(BUILD)
-COMMON  := $(VOBJ) $(SHARED)/kernels/kernels$(FOR).o $(SHARED)/config/demo_model.o \
+COMMON  := $(VOBJ) $(SHARED)/kernels/kernels$(FOR).o $(SHARED)/config/demo_model.o $(SHARED)/server/page/assets.o \
            $(patsubst %.c,$(SHARED)/%.o,$(filter-out $(OPTIONAL),$(OTHER)))
 OBJ     := $(COMMON) $(patsubst %.c,$(BUILD)/%.o,$(filter $(OPTIONAL),$(OTHER)))
 LIB     := $(BUILD)/libquire$(FOR).a
@@ -143,6 +143,7 @@ $(BUILD)/version.stamp: FORCE
 $(BUILD)/core/base/version.o: $(BUILD)/version.stamp
 FORCE:
 
+$(BUILD)/server/page/assets.o: $(wildcard server/page/assets/*) server/page/assets.inc
 $(BUILD)/%.o: %.S config/demo/quire-demo.gguf
 	$(call say,AS,$<)
 	$(Q)mkdir -p $(@D)
