@@ -55,7 +55,6 @@ test("Esc stops, on the server too, and what came stays", async () => {
   const page = await openPage(browser, quire.url);
   await set(page, { max_tokens: 900 });
   await page.$eval(".side", (side) => side.removeAttribute("open"));
-  await page.evaluate(() => { window.slow = window.fetch; });
   await typeAndSend(page, "Once upon a time");
   await page.waitForFunction(() => document.querySelector(".running .markdown")?.textContent.length > 10);
   await page.keyboard.press("Escape");
