@@ -20,7 +20,7 @@ after(async () => {
 const render = (text) => page.evaluate(async (t) => {
   const { markdown } = await import("/page/markdown.js");
   const node = document.createElement("div");
-  node.append(...markdown(t));
+  node.append(markdown(t));
   return node.innerHTML;
 }, text);
 
@@ -54,7 +54,7 @@ for (const text of hostile)
     const bad = await page.evaluate(async (t) => {
       const { markdown } = await import("/page/markdown.js");
       const node = document.createElement("div");
-      node.append(...markdown(t));
+      node.append(markdown(t));
       const all = [...node.querySelectorAll("*")];
       return [all.filter((e) => /^(script|img|svg|iframe|style|form|object|embed|base|link|meta)$/i.test(e.tagName)).length,
         all.flatMap((e) => [...e.attributes]).filter((a) => /^on|^style$|^src/.test(a.name)).length,
@@ -72,7 +72,7 @@ test("a text that grows becomes what it is at once, wherever it is cut", async (
     live.finish(t);
     live.tail.replaceWith(...live.tail.childNodes);
     const node = document.createElement("div");
-    node.append(...markdown(t));
+    node.append(markdown(t));
     return [live.node.innerHTML, node.innerHTML];
   }, text);
   assert.equal(live, whole);

@@ -1,7 +1,7 @@
 // Elements, made without HTML: what a text holds can never become markup.
 
 // el("a", {class: "x", onclick: f}, "text", node): functions are listeners, true is an attribute
-// without a value, and false or null leaves one out.
+// without a value, and false or null leaves one out. A child may be a list, of any length.
 export function el(tag, attributes = {}, ...children) {
   return fill(document.createElement(tag), attributes, children);
 }
@@ -16,7 +16,8 @@ function fill(node, attributes, children) {
     else if (value === true) node.setAttribute(name, "");
     else if (value !== false && value != null) node.setAttribute(name, value);
   }
-  node.append(...children.filter((child) => child != null));
+  for (const child of children.flat())
+    if (child != null) node.append(child);
   return node;
 }
 

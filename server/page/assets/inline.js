@@ -70,7 +70,7 @@ function emphasis(text, at, depth, absent) {
     return null;
   }
   const within = inline(text.slice(at + mark.length, end), depth + 1);
-  const node = mark === "***" ? el("strong", {}, el("em", {}, ...within)) : el(tag, {}, ...within);
+  const node = mark === "***" ? el("strong", {}, el("em", {}, within)) : el(tag, {}, within);
   return { node, end: end + mark.length };
 }
 

@@ -13,8 +13,11 @@ const ITEM = /^(\s*)([-*+]|\d{1,9}[.)])(\s+|$)/;
 const QUOTE = /^ {0,3}> ?/;
 const COLUMNS = /^\s*\|?\s*:?-+:?\s*(?:\|\s*:?-+:?\s*)*\|?\s*$/;
 
+// A fragment, to be put where it belongs.
 export function markdown(text) {
-  return render(text.replace(/\r\n?/g, "\n").split("\n"), 0);
+  const out = document.createDocumentFragment();
+  for (const node of render(text.replace(/\r\n?/g, "\n").split("\n"), 0)) out.append(node);
+  return out;
 }
 
 // An answer that grows: what is complete stays as it is, and only the last block is made again.
@@ -31,7 +34,7 @@ export class LiveMarkdown {
     if (!text.startsWith(this.kept)) this.restart();
     const ends = blockEnds(text, this.done);
     for (const end of ends) {
-      this.tail.before(...markdown(text.slice(this.done, end)));
+      this.tail.before(markdown(text.slice(this.done, end)));
       this.done = end;
     }
     this.kept = text.slice(0, this.done);
@@ -40,7 +43,7 @@ export class LiveMarkdown {
 
   finish(text) {
     this.update(text);
-    this.tail.replaceChildren(...markdown(text.slice(this.done)));
+    this.tail.replaceChildren(markdown(text.slice(this.done)));
   }
 
   // Code that grows gets new text, and nothing else: its place and its button stay.
@@ -49,7 +52,7 @@ export class LiveMarkdown {
     const code = fence && this.tail.querySelector(":scope > .code code");
     if (code && this.tail.childElementCount === 1) code.textContent = unfenced(text.trimStart().slice(fence[0].length), fence[1]);
     else if (text.length > MAX_TAIL) this.tail.textContent = text;
-    else this.tail.replaceChildren(...markdown(text));
+    else this.tail.replaceChildren(markdown(text));
   }
 
   restart() {
@@ -113,7 +116,7 @@ function blockAt(lines, i, depth) {
 
 // The page's own headings are the first two levels.
 function headingOf([, marks, text]) {
-  return el(`h${Math.min(marks.length + 2, 6)}`, {}, ...inline(text.trim()));
+  return el(`h${Math.min(marks.length + 2, 6)}`, {}, inline(text.trim()));
 }
 
 function fenced(lines, i) {
@@ -159,7 +162,7 @@ function copyBySelection(text, button) {
 function quote(lines, i, depth) {
   let end = i;
   while (end < lines.length && QUOTE.test(lines[end])) end++;
-  return [el("blockquote", {}, ...render(lines.slice(i, end).map((l) => l.replace(QUOTE, "")), depth + 1)), end - i];
+  return [el("blockquote", {}, render(lines.slice(i, end).map((l) => l.replace(QUOTE, "")), depth + 1)), end - i];
 }
 
 function list(lines, i, depth) {
@@ -173,7 +176,7 @@ function list(lines, i, depth) {
     const stop = itemEnd(lines, end, m);
     const width = m[0].length;
     const body = [lines[end].slice(width), ...lines.slice(end + 1, stop).map((l) => outdent(l, width))];
-    node.append(el("li", {}, ...tight(render(body, depth + 1))));
+    node.append(el("li", {}, tight(render(body, depth + 1))));
     end = stop;
   }
   return end > i ? [node, end - i] : paragraph(lines, i);
@@ -215,12 +218,12 @@ function table(lines, i) {
   const heads = cells(lines[i]);
   const sides = cells(lines[i + 1]).map((c) => (c.endsWith(":") ? (c.startsWith(":") ? "center" : "right") : "left"));
   const row = (tag, texts) =>
-    el("tr", {}, ...heads.map((_, k) => el(tag, { class: sides[k], scope: tag === "th" && "col" }, ...inline(texts[k] ?? ""))));
+    el("tr", {}, ...heads.map((_, k) => el(tag, { class: sides[k], scope: tag === "th" && "col" }, inline(texts[k] ?? ""))));
   let end = i + 2;
   while (end < lines.length && lines[end].trim() && lines[end].includes("|")) end++;
   const body = lines.slice(i + 2, end).map((l) => row("td", cells(l)));
   return [el("div", { class: "wide", tabindex: "0", role: "region", "aria-label": "Table" },
-    el("table", {}, el("thead", {}, row("th", heads)), el("tbody", {}, ...body))), end - i];
+    el("table", {}, el("thead", {}, row("th", heads)), el("tbody", {}, body))), end - i];
 }
 
 function startsBlock(line) {
@@ -230,5 +233,5 @@ function startsBlock(line) {
 function paragraph(lines, i) {
   let end = i + 1;
   while (end < lines.length && lines[end].trim() && !startsBlock(lines[end]) && !isTable(lines, end)) end++;
-  return [el("p", {}, ...inline(lines.slice(i, end).map((l) => l.trim()).join("\n"))), end - i];
+  return [el("p", {}, inline(lines.slice(i, end).map((l) => l.trim()).join("\n"))), end - i];
 }
