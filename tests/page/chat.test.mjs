@@ -147,5 +147,8 @@ test("360 pixels are enough: nothing is wider than the screen", async () => {
       document.querySelector("main").scrollWidth <= 360), view);
     await shoot(page, `narrow-${view}`);
   }
+  await page.click(".key summary");
+  const panel = await page.$eval(".key .panel", (n) => n.getBoundingClientRect().toJSON());
+  assert.ok(panel.left >= 0 && panel.right <= 360);
   await page.done();
 });
