@@ -64,6 +64,7 @@ export class AnswerMessage {
 
   drawFoot() {
     const a = this.answer;
+    if (a.error && !a.content) return this.foot.replaceChildren(); // the error has a button of its own
     const copyButton = el("button", { type: "button", onclick: () => copy(a.content, copyButton) }, "Copy text");
     this.foot.replaceChildren(copyButton,
       this.regenerate && el("button", { type: "button", onclick: this.regenerate }, "Regenerate"),
