@@ -34,8 +34,9 @@ export class Activity {
     this.node = el("section", { class: "activity", "aria-label": "Activity" },
       el("div", { class: "title" }, el("h2", {}, "What the server is doing"), this.models.field(() => this.clear()), this.button),
       this.state, this.numbers, el("h3", {}, "KV cache"), this.kv,
-      el("h3", {}, "Latencies since this view was opened"),
-      table("Latencies", ["", "Median", "95 %"], this.latencies),
+      el("h3", {}, "Latencies"),
+      table("Latencies", ["", "Median since this view opened", "95 %", "Median since the start", "95 %"],
+        this.latencies),
       el("h3", {}, "Requests"),
       table("Requests", ["Request", "State", "Tenant", "Priority", "Prompt", "Done", "Blocks", "Age", "Queue"], this.requests));
   }
@@ -109,7 +110,7 @@ export class Activity {
         `most ${format(Math.max(0, ...steps.map((s) => s.took_ms)))} ms`));
     this.drawBlocks(all);
     this.latencies.replaceChildren(...LATENCIES.map(([label, name]) => el("tr", {}, el("th", { scope: "row" }, label),
-      el("td", {}, time(quantile(this.first, all.metrics, name, 0.5))), el("td", {}, time(quantile(this.first, all.metrics, name, 0.95))))));
+      [this.first, []].flatMap((before) => [0.5, 0.95].map((q) => el("td", {}, time(quantile(before, all.metrics, name, q))))))));
     this.drawRequests(all.requests.requests);
   }
 
