@@ -48,7 +48,7 @@ OTHER   := $(filter-out %_avx512.c %_amx.c %_avxvnni.c %_avx2.c kernels/kernels.
 OPTIONAL := server/process/syscall_filter.c server/responses/%.c server/sqlite/%.c server/usage/%.c \
             core/hub/%.c server/kv_events/%.c server/engine_io/store_redis.c
 SHARED  := $(BUILD)
-COMMON  := $(VOBJ) $(SHARED)/kernels/kernels$(FOR).o $(SHARED)/config/demo_model.o \
+COMMON  := $(VOBJ) $(SHARED)/kernels/kernels$(FOR).o $(SHARED)/config/demo_model.o $(SHARED)/server/page/assets.o \
            $(patsubst %.c,$(SHARED)/%.o,$(filter-out $(OPTIONAL),$(OTHER)))
 OBJ     := $(COMMON) $(patsubst %.c,$(BUILD)/%.o,$(filter $(OPTIONAL),$(OTHER)))
 LIB     := $(BUILD)/libquire$(FOR).a
@@ -144,6 +144,7 @@ $(BUILD)/version.stamp: FORCE
 $(BUILD)/core/base/version.o: $(BUILD)/version.stamp
 FORCE:
 
+$(BUILD)/server/page/assets.o: $(wildcard server/page/assets/*) server/page/assets.inc
 $(BUILD)/%.o: %.S config/demo/quire-demo.gguf
 	$(call say,AS,$<)
 	$(Q)mkdir -p $(@D)
@@ -249,6 +250,13 @@ e2e-avx2: ## the server as on a CPU without AVX-VNNI and AVX-512, debug build (P
 CLIENTS := $(BUILD)/clients
 test-clients: deps-clients $(BUILD)/quire ## real clients, locked versions, against a running server (ARGS='openai ai.mjs', ARGS=npm)
 	@QUIRE_BIN=$(abspath $(BUILD))/quire $(PYTHON) tests/clients/clients.py --folder $(CLIENTS) $(ARGS)
+
+# A browser of Debian's, driven by npm's packages; screenshots are in build/page/shots, to be looked at.
+PAGE := $(BUILD)/page
+test-page: deps-page $(BUILD)/quire ## the page at / in a headless Chromium, with axe-core, locked versions (ARGS=chat.test.mjs)
+	@mkdir -p $(PAGE) && cp tests/page/*.mjs tests/page/*.json $(PAGE)/
+	@cd $(PAGE) && { cmp -s package-lock.json installed.lock || { npm ci --silent --ignore-scripts --no-audit --no-fund && cp package-lock.json installed.lock; }; }
+	@cd $(PAGE) && QUIRE_BIN=$(abspath $(BUILD))/quire node --test --test-concurrency=1 --test-timeout=300000 $(or $(ARGS),chat.test.mjs states.test.mjs markdown.test.mjs axe.test.mjs)
 
 test-templates: deps-test $(BUILD)/tools/render ## published chat templates, locked versions, with the chats that clients send
 	@$(PYTHON) tests/templates/published.py --render $(BUILD)/tools/render --folder $(BUILD)/templates $(ARGS)
@@ -438,6 +446,7 @@ deps-build: ; @sh tests/deps.sh $(DEB_BUILD)
 deps-test:  ; @sh tests/deps.sh $(DEB_TEST)
 deps-lint:  ; @sh tests/deps.sh $(DEB_LINT)
 deps-clients: ; @{ command -v npm && $(PYTHON) -c 'import ensurepip'; } >/dev/null 2>&1 || sh tests/deps.sh $(DEB_CLIENTS)
+deps-page: ; @{ command -v npm && command -v chromium; } >/dev/null 2>&1 || sh tests/deps.sh nodejs npm chromium
 deps-image: ; @sh tests/deps.sh mmdebstrap buildah
 deps-numa:  ; @mkdir -p build/numa && sh tests/deps.sh qemu-system-x86
 deps-real:  ; @$(PYTHON) -c 'import ensurepip' >/dev/null 2>&1 || sh tests/deps.sh python3 python3-venv
@@ -447,7 +456,7 @@ help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' Makefile | sort | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | \
 	    awk -F'\t' '{printf "  make %-12s %s\n", $$1, $$2}'
 
--include $(shell find $(BUILD) $(VECTOR) \( -path $(CLIENTS) -o -path $(ROUTERS) \) -prune -o -type f -name '*.d' -print 2>/dev/null)
+-include $(shell find $(BUILD) $(VECTOR) \( -path $(CLIENTS) -o -path $(ROUTERS) -o -path $(PAGE) \) -prune -o -type f -name '*.d' -print 2>/dev/null)
 .SECONDARY:
 # Every target without a dot or a slash is a name, and no file.
 .PHONY: FORCE $(shell sed -nE 's/^([a-z0-9-]+):.*/\1/p' Makefile)

@@ -20,6 +20,7 @@
 #include "server/api/text_endpoints.h"
 #include "server/auth/tenants.h"
 #include "server/model_router.h"
+#include "server/page/page.h"
 #include "server/process/syscall_filter.h"
 #include "server/process/worker_pool.h"
 #include "server/responses/response_keeper.h"
@@ -222,10 +223,27 @@ static void on_ollama_version(void *ud, struct http_call *call)
     ollama_pages_version(call);
 }
 
-static void on_ollama_running(void *ud, struct http_call *call)
+static void on_root(void *ud, struct http_call *call)
 {
-    (void)ud;
-    ollama_pages_running(call);
+    const struct server *s = ud;
+
+    if (s->opt.has_page && page_is_wanted(http_call_header(call, "Accept")))
+        page_show(call);
+    else
+        ollama_pages_running(call);
+}
+
+static void on_page_file(void *ud, struct http_call *call)
+{
+    const struct server *s = ud;
+    struct api_error e;
+
+    if (s->opt.has_page) {
+        page_file(call);
+        return;
+    }
+    api_error_set(&e, 404, NULL, NULL, "there is no page here (the setting 'page')");
+    http_call_reply_error(call, &e);
 }
 
 static void on_ollama_refuse(void *ud, struct http_call *call)

@@ -276,14 +276,26 @@ static void add_body(struct buf *out, const char *schema)
     buf_add_str(out, "}}}");
 }
 
+/* 'text/plain':{...}, one for each of the types, which have blanks between. */
+static void add_texts(struct buf *out, const char *types)
+{
+    for (const char *at = types; *at != '\0';) {
+        const size_t n = strcspn(at, " ");
+
+        buf_printf(out, "%s\"%.*s\"", at > types ? "," : "", (int)n, at);
+        add(out, ":{'schema':{'type':'string'}}");
+        at += n + strspn(at + n, " ");
+    }
+}
+
 static void add_responses(struct buf *out, size_t i, enum http_methods method)
 {
     const char *reply = method == HTTP_DELETE && routes[i].methods != HTTP_DELETE ? "Deleted"
                                                                                   : routes[i].reply;
 
     add(out, ",'responses':{'200':{'description':'The answer.','content':{");
-    if (reply[0] == '\0') {
-        add(out, "'text/plain':{'schema':{'type':'string'}}");
+    if (reply[0] == '\0' || strchr(reply, '/') != NULL) {
+        add_texts(out, reply[0] != '\0' ? reply : "text/plain");
     } else {
         add(out, "'application/json':{'schema':");
         add_ref(out, reply);

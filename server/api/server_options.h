@@ -96,6 +96,7 @@ struct server_options {
     const char *api_keys; /* path; NULL or "" = no keys are needed */
     bool has_open_metrics;
     bool takes_props; /* POST /props */
+    bool has_page; /* at /, for browsers */
     const char *metrics_names; /* checked */
     const char *cors_origins; /* checked; NULL or "" = none */
     const char *allowed_hosts; /* checked; NULL or "" = by the address that is listened on */

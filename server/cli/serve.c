@@ -159,6 +159,7 @@ static int make_server(struct service *s, const struct server_model *models)
         .api_keys = c->api_keys,
         .has_open_metrics = c->metrics_open == CONFIG_ON,
         .takes_props = c->props == CONFIG_ON,
+        .has_page = c->page == CONFIG_ON,
         .metrics_names = c->metrics_names,
         .cors_origins = c->cors_origins,
         .allowed_hosts = c->allowed_hosts,

@@ -206,7 +206,7 @@ static const char *reason_of(int status)
         const char *text;
     } reasons[] = {
         {100, "Continue"},          {200, "OK"},
-        {204, "No Content"},        {400, "Bad Request"},
+        {204, "No Content"},        {304, "Not Modified"},      {400, "Bad Request"},
         {401, "Unauthorized"},      {403, "Forbidden"},
         {404, "Not Found"},         {405, "Method Not Allowed"},
         {408, "Request Timeout"},   {410, "Gone"},
@@ -244,7 +244,7 @@ static void add_framing(struct http_call *c, struct buf *wire)
     c->is_chunked = !has_length && !c->request->is_http_10;
     if (!has_length && !c->is_chunked)
         c->closes = true;
-    if (has_length && c->status != 204)
+    if (has_length && c->status != 204 && c->status != 304)
         buf_printf(wire, "Content-Length: %zu\r\n", c->out.len);
     else if (c->is_chunked)
         buf_add_str(wire, "Transfer-Encoding: chunked\r\n");

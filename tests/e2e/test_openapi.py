@@ -100,7 +100,7 @@ ADAPTERS = ("/v1/load_lora_adapter", "/v1/unload_lora_adapter", "/lora-adapters"
 def test_routes_are_served(doc, server):
     taken = {(path, method) for path, method, _ in operations(doc)}
     for path, method in taken:
-        url = path.replace("{model}", "quire-demo")
+        url = path.replace("{model}", "quire-demo").replace("{file}", "main.js")
         other = "POST" if method == "GET" else "GET"
         r = server.request(method, url, {} if method == "POST" else None)
         is_off = path in ("/props", "/slots/{id_slot}", *ADAPTERS) and method == "POST"
@@ -117,7 +117,7 @@ def test_open_routes_need_no_key(doc, start, tmp_path):
     keys.write_text(make_key("a")[0])
     s = start("--api-keys", str(keys), "--metrics-open", "off")
     for path, method, o in operations(doc):
-        r = s.request(method, path.replace("{model}", "x"), {} if method == "POST" else None)
+        r = s.request(method, path.replace("{model}", "x").replace("{file}", "main.js"), {} if method == "POST" else None)
         assert r.status == (200 if o.get("security") == [] else 401), path
 
 
@@ -276,7 +276,7 @@ def test_answers_are_as_described(doc, server):
         first = re.search(r" Another name for (/\S+)\.$", o["summary"])
         for body in bodies.get(first[1] if first else path, [None]):
             assert (method == "POST" and "requestBody" in o) == (body is not None), f"{path} needs a body here"
-            r = server.request(method, path.replace("{model}", "quire-demo"), body)
+            r = server.request(method, path.replace("{model}", "quire-demo").replace("{file}", "main.js"), body)
             assert r.status == 200, (path, r.body)
             assert r.headers["Content-Type"].split(";")[0] in content
             if "application/json" in content:

@@ -66,9 +66,10 @@ MAY = {
                      "server/auth", "server/api/params", "server/api/chat", "server/api/constraint",
                      "server/api/response",
                      "server/api", "server/kv_events"],
+    "server/page": ["core/base", "server/http"],
     "server": ["core/base", "server/process", "server/engine_io", "server/http", "server/kv_events", "server/responses",
                "server/streams", "server/usage", "server/adapters",
-               "server/metrics", "server/auth", "server/api/response", "server/api", "server/admin"],
+               "server/metrics", "server/auth", "server/api/response", "server/api", "server/admin", "server/page"],
 }
 ALL = re.compile(r"tests/|server/(main\.c|instance(_\w+)?\.[ch]|cli/)")
 

@@ -1,0 +1,103 @@
+/* server/page/page.c - see page.h. */
+#include "server/page/page.h"
+
+#include "core/base/buf.h"
+#include "server/http/error.h"
+#include "server/http/http_call.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+#include <xxhash.h>
+
+#define INDEX "index.html"
+#define FOLDER "server/page/assets/"
+
+struct asset {
+    const char *name, *type;
+    const char *begin, *end;
+};
+
+#define ASSET(symbol, path, type) extern const char page_##symbol##_begin[], page_##symbol##_end[];
+#include "server/page/assets.inc"
+#undef ASSET
+
+static const struct asset assets[] = {
+#define ASSET(symbol, path, type)                                                                  \
+    {path + sizeof(FOLDER) - 1, type, page_##symbol##_begin, page_##symbol##_end},
+#include "server/page/assets.inc"
+#undef ASSET
+};
+
+/* connect-src: the API of this server and no other. frame-ancestors: no page of others lays itself
+ * over this one. */
+static const char policy[] =
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+static const struct asset *find(const char *name)
+{
+    for (size_t i = 0; i < sizeof(assets) / sizeof(assets[0]); i++)
+        if (strcmp(assets[i].name, name) == 0)
+            return &assets[i];
+    return NULL;
+}
+
+static void set_headers(struct http_call *call, const char *tag)
+{
+    http_call_set_header(call, "Content-Security-Policy", policy);
+    http_call_set_header(call, "X-Content-Type-Options", "nosniff");
+    http_call_set_header(call, "Referrer-Policy", "no-referrer");
+    /* May be kept, and is asked for again each time: a new binary is a new page. */
+    http_call_set_header(call, "Cache-Control", "no-cache");
+    http_call_set_header(call, "ETag", tag);
+}
+
+static bool has_tag(const struct http_call *call, const char *tag)
+{
+    const char *known = http_call_header(call, "If-None-Match");
+
+    return known != NULL && strstr(known, tag) != NULL;
+}
+
+static void reply(struct http_call *call, const struct asset *a)
+{
+    const size_t n = (size_t)(a->end - a->begin);
+    char tag[24];
+    struct buf body;
+
+    snprintf(tag, sizeof(tag), "\"%016" PRIx64 "\"", (uint64_t)XXH3_64bits(a->begin, n));
+    set_headers(call, tag);
+    buf_init(&body, n + 1);
+    if (has_tag(call, tag)) {
+        http_call_reply(call, 304, "", &body);
+        return;
+    }
+    buf_add(&body, a->begin, n);
+    http_call_reply(call, 200, a->type, &body);
+}
+
+bool page_is_wanted(const char *accept)
+{
+    return accept != NULL && strcasestr(accept, "text/html") != NULL;
+}
+
+void page_show(struct http_call *call)
+{
+    http_call_set_header(call, "Vary", "Accept");
+    reply(call, find(INDEX));
+}
+
+void page_file(struct http_call *call)
+{
+    const struct asset *a = find(http_call_tail(call));
+    struct api_error e;
+
+    if (a != NULL) {
+        reply(call, a);
+        return;
+    }
+    api_error_set(&e, 404, NULL, NULL, "the page has no such file");
+    http_call_reply_error(call, &e);
+}
