@@ -412,16 +412,19 @@ $(REPLAY): $(BUILD)/replay/%: $(BUILD)/tests/fuzz/%.o $(BUILD)/tests/fuzz/replay
 $(BUILD)/quire.conf.5: config/man5.awk config/quire.conf
 	@mkdir -p $(@D)
 	awk -v version='$(VERSION)' -f config/man5.awk config/quire.conf > $@.part && mv $@.part $@
+$(BUILD)/quire.1: config/man1.awk $(BUILD)/quire
+	$(BUILD)/quire --help > $@.help && awk -v version='$(VERSION)' -f config/man1.awk $@.help > $@.part && mv $@.part $@
 $(BUILD)/quire.bash: config/bash.awk $(BUILD)/quire
 	$(BUILD)/quire --help > $@.help && awk -f config/bash.awk $@.help > $@.part && mv $@.part $@
-install: $(BUILD)/quire $(BUILD)/quire.conf.5 $(BUILD)/quire.bash ## into $(DESTDIR)$(PREFIX), with the sample configuration
+install: $(BUILD)/quire $(BUILD)/quire.1 $(BUILD)/quire.conf.5 $(BUILD)/quire.bash ## into $(DESTDIR)$(PREFIX), with the sample configuration
 	install -D -m 755 $(BUILD)/quire $(DESTDIR)$(PREFIX)/bin/quire
 	install -D -m 644 config/quire.conf $(DESTDIR)$(PREFIX)/share/quire/quire.conf
+	install -D -m 644 $(BUILD)/quire.1 $(DESTDIR)$(PREFIX)/share/man/man1/quire.1
 	install -D -m 644 $(BUILD)/quire.conf.5 $(DESTDIR)$(PREFIX)/share/man/man5/quire.conf.5
 	install -D -m 644 $(BUILD)/quire.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/quire
 uninstall: ## remove what install put there
 	rm -f $(DESTDIR)$(PREFIX)/bin/quire $(DESTDIR)$(PREFIX)/share/quire/quire.conf \
-	      $(DESTDIR)$(PREFIX)/share/man/man5/quire.conf.5 \
+	      $(DESTDIR)$(PREFIX)/share/man/man1/quire.1 $(DESTDIR)$(PREFIX)/share/man/man5/quire.conf.5 \
 	      $(DESTDIR)$(PREFIX)/share/bash-completion/completions/quire
 docker: ## the container image
 	docker build -f docker/Dockerfile --build-arg VERSION=$(VERSION) -t quire .

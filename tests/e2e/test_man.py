@@ -1,4 +1,5 @@
 """quire.conf(5), made of config/quire.conf: every setting of options.inc is there with its text, and groff has no warning."""
+import os
 import pathlib
 import re
 import subprocess
@@ -34,3 +35,21 @@ def test_every_word_of_the_file():
     seen = set(re.sub(r"[‐−]", "-", rendered().stdout).split())
     missing = [w for w in words if w.lstrip("#") not in seen]
     assert not missing, missing[:20]
+
+
+def test_commands_and_flags():
+    """quire(1) has an entry, in order, for each line of --help that begins one."""
+    text = subprocess.run([os.environ["QUIRE_BIN"], "--help"], check=True, capture_output=True, text=True).stdout
+    roff = subprocess.run(["awk", "-v", "version=1.2", "-f", CONFIG / "man1.awk"], input=text, check=True,
+                          capture_output=True, text=True).stdout
+    out = subprocess.run(["groff", "-man", "-Kutf8", "-Tutf8", "-P-cbou", "-ww", "-rLL=200n", "-rHY=0"], input=roff,
+                         check=True, capture_output=True, text=True)
+    assert out.stderr == ""
+    seen = re.sub(r"[‐−]", "-", out.stdout)
+    wanted = re.findall(r"^  (quire .*?|--[a-z0-9-]+)(?:,|  | |$)", text, re.M)
+    assert len(wanted) > 100
+    flags = [w for w in wanted if w.startswith("--")]
+    assert re.findall(r"^       (--[a-z0-9-]+)", seen, re.M) == flags
+    for line in re.findall(r"^  (quire .*?)   *", text, re.M):
+        assert re.search(r"^       " + re.escape(line) + "$", seen, re.M), line
+    assert set(text.split()) - set(seen.split()) <= {"quire", "-"}
