@@ -421,11 +421,24 @@ $(FUZZ): $(BUILD)/%: $(BUILD)/tests/fuzz/%.o $(LIB)
 	$(Q)$(CC) $(CFLAGS) -fsanitize=fuzzer -o $@ $< $(LIB) $(LIBS)
 $(REPLAY): $(BUILD)/replay/%: $(BUILD)/tests/fuzz/%.o $(BUILD)/tests/fuzz/replay.o $(LIB) ; $(link_test)
 
-install: $(BUILD)/quire ## into $(DESTDIR)$(PREFIX), with the sample configuration
+# The page is made of the sample configuration: there is no second text.
+$(BUILD)/quire.conf.5: config/man5.awk config/quire.conf
+	@mkdir -p $(@D)
+	awk -v version='$(VERSION)' -f config/man5.awk config/quire.conf > $@.part && mv $@.part $@
+$(BUILD)/quire.1: config/man1.awk $(BUILD)/quire
+	$(BUILD)/quire --help > $@.help && awk -v version='$(VERSION)' -f config/man1.awk $@.help > $@.part && mv $@.part $@
+$(BUILD)/quire.bash: config/bash.awk $(BUILD)/quire
+	$(BUILD)/quire --help > $@.help && awk -f config/bash.awk $@.help > $@.part && mv $@.part $@
+install: $(BUILD)/quire $(BUILD)/quire.1 $(BUILD)/quire.conf.5 $(BUILD)/quire.bash ## into $(DESTDIR)$(PREFIX), with the sample configuration
 	install -D -m 755 $(BUILD)/quire $(DESTDIR)$(PREFIX)/bin/quire
 	install -D -m 644 config/quire.conf $(DESTDIR)$(PREFIX)/share/quire/quire.conf
+	install -D -m 644 $(BUILD)/quire.1 $(DESTDIR)$(PREFIX)/share/man/man1/quire.1
+	install -D -m 644 $(BUILD)/quire.conf.5 $(DESTDIR)$(PREFIX)/share/man/man5/quire.conf.5
+	install -D -m 644 $(BUILD)/quire.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/quire
 uninstall: ## remove what install put there
-	rm -f $(DESTDIR)$(PREFIX)/bin/quire $(DESTDIR)$(PREFIX)/share/quire/quire.conf
+	rm -f $(DESTDIR)$(PREFIX)/bin/quire $(DESTDIR)$(PREFIX)/share/quire/quire.conf \
+	      $(DESTDIR)$(PREFIX)/share/man/man1/quire.1 $(DESTDIR)$(PREFIX)/share/man/man5/quire.conf.5 \
+	      $(DESTDIR)$(PREFIX)/share/bash-completion/completions/quire
 docker: ## the container image
 	docker build -f docker/Dockerfile --build-arg VERSION=$(VERSION) -t quire .
 clean: ## remove everything built
@@ -435,7 +448,7 @@ clean: ## remove everything built
 DEB_BUILD := gcc libc6-dev pkg-config libgnutls28-dev libuv1-dev libcjson-dev libxxhash-dev \
              libinih-dev libunistring-dev libseccomp-dev libsqlite3-dev libcurl4-gnutls-dev libzmq3-dev libmsgpack-dev \
              libhiredis-dev ca-certificates
-DEB_TEST  := $(DEB_BUILD) libcmocka-dev libpcre2-dev python3 python3-pytest python3-regex python3-jsonschema python3-jinja2 \
+DEB_TEST  := $(DEB_BUILD) libcmocka-dev libpcre2-dev groff-base python3 python3-pytest python3-regex python3-jsonschema python3-jinja2 \
              python3-numpy python3-zmq python3-msgpack python3-yaml libopenblas0-serial python3-pytest-xdist prometheus haproxy \
              nginx-light libnginx-mod-http-lua openssl curl redis-server
 DEB_LINT  := cppcheck
