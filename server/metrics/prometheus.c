@@ -58,7 +58,7 @@ void prom_count(struct buf *b, const struct prom_series *s, uint64_t value)
 void prom_number(struct buf *b, const struct prom_series *s, double value)
 {
     add_series(b, s, "", NULL);
-    buf_printf(b, "%.9g\n", value);
+    buf_printf(b, "%.15g\n", value);
 }
 
 void prom_hist(struct buf *b, const struct prom_series *s, const struct hist *h)

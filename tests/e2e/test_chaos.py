@@ -13,6 +13,7 @@ import time
 import pytest
 
 from quire import BIN, JSON, Server
+from test_usage import check_sums, usage
 
 SECONDS = float(os.environ.get("QUIRE_CHAOS_S", "8"))
 CLIENTS = 24
@@ -152,8 +153,10 @@ def test_chaos(server):
     for c in clients:
         for k, v in c.counts.items():
             total[k] = total.get(k, 0) + v
+    page = usage(server)
+    check_sums(server, page)
     m = server.metrics()
-    print(total, {k: v for k, v in m.items() if "preempt" in k or "swap" in k and v})
+    print(total, page["total"], {k: v for k, v in m.items() if "preempt" in k or "swap" in k and v})
     assert total.get("whole", 0) > 0 and total.get("streamed", 0) > 0 and total.get("known", 0) > 0
     assert m['quire_preemptions_total{mode="swap"}'] > 0
     assert m['quire_swap_bytes{tier="ram"}'] == 0 and m['quire_swap_bytes{tier="file"}'] == 0
