@@ -18,7 +18,8 @@ struct sampling draft_stream_sampling(const struct request *r)
 
 void draft_stream_begin(struct draft_stream *s, enum draft_source source)
 {
-    s->draft = (struct draft){.source = source};
+    s->draft = (struct draft){0};
+    s->source = source;
     s->logprob = 0;
 }
 
@@ -44,6 +45,5 @@ void draft_stream_take(struct draft_stream *s, int32_t token, float logprob, con
     }
     s->logprob += logprob;
     r->ids[s->n_known + s->draft.n] = token;
-    s->draft.fit[s->draft.n++] = draft_fit_of_logprob(logprob);
-    s->draft.n_made = s->draft.n;
+    draft_add(&s->draft, s->source, draft_fit_of_logprob(logprob));
 }

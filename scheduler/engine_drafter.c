@@ -10,7 +10,6 @@
 #include "scheduler/request.h"
 
 #define PROMPT_KEPT 16 /* tokens before an answer that are kept: its beginning is found by these */
-#define SURE_MATCH 8 /* tokens: such a look-up is as likely as a grammar's way, and longer */
 
 struct engine_drafter {
     const int32_t *eog;
@@ -69,15 +68,17 @@ static bool is_best(const struct lookup_guess *own)
            (own->source == DRAFT_PREDICTION ? PREDICTION_FRESH : LOOKUP_MAX_MATCH);
 }
 
-/* From the text that fits best. */
-static struct lookup_guess find(struct engine_drafter *d, struct request *r, uint32_t n_known)
+/* In the text that fits best. */
+static struct lookup_guess find(void *ud, struct request *r, uint32_t n_known, uint32_t n_guessed)
 {
-    const struct lookup_guess own = lookup_drafter_find(r, n_known);
+    const struct engine_drafter *d = ud;
+    const struct lookup_guess own = lookup_drafter_find(r, n_known, n_guessed);
+    struct history_place elsewhere = {0}, *place = n_guessed == 0 ? &r->history : &elsewhere;
     struct history_match m;
 
     if (d->history == NULL || is_best(&own))
         return own;
-    m = history_lookup_find(d->history, r->ids, n_known, r->key.salt, &r->history);
+    m = history_lookup_find(d->history, r->ids, n_known + n_guessed, r->key.salt, place);
     if (m.n_match <= own.n_match)
         return own;
     return (struct lookup_guess){m.ids, m.n, DRAFT_HISTORY, m.n_match};
@@ -86,12 +87,13 @@ static struct lookup_guess find(struct engine_drafter *d, struct request *r, uin
 static struct draft guess(struct engine_drafter *d, struct request *r, uint32_t n_known,
                           uint32_t most)
 {
-    const struct lookup_guess found = find(d, r, n_known);
-    struct draft forced = {0};
+    const struct lookup lookup = {d, find};
+    struct lookup_guess found;
 
-    if (r->constraint != NULL && found.n_match < SURE_MATCH)
-        forced = grammar_drafter_propose(d->grammar, r, n_known, most);
-    return forced.n > 0 ? forced : lookup_drafter_take(r, n_known, most, &found);
+    if (grammar_drafter_is_for(r))
+        return grammar_drafter_propose(d->grammar, &lookup, r, n_known, most);
+    found = find(d, r, n_known, 0);
+    return lookup_drafter_take(r, n_known, most, &found);
 }
 
 static struct draft propose(void *ud, struct request *r, uint32_t n_known, uint32_t most)

@@ -6,8 +6,23 @@
 #include "core/grammar/constraint.h"
 #include "scheduler/request.h"
 
+#include <string.h>
+
+#define FIT_SPELLED (DRAFT_FITS - 1) /* of what is forced, and was spelled so before */
+
 struct grammar_drafter {
-    struct constraint_scratch *walk;
+    struct constraint_scratch *scratch;
+    struct constraint_state *state;    /* behind the tokens guessed so far */
+    uint8_t forced[CONSTRAINT_FORCED]; /* bytes that follow there: [at .. n_forced) */
+    uint32_t at, n_forced;
+    bool is_over; /* nothing can follow */
+};
+
+/* What a guess is made of. */
+struct guess {
+    struct request *r;
+    uint32_t n_known, most;
+    struct draft draft;
 };
 
 int grammar_drafter_create(struct grammar_drafter **out)
@@ -15,8 +30,11 @@ int grammar_drafter_create(struct grammar_drafter **out)
     struct grammar_drafter *d = mem_calloc(1, sizeof(*d));
 
     *out = NULL;
-    if (d == NULL || constraint_scratch_create(&d->walk) < 0) {
-        mem_free(d);
+    if (d == NULL)
+        return ERR_NOMEM;
+    d->state = mem_calloc(1, constraint_state_bytes());
+    if (d->state == NULL || constraint_scratch_create(&d->scratch) < 0) {
+        grammar_drafter_destroy(&d);
         return ERR_NOMEM;
     }
     *out = d;
@@ -27,17 +45,107 @@ void grammar_drafter_destroy(struct grammar_drafter **d)
 {
     if (d == NULL || *d == NULL)
         return;
-    constraint_scratch_destroy(&(*d)->walk);
+    constraint_scratch_destroy(&(*d)->scratch);
+    mem_free((*d)->state);
     mem_free(*d);
     *d = NULL;
 }
 
-struct draft grammar_drafter_propose(struct grammar_drafter *d, struct request *r, uint32_t n_known,
-                                     uint32_t most)
+bool grammar_drafter_is_for(const struct request *r)
 {
-    uint32_t n = 0;
+    return r->constraint != NULL && !thought_is_open(&r->thought);
+}
 
-    if (r->constraint != NULL && !thought_is_open(&r->thought))
-        n = constraint_forced(r->constraint, d->walk, r->ids + n_known, most);
-    return draft_behind_match(n, DRAFT_GRAMMAR, 0);
+/* ---- where the guess has got to ---- */
+
+static void look_ahead(struct grammar_drafter *d)
+{
+    d->at = 0;
+    d->n_forced = constraint_forced(d->state, d->scratch, d->forced);
+}
+
+static void begin(struct grammar_drafter *d, const struct request *r)
+{
+    memcpy(d->state, r->constraint, constraint_state_bytes());
+    d->is_over = false;
+    look_ahead(d);
+}
+
+/* Does the token spell what is forced, if anything is? It may go on behind it. */
+static bool is_forced(const struct grammar_drafter *d, int32_t id)
+{
+    const uint32_t left = d->n_forced - d->at;
+    uint32_t n = 0;
+    const char *text = constraint_text(d->state, id, &n);
+
+    return text != NULL && left > 0 && memcmp(text, d->forced + d->at, n < left ? n : left) == 0;
+}
+
+/* Go on behind a token; false: it cannot follow, or the text is complete. */
+static bool go_on(struct grammar_drafter *d, int32_t id)
+{
+    const bool was_forced = is_forced(d, id);
+    uint32_t n = 0;
+    enum constraint_status status;
+
+    (void)constraint_text(d->state, id, &n);
+    status = constraint_take(d->state, d->scratch, id);
+    if (status == CONSTRAINT_BROKEN)
+        return false;
+    d->is_over = status == CONSTRAINT_DONE;
+    d->at += n;
+    if (!was_forced || d->at >= d->n_forced)
+        look_ahead(d);
+    return true;
+}
+
+/* ---- guesses ---- */
+
+/* The look-up's tokens, as long as they are allowed. */
+static void add_looked_up(struct grammar_drafter *d, struct guess *g, const struct lookup *lookup)
+{
+    int32_t *ids = g->r->ids + g->n_known + g->draft.n;
+    const struct lookup_guess found = lookup->find(lookup->ud, g->r, g->n_known, g->draft.n);
+
+    for (uint32_t i = 0; i < found.n && g->draft.n < g->most && !d->is_over; i++) {
+        const int32_t id = found.ids[i]; /* own text goes on behind its end by repeating it */
+        const bool forced = is_forced(d, id);
+
+        if (!go_on(d, id))
+            return;
+        ids[i] = id;
+        if (forced)
+            draft_add(&g->draft, DRAFT_GRAMMAR, FIT_SPELLED);
+        else
+            draft_add(&g->draft, found.source, draft_fit_of_match(found.n_match + i));
+    }
+}
+
+/* What is forced, by the longest tokens. */
+static void add_forced(struct grammar_drafter *d, struct guess *g)
+{
+    int32_t ids[DRAFT_MAX];
+    const uint32_t n = constraint_spell(d->state, d->forced + d->at, d->n_forced - d->at, ids,
+                                        g->most - g->draft.n);
+
+    for (uint32_t i = 0; i < n && go_on(d, ids[i]); i++) {
+        g->r->ids[g->n_known + g->draft.n] = ids[i];
+        draft_add(&g->draft, DRAFT_GRAMMAR, i < FIT_SPELLED ? (uint8_t)i : FIT_SPELLED - 1);
+    }
+}
+
+struct draft grammar_drafter_propose(struct grammar_drafter *d, const struct lookup *lookup,
+                                     struct request *r, uint32_t n_known, uint32_t most)
+{
+    struct guess g = {r, n_known, most, {0}};
+    uint32_t before;
+
+    begin(d, r);
+    do {
+        before = g.draft.n;
+        add_looked_up(d, &g, lookup);
+        if (g.draft.n < most && !d->is_over)
+            add_forced(d, &g);
+    } while (g.draft.n > before && g.draft.n < most && !d->is_over);
+    return g.draft;
 }

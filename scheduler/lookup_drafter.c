@@ -21,16 +21,25 @@ static struct lookup_match find_own(struct request *r, uint32_t n_known)
     return best;
 }
 
-struct lookup_guess lookup_drafter_find(struct request *r, uint32_t n_known)
+static struct lookup_match in_prediction(const struct prediction *p)
+{
+    return p->at < p->n ? (struct lookup_match){p->at, p->n_right} : (struct lookup_match){0};
+}
+
+struct lookup_guess lookup_drafter_find(struct request *r, uint32_t n_known, uint32_t n_guessed)
 {
     const struct prediction *p = &r->prediction;
-    const struct lookup_match m = find_own(r, n_known);
+    const uint32_t n = n_known + n_guessed;
+    struct lookup_match own, said;
 
-    if (p->at < p->n && p->n_right >= m.n_match)
-        return (struct lookup_guess){p->ids + p->at, p->n - p->at, DRAFT_PREDICTION, p->n_right};
-    if (m.n_match == 0)
+    own = n_guessed == 0 ? find_own(r, n) : token_lookup_find(&r->lookup, r->ids, r->ids, n);
+    said = n_guessed == 0 ? in_prediction(p) : token_lookup_find(&p->lookup, p->ids, r->ids, n);
+    if (said.n_match > 0 && said.n_match >= own.n_match && said.next < p->n)
+        return (struct lookup_guess){p->ids + said.next, p->n - said.next, DRAFT_PREDICTION,
+                                     said.n_match};
+    if (own.n_match == 0)
         return (struct lookup_guess){0};
-    return (struct lookup_guess){r->ids + m.next, UINT32_MAX, DRAFT_LOOKUP, m.n_match};
+    return (struct lookup_guess){r->ids + own.next, UINT32_MAX, DRAFT_LOOKUP, own.n_match};
 }
 
 struct draft lookup_drafter_take(struct request *r, uint32_t n_known, uint32_t most,

@@ -19,8 +19,9 @@ struct lookup_guess {
     uint32_t n_match; /* 0: nothing was found */
 };
 
-/* Where the guess at what follows ids[0 .. n_known) of a request comes from. */
-struct lookup_guess lookup_drafter_find(struct request *r, uint32_t n_known);
+/* Where the guess at what follows ids[0 .. n_known + n_guessed) of a request comes from, of which
+ * the last n_guessed are guesses themselves. */
+struct lookup_guess lookup_drafter_find(struct request *r, uint32_t n_known, uint32_t n_guessed);
 /* That guess, as struct drafter's propose() gives it. */
 struct draft lookup_drafter_take(struct request *r, uint32_t n_known, uint32_t most,
                                  const struct lookup_guess *guess);

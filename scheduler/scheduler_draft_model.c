@@ -64,7 +64,7 @@ static bool has_better(const struct sched *s, const struct seq *seq)
 
     if (d->n == 0 || s->opt.drafter.takes_all)
         return d->n > 0;
-    return sched_draft_rate(s, seq, d->source, d->fit[0]) >=
+    return sched_draft_rate(s, seq, d->source[0], d->fit[0]) >=
            sched_draft_rate(s, seq, s->opt.model.source, DRAFT_FIT_ANY);
 }
 
@@ -94,10 +94,10 @@ static void assume(const struct sched *s, struct candidates *c, uint32_t depth)
 {
     for (uint32_t i = 0; i < c->n; i++) {
         const uint32_t n = sched_min(depth, c->streams[i].most);
-        struct draft d = {.n = n, .n_made = n, .source = s->opt.model.source};
+        struct draft d = {0};
 
         for (uint32_t k = 0; k < n; k++)
-            d.fit[k] = DRAFT_FIT_ANY;
+            draft_add(&d, s->opt.model.source, DRAFT_FIT_ANY);
         c->of[i].seq->draft = d;
     }
 }

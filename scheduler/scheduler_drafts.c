@@ -122,7 +122,7 @@ static uint32_t worth_of_next(const struct sched *s, const struct seq *seq, uint
 
     if (n >= d->n)
         return 0;
-    return (uint32_t)((uint64_t)worth * sched_draft_rate(s, seq, d->source, d->fit[n]) / 1000);
+    return (uint32_t)((uint64_t)worth * sched_draft_rate(s, seq, d->source[n], d->fit[n]) / 1000);
 }
 
 static void begin(const struct sched *s, struct choice *c)
@@ -270,13 +270,15 @@ void sched_plan_drafts(struct sched *s)
 
 void sched_settle_drafts(struct sched *s, struct seq *seq, uint32_t n_accepted)
 {
-    struct draft_stats *stats = &s->drafts[seq->draft.source];
+    const struct draft *d = &seq->draft;
 
-    if (seq->draft.n == 0)
+    if (d->n == 0)
         return;
-    stats->runs++;
-    stats->drafted += seq->draft.n;
-    stats->accepted += n_accepted;
+    s->drafts[d->source[0]].runs++;
+    for (uint32_t i = 0; i < d->n; i++) {
+        s->drafts[d->source[i]].drafted++;
+        s->drafts[d->source[i]].accepted += i < n_accepted;
+    }
     seq->n_drafted += seq->draft.n;
     seq->n_accepted += n_accepted;
     draft_rates_note(&seq->rates, &s->rates, &seq->draft, n_accepted);

@@ -162,6 +162,8 @@ void constraint_state_init(struct constraint_state *s, const struct constraint *
 {
     memset(s, 0, sizeof(*s));
     s->c = c;
+    byte_set_add(&s->spaced, ',');
+    byte_set_add(&s->spaced, ':');
     s->n_frames = 1;
     s->n_readings = 1;
     s->readings[0] = (struct reading){.node = c->g->rules[0].start};
@@ -211,6 +213,17 @@ static bool advance_bytes(struct walk *w, const char *bytes, size_t n)
     return w->n_readings > 0;
 }
 
+static void note_spaces(struct constraint_state *s, const char *bytes, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (bytes[i] == ' ')
+            byte_set_add(&s->spaced, s->last);
+        else
+            byte_set_remove(&s->spaced, s->last);
+        s->last = (uint8_t)bytes[i];
+    }
+}
+
 static bool can_go_on(const struct walk *w)
 {
     return (w->first.bits[0] | w->first.bits[1] | w->first.bits[2] | w->first.bits[3]) != 0;
@@ -226,6 +239,7 @@ enum constraint_status constraint_advance(struct constraint_state *s,
     if (!advance_bytes(w, bytes, n))
         return CONSTRAINT_BROKEN;
     save(s, w);
+    note_spaces(s, bytes, n);
     walk_look(w, 0, w->n_readings);
     return can_go_on(w) ? CONSTRAINT_OPEN : CONSTRAINT_DONE;
 }
@@ -270,11 +284,35 @@ enum constraint_status constraint_take(struct constraint_state *s, struct constr
 {
     const struct token_trie *t = s->c->trie;
 
+    if (id < 0 || (uint32_t)id >= t->n_vocab)
+        return CONSTRAINT_BROKEN;
     if (is_mark(t, id))
         return take_mark(s, w, id);
     if (t->text[id] == NULL)
         return CONSTRAINT_BROKEN;
     return constraint_advance(s, w, t->text[id], t->len[id]);
+}
+
+const char *constraint_text(const struct constraint_state *s, int32_t id, uint32_t *len)
+{
+    const struct token_trie *t = s->c->trie;
+
+    if (id < 0 || (uint32_t)id >= t->n_vocab || is_mark(t, id) || t->text[id] == NULL)
+        return NULL;
+    *len = t->len[id];
+    return t->text[id];
+}
+
+bool constraint_allows(const struct constraint_state *s, struct constraint_scratch *scratch,
+                       int32_t id)
+{
+    uint32_t n = 0;
+    const char *text = constraint_text(s, id, &n);
+
+    if (text == NULL)
+        return false;
+    constraint_load(s, scratch->walk);
+    return advance_bytes(scratch->walk, text, n);
 }
 
 bool constraint_may_end(const struct constraint_state *s, struct constraint_scratch *scratch)

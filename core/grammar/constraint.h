@@ -29,6 +29,7 @@
 
 #define CONSTRAINT_MAX_WORK 200000
 #define CONSTRAINT_MAX_BYTES ((size_t)64 << 20)
+#define CONSTRAINT_FORCED 128 /* bytes that constraint_forced() looks ahead at most */
 
 struct budget;
 struct constraint;
@@ -61,14 +62,23 @@ void constraint_state_init(struct constraint_state *s, const struct constraint *
  * others; n_vocab is that of the trie or more. Returns whether the text may end here. */
 bool constraint_mask(const struct constraint_state *s, struct constraint_scratch *w,
                      uint32_t *bits, uint32_t n_vocab);
+/* Is the token a text that may come next? For less than a mask costs. */
+bool constraint_allows(const struct constraint_state *s, struct constraint_scratch *w, int32_t id);
 /* Of a lazy grammar (lazy.h): has no trigger been completed yet? Then the mask has the tokens that
  * are no text as well. */
 bool constraint_is_waiting(const struct constraint_state *s);
 
-/* Where the text can go on in one way only: the tokens that spell it, the longest ones, at most
- * `most`. Returns how many. Other tokens may spell it too, so these are a guess. */
+/* The bytes with which the text goes on where there is one way only; returns how many. Where there
+ * is another way for white space alone, a guess: a space where this text had one behind the same
+ * byte the last time (behind commas and colons from the beginning), else none. */
 uint32_t constraint_forced(const struct constraint_state *s, struct constraint_scratch *w,
-                           int32_t *ids, uint32_t most);
+                           uint8_t bytes[CONSTRAINT_FORCED]);
+/* The tokens that spell these bytes, the longest ones, at most `most`. Returns how many. Others may
+ * spell them too, and the last of those go on behind them: so these are a guess. */
+uint32_t constraint_spell(const struct constraint_state *s, const uint8_t *bytes, uint32_t n,
+                          int32_t *ids, uint32_t most);
+/* The bytes of a token that is text, valid as long as the vocabulary; NULL: it is none. */
+const char *constraint_text(const struct constraint_state *s, int32_t id, uint32_t *len);
 
 enum constraint_status {
     CONSTRAINT_OPEN = 0, /* something may follow */

@@ -1,14 +1,8 @@
-/* core/grammar/constraint_forced.c - the tokens that must come next, where there is one way only;
- * see constraint.h.
- *
- * What is forced is bytes: a text may be spelled by other tokens than the longest ones, and a token
- * may go on behind the last forced byte. So these tokens are likely, and not certain.
- */
+/* core/grammar/constraint_forced.c - how a text goes on where there is one way only; see
+ * constraint.h. */
 #include "core/grammar/constraint.h"
 
 #include "core/grammar/constraint_impl.h"
-
-#define FORCED_BYTES 128 /* looked ahead at most */
 
 /* The only byte of a set, or -1: there are none or several. */
 static int only_byte(const struct byte_set *set)
@@ -23,24 +17,41 @@ static int only_byte(const struct byte_set *set)
     return n == 1 ? byte : -1;
 }
 
-/* The bytes that follow any reading of the state; returns how many. */
-static uint32_t forced_bytes(const struct constraint_state *s, struct walk *w, uint8_t *out)
+/* The byte of `first` that comes next behind `last`, or -1: more than white space is to be chosen
+ * there. */
+static int next_byte(const struct constraint_state *s, const struct byte_set *first, uint8_t last)
 {
+    static const char white[] = " \t\n\r";
+    struct byte_set rest = *first;
+    int byte = only_byte(first);
+
+    if (byte >= 0)
+        return byte;
+    for (int i = 0; white[i] != 0; i++)
+        byte_set_remove(&rest, (uint8_t)white[i]);
+    byte = only_byte(&rest);
+    return byte >= 0 && byte_set_has(first, ' ') && byte_set_has(&s->spaced, last) ? ' ' : byte;
+}
+
+uint32_t constraint_forced(const struct constraint_state *s, struct constraint_scratch *scratch,
+                           uint8_t bytes[CONSTRAINT_FORCED])
+{
+    struct walk *w = scratch->walk;
     uint32_t n = 0, from = 0;
 
     constraint_load(s, w);
-    for (; n < FORCED_BYTES; n++) {
+    for (; n < CONSTRAINT_FORCED; n++) {
         const uint32_t to = w->n_readings;
         int byte;
 
         walk_look(w, from, to);
-        byte = w->may_end ? -1 : only_byte(&w->first);
+        byte = w->may_end ? -1 : next_byte(s, &w->first, n > 0 ? bytes[n - 1] : s->last);
         if (byte < 0 || w->n_frames > WALK_MAX_FRAMES / 2 || to > WALK_MAX_READINGS / 2)
             break;
         walk_step(w, from, to, (uint8_t)byte);
         if (w->n_readings == to)
             break;
-        out[n] = (uint8_t)byte;
+        bytes[n] = (uint8_t)byte;
         from = to;
     }
     return n;
@@ -75,11 +86,9 @@ static int32_t longest(const struct token_trie *t, const uint8_t *bytes, uint32_
     return id;
 }
 
-uint32_t constraint_forced(const struct constraint_state *s, struct constraint_scratch *scratch,
-                           int32_t *ids, uint32_t most)
+uint32_t constraint_spell(const struct constraint_state *s, const uint8_t *bytes, uint32_t n_bytes,
+                          int32_t *ids, uint32_t most)
 {
-    uint8_t bytes[FORCED_BYTES];
-    const uint32_t n_bytes = forced_bytes(s, scratch->walk, bytes);
     uint32_t at = 0, n = 0, len = 0;
 
     while (n < most && at < n_bytes) {

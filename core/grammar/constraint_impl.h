@@ -75,6 +75,8 @@ struct constraint {
 struct constraint_state {
     const struct constraint *c;
     uint32_t n_readings, n_frames;
+    uint8_t last;           /* byte of the text, or 0 */
+    struct byte_set spaced; /* bytes that had a space behind them the last time */
     struct reading readings[CONSTRAINT_MAX_READINGS];
     struct frame frames[STATE_MAX_FRAMES];
 };

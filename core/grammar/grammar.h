@@ -88,6 +88,11 @@ static inline void byte_set_add(struct byte_set *s, uint8_t byte)
     s->bits[byte >> 6] |= (uint64_t)1 << (byte & 63);
 }
 
+static inline void byte_set_remove(struct byte_set *s, uint8_t byte)
+{
+    s->bits[byte >> 6] &= ~((uint64_t)1 << (byte & 63));
+}
+
 static inline void byte_set_merge(struct byte_set *to, const struct byte_set *from)
 {
     for (int i = 0; i < 4; i++)

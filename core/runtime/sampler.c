@@ -112,11 +112,23 @@ static double log_sum_exp(const struct kern_table *kern, const float *x, uint32_
 
 /* ---- changes to the logits ---- */
 
+/* Is there a constraint on the token? */
+static bool needs_mask(const struct batch_output *o)
+{
+    return o->constraint != NULL && !thought_is_open(o->thought);
+}
+
+/* May the text not end here? A thought is no answer to a constraint that holds from the start. */
+static bool bans_end(const struct batch_output *o)
+{
+    return o->ban_eog || (o->constraint != NULL && thought_is_open(o->thought) &&
+                          !constraint_is_waiting(o->constraint));
+}
+
 static bool needs_changes(const struct batch_output *o)
 {
-    return o->sampling->n_bias > 0 || o->ban_eog || sampler_has_penalties(o) ||
-           o->constraint != NULL || thought_must_close(o->thought) ||
-           o->sampling->dry_multiplier > 0 ||
+    return o->sampling->n_bias > 0 || bans_end(o) || sampler_has_penalties(o) ||
+           thought_must_close(o->thought) || o->sampling->dry_multiplier > 0 ||
            o->sampling->allowed != NULL || o->sampling->bad_words != NULL;
 }
 
@@ -135,8 +147,9 @@ static void keep_allowed(float *x, const float *from, uint32_t word)
         x[__builtin_ctz(word)] = from[__builtin_ctz(word)];
 }
 
-static void apply_constraint(struct sampler_scratch *s, const int32_t *eog, size_t n_eog,
-                             const struct batch_output *o)
+/* Of logits x, which may be the row itself or s->logits. */
+static const float *mask_logits(struct sampler_scratch *s, const float *x, const int32_t *eog,
+                                size_t n_eog, const struct batch_output *o)
 {
     const uint32_t n = s->n_vocab;
     float last[32];
@@ -147,6 +160,8 @@ static void apply_constraint(struct sampler_scratch *s, const int32_t *eog, size
             s->mask[eog[k] >> 5] |= (uint32_t)1 << (eog[k] & 31);
     if (thought_may_open(o->thought))
         s->mask[o->thought->open >> 5] |= (uint32_t)1 << (o->thought->open & 31);
+    if (x != s->logits)
+        memcpy(s->logits, x, n * sizeof(*x));
     for (i = 0; i + 32 <= n; i += 32) {
         const uint32_t word = s->mask[i >> 5];
 
@@ -158,6 +173,7 @@ static void apply_constraint(struct sampler_scratch *s, const int32_t *eog, size
     for (; i < n; i++)
         if (!(s->mask[i >> 5] >> (i & 31) & 1))
             s->logits[i] = -INFINITY;
+    return s->logits;
 }
 
 /* Whatever else is asked for: nothing but the closing mark. */
@@ -168,13 +184,7 @@ static void close_thought(struct sampler_scratch *s, const struct thought *thoug
     s->logits[thought->close] = 0;
 }
 
-/* May the text not end here? A thought is no answer to a constraint that holds from the start. */
-static bool bans_end(const struct batch_output *o)
-{
-    return o->ban_eog || (o->constraint != NULL && thought_is_open(o->thought) &&
-                          !constraint_is_waiting(o->constraint));
-}
-
+/* With all that changes them but a constraint. */
 static const float *changed_logits(struct sampler_scratch *s, const float *logits,
                                    const int32_t *eog, size_t n_eog, const struct batch_output *o)
 {
@@ -191,8 +201,6 @@ static const float *changed_logits(struct sampler_scratch *s, const float *logit
         s->logits[eog[i]] = -INFINITY;
     if (thought_must_close(o->thought))
         close_thought(s, o->thought);
-    else if (o->constraint != NULL && !thought_is_open(o->thought))
-        apply_constraint(s, eog, n_eog, o);
     return s->logits;
 }
 
@@ -482,6 +490,33 @@ static void find_logprobs(const struct kern_table *kern, const struct sampler_sc
         find_top(kern, logits, s->n_vocab, (uint32_t)o->sampling->n_top, o, log_sum);
 }
 
+/* The token of the largest logit, if it is one that a constraint allows: then no mask is needed to
+ * know that it is the largest of those. Ends of the text are the mask's to say. */
+static bool takes_largest(const struct kern_table *kern, struct sampler_scratch *s, const float *x,
+                          const int32_t *eog, size_t n_eog, struct batch_output *o)
+{
+    o->token = largest(kern, x, s->n_vocab);
+    return x[o->token] > -INFINITY && !is_among(o->token, eog, n_eog) &&
+           constraint_allows(o->constraint, s->walk, o->token);
+}
+
+static void choose(const struct kern_table *kern, struct sampler_scratch *s, const float *logits,
+                   const int32_t *eog, size_t n_eog, struct batch_output *o)
+{
+    const struct sampling *p = o->sampling;
+    const float *x = changed_logits(s, logits, eog, n_eog, o);
+
+    if (needs_mask(o)) {
+        if (is_greedy(p) && takes_largest(kern, s, x, eog, n_eog, o))
+            return;
+        x = mask_logits(s, x, eog, n_eog, o);
+    }
+    if (is_greedy(p))
+        o->token = largest(kern, x, s->n_vocab);
+    else
+        o->token = draw(kern, s, x, o, random_uniform(p->seed, o->n_discarded + o->pos));
+}
+
 void sampler_pick(const struct kern_table *kern, struct sampler_scratch *s, const float *logits,
                   const int32_t *eog, size_t n_eog, struct batch_output *o)
 {
@@ -489,12 +524,7 @@ void sampler_pick(const struct kern_table *kern, struct sampler_scratch *s, cons
     const bool has_shares = o->want == BATCH_SAMPLE && p->wants_shares;
 
     if (o->want == BATCH_SAMPLE) {
-        const float *x = changed_logits(s, logits, eog, n_eog, o);
-
-        if (is_greedy(p))
-            o->token = largest(kern, x, s->n_vocab);
-        else
-            o->token = draw(kern, s, x, o, random_uniform(p->seed, o->n_discarded + o->pos));
+        choose(kern, s, logits, eog, n_eog, o);
         if (o->constraint != NULL || o->thought != NULL)
             go_on(s, eog, n_eog, o);
     }

@@ -5,11 +5,16 @@
 #define GAIN_UP 0.05       /* the same where it took longer: it may have been interrupted */
 #define CLIP 0.5           /* no error counts more than half as much again */
 #define UNSEEN_ROW 0.03    /* of a step of one row: the least that a row more is assumed to cost */
-#define MEMORY 512         /* steps: then a number of rows counts as not seen */
+#define FIRST_CLIP 0.75    /* the same for the first few steps with a number of rows, */
+#define FEW_SEEN 6         /* which all count alike */
+#define MEMORY 64          /* steps: then what was seen once counts as not seen; of two steps with
+                            * a number of rows four times as long, of more sixteen times */
 
 static bool is_seen(const struct draft_cost_model *m, uint32_t n)
 {
-    return m->share[n] > 0 && m->n_steps - m->seen[n] < MEMORY;
+    static const uint64_t memory[] = {0, MEMORY, 4 * MEMORY, 16 * MEMORY};
+
+    return m->n_steps - m->seen[n] < memory[m->n_seen[n] < 3 ? m->n_seen[n] : 3];
 }
 
 /* The nearest number of rows that was seen, from n on downwards (step -1) or upwards; 0: none. */
@@ -20,16 +25,16 @@ static uint32_t seen_from(const struct draft_cost_model *m, uint32_t n, int step
     return n <= DRAFT_ROWS ? n : 0;
 }
 
-/* What a row cost up to number n, the last one that was seen. */
-static double last_slope(const struct draft_cost_model *m, uint32_t n)
+/* What a row cost from the first number that was seen to number n, the last one. */
+static double slope(const struct draft_cost_model *m, uint32_t n)
 {
-    const uint32_t before = seen_from(m, n - 1, -1);
-    const double s = before > 0 ? (m->share[n] - m->share[before]) / (n - before) : 0;
+    const uint32_t first = seen_from(m, 1, 1);
+    const double s = first < n ? (m->share[n] - m->share[first]) / (n - first) : 0;
 
     return s > UNSEEN_ROW ? s : UNSEEN_ROW;
 }
 
-/* Between two numbers that were seen by their slope, beyond the last one by that before it. */
+/* Between two numbers that were seen by their slope, beyond the last one by that of all. */
 static double share_of(const struct draft_cost_model *m, uint32_t n)
 {
     const uint32_t below = seen_from(m, n, -1), above = seen_from(m, n + 1, 1);
@@ -41,7 +46,7 @@ static double share_of(const struct draft_cost_model *m, uint32_t n)
     if (above > 0)
         return m->share[below] +
                (m->share[above] - m->share[below]) * (n - below) / (above - below);
-    return m->share[below] + (n - below) * last_slope(m, below);
+    return m->share[below] + (n - below) * slope(m, below);
 }
 
 static double clip(double error)
@@ -52,6 +57,15 @@ static double clip(double error)
 static void learn(double *value, double error)
 {
     *value *= 1 + (error < 0 ? GAIN_DOWN : GAIN_UP) * error;
+}
+
+/* The first few steps and what was assumed before them count alike: one of them may have been
+ * interrupted. */
+static void learn_first(struct draft_cost_model *m, uint32_t n_rows, double error)
+{
+    const double up_to = error > FIRST_CLIP ? FIRST_CLIP : error;
+
+    m->share[n_rows] *= 1 + up_to / (1 + ++m->n_seen[n_rows]);
 }
 
 static double without(uint64_t us, uint64_t keys_ns)
@@ -70,12 +84,15 @@ void draft_costs_observe(struct draft_cost_model *m, uint32_t n_rows, uint64_t u
         return;
     if (m->level <= 0)
         m->level = ns / (1 + UNSEEN_ROW * (n_rows - 1));
-    if (!is_seen(m, n_rows))
-        m->share[n_rows] = ns / m->level;
+    if (m->n_seen[n_rows] == 0)
+        m->share[n_rows] = share_of(m, n_rows);
     m->seen[n_rows] = ++m->n_steps;
-    error = clip(ns / (m->level * m->share[n_rows]) - 1);
-    learn(&m->level, error);
-    learn(&m->share[n_rows], error);
+    error = ns / (m->level * m->share[n_rows]) - 1;
+    learn(&m->level, clip(error));
+    if (m->n_seen[n_rows] >= FEW_SEEN)
+        learn(&m->share[n_rows], clip(error));
+    else
+        learn_first(m, n_rows, error);
 }
 
 uint32_t draft_costs_most_seen(const struct draft_cost_model *m)
@@ -90,11 +107,11 @@ double draft_costs_rows(const struct draft_cost_model *m, uint32_t n_rows)
 
 bool draft_costs_fill(const struct draft_cost_model *m, uint64_t ns[DRAFT_ROWS + 1])
 {
-    ns[0] = 0;
-    for (uint32_t n = 1; n <= DRAFT_ROWS && m->level > 0; n++) {
+    for (uint32_t n = DRAFT_ROWS; n >= 1 && m->level > 0; n--) {
         ns[n] = (uint64_t)draft_costs_rows(m, n);
-        if (ns[n] < ns[n - 1])
-            ns[n] = ns[n - 1];
+        if (n < DRAFT_ROWS && ns[n] > ns[n + 1])
+            ns[n] = ns[n + 1];
     }
+    ns[0] = 0;
     return m->level > 0;
 }

@@ -5,8 +5,9 @@
  * bounds a step: there a second row is nearly free, and the ninth may need another tile. So steps
  * without prompt rows are remembered by their rows: a level, which follows the machine quickly, and
  * for each number of rows its share of it, which changes slowly. Numbers that were not seen for
- * long lie between those that were; beyond these a row costs what the last ones did, and little
- * where that is not known, so that it is tried once.
+ * long lie between those that were; beyond these a row costs what it did on average up to there,
+ * and little where that is not known, so that it is tried once. The fewer steps with a number of
+ * rows were seen, the sooner they are forgotten: one of them may have been interrupted.
  *
  * The batches of a draft model (draft_model.h), a row for each stream, are remembered in the same
  * way; until there was one, they take of a step what its weights are of the model's. The rows of
@@ -38,6 +39,7 @@ struct draft_cost_model {
     double level;                  /* ns of a step of one row */
     double share[DRAFT_ROWS + 1];  /* [rows] of that; 0: not seen */
     uint64_t seen[DRAFT_ROWS + 1]; /* in which step, the latest time */
+    uint8_t n_seen[DRAFT_ROWS + 1]; /* the first few steps since it was not seen for long */
     uint64_t n_steps;
 };
 

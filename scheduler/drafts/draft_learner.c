@@ -5,6 +5,8 @@
 
 #include "scheduler/drafts/draft_model.h"
 
+#define INTERRUPTED 1.5
+
 void draft_learner_begin_step(struct draft_learner *l)
 {
     struct draft_costs *c = &l->costs;
@@ -24,13 +26,24 @@ uint64_t draft_learner_model_us(const struct draft_learner *l)
     return l->model != NULL ? l->model->guess_us + l->model->take_in_us : 0;
 }
 
+/* The step's time, but no more than INTERRUPTED times what steps of its rows take: what is beyond
+ * that is no fault of the drafts, and would have befallen a step without them as well. */
+static double charged_ns(const struct draft_learner *l, const struct draft_step *step)
+{
+    const double ns = (double)step->us * 1e3;
+    const double most = INTERRUPTED * (draft_costs_rows(&l->cost, step->n_streams + step->n_drafts) +
+                                       (double)step->keys_ns);
+
+    return ns < most ? ns : most;
+}
+
 /* Texts that the draft model takes in are an expense of its own. */
 static void settle(struct draft_learner *l, const struct draft_step *step)
 {
     const double plain_ns = draft_costs_rows(&l->cost, step->n_streams) + (double)step->keys_ns;
     const double guess_ns = l->model != NULL ? (double)l->model->guess_us * 1e3 : 0;
     const double take_in_ns = l->model != NULL ? (double)l->model->take_in_us * 1e3 : 0;
-    const double took_ns = (double)step->us * 1e3 + guess_ns;
+    const double took_ns = charged_ns(l, step) + guess_ns;
 
     if (step->n_streams == 0 || plain_ns <= 0)
         return;

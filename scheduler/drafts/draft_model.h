@@ -31,6 +31,7 @@ struct draft_stream {             /* one token of it is not computed: its last o
     uint32_t n_known;             /* tokens in the request's ids */
     uint32_t most;                /* guesses that it can take, >= 1 */
     struct draft draft;           /* out: guesses, in the request's ids[n_known ..] */
+    enum draft_source source;     /* out: of all of them */
     float logprob;                /* of all of them together, by the model that made them */
 };
 

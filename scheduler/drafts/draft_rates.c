@@ -55,9 +55,9 @@ void draft_rates_note(struct draft_rates *own, struct draft_rates *all, const st
         uint32_t right = i < n_right ? ONE : 0;
 
         if (i < d->n)
-            count_both(own, all, d->source, d->fit[i], right);
+            count_both(own, all, d->source[i], d->fit[i], right);
         else
-            right = draft_rates_permille(own, all, d->source, d->fit[i]);
-        count_both(own, all, d->source, DRAFT_FIT_ANY, right);
+            right = draft_rates_permille(own, all, d->source[i], d->fit[i]);
+        count_both(own, all, d->source[i], DRAFT_FIT_ANY, right);
     }
 }

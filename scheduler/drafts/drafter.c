@@ -1,6 +1,8 @@
 /* scheduler/drafts/drafter.c - see drafter.h. */
 #include "scheduler/drafts/drafter.h"
 
+#include <assert.h>
+
 static bool is_among(int32_t id, const int32_t *ids, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -18,7 +20,7 @@ uint32_t draft_before_end(const int32_t *ids, uint32_t n, const int32_t *ends, s
     return i;
 }
 
-static uint8_t fit_of_match(uint32_t n_match)
+uint8_t draft_fit_of_match(uint32_t n_match)
 {
     static const uint32_t most[DRAFT_FITS - 1] = {2, 3, 5, 9, 17}; /* tokens */
     uint8_t i = 0;
@@ -28,12 +30,20 @@ static uint8_t fit_of_match(uint32_t n_match)
     return i;
 }
 
+void draft_add(struct draft *d, enum draft_source source, uint8_t fit)
+{
+    assert(d->n < DRAFT_MAX);
+    d->source[d->n] = (uint8_t)source;
+    d->fit[d->n] = fit;
+    d->n_made = ++d->n;
+}
+
 struct draft draft_behind_match(uint32_t n, enum draft_source source, uint32_t n_match)
 {
-    struct draft d = {.n = n, .n_made = n, .source = source};
+    struct draft d = {0};
 
     for (uint32_t i = 0; i < n; i++)
-        d.fit[i] = fit_of_match(n_match + i);
+        draft_add(&d, source, draft_fit_of_match(n_match + i));
     return d;
 }
 

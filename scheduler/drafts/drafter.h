@@ -42,8 +42,8 @@ enum draft_source {
 struct draft {
     uint32_t n;      /* tokens that are to be computed; 0: no guess */
     uint32_t n_made; /* that were guessed, >= n */
-    enum draft_source source;
-    uint8_t fit[DRAFT_MAX]; /* [n_made] of each, if those before it are right */
+    uint8_t source[DRAFT_MAX]; /* [n_made] enum draft_source of each */
+    uint8_t fit[DRAFT_MAX];    /* [n_made] of each, if those before it are right */
 };
 
 struct drafter {
@@ -60,6 +60,10 @@ uint32_t draft_before_end(const int32_t *ids, uint32_t n, const int32_t *ends, s
 /* A guess of n tokens, where n_match tokens before it fit the place that it comes from: whoever has
  * guessed j tokens right in a row has a match longer by j. */
 struct draft draft_behind_match(uint32_t n, enum draft_source source, uint32_t n_match);
+/* One token more, at most DRAFT_MAX in all. */
+void draft_add(struct draft *d, enum draft_source source, uint8_t fit);
+/* The fit of a token behind a match of so many. */
+uint8_t draft_fit_of_match(uint32_t n_match);
 /* The fit of a token that a model holds for so likely: the logarithm of its share, of 1. */
 uint8_t draft_fit_of_logprob(float logprob);
 /* Keep the first n tokens of a guess at most. */

@@ -9,6 +9,7 @@
 #include "core/runtime/batch.h"
 #include "core/runtime/random.h"
 #include "core/runtime/thought.h"
+#include "tests/fixtures/random.h"
 #include "tests/unit/runtime/sampled_row.h"
 
 /* Known answers of Philox 4x32-10 (the Random123 distribution's test vectors). */
@@ -161,6 +162,31 @@ static void constraints_leave_no_choice(void **state)
         assert_int_equal(pick(f, 4), '!');
     assert_true(f->out.is_complete);
     assert_false(f->out.is_broken);
+    unbind(f, b);
+    teardown(f);
+}
+
+/* The largest logit of those allowed, the first one of equals, found with a mask and without. */
+static void the_largest_that_is_allowed_is_taken(void **state)
+{
+    struct fixture *f = setup();
+    struct bound *b = bind(f, "root ::= [a-m]* \"!\"");
+    uint64_t rng = 3;
+    (void)state;
+
+    for (int i = 0; i < 500; i++) {
+        int32_t best = 'a';
+
+        for (int32_t id = 32; id < 127; id++)
+            f->logits[id] = (float)random_below(&rng, 8);
+        f->logits['a' + i % 13] += i % 2 == 0 ? 10 : 0; /* the largest of all, or seldom */
+        f->logits['!'] = f->logits[100] = -1; /* 100, which is 'd', is an end as well */
+        for (int32_t id = 'b'; id <= 'm'; id++)
+            if (f->logits[id] > f->logits[best])
+                best = id;
+        assert_int_equal(pick(f, 1), best);
+        assert_false(f->out.is_complete || f->out.is_broken);
+    }
     unbind(f, b);
     teardown(f);
 }
@@ -456,6 +482,7 @@ int main(void)
         cmocka_unit_test(greedy_takes_the_lowest_of_equals),
         cmocka_unit_test(bias_and_bans_come_first),
         cmocka_unit_test(constraints_leave_no_choice),
+        cmocka_unit_test(the_largest_that_is_allowed_is_taken),
         cmocka_unit_test(the_end_comes_where_it_may),
         cmocka_unit_test(a_constraint_waits_for_the_thought),
         cmocka_unit_test(a_thought_has_a_budget),
