@@ -62,6 +62,10 @@ int config_model(struct config *out, const struct config *c, uint32_t i, char *e
  * and what is in force of the settings that it holds. */
 void config_print(const struct config *c, FILE *out);
 
+/* The value of a setting as text: in `buf` (32 bytes are enough), or a string of the config's own.
+ * The name must be one of options.inc. */
+const char *config_show(const struct config *c, const char *name, char *buf, size_t size);
+
 /* The options part of --help. */
 void config_print_help(FILE *out);
 

@@ -3,6 +3,7 @@
 
 #include "config/setting.h"
 
+#include <assert.h>
 #include <string.h>
 
 static void print_value(const struct config *c, uint32_t id, FILE *out)
@@ -20,6 +21,14 @@ static void print_section(const struct config *c, const struct config_section *s
     for (uint32_t id = 0; id < OPTION_N; id++)
         if (section->values.source->of[id].layer != SETTING_NONE)
             print_value(setting_holder(c, section, id), id, out);
+}
+
+const char *config_show(const struct config *c, const char *name, char *buf, size_t size)
+{
+    const uint32_t id = option_find(name);
+
+    assert(id < OPTION_N);
+    return option_show(option_at(id), c, buf, size);
 }
 
 void config_print(const struct config *c, FILE *out)

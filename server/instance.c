@@ -8,6 +8,7 @@
 #include "core/base/err.h"
 #include "core/base/hold.h"
 #include "core/base/log.h"
+#include "core/base/mem.h"
 #include "core/base/utf8.h"
 #include "core/base/version.h"
 #include "core/formats/gguf/gguf.h"
@@ -223,6 +224,26 @@ static void identify_for_store(struct instance *e, const struct gguf *g)
              e->store_id[1], e->store_id[0], clock_ms() - start);
 }
 
+/* What sha256sum prints of each file. */
+static int hash_files(struct instance *e, const struct gguf *g)
+{
+    const uint64_t start = clock_ms();
+    int rc = 0;
+
+    e->n_weights = gguf_n_files(g);
+    e->weights = mem_calloc(e->n_weights, sizeof(*e->weights));
+    if (e->weights == NULL)
+        return ERR_NOMEM;
+    for (uint32_t i = 0; i < e->n_weights && rc == 0; i++) {
+        const struct gguf_file f = gguf_file_at(g, i);
+
+        rc = digest_bytes(f.data, (size_t)f.bytes, e->weights[i]);
+    }
+    log_info("engine", "event=weights_hashed files=%u took_ms=%" PRIu64, e->n_weights,
+             clock_ms() - start);
+    return rc;
+}
+
 /* The file's tokenizer and model, which must have the same vocabulary. */
 static int make_model(struct instance *e, const struct gguf *g, const char *pre,
                       const struct model_options *options, char *err, size_t err_len)
@@ -283,6 +304,9 @@ static int load_model(struct instance *e, const struct config *c, const struct o
         identify(e, g, c);
     if (rc == 0 && c->kv_store[0] != '\0' && !from->only_plan) /* it reads all weights */
         identify_for_store(e, g);
+    if (rc == 0 && c->receipts == CONFIG_ON && !from->only_plan &&
+        (rc = hash_files(e, g)) < 0)
+        snprintf(err, err_len, "the weights cannot be hashed for receipts: %s", err_text(rc));
     if (gguf_check_unchanged(g, err, err_len) < 0)
         rc = ERR_IO;
     gguf_close(&g);
@@ -412,4 +436,6 @@ void instance_release(struct instance *e)
     kv_store_destroy(&e->kv);
     model_destroy(&e->model);
     tokenizer_destroy(&e->tokenizer);
+    mem_free(e->weights);
+    e->weights = NULL;
 }

@@ -19,6 +19,7 @@
 #include "kernels/kernels.h"
 #include "kvcache/kv_record.h"
 #include "scheduler/scheduler.h"
+#include "server/receipts/digest.h"
 
 struct config;
 struct kv_events;
@@ -57,6 +58,8 @@ struct instance {
     struct numa numa; /* where memory is: core/base/numa.h */
     uint64_t kv_id[2]; /* of the file and the settings that keys and values depend on; with
                         * slot_save_path only */
+    char (*weights)[DIGEST_TEXT]; /* [n_weights] of each file; NULL without receipts */
+    uint32_t n_weights;
     uint64_t store_id[2]; /* the same of all bytes of the weights; with kv_store only */
     struct sched_options sched; /* ready for engine_loop_create() */
 };

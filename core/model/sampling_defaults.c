@@ -40,6 +40,11 @@ void sampling_defaults_set(struct sampling_defaults *d, enum sampling_default wh
     d->has |= 1u << what;
 }
 
+const char *sampling_default_name(enum sampling_default what)
+{
+    return rows[what].key + strlen(PREFIX);
+}
+
 double sampling_defaults_get(const struct sampling_defaults *d, enum sampling_default what,
                              double otherwise)
 {

@@ -45,6 +45,7 @@ struct sampling_defaults { /* zero says nothing */
 void sampling_defaults_read(struct sampling_defaults *d, const struct gguf *g);
 
 void sampling_defaults_set(struct sampling_defaults *d, enum sampling_default what, double value);
+const char *sampling_default_name(enum sampling_default what); /* "temp": as in a file's key */
 /* `otherwise` where it says nothing, or is NULL. */
 double sampling_defaults_get(const struct sampling_defaults *d, enum sampling_default what,
                              double otherwise);

@@ -20,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <time.h>
 #include <xxhash.h>
 
 #define MAX_TTFT_MS 86400000
@@ -78,6 +79,9 @@ void api_request_adapt(struct api_request *p, struct adapter *a)
         snprintf(r->adapter_name, sizeof(r->adapter_name), "%s", p->params.adapter.name);
         r->key.origin.adapter = r->adapter_name;
     }
+    p->receipt.adapter = a;
+    p->receipt.adapter_name = p->params.adapter.name;
+    p->receipt.adapter_scale = p->params.adapter.scale;
 }
 
 const char *api_request_model(const struct api_request *p, const struct server_model *model)
@@ -305,6 +309,23 @@ static int check_task(struct api_request *p, const struct server_model *model)
                          model->id);
 }
 
+/* A receipt tells how to compute an answer from its beginning. */
+static int take_receipt(struct api_request *p, const struct server_model *model,
+                        const struct buf *body)
+{
+    if (!p->params.receipt)
+        return 0;
+    if (model->receipt_origin == NULL)
+        return api_error_set(&p->error, 400, "receipt", NULL,
+                             "receipts of the model '%s' are off: set receipts = on", model->id);
+    if (p->params.resume.is_on)
+        return api_error_set(&p->error, 400, "receipt", NULL,
+                             "there is no receipt of an answer that is gone on with ('resume')");
+    p->receipt.origin = model->receipt_origin;
+    p->receipt.time = p->params.chat.now;
+    return receipt_take_body(&p->receipt, body) < 0 ? api_request_no_memory(p) : 0;
+}
+
 /* Only Ollama's clients are told that a model does not think. */
 static int check_think(struct api_request *p, const struct server_model *model)
 {
@@ -345,6 +366,7 @@ static int build_requests(struct api_request *p, const struct server_model *mode
         check_tenant(p, headers) < 0 || take_seed(p) < 0 || hold_strict_calls(p, model) < 0 ||
         take_constraint(p, model, headers) < 0 || find_breakers(p, model->tokenizer) < 0)
         return ERR_INVAL;
+    p->params.chat.now = headers->now > 0 ? headers->now : (int64_t)time(NULL);
     if (p->params.adapter.name[0] == '\0' && !p->params.has_lora)
         adapter_set_default(model->adapters, &p->params.adapter);
     if (!p->params.has_return_documents)
@@ -408,8 +430,8 @@ void api_request_parse(struct api_request *p, const struct server_model *model,
     p->kept = kept;
     if (rc < 0)
         api_error_set(&p->error, rc == ERR_NOMEM ? 500 : 400, NULL, NULL, "%s", why);
-    else
-        build(p, model, json, headers != NULL ? headers : &none);
+    else if (build(p, model, json, headers != NULL ? headers : &none) == 0)
+        take_receipt(p, model, body);
     p->params.prompt = NULL; /* it was the tree's */
     p->params.context = NULL;
     p->params.infill = (struct infill_spec){0};
@@ -441,6 +463,7 @@ void api_request_release(struct api_request *p)
     params_release(&p->params);
     buf_release(&p->echo);
     buf_release(&p->input);
+    receipt_release(&p->receipt);
     buf_release(&p->wish.items);
     *p = (struct api_request){0};
 }

@@ -13,6 +13,7 @@
 #include "server/api/server_options.h"
 #include "server/http/error.h"
 #include "server/metrics/metrics.h"
+#include "server/receipts/receipt.h"
 #include "server/responses/response_store.h"
 
 struct wire_format;
@@ -30,6 +31,7 @@ struct api_headers { /* NULL where there is none */
     bool keeps;                /* responses are kept */
     bool keeps_streams, resumable; /* streams are, those of bodies that say nothing as well */
     bool resume_tokens;            /* X-Resume-Tokens: as the field, but of any body */
+    int64_t now;               /* Unix seconds, for chat templates; 0: the time of day */
     const struct buf *kept;    /* what response_store_history() gave; NULL: nothing was asked for */
 };
 
@@ -42,6 +44,7 @@ struct api_request { /* zero is empty */
     struct response_wish wish; /* what the body wants of them; */
     bool has_wish;             /* then nothing else is filled in */
     struct buf input;          /* of a response that is to be kept: the list of its items */
+    struct receipt_source receipt; /* where one is wanted */
     struct buf echo;          /* of the body, for the answer; or all of that (wire_format.answer) */
     struct prompt *prompts;    /* [params.n_prompts] */
     struct token_list prediction; /* of the answer; empty: none */

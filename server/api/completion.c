@@ -76,7 +76,7 @@ static void make_rules(struct completion *c)
     c->rules.slot = p->slot;
     c->rules.keeps_slot = slots_are_on(c->api.engine->slots) && p->cache_salt[0] == '\0' &&
                             c->api.request.adapter == NULL && (p->form & PARAMS_POOLED) == 0;
-    c->rules.keeps_tokens = c->rules.keeps_slot ||
+    c->rules.keeps_tokens = c->rules.keeps_slot || p->receipt ||
                             ((p->form & PARAMS_COMPLETIONS) != 0 && p->stream &&
                              c->api.request.n_choices == 1);
     c->rules.preserved = p->preserved;
@@ -129,6 +129,7 @@ static int make_choices(struct completion *c)
         c->choices[i].begun_us = c->api.arrival_us;
         c->choices[i].max_known = r->max_known;
         c->choices[i].n_discard = r->n_discard;
+        c->choices[i].seed = r->sampling.seed;
     }
     c->n_choices = n;
     rc = response_init(&c->answer, c->api.request.wire_format,
@@ -141,6 +142,7 @@ static int make_choices(struct completion *c)
     c->answer.include_usage = p->include_usage;
     c->answer.echo = &c->api.request.echo;
     c->answer.params = p;
+    c->answer.receipt = p->receipt ? &c->api.request.receipt : NULL;
     c->answer.labels = labels_of(c->api.engine->model);
     c->answer.n_embd = c->api.engine->model->n_embd;
     c->answer.has_mean = c->api.engine->model->pooling == POOLING_MEAN;

@@ -73,6 +73,7 @@ struct server_model { /* a served model; what it points to is borrowed */
     struct adapter_set *adapters; /* or NULL */
     struct prefix_fetch *fetch; /* of the block store; NULL: there is none for this model */
     struct swap_store *swap; /* or NULL; closed by its owner after server_run() */
+    const char *receipt_origin; /* members of a receipt (server/receipts); NULL: there are none */
     const char *isa;         /* that its kernels are for */
     uint32_t threads;        /* that compute its steps */
 };

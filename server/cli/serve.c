@@ -70,6 +70,7 @@ static void print_help(void)
           "  quire key --name NAME                make an API key\n"
           "  quire plan [settings]                the memory a server would take\n"
           "  quire pull hf:OWNER/NAME[:QUANT]     fetch a model of the Hugging Face Hub\n"
+          "  quire verify FILE                    compute answers again from their receipts\n"
           "  quire bench                          how fast a model is here, beside the limits\n"
           "\n"
           "Settings; also NAME = value in a file, or QUIRE_NAME in the environment:\n",
@@ -87,8 +88,8 @@ static void print_help(void)
 static int load_all(struct service *s)
 {
     for (uint32_t i = 0; i < s->n_models; i++) {
-        const struct served_company company = {s->pool,   &s->numa, s->arbiter, i,
-                                               s->server, &s->place};
+        const struct served_company company = {s->pool,     &s->numa,  s->arbiter, i,
+                                               server_wake, s->server, &s->place};
         char err[400];
         const int code = served_load(&s->models[i], &company, err, sizeof(err));
 

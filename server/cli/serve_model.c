@@ -23,6 +23,7 @@
 #include "server/adapters/adapter_set.h"
 #include "server/api/chat/chat.h"
 #include "server/api/constraint/constraint_cache.h"
+#include "server/cli/receipt_origin.h"
 #include "server/engine_io/block_store.h"
 #include "server/engine_io/store_place.h"
 #include "server/kv_events/kv_event_publisher.h"
@@ -37,6 +38,7 @@
 /* Compiled constraints that are kept: some of a megabyte each with a large vocabulary. */
 #define CONSTRAINT_CACHE_ENTRIES 256
 #define CONSTRAINT_CACHE_BYTES ((size_t)128 << 20)
+#define MAX_ORIGIN ((size_t)1 << 20) /* of receipts */
 
 /* ---- before it is loaded ---- */
 
@@ -204,7 +206,7 @@ int served_init(struct served *m, const struct config *c, uint32_t i, char *err,
 
 /* ---- loading ---- */
 
-static int make_queue(struct served *m, struct server *server)
+static int make_queue(struct served *m, const struct served_company *company)
 {
     const uint32_t max_outstanding = m->info.max_outstanding + SERVER_DRY_RUNS;
     const struct queue_options options = {
@@ -213,8 +215,8 @@ static int make_queue(struct served *m, struct server *server)
         .n_blocks = m->engine.cache.n_blocks,
         /* Room for the lines of a step, and for all ends at once when the reader has stopped. */
         .max_events = 2 * m->engine.sched.max_batch_tokens + max_outstanding,
-        .wake = server_wake,
-        .wake_ud = server,
+        .wake = company->wake,
+        .wake_ud = company->wake_ud,
     };
 
     return queue_create(&m->queue, &options);
@@ -370,6 +372,14 @@ static int make_adapters(struct served *m, char *err, size_t err_len)
     return adapter_set_create(&m->adapters, &options, err, err_len);
 }
 
+static int make_receipt_origin(struct served *m)
+{
+    buf_init(&m->receipt_origin, MAX_ORIGIN);
+    if (m->engine.weights != NULL)
+        receipt_origin_add(&m->receipt_origin, &m->engine, &m->config, &m->defaults);
+    return m->receipt_origin.err;
+}
+
 int served_load(struct served *m, const struct served_company *company, char *err, size_t err_len)
 {
     const struct instance_company among = {
@@ -385,7 +395,9 @@ int served_load(struct served *m, const struct served_company *company, char *er
         return EXIT_FAILED;
     rc = make_constraint_cache(m);
     if (rc == 0)
-        rc = make_queue(m, company->server);
+        rc = make_receipt_origin(m);
+    if (rc == 0)
+        rc = make_queue(m, company);
     if (rc == 0 && open_store(m, company, err, err_len) < 0)
         return EXIT_FAILED;
     if (rc == 0)
@@ -475,6 +487,8 @@ void served_complete(struct served *m)
     m->info.chat = m->chat;
     m->info.constraint_cache = m->constraint_cache;
     m->info.adapters = m->adapters;
+    if (m->receipt_origin.len > 0)
+        m->info.receipt_origin = m->receipt_origin.data;
     m->info.fetch = m->store != NULL ? block_store_fetch(m->store) : NULL;
 }
 
@@ -509,6 +523,7 @@ void served_release(struct served *m)
     constraint_cache_destroy(&m->constraint_cache);
     adapter_set_destroy(&m->adapters); /* which no request holds any more */
     chat_destroy(&m->chat);
+    buf_release(&m->receipt_origin);
     request_defaults_release(&m->defaults);
     instance_draft_release(&m->draft);
     instance_release(&m->engine);

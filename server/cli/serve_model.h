@@ -11,6 +11,7 @@
 #define SERVER_CLI_SERVE_MODEL_H
 
 #include "config/config.h"
+#include "core/base/buf.h"
 #include "server/instance.h"
 #include "server/instance_draft.h"
 #include "server/api/params/request_defaults.h"
@@ -38,6 +39,7 @@ struct served { /* zero is empty */
     struct engine_loop *loop;
     struct block_store *store; /* NULL: there is none for this model */
     struct instance_progress progress;
+    struct buf receipt_origin; /* empty without receipts */
     char id[sizeof(((struct instance *)0)->id)];
 };
 
@@ -46,7 +48,8 @@ struct served_company { /* what the models have in common; borrowed */
     const struct numa *numa;
     struct engine_arbiter *arbiter; /* NULL: the model is alone */
     uint32_t index;      /* in them */
-    struct server *server;
+    void (*wake)(void *ud); /* of its queue: from the engine's thread */
+    void *wake_ud;
     const struct store_place *place; /* of the block store */
 };
 

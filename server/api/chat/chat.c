@@ -285,7 +285,7 @@ static int refuse(int rc, const char *why, struct api_error *e)
 int chat_render(const struct chat *c, const struct params *p, struct budget *budget,
                 struct buf *out, struct spans *own, struct api_error *e)
 {
-    const struct template_options options = {.budget = budget, .now = (int64_t)time(NULL),
+    const struct template_options options = {.budget = budget, .now = p->chat.now,
                                              .own = c->special_in_messages ? NULL : own};
     const size_t from = out->len;
     struct value_pool pool;

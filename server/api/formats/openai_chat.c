@@ -7,7 +7,6 @@
 
 #include "core/base/json.h"
 
-
 static void begin(struct response_writer *a)
 {
     response_add_head(a, "chat.completion", &a->head);
@@ -91,6 +90,7 @@ static void whole(struct response_writer *a, struct buf *out)
     response_add_prompt_scores(out, &a->choices[0]); /* they have the same prompt */
     buf_add_char(out, ',');
     response_add_usage(out, &a->usage, true);
+    response_add_receipt(a, out);
     buf_add_char(out, '}');
 }
 

@@ -36,6 +36,7 @@ static void whole(struct response_writer *a, struct buf *out)
     }
     buf_add_str(out, "],");
     response_add_usage(out, &a->usage, false);
+    response_add_receipt(a, out);
     buf_add_char(out, '}');
 }
 

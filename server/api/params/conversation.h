@@ -56,6 +56,7 @@ struct conversation { /* zero is empty */
     char **owned; /* parts that were composed */
     struct tool_change *changes;
     uint32_t n_messages, n_parts, n_calls, n_tools, n_owned, n_changes;
+    int64_t now; /* Unix seconds: what the template is told */
     bool numbers_calls; /* calls without an id get one, and so do the results that follow */
 };
 

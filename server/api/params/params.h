@@ -119,6 +119,7 @@ struct params {
     bool resumable, has_resumable; /* a stream that is kept (server/streams); the body says so */
     bool resume_tokens;            /* it says what `resume` takes */
     struct resume_spec resume;
+    bool receipt;                  /* what it was computed from is wanted too */
     bool without_drafts;           /* no tokens are guessed ahead */
     struct buf prediction;         /* a guess at the answer; owned; empty: none */
     uint32_t n_prompts, n;

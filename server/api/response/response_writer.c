@@ -2,9 +2,11 @@
 #include "server/api/response/response_writer.h"
 
 #include "core/base/clock.h"
+#include "core/base/err.h"
 #include "core/base/json.h"
 #include "core/base/version.h"
 #include "server/http/http_call.h"
+#include "server/receipts/receipt.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -197,6 +199,34 @@ void response_add_usage(struct buf *out, const struct response_usage *u, bool ha
     buf_add_str(out, has_thoughts || u->prediction > 0 ? "}}" : "}");
 }
 
+static struct receipt_choice of_choice(const struct choice *c)
+{
+    return (struct receipt_choice){.index = c->index,
+                                   .seed = c->seed,
+                                   .prompt = c->prompt->ids.ids,
+                                   .n_prompt = c->prompt->ids.n,
+                                   .answer = c->tokens.ids,
+                                   .n_answer = c->tokens.n,
+                                   .finish = choice_finish_name(c)};
+}
+
+void response_add_receipt(const struct response_writer *a, struct buf *out)
+{
+    const bool is_chat = a->params->form == PARAMS_CHAT;
+    struct receipt_choice choices[PARAMS_MAX_CHOICES];
+
+    if (a->receipt == NULL)
+        return;
+    for (uint32_t i = 0; i < a->n_choices; i++) {
+        choices[i] = of_choice(&a->choices[i]);
+        if (a->choices[i].tokens.n != a->choices[i].n_tokens) /* there was no memory for one */
+            out->err = ERR_NOMEM;
+    }
+    buf_add_str(out, ",\"receipt\":");
+    receipt_add(a->receipt, is_chat ? "/v1/chat/completions" : "/v1/completions", choices,
+                a->n_choices, out);
+}
+
 void response_pass_choice(struct buf *out, struct choice *c)
 {
     const int rc = choice_error(c);
@@ -208,10 +238,11 @@ void response_pass_choice(struct buf *out, struct choice *c)
 
 void response_close_stream(const struct response_writer *a, bool has_thoughts, struct buf *out)
 {
-    if (a->include_usage) {
+    if (a->include_usage || a->receipt != NULL) {
         response_begin_frame(a, out);
         buf_add_str(out, "],");
         response_add_usage(out, &a->usage, has_thoughts);
+        response_add_receipt(a, out);
         buf_add_char(out, '}');
         response_end_frame(out);
     }

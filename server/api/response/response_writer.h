@@ -23,6 +23,7 @@
 #include "server/http/error.h"
 
 struct api_request;
+struct receipt_source;
 struct response_writer;
 struct server_model;
 
@@ -84,6 +85,7 @@ struct response_writer {
     struct response_labels labels;
     bool has_raw_tokens;         /* vectors of tokens are as they are, unless it was told how */
     bool has_mean;               /* an embedding is a sum, of which the mean counts */
+    const struct receipt_source *receipt; /* borrowed; NULL: none is wanted */
     const struct buf *echo;    /* what `echo` left for the answer; borrowed */
     struct choice *current;    /* whose frame is written; NULL: no one's */
     bool include_usage;        /* in a stream */
@@ -162,7 +164,9 @@ void response_add_extras(struct buf *out, struct choice *c);
 void response_add_prompt_scores(struct buf *out, const struct choice *c);
 /* "usage":{…}, with the thoughts' part when there may be any */
 void response_add_usage(struct buf *out, const struct response_usage *u, bool has_thoughts);
-/* The end of a stream of OpenAI's: the usage where it is wanted, and [DONE]. */
+/* ,"receipt":{…} of an answer that is complete, where it is wanted */
+void response_add_receipt(const struct response_writer *a, struct buf *out);
+/* The end of a stream of OpenAI's: the usage and the receipt where they are wanted, and [DONE]. */
 void response_close_stream(const struct response_writer *a, bool has_thoughts, struct buf *out);
 /* An error of the choice is one of the output. Then the choice is empty. */
 void response_pass_choice(struct buf *out, struct choice *c);

@@ -1,0 +1,21 @@
+/* server/cli/receipt_origin.h - what a receipt (server/receipts/receipt.h) says of the model and
+ * the settings: its members from "quire" to "defaults".
+ *
+ * Thread: any. Memory: appended to `out`, whose errors stay in it.
+ */
+#ifndef SERVER_CLI_RECEIPT_ORIGIN_H
+#define SERVER_CLI_RECEIPT_ORIGIN_H
+
+struct buf;
+struct config;
+struct instance;
+struct request_defaults;
+
+/* Settings of a model that change which tokens come, beside its context. */
+#define RECEIPT_SETTINGS "kv_type", "load_type", "context_shift", "tokenizer_pre"
+
+/* Of a model that was loaded with receipts = on. */
+void receipt_origin_add(struct buf *out, const struct instance *e, const struct config *c,
+                        const struct request_defaults *d);
+
+#endif

@@ -1,0 +1,258 @@
+/* server/cli/verify.c - `quire verify`: compute answers again from their receipts.
+ *
+ * The model is loaded with the settings that the first receipt names.
+ */
+#include "server/cli/command.h"
+
+#include "config/config.h"
+#include "core/base/buf.h"
+#include "core/base/err.h"
+#include "core/base/json.h"
+#include "core/base/mem.h"
+#include "server/cli/receipt_origin.h"
+#include "server/cli/serve_model.h"
+#include "server/cli/verify_receipt.h"
+#include "server/engine_io/store_place.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define MAX_FILE ((size_t)1 << 30)
+#define MAX_FLAGS 8
+#define MAX_FLAG 96
+
+static void print_help(void)
+{
+    fputs("quire verify FILE [settings]\n"
+          "Compute again what the receipts in a file (-: standard input) say was computed, and say\n"
+          "what is equal and where it differs. A receipt is what a server with receipts = on gives\n"
+          "with answers to requests with \"receipt\": true; the file has one, or an answer with\n"
+          "one, on each line, or is one.\n"
+          "The exit code is 0 where all is equal, else 1. Settings as for quire serve, --model\n"
+          "first of all; those that change which tokens come are the first receipt's, unless they\n"
+          "are given. So are the names of adapters: --adapters NAME=PATH.\n",
+          stdout);
+}
+
+/* ---- the file ---- */
+
+static int read_all(const char *path, struct buf *out)
+{
+    FILE *in = strcmp(path, "-") == 0 ? stdin : fopen(path, "re");
+    char chunk[65536];
+    size_t n;
+    int rc = in == NULL ? ERR_IO : 0;
+
+    while (rc == 0 && (n = fread(chunk, 1, sizeof(chunk), in)) > 0)
+        rc = buf_add(out, chunk, n);
+    if (rc == 0 && ferror(in))
+        rc = ERR_IO;
+    if (in != NULL && in != stdin)
+        fclose(in);
+    return rc;
+}
+
+struct lines {
+    const char *at, *end;
+    uint32_t number;
+};
+
+/* The next line that is not empty; a text that is one JSON object of several lines is one. */
+static bool next_line(struct lines *l, const char **text, size_t *n)
+{
+    while (l->at < l->end) {
+        const char *end = memchr(l->at, '\n', (size_t)(l->end - l->at));
+
+        end = end != NULL ? end : l->end;
+        *text = l->at;
+        *n = (size_t)(end - l->at);
+        l->at = end < l->end ? end + 1 : end;
+        l->number++;
+        if (*n > 0 && strspn(*text, " \t\r") < *n)
+            return true;
+    }
+    return false;
+}
+
+static bool is_one_object(const struct buf *file)
+{
+    const char *why;
+    cJSON *json;
+    const bool is_one = json_parse(file->data, file->len, &json, &why) == 0;
+
+    cJSON_Delete(json);
+    return is_one;
+}
+
+/* Objects of several lines become one line. */
+static void to_lines(struct buf *file)
+{
+    if (!is_one_object(file))
+        return;
+    cJSON_Minify(file->data);
+    file->len = strlen(file->data);
+}
+
+/* ---- the first receipt's settings as flags ---- */
+
+struct flags {
+    char text[MAX_FLAGS][MAX_FLAG];
+    uint32_t n;
+};
+
+static void add_flag(struct flags *f, const char *name, const cJSON *settings)
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(settings, name);
+    char *flag = f->text[f->n];
+
+    if (!cJSON_IsString(item) || item->valuestring[0] == '\0' || f->n == MAX_FLAGS)
+        return;
+    snprintf(flag, MAX_FLAG, "--%s=%.60s", name, item->valuestring);
+    for (char *at = flag + 2; *at != '='; at++)
+        *at = *at == '_' ? '-' : *at;
+    f->n++;
+}
+
+static void flags_of(const char *text, size_t n, struct flags *f)
+{
+    static const char *const names[] = {"context", RECEIPT_SETTINGS};
+    const cJSON *receipt, *settings;
+    const char *why;
+    cJSON *json;
+
+    if (json_parse(text, n, &json, &why) < 0)
+        return; /* it is told when it is checked */
+    receipt = cJSON_GetObjectItemCaseSensitive(json, "receipt");
+    settings = cJSON_GetObjectItemCaseSensitive(cJSON_IsObject(receipt) ? receipt : json,
+                                                "settings");
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        add_flag(f, names[i], settings);
+    cJSON_Delete(json);
+}
+
+/* A setting that is given twice is as it is given last: the receipt's come first, and what a server
+ * has beside its answers, which may be running, comes last. */
+static int load_config(struct config *c, int argc, char **argv, struct flags *f, bool *done)
+{
+    static const char *const own[] = {"--receipts=on", "--journal=",     "--kv-store=",
+                                      "--kv-events=off", "--swap-file=", "--slot-save-path="};
+    const int n_own = sizeof(own) / sizeof(own[0]);
+    char **all = mem_calloc((size_t)(argc + MAX_FLAGS + n_own) + 1, sizeof(*all));
+    int n = 0, code;
+
+    if (all == NULL)
+        return command_fail(EXIT_FAILED, "no memory");
+    all[n++] = argv[0];
+    for (uint32_t i = 0; i < f->n; i++)
+        all[n++] = f->text[i];
+    for (int i = 1; i < argc; i++)
+        all[n++] = argv[i];
+    for (int i = 0; i < n_own; i++)
+        all[n++] = (char *)(uintptr_t)own[i]; /* which are only read */
+    code = command_config(c, n, all, print_help, done);
+    mem_free(all);
+    return code;
+}
+
+/* ---- checking ---- */
+
+static void on_wake(void *ud)
+{
+    sem_post(ud);
+}
+
+static void check_lines(struct served *model, sem_t *wake, struct lines l, struct verifier *v)
+{
+    const char *text;
+    char place[32];
+    size_t n;
+
+    *v = (struct verifier){.model = model, .wake = wake, .place = place, .next_id = 1};
+    while (next_line(&l, &text, &n)) {
+        snprintf(place, sizeof(place), "line %u", l.number);
+        verify_receipt(v, text, n);
+        fflush(stdout);
+    }
+    printf("%" PRIu64 " answers are equal (%" PRIu64 " tokens), %" PRIu64 " are not\n", v->n_equal,
+           v->n_tokens, v->n_different);
+}
+
+static int run(const struct config *c, const struct lines *l)
+{
+    struct served model;
+    struct verifier v = {.n_different = 1};
+    sem_t wake;
+    char err[512];
+    int code;
+    const struct store_place nowhere = {0};
+    const struct served_company company = {
+        .wake = on_wake, .wake_ud = &wake, .place = &nowhere};
+
+    sem_init(&wake, 0, 0);
+    code = served_init(&model, c, 0, err, sizeof(err));
+    if (code == EXIT_OK)
+        code = served_load(&model, &company, err, sizeof(err));
+    if (code != EXIT_OK) {
+        command_fail(code, "%s", err);
+    } else {
+        served_complete(&model);
+        check_lines(&model, &wake, *l, &v);
+        code = v.n_different == 0 ? EXIT_OK : EXIT_FAILED;
+    }
+    served_stop(&model);
+    served_join(&model);
+    served_release(&model);
+    sem_destroy(&wake);
+    return code;
+}
+
+static int verify(int argc, char **argv, struct buf *file)
+{
+    struct lines l, first;
+    struct flags flags = {0};
+    struct config config;
+    const char *text;
+    size_t n;
+    bool done;
+    int code;
+
+    to_lines(file);
+    l = first = (struct lines){file->data, file->data + file->len, 0};
+    if (!next_line(&first, &text, &n))
+        return command_fail(EXIT_FAILED, "there is no receipt in the file");
+    flags_of(text, n, &flags);
+    code = load_config(&config, argc, argv, &flags, &done);
+    if (!done && code == EXIT_OK)
+        code = run(&config, &l);
+    if (!done)
+        config_release(&config);
+    return code;
+}
+
+int cmd_verify(int argc, char **argv)
+{
+    const char *path = argc > 1 ? argv[1] : "";
+    struct config config;
+    struct buf file;
+    bool done;
+    int code;
+
+    if (argc < 2 || (path[0] == '-' && path[1] != '\0')) {
+        code = command_config(&config, argc, argv, print_help, &done);
+        if (done)
+            return code;
+        config_release(&config);
+        return command_fail(EXIT_USAGE, "verify wants a FILE first (quire verify --help)");
+    }
+    buf_init(&file, MAX_FILE);
+    code = read_all(path, &file);
+    if (code < 0)
+        code = command_fail(EXIT_FAILED, "%s: %s", path, err_text(code));
+    else {
+        argv[1] = argv[0];
+        code = verify(argc - 1, argv + 1, &file);
+    }
+    buf_release(&file);
+    return code;
+}

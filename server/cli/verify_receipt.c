@@ -1,0 +1,381 @@
+/* server/cli/verify_receipt.c - see verify_receipt.h. */
+#include "server/cli/verify_receipt.h"
+
+#include "core/base/clock.h"
+#include "core/base/err.h"
+#include "core/base/json.h"
+#include "core/base/mem.h"
+#include "core/base/version.h"
+#include "core/model/adapter.h"
+#include "core/model/sampling_defaults.h"
+#include "scheduler/queue.h"
+#include "server/api/api_request.h"
+#include "server/api/response/response_writer.h"
+#include "server/cli/receipt_origin.h"
+#include "server/cli/serve_model.h"
+#include "server/receipts/digest.h"
+#include "server/receipts/receipt.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- what is told ---- */
+
+__attribute__((format(printf, 2, 3))) static void differs(struct verifier *v, const char *format,
+                                                          ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    printf("%s: ", v->place);
+    vprintf(format, args);
+    putchar('\n');
+    va_end(args);
+    v->n_different++;
+}
+
+/* ---- members of a receipt ---- */
+
+static const cJSON *member(const cJSON *object, const char *name)
+{
+    return cJSON_GetObjectItemCaseSensitive(object, name);
+}
+
+static const char *text_of(const cJSON *object, const char *name)
+{
+    const cJSON *item = member(object, name);
+
+    return cJSON_IsString(item) ? item->valuestring : "";
+}
+
+static double number_of(const cJSON *object, const char *name, double otherwise)
+{
+    const cJSON *item = member(object, name);
+
+    return cJSON_IsNumber(item) ? item->valuedouble : otherwise;
+}
+
+/* A whole number from 0 on, or one that is not. */
+static int64_t whole_of(const cJSON *item, int64_t otherwise)
+{
+    const double x = cJSON_IsNumber(item) ? item->valuedouble : -1;
+
+    return x >= 0 && x <= INT32_MAX && x == (double)(int32_t)x ? (int64_t)x : otherwise;
+}
+
+/* ---- is it this model? ---- */
+
+static bool has_same_weights(struct verifier *v, const cJSON *receipt)
+{
+    const struct instance *e = &v->model->engine;
+    const cJSON *list = member(receipt, "weights");
+    const int n = cJSON_IsArray(list) ? cJSON_GetArraySize(list) : 0;
+
+    if ((uint32_t)n != e->n_weights) {
+        differs(v, "its model has %d files, this one %u", n, e->n_weights);
+        return false;
+    }
+    for (int i = 0; i < n; i++) {
+        const cJSON *item = cJSON_GetArrayItem(list, i);
+        const char *there = cJSON_IsString(item) ? item->valuestring : "";
+
+        if (strcmp(there, e->weights[i]) == 0)
+            continue;
+        differs(v, "file %d of the model is %s here, and %.*s there", i + 1, e->weights[i],
+                DIGEST_TEXT, there);
+        return false;
+    }
+    return true;
+}
+
+static bool has_same_settings(struct verifier *v, const cJSON *receipt)
+{
+    static const char *const names[] = {RECEIPT_SETTINGS};
+    const cJSON *settings = member(receipt, "settings");
+    char text[32];
+
+    snprintf(text, sizeof(text), "%" PRIu32, v->model->engine.model->shape.n_ctx);
+    if (strcmp(text_of(settings, "context"), text) != 0) {
+        differs(v, "context is %s here, and '%.20s' there", text, text_of(settings, "context"));
+        return false;
+    }
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        const char *here = config_show(&v->model->config, names[i], text, sizeof(text));
+
+        if (strcmp(text_of(settings, names[i]), here) == 0)
+            continue;
+        differs(v, "%s is '%s' here, and '%.40s' there", names[i], here,
+                text_of(settings, names[i]));
+        return false;
+    }
+    return true;
+}
+
+static enum thinking thinking_of(const cJSON *item)
+{
+    const int64_t x = whole_of(item, THINKING_UNSET);
+
+    return x <= THINKING_ON ? (enum thinking)x : THINKING_UNSET;
+}
+
+/* What held there for requests that say nothing holds here too. */
+static void take_defaults(struct verifier *v, const cJSON *receipt)
+{
+    const cJSON *d = member(receipt, "defaults");
+    struct sampling_defaults *s = &v->model->engine.sampling;
+    struct request_defaults *r = &v->model->defaults;
+
+    *s = (struct sampling_defaults){0};
+    for (uint32_t i = 0; i < SAMPLING_DEFAULT_COUNT; i++) {
+        const cJSON *item = member(d, sampling_default_name((enum sampling_default)i));
+
+        if (cJSON_IsNumber(item))
+            sampling_defaults_set(s, (enum sampling_default)i, item->valuedouble);
+    }
+    cJSON_Delete(r->template_kwargs);
+    *r = (struct request_defaults){
+        .thinking = thinking_of(member(d, "thinking")),
+        .reasoning_budget = (int32_t)whole_of(member(d, "reasoning_budget"), -1),
+        .template_kwargs = cJSON_Duplicate(member(d, "chat_template_kwargs"), true),
+    };
+}
+
+/* ---- the request ---- */
+
+static const struct wire_format *format_of(const cJSON *receipt)
+{
+    const char *endpoint = text_of(receipt, "endpoint");
+
+    if (strcmp(endpoint, "/v1/completions") == 0)
+        return &wire_openai_completions;
+    return strcmp(endpoint, "/v1/chat/completions") == 0 ? &wire_openai_chat : NULL;
+}
+
+static bool parse(struct verifier *v, const cJSON *receipt, const char *text, size_t n,
+                  struct api_request *p)
+{
+    const struct api_headers headers = {.now = whole_of(member(receipt, "time"), 0),
+                                        .keeps_streams = true};
+    const struct wire_format *format = format_of(receipt);
+    struct server_model info = v->model->info;
+    struct buf body;
+    const char *value;
+    size_t len;
+    int rc;
+
+    if (format == NULL || !json_member_text(text, n, "request", &value, &len)) {
+        differs(v, "it is no receipt of a completion or chat");
+        return false;
+    }
+    info.aliases = "*"; /* the model has a name of its own here */
+    buf_init(&body, len + 1);
+    rc = buf_add(&body, value, len);
+    if (rc == 0)
+        api_request_parse(p, &info, format, &body, &headers, NULL);
+    buf_release(&body);
+    if (rc == 0 && p->error.status == 0)
+        return true;
+    differs(v, "its request cannot be read: %s",
+            rc < 0 ? err_text(rc) : p->error.message);
+    return false;
+}
+
+/* The adapter that was used there, whatever holds here. */
+static bool take_adapter(struct verifier *v, const cJSON *receipt, struct api_request *p)
+{
+    const cJSON *adapter = member(receipt, "adapter");
+    struct adapter_choice *choice = &p->params.adapter;
+    struct adapter_wait wait = {0};
+    struct adapter *a = NULL;
+    struct api_error e = {0};
+    char numbers[40];
+
+    *choice = (struct adapter_choice){.scale = (float)number_of(adapter, "scale", 1)};
+    if (adapter == NULL)
+        return true;
+    snprintf(choice->name, sizeof(choice->name), "%s", text_of(adapter, "name"));
+    if (v->model->adapters == NULL ||
+        adapter_set_take(v->model->adapters, choice->name, &wait, &a, &e) < 0 || a == NULL) {
+        differs(v, "its adapter '%s' is not here: name it with --adapters NAME=PATH",
+                choice->name);
+        return false;
+    }
+    snprintf(numbers, sizeof(numbers), "%016" PRIx64 "%016" PRIx64, a->id[1], a->id[0]);
+    if (strcmp(numbers, text_of(adapter, "numbers")) != 0) {
+        differs(v, "the numbers of the adapter '%s' are %s here, and %.32s there", choice->name,
+                numbers, text_of(adapter, "numbers"));
+        adapter_unref(&a);
+        return false;
+    }
+    api_request_adapt(p, a);
+    return true;
+}
+
+/* ---- choices ---- */
+
+struct expected {
+    struct token_list tokens;
+    uint32_t n_same;
+    bool is_over;
+};
+
+static int read_tokens(const cJSON *list, struct token_list *out)
+{
+    const cJSON *item;
+
+    cJSON_ArrayForEach(item, list)
+    {
+        const int64_t id = whole_of(item, -1);
+
+        if (id < 0 || token_list_add(out, (int32_t)id, SIZE_MAX) < 0)
+            return ERR_INVAL;
+    }
+    return 0;
+}
+
+static bool is_consistent(struct verifier *v, const cJSON *choice, const struct expected *x)
+{
+    char digest[DIGEST_TEXT];
+
+    if (digest_tokens(x->tokens.ids, x->tokens.n, digest) == 0 &&
+        strcmp(digest, text_of(choice, "answer")) == 0)
+        return true;
+    differs(v, "the receipt contradicts itself: its tokens are not those of its digest");
+    return false;
+}
+
+/* The first request that is left with the choice's prompt: choices of one prompt are alike but for
+ * their seeds, and best_of gives them other indices. NULL: there is none. */
+static struct request **find_request(struct verifier *v, const cJSON *choice,
+                                     const struct api_request *p)
+{
+    char digest[DIGEST_TEXT];
+
+    for (uint32_t i = 0; i < p->n_choices; i++) {
+        const struct request *r = p->requests[i];
+
+        if (r != NULL && digest_tokens(r->ids, r->n_prompt, digest) == 0 &&
+            strcmp(digest, text_of(choice, "prompt")) == 0)
+            return &p->requests[i];
+    }
+    differs(v, "no prompt of its request, as it is read here, is that of choice %" PRId64
+               " there: are the chat template and its variables the same?",
+            whole_of(member(choice, "index"), 0));
+    return NULL;
+}
+
+/* Nobody waits for it but this. */
+static void prepare(struct verifier *v, const cJSON *choice, const struct expected *x,
+                    struct request *r)
+{
+    const uint32_t n = (uint32_t)x->tokens.n;
+
+    r->id = v->next_id++;
+    r->arrival_us = clock_us();
+    r->deadline_us = r->timeout_us = r->queue_until_us = r->first_by_us = 0;
+    r->sampling.seed = strtoull(text_of(choice, "seed"), NULL, 10);
+    r->score_prompt = r->reports_progress = false;
+    r->max_tokens = n < r->max_tokens ? n : r->max_tokens;
+}
+
+/* Compare the tokens as they come. A token more than there are ends the comparison: stop strings
+ * end an answer behind its last one. */
+static void follow(struct verifier *v, struct expected *x)
+{
+    struct event events[16];
+
+    while (!x->is_over) {
+        const size_t n = queue_take_events(v->model->queue, events, 16);
+
+        for (size_t i = 0; i < n; i++) {
+            if (events[i].kind == EVENT_END)
+                x->is_over = true;
+            else if (events[i].kind == EVENT_TOKEN && events[i].pos == x->n_same &&
+                     x->n_same < x->tokens.n && events[i].token == x->tokens.ids[x->n_same])
+                x->n_same++;
+        }
+        if (n == 0)
+            sem_wait(v->wake);
+    }
+}
+
+static void tell(struct verifier *v, const cJSON *choice, const struct expected *x)
+{
+    const int64_t index = whole_of(member(choice, "index"), 0);
+
+    v->n_tokens += x->n_same;
+    if (x->n_same < x->tokens.n) {
+        differs(v, "choice %" PRId64 " differs from token %u of %zu on", index, x->n_same + 1,
+                x->tokens.n);
+        return;
+    }
+    printf("%s: choice %" PRId64 " is equal: %zu tokens\n", v->place, index, x->tokens.n);
+    v->n_equal++;
+}
+
+static void check_choice(struct verifier *v, const cJSON *choice, const struct api_request *p)
+{
+    struct expected x = {0};
+    struct request **r = NULL;
+
+    if (read_tokens(member(choice, "tokens"), &x.tokens) < 0)
+        differs(v, "its tokens cannot be read");
+    else if (is_consistent(v, choice, &x) && (r = find_request(v, choice, p)) != NULL) {
+        prepare(v, choice, &x, *r);
+        if (x.tokens.n > 0 && queue_post(v->model->queue, *r) == 0) {
+            *r = NULL; /* the engine's */
+            follow(v, &x);
+        }
+        tell(v, choice, &x);
+    }
+    token_list_release(&x.tokens);
+}
+
+static void check_choices(struct verifier *v, const cJSON *receipt, const struct api_request *p)
+{
+    const cJSON *choice;
+
+    if (cJSON_GetArraySize(member(receipt, "choices")) == 0)
+        differs(v, "it has no choices");
+    cJSON_ArrayForEach(choice, member(receipt, "choices")) check_choice(v, choice, p);
+}
+
+static void check(struct verifier *v, const cJSON *receipt, const char *text, size_t n)
+{
+    struct api_request p = {0};
+
+    if (number_of(receipt, "receipt", 0) != RECEIPT_VERSION) {
+        differs(v, "it is no receipt of version %d", RECEIPT_VERSION);
+        return;
+    }
+    if (strcmp(text_of(receipt, "quire"), quire_version()) != 0)
+        printf("%s: note: it was computed by version %.80s, this is %s\n", v->place,
+               text_of(receipt, "quire"), quire_version());
+    if (!has_same_weights(v, receipt) || !has_same_settings(v, receipt))
+        return;
+    take_defaults(v, receipt);
+    if (parse(v, receipt, text, n, &p) && take_adapter(v, receipt, &p))
+        check_choices(v, receipt, &p);
+    api_request_release(&p);
+}
+
+void verify_receipt(struct verifier *v, const char *text, size_t n)
+{
+    const char *why = NULL, *inner = text;
+    size_t len = n;
+    cJSON *json;
+
+    if (json_parse(text, n, &json, &why) < 0) {
+        differs(v, "%s", why);
+        return;
+    }
+    if (cJSON_IsObject(member(json, "receipt")) &&
+        json_member_text(text, n, "receipt", &inner, &len))
+        check(v, member(json, "receipt"), inner, len);
+    else
+        check(v, json, text, n);
+    cJSON_Delete(json);
+}

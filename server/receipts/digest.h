@@ -1,0 +1,19 @@
+/* server/receipts/digest.h - what receipts call bytes by: SHA-256, as "sha256:" and 64 digits, of a
+ * file what sha256sum prints.
+ *
+ * Thread: any. Memory: none.
+ * Errors: ERR_INTERNAL: GnuTLS does not have the hash.
+ */
+#ifndef SERVER_RECEIPTS_DIGEST_H
+#define SERVER_RECEIPTS_DIGEST_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define DIGEST_TEXT 72 /* bytes, with the NUL */
+
+int digest_bytes(const void *bytes, size_t n, char out[DIGEST_TEXT]);
+/* Of ids as little-endian 32-bit numbers. */
+int digest_tokens(const int32_t *ids, size_t n, char out[DIGEST_TEXT]);
+
+#endif
