@@ -36,9 +36,9 @@ _Static_assert(MODELS_MAX <= SERVER_MAX_MODELS, "the server has room for what se
 #define PREPARING_THREADS 2
 /* A second SIGTERM or SIGINT ends the process within a second, whatever it is doing. */
 #define KILL_AFTER_MS 900
-/* Beside libuv's: those that prepare, that of adapters, of kept responses, of usage, of the
- * signals, the log's. */
-#define OTHER_THREADS (2 * PREPARING_THREADS + 5)
+/* Beside libuv's: those that prepare, that of adapters, of kept responses, of usage, of batches, of
+ * the signals, the log's. */
+#define OTHER_THREADS (2 * PREPARING_THREADS + 6)
 /* For each model that publishes KV events: its own and ZeroMQ's two. */
 #define KV_EVENT_THREADS 3
 
@@ -185,6 +185,12 @@ static int make_server(struct service *s, const struct server_model *models)
         .salt_seed = s->place.seed,
         .slot_save_path = c->slot_save_path,
         .responses_db = c->responses_db,
+        .batch_dir = c->batch_dir,
+        .batch_streams = (uint32_t)c->batch_streams,
+        .batch_max_lines = (uint32_t)c->batch_max_lines,
+        .batch_days = (uint32_t)c->batch_days,
+        .batch_file_size = c->batch_file_size,
+        .batch_size = c->batch_size,
         .usage_db = c->usage_db,
         .responses_days = (uint32_t)c->responses_days,
         .responses_size = c->responses_size,
