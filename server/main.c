@@ -22,6 +22,7 @@ static const struct command {
     {"key", cmd_key},
     {"plan", cmd_plan},
     {"pull", cmd_pull},
+    {"batch", cmd_batch},
 };
 
 /* `quire --port 80` is `quire serve --port 80`. */
@@ -37,6 +38,6 @@ int main(int argc, char **argv)
     return command_fail(
         EXIT_USAGE,
         "unknown command '%s'; the commands are serve, generate, score, inspect, "
-        "tokenize, replay, bench, key, plan and pull (quire --help)",
+        "tokenize, replay, bench, key, plan, pull and batch (quire --help)",
         argv[1]);
 }

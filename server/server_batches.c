@@ -37,6 +37,17 @@ static struct key *find_key(void *ud, const char *name)
     return s->keys != NULL ? keys_find_name(s->keys, name) : NULL;
 }
 
+static void on_progress(void *ud, const struct batch_run *run)
+{
+    const struct server *s = ud;
+    struct server_batch_progress p = {.n_lines = run->record.n_lines,
+                                      .n_done = run->record.n_lines - batch_run_n_left(run)};
+
+    for (uint32_t i = 0; i < s->opt.n_models; i++)
+        p.n_tokens += (uint64_t)s->models[i].metrics.generation_tokens.sum;
+    s->opt.batch->progress(s->opt.batch->ud, &p);
+}
+
 /* The command line's batch ends the server. */
 static void on_over(void *ud, const struct batch_run *run)
 {
@@ -59,6 +70,7 @@ int server_open_batches(struct server *s, char *err, size_t err_len)
                                           .limits = {s->opt.batch_max_lines, s->opt.max_body},
                                           .room = room,
                                           .find_key = find_key,
+                                          .progress = s->opt.batch != NULL ? on_progress : NULL,
                                           .over = s->opt.batch != NULL ? on_over : NULL,
                                           .ud = s};
     int rc;

@@ -87,12 +87,16 @@ struct server_load {
     void *ud;
 };
 
+struct server_batch_progress {
+    uint32_t n_lines, n_done; /* in all, and those with an answer in the file */
+    uint64_t n_tokens;        /* that were generated, by this process */
+};
+
 struct server_batch { /* a batch of two files, which the server ends with */
     const char *input, *output;
     uint64_t seed; /* of the answers' ids, and of lines without one */
-    /* On the loop's thread, some times a second: lines, those with an answer, those of them that
-     * are errors. */
-    void (*progress)(void *ud, uint32_t n_lines, uint32_t n_done);
+    /* On the loop's thread, whenever answers have been written. */
+    void (*progress)(void *ud, const struct server_batch_progress *p);
     void (*over)(void *ud, const char *errors); /* the input is no batch: a list's items; NULL: all
                                                  * lines have their answers */
     void *ud;

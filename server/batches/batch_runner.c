@@ -212,6 +212,10 @@ static bool settle(struct batch_runner *r, struct batch_run *run)
 
 static void on_changed(struct batch_run *run)
 {
+    const struct batch_runner_options *o = &runner_of(run)->opt;
+
+    if (o->progress != NULL && run->phase == BATCH_RUNNING && run->files != NULL)
+        o->progress(o->ud, run);
     pump(runner_of(run));
 }
 

@@ -34,7 +34,9 @@ struct batch_runner_options {
     uint32_t (*room)(void *ud, uint32_t n_running);
     /* Of a batch that was begun with the key of that name; NULL: it is gone. Borrowed. */
     struct key *(*find_key)(void *ud, const char *name);
-    void (*over)(void *ud, const struct batch_run *run); /* one has ended; NULL: nobody asks */
+    /* One has written answers, and has ended; NULL: nobody asks. */
+    void (*progress)(void *ud, const struct batch_run *run);
+    void (*over)(void *ud, const struct batch_run *run);
     void *ud;
 };
 
