@@ -45,7 +45,7 @@ FOR     := $(NATIVE:%=-%)
 OTHER   := $(filter-out %_avx512.c %_amx.c %_avxvnni.c %_avx2.c kernels/kernels.c,$(SRC))
 # What depends on the libraries that may be missing (see below). All else is the same without them:
 # `make bare` takes it from the release's folder.
-OPTIONAL := server/process/syscall_filter.c server/responses/%.c server/sqlite/%.c server/usage/%.c \
+OPTIONAL := server/process/syscall_filter.c server/responses/%.c server/batches/%.c server/sqlite/%.c server/usage/%.c \
             core/hub/%.c server/kv_events/%.c server/engine_io/store_redis.c
 SHARED  := $(BUILD)
 COMMON  := $(VOBJ) $(SHARED)/kernels/kernels$(FOR).o $(SHARED)/config/demo_model.o $(SHARED)/server/page/assets.o \
@@ -101,11 +101,12 @@ ifneq ($(call optional,libseccomp),)
 LIBS    += $(shell pkg-config --libs libseccomp)
 $(BUILD)/server/process/syscall_filter.o: DEFS = -DQUIRE_SECCOMP $(shell pkg-config --cflags libseccomp)
 endif
-# Without SQLite no responses are kept (responses_db), and no usage (usage_db).
+# Without SQLite no responses are kept (responses_db), and no usage (usage_db); there are no batches
+# (batch_dir).
 ifneq ($(call optional,sqlite3),)
 LIBS    += $(shell pkg-config --libs sqlite3)
 SQLITE  := -DQUIRE_SQLITE $(shell pkg-config --cflags sqlite3)
-$(BUILD)/server/responses/%.o $(BUILD)/server/sqlite/%.o $(BUILD)/server/usage/%.o: DEFS = $(SQLITE)
+$(BUILD)/server/responses/%.o $(BUILD)/server/batches/%.o $(BUILD)/server/sqlite/%.o $(BUILD)/server/usage/%.o: DEFS = $(SQLITE)
 endif
 # Without libcurl nothing is fetched from the Hub (`quire pull`).
 ifneq ($(call optional,libcurl),)

@@ -23,6 +23,7 @@ static const struct command {
     {"plan", cmd_plan},
     {"pull", cmd_pull},
     {"verify", cmd_verify},
+    {"batch", cmd_batch},
 };
 
 /* `quire --port 80` is `quire serve --port 80`. */
@@ -38,6 +39,6 @@ int main(int argc, char **argv)
     return command_fail(
         EXIT_USAGE,
         "unknown command '%s'; the commands are serve, generate, score, inspect, "
-        "tokenize, replay, bench, key, plan, pull and verify (quire --help)",
+        "tokenize, replay, bench, key, plan, pull, verify and batch (quire --help)",
         argv[1]);
 }

@@ -19,6 +19,9 @@
 #include "server/api/stream_call.h"
 #include "server/api/text_endpoints.h"
 #include "server/auth/tenants.h"
+#include "server/batches/batch_pages.h"
+#include "server/batches/batch_runner.h"
+#include "server/batches/file_upload.h"
 #include "server/model_router.h"
 #include "server/page/page.h"
 #include "server/process/syscall_filter.h"
@@ -294,6 +297,9 @@ static void on_health(void *ud, struct http_call *call)
     if (trouble == NULL &&
         info_is_stuck(usage_keeper_oldest_us(s->usage_keeper), INFO_STUCK_DISK_US))
         trouble = "the file of usage has not answered for a minute";
+    if (trouble == NULL &&
+        info_is_stuck(batch_keeper_oldest_us(s->batch_keeper), INFO_STUCK_DISK_US))
+        trouble = "the folder of batches has not answered for a minute";
     if (trouble == NULL && (is_stuck(s->text_pool) || is_stuck(s->constraint_pool)))
         trouble = "the parsing of a request does not end";
     info_health(call, trouble);
@@ -334,6 +340,31 @@ static void on_stream_lookup(void *ud, struct http_call *call)
     stream_call_look_up(s->streams, &s->opt, call);
 }
 
+static void on_batches(void *ud, struct http_call *call)
+{
+    const enum batch_page_kind *kind = http_call_arg(call);
+    struct server *s = ud;
+
+    if (*kind == BATCH_PAGE_FILES && http_call_is(call, HTTP_POST))
+        file_upload_end(&s->batch_pages, call);
+    else
+        batch_pages_ask(&s->batch_pages, call, *kind);
+}
+
+static void on_upload_piece(void *ud, struct http_call *call)
+{
+    file_upload_receive(&((struct server *)ud)->batch_pages, call);
+}
+
+static void on_debug_batches(void *ud, struct http_call *call)
+{
+    struct buf out;
+
+    buf_init(&out, HTTP_MAX_REPLY);
+    batch_runner_describe(((struct server *)ud)->batch_runner, &out);
+    http_call_reply(call, 200, "application/json", &out);
+}
+
 static void on_version(void *ud, struct http_call *call)
 {
     (void)ud;
@@ -352,6 +383,7 @@ static void on_metrics(void *ud, struct http_call *call);
 #define PAGE(name) on_##name, NULL
 #define DEBUG(page) on_debug, &(const enum debug_page){DEBUG_##page}
 #define KEPT(page) on_kept, &(const enum kept_responses_page){KEPT_RESPONSES_##page}
+#define BATCHES(page) on_batches, &(const enum batch_page_kind){BATCH_PAGE_##page}
 #define COMPLETION(format) on_work, &(const struct work){completion_start, &wire_##format}
 #define DRY_RUN(format) on_work, &(const struct work){dry_run_start, &wire_##format}
 #define TEXT(format) on_work, &(const struct work){text_endpoints_start, &wire_##format}
@@ -360,11 +392,13 @@ static void on_metrics(void *ud, struct http_call *call);
      : (flags) & AUTH_OLLAMA  ? ollama_error                                                       \
                               : NULL)
 #define ID_HEADER(flags) ((flags) & (AUTH_ANTHROPIC | AUTH_BY_VERSION) ? "Request-Id" : NULL)
-#define TAKES_ANY(flags) (((flags) & AUTH_OLLAMA) != 0)
+#define TAKES_ANY(flags) (((flags) & (AUTH_OLLAMA | AUTH_UPLOAD)) != 0)
+#define RECEIVES(flags) ((flags) & AUTH_UPLOAD ? on_upload_piece : NULL)
 
 static const struct http_route routes[] = {
 #define ROUTE(path, also, tail, methods, id, handler, flags, body, reply, text)                    \
-    {path, methods, handler, ERRORS(flags), flags, also, ID_HEADER(flags), TAKES_ANY(flags)},
+    {path, methods, handler, ERRORS(flags), flags, also, ID_HEADER(flags), TAKES_ANY(flags),\
+     RECEIVES(flags)},
 #include "server/api/routes.inc"
 #undef ROUTE
 };
@@ -376,6 +410,8 @@ static void on_metrics(void *ud, struct http_call *call)
     struct server *s = ud;
     const struct response_counts kept = response_keeper_counts(s->keeper);
     const struct stream_counts streams = stream_store_counts(s->streams);
+    const struct batch_runner_counts batches = batch_runner_counts(s->batch_runner);
+    const struct batch_store_counts files = batch_keeper_counts(s->batch_keeper);
     const char *labels[N_ROUTES + 1];
     struct metrics_model models[SERVER_MAX_MODELS];
     struct metrics_scene scene = {
@@ -395,6 +431,9 @@ static void on_metrics(void *ud, struct http_call *call)
                     streams.n_evicted, streams.n_stopped},
         .n_kept = kept.n,
         .kept_bytes = kept.bytes,
+        .batches = {batches.n_batches, batches.n_running, batches.n_waiting,
+                    batches.n_done[BATCH_OUTPUT], batches.n_done[BATCH_ERRORS], files.n_files,
+                    files.bytes},
         .n_connections = http_n_connections(s->http),
         .edge = http_edge_counts(s->http),
         .n_tenants = tenants_n(s->tenants),

@@ -20,6 +20,7 @@
 #include "server/api/response/response_writer.h"
 #include "server/auth/api_keys.h"
 #include "server/auth/tenants.h"
+#include "server/batches/batch_runner.h"
 #include "server/http/tls.h"
 #include "server/process/worker_pool.h"
 #include "server/responses/response_keeper.h"
@@ -53,6 +54,8 @@
 #define MAX_PREPARING 1024
 /* One after the other: a disk is no faster for two files at once. */
 #define ADAPTER_THREADS 1
+/* Of an upload beside its file: boundaries, headers, other fields. */
+#define UPLOAD_EXTRA ((uint64_t)16 << 10)
 
 static void on_done(void *ud, size_t route, int status)
 {
@@ -81,6 +84,7 @@ static void end_loop(struct server *s)
     worker_pool_stop(s->adapter_pool);
     response_keeper_stop(s->keeper);
     usage_keeper_stop(s->usage_keeper);
+    server_stop_batches(s);
     stream_store_stop(s->streams);
     stream_pings_stop(&s->pings);
     server_end_handover(s);
@@ -100,7 +104,7 @@ static bool is_over(struct server *s)
     for (uint32_t i = 0; i < s->opt.n_models; i++)
         if (!served_model_is_over(&s->models[i]))
             return false;
-    if (!response_keeper_is_idle(s->keeper))
+    if (!response_keeper_is_idle(s->keeper) || !batch_runner_is_idle(s->batch_runner))
         return false;
     if (http_n_owed(s->http) == 0)
         return usage_keeper_is_saved(s->usage_keeper);
@@ -131,15 +135,13 @@ static bool is_reading(const struct server *s)
     return false;
 }
 
-static void stop(struct server *s, const char *why);
-
 /* What a process does that has handed its sockets over, or whose time is over. */
 static void end_drain(struct server *s)
 {
     if (!s->is_draining && server_has_handed_over(s))
-        stop(s, "reason=handed_over");
+        server_stop(s, "reason=handed_over");
     while (server_drain_is_over(s))
-        stop(s, "reason=drain_ms");
+        server_stop(s, "reason=drain_ms");
 }
 
 /* Files of adapters are read no further than to the next row, unless the disk does not answer. */
@@ -183,7 +185,7 @@ static uint32_t n_outstanding(const struct server *s)
     return n;
 }
 
-static void stop(struct server *s, const char *why)
+void server_stop(struct server *s, const char *why)
 {
     const bool is_first = !s->is_draining;
 
@@ -193,6 +195,7 @@ static void stop(struct server *s, const char *why)
     if (s->drain_us == 0)
         s->drain_us = clock_us();
     server_end_handover(s);
+    batch_runner_drain(s->batch_runner);
     if (s->sockets_stay) /* the next process finds who comes now */
         http_stop_listening(s->http);
     for (uint32_t i = 0; i < s->opt.n_models; i++)
@@ -220,9 +223,9 @@ static void on_stop(uv_async_t *handle)
         return;
     }
     if (!s->is_draining)
-        stop(s, name_of(number));
+        server_stop(s, name_of(number));
     if (n > 1 && s->stopped_us == 0)
-        stop(s, name_of(number));
+        server_stop(s, name_of(number));
 }
 
 void server_tell_to_stop(void *server, int number, unsigned nth)
@@ -326,6 +329,8 @@ static int start_pools(struct server *s)
         return ERR_INTERNAL;
     if (rc == 0 && s->usage_keeper != NULL && usage_keeper_start(s->usage_keeper) < 0)
         return ERR_INTERNAL;
+    if (rc == 0)
+        rc = server_start_batches(s);
     if (rc == 0)
         rc = worker_pool_start(s->constraint_pool, s->opt.n_constraint_threads);
     return rc == 0 ? worker_pool_start(s->adapter_pool, ADAPTER_THREADS) : rc;
@@ -445,6 +450,7 @@ static int open_http(struct server *s, char *err, size_t err_len)
         .unix_mode = s->opt.unix_socket_mode,
         .cors_origins = or_empty(s->opt.cors_origins),
         .max_body = s->opt.max_body,
+        .max_upload = s->opt.batch_file_size + UPLOAD_EXTRA,
         .max_connections = max_connections(s),
         .max_connections_per_address = s->opt.max_connections_per_address,
         .n_other_fds = n_other_fds(s),
@@ -515,6 +521,8 @@ static int open_parts(struct server *s, char *err, size_t err_len)
     if (rc == 0)
         rc = open_usage(s, err, err_len);
     if (rc == 0)
+        rc = server_open_batches(s, err, err_len);
+    if (rc == 0)
         rc = open_streams(s, err, err_len);
     if (rc == 0)
         rc = open_models(s, err, err_len);
@@ -567,6 +575,7 @@ void server_attach(struct server *s, uint32_t i, struct queue *q)
         server_serve(s);
     s->auth.is_loading = false;
     log_info("server", "event=ready ms=%.1f", (double)(clock_us() - s->start_us) / 1e3);
+    server_run_batches(s);
 }
 
 void server_fail(struct server *s)
@@ -636,6 +645,7 @@ void server_destroy(struct server **server)
     worker_pool_destroy(&s->adapter_pool);
     response_keeper_close(&s->keeper);
     usage_keeper_close(&s->usage_keeper);
+    server_close_batches(s);
     stream_store_close(&s->streams);
     for (uint32_t i = 0; i < s->opt.n_models; i++)
         served_model_close(&s->models[i]);

@@ -11,6 +11,7 @@
 #include "server/api/request_memory.h"
 #include "server/api/stream_pings.h"
 #include "server/auth/auth.h"
+#include "server/batches/batch_pages.h"
 #include "server/http/http.h"
 #include "server/metrics/metrics.h"
 #include "server/served_model.h"
@@ -37,6 +38,9 @@ struct server {
     struct tenants *tenants;
     struct usage_ledger *usage;
     struct usage_keeper *usage_keeper; /* or NULL */
+    struct batch_keeper *batch_keeper; /* or NULL, as the next */
+    struct batch_runner *batch_runner;
+    struct batch_pages batch_pages;
     struct metrics_server server_counts;
     struct served_model models[SERVER_MAX_MODELS]; /* [opt.n_models] */
     uint32_t n_attached;                     /* of them: their engines run */
@@ -55,6 +59,16 @@ struct server {
     bool has_abandoned_load, has_abandoned_read; /* work of another thread that goes on */
 };
 
+/* ---- server_batches.c ---- */
+
+/* What the settings ask for; a sentence when it cannot be had. */
+int server_open_batches(struct server *s, char *err, size_t err_len);
+int server_start_batches(struct server *s);
+/* Requests are taken. */
+void server_run_batches(struct server *s);
+void server_stop_batches(struct server *s);
+void server_close_batches(struct server *s);
+
 /* ---- server_handover.c ---- */
 
 /* Before http_create(): what another process has opened. 0, or a negative ERR_* with a sentence. */
@@ -68,6 +82,8 @@ void server_end_handover(struct server *s);
 bool server_has_handed_over(const struct server *s);
 /* drain_ms are over, and something still runs. */
 bool server_drain_is_over(const struct server *s);
+/* server.c: end as after a signal. */
+void server_stop(struct server *s, const char *why);
 /* server.c: look again and again whether the end has come. */
 void server_begin_ticks(struct server *s);
 

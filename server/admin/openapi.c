@@ -123,6 +123,8 @@ static const struct request_doc {
     {"SlotActionRequest", "SlotActionRequest", 0, "[]"},
     {"LoadAdapterRequest", "LoadAdapterRequest", 0, "['lora_name','lora_path']"},
     {"UnloadAdapterRequest", "UnloadAdapterRequest", 0, "['lora_name']"},
+    {"FileUpload", "FileUpload", 0, "['purpose','file']"},
+    {"BatchRequest", "BatchRequest", 0, "['input_file_id','endpoint','completion_window']"},
 };
 #define N_REQUESTS (sizeof(requests) / sizeof(requests[0]))
 
@@ -267,12 +269,13 @@ static void add_parameters(struct buf *out, size_t i)
     buf_add_char(out, ']');
 }
 
-static void add_body(struct buf *out, const char *schema)
+static void add_body(struct buf *out, size_t i)
 {
-    if (schema[0] == '\0')
+    if (routes[i].body[0] == '\0')
         return;
-    add(out, ",'requestBody':{'required':true,'content':{'application/json':{'schema':");
-    add_ref(out, schema);
+    buf_printf(out, ",\"requestBody\":{\"required\":true,\"content\":{\"%s\":{\"schema\":",
+               (routes[i].flags & AUTH_UPLOAD) != 0 ? "multipart/form-data" : "application/json");
+    add_ref(out, routes[i].body);
     buf_add_str(out, "}}}");
 }
 
@@ -343,7 +346,8 @@ static void add_operation(struct buf *out, size_t i, const struct route_name *na
     if ((routes[i].flags & AUTH_OPEN) != 0)
         buf_add_str(out, ",\"security\":[]");
     add_parameters(out, i);
-    add_body(out, routes[i].body);
+    if (method == HTTP_POST || (routes[i].methods & HTTP_POST) == 0)
+        add_body(out, i);
     add_responses(out, i, method);
     buf_add_char(out, '}');
 }

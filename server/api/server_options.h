@@ -88,6 +88,21 @@ struct server_load {
     void *ud;
 };
 
+struct server_batch_progress {
+    uint32_t n_lines, n_done; /* in all, and those with an answer in the file */
+    uint64_t n_tokens;        /* that were generated, by this process */
+};
+
+struct server_batch { /* a batch of two files, which the server ends with */
+    const char *input, *output;
+    uint64_t seed; /* of the answers' ids, and of lines without one */
+    /* On the loop's thread, whenever answers have been written. */
+    void (*progress)(void *ud, const struct server_batch_progress *p);
+    void (*over)(void *ud, const char *errors); /* the input is no batch: a list's items; NULL: all
+                                                 * lines have their answers */
+    void *ud;
+};
+
 struct server_options {
     const char *host; /* "" = no TCP */
     uint16_t port;
@@ -125,6 +140,11 @@ struct server_options {
     const char *responses_db; /* path; NULL or "" = responses are not kept */
     uint32_t responses_days;
     uint64_t responses_size;
+    const char *batch_dir; /* a folder; NULL or "" = there are no files and batches */
+    uint32_t batch_streams; /* 0 = what requests leave */
+    uint32_t batch_max_lines, batch_days;
+    uint64_t batch_file_size, batch_size;
+    const struct server_batch *batch; /* of the command line, in place of batch_dir; or NULL */
     uint32_t n_text_threads, n_constraint_threads; /* of the pools that prepare requests */
     struct server_load load;
 };

@@ -211,6 +211,17 @@ struct key *keys_find(const struct keys *k, const char *secret)
     return find_hash(k->table, &h);
 }
 
+struct key *keys_find_name(const struct keys *k, const char *name)
+{
+    for (uint32_t i = 0; i <= k->table->mask; i++) {
+        struct key *key = k->table->slot[i];
+
+        if (key != NULL && strcmp(key->spec.name, name) == 0)
+            return key;
+    }
+    return NULL;
+}
+
 uint32_t keys_n(const struct keys *k)
 {
     return k->table->n;

@@ -52,6 +52,8 @@ void keys_recall(struct keys *k, uint64_t (*spent)(void *ud, const char *name, i
 /* The key of a secret as a client presents it, or NULL. Borrowed until the next reload, unless
  * key_ref() is called. */
 struct key *keys_find(const struct keys *k, const char *secret);
+/* The key of that name, or NULL; borrowed as above. */
+struct key *keys_find_name(const struct keys *k, const char *name);
 uint32_t keys_n(const struct keys *k);
 
 struct key *key_ref(struct key *key); /* NULL gives NULL */

@@ -102,10 +102,12 @@ static void release_key(void *key)
 
 static int check_key(struct auth *g, struct http_call *call, unsigned flags)
 {
-    const char *secret = secret_of(call);
-    struct key *key = secret != NULL ? keys_find(g->keys, secret) : NULL;
+    struct key *key = http_call_owner(call); /* of a call of the server's own it is known */
+    const char *secret = key == NULL ? secret_of(call) : NULL;
     struct api_error e;
 
+    if (secret != NULL)
+        key = keys_find(g->keys, secret);
     if (key == NULL)
         return refuse_unknown_key(g, call, secret != NULL);
     http_call_set_owner(call, key_ref(key), release_key, key->spec.name);

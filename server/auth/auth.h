@@ -33,6 +33,7 @@ enum auth_flags {              /* of a route */
     AUTH_OLLAMA = 1u << 7,     /* errors have Ollama's shape; bodies may have any type */
     AUTH_BY_VERSION = 1u << 8, /* answers have Anthropic's shape where the request has its header
                                 * anthropic-version */
+    AUTH_UPLOAD = 1u << 9,     /* its body is received piece by piece, and has a type of its own */
 };
 
 struct auth {

@@ -24,6 +24,7 @@ int cmd_key(int argc, char **argv);
 int cmd_plan(int argc, char **argv);
 int cmd_pull(int argc, char **argv);
 int cmd_verify(int argc, char **argv);
+int cmd_batch(int argc, char **argv);
 
 /* Take `--name value` (or --name=value) out of the arguments; *value stays as it was when it is
  * not there. False, with a message, when the value is missing. */

@@ -1,5 +1,5 @@
 /* server/cli/serve.c - `quire serve`: build everything in order, serve, tear down in reverse. */
-#include "server/cli/command.h"
+#include "server/cli/serve.h"
 
 #include "config/adapters.h"
 #include "config/config.h"
@@ -12,6 +12,7 @@
 #include "core/base/stop_signals.h"
 #include "core/runtime/thread_pool.h"
 #include "scheduler/engine_arbiter.h"
+#include "server/cli/command.h"
 #include "server/cli/serve_model.h"
 #include "server/cli/serve_sandbox.h"
 #include "server/engine_io/store_place.h"
@@ -36,9 +37,9 @@ _Static_assert(MODELS_MAX <= SERVER_MAX_MODELS, "the server has room for what se
 #define PREPARING_THREADS 2
 /* A second SIGTERM or SIGINT ends the process within a second, whatever it is doing. */
 #define KILL_AFTER_MS 900
-/* Beside libuv's: those that prepare, that of adapters, of kept responses, of usage, of the
- * signals, the log's. */
-#define OTHER_THREADS (2 * PREPARING_THREADS + 5)
+/* Beside libuv's: those that prepare, that of adapters, of kept responses, of usage, of batches, of
+ * the signals, the log's. */
+#define OTHER_THREADS (2 * PREPARING_THREADS + 6)
 /* For each model that publishes KV events: its own and ZeroMQ's two. */
 #define KV_EVENT_THREADS 3
 
@@ -53,6 +54,7 @@ struct service {
     struct stop_signals *signals;
     struct sandbox_state sandbox;
     struct store_place place; /* of the block store */
+    const struct server_batch *batch; /* or NULL */
     int code; /* of the load, when it is over */
     char err[512];
 };
@@ -69,6 +71,7 @@ static void print_help(void)
           "  quire replay FILE                    plan a recorded journal again, or otherwise\n"
           "  quire key --name NAME                make an API key\n"
           "  quire plan [settings]                the memory a server would take\n"
+          "  quire batch IN.jsonl -o OUT.jsonl    answer a file of requests, without a server\n"
           "  quire pull hf:OWNER/NAME[:QUANT]     fetch a model of the Hugging Face Hub\n"
           "  quire verify FILE                    compute answers again from their receipts\n"
           "  quire bench                          how fast a model is here, beside the limits\n"
@@ -127,7 +130,8 @@ static void loaded(void *ud)
         server_fail(s->server);
         return;
     }
-    sandbox_log(&s->sandbox);
+    if (s->batch == NULL)
+        sandbox_log(&s->sandbox);
     sandbox_probe("io");
     for (uint32_t i = 0; i < s->n_models; i++) {
         served_complete(&s->models[i]);
@@ -145,6 +149,15 @@ static uint32_t load_permille(void *ud)
     for (uint32_t i = 0; i < s->n_models; i++)
         sum += served_permille(&s->models[i]);
     return sum / s->n_models;
+}
+
+/* The batch of a command line is all that there is to do: nobody else is heard. */
+static void serve_nobody(struct server_options *o, const struct server_batch *batch)
+{
+    o->host = o->unix_socket = o->handover_socket = o->api_keys = o->tls_certificate = "";
+    o->batch_dir = o->responses_db = "";
+    o->sockets = HTTP_NO_SOCKETS;
+    o->batch = batch;
 }
 
 static int make_server(struct service *s, const struct server_model *models)
@@ -186,6 +199,12 @@ static int make_server(struct service *s, const struct server_model *models)
         .salt_seed = s->place.seed,
         .slot_save_path = c->slot_save_path,
         .responses_db = c->responses_db,
+        .batch_dir = c->batch_dir,
+        .batch_streams = (uint32_t)c->batch_streams,
+        .batch_max_lines = (uint32_t)c->batch_max_lines,
+        .batch_days = (uint32_t)c->batch_days,
+        .batch_file_size = c->batch_file_size,
+        .batch_size = c->batch_size,
         .usage_db = c->usage_db,
         .responses_days = (uint32_t)c->responses_days,
         .responses_size = c->responses_size,
@@ -199,6 +218,8 @@ static int make_server(struct service *s, const struct server_model *models)
     if (handover_from_systemd(getenv("LISTEN_PID"), getenv("LISTEN_FDS"), &options.sockets, s->err,
                               sizeof(s->err)) < 0)
         return ERR_INVAL;
+    if (s->batch != NULL)
+        serve_nobody(&options, s->batch);
     return server_create(&s->server, &options, s->err, sizeof(s->err));
 }
 
@@ -404,7 +425,7 @@ static int begin(struct service *s)
     if (code != EXIT_OK)
         return code;
     /* Before there are other threads: they inherit it. */
-    if (serve_sandbox_enter(&s->config, s->models, s->n_models, &s->place, &s->sandbox, s->err,
+    if (s->batch == NULL && serve_sandbox_enter(&s->config, s->models, s->n_models, &s->place, &s->sandbox, s->err,
                             sizeof(s->err)) < 0)
         return EXIT_FAILED;
     if (take_signals(s) < 0)
@@ -427,7 +448,8 @@ static int serve(struct service *s)
 {
     int rc;
 
-    print_places(s);
+    if (s->batch == NULL)
+        print_places(s);
     rc = server_run(s->server);
     if (rc == ERR_BUSY) /* the load uses everything */
         leave();
@@ -449,12 +471,18 @@ static int serve(struct service *s)
 
 int cmd_serve(int argc, char **argv)
 {
-    struct service s = {0};
+    struct config config;
     bool done;
-    int code = command_config(&s.config, argc, argv, print_help, &done);
+    const int code = command_config(&config, argc, argv, print_help, &done);
 
-    if (done)
-        return code;
+    return done ? code : serve_run(&config, NULL);
+}
+
+int serve_run(const struct config *config, const struct server_batch *batch)
+{
+    struct service s = {.config = *config, .batch = batch};
+    int code;
+
     startup_ignore_signals();
     code = begin(&s);
     if (code == EXIT_OK)

@@ -15,8 +15,10 @@
 
 #define CONTINUE "HTTP/1.1 100 Continue\r\n\r\n"
 
-void connection_wake(struct connection *cn)
+void connection_wake(void *connection)
 {
+    struct connection *cn = connection;
+
     if (cn->is_running || cn->phase == CONNECTION_CLOSED || !list_is_empty(&cn->woken))
         return;
     list_push_back(&cn->group->woken, &cn->woken);
@@ -80,14 +82,23 @@ static void refuse_now(struct connection *cn)
     cn->phase = CONNECTION_ANSWERING;
 }
 
+/* NULL: there was no memory, and the connection is closed. */
+static struct http_call *make_exchange(struct connection *cn)
+{
+    cn->call = exchange_create(cn->group->opt.http, cn, connection_wake, &cn->parser);
+    if (cn->call == NULL)
+        connection_close(cn);
+    else
+        cn->call->is_trusted = cn->is_trusted;
+    return cn->call;
+}
+
 void connection_fail(struct connection *cn, int status, const char *why)
 {
     if (cn->call == NULL)
-        cn->call = exchange_create(cn->group->opt.http, cn, connection_wake, &cn->parser);
-    if (cn->call == NULL) {
-        connection_close(cn);
+        make_exchange(cn);
+    if (cn->call == NULL)
         return;
-    }
     exchange_refuse(cn->call, status, NULL, why);
     refuse_now(cn);
 }
@@ -95,14 +106,11 @@ void connection_fail(struct connection *cn, int status, const char *why)
 /* A head is complete. */
 static void begin_exchange(struct connection *cn)
 {
-    struct http_call *call = exchange_create(cn->group->opt.http, cn, connection_wake, &cn->parser);
+    struct http_call *call = make_exchange(cn);
 
-    timeout_restart(&cn->group->timeouts, &cn->timeout, TIMEOUT_NONE);
-    cn->call = call;
-    if (call == NULL) {
-        connection_close(cn);
+    if (call == NULL)
         return;
-    }
+    timeout_restart(&cn->group->timeouts, &cn->timeout, TIMEOUT_NONE);
     call->closes = call->closes || cn->is_reserved;
     head_check(call, cn->from, cn->is_reserved);
     if (head_must_answer_now(call))
@@ -116,6 +124,12 @@ static void take_body(struct connection *cn, const char *bytes, size_t n)
     cn->n_moved += n;
     if (exchange_receive(cn->call, bytes, n) < 0)
         refuse_now(cn);
+}
+
+/* The body's next bytes are not wanted yet: they stay in the kernel. */
+static bool is_paused(const struct connection *cn)
+{
+    return cn->phase == CONNECTION_READING && cn->call != NULL && cn->call->is_paused;
 }
 
 static void take_event(struct connection *cn, enum http_event e, const char *body, size_t n_body)
@@ -147,14 +161,15 @@ static const char *feed(struct connection *cn, const char *at, const char *end)
     const char *body = NULL;
     size_t n_body = 0;
 
-    while (cn->phase == CONNECTION_READING && e != HTTP_MORE) {
+    while (cn->phase == CONNECTION_READING && e != HTTP_MORE && !cn->was_paused) {
         e = http_parser_next(&cn->parser, &at, end, &body, &n_body);
         take_event(cn, e, body, n_body);
+        cn->was_paused = is_paused(cn);
     }
     return at;
 }
 
-/* What came behind a request waits for its answer. */
+/* What came behind a request waits for its answer, and a body's bytes for whoever has paused it. */
 static void feed_kept(struct connection *cn)
 {
     const char *end = cn->in.data + cn->in.len;
@@ -298,9 +313,10 @@ static int step(struct connection *cn)
     case CONNECTION_HANDSHAKE:
         return shake_hands(cn);
     case CONNECTION_READING:
-        if (!write_wire(cn))
+        if (!write_wire(cn) || is_paused(cn))
             return 0;
-        if (cn->in_pos < cn->in.len) {
+        if (cn->in_pos < cn->in.len || cn->was_paused) {
+            cn->was_paused = false;
             feed_kept(cn);
             return 1;
         }
@@ -328,6 +344,8 @@ static enum timeout_kind timeout_of(const struct connection *cn)
     case CONNECTION_READING:
         if (is_blocked(cn))
             return TIMEOUT_READER;
+        if (is_paused(cn))
+            return TIMEOUT_NONE;
         if (cn->call != NULL)
             return TIMEOUT_BODY;
         return cn->has_asked && !http_parser_has_begun(&cn->parser) ? TIMEOUT_IDLE : TIMEOUT_HEAD;
@@ -349,6 +367,8 @@ static int events_of(const struct connection *cn)
     case CONNECTION_HANDSHAKE:
         return cn->io.needs_write ? UV_WRITABLE : UV_READABLE;
     case CONNECTION_READING:
+        if (is_paused(cn))
+            return writable | (cn->has_ended ? 0 : UV_DISCONNECT);
         return UV_READABLE | writable;
     case CONNECTION_ANSWERING: /* epoll reports an end that was seen again and again */
         return writable | (cn->has_ended ? 0 : UV_DISCONNECT);
@@ -401,7 +421,7 @@ void connection_run(struct connection *cn)
  * half-closed may have it. */
 static bool is_gone(struct connection *cn, int events)
 {
-    if (cn->phase != CONNECTION_ANSWERING || (events & UV_DISCONNECT) == 0)
+    if ((cn->phase != CONNECTION_ANSWERING && !is_paused(cn)) || (events & UV_DISCONNECT) == 0)
         return false;
     cn->has_ended = true;
     return cn->call->state == CALL_WAITING || cn->call->state == CALL_STREAMING;

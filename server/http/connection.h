@@ -57,6 +57,7 @@ struct connection {
     bool is_readable; /* as far as the poll and TLS have told */
     bool is_last;     /* the end of the answer is in `wire` */
     bool is_running;  /* connection_run() is on the stack */
+    bool was_paused;  /* bytes of a body may wait in the parser or in `in` */
     struct http_parser parser;
     struct http_call *call; /* the exchange under way, or NULL */
     struct buf in;          /* what came behind it */
@@ -101,7 +102,7 @@ struct connection *connection_open(struct connections *group, int fd, struct tls
 /* ---- between connection.c and connections.c ---- */
 
 /* Go on, before the loop sleeps, with what was written or decided. */
-void connection_wake(struct connection *cn);
+void connection_wake(void *connection);
 /* Go on as far as possible. */
 void connection_run(struct connection *cn);
 void connection_close(struct connection *cn);

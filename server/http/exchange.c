@@ -20,6 +20,8 @@
 #define BLOCK ((size_t)16 << 10)
 /* Bytes of a request id that is echoed. */
 #define MAX_GIVEN_ID 128
+/* Most bytes of a body that its route receives piece by piece and has not taken. */
+#define MAX_PIECE ((size_t)1 << 20)
 /* A drained backlog larger than this is given back instead of kept for the next write. */
 #define BACKLOG_KEEP ((size_t)64 << 10)
 
@@ -78,8 +80,7 @@ static int read_query(struct http_call *c, const char *text)
     return 0;
 }
 
-struct http_call *exchange_create(struct http_shared *h, struct connection *cn,
-                                  void (*wake)(struct connection *cn),
+struct http_call *exchange_create(struct http_shared *h, void *client, void (*wake)(void *client),
                                   const struct http_parser *request)
 {
     const char *method = http_parser_method(request);
@@ -89,7 +90,7 @@ struct http_call *exchange_create(struct http_shared *h, struct connection *cn,
         return NULL;
     c->http = h;
     c->wake = wake;
-    c->connection = cn;
+    c->client = client;
     c->request = request;
     c->route = h->opt.n_routes;
     c->is_head = strcmp(method, "HEAD") == 0;
@@ -157,10 +158,29 @@ void exchange_refuse(struct http_call *c, int status, const char *code, const ch
     http_call_reply_error(c, &e);
 }
 
+uint64_t exchange_max_body(const struct http_call *c)
+{
+    const struct http_route *route = route_of(c);
+
+    return route != NULL && route->receive != NULL ? c->http->opt.max_upload
+                                                   : c->http->opt.max_body;
+}
+
+static void hand_on(struct http_call *c, const struct http_route *route)
+{
+    const struct http_options *o = &c->http->opt;
+
+    if (c->n_received > o->max_upload)
+        exchange_refuse(c, 413, NULL, "the request's body is too large");
+    else
+        route->receive(o->ud, c);
+    c->is_discarding = c->state != CALL_RECEIVING;
+}
+
 /* What GET brings is read and forgotten. */
 int exchange_receive(struct http_call *c, const char *bytes, size_t n)
 {
-    const size_t max = c->http->opt.max_body;
+    const uint64_t max = exchange_max_body(c);
     const struct http_route *route = route_of(c);
 
     c->n_received += n;
@@ -169,8 +189,8 @@ int exchange_receive(struct http_call *c, const char *bytes, size_t n)
             exchange_refuse(c, 413, NULL, "the request's body is too large");
         return ERR_LIMIT;
     }
-    if (c->is_discarding || (route != NULL && (route->methods & HTTP_GET) != 0 &&
-                             !http_call_is(c, HTTP_POST)))
+    if (c->is_discarding || c->state != CALL_RECEIVING ||
+        (route != NULL && (route->methods & HTTP_GET) != 0 && !http_call_is(c, HTTP_POST)))
         return 0;
     if (!http_hold(c->http, (int64_t)n, true)) {
         exchange_refuse(c, 429, "request_memory",
@@ -179,9 +199,13 @@ int exchange_receive(struct http_call *c, const char *bytes, size_t n)
     }
     c->n_kept += n;
     c->n_held += n;
+    if (route != NULL && route->receive != NULL)
+        c->body.max = MAX_PIECE;
     if (buf_add(&c->body, bytes, n) < 0)
         exchange_refuse(c, c->body.err == ERR_LIMIT ? 413 : 503, NULL,
                         "the request's body is too large");
+    else if (route != NULL && route->receive != NULL)
+        hand_on(c, route);
     return 0;
 }
 
@@ -322,10 +346,10 @@ bool exchange_fill(struct http_call *c, struct buf *wire)
 }
 
 /* Nothing is freed here: the handler may still be running. */
-static void kill_connection(struct http_call *c)
+static void kill_client(struct http_call *c)
 {
     c->state = CALL_DEAD;
-    c->wake(c->connection);
+    c->wake(c->client);
 }
 
 /* ---- for the handlers; see http.h ---- */
@@ -412,6 +436,27 @@ struct buf http_call_take_body(struct http_call *c)
     return body;
 }
 
+void http_call_pause(struct http_call *c)
+{
+    c->is_paused = true;
+}
+
+void http_call_resume(struct http_call *c)
+{
+    c->is_paused = false;
+    c->wake(c->client);
+}
+
+void http_call_set_received(struct http_call *c, void *received)
+{
+    c->received = received;
+}
+
+void *http_call_received(const struct http_call *c)
+{
+    return c->received;
+}
+
 void http_call_set_header(struct http_call *c, const char *name, const char *value)
 {
     if (c->n_headers == CALL_MAX_HEADERS)
@@ -438,11 +483,12 @@ void http_call_reply(struct http_call *c, int status, const char *type, struct b
     char id[280];
 
     c->gone = NULL;
+    c->is_paused = false;
     if (body->err < 0) {
         log_error("http", "event=reply_too_large id=%s err=%s", log_quote(id, sizeof(id), c->id),
                   err_name(body->err));
         buf_release(body);
-        kill_connection(c);
+        kill_client(c);
         return;
     }
     buf_release(&c->out);
@@ -452,7 +498,7 @@ void http_call_reply(struct http_call *c, int status, const char *type, struct b
     c->status = status;
     snprintf(c->type, sizeof(c->type), "%s", type);
     c->state = CALL_REPLIED;
-    c->wake(c->connection);
+    c->wake(c->client);
 }
 
 void http_call_reply_error(struct http_call *c, const struct api_error *e)
@@ -475,7 +521,7 @@ void http_call_stream(struct http_call *c, const char *type)
     c->status = 200;
     snprintf(c->type, sizeof(c->type), "%s", type);
     c->state = CALL_STREAMING;
-    c->wake(c->connection);
+    c->wake(c->client);
 }
 
 int http_call_write(struct http_call *c, const void *bytes, size_t n)
@@ -491,7 +537,7 @@ int http_call_write(struct http_call *c, const void *bytes, size_t n)
     hold(c);
     if (c->blocked_us == 0)
         c->blocked_us = clock_us();
-    c->wake(c->connection);
+    c->wake(c->client);
     return 0;
 }
 
@@ -511,12 +557,12 @@ void http_call_end(struct http_call *c)
     c->gone = NULL;
     c->room = NULL;
     c->state = CALL_ENDED;
-    c->wake(c->connection);
+    c->wake(c->client);
 }
 
 void http_call_abort(struct http_call *c)
 {
     c->gone = NULL;
     c->room = NULL;
-    kill_connection(c);
+    kill_client(c);
 }

@@ -1,8 +1,9 @@
 /* server/http/exchange.h - one request and its answer, from inside; what handlers see is in http.h.
  *
  * Life: created when a head is complete (or has failed), checked (head_check.h), fed with its body,
- * dispatched once when the request is complete, answered at once or later, ended by its
- * connection when the last byte has gone, or the client.
+ * dispatched once when the request is complete, answered at once or later, ended by its client's
+ * side when the last byte has gone, or the client. That side is a connection, or a part of the
+ * server itself (local_call.h).
  *
  * Thread: the loop's.
  * Memory: see http.h.
@@ -16,8 +17,6 @@
 
 #define CALL_MAX_HEADERS 16
 
-struct connection;
-
 enum call_state {
     CALL_RECEIVING = 0, /* the body */
     CALL_WAITING,       /* dispatched; the handler owes an answer */
@@ -29,9 +28,10 @@ enum call_state {
 
 struct http_call {
     struct http_shared *http;
-    struct connection *connection;
-    void (*wake)(struct connection *cn); /* there is something to send, or to decide */
-    const struct http_parser *request; /* the connection's */
+    void *client;              /* a connection, or a local call (local_call.h) */
+    void (*wake)(void *client); /* there is something to send, or to decide */
+    const struct http_parser *request; /* the client's */
+    bool is_trusted; /* what it says of others' requests is believed (proxy_headers.h) */
     void *owner;                       /* held, or NULL; given to: */
     void (*release_owner)(void *owner);
     struct access *access;             /* its side of the log's line, or NULL */
@@ -43,6 +43,7 @@ struct http_call {
     bool is_owed;       /* counted: the request is complete, the answer is not */
     bool is_discarding; /* the body is of no interest: a refusal waits for its end */
     bool closes;        /* the connection ends with the answer */
+    bool is_paused;     /* the body's next bytes are not wanted yet */
     int status;
     void (*render_error)(const struct api_error *e, struct buf *out); /* NULL: the route's */
     char type[64];
@@ -61,6 +62,7 @@ struct http_call {
     struct {
         char name[32], value[160];
     } headers[CALL_MAX_HEADERS];
+    void *received; /* http_call_set_received() */
     void (*gone)(void *ud);
     void *gone_ud;
     void (*room)(void *ud);
@@ -68,8 +70,7 @@ struct http_call {
 };
 
 /* NULL: no memory. `request` may have failed. */
-struct http_call *exchange_create(struct http_shared *h, struct connection *cn,
-                                  void (*wake)(struct connection *cn),
+struct http_call *exchange_create(struct http_shared *h, void *client, void (*wake)(void *client),
                                   const struct http_parser *request);
 /* Tell the handler if it still cares, count and log. Frees. */
 void exchange_end(struct http_call *c);
@@ -77,6 +78,8 @@ void exchange_end(struct http_call *c);
 /* Refuse; the body that may still come is discarded. */
 void exchange_refuse(struct http_call *c, int status, const char *code, const char *message);
 
+/* The most bytes that the body may have. */
+uint64_t exchange_max_body(const struct http_call *c);
 /* A piece of the body. Negative: so much more comes than is allowed that the answer must not
  * wait. */
 int exchange_receive(struct http_call *c, const char *bytes, size_t n);

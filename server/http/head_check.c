@@ -160,7 +160,7 @@ static bool is_listed(const char *list, const char *path, const char **tail, siz
     return false;
 }
 
-static bool find_route(struct http_call *c, const char *path)
+bool head_find_route(struct http_call *c, const char *path)
 {
     const struct http_options *o = &c->http->opt;
     const char *tail;
@@ -264,7 +264,7 @@ static void answer_for_all(struct http_call *c)
 static void check_route(struct http_call *c, const char *method, bool is_reserved)
 {
     const struct http_options *o = &c->http->opt;
-    const bool is_found = find_route(c, c->request->target.path);
+    const bool is_found = head_find_route(c, c->request->target.path);
     const struct http_route *route = &o->routes[is_found ? c->route : 0];
 
     if (is_reserved && (!is_found || (route->flags & o->reserved_flags) == 0)) {
@@ -278,7 +278,7 @@ static void check_route(struct http_call *c, const char *method, bool is_reserve
         exchange_refuse(c, 405, NULL, "the method is not allowed here");
     } else if (o->admit(o->ud, c, route->flags) < 0) {
         c->is_discarding = true;
-    } else if (c->request->length > o->max_body) {
+    } else if (c->request->length > exchange_max_body(c)) {
         exchange_refuse(c, 413, NULL, "the request's body is too large");
     } else if (route->methods == HTTP_POST && is_coded(c)) {
         exchange_refuse(c, 415, NULL,
@@ -310,5 +310,5 @@ bool head_must_answer_now(const struct http_call *c)
 {
     return c->state != CALL_RECEIVING &&
            (c->request->expects_continue ||
-            c->request->length / DISCARD_FACTOR > c->http->opt.max_body);
+            c->request->length / DISCARD_FACTOR > exchange_max_body(c));
 }

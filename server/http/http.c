@@ -8,6 +8,7 @@
 #include "server/http/exchange.h"
 #include "server/http/limits.h"
 #include "server/http/listener.h"
+#include "server/http/local_call.h"
 
 #include <stdio.h>
 
@@ -20,6 +21,7 @@ struct http {
     size_t n_listeners;
     struct connections connections;
     struct limits limits;
+    struct local_calls local;
     bool is_started, is_stopping;
 };
 
@@ -152,6 +154,7 @@ void http_start(struct http *h)
 
     h->is_started = true;
     connections_start(&h->connections);
+    local_calls_start(&h->local, &h->shared);
     for (size_t i = 0; i < h->n_listeners; i++) {
         struct listener *l = &h->listeners[i];
 
@@ -160,6 +163,11 @@ void http_start(struct http *h)
             socket_file_of(o->unix_path, &l->file);
         listener_start(l, o->loop);
     }
+}
+
+struct local_calls *http_local_calls(struct http *h)
+{
+    return &h->local;
 }
 
 void http_drain(struct http *h)
@@ -194,8 +202,10 @@ void http_stop(struct http *h)
     h->is_stopping = true;
     for (size_t i = 0; i < h->n_listeners; i++)
         listener_close(&h->listeners[i]);
-    if (h->is_started)
-        connections_stop(&h->connections);
+    if (!h->is_started)
+        return;
+    connections_stop(&h->connections);
+    local_calls_stop(&h->local);
 }
 
 void http_destroy(struct http **http)

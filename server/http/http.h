@@ -27,6 +27,7 @@
 #include "server/http/http_shared.h"
 
 struct http;
+struct local_calls;
 
 /* Bind and listen. A sentence in `err` when that fails. */
 int http_create(struct http **out, const struct http_options *options, char *err, size_t err_len);
@@ -40,6 +41,9 @@ void http_drain(struct http *h); /* from now on each answer is its connection's 
 void http_stop_listening(struct http *h);
 void http_stop(struct http *h);
 void http_destroy(struct http **h);
+
+/* Calls of the server's own, from http_start() to http_stop(). */
+struct local_calls *http_local_calls(struct http *h);
 
 struct http_sockets http_listening(const struct http *h); /* borrowed */
 uint32_t http_n_connections(const struct http *h);

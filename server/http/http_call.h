@@ -41,6 +41,10 @@ struct http_route {
     const char *also; /* other paths of it, with blanks between; NULL or "": none */
     const char *id_header; /* another name that its answers give X-Request-Id; NULL: none */
     bool takes_any_type;   /* of a body that no page sends (head_check.h) */
+    /* NULL: a body waits in memory for its end (max_body). Else it may have max_upload bytes, and
+     * this is called whenever some have come: it takes them (http_call_take_body), and pauses the
+     * client until they have been dealt with. `handle` follows behind the last of them. */
+    void (*receive)(void *ud, struct http_call *call);
 };
 
 const char *http_call_id(const struct http_call *c);                       /* X-Request-Id */
@@ -57,6 +61,13 @@ const void *http_call_arg(const struct http_call *c);  /* its route's */
 const struct buf *http_call_body(const struct http_call *c);
 /* The body, empty afterwards; the caller releases it. */
 struct buf http_call_take_body(struct http_call *c);
+
+/* Of a route with `receive`: no more of the body is read until http_call_resume(). */
+void http_call_pause(struct http_call *c);
+void http_call_resume(struct http_call *c);
+/* What `receive` leaves for `handle`: NULL until it is set. */
+void http_call_set_received(struct http_call *c, void *received);
+void *http_call_received(const struct http_call *c);
 
 /* Whose exchange it is; NULL: not known yet, or there are no keys. The call takes the owner
  * and gives it to `release` at its end; the log has the name, as the key. */

@@ -47,6 +47,7 @@ struct http_options {
     const char *unix_path; /* a Unix socket beside it or instead; "" = none */
     unsigned unix_mode;    /* its permissions */
     size_t max_body;
+    uint64_t max_upload; /* of routes that receive their body piece by piece */
     uint32_t max_connections; /* of all sockets, lowered to what the descriptors allow */
     uint32_t max_connections_per_address; /* 0 = half of them; loopback and the Unix socket: all */
     uint32_t n_other_fds;   /* that the process may open beside what is open now */

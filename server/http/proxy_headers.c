@@ -2,9 +2,9 @@
 #include "server/http/proxy_headers.h"
 
 #include "config/networks.h"
-#include "server/http/connection.h"
 #include "server/http/exchange.h"
 
+#include <netinet/in.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -18,7 +18,7 @@ const char *proxy_header(const struct http_call *c, enum proxy_header h)
 {
     const char *value = NULL;
 
-    if (!c->connection->is_trusted)
+    if (!c->is_trusted)
         return NULL;
     for (int i = 0; i < 2 && value == NULL; i++)
         value = http_parser_field(c->request, names[h][i]);
@@ -32,7 +32,7 @@ const char *proxy_header_name(enum proxy_header h)
 
 const char *proxy_header_twice(const struct http_call *c)
 {
-    for (int h = 0; h < PROXY_N_HEADERS && c->connection->is_trusted; h++)
+    for (int h = 0; h < PROXY_N_HEADERS && c->is_trusted; h++)
         for (int i = 0; i < 2; i++)
             if (http_parser_count(c->request, names[h][i]) > 1)
                 return names[h][i];

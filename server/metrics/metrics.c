@@ -91,6 +91,24 @@ static void add_streams(const struct metrics_streams *s, struct buf *b)
               "Streams that were stopped because nobody read them for stream_keep_ms.");
 }
 
+static void add_batches(const struct metrics_batches *m, struct buf *b)
+{
+    add_count(b, "quire_batches_open", "gauge", m->n, "Batches that have not ended.");
+    prom_family(b, "quire_batch_lines", "gauge", "Lines of batches that have no answer.");
+    buf_printf(b,
+               "quire_batch_lines{state=\"running\"} %" PRIu64 "\n"
+               "quire_batch_lines{state=\"waiting\"} %" PRIu64 "\n",
+               m->n_running, m->n_waiting);
+    prom_family(b, "quire_batch_lines_total", "counter", "Lines of batches that were answered.");
+    buf_printf(b,
+               "quire_batch_lines_total{result=\"completed\"} %" PRIu64 "\n"
+               "quire_batch_lines_total{result=\"failed\"} %" PRIu64 "\n",
+               m->n_completed, m->n_failed);
+    add_count(b, "quire_files", "gauge", m->n_files, "Files that batch_dir has.");
+    add_count(b, "quire_files_bytes", "gauge", m->bytes,
+              "What they take (at most batch_size).");
+}
+
 static void add_edge(const struct metrics_scene *scene, struct buf *b)
 {
     const char *name = "quire_edge_refusals_total";
@@ -183,6 +201,7 @@ static void add_own(const struct metrics_scene *scene, struct buf *out)
     add_build(scene, out);
     add_server(scene, out);
     add_streams(&scene->streams, out);
+    add_batches(&scene->batches, out);
     add_pools(scene, out);
     metrics_models_add_engines(scene, out);
     metrics_models_add_outcomes(scene, out);

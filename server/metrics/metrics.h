@@ -115,6 +115,12 @@ struct metrics_streams { /* that are kept to be gone on with */
     uint64_t n_resumed, n_evicted, n_stopped; /* ever */
 };
 
+struct metrics_batches { /* and the files of batch_dir */
+    uint64_t n, n_running, n_waiting;      /* batches that have not ended; their lines */
+    uint64_t n_completed, n_failed;        /* lines, ever */
+    uint64_t n_files, bytes;
+};
+
 struct metrics_scene { /* everything that the text needs; pointers are borrowed */
     const struct metrics_model *models; /* [n_models] */
     uint32_t n_models;
@@ -127,6 +133,7 @@ struct metrics_scene { /* everything that the text needs; pointers are borrowed 
     uint64_t memory_used, memory_max; /* bytes that requests hold, and may hold */
     struct metrics_streams streams;
     uint64_t n_kept, kept_bytes;       /* responses_db: responses, and bytes in use */
+    struct metrics_batches batches;
     uint32_t n_connections, n_tenants;
     const uint64_t *edge; /* [HTTP_EDGE_COUNT] */
     uint64_t n_tenants_shared;

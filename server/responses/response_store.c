@@ -7,6 +7,7 @@
 #include "core/base/json.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
+#include "server/sqlite/sqlite_bind.h"
 #include "server/sqlite/sqlite_file.h"
 
 #include <stdarg.h>
@@ -58,30 +59,15 @@ struct response_store {
 
 /* ---- statements ---- */
 
-/* A statement with its parameters: t text, b the bytes of a buffer, i a number. NULL texts are
- * SQL's. Until the next use of the statement they are borrowed. */
+/* A statement with its parameters (sqlite_bind.h). */
 static sqlite3_stmt *bind(struct response_store *s, enum statement which, const char *types, ...)
 {
-    sqlite3_stmt *st = s->statements[which];
     va_list ap;
 
-    sqlite3_reset(st);
-    sqlite3_clear_bindings(st);
     va_start(ap, types);
-    for (int i = 1; types[i - 1] != '\0'; i++) {
-        if (types[i - 1] == 'i') {
-            sqlite3_bind_int64(st, i, va_arg(ap, int64_t));
-        } else if (types[i - 1] == 't') {
-            sqlite3_bind_text(st, i, va_arg(ap, const char *), -1, SQLITE_STATIC);
-        } else {
-            const struct buf *b = va_arg(ap, const struct buf *);
-
-            sqlite3_bind_text64(st, i, b->data != NULL ? b->data : "", b->len, SQLITE_STATIC,
-                                SQLITE_UTF8);
-        }
-    }
+    sqlite_bind(s->statements[which], types, ap);
     va_end(ap);
-    return st;
+    return s->statements[which];
 }
 
 /* One step: 1 with a row, 0 without, or the ERR_* of the file. */

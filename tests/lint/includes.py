@@ -49,6 +49,7 @@ MAY = {
     "server/receipts": ["core/base", "core/model", "server/http"],
     "server/metrics": ["core/base", "scheduler/drafts", "scheduler", "server/process", "server/http"],
     "server/auth": ["core/base", "config", "scheduler", "server/http", "server/metrics"],
+    "server/batches": ["core/base", "config", "server/sqlite", "server/process", "server/http", "server/auth"],
     "server/api/params": ["core/base", "core/tokenizer", "core/model", "scheduler", "server/http",
                           "server/adapters"],
     "server/api/chat": ["core/base", "core/jinja", "core/tokenizer", "server/http", "server/api/params"],
@@ -69,6 +70,7 @@ MAY = {
                      "server/api", "server/kv_events"],
     "server/page": ["core/base", "server/http"],
     "server": ["core/base", "server/process", "server/engine_io", "server/http", "server/kv_events", "server/responses",
+               "server/batches",
                "server/streams", "server/usage", "server/adapters",
                "server/metrics", "server/auth", "server/api/response", "server/api", "server/admin", "server/page"],
 }

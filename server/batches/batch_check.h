@@ -1,0 +1,43 @@
+/* server/batches/batch_check.h - is a file the input of a batch? Every line of it is read before
+ * the first one is computed.
+ *
+ * Thread: any, one at a time; a step may wait for a disk.
+ * Memory: 32 bytes for each line, and BATCH_CHECK_MAX_ERRORS errors.
+ */
+#ifndef SERVER_BATCHES_BATCH_CHECK_H
+#define SERVER_BATCHES_BATCH_CHECK_H
+
+#include <stdint.h>
+
+#include "server/batches/line_reader.h"
+
+#define BATCH_CHECK_MAX_ERRORS 100
+
+struct batch_check_options {
+    const char *endpoint; /* of every line; NULL: any */
+    uint32_t max_lines;
+    size_t max_line; /* bytes */
+};
+
+struct batch_check {
+    uint32_t n_lines;  /* so far */
+    uint32_t n_errors;
+    struct buf errors; /* of them the first ones: OpenAI's objects, with commas between */
+    /* private */
+    struct batch_check_options opt;
+    struct line_reader reader;
+    struct batch_check_id *ids; /* [n_slots] */
+    size_t n_slots;
+};
+
+/* The file is borrowed. */
+void batch_check_init(struct batch_check *c, int fd, const struct batch_check_options *options);
+void batch_check_release(struct batch_check *c);
+
+/* Read some more. 1: there is more, 0: that was all, ERR_IO, ERR_NOMEM. */
+int batch_check_step(struct batch_check *c);
+
+/* One error about the whole. */
+void batch_check_fail(struct buf *errors, const char *code, const char *message);
+
+#endif

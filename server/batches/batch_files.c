@@ -1,0 +1,220 @@
+/* server/batches/batch_files.c - see batch_files.h. */
+#include "server/batches/batch_files.h"
+
+#include "core/base/err.h"
+#include "core/base/mem.h"
+#include "server/batches/batch_line.h"
+#include "server/batches/line_reader.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* The longest answer: an exchange's (HTTP_MAX_REPLY), and what is around it. */
+#define MAX_ANSWER ((size_t)257 << 20)
+
+struct batch_files {
+    struct batch_files_options opt; /* its texts are not used after the opening */
+    char endpoint[BATCH_LINE_MAX_URL + 1];
+    int input, answers[BATCH_N_KINDS]; /* -1 = closed; errors -1: as output */
+    struct batch_progress progress;
+    uint8_t *done; /* a bit for each line */
+    struct line_reader reader;
+    uint32_t index; /* of the next line of the input */
+};
+
+static int say(char *err, size_t err_len, const char *what, const char *path, int errnum)
+{
+    snprintf(err, err_len, "the %s '%s': %s", what, path, strerror(errnum));
+    return errnum == ENOENT ? ERR_NOENT : err_from_errno(errnum);
+}
+
+/* ---- what is done ---- */
+
+static bool is_done(const struct batch_files *f, uint32_t i)
+{
+    return i < f->opt.n_lines && (f->done[i / 8] & 1u << i % 8) != 0;
+}
+
+/* The answers of one file up to the first line that is none, or a second one. */
+static int find_done(struct batch_files *f, enum batch_kind kind, uint64_t limit)
+{
+    struct line_reader r;
+    uint32_t i;
+    int rc;
+
+    line_reader_init(&r, f->answers[kind], MAX_ANSWER, limit);
+    while ((rc = line_reader_next(&r)) > 0) {
+        if (!r.is_whole || !batch_line_is_answer(r.line.data, r.line.len, f->opt.seed, &i) ||
+            i >= f->opt.n_lines || is_done(f, i))
+            break;
+        f->done[i / 8] |= (uint8_t)(1u << i % 8);
+        f->progress.n_done[kind]++;
+        f->progress.ends[kind] = r.end;
+    }
+    line_reader_release(&r);
+    return rc == ERR_LIMIT ? 0 : rc < 0 ? rc : 0;
+}
+
+static int cut(const struct batch_files *f, enum batch_kind kind)
+{
+    return ftruncate(f->answers[kind], (off_t)f->progress.ends[kind]) == 0
+               ? 0
+               : err_from_errno(errno);
+}
+
+/* ---- life ---- */
+
+static int open_answers(struct batch_files *f, const struct batch_files_options *o,
+                        enum batch_kind kind, char *err, size_t err_len)
+{
+    int rc;
+
+    if (o->answers[kind] == NULL)
+        return 0;
+    f->answers[kind] = open(o->answers[kind], O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (f->answers[kind] < 0)
+        return say(err, err_len, "file of answers", o->answers[kind], errno);
+    rc = find_done(f, kind, o->ends[kind]);
+    if (rc == 0)
+        rc = cut(f, kind);
+    if (rc < 0)
+        snprintf(err, err_len, "the file of answers '%s': %s", o->answers[kind], err_text(rc));
+    return rc;
+}
+
+int batch_files_open(struct batch_files **out, const struct batch_files_options *o, char *err,
+                     size_t err_len)
+{
+    struct batch_files *f = mem_calloc(1, sizeof(*f));
+    int rc = 0;
+
+    *out = NULL;
+    if (f == NULL)
+        return snprintf(err, err_len, "out of memory"), ERR_NOMEM;
+    f->opt = *o;
+    snprintf(f->endpoint, sizeof(f->endpoint), "%s", o->endpoint != NULL ? o->endpoint : "");
+    f->answers[BATCH_OUTPUT] = f->answers[BATCH_ERRORS] = -1;
+    f->done = mem_calloc(o->n_lines / 8 + 1, 1);
+    f->input = o->input != NULL ? open(o->input, O_RDONLY | O_CLOEXEC) : -1;
+    if (f->done == NULL)
+        rc = (snprintf(err, err_len, "out of memory"), ERR_NOMEM);
+    else if (o->input != NULL && f->input < 0)
+        rc = say(err, err_len, "input", o->input, errno);
+    for (int kind = 0; rc == 0 && kind < BATCH_N_KINDS; kind++)
+        rc = open_answers(f, o, (enum batch_kind)kind, err, err_len);
+    line_reader_init(&f->reader, f->input, o->max_line, UINT64_MAX);
+    if (rc < 0)
+        batch_files_close(&f);
+    *out = f;
+    return rc;
+}
+
+void batch_files_close(struct batch_files **files)
+{
+    struct batch_files *f = files != NULL ? *files : NULL;
+
+    if (f == NULL)
+        return;
+    for (int kind = 0; kind < BATCH_N_KINDS; kind++)
+        if (f->answers[kind] >= 0)
+            close(f->answers[kind]);
+    if (f->input >= 0)
+        close(f->input);
+    line_reader_release(&f->reader);
+    mem_free(f->done);
+    mem_free(f);
+    *files = NULL;
+}
+
+struct batch_progress batch_files_progress(const struct batch_files *f)
+{
+    return f->progress;
+}
+
+/* ---- lines ---- */
+
+int batch_files_read(struct batch_files *f, struct batch_line *line, char *err, size_t err_len)
+{
+    struct batch_line_error e = {0};
+    int rc;
+
+    *line = (struct batch_line){0};
+    if (f->input < 0)
+        return 0;
+    do {
+        rc = line_reader_next(&f->reader);
+    } while (rc > 0 && (line_reader_is_blank(&f->reader) || is_done(f, f->index++)));
+    if (rc == 0)
+        return 0;
+    if (rc > 0)
+        rc = batch_line_parse(line, f->reader.line.data, f->reader.line.len,
+                              f->endpoint[0] != '\0' ? f->endpoint : NULL, f->index - 1,
+                              f->opt.seed, &e);
+    if (rc == 0 && line->index < f->opt.n_lines)
+        return 1;
+    batch_line_release(line);
+    snprintf(err, err_len, "line %u of the input cannot be read: %s", f->reader.number,
+             rc == ERR_INVAL ? e.message
+             : rc == 0       ? "the file has more lines than before"
+                             : err_text(rc));
+    return rc < 0 ? rc : ERR_FORMAT;
+}
+
+/* ---- answers ---- */
+
+static int write_all(int fd, const struct buf *b, uint64_t at)
+{
+    size_t n = 0;
+
+    while (n < b->len) {
+        const ssize_t put = pwrite(fd, b->data + n, b->len - n, (off_t)(at + n));
+
+        if (put < 0 && errno == EINTR)
+            continue;
+        if (put <= 0)
+            return put < 0 ? errno : ENOSPC;
+        n += (size_t)put;
+    }
+    return 0;
+}
+
+/* 0 or an errno. */
+static int append(struct batch_files *f, enum batch_kind kind, const struct buf *answers)
+{
+    const enum batch_kind to = f->answers[kind] < 0 ? BATCH_OUTPUT : kind;
+    int e;
+
+    if (answers->len == 0)
+        return 0;
+    e = write_all(f->answers[to], answers, f->progress.ends[to]);
+    if (e == 0 && fdatasync(f->answers[to]) < 0)
+        e = errno;
+    if (e == 0)
+        f->progress.ends[to] += answers->len;
+    return e;
+}
+
+int batch_files_append(struct batch_files *f, const struct buf answers[BATCH_N_KINDS],
+                       const uint32_t n[BATCH_N_KINDS], char *err, size_t err_len)
+{
+    const struct batch_progress before = f->progress;
+    int e = 0;
+
+    for (int kind = 0; e == 0 && kind < BATCH_N_KINDS; kind++)
+        e = append(f, (enum batch_kind)kind, &answers[kind]);
+    if (e == 0) {
+        for (int kind = 0; kind < BATCH_N_KINDS; kind++)
+            f->progress.n_done[kind] += n[kind];
+        return 0;
+    }
+    f->progress = before;
+    for (int kind = 0; kind < BATCH_N_KINDS; kind++)
+        if (f->answers[kind] >= 0)
+            (void)cut(f, (enum batch_kind)kind); /* else the next append writes over it */
+    snprintf(err, err_len, "answers cannot be written: %s", strerror(e));
+    return err_from_errno(e);
+}

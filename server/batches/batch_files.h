@@ -1,0 +1,57 @@
+/* server/batches/batch_files.h - the files of a batch that runs: lines come from one, answers go to
+ * another, and those that are errors to a third, or to the second as well.
+ *
+ * The files of answers are the record of what is done: an answer's id says whose it is. When they
+ * are opened, what lies behind the last answer of this batch is cut off, be it behind the end that
+ * a database remembers, or a line that the process's end has torn. So each line is answered once,
+ * whenever the process is killed, and an answer that was kept stays as it is.
+ *
+ * Thread: any, one at a time; every call may wait for a disk.
+ * Memory: a bit for each line, a line, and a block of each file.
+ * Errors: ERR_IO and others with a sentence; after a failed append the files are as before it.
+ */
+#ifndef SERVER_BATCHES_BATCH_FILES_H
+#define SERVER_BATCHES_BATCH_FILES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/base/buf.h"
+
+struct batch_line;
+
+enum batch_kind { BATCH_OUTPUT = 0, BATCH_ERRORS, BATCH_N_KINDS };
+
+struct batch_files_options {
+    const char *input;                  /* NULL: there are no lines to read */
+    const char *answers[BATCH_N_KINDS]; /* made where they are not there; errors NULL: as output */
+    uint64_t ends[BATCH_N_KINDS];       /* that are known to be good; UINT64_MAX: not known */
+    const char *endpoint;               /* NULL: any */
+    uint64_t seed;
+    uint32_t n_lines; /* of the input */
+    size_t max_line;
+};
+
+struct batch_progress {
+    uint32_t n_done[BATCH_N_KINDS]; /* answers, errors among them apart only where they have a file
+                                     * of their own */
+    uint64_t ends[BATCH_N_KINDS];   /* of the files */
+};
+
+struct batch_files;
+
+/* ERR_NOENT: the input is not there. */
+int batch_files_open(struct batch_files **out, const struct batch_files_options *options,
+                     char *err, size_t err_len);
+void batch_files_close(struct batch_files **f);
+
+struct batch_progress batch_files_progress(const struct batch_files *f);
+
+/* The next line without an answer: 1, 0 at the end, or ERR_*. *line wants batch_line_release(). */
+int batch_files_read(struct batch_files *f, struct batch_line *line, char *err, size_t err_len);
+
+/* Whole answers, n[kind] of each kind, and they stay: the disk has them on return. */
+int batch_files_append(struct batch_files *f, const struct buf answers[BATCH_N_KINDS],
+                       const uint32_t n[BATCH_N_KINDS], char *err, size_t err_len);
+
+#endif

@@ -1,0 +1,59 @@
+/* server/batches/batch_line.h - a line of a batch: what it asks for, and what is answered to it.
+ *
+ * A request is {"custom_id","method":"POST","url","body":{…}}, an answer
+ * {"id":"batch_req_…","custom_id","response":{"status_code","request_id","body"},"error"}, both as
+ * OpenAI has them. The body goes on as it was written, byte for byte, but for a seed: where it has
+ * none, it gets one that follows from the batch's and the line's number, so that the line has the
+ * same answer when it is computed again. An answer's id is made of the same two, so that a file of
+ * answers says which lines it has.
+ *
+ * Thread: any.
+ * Memory: the caller's buffers.
+ */
+#ifndef SERVER_BATCHES_BATCH_LINE_H
+#define SERVER_BATCHES_BATCH_LINE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/base/buf.h"
+
+#define BATCH_LINE_MAX_ID 512        /* bytes of a custom_id as it is written */
+#define BATCH_LINE_MAX_URL 31        /* of an endpoint */
+#define BATCH_LINE_ANSWER_ID 35      /* of an answer's id, with its end */
+
+struct batch_line {
+    uint32_t index; /* of the batch, from 0 */
+    char url[BATCH_LINE_MAX_URL + 1];
+    struct buf custom_id; /* the JSON string */
+    struct buf body;      /* the JSON object, with a seed */
+};
+
+struct batch_line_error {
+    const char *code, *param; /* static; param NULL: the line itself */
+    char message[160];
+};
+
+/* The endpoints that a batch may have. */
+bool batch_line_is_endpoint(const char *url);
+
+/* Read text[0..n), without its line's end; `endpoint` NULL: any that a batch may have. ERR_INVAL,
+ * with *e filled, or ERR_NOMEM. In either case *out wants batch_line_release(). */
+int batch_line_parse(struct batch_line *out, const char *text, size_t n, const char *endpoint,
+                     uint32_t index, uint64_t seed, struct batch_line_error *e);
+void batch_line_release(struct batch_line *line);
+
+/* "batch_req_" and 24 digits: of the batch's seed and the line. */
+void batch_line_answer_id(uint64_t seed, uint32_t index, char out[BATCH_LINE_ANSWER_ID]);
+/* The line that an answer at text[0..n) is for; false: it is none of this batch's. */
+bool batch_line_is_answer(const char *text, size_t n, uint64_t seed, uint32_t *index);
+
+/* An answer with its line's end. `body` is JSON, whose line ends become blanks. */
+void batch_line_answer(const struct batch_line *line, uint64_t seed, int status,
+                       const struct buf *body, struct buf *out);
+/* That of a line that has none, for what `code` and `message` say. */
+void batch_line_no_answer(const struct batch_line *line, uint64_t seed, const char *code,
+                          const char *message, struct buf *out);
+
+#endif

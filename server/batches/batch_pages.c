@@ -1,0 +1,299 @@
+/* server/batches/batch_pages.c - see batch_pages.h. */
+#include "server/batches/batch_pages.h"
+
+#include "core/base/err.h"
+#include "core/base/json.h"
+#include "core/base/list.h"
+#include "core/base/mem.h"
+#include "server/auth/api_keys.h"
+#include "server/auth/auth.h"
+#include "server/batches/batch_runner.h"
+#include "server/batches/file_content.h"
+#include "server/http/http_call.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_FILES 10000 /* OpenAI's, as what follows */
+#define MAX_BATCHES 100
+#define DEFAULT_BATCHES 20
+#define MAX_WINDOW_H 168
+#define MAX_METADATA 16
+#define MAX_METADATA_KEY 64
+#define MAX_METADATA_VALUE 512
+
+struct asker {
+    struct batch_job job;
+    const struct batch_pages *pages;
+    struct http_call *call; /* NULL: it has gone */
+    enum batch_page_kind kind;
+    bool deletes, creates;
+    char id[BATCH_STORE_ID], owner[BATCH_STORE_OWNER], key[BATCH_STORE_KEY];
+    char after[BATCH_STORE_ID], purpose[32];
+    struct batch_page page;
+    struct batch_start start;
+    char endpoint[BATCH_LINE_MAX_URL + 1], input[BATCH_STORE_ID], window[8];
+    char *metadata; /* of cJSON, or NULL */
+    struct buf out;
+    struct api_error error;
+};
+
+/* ---- the answer ---- */
+
+static void ask_files(struct asker *a, struct batch_store *s, const struct batch_name *name)
+{
+    if (a->kind == BATCH_PAGE_FILES)
+        batch_store_list_files(s, a->owner, &a->page, &a->out, &a->error);
+    else if (a->deletes)
+        batch_store_delete_file(s, name, &a->out, &a->error);
+    else
+        batch_store_get_file(s, name, &a->out, &a->error);
+}
+
+static void on_work(struct batch_job *job, struct batch_store *s)
+{
+    struct asker *a = list_entry(job, struct asker, job);
+    const struct batch_name name = {a->owner, a->id};
+
+    if (a->creates)
+        batch_store_create(s, a->owner, &a->start, a->id, &a->out, &a->error);
+    else if (a->kind == BATCH_PAGE_BATCHES)
+        batch_store_list(s, a->owner, &a->page, &a->out, &a->error);
+    else if (a->kind == BATCH_PAGE_BATCH)
+        batch_store_get(s, &name, &a->out, &a->error);
+    else if (a->kind == BATCH_PAGE_CANCEL)
+        batch_store_cancel(s, &name, &a->out, &a->error);
+    else
+        ask_files(a, s, &name);
+}
+
+/* What the store has now has to be computed, or no longer. */
+static void tell_runner(const struct asker *a)
+{
+    struct batch_record *record;
+
+    if (a->error.status != 0)
+        return;
+    if (a->kind == BATCH_PAGE_CANCEL)
+        batch_runner_cancel(a->pages->runner, a->id);
+    if (!a->creates)
+        return;
+    record = mem_calloc(1, sizeof(*record));
+    if (record == NULL)
+        return; /* the next process goes on with it */
+    memcpy(record->id, a->id, sizeof(record->id));
+    (void)batch_runner_add(a->pages->runner, record, BATCH_LOADING);
+    mem_free(record);
+}
+
+static void destroy(struct asker *a)
+{
+    cJSON_free(a->metadata);
+    buf_release(&a->out);
+    mem_free(a);
+}
+
+static void on_done(struct batch_job *job)
+{
+    struct asker *a = list_entry(job, struct asker, job);
+
+    tell_runner(a);
+    if (a->call != NULL && a->error.status != 0)
+        http_call_reply_error(a->call, &a->error);
+    else if (a->call != NULL)
+        http_call_reply(a->call, 200, "application/json", &a->out);
+    destroy(a);
+}
+
+static void on_gone(void *ud)
+{
+    ((struct asker *)ud)->call = NULL;
+}
+
+/* ---- the question: pages ---- */
+
+static int copy(struct asker *a, const char *name, const char *value, char *out, size_t size)
+{
+    if (value == NULL)
+        return 0;
+    if (strlen(value) >= size)
+        return api_error_set(&a->error, 400, name, NULL, "'%s' is too long", name);
+    memcpy(out, value, strlen(value) + 1);
+    return 0;
+}
+
+static int read_page(struct asker *a, unsigned long most, unsigned long usual)
+{
+    const char *limit = http_call_query(a->call, "limit"),
+               *order = http_call_query(a->call, "order"),
+               *after = http_call_query(a->call, "after"),
+               *purpose = http_call_query(a->call, "purpose");
+    const unsigned long n = limit != NULL ? strtoul(limit, NULL, 10) : usual;
+
+    if (limit != NULL && (limit[strspn(limit, "0123456789")] != '\0' || n < 1 || n > most))
+        return api_error_set(&a->error, 400, "limit", NULL, "'limit' must be from 1 to %lu", most);
+    if (order != NULL && strcmp(order, "asc") != 0 && strcmp(order, "desc") != 0)
+        return api_error_set(&a->error, 400, "order", NULL, "'order' must be asc or desc");
+    if (copy(a, "after", after, a->after, sizeof(a->after)) < 0 ||
+        copy(a, "purpose", purpose, a->purpose, sizeof(a->purpose)) < 0)
+        return ERR_INVAL;
+    a->page = (struct batch_page){.limit = (uint32_t)n,
+                                  .is_ascending = order != NULL && strcmp(order, "asc") == 0,
+                                  .after = after != NULL ? a->after : NULL,
+                                  .purpose = purpose != NULL ? a->purpose : NULL};
+    return 0;
+}
+
+/* ---- the question: a new batch ---- */
+
+static int take_text(struct asker *a, const cJSON *body, const char *name, char *out, size_t size)
+{
+    const cJSON *v = cJSON_GetObjectItemCaseSensitive(body, name);
+
+    if (v == NULL)
+        return api_error_set(&a->error, 400, name, "missing_required_parameter", "'%s' is missing",
+                             name);
+    if (!cJSON_IsString(v))
+        return api_error_set(&a->error, 400, name, NULL, "'%s' must be a text", name);
+    return copy(a, name, v->valuestring, out, size);
+}
+
+static int read_window(struct asker *a)
+{
+    char *end;
+    const unsigned long n = strtoul(a->window, &end, 10);
+
+    if (a->window[0] < '1' || a->window[0] > '9' || strcmp(end, "h") != 0 || n > MAX_WINDOW_H)
+        return api_error_set(&a->error, 400, "completion_window", "invalid_value",
+                             "'completion_window' must be a number of hours from 1h to %dh, as 24h",
+                             MAX_WINDOW_H);
+    a->start.window_s = (uint32_t)n * 3600;
+    return 0;
+}
+
+static int read_metadata(struct asker *a, const cJSON *body)
+{
+    const cJSON *all = cJSON_GetObjectItemCaseSensitive(body, "metadata");
+
+    if (all == NULL || cJSON_IsNull(all))
+        return 0;
+    if (!cJSON_IsObject(all) || cJSON_GetArraySize(all) > MAX_METADATA)
+        return api_error_set(&a->error, 400, "metadata", NULL,
+                             "'metadata' must be an object with at most %d texts", MAX_METADATA);
+    for (const cJSON *it = all->child; it != NULL; it = it->next)
+        if (!cJSON_IsString(it) || strlen(it->string) > MAX_METADATA_KEY ||
+            strlen(it->valuestring) > MAX_METADATA_VALUE)
+            return api_error_set(&a->error, 400, "metadata", NULL,
+                                 "'metadata' must have texts of at most %d bytes under names of at "
+                                 "most %d",
+                                 MAX_METADATA_VALUE, MAX_METADATA_KEY);
+    a->metadata = cJSON_PrintUnformatted(all);
+    return a->metadata != NULL ? 0 : api_error_no_memory(&a->error);
+}
+
+static int read_body(struct asker *a, const cJSON *body)
+{
+    if (!cJSON_IsObject(body))
+        return api_error_set(&a->error, 400, NULL, NULL, "the body must be an object");
+    if (take_text(a, body, "input_file_id", a->input, sizeof(a->input)) < 0 ||
+        take_text(a, body, "endpoint", a->endpoint, sizeof(a->endpoint)) < 0 ||
+        take_text(a, body, "completion_window", a->window, sizeof(a->window)) < 0 ||
+        read_window(a) < 0 || read_metadata(a, body) < 0)
+        return ERR_INVAL;
+    if (!batch_line_is_endpoint(a->endpoint))
+        return api_error_set(&a->error, 400, "endpoint", "invalid_value",
+                             "'endpoint' must be /v1/chat/completions, /v1/completions, "
+                             "/v1/responses or /v1/embeddings");
+    a->start.input = a->input;
+    a->start.endpoint = a->endpoint;
+    a->start.window = a->window;
+    a->start.metadata = a->metadata;
+    a->start.key = a->key;
+    return 0;
+}
+
+static int read_start(struct asker *a)
+{
+    const struct buf *text = http_call_body(a->call);
+    cJSON *body = NULL;
+    const char *why;
+    int rc = json_parse(text->data != NULL ? text->data : "", text->len, &body, &why);
+
+    if (rc < 0)
+        return api_error_set(&a->error, 400, NULL, NULL, "the body is no JSON: %s", why);
+    rc = read_body(a, body);
+    cJSON_Delete(body);
+    if (rc == 0 && !batch_runner_has_room(a->pages->runner))
+        rc = api_error_set(&a->error, 429, NULL, "too_many_batches",
+                           "%d batches wait or run already", BATCH_RUNNER_MAX);
+    return rc;
+}
+
+/* ---- the question ---- */
+
+static int read_call(struct asker *a)
+{
+    const struct key *key = http_call_owner(a->call);
+    const char *id = http_call_tail(a->call);
+
+    auth_tenant(a->call, a->pages->tenant_header, a->owner, sizeof(a->owner));
+    if (key != NULL)
+        snprintf(a->key, sizeof(a->key), "%s", key->spec.name);
+    if (a->creates)
+        return read_start(a);
+    if (a->kind == BATCH_PAGE_FILES)
+        return read_page(a, MAX_FILES, MAX_FILES);
+    if (a->kind == BATCH_PAGE_BATCHES)
+        return read_page(a, MAX_BATCHES, DEFAULT_BATCHES);
+    if (strlen(id) >= sizeof(a->id))
+        return api_error_set(&a->error, 404, NULL, NULL, "there is nothing of such a name here");
+    memcpy(a->id, id, strlen(id) + 1);
+    return 0;
+}
+
+void batch_pages_refuse(struct http_call *call)
+{
+    struct api_error e;
+
+    api_error_set(&e, 501, NULL, NULL, "there are no files and batches here (the setting "
+                                       "'batch_dir')");
+    http_call_reply_error(call, &e);
+}
+
+void batch_pages_ask(const struct batch_pages *p, struct http_call *call,
+                     enum batch_page_kind kind)
+{
+    struct asker *a;
+    struct api_error e;
+
+    if (p->keeper == NULL) {
+        batch_pages_refuse(call);
+        return;
+    }
+    if (kind == BATCH_PAGE_CONTENT) {
+        file_content_send(p, call);
+        return;
+    }
+    a = mem_calloc(1, sizeof(*a));
+    if (a == NULL) {
+        api_error_no_memory(&e);
+        http_call_reply_error(call, &e);
+        return;
+    }
+    a->pages = p;
+    a->call = call;
+    a->kind = kind;
+    a->deletes = http_call_is(call, HTTP_DELETE);
+    a->creates = kind == BATCH_PAGE_BATCHES && http_call_is(call, HTTP_POST);
+    buf_init(&a->out, HTTP_MAX_REPLY);
+    if (read_call(a) < 0) {
+        http_call_reply_error(call, &a->error);
+        destroy(a);
+        return;
+    }
+    http_call_on_gone(call, on_gone, a);
+    a->job.work = on_work;
+    a->job.done = on_done;
+    batch_keeper_post(p->keeper, &a->job, a->owner);
+}

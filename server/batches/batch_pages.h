@@ -1,0 +1,40 @@
+/* server/batches/batch_pages.h - OpenAI's /v1/files and /v1/batches, but for uploads
+ * (file_upload.h).
+ *
+ * Each call is a job on the keeper's thread; what it changes is on the disk before its answer goes.
+ *
+ * Thread: the loop's, but for the jobs' work.
+ * Memory: a small allocation for a call, and its answer; a file's content goes out in pieces.
+ */
+#ifndef SERVER_BATCHES_BATCH_PAGES_H
+#define SERVER_BATCHES_BATCH_PAGES_H
+
+#include <stdint.h>
+
+struct batch_keeper;
+struct batch_runner;
+struct http_call;
+
+struct batch_pages { /* borrowed, all that it points to */
+    struct batch_keeper *keeper; /* NULL: there are no batches; every call is told so */
+    struct batch_runner *runner;
+    const char *tenant_header;
+    uint64_t max_file; /* bytes */
+};
+
+enum batch_page_kind {
+    BATCH_PAGE_FILES = 0, /* GET the list; POST is an upload */
+    BATCH_PAGE_FILE,      /* GET, DELETE */
+    BATCH_PAGE_CONTENT,
+    BATCH_PAGE_BATCHES, /* GET the list, POST one */
+    BATCH_PAGE_BATCH,
+    BATCH_PAGE_CANCEL,
+};
+
+void batch_pages_ask(const struct batch_pages *p, struct http_call *call,
+                     enum batch_page_kind kind);
+
+/* Answer that there are no batches here. */
+void batch_pages_refuse(struct http_call *call);
+
+#endif

@@ -1,0 +1,462 @@
+/* server/batches/batch_run.c - see batch_run.h. */
+#include "server/batches/batch_run.h"
+
+#include "core/base/clock.h"
+#include "core/base/err.h"
+#include "core/base/log.h"
+#include "core/base/mem.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Of lines that are ready: with so many bytes no more are read. */
+#define MAX_READY ((size_t)4 << 20)
+#define RETRY_US 2000000u
+/* Answers of lines that are not computed any more, which are written together. */
+#define REST_AT_ONCE 256
+#define MAX_PENDING ((size_t)1 << 30)
+#define MAX_ERRORS ((size_t)64 << 10)
+
+#define EXPIRED_MESSAGE                                                                            \
+    "This request could not be executed before the completion window expired."
+
+/* ---- life ---- */
+
+static void init_buffers(struct batch_run *run)
+{
+    for (int kind = 0; kind < BATCH_N_KINDS; kind++) {
+        buf_init(&run->answers[kind], MAX_PENDING);
+        buf_init(&run->writing[kind], MAX_PENDING);
+    }
+    buf_init(&run->errors, MAX_ERRORS);
+}
+
+struct batch_run *batch_run_create(const struct batch_record *record, enum batch_phase phase,
+                                   const struct batch_run_limits *limits,
+                                   void (*changed)(struct batch_run *run), void *ud)
+{
+    struct batch_run *run = mem_calloc(1, sizeof(*run));
+
+    if (run == NULL)
+        return NULL;
+    run->record = *record;
+    memcpy(run->id, record->id, sizeof(run->id));
+    run->n_lines = record->n_lines;
+    run->phase = phase;
+    run->limits = limits;
+    run->changed = changed;
+    run->ud = ud;
+    run->check_fd = -1;
+    list_init(&run->link);
+    list_init(&run->ready);
+    list_init(&run->running);
+    list_init(&run->read);
+    init_buffers(run);
+    return run;
+}
+
+void batch_item_destroy(struct batch_item *item)
+{
+    list_unlink(&item->link);
+    batch_line_release(&item->line);
+    mem_free(item);
+}
+
+static void drop_items(struct list *items)
+{
+    list_each(it, items) batch_item_destroy(list_entry(it, struct batch_item, link));
+}
+
+static void end_check(struct batch_run *run)
+{
+    if (run->check_fd < 0)
+        return;
+    batch_check_release(&run->check);
+    close(run->check_fd);
+    run->check_fd = -1;
+}
+
+void batch_run_destroy(struct batch_run **out)
+{
+    struct batch_run *run = out != NULL ? *out : NULL;
+
+    if (run == NULL)
+        return;
+    list_unlink(&run->link);
+    drop_items(&run->ready);
+    drop_items(&run->read);
+    end_check(run);
+    batch_files_close(&run->files);
+    for (int kind = 0; kind < BATCH_N_KINDS; kind++) {
+        buf_release(&run->answers[kind]);
+        buf_release(&run->writing[kind]);
+    }
+    buf_release(&run->errors);
+    mem_free(run);
+    *out = NULL;
+}
+
+/* ---- the job: on the keeper's thread ---- */
+
+static void fail_for_now(struct batch_run *run, const char *why)
+{
+    api_error_set(&run->failure, 503, NULL, "batch_dir", "%s", why);
+}
+
+/* The batch ends so, with this among its errors. */
+static void end_as(struct batch_run *run, enum batch_ending ending, const char *code,
+                   const char *message)
+{
+    batch_check_fail(&run->errors, code, message);
+    run->found_ending = ending;
+    run->next = BATCH_ENDING;
+}
+
+static void do_load(struct batch_run *run, struct batch_store *s)
+{
+    int64_t n = 0;
+    const int rc = batch_store_find_open(s, run->id, &n, &run->record, &run->failure);
+
+    if (rc < 0)
+        return;
+    run->n_lines = run->record.n_lines;
+    run->found_ending = run->record.ending;
+    run->next = rc == 0                                ? BATCH_OVER
+                : run->record.ending != BATCH_ENDS_NOT ? BATCH_ENDING
+                : run->record.n_lines > 0              ? BATCH_RUNNING
+                                                       : BATCH_CHECKING;
+}
+
+static const char *endpoint_of(const struct batch_run *run)
+{
+    return run->record.endpoint[0] != '\0' ? run->record.endpoint : NULL;
+}
+
+/* 0; otherwise the batch has got its end, or the job is to be done again. */
+static int open_check(struct batch_run *run)
+{
+    const struct batch_check_options o = {endpoint_of(run), run->limits->max_lines,
+                                          run->limits->max_line};
+
+    if (run->check_fd >= 0)
+        return 0;
+    run->check_fd = open(run->record.input, O_RDONLY | O_CLOEXEC);
+    if (run->check_fd >= 0) {
+        batch_check_init(&run->check, run->check_fd, &o);
+        return 0;
+    }
+    if (errno == ENOENT)
+        end_as(run, BATCH_FAILED, "input_file_missing", "the input file is not there any more");
+    else
+        fail_for_now(run, strerror(errno));
+    return ERR_IO;
+}
+
+static void do_check(struct batch_run *run, struct batch_store *s)
+{
+    int rc = open_check(run);
+
+    if (rc < 0)
+        return;
+    rc = batch_check_step(&run->check);
+    if (rc < 0) {
+        fail_for_now(run, err_text(rc));
+        end_check(run);
+    } else if (rc == 0 && run->check.n_errors > 0) {
+        buf_add(&run->errors, run->check.errors.data, run->check.errors.len);
+        run->found_ending = BATCH_FAILED;
+        run->next = BATCH_ENDING;
+    } else if (rc == 0 && (s == NULL || batch_store_set_lines(s, run->record.id, run->check.n_lines,
+                                                              &run->failure) == 0)) {
+        run->n_lines = run->check.n_lines;
+        run->next = BATCH_RUNNING;
+    }
+    if (rc == 0 && run->failure.status == 0)
+        end_check(run);
+}
+
+static int open_files(struct batch_run *run, const char *input)
+{
+    const struct batch_record *r = &run->record;
+    const struct batch_files_options o = {
+        .input = input,
+        .answers = {r->answers[BATCH_OUTPUT],
+                    r->answers[BATCH_ERRORS][0] != '\0' ? r->answers[BATCH_ERRORS] : NULL},
+        .ends = {r->ends[BATCH_OUTPUT], r->ends[BATCH_ERRORS]},
+        .endpoint = endpoint_of(run),
+        .seed = r->seed,
+        .n_lines = r->n_lines,
+        .max_line = run->limits->max_line,
+    };
+    char err[400];
+    int rc;
+
+    if (run->files != NULL)
+        return 0;
+    rc = batch_files_open(&run->files, &o, err, sizeof(err));
+    if (rc == ERR_NOENT && input != NULL)
+        return rc;
+    if (rc < 0)
+        fail_for_now(run, err);
+    else
+        run->reached = batch_files_progress(run->files);
+    return rc;
+}
+
+/* Files first, then the database: what it knows is there. */
+static int write_answers(struct batch_run *run, struct batch_store *s)
+{
+    uint64_t bytes = 0;
+    char err[200];
+
+    for (int kind = 0; kind < BATCH_N_KINDS; kind++)
+        bytes += run->writing[kind].len;
+    if (bytes > 0 && s != NULL && batch_store_check_room(s, bytes, &run->failure) < 0)
+        return ERR_LIMIT;
+    if (bytes > 0 && batch_files_append(run->files, run->writing, run->n_writing, err,
+                                        sizeof(err)) < 0) {
+        fail_for_now(run, err);
+        return ERR_IO;
+    }
+    for (int kind = 0; kind < BATCH_N_KINDS; kind++) {
+        buf_release(&run->writing[kind]);
+        run->n_writing[kind] = 0;
+        run->record.ends[kind] = batch_files_progress(run->files).ends[kind];
+    }
+    run->reached = batch_files_progress(run->files);
+    if (bytes > 0 && s != NULL)
+        return batch_store_set_progress(s, run->record.id, &run->reached, &run->failure);
+    return 0;
+}
+
+/* One line for later: 1, 0 at the end of the input, or a negative ERR_*: see open_check(). */
+static int read_line(struct batch_run *run)
+{
+    struct batch_item *item = mem_calloc(1, sizeof(*item));
+    char err[300];
+    int rc;
+
+    if (item == NULL) {
+        fail_for_now(run, "out of memory");
+        return ERR_NOMEM;
+    }
+    rc = batch_files_read(run->files, &item->line, err, sizeof(err));
+    if (rc > 0) {
+        item->run = run;
+        list_push_back(&run->read, &item->link);
+        return 1;
+    }
+    mem_free(item);
+    if (rc == ERR_NOMEM || rc == ERR_IO)
+        fail_for_now(run, err);
+    else if (rc < 0)
+        end_as(run, BATCH_FAILED, "input_file_changed", err);
+    return rc;
+}
+
+static void do_run(struct batch_run *run, struct batch_store *s)
+{
+    size_t bytes = 0;
+    int rc = open_files(run, run->record.input);
+
+    if (rc == ERR_NOENT)
+        end_as(run, BATCH_FAILED, "input_file_missing", "the input file is not there any more");
+    if (rc < 0 || write_answers(run, s) < 0)
+        return;
+    for (uint32_t i = 0; i < run->n_wanted && bytes < MAX_READY; i++) {
+        rc = read_line(run);
+        run->has_read_all = rc == 0;
+        if (rc <= 0)
+            return;
+        bytes += list_entry(run->read.prev, struct batch_item, link)->line.body.len;
+    }
+}
+
+/* From the begin of the input, with what is known to be answered. */
+static int reopen_files(struct batch_run *run)
+{
+    int rc;
+
+    batch_files_close(&run->files);
+    rc = open_files(run, run->record.input);
+    return rc == ERR_NOENT ? open_files(run, NULL) : rc;
+}
+
+/* Lines that have expired get an answer that says so. 1: there are more. */
+static int write_rest(struct batch_run *run, struct batch_store *s)
+{
+    int rc = 1;
+
+    for (int i = 0; i < REST_AT_ONCE && rc > 0; i++) {
+        rc = read_line(run);
+        if (rc <= 0)
+            break;
+        struct batch_item *item = list_entry(run->read.next, struct batch_item, link);
+
+        batch_line_no_answer(&item->line, run->record.seed, "batch_expired", EXPIRED_MESSAGE,
+                             &run->writing[BATCH_ERRORS]);
+        run->n_writing[BATCH_ERRORS]++;
+        batch_item_destroy(item);
+    }
+    if (run->failure.status != 0 || write_answers(run, s) < 0)
+        return ERR_IO;
+    return rc > 0;
+}
+
+static void do_end(struct batch_run *run, struct batch_store *s)
+{
+    const char *id = run->record.id;
+    int rc = 0;
+
+    if (run->files != NULL && !run->is_reopened && write_answers(run, s) < 0)
+        return;
+    if (!run->is_reopened) {
+        if (s != NULL && batch_store_set_ending(s, id, run->ending, &run->failure) < 0)
+            return;
+        if (reopen_files(run) < 0)
+            return;
+        run->is_reopened = true;
+    }
+    if (run->ending == BATCH_EXPIRED)
+        rc = write_rest(run, s);
+    if (rc != 0)
+        return;
+    if (s == NULL || batch_store_end(s, id, run->ending, &run->reached, &run->errors,
+                                     &run->failure) == 0)
+        run->next = BATCH_OVER;
+}
+
+static void on_work(struct batch_job *job, struct batch_store *s)
+{
+    struct batch_run *run = list_entry(job, struct batch_run, job);
+
+    switch (run->phase) {
+    case BATCH_LOADING:
+        do_load(run, s);
+        break;
+    case BATCH_CHECKING:
+        do_check(run, s);
+        break;
+    case BATCH_RUNNING:
+        do_run(run, s);
+        break;
+    case BATCH_ENDING:
+        do_end(run, s);
+        break;
+    case BATCH_OVER:
+        break;
+    }
+}
+
+/* ---- the loop ---- */
+
+static void take_lines(struct batch_run *run)
+{
+    list_each(it, &run->read)
+    {
+        struct batch_item *item = list_entry(it, struct batch_item, link);
+
+        list_unlink(it);
+        list_push_back(&run->ready, it);
+        run->n_ready++;
+        run->ready_bytes += item->line.body.len;
+    }
+    run->has_all = run->has_read_all;
+}
+
+static void note_failure(struct batch_run *run)
+{
+    char quoted[300];
+
+    if (run->failure.status == 0) {
+        run->trouble[0] = '\0';
+        return;
+    }
+    if (run->trouble[0] == '\0')
+        log_error("batches", "event=batch_waits id=%s reason=%s", run->record.id,
+                  log_quote(quoted, sizeof(quoted), run->failure.message));
+    snprintf(run->trouble, sizeof(run->trouble), "%.150s", run->failure.message);
+    run->retry_us = clock_us() + RETRY_US;
+}
+
+static void on_done(struct batch_job *job)
+{
+    struct batch_run *run = list_entry(job, struct batch_run, job);
+
+    run->has_job = false;
+    run->progress = run->reached;
+    run->record.n_lines = run->n_lines;
+    note_failure(run);
+    take_lines(run);
+    if (run->ending == BATCH_ENDS_NOT)
+        run->ending = run->found_ending;
+    run->phase = run->next;
+    run->changed(run);
+}
+
+bool batch_run_has_answers(const struct batch_run *run)
+{
+    bool has = false;
+
+    for (int kind = 0; kind < BATCH_N_KINDS; kind++)
+        has |= run->answers[kind].len > 0 || run->writing[kind].len > 0;
+    return has;
+}
+
+bool batch_run_is_done(const struct batch_run *run)
+{
+    return run->phase == BATCH_RUNNING && run->has_all && run->n_ready == 0 &&
+           run->n_running == 0 && !batch_run_has_answers(run) && !run->has_job;
+}
+
+uint32_t batch_run_n_left(const struct batch_run *run)
+{
+    const uint32_t n = run->progress.n_done[BATCH_OUTPUT] + run->progress.n_done[BATCH_ERRORS];
+
+    return run->record.n_lines > n ? run->record.n_lines - n : 0;
+}
+
+/* Answers that could not be written come before the newer ones. */
+static void hand_over_answers(struct batch_run *run)
+{
+    for (int kind = 0; kind < BATCH_N_KINDS; kind++) {
+        struct buf *from = &run->answers[kind], *to = &run->writing[kind];
+
+        if (to->len == 0) {
+            struct buf empty = *to;
+
+            *to = *from;
+            *from = empty;
+        } else if (buf_add(to, from->data, from->len) == 0) {
+            buf_clear(from);
+        } else {
+            to->err = 0; /* as it was; the newer ones wait */
+            continue;
+        }
+        run->n_writing[kind] += run->n_answers[kind];
+        run->n_answers[kind] = 0;
+    }
+}
+
+void batch_run_post(struct batch_run *run, struct batch_keeper *k, uint32_t n_lines)
+{
+    const bool wants_lines = run->phase == BATCH_RUNNING && !run->has_all &&
+                             run->n_ready < n_lines && run->ready_bytes < MAX_READY;
+
+    if (run->has_job || run->phase == BATCH_OVER || clock_us() < run->retry_us ||
+        (run->phase == BATCH_RUNNING && !wants_lines && !batch_run_has_answers(run)))
+        return;
+    hand_over_answers(run);
+    run->n_wanted = wants_lines ? n_lines - run->n_ready : 0;
+    run->has_read_all = run->has_all;
+    run->next = run->phase;
+    run->found_ending = BATCH_ENDS_NOT;
+    run->failure = (struct api_error){0};
+    run->has_job = true;
+    run->job.work = on_work;
+    run->job.done = on_done;
+    batch_keeper_post(k, &run->job, run->record.owner);
+}

@@ -1,0 +1,559 @@
+/* server/batches/batch_store.c - see batch_store.h: the database and the folder. What computes
+ * batches asks batch_store_records.c. A build without SQLite has batch_store_none.c in their place. */
+#ifdef QUIRE_SQLITE
+#include "server/batches/batch_store_impl.h"
+
+#include "core/base/err.h"
+#include "core/base/json.h"
+#include "core/base/log.h"
+#include "core/base/mem.h"
+#include "server/sqlite/sqlite_bind.h"
+#include "server/sqlite/sqlite_file.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#define DAY_S 86400
+#define PART ".part"
+
+static const char *const texts[] = {
+#define SQL(name, text) text,
+#include "server/batches/batch_sql.inc"
+#undef SQL
+};
+
+static const struct sqlite_form form = {
+    .what = "batches",
+    .application_id = 0x51554942, /* "QUIB" */
+    .version = 1,
+    .schema =
+        "CREATE TABLE IF NOT EXISTS file(n INTEGER PRIMARY KEY AUTOINCREMENT,"
+        " id TEXT NOT NULL UNIQUE, owner TEXT NOT NULL, purpose TEXT NOT NULL,"
+        " filename TEXT NOT NULL, bytes INTEGER NOT NULL, created INTEGER NOT NULL,"
+        " expires INTEGER NOT NULL);"
+        "CREATE INDEX IF NOT EXISTS file_owner ON file(owner,n);"
+        "CREATE INDEX IF NOT EXISTS file_expires ON file(expires);"
+        "CREATE TABLE IF NOT EXISTS batch(n INTEGER PRIMARY KEY AUTOINCREMENT,"
+        " id TEXT NOT NULL UNIQUE, owner TEXT NOT NULL, key TEXT NOT NULL,"
+        " endpoint TEXT NOT NULL, input TEXT NOT NULL, window TEXT NOT NULL, metadata TEXT,"
+        " status TEXT NOT NULL, ended INTEGER NOT NULL DEFAULT 0,"
+        " ending INTEGER NOT NULL DEFAULT 0, errors TEXT, created INTEGER NOT NULL,"
+        " in_progress INTEGER, expires INTEGER NOT NULL, finalizing INTEGER, completed INTEGER,"
+        " failed INTEGER, expired INTEGER, cancelling INTEGER, cancelled INTEGER,"
+        " n_lines INTEGER NOT NULL DEFAULT 0, n_completed INTEGER NOT NULL DEFAULT 0,"
+        " n_failed INTEGER NOT NULL DEFAULT 0, output TEXT NOT NULL, failures TEXT NOT NULL,"
+        " output_end INTEGER NOT NULL DEFAULT 0, failures_end INTEGER NOT NULL DEFAULT 0,"
+        " seed INTEGER NOT NULL);"
+        "CREATE INDEX IF NOT EXISTS batch_owner ON batch(owner,n);"
+        "CREATE INDEX IF NOT EXISTS batch_open ON batch(ended,n);"
+        "CREATE INDEX IF NOT EXISTS batch_input ON batch(input,ended);",
+};
+
+/* ---- statements ---- */
+
+sqlite3_stmt *batch_store_bind(struct batch_store *s, enum batch_statement which,
+                               const char *types, ...)
+{
+    va_list ap;
+
+    va_start(ap, types);
+    sqlite_bind(s->statements[which], types, ap);
+    va_end(ap);
+    return s->statements[which];
+}
+
+int batch_store_step(struct batch_store *s, sqlite3_stmt *st, struct api_error *e)
+{
+    const int rc = sqlite3_step(st);
+    char quoted[300];
+
+    if (rc == SQLITE_ROW)
+        return 1;
+    if (rc == SQLITE_DONE) {
+        sqlite3_reset(st);
+        return 0;
+    }
+    log_error("batches", "event=database_failed code=%d reason=%s",
+              sqlite3_extended_errcode(s->db),
+              log_quote(quoted, sizeof(quoted), sqlite3_errmsg(s->db)));
+    api_error_set(e, rc == SQLITE_NOMEM ? 500 : 503, NULL, "batch_dir",
+                  "files and batches cannot be read or written now: %s", sqlite3_errmsg(s->db));
+    sqlite3_reset(st);
+    return rc == SQLITE_NOMEM ? ERR_NOMEM : ERR_IO;
+}
+
+int batch_store_run(struct batch_store *s, enum batch_statement which, struct api_error *e)
+{
+    return batch_store_step(s, batch_store_bind(s, which, ""), e);
+}
+
+int batch_store_end_change(struct batch_store *s, int rc, struct api_error *e)
+{
+    struct api_error ignored = {0};
+
+    if (rc >= 0)
+        rc = batch_store_run(s, SQL_COMMIT, e);
+    if (rc < 0 && sqlite3_get_autocommit(s->db) == 0)
+        (void)batch_store_run(s, SQL_ROLLBACK, &ignored);
+    batch_store_show_counts(s);
+    return rc < 0 ? rc : 0;
+}
+
+void batch_store_show_counts(struct batch_store *s)
+{
+    struct api_error ignored = {0};
+    sqlite3_stmt *st = batch_store_bind(s, SQL_COUNT, "");
+
+    if (batch_store_step(s, st, &ignored) == 1) {
+        atomic_store_explicit(&s->n_files, (uint64_t)sqlite3_column_int64(st, 0),
+                              memory_order_relaxed);
+        atomic_store_explicit(&s->bytes, (uint64_t)sqlite3_column_int64(st, 1),
+                              memory_order_relaxed);
+    }
+    sqlite3_reset(st);
+}
+
+struct batch_store_counts batch_store_counts(const struct batch_store *s)
+{
+    if (s == NULL)
+        return (struct batch_store_counts){0, 0};
+    return (struct batch_store_counts){atomic_load_explicit(&s->n_files, memory_order_relaxed),
+                                       atomic_load_explicit(&s->bytes, memory_order_relaxed)};
+}
+
+int64_t batch_store_now(void)
+{
+    return (int64_t)time(NULL);
+}
+
+int64_t batch_store_keep_until(const struct batch_store *s)
+{
+    return batch_store_now() + (int64_t)s->max_days * DAY_S;
+}
+
+void batch_store_random_id(const char *prefix, char out[BATCH_STORE_ID])
+{
+    unsigned char random[12] = {0};
+    size_t n = (size_t)snprintf(out, BATCH_STORE_ID, "%s", prefix);
+
+    (void)!getrandom(random, sizeof(random), 0);
+    for (size_t i = 0; i < sizeof(random); i++)
+        n += (size_t)snprintf(out + n, BATCH_STORE_ID - n, "%02x", random[i]);
+}
+
+void batch_store_path(const struct batch_store *s, const char *id, char out[BATCH_STORE_PATH])
+{
+    snprintf(out, BATCH_STORE_PATH, "%s/%s", s->folder, id);
+}
+
+/* ---- life ---- */
+
+/* Uploads that the end of a process has cut. */
+static void remove_parts(const struct batch_store *s)
+{
+    DIR *dir = opendir(s->folder);
+    const struct dirent *it;
+
+    while (dir != NULL && (it = readdir(dir)) != NULL) {
+        const size_t n = strlen(it->d_name);
+
+        if (n > sizeof(PART) && strncmp(it->d_name, "file-", 5) == 0 &&
+            strcmp(it->d_name + n - (sizeof(PART) - 1), PART) == 0)
+            unlinkat(dirfd(dir), it->d_name, 0);
+    }
+    if (dir != NULL)
+        closedir(dir);
+}
+
+static int prepare(struct batch_store *s)
+{
+    if (sqlite3_exec(s->db, "PRAGMA synchronous=FULL", NULL, NULL, NULL) != SQLITE_OK)
+        return ERR_IO;
+    for (int i = 0; i < N_BATCH_SQL; i++)
+        if (sqlite3_prepare_v3(s->db, texts[i], -1, SQLITE_PREPARE_PERSISTENT, &s->statements[i],
+                               NULL) != SQLITE_OK)
+            return ERR_FORMAT;
+    return 0;
+}
+
+static int check_folder(struct batch_store *s, const char *folder, char *err, size_t err_len)
+{
+    struct stat st;
+
+    if (strlen(folder) >= sizeof(s->folder))
+        return snprintf(err, err_len, "batch_dir: the path is too long"), ERR_LIMIT;
+    snprintf(s->folder, sizeof(s->folder), "%s", folder);
+    if (stat(folder, &st) == 0 && S_ISDIR(st.st_mode) && access(folder, R_OK | W_OK | X_OK) == 0)
+        return 0;
+    snprintf(err, err_len, "batch_dir '%.200s' is no folder that can be read and written", folder);
+    return ERR_IO;
+}
+
+int batch_store_open(struct batch_store **out, const struct batch_store_options *options, char *err,
+                     size_t err_len)
+{
+    struct batch_store *s = mem_calloc(1, sizeof(*s));
+    char path[BATCH_STORE_PATH];
+    struct api_error e = {0};
+    int rc;
+
+    *out = NULL;
+    if (s == NULL)
+        return snprintf(err, err_len, "no memory for batches"), ERR_NOMEM;
+    s->max_bytes = options->max_bytes;
+    s->max_days = options->max_days;
+    rc = check_folder(s, options->folder, err, err_len);
+    batch_store_path(s, "batches.db", path);
+    if (rc == 0)
+        rc = sqlite_file_open(&s->db, path, &form, err, err_len);
+    if (rc == 0 && prepare(s) < 0) {
+        snprintf(err, err_len, "'%.200s' is no database of batches: %s", path,
+                 sqlite3_errmsg(s->db));
+        rc = ERR_FORMAT;
+    }
+    if (rc == 0 && (rc = batch_store_sweep(s, &e)) < 0)
+        snprintf(err, err_len, "'%.200s': %s", path, e.message);
+    if (rc < 0) {
+        batch_store_close(&s);
+    } else {
+        remove_parts(s);
+        batch_store_show_counts(s);
+    }
+    *out = s;
+    return rc;
+}
+
+void batch_store_close(struct batch_store **store)
+{
+    struct batch_store *s = store != NULL ? *store : NULL;
+
+    if (s == NULL)
+        return;
+    for (int i = 0; i < N_BATCH_SQL; i++)
+        sqlite3_finalize(s->statements[i]);
+    sqlite3_close(s->db);
+    mem_free(s);
+    *store = NULL;
+}
+
+/* ---- pages ---- */
+
+int batch_store_not_found(struct api_error *e, const char *what, const char *id)
+{
+    api_error_set(e, 404, NULL, NULL, "there is no %s '%.100s' here", what, id);
+    return ERR_NOENT;
+}
+
+static int check_out(const struct buf *out, struct api_error *e)
+{
+    return out->err < 0 ? api_error_no_memory(e) : 0;
+}
+
+static void add_column(struct buf *out, sqlite3_stmt *st, int i)
+{
+    const char *text = (const char *)sqlite3_column_text(st, i);
+
+    if (text != NULL)
+        buf_add(out, text, (size_t)sqlite3_column_bytes(st, i));
+}
+
+/* The object of GET or GET_FILE, and its number. */
+static int get(struct batch_store *s, enum batch_statement which, const char *what,
+               const struct batch_name *name, struct buf *out, int64_t *n, struct api_error *e)
+{
+    sqlite3_stmt *st =
+        which == SQL_GET
+            ? batch_store_bind(s, which, "tt", name->id, name->owner)
+            : batch_store_bind(s, which, "tti", name->id, name->owner, batch_store_now());
+    const int rc = batch_store_step(s, st, e);
+
+    if (rc == 0)
+        return batch_store_not_found(e, what, name->id);
+    if (rc < 0)
+        return rc;
+    if (out != NULL)
+        add_column(out, st, 0);
+    *n = sqlite3_column_int64(st, 1);
+    sqlite3_reset(st);
+    return out != NULL ? check_out(out, e) : 0;
+}
+
+static void add_ends(struct buf *out, char ends[2][BATCH_STORE_ID], uint32_t n)
+{
+    static const char *const names[] = {"first_id", "last_id"};
+
+    for (int i = 0; i < 2; i++) {
+        buf_printf(out, ",\"%s\":", names[i]);
+        if (n > 0)
+            json_add_cstring(out, ends[i]);
+        else
+            buf_add_str(out, "null");
+    }
+}
+
+/* The place behind which a page begins. */
+static int find_place(struct batch_store *s, enum batch_statement one, const char *owner,
+                      const struct batch_page *page, int64_t *place, struct api_error *e)
+{
+    const struct batch_name name = {owner, page->after};
+    int rc;
+
+    *place = page->is_ascending ? -1 : INT64_MAX;
+    if (page->after == NULL)
+        return 0;
+    rc = get(s, one, one == SQL_GET ? "batch" : "file", &name, NULL, place, e);
+    if (rc == ERR_NOENT)
+        api_error_set(e, 400, "after", NULL, "'after' must be the id of one of these");
+    return rc;
+}
+
+static int list(struct batch_store *s, enum batch_statement one, enum batch_statement all,
+                const char *owner, const struct batch_page *page, struct buf *out,
+                struct api_error *e)
+{
+    char ends[2][BATCH_STORE_ID];
+    int64_t place;
+    sqlite3_stmt *st;
+    uint32_t n = 0;
+    int rc = find_place(s, one, owner, page, &place, e);
+
+    if (rc < 0)
+        return rc;
+    buf_add_str(out, "{\"object\":\"list\",\"data\":[");
+    st = batch_store_bind(s, all, "tiiti", owner, place, batch_store_now(), page->purpose,
+                          (int64_t)page->limit + 1);
+    while ((rc = batch_store_step(s, st, e)) == 1 && n < page->limit) {
+        if (n > 0)
+            buf_add_char(out, ',');
+        add_column(out, st, 1);
+        for (int i = n > 0; i < 2; i++)
+            snprintf(ends[i], sizeof(ends[i]), "%s", (const char *)sqlite3_column_text(st, 0));
+        n++;
+    }
+    sqlite3_reset(st);
+    if (rc < 0)
+        return rc;
+    buf_add_char(out, ']');
+    add_ends(out, ends, n);
+    buf_printf(out, ",\"has_more\":%s}", rc == 1 ? "true" : "false");
+    return check_out(out, e);
+}
+
+int batch_store_get(struct batch_store *s, const struct batch_name *name, struct buf *out,
+                    struct api_error *e)
+{
+    int64_t n;
+
+    return get(s, SQL_GET, "batch", name, out, &n, e);
+}
+
+int batch_store_list(struct batch_store *s, const char *owner, const struct batch_page *page,
+                     struct buf *out, struct api_error *e)
+{
+    return list(s, SQL_GET, page->is_ascending ? SQL_LIST_UP : SQL_LIST_DOWN, owner, page, out, e);
+}
+
+int batch_store_get_file(struct batch_store *s, const struct batch_name *name, struct buf *out,
+                         struct api_error *e)
+{
+    int64_t n;
+
+    return get(s, SQL_GET_FILE, "file", name, out, &n, e);
+}
+
+int batch_store_list_files(struct batch_store *s, const char *owner, const struct batch_page *page,
+                           struct buf *out, struct api_error *e)
+{
+    return list(s, SQL_GET_FILE, page->is_ascending ? SQL_FILES_UP : SQL_FILES_DOWN, owner, page,
+                out, e);
+}
+
+/* ---- files ---- */
+
+static int say_io(struct api_error *e, const char *what, int errnum)
+{
+    char quoted[100];
+
+    log_error("batches", "event=file_failed what=%s reason=%s", what,
+              log_quote(quoted, sizeof(quoted), strerror(errnum)));
+    api_error_set(e, 503, NULL, "batch_dir", "files cannot be read or written now: %s",
+                  strerror(errnum));
+    return err_from_errno(errnum);
+}
+
+static void part_path(const struct batch_store *s, const char *id, char out[BATCH_STORE_PATH])
+{
+    snprintf(out, BATCH_STORE_PATH, "%s/%s" PART, s->folder, id);
+}
+
+int batch_store_check_room(struct batch_store *s, uint64_t bytes, struct api_error *e)
+{
+    if (batch_store_counts(s).bytes + bytes <= s->max_bytes)
+        return 0;
+    api_error_set(e, 413, NULL, "batch_size",
+                  "the files would take more than all may (batch_size): delete some");
+    return ERR_LIMIT;
+}
+
+int batch_store_begin_file(struct batch_store *s, char id[BATCH_STORE_ID], int *fd,
+                           struct api_error *e)
+{
+    char path[BATCH_STORE_PATH];
+
+    *fd = -1;
+    if (batch_store_sweep(s, e) < 0)
+        return ERR_IO;
+    batch_store_random_id("file-", id);
+    part_path(s, id, path);
+    *fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    return *fd < 0 ? say_io(e, "upload", errno) : 0;
+}
+
+void batch_store_drop_file(struct batch_store *s, const char *id)
+{
+    char path[BATCH_STORE_PATH];
+
+    part_path(s, id, path);
+    unlink(path);
+}
+
+/* A name that was given is one on the disk. */
+static int sync_folder(const struct batch_store *s)
+{
+    const int fd = open(s->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    const int rc = fd >= 0 ? fsync(fd) : -1, errnum = errno;
+
+    if (fd >= 0)
+        close(fd);
+    return rc < 0 ? errnum : 0;
+}
+
+/* The bytes get their name before the database knows of them: what it knows is there. */
+static int place_file(struct batch_store *s, const char *id, int fd, struct api_error *e)
+{
+    char from[BATCH_STORE_PATH], to[BATCH_STORE_PATH];
+    int rc = 0;
+
+    part_path(s, id, from);
+    batch_store_path(s, id, to);
+    if (fsync(fd) < 0 || rename(from, to) < 0)
+        return say_io(e, "upload", errno);
+    rc = sync_folder(s);
+    return rc != 0 ? say_io(e, "upload", rc) : 0;
+}
+
+int batch_store_end_file(struct batch_store *s, const struct batch_name *name, int fd,
+                         const struct batch_upload *u, struct buf *out, struct api_error *e)
+{
+    const int64_t most = batch_store_keep_until(s), wanted = batch_store_now() + u->keep_s;
+    char path[BATCH_STORE_PATH];
+    int rc = batch_store_check_room(s, u->bytes, e);
+
+    if (rc == 0)
+        rc = place_file(s, name->id, fd, e);
+    if (rc < 0)
+        return rc;
+    rc = batch_store_step(s,
+                          batch_store_bind(s, SQL_ADD_FILE, "ttttiii", name->id, name->owner,
+                                           u->purpose, u->filename, (int64_t)u->bytes,
+                                           batch_store_now(),
+                                           u->keep_s > 0 && wanted < most ? wanted : most),
+                          e);
+    if (rc < 0) {
+        batch_store_path(s, name->id, path);
+        unlink(path);
+        return rc;
+    }
+    batch_store_show_counts(s);
+    return batch_store_get_file(s, name, out, e);
+}
+
+int batch_store_open_file(struct batch_store *s, const struct batch_name *name, int *fd,
+                          struct api_error *e)
+{
+    char path[BATCH_STORE_PATH];
+    int64_t n;
+    int rc = get(s, SQL_GET_FILE, "file", name, NULL, &n, e);
+
+    *fd = -1;
+    if (rc < 0)
+        return rc;
+    batch_store_path(s, name->id, path);
+    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    return *fd < 0 ? say_io(e, "content", errno) : 0;
+}
+
+static int check_unneeded(struct batch_store *s, const char *id, struct api_error *e)
+{
+    sqlite3_stmt *st = batch_store_bind(s, SQL_IS_NEEDED, "t", id);
+    const int rc = batch_store_step(s, st, e);
+
+    sqlite3_reset(st);
+    if (rc <= 0)
+        return rc;
+    api_error_set(e, 409, NULL, "file_in_use",
+                  "the file is the input of a batch that has not ended: cancel that first");
+    return ERR_BUSY;
+}
+
+int batch_store_delete_file(struct batch_store *s, const struct batch_name *name, struct buf *out,
+                            struct api_error *e)
+{
+    char path[BATCH_STORE_PATH];
+    int rc = check_unneeded(s, name->id, e);
+
+    if (rc == 0)
+        rc = batch_store_step(s,
+                              batch_store_bind(s, SQL_DELETE_FILE, "tti", name->id, name->owner,
+                                               batch_store_now()),
+                              e);
+    if (rc < 0)
+        return rc;
+    if (sqlite3_changes(s->db) == 0)
+        return batch_store_not_found(e, "file", name->id);
+    batch_store_path(s, name->id, path);
+    unlink(path);
+    batch_store_show_counts(s);
+    buf_add_str(out, "{\"id\":");
+    json_add_cstring(out, name->id);
+    buf_add_str(out, ",\"object\":\"file\",\"deleted\":true}");
+    return check_out(out, e);
+}
+
+/* One file at a time: its bytes go last, so that what the database knows is there. */
+int batch_store_sweep(struct batch_store *s, struct api_error *e)
+{
+    char id[BATCH_STORE_ID], path[BATCH_STORE_PATH];
+    int rc;
+
+    for (;;) {
+        sqlite3_stmt *st = batch_store_bind(s, SQL_OLD_FILE, "i", batch_store_now());
+
+        rc = batch_store_step(s, st, e);
+        if (rc <= 0)
+            break;
+        snprintf(id, sizeof(id), "%s", (const char *)sqlite3_column_text(st, 0));
+        sqlite3_reset(st);
+        rc = batch_store_step(s, batch_store_bind(s, SQL_DROP_FILE, "t", id), e);
+        if (rc < 0)
+            break;
+        batch_store_path(s, id, path);
+        unlink(path);
+    }
+    if (rc == 0)
+        rc = batch_store_step(s,
+                              batch_store_bind(s, SQL_DELETE_OLD, "i",
+                                               batch_store_now() - (int64_t)s->max_days * DAY_S),
+                              e);
+    batch_store_show_counts(s);
+    return rc;
+}
+#endif

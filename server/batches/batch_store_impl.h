@@ -1,0 +1,48 @@
+/* server/batches/batch_store_impl.h - what the files of batch_store.h share: the statements and
+ * their steps. For builds with SQLite.
+ *
+ * Thread: the store's.
+ * Memory: none of its own.
+ */
+#ifndef SERVER_BATCHES_BATCH_STORE_IMPL_H
+#define SERVER_BATCHES_BATCH_STORE_IMPL_H
+
+#include <sqlite3.h>
+#include <stdatomic.h>
+
+#include "server/batches/batch_store.h"
+
+enum batch_statement {
+#define SQL(name, text) SQL_##name,
+#include "server/batches/batch_sql.inc"
+#undef SQL
+    N_BATCH_SQL
+};
+
+struct batch_store {
+    sqlite3 *db;
+    sqlite3_stmt *statements[N_BATCH_SQL];
+    char folder[BATCH_STORE_PATH - BATCH_STORE_ID - 8]; /* with an id it is a path */
+    uint64_t max_bytes;
+    uint32_t max_days;
+    _Atomic uint64_t n_files, bytes; /* since the last change that has ended */
+};
+
+/* A statement with its parameters (sqlite_bind.h). */
+sqlite3_stmt *batch_store_bind(struct batch_store *s, enum batch_statement which,
+                               const char *types, ...);
+/* 1 with a row, 0 without, or the ERR_* of the database. */
+int batch_store_step(struct batch_store *s, sqlite3_stmt *st, struct api_error *e);
+int batch_store_run(struct batch_store *s, enum batch_statement which, struct api_error *e);
+/* What was begun holds if rc is not negative, else nothing of it. */
+int batch_store_end_change(struct batch_store *s, int rc, struct api_error *e);
+void batch_store_show_counts(struct batch_store *s);
+
+int64_t batch_store_now(void);
+/* How long a file that is made now stays. */
+int64_t batch_store_keep_until(const struct batch_store *s);
+void batch_store_random_id(const char *prefix, char out[BATCH_STORE_ID]);
+void batch_store_path(const struct batch_store *s, const char *id, char out[BATCH_STORE_PATH]);
+int batch_store_not_found(struct api_error *e, const char *what, const char *id);
+
+#endif

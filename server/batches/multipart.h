@@ -1,0 +1,52 @@
+/* server/batches/multipart.h - bodies of multipart/form-data (RFC 7578, RFC 2046), piece by piece.
+ *
+ * A push parser without I/O: the caller feeds bytes as they come and gets events, which depend on
+ * the bytes alone, but that a part's data comes in pieces. What is before the first boundary and
+ * behind the last one is skipped. An error is final.
+ *
+ * Thread: none of its own.
+ * Memory: none but the struct; headers of a part take at most MULTIPART_MAX_HEADERS bytes.
+ */
+#ifndef SERVER_BATCHES_MULTIPART_H
+#define SERVER_BATCHES_MULTIPART_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#define MULTIPART_MAX_BOUNDARY 70 /* characters: RFC 2046, section 5.1.1 */
+#define MULTIPART_MAX_HEADERS 4096
+#define MULTIPART_MAX_NAME 63
+#define MULTIPART_MAX_FILENAME 255
+
+enum multipart_event {
+    MULTIPART_MORE = 0, /* all bytes are used */
+    MULTIPART_PART,     /* a part begins: name and filename are set */
+    MULTIPART_DATA,     /* bytes of it, not empty */
+    MULTIPART_PART_END,
+    MULTIPART_END,      /* the last boundary; what follows is skipped */
+    MULTIPART_BAD,      /* `why`; again at each further call */
+};
+
+struct multipart {
+    char name[MULTIPART_MAX_NAME + 1];
+    char filename[MULTIPART_MAX_FILENAME + 1];
+    bool has_filename;
+    const char *why; /* static */
+    /* private */
+    int state;
+    char delimiter[MULTIPART_MAX_BOUNDARY + 5]; /* CR LF -- boundary */
+    size_t n_delimiter, n_matched, n_headers, n_line;
+    bool has_name;
+    char line[MULTIPART_MAX_HEADERS];
+};
+
+/* From the value of Content-Type (NULL: there is none). False: it is no such type, or its boundary
+ * is not valid. */
+bool multipart_init(struct multipart *m, const char *content_type);
+
+/* Take bytes from *at on, before `end`; *at is moved behind what was used. *data is a part of these
+ * bytes or of *m, valid until the next call. */
+enum multipart_event multipart_next(struct multipart *m, const char **at, const char *end,
+                                    const char **data, size_t *n_data);
+
+#endif

@@ -1,0 +1,188 @@
+/* server/http/local_call.c - see local_call.h. */
+#include "server/http/local_call.h"
+
+#include "core/base/err.h"
+#include "server/http/exchange.h"
+#include "server/http/head_check.h"
+#include "server/http/proxy_headers.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+/* ---- the answer ---- */
+
+static void end(struct local_call *c)
+{
+    list_unlink(&c->link);
+    list_unlink(&c->woken);
+    exchange_end(c->call);
+    c->call = NULL;
+    http_parser_reset(&c->parser);
+}
+
+static const char *header_of(const struct http_call *call, const char *name)
+{
+    for (size_t i = 0; i < call->n_headers; i++)
+        if (strcasecmp(call->headers[i].name, name) == 0)
+            return call->headers[i].value;
+    return NULL;
+}
+
+/* The exchange ends first, so that whatever it held is free when its caller starts the next one. */
+static void finish(struct local_call *c)
+{
+    struct http_call *call = c->call;
+    const char *retry = header_of(call, "Retry-After"),
+               *should = header_of(call, "x-should-retry");
+    struct local_reply reply = {
+        .retry_after_s = retry != NULL ? (uint32_t)strtoul(retry, NULL, 10) : 0,
+        .is_final = should != NULL && strcmp(should, "false") == 0};
+    struct buf body = {0};
+
+    if (call->state == CALL_REPLIED) {
+        reply.status = call->status;
+        call->has_head_sent = true;
+        call->n_sent = call->out.len;
+        body = call->out;
+        call->out = (struct buf){.max = body.max};
+    }
+    end(c);
+    reply.body = &body;
+    c->done(c, &reply);
+    buf_release(&body);
+}
+
+/* A handler that streams has written less than its whole answer: only an end or a death counts. */
+static void on_wake(void *client)
+{
+    struct local_call *c = client;
+
+    if (list_is_empty(&c->woken) && c->call != NULL && c->call->state != CALL_STREAMING)
+        list_push_back(&c->group->woken, &c->woken);
+}
+
+static void on_sleepless(uv_idle_t *idle)
+{
+    (void)idle;
+}
+
+static void on_before_sleep(uv_prepare_t *handle)
+{
+    struct local_calls *group = handle->data;
+    struct list woken;
+
+    /* Callers may start others, whose refusals come in the next turn. */
+    list_init(&woken);
+    list_each(it, &group->woken)
+    {
+        list_unlink(it);
+        list_push_back(&woken, it);
+    }
+    while (!list_is_empty(&woken))
+        finish(list_entry(woken.next, struct local_call, woken));
+    if (list_is_empty(&group->woken))
+        uv_idle_stop(&group->sleepless);
+    else
+        uv_idle_start(&group->sleepless, on_sleepless);
+}
+
+/* ---- the request ---- */
+
+static int make_head(const struct local_request *r, struct buf *head)
+{
+    buf_init(head, HTTP_MAX_HEAD);
+    buf_printf(head, "POST %s HTTP/1.1\r\nHost: localhost\r\nX-Request-Id: %s\r\n", r->path, r->id);
+    buf_printf(head, "X-Priority: %s\r\n", r->priority);
+    if (r->tenant[0] != '\0')
+        buf_printf(head, "%s: %s\r\n", proxy_header_name(PROXY_FAIRNESS_ID), r->tenant);
+    return buf_add_str(head, "\r\n");
+}
+
+static int parse_head(struct local_call *c, const struct local_request *r)
+{
+    const char *at, *body = NULL;
+    size_t n_body = 0;
+    struct buf head;
+    int rc = make_head(r, &head);
+
+    c->parser = (struct http_parser){0};
+    at = head.data;
+    if (rc == 0 && http_parser_next(&c->parser, &at, head.data + head.len, &body, &n_body) !=
+                       HTTP_HEAD)
+        rc = ERR_INVAL;
+    buf_release(&head);
+    return rc;
+}
+
+/* What the body holds is counted as that of any client. */
+static void dispatch(struct http_call *call, const struct local_request *r)
+{
+    const struct http_options *o = &call->http->opt;
+
+    if (r->owner != NULL)
+        http_call_set_owner(call, r->owner, r->release_owner, r->owner_name);
+    if (o->admit(o->ud, call, o->routes[call->route].flags) < 0)
+        return;
+    exchange_receive(call, r->body->data, r->body->len);
+    exchange_dispatch(call);
+}
+
+int local_call_start(struct local_call *c, struct local_calls *group,
+                     const struct local_request *r)
+{
+    int rc = parse_head(c, r);
+
+    c->group = group;
+    c->call = NULL;
+    list_init(&c->link);
+    list_init(&c->woken);
+    if (rc == 0) {
+        c->call = exchange_create(group->http, c, on_wake, &c->parser);
+        rc = c->call != NULL ? 0 : ERR_NOMEM;
+    }
+    if (rc == 0 && !head_find_route(c->call, r->path))
+        rc = ERR_NOENT;
+    if (rc == 0) {
+        c->call->is_trusted = true;
+        list_push_back(&group->all, &c->link);
+        dispatch(c->call, r);
+    } else if (c->call != NULL) {
+        end(c);
+    } else {
+        http_parser_reset(&c->parser);
+    }
+    return rc;
+}
+
+void local_call_cancel(struct local_call *c)
+{
+    if (c->call != NULL)
+        end(c);
+}
+
+/* ---- all of them ---- */
+
+/* Neither handle's init and start can fail. */
+void local_calls_start(struct local_calls *group, struct http_shared *http)
+{
+    *group = (struct local_calls){.http = http};
+    list_init(&group->all);
+    list_init(&group->woken);
+    uv_prepare_init(http->opt.loop, &group->before_sleep);
+    uv_idle_init(http->opt.loop, &group->sleepless);
+    group->before_sleep.data = group->sleepless.data = group;
+    uv_prepare_start(&group->before_sleep, on_before_sleep);
+    group->is_open = true;
+}
+
+void local_calls_stop(struct local_calls *group)
+{
+    if (!group->is_open)
+        return;
+    while (!list_is_empty(&group->all))
+        end(list_entry(group->all.next, struct local_call, link));
+    uv_close((uv_handle_t *)&group->before_sleep, NULL);
+    uv_close((uv_handle_t *)&group->sleepless, NULL);
+    group->is_open = false;
+}

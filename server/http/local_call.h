@@ -1,0 +1,72 @@
+/* server/http/local_call.h - a call that comes from the server itself and has no socket.
+ *
+ * It is an exchange like any other: a head that the parser has read, a route, an owner, a body, and
+ * an answer that is kept until its caller has it. Handlers cannot tell the difference, and the
+ * access log and the counters have it as they have others. The checks against strangers (hosts,
+ * origins, content types) are left out; what the route's admission says of its owner, its limits
+ * among them, holds.
+ *
+ * Answers are handed over before the loop sleeps, never out of local_call_start().
+ *
+ * Thread: the loop's.
+ * Memory: the call is its caller's; its head and its body are freed with the answer.
+ */
+#ifndef SERVER_HTTP_LOCAL_CALL_H
+#define SERVER_HTTP_LOCAL_CALL_H
+
+#include <uv.h>
+
+#include "core/base/buf.h"
+#include "core/base/list.h"
+#include "server/http/http_parser.h"
+
+struct http_call;
+struct http_shared;
+
+struct local_calls { /* all of them; zero is none */
+    struct http_shared *http;
+    struct list all, woken;
+    uv_prepare_t before_sleep;
+    uv_idle_t sleepless; /* runs while there are answers that have not been handed over */
+    bool is_open;
+};
+
+void local_calls_start(struct local_calls *group, struct http_shared *http);
+/* End all: their callers hear nothing. The loop must run once more. */
+void local_calls_stop(struct local_calls *group);
+
+struct local_request {
+    const char *path;   /* "/v1/completions" */
+    const char *tenant; /* whose it is where there are no keys; "" = nobody's */
+    const char *id;     /* X-Request-Id */
+    const char *priority;
+    const struct buf *body; /* copies */
+    void *owner;      /* of http_call_set_owner(), taken on success; NULL: none */
+    void (*release_owner)(void *owner);
+    const char *owner_name;
+};
+
+struct local_reply {
+    int status;                /* 0: the answer was too large to be kept */
+    const struct buf *body;    /* until the return */
+    uint32_t retry_after_s;    /* 0: nothing was said */
+    bool is_final;             /* coming again would not help */
+};
+
+struct local_call {
+    /* Exactly once, unless it is cancelled before. The call may be freed or started again there. */
+    void (*done)(struct local_call *c, const struct local_reply *reply);
+    /* private */
+    struct local_calls *group;
+    struct list link, woken;
+    struct http_parser parser;
+    struct http_call *call;
+};
+
+/* POST; `done` is set. ERR_INVAL: the head is no HTTP, ERR_NOENT: no such route, ERR_NOMEM. */
+int local_call_start(struct local_call *c, struct local_calls *group,
+                     const struct local_request *r);
+/* Its handler is told as when a client leaves; `done` is not called. */
+void local_call_cancel(struct local_call *c);
+
+#endif

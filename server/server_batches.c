@@ -1,0 +1,140 @@
+/* server/server_batches.c - the batches of a server: those of a folder, or the one of a command
+ * line; how many of their lines may run; see server_impl.h. */
+#include "server/server_impl.h"
+
+#include "core/base/err.h"
+#include "core/base/mem.h"
+#include "server/auth/api_keys.h"
+#include "server/batches/batch_runner.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* A line that waits takes a place as soon as it is free, not when it is next asked. */
+#define WAITING 1
+
+/* What clients' requests leave of the engines' batches. A line with several choices counts as one,
+ * so that others may seem to be clients': then fewer run. */
+static uint32_t room(void *ud, uint32_t n_running)
+{
+    const struct server *s = ud;
+    uint32_t n = 0, taken = 0;
+
+    if (s->opt.batch_streams > 0)
+        return s->opt.batch_streams;
+    for (uint32_t i = 0; i < s->opt.n_models; i++) {
+        n += s->models[i].model.max_sequences;
+        taken += served_model_n_outstanding(&s->models[i]);
+    }
+    taken -= taken < n_running ? taken : n_running;
+    return (n > taken ? n - taken : 0) + WAITING;
+}
+
+static struct key *find_key(void *ud, const char *name)
+{
+    const struct server *s = ud;
+
+    return s->keys != NULL ? keys_find_name(s->keys, name) : NULL;
+}
+
+static void on_progress(void *ud, const struct batch_run *run)
+{
+    const struct server *s = ud;
+    struct server_batch_progress p = {.n_lines = run->record.n_lines,
+                                      .n_done = run->record.n_lines - batch_run_n_left(run)};
+
+    for (uint32_t i = 0; i < s->opt.n_models; i++)
+        p.n_tokens += (uint64_t)s->models[i].metrics.generation_tokens.sum;
+    s->opt.batch->progress(s->opt.batch->ud, &p);
+}
+
+/* The command line's batch ends the server. */
+static void on_over(void *ud, const struct batch_run *run)
+{
+    struct server *s = ud;
+    const struct server_batch *b = s->opt.batch;
+
+    b->over(b->ud, run->ending == BATCH_COMPLETED ? NULL
+                   : run->errors.data != NULL     ? run->errors.data
+                                                  : "");
+    server_stop(s, "reason=batch_ended");
+}
+
+int server_open_batches(struct server *s, char *err, size_t err_len)
+{
+    const bool has_dir = s->opt.batch_dir != NULL && s->opt.batch_dir[0] != '\0';
+    const struct batch_keeper_options keeper = {
+        .loop = &s->loop,
+        .store = {has_dir ? s->opt.batch_dir : "", s->opt.batch_size, s->opt.batch_days}};
+    struct batch_runner_options runner = {.loop = &s->loop,
+                                          .limits = {s->opt.batch_max_lines, s->opt.max_body},
+                                          .room = room,
+                                          .find_key = find_key,
+                                          .progress = s->opt.batch != NULL ? on_progress : NULL,
+                                          .over = s->opt.batch != NULL ? on_over : NULL,
+                                          .ud = s};
+    int rc;
+
+    s->batch_pages.tenant_header = s->opt.tenant_header != NULL ? s->opt.tenant_header : "";
+    s->batch_pages.max_file = s->opt.batch_file_size;
+    if (!has_dir && s->opt.batch == NULL)
+        return 0;
+    rc = batch_keeper_open(&s->batch_keeper, &keeper, err, err_len);
+    if (rc < 0)
+        return rc;
+    runner.keeper = s->batch_keeper;
+    rc = batch_runner_create(&s->batch_runner, &runner);
+    if (rc < 0)
+        return snprintf(err, err_len, "no memory for batches"), rc;
+    s->batch_pages.keeper = has_dir ? s->batch_keeper : NULL;
+    s->batch_pages.runner = s->batch_runner;
+    return 0;
+}
+
+int server_start_batches(struct server *s)
+{
+    return s->batch_keeper != NULL ? batch_keeper_start(s->batch_keeper) : 0;
+}
+
+static void add_single(struct server *s)
+{
+    const struct server_batch *b = s->opt.batch;
+    struct batch_record *record = mem_calloc(1, sizeof(*record));
+    int rc = ERR_NOMEM;
+
+    if (record != NULL) {
+        snprintf(record->id, sizeof(record->id), "batch");
+        snprintf(record->input, sizeof(record->input), "%s", b->input);
+        snprintf(record->answers[BATCH_OUTPUT], BATCH_STORE_PATH, "%s", b->output);
+        record->seed = b->seed;
+        record->ends[BATCH_OUTPUT] = UINT64_MAX;
+        rc = batch_runner_add(s->batch_runner, record, BATCH_CHECKING);
+    }
+    mem_free(record);
+    if (rc == 0)
+        return;
+    b->over(b->ud, "");
+    server_stop(s, "reason=no_memory");
+}
+
+void server_run_batches(struct server *s)
+{
+    if (s->batch_runner == NULL)
+        return;
+    batch_runner_start(s->batch_runner, http_local_calls(s->http));
+    if (s->opt.batch != NULL)
+        add_single(s);
+}
+
+void server_stop_batches(struct server *s)
+{
+    batch_runner_stop(s->batch_runner);
+    batch_keeper_stop(s->batch_keeper);
+}
+
+/* The keeper's thread first: a job may still have its batch. */
+void server_close_batches(struct server *s)
+{
+    batch_keeper_close(&s->batch_keeper);
+    batch_runner_destroy(&s->batch_runner);
+}
