@@ -46,7 +46,7 @@ OTHER   := $(filter-out %_avx512.c %_amx.c %_avxvnni.c %_avx2.c kernels/kernels.
 # What depends on the libraries that may be missing (see below). All else is the same without them:
 # `make bare` takes it from the release's folder.
 OPTIONAL := server/process/syscall_filter.c server/responses/%.c server/sqlite/%.c server/usage/%.c \
-            core/hub/%.c server/kv_events/%.c server/engine_io/store_redis.c
+            core/hub/%.c server/kv_events/%.c server/engine_io/store_redis.c server/top/client.c
 SHARED  := $(BUILD)
 COMMON  := $(VOBJ) $(SHARED)/kernels/kernels$(FOR).o $(SHARED)/config/demo_model.o $(SHARED)/server/page/assets.o \
            $(patsubst %.c,$(SHARED)/%.o,$(filter-out $(OPTIONAL),$(OTHER)))
@@ -107,10 +107,10 @@ LIBS    += $(shell pkg-config --libs sqlite3)
 SQLITE  := -DQUIRE_SQLITE $(shell pkg-config --cflags sqlite3)
 $(BUILD)/server/responses/%.o $(BUILD)/server/sqlite/%.o $(BUILD)/server/usage/%.o: DEFS = $(SQLITE)
 endif
-# Without libcurl nothing is fetched from the Hub (`quire pull`).
+# Without libcurl nothing is fetched from the Hub (`quire pull`), and no server is asked (`quire top`).
 ifneq ($(call optional,libcurl),)
 LIBS    += $(shell pkg-config --libs libcurl)
-$(BUILD)/core/hub/%.o: DEFS = -DQUIRE_CURL $(shell pkg-config --cflags libcurl)
+$(BUILD)/core/hub/%.o $(BUILD)/server/top/client.o: DEFS = -DQUIRE_CURL $(shell pkg-config --cflags libcurl)
 endif
 # Without ZeroMQ and msgpack-c (whose name differs between Debians) no KV events are published.
 MSGPACK := $(firstword $(foreach p,msgpack-c msgpack,$(if $(call optional,$(p)),$(p))))
