@@ -46,7 +46,7 @@ OTHER   := $(filter-out %_avx512.c %_amx.c %_avxvnni.c %_avx2.c kernels/kernels.
 # What depends on the libraries that may be missing (see below). All else is the same without them:
 # `make bare` takes it from the release's folder.
 OPTIONAL := server/process/syscall_filter.c server/responses/%.c server/batches/%.c server/sqlite/%.c server/usage/%.c \
-            core/hub/%.c server/kv_events/%.c server/engine_io/store_redis.c
+            core/hub/%.c server/kv_events/%.c server/engine_io/store_redis.c server/top/client.c
 SHARED  := $(BUILD)
 COMMON  := $(VOBJ) $(SHARED)/kernels/kernels$(FOR).o $(SHARED)/config/demo_model.o $(SHARED)/server/page/assets.o \
            $(patsubst %.c,$(SHARED)/%.o,$(filter-out $(OPTIONAL),$(OTHER)))
@@ -108,10 +108,10 @@ LIBS    += $(shell pkg-config --libs sqlite3)
 SQLITE  := -DQUIRE_SQLITE $(shell pkg-config --cflags sqlite3)
 $(BUILD)/server/responses/%.o $(BUILD)/server/batches/%.o $(BUILD)/server/sqlite/%.o $(BUILD)/server/usage/%.o: DEFS = $(SQLITE)
 endif
-# Without libcurl nothing is fetched from the Hub (`quire pull`).
+# Without libcurl nothing is fetched from the Hub (`quire pull`), and no server is asked (`quire top`).
 ifneq ($(call optional,libcurl),)
 LIBS    += $(shell pkg-config --libs libcurl)
-$(BUILD)/core/hub/%.o: DEFS = -DQUIRE_CURL $(shell pkg-config --cflags libcurl)
+$(BUILD)/core/hub/%.o $(BUILD)/server/top/client.o: DEFS = -DQUIRE_CURL $(shell pkg-config --cflags libcurl)
 endif
 # Without ZeroMQ and msgpack-c (whose name differs between Debians) no KV events are published.
 MSGPACK := $(firstword $(foreach p,msgpack-c msgpack,$(if $(call optional,$(p)),$(p))))
@@ -287,6 +287,10 @@ test-deploy: deps-test $(BUILD)/quire ## docker/: manifests, chart, alerts and d
 test-image: deps-test deps-image $(BUILD)/quire ## docker/image.sh: the image on a base bootstrapped from Debian's packages
 	@QUIRE_SLOW=1 QUIRE_BIN=$(BUILD)/quire $(PYTHON) -m pytest -q -rs -p no:cacheprovider tests/deploy/test_image.py
 
+test-deb: deb ## the package: lintian, installed in a clean Debian, asked, purged (a minute)
+	@sh tests/deps.sh mmdebstrap lintian curl systemd python3-pytest
+	@QUIRE_SLOW=1 QUIRE_DEB=$$(ls $(BUILD)/quire_*.deb) $(PYTHON) -m pytest -q -rs -p no:cacheprovider tests/deploy/test_deb.py
+
 test-real: deps-test deps-real $(BUILD)/quire ## real models beside float64, and the same bits under load (ARGS=smollm2)
 	@QUIRE_BIN=$(abspath $(BUILD))/quire $(PYTHON) tests/real/real.py --folder $(REAL) $(ARGS)
 	@$(PYTHON) tests/real/chat.py
@@ -440,6 +444,12 @@ uninstall: ## remove what install put there
 	rm -f $(DESTDIR)$(PREFIX)/bin/quire $(DESTDIR)$(PREFIX)/share/quire/quire.conf \
 	      $(DESTDIR)$(PREFIX)/share/man/man1/quire.1 $(DESTDIR)$(PREFIX)/share/man/man5/quire.conf.5 \
 	      $(DESTDIR)$(PREFIX)/share/bash-completion/completions/quire
+# As the last commit's date the package's: the same files become the same package.
+deb: deps-deb $(BUILD)/quire ## a package for this Debian, with the systemd unit and a user: build/quire_*.deb
+	@rm -rf $(BUILD)/deb $(BUILD)/quire_*.deb
+	@$(MAKE) --no-print-directory install DESTDIR=$(abspath $(BUILD))/deb PREFIX=/usr >/dev/null
+	@SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct 2>/dev/null || date +%s) STAGE=$(BUILD)/deb \
+	    docker/debian/build.sh '$(VERSION)' $(BUILD)
 docker: ## the container image
 	docker build -f docker/Dockerfile --build-arg VERSION=$(VERSION) -t quire .
 clean: ## remove everything built
@@ -462,6 +472,7 @@ deps-lint:  ; @sh tests/deps.sh $(DEB_LINT)
 deps-clients: ; @{ command -v npm && $(PYTHON) -c 'import ensurepip'; } >/dev/null 2>&1 || sh tests/deps.sh $(DEB_CLIENTS)
 deps-page: ; @{ command -v npm && command -v chromium; } >/dev/null 2>&1 || sh tests/deps.sh nodejs npm chromium
 deps-image: ; @sh tests/deps.sh mmdebstrap buildah
+deps-deb: ; @sh tests/deps.sh dpkg-dev binutils
 deps-numa:  ; @mkdir -p build/numa && sh tests/deps.sh qemu-system-x86
 deps-real:  ; @$(PYTHON) -c 'import ensurepip' >/dev/null 2>&1 || sh tests/deps.sh python3 python3-venv
 deps-fuzz:  ; @sh tests/deps.sh $(DEB_BUILD) $(DEB_FUZZ)

@@ -6,25 +6,30 @@
 #include "server/process/startup.h"
 
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 static const struct command {
     const char *name;
     int (*run)(int argc, char **argv);
 } commands[] = {
-    {"serve", cmd_serve},
-    {"generate", cmd_generate},
-    {"score", cmd_score},
-    {"inspect", cmd_inspect},
-    {"tokenize", cmd_tokenize},
-    {"replay", cmd_replay},
-    {"bench", cmd_bench},
-    {"key", cmd_key},
-    {"plan", cmd_plan},
-    {"pull", cmd_pull},
-    {"verify", cmd_verify},
-    {"batch", cmd_batch},
+#define COMMAND(name, usage, text) {#name, cmd_##name},
+#include "server/cli/commands.inc"
 };
+
+#define N_COMMANDS (sizeof(commands) / sizeof(commands[0]))
+
+static int fail_unknown(const char *name)
+{
+    char list[400] = "";
+    size_t n = 0;
+
+    for (size_t i = 0; i < N_COMMANDS && n < sizeof(list); i++)
+        n += (size_t)snprintf(list + n, sizeof(list) - n, "%s%s",
+                              i == 0 ? "" : i + 1 < N_COMMANDS ? ", " : " and ", commands[i].name);
+    return command_fail(EXIT_USAGE, "unknown command '%s'; the commands are %s (quire --help)", name,
+                        list);
+}
 
 /* `quire --port 80` is `quire serve --port 80`. */
 int main(int argc, char **argv)
@@ -33,12 +38,8 @@ int main(int argc, char **argv)
     mem_torture_attach();
     if (argc < 2 || argv[1][0] == '-')
         return cmd_serve(argc, argv);
-    for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
+    for (size_t i = 0; i < N_COMMANDS; i++)
         if (strcmp(argv[1], commands[i].name) == 0)
             return commands[i].run(argc - 1, argv + 1);
-    return command_fail(
-        EXIT_USAGE,
-        "unknown command '%s'; the commands are serve, generate, score, inspect, "
-        "tokenize, replay, bench, key, plan, pull, verify and batch (quire --help)",
-        argv[1]);
+    return fail_unknown(argv[1]);
 }

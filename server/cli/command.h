@@ -13,18 +13,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-int cmd_serve(int argc, char **argv);
-int cmd_generate(int argc, char **argv);
-int cmd_score(int argc, char **argv);
-int cmd_inspect(int argc, char **argv);
-int cmd_tokenize(int argc, char **argv);
-int cmd_replay(int argc, char **argv);
-int cmd_bench(int argc, char **argv);
-int cmd_key(int argc, char **argv);
-int cmd_plan(int argc, char **argv);
-int cmd_pull(int argc, char **argv);
-int cmd_verify(int argc, char **argv);
-int cmd_batch(int argc, char **argv);
+/* cmd_serve(), cmd_generate(), ...: see commands.inc. */
+#define COMMAND(name, usage, text) int cmd_##name(int argc, char **argv);
+#include "server/cli/commands.inc"
 
 /* Take `--name value` (or --name=value) out of the arguments; *value stays as it was when it is
  * not there. False, with a message, when the value is missing. */

@@ -61,21 +61,10 @@ struct service {
 
 static void print_help(void)
 {
-    fputs("quire - HTTP inference server for GGUF language models on CPUs\n"
-          "\n"
-          "  quire [serve] [settings]             serve a model over HTTP\n"
-          "  quire generate --prompt TEXT         continue a text on the terminal\n"
-          "  quire score --ids F.json | --text F  mean negative log-likelihood of a text\n"
-          "  quire inspect FILE                   what is in a file, and can it be served\n"
-          "  quire tokenize [--ids]               standard input as tokens\n"
-          "  quire replay FILE                    plan a recorded journal again, or otherwise\n"
-          "  quire key --name NAME                make an API key\n"
-          "  quire plan [settings]                the memory a server would take\n"
-          "  quire batch IN.jsonl -o OUT.jsonl    answer a file of requests, without a server\n"
-          "  quire pull hf:OWNER/NAME[:QUANT]     fetch a model of the Hugging Face Hub\n"
-          "  quire verify FILE                    compute answers again from their receipts\n"
-          "  quire bench                          how fast a model is here, beside the limits\n"
-          "\n"
+    fputs("quire - HTTP inference server for GGUF language models on CPUs\n\n", stdout);
+#define COMMAND(name, usage, text) printf("  quire %-30s %s\n", usage, text);
+#include "server/cli/commands.inc"
+    fputs("\n"
           "Settings; also NAME = value in a file, or QUIRE_NAME in the environment:\n",
           stdout);
     config_print_help(stdout);

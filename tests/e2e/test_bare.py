@@ -35,6 +35,11 @@ def test_pull_says_what_is_missing(hub):
     assert hub.asked == []
 
 
+def test_top_says_what_is_missing():
+    done = run("top", "--once")
+    assert done.returncode == 1 and "built without libcurl (Debian: libcurl4-gnutls-dev)" in done.stderr, done.stderr
+
+
 def test_pull_offline(hub):
     """What another binary has fetched is found, with and without being asked to look there alone."""
     fetched = subprocess.run([BIN, "pull", "hf:owner/name"], capture_output=True, text=True, timeout=60, check=True, env={**os.environ, **hub.env})

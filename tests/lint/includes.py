@@ -69,6 +69,7 @@ MAY = {
                      "server/api/response",
                      "server/api", "server/kv_events"],
     "server/page": ["core/base", "server/http"],
+    "server/top": ["core/base"],
     "server": ["core/base", "server/process", "server/engine_io", "server/http", "server/kv_events", "server/responses",
                "server/batches",
                "server/streams", "server/usage", "server/adapters",

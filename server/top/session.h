@@ -1,0 +1,31 @@
+/* server/top/session.h - `quire top` at work: ask the server, draw, listen to keys.
+ *
+ * On a terminal it goes on until q, Ctrl-C or a signal; a server that is not there is said so and
+ * asked again. Otherwise it prints one frame, with rates of the time between two readings.
+ *
+ * Thread: the main thread.
+ * Memory: two readings and a frame.
+ * Errors: a sentence.
+ */
+#ifndef SERVER_TOP_SESSION_H
+#define SERVER_TOP_SESSION_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "server/top/request_table.h"
+
+struct top_options {
+    const char *url;
+    const char *key;   /* NULL: none */
+    const char *model; /* to show; "": all */
+    enum top_sort sort;
+    uint32_t interval_ms;
+    bool is_once;
+};
+
+/* 0, or ERR_*: it could not begin, or, once, not all that was asked for was answered. */
+int top_session_run(const struct top_options *options, char *err, size_t err_len);
+
+#endif
