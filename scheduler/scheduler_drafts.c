@@ -11,7 +11,7 @@
 
 #define GAIN_PERCENT 108   /* tokens in the time, of those without drafts: less is not tried */
 #define GAIN_IN_DEBT 130   /* while the account is negative (draft_costs.h) */
-#define DEEP_DEBT 4        /* steps: then none is tried */
+#define DEEP_DEBT 2        /* steps: then none is tried */
 #define KEY_DISCOUNT 4     /* rows of one sequence read its keys together: each but the first costs
                             * its arithmetic, about so much less */
 #define PLAIN_EVERY 64     /* steps: one without drafts, so that its cost stays known */

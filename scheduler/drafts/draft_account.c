@@ -1,7 +1,7 @@
 /* scheduler/drafts/draft_account.c - see draft_account.h. */
 #include "scheduler/drafts/draft_account.h"
 
-#define ALLOWANCE (1.0 / 100)
+#define ALLOWANCE (1.0 / 200)
 #define MOST_SAVED 4 /* steps: the balance is never higher */
 
 static void add(struct draft_account *a, double ns, double plain_ns)

@@ -1,9 +1,9 @@
 /* scheduler/drafts/draft_account.h - what drafts have gained or lost so far.
  *
  * Drafts gain the time of the steps that they save, and lose what a step with them takes more. The
- * balance grows by a hundredth of the time that steps without drafts would take: while it is
+ * balance grows by half a hundredth of the time that steps without drafts would take: while it is
  * negative only drafts that promise much are computed, and below a limit none. So drafts that turn
- * out worse than expected cost no more than a hundredth of the time, and a few steps once.
+ * out worse than expected cost no more than that, and a few steps once.
  *
  * Thread: engine thread only. Memory: none.
  */
