@@ -1,12 +1,15 @@
 """/v1/files and /v1/batches: uploads, lines and their answers, and what happens to them when a process is killed."""
 import json
 import os
+import pathlib
+import re
 import resource
 import shutil
 import signal
 import sqlite3
 import time
 
+import jsonschema
 import pytest
 
 from batch_calls import answers, content, create, form, line, look, upload, wait_for, wait_over
@@ -248,6 +251,7 @@ def test_metrics_and_debug(batcher):
     sizes = [batcher.get(f"/v1/files/{b[k]}").json["bytes"] for k in ("input_file_id", "output_file_id", "error_file_id")]
     assert m["quire_files_bytes"] - before["quire_files_bytes"] == sum(sizes)
     assert batcher.get("/debug/batches").json == {"batches": []}
+    assert m["quire_sandbox_refused_total"] == 0
 
 
 # ---- whose they are
@@ -497,10 +501,37 @@ def test_many_at_once(batcher):
     batcher.wait_idle()
 
 
+# ---- what is described
+
+def test_the_readme(tmp_path):
+    text = (pathlib.Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    block = next(b for b in re.findall(r"^```\n(.*?)^```", text, re.S | re.M) if "--batch-dir" in b)
+    s = Server("--batch-dir", str(tmp_path))
+    f = upload(s, re.search(r"echo '(.*?)'", block)[1].encode() + b"\n")
+    body = re.search(r'-d "(.*?)" \| jq', block, re.S)[1].replace('\\"', '"').replace("$FILE", f.json["id"])
+    b = wait_over(s, s.post("/v1/batches", json.loads(body)).json)
+    answer = content(s, b["output_file_id"])[0]
+    shown = [json.loads(text) for text in block.splitlines() if text.startswith('"')]
+    assert shown == [answer["custom_id"], answer["response"]["body"]["choices"][0]["text"]]
+    assert s.stop() == 0
+
+
+def test_openapi(batcher):
+    doc = batcher.get("/openapi.json").json
+    b = wait_over(batcher, create(batcher, prompts(1)))
+    failed = wait_over(batcher, create(batcher, [b"{"]))
+    for name, value in (("Batch", b), ("Batch", failed), ("BatchOrList", b), ("BatchOrList", batcher.get("/v1/batches").json),
+                        ("File", batcher.get(f"/v1/files/{b['input_file_id']}").json),
+                        ("FileOrList", batcher.get("/v1/files").json)):
+        jsonschema.Draft202012Validator({"$ref": f"#/components/schemas/{name}", "components": doc["components"]}).validate(value)
+    assert "multipart/form-data" in doc["paths"]["/v1/files"]["post"]["requestBody"]["content"]
+    assert "requestBody" not in doc["paths"]["/v1/files"]["get"] and "requestBody" in doc["paths"]["/v1/batches"]["post"]
+
+
 # ---- without a folder
 
 def test_there_are_none_without_the_setting(server):
     for r in (server.get("/v1/files"), upload(server, b"x"), server.get("/v1/files/a/content"), server.get("/v1/batches"),
               server.post("/v1/batches", {}), server.post("/v1/batches/a/cancel", None)):
-        assert r.status == 501 and "batch_dir" in r.json["error"]["message"], r.body
+        assert r.status == 400 and "batch_dir" in r.json["error"]["message"], r.body
     assert server.get("/debug/batches").json == {"batches": []}

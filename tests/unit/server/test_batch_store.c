@@ -13,7 +13,8 @@
 #include "core/base/err.h"
 #include "server/batches/batch_store.h"
 
-#include <sys/stat.h>
+#include <dirent.h>
+#include <fcntl.h>
 #include <unistd.h>
 
 static char folder[64], err[400];
@@ -30,12 +31,17 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    char command[100];
+    DIR *dir = opendir(folder);
+    const struct dirent *it;
 
     (void)state;
     buf_release(&out);
-    snprintf(command, sizeof(command), "rm -rf %s", folder);
-    return system(command);
+    while (dir != NULL && (it = readdir(dir)) != NULL)
+        if (it->d_name[0] != '.')
+            unlinkat(dirfd(dir), it->d_name, 0);
+    if (dir != NULL)
+        closedir(dir);
+    return rmdir(folder);
 }
 
 static struct batch_store *open_store(uint64_t max_bytes)
