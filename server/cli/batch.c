@@ -43,10 +43,11 @@ struct batch_command {
 static void print_help(void)
 {
     fputs("quire batch IN.jsonl -o OUT.jsonl [settings]\n"
-          "  IN.jsonl   a request of OpenAI's Batch API on each line: custom_id, method, url, body\n"
+          "  IN.jsonl   a request of OpenAI's Batch API on each line: custom_id, method, url,\n"
+          "             body\n"
           "  -o FILE    the answers, a line each, in the order in which they are ready\n"
-          "Ctrl-C stops. The same command again goes on where it was: lines that have an answer in\n"
-          "OUT.jsonl are not done again. Settings as for quire serve, --model first of all.\n",
+          "Ctrl-C stops. The same command again goes on where it was: lines that have an answer\n"
+          "in OUT.jsonl are not done again. Settings as for quire serve, --model first of all.\n",
           stdout);
 }
 
@@ -201,7 +202,8 @@ static int check_output(const char *path, uint64_t seed)
     if (rc == 0)
         return EXIT_OK;
     return command_fail(EXIT_FAILED,
-                        "'%s' has something else than answers to this input: it would be lost", path);
+                        "'%s' has something else than answers to this input: it would be lost",
+                        path);
 }
 
 static bool is_same_file(const char *a, const char *b)

@@ -171,7 +171,9 @@ static FILE *make_input(unsigned n, char path[64])
     f = fopen(path, "w+");
     assert_non_null(f);
     for (unsigned i = 0; i < n; i++)
-        fprintf(f, "%s{\"custom_id\":\"%u\",\"method\":\"POST\",\"url\":\"" CHAT "\",\"body\":{}}\r\n",
+        fprintf(f,
+                "%s{\"custom_id\":\"%u\",\"method\":\"POST\",\"url\":\"" CHAT
+                "\",\"body\":{}}\r\n",
                 i % 3 == 0 ? " \n" : "", i);
     fflush(f);
     return f;

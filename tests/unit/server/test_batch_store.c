@@ -1,5 +1,5 @@
-/* tests/unit/server/test_batch_store.c - files and batches: owners, pages, what is needed, what goes,
- * how a batch ends, and folders that are not to be used. */
+/* tests/unit/server/test_batch_store.c - files and batches: owners, pages, what is needed, what
+ * goes, how a batch ends, and folders that are not to be used. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -109,7 +109,8 @@ static void test_files(void **state)
 
     (void)state;
     assert_int_equal(put(s, "alice", "one", a), 0);
-    assert_true(has("\"bytes\":3") && has("\"purpose\":\"batch\"") && has("\"status\":\"processed\""));
+    assert_true(has("\"bytes\":3") && has("\"purpose\":\"batch\"") &&
+                has("\"status\":\"processed\""));
     assert_int_equal(put(s, "alice", "three", b), 0);
     assert_int_equal(put(s, "bob", "two", c), 0);
     assert_int_equal(batch_store_counts(s).n_files, 3);
