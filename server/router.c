@@ -392,13 +392,12 @@ static void on_metrics(void *ud, struct http_call *call);
      : (flags) & AUTH_OLLAMA  ? ollama_error                                                       \
                               : NULL)
 #define ID_HEADER(flags) ((flags) & (AUTH_ANTHROPIC | AUTH_BY_VERSION) ? "Request-Id" : NULL)
-#define TAKES_ANY(flags) (((flags) & (AUTH_OLLAMA | AUTH_UPLOAD)) != 0)
-#define RECEIVES(flags) ((flags) & AUTH_UPLOAD ? on_upload_piece : NULL)
+#define TYPE(flags) ((flags) & (AUTH_OLLAMA | AUTH_UPLOAD)) != 0
+#define BODY(flags) TYPE(flags), ((flags) & AUTH_UPLOAD) != 0 ? on_upload_piece : NULL
 
 static const struct http_route routes[] = {
 #define ROUTE(path, also, tail, methods, id, handler, flags, body, reply, text)                    \
-    {path, methods, handler, ERRORS(flags), flags, also, ID_HEADER(flags), TAKES_ANY(flags),\
-     RECEIVES(flags)},
+    {path, methods, handler, ERRORS(flags), flags, also, ID_HEADER(flags), BODY(flags)},
 #include "server/api/routes.inc"
 #undef ROUTE
 };

@@ -204,6 +204,17 @@ bool batch_line_is_answer(const char *text, size_t n, uint64_t seed, uint32_t *i
     return memcmp(text + n_head, id, n_id) == 0;
 }
 
+bool batch_line_begins_answer(const char *text, size_t n, uint64_t seed)
+{
+    char begin[sizeof(ANSWER) + BATCH_LINE_ANSWER_ID];
+    size_t most;
+
+    memcpy(begin, ANSWER, sizeof(ANSWER) - 1);
+    batch_line_answer_id(seed, 0, begin + sizeof(ANSWER) - 1);
+    most = strlen(begin) - 8; /* without the line's own digits */
+    return memcmp(text, begin, n < most ? n : most) == 0;
+}
+
 static void open_answer(const struct batch_line *line, uint64_t seed, struct buf *out)
 {
     char id[BATCH_LINE_ANSWER_ID];

@@ -49,6 +49,9 @@ void batch_line_answer_id(uint64_t seed, uint32_t index, char out[BATCH_LINE_ANS
 /* The line that an answer at text[0..n) is for; false: it is none of this batch's. */
 bool batch_line_is_answer(const char *text, size_t n, uint64_t seed, uint32_t *index);
 
+/* May text[0..n) be an answer of this batch's that was cut somewhere? */
+bool batch_line_begins_answer(const char *text, size_t n, uint64_t seed);
+
 /* An answer with its line's end. `body` is JSON, whose line ends become blanks. */
 void batch_line_answer(const struct batch_line *line, uint64_t seed, int status,
                        const struct buf *body, struct buf *out);

@@ -256,8 +256,8 @@ void batch_pages_refuse(struct http_call *call)
 {
     struct api_error e;
 
-    api_error_set(&e, 501, NULL, NULL, "there are no files and batches here (the setting "
-                                       "'batch_dir')");
+    api_error_set(&e, 400, NULL, NULL,
+                  "there are no files and batches here (the setting 'batch_dir')");
     http_call_reply_error(call, &e);
 }
 

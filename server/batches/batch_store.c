@@ -1,5 +1,6 @@
 /* server/batches/batch_store.c - see batch_store.h: the database and the folder. What computes
- * batches asks batch_store_records.c. A build without SQLite has batch_store_none.c in their place. */
+ * batches asks batch_store_records.c. A build without SQLite has batch_store_none.c in their
+ * place. */
 #ifdef QUIRE_SQLITE
 #include "server/batches/batch_store_impl.h"
 

@@ -1,5 +1,5 @@
-/* server/batches/batch_store_none.c - batch_store.h in a build without SQLite: nothing can be opened,
- * so that nothing else is ever called. */
+/* server/batches/batch_store_none.c - batch_store.h in a build without SQLite: nothing can be
+ * opened, so that nothing else is ever called. */
 #ifndef QUIRE_SQLITE
 #include "server/batches/batch_store.h"
 

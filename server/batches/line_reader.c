@@ -49,7 +49,8 @@ int line_reader_next(struct line_reader *r)
 
     buf_clear(&r->line);
     r->number++;
-    for (r->is_whole = false; !r->is_whole; r->pos += (size_t)(lf - from), r->end += (size_t)(lf - from)) {
+    r->is_whole = false;
+    while (!r->is_whole) {
         if (r->pos == r->block.len && (rc = fill(r)) <= 0)
             break;
         from = r->block.data + r->pos;
@@ -60,6 +61,8 @@ int line_reader_next(struct line_reader *r)
         if (buf_add(&r->line, from, (size_t)(lf - from)) < 0)
             return r->line.err;
         lf += r->is_whole;
+        r->pos += (size_t)(lf - from);
+        r->end += (size_t)(lf - from);
     }
     return rc < 0 ? rc : r->is_whole || r->line.len > 0;
 }

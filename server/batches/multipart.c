@@ -37,7 +37,7 @@ static const char *take_value(const char *s, char *out, size_t size)
 static int find_parameter(const char *value, const char *name, char *out, size_t size)
 {
     const size_t n = strlen(name);
-    char other[MULTIPART_MAX_HEADERS];
+    char other[MULTIPART_MAX_HEADERS] = "";
     const char *s = strchr(value, ';');
 
     while (s != NULL && *s == ';') {

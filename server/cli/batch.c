@@ -43,10 +43,11 @@ struct batch_command {
 static void print_help(void)
 {
     fputs("quire batch IN.jsonl -o OUT.jsonl [settings]\n"
-          "  IN.jsonl   a request of OpenAI's Batch API on each line: custom_id, method, url, body\n"
+          "  IN.jsonl   a request of OpenAI's Batch API on each line: custom_id, method, url,\n"
+          "             body\n"
           "  -o FILE    the answers, a line each, in the order in which they are ready\n"
-          "Ctrl-C stops. The same command again goes on where it was: lines that have an answer in\n"
-          "OUT.jsonl are not done again. Settings as for quire serve, --model first of all.\n",
+          "Ctrl-C stops. The same command again goes on where it was: lines that have an answer\n"
+          "in OUT.jsonl are not done again. Settings as for quire serve, --model first of all.\n",
           stdout);
 }
 
@@ -182,26 +183,27 @@ static int hash_input(const char *path, uint64_t *seed)
                   : command_fail(EXIT_FAILED, "'%s' cannot be read: %s", path, strerror(errno));
 }
 
-/* A file that is there must hold answers to this input: all that follows the last one is cut. */
+/* A file that is there must hold answers to this input, of which the last one may be torn: all that
+ * is none is cut off. */
 static int check_output(const char *path, uint64_t seed)
 {
     const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
     struct line_reader r;
-    uint32_t index;
     int rc;
 
     if (fd < 0)
         return command_fail(EXIT_FAILED, "'%s' cannot be written: %s", path, strerror(errno));
     line_reader_init(&r, fd, MAX_LINE, UINT64_MAX);
     rc = line_reader_next(&r);
-    if (rc > 0 && r.is_whole && batch_line_is_answer(r.line.data, r.line.len, seed, &index))
+    if (rc > 0 && batch_line_begins_answer(r.line.data, r.line.len, seed))
         rc = 0;
     line_reader_release(&r);
     close(fd);
     if (rc == 0)
         return EXIT_OK;
     return command_fail(EXIT_FAILED,
-                        "'%s' has something else than answers to this input: it would be lost", path);
+                        "'%s' has something else than answers to this input: it would be lost",
+                        path);
 }
 
 static bool is_same_file(const char *a, const char *b)

@@ -414,7 +414,8 @@ static int begin(struct service *s)
     if (code != EXIT_OK)
         return code;
     /* Before there are other threads: they inherit it. */
-    if (s->batch == NULL && serve_sandbox_enter(&s->config, s->models, s->n_models, &s->place, &s->sandbox, s->err,
+    if (s->batch == NULL &&
+        serve_sandbox_enter(&s->config, s->models, s->n_models, &s->place, &s->sandbox, s->err,
                             sizeof(s->err)) < 0)
         return EXIT_FAILED;
     if (take_signals(s) < 0)

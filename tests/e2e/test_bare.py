@@ -1,9 +1,11 @@
 """A binary without the libraries that may be missing (`make bare`): it serves, and says what it cannot do."""
+import json
 import os
 import subprocess
 
 import pytest
 
+from batch_calls import answers, line, lines_of
 from hub_server import Hub, Repo
 from quire import BIN, Server
 from test_pull import DEMO
@@ -61,10 +63,17 @@ def test_serves():
 
 
 def test_settings_that_need_a_library(tmp_path):
-    for flags, words in ((["--responses-db", f"{tmp_path}/r.db"], "SQLite"), (["--usage-db", f"{tmp_path}/u.db"], "SQLite"), (["--sandbox", "strict"], "libseccomp"),
+    for flags, words in ((["--responses-db", f"{tmp_path}/r.db"], "SQLite"), (["--usage-db", f"{tmp_path}/u.db"], "SQLite"),
+                         (["--batch-dir", str(tmp_path)], "SQLite"), (["--sandbox", "strict"], "libseccomp"),
                          (["--kv-events", "on"], "ZeroMQ")):
         done = run("serve", "--port", "0", *flags)
         assert done.returncode != 0 and words in done.stderr, done.stderr
+
+
+def test_a_batch_needs_no_library(tmp_path):
+    (tmp_path / "in.jsonl").write_bytes(lines_of([line("a", {"prompt": "Once", "max_tokens": 3})]))
+    done = run("batch", f"{tmp_path}/in.jsonl", "-o", f"{tmp_path}/out.jsonl")
+    assert done.returncode == 0 and answers([json.loads((tmp_path / "out.jsonl").read_text())]).keys() == {"a"}, done.stderr
 
 
 def test_the_block_store_is_a_folder_only(tmp_path):

@@ -27,6 +27,8 @@ struct side { /* the server, and what it has done */
     struct http *http;
     struct sockaddr_un place;
     uint32_t n_handled, n_done;
+    uv_timer_t pause; /* runs while */
+    struct http_call *paused;
 };
 
 static struct side side; /* one for all inputs */
@@ -54,6 +56,35 @@ static void on_stream(void *ud, struct http_call *call)
     http_call_end(call);
 }
 
+/* A body that comes piece by piece: each is taken in a later turn. */
+static void on_pause_over(uv_timer_t *pause)
+{
+    struct side *s = pause->data;
+    struct http_call *call = s->paused;
+
+    s->paused = NULL;
+    if (call != NULL)
+        http_call_resume(call);
+}
+
+static void on_gone(void *ud)
+{
+    ((struct side *)ud)->paused = NULL;
+}
+
+static void on_piece(void *ud, struct http_call *call)
+{
+    struct side *s = ud;
+    struct buf piece = http_call_take_body(call);
+
+    require(s->paused == NULL && piece.len > 0);
+    buf_release(&piece);
+    http_call_on_gone(call, on_gone, s);
+    http_call_pause(call);
+    s->paused = call;
+    uv_timer_start(&s->pause, on_pause_over, 0, 0);
+}
+
 static int on_admit(void *ud, struct http_call *call, unsigned flags)
 {
     (void)ud, (void)call, (void)flags;
@@ -74,14 +105,17 @@ static void remove_place(void)
 static void begin(struct side *s)
 {
     static const struct http_route routes[] = {
-        {"/health", HTTP_GET, on_request, NULL, NULL, 0, "/v1/health /ready", NULL, false},
-        {"/tokenize", HTTP_POST, on_request, NULL, NULL, 0, "", NULL, false},
-        {"/c", HTTP_POST, on_stream, NULL, NULL, 0, NULL, NULL, false},
-        {"/ping", HTTP_GET | HTTP_POST, on_request, NULL, NULL, 0, NULL, NULL, false},
+        {"/health", HTTP_GET, on_request, NULL, NULL, 0, "/v1/health /ready", NULL, false,
+         NULL},
+        {"/tokenize", HTTP_POST, on_request, NULL, NULL, 0, "", NULL, false, NULL},
+        {"/c", HTTP_POST, on_stream, NULL, NULL, 0, NULL, NULL, false, NULL},
+        {"/ping", HTTP_GET | HTTP_POST, on_request, NULL, NULL, 0, NULL, NULL, false, NULL},
+        {"/up", HTTP_POST, on_request, NULL, NULL, 0, NULL, NULL, true, on_piece},
     };
     struct http_options o = {
         .loop = &s->loop, .host = "", .unix_mode = 0600, .max_body = 2048, .max_connections = 8,
-        .header_timeout_s = 60, .idle_timeout_s = 60, .routes = routes, .n_routes = 4,
+        .header_timeout_s = 60, .idle_timeout_s = 60, .routes = routes, .n_routes = 5,
+        .max_upload = 4096,
         .allowed_hosts = "", .trusted_proxies = "unix", .tenant_header = "X-Tenant",
         .cors_origins = "https://a.example", .ud = s, .admit = on_admit, .done = on_done,
     };
@@ -91,7 +125,8 @@ static void begin(struct side *s)
     s->place.sun_family = AF_UNIX;
     snprintf(s->place.sun_path, sizeof(s->place.sun_path), "/tmp/fuzz-connection-%d", getpid());
     o.unix_path = s->place.sun_path;
-    require(uv_loop_init(&s->loop) == 0);
+    require(uv_loop_init(&s->loop) == 0 && uv_timer_init(&s->loop, &s->pause) == 0);
+    s->pause.data = s;
     require(http_create(&s->http, &o, err, sizeof(err)) == 0);
     http_start(s->http);
     require(atexit(remove_place) == 0);

@@ -147,6 +147,10 @@ static void test_answers(void **state)
     for (size_t n = 0; n < out.len - 3; n++)
         if (out.data[n - (n > 0)] != '}')
             assert_false(batch_line_is_answer(out.data, n, SEED, &index));
+    for (size_t n = 0; n < out.len; n++)
+        assert_true(batch_line_begins_answer(out.data, n, SEED));
+    assert_false(batch_line_begins_answer(out.data, 34, SEED + 1));
+    assert_false(batch_line_begins_answer("[", 1, SEED));
     buf_clear(&out);
     batch_line_no_answer(&line, SEED, "batch_expired", "too late", &out);
     assert_string_equal(out.data, "{\"id\":\"batch_req_0123456789abcdef0000012c\",\"custom_id\":"
@@ -167,7 +171,9 @@ static FILE *make_input(unsigned n, char path[64])
     f = fopen(path, "w+");
     assert_non_null(f);
     for (unsigned i = 0; i < n; i++)
-        fprintf(f, "%s{\"custom_id\":\"%u\",\"method\":\"POST\",\"url\":\"" CHAT "\",\"body\":{}}\r\n",
+        fprintf(f,
+                "%s{\"custom_id\":\"%u\",\"method\":\"POST\",\"url\":\"" CHAT
+                "\",\"body\":{}}\r\n",
                 i % 3 == 0 ? " \n" : "", i);
     fflush(f);
     return f;

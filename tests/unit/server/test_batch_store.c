@@ -1,5 +1,5 @@
-/* tests/unit/server/test_batch_store.c - files and batches: owners, pages, what is needed, what goes,
- * how a batch ends, and folders that are not to be used. */
+/* tests/unit/server/test_batch_store.c - files and batches: owners, pages, what is needed, what
+ * goes, how a batch ends, and folders that are not to be used. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,7 +13,8 @@
 #include "core/base/err.h"
 #include "server/batches/batch_store.h"
 
-#include <sys/stat.h>
+#include <dirent.h>
+#include <fcntl.h>
 #include <unistd.h>
 
 static char folder[64], err[400];
@@ -30,12 +31,17 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    char command[100];
+    DIR *dir = opendir(folder);
+    const struct dirent *it;
 
     (void)state;
     buf_release(&out);
-    snprintf(command, sizeof(command), "rm -rf %s", folder);
-    return system(command);
+    while (dir != NULL && (it = readdir(dir)) != NULL)
+        if (it->d_name[0] != '.')
+            unlinkat(dirfd(dir), it->d_name, 0);
+    if (dir != NULL)
+        closedir(dir);
+    return rmdir(folder);
 }
 
 static struct batch_store *open_store(uint64_t max_bytes)
@@ -103,7 +109,8 @@ static void test_files(void **state)
 
     (void)state;
     assert_int_equal(put(s, "alice", "one", a), 0);
-    assert_true(has("\"bytes\":3") && has("\"purpose\":\"batch\"") && has("\"status\":\"processed\""));
+    assert_true(has("\"bytes\":3") && has("\"purpose\":\"batch\"") &&
+                has("\"status\":\"processed\""));
     assert_int_equal(put(s, "alice", "three", b), 0);
     assert_int_equal(put(s, "bob", "two", c), 0);
     assert_int_equal(batch_store_counts(s).n_files, 3);

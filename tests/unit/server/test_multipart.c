@@ -64,7 +64,8 @@ static void test_forms(void **state)
            "name=file; filename=\"a b.jsonl\"\r\n\r\n{}\r\n{}\r\n\r\n--xyz--\r\nwhat follows",
            "purpose=batch;file:a b.jsonl={}\r\n{}\r\n;.");
     expect("Multipart/Form-Data;charset=utf-8; boundary=\"a b\"",
-           "before\r\n--a b  \r\nContent-Disposition: form-data; name=\"q\\\"\\\\\"\r\n\r\n\r\n--a b--",
+           "before\r\n--a b  \r\nContent-Disposition: form-data; name=\"q\\\"\\\\\"\r\n\r\n"
+           "\r\n--a b--",
            "q\"\\=;.");
 }
 
