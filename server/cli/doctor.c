@@ -16,7 +16,8 @@
 
 static void print_help(void)
 {
-    fputs("quire doctor [--json] [settings]   is this machine ready for a server with these settings\n"
+    fputs("quire doctor [--json] [settings]   is this machine ready for a server with these "
+          "settings\n"
           "\n"
           "Looks at CPUs, memory, limits, files, the port and the certificate, and says what to\n"
           "change. Run it as the user of the server, with all settings of 'quire serve'.\n"

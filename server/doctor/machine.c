@@ -41,11 +41,13 @@ static void check_kernels(struct doctor_report *r, const struct config *c)
                    kern_isa_name(isa));
         doctor_remedy(r, "isa = auto (here %s)", kern_isa_name(best));
     } else if (best == KERN_ISA_SCALAR) {
-        doctor_add(r, DOCTOR_NOTE, "kernels", "this CPU has no AVX2: nothing is computed in vectors");
+        doctor_add(r, DOCTOR_NOTE, "kernels",
+                   "this CPU has no AVX2: nothing is computed in vectors");
         doctor_remedy(r, "another CPU: x86-64 has had AVX2 since 2013, and is ten times as fast");
     } else if (isa < best) {
-        doctor_add(r, DOCTOR_NOTE, "kernels", "the settings hold kernels back at %s, this CPU has %s",
-                   kern_isa_name(isa), kern_isa_name(best));
+        doctor_add(r, DOCTOR_NOTE, "kernels",
+                   "the settings hold kernels back at %s, this CPU has %s", kern_isa_name(isa),
+                   kern_isa_name(best));
         doctor_remedy(r, "isa = auto");
     } else {
         doctor_add(r, DOCTOR_OK, "kernels", "%s", kern_isa_name(isa));
@@ -60,12 +62,13 @@ static void check_threads(struct doctor_report *r, const struct config *c, const
     if (cpus->quota > 0 && n > cpus->quota) {
         doctor_add(r, DOCTOR_PROBLEM, "threads",
                    "%u compute threads, but the control group grants the time of %u CPUs: the "
-                   "process is stopped in the middle of steps", n, cpus->quota);
+                   "process is stopped in the middle of steps",
+                   n, cpus->quota);
         doctor_remedy(r, "threads = 0, or a larger quota (systemd: CPUQuota=; Docker: --cpus; "
                          "Kubernetes: limits.cpu)");
     } else if (n > cpus->n_cores) {
-        doctor_add(r, DOCTOR_NOTE, "threads", "%u compute threads on %u cores: they wait for each other",
-                   n, cpus->n_cores);
+        doctor_add(r, DOCTOR_NOTE, "threads",
+                   "%u compute threads on %u cores: they wait for each other", n, cpus->n_cores);
         doctor_remedy(r, "threads = 0 (here %u)", best);
     } else {
         doctor_add(r, DOCTOR_OK, "threads", "%u on %u cores%s", n, cpus->n_cores,
@@ -86,18 +89,21 @@ static void check_governor(struct doctor_report *r, const struct cpus *cpus, con
         if (!system_file_read(root, path, governor, sizeof(governor)))
             continue;
         is_there = true;
-        snprintf(path, sizeof(path), "/sys/devices/system/cpu/cpu%u/cpufreq/energy_performance_preference", id);
+        snprintf(path, sizeof(path),
+                 "/sys/devices/system/cpu/cpu%u/cpufreq/energy_performance_preference", id);
         (void)system_file_read(root, path, hint, sizeof(hint));
         if (strcmp(governor, "performance") == 0 || strcmp(hint, "performance") == 0 ||
             strcmp(governor, "schedutil") == 0)
             continue;
         doctor_add(r, DOCTOR_NOTE, "frequency",
-                   "CPU %u has the governor '%s': short steps are over before it is fast", id, governor);
+                   "CPU %u has the governor '%s': short steps are over before it is fast", id,
+                   governor);
         doctor_remedy(r, "cpupower frequency-set -g performance");
         return;
     }
-    doctor_add(r, DOCTOR_OK, "frequency", "%s", is_there ? "CPUs are as fast as they can be"
-                                                          : "nothing is set here, as on virtual machines");
+    doctor_add(r, DOCTOR_OK, "frequency", "%s",
+               is_there ? "CPUs are as fast as they can be"
+                        : "nothing is set here, as on virtual machines");
 }
 
 /* ---- memory's ways ---- */
@@ -106,11 +112,14 @@ static void check_huge_pages(struct doctor_report *r, const char *root)
 {
     char mode[64];
 
-    if (!system_file_choice(root, "/sys/kernel/mm/transparent_hugepage/enabled", mode, sizeof(mode)))
-        doctor_add(r, DOCTOR_NOTE, "huge_pages", "the kernel has no transparent huge pages: weights are read "
-                                                 "more slowly");
+    if (!system_file_choice(root, "/sys/kernel/mm/transparent_hugepage/enabled", mode,
+                            sizeof(mode)))
+        doctor_add(r, DOCTOR_NOTE, "huge_pages",
+                   "the kernel has no transparent huge pages: weights are read "
+                   "more slowly");
     else if (strcmp(mode, "never") == 0)
-        doctor_add(r, DOCTOR_NOTE, "huge_pages", "transparent huge pages are off: weights are read more slowly");
+        doctor_add(r, DOCTOR_NOTE, "huge_pages",
+                   "transparent huge pages are off: weights are read more slowly");
     else {
         doctor_add(r, DOCTOR_OK, "huge_pages", "transparent ones, '%s'", mode);
         return;
@@ -130,11 +139,14 @@ static void check_swap(struct doctor_report *r, const char *root)
     }
     (void)system_file_number(root, "/proc/sys/vm/swappiness", &swappiness);
     if (swappiness <= 10) {
-        doctor_add(r, DOCTOR_OK, "swap", "used in need only (vm.swappiness %" PRIu64 ")", swappiness);
+        doctor_add(r, DOCTOR_OK, "swap", "used in need only (vm.swappiness %" PRIu64 ")",
+                   swappiness);
         return;
     }
-    doctor_add(r, DOCTOR_NOTE, "swap", "with vm.swappiness %" PRIu64 " the system may swap out weights that "
-                                       "rest, and read them in the middle of a step", swappiness);
+    doctor_add(r, DOCTOR_NOTE, "swap",
+               "with vm.swappiness %" PRIu64 " the system may swap out weights that "
+               "rest, and read them in the middle of a step",
+               swappiness);
     doctor_remedy(r, "sysctl vm.swappiness=1, or MemorySwapMax=0 in the systemd unit");
 }
 
@@ -148,11 +160,14 @@ static void check_numa(struct doctor_report *r, const struct cpus *cpus, const c
     }
     (void)system_file_number(root, "/proc/sys/kernel/numa_balancing", &is_on);
     if (is_on == 0) {
-        doctor_add(r, DOCTOR_OK, "numa", "%u memory nodes, and the system moves no pages", cpus_n_nodes(cpus));
+        doctor_add(r, DOCTOR_OK, "numa", "%u memory nodes, and the system moves no pages",
+                   cpus_n_nodes(cpus));
         return;
     }
-    doctor_add(r, DOCTOR_NOTE, "numa", "%u memory nodes, and the system moves pages that the settings have "
-                                       "placed", cpus_n_nodes(cpus));
+    doctor_add(r, DOCTOR_NOTE, "numa",
+               "%u memory nodes, and the system moves pages that the settings have "
+               "placed",
+               cpus_n_nodes(cpus));
     doctor_remedy(r, "sysctl kernel.numa_balancing=0");
 }
 
@@ -162,8 +177,9 @@ static void check_overcommit(struct doctor_report *r, const char *root)
 
     if (!system_file_number(root, "/proc/sys/vm/overcommit_memory", &mode) || mode != 2)
         return;
-    doctor_add(r, DOCTOR_NOTE, "overcommit", "vm.overcommit_memory is 2: rooms that are reserved and not "
-                                             "filled count as if they were");
+    doctor_add(r, DOCTOR_NOTE, "overcommit",
+               "vm.overcommit_memory is 2: rooms that are reserved and not "
+               "filled count as if they were");
     doctor_remedy(r, "sysctl vm.overcommit_memory=0");
 }
 
@@ -173,14 +189,17 @@ static void check_clocks(struct doctor_report *r, const char *root)
     char source[64];
 
     if (time(NULL) < EARLIEST) {
-        doctor_add(r, DOCTOR_PROBLEM, "clock", "the time of day is before 2025: certificates and the days "
-                                               "of quotas are wrong");
+        doctor_add(r, DOCTOR_PROBLEM, "clock",
+                   "the time of day is before 2025: certificates and the days "
+                   "of quotas are wrong");
         doctor_remedy(r, "timedatectl set-ntp true");
     } else if (system_file_read(root, path, source, sizeof(source)) &&
                (strcmp(source, "hpet") == 0 || strcmp(source, "acpi_pm") == 0 ||
                 strcmp(source, "jiffies") == 0)) {
-        doctor_add(r, DOCTOR_NOTE, "clock", "the clock is read from '%s', which takes a microsecond each "
-                                            "time", source);
+        doctor_add(r, DOCTOR_NOTE, "clock",
+                   "the clock is read from '%s', which takes a microsecond each "
+                   "time",
+                   source);
         doctor_remedy(r, "see why the kernel gave up tsc: dmesg | grep -i clocksource");
     } else {
         doctor_add(r, DOCTOR_OK, "clock", "%s", source[0] != '\0' ? source : "it goes");
@@ -218,26 +237,33 @@ static uint64_t read_memory(const char *root, const char *name)
 
 void doctor_check_memory(struct doctor_report *r, uint64_t bytes, uint64_t more, const char *root)
 {
-    const uint64_t total = read_memory(root, "MemTotal:"), free = read_memory(root, "MemAvailable:");
+    const uint64_t total = read_memory(root, "MemTotal:"),
+                   free = read_memory(root, "MemAvailable:");
     const uint64_t group = system_file_memory_limit(root);
     const uint64_t limit = group < total ? group : total;
     const char *whose = group < total ? "the control group grants" : "the machine has";
 
     if (bytes > limit) {
-        doctor_add(r, DOCTOR_PROBLEM, "memory", "the settings take %.2f GiB, %s %.2f: the server would be "
-                                                "killed", gib(bytes), whose, gib(limit));
-        doctor_remedy(r, "a smaller kv_memory, kv_type = q8_0, load_type = q4_0 or a smaller model: "
-                         "quire plan says what takes what");
+        doctor_add(r, DOCTOR_PROBLEM, "memory",
+                   "the settings take %.2f GiB, %s %.2f: the server would be "
+                   "killed",
+                   gib(bytes), whose, gib(limit));
+        doctor_remedy(r,
+                      "a smaller kv_memory, kv_type = q8_0, load_type = q4_0 or a smaller model: "
+                      "quire plan says what takes what");
     } else if (bytes + more > limit) {
-        doctor_add(r, DOCTOR_NOTE, "memory", "the settings take %.2f GiB and up to %.2f more under load, %s "
-                                             "%.2f", gib(bytes), gib(more), whose, gib(limit));
+        doctor_add(r, DOCTOR_NOTE, "memory",
+                   "the settings take %.2f GiB and up to %.2f more under load, %s "
+                   "%.2f",
+                   gib(bytes), gib(more), whose, gib(limit));
         doctor_remedy(r, "a smaller swap_ram, request_memory or kv_memory");
     } else if (bytes > free) {
-        doctor_add(r, DOCTOR_NOTE, "memory", "the settings take %.2f GiB, and %.2f are free now", gib(bytes),
-                   gib(free));
+        doctor_add(r, DOCTOR_NOTE, "memory", "the settings take %.2f GiB, and %.2f are free now",
+                   gib(bytes), gib(free));
         doctor_remedy(r, "see what else has memory: ps -eo rss,args --sort=-rss | head");
     } else {
-        doctor_add(r, DOCTOR_OK, "memory", "the settings take %.2f GiB, and up to %.2f more under load; %s %.2f",
+        doctor_add(r, DOCTOR_OK, "memory",
+                   "the settings take %.2f GiB, and up to %.2f more under load; %s %.2f",
                    gib(bytes), gib(more), whose, gib(limit));
     }
 }
@@ -254,12 +280,14 @@ void doctor_check_descriptors(struct doctor_report *r, const struct config *c)
     if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
         return;
     if (limit.rlim_max >= needed) {
-        doctor_add(r, DOCTOR_OK, "descriptors", "%" PRIu64 " may be open, %" PRIu64 " are wanted at most",
+        doctor_add(r, DOCTOR_OK, "descriptors",
+                   "%" PRIu64 " may be open, %" PRIu64 " are wanted at most",
                    (uint64_t)limit.rlim_max, needed);
         return;
     }
-    doctor_add(r, DOCTOR_NOTE, "descriptors", "%" PRIu64 " files and connections may be open, %" PRIu64
-                                              " are wanted: fewer clients are taken", (uint64_t)limit.rlim_max,
-               needed);
+    doctor_add(r, DOCTOR_NOTE, "descriptors",
+               "%" PRIu64 " files and connections may be open, %" PRIu64
+               " are wanted: fewer clients are taken",
+               (uint64_t)limit.rlim_max, needed);
     doctor_remedy(r, "LimitNOFILE=65536 in the systemd unit, ulimit -Hn 65536 in a shell");
 }

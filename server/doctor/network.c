@@ -162,7 +162,8 @@ static void tell_validity(struct doctor_report *r, time_t from, time_t to)
     const long days = (long)((to - now) / DAY_S);
 
     if (now >= to)
-        doctor_add(r, DOCTOR_PROBLEM, "certificate", "it, or one of its chain, ended %ld days ago", -days);
+        doctor_add(r, DOCTOR_PROBLEM, "certificate", "it, or one of its chain, ended %ld days ago",
+                   -days);
     else if (now < from)
         doctor_add(r, DOCTOR_PROBLEM, "certificate", "it begins to hold in %ld days",
                    (long)((from - now) / DAY_S) + 1);
@@ -186,7 +187,8 @@ static void check_certificate(struct doctor_report *r, const struct config *c)
         return;
     if (tls_open(&tls, c->tls_certificate, c->tls_key, err, sizeof(err)) < 0) {
         doctor_add(r, DOCTOR_PROBLEM, "certificate", "%s", err);
-        doctor_remedy(r, "tls_certificate wants the PEM file with the chain, tls_key that of its key");
+        doctor_remedy(r,
+                      "tls_certificate wants the PEM file with the chain, tls_key that of its key");
         return;
     }
     tls_close(&tls);

@@ -67,8 +67,8 @@ void doctor_print(const struct doctor_report *r, FILE *out)
             fprintf(out, "%24s> %s\n", "", c->remedy);
     }
     fprintf(out, "\n%u problems, %u notes, %u checks\n", r->count[DOCTOR_PROBLEM],
-            r->count[DOCTOR_NOTE], r->count[DOCTOR_PROBLEM] + r->count[DOCTOR_NOTE] +
-                                       r->count[DOCTOR_OK]);
+            r->count[DOCTOR_NOTE],
+            r->count[DOCTOR_PROBLEM] + r->count[DOCTOR_NOTE] + r->count[DOCTOR_OK]);
 }
 
 static void add_member(struct buf *b, const char *key, const char *value)

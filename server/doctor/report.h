@@ -18,7 +18,7 @@
 enum doctor_level {
     DOCTOR_OK = 0,
     DOCTOR_NOTE,    /* it works, slower or less safely than it could */
-    DOCTOR_PROBLEM, /* a server does not start, is killed, or is open to others */
+    DOCTOR_PROBLEM, /* a server does not start, is stopped or killed, or is open to others */
     DOCTOR_N_LEVELS,
 };
 
