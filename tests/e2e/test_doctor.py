@@ -5,6 +5,7 @@ import pathlib
 import socket
 import subprocess
 import tempfile
+import time
 
 import pytest
 
@@ -216,16 +217,25 @@ def test_access(tmp_path):
         found(doctor(*flags)["access"], "ok", words)
 
 
-def test_certificate(tmp_path):
-    def certificate(name, days):
-        cert, key = tmp_path / f"{name}.pem", tmp_path / f"{name}.key"
-        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", key, "-out",
-                        cert, "-days", str(days), "-subj", f"/CN={name}"], check=True, capture_output=True)
-        return ["--tls-certificate", cert, "--tls-key", key]
+def make_dated(folder, name, begin, end):
+    """A self-signed certificate that holds between two times, days from now, and its key: the flags."""
+    cert, key, csr, config = (folder / f"{name}.{kind}" for kind in ("pem", "key", "csr", "cnf"))
+    (folder / "index").write_text("")
+    config.write_text(f"[ca]\ndefault_ca = x\n[x]\ndatabase = {folder}/index\nnew_certs_dir = {folder}\npolicy = p\n"
+                      "default_md = sha256\n[p]\ncommonName = supplied\n")
+    subprocess.run(["openssl", "req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", key, "-out", csr,
+                    "-subj", f"/CN={name}"], check=True, capture_output=True)
+    dates = [time.strftime("%Y%m%d%H%M%SZ", time.gmtime(time.time() + days * 86400 + 3600)) for days in (begin, end)]
+    subprocess.run(["openssl", "ca", "-selfsign", "-batch", "-notext", "-rand_serial", "-config", config, "-keyfile", key, "-in", csr, "-out",
+                    cert, "-startdate", dates[0], "-enddate", dates[1]], check=True, capture_output=True)
+    return ["--tls-certificate", cert, "--tls-key", key]
 
-    good = certificate("good", 90)
-    found(doctor(*good)["certificate"], "ok", "it holds for ")
-    found(doctor(*certificate("soon", 10))["certificate"], "note", "it ends in ", "SIGHUP")
-    found(doctor(*certificate("over", 0))["certificate"], "problem", "ended 0 days ago", "renew")
-    found(doctor(*good[:3], certificate("other", 90)[3])["certificate"], "problem", "PEM")
+
+def test_certificate(tmp_path):
+    good = make_dated(tmp_path, "good", -1, 90)
+    found(doctor(*good)["certificate"], "ok", "it holds for 90 days")
+    found(doctor(*make_dated(tmp_path, "soon", -1, 10))["certificate"], "note", "it ends in 10 days", "SIGHUP")
+    found(doctor(*make_dated(tmp_path, "over", -9, -3))["certificate"], "problem", "ended 2 days ago", "renew")
+    found(doctor(*make_dated(tmp_path, "early", 3, 90))["certificate"], "problem", "begins to hold in 4 days")
+    found(doctor(*good[:3], make_dated(tmp_path, "other", -1, 90)[3])["certificate"], "problem", "PEM")
     found(doctor("--tls-certificate", tmp_path / "none", "--tls-key", good[3])["certificate"], "problem", "none")
