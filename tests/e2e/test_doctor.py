@@ -221,12 +221,13 @@ def make_dated(folder, name, begin, end):
     """A self-signed certificate that holds between two times, days from now, and its key: the flags."""
     cert, key, csr, config = (folder / f"{name}.{kind}" for kind in ("pem", "key", "csr", "cnf"))
     (folder / "index").write_text("")
-    config.write_text(f"[ca]\ndefault_ca = x\n[x]\ndatabase = {folder}/index\nnew_certs_dir = {folder}\npolicy = p\n"
+    (folder / "serial").write_text("01")
+    config.write_text(f"[ca]\ndefault_ca = x\n[x]\ndatabase = {folder}/index\nserial = {folder}/serial\nnew_certs_dir = {folder}\npolicy = p\n"
                       "default_md = sha256\n[p]\ncommonName = supplied\n")
     subprocess.run(["openssl", "req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", key, "-out", csr,
                     "-subj", f"/CN={name}"], check=True, capture_output=True)
     dates = [time.strftime("%Y%m%d%H%M%SZ", time.gmtime(time.time() + days * 86400 + 3600)) for days in (begin, end)]
-    subprocess.run(["openssl", "ca", "-selfsign", "-batch", "-notext", "-rand_serial", "-config", config, "-keyfile", key, "-in", csr, "-out",
+    subprocess.run(["openssl", "ca", "-selfsign", "-batch", "-notext", "-config", config, "-keyfile", key, "-in", csr, "-out",
                     cert, "-startdate", dates[0], "-enddate", dates[1]], check=True, capture_output=True)
     return ["--tls-certificate", cert, "--tls-key", key]
 
