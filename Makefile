@@ -432,18 +432,23 @@ $(BUILD)/quire.conf.5: config/man5.awk config/quire.conf
 	awk -v version='$(VERSION)' -f config/man5.awk config/quire.conf > $@.part && mv $@.part $@
 $(BUILD)/quire.1: config/man1.awk $(BUILD)/quire
 	$(BUILD)/quire --help > $@.help && awk -v version='$(VERSION)' -f config/man1.awk $@.help > $@.part && mv $@.part $@
-$(BUILD)/quire.bash: config/bash.awk $(BUILD)/quire
-	$(BUILD)/quire --help > $@.help && awk -f config/bash.awk $@.help > $@.part && mv $@.part $@
-install: $(BUILD)/quire $(BUILD)/quire.1 $(BUILD)/quire.conf.5 $(BUILD)/quire.bash ## into $(DESTDIR)$(PREFIX), with the sample configuration
+COMPLETIONS := $(foreach shell,bash zsh fish,$(BUILD)/quire.$(shell))
+$(COMPLETIONS): $(BUILD)/quire.%: config/help.awk config/%.awk $(BUILD)/quire
+	$(BUILD)/quire --help > $@.help && awk -f config/help.awk -f config/$*.awk $@.help > $@.part && mv $@.part $@
+install: $(BUILD)/quire $(BUILD)/quire.1 $(BUILD)/quire.conf.5 $(COMPLETIONS) ## into $(DESTDIR)$(PREFIX), with the sample configuration
 	install -D -m 755 $(BUILD)/quire $(DESTDIR)$(PREFIX)/bin/quire
 	install -D -m 644 config/quire.conf $(DESTDIR)$(PREFIX)/share/quire/quire.conf
 	install -D -m 644 $(BUILD)/quire.1 $(DESTDIR)$(PREFIX)/share/man/man1/quire.1
 	install -D -m 644 $(BUILD)/quire.conf.5 $(DESTDIR)$(PREFIX)/share/man/man5/quire.conf.5
 	install -D -m 644 $(BUILD)/quire.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/quire
+	install -D -m 644 $(BUILD)/quire.zsh $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_quire
+	install -D -m 644 $(BUILD)/quire.fish $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/quire.fish
 uninstall: ## remove what install put there
 	rm -f $(DESTDIR)$(PREFIX)/bin/quire $(DESTDIR)$(PREFIX)/share/quire/quire.conf \
 	      $(DESTDIR)$(PREFIX)/share/man/man1/quire.1 $(DESTDIR)$(PREFIX)/share/man/man5/quire.conf.5 \
-	      $(DESTDIR)$(PREFIX)/share/bash-completion/completions/quire
+	      $(DESTDIR)$(PREFIX)/share/bash-completion/completions/quire \
+	      $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_quire \
+	      $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/quire.fish
 # As the last commit's date the package's: the same files become the same package.
 deb: deps-deb $(BUILD)/quire ## a package for this Debian, with the systemd unit and a user: build/quire_*.deb
 	@rm -rf $(BUILD)/deb $(BUILD)/quire_*.deb
@@ -461,7 +466,7 @@ DEB_BUILD := gcc libc6-dev pkg-config libgnutls28-dev libuv1-dev libcjson-dev li
              libhiredis-dev ca-certificates
 DEB_TEST  := $(DEB_BUILD) libcmocka-dev libpcre2-dev groff-base python3 python3-pytest python3-regex python3-jsonschema python3-jinja2 \
              python3-numpy python3-zmq python3-msgpack python3-yaml libopenblas0-serial python3-pytest-xdist prometheus haproxy \
-             nginx-light libnginx-mod-http-lua openssl curl redis-server
+             nginx-light libnginx-mod-http-lua openssl curl redis-server zsh fish
 DEB_LINT  := cppcheck
 DEB_CLIENTS := nodejs npm python3-venv
 DEB_FUZZ  := clang libclang-rt-14-dev

@@ -58,6 +58,10 @@ int config_set_models(struct config *c, const char *list, char *err, size_t err_
  * with a sentence. */
 int config_model(struct config *out, const struct config *c, uint32_t i, char *err, size_t err_len);
 
+/* May every machine of the network use the server without a key, and no setting says that this is
+ * meant? */
+bool config_is_exposed(const struct config *c);
+
 /* name = value    # source, one line a setting; then, for each model with a section, its [NAME]
  * and what is in force of the settings that it holds. */
 void config_print(const struct config *c, FILE *out);

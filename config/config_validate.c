@@ -379,3 +379,8 @@ int config_check_models(const struct config *c, char *err, size_t err_len)
         rc = check_file(c, n, OPTION_ID_journal, err, err_len);
     return rc == 0 ? check_aliases(c, n, err, err_len) : rc;
 }
+
+bool config_is_exposed(const struct config *c)
+{
+    return !hosts_is_local_address(c->host) && c->api_keys[0] == '\0' && c->insecure != CONFIG_ON;
+}

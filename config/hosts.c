@@ -100,3 +100,17 @@ bool hosts_is_local(const char *host, size_t n)
     copy[n] = '\0';
     return inet_pton(AF_INET, copy, &address) == 1 && ntohl(address.s_addr) >> 24 == 127;
 }
+
+bool hosts_is_local_address(const char *address)
+{
+    struct in6_addr v6;
+    struct in_addr v4;
+
+    if (address[0] == '\0' || strcmp(address, "localhost") == 0)
+        return true;
+    if (inet_pton(AF_INET, address, &v4) == 1)
+        return (ntohl(v4.s_addr) >> 24) == 127;
+    if (inet_pton(AF_INET6, address, &v6) != 1)
+        return false;
+    return IN6_IS_ADDR_LOOPBACK(&v6) || (IN6_IS_ADDR_V4MAPPED(&v6) && v6.s6_addr[12] == 127);
+}

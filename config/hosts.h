@@ -19,4 +19,8 @@ bool hosts_have(const char *text, const char *host, size_t n);
 /* Is it this machine from everywhere: localhost, a name below it, 127.0.0.0/8, [::1]? */
 bool hosts_is_local(const char *host, size_t n);
 
+/* Can only this machine reach what listens there: "" (no TCP), localhost, ::1 or 127.0.0.0/8? Other
+ * names are open, whatever they resolve to. */
+bool hosts_is_local_address(const char *address);
+
 #endif

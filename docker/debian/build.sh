@@ -23,6 +23,8 @@ strip --strip-unneeded --remove-section=.comment --remove-section=.note "$root/u
 install -d "$root/etc/quire" "$root/usr/share/doc/quire" "$root/lib/systemd/system" "$root/DEBIAN"
 mv "$root/usr/share/quire/quire.conf" "$root/etc/quire/quire.conf"
 rmdir "$root/usr/share/quire"
+# Where Debian's zsh looks for what packages bring.
+mv "$root/usr/share/zsh/site-functions" "$root/usr/share/zsh/vendor-completions"
 
 # The unit of docker/ is for what `make install` leaves in /usr/local.
 sed -e '1,/^\[Unit\]/{/^#/d}' -e 's|/usr/local/bin/|/usr/bin/|' -e 's|/etc/quire\.conf|/etc/quire/quire.conf|' \

@@ -5,6 +5,7 @@
  * beside each other, as a server has them, so that what they take of the process is measured too.
  */
 #include "server/cli/command.h"
+#include "server/cli/plan.h"
 
 #include "config/config.h"
 #include "config/models.h"
@@ -386,6 +387,26 @@ static int plan(const struct config *c, bool json)
         print_json(all, n, &sum, c->request_memory);
     else
         print_tables(all, n, &sum, c->request_memory);
+    while (made > 0)
+        instance_release(&all[--made].engine);
+    mem_free(all);
+    return code;
+}
+
+int plan_total(const struct config *c, struct plan_total *out, char *err, size_t err_len)
+{
+    const uint32_t n = config_n_models(c);
+    struct planned *all = mem_calloc(n, sizeof(*all));
+    struct memory_estimate sum;
+    uint32_t made;
+    int code;
+
+    snprintf(err, err_len, "no memory for the plan");
+    if (all == NULL)
+        return EXIT_FAILED;
+    code = make_plans(all, n, &made, c, err, err_len);
+    sum = sum_of(all, made, resident_bytes() + SERVER_BYTES);
+    *out = (struct plan_total){in_all(&sum), sum.swap + sum.adapters + c->request_memory, made};
     while (made > 0)
         instance_release(&all[--made].engine);
     mem_free(all);

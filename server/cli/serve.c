@@ -20,7 +20,6 @@
 #include "server/process/sandbox_probe.h"
 #include "server/process/startup.h"
 
-#include <arpa/inet.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -347,29 +346,6 @@ static void tear_down(struct service *s)
     stop_signals_close(&s->signals);
 }
 
-/* Only this machine can reach it: empty (no TCP), localhost, ::1 or 127.0.0.0/8. Other names count
- * as open, whatever they resolve to. */
-static bool is_local(const char *host)
-{
-    struct in6_addr v6;
-    struct in_addr v4;
-
-    if (host[0] == '\0' || strcmp(host, "localhost") == 0)
-        return true;
-    if (inet_pton(AF_INET, host, &v4) == 1)
-        return (ntohl(v4.s_addr) >> 24) == 127;
-    if (inet_pton(AF_INET6, host, &v6) != 1)
-        return false;
-    return IN6_IS_ADDR_LOOPBACK(&v6) || (IN6_IS_ADDR_V4MAPPED(&v6) && v6.s6_addr[12] == 127);
-}
-
-/* Every machine of the network may use it without a key, and no setting says that this is meant. */
-static bool is_exposed(const struct config *c)
-{
-    return !is_local(c->host) && c->api_keys[0] == '\0' &&
-           c->insecure != CONFIG_ON;
-}
-
 static void print_models(const struct service *s)
 {
     printf(" (%s ", s->n_models > 1 ? "models" : "model");
@@ -388,7 +364,7 @@ static void print_places(const struct service *s)
         printf("listening on http%s://%s%s%s:%u", c->tls_certificate[0] != '\0' ? "s" : "",
                is_ipv6 ? "[" : "", c->host, is_ipv6 ? "]" : "", server_port(s->server));
         print_models(s);
-        puts(is_exposed(c) ? " WITHOUT API KEYS: whoever reaches it can use it (see api_keys)"
+        puts(config_is_exposed(c) ? " WITHOUT API KEYS: whoever reaches it can use it (see api_keys)"
                            : "");
     }
     if (c->unix_socket[0] != '\0') {
@@ -397,7 +373,7 @@ static void print_places(const struct service *s)
         puts("");
     }
     fflush(stdout);
-    if (is_exposed(c))
+    if (config_is_exposed(c))
         log_warn("main", "event=no_api_keys host=%s advice=\"set api_keys, or insecure = on\"",
                  log_quote(host, sizeof(host), c->host));
 }

@@ -14,24 +14,25 @@
 
 static void print_help(void)
 {
-    fputs("quire top [URL] [options]\n"
-          "\n"
-          "What a server is doing, again and again: its requests, tokens a second, steps, latencies\n"
-          "and the KV cache with its owners.\n"
-          "\n"
-          "  URL         http://HOST:PORT, https://HOST:PORT, HOST:PORT or unix:/PATH\n"
-          "              [" TOP_DEFAULT_URL "]\n"
-          "  --once      print the numbers once, for a file or a pipe\n"
-          "  --key       API key, an admin's: what runs is shown to no other [QUIRE_API_KEY]\n"
-          "  --interval  seconds between two readings, from 0.2 to 60 [2]\n"
-          "  --model     the model to show [all]\n"
-          "  --sort      state, age, rate, prompt, generated or blocks [state]\n"
-          "\n"
-          "Keys: q quit, p pause, s another order, m another model, arrows and page up or down.\n"
-          "\n"
-          "Variables: QUIRE_API_KEY; NO_COLOR; CURL_CA_BUNDLE or SSL_CERT_FILE, a file of\n"
-          "certificates to trust; COLUMNS, how wide --once prints. No proxy is used.\n",
-          stdout);
+    fputs(
+        "quire top [URL] [options]\n"
+        "\n"
+        "What a server is doing, again and again: its requests, tokens a second, steps, latencies\n"
+        "and the KV cache with its owners.\n"
+        "\n"
+        "  URL         http://HOST:PORT, https://HOST:PORT, HOST:PORT or unix:/PATH\n"
+        "              [" TOP_DEFAULT_URL "]\n"
+        "  --once      print the numbers once, for a file or a pipe\n"
+        "  --key       API key, an admin's: what runs is shown to no other [QUIRE_API_KEY]\n"
+        "  --interval  seconds between two readings, from 0.2 to 60 [2]\n"
+        "  --model     the model to show [all]\n"
+        "  --sort      state, age, rate, prompt, generated or blocks [state]\n"
+        "\n"
+        "Keys: q quit, p pause, s another order, m another model, arrows and page up or down.\n"
+        "\n"
+        "Variables: QUIRE_API_KEY; NO_COLOR; CURL_CA_BUNDLE or SSL_CERT_FILE, a file of\n"
+        "certificates to trust; COLUMNS, how wide --once prints. No proxy is used.\n",
+        stdout);
 }
 
 /* Lists of processes must not show the key: its argument, which is argv's, is wiped out. */
@@ -75,8 +76,10 @@ int cmd_top(int argc, char **argv)
     options.interval_ms = (uint32_t)(interval_s * 1000);
     options.sort = top_sort_of(sort);
     if (options.sort == TOP_N_SORTS)
-        return command_fail(EXIT_USAGE, "--sort must be state, age, rate, prompt, generated or "
-                                        "blocks, got '%s'", sort);
+        return command_fail(EXIT_USAGE,
+                            "--sort must be state, age, rate, prompt, generated or "
+                            "blocks, got '%s'",
+                            sort);
     if (argc > 2 || (argc == 2 && argv[1][0] == '-'))
         return command_fail(EXIT_USAGE, "unexpected '%s'; quire top --help says what is possible",
                             argv[argc - 1]);

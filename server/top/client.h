@@ -32,7 +32,7 @@ struct top_question {
 };
 
 struct top_answer {
-    long status;    /* 0: none */
+    long status; /* 0: none */
     struct buf body;
     char why[300]; /* without an answer: the reason */
 };

@@ -268,8 +268,8 @@ int top_reading_take_steps(struct top_reading *r, const char *text, size_t n)
     cJSON_ArrayForEach(item, list)
     {
         if (skip-- <= 0)
-            r->steps[r->n_steps++] = (struct top_step){number_of(item, "took_ms"),
-                                                       count_of(item, "sequences")};
+            r->steps[r->n_steps++] =
+                (struct top_step){number_of(item, "took_ms"), count_of(item, "sequences")};
     }
     r->has_steps = true;
     cJSON_Delete(page);

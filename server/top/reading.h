@@ -1,4 +1,5 @@
-/* server/top/reading.h - what a server said at one time: /metrics and the pages of /debug as numbers.
+/* server/top/reading.h - what a server said at one time: /metrics and the pages of /debug as
+ * numbers.
  *
  * A reading is cleared, given the pages of one round in any order but /metrics first, which says
  * which models there are, and then compared with the one before it: rates are differences over the
@@ -49,8 +50,8 @@ struct top_model {
 
 struct top_request {
     uint64_t id;
-    uint32_t model; /* index in the reading */
-    uint32_t place; /* in the server's order */
+    uint32_t model;            /* index in the reading */
+    uint32_t place;            /* in the server's order */
     char name[64], tenant[64]; /* "": none */
     char state[16], priority[16];
     uint32_t n_prompt, n_cached, n_generated, max_tokens, n_blocks, n_preempted;
@@ -75,7 +76,7 @@ struct top_reading {
     uint32_t n_models, n_more_models; /* those without room */
     struct top_model models[TOP_MAX_MODELS];
     char wanted[TOP_MAX_NAME]; /* the model to show; "": all. By the caller, before /metrics */
-    uint32_t shown; /* its index, or TOP_ALL_MODELS: it is what the histograms are of */
+    uint32_t shown;            /* its index, or TOP_ALL_MODELS: it is what the histograms are of */
     struct top_histogram first_token, between_tokens;
     struct top_request *requests; /* [n_requests], in any order */
     uint32_t n_requests, n_room;

@@ -47,8 +47,8 @@ static void add_pages(struct top_round *r, const struct top_reading *last, const
     add_page(r, PAGE_KV, only);
 }
 
-void top_round_begin(struct top_round *r, struct top_client *client,
-                     const struct top_reading *last, const char *wanted)
+void top_round_begin(struct top_round *r, struct top_client *client, const struct top_reading *last,
+                     const char *wanted)
 {
     struct top_question questions[TOP_MAX_MODELS + 3];
 

@@ -1,4 +1,5 @@
-/* server/top/round.h - one round of questions: which pages, what their answers become, what is wrong.
+/* server/top/round.h - one round of questions: which pages, what their answers become, what is
+ * wrong.
  *
  * /metrics, and for each model that the last reading knew (or the one that is wanted) its requests;
  * with one model its steps and its KV cache too.

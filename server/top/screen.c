@@ -48,8 +48,8 @@ struct character {
 
 static bool is_visible(ucs4_t c)
 {
-    return !uc_is_general_category_withtable(
-        c, UC_CATEGORY_MASK_C | UC_CATEGORY_MASK_M | UC_CATEGORY_MASK_Zl | UC_CATEGORY_MASK_Zp);
+    return !uc_is_general_category_withtable(c, UC_CATEGORY_MASK_C | UC_CATEGORY_MASK_M |
+                                                    UC_CATEGORY_MASK_Zl | UC_CATEGORY_MASK_Zp);
 }
 
 static struct character next_character(const struct top_screen *s, const char *text, size_t n)

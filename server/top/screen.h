@@ -1,4 +1,5 @@
-/* server/top/screen.h - a frame of text for a terminal or a file, line by line, never wider than it.
+/* server/top/screen.h - a frame of text for a terminal or a file, line by line, never wider than
+ * it.
  *
  * Everything that is shown goes through top_screen_text(), which cuts at the width and puts a '?'
  * in place of what is no visible character: control characters, escape sequences, marks that change

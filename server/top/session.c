@@ -52,7 +52,10 @@ static uint32_t file_width(void)
     const char *text = getenv("COLUMNS");
     const unsigned long n = text != NULL ? strtoul(text, NULL, 10) : 0;
 
-    return n == 0 ? FILE_WIDTH : n < MIN_WIDTH ? MIN_WIDTH : n > MAX_WIDTH ? MAX_WIDTH : (uint32_t)n;
+    return n == 0          ? FILE_WIDTH
+           : n < MIN_WIDTH ? MIN_WIDTH
+           : n > MAX_WIDTH ? MAX_WIDTH
+                           : (uint32_t)n;
 }
 
 static void prepare_screen(struct session *t)

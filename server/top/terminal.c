@@ -140,8 +140,8 @@ static int take_sequence(const char *typed, size_t n, size_t *used)
         const char *bytes;
         int event;
     } known[] = {
-        {"[A", TOP_UP},       {"OA", TOP_UP},         {"[B", TOP_DOWN},
-        {"OB", TOP_DOWN},     {"[5~", TOP_PAGE_UP},   {"[6~", TOP_PAGE_DOWN},
+        {"[A", TOP_UP},   {"OA", TOP_UP},       {"[B", TOP_DOWN},
+        {"OB", TOP_DOWN}, {"[5~", TOP_PAGE_UP}, {"[6~", TOP_PAGE_DOWN},
     };
 
     for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {

@@ -1,8 +1,8 @@
 /* server/top/terminal.h - the terminal while `quire top` runs: keys as they are typed, the second
  * screen, signals as events.
  *
- * Opened, it has blocked SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP, SIGCONT and SIGWINCH, which come
- * as events: whatever ends the program, the terminal is as it was. There is one in a process.
+ * Opened, it has blocked SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP, SIGCONT and SIGWINCH, which
+ * come as events: whatever ends the program, the terminal is as it was. There is one in a process.
  *
  * Thread: the main thread, before there are others.
  * Memory: the caller's struct.

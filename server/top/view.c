@@ -171,8 +171,7 @@ static void draw_cache(const struct frame *f)
 
 static void draw_prefixes(const struct frame *f)
 {
-    const double queries =
-        top_reading_growth(f->now, f->before, f->now->shown, TOP_PREFIX_QUERIES);
+    const double queries = top_reading_growth(f->now, f->before, f->now->shown, TOP_PREFIX_QUERIES);
     const double hits = top_reading_growth(f->now, f->before, f->now->shown, TOP_PREFIX_HITS);
 
     label(f->screen, "Prefixes");
@@ -219,8 +218,7 @@ static void draw_owners(const struct frame *f)
 {
     struct owner owners[MAX_OWNERS];
     const uint32_t n = find_owners(f->now, owners);
-    const double total =
-        number(f, TOP_KV_HELD) + number(f, TOP_KV_CACHED) + number(f, TOP_KV_FREE);
+    const double total = number(f, TOP_KV_HELD) + number(f, TOP_KV_CACHED) + number(f, TOP_KV_FREE);
 
     for (uint32_t i = 0; i < n && i < SHOWN_OWNERS; i++) {
         label(f->screen, i == 0 ? " held by" : "");

@@ -124,6 +124,8 @@ def test_from_a_clean_debian_and_back(root):
     assert stat.S_IMODE((here / "var/lib/quire").stat().st_mode) == 0o750
     assert os.readlink(here / "etc/systemd/system/multi-user.target.wants/quire.service") == "/lib/systemd/system/quire.service"
     assert ".TH QUIRE 1" in gzip.decompress((here / "usr/share/man/man1/quire.1.gz").read_bytes()).decode()
+    for path in ("bash-completion/completions/quire", "zsh/vendor-completions/_quire", "fish/vendor_completions.d/quire.fish"):
+        assert "made of quire --help" in (here / "usr/share" / path).read_text()
     unit = check_unit(root)
     ask(root, unit)
     # What an administrator has written stays when the package is installed again, and when it is removed.

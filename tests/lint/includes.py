@@ -70,6 +70,7 @@ MAY = {
                      "server/api", "server/kv_events"],
     "server/page": ["core/base", "server/http"],
     "server/top": ["core/base"],
+    "server/doctor": ["core/base", "kernels", "config", "server/http", "server/auth"],
     "server": ["core/base", "server/process", "server/engine_io", "server/http", "server/kv_events", "server/responses",
                "server/batches",
                "server/streams", "server/usage", "server/adapters",

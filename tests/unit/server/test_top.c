@@ -1,5 +1,5 @@
-/* tests/unit/server/test_top.c - quire top: the text of /metrics, rates of two readings, what may be
- * shown on a terminal. */
+/* tests/unit/server/test_top.c - quire top: the text of /metrics, rates of two readings, what may
+ * be shown on a terminal. */
 #include "server/top/metrics_text.h"
 #include "server/top/reading.h"
 #include "server/top/request_table.h"
@@ -22,8 +22,9 @@
 
 static void test_samples(void **state)
 {
-    static const char text[] = "# HELP a b\n# TYPE a gauge\n\na 1\nb{} 2.5 17\n"
-                               "c{x=\"1\",y=\"q\\\"}\\\\\\n\"} -3e2\nbad\nbad{x=\"}\nbad{} x\nd +Inf";
+    static const char text[] =
+        "# HELP a b\n# TYPE a gauge\n\na 1\nb{} 2.5 17\n"
+        "c{x=\"1\",y=\"q\\\"}\\\\\\n\"} -3e2\nbad\nbad{x=\"}\nbad{} x\nd +Inf";
     struct top_sample s;
     char value[16];
     size_t at = 0;
@@ -82,22 +83,25 @@ static void read_metrics(struct top_reading *r, const char *wanted, const char *
 }
 
 #define TWO_MODELS                                                                                 \
-    "quire_model_info{model=\"a\"} 1\nquire_model_info{model=\"b\"} 1\n"                               \
-    "quire_requests_waiting{model=\"b\",priority=\"low\"} 2\n"                                         \
-    "quire_requests_waiting{model=\"b\",priority=\"high\"} 3\n"                                        \
-    "quire_kv_blocks{model=\"a\",state=\"held\"} 7\nquire_kv_blocks{model=\"a\",state=\"new\"} 9\n"
+    "quire_model_info{model=\"a\"} 1\nquire_model_info{model=\"b\"} 1\n"                           \
+    "quire_requests_waiting{model=\"b\",priority=\"low\"} 2\n"                                     \
+    "quire_requests_waiting{model=\"b\",priority=\"high\"} 3\n"                                    \
+    "quire_kv_blocks{model=\"a\",state=\"held\"} 7\nquire_kv_blocks{model=\"a\",state=\"new\"} "   \
+    "9\n"
 
 static void test_rates_are_of_the_servers_time(void **state)
 {
     static struct top_reading before, now;
 
     (void)state;
-    read_metrics(&before, "", TWO_MODELS "quire_uptime_seconds 10\n"
-                                         "quire_generation_tokens_total{model=\"a\"} 100\n"
-                                         "quire_generation_tokens_total{model=\"b\"} 50\n");
-    read_metrics(&now, "b", TWO_MODELS "quire_uptime_seconds 12\n"
-                                       "quire_generation_tokens_total{model=\"a\"} 120\n"
-                                       "quire_generation_tokens_total{model=\"b\"} 60\n");
+    read_metrics(&before, "",
+                 TWO_MODELS "quire_uptime_seconds 10\n"
+                            "quire_generation_tokens_total{model=\"a\"} 100\n"
+                            "quire_generation_tokens_total{model=\"b\"} 50\n");
+    read_metrics(&now, "b",
+                 TWO_MODELS "quire_uptime_seconds 12\n"
+                            "quire_generation_tokens_total{model=\"a\"} 120\n"
+                            "quire_generation_tokens_total{model=\"b\"} 60\n");
     assert_int_equal(now.shown, 1);
     assert_int_equal(before.shown, TOP_ALL_MODELS);
     assert_true(top_reading_number(&now, TOP_ALL_MODELS, TOP_WAITING) == 5);
@@ -113,8 +117,9 @@ static void test_one_model_has_no_label(void **state)
     static struct top_reading r;
 
     (void)state;
-    read_metrics(&r, "", "quire_requests_running 9\nquire_model_info{model=\"m\"} 1\n"
-                         "quire_requests_running 3\n");
+    read_metrics(&r, "",
+                 "quire_requests_running 9\nquire_model_info{model=\"m\"} 1\n"
+                 "quire_requests_running 3\n");
     assert_true(r.n_models == 1 && top_reading_number(&r, 0, TOP_RUNNING) == 3);
 }
 
@@ -122,9 +127,9 @@ static void test_quantiles(void **state)
 {
     static struct top_reading before, now;
 #define BUCKETS(x, y, z)                                                                           \
-    "quire_model_info{model=\"m\"} 1\n"                                                              \
-    "quire_time_to_first_token_seconds_bucket{le=\"0.1\"} " #x "\n"                                  \
-    "quire_time_to_first_token_seconds_bucket{le=\"0.5\"} " #y "\n"                                  \
+    "quire_model_info{model=\"m\"} 1\n"                                                            \
+    "quire_time_to_first_token_seconds_bucket{le=\"0.1\"} " #x "\n"                                \
+    "quire_time_to_first_token_seconds_bucket{le=\"0.5\"} " #y "\n"                                \
     "quire_time_to_first_token_seconds_bucket{le=\"+Inf\"} " #z "\n"
 
     (void)state;
@@ -192,9 +197,12 @@ static void test_only_visible_characters(void **state)
     s.has_utf8 = true;
     show(&s, "plain ~", "plain ~");
     show(&s, "\033[2J\r\n\t\x7f", "?[2J????");
-    show(&s, "\xc2\x9b""31m", "?31m");                   /* CSI as one character */
+    show(&s,
+         "\xc2\x9b"
+         "31m",
+         "?31m");                                            /* CSI as one character */
     show(&s, "\xe2\x80\xae\xe2\x80\x8b\xef\xbb\xbf", "???"); /* direction, no width, mark */
-    show(&s, "e\xcc\x81", "e?");                          /* drawn upon the one before */
+    show(&s, "e\xcc\x81", "e?");                             /* drawn upon the one before */
     show(&s, "\xff\xc3", "??");
     show(&s, "\xc3\xa9\xe6\x97\xa5", "\xc3\xa9\xe6\x97\xa5");
     assert_int_equal(s.column, 3);

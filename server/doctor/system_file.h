@@ -1,0 +1,28 @@
+/* server/doctor/system_file.h - small files of /sys and /proc, of the machine or of a folder in its
+ * place.
+ *
+ * Thread: any.
+ * Memory: the caller's.
+ * Errors: a file that cannot be read is "", or no number.
+ */
+#ifndef SERVER_DOCTOR_SYSTEM_FILE_H
+#define SERVER_DOCTOR_SYSTEM_FILE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* The text without the line end behind it; false when there is none. `path` begins with a '/'. */
+bool system_file_read(const char *root, const char *path, char *text, size_t size);
+
+/* A number at the text's beginning. */
+bool system_file_number(const char *root, const char *path, uint64_t *out);
+
+/* Of "always [madvise] never": the word in brackets; else the whole text. */
+bool system_file_choice(const char *root, const char *path, char *text, size_t size);
+
+/* The least memory in bytes that the control groups of the process grant (v2 and v1); UINT64_MAX:
+ * no limit. */
+uint64_t system_file_memory_limit(const char *root);
+
+#endif
