@@ -24,12 +24,19 @@ static struct served_model *find_exact(struct served_model *all, uint32_t n, con
     return strcmp(name, "default") == 0 ? &all[0] : NULL;
 }
 
+/* Of one that is not loaded those of the settings. */
+static bool has_adapter(const struct server_model *m, const char *name)
+{
+    return m->adapters != NULL ? adapter_set_has(m->adapters, name)
+                               : adapter_set_lists(m->adapter_list, name);
+}
+
 static struct served_model *find_as_written(struct served_model *all, uint32_t n, const char *name)
 {
     struct served_model *found = find_exact(all, n, name);
 
     for (uint32_t i = 0; i < n && found == NULL; i++)
-        if (adapter_set_has(all[i].model.adapters, name))
+        if (has_adapter(&all[i].model, name))
             found = &all[i];
     for (uint32_t i = 0; i < n && found == NULL; i++)
         if (name_list_matches(all[i].model.aliases, name))

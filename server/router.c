@@ -30,23 +30,13 @@
 
 #include <string.h>
 
-/* The engine client of the model that the body asks for; NULL: there is none, and the call has been
- * answered. */
-static struct engine_client *engine_for(struct server *s, struct http_call *call,
-                                        const struct body_scan *scan)
-{
-    struct served_model *h = model_router_by_body(s->models, s->opt.n_models, call, scan);
-
-    if (h == NULL)
-        s->server_counts.rejections[REJECTION_INVALID]++;
-    return h != NULL ? h->engine : NULL;
-}
-
+/* The model that ?model= asks for, which must be loaded; NULL: the call has been answered. */
 static struct served_model *model_for(void *ud, struct http_call *call)
 {
     struct server *s = ud;
+    struct served_model *h = model_router_by_query(s->models, s->opt.n_models, call);
 
-    return model_router_by_query(s->models, s->opt.n_models, call);
+    return h != NULL && model_set_check_ready(&s->set, h, call) ? h : NULL;
 }
 
 static void on_debug(void *ud, struct http_call *call)
@@ -58,28 +48,23 @@ static void on_debug(void *ud, struct http_call *call)
         debug_ask(&h->debug, call, *page);
 }
 
-/* What is done with a body of this wire format. */
-struct work {
-    void (*start)(struct engine_client *engine, struct http_call *call,
-                  const struct wire_format *wire_format, const struct body_scan *scan);
-    const struct wire_format *wire_format;
-};
-
 static void on_work(void *ud, struct http_call *call)
 {
-    const struct work *work = http_call_arg(call);
+    const struct model_work *work = http_call_arg(call);
     const struct buf *body = http_call_body(call);
     struct body_scan scan = body_scan(body->data, body->len);
-    struct engine_client *engine;
+    struct server *s = ud;
+    struct served_model *h;
 
     if (work->wire_format == &wire_ollama_show && scan.model == NULL) {
         scan.model = scan.name;
         scan.n_model = scan.n_name;
     }
-    engine = engine_for(ud, call, &scan);
-
-    if (engine != NULL)
-        work->start(engine, call, work->wire_format, &scan);
+    h = model_router_by_body(s->models, s->opt.n_models, call, &scan);
+    if (h == NULL)
+        s->server_counts.rejections[REJECTION_INVALID]++;
+    else
+        model_set_start(&s->set, h, call, work, &scan);
 }
 
 static void on_slot(void *ud, struct http_call *call)
@@ -133,11 +118,12 @@ static void on_props(void *ud, struct http_call *call)
 }
 
 /* The served models; returns how many. */
-static uint32_t list_models(const struct server *s,
-                            const struct server_model *models[SERVER_MAX_MODELS])
+static uint32_t list_models(struct server *s, const struct server_model *models[SERVER_MAX_MODELS])
 {
-    for (uint32_t i = 0; i < s->opt.n_models; i++)
+    for (uint32_t i = 0; i < s->opt.n_models; i++) {
+        model_set_tell(&s->models[i]);
         models[i] = &s->models[i].model;
+    }
     return s->opt.n_models;
 }
 
@@ -197,7 +183,7 @@ static void on_load(void *ud, struct http_call *call)
     uint64_t n = 0;
 
     for (uint32_t i = 0; i < s->opt.n_models; i++)
-        n += s->models[i].engine->n_jobs;
+        n += s->models[i].engine->n_jobs + s->models[i].life.waits.n;
     vllm_pages_load(call, n);
 }
 
@@ -256,8 +242,10 @@ static void on_model(void *ud, struct http_call *call)
 {
     struct server *s = ud;
     const char *name = http_call_tail(call);
-    const struct served_model *h = model_router_find(s->models, s->opt.n_models, name);
+    struct served_model *h = model_router_find(s->models, s->opt.n_models, name);
 
+    if (h != NULL)
+        model_set_tell(h);
     if (h == NULL)
         model_router_refuse(call, name);
     else if (anthropic_pages_are_wanted(call))
@@ -352,9 +340,9 @@ static void on_metrics(void *ud, struct http_call *call);
 #define PAGE(name) on_##name, NULL
 #define DEBUG(page) on_debug, &(const enum debug_page){DEBUG_##page}
 #define KEPT(page) on_kept, &(const enum kept_responses_page){KEPT_RESPONSES_##page}
-#define COMPLETION(format) on_work, &(const struct work){completion_start, &wire_##format}
-#define DRY_RUN(format) on_work, &(const struct work){dry_run_start, &wire_##format}
-#define TEXT(format) on_work, &(const struct work){text_endpoints_start, &wire_##format}
+#define COMPLETION(format) on_work, &(const struct model_work){completion_start, &wire_##format}
+#define DRY_RUN(format) on_work, &(const struct model_work){dry_run_start, &wire_##format}
+#define TEXT(format) on_work, &(const struct model_work){text_endpoints_start, &wire_##format}
 #define ERRORS(flags)                                                                              \
     ((flags) & AUTH_ANTHROPIC ? anthropic_messages_error                                           \
      : (flags) & AUTH_OLLAMA  ? ollama_error                                                       \
@@ -371,6 +359,16 @@ static const struct http_route routes[] = {
 #define N_ROUTES (sizeof(routes) / sizeof(routes[0]))
 _Static_assert(N_ROUTES < METRICS_MAX_ROUTES, "each route is a label, and so is the lack of one");
 
+/* "" before the first model is there. */
+static const char *isa_of(const struct server *s)
+{
+    uint32_t i = 0;
+
+    while (i + 1 < s->opt.n_models && s->models[i].model.isa[0] == '\0')
+        i++;
+    return s->models[i].model.isa;
+}
+
 static void on_metrics(void *ud, struct http_call *call)
 {
     struct server *s = ud;
@@ -385,7 +383,7 @@ static void on_metrics(void *ud, struct http_call *call)
         .server_counts = &s->server_counts,
         .routes = labels,
         .n_routes = N_ROUTES + 1,
-        .isa = s->models[0].model.isa,
+        .isa = isa_of(s),
         .version = quire_version(),
         .pools = {worker_pool_stats(s->text_pool), worker_pool_stats(s->constraint_pool),
                   worker_pool_stats(s->adapter_pool)},

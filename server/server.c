@@ -79,6 +79,8 @@ static void end_loop(struct server *s)
     worker_pool_stop(s->text_pool);
     worker_pool_stop(s->constraint_pool);
     worker_pool_stop(s->adapter_pool);
+    worker_pool_stop(s->model_pool);
+    model_set_stop(&s->set);
     response_keeper_stop(s->keeper);
     usage_keeper_stop(s->usage_keeper);
     stream_store_stop(s->streams);
@@ -125,6 +127,8 @@ static void abandon(struct server *s)
 
 static bool is_reading(const struct server *s)
 {
+    if (model_set_is_working(&s->set))
+        return true;
     for (uint32_t i = 0; i < s->opt.n_models; i++)
         if (served_model_is_reading(&s->models[i]))
             return true;
@@ -195,6 +199,7 @@ static void stop(struct server *s, const char *why)
     server_end_handover(s);
     if (s->sockets_stay) /* the next process finds who comes now */
         http_stop_listening(s->http);
+    model_set_drain(&s->set);
     for (uint32_t i = 0; i < s->opt.n_models; i++)
         served_model_drain(&s->models[i], !is_first);
     if (!is_first && s->stopped_us == 0)
@@ -315,7 +320,9 @@ static int open_pools(struct server *s)
 
     if (rc == 0)
         rc = worker_pool_create(&s->constraint_pool, &o);
-    return rc == 0 ? worker_pool_create(&s->adapter_pool, &o) : rc;
+    if (rc == 0)
+        rc = worker_pool_create(&s->adapter_pool, &o);
+    return rc == 0 ? worker_pool_create(&s->model_pool, &o) : rc;
 }
 
 static int start_pools(struct server *s)
@@ -328,7 +335,9 @@ static int start_pools(struct server *s)
         return ERR_INTERNAL;
     if (rc == 0)
         rc = worker_pool_start(s->constraint_pool, s->opt.n_constraint_threads);
-    return rc == 0 ? worker_pool_start(s->adapter_pool, ADAPTER_THREADS) : rc;
+    if (rc == 0)
+        rc = worker_pool_start(s->adapter_pool, ADAPTER_THREADS);
+    return rc == 0 ? worker_pool_start(s->model_pool, MODEL_SET_THREADS) : rc;
 }
 
 static const char *or_empty(const char *text)
@@ -469,6 +478,20 @@ static int open_http(struct server *s, char *err, size_t err_len)
     return http_create(&s->http, &http, err, err_len);
 }
 
+static int open_set(struct server *s, char *err, size_t err_len)
+{
+    const struct model_set_options o = {.loop = &s->loop,
+                                        .models = s->models,
+                                        .n = s->opt.n_models,
+                                        .loader = &s->opt.loader,
+                                        .pool = s->model_pool};
+
+    if (model_set_open(&s->set, &o) == 0)
+        return 0;
+    snprintf(err, err_len, "no memory for %u models", s->opt.n_models);
+    return ERR_NOMEM;
+}
+
 static int open_models(struct server *s, char *err, size_t err_len)
 {
     const struct tenants_options tenants = {
@@ -492,7 +515,7 @@ static int open_models(struct server *s, char *err, size_t err_len)
     shared.usage = s->usage;
     for (uint32_t i = 0; rc == 0 && i < s->opt.n_models; i++)
         rc = served_model_open(&s->models[i], &shared, &s->opt.models[i], err, err_len);
-    return rc;
+    return rc == 0 ? open_set(s, err, err_len) : rc;
 }
 
 static int open_parts(struct server *s, char *err, size_t err_len)
@@ -561,12 +584,16 @@ void server_set_model(struct server *s, uint32_t i, const struct server_model *m
 void server_attach(struct server *s, uint32_t i, struct queue *q)
 {
     served_model_attach(&s->models[i], q);
-    if (++s->n_attached < s->opt.n_models)
-        return;
+    model_set_ready(&s->set, &s->models[i]);
+}
+
+void server_ready(struct server *s)
+{
     if (s->auth.is_loading && server_takes_over(s))
         server_serve(s);
     s->auth.is_loading = false;
     log_info("server", "event=ready ms=%.1f", (double)(clock_us() - s->start_us) / 1e3);
+    model_set_pump(&s->set);
 }
 
 void server_fail(struct server *s)
@@ -608,6 +635,11 @@ int server_run(struct server *s)
     return s->has_abandoned_load ? ERR_BUSY : s->has_abandoned_read ? ERR_AGAIN : 0;
 }
 
+bool server_is_changing(const struct server *s, uint32_t i)
+{
+    return model_set_is_changing(&s->set, i);
+}
+
 static void close_handle(uv_handle_t *handle, void *ud)
 {
     (void)ud;
@@ -634,6 +666,8 @@ void server_destroy(struct server **server)
     worker_pool_destroy(&s->text_pool);
     worker_pool_destroy(&s->constraint_pool);
     worker_pool_destroy(&s->adapter_pool);
+    worker_pool_destroy(&s->model_pool);
+    model_set_close(&s->set);
     response_keeper_close(&s->keeper);
     usage_keeper_close(&s->usage_keeper);
     stream_store_close(&s->streams);

@@ -13,6 +13,7 @@
 #include "server/auth/auth.h"
 #include "server/http/http.h"
 #include "server/metrics/metrics.h"
+#include "server/model_set.h"
 #include "server/served_model.h"
 #include "server/server.h"
 
@@ -23,7 +24,7 @@ struct server {
     uv_signal_t on_hup, on_usr1;
     atomic_uint n_stops; /* signals that told it to stop: set by their thread, read in on_stop() */
     atomic_int stop_number;
-    struct worker_pool *text_pool, *constraint_pool, *adapter_pool;
+    struct worker_pool *text_pool, *constraint_pool, *adapter_pool, *model_pool;
     struct response_keeper *keeper; /* or NULL */
     struct request_memory memory;
     struct stream_store *streams; /* or NULL */
@@ -39,7 +40,7 @@ struct server {
     struct usage_keeper *usage_keeper; /* or NULL */
     struct metrics_server server_counts;
     struct served_model models[SERVER_MAX_MODELS]; /* [opt.n_models] */
-    uint32_t n_attached;                     /* of them: their engines run */
+    struct model_set set;                    /* of them */
     struct http_sockets sockets; /* that were there before this process */
     bool sockets_stay;           /* and are systemd's */
     struct handover handover;

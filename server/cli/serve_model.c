@@ -2,6 +2,7 @@
 #include "server/cli/serve_model.h"
 
 #include "config/adapters.h"
+#include "config/duration.h"
 #include "config/endpoints.h"
 #include "config/models.h"
 #include "core/base/buf.h"
@@ -29,8 +30,10 @@
 
 #include <stdatomic.h>
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -38,7 +41,24 @@
 #define CONSTRAINT_CACHE_ENTRIES 256
 #define CONSTRAINT_CACHE_BYTES ((size_t)128 << 20)
 
+/* What a load beside others' steps runs at: a tenth of a core that is wanted by steps as well, and
+ * all of one that is not. At SCHED_IDLE it would not come to its end under a steady load. */
+#define BESIDE_NICE 10
+
 /* ---- before it is loaded ---- */
+
+_Static_assert((int)CONFIG_LOAD_START == SERVER_LOAD_START &&
+                   (int)CONFIG_LOAD_DEMAND == SERVER_LOAD_DEMAND &&
+                   (int)CONFIG_LOAD_NEVER == SERVER_LOAD_NEVER,
+               "times of a load are in the order of their words");
+
+/* The setting idle_unload, which has been checked. */
+static uint64_t idle_us(const char *setting)
+{
+    uint64_t us = DURATION_NEVER;
+
+    return setting[0] != '\0' && duration_parse(setting, &us) == 0 ? us : DURATION_NEVER;
+}
 
 static struct server_model info_before(const struct served *m)
 {
@@ -58,6 +78,17 @@ static struct server_model info_before(const struct served *m)
         .journal_path = c->journal[0] != '\0' ? c->journal : NULL,
         .journal = m->journal,
         .kv_events = m->publisher,
+        .load = (enum server_load_when)c->load,
+        .idle_unload_us = idle_us(c->idle_unload),
+        .is_pinned = c->keep_loaded == CONFIG_ON,
+        .stays = m->publisher != NULL,
+        .adapter_list = c->adapters,
+        .created = (int64_t)time(NULL),
+        .arch = "",
+        .ftype = "",
+        .kv_type = "",
+        .isa = "",
+        .request_defaults = &m->defaults,
     };
 }
 
@@ -203,6 +234,20 @@ int served_init(struct served *m, const struct config *c, uint32_t i, char *err,
 }
 
 /* ---- loading ---- */
+
+/* A thread of the block store that hangs may be left behind: what it uses stays. */
+static void release_loaded(struct served *m)
+{
+    engine_loop_destroy(&m->loop);
+    mtp_drafter_destroy(&m->mtp);
+    (void)block_store_close(&m->store);
+    queue_destroy(&m->queue);
+    constraint_cache_destroy(&m->constraint_cache);
+    adapter_set_destroy(&m->adapters); /* which no request holds any more */
+    chat_destroy(&m->chat);
+    instance_draft_release(&m->draft);
+    instance_release(&m->engine);
+}
 
 static int make_queue(struct served *m, struct server *server)
 {
@@ -370,17 +415,55 @@ static int make_adapters(struct served *m, char *err, size_t err_len)
     return adapter_set_create(&m->adapters, &options, err, err_len);
 }
 
-int served_load(struct served *m, const struct served_company *company, char *err, size_t err_len)
+/* ---- reading, packing ---- */
+
+struct reading {
+    struct served *m;
+    const struct served_company *company;
+    char *err;
+    size_t err_len;
+    int code;
+};
+
+static int read_model(const struct reading *r)
 {
+    struct served *m = r->m;
     const struct instance_company among = {
-        .pool = company->pool, .numa = company->numa, .progress = &m->progress};
-    int rc, code = instance_init_among(&m->engine, &m->config, INSTANCE_SWAP | INSTANCE_ENCODERS,
-                                       &among, err, err_len);
+        .pool = r->company->pool, .numa = r->company->numa, .progress = &m->progress};
+    int code = instance_init_among(&m->engine, &m->config, INSTANCE_SWAP | INSTANCE_ENCODERS,
+                                   &among, r->err, r->err_len);
 
     if (code == EXIT_OK)
-        code = instance_draft_init(&m->draft, &m->engine, &m->config, 0, &among, err, err_len);
-    if (code != EXIT_OK)
-        return code;
+        code = instance_draft_init(&m->draft, &m->engine, &m->config, 0, &among, r->err,
+                                   r->err_len);
+    return code;
+}
+
+static void *read_beside(void *ud)
+{
+    struct reading *r = ud;
+
+    (void)setpriority(PRIO_PROCESS, 0, BESIDE_NICE); /* of this thread, and those it makes */
+    r->code = read_model(r);
+    return NULL;
+}
+
+/* On a thread that goes afterwards: a priority that was lowered stays so. */
+static int read_at_low_priority(struct reading *r)
+{
+    pthread_t thread;
+
+    if (pthread_create(&thread, NULL, read_beside, r) != 0)
+        return read_model(r);
+    pthread_join(thread, NULL);
+    return r->code;
+}
+
+static int start_engine(struct served *m, const struct served_company *company, char *err,
+                        size_t err_len)
+{
+    int rc;
+
     if (make_chat(m, err, err_len) < 0 || make_adapters(m, err, err_len) < 0)
         return EXIT_FAILED;
     rc = make_constraint_cache(m);
@@ -396,6 +479,20 @@ int served_load(struct served *m, const struct served_company *company, char *er
         return EXIT_OK;
     snprintf(err, err_len, "cannot start the engine: %s", err_text(rc));
     return EXIT_FAILED;
+}
+
+int served_load(struct served *m, const struct served_company *company, char *err, size_t err_len)
+{
+    struct reading r = {m, company, err, err_len, EXIT_FAILED};
+    int code;
+
+    atomic_store_explicit(&m->progress.permille, 0, memory_order_relaxed);
+    code = company->is_beside ? read_at_low_priority(&r) : read_model(&r);
+    if (code == EXIT_OK)
+        code = start_engine(m, company, err, err_len);
+    if (code != EXIT_OK)
+        release_loaded(m);
+    return code;
 }
 
 uint32_t served_permille(const struct served *m)
@@ -469,9 +566,8 @@ void served_complete(struct served *m)
     complete_engine(&m->info, &m->engine);
     m->info.pooling = pooling_of(m->config.pooling, &m->engine.model->shape);
     m->info.keeps_tokens = m->config.pooling == CONFIG_POOLING_NONE;
-    m->info.created = (int64_t)time(NULL);
+    m->info.load_us = m->load_us;
     m->info.sampling = &m->engine.sampling;
-    m->info.request_defaults = &m->defaults;
     m->info.chat = m->chat;
     m->info.constraint_cache = m->constraint_cache;
     m->info.adapters = m->adapters;
@@ -497,20 +593,20 @@ void served_flush(struct served *m)
         block_store_flush(m->store, (uint32_t)m->config.kv_store_flush_ms);
 }
 
-/* A thread of the block store that hangs may be left behind: what it uses stays. */
+void served_unload(struct served *m)
+{
+    served_stop(m);
+    served_join(m);
+    served_flush(m);
+    release_loaded(m);
+    mem_trim();
+}
+
 void served_release(struct served *m)
 {
     kv_event_publisher_close(&m->publisher);
-    engine_loop_destroy(&m->loop);
-    mtp_drafter_destroy(&m->mtp);
-    (void)block_store_close(&m->store);
-    queue_destroy(&m->queue);
+    release_loaded(m);
     journal_destroy(&m->journal);
-    constraint_cache_destroy(&m->constraint_cache);
-    adapter_set_destroy(&m->adapters); /* which no request holds any more */
-    chat_destroy(&m->chat);
     request_defaults_release(&m->defaults);
-    instance_draft_release(&m->draft);
-    instance_release(&m->engine);
     config_release(&m->config);
 }

@@ -38,6 +38,7 @@ struct served { /* zero is empty */
     struct engine_loop *loop;
     struct block_store *store; /* NULL: there is none for this model */
     struct instance_progress progress;
+    uint64_t load_us;
     char id[sizeof(((struct instance *)0)->id)];
 };
 
@@ -48,18 +49,22 @@ struct served_company { /* what the models have in common; borrowed */
     uint32_t index;      /* in them */
     struct server *server;
     const struct store_place *place; /* of the block store */
+    bool is_beside; /* others are served meanwhile: their steps come first */
 };
 
 /* Model i of the settings: all that is known before it is loaded. An exit_code. */
 int served_init(struct served *m, const struct config *c, uint32_t i, char *err, size_t err_len);
 
-/* Load it and start its engine thread. An exit_code. */
+/* Load it and start its engine thread. An exit_code; if it fails nothing is loaded. */
 int served_load(struct served *m, const struct served_company *company, char *err,
                 size_t err_len);
 uint32_t served_permille(const struct served *m); /* how far that has come */
 
 /* Fill in the info, once it is loaded. */
 void served_complete(struct served *m);
+
+/* All of it but what served_init() has made: the engine thread ends, the memory goes back. */
+void served_unload(struct served *m);
 
 /* Cancel what is left; then, when all models were told, wait for the engine thread. Without one
  * they do nothing. */

@@ -26,6 +26,8 @@ static bool is_file_of_template(const char *setting)
 static void add_weights(struct sandbox_paths *p, const struct config *c, const char *path)
 {
     sandbox_read(p, path);
+    if (c->load != CONFIG_LOAD_START) /* another file may be there when it is read */
+        sandbox_read_replaced(p, path);
     if (strcmp(c->weight_cache, "on") == 0) {
         sandbox_allow_folder_of(p, path, LANDLOCK_CHANGE);
         sandbox_allow(p, path, LANDLOCK_CHANGE);
@@ -82,6 +84,7 @@ static void add_debug(struct sandbox_paths *p)
                                             "QUIRE_DEBUG_HOLD_PACK", "QUIRE_DEBUG_HOLD_PACKED",
                                             "QUIRE_DEBUG_HOLD_PARSE", "QUIRE_DEBUG_HOLD_RELOAD",
                                             "QUIRE_DEBUG_HOLD_ADAPTER",
+                                            "QUIRE_DEBUG_HOLD_LOAD_MODEL",
                                             "QUIRE_DEBUG_HOLD_KV_EVENTS"};
 
     for (size_t i = 0; i < sizeof(variables) / sizeof(variables[0]); i++)

@@ -45,6 +45,7 @@ enum rejection {
     REJECTION_UNAUTHORIZED,  /* no key, or none that is known */
     REJECTION_FORBIDDEN,     /* a key that may not do this */
     REJECTION_RATE_LIMIT,    /* of a key: requests or tokens a minute, or at a time */
+    REJECTION_MODEL,         /* it is not loaded, and will not be for this request */
     REJECTION_COUNT,
 };
 

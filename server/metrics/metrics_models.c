@@ -288,6 +288,7 @@ static void add_rejections(struct buf *b, const char *model, enum rejection reas
         [REJECTION_UNAUTHORIZED] = "reason=\"unauthorized\"",
         [REJECTION_FORBIDDEN] = "reason=\"forbidden\"",
         [REJECTION_RATE_LIMIT] = "reason=\"rate_limit\"",
+        [REJECTION_MODEL] = "reason=\"model_not_loaded\"",
     };
 
     const struct prom_series series = {

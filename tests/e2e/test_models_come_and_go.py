@@ -1,0 +1,202 @@
+"""Models that are loaded when they are asked for, and leave: who waits for what, and that nothing is lost."""
+import json
+import os
+import shutil
+import threading
+import time
+
+import pytest
+
+from quire import DEBUG_BIN, Server, make_model, serve_in_vain
+
+ASK = {"prompt": "Once upon a time", "max_tokens": 4, "temperature": 0}
+TINY = ["--embd", "64", "--layers", "2", "--heads", "2", "--kv-heads", "1", "--head-dim", "32", "--ff", "128", "--vocab", "300",
+        "--context", "512", "--type", "Q8_0"]
+
+
+@pytest.fixture
+def serve(tmp_path):
+    """A server with a file of settings; they are stopped in the end."""
+    servers = []
+
+    def make(settings, **kw):
+        path = tmp_path / "quire.conf"
+        path.write_text("kv_memory = 16m\nswap_ram = 0\n" + settings)
+        servers.append(Server("--config", str(path), model="", **kw))
+        return servers[-1]
+
+    yield make
+    for s in servers:
+        s.stop()
+
+
+def ask(server, name, **fields):
+    return server.post("/v1/completions", {**ASK, "model": name, **fields})
+
+
+def states(server):
+    return {m["id"]: m["status"]["value"] for m in server.get("/v1/models").json["data"]}
+
+
+def until(question, timeout=20):
+    begin = time.monotonic()
+    while not question():
+        assert time.monotonic() - begin < timeout
+        time.sleep(0.01)
+
+
+class Gate:
+    """What a server of the debug build waits at before it loads a model beside others."""
+
+    def __init__(self, folder):
+        self.path = folder / "gate"
+        os.mkfifo(self.path)
+        self.env = {"QUIRE_DEBUG_HOLD_LOAD_MODEL": str(self.path)}
+
+    def open(self):
+        """For one load, which must have come to it."""
+        os.close(os.open(self.path, os.O_WRONLY))
+
+
+# ---- states and demand ----
+
+def test_loaded_when_it_is_asked_for(serve):
+    s = serve("model = first=,second=,third=\n[second]\nload = demand\n[third]\nload = never\n")
+    assert states(s) == {"first": "loaded", "second": "unloaded", "third": "unloaded"}
+    assert s.get("/health").status == 200
+    text = ask(s, "first").text
+    r = ask(s, "second")
+    assert (r.status, r.text, r.json["model"]) == (200, text, "second")
+    assert states(s)["second"] == "loaded"
+    r = ask(s, "third")
+    assert (r.status, r.json["error"]["code"], r.headers["x-should-retry"]) == (503, "model_not_loaded", "false")
+    assert states(s)["third"] == "unloaded"
+    assert s.post("/tokenize", {"content": "Once", "model": "third"}).status == 503
+    log = s.read_log()
+    assert log.count("event=loading model=\"second\"") == 1 and "model=\"third\"" not in log
+
+
+def test_pages_of_one_that_is_not_there(serve):
+    """Lists have it; what tells of what is loaded says that it is not."""
+    s = serve("model = first=,second=\n[first]\nload = demand\n[second]\nload = demand\n")
+    for page in ("/v1/models/second", "/v1/models", "/api/tags", "/metrics", "/server_info", "/load", "/openapi.json"):
+        assert s.get(page).status == 200, page
+    assert s.get("/v1/models", headers={"anthropic-version": "2023-06-01"}).status == 200
+    assert s.get("/api/ps").json == {"models": []}
+    for page in ("/props", "/slots", "/debug/kv", "/debug/requests", "/lora-adapters", "/tokenizer_info"):
+        r = s.get(f"{page}?model=second")
+        assert (r.status, r.json["error"]["code"]) == (503, "model_not_loaded"), page
+    assert ask(s, "second").status == 200
+    assert [m["name"] for m in s.get("/api/ps").json["models"]] == ["second:latest"]
+    assert s.get("/props?model=second").status == 200
+
+
+def test_leaves_when_it_is_idle(serve):
+    s = serve("model = first=,second=\n[first]\nidle_unload = 300ms\n[second]\nidle_unload = 300ms\nkeep_loaded = on\n")
+    text = ask(s, "first").text
+    until(lambda: states(s)["first"] == "unloaded")
+    assert states(s)["second"] == "loaded"
+    used = s.get("/v1/models/first").json["meta"]
+    assert used["n_params"] > 0  # what was known stays known
+    assert ask(s, "first").text == text
+
+
+def test_a_stream_is_no_idle_time(serve):
+    s = serve("model = first=\nidle_unload = 100ms\n")
+    stream = s.stream("Once", model="first", max_tokens=900, ignore_eos=True)
+    frames = iter(stream)
+    next(frames)
+    n = 1
+    for _ in frames:
+        n += 1
+        if n == 100:
+            time.sleep(0.5)
+    assert stream.done and n > 800  # some frames have two tokens
+    until(lambda: states(s)["first"] == "unloaded")
+
+
+def test_those_who_wait_for_a_load(serve, tmp_path):
+    """Requests wait in order, by their own limits; a client that leaves is forgotten; others are served meanwhile."""
+    gate = Gate(tmp_path)
+    s = serve("model = first=,second=\nmax_queue_ms = 0\n[second]\nload = demand\n", binary=DEBUG_BIN, env=gate.env)
+    answers = []
+    waiting = [threading.Thread(target=lambda: answers.append(ask(s, "second"))) for _ in range(3)]
+    for t in waiting:
+        t.start()
+    until(lambda: s.get("/load").json["server_load"] == 3)
+    assert states(s)["second"] == "loading"
+    gone = s.connect()
+    gone.request("POST", "/v1/completions", json.dumps({**ASK, "model": "second"}), {"Content-Type": "application/json"})
+    until(lambda: s.get("/load").json["server_load"] == 4)
+    gone.close()
+    until(lambda: s.get("/load").json["server_load"] == 3)
+    r = ask(s, "second", deadline_ms=150)
+    assert (r.status, r.json["error"]["code"]) == (408, "deadline_exceeded")
+    r = ask(s, "second", max_queue_ms=150)
+    assert (r.status, r.json["error"]["code"]) == (429, "queue_timeout") and int(r.headers["Retry-After"]) >= 1
+    assert ask(s, "first").status == 200
+    assert s.get("/health").status == 200
+    gate.open()
+    for t in waiting:
+        t.join()
+    assert [r.status for r in answers] == [200] * 3 and len({r.text for r in answers}) == 1
+
+
+def test_the_queue_of_one_that_is_loaded_is_bounded(serve, tmp_path):
+    gate = Gate(tmp_path)
+    s = serve("model = first=\nload = demand\nmax_sequences = 1\nqueue_limit = 1\n", binary=DEBUG_BIN, env=gate.env)
+    answers = []
+    waiting = [threading.Thread(target=lambda: answers.append(ask(s, "first"))) for _ in range(2)]
+    for t in waiting:
+        t.start()
+    until(lambda: s.get("/load").json["server_load"] == 2)
+    r = ask(s, "first")
+    assert (r.status, r.json["error"]["code"]) == (429, "queue_full") and int(r.headers["retry-after-ms"]) > 0
+    gate.open()
+    for t in waiting:
+        t.join()
+    assert [r.status for r in answers] == [200, 200]
+
+
+def test_a_file_that_cannot_be_loaded(serve, tmp_path):
+    """The reason is told to its requests, it is not tried again, and a new file is."""
+    path, good = tmp_path / "models" / "m.gguf", tmp_path / "good.gguf"
+    path.parent.mkdir()
+    make_model(good, *TINY)
+    path.write_bytes(good.read_bytes()[:5000])
+    s = serve(f"model = m={path}\nload = demand\n")
+    for _ in range(3):
+        r = ask(s, "m")
+        assert (r.status, r.json["error"]["code"], r.headers["x-should-retry"]) == (503, "model_load_failed", "false")
+        assert "m.gguf" in r.json["error"]["message"]
+    time.sleep(1.1)
+    assert ask(s, "m").status == 503
+    status = s.get("/v1/models/m").json["status"]
+    assert status["value"] == "unloaded" and status["failed"] and "m.gguf" in status["reason"]
+    assert s.read_log().count("event=loading") == 1
+    shutil.copy(good, tmp_path / "models" / "new.gguf")
+    os.rename(tmp_path / "models" / "new.gguf", path)
+    until(lambda: ask(s, "m").status == 200)
+    assert s.read_log().count("event=loading") == 2
+
+
+def test_stopped_while_it_loads(serve, tmp_path):
+    """Whoever waits is told, and the process does not wait for the load."""
+    gate = Gate(tmp_path)
+    s = serve("model = first=,second=\n[second]\nload = demand\n", binary=DEBUG_BIN, env=gate.env)
+    answers = []
+    t = threading.Thread(target=lambda: answers.append(ask(s, "second")))
+    t.start()
+    until(lambda: s.get("/load").json["server_load"] == 1)
+    assert s.stop(timeout=10) == 0
+    t.join()
+    assert answers[0].status == 503 and "shutting down" in answers[0].json["error"]["message"]
+
+
+def test_settings_that_make_no_sense(tmp_path):
+    for line, words in (("idle_unload = soon", "idle_unload"), ("load = later", "load"),
+                        ("kv_events = on\nload = demand", "kv_events"), ("kv_events = on\nidle_unload = 5m", "kv_events")):
+        path = tmp_path / "bad.conf"
+        path.write_text(line + "\n")
+        run = serve_in_vain("--config", path)
+        assert run.returncode == 2 and words in run.stderr, run.stderr
