@@ -519,6 +519,7 @@ int model_set_load(struct model_set *s, struct served_model *h, struct api_error
     if (!l->wants_load)
         l->asked_us = clock_us();
     l->wants_load = true;
+    l->idle_us = h->model.idle_unload_us;
     model_set_pump(s);
     return 0;
 }

@@ -13,12 +13,14 @@
 #include "server/api/completion.h"
 #include "server/api/dry_run.h"
 #include "server/api/engine_client.h"
+#include "server/api/keep_alive.h"
 #include "server/api/kept_responses.h"
 #include "server/api/response/response_writer.h"
 #include "server/api/slot_call.h"
 #include "server/api/stream_call.h"
 #include "server/api/text_endpoints.h"
 #include "server/auth/tenants.h"
+#include "server/model_pages.h"
 #include "server/model_router.h"
 #include "server/page/page.h"
 #include "server/process/syscall_filter.h"
@@ -48,6 +50,21 @@ static void on_debug(void *ud, struct http_call *call)
         debug_ask(&h->debug, call, *page);
 }
 
+/* Ollama's clients say in each request how long the model stays after it: for models that requests
+ * load, and of those who may unload one. Without a word the setting idle_unload holds. */
+static void take_keep_alive(struct server *s, struct served_model *h, struct http_call *call,
+                            enum params_form form, const struct body_scan *scan)
+{
+    uint64_t us;
+
+    if (h->model.load != SERVER_LOAD_DEMAND || !auth_is_operator(&s->auth, call))
+        return;
+    if ((form & PARAMS_OLLAMA) == 0 || scan->keep_alive == NULL ||
+        !keep_alive_read(scan->keep_alive, scan->n_keep_alive, &us))
+        us = h->model.idle_unload_us;
+    h->life.idle_us = us;
+}
+
 static void on_work(void *ud, struct http_call *call)
 {
     const struct model_work *work = http_call_arg(call);
@@ -61,6 +78,8 @@ static void on_work(void *ud, struct http_call *call)
         scan.n_model = scan.n_name;
     }
     h = model_router_by_body(s->models, s->opt.n_models, call, &scan);
+    if (h != NULL)
+        take_keep_alive(s, h, call, work->wire_format->form, &scan);
     if (h == NULL)
         s->server_counts.rejections[REJECTION_INVALID]++;
     else
@@ -287,6 +306,21 @@ static void on_health(void *ud, struct http_call *call)
     info_health(call, trouble);
 }
 
+static void on_load_model(void *ud, struct http_call *call)
+{
+    model_pages_load(&((struct server *)ud)->set, call);
+}
+
+static void on_unload_model(void *ud, struct http_call *call)
+{
+    model_pages_unload(&((struct server *)ud)->set, call);
+}
+
+static void on_debug_models(void *ud, struct http_call *call)
+{
+    model_pages_debug(&((struct server *)ud)->set, call);
+}
+
 static void on_kept(void *ud, struct http_call *call)
 {
     const enum kept_responses_page *page = http_call_arg(call);
@@ -359,6 +393,18 @@ static const struct http_route routes[] = {
 #define N_ROUTES (sizeof(routes) / sizeof(routes[0]))
 _Static_assert(N_ROUTES < METRICS_MAX_ROUTES, "each route is a label, and so is the lack of one");
 
+static void fill_life(const struct model_life *l, struct metrics_model *out)
+{
+    out->is_loaded = l->state == MODEL_READY;
+    out->is_loading = l->state == MODEL_LOADING;
+    out->has_failed = l->state == MODEL_FAILED;
+    out->n_loads = l->n_loads;
+    out->n_unloads = l->n_unloads;
+    out->n_load_failures = l->n_failures;
+    out->load_us = l->all_load_us;
+    out->n_load_waits = l->waits.n;
+}
+
 /* "" before the first model is there. */
 static const char *isa_of(const struct server *s)
 {
@@ -405,8 +451,10 @@ static void on_metrics(void *ud, struct http_call *call)
     for (size_t i = 0; i < N_ROUTES; i++)
         labels[i] = routes[i].path;
     labels[N_ROUTES] = "other";
-    for (uint32_t i = 0; i < s->opt.n_models; i++)
+    for (uint32_t i = 0; i < s->opt.n_models; i++) {
         info_fill_metrics(s->models[i].engine, &models[i]);
+        fill_life(&s->models[i].life, &models[i]);
+    }
     info_metrics(call, &scene);
     for (uint32_t i = 0; i < s->opt.n_models; i++)
         info_release_metrics(&models[i]);

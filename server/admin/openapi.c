@@ -122,6 +122,7 @@ static const struct request_doc {
     {"DetokenizeRequest", "DetokenizeRequest", 0, "['tokens']"},
     {"SlotActionRequest", "SlotActionRequest", 0, "[]"},
     {"LoadAdapterRequest", "LoadAdapterRequest", 0, "['lora_name','lora_path']"},
+    {"ModelRequest", "ModelRequest", 0, "['model']"},
     {"UnloadAdapterRequest", "UnloadAdapterRequest", 0, "['lora_name']"},
 };
 #define N_REQUESTS (sizeof(requests) / sizeof(requests[0]))

@@ -1,4 +1,5 @@
 """Models that are loaded when they are asked for, and leave: who waits for what, and that nothing is lost."""
+import calendar
 import json
 import os
 import shutil
@@ -7,7 +8,7 @@ import time
 
 import pytest
 
-from quire import DEBUG_BIN, Server, make_model, serve_in_vain
+from quire import DEBUG_BIN, Server, make_key, make_model, serve_in_vain
 
 ASK = {"prompt": "Once upon a time", "max_tokens": 4, "temperature": 0}
 TINY = ["--embd", "64", "--layers", "2", "--heads", "2", "--kv-heads", "1", "--head-dim", "32", "--ff", "128", "--vocab", "300",
@@ -200,3 +201,134 @@ def test_settings_that_make_no_sense(tmp_path):
         path.write_text(line + "\n")
         run = serve_in_vain("--config", path)
         assert run.returncode == 2 and words in run.stderr, run.stderr
+
+
+# ---- what operators ask for ----
+
+def load(server, name, **kw):
+    return server.post("/models/load", {"model": name}, **kw)
+
+
+def unload(server, name, **kw):
+    return server.post("/models/unload", {"model": name}, **kw)
+
+
+def test_load_and_unload(serve):
+    s = serve("model = first=,second=\n[first]\nalias = a\n[second]\nload = never\n")
+    text = ask(s, "first").text
+    for r in (load(s, "first"), unload(s, "second")):
+        assert (r.status, r.json["error"]["type"]) == (400, "invalid_request_error")
+    assert load(s, "third").status == unload(s, "third").status == 404
+    assert s.post("/models/load", {}).status == s.post("/models/unload", {"model": 3}).status == 400
+    r = load(s, "second")
+    assert (r.status, r.json) == (200, {"success": True})
+    until(lambda: states(s)["second"] == "loaded")
+    assert ask(s, "second").text == text
+    for name in ("a", "second"):
+        assert unload(s, name).json == {"success": True}
+    until(lambda: set(states(s).values()) == {"unloaded"})
+    assert ask(s, "second").status == 503
+    assert ask(s, "first").text == text  # load = start: it comes again
+    m = s.metrics()
+    assert m['quire_model_loads_total{model="first",result="ok"}'] == 2 and m['quire_model_unloads_total{model="first"}'] == 1
+    assert m['quire_model_state{model="second",state="loaded"}'] == 0
+    told = {d["id"]: d for d in s.get("/debug/models").json["models"]}
+    assert told["second"]["state"] == "unloaded" and told["first"]["loads"] == 2 and told["first"]["calls"] == 0
+
+
+def test_an_unload_waits_for_those_who_run(serve):
+    """A stream goes on to its end; who comes meanwhile waits, and gets its answer from the model that comes again."""
+    s = serve("model = first=,second=\n")
+    text = ask(s, "first").text
+    stream = s.stream("Once", model="first", max_tokens=900, ignore_eos=True)
+    frames = iter(stream)
+    next(frames)
+    assert unload(s, "first").status == 200
+    late = []
+    t = threading.Thread(target=lambda: late.append(ask(s, "first")))
+    t.start()
+    until(lambda: s.get("/load").json["server_load"] == 2)
+    assert sum(1 for _ in frames) > 800 and stream.done
+    t.join()
+    assert (late[0].status, late[0].text) == (200, text)
+    assert s.metrics()['quire_model_loads_total{model="first",result="ok"}'] == 2
+
+
+def test_unloaded_under_traffic(serve):
+    """Again and again, with requests of all kinds at any moment: each gets its answer."""
+    s = serve("model = first=,second=\n[second]\nload = demand\n")
+    text = ask(s, "first").text
+    over = threading.Event()
+    answers = [0]
+
+    def client(k):
+        while not over.is_set():
+            name = "first" if k % 3 else "second"
+            if k % 4 == 0:
+                stream = s.stream(ASK["prompt"], model=name, max_tokens=4, temperature=0)
+                assert stream.text() == text and stream.done
+            elif k % 4 == 1:
+                r = s.post("/tokenize", {"content": "Once", "model": name})
+                assert r.status == 200, r.body
+            else:
+                r = ask(s, name)
+                assert (r.status, r.text) == (200, text), r.body
+            answers[0] += 1
+
+    clients = [threading.Thread(target=client, args=(k,)) for k in range(8)]
+    failed = []
+    threading.excepthook, before = lambda a: failed.append(a.exc_value), threading.excepthook
+    try:
+        for t in clients:
+            t.start()
+        for _ in range(25):
+            for name in ("first", "second"):
+                assert unload(s, name).status in (200, 400)
+            time.sleep(0.02)
+        over.set()
+        for t in clients:
+            t.join()
+    finally:
+        threading.excepthook = before
+    assert not failed, failed[0]
+    m = s.metrics()
+    assert m['quire_model_unloads_total{model="first"}'] > 5 and answers[0] > 50
+    assert not any(v for k, v in m.items() if k.startswith("quire_rejections_total"))
+
+
+def test_who_may(serve, tmp_path):
+    keys = tmp_path / "keys"
+    admin, user = (make_key("boss", "--admin"), make_key("user"))
+    keys.write_text(admin[0] + user[0])
+    s = serve(f"api_keys = {keys}\nmodel = first=\nload = demand\n", key=admin[1])
+    bearer = {"Authorization": f"Bearer {user[1]}"}
+    for act in (load, unload):
+        assert act(s, "first", headers=bearer).status == 403
+    assert s.get("/debug/models", headers=bearer).status == 403
+    ollama = {"model": "first", "prompt": "Once", "options": {"num_predict": 2}, "stream": False, "keep_alive": 0}
+    assert s.post("/api/generate", ollama, headers=bearer).status == 200
+    assert "expires_at" in s.get("/api/ps").json["models"][0]
+    assert s.post("/api/generate", ollama).status == 200
+    until(lambda: s.get("/api/ps").json["models"] == [])
+
+
+def test_ollamas_keep_alive(serve):
+    s = serve("model = first=,second=\n[first]\nload = demand\nidle_unload = 1h\n")
+
+    def expires(**fields):
+        r = s.post("/api/generate", {"model": "first", "prompt": "Once", "options": {"num_predict": 1}, "stream": False, **fields})
+        assert r.status == 200
+        told = {m["name"]: m["expires_at"] for m in s.get("/api/ps").json["models"]}
+        assert told["second:latest"].startswith("2262")
+        when = calendar.timegm(time.strptime(told["first:latest"], "%Y-%m-%dT%H:%M:%SZ"))
+        return when - time.time()
+
+    assert 3500 < expires() < 3700
+    assert 250 < expires(keep_alive="5m") < 350
+    assert 60 < expires(keep_alive=120) < 180
+    assert expires(keep_alive=-1) > 1e8
+    r = s.post("/api/generate", {"model": "first", "keep_alive": 0})
+    assert r.json["done_reason"] == "unload"
+    until(lambda: states(s)["first"] == "unloaded")
+    assert s.post("/api/generate", {"model": "second", "keep_alive": 0}).json["done_reason"] == "load"
+    assert states(s)["second"] == "loaded"
