@@ -430,6 +430,7 @@ void model_set_ready(struct model_set *s, struct served_model *h)
     l->wants_load = l->is_held = false;
     l->reason[0] = '\0';
     l->load_us = h->model.load_us;
+    l->bytes = h->model.bytes;
     l->all_load_us += l->load_us;
     l->n_loads++;
     log_info("models", "event=loaded model=%s ms=%.1f waiting=%u",

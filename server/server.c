@@ -484,7 +484,8 @@ static int open_set(struct server *s, char *err, size_t err_len)
                                         .models = s->models,
                                         .n = s->opt.n_models,
                                         .loader = &s->opt.loader,
-                                        .pool = s->model_pool};
+                                        .pool = s->model_pool,
+                                        .memory = {s->opt.memory_limit, s->opt.process_bytes}};
 
     if (model_set_open(&s->set, &o) == 0)
         return 0;

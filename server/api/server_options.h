@@ -64,7 +64,7 @@ struct server_model { /* a served model; what it points to is borrowed */
     /* Once it is loaded. Before, numbers are zero and texts ""; after it was unloaded, numbers and
      * texts are as they were, and what is behind a pointer to a struct is gone: NULL. */
     const char *arch, *ftype;
-    uint64_t load_us;        /* that its load took */
+    uint64_t load_us, bytes; /* that its load took; bytes: 0: they were not estimated */
     uint32_t n_vocab, n_ctx_train, n_embd;
     uint32_t max_context;    /* longest prompt + completion that can be served */
     uint32_t max_kv_tokens;  /* tokens that fit into the whole KV cache */
@@ -163,6 +163,8 @@ struct server_options {
     uint32_t n_text_threads, n_constraint_threads; /* of the pools that prepare requests */
     struct server_load load;
     struct server_loader loader;
+    uint64_t memory_limit; /* for all models together; 0: there is none */
+    uint64_t process_bytes; /* of it, without any model */
 };
 
 #endif

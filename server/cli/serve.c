@@ -150,6 +150,8 @@ static int make_server(struct service *s, const struct server_model *models)
         .n_constraint_threads = PREPARING_THREADS,
         .load = {load, loaded, load_permille, s},
         .loader = serve_models_loader(&s->models),
+        .memory_limit = s->models.memory_limit,
+        .process_bytes = s->models.process_bytes,
     };
 
     if (handover_from_systemd(getenv("LISTEN_PID"), getenv("LISTEN_FDS"), &options.sockets, s->err,

@@ -24,26 +24,21 @@
 #include "server/adapters/adapter_set.h"
 #include "server/api/chat/chat.h"
 #include "server/api/constraint/constraint_cache.h"
+#include "server/cli/low_priority.h"
 #include "server/engine_io/block_store.h"
 #include "server/engine_io/store_place.h"
 #include "server/kv_events/kv_event_publisher.h"
 
 #include <stdatomic.h>
 #include <math.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
 /* Compiled constraints that are kept: some of a megabyte each with a large vocabulary. */
 #define CONSTRAINT_CACHE_ENTRIES 256
 #define CONSTRAINT_CACHE_BYTES ((size_t)128 << 20)
-
-/* What a load beside others' steps runs at: a tenth of a core that is wanted by steps as well, and
- * all of one that is not. At SCHED_IDLE it would not come to its end under a steady load. */
-#define BESIDE_NICE 10
 
 /* ---- before it is loaded ---- */
 
@@ -425,38 +420,18 @@ struct reading {
     int code;
 };
 
-static int read_model(const struct reading *r)
+static void read_model(void *ud)
 {
+    struct reading *r = ud;
     struct served *m = r->m;
     const struct instance_company among = {
         .pool = r->company->pool, .numa = r->company->numa, .progress = &m->progress};
-    int code = instance_init_among(&m->engine, &m->config, INSTANCE_SWAP | INSTANCE_ENCODERS,
-                                   &among, r->err, r->err_len);
 
-    if (code == EXIT_OK)
-        code = instance_draft_init(&m->draft, &m->engine, &m->config, 0, &among, r->err,
-                                   r->err_len);
-    return code;
-}
-
-static void *read_beside(void *ud)
-{
-    struct reading *r = ud;
-
-    (void)setpriority(PRIO_PROCESS, 0, BESIDE_NICE); /* of this thread, and those it makes */
-    r->code = read_model(r);
-    return NULL;
-}
-
-/* On a thread that goes afterwards: a priority that was lowered stays so. */
-static int read_at_low_priority(struct reading *r)
-{
-    pthread_t thread;
-
-    if (pthread_create(&thread, NULL, read_beside, r) != 0)
-        return read_model(r);
-    pthread_join(thread, NULL);
-    return r->code;
+    r->code = instance_init_among(&m->engine, &m->config, INSTANCE_SWAP | INSTANCE_ENCODERS,
+                                  &among, r->err, r->err_len);
+    if (r->code == EXIT_OK)
+        r->code = instance_draft_init(&m->draft, &m->engine, &m->config, 0, &among, r->err,
+                                      r->err_len);
 }
 
 static int start_engine(struct served *m, const struct served_company *company, char *err,
@@ -487,7 +462,11 @@ int served_load(struct served *m, const struct served_company *company, char *er
     int code;
 
     atomic_store_explicit(&m->progress.permille, 0, memory_order_relaxed);
-    code = company->is_beside ? read_at_low_priority(&r) : read_model(&r);
+    if (company->is_beside)
+        low_priority_run(read_model, &r);
+    else
+        read_model(&r);
+    code = r.code;
     if (code == EXIT_OK)
         code = start_engine(m, company, err, err_len);
     if (code != EXIT_OK)
@@ -567,6 +546,7 @@ void served_complete(struct served *m)
     m->info.pooling = pooling_of(m->config.pooling, &m->engine.model->shape);
     m->info.keeps_tokens = m->config.pooling == CONFIG_POOLING_NONE;
     m->info.load_us = m->load_us;
+    m->info.bytes = m->bytes;
     m->info.sampling = &m->engine.sampling;
     m->info.chat = m->chat;
     m->info.constraint_cache = m->constraint_cache;

@@ -38,7 +38,7 @@ struct served { /* zero is empty */
     struct engine_loop *loop;
     struct block_store *store; /* NULL: there is none for this model */
     struct instance_progress progress;
-    uint64_t load_us;
+    uint64_t load_us, bytes; /* of its load: the time, and the memory that was estimated */
     char id[sizeof(((struct instance *)0)->id)];
 };
 

@@ -9,12 +9,17 @@
 #include "core/base/hold.h"
 #include "core/base/mem.h"
 #include "core/base/name_list.h"
+#include "core/model/model.h"
 #include "core/runtime/thread_pool.h"
 #include "scheduler/engine_arbiter.h"
+#include "server/cli/low_priority.h"
+#include "server/cli/memory_estimate.h"
 #include "server/cli/model_files.h"
 #include "server/cli/serve_model.h"
+#include "server/metrics/process_stats.h"
 #include "server/server.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -96,8 +101,12 @@ static int make_arbiter(struct serve_models *s)
 
 int serve_models_init(struct serve_models *s, const struct config *c, char *err, size_t err_len)
 {
+    struct process_stats now;
     int code;
 
+    process_read(&now);
+    s->process_bytes = now.resident_bytes + MEMORY_ESTIMATE_SERVER;
+    s->memory_limit = c->memory_limit;
     s->n = config_n_models(c);
     s->all = mem_calloc(s->n, sizeof(*s->all));
     if (s->all == NULL)
@@ -132,6 +141,52 @@ static int load_one(struct serve_models *s, uint32_t i, bool is_beside, char *er
     return code;
 }
 
+/* Bytes of a token of a vocabulary, for the process: as measured with the largest ones. */
+#define TOKEN_BYTES 200
+
+/* What it may take: all that `quire plan` tells. */
+static int estimate(const struct serve_models *s, struct served *m, char *err, size_t err_len)
+{
+    const struct instance_company among = {.pool = s->pool, .numa = &s->numa};
+    struct memory_estimate e;
+    struct instance engine;
+    const int code = memory_estimate_make(&e, &engine, &m->config, &among, err, err_len);
+
+    if (code != EXIT_OK)
+        return code;
+    m->bytes = memory_estimate_sum(&e) + e.swap + e.adapters +
+               (uint64_t)engine.model->shape.n_vocab * TOKEN_BYTES;
+    instance_release(&engine);
+    return EXIT_OK;
+}
+
+/* Of those at the start: the next one, beside those that are there. */
+static int check_room(struct serve_models *s, uint32_t i, char *err, size_t err_len)
+{
+    uint64_t sum = s->process_bytes;
+    int code;
+
+    if (s->memory_limit == 0)
+        return EXIT_OK;
+    code = estimate(s, &s->all[i], err, err_len);
+    for (uint32_t k = 0; k <= i; k++)
+        sum += s->all[k].bytes;
+    if (code != EXIT_OK || sum <= s->memory_limit)
+        return code;
+    snprintf(err, err_len,
+             "with it models that are loaded at the start (load) and the process take %" PRIu64
+             " MiB, and memory_limit is %" PRIu64 " MiB",
+             sum >> 20, s->memory_limit >> 20);
+    return EXIT_USAGE;
+}
+
+static int load_at_start(struct serve_models *s, uint32_t i, char *err, size_t err_len)
+{
+    const int code = check_room(s, i, err, err_len);
+
+    return code == EXIT_OK ? load_one(s, i, false, err, err_len) : code;
+}
+
 static bool is_first(const struct serve_models *s, uint32_t i)
 {
     return s->all[i].config.load == CONFIG_LOAD_START;
@@ -143,7 +198,7 @@ static int load_first(struct serve_models *s, char *err, size_t err_len)
     for (uint32_t i = 0; i < s->n; i++) {
         char why[400];
         const int code =
-            is_first(s, i) ? load_one(s, i, false, why, sizeof(why)) : (int)EXIT_OK;
+            is_first(s, i) ? load_at_start(s, i, why, sizeof(why)) : (int)EXIT_OK;
 
         if (code == EXIT_OK)
             continue;
@@ -192,21 +247,36 @@ void serve_models_attach(struct serve_models *s)
 
 /* ---- while others are served ---- */
 
-static const char *path_of(const struct served *m, struct model_item *item)
+struct looking {
+    struct serve_models *s;
+    struct served *m;
+    char *err;
+    size_t err_len;
+    int code;
+};
+
+static void look_inside(void *ud)
 {
-    models_get(m->config.model, 0, item);
-    return item->path;
+    struct looking *l = ud;
+
+    l->code = estimate(l->s, l->m, l->err, l->err_len);
 }
 
+/* How much memory it takes is known from what is in it. */
 static int look(void *ud, uint32_t i, uint64_t files, struct server_look *out, char *err,
                 size_t err_len)
 {
     struct serve_models *s = ud;
+    struct looking l = {s, &s->all[i], err, err_len, EXIT_OK};
     struct model_item item;
 
-    (void)files, (void)err, (void)err_len;
-    *out = (struct server_look){.files = model_files_hash(path_of(&s->all[i], &item))};
-    return 0;
+    models_get(l.m->config.model, 0, &item);
+    *out = (struct server_look){.files = model_files_hash(item.path)};
+    if (out->files == files || s->memory_limit == 0)
+        return 0;
+    low_priority_run(look_inside, &l);
+    out->bytes = l.m->bytes;
+    return l.code == EXIT_OK ? 0 : ERR_FORMAT;
 }
 
 static int load(void *ud, uint32_t i, char *err, size_t err_len)

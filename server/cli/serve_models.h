@@ -32,6 +32,8 @@ struct serve_models { /* zero is empty */
     struct engine_arbiter *arbiter; /* NULL: one model */
     struct server *server;
     struct store_place place; /* of the block store */
+    uint64_t memory_limit;    /* for all; 0: there is none */
+    uint64_t process_bytes;   /* that the process takes without a model */
 };
 
 /* The thread that starts the program: all that is known before one is loaded. An exit_code. */

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from quire import DEBUG_BIN, Server, make_key, make_model, serve_in_vain
+from quire import DEBUG_BIN, Server, in_threads, make_key, make_model, serve_in_vain
 
 ASK = {"prompt": "Once upon a time", "max_tokens": 4, "temperature": 0}
 TINY = ["--embd", "64", "--layers", "2", "--heads", "2", "--kv-heads", "1", "--head-dim", "32", "--ff", "128", "--vocab", "300",
@@ -332,3 +332,90 @@ def test_ollamas_keep_alive(serve):
     until(lambda: states(s)["first"] == "unloaded")
     assert s.post("/api/generate", {"model": "second", "keep_alive": 0}).json["done_reason"] == "load"
     assert states(s)["second"] == "loaded"
+
+
+# ---- a limit of memory ----
+
+LIMITED = "load = demand\nspeculation = off\nmax_batch_tokens = 256\nmax_sequences = 16\nprefill_chunk = 256\n"
+
+
+def room_for(serve, tmp_path, n):
+    """A limit with which n of the demo model fit, and no more: as the server counts."""
+    s = serve(f"model = probe=\n{LIMITED}memory_limit = 900m\n")
+    assert ask(s, "probe").status == 200
+    told = s.get("/debug/models").json
+    return told["process_bytes"] + told["models"][0]["bytes"] * (2 * n + 1) // 2
+
+
+def anonymous_bytes(server):
+    with open(f"/proc/{server.pid}/status", encoding="ascii") as f:
+        return next(int(line.split()[1]) for line in f if line.startswith("RssAnon")) * 1024
+
+
+def test_the_one_used_longest_ago_leaves(serve, tmp_path):
+    limit = room_for(serve, tmp_path, 2)
+    s = serve(f"model = a=,b=,c=,d=\n{LIMITED}memory_limit = {limit}\n[d]\nload = start\nkeep_loaded = on\n")
+    text = ask(s, "d").text
+    for name in ("a", "b", "c", "a", "d"):
+        assert ask(s, name).text == text
+        there = {n for n, value in states(s).items() if value == "loaded"}
+        assert "d" in there and len(there) <= 2
+    assert there == {"a", "d"}
+    told = s.get("/debug/models").json
+    assert sum(m["bytes"] for m in told["models"] if m["state"] == "loaded") + told["process_bytes"] <= limit
+    assert anonymous_bytes(s) <= limit
+
+
+def test_one_with_requests_does_not_leave(serve, tmp_path):
+    """Whoever wants another model waits for the end of a stream; new requests for the first one then wait in their turn."""
+    limit = room_for(serve, tmp_path, 1)
+    s = serve(f"model = a=,b=\n{LIMITED}memory_limit = {limit}\n")
+    stream = s.stream("Once", model="a", max_tokens=900, ignore_eos=True)
+    frames = iter(stream)
+    next(frames)
+    answers, order = {}, []
+
+    def late(name):
+        answers[name] = ask(s, name)
+        order.append(name)
+
+    threads = [threading.Thread(target=late, args=("b",))]
+    threads[0].start()
+    until(lambda: {m["id"]: m["waiting"] for m in s.get("/debug/models").json["models"]}["b"] == 1)
+    assert states(s) == {"a": "loaded", "b": "unloaded"}
+    assert sum(1 for _ in frames) > 800 and stream.done
+    threads[0].join()
+    assert answers["b"].status == 200 and states(s)["b"] == "loaded"
+
+
+def test_steady_requests_keep_nobody_out(serve, tmp_path):
+    """There is room for one, and clients that ask for both all the time: each gets its turn."""
+    limit = room_for(serve, tmp_path, 1)
+    s = serve(f"model = a=,b=\n{LIMITED}memory_limit = {limit}\n")
+    text = ask(s, "a").text
+    done = {"a": 0, "b": 0}
+    over = time.monotonic() + 60
+
+    def client(name):
+        while min(done.values()) < 3 and time.monotonic() < over:
+            r = ask(s, name, max_tokens=40)
+            assert r.status == 200 and r.text.startswith(text), r.body
+            done[name] += 1
+
+    in_threads([lambda name=name: client(name) for name in ("a", "a", "a", "b", "b", "b")])
+    assert min(done.values()) >= 3, done
+
+
+def test_one_that_is_too_large(serve, tmp_path):
+    limit = room_for(serve, tmp_path, 1)
+    s = serve(f"model = a=,b=,c=\n{LIMITED}memory_limit = {limit}\n[b]\nkv_memory = 600m\n")
+    assert ask(s, "a").status == 200
+    r = ask(s, "b")
+    assert (r.status, r.json["error"]["code"], r.headers["x-should-retry"]) == (503, "model_too_large", "false")
+    assert f"({limit >> 20} MiB)" in r.json["error"]["message"]
+    assert states(s)["a"] == "loaded"  # nobody left for it
+    path = tmp_path / "two.conf"
+    path.write_text(f"model = a=,b=\nkv_memory = 16m\nswap_ram = 0\n{LIMITED}load = start\nmemory_limit = {limit}\n".replace(
+        "load = demand\n", ""))
+    run = serve_in_vain("--config", path)
+    assert run.returncode == 2 and "memory_limit" in run.stderr and "'b'" in run.stderr
