@@ -54,8 +54,8 @@ uint32_t config_n_models(const struct config *c);
 /* Put another list of models in place of the setting `model`, with the same names. ERR_NOMEM, or
  * ERR_INVAL with a sentence. */
 int config_set_models(struct config *c, const char *list, char *err, size_t err_len);
-/* The settings in force for model i, to be released; its `model` lists that one alone. ERR_NOMEM
- * with a sentence. */
+/* The settings in force for model i, to be released; its `model` lists that one alone, and `load`
+ * is not auto. ERR_NOMEM with a sentence. */
 int config_model(struct config *out, const struct config *c, uint32_t i, char *err, size_t err_len);
 
 /* name = value    # source, one line a setting; then, for each model with a section, its [NAME]

@@ -12,7 +12,7 @@
 #define WORDS_load_type(W)                                                                         \
     W(LOAD_AS_IS, "as-is") W(LOAD_Q8_0, "q8_0") W(LOAD_Q6_K, "q6_k") W(LOAD_Q4_0, "q4_0")
 #define WORDS_load(W)                                                                              \
-    W(LOAD_START, "start") W(LOAD_DEMAND, "demand") W(LOAD_NEVER, "never")
+    W(LOAD_AUTO, "auto") W(LOAD_START, "start") W(LOAD_DEMAND, "demand") W(LOAD_NEVER, "never")
 #define WORDS_pooling(W)                                                                           \
     W(POOLING_AUTO, "auto") W(POOLING_MEAN, "mean") W(POOLING_FIRST, "first")                      \
     W(POOLING_LAST, "last") W(POOLING_NONE, "none")

@@ -415,14 +415,20 @@ static int open_locks(struct server *s, char *err, size_t err_len)
     return rc;
 }
 
-/* All that may be outstanding at once. */
+/* All that may be outstanding at once; of the models that come and go, as for one of them. */
 static uint32_t max_outstanding(const struct server *s)
 {
-    uint32_t n = 0;
+    uint32_t n = 0, most = 0;
 
-    for (uint32_t i = 0; i < s->opt.n_models; i++)
-        n += s->models[i].model.max_outstanding;
-    return n;
+    for (uint32_t i = 0; i < s->opt.n_models; i++) {
+        const struct server_model *m = &s->models[i].model;
+
+        if (m->load == SERVER_LOAD_START)
+            n += m->max_outstanding;
+        else if (m->max_outstanding > most)
+            most = m->max_outstanding;
+    }
+    return n + most;
 }
 
 static uint32_t max_connections(const struct server *s)

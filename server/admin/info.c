@@ -22,12 +22,12 @@
 #include <string.h>
 
 #define JSON "application/json"
-/* Sixteen models whose ids are 255 quotes, each escaped, take three of these. */
-#define METRICS_MAX_TEXT ((size_t)8 << 20)
+/* All models whose ids are 255 quotes, each escaped, take a half of this. */
+#define METRICS_MAX_TEXT ((size_t)64 << 20)
 /* All names of a model's adapters. */
 #define MAX_ADAPTER_NAMES ((size_t)ADAPTER_SET_MAX * (ADAPTER_SET_MAX_NAME + 1) + 1)
 /* As many with ADAPTER_SET_MAX adapters each, some 700 bytes at most for one. */
-#define MAX_MODELS ((size_t)16 << 20)
+#define MAX_MODELS ((size_t)128 << 20)
 
 static void reply(struct http_call *call, struct buf *body)
 {

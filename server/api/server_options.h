@@ -16,7 +16,7 @@
 
 /* Questions that may be on their way to the engine beside the requests. */
 #define SERVER_DRY_RUNS 128
-#define SERVER_MAX_MODELS 16
+#define SERVER_MAX_MODELS 128
 
 struct adapter_set;
 struct chat;

@@ -42,10 +42,9 @@
 
 /* ---- before it is loaded ---- */
 
-_Static_assert((int)CONFIG_LOAD_START == SERVER_LOAD_START &&
-                   (int)CONFIG_LOAD_DEMAND == SERVER_LOAD_DEMAND &&
-                   (int)CONFIG_LOAD_NEVER == SERVER_LOAD_NEVER,
-               "times of a load are in the order of their words");
+_Static_assert(CONFIG_LOAD_DEMAND - CONFIG_LOAD_START == (int)SERVER_LOAD_DEMAND &&
+                   CONFIG_LOAD_NEVER - CONFIG_LOAD_START == (int)SERVER_LOAD_NEVER,
+               "times of a load are in the order of their words, behind auto");
 
 /* The setting idle_unload, which has been checked. */
 static uint64_t idle_us(const char *setting)
@@ -73,7 +72,7 @@ static struct server_model info_before(const struct served *m)
         .journal_path = c->journal[0] != '\0' ? c->journal : NULL,
         .journal = m->journal,
         .kv_events = m->publisher,
-        .load = (enum server_load_when)c->load,
+        .load = (enum server_load_when)(c->load - CONFIG_LOAD_START),
         .idle_unload_us = idle_us(c->idle_unload),
         .is_pinned = c->keep_loaded == CONFIG_ON,
         .stays = m->publisher != NULL,

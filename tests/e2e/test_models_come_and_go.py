@@ -419,3 +419,45 @@ def test_one_that_is_too_large(serve, tmp_path):
         "load = demand\n", ""))
     run = serve_in_vain("--config", path)
     assert run.returncode == 2 and "memory_limit" in run.stderr and "'b'" in run.stderr
+
+
+# ---- a folder of models ----
+
+def test_a_folder(serve, tmp_path):
+    """Its files and folders, each under its name, on demand; a model of the settings comes before one of its name."""
+    folder = tmp_path / "models"
+    (folder / "inside").mkdir(parents=True)
+    (folder / "empty").mkdir()
+    make_model(folder / "one.gguf", *TINY)
+    make_model(folder / "inside" / "x.gguf", *TINY, "--seed", "3")
+    for name in (".hidden.gguf", "mmproj-one.gguf", "parts-00002-of-00002.gguf", "notes.txt", "a,b.gguf"):
+        (folder / name).write_text("no model")
+    (folder / "demo.gguf").write_text("no model")
+    (folder / "broken.gguf").write_text("no model")
+    (folder / "parts-00001-of-00002.gguf").write_text("no model")
+    s = serve(f"model = demo=\nmodels_dir = {folder}/\n[inside]\nalias = other\nidle_unload = 1h\n")
+    assert states(s) == {"demo": "loaded", "broken": "unloaded", "inside": "unloaded", "one": "unloaded", "parts": "unloaded"}
+    assert ask(s, "one").status == ask(s, "inside").status == 200
+    assert ask(s, "other").json["model"] == "inside"
+    r = ask(s, "broken")
+    assert (r.status, r.json["error"]["code"]) == (503, "model_load_failed") and "broken.gguf" in r.json["error"]["message"]
+    assert ask(s, "mmproj-one").status == ask(s, ".hidden").status == 404
+    assert {n for n, value in states(s).items() if value == "loaded"} == {"demo", "one", "inside"}
+    assert [m["name"] for m in s.get("/api/ps").json["models"] if not m["expires_at"].startswith("2262")] == ["inside:latest"]
+
+
+def test_only_a_folder(serve, tmp_path):
+    folder = tmp_path / "models"
+    folder.mkdir()
+    run = serve_in_vain("--models-dir", folder)
+    assert run.returncode == 2 and "there is no model" in run.stderr
+    assert serve_in_vain("--models-dir", folder / "none").returncode == 2
+    make_model(folder / "one.gguf", *TINY)
+    s = serve(f"models_dir = {folder}\n")
+    assert states(s) == {"one": "unloaded"} and s.get("/health").status == 200
+    assert s.complete("Once", max_tokens=2).json["model"] == "one"  # no name: the first
+    with open(tmp_path / "quire.conf", encoding="utf-8") as f:
+        (tmp_path / "flag.conf").write_text(f.read())
+    flagged = Server("--config", str(tmp_path / "flag.conf"), model="alone=")
+    assert states(flagged) == {"alone": "loaded"}
+    flagged.stop()
