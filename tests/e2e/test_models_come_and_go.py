@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from quire import DEBUG_BIN, Server, in_threads, make_key, make_model, serve_in_vain
+from quire import DEBUG_BIN, SLOW, Server, in_threads, make_key, make_model, serve_in_vain
 
 ASK = {"prompt": "Once upon a time", "max_tokens": 4, "temperature": 0}
 TINY = ["--embd", "64", "--layers", "2", "--heads", "2", "--kv-heads", "1", "--head-dim", "32", "--ff", "128", "--vocab", "300",
@@ -461,3 +461,74 @@ def test_only_a_folder(serve, tmp_path):
     flagged = Server("--config", str(tmp_path / "flag.conf"), model="alone=")
     assert states(flagged) == {"alone": "loaded"}
     flagged.stop()
+
+
+# ---- all of it at once ----
+
+@pytest.mark.skipif(not SLOW, reason="skip: minutes; QUIRE_SLOW=1")
+def test_twenty_models_and_memory_for_three(serve, tmp_path):
+    """2,000 requests over all of them: every one is answered, memory keeps to its limit, and streams of another model do not
+    stall while models are read and packed."""
+    folder = tmp_path / "models"
+    folder.mkdir()
+    shape = ["--embd", "512", "--layers", "6", "--heads", "8", "--kv-heads", "2", "--head-dim", "64", "--ff", "1536", "--vocab",
+             "8000", "--context", "512", "--type", "Q8_0"]
+    make_model(folder / "m0.gguf", *shape)
+    for i in range(1, 20):
+        shutil.copy(folder / "m0.gguf", folder / f"m{i}.gguf")
+    target_ms = 200
+    common = f"{LIMITED.replace('load = demand', '')}model = live=\nmodels_dir = {folder}\nstep_target_ms = {target_ms}\n"
+    live = "[live]\nkeep_loaded = on\n"
+    s = serve(common + "memory_limit = 2g\n" + live)
+    assert ask(s, "m0").status == 200
+    told = s.get("/debug/models").json
+    each, first = told["models"][1]["bytes"], told["models"][0]["bytes"]
+    limit = told["process_bytes"] + first + each * 7 // 2
+    s.stop()
+    s = serve(common + f"memory_limit = {limit}\n" + live)
+    gaps, peak, over, answered = [], [0], threading.Event(), [0]
+    lock, left = threading.Lock(), iter(range(2000))
+
+    def watch():
+        while not over.is_set():
+            peak[0] = max(peak[0], anonymous_bytes(s))
+            time.sleep(0.02)
+
+    def stream():
+        while not over.is_set():
+            last = None
+            for _ in s.stream("Once", model="live", max_tokens=900, ignore_eos=True):
+                now = time.monotonic()
+                if last is not None:
+                    gaps.append((now - last) * 1000)
+                last = now
+
+    def client(k):
+        while True:
+            with lock:
+                n = next(left, None)
+            if n is None:
+                return
+            r = ask(s, f"m{(n * 7 + k) % 20}")
+            assert r.status == 200 and r.json["usage"]["completion_tokens"] == 4, r.body
+            with lock:
+                answered[0] += 1
+
+    beside = [threading.Thread(target=f) for f in (watch, stream, stream)]
+    for t in beside:
+        t.start()
+    try:
+        in_threads([lambda k=k: client(k) for k in range(16)])
+    finally:
+        over.set()
+        for t in beside:
+            t.join()
+    gaps.sort()
+    p99 = gaps[len(gaps) * 99 // 100]
+    m = s.metrics()
+    loads = sum(v for k, v in m.items() if k.startswith("quire_model_loads_total") and 'result="ok"' in k)
+    print(f"answered {answered[0]}, loads {loads:.0f}, gaps {len(gaps)}: p50 {gaps[len(gaps) // 2]:.1f} p99 {p99:.1f} "
+          f"max {gaps[-1]:.1f} ms; peak {peak[0] >> 20} of {limit >> 20} MiB")
+    assert answered[0] == 2000 and loads > 100
+    assert peak[0] <= limit
+    assert p99 <= 1.3 * target_ms
