@@ -58,6 +58,16 @@ int config_set_models(struct config *c, const char *list, char *err, size_t err_
  * is not auto. ERR_NOMEM with a sentence. */
 int config_model(struct config *out, const struct config *c, uint32_t i, char *err, size_t err_len);
 
+/* The file of settings that was read, or NULL. */
+const char *config_path(const struct config *c);
+
+/* The name of the next setting, from *at on, that a and b have different values of: of the whole
+ * server, or those of models, but never `model`. NULL: there are no more. */
+const char *config_differs(const struct config *a, const struct config *b, bool of_models,
+                           uint32_t *at);
+/* Take the value of one over. ERR_NOMEM: it stays. */
+int config_take(struct config *c, const struct config *from, const char *name);
+
 /* name = value    # source, one line a setting; then, for each model with a section, its [NAME]
  * and what is in force of the settings that it holds. */
 void config_print(const struct config *c, FILE *out);

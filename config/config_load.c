@@ -139,6 +139,8 @@ static int load(struct setting *s, int argc, char *const *argv, enum config_acti
     s->layer = SETTING_FILE;
     if (rc == 0 && file != NULL && !is_question)
         rc = config_file_load(s, file);
+    if (rc == 0 && file != NULL)
+        snprintf(s->config->source->path, sizeof(s->config->source->path), "%s", file);
     s->layer = SETTING_ENVIRONMENT;
     s->where = "environment";
     if (rc == 0 && !is_question)

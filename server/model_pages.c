@@ -111,15 +111,18 @@ static void add_model(struct buf *b, const struct model_set *s, struct served_mo
 
 void model_pages_debug(struct model_set *s, struct http_call *call)
 {
+    const char *comma = "";
     struct buf b;
 
     buf_init(&b, (size_t)1 << 20);
     buf_printf(&b, "{\"memory_limit\":%" PRIu64 ",\"process_bytes\":%" PRIu64 ",\"models\":[",
                s->opt.memory.limit, s->opt.memory.base);
     for (uint32_t i = 0; i < s->opt.n; i++) {
-        if (i > 0)
-            buf_add_char(&b, ',');
+        if (s->opt.models[i].life.is_gone)
+            continue;
+        buf_add_str(&b, comma);
         add_model(&b, s, &s->opt.models[i]);
+        comma = ",";
     }
     buf_add_str(&b, "]}");
     http_call_reply(call, 200, "application/json", &b);

@@ -70,18 +70,22 @@ static void on_idle(void *ud)
     uv_timer_start(&s->timer, on_timer, 0, 0);
 }
 
+static void watch(struct model_set *s, uint32_t i)
+{
+    s->jobs[i].set = s;
+    s->jobs[i].i = i;
+    s->opt.models[i].engine->idle = on_idle;
+    s->opt.models[i].engine->idle_ud = s;
+}
+
 int model_set_open(struct model_set *s, const struct model_set_options *options)
 {
     *s = (struct model_set){.opt = *options};
-    s->jobs = mem_calloc(options->n, sizeof(*s->jobs));
+    s->jobs = mem_calloc(SERVER_MAX_MODELS, sizeof(*s->jobs));
     if (s->jobs == NULL)
         return ERR_NOMEM;
-    for (uint32_t i = 0; i < options->n; i++) {
-        s->jobs[i].set = s;
-        s->jobs[i].i = i;
-        options->models[i].engine->idle = on_idle;
-        options->models[i].engine->idle_ud = s;
-    }
+    for (uint32_t i = 0; i < options->n; i++)
+        watch(s, i);
     uv_timer_init(options->loop, &s->timer); /* cannot fail */
     s->timer.data = s;
     s->has_timer = true;
@@ -251,6 +255,29 @@ static void after_unload(struct served_model *h)
     log_info("models", "event=unloaded model=%s", log_quote(id, sizeof(id), h->model.id));
 }
 
+static void want(struct served_model *h)
+{
+    if (!h->life.wants_load)
+        h->life.asked_us = clock_us();
+    h->life.wants_load = true;
+}
+
+/* New settings come into force while nothing uses the model, and no thread works on it. */
+static void take_change(struct model_set *s, struct served_model *h)
+{
+    struct model_life *l = &h->life;
+    const bool is_away = l->state == MODEL_UNLOADED || l->state == MODEL_FAILED;
+
+    if (!l->has_change || !is_away || job_of(s, h)->is_running)
+        return;
+    s->opt.loader->unloaded(s->opt.loader->ud, (uint32_t)(h - s->opt.models));
+    l->has_change = l->is_known = false;
+    l->state = MODEL_UNLOADED;
+    if (l->comes_back)
+        want(h);
+    l->comes_back = false;
+}
+
 static void after_work(struct worker_job *job)
 {
     struct model_set_job *j = list_entry(job, struct model_set_job, job);
@@ -270,6 +297,7 @@ static void after_work(struct worker_job *job)
         after_unload(h);
         break;
     }
+    take_change(s, h);
     model_set_pump(s);
 }
 
@@ -517,9 +545,7 @@ int model_set_load(struct model_set *s, struct served_model *h, struct api_error
     if ((l->state == MODEL_READY && !l->wants_unload) || l->state == MODEL_LOADING)
         return api_error_set(e, 400, "model", NULL, "the model '%.100s' is loaded already",
                              h->model.id);
-    if (!l->wants_load)
-        l->asked_us = clock_us();
-    l->wants_load = true;
+    want(h);
     l->idle_us = h->model.idle_unload_us;
     model_set_pump(s);
     return 0;
@@ -538,6 +564,42 @@ int model_set_unload(struct model_set *s, struct served_model *h, struct api_err
     l->wants_unload = true;
     model_set_pump(s);
     return 0;
+}
+
+/* ---- settings that change ---- */
+
+void model_set_add(struct model_set *s, struct served_model *h)
+{
+    watch(s, s->opt.n++);
+    if (h->model.load == SERVER_LOAD_START)
+        want(h);
+}
+
+void model_set_change(struct model_set *s, struct served_model *h, bool reloads)
+{
+    struct model_life *l = &h->life;
+    const bool is_there = l->state == MODEL_READY || l->state == MODEL_LOADING;
+
+    l->is_gone = false;
+    l->idle_us = h->model.idle_unload_us;
+    if (!reloads)
+        return;
+    l->has_change = true;
+    l->comes_back = is_there || l->comes_back || h->model.load == SERVER_LOAD_START;
+    l->wants_unload = l->wants_unload || is_there;
+    take_change(s, h);
+}
+
+void model_set_remove(struct model_set *s, struct served_model *h)
+{
+    struct refusal why = {.reason = REJECTION_INVALID, .is_final = true};
+
+    h->life.is_gone = true;
+    h->life.wants_load = h->life.comes_back = false;
+    h->life.wants_unload = h->life.state == MODEL_READY || h->life.state == MODEL_LOADING;
+    api_error_no_model(&why.error, h->model.id);
+    model_waits_refuse(&h->life.waits, &why);
+    (void)s;
 }
 
 /* ---- the end ---- */

@@ -66,6 +66,14 @@ bool model_set_check_ready(struct model_set *s, struct served_model *h, struct h
 int model_set_load(struct model_set *s, struct served_model *h, struct api_error *e);
 int model_set_unload(struct model_set *s, struct served_model *h, struct api_error *e);
 
+/* The settings were read again; model_set_pump() follows. A model has been added behind the others
+ * (served_model_open()); what is in force of it without a new load, h->model, has changed, and with
+ * `reloads` more has, which server_loader.unloaded() puts in force when nothing uses the model;
+ * or it is served no longer. */
+void model_set_add(struct model_set *s, struct served_model *h);
+void model_set_change(struct model_set *s, struct served_model *h, bool reloads);
+void model_set_remove(struct model_set *s, struct served_model *h);
+
 /* Something may have changed: do what can be done now. */
 void model_set_pump(struct model_set *s);
 

@@ -139,11 +139,15 @@ static void on_props(void *ud, struct http_call *call)
 /* The served models; returns how many. */
 static uint32_t list_models(struct server *s, const struct server_model *models[SERVER_MAX_MODELS])
 {
+    uint32_t n = 0;
+
     for (uint32_t i = 0; i < s->opt.n_models; i++) {
+        if (s->models[i].life.is_gone)
+            continue;
         model_set_tell(&s->models[i]);
-        models[i] = &s->models[i].model;
+        models[n++] = &s->models[i].model;
     }
-    return s->opt.n_models;
+    return n;
 }
 
 static void on_models(void *ud, struct http_call *call)
@@ -405,6 +409,19 @@ static void fill_life(const struct model_life *l, struct metrics_model *out)
     out->n_load_waits = l->waits.n;
 }
 
+static uint32_t fill_models(struct server *s, struct metrics_model *models)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < s->opt.n_models; i++) {
+        if (s->models[i].life.is_gone)
+            continue;
+        info_fill_metrics(s->models[i].engine, &models[n]);
+        fill_life(&s->models[i].life, &models[n++]);
+    }
+    return n;
+}
+
 /* "" before the first model is there. */
 static const char *isa_of(const struct server *s)
 {
@@ -424,7 +441,6 @@ static void on_metrics(void *ud, struct http_call *call)
     struct metrics_model models[SERVER_MAX_MODELS];
     struct metrics_scene scene = {
         .models = models,
-        .n_models = s->opt.n_models,
         .names = metrics_names_of(s->opt.metrics_names),
         .server_counts = &s->server_counts,
         .routes = labels,
@@ -451,12 +467,9 @@ static void on_metrics(void *ud, struct http_call *call)
     for (size_t i = 0; i < N_ROUTES; i++)
         labels[i] = routes[i].path;
     labels[N_ROUTES] = "other";
-    for (uint32_t i = 0; i < s->opt.n_models; i++) {
-        info_fill_metrics(s->models[i].engine, &models[i]);
-        fill_life(&s->models[i].life, &models[i]);
-    }
+    scene.n_models = fill_models(s, models);
     info_metrics(call, &scene);
-    for (uint32_t i = 0; i < s->opt.n_models; i++)
+    for (uint32_t i = 0; i < scene.n_models; i++)
         info_release_metrics(&models[i]);
 }
 

@@ -25,6 +25,8 @@ struct model_life {
     struct model_waits waits; /* calls that want it to be there */
     bool wants_load, wants_unload; /* it was asked for that */
     bool is_held;             /* new calls wait, so that it comes to an end of its requests */
+    bool is_gone;             /* the settings have it no longer; its calls that run end */
+    bool has_change, comes_back; /* new settings wait for its unload; then it is loaded again */
     bool is_known, is_looked_at; /* its files, as model_choice.h has it */
     uint64_t files, bytes;    /* as they were looked at */
     uint64_t looked_us, asked_us, ready_us, begin_us; /* begin: of the load under way */

@@ -127,7 +127,7 @@ static void abandon(struct server *s)
 
 static bool is_reading(const struct server *s)
 {
-    if (model_set_is_working(&s->set))
+    if (model_set_is_working(&s->set) || s->is_reloading)
         return true;
     for (uint32_t i = 0; i < s->opt.n_models; i++)
         if (served_model_is_reading(&s->models[i]))
@@ -271,6 +271,7 @@ static void on_hangup(uv_signal_t *handle, int number)
     }
     if (s->tls != NULL)
         log_reload("certificate", tls_reload(s->tls, err, sizeof(err)), err);
+    server_begin_reload(s);
 }
 
 /* A log that was rotated. */
@@ -506,22 +507,22 @@ static int open_models(struct server *s, char *err, size_t err_len)
         .limit = s->opt.tenant_limit,
         .weights = s->opt.tenant_weights,
     };
-    struct served_model_shared shared = {.options = &s->opt,
-                                         .loop = &s->loop,
-                                         .text_pool = s->text_pool,
-                                         .constraint_pool = s->constraint_pool,
-                                         .keeper = s->keeper,
-                                         .memory = &s->memory,
-                                         .streams = s->streams,
-                                         .pings = &s->pings};
     int rc = tenants_create(&s->tenants, &tenants);
 
     if (rc < 0)
         snprintf(err, err_len, "no memory for %u tenants", s->opt.max_tenants);
-    shared.tenants = s->tenants;
-    shared.usage = s->usage;
+    s->shared = (struct served_model_shared){.options = &s->opt,
+                                             .loop = &s->loop,
+                                             .tenants = s->tenants,
+                                             .usage = s->usage,
+                                             .text_pool = s->text_pool,
+                                             .constraint_pool = s->constraint_pool,
+                                             .keeper = s->keeper,
+                                             .memory = &s->memory,
+                                             .streams = s->streams,
+                                             .pings = &s->pings};
     for (uint32_t i = 0; rc == 0 && i < s->opt.n_models; i++)
-        rc = served_model_open(&s->models[i], &shared, &s->opt.models[i], err, err_len);
+        rc = served_model_open(&s->models[i], &s->shared, &s->opt.models[i], err, err_len);
     return rc == 0 ? open_set(s, err, err_len) : rc;
 }
 

@@ -42,6 +42,19 @@ void server_attach(struct server *s, uint32_t i, struct queue *q);
 /* All that is loaded at the start has been attached: requests are taken. */
 void server_ready(struct server *s);
 
+/* After the settings were read again, on the I/O thread; server_settle() follows. A model behind the
+ * others, whose id is new: 0, or a negative ERR_* with a sentence. What holds of model i without a
+ * new load has changed; with `reloads` more has. Model i is served no longer. */
+int server_add_model(struct server *s, const struct server_model *model, char *err,
+                     size_t err_len);
+void server_change_model(struct server *s, uint32_t i, const struct server_model *model,
+                         bool reloads);
+void server_remove_model(struct server *s, uint32_t i);
+void server_set_memory_limit(struct server *s, uint64_t bytes);
+void server_settle(struct server *s);
+/* Model i, which is not loaded, has other settings now. */
+void server_set_before(struct server *s, uint32_t i, const struct server_model *model);
+
 /* There will be no engine: server_run() returns. */
 void server_fail(struct server *s);
 

@@ -14,6 +14,7 @@
 #include "server/http/http.h"
 #include "server/metrics/metrics.h"
 #include "server/model_set.h"
+#include "server/process/worker_pool.h"
 #include "server/served_model.h"
 #include "server/server.h"
 
@@ -40,6 +41,11 @@ struct server {
     struct usage_keeper *usage_keeper; /* or NULL */
     struct metrics_server server_counts;
     struct served_model models[SERVER_MAX_MODELS]; /* [opt.n_models] */
+    struct served_model_shared shared;       /* by them */
+    struct worker_job reload;                /* of the settings */
+    bool is_reloading, reloads_again;        /* another signal came meanwhile */
+    int reload_rc;
+    char reload_err[512];
     struct model_set set;                    /* of them */
     struct http_sockets sockets; /* that were there before this process */
     bool sockets_stay;           /* and are systemd's */
@@ -71,6 +77,11 @@ bool server_has_handed_over(const struct server *s);
 bool server_drain_is_over(const struct server *s);
 /* server.c: look again and again whether the end has come. */
 void server_begin_ticks(struct server *s);
+
+/* ---- server_reload.c ---- */
+
+/* Read the settings again, on a thread of a pool. */
+void server_begin_reload(struct server *s);
 
 /* All routes in the order of routes.inc; their handlers get the server. */
 const struct http_route *server_routes(size_t *n);

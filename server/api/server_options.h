@@ -119,7 +119,18 @@ struct server_loader {
     void (*unload)(void *ud, uint32_t i); /* nothing on the I/O thread uses it any more */
     /* On the I/O thread. It was loaded: calls server_set_model() and server_attach(). */
     void (*loaded)(void *ud, uint32_t i);
+    /* Nor does any thread: new settings come into force. Calls server_set_before(). */
+    void (*unloaded)(void *ud, uint32_t i);
     uint32_t (*permille)(void *ud, uint32_t i); /* how far its load has come */
+    void *ud;
+};
+
+/* The settings are read again on SIGHUP. */
+struct server_reload {
+    /* On a thread of a pool, one at a time. ERR_*: all stays as it is, for this reason. */
+    int (*read)(void *ud, char *err, size_t err_len);
+    /* On the I/O thread: calls server_add_model() and the like. */
+    void (*apply)(void *ud);
     void *ud;
 };
 
@@ -163,6 +174,7 @@ struct server_options {
     uint32_t n_text_threads, n_constraint_threads; /* of the pools that prepare requests */
     struct server_load load;
     struct server_loader loader;
+    struct server_reload reload; /* read NULL: there is nothing to be read */
     uint64_t memory_limit; /* for all models together; 0: there is none */
     uint64_t process_bytes; /* of it, without any model */
 };

@@ -70,39 +70,44 @@ static struct memory_estimate estimate_of(const struct instance *e, const struct
     };
 }
 
-/* All that its draft model takes, which is not kept. Returns an exit_code. */
-static int estimate_draft(uint64_t *bytes, const struct instance *engine, struct config *own,
-                          const struct instance_company *company, char *err, size_t err_len)
+/* All that a draft model takes; 0: there is none. */
+static uint64_t draft_bytes(const struct instance *e)
 {
-    struct instance_draft draft = {0};
-    const struct instance *e = &draft.engine;
-    int code = EXIT_FAILED;
-
-    if (instance_draft_fetch(own, err, err_len) == 0)
-        code = instance_draft_init(&draft, engine, own, INSTANCE_PLAN, company, err, err_len);
-    if (code == EXIT_OK && e->model != NULL)
-        *bytes = whole_pages(e->model->weight_bytes) + whole_pages(e->model->table_bytes) +
-                        (uint64_t)e->kv->n_blocks * e->kv->block_stride +
-                        runner_scratch_bytes(e->runner);
-    instance_draft_release(&draft);
-    return code;
+    if (e->model == NULL)
+        return 0;
+    return whole_pages(e->model->weight_bytes) + whole_pages(e->model->table_bytes) +
+           (uint64_t)e->kv->n_blocks * e->kv->block_stride + runner_scratch_bytes(e->runner);
 }
 
+struct memory_estimate memory_estimate_of(const struct instance *engine,
+                                          const struct instance *draft, const struct config *own)
+{
+    struct memory_estimate out = estimate_of(engine, own);
+
+    out.draft = draft_bytes(draft);
+    return out;
+}
+
+/* The draft model is not kept. */
 int memory_estimate_make(struct memory_estimate *out, struct instance *engine, struct config *own,
                          const struct instance_company *company, char *err, size_t err_len)
 {
-    uint64_t draft = 0;
+    struct instance_draft draft = {0};
     int code = instance_init_among(engine, own, INSTANCE_PLAN | INSTANCE_ENCODERS, company, err,
                                    err_len);
 
     *out = (struct memory_estimate){0};
     if (code != EXIT_OK)
         return code;
-    *out = estimate_of(engine, own);
-    code = estimate_draft(&draft, engine, own, company, err, err_len);
-    out->draft = draft;
-    if (code != EXIT_OK)
+    if (instance_draft_fetch(own, err, err_len) < 0)
+        code = EXIT_FAILED;
+    if (code == EXIT_OK)
+        code = instance_draft_init(&draft, engine, own, INSTANCE_PLAN, company, err, err_len);
+    if (code == EXIT_OK)
+        *out = memory_estimate_of(engine, &draft.engine, own);
+    else
         instance_release(engine);
+    instance_draft_release(&draft);
     return code;
 }
 

@@ -38,6 +38,10 @@ struct memory_estimate {
 int memory_estimate_make(struct memory_estimate *out, struct instance *engine, struct config *own,
                          const struct instance_company *company, char *err, size_t err_len);
 
+/* The same of one that is loaded; `draft` is its draft model, which may be empty. */
+struct memory_estimate memory_estimate_of(const struct instance *engine,
+                                          const struct instance *draft, const struct config *own);
+
 /* When the cache and a step are full; without `swap` and `adapters`. */
 uint64_t memory_estimate_sum(const struct memory_estimate *p);
 

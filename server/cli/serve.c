@@ -10,6 +10,7 @@
 #include "core/base/stop_signals.h"
 #include "server/cli/serve_model.h"
 #include "server/cli/serve_models.h"
+#include "server/cli/serve_reload.h"
 #include "server/cli/serve_sandbox.h"
 #include "server/http/handover.h"
 #include "server/process/sandbox_probe.h"
@@ -39,6 +40,7 @@
 struct service {
     struct config config;  /* of the server */
     struct serve_models models;
+    struct serve_reload *reload;
     struct server *server;
     struct stop_signals *signals;
     struct sandbox_state sandbox;
@@ -150,6 +152,7 @@ static int make_server(struct service *s, const struct server_model *models)
         .n_constraint_threads = PREPARING_THREADS,
         .load = {load, loaded, load_permille, s},
         .loader = serve_models_loader(&s->models),
+        .reload = serve_reload_callbacks(s->reload),
         .memory_limit = s->models.memory_limit,
         .process_bytes = s->models.process_bytes,
     };
@@ -220,6 +223,7 @@ static void tear_down(struct service *s)
 {
     stop_signals_mute(s->signals); /* a second signal still ends what hangs here */
     server_destroy(&s->server);
+    serve_reload_destroy(&s->reload);
     serve_models_release(&s->models);
     config_release(&s->config);
     stop_signals_close(&s->signals);
@@ -334,12 +338,13 @@ int cmd_serve(int argc, char **argv)
 {
     struct service s = {0};
     bool done;
+    const struct serve_reload_options reload = {&s.models, &s.config, argc, argv};
     int code = command_config(&s.config, argc, argv, print_help, &done);
 
     if (done)
         return code;
     startup_ignore_signals();
-    code = begin(&s);
+    code = serve_reload_create(&s.reload, &reload) == 0 ? begin(&s) : EXIT_FAILED;
     if (code == EXIT_OK)
         code = serve(&s);
     else

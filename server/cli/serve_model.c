@@ -145,20 +145,20 @@ static int open_publisher(struct served *m, uint32_t i, char *err, size_t err_le
 
 /* ---- what requests get that say nothing ---- */
 
-static int read_request_defaults(struct served *m, char *err, size_t err_len)
+static int read_request_defaults(struct request_defaults *out, const struct config *c, char *err,
+                                 size_t err_len)
 {
     static const enum thinking thinking[] = {[CONFIG_REASONING_AUTO] = THINKING_UNSET,
                                              [CONFIG_REASONING_ON] = THINKING_ON,
                                              [CONFIG_REASONING_OFF] = THINKING_OFF};
-    const struct config *c = &m->config;
 
-    m->defaults = (struct request_defaults){
+    *out = (struct request_defaults){
         .has_seed = !isnan(c->seed),
         .seed = isnan(c->seed) ? 0 : (uint64_t)c->seed,
         .thinking = thinking[c->reasoning],
         .reasoning_budget = (int32_t)c->reasoning_budget,
     };
-    return request_defaults_take_kwargs(&m->defaults, c->chat_template_kwargs, err, err_len);
+    return request_defaults_take_kwargs(out, c->chat_template_kwargs, err, err_len);
 }
 
 /* Adapters of the Hub become paths of its cache. */
@@ -205,17 +205,67 @@ static int fetch_adapters(struct config *c, char *err, size_t err_len)
     return 0;
 }
 
+int served_settings_read(struct served_settings *out, const struct config *c, uint32_t i, char *err,
+                         size_t err_len)
+{
+    *out = (struct served_settings){0};
+    if (config_model(&out->config, c, i, err, err_len) < 0)
+        return EXIT_FAILED; /* no memory */
+    if (fetch_adapters(&out->config, err, err_len) == 0 &&
+        instance_draft_fetch(&out->config, err, err_len) == 0 &&
+        read_request_defaults(&out->defaults, &out->config, err, err_len) == 0)
+        return EXIT_OK;
+    served_settings_release(out);
+    return EXIT_FAILED;
+}
+
+void served_settings_release(struct served_settings *s)
+{
+    request_defaults_release(&s->defaults);
+    if (s->config.source != NULL)
+        config_release(&s->config);
+    *s = (struct served_settings){0};
+}
+
+struct server_model served_info(const struct served *m)
+{
+    return info_before(m);
+}
+
+void served_refresh(struct served *m)
+{
+    m->info = info_before(m);
+}
+
+static void take_settings(struct served *m, struct served_settings *from)
+{
+    m->config = from->config;
+    m->defaults = from->defaults;
+    *from = (struct served_settings){0};
+    served_refresh(m);
+}
+
+void served_take_next(struct served *m)
+{
+    struct served_settings old = {m->config, m->defaults};
+
+    if (!m->has_next)
+        return;
+    m->has_next = false;
+    take_settings(m, &m->next);
+    served_settings_release(&old);
+}
+
 int served_init(struct served *m, const struct config *c, uint32_t i, char *err, size_t err_len)
 {
-    int rc;
+    struct served_settings settings;
+    int code = served_settings_read(&settings, c, i, err, err_len), rc;
 
     *m = (struct served){0};
-    if (config_model(&m->config, c, i, err, err_len) < 0)
-        return EXIT_FAILED; /* no memory */
-    instance_name_model(m->config.model, m->id, sizeof(m->id));
-    if (fetch_adapters(&m->config, err, err_len) < 0 ||
-        instance_draft_fetch(&m->config, err, err_len) < 0)
-        return EXIT_FAILED;
+    if (code != EXIT_OK)
+        return code;
+    instance_name_model(settings.config.model, m->id, sizeof(m->id));
+    take_settings(m, &settings);
     if (m->config.journal[0] != '\0' && journal_create(&m->journal, JOURNAL_BYTES) < 0) {
         snprintf(err, err_len, "no memory for the journal of '%s'", m->id);
         return EXIT_FAILED;
@@ -223,8 +273,8 @@ int served_init(struct served *m, const struct config *c, uint32_t i, char *err,
     rc = open_publisher(m, i, err, err_len);
     if (rc < 0)
         return rc == ERR_INVAL || rc == ERR_UNSUPPORTED ? EXIT_USAGE : EXIT_FAILED;
-    m->info = info_before(m);
-    return read_request_defaults(m, err, err_len) < 0 ? EXIT_FAILED : EXIT_OK;
+    served_refresh(m);
+    return EXIT_OK;
 }
 
 /* ---- loading ---- */
@@ -587,5 +637,7 @@ void served_release(struct served *m)
     release_loaded(m);
     journal_destroy(&m->journal);
     request_defaults_release(&m->defaults);
-    config_release(&m->config);
+    if (m->config.source != NULL)
+        config_release(&m->config);
+    served_settings_release(&m->next);
 }

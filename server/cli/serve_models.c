@@ -12,6 +12,7 @@
 #include "core/model/model.h"
 #include "core/runtime/thread_pool.h"
 #include "scheduler/engine_arbiter.h"
+#include "server/adapters/adapter_set.h"
 #include "server/cli/low_priority.h"
 #include "server/cli/memory_estimate.h"
 #include "server/cli/model_files.h"
@@ -31,44 +32,59 @@ _Static_assert(MODELS_MAX <= SERVER_MAX_MODELS, "the server has room for what se
 static bool has_twin(const struct serve_models *s, uint32_t i)
 {
     for (uint32_t j = 0; j < i; j++)
-        if (strcmp(s->all[j].id, s->all[i].id) == 0)
+        if (!s->all[j].is_gone && strcmp(s->all[j].id, s->all[i].id) == 0)
             return true;
     return false;
 }
 
 /* Requests call adapters as they call models: each name is one's alone. */
-static bool find_name(const struct serve_models *s, uint32_t but, const char *name)
+static bool find_name(const struct serve_models *s, uint32_t n, uint32_t but, const char *name)
 {
-    for (uint32_t i = 0; i < s->n; i++) {
-        const char *list = s->all[i].config.adapters;
-        struct model_item item;
-        char err[8];
+    for (uint32_t i = 0; i < n; i++) {
+        const struct served *m = &s->all[i];
 
-        if (strcmp(s->all[i].id, name) == 0 || name_list_has(s->all[i].config.alias, name))
+        if (m->is_gone)
+            continue;
+        if (strcmp(m->id, name) == 0 || name_list_has(m->config.alias, name) ||
+            (i != but && adapter_set_lists(m->config.adapters, name)))
             return true;
-        while (i != but && adapters_next(&list, &item, err, sizeof(err)) > 0)
-            if (strcmp(item.name, name) == 0)
-                return true;
     }
     return strcmp(name, "default") == 0;
 }
 
-static int check_adapters(const struct serve_models *s, char *err, size_t err_len)
+static int check_adapters(const struct serve_models *s, uint32_t n, uint32_t i, char *err,
+                          size_t err_len)
 {
-    for (uint32_t i = 0; i < s->n; i++) {
-        const char *list = s->all[i].config.adapters;
-        struct model_item item;
+    const char *list = s->all[i].config.adapters;
+    struct model_item item;
 
-        while (adapters_next(&list, &item, err, err_len) > 0)
-            if (find_name(s, i, item.name)) {
-                snprintf(err, err_len,
-                         "'adapters': '%s' is the name of a model or of another model's adapter "
-                         "already",
-                         item.name);
-                return EXIT_USAGE;
-            }
-    }
+    while (adapters_next(&list, &item, err, err_len) > 0)
+        if (find_name(s, n, i, item.name)) {
+            snprintf(err, err_len,
+                     "'adapters': '%s' is the name of a model or of another model's adapter "
+                     "already",
+                     item.name);
+            return EXIT_USAGE;
+        }
     return EXIT_OK;
+}
+
+int serve_models_check(const struct serve_models *s, uint32_t n, char *err, size_t err_len)
+{
+    int code = EXIT_OK;
+
+    for (uint32_t i = 0; i < n && code == EXIT_OK; i++) {
+        if (s->all[i].is_gone)
+            continue;
+        if (has_twin(s, i)) {
+            snprintf(err, err_len,
+                     "two models are called '%s': give one of them another name with NAME=PATH",
+                     s->all[i].id);
+            return EXIT_USAGE;
+        }
+        code = check_adapters(s, n, i, err, err_len);
+    }
+    return code;
 }
 
 static int init_all(struct serve_models *s, const struct config *c, char *err, size_t err_len)
@@ -78,25 +94,20 @@ static int init_all(struct serve_models *s, const struct config *c, char *err, s
 
         if (code != EXIT_OK)
             return code;
-        if (has_twin(s, i)) {
-            snprintf(err, err_len,
-                     "two models are called '%s': give one of them another name with NAME=PATH",
-                     s->all[i].id);
-            return EXIT_USAGE;
-        }
     }
-    return check_adapters(s, err, err_len);
+    return serve_models_check(s, s->n, err, err_len);
 }
 
-static int make_arbiter(struct serve_models *s)
+/* Alone a model needs none; but with a file of settings there may be more later. */
+static int make_arbiter(struct serve_models *s, const struct config *c)
 {
     uint32_t shares[MODELS_MAX];
 
-    if (s->n == 1)
+    if (s->n == 1 && config_path(c) == NULL && c->models_dir[0] == '\0')
         return 0;
-    for (uint32_t i = 0; i < s->n; i++)
-        shares[i] = s->all[i].info.share;
-    return engine_arbiter_create(&s->arbiter, shares, s->n);
+    for (uint32_t i = 0; i < MODELS_MAX; i++)
+        shares[i] = i < s->n ? s->all[i].info.share : 1;
+    return engine_arbiter_create(&s->arbiter, shares, MODELS_MAX);
 }
 
 int serve_models_init(struct serve_models *s, const struct config *c, char *err, size_t err_len)
@@ -108,11 +119,11 @@ int serve_models_init(struct serve_models *s, const struct config *c, char *err,
     s->process_bytes = now.resident_bytes + MEMORY_ESTIMATE_SERVER;
     s->memory_limit = c->memory_limit;
     s->n = config_n_models(c);
-    s->all = mem_calloc(s->n, sizeof(*s->all));
+    s->all = mem_calloc(MODELS_MAX, sizeof(*s->all));
     if (s->all == NULL)
         return snprintf(err, err_len, "no memory"), EXIT_FAILED;
     code = init_all(s, c, err, err_len);
-    if (code != EXIT_OK || make_arbiter(s) == 0)
+    if (code != EXIT_OK || make_arbiter(s, c) == 0)
         return code;
     snprintf(err, err_len, "no memory");
     return EXIT_FAILED;
@@ -130,21 +141,16 @@ void serve_models_release(struct serve_models *s)
 
 /* ---- at the start ---- */
 
-static int load_one(struct serve_models *s, uint32_t i, bool is_beside, char *err, size_t err_len)
-{
-    const struct served_company company = {s->pool,   &s->numa,  s->arbiter, i,
-                                           s->server, &s->place, is_beside};
-    const uint64_t start = clock_us();
-    const int code = served_load(&s->all[i], &company, err, err_len);
-
-    s->all[i].load_us = clock_us() - start;
-    return code;
-}
-
 /* Bytes of a token of a vocabulary, for the process: as measured with the largest ones. */
 #define TOKEN_BYTES 200
 
-/* What it may take: all that `quire plan` tells. */
+/* All that `quire plan` tells. */
+static uint64_t most_bytes(const struct memory_estimate *e, const struct instance *engine)
+{
+    return memory_estimate_sum(e) + e->swap + e->adapters +
+           (uint64_t)engine->model->shape.n_vocab * TOKEN_BYTES;
+}
+
 static int estimate(const struct serve_models *s, struct served *m, char *err, size_t err_len)
 {
     const struct instance_company among = {.pool = s->pool, .numa = &s->numa};
@@ -154,9 +160,25 @@ static int estimate(const struct serve_models *s, struct served *m, char *err, s
 
     if (code != EXIT_OK)
         return code;
-    m->bytes = memory_estimate_sum(&e) + e.swap + e.adapters +
-               (uint64_t)engine.model->shape.n_vocab * TOKEN_BYTES;
+    m->bytes = most_bytes(&e, &engine);
     instance_release(&engine);
+    return EXIT_OK;
+}
+
+static int load_one(struct serve_models *s, uint32_t i, bool is_beside, char *err, size_t err_len)
+{
+    const struct served_company company = {s->pool,   &s->numa,  s->arbiter, i,
+                                           s->server, &s->place, is_beside};
+    const uint64_t start = clock_us();
+    struct served *m = &s->all[i];
+    struct memory_estimate e;
+    const int code = served_load(m, &company, err, err_len);
+
+    m->load_us = clock_us() - start;
+    if (code != EXIT_OK)
+        return code;
+    e = memory_estimate_of(&m->engine, &m->draft.engine, &m->config);
+    m->bytes = most_bytes(&e, &m->engine); /* for a memory_limit that may come */
     return EXIT_OK;
 }
 
@@ -298,6 +320,14 @@ static void loaded(void *ud, uint32_t i)
     attach(ud, i);
 }
 
+static void unloaded(void *ud, uint32_t i)
+{
+    struct serve_models *s = ud;
+
+    served_take_next(&s->all[i]);
+    server_set_before(s->server, i, &s->all[i].info);
+}
+
 static uint32_t permille(void *ud, uint32_t i)
 {
     return served_permille(&((struct serve_models *)ud)->all[i]);
@@ -305,7 +335,7 @@ static uint32_t permille(void *ud, uint32_t i)
 
 struct server_loader serve_models_loader(struct serve_models *s)
 {
-    return (struct server_loader){look, load, unload, loaded, permille, s};
+    return (struct server_loader){look, load, unload, loaded, unloaded, permille, s};
 }
 
 /* ---- the end ---- */

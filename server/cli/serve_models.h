@@ -25,14 +25,14 @@ struct server;
 struct thread_pool;
 
 struct serve_models { /* zero is empty */
-    struct served *all; /* [n] */
+    struct served *all; /* [n], with room for MODELS_MAX: later ones come behind */
     uint32_t n;
     struct thread_pool *pool;
     struct numa numa; /* where its memory is */
     struct engine_arbiter *arbiter; /* NULL: one model */
     struct server *server;
     struct store_place place; /* of the block store */
-    uint64_t memory_limit;    /* for all; 0: there is none */
+    _Atomic uint64_t memory_limit; /* for all; 0: there is none; the I/O thread writes it */
     uint64_t process_bytes;   /* that the process takes without a model */
 };
 
@@ -47,6 +47,10 @@ int serve_models_load(struct serve_models *s, const struct config *c, char *err,
  * end. */
 uint32_t serve_models_permille(const struct serve_models *s);
 void serve_models_attach(struct serve_models *s);
+
+/* Have the first n models, but for those that are gone, names of their own, and their adapters? An
+ * exit_code. */
+int serve_models_check(const struct serve_models *s, uint32_t n, char *err, size_t err_len);
 
 /* What server_create() wants; `s` stays where it is. */
 struct server_loader serve_models_loader(struct serve_models *s);

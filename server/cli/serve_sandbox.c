@@ -66,6 +66,8 @@ static void add_adapters(struct sandbox_paths *p, const struct config *c)
 /* What is read again on SIGHUP, opened again on SIGUSR1, and removed at the end. */
 static void add_server(struct sandbox_paths *p, const struct config *c)
 {
+    if (config_path(c) != NULL)
+        sandbox_read_replaced(p, config_path(c));
     if (c->models_dir[0] != '\0')
         sandbox_read(p, c->models_dir);
     sandbox_read_replaced(p, c->api_keys);

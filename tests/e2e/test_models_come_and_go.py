@@ -3,6 +3,7 @@ import calendar
 import json
 import os
 import shutil
+import signal
 import threading
 import time
 
@@ -532,3 +533,106 @@ def test_twenty_models_and_memory_for_three(serve, tmp_path):
     assert answered[0] == 2000 and loads > 100
     assert peak[0] <= limit
     assert p99 <= 1.3 * target_ms
+
+
+# ---- settings that are read again ----
+
+class Settings:
+    """The file of a server, which is written anew and read again."""
+
+    def __init__(self, server, path):
+        self.server, self.path = server, path
+
+    def write(self, text, name="reloaded"):
+        """And wait for the line in the log that says how it ended."""
+        lines = self.server.read_log().count("what=settings")
+        self.path.write_text("kv_memory = 16m\nswap_ram = 0\n" + text)
+        self.server.process.send_signal(signal.SIGHUP)
+        until(lambda: self.server.read_log().count("what=settings") > lines)
+        last = [line for line in self.server.read_log().splitlines() if "what=settings" in line][-1]
+        assert f"event={name}" in last, last
+        return last
+
+
+def test_settings_are_read_again(serve, tmp_path):
+    """Models come, change and go; the others keep what they have in memory."""
+    s = serve("model = a=,b=\n[b]\nload = demand\n")
+    conf = Settings(s, tmp_path / "quire.conf")
+    text = ask(s, "a", max_tokens=40).text
+    conf.write("model = a=,c=\n")
+    assert set(states(s)) == {"a", "c"}
+    until(lambda: states(s)["c"] == "loaded")
+    assert ask(s, "b").status == 404 and ask(s, "c", max_tokens=40).text == text
+    assert s.read_log().count('event=loading model="a"') == 0
+    conf.write("model = a=,c=\n[a]\ncontext = 16\nalias = first\n")
+    until(lambda: s.get("/v1/models/a").json["max_model_len"] == 16)
+    until(lambda: states(s)["a"] == "loaded")
+    assert ask(s, "first", max_tokens=40).json["model"] == "a"
+    assert s.get("/v1/models/c").json["max_model_len"] == 1024
+    conf.write("model = b=,a=\n[b]\nload = demand\n[a]\nidle_unload = 200ms\nalias = first\ncontext = 16\n")
+    assert set(states(s)) == {"a", "b"}
+    until(lambda: states(s)["a"] == "unloaded")
+    assert ask(s, "b", max_tokens=40).text == text
+    assert set(s.metrics()) and s.get("/api/tags").status == 200
+
+
+def test_a_change_waits_for_those_who_run(serve, tmp_path):
+    s = serve("model = a=\n")
+    conf = Settings(s, tmp_path / "quire.conf")
+    text = ask(s, "a").text
+    streams = [s.stream("Once", model="a", max_tokens=900, ignore_eos=True) for _ in range(2)]
+    frames = [iter(x) for x in streams]
+    for f in frames:
+        next(f)
+    conf.write("model = a=\nmax_batch_tokens = 512\nprefill_chunk = 128\n")
+    late = []
+    t = threading.Thread(target=lambda: late.append(ask(s, "a")))
+    t.start()
+    for f in frames:
+        assert sum(1 for _ in f) > 800
+    t.join()
+    assert late[0].status == 200 and late[0].text == text
+    assert s.metrics()['quire_model_unloads_total'] == 1
+    config = s.get("/server_info?config_format=json").json["vllm_config"]["scheduler_config"]
+    assert (config["max_num_batched_tokens"], config["long_prefill_token_threshold"]) == (512, 128)
+
+
+def test_a_bad_file_changes_nothing(serve, tmp_path):
+    s = serve("model = a=\n")
+    conf = Settings(s, tmp_path / "quire.conf")
+    for bad, word in (("model = a=,a=\n", "called"), ("kv_memory = 5\n", "kv_memory"), ("nonsense = 1\n", "nonsense"),
+                      ("[none]\nshare = 3\n", "none"), (f"models_dir = {tmp_path}/none\n", "models_dir"),
+                      ("model = a=,b=\n[b]\nchat_template_kwargs = [\n", "chat_template_kwargs")):
+        assert word in conf.write(bad, "reload_failed")
+        assert states(s) == {"a": "loaded"}
+    conf.write("model = a=,b=\nmax_queue_ms = 7\n")
+    assert set(states(s)) == {"a", "b"}
+
+
+def test_what_needs_a_restart_is_named(serve, tmp_path):
+    s = serve("model = a=\n")
+    conf = Settings(s, tmp_path / "quire.conf")
+    conf.write("model = a=\nmax_tenants = 3\nmax_sequences = 7\nmemory_limit = 3g\n")
+    log = s.read_log()
+    assert "event=needs_restart setting=max_tenants" in log and "event=needs_restart setting=max_sequences" in log
+    assert "event=changed setting=memory_limit" in log
+    assert s.get("/debug/models").json["memory_limit"] == 3 << 30
+    assert s.read_log().count("event=loading") == 0  # nothing that can change has
+
+
+def test_a_folder_is_read_again(serve, tmp_path):
+    folder = tmp_path / "models"
+    folder.mkdir()
+    make_model(folder / "one.gguf", *TINY)
+    s = serve(f"models_dir = {folder}\n")
+    conf = Settings(s, tmp_path / "quire.conf")
+    assert ask(s, "one").status == 200 and ask(s, "two").status == 404
+    os.rename(folder / "one.gguf", folder / "two.gguf")
+    shutil.copy(folder / "two.gguf", folder / "three.gguf")
+    conf.write(f"models_dir = {folder}\n")
+    assert set(states(s)) == {"two", "three"}
+    assert ask(s, "one").status == 404 and ask(s, "two").status == ask(s, "three").status == 200
+    assert s.complete("Once", max_tokens=2).json["model"] in ("two", "three")  # the first that there is now
+    os.rename(folder / "two.gguf", folder / "one.gguf")
+    conf.write(f"models_dir = {folder}\n")
+    assert ask(s, "one").status == 200 and ask(s, "two").status == 404
