@@ -54,13 +54,23 @@ uint32_t config_n_models(const struct config *c);
 /* Put another list of models in place of the setting `model`, with the same names. ERR_NOMEM, or
  * ERR_INVAL with a sentence. */
 int config_set_models(struct config *c, const char *list, char *err, size_t err_len);
-/* The settings in force for model i, to be released; its `model` lists that one alone. ERR_NOMEM
- * with a sentence. */
+/* The settings in force for model i, to be released; its `model` lists that one alone, and `load`
+ * is not auto. ERR_NOMEM with a sentence. */
 int config_model(struct config *out, const struct config *c, uint32_t i, char *err, size_t err_len);
 
 /* May every machine of the network use the server without a key, and no setting says that this is
  * meant? */
 bool config_is_exposed(const struct config *c);
+
+/* The file of settings that was read, or NULL. */
+const char *config_path(const struct config *c);
+
+/* The name of the next setting, from *at on, that a and b have different values of: of the whole
+ * server, or those of models, but never `model`. NULL: there are no more. */
+const char *config_differs(const struct config *a, const struct config *b, bool of_models,
+                           uint32_t *at);
+/* Take the value of one over. ERR_NOMEM: it stays. */
+int config_take(struct config *c, const struct config *from, const char *name);
 
 /* name = value    # source, one line a setting; then, for each model with a section, its [NAME]
  * and what is in force of the settings that it holds. */

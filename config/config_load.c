@@ -2,7 +2,10 @@
 #include "config/config.h"
 
 #include "config/config_impl.h"
+#include "config/models.h"
+#include "config/models_dir.h"
 #include "config/setting.h"
+#include "core/base/buf.h"
 #include "core/base/err.h"
 #include "core/base/mem.h"
 
@@ -136,6 +139,8 @@ static int load(struct setting *s, int argc, char *const *argv, enum config_acti
     s->layer = SETTING_FILE;
     if (rc == 0 && file != NULL && !is_question)
         rc = config_file_load(s, file);
+    if (rc == 0 && file != NULL)
+        snprintf(s->config->source->path, sizeof(s->config->source->path), "%s", file);
     s->layer = SETTING_ENVIRONMENT;
     s->where = "environment";
     if (rc == 0 && !is_question)
@@ -145,10 +150,36 @@ static int load(struct setting *s, int argc, char *const *argv, enum config_acti
     return rc == 0 ? load_flags(s, argc, argv, action, NULL) : rc;
 }
 
+/* The models of models_dir come behind those of `model`, unless a later layer names all there are. */
+static int add_folder(const struct setting *s)
+{
+    struct config *c = s->config;
+    struct buf list;
+    int rc = 0;
+
+    if (c->models_dir[0] == '\0' || c->source->of[OPTION_ID_model].layer >
+                                        c->source->of[OPTION_ID_models_dir].layer)
+        return 0;
+    buf_init(&list, 2 * MODELS_MAX * MODELS_MAX_TEXT);
+    buf_add_str(&list, c->model);
+    rc = models_dir_add(c->models_dir, &list, s->err, s->err_len);
+    if (rc == 0 && list.len == 0) {
+        snprintf(s->err, s->err_len, "there is no model in 'models_dir' '%.300s', and 'model' names "
+                                     "none", c->models_dir);
+        rc = ERR_INVAL;
+    }
+    if (rc == 0)
+        rc = option_set(option_at(OPTION_ID_model), c, list.data);
+    buf_release(&list);
+    return rc;
+}
+
 static int check(const struct setting *s)
 {
-    int rc = models_check(s->config->model, s->err, s->err_len);
+    int rc = add_folder(s);
 
+    if (rc == 0)
+        rc = models_check(s->config->model, s->err, s->err_len);
     if (rc > 0)
         rc = config_file_check_sections(s);
     return rc == 0 ? config_check_models(s->config, s->err, s->err_len) : rc;
@@ -224,6 +255,9 @@ int config_model(struct config *out, const struct config *c, uint32_t i, char *e
     rc = copy_values(out, c, item.name);
     if (rc == 0)
         rc = option_set(option_at(OPTION_ID_model), out, text);
+    if (rc == 0 && out->load == CONFIG_LOAD_AUTO)
+        out->load = models_dir_has(c->models_dir, item.path) ? CONFIG_LOAD_DEMAND
+                                                             : CONFIG_LOAD_START;
     if (rc == 0)
         return 0;
     snprintf(err, err_len, "no memory for the settings of the model '%s'", item.name);

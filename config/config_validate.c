@@ -3,6 +3,7 @@
 
 #include "config/adapters.h"
 #include "config/config.h"
+#include "config/duration.h"
 #include "config/endpoints.h"
 #include "config/hosts.h"
 #include "config/networks.h"
@@ -39,6 +40,26 @@ static int check_swap(const struct config *c, char *err, size_t err_len)
         snprintf(err, err_len,
                  "'preemption' is swap, but there is nowhere to swap to: set 'swap_ram' above 0, "
                  "or 'swap_file' and 'swap_file_size'");
+        return ERR_INVAL;
+    }
+    return 0;
+}
+
+/* A reader of KV events holds a model's sequence numbers, which begin once. */
+static int check_loading(const struct config *c, char *err, size_t err_len)
+{
+    uint64_t us;
+
+    if (c->idle_unload[0] != '\0' && duration_parse(c->idle_unload, &us) < 0) {
+        snprintf(err, err_len,
+                 "'idle_unload' must be a duration such as 30s, 10m or 1h30m, or empty, got '%.100s'",
+                 c->idle_unload);
+        return ERR_INVAL;
+    }
+    if (c->kv_events != CONFIG_KV_EVENTS_OFF &&
+        (c->load != CONFIG_LOAD_START || c->idle_unload[0] != '\0')) {
+        snprintf(err, err_len,
+                 "'kv_events' is for models that stay: it needs load = start, and no idle_unload");
         return ERR_INVAL;
     }
     return 0;
@@ -263,7 +284,7 @@ static int check_kv_events(const struct config *c, char *err, size_t err_len)
 int config_validate(const struct config *c, char *err, size_t err_len)
 {
     static int (*const checks[])(const struct config *c, char *err, size_t err_len) = {
-        check_batch, check_swap, check_watermarks, check_header, check_weights,
+        check_batch, check_swap, check_loading, check_watermarks, check_header, check_weights,
         check_listen, check_tls, check_origins, check_hosts, check_proxies, check_alias,
         check_metrics_names, check_adapters, check_kv_events,
     };

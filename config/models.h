@@ -17,7 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define MODELS_MAX 16
+#define MODELS_MAX 128
 #define MODELS_MAX_NAME 127
 #define MODELS_MAX_PATH 4095
 #define MODELS_DEMO "quire-demo" /* what the model inside the binary is called */

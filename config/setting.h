@@ -37,6 +37,7 @@ struct config_section {
 };
 
 struct config_source {
+    char path[4096]; /* of the file of settings; "": none was read */
     struct setting_origin of[OPTION_N];
     struct config_section *sections[MODELS_MAX];
     uint32_t n_sections;

@@ -11,6 +11,8 @@
 #define WORDS_switch(W) W(ON, "on") W(OFF, "off")
 #define WORDS_load_type(W)                                                                         \
     W(LOAD_AS_IS, "as-is") W(LOAD_Q8_0, "q8_0") W(LOAD_Q6_K, "q6_k") W(LOAD_Q4_0, "q4_0")
+#define WORDS_load(W)                                                                              \
+    W(LOAD_AUTO, "auto") W(LOAD_START, "start") W(LOAD_DEMAND, "demand") W(LOAD_NEVER, "never")
 #define WORDS_pooling(W)                                                                           \
     W(POOLING_AUTO, "auto") W(POOLING_MEAN, "mean") W(POOLING_FIRST, "first")                      \
     W(POOLING_LAST, "last") W(POOLING_NONE, "none")
@@ -48,6 +50,7 @@
 /* CONFIG_ON, CONFIG_POLICY_FCFS, … */
 enum config_switch { WORDS_switch(CONFIG_WORD_ID) };
 enum config_load_type { WORDS_load_type(CONFIG_WORD_ID) };
+enum config_load { WORDS_load(CONFIG_WORD_ID) };
 enum config_pooling { WORDS_pooling(CONFIG_WORD_ID) };
 enum config_reasoning { WORDS_reasoning(CONFIG_WORD_ID) };
 enum config_pin { WORDS_pin(CONFIG_WORD_ID) };

@@ -45,6 +45,16 @@ int engine_arbiter_create(struct engine_arbiter **out, const uint32_t *shares, u
     return 0;
 }
 
+void engine_arbiter_set_share(struct engine_arbiter *t, uint32_t engine, uint32_t share)
+{
+    if (t == NULL)
+        return;
+    assert(share >= 1 && share <= SCALE);
+    pthread_mutex_lock(&t->mutex);
+    t->engines[engine].share = share;
+    pthread_mutex_unlock(&t->mutex);
+}
+
 void engine_arbiter_destroy(struct engine_arbiter **arbiter)
 {
     struct engine_arbiter *t = arbiter != NULL ? *arbiter : NULL;

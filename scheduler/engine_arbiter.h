@@ -30,6 +30,8 @@ struct engine_arbiter;
 
 /* n engines with shares of 1 to 1000. */
 int engine_arbiter_create(struct engine_arbiter **out, const uint32_t *shares, uint32_t n);
+/* Another share from now on. Any thread. */
+void engine_arbiter_set_share(struct engine_arbiter *t, uint32_t engine, uint32_t share);
 void engine_arbiter_destroy(struct engine_arbiter **t); /* no engine has or wants a turn */
 
 /* Set the engine's callback, before its first turn: granted(ud) is called on another engine's

@@ -13,15 +13,36 @@
 
 #define MAX_NAME_TEXT 4096 /* bytes of a name in a body; longer ones are left to the parser */
 
+static bool is_there(const struct served_model *h)
+{
+    return !h->life.is_gone;
+}
+
+/* There is always one. */
+static struct served_model *first(struct served_model *all, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (is_there(&all[i]))
+            return &all[i];
+    return &all[0];
+}
+
 static struct served_model *find_exact(struct served_model *all, uint32_t n, const char *name)
 {
     for (uint32_t i = 0; i < n; i++)
-        if (strcmp(all[i].model.id, name) == 0)
+        if (is_there(&all[i]) && strcmp(all[i].model.id, name) == 0)
             return &all[i];
     for (uint32_t i = 0; i < n; i++)
-        if (name_list_has(all[i].model.aliases, name))
+        if (is_there(&all[i]) && name_list_has(all[i].model.aliases, name))
             return &all[i];
-    return strcmp(name, "default") == 0 ? &all[0] : NULL;
+    return strcmp(name, "default") == 0 ? first(all, n) : NULL;
+}
+
+/* Of one that is not loaded those of the settings. */
+static bool has_adapter(const struct server_model *m, const char *name)
+{
+    return m->adapters != NULL ? adapter_set_has(m->adapters, name)
+                               : adapter_set_lists(m->adapter_list, name);
 }
 
 static struct served_model *find_as_written(struct served_model *all, uint32_t n, const char *name)
@@ -29,10 +50,10 @@ static struct served_model *find_as_written(struct served_model *all, uint32_t n
     struct served_model *found = find_exact(all, n, name);
 
     for (uint32_t i = 0; i < n && found == NULL; i++)
-        if (adapter_set_has(all[i].model.adapters, name))
+        if (is_there(&all[i]) && has_adapter(&all[i].model, name))
             found = &all[i];
     for (uint32_t i = 0; i < n && found == NULL; i++)
-        if (name_list_matches(all[i].model.aliases, name))
+        if (is_there(&all[i]) && name_list_matches(all[i].model.aliases, name))
             found = &all[i];
     return found;
 }
@@ -75,7 +96,7 @@ struct served_model *model_router_by_query(struct served_model *all, uint32_t n,
 {
     const char *name = http_call_query(call, "model");
 
-    return name != NULL ? find_or_refuse(all, n, call, name) : &all[0];
+    return name != NULL ? find_or_refuse(all, n, call, name) : first(all, n);
 }
 
 struct served_model *model_router_by_body(struct served_model *all, uint32_t n,
@@ -91,7 +112,7 @@ struct served_model *model_router_by_body(struct served_model *all, uint32_t n,
         return model_router_by_query(all, n, call);
     if (scan->model[0] != '"' || scan->n_model > MAX_NAME_TEXT ||
         json_parse(scan->model, scan->n_model, &name, &why) < 0)
-        return &all[0];
+        return first(all, n);
     found = find_or_refuse(all, n, call, name->valuestring);
     cJSON_Delete(name);
     return found;

@@ -13,6 +13,7 @@
 #include "server/api/completion.h"
 #include "server/api/dry_run.h"
 #include "server/api/engine_client.h"
+#include "server/api/keep_alive.h"
 #include "server/api/kept_responses.h"
 #include "server/api/response/response_writer.h"
 #include "server/api/slot_call.h"
@@ -22,6 +23,7 @@
 #include "server/batches/batch_pages.h"
 #include "server/batches/batch_runner.h"
 #include "server/batches/file_upload.h"
+#include "server/model_pages.h"
 #include "server/model_router.h"
 #include "server/page/page.h"
 #include "server/process/syscall_filter.h"
@@ -33,23 +35,13 @@
 
 #include <string.h>
 
-/* The engine client of the model that the body asks for; NULL: there is none, and the call has been
- * answered. */
-static struct engine_client *engine_for(struct server *s, struct http_call *call,
-                                        const struct body_scan *scan)
-{
-    struct served_model *h = model_router_by_body(s->models, s->opt.n_models, call, scan);
-
-    if (h == NULL)
-        s->server_counts.rejections[REJECTION_INVALID]++;
-    return h != NULL ? h->engine : NULL;
-}
-
+/* The model that ?model= asks for, which must be loaded; NULL: the call has been answered. */
 static struct served_model *model_for(void *ud, struct http_call *call)
 {
     struct server *s = ud;
+    struct served_model *h = model_router_by_query(s->models, s->opt.n_models, call);
 
-    return model_router_by_query(s->models, s->opt.n_models, call);
+    return h != NULL && model_set_check_ready(&s->set, h, call) ? h : NULL;
 }
 
 static void on_debug(void *ud, struct http_call *call)
@@ -61,28 +53,40 @@ static void on_debug(void *ud, struct http_call *call)
         debug_ask(&h->debug, call, *page);
 }
 
-/* What is done with a body of this wire format. */
-struct work {
-    void (*start)(struct engine_client *engine, struct http_call *call,
-                  const struct wire_format *wire_format, const struct body_scan *scan);
-    const struct wire_format *wire_format;
-};
+/* Ollama's clients say in each request how long the model stays after it: for models that requests
+ * load, and of those who may unload one. Without a word the setting idle_unload holds. */
+static void take_keep_alive(struct server *s, struct served_model *h, struct http_call *call,
+                            enum params_form form, const struct body_scan *scan)
+{
+    uint64_t us;
+
+    if (h->model.load != SERVER_LOAD_DEMAND || !auth_is_operator(&s->auth, call))
+        return;
+    if ((form & PARAMS_OLLAMA) == 0 || scan->keep_alive == NULL ||
+        !keep_alive_read(scan->keep_alive, scan->n_keep_alive, &us))
+        us = h->model.idle_unload_us;
+    h->life.idle_us = us;
+}
 
 static void on_work(void *ud, struct http_call *call)
 {
-    const struct work *work = http_call_arg(call);
+    const struct model_work *work = http_call_arg(call);
     const struct buf *body = http_call_body(call);
     struct body_scan scan = body_scan(body->data, body->len);
-    struct engine_client *engine;
+    struct server *s = ud;
+    struct served_model *h;
 
     if (work->wire_format == &wire_ollama_show && scan.model == NULL) {
         scan.model = scan.name;
         scan.n_model = scan.n_name;
     }
-    engine = engine_for(ud, call, &scan);
-
-    if (engine != NULL)
-        work->start(engine, call, work->wire_format, &scan);
+    h = model_router_by_body(s->models, s->opt.n_models, call, &scan);
+    if (h != NULL)
+        take_keep_alive(s, h, call, work->wire_format->form, &scan);
+    if (h == NULL)
+        s->server_counts.rejections[REJECTION_INVALID]++;
+    else
+        model_set_start(&s->set, h, call, work, &scan);
 }
 
 static void on_slot(void *ud, struct http_call *call)
@@ -136,12 +140,17 @@ static void on_props(void *ud, struct http_call *call)
 }
 
 /* The served models; returns how many. */
-static uint32_t list_models(const struct server *s,
-                            const struct server_model *models[SERVER_MAX_MODELS])
+static uint32_t list_models(struct server *s, const struct server_model *models[SERVER_MAX_MODELS])
 {
-    for (uint32_t i = 0; i < s->opt.n_models; i++)
-        models[i] = &s->models[i].model;
-    return s->opt.n_models;
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < s->opt.n_models; i++) {
+        if (s->models[i].life.is_gone)
+            continue;
+        model_set_tell(&s->models[i]);
+        models[n++] = &s->models[i].model;
+    }
+    return n;
 }
 
 static void on_models(void *ud, struct http_call *call)
@@ -200,7 +209,7 @@ static void on_load(void *ud, struct http_call *call)
     uint64_t n = 0;
 
     for (uint32_t i = 0; i < s->opt.n_models; i++)
-        n += s->models[i].engine->n_jobs;
+        n += s->models[i].engine->n_jobs + s->models[i].life.waits.n;
     vllm_pages_load(call, n);
 }
 
@@ -259,8 +268,10 @@ static void on_model(void *ud, struct http_call *call)
 {
     struct server *s = ud;
     const char *name = http_call_tail(call);
-    const struct served_model *h = model_router_find(s->models, s->opt.n_models, name);
+    struct served_model *h = model_router_find(s->models, s->opt.n_models, name);
 
+    if (h != NULL)
+        model_set_tell(h);
     if (h == NULL)
         model_router_refuse(call, name);
     else if (anthropic_pages_are_wanted(call))
@@ -303,6 +314,21 @@ static void on_health(void *ud, struct http_call *call)
     if (trouble == NULL && (is_stuck(s->text_pool) || is_stuck(s->constraint_pool)))
         trouble = "the parsing of a request does not end";
     info_health(call, trouble);
+}
+
+static void on_load_model(void *ud, struct http_call *call)
+{
+    model_pages_load(&((struct server *)ud)->set, call);
+}
+
+static void on_unload_model(void *ud, struct http_call *call)
+{
+    model_pages_unload(&((struct server *)ud)->set, call);
+}
+
+static void on_debug_models(void *ud, struct http_call *call)
+{
+    model_pages_debug(&((struct server *)ud)->set, call);
 }
 
 static void on_kept(void *ud, struct http_call *call)
@@ -384,9 +410,9 @@ static void on_metrics(void *ud, struct http_call *call);
 #define DEBUG(page) on_debug, &(const enum debug_page){DEBUG_##page}
 #define KEPT(page) on_kept, &(const enum kept_responses_page){KEPT_RESPONSES_##page}
 #define BATCHES(page) on_batches, &(const enum batch_page_kind){BATCH_PAGE_##page}
-#define COMPLETION(format) on_work, &(const struct work){completion_start, &wire_##format}
-#define DRY_RUN(format) on_work, &(const struct work){dry_run_start, &wire_##format}
-#define TEXT(format) on_work, &(const struct work){text_endpoints_start, &wire_##format}
+#define COMPLETION(format) on_work, &(const struct model_work){completion_start, &wire_##format}
+#define DRY_RUN(format) on_work, &(const struct model_work){dry_run_start, &wire_##format}
+#define TEXT(format) on_work, &(const struct model_work){text_endpoints_start, &wire_##format}
 #define ERRORS(flags)                                                                              \
     ((flags) & AUTH_ANTHROPIC ? anthropic_messages_error                                           \
      : (flags) & AUTH_OLLAMA  ? ollama_error                                                       \
@@ -404,6 +430,41 @@ static const struct http_route routes[] = {
 #define N_ROUTES (sizeof(routes) / sizeof(routes[0]))
 _Static_assert(N_ROUTES < METRICS_MAX_ROUTES, "each route is a label, and so is the lack of one");
 
+static void fill_life(const struct model_life *l, struct metrics_model *out)
+{
+    out->is_loaded = l->state == MODEL_READY;
+    out->is_loading = l->state == MODEL_LOADING;
+    out->has_failed = l->state == MODEL_FAILED;
+    out->n_loads = l->n_loads;
+    out->n_unloads = l->n_unloads;
+    out->n_load_failures = l->n_failures;
+    out->load_us = l->all_load_us;
+    out->n_load_waits = l->waits.n;
+}
+
+static uint32_t fill_models(struct server *s, struct metrics_model *models)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < s->opt.n_models; i++) {
+        if (s->models[i].life.is_gone)
+            continue;
+        info_fill_metrics(s->models[i].engine, &models[n]);
+        fill_life(&s->models[i].life, &models[n++]);
+    }
+    return n;
+}
+
+/* "" before the first model is there. */
+static const char *isa_of(const struct server *s)
+{
+    uint32_t i = 0;
+
+    while (i + 1 < s->opt.n_models && s->models[i].model.isa[0] == '\0')
+        i++;
+    return s->models[i].model.isa;
+}
+
 static void on_metrics(void *ud, struct http_call *call)
 {
     struct server *s = ud;
@@ -415,12 +476,11 @@ static void on_metrics(void *ud, struct http_call *call)
     struct metrics_model models[SERVER_MAX_MODELS];
     struct metrics_scene scene = {
         .models = models,
-        .n_models = s->opt.n_models,
         .names = metrics_names_of(s->opt.metrics_names),
         .server_counts = &s->server_counts,
         .routes = labels,
         .n_routes = N_ROUTES + 1,
-        .isa = s->models[0].model.isa,
+        .isa = isa_of(s),
         .version = quire_version(),
         .pools = {worker_pool_stats(s->text_pool), worker_pool_stats(s->constraint_pool),
                   worker_pool_stats(s->adapter_pool)},
@@ -445,10 +505,9 @@ static void on_metrics(void *ud, struct http_call *call)
     for (size_t i = 0; i < N_ROUTES; i++)
         labels[i] = routes[i].path;
     labels[N_ROUTES] = "other";
-    for (uint32_t i = 0; i < s->opt.n_models; i++)
-        info_fill_metrics(s->models[i].engine, &models[i]);
+    scene.n_models = fill_models(s, models);
     info_metrics(call, &scene);
-    for (uint32_t i = 0; i < s->opt.n_models; i++)
+    for (uint32_t i = 0; i < scene.n_models; i++)
         info_release_metrics(&models[i]);
 }
 

@@ -35,6 +35,8 @@ int served_model_open(struct served_model *h, const struct served_model_shared *
         return ERR_NOMEM;
     }
     debug_init(&h->debug, h->engine);
+    model_waits_init(&h->life.waits, h->engine, model->max_outstanding);
+    h->life.idle_us = model->idle_unload_us;
     h->transfers.loop = shared->loop;
     if (model->journal_path == NULL || model->journal == NULL)
         return 0;
@@ -51,6 +53,10 @@ void served_model_close(struct served_model *h)
 void served_model_set_model(struct served_model *h, const struct server_model *model)
 {
     h->model = *model;
+    snprintf(h->arch, sizeof(h->arch), "%s", model->arch);
+    snprintf(h->ftype, sizeof(h->ftype), "%s", model->ftype);
+    h->model.arch = h->arch;
+    h->model.ftype = h->ftype;
     h->transfers.store = model->swap;
 }
 
@@ -58,6 +64,31 @@ void served_model_attach(struct served_model *h, struct queue *q)
 {
     engine_client_attach(h->engine, q);
     h->transfers.queue = q;
+}
+
+bool served_model_is_idle(const struct served_model *h)
+{
+    return h->engine->n_jobs == 0 && served_model_n_outstanding(h) == 0 &&
+           swap_transfers_is_idle(&h->transfers) && debug_is_idle(&h->debug) &&
+           adapter_set_is_idle(h->model.adapters);
+}
+
+void served_model_detach(struct served_model *h)
+{
+    struct server_model *m = &h->model;
+
+    engine_client_detach(h->engine);
+    h->transfers.queue = NULL;
+    h->transfers.store = NULL;
+    h->watchdog = (struct info_watchdog){0};
+    m->tokenizer = NULL;
+    m->sampling = NULL;
+    m->chat = NULL;
+    m->constraint_cache = NULL;
+    m->adapters = NULL;
+    m->fetch = NULL;
+    m->swap = NULL;
+    m->labels = NULL;
 }
 
 void served_model_pump(struct served_model *h)
@@ -74,6 +105,8 @@ const char *served_model_trouble(struct served_model *h)
         return "the swap file has not answered for a minute";
     if (info_is_stuck(journal_file_begin_us(h->journal), INFO_STUCK_DISK_US))
         return "the journal's file has not answered for a minute";
+    if (h->engine->queue == NULL && !h->engine->is_draining)
+        return NULL; /* it comes when it is asked for */
     return info_trouble(h->engine, &h->watchdog);
 }
 

@@ -16,6 +16,25 @@
 #include "server/api/slot_call.h"
 #include "server/engine_io/swap_transfers.h"
 #include "server/metrics/metrics.h"
+#include "server/model_choice.h"
+#include "server/model_waits.h"
+
+/* Where it is between its file and its answers; see model_set.h. */
+struct model_life {
+    enum model_state state;
+    struct model_waits waits; /* calls that want it to be there */
+    bool wants_load, wants_unload; /* it was asked for that */
+    bool is_held;             /* new calls wait, so that it comes to an end of its requests */
+    bool is_gone;             /* the settings have it no longer; its calls that run end */
+    bool has_change, comes_back; /* new settings wait for its unload; then it is loaded again */
+    bool is_known, is_looked_at; /* its files, as model_choice.h has it */
+    uint64_t files, bytes;    /* as they were looked at */
+    uint64_t looked_us, asked_us, ready_us, begin_us; /* begin: of the load under way */
+    uint64_t idle_us;         /* after so much idle time it leaves; UINT64_MAX: never */
+    uint64_t load_us;         /* the last load took */
+    uint64_t n_loads, n_unloads, n_failures, all_load_us;
+    char reason[400];
+};
 
 struct journal_file;
 struct request_memory;
@@ -47,6 +66,8 @@ struct served_model { /* zero is closed */
     struct debug debug;
     struct swap_transfers transfers;
     struct slots slots;
+    struct model_life life;
+    char arch[64], ftype[64]; /* what model.arch and ftype point to */
 };
 
 /* `h` stays where it is until served_model_close(). On failure `err` has a sentence. */
@@ -57,6 +78,11 @@ void served_model_close(struct served_model *h);
 
 void served_model_set_model(struct served_model *h, const struct server_model *model);
 void served_model_attach(struct served_model *h, struct queue *q);
+
+/* Nothing uses what was loaded: no request, no page, no transfer. */
+bool served_model_is_idle(const struct served_model *h);
+/* It is idle, and gets rid of all pointers to what was loaded. */
+void served_model_detach(struct served_model *h);
 
 /* Hand on what the engine has said, and carry out what it asked for. To be called on each wake. */
 void served_model_pump(struct served_model *h);

@@ -82,6 +82,8 @@ static void end_loop(struct server *s)
     worker_pool_stop(s->text_pool);
     worker_pool_stop(s->constraint_pool);
     worker_pool_stop(s->adapter_pool);
+    worker_pool_stop(s->model_pool);
+    model_set_stop(&s->set);
     response_keeper_stop(s->keeper);
     usage_keeper_stop(s->usage_keeper);
     server_stop_batches(s);
@@ -129,6 +131,8 @@ static void abandon(struct server *s)
 
 static bool is_reading(const struct server *s)
 {
+    if (model_set_is_working(&s->set) || s->is_reloading)
+        return true;
     for (uint32_t i = 0; i < s->opt.n_models; i++)
         if (served_model_is_reading(&s->models[i]))
             return true;
@@ -198,6 +202,7 @@ void server_stop(struct server *s, const char *why)
     batch_runner_drain(s->batch_runner);
     if (s->sockets_stay) /* the next process finds who comes now */
         http_stop_listening(s->http);
+    model_set_drain(&s->set);
     for (uint32_t i = 0; i < s->opt.n_models; i++)
         served_model_drain(&s->models[i], !is_first);
     if (!is_first && s->stopped_us == 0)
@@ -269,6 +274,7 @@ static void on_hangup(uv_signal_t *handle, int number)
     }
     if (s->tls != NULL)
         log_reload("certificate", tls_reload(s->tls, err, sizeof(err)), err);
+    server_begin_reload(s);
 }
 
 /* A log that was rotated. */
@@ -318,7 +324,9 @@ static int open_pools(struct server *s)
 
     if (rc == 0)
         rc = worker_pool_create(&s->constraint_pool, &o);
-    return rc == 0 ? worker_pool_create(&s->adapter_pool, &o) : rc;
+    if (rc == 0)
+        rc = worker_pool_create(&s->adapter_pool, &o);
+    return rc == 0 ? worker_pool_create(&s->model_pool, &o) : rc;
 }
 
 static int start_pools(struct server *s)
@@ -333,7 +341,9 @@ static int start_pools(struct server *s)
         rc = server_start_batches(s);
     if (rc == 0)
         rc = worker_pool_start(s->constraint_pool, s->opt.n_constraint_threads);
-    return rc == 0 ? worker_pool_start(s->adapter_pool, ADAPTER_THREADS) : rc;
+    if (rc == 0)
+        rc = worker_pool_start(s->adapter_pool, ADAPTER_THREADS);
+    return rc == 0 ? worker_pool_start(s->model_pool, MODEL_SET_THREADS) : rc;
 }
 
 static const char *or_empty(const char *text)
@@ -411,14 +421,20 @@ static int open_locks(struct server *s, char *err, size_t err_len)
     return rc;
 }
 
-/* All that may be outstanding at once. */
+/* All that may be outstanding at once; of the models that come and go, as for one of them. */
 static uint32_t max_outstanding(const struct server *s)
 {
-    uint32_t n = 0;
+    uint32_t n = 0, most = 0;
 
-    for (uint32_t i = 0; i < s->opt.n_models; i++)
-        n += s->models[i].model.max_outstanding;
-    return n;
+    for (uint32_t i = 0; i < s->opt.n_models; i++) {
+        const struct server_model *m = &s->models[i].model;
+
+        if (m->load == SERVER_LOAD_START)
+            n += m->max_outstanding;
+        else if (m->max_outstanding > most)
+            most = m->max_outstanding;
+    }
+    return n + most;
 }
 
 static uint32_t max_connections(const struct server *s)
@@ -475,6 +491,21 @@ static int open_http(struct server *s, char *err, size_t err_len)
     return http_create(&s->http, &http, err, err_len);
 }
 
+static int open_set(struct server *s, char *err, size_t err_len)
+{
+    const struct model_set_options o = {.loop = &s->loop,
+                                        .models = s->models,
+                                        .n = s->opt.n_models,
+                                        .loader = &s->opt.loader,
+                                        .pool = s->model_pool,
+                                        .memory = {s->opt.memory_limit, s->opt.process_bytes}};
+
+    if (model_set_open(&s->set, &o) == 0)
+        return 0;
+    snprintf(err, err_len, "no memory for %u models", s->opt.n_models);
+    return ERR_NOMEM;
+}
+
 static int open_models(struct server *s, char *err, size_t err_len)
 {
     const struct tenants_options tenants = {
@@ -482,23 +513,23 @@ static int open_models(struct server *s, char *err, size_t err_len)
         .limit = s->opt.tenant_limit,
         .weights = s->opt.tenant_weights,
     };
-    struct served_model_shared shared = {.options = &s->opt,
-                                         .loop = &s->loop,
-                                         .text_pool = s->text_pool,
-                                         .constraint_pool = s->constraint_pool,
-                                         .keeper = s->keeper,
-                                         .memory = &s->memory,
-                                         .streams = s->streams,
-                                         .pings = &s->pings};
     int rc = tenants_create(&s->tenants, &tenants);
 
     if (rc < 0)
         snprintf(err, err_len, "no memory for %u tenants", s->opt.max_tenants);
-    shared.tenants = s->tenants;
-    shared.usage = s->usage;
+    s->shared = (struct served_model_shared){.options = &s->opt,
+                                             .loop = &s->loop,
+                                             .tenants = s->tenants,
+                                             .usage = s->usage,
+                                             .text_pool = s->text_pool,
+                                             .constraint_pool = s->constraint_pool,
+                                             .keeper = s->keeper,
+                                             .memory = &s->memory,
+                                             .streams = s->streams,
+                                             .pings = &s->pings};
     for (uint32_t i = 0; rc == 0 && i < s->opt.n_models; i++)
-        rc = served_model_open(&s->models[i], &shared, &s->opt.models[i], err, err_len);
-    return rc;
+        rc = served_model_open(&s->models[i], &s->shared, &s->opt.models[i], err, err_len);
+    return rc == 0 ? open_set(s, err, err_len) : rc;
 }
 
 static int open_parts(struct server *s, char *err, size_t err_len)
@@ -569,13 +600,17 @@ void server_set_model(struct server *s, uint32_t i, const struct server_model *m
 void server_attach(struct server *s, uint32_t i, struct queue *q)
 {
     served_model_attach(&s->models[i], q);
-    if (++s->n_attached < s->opt.n_models)
-        return;
+    model_set_ready(&s->set, &s->models[i]);
+}
+
+void server_ready(struct server *s)
+{
     if (s->auth.is_loading && server_takes_over(s))
         server_serve(s);
     s->auth.is_loading = false;
     log_info("server", "event=ready ms=%.1f", (double)(clock_us() - s->start_us) / 1e3);
     server_run_batches(s);
+    model_set_pump(&s->set);
 }
 
 void server_fail(struct server *s)
@@ -617,6 +652,11 @@ int server_run(struct server *s)
     return s->has_abandoned_load ? ERR_BUSY : s->has_abandoned_read ? ERR_AGAIN : 0;
 }
 
+bool server_is_changing(const struct server *s, uint32_t i)
+{
+    return model_set_is_changing(&s->set, i);
+}
+
 static void close_handle(uv_handle_t *handle, void *ud)
 {
     (void)ud;
@@ -643,6 +683,8 @@ void server_destroy(struct server **server)
     worker_pool_destroy(&s->text_pool);
     worker_pool_destroy(&s->constraint_pool);
     worker_pool_destroy(&s->adapter_pool);
+    worker_pool_destroy(&s->model_pool);
+    model_set_close(&s->set);
     response_keeper_close(&s->keeper);
     usage_keeper_close(&s->usage_keeper);
     server_close_batches(s);

@@ -37,8 +37,23 @@ void server_wake(void *ud);
 /* Model i, now that everything is known of it; its id and limits must be those of before. */
 void server_set_model(struct server *s, uint32_t i, const struct server_model *model);
 
-/* Attach model i's queue. When all have theirs, requests are taken. */
+/* Attach model i's queue: its calls begin, once requests are taken. */
 void server_attach(struct server *s, uint32_t i, struct queue *q);
+/* All that is loaded at the start has been attached: requests are taken. */
+void server_ready(struct server *s);
+
+/* After the settings were read again, on the I/O thread; server_settle() follows. A model behind the
+ * others, whose id is new: 0, or a negative ERR_* with a sentence. What holds of model i without a
+ * new load has changed; with `reloads` more has. Model i is served no longer. */
+int server_add_model(struct server *s, const struct server_model *model, char *err,
+                     size_t err_len);
+void server_change_model(struct server *s, uint32_t i, const struct server_model *model,
+                         bool reloads);
+void server_remove_model(struct server *s, uint32_t i);
+void server_set_memory_limit(struct server *s, uint64_t bytes);
+void server_settle(struct server *s);
+/* Model i, which is not loaded, has other settings now. */
+void server_set_before(struct server *s, uint32_t i, const struct server_model *model);
 
 /* There will be no engine: server_run() returns. */
 void server_fail(struct server *s);
@@ -55,12 +70,15 @@ void server_tell_to_stop(void *server, int number, unsigned nth);
  * requests have ended; the engine threads end by themselves after queue_close(). SIGHUP reads the
  * files of keys and certificates again; SIGUSR1 opens the log file again.
  *
- * ERR_AGAIN: all that, but a disk does not give back the thread that reads an adapter: nothing but
- * the engines' threads may be given back, and the process should end.
+ * ERR_AGAIN: all that, but a thread still reads an adapter from a disk that does not answer, or
+ * loads or unloads a model: nothing but the engines' threads may be given back, and the process
+ * should end.
  *
  * ERR_BUSY: told to stop while the load's work is still going on. The sockets are closed; nothing
  * may be freed, and the process should end. */
 int server_run(struct server *s);
+/* Afterwards: a thread still loads or unloads model i. */
+bool server_is_changing(const struct server *s, uint32_t i);
 void server_destroy(struct server **s);
 
 #endif

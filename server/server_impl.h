@@ -14,6 +14,8 @@
 #include "server/batches/batch_pages.h"
 #include "server/http/http.h"
 #include "server/metrics/metrics.h"
+#include "server/model_set.h"
+#include "server/process/worker_pool.h"
 #include "server/served_model.h"
 #include "server/server.h"
 
@@ -24,7 +26,7 @@ struct server {
     uv_signal_t on_hup, on_usr1;
     atomic_uint n_stops; /* signals that told it to stop: set by their thread, read in on_stop() */
     atomic_int stop_number;
-    struct worker_pool *text_pool, *constraint_pool, *adapter_pool;
+    struct worker_pool *text_pool, *constraint_pool, *adapter_pool, *model_pool;
     struct response_keeper *keeper; /* or NULL */
     struct request_memory memory;
     struct stream_store *streams; /* or NULL */
@@ -43,7 +45,12 @@ struct server {
     struct batch_pages batch_pages;
     struct metrics_server server_counts;
     struct served_model models[SERVER_MAX_MODELS]; /* [opt.n_models] */
-    uint32_t n_attached;                     /* of them: their engines run */
+    struct served_model_shared shared;       /* by them */
+    struct worker_job reload;                /* of the settings */
+    bool is_reloading, reloads_again;        /* another signal came meanwhile */
+    int reload_rc;
+    char reload_err[512];
+    struct model_set set;                    /* of them */
     struct http_sockets sockets; /* that were there before this process */
     bool sockets_stay;           /* and are systemd's */
     struct handover handover;
@@ -86,6 +93,11 @@ bool server_drain_is_over(const struct server *s);
 void server_stop(struct server *s, const char *why);
 /* server.c: look again and again whether the end has come. */
 void server_begin_ticks(struct server *s);
+
+/* ---- server_reload.c ---- */
+
+/* Read the settings again, on a thread of a pool. */
+void server_begin_reload(struct server *s);
 
 /* All routes in the order of routes.inc; their handlers get the server. */
 const struct http_route *server_routes(size_t *n);

@@ -48,6 +48,17 @@ bool adapter_set_has(const struct adapter_set *s, const char *name)
     return has;
 }
 
+bool adapter_set_lists(const char *list, const char *name)
+{
+    struct model_item item;
+    char err[8];
+
+    while (adapters_next(&list, &item, err, sizeof(err)) > 0)
+        if (strcmp(item.name, name) == 0)
+            return true;
+    return false;
+}
+
 bool adapter_set_name(const struct adapter_set *s, uint32_t id, char name[ADAPTER_SET_MAX_NAME + 1])
 {
     const struct adapter_entry *e;

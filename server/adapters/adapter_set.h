@@ -53,6 +53,8 @@ void adapter_set_destroy(struct adapter_set **s);
 
 /* Is it one's name? NULL is a set of none. */
 bool adapter_set_has(const struct adapter_set *s, const char *name);
+/* Is it in the setting `adapters`, which has been checked? That is known without a set. */
+bool adapter_set_lists(const char *list, const char *name);
 
 /* What a request says of adapters, by name or by number. */
 struct adapter_choice {

@@ -141,6 +141,11 @@ void debug_take(struct debug *g)
     queue_release_snapshot(g->engine->queue);
 }
 
+bool debug_is_idle(const struct debug *g)
+{
+    return list_is_empty(&g->waiting);
+}
+
 void debug_close(struct debug *g)
 {
     list_each(it, &g->waiting)

@@ -10,6 +10,8 @@
 #ifndef SERVER_ADMIN_DEBUG_H
 #define SERVER_ADMIN_DEBUG_H
 
+#include <stdbool.h>
+
 #include "core/base/list.h"
 
 struct engine_client;
@@ -30,6 +32,9 @@ void debug_ask(struct debug *g, struct http_call *call, enum debug_page page);
 
 /* Answer all who wait if the snapshot is there. To be called on each wake. */
 void debug_take(struct debug *g);
+
+/* No call waits. */
+bool debug_is_idle(const struct debug *g);
 
 /* The engine is ending: calls that wait get a 503. None may come afterwards. */
 void debug_close(struct debug *g);

@@ -22,12 +22,12 @@
 #include <string.h>
 
 #define JSON "application/json"
-/* Sixteen models whose ids are 255 quotes, each escaped, take three of these. */
-#define METRICS_MAX_TEXT ((size_t)8 << 20)
+/* All models whose ids are 255 quotes, each escaped, take a half of this. */
+#define METRICS_MAX_TEXT ((size_t)64 << 20)
 /* All names of a model's adapters. */
 #define MAX_ADAPTER_NAMES ((size_t)ADAPTER_SET_MAX * (ADAPTER_SET_MAX_NAME + 1) + 1)
 /* As many with ADAPTER_SET_MAX adapters each, some 700 bytes at most for one. */
-#define MAX_MODELS ((size_t)16 << 20)
+#define MAX_MODELS ((size_t)128 << 20)
 
 static void reply(struct http_call *call, struct buf *body)
 {
@@ -63,10 +63,10 @@ const char *info_trouble(struct engine_client *engine, struct info_watchdog *w)
 {
     struct engine_stats stats;
 
-    if (engine->queue == NULL)
-        return "the server is starting";
     if (engine->is_draining)
         return "the server is draining";
+    if (engine->queue == NULL)
+        return "the server is starting";
     queue_get_stats(engine->queue, &stats);
     if (info_is_wedged(w, &stats, clock_us()))
         return "the engine has made no step for a minute";
@@ -191,12 +191,12 @@ void info_openapi(struct http_call *call)
     reply(call, &b);
 }
 
-/* llama-server's numbers of vocabularies. */
+/* llama-server's numbers of vocabularies; NULL: none is loaded. */
 static int vocab_type(const struct tokenizer *t)
 {
     static const char *const names[] = {"llama", "gpt2", "bert", "t5"};
 
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; t != NULL && i < 4; i++)
         if (strcmp(tokenizer_model(t), names[i]) == 0)
             return 1 + i;
     return 0;
@@ -230,6 +230,19 @@ static void add_meta(struct buf *b, const struct server_model *m)
                m->size, m->kv_type);
 }
 
+/* As the router of llama-server tells it. */
+static void add_status(struct buf *b, const struct server_model *m)
+{
+    if (m->state == NULL)
+        return;
+    buf_printf(b, ",\"status\":{\"value\":\"%s\"", m->state);
+    if (m->failure != NULL) {
+        buf_add_str(b, ",\"failed\":true,\"exit_code\":1,\"reason\":");
+        json_add_cstring(b, m->failure);
+    }
+    buf_add_char(b, '}');
+}
+
 static void add_model(struct buf *b, const struct server_model *m)
 {
     buf_add_str(b, "{\"id\":");
@@ -240,6 +253,7 @@ static void add_model(struct buf *b, const struct server_model *m)
     buf_printf(b, ",\"max_model_len\":%u,\"root\":", m->max_context);
     json_add_cstring(b, m->id);
     buf_add_str(b, ",\"parent\":null");
+    add_status(b, m);
     add_meta(b, m);
 }
 

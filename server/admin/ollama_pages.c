@@ -37,15 +37,15 @@ static void add_name(struct buf *b, const struct server_model *m)
 }
 
 /* ,"modified_at":"2026-01-02T03:04:05Z" */
-static void add_time(struct buf *b, const struct server_model *m)
+static void add_time(struct buf *b, const char *name, int64_t unix_s)
 {
-    const time_t when = (time_t)m->created;
+    const time_t when = (time_t)unix_s;
     struct tm tm;
     char text[32];
 
     gmtime_r(&when, &tm);
     strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &tm);
-    buf_printf(b, ",\"modified_at\":\"%s\"", text);
+    buf_printf(b, ",\"%s\":\"%s\"", name, text);
 }
 
 /* Sixty-four hex digits of what is known of the file, its name and size; its bytes are not read to
@@ -87,7 +87,7 @@ static void add_details(struct buf *b, const struct server_model *m)
 
 static void add_capabilities(struct buf *b, const struct server_model *m)
 {
-    const bool is_whole = chat_complaint(m->chat) == NULL;
+    const bool is_whole = m->chat != NULL && chat_complaint(m->chat) == NULL;
 
     if (m->is_encoder) {
         buf_add_str(b, ",\"capabilities\":[\"embedding\"]");
@@ -98,7 +98,7 @@ static void add_capabilities(struct buf *b, const struct server_model *m)
         buf_add_str(b, ",\"tools\"");
     if (is_whole && chat_style(m->chat)->has_thoughts)
         buf_add_str(b, ",\"thinking\"");
-    if (infill_is_known(m->tokenizer))
+    if (m->tokenizer != NULL && infill_is_known(m->tokenizer))
         buf_add_str(b, ",\"insert\"");
     buf_add_char(b, ']');
 }
@@ -120,31 +120,48 @@ static void open_model(struct buf *b, const struct server_model *m)
 static void add_listed(struct buf *b, const struct server_model *m)
 {
     open_model(b, m);
-    add_time(b, m);
+    add_time(b, "modified_at", m->created);
     add_capabilities(b, m);
     buf_add_char(b, '}');
 }
 
-/* There is no end to its stay; clients want a time, and some count its nanoseconds in 64 bits. */
+/* Where there is no end to its stay: clients want a time, and some count its nanoseconds in 64
+ * bits. */
+#define YEAR_2262 9214646400
+
 static void add_loaded(struct buf *b, const struct server_model *m)
 {
     open_model(b, m);
-    buf_printf(b,
-               ",\"expires_at\":\"2262-01-01T00:00:00Z\",\"size_vram\":0,\"context_length\":%u}",
-               m->max_context);
+    add_time(b, "expires_at", m->leaves_at > 0 ? m->leaves_at : YEAR_2262);
+    buf_printf(b, ",\"size_vram\":0,\"context_length\":%u}", m->max_context);
+}
+
+static bool is_any(const struct server_model *m)
+{
+    (void)m;
+    return true;
+}
+
+static bool is_loaded(const struct server_model *m)
+{
+    return m->tokenizer != NULL;
 }
 
 static void list(struct http_call *call, const struct server_model *const *models, uint32_t n,
+                 bool (*is_listed)(const struct server_model *m),
                  void (*add)(struct buf *b, const struct server_model *m))
 {
+    const char *comma = "";
     struct buf b;
 
-    buf_init(&b, (size_t)64 << 10);
+    buf_init(&b, (size_t)1 << 20);
     buf_add_str(&b, "{\"models\":[");
     for (uint32_t i = 0; i < n; i++) {
-        if (i > 0)
-            buf_add_char(&b, ',');
+        if (!is_listed(models[i]))
+            continue;
+        buf_add_str(&b, comma);
         add(&b, models[i]);
+        comma = ",";
     }
     buf_add_str(&b, "]}");
     reply(call, &b);
@@ -153,12 +170,12 @@ static void list(struct http_call *call, const struct server_model *const *model
 void ollama_pages_tags(struct http_call *call, const struct server_model *const *models,
                        uint32_t n)
 {
-    list(call, models, n, add_listed);
+    list(call, models, n, is_any, add_listed);
 }
 
 void ollama_pages_ps(struct http_call *call, const struct server_model *const *models, uint32_t n)
 {
-    list(call, models, n, add_loaded);
+    list(call, models, n, is_loaded, add_loaded);
 }
 
 /* ---- small ones ---- */
@@ -253,7 +270,7 @@ static void show_model(struct buf *b, const struct server_model *m)
     add_details(b, m);
     add_info(b, m);
     add_capabilities(b, m);
-    add_time(b, m);
+    add_time(b, "modified_at", m->created);
     buf_add_char(b, '}');
 }
 

@@ -17,7 +17,7 @@ struct http_call;
 struct server_model;
 struct wire_format;
 
-/* /api/tags, and /api/ps: the same models, which are all in memory. */
+/* /api/tags: all models; /api/ps: those in memory, and when they leave. */
 void ollama_pages_tags(struct http_call *call, const struct server_model *const *models,
                        uint32_t n);
 void ollama_pages_ps(struct http_call *call, const struct server_model *const *models, uint32_t n);

@@ -122,6 +122,7 @@ static const struct request_doc {
     {"DetokenizeRequest", "DetokenizeRequest", 0, "['tokens']"},
     {"SlotActionRequest", "SlotActionRequest", 0, "[]"},
     {"LoadAdapterRequest", "LoadAdapterRequest", 0, "['lora_name','lora_path']"},
+    {"ModelRequest", "ModelRequest", 0, "['model']"},
     {"UnloadAdapterRequest", "UnloadAdapterRequest", 0, "['lora_name']"},
     {"FileUpload", "FileUpload", 0, "['purpose','file']"},
     {"BatchRequest", "BatchRequest", 0, "['input_file_id','endpoint','completion_window']"},

@@ -79,7 +79,7 @@ static void end(struct adapter_job *j)
         refusal_reply_error(j->engine, j->call, &j->error);
     else
         reply_text(j->call, j->name, "added");
-    j->engine->n_jobs--;
+    engine_client_end_job(j->engine);
     mem_free(j);
 }
 
@@ -97,7 +97,7 @@ static void on_gone(void *ud)
     struct adapter_job *j = ud;
 
     adapter_wait_cancel(&j->wait);
-    j->engine->n_jobs--;
+    engine_client_end_job(j->engine);
     mem_free(j);
 }
 
@@ -148,7 +148,7 @@ void adapter_call_load(struct engine_client *engine, struct http_call *call,
     j->wait.done = on_read;
     j->engine = engine;
     j->call = call;
-    engine->n_jobs++;
+    engine_client_begin_job(engine);
     if (begin_load(j, is_taken, ud) != ERR_AGAIN)
         end(j);
 }

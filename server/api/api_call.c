@@ -323,9 +323,9 @@ void api_call_start(struct api_call *api, struct engine_client *engine, struct h
     *api = (struct api_call){.engine = engine,
                              .call = call,
                              .wire_format = wire_format,
-                             .arrival_us = clock_us(),
+                             .arrival_us = http_call_arrival_us(call),
                              .ready = ready};
-    engine->n_jobs++;
+    engine_client_begin_job(engine);
     api->key = key_ref(http_call_owner(call));
     api->access = access_ref(http_call_access(call));
     api->body = http_call_take_body(call);
@@ -357,7 +357,7 @@ void api_call_grow(struct api_call *api, uint64_t bytes)
 
 void api_call_release(struct api_call *api)
 {
-    api->engine->n_jobs--;
+    engine_client_end_job(api->engine);
     request_memory_release(&api->share);
     api_request_release(&api->request);
     buf_release(&api->body);

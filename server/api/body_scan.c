@@ -5,7 +5,18 @@
 
 #include <string.h>
 
-enum member { OTHER = 0, MODEL, NAME };
+/* Members of the outermost object whose values are found. */
+enum member { OTHER = 0, MODEL, NAME, DEADLINE_MS, MAX_QUEUE_MS, KEEP_ALIVE, N_MEMBERS };
+static const char *const members[N_MEMBERS] = {[MODEL] = "model",
+                                               [NAME] = "name",
+                                               [DEADLINE_MS] = "deadline_ms",
+                                               [MAX_QUEUE_MS] = "max_queue_ms",
+                                               [KEEP_ALIVE] = "keep_alive"};
+
+struct span {
+    const char *text; /* NULL: the member is not there */
+    size_t n;
+};
 
 struct scan {
     const char *s;
@@ -15,6 +26,7 @@ struct scan {
     enum member member; /* the latest name was of this one */
     size_t value;       /* where the value of one begins; 0: not in any */
     enum member in;     /* then */
+    struct span found[N_MEMBERS];
     struct body_scan out;
 };
 
@@ -46,9 +58,10 @@ static void scan_string(struct scan *p)
     if (!p->at_name)
         return;
     p->at_name = false;
-    p->member = json_text_is(p->s + from, p->i - from, "model")  ? MODEL
-                : json_text_is(p->s + from, p->i - from, "name") ? NAME
-                                                                 : OTHER;
+    p->member = OTHER;
+    for (enum member m = MODEL; m < N_MEMBERS && p->member == OTHER; m++)
+        if (json_text_is(p->s + from, p->i - from, members[m]))
+            p->member = m;
 }
 
 static bool is_blank(char c)
@@ -68,8 +81,7 @@ static void end_member(struct scan *p)
         from++;
     while (to > from && is_blank(p->s[to - 1]))
         to--;
-    *(p->in == MODEL ? &p->out.model : &p->out.name) = p->s + from;
-    *(p->in == MODEL ? &p->out.n_model : &p->out.n_name) = to - from;
+    p->found[p->in] = (struct span){p->s + from, to - from};
 }
 
 static void scan_mark(struct scan *p, char c)
@@ -95,6 +107,31 @@ static void scan_mark(struct scan *p, char c)
     p->i++;
 }
 
+/* A whole number, or 0: the parser says what is wrong with another. */
+static uint64_t number_of(struct span s)
+{
+    uint64_t n = 0;
+
+    for (size_t i = 0; i < s.n; i++) {
+        if (s.text[i] < '0' || s.text[i] > '9' || n > UINT32_MAX)
+            return 0;
+        n = n * 10 + (uint64_t)(s.text[i] - '0');
+    }
+    return n <= UINT32_MAX ? n : 0;
+}
+
+static void take_members(struct scan *p)
+{
+    p->out.model = p->found[MODEL].text;
+    p->out.n_model = p->found[MODEL].n;
+    p->out.name = p->found[NAME].text;
+    p->out.n_name = p->found[NAME].n;
+    p->out.keep_alive = p->found[KEEP_ALIVE].text;
+    p->out.n_keep_alive = p->found[KEEP_ALIVE].n;
+    p->out.deadline_ms = number_of(p->found[DEADLINE_MS]);
+    p->out.max_queue_ms = number_of(p->found[MAX_QUEUE_MS]);
+}
+
 struct body_scan body_scan(const char *body, size_t n)
 {
     struct scan p = {.s = body, .n = n, .out = {.n_bytes = n, .n_values = 1}};
@@ -105,5 +142,6 @@ struct body_scan body_scan(const char *body, size_t n)
         else
             scan_mark(&p, body[p.i]);
     }
+    take_members(&p);
     return p.out;
 }

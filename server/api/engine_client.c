@@ -62,6 +62,24 @@ void engine_client_attach(struct engine_client *engine, struct queue *q)
     engine->queue = q;
 }
 
+void engine_client_detach(struct engine_client *engine)
+{
+    assert(engine->n_jobs == 0 && engine->priv->n_open == 0 && engine->priv->n_dry == 0);
+    engine->queue = NULL;
+}
+
+void engine_client_begin_job(struct engine_client *engine)
+{
+    engine->n_jobs++;
+}
+
+void engine_client_end_job(struct engine_client *engine)
+{
+    engine->used_us = clock_us();
+    if (--engine->n_jobs == 0 && engine->idle != NULL)
+        engine->idle(engine->idle_ud);
+}
+
 void engine_client_destroy(struct engine_client **engine)
 {
     if (engine == NULL || *engine == NULL)

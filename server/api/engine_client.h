@@ -62,6 +62,9 @@ struct engine_client {                   /* read by completions, dry runs and en
     bool is_draining;
     bool is_stopping;       /* the second signal came: cancellations are ours */
     uint32_t n_jobs; /* that exist, also those whose client has gone */
+    uint64_t used_us;        /* when the last one ended, clock_us() */
+    void (*idle)(void *ud);  /* NULL, or told when there is none any more; it may free nothing */
+    void *idle_ud;
     struct engine_client_private *priv;
     /* For the one call that is being worked on; empty between calls. */
     struct buf scratch, frame, numbered;
@@ -84,7 +87,14 @@ struct engine_client_options { /* see struct engine_client */
 
 int engine_client_create(struct engine_client **out, const struct engine_client_options *options);
 void engine_client_attach(struct engine_client *engine, struct queue *q);
+/* The queue is there no longer: nothing is outstanding, and there are no jobs. */
+void engine_client_detach(struct engine_client *engine);
 void engine_client_destroy(struct engine_client **d);
+
+/* A call's work with the model, its tokenizer and what else is loaded, from its beginning on the
+ * I/O thread to its end there. */
+void engine_client_begin_job(struct engine_client *engine);
+void engine_client_end_job(struct engine_client *engine);
 
 /* Take every event that waits and hand it on. */
 void engine_client_take_events(struct engine_client *engine);

@@ -1,5 +1,6 @@
 /* server/api/ollama_load.c - bodies of Ollama's that ask for nothing but the model: a chat without
- * messages, a prompt without text, no texts to embed. It is there, whatever keep_alive says. */
+ * messages, a prompt without text, no texts to embed. It is there now; how long it stays, keep_alive
+ * has said (keep_alive.h). */
 #include "server/api/api_request.h"
 
 #include "core/base/err.h"
@@ -21,6 +22,14 @@ static int check_model(struct api_request *p, const struct server_model *model, 
     return api_error_no_model(&p->error, name->valuestring);
 }
 
+/* It leaves right after this. */
+static bool leaves(const struct server_model *model, const cJSON *body)
+{
+    const cJSON *stay = field_find(body, "keep_alive");
+
+    return model->load == SERVER_LOAD_DEMAND && cJSON_IsNumber(stay) && stay->valuedouble == 0;
+}
+
 /* `member` is what stands where an answer would. */
 static int load(struct api_request *p, const struct server_model *model, const cJSON *body,
                 const char *member)
@@ -34,7 +43,8 @@ static int load(struct api_request *p, const struct server_model *model, const c
     rc = ollama_echo(body, &name);
     ollama_open(&name, model->id, &p->echo);
     buf_add_str(&p->echo, member);
-    buf_add_str(&p->echo, ",\"done\":true,\"done_reason\":\"load\"}");
+    buf_printf(&p->echo, ",\"done\":true,\"done_reason\":\"%s\"}",
+               leaves(model, body) ? "unload" : "load");
     buf_release(&name);
     return rc < 0 ? api_error_no_memory(&p->error) : 0;
 }

@@ -16,7 +16,7 @@
 
 /* Questions that may be on their way to the engine beside the requests. */
 #define SERVER_DRY_RUNS 128
-#define SERVER_MAX_MODELS 16
+#define SERVER_MAX_MODELS 128
 
 struct adapter_set;
 struct chat;
@@ -29,6 +29,12 @@ struct prefix_fetch;
 struct constraint_cache;
 struct request_defaults;
 struct sampling_defaults;
+
+enum server_load_when { /* in the order of the setting's words */
+    SERVER_LOAD_START = 0,
+    SERVER_LOAD_DEMAND,
+    SERVER_LOAD_NEVER,
+};
 
 struct server_model { /* a served model; what it points to is borrowed */
     /* From the start. */
@@ -45,9 +51,20 @@ struct server_model { /* a served model; what it points to is borrowed */
     const char *journal_path; /* or NULL */
     struct journal *journal;  /* or NULL */
     struct kv_event_publisher *kv_events; /* or NULL */
-    /* Once it is loaded; zero before. */
+    enum server_load_when load;
+    uint64_t idle_unload_us; /* UINT64_MAX: never */
+    bool is_pinned;          /* it leaves for no other, and not when it is idle */
+    bool stays;              /* it cannot be unloaded */
+    const char *adapter_list; /* those of the settings, NAME=PATH with commas between */
+    int64_t created;          /* Unix seconds */
+    /* Of the moment, for pages that tell of models: model_set_tell(). */
+    const char *state;   /* llama-server's word for it; NULL: nobody has asked */
+    const char *failure; /* why it could not be loaded; NULL: it did not fail */
+    int64_t leaves_at;   /* Unix seconds, if no request comes; 0: never */
+    /* Once it is loaded. Before, numbers are zero and texts ""; after it was unloaded, numbers and
+     * texts are as they were, and what is behind a pointer to a struct is gone: NULL. */
     const char *arch, *ftype;
-    int64_t created; /* Unix seconds */
+    uint64_t load_us, bytes; /* that its load took; bytes: 0: they were not estimated */
     uint32_t n_vocab, n_ctx_train, n_embd;
     uint32_t max_context;    /* longest prompt + completion that can be served */
     uint32_t max_kv_tokens;  /* tokens that fit into the whole KV cache */
@@ -103,6 +120,36 @@ struct server_batch { /* a batch of two files, which the server ends with */
     void *ud;
 };
 
+struct server_look { /* at a model's files */
+    uint64_t files; /* changes when they do */
+    uint64_t bytes; /* that the model takes in memory; 0: nobody asked */
+};
+
+/* How models come and go while others are served. Model i is touched by one call at a time. */
+struct server_loader {
+    /* On a thread of a pool. 0, or a negative ERR_* with a sentence; out->files is filled then too.
+     * Where it equals `files`, nothing more is found out. */
+    int (*look)(void *ud, uint32_t i, uint64_t files, struct server_look *out, char *err,
+                size_t err_len);
+    int (*load)(void *ud, uint32_t i, char *err, size_t err_len);
+    void (*unload)(void *ud, uint32_t i); /* nothing on the I/O thread uses it any more */
+    /* On the I/O thread. It was loaded: calls server_set_model() and server_attach(). */
+    void (*loaded)(void *ud, uint32_t i);
+    /* Nor does any thread: new settings come into force. Calls server_set_before(). */
+    void (*unloaded)(void *ud, uint32_t i);
+    uint32_t (*permille)(void *ud, uint32_t i); /* how far its load has come */
+    void *ud;
+};
+
+/* The settings are read again on SIGHUP. */
+struct server_reload {
+    /* On a thread of a pool, one at a time. ERR_*: all stays as it is, for this reason. */
+    int (*read)(void *ud, char *err, size_t err_len);
+    /* On the I/O thread: calls server_add_model() and the like. */
+    void (*apply)(void *ud);
+    void *ud;
+};
+
 struct server_options {
     const char *host; /* "" = no TCP */
     uint16_t port;
@@ -147,6 +194,10 @@ struct server_options {
     const struct server_batch *batch; /* of the command line, in place of batch_dir; or NULL */
     uint32_t n_text_threads, n_constraint_threads; /* of the pools that prepare requests */
     struct server_load load;
+    struct server_loader loader;
+    struct server_reload reload; /* read NULL: there is nothing to be read */
+    uint64_t memory_limit; /* for all models together; 0: there is none */
+    uint64_t process_bytes; /* of it, without any model */
 };
 
 #endif

@@ -64,7 +64,7 @@ void slots_release(struct slots *s)
 
 static void destroy(struct slot_job *j)
 {
-    j->engine->n_jobs--;
+    engine_client_end_job(j->engine);
     j->engine->slots->is_busy = false;
     slot_file_close(&j->file);
     mem_free(j->copy.bytes);
@@ -464,7 +464,7 @@ void slot_call_start(struct engine_client *engine, struct http_call *call)
     j->engine = engine;
     j->call = call;
     j->client.event = on_copied;
-    engine->n_jobs++;
+    engine_client_begin_job(engine);
     engine->slots->is_busy = true;
     if (read_call(j, call) < 0)
         end(j);

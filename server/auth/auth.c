@@ -131,6 +131,15 @@ const char *auth_tenant_header(const struct http_call *call, const char *tenant_
     return proxy_header(call, PROXY_FAIRNESS_ID);
 }
 
+bool auth_is_operator(const struct auth *g, const struct http_call *call)
+{
+    const struct key *key = http_call_owner(call);
+    const char *name;
+
+    return g->keys != NULL ? key != NULL && key->spec.is_admin
+                           : auth_tenant_header(call, g->tenant_header, &name) == NULL;
+}
+
 /* Without keys every client is the operator, unless the proxy names a tenant. */
 static int check_tenant(struct auth *g, struct http_call *call, unsigned flags)
 {

@@ -51,6 +51,9 @@ struct auth {
 /* 0, or a negative ERR_*: then the call has been answered. */
 int auth_admit(struct auth *g, struct http_call *call, unsigned flags);
 
+/* May its client see and do what pages with AUTH_ADMIN are for? */
+bool auth_is_operator(const struct auth *g, const struct http_call *call);
+
 /* What says whose a call is, where it has no key: the header of that name, else that of a trusted
  * proxy (proxy_headers.h); NULL: neither. *name is how it is called. */
 const char *auth_tenant_header(const struct http_call *call, const char *tenant_header,

@@ -248,7 +248,7 @@ static int run(struct config *config, const char *input, const char *output)
         config_release(config);
         return code;
     }
-    return tell_end(&b, serve_run(config, &batch));
+    return tell_end(&b, serve_run(config, 0, NULL, &batch));
 }
 
 /* What is neither a flag nor a flag's value: `quire batch` takes it before the settings. */

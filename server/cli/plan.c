@@ -1,8 +1,7 @@
 /* server/cli/plan.c - `quire plan`: the memory that a server with these settings would take.
  *
- * Everything is made as for serving, but that no weight is read: rooms are reserved, which costs
- * nothing until they are filled, and their sizes are what is printed. Several models are made
- * beside each other, as a server has them, so that what they take of the process is measured too.
+ * Several models are made beside each other (memory_estimate.h), as a server has them, so that what
+ * they take of the process is measured too.
  */
 #include "server/cli/command.h"
 #include "server/cli/plan.h"
@@ -13,37 +12,15 @@
 #include "core/base/json.h"
 #include "core/base/mem.h"
 #include "core/model/model.h"
-#include "core/runtime/runner.h"
-#include "kvcache/kv_events.h"
-#include "kvcache/kv_manager.h"
-#include "kvcache/kv_store.h"
-#include "kvcache/state_store.h"
-#include "scheduler/drafts/history_lookup.h"
-#include "server/engine_io/block_store.h"
+#include "server/cli/memory_estimate.h"
 #include "server/instance.h"
-#include "server/instance_draft.h"
 #include "server/kv_events/kv_event_publisher.h"
 #include "server/metrics/process_stats.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 
-#define HUGE_PAGE ((uint64_t)2 << 20) /* what large rooms are made of, where the system has it */
 #define MAX_NAME_TEXT 1024 /* bytes of a model's name as a JSON string */
-#define SERVER_BYTES ((uint64_t)4 << 20) /* sockets, queues, stacks: as measured */
-
-struct memory_estimate {
-    uint64_t swap;                                  /* bytes, when sequences are swapped out */
-    uint64_t adapters;                              /* bytes at most; 0: there are none */
-    uint64_t weights, tables, cache, states, rows, process; /* bytes; states: of recurrent layers */
-    uint64_t events, store; /* of KV events and of the block store, where there are some */
-    uint64_t history;  /* of earlier answers, for guesses */
-    uint64_t draft;    /* of a draft model: all that it takes */
-    uint64_t state;    /* bytes of one; 0: the model has none */
-    uint64_t token;    /* bytes of a token in the cache, in all layers */
-    uint32_t n_tokens; /* that the cache holds */
-    uint64_t sequence; /* bytes of the longest one; layers with a window drop what is past */
-};
 
 struct planned {
     struct instance engine;
@@ -60,75 +37,12 @@ static void print_help(void)
           stdout);
 }
 
-static uint64_t whole_pages(uint64_t bytes)
-{
-    return (bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
-}
-
 static uint64_t resident_bytes(void)
 {
     struct process_stats now;
 
     process_read(&now);
     return now.resident_bytes;
-}
-
-static uint64_t event_bytes(const struct instance *e)
-{
-    return e->events == NULL ? 0
-                             : kv_events_bytes(e->events) +
-                                   kv_event_publisher_bytes(e->cache.n_blocks);
-}
-
-/* Not for all models: see server/cli/serve_model.c. */
-static uint64_t store_bytes(const struct instance *e, const struct config *c)
-{
-    const struct kv_record_form form = instance_record_form(e);
-
-    if (c->kv_store[0] == '\0' || !kv_manager_can_enter(e->manager))
-        return 0;
-    return block_store_bytes(&form, e->kv->n_blocks);
-}
-
-static uint64_t history_bytes(const struct instance *e, const struct config *c)
-{
-    const uint32_t n = instance_draft_history(e, c);
-
-    return n > 0 ? history_lookup_bytes(n) : 0;
-}
-
-/* `own`: the settings' limits; `process`: what it takes with this model and no other. */
-static struct memory_estimate plan_of(const struct instance *e, const struct memory_estimate *own,
-                                      uint64_t process)
-{
-    const size_t block = e->kv->block_stride; /* its bytes and the room beside them */
-    const uint32_t n_groups = kv_groups_n(&e->cache.groups), n_ctx = e->sched.max_context;
-    const uint64_t state = e->states != NULL ? state_store_slot_bytes(e->states) : 0;
-
-    return (struct memory_estimate){
-        .weights = whole_pages(e->model->weight_bytes),
-        .tables = whole_pages(e->model->table_bytes),
-        .cache = (uint64_t)e->kv->n_blocks * block,
-        .states = e->cache.states.n_slots * state,
-        .state = state,
-        .rows = runner_scratch_bytes(e->runner),
-        .process = process,
-        .events = event_bytes(e),
-        .store = own->store,
-        .history = own->history,
-        .draft = own->draft,
-        .swap = own->swap,
-        .adapters = own->adapters,
-        .token = n_groups * block / BLOCK_TOKENS,
-        .n_tokens = e->kv->n_blocks / n_groups * BLOCK_TOKENS,
-        .sequence = kv_groups_peak(&e->cache.groups, n_ctx, 1) * block + state,
-    };
-}
-
-static uint64_t in_all(const struct memory_estimate *p)
-{
-    return p->weights + p->tables + p->cache + p->states + p->rows + p->events + p->store +
-           p->history + p->draft + p->process;
 }
 
 /* The process is one, whatever the number of models: what it takes with all of them. */
@@ -172,7 +86,7 @@ static void print_end(const struct memory_estimate *p, uint64_t requests)
         printf("draft model  %10.1f MiB   its weights, KV cache and activations (draft)\n",
                mib(p->draft));
     printf("process      %10.1f MiB   program, tokenizer, connections\n", mib(p->process));
-    printf("in all       %10.1f MiB   when the cache and a step are full\n", mib(in_all(p)));
+    printf("in all       %10.1f MiB   when the cache and a step are full\n", mib(memory_estimate_sum(p)));
     printf("              + %8.1f MiB   while preempted sequences are kept (swap_ram)\n",
            mib(p->swap));
     if (p->adapters > 0)
@@ -225,7 +139,7 @@ static void print_sum(const struct memory_estimate *sum, uint32_t n, uint64_t re
            "history %.1f, process %.1f),\n"
            "%.1f MiB while preempted sequences are kept, and at most %.1f MiB for what requests "
            "of all models hold.\n",
-           n, mib(in_all(sum)), mib(sum->weights), mib(sum->tables), mib(sum->cache),
+           n, mib(memory_estimate_sum(sum)), mib(sum->weights), mib(sum->tables), mib(sum->cache),
            mib(sum->rows), mib(sum->draft), mib(sum->events + sum->store + sum->history),
            mib(sum->process),
            mib(sum->swap), mib(requests));
@@ -241,6 +155,26 @@ static void print_tables(const struct planned *all, uint32_t n, const struct mem
     }
     if (n > 1)
         print_sum(sum, n, requests);
+}
+
+/* What memory_limit counts: swap and adapters too, and the process once. */
+static uint64_t limited_sum(const struct memory_estimate *p)
+{
+    return memory_estimate_sum(p) + p->swap + p->adapters;
+}
+
+static void print_limit(const struct planned *all, uint32_t n, const struct memory_estimate *sum,
+                        uint64_t limit)
+{
+    if (limit == 0)
+        return;
+    printf("\nmemory_limit %10.1f MiB   with swap and adapters %s\n", mib(limit),
+           limited_sum(sum) <= limit ? "all fit beside each other"
+                                     : "not all fit: the one used longest ago leaves for another");
+    for (uint32_t i = 0; i < n; i++)
+        if (limited_sum(&all[i].plan) > limit)
+            printf("%s takes %.1f MiB and will be refused\n", all[i].engine.id,
+                   mib(limited_sum(&all[i].plan)));
 }
 
 /* ---- for programs ---- */
@@ -268,7 +202,7 @@ static void print_members(const struct instance *e, const struct memory_estimate
            ",\"event_bytes\":%" PRIu64 ",\"store_bytes\":%" PRIu64 ",\"history_bytes\":%" PRIu64
            ",\"draft_bytes\":%" PRIu64,
            e->sched.max_context, p->weights, p->tables, p->cache, p->n_tokens, p->token, p->rows,
-           p->process, p->swap, p->adapters, requests, in_all(p), p->sequence, p->states,
+           p->process, p->swap, p->adapters, requests, memory_estimate_sum(p), p->sequence, p->states,
            p->state, p->events, p->store, p->history, p->draft);
 }
 
@@ -287,50 +221,23 @@ static void print_json(const struct planned *all, uint32_t n, const struct memor
     }
     if (n > 1)
         printf("],\"process_bytes\":%" PRIu64 ",\"total_bytes\":%" PRIu64 "}", sum->process,
-               in_all(sum));
+               memory_estimate_sum(sum));
     putchar('\n');
 }
 
 /* ---- the command ---- */
 
-/* All that its draft model takes, which is not kept. Returns an exit_code. */
-static int plan_draft(struct planned *p, struct config *own, char *err, size_t err_len)
-{
-    const struct instance_company alone = {0};
-    struct instance_draft draft = {0};
-    const struct instance *e = &draft.engine;
-    int code = EXIT_FAILED;
-
-    if (instance_draft_fetch(own, err, err_len) == 0)
-        code = instance_draft_init(&draft, &p->engine, own, INSTANCE_PLAN, &alone, err, err_len);
-    if (code == EXIT_OK && e->model != NULL)
-        p->plan.draft = whole_pages(e->model->weight_bytes) + whole_pages(e->model->table_bytes) +
-                        (uint64_t)e->kv->n_blocks * e->kv->block_stride +
-                        runner_scratch_bytes(e->runner);
-    instance_draft_release(&draft);
-    if (code != EXIT_OK)
-        instance_release(&p->engine);
-    return code;
-}
-
 /* Model i with its own settings. Returns an exit_code; on EXIT_OK the engine is to be released. */
 static int make_engine(struct planned *p, const struct config *c, uint32_t i, char *err,
                        size_t err_len)
 {
+    const struct instance_company alone = {0};
     struct config own;
     int code;
 
     if (config_model(&own, c, i, err, err_len) < 0)
         return EXIT_FAILED;
-    code = instance_init(&p->engine, &own, INSTANCE_PLAN | INSTANCE_ENCODERS, err, err_len);
-    p->plan.swap = own.swap_ram;
-    if (own.adapters[0] != '\0' || own.adapters_dir[0] != '\0')
-        p->plan.adapters = own.adapter_memory;
-    if (code == EXIT_OK) {
-        p->plan.store = store_bytes(&p->engine, &own);
-        p->plan.history = history_bytes(&p->engine, &own);
-        code = plan_draft(p, &own, err, err_len);
-    }
+    code = memory_estimate_make(&p->plan, &p->engine, &own, &alone, err, err_len);
     config_release(&own);
     return code;
 }
@@ -351,7 +258,7 @@ static int make_plans(struct planned *all, uint32_t n, uint32_t *made, const str
         if (code != EXIT_OK)
             return code;
         now = resident_bytes();
-        p->plan = plan_of(&p->engine, &p->plan, program + now - before + SERVER_BYTES);
+        p->plan.process = program + now - before + MEMORY_ESTIMATE_SERVER;
         before = now;
     }
     return EXIT_OK;
@@ -380,13 +287,15 @@ static int plan(const struct config *c, bool json)
     if (all == NULL)
         return command_fail(EXIT_FAILED, "no memory for the plan");
     code = make_plans(all, n, &made, c, err, sizeof(err));
-    sum = sum_of(all, made, resident_bytes() + SERVER_BYTES);
-    if (code != EXIT_OK)
+    sum = sum_of(all, made, resident_bytes() + MEMORY_ESTIMATE_SERVER);
+    if (code != EXIT_OK) {
         report(c, made, code, err);
-    else if (json)
+    } else if (json) {
         print_json(all, n, &sum, c->request_memory);
-    else
+    } else {
         print_tables(all, n, &sum, c->request_memory);
+        print_limit(all, n, &sum, c->memory_limit);
+    }
     while (made > 0)
         instance_release(&all[--made].engine);
     mem_free(all);
@@ -405,8 +314,9 @@ int plan_total(const struct config *c, struct plan_total *out, char *err, size_t
     if (all == NULL)
         return EXIT_FAILED;
     code = make_plans(all, n, &made, c, err, err_len);
-    sum = sum_of(all, made, resident_bytes() + SERVER_BYTES);
-    *out = (struct plan_total){in_all(&sum), sum.swap + sum.adapters + c->request_memory, made};
+    sum = sum_of(all, made, resident_bytes() + MEMORY_ESTIMATE_SERVER);
+    *out = (struct plan_total){memory_estimate_sum(&sum),
+                               sum.swap + sum.adapters + c->request_memory, made};
     while (made > 0)
         instance_release(&all[--made].engine);
     mem_free(all);

@@ -1,21 +1,18 @@
 /* server/cli/serve.c - `quire serve`: build everything in order, serve, tear down in reverse. */
 #include "server/cli/serve.h"
 
-#include "config/adapters.h"
 #include "config/config.h"
 #include "config/models.h"
 #include "core/base/err.h"
 #include "core/base/hold.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
-#include "core/base/name_list.h"
 #include "core/base/stop_signals.h"
-#include "core/runtime/thread_pool.h"
-#include "scheduler/engine_arbiter.h"
 #include "server/cli/command.h"
 #include "server/cli/serve_model.h"
+#include "server/cli/serve_models.h"
+#include "server/cli/serve_reload.h"
 #include "server/cli/serve_sandbox.h"
-#include "server/engine_io/store_place.h"
 #include "server/http/handover.h"
 #include "server/process/sandbox_probe.h"
 #include "server/process/startup.h"
@@ -30,29 +27,23 @@
 /* Of the loop, the sockets, the log and the first file; connections come on top. */
 #define FDS_TO_BEGIN 12
 
-_Static_assert(MODELS_MAX <= SERVER_MAX_MODELS, "the server has room for what settings can list");
-
 /* Threads that prepare requests, for texts and for constraints each. */
 #define PREPARING_THREADS 2
 /* A second SIGTERM or SIGINT ends the process within a second, whatever it is doing. */
 #define KILL_AFTER_MS 900
-/* Beside libuv's: those that prepare, that of adapters, of kept responses, of usage, of batches, of
- * the signals, the log's. */
-#define OTHER_THREADS (2 * PREPARING_THREADS + 6)
+/* Beside libuv's: those that prepare, those that load models, and one that does so beside steps,
+ * that of adapters, of kept responses, of usage, of batches, of the signals, the log's. */
+#define OTHER_THREADS (2 * PREPARING_THREADS + 9)
 /* For each model that publishes KV events: its own and ZeroMQ's two. */
 #define KV_EVENT_THREADS 3
 
 struct service {
     struct config config;  /* of the server */
-    struct served *models; /* [n_models] */
-    uint32_t n_models;
-    struct thread_pool *pool;
-    struct numa numa; /* where its memory is */
-    struct engine_arbiter *arbiter; /* NULL: one model */
+    struct serve_models models;
+    struct serve_reload *reload;
     struct server *server;
     struct stop_signals *signals;
     struct sandbox_state sandbox;
-    struct store_place place; /* of the block store */
     const struct server_batch *batch; /* or NULL */
     int code; /* of the load, when it is over */
     char err[512];
@@ -75,35 +66,12 @@ static void print_help(void)
 
 /* ---- on a thread of the loop's pool, while the server already answers that it is loading ---- */
 
-/* One model after the other: each has all the threads for it, and memory for one at a time. */
-static int load_all(struct service *s)
-{
-    for (uint32_t i = 0; i < s->n_models; i++) {
-        const struct served_company company = {s->pool,     &s->numa,  s->arbiter, i,
-                                               server_wake, s->server, &s->place};
-        char err[400];
-        const int code = served_load(&s->models[i], &company, err, sizeof(err));
-
-        if (code == EXIT_OK)
-            continue;
-        if (s->n_models > 1)
-            snprintf(s->err, sizeof(s->err), "the model '%s': %.360s", s->models[i].id, err);
-        else
-            snprintf(s->err, sizeof(s->err), "%s", err);
-        return code;
-    }
-    return EXIT_OK;
-}
-
 static void load(void *ud)
 {
     struct service *s = ud;
 
     hold_here("QUIRE_DEBUG_HOLD_LOAD");
-    s->code = EXIT_FAILED;
-    instance_plan_numa(&s->numa, &s->config);
-    if (instance_make_thread_pool(&s->pool, &s->config, &s->numa, s->err, sizeof(s->err)) == 0)
-        s->code = load_all(s);
+    s->code = serve_models_load(&s->models, &s->config, s->err, sizeof(s->err));
     sandbox_probe("pool");
     sandbox_probe_on_new_thread("new");
 }
@@ -121,22 +89,12 @@ static void loaded(void *ud)
     if (s->batch == NULL)
         sandbox_log(&s->sandbox);
     sandbox_probe("io");
-    for (uint32_t i = 0; i < s->n_models; i++) {
-        served_complete(&s->models[i]);
-        server_set_model(s->server, i, &s->models[i].info);
-        server_attach(s->server, i, s->models[i].queue);
-    }
+    serve_models_attach(&s->models);
 }
 
-/* As if all took equally long. */
 static uint32_t load_permille(void *ud)
 {
-    const struct service *s = ud;
-    uint32_t sum = 0;
-
-    for (uint32_t i = 0; i < s->n_models; i++)
-        sum += served_permille(&s->models[i]);
-    return sum / s->n_models;
+    return serve_models_permille(&((struct service *)ud)->models);
 }
 
 /* The batch of a command line is all that there is to do: nobody else is heard. */
@@ -145,6 +103,7 @@ static void serve_nobody(struct server_options *o, const struct server_batch *ba
     o->host = o->unix_socket = o->handover_socket = o->api_keys = o->tls_certificate = "";
     o->batch_dir = o->responses_db = "";
     o->sockets = HTTP_NO_SOCKETS;
+    o->reload = (struct server_reload){0};
     o->batch = batch;
 }
 
@@ -184,7 +143,7 @@ static int make_server(struct service *s, const struct server_model *models)
         .stream_ping_ms = (uint32_t)c->stream_ping_ms,
         .drain_ms = (uint32_t)c->drain_ms,
         .handover_socket = c->handover_socket,
-        .salt_seed = s->place.seed,
+        .salt_seed = s->models.place.seed,
         .slot_save_path = c->slot_save_path,
         .responses_db = c->responses_db,
         .batch_dir = c->batch_dir,
@@ -197,10 +156,14 @@ static int make_server(struct service *s, const struct server_model *models)
         .responses_days = (uint32_t)c->responses_days,
         .responses_size = c->responses_size,
         .models = models,
-        .n_models = s->n_models,
+        .n_models = s->models.n,
         .n_text_threads = PREPARING_THREADS,
         .n_constraint_threads = PREPARING_THREADS,
         .load = {load, loaded, load_permille, s},
+        .loader = serve_models_loader(&s->models),
+        .reload = serve_reload_callbacks(s->reload),
+        .memory_limit = s->models.memory_limit,
+        .process_bytes = s->models.process_bytes,
     };
 
     if (handover_from_systemd(getenv("LISTEN_PID"), getenv("LISTEN_FDS"), &options.sockets, s->err,
@@ -208,7 +171,10 @@ static int make_server(struct service *s, const struct server_model *models)
         return ERR_INVAL;
     if (s->batch != NULL)
         serve_nobody(&options, s->batch);
-    return server_create(&s->server, &options, s->err, sizeof(s->err));
+    if (server_create(&s->server, &options, s->err, sizeof(s->err)) < 0)
+        return ERR_INVAL;
+    s->models.server = s->server;
+    return 0;
 }
 
 /* From here on. */
@@ -222,135 +188,63 @@ static int take_signals(struct service *s)
     return ERR_INTERNAL;
 }
 
-static int make_engine_arbiter(struct service *s)
-{
-    uint32_t shares[MODELS_MAX];
-
-    if (s->n_models == 1)
-        return 0;
-    for (uint32_t i = 0; i < s->n_models; i++)
-        shares[i] = s->models[i].info.share;
-    return engine_arbiter_create(&s->arbiter, shares, s->n_models);
-}
-
 /* Of libuv's pool: each model may keep two threads at its swap file, and one at a slot's; one
  * loads, one is the journal's. */
 static int size_pool(struct service *s)
 {
     const char *set = getenv("UV_THREADPOOL_SIZE");
     const unsigned n_each = s->config.slot_save_path[0] != '\0' ? 3 : 2;
-    const unsigned n_store = s->config.kv_store[0] != '\0' ? 2 * s->n_models : 0;
-    const unsigned n = set != NULL ? (unsigned)strtoul(set, NULL, 10) : 2 + n_each * s->n_models;
+    const unsigned n_store = s->config.kv_store[0] != '\0' ? 2 * s->models.n : 0;
+    const unsigned n = set != NULL ? (unsigned)strtoul(set, NULL, 10) : 2 + n_each * s->models.n;
     unsigned n_event = 0;
     char text[16];
     int rc;
 
     snprintf(text, sizeof(text), "%u", n);
     setenv("UV_THREADPOOL_SIZE", text, 0);
-    for (uint32_t i = 0; i < s->n_models; i++)
-        n_event += s->models[i].publisher != NULL ? KV_EVENT_THREADS : 0;
+    for (uint32_t i = 0; i < s->models.n; i++)
+        n_event += s->models.all[i].publisher != NULL ? KV_EVENT_THREADS : 0;
     rc = startup_try_descriptors(FDS_TO_BEGIN, s->err, sizeof(s->err));
     if (rc == 0)
         rc = startup_try_threads(n + n_event + n_store + OTHER_THREADS, s->err, sizeof(s->err));
     return rc == 0 ? EXIT_OK : EXIT_FAILED;
 }
 
-/* Names that differ in bytes that are no UTF-8 alone are one on the wire. */
-static bool has_twin(const struct service *s, uint32_t i)
-{
-    for (uint32_t j = 0; j < i; j++)
-        if (strcmp(s->models[j].id, s->models[i].id) == 0)
-            return true;
-    return false;
-}
-
-/* Requests call adapters as they call models: each name is one's alone. */
-static bool find_name(const struct service *s, uint32_t but, const char *name)
-{
-    for (uint32_t i = 0; i < s->n_models; i++) {
-        const char *list = s->models[i].config.adapters;
-        struct model_item item;
-        char err[8];
-
-        if (strcmp(s->models[i].id, name) == 0 || name_list_has(s->models[i].config.alias, name))
-            return true;
-        while (i != but && adapters_next(&list, &item, err, sizeof(err)) > 0)
-            if (strcmp(item.name, name) == 0)
-                return true;
-    }
-    return strcmp(name, "default") == 0;
-}
-
-static int check_adapters(struct service *s)
-{
-    for (uint32_t i = 0; i < s->n_models; i++) {
-        const char *list = s->models[i].config.adapters;
-        struct model_item item;
-
-        while (adapters_next(&list, &item, s->err, sizeof(s->err)) > 0)
-            if (find_name(s, i, item.name)) {
-                snprintf(s->err, sizeof(s->err),
-                         "'adapters': '%s' is the name of a model or of another model's adapter "
-                         "already",
-                         item.name);
-                return EXIT_USAGE;
-            }
-    }
-    return EXIT_OK;
-}
-
 static int build(struct service *s)
 {
     struct server_model models[MODELS_MAX];
+    int code;
 
     mem_tune();
-    snprintf(s->err, sizeof(s->err), "no memory");
-    s->n_models = config_n_models(&s->config);
-    s->models = mem_calloc(s->n_models, sizeof(*s->models));
-    if (s->models == NULL)
-        return EXIT_FAILED;
-    for (uint32_t i = 0; i < s->n_models; i++) {
-        const int code = served_init(&s->models[i], &s->config, i, s->err, sizeof(s->err));
-
-        if (code != EXIT_OK)
-            return code;
-        if (has_twin(s, i)) {
-            snprintf(s->err, sizeof(s->err),
-                     "two models are called '%s': give one of them another name with NAME=PATH",
-                     s->models[i].id);
-            return EXIT_USAGE;
-        }
-        models[i] = s->models[i].info;
-    }
-    if (check_adapters(s) != EXIT_OK)
-        return EXIT_USAGE;
+    code = serve_models_init(&s->models, &s->config, s->err, sizeof(s->err));
+    if (code != EXIT_OK)
+        return code;
+    for (uint32_t i = 0; i < s->models.n; i++)
+        models[i] = s->models.all[i].info;
     if (size_pool(s) != EXIT_OK)
         return EXIT_FAILED;
-    if (store_place_open(&s->place, s->config.kv_store, s->config.kv_store_password,
+    if (store_place_open(&s->models.place, s->config.kv_store, s->config.kv_store_password,
                          (uint32_t)s->config.kv_store_wait_ms, s->err, sizeof(s->err)) < 0)
         return EXIT_FAILED;
     snprintf(s->err, sizeof(s->err), "no memory");
-    return make_engine_arbiter(s) == 0 && make_server(s, models) == 0 ? EXIT_OK : EXIT_FAILED;
+    return make_server(s, models) == 0 ? EXIT_OK : EXIT_FAILED;
 }
 
 static void tear_down(struct service *s)
 {
     stop_signals_mute(s->signals); /* a second signal still ends what hangs here */
     server_destroy(&s->server);
-    for (uint32_t i = 0; s->models != NULL && i < s->n_models; i++)
-        served_release(&s->models[i]);
-    mem_free(s->models);
-    engine_arbiter_destroy(&s->arbiter);
-    thread_pool_destroy(&s->pool);
+    serve_reload_destroy(&s->reload);
+    serve_models_release(&s->models);
     config_release(&s->config);
     stop_signals_close(&s->signals);
 }
 
 static void print_models(const struct service *s)
 {
-    printf(" (%s ", s->n_models > 1 ? "models" : "model");
-    for (uint32_t i = 0; i < s->n_models; i++)
-        printf("%s%s", i > 0 ? ", " : "", s->models[i].id);
+    printf(" (%s ", s->models.n > 1 ? "models" : "model");
+    for (uint32_t i = 0; i < s->models.n; i++)
+        printf("%s%s", i > 0 ? ", " : "", s->models.all[i].id);
     printf(")");
 }
 
@@ -391,8 +285,8 @@ static int begin(struct service *s)
         return code;
     /* Before there are other threads: they inherit it. */
     if (s->batch == NULL &&
-        serve_sandbox_enter(&s->config, s->models, s->n_models, &s->place, &s->sandbox, s->err,
-                            sizeof(s->err)) < 0)
+        serve_sandbox_enter(&s->config, s->models.all, s->models.n, &s->models.place, &s->sandbox,
+                            s->err, sizeof(s->err)) < 0)
         return EXIT_FAILED;
     if (take_signals(s) < 0)
         return EXIT_FAILED;
@@ -419,13 +313,8 @@ static int serve(struct service *s)
     rc = server_run(s->server);
     if (rc == ERR_BUSY) /* the load uses everything */
         leave();
-    for (uint32_t i = 0; i < s->n_models; i++) /* whatever ended the server: engines end too */
-        served_stop(&s->models[i]);
-    for (uint32_t i = 0; i < s->n_models; i++)
-        served_join(&s->models[i]);
-    for (uint32_t i = 0; i < s->n_models; i++)
-        served_flush(&s->models[i]);
-    if (rc == ERR_AGAIN) /* the reader of adapters uses the models */
+    serve_models_stop(&s->models); /* whatever ended the server: engines end too */
+    if (rc == ERR_AGAIN) /* a thread uses models, or makes one */
         leave();
     if (s->code != EXIT_OK)
         return command_fail(s->code, "%s", s->err);
@@ -441,16 +330,18 @@ int cmd_serve(int argc, char **argv)
     bool done;
     const int code = command_config(&config, argc, argv, print_help, &done);
 
-    return done ? code : serve_run(&config, NULL);
+    return done ? code : serve_run(&config, argc, argv, NULL);
 }
 
-int serve_run(const struct config *config, const struct server_batch *batch)
+int serve_run(const struct config *config, int argc, char *const *argv,
+              const struct server_batch *batch)
 {
     struct service s = {.config = *config, .batch = batch};
+    const struct serve_reload_options reload = {&s.models, &s.config, argc, argv};
     int code;
 
     startup_ignore_signals();
-    code = begin(&s);
+    code = serve_reload_create(&s.reload, &reload) == 0 ? begin(&s) : EXIT_FAILED;
     if (code == EXIT_OK)
         code = serve(&s);
     else

@@ -2,6 +2,7 @@
 #include "server/cli/serve_model.h"
 
 #include "config/adapters.h"
+#include "config/duration.h"
 #include "config/endpoints.h"
 #include "config/models.h"
 #include "core/base/buf.h"
@@ -23,6 +24,7 @@
 #include "server/adapters/adapter_set.h"
 #include "server/api/chat/chat.h"
 #include "server/api/constraint/constraint_cache.h"
+#include "server/cli/low_priority.h"
 #include "server/cli/receipt_origin.h"
 #include "server/engine_io/block_store.h"
 #include "server/engine_io/store_place.h"
@@ -42,6 +44,18 @@
 
 /* ---- before it is loaded ---- */
 
+_Static_assert(CONFIG_LOAD_DEMAND - CONFIG_LOAD_START == (int)SERVER_LOAD_DEMAND &&
+                   CONFIG_LOAD_NEVER - CONFIG_LOAD_START == (int)SERVER_LOAD_NEVER,
+               "times of a load are in the order of their words, behind auto");
+
+/* The setting idle_unload, which has been checked. */
+static uint64_t idle_us(const char *setting)
+{
+    uint64_t us = DURATION_NEVER;
+
+    return setting[0] != '\0' && duration_parse(setting, &us) == 0 ? us : DURATION_NEVER;
+}
+
 static struct server_model info_before(const struct served *m)
 {
     const struct config *c = &m->config;
@@ -60,6 +74,17 @@ static struct server_model info_before(const struct served *m)
         .journal_path = c->journal[0] != '\0' ? c->journal : NULL,
         .journal = m->journal,
         .kv_events = m->publisher,
+        .load = (enum server_load_when)(c->load - CONFIG_LOAD_START),
+        .idle_unload_us = idle_us(c->idle_unload),
+        .is_pinned = c->keep_loaded == CONFIG_ON,
+        .stays = m->publisher != NULL,
+        .adapter_list = c->adapters,
+        .created = (int64_t)time(NULL),
+        .arch = "",
+        .ftype = "",
+        .kv_type = "",
+        .isa = "",
+        .request_defaults = &m->defaults,
     };
 }
 
@@ -122,20 +147,20 @@ static int open_publisher(struct served *m, uint32_t i, char *err, size_t err_le
 
 /* ---- what requests get that say nothing ---- */
 
-static int read_request_defaults(struct served *m, char *err, size_t err_len)
+static int read_request_defaults(struct request_defaults *out, const struct config *c, char *err,
+                                 size_t err_len)
 {
     static const enum thinking thinking[] = {[CONFIG_REASONING_AUTO] = THINKING_UNSET,
                                              [CONFIG_REASONING_ON] = THINKING_ON,
                                              [CONFIG_REASONING_OFF] = THINKING_OFF};
-    const struct config *c = &m->config;
 
-    m->defaults = (struct request_defaults){
+    *out = (struct request_defaults){
         .has_seed = !isnan(c->seed),
         .seed = isnan(c->seed) ? 0 : (uint64_t)c->seed,
         .thinking = thinking[c->reasoning],
         .reasoning_budget = (int32_t)c->reasoning_budget,
     };
-    return request_defaults_take_kwargs(&m->defaults, c->chat_template_kwargs, err, err_len);
+    return request_defaults_take_kwargs(out, c->chat_template_kwargs, err, err_len);
 }
 
 /* Adapters of the Hub become paths of its cache. */
@@ -182,17 +207,67 @@ static int fetch_adapters(struct config *c, char *err, size_t err_len)
     return 0;
 }
 
+int served_settings_read(struct served_settings *out, const struct config *c, uint32_t i, char *err,
+                         size_t err_len)
+{
+    *out = (struct served_settings){0};
+    if (config_model(&out->config, c, i, err, err_len) < 0)
+        return EXIT_FAILED; /* no memory */
+    if (fetch_adapters(&out->config, err, err_len) == 0 &&
+        instance_draft_fetch(&out->config, err, err_len) == 0 &&
+        read_request_defaults(&out->defaults, &out->config, err, err_len) == 0)
+        return EXIT_OK;
+    served_settings_release(out);
+    return EXIT_FAILED;
+}
+
+void served_settings_release(struct served_settings *s)
+{
+    request_defaults_release(&s->defaults);
+    if (s->config.source != NULL)
+        config_release(&s->config);
+    *s = (struct served_settings){0};
+}
+
+struct server_model served_info(const struct served *m)
+{
+    return info_before(m);
+}
+
+void served_refresh(struct served *m)
+{
+    m->info = info_before(m);
+}
+
+static void take_settings(struct served *m, struct served_settings *from)
+{
+    m->config = from->config;
+    m->defaults = from->defaults;
+    *from = (struct served_settings){0};
+    served_refresh(m);
+}
+
+void served_take_next(struct served *m)
+{
+    struct served_settings old = {m->config, m->defaults};
+
+    if (!m->has_next)
+        return;
+    m->has_next = false;
+    take_settings(m, &m->next);
+    served_settings_release(&old);
+}
+
 int served_init(struct served *m, const struct config *c, uint32_t i, char *err, size_t err_len)
 {
-    int rc;
+    struct served_settings settings;
+    int code = served_settings_read(&settings, c, i, err, err_len), rc;
 
     *m = (struct served){0};
-    if (config_model(&m->config, c, i, err, err_len) < 0)
-        return EXIT_FAILED; /* no memory */
-    instance_name_model(m->config.model, m->id, sizeof(m->id));
-    if (fetch_adapters(&m->config, err, err_len) < 0 ||
-        instance_draft_fetch(&m->config, err, err_len) < 0)
-        return EXIT_FAILED;
+    if (code != EXIT_OK)
+        return code;
+    instance_name_model(settings.config.model, m->id, sizeof(m->id));
+    take_settings(m, &settings);
     if (m->config.journal[0] != '\0' && journal_create(&m->journal, JOURNAL_BYTES) < 0) {
         snprintf(err, err_len, "no memory for the journal of '%s'", m->id);
         return EXIT_FAILED;
@@ -200,11 +275,26 @@ int served_init(struct served *m, const struct config *c, uint32_t i, char *err,
     rc = open_publisher(m, i, err, err_len);
     if (rc < 0)
         return rc == ERR_INVAL || rc == ERR_UNSUPPORTED ? EXIT_USAGE : EXIT_FAILED;
-    m->info = info_before(m);
-    return read_request_defaults(m, err, err_len) < 0 ? EXIT_FAILED : EXIT_OK;
+    served_refresh(m);
+    return EXIT_OK;
 }
 
 /* ---- loading ---- */
+
+/* A thread of the block store that hangs may be left behind: what it uses stays. */
+static void release_loaded(struct served *m)
+{
+    engine_loop_destroy(&m->loop);
+    mtp_drafter_destroy(&m->mtp);
+    (void)block_store_close(&m->store);
+    queue_destroy(&m->queue);
+    constraint_cache_destroy(&m->constraint_cache);
+    adapter_set_destroy(&m->adapters); /* which no request holds any more */
+    chat_destroy(&m->chat);
+    buf_release(&m->receipt_origin);
+    instance_draft_release(&m->draft);
+    instance_release(&m->engine);
+}
 
 static int make_queue(struct served *m, const struct served_company *company)
 {
@@ -380,17 +470,35 @@ static int make_receipt_origin(struct served *m)
     return m->receipt_origin.err;
 }
 
-int served_load(struct served *m, const struct served_company *company, char *err, size_t err_len)
-{
-    const struct instance_company among = {
-        .pool = company->pool, .numa = company->numa, .progress = &m->progress};
-    int rc, code = instance_init_among(&m->engine, &m->config, INSTANCE_SWAP | INSTANCE_ENCODERS,
-                                       &among, err, err_len);
+/* ---- reading, packing ---- */
 
-    if (code == EXIT_OK)
-        code = instance_draft_init(&m->draft, &m->engine, &m->config, 0, &among, err, err_len);
-    if (code != EXIT_OK)
-        return code;
+struct reading {
+    struct served *m;
+    const struct served_company *company;
+    char *err;
+    size_t err_len;
+    int code;
+};
+
+static void read_model(void *ud)
+{
+    struct reading *r = ud;
+    struct served *m = r->m;
+    const struct instance_company among = {
+        .pool = r->company->pool, .numa = r->company->numa, .progress = &m->progress};
+
+    r->code = instance_init_among(&m->engine, &m->config, INSTANCE_SWAP | INSTANCE_ENCODERS,
+                                  &among, r->err, r->err_len);
+    if (r->code == EXIT_OK)
+        r->code = instance_draft_init(&m->draft, &m->engine, &m->config, 0, &among, r->err,
+                                      r->err_len);
+}
+
+static int start_engine(struct served *m, const struct served_company *company, char *err,
+                        size_t err_len)
+{
+    int rc;
+
     if (make_chat(m, err, err_len) < 0 || make_adapters(m, err, err_len) < 0)
         return EXIT_FAILED;
     rc = make_constraint_cache(m);
@@ -408,6 +516,24 @@ int served_load(struct served *m, const struct served_company *company, char *er
         return EXIT_OK;
     snprintf(err, err_len, "cannot start the engine: %s", err_text(rc));
     return EXIT_FAILED;
+}
+
+int served_load(struct served *m, const struct served_company *company, char *err, size_t err_len)
+{
+    struct reading r = {m, company, err, err_len, EXIT_FAILED};
+    int code;
+
+    atomic_store_explicit(&m->progress.permille, 0, memory_order_relaxed);
+    if (company->is_beside)
+        low_priority_run(read_model, &r);
+    else
+        read_model(&r);
+    code = r.code;
+    if (code == EXIT_OK)
+        code = start_engine(m, company, err, err_len);
+    if (code != EXIT_OK)
+        release_loaded(m);
+    return code;
 }
 
 uint32_t served_permille(const struct served *m)
@@ -481,14 +607,13 @@ void served_complete(struct served *m)
     complete_engine(&m->info, &m->engine);
     m->info.pooling = pooling_of(m->config.pooling, &m->engine.model->shape);
     m->info.keeps_tokens = m->config.pooling == CONFIG_POOLING_NONE;
-    m->info.created = (int64_t)time(NULL);
+    m->info.load_us = m->load_us;
+    m->info.bytes = m->bytes;
     m->info.sampling = &m->engine.sampling;
-    m->info.request_defaults = &m->defaults;
     m->info.chat = m->chat;
     m->info.constraint_cache = m->constraint_cache;
     m->info.adapters = m->adapters;
-    if (m->receipt_origin.len > 0)
-        m->info.receipt_origin = m->receipt_origin.data;
+    m->info.receipt_origin = m->receipt_origin.len > 0 ? m->receipt_origin.data : NULL;
     m->info.fetch = m->store != NULL ? block_store_fetch(m->store) : NULL;
 }
 
@@ -511,21 +636,22 @@ void served_flush(struct served *m)
         block_store_flush(m->store, (uint32_t)m->config.kv_store_flush_ms);
 }
 
-/* A thread of the block store that hangs may be left behind: what it uses stays. */
+void served_unload(struct served *m)
+{
+    served_stop(m);
+    served_join(m);
+    served_flush(m);
+    release_loaded(m);
+    mem_trim();
+}
+
 void served_release(struct served *m)
 {
     kv_event_publisher_close(&m->publisher);
-    engine_loop_destroy(&m->loop);
-    mtp_drafter_destroy(&m->mtp);
-    (void)block_store_close(&m->store);
-    queue_destroy(&m->queue);
+    release_loaded(m);
     journal_destroy(&m->journal);
-    constraint_cache_destroy(&m->constraint_cache);
-    adapter_set_destroy(&m->adapters); /* which no request holds any more */
-    chat_destroy(&m->chat);
-    buf_release(&m->receipt_origin);
     request_defaults_release(&m->defaults);
-    instance_draft_release(&m->draft);
-    instance_release(&m->engine);
-    config_release(&m->config);
+    if (m->config.source != NULL)
+        config_release(&m->config);
+    served_settings_release(&m->next);
 }

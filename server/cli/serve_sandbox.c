@@ -26,6 +26,8 @@ static bool is_file_of_template(const char *setting)
 static void add_weights(struct sandbox_paths *p, const struct config *c, const char *path)
 {
     sandbox_read(p, path);
+    if (c->load != CONFIG_LOAD_START) /* another file may be there when it is read */
+        sandbox_read_replaced(p, path);
     if (strcmp(c->weight_cache, "on") == 0) {
         sandbox_allow_folder_of(p, path, LANDLOCK_CHANGE);
         sandbox_allow(p, path, LANDLOCK_CHANGE);
@@ -64,6 +66,10 @@ static void add_adapters(struct sandbox_paths *p, const struct config *c)
 /* What is read again on SIGHUP, opened again on SIGUSR1, and removed at the end. */
 static void add_server(struct sandbox_paths *p, const struct config *c)
 {
+    if (config_path(c) != NULL)
+        sandbox_read_replaced(p, config_path(c));
+    if (c->models_dir[0] != '\0')
+        sandbox_read(p, c->models_dir);
     sandbox_read_replaced(p, c->api_keys);
     sandbox_read_replaced(p, c->tls_certificate);
     sandbox_read_replaced(p, c->tls_key);
@@ -84,6 +90,7 @@ static void add_debug(struct sandbox_paths *p)
                                             "QUIRE_DEBUG_HOLD_PACK", "QUIRE_DEBUG_HOLD_PACKED",
                                             "QUIRE_DEBUG_HOLD_PARSE", "QUIRE_DEBUG_HOLD_RELOAD",
                                             "QUIRE_DEBUG_HOLD_ADAPTER",
+                                            "QUIRE_DEBUG_HOLD_LOAD_MODEL",
                                             "QUIRE_DEBUG_HOLD_KV_EVENTS"};
 
     for (size_t i = 0; i < sizeof(variables) / sizeof(variables[0]); i++)

@@ -218,6 +218,7 @@ void exchange_dispatch(struct http_call *c)
     c->state = CALL_WAITING;
     c->is_owed = true;
     c->http->n_owed++;
+    c->arrival_us = clock_us();
     o->routes[c->route].handle(o->ud, c);
 }
 
@@ -414,6 +415,11 @@ void *http_call_owner(const struct http_call *c)
 struct access *http_call_access(const struct http_call *c)
 {
     return c->access;
+}
+
+uint64_t http_call_arrival_us(const struct http_call *c)
+{
+    return c->arrival_us;
 }
 
 uint64_t http_call_blocked_since(const struct http_call *c)

@@ -78,6 +78,9 @@ void *http_call_owner(const struct http_call *c);
 /* The exchange's line in the log, which a job for it may hold (access_log.h); or NULL. */
 struct access *http_call_access(const struct http_call *c);
 
+/* When the request was complete, clock_us(). */
+uint64_t http_call_arrival_us(const struct http_call *c);
+
 /* Since when the client's socket has not taken all that was written, clock_us(); 0: it has. */
 uint64_t http_call_blocked_since(const struct http_call *c);
 

@@ -42,6 +42,7 @@ enum rejection {
     REJECTION_TENANT_LIMIT,
     REJECTION_QUEUE_TIMEOUT, /* accepted, and not begun in time */
     REJECTION_MEMORY,        /* request_memory */
+    REJECTION_MODEL,         /* it is not loaded, and will not be for this request */
     REJECTION_UNAUTHORIZED,  /* no key, or none that is known */
     REJECTION_FORBIDDEN,     /* a key that may not do this */
     REJECTION_RATE_LIMIT,    /* of a key: requests or tokens a minute, or at a time */
@@ -94,6 +95,9 @@ struct metrics_model { /* one of those served; pointers are borrowed */
     uint64_t kv_events_sent, kv_events_dropped, kv_event_batches, kv_event_bytes, kv_event_replays;
     uint64_t store[STORE_N_COUNTS]; /* zeros: there is no block store */
     uint64_t predicted_ttft_us; /* of a prompt of one token that arrives now; 0: unknown */
+    uint32_t is_loaded, is_loading, has_failed; /* 0 or 1 */
+    uint32_t n_load_waits; /* calls that wait for its load */
+    uint64_t n_loads, n_unloads, n_load_failures, load_us;
     const struct metrics *counts;
     struct engine_stats stats;    /* one copy: its gauges add up */
 };

@@ -182,6 +182,18 @@ static const struct metrics_family engine_families[] = {
     {"quire_model_share", "gauge",
      "Part of the machine's time while other models have work too, beside their shares.",
      {{NULL, MODEL(share)}}},
+    {"quire_model_state", "gauge", "Whether the model is in memory, comes, or could not be loaded.",
+     {{"state=\"loaded\"", MODEL(is_loaded)},
+      {"state=\"loading\"", MODEL(is_loading)},
+      {"state=\"failed\"", MODEL(has_failed)}}},
+    {"quire_model_load_waiting", "gauge", "Calls that wait for the model to be loaded.",
+     {{NULL, MODEL(n_load_waits)}}},
+    {"quire_model_loads_total", "counter", "Loads of the model by how they ended.",
+     {{"result=\"ok\"", MODEL(n_loads)}, {"result=\"failed\"", MODEL(n_load_failures)}}},
+    {"quire_model_load_seconds_total", "counter", "Time that its loads took.",
+     {{NULL, AT(FORM_SECONDS, load_us)}}},
+    {"quire_model_unloads_total", "counter", "How often it has left memory.",
+     {{NULL, MODEL(n_unloads)}}},
     {"quire_turn_wait_seconds_total", "counter",
      "Time in which the engine waited for other models' steps.",
      {{NULL, AT(FORM_SECONDS, stats.turn_wait_us)}}},
@@ -288,6 +300,7 @@ static void add_rejections(struct buf *b, const char *model, enum rejection reas
         [REJECTION_UNAUTHORIZED] = "reason=\"unauthorized\"",
         [REJECTION_FORBIDDEN] = "reason=\"forbidden\"",
         [REJECTION_RATE_LIMIT] = "reason=\"rate_limit\"",
+        [REJECTION_MODEL] = "reason=\"model_not_loaded\"",
     };
 
     const struct prom_series series = {

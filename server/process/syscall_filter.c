@@ -24,6 +24,7 @@ uint64_t syscall_filter_n_refused(void)
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <ucontext.h>
 
@@ -150,6 +151,10 @@ static int add_conditions(scmp_filter_ctx f)
     for (size_t i = 0; i < N(modest) && rc == 0; i++)
         rc = seccomp_rule_add(f, SCMP_ACT_ALLOW, SCMP_SYS(sched_setscheduler), 1,
                               SCMP_A1(SCMP_CMP_EQ, modest[i]));
+    /* Nor is it less of a place that it says to want: what packs weights beside others' steps. */
+    if (rc == 0)
+        rc = seccomp_rule_add(f, SCMP_ACT_ALLOW, SCMP_SYS(setpriority), 2,
+                              SCMP_A0(SCMP_CMP_EQ, PRIO_PROCESS), SCMP_A1(SCMP_CMP_EQ, 0));
     /* Limits can be read, not set. */
     if (rc == 0)
         rc = seccomp_rule_add(f, SCMP_ACT_ALLOW, SCMP_SYS(prlimit64), 1,

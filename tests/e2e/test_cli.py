@@ -178,7 +178,7 @@ def test_one_model_at_a_time(command):
     (["--model", "a=x.gguf,/m/a.gguf"], ["'model'", "'a'", "NAME=PATH"]),
     (["--model", "a.gguf,,b.gguf"], ["'model'", "empty item"]),
     (["--model", "a b=x.gguf"], ["'model'", "'a b=x.gguf'", "without blanks"]),
-    (["--model", ",".join(f"m{i}" for i in range(17))], ["'model'", "more than 16"]),
+    (["--model", ",".join(f"m{i}" for i in range(129))], ["'model'", "more than 128"]),
     (["tokenize", "--model", "a,"], ["'model'", "empty item"]),
     (["--cors-origins", "https://a.example/"], ["'cors_origins'", "https://a.example/"]),
 ])

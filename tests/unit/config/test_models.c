@@ -117,9 +117,9 @@ static void keeps_to_its_limits(void **state)
     for (int i = 0; i < MODELS_MAX; i++)
         n += snprintf(text + n, sizeof(text) - (size_t)n, "%sm%d", i > 0 ? "," : "", i);
     assert_int_equal(models_check(text, err, sizeof(err)), MODELS_MAX);
-    snprintf(text + n, sizeof(text) - (size_t)n, ",m16");
+    snprintf(text + n, sizeof(text) - (size_t)n, ",m128");
     assert_int_equal(models_check(text, err, sizeof(err)), ERR_INVAL);
-    assert_non_null(strstr(err, "more than 16"));
+    assert_non_null(strstr(err, "more than 128"));
 }
 
 static void finds_and_names_items(void **state)
@@ -333,7 +333,7 @@ static void sections_belong_to_models(void **state)
     for (int i = 0, n = 0; i < MODELS_MAX + 1; i++)
         n += snprintf(text + n, sizeof(text) - (size_t)n, "[m%d]\n", i);
     write_file(text);
-    assert_refused(LOAD("--config", file_path), file_path, ":17: ", "[m16]", "at most 16");
+    assert_refused(LOAD("--config", file_path), file_path, ":129: ", "[m128]", "at most 128");
 }
 
 static void sections_may_bring_their_models(void **state)

@@ -51,6 +51,19 @@ static void the_model_is_that_of_the_body(void **state)
     }
 }
 
+static void times_are_found_beside_it(void **state)
+{
+    struct body_scan s = scan("{\"deadline_ms\" : 1500 ,\"x\":{\"max_queue_ms\":7}}");
+
+    (void)state;
+    assert_true(s.deadline_ms == 1500 && s.max_queue_ms == 0);
+    s = scan("{\"max_queue_ms\":20,\"deadline_ms\":\"5\",\"keep_alive\": \"5m\" }");
+    assert_true(s.deadline_ms == 0 && s.max_queue_ms == 20);
+    assert_true(s.n_keep_alive == 4 && memcmp(s.keep_alive, "\"5m\"", 4) == 0);
+    s = scan("{\"deadline_ms\":99999999999999999999,\"max_queue_ms\":-1}");
+    assert_true(s.deadline_ms == 0 && s.max_queue_ms == 0 && s.keep_alive == NULL);
+}
+
 static void the_older_member_is_found_beside_it(void **state)
 {
     struct body_scan s = scan("{\"name\":\"a\",\"x\":{\"name\":\"b\"}}");
@@ -128,6 +141,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_model_is_that_of_the_body),
+        cmocka_unit_test(times_are_found_beside_it),
         cmocka_unit_test(the_older_member_is_found_beside_it),
         cmocka_unit_test(bodies_that_may_be_constrained),
         cmocka_unit_test(it_agrees_with_the_parser),

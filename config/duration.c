@@ -1,0 +1,71 @@
+/* config/duration.c - see duration.h. */
+#include "config/duration.h"
+
+#include "core/base/err.h"
+
+#include <ctype.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#define SECOND 1e6
+#define MOST (100 * 365.0 * 86400 * SECOND) /* a hundred years */
+
+static const struct {
+    const char *name;
+    double us;
+} units[] = {{"ms", 1e3}, {"us", 1}, {"h", 3600 * SECOND}, {"m", 60 * SECOND}, {"s", SECOND}};
+
+/* The unit at *text, which moves behind it; 0: there is none. */
+static double take_unit(const char **text)
+{
+    for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++) {
+        const size_t n = strlen(units[i].name);
+
+        if (strncmp(*text, units[i].name, n) == 0) {
+            *text += n;
+            return units[i].us;
+        }
+    }
+    return 0;
+}
+
+/* One number with its unit, which only a number that stands alone may lack. */
+static int take_part(const char **text, bool is_first, double *sum)
+{
+    const char *from = *text;
+    char *end;
+    double number, unit;
+
+    if (!isdigit((unsigned char)*from) && *from != '.')
+        return ERR_INVAL;
+    if (from[strspn(from, "0123456789.")] == 'e' || strncasecmp(from, "0x", 2) == 0)
+        return ERR_INVAL;
+    number = strtod(from, &end);
+    if (end == from)
+        return ERR_INVAL;
+    *text = end;
+    unit = take_unit(text);
+    if (unit == 0 && (!is_first || *end != '\0'))
+        return ERR_INVAL;
+    *sum += number * (unit > 0 ? unit : SECOND);
+    return 0;
+}
+
+int duration_parse(const char *text, uint64_t *us)
+{
+    const bool is_negative = *text == '-';
+    const char *at = text + (is_negative ? 1 : 0);
+    double sum = 0;
+
+    do {
+        if (take_part(&at, at == text + (is_negative ? 1 : 0), &sum) < 0)
+            return ERR_INVAL;
+    } while (*at != '\0');
+    if (!is_negative && sum > MOST)
+        return ERR_INVAL;
+    *us = is_negative ? DURATION_NEVER : (uint64_t)sum;
+    return 0;
+}

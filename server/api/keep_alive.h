@@ -1,0 +1,18 @@
+/* server/api/keep_alive.h - Ollama's `keep_alive`: how long a model stays after a request.
+ *
+ * A number of seconds, or a duration as "5m"; what is below zero is for ever.
+ *
+ * Thread: any.
+ * Memory: none.
+ */
+#ifndef SERVER_API_KEEP_ALIVE_H
+#define SERVER_API_KEEP_ALIVE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* The member's JSON text. False: it is null, or nothing that is known; UINT64_MAX: for ever. */
+bool keep_alive_read(const char *text, size_t n, uint64_t *us);
+
+#endif

@@ -1,0 +1,49 @@
+/* server/cli/model_files.c - see model_files.h. */
+#include "server/cli/model_files.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+static uint64_t hash_stat(const struct stat *st)
+{
+    const uint64_t what[] = {(uint64_t)st->st_dev,          (uint64_t)st->st_ino,
+                             (uint64_t)st->st_size,         (uint64_t)st->st_mtim.tv_sec,
+                             (uint64_t)st->st_mtim.tv_nsec, (uint64_t)st->st_ctim.tv_sec,
+                             (uint64_t)st->st_ctim.tv_nsec};
+
+    return XXH3_64bits(what, sizeof(what));
+}
+
+/* In any order. */
+static uint64_t hash_folder(const char *path)
+{
+    DIR *folder = opendir(path);
+    uint64_t sum = 0;
+    struct dirent *e;
+
+    while (folder != NULL && (e = readdir(folder)) != NULL) {
+        struct stat st;
+
+        if (e->d_name[0] != '.' && fstatat(dirfd(folder), e->d_name, &st, 0) == 0)
+            sum += hash_stat(&st) ^ XXH3_64bits(e->d_name, strlen(e->d_name));
+    }
+    if (folder != NULL)
+        closedir(folder);
+    return sum;
+}
+
+uint64_t model_files_hash(const char *path)
+{
+    uint64_t hash;
+    struct stat st;
+
+    if (path[0] == '\0' || stat(path, &st) != 0)
+        return 1;
+    hash = S_ISDIR(st.st_mode) ? hash_folder(path) : hash_stat(&st);
+    return hash > 1 ? hash : 2;
+}

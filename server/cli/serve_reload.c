@@ -1,0 +1,302 @@
+/* server/cli/serve_reload.c - see serve_reload.h. */
+#include "server/cli/serve_reload.h"
+
+#include "config/models.h"
+#include "core/base/buf.h"
+#include "core/base/err.h"
+#include "core/base/log.h"
+#include "core/base/mem.h"
+#include "core/hub/reference.h"
+#include "scheduler/engine_arbiter.h"
+#include "server/cli/serve_model.h"
+#include "server/cli/serve_models.h"
+#include "server/server.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define GONE UINT32_MAX /* of `now`: the model is in the settings no longer */
+
+struct serve_reload {
+    struct serve_reload_options opt;
+    struct config fresh;
+    bool has_fresh;
+    uint32_t n;                              /* models before */
+    uint32_t n_added;                        /* behind them, made but not served yet */
+    uint32_t now[MODELS_MAX];                /* [n] which of the fresh settings is theirs */
+    struct served_settings next[MODELS_MAX]; /* [n] of those that are not gone */
+};
+
+int serve_reload_create(struct serve_reload **out, const struct serve_reload_options *options)
+{
+    *out = mem_calloc(1, sizeof(**out));
+    if (*out == NULL)
+        return ERR_NOMEM;
+    (*out)->opt = *options;
+    return 0;
+}
+
+/* What was read, and has not been taken. */
+static void drop(struct serve_reload *r)
+{
+    struct serve_models *m = r->opt.models;
+
+    for (uint32_t i = 0; i < r->n; i++)
+        served_settings_release(&r->next[i]);
+    for (uint32_t i = 0; i < r->n_added; i++)
+        served_release(&m->all[r->n + i]);
+    r->n = r->n_added = 0;
+    if (r->has_fresh)
+        config_release(&r->fresh);
+    r->has_fresh = false;
+}
+
+void serve_reload_destroy(struct serve_reload **r)
+{
+    if (*r == NULL)
+        return;
+    drop(*r);
+    mem_free(*r);
+    *r = NULL;
+}
+
+/* ---- reading ---- */
+
+static void item_of(const struct served *m, struct model_item *item)
+{
+    models_get(m->config.model, 0, item);
+}
+
+/* The model of that name, also one that is gone; or n. */
+static uint32_t find(const struct serve_models *m, uint32_t n, const char *name)
+{
+    struct model_item item;
+
+    for (uint32_t i = 0; i < n; i++) {
+        item_of(&m->all[i], &item);
+        if (strcmp(item.name, name) == 0)
+            return i;
+    }
+    return n;
+}
+
+/* What is fetched from the Hub is fetched at the start: one of that name is the same. */
+static int keep_fetched(struct serve_reload *r, char *err, size_t err_len)
+{
+    const char *text = r->fresh.model;
+    struct model_item item;
+    char one[MODELS_MAX_TEXT];
+    struct buf list;
+    int rc;
+
+    buf_init(&list, 2 * MODELS_MAX * MODELS_MAX_TEXT);
+    while ((rc = models_next(&text, &item, err, err_len)) > 0) {
+        if (hub_reference_is(item.path)) {
+            const uint32_t i = find(r->opt.models, r->n, item.name);
+
+            if (i == r->n) {
+                snprintf(err, err_len, "the model '%s' is one of the Hub: it needs a restart",
+                         item.name);
+                rc = ERR_UNSUPPORTED;
+                break;
+            }
+            item_of(&r->opt.models->all[i], &item);
+        }
+        models_text(&item, one);
+        buf_printf(&list, "%s%s", list.len > 0 ? "," : "", one);
+    }
+    if (rc == 0 && list.err == 0 && list.len > 0)
+        rc = config_set_models(&r->fresh, list.data, err, err_len);
+    buf_release(&list);
+    return rc;
+}
+
+static int read_model(struct serve_reload *r, uint32_t i, char *err, size_t err_len)
+{
+    struct serve_models *m = r->opt.models;
+    struct model_item item;
+    uint32_t at;
+
+    models_get(r->fresh.model, i, &item);
+    at = find(m, r->n, item.name);
+    if (at < r->n) {
+        r->now[at] = i;
+        return served_settings_read(&r->next[at], &r->fresh, i, err, err_len);
+    }
+    if (r->n + r->n_added == MODELS_MAX) {
+        snprintf(err, err_len, "there have been %d models: more need a restart", MODELS_MAX);
+        return EXIT_FAILED;
+    }
+    return served_init(&m->all[r->n + r->n_added++], &r->fresh, i, err, err_len);
+}
+
+static int read_fresh(struct serve_reload *r, char *err, size_t err_len)
+{
+    enum config_action action;
+
+    if (config_load(&r->fresh, r->opt.argc, r->opt.argv, &action, err, err_len) < 0)
+        return ERR_INVAL;
+    r->has_fresh = true;
+    if (keep_fetched(r, err, err_len) < 0)
+        return ERR_INVAL;
+    for (uint32_t i = 0; i < config_n_models(&r->fresh); i++)
+        if (read_model(r, i, err, err_len) != EXIT_OK)
+            return ERR_INVAL;
+    return serve_models_check(r->opt.models, r->n + r->n_added, err, err_len) == EXIT_OK
+               ? 0
+               : ERR_INVAL;
+}
+
+static int read_again(void *ud, char *err, size_t err_len)
+{
+    struct serve_reload *r = ud;
+    int rc;
+
+    drop(r);
+    r->n = r->opt.models->n;
+    for (uint32_t i = 0; i < r->n; i++)
+        r->now[i] = GONE;
+    rc = read_fresh(r, err, err_len);
+    if (rc < 0)
+        drop(r);
+    return rc;
+}
+
+/* ---- applying ---- */
+
+static bool is_in(const char *name, const char *const *names, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(name, names[i]) == 0)
+            return true;
+    return false;
+}
+#define IS_IN(name, names) is_in(name, names, sizeof(names) / sizeof(names[0]))
+
+static void tell_restart(const char *model, const char *setting)
+{
+    char id[280];
+
+    log_warn("main", "event=needs_restart setting=%s model=%s", setting,
+             log_quote(id, sizeof(id), model));
+}
+
+static void apply_server(struct serve_reload *r)
+{
+    static const char *const taken[] = {"memory_limit", "models_dir"};
+    struct config *c = r->opt.config;
+    const char *name;
+    uint32_t at = 0;
+
+    while ((name = config_differs(c, &r->fresh, false, &at)) != NULL) {
+        if (!IS_IN(name, taken))
+            tell_restart("", name);
+        else if (config_take(c, &r->fresh, name) == 0)
+            log_info("main", "event=changed setting=%s", name);
+    }
+    r->opt.models->memory_limit = c->memory_limit;
+    server_set_memory_limit(r->opt.models->server, c->memory_limit);
+}
+
+/* False: nothing but what is in force now has changed. What needs a restart stays as it was. */
+static bool differs(struct served *m, struct served_settings *next)
+{
+    static const char *const at_once[] = {"load",  "idle_unload",  "keep_loaded",
+                                          "share", "max_queue_ms", "request_timeout"};
+    static const char *const fixed[] = {"max_sequences", "queue_limit", "journal", "kv_events"};
+    struct model_item was, is;
+    const char *name;
+    uint32_t at = 0;
+    bool reloads;
+
+    item_of(m, &was);
+    models_get(next->config.model, 0, &is);
+    reloads = strcmp(was.path, is.path) != 0;
+    while ((name = config_differs(&m->config, &next->config, true, &at)) != NULL) {
+        if (IS_IN(name, fixed)) {
+            tell_restart(m->id, name);
+            (void)config_take(&next->config, &m->config, name);
+        } else if (IS_IN(name, at_once)) {
+            (void)config_take(&m->config, &next->config, name);
+        } else {
+            reloads = true;
+        }
+    }
+    return reloads;
+}
+
+static void change(struct serve_reload *r, uint32_t i)
+{
+    struct serve_models *models = r->opt.models;
+    struct served *m = &models->all[i];
+    const bool was_gone = m->is_gone, reloads = differs(m, &r->next[i]) || was_gone;
+    struct server_model info;
+    char id[280];
+
+    served_settings_release(&m->next);
+    m->has_next = reloads;
+    m->is_gone = false;
+    if (reloads) {
+        m->next = r->next[i];
+        r->next[i] = (struct served_settings){0};
+        log_info("main", "event=%s model=%s", was_gone ? "added" : "changed",
+                 log_quote(id, sizeof(id), m->id));
+    }
+    engine_arbiter_set_share(models->arbiter, i, (uint32_t)m->config.share);
+    info = served_info(m);
+    server_change_model(models->server, i, &info, reloads);
+}
+
+static void remove_model(struct serve_reload *r, uint32_t i)
+{
+    struct served *m = &r->opt.models->all[i];
+    char id[280];
+
+    if (m->is_gone)
+        return;
+    m->is_gone = true;
+    log_info("main", "event=removed model=%s", log_quote(id, sizeof(id), m->id));
+    server_remove_model(r->opt.models->server, i);
+}
+
+static void add_models(struct serve_reload *r)
+{
+    struct serve_models *models = r->opt.models;
+    char err[300], id[280], quoted[400];
+
+    for (uint32_t k = 0; k < r->n_added; k++) {
+        struct served *m = &models->all[models->n];
+
+        engine_arbiter_set_share(models->arbiter, models->n, m->info.share);
+        if (server_add_model(models->server, &m->info, err, sizeof(err)) < 0) {
+            log_error("main", "event=not_added model=%s reason=%s",
+                      log_quote(id, sizeof(id), m->id), log_quote(quoted, sizeof(quoted), err));
+            break; /* the others behind it are dropped too */
+        }
+        log_info("main", "event=added model=%s", log_quote(id, sizeof(id), m->id));
+        models->n++;
+    }
+    r->n_added -= models->n - r->n;
+    r->n = models->n;
+}
+
+static void apply(void *ud)
+{
+    struct serve_reload *r = ud;
+
+    apply_server(r);
+    for (uint32_t i = 0; i < r->n; i++) {
+        if (r->now[i] == GONE)
+            remove_model(r, i);
+        else
+            change(r, i);
+    }
+    add_models(r);
+    server_settle(r->opt.models->server);
+    drop(r);
+}
+
+struct server_reload serve_reload_callbacks(struct serve_reload *r)
+{
+    return (struct server_reload){read_again, apply, r};
+}

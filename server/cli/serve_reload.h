@@ -1,0 +1,35 @@
+/* server/cli/serve_reload.h - the settings are read again on SIGHUP: which models have come, changed
+ * or gone, and what needs a restart.
+ *
+ * A model whose section or path has changed gets its new settings when its requests have ended and
+ * it has left memory, and comes back if it was there. load, idle_unload, keep_loaded, share,
+ * max_queue_ms and request_timeout are in force at once. memory_limit and models_dir are those of
+ * the server that can change; others are named in the log, as are a model's that need a restart.
+ *
+ * Thread: reading on a thread of a pool, one at a time; applying on the I/O thread.
+ * Memory: what was read, until it is applied.
+ */
+#ifndef SERVER_CLI_SERVE_RELOAD_H
+#define SERVER_CLI_SERVE_RELOAD_H
+
+#include "config/config.h"
+#include "server/api/server_options.h"
+
+struct serve_models;
+struct serve_reload;
+
+struct serve_reload_options { /* borrowed */
+    struct serve_models *models;
+    struct config *config; /* in force, of the server */
+    int argc;
+    char *const *argv; /* of the command line */
+};
+
+/* ERR_NOMEM. */
+int serve_reload_create(struct serve_reload **out, const struct serve_reload_options *options);
+void serve_reload_destroy(struct serve_reload **r);
+
+/* What server_create() wants. */
+struct server_reload serve_reload_callbacks(struct serve_reload *r);
+
+#endif

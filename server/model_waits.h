@@ -1,0 +1,53 @@
+/* server/model_waits.h - calls that wait until their model is there.
+ *
+ * A call waits with its body, before it is parsed: that takes the model's tokenizer. It goes on in
+ * the order of its coming, as if it had come then: its times count from its arrival. It is answered
+ * with an error when `deadline_ms` or `max_queue_ms` of its body, or the settings' request_timeout
+ * or max_queue_ms are over, and forgotten when its client leaves.
+ *
+ * Thread: the loop's.
+ * Memory: one small allocation for each; the bodies are the calls' own and counted there.
+ */
+#ifndef SERVER_MODEL_WAITS_H
+#define SERVER_MODEL_WAITS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/base/list.h"
+
+struct body_scan;
+struct engine_client;
+struct http_call;
+struct refusal;
+struct wire_format;
+
+/* What is done with a body of this wire format. */
+struct model_work {
+    void (*start)(struct engine_client *engine, struct http_call *call,
+                  const struct wire_format *wire_format, const struct body_scan *scan);
+    const struct wire_format *wire_format;
+};
+
+struct model_waits {
+    struct engine_client *engine;
+    struct list list;
+    uint32_t n, max;
+};
+
+void model_waits_init(struct model_waits *w, struct engine_client *engine, uint32_t max);
+
+/* Take a call that waits, if `max` do not yet: ERR_LIMIT, ERR_NOMEM: it is still the caller's. */
+int model_waits_add(struct model_waits *w, struct http_call *call, const struct model_work *work,
+                    const struct body_scan *scan);
+/* Since when the first one waits; 0: none does. */
+uint64_t model_waits_since_us(const struct model_waits *w);
+
+/* The model is there: all begin. */
+void model_waits_start(struct model_waits *w);
+/* Answer all with an error. */
+void model_waits_refuse(struct model_waits *w, const struct refusal *why);
+/* Answer those whose time is over. */
+void model_waits_expire(struct model_waits *w, uint64_t now_us);
+
+#endif

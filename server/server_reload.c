@@ -1,0 +1,101 @@
+/* server/server_reload.c - the settings are read again, and models that have changed, change; see
+ * server.h. What they are is the business of struct server_reload. */
+#include "server/server_impl.h"
+
+#include "core/base/err.h"
+#include "core/base/list.h"
+#include "core/base/log.h"
+
+#include <stdio.h>
+
+static void on_work(struct worker_job *job)
+{
+    struct server *s = list_entry(job, struct server, reload);
+
+    s->reload_rc = s->opt.reload.read(s->opt.reload.ud, s->reload_err, sizeof(s->reload_err));
+}
+
+static void after_work(struct worker_job *job)
+{
+    struct server *s = list_entry(job, struct server, reload);
+    char quoted[600];
+
+    s->is_reloading = false;
+    if (s->reload_rc < 0) {
+        log_error("server", "event=reload_failed what=settings kept=old reason=%s",
+                  log_quote(quoted, sizeof(quoted), s->reload_err));
+    } else if (!s->is_draining) {
+        s->opt.reload.apply(s->opt.reload.ud);
+        log_info("server", "event=reloaded what=settings");
+    }
+    if (s->reloads_again)
+        server_begin_reload(s);
+}
+
+void server_begin_reload(struct server *s)
+{
+    if (s->opt.reload.read == NULL || s->auth.is_loading || s->is_draining)
+        return;
+    s->reloads_again = s->is_reloading;
+    if (s->is_reloading)
+        return;
+    s->is_reloading = true;
+    s->reload.work = on_work;
+    s->reload.done = after_work;
+    worker_pool_post(s->model_pool, &s->reload); /* there is room: a job for each model at most */
+}
+
+/* ---- what has changed ---- */
+
+int server_add_model(struct server *s, const struct server_model *model, char *err,
+                     size_t err_len)
+{
+    struct served_model *h = &s->models[s->opt.n_models];
+    int rc;
+
+    if (s->opt.n_models == SERVER_MAX_MODELS)
+        return snprintf(err, err_len, "there are too many models"), ERR_LIMIT;
+    rc = served_model_open(h, &s->shared, model, err, err_len);
+    if (rc < 0) {
+        served_model_close(h);
+        return rc;
+    }
+    s->opt.n_models++;
+    model_set_add(&s->set, h);
+    return 0;
+}
+
+void server_change_model(struct server *s, uint32_t i, const struct server_model *model,
+                         bool reloads)
+{
+    struct served_model *h = &s->models[i];
+
+    h->model.share = model->share;
+    h->model.load = model->load;
+    h->model.idle_unload_us = model->idle_unload_us;
+    h->model.is_pinned = model->is_pinned;
+    h->model.max_queue_ms = model->max_queue_ms;
+    h->model.request_timeout_s = model->request_timeout_s;
+    model_set_change(&s->set, h, reloads);
+}
+
+void server_remove_model(struct server *s, uint32_t i)
+{
+    model_set_remove(&s->set, &s->models[i]);
+}
+
+void server_set_memory_limit(struct server *s, uint64_t bytes)
+{
+    s->set.opt.memory.limit = bytes;
+}
+
+void server_settle(struct server *s)
+{
+    model_set_pump(&s->set);
+}
+
+void server_set_before(struct server *s, uint32_t i, const struct server_model *model)
+{
+    s->models[i].model = *model;
+    s->models[i].life.idle_us = model->idle_unload_us;
+}
