@@ -34,8 +34,9 @@ def bash(*words):
 def fish(*words):
     if shutil.which("fish") is None:
         pytest.skip("skip: no fish (Debian package)")
-    out = subprocess.run(["fish", "--no-config", "-c", script("fish") + '\ncomplete -C "$argv"', "quire " + " ".join(words)], check=True,
-                         capture_output=True, text=True, env={**os.environ, "HOME": "/nonexistent"})
+    with tempfile.TemporaryDirectory() as home:
+        out = subprocess.run(["fish", "--no-config", "-c", script("fish") + '\ncomplete -C "$argv"', "quire " + " ".join(words)],
+                             check=True, capture_output=True, text=True, env={**os.environ, "HOME": home})
     assert out.stderr == "", out.stderr
     return [line.split("\t")[0] for line in out.stdout.splitlines()]
 
