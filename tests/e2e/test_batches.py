@@ -227,7 +227,7 @@ def test_cancel(tmp_path):
 def test_requests_go_first(tmp_path):
     """Requests are answered while a batch fills every place, and take places from it."""
     s = Server("--batch-dir", str(tmp_path), "--max-sequences", "4")
-    b = create(s, prompts(400, max_tokens=100, ignore_eos=True))
+    b = create(s, prompts(400, max_tokens=100, ignore_eos=True, priority="critical"))  # which does not help
     s.wait_until(lambda m: m['quire_batch_lines{state="running"}'] >= 4, what="a full batch")
     for i in range(8):
         s.complete(f"A request {i}", max_tokens=20, ignore_eos=True)
