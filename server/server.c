@@ -46,6 +46,8 @@
 #define OTHER_FDS_PER_MODEL 4
 /* The sockets of a model's KV events, what ZeroMQ wakes its threads with, and some readers. */
 #define KV_EVENT_FDS 32
+/* The database and its log, three files of each batch that runs, and some uploads. */
+#define BATCH_FDS 96
 /* While draining: how often the end is looked for, and, after the second signal, how long clients
  * get to read their last bytes. */
 #define DRAIN_TICK_MS 20
@@ -450,6 +452,7 @@ static uint32_t n_other_fds(const struct server *s)
 {
     uint32_t n = OTHER_FDS + OTHER_FDS_PER_MODEL * s->opt.n_models;
 
+    n += s->batch_keeper != NULL ? BATCH_FDS : 0;
     for (uint32_t i = 0; i < s->opt.n_models; i++)
         n += s->models[i].model.kv_events != NULL ? KV_EVENT_FDS : 0;
     return n;

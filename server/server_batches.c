@@ -13,21 +13,20 @@
 /* A line that waits takes a place as soon as it is free, not when it is next asked. */
 #define WAITING 1
 
-/* What clients' requests leave of the engines' batches. A line with several choices counts as one,
+/* What clients' requests leave of the engines' batches, and no more than the setting. A line with several choices counts as one,
  * so that others may seem to be clients': then fewer run. */
 static uint32_t room(void *ud, uint32_t n_running)
 {
     const struct server *s = ud;
     uint32_t n = 0, taken = 0;
 
-    if (s->opt.batch_streams > 0)
-        return s->opt.batch_streams;
     for (uint32_t i = 0; i < s->opt.n_models; i++) {
         n += s->models[i].model.max_sequences;
         taken += served_model_n_outstanding(&s->models[i]);
     }
     taken -= taken < n_running ? taken : n_running;
-    return (n > taken ? n - taken : 0) + WAITING;
+    n = (n > taken ? n - taken : 0) + WAITING;
+    return n < s->opt.batch_streams ? n : s->opt.batch_streams;
 }
 
 static struct key *find_key(void *ud, const char *name)

@@ -124,7 +124,7 @@ void api_call_bill(struct api_call *api, uint64_t n_prompt, const struct usage *
 
 /* ---- parsing ---- */
 
-/* A priority above the key's highest is lowered to it, not refused. */
+/* A priority above the highest that is allowed is lowered to it, not refused. */
 static void lower_priority(struct api_request *p, enum priority most)
 {
     if (p->params.priority <= most)
@@ -147,6 +147,8 @@ static void set_limits(struct api_call *api)
 {
     if (api->key != NULL)
         lower_priority(&api->request, api->key->spec.max_priority);
+    if (api->is_local)
+        lower_priority(&api->request, PRIORITY_LOW);
     set_times(api);
 }
 
@@ -326,6 +328,7 @@ void api_call_start(struct api_call *api, struct engine_client *engine, struct h
                              .arrival_us = http_call_arrival_us(call),
                              .ready = ready};
     engine_client_begin_job(engine);
+    api->is_local = http_call_is_local(call);
     api->key = key_ref(http_call_owner(call));
     api->access = access_ref(http_call_access(call));
     api->body = http_call_take_body(call);

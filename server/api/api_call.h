@@ -54,6 +54,7 @@ struct api_call {
     struct memory_share share;
     struct buf body;
     bool is_constrained;         /* who parses it */
+    bool is_local;               /* the server's own work: it goes last */
     struct adapter_wait adapter_wait;
     struct list adapter_link; /* then: of engine_client.adapter_waits, and it calls */
     void (*adapted)(struct api_call *api);

@@ -188,7 +188,7 @@ struct server_options {
     uint32_t responses_days;
     uint64_t responses_size;
     const char *batch_dir; /* a folder; NULL or "" = there are no files and batches */
-    uint32_t batch_streams; /* 0 = what requests leave */
+    uint32_t batch_streams; /* at most */
     uint32_t batch_max_lines, batch_days;
     uint64_t batch_file_size, batch_size;
     const struct server_batch *batch; /* of the command line, in place of batch_dir; or NULL */

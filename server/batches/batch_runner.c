@@ -1,12 +1,10 @@
 /* server/batches/batch_runner.c - see batch_runner.h. */
-#include "server/batches/batch_runner.h"
+#include "server/batches/batch_runner_impl.h"
 
 #include "core/base/clock.h"
 #include "core/base/err.h"
-#include "core/base/json.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
-#include "server/auth/api_keys.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -17,160 +15,17 @@
 /* Batches that have lines in memory. */
 #define MAX_AT_ONCE 16
 #define MAX_OF_OWNER 2
-/* Times that a line may run out of its time (408) before that is its answer. */
-#define MAX_TRIES 3
-#define PAUSE_US 1000000u
+/* Batches whose lines are checked: calls wait for one step of each. */
+#define MAX_CHECKING 2
 /* Lines that are ready beside those that may run. */
 #define AHEAD 8
-
-struct batch_runner {
-    struct batch_runner_options opt;
-    struct local_calls *calls; /* NULL: requests are not taken yet */
-    struct list runs;          /* the next one to give a line first */
-    uint32_t n_runs, n_running;
-    uint64_t n_done[BATCH_N_KINDS];
-    uv_timer_t tick;
-    bool is_ticking, is_stopping, is_closed;
-    struct batch_job open_job; /* looks for what is open; */
-    struct list found;         /* that */
-    struct api_error open_error;
-};
 
 struct found_id {
     struct list link;
     char id[BATCH_STORE_ID];
 };
 
-static void pump(struct batch_runner *r);
-
-static struct batch_runner *runner_of(struct batch_run *run)
-{
-    return run->ud;
-}
-
-/* ---- lines ---- */
-
-static void take_from_running(struct batch_item *item)
-{
-    list_unlink(&item->link);
-    item->run->n_running--;
-    runner_of(item->run)->n_running--;
-}
-
-/* It begins again, before the others of its batch. */
-static void put_back(struct batch_item *item, uint64_t pause_us)
-{
-    struct batch_run *run = item->run;
-
-    take_from_running(item);
-    list_push_front(&run->ready, &item->link);
-    run->n_ready++;
-    run->ready_bytes += item->line.body.len;
-    run->wait_until_us = clock_us() + pause_us;
-}
-
-static bool is_for_now(struct batch_item *item, const struct local_reply *reply)
-{
-    if (reply->status == 408)
-        return ++item->n_tries < MAX_TRIES;
-    return (reply->status == 429 || reply->status == 503) && !reply->is_final;
-}
-
-/* Append the answer. False: there is no memory for it now. */
-static bool keep_answer(struct batch_item *item, const struct local_reply *reply)
-{
-    struct batch_run *run = item->run;
-    const enum batch_kind kind = reply->status == 200 ? BATCH_OUTPUT : BATCH_ERRORS;
-    struct buf *out = &run->answers[kind];
-    const size_t before = out->len;
-
-    if (reply->status == 0)
-        batch_line_no_answer(&item->line, run->record.seed, "server_error",
-                             "the answer was too large", out);
-    else
-        batch_line_answer(&item->line, run->record.seed, reply->status, reply->body, out);
-    if (out->err < 0) {
-        out->len = before;
-        out->err = 0;
-        return false;
-    }
-    run->n_answers[kind]++;
-    runner_of(run)->n_done[kind]++;
-    return true;
-}
-
-static void on_reply(struct local_call *call, const struct local_reply *reply)
-{
-    struct batch_item *item = list_entry(call, struct batch_item, call);
-    struct batch_runner *r = runner_of(item->run);
-
-    if (is_for_now(item, reply)) {
-        put_back(item, reply->retry_after_s > 0 ? reply->retry_after_s * UINT64_C(1000000)
-                                                : PAUSE_US);
-    } else if (!keep_answer(item, reply)) {
-        put_back(item, PAUSE_US);
-    } else {
-        take_from_running(item);
-        batch_item_destroy(item);
-    }
-    pump(r);
-}
-
-static void release_key(void *key)
-{
-    key_unref(key);
-}
-
-/* The line's body is kept: it may have to begin again. */
-static int start_line(struct batch_runner *r, struct batch_item *item)
-{
-    struct batch_run *run = item->run;
-    struct key *key = run->record.key[0] != '\0' ? r->opt.find_key(r->opt.ud, run->record.key)
-                                                 : NULL;
-    char id[BATCH_LINE_ANSWER_ID];
-    struct local_request request = {.path = item->line.url,
-                                    .tenant = key == NULL ? run->record.owner : "",
-                                    .id = id,
-                                    .priority = "low",
-                                    .body = &item->line.body,
-                                    .owner = key_ref(key),
-                                    .release_owner = release_key,
-                                    .owner_name = key != NULL ? key->spec.name : ""};
-    int rc;
-
-    batch_line_answer_id(run->record.seed, item->line.index, id);
-    list_unlink(&item->link);
-    list_push_back(&run->running, &item->link);
-    run->n_ready--;
-    run->ready_bytes -= item->line.body.len;
-    run->n_running++;
-    r->n_running++;
-    item->call.done = on_reply;
-    rc = local_call_start(&item->call, r->calls, &request);
-    if (rc < 0) {
-        key_unref(key);
-        put_back(item, PAUSE_US);
-    }
-    return rc;
-}
-
 /* ---- batches ---- */
-
-/* Lines that run are given up; those that are ready are not wanted any more. */
-static void give_up_lines(struct batch_run *run)
-{
-    list_each(it, &run->running)
-    {
-        struct batch_item *item = list_entry(it, struct batch_item, link);
-
-        local_call_cancel(&item->call);
-        take_from_running(item);
-        batch_item_destroy(item);
-    }
-    list_each(it, &run->ready) batch_item_destroy(list_entry(it, struct batch_item, link));
-    run->n_ready = 0;
-    run->ready_bytes = 0;
-}
 
 static void end_run(struct batch_runner *r, struct batch_run *run)
 {
@@ -204,7 +59,7 @@ static bool settle(struct batch_runner *r, struct batch_run *run)
     if (run->ending == BATCH_ENDS_NOT && has_expired(run))
         run->ending = BATCH_EXPIRED;
     if (run->ending != BATCH_ENDS_NOT && run->phase != BATCH_ENDING) {
-        give_up_lines(run);
+        batch_runner_give_up(run);
         run->phase = BATCH_ENDING;
     }
     return true;
@@ -212,11 +67,11 @@ static bool settle(struct batch_runner *r, struct batch_run *run)
 
 static void on_changed(struct batch_run *run)
 {
-    const struct batch_runner_options *o = &runner_of(run)->opt;
+    const struct batch_runner_options *o = &batch_runner_of(run)->opt;
 
     if (o->progress != NULL && run->phase == BATCH_RUNNING && run->files != NULL)
         o->progress(o->ud, run);
-    pump(runner_of(run));
+    batch_runner_pump(batch_runner_of(run));
 }
 
 /* ---- whose turn it is ---- */
@@ -230,7 +85,8 @@ static bool is_active(const struct batch_runner *r, const struct batch_run *run,
         return true;
     if (*n >= MAX_AT_ONCE)
         return run->n_ready + run->n_running > 0;
-    for (const struct list *it = r->runs.next; it != &run->link; it = it->next) {
+    for (const struct list *it = r->runs.next; it != &run->link && n_own < MAX_OF_OWNER;
+         it = it->next) {
         const struct batch_run *other = list_entry(it, struct batch_run, link);
 
         n_own += other->phase == BATCH_RUNNING &&
@@ -270,13 +126,13 @@ static void start_lines(struct batch_runner *r)
     struct batch_run *run;
 
     while (r->n_running < r->opt.room(r->opt.ud, r->n_running) && (run = next_run(r)) != NULL)
-        if (start_line(r, list_entry(run->ready.next, struct batch_item, link)) < 0)
+        if (batch_runner_start_line(r, list_entry(run->ready.next, struct batch_item, link)) < 0)
             break;
 }
 
 static void on_tick(uv_timer_t *tick)
 {
-    pump(tick->data);
+    batch_runner_pump(tick->data);
 }
 
 /* Without batches nothing is done. */
@@ -313,9 +169,9 @@ static void pump_stopping(struct batch_runner *r)
     }
 }
 
-static void pump(struct batch_runner *r)
+void batch_runner_pump(struct batch_runner *r)
 {
-    uint32_t n_active = 0;
+    uint32_t n_active = 0, n_checking = 0;
 
     if (r->calls == NULL || r->is_stopping) {
         pump_stopping(r);
@@ -325,7 +181,10 @@ static void pump(struct batch_runner *r)
     {
         struct batch_run *run = list_entry(it, struct batch_run, link);
 
-        if (settle(r, run))
+        if (!settle(r, run))
+            continue;
+        n_checking += run->phase == BATCH_CHECKING;
+        if (run->phase != BATCH_CHECKING || n_checking <= MAX_CHECKING)
             batch_run_post(run, r->opt.keeper, is_active(r, run, &n_active) ? n_wanted(r) : 0);
     }
     start_lines(r);
@@ -397,7 +256,7 @@ void batch_runner_start(struct batch_runner *r, struct local_calls *calls)
     r->open_job.work = find_open;
     r->open_job.done = after_find;
     batch_keeper_post(r->opt.keeper, &r->open_job, "");
-    pump(r);
+    batch_runner_pump(r);
 }
 
 void batch_runner_drain(struct batch_runner *r)
@@ -405,8 +264,8 @@ void batch_runner_drain(struct batch_runner *r)
     if (r == NULL || r->is_stopping)
         return;
     r->is_stopping = true;
-    list_each(it, &r->runs) give_up_lines(list_entry(it, struct batch_run, link));
-    pump(r);
+    list_each(it, &r->runs) batch_runner_give_up(list_entry(it, struct batch_run, link));
+    batch_runner_pump(r);
     set_tick(r);
 }
 
@@ -468,7 +327,7 @@ int batch_runner_add(struct batch_runner *r, const struct batch_record *record,
         return ERR_NOMEM;
     list_push_back(&r->runs, &run->link);
     r->n_runs++;
-    pump(r);
+    batch_runner_pump(r);
     return 0;
 }
 
@@ -481,64 +340,7 @@ void batch_runner_cancel(struct batch_runner *r, const char *id)
         if (strcmp(run->id, id) != 0 || run->ending != BATCH_ENDS_NOT)
             continue;
         run->ending = BATCH_CANCELLED;
-        give_up_lines(run);
+        batch_runner_give_up(run);
     }
-    pump(r);
-}
-
-/* ---- for those who ask ---- */
-
-struct batch_runner_counts batch_runner_counts(const struct batch_runner *r)
-{
-    struct batch_runner_counts c = {0};
-
-    if (r == NULL)
-        return c;
-    memcpy(c.n_done, r->n_done, sizeof(c.n_done));
-    c.n_batches = r->n_runs;
-    c.n_running = r->n_running;
-    for (const struct list *it = r->runs.next; it != &r->runs; it = it->next)
-        c.n_waiting += batch_run_n_left(list_entry(it, struct batch_run, link));
-    c.n_waiting -= c.n_waiting < c.n_running ? c.n_waiting : c.n_running;
-    return c;
-}
-
-static void describe_run(const struct batch_run *run, struct buf *out)
-{
-    static const char *const phases[] = {"loading", "validating", "in_progress", "finalizing",
-                                         "over"};
-    const uint64_t now = clock_us();
-
-    buf_printf(out, "{\"id\":\"%s\",\"phase\":\"%s\",\"lines\":%" PRIu32 ",\"completed\":%" PRIu32,
-               run->id, phases[run->phase], run->record.n_lines,
-               run->progress.n_done[BATCH_OUTPUT]);
-    buf_printf(out, ",\"failed\":%" PRIu32 ",\"running\":%" PRIu32 ",\"ready\":%" PRIu32,
-               run->progress.n_done[BATCH_ERRORS], run->n_running, run->n_ready);
-    buf_printf(out, ",\"unwritten_bytes\":%zu,\"waits_ms\":%" PRIu64 ",\"trouble\":",
-               run->answers[BATCH_OUTPUT].len + run->answers[BATCH_ERRORS].len,
-               run->wait_until_us > now ? (run->wait_until_us - now) / 1000 : 0);
-    if (run->trouble[0] != '\0')
-        json_add_cstring(out, run->trouble);
-    else
-        buf_add_str(out, "null");
-    buf_add_char(out, '}');
-}
-
-void batch_runner_describe(const struct batch_runner *r, struct buf *out)
-{
-    bool is_first = true;
-
-    buf_add_str(out, "{\"batches\":[");
-    for (const struct list *it = r != NULL ? r->runs.next : NULL; it != NULL && it != &r->runs;
-         it = it->next) {
-        const struct batch_run *run = list_entry(it, struct batch_run, link);
-
-        if (run->phase == BATCH_LOADING)
-            continue;
-        if (!is_first)
-            buf_add_char(out, ',');
-        is_first = false;
-        describe_run(run, out);
-    }
-    buf_add_str(out, "]}");
+    batch_runner_pump(r);
 }

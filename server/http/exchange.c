@@ -355,6 +355,11 @@ static void kill_client(struct http_call *c)
 
 /* ---- for the handlers; see http.h ---- */
 
+bool http_call_is_local(const struct http_call *c)
+{
+    return c->is_local;
+}
+
 const char *http_call_id(const struct http_call *c)
 {
     return c->id;

@@ -38,6 +38,7 @@ struct http_call {
     size_t route;                      /* n_routes when there is none */
     enum call_state state;
     bool has_head_sent; /* the answer has begun */
+    bool is_local;      /* the server's own: there is no connection */
     bool is_head;       /* the answer goes out without its body */
     bool is_chunked;    /* the answer's body */
     bool is_owed;       /* counted: the request is complete, the answer is not */

@@ -47,6 +47,8 @@ struct http_route {
     void (*receive)(void *ud, struct http_call *call);
 };
 
+/* Is it one of the server's own (local_call.h)? */
+bool http_call_is_local(const struct http_call *c);
 const char *http_call_id(const struct http_call *c);                       /* X-Request-Id */
 const char *http_call_header(const struct http_call *c, const char *name); /* or NULL */
 /* Of ?name=value in the path, or NULL. */

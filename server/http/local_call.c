@@ -93,7 +93,6 @@ static int make_head(const struct local_request *r, struct buf *head)
 {
     buf_init(head, HTTP_MAX_HEAD);
     buf_printf(head, "POST %s HTTP/1.1\r\nHost: localhost\r\nX-Request-Id: %s\r\n", r->path, r->id);
-    buf_printf(head, "X-Priority: %s\r\n", r->priority);
     if (r->tenant[0] != '\0')
         buf_printf(head, "%s: %s\r\n", proxy_header_name(PROXY_FAIRNESS_ID), r->tenant);
     return buf_add_str(head, "\r\n");
@@ -144,7 +143,7 @@ int local_call_start(struct local_call *c, struct local_calls *group,
     if (rc == 0 && !head_find_route(c->call, r->path))
         rc = ERR_NOENT;
     if (rc == 0) {
-        c->call->is_trusted = true;
+        c->call->is_trusted = c->call->is_local = true;
         list_push_back(&group->all, &c->link);
         dispatch(c->call, r);
     } else if (c->call != NULL) {

@@ -4,7 +4,8 @@
  * an answer that is kept until its caller has it. Handlers cannot tell the difference, and the
  * access log and the counters have it as they have others. The checks against strangers (hosts,
  * origins, content types) are left out; what the route's admission says of its owner, its limits
- * among them, holds.
+ * among them, holds. Whatever its body says, its work has the lowest priority
+ * (http_call_is_local()).
  *
  * Answers are handed over before the loop sleeps, never out of local_call_start().
  *
@@ -39,7 +40,6 @@ struct local_request {
     const char *path;   /* "/v1/completions" */
     const char *tenant; /* whose it is where there are no keys; "" = nobody's */
     const char *id;     /* X-Request-Id */
-    const char *priority;
     const struct buf *body; /* copies */
     void *owner;      /* of http_call_set_owner(), taken on success; NULL: none */
     void (*release_owner)(void *owner);

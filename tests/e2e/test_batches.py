@@ -13,7 +13,7 @@ import jsonschema
 import pytest
 
 from batch_calls import answers, content, create, form, line, look, upload, wait_for, wait_over
-from quire import SLOW, Server, in_threads, make_key, serve_in_vain
+from quire import SANITIZED, SLOW, Server, in_threads, make_key, serve_in_vain
 
 SHORT = {"max_tokens": 6}
 
@@ -108,9 +108,9 @@ def test_a_large_upload_in_small_memory(tmp_path):
     f = json.loads(r.read())
     c.close()
     assert r.status == 200 and f["bytes"] == len(data), f
-    assert peak_memory(s) - before < 16 << 20
+    assert SANITIZED or peak_memory(s) - before < 16 << 20
     assert s.get(f"/v1/files/{f['id']}/content").body == data
-    assert peak_memory(s) - before < 24 << 20
+    assert SANITIZED or peak_memory(s) - before < 24 << 20
     assert s.stop() == 0
 
 
@@ -227,7 +227,7 @@ def test_cancel(tmp_path):
 def test_requests_go_first(tmp_path):
     """Requests are answered while a batch fills every place, and take places from it."""
     s = Server("--batch-dir", str(tmp_path), "--max-sequences", "4")
-    b = create(s, prompts(400, max_tokens=100, ignore_eos=True))
+    b = create(s, prompts(400, max_tokens=100, ignore_eos=True, priority="critical"))  # which does not help
     s.wait_until(lambda m: m['quire_batch_lines{state="running"}'] >= 4, what="a full batch")
     for i in range(8):
         s.complete(f"A request {i}", max_tokens=20, ignore_eos=True)
@@ -470,8 +470,8 @@ def test_folders_that_are_refused(tmp_path):
     assert s.stop() == 0
 
 
-def test_a_database_that_breaks(tmp_path):
-    """Damaged while it is in use: calls fail with a 503, and requests are answered."""
+def test_a_damaged_database(tmp_path):
+    """It is refused at the start, and no file of the folder is touched."""
     s = Server("--batch-dir", str(tmp_path))
     b = wait_over(s, create(s, prompts(3)))
     assert s.stop() == 0

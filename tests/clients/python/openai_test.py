@@ -1,12 +1,14 @@
 """The openai package; the same tests for the newest release and for the last one of 1.x."""
 import json
 import math
+import tempfile
 import threading
 import time
 
 import openai
-from case import MODEL, PERSON, STORY, ZONE, ClientCase, check_retry, clock, main
+from case import FLAGS, MODEL, PERSON, STORY, ZONE, ClientCase, check_retry, clock, main
 from pydantic import BaseModel, Field
+from quire import Server
 
 CHAT = [{"role": "user", "content": STORY}]
 CLOCK = {"type": "function", "function": {"name": "clock", "description": "The time.", "strict": True,
@@ -185,6 +187,41 @@ class OpenAITest(ClientCase):
         with self.assertRaises(openai.NotFoundError) as caught:
             self.client.chat.completions.create(model="other", messages=CHAT)
         self.assertEqual(caught.exception.code, "model_not_found")
+
+    def test_batches(self):
+        """A file of requests, its batch, and the answers; pages, errors, and what is deleted."""
+        with tempfile.TemporaryDirectory(prefix="quire-batches-") as folder:
+            server = Server(*FLAGS, "--batch-dir", folder, model="")
+            client = openai.OpenAI(base_url=f"http://127.0.0.1:{server.port}/v1", api_key="none", max_retries=0)
+            lines = [{"custom_id": f"r{i}", "method": "POST", "url": "/v1/chat/completions",
+                      "body": {"model": MODEL, "messages": CHAT, "max_tokens": 5, "seed": i}} for i in range(5)]
+            data = "".join(json.dumps(line) + "\n" for line in lines).encode()
+            file = client.files.create(file=("in.jsonl", data), purpose="batch")
+            self.assertEqual((file.bytes, file.filename, file.purpose), (len(data), "in.jsonl", "batch"))
+            self.assertEqual(client.files.content(file.id).read(), data)
+            batch = client.batches.create(input_file_id=file.id, endpoint="/v1/chat/completions", completion_window="24h",
+                                          metadata={"who": "me"})
+            begin = time.monotonic()
+            while batch.status not in ("completed", "failed", "expired", "cancelled") and time.monotonic() - begin < 60:
+                time.sleep(0.05)
+                batch = client.batches.retrieve(batch.id)
+            self.assertEqual((batch.status, batch.errors, batch.error_file_id), ("completed", None, None))
+            self.assertEqual((batch.request_counts.total, batch.request_counts.completed), (5, 5))
+            self.assertEqual(batch.metadata, {"who": "me"})
+            answers = {a["custom_id"]: a["response"]["body"] for a in
+                       map(json.loads, client.files.content(batch.output_file_id).text.splitlines())}
+            for line in lines:
+                one = client.chat.completions.create(**line["body"])
+                self.assertEqual(answers[line["custom_id"]]["choices"][0]["message"]["content"], one.choices[0].message.content)
+            self.assertEqual([b.id for b in client.batches.list(limit=1)], [batch.id])
+            self.assertEqual({f.id for f in client.files.list()}, {file.id, batch.output_file_id})
+            self.assertTrue(client.files.delete(file.id).deleted)
+            with self.assertRaises(openai.NotFoundError):
+                client.files.retrieve(file.id)
+            with self.assertRaises(openai.ConflictError):
+                client.batches.cancel(batch.id)
+            client.close()
+            self.assertEqual(server.stop(), 0)
 
     def test_threads(self):
         """One client in many threads, as web programs have it: its connections are kept."""
