@@ -27,8 +27,8 @@ static int fail_unknown(const char *name)
     for (size_t i = 0; i < N_COMMANDS && n < sizeof(list); i++)
         n += (size_t)snprintf(list + n, sizeof(list) - n, "%s%s",
                               i == 0 ? "" : i + 1 < N_COMMANDS ? ", " : " and ", commands[i].name);
-    return command_fail(EXIT_USAGE, "unknown command '%s'; the commands are %s (quire --help)", name,
-                        list);
+    return command_fail(EXIT_USAGE, "unknown command '%s'; the commands are %s (quire --help)",
+                        name, list);
 }
 
 /* `quire --port 80` is `quire serve --port 80`. */

@@ -258,8 +258,9 @@ static void print_places(const struct service *s)
         printf("listening on http%s://%s%s%s:%u", c->tls_certificate[0] != '\0' ? "s" : "",
                is_ipv6 ? "[" : "", c->host, is_ipv6 ? "]" : "", server_port(s->server));
         print_models(s);
-        puts(config_is_exposed(c) ? " WITHOUT API KEYS: whoever reaches it can use it (see api_keys)"
-                           : "");
+        puts(config_is_exposed(c)
+                 ? " WITHOUT API KEYS: whoever reaches it can use it (see api_keys)"
+                 : "");
     }
     if (c->unix_socket[0] != '\0') {
         printf("listening on unix:%s", c->unix_socket);

@@ -37,6 +37,7 @@ struct session {
     char trouble[TOP_MAX_TROUBLE + 60];
     uint64_t next_ms;     /* when the next round begins */
     uint64_t answered_ms; /* when there was the last reading, or the beginning */
+    uint64_t drawn_ms;
     bool is_asking, is_over;
 };
 
@@ -88,6 +89,7 @@ static void draw(struct session *t)
 {
     if (t->terminal.is_open)
         top_terminal_size(&t->screen.width, &t->screen.height);
+    t->drawn_ms = clock_ms();
     tell_trouble(t);
     top_view_draw(&t->view, t->now, t->before, t->first, &t->screen);
     if (!top_terminal_write(t->screen.frame.data, t->screen.frame.len))
@@ -200,20 +202,33 @@ static int time_left(const struct session *t)
     return (int)(ms < TROUBLE_MS ? ms : TROUBLE_MS);
 }
 
+/* All that was typed and signalled; false: nothing. */
+static bool take_events(struct session *t)
+{
+    bool is_any = false;
+    int event;
+
+    while (!t->is_over && (event = top_terminal_next(&t->terminal)) != TOP_NOTHING) {
+        take_event(t, event);
+        is_any = true;
+    }
+    return is_any;
+}
+
+/* A frame when something is new, and once a second. */
 static void loop(struct session *t)
 {
     while (!t->is_over) {
-        bool is_done;
-        int event;
+        bool is_new = false;
 
         if (!t->is_asking && !t->view.is_paused && clock_ms() >= t->next_ms)
             begin_round(t);
-        is_done = top_client_wait(t->client, t->terminal.fds, 2, time_left(t));
-        if (t->is_asking && is_done)
+        if (top_client_wait(t->client, t->terminal.fds, 2, time_left(t)) && t->is_asking) {
             take_round(t);
-        while (!t->is_over && (event = top_terminal_next(&t->terminal)) != TOP_NOTHING)
-            take_event(t, event);
-        if (!t->is_over)
+            is_new = true;
+        }
+        is_new |= take_events(t);
+        if (!t->is_over && (is_new || clock_ms() - t->drawn_ms >= TROUBLE_MS))
             draw(t);
     }
 }

@@ -133,8 +133,25 @@ static int next_signal(struct top_terminal *t)
     }
 }
 
-/* The escape sequences of keys that are known; others are thrown away whole. */
-static int take_sequence(const char *typed, size_t n, size_t *used)
+/* Bytes of the escape sequence that stands first: ESC [ parameters final, ESC O final, or ESC alone
+ * before anything else. 0: its end has not come yet. */
+static size_t sequence_len(const char *typed, size_t n)
+{
+    size_t at = 2;
+
+    if (n < 2)
+        return 0;
+    if (typed[1] == 'O')
+        return n > 2 ? 3 : 0;
+    if (typed[1] != '[')
+        return 1;
+    while (at < n && typed[at] >= ' ' && typed[at] < '@')
+        at++;
+    return at < n ? at + 1 : 0;
+}
+
+/* Sequences of keys that mean nothing here are thrown away. */
+static int sequence_event(const char *typed, size_t len)
 {
     static const struct {
         const char *bytes;
@@ -144,47 +161,54 @@ static int take_sequence(const char *typed, size_t n, size_t *used)
         {"OB", TOP_DOWN}, {"[5~", TOP_PAGE_UP}, {"[6~", TOP_PAGE_DOWN},
     };
 
-    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
-        const size_t len = strlen(known[i].bytes);
-
-        if (n > len && memcmp(typed + 1, known[i].bytes, len) == 0) {
-            *used = len + 1;
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+        if (strlen(known[i].bytes) == len - 1 && memcmp(typed + 1, known[i].bytes, len - 1) == 0)
             return known[i].event;
-        }
-    }
-    *used = n;
     return TOP_REDRAW;
 }
 
-/* Is there more to read? A terminal that hung up has an end. */
-static bool read_keys(struct top_terminal *t, bool *is_gone)
+/* Behind what was read before. A terminal that hung up has an end. */
+static void read_keys(struct top_terminal *t, bool *is_gone)
 {
     struct pollfd p = {.fd = STDIN_FILENO, .events = POLLIN};
     ssize_t n;
 
-    if (poll(&p, 1, 0) <= 0)
-        return false;
-    n = read(STDIN_FILENO, t->typed, sizeof(t->typed));
+    if (t->n_typed == sizeof(t->typed) || poll(&p, 1, 0) <= 0)
+        return;
+    n = read(STDIN_FILENO, t->typed + t->n_typed, sizeof(t->typed) - t->n_typed);
     *is_gone = n == 0 || (n < 0 && errno != EINTR && errno != EAGAIN);
-    t->n_typed = n > 0 ? (size_t)n : 0;
-    return n > 0;
+    t->n_typed += n > 0 ? (size_t)n : 0;
+}
+
+/* The first key of those that were typed. */
+static int take_key(struct top_terminal *t)
+{
+    size_t used = 1;
+    int event;
+
+    if (t->n_typed == 0)
+        return TOP_NOTHING;
+    if (t->typed[0] == '\033') {
+        used = sequence_len(t->typed, t->n_typed);
+        if (used == 0 && t->n_typed < sizeof(t->typed))
+            return TOP_NOTHING;
+        used = used > 0 ? used : t->n_typed; /* longer than any key's */
+        event = sequence_event(t->typed, used);
+    } else {
+        event = TOP_KEY + (unsigned char)t->typed[0];
+    }
+    t->n_typed -= used;
+    memmove(t->typed, t->typed + used, t->n_typed);
+    return event;
 }
 
 int top_terminal_next(struct top_terminal *t)
 {
-    size_t used = 1;
     bool is_gone = false;
     int event = next_signal(t);
 
     if (event != TOP_NOTHING)
         return event;
-    if (t->n_typed == 0 && !read_keys(t, &is_gone))
-        return is_gone ? TOP_END : TOP_NOTHING;
-    if (t->typed[0] == '\033')
-        event = take_sequence(t->typed, t->n_typed, &used);
-    else
-        event = TOP_KEY + (unsigned char)t->typed[0];
-    t->n_typed -= used;
-    memmove(t->typed, t->typed + used, t->n_typed);
-    return event;
+    read_keys(t, &is_gone);
+    return is_gone ? TOP_END : take_key(t);
 }

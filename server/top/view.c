@@ -210,7 +210,8 @@ static uint32_t find_owners(const struct top_reading *r, struct owner owners[MAX
         if (k < n)
             owners[k].n_blocks += q->n_blocks;
     }
-    qsort(owners, n, sizeof(owners[0]), compare_owners);
+    if (n > 1)
+        qsort(owners, n, sizeof(owners[0]), compare_owners);
     return n;
 }
 

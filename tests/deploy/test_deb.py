@@ -102,7 +102,7 @@ def ask(root, unit):
         line = server.stdout.readline()
         url = re.match(r"listening on (http://127\.0\.0\.1:\d+) \(model quire-demo\)", line)
         assert url, (line, server.stderr.read() if line == "" else "")
-        curl = subprocess.run(["curl", "-sS", "--noproxy", "*", "--retry", "30", "--retry-delay", "1", f"{url[1]}/v1/completions", "-H",
+        curl = subprocess.run(["curl", "-sSf", "--noproxy", "*", "--retry", "30", "--retry-delay", "1", f"{url[1]}/v1/completions", "-H",
                                "Content-Type: application/json", "-d", '{"prompt": "Once upon a time", "max_tokens": 8}'],
                               capture_output=True, text=True, timeout=60, check=False)
         assert curl.returncode == 0, curl.stderr

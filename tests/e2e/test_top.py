@@ -136,7 +136,7 @@ def test_once(start, model):
     assert lines[0].startswith(f"quire top  http://{address(s)}  quire ")
     assert lines[1].split()[1:5] == ["2", "running", "1", "queued"]
     assert lines[2].split()[1] not in ("0", "-") and lines[2].split()[2] == "generated"
-    assert re.search(r"^Steps +\S+ ms median", out, re.M) and re.search(r"^ held by  \[█", out, re.M)
+    assert re.search(r"^Steps +\S+ ms median", out, re.M) and re.search(r"^ held by  \[.*\] [0-9]+ blocks team", out, re.M)
     head, *rows = lines[next(i for i, line in enumerate(lines) if line.startswith("REQUEST")):]
     assert head.split() == "REQUEST TENANT STATE PRIORITY PROMPT CACHED GEN OF TOK/S BLOCKS AGE QUEUED".split()
     rows = {r.split()[1]: r.split() for r in rows}
@@ -260,9 +260,9 @@ def test_terminal(start, model, terminal, tmp_path):
     for stream in streams:
         stream.close()
     s.wait_until(lambda m: m['quire_requests_running{model="chat"}'] == 0, what="idle")
-    t.type("\x1b[B\x1b[A\x1b[6~\x1b[5~\x1b[99~x")
-    assert "call-0" in "\n".join(t.wait(lambda text: "  paused" in text))  # still the reading of before
-    t.type("p")
+    t.type("s\x1b[B\x1b[A\x1bOB\x1b[6~\x1b[5~\x1b[1;5D\x1b[99~x\x1bs")  # keys that mean something, and others
+    assert "call-0" in "\n".join(t.wait(lambda text: "sort: generated" in text))  # still the reading of before
+    t.type("\x1b[" + "9" * 40 + "~p")
     t.wait(lambda text: "paused" not in text and "call-0" not in text)
     t.type("q")
     assert t.end() == 0
