@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from quire import DEBUG_BIN, SLOW, Server, in_threads, make_key, make_model, serve_in_vain
+from quire import DEBUG_BIN, SANITIZED, SLOW, Server, in_threads, make_key, make_model, serve_in_vain
 
 ASK = {"prompt": "Once upon a time", "max_tokens": 4, "temperature": 0}
 TINY = ["--embd", "64", "--layers", "2", "--heads", "2", "--kv-heads", "1", "--head-dim", "32", "--ff", "128", "--vocab", "300",
@@ -282,19 +282,19 @@ def test_unloaded_under_traffic(serve):
     try:
         for t in clients:
             t.start()
-        for _ in range(25):
+        begin = time.monotonic()
+        while sum(v for k, v in s.metrics().items() if k.startswith("quire_model_unloads_total")) < 20 and not failed:
+            assert time.monotonic() - begin < 60
             for name in ("first", "second"):
                 assert unload(s, name).status in (200, 400)
-            time.sleep(0.02)
+    finally:
         over.set()
         for t in clients:
             t.join()
-    finally:
         threading.excepthook = before
     assert not failed, failed[0]
-    m = s.metrics()
-    assert m['quire_model_unloads_total{model="first"}'] > 5 and answers[0] > 50
-    assert not any(v for k, v in m.items() if k.startswith("quire_rejections_total"))
+    assert answers[0] > 20
+    assert not any(v for k, v in s.metrics().items() if k.startswith("quire_rejections_total"))
 
 
 def test_who_may(serve, tmp_path):
@@ -364,7 +364,7 @@ def test_the_one_used_longest_ago_leaves(serve, tmp_path):
     assert there == {"a", "d"}
     told = s.get("/debug/models").json
     assert sum(m["bytes"] for m in told["models"] if m["state"] == "loaded") + told["process_bytes"] <= limit
-    assert anonymous_bytes(s) <= limit
+    assert SANITIZED or anonymous_bytes(s) <= limit
 
 
 def test_one_with_requests_does_not_leave(serve, tmp_path):
