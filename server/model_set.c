@@ -148,6 +148,7 @@ static void begin_unload(struct model_set *s, struct served_model *h)
     log_info("models", "event=unloading model=%s reason=%s",
              log_quote(id, sizeof(id), h->model.id), h->life.wants_unload ? "asked" : "room_or_idle");
     h->life.state = MODEL_UNLOADING;
+    h->life.is_held = false;
     adapter_set_close(h->model.adapters);
     served_model_detach(h);
     model_set_begin_job(s, h, MODEL_JOB_UNLOAD);
@@ -162,7 +163,7 @@ static void refuse_large(struct model_set *s, struct served_model *h)
     model_waits_refuse(&h->life.waits, &why);
 }
 
-/* Those that were held go on, but for the one that is to be. */
+/* Those that were held take calls again, but for this one. */
 static void let_go(struct model_set *s, const struct served_model *but)
 {
     for (uint32_t i = 0; i < s->opt.n; i++) {
@@ -181,7 +182,9 @@ static bool take_step(struct model_set *s, struct model_choice c)
 {
     struct served_model *h = &s->opt.models[c.i];
 
-    let_go(s, c.step == MODEL_STEP_HOLD ? h : NULL);
+    /* The calls of one that is to leave must not begin now, and a look decides nothing. */
+    if (c.step != MODEL_STEP_LOOK)
+        let_go(s, c.step == MODEL_STEP_HOLD || c.step == MODEL_STEP_UNLOAD ? h : NULL);
     switch (c.step) {
     case MODEL_STEP_NONE:
         return false;
