@@ -6,9 +6,9 @@
  *
  * The server turns HTTP into posted requests and events into bytes. The I/O thread parses a
  * request itself only if a moment's budget is enough; threads of two pools do the others, one for
- * texts and one for schemas and grammars, and one of a third pool reads the files of adapters
- * (process/worker_pool.h). /health, /metrics and
- * /version are answered from counters alone.
+ * texts and one for schemas and grammars, one of a third pool reads the files of adapters, and those
+ * of a fourth load and unload models (model_set.h) and read the settings again
+ * (process/worker_pool.h). /health, /metrics and /version are answered from counters alone.
  *
  * Thread: the I/O thread (the one that calls server_run()).
  * Memory: all bounded by the options.
@@ -68,7 +68,7 @@ void server_tell_to_stop(void *server, int number, unsigned nth);
  * that loads. Serve until told to stop: the first time refuses new requests and drains, the second
  * cancels what is left. Returns when every connection has been answered and the queues'
  * requests have ended; the engine threads end by themselves after queue_close(). SIGHUP reads the
- * files of keys and certificates again; SIGUSR1 opens the log file again.
+ * files of keys, certificates and settings again; SIGUSR1 opens the log file again.
  *
  * ERR_AGAIN: all that, but a thread still reads an adapter from a disk that does not answer, or
  * loads or unloads a model: nothing but the engines' threads may be given back, and the process

@@ -1,0 +1,39 @@
+/* server/model_set_impl.h - what the files of model_set.h share.
+ *
+ * model_set.c: what is done next. model_set_jobs.c: what threads of the pool do for it, and what
+ * follows from that. model_set_calls.c: what is asked of it.
+ *
+ * Thread: the loop's.
+ * Memory: as model_set.h says.
+ */
+#ifndef SERVER_MODEL_SET_IMPL_H
+#define SERVER_MODEL_SET_IMPL_H
+
+#include "server/model_set.h"
+#include "server/process/worker_pool.h"
+
+enum model_job_kind { MODEL_JOB_LOOK = 0, MODEL_JOB_LOAD, MODEL_JOB_UNLOAD };
+
+struct model_set_job {
+    struct worker_job job;
+    struct model_set *set;
+    uint32_t i;
+    enum model_job_kind kind;
+    bool is_running;
+    int rc;
+    struct server_look look;
+    char err[400];
+};
+
+/* Told when the model's calls have ended; i is in opt.models. */
+void model_set_watch(struct model_set *s, uint32_t i);
+
+struct model_set_job *model_set_job_of(struct model_set *s, const struct served_model *h);
+/* No job of the model is running. */
+void model_set_begin_job(struct model_set *s, struct served_model *h, enum model_job_kind kind);
+/* New settings come into force, if nothing uses the model and no thread works on it. */
+void model_set_take_change(struct model_set *s, struct served_model *h);
+/* It is to be loaded, whoever waits for it. */
+void model_set_want(struct served_model *h);
+
+#endif
