@@ -2,6 +2,7 @@
 #include "server/doctor/network.h"
 
 #include "config/config.h"
+#include "core/base/mem.h"
 #include "server/doctor/report.h"
 #include "server/doctor/system_file.h"
 #include "server/http/tls.h"
@@ -120,16 +121,17 @@ static void check_exposure(struct doctor_report *r, const struct config *c)
 
 /* ---- the certificate ---- */
 
+/* Into memory that wants mem_free(). */
 static int read_pem(const char *path, gnutls_datum_t *pem)
 {
     FILE *f = fopen(path, "re");
-    static unsigned char bytes[MAX_PEM];
+    unsigned char *bytes = f != NULL ? mem_alloc(MAX_PEM) : NULL;
 
-    if (f == NULL)
-        return -1;
-    *pem = (gnutls_datum_t){bytes, (unsigned)fread(bytes, 1, sizeof(bytes), f)};
-    fclose(f);
-    return 0;
+    if (bytes != NULL)
+        *pem = (gnutls_datum_t){bytes, (unsigned)fread(bytes, 1, MAX_PEM, f)};
+    if (f != NULL)
+        fclose(f);
+    return bytes != NULL ? 0 : -1;
 }
 
 /* The first day and the last of the whole chain, in seconds since 1970. */
@@ -145,6 +147,7 @@ static int read_validity(const char *path, time_t *from, time_t *to)
     if (read_pem(path, &pem) < 0)
         return -1;
     rc = gnutls_x509_crt_list_import(chain, &n, &pem, GNUTLS_X509_FMT_PEM, 0);
+    mem_free(pem.data);
     for (unsigned i = 0; rc > 0 && i < n; i++) {
         const time_t begin = gnutls_x509_crt_get_activation_time(chain[i]);
         const time_t end = gnutls_x509_crt_get_expiration_time(chain[i]);

@@ -21,7 +21,7 @@
 
 #define TOP_DEFAULT_URL "http://127.0.0.1:8080"
 #define TOP_MAX_URL 1000
-#define TOP_MAX_PAGES 64
+#define TOP_MAX_PAGES 136
 #define TOP_MAX_FDS 2
 
 struct top_client;

@@ -17,7 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define TOP_MAX_MODELS 56
+#define TOP_MAX_MODELS 128
 #define TOP_MAX_NAME 128
 #define TOP_MAX_STEPS 256
 #define TOP_MAX_BOUNDS 64

@@ -108,7 +108,7 @@ SCORE = {**{k: ["Once"] for k in ("text_1", "data_1", "queries")},
 # Of the server's own, also those that bodies have of other APIs.
 OWN = {"priority": "high", "deadline_ms": 60000, "max_queue_ms": 60000, "cache_salt": "s", "model": "default",
        "user": "u"}
-OWN_TEXTS = {"speculation": False}
+OWN_TEXTS = {"speculation": False, "receipt": True}
 OWN_COMPLETIONS = {**OWN_TEXTS, "prediction": {"type": "content", "content": "x"}}
 OWN_RESUME = {"resumable": False, "resume_tokens": False, "resume": {"tokens": [5], "seed": 5}}
 OWN_NATIVE = {k: VLLM_SAMPLING[k] for k in (

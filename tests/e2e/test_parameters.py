@@ -93,6 +93,7 @@ FIELDS = {
     "cache_salt": (ALL, ["", "a", "x" * 256], STRINGS + ["x" * 257]),
     "timings": (BOTH, [True, False], BOOLS),
     "speculation": (ALL, [True, False], BOOLS + ["off"]),
+    "receipt": (BOTH, [False], BOOLS + [True]),  # with a setting
     "prediction": (ALL, [{"type": "content", "content": "a"}, {"type": "content", "content": [{"type": "text", "text": "a"}]},
                          {"type": "content", "content": ""}],
                    ["a", 1, [], {}, {"type": "text", "content": "a"}, {"type": "content", "content": 5}]),
