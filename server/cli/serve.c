@@ -31,8 +31,8 @@
 #define PREPARING_THREADS 2
 /* A second SIGTERM or SIGINT ends the process within a second, whatever it is doing. */
 #define KILL_AFTER_MS 900
-/* Beside libuv's: those that prepare, those that load models, and one that does so beside steps, that of adapters, of kept responses, of usage, of the
- * signals, the log's. */
+/* Beside libuv's: those that prepare, those that load models and one that such a load makes, that
+ * of adapters, of kept responses, of usage, of the signals, the log's. */
 #define OTHER_THREADS (2 * PREPARING_THREADS + 8)
 /* For each model that publishes KV events: its own and ZeroMQ's two. */
 #define KV_EVENT_THREADS 3
@@ -296,8 +296,8 @@ static int begin(struct service *s)
     if (code != EXIT_OK)
         return code;
     /* Before there are other threads: they inherit it. */
-    if (serve_sandbox_enter(&s->config, s->models.all, s->models.n, &s->models.place, &s->sandbox, s->err,
-                            sizeof(s->err)) < 0)
+    if (serve_sandbox_enter(&s->config, s->models.all, s->models.n, &s->models.place, &s->sandbox,
+                            s->err, sizeof(s->err)) < 0)
         return EXIT_FAILED;
     if (take_signals(s) < 0)
         return EXIT_FAILED;

@@ -294,7 +294,7 @@ static void only_settings_of_a_model_stand_in_sections(void **state)
 
 static void sections_belong_to_models(void **state)
 {
-    char text[512];
+    char text[2000];
 
     (void)state;
     write_file("model = a=,b=\n\n[c]\n");
