@@ -255,6 +255,24 @@ def test_an_unload_waits_for_those_who_run(serve):
     assert s.metrics()['quire_model_loads_total{model="first",result="ok"}'] == 2
 
 
+def test_an_unload_that_is_taken_back(serve):
+    """While a stream still holds the model: who waited for it to come again is answered at once."""
+    s = serve("model = first=\n")
+    stream = s.stream("Once", model="first", max_tokens=900, ignore_eos=True)
+    frames = iter(stream)
+    next(frames)
+    assert unload(s, "first").status == 200
+    late = []
+    t = threading.Thread(target=lambda: late.append(ask(s, "first")))
+    t.start()
+    until(lambda: s.get("/debug/models").json["models"][0]["waiting"] == 1)
+    assert load(s, "first").status == 200
+    t.join()
+    assert late[0].status == 200
+    assert sum(1 for _ in frames) > 500 and stream.done
+    assert s.metrics()["quire_model_unloads_total"] == 0
+
+
 def test_unloaded_under_traffic(serve):
     """Again and again, with requests of all kinds at any moment: each gets its answer."""
     s = serve("model = first=,second=\n[second]\nload = demand\n")
@@ -595,6 +613,21 @@ def test_a_change_waits_for_those_who_run(serve, tmp_path):
     assert s.metrics()['quire_model_unloads_total'] == 1
     config = s.get("/server_info?config_format=json").json["vllm_config"]["scheduler_config"]
     assert (config["max_num_batched_tokens"], config["long_prefill_token_threshold"]) == (512, 128)
+
+
+def test_a_change_that_is_taken_back(serve, tmp_path):
+    """Read again twice, while a stream holds the model: it comes back as it was."""
+    s = serve("model = a=\n")
+    conf = Settings(s, tmp_path / "quire.conf")
+    text = ask(s, "a").text
+    stream = s.stream("Once", model="a", max_tokens=900, ignore_eos=True)
+    frames = iter(stream)
+    next(frames)
+    conf.write("model = a=\n[a]\ncontext = 64\n")
+    conf.write("model = a=\n")
+    assert sum(1 for _ in frames) > 500 and stream.done
+    assert ask(s, "a").text == text
+    assert s.get("/v1/models/a").json["max_model_len"] == 1024
 
 
 def test_a_bad_file_changes_nothing(serve, tmp_path):
