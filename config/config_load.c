@@ -150,7 +150,8 @@ static int load(struct setting *s, int argc, char *const *argv, enum config_acti
     return rc == 0 ? load_flags(s, argc, argv, action, NULL) : rc;
 }
 
-/* The models of models_dir come behind those of `model`, unless a later layer names all there are. */
+/* The models of models_dir come behind those of `model`, unless a later layer names all that there
+ * are. */
 static int add_folder(const struct setting *s)
 {
     struct config *c = s->config;
@@ -164,8 +165,9 @@ static int add_folder(const struct setting *s)
     buf_add_str(&list, c->model);
     rc = models_dir_add(c->models_dir, &list, s->err, s->err_len);
     if (rc == 0 && list.len == 0) {
-        snprintf(s->err, s->err_len, "there is no model in 'models_dir' '%.300s', and 'model' names "
-                                     "none", c->models_dir);
+        snprintf(s->err, s->err_len,
+                 "there is no model in 'models_dir' '%.300s', and 'model' names none",
+                 c->models_dir);
         rc = ERR_INVAL;
     }
     if (rc == 0)

@@ -52,7 +52,8 @@ static int check_loading(const struct config *c, char *err, size_t err_len)
 
     if (c->idle_unload[0] != '\0' && duration_parse(c->idle_unload, &us) < 0) {
         snprintf(err, err_len,
-                 "'idle_unload' must be a duration such as 30s, 10m or 1h30m, or empty, got '%.100s'",
+                 "'idle_unload' must be a duration such as 30s, 10m or 1h30m, or empty, got "
+                 "'%.100s'",
                  c->idle_unload);
         return ERR_INVAL;
     }

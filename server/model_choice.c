@@ -14,6 +14,11 @@ static uint64_t idle_since(const struct model_view *v)
     return v->used_us > v->ready_us ? v->used_us : v->ready_us;
 }
 
+static uint64_t idle_until(const struct model_view *v)
+{
+    return add(idle_since(v), v->idle_us);
+}
+
 static uint64_t stay_until(const struct model_view *v)
 {
     const uint64_t stay = v->load_us > MODEL_MIN_STAY_US ? v->load_us : MODEL_MIN_STAY_US;
@@ -32,7 +37,7 @@ static uint32_t find_leaver(const struct model_view *v, uint32_t n, uint64_t now
     for (uint32_t i = 0; i < n; i++) {
         if (v[i].state != MODEL_READY || v[i].is_busy)
             continue;
-        if (v[i].wants_unload || (!v[i].is_pinned && add(idle_since(&v[i]), v[i].idle_us) <= now_us))
+        if (v[i].wants_unload || (!v[i].is_pinned && idle_until(&v[i]) <= now_us))
             return i;
     }
     return NOBODY;
@@ -149,7 +154,7 @@ uint64_t model_choice_next_us(const struct model_view *v, uint32_t n, uint64_t n
     uint64_t next = UINT64_MAX;
 
     for (uint32_t i = 0; i < n; i++) {
-        uint64_t at = v[i].is_busy ? UINT64_MAX : add(idle_since(&v[i]), v[i].idle_us);
+        uint64_t at = v[i].is_busy ? UINT64_MAX : idle_until(&v[i]);
 
         if (v[i].state != MODEL_READY || v[i].is_pinned)
             continue;

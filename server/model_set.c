@@ -34,7 +34,7 @@ static bool is_watched(const struct model_set *s)
     return false;
 }
 
-/* The last job of a model has ended, perhaps in the middle of a call's end: look at it afterwards. */
+/* The last job of a model has ended, perhaps in the middle of a call's end: look afterwards. */
 static void on_idle(void *ud)
 {
     struct model_set *s = ud;
@@ -146,7 +146,8 @@ static void begin_unload(struct model_set *s, struct served_model *h)
     char id[280];
 
     log_info("models", "event=unloading model=%s reason=%s",
-             log_quote(id, sizeof(id), h->model.id), h->life.wants_unload ? "asked" : "room_or_idle");
+             log_quote(id, sizeof(id), h->model.id),
+             h->life.wants_unload ? "asked" : "room_or_idle");
     h->life.state = MODEL_UNLOADING;
     h->life.is_held = false;
     adapter_set_close(h->model.adapters);

@@ -122,6 +122,11 @@ int model_set_load(struct model_set *s, struct served_model *h, struct api_error
 
     if (s->is_closed)
         return api_error_set(e, 503, NULL, NULL, "the server is shutting down");
+    if (l->state == MODEL_READY && l->wants_unload && !l->has_change && !l->is_gone) {
+        l->wants_unload = false; /* it has not left yet */
+        model_waits_start(&l->waits);
+        return 0;
+    }
     if ((l->state == MODEL_READY && !l->wants_unload) || l->state == MODEL_LOADING)
         return api_error_set(e, 400, "model", NULL, "the model '%.100s' is loaded already",
                              h->model.id);

@@ -40,7 +40,7 @@ static void fail(struct served_model *h, const char *reason)
 
     snprintf(h->life.reason, sizeof(h->life.reason), "%s", reason);
     h->life.state = MODEL_FAILED;
-    h->life.is_known = h->life.wants_load = false;
+    h->life.is_known = h->life.wants_load = h->life.wants_unload = false;
     h->life.n_failures++;
     log_error("models", "event=load_failed model=%s reason=%s",
               log_quote(id, sizeof(id), h->model.id), log_quote(quoted, sizeof(quoted), reason));

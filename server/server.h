@@ -6,8 +6,8 @@
  *
  * The server turns HTTP into posted requests and events into bytes. The I/O thread parses a
  * request itself only if a moment's budget is enough; threads of two pools do the others, one for
- * texts and one for schemas and grammars, one of a third pool reads the files of adapters, and those
- * of a fourth load and unload models (model_set.h) and read the settings again
+ * texts and one for schemas and grammars, one of a third pool reads the files of adapters, and
+ * those of a fourth load and unload models (model_set.h) and read the settings again
  * (process/worker_pool.h). /health, /metrics and /version are answered from counters alone.
  *
  * Thread: the I/O thread (the one that calls server_run()).
@@ -42,9 +42,9 @@ void server_attach(struct server *s, uint32_t i, struct queue *q);
 /* All that is loaded at the start has been attached: requests are taken. */
 void server_ready(struct server *s);
 
-/* After the settings were read again, on the I/O thread; server_settle() follows. A model behind the
- * others, whose id is new: 0, or a negative ERR_* with a sentence. What holds of model i without a
- * new load has changed; with `reloads` more has. Model i is served no longer. */
+/* After the settings were read again, on the I/O thread; server_settle() follows. A model behind
+ * the others, whose id is new: 0, or a negative ERR_* with a sentence. What holds of model i
+ * without a new load has changed; with `reloads` more has. Model i is served no longer. */
 int server_add_model(struct server *s, const struct server_model *model, char *err,
                      size_t err_len);
 void server_change_model(struct server *s, uint32_t i, const struct server_model *model,

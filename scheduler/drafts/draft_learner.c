@@ -31,8 +31,8 @@ uint64_t draft_learner_model_us(const struct draft_learner *l)
 static double charged_ns(const struct draft_learner *l, const struct draft_step *step)
 {
     const double ns = (double)step->us * 1e3;
-    const double most = INTERRUPTED * (draft_costs_rows(&l->cost, step->n_streams + step->n_drafts) +
-                                       (double)step->keys_ns);
+    const double rows_ns = draft_costs_rows(&l->cost, step->n_streams + step->n_drafts);
+    const double most = INTERRUPTED * (rows_ns + (double)step->keys_ns);
 
     return ns < most ? ns : most;
 }

@@ -1,6 +1,6 @@
 /* server/api/ollama_load.c - bodies of Ollama's that ask for nothing but the model: a chat without
- * messages, a prompt without text, no texts to embed. It is there now; how long it stays, keep_alive
- * has said (keep_alive.h). */
+ * messages, a prompt without text, no texts to embed. It is there now; how long it stays,
+ * keep_alive has said (keep_alive.h). */
 #include "server/api/api_request.h"
 
 #include "core/base/err.h"

@@ -110,7 +110,8 @@ static uint64_t of_request(const struct params *p, const struct request *r)
 uint64_t request_memory_of_parsed(const struct api_request *p)
 {
     const struct params *params = &p->params;
-    uint64_t bytes = p->echo.cap + p->receipt.body.cap + params->n_bad_words * sizeof(*params->bad_words) +
+    uint64_t bytes = p->echo.cap + p->receipt.body.cap +
+                     params->n_bad_words * sizeof(*params->bad_words) +
                      params->n_allowed * sizeof(*params->allowed) + params->prediction.cap +
                      p->prediction.cap * sizeof(*p->prediction.ids);
 

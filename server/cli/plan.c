@@ -86,7 +86,8 @@ static void print_end(const struct memory_estimate *p, uint64_t requests)
         printf("draft model  %10.1f MiB   its weights, KV cache and activations (draft)\n",
                mib(p->draft));
     printf("process      %10.1f MiB   program, tokenizer, connections\n", mib(p->process));
-    printf("in all       %10.1f MiB   when the cache and a step are full\n", mib(memory_estimate_sum(p)));
+    printf("in all       %10.1f MiB   when the cache and a step are full\n",
+           mib(memory_estimate_sum(p)));
     printf("              + %8.1f MiB   while preempted sequences are kept (swap_ram)\n",
            mib(p->swap));
     if (p->adapters > 0)
@@ -202,8 +203,8 @@ static void print_members(const struct instance *e, const struct memory_estimate
            ",\"event_bytes\":%" PRIu64 ",\"store_bytes\":%" PRIu64 ",\"history_bytes\":%" PRIu64
            ",\"draft_bytes\":%" PRIu64,
            e->sched.max_context, p->weights, p->tables, p->cache, p->n_tokens, p->token, p->rows,
-           p->process, p->swap, p->adapters, requests, memory_estimate_sum(p), p->sequence, p->states,
-           p->state, p->events, p->store, p->history, p->draft);
+           p->process, p->swap, p->adapters, requests, memory_estimate_sum(p), p->sequence,
+           p->states, p->state, p->events, p->store, p->history, p->draft);
 }
 
 static void print_json(const struct planned *all, uint32_t n, const struct memory_estimate *sum,

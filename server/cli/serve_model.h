@@ -67,7 +67,8 @@ struct served_company { /* what the models have in common; borrowed */
 /* Model i of the settings: all that is known before it is loaded. An exit_code. */
 int served_init(struct served *m, const struct config *c, uint32_t i, char *err, size_t err_len);
 
-/* The settings of model i, with what they name of the Hub as paths, to be released. An exit_code. */
+/* The settings of model i, with what they name of the Hub as paths, to be released. An
+ * exit_code. */
 int served_settings_read(struct served_settings *out, const struct config *c, uint32_t i, char *err,
                          size_t err_len);
 void served_settings_release(struct served_settings *s);

@@ -325,6 +325,7 @@ static void unloaded(void *ud, uint32_t i)
     struct serve_models *s = ud;
 
     served_take_next(&s->all[i]);
+    served_refresh(&s->all[i]); /* what was loaded is gone */
     server_set_before(s->server, i, &s->all[i].info);
 }
 

@@ -1,5 +1,5 @@
-/* server/cli/serve_reload.h - the settings are read again on SIGHUP: which models have come, changed
- * or gone, and what needs a restart.
+/* server/cli/serve_reload.h - the settings are read again on SIGHUP: which models have come,
+ * changed or gone, and what needs a restart.
  *
  * A model whose section or path has changed gets its new settings when its requests have ended and
  * it has left memory, and comes back if it was there. load, idle_unload, keep_loaded, share,

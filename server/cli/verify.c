@@ -25,10 +25,10 @@
 static void print_help(void)
 {
     fputs("quire verify FILE [settings]\n"
-          "Compute again what the receipts in a file (-: standard input) say was computed, and say\n"
-          "what is equal and where it differs. A receipt is what a server with receipts = on gives\n"
-          "with answers to requests with \"receipt\": true; the file has one, or an answer with\n"
-          "one, on each line, or is one.\n"
+          "Compute again what the receipts in a file (-: standard input) say was computed, and\n"
+          "say what is equal and where it differs. A receipt is what a server with receipts = on\n"
+          "gives with answers to requests with \"receipt\": true; the file has one, or an answer\n"
+          "with one, on each line, or is one.\n"
           "The exit code is 0 where all is equal, else 1. Settings as for quire serve, --model\n"
           "first of all; those that change which tokens come are the first receipt's, unless they\n"
           "are given. So are the names of adapters: --adapters NAME=PATH.\n",
@@ -104,10 +104,11 @@ struct flags {
 static void add_flag(struct flags *f, const char *name, const cJSON *settings)
 {
     const cJSON *item = cJSON_GetObjectItemCaseSensitive(settings, name);
-    char *flag = f->text[f->n];
+    char *flag;
 
     if (!cJSON_IsString(item) || item->valuestring[0] == '\0' || f->n == MAX_FLAGS)
         return;
+    flag = f->text[f->n];
     snprintf(flag, MAX_FLAG, "--%s=%.60s", name, item->valuestring);
     for (char *at = flag + 2; *at != '='; at++)
         *at = *at == '_' ? '-' : *at;

@@ -12,8 +12,8 @@
  *    "choices":[{"index":0,"seed":"…","prompt_tokens":18,"prompt":"sha256:…","answer":"sha256:…",
  *                "tokens":[…],"finish_reason":"stop"}]}
  *
- * `prompt` and `answer` are digests of token ids (digest.h). The seed is a text, for many readers of
- * JSON have not all numbers of 64 bits. `adapter` is left out where there is
+ * `prompt` and `answer` are digests of token ids (digest.h). The seed is a text, for many readers
+ * of JSON have not all numbers of 64 bits. `adapter` is left out where there is
  * none. By P1 nothing else has a part in the tokens: no other request, no number of threads, no
  * instruction set.
  *

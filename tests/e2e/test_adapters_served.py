@@ -370,3 +370,16 @@ def test_many_loads_beside_traffic(start, texts, files):
     assert m["quire_adapter_bytes"] == sum(sizes(s).values())
     assert m["quire_adapter_reads_total"] >= N_LOADS
     assert SANITIZED or resident_kb(s) < before + 8192, (before, resident_kb(s))
+
+
+def test_of_a_model_that_is_not_loaded(files, texts, tmp_path):
+    """The settings' adapters have their names before the model is there, and after it has left and come again."""
+    path = tmp_path / "quire.conf"
+    path.write_text(f"model = first=,second=\nkv_memory = 16m\n[second]\nload = demand\nadapters = {listed(files, 1, 2)}\n")
+    s = Server("--config", str(path))
+    for _ in range(2):
+        assert text(s, "a2") == texts[2] and text(s, "a1") == texts[1]
+        assert s.post("/models/unload", {"model": "second"}).status == 200
+        while s.get("/v1/models/second").json["status"]["value"] != "unloaded":
+            time.sleep(0.01)
+    assert s.stop() == 0

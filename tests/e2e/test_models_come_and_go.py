@@ -239,9 +239,9 @@ def test_load_and_unload(serve):
 
 def test_an_unload_waits_for_those_who_run(serve):
     """A stream goes on to its end; who comes meanwhile waits, and gets its answer from the model that comes again."""
-    s = serve("model = first=,second=\n")
+    s = serve("model = first=,second=\ncontext_shift = on\n")
     text = ask(s, "first").text
-    stream = s.stream("Once", model="first", max_tokens=900, ignore_eos=True)
+    stream = s.stream("Once", model="first", max_tokens=2000, ignore_eos=True)
     frames = iter(stream)
     next(frames)
     assert unload(s, "first").status == 200
@@ -253,6 +253,24 @@ def test_an_unload_waits_for_those_who_run(serve):
     t.join()
     assert (late[0].status, late[0].text) == (200, text)
     assert s.metrics()['quire_model_loads_total{model="first",result="ok"}'] == 2
+
+
+def test_an_unload_that_is_taken_back(serve):
+    """While a stream still holds the model: who waited for it to come again is answered at once."""
+    s = serve("model = first=\ncontext_shift = on\n")
+    stream = s.stream("Once", model="first", max_tokens=2000, ignore_eos=True)
+    frames = iter(stream)
+    next(frames)
+    assert unload(s, "first").status == 200
+    late = []
+    t = threading.Thread(target=lambda: late.append(ask(s, "first")))
+    t.start()
+    until(lambda: s.get("/debug/models").json["models"][0]["waiting"] == 1)
+    assert load(s, "first").status == 200
+    t.join()
+    assert late[0].status == 200
+    assert sum(1 for _ in frames) > 500 and stream.done
+    assert s.metrics()["quire_model_unloads_total"] == 0
 
 
 def test_unloaded_under_traffic(serve):
@@ -370,8 +388,8 @@ def test_the_one_used_longest_ago_leaves(serve, tmp_path):
 def test_one_with_requests_does_not_leave(serve, tmp_path):
     """Whoever wants another model waits for the end of a stream; new requests for the first one then wait in their turn."""
     limit = room_for(serve, tmp_path, 1)
-    s = serve(f"model = a=,b=\n{LIMITED}memory_limit = {limit}\n")
-    stream = s.stream("Once", model="a", max_tokens=900, ignore_eos=True)
+    s = serve(f"model = a=,b=\ncontext_shift = on\n{LIMITED}memory_limit = {limit}\n")
+    stream = s.stream("Once", model="a", max_tokens=2000, ignore_eos=True)
     frames = iter(stream)
     next(frames)
     answers, order = {}, []
@@ -577,14 +595,14 @@ def test_settings_are_read_again(serve, tmp_path):
 
 
 def test_a_change_waits_for_those_who_run(serve, tmp_path):
-    s = serve("model = a=\n")
+    s = serve("model = a=\ncontext_shift = on\n")
     conf = Settings(s, tmp_path / "quire.conf")
     text = ask(s, "a").text
-    streams = [s.stream("Once", model="a", max_tokens=900, ignore_eos=True) for _ in range(2)]
+    streams = [s.stream("Once", model="a", max_tokens=2000, ignore_eos=True) for _ in range(2)]
     frames = [iter(x) for x in streams]
     for f in frames:
         next(f)
-    conf.write("model = a=\nmax_batch_tokens = 512\nprefill_chunk = 128\n")
+    conf.write("model = a=\ncontext_shift = on\nmax_batch_tokens = 512\nprefill_chunk = 128\n")
     late = []
     t = threading.Thread(target=lambda: late.append(ask(s, "a")))
     t.start()
@@ -595,6 +613,21 @@ def test_a_change_waits_for_those_who_run(serve, tmp_path):
     assert s.metrics()['quire_model_unloads_total'] == 1
     config = s.get("/server_info?config_format=json").json["vllm_config"]["scheduler_config"]
     assert (config["max_num_batched_tokens"], config["long_prefill_token_threshold"]) == (512, 128)
+
+
+def test_a_change_that_is_taken_back(serve, tmp_path):
+    """Read again twice, while a stream holds the model: it comes back as it was."""
+    s = serve("model = a=\ncontext_shift = on\n")
+    conf = Settings(s, tmp_path / "quire.conf")
+    text = ask(s, "a").text
+    stream = s.stream("Once", model="a", max_tokens=2000, ignore_eos=True)
+    frames = iter(stream)
+    next(frames)
+    conf.write("model = a=\ncontext_shift = on\n[a]\ncontext = 64\n")
+    conf.write("model = a=\ncontext_shift = on\n")
+    assert sum(1 for _ in frames) > 500 and stream.done
+    assert ask(s, "a").text == text
+    assert s.get("/v1/models/a").json["max_model_len"] == 1024
 
 
 def test_a_bad_file_changes_nothing(serve, tmp_path):

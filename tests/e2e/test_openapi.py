@@ -258,6 +258,7 @@ def test_answers_are_as_described(doc, server):
         "/api/embeddings": [{"prompt": "Once"}],
         "/api/show": [{"model": "quire-demo"}, {"name": "quire-demo:latest"}],
         "/api/blobs/{digest}": [], "/api/pull": [], "/api/push": [], "/api/create": [], "/api/copy": [], "/api/delete": [],  # refused
+        "/models/load": [], "/models/unload": [],  # test_models_come_and_go.py
         "/detokenize": [{"tokens": [5]}, {"tokens": [5], "model": "default"}],
     }
     seen = 0

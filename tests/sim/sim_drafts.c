@@ -88,8 +88,8 @@ static double cost_of(const struct machine *m, uint32_t n_rows, uint64_t *rng)
     const double noise = m->noise_percent * (double)random_below(rng, 1000) / 1e5;
     const double times = random_below(rng, 100) < m->interrupted_percent ? 3 : 1;
 
-    return times * (m->first + m->row * (n_rows - 1) + m->next_tile * ((n_rows > 8) + (n_rows > 16))) *
-           (1 + noise);
+    return times * (1 + noise) *
+           (m->first + m->row * (n_rows - 1) + m->next_tile * ((n_rows > 8) + (n_rows > 16)));
 }
 
 #define WORLD_STREAMS 64
@@ -269,7 +269,8 @@ static double speedup_of(const struct machine *m, const struct load *load,
     double ms[2];
 
     for (int drafts = 0; drafts < 2; drafts++) {
-        struct world w = {.machine = m, .right_percent = right_percent, .rng = seed, .small = small};
+        struct world w = {
+            .machine = m, .right_percent = right_percent, .rng = seed, .small = small};
 
         open_world(&w, drafts != 0);
         post_streams(&w, load->n_streams, load->n_prompt, load->n_tokens);
