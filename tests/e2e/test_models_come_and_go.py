@@ -182,6 +182,7 @@ def test_a_file_that_cannot_be_loaded(serve, tmp_path):
     assert s.read_log().count("event=loading") == 2
 
 
+@pytest.mark.threads
 def test_stopped_while_it_loads(serve, tmp_path):
     """Whoever waits is told, and the process does not wait for the load."""
     gate = Gate(tmp_path)
@@ -273,6 +274,7 @@ def test_an_unload_that_is_taken_back(serve):
     assert s.metrics()["quire_model_unloads_total"] == 0
 
 
+@pytest.mark.threads
 def test_unloaded_under_traffic(serve):
     """Again and again, with requests of all kinds at any moment: each gets its answer."""
     s = serve("model = first=,second=\n[second]\nload = demand\n")
@@ -407,6 +409,7 @@ def test_one_with_requests_does_not_leave(serve, tmp_path):
     assert answers["b"].status == 200 and states(s)["b"] == "loaded"
 
 
+@pytest.mark.threads
 def test_steady_requests_keep_nobody_out(serve, tmp_path):
     """There is room for one, and clients that ask for both all the time: each gets its turn."""
     limit = room_for(serve, tmp_path, 1)
@@ -572,6 +575,7 @@ class Settings:
         return last
 
 
+@pytest.mark.threads
 def test_settings_are_read_again(serve, tmp_path):
     """Models come, change and go; the others keep what they have in memory."""
     s = serve("model = a=,b=\n[b]\nload = demand\n")
@@ -615,6 +619,7 @@ def test_a_change_waits_for_those_who_run(serve, tmp_path):
     assert (config["max_num_batched_tokens"], config["long_prefill_token_threshold"]) == (512, 128)
 
 
+@pytest.mark.threads
 def test_a_change_that_is_taken_back(serve, tmp_path):
     """Read again twice, while a stream holds the model: it comes back as it was."""
     s = serve("model = a=\ncontext_shift = on\n")
