@@ -81,9 +81,11 @@ class Gate:
                 time.sleep(0.01)
 
     def open(self):
+        """Who has found the gate, and is about to wait there, has a moment to find it open."""
         if self.path.exists():
             end = os.open(self.path, os.O_RDWR | os.O_NONBLOCK)
             self.path.unlink()
+            time.sleep(0.1)
             os.close(end)
 
 
