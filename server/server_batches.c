@@ -13,8 +13,8 @@
 /* A line that waits takes a place as soon as it is free, not when it is next asked. */
 #define WAITING 1
 
-/* What clients' requests leave of the engines' batches, and no more than the setting. A line with several choices counts as one,
- * so that others may seem to be clients': then fewer run. */
+/* What clients' requests leave of the engines' batches, and no more than the setting. A line with
+ * several choices counts as one, so that others may seem to be clients': then fewer run. */
 static uint32_t room(void *ud, uint32_t n_running)
 {
     const struct server *s = ud;
