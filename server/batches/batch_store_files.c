@@ -166,6 +166,7 @@ int batch_store_delete_file(struct batch_store *s, const struct batch_name *name
 int batch_store_sweep(struct batch_store *s, struct api_error *e)
 {
     char id[BATCH_STORE_ID], path[BATCH_STORE_PATH];
+    int64_t oldest;
     int rc;
 
     for (;;) {
@@ -182,11 +183,9 @@ int batch_store_sweep(struct batch_store *s, struct api_error *e)
         batch_store_path(s, id, path);
         unlink(path);
     }
+    oldest = batch_store_now() - (int64_t)s->max_days * BATCH_STORE_DAY_S;
     if (rc == 0)
-        rc = batch_store_step(s,
-                              batch_store_bind(s, SQL_DELETE_OLD, "i",
-                                               batch_store_now() - (int64_t)s->max_days * BATCH_STORE_DAY_S),
-                              e);
+        rc = batch_store_step(s, batch_store_bind(s, SQL_DELETE_OLD, "i", oldest), e);
     batch_store_show_counts(s);
     return rc;
 }
