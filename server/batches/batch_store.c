@@ -1,6 +1,6 @@
 /* server/batches/batch_store.c - see batch_store.h: the database and the folder. What computes
- * batches asks batch_store_records.c. A build without SQLite has batch_store_none.c in their
- * place. */
+ * batches asks batch_store_records.c; the bytes are batch_store_files.c's. A build without SQLite
+ * has batch_store_none.c in their place. */
 #ifdef QUIRE_SQLITE
 #include "server/batches/batch_store_impl.h"
 
@@ -12,18 +12,12 @@
 #include "server/sqlite/sqlite_file.h"
 
 #include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
-
-#define DAY_S 86400
-#define PART ".part"
 
 static const char *const texts[] = {
 #define SQL(name, text) text,
@@ -137,7 +131,7 @@ int64_t batch_store_now(void)
 
 int64_t batch_store_keep_until(const struct batch_store *s)
 {
-    return batch_store_now() + (int64_t)s->max_days * DAY_S;
+    return batch_store_now() + (int64_t)s->max_days * BATCH_STORE_DAY_S;
 }
 
 void batch_store_random_id(const char *prefix, char out[BATCH_STORE_ID])
@@ -166,8 +160,8 @@ static void remove_parts(const struct batch_store *s)
     while (dir != NULL && (it = readdir(dir)) != NULL) {
         const size_t n = strlen(it->d_name);
 
-        if (n > sizeof(PART) && strncmp(it->d_name, "file-", 5) == 0 &&
-            strcmp(it->d_name + n - (sizeof(PART) - 1), PART) == 0)
+        if (n > sizeof(BATCH_STORE_PART) && strncmp(it->d_name, "file-", 5) == 0 &&
+            strcmp(it->d_name + n - (sizeof(BATCH_STORE_PART) - 1), BATCH_STORE_PART) == 0)
             unlinkat(dirfd(dir), it->d_name, 0);
     }
     if (dir != NULL)
@@ -253,7 +247,7 @@ int batch_store_not_found(struct api_error *e, const char *what, const char *id)
     return ERR_NOENT;
 }
 
-static int check_out(const struct buf *out, struct api_error *e)
+int batch_store_check_out(const struct buf *out, struct api_error *e)
 {
     return out->err < 0 ? api_error_no_memory(e) : 0;
 }
@@ -266,9 +260,9 @@ static void add_column(struct buf *out, sqlite3_stmt *st, int i)
         buf_add(out, text, (size_t)sqlite3_column_bytes(st, i));
 }
 
-/* The object of GET or GET_FILE, and its number. */
-static int get(struct batch_store *s, enum batch_statement which, const char *what,
-               const struct batch_name *name, struct buf *out, int64_t *n, struct api_error *e)
+int batch_store_find(struct batch_store *s, enum batch_statement which,
+                     const struct batch_name *name, struct buf *out, int64_t *n,
+                     struct api_error *e)
 {
     sqlite3_stmt *st =
         which == SQL_GET
@@ -277,14 +271,14 @@ static int get(struct batch_store *s, enum batch_statement which, const char *wh
     const int rc = batch_store_step(s, st, e);
 
     if (rc == 0)
-        return batch_store_not_found(e, what, name->id);
+        return batch_store_not_found(e, which == SQL_GET ? "batch" : "file", name->id);
     if (rc < 0)
         return rc;
     if (out != NULL)
         add_column(out, st, 0);
     *n = sqlite3_column_int64(st, 1);
     sqlite3_reset(st);
-    return out != NULL ? check_out(out, e) : 0;
+    return out != NULL ? batch_store_check_out(out, e) : 0;
 }
 
 static void add_ends(struct buf *out, char ends[2][BATCH_STORE_ID], uint32_t n)
@@ -310,7 +304,7 @@ static int find_place(struct batch_store *s, enum batch_statement one, const cha
     *place = page->is_ascending ? -1 : INT64_MAX;
     if (page->after == NULL)
         return 0;
-    rc = get(s, one, one == SQL_GET ? "batch" : "file", &name, NULL, place, e);
+    rc = batch_store_find(s, one, &name, NULL, place, e);
     if (rc == ERR_NOENT)
         api_error_set(e, 400, "after", NULL, "'after' must be the id of one of these");
     return rc;
@@ -345,7 +339,7 @@ static int list(struct batch_store *s, enum batch_statement one, enum batch_stat
     buf_add_char(out, ']');
     add_ends(out, ends, n);
     buf_printf(out, ",\"has_more\":%s}", rc == 1 ? "true" : "false");
-    return check_out(out, e);
+    return batch_store_check_out(out, e);
 }
 
 int batch_store_get(struct batch_store *s, const struct batch_name *name, struct buf *out,
@@ -353,7 +347,7 @@ int batch_store_get(struct batch_store *s, const struct batch_name *name, struct
 {
     int64_t n;
 
-    return get(s, SQL_GET, "batch", name, out, &n, e);
+    return batch_store_find(s, SQL_GET, name, out, &n, e);
 }
 
 int batch_store_list(struct batch_store *s, const char *owner, const struct batch_page *page,
@@ -367,7 +361,7 @@ int batch_store_get_file(struct batch_store *s, const struct batch_name *name, s
 {
     int64_t n;
 
-    return get(s, SQL_GET_FILE, "file", name, out, &n, e);
+    return batch_store_find(s, SQL_GET_FILE, name, out, &n, e);
 }
 
 int batch_store_list_files(struct batch_store *s, const char *owner, const struct batch_page *page,
@@ -375,186 +369,5 @@ int batch_store_list_files(struct batch_store *s, const char *owner, const struc
 {
     return list(s, SQL_GET_FILE, page->is_ascending ? SQL_FILES_UP : SQL_FILES_DOWN, owner, page,
                 out, e);
-}
-
-/* ---- files ---- */
-
-static int say_io(struct api_error *e, const char *what, int errnum)
-{
-    char quoted[100];
-
-    log_error("batches", "event=file_failed what=%s reason=%s", what,
-              log_quote(quoted, sizeof(quoted), strerror(errnum)));
-    api_error_set(e, 503, NULL, "batch_dir", "files cannot be read or written now: %s",
-                  strerror(errnum));
-    return err_from_errno(errnum);
-}
-
-static void part_path(const struct batch_store *s, const char *id, char out[BATCH_STORE_PATH])
-{
-    snprintf(out, BATCH_STORE_PATH, "%s/%s" PART, s->folder, id);
-}
-
-int batch_store_check_room(struct batch_store *s, uint64_t bytes, struct api_error *e)
-{
-    if (batch_store_counts(s).bytes + bytes <= s->max_bytes)
-        return 0;
-    api_error_set(e, 413, NULL, "batch_size",
-                  "the files would take more than all may (batch_size): delete some");
-    return ERR_LIMIT;
-}
-
-int batch_store_begin_file(struct batch_store *s, char id[BATCH_STORE_ID], int *fd,
-                           struct api_error *e)
-{
-    char path[BATCH_STORE_PATH];
-
-    *fd = -1;
-    if (batch_store_sweep(s, e) < 0)
-        return ERR_IO;
-    batch_store_random_id("file-", id);
-    part_path(s, id, path);
-    *fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-    return *fd < 0 ? say_io(e, "upload", errno) : 0;
-}
-
-void batch_store_drop_file(struct batch_store *s, const char *id)
-{
-    char path[BATCH_STORE_PATH];
-
-    part_path(s, id, path);
-    unlink(path);
-}
-
-/* A name that was given is one on the disk. */
-static int sync_folder(const struct batch_store *s)
-{
-    const int fd = open(s->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    const int rc = fd >= 0 ? fsync(fd) : -1, errnum = errno;
-
-    if (fd >= 0)
-        close(fd);
-    return rc < 0 ? errnum : 0;
-}
-
-/* The bytes get their name before the database knows of them: what it knows is there. */
-static int place_file(struct batch_store *s, const char *id, int fd, struct api_error *e)
-{
-    char from[BATCH_STORE_PATH], to[BATCH_STORE_PATH];
-    int rc = 0;
-
-    part_path(s, id, from);
-    batch_store_path(s, id, to);
-    if (fsync(fd) < 0 || rename(from, to) < 0)
-        return say_io(e, "upload", errno);
-    rc = sync_folder(s);
-    return rc != 0 ? say_io(e, "upload", rc) : 0;
-}
-
-int batch_store_end_file(struct batch_store *s, const struct batch_name *name, int fd,
-                         const struct batch_upload *u, struct buf *out, struct api_error *e)
-{
-    const int64_t most = batch_store_keep_until(s), wanted = batch_store_now() + u->keep_s;
-    char path[BATCH_STORE_PATH];
-    int rc = batch_store_check_room(s, u->bytes, e);
-
-    if (rc == 0)
-        rc = place_file(s, name->id, fd, e);
-    if (rc < 0)
-        return rc;
-    rc = batch_store_step(s,
-                          batch_store_bind(s, SQL_ADD_FILE, "ttttiii", name->id, name->owner,
-                                           u->purpose, u->filename, (int64_t)u->bytes,
-                                           batch_store_now(),
-                                           u->keep_s > 0 && wanted < most ? wanted : most),
-                          e);
-    if (rc < 0) {
-        batch_store_path(s, name->id, path);
-        unlink(path);
-        return rc;
-    }
-    batch_store_show_counts(s);
-    return batch_store_get_file(s, name, out, e);
-}
-
-int batch_store_open_file(struct batch_store *s, const struct batch_name *name, int *fd,
-                          struct api_error *e)
-{
-    char path[BATCH_STORE_PATH];
-    int64_t n;
-    int rc = get(s, SQL_GET_FILE, "file", name, NULL, &n, e);
-
-    *fd = -1;
-    if (rc < 0)
-        return rc;
-    batch_store_path(s, name->id, path);
-    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-    return *fd < 0 ? say_io(e, "content", errno) : 0;
-}
-
-static int check_unneeded(struct batch_store *s, const char *id, struct api_error *e)
-{
-    sqlite3_stmt *st = batch_store_bind(s, SQL_IS_NEEDED, "t", id);
-    const int rc = batch_store_step(s, st, e);
-
-    sqlite3_reset(st);
-    if (rc <= 0)
-        return rc;
-    api_error_set(e, 409, NULL, "file_in_use",
-                  "the file is the input of a batch that has not ended: cancel that first");
-    return ERR_BUSY;
-}
-
-int batch_store_delete_file(struct batch_store *s, const struct batch_name *name, struct buf *out,
-                            struct api_error *e)
-{
-    char path[BATCH_STORE_PATH];
-    int rc = check_unneeded(s, name->id, e);
-
-    if (rc == 0)
-        rc = batch_store_step(s,
-                              batch_store_bind(s, SQL_DELETE_FILE, "tti", name->id, name->owner,
-                                               batch_store_now()),
-                              e);
-    if (rc < 0)
-        return rc;
-    if (sqlite3_changes(s->db) == 0)
-        return batch_store_not_found(e, "file", name->id);
-    batch_store_path(s, name->id, path);
-    unlink(path);
-    batch_store_show_counts(s);
-    buf_add_str(out, "{\"id\":");
-    json_add_cstring(out, name->id);
-    buf_add_str(out, ",\"object\":\"file\",\"deleted\":true}");
-    return check_out(out, e);
-}
-
-/* One file at a time: its bytes go last, so that what the database knows is there. */
-int batch_store_sweep(struct batch_store *s, struct api_error *e)
-{
-    char id[BATCH_STORE_ID], path[BATCH_STORE_PATH];
-    int rc;
-
-    for (;;) {
-        sqlite3_stmt *st = batch_store_bind(s, SQL_OLD_FILE, "i", batch_store_now());
-
-        rc = batch_store_step(s, st, e);
-        if (rc <= 0)
-            break;
-        snprintf(id, sizeof(id), "%s", (const char *)sqlite3_column_text(st, 0));
-        sqlite3_reset(st);
-        rc = batch_store_step(s, batch_store_bind(s, SQL_DROP_FILE, "t", id), e);
-        if (rc < 0)
-            break;
-        batch_store_path(s, id, path);
-        unlink(path);
-    }
-    if (rc == 0)
-        rc = batch_store_step(s,
-                              batch_store_bind(s, SQL_DELETE_OLD, "i",
-                                               batch_store_now() - (int64_t)s->max_days * DAY_S),
-                              e);
-    batch_store_show_counts(s);
-    return rc;
 }
 #endif

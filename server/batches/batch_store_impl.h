@@ -12,6 +12,9 @@
 
 #include "server/batches/batch_store.h"
 
+#define BATCH_STORE_DAY_S 86400
+#define BATCH_STORE_PART ".part" /* the end of a file's name while it is uploaded */
+
 enum batch_statement {
 #define SQL(name, text) SQL_##name,
 #include "server/batches/batch_sql.inc"
@@ -43,6 +46,11 @@ int64_t batch_store_now(void);
 int64_t batch_store_keep_until(const struct batch_store *s);
 void batch_store_random_id(const char *prefix, char out[BATCH_STORE_ID]);
 void batch_store_path(const struct batch_store *s, const char *id, char out[BATCH_STORE_PATH]);
+/* The object of SQL_GET or SQL_GET_FILE (out NULL: it is not wanted), and its number. */
+int batch_store_find(struct batch_store *s, enum batch_statement which,
+                     const struct batch_name *name, struct buf *out, int64_t *n,
+                     struct api_error *e);
+int batch_store_check_out(const struct buf *out, struct api_error *e);
 int batch_store_not_found(struct api_error *e, const char *what, const char *id);
 
 #endif

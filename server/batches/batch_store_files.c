@@ -1,0 +1,192 @@
+/* server/batches/batch_store_files.c - the files of batch_store.h: their bytes, and what goes. */
+#ifdef QUIRE_SQLITE
+#include "server/batches/batch_store_impl.h"
+
+#include "core/base/err.h"
+#include "core/base/json.h"
+#include "core/base/log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static int say_io(struct api_error *e, const char *what, int errnum)
+{
+    char quoted[100];
+
+    log_error("batches", "event=file_failed what=%s reason=%s", what,
+              log_quote(quoted, sizeof(quoted), strerror(errnum)));
+    api_error_set(e, 503, NULL, "batch_dir", "files cannot be read or written now: %s",
+                  strerror(errnum));
+    return err_from_errno(errnum);
+}
+
+static void part_path(const struct batch_store *s, const char *id, char out[BATCH_STORE_PATH])
+{
+    snprintf(out, BATCH_STORE_PATH, "%s/%s" BATCH_STORE_PART, s->folder, id);
+}
+
+int batch_store_check_room(struct batch_store *s, uint64_t bytes, struct api_error *e)
+{
+    if (batch_store_counts(s).bytes + bytes <= s->max_bytes)
+        return 0;
+    api_error_set(e, 413, NULL, "batch_size",
+                  "the files would take more than all may (batch_size): delete some");
+    return ERR_LIMIT;
+}
+
+int batch_store_begin_file(struct batch_store *s, char id[BATCH_STORE_ID], int *fd,
+                           struct api_error *e)
+{
+    char path[BATCH_STORE_PATH];
+
+    *fd = -1;
+    if (batch_store_sweep(s, e) < 0)
+        return ERR_IO;
+    batch_store_random_id("file-", id);
+    part_path(s, id, path);
+    *fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    return *fd < 0 ? say_io(e, "upload", errno) : 0;
+}
+
+void batch_store_drop_file(struct batch_store *s, const char *id)
+{
+    char path[BATCH_STORE_PATH];
+
+    part_path(s, id, path);
+    unlink(path);
+}
+
+/* A name that was given is one on the disk. */
+static int sync_folder(const struct batch_store *s)
+{
+    const int fd = open(s->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    const int rc = fd >= 0 ? fsync(fd) : -1, errnum = errno;
+
+    if (fd >= 0)
+        close(fd);
+    return rc < 0 ? errnum : 0;
+}
+
+/* The bytes get their name before the database knows of them: what it knows is there. */
+static int place_file(struct batch_store *s, const char *id, int fd, struct api_error *e)
+{
+    char from[BATCH_STORE_PATH], to[BATCH_STORE_PATH];
+    int rc = 0;
+
+    part_path(s, id, from);
+    batch_store_path(s, id, to);
+    if (fsync(fd) < 0 || rename(from, to) < 0)
+        return say_io(e, "upload", errno);
+    rc = sync_folder(s);
+    return rc != 0 ? say_io(e, "upload", rc) : 0;
+}
+
+int batch_store_end_file(struct batch_store *s, const struct batch_name *name, int fd,
+                         const struct batch_upload *u, struct buf *out, struct api_error *e)
+{
+    const int64_t most = batch_store_keep_until(s), wanted = batch_store_now() + u->keep_s;
+    char path[BATCH_STORE_PATH];
+    int rc = batch_store_check_room(s, u->bytes, e);
+
+    if (rc == 0)
+        rc = place_file(s, name->id, fd, e);
+    if (rc < 0)
+        return rc;
+    rc = batch_store_step(s,
+                          batch_store_bind(s, SQL_ADD_FILE, "ttttiii", name->id, name->owner,
+                                           u->purpose, u->filename, (int64_t)u->bytes,
+                                           batch_store_now(),
+                                           u->keep_s > 0 && wanted < most ? wanted : most),
+                          e);
+    if (rc < 0) {
+        batch_store_path(s, name->id, path);
+        unlink(path);
+        return rc;
+    }
+    batch_store_show_counts(s);
+    return batch_store_get_file(s, name, out, e);
+}
+
+int batch_store_open_file(struct batch_store *s, const struct batch_name *name, int *fd,
+                          struct api_error *e)
+{
+    char path[BATCH_STORE_PATH];
+    int64_t n;
+    int rc = batch_store_find(s, SQL_GET_FILE, name, NULL, &n, e);
+
+    *fd = -1;
+    if (rc < 0)
+        return rc;
+    batch_store_path(s, name->id, path);
+    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    return *fd < 0 ? say_io(e, "content", errno) : 0;
+}
+
+static int check_unneeded(struct batch_store *s, const char *id, struct api_error *e)
+{
+    sqlite3_stmt *st = batch_store_bind(s, SQL_IS_NEEDED, "t", id);
+    const int rc = batch_store_step(s, st, e);
+
+    sqlite3_reset(st);
+    if (rc <= 0)
+        return rc;
+    api_error_set(e, 409, NULL, "file_in_use",
+                  "the file is the input of a batch that has not ended: cancel that first");
+    return ERR_BUSY;
+}
+
+int batch_store_delete_file(struct batch_store *s, const struct batch_name *name, struct buf *out,
+                            struct api_error *e)
+{
+    char path[BATCH_STORE_PATH];
+    int rc = check_unneeded(s, name->id, e);
+
+    if (rc == 0)
+        rc = batch_store_step(s,
+                              batch_store_bind(s, SQL_DELETE_FILE, "tti", name->id, name->owner,
+                                               batch_store_now()),
+                              e);
+    if (rc < 0)
+        return rc;
+    if (sqlite3_changes(s->db) == 0)
+        return batch_store_not_found(e, "file", name->id);
+    batch_store_path(s, name->id, path);
+    unlink(path);
+    batch_store_show_counts(s);
+    buf_add_str(out, "{\"id\":");
+    json_add_cstring(out, name->id);
+    buf_add_str(out, ",\"object\":\"file\",\"deleted\":true}");
+    return batch_store_check_out(out, e);
+}
+
+/* One file at a time: its bytes go last, so that what the database knows is there. */
+int batch_store_sweep(struct batch_store *s, struct api_error *e)
+{
+    char id[BATCH_STORE_ID], path[BATCH_STORE_PATH];
+    int64_t oldest;
+    int rc;
+
+    for (;;) {
+        sqlite3_stmt *st = batch_store_bind(s, SQL_OLD_FILE, "i", batch_store_now());
+
+        rc = batch_store_step(s, st, e);
+        if (rc <= 0)
+            break;
+        snprintf(id, sizeof(id), "%s", (const char *)sqlite3_column_text(st, 0));
+        sqlite3_reset(st);
+        rc = batch_store_step(s, batch_store_bind(s, SQL_DROP_FILE, "t", id), e);
+        if (rc < 0)
+            break;
+        batch_store_path(s, id, path);
+        unlink(path);
+    }
+    oldest = batch_store_now() - (int64_t)s->max_days * BATCH_STORE_DAY_S;
+    if (rc == 0)
+        rc = batch_store_step(s, batch_store_bind(s, SQL_DELETE_OLD, "i", oldest), e);
+    batch_store_show_counts(s);
+    return rc;
+}
+#endif
