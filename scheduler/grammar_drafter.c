@@ -9,13 +9,15 @@
 #include <string.h>
 
 #define FIT_SPELLED (DRAFT_FITS - 1) /* of what is forced, and was spelled so before */
+#define MAX_WORK 20000 /* steps through the constraint: then a guess has become dear, and ends */
 
 struct grammar_drafter {
     struct constraint_scratch *scratch;
     struct constraint_state *state;    /* behind the tokens guessed so far */
     uint8_t forced[CONSTRAINT_FORCED]; /* bytes that follow there: [at .. n_forced) */
     uint32_t at, n_forced;
-    bool is_over; /* nothing can follow */
+    uint32_t work; /* steps that the guess has taken */
+    bool is_over;  /* nothing can follow, or it has become too dear */
 };
 
 /* What a guess is made of. */
@@ -58,16 +60,24 @@ bool grammar_drafter_is_for(const struct request *r)
 
 /* ---- where the guess has got to ---- */
 
+static void spend(struct grammar_drafter *d)
+{
+    d->work += constraint_work(d->scratch);
+    d->is_over = d->is_over || d->work > MAX_WORK;
+}
+
 static void look_ahead(struct grammar_drafter *d)
 {
     d->at = 0;
     d->n_forced = constraint_forced(d->state, d->scratch, d->forced);
+    spend(d);
 }
 
 static void begin(struct grammar_drafter *d, const struct request *r)
 {
     memcpy(d->state, r->constraint, constraint_state_bytes());
     d->is_over = false;
+    d->work = 0;
     look_ahead(d);
 }
 
@@ -81,7 +91,7 @@ static bool is_forced(const struct grammar_drafter *d, int32_t id)
     return text != NULL && left > 0 && memcmp(text, d->forced + d->at, n < left ? n : left) == 0;
 }
 
-/* Go on behind a token; false: it cannot follow, or the text is complete. */
+/* Go on behind a token; false: it cannot follow. */
 static bool go_on(struct grammar_drafter *d, int32_t id)
 {
     const bool was_forced = is_forced(d, id);
@@ -90,11 +100,12 @@ static bool go_on(struct grammar_drafter *d, int32_t id)
 
     (void)constraint_text(d->state, id, &n);
     status = constraint_take(d->state, d->scratch, id);
+    d->is_over = status == CONSTRAINT_DONE;
+    spend(d);
     if (status == CONSTRAINT_BROKEN)
         return false;
-    d->is_over = status == CONSTRAINT_DONE;
     d->at += n;
-    if (!was_forced || d->at >= d->n_forced)
+    if (!d->is_over && (!was_forced || d->at >= d->n_forced))
         look_ahead(d);
     return true;
 }
@@ -128,7 +139,7 @@ static void add_forced(struct grammar_drafter *d, struct guess *g)
     const uint32_t n = constraint_spell(d->state, d->forced + d->at, d->n_forced - d->at, ids,
                                         g->most - g->draft.n);
 
-    for (uint32_t i = 0; i < n && go_on(d, ids[i]); i++) {
+    for (uint32_t i = 0; i < n && !d->is_over && go_on(d, ids[i]); i++) {
         g->r->ids[g->n_known + g->draft.n] = ids[i];
         draft_add(&g->draft, DRAFT_GRAMMAR, i < FIT_SPELLED ? (uint8_t)i : FIT_SPELLED - 1);
     }

@@ -151,6 +151,11 @@ void constraint_scratch_destroy(struct constraint_scratch **s)
     *s = NULL;
 }
 
+uint32_t constraint_work(const struct constraint_scratch *s)
+{
+    return s->walk->work;
+}
+
 /* ---- states ---- */
 
 size_t constraint_state_bytes(void)

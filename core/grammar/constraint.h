@@ -53,6 +53,9 @@ uint32_t constraint_n_places(const struct constraint *c); /* with tokens found o
 int constraint_scratch_create(struct constraint_scratch **out);
 void constraint_scratch_destroy(struct constraint_scratch **s);
 
+/* Steps that the latest call took: a grammar decides what they cost. */
+uint32_t constraint_work(const struct constraint_scratch *s);
+
 /* A state is memory of the caller's, of this size, aligned as any pointer. It holds no count: the
  * constraint must outlive it. States may be copied byte by byte. */
 size_t constraint_state_bytes(void);

@@ -4,6 +4,8 @@
 
 #include "core/grammar/constraint_impl.h"
 
+#define MAX_WORK 20000 /* steps of the walk: then it is looked ahead no further */
+
 /* The only byte of a set, or -1: there are none or several. */
 static int only_byte(const struct byte_set *set)
 {
@@ -46,7 +48,8 @@ uint32_t constraint_forced(const struct constraint_state *s, struct constraint_s
 
         walk_look(w, from, to);
         byte = w->may_end ? -1 : next_byte(s, &w->first, n > 0 ? bytes[n - 1] : s->last);
-        if (byte < 0 || w->n_frames > WALK_MAX_FRAMES / 2 || to > WALK_MAX_READINGS / 2)
+        if (byte < 0 || w->work > MAX_WORK || w->n_frames > WALK_MAX_FRAMES / 2 ||
+            to > WALK_MAX_READINGS / 2)
             break;
         walk_step(w, from, to, (uint8_t)byte);
         if (w->n_readings == to)

@@ -276,51 +276,60 @@ static void report(const struct config *c, uint32_t i, int code, const char *err
         command_fail(code, "%s", err);
 }
 
-static int plan(const struct config *c, bool json)
+/* All models of the settings, as far as they can be planned. */
+struct plans {
+    struct planned *all;         /* [made] */
+    uint32_t made;               /* with an error, the index of the next one */
+    struct memory_estimate sum;
+};
+
+static int open_plans(struct plans *p, const struct config *c, char *err, size_t err_len)
 {
     const uint32_t n = config_n_models(c);
-    struct planned *all = mem_calloc(n, sizeof(*all));
-    struct memory_estimate sum;
-    char err[1024];
-    uint32_t made;
     int code;
 
-    if (all == NULL)
-        return command_fail(EXIT_FAILED, "no memory for the plan");
-    code = make_plans(all, n, &made, c, err, sizeof(err));
-    sum = sum_of(all, made, resident_bytes() + MEMORY_ESTIMATE_SERVER);
+    *p = (struct plans){.all = mem_calloc(n, sizeof(*p->all))};
+    snprintf(err, err_len, "no memory for the plan");
+    if (p->all == NULL)
+        return EXIT_FAILED;
+    code = make_plans(p->all, n, &p->made, c, err, err_len);
+    p->sum = sum_of(p->all, p->made, resident_bytes() + MEMORY_ESTIMATE_SERVER);
+    return code;
+}
+
+static void close_plans(struct plans *p)
+{
+    for (uint32_t i = p->made; i > 0; i--)
+        instance_release(&p->all[i - 1].engine);
+    mem_free(p->all);
+}
+
+static int plan(const struct config *c, bool json)
+{
+    struct plans p;
+    char err[1024];
+    const int code = open_plans(&p, c, err, sizeof(err));
+
     if (code != EXIT_OK) {
-        report(c, made, code, err);
+        report(c, p.made, code, err);
     } else if (json) {
-        print_json(all, n, &sum, c->request_memory);
+        print_json(p.all, p.made, &p.sum, c->request_memory);
     } else {
-        print_tables(all, n, &sum, c->request_memory);
-        print_limit(all, n, &sum, c->memory_limit);
+        print_tables(p.all, p.made, &p.sum, c->request_memory);
+        print_limit(p.all, p.made, &p.sum, c->memory_limit);
     }
-    while (made > 0)
-        instance_release(&all[--made].engine);
-    mem_free(all);
+    close_plans(&p);
     return code;
 }
 
 int plan_total(const struct config *c, struct plan_total *out, char *err, size_t err_len)
 {
-    const uint32_t n = config_n_models(c);
-    struct planned *all = mem_calloc(n, sizeof(*all));
-    struct memory_estimate sum;
-    uint32_t made;
-    int code;
+    struct plans p;
+    const int code = open_plans(&p, c, err, err_len);
 
-    snprintf(err, err_len, "no memory for the plan");
-    if (all == NULL)
-        return EXIT_FAILED;
-    code = make_plans(all, n, &made, c, err, err_len);
-    sum = sum_of(all, made, resident_bytes() + MEMORY_ESTIMATE_SERVER);
-    *out = (struct plan_total){memory_estimate_sum(&sum),
-                               sum.swap + sum.adapters + c->request_memory, made};
-    while (made > 0)
-        instance_release(&all[--made].engine);
-    mem_free(all);
+    *out = (struct plan_total){memory_estimate_sum(&p.sum),
+                               p.sum.swap + p.sum.adapters + c->request_memory, p.made};
+    close_plans(&p);
     return code;
 }
 

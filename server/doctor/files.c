@@ -116,7 +116,7 @@ static void check_folder(struct doctor_report *r, const char *name, const char *
         doctor_add(r, DOCTOR_NOTE, name, "%.1f GiB are free in '%s', and %.1f may be written",
                    gib((uint64_t)fs.f_bavail * fs.f_frsize), folder, gib(bytes));
         doctor_remedy(r, "another folder, or a smaller limit (kv_store_size, responses_size, "
-                         "swap_file_size)");
+                         "batch_size, swap_file_size)");
     } else {
         doctor_add(r, DOCTOR_OK, name, "%s", folder);
     }
@@ -146,6 +146,10 @@ static void check_server(struct doctor_report *r, const struct config *c)
         check_folder(r, "kv_store", c->kv_store + 4, c->kv_store_size);
     if (c->slot_save_path[0] != '\0')
         check_folder(r, "slot_save_path", c->slot_save_path, 0);
+    if (c->batch_dir[0] != '\0')
+        check_folder(r, "batch_dir", c->batch_dir, c->batch_size);
+    if (c->models_dir[0] != '\0' && check_read(r, "models_dir", c->models_dir, READ_BY_ALL))
+        doctor_add(r, DOCTOR_OK, "models_dir", "%s", c->models_dir);
     check_file(r, "responses_db", c->responses_db, c->responses_size);
     check_file(r, "usage_db", c->usage_db, 0);
     check_file(r, "log_file", c->log_file, 0);
