@@ -46,8 +46,8 @@ static struct lookup_guess find(void *ud, struct request *r, uint32_t n_known, u
 
 static void look_up(const int32_t *ids, uint32_t n)
 {
-    memcpy(found_ids, ids, n * sizeof(*ids));
-    n_found = n;
+    for (n_found = 0; n_found < n; n_found++)
+        found_ids[n_found] = ids[n_found];
     n_asked = 0;
 }
 
