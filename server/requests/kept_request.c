@@ -156,6 +156,7 @@ void kept_request_run(struct kept_request *r, const struct kept_request_runner *
     r->is_running = true;
 }
 
+/* Without all of its tokens the file does not say how it has ended: that is found out again. */
 void kept_request_end(struct kept_request *r, uint32_t finish)
 {
     struct request_keeper *k = r->keeper;
@@ -166,10 +167,24 @@ void kept_request_end(struct kept_request *r, uint32_t finish)
     r->is_running = false;
     kept_request_write_tokens(r);
     before = k->gathers.len;
-    if (finish != 0)
+    if (finish != 0 && r->n_known == r->runner.tokens(r->runner.ud).n)
         request_record_end(&k->gathers, r->number, r->id, finish, r->n_known);
     (void)close_records(r, before);
     request_keeper_pump(k);
+}
+
+void kept_request_give_up(struct kept_request *r)
+{
+    r->is_running = false;
+    write_gone(r);
+    request_keeper_pump(r->keeper);
+}
+
+void kept_request_put_back(struct kept_request *r)
+{
+    r->keeper->n_saved++;
+    r->keeper->n_restored--;
+    kept_request_forget(r);
 }
 
 void kept_request_drop(struct kept_request *r)

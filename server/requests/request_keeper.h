@@ -76,10 +76,14 @@ struct kept_request *request_keeper_take_up(struct request_keeper *k,
 /* It runs. */
 void kept_request_run(struct kept_request *r, const struct kept_request_runner *runner);
 /* It runs no longer, and the runner is not asked any more. The answer has an end, or (`finish`
- * 0, FINISH_NONE) the next process goes on. */
+ * 0, FINISH_NONE) the next process goes on from its tokens. */
 void kept_request_end(struct kept_request *r, uint32_t finish);
+/* The same, but no next process goes on with it: its end was an error. */
+void kept_request_give_up(struct kept_request *r);
 /* Nobody wants it any more. Frees. */
 void kept_request_drop(struct kept_request *r);
+/* One that was taken up has not begun: it is as before. Frees. */
+void kept_request_put_back(struct kept_request *r);
 /* One of the file that was not taken up is not wanted any more. */
 void request_keeper_forget(struct request_keeper *k, const struct saved_request *saved,
                            bool is_lost);
