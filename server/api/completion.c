@@ -249,7 +249,7 @@ static bool begin_frames(struct completion *c)
     if (!is_kept || (completion_save_take_up(c) == 0 && completion_keep_stream(c) == 0)) {
         if (c->api.request.params.resume.is_on && c->api.request.params.resume.is_restored)
             completion_restore_tokens(c);
-        return true;
+        return completion_has_client(c);
     }
     api_error_set(&why.error, 429, NULL, "stream_memory",
                   "the memory for streams that are kept (stream_memory) is in use");
@@ -292,7 +292,8 @@ static void begin(struct completion *c)
     posts = !is_over(c);
     set_position_header(c);
     set_forecast_header(c);
-    api_call_begin_key(&c->api);
+    if (posts || !c->api.request.params.resume.is_restored) /* or it was paid for */
+        api_call_begin_key(&c->api);
     note_begin(c);
     if (c->api.request.params.store)
         completion_keep_begin(c);

@@ -147,6 +147,7 @@ static void check_server(struct doctor_report *r, const struct config *c)
     if (c->slot_save_path[0] != '\0')
         check_folder(r, "slot_save_path", c->slot_save_path, 0);
     check_file(r, "responses_db", c->responses_db, c->responses_size);
+    check_file(r, "requests_db", c->requests_db, c->requests_size);
     check_file(r, "usage_db", c->usage_db, 0);
     check_file(r, "log_file", c->log_file, 0);
     check_file(r, "unix_socket", c->unix_socket, 0);
