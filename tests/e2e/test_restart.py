@@ -326,13 +326,14 @@ def test_many(start, db, tmp_path, how):
     flags = ("--requests-db", str(db), "--kv-store", f"dir:{store}", "--max-sequences", "64",
              "--stream-memory", "512m", "--context", "1024")
     s = start(*flags)
-    shared = "Once upon a time there was a little fish who lived in the big blue sea. " * 28
+    shared = "Once upon a time there was a little fish who lived in the big blue sea. " * 31
 
     def body(i):
-        return {"prompt": f"{shared}{i}", "max_tokens": 24 + i % 9, "ignore_eos": True, "temperature": 0.8, "seed": i,
-                "stream": True, "resumable": True}
-    clients = [Client(s, body=body(i)) for i in range(1064)]
-    clients[0].read(4)
+        return {"prompt": f"{shared}{i}", "max_tokens": 400 if i < 64 else 24 + i % 9, "ignore_eos": True,
+                "temperature": 0.8, "seed": i, "stream": True, "resumable": True}
+    clients = [Client(s, body=body(i)).read(2 if i == 0 else 0) for i in range(1064)]
+    s.wait_until(lambda m: (m["quire_requests_running"], m['quire_requests_waiting{priority="normal"}']) == (64, 1000),
+                 what="64 that run and 1,000 that wait")
     end(s, how)
     s = start(*flags)
     for c in clients:
@@ -342,5 +343,7 @@ def test_many(start, db, tmp_path, how):
         c.raw = got + r.body
     m = s.metrics()
     assert m["quire_requests_restored_total"] == 1064 and m["quire_requests_lost_total"] == 0
+    cached = [int(n) for n in re.findall(r"status=204 .* cached_tokens=(\d+)", s.read_log())]
+    assert len(cached) == 1064 and min(cached) >= 512, "what they share came from the store"
     for i in random.Random(1).sample(range(1064), 100):
         assert without_names(s.post("/v1/completions", body(i)).body) == without_names(clients[i].raw), i
