@@ -19,15 +19,15 @@ int server_open_requests(struct server *s, char *err, size_t err_len)
 {
     const char *path = s->opt.requests_db != NULL ? s->opt.requests_db : "";
     const struct request_keeper_options keeper = {&s->loop, path, s->opt.requests_size};
-    struct request_restorer_options restorer = {
-        .loop = &s->loop, .find_key = find_key, .ud = s};
+    struct request_restorer_options restorer = {.loop = &s->loop, .find_key = find_key, .ud = s};
     int rc;
 
     if (path[0] == '\0')
         return 0;
     if (s->streams == NULL) {
-        snprintf(err, err_len, "requests_db is for streams that are kept: stream_keep_ms must not "
-                               "be 0");
+        snprintf(err, err_len,
+                 "requests_db is for streams that are kept: stream_keep_ms must not "
+                 "be 0");
         return ERR_INVAL;
     }
     rc = request_keeper_open(&s->requests, &keeper, err, err_len);

@@ -34,8 +34,8 @@ void completion_save_prepare(struct completion *c, const struct http_call *call)
     const char *path = http_call_path(call);
 
     if (saved != NULL)
-        snprintf(c->conversation, sizeof(c->conversation), "%.*s",
-                 (int)saved->begin.conversation.n, saved->begin.conversation.text);
+        snprintf(c->conversation, sizeof(c->conversation), "%.*s", (int)saved->begin.conversation.n,
+                 saved->begin.conversation.text);
     else if (is_plain(path))
         snprintf(c->saving.path, sizeof(c->saving.path), "%s", path);
 }
@@ -67,7 +67,7 @@ static struct request_text text_of(const char *text)
 static void on_written(void *ud, bool is_kept)
 {
     struct completion *c = ud;
-    void (*goes_on)(struct completion *c) = c->saving.goes_on;
+    void (*goes_on)(struct completion * c) = c->saving.goes_on;
 
     c->saving.goes_on = NULL;
     if (!is_kept)

@@ -84,8 +84,8 @@ static void add_comments(struct completion *c, bool is_last, struct buf *out)
         open_resume(c, out);
         buf_add_str(out, "}\n");
     }
-    if (!is_last || !c->frames.tells_tokens || !completion_can_be_resumed(c) || c->answer.current == NULL ||
-        c->frames.n_sent == tokens->n)
+    if (!is_last || !c->frames.tells_tokens || !completion_can_be_resumed(c) ||
+        c->answer.current == NULL || c->frames.n_sent == tokens->n)
         return;
     buf_add_str(out, ": tokens ");
     add_ids(tokens, c->frames.n_sent, tokens->n, out);

@@ -12,8 +12,8 @@ struct request_restorer;
 struct server_options;
 struct stream_store;
 
-/* GET and DELETE /v1/streams/ID. `streams` is NULL where none are kept, `restorer` where there is no
- * earlier process; one that is still being restored is a 503. */
+/* GET and DELETE /v1/streams/ID. `streams` is NULL where none are kept, `restorer` where there is
+ * no earlier process; one that is still being restored is a 503. */
 void stream_call_one(struct stream_store *streams, const struct request_restorer *restorer,
                      const struct server_options *server, struct http_call *call);
 /* GET and DELETE /v1/stream?conv_id=…, and POST /v1/streams/lookup, as llama-server has them. */

@@ -81,8 +81,8 @@ static struct kept_request *create(struct request_keeper *k, uint64_t number, co
 static bool has_room(struct request_keeper *k, const struct request_begin *b)
 {
     const uint64_t most = k->opt.max_bytes;
-    const uint64_t wanted = k->bytes - (k->garbage < k->bytes ? k->garbage : k->bytes) +
-                            k->gathers.len + b->body.n;
+    const uint64_t wanted =
+        k->bytes - (k->garbage < k->bytes ? k->garbage : k->bytes) + k->gathers.len + b->body.n;
     const bool was_full = k->is_full;
 
     k->is_full = wanted >= most || k->gathers.len >= REQUESTS_MAX_WAITING;
@@ -212,4 +212,3 @@ void request_keeper_forget(struct request_keeper *k, const struct saved_request 
     k->n_lost += is_lost;
     request_keeper_pump(k);
 }
-

@@ -52,7 +52,8 @@ static void note_trouble(struct request_keeper *k, const char *what)
     k->failed_us = k->rc < 0 ? clock_us() : 0;
 }
 
-/* Tokens that were not written are computed again; a request whose beginning was not is not kept. */
+/* Tokens that were not written are computed again; a request whose beginning was not is not kept.
+ */
 static void after_write(struct request_keeper *k)
 {
     const bool is_written = k->rc == 0; /* who is told may begin the next job */

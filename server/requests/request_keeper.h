@@ -2,12 +2,12 @@
  * its answer has come, who is not wanted any more; and what an earlier process has left.
  *
  * Records are handed to a thread that appends them to the log (request_log.h), all that wait
- * together. A request may begin once its first record has been written: no client knows of one that
- * a kill could lose. Tokens are written a few times a second, since those that were not are computed
- * again with the same bits; the disk has all after a second.
+ * together. A request may begin once its first record has been written: no client knows of one
+ * that a kill could lose. Tokens are written a few times a second, since those that were not are
+ * computed again with the same bits; the disk has all after a second.
  *
- * While another process has the file, nothing is kept, and what that one leaves is not known; it is looked
- * for a few times a second.
+ * While another process has the file, nothing is kept, and what that one leaves is not known; it is
+ * looked for a few times a second.
  *
  * Thread: the loop's.
  * Memory: a struct for each kept request, and records that have not been written; what was left by
@@ -89,11 +89,11 @@ void request_keeper_forget(struct request_keeper *k, const struct saved_request 
                            bool is_lost);
 
 struct request_keeper_counts {
-    uint32_t n;             /* kept, those of the file that were not taken up among them */
-    uint64_t bytes;         /* of the file */
-    uint64_t n_restored;    /* taken up, ever */
-    uint64_t n_lost;        /* that were there and could not be, ever */
-    uint64_t n_unkept;      /* that should have been kept, ever */
+    uint32_t n;          /* kept, those of the file that were not taken up among them */
+    uint64_t bytes;      /* of the file */
+    uint64_t n_restored; /* taken up, ever */
+    uint64_t n_lost;     /* that were there and could not be, ever */
+    uint64_t n_unkept;   /* that should have been kept, ever */
 };
 struct request_keeper_counts request_keeper_counts(const struct request_keeper *k);
 

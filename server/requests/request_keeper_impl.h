@@ -13,7 +13,12 @@
 /* Records that wait for the disk, beside which no more requests are kept. */
 #define REQUESTS_MAX_WAITING ((size_t)64 << 20)
 
-enum request_task { REQUEST_TASK_WRITE = 0, REQUEST_TASK_SYNC, REQUEST_TASK_COMPACT, REQUEST_TASK_OPEN };
+enum request_task {
+    REQUEST_TASK_WRITE = 0,
+    REQUEST_TASK_SYNC,
+    REQUEST_TASK_COMPACT,
+    REQUEST_TASK_OPEN
+};
 
 struct kept_request {
     struct request_keeper *keeper;
@@ -46,15 +51,16 @@ struct request_keeper {
     uint64_t n_opened_lost;
     uv_timer_t timer;
     struct list all; /* struct kept_request */
-    struct list waiting, written; /* struct request_waiter: of what gathers, of what the job writes */
+    struct list waiting,
+        written; /* struct request_waiter: of what gathers, of what the job writes */
     struct buf gathers, writes;
     uint64_t next_number;
-    uint64_t bytes, garbage;  /* of the file; of it, of what is gone */
-    uint64_t compact_at;      /* garbage */
+    uint64_t bytes, garbage; /* of the file; of it, of what is gone */
+    uint64_t compact_at;     /* garbage */
     uint64_t synced_us;
-    uint64_t failed_us;       /* when the disk did not take something, last; or 0 */
+    uint64_t failed_us; /* when the disk did not take something, last; or 0 */
     bool is_unsynced, is_full;
-    uint32_t n, n_saved;      /* kept; of the file, not taken up */
+    uint32_t n, n_saved; /* kept; of the file, not taken up */
     uint64_t n_restored, n_lost, n_unkept;
     struct saved_requests saved; /* until somebody takes them */
     bool has_saved;

@@ -245,8 +245,8 @@ static bool is_named(const struct request_log *l)
 {
     struct stat named, held;
 
-    return stat(l->path, &named) == 0 && fstat(l->fd, &held) == 0 &&
-           named.st_ino == held.st_ino && named.st_dev == held.st_dev;
+    return stat(l->path, &named) == 0 && fstat(l->fd, &held) == 0 && named.st_ino == held.st_ino &&
+           named.st_dev == held.st_dev;
 }
 
 static int take_file(struct request_log *l, char *err, size_t err_len)

@@ -32,8 +32,8 @@ static uint64_t sum_of_head(const struct head *h)
 }
 
 /* The payload stands behind `at` + the head already. */
-static void close_record(struct buf *out, size_t at, enum request_record_kind kind,
-                         uint64_t number, const char *id)
+static void close_record(struct buf *out, size_t at, enum request_record_kind kind, uint64_t number,
+                         const char *id)
 {
     struct head h = {.magic = MAGIC, .kind = (uint32_t)kind, .number = number};
     const char *payload;

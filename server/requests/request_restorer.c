@@ -22,7 +22,7 @@ struct item {
     struct request_restorer *restorer;
     struct saved_request saved;
     struct local_call call;
-    struct buf body;         /* borrows */
+    struct buf body; /* borrows */
     char path[256], tenant[128];
     uint64_t wait_until_us;
 };
@@ -293,8 +293,7 @@ static bool is_meant(const struct item *item, const char *owner, const char *id,
 {
     const struct saved_request *s = &item->saved;
 
-    return is_text(s->begin.tenant, owner) &&
-           (id == NULL || strcmp(s->id, id) == 0) &&
+    return is_text(s->begin.tenant, owner) && (id == NULL || strcmp(s->id, id) == 0) &&
            (conversation == NULL || is_text(s->begin.conversation, conversation));
 }
 
@@ -311,7 +310,7 @@ static bool has(const struct list *items, const char *owner, const char *id,
 bool request_restorer_expects(const struct request_restorer *r, const char *owner, const char *id,
                               const char *conversation)
 {
-    return r != NULL && (!request_keeper_is_open(r->opt.keeper) ||
-                         has(&r->waiting, owner, id, conversation) ||
-                         has(&r->running, owner, id, conversation));
+    return r != NULL &&
+           (!request_keeper_is_open(r->opt.keeper) || has(&r->waiting, owner, id, conversation) ||
+            has(&r->running, owner, id, conversation));
 }

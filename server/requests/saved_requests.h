@@ -28,7 +28,7 @@ struct saved_request {
     uint32_t finish, n_answer; /* of the end: enum finish, tokens with those of n_past */
 };
 
-struct saved_requests { /* zero is empty */
+struct saved_requests {        /* zero is empty */
     struct saved_request *all; /* [n] by number, ascending */
     size_t n, n_room;
     uint64_t n_damaged; /* bytes that say nothing */
