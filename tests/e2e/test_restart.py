@@ -150,6 +150,7 @@ def test_a_resumed_one(boot):
     assert cs.bytes_of(cs.frames_of(got + r.body)) == cs.bytes_of(whole[first:])
 
 
+@pytest.mark.threads
 def test_sigterm_does_not_wait(boot):
     """A stream that is kept is put off; one that is not comes to its end."""
     s = boot("--context-shift", "on")
@@ -165,6 +166,7 @@ def test_sigterm_does_not_wait(boot):
     s.wait_idle()
 
 
+@pytest.mark.threads
 def test_not_wanted_any_more(boot):
     """Deleted ones do not come back, nor do those that nobody has read for stream_keep_ms."""
     s = boot()
@@ -282,6 +284,7 @@ def test_damage(boot, db, seed):
     assert s.metrics()["quire_requests_lost_total"] == len(lost) > 0
 
 
+@pytest.mark.threads
 def test_another_process_has_it(boot, db):
     """It is waited for: until then nothing is kept, and whoever asks for a stream comes again."""
     s = boot()
