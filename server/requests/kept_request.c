@@ -74,7 +74,6 @@ static struct kept_request *create(struct request_keeper *k, uint64_t number, co
     snprintf(r->id, sizeof(r->id), "%s", id);
     list_push_back(&k->all, &r->link);
     k->n++;
-    request_keeper_tick(k);
     return r;
 }
 
@@ -154,6 +153,7 @@ void kept_request_run(struct kept_request *r, const struct kept_request_runner *
 {
     r->runner = *runner;
     r->is_running = true;
+    request_keeper_tick(r->keeper);
 }
 
 /* Without all of its tokens the file does not say how it has ended: that is found out again. */

@@ -197,6 +197,7 @@ void request_keeper_pump(struct request_keeper *k)
 static void on_timer(uv_timer_t *timer)
 {
     struct request_keeper *k = timer->data;
+    uint32_t n_running = 0;
 
     if (k->log == NULL && !k->is_working && !k->is_stopping)
         work(k, REQUEST_TASK_OPEN);
@@ -204,11 +205,13 @@ static void on_timer(uv_timer_t *timer)
     {
         struct kept_request *r = list_entry(it, struct kept_request, link);
 
-        if (r->is_running)
-            kept_request_write_tokens(r);
+        if (!r->is_running)
+            continue;
+        n_running++;
+        kept_request_write_tokens(r);
     }
     request_keeper_pump(k);
-    if (list_is_empty(&k->all) && k->log != NULL && !k->is_unsynced && !k->is_working)
+    if (n_running == 0 && k->log != NULL && !k->is_unsynced && !k->is_working)
         uv_timer_stop(timer);
 }
 

@@ -136,6 +136,23 @@ def test_all_go_on(boot, undisturbed, how):
     assert m["quire_requests_kept"] == len(clients) + 1, "those that have ended can still be read"
 
 
+def test_what_is_not_in_the_body(boot):
+    """A seed that was drawn, and headers: the conversation, the priority, the tokens that frames tell."""
+    s = boot()
+    body = {k: v for k, v in LONG.items() if k != "seed"} | {"max_tokens": 300}
+    headers = {"X-Conversation-Id": "of the sea", "X-Priority": "low", "X-Resume-Tokens": "1"}
+    c = Client(s, body=body, headers=headers).read(20)
+    seed = int(c.reply.getheader("X-Seed"))
+    end(s)
+    got = c.cut()
+    s = boot()
+    assert get(s, c.id).body.startswith(got)
+    whole = s.get("/v1/stream?conv_id=of%20the%20sea&from=0").body
+    want = s.post("/v1/completions", {**body, "seed": seed, "resume_tokens": True})
+    assert whole.startswith(got) and without_names(whole) == without_names(want.body)
+    assert " priority=low " in next(line for line in s.read_log().splitlines() if "status=204" in line)
+
+
 def test_a_resumed_one(boot):
     """Its client had the first tokens from another server: frames before these are not there, now as then."""
     s = boot()
