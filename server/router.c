@@ -349,14 +349,14 @@ static void on_stream(void *ud, struct http_call *call)
 {
     struct server *s = ud;
 
-    stream_call_one(s->streams, &s->opt, call);
+    stream_call_one(s->streams, s->restorer, &s->opt, call);
 }
 
 static void on_conversation(void *ud, struct http_call *call)
 {
     struct server *s = ud;
 
-    stream_call_conversation(s->streams, &s->opt, call);
+    stream_call_conversation(s->streams, s->restorer, &s->opt, call);
 }
 
 static void on_stream_lookup(void *ud, struct http_call *call)
@@ -472,6 +472,7 @@ static void on_metrics(void *ud, struct http_call *call)
     const struct stream_counts streams = stream_store_counts(s->streams);
     const struct batch_runner_counts batches = batch_runner_counts(s->batch_runner);
     const struct batch_store_counts files = batch_keeper_counts(s->batch_keeper);
+    const struct request_keeper_counts requests = request_keeper_counts(s->requests);
     const char *labels[N_ROUTES + 1];
     struct metrics_model models[SERVER_MAX_MODELS];
     struct metrics_scene scene = {
@@ -493,6 +494,8 @@ static void on_metrics(void *ud, struct http_call *call)
         .batches = {batches.n_batches, batches.n_running, batches.n_waiting,
                     batches.n_done[BATCH_OUTPUT], batches.n_done[BATCH_ERRORS], files.n_files,
                     files.bytes},
+        .requests = {requests.n, requests.bytes, requests.n_restored, requests.n_lost,
+                     requests.n_unkept},
         .n_connections = http_n_connections(s->http),
         .edge = http_edge_counts(s->http),
         .n_tenants = tenants_n(s->tenants),

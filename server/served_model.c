@@ -22,6 +22,7 @@ int served_model_open(struct served_model *h, const struct served_model_shared *
         .constraint_pool = shared->constraint_pool,
         .keeper = shared->keeper,
         .streams = shared->streams,
+        .requests = shared->requests,
         .pings = shared->pings,
         .slots = &h->slots,
         .memory = shared->memory,

@@ -54,6 +54,7 @@ struct served_model_shared { /* borrowed; the server's, the same for all models 
     struct response_keeper *keeper;
     struct request_memory *memory;
     struct stream_store *streams;
+    struct request_keeper *requests;
     struct stream_pings *pings;
 };
 

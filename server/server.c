@@ -89,6 +89,7 @@ static void end_loop(struct server *s)
     response_keeper_stop(s->keeper);
     usage_keeper_stop(s->usage_keeper);
     server_stop_batches(s);
+    server_stop_requests(s);
     stream_store_stop(s->streams);
     stream_pings_stop(&s->pings);
     server_end_handover(s);
@@ -108,7 +109,8 @@ static bool is_over(struct server *s)
     for (uint32_t i = 0; i < s->opt.n_models; i++)
         if (!served_model_is_over(&s->models[i]))
             return false;
-    if (!response_keeper_is_idle(s->keeper) || !batch_runner_is_idle(s->batch_runner))
+    if (!response_keeper_is_idle(s->keeper) || !batch_runner_is_idle(s->batch_runner) ||
+        !request_keeper_is_idle(s->requests))
         return false;
     if (http_n_owed(s->http) == 0)
         return usage_keeper_is_saved(s->usage_keeper);
@@ -202,6 +204,7 @@ void server_stop(struct server *s, const char *why)
         s->drain_us = clock_us();
     server_end_handover(s);
     batch_runner_drain(s->batch_runner);
+    server_put_off_requests(s);
     if (s->sockets_stay) /* the next process finds who comes now */
         http_stop_listening(s->http);
     model_set_drain(&s->set);
@@ -341,6 +344,8 @@ static int start_pools(struct server *s)
         return ERR_INTERNAL;
     if (rc == 0)
         rc = server_start_batches(s);
+    if (rc == 0)
+        rc = server_start_requests(s);
     if (rc == 0)
         rc = worker_pool_start(s->constraint_pool, s->opt.n_constraint_threads);
     if (rc == 0)
@@ -529,6 +534,7 @@ static int open_models(struct server *s, char *err, size_t err_len)
                                              .keeper = s->keeper,
                                              .memory = &s->memory,
                                              .streams = s->streams,
+                                             .requests = s->requests,
                                              .pings = &s->pings};
     for (uint32_t i = 0; rc == 0 && i < s->opt.n_models; i++)
         rc = served_model_open(&s->models[i], &s->shared, &s->opt.models[i], err, err_len);
@@ -558,6 +564,8 @@ static int open_parts(struct server *s, char *err, size_t err_len)
         rc = server_open_batches(s, err, err_len);
     if (rc == 0)
         rc = open_streams(s, err, err_len);
+    if (rc == 0)
+        rc = server_open_requests(s, err, err_len);
     if (rc == 0)
         rc = open_models(s, err, err_len);
     if (rc == 0)
@@ -612,6 +620,7 @@ void server_ready(struct server *s)
         server_serve(s);
     s->auth.is_loading = false;
     log_info("server", "event=ready ms=%.1f", (double)(clock_us() - s->start_us) / 1e3);
+    server_run_requests(s);
     server_run_batches(s);
     model_set_pump(&s->set);
 }
@@ -691,6 +700,7 @@ void server_destroy(struct server **server)
     response_keeper_close(&s->keeper);
     usage_keeper_close(&s->usage_keeper);
     server_close_batches(s);
+    server_close_requests(s);
     stream_store_close(&s->streams);
     for (uint32_t i = 0; i < s->opt.n_models; i++)
         served_model_close(&s->models[i]);

@@ -16,6 +16,7 @@
 #include "server/metrics/metrics.h"
 #include "server/model_set.h"
 #include "server/process/worker_pool.h"
+#include "server/requests/request_keeper.h"
 #include "server/served_model.h"
 #include "server/server.h"
 
@@ -30,6 +31,8 @@ struct server {
     struct response_keeper *keeper; /* or NULL */
     struct request_memory memory;
     struct stream_store *streams; /* or NULL */
+    struct request_keeper *requests;   /* or NULL, as the next */
+    struct request_restorer *restorer;
     struct stream_pings pings;
     uv_timer_t tick;
     uv_work_t load;
@@ -75,6 +78,18 @@ int server_start_batches(struct server *s);
 void server_run_batches(struct server *s);
 void server_stop_batches(struct server *s);
 void server_close_batches(struct server *s);
+
+/* ---- server_requests.c ---- */
+
+/* Behind the streams: what the settings ask for; a sentence when it cannot be had. */
+int server_open_requests(struct server *s, char *err, size_t err_len);
+int server_start_requests(struct server *s);
+/* Requests are taken: those of an earlier process begin. */
+void server_run_requests(struct server *s);
+/* Those that outlive the process do not hold up its end. */
+void server_put_off_requests(struct server *s);
+void server_stop_requests(struct server *s);
+void server_close_requests(struct server *s);
 
 /* ---- server_handover.c ---- */
 

@@ -147,7 +147,7 @@ static void set_limits(struct api_call *api)
 {
     if (api->key != NULL)
         lower_priority(&api->request, api->key->spec.max_priority);
-    if (api->is_local)
+    if (api->is_local && api->headers.restored == NULL)
         lower_priority(&api->request, PRIORITY_LOW);
     set_times(api);
 }
@@ -169,6 +169,21 @@ static void finish(struct api_call *api)
     api->ready(api);
 }
 
+/* Its body may have to be written down (completion_save.c). */
+static bool may_be_saved(const struct api_call *api)
+{
+    return api->engine->requests != NULL && api->headers.restored == NULL &&
+           api->request.params.stream && (api->wire_format->form & PARAMS_COMPLETIONS) != 0;
+}
+
+void api_call_drop_body(struct api_call *api)
+{
+    if (api->body.data == NULL)
+        return;
+    buf_release(&api->body);
+    set_memory(api, request_memory_of_parsed(&api->request)); /* less than it was: it cannot fail */
+}
+
 static void look_up(struct api_call *api);
 
 static void after_parse(struct api_call *api)
@@ -180,9 +195,10 @@ static void after_parse(struct api_call *api)
         return;
     }
     buf_release(&api->kept);
-    buf_release(&api->body);
+    if (!may_be_saved(api))
+        buf_release(&api->body);
     if (p->error.status == 0)
-        set_memory(api, request_memory_of_parsed(p));
+        set_memory(api, request_memory_of_parsed(p) + api->body.cap);
     api->engine->metrics->unknown_fields += p->params.n_unknown;
     if (p->error.status == 0)
         set_limits(api);
@@ -289,6 +305,19 @@ static const char *copy_header(const char *value, char *buf, size_t size)
     return value != NULL ? buf : NULL;
 }
 
+/* What an earlier process was told in headers. */
+static void take_restored(struct api_call *api)
+{
+    const struct saved_request *saved = http_call_context(api->call);
+
+    if (saved == NULL)
+        return;
+    api->headers.restored = saved;
+    api->headers.now = saved->begin.now;
+    api->headers.resumable = api->headers.keeps_streams;
+    api->headers.resume_tokens = saved->begin.tells_tokens;
+}
+
 static void take_headers(struct api_call *api)
 {
     const struct server_options *server = api->engine->server;
@@ -306,6 +335,7 @@ static void take_headers(struct api_call *api)
     api->headers.keeps_streams = api->engine->streams != NULL;
     api->headers.resumable = api->headers.keeps_streams && server->resumable_streams;
     api->headers.resume_tokens = http_call_header(api->call, "X-Resume-Tokens") != NULL;
+    take_restored(api);
     api->headers.priority =
         copy_header(http_call_header(api->call, "X-Priority"), api->priority,
                     sizeof(api->priority));

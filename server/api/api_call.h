@@ -26,6 +26,7 @@
 #include "server/auth/api_keys.h"
 #include "server/http/access_log.h"
 #include "server/process/worker_pool.h"
+#include "server/requests/saved_requests.h"
 #include "server/responses/response_keeper.h"
 
 struct body_scan;
@@ -45,6 +46,7 @@ struct api_call {
     struct key *key;           /* held; NULL = the server has no keys */
     struct access_work report; /* for the log; */
     bool has_report;           /* then this says so */
+    struct buf body;           /* empty once it is parsed, but where engine->requests may want it */
     /* private */
     struct key_use use;
     struct access *access;
@@ -52,7 +54,6 @@ struct api_call {
     struct worker_job job;
     struct budget budget;
     struct memory_share share;
-    struct buf body;
     bool is_constrained;         /* who parses it */
     bool is_local;               /* the server's own work: it goes last */
     struct adapter_wait adapter_wait;
@@ -73,6 +74,8 @@ struct api_call {
 void api_call_start(struct api_call *api, struct engine_client *engine, struct http_call *call,
                     const struct wire_format *wire_format, const struct body_scan *scan,
                     void (*ready)(struct api_call *api));
+/* The body is of no more use. */
+void api_call_drop_body(struct api_call *api);
 /* Its client has gone: parsing stops, and so does a wait for an adapter. `ready` comes soon if it
  * has not yet, perhaps before this returns. */
 void api_call_leave(struct api_call *api);

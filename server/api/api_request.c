@@ -363,6 +363,7 @@ static int build_requests(struct api_request *p, const struct server_model *mode
         check_think(p, model) < 0 ||
         (!take_objective(p, headers) && take_priority(p, headers->priority) < 0) ||
         take_ttft(p, headers->ttft_ms) < 0 ||
+        (headers->restored != NULL && api_request_restore(p, headers->restored) < 0) ||
         check_tenant(p, headers) < 0 || take_seed(p) < 0 || hold_strict_calls(p, model) < 0 ||
         take_constraint(p, model, headers) < 0 || find_breakers(p, model->tokenizer) < 0)
         return ERR_INVAL;

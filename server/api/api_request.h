@@ -16,6 +16,7 @@
 #include "server/receipts/receipt.h"
 #include "server/responses/response_store.h"
 
+struct saved_request;
 struct wire_format;
 
 /* A body of Responses that goes on from kept ones is parsed twice: first for what it wants of them,
@@ -32,6 +33,8 @@ struct api_headers { /* NULL where there is none */
     bool keeps_streams, resumable; /* streams are, those of bodies that say nothing as well */
     bool resume_tokens;            /* X-Resume-Tokens: as the field, but of any body */
     int64_t now;               /* Unix seconds, for chat templates; 0: the time of day */
+    /* The body was one of an earlier process, and what that has left of its answer; NULL: not. */
+    const struct saved_request *restored;
     const struct buf *kept;    /* what response_store_history() gave; NULL: nothing was asked for */
 };
 

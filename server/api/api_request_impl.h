@@ -45,6 +45,9 @@ int api_request_encode_text(struct api_request *p, const struct server_model *mo
  * or a negative ERR_* with p->error filled. */
 int api_request_resume(struct api_request *p, const struct server_model *model,
                        struct request *r);
+/* What the headers have of an earlier process goes to params.resume. 0, or a negative ERR_* with
+ * p->error filled. */
+int api_request_restore(struct api_request *p, const struct saved_request *saved);
 /* params.prediction as ids: text, in which no special tokens are looked for. */
 int api_request_take_prediction(struct api_request *p, const struct server_model *model);
 /* The conversation of the body as a prompt, as api_request_make_prompt(). */

@@ -7,9 +7,12 @@
 #include "server/api/api_request_impl.h"
 
 #include "core/base/err.h"
+#include "core/base/mem.h"
 #include "core/grammar/constraint.h"
 #include "core/tokenizer/tokenizer.h"
+#include "server/requests/saved_requests.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* Steps of the request's budget that a token through a grammar is worth. */
@@ -92,6 +95,36 @@ static int lead_through(struct api_request *p, const struct tokenizer *t, struct
         resume->n > 0 && !r->ignore_eos && is_eog(t, resume->tokens[resume->n - 1]);
     if (p->resume_end == FINISH_NONE && resume->n == r->max_tokens)
         p->resume_end = FINISH_LENGTH;
+    if (p->resume_end == FINISH_NONE)
+        p->resume_end = (enum finish)resume->finish;
+    return 0;
+}
+
+/* The earlier process drew the seed, the id and the time where the body has none. */
+int api_request_restore(struct api_request *p, const struct saved_request *saved)
+{
+    struct resume_spec *r = &p->params.resume;
+    int32_t *tokens = mem_alloc(((size_t)r->n + saved->n_tokens + 1) * sizeof(*tokens));
+
+    if (tokens == NULL)
+        return api_request_no_memory(p);
+    if (r->n > 0)
+        memcpy(tokens, r->tokens, r->n * sizeof(*tokens));
+    if (saved->n_tokens > 0)
+        memcpy(tokens + r->n, saved->tokens, saved->n_tokens * sizeof(*tokens));
+    mem_free(r->tokens);
+    r->tokens = tokens;
+    r->is_restored = true;
+    r->has_past = r->is_on;
+    r->n_past = r->n;
+    r->n += saved->n_tokens;
+    r->is_on = r->has_past || r->n > 0 || saved->has_end;
+    r->finish = saved->has_end ? saved->finish : FINISH_NONE;
+    snprintf(r->id, sizeof(r->id), "%s", saved->id);
+    r->created = saved->begin.created;
+    p->params.has_seed = true;
+    p->params.sampling.seed = saved->begin.seed;
+    p->params.priority = (enum priority)saved->begin.priority;
     return 0;
 }
 

@@ -20,6 +20,7 @@ void completion_destroy(struct completion *c)
     for (uint32_t i = 0; c->choices != NULL && i < c->n_choices; i++)
         choice_release(&c->choices[i]);
     stream_pings_remove(&c->ping);
+    completion_save_release(c);
     if (c->stream != NULL)
         kept_stream_end(c->stream);
     c->api.report.ready_us = clock_us();
@@ -134,7 +135,7 @@ static int make_choices(struct completion *c)
     c->n_choices = n;
     rc = response_init(&c->answer, c->api.request.wire_format,
                        api_request_model(&c->api.request, c->api.engine->model), c->choices, n);
-    if (rc == 0 && p->resume.is_on)
+    if (rc == 0 && (p->resume.is_on || p->resume.id[0] != '\0'))
         rc = response_set_identity(&c->answer, p->resume.id, p->resume.created);
     for (uint32_t i = 0; i < n; i++)
         c->choices[i].output.call_seed =
@@ -244,9 +245,12 @@ static bool begin_frames(struct completion *c)
     c->frames.tells_tokens = c->api.request.params.resume_tokens;
     c->frames.are_numbered = is_kept || c->frames.tells_tokens;
     if (c->api.request.params.resume.is_on)
-        completion_resume(c);
-    if (!is_kept || completion_keep_stream(c) == 0)
-        return true;
+        completion_pass_tokens(c);
+    if (!is_kept || (completion_save_take_up(c) == 0 && completion_keep_stream(c) == 0)) {
+        if (c->api.request.params.resume.is_on && c->api.request.params.resume.is_restored)
+            completion_restore_tokens(c);
+        return completion_has_client(c);
+    }
     api_error_set(&why.error, 429, NULL, "stream_memory",
                   "the memory for streams that are kept (stream_memory) is in use");
     refusal_send(&why, c->api.engine, c->api.call, 1);
@@ -288,12 +292,14 @@ static void begin(struct completion *c)
     posts = !is_over(c);
     set_position_header(c);
     set_forecast_header(c);
-    api_call_begin_key(&c->api);
+    if (posts || !c->api.request.params.resume.is_restored) /* or it was paid for */
+        api_call_begin_key(&c->api);
     note_begin(c);
     if (c->api.request.params.store)
         completion_keep_begin(c);
     if (posts)
         completion_post(c);
+    completion_save_run(c);
     if (c->api.request.params.stream)
         completion_begin_stream(c);
     if (!posts)
@@ -333,12 +339,22 @@ static void on_probed(struct engine_probe *p)
         admit(c, p->found);
 }
 
+/* It has been written down. */
+static void go_on(struct completion *c)
+{
+    if (c->api.call == NULL)
+        completion_destroy(c);
+    else
+        admit(c, NULL);
+}
+
 static void on_ready(struct api_call *api)
 {
     struct completion *c = list_entry(api, struct completion, api);
 
     if (api->call != NULL && api->request.wire_format->answer == NULL) {
-        admit(c, NULL);
+        if (!completion_save(c, go_on))
+            admit(c, NULL);
         return;
     }
     if (api->call != NULL) /* there is nothing to compute */
@@ -368,5 +384,6 @@ void completion_start(struct engine_client *engine, struct http_call *call,
     if (conversation != NULL) /* what is cut is another name, of the same owner's */
         snprintf(c->conversation, sizeof(c->conversation), "%s", conversation);
     http_call_on_gone(call, on_gone, c);
+    completion_save_prepare(c, call);
     api_call_start(&c->api, engine, call, wire_format, scan, on_ready);
 }

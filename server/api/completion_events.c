@@ -256,14 +256,15 @@ static void on_end(struct completion *c, uint32_t i, const struct event *e)
     const uint64_t now = clock_us();
     struct api_error error;
 
-    choice->id = 0;
     c->n_open--;
     if (i % c->api.request.params.n_each == 0) /* usage counts each prompt once */
         c->n_cached += e->times.n_cached;
     choice->times = e->times;
     choice->total_us = now - c->api.arrival_us;
     choice->blocked_us = blocked_us(c, &e->times, now);
-    api_call_bill(&c->api, choice->prompt->ids.n, &e->usage);
+    if (choice->id != 0 || !c->api.request.params.resume.is_restored) /* or it was paid for */
+        api_call_bill(&c->api, choice->prompt->ids.n, &e->usage);
+    choice->id = 0;
     choice_end(choice, e->finish, &c->api.engine->scratch);
     if (c->rules.keeps_slot)
         keep_slot(c, choice);

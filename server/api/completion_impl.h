@@ -1,6 +1,6 @@
 /* server/api/completion_impl.h - what the files of completion.h share: completion.c parses, admits
  * and submits; completion_events.c collects; completion_stream.c writes frames; completion_keep.c
- * keeps responses.
+ * keeps responses; completion_save.c keeps requests that outlive the process.
  *
  * Thread: the loop's.
  * Memory: as completion.h says.
@@ -13,7 +13,10 @@
 #include "server/api/engine_client.h"
 #include "server/api/response/response_writer.h"
 #include "server/api/stream_pings.h"
+#include "server/requests/request_keeper.h"
 #include "server/streams/stream_store.h"
+
+#define COMPLETION_MAX_PATH 256
 
 struct completion_keep { /* of a response that is kept; zero: it is not */
     bool is_on;
@@ -35,6 +38,15 @@ struct completion_frames { /* of a stream */
     size_t n_sent;     /* tokens that all frames so far stand for */
 };
 
+struct completion;
+
+struct completion_saving { /* of a request that is to outlive the process; zero: it is not */
+    struct kept_request *request; /* or NULL */
+    bool has_stream; /* whose it is then: the completion has lost it when that is gone */
+    void (*goes_on)(struct completion *c); /* when its first record is written */
+    char path[COMPLETION_MAX_PATH]; /* of the call; "": it cannot be called again */
+};
+
 struct completion {
     struct api_call api;
     struct engine_caller client;
@@ -46,6 +58,7 @@ struct completion {
     struct response_writer answer;
     struct completion_keep keep;
     struct completion_frames frames;
+    struct completion_saving saving;
     struct stream_ping ping;
     struct kept_stream *stream; /* or NULL; in place of api.call, which has become its reader */
     char conversation[STREAM_MAX_CONVERSATION + 1]; /* X-Conversation-Id, or "" */
@@ -91,8 +104,30 @@ void completion_fail_stream(struct completion *c, struct http_call *call,
 bool completion_wants_stream_kept(const struct completion *c);
 int completion_keep_stream(struct completion *c);
 void completion_drop_stream(struct completion *c);
-/* Lead the only choice through the tokens of params.resume. */
-void completion_resume(struct completion *c);
+/* Are all tokens of the answer known, so that another server can go on with it? */
+bool completion_can_be_resumed(const struct completion *c);
+/* Lead the only choice through the tokens of params.resume: those that its client has, whose frames
+ * are only counted; then those of an earlier process, whose frames are written again. */
+void completion_pass_tokens(struct completion *c);
+void completion_restore_tokens(struct completion *c);
+
+/* ---- requests that outlive the process ---- */
+
+/* Before the parse. */
+void completion_save_prepare(struct completion *c, const struct http_call *call);
+/* It is parsed. True: it is being written down, and goes_on() follows. */
+bool completion_save(struct completion *c, void (*goes_on)(struct completion *c));
+/* Before its stream is kept: one of an earlier process is this one's from now on. 0, or
+ * ERR_NOMEM. */
+int completion_save_take_up(struct completion *c);
+/* Its stream is kept, and will tell when it is gone. */
+void completion_save_stream(struct completion *c, struct stream_start *start);
+/* It has been posted. */
+void completion_save_run(struct completion *c);
+/* The stream has its end. */
+void completion_save_end(struct completion *c, bool is_error);
+/* The completion goes. */
+void completion_save_release(struct completion *c);
 
 /* ---- kept responses: a row when it begins, and when it ends before its client has the end ---- */
 

@@ -29,8 +29,7 @@ static const char *type_of(const struct completion *c)
 
 /* ---- what `resume` takes ---- */
 
-/* Are all tokens of the answer known, so that another server can go on with it? */
-static bool can_be_resumed(const struct completion *c)
+bool completion_can_be_resumed(const struct completion *c)
 {
     return c->rules.keeps_tokens && c->n_choices == 1 &&
            (c->api.request.params.form & PARAMS_COMPLETIONS) != 0 &&
@@ -55,7 +54,7 @@ static void add_ids(const struct token_list *tokens, size_t from, size_t to, str
  * log-probabilities as well, comes again. */
 static bool add_resume(const struct completion *c, struct buf *out)
 {
-    if (!can_be_resumed(c))
+    if (!completion_can_be_resumed(c))
         return false;
     open_resume(c, out);
     buf_add_str(out, ",\"tokens\":[");
@@ -80,13 +79,13 @@ static void add_comments(struct completion *c, bool is_last, struct buf *out)
 {
     const struct token_list *tokens = &c->choices[0].tokens;
 
-    if (c->frames.next == 0 && can_be_resumed(c)) {
+    if (c->frames.next == 0 && completion_can_be_resumed(c)) {
         buf_add_str(out, ": resume ");
         open_resume(c, out);
         buf_add_str(out, "}\n");
     }
-    if (!is_last || !c->frames.tells_tokens || !can_be_resumed(c) || c->answer.current == NULL ||
-        c->frames.n_sent == tokens->n)
+    if (!is_last || !c->frames.tells_tokens || !completion_can_be_resumed(c) ||
+        c->answer.current == NULL || c->frames.n_sent == tokens->n)
         return;
     buf_add_str(out, ": tokens ");
     add_ids(tokens, c->frames.n_sent, tokens->n, out);
@@ -199,6 +198,7 @@ void completion_end_stream(struct completion *c, const struct buf *tail)
     else
         buf_add(frame, tail->data, tail->len);
     send_frame(c);
+    completion_save_end(c, false);
     if (completion_has_client(c))
         end(c);
 }
@@ -221,6 +221,7 @@ void completion_fail_stream(struct completion *c, struct http_call *call,
     buf_release(&resume);
     c->api.call = call;
     send_frame(c);
+    completion_save_end(c, true);
     if (completion_has_client(c))
         end(c);
 }
@@ -232,6 +233,7 @@ static void on_stopped(void *ud)
     struct completion *c = ud;
 
     c->stream = NULL;
+    c->saving.request = NULL;
     stream_pings_remove(&c->ping);
     completion_abandon(c);
 }
@@ -251,16 +253,18 @@ bool completion_wants_stream_kept(const struct completion *c)
 
 int completion_keep_stream(struct completion *c)
 {
-    const struct stream_start start = {.owner = c->api.tenant,
-                                       .id = c->answer.id,
-                                       .conversation = c->conversation,
-                                       .type = type_of(c),
-                                       .is_lines = is_lines(c),
-                                       .is_alone = c->api.request.params.background,
-                                       .first_frame = c->frames.next,
-                                       .stop = on_stopped,
-                                       .ud = c};
+    struct stream_start start = {.owner = c->api.tenant,
+                                 .id = c->answer.id,
+                                 .conversation = c->conversation,
+                                 .type = type_of(c),
+                                 .is_lines = is_lines(c),
+                                 .is_alone = c->api.request.params.background,
+                                 .is_restored = c->api.request.params.resume.is_restored,
+                                 .first_frame = c->frames.next,
+                                 .stop = on_stopped,
+                                 .ud = c};
 
+    completion_save_stream(c, &start);
     return stream_store_add(&c->stream, c->api.engine->streams, &start);
 }
 
@@ -293,6 +297,16 @@ static void hand_over(struct completion *c)
         http_call_abort(call);
 }
 
+/* The server itself has asked for it: its readers come by themselves. */
+static void answer_restored(struct completion *c)
+{
+    struct http_call *call = c->api.call;
+    struct buf none = {0};
+
+    c->api.call = NULL;
+    http_call_reply(call, 204, "", &none);
+}
+
 void completion_begin_stream(struct completion *c)
 {
     if (c->frames.are_numbered)
@@ -301,7 +315,9 @@ void completion_begin_stream(struct completion *c)
         c->ping.ping = on_silence;
         stream_pings_note(c->api.engine->pings, &c->ping);
     }
-    if (c->stream != NULL) {
+    if (c->api.request.params.resume.is_restored) {
+        answer_restored(c);
+    } else if (c->stream != NULL) {
         hand_over(c);
     } else {
         http_call_set_header(c->api.call, "Cache-Control", "no-cache");
@@ -316,17 +332,20 @@ void completion_begin_stream(struct completion *c)
 
 /* Nothing of what the tokens give is sent, but all that follows from it is there: what is held
  * back, how the frames are numbered, what has been told of calls and thoughts. */
-void completion_resume(struct completion *c)
+static void send_output(struct completion *c, struct choice *choice)
+{
+    if (c->api.request.params.stream && choice_has_output(choice))
+        completion_send_choice(c, choice);
+}
+
+static void pass_tokens(struct completion *c, uint32_t from, uint32_t to)
 {
     const struct resume_spec *resume = &c->api.request.params.resume;
     struct choice *choice = &c->choices[0];
     struct event e = {.kind = EVENT_TOKEN};
 
-    c->frames.are_past = choice->is_past = true;
-    choice_pass_prompt(choice);
-    if (c->api.request.params.stream && choice_has_output(choice))
-        completion_send_choice(c, choice);
-    for (uint32_t i = 0; i < resume->n && !choice->has_stopped; i++) {
+    choice->is_past = true;
+    for (uint32_t i = from; i < to && !choice->has_stopped; i++) {
         const bool is_last = i + 1 == resume->n;
 
         e.token = resume->tokens[i];
@@ -335,10 +354,31 @@ void completion_resume(struct completion *c)
         e.is_complete = is_last && c->api.request.resume_is_complete;
         if (choice_token(choice, &e, &c->api.engine->scratch))
             break;
-        if (c->api.request.params.stream && choice_has_output(choice))
-            completion_send_choice(c, choice);
+        send_output(c, choice);
     }
+    choice->is_past = false;
+}
+
+void completion_pass_tokens(struct completion *c)
+{
+    const struct resume_spec *resume = &c->api.request.params.resume;
+    struct choice *choice = &c->choices[0];
+
+    if (resume->is_restored && !resume->has_past)
+        return;
+    c->frames.are_past = true;
+    choice_pass_prompt(choice);
+    send_output(c, choice);
+    pass_tokens(c, 0, resume->is_restored ? resume->n_past : resume->n);
     if (!c->api.request.params.stream)
         choice_clear(choice);
-    c->frames.are_past = choice->is_past = false;
+    c->frames.are_past = false;
+}
+
+void completion_restore_tokens(struct completion *c)
+{
+    const struct resume_spec *resume = &c->api.request.params.resume;
+
+    send_output(c, &c->choices[0]); /* an echo */
+    pass_tokens(c, resume->n_past, resume->n);
 }

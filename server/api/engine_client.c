@@ -44,6 +44,7 @@ int engine_client_create(struct engine_client **out, const struct engine_client_
     engine->constraint_pool = o->constraint_pool;
     engine->keeper = o->keeper;
     engine->streams = o->streams;
+    engine->requests = o->requests;
     engine->pings = o->pings;
     engine->slots = o->slots;
     engine->memory = o->memory;

@@ -29,6 +29,7 @@
 struct request_memory;
 struct tenants;
 struct usage_ledger;
+struct request_keeper;
 struct response_keeper;
 struct slots;
 struct stream_pings;
@@ -53,6 +54,7 @@ struct engine_client {                   /* read by completions, dry runs and en
     struct worker_pool *constraint_pool; /* the same for requests with a schema or a grammar */
     struct response_keeper *keeper;      /* NULL: responses are not kept */
     struct stream_store *streams;        /* NULL: streams are not */
+    struct request_keeper *requests;     /* NULL: nor are requests */
     struct stream_pings *pings;
     struct slots *slots;                 /* the model's; NULL: there are none */
     struct request_memory *memory;       /* what requests hold outside the KV cache */
@@ -80,6 +82,7 @@ struct engine_client_options { /* see struct engine_client */
     struct worker_pool *text_pool, *constraint_pool;
     struct response_keeper *keeper;
     struct stream_store *streams;
+    struct request_keeper *requests;
     struct stream_pings *pings;
     struct slots *slots;
     struct request_memory *memory;

@@ -183,6 +183,8 @@ struct server_options {
     const char *handover_socket; /* path; NULL or "" = none */
     struct http_sockets sockets; /* systemd's; -1 = none */
     const char *slot_save_path; /* a folder; NULL or "" = slots are not saved */
+    const char *requests_db; /* path; NULL or "" = requests end with the process */
+    uint64_t requests_size;  /* of it, at most */
     const char *usage_db; /* SQLite file; NULL or "" = usage is forgotten at the end */
     const char *responses_db; /* path; NULL or "" = responses are not kept */
     uint32_t responses_days;

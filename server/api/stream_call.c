@@ -6,6 +6,7 @@
 #include "server/api/server_options.h"
 #include "server/auth/auth.h"
 #include "server/http/http_call.h"
+#include "server/requests/request_restorer.h"
 #include "server/streams/stream_store.h"
 
 #include <inttypes.h>
@@ -47,6 +48,17 @@ static int not_found(const struct server_options *server, struct api_error *e)
                          "no stream of such a name is kept here: it was not resumable, or has been "
                          "over for longer than stream_keep_ms (%u), or others needed the memory",
                          server->stream_keep_ms);
+}
+
+/* It runs soon, or can be read soon: whoever asks comes again. */
+static void send_restoring(struct http_call *call)
+{
+    struct api_error e;
+
+    api_error_set(&e, 503, NULL, "restoring", "the stream is one of an earlier process, and is "
+                                              "being restored");
+    http_call_set_header(call, "Retry-After", "1");
+    http_call_reply_error(call, &e);
 }
 
 /* ---- ours, and that of OpenAI's Responses ---- */
@@ -115,10 +127,23 @@ static void end(struct stream_store *streams, const struct server_options *serve
     http_call_reply(call, 200, "application/json", &out);
 }
 
-void stream_call_one(struct stream_store *streams, const struct server_options *server,
-                     struct http_call *call)
+/* Not there yet, but expected? */
+static bool is_restoring(struct stream_store *streams, const struct request_restorer *restorer,
+                         const struct server_options *server, const struct http_call *call)
 {
-    if (http_call_is(call, HTTP_DELETE))
+    const struct owner owner = owner_of(call, server);
+    const char *id = http_call_tail(call);
+
+    return streams != NULL && stream_store_find(streams, owner.name, id) == NULL &&
+           request_restorer_expects(restorer, owner.name, id, NULL);
+}
+
+void stream_call_one(struct stream_store *streams, const struct request_restorer *restorer,
+                     const struct server_options *server, struct http_call *call)
+{
+    if (is_restoring(streams, restorer, server, call))
+        send_restoring(call);
+    else if (http_call_is(call, HTTP_DELETE))
         end(streams, server, call);
     else
         go_on(streams, server, call, "after");
@@ -153,9 +178,11 @@ static int read_conversation(struct kept_stream *k, struct http_call *call, stru
     return kept_stream_read_bytes(k, call, (uint64_t)from, e);
 }
 
-void stream_call_conversation(struct stream_store *streams, const struct server_options *server,
-                              struct http_call *call)
+void stream_call_conversation(struct stream_store *streams,
+                              const struct request_restorer *restorer,
+                              const struct server_options *server, struct http_call *call)
 {
+    const struct owner owner = owner_of(call, server);
     const char *name = http_call_query(call, "conv_id");
     struct buf none = {0};
     struct kept_stream *k;
@@ -167,6 +194,10 @@ void stream_call_conversation(struct stream_store *streams, const struct server_
         return;
     }
     k = find_conversation(streams, server, call, name);
+    if (k == NULL && request_restorer_expects(restorer, owner.name, NULL, name)) {
+        send_restoring(call);
+        return;
+    }
     if (!http_call_is(call, HTTP_DELETE)) {
         if (read_conversation(k, call, &e) < 0)
             http_call_reply_error(call, &e);

@@ -8,15 +8,18 @@
 #define SERVER_API_STREAM_CALL_H
 
 struct http_call;
+struct request_restorer;
 struct server_options;
 struct stream_store;
 
-/* GET and DELETE /v1/streams/ID. `streams` is NULL where none are kept. */
-void stream_call_one(struct stream_store *streams, const struct server_options *server,
-                     struct http_call *call);
+/* GET and DELETE /v1/streams/ID. `streams` is NULL where none are kept, `restorer` where there is
+ * no earlier process; one that is still being restored is a 503. */
+void stream_call_one(struct stream_store *streams, const struct request_restorer *restorer,
+                     const struct server_options *server, struct http_call *call);
 /* GET and DELETE /v1/stream?conv_id=…, and POST /v1/streams/lookup, as llama-server has them. */
-void stream_call_conversation(struct stream_store *streams, const struct server_options *server,
-                              struct http_call *call);
+void stream_call_conversation(struct stream_store *streams,
+                              const struct request_restorer *restorer,
+                              const struct server_options *server, struct http_call *call);
 void stream_call_look_up(struct stream_store *streams, const struct server_options *server,
                          struct http_call *call);
 /* GET /v1/responses/ID?stream=true&starting_after=N */

@@ -101,7 +101,7 @@ static uint32_t load_permille(void *ud)
 static void serve_nobody(struct server_options *o, const struct server_batch *batch)
 {
     o->host = o->unix_socket = o->handover_socket = o->api_keys = o->tls_certificate = "";
-    o->batch_dir = o->responses_db = "";
+    o->batch_dir = o->responses_db = o->requests_db = "";
     o->sockets = HTTP_NO_SOCKETS;
     o->reload = (struct server_reload){0};
     o->batch = batch;
@@ -152,6 +152,8 @@ static int make_server(struct service *s, const struct server_model *models)
         .batch_days = (uint32_t)c->batch_days,
         .batch_file_size = c->batch_file_size,
         .batch_size = c->batch_size,
+        .requests_db = c->requests_db,
+        .requests_size = c->requests_size,
         .usage_db = c->usage_db,
         .responses_days = (uint32_t)c->responses_days,
         .responses_size = c->responses_size,

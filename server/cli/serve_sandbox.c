@@ -78,6 +78,7 @@ static void add_server(struct sandbox_paths *p, const struct config *c)
         sandbox_allow(p, c->slot_save_path, LANDLOCK_READ | LANDLOCK_CHANGE);
     if (c->batch_dir[0] != '\0')
         sandbox_allow(p, c->batch_dir, LANDLOCK_READ | LANDLOCK_CHANGE);
+    sandbox_allow_folder_of(p, c->requests_db, LANDLOCK_READ | LANDLOCK_CHANGE);
     sandbox_allow_folder_of(p, c->unix_socket, LANDLOCK_REMOVE);
     sandbox_allow_folder_of(p, c->handover_socket, LANDLOCK_REMOVE);
 }

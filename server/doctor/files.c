@@ -151,6 +151,7 @@ static void check_server(struct doctor_report *r, const struct config *c)
     if (c->models_dir[0] != '\0' && check_read(r, "models_dir", c->models_dir, READ_BY_ALL))
         doctor_add(r, DOCTOR_OK, "models_dir", "%s", c->models_dir);
     check_file(r, "responses_db", c->responses_db, c->responses_size);
+    check_file(r, "requests_db", c->requests_db, c->requests_size);
     check_file(r, "usage_db", c->usage_db, 0);
     check_file(r, "log_file", c->log_file, 0);
     check_file(r, "unix_socket", c->unix_socket, 0);

@@ -360,6 +360,16 @@ bool http_call_is_local(const struct http_call *c)
     return c->is_local;
 }
 
+const void *http_call_context(const struct http_call *c)
+{
+    return c->context;
+}
+
+const char *http_call_path(const struct http_call *c)
+{
+    return c->request->target.path;
+}
+
 const char *http_call_id(const struct http_call *c)
 {
     return c->id;

@@ -39,6 +39,7 @@ struct http_call {
     enum call_state state;
     bool has_head_sent; /* the answer has begun */
     bool is_local;      /* the server's own: there is no connection */
+    const void *context; /* what that one says beside the request; or NULL */
     bool is_head;       /* the answer goes out without its body */
     bool is_chunked;    /* the answer's body */
     bool is_owed;       /* counted: the request is complete, the answer is not */

@@ -49,6 +49,9 @@ struct http_route {
 
 /* Is it one of the server's own (local_call.h)? */
 bool http_call_is_local(const struct http_call *c);
+/* What such a one says beside its request (local_request.context); NULL, as for any stranger. */
+const void *http_call_context(const struct http_call *c);
+const char *http_call_path(const struct http_call *c); /* decoded, without the query */
 const char *http_call_id(const struct http_call *c);                       /* X-Request-Id */
 const char *http_call_header(const struct http_call *c, const char *name); /* or NULL */
 /* Of ?name=value in the path, or NULL. */

@@ -144,6 +144,7 @@ int local_call_start(struct local_call *c, struct local_calls *group,
         rc = ERR_NOENT;
     if (rc == 0) {
         c->call->is_trusted = c->call->is_local = true;
+        c->call->context = r->context;
         list_push_back(&group->all, &c->link);
         dispatch(c->call, r);
     } else if (c->call != NULL) {

@@ -44,6 +44,8 @@ struct local_request {
     void *owner;      /* of http_call_set_owner(), taken on success; NULL: none */
     void (*release_owner)(void *owner);
     const char *owner_name;
+    const void *context; /* http_call_context(); NULL: none. It stays until `done`, or until nothing
+                          * runs any more that the call has begun */
 };
 
 struct local_reply {

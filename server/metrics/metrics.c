@@ -109,6 +109,19 @@ static void add_batches(const struct metrics_batches *m, struct buf *b)
               "What they take (at most batch_size).");
 }
 
+static void add_requests(const struct metrics_requests *m, struct buf *b)
+{
+    add_count(b, "quire_requests_kept", "gauge", m->n,
+              "Streams that requests_db has: the next process goes on with them.");
+    add_count(b, "quire_requests_kept_bytes", "gauge", m->bytes, "What its file has.");
+    add_count(b, "quire_requests_restored_total", "counter", m->n_restored,
+              "Streams of an earlier process that this one has gone on with.");
+    add_count(b, "quire_requests_lost_total", "counter", m->n_lost,
+              "Streams of an earlier process that could not be gone on with: the log names them.");
+    add_count(b, "quire_requests_unkept_total", "counter", m->n_unkept,
+              "Streams that could not be kept: the file was full, failed, or was another's.");
+}
+
 static void add_edge(const struct metrics_scene *scene, struct buf *b)
 {
     const char *name = "quire_edge_refusals_total";
@@ -202,6 +215,7 @@ static void add_own(const struct metrics_scene *scene, struct buf *out)
     add_server(scene, out);
     add_streams(&scene->streams, out);
     add_batches(&scene->batches, out);
+    add_requests(&scene->requests, out);
     add_pools(scene, out);
     metrics_models_add_engines(scene, out);
     metrics_models_add_outcomes(scene, out);

@@ -125,6 +125,11 @@ struct metrics_batches { /* and the files of batch_dir */
     uint64_t n_files, bytes;
 };
 
+struct metrics_requests { /* that requests_db keeps */
+    uint64_t n, bytes;
+    uint64_t n_restored, n_lost, n_unkept; /* ever */
+};
+
 struct metrics_scene { /* everything that the text needs; pointers are borrowed */
     const struct metrics_model *models; /* [n_models] */
     uint32_t n_models;
@@ -138,6 +143,7 @@ struct metrics_scene { /* everything that the text needs; pointers are borrowed 
     struct metrics_streams streams;
     uint64_t n_kept, kept_bytes;       /* responses_db: responses, and bytes in use */
     struct metrics_batches batches;
+    struct metrics_requests requests;
     uint32_t n_connections, n_tenants;
     const uint64_t *edge; /* [HTTP_EDGE_COUNT] */
     uint64_t n_tenants_shared;

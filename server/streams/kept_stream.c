@@ -20,7 +20,8 @@ struct stream_reader {
     struct kept_stream *stream;
     struct list link;
     struct http_call *call;
-    uint64_t at; /* the byte that comes next */
+    uint64_t at;     /* the byte that comes next */
+    uint64_t awaits; /* the frame that it begins with, which is not there yet; 0: it is */
 };
 
 /* ---- readers ---- */
@@ -48,6 +49,8 @@ static void feed(struct stream_reader *r)
 {
     const struct kept_stream *k = r->stream;
 
+    if (r->awaits > 0 && !k->is_over)
+        return;
     while (r->at < end_of(k) && http_call_n_waiting(r->call) < MAX_WAITING) {
         const uint64_t left = end_of(k) - r->at;
         const size_t n = left < PIECE ? (size_t)left : PIECE;
@@ -77,13 +80,14 @@ static void cut(struct stream_reader *r, const char *why)
     forget(r);
 }
 
-static int attach(struct kept_stream *k, struct http_call *call, uint64_t at, struct api_error *e)
+static int attach(struct kept_stream *k, struct http_call *call, uint64_t at, uint64_t awaits,
+                  struct api_error *e)
 {
     struct stream_reader *r = mem_calloc(1, sizeof(*r));
 
     if (r == NULL)
         return api_error_no_memory(e);
-    *r = (struct stream_reader){.stream = k, .call = call, .at = at};
+    *r = (struct stream_reader){.stream = k, .call = call, .at = at, .awaits = awaits};
     list_push_back(&k->readers, &r->link);
     k->n_readers++;
     stream_store_note(k);
@@ -124,12 +128,15 @@ int kept_stream_read(struct kept_stream *k, struct http_call *call, int64_t afte
                              "the frames up to %" PRIu64 " of the stream are not kept any more "
                              "(stream_max_bytes, stream_memory)",
                              k->first_frame - 1);
-    if (next > k->next_frame)
+    if (next > k->next_frame && !(k->is_restored && !k->is_over))
         return api_error_set(e, 416, "after", "no_such_frame",
                              "frame %" PRId64 " of the stream does not exist: %" PRIu64
                              " have been written",
                              after, k->next_frame);
-    rc = attach(k, call, k->first_byte + bytes_of(k, next - k->first_frame), e);
+    if (next > k->next_frame)
+        rc = attach(k, call, end_of(k), next, e);
+    else
+        rc = attach(k, call, k->first_byte + bytes_of(k, next - k->first_frame), 0, e);
     if (rc == 0 && after >= 0)
         stream_store_resumed(k->store);
     return rc;
@@ -144,10 +151,10 @@ int kept_stream_read_bytes(struct kept_stream *k, struct http_call *call, uint64
         return api_error_set(e, 400, "from", "offset_lost",
                              "the stream's bytes before %" PRIu64 " are not kept any more",
                              k->first_byte);
-    if (from > end_of(k))
+    if (from > end_of(k) && !(k->is_restored && !k->is_over))
         return api_error_set(e, 400, "from", NULL, "the stream has %" PRIu64 " bytes so far",
                              end_of(k));
-    rc = attach(k, call, from, e);
+    rc = attach(k, call, from, 0, e);
     if (rc == 0 && from > 0)
         stream_store_resumed(k->store);
     return rc;
@@ -221,11 +228,32 @@ void kept_stream_init(struct kept_stream *k, struct stream_store *s,
     k->type = start->type;
     k->is_lines = start->is_lines;
     k->is_alone = start->is_alone;
+    k->is_restored = start->is_restored;
     k->begun_s = (int64_t)time(NULL);
     k->first_frame = k->next_frame = start->first_frame;
     k->stop = start->stop;
     k->ud = start->ud;
+    k->gone = start->gone;
+    k->gone_ud = start->gone_ud;
     buf_init(&k->bytes, SIZE_MAX / 4);
+}
+
+/* Of frames that are written again, those that readers wait for begin now: they are among the last
+ * n_frames. */
+static void begin_waiting(struct kept_stream *k, uint64_t n_frames)
+{
+    list_each(it, &k->readers) {
+        struct stream_reader *r = list_entry(it, struct stream_reader, link);
+
+        if (r->awaits == 0)
+            continue;
+        r->at = end_of(k);
+        if (r->awaits >= k->next_frame)
+            continue;
+        if (r->awaits + n_frames >= k->next_frame && r->awaits >= k->first_frame)
+            r->at = k->first_byte + bytes_of(k, r->awaits - k->first_frame);
+        r->awaits = 0;
+    }
 }
 
 static void feed_all(struct kept_stream *k)
@@ -247,6 +275,8 @@ void kept_stream_write(struct kept_stream *k, const char *bytes, size_t n, uint6
         buf_init(&k->bytes, SIZE_MAX / 4);
         cut_behind(k);
     }
+    if (k->is_restored)
+        begin_waiting(k, n_frames);
     feed_all(k);
     bound(k);
 }
@@ -273,8 +303,9 @@ void kept_stream_end(struct kept_stream *k)
 
 void kept_stream_drop(struct kept_stream *k)
 {
-    void (*stop)(void *ud) = k->stop;
-    void *ud = k->ud;
+    void (*stop)(void *ud) = k->stop, (*gone)(void *ud) = k->gone;
+    void *ud = k->ud, *gone_ud = k->gone_ud;
+    const bool is_heard = gone != NULL && !stream_store_is_stopped(k->store);
 
     stream_store_remove(k);
     list_each(it, &k->readers) {
@@ -289,6 +320,8 @@ void kept_stream_drop(struct kept_stream *k)
     mem_free(k);
     if (stop != NULL)
         stop(ud);
+    if (is_heard)
+        gone(gone_ud);
 }
 
 struct stream_facts kept_stream_facts(const struct kept_stream *k)

@@ -98,6 +98,11 @@ bool stream_store_make_room(struct stream_store *s, const struct kept_stream *ot
     return s->counts.bytes <= s->opt.memory;
 }
 
+bool stream_store_is_stopped(const struct stream_store *s)
+{
+    return s->is_stopped;
+}
+
 uint64_t stream_store_max_bytes(const struct stream_store *s)
 {
     return s->opt.max_bytes;

@@ -52,11 +52,17 @@ struct stream_start {
     const char *type;         /* Content-Type: static */
     bool is_lines;            /* a frame is a line; else it ends with an empty one */
     bool is_alone;            /* it runs on without readers */
+    bool is_restored;         /* readers may know frames that are still to be written again: they
+                               * wait for those that follow */
     uint64_t first_frame;     /* the number of the first one that is written */
     /* The stream is gone and may not be touched any more; nobody wants the rest. Called once at
      * most, and not after kept_stream_end(). */
     void (*stop)(void *ud);
     void *ud;
+    /* Nobody can read it any more: the last that is heard of it, not called when the store stops.
+     * NULL: nobody wants to know. */
+    void (*gone)(void *gone_ud);
+    void *gone_ud;
 };
 
 int stream_store_open(struct stream_store **out, const struct stream_store_options *options);

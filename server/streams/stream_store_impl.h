@@ -22,7 +22,7 @@ struct kept_stream {
     char id[STREAM_MAX_ID + 1], owner[STREAM_MAX_OWNER + 2];
     char conversation[STREAM_MAX_CONVERSATION + 1];
     const char *type;
-    bool is_lines, is_alone, is_over;
+    bool is_lines, is_alone, is_restored, is_over;
     int64_t begun_s, ended_s;
     uint64_t idle_us;                 /* since when it is idle */
     struct buf bytes;                 /* whole frames, the latest ones */
@@ -31,6 +31,8 @@ struct kept_stream {
     uint64_t n_counted;               /* of bytes.cap, in the store's account */
     void (*stop)(void *ud);           /* NULL: the writer is gone */
     void *ud;
+    void (*gone)(void *gone_ud); /* or NULL */
+    void *gone_ud;
 };
 
 void kept_stream_init(struct kept_stream *k, struct stream_store *s,
@@ -44,6 +46,7 @@ void stream_store_remove(struct kept_stream *k);
 void stream_store_count(struct stream_store *s, int64_t bytes);
 /* Streams that have ended and nobody reads go, but `other`. Is there room then? */
 bool stream_store_make_room(struct stream_store *s, const struct kept_stream *other);
+bool stream_store_is_stopped(const struct stream_store *s);
 uint64_t stream_store_max_bytes(const struct stream_store *s);
 void stream_store_lost_frames(struct stream_store *s);
 void stream_store_resumed(struct stream_store *s);

@@ -104,6 +104,11 @@ struct resume_spec { /* an answer that is gone on with */
     uint32_t n;
     char id[PARAMS_MAX_ANSWER_ID + 1]; /* "": it gets a new one */
     int64_t created;                   /* Unix seconds, 0: now */
+    /* Of a request that an earlier process had begun: tokens behind the first n_past, which are
+     * those of the body, where has_past, are to be told again. */
+    bool is_restored, has_past;
+    uint32_t n_past;
+    uint32_t finish; /* enum finish of the answer, if these are all of its tokens; or FINISH_NONE */
 };
 
 struct params {

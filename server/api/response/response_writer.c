@@ -25,16 +25,21 @@ void response_random_hex(char out[25])
         snprintf(out + 2 * i, 3, "%02x", random[i]);
 }
 
-int response_init(struct response_writer *a, const struct wire_format *wire_format,
-                  const char *model, struct choice *choices, uint32_t n_choices)
+void response_draw_id(const struct wire_format *wire_format, char *out, size_t size)
 {
     char hex[25];
 
+    response_random_hex(hex);
+    snprintf(out, size, "%s%s", wire_format->id_prefix, hex);
+}
+
+int response_init(struct response_writer *a, const struct wire_format *wire_format,
+                  const char *model, struct choice *choices, uint32_t n_choices)
+{
     *a = (struct response_writer){.wire_format = wire_format, .model = model, .choices = choices};
     a->n_choices = n_choices;
     a->created = (int64_t)time(NULL);
-    response_random_hex(hex);
-    snprintf(a->id, sizeof(a->id), "%s%s", wire_format->id_prefix, hex);
+    response_draw_id(wire_format, a->id, sizeof(a->id));
     buf_init(&a->head, HEAD_MAX);
     buf_init(&a->frame_head, HEAD_MAX);
     buf_init(&a->piece, HTTP_MAX_REPLY / 4);

@@ -95,6 +95,8 @@ struct response_writer {
 /* With a new id and the time of now. 0 or ERR_*; response_release() in both cases. */
 int response_init(struct response_writer *a, const struct wire_format *wire_format,
                   const char *model, struct choice *choices, uint32_t n_choices);
+/* An id as response_init() draws one. */
+void response_draw_id(const struct wire_format *wire_format, char *out, size_t size);
 /* It is called as the answer that it goes on with; "" and 0 change nothing. 0 or ERR_*. */
 int response_set_identity(struct response_writer *a, const char *id, int64_t created);
 void response_release(struct response_writer *a);

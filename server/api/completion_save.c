@@ -1,0 +1,206 @@
+/* server/api/completion_save.c - completions that outlive the process: written down before they
+ * begin, and while they run; see completion_impl.h and requests/request_keeper.h.
+ *
+ * These are streams of one choice that are kept to be gone on with. The next process has the same
+ * body, seed, id and times, and so gives the same frames. It goes on behind the tokens that were
+ * written, unless something was told of them that tokens do not say (log-probabilities); then it
+ * computes all of them again. */
+#include "server/api/completion_impl.h"
+
+#include "core/base/err.h"
+#include "server/api/admission.h"
+#include "server/http/http_call.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+/* Can a local call have such a path? */
+static bool is_plain(const char *path)
+{
+    const size_t n = strlen(path);
+
+    if (n >= COMPLETION_MAX_PATH || strpbrk(path, "%?#") != NULL)
+        return false;
+    for (size_t i = 0; i < n; i++)
+        if (path[i] <= ' ' || path[i] >= 0x7f)
+            return false;
+    return true;
+}
+
+void completion_save_prepare(struct completion *c, const struct http_call *call)
+{
+    const struct saved_request *saved = http_call_context(call);
+    const char *path = http_call_path(call);
+
+    if (saved != NULL)
+        snprintf(c->conversation, sizeof(c->conversation), "%.*s", (int)saved->begin.conversation.n,
+                 saved->begin.conversation.text);
+    else if (is_plain(path))
+        snprintf(c->saving.path, sizeof(c->saving.path), "%s", path);
+}
+
+/* Frames that tell how far the prompt has come are other ones each time. */
+static bool can_be_saved(const struct completion *c)
+{
+    const struct params *p = &c->api.request.params;
+
+    return c->api.engine->requests != NULL && c->api.headers.restored == NULL &&
+           c->saving.path[0] != '\0' && c->api.body.len > 0 &&
+           (p->form & PARAMS_COMPLETIONS) != 0 && c->api.request.n_choices == 1 &&
+           !p->return_progress && completion_wants_stream_kept(c);
+}
+
+/* Do the tokens say all that was told? */
+static bool can_go_on(const struct completion *c)
+{
+    return completion_can_be_resumed(c) && !c->rules.wants_logprobs &&
+           !c->rules.wants_prompt_scores && !c->api.request.params.receipt &&
+           c->api.request.prediction.n == 0;
+}
+
+static struct request_text text_of(const char *text)
+{
+    return (struct request_text){text, (uint32_t)strlen(text)};
+}
+
+static void on_written(void *ud, bool is_kept)
+{
+    struct completion *c = ud;
+    void (*goes_on)(struct completion * c) = c->saving.goes_on;
+
+    c->saving.goes_on = NULL;
+    if (!is_kept)
+        c->saving.request = NULL;
+    goes_on(c);
+}
+
+/* The answer is called now as it will be. */
+static void name_answer(struct completion *c)
+{
+    struct resume_spec *r = &c->api.request.params.resume;
+
+    if (r->id[0] == '\0')
+        response_draw_id(c->api.request.wire_format, r->id, sizeof(r->id));
+    if (r->created == 0)
+        r->created = (int64_t)time(NULL);
+}
+
+static bool begin(struct completion *c)
+{
+    const struct params *p = &c->api.request.params;
+    const struct request_begin b = {
+        .seed = p->sampling.seed,
+        .created = p->resume.created,
+        .now = p->chat.now,
+        .priority = (uint32_t)p->priority,
+        .n_past = p->resume.n,
+        .tells_tokens = p->resume_tokens,
+        .tenant = text_of(c->api.tenant),
+        .key = text_of(c->api.key != NULL ? c->api.key->spec.name : ""),
+        .path = text_of(c->saving.path),
+        .conversation = text_of(c->conversation),
+        .body = {c->api.body.data, (uint32_t)c->api.body.len},
+    };
+
+    c->saving.request =
+        request_keeper_begin(c->api.engine->requests, p->resume.id, &b, on_written, c);
+    return c->saving.request != NULL;
+}
+
+/* What is refused anyway is not written. */
+bool completion_save(struct completion *c, void (*goes_on)(struct completion *c))
+{
+    struct refusal ignored;
+    bool is_begun = false;
+
+    if (can_be_saved(c) && admission_decide(c->api.engine, &c->api, ADMISSION_FOR_WORK, NULL,
+                                            &ignored) != ADMISSION_NO) {
+        name_answer(c);
+        is_begun = begin(c);
+    }
+    api_call_drop_body(&c->api);
+    if (is_begun)
+        c->saving.goes_on = goes_on;
+    return is_begun;
+}
+
+int completion_save_take_up(struct completion *c)
+{
+    const struct saved_request *saved = c->api.headers.restored;
+
+    if (saved == NULL)
+        return 0;
+    c->saving.request = request_keeper_take_up(c->api.engine->requests, saved);
+    return c->saving.request != NULL ? 0 : ERR_NOMEM;
+}
+
+static void on_stream_gone(void *request)
+{
+    kept_request_drop(request);
+}
+
+void completion_save_stream(struct completion *c, struct stream_start *start)
+{
+    if (c->saving.request == NULL)
+        return;
+    start->gone = on_stream_gone;
+    start->gone_ud = c->saving.request;
+}
+
+static struct kept_request_tokens tokens_of(void *ud)
+{
+    const struct completion *c = ud;
+    const struct token_list *tokens = &c->choices[0].tokens;
+
+    if (!can_go_on(c))
+        return (struct kept_request_tokens){0};
+    return (struct kept_request_tokens){tokens->ids, (uint32_t)tokens->n};
+}
+
+static void put_off(void *ud)
+{
+    struct completion *c = ud;
+
+    c->saving.request = NULL;
+    completion_drop_stream(c);
+}
+
+void completion_save_run(struct completion *c)
+{
+    const struct kept_request_runner runner = {tokens_of, put_off, c};
+
+    if (c->saving.request == NULL)
+        return;
+    c->saving.has_stream = true;
+    kept_request_run(c->saving.request, &runner);
+}
+
+void completion_save_end(struct completion *c, bool is_error)
+{
+    struct kept_request *r = c->saving.request;
+
+    c->saving.request = NULL;
+    if (r == NULL)
+        return;
+    if (is_error)
+        kept_request_give_up(r);
+    else
+        kept_request_end(r, can_go_on(c) ? (uint32_t)c->choices[0].finish : FINISH_NONE);
+}
+
+/* One that was refused, or whose client has left before it began. */
+void completion_save_release(struct completion *c)
+{
+    struct kept_request *r = c->saving.request;
+
+    c->saving.request = NULL;
+    if (r == NULL)
+        return;
+    if (c->saving.has_stream)
+        kept_request_give_up(r);
+    else if (c->api.request.params.resume.is_restored)
+        kept_request_put_back(r);
+    else
+        kept_request_drop(r);
+}

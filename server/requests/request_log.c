@@ -1,0 +1,328 @@
+/* server/requests/request_log.c - see request_log.h. */
+#include "server/requests/request_log.h"
+
+#include "core/base/err.h"
+#include "core/base/log.h"
+#include "core/base/mem.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Each file begins with it. */
+#define TITLE "quire requests 1\n"
+#define N_TITLE (sizeof(TITLE) - 1)
+/* Bytes of a new file that are gathered before they are written. */
+#define PIECE ((size_t)1 << 20)
+#define MAX_PATH 4096
+
+struct request_log {
+    char path[MAX_PATH], new_path[MAX_PATH + 8];
+    int fd;
+    uint64_t bytes;
+};
+
+/* ---- bytes ---- */
+
+static int write_all(int fd, const char *data, size_t n)
+{
+    while (n > 0) {
+        const ssize_t done = write(fd, data, n);
+
+        if (done < 0 && errno == EINTR)
+            continue;
+        if (done <= 0)
+            return ERR_IO;
+        data += done;
+        n -= (size_t)done;
+    }
+    return 0;
+}
+
+/* The whole file; *data is the caller's. */
+static int read_all(int fd, char **data, size_t *n)
+{
+    struct stat st;
+    size_t at = 0;
+
+    *data = NULL;
+    *n = 0;
+    if (fstat(fd, &st) < 0)
+        return ERR_IO;
+    *data = mem_alloc((size_t)st.st_size + 1);
+    if (*data == NULL)
+        return ERR_NOMEM;
+    while (at < (size_t)st.st_size) {
+        const ssize_t done = pread(fd, *data + at, (size_t)st.st_size - at, (off_t)at);
+
+        if (done < 0 && errno == EINTR)
+            continue;
+        if (done < 0) {
+            mem_free(*data);
+            *data = NULL;
+            return ERR_IO;
+        }
+        if (done == 0)
+            break;
+        at += (size_t)done;
+    }
+    *n = at;
+    return 0;
+}
+
+int request_log_append(struct request_log *l, const char *records, size_t n)
+{
+    int reason;
+
+    if (write_all(l->fd, records, n) == 0) {
+        l->bytes += n;
+        return 0;
+    }
+    reason = errno;
+    if (ftruncate(l->fd, (off_t)l->bytes) < 0) /* half a record is skipped when it is read */
+        l->bytes = (uint64_t)lseek(l->fd, 0, SEEK_END);
+    errno = reason;
+    return ERR_IO;
+}
+
+int request_log_sync(struct request_log *l)
+{
+    return fdatasync(l->fd) == 0 ? 0 : ERR_IO;
+}
+
+uint64_t request_log_bytes(const struct request_log *l)
+{
+    return l->bytes;
+}
+
+/* ---- a new file ---- */
+
+static int flush(int fd, struct buf *records, uint64_t *bytes)
+{
+    int rc = records->err < 0 ? records->err : write_all(fd, records->data, records->len);
+
+    *bytes += records->len;
+    buf_clear(records);
+    return rc;
+}
+
+static int write_saved(int fd, const struct saved_requests *s, uint64_t *bytes)
+{
+    struct buf records;
+    int rc = write_all(fd, TITLE, N_TITLE);
+
+    *bytes = N_TITLE;
+    buf_init(&records, SIZE_MAX / 4);
+    for (size_t i = 0; i < s->n && rc == 0; i++) {
+        if (saved_request_is_whole(&s->all[i]))
+            saved_request_write(&s->all[i], &records);
+        if (records.len >= PIECE || records.err < 0)
+            rc = flush(fd, &records, bytes);
+    }
+    if (rc == 0 && records.len > 0)
+        rc = flush(fd, &records, bytes);
+    buf_release(&records);
+    return rc;
+}
+
+/* The name is on the disk too. */
+static void sync_folder(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    char folder[MAX_PATH] = ".";
+    int fd;
+
+    if (slash != NULL)
+        snprintf(folder, sizeof(folder), "%.*s", slash > path ? (int)(slash - path) : 1, path);
+    fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return; /* a folder that may not be read: the system writes the name when it likes */
+    (void)fsync(fd);
+    close(fd);
+}
+
+/* The lock goes with the new file before that has the name, so that nobody gets one between. */
+static int replace(struct request_log *l, const struct saved_requests *s)
+{
+    const int fd = open(l->new_path, O_RDWR | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0600);
+    uint64_t bytes = 0;
+    int rc, reason;
+
+    if (fd < 0)
+        return ERR_IO;
+    rc = flock(fd, LOCK_EX | LOCK_NB) == 0 ? write_saved(fd, s, &bytes) : ERR_IO;
+    if (rc == 0 && (fdatasync(fd) < 0 || rename(l->new_path, l->path) < 0))
+        rc = ERR_IO;
+    if (rc < 0) {
+        reason = errno;
+        unlink(l->new_path);
+        close(fd);
+        errno = reason;
+        return rc;
+    }
+    sync_folder(l->path);
+    close(l->fd);
+    l->fd = fd;
+    l->bytes = bytes;
+    return 0;
+}
+
+/* ---- reading ---- */
+
+static void on_damage(void *ud, size_t offset, size_t n)
+{
+    const size_t *first = ud;
+
+    log_error("requests", "event=request_log_damaged offset=%zu bytes=%zu", *first + offset, n);
+}
+
+static size_t title_of(const char *data, size_t n)
+{
+    return n >= N_TITLE && memcmp(data, TITLE, N_TITLE) == 0 ? N_TITLE : 0;
+}
+
+static int read_saved(struct request_log *l, struct saved_requests *s, bool tells)
+{
+    size_t n, first;
+    char *data;
+    int rc = read_all(l->fd, &data, &n);
+
+    if (rc < 0)
+        return rc;
+    first = title_of(data, n);
+    rc = saved_requests_read(s, data + first, n - first, tells ? on_damage : NULL, &first);
+    mem_free(data);
+    if (rc == 0 && n > 0 && first == 0 && s->n == 0)
+        return ERR_FORMAT; /* it was never one of ours */
+    return rc;
+}
+
+int request_log_compact(struct request_log *l)
+{
+    struct saved_requests s = {0};
+    int rc = read_saved(l, &s, false);
+
+    if (rc == 0)
+        rc = replace(l, &s);
+    saved_requests_release(&s);
+    return rc;
+}
+
+/* Those that are lost are named; those that are not wanted any more go. */
+static uint64_t sift(struct saved_requests *s)
+{
+    uint64_t n_lost = 0;
+    size_t n = 0;
+
+    for (size_t i = 0; i < s->n; i++) {
+        struct saved_request *r = &s->all[i];
+        char id[3 * REQUEST_RECORD_ID];
+
+        if (saved_request_is_whole(r)) {
+            s->all[n++] = *r;
+            continue;
+        }
+        if (saved_request_is_lost(r)) {
+            log_error("requests", "event=request_lost id=%s reason=damaged",
+                      log_quote(id, sizeof(id), r->id));
+            n_lost++;
+        }
+        saved_request_release(r);
+    }
+    s->n = n;
+    return n_lost;
+}
+
+/* ---- life ---- */
+
+/* Of a file that was replaced while this process waited, the lock says nothing. */
+static bool is_named(const struct request_log *l)
+{
+    struct stat named, held;
+
+    return stat(l->path, &named) == 0 && fstat(l->fd, &held) == 0 && named.st_ino == held.st_ino &&
+           named.st_dev == held.st_dev;
+}
+
+static int take_file(struct request_log *l, char *err, size_t err_len)
+{
+    struct stat st;
+
+    l->fd = open(l->path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0600);
+    if (l->fd < 0 || fstat(l->fd, &st) < 0) {
+        snprintf(err, err_len, "cannot open '%s': %s", l->path, strerror(errno));
+        return ERR_IO;
+    }
+    if (!S_ISREG(st.st_mode)) {
+        snprintf(err, err_len, "'%s' is no file", l->path);
+        return ERR_FORMAT;
+    }
+    if (flock(l->fd, LOCK_EX | LOCK_NB) == 0 && is_named(l))
+        return 0;
+    snprintf(err, err_len, "another process has '%s'", l->path);
+    return ERR_BUSY;
+}
+
+static int load(struct request_log *l, struct saved_requests *saved, uint64_t *n_lost, char *err,
+                size_t err_len)
+{
+    int rc = read_saved(l, saved, true);
+
+    if (rc == ERR_FORMAT) {
+        snprintf(err, err_len, "'%s' is not a file of requests_db: it stays as it is", l->path);
+        return rc;
+    }
+    if (rc == 0) {
+        *n_lost = sift(saved);
+        rc = replace(l, saved);
+    }
+    if (rc < 0)
+        snprintf(err, err_len, "'%s' cannot be used: %s", l->path,
+                 rc == ERR_IO ? strerror(errno) : err_text(rc));
+    return rc;
+}
+
+int request_log_open(struct request_log **out, const char *path, struct saved_requests *saved,
+                     uint64_t *n_lost, char *err, size_t err_len)
+{
+    struct request_log *l = mem_calloc(1, sizeof(*l));
+    int rc;
+
+    *out = NULL;
+    *n_lost = 0;
+    *saved = (struct saved_requests){0};
+    if (l == NULL)
+        return snprintf(err, err_len, "no memory for '%s'", path), ERR_NOMEM;
+    l->fd = -1;
+    snprintf(l->path, sizeof(l->path), "%s", path);
+    snprintf(l->new_path, sizeof(l->new_path), "%s.new", l->path);
+    rc = strlen(path) < sizeof(l->path) ? take_file(l, err, err_len) : ERR_INVAL;
+    if (rc == ERR_INVAL)
+        snprintf(err, err_len, "the path of requests_db is too long");
+    if (rc == 0)
+        rc = load(l, saved, n_lost, err, err_len);
+    if (rc < 0) {
+        saved_requests_release(saved);
+        request_log_close(&l);
+        return rc;
+    }
+    *out = l;
+    return 0;
+}
+
+void request_log_close(struct request_log **log)
+{
+    struct request_log *l = log != NULL ? *log : NULL;
+
+    if (l == NULL)
+        return;
+    if (l->fd >= 0)
+        close(l->fd);
+    mem_free(l);
+    *log = NULL;
+}

@@ -1,0 +1,369 @@
+"""A restart that its clients need not notice: kept streams go on in the next process with the same frames, whatever
+ended the one before; what is lost is named."""
+import json
+import os
+import random
+import re
+import signal
+import time
+
+import pytest
+
+import cut_streams as cs
+from quire import JSON, make_key, serve_in_vain
+
+# Slow enough that a stream is cut where it is meant to be, and so few at a time that others wait.
+FLAGS = ("--isa", "scalar", "--max-sequences", "3")
+LONG = {"prompt": "Once", "max_tokens": 900, "ignore_eos": True, "temperature": 0.8, "seed": 5, "stream": True,
+        "resumable": True}
+SLOW = os.environ.get("QUIRE_SLOW") == "1"
+HEAD_BYTES = 88  # of a record
+MAGIC = b"QRq1"
+
+
+@pytest.fixture
+def db(tmp_path):
+    return tmp_path / "requests.db"
+
+
+@pytest.fixture
+def boot(start, db):
+    return lambda *flags, **kw: start(*FLAGS, *flags, "--requests-db", str(db), **kw)
+
+
+def end(server, how=signal.SIGKILL):
+    server.process.send_signal(how)
+    server.process.wait(30)
+
+
+class Client:
+    """A stream that can be read in parts."""
+
+    def __init__(self, server, path="/v1/completions", body=None, headers=None):
+        self.connection = server.connect()
+        self.connection.request("POST", path, json.dumps({"resumable": True, **(body or LONG)}),
+                                server.with_key({**JSON, **(headers or {})}))
+        self.reply = self.connection.getresponse()
+        assert self.reply.status == 200, self.reply.read()
+        self.id, self.raw = self.reply.getheader("X-Stream-Id"), b""
+
+    def read(self, n_frames):
+        while self.n_frames() < n_frames:
+            line = self.reply.readline()
+            assert line, self.raw
+            self.raw += line
+        return self
+
+    def n_frames(self):
+        return self.raw.count(b"\n\n")
+
+    def go_on(self, server):
+        """At another process, behind what has come."""
+        self.cut()
+        self.connection = server.connect()
+        while True:
+            self.connection.request("GET", f"/v1/streams/{self.id}?after={self.n_frames() - 1}")
+            self.reply = self.connection.getresponse()
+            if self.reply.status == 200:
+                return self
+            assert self.reply.status == 503, self.reply.read()
+            self.reply.read()
+
+    def cut(self):
+        """What has come, in whole frames."""
+        self.connection.close()
+        self.raw = self.raw[:self.raw.rfind(b"\n\n") + 2] if b"\n\n" in self.raw else b""
+        return self.raw
+
+
+def get(server, name, after=-1, **kw):
+    """A stream that may not be there yet."""
+    for _ in range(600):
+        r = server.get(f"/v1/streams/{name}?after={after}" if after >= 0 else f"/v1/streams/{name}", **kw)
+        if r.status != 503:
+            return r
+        assert r.json["error"]["code"] in ("restoring", "loading", None) and int(r.headers["Retry-After"]) >= 1, r.body
+        time.sleep(0.05)
+    raise AssertionError(r.body)
+
+
+def without_names(raw):
+    """What is drawn anew for each answer, and what may differ: how much was cached, times."""
+    raw = re.sub(rb'(cmpl|chatcmpl|call)[-_][0-9a-zA-Z]+', b"ID", cs.bytes_of(cs.frames_of(raw)))
+    raw = re.sub(rb'"id":"[0-9a-f]{24}"', b'"id":"ID"', raw)
+    return re.sub(rb'"created":\d+', b'"created":0', raw)
+
+
+def text_of(raw):
+    return [json.loads(f.data)["choices"][0].get("text") for f in cs.frames_of(raw) if f.data != b"[DONE]"]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(server):
+    """The bytes of each case, from a server that nobody ends."""
+    out = {}
+    for name in cs.CASES:
+        path, body = cs.body_of(name, resumable=True)
+        r = server.post(path, body)
+        assert r.status == 200, r.body
+        out[name] = without_names(r.body)
+    return out
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+def test_all_go_on(boot, undisturbed, how):
+    """Some have ended, some run, some wait; twice."""
+    s = boot()
+    clients = {"long": Client(s, body={**LONG, "max_tokens": 400})}
+    for name in cs.CASES:
+        path, body = cs.body_of(name)
+        clients[name] = Client(s, path, body)
+    clients["long"].read(30)
+    end(s, how)
+    s = boot()
+    clients["long"].go_on(s).read(120)
+    end(s, how)
+    s = boot()
+    want = s.post("/v1/completions", {**LONG, "max_tokens": 400}).body
+    for name, client in clients.items():
+        got = client.cut()
+        r = get(s, client.id, got.count(b"\n\n") - 1)
+        assert r.status == 200, (name, r.body)
+        assert get(s, client.id).body == got + r.body, f"{name}: frames are what they were"
+        assert without_names(got + r.body) == (without_names(want) if name == "long" else undisturbed[name]), name
+    m = s.metrics()
+    assert m["quire_requests_restored_total"] == len(clients) and m["quire_requests_lost_total"] == 0
+    assert m["quire_requests_kept"] == len(clients) + 1, "those that have ended can still be read"
+
+
+def test_what_is_not_in_the_body(boot):
+    """A seed that was drawn, and headers: the conversation, the priority, the tokens that frames tell."""
+    s = boot()
+    body = {k: v for k, v in LONG.items() if k != "seed"} | {"max_tokens": 300}
+    headers = {"X-Conversation-Id": "of the sea", "X-Priority": "low", "X-Resume-Tokens": "1"}
+    c = Client(s, body=body, headers=headers).read(20)
+    seed = int(c.reply.getheader("X-Seed"))
+    end(s)
+    got = c.cut()
+    s = boot()
+    assert get(s, c.id).body.startswith(got)
+    whole = s.get("/v1/stream?conv_id=of%20the%20sea&from=0").body
+    want = s.post("/v1/completions", {**body, "seed": seed, "resume_tokens": True})
+    assert whole.startswith(got) and without_names(whole) == without_names(want.body)
+    assert " priority=low " in next(line for line in s.read_log().splitlines() if "status=204" in line)
+
+
+def test_a_resumed_one(boot):
+    """Its client had the first tokens from another server: frames before these are not there, now as then."""
+    s = boot()
+    body = {**LONG, "resume_tokens": True, "max_tokens": 300}
+    whole = cs.frames_of(s.post("/v1/completions", {**body, "resumable": False}).body)  # or there are two of one id
+    c = Client(s, body={**{k: v for k, v in body.items() if k != "seed"}, "resume": cs.resume_of(whole[:40])}).read(10)
+    end(s)
+    got = c.cut()
+    s = boot()
+    first = cs.frames_of(got)[0].id
+    r = get(s, c.id, first + got.count(b"\n\n") - 1)
+    assert cs.bytes_of(cs.frames_of(got + r.body)) == cs.bytes_of(whole[first:])
+
+
+@pytest.mark.threads
+def test_sigterm_does_not_wait(boot):
+    """A stream that is kept is put off; one that is not comes to its end."""
+    s = boot("--context-shift", "on")
+    kept = Client(s, body={**LONG, "max_tokens": 100000}).read(5)
+    other = Client(s, body={**LONG, "max_tokens": 400, "resumable": False}).read(5)
+    s.process.send_signal(signal.SIGTERM)
+    assert other.reply.read().endswith(b"data: [DONE]\n\n")
+    assert not kept.reply.read().endswith(b"data: [DONE]\n\n")
+    assert s.process.wait(30) == 0
+    s = boot("--context-shift", "on")
+    kept.go_on(s).read(20)
+    assert s.request("DELETE", f"/v1/streams/{kept.id}").status == 200
+    s.wait_idle()
+
+
+@pytest.mark.threads
+def test_not_wanted_any_more(boot):
+    """Deleted ones do not come back, nor do those that nobody has read for stream_keep_ms."""
+    s = boot()
+    a, b = Client(s).read(3), Client(s).read(3)
+    assert s.request("DELETE", f"/v1/streams/{a.id}").status == 200
+    done = s.post("/v1/completions", {**LONG, "max_tokens": 3}).headers["X-Stream-Id"]
+    assert s.request("DELETE", f"/v1/streams/{done}").status == 200
+    time.sleep(0.3)  # its record is on its way
+    end(s)
+    s = boot("--stream-keep-ms", "300")
+    assert get(s, a.id).status == get(s, done).status == 404
+    s.wait_until(lambda m: m["quire_streams_stopped_total"] == 1, what="stopped")
+    assert get(s, b.id).status == 404 and s.metrics()["quire_requests_kept"] == 0
+    end(s)
+    assert get(boot(), b.id).status == 404
+
+
+def test_who_is_not_kept(boot):
+    s = boot()
+    chat = [{"role": "user", "content": "Hi"}]
+    ids = [Client(s, body={**LONG, "n": 2}).id, Client(s, "/v1/responses", {"input": "Hi", "stream": True}).id,
+           Client(s, "/v1/messages", {"messages": chat, "max_tokens": 50, "stream": True}).id,
+           Client(s, "/completion", {**LONG, "return_progress": True}).id]
+    assert Client(s, body={**LONG, "resumable": False}).id is None
+    assert s.metrics()["quire_requests_kept"] == 0
+    end(s)
+    s = boot()
+    assert all(get(s, i).status == 404 for i in ids)
+
+
+def test_tenants_and_keys(boot, tmp_path):
+    """What is restored is still its owner's; of a key that has gone it is lost, and the log says so."""
+    keys = [make_key(name) for name in ("ann", "bob")]
+    path = tmp_path / "keys"
+    path.write_text("\n".join(entry for entry, _ in keys))
+    flags = ("--api-keys", str(path))
+    s = boot(*flags, key=keys[0][1])
+    ann = Client(s, body={**LONG, "max_tokens": 300}).read(3)
+    s.key = keys[1][1]
+    bob = Client(s, body={**LONG, "max_tokens": 300, "seed": 6}).read(3)
+    end(s)
+    path.write_text(keys[0][0])
+    s = boot(*flags, key=keys[0][1])
+    got = ann.cut()
+    assert text_of(get(s, ann.id).body)[:len(text_of(got))] == text_of(got)
+    assert get(s, bob.id).status == 404
+    assert f'event=request_lost id="{bob.id}" reason=key_is_gone' in s.read_log()
+    assert s.metrics()["quire_requests_lost_total"] == 1
+    end(s)
+    path.write_text("\n".join(entry for entry, _ in keys))
+    s = boot(*flags, key=keys[1][1])
+    assert get(s, ann.id).status == get(s, bob.id).status == 404
+
+
+def records_of(raw):
+    """(offset, kind, id) of each."""
+    at, out = raw.index(b"\n") + 1, []
+    while at < len(raw):
+        assert raw[at:at + 4] == MAGIC
+        kind, n = int.from_bytes(raw[at + 4:at + 8], "little"), int.from_bytes(raw[at + 16:at + 20], "little")
+        out.append((at, kind, raw[at + 24:at + 72].rstrip(b"\0").decode()))
+        at += HEAD_BYTES + n
+    return out
+
+
+def test_a_client_that_is_ahead(boot, db):
+    """It has read frames whose tokens are not in the file: it gets those that follow, once they are there again."""
+    s = boot()
+    c = Client(s, body={**LONG, "max_tokens": 400}).read(200)
+    end(s)
+    got = c.cut()
+    n = got.count(b"\n\n")
+    raw = db.read_bytes()
+    records = records_of(raw)
+    assert records[0][1:] == (1, c.id)
+    db.write_bytes(raw[:records[1][0]] if len(records) > 1 else raw)
+    s = boot()
+    r = get(s, c.id, n - 1)
+    assert r.status == 200 and get(s, c.id).body == got + r.body
+    r = s.get(f"/v1/streams/{c.id}?after=5000")
+    assert r.status == 416, "it has ended"
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_damage(boot, db, seed):
+    """At random places: what is whole goes on as it was, what is not is named."""
+    rng = random.Random(seed)
+    s = boot()
+    bodies = [{**LONG, "max_tokens": 30 + i, "seed": i} for i in range(12)]
+    want = [s.post("/v1/completions", {**body, "resumable": False}).body for body in bodies]
+    clients = [Client(s, body=body) for body in bodies]
+    clients[3].read(31)
+    end(s)
+    before = db.read_bytes()
+    records = records_of(before)
+    ends = [at for at, _, _ in records[1:]] + [len(before)]
+    after = bytearray(before)
+    for i in range(6):
+        # The first of them in a record that begins a request: those of tokens cost only time.
+        at = rng.choice([at for at, kind, _ in records if kind == 1]) + 100 if i == 0 else rng.randrange(20, len(after))
+        after[at:at + 3] = bytes(b ^ rng.randrange(1, 256) for b in after[at:at + 3])
+    db.write_bytes(after)
+    whole = {name for (at, kind, name), to in zip(records, ends) if kind == 1 and before[at:to] == after[at:to]}
+    assert len(whole) < 12
+    s = boot()
+    for c, wanted in zip(clients, want):
+        r = get(s, c.id)
+        assert r.status == (200 if c.id in whole else 404), c.id
+        if r.status == 200:
+            assert r.body.startswith(c.cut())
+            assert "".join(text_of(r.body)) == "".join(text_of(wanted))
+    log = s.read_log()
+    lost = set(re.findall(r'event=request_lost id="(\S+)" reason=damaged', log))
+    assert lost <= {c.id for c in clients} - whole and "event=request_log_damaged offset=" in log
+    assert s.metrics()["quire_requests_lost_total"] == len(lost) > 0
+
+
+@pytest.mark.threads
+def test_another_process_has_it(boot, db):
+    """It is waited for: until then nothing is kept, and whoever asks for a stream comes again."""
+    s = boot()
+    c = Client(s, body={**LONG, "max_tokens": 300}).read(5)
+    other = boot()
+    r = other.get(f"/v1/streams/{c.id}")
+    assert (r.status, r.json["error"]["code"], r.headers["Retry-After"]) == (503, "restoring", "1")
+    assert other.post("/v1/completions", {**LONG, "max_tokens": 2}).status == 200
+    assert other.metrics()["quire_requests_unkept_total"] == 1
+    end(s, signal.SIGTERM)
+    got = c.cut()
+    assert get(other, c.id).body.startswith(got)
+    assert Client(other, body={**LONG, "max_tokens": 2}).id and other.metrics()["quire_requests_unkept_total"] == 1
+
+
+def test_files_that_cannot_be_used(boot, db, tmp_path):
+    db.write_text("Dear diary")
+    run = serve_in_vain("--requests-db", db)
+    assert run.returncode != 0 and "is not a file of requests_db" in run.stderr and db.read_text() == "Dear diary"
+    assert "cannot open" in serve_in_vain("--requests-db", tmp_path / "none" / "db").stderr
+    assert "stream_keep_ms" in serve_in_vain("--requests-db", tmp_path / "db", "--stream-keep-ms", "0").stderr
+
+
+def test_a_full_file(boot):
+    """New ones are not kept then, and go on all the same."""
+    s = boot("--requests-size", "1m")
+    body = {**LONG, "max_tokens": 2, "user": "x" * 700000}
+    ids = [s.post("/v1/completions", body).headers["X-Stream-Id"] for _ in range(2)]
+    assert all(get(s, i).status == 200 for i in ids)
+    assert s.metrics()["quire_requests_unkept_total"] == 1 and "event=requests_db_full" in s.read_log()
+    end(s)
+    s = boot("--requests-size", "1m")
+    assert [get(s, i).status for i in ids] == [200, 404]
+
+
+@pytest.mark.skipif(not SLOW, reason="QUIRE_SLOW=1")
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+def test_many(start, db, tmp_path, how):
+    """64 streams that run and 1,000 that wait: none is lost, no byte changes, and what they share is still warm."""
+    store = tmp_path / "store"
+    store.mkdir()
+    flags = ("--requests-db", str(db), "--kv-store", f"dir:{store}", "--max-sequences", "64",
+             "--stream-memory", "512m", "--context", "1024")
+    s = start(*flags)
+    shared = "Once upon a time there was a little fish who lived in the big blue sea. " * 31
+
+    def body(i):
+        return {"prompt": f"{shared}{i}", "max_tokens": 400 if i < 64 else 24 + i % 9, "ignore_eos": True,
+                "temperature": 0.8, "seed": i, "stream": True, "resumable": True}
+    clients = [Client(s, body=body(i)).read(2 if i == 0 else 0) for i in range(1064)]
+    s.wait_until(lambda m: (m["quire_requests_running"], m['quire_requests_waiting{priority="normal"}']) == (64, 1000),
+                 what="64 that run and 1,000 that wait")
+    end(s, how)
+    s = start(*flags)
+    for c in clients:
+        got = c.cut()
+        r = get(s, c.id, got.count(b"\n\n") - 1, timeout=600)
+        assert r.status == 200, r.body
+        c.raw = got + r.body
+    m = s.metrics()
+    assert m["quire_requests_restored_total"] == 1064 and m["quire_requests_lost_total"] == 0
+    cached = [int(n) for n in re.findall(r"status=204 .* cached_tokens=(\d+)", s.read_log())]
+    assert len(cached) == 1064 and min(cached) >= 512, "what they share came from the store"
+    for i in random.Random(1).sample(range(1064), 100):
+        assert without_names(s.post("/v1/completions", body(i)).body) == without_names(clients[i].raw), i
