@@ -196,6 +196,7 @@ static void identify(struct instance *e, const struct gguf *g, const struct conf
     what.model_bytes = id.model_bytes;
     memcpy(what.directory, id.directory, sizeof(what.directory));
     memcpy(what.samples, id.samples, sizeof(what.samples));
+    e->weights_id = XXH3_64bits(&what, sizeof(what));
     what.context = e->model->shape.n_ctx;
     what.kv_type = (uint64_t)c->kv_type;
     what.load_type = (uint64_t)c->load_type;
@@ -300,7 +301,8 @@ static int load_model(struct instance *e, const struct config *c, const struct o
     rc = make_model(e, g, c->tokenizer_pre, &options, err, err_len);
     if (rc == 0)
         instance_read_sampling(&e->sampling, g, c);
-    if (rc == 0 && (c->slot_save_path[0] != '\0' || c->kv_store[0] != '\0'))
+    if (rc == 0 && (c->slot_save_path[0] != '\0' || c->kv_store[0] != '\0' ||
+                    c->requests_db[0] != '\0'))
         identify(e, g, c);
     if (rc == 0 && c->kv_store[0] != '\0' && !from->only_plan) /* it reads all weights */
         identify_for_store(e, g);

@@ -56,8 +56,9 @@ struct instance {
     enum kern_kv kv_type;
     uint32_t threads;
     struct numa numa; /* where memory is: core/base/numa.h */
-    uint64_t kv_id[2]; /* of the file and the settings that keys and values depend on; with
-                        * slot_save_path only */
+    /* With slot_save_path, kv_store or requests_db only: */
+    uint64_t weights_id; /* of its files, as far as weight caches look at them */
+    uint64_t kv_id[2];   /* of these and the settings that keys and values depend on */
     char (*weights)[DIGEST_TEXT]; /* [n_weights] of each file; NULL without receipts */
     uint32_t n_weights;
     uint64_t store_id[2]; /* the same of all bytes of the weights; with kv_store only */

@@ -44,6 +44,7 @@ static void on_handed(void *ud)
     s->has_handover = false;
     http_stop_listening(s->http);
     http_drain(s->http);
+    server_put_off_requests(s); /* their clients find them there */
     server_begin_ticks(s);
 }
 

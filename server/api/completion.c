@@ -348,13 +348,27 @@ static void go_on(struct completion *c)
         admit(c, NULL);
 }
 
+/* Once its first record is written, where it has one. */
+static void save_or_admit(struct completion *c)
+{
+    struct refusal why = {.reason = REJECTION_INVALID};
+
+    if (completion_save_fits(c)) {
+        if (!completion_save(c, go_on))
+            admit(c, NULL);
+        return;
+    }
+    api_error_set(&why.error, 409, NULL, "changed", "the model is not the one that has begun it");
+    api_call_refuse(&c->api, &why);
+    completion_destroy(c);
+}
+
 static void on_ready(struct api_call *api)
 {
     struct completion *c = list_entry(api, struct completion, api);
 
     if (api->call != NULL && api->request.wire_format->answer == NULL) {
-        if (!completion_save(c, go_on))
-            admit(c, NULL);
+        save_or_admit(c);
         return;
     }
     if (api->call != NULL) /* there is nothing to compute */

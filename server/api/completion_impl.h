@@ -117,6 +117,8 @@ void completion_restore_tokens(struct completion *c);
 void completion_save_prepare(struct completion *c, const struct http_call *call);
 /* It is parsed. True: it is being written down, and goes_on() follows. */
 bool completion_save(struct completion *c, void (*goes_on)(struct completion *c));
+/* Would one of an earlier process have the same tokens here? Of others: yes. */
+bool completion_save_fits(const struct completion *c);
 /* Before its stream is kept: one of an earlier process is this one's from now on. 0, or
  * ERR_NOMEM. */
 int completion_save_take_up(struct completion *c);

@@ -8,12 +8,14 @@
 #include "server/api/completion_impl.h"
 
 #include "core/base/err.h"
+#include "core/model/adapter.h"
 #include "server/api/admission.h"
 #include "server/http/http_call.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
+#include <xxhash.h>
 
 /* Can a local call have such a path? */
 static bool is_plain(const char *path)
@@ -86,11 +88,35 @@ static void name_answer(struct completion *c)
         r->created = (int64_t)time(NULL);
 }
 
+/* What its tokens come from, beside the body and the seed. */
+static uint64_t answer_id(const struct completion *c)
+{
+    const struct api_request *r = &c->api.request;
+    struct {
+        uint64_t model, prompt, adapter[2];
+        float scale, unused;
+    } from = {.model = c->api.engine->model->answer_id, .prompt = r->prompts[0].hash};
+
+    if (r->adapter != NULL) {
+        memcpy(from.adapter, r->adapter->id, sizeof(from.adapter));
+        from.scale = r->params.adapter.scale;
+    }
+    return XXH3_64bits(&from, sizeof(from));
+}
+
+bool completion_save_fits(const struct completion *c)
+{
+    const struct saved_request *saved = c->api.headers.restored;
+
+    return saved == NULL || saved->begin.answer_id == answer_id(c);
+}
+
 static bool begin(struct completion *c)
 {
     const struct params *p = &c->api.request.params;
     const struct request_begin b = {
         .seed = p->sampling.seed,
+        .answer_id = answer_id(c),
         .created = p->resume.created,
         .now = p->chat.now,
         .priority = (uint32_t)p->priority,

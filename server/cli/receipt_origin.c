@@ -59,7 +59,14 @@ void receipt_origin_add(struct buf *out, const struct instance *e, const struct 
 {
     buf_add_str(out, "\"quire\":");
     json_add_cstring(out, quire_version());
-    buf_add_str(out, ",\"model\":");
+    buf_add_char(out, ',');
+    receipt_origin_add_model(out, e, c, d);
+}
+
+void receipt_origin_add_model(struct buf *out, const struct instance *e, const struct config *c,
+                              const struct request_defaults *d)
+{
+    buf_add_str(out, "\"model\":");
     json_add_cstring(out, e->id);
     add_weights(out, e);
     add_settings(out, c, e->model->shape.n_ctx);

@@ -17,5 +17,9 @@ struct request_defaults;
 /* Of a model that was loaded with receipts = on. */
 void receipt_origin_add(struct buf *out, const struct instance *e, const struct config *c,
                         const struct request_defaults *d);
+/* From "model" on: what no other version of Quire changes. Its weights are there if the model was
+ * loaded so. */
+void receipt_origin_add_model(struct buf *out, const struct instance *e, const struct config *c,
+                              const struct request_defaults *d);
 
 #endif

@@ -36,6 +36,7 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 /* Compiled constraints that are kept: some of a megabyte each with a large vocabulary. */
 #define CONSTRAINT_CACHE_ENTRIES 256
@@ -470,6 +471,22 @@ static int make_receipt_origin(struct served *m)
     return m->receipt_origin.err;
 }
 
+/* A chat template has no part in it: requests have the ids that it gave. */
+static int identify_answers(struct served *m)
+{
+    struct buf text;
+    int rc;
+
+    buf_init(&text, MAX_ORIGIN);
+    receipt_origin_add_model(&text, &m->engine, &m->config, &m->defaults);
+    buf_add(&text, &m->engine.weights_id, sizeof(m->engine.weights_id));
+    rc = text.err;
+    if (rc == 0)
+        m->info.answer_id = XXH3_64bits(text.data, text.len);
+    buf_release(&text);
+    return rc;
+}
+
 /* ---- reading, packing ---- */
 
 struct reading {
@@ -504,6 +521,8 @@ static int start_engine(struct served *m, const struct served_company *company, 
     rc = make_constraint_cache(m);
     if (rc == 0)
         rc = make_receipt_origin(m);
+    if (rc == 0)
+        rc = identify_answers(m);
     if (rc == 0)
         rc = make_queue(m, company);
     if (rc == 0 && open_store(m, company, err, err_len) < 0)

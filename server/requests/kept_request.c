@@ -8,7 +8,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-/* After a failure of the disk nothing new is kept for so long. */
+/* After a failure of the disk nothing is written, and nothing new kept, for so long. */
 #define PAUSE_US 2000000u
 
 /* ---- records ---- */
@@ -90,7 +90,7 @@ static bool has_room(struct request_keeper *k, const struct request_begin *b)
     return !k->is_full;
 }
 
-static bool has_failed(const struct request_keeper *k)
+bool request_keeper_has_failed(const struct request_keeper *k)
 {
     return k->failed_us > 0 && clock_us() - k->failed_us < PAUSE_US;
 }
@@ -101,7 +101,7 @@ static struct kept_request *add(struct request_keeper *k, const char *id,
     const size_t before = k->gathers.len;
     struct kept_request *r;
 
-    if (k->log == NULL || k->is_stopping || has_failed(k) || !has_room(k, begin))
+    if (k->log == NULL || k->is_stopping || request_keeper_has_failed(k) || !has_room(k, begin))
         return NULL;
     r = create(k, k->next_number, id);
     if (r == NULL)

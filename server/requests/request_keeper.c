@@ -52,8 +52,30 @@ static void note_trouble(struct request_keeper *k, const char *what)
     k->failed_us = k->rc < 0 ? clock_us() : 0;
 }
 
-/* Tokens that were not written are computed again; a request whose beginning was not is not kept.
- */
+static void move_all(struct list *from, struct list *to)
+{
+    list_each(it, from)
+    {
+        list_unlink(it);
+        list_push_back(to, it);
+    }
+}
+
+/* What the disk did not take comes first the next time: who is gone must not come back. */
+static void gather_again(struct request_keeper *k)
+{
+    const struct buf gathers = k->gathers;
+
+    buf_add(&k->writes, gathers.data, gathers.len);
+    if (k->writes.err < 0) { /* there is no room for what came later */
+        k->writes.err = 0;
+        move_all(&k->waiting, &k->written);
+    }
+    k->gathers = k->writes;
+    k->writes = gathers;
+}
+
+/* A request whose beginning was not written is not kept. */
 static void after_write(struct request_keeper *k)
 {
     const bool is_written = k->rc == 0; /* who is told may begin the next job */
@@ -61,14 +83,12 @@ static void after_write(struct request_keeper *k)
 
     note_trouble(k, "records");
     k->is_unsynced = k->is_unsynced || is_written;
+    if (!is_written)
+        gather_again(k);
     buf_clear(&k->writes);
     request_keeper_tick(k);
     list_init(&told);
-    list_each(it, &k->written)
-    {
-        list_unlink(it);
-        list_push_back(&told, it);
-    }
+    move_all(&k->written, &told);
     while (!list_is_empty(&told)) {
         struct request_waiter *w = list_entry(told.next, struct request_waiter, link);
         void (*written)(void *ud, bool is_kept) = w->written;
@@ -77,7 +97,7 @@ static void after_write(struct request_keeper *k)
         list_unlink(&w->link);
         if (!is_written) {
             k->n_unkept++;
-            kept_request_forget(w->request);
+            kept_request_drop(w->request);
         }
         mem_free(w);
         written(ud, is_written);
@@ -174,11 +194,7 @@ static void write_gathered(struct request_keeper *k)
 
     k->writes = k->gathers;
     k->gathers = empty;
-    list_each(it, &k->waiting)
-    {
-        list_unlink(it);
-        list_push_back(&k->written, it);
-    }
+    move_all(&k->waiting, &k->written);
     work(k, REQUEST_TASK_WRITE);
 }
 
@@ -186,12 +202,14 @@ void request_keeper_pump(struct request_keeper *k)
 {
     if (k->is_working || k->log == NULL || k->is_closed)
         return;
-    if (k->gathers.len > 0)
+    if (k->gathers.len > 0 && !request_keeper_has_failed(k))
         write_gathered(k);
     else if (k->is_unsynced && (k->is_stopping || clock_us() - k->synced_us >= SYNC_US))
         work(k, REQUEST_TASK_SYNC);
     else if (k->garbage >= k->compact_at && k->garbage >= k->bytes / 2 && !k->is_stopping)
         work(k, REQUEST_TASK_COMPACT);
+    else if (k->has_put_off && k->gathers.len == 0)
+        request_log_close(&k->log); /* the next process need not wait until this one has ended */
 }
 
 static void on_timer(uv_timer_t *timer)
@@ -211,7 +229,8 @@ static void on_timer(uv_timer_t *timer)
         kept_request_write_tokens(r);
     }
     request_keeper_pump(k);
-    if (n_running == 0 && k->log != NULL && !k->is_unsynced && !k->is_working)
+    if (n_running == 0 && (k->log != NULL || k->is_stopping) && k->gathers.len == 0 &&
+        !k->is_unsynced && !k->is_working)
         uv_timer_stop(timer);
 }
 
@@ -294,11 +313,7 @@ void request_keeper_put_off(struct request_keeper *k)
         return;
     k->is_stopping = true;
     list_init(&rest);
-    list_each(it, &k->all)
-    {
-        list_unlink(it);
-        list_push_back(&rest, it);
-    }
+    move_all(&k->all, &rest);
     while (!list_is_empty(&rest)) {
         struct kept_request *r = list_entry(rest.next, struct kept_request, link);
 
@@ -310,6 +325,7 @@ void request_keeper_put_off(struct request_keeper *k)
         kept_request_end(r, 0);
         r->runner.put_off(r->runner.ud);
     }
+    k->has_put_off = true;
     request_keeper_pump(k);
 }
 

@@ -39,7 +39,8 @@ int request_keeper_start(struct request_keeper *k);
 void request_keeper_on_saved(struct request_keeper *k,
                              void (*saved)(void *ud, struct saved_requests *saved /* takes */),
                              void *ud);
-/* All requests that run are put off: they stay in the file for the next process. */
+/* All requests that run are put off: they stay in the file for the next process, which can have it
+ * as soon as they are written. */
 void request_keeper_put_off(struct request_keeper *k);
 /* Everything is written, or cannot be. NULL is allowed, as in the next ones. */
 bool request_keeper_is_idle(const struct request_keeper *k);

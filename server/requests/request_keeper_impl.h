@@ -45,7 +45,7 @@ struct request_keeper {
     struct worker_pool *pool;
     struct worker_job job;
     enum request_task task;
-    bool is_working, is_stopping, is_closed;
+    bool is_working, is_stopping, has_put_off, is_closed;
     int rc, reason; /* of the job, with errno; and what it has opened, with who is lost */
     struct request_log *opened;
     uint64_t n_opened_lost;
@@ -71,6 +71,8 @@ struct request_keeper {
 
 /* What waits is written, if nothing else is being done. */
 void request_keeper_pump(struct request_keeper *k);
+/* The disk did not take something a moment ago. */
+bool request_keeper_has_failed(const struct request_keeper *k);
 /* Its timer runs from now on, as long as there is something to do. */
 void request_keeper_tick(struct request_keeper *k);
 

@@ -13,8 +13,9 @@
 
 /* Calls at a time: those of a model that is still being loaded leave room to others. */
 #define MAX_RUNNING 256
-/* Until one that was turned away comes again. */
-#define PAUSE_US 200000u
+/* Until one that was turned away comes again: longer each time. */
+#define MIN_PAUSE_US 200000u
+#define MAX_PAUSE_US 5000000u
 #define TICK_MS 100
 
 struct item {
@@ -24,7 +25,7 @@ struct item {
     struct local_call call;
     struct buf body; /* borrows */
     char path[256], tenant[128];
-    uint64_t wait_until_us;
+    uint64_t pause_us, wait_until_us;
 };
 
 struct request_restorer {
@@ -65,6 +66,10 @@ static void refuse(struct item *item, int status)
     struct saved_request *s = &item->saved;
     char why[32];
 
+    if (status == 409) {
+        lose(item, "model_changed");
+        return;
+    }
     if (s->n_tokens > 0 || s->has_end) {
         s->n_tokens = 0;
         s->has_end = false;
@@ -77,7 +82,12 @@ static void refuse(struct item *item, int status)
 
 static void put_back(struct item *item)
 {
-    item->wait_until_us = clock_us() + PAUSE_US;
+    const uint64_t longer = 2 * item->pause_us;
+
+    item->pause_us = longer < MIN_PAUSE_US   ? MIN_PAUSE_US
+                     : longer > MAX_PAUSE_US ? MAX_PAUSE_US
+                                             : longer;
+    item->wait_until_us = clock_us() + item->pause_us;
     list_push_back(&item->restorer->waiting, &item->link);
 }
 

@@ -2,9 +2,9 @@
  *
  * Each is a local call (http/local_call.h) with the body that it had, in the order in which they
  * had come; the call's context is its struct saved_request, and it is answered as soon as it runs.
- * One that is turned away for now (429, 503) comes again soon. One that is refused begins once more
- * without its tokens, which takes longer and comes to the same; then it is lost, and the log says
- * why.
+ * One that is turned away for now (429, 503) comes again, after 0.2 to 5 seconds. One that is
+ * refused begins once more without its tokens, which takes longer and comes to the same; then it is
+ * lost, as is one that this model would answer with other tokens (409), and the log says why.
  *
  * Thread: the loop's.
  * Memory: of each what it was, until it runs.
