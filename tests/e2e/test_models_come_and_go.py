@@ -2,6 +2,8 @@
 import calendar
 import json
 import os
+import pathlib
+import re
 import shutil
 import signal
 import threading
@@ -9,7 +11,7 @@ import time
 
 import pytest
 
-from quire import DEBUG_BIN, SANITIZED, SLOW, Server, in_threads, make_key, make_model, serve_in_vain
+from quire import BIN, DEBUG_BIN, SANITIZED, SLOW, Server, in_threads, make_key, make_model, serve_in_vain
 
 ASK = {"prompt": "Once upon a time", "max_tokens": 4, "temperature": 0}
 TINY = ["--embd", "64", "--layers", "2", "--heads", "2", "--kv-heads", "1", "--head-dim", "32", "--ff", "128", "--vocab", "300",
@@ -487,10 +489,42 @@ def test_only_a_folder(serve, tmp_path):
 
 # ---- all of it at once ----
 
+@pytest.fixture
+def memory_group(tmp_path):
+    """memory_group(bytes) -> a program that is `quire` in a cgroup with so much memory, and the group's folder."""
+    root = pathlib.Path("/sys/fs/cgroup/memory")
+    limit_name = "memory.limit_in_bytes"
+    if not (root / limit_name).exists():
+        root, limit_name = pathlib.Path("/sys/fs/cgroup"), "memory.max"
+    group = root / f"quire-test-{os.getpid()}"
+
+    def make(n_bytes):
+        try:
+            group.mkdir()
+            (group / limit_name).write_text(str(n_bytes))
+        except OSError as e:
+            pytest.skip(f"skip: no cgroup of memory can be made here ({e})")
+        program = tmp_path / "quire-in-group"
+        program.write_text(f"#!/bin/sh\necho $$ > {group}/cgroup.procs && exec {os.path.abspath(BIN)} \"$@\"\n")
+        program.chmod(0o755)
+        return str(program), group
+
+    yield make
+    if group.is_dir():
+        until(lambda: not (group / "cgroup.procs").read_text())
+        group.rmdir()
+
+
+def kills_of(group):
+    """How often the kernel has ended a process of the group that had no memory."""
+    name = "memory.oom_control" if (group / "memory.oom_control").exists() else "memory.events"
+    return int(re.search(r"^oom_kill (\d+)", (group / name).read_text(), re.M).group(1))
+
+
 @pytest.mark.skipif(not SLOW, reason="skip: minutes; QUIRE_SLOW=1")
-def test_twenty_models_and_memory_for_three(serve, tmp_path):
-    """2,000 requests over all of them: every one is answered, memory keeps to its limit, and streams of another model do not
-    stall while models are read and packed."""
+def test_twenty_models_and_memory_for_three(memory_group, serve, tmp_path):
+    """2,000 requests over all of them: every one is answered, memory keeps to its limit, which is that of a cgroup too, and
+    streams of another model do not stall while models are read and packed."""
     folder = tmp_path / "models"
     folder.mkdir()
     shape = ["--embd", "512", "--layers", "6", "--heads", "8", "--kv-heads", "2", "--head-dim", "64", "--ff", "1536", "--vocab",
@@ -507,7 +541,8 @@ def test_twenty_models_and_memory_for_three(serve, tmp_path):
     each, first = told["models"][1]["bytes"], told["models"][0]["bytes"]
     limit = told["process_bytes"] + first + each * 7 // 2
     s.stop()
-    s = serve(common + f"memory_limit = {limit}\n" + live)
+    program, group = memory_group(limit)
+    s = serve(common + f"memory_limit = {limit}\n" + live, binary=program)
     gaps, peak, over, answered = [], [0], threading.Event(), [0]
     lock, left = threading.Lock(), iter(range(2000))
 
@@ -552,7 +587,7 @@ def test_twenty_models_and_memory_for_three(serve, tmp_path):
     print(f"answered {answered[0]}, loads {loads:.0f}, gaps {len(gaps)}: p50 {gaps[len(gaps) // 2]:.1f} p99 {p99:.1f} "
           f"max {gaps[-1]:.1f} ms; peak {peak[0] >> 20} of {limit >> 20} MiB")
     assert answered[0] == 2000 and loads > 100
-    assert peak[0] <= limit
+    assert peak[0] <= limit and kills_of(group) == 0
     assert p99 <= 1.3 * target_ms
 
 
