@@ -1,5 +1,6 @@
 """Everything at once on a pool for a few sequences: arrivals, disconnects, deadlines, tenants,
-priorities, parallel choices, swapping to RAM and to a file, debug pages, until the time is over.
+priorities, parallel choices, grammars, receipts, streams that are kept, swapping to RAM and to a file, debug pages, until
+the time is over.
 
 QUIRE_CHAOS_S sets the seconds: `make chaos` runs two minutes each under the address and the thread
 sanitizer. T3, T13, T15; P2: each request is answered in full or refused for a stated reason.
@@ -26,7 +27,8 @@ REFUSALS = {408: {"deadline_exceeded"}, 429: {"deadline_unreachable", "queue_tim
 def server(tmp_path):
     server = Server("--kv-memory", "1m", "--swap-ram", "512k", "--swap-file", str(tmp_path / "swap"),
                     "--swap-file-size", "4m", "--max-sequences", "16", "--tenant-header", "X-Tenant",
-                    "--tenant-weights", "a=3", "--preemption", "swap", "--step-target-ms", "50", binary=BIN)
+                    "--tenant-weights", "a=3", "--preemption", "swap", "--step-target-ms", "50", "--receipts", "on",
+                    "--requests-db", str(tmp_path / "requests.db"), "--stream-keep-ms", "500", binary=BIN)
     yield server
     server.stop()
 
@@ -61,6 +63,12 @@ class Client(threading.Thread):
             body["max_queue_ms"] = r.randint(1, 500)
         if r.random() < 0.1:
             body["cache_salt"] = "x"
+        if r.random() < 0.1:
+            body["response_format"] = {"type": "json_object"}
+        if r.random() < 0.1:
+            body["receipt"] = True
+        if body["stream"] and r.random() < 0.2:
+            body["resumable"] = True
         return body
 
     def one(self):
