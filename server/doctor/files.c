@@ -140,6 +140,13 @@ static void check_file(struct doctor_report *r, const char *name, const char *pa
     }
 }
 
+/* A folder whose files are offered. */
+static void check_offers(struct doctor_report *r, const char *name, const char *folder)
+{
+    if (folder[0] != '\0' && check_read(r, name, folder, READ_BY_ALL))
+        doctor_add(r, DOCTOR_OK, name, "%s", folder);
+}
+
 static void check_server(struct doctor_report *r, const struct config *c)
 {
     if (strncmp(c->kv_store, "dir:", 4) == 0)
@@ -148,8 +155,7 @@ static void check_server(struct doctor_report *r, const struct config *c)
         check_folder(r, "slot_save_path", c->slot_save_path, 0);
     if (c->batch_dir[0] != '\0')
         check_folder(r, "batch_dir", c->batch_dir, c->batch_size);
-    if (c->models_dir[0] != '\0' && check_read(r, "models_dir", c->models_dir, READ_BY_ALL))
-        doctor_add(r, DOCTOR_OK, "models_dir", "%s", c->models_dir);
+    check_offers(r, "models_dir", c->models_dir);
     check_file(r, "responses_db", c->responses_db, c->responses_size);
     check_file(r, "requests_db", c->requests_db, c->requests_size);
     check_file(r, "usage_db", c->usage_db, 0);
@@ -162,6 +168,7 @@ static void check_model(struct doctor_report *r, const struct config *c)
 {
     check_file(r, "swap_file", c->swap_file, c->swap_file_size);
     check_file(r, "journal", c->journal, 0);
+    check_offers(r, "adapters_dir", c->adapters_dir);
     if (strcmp(c->weight_cache, "off") != 0 && strcmp(c->weight_cache, "on") != 0 &&
         c->weight_cache[0] != '\0')
         check_folder(r, "weight_cache", c->weight_cache, 0);

@@ -170,8 +170,15 @@ def test_folders(tmp_path, flag, name):
         found(check(tmp_path, "--kv-store-size", "16t"), "note", "may be written", "kv_store_size")
 
 
-@pytest.mark.parametrize("flags,name", [(["--usage-db"], "usage_db"), (["--responses-db"], "responses_db"), (["--log-file"], "log_file"),
-                                        (["--journal"], "journal"), (["--unix-socket"], "unix_socket"),
+@pytest.mark.parametrize("flag,name", [("--models-dir", "models_dir"), ("--adapters-dir", "adapters_dir")])
+def test_folders_that_are_read(tmp_path, flag, name):
+    found(doctor(flag, tmp_path)[name], "ok", str(tmp_path))
+    if flag == "--adapters-dir":  # without its models there are no settings to look at
+        found(doctor(flag, tmp_path / "none")[name], "problem", "cannot be read", "check the path")
+
+
+@pytest.mark.parametrize("flags,name", [(["--requests-db"], "requests_db"), (["--usage-db"], "usage_db"), (["--responses-db"], "responses_db"),
+                                        (["--log-file"], "log_file"), (["--journal"], "journal"), (["--unix-socket"], "unix_socket"),
                                         (["--swap-file-size", "1m", "--swap-file"], "swap_file")])
 def test_files_that_are_made(tmp_path, flags, name):
     found(doctor(*flags, tmp_path / "file")[name], "ok", str(tmp_path))
