@@ -172,6 +172,7 @@ def test_folders(tmp_path, flag, name):
 
 @pytest.mark.parametrize("flag,name", [("--models-dir", "models_dir"), ("--adapters-dir", "adapters_dir")])
 def test_folders_that_are_read(tmp_path, flag, name):
+    (tmp_path / "one.gguf").touch()
     found(doctor(flag, tmp_path)[name], "ok", str(tmp_path))
     if flag == "--adapters-dir":  # without its models there are no settings to look at
         found(doctor(flag, tmp_path / "none")[name], "problem", "cannot be read", "check the path")
