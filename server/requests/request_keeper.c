@@ -61,18 +61,17 @@ static void move_all(struct list *from, struct list *to)
     }
 }
 
-/* What the disk did not take comes first the next time: who is gone must not come back. */
+/* What the disk did not take comes first the next time: who is gone must not come back. Nobody
+ * waits for that. */
 static void gather_again(struct request_keeper *k)
 {
     const struct buf gathers = k->gathers;
 
     buf_add(&k->writes, gathers.data, gathers.len);
-    if (k->writes.err < 0) { /* there is no room for what came later */
-        k->writes.err = 0;
-        move_all(&k->waiting, &k->written);
-    }
+    k->writes.err = 0; /* where there is no room, what came later is missing */
     k->gathers = k->writes;
     k->writes = gathers;
+    move_all(&k->waiting, &k->written);
 }
 
 /* A request whose beginning was not written is not kept. */

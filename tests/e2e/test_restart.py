@@ -4,6 +4,7 @@ import json
 import os
 import random
 import re
+import resource
 import signal
 import time
 
@@ -34,6 +35,13 @@ def boot(start, db):
 def end(server, how=signal.SIGKILL):
     server.process.send_signal(how)
     server.process.wait(30)
+
+
+def wait_for(server, event):
+    begin = time.monotonic()
+    while event not in server.read_log():
+        assert time.monotonic() - begin < 30, server.read_log()
+        time.sleep(0.02)
 
 
 class Client:
@@ -326,8 +334,7 @@ def test_hand_over(boot, tmp_path):
     other = Client(old, body={**LONG, "n": 3, "max_tokens": 400, "resumable": False}).read(3)
     new = boot(*flags)
     assert new.port == old.port
-    while "event=handed_over" not in old.read_log():
-        time.sleep(0.01)  # until then one may be taken by the old one yet, and cut by it
+    wait_for(old, "event=handed_over")  # until then one may be taken by the old one yet, and cut by it
     got = kept.go_on(new).raw
     kept.read(kept.n_frames() + 20)
     assert old.process.poll() is None, "it still has the other one"
@@ -384,6 +391,29 @@ def test_a_full_file(boot):
     end(s)
     s = boot("--requests-size", "1m")
     assert [get(s, i).status for i in ids] == [200, 404]
+
+
+@pytest.mark.threads
+def test_a_full_disk(boot, db):
+    """New ones are not kept then, and go on all the same; who was not wanted meanwhile does not come back."""
+    s = boot()
+    done = s.post("/v1/completions", {**LONG, "max_tokens": 3, "user": "x" * 500000}).headers["X-Stream-Id"]  # more than the log has
+    runs = Client(s).read(3)
+    limit = lambda n: resource.prlimit(s.pid, resource.RLIMIT_FSIZE, (n, resource.RLIM_INFINITY))
+    limit(db.stat().st_size)
+    wait_for(s, "event=not_written what=records")
+    unkept = s.post("/v1/completions", {**LONG, "max_tokens": 3})
+    assert unkept.status == 200 and s.metrics()["quire_requests_unkept_total"] == 1
+    assert s.request("DELETE", f"/v1/streams/{done}").status == 200
+    limit(resource.RLIM_INFINITY)
+    wait_for(s, "event=written_again")
+    time.sleep(0.5)
+    kept = s.post("/v1/completions", {**LONG, "max_tokens": 3}).headers["X-Stream-Id"]
+    end(s)
+    got = runs.cut()
+    s = boot()
+    assert [get(s, i).status for i in (done, unkept.headers["X-Stream-Id"], kept)] == [404, 404, 200]
+    assert get(s, runs.id).body.startswith(got)
 
 
 @pytest.mark.skipif(not SLOW, reason="QUIRE_SLOW=1")
