@@ -405,6 +405,7 @@ def test_a_full_disk(boot, db):
     unkept = s.post("/v1/completions", {**LONG, "max_tokens": 3})
     assert unkept.status == 200 and s.metrics()["quire_requests_unkept_total"] == 1
     assert s.request("DELETE", f"/v1/streams/{done}").status == 200
+    time.sleep(2.5)  # the disk is asked again after 2 s
     limit(resource.RLIM_INFINITY)
     wait_for(s, "event=written_again")
     time.sleep(0.5)
