@@ -337,6 +337,8 @@ static void on_kept(void *ud, struct http_call *call)
     const char *stream = http_call_query(call, "stream");
     struct server *s = ud;
 
+    if (stream_call_is_restoring(s->restorer, &s->opt, call))
+        return;
     if (*page == KEPT_RESPONSES_ONE && !http_call_is(call, HTTP_DELETE) && stream != NULL &&
         strcmp(stream, "false") != 0) {
         stream_call_response(s->streams, &s->opt, call);

@@ -173,7 +173,8 @@ static void finish(struct api_call *api)
 static bool may_be_saved(const struct api_call *api)
 {
     return api->engine->requests != NULL && api->headers.restored == NULL &&
-           api->request.params.stream && (api->wire_format->form & PARAMS_COMPLETIONS) != 0;
+           (api->request.params.stream || api->request.params.background) &&
+           (api->wire_format->form & PARAMS_SAVED) != 0;
 }
 
 void api_call_drop_body(struct api_call *api)

@@ -246,7 +246,7 @@ static bool begin_frames(struct completion *c)
     c->frames.are_numbered = is_kept || c->frames.tells_tokens;
     if (c->api.request.params.resume.is_on)
         completion_pass_tokens(c);
-    if (!is_kept || (completion_save_take_up(c) == 0 && completion_keep_stream(c) == 0)) {
+    if (!is_kept || completion_keep_stream(c) == 0) {
         if (c->api.request.params.resume.is_on && c->api.request.params.resume.is_restored)
             completion_restore_tokens(c);
         return completion_has_client(c);
@@ -280,7 +280,7 @@ static void begin(struct completion *c)
 {
     bool posts;
 
-    if (make_choices(c) < 0) {
+    if (make_choices(c) < 0 || completion_save_take_up(c) < 0) {
         refusal_send_no_memory(c->api.engine, c->api.call);
         completion_destroy(c);
         return;

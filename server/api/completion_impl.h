@@ -42,7 +42,9 @@ struct completion;
 
 struct completion_saving { /* of a request that is to outlive the process; zero: it is not */
     struct kept_request *request; /* or NULL */
+    bool has_run;
     bool has_stream; /* whose it is then: the completion has lost it when that is gone */
+    bool is_put_off; /* it is the next process's */
     void (*goes_on)(struct completion *c); /* when its first record is written */
     char path[COMPLETION_MAX_PATH]; /* of the call; "": it cannot be called again */
 };
@@ -119,8 +121,7 @@ void completion_save_prepare(struct completion *c, const struct http_call *call)
 bool completion_save(struct completion *c, void (*goes_on)(struct completion *c));
 /* Would one of an earlier process have the same tokens here? Of others: yes. */
 bool completion_save_fits(const struct completion *c);
-/* Before its stream is kept: one of an earlier process is this one's from now on. 0, or
- * ERR_NOMEM. */
+/* Before its stream is kept: one of an earlier process is this one's from now on. 0, or ERR_NOMEM. */
 int completion_save_take_up(struct completion *c);
 /* Its stream is kept, and will tell when it is gone. */
 void completion_save_stream(struct completion *c, struct stream_start *start);

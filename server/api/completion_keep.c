@@ -39,6 +39,7 @@ static void on_begin(struct response_job *job, struct response_store *store)
     const struct response_start start = {.previous = previous[0] != '\0' ? previous : NULL,
                                          .created = c->answer.created,
                                          .is_background = is_background(c),
+                                         .is_restored = c->api.request.params.resume.is_restored,
                                          .body = &k->first,
                                          .input = &c->api.request.input};
 
@@ -69,6 +70,7 @@ static void on_cancel(struct response_run *run)
 {
     struct completion_keep *k = list_entry(run, struct completion_keep, run);
 
+    completion_save_end(completion_of(k), true);
     completion_abandon(completion_of(k));
 }
 
@@ -98,6 +100,8 @@ static void on_end(struct response_job *job, struct response_store *store)
 {
     struct completion_keep *k = list_entry(job, struct completion_keep, end);
 
+    if (completion_of(k)->saving.is_put_off) /* its row stays open */
+        return;
     if (k->status != NULL)
         response_store_give_up(store, &k->name, k->status,
                                k->why.len > 0 && k->why.err == 0 ? k->why.data : NULL,

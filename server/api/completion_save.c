@@ -1,10 +1,10 @@
 /* server/api/completion_save.c - completions that outlive the process: written down before they
  * begin, and while they run; see completion_impl.h and requests/request_keeper.h.
  *
- * These are streams of one choice that are kept to be gone on with. The next process has the same
- * body, seed, id and times, and so gives the same frames. It goes on behind the tokens that were
- * written, unless something was told of them that tokens do not say (log-probabilities); then it
- * computes all of them again. */
+ * These are streams of one choice that are kept to be gone on with, and responses that run in the
+ * background. The next process has the same body, seed, id and times, and so gives the same frames.
+ * It goes on behind the tokens that were written, unless something was told of them that tokens do
+ * not say (log-probabilities, how other APIs count frames); then it computes all of them again. */
 #include "server/api/completion_impl.h"
 
 #include "core/base/err.h"
@@ -49,8 +49,8 @@ static bool can_be_saved(const struct completion *c)
 
     return c->api.engine->requests != NULL && c->api.headers.restored == NULL &&
            c->saving.path[0] != '\0' && c->api.body.len > 0 &&
-           (p->form & PARAMS_COMPLETIONS) != 0 && c->api.request.n_choices == 1 &&
-           !p->return_progress && completion_wants_stream_kept(c);
+           (p->form & PARAMS_SAVED) != 0 && c->api.request.n_choices == 1 && !p->return_progress &&
+           (completion_wants_stream_kept(c) || (p->background && p->store));
 }
 
 /* Do the tokens say all that was told? */
@@ -188,6 +188,11 @@ static void put_off(void *ud)
 {
     struct completion *c = ud;
 
+    c->saving.is_put_off = true;
+    if (!c->saving.has_stream) {
+        completion_abandon(c);
+        return;
+    }
     c->saving.request = NULL;
     completion_drop_stream(c);
 }
@@ -198,7 +203,8 @@ void completion_save_run(struct completion *c)
 
     if (c->saving.request == NULL)
         return;
-    c->saving.has_stream = true;
+    c->saving.has_stream = c->stream != NULL;
+    c->saving.has_run = true;
     kept_request_run(c->saving.request, &runner);
 }
 
@@ -209,13 +215,15 @@ void completion_save_end(struct completion *c, bool is_error)
     c->saving.request = NULL;
     if (r == NULL)
         return;
-    if (is_error)
+    if (!c->saving.has_stream)
+        kept_request_drop(r);
+    else if (is_error)
         kept_request_give_up(r);
     else
         kept_request_end(r, can_go_on(c) ? (uint32_t)c->choices[0].finish : FINISH_NONE);
 }
 
-/* One that was refused, or whose client has left before it began. */
+/* One that was refused, or whose client has left before it began; or a response without a stream. */
 void completion_save_release(struct completion *c)
 {
     struct kept_request *r = c->saving.request;
@@ -225,7 +233,7 @@ void completion_save_release(struct completion *c)
         return;
     if (c->saving.has_stream)
         kept_request_give_up(r);
-    else if (c->api.request.params.resume.is_restored)
+    else if (c->api.request.params.resume.is_restored && !c->saving.has_run)
         kept_request_put_back(r);
     else
         kept_request_drop(r);

@@ -55,8 +55,8 @@ static void send_restoring(struct http_call *call)
 {
     struct api_error e;
 
-    api_error_set(&e, 503, NULL, "restoring", "the stream is one of an earlier process, and is "
-                                              "being restored");
+    api_error_set(&e, 503, NULL, "restoring",
+                  "it was begun by an earlier process, and is being restored");
     http_call_set_header(call, "Retry-After", "1");
     http_call_reply_error(call, &e);
 }
@@ -125,6 +125,17 @@ static void end(struct stream_store *streams, const struct server_options *serve
     buf_add_str(&out, ",\"object\":\"stream\",\"deleted\":true}");
     kept_stream_drop(k);
     http_call_reply(call, 200, "application/json", &out);
+}
+
+bool stream_call_is_restoring(const struct request_restorer *restorer,
+                              const struct server_options *server, struct http_call *call)
+{
+    const struct owner owner = owner_of(call, server);
+
+    if (!request_restorer_has(restorer, owner.name, http_call_tail(call)))
+        return false;
+    send_restoring(call);
+    return true;
 }
 
 /* Not there yet, but expected? */

@@ -7,6 +7,8 @@
 #ifndef SERVER_API_STREAM_CALL_H
 #define SERVER_API_STREAM_CALL_H
 
+#include <stdbool.h>
+
 struct http_call;
 struct request_restorer;
 struct server_options;
@@ -25,5 +27,8 @@ void stream_call_look_up(struct stream_store *streams, const struct server_optio
 /* GET /v1/responses/ID?stream=true&starting_after=N */
 void stream_call_response(struct stream_store *streams, const struct server_options *server,
                           struct http_call *call);
+/* True: the response of the call's tail is still being restored, and the call was answered so. */
+bool stream_call_is_restoring(const struct request_restorer *restorer,
+                              const struct server_options *server, struct http_call *call);
 
 #endif

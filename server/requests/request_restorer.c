@@ -316,6 +316,11 @@ static bool has(const struct list *items, const char *owner, const char *id,
     return false;
 }
 
+bool request_restorer_has(const struct request_restorer *r, const char *owner, const char *id)
+{
+    return r != NULL && (has(&r->waiting, owner, id, NULL) || has(&r->running, owner, id, NULL));
+}
+
 /* Whatever another process still has may come. */
 bool request_restorer_expects(const struct request_restorer *r, const char *owner, const char *id,
                               const char *conversation)

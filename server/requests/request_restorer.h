@@ -39,6 +39,8 @@ void request_restorer_stop(struct request_restorer *r);
 /* Nothing runs any more that a call has begun. */
 void request_restorer_destroy(struct request_restorer **r);
 
+/* Does the owner's request of that id wait to begin again? */
+bool request_restorer_has(const struct request_restorer *r, const char *owner, const char *id);
 /* May there soon be a stream of that id, or conversation (the other one NULL), of the owner's? */
 bool request_restorer_expects(const struct request_restorer *r, const char *owner, const char *id,
                               const char *conversation);

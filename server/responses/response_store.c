@@ -303,6 +303,8 @@ int response_store_begin(struct response_store *s, const struct response_name *n
                       "'store': false");
         return ERR_LIMIT;
     }
+    if (start->is_restored)
+        return step(s, bind(s, SQL_REOPEN, "ttb", name->id, name->owner, start->body), e);
     rc = run(s, SQL_BEGIN, e);
     if (rc == 0)
         rc = step(s,

@@ -56,6 +56,8 @@ struct response_start {
     const char *previous; /* the response that it goes on from, or NULL */
     int64_t created;      /* Unix seconds */
     bool is_background;
+    bool is_restored; /* it was begun by an earlier process: its row is open again, unless that is
+                       * gone or has an end */
     const struct buf *body;  /* the response, as JSON */
     const struct buf *input; /* a JSON list of its items, each with an id */
 };

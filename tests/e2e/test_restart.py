@@ -97,9 +97,10 @@ def get(server, name, after=-1, **kw):
 
 def without_names(raw):
     """What is drawn anew for each answer, and what may differ: how much was cached, times."""
-    raw = re.sub(rb'(cmpl|chatcmpl|call)[-_][0-9a-zA-Z]+', b"ID", cs.bytes_of(cs.frames_of(raw)))
+    raw = re.sub(rb'(cmpl|chatcmpl|call|resp|msg|rs|fc)[-_][0-9a-zA-Z]+', b"ID", cs.bytes_of(cs.frames_of(raw)))
     raw = re.sub(rb'"id":"[0-9a-f]{24}"', b'"id":"ID"', raw)
-    return re.sub(rb'"created":\d+', b'"created":0', raw)
+    raw = re.sub(rb'"(cached_tokens|cache_read_input_tokens|input_tokens)":\d+', b'"n":0', raw)
+    return re.sub(rb'"(created|created_at|completed_at)":\d+', b'"time":0', raw)
 
 
 def text_of(raw):
@@ -212,14 +213,68 @@ def test_not_wanted_any_more(boot):
 def test_who_is_not_kept(boot):
     s = boot()
     chat = [{"role": "user", "content": "Hi"}]
-    ids = [Client(s, body={**LONG, "n": 2}).id, Client(s, "/v1/responses", {"input": "Hi", "stream": True}).id,
-           Client(s, "/v1/messages", {"messages": chat, "max_tokens": 50, "stream": True}).id,
+    ids = [Client(s, body={**LONG, "n": 2}).id, Client(s, "/api/chat", {"messages": chat}).id,
            Client(s, "/completion", {**LONG, "return_progress": True}).id]
     assert Client(s, body={**LONG, "resumable": False}).id is None
     assert s.metrics()["quire_requests_kept"] == 0
     end(s)
     s = boot()
     assert all(get(s, i).status == 404 for i in ids)
+
+
+OTHERS = {"/v1/responses": {"input": "Tell me of the sea.", "max_output_tokens": 300, "temperature": 0.8, "seed": 3},
+          "/v1/messages": {"messages": [{"role": "user", "content": "Tell me of the sea."}], "max_tokens": 300,
+                           "temperature": 0.8, "seed": 3}}
+
+
+@pytest.mark.parametrize("path", OTHERS)
+def test_other_apis(boot, path):
+    """Their frames come again from the first token on."""
+    s = boot()
+    body = {**OTHERS[path], "stream": True, "resumable": True}
+    c = Client(s, path, body).read(30)
+    end(s)
+    got = c.cut()
+    s = boot()
+    r = get(s, c.id, got.count(b"\n\n") - 1)
+    assert r.status == 200 and get(s, c.id).body == got + r.body
+    assert without_names(got + r.body) == without_names(s.post(path, body).body)
+
+
+def response(server, name):
+    """Until it has an end; it never fails."""
+    for _ in range(1200):
+        r = server.get(f"/v1/responses/{name}")
+        if r.status == 200 and r.json["status"] not in ("queued", "in_progress"):
+            return r.json
+        assert r.status == 200 or (r.status, r.json["error"]["code"]) == (503, "restoring"), r.body
+        time.sleep(0.05)
+    raise AssertionError(r.body)
+
+
+def text_of_response(r):
+    assert r["status"] in ("completed", "incomplete") and r["error"] is None, r
+    return r["output"][-1]["content"][0]["text"]
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+def test_responses_in_the_background(boot, tmp_path, how):
+    """Nobody reads a stream of theirs: they go on, and are as they would have been; those that were cancelled stay so."""
+    flags = ("--responses-db", str(tmp_path / "responses.db"))
+    s = boot(*flags)
+    ask = lambda **more: s.post("/v1/responses", {**OTHERS["/v1/responses"], "max_output_tokens": 600, **more}).json
+    runs, waits, gone, done = (ask(background=True, seed=i)["id"] for i in range(4))
+    more = [ask(background=True, seed=9)["id"] for _ in range(3)]
+    assert s.post(f"/v1/responses/{gone}/cancel", {}).json["status"] == "cancelled"
+    text = text_of_response(response(s, done))
+    s.wait_until(lambda m: m["quire_requests_kept"] <= 5, what="those that have an end are not kept")
+    end(s, how)
+    s = boot(*flags)
+    restored = [text_of_response(response(s, i)) for i in (runs, waits, *more)]
+    assert response(s, gone)["status"] == "cancelled" and text_of_response(response(s, done)) == text
+    assert restored == [text_of_response(ask(seed=i)) for i in (0, 1, 9, 9, 9)]
+    s.wait_until(lambda m: m["quire_requests_kept"] == 0, what="kept")
+    assert s.metrics()["quire_requests_lost_total"] == 0
 
 
 def test_tenants_and_keys(boot, tmp_path):
