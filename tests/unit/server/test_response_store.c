@@ -74,8 +74,12 @@ static int begin(struct response_store *s, const char *owner, const char *id, co
                  int64_t created, const char *input, struct api_error *e)
 {
     struct buf body = buf_of("{\"status\":\"in_progress\",\"output\":[]}"), items = buf_of(input);
-    const struct response_start start = {previous, created, strstr(id, "back") != NULL, &body,
-                                         &items};
+    const struct response_start start = {.previous = previous,
+                                         .created = created,
+                                         .is_background = strstr(id, "back") != NULL,
+                                         .is_restored = created == 0,
+                                         .body = &body,
+                                         .input = &items};
     const int rc = response_store_begin(s, &(struct response_name){owner, id}, &start, e);
 
     buf_release(&body);
@@ -212,6 +216,31 @@ static void test_what_was_open_has_failed(void **state)
               "\"message\":\"the server was stopped before the end\"}}");
     assert_int_equal(end(s, "o", "a", "[]"), 0); /* it stays so */
     check_history(s, "o", "a", NULL, "{\"before\":[],\"items\":{}}", 0);
+    response_store_close(&s);
+}
+
+/* One that was open is so again, with its input; one that has an end, or is gone, is not. */
+static void test_restored(void **state)
+{
+    const char *const ids[] = {"open", "ended", "deleted"};
+    const int64_t now = (int64_t)time(NULL);
+    struct response_store *s = open_store(1 << 20);
+    struct api_error e = {0};
+
+    (void)state;
+    for (size_t i = 0; i < 3; i++)
+        assert_int_equal(begin(s, "o", ids[i], NULL, now, "[{\"id\":\"in\"}]", &e), 0);
+    assert_int_equal(end(s, "o", "ended", "[]"), 0);
+    assert_int_equal(response_store_delete(s, &(struct response_name){"o", "deleted"}, &e), 0);
+    response_store_close(&s);
+    s = open_store(1 << 20);
+    for (size_t i = 0; i < 3; i++)
+        assert_int_equal(begin(s, "o", ids[i], NULL, 0, "[]", &e), 0);
+    check_get(s, "o", "open", "{\"status\":\"in_progress\",\"output\":[]}");
+    check_get(s, "o", "ended", "{\"status\":\"completed\",\"a\":1.50}");
+    check_get(s, "o", "deleted", NULL);
+    assert_int_equal(end(s, "o", "open", "[{\"id\":\"out\"}]"), 0);
+    check_get(s, "o", "open", "{\"status\":\"completed\",\"a\":1.50}");
     response_store_close(&s);
 }
 
@@ -405,6 +434,7 @@ int main(void)
         TEST(test_a_life),
         TEST(test_chains),
         TEST(test_what_was_open_has_failed),
+        TEST(test_restored),
         TEST(test_cancelling),
         TEST(test_pages_of_items),
         TEST(test_the_oldest_go_first),
