@@ -162,7 +162,7 @@ static const sqlite3_io_methods methods = {
     .xDeviceCharacteristics = on_characteristics,
 };
 
-static int on_open(sqlite3_vfs *base, sqlite3_filename name, sqlite3_file *out, int flags,
+static int on_open(sqlite3_vfs *base, const char *name, sqlite3_file *out, int flags,
                    int *out_flags)
 {
     sqlite3_vfs *real = ((struct vfs *)base)->real;
@@ -207,9 +207,7 @@ int sqlite_pages_open(sqlite3 **out, const char *path, uint32_t id, bool is_chec
     if (rc == SQLITE_OK)
         rc = register_vfs();
     if (rc == SQLITE_OK)
-        rc = sqlite3_open_v2(path, out,
-                             SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX,
-                             VFS_NAME);
+        rc = sqlite3_open_v2(path, out, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, VFS_NAME);
     if (rc == SQLITE_OK && is_checked)
         rc = sqlite3_exec(*out, "PRAGMA page_size=4096", NULL, NULL, NULL);
     if (rc == SQLITE_OK && is_checked)
