@@ -255,8 +255,7 @@ static int look(struct sqlite_image *image, bool is_durable)
         return rc;
     image->is_empty = size_of(image->fd) == 0;
     image->is_ours = find_owner(image);
-    image->is_damaged =
-        image->is_ours && !image->is_empty && (goes_on || !read_from_file(image, 1, page));
+    image->is_damaged = image->is_ours && (goes_on || !read_from_file(image, 1, page));
     return 0;
 }
 
