@@ -214,14 +214,14 @@ static uint64_t name_lost(struct salvage *s, const char *path)
     return n;
 }
 
-/* Where no index has names there was at least a row on each page. */
+/* Where nothing has names there was at least a row on each page. */
 static void tell(struct salvage *s, const char *path, struct sqlite_loss *loss)
 {
     char quoted[300];
     uint64_t n = name_lost(s, path);
 
     n = n > s->n_unread ? n : s->n_unread;
-    if (s->form->enter_lost == NULL)
+    if (s->form->enter_lost == NULL || s->n_rows == 0)
         n = n > s->n_bad ? n : s->n_bad;
     loss->is_salvaged = true;
     loss->n_rows += n;
