@@ -172,7 +172,7 @@ static void add_amount(sqlite3 *db, int n)
 
     owner_of(n, owner);
     sql = sqlite3_mprintf("INSERT INTO amount VALUES(%d,%Q,%lld,%d.25,x'%02x')", n / 20, owner,
-                          ((long long)n - 100) << n % 50, n, n % 256);
+                          ((long long)n - 100) * (1LL << n % 50), n, n % 256);
     run(db, sql);
     sqlite3_free(sql);
 }
@@ -228,7 +228,7 @@ static void read_amounts(sqlite3 *db, bool has[N_AMOUNTS])
         owner_of(n, owner);
         assert_int_equal(sqlite3_column_int(st, 0), n / 20);
         assert_string_equal((const char *)sqlite3_column_text(st, 1), owner);
-        assert_true(sqlite3_column_int64(st, 2) == (int64_t)((long long)n - 100) << n % 50);
+        assert_true(sqlite3_column_int64(st, 2) == ((int64_t)n - 100) * (INT64_C(1) << n % 50));
         assert_true(sqlite3_column_double(st, 3) == n + 0.25);
         assert_int_equal(*(const unsigned char *)sqlite3_column_blob(st, 4), n % 256);
         has[n] = true;
