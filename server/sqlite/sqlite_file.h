@@ -30,7 +30,7 @@
 struct sqlite_table { /* one whose rows are saved */
     const char *name;
     uint32_t n_columns;
-    bool is_index;      /* WITHOUT ROWID: it is the only tree of its database with so many columns */
+    bool is_index;      /* WITHOUT ROWID: no index has so many columns */
     const char *insert; /* a statement: ?1 and so on are the columns, then comes the rowid */
 };
 

@@ -28,8 +28,8 @@
 void sqlite_pages_seal(unsigned char *page, uint32_t number, uint32_t id);
 bool sqlite_pages_fit(const unsigned char *page, uint32_t number, uint32_t id);
 
-/* A result code; *out is a database to be closed, or NULL. The file is there. A new one's pages have checksums; those
- * of another are checked if the caller knows that it has them. */
+/* A result code; *out is a database to be closed, or NULL. The file is there. With is_checked the
+ * pages of a new one have checksums, and those of another are known to have them. */
 int sqlite_pages_open(sqlite3 **out, const char *path, uint32_t id, bool is_checked);
 
 /* Did the last call fail because something is not what was written? */

@@ -222,7 +222,7 @@ static void read_amounts(sqlite3 *db, bool has[N_AMOUNTS])
     memset(has, 0, N_AMOUNTS * sizeof(*has));
     assert_int_equal(sqlite3_prepare_v2(db, "SELECT * FROM amount", -1, &st, NULL), 0);
     while ((rc = sqlite3_step(st)) == SQLITE_ROW) {
-        const int n = atoi((const char *)sqlite3_column_text(st, 1) + 1);
+        const int n = (int)strtol((const char *)sqlite3_column_text(st, 1) + 1, NULL, 10);
 
         assert_in_range(n, 0, N_AMOUNTS - 1);
         owner_of(n, owner);
@@ -284,7 +284,7 @@ static void (*const kinds[])(struct bytes *b, uint64_t *seed) = {
     flip, zero_pages, zero_sector, cut_short, hit_header, copy_page};
 #define N_KINDS (sizeof(kinds) / sizeof(kinds[0]))
 
-/* Is the mark on a page that is not what it was? With `but`: pages that have this too do not count. */
+/* Is the mark on a page that is not what it was? Pages that have `but` too do not count. */
 static bool is_hit(const struct bytes *was, const struct bytes *is, const char *mark,
                    const char *but)
 {
