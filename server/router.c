@@ -498,6 +498,7 @@ static void on_metrics(void *ud, struct http_call *call)
                     files.bytes},
         .requests = {requests.n, requests.bytes, requests.n_restored, requests.n_lost,
                      requests.n_unkept},
+        .lost = {files.n_lost, kept.n_lost, usage_keeper_n_lost(s->usage_keeper)},
         .n_connections = http_n_connections(s->http),
         .edge = http_edge_counts(s->http),
         .n_tenants = tenants_n(s->tenants),

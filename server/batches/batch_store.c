@@ -9,7 +9,6 @@
 #include "core/base/log.h"
 #include "core/base/mem.h"
 #include "server/sqlite/sqlite_bind.h"
-#include "server/sqlite/sqlite_file.h"
 
 #include <dirent.h>
 #include <stdio.h>
@@ -24,6 +23,17 @@ static const char *const texts[] = {
 #include "server/batches/batch_sql.inc"
 #undef SQL
 };
+
+static const struct sqlite_table tables[] = {
+    {"file", 8, false, "INSERT OR IGNORE INTO file SELECT ?9,?2,?3,?4,?5,?6,?7,?8"},
+    {"batch", 29, false, "INSERT OR IGNORE INTO batch SELECT ?30,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,"
+                         "?12,?13,?14,?15,?16,?17,?18,?19,?20,?21,?22,?23,?24,?25,?26,?27,?28,?29"},
+};
+
+/* Of the index of ids. What files are lost the folder says. */
+static const char enter_lost[] =
+    "INSERT OR IGNORE INTO lost SELECT 'batch',?2 WHERE ?1=2 AND length(?2)=30"
+    " AND substr(?2,1,6)='batch_' AND NOT EXISTS(SELECT 1 FROM batch WHERE id=?2)";
 
 static const struct sqlite_form form = {
     .what = "batches",
@@ -50,6 +60,10 @@ static const struct sqlite_form form = {
         "CREATE INDEX IF NOT EXISTS batch_owner ON batch(owner,n);"
         "CREATE INDEX IF NOT EXISTS batch_open ON batch(ended,n);"
         "CREATE INDEX IF NOT EXISTS batch_input ON batch(input,ended);",
+    .is_durable = true,
+    .tables = tables,
+    .n_tables = 2,
+    .enter_lost = enter_lost,
 };
 
 /* ---- statements ---- */
@@ -69,6 +83,8 @@ int batch_store_step(struct batch_store *s, sqlite3_stmt *st, struct api_error *
 {
     const int rc = sqlite3_step(st);
     char quoted[300];
+    const char *why;
+    int code;
 
     if (rc == SQLITE_ROW)
         return 1;
@@ -76,12 +92,13 @@ int batch_store_step(struct batch_store *s, sqlite3_stmt *st, struct api_error *
         sqlite3_reset(st);
         return 0;
     }
-    log_error("batches", "event=database_failed code=%d reason=%s",
-              sqlite3_extended_errcode(s->db),
-              log_quote(quoted, sizeof(quoted), sqlite3_errmsg(s->db)));
-    api_error_set(e, rc == SQLITE_NOMEM ? 500 : 503, NULL, "batch_dir",
-                  "files and batches cannot be read or written now: %s", sqlite3_errmsg(s->db));
+    code = sqlite3_extended_errcode(s->db);
     sqlite3_reset(st);
+    why = sqlite_file_fail(s->db);
+    log_error("batches", "event=database_failed code=%d reason=%s", code,
+              log_quote(quoted, sizeof(quoted), why));
+    api_error_set(e, rc == SQLITE_NOMEM ? 500 : 503, NULL, "batch_dir",
+                  "files and batches cannot be read or written now: %s", why);
     return rc == SQLITE_NOMEM ? ERR_NOMEM : ERR_IO;
 }
 
@@ -119,9 +136,10 @@ void batch_store_show_counts(struct batch_store *s)
 struct batch_store_counts batch_store_counts(const struct batch_store *s)
 {
     if (s == NULL)
-        return (struct batch_store_counts){0, 0};
+        return (struct batch_store_counts){0};
     return (struct batch_store_counts){atomic_load_explicit(&s->n_files, memory_order_relaxed),
-                                       atomic_load_explicit(&s->bytes, memory_order_relaxed)};
+                                       atomic_load_explicit(&s->bytes, memory_order_relaxed),
+                                       s->loss.n_rows};
 }
 
 int64_t batch_store_now(void)
@@ -208,13 +226,17 @@ int batch_store_open(struct batch_store **out, const struct batch_store_options 
     rc = check_folder(s, options->folder, err, err_len);
     batch_store_path(s, "batches.db", path);
     if (rc == 0)
-        rc = sqlite_file_open(&s->db, path, &form, err, err_len);
+        rc = sqlite_file_open(&s->db, path, &form, &s->loss, err, err_len);
     if (rc == 0 && prepare(s) < 0) {
         snprintf(err, err_len, "'%.200s' is no database of batches: %s", path,
                  sqlite3_errmsg(s->db));
         rc = ERR_FORMAT;
     }
-    if (rc == 0 && (rc = batch_store_sweep(s, &e)) < 0)
+    if (rc == 0 && (s->loss.is_salvaged || s->loss.n_rows > 0))
+        rc = batch_store_mend(s, &e);
+    if (rc == 0)
+        rc = batch_store_sweep(s, &e);
+    if (rc < 0 && e.status != 0)
         snprintf(err, err_len, "'%.200s': %s", path, e.message);
     if (rc < 0) {
         batch_store_close(&s);

@@ -6,6 +6,11 @@
  * go when they are too old, batches that have ended with them; never what a batch needs that has
  * not ended. What a call has said was done is on the disk.
  *
+ * Of a damaged database what can be saved is (sqlite_file.h), and what its rows and the folder say
+ * of each other is made to agree: a file that a batch names and whose bytes are there is one again,
+ * one whose bytes are gone is none. Bytes that no row knows stay where they are; the log has their
+ * names (event=file_lost).
+ *
  * Thread: any, one call at a time; every call may wait for a disk, so never the I/O thread's, but
  *         for batch_store_counts().
  * Memory: a cache of 4 MiB, the statements, and what SQLite's calls take.
@@ -46,6 +51,7 @@ void batch_store_close(struct batch_store **s);
 
 struct batch_store_counts {
     uint64_t n_files, bytes; /* of files, not those that are still written */
+    uint64_t n_lost;         /* of a damaged database, as far as they are known */
 };
 /* As of the last change. From any thread, at any time. */
 struct batch_store_counts batch_store_counts(const struct batch_store *s);

@@ -11,6 +11,7 @@
 #include <stdatomic.h>
 
 #include "server/batches/batch_store.h"
+#include "server/sqlite/sqlite_file.h"
 
 #define BATCH_STORE_DAY_S 86400
 #define BATCH_STORE_PART ".part" /* the end of a file's name while it is uploaded */
@@ -28,6 +29,7 @@ struct batch_store {
     char folder[BATCH_STORE_PATH - BATCH_STORE_ID - 8]; /* with an id it is a path */
     uint64_t max_bytes;
     uint32_t max_days;
+    struct sqlite_loss loss; /* at the opening */
     _Atomic uint64_t n_files, bytes; /* since the last change that has ended */
 };
 
@@ -40,6 +42,9 @@ int batch_store_run(struct batch_store *s, enum batch_statement which, struct ap
 /* What was begun holds if rc is not negative, else nothing of it. */
 int batch_store_end_change(struct batch_store *s, int rc, struct api_error *e);
 void batch_store_show_counts(struct batch_store *s);
+
+/* After the database was damaged: make rows and files agree, and name what is lost. */
+int batch_store_mend(struct batch_store *s, struct api_error *e);
 
 int64_t batch_store_now(void);
 /* How long a file that is made now stays. */

@@ -25,7 +25,7 @@ void batch_store_close(struct batch_store **s)
 struct batch_store_counts batch_store_counts(const struct batch_store *s)
 {
     (void)s;
-    return (struct batch_store_counts){0, 0};
+    return (struct batch_store_counts){0};
 }
 
 void batch_store_drop_file(struct batch_store *s, const char *id)

@@ -147,6 +147,20 @@ static void check_offers(struct doctor_report *r, const char *name, const char *
         doctor_add(r, DOCTOR_OK, name, "%s", folder);
 }
 
+/* A database that was damaged, of which a new one was made. */
+static void check_damaged(struct doctor_report *r, const char *path, const char *file)
+{
+    char damaged[MAX_PATH + 32];
+
+    snprintf(damaged, sizeof(damaged), "%s%s.damaged", path, file);
+    if (path[0] == '\0' || access(damaged, F_OK) != 0)
+        return;
+    doctor_add(r, DOCTOR_NOTE, "damaged", "a damaged database is kept as '%s'", damaged);
+    doctor_remedy(r, "check the disk; the log says what was lost (event=row_lost, file_lost); "
+                     "then remove it and '%s-wal'",
+                  damaged);
+}
+
 static void check_server(struct doctor_report *r, const struct config *c)
 {
     if (strncmp(c->kv_store, "dir:", 4) == 0)
@@ -159,6 +173,9 @@ static void check_server(struct doctor_report *r, const struct config *c)
     check_file(r, "responses_db", c->responses_db, c->responses_size);
     check_file(r, "requests_db", c->requests_db, c->requests_size);
     check_file(r, "usage_db", c->usage_db, 0);
+    check_damaged(r, c->batch_dir, "/batches.db");
+    check_damaged(r, c->responses_db, "");
+    check_damaged(r, c->usage_db, "");
     check_file(r, "log_file", c->log_file, 0);
     check_file(r, "unix_socket", c->unix_socket, 0);
     check_file(r, "handover_socket", c->handover_socket, 0);

@@ -122,6 +122,17 @@ static void add_requests(const struct metrics_requests *m, struct buf *b)
               "Streams that could not be kept: the file was full, failed, or was another's.");
 }
 
+static void add_lost(const struct metrics_lost *m, struct buf *b)
+{
+    prom_family(b, "quire_rows_lost_total", "counter",
+                "Rows that a damaged database had lost at the start: the log names them.");
+    buf_printf(b,
+               "quire_rows_lost_total{database=\"batch_dir\"} %" PRIu64 "\n"
+               "quire_rows_lost_total{database=\"responses_db\"} %" PRIu64 "\n"
+               "quire_rows_lost_total{database=\"usage_db\"} %" PRIu64 "\n",
+               m->batches, m->responses, m->usage);
+}
+
 static void add_edge(const struct metrics_scene *scene, struct buf *b)
 {
     const char *name = "quire_edge_refusals_total";
@@ -216,6 +227,7 @@ static void add_own(const struct metrics_scene *scene, struct buf *out)
     add_streams(&scene->streams, out);
     add_batches(&scene->batches, out);
     add_requests(&scene->requests, out);
+    add_lost(&scene->lost, out);
     add_pools(scene, out);
     metrics_models_add_engines(scene, out);
     metrics_models_add_outcomes(scene, out);

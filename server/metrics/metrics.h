@@ -130,6 +130,10 @@ struct metrics_requests { /* that requests_db keeps */
     uint64_t n_restored, n_lost, n_unkept; /* ever */
 };
 
+struct metrics_lost { /* rows of damaged databases, ever */
+    uint64_t batches, responses, usage;
+};
+
 struct metrics_scene { /* everything that the text needs; pointers are borrowed */
     const struct metrics_model *models; /* [n_models] */
     uint32_t n_models;
@@ -144,6 +148,7 @@ struct metrics_scene { /* everything that the text needs; pointers are borrowed 
     uint64_t n_kept, kept_bytes;       /* responses_db: responses, and bytes in use */
     struct metrics_batches batches;
     struct metrics_requests requests;
+    struct metrics_lost lost;
     uint32_t n_connections, n_tenants;
     const uint64_t *edge; /* [HTTP_EDGE_COUNT] */
     uint64_t n_tenants_shared;

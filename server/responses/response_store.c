@@ -9,6 +9,7 @@
 #include "core/base/mem.h"
 #include "server/sqlite/sqlite_bind.h"
 #include "server/sqlite/sqlite_file.h"
+#include "server/sqlite/sqlite_pages.h"
 
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -33,6 +34,35 @@ static const char *const texts[] = {
 #undef SQL
 };
 
+static const struct sqlite_table tables[] = {
+    {"response", 8, false, "INSERT OR IGNORE INTO response SELECT ?9,?2,?3,?4,?5,?6,?7,?8"},
+    {"item", 6, false, "INSERT OR IGNORE INTO item(rowid,response,n,is_output,id,owner,body)"
+                       " VALUES(?7,?1,?2,?3,?4,?5,?6)"},
+};
+
+/* Of the index of ids, and of that of items (response,is_output,n). */
+static const char enter_lost[] =
+    "INSERT OR IGNORE INTO lost SELECT 'response',?2 WHERE ?1=2 AND typeof(?2)='text'"
+    " AND substr(?2,1,5)='resp_' AND NOT EXISTS(SELECT 1 FROM response WHERE id=?2)"
+    " UNION ALL SELECT 'item of',?2 WHERE ?1=4 AND typeof(?2)='integer'"
+    " AND NOT EXISTS(SELECT 1 FROM item WHERE rowid=?5)";
+
+/* What later responses build upon is whole, or it is gone: a response that lacks an item goes. Its
+ * input's items are numbered from 0 on, those of its output are in its body too, and those of one
+ * input were written one behind the other: where more than one page is gone, so that an index may
+ * not tell, the last one's successor must be there. */
+static const char settle[] =
+    "INSERT OR IGNORE INTO lost SELECT 'response',id FROM response r WHERE"
+    " n IN (SELECT id FROM lost WHERE what='item of')"
+    " OR (SELECT count(*)<>coalesce(max(n)+1,0) FROM item WHERE response=r.n AND is_output=0)"
+    " OR (SELECT count(*) FROM item WHERE response=r.n AND is_output=1)<>"
+    "    CASE WHEN is_open THEN 0 ELSE coalesce(json_array_length(body,'$.output'),0) END"
+    " OR ((SELECT n_pages FROM damage)>1 AND NOT EXISTS(SELECT 1 FROM item WHERE rowid="
+    "    (SELECT max(rowid)+1 FROM item WHERE response=r.n AND is_output=0)));"
+    "DELETE FROM response WHERE id IN (SELECT id FROM lost WHERE what='response');"
+    "DELETE FROM item WHERE response NOT IN (SELECT n FROM response);"
+    "DELETE FROM lost WHERE what='item of';";
+
 static const struct sqlite_form form = {
     .what = "kept responses",
     .application_id = 0x51554952, /* "QUIR" */
@@ -46,6 +76,10 @@ static const struct sqlite_form form = {
               " id TEXT NOT NULL, owner TEXT NOT NULL, body TEXT NOT NULL);"
               "CREATE INDEX IF NOT EXISTS item_response ON item(response,is_output,n);"
               "CREATE INDEX IF NOT EXISTS item_id ON item(id);",
+    .tables = tables,
+    .n_tables = 2,
+    .enter_lost = enter_lost,
+    .settle = settle,
 };
 
 struct response_store {
@@ -53,6 +87,8 @@ struct response_store {
     sqlite3_stmt *statements[N_SQL];
     uint64_t max_bytes;
     int64_t max_age_s;
+    struct sqlite_loss loss; /* at the opening */
+    bool is_damaged;         /* a page that was read since is */
     int64_t n; /* rows, with what the change under way has done to them */
     _Atomic uint64_t n_shown, bytes_shown; /* since the last change that has ended */
 };
@@ -75,6 +111,8 @@ static int step(struct response_store *s, sqlite3_stmt *st, struct api_error *e)
 {
     const int rc = sqlite3_step(st);
     char quoted[300];
+    const char *why;
+    int code;
 
     if (rc == SQLITE_ROW)
         return 1;
@@ -82,12 +120,14 @@ static int step(struct response_store *s, sqlite3_stmt *st, struct api_error *e)
         sqlite3_reset(st);
         return 0;
     }
-    log_error("responses", "event=database_failed code=%d reason=%s",
-              sqlite3_extended_errcode(s->db),
-              log_quote(quoted, sizeof(quoted), sqlite3_errmsg(s->db)));
-    api_error_set(e, rc == SQLITE_NOMEM ? 500 : 503, NULL, "responses_db",
-                  "kept responses cannot be read or written now: %s", sqlite3_errmsg(s->db));
+    code = sqlite3_extended_errcode(s->db);
+    s->is_damaged = s->is_damaged || sqlite_pages_is_damage(s->db);
     sqlite3_reset(st);
+    why = sqlite_file_fail(s->db);
+    log_error("responses", "event=database_failed code=%d reason=%s", code,
+              log_quote(quoted, sizeof(quoted), why));
+    api_error_set(e, rc == SQLITE_NOMEM ? 500 : 503, NULL, "responses_db",
+                  "kept responses cannot be read or written now: %s", why);
     return rc == SQLITE_NOMEM ? ERR_NOMEM : ERR_IO;
 }
 
@@ -182,9 +222,10 @@ static void show_counts(struct response_store *s)
 struct response_counts response_store_counts(const struct response_store *s)
 {
     if (s == NULL)
-        return (struct response_counts){0, 0};
+        return (struct response_counts){0};
     return (struct response_counts){atomic_load_explicit(&s->n_shown, memory_order_relaxed),
-                                    atomic_load_explicit(&s->bytes_shown, memory_order_relaxed)};
+                                    atomic_load_explicit(&s->bytes_shown, memory_order_relaxed),
+                                    s->loss.n_rows};
 }
 
 /* A statement that deletes responses. The number of them, or a negative ERR_*. */
@@ -235,11 +276,38 @@ static int count_rows(struct response_store *s, struct api_error *e)
     return rc < 0 ? rc : 0;
 }
 
+static int open_database(struct response_store *s, const char *path, char *err, size_t err_len)
+{
+    struct api_error e = {0};
+    int rc = sqlite_file_open(&s->db, path, &form, &s->loss, err, err_len);
+
+    if (rc == 0 && prepare(s) < 0) {
+        snprintf(err, err_len, "'%s' is no database of kept responses: %s", path,
+                 sqlite3_errmsg(s->db));
+        return ERR_FORMAT;
+    }
+    if (rc == 0 && (count_rows(s, &e) < 0 || run(s, SQL_FAIL_OPEN, &e) < 0 ||
+                    prune(s, "", &e) < 0)) {
+        snprintf(err, err_len, "'%s': %s", path, e.message);
+        return ERR_IO;
+    }
+    return rc;
+}
+
+static void close_database(struct response_store *s)
+{
+    for (int i = 0; i < N_SQL; i++) {
+        sqlite3_finalize(s->statements[i]);
+        s->statements[i] = NULL;
+    }
+    sqlite3_close(s->db);
+    s->db = NULL;
+}
+
 int response_store_open(struct response_store **out, const struct response_store_options *options,
                         char *err, size_t err_len)
 {
     struct response_store *s = mem_calloc(1, sizeof(*s));
-    struct api_error e = {0};
     int rc;
 
     *out = NULL;
@@ -247,16 +315,11 @@ int response_store_open(struct response_store **out, const struct response_store
         return snprintf(err, err_len, "no memory for kept responses"), ERR_NOMEM;
     s->max_bytes = options->max_bytes;
     s->max_age_s = (int64_t)options->max_days * DAY_S;
-    rc = sqlite_file_open(&s->db, options->path, &form, err, err_len);
-    if (rc == 0 && prepare(s) < 0) {
-        snprintf(err, err_len, "'%s' is no database of kept responses: %s", options->path,
-                 sqlite3_errmsg(s->db));
-        rc = ERR_FORMAT;
-    }
-    if (rc == 0 && (count_rows(s, &e) < 0 || run(s, SQL_FAIL_OPEN, &e) < 0 ||
-                    prune(s, "", &e) < 0)) {
-        snprintf(err, err_len, "'%s': %s", options->path, e.message);
-        rc = ERR_IO;
+    rc = open_database(s, options->path, err, err_len);
+    if (rc < 0 && s->is_damaged) { /* too large to be checked: it was found by reading */
+        close_database(s);
+        s->is_damaged = false;
+        rc = open_database(s, options->path, err, err_len);
     }
     if (rc < 0)
         response_store_close(&s);
@@ -272,9 +335,7 @@ void response_store_close(struct response_store **store)
 
     if (s == NULL)
         return;
-    for (int i = 0; i < N_SQL; i++)
-        sqlite3_finalize(s->statements[i]);
-    sqlite3_close(s->db);
+    close_database(s);
     mem_free(s);
     *store = NULL;
 }
@@ -291,6 +352,35 @@ static int end_counted(struct response_store *s, int64_t n, int rc, struct api_e
     return rc;
 }
 
+/* What is kept stays kept where others cannot go, be it for a damaged page. */
+static void make_room(struct response_store *s, const char *last)
+{
+    const int64_t n = s->n;
+    struct api_error ignored = {0};
+    int rc = run(s, SQL_BEGIN, &ignored);
+
+    if (rc == 0)
+        rc = prune(s, last, &ignored);
+    (void)end_counted(s, n, rc, &ignored);
+}
+
+/* A damaged file that cannot be made smaller does not grow. */
+static int check_room(struct response_store *s, struct api_error *e)
+{
+    uint64_t bytes;
+
+    if (!s->is_damaged)
+        return 0;
+    if (used(s, &bytes, e) < 0)
+        return ERR_IO;
+    if (bytes <= s->max_bytes)
+        return 0;
+    api_error_set(e, 503, NULL, "responses_db",
+                  "the file of kept responses is damaged, and full: it is mended when the server "
+                  "starts again");
+    return ERR_IO;
+}
+
 int response_store_begin(struct response_store *s, const struct response_name *name,
                          const struct response_start *start, struct api_error *e)
 {
@@ -305,7 +395,9 @@ int response_store_begin(struct response_store *s, const struct response_name *n
     }
     if (start->is_restored)
         return step(s, bind(s, SQL_REOPEN, "ttb", name->id, name->owner, start->body), e);
-    rc = run(s, SQL_BEGIN, e);
+    rc = check_room(s, e);
+    if (rc == 0)
+        rc = run(s, SQL_BEGIN, e);
     if (rc == 0)
         rc = step(s,
                   bind(s, SQL_INSERT, "tttiib", name->id, name->owner, start->previous,
@@ -329,9 +421,10 @@ int response_store_end(struct response_store *s, const struct response_name *nam
         rc = step(s, bind(s, SQL_END, "ttb", name->id, name->owner, body), e);
     if (rc == 0 && sqlite3_changes(s->db) > 0)
         rc = step(s, bind(s, SQL_ADD_ITEMS, "ttib", name->id, name->owner, (int64_t)1, output), e);
+    rc = end_counted(s, n, rc, e);
     if (rc == 0)
-        rc = prune(s, name->id, e);
-    return end_counted(s, n, rc, e);
+        make_room(s, name->id);
+    return rc;
 }
 
 int response_store_give_up(struct response_store *s, const struct response_name *name,

@@ -7,7 +7,9 @@
  * failed ones at the next start.
  *
  * The file is locked for this process, and opened with all that belongs to it at the start: nothing
- * is opened or made later. What is deleted is overwritten.
+ * is opened or made later. What is deleted is overwritten. Of a damaged file what can be saved is
+ * (sqlite_file.h), without responses that lack an item; where it is read while others are served,
+ * that call is a 503, and it is mended at the next start.
  *
  * Thread: any, one call at a time; every call may wait for a disk, so never the I/O thread's, but
  *         for response_store_counts().
@@ -44,6 +46,7 @@ void response_store_close(struct response_store **s);
 
 struct response_counts {
     uint64_t n, bytes; /* responses that are kept, open ones too; of the file, in use */
+    uint64_t n_lost;   /* of a damaged file, as far as they are known */
 };
 /* As of the last change. From any thread, at any time; NULL: nothing is kept. */
 struct response_counts response_store_counts(const struct response_store *s);

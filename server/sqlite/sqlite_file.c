@@ -3,20 +3,31 @@
 #include "server/sqlite/sqlite_file.h"
 
 #include "core/base/err.h"
+#include "core/base/log.h"
+#include "server/sqlite/sqlite_image.h"
+#include "server/sqlite/sqlite_pages.h"
+#include "server/sqlite/sqlite_salvage.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 /* How long a server that ends may still have the file. */
 #define BUSY_MS 2000
+#define BUSY_STEP_MS 20
+/* In user_version: a damaged page was read. */
+#define DAMAGED 0x40000000
 
-/* In this order: the journal's mode holds with the lock that is asked for before. */
-static const char modes[] = "PRAGMA locking_mode=EXCLUSIVE;"
-                            "PRAGMA journal_mode=WAL;"
+/* Before anything is read: so no file of shared memory is made. */
+static const char exclusive[] = "PRAGMA locking_mode=EXCLUSIVE";
+
+static const char modes[] = "PRAGMA journal_mode=WAL;"
                             "PRAGMA synchronous=NORMAL;"
                             "PRAGMA temp_store=MEMORY;"
                             "PRAGMA secure_delete=ON;"
@@ -24,6 +35,12 @@ static const char modes[] = "PRAGMA locking_mode=EXCLUSIVE;"
                             "PRAGMA cell_size_check=ON;"
                             "PRAGMA cache_size=-4096;"
                             "PRAGMA journal_size_limit=4194304;";
+
+enum state { /* of a file */
+    PLAIN = 0, /* it is not one whose pages have checksums */
+    CHECKED,
+    DAMAGED_ONE,
+};
 
 static int say(sqlite3 *db, const char *path, char *err, size_t err_len)
 {
@@ -50,12 +67,12 @@ static int64_t number_of(sqlite3 *db, const char *sql)
 }
 
 /* A file that is there must be empty, or one of ours. */
-static int check(sqlite3 *db, const char *path, const struct sqlite_form *form, char *err,
-                 size_t err_len)
+static int check(sqlite3 *db, const char *path, const struct sqlite_form *form, enum state *state,
+                 char *err, size_t err_len)
 {
     const int64_t n = number_of(db, "SELECT count(*) FROM sqlite_schema");
-    const int64_t id = number_of(db, "PRAGMA application_id");
-    const int64_t version = number_of(db, "PRAGMA user_version");
+    const int64_t id = n < 0 ? -1 : number_of(db, "PRAGMA application_id");
+    const int64_t version = n < 0 ? -1 : number_of(db, "PRAGMA user_version");
 
     if (n < 0)
         return say(db, path, err, err_len);
@@ -65,24 +82,49 @@ static int check(sqlite3 *db, const char *path, const struct sqlite_form *form, 
         snprintf(err, err_len, "'%s' is a database of another program", path);
         return ERR_FORMAT;
     }
-    if (version == form->version)
+    if (*state == CHECKED && (version & DAMAGED) != 0)
+        *state = DAMAGED_ONE;
+    if ((version & ~(int64_t)DAMAGED) == form->version)
         return 0;
     snprintf(err, err_len, "'%s' has version %d of %s, and this build reads %u", path, (int)version,
              form->what, form->version);
     return ERR_FORMAT;
 }
 
-/* Only its owner reads it. */
+/* Every page is read, and what they say of each other compared. */
+static int check_pages(sqlite3 *db, const char *path, enum state *state, char *err, size_t err_len)
+{
+    sqlite3_stmt *st = NULL;
+    const int64_t bytes = number_of(db, "SELECT page_count*page_size FROM pragma_page_count,"
+                                        "pragma_page_size");
+    int rc;
+
+    if (*state != CHECKED || bytes > SQLITE_FILE_CHECKED)
+        return 0;
+    rc = sqlite3_prepare_v2(db, "PRAGMA integrity_check(1)", -1, &st, NULL);
+    if (rc == SQLITE_OK)
+        rc = sqlite3_step(st);
+    if (rc == SQLITE_ROW && strcmp((const char *)sqlite3_column_text(st, 0), "ok") != 0)
+        *state = DAMAGED_ONE;
+    rc = rc == SQLITE_ROW ? 0 : say(db, path, err, err_len);
+    sqlite3_finalize(st);
+    return rc;
+}
+
+/* Only its owner reads it. 1: it was not there. */
 static int make(const char *path, char *err, size_t err_len)
 {
-    const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0600);
+    int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    const bool is_new = fd >= 0;
 
+    if (fd < 0)
+        fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0600);
     if (fd < 0) {
         snprintf(err, err_len, "'%s' cannot be opened: %s", path, strerror(errno));
         return ERR_IO;
     }
     close(fd);
-    return 0;
+    return is_new;
 }
 
 /* A transaction of its own takes the lock, and makes what is to be written when the file is new. */
@@ -100,27 +142,127 @@ static int make_tables(sqlite3 *db, const struct sqlite_form *form)
     return rc;
 }
 
-int sqlite_file_open(sqlite3 **out, const char *path, const struct sqlite_form *form, char *err,
-                     size_t err_len)
-{
-    int rc = make(path, err, err_len), on = 1;
+/* ---- a file that may be damaged ---- */
 
-    *out = NULL;
+static int open_image(struct sqlite_image *image, const char *path, const struct sqlite_form *form,
+                      char *err, size_t err_len)
+{
+    const struct timespec pause = {0, BUSY_STEP_MS * 1000000};
+    int rc = ERR_BUSY;
+
+    for (int ms = 0; ms <= BUSY_MS && rc == ERR_BUSY; ms += BUSY_STEP_MS) {
+        if (ms > 0)
+            nanosleep(&pause, NULL);
+        rc = sqlite_image_open(image, path, form->application_id, form->is_durable);
+    }
+    if (rc == ERR_BUSY)
+        snprintf(err, err_len, "'%s' is in use by another process", path);
+    else if (rc < 0)
+        snprintf(err, err_len, "'%s' cannot be used: %s", path,
+                 rc == ERR_IO ? strerror(errno) : err_text(rc));
+    return rc;
+}
+
+/* Changes that SQLite does not take from the log, and nothing else does. */
+static void tell_cut(const struct sqlite_image *image, const char *path, struct sqlite_loss *loss)
+{
+    char quoted[300];
+
+    if (!image->is_ours || image->n_cut == 0)
+        return;
+    log_error("database", "event=changes_lost file=%s pages=%u reason=%s",
+              log_quote(quoted, sizeof(quoted), path), image->n_cut,
+              "\"the log of changes is damaged\"");
+    loss->n_rows++;
+}
+
+/* Before SQLite opens it, or once it has found (is_damaged) that the file is not whole. */
+static int look(const char *path, const struct sqlite_form *form, bool is_damaged,
+                enum state *state, struct sqlite_loss *loss, char *err, size_t err_len)
+{
+    struct sqlite_image image;
+    int rc = open_image(&image, path, form, err, err_len);
+
     if (rc < 0)
         return rc;
-    if (sqlite3_open_v2(path, out, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL) != SQLITE_OK)
-        return say(*out, path, err, err_len);
+    *state = image.is_ours || image.is_empty ? CHECKED : PLAIN;
+    if (image.is_ours && (is_damaged || image.is_damaged))
+        rc = sqlite_salvage(&image, path, form, loss, err, err_len);
+    if (rc == 0 && !is_damaged)
+        tell_cut(&image, path, loss);
+    sqlite_image_close(&image);
+    return rc;
+}
+
+/* *state becomes DAMAGED_ONE where it was CHECKED and something is not what was written. */
+static int open_whole(sqlite3 **out, const char *path, const struct sqlite_form *form,
+                      enum state *state, char *err, size_t err_len)
+{
+    const bool is_checked = *state == CHECKED;
+    int rc, on = 1;
+
+    if (sqlite_pages_open(out, path, form->application_id, is_checked) != SQLITE_OK ||
+        sqlite3_exec(*out, exclusive, NULL, NULL, NULL) != SQLITE_OK)
+        return *out != NULL ? say(*out, path, err, err_len)
+                            : (snprintf(err, err_len, "no memory for '%s'", path), ERR_NOMEM);
     sqlite3_busy_timeout(*out, BUSY_MS);
     sqlite3_db_config(*out, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, NULL);
     sqlite3_db_config(*out, SQLITE_DBCONFIG_ENABLE_VIEW, 0, NULL);
     sqlite3_db_config(*out, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
-    rc = check(*out, path, form, err, err_len);
-    if (rc < 0)
+    rc = check(*out, path, form, state, err, err_len);
+    if (rc == 0)
+        sqlite3_file_control(*out, "main", SQLITE_FCNTL_PERSIST_WAL, &on);
+    if (rc == 0 && (sqlite3_exec(*out, modes, NULL, NULL, NULL) != SQLITE_OK ||
+                    make_tables(*out, form) != SQLITE_OK))
+        rc = say(*out, path, err, err_len);
+    if (rc == 0)
+        rc = check_pages(*out, path, state, err, err_len);
+    if (rc < 0 && is_checked && sqlite_pages_is_damage(*out))
+        *state = DAMAGED_ONE;
+    return rc;
+}
+
+int sqlite_file_open(sqlite3 **out, const char *path, const struct sqlite_form *form,
+                     struct sqlite_loss *loss, char *err, size_t err_len)
+{
+    enum state state = CHECKED;
+    int rc = make(path, err, err_len);
+
+    *out = NULL;
+    *loss = (struct sqlite_loss){0};
+    if (rc == 0)
+        rc = look(path, form, false, &state, loss, err, err_len);
+    if (rc >= 0)
+        rc = open_whole(out, path, form, &state, err, err_len);
+    if (state != DAMAGED_ONE)
         return rc;
-    sqlite3_file_control(*out, "main", SQLITE_FCNTL_PERSIST_WAL, &on);
-    if (sqlite3_exec(*out, modes, NULL, NULL, NULL) != SQLITE_OK ||
-        make_tables(*out, form) != SQLITE_OK)
-        return say(*out, path, err, err_len);
-    return 0;
+    sqlite3_close(*out);
+    *out = NULL;
+    rc = look(path, form, true, &state, loss, err, err_len);
+    return rc < 0 ? rc : open_whole(out, path, form, &state, err, err_len);
+}
+
+/* For the next opening; a change that is under way ends without effect. */
+static void write_mark(sqlite3 *db)
+{
+    int reserved = -1; /* it is asked for */
+    char mark[60];
+
+    if (sqlite3_get_autocommit(db) == 0)
+        (void)sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL);
+    if (sqlite3_file_control(db, "main", SQLITE_FCNTL_RESERVE_BYTES, &reserved) != SQLITE_OK ||
+        reserved != SQLITE_PAGES_RESERVED)
+        return;
+    snprintf(mark, sizeof(mark), "PRAGMA user_version=%" PRId64,
+             number_of(db, "PRAGMA user_version") | DAMAGED);
+    (void)sqlite3_exec(db, mark, NULL, NULL, NULL);
+}
+
+const char *sqlite_file_fail(sqlite3 *db)
+{
+    if (!sqlite_pages_is_damage(db))
+        return sqlite3_errmsg(db);
+    write_mark(db);
+    return "a page of the file is damaged: what can be saved is when the server starts again";
 }
 #endif

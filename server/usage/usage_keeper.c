@@ -106,6 +106,11 @@ uint64_t usage_keeper_oldest_us(struct usage_keeper *k)
     return k != NULL ? worker_pool_stats(k->pool).oldest_us : 0;
 }
 
+uint64_t usage_keeper_n_lost(const struct usage_keeper *k)
+{
+    return k != NULL ? usage_store_n_lost(k->store) : 0;
+}
+
 /* ---- life ---- */
 
 int usage_keeper_open(struct usage_keeper **out, uv_loop_t *loop, struct usage_ledger *ledger,

@@ -29,6 +29,8 @@ int usage_keeper_start(struct usage_keeper *k); /* ERR_INTERNAL */
 bool usage_keeper_is_saved(struct usage_keeper *k);
 /* Since when the job that runs has been running, clock_us(); 0: none does. */
 uint64_t usage_keeper_oldest_us(struct usage_keeper *k);
+/* Rows that a damaged file has lost. */
+uint64_t usage_keeper_n_lost(const struct usage_keeper *k);
 
 /* As worker_pool_stop(), and then, after the loop, close. NULL is allowed. */
 void usage_keeper_stop(struct usage_keeper *k);

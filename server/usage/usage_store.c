@@ -14,6 +14,11 @@
     "day,owner,requests,prompt_tokens,computed_tokens,cached_tokens,generated_tokens,compute_us,"  \
     "block_us,cpu_us"
 
+static const struct sqlite_table tables[] = {
+    {"usage", 10, true, "INSERT OR IGNORE INTO usage(" COLUMNS ")"
+                        " VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10)"},
+};
+
 static const struct sqlite_form form = {
     .what = "usage",
     .application_id = 0x51554955, /* "QUIU" */
@@ -24,6 +29,8 @@ static const struct sqlite_form form = {
               " generated_tokens INTEGER NOT NULL, compute_us INTEGER NOT NULL,"
               " block_us INTEGER NOT NULL, cpu_us INTEGER NOT NULL,"
               " PRIMARY KEY(day,owner)) WITHOUT ROWID;",
+    .tables = tables,
+    .n_tables = 1,
 };
 
 /* The latest days, the earliest of them first. */
@@ -35,12 +42,15 @@ static const char save_sql[] = "INSERT OR REPLACE INTO usage(" COLUMNS ")"
 struct usage_store {
     sqlite3 *db;
     sqlite3_stmt *save;
+    struct sqlite_loss loss; /* at the opening */
 };
 
 static int say(struct usage_store *s, char *err, size_t err_len)
 {
-    snprintf(err, err_len, "the usage cannot be read or written: %s", sqlite3_errmsg(s->db));
-    return sqlite3_errcode(s->db) == SQLITE_NOMEM ? ERR_NOMEM : ERR_IO;
+    const int rc = sqlite3_errcode(s->db) == SQLITE_NOMEM ? ERR_NOMEM : ERR_IO;
+
+    snprintf(err, err_len, "the usage cannot be read or written: %s", sqlite_file_fail(s->db));
+    return rc;
 }
 
 int usage_store_open(struct usage_store **out, const char *path, char *err, size_t err_len)
@@ -51,7 +61,7 @@ int usage_store_open(struct usage_store **out, const char *path, char *err, size
     *out = NULL;
     if (s == NULL)
         return snprintf(err, err_len, "no memory for the usage"), ERR_NOMEM;
-    rc = sqlite_file_open(&s->db, path, &form, err, err_len);
+    rc = sqlite_file_open(&s->db, path, &form, &s->loss, err, err_len);
     if (rc == 0 && sqlite3_prepare_v2(s->db, save_sql, -1, &s->save, NULL) != SQLITE_OK) {
         snprintf(err, err_len, "'%s' is no database of usage: %s", path, sqlite3_errmsg(s->db));
         rc = ERR_FORMAT;
@@ -72,6 +82,11 @@ void usage_store_close(struct usage_store **store)
     sqlite3_close(s->db);
     mem_free(s);
     *store = NULL;
+}
+
+uint64_t usage_store_n_lost(const struct usage_store *s)
+{
+    return s->loss.n_rows;
 }
 
 /* ---- rows ---- */

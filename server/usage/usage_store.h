@@ -12,6 +12,7 @@
 #define SERVER_USAGE_USAGE_STORE_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #include "server/usage/usage_ledger.h"
 
@@ -21,6 +22,8 @@ struct usage_store;
  * is no such database. ERR_IO, ERR_NOMEM. */
 int usage_store_open(struct usage_store **out, const char *path, char *err, size_t err_len);
 void usage_store_close(struct usage_store **s);
+/* Rows that the file has lost, as far as they are known (sqlite_file.h). */
+uint64_t usage_store_n_lost(const struct usage_store *s);
 
 /* Enter what the file has, at most USAGE_MAX_ROWS of the latest days, into an empty ledger. */
 int usage_store_load(struct usage_store *s, struct usage_ledger *l, char *err, size_t err_len);

@@ -20,6 +20,12 @@ void usage_store_close(struct usage_store **s)
         *s = NULL;
 }
 
+uint64_t usage_store_n_lost(const struct usage_store *s)
+{
+    (void)s;
+    return 0;
+}
+
 int usage_store_load(struct usage_store *s, struct usage_ledger *l, char *err, size_t err_len)
 {
     (void)s;

@@ -186,6 +186,14 @@ def test_files_that_are_made(tmp_path, flags, name):
     found(doctor(*flags, tmp_path / "none" / "file")[name], "problem", "there is no folder", str(tmp_path / "none"))
 
 
+@pytest.mark.parametrize("flag,file", [("--batch-dir", "batches.db"), ("--responses-db", ""), ("--usage-db", "")])
+def test_a_damaged_database_is_kept(tmp_path, flag, file):
+    value = tmp_path if file else tmp_path / "my.db"
+    assert "damaged" not in doctor(flag, value)
+    kept = write(tmp_path / f"{file or 'my.db'}.damaged", "x", 0o600)
+    found(doctor(flag, value)["damaged"], "note", str(kept), "event=row_lost", f"{kept}-wal")
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="skip: only root can be another user")
 def test_as_another_user():
     """What root may, the user of a service may not."""

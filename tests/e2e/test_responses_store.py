@@ -3,6 +3,7 @@ import contextlib
 import json
 import os
 import pathlib
+import random
 import re
 import resource
 import sqlite3
@@ -11,6 +12,7 @@ import time
 import pytest
 
 from quire import Server, in_threads, make_key, serve_in_vain
+from sqlite_pages import hurt, seal
 from test_openapi import validate
 
 PATH = "/v1/responses"
@@ -48,6 +50,7 @@ def connect(path):
     """The file, of no server's at this time."""
     with contextlib.closing(sqlite3.connect(path)) as db, db:
         yield db
+    seal(path)
 
 
 def wait_over(s, name):
@@ -361,6 +364,37 @@ def test_files_that_are_refused(tmp_path):
     s = Server("--responses-db", str(tmp_path / "r.db"))
     r = serve_in_vain("--responses-db", str(tmp_path / "r.db"))
     assert r.returncode == 1 and "in use by another process" in r.stderr
+    assert s.stop() == 0
+
+
+@pytest.mark.parametrize("seed", [1, 3, 30, 37])
+def test_damage(tmp_path, seed):
+    """At random places, after a kill: each response is what it was, with all that it goes on from, or is named."""
+    rng, path = random.Random(seed), tmp_path / "r.db"
+    s = Server("--responses-db", str(path))
+    kept = []
+    for i in range(24):
+        before = {"previous_response_id": kept[-1]["id"]} if i % 4 else {}
+        kept.append(answer(s, f"Tell {i}.", metadata={"a": "y" * rng.choice((1, 300, 9000))}, **before))
+        if i == 15:
+            assert s.stop() == 0
+            s = Server("--responses-db", str(path))
+    items = {a["id"]: get(s, a["id"], "/input_items").json for a in kept}
+    s.process.kill()
+    s.process.wait()
+    hurt(path, rng, n=2)
+    s = Server("--responses-db", str(path))
+    log = s.flush_log() or s.read_log()
+    assert ("event=database_damaged" in log) == pathlib.Path(f"{path}.damaged").exists()
+    lost = set(re.findall(r'event=row_lost file="\S+" table=response id="(\S+)"', log))
+    assert lost == {a["id"] for a in kept if get(s, a["id"]).status == 404} and len(lost) < len(kept)
+    assert s.metrics()['quire_rows_lost_total{database="responses_db"}'] == len(lost)
+    for i, a in enumerate(kept):
+        if a["id"] not in lost:
+            assert get(s, a["id"]).json == a and get(s, a["id"], "/input_items").json == items[a["id"]]
+            on = s.post(PATH, {"input": "On.", "previous_response_id": a["id"], **SHORT})
+            chain = {b["id"] for b in kept[i - i % 4:i]}
+            assert on.status == (404 if chain & lost else 200), on.body
     assert s.stop() == 0
 
 

@@ -1,5 +1,5 @@
 /* tests/unit/server/test_batch_store.c - files and batches: owners, pages, what is needed, what
- * goes, how a batch ends, and folders that are not to be used. */
+ * goes, how a batch ends, folders that are not to be used, and what a damaged database leaves. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,6 +12,7 @@
 
 #include "core/base/err.h"
 #include "server/batches/batch_store.h"
+#include "tests/fixtures/files.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -269,12 +270,68 @@ static void test_not_to_be_used(void **state)
     assert_null(s);
 }
 
+/* The page that has the rows of files, and none of batches, is damaged. */
+static void hurt_files(void)
+{
+    char path[100], *bytes;
+    size_t n, n_hurt = 0;
+    FILE *f;
+
+    snprintf(path, sizeof(path), "%s/batches.db", folder);
+    bytes = read_whole(path, &n);
+    for (size_t at = 0; at < n; at += 4096)
+        if (memmem(bytes + at, 4096, "in.jsonl", 8) != NULL) {
+            bytes[at + 3000] ^= 1;
+            n_hurt++;
+        }
+    assert_true(n_hurt > 0);
+    f = fopen(path, "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(bytes, 1, n, f), n);
+    fclose(f);
+    free(bytes);
+}
+
+/* A file that a batch names is one again; another one stays in the folder, and is counted. */
+static void test_files_whose_rows_are_lost(void **state)
+{
+    struct batch_store *s = open_store(1000);
+    char a[BATCH_STORE_ID], b[BATCH_STORE_ID], batch[BATCH_STORE_ID];
+    const struct batch_name known = {"o", a}, unknown = {"o", b};
+    char path[160];
+    int fd;
+
+    (void)state;
+    assert_int_equal(put(s, "o", "{}", a), 0);
+    assert_int_equal(put(s, "o", "{}{}", b), 0);
+    assert_int_equal(create(s, "o", a, batch), 0);
+    batch_store_close(&s);
+    hurt_files();
+    s = open_store(1000);
+    assert_int_equal(batch_store_counts(s).n_lost, 1);
+    assert_int_equal(batch_store_counts(s).n_files, 1);
+    get(s, "o", batch);
+    buf_clear(&out);
+    assert_int_equal(batch_store_get_file(s, &known, &out, &e), 0);
+    assert_true(has("\"bytes\":2") && has("\"purpose\":\"batch\""));
+    assert_int_equal(batch_store_open_file(s, &known, &fd, &e), 0);
+    close(fd);
+    assert_int_equal(batch_store_get_file(s, &unknown, &out, &e), ERR_NOENT);
+    batch_store_close(&s);
+    snprintf(path, sizeof(path), "%s/%s", folder, b);
+    assert_int_equal(unlink(path), 0);
+    s = open_store(1000);
+    assert_int_equal(batch_store_counts(s).n_lost, 0);
+    batch_store_close(&s);
+}
+
 #define T(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {T(test_files), T(test_room), T(test_life), T(test_ends),
-                                       T(test_not_to_be_used)};
+                                       T(test_not_to_be_used),
+                                       T(test_files_whose_rows_are_lost)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

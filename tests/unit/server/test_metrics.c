@@ -123,6 +123,7 @@ static const struct {
     {"quire_requests_restored_total", SERVER_COUNTS},
     {"quire_requests_lost_total", SERVER_COUNTS},
     {"quire_requests_unkept_total", SERVER_COUNTS},
+    {"quire_rows_lost_total", SERVER_COUNTS},
     {"quire_request_memory_bytes", SERVER_COUNTS},
     {"quire_request_memory_limit_bytes", SERVER_COUNTS},
     {"quire_prepare_jobs", SERVER_COUNTS},
