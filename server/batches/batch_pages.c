@@ -192,10 +192,21 @@ static int read_metadata(struct asker *a, const cJSON *body)
     return a->metadata != NULL ? 0 : api_error_no_memory(&a->error);
 }
 
+static bool body_has(const cJSON *body, const char *name)
+{
+    const cJSON *v = cJSON_GetObjectItemCaseSensitive(body, name);
+
+    return v != NULL && !cJSON_IsNull(v);
+}
+
 static int read_body(struct asker *a, const cJSON *body)
 {
     if (!cJSON_IsObject(body))
         return api_error_set(&a->error, 400, NULL, NULL, "the body must be an object");
+    if (body_has(body, "output_expires_after"))
+        return api_error_set(&a->error, 400, "output_expires_after", "unsupported_parameter",
+                             "'output_expires_after' is not supported: files of answers are kept "
+                             "as long as others (batch_days)");
     if (take_text(a, body, "input_file_id", a->input, sizeof(a->input)) < 0 ||
         take_text(a, body, "endpoint", a->endpoint, sizeof(a->endpoint)) < 0 ||
         take_text(a, body, "completion_window", a->window, sizeof(a->window)) < 0 ||

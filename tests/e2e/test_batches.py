@@ -188,6 +188,7 @@ def test_batches_that_are_refused(batcher):
     good = {"input_file_id": f, "endpoint": "/v1/completions", "completion_window": "24h"}
     for change, status in (({"completion_window": "1d"}, 400), ({"completion_window": "0h"}, 400),
                            ({"completion_window": "999h"}, 400), ({"endpoint": "/v1/models"}, 400),
+                           ({"output_expires_after": {"anchor": "created_at", "seconds": 3600}}, 400),
                            ({"input_file_id": "file-none"}, 404), ({"input_file_id": None}, 400),
                            ({"metadata": {"a": 1}}, 400), ({"metadata": {str(i): "x" for i in range(17)}}, 400)):
         r = batcher.post("/v1/batches", {**good, **change})
