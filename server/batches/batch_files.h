@@ -3,7 +3,9 @@
  *
  * The files of answers are the record of what is done: an answer's id says whose it is. When they
  * are opened, what lies behind the last answer of this batch is cut off, be it behind the end that
- * a database remembers, or a line that the process's end has torn. So each line is answered once,
+ * a database remembers, or a line that the process's end has torn, or one that was damaged: what
+ * lies behind that is answered again. (Bytes that change within an answer, and leave its id and its
+ * end as they were, are not noticed.) So each line is answered once,
  * whenever the process is killed, and an answer that was kept stays as it is.
  *
  * Thread: any, one at a time; every call may wait for a disk.

@@ -396,6 +396,38 @@ static void test_what_is_kept(void **state)
     free(kept.data);
 }
 
+/* No new file can be made: the damaged one is as it was, and can be saved later. */
+static void test_no_room(void **state)
+{
+    struct sqlite_loss loss;
+    sqlite3 *db = open_db(&loss);
+    struct bytes is, then;
+    char name[100];
+    bool has[N_NOTES];
+
+    (void)state;
+    fill(db);
+    sqlite3_close(db);
+    is = read_file(path);
+    memset(is.data, 0, 100);
+    write_file(path, &is);
+    snprintf(name, sizeof(name), "%s.new", path);
+    assert_int_equal(mkdir(name, 0700), 0);
+    assert_true(sqlite_file_open(&db, path, &form, &loss, err, sizeof(err)) < 0);
+    assert_null(db);
+    assert_true(strstr(err, path) != NULL && strstr(err, "damaged") != NULL);
+    then = read_file(path);
+    assert_int_equal(then.n, is.n);
+    assert_memory_equal(then.data, is.data, is.n);
+    assert_int_equal(rmdir(name), 0);
+    db = open_db(&loss);
+    assert_true(loss.is_salvaged && loss.n_rows == 0);
+    assert_int_equal(read_notes(db, has), N_NOTES);
+    sqlite3_close(db);
+    free(is.data);
+    free(then.data);
+}
+
 /* While it is served: an error of that call, never other bytes, and the next opening mends it, even
  * if it would not find the page by itself. */
 static void test_while_it_is_open(void **state)
@@ -626,6 +658,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_random_damage),
         TEST(test_what_is_kept),
+        TEST(test_no_room),
         TEST(test_while_it_is_open),
         TEST(test_a_damaged_log),
         TEST(test_a_torn_log),
