@@ -49,7 +49,7 @@ def here(start):
 def test_each_command_has_its_test():
     mine = [c for start in ("quire serve", "curl -sN", "curl -s -X", "quire replay") for c in here(start)]
     others = [c for c in commands() for start in BY_OTHERS if c.startswith(start)]
-    assert sorted(mine + others) == sorted(commands()) and len(commands()) == 18
+    assert sorted(mine + others) == sorted(commands()) and len(commands()) == 19
     for start, (path, name) in BY_OTHERS.items():
         assert any(c.startswith(start) for c in others), start
         assert f"def {name}(" in (ROOT / path).read_text(encoding="utf-8"), path
@@ -126,6 +126,22 @@ def test_handover(model, tmp_path):
         assert new.port == old.port and old.process.wait(60) == 0
         new.wait_ready()
         assert new.complete("Once", max_tokens=2).status == 200
+    finally:
+        new.stop()
+
+
+def test_requests_db(model, tmp_path):
+    """What one process has begun the next one ends."""
+    command, = here("quire serve --model m.gguf --requests-db")
+    words = words_of(command, m_gguf=str(model), requests_db=str(tmp_path / "requests.db"))
+    old = Server(*words, model="")
+    ask = {"prompt": "Once", "max_tokens": 5, "temperature": 0, "stream": True}
+    stream = old.post("/v1/completions", ask)
+    old.process.kill()
+    new = Server(*words, model="")
+    try:
+        new.wait_until(lambda m: m["quire_requests_restored_total"] == 1, what="restored")
+        assert new.get(f"/v1/streams/{stream.headers['X-Stream-Id']}").body == stream.body
     finally:
         new.stop()
 
