@@ -5,7 +5,8 @@
 #   make && docker/image.sh build/quire quire:latest
 #
 # STORAGE: where buildah keeps images, instead of its own place. SUITE: of Debian, that the binary was
-# built on.
+# built on. The image is for the binary's machine, amd64 or arm64; where that is another one than this,
+# packages are unpacked without their scripts, and qemu-user runs what is in it.
 set -euo pipefail
 binary=$1 name=${2:-quire:latest} here=$(dirname "$0")
 export STORAGE_DRIVER=${STORAGE_DRIVER:-vfs} BUILDAH_ISOLATION=chroot
@@ -14,10 +15,24 @@ store=()
 [ -z "${STORAGE:-}" ] || store=(--root "$STORAGE/root" --runroot "$STORAGE/run")
 trap '[ -z "$container" ] || buildah "${store[@]}" rm "$container" >/dev/null; rm -rf "$work"' EXIT
 
+case $(od -An -tx2 -j18 -N2 "$binary" | tr -d ' ') in
+003e) arch=amd64 emulator= ;;
+00b7) arch=arm64 emulator=qemu-aarch64 ;;
+*) echo "image.sh: '$binary' is for neither amd64 nor arm64" >&2 && exit 2 ;;
+esac
+base=(--variant=essential)
+if [ "$arch" != "$(dpkg --print-architecture)" ]; then
+    # The hook does what scripts of ca-certificates and base-passwd would have done.
+    base=(--variant=extract --architectures="$arch" --include=base-files,base-passwd,bash,coreutils
+        --hook-dir=/usr/share/mmdebstrap/hooks/merged-usr
+        --extract-hook='cat "$1"/usr/share/ca-certificates/mozilla/*.crt >"$1/etc/ssl/certs/ca-certificates.crt"'
+        --extract-hook='for f in passwd group; do cp "$1/usr/share/base-passwd/$f.master" "$1/etc/$f"; done')
+fi
+
 # The libraries are those of the last stage of the Dockerfile.
 packages=$(sed -nE '/^FROM debian:12-slim$/,$p' "$here/Dockerfile" | tr ' \\' '\n\n' |
     grep -E '^(lib|ca-)' | paste -sd,)
-mmdebstrap --quiet --variant=essential --include="$packages" \
+mmdebstrap --quiet "${base[@]}" --include="$packages" \
     --dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/locale/*' \
     "${SUITE:-bookworm}" "$work/base.tar"
 
@@ -26,9 +41,15 @@ buildah "${store[@]}" add -q "$container" "$work/base.tar" /
 buildah "${store[@]}" copy -q --chmod 755 "$container" "$binary" /usr/local/bin/quire
 buildah "${store[@]}" copy -q "$container" "$here/../config/quire.conf" /usr/share/quire/quire.conf
 buildah "${store[@]}" copy -q "$container" "$here/health.sh" /usr/local/bin/quire-health
-buildah "${store[@]}" config --user 10001 --env QUIRE_HOST=0.0.0.0 --port 8080 \
+buildah "${store[@]}" config --arch "$arch" --user 10001 --env QUIRE_HOST=0.0.0.0 --port 8080 \
     --stop-signal SIGTERM --entrypoint '["/usr/local/bin/quire", "serve"]' "$container"
 # It starts on these libraries, as that user.
-buildah "${store[@]}" run "$container" -- /usr/local/bin/quire --version
+if [ "$arch" = "$(dpkg --print-architecture)" ]; then
+    buildah "${store[@]}" run "$container" -- /usr/local/bin/quire --version
+else
+    root=$(buildah "${store[@]}" mount "$container")
+    "$emulator" -L "$root" "$root/usr/local/bin/quire" --version
+    buildah "${store[@]}" umount "$container" >/dev/null
+fi
 buildah "${store[@]}" commit -q "$container" "$name" >/dev/null
 echo "$name"

@@ -4,9 +4,12 @@
 # STAGE (in the environment) is a folder in which `make install DESTDIR=$STAGE PREFIX=/usr` has put
 # the binary, its man pages and completions, and the sample configuration. The package adds the
 # systemd unit, with a user in place of a dynamic one, and what stands in this folder. With
-# SOURCE_DATE_EPOCH the same files become the same package.
+# SOURCE_DATE_EPOCH the same files become the same package. For another machine than this:
+# ARCHITECTURE as Debian calls it, STRIP for its binaries, and LIKE, a binary of the same version for
+# this machine: its libraries' packages have the same names and versions.
 set -euo pipefail
 version=$1 out=$2 here=$(cd "$(dirname "$0")" && pwd)
+architecture=${ARCHITECTURE:-$(dpkg --print-architecture)}
 root=$(mktemp -d) work=$(mktemp -d)
 trap 'rm -rf "$root" "$work"' EXIT
 export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(date +%s)}
@@ -19,7 +22,7 @@ version=${version//-/+}
 
 cp -a "$STAGE/." "$root"
 chmod 755 "$root"
-strip --strip-unneeded --remove-section=.comment --remove-section=.note "$root/usr/bin/quire"
+"${STRIP:-strip}" --strip-unneeded --remove-section=.comment --remove-section=.note "$root/usr/bin/quire"
 install -d "$root/etc/quire" "$root/usr/share/doc/quire" "$root/lib/systemd/system" "$root/DEBIAN"
 mv "$root/usr/share/quire/quire.conf" "$root/etc/quire/quire.conf"
 rmdir "$root/usr/share/quire"
@@ -48,9 +51,10 @@ find "$root/usr/share/man" -type f -exec gzip -9n {} +
 # The libraries, with the versions that they need.
 mkdir "$work/debian"
 printf 'Source: quire\n\nPackage: quire\nArchitecture: any\n' >"$work/debian/control"
-depends=$(cd "$work" && dpkg-shlibdeps -O "$root/usr/bin/quire" 2>/dev/null | sed -n 's/^shlibs:Depends=//p')
+like=$(realpath "${LIKE:-$root/usr/bin/quire}")
+depends=$(cd "$work" && dpkg-shlibdeps -O "$like" 2>/dev/null | sed -n 's/^shlibs:Depends=//p')
 [ -n "$depends" ]
-sed -e "s|@VERSION@|$version|" -e "s|@ARCHITECTURE@|$(dpkg --print-architecture)|" -e "s|@DEPENDS@|$depends|" \
+sed -e "s|@VERSION@|$version|" -e "s|@ARCHITECTURE@|$architecture|" -e "s|@DEPENDS@|$depends|" \
     -e "s|@SIZE@|$(du -sk --exclude=DEBIAN --apparent-size "$root" | cut -f1)|" "$here/control" >"$root/DEBIAN/control"
 echo /etc/quire/quire.conf >"$root/DEBIAN/conffiles"
 (cd "$root" && find usr lib -type f -print0 | sort -z | xargs -0 md5sum >DEBIAN/md5sums)
@@ -60,5 +64,5 @@ done
 find "$root" -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +
 
 mkdir -p "$out"
-dpkg-deb --root-owner-group --build "$root" "$out/quire_${version}_$(dpkg --print-architecture).deb" >/dev/null
-echo "$out/quire_${version}_$(dpkg --print-architecture).deb"
+dpkg-deb --root-owner-group --build "$root" "$out/quire_${version}_$architecture.deb" >/dev/null
+echo "$out/quire_${version}_$architecture.deb"
