@@ -291,6 +291,10 @@ test-deb: deb ## the package: lintian, installed in a clean Debian, asked, purge
 	@sh tests/deps.sh mmdebstrap lintian curl systemd python3-pytest
 	@QUIRE_SLOW=1 QUIRE_DEB=$$(ls $(BUILD)/quire_*.deb) $(PYTHON) -m pytest -q -rs -p no:cacheprovider tests/deploy/test_deb.py
 
+test-deb-vm: deb deps-numa ## the package's service under systemd, on a virtual machine: minutes
+	@sh tests/deps.sh mmdebstrap cpio
+	@$(PYTHON) tests/deploy/service_vm.py --folder $(NUMA) $$(ls $(BUILD)/quire_*.deb)
+
 test-real: deps-test deps-real $(BUILD)/quire ## real models beside float64, and the same bits under load (ARGS=smollm2)
 	@QUIRE_BIN=$(abspath $(BUILD))/quire $(PYTHON) tests/real/real.py --folder $(REAL) $(ARGS)
 	@$(PYTHON) tests/real/chat.py
