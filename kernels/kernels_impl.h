@@ -19,6 +19,21 @@
     (float *out, size_t out_stride, const float *x, size_t x_stride, size_t m, const void *panels, \
      size_t n_panels, size_t k, float scale)
 
+/* DOTPROD has products of bytes only: those with quantised weights, and attention on codes. */
+#if defined(__aarch64__)
+#define KERN_GEMM(weight, name)                                                                    \
+    void kern_gemm_##name##_scalar KERN_GEMM_PARAMS;                                               \
+    void kern_gemm_##name##_neon KERN_GEMM_PARAMS;
+#define KERN_GEMM_Q(weight, name)                                                                  \
+    KERN_GEMM(weight, name)                                                                        \
+    void kern_gemm_##name##_dotprod KERN_GEMM_PARAMS;                                              \
+    void kern_gemm_##name##_i8mm KERN_GEMM_PARAMS;
+#define KERN_OP(member, result, params)                                                            \
+    result kern_##member##_scalar params;                                                          \
+    result kern_##member##_neon params;
+void kern_attn_q8_0_dotprod(const struct kern_attn *a);
+void kern_attn_q4_0_dotprod(const struct kern_attn *a);
+#else
 #define KERN_GEMM(weight, name)                                                                    \
     void kern_gemm_##name##_scalar KERN_GEMM_PARAMS;                                               \
     void kern_gemm_##name##_avx2 KERN_GEMM_PARAMS;                                                 \
@@ -34,6 +49,7 @@
     result kern_##member##_scalar params;                                                          \
     result kern_##member##_avx2 params;                                                            \
     result kern_##member##_avx512 params;
+#endif
 #include "kernels/kernels.inc"
 
 /* The products on tiles into a table that has AVX-512's. For checks where the CPU has no tiles:
