@@ -1,20 +1,30 @@
 # Quire - `make help` lists the targets; `make run` and `make test` are the two a newcomer needs.
-BUILD   ?= build
 CC      ?= cc
+# The machine that the compiler builds for: x86_64 or aarch64. `make CC=aarch64-linux-gnu-gcc` on
+# another one has folders and packages of its own: build/arm64, and in it sysroot (make deps-arm64).
+TARGET  := $(shell $(CC) -dumpmachine)
+ARCH    := $(firstword $(subst -, ,$(TARGET)))
+ARCHS   := x86_64 aarch64
+CROSS   := $(if $(filter $(shell uname -m),$(ARCH)),,$(ARCH:aarch64=arm64))
+OUT     := build$(CROSS:%=/%)
+SYSROOT := $(if $(CROSS),$(abspath $(wildcard $(OUT)/sysroot)))
+PKGCONF := $(if $(SYSROOT),PKG_CONFIG_SYSROOT_DIR=$(SYSROOT) PKG_CONFIG_LIBDIR=$(SYSROOT)/usr/lib/$(TARGET)/pkgconfig:$(SYSROOT)/usr/share/pkgconfig) \
+           $(if $(and $(CROSS),$(if $(SYSROOT),,yes)),$(TARGET)-)pkg-config
+BUILD   ?= $(OUT)
 CFLAGS  ?= -O2 -g1 -DNDEBUG
 PREFIX  ?= /usr/local
 PYTHON  ?= $(firstword $(wildcard /usr/bin/python3) python3)
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 PKGS    := gnutls libuv libcjson libxxhash
-BASE    := -std=c11 -D_GNU_SOURCE -I. -fno-math-errno -ffp-contract=off -fvisibility=hidden \
+BASE    := $(SYSROOT:%=--sysroot=%) -std=c11 -D_GNU_SOURCE -I. -fno-math-errno -ffp-contract=off -fvisibility=hidden \
            -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wformat=2 \
-           $(if $(CI),-Werror) $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
-LIBS    := $(shell pkg-config --libs $(PKGS) 2>/dev/null) -linih -lunistring -lm -pthread
+           $(if $(CI),-Werror) $(shell $(PKGCONF) --cflags $(PKGS) 2>/dev/null)
+LIBS    := $(SYSROOT:%=--sysroot=%) $(shell $(PKGCONF) --libs $(PKGS) 2>/dev/null) -linih -lunistring -lm -pthread
 Q       := $(if $(V),,@)
 # What the compiler can do against the consequences of a bug; sanitizers have checks of their own.
 # The vector kernels work on checked sizes in registers: they get the landing pads only.
 has      = $(shell echo 'int x;' | $(CC) -Werror $(1) -c -x c -o /dev/null - 2>/dev/null && echo '$(1)')
-CF      := $(call has,-fcf-protection=full)
+CF      := $(or $(call has,-fcf-protection=full),$(call has,-mbranch-protection=standard))
 ifeq ($(findstring -fsanitize,$(CFLAGS)),)
 HARDEN  := -fPIE $(call has,-fstack-protector-strong) $(call has,-fstack-clash-protection) $(CF) \
            $(if $(filter -O1 -O2 -O3 -Os,$(CFLAGS)),-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3)
@@ -27,28 +37,35 @@ say      = $(if $(V),,@printf '  %-5s %s\n' '$(1)' '$(2)')
 
 # Everything but main.c goes into one archive that the binary and every test link.
 ROOMS := core kernels kvcache scheduler server config
-SRC   := $(filter-out server/main.c,$(wildcard $(foreach r,$(ROOMS),$(r)/*.c $(r)/*/*.c $(r)/*/*/*.c)))
+# foo_x86_64.c is for that architecture only, and so is the file of a level that it has.
+LEVELS_x86_64  := avx512 amx avxvnni avx2
+LEVELS_aarch64 :=
+ELSE  := $(foreach a,$(filter-out $(ARCH),$(ARCHS)),$a $(LEVELS_$a))
+here   = $(filter-out $(ELSE:%=\%_%.c),$(wildcard $(1)))
+SRC   := $(filter-out server/main.c,$(call here,$(foreach r,$(ROOMS),$(r)/*.c $(r)/*/*.c $(r)/*/*/*.c)))
 # Kernels with vector instructions take half the time of a build, and are the same in every one: the
 # longest come first, so that no core waits for them in the end.
-VECTOR := build/vector
+VECTOR := $(OUT)/vector
 VECTOR_CC ?= $(CC)
 # NATIVE (avx512, avxvnni, avx2 or scalar): a binary with the kernels of that level alone and those
 # that it builds upon, which `make run` serves with.
 NATIVE  :=
-ISAS    := $(if $(NATIVE),$(filter-out scalar,$(NATIVE:avxvnni=avxvnni avx2)),avx512 amx avxvnni avx2)
+ISAS    := $(if $(NATIVE),$(filter-out scalar,$(NATIVE:avxvnni=avxvnni avx2)),$(LEVELS_$(ARCH)))
 VSRC    := $(foreach i,$(ISAS),$(filter %_$i.c,$(SRC)))
 VOBJ    := $(VSRC:%.c=$(VECTOR)/%.o)
 VNNI    := $(filter %_avxvnni.o,$(VOBJ))
 EVEX    := $(VNNI:.o=_evex.o)
 VOBJ    += $(EVEX)
 FOR     := $(NATIVE:%=-%)
-OTHER   := $(filter-out %_avx512.c %_amx.c %_avxvnni.c %_avx2.c kernels/kernels.c,$(SRC))
+# What says which levels there are.
+TABLE   := kernels/kernels kernels/levels_$(ARCH)
+OTHER   := $(filter-out $(LEVELS_$(ARCH):%=\%_%.c) $(TABLE:%=%.c),$(SRC))
 # What depends on the libraries that may be missing (see below). All else is the same without them:
 # `make bare` takes it from the release's folder.
 OPTIONAL := server/process/syscall_filter.c server/responses/%.c server/batches/%.c server/sqlite/%.c server/usage/%.c \
             core/hub/%.c server/kv_events/%.c server/engine_io/store_redis.c server/top/client.c
 SHARED  := $(BUILD)
-COMMON  := $(VOBJ) $(SHARED)/kernels/kernels$(FOR).o $(SHARED)/config/demo_model.o $(SHARED)/server/page/assets.o \
+COMMON  := $(VOBJ) $(TABLE:%=$(SHARED)/%$(FOR).o) $(SHARED)/config/demo_model.o $(SHARED)/server/page/assets.o \
            $(patsubst %.c,$(SHARED)/%.o,$(filter-out $(OPTIONAL),$(OTHER)))
 OBJ     := $(COMMON) $(patsubst %.c,$(BUILD)/%.o,$(filter $(OPTIONAL),$(OTHER)))
 LIB     := $(BUILD)/libquire$(FOR).a
@@ -91,38 +108,38 @@ $(EVEX): %_evex.o: %.s
 	    $(VECTOR_CC) -x assembler -c -o $@ -
 $(BUILD)/kernels/%.o: OPT = -O3 -g1
 ifdef NATIVE
-$(BUILD)/kernels/kernels$(FOR).o: DEFS = -DKERN_NATIVE=KERN_ISA_$(shell echo $(NATIVE) | tr a-z A-Z)
-$(BUILD)/kernels/kernels$(FOR).o: kernels/kernels.c $(BUILD)/hardening.stamp ; $(compile)
+$(BUILD)/kernels/%$(FOR).o: DEFS = -DKERN_NATIVE=KERN_ISA_$(shell echo $(NATIVE) | tr a-z A-Z)
+$(BUILD)/kernels/%$(FOR).o: kernels/%.c $(BUILD)/hardening.stamp ; $(compile)
 endif
 # Libraries that are used where they are installed, unless WITHOUT names them.
-optional = $(if $(filter $(1),$(WITHOUT)),,$(shell pkg-config --exists $(1) 2>/dev/null && echo yes))
+optional = $(if $(filter $(1),$(WITHOUT)),,$(shell $(PKGCONF) --exists $(1) 2>/dev/null && echo yes))
 # Without libseccomp there is no filter of system calls.
 ifneq ($(call optional,libseccomp),)
-LIBS    += $(shell pkg-config --libs libseccomp)
-$(BUILD)/server/process/syscall_filter.o: DEFS = -DQUIRE_SECCOMP $(shell pkg-config --cflags libseccomp)
+LIBS    += $(shell $(PKGCONF) --libs libseccomp)
+$(BUILD)/server/process/syscall_filter.o: DEFS = -DQUIRE_SECCOMP $(shell $(PKGCONF) --cflags libseccomp)
 endif
 # Without SQLite no responses are kept (responses_db), and no usage (usage_db); there are no batches
 # (batch_dir).
 ifneq ($(call optional,sqlite3),)
-LIBS    += $(shell pkg-config --libs sqlite3)
-SQLITE  := -DQUIRE_SQLITE $(shell pkg-config --cflags sqlite3)
+LIBS    += $(shell $(PKGCONF) --libs sqlite3)
+SQLITE  := -DQUIRE_SQLITE $(shell $(PKGCONF) --cflags sqlite3)
 $(BUILD)/server/responses/%.o $(BUILD)/server/batches/%.o $(BUILD)/server/sqlite/%.o $(BUILD)/server/usage/%.o: DEFS = $(SQLITE)
 endif
 # Without libcurl nothing is fetched from the Hub (`quire pull`), and no server is asked (`quire top`).
 ifneq ($(call optional,libcurl),)
-LIBS    += $(shell pkg-config --libs libcurl)
-$(BUILD)/core/hub/%.o $(BUILD)/server/top/client.o: DEFS = -DQUIRE_CURL $(shell pkg-config --cflags libcurl)
+LIBS    += $(shell $(PKGCONF) --libs libcurl)
+$(BUILD)/core/hub/%.o $(BUILD)/server/top/client.o: DEFS = -DQUIRE_CURL $(shell $(PKGCONF) --cflags libcurl)
 endif
 # Without ZeroMQ and msgpack-c (whose name differs between Debians) no KV events are published.
 MSGPACK := $(firstword $(foreach p,msgpack-c msgpack,$(if $(call optional,$(p)),$(p))))
 ifneq ($(and $(call optional,libzmq),$(MSGPACK)),)
-LIBS    += $(shell pkg-config --libs libzmq $(MSGPACK))
-$(BUILD)/server/kv_events/%.o $(BUILD)/tests/unit/server/test_event_batch.o: DEFS = -DQUIRE_ZMQ $(shell pkg-config --cflags libzmq $(MSGPACK))
+LIBS    += $(shell $(PKGCONF) --libs libzmq $(MSGPACK))
+$(BUILD)/server/kv_events/%.o $(BUILD)/tests/unit/server/test_event_batch.o: DEFS = -DQUIRE_ZMQ $(shell $(PKGCONF) --cflags libzmq $(MSGPACK))
 endif
 # Without hiredis the block store is a folder, and neither Redis nor Valkey (kv_store).
 ifneq ($(call optional,hiredis),)
-LIBS    += $(shell pkg-config --libs hiredis)
-$(BUILD)/server/engine_io/store_redis.o: DEFS = -DQUIRE_HIREDIS $(shell pkg-config --cflags hiredis)
+LIBS    += $(shell $(PKGCONF) --libs hiredis)
+$(BUILD)/server/engine_io/store_redis.o: DEFS = -DQUIRE_HIREDIS $(shell $(PKGCONF) --cflags hiredis)
 endif
 $(BUILD)/core/base/version.o: DEFS = -DQUIRE_VERSION='"$(VERSION)"'
 
@@ -166,7 +183,7 @@ $(UNIT): %: %.o ; $(link_test)
 $(BUILD)/tests/sim_%: $(BUILD)/tests/sim/sim_%.o ; $(link_test)
 $(BUILD)/tests/golden_%: $(BUILD)/tests/golden/golden_%.o ; $(link_test)
 $(BUILD)/tests/test_placed: $(BUILD)/tests/numa/test_placed.o $(LIB) ; $(link_test)
-$(CHECK): $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/check/*.c)) ; $(link_test)
+$(CHECK): $(patsubst %.c,$(BUILD)/%.o,$(call here,tests/check/*.c)) ; $(link_test)
 $(BUILD)/bench/bench_kern: $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/bench/bench_kern_*.c))
 $(BUILD)/bench/%: $(BUILD)/tests/bench/%.o $(LIB) ; $(link_test)
 $(BUILD)/tools/%: $(BUILD)/tests/tools/%.o $(LIB) ; $(link_test)
@@ -476,6 +493,9 @@ deps-test:  ; @sh tests/deps.sh $(DEB_TEST)
 deps-lint:  ; @sh tests/deps.sh $(DEB_LINT)
 deps-clients: ; @{ command -v npm && $(PYTHON) -c 'import ensurepip'; } >/dev/null 2>&1 || sh tests/deps.sh $(DEB_CLIENTS)
 deps-page: ; @{ command -v npm && command -v chromium; } >/dev/null 2>&1 || sh tests/deps.sh nodejs npm chromium
+deps-arm64: ## the cross compiler for arm64, its packages in build/arm64/sysroot, and the emulator
+	@sh tests/deps.sh gcc-aarch64-linux-gnu pkg-config qemu-user mmdebstrap
+	@sh tests/arm64/sysroot.sh build/arm64/sysroot libc6-dev libgcc-s1 $(filter lib%-dev,$(DEB_TEST))
 deps-image: ; @sh tests/deps.sh mmdebstrap buildah
 deps-deb: ; @sh tests/deps.sh dpkg-dev binutils
 deps-numa:  ; @mkdir -p build/numa && sh tests/deps.sh qemu-system-x86

@@ -32,7 +32,9 @@
 #define KERN_SEGMENT 256  /* tokens in a softmax segment, counted from position 0 */
 #define KERN_MAX_HEAD 576 /* largest key_dim and value_dim; both are multiples of 8 */
 
-/* AVXVNNI is AVX2 with vpdpbusd on 256 bits: the products with quantised weights are its own, all
+/* Each architecture has some, in ascending order; a build has those of one (kernels_impl.h).
+ *
+ * AVXVNNI is AVX2 with vpdpbusd on 256 bits: the products with quantised weights are its own, all
  * else is AVX2's. It has two builds of the same body: in AVX-VNNI's encoding, and in that of
  * AVX-512VL, which kern_init() takes on a CPU that has AVX-512 VNNI but not AVX-VNNI. AMX is AVX512
  * with products of 8 rows and more on tiles, of common types. It is never the best: it has to be
@@ -438,8 +440,8 @@ struct kern_table {
     void (*softplus)(float *out, const float *x, const float *bias, const float *a, size_t n);
 };
 
-/* The best level that this CPU and OS allow (checks XCR0 as well as CPUID), but for AMX. In debug
- * builds the variable QUIRE_DEBUG_ISA lowers it. */
+/* The best level that this CPU and OS allow (of x86-64: checks XCR0 as well as CPUID), but for AMX. In
+ * debug builds the variable QUIRE_DEBUG_ISA lowers it. */
 enum kern_isa kern_isa_of_cpu(void);
 /* The best of them that this build has. */
 enum kern_isa kern_isa_best(void);

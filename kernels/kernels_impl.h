@@ -52,6 +52,33 @@ void kern_attn_q4_0_dotprod(const struct kern_attn *a);
 #endif
 #include "kernels/kernels.inc"
 
+/* ---- levels: each architecture has some, in a file levels_*.c of its own ---- */
+
+/* The highest level of the CPU that is chosen by itself. */
+enum kern_isa kern_level_of_cpu(void);
+/* Can a level that is built be used, where the best one is `best`? */
+bool kern_level_exists(enum kern_isa isa, enum kern_isa best);
+/* Replace what level `isa`, which exists, has kernels of its own for; the table has the scalar ones. */
+void kern_level_fill(struct kern_table *t, enum kern_isa isa);
+
+/* The levels of the architecture above KERN_ISA_SCALAR. */
+#if defined(__x86_64__)
+#define KERN_IS_OF_ARCH(isa) ((isa) >= KERN_ISA_AVX2 && (isa) <= KERN_ISA_AMX)
+#else
+#define KERN_IS_OF_ARCH(isa) false
+#endif
+
+/* A build for one CPU (the Makefile's NATIVE) has the level KERN_NATIVE and what that builds upon:
+ * AVX-512 has all kernels of its own, AVX-VNNI the products. Constant where `isa` is, so that no
+ * other level's kernels are linked. */
+#ifdef KERN_NATIVE
+#define KERN_IS_BUILT(isa)                                                                         \
+    ((isa) == KERN_NATIVE || (isa) == KERN_ISA_SCALAR ||                                           \
+     ((isa) == KERN_ISA_AVX2 && KERN_NATIVE == KERN_ISA_AVXVNNI))
+#else
+#define KERN_IS_BUILT(isa) ((isa) == KERN_ISA_SCALAR || KERN_IS_OF_ARCH(isa))
+#endif
+
 /* The products on tiles into a table that has AVX-512's. For checks where the CPU has no tiles:
  * kern_init() does it where it has. */
 void kern_fill_amx(struct kern_table *t);

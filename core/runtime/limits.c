@@ -7,8 +7,6 @@
 #include "core/runtime/limits_peaks.h"
 #include "core/runtime/thread_pool.h"
 
-#include <cpuid.h>
-#include <immintrin.h>
 #include <pthread.h>
 #include <sched.h>
 #include <string.h>
@@ -20,19 +18,21 @@
 #define QUICK_READ_RUNS 8
 #define READ_AHEAD 4096 /* bytes, as products of a row prefetch their weights */
 
+typedef uint64_t vector __attribute__((vector_size(16), may_alias));
+
 void limits_run_read(const void *bytes, size_t n_bytes)
 {
-    const __m128i *at = bytes;
-    const __m128i *end = at + n_bytes / 16;
-    __m128i s[4] = {_mm_setzero_si128()};
+    const vector *at = bytes;
+    const vector *end = at + n_bytes / sizeof(*at);
+    vector s[4] = {{0}};
 
     for (; at < end; at += 4) {
-        _mm_prefetch((const char *)at + READ_AHEAD, _MM_HINT_T0);
+        __builtin_prefetch((const char *)at + READ_AHEAD, 0, 3);
         for (int i = 0; i < 4; i++)
-            s[i] = _mm_xor_si128(s[i], _mm_load_si128(at + i));
+            s[i] ^= at[i];
     }
-    s[0] = _mm_xor_si128(_mm_xor_si128(s[0], s[1]), _mm_xor_si128(s[2], s[3]));
-    __asm__ volatile("" : : "x"(s[0]));
+    s[0] ^= s[1] ^ s[2] ^ s[3];
+    __asm__ volatile("" : : "r"(s[0][0] ^ s[0][1]));
 }
 
 struct probe {
@@ -157,17 +157,4 @@ int limits_measure(struct limits *l, enum kern_isa isa, uint32_t threads, const 
     thread_pool_destroy(&t);
     return limits_measure_reading(&l->read_gbps, threads, numa, (size_t)(quick ? 512 : 1024) << 20,
                                   quick ? QUICK_READ_RUNS : READ_RUNS);
-}
-
-void limits_cpu_name(char name[49])
-{
-    uint32_t r[12] = {0};
-    size_t n;
-
-    for (uint32_t i = 0; i < 3; i++)
-        __get_cpuid(0x80000002u + i, &r[4 * i], &r[4 * i + 1], &r[4 * i + 2], &r[4 * i + 3]);
-    memcpy(name, r, 48);
-    name[48] = '\0';
-    for (n = strlen(name); n > 0 && name[n - 1] == ' '; n--)
-        name[n - 1] = '\0';
 }

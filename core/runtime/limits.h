@@ -38,7 +38,4 @@ int limits_measure_reading(double *gbps, uint32_t threads, const struct numa *nu
  * aligned, n_bytes a multiple of 64. */
 void limits_run_read(const void *bytes, size_t n_bytes);
 
-/* The processor's own name, "" when it has none. */
-void limits_cpu_name(char name[49]);
-
 #endif

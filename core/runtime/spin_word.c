@@ -1,7 +1,6 @@
 /* core/runtime/spin_word.c - see spin_word.h. */
 #include "core/runtime/spin_word.h"
 
-#include <immintrin.h>
 #include <linux/futex.h>
 #include <sched.h>
 #include <stdbool.h>
@@ -13,6 +12,18 @@
 /* Of the SPIN_WORD_US, so long without a system call: a barrier of a quiet thread pool is over by
  * then. */
 #define PAUSE_US 10
+
+/* Leave the core to its sibling, and the bus to others, for a moment. */
+static void pause_cpu(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield" : : : "memory");
+#else
+#error "how does this architecture pause?"
+#endif
+}
 
 static uint64_t now_ns(void)
 {
@@ -43,7 +54,7 @@ uint32_t spin_word_count_pauses(void)
         uint64_t ns;
 
         for (int j = 0; j < 256; j++)
-            _mm_pause();
+            pause_cpu();
         ns = now_ns() - from;
         best = ns < best ? ns : best;
     }
@@ -57,7 +68,7 @@ static bool changes_while_spinning(atomic_uint *word, unsigned seen, uint32_t n_
     for (uint32_t i = 0; i < n_pauses; i++) {
         if (atomic_load_explicit(word, memory_order_acquire) != seen)
             return true;
-        _mm_pause();
+        pause_cpu();
     }
     end = now_ns() + (SPIN_WORD_US - PAUSE_US) * 1000;
     do {

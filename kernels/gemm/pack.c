@@ -3,7 +3,6 @@
  * A panel takes four codes (a quad) of each of its 16 lanes in turn. Load time only, and it must
  * keep up with a disk: more than 1.5 GB of rows a second on two cores.
  */
-#include <emmintrin.h>
 #include <string.h>
 
 #include "kernels/gemm/pack_quads.h"
@@ -251,8 +250,8 @@ static void pack_quantised(enum kern_weight w, uint8_t *dst, struct sources s, s
     }
 }
 
-/* Element j of every row side by side. Whole tiles are transposed in registers of SSE2, which every
- * x86-64 has; what is left of the columns goes one by one. */
+/* Element j of every row side by side. Whole tiles are transposed in registers of 16 bytes, which every
+ * CPU has; what is left of the columns goes one by one. */
 
 static void pack_tail(uint8_t *dst, const struct sources *s, size_t from, size_t k, size_t bytes)
 {
@@ -261,35 +260,39 @@ static void pack_tail(uint8_t *dst, const struct sources *s, size_t from, size_t
             memcpy(dst + (KERN_LANES * j + lane) * bytes, s->at[lane] + j * s->step[lane], bytes);
 }
 
-/* 4 rows x 4 words. */
+typedef uint32_t words __attribute__((vector_size(16)));
+typedef uint16_t halves __attribute__((vector_size(16)));
+
+#define LOW_OF_WORDS(a, b) __builtin_shufflevector(a, b, 0, 4, 1, 5)
+#define HIGH_OF_WORDS(a, b) __builtin_shufflevector(a, b, 2, 6, 3, 7)
+#define LOW_OF_HALVES(a, b) __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11)
+#define HIGH_OF_HALVES(a, b) __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15)
+
+/* n rows of n elements: after each of log2(n) rounds of interleaving rows i and i + n / 2, a column
+ * is spread over half as many registers. */
+#define TRANSPOSE(vector, n, low, high)                                                            \
+    vector v[n], t[n];                                                                             \
+                                                                                                   \
+    for (size_t i = 0; i < (n); i++)                                                               \
+        memcpy(&v[i], rows[i], sizeof v[i]);                                                       \
+    for (int left = (n); left > 1; left /= 2) {                                                    \
+        for (size_t i = 0; i < (n) / 2; i++) {                                                     \
+            t[2 * i] = low(v[i], v[i + (n) / 2]);                                                  \
+            t[2 * i + 1] = high(v[i], v[i + (n) / 2]);                                             \
+        }                                                                                          \
+        memcpy(v, t, sizeof v);                                                                    \
+    }                                                                                              \
+    for (size_t j = 0; j < (n); j++)                                                               \
+        memcpy(dst + KERN_LANES * sizeof v[j] / (n) * j, &v[j], sizeof v[j])
+
 static void pack_words(uint8_t *dst, const uint8_t *const rows[4])
 {
-    __m128 v[4];
-
-    for (size_t i = 0; i < 4; i++)
-        v[i] = _mm_loadu_ps((const float *)(const void *)rows[i]);
-    _MM_TRANSPOSE4_PS(v[0], v[1], v[2], v[3]);
-    for (size_t j = 0; j < 4; j++)
-        _mm_storeu_ps((float *)(void *)(dst + 64 * j), v[j]);
+    TRANSPOSE(words, 4, LOW_OF_WORDS, HIGH_OF_WORDS);
 }
 
-/* 8 rows x 8 halves: after each of three rounds of interleaving rows i and i + 4, a column is
- * spread over half as many registers. */
 static void pack_halves(uint8_t *dst, const uint8_t *const rows[8])
 {
-    __m128i v[8], t[8];
-
-    for (size_t i = 0; i < 8; i++)
-        v[i] = _mm_loadu_si128((const __m128i *)(const void *)rows[i]);
-    for (int round = 0; round < 3; round++) {
-        for (size_t i = 0; i < 4; i++) {
-            t[2 * i] = _mm_unpacklo_epi16(v[i], v[i + 4]);
-            t[2 * i + 1] = _mm_unpackhi_epi16(v[i], v[i + 4]);
-        }
-        memcpy(v, t, sizeof v);
-    }
-    for (size_t j = 0; j < 8; j++)
-        _mm_storeu_si128((__m128i *)(void *)(dst + 32 * j), v[j]);
+    TRANSPOSE(halves, 8, LOW_OF_HALVES, HIGH_OF_HALVES);
 }
 
 static void pack_floats(uint8_t *dst, const struct sources *s, size_t k, size_t bytes)

@@ -10,6 +10,7 @@
 #include "core/base/mem.h"
 #include "core/base/version.h"
 #include "core/model/model.h"
+#include "core/runtime/cpu_name.h"
 #include "server/cli/bench_impl.h"
 
 #include <stdlib.h>
@@ -261,10 +262,10 @@ static int make_room(struct bench *b, const struct bench_spec *w)
 static int bench(struct bench *b, const struct bench_spec *w)
 {
     const struct model *m = b->e.model;
-    char cpu[49];
+    char cpu[CPU_NAME_BYTES];
     int code = EXIT_OK, rc = make_room(b, w);
 
-    limits_cpu_name(cpu);
+    cpu_name_read(cpu);
     b->report.version = quire_version();
     b->report.cpu = cpu;
     b->report.isa = kern_isa_name(b->e.isa);

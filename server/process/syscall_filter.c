@@ -94,6 +94,18 @@ static const unsigned long allowed_prctl[] = {PR_SET_NAME, PR_GET_NAME, PR_SET_V
                                               PR_GET_DUMPABLE};
 static const unsigned long allowed_ioctl[] = {TCGETS, TIOCGWINSZ, FIONREAD, FIONBIO, FIOCLEX};
 
+/* The register in which a system call's result is. */
+static void set_result(ucontext_t *c, long result)
+{
+#if defined(__x86_64__)
+    c->uc_mcontext.gregs[REG_RAX] = result;
+#elif defined(__aarch64__)
+    c->uc_mcontext.regs[0] = (unsigned long)result;
+#else
+#error "where does this architecture have the result of a system call?"
+#endif
+}
+
 /* A forbidden call is like a function that is called here: what the handler uses (a line of the
  * log) makes only calls that are allowed, so that no lock of these is held. */
 static void on_refused(int number, siginfo_t *info, void *context)
@@ -103,7 +115,7 @@ static void on_refused(int number, siginfo_t *info, void *context)
     const uint64_t n = atomic_fetch_add_explicit(&n_refused, 1, memory_order_relaxed);
 
     (void)number;
-    c->uc_mcontext.gregs[REG_RAX] = -EPERM;
+    set_result(c, -EPERM);
     if (n < LOGGED_REFUSALS)
         log_warn("sandbox", "event=refused syscall=%d", info->si_syscall);
     errno = saved;

@@ -35,9 +35,9 @@ static void make_peaks(struct bench *b)
 static void measure_limits(struct bench *b, bool quick)
 {
     struct limits one;
-    char name[49];
+    char name[CPU_NAME_BYTES];
 
-    limits_cpu_name(name);
+    cpu_name_read(name);
     printf("%s, %s, %u threads\n", name, kern_isa_name(b->isa), b->n_thread);
     fflush(stdout);
     if (limits_measure(&one, b->isa, 1, NULL, quick) < 0 ||

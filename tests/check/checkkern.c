@@ -13,8 +13,8 @@
 #include <unistd.h>
 
 #include "kernels/kernels_impl.h"
-#include "tests/check/amx.h"
 #include "tests/check/check.h"
+#include "tests/check/levels.h"
 
 #define GUARD 256 /* bytes before an output */
 #define PATTERN 0xa5
@@ -195,22 +195,6 @@ static int usage(void)
     return 2;
 }
 
-/* Where there is AVX-512, AMX is checked too: with its instructions carried out by a model, unless
- * the CPU has them. */
-static enum kern_isa highest(void)
-{
-    const enum kern_isa best = kern_isa_best();
-
-    return best == KERN_ISA_AVX512 ? KERN_ISA_AMX : best;
-}
-
-static void fill_table(struct kern_table *t, enum kern_isa isa)
-{
-    kern_init(t, isa);
-    if (isa == KERN_ISA_AMX && !kern_isa_exists(isa))
-        kern_fill_amx(t);
-}
-
 static bool parse(struct options *o, int argc, char **argv)
 {
     int i;
@@ -220,7 +204,7 @@ static bool parse(struct options *o, int argc, char **argv)
             o->list = true;
         } else if (strcmp(argv[i], "--isa") == 0 && i + 1 < argc) {
             o->isa = kern_isa_parse(argv[++i]);
-            if (o->isa < 0 || o->isa > (int)highest())
+            if (o->isa < 0 || !levels_has((enum kern_isa)o->isa))
                 return false;
         } else if (strcmp(argv[i], "--seed") == 0 && i + 1 < argc) {
             o->seed = strtoull(argv[++i], NULL, 0);
@@ -263,7 +247,7 @@ static bool run(const struct line *l, struct check *c, uint64_t seed)
     c->rng = seed;
     c->n_fail = 0;
     for (unsigned i = 0; i < c->n_levels; i++)
-        fill_table(&c->tables[i], c->levels[i]);
+        levels_fill(&c->tables[i], c->levels[i]);
     check_level(c, 0);
     current = l->name;
     if (l->gemm)
@@ -283,18 +267,17 @@ struct shared {
     atomic_uint passed, failed; /* lines times levels */
 };
 
-/* All but the products with quantised weights are AVX2's own at the level of AVX-VNNI, and all but
- * some of these AVX-512's at the level of AMX. */
+/* Of some levels most kernels are those of a lower one. */
 static bool is_same_as_below(const struct line *l, enum kern_isa isa)
 {
-    const enum kern_isa below = isa == KERN_ISA_AMX ? KERN_ISA_AVX512 : KERN_ISA_AVX2;
+    const enum kern_isa below = levels_base(isa);
     struct kern_table lower, higher;
     const size_t at = sizeof(lower.gemm); /* the products come first */
 
-    if (isa != KERN_ISA_AVXVNNI && isa != KERN_ISA_AMX)
+    if (below == isa)
         return false;
-    fill_table(&lower, below);
-    fill_table(&higher, isa);
+    levels_fill(&lower, below);
+    levels_fill(&higher, isa);
     if (l->gemm != NULL)
         return lower.gemm[l->weight] == higher.gemm[l->weight];
     return memcmp((char *)&lower + at, (char *)&higher + at, sizeof(lower) - at) == 0;
@@ -303,6 +286,7 @@ static bool is_same_as_below(const struct line *l, enum kern_isa isa)
 static bool is_wanted(const struct options *o, const struct line *l, int isa)
 {
     return selected(o, l->name) && (o->isa < 0 || isa == o->isa) &&
+           levels_has((enum kern_isa)isa) &&
            !(l->scalar_only && isa != 0) && !is_same_as_below(l, (enum kern_isa)isa);
 }
 
@@ -317,7 +301,7 @@ static bool takes_all_levels(const struct line *l)
 static void run_item(const struct options *o, struct shared *s, const struct line *l, int isa)
 {
     struct check c = {.n_levels = 0};
-    const int to = takes_all_levels(l) ? (int)highest() : isa;
+    const int to = takes_all_levels(l) ? (int)levels_highest() : isa;
 
     if (takes_all_levels(l) && isa > 0)
         return;
@@ -331,7 +315,7 @@ static void run_item(const struct options *o, struct shared *s, const struct lin
 /* The last ones first: of those that take long, few are among the first. */
 static void run_items(const struct options *o, struct shared *s)
 {
-    const unsigned n_isa = (unsigned)highest() + 1, n = CHECK_COUNT(LINES) * n_isa;
+    const unsigned n_isa = (unsigned)levels_highest() + 1, n = CHECK_COUNT(LINES) * n_isa;
     unsigned i;
 
     while ((i = atomic_fetch_add(&s->next, 1)) < n)
@@ -378,8 +362,7 @@ int main(int argc, char **argv)
     printf("checkkern: best isa %s, seed %llu\n", kern_isa_name(kern_isa_best()),
            (unsigned long long)o.seed);
     fflush(stdout);
-    if (highest() == KERN_ISA_AMX && !kern_isa_exists(KERN_ISA_AMX))
-        amx_model_install();
+    levels_prepare();
     run_all(&o, s);
     if (s->passed + s->failed == 0) {
         fputs("checkkern: nothing selected\n", stderr);

@@ -1,0 +1,15 @@
+/* core/runtime/cpu_name.h - what the processor is called: benches put it beside their numbers.
+ *
+ * Thread: any.
+ * Memory: none.
+ */
+#ifndef CORE_RUNTIME_CPU_NAME_H
+#define CORE_RUNTIME_CPU_NAME_H
+
+#define CPU_NAME_BYTES 49
+
+/* x86-64: the processor's own name. aarch64: that of the core's design, or the numbers of its
+ * implementer and part; where cores differ, of the one that asks. "": it has none. */
+void cpu_name_read(char name[CPU_NAME_BYTES]);
+
+#endif

@@ -1,0 +1,26 @@
+/* tests/check/levels.h - the levels at which kernels are checked: those of the CPU, and those whose
+ * instructions a model carries out.
+ *
+ * Thread: any; levels_prepare(): before others.
+ * Memory: none.
+ */
+#ifndef TESTS_CHECK_LEVELS_H
+#define TESTS_CHECK_LEVELS_H
+
+#include "kernels/kernels.h"
+
+/* The last one, and whether one up to it is checked. */
+enum kern_isa levels_highest(void);
+bool levels_has(enum kern_isa isa);
+
+/* The level from which this one has the kernels that are not its own, where a check need not go
+ * through them again; else the level itself. */
+enum kern_isa levels_base(enum kern_isa isa);
+
+/* As kern_init(), for levels that the CPU has not too. */
+void levels_fill(struct kern_table *t, enum kern_isa isa);
+
+/* What the CPU has not is carried out from now on. */
+void levels_prepare(void);
+
+#endif
