@@ -39,7 +39,7 @@ say      = $(if $(V),,@printf '  %-5s %s\n' '$(1)' '$(2)')
 ROOMS := core kernels kvcache scheduler server config
 # foo_x86_64.c is for that architecture only, and so is the file of a level that it has.
 LEVELS_x86_64  := avx512 amx avxvnni avx2
-LEVELS_aarch64 :=
+LEVELS_aarch64 := i8mm dotprod neon
 ELSE  := $(foreach a,$(filter-out $(ARCH),$(ARCHS)),$a $(LEVELS_$a))
 here   = $(filter-out $(ELSE:%=\%_%.c),$(wildcard $(1)))
 SRC   := $(filter-out server/main.c,$(call here,$(foreach r,$(ROOMS),$(r)/*.c $(r)/*/*.c $(r)/*/*/*.c)))
@@ -89,6 +89,9 @@ all: $(BUILD)/quire ## build the release binary, build/quire
 $(VECTOR)/%_avx2.o:   ISA = -mavx2 -mfma -mf16c
 $(VECTOR)/%_avxvnni.s: ISA = -mavx2 -mfma -mf16c -mavxvnni
 $(VECTOR)/%_avx512.o $(VECTOR)/%_amx.o: ISA = -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni
+$(VECTOR)/%_neon.o:    ISA = -march=armv8-a
+$(VECTOR)/%_dotprod.o: ISA = -march=armv8.2-a+dotprod
+$(VECTOR)/%_i8mm.o:    ISA = -march=armv8.2-a+dotprod+i8mm
 # Full debug information would double the time that the kernels take to compile.
 $(VECTOR)/%.o: %.c
 	$(call say,CC,$<)

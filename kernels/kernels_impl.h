@@ -65,7 +65,7 @@ void kern_level_fill(struct kern_table *t, enum kern_isa isa);
 #if defined(__x86_64__)
 #define KERN_IS_OF_ARCH(isa) ((isa) >= KERN_ISA_AVX2 && (isa) <= KERN_ISA_AMX)
 #else
-#define KERN_IS_OF_ARCH(isa) false
+#define KERN_IS_OF_ARCH(isa) ((isa) >= KERN_ISA_NEON && (isa) <= KERN_ISA_I8MM)
 #endif
 
 /* A build for one CPU (the Makefile's NATIVE) has the level KERN_NATIVE and what that builds upon:
