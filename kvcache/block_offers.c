@@ -2,9 +2,10 @@
  *
  * Order of memory. The ring: the engine stores `tail` with release after it has filled an offer,
  * the store's thread loads it with acquire before it reads one, and the other way round with
- * `head`. The ages: the engine adds to an age (sequentially consistent) before it hands the block
- * to anyone who writes; the reader loads ages with acquire before the bytes, and again behind an
- * acquire fence after them.
+ * `head`. The ages: the engine adds to an age, then has a release fence, before it or anyone whom it
+ * hands the block to writes; the reader loads ages with acquire before the bytes, and again behind
+ * an acquire fence after them. The addition alone would not do, however strong: on aarch64 a later
+ * store may be seen before what it has stored.
  */
 #include "kvcache/block_offers.h"
 
@@ -130,7 +131,8 @@ void block_offers_add(struct block_offers *o, const block_id *blocks, struct pre
 void block_offers_forget(struct block_offers *o, block_id block)
 {
     o->known_in[block] = 0;
-    atomic_fetch_add(&o->ages[block], 1);
+    atomic_fetch_add_explicit(&o->ages[block], 1, memory_order_relaxed);
+    atomic_thread_fence(memory_order_release);
 }
 
 /* ---- the store's thread ---- */

@@ -2,6 +2,7 @@
 #include "core/jinja/template_impl.h"
 
 #include "core/base/err.h"
+#include "core/base/maths.h"
 #include "core/base/unicode.h"
 
 #include <math.h>
@@ -216,6 +217,6 @@ struct value template_round(struct render *r, struct value v, int64_t digits)
         snprintf(text, sizeof(text), "%.*f", (int)digits, v.f);
         return value_float(strtod(text, NULL));
     }
-    unit = pow(10, (double)-digits);
+    unit = maths_pow(10, (double)-digits);
     return value_float(rint(v.f / unit) * unit);
 }

@@ -2,6 +2,7 @@
 #include "core/jinja/template_impl.h"
 
 #include "core/base/err.h"
+#include "core/base/maths.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -63,7 +64,7 @@ static struct value int_power(struct render *r, int64_t a, int64_t b)
 
     if (b < 0)
         return a == 0 ? template_fail(r, "0.0 cannot be raised to a negative power")
-                      : value_float(pow((double)a, (double)b));
+                      : value_float(maths_pow((double)a, (double)b));
     while (b > 0) {
         if ((b & 1) != 0 && __builtin_mul_overflow(result, a, &result))
             return too_large(r);
@@ -72,6 +73,18 @@ static struct value int_power(struct render *r, int64_t a, int64_t b)
             return too_large(r);
     }
     return value_int(result);
+}
+
+/* The nearest double of a / b, as in Python: with 64 bits of the quotient and one that says whether
+ * there are more, it is rounded once. */
+static double quotient_of(int64_t a, int64_t b)
+{
+    const uint64_t n = a < 0 ? -(uint64_t)a : (uint64_t)a, d = b < 0 ? -(uint64_t)b : (uint64_t)b;
+    const int shift = 64 + (n != 0 ? __builtin_clzll(n) : 0);
+    const unsigned __int128 wide = (unsigned __int128)n << shift, q = wide / d;
+    const double value = ldexp((double)(q | (wide % d != 0)), -shift);
+
+    return (a < 0) != (b < 0) ? -value : value;
 }
 
 static struct value int_binary(struct render *r, enum token_type op, int64_t a, int64_t b)
@@ -90,7 +103,7 @@ static struct value int_binary(struct render *r, enum token_type op, int64_t a, 
         overflow = __builtin_mul_overflow(a, b, &i);
         break;
     case TOKEN_DIV:
-        return b != 0 ? value_float((double)((long double)a / (long double)b))
+        return b != 0 ? value_float(quotient_of(a, b))
                       : template_fail(r, "division by zero");
     case TOKEN_POW:
         return int_power(r, a, b);
@@ -127,7 +140,7 @@ static struct value float_divide(struct render *r, double a, double b, bool modu
 
 static struct value float_power(struct render *r, double a, double b)
 {
-    const double result = pow(a, b);
+    const double result = maths_pow(a, b);
 
     if (a == 0 && b < 0)
         return template_fail(r, "0.0 cannot be raised to a negative power");

@@ -1,6 +1,7 @@
 /* core/model/rope.c - see rope.h. */
 #include "core/model/rope.h"
 
+#include "core/base/maths.h"
 #include "kernels/kernels.h"
 
 #include <assert.h>
@@ -12,7 +13,7 @@
 /* The pair, as a real number, that rotates `beta` times within the original context. */
 static double pair_turning(const struct rope_options *o, double beta)
 {
-    return o->n_rot * log(o->n_ctx_orig / (beta * 2.0 * PI)) / (2.0 * log(o->base));
+    return o->n_rot * maths_log(o->n_ctx_orig / (beta * 2.0 * PI)) / (2.0 * maths_log(o->base));
 }
 
 /* How much of pair j is scaled: 0 for fast ones, 1 for slow ones. */
@@ -33,7 +34,7 @@ static double yarn_share(const struct rope_options *o, uint32_t j)
 static double radians_a_position(const struct rope_options *o, uint32_t j)
 {
     const double divisor = o->divisors != NULL ? (double)o->divisors[j] : 1.0;
-    const double plain = pow(o->base, -2.0 * j / o->n_rot) / divisor;
+    const double plain = maths_pow(o->base, -2.0 * j / o->n_rot) / divisor;
     const double share = o->is_yarn ? yarn_share(o, j) : 1.0;
 
     return plain / o->factor * share + plain * (1.0 - share);
@@ -49,9 +50,10 @@ void rope_tables(const struct rope_options *o, float *cos_out, float *sin_out)
         frequency[j] = radians_a_position(o, j);
     for (uint32_t p = 0; p < o->n_ctx; p++)
         for (uint32_t j = 0; j < n; j++) {
-            const double angle = p * frequency[j];
+            double sine, cosine;
 
-            cos_out[(size_t)p * n + j] = (float)(cos(angle) * o->magnitude);
-            sin_out[(size_t)p * n + j] = (float)(sin(angle) * o->magnitude);
+            maths_sin_cos(p * frequency[j], &sine, &cosine);
+            cos_out[(size_t)p * n + j] = (float)(cosine * o->magnitude);
+            sin_out[(size_t)p * n + j] = (float)(sine * o->magnitude);
         }
 }

@@ -2,8 +2,8 @@
  *
  * The angle of pair j of n_rot/2 at position p is p / (factor * divisor[j] * base^(2j / n_rot)).
  * With YaRN (arXiv 2309.00071) only pairs of low frequency are divided by the factor, those of high
- * frequency are not, and those between in part. Computed in double and rounded once, so that no
- * step ever calls libm.
+ * frequency are not, and those between in part. Computed in double (core/base/maths.h: the same
+ * everywhere) and rounded once.
  *
  * Thread: any.
  * Memory: the caller's.

@@ -2,6 +2,7 @@
 #include "core/model/load.h"
 
 #include "core/base/err.h"
+#include "core/base/maths.h"
 #include "core/base/mem.h"
 #include "core/model/keys.h"
 
@@ -15,7 +16,7 @@ static bool is_text(struct gguf_str s, const char *text)
 
 static double mscale(double factor, double weight)
 {
-    return factor > 1.0 ? 0.1 * weight * log(factor) + 1.0 : 1.0;
+    return factor > 1.0 ? 0.1 * weight * maths_log(factor) + 1.0 : 1.0;
 }
 
 /* Yarn makes turned vectors longer. Latent attention takes that back and scales all of a score
@@ -256,7 +257,7 @@ int load_alibi(struct load *l)
     for (uint32_t h = 0; h < n_head; h++) {
         const double share = h < n ? (double)(h + 1) : (double)(h - n) + 0.5;
 
-        m->slopes[h] = (float)exp2(-(double)most * share / n);
+        m->slopes[h] = (float)maths_exp2(-(double)most * share / n);
     }
     return 0;
 }

@@ -7,6 +7,7 @@
 #include "core/model/load.h"
 
 #include "core/base/err.h"
+#include "core/base/maths.h"
 #include "core/base/mem.h"
 #include "core/model/keys.h"
 
@@ -17,12 +18,17 @@ static int fill(struct load *l, double scale, uint32_t length)
     const uint32_t offset = (l->traits->attention & ATTN_TRAIT_UNTURNED_WARM) != 0 ? 1 : 0;
     const uint32_t n = l->m->shape.n_ctx;
     float *to = mem_calloc(n, sizeof(*to));
+    double last = 0;
 
     l->m->query_scale = to;
     if (to == NULL)
         return load_fail(l, ERR_NOMEM, "out of memory");
-    for (uint32_t p = 0; p < n; p++)
-        to[p] = (float)(1.0 + scale * log(1.0 + floor((double)(p + offset) / length)));
+    for (uint32_t p = 0; p < n; p++) {
+        const double step = floor((double)(p + offset) / length);
+
+        to[p] = p > 0 && step == last ? to[p - 1] : (float)(1.0 + scale * maths_log(1.0 + step));
+        last = step;
+    }
     return 0;
 }
 

@@ -133,12 +133,23 @@ void blocks_decode_q6_k(const uint8_t *src, float *dst, size_t n)
 
 /* Encoders. */
 
+/* fmaxf() and fminf() may give either zero where one is negative; these give a, everywhere. */
+static float larger(float a, float b)
+{
+    return b > a || isnan(a) ? b : a;
+}
+
+static float smaller(float a, float b)
+{
+    return b < a || isnan(a) ? b : a;
+}
+
 static float group_min(const float *x, int n)
 {
     float min = 0.0f; /* the format cannot express a positive minimum */
 
     for (int i = 0; i < n; i++)
-        min = fminf(min, x[i]);
+        min = smaller(min, x[i]);
     return min;
 }
 
@@ -147,7 +158,7 @@ static float group_max(const float *x, int n)
     float max = x[0];
 
     for (int i = 1; i < n; i++)
-        max = fmaxf(max, x[i]);
+        max = larger(max, x[i]);
     return max;
 }
 
@@ -180,7 +191,7 @@ void blocks_encode_q4_k(const float *src, uint8_t *dst, size_t n)
         memset(dst, 0, 144);
         for (int g = 0; g < 8; g++) {
             offset[g] = -group_min(src + g * 32, 32);
-            step[g] = fmaxf(0.0f, group_max(src + g * 32, 32) + offset[g]) / 15.0f;
+            step[g] = larger(0.0f, group_max(src + g * 32, 32) + offset[g]) / 15.0f;
         }
         d = blocks_store_scale(dst, group_max(step, 8) / 63.0f);
         dmin = blocks_store_scale(dst + 2, group_max(offset, 8) / 63.0f);

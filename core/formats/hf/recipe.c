@@ -1,6 +1,7 @@
 /* core/formats/hf/recipe.c - see recipe.h: where a row comes from; codes are in codes.c. */
 #include "core/formats/hf/recipe.h"
 
+#include "core/base/maths.h"
 #include "core/base/mem.h"
 
 #include <math.h>
@@ -68,7 +69,7 @@ static void minus_exp(const struct hf_recipe *r, const uint8_t *data, uint8_t *t
         float v;
 
         block_decode(r->from, data + i * width(r), &v, 1);
-        v = (float)-exp((double)v);
+        v = (float)-maths_exp((double)v);
         memcpy(to + 4 * i, &v, 4);
     }
 }

@@ -6,6 +6,7 @@
 #include "core/formats/hf/config.h"
 
 #include "core/base/err.h"
+#include "core/base/maths.h"
 #include "core/formats/hf/classes.h"
 
 #include <math.h>
@@ -33,7 +34,7 @@ static void add_llama3(struct hf_folder *f, const struct scaling *r)
     struct hf_vector *to = add_vector(f, "rope_freqs.weight");
 
     for (uint32_t i = 0; i < to->n; i++) {
-        const double wave = 2.0 * M_PI * pow(f->rope_base, 2.0 * i / f->n_rot);
+        const double wave = 2.0 * M_PI * maths_pow(f->rope_base, 2.0 * i / f->n_rot);
         const double mix = (orig / wave - r->low) / (r->high - r->low);
 
         if (wave < orig / r->high)
@@ -81,7 +82,7 @@ static int add_longrope(struct hf_folder *f, const cJSON *o, struct scaling *r)
     if (rc < 0)
         return rc;
     factor = (double)f->n_ctx / r->n_ctx_orig;
-    magnitude = factor > 1.0 ? sqrt(1.0 + log(factor) / log(r->n_ctx_orig)) : 1.0;
+    magnitude = factor > 1.0 ? sqrt(1.0 + maths_log(factor) / maths_log(r->n_ctx_orig)) : 1.0;
     hf_key_text(f, "rope.scaling.type", "longrope");
     hf_key_u32(f, "rope.scaling.original_context_length", r->n_ctx_orig);
     hf_key_f32(f, "rope.scaling.attn_factor", r->attention > 0.0 ? r->attention : magnitude);
@@ -104,7 +105,7 @@ static int check_mscale(struct hf_folder *f, const struct scaling *r)
 
 static int add_yarn(struct hf_folder *f, const cJSON *o, const struct scaling *r)
 {
-    const double usual = r->factor > 1.0 ? 0.1 * log(r->factor) + 1.0 : 1.0;
+    const double usual = r->factor > 1.0 ? 0.1 * maths_log(r->factor) + 1.0 : 1.0;
     const bool cuts = strcmp(f->arch, "gpt-oss") != 0; /* to whole pairs */
     bool truncates = true;
     int rc = check_mscale(f, r);

@@ -9,6 +9,7 @@
 
 #include "core/base/base64.h"
 #include "core/base/json.h"
+#include "core/base/maths.h"
 #include "core/base/mem.h"
 #include "server/api/formats/embedding.h"
 
@@ -65,9 +66,9 @@ static void scale(const struct response_writer *a, const struct choice *c, float
     for (uint32_t i = 0; i < n && p == 0; i++)
         by = fabs((double)x[i]) > by * 32760 ? fabs((double)x[i]) / 32760 : by;
     for (uint32_t i = 0; i < n && p > 0; i++)
-        by += pow(fabs((double)x[i]), p);
+        by += maths_pow(fabs((double)x[i]), p);
     if (p > 0)
-        by = pow(by, 1.0 / p);
+        by = maths_pow(by, 1.0 / p);
     if (p < 0)
         by = a->has_mean && !c->prompt->is_each ? (double)c->prompt->ids.n : 1;
     for (uint32_t i = 0; i < n && by > 0; i++)

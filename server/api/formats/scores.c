@@ -4,6 +4,7 @@
 #include "server/api/formats/scores.h"
 
 #include "core/base/json.h"
+#include "core/base/maths.h"
 #include "server/api/response/response_writer.h"
 
 #include <inttypes.h>
@@ -38,13 +39,13 @@ static struct shares shares_of(const float *x, uint32_t n)
     for (uint32_t i = 1; i < n; i++)
         s.top = (double)x[i] > s.top ? (double)x[i] : s.top;
     for (uint32_t i = 0; i < n && n > 1; i++)
-        s.sum += exp((double)x[i] - s.top);
+        s.sum += maths_exp((double)x[i] - s.top);
     return s;
 }
 
 static double share(const struct shares *s, double x, uint32_t n)
 {
-    return n == 1 ? 1 / (1 + exp(-x)) : exp(x - s->top) / s->sum;
+    return n == 1 ? 1 / (1 + maths_exp(-x)) : maths_exp(x - s->top) / s->sum;
 }
 
 void scores_of_labels(const struct response_writer *a, const struct prompt *prompt, float *out)

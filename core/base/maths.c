@@ -1,0 +1,256 @@
+/* core/base/maths.c - see maths.h. */
+#include "core/base/maths.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+/* The sum of two doubles, the second at most half an ulp of the first. */
+struct pair {
+    double hi, lo;
+};
+
+static const struct pair LN_2 = {0x1.62e42fefa39efp-1, 0x1.abc9e3b39803fp-56};
+
+/* ---- pairs: sums and products that lose nothing, and what is made of them ---- */
+
+/* |a| >= |b|. */
+static struct pair ordered_sum(double a, double b)
+{
+    const double hi = a + b;
+
+    return (struct pair){hi, b - (hi - a)};
+}
+
+static struct pair sum(double a, double b)
+{
+    const double hi = a + b, of_b = hi - a;
+
+    return (struct pair){hi, (a - (hi - of_b)) + (b - of_b)};
+}
+
+static struct pair product(double a, double b)
+{
+    const double hi = a * b;
+
+    return (struct pair){hi, fma(a, b, -hi)};
+}
+
+static struct pair add(struct pair a, struct pair b)
+{
+    struct pair s = sum(a.hi, b.hi);
+    const struct pair low = sum(a.lo, b.lo);
+
+    s = ordered_sum(s.hi, s.lo + low.hi);
+    return ordered_sum(s.hi, s.lo + low.lo);
+}
+
+static struct pair multiply(struct pair a, struct pair b)
+{
+    const struct pair p = product(a.hi, b.hi);
+
+    return ordered_sum(p.hi, p.lo + (a.hi * b.lo + a.lo * b.hi));
+}
+
+static struct pair divide(struct pair a, struct pair b)
+{
+    const double first = a.hi / b.hi;
+    const struct pair p = multiply(b, (struct pair){first, 0});
+    const double rest = ((a.hi - p.hi) - p.lo) + a.lo;
+
+    return ordered_sum(first, rest / b.hi);
+}
+
+/* ---- exp and log of pairs ---- */
+
+/* e^x, |x| < 746: 2^k e^r, |r| <= ln(2) / 2, by Taylor's series up to r^24 / 24!. */
+static double exp_of(struct pair x)
+{
+    const double k = rint(x.hi * 0x1.71547652b82fep0);
+    const struct pair whole = multiply(LN_2, (struct pair){k, 0});
+    const struct pair r = add(x, (struct pair){-whole.hi, -whole.lo});
+    struct pair p = {1, 0};
+
+    for (int n = 24; n >= 1; n--)
+        p = add((struct pair){1, 0}, multiply(p, divide(r, (struct pair){n, 0})));
+    return ldexp(p.hi, (int)k); /* p.hi is p's nearest double */
+}
+
+/* log x, 0 < x < infinity: e ln 2 + 2 atanh(f), f = (m - 1) / (m + 1), |f| < 0.1716, by the series'
+ * terms up to f^43. */
+static struct pair log_of(double x)
+{
+    int e;
+    double m = frexp(x, &e);
+    struct pair f, square, p = {0, 0};
+
+    if (m < 0x1.6a09e667f3bcdp-1) { /* sqrt(1/2): keep m around 1 */
+        m *= 2;
+        e--;
+    }
+    f = divide((struct pair){m - 1, 0}, sum(m, 1));
+    square = multiply(f, f);
+    for (int n = 43; n >= 1; n -= 2)
+        p = add(multiply(p, square), divide((struct pair){1, 0}, (struct pair){n, 0}));
+    p = multiply(p, f);
+    return add(multiply(LN_2, (struct pair){e, 0}), (struct pair){2 * p.hi, 2 * p.lo});
+}
+
+/* Beyond these bounds, which are those of doubles, the result is infinite or zero. */
+static double exp_within(struct pair x)
+{
+    if (x.hi > 709.8)
+        return INFINITY;
+    return x.hi < -745.2 ? 0 : exp_of(x);
+}
+
+double maths_exp(double x)
+{
+    return isnan(x) ? x : exp_within((struct pair){x, 0});
+}
+
+double maths_exp2(double x)
+{
+    if (!(fabs(x) < 2000)) /* where a pair's product would overflow */
+        return isnan(x) ? x : x > 0 ? INFINITY : 0;
+    return exp_within(multiply(LN_2, (struct pair){x, 0}));
+}
+
+double maths_log(double x)
+{
+    if (x > 0 && x < INFINITY)
+        return log_of(x).hi;
+    return x == 0 ? -INFINITY : x > 0 ? x : NAN;
+}
+
+/* x^n by multiplications alone: as precise, and much sooner done. */
+static double whole_power_of(double x, unsigned n)
+{
+    struct pair square = {x, 0}, p = {1, 0};
+
+    for (; n > 0; n >>= 1) {
+        if ((n & 1) != 0)
+            p = multiply(p, square);
+        square = multiply(square, square);
+    }
+    return p.hi;
+}
+
+/* Are all of them well within the range of doubles? */
+static bool has_whole_powers(double x, double y)
+{
+    return y >= 1 && y <= 32 && y == rint(y) && x > 0x1p-14 && x < 0x1p14;
+}
+
+/* |x|^y, where neither is zero, infinite or NaN. */
+static double power_of(double x, double y)
+{
+    const struct pair l = log_of(fabs(x));
+    const double most = 1000; /* of y * l: where the result is beyond all doubles */
+
+    if (fabs(y) > most / fabs(l.hi))
+        return l.hi == 0 ? 1 : (y > 0) == (l.hi > 0) ? INFINITY : 0;
+    return exp_within(multiply(l, (struct pair){y, 0}));
+}
+
+/* The others' results are exact, and the same in every library. */
+static bool is_special(double x, double y)
+{
+    return x == 0 || y == 0 || !isfinite(x) || !isfinite(y);
+}
+
+double maths_pow(double x, double y)
+{
+    double result;
+
+    if (is_special(x, y))
+        return pow(x, y);
+    if (x < 0 && y != floor(y))
+        return NAN;
+    if (has_whole_powers(x, y))
+        return whole_power_of(x, (unsigned)y);
+    result = power_of(x, y);
+    return x < 0 && fmod(y, 2) != 0 ? -result : result;
+}
+
+/* ---- sine and cosine ---- */
+
+/* pi / 2 in pieces, of which the first two have 29 bits: a whole number of 24 bits times one of them
+ * is exact. */
+#define HALF_PI_1 0x1.921fb54p0
+#define HALF_PI_2 0x1.10b4611p-30
+#define HALF_PI_3 0x1.4c4c6628b80dcp-59
+
+#define FAR 0x1p40 /* no angle of a model: the sine of what is left beyond is taken */
+
+/* x less q times pi / 2, |x| <= pi / 4 by then. */
+static struct pair reduce(double x, double q)
+{
+    const struct pair r = sum(x - q * HALF_PI_1, -q * HALF_PI_2);
+
+    return ordered_sum(r.hi, r.lo - q * HALF_PI_3);
+}
+
+/* Taylor's series but for its first term: x^3 (-1/3! + x^2 / 5! - ...) up to x^19. */
+static double sine_of(struct pair x)
+{
+    const double s = x.hi * x.hi;
+    double p = -1.0 / 121645100408832000;
+
+    p = p * s + 1.0 / 355687428096000;
+    p = p * s - 1.0 / 1307674368000;
+    p = p * s + 1.0 / 6227020800;
+    p = p * s - 1.0 / 39916800;
+    p = p * s + 1.0 / 362880;
+    p = p * s - 1.0 / 5040;
+    p = p * s + 1.0 / 120;
+    p = p * s - 1.0 / 6;
+    return x.hi + (x.hi * s * p + x.lo * (1 - 0.5 * s));
+}
+
+/* 1 - x^2 / 2 loses bits, which are added again; then x^4 (1/4! - x^2 / 6! + ...) up to x^18. */
+static double cosine_of(struct pair x)
+{
+    const double s = x.hi * x.hi, half = 0.5 * s, most = 1 - half;
+    double p = -1.0 / 6402373705728000;
+
+    p = p * s + 1.0 / 20922789888000;
+    p = p * s - 1.0 / 87178291200;
+    p = p * s + 1.0 / 479001600;
+    p = p * s - 1.0 / 3628800;
+    p = p * s + 1.0 / 40320;
+    p = p * s - 1.0 / 720;
+    p = p * s + 1.0 / 24;
+    return most + (((1 - most) - half) + (s * s * p - x.hi * x.lo));
+}
+
+void maths_sin_cos(double x, double *sine, double *cosine)
+{
+    const double to_whole = 0x1.8p52; /* adding it leaves no bits behind the point */
+    double q, s, c;
+    struct pair r;
+
+    if (!(fabs(x) < FAR))
+        x = fmod(x, FAR); /* exact; NaN where x is infinite */
+    if (isnan(x)) {
+        *sine = *cosine = NAN;
+        return;
+    }
+    q = (x * 0x1.45f306dc9c883p-1 + to_whole) - to_whole;
+    r = reduce(x, q);
+    s = sine_of(r);
+    c = cosine_of(r);
+    switch ((int64_t)q & 3) {
+    case 0:
+        *sine = s, *cosine = c;
+        return;
+    case 1:
+        *sine = c, *cosine = -s;
+        return;
+    case 2:
+        *sine = -s, *cosine = -c;
+        return;
+    default:
+        *sine = -c, *cosine = s;
+    }
+}
