@@ -31,41 +31,44 @@ class Level:
         self.name, self.cores, self.rows, self.symbol, self.group, self.attention = name, cores, rows, symbol, group, attention
 
 
-def neon_group(steps, finish="fsub v12.4s, v{0}.4s, v27.4s"):
-    """Ten sums of a group of 32 columns: products, then what makes floats of the sums and adds them, scaled."""
-    lines = [step.format(j) for step in steps for j in range(10)]
-    for j in range(10):
-        lines += [finish.format(j), "fmul v13.4s, v26.4s, v25.4s", f"fmla v{20 + j % 2}.4s, v12.4s, v13.4s"]
+def neon_group(steps, n=16):
+    """Sums of a group of 32 columns: products, then what makes floats of the sums and adds them, scaled."""
+    lines = [step.format(j, j + 5, j + 10, j + 15) for step in steps for j in range(n)]
+    for j in range(n):
+        lines += [f"fsub v24.4s, v{j}.4s, v27.4s", "fmul v25.4s, v26.4s, v31.4s", f"fmla v{20 + j % 4}.4s, v24.4s, v25.4s"]
     return lines
 
 
 def x86_group(register, steps, flat=""):
-    lines = [step.format(r=register, j=j) for step in steps for j in range(8)]
-    for j in range(8):
+    lines = [step.format(r=register, j=j) for step in steps for j in range(10)]
+    for j in range(10):
         lines += [flat.format(r=register, j=j)] if flat else []
         lines += [f"vcvtdq2ps %{register}{j}, %{register}12", f"vmulps %{register}14, %{register}15, %{register}13",
                   f"vfmadd231ps %{register}12, %{register}13, %{register}{10 + j % 2}"]
     return lines
 
 
-SMULL = ["smull v{0}.8h, v28.8b, v29.8b", "smull2 v14.8h, v28.16b, v29.16b"]
-SMLAL = ["smlal v{0}.8h, v28.8b, v29.8b", "smlal2 v14.8h, v28.16b, v29.16b"]
-SADALP = ["sadalp v15.4s, v{0}.8h", "sadalp v16.4s, v14.8h"]
-ADD_PAIRS = ["addp v15.4s, v15.4s, v16.4s", "add v{0}.4s, v15.4s, v17.4s"]
+SMULL = ["smull v{0}.8h, v28.8b, v29.8b", "smull2 v{1}.8h, v28.16b, v29.16b"]
+SMLAL = ["smlal v{0}.8h, v28.8b, v29.8b", "smlal2 v{1}.8h, v28.16b, v29.16b"]
+SADDLP = ["saddlp v{2}.4s, v{0}.8h", "saddlp v{3}.4s, v{1}.8h"]
+SADALP = ["sadalp v{2}.4s, v{0}.8h", "sadalp v{3}.4s, v{1}.8h"]
+ADD_PAIRS = ["addp v{2}.4s, v{2}.4s, v{3}.4s", "add v{0}.4s, v{2}.4s, v30.4s"]
 NARROW = ["vpmaddubsw %{r}14, %{r}15, %{r}13", "vpaddw %{r}13, %{r}{j}, %{r}{j}"]
 WIDE = ["vpmaddwd %{r}14, %{r}15, %{r}13", "vpaddd %{r}13, %{r}{j}, %{r}{j}"]
 VPMADDWD = "vpmaddwd %{r}{j}, %{r}15, %{r}{j}"
 NEOVERSE = ["neoverse-n1", "neoverse-v1", "neoverse-v2"]
 LEVELS = [
     Level("neon", ["cortex-a72", "neoverse-n1"], (1, 4, 6), "{type}_{rows}",
-          {"q8_0": neon_group((SMULL + SMLAL + SADALP) * 4 + ADD_PAIRS),
-           "q4_0": neon_group(SMULL + SMLAL * 7 + SADALP + ADD_PAIRS)}, ("attn_f16", (1, 4, 6))),
+          {"q8_0": neon_group(SMULL + SMLAL + SADDLP + (SMULL + SMLAL + SADALP) * 3 + ADD_PAIRS, 5),
+           "q4_0": neon_group(SMULL + SMLAL * 7 + SADDLP + ADD_PAIRS, 5)}, ("attn_f16", (1, 4, 6))),
     Level("dotprod", NEOVERSE, (1, 4, 8, 12), "{type}_{rows}",
           {"q8_0": neon_group(["sdot v{0}.4s, v28.16b, v29.4b[0]"] * 8)}, ("attn_q8", (1, 4, 5))),
     Level("i8mm", ["neoverse-v1", "neoverse-v2"], (1, 4, 8, 12), "{type}_{rows}",
           {"q8_0": neon_group(["usmmla v{0}.4s, v28.16b, v29.16b"] * 4)}),
     Level("avx512", ["native"], (1, 4, 8, 16), "{type}_{rows}",
           {"q8_0": x86_group("zmm", ["vpdpbusd %{r}14, %{r}15, %{r}{j}"] * 8)}, ("attn_q8", (1, 4, 8))),
+    Level("avxvnni", ["native"], (1, 4, 6), "{type}_{rows}",
+          {"q8_0": x86_group("ymm", ["vpdpbusd %{r}14, %{r}15, %{r}{j}"] * 8)}),
     Level("avx2", ["native"], (1, 4), "{type}_packed_{rows}",
           {"q8_0": x86_group("ymm", WIDE * 16), "q4_0": x86_group("ymm", NARROW * 8, VPMADDWD)}),
 ]
@@ -84,7 +87,7 @@ def disassemble(llvm, obj, symbol):
     """(address, name, operands) of a function's instructions."""
     out = subprocess.run([llvm / "llvm-objdump", "-d", "--no-show-raw-insn", f"--disassemble-symbols={symbol}", obj],
                          capture_output=True, text=True, check=True).stdout
-    lines = (re.match(r"\s*([0-9a-f]+):\s+(\S+)\s*(.*)", line) for line in out.splitlines())
+    lines = (re.match(r"\s*([0-9a-f]+):\s+(?:{vex}\s+)?(\S+)\s*(.*)", line) for line in out.splitlines())
     return [(int(m[1], 16), m[2], re.sub(r"\s*(//|<|# ).*", "", m[3])) for m in lines if m]
 
 
@@ -202,7 +205,7 @@ class Report:
             obj = self.find("gemm", f"gemm_q_{level.name}")
             if not obj:
                 continue
-            is_arm = "v12.4s" in level.group["q8_0"][-1]
+            is_arm = "fmla" in level.group["q8_0"][-1]
             shares = {} if is_arm else measured(self.bench, level.name)
             for core in level.cores:
                 group = level.group["q8_0"]
