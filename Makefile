@@ -303,6 +303,26 @@ test-numa: deps-test deps-numa $(BUILD)/quire ## where memory is, on a virtual m
 	@$(CC) -O1 -static -o $(NUMA)/init tests/numa/init.c
 	@$(PYTHON) tests/numa/vm.py --folder $(NUMA) --init $(NUMA)/init $(BUILD)/quire $(NUMA_TESTS)
 
+# aarch64 on another machine: Debian's cross compiler, and qemu-user. Servers run under wrappers, so nothing
+# has to be registered with the kernel; models and other tools are made natively, being the same files.
+ARM64     := build/arm64
+ARM64_CC  ?= $(filter ccache,$(CC)) aarch64-linux-gnu-gcc
+ARM64_RUN := qemu-aarch64 -L $(abspath $(ARM64)/sysroot)
+ARM64_ENV  = QUIRE_THREADS=1 QUIRE_EMULATED=1 QUIRE_BIN=$(ARM64)/run/quire QUIRE_DEBUG_BIN=$(ARM64)/run/debug/quire \
+             QUIRE_TOOLS=$(BUILD)/tools
+# Every unit, simulation and golden test, and of the server's tests these files.
+ARM64_E2E := across_machines completions streams disconnect constrained chat several_models tool_calls swap kv_store weight_cache \
+             embeddings logging shutdown states
+test-arm64: deps-test deps-arm64 $(BUILD)/quire $(TOOLS) ## aarch64, cross-built, in an emulator: unit, check, sim, golden, a part of the server's tests (an hour)
+	@$(MAKE) --no-print-directory CC='$(ARM64_CC)' $(ARM64)/quire $(ARM64)/tests/checkkern
+	@$(MAKE) --no-print-directory CC='$(ARM64_CC)' $(DEBUG:build/%=$(ARM64)/%) programs-here
+	@$(ARM64_RUN) $(ARM64)/tests/checkkern $(CHECK_ARGS)
+	@QUIRE_RUN='$(ARM64_RUN)' $(MAKE) --no-print-directory CC='$(ARM64_CC)' $(DEBUG:build/%=$(ARM64)/%) all-here
+	@$(MAKE) --no-print-directory e2e-arm64
+e2e-arm64: ## of these the server's tests alone (ARM64_E2E='streams chat')
+	@RUN='$(ARM64_RUN)' sh tests/arm64/wrap.sh $(ARM64)/run $(ARM64)/quire $(ARM64)/debug/quire
+	@$(ARM64_ENV) $(PYTHON) -m pytest -q -rs $(BESIDE) -p no:cacheprovider $(ARM64_E2E:%=tests/e2e/test_%.py)
+
 test-deploy: deps-test $(BUILD)/quire ## docker/: manifests, chart, alerts and dashboard against published schemas and a running server
 	@QUIRE_THREADS=1 QUIRE_BIN=$(BUILD)/quire $(PYTHON) -m pytest -q -rs -p no:cacheprovider tests/deploy
 

@@ -1,7 +1,8 @@
 #!/bin/sh
 # tests/run.sh PROGRAM... - run test programs, as many at a time as there are cores, each with a time
 # limit; their output is shown when they fail, and lines that begin with "skip:" or "note:" always.
-# A program's suite is what its path says; JOBS= another number at a time.
+# A program's suite is what its path says; JOBS= another number at a time. QUIRE_RUN: what runs them, as
+# an emulator for programs of another architecture.
 if [ "$1" = --one ]; then # of the programs: one line in the folder $2, and one piece of output
     folder=$2 program=$3
     name=$(basename "$program")
@@ -12,7 +13,8 @@ if [ "$1" = --one ]; then # of the programs: one line in the folder $2, and one 
     esac
     log=$folder/$(echo "$program" | tr / _)
     start=$(date +%s)
-    if timeout "${TEST_TIMEOUT:-600}" "$program" >"$log" 2>&1; then
+    # shellcheck disable=SC2086
+    if timeout "${TEST_TIMEOUT:-600}" ${QUIRE_RUN:-} "$program" >"$log" 2>&1; then
         echo "$program" >>"$folder/passed"
         result=$(printf 'ok      %-8s %-28s %ss' "$suite" "$name" $(($(date +%s) - start)))
         shown=$(grep -h '^skip:\|^note:' "$log" | sort -u)

@@ -47,6 +47,16 @@ static int try_limit(void)
     return getrlimit(RLIMIT_NOFILE, &r) == 0 ? setrlimit(RLIMIT_NOFILE, &r) : 0;
 }
 
+/* Younger architectures have no call of their own for it. */
+static int try_fork(void)
+{
+#ifdef SYS_fork
+    return (int)syscall(SYS_fork);
+#else
+    return (int)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+#endif
+}
+
 static int try_path(const char *what, const char *path)
 {
     if (strcmp(what, "read") == 0)
@@ -73,7 +83,7 @@ static int try_bare(const char *what)
     if (strcmp(what, "exec") == 0)
         return execve("/bin/true", nothing, nothing);
     if (strcmp(what, "fork") == 0)
-        return (int)syscall(SYS_fork);
+        return try_fork();
     if (strcmp(what, "ptrace") == 0)
         return (int)ptrace(PTRACE_TRACEME, 0, NULL, NULL);
     if (strcmp(what, "memfd") == 0)
