@@ -319,6 +319,12 @@ test-arm64: deps-test deps-arm64 $(BUILD)/quire $(TOOLS) ## aarch64, cross-built
 	@$(ARM64_RUN) $(ARM64)/tests/checkkern $(CHECK_ARGS)
 	@QUIRE_RUN='$(ARM64_RUN)' $(MAKE) --no-print-directory CC='$(ARM64_CC)' $(DEBUG:build/%=$(ARM64)/%) all-here
 	@$(MAKE) --no-print-directory e2e-arm64
+check-arm64: deps-arm64 ## the kernels of arm64's levels, each in an emulated CPU of that level (a quarter of an hour)
+	@$(MAKE) --no-print-directory CC='$(ARM64_CC)' $(ARM64)/tests/checkkern
+	@for at in cortex-a72:neon neoverse-n1:dotprod max:i8mm; do \
+	    $(ARM64_RUN) -cpu $${at%:*} $(ARM64)/tests/checkkern --isa $${at#*:} $(CHECK_ARGS) || exit 1; done
+check-arm64-part: ## of the cases that take long one in eleven: a minute
+	@$(MAKE) --no-print-directory check-arm64 CHECK_ARGS='--every 11'
 e2e-arm64: ## of these the server's tests alone (ARM64_E2E='streams chat')
 	@RUN='$(ARM64_RUN)' sh tests/arm64/wrap.sh $(ARM64)/run $(ARM64)/quire $(ARM64)/debug/quire
 	@$(ARM64_ENV) $(PYTHON) -m pytest -q -rs $(BESIDE) -p no:cacheprovider $(ARM64_E2E:%=tests/e2e/test_%.py)
@@ -403,6 +409,12 @@ bench: $(BENCH) $(TOOLS) $(BUILD)/quire ## kernels, plans, threads and a whole m
 	@$(BUILD)/quire bench --model $(BENCH_MODEL) $(ARGS)
 bench-kern: $(BUILD)/bench/bench_kern ## single kernels beside the machine's limits; ARGS= adds flags and names
 	@$(BUILD)/bench/bench_kern $(ARGS)
+
+# The cross compiler makes arm64's kernels; llvm-mca knows their cores.
+vector-objects: $(VOBJ)
+bench-mca: deps-mca $(VOBJ) $(BUILD)/bench/bench_kern ## cycles of kernels' inner loops as llvm-mca foretells them, on arm64 too
+	@$(MAKE) --no-print-directory CC='$(ARM64_CC)' vector-objects
+	@$(PYTHON) tests/bench/mca.py --bench $(BUILD)/bench/bench_kern $(VECTOR) $(ARM64)/vector
 
 DATA ?= ../shared/data
 bench-tokenizer: $(BUILD)/bench/bench_tokenizer ## text to tokens and back, MB/s on one thread, over the novels in DATA
@@ -518,6 +530,7 @@ deps-test:  ; @sh tests/deps.sh $(DEB_TEST)
 deps-lint:  ; @sh tests/deps.sh $(DEB_LINT)
 deps-clients: ; @{ command -v npm && $(PYTHON) -c 'import ensurepip'; } >/dev/null 2>&1 || sh tests/deps.sh $(DEB_CLIENTS)
 deps-page: ; @{ command -v npm && command -v chromium; } >/dev/null 2>&1 || sh tests/deps.sh nodejs npm chromium
+deps-mca: ; @sh tests/deps.sh llvm-19 gcc-aarch64-linux-gnu
 deps-arm64: ## the cross compiler for arm64, its packages in build/arm64/sysroot, and the emulator
 	@sh tests/deps.sh gcc-aarch64-linux-gnu pkg-config qemu-user mmdebstrap
 	@sh tests/arm64/sysroot.sh build/arm64/sysroot libc6-dev libgcc-s1 $(filter lib%-dev,$(DEB_TEST))
