@@ -39,7 +39,7 @@ say      = $(if $(V),,@printf '  %-5s %s\n' '$(1)' '$(2)')
 ROOMS := core kernels kvcache scheduler server config
 # foo_x86_64.c is for that architecture only, and so is the file of a level that it has.
 LEVELS_x86_64  := avx512 amx avxvnni avx2
-LEVELS_aarch64 :=
+LEVELS_aarch64 := i8mm dotprod neon
 ELSE  := $(foreach a,$(filter-out $(ARCH),$(ARCHS)),$a $(LEVELS_$a))
 here   = $(filter-out $(ELSE:%=\%_%.c),$(wildcard $(1)))
 SRC   := $(filter-out server/main.c,$(call here,$(foreach r,$(ROOMS),$(r)/*.c $(r)/*/*.c $(r)/*/*/*.c)))
@@ -89,6 +89,11 @@ all: $(BUILD)/quire ## build the release binary, build/quire
 $(VECTOR)/%_avx2.o:   ISA = -mavx2 -mfma -mf16c
 $(VECTOR)/%_avxvnni.s: ISA = -mavx2 -mfma -mf16c -mavxvnni
 $(VECTOR)/%_avx512.o $(VECTOR)/%_amx.o: ISA = -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni
+# Tiles fill the registers: what is ordered before these are dealt out is spilled.
+NEON := $(if $(filter aarch64,$(ARCH)),-fno-schedule-insns $(call has,-fira-region=all))
+$(VECTOR)/%_neon.o:    ISA = -march=armv8-a $(NEON)
+$(VECTOR)/%_dotprod.o: ISA = -march=armv8.2-a+dotprod $(NEON)
+$(VECTOR)/%_i8mm.o:    ISA = -march=armv8.2-a+dotprod+i8mm $(NEON)
 # Full debug information would double the time that the kernels take to compile.
 $(VECTOR)/%.o: %.c
 	$(call say,CC,$<)
@@ -328,6 +333,12 @@ across-machines: ## the bits and the files of both architectures (PYTEST='-k emb
 	@RUN='$(ARM64_RUN)' sh tests/arm64/wrap.sh $(ARM64)/run $(ARM64)/quire $(ARM64)/tools/logits
 	@QUIRE_THREADS=1 QUIRE_BIN=$(BUILD)/quire QUIRE_OTHER=$(ARM64)/run QUIRE_TOOLS=$(BUILD)/tools \
 	    $(PYTHON) -m pytest -q -rs -n $$(nproc) -p no:cacheprovider $(PYTEST) tests/e2e/test_across_machines.py
+check-arm64: deps-arm64 ## the kernels of arm64's levels, each in an emulated CPU of that level (a quarter of an hour)
+	@$(MAKE) --no-print-directory CC='$(ARM64_CC)' $(ARM64)/tests/checkkern
+	@for at in cortex-a72:neon neoverse-n1:dotprod max:i8mm; do \
+	    $(ARM64_RUN) -cpu $${at%:*} $(ARM64)/tests/checkkern --isa $${at#*:} $(CHECK_ARGS) || exit 1; done
+check-arm64-part: ## of the cases that take long one in eleven: a minute
+	@$(MAKE) --no-print-directory check-arm64 CHECK_ARGS='--every 11'
 e2e-arm64: ## of these the server's tests alone (ARM64_E2E='streams chat')
 	@RUN='$(ARM64_RUN)' sh tests/arm64/wrap.sh $(ARM64)/run $(ARM64)/quire $(ARM64)/debug/quire
 	@$(ARM64_ENV) $(PYTHON) -m pytest -q -rs $(BESIDE) -p no:cacheprovider $(ARM64_E2E:%=tests/e2e/test_%.py)
@@ -416,6 +427,12 @@ bench: $(BENCH) $(TOOLS) $(BUILD)/quire ## kernels, plans, threads and a whole m
 	@$(BUILD)/quire bench --model $(BENCH_MODEL) $(ARGS)
 bench-kern: $(BUILD)/bench/bench_kern ## single kernels beside the machine's limits; ARGS= adds flags and names
 	@$(BUILD)/bench/bench_kern $(ARGS)
+
+# The cross compiler makes arm64's kernels; llvm-mca knows their cores.
+vector-objects: $(VOBJ)
+bench-mca: deps-mca $(VOBJ) $(BUILD)/bench/bench_kern ## cycles of kernels' inner loops as llvm-mca foretells them, on arm64 too
+	@$(MAKE) --no-print-directory CC='$(ARM64_CC)' vector-objects
+	@$(PYTHON) tests/bench/mca.py --bench $(BUILD)/bench/bench_kern $(VECTOR) $(ARM64)/vector
 
 DATA ?= ../shared/data
 bench-tokenizer: $(BUILD)/bench/bench_tokenizer ## text to tokens and back, MB/s on one thread, over the novels in DATA
@@ -531,6 +548,7 @@ deps-test:  ; @sh tests/deps.sh $(DEB_TEST)
 deps-lint:  ; @sh tests/deps.sh $(DEB_LINT)
 deps-clients: ; @{ command -v npm && $(PYTHON) -c 'import ensurepip'; } >/dev/null 2>&1 || sh tests/deps.sh $(DEB_CLIENTS)
 deps-page: ; @{ command -v npm && command -v chromium; } >/dev/null 2>&1 || sh tests/deps.sh nodejs npm chromium
+deps-mca: ; @sh tests/deps.sh llvm-19 gcc-aarch64-linux-gnu
 deps-arm64: ## the cross compiler for arm64, its packages in build/arm64/sysroot, and the emulator
 	@sh tests/deps.sh gcc-aarch64-linux-gnu pkg-config qemu-user mmdebstrap
 	@sh tests/arm64/sysroot.sh build/arm64/sysroot libc6-dev libgcc-s1 $(filter lib%-dev,$(DEB_TEST))

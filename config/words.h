@@ -25,7 +25,8 @@
     W(NUMA_OFF, "off")
 #define WORDS_isa(W)                                                                               \
     W(ISA_AUTO, "auto") W(ISA_SCALAR, "scalar") W(ISA_AVX2, "avx2") W(ISA_AVXVNNI, "avxvnni")      \
-    W(ISA_AVX512, "avx512") W(ISA_AMX, "amx")
+    W(ISA_AVX512, "avx512") W(ISA_AMX, "amx") W(ISA_NEON, "neon") W(ISA_DOTPROD, "dotprod")       \
+    W(ISA_I8MM, "i8mm")
 #define WORDS_kv_type(W)                                                                           \
     W(KV_F16, "f16") W(KV_BF16, "bf16") W(KV_Q8_0, "q8_0") W(KV_Q4_0, "q4_0")
 #define WORDS_placement(W)                                                                         \

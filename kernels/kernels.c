@@ -7,7 +7,8 @@
 
 #include "kernels/kernels_impl.h"
 
-static const char *const ISA_NAME[] = {"scalar", "avx2", "avxvnni", "avx512", "amx"};
+static const char *const ISA_NAME[KERN_N_ISA] = {
+    "scalar", "avx2", "avxvnni", "avx512", "amx", "neon", "dotprod", "i8mm"};
 static const char *const KV_NAME[KERN_N_KV] = {
     [KERN_KV_F16] = "f16", [KERN_KV_BF16] = "bf16", [KERN_KV_Q8_0] = "q8_0",
     [KERN_KV_Q4_0] = "q4_0"};
@@ -48,7 +49,7 @@ bool kern_isa_exists(enum kern_isa isa)
 
 int kern_isa_parse(const char *name)
 {
-    for (int i = 0; i <= KERN_ISA_AMX; i++)
+    for (int i = 0; i < KERN_N_ISA; i++)
         if (strcmp(name, ISA_NAME[i]) == 0)
             return i;
     return -1;

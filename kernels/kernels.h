@@ -38,13 +38,21 @@
  * else is AVX2's. It has two builds of the same body: in AVX-VNNI's encoding, and in that of
  * AVX-512VL, which kern_init() takes on a CPU that has AVX-512 VNNI but not AVX-VNNI. AMX is AVX512
  * with products of 8 rows and more on tiles, of common types. It is never the best: it has to be
- * asked for, until it has been measured (gemm_q_amx.c). */
+ * asked for, until it has been measured (gemm_q_amx.c).
+ *
+ * NEON is what every aarch64 has. DOTPROD (ARMv8.2) has products with quantised weights and
+ * attention on codes of its own, I8MM (ARMv8.6) these products; all else is that of the level
+ * below. SVE is used by none. */
 enum kern_isa {
     KERN_ISA_SCALAR = 0,
     KERN_ISA_AVX2 = 1,
     KERN_ISA_AVXVNNI = 2,
     KERN_ISA_AVX512 = 3,
     KERN_ISA_AMX = 4,
+    KERN_ISA_NEON = 5,
+    KERN_ISA_DOTPROD = 6,
+    KERN_ISA_I8MM = 7,
+    KERN_N_ISA,
 };
 
 /* Packed weight types. Bytes of a panel for k columns (within 5 % of the GGUF bytes, but for the

@@ -19,6 +19,21 @@
     (float *out, size_t out_stride, const float *x, size_t x_stride, size_t m, const void *panels, \
      size_t n_panels, size_t k, float scale)
 
+/* DOTPROD has products of bytes only: those with quantised weights, and attention on codes. */
+#if defined(__aarch64__)
+#define KERN_GEMM(weight, name)                                                                    \
+    void kern_gemm_##name##_scalar KERN_GEMM_PARAMS;                                               \
+    void kern_gemm_##name##_neon KERN_GEMM_PARAMS;
+#define KERN_GEMM_Q(weight, name)                                                                  \
+    KERN_GEMM(weight, name)                                                                        \
+    void kern_gemm_##name##_dotprod KERN_GEMM_PARAMS;                                              \
+    void kern_gemm_##name##_i8mm KERN_GEMM_PARAMS;
+#define KERN_OP(member, result, params)                                                            \
+    result kern_##member##_scalar params;                                                          \
+    result kern_##member##_neon params;
+void kern_attn_q8_0_dotprod(const struct kern_attn *a);
+void kern_attn_q4_0_dotprod(const struct kern_attn *a);
+#else
 #define KERN_GEMM(weight, name)                                                                    \
     void kern_gemm_##name##_scalar KERN_GEMM_PARAMS;                                               \
     void kern_gemm_##name##_avx2 KERN_GEMM_PARAMS;                                                 \
@@ -34,6 +49,7 @@
     result kern_##member##_scalar params;                                                          \
     result kern_##member##_avx2 params;                                                            \
     result kern_##member##_avx512 params;
+#endif
 #include "kernels/kernels.inc"
 
 /* ---- levels: each architecture has some, in a file levels_*.c of its own ---- */
@@ -49,7 +65,7 @@ void kern_level_fill(struct kern_table *t, enum kern_isa isa);
 #if defined(__x86_64__)
 #define KERN_IS_OF_ARCH(isa) ((isa) >= KERN_ISA_AVX2 && (isa) <= KERN_ISA_AMX)
 #else
-#define KERN_IS_OF_ARCH(isa) false
+#define KERN_IS_OF_ARCH(isa) ((isa) >= KERN_ISA_NEON && (isa) <= KERN_ISA_I8MM)
 #endif
 
 /* A build for one CPU (the Makefile's NATIVE) has the level KERN_NATIVE and what that builds upon:

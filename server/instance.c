@@ -98,7 +98,10 @@ _Static_assert(CONFIG_ISA_SCALAR - CONFIG_ISA_SCALAR == (int)KERN_ISA_SCALAR &&
                    CONFIG_ISA_AVX2 - CONFIG_ISA_SCALAR == (int)KERN_ISA_AVX2 &&
                    CONFIG_ISA_AVXVNNI - CONFIG_ISA_SCALAR == (int)KERN_ISA_AVXVNNI &&
                    CONFIG_ISA_AVX512 - CONFIG_ISA_SCALAR == (int)KERN_ISA_AVX512 &&
-                   CONFIG_ISA_AMX - CONFIG_ISA_SCALAR == (int)KERN_ISA_AMX,
+                   CONFIG_ISA_AMX - CONFIG_ISA_SCALAR == (int)KERN_ISA_AMX &&
+                   CONFIG_ISA_NEON - CONFIG_ISA_SCALAR == (int)KERN_ISA_NEON &&
+                   CONFIG_ISA_DOTPROD - CONFIG_ISA_SCALAR == (int)KERN_ISA_DOTPROD &&
+                   CONFIG_ISA_I8MM - CONFIG_ISA_SCALAR == (int)KERN_ISA_I8MM,
                "levels are in the order of their words, behind auto");
 
 static int choose_isa(struct instance *e, enum config_isa setting, char *err, size_t err_len)

@@ -3,6 +3,7 @@
  *
  * Float weights: fused multiply-adds. Integers: with VNNI eight vpdpbusd a group of 32 columns;
  * with AMX one tdpbssd for sixteen groups;
+ * on arm64 eight sdot, or four usmmla for two rows and two lanes a register, or sixteen smull;
  * without, eight vpmaddubsw and vpaddw for narrow codes, sixteen vpmaddwd and vpaddd for wide ones;
  * then the conversion to float, the scale, and the sum. Minima are left out, which only some types
  * of a kind have.

@@ -2,6 +2,7 @@
 #include "core/runtime/limits_peaks_impl.h"
 
 #include <arm_neon.h>
+#include <string.h>
 
 /* ---- the definition: no more than what a compiler can make of it with ARMv8.0 ---- */
 
@@ -13,11 +14,46 @@ GROUPS(wide_128, "arch=armv8-a", int32x4_t, vreinterpretq_s32_s16(vdupq_n_s16(1)
 
 FMAS(fma_128, "arch=armv8-a", float32x4_t, vdupq_n_f32(0.5f), vfmaq_f32(x, a[j], x))
 
-static const struct peak_level SCALAR = {
-    "scalar", {fma_128, wide_128, wide_128, wide_128, wide_128}, 4};
+/* ---- levels: sums start at a float's magic number, so a subtraction makes a number of each ---- */
+
+#define ONES vreinterpretq_s32_s8(vdupq_n_s8(1))
+#define HALF vdupq_n_f32(0.5f)
+#define BYTES(v) vreinterpretq_s8_s32(v)
+#define FLOAT(flat) vsubq_f32(vreinterpretq_f32_s32(flat), d)
+#define FINISH(flat) s = vfmaq_f32(s, FLOAT(flat), vmulq_f32(d, scale))
+/* One scale for either half, where the halves meet as floats. */
+#define FINISH_HALVES(flat)                                                                        \
+    float32x4_t float_of_half = vmulq_f32(FLOAT(flat), d);                                         \
+    OPAQUE(a);                                                                                     \
+    float_of_half = vfmaq_f32(float_of_half, FLOAT(flat), d);                                      \
+    s = vfmaq_f32(s, float_of_half, scale)
+#define LEVEL(name, isa, n_steps, add, flat)                                                       \
+    GROUPS(name, isa, int32x4_t, ONES, float32x4_t, HALF, n_steps, add, FINISH(flat))              \
+    GROUPS(name##_halves, isa, int32x4_t, ONES, float32x4_t, HALF, n_steps, add, FINISH_HALVES(flat))
+
+/* Four lanes are two registers of products in 16 bits: a step is one of them. What adds these in
+ * pairs comes once for each; that of wide codes after every second product. */
+#define SMLAL(a) vmlal_s8(a, vget_low_s8(BYTES(w)), vget_low_s8(BYTES(x)))
+#define SMULL vmull_s8(vget_low_s8(BYTES(w)), vget_low_s8(BYTES(x)))
+#define NARROW vreinterpretq_s32_s16(SMLAL(vreinterpretq_s16_s32(a)))
+#define PAIRS vpaddlq_s16(vreinterpretq_s16_s32(a))
+LEVEL(smull_narrow, "arch=armv8-a", 16, NARROW, vaddq_s32(x, vpaddq_s32(PAIRS, PAIRS)))
+LEVEL(smull_wide, "arch=armv8-a", 8, vpadalq_s16(a, SMLAL(SMULL)), vaddq_s32(x, vpaddq_s32(a, w)))
+LEVEL(sdot, "arch=armv8.2-a+dotprod", 8, vdotq_s32(a, BYTES(w), BYTES(x)), a)
+/* Four sums are of two lanes and two rows. */
+LEVEL(usmmla, "arch=armv8.2-a+i8mm", 4, vusmmlaq_s32(a, vreinterpretq_u8_s32(w), BYTES(x)), a)
+
+static const struct peak_level LEVELS[] = {
+    {"scalar", {fma_128, wide_128, wide_128, wide_128, wide_128}, 4},
+    {"neon", {fma_128, smull_narrow, smull_narrow_halves, smull_wide, smull_wide_halves}, 4},
+    {"dotprod", {fma_128, sdot, sdot_halves, sdot, sdot_halves}, 4},
+    {"i8mm", {fma_128, usmmla, usmmla_halves, usmmla, usmmla_halves}, 4},
+};
 
 const struct peak_level *peak_level_of(enum kern_isa isa)
 {
-    (void)isa;
-    return &SCALAR;
+    for (size_t i = 0; i < sizeof(LEVELS) / sizeof(LEVELS[0]); i++)
+        if (strcmp(LEVELS[i].isa, kern_isa_name(isa)) == 0)
+            return &LEVELS[i];
+    return &LEVELS[0];
 }

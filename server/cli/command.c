@@ -124,7 +124,7 @@ _Static_assert((int)CONFIG_LOG_DEBUG == LOG_DEBUG && (int)CONFIG_LOG_OFF == LOG_
 static void print_version(void)
 {
     printf("quire %s\ninstruction sets:", quire_version());
-    for (enum kern_isa isa = KERN_ISA_SCALAR; isa <= KERN_ISA_AMX; isa++)
+    for (enum kern_isa isa = KERN_ISA_SCALAR; isa < KERN_N_ISA; isa++)
         if (kern_isa_exists(isa))
             printf(" %s", kern_isa_name(isa));
     printf("\n");

@@ -29,7 +29,7 @@ static double gib(uint64_t bytes)
 
 /* ---- CPUs ---- */
 
-_Static_assert((int)CONFIG_ISA_AMX - 1 == (int)KERN_ISA_AMX, "levels are in the order of words");
+_Static_assert((int)CONFIG_ISA_I8MM - 1 == (int)KERN_ISA_I8MM, "levels are in the order of words");
 
 static void check_kernels(struct doctor_report *r, const struct config *c)
 {

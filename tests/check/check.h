@@ -32,6 +32,8 @@ struct check {
     unsigned n_levels;
     uint64_t rng;
     unsigned n_fail; /* of this kernel; only the first few are printed */
+    unsigned every;  /* of the cases that take long, one in so many */
+    unsigned n_case; /* of them so far */
 };
 
 /* Zeroed bytes that end (up to `align`) at an unreadable page. */
@@ -54,6 +56,9 @@ void check_fill(struct check *c, float *x, size_t n, float scale);
 
 /* Go to level i of those that the kernel is checked at; false when there are not so many. */
 bool check_level(struct check *c, unsigned i);
+
+/* Is a case that takes long one of those that are checked? All are, unless --every says otherwise. */
+bool check_is_due(struct check *c);
 
 /* Count a failure unless `ok`; prints the kernel, the ISA and the message. */
 bool check_that(struct check *c, bool ok, const char *fmt, ...)

@@ -591,6 +591,8 @@ static void check_length(struct check *c, const struct shape *s, size_t n_tok, s
     const size_t fit = budget / (n_tok * (s->key_dim + s->value_dim) / 2 * s->n_head) + 1;
     struct arena r;
 
+    if (!check_is_due(c))
+        return;
     most = fit < most ? fit : most;
     most = n_tok < most ? n_tok : most;
     make_arena(c, &r, s, n_tok, q_scale);
@@ -674,6 +676,8 @@ static void check_ahead(struct check *c, enum kern_kv kv)
             struct arena r;
 
             check_length(c, &s, LENGTHS[i], 29, 2);
+            if (!check_is_due(c))
+                continue;
             make_arena(c, &r, &s, LENGTHS[i], 2);
             check_rows(c, &r, 0, 30);
             check_rows(c, &r, LENGTHS[i] / 2, 14);
@@ -705,6 +709,8 @@ static void check_store(struct check *c, enum kern_kv kv)
         const struct shape s = {.kv = kv, .n_head = HEADS[h], .key_dim = 32, .value_dim = 32};
         struct arena r;
 
+        if (!check_is_due(c))
+            continue;
         make_arena(c, &r, &s, 281, 2);
         check_rows(c, &r, 231, 50);
         check_rows(c, &r, 0, 60);

@@ -171,6 +171,8 @@ void check_attn_cascade(struct check *c, enum kern_kv kv)
     for (size_t i = 0; i < CHECK_COUNT(CASES); i++) {
         static struct cascade s;
 
+        if (!check_is_due(c))
+            continue;
         s = (struct cascade){.kv = kv, .n_head = CASES[i][0], .key_dim = CASES[i][1],
                              .value_dim = CASES[i][2], .n_row = CASES[i][3],
                              .n_shared = CASES[i][4]};

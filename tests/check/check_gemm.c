@@ -272,15 +272,21 @@ void check_gemm(struct check *c, enum kern_weight w)
     for (size_t i = 0; i < n_extra + CHECK_COUNT(LONG_K); i++) {
         const size_t k = i < n_extra ? extra[i] : LONG_K[i - n_extra];
 
+        if (!check_is_due(c))
+            continue;
         make_case(c, &g, w, FILL_PLAIN, k, k > 3000 ? 1 : 1 + check_below(c, 5));
         check_case(c, &g);
         check_free_all();
     }
     for (int fill = 0; fill < N_FILL; fill++) {
+        if (!check_is_due(c))
+            continue;
         make_case(c, &g, w, (enum fill)fill, 512, 3);
         check_case(c, &g);
         check_free_all();
     }
+    if (!check_is_due(c))
+        return;
     make_case(c, &g, w, FILL_PLAIN, 1280, 19); /* more panels than one run of a chunk */
     check_case(c, &g);
     check_free_all();

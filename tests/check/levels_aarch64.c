@@ -13,7 +13,9 @@ bool levels_has(enum kern_isa isa)
 
 enum kern_isa levels_base(enum kern_isa isa)
 {
-    return isa;
+    if (isa == KERN_ISA_I8MM)
+        return KERN_ISA_DOTPROD;
+    return isa == KERN_ISA_DOTPROD ? KERN_ISA_NEON : isa;
 }
 
 void levels_fill(struct kern_table *t, enum kern_isa isa)

@@ -22,7 +22,7 @@ SANITIZED = "asan" in BIN or "tsan" in BIN
 # Builds with assertions look at every block of the cache after each step: of the default's 1 GiB that takes longer than
 # the step. Tests that need more room say so.
 CHECKED_KV_MEMORY = "64m"
-ISA_LEVELS = ["scalar", "avx2", "avxvnni", "avx512", "amx"]
+ISA_LEVELS = ["scalar", "avx2", "avxvnni", "avx512", "amx", "neon", "dotprod", "i8mm"]
 
 
 def isa_levels(binary=BIN):

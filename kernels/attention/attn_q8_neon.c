@@ -1,0 +1,8 @@
+/* kernels/attention/attn_q8_neon.c - attention on 8-bit keys and values. */
+#define A_DOTPROD 0
+#include "kernels/attention/attn_codes_neon.inc"
+
+#define NAME(op) kern_##op##_neon
+#define A_KERNEL kern_attn_q8_0_neon
+#define A_VALUE_BITS 8
+#include "kernels/attention/attn_codes_body.inc"

@@ -1,0 +1,234 @@
+#!/usr/bin/env python3
+"""What llvm-mca foretells of the inner loops of kernels, where a CPU is not at hand.
+
+usage: mca.py [--bench BENCH_KERN] [--llvm FOLDER] OBJECTS...
+
+OBJECTS are folders of vector kernels (build/vector, build/arm64/vector). Of each product's tile, and of attention's,
+the innermost loop with the most multiplications is taken out of the object and given to llvm-mca for cores that have its
+level: cycles of a tile (its rows x 16 lanes x 32 columns), multiply-accumulates (MAC) a cycle, and two shares of a peak:
+of the bare instruction, and of a loop over registers that also makes floats of the sums and scales them, as
+core/runtime/limits_peaks.h has it and bench_kern reports it. What branches leave out or loop over beside the products
+(prefetches) is left out; caches always have what is loaded. For this machine's own levels the share that bench_kern
+measures stands beside it, with --bench: the difference is the method's error.
+"""
+import argparse
+import pathlib
+import re
+import subprocess
+import sys
+
+MACS = {"sdot": 16, "usdot": 16, "usmmla": 32, "smull": 8, "smull2": 8, "smlal": 8, "smlal2": 8,
+        "vpdpbusd": 4, "vpmaddubsw": 2, "vpmaddwd": 1}  # of x86: a lane of 32 bits
+FLOATS = {"fmla": 4, "vfmadd": 1}
+TYPES = ["q8_0", "q4_0", "q4_k"]
+BRANCH = re.compile(r"(b|b\..*|cbn?z|tbn?z|j.*)$")
+
+
+class Level:
+    """Where a level's products are, for which cores, and the loops that are its peaks."""
+
+    def __init__(self, name, cores, rows, symbol, group, attention=()):
+        self.name, self.cores, self.rows, self.symbol, self.group, self.attention = name, cores, rows, symbol, group, attention
+
+
+def neon_group(steps, n=16):
+    """Sums of a group of 32 columns: products, then what makes floats of the sums and adds them, scaled."""
+    lines = [step.format(j, j + 5, j + 10, j + 15) for step in steps for j in range(n)]
+    for j in range(n):
+        lines += [f"fsub v24.4s, v{j}.4s, v27.4s", "fmul v25.4s, v26.4s, v31.4s", f"fmla v{20 + j % 4}.4s, v24.4s, v25.4s"]
+    return lines
+
+
+def x86_group(register, steps, flat=""):
+    lines = [step.format(r=register, j=j) for step in steps for j in range(10)]
+    for j in range(10):
+        lines += [flat.format(r=register, j=j)] if flat else []
+        lines += [f"vcvtdq2ps %{register}{j}, %{register}12", f"vmulps %{register}14, %{register}15, %{register}13",
+                  f"vfmadd231ps %{register}12, %{register}13, %{register}{10 + j % 2}"]
+    return lines
+
+
+SMULL = ["smull v{0}.8h, v28.8b, v29.8b", "smull2 v{1}.8h, v28.16b, v29.16b"]
+SMLAL = ["smlal v{0}.8h, v28.8b, v29.8b", "smlal2 v{1}.8h, v28.16b, v29.16b"]
+SADDLP = ["saddlp v{2}.4s, v{0}.8h", "saddlp v{3}.4s, v{1}.8h"]
+SADALP = ["sadalp v{2}.4s, v{0}.8h", "sadalp v{3}.4s, v{1}.8h"]
+ADD_PAIRS = ["addp v{2}.4s, v{2}.4s, v{3}.4s", "add v{0}.4s, v{2}.4s, v30.4s"]
+NARROW = ["vpmaddubsw %{r}14, %{r}15, %{r}13", "vpaddw %{r}13, %{r}{j}, %{r}{j}"]
+WIDE = ["vpmaddwd %{r}14, %{r}15, %{r}13", "vpaddd %{r}13, %{r}{j}, %{r}{j}"]
+VPMADDWD = "vpmaddwd %{r}{j}, %{r}15, %{r}{j}"
+NEOVERSE = ["neoverse-n1", "neoverse-v1", "neoverse-v2"]
+LEVELS = [
+    Level("neon", ["cortex-a72", "neoverse-n1"], (1, 4, 6), "{type}_{rows}",
+          {"q8_0": neon_group(SMULL + SMLAL + SADDLP + (SMULL + SMLAL + SADALP) * 3 + ADD_PAIRS, 5),
+           "q4_0": neon_group(SMULL + SMLAL * 7 + SADDLP + ADD_PAIRS, 5)}, ("attn_f16", (1, 4, 6))),
+    Level("dotprod", NEOVERSE, (1, 4, 8, 12), "{type}_{rows}",
+          {"q8_0": neon_group(["sdot v{0}.4s, v28.16b, v29.4b[0]"] * 8)}, ("attn_q8", (1, 4, 5))),
+    Level("i8mm", ["neoverse-v1", "neoverse-v2"], (1, 4, 8, 12), "{type}_{rows}",
+          {"q8_0": neon_group(["usmmla v{0}.4s, v28.16b, v29.16b"] * 4)}),
+    Level("avx512", ["native"], (1, 4, 8, 16), "{type}_{rows}",
+          {"q8_0": x86_group("zmm", ["vpdpbusd %{r}14, %{r}15, %{r}{j}"] * 8)}, ("attn_q8", (1, 4, 8))),
+    Level("avxvnni", ["native"], (1, 4, 6), "{type}_{rows}",
+          {"q8_0": x86_group("ymm", ["vpdpbusd %{r}14, %{r}15, %{r}{j}"] * 8)}),
+    Level("avx2", ["native"], (1, 4), "{type}_packed_{rows}",
+          {"q8_0": x86_group("ymm", WIDE * 16), "q4_0": x86_group("ymm", NARROW * 8, VPMADDWD)}),
+]
+
+
+def macs(instruction, floats=False):
+    """Of a loop's instruction."""
+    name, operands = instruction[1], instruction[2]
+    table = FLOATS if floats else MACS
+    per = table.get(name) or next((n for key, n in table.items() if key[0] == "v" and name.startswith(key)), 0)
+    lanes = 1 if name[0] != "v" else 16 if "zmm" in operands else 8 if "ymm" in operands else 4
+    return per * lanes
+
+
+def disassemble(llvm, obj, symbol):
+    """(address, name, operands) of a function's instructions."""
+    out = subprocess.run([llvm / "llvm-objdump", "-d", "--no-show-raw-insn", f"--disassemble-symbols={symbol}", obj],
+                         capture_output=True, text=True, check=True).stdout
+    lines = (re.match(r"\s*([0-9a-f]+):\s+(?:{vex}\s+)?(\S+)\s*(.*)", line) for line in out.splitlines())
+    return [(int(m[1], 16), m[2], re.sub(r"\s*(//|<|# ).*", "", m[3])) for m in lines if m]
+
+
+def loops(code):
+    """(first, last) addresses, by branches that go back."""
+    for at, name, operands in code:
+        to = re.search(r"0x([0-9a-f]+)$", operands)
+        if BRANCH.match(name) and to and code[0][0] <= int(to[1], 16) <= at:
+            yield int(to[1], 16), at
+
+
+def hot_loop(code, floats=False):
+    """The body of the innermost loop with the most products, without loops in it that have none."""
+    def work(loop):
+        return sum(macs(i, floats) for i in code if loop[0] <= i[0] <= loop[1])
+
+    def within(a, b):
+        return a != b and b[0] <= a[0] and a[1] <= b[1]
+
+    every = [loop for loop in loops(code)]
+    busy = [loop for loop in every if work(loop)]
+    inner = [loop for loop in busy if not any(within(other, loop) for other in busy)]
+    best = max(inner, key=work)
+    idle = [loop for loop in every if within(loop, best) and not work(loop)]
+    return [i for i in code if best[0] <= i[0] <= best[1] and not any(a <= i[0] <= b for a, b in idle)]
+
+
+def cycles(llvm, core, is_arm, lines):
+    """Of one turn."""
+    target = ["-mtriple=aarch64", "-mattr=+dotprod,+i8mm"] if is_arm else ["-mtriple=x86_64"]
+    run = subprocess.run([llvm / "llvm-mca", *target, f"-mcpu={core}", "-iterations=100", "--instruction-info=0",
+                          "--resource-pressure=0"], input="\n".join(lines), capture_output=True, text=True)
+    found = re.search(r"Total Cycles:\s+(\d+)", run.stdout)
+    if not found:
+        sys.exit(f"mca.py: llvm-mca for {core}: {run.stderr[:400]}")
+    return int(found[1]) / 100
+
+
+def text(body):
+    """What llvm-mca takes: no branches, no addresses of constants."""
+    return [f"{name} {operands}" for _, name, operands in body if not BRANCH.match(name) and name not in ("adrp", "nop")
+            and not name.startswith("nop")]
+
+
+def rate_of(llvm, core, is_arm, lines):
+    """MAC a cycle of a loop over registers."""
+    parts = [line.split(None, 1) for line in lines]
+    return sum(macs((0, name, operands)) for name, operands in parts) / cycles(llvm, core, is_arm, lines)
+
+
+def bare_of(group):
+    """The products of a peak's loop alone; of sums in 16 bits also what adds them."""
+    alone = [line for line in group if macs((0, *line.split(None, 1))) > 0]
+    return alone
+
+
+def measured(bench, level):
+    """(type, rows) -> share of the peak in percent, of the largest of bench_kern's shapes."""
+    if not bench:
+        return {}
+    names = ["gemm_" + t for t in TYPES]
+    out = subprocess.run([bench, "--quick", "--threads", "1", "--isa", level, *names], capture_output=True, text=True).stdout
+    shares, heads = {}, []
+    for line in out.splitlines():
+        heads = re.findall(r"m=(\d+)", line) or heads
+        kind = re.match(r"(\w+)\s+\d+ x ", line)
+        values = re.findall(r"(\d+)%", line)
+        if kind and kind[1].lower() in TYPES:
+            for rows, share in zip(heads, values):
+                shares[kind[1].lower(), int(rows)] = int(share)
+    return shares
+
+
+class Report:
+    """One table for each level and core."""
+
+    def __init__(self, llvm, folders, bench):
+        self.llvm, self.folders, self.bench = llvm, folders, bench
+
+    def find(self, folder, stem):
+        found = [p for f in self.folders for p in sorted((f / "kernels" / folder).glob(stem + ".o"))]
+        return found[0] if found else None
+
+    def products(self, level, core, obj, is_arm, shares):
+        peaks = {}
+        for kind in TYPES:
+            group = level.group.get(kind) or level.group.get("q4_0" if kind == "q4_k" else "q8_0") or level.group["q8_0"]
+            peaks[kind] = (rate_of(self.llvm, core, is_arm, bare_of(group)), rate_of(self.llvm, core, is_arm, group))
+        for kind in TYPES:
+            bare, peak = peaks[kind]
+            for rows in level.rows:
+                body = hot_loop(disassemble(self.llvm, obj, level.symbol.format(type=kind, rows=rows)))
+                n = sum(macs(i) for i in body)
+                took = cycles(self.llvm, core, is_arm, text(body))
+                useful = rows * 16 * 32
+                turn = useful / n if level.name != "i8mm" or rows % 2 == 0 or rows < 4 else None
+                tile = took * turn if turn else took * 4
+                rate = useful / tile
+                beside = f"  {shares[kind, rows]:3}% measured" if (kind, rows) in shares else ""
+                print(f"  {kind:8} {rows:3} rows {tile:8.1f} cycles {rate:7.1f} MAC/cycle"
+                      f" {100 * rate / bare:4.0f}% bare {100 * rate / peak:4.0f}% of the peak{beside}")
+
+    def attention(self, level, core, is_arm):
+        stem, tiles = level.attention
+        floats = stem == "attn_f16"
+        obj = self.find("attention", f"{stem}_{level.name}")
+        for part in ("score", "value"):
+            for rows in tiles if obj else ():
+                body = hot_loop(disassemble(self.llvm, obj, f"{part}_{rows}"), floats)
+                n, took = sum(macs(i, floats) for i in body), cycles(self.llvm, core, is_arm, text(body))
+                print(f"  {stem} {part} {rows:3} queries {took:8.1f} cycles a turn {n / took:7.1f} MAC/cycle")
+
+    def print(self):
+        for level in LEVELS:
+            obj = self.find("gemm", f"gemm_q_{level.name}")
+            if not obj:
+                continue
+            is_arm = "fmla" in level.group["q8_0"][-1]
+            shares = {} if is_arm else measured(self.bench, level.name)
+            for core in level.cores:
+                group = level.group["q8_0"]
+                print(f"{level.name} on {core}: bare {rate_of(self.llvm, core, is_arm, bare_of(group)):.1f} MAC/cycle,"
+                      f" with a group's floats {rate_of(self.llvm, core, is_arm, group):.1f}")
+                self.products(level, core, obj, is_arm, shares)
+                if level.attention:
+                    self.attention(level, core, is_arm)
+
+
+def newest_llvm():
+    """Where Debian has the newest llvm-mca: cores come with versions."""
+    found = sorted(pathlib.Path("/usr/lib").glob("llvm-*/bin/llvm-mca"), key=lambda p: int(p.parts[3].split("-")[1]))
+    return found[-1].parent if found else sys.exit("mca.py: no llvm-mca; apt-get install llvm-19")
+
+
+def main():
+    parser = argparse.ArgumentParser(usage=__doc__)
+    parser.add_argument("--bench")
+    parser.add_argument("--llvm", type=pathlib.Path)
+    parser.add_argument("objects", nargs="+", type=pathlib.Path)
+    args = parser.parse_args()
+    Report(args.llvm or newest_llvm(), args.objects, args.bench).print()
+
+
+main()
