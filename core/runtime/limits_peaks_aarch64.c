@@ -7,14 +7,15 @@
 /* ---- the definition: no more than what a compiler can make of it with ARMv8.0 ---- */
 
 /* Widened codes: a step is half of the lanes' products of two columns, smlal's four at a time. */
-#define WIDE_128 vmlal_s16(a, vget_low_s16(vreinterpretq_s16_s32(w)), vget_high_s16(vreinterpretq_s16_s32(x)))
+#define WIDE_128                                                                                   \
+    vmlal_s16(a, vget_low_s16(vreinterpretq_s16_s32(w)), vget_high_s16(vreinterpretq_s16_s32(x)))
 
 GROUPS(wide_128, "arch=armv8-a", int32x4_t, vreinterpretq_s32_s16(vdupq_n_s16(1)), float32x4_t,
        vdupq_n_f32(0.5f), 32, WIDE_128, s = vfmaq_f32(s, vcvtq_f32_s32(a), vmulq_f32(d, scale)))
 
 FMAS(fma_128, "arch=armv8-a", float32x4_t, vdupq_n_f32(0.5f), vfmaq_f32(x, a[j], x))
 
-/* ---- levels: sums start at a float's magic number, so a subtraction makes a number of each ---- */
+/* ---- levels: sums start at a float's magic number, so a subtraction makes numbers of them ---- */
 
 #define ONES vreinterpretq_s32_s8(vdupq_n_s8(1))
 #define HALF vdupq_n_f32(0.5f)
@@ -29,7 +30,8 @@ FMAS(fma_128, "arch=armv8-a", float32x4_t, vdupq_n_f32(0.5f), vfmaq_f32(x, a[j],
     s = vfmaq_f32(s, float_of_half, scale)
 #define LEVEL(name, isa, n_steps, add, flat)                                                       \
     GROUPS(name, isa, int32x4_t, ONES, float32x4_t, HALF, n_steps, add, FINISH(flat))              \
-    GROUPS(name##_halves, isa, int32x4_t, ONES, float32x4_t, HALF, n_steps, add, FINISH_HALVES(flat))
+    GROUPS(name##_halves, isa, int32x4_t, ONES, float32x4_t, HALF, n_steps, add,                   \
+           FINISH_HALVES(flat))
 
 /* Four lanes are two registers of products in 16 bits: a step is one of them. What adds these in
  * pairs comes once for each; that of wide codes after every second product. */

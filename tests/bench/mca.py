@@ -4,9 +4,9 @@
 usage: mca.py [--bench BENCH_KERN] [--llvm FOLDER] OBJECTS...
 
 OBJECTS are folders of vector kernels (build/vector, build/arm64/vector). Of each product's tile, and of attention's,
-the innermost loop with the most multiplications is taken out of the object and given to llvm-mca for cores that have its
-level: cycles of a tile (its rows x 16 lanes x 32 columns), multiply-accumulates (MAC) a cycle, and two shares of a peak:
-of the bare instruction, and of a loop over registers that also makes floats of the sums and scales them, as
+the innermost loop with the most multiplications is taken out of the object and given to llvm-mca for cores that have
+its level: cycles of a tile (its rows x 16 lanes x 32 columns), multiply-accumulates (MAC) a cycle, and two shares of a
+peak: of the bare instruction, and of a loop over registers that also makes floats of the sums and scales them, as
 core/runtime/limits_peaks.h has it and bench_kern reports it. What branches leave out or loop over beside the products
 (prefetches) is left out; caches always have what is loaded. For this machine's own levels the share that bench_kern
 measures stands beside it, with --bench: the difference is the method's error.
@@ -18,7 +18,7 @@ import subprocess
 import sys
 
 MACS = {"sdot": 16, "usdot": 16, "usmmla": 32, "smull": 8, "smull2": 8, "smlal": 8, "smlal2": 8,
-        "vpdpbusd": 4, "vpmaddubsw": 2, "vpmaddwd": 1}  # of x86: a lane of 32 bits
+        "vpdpbusd": 4, "vpmaddubsw": 4, "vpmaddwd": 2}  # of x86: a lane of 32 bits
 FLOATS = {"fmla": 4, "vfmadd": 1}
 TYPES = ["q8_0", "q4_0", "q4_k"]
 BRANCH = re.compile(r"(b|b\..*|cbn?z|tbn?z|j.*)$")
@@ -28,14 +28,16 @@ class Level:
     """Where a level's products are, for which cores, and the loops that are its peaks."""
 
     def __init__(self, name, cores, rows, symbol, group, attention=()):
-        self.name, self.cores, self.rows, self.symbol, self.group, self.attention = name, cores, rows, symbol, group, attention
+        self.name, self.cores, self.rows = name, cores, rows
+        self.symbol, self.group, self.attention = symbol, group, attention
 
 
 def neon_group(steps, n=16):
     """Sums of a group of 32 columns: products, then what makes floats of the sums and adds them, scaled."""
     lines = [step.format(j, j + 5, j + 10, j + 15) for step in steps for j in range(n)]
     for j in range(n):
-        lines += [f"fsub v24.4s, v{j}.4s, v27.4s", "fmul v25.4s, v26.4s, v31.4s", f"fmla v{20 + j % 4}.4s, v24.4s, v25.4s"]
+        lines += [f"fsub v24.4s, v{j}.4s, v27.4s", "fmul v25.4s, v26.4s, v31.4s",
+                  f"fmla v{20 + j % 4}.4s, v24.4s, v25.4s"]
     return lines
 
 
@@ -83,6 +85,12 @@ def macs(instruction, floats=False):
     return per * lanes
 
 
+def work(code, floats=False):
+    """Of all instructions; where products are added in 16 bits, vpmaddwd only adds them in 32."""
+    is_narrow = any(i[1] == "vpmaddubsw" for i in code)
+    return sum(macs(i, floats) for i in code if not (is_narrow and i[1] == "vpmaddwd"))
+
+
 def disassemble(llvm, obj, symbol):
     """(address, name, operands) of a function's instructions."""
     out = subprocess.run([llvm / "llvm-objdump", "-d", "--no-show-raw-insn", f"--disassemble-symbols={symbol}", obj],
@@ -101,17 +109,17 @@ def loops(code):
 
 def hot_loop(code, floats=False):
     """The body of the innermost loop with the most products, without loops in it that have none."""
-    def work(loop):
-        return sum(macs(i, floats) for i in code if loop[0] <= i[0] <= loop[1])
+    def work_of(loop):
+        return work([i for i in code if loop[0] <= i[0] <= loop[1]], floats)
 
     def within(a, b):
         return a != b and b[0] <= a[0] and a[1] <= b[1]
 
-    every = [loop for loop in loops(code)]
-    busy = [loop for loop in every if work(loop)]
+    every = list(loops(code))
+    busy = [loop for loop in every if work_of(loop)]
     inner = [loop for loop in busy if not any(within(other, loop) for other in busy)]
-    best = max(inner, key=work)
-    idle = [loop for loop in every if within(loop, best) and not work(loop)]
+    best = max(inner, key=work_of)
+    idle = [loop for loop in every if within(loop, best) and not work_of(loop)]
     return [i for i in code if best[0] <= i[0] <= best[1] and not any(a <= i[0] <= b for a, b in idle)]
 
 
@@ -134,14 +142,12 @@ def text(body):
 
 def rate_of(llvm, core, is_arm, lines):
     """MAC a cycle of a loop over registers."""
-    parts = [line.split(None, 1) for line in lines]
-    return sum(macs((0, name, operands)) for name, operands in parts) / cycles(llvm, core, is_arm, lines)
+    return work([(0, *line.split(None, 1)) for line in lines]) / cycles(llvm, core, is_arm, lines)
 
 
 def bare_of(group):
-    """The products of a peak's loop alone; of sums in 16 bits also what adds them."""
-    alone = [line for line in group if macs((0, *line.split(None, 1))) > 0]
-    return alone
+    """The products of a peak's loop alone."""
+    return [line for line in group if work([(0, *line.split(None, 1))])]
 
 
 def measured(bench, level):
@@ -149,7 +155,8 @@ def measured(bench, level):
     if not bench:
         return {}
     names = ["gemm_" + t for t in TYPES]
-    out = subprocess.run([bench, "--quick", "--threads", "1", "--isa", level, *names], capture_output=True, text=True).stdout
+    out = subprocess.run([bench, "--quick", "--threads", "1", "--isa", level, *names],
+                         capture_output=True, text=True).stdout
     shares, heads = {}, []
     for line in out.splitlines():
         heads = re.findall(r"m=(\d+)", line) or heads
@@ -174,18 +181,15 @@ class Report:
     def products(self, level, core, obj, is_arm, shares):
         peaks = {}
         for kind in TYPES:
-            group = level.group.get(kind) or level.group.get("q4_0" if kind == "q4_k" else "q8_0") or level.group["q8_0"]
+            group = level.group.get("q8_0" if kind == "q8_0" else "q4_0", level.group["q8_0"])
             peaks[kind] = (rate_of(self.llvm, core, is_arm, bare_of(group)), rate_of(self.llvm, core, is_arm, group))
         for kind in TYPES:
             bare, peak = peaks[kind]
             for rows in level.rows:
                 body = hot_loop(disassemble(self.llvm, obj, level.symbol.format(type=kind, rows=rows)))
-                n = sum(macs(i) for i in body)
-                took = cycles(self.llvm, core, is_arm, text(body))
-                useful = rows * 16 * 32
-                turn = useful / n if level.name != "i8mm" or rows % 2 == 0 or rows < 4 else None
-                tile = took * turn if turn else took * 4
-                rate = useful / tile
+                turns = rows * 16 * 32 / work(body)
+                tile = cycles(self.llvm, core, is_arm, text(body)) * turns
+                rate = rows * 16 * 32 / tile
                 beside = f"  {shares[kind, rows]:3}% measured" if (kind, rows) in shares else ""
                 print(f"  {kind:8} {rows:3} rows {tile:8.1f} cycles {rate:7.1f} MAC/cycle"
                       f" {100 * rate / bare:4.0f}% bare {100 * rate / peak:4.0f}% of the peak{beside}")
@@ -197,7 +201,7 @@ class Report:
         for part in ("score", "value"):
             for rows in tiles if obj else ():
                 body = hot_loop(disassemble(self.llvm, obj, f"{part}_{rows}"), floats)
-                n, took = sum(macs(i, floats) for i in body), cycles(self.llvm, core, is_arm, text(body))
+                n, took = work(body, floats), cycles(self.llvm, core, is_arm, text(body))
                 print(f"  {stem} {part} {rows:3} queries {took:8.1f} cycles a turn {n / took:7.1f} MAC/cycle")
 
     def print(self):

@@ -57,7 +57,7 @@ void check_fill(struct check *c, float *x, size_t n, float scale);
 /* Go to level i of those that the kernel is checked at; false when there are not so many. */
 bool check_level(struct check *c, unsigned i);
 
-/* Is a case that takes long one of those that are checked? All are, unless --every says otherwise. */
+/* Is a case that takes long one of those that are checked? All are, unless --every says so. */
 bool check_is_due(struct check *c);
 
 /* Count a failure unless `ok`; prints the kernel, the ISA and the message. */

@@ -1,8 +1,8 @@
 /* tests/check/checkkern.c - check every kernel on every ISA of this machine.
  *
  * usage: checkkern [--list] [--isa LEVEL] [--seed N] [--every N] [NAME...]
- * A NAME selects the checks whose name contains it. --every: of the products' and attention's cases one
- * in N, for emulators. Exit 1 when a check fails.
+ * A NAME selects the checks whose name contains it. --every: of the products' and attention's cases
+ * one in N, for emulators. Exit 1 when a check fails.
  */
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -294,7 +294,8 @@ static bool is_same_as_below(const struct line *l, enum kern_isa isa)
         return false;
     levels_fill(&lower, below);
     levels_fill(&higher, isa);
-    return memcmp((char *)&lower + PLACES[i], (char *)&higher + PLACES[i], sizeof(void (*)(void))) == 0;
+    return memcmp((char *)&lower + PLACES[i], (char *)&higher + PLACES[i],
+                  sizeof(void (*)(void))) == 0;
 }
 
 static bool is_wanted(const struct options *o, const struct line *l, int isa)
