@@ -9,6 +9,7 @@ import pathlib
 import re
 import subprocess
 import sys
+import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "numa"))
 
@@ -47,10 +48,8 @@ def run(*command, **more):
     subprocess.run([str(c) for c in command], check=True, **more)
 
 
-def make_root(folder, deb):
-    """The machine's first file system, packed."""
-    tree, packed = folder / "tree", folder / "service.cpio.gz"
-    run("rm", "-rf", tree)
+def make_root(tree, packed, deb):
+    """The machine's first file system: a folder, and that packed."""
     run("mmdebstrap", "--quiet", "--mode=root", "--variant=minbase", "--include=systemd-sysv,curl", "bookworm", tree)
     run("cp", deb, tree / "tmp/quire.deb")
     run("cp", "/etc/resolv.conf", tree / "etc/resolv.conf")
@@ -66,8 +65,6 @@ def make_root(folder, deb):
     with packed.open("wb") as out:
         run("sh", "-c", "find . -path ./var/cache -prune -o -path ./var/lib/apt -prune -o -print0 |"
             " cpio --quiet --null -o -H newc | gzip -1", cwd=tree, stdout=out)
-    run("rm", "-rf", tree)
-    return packed
 
 
 def run_machine(kernel, root):
@@ -85,7 +82,10 @@ def main():
     o = options.parse_args()
     o.folder.mkdir(parents=True, exist_ok=True)
     kernel = vm.fetch_kernel(o.folder)
-    said = run_machine(kernel, make_root(o.folder, o.deb))
+    packed = o.folder / "service.cpio.gz"
+    with tempfile.TemporaryDirectory() as folder:
+        make_root(pathlib.Path(folder) / "debian", packed, o.deb)
+    said = run_machine(kernel, packed)
     ends = dict(re.findall(r"service: (\d+) ended with (\d+)", said))
     problems = [f"{step}: {ends.get(str(i), 'it did not end')}" for i, step in enumerate(STEPS) if ends.get(str(i)) != "0"]
     if problems:
