@@ -6,7 +6,8 @@
 /* ---- the definition: no more than what a compiler can make of it with ARMv8.0 ---- */
 
 /* Widened codes: a step is half of the lanes' products of two columns, smlal's four at a time. */
-#define WIDE_128 vmlal_s16(a, vget_low_s16(vreinterpretq_s16_s32(w)), vget_high_s16(vreinterpretq_s16_s32(x)))
+#define WIDE_128                                                                                   \
+    vmlal_s16(a, vget_low_s16(vreinterpretq_s16_s32(w)), vget_high_s16(vreinterpretq_s16_s32(x)))
 
 GROUPS(wide_128, "arch=armv8-a", int32x4_t, vreinterpretq_s32_s16(vdupq_n_s16(1)), float32x4_t,
        vdupq_n_f32(0.5f), 32, WIDE_128, s = vfmaq_f32(s, vcvtq_f32_s32(a), vmulq_f32(d, scale)))
