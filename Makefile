@@ -314,7 +314,7 @@ ARM64_ENV  = QUIRE_THREADS=1 QUIRE_EMULATED=1 QUIRE_BIN=$(ARM64)/run/quire QUIRE
 ARM64_E2E := completions streams disconnect constrained chat several_models tool_calls swap kv_store weight_cache \
              embeddings logging shutdown states
 ARM64_PART := $(addprefix unit/,base/test_maths base/test_log_ring runtime/test_thread_pool kvcache/test_block_offers \
-             kvcache/test_kv_events scheduler/test_queue jinja/test_template model/test_weight_cache)
+             kvcache/test_kv_events scheduler/test_queue model/test_weight_cache)
 ARM64_DEBUG = $(subst build/debug,$(ARM64)/debug,$(DEBUG))
 ARM64_NEED := $(ARM64)/quire $(ARM64)/tests/checkkern $(ARM64)/tools/logits
 test-arm64: deps-test deps-arm64 $(BUILD)/quire $(TOOLS) ## aarch64, cross-built, in an emulator: unit, check, sim, golden, a part of the server's tests (an hour)

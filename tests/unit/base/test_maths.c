@@ -1,6 +1,6 @@
-/* tests/unit/base/test_maths.c - exp, log, powers, sine and cosine beside numbers that were computed
- * with 400 bits and rounded to doubles (mpmath), and beside the C library's, an ulp apart at most.
- */
+/* tests/unit/base/test_maths.c - exp, log, powers, sine and cosine beside numbers that were
+ * computed with 400 bits and rounded to doubles (mpmath), and beside the C library's, an ulp apart
+ * at most. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -218,7 +218,9 @@ static void far_angles_are_numbers(void **state)
 
 static double uniform(uint64_t *rng, double from, double to)
 {
-    return from + (to - from) * (random_below(rng, 1u << 26) * 0x1p-26 + random_below(rng, 1u << 26) * 0x1p-52);
+    const double high = random_below(rng, 1u << 26), low = random_below(rng, 1u << 26);
+
+    return from + (to - from) * (high * 0x1p-26 + low * 0x1p-52);
 }
 
 static void beside_the_library(void **state)
