@@ -95,7 +95,7 @@ GEMM_INLINE void begin_group(const enum kern_weight type, struct amx_group *to, 
     const uint8_t *codes = w + of->codes + g * of->code_bytes;
     const vi offset = vi_bytes(of->offset);
 
-    to->n = numbers_of(type, w, g);
+    to->n = numbers_of(type, NULL, w, g, 0);
     GEMM_UNROLL
     for (size_t j = 0; j < 8; j++)
         _mm512_store_si512(to->quads[j],
