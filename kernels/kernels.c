@@ -1,5 +1,5 @@
-/* kernels/kernels.c - the table of a level, and sizes. What a level is: levels_*.c, one file for each
- * architecture. */
+/* kernels/kernels.c - the table of a level, and sizes. What a level is: levels_*.c, one file for
+ * each architecture. */
 #include "kernels/kernels.h"
 
 #include <stdlib.h>

@@ -448,8 +448,8 @@ struct kern_table {
     void (*softplus)(float *out, const float *x, const float *bias, const float *a, size_t n);
 };
 
-/* The best level that this CPU and OS allow (of x86-64: checks XCR0 as well as CPUID), but for AMX. In
- * debug builds the variable QUIRE_DEBUG_ISA lowers it. */
+/* The best level that this CPU and OS allow (of x86-64: checks XCR0 as well as CPUID), but for AMX.
+ * In debug builds the variable QUIRE_DEBUG_ISA lowers it. */
 enum kern_isa kern_isa_of_cpu(void);
 /* The best of them that this build has. */
 enum kern_isa kern_isa_best(void);

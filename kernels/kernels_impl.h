@@ -58,7 +58,8 @@ void kern_attn_q4_0_dotprod(const struct kern_attn *a);
 enum kern_isa kern_level_of_cpu(void);
 /* Can a level that is built be used, where the best one is `best`? */
 bool kern_level_exists(enum kern_isa isa, enum kern_isa best);
-/* Replace what level `isa`, which exists, has kernels of its own for; the table has the scalar ones. */
+/* Replace what level `isa`, which exists, has kernels of its own for; the table has the scalar
+ * ones. */
 void kern_level_fill(struct kern_table *t, enum kern_isa isa);
 
 /* The levels of the architecture above KERN_ISA_SCALAR. */

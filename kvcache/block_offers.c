@@ -2,10 +2,10 @@
  *
  * Order of memory. The ring: the engine stores `tail` with release after it has filled an offer,
  * the store's thread loads it with acquire before it reads one, and the other way round with
- * `head`. The ages: the engine adds to an age, then has a release fence, before it or anyone whom it
- * hands the block to writes; the reader loads ages with acquire before the bytes, and again behind
- * an acquire fence after them. The addition alone would not do, however strong: on aarch64 a later
- * store may be seen before what it has stored.
+ * `head`. The ages: the engine adds to an age, then has a release fence, before it or anyone whom
+ * it hands the block to writes; the reader loads ages with acquire before the bytes, and again
+ * behind an acquire fence after them. The addition alone would not do, however strong: on aarch64 a
+ * later store may be seen before what it has stored.
  */
 #include "kvcache/block_offers.h"
 

@@ -175,8 +175,8 @@ double maths_pow(double x, double y)
 
 /* ---- sine and cosine ---- */
 
-/* pi / 2 in pieces, of which the first two have 29 bits: a whole number of 24 bits times one of them
- * is exact. */
+/* pi / 2 in pieces, of which the first two have 29 bits: a whole number of 24 bits times one of
+ * them is exact. */
 #define HALF_PI_1 0x1.921fb54p0
 #define HALF_PI_2 0x1.10b4611p-30
 #define HALF_PI_3 0x1.4c4c6628b80dcp-59

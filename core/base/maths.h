@@ -1,12 +1,12 @@
 /* core/base/maths.h - exp, log, powers, sine and cosine, with the same bits everywhere.
  *
  * What a C library answers differs between libraries, their versions and the instructions that a
- * CPU has (glibc's exp and pow, with and without fma). What reaches a model's numbers, a prompt or an
- * answer is computed here: a sequence of IEEE 754 operations on doubles and pairs of them (the
+ * CPU has (glibc's exp and pow, with and without fma). What reaches a model's numbers, a prompt or
+ * an answer is computed here: a sequence of IEEE 754 operations on doubles and pairs of them (the
  * compiler's contraction is off), so promise P1 holds from one machine to the next.
  *
- * exp, exp2, log and pow are computed to about 100 bits and then rounded: the nearest double but for
- * results next to the middle of two. Sine and cosine are within 0.6 ulp up to 2^24.
+ * exp, exp2, log and pow are computed to about 100 bits and then rounded: the nearest double but
+ * for results next to the middle of two. Sine and cosine are within an ulp up to 2^24.
  *
  * Thread: any.
  * Memory: none.

@@ -82,7 +82,7 @@ const struct peak_level *peak_level_of(enum kern_isa isa);
                 OPAQUE(a[j]);                                                                      \
                 a[j] = step;                                                                       \
             }                                                                                      \
-        EACH_FMA __asm__ volatile("" : : IN_VECTOR(a[j]));                                               \
+        EACH_FMA __asm__ volatile("" : : IN_VECTOR(a[j]));                                         \
     }
 
 #endif

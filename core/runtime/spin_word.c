@@ -18,10 +18,8 @@ static void pause_cpu(void)
 {
 #if defined(__x86_64__)
     __builtin_ia32_pause();
-#elif defined(__aarch64__)
+#else /* aarch64 */
     __asm__ volatile("yield" : : : "memory");
-#else
-#error "how does this architecture pause?"
 #endif
 }
 

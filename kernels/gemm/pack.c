@@ -250,8 +250,8 @@ static void pack_quantised(enum kern_weight w, uint8_t *dst, struct sources s, s
     }
 }
 
-/* Element j of every row side by side. Whole tiles are transposed in registers of 16 bytes, which every
- * CPU has; what is left of the columns goes one by one. */
+/* Element j of every row side by side. Whole tiles are transposed in registers of 16 bytes, which
+ * every CPU has; what is left of the columns goes one by one. */
 
 static void pack_tail(uint8_t *dst, const struct sources *s, size_t from, size_t k, size_t bytes)
 {

@@ -99,10 +99,8 @@ static void set_result(ucontext_t *c, long result)
 {
 #if defined(__x86_64__)
     c->uc_mcontext.gregs[REG_RAX] = result;
-#elif defined(__aarch64__)
+#else /* aarch64 */
     c->uc_mcontext.regs[0] = (unsigned long)result;
-#else
-#error "where does this architecture have the result of a system call?"
 #endif
 }
 

@@ -9,7 +9,8 @@
 #define MAX_RUNS 64
 #define PIECE ((size_t)8 << 20) /* bytes that one call of reading takes */
 
-/* The cycles that the processor's clock counts at a constant rate: of aarch64's, CNTFRQ_EL0 a second. */
+/* The cycles that the processor's clock counts at a constant rate: of aarch64's, CNTFRQ_EL0 a
+ * second. */
 static uint64_t counter_now(void)
 {
 #if defined(__x86_64__)

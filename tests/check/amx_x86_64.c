@@ -1,5 +1,5 @@
-/* tests/check/amx_x86_64.c - see amx.h. Forms of instructions are those of Intel's SDM, volume 2. A rule
- * of the definition that is broken (a shape, a missing configuration) ends the program. */
+/* tests/check/amx_x86_64.c - see amx.h. Forms of instructions are those of Intel's SDM, volume 2. A
+ * rule of the definition that is broken (a shape, a missing configuration) ends the program. */
 #include "tests/check/amx.h"
 
 #include <signal.h>

@@ -32,7 +32,7 @@ SHAPE = ("--arch", "qwen2", "--embd", "256", "--layers", "2", "--heads", "4", "-
 SWAP = ("--kv-memory", "1m", "--max-sequences", "16", "--preemption", "swap", "--swap-ram", "16m")
 RECOMPUTE = ("--kv-memory", "1m", "--max-sequences", "16", "--preemption", "recompute", "--swap-ram", "0")
 # What P1 says that answers do not depend on: each type has its turn at some, the first one at all.
-SETTINGS = [("--threads", "1"), ("--threads", "3", "--prefill-chunk", "7"), (*SWAP, "--threads", "2"), RECOMPUTE,
+SETTINGS = [("--threads", "1"), ("--threads", "2", "--prefill-chunk", "16"), SWAP, RECOMPUTE,
             ("--prefix-cache", "off", "--speculation", "off"), ("--kv-type", "q8_0"), ("--kv-type", "bf16")]
 N = 24
 ARCHITECTURES = fixtures.cases()
