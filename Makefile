@@ -323,7 +323,7 @@ test-arm64: deps-test deps-arm64 $(BUILD)/quire $(TOOLS) ## aarch64, cross-built
 	@$(ARM64_RUN) $(ARM64)/tests/checkkern $(CHECK_ARGS)
 	@QUIRE_EMULATED=1 QUIRE_RUN='$(ARM64_RUN)' $(MAKE) --no-print-directory CC='$(ARM64_CC)' $(ARM64_DEBUG) all-here
 	@$(MAKE) --no-print-directory across-machines e2e-arm64
-test-arm64-part: deps-test deps-arm64 $(BUILD)/quire $(TOOLS) ## of these some unit tests, scalar kernels, and answers and files of both architectures (minutes)
+test-arm64-part: deps-test deps-arm64 $(BUILD)/quire $(TOOLS) ## of these some unit tests, some kernels, and answers and files of both architectures (minutes)
 	@$(MAKE) --no-print-directory CC='$(ARM64_CC)' $(ARM64_NEED)
 	@$(MAKE) --no-print-directory CC='$(ARM64_CC)' $(ARM64_DEBUG) $(ARM64_PART:%=$(ARM64)/debug/tests/%)
 	@$(ARM64_RUN) $(ARM64)/tests/checkkern $(or $(CHECK_ARGS),quantise norm rope act kv_write exp log pack isa)
