@@ -121,7 +121,8 @@ void completion_save_prepare(struct completion *c, const struct http_call *call)
 bool completion_save(struct completion *c, void (*goes_on)(struct completion *c));
 /* Would one of an earlier process have the same tokens here? Of others: yes. */
 bool completion_save_fits(const struct completion *c);
-/* Before its stream is kept: one of an earlier process is this one's from now on. 0, or ERR_NOMEM. */
+/* Before its stream is kept: one of an earlier process is this one's from now on. 0, or
+ * ERR_NOMEM. */
 int completion_save_take_up(struct completion *c);
 /* Its stream is kept, and will tell when it is gone. */
 void completion_save_stream(struct completion *c, struct stream_start *start);

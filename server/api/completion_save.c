@@ -223,7 +223,7 @@ void completion_save_end(struct completion *c, bool is_error)
         kept_request_end(r, can_go_on(c) ? (uint32_t)c->choices[0].finish : FINISH_NONE);
 }
 
-/* One that was refused, or whose client has left before it began; or a response without a stream. */
+/* One that was refused, or whose client has left before it began; a response without a stream. */
 void completion_save_release(struct completion *c)
 {
     struct kept_request *r = c->saving.request;
