@@ -329,7 +329,8 @@ test-arm64-part: deps-test deps-arm64 $(BUILD)/quire $(TOOLS) ## of these some u
 	@$(ARM64_RUN) $(ARM64)/tests/checkkern $(or $(CHECK_ARGS),quantise norm rope act kv_write exp log pack isa)
 	@QUIRE_EMULATED=1 QUIRE_RUN='$(ARM64_RUN)' sh tests/run.sh $(ARM64_PART:%=$(ARM64)/debug/tests/%)
 	@$(MAKE) --no-print-directory across-machines PYTEST='-k "F32 or Q4_K or levels or embeddings or blocks or cache or slots or receipts"'
-across-machines: ## the bits and the files of both architectures (PYTEST='-k embeddings')
+across-machines: deps-arm64 $(BUILD)/quire $(TOOLS) ## the bits and the files of both architectures (PYTEST='-k embeddings')
+	@$(MAKE) --no-print-directory CC='$(ARM64_CC)' $(ARM64_NEED)
 	@RUN='$(ARM64_RUN)' sh tests/arm64/wrap.sh $(ARM64)/run $(ARM64)/quire $(ARM64)/tools/logits
 	@QUIRE_THREADS=1 QUIRE_BIN=$(BUILD)/quire QUIRE_OTHER=$(ARM64)/run QUIRE_TOOLS=$(BUILD)/tools \
 	    $(PYTHON) -m pytest -q -rs -n $$(nproc) -p no:cacheprovider $(PYTEST) tests/e2e/test_across_machines.py

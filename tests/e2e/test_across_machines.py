@@ -66,6 +66,13 @@ def answers_of(binary, model, seed, *flags):
         assert server.stop() == 0, server.read_log()
 
 
+@pytest.fixture(scope="module", autouse=True)
+def one_version():
+    """Files of another version are refused, and receipts noted."""
+    here, there = (subprocess.run([b, "--version"], capture_output=True, text=True, check=True).stdout for b in (BIN, THERE))
+    assert here.splitlines()[0] == there.splitlines()[0], "two builds of one version are needed"
+
+
 @pytest.fixture(scope="module")
 def models(tmp_path_factory):
     folder = tmp_path_factory.mktemp("models")
@@ -208,7 +215,8 @@ def test_saved_slots(models, tmp_path, writer, reader):
     def act(action):
         def job(server):
             if action == "restore":
-                assert server.post("/slots/0?action=restore", {"filename": "a.bin"}).status == 200
+                r = server.post("/slots/0?action=restore", {"filename": "a.bin"})
+                assert r.status == 200, r.body
             r = server.post("/completion", {"prompt": "the cat sat on a mat and saw a dog run " * 6, "n_predict": 8, "id_slot": 0,
                                             "temperature": 0, "ignore_eos": True, "n_probs": 3, "cache_prompt": True,
                                             "return_tokens": True}, timeout=300)
