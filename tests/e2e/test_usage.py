@@ -49,7 +49,7 @@ def check_sums(s, page, **kw):
 
 
 def test_one_request(start):
-    s = start()
+    s = start("--threads", "1")
     page = usage(s)
     assert page == {"object": "list", "owners": "tenants", "data": [], "total": page["total"]}
     assert set(page["total"].values()) == {0}
