@@ -197,7 +197,7 @@ def test_what_is_damaged_is_found_counted_and_removed(models, folder, how):
             again = ask(s, p)
             assert cached(again) < RECORD and bits(again) == bits(r), how
         # The first record of a chain stops its reading: of each prompt one was looked at.
-        assert count(s, "bad_records_total") == len(prompts)
+        s.wait_until(lambda m: count(s, "bad_records_total") == len(prompts), what="all of them counted")
         assert "removed" in s.read_log()
         until(lambda: len([f for f in files(folder) if f.stat().st_size > 1]) >= len(prompts))  # written anew
     with serving(models, f"dir:{folder}") as s:
