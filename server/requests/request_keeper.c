@@ -164,7 +164,8 @@ static void on_done(struct worker_job *job)
         after_write(k);
         break;
     case REQUEST_TASK_SYNC:
-        note_trouble(k, "disk");
+        if (k->rc < 0) /* else it says nothing of what could not be written */
+            note_trouble(k, "disk");
         k->synced_us = clock_us();
         k->is_unsynced = false;
         break;

@@ -192,7 +192,6 @@ def test_sigterm_does_not_wait(boot):
     s.wait_idle()
 
 
-@pytest.mark.threads
 def test_not_wanted_any_more(boot):
     """Deleted ones do not come back, nor do those that nobody has read for stream_keep_ms."""
     s = boot()
@@ -364,7 +363,6 @@ def test_damage(boot, db, seed):
     assert s.metrics()["quire_requests_lost_total"] == len(lost) > 0
 
 
-@pytest.mark.threads
 def test_another_process_has_it(boot, db):
     """It is waited for: until then nothing is kept, and whoever asks for a stream comes again."""
     s = boot()
@@ -380,7 +378,6 @@ def test_another_process_has_it(boot, db):
     assert Client(other, body={**LONG, "max_tokens": 2}).id and other.metrics()["quire_requests_unkept_total"] == 1
 
 
-@pytest.mark.threads
 def test_hand_over(boot, tmp_path):
     """The new process goes on with what the old one has put off, while that still answers others."""
     flags = ("--handover-socket", str(tmp_path / "sock"))
@@ -448,7 +445,6 @@ def test_a_full_file(boot):
     assert [get(s, i).status for i in ids] == [200, 404]
 
 
-@pytest.mark.threads
 def test_a_full_disk(boot, db):
     """New ones are not kept then, and go on all the same; who was not wanted meanwhile does not come back."""
     s = boot()
