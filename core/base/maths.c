@@ -191,37 +191,38 @@ static struct pair reduce(double x, double q)
     return ordered_sum(r.hi, r.lo - q * HALF_PI_3);
 }
 
+/* terms[n], the last one first. */
+static double series(const double *terms, int n, double s)
+{
+    double p = terms[0];
+
+    for (int i = 1; i < n; i++)
+        p = p * s + terms[i];
+    return p;
+}
+
 /* Taylor's series but for its first term: x^3 (-1/3! + x^2 / 5! - ...) up to x^19. */
 static double sine_of(struct pair x)
 {
+    static const double terms[] = {
+        -1.0 / 121645100408832000, 1.0 / 355687428096000, -1.0 / 1307674368000,
+        1.0 / 6227020800,          -1.0 / 39916800,       1.0 / 362880,
+        -1.0 / 5040,               1.0 / 120,             -1.0 / 6};
     const double s = x.hi * x.hi;
-    double p = -1.0 / 121645100408832000;
 
-    p = p * s + 1.0 / 355687428096000;
-    p = p * s - 1.0 / 1307674368000;
-    p = p * s + 1.0 / 6227020800;
-    p = p * s - 1.0 / 39916800;
-    p = p * s + 1.0 / 362880;
-    p = p * s - 1.0 / 5040;
-    p = p * s + 1.0 / 120;
-    p = p * s - 1.0 / 6;
-    return x.hi + (x.hi * s * p + x.lo * (1 - 0.5 * s));
+    return x.hi + (x.hi * s * series(terms, 9, s) + x.lo * (1 - 0.5 * s));
 }
 
 /* 1 - x^2 / 2 loses bits, which are added again; then x^4 (1/4! - x^2 / 6! + ...) up to x^18. */
 static double cosine_of(struct pair x)
 {
+    static const double terms[] = {-1.0 / 6402373705728000, 1.0 / 20922789888000,
+                                   -1.0 / 87178291200,      1.0 / 479001600,
+                                   -1.0 / 3628800,          1.0 / 40320,
+                                   -1.0 / 720,              1.0 / 24};
     const double s = x.hi * x.hi, half = 0.5 * s, most = 1 - half;
-    double p = -1.0 / 6402373705728000;
 
-    p = p * s + 1.0 / 20922789888000;
-    p = p * s - 1.0 / 87178291200;
-    p = p * s + 1.0 / 479001600;
-    p = p * s - 1.0 / 3628800;
-    p = p * s + 1.0 / 40320;
-    p = p * s - 1.0 / 720;
-    p = p * s + 1.0 / 24;
-    return most + (((1 - most) - half) + (s * s * p - x.hi * x.lo));
+    return most + (((1 - most) - half) + (s * s * series(terms, 8, s) - x.hi * x.lo));
 }
 
 void maths_sin_cos(double x, double *sine, double *cosine)

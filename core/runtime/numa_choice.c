@@ -2,7 +2,7 @@
 #include "core/runtime/numa_choice.h"
 
 #include "core/base/cpus.h"
-#include "core/runtime/limits.h"
+#include "core/runtime/limits/limits.h"
 
 #define BYTES_EACH ((size_t)32 << 20) /* of a thread: more than its share of a last-level cache */
 #define RUNS 6                        /* the best counts */

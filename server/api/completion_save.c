@@ -89,13 +89,13 @@ static void name_answer(struct completion *c)
 }
 
 /* What its tokens come from, beside the body and the seed. */
-static uint64_t answer_id(const struct completion *c)
+static uint64_t origin_id(const struct completion *c)
 {
     const struct api_request *r = &c->api.request;
     struct {
         uint64_t model, prompt, adapter[2];
         float scale, unused;
-    } from = {.model = c->api.engine->model->answer_id, .prompt = r->prompts[0].hash};
+    } from = {.model = c->api.engine->model->origin_id, .prompt = r->prompts[0].hash};
 
     if (r->adapter != NULL) {
         memcpy(from.adapter, r->adapter->id, sizeof(from.adapter));
@@ -108,7 +108,7 @@ bool completion_save_fits(const struct completion *c)
 {
     const struct saved_request *saved = c->api.headers.restored;
 
-    return saved == NULL || saved->begin.answer_id == answer_id(c);
+    return saved == NULL || saved->begin.origin_id == origin_id(c);
 }
 
 static bool begin(struct completion *c)
@@ -116,7 +116,7 @@ static bool begin(struct completion *c)
     const struct params *p = &c->api.request.params;
     const struct request_begin b = {
         .seed = p->sampling.seed,
-        .answer_id = answer_id(c),
+        .origin_id = origin_id(c),
         .created = p->resume.created,
         .now = p->chat.now,
         .priority = (uint32_t)p->priority,

@@ -73,7 +73,7 @@ struct server_model { /* a served model; what it points to is borrowed */
     uint64_t n_params, size; /* parameters; bytes of the file */
     const char *kv_type;     /* what keys and values are stored as */
     uint64_t kv_id[2];       /* of the model and the settings that they depend on */
-    uint64_t answer_id;      /* of those that answers depend on, whatever the version */
+    uint64_t origin_id;      /* of those that answers depend on, whatever the version */
     enum pooling pooling;    /* of embeddings */
     bool keeps_tokens;       /* where nothing else is asked, each token has a vector */
     uint32_t n_labels;       /* of its classifier; 0: it has none */

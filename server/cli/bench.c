@@ -10,7 +10,7 @@
 #include "core/base/mem.h"
 #include "core/base/version.h"
 #include "core/model/model.h"
-#include "core/runtime/cpu_name.h"
+#include "core/runtime/limits/cpu_name.h"
 #include "server/cli/bench_impl.h"
 
 #include <stdlib.h>

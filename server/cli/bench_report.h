@@ -14,7 +14,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "core/runtime/limits.h"
+#include "core/runtime/limits/limits.h"
 #include "core/runtime/runner.h"
 
 #define BENCH_MAX_RESULTS 40

@@ -482,7 +482,7 @@ static int identify_answers(struct served *m)
     buf_add(&text, &m->engine.weights_id, sizeof(m->engine.weights_id));
     rc = text.err;
     if (rc == 0)
-        m->info.answer_id = XXH3_64bits(text.data, text.len);
+        m->info.origin_id = XXH3_64bits(text.data, text.len);
     buf_release(&text);
     return rc;
 }

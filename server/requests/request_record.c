@@ -17,7 +17,7 @@ struct head { /* as it is in the file, in this machine's order of bytes */
 _Static_assert(sizeof(struct head) == 88, "a head has no gaps");
 
 struct begin_head { /* of the payload of REQUEST_BEGIN; the texts follow */
-    uint64_t seed, answer_id;
+    uint64_t seed, origin_id;
     int64_t created, now;
     uint32_t priority, n_past, tells_tokens;
     uint32_t n_texts[5];
@@ -64,7 +64,7 @@ void request_record_begin(struct buf *out, uint64_t number, const char *id,
     const struct request_text texts[] = {b->tenant, b->key, b->path, b->conversation, b->body};
     const size_t at = open_record(out);
     struct begin_head h = {.seed = b->seed,
-                           .answer_id = b->answer_id,
+                           .origin_id = b->origin_id,
                            .created = b->created,
                            .now = b->now,
                            .priority = b->priority,
@@ -117,7 +117,7 @@ bool request_record_read_begin(const struct request_record *r, struct request_be
         return false;
     memcpy(&h, r->payload, sizeof(h));
     *out = (struct request_begin){.seed = h.seed,
-                                  .answer_id = h.answer_id,
+                                  .origin_id = h.origin_id,
                                   .created = h.created,
                                   .now = h.now,
                                   .priority = h.priority,

@@ -42,7 +42,7 @@ struct request_text { /* not terminated */
 
 struct request_begin { /* all that the same answer hangs on, beside settings and weights */
     uint64_t seed;
-    uint64_t answer_id;   /* of the model, its settings, the prompt's ids and the adapter */
+    uint64_t origin_id;   /* of the model, its settings, the prompt's ids and the adapter */
     int64_t created, now; /* Unix seconds: of the answer, of its template's clock */
     uint32_t priority;    /* enum priority */
     uint32_t n_past;      /* tokens of `resume` that the body has */

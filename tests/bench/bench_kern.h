@@ -14,8 +14,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "core/runtime/limits.h"
-#include "core/runtime/limits_peaks.h"
+#include "core/runtime/limits/limits.h"
+#include "core/runtime/limits/peaks.h"
 #include "core/runtime/thread_pool.h"
 #include "kernels/kernels.h"
 

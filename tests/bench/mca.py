@@ -7,7 +7,7 @@ OBJECTS are folders of vector kernels (build/vector, build/arm64/vector). Of eac
 the innermost loop with the most multiplications is taken out of the object and given to llvm-mca for cores that have
 its level: cycles of a tile (its rows x 16 lanes x 32 columns), multiply-accumulates (MAC) a cycle, and two shares of a
 peak: of the bare instruction, and of a loop over registers that also makes floats of the sums and scales them, as
-core/runtime/limits_peaks.h has it and bench_kern reports it. What branches leave out or loop over beside the products
+core/runtime/limits/peaks.h has it and bench_kern reports it. What branches leave out or loop over beside the products
 (prefetches) is left out; caches always have what is loaded. For this machine's own levels the share that bench_kern
 measures stands beside it, with --bench: the difference is the method's error.
 """

@@ -15,7 +15,6 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "numa"))
 
 import vm  # noqa: E402
 
-SECONDS = 900
 # One step a line: what is told of each is its end. The first failure does not stop the others.
 STEPS = [
     "systemctl is-active --quiet quire",
@@ -67,14 +66,6 @@ def make_root(tree, packed, deb):
             " cpio --quiet --null -o -H newc | gzip -1", cwd=tree, stdout=out)
 
 
-def run_machine(kernel, root):
-    command = ["qemu-system-x86_64", "-accel", "tcg", "-cpu", "max", "-smp", "2", "-m", "3072", "-nographic", "-no-reboot",
-               "-nic", "none", "-kernel", str(kernel), "-initrd", str(root), "-append", "console=ttyS0 quiet panic=-1"]
-    said = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                          timeout=SECONDS, check=False).stdout
-    return said.decode(errors="replace").replace("\r", "")
-
-
 def main():
     options = argparse.ArgumentParser()
     options.add_argument("--folder", type=pathlib.Path, required=True)
@@ -85,7 +76,7 @@ def main():
     packed = o.folder / "service.cpio.gz"
     with tempfile.TemporaryDirectory() as folder:
         make_root(pathlib.Path(folder) / "debian", packed, o.deb)
-    said = run_machine(kernel, packed)
+    said = vm.run_machine(kernel, packed, ["-smp", "2"])
     ends = dict(re.findall(r"service: (\d+) ended with (\d+)", said))
     problems = [f"{step}: {ends.get(str(i), 'it did not end')}" for i, step in enumerate(STEPS) if ends.get(str(i)) != "0"]
     if problems:

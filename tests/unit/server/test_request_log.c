@@ -346,6 +346,23 @@ static size_t fill(struct buf *records, size_t *starts, uint64_t *numbers)
     return n;
 }
 
+/* The same in a log, and its bytes in file[n], behind `title` others. How many bytes there are. */
+static size_t write_file(struct buf *records, size_t *starts, uint64_t *numbers, char *file, size_t n,
+                         size_t *title)
+{
+    struct request_log *l = open_log();
+    size_t n_bytes;
+
+    *title = (size_t)request_log_bytes(l);
+    buf_init(records, n - *title);
+    assert_int_equal(fill(records, starts, numbers), 4 * N);
+    append(l, records);
+    request_log_close(&l);
+    n_bytes = get_bytes(file, n);
+    assert_int_equal(n_bytes, *title + records->len);
+    return n_bytes;
+}
+
 static const struct saved_request *find(uint64_t number)
 {
     for (size_t i = 0; i < saved.n; i++)
@@ -392,21 +409,14 @@ static void check_damaged(const struct buf *before, const char *bytes, size_t ti
 static void test_damage(void **state)
 {
     static char file[64 << 10], bytes[64 << 10];
-    size_t starts[4 * N + 1], n, n_records, title;
+    size_t starts[4 * N + 1], n, title;
     uint64_t numbers[4 * N];
-    struct request_log *l = open_log();
+    struct request_log *l;
     struct buf records;
     uint64_t rng = 20;
 
     (void)state;
-    title = (size_t)request_log_bytes(l);
-    buf_init(&records, sizeof(file) - title);
-    n_records = fill(&records, starts, numbers);
-    assert_int_equal(n_records, 4 * N);
-    append(l, &records);
-    request_log_close(&l);
-    n = get_bytes(file, sizeof(file));
-    assert_int_equal(n, title + records.len);
+    n = write_file(&records, starts, numbers, file, sizeof(file), &title);
     for (int round = 0; round < 300; round++) {
         const uint32_t n_places = 1 + random_below(&rng, 8);
 
@@ -432,17 +442,12 @@ static void test_torn(void **state)
     static char file[64 << 10];
     size_t starts[4 * N + 1], n, title, n_whole;
     uint64_t numbers[4 * N];
-    struct request_log *l = open_log();
+    struct request_log *l;
     struct buf records;
     uint64_t rng = 21;
 
     (void)state;
-    title = (size_t)request_log_bytes(l);
-    buf_init(&records, sizeof(file) - title);
-    fill(&records, starts, numbers);
-    append(l, &records);
-    request_log_close(&l);
-    n = get_bytes(file, sizeof(file));
+    n = write_file(&records, starts, numbers, file, sizeof(file), &title);
     for (int round = 0; round < 200; round++) {
         const size_t cut = title + random_below(&rng, (uint32_t)(n - title));
 
@@ -467,17 +472,12 @@ static void test_cut_out(void **state)
     static char file[64 << 10], bytes[64 << 10];
     size_t starts[4 * N + 1], n, title;
     uint64_t numbers[4 * N];
-    struct request_log *l = open_log();
+    struct request_log *l;
     struct buf records;
     uint64_t rng = 22;
 
     (void)state;
-    title = (size_t)request_log_bytes(l);
-    buf_init(&records, sizeof(file) - title);
-    fill(&records, starts, numbers);
-    append(l, &records);
-    request_log_close(&l);
-    n = get_bytes(file, sizeof(file));
+    n = write_file(&records, starts, numbers, file, sizeof(file), &title);
     for (int round = 0; round < 200; round++) {
         const size_t at = title + random_below(&rng, (uint32_t)(n - title - 60)),
                      len = 1 + random_below(&rng, 50);

@@ -1,5 +1,5 @@
-/* core/runtime/cpu_name_aarch64.c - see cpu_name.h. */
-#include "core/runtime/cpu_name.h"
+/* core/runtime/limits/cpu_name_aarch64.c - see cpu_name.h. */
+#include "core/runtime/limits/cpu_name.h"
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,4 +1,4 @@
-/* core/runtime/limits_peaks.h - loops over registers that do what a kind of product must do for
+/* core/runtime/limits/peaks.h - loops over registers that do what a kind of product must do for
  * each of its sums, and nothing else: no product of that kind is faster.
  *
  * Float weights: fused multiply-adds. Integers: with VNNI eight vpdpbusd a group of 32 columns;

@@ -1,10 +1,10 @@
-/* core/runtime/limits.c - see limits.h. */
-#include "core/runtime/limits.h"
+/* core/runtime/limits/limits.c - see limits.h. */
+#include "core/runtime/limits/limits.h"
 
 #include "core/base/err.h"
 #include "core/base/mem.h"
 #include "core/base/numa.h"
-#include "core/runtime/limits_peaks.h"
+#include "core/runtime/limits/peaks.h"
 #include "core/runtime/thread_pool.h"
 
 #include <pthread.h>

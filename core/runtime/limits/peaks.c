@@ -1,7 +1,7 @@
-/* core/runtime/limits_peaks.c - see limits_peaks.h. */
-#include "core/runtime/limits_peaks.h"
+/* core/runtime/limits/peaks.c - see peaks.h. */
+#include "core/runtime/limits/peaks.h"
 
-#include "core/runtime/limits_peaks_impl.h"
+#include "core/runtime/limits/peaks_impl.h"
 
 double limits_run_peak(enum kern_isa isa, enum kern_product product)
 {

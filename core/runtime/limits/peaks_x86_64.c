@@ -1,5 +1,5 @@
-/* core/runtime/limits_peaks_x86_64.c - the loops of x86-64's levels. */
-#include "core/runtime/limits_peaks_impl.h"
+/* core/runtime/limits/peaks_x86_64.c - the loops of x86-64's levels. */
+#include "core/runtime/limits/peaks_impl.h"
 
 #include <cpuid.h>
 #include <immintrin.h>

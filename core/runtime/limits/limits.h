@@ -1,7 +1,7 @@
-/* core/runtime/limits.h - the peaks of this machine, measured: what the benches compare kernels
+/* core/runtime/limits/limits.h - the peaks of this machine, measured: what the benches compare kernels
  * with.
  *
- * Each kind of product has a peak of its own (limits_peaks.h), which none exceeds. The memory rate
+ * Each kind of product has a peak of its own (peaks.h), which none exceeds. The memory rate
  * is loads, with prefetching as products do it, over a region that fits in no cache. The best of
  * many short runs counts, since a peak is what a quiet machine reaches. Takes about a second.
  *
@@ -9,8 +9,8 @@
  *         single loops: any.
  * Memory: a region of 1 GiB (or 512 MiB when `quick`) for the duration of limits_measure().
  */
-#ifndef CORE_RUNTIME_LIMITS_H
-#define CORE_RUNTIME_LIMITS_H
+#ifndef CORE_RUNTIME_LIMITS_LIMITS_H
+#define CORE_RUNTIME_LIMITS_LIMITS_H
 
 #include <stdbool.h>
 #include <stddef.h>

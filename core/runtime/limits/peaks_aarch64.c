@@ -1,5 +1,5 @@
-/* core/runtime/limits_peaks_aarch64.c - the loops of aarch64's levels. */
-#include "core/runtime/limits_peaks_impl.h"
+/* core/runtime/limits/peaks_aarch64.c - the loops of aarch64's levels. */
+#include "core/runtime/limits/peaks_impl.h"
 
 #include <arm_neon.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* core/runtime/limits_peaks_impl.h - the loops that every architecture's levels are made of.
+/* core/runtime/limits/peaks_impl.h - the loops that every architecture's levels are made of.
  *
  * A loop of integers is a group of 32 columns over and over: eight quads for each sum, then what
  * makes a float of it, as the tiles in kernels/gemm/ do it. Sums are not set back: integers wrap,

@@ -1,10 +1,10 @@
-/* core/runtime/cpu_name.h - what the processor is called: benches put it beside their numbers.
+/* core/runtime/limits/cpu_name.h - what the processor is called: benches put it beside their numbers.
  *
  * Thread: any.
  * Memory: none.
  */
-#ifndef CORE_RUNTIME_CPU_NAME_H
-#define CORE_RUNTIME_CPU_NAME_H
+#ifndef CORE_RUNTIME_LIMITS_CPU_NAME_H
+#define CORE_RUNTIME_LIMITS_CPU_NAME_H
 
 #define CPU_NAME_BYTES 49
 
