@@ -230,7 +230,7 @@ test: deps-test ## what a change must pass before all else: unit, check, sim, go
 	@$(MAKE) --no-print-directory e2e
 # Release and debug in one go, so that no core waits for the end of a stage. Both link the vector
 # kernels: these come first, for two makes must not write one file.
-test-programs: $(BUILD)/quire $(TOOLS) $(CHECK) bare debug-programs ## build all that make test runs
+test-programs: $(BUILD)/quire $(TOOLS) $(CHECK) $(BENCH) bare debug-programs ## build all that make test runs
 debug-programs: $(VOBJ)
 	@$(MAKE) --no-print-directory $(DEBUG) programs-here
 

@@ -5,7 +5,7 @@
 #include "core/base/cpus.h"
 #include "core/base/err.h"
 #include "core/base/log.h"
-#include "core/runtime/numa_choice.h"
+#include "core/runtime/limits/numa_choice.h"
 #include "core/runtime/thread_pool.h"
 
 #include <stdio.h>

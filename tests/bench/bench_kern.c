@@ -15,6 +15,7 @@
 
 #include "tests/bench/bench_kern.h"
 #include "core/base/mem.h"
+#include "core/runtime/limits/cpu_name.h"
 
 static void die(const char *what)
 {

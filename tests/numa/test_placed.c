@@ -23,7 +23,7 @@
 #include "core/formats/gguf/gguf.h"
 #include "core/formats/gguf/write.h"
 #include "core/model/model.h"
-#include "core/runtime/numa_choice.h"
+#include "core/runtime/limits/numa_choice.h"
 #include "core/runtime/thread_pool.h"
 #include "kvcache/kv_store.h"
 #include "kvcache/state_store.h"

@@ -1,5 +1,5 @@
-/* core/runtime/numa_choice.c - see numa_choice.h. */
-#include "core/runtime/numa_choice.h"
+/* core/runtime/limits/numa_choice.c - see numa_choice.h. */
+#include "core/runtime/limits/numa_choice.h"
 
 #include "core/base/cpus.h"
 #include "core/runtime/limits/limits.h"

@@ -1,4 +1,4 @@
-/* core/runtime/numa_choice.h - interleaved or local memory: what reads faster here.
+/* core/runtime/limits/numa_choice.h - interleaved or local memory: what reads faster here.
  *
  * Local memory (core/base/numa.h) reads faster where a node's own is nearer. It also ties threads
  * to their nodes, and a thread that is late there is helped by reads from afar only. So it is
@@ -9,8 +9,8 @@
  * Thread: the one that starts the program; makes threads of its own for the call.
  * Memory: NUMA_CHOICE_BYTES at most, for the call.
  */
-#ifndef CORE_RUNTIME_NUMA_CHOICE_H
-#define CORE_RUNTIME_NUMA_CHOICE_H
+#ifndef CORE_RUNTIME_LIMITS_NUMA_CHOICE_H
+#define CORE_RUNTIME_LIMITS_NUMA_CHOICE_H
 
 #include <stdint.h>
 
