@@ -207,11 +207,14 @@ static bool has_newer(const struct sqlite_image *image, const struct log *l)
 static int make_places(struct sqlite_image *image, const struct log *l, uint32_t n_taken)
 {
     const uint64_t bytes = size_of(image->fd);
+    const uint32_t n_file = (uint32_t)((bytes + SQLITE_PAGES_SIZE - 1) / SQLITE_PAGES_SIZE);
 
-    image->n_pages = (uint32_t)((bytes + SQLITE_PAGES_SIZE - 1) / SQLITE_PAGES_SIZE);
+    image->n_pages = n_file;
     for (uint32_t i = 0; i < n_taken; i++)
         if (l->pieces[i].is_whole && l->pieces[i].size > 0)
             image->n_pages = l->pieces[i].size;
+    if (image->n_pages > (uint64_t)n_file + l->n) /* whatever it says, no more are there */
+        image->n_pages = n_file + l->n;
     image->places = mem_calloc((size_t)image->n_pages + 1, sizeof(*image->places));
     if (image->places == NULL)
         return ERR_NOMEM;
