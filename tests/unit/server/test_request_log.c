@@ -347,8 +347,8 @@ static size_t fill(struct buf *records, size_t *starts, uint64_t *numbers)
 }
 
 /* The same in a log, and its bytes in file[n], behind `title` others. How many bytes there are. */
-static size_t write_file(struct buf *records, size_t *starts, uint64_t *numbers, char *file, size_t n,
-                         size_t *title)
+static size_t write_file(struct buf *records, size_t *starts, uint64_t *numbers, char *file,
+                         size_t n, size_t *title)
 {
     struct request_log *l = open_log();
     size_t n_bytes;
