@@ -1,9 +1,10 @@
 /* tests/bench/bench_kern.c - every kernel of kernels.inc against the limits of this machine.
  *
  * usage: bench_kern [--quick] [--cycles] [--isa scalar|avx2|avxvnni|avx512] [--threads N] [NAME...]
- * The limits (core/runtime/limits/limits.h) are measured in the same run: for each kind of product a rate
- * from registers only, and the read rate from memory, first alone, then beside each line that is
- * compared with one: of a product of one row the rate of reading from the weights' own memory.
+ * The limits (core/runtime/limits/limits.h) are measured in the same run: for each kind of product
+ * a rate from registers only, and the read rate from memory, first alone, then beside each line
+ * that is compared with one: of a product of one row the rate of reading from the weights' own
+ * memory.
  * Weights are cycled through a region larger than the caches. A NAME selects the lines whose name
  * contains it; --cycles adds those of the time stamp counter to the products. Takes minutes, with
  * --quick 20 s.

@@ -1,4 +1,5 @@
-/* core/runtime/limits/cpu_name.h - what the processor is called: benches put it beside their numbers.
+/* core/runtime/limits/cpu_name.h - what the processor is called: benches put it beside their
+ * numbers.
  *
  * Thread: any.
  * Memory: none.

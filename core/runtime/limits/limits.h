@@ -1,5 +1,5 @@
-/* core/runtime/limits/limits.h - the peaks of this machine, measured: what the benches compare kernels
- * with.
+/* core/runtime/limits/limits.h - the peaks of this machine, measured: what the benches compare
+ * kernels with.
  *
  * Each kind of product has a peak of its own (peaks.h), which none exceeds. The memory rate
  * is loads, with prefetching as products do it, over a region that fits in no cache. The best of
