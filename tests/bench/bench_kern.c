@@ -1,6 +1,6 @@
 /* tests/bench/bench_kern.c - every kernel of kernels.inc against the limits of this machine.
  *
- * usage: bench_kern [--quick] [--cycles] [--isa scalar|avx2|avxvnni|avx512] [--threads N] [NAME...]
+ * usage: bench_kern [--quick] [--cycles] [--isa LEVEL] [--threads N] [NAME...]
  * The limits (core/runtime/limits/limits.h) are measured in the same run: for each kind of product
  * a rate from registers only, and the read rate from memory, first alone, then beside each line
  * that is compared with one: of a product of one row the rate of reading from the weights' own
@@ -77,7 +77,7 @@ static int known_isa(const char *name)
 {
     const int isa = kern_isa_parse(name);
 
-    return isa <= (int)kern_isa_best() ? isa : -1;
+    return isa >= 0 && kern_isa_exists((enum kern_isa)isa) ? isa : -1;
 }
 
 /* The index of the first name, or -1. */

@@ -1,4 +1,5 @@
-"""docker/image.sh builds the image on a bootstrapped base, and what is in it starts: `make test-image`."""
+"""docker/image.sh builds the image on a bootstrapped base, and what is in it starts: `make test-image`, of an arm64 binary
+`make test-packages-arm64`."""
 import json
 import os
 import pathlib
@@ -30,6 +31,8 @@ def test_image_is_built_and_starts(tmp_path):
     run = subprocess.run(["buildah", *store, "inspect", "--type", "image", "localhost/quire:test"], capture_output=True,
                          text=True, env={**env, "STORAGE_DRIVER": "vfs"}, check=False)
     assert run.returncode == 0, run.stderr
-    config = json.loads(run.stdout)["OCIv1"]["config"]
+    image = json.loads(run.stdout)["OCIv1"]
+    config = image["config"]
+    assert image["architecture"] == {0x3E: "amd64", 0xB7: "arm64"}[pathlib.Path(BIN).read_bytes()[18]]
     assert config["User"] == "10001" and config["StopSignal"] == "SIGTERM"
     assert config["Entrypoint"] == ["/usr/local/bin/quire", "serve"] and "8080" in "".join(config["ExposedPorts"])

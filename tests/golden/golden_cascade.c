@@ -133,8 +133,10 @@ static void any_number_of_threads(void **state)
 
 static void any_instruction_set(void **state)
 {
+    const int best = (int)kern_isa_best();
+
     (void)state;
-    for (int isa = KERN_ISA_AVX2; isa <= (int)kern_isa_best(); isa++) {
+    for (int isa = next_level(KERN_ISA_SCALAR); isa <= best; isa = next_level(isa)) {
         struct setup s = usual(KERN_KV_F16);
 
         s.isa = (enum kern_isa)isa;

@@ -207,6 +207,15 @@ struct response_writer {
 
 /* ---- the machine ---- */
 
+/* The lowest of its levels above `isa`, or one above the best. */
+static inline int next_level(int isa)
+{
+    do
+        isa++;
+    while (isa <= (int)kern_isa_best() && !kern_isa_exists((enum kern_isa)isa));
+    return isa;
+}
+
 struct setup {
     uint32_t chunk, threads, n_blocks, max_sequences;
     enum kern_isa isa;
