@@ -363,6 +363,9 @@ test-packages-arm64: deb deb-arm64 deps-image deps-test ## package and image for
 test-deb-vm: deb deps-numa ## the package's service under systemd, on a virtual machine: minutes
 	@sh tests/deps.sh mmdebstrap cpio
 	@$(PYTHON) tests/deploy/service_vm.py --folder $(NUMA) $$(ls $(BUILD)/quire_*.deb)
+test-deb-vm-arm64: deb-arm64 deps-emulated ## the same on a machine of arm64
+	@sh tests/deps.sh mmdebstrap cpio qemu-system-arm
+	@$(PYTHON) tests/deploy/service_vm.py --folder $(NUMA) $$(ls $(ARM64)/quire_*.deb)
 
 test-real: deps-test deps-real $(BUILD)/quire ## real models beside float64, and the same bits under load (ARGS=smollm2)
 	@QUIRE_BIN=$(abspath $(BUILD))/quire $(PYTHON) tests/real/real.py --folder $(REAL) $(ARGS)
@@ -569,6 +572,10 @@ deps-arm64: ## the cross compiler for arm64, its packages in build/arm64/sysroot
 	@sh tests/arm64/sysroot.sh build/arm64/sysroot libc6-dev libgcc-s1 $(filter lib%-dev,$(DEB_TEST))
 deps-image: ; @sh tests/deps.sh mmdebstrap buildah
 deps-deb: ; @sh tests/deps.sh dpkg-dev binutils
+# Programs of arm64 run by themselves: the kernel knows the emulator by their first bytes.
+deps-emulated: ; @sh tests/deps.sh binfmt-support qemu-user-static
+	@test -e /proc/sys/fs/binfmt_misc/qemu-aarch64 || { mount -t binfmt_misc none /proc/sys/fs/binfmt_misc; \
+	    update-binfmts --enable qemu-aarch64; } || { echo 'no binfmt_misc here: run this as root' >&2; exit 1; }
 deps-numa:  ; @mkdir -p build/numa && sh tests/deps.sh qemu-system-x86
 deps-real:  ; @$(PYTHON) -c 'import ensurepip' >/dev/null 2>&1 || sh tests/deps.sh python3 python3-venv
 deps-fuzz:  ; @sh tests/deps.sh $(DEB_BUILD) $(DEB_FUZZ)

@@ -13,8 +13,12 @@ import re
 import subprocess
 import sys
 
-KERNEL = "linux-image-cloud-amd64"
 SECONDS = 900
+# By Debian's names for architectures: the emulator and its machine, and where its kernel writes.
+MACHINES = {
+    "amd64": (["qemu-system-x86_64", "-cpu", "max"], "ttyS0"),
+    "arm64": (["qemu-system-aarch64", "-M", "virt", "-cpu", "neoverse-n1"], "ttyAMA0"),
+}
 SCORE = "/bin/quire score --text /text --threads 4 --kv-memory 64m --context 256 --log-level info --numa "
 COMMANDS = [
     "/bin/test_numa",
@@ -29,18 +33,21 @@ COMMANDS = [
 ]
 
 
-def fetch_kernel(folder):
-    """The kernel's image: the package is fetched once."""
-    found = sorted(folder.glob("kernel/boot/vmlinuz-*"))
+def fetch_kernel(folder, arch="amd64", root=None):
+    """The kernel's image: the package is fetched once, for another architecture by a root that has it."""
+    kernels = f"kernel-{arch}/boot/vmlinuz-*"
+    found = sorted(folder.glob(kernels))
     if found:
         return found[-1]
     folder.mkdir(parents=True, exist_ok=True)
-    said = subprocess.run(["apt-cache", "depends", KERNEL], check=True, capture_output=True, text=True)
+    options = ["-o", f"Dir={root}", "-o", f"APT::Architecture={arch}"] if root else []
+    said = subprocess.run(["apt-cache", *options, "depends", f"linux-image-cloud-{arch}"], check=True, capture_output=True,
+                          text=True)
     package = re.search(r"Depends: (linux-image-\S+)", said.stdout).group(1)
-    subprocess.run(["apt-get", "download", "-qq", package], check=True, cwd=folder)
-    deb = sorted(folder.glob("linux-image-*.deb"))[-1]
-    subprocess.run(["dpkg-deb", "-x", deb, folder / "kernel"], check=True)
-    return sorted(folder.glob("kernel/boot/vmlinuz-*"))[-1]
+    subprocess.run(["apt-get", *options, "download", "-qq", package], check=True, cwd=folder)
+    deb = sorted(folder.glob(f"linux-image-*_{arch}.deb"))[-1]
+    subprocess.run(["dpkg-deb", "-x", deb, folder / f"kernel-{arch}"], check=True)
+    return sorted(folder.glob(kernels))[-1]
 
 
 def libraries(program):
@@ -100,10 +107,11 @@ def nodes():
     return flags
 
 
-def run_machine(kernel, root, flags):
+def run_machine(kernel, root, flags, arch="amd64"):
     """A machine with 3 GiB until it ends by itself: what it has said."""
-    command = ["qemu-system-x86_64", "-accel", "tcg", "-cpu", "max", "-m", "3072", *flags, "-nographic", "-no-reboot",
-               "-nic", "none", "-kernel", str(kernel), "-initrd", str(root), "-append", "console=ttyS0 quiet panic=-1"]
+    emulator, console = MACHINES[arch]
+    command = [*emulator, "-accel", "tcg", "-m", "3072", *flags, "-nographic", "-no-reboot", "-nic", "none", "-kernel",
+               str(kernel), "-initrd", str(root), "-append", f"console={console} quiet panic=-1"]
     said = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, timeout=SECONDS).stdout
     return said.decode(errors="replace").replace("\r", "")
