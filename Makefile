@@ -322,7 +322,7 @@ test-arm64: deps-test deps-arm64 $(BUILD)/quire $(TOOLS) ## aarch64, cross-built
 	@$(MAKE) --no-print-directory CC='$(ARM64_CC)' $(ARM64_DEBUG) programs-here
 	@$(ARM64_RUN) $(ARM64)/tests/checkkern $(CHECK_ARGS)
 	@QUIRE_EMULATED=1 QUIRE_RUN='$(ARM64_RUN)' $(MAKE) --no-print-directory CC='$(ARM64_CC)' $(ARM64_DEBUG) all-here
-	@$(MAKE) --no-print-directory across-machines e2e-arm64
+	@$(MAKE) --no-print-directory across-machines e2e-arm64 pages-arm64
 test-arm64-part: deps-test deps-arm64 $(BUILD)/quire $(TOOLS) ## of these some unit tests, some kernels, and answers and files of both architectures (minutes)
 	@$(MAKE) --no-print-directory CC='$(ARM64_CC)' $(ARM64_NEED)
 	@$(MAKE) --no-print-directory CC='$(ARM64_CC)' $(ARM64_DEBUG) $(ARM64_PART:%=$(ARM64)/debug/tests/%)
@@ -343,6 +343,15 @@ check-arm64-part: ## of the cases that take long one in eleven: a minute
 e2e-arm64: ## of these the server's tests alone (ARM64_E2E='streams chat')
 	@RUN='$(ARM64_RUN)' sh tests/arm64/wrap.sh $(ARM64)/run $(ARM64)/quire $(ARM64)/debug/quire
 	@$(ARM64_ENV) $(PYTHON) -m pytest -q -rs $(BESIDE) -p no:cacheprovider $(ARM64_E2E:%=tests/e2e/test_%.py)
+# What is mapped, and what begins at a page, where kernels have larger ones.
+pages-arm64: deps-test deps-arm64 $(BUILD)/quire $(TOOLS) ## unit tests and files of aarch64 with pages of 16 and 64 KiB
+	@$(MAKE) --no-print-directory CC='$(ARM64_CC)' $(ARM64_NEED)
+	@$(MAKE) --no-print-directory CC='$(ARM64_CC)' $(ARM64_DEBUG) programs-here
+	@for p in 16384 65536; do \
+	    QUIRE_EMULATED=1 QUIRE_RUN="$(ARM64_RUN) -p $$p" \
+	        $(MAKE) --no-print-directory CC='$(ARM64_CC)' $(ARM64_DEBUG) unit-here || exit 1; \
+	    $(MAKE) --no-print-directory e2e-arm64 ARM64_RUN="$(ARM64_RUN) -p $$p" \
+	        ARM64_E2E='weight_cache swap kv_store' || exit 1; done
 
 test-deploy: deps-test $(BUILD)/quire ## docker/: manifests, chart, alerts and dashboard against published schemas and a running server
 	@QUIRE_THREADS=1 QUIRE_BIN=$(BUILD)/quire $(PYTHON) -m pytest -q -rs -p no:cacheprovider tests/deploy
