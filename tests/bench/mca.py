@@ -7,7 +7,8 @@ OBJECTS are folders of vector kernels (build/vector, build/arm64/vector). Of eac
 the innermost loop with the most multiplications is taken out of the object and given to llvm-mca for cores that have
 its level: cycles of a tile (its rows x 16 lanes x 32 columns), multiply-accumulates (MAC) a cycle, and two shares of a
 peak: of the bare instruction, and of a loop over registers that also makes floats of the sums and scales them, as
-core/runtime/limits/peaks.h has it and bench_kern reports it. What branches leave out or loop over beside the products
+core/runtime/limits/peaks.h has it and bench_kern reports it. Types with minima have a third: their definition has one
+more FMA for each sum, which that loop then has too: the limit of their own. What branches leave out or loop over beside the products
 (prefetches) is left out; caches always have what is loaded. For this machine's own levels the share that bench_kern
 measures stands beside it, with --bench: the difference is the method's error.
 """
@@ -21,6 +22,7 @@ MACS = {"sdot": 16, "usdot": 16, "usmmla": 32, "smull": 8, "smull2": 8, "smlal":
         "vpdpbusd": 4, "vpmaddubsw": 4, "vpmaddwd": 2}  # of x86: a lane of 32 bits
 FLOATS = {"fmla": 4, "vfmadd": 1}
 TYPES = ["q8_0", "q4_0", "q4_k"]
+HAVE_MINIMA = {"q4_k"}
 BRANCH = re.compile(r"(b|b\..*|cbn?z|tbn?z|j.*)$")
 
 
@@ -74,6 +76,19 @@ LEVELS = [
     Level("avx2", ["native"], (1, 4), "{type}_packed_{rows}",
           {"q8_0": x86_group("ymm", WIDE * 16), "q4_0": x86_group("ymm", NARROW * 8, VPMADDWD)}),
 ]
+
+
+def with_minima(group):
+    """The same loop with a second FMA of each sum's."""
+    lines = []
+    for line in group:
+        lines += [line]
+        if line.startswith("fmla"):
+            lines += [re.sub(r", .*", ", v30.4s, v31.4s", line)]
+        if line.startswith("vfmadd231ps"):
+            r = line.split("%")[1][0]
+            lines += [f"vfmadd231ps %{r}mm14, %{r}mm15, {line.split(', ')[-1]}"]
+    return lines
 
 
 def macs(instruction, floats=False):
@@ -182,9 +197,10 @@ class Report:
         peaks = {}
         for kind in TYPES:
             group = level.group.get("q8_0" if kind == "q8_0" else "q4_0", level.group["q8_0"])
-            peaks[kind] = (rate_of(self.llvm, core, is_arm, bare_of(group)), rate_of(self.llvm, core, is_arm, group))
+            loops_of = [bare_of(group), group] + ([with_minima(group)] if kind in HAVE_MINIMA else [])
+            peaks[kind] = [rate_of(self.llvm, core, is_arm, loop) for loop in loops_of]
         for kind in TYPES:
-            bare, peak = peaks[kind]
+            bare, peak, *own = peaks[kind]
             for rows in level.rows:
                 body = hot_loop(disassemble(self.llvm, obj, level.symbol.format(type=kind, rows=rows)))
                 turns = rows * 16 * 32 / work(body)
@@ -192,7 +208,8 @@ class Report:
                 rate = rows * 16 * 32 / tile
                 beside = f"  {shares[kind, rows]:3}% measured" if (kind, rows) in shares else ""
                 print(f"  {kind:8} {rows:3} rows {tile:8.1f} cycles {rate:7.1f} MAC/cycle"
-                      f" {100 * rate / bare:4.0f}% bare {100 * rate / peak:4.0f}% of the peak{beside}")
+                      f" {100 * rate / bare:4.0f}% bare {100 * rate / peak:4.0f}% of the peak"
+                      + "".join(f" {100 * rate / limit:4.0f}% with minima" for limit in own) + beside)
 
     def attention(self, level, core, is_arm):
         stem, tiles = level.attention
