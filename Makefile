@@ -448,10 +448,10 @@ bench-kern: $(BUILD)/bench/bench_kern ## single kernels beside the machine's lim
 	@$(BUILD)/bench/bench_kern $(ARGS)
 
 # The cross compiler makes arm64's kernels; llvm-mca knows their cores.
-vector-objects: $(VOBJ)
-bench-mca: deps-mca $(VOBJ) $(BUILD)/bench/bench_kern ## cycles of kernels' inner loops as llvm-mca foretells them, on arm64 too
-	@$(MAKE) --no-print-directory CC='$(ARM64_CC)' vector-objects
-	@$(PYTHON) tests/bench/mca.py --bench $(BUILD)/bench/bench_kern $(VECTOR) $(ARM64)/vector
+bench-mca: deps-mca deps-arm64 $(VOBJ) $(BUILD)/bench/bench_kern ## cycles of kernels' inner loops as llvm-mca foretells them, on arm64 too; instructions as QEMU counts them
+	@$(MAKE) --no-print-directory CC='$(ARM64_CC)' $(ARM64)/bench/bench_one_product
+	@$(PYTHON) tests/bench/mca.py --bench $(BUILD)/bench/bench_kern --run '$(ARM64_RUN)' \
+	    --product $(ARM64)/bench/bench_one_product $(VECTOR) $(ARM64)/vector
 
 DATA ?= ../shared/data
 bench-tokenizer: $(BUILD)/bench/bench_tokenizer ## text to tokens and back, MB/s on one thread, over the novels in DATA

@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """What llvm-mca foretells of the inner loops of kernels, where a CPU is not at hand.
 
-usage: mca.py [--bench BENCH_KERN] [--llvm FOLDER] OBJECTS...
+usage: mca.py [--bench BENCH_KERN] [--llvm FOLDER] [--run "EMULATOR FLAGS" --product BENCH_ONE_PRODUCT] OBJECTS...
 
 OBJECTS are folders of vector kernels (build/vector, build/arm64/vector). Of each product's tile, and of attention's,
 the innermost loop with the most multiplications is taken out of the object and given to llvm-mca for cores that have
 its level: cycles of a tile (its rows x 16 lanes x 32 columns), multiply-accumulates (MAC) a cycle, and two shares of a
 peak: of the bare instruction, and of a loop over registers that also makes floats of the sums and scales them, as
 core/runtime/limits/peaks.h has it and bench_kern reports it. Types with minima have a third: their definition has one
-more FMA for each sum, which that loop then has too: the limit of their own. What branches leave out or loop over beside the products
+more FMA for each sum, which that loop then has too: the limit of their own. And instructions for 16 MAC: of the loop
+and, with --run, of a whole tile as QEMU counts them. What branches leave out or loop over beside the products
 (prefetches) is left out; caches always have what is loaded. For this machine's own levels the share that bench_kern
 measures stands beside it, with --bench: the difference is the method's error.
 """
@@ -17,6 +18,7 @@ import pathlib
 import re
 import subprocess
 import sys
+import tempfile
 
 MACS = {"sdot": 16, "usdot": 16, "usmmla": 32, "smull": 8, "smull2": 8, "smlal": 8, "smlal2": 8,
         "vpdpbusd": 4, "vpmaddubsw": 4, "vpmaddwd": 2}  # of x86: a lane of 32 bits
@@ -183,11 +185,54 @@ def measured(bench, level):
     return shares
 
 
+class Counter:
+    """Instructions of tiles, by an emulator's log of the blocks that it runs and of the instructions in them."""
+
+    def __init__(self, llvm, run, program):
+        self.run, self.program = run.split(), program
+        named = subprocess.run([llvm / "llvm-nm", "--print-size", "--defined-only", program], capture_output=True, text=True,
+                               check=True).stdout
+        self.places = [line.split() for line in named.splitlines() if len(line.split()) == 4]
+        at, = [int(p[0], 16) for p in self.places if p[3] == "main"]
+        lanes, columns, main_at = self.product([], "scalar", "q8_0", 1).split()
+        self.n, self.base = int(lanes) * int(columns), int(main_at, 16) - at
+
+    def product(self, flags, *args):
+        command = [self.run[0], *flags, *self.run[1:], self.program, *map(str, args)]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+    def count(self, level, kind, rows):
+        """Of one MAC, in the tile's function."""
+        ranges = ",".join(f"{int(p[0], 16) + self.base:#x}+{int(p[1], 16):#x}" for p in self.places
+                          if p[3] == f"{kind}_{rows}")
+        with tempfile.NamedTemporaryFile("r") as log:
+            self.product(["-d", "in_asm,exec,nochain", "-dfilter", ranges, "-D", log.name], level, kind, rows)
+            return self.executed(log) / (self.n * rows)
+
+    @staticmethod
+    def executed(log):
+        """Blocks are listed when they are translated, and named when they run."""
+        lengths, block, total = {}, None, 0
+        for line in log:
+            place = re.match(r"(0x[0-9a-f]+):", line)
+            ran = re.match(r"Trace \d+: \S+ \[[0-9a-f]+/([0-9a-f]+)/", line)
+            if line.startswith("IN:"):
+                block = None
+            if place and block is None:
+                block = int(place[1], 16)
+                lengths[block] = 0
+            if place:
+                lengths[block] += 1
+            if ran:
+                total += lengths[int(ran[1], 16)]
+        return total
+
+
 class Report:
     """One table for each level and core."""
 
-    def __init__(self, llvm, folders, bench):
-        self.llvm, self.folders, self.bench = llvm, folders, bench
+    def __init__(self, llvm, folders, bench, counter):
+        self.llvm, self.folders, self.bench, self.counter = llvm, folders, bench, counter
 
     def find(self, folder, stem):
         found = [p for f in self.folders for p in sorted((f / "kernels" / folder).glob(stem + ".o"))]
@@ -207,6 +252,9 @@ class Report:
                 tile = cycles(self.llvm, core, is_arm, text(body)) * turns
                 rate = rows * 16 * 32 / tile
                 beside = f"  {shares[kind, rows]:3}% measured" if (kind, rows) in shares else ""
+                beside += f"  {16 * len(text(body)) / work(body):.2f} instructions for 16 MAC"
+                if is_arm and self.counter:
+                    beside += f", {16 * self.counter.count(level.name, kind, rows):.2f} counted"
                 print(f"  {kind:8} {rows:3} rows {tile:8.1f} cycles {rate:7.1f} MAC/cycle"
                       f" {100 * rate / bare:4.0f}% bare {100 * rate / peak:4.0f}% of the peak"
                       + "".join(f" {100 * rate / limit:4.0f}% with minima" for limit in own) + beside)
@@ -248,8 +296,11 @@ def main():
     parser.add_argument("--bench")
     parser.add_argument("--llvm", type=pathlib.Path)
     parser.add_argument("objects", nargs="+", type=pathlib.Path)
+    parser.add_argument("--run")
+    parser.add_argument("--product", type=pathlib.Path)
     args = parser.parse_args()
-    Report(args.llvm or newest_llvm(), args.objects, args.bench).print()
+    llvm = args.llvm or newest_llvm()
+    Report(llvm, args.objects, args.bench, Counter(llvm, args.run, args.product) if args.run else None).print()
 
 
 main()
