@@ -96,12 +96,13 @@ def test_texts_and_log_probabilities(models, kind, flags):
         assert a == b, body
 
 
-def test_levels_of_the_other_machine(models):
-    """All of its instruction sets, on a file that mixes the types."""
+@pytest.mark.parametrize("kind", TYPES if SLOW else ["Q4_0"])
+def test_levels_of_the_other_machine(models, kind):
+    """All of its instruction sets, on files that mix the types."""
     levels = isa_levels(THERE)
-    expected = answers_of(BIN, models["Q4_0"], 99)
+    expected = answers_of(BIN, models[kind], 99)
     for isa in levels:
-        assert answers_of(THERE, models["Q4_0"], 99, "--isa", isa) == expected, isa
+        assert answers_of(THERE, models[kind], 99, "--isa", isa) == expected, isa
 
 
 def test_embeddings(models):
