@@ -105,12 +105,13 @@ def test_levels_of_the_other_machine(models, kind):
         assert answers_of(THERE, models[kind], 99, "--isa", isa) == expected, isa
 
 
-def test_embeddings(models):
+@pytest.mark.parametrize("kind", TYPES if SLOW else ["Q8_0"])
+def test_embeddings(models, kind):
     """As the bytes of floats."""
-    texts = ["the cat sat", "on the mat " * 20, [40, 41, 42, 43] * 9]
+    texts = ["the cat sat", "on the mat " * 20, [40, 41, 42, 43] * 9, *(b["prompt"] for b in bodies(3)[3:])]
 
     def embed(binary, *flags):
-        server = Server("--kv-memory", "64m", *flags, model=models["Q8_0"], binary=binary)
+        server = Server("--kv-memory", "64m", *flags, model=models[kind], binary=binary)
         try:
             replies = [server.post("/v1/embeddings", {"input": t, "encoding_format": "base64"}, timeout=300) for t in texts]
             assert all(r.status == 200 for r in replies), replies[0].body
