@@ -54,6 +54,7 @@ static int find_done(struct batch_files *f, enum batch_kind kind, uint64_t limit
         f->done[i / 8] |= (uint8_t)(1u << i % 8);
         f->progress.n_done[kind]++;
         f->progress.ends[kind] = r.end;
+        batch_usage_add(&f->progress.usage, r.line.data, r.line.len);
     }
     line_reader_release(&r);
     return rc == ERR_LIMIT ? 0 : rc < 0 ? rc : 0;
@@ -207,8 +208,10 @@ int batch_files_append(struct batch_files *f, const struct buf answers[BATCH_N_K
     for (int kind = 0; e == 0 && kind < BATCH_N_KINDS; kind++)
         e = append(f, (enum batch_kind)kind, &answers[kind]);
     if (e == 0) {
-        for (int kind = 0; kind < BATCH_N_KINDS; kind++)
+        for (int kind = 0; kind < BATCH_N_KINDS; kind++) {
             f->progress.n_done[kind] += n[kind];
+            batch_usage_add(&f->progress.usage, answers[kind].data, answers[kind].len);
+        }
         return 0;
     }
     f->progress = before;

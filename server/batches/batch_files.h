@@ -19,6 +19,7 @@
 #include <stdint.h>
 
 #include "core/base/buf.h"
+#include "server/batches/batch_usage.h"
 
 struct batch_line;
 
@@ -38,6 +39,7 @@ struct batch_progress {
     uint32_t n_done[BATCH_N_KINDS]; /* answers, errors among them apart only where they have a file
                                      * of their own */
     uint64_t ends[BATCH_N_KINDS];   /* of the files */
+    struct batch_usage usage;       /* of all answers in them */
 };
 
 struct batch_files;

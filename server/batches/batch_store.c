@@ -28,6 +28,7 @@ static const struct sqlite_table tables[] = {
     {"file", 8, false, "INSERT OR IGNORE INTO file SELECT ?9,?2,?3,?4,?5,?6,?7,?8"},
     {"batch", 29, false, "INSERT OR IGNORE INTO batch SELECT ?30,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,"
                          "?12,?13,?14,?15,?16,?17,?18,?19,?20,?21,?22,?23,?24,?25,?26,?27,?28,?29"},
+    {"batch_usage", 5, false, "INSERT OR IGNORE INTO batch_usage SELECT ?6,?2,?3,?4,?5"},
 };
 
 /* Of the index of ids. What files are lost the folder says. */
@@ -57,12 +58,15 @@ static const struct sqlite_form form = {
         " n_failed INTEGER NOT NULL DEFAULT 0, output TEXT NOT NULL, failures TEXT NOT NULL,"
         " output_end INTEGER NOT NULL DEFAULT 0, failures_end INTEGER NOT NULL DEFAULT 0,"
         " seed INTEGER NOT NULL);"
+        "CREATE TABLE IF NOT EXISTS batch_usage(n INTEGER PRIMARY KEY,"
+        " n_input INTEGER NOT NULL, n_cached INTEGER NOT NULL, n_output INTEGER NOT NULL,"
+        " n_reasoning INTEGER NOT NULL);"
         "CREATE INDEX IF NOT EXISTS batch_owner ON batch(owner,n);"
         "CREATE INDEX IF NOT EXISTS batch_open ON batch(ended,n);"
         "CREATE INDEX IF NOT EXISTS batch_input ON batch(input,ended);",
     .is_durable = true,
     .tables = tables,
-    .n_tables = 2,
+    .n_tables = 3,
     .enter_lost = enter_lost,
 };
 

@@ -186,6 +186,8 @@ int batch_store_sweep(struct batch_store *s, struct api_error *e)
     oldest = batch_store_now() - (int64_t)s->max_days * BATCH_STORE_DAY_S;
     if (rc == 0)
         rc = batch_store_step(s, batch_store_bind(s, SQL_DELETE_OLD, "i", oldest), e);
+    if (rc == 0)
+        rc = batch_store_run(s, SQL_DELETE_UNUSED, e);
     batch_store_show_counts(s);
     return rc;
 }

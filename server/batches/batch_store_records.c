@@ -140,22 +140,36 @@ int batch_store_set_lines(struct batch_store *s, const char *id, uint32_t n_line
         s, batch_store_bind(s, SQL_SET_LINES, "tii", id, batch_store_now(), (int64_t)n_lines), e);
 }
 
+/* Within a change. */
 static int set_progress(struct batch_store *s, const char *id, const struct batch_progress *p,
                         struct api_error *e)
 {
-    return batch_store_step(s,
-                            batch_store_bind(s, SQL_SET_PROGRESS, "tiiii", id,
-                                             (int64_t)p->n_done[BATCH_OUTPUT],
-                                             (int64_t)p->n_done[BATCH_ERRORS],
-                                             (int64_t)p->ends[BATCH_OUTPUT],
-                                             (int64_t)p->ends[BATCH_ERRORS]),
-                            e);
+    const struct batch_usage *u = &p->usage;
+    int rc = batch_store_step(s,
+                              batch_store_bind(s, SQL_SET_PROGRESS, "tiiii", id,
+                                               (int64_t)p->n_done[BATCH_OUTPUT],
+                                               (int64_t)p->n_done[BATCH_ERRORS],
+                                               (int64_t)p->ends[BATCH_OUTPUT],
+                                               (int64_t)p->ends[BATCH_ERRORS]),
+                              e);
+
+    if (rc == 0)
+        rc = batch_store_step(s,
+                              batch_store_bind(s, SQL_SET_USAGE, "tiiii", id, (int64_t)u->n_input,
+                                               (int64_t)u->n_cached, (int64_t)u->n_output,
+                                               (int64_t)u->n_reasoning),
+                              e);
+    return rc;
 }
 
 int batch_store_set_progress(struct batch_store *s, const char *id,
                              const struct batch_progress *progress, struct api_error *e)
 {
-    return set_progress(s, id, progress, e);
+    int rc = batch_store_run(s, SQL_BEGIN, e);
+
+    if (rc == 0)
+        rc = set_progress(s, id, progress, e);
+    return batch_store_end_change(s, rc, e);
 }
 
 int batch_store_set_ending(struct batch_store *s, const char *id, enum batch_ending ending,

@@ -134,6 +134,21 @@ def test_a_client_that_leaves(batcher):
 
 # ---- batches
 
+def usage_of(found):
+    """What a batch's `usage` is, of the lines of its answers."""
+    total = dict(input_tokens=0, input_tokens_details={"cached_tokens": 0}, output_tokens=0,
+                 output_tokens_details={"reasoning_tokens": 0}, total_tokens=0)
+    for u in (a["response"]["body"]["usage"] for a in found):
+        new = "input_tokens" in u
+        total["input_tokens"] += u["input_tokens" if new else "prompt_tokens"]
+        total["output_tokens"] += u.get("output_tokens" if new else "completion_tokens", 0)
+        total["total_tokens"] += u["total_tokens"]
+        for to, name in (("input_tokens_details", "cached_tokens"), ("output_tokens_details", "reasoning_tokens")):
+            details = u.get(to if new else to.replace("input", "prompt").replace("output", "completion"), {})
+            total[to][name] += details.get(name, 0)
+    return total
+
+
 def test_answers_are_those_of_requests(batcher):
     """Each line has the answer that its body has as a request; what is refused is in the file of errors."""
     items = prompts(20, seed=7) + [line("none", {"prompt": "x", "temperature": -5}), line("bad", {"prompt": 5})]
@@ -143,6 +158,7 @@ def test_answers_are_those_of_requests(batcher):
     assert b["created_at"] <= b["in_progress_at"] <= b["finalizing_at"] <= b["completed_at"] < b["expires_at"]
     found = answers(content(batcher, b["output_file_id"]))
     assert set(found) == {f"r{i}" for i in range(20)}
+    assert b["usage"] == usage_of(content(batcher, b["output_file_id"])) and b["usage"]["output_tokens"] > 20
     for item in items[:20]:
         r = batcher.post(item["url"], item["body"])
         assert found[item["custom_id"]] == (200, r.json["choices"], None)
@@ -163,6 +179,7 @@ def test_endpoints(batcher, url, body):
     assert b["request_counts"] == {"total": 2, "completed": 2, "failed": 0}, b
     found = content(batcher, b["output_file_id"])
     assert {a["custom_id"] for a in found} == {"a", "ü\\"}
+    assert b["usage"] == usage_of(found) and b["usage"]["input_tokens"] > 0
     kinds = {"/v1/chat/completions": "chat.completion", "/v1/responses": "response", "/v1/embeddings": "list"}
     assert {a["response"]["body"]["object"] for a in found} == {kinds[url]}
 
@@ -332,6 +349,7 @@ def run_to_end(folder, b, n_kills):
     b = wait_over(s, b, timeout=600)
     assert b["status"] == "completed", b
     out = content(s, b["output_file_id"])
+    assert b["usage"] == usage_of(out)
     assert s.stop() == 0
     return answers(out), [a["id"] for a in out], n
 

@@ -163,9 +163,13 @@ static void test_room(void **state)
 
 static void test_life(void **state)
 {
+    static const char usage_of_p[] =
+        "\"usage\":{\"input_tokens\":70,\"input_tokens_details\":{\"cached_tokens\":32},"
+        "\"output_tokens\":9,\"output_tokens_details\":{\"reasoning_tokens\":4},"
+        "\"total_tokens\":79}";
     struct batch_store *s = open_store(1000);
     char input[BATCH_STORE_ID], id[BATCH_STORE_ID], other[BATCH_STORE_ID];
-    const struct batch_progress p = {{2, 1}, {20, 10}};
+    const struct batch_progress p = {{2, 1}, {20, 10}, {70, 32, 9, 4}};
     struct batch_record r;
     int64_t n = -1;
 
@@ -174,7 +178,8 @@ static void test_life(void **state)
     assert_int_equal(create(s, "bob", input, id), ERR_NOENT);
     assert_string_equal(e.param, "input_file_id");
     assert_int_equal(create(s, "alice", input, id), 0);
-    assert_true(has("\"status\":\"validating\"") && has("\"metadata\":{\"k\":\"v\"}"));
+    assert_true(has("\"status\":\"validating\"") && has("\"metadata\":{\"k\":\"v\"}") &&
+                has("\"usage\":null"));
     const struct batch_name file = {"alice", input}, bobs = {"bob", id};
 
     assert_int_equal(batch_store_get(s, &bobs, &out, &e), ERR_NOENT);
@@ -194,14 +199,14 @@ static void test_life(void **state)
     assert_int_equal(batch_store_find_open(s, NULL, &n, &r, &e), 0);
     get(s, "alice", id);
     assert_true(has("\"status\":\"in_progress\"") && has("\"completed\":2,\"failed\":1") &&
-                has("\"output_file_id\":null"));
+                has("\"output_file_id\":null") && has(usage_of_p));
     assert_int_equal(batch_store_set_ending(s, id, BATCH_COMPLETED, &e), 0);
     get(s, "alice", id);
     assert_true(has("\"status\":\"finalizing\""));
     assert_int_equal(batch_store_end(s, id, BATCH_COMPLETED, &p, NULL, &e), 0);
     get(s, "alice", id);
     assert_true(has("\"status\":\"completed\"") && has("\"output_file_id\":\"file-") &&
-                has("\"error_file_id\":\"file-"));
+                has("\"error_file_id\":\"file-") && has(usage_of_p));
     assert_int_equal(batch_store_counts(s).n_files, 3);
     assert_int_equal(batch_store_counts(s).bytes, 31);
     assert_int_equal(batch_store_delete_file(s, &file, &out, &e), 0);
@@ -214,7 +219,7 @@ static void test_ends(void **state)
 {
     struct batch_store *s = open_store(1000);
     char input[BATCH_STORE_ID], a[BATCH_STORE_ID], b[BATCH_STORE_ID];
-    const struct batch_progress none = {{0}, {0}};
+    const struct batch_progress none = {{0}, {0}, {0}};
     struct batch_page page = {.limit = 1};
     struct buf errors;
 

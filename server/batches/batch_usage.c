@@ -1,0 +1,59 @@
+/* server/batches/batch_usage.c - see batch_usage.h. */
+#include "server/batches/batch_usage.h"
+
+#include "core/base/json.h"
+
+#include <string.h>
+
+/* Of chats and completions, and of Responses: the same under another name. */
+static const cJSON *either(const cJSON *object, const char *name, const char *other)
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, name);
+
+    return item != NULL ? item : cJSON_GetObjectItemCaseSensitive(object, other);
+}
+
+static uint64_t number_of(const cJSON *item)
+{
+    return cJSON_IsNumber(item) && item->valuedouble >= 0 && item->valuedouble <= UINT32_MAX
+               ? (uint64_t)item->valuedouble
+               : 0;
+}
+
+static void add_object(struct batch_usage *u, const cJSON *usage)
+{
+    const cJSON *input = either(usage, "prompt_tokens_details", "input_tokens_details");
+    const cJSON *output = either(usage, "completion_tokens_details", "output_tokens_details");
+
+    u->n_input += number_of(either(usage, "prompt_tokens", "input_tokens"));
+    u->n_output += number_of(either(usage, "completion_tokens", "output_tokens"));
+    u->n_cached += number_of(cJSON_GetObjectItemCaseSensitive(input, "cached_tokens"));
+    u->n_reasoning += number_of(cJSON_GetObjectItemCaseSensitive(output, "reasoning_tokens"));
+}
+
+static void add_answer(struct batch_usage *u, const char *text, size_t n)
+{
+    static const char *const path[] = {"response", "body", "usage"};
+    const char *why;
+    cJSON *usage;
+
+    for (size_t i = 0; i < sizeof(path) / sizeof(*path); i++)
+        if (!json_member_text(text, n, path[i], &text, &n))
+            return;
+    if (json_parse(text, n, &usage, &why) < 0)
+        return;
+    add_object(u, usage);
+    cJSON_Delete(usage);
+}
+
+void batch_usage_add(struct batch_usage *usage, const char *answers, size_t n)
+{
+    while (n > 0) {
+        const char *end = memchr(answers, '\n', n);
+        const size_t line = end != NULL ? (size_t)(end - answers) : n;
+
+        add_answer(usage, answers, line);
+        answers += end != NULL ? line + 1 : line;
+        n -= end != NULL ? line + 1 : line;
+    }
+}
