@@ -168,13 +168,15 @@ int stream_store_add(struct kept_stream **out, struct stream_store *s,
 
 struct kept_stream *stream_store_find(struct stream_store *s, const char *owner, const char *id)
 {
+    struct kept_stream *found = NULL;
+
     list_each(it, &s->all) {
         struct kept_stream *k = list_entry(it, struct kept_stream, link);
 
-        if (strcmp(k->id, id) == 0)
-            return strcmp(k->owner, owner) == 0 ? k : NULL;
+        if (strcmp(k->id, id) == 0 && strcmp(k->owner, owner) == 0)
+            found = k; /* the latest */
     }
-    return NULL;
+    return found;
 }
 
 struct kept_stream *stream_store_find_conversation(struct stream_store *s, const char *owner,

@@ -86,7 +86,7 @@ void kept_stream_end(struct kept_stream *k);
 
 /* ---- readers ---- */
 
-/* NULL: it is not there, or another's. */
+/* NULL: it is not there, or another's. Of two of one id the latest. */
 struct kept_stream *stream_store_find(struct stream_store *s, const char *owner, const char *id);
 struct kept_stream *stream_store_find_conversation(struct stream_store *s, const char *owner,
                                                    const char *conversation);

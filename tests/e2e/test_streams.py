@@ -145,6 +145,16 @@ def test_bad_places(server, after, status):
 
 
 @pytest.mark.threads
+def test_two_of_one_name(server):
+    """A client that gives the same id again gets the stream that it began last."""
+    texts = {}
+    for prompt in ("The first one", "Another that came later"):
+        r = server.post("/v1/completions", {**LONG, "prompt": prompt, "max_tokens": 6}, headers={**JSON, "X-Request-Id": "again"})
+        name = r.headers["X-Stream-Id"]
+        texts[name] = r.body
+    assert len(texts) == 1 and get(server, name).body == texts[name]
+
+
 def test_only_the_latest_frames(start):
     """Of a long stream old frames go, and who asks for them is told; a reader who keeps up loses nothing."""
     s = start("--stream-max-bytes", "16k")
