@@ -144,7 +144,6 @@ def test_bad_places(server, after, status):
     assert r.status == status and "after" in r.json["error"]["param"], r.body
 
 
-@pytest.mark.threads
 def test_two_of_one_name(server):
     """A client that gives the same id again gets the stream that it began last."""
     texts = {}
@@ -155,6 +154,7 @@ def test_two_of_one_name(server):
     assert len(texts) == 1 and get(server, name).body == texts[name]
 
 
+@pytest.mark.threads
 def test_only_the_latest_frames(start):
     """Of a long stream old frames go, and who asks for them is told; a reader who keeps up loses nothing."""
     s = start("--stream-max-bytes", "16k")
