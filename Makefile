@@ -90,7 +90,7 @@ $(VECTOR)/%_avx2.o:   ISA = -mavx2 -mfma -mf16c
 $(VECTOR)/%_avxvnni.s: ISA = -mavx2 -mfma -mf16c -mavxvnni
 $(VECTOR)/%_avx512.o $(VECTOR)/%_amx.o: ISA = -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni
 # Tiles fill the registers: what is ordered before these are dealt out is spilled.
-NEON := $(if $(filter aarch64,$(ARCH)),-fno-schedule-insns $(call has,-fira-region=all))
+NEON := $(if $(filter aarch64,$(ARCH)),-fno-schedule-insns $(call has,-fira-region=all) $(call has,-frename-registers))
 $(VECTOR)/%_neon.o:    ISA = -march=armv8-a $(NEON)
 $(VECTOR)/%_dotprod.o: ISA = -march=armv8.2-a+dotprod $(NEON)
 $(VECTOR)/%_i8mm.o:    ISA = -march=armv8.2-a+dotprod+i8mm $(NEON)
