@@ -48,7 +48,7 @@ int main(int argc, char **argv)
 {
     const int isa = argc == 4 ? kern_isa_parse(argv[1]) : -1;
     const int w = argc == 4 ? weight_of(argv[2]) : KERN_N_WEIGHT;
-    const int m = argc == 4 ? atoi(argv[3]) : 0;
+    const long m = argc == 4 ? strtol(argv[3], NULL, 10) : 0;
     struct kern_table t;
 
     if (isa < 0 || !kern_isa_exists((enum kern_isa)isa) || w == KERN_N_WEIGHT || m < 1 ||
