@@ -48,15 +48,15 @@ def test_files_are_those_of_the_other_package(tmp_path):
 
 
 def test_it_answers_with_what_it_depends_on(tmp_path):
-    root = tmp_path / "root"
+    root, package = tmp_path / "root", tmp_path / "package"
     names = ",".join(re.findall(r"lib[^ ,]+", field(ARM64_DEB, "Depends")))
     subprocess.run(["mmdebstrap", "--quiet", "--variant=extract", "--architectures=arm64", f"--include={names}",
                     "--hook-dir=/usr/share/mmdebstrap/hooks/merged-usr", "bookworm", root], check=True, timeout=300)
-    subprocess.run(["dpkg-deb", "--extract", ARM64_DEB, root], check=True)
+    subprocess.run(["dpkg-deb", "--extract", ARM64_DEB, package], check=True)
     binary = tmp_path / "quire"
-    binary.write_text(f'#!/bin/sh\nexec qemu-aarch64 -L {root} {root}/usr/bin/quire "$@"\n')
+    binary.write_text(f'#!/bin/sh\nexec qemu-aarch64 -L {root} {package}/usr/bin/quire "$@"\n')
     binary.chmod(0o755)
-    server = Server("--config", root / "etc/quire/quire.conf", binary=binary, model="")
+    server = Server("--config", package / "etc/quire/quire.conf", binary=binary, model="")
     try:
         r = server.post("/v1/completions", {"prompt": "Once upon a time", "max_tokens": 8}, timeout=120)
         assert r.status == 200 and r.json["usage"]["completion_tokens"] == 8, r.body
