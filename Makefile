@@ -582,7 +582,7 @@ deps-arm64: ## the cross compiler for arm64, its packages in build/arm64/sysroot
 deps-image: ; @sh tests/deps.sh mmdebstrap buildah
 deps-deb: ; @sh tests/deps.sh dpkg-dev binutils
 # Programs of arm64 run by themselves: the kernel knows the emulator by their first bytes.
-deps-emulated: ; @sh tests/deps.sh binfmt-support qemu-user-static
+deps-emulated: ; @sh tests/deps.sh arch-test binfmt-support qemu-user-static
 	@test -e /proc/sys/fs/binfmt_misc/qemu-aarch64 || { mount -t binfmt_misc none /proc/sys/fs/binfmt_misc; \
 	    update-binfmts --enable qemu-aarch64; } || { echo 'no binfmt_misc here: run this as root' >&2; exit 1; }
 deps-numa:  ; @mkdir -p build/numa && sh tests/deps.sh qemu-system-x86
