@@ -40,7 +40,7 @@ def fetch_kernel(folder, arch="amd64", root=None):
     if found:
         return found[-1]
     folder.mkdir(parents=True, exist_ok=True)
-    options = ["-o", f"Dir={root}", "-o", f"APT::Architecture={arch}"] if root else []
+    options = ["-o", f"Dir={root}", "-o", f"APT::Architecture={arch}", "-o", "APT::Sandbox::User=root"] if root else []
     said = subprocess.run(["apt-cache", *options, "depends", f"linux-image-cloud-{arch}"], check=True, capture_output=True,
                           text=True)
     package = re.search(r"Depends: (linux-image-\S+)", said.stdout).group(1)
