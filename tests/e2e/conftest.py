@@ -38,6 +38,11 @@ LEFT_TO_TEST_LONG = {
     "bombs", "chaos", "cluster", "handover", "haproxy", "kv_store", "mtp", "plan", "pretokenizer", "request_memory",
     "speculation_states", "states", "swap", "torture", "vocab_families", "windows"}
 
+# Thousands of steps: in an emulator (QUIRE_EMULATED=1) many minutes.
+NOT_IN_AN_EMULATOR = {"streams::test_slow_reader_is_not_cut", "streams::test_memory_of_all",
+                      "several_models::test_an_engine_that_waits_for_its_turn_reads_its_inbox",
+                      "several_models::test_a_drain_beside_what_expires"}
+
 # What takes longest, first: in the end there are short ones to share out.
 FIRST = ["architectures", "several_models", "cli", "swap", "pull", "tool_calls", "long_context", "request_memory", "windows",
         "changing_files", "plan", "torture", "slowloris", "limits_of_the_system", "bench", "pretokenizer", "readme",
@@ -50,6 +55,10 @@ def file_of(item):
 
 def is_long(item):
     return not LEFT_TO_TEST_LONG.isdisjoint({file_of(item), f"{file_of(item)}::{item.function.__name__}"})
+
+
+def is_too_much_for_an_emulator(item):
+    return f"{file_of(item)}::{item.function.__name__}" in NOT_IN_AN_EMULATOR and os.environ.get("QUIRE_EMULATED") == "1"
 
 
 def order_of(item):
@@ -91,6 +100,8 @@ def pytest_collection_modifyitems(config, items):
             item.add_marker(pytest.mark.long)
         if speaks_of_isa(item.function):
             item.add_marker(pytest.mark.isa)
+        if is_too_much_for_an_emulator(item):
+            item.add_marker(pytest.mark.skip(reason="skip: thousands of steps, many minutes in an emulator"))
     take_part(config, items)
     items.sort(key=order_of)
 

@@ -19,6 +19,8 @@ JSON = {"Content-Type": "application/json"}
 SLOW = os.environ.get("QUIRE_SLOW") == "1"  # whoever runs the tests has time
 # Sanitizers keep a shadow of all memory, terabytes of addresses, and what was freed.
 SANITIZED = "asan" in BIN or "tsan" in BIN
+# In an emulator all that is waited for takes so many times as long.
+PATIENCE = 10 if os.environ.get("QUIRE_EMULATED") == "1" else 1
 # Builds with assertions look at every block of the cache after each step: of the default's 1 GiB that takes longer than
 # the step. Tests that need more room say so.
 CHECKED_KV_MEMORY = "64m"
@@ -132,7 +134,7 @@ class Server:
         begin = time.monotonic()
         while self.get("/ready").status != 200:
             assert self.process.poll() is None, self.read_log()
-            assert time.monotonic() - begin < timeout, self.read_log()
+            assert time.monotonic() - begin < PATIENCE * timeout, self.read_log()
             time.sleep(0.01)
 
     def flush_log(self):
@@ -166,7 +168,7 @@ class Server:
         if self.process.poll() is None:
             self.process.send_signal(sig)
         try:
-            status = self.process.wait(timeout)
+            status = self.process.wait(PATIENCE * timeout)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
@@ -179,6 +181,7 @@ class Server:
         return self.host if self.host not in ("", "0.0.0.0") else "127.0.0.1"
 
     def connect(self, timeout=60):
+        timeout *= PATIENCE
         if self.unix:
             return UnixConnection(self.unix, timeout)
         if self.tls:
@@ -186,7 +189,7 @@ class Server:
         return http.client.HTTPConnection(self.address(), self.port, timeout=timeout)
 
     def socket(self, timeout=60):
-        s = socket.create_connection((self.address(), self.port), timeout)
+        s = socket.create_connection((self.address(), self.port), PATIENCE * timeout)
         return self.tls.wrap_socket(s, server_hostname=self.host) if self.tls else s
 
     def request(self, method, path, body=None, headers=None, timeout=60):
@@ -251,7 +254,7 @@ class Server:
         while True:
             if question(self.metrics()):
                 return time.monotonic() - begin
-            assert time.monotonic() - begin < timeout, f"{what} not reached: {self.gauges()}"
+            assert time.monotonic() - begin < PATIENCE * timeout, f"{what} not reached: {self.gauges()}"
             time.sleep(0.01)
 
     def wait_idle(self, timeout=20):
