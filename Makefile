@@ -317,11 +317,12 @@ ARM64_PART := $(addprefix unit/,base/test_maths base/test_log_ring runtime/test_
              kvcache/test_kv_events scheduler/test_queue model/test_weight_cache)
 ARM64_DEBUG = $(subst build/debug,$(ARM64)/debug,$(DEBUG))
 ARM64_NEED := $(ARM64)/quire $(ARM64)/tests/checkkern $(ARM64)/tools/logits
-test-arm64: deps-test deps-arm64 $(BUILD)/quire $(TOOLS) ## aarch64, cross-built, in an emulator: unit, check, sim, golden, a part of the server's tests (an hour)
+test-arm64: deps-test deps-arm64 $(BUILD)/quire $(TOOLS) ## aarch64, cross-built, in an emulator: unit, check, sim, golden, a part of the server's tests (hours)
 	@$(MAKE) --no-print-directory CC='$(ARM64_CC)' $(ARM64_NEED)
 	@$(MAKE) --no-print-directory CC='$(ARM64_CC)' $(ARM64_DEBUG) programs-here
 	@$(ARM64_RUN) $(ARM64)/tests/checkkern $(CHECK_ARGS)
-	@QUIRE_EMULATED=1 QUIRE_RUN='$(ARM64_RUN)' $(MAKE) --no-print-directory CC='$(ARM64_CC)' $(ARM64_DEBUG) all-here
+	@TEST_TIMEOUT=3600 QUIRE_EMULATED=1 QUIRE_RUN='$(ARM64_RUN)' \
+	    $(MAKE) --no-print-directory CC='$(ARM64_CC)' $(ARM64_DEBUG) all-here
 	@$(MAKE) --no-print-directory across-machines e2e-arm64 pages-arm64
 test-arm64-part: deps-test deps-arm64 $(BUILD)/quire $(TOOLS) ## of these some unit tests, some kernels, and answers and files of both architectures (minutes)
 	@$(MAKE) --no-print-directory CC='$(ARM64_CC)' $(ARM64_NEED)
@@ -344,11 +345,11 @@ e2e-arm64: ## of these the server's tests alone (ARM64_E2E='streams chat')
 	@RUN='$(ARM64_RUN)' sh tests/arm64/wrap.sh $(ARM64)/run $(ARM64)/quire $(ARM64)/debug/quire
 	@$(ARM64_ENV) $(PYTHON) -m pytest -q -rs $(BESIDE) -p no:cacheprovider $(ARM64_E2E:%=tests/e2e/test_%.py)
 # What is mapped, and what begins at a page, where kernels have larger ones.
-pages-arm64: deps-test deps-arm64 $(BUILD)/quire $(TOOLS) ## unit tests and files of aarch64 with pages of 16 and 64 KiB
+pages-arm64: deps-test deps-arm64 $(BUILD)/quire $(TOOLS) ## unit tests and files of aarch64 with pages of 16 and 64 KiB (an hour)
 	@$(MAKE) --no-print-directory CC='$(ARM64_CC)' $(ARM64_NEED)
 	@$(MAKE) --no-print-directory CC='$(ARM64_CC)' $(ARM64_DEBUG) programs-here
 	@for p in 16384 65536; do \
-	    QUIRE_EMULATED=1 QUIRE_RUN="$(ARM64_RUN) -p $$p" \
+	    TEST_TIMEOUT=3600 QUIRE_EMULATED=1 QUIRE_RUN="$(ARM64_RUN) -p $$p" \
 	        $(MAKE) --no-print-directory CC='$(ARM64_CC)' $(ARM64_DEBUG) unit-here || exit 1; \
 	    $(MAKE) --no-print-directory e2e-arm64 ARM64_RUN="$(ARM64_RUN) -p $$p" \
 	        ARM64_E2E='weight_cache swap kv_store' || exit 1; done
