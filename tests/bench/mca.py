@@ -37,9 +37,11 @@ class Level:
 
 
 def neon_group(steps, n=16):
-    """Sums of a group of 32 columns: products, then what makes floats of the sums and adds them, scaled."""
-    lines = [step.format(j, j + 5, j + 10, j + 15) for step in steps for j in range(n)]
+    """Sums of a group of 32 columns: of each its products, then what makes a float of it and adds that, scaled. One
+    after the other, so that a core that has pipes of its own for products has floats for the others meanwhile."""
+    lines = []
     for j in range(n):
+        lines += [step.format(j, j + 5, j + 10, j + 15) for step in steps]
         lines += [f"fsub v24.4s, v{j}.4s, v27.4s", "fmul v25.4s, v26.4s, v31.4s",
                   f"fmla v{20 + j % 4}.4s, v24.4s, v25.4s"]
     return lines
@@ -140,15 +142,20 @@ def hot_loop(code, floats=False):
     return [i for i in code if best[0] <= i[0] <= best[1] and not any(a <= i[0] <= b for a, b in idle)]
 
 
-def cycles(llvm, core, is_arm, lines):
-    """Of one turn."""
+def cycles_of(llvm, core, is_arm, lines, turns):
     target = ["-mtriple=aarch64", "-mattr=+dotprod,+i8mm"] if is_arm else ["-mtriple=x86_64"]
-    run = subprocess.run([llvm / "llvm-mca", *target, f"-mcpu={core}", "-iterations=100", "--instruction-info=0",
+    run = subprocess.run([llvm / "llvm-mca", *target, f"-mcpu={core}", f"-iterations={turns}", "--instruction-info=0",
                           "--resource-pressure=0"], input="\n".join(lines), capture_output=True, text=True)
     found = re.search(r"Total Cycles:\s+(\d+)", run.stdout)
     if not found:
         sys.exit(f"mca.py: llvm-mca for {core}: {run.stderr[:400]}")
-    return int(found[1]) / 100
+    return int(found[1])
+
+
+def cycles(llvm, core, is_arm, lines):
+    """Of one turn of many: without what the first waits for and the last leaves."""
+    few, many = (cycles_of(llvm, core, is_arm, lines, turns) for turns in (100, 300))
+    return (many - few) / 200
 
 
 def text(body):
