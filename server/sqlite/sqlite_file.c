@@ -6,6 +6,7 @@
 #include "core/base/log.h"
 #include "server/sqlite/sqlite_image.h"
 #include "server/sqlite/sqlite_pages.h"
+#include "server/sqlite/sqlite_place.h"
 #include "server/sqlite/sqlite_salvage.h"
 
 #include <errno.h>
@@ -144,16 +145,33 @@ static int make_tables(sqlite3 *db, const struct sqlite_form *form)
 
 /* ---- a file that may be damaged ---- */
 
-static int open_image(struct sqlite_image *image, const char *path, const struct sqlite_form *form,
-                      char *err, size_t err_len)
+struct attempt { /* at a file that another process may have */
+    const char *path;
+    const struct sqlite_form *form;
+    struct sqlite_image *image;
+};
+
+static int try_image(const struct attempt *a)
+{
+    return sqlite_image_open(a->image, a->path, a->form->application_id, a->form->is_durable);
+}
+
+static int try_place(const struct attempt *a)
+{
+    return sqlite_place_finish(a->path);
+}
+
+static int try_for_a_while(int (*try)(const struct attempt *a), const struct attempt *a, char *err,
+                           size_t err_len)
 {
     const struct timespec pause = {0, BUSY_STEP_MS * 1000000};
+    const char *path = a->path;
     int rc = ERR_BUSY;
 
     for (int ms = 0; ms <= BUSY_MS && rc == ERR_BUSY; ms += BUSY_STEP_MS) {
         if (ms > 0)
             nanosleep(&pause, NULL);
-        rc = sqlite_image_open(image, path, form->application_id, form->is_durable);
+        rc = try(a);
     }
     if (rc == ERR_BUSY)
         snprintf(err, err_len, "'%s' is in use by another process", path);
@@ -181,7 +199,8 @@ static int look(const char *path, const struct sqlite_form *form, bool is_damage
                 enum state *state, struct sqlite_loss *loss, char *err, size_t err_len)
 {
     struct sqlite_image image;
-    int rc = open_image(&image, path, form, err, err_len);
+    const struct attempt a = {path, form, &image};
+    int rc = try_for_a_while(try_image, &a, err, err_len);
 
     if (rc < 0)
         return rc;
@@ -222,14 +241,32 @@ static int open_whole(sqlite3 **out, const char *path, const struct sqlite_form 
     return rc;
 }
 
+/* A process that has made a new file of a damaged one may have ended before it had its name. */
+static int finish_place(const char *path, struct sqlite_loss *loss, char *err, size_t err_len)
+{
+    const struct attempt a = {.path = path};
+    const int rc = try_for_a_while(try_place, &a, err, err_len);
+    char quoted[300];
+
+    if (rc == 1) {
+        loss->is_salvaged = true;
+        log_warn("database", "event=database_saved_before file=%s",
+                 log_quote(quoted, sizeof(quoted), path));
+    }
+    return rc;
+}
+
 int sqlite_file_open(sqlite3 **out, const char *path, const struct sqlite_form *form,
                      struct sqlite_loss *loss, char *err, size_t err_len)
 {
     enum state state = CHECKED;
-    int rc = make(path, err, err_len);
+    int rc;
 
     *out = NULL;
     *loss = (struct sqlite_loss){0};
+    rc = finish_place(path, loss, err, err_len);
+    if (rc >= 0)
+        rc = make(path, err, err_len);
     if (rc == 0)
         rc = look(path, form, false, &state, loss, err, err_len);
     if (rc >= 0)

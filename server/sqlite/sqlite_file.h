@@ -11,7 +11,8 @@
  * it: that call fails, and the next opening does not take the file for whole. Then
  * sqlite_salvage.h makes a new one of what can be read, with the damaged one beside it
  * (FILE.damaged, FILE.damaged-wal; one: the last). The log says what was lost, and so does struct
- * sqlite_loss. Of a damaged log of changes see sqlite_image.h.
+ * sqlite_loss; a process that finishes what another one has begun (sqlite_place.h) knows only that
+ * something may be. Of a damaged log of changes see sqlite_image.h.
  *
  * Thread: the main thread's, before others use the database; sqlite_file_fail() the database's.
  * Memory: SQLite's; while a damaged file is read, its longest row and the names of lost ones.

@@ -5,6 +5,7 @@
 #include "core/base/err.h"
 #include "core/base/log.h"
 #include "server/sqlite/sqlite_pages.h"
+#include "server/sqlite/sqlite_place.h"
 #include "server/sqlite/sqlite_record.h"
 
 #include <errno.h>
@@ -233,46 +234,6 @@ static void tell(struct salvage *s, const char *path, struct sqlite_loss *loss)
 
 /* ---- files ---- */
 
-static int sync_path(const char *path, int flags)
-{
-    const int fd = open(path, O_RDONLY | O_CLOEXEC | flags);
-    const int rc = fd >= 0 ? fsync(fd) : -1, reason = errno;
-
-    if (fd >= 0)
-        close(fd);
-    errno = reason;
-    return rc;
-}
-
-/* The names are on the disk too, if the folder may be read. */
-static void sync_folder(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    char folder[MAX_PATH] = ".";
-
-    if (slash != NULL)
-        snprintf(folder, sizeof(folder), "%.*s", slash > path ? (int)(slash - path) : 1, path);
-    (void)sync_path(folder, O_DIRECTORY);
-}
-
-static int replace(const char *path, const char *new_path)
-{
-    char from[MAX_PATH + 8], kept[MAX_PATH + 16], kept_log[MAX_PATH + 24];
-
-    snprintf(from, sizeof(from), "%s-wal", path);
-    snprintf(kept, sizeof(kept), "%s.damaged", path);
-    snprintf(kept_log, sizeof(kept_log), "%s.damaged-wal", path);
-    if (sync_path(new_path, 0) < 0)
-        return ERR_IO;
-    unlink(kept_log);
-    if (rename(path, kept) < 0)
-        return ERR_IO;
-    if ((rename(from, kept_log) < 0 && errno != ENOENT) || rename(new_path, path) < 0)
-        return ERR_IO;
-    sync_folder(path);
-    return 0;
-}
-
 int sqlite_salvage(const struct sqlite_image *image, const char *path,
                    const struct sqlite_form *form, struct sqlite_loss *loss, char *err,
                    size_t err_len)
@@ -294,7 +255,7 @@ int sqlite_salvage(const struct sqlite_image *image, const char *path,
         snprintf(err, err_len, "'%s' is damaged, and what can be saved cannot be written: %s", path,
                  s.db != NULL ? sqlite3_errmsg(s.db) : sqlite3_errstr(rc));
     end(&s);
-    if (rc == SQLITE_OK && replace(path, new_path) == 0)
+    if (rc == SQLITE_OK && sqlite_place_take(path, new_path) == 0)
         return 0;
     if (rc == SQLITE_OK)
         snprintf(err, err_len, "'%s' is damaged, and a new file cannot take its place: %s", path,

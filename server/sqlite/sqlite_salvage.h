@@ -5,8 +5,8 @@
  * of rows that are gone says which they were; the log names them (event=row_lost), and how many
  * pages were damaged (event=database_damaged, event=database_saved).
  *
- * The new file takes the place of the damaged one when it is complete and on the disk. Until then
- * nothing has changed; a process that ends there begins anew.
+ * The new file takes the place of the damaged one when it is complete and on the disk
+ * (sqlite_place.h). Until then nothing has changed; a process that ends there begins anew.
  *
  * Thread: one at a time.
  * Memory: the longest row, and the names of what is lost.

@@ -11,13 +11,16 @@
 
 #include <cmocka.h>
 
+#include "core/base/err.h"
 #include "core/base/log.h"
 #include "server/sqlite/sqlite_file.h"
 #include "server/sqlite/sqlite_pages.h"
+#include "server/sqlite/sqlite_place.h"
 #include "tests/fixtures/files.h"
 #include "tests/fixtures/random.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -85,7 +88,8 @@ static struct bytes copy_of(const struct bytes *b)
 
 static void remove_files(void)
 {
-    static const char *const ends[] = {"", "-wal", ".damaged", ".damaged-wal", ".new"};
+    static const char *const ends[] = {"", "-wal", ".damaged", ".damaged-wal", ".new",
+                                       ".saved"};
     char name[100];
 
     for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++) {
@@ -396,6 +400,88 @@ static void test_what_is_kept(void **state)
     free(kept.data);
 }
 
+static void write_beside(const char *end, const struct bytes *b)
+{
+    char name[100];
+
+    snprintf(name, sizeof(name), "%s%s", path, end);
+    write_file(name, b);
+}
+
+static void expect_beside(const char *end, const struct bytes *b)
+{
+    char name[100];
+    struct bytes is;
+
+    snprintf(name, sizeof(name), "%s%s", path, end);
+    is = read_file(name);
+    assert_int_equal(is.n, b->n);
+    assert_memory_equal(is.data, b->data, b->n);
+    free(is.data);
+}
+
+/* The process that made a new file ended before any of the three changes of names, and after the
+ * second one: the next has what that one saved, and all of the damaged one, with its log. */
+static void test_killed_between_names(void **state)
+{
+    static const char *const places[][2] = {
+        {"", "-wal"}, {".damaged", "-wal"}, {".damaged", ".damaged-wal"}};
+    struct bytes older = {(char[]){"of an older one"}, 15}, log = {(char[]){"its log"}, 7};
+    struct bytes whole, is;
+    struct sqlite_loss loss;
+    sqlite3 *db = open_db(&loss);
+    bool has[N_NOTES];
+    char saved[100];
+
+    (void)state;
+    fill(db);
+    sqlite3_close(db);
+    whole = read_file(path);
+    is = copy_of(&whole);
+    memset(is.data + 5 * PAGE, 'x', PAGE);
+    snprintf(saved, sizeof(saved), "%s.saved", path);
+    for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+        remove_files();
+        write_beside(".damaged", &older);
+        write_beside(".damaged-wal", &older);
+        write_beside(places[i][0], &is);
+        write_beside(places[i][1], &log);
+        write_beside(".saved", &whole);
+        db = open_db(&loss);
+        assert_true(loss.is_salvaged);
+        assert_int_equal(read_notes(db, has), N_NOTES);
+        sqlite3_close(db);
+        expect_beside(".damaged", &is);
+        expect_beside(".damaged-wal", &log);
+        assert_int_equal(access(saved, F_OK), -1);
+        db = open_db(&loss);
+        assert_false(loss.is_salvaged);
+        sqlite3_close(db);
+    }
+    free(whole.data);
+    free(is.data);
+}
+
+/* While another process does that, and when it has just done so. */
+static void test_another_is_at_it(void **state)
+{
+    struct bytes b = {(char[]){"new"}, 3};
+    char saved[100];
+    int fd;
+
+    (void)state;
+    snprintf(saved, sizeof(saved), "%s.saved", path);
+    write_beside(".saved", &b);
+    write_beside("", &b);
+    fd = open(saved, O_RDONLY | O_CLOEXEC);
+    assert_int_equal(flock(fd, LOCK_EX), 0);
+    assert_int_equal(sqlite_place_finish(path), ERR_BUSY);
+    assert_int_equal(access(path, F_OK) | access(saved, F_OK), 0);
+    close(fd);
+    assert_int_equal(sqlite_place_finish(path), 1);
+    assert_int_equal(sqlite_place_finish(path), 0);
+}
+
 /* No new file can be made: the damaged one is as it was, and can be saved later. */
 static void test_no_room(void **state)
 {
@@ -658,6 +744,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_random_damage),
         TEST(test_what_is_kept),
+        TEST(test_killed_between_names),
+        TEST(test_another_is_at_it),
         TEST(test_no_room),
         TEST(test_while_it_is_open),
         TEST(test_a_damaged_log),

@@ -1,0 +1,115 @@
+/* server/sqlite/sqlite_place.c - see sqlite_place.h. */
+#ifdef QUIRE_SQLITE
+#include "server/sqlite/sqlite_place.h"
+
+#include "core/base/err.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define MAX_PATH 4096
+
+static int io_error(int fd)
+{
+    const int reason = errno;
+
+    if (fd >= 0)
+        close(fd);
+    errno = reason;
+    return ERR_IO;
+}
+
+/* The names are on the disk too, if the folder may be read. */
+static void sync_folder(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    char folder[MAX_PATH] = ".";
+    int fd;
+
+    if (slash != NULL)
+        snprintf(folder, sizeof(folder), "%.*s", slash > path ? (int)(slash - path) : 1, path);
+    fd = open(folder, O_RDONLY | O_CLOEXEC | O_DIRECTORY);
+    if (fd < 0)
+        return;
+    (void)fsync(fd);
+    close(fd);
+}
+
+/* Does the name still stand for the file that is open? Another process may have been quicker. */
+static bool is_still(const char *path, int fd)
+{
+    struct stat mine, there;
+
+    return fstat(fd, &mine) == 0 && stat(path, &there) == 0 && mine.st_dev == there.st_dev &&
+           mine.st_ino == there.st_ino;
+}
+
+static bool is_gone(int rc)
+{
+    return rc == 0 || errno == ENOENT;
+}
+
+/* FILE.saved is complete. The older log goes only while the file that takes its name's place is
+ * still there: afterwards that name is the damaged one's. */
+static int move(const char *path, const char *saved)
+{
+    char log[MAX_PATH + 8], kept[MAX_PATH + 16], kept_log[MAX_PATH + 24];
+
+    snprintf(log, sizeof(log), "%s-wal", path);
+    snprintf(kept, sizeof(kept), "%s.damaged", path);
+    snprintf(kept_log, sizeof(kept_log), "%s.damaged-wal", path);
+    if (access(path, F_OK) == 0 && (!is_gone(unlink(kept_log)) || rename(path, kept) < 0))
+        return ERR_IO;
+    sync_folder(path);
+    if (!is_gone(rename(log, kept_log)))
+        return ERR_IO;
+    sync_folder(path);
+    if (rename(saved, path) < 0)
+        return ERR_IO;
+    sync_folder(path);
+    return 0;
+}
+
+int sqlite_place_take(const char *path, const char *new_path)
+{
+    const int fd = open(new_path, O_RDONLY | O_CLOEXEC);
+    char saved[MAX_PATH + 16];
+
+    snprintf(saved, sizeof(saved), "%s.saved", path);
+    if (fd < 0 || fsync(fd) < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0 ||
+        rename(new_path, saved) < 0)
+        return io_error(fd);
+    sync_folder(path);
+    if (move(path, saved) < 0)
+        return io_error(fd);
+    close(fd);
+    return 0;
+}
+
+int sqlite_place_finish(const char *path)
+{
+    char saved[MAX_PATH + 16];
+    int fd, rc = 1;
+
+    snprintf(saved, sizeof(saved), "%s.saved", path);
+    fd = open(saved, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
+        return errno == ENOENT ? 0 : ERR_IO;
+    if (flock(fd, LOCK_EX | LOCK_NB) < 0)
+        rc = errno == EWOULDBLOCK ? ERR_BUSY : ERR_IO;
+    else if (!is_still(saved, fd))
+        rc = 0;
+    else if (move(path, saved) < 0)
+        rc = ERR_IO;
+    if (rc == ERR_IO)
+        return io_error(fd);
+    close(fd);
+    return rc;
+}
+#endif
