@@ -240,8 +240,9 @@ static void put_head(struct line *l, enum log_level level, const char *module)
     }
 }
 
-static void compose(struct line *l, enum log_level level, const char *module, const char *format,
-                    va_list args)
+__attribute__((format(printf, 4, 0))) static void compose(struct line *l, enum log_level level,
+                                                          const char *module, const char *format,
+                                                          va_list args)
 {
     char pairs[LOG_LINE_MAX];
     const int n = vsnprintf(pairs, sizeof(pairs), format, args);

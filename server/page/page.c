@@ -25,7 +25,7 @@ struct asset {
 
 static const struct asset assets[] = {
 #define ASSET(symbol, path, type)                                                                  \
-    {path + sizeof(FOLDER) - 1, type, page_##symbol##_begin, page_##symbol##_end},
+    {&path[sizeof(FOLDER) - 1], type, page_##symbol##_begin, page_##symbol##_end},
 #include "server/page/assets.inc"
 #undef ASSET
 };
