@@ -166,7 +166,8 @@ static int add_folder(const struct setting *s)
     rc = models_dir_add(c->models_dir, &list, s->err, s->err_len);
     if (rc == 0 && list.len == 0) {
         snprintf(s->err, s->err_len,
-                 "there is no model in 'models_dir' '%.300s', and 'model' names none",
+                 "there is no model in 'models_dir' '%.300s', and 'model' names none; a .gguf file "
+                 "or a model's folder belongs there",
                  c->models_dir);
         rc = ERR_INVAL;
     }
