@@ -5,7 +5,8 @@
  * alone; then all tokens, log-probabilities and alternatives must be equal, bit for bit: all at
  * once, with chunks of 1 to 512, with 1 to 4 threads, in a pool so small that sequences are
  * preempted, and on every instruction set that the machine has (by the definitions of the kernels,
- * which take a hundred times as long, two in three of the requests). Prompt scoring (echo) is
+ * which take a hundred times as long, two in three of the requests; so does all in an emulator).
+ * Prompt scoring (echo) is
  * compared as well, and every fourth request is bound to a grammar with counts and recursion. With
  * keys and values in 8 bits, and values in 4, the answers are others, and as steady: some of it is
  * done again.
@@ -13,6 +14,7 @@
 #include "core/grammar/constraint.h"
 #include "core/grammar/gbnf.h"
 #include "core/grammar/token_trie.h"
+#include "tests/fixtures/emulated.h"
 #include "tests/fixtures/random.h"
 #include "tests/golden/machine.h"
 
@@ -115,6 +117,11 @@ static struct request *make_request(uint32_t i)
     return r;
 }
 
+static uint32_t n_requests(void)
+{
+    return is_emulated() ? N_SLOW : N_REQUESTS;
+}
+
 /* Run the first n requests; returns how often a sequence was preempted. */
 static uint64_t run_first(uint32_t n, const struct model *model, const struct setup *s,
                           struct response_writer *answers)
@@ -140,7 +147,7 @@ static uint64_t run_first(uint32_t n, const struct model *model, const struct se
 static uint64_t run_all(const struct model *model, const struct setup *s,
                         struct response_writer *answers)
 {
-    return run_first(N_REQUESTS, model, s, answers);
+    return run_first(n_requests(), model, s, answers);
 }
 
 static struct {
@@ -167,7 +174,7 @@ static void compare_first(uint32_t n, const char *what)
 
 static void compare(const char *what)
 {
-    compare_first(N_REQUESTS, what);
+    compare_first(n_requests(), what);
 }
 
 static struct setup best(void)
@@ -184,7 +191,7 @@ static void answers_are_not_trivial(void **state)
     uint32_t n_distinct = 0, n_stop = 0;
     (void)state;
 
-    for (uint32_t i = 0; i < N_REQUESTS; i++) {
+    for (uint32_t i = 0; i < n_requests(); i++) {
         const struct response_writer *a = &shared.want[i];
 
         n_stop += a->finish == FINISH_STOP;
@@ -205,7 +212,7 @@ static void constrained_answers_keep_to_the_grammar(void **state)
     (void)state;
 
     assert_int_equal(constraint_scratch_create(&scratch), 0);
-    for (uint32_t i = 0; i < N_REQUESTS; i++) {
+    for (uint32_t i = 0; i < n_requests(); i++) {
         const struct response_writer *a = &shared.want[i];
 
         if (!is_constrained(i))
@@ -300,7 +307,7 @@ static void any_instruction_set(void **state)
 {
     (void)state;
     for (int isa = KERN_ISA_SCALAR; isa <= (int)kern_isa_best(); isa = next_level(isa)) {
-        const uint32_t n = isa == KERN_ISA_SCALAR ? N_SLOW : N_REQUESTS;
+        const uint32_t n = isa == KERN_ISA_SCALAR ? N_SLOW : n_requests();
         struct setup s = best();
 
         s.isa = (enum kern_isa)isa;
@@ -366,8 +373,11 @@ int main(void)
         cmocka_unit_test(odd_chunk),               cmocka_unit_test(preempted),
         cmocka_unit_test(any_instruction_set),
     };
-    const int failed = cmocka_run_group_tests_name("f16", tests, set_up, finish) +
-                       cmocka_run_group_tests_name("q8_0", tests_q8, prepare_q8, finish);
+    int failed;
 
+    if (is_emulated())
+        printf("note: %d of %d requests, in an emulator\n", N_SLOW, N_REQUESTS);
+    failed = cmocka_run_group_tests_name("f16", tests, set_up, finish) +
+             cmocka_run_group_tests_name("q8_0", tests_q8, prepare_q8, finish);
     return failed + cmocka_run_group_tests_name("q4_0", tests_q4, prepare_q4, finish);
 }

@@ -15,6 +15,7 @@
 #include "core/base/log.h"
 #include "core/base/mem.h"
 #include "core/base/version.h"
+#include "tests/fixtures/emulated.h"
 
 #include <cjson/cJSON.h>
 #include <errno.h>
@@ -488,7 +489,6 @@ static void mem_map_is_aligned_and_zeroed(void **state)
 {
     static const size_t sizes[] = {1, 4096, ((size_t)2 << 20) - 1, (size_t)2 << 20,
                                    ((size_t)2 << 20) + 1, (size_t)5 << 20};
-    const bool is_emulated = getenv("QUIRE_EMULATED") != NULL;
     (void)state;
 
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
@@ -504,9 +504,9 @@ static void mem_map_is_aligned_and_zeroed(void **state)
     assert_null(mem_map(0));
     assert_null(mem_map(SIZE_MAX));
     /* All of it is given back: this would need a thousand times what fits. */
-    if (is_emulated)
+    if (is_emulated())
         puts("note: 100 mappings instead of 100,000, for the emulator notes each of their pages");
-    for (int i = 0; i < (is_emulated ? 100 : 100000); i++) {
+    for (int i = 0; i < (is_emulated() ? 100 : 100000); i++) {
         void *p = mem_map((size_t)1 << 30);
 
         assert_non_null(p);

@@ -14,12 +14,12 @@
 #include <string.h>
 
 #define LINE(id, body)                                                                             \
-    "{\"id\":\"batch_req_" id "\",\"custom_id\":\"" id "\",\"response\":{\"status_code\":200,"      \
+    "{\"id\":\"batch_req_" id "\",\"custom_id\":\"" id "\",\"response\":{\"status_code\":200,"     \
     "\"request_id\":\"r\",\"body\":" body "},\"error\":null}\n"
 #define CHAT(id, n_in, n_cached, n_out, n_reasoning)                                               \
-    LINE(id, "{\"object\":\"chat.completion\",\"choices\":[{\"message\":{\"content\":\"usage\"}}]," \
-             "\"usage\":{\"prompt_tokens\":" n_in ",\"completion_tokens\":" n_out                   \
-             ",\"total_tokens\":9,\"prompt_tokens_details\":{\"cached_tokens\":" n_cached           \
+    LINE(id, "{\"object\":\"chat.completion\",\"choices\":[{\"message\":{\"content\":\"usage\"}}],"\
+             "\"usage\":{\"prompt_tokens\":" n_in ",\"completion_tokens\":" n_out                  \
+             ",\"total_tokens\":9,\"prompt_tokens_details\":{\"cached_tokens\":" n_cached          \
              "},\"completion_tokens_details\":{\"reasoning_tokens\":" n_reasoning "}}}")
 
 /* The bytes end where the answers do: what reads on is found by the sanitizer. */
@@ -84,7 +84,7 @@ static void half_a_line(void **state)
 static void without_usage(void **state)
 {
     (void)state;
-    expect("{\"id\":\"r\",\"custom_id\":\"a\",\"response\":null,\"error\":{\"code\":\"expired\"}}\n",
+    expect("{\"id\":\"r\",\"custom_id\":\"a\",\"response\":null,\"error\":{\"code\":\"x\"}}\n",
            (struct batch_usage){0});
     expect(LINE("a", "{\"error\":{\"message\":\"usage\"}}"), (struct batch_usage){0});
     expect(LINE("a", "{\"usage\":null}") LINE("b", "{\"usage\":[1]}") LINE("c", "{\"usage\":7}"),
