@@ -17,6 +17,7 @@
 #include "tests/fixtures/random.h"
 
 #define N_VOCAB 5000
+#define LEAST_PAGE 4096 /* bytes, of any CPU's */
 
 static void counts_are_those_of_an_array(void **state)
 {
@@ -71,7 +72,9 @@ static void room_is_touched_when_it_is_used(void **state)
     const uint32_t max = 1u << 20;
     const size_t page = (size_t)sysconf(_SC_PAGESIZE), bytes = token_counts_bytes(max) + page - 1;
     const size_t n_pages = bytes / page;
-    unsigned char *resident = calloc(n_pages, 1);
+    /* An emulator's answer is of its host's pages, which may be smaller: more of them. */
+    const size_t n_answers = n_pages * page / LEAST_PAGE;
+    unsigned char *resident = calloc(n_answers, 1);
     void *memory =
         mmap(NULL, n_pages * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     struct token_counts c;
@@ -84,7 +87,7 @@ static void room_is_touched_when_it_is_used(void **state)
     for (int32_t i = 0; i < 100; i++)
         token_counts_at(&c, i * 997)->n_generated++;
     assert_int_equal(mincore(memory, n_pages * page, resident), 0);
-    for (size_t i = 0; i < n_pages; i++)
+    for (size_t i = 0; i < n_answers; i++)
         n += resident[i] & 1;
     assert_true(n >= 1 && n <= 4);
     munmap(memory, n_pages * page);
