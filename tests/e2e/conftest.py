@@ -41,11 +41,13 @@ LEFT_TO_TEST_LONG = {
 # What QEMU's user mode (QUIRE_EMULATED=1) cannot show, and why.
 MANY_STEPS, TIMES, SIGNALS = "thousands of steps", "compares times", "signals that the emulator has for itself"
 NO_SECCOMP = "no seccomp in user mode: make test-deb-vm-arm64 has it"
+TOO_LATE = "who waits that long goes before the urgent, so none makes room: golden_pressure has it"
 NOT_IN_AN_EMULATOR = {
     "streams::test_slow_reader_is_not_cut": MANY_STEPS,
     "streams::test_memory_of_all": MANY_STEPS,
     "several_models::test_an_engine_that_waits_for_its_turn_reads_its_inbox": MANY_STEPS,
     "several_models::test_a_drain_beside_what_expires": MANY_STEPS,
+    "states::test_pressure_changes_no_answer": TOO_LATE,
     "tool_calls::test_cut_calls": MANY_STEPS,
     "kv_store::test_redis_keeps_prefixes": NO_SECCOMP,
     "kv_store::test_redis_killed_and_restarted_under_load_costs_speed_only": TIMES,
