@@ -304,7 +304,7 @@ class Stream:
                 self.done = True
                 self.raw += self.reply.read()
                 return
-            if line != b"\n":
+            if line != b"\n" and not line.startswith(b":"):  # a comment: a ping of a slow machine
                 assert line.startswith(b"data: "), line
                 yield json.loads(line[6:].decode("utf-8"))
 
