@@ -9,6 +9,7 @@
 #include "core/base/err.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
+#include "core/base/sync_folder.h"
 #include "core/model/weight_cache_impl.h"
 
 #include <errno.h>
@@ -107,22 +108,6 @@ static int write_panels(struct weight_cache_writer *w, uint64_t panels_at)
     return rc;
 }
 
-/* A rename is on the disk when its folder is. */
-static void sync_folder(const char *path)
-{
-    char folder[WEIGHT_CACHE_MAX_PATH];
-    const char *slash = strrchr(path, '/');
-    int fd;
-
-    snprintf(folder, sizeof(folder), "%.*s", slash != NULL ? (int)(slash - path) + 1 : 1,
-             slash != NULL ? path : ".");
-    fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0)
-        return;
-    (void)fsync(fd);
-    close(fd);
-}
-
 static int write_file(struct weight_cache_writer *w)
 {
     const size_t sums_bytes = (size_t)weight_cache_n_chunks(w->bytes) * sizeof(*w->sums);
@@ -145,7 +130,7 @@ static int write_file(struct weight_cache_writer *w)
     if (rc == 0 && (fsync(w->fd) != 0 || rename(w->new_path, w->path) != 0))
         rc = fail_errno(w);
     if (rc == 0)
-        sync_folder(w->path);
+        sync_folder_of(w->path);
     return rc;
 }
 

@@ -4,6 +4,7 @@
 #include "core/base/err.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
+#include "core/base/sync_folder.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -130,22 +131,6 @@ static int write_saved(int fd, const struct saved_requests *s, uint64_t *bytes)
     return rc;
 }
 
-/* The name is on the disk too. */
-static void sync_folder(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    char folder[MAX_PATH] = ".";
-    int fd;
-
-    if (slash != NULL)
-        snprintf(folder, sizeof(folder), "%.*s", slash > path ? (int)(slash - path) : 1, path);
-    fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0)
-        return; /* a folder that may not be read: the system writes the name when it likes */
-    (void)fsync(fd);
-    close(fd);
-}
-
 /* The lock goes with the new file before that has the name, so that nobody gets one between. */
 static int replace(struct request_log *l, const struct saved_requests *s)
 {
@@ -165,7 +150,7 @@ static int replace(struct request_log *l, const struct saved_requests *s)
         errno = reason;
         return rc;
     }
-    sync_folder(l->path);
+    sync_folder_of(l->path);
     close(l->fd);
     l->fd = fd;
     l->bytes = bytes;

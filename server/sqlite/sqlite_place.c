@@ -3,12 +3,12 @@
 #include "server/sqlite/sqlite_place.h"
 
 #include "core/base/err.h"
+#include "core/base/sync_folder.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
 #include <stdio.h>
-#include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -23,22 +23,6 @@ static int io_error(int fd)
         close(fd);
     errno = reason;
     return ERR_IO;
-}
-
-/* The names are on the disk too, if the folder may be read. */
-static void sync_folder(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    char folder[MAX_PATH] = ".";
-    int fd;
-
-    if (slash != NULL)
-        snprintf(folder, sizeof(folder), "%.*s", slash > path ? (int)(slash - path) : 1, path);
-    fd = open(folder, O_RDONLY | O_CLOEXEC | O_DIRECTORY);
-    if (fd < 0)
-        return;
-    (void)fsync(fd);
-    close(fd);
 }
 
 /* Does the name still stand for the file that is open? Another process may have been quicker. */
@@ -66,13 +50,13 @@ static int move(const char *path, const char *saved)
     snprintf(kept_log, sizeof(kept_log), "%s.damaged-wal", path);
     if (access(path, F_OK) == 0 && (!is_gone(unlink(kept_log)) || rename(path, kept) < 0))
         return ERR_IO;
-    sync_folder(path);
+    sync_folder_of(path);
     if (!is_gone(rename(log, kept_log)))
         return ERR_IO;
-    sync_folder(path);
+    sync_folder_of(path);
     if (rename(saved, path) < 0)
         return ERR_IO;
-    sync_folder(path);
+    sync_folder_of(path);
     return 0;
 }
 
@@ -85,7 +69,7 @@ int sqlite_place_take(const char *path, const char *new_path)
     if (fd < 0 || fsync(fd) < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0 ||
         rename(new_path, saved) < 0)
         return io_error(fd);
-    sync_folder(path);
+    sync_folder_of(path);
     if (move(path, saved) < 0)
         return io_error(fd);
     close(fd);
