@@ -11,6 +11,7 @@
 #include "server/api/refusal.h"
 #include "server/http/retry_after.h"
 #include "server/model_refusal.h"
+#include "server/process/loop_guard.h"
 
 /* How often it is asked whose time is over, and whether the last use of a model has ended. */
 #define TICK_MS 50
@@ -19,6 +20,7 @@
 
 static void on_timer(uv_timer_t *timer)
 {
+    LOOP_CALLBACK(timer->loop, "model_set.timer");
     model_set_pump(timer->data);
 }
 

@@ -145,6 +145,7 @@ void model_set_begin_job(struct model_set *s, struct served_model *h, enum model
     j->rc = 0;
     j->job.work = on_work;
     j->job.done = after_work;
+    j->job.name = "model_set";
     j->job.owner = kind == MODEL_JOB_LOOK ? 0 : 1;
     j->is_running = true;
     s->n_running++;

@@ -13,6 +13,7 @@ struct wait {
     struct model_waits *owner;
     struct http_call *call;
     const struct model_work *work;
+    struct body_scan scan; /* of the body, which stays where it is */
     uint64_t arrival_us;
     uint64_t over_us;        /* then it is a 408; */
     uint64_t queue_until_us; /* then a 429; 0: never */
@@ -73,6 +74,7 @@ int model_waits_add(struct model_waits *w, struct http_call *call, const struct 
     v->owner = w;
     v->call = call;
     v->work = work;
+    v->scan = *scan;
     set_times(v, w->engine->model, scan);
     list_push_back(&w->list, &v->link);
     w->n++;
@@ -91,8 +93,7 @@ void model_waits_start(struct model_waits *w)
         struct wait *v = first(w);
         struct http_call *call = v->call;
         const struct model_work *work = v->work;
-        const struct buf *body = http_call_body(call);
-        const struct body_scan scan = body_scan(body->data, body->len);
+        const struct body_scan scan = v->scan;
 
         forget(v);
         http_call_on_gone(call, NULL, NULL);

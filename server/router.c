@@ -3,12 +3,14 @@
 
 #include "core/base/clock.h"
 #include "core/base/log.h"
+#include "core/base/mem.h"
 #include "core/base/version.h"
 #include "server/admin/anthropic_pages.h"
 #include "server/admin/info.h"
 #include "server/admin/ollama_pages.h"
 #include "server/admin/vllm_pages.h"
 #include "server/api/adapter_call.h"
+#include "server/api/body_job.h"
 #include "server/api/body_scan.h"
 #include "server/api/completion.h"
 #include "server/api/dry_run.h"
@@ -34,6 +36,8 @@
 #include "server/usage/usage_page.h"
 
 #include <string.h>
+
+#define MAX_INLINE_SCAN ((size_t)1 << 20)
 
 /* The model that ?model= asks for, which must be loaded; NULL: the call has been answered. */
 static struct served_model *model_for(void *ud, struct http_call *call)
@@ -68,12 +72,9 @@ static void take_keep_alive(struct server *s, struct served_model *h, struct htt
     h->life.idle_us = us;
 }
 
-static void on_work(void *ud, struct http_call *call)
+static void on_scanned(struct server *s, struct http_call *call, struct body_scan scan)
 {
     const struct model_work *work = http_call_arg(call);
-    const struct buf *body = http_call_body(call);
-    struct body_scan scan = body_scan(body->data, body->len);
-    struct server *s = ud;
     struct served_model *h;
 
     if (work->wire_format == &wire_ollama_show && scan.model == NULL) {
@@ -87,6 +88,59 @@ static void on_work(void *ud, struct http_call *call)
         s->server_counts.rejections[REJECTION_INVALID]++;
     else
         model_set_start(&s->set, h, call, work, &scan);
+}
+
+struct scan_job {
+    struct body_job body;
+    struct server *server;
+    struct body_scan scan;
+};
+
+static void scan_read(struct body_job *j)
+{
+    list_entry(j, struct scan_job, body)->scan = body_scan(j->body.data, j->body.len);
+}
+
+static void scan_done(struct body_job *j)
+{
+    struct scan_job *scan = list_entry(j, struct scan_job, body);
+    struct http_call *call = j->call;
+
+    if (call != NULL) {
+        body_job_return(j);
+        on_scanned(scan->server, call, scan->scan);
+    } else {
+        body_job_release(j);
+    }
+    mem_free(scan);
+}
+
+static void scan_on_pool(struct server *s, struct http_call *call)
+{
+    struct scan_job *j = mem_calloc(1, sizeof(*j));
+    struct api_error e;
+
+    if (j != NULL) {
+        j->server = s;
+        j->body.read = scan_read;
+        j->body.done = scan_done;
+        if (body_job_start(&j->body, &s->body_jobs, call, "scan") == 0)
+            return;
+        mem_free(j);
+    }
+    api_error_set(&e, 429, NULL, "queue_full", "too many requests are being parsed");
+    http_call_reply_error(call, &e);
+}
+
+/* A long body is scanned by a thread, for that takes a millisecond or more for each megabyte. */
+static void on_work(void *ud, struct http_call *call)
+{
+    const struct buf *body = http_call_body(call);
+
+    if (body->len <= MAX_INLINE_SCAN)
+        on_scanned(ud, call, body_scan(body->data, body->len));
+    else
+        scan_on_pool(ud, call);
 }
 
 static void on_slot(void *ud, struct http_call *call)
@@ -365,7 +419,7 @@ static void on_stream_lookup(void *ud, struct http_call *call)
 {
     struct server *s = ud;
 
-    stream_call_look_up(s->streams, &s->opt, call);
+    stream_call_look_up(s->streams, &s->opt, &s->body_jobs, call);
 }
 
 static void on_batches(void *ud, struct http_call *call)
@@ -408,13 +462,21 @@ static void on_openapi(void *ud, struct http_call *call)
 static void on_metrics(void *ud, struct http_call *call);
 
 /* The handlers of routes.inc, with their argument. */
-#define PAGE(name) on_##name, NULL
-#define DEBUG(page) on_debug, &(const enum debug_page){DEBUG_##page}
-#define KEPT(page) on_kept, &(const enum kept_responses_page){KEPT_RESPONSES_##page}
-#define BATCHES(page) on_batches, &(const enum batch_page_kind){BATCH_PAGE_##page}
-#define COMPLETION(format) on_work, &(const struct model_work){completion_start, &wire_##format}
-#define DRY_RUN(format) on_work, &(const struct model_work){dry_run_start, &wire_##format}
-#define TEXT(format) on_work, &(const struct model_work){text_endpoints_start, &wire_##format}
+/* A handler, its argument, and the largest body that it takes: 0 is the setting max_body, for what
+ * parses on threads of a pool or does not look at the body. */
+#define PAGE(name) on_##name, NULL, HTTP_SMALL_BODY
+#define REFUSAL(name) on_##name, NULL, 0
+#define LOOK_UP(name) on_##name, NULL, STREAM_CALL_MAX_BODY
+#define DEBUG(page) on_debug, &(const enum debug_page){DEBUG_##page}, HTTP_SMALL_BODY
+#define KEPT(page)                                                                                 \
+    on_kept, &(const enum kept_responses_page){KEPT_RESPONSES_##page}, HTTP_SMALL_BODY
+#define BATCHES(page)                                                                              \
+    on_batches, &(const enum batch_page_kind){BATCH_PAGE_##page}, BATCH_PAGE_MAX_BODY
+#define WORK(start, format)                                                                        \
+    on_work, &(const struct model_work){start, &wire_##format}, 0
+#define COMPLETION(format) WORK(completion_start, format)
+#define DRY_RUN(format) WORK(dry_run_start, format)
+#define TEXT(format) WORK(text_endpoints_start, format)
 #define ERRORS(flags)                                                                              \
     ((flags) & AUTH_ANTHROPIC ? anthropic_messages_error                                           \
      : (flags) & AUTH_OLLAMA  ? ollama_error                                                       \
@@ -486,7 +548,7 @@ static void on_metrics(void *ud, struct http_call *call)
         .isa = isa_of(s),
         .version = quire_version(),
         .pools = {worker_pool_stats(s->text_pool), worker_pool_stats(s->constraint_pool),
-                  worker_pool_stats(s->adapter_pool)},
+                  worker_pool_stats(s->adapter_pool), worker_pool_stats(s->answer_pool)},
         .memory_used = s->memory.used,
         .memory_max = s->memory.max,
         .streams = {streams.n_running, streams.n_ended, streams.bytes, streams.n_resumed,
@@ -505,6 +567,7 @@ static void on_metrics(void *ud, struct http_call *call)
         .n_tenants_shared = tenants_n_shared(s->tenants),
         .n_log_dropped = log_dropped(),
         .n_syscalls_refused = syscall_filter_n_refused(),
+        .loop = &s->guard,
         .uptime_s = (double)(clock_us() - s->start_us) / 1e6,
         .unix_s = clock_unix_s()};
 

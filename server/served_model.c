@@ -20,6 +20,7 @@ int served_model_open(struct served_model *h, const struct served_model_shared *
         .usage = shared->usage,
         .text_pool = shared->text_pool,
         .constraint_pool = shared->constraint_pool,
+        .answer_pool = shared->answer_pool,
         .keeper = shared->keeper,
         .streams = shared->streams,
         .requests = shared->requests,
@@ -92,12 +93,15 @@ void served_model_detach(struct served_model *h)
     m->labels = NULL;
 }
 
-void served_model_pump(struct served_model *h)
+bool served_model_pump(struct served_model *h)
 {
+    bool has_more;
+
     swap_transfers_pump(&h->transfers);
-    engine_client_take_events(h->engine);
+    has_more = engine_client_take_events(h->engine);
     debug_take(&h->debug);
     journal_file_pump(h->journal, h->engine->loop);
+    return has_more;
 }
 
 const char *served_model_trouble(struct served_model *h)

@@ -50,7 +50,7 @@ struct served_model_shared { /* borrowed; the server's, the same for all models 
     uv_loop_t *loop;
     struct tenants *tenants;
     struct usage_ledger *usage;
-    struct worker_pool *text_pool, *constraint_pool;
+    struct worker_pool *text_pool, *constraint_pool, *answer_pool;
     struct response_keeper *keeper;
     struct request_memory *memory;
     struct stream_store *streams;
@@ -85,8 +85,9 @@ bool served_model_is_idle(const struct served_model *h);
 /* It is idle, and gets rid of all pointers to what was loaded. */
 void served_model_detach(struct served_model *h);
 
-/* Hand on what the engine has said, and carry out what it asked for. To be called on each wake. */
-void served_model_pump(struct served_model *h);
+/* Hand on what the engine has said, and carry out what it asked for. To be called on each wake.
+ * True: events wait that did not fit into this callback, and it is to be called again. */
+bool served_model_pump(struct served_model *h);
 
 /* Why it cannot be used now, or NULL. */
 const char *served_model_trouble(struct served_model *h);

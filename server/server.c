@@ -22,6 +22,7 @@
 #include "server/auth/tenants.h"
 #include "server/batches/batch_runner.h"
 #include "server/http/tls.h"
+#include "server/process/loop_guard.h"
 #include "server/process/worker_pool.h"
 #include "server/responses/response_keeper.h"
 #include "server/streams/stream_store.h"
@@ -56,6 +57,8 @@
 #define MAX_PREPARING 1024
 /* One after the other: a disk is no faster for two files at once. */
 #define ADAPTER_THREADS 1
+/* Large answers: two clients' at a time, beside the engines' threads. */
+#define ANSWER_THREADS 2
 /* Of an upload beside its file: boundaries, headers, other fields. */
 #define UPLOAD_EXTRA ((uint64_t)16 << 10)
 
@@ -84,6 +87,7 @@ static void end_loop(struct server *s)
     worker_pool_stop(s->text_pool);
     worker_pool_stop(s->constraint_pool);
     worker_pool_stop(s->adapter_pool);
+    worker_pool_stop(s->answer_pool);
     worker_pool_stop(s->model_pool);
     model_set_stop(&s->set);
     response_keeper_stop(s->keeper);
@@ -109,7 +113,7 @@ static bool is_over(struct server *s)
     for (uint32_t i = 0; i < s->opt.n_models; i++)
         if (!served_model_is_over(&s->models[i]))
             return false;
-    if (!response_keeper_is_idle(s->keeper) || !batch_runner_is_idle(s->batch_runner) ||
+    if (s->body_jobs.n > 0 || !response_keeper_is_idle(s->keeper) || !batch_runner_is_idle(s->batch_runner) ||
         !request_keeper_is_idle(s->requests))
         return false;
     if (http_n_owed(s->http) == 0)
@@ -120,10 +124,17 @@ static bool is_over(struct server *s)
     return s->stopped_us > 0 && clock_us() - since > FLUSH_US;
 }
 
+/* Another model is the first in each turn, so that one with many events does not keep the others
+ * from theirs. */
 static void pump_models(struct server *s)
 {
-    for (uint32_t i = 0; i < s->opt.n_models; i++)
-        served_model_pump(&s->models[i]);
+    const uint32_t n = s->opt.n_models, first = s->n_pumps++ % n;
+    bool has_more = false;
+
+    for (uint32_t i = 0; i < n; i++)
+        has_more = served_model_pump(&s->models[(first + i) % n]) || has_more;
+    if (has_more)
+        uv_async_send(&s->wake);
 }
 
 /* Work of another thread cannot be called off: the loop is left while it goes on. */
@@ -155,6 +166,7 @@ static void end_drain(struct server *s)
 /* Files of adapters are read no further than to the next row, unless the disk does not answer. */
 static void on_tick(uv_timer_t *tick)
 {
+    LOOP_CALLBACK(tick->loop, "server.tick");
     struct server *s = tick->data;
 
     pump_models(s);
@@ -224,6 +236,7 @@ void server_begin_ticks(struct server *s)
 /* Two signals may have come by now. */
 static void on_stop(uv_async_t *handle)
 {
+    LOOP_CALLBACK(handle->loop, "server.stop");
     struct server *s = handle->data;
     const unsigned n = atomic_load(&s->n_stops);
     const int number = atomic_load(&s->stop_number);
@@ -268,6 +281,7 @@ static uint64_t spent_since(void *ud, const char *key, int32_t day)
 
 static void on_hangup(uv_signal_t *handle, int number)
 {
+    LOOP_CALLBACK(handle->loop, "server.hangup");
     struct server *s = handle->data;
     char err[300] = "";
 
@@ -285,6 +299,7 @@ static void on_hangup(uv_signal_t *handle, int number)
 /* A log that was rotated. */
 static void on_reopen(uv_signal_t *handle, int number)
 {
+    LOOP_CALLBACK(handle->loop, "server.reopen");
     (void)handle;
     (void)number;
     log_reopen();
@@ -294,6 +309,7 @@ static void on_reopen(uv_signal_t *handle, int number)
 
 static void on_wake(uv_async_t *wake)
 {
+    LOOP_CALLBACK(wake->loop, "server.wake");
     struct server *s = wake->data;
 
     if (s->auth.is_loading) /* the engines' first words may come before they are attached */
@@ -311,6 +327,7 @@ static int init_loop(struct server *s)
     if (uv_loop_init(&s->loop) != 0)
         return ERR_INTERNAL;
     s->has_loop = true;
+    loop_guard_attach(&s->guard, &s->loop);
     if (uv_async_init(&s->loop, &s->wake, on_wake) != 0 ||
         uv_async_init(&s->loop, &s->stop, on_stop) != 0 ||
         uv_signal_init(&s->loop, &s->on_hup) != 0 ||
@@ -327,10 +344,13 @@ static int open_pools(struct server *s)
     const struct worker_pool_options o = {.loop = &s->loop, .max_waiting = MAX_PREPARING};
     int rc = worker_pool_create(&s->text_pool, &o);
 
+    s->body_jobs = (struct body_jobs){.pool = s->text_pool, .memory = &s->memory};
     if (rc == 0)
         rc = worker_pool_create(&s->constraint_pool, &o);
     if (rc == 0)
         rc = worker_pool_create(&s->adapter_pool, &o);
+    if (rc == 0)
+        rc = worker_pool_create(&s->answer_pool, &o);
     return rc == 0 ? worker_pool_create(&s->model_pool, &o) : rc;
 }
 
@@ -350,6 +370,8 @@ static int start_pools(struct server *s)
         rc = worker_pool_start(s->constraint_pool, s->opt.n_constraint_threads);
     if (rc == 0)
         rc = worker_pool_start(s->adapter_pool, ADAPTER_THREADS);
+    if (rc == 0)
+        rc = worker_pool_start(s->answer_pool, ANSWER_THREADS);
     return rc == 0 ? worker_pool_start(s->model_pool, MODEL_SET_THREADS) : rc;
 }
 
@@ -531,6 +553,7 @@ static int open_models(struct server *s, char *err, size_t err_len)
                                              .usage = s->usage,
                                              .text_pool = s->text_pool,
                                              .constraint_pool = s->constraint_pool,
+                                             .answer_pool = s->answer_pool,
                                              .keeper = s->keeper,
                                              .memory = &s->memory,
                                              .streams = s->streams,
@@ -645,6 +668,7 @@ static void on_load(uv_work_t *work)
 
 static void after_load(uv_work_t *work, int status)
 {
+    LOOP_CALLBACK(work->loop, "server.loaded");
     const struct server *s = work->data;
 
     (void)status; /* never canceled */
@@ -661,6 +685,7 @@ int server_run(struct server *s)
     if (!s->auth.is_loading || !server_takes_over(s))
         server_serve(s);
     uv_run(&s->loop, UV_RUN_DEFAULT);
+    loop_guard_log(&s->guard);
     return s->has_abandoned_load ? ERR_BUSY : s->has_abandoned_read ? ERR_AGAIN : 0;
 }
 
@@ -695,6 +720,7 @@ void server_destroy(struct server **server)
     worker_pool_destroy(&s->text_pool);
     worker_pool_destroy(&s->constraint_pool);
     worker_pool_destroy(&s->adapter_pool);
+    worker_pool_destroy(&s->answer_pool);
     worker_pool_destroy(&s->model_pool);
     model_set_close(&s->set);
     response_keeper_close(&s->keeper);

@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 #include <uv.h>
 
+#include "server/api/body_job.h"
 #include "server/api/request_memory.h"
 #include "server/api/stream_pings.h"
 #include "server/auth/auth.h"
@@ -15,6 +16,7 @@
 #include "server/http/http.h"
 #include "server/metrics/metrics.h"
 #include "server/model_set.h"
+#include "server/process/loop_guard.h"
 #include "server/process/worker_pool.h"
 #include "server/requests/request_keeper.h"
 #include "server/served_model.h"
@@ -24,12 +26,15 @@ struct server {
     struct server_options opt;
     uv_loop_t loop;
     uv_async_t wake, stop;
+    uint32_t n_pumps; /* of the models' events, ever */
+    struct loop_guard guard;
     uv_signal_t on_hup, on_usr1;
     atomic_uint n_stops; /* signals that told it to stop: set by their thread, read in on_stop() */
     atomic_int stop_number;
-    struct worker_pool *text_pool, *constraint_pool, *adapter_pool, *model_pool;
+    struct worker_pool *text_pool, *constraint_pool, *adapter_pool, *answer_pool, *model_pool;
     struct response_keeper *keeper; /* or NULL */
     struct request_memory memory;
+    struct body_jobs body_jobs;
     struct stream_store *streams; /* or NULL */
     struct request_keeper *requests;   /* or NULL, as the next */
     struct request_restorer *restorer;

@@ -42,6 +42,7 @@ void server_begin_reload(struct server *s)
     s->is_reloading = true;
     s->reload.work = on_work;
     s->reload.done = after_work;
+    s->reload.name = "server.reload";
     worker_pool_post(s->model_pool, &s->reload); /* there is room: a job for each model at most */
 }
 

@@ -270,16 +270,25 @@ void json_add_cstring(struct buf *b, const char *text)
     json_add_string(b, text, strlen(text));
 }
 
+static bool reads_back(float value, int digits, char text[static 32])
+{
+    snprintf(text, 32, "%.*g", digits, (double)value);
+    return strtof(text, NULL) == value;
+}
+
 void json_add_float(struct buf *b, float value)
 {
     char text[32];
+    int digits;
 
     if (!isfinite(value))
         value = value > 0 ? 9999.0f : -9999.0f;
-    for (int digits = 6; digits <= 9; digits++) { /* 9 always read back: IEEE 754 binary32 */
-        snprintf(text, sizeof(text), "%.*g", digits, (double)value);
-        if (strtof(text, NULL) == value)
-            break;
-    }
+    /* The fewest digits from 6 on that read back: 9 always do (IEEE 754 binary32), most floats want
+     * 8 or 9, and where n digits read back more of them do too. */
+    digits = reads_back(value, 8, text) ? 7 : 9;
+    while (digits >= 6 && digits < 8 && reads_back(value, digits, text))
+        digits--;
+    digits = digits < 8 ? digits + 1 : digits;
+    snprintf(text, sizeof(text), "%.*g", digits, (double)value);
     buf_add_str(b, text);
 }

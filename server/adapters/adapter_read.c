@@ -130,6 +130,7 @@ static int make_read(struct adapter_set *s, struct adapter_entry *entry, struct 
         return ERR_NOMEM;
     r->job.work = on_work;
     r->job.done = on_read;
+    r->job.name = "adapter_read";
     r->set = s;
     r->id = entry->id;
     r->path = mem_strdup(entry->path);

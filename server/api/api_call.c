@@ -14,6 +14,7 @@
 #include "server/usage/usage_ledger.h"
 #include "server/http/http_call.h"
 #include "server/http/proxy_headers.h"
+#include "server/process/loop_guard.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -236,6 +237,7 @@ static void post(struct api_call *api, struct worker_pool *pool)
 {
     api->job.work = on_work;
     api->job.done = after_work;
+    api->job.name = "api_call.parsed";
     api->job.owner = XXH3_64bits(api->tenant, strlen(api->tenant));
     if (worker_pool_post(pool, &api->job) == 0)
         return;
@@ -245,10 +247,11 @@ static void post(struct api_call *api, struct worker_pool *pool)
     after_parse(api);
 }
 
-/* Parse on this thread; false: it would take too long. */
+/* Parse on this thread; false: it would take too long, by itself or with what was done before in
+ * the same callback of the loop. */
 static bool parse_inline(struct api_call *api)
 {
-    if (api->body.len > INLINE_BODY)
+    if (api->body.len > INLINE_BODY || loop_guard_is_due(api->engine->loop))
         return false;
     do_parse(api, INLINE_STEPS);
     if (budget_error(&api->budget) != ERR_LIMIT)

@@ -8,6 +8,7 @@
 #include "server/api/engine_client.h"
 #include "server/api/refusal.h"
 #include "server/api/response/response_writer.h"
+#include "server/process/loop_guard.h"
 
 #include <string.h>
 
@@ -51,10 +52,11 @@ static struct api_call *find_expired(struct engine_client *engine)
 
 static void on_tick(uv_timer_t *timer)
 {
+    LOOP_CALLBACK(timer->loop, "adapter_wait.tick");
     struct engine_client *engine = timer->data;
     struct api_call *api;
 
-    while ((api = find_expired(engine)) != NULL) {
+    while (!loop_guard_is_due(timer->loop) && (api = find_expired(engine)) != NULL) {
         api_call_stop_waiting(api);
         api->adapted(api);
     }

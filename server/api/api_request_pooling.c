@@ -8,8 +8,6 @@
 #include "server/api/response/response_writer.h"
 #include "server/http/http_call.h"
 
-#define NUMBER_BYTES 16 /* of a number in an answer, at most */
-
 static int refuse(struct api_request *p, const struct server_model *m, const char *what)
 {
     const char *kind = m->n_labels > 0 ? "a classifier (POST /classify)"
@@ -60,7 +58,7 @@ static int check_room(struct api_request *p, const struct server_model *m)
 
     for (uint32_t i = 0; i < p->params.n_prompts; i++)
         n += p->prompts[i].ids.n;
-    if (n * m->n_embd * NUMBER_BYTES <= HTTP_MAX_REPLY)
+    if (n * m->n_embd * RESPONSE_NUMBER_BYTES <= HTTP_MAX_REPLY)
         return 0;
     return api_error_set(&p->error, 400, "input", NULL,
                          "%llu vectors, one for each token, of %u numbers are more than an answer "

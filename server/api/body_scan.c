@@ -45,12 +45,33 @@ static bool is_costly(const char *s, size_t n)
     return false;
 }
 
+/* To the quote that ends a string, or to the end of the text: from one backslash to the next. */
+static void skip_to_quote(struct scan *p)
+{
+    const char *quote = NULL;
+
+    while (p->i < p->n) {
+        const char *at = p->s + p->i, *backslash;
+
+        if (quote == NULL || quote < at)
+            quote = memchr(at, '"', p->n - p->i);
+        if (quote == NULL)
+            break;
+        backslash = memchr(at, '\\', (size_t)(quote - at));
+        if (backslash == NULL) {
+            p->i = (size_t)(quote - p->s);
+            return;
+        }
+        p->i = (size_t)(backslash - p->s) + 2;
+    }
+    p->i = p->n;
+}
+
 static void scan_string(struct scan *p)
 {
     const size_t from = p->i++;
 
-    while (p->i < p->n && p->s[p->i] != '"')
-        p->i += p->s[p->i] == '\\' ? 2 : 1;
+    skip_to_quote(p);
     p->i = p->i < p->n ? p->i + 1 : p->n;
     p->out.n_strings++;
     if (is_costly(p->s + from, p->i - from))

@@ -29,6 +29,7 @@ void completion_destroy(struct completion *c)
     completion_keep_release(&c->keep);
     api_call_release(&c->api);
     response_release(&c->answer);
+    buf_release(&c->whole);
     mem_free(c);
 }
 
@@ -393,6 +394,7 @@ void completion_start(struct engine_client *engine, struct http_call *call,
         refusal_send_no_memory(engine, call);
         return;
     }
+    buf_init(&c->whole, HTTP_MAX_REPLY);
     c->client = (struct engine_caller){.event = completion_on_event,
                                        .request_id = c->api.request_id};
     if (conversation != NULL) /* what is cut is another name, of the same owner's */

@@ -66,53 +66,6 @@ void completion_count_usage(struct completion *c)
     }
 }
 
-/* 0, the highest there is, without any token. */
-static double mean_logprob(const struct choice *c)
-{
-    return c->n_tokens > 0 ? c->sum_logprob / c->n_tokens : 0;
-}
-
-/* Move choices[from] to choices[to], and those between by one. */
-static void move(struct choice *choices, uint32_t to, uint32_t from)
-{
-    const struct choice moved = choices[from];
-
-    for (; from > to; from--)
-        choices[from] = choices[from - 1];
-    choices[to] = moved;
-}
-
-/* Of each n_each choices in a row the n with the highest mean log-probability of a token come to
- * the front, best first and numbered as if they were alone; equal ones keep their order. */
-static void take_best(struct choice *choices, uint32_t n_prompts, uint32_t n_each, uint32_t n)
-{
-    for (uint32_t i = 0; i < n_prompts * n; i++) {
-        const uint32_t end = (i / n + 1) * n_each; /* of the prompt's choices, also after moves */
-        uint32_t best = end - n_each + i % n;
-
-        for (uint32_t k = best + 1; k < end; k++)
-            if (mean_logprob(&choices[k]) > mean_logprob(&choices[best]))
-                best = k;
-        move(choices, i, best);
-        choices[i].index = i;
-    }
-}
-
-static void finish_whole(struct completion *c)
-{
-    const struct params *p = &c->api.request.params;
-    struct http_call *call = c->api.call;
-    struct buf out;
-
-    if (p->n_each > p->n)
-        take_best(c->choices, p->n_prompts, p->n_each, p->n);
-    c->answer.n_choices = p->n_prompts * p->n;
-    buf_init(&out, HTTP_MAX_REPLY);
-    c->answer.wire_format->whole(&c->answer, &out);
-    c->api.call = NULL;
-    http_call_reply(call, 200, "application/json", &out);
-}
-
 /* ---- events ---- */
 
 /* Has it generated for as long as it may? A first line it may always end. */
@@ -249,9 +202,27 @@ static void keep_slot(struct completion *c, const struct choice *choice)
                    (struct slot_text){choice->tokens.ids, choice->tokens.n});
 }
 
-static void on_end(struct completion *c, uint32_t i, const struct event *e)
+/* All choices have ended: the completion goes when its client has the answer. */
+static void answer(struct completion *c)
 {
     const struct response_usage *u = &c->answer.usage;
+
+    completion_count_usage(c);
+    c->api.report.cached_tokens = c->n_cached;
+    api_call_end_key(&c->api, u->prompt * c->api.request.params.n_each + u->completion);
+    if (c->keep.is_on) {
+        completion_keep_end(c);
+    } else if (completion_has_client(c) && !c->api.request.params.stream) {
+        completion_answer_whole(c);
+    } else {
+        if (completion_has_client(c))
+            completion_end_stream(c, NULL);
+        completion_destroy(c);
+    }
+}
+
+static void on_end(struct completion *c, uint32_t i, const struct event *e)
+{
     struct choice *choice = &c->choices[i];
     const uint64_t now = clock_us();
     struct api_error error;
@@ -276,19 +247,8 @@ static void on_end(struct completion *c, uint32_t i, const struct event *e)
         completion_send_choice(c, choice);
     if (completion_has_client(c) && c->n_posted < c->n_choices)
         go_on(c);
-    if (c->n_open > 0)
-        return;
-    completion_count_usage(c);
-    if (!c->keep.is_on && completion_has_client(c) && c->api.request.params.stream)
-        completion_end_stream(c, NULL);
-    else if (!c->keep.is_on && c->api.call != NULL)
-        finish_whole(c);
-    c->api.report.cached_tokens = c->n_cached;
-    api_call_end_key(&c->api, u->prompt * c->api.request.params.n_each + u->completion);
-    if (c->keep.is_on)
-        completion_keep_end(c);
-    else
-        completion_destroy(c);
+    if (c->n_open == 0)
+        answer(c);
 }
 
 /* Tokens of one step go into one frame, but for streams that can be gone on with: those have a

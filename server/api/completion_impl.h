@@ -1,6 +1,6 @@
 /* server/api/completion_impl.h - what the files of completion.h share: completion.c parses, admits
- * and submits; completion_events.c collects; completion_stream.c writes frames; completion_keep.c
- * keeps responses; completion_save.c keeps requests that outlive the process.
+ * and submits; completion_events.c collects; completion_answer.c writes whole answers and
+ * completion_stream.c frames; completion_keep.c keeps responses; completion_save.c keeps requests that outlive the process.
  *
  * Thread: the loop's.
  * Memory: as completion.h says.
@@ -58,6 +58,7 @@ struct completion {
     uint32_t n_choices, n_posted, n_open;
     uint64_t n_cached;
     struct response_writer answer;
+    struct buf whole; /* the answer that is no stream, when it is rendered */
     struct completion_keep keep;
     struct completion_frames frames;
     struct completion_saving saving;
@@ -89,6 +90,10 @@ void completion_fail(struct completion *c, const struct api_error *e);
 bool completion_is_failure(const struct completion *c, const struct choice *choice,
                            struct api_error *e);
 void completion_count_usage(struct completion *c);
+
+/* All choices have ended, and the usage is counted: answer the client, now or when a thread of a
+ * pool has rendered it, and destroy. */
+void completion_answer_whole(struct completion *c);
 
 /* ---- streams ---- */
 

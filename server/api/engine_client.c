@@ -7,6 +7,7 @@
 #include "scheduler/prefix_fetch.h"
 #include "server/auth/tenants.h"
 #include "server/http/http_call.h"
+#include "server/process/loop_guard.h"
 
 #include <assert.h>
 #include <string.h>
@@ -42,6 +43,7 @@ int engine_client_create(struct engine_client **out, const struct engine_client_
     engine->usage = o->usage;
     engine->text_pool = o->text_pool;
     engine->constraint_pool = o->constraint_pool;
+    engine->answer_pool = o->answer_pool;
     engine->keeper = o->keeper;
     engine->streams = o->streams;
     engine->requests = o->requests;
@@ -130,17 +132,23 @@ static void take_event(struct engine_client *engine, const struct event *e)
     client->event(client, s->part, e);
 }
 
-void engine_client_take_events(struct engine_client *engine)
+bool engine_client_take_events(struct engine_client *engine)
 {
-    size_t n;
+    struct engine_client_private *p = engine->priv;
 
     if (engine->queue == NULL)
-        return;
-    do {
-        n = queue_take_events(engine->queue, engine->priv->events, ENGINE_EVENTS_AT_ONCE);
-        for (size_t i = 0; i < n; i++)
-            take_event(engine, &engine->priv->events[i]);
-    } while (n == ENGINE_EVENTS_AT_ONCE);
+        return false;
+    for (;;) {
+        while (p->next_event < p->n_events) {
+            take_event(engine, &p->events[p->next_event++]);
+            if (loop_guard_is_due(engine->loop))
+                return true;
+        }
+        p->next_event = 0;
+        p->n_events = queue_take_events(engine->queue, p->events, ENGINE_EVENTS_AT_ONCE);
+        if (p->n_events == 0)
+            return false;
+    }
 }
 
 void engine_client_close(struct engine_client *engine, bool now)

@@ -52,6 +52,7 @@ struct engine_client {                   /* read by completions, dry runs and en
     struct usage_ledger *usage;          /* as the tenants */
     struct worker_pool *text_pool;       /* parses requests: templates and tokens */
     struct worker_pool *constraint_pool; /* the same for requests with a schema or a grammar */
+    struct worker_pool *answer_pool;     /* it renders large answers */
     struct response_keeper *keeper;      /* NULL: responses are not kept */
     struct stream_store *streams;        /* NULL: streams are not */
     struct request_keeper *requests;     /* NULL: nor are requests */
@@ -79,7 +80,7 @@ struct engine_client_options { /* see struct engine_client */
     struct metrics *metrics;
     struct tenants *tenants;
     struct usage_ledger *usage;
-    struct worker_pool *text_pool, *constraint_pool;
+    struct worker_pool *text_pool, *constraint_pool, *answer_pool;
     struct response_keeper *keeper;
     struct stream_store *streams;
     struct request_keeper *requests;
@@ -99,8 +100,9 @@ void engine_client_destroy(struct engine_client **d);
 void engine_client_begin_job(struct engine_client *engine);
 void engine_client_end_job(struct engine_client *engine);
 
-/* Take every event that waits and hand it on. */
-void engine_client_take_events(struct engine_client *engine);
+/* Take the events that wait and hand them on: all, or as many as a callback of the loop may take
+ * (loop_guard.h). True: others may wait, and the caller calls again in the loop's next turn. */
+bool engine_client_take_events(struct engine_client *engine);
 
 /* Refuse from now on; with `now` what runs is cancelled as well. */
 void engine_client_close(struct engine_client *engine, bool now);

@@ -35,6 +35,7 @@ struct engine_client_private {
     uint32_t n_open, n_dry; /* requests and dry runs whose end has not been handed on */
     uint32_t n_slots, first_free;
     struct event events[ENGINE_EVENTS_AT_ONCE];
+    size_t n_events, next_event; /* of these; those before next_event have been handed on */
     struct engine_slot slots[];
 };
 

@@ -5,7 +5,7 @@
 #include "core/grammar/constraint.h"
 #include "server/api/api_request.h"
 #include "server/api/body_scan.h"
-#include "server/api/response/choice.h"
+#include "server/api/response/response_writer.h"
 #include "server/http/error.h"
 
 /* A cJSON value with what the allocator adds, and the same for one of its strings. */
@@ -107,6 +107,15 @@ static uint64_t of_request(const struct params *p, const struct request *r)
     return bytes + r->sampling.n_bias * sizeof(struct logit_bias) + of_answer(p, r);
 }
 
+uint64_t request_memory_of_vectors(const struct params *p, const struct prompt *prompt)
+{
+    const uint64_t n = prompt->pooled_bytes / sizeof(*prompt->pooled);
+
+    if ((p->form & (PARAMS_NUMBERS | PARAMS_OLLAMA_VECTORS)) == 0)
+        return 0;
+    return n * (p->as_base64 ? RESPONSE_BASE64_BYTES : RESPONSE_NUMBER_BYTES);
+}
+
 uint64_t request_memory_of_parsed(const struct api_request *p)
 {
     const struct params *params = &p->params;
@@ -120,7 +129,8 @@ uint64_t request_memory_of_parsed(const struct api_request *p)
         const struct prompt *prompt = &p->prompts[i];
 
         bytes += sizeof(*prompt) + prompt->ids.n * sizeof(*prompt->ids.ids) +
-                 (prompt->text != NULL ? prompt->n_text : 0) + prompt->pooled_bytes;
+                 (prompt->text != NULL ? prompt->n_text : 0) + prompt->pooled_bytes +
+                 request_memory_of_vectors(params, prompt);
     }
     for (uint32_t i = 0; i < p->n_choices; i++)
         if (p->requests[i] != NULL)

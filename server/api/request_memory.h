@@ -23,6 +23,8 @@ struct api_error;
 struct api_request;
 struct body_scan;
 struct choice;
+struct params;
+struct prompt;
 
 struct request_memory { /* bytes; `max` is its creator's to set */
     uint64_t max, used;
@@ -47,8 +49,10 @@ bool request_memory_count(struct request_memory *m, int64_t bytes, bool may_refu
 
 /* What a body takes while it is parsed: itself, its values, its strings. */
 uint64_t request_memory_of_body(const struct body_scan *scan);
-/* What a parsed request takes until its answer is complete, but for the text of the answer. */
+/* What a parsed request takes until its answer is complete, but for the text that is generated. */
 uint64_t request_memory_of_parsed(const struct api_request *p);
+/* What the numbers of a prompt's vectors take as text of an answer; 0 where it has none. */
+uint64_t request_memory_of_vectors(const struct params *p, const struct prompt *prompt);
 /* What a choice has gathered and not sent. */
 uint64_t request_memory_of_choice(const struct choice *c);
 

@@ -17,6 +17,7 @@
 #include "server/api/engine_client.h"
 #include "server/auth/auth.h"
 #include "server/http/http_call.h"
+#include "server/process/loop_guard.h"
 #include "server/slots/slot_file.h"
 
 #include <inttypes.h>
@@ -130,6 +131,7 @@ static void on_work(uv_work_t *work)
 
 static void after_work(uv_work_t *work, int status)
 {
+    LOOP_CALLBACK(work->loop, "slot_call.done");
     (void)status; /* never canceled */
     go_on(work->data);
 }

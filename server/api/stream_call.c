@@ -3,6 +3,8 @@
 
 #include "core/base/err.h"
 #include "core/base/json.h"
+#include "core/base/mem.h"
+#include "server/api/body_job.h"
 #include "server/api/server_options.h"
 #include "server/auth/auth.h"
 #include "server/http/http_call.h"
@@ -231,48 +233,89 @@ static void add_conversation(const char *name, const struct kept_stream *k, stru
                f.is_over ? "true" : "false", f.n_bytes, f.begun_s, f.ended_s);
 }
 
-static int look_up(struct stream_store *streams, const struct server_options *server,
-                   struct http_call *call, struct buf *out, struct api_error *e)
-{
-    const struct buf *body = http_call_body(call);
-    const cJSON *list, *it;
-    const char *why = NULL;
-    cJSON *json = NULL;
-    int n = 0;
+struct look_up {
+    struct body_job body;
+    struct stream_store *streams; /* or NULL */
+    const struct server_options *server;
+    cJSON *json;
+    struct api_error error;
+};
 
-    if (json_parse(body->data, body->len, &json, &why) < 0)
-        return api_error_set(e, 400, NULL, NULL, "%s", why);
-    if (!cJSON_IsObject(json)) {
-        cJSON_Delete(json);
+static int check_names(const cJSON *json, struct api_error *e)
+{
+    const cJSON *list = cJSON_GetObjectItemCaseSensitive(json, "conversation_ids");
+
+    if (!cJSON_IsObject(json))
         return api_error_set(e, 400, NULL, NULL, "the body must be a JSON object");
-    }
-    list = cJSON_GetObjectItemCaseSensitive(json, "conversation_ids");
+    if (cJSON_GetArraySize(list) > MAX_LOOK_UPS)
+        return api_error_set(e, 400, "conversation_ids", NULL,
+                             "'conversation_ids' must have at most %d names: ask for the others in "
+                             "another request",
+                             MAX_LOOK_UPS);
+    return 0;
+}
+
+static void look_up_read(struct body_job *j)
+{
+    struct look_up *l = list_entry(j, struct look_up, body);
+    const char *why = NULL, *text = j->body.data != NULL ? j->body.data : "";
+
+    if (json_parse(text, j->body.len, &l->json, &why) < 0)
+        api_error_set(&l->error, 400, NULL, NULL, "%s", why);
+    else
+        (void)check_names(l->json, &l->error);
+}
+
+static void add_found(struct look_up *l, struct buf *out)
+{
+    const cJSON *list = cJSON_GetObjectItemCaseSensitive(l->json, "conversation_ids"), *it;
+
     buf_add_char(out, '[');
     cJSON_ArrayForEach(it, list)
     {
         const char *name = cJSON_IsString(it) ? it->valuestring : "";
         const struct kept_stream *k =
-            name[0] != '\0' ? find_conversation(streams, server, call, name) : NULL;
+            name[0] != '\0' ? find_conversation(l->streams, l->server, l->body.call, name) : NULL;
 
-        if (k != NULL && n++ < MAX_LOOK_UPS)
+        if (k != NULL)
             add_conversation(name, k, out);
     }
     buf_add_char(out, ']');
-    cJSON_Delete(json);
-    return 0;
 }
 
-void stream_call_look_up(struct stream_store *streams, const struct server_options *server,
-                         struct http_call *call)
+static void look_up_done(struct body_job *j)
 {
-    struct api_error e;
+    struct look_up *l = list_entry(j, struct look_up, body);
     struct buf out;
 
     buf_init(&out, HTTP_MAX_REPLY);
-    if (look_up(streams, server, call, &out, &e) == 0) {
-        http_call_reply(call, 200, "application/json", &out);
-        return;
+    if (j->call != NULL && l->error.status != 0) {
+        http_call_reply_error(j->call, &l->error);
+    } else if (j->call != NULL) {
+        add_found(l, &out);
+        http_call_reply(j->call, 200, "application/json", &out);
     }
     buf_release(&out);
+    body_job_release(j);
+    cJSON_Delete(l->json);
+    mem_free(l);
+}
+
+void stream_call_look_up(struct stream_store *streams, const struct server_options *server,
+                         struct body_jobs *jobs, struct http_call *call)
+{
+    struct look_up *l = mem_calloc(1, sizeof(*l));
+    struct api_error e;
+
+    if (l != NULL) {
+        l->streams = streams;
+        l->server = server;
+        l->body.read = look_up_read;
+        l->body.done = look_up_done;
+        if (body_job_start(&l->body, jobs, call, "stream_look_up") == 0)
+            return;
+        mem_free(l);
+    }
+    api_error_set(&e, 429, NULL, "queue_full", "too many requests are being parsed");
     http_call_reply_error(call, &e);
 }

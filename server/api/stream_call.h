@@ -9,6 +9,10 @@
 
 #include <stdbool.h>
 
+/* Of a look-up of as many conversations as there may be in one. */
+#define STREAM_CALL_MAX_BODY ((size_t)256 << 10)
+
+struct body_jobs;
 struct http_call;
 struct request_restorer;
 struct server_options;
@@ -23,7 +27,7 @@ void stream_call_conversation(struct stream_store *streams,
                               const struct request_restorer *restorer,
                               const struct server_options *server, struct http_call *call);
 void stream_call_look_up(struct stream_store *streams, const struct server_options *server,
-                         struct http_call *call);
+                         struct body_jobs *jobs, struct http_call *call);
 /* GET /v1/responses/ID?stream=true&starting_after=N */
 void stream_call_response(struct stream_store *streams, const struct server_options *server,
                           struct http_call *call);

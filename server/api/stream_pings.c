@@ -2,6 +2,7 @@
 #include "server/api/stream_pings.h"
 
 #include "core/base/clock.h"
+#include "server/process/loop_guard.h"
 
 static void on_timer(uv_timer_t *timer);
 
@@ -22,6 +23,7 @@ static void arm(struct stream_pings *s)
 
 static void on_timer(uv_timer_t *timer)
 {
+    LOOP_CALLBACK(timer->loop, "stream_pings.timer");
     struct stream_pings *s = timer->data;
     const uint64_t now = clock_us(), every_us = (uint64_t)s->every_ms * 1000;
 

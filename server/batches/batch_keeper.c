@@ -82,6 +82,7 @@ void batch_keeper_post(struct batch_keeper *k, struct batch_job *job, const char
     job->keeper = k;
     job->job.work = on_work;
     job->job.done = on_done;
+    job->job.name = "batch_keeper";
     job->job.owner = XXH3_64bits(owner, strlen(owner));
     k->n_jobs++;
     (void)worker_pool_post(k->pool, &job->job); /* there is always room */

@@ -35,83 +35,10 @@ struct asker {
     struct batch_start start;
     char endpoint[BATCH_LINE_MAX_URL + 1], input[BATCH_STORE_ID], window[8];
     char *metadata; /* of cJSON, or NULL */
+    struct buf body; /* of one that creates */
     struct buf out;
     struct api_error error;
 };
-
-/* ---- the answer ---- */
-
-static void ask_files(struct asker *a, struct batch_store *s, const struct batch_name *name)
-{
-    if (a->kind == BATCH_PAGE_FILES)
-        batch_store_list_files(s, a->owner, &a->page, &a->out, &a->error);
-    else if (a->deletes)
-        batch_store_delete_file(s, name, &a->out, &a->error);
-    else
-        batch_store_get_file(s, name, &a->out, &a->error);
-}
-
-static void on_work(struct batch_job *job, struct batch_store *s)
-{
-    struct asker *a = list_entry(job, struct asker, job);
-    const struct batch_name name = {a->owner, a->id};
-
-    if (a->creates)
-        batch_store_create(s, a->owner, &a->start, a->id, &a->out, &a->error);
-    else if (a->kind == BATCH_PAGE_BATCHES)
-        batch_store_list(s, a->owner, &a->page, &a->out, &a->error);
-    else if (a->kind == BATCH_PAGE_BATCH)
-        batch_store_get(s, &name, &a->out, &a->error);
-    else if (a->kind == BATCH_PAGE_CANCEL)
-        batch_store_cancel(s, &name, &a->out, &a->error);
-    else
-        ask_files(a, s, &name);
-}
-
-/* What the store has now has to be computed, or no longer. */
-static void tell_runner(const struct asker *a)
-{
-    struct batch_record *record;
-
-    if (a->error.status != 0)
-        return;
-    if (a->kind == BATCH_PAGE_CANCEL)
-        batch_runner_cancel(a->pages->runner, a->id);
-    if (!a->creates)
-        return;
-    record = mem_calloc(1, sizeof(*record));
-    if (record == NULL)
-        return; /* the next process goes on with it */
-    memcpy(record->id, a->id, sizeof(record->id));
-    (void)batch_runner_add(a->pages->runner, record, BATCH_LOADING);
-    mem_free(record);
-}
-
-static void destroy(struct asker *a)
-{
-    cJSON_free(a->metadata);
-    buf_release(&a->out);
-    mem_free(a);
-}
-
-static void on_done(struct batch_job *job)
-{
-    struct asker *a = list_entry(job, struct asker, job);
-
-    tell_runner(a);
-    if (a->call != NULL && a->error.status != 0)
-        http_call_reply_error(a->call, &a->error);
-    else if (a->call != NULL)
-        http_call_reply(a->call, 200, "application/json", &a->out);
-    destroy(a);
-}
-
-static void on_gone(void *ud)
-{
-    ((struct asker *)ud)->call = NULL;
-}
-
-/* ---- the question: pages ---- */
 
 static int copy(struct asker *a, const char *name, const char *value, char *out, size_t size)
 {
@@ -123,29 +50,7 @@ static int copy(struct asker *a, const char *name, const char *value, char *out,
     return 0;
 }
 
-static int read_page(struct asker *a, unsigned long most, unsigned long usual)
-{
-    const char *limit = http_call_query(a->call, "limit"),
-               *order = http_call_query(a->call, "order"),
-               *after = http_call_query(a->call, "after"),
-               *purpose = http_call_query(a->call, "purpose");
-    const unsigned long n = limit != NULL ? strtoul(limit, NULL, 10) : usual;
-
-    if (limit != NULL && (limit[strspn(limit, "0123456789")] != '\0' || n < 1 || n > most))
-        return api_error_set(&a->error, 400, "limit", NULL, "'limit' must be from 1 to %lu", most);
-    if (order != NULL && strcmp(order, "asc") != 0 && strcmp(order, "desc") != 0)
-        return api_error_set(&a->error, 400, "order", NULL, "'order' must be asc or desc");
-    if (copy(a, "after", after, a->after, sizeof(a->after)) < 0 ||
-        copy(a, "purpose", purpose, a->purpose, sizeof(a->purpose)) < 0)
-        return ERR_INVAL;
-    a->page = (struct batch_page){.limit = (uint32_t)n,
-                                  .is_ascending = order != NULL && strcmp(order, "asc") == 0,
-                                  .after = after != NULL ? a->after : NULL,
-                                  .purpose = purpose != NULL ? a->purpose : NULL};
-    return 0;
-}
-
-/* ---- the question: a new batch ---- */
+/* ---- a new batch ---- */
 
 static int take_text(struct asker *a, const cJSON *body, const char *name, char *out, size_t size)
 {
@@ -224,24 +129,128 @@ static int read_body(struct asker *a, const cJSON *body)
     return 0;
 }
 
-static int read_start(struct asker *a)
+/* On the keeper's thread. */
+static void create(struct asker *a, struct batch_store *s)
 {
-    const struct buf *text = http_call_body(a->call);
     cJSON *body = NULL;
     const char *why;
-    int rc = json_parse(text->data != NULL ? text->data : "", text->len, &body, &why);
+    int rc = json_parse(a->body.data != NULL ? a->body.data : "", a->body.len, &body, &why);
 
     if (rc < 0)
-        return api_error_set(&a->error, 400, NULL, NULL, "the body is no JSON: %s", why);
-    rc = read_body(a, body);
+        api_error_set(&a->error, 400, NULL, NULL, "the body is no JSON: %s", why);
+    else
+        rc = read_body(a, body);
     cJSON_Delete(body);
-    if (rc == 0 && !batch_runner_has_room(a->pages->runner))
-        rc = api_error_set(&a->error, 429, NULL, "too_many_batches",
-                           "%d batches wait or run already", BATCH_RUNNER_MAX);
-    return rc;
+    if (rc == 0)
+        batch_store_create(s, a->owner, &a->start, a->id, &a->out, &a->error);
+}
+
+/* ---- the answer ---- */
+
+static void ask_files(struct asker *a, struct batch_store *s, const struct batch_name *name)
+{
+    if (a->kind == BATCH_PAGE_FILES)
+        batch_store_list_files(s, a->owner, &a->page, &a->out, &a->error);
+    else if (a->deletes)
+        batch_store_delete_file(s, name, &a->out, &a->error);
+    else
+        batch_store_get_file(s, name, &a->out, &a->error);
+}
+
+static void on_work(struct batch_job *job, struct batch_store *s)
+{
+    struct asker *a = list_entry(job, struct asker, job);
+    const struct batch_name name = {a->owner, a->id};
+
+    if (a->creates)
+        create(a, s);
+    else if (a->kind == BATCH_PAGE_BATCHES)
+        batch_store_list(s, a->owner, &a->page, &a->out, &a->error);
+    else if (a->kind == BATCH_PAGE_BATCH)
+        batch_store_get(s, &name, &a->out, &a->error);
+    else if (a->kind == BATCH_PAGE_CANCEL)
+        batch_store_cancel(s, &name, &a->out, &a->error);
+    else
+        ask_files(a, s, &name);
+}
+
+/* What the store has now has to be computed, or no longer. */
+static void tell_runner(const struct asker *a)
+{
+    struct batch_record *record;
+
+    if (a->error.status != 0)
+        return;
+    if (a->kind == BATCH_PAGE_CANCEL)
+        batch_runner_cancel(a->pages->runner, a->id);
+    if (!a->creates)
+        return;
+    record = mem_calloc(1, sizeof(*record));
+    if (record == NULL)
+        return; /* the next process goes on with it */
+    memcpy(record->id, a->id, sizeof(record->id));
+    (void)batch_runner_add(a->pages->runner, record, BATCH_LOADING);
+    mem_free(record);
+}
+
+static void destroy(struct asker *a)
+{
+    cJSON_free(a->metadata);
+    buf_release(&a->out);
+    buf_release(&a->body);
+    mem_free(a);
+}
+
+static void on_done(struct batch_job *job)
+{
+    struct asker *a = list_entry(job, struct asker, job);
+
+    tell_runner(a);
+    if (a->call != NULL && a->error.status != 0)
+        http_call_reply_error(a->call, &a->error);
+    else if (a->call != NULL)
+        http_call_reply(a->call, 200, "application/json", &a->out);
+    destroy(a);
+}
+
+static void on_gone(void *ud)
+{
+    ((struct asker *)ud)->call = NULL;
 }
 
 /* ---- the question ---- */
+
+static int read_page(struct asker *a, unsigned long most, unsigned long usual)
+{
+    const char *limit = http_call_query(a->call, "limit"),
+               *order = http_call_query(a->call, "order"),
+               *after = http_call_query(a->call, "after"),
+               *purpose = http_call_query(a->call, "purpose");
+    const unsigned long n = limit != NULL ? strtoul(limit, NULL, 10) : usual;
+
+    if (limit != NULL && (limit[strspn(limit, "0123456789")] != '\0' || n < 1 || n > most))
+        return api_error_set(&a->error, 400, "limit", NULL, "'limit' must be from 1 to %lu", most);
+    if (order != NULL && strcmp(order, "asc") != 0 && strcmp(order, "desc") != 0)
+        return api_error_set(&a->error, 400, "order", NULL, "'order' must be asc or desc");
+    if (copy(a, "after", after, a->after, sizeof(a->after)) < 0 ||
+        copy(a, "purpose", purpose, a->purpose, sizeof(a->purpose)) < 0)
+        return ERR_INVAL;
+    a->page = (struct batch_page){.limit = (uint32_t)n,
+                                  .is_ascending = order != NULL && strcmp(order, "asc") == 0,
+                                  .after = after != NULL ? a->after : NULL,
+                                  .purpose = purpose != NULL ? a->purpose : NULL};
+    return 0;
+}
+
+/* Its body is read by the keeper's thread. */
+static int take_start(struct asker *a)
+{
+    if (!batch_runner_has_room(a->pages->runner))
+        return api_error_set(&a->error, 429, NULL, "too_many_batches",
+                             "%d batches wait or run already", BATCH_RUNNER_MAX);
+    a->body = http_call_take_body(a->call);
+    return 0;
+}
 
 static int read_call(struct asker *a)
 {
@@ -252,7 +261,7 @@ static int read_call(struct asker *a)
     if (key != NULL)
         snprintf(a->key, sizeof(a->key), "%s", key->spec.name);
     if (a->creates)
-        return read_start(a);
+        return take_start(a);
     if (a->kind == BATCH_PAGE_FILES)
         return read_page(a, MAX_FILES, MAX_FILES);
     if (a->kind == BATCH_PAGE_BATCHES)

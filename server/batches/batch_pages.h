@@ -11,6 +11,9 @@
 
 #include <stdint.h>
 
+/* Of POST /v1/batches: the most metadata that may be, and room to spare. */
+#define BATCH_PAGE_MAX_BODY ((size_t)64 << 10)
+
 struct batch_keeper;
 struct batch_runner;
 struct http_call;

@@ -5,6 +5,7 @@
 #include "core/base/err.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
+#include "server/process/loop_guard.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -132,6 +133,7 @@ static void start_lines(struct batch_runner *r)
 
 static void on_tick(uv_timer_t *tick)
 {
+    LOOP_CALLBACK(tick->loop, "batch_runner.tick");
     batch_runner_pump(tick->data);
 }
 

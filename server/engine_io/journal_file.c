@@ -7,6 +7,7 @@
 #include "core/base/log.h"
 #include "core/base/mem.h"
 #include "scheduler/journal.h"
+#include "server/process/loop_guard.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -65,6 +66,7 @@ static void write_rest(struct journal_file *f);
 
 static void on_written(uv_fs_t *request)
 {
+    LOOP_CALLBACK(request->loop, "journal.written");
     struct journal_file *f = request->data;
     const ssize_t result = request->result;
 

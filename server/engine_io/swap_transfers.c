@@ -5,6 +5,7 @@
 #include "core/base/err.h"
 #include "kvcache/swap_store.h"
 #include "scheduler/queue.h"
+#include "server/process/loop_guard.h"
 
 static void on_work(uv_work_t *work)
 {
@@ -20,6 +21,7 @@ static void on_work(uv_work_t *work)
 
 static void after_work(uv_work_t *work, int status)
 {
+    LOOP_CALLBACK(work->loop, "swap.done");
     struct swap_transfer *j = work->data;
     struct swap_transfers *s = j->owner;
 

@@ -5,6 +5,7 @@
 #include "core/base/mem.h"
 #include "server/http/exchange.h"
 #include "server/http/proxy_headers.h"
+#include "server/process/loop_guard.h"
 
 /* Steps of one connection in one turn of the loop: a read of 64 KiB, a part of an answer. The end
  * of an answer is the last one if another request is there: a client that sends many at once waits
@@ -28,6 +29,7 @@ void connection_wake(void *connection)
 
 static void on_closed(uv_handle_t *handle)
 {
+    LOOP_CALLBACK(handle->loop, "connection.closed");
     mem_free(handle->data);
 }
 
@@ -172,12 +174,13 @@ static const char *feed(struct connection *cn, const char *at, const char *end)
 /* What came behind a request waits for its answer, and a body's bytes for whoever has paused it. */
 static void feed_kept(struct connection *cn)
 {
-    const char *end = cn->in.data + cn->in.len;
-    const char *at = feed(cn, cn->in.data + cn->in_pos, end);
+    const char *bytes = cn->in.data != NULL ? cn->in.data : "";
+    const char *end = bytes + cn->in.len;
+    const char *at = feed(cn, bytes + cn->in_pos, end);
 
     if (cn->phase == CONNECTION_CLOSED)
         return;
-    cn->in_pos = (size_t)(at - cn->in.data);
+    cn->in_pos = (size_t)(at - bytes);
     if (at == end) {
         buf_release(&cn->in);
         cn->in_pos = 0;
@@ -239,8 +242,9 @@ static bool write_wire(struct connection *cn)
     return true;
 }
 
-/* Blocks of an answer in one step, so that a fast reader of a large one does not hold up others. */
-#define MAX_BLOCKS 32
+/* Blocks of an answer in one turn of the loop, so that a fast reader of a large one, or many of
+ * them, do not hold up others. */
+#define MAX_BLOCKS 8
 
 /* Does it go on? *is_done: the answer is complete, and gone. */
 static bool send_answer(struct connection *cn, bool *is_done)
@@ -325,7 +329,7 @@ static int step(struct connection *cn)
         if (!send_answer(cn, &is_done))
             return 0;
         if (!is_done)
-            return 1;
+            return MAX_STEPS;
         end_answer(cn);
         return cn->in_pos < cn->in.len || cn->is_readable ? MAX_STEPS : 0;
     case CONNECTION_LINGERING:
@@ -429,6 +433,7 @@ static bool is_gone(struct connection *cn, int events)
 
 static void on_poll(uv_poll_t *poll, int status, int events)
 {
+    LOOP_CALLBACK(poll->loop, "connection.poll");
     struct connection *cn = poll->data;
 
     if (status < 0 || is_gone(cn, events)) {

@@ -6,6 +6,7 @@
 #include "core/base/err.h"
 #include "core/base/mem.h"
 #include "server/http/exchange.h"
+#include "server/process/loop_guard.h"
 
 #include <sys/ioctl.h>
 
@@ -38,16 +39,23 @@ static void run_woken(struct connections *group)
         list_unlink(link);
         list_push_back(&now, link);
     }
-    while (!list_is_empty(&now)) {
+    while (!list_is_empty(&now) && !loop_guard_is_due(group->opt.loop)) {
         struct connection *cn = list_entry(now.next, struct connection, woken);
 
         list_unlink(&cn->woken);
         connection_run(cn);
     }
+    while (!list_is_empty(&now)) { /* the next turn begins with these */
+        struct list *link = now.prev;
+
+        list_unlink(link);
+        list_push_front(&group->woken, link);
+    }
 }
 
 static void on_before_sleep(uv_prepare_t *handle)
 {
+    LOOP_CALLBACK(handle->loop, "connections.before_sleep");
     struct connections *group = handle->data;
 
     run_woken(group);

@@ -6,6 +6,7 @@
 #include "core/base/log.h"
 #include "core/base/mem.h"
 #include "server/http/access_log.h"
+#include "server/process/loop_guard.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -122,17 +123,25 @@ static void drop_owner(struct http_call *c)
     c->owner = NULL;
 }
 
+/* Once at most; the handler may not touch the call any more. */
+static void tell_gone(struct http_call *c)
+{
+    void (*gone)(void *ud) = c->gone;
+
+    c->gone = NULL;
+    c->room = NULL;
+    c->received = NULL;
+    if (gone != NULL)
+        gone(c->gone_ud);
+}
+
 /* 499: the client went before there was an answer (nginx's number). */
 void exchange_end(struct http_call *c)
 {
     const struct http_options *o = &c->http->opt;
     const int status = c->has_head_sent ? c->status : 499;
-    void (*gone)(void *ud) = c->gone;
 
-    c->gone = NULL;
-    c->room = NULL;
-    if (gone != NULL)
-        gone(c->gone_ud);
+    tell_gone(c);
     o->done(o->ud, c->route, status);
     access_end(c->access, c->route < o->n_routes ? o->routes[c->route].path : "other", status,
                c->n_sent);
@@ -153,6 +162,7 @@ void exchange_refuse(struct http_call *c, int status, const char *code, const ch
 {
     struct api_error e;
 
+    tell_gone(c); /* a handler that had begun to receive the body */
     api_error_set(&e, status, NULL, code, "%s", message);
     c->is_discarding = true;
     http_call_reply_error(c, &e);
@@ -161,9 +171,23 @@ void exchange_refuse(struct http_call *c, int status, const char *code, const ch
 uint64_t exchange_max_body(const struct http_call *c)
 {
     const struct http_route *route = route_of(c);
+    const uint64_t max = c->http->opt.max_body;
 
-    return route != NULL && route->receive != NULL ? c->http->opt.max_upload
-                                                   : c->http->opt.max_body;
+    if (route == NULL || !http_call_is(c, HTTP_POST))
+        return max;
+    if (route->receive != NULL)
+        return c->http->opt.max_upload;
+    return route->max_body > 0 && route->max_body < max ? route->max_body : max;
+}
+
+/* The body that may still come is discarded. */
+void exchange_refuse_body(struct http_call *c)
+{
+    char why[100];
+
+    snprintf(why, sizeof(why), "the request's body is too large: this path takes %" PRIu64 " bytes",
+             exchange_max_body(c));
+    exchange_refuse(c, 413, NULL, why);
 }
 
 static void hand_on(struct http_call *c, const struct http_route *route)
@@ -171,7 +195,7 @@ static void hand_on(struct http_call *c, const struct http_route *route)
     const struct http_options *o = &c->http->opt;
 
     if (c->n_received > o->max_upload)
-        exchange_refuse(c, 413, NULL, "the request's body is too large");
+        exchange_refuse_body(c);
     else
         route->receive(o->ud, c);
     c->is_discarding = c->state != CALL_RECEIVING;
@@ -186,7 +210,7 @@ int exchange_receive(struct http_call *c, const char *bytes, size_t n)
     c->n_received += n;
     if (c->n_received / DISCARD_FACTOR > max) {
         if (!c->is_discarding)
-            exchange_refuse(c, 413, NULL, "the request's body is too large");
+            exchange_refuse_body(c);
         return ERR_LIMIT;
     }
     if (c->is_discarding || c->state != CALL_RECEIVING ||
@@ -201,9 +225,12 @@ int exchange_receive(struct http_call *c, const char *bytes, size_t n)
     c->n_held += n;
     if (route != NULL && route->receive != NULL)
         c->body.max = MAX_PIECE;
-    if (buf_add(&c->body, bytes, n) < 0)
-        exchange_refuse(c, c->body.err == ERR_LIMIT ? 413 : 503, NULL,
-                        "the request's body is too large");
+    else
+        c->body.max = max;
+    if (buf_add(&c->body, bytes, n) < 0 && c->body.err == ERR_LIMIT)
+        exchange_refuse_body(c);
+    else if (c->body.err < 0)
+        exchange_refuse(c, 503, NULL, "there is no memory for the request's body");
     else if (route != NULL && route->receive != NULL)
         hand_on(c, route);
     return 0;
@@ -219,6 +246,7 @@ void exchange_dispatch(struct http_call *c)
     c->is_owed = true;
     c->http->n_owed++;
     c->arrival_us = clock_us();
+    LOOP_PART(o->loop, o->routes[c->route].path);
     o->routes[c->route].handle(o->ud, c);
 }
 
@@ -340,7 +368,7 @@ bool exchange_fill(struct http_call *c, struct buf *wire)
         c->out_pos = c->out.len;
     else
         add_block(c, wire);
-    is_last = c->state != CALL_STREAMING && c->out_pos == c->out.len;
+    is_last = (c->state != CALL_STREAMING || c->is_head) && c->out_pos == c->out.len;
     if (is_last && c->is_chunked && !c->is_head)
         buf_add_str(wire, "0\r\n\r\n");
     return is_last;
@@ -455,6 +483,15 @@ struct buf http_call_take_body(struct http_call *c)
     hold(c);
     buf_init(&c->body, body.max);
     return body;
+}
+
+void http_call_give_body(struct http_call *c, struct buf *body)
+{
+    buf_release(&c->body);
+    c->body = *body;
+    buf_init(body, c->body.max);
+    c->n_kept = c->body.len;
+    hold(c);
 }
 
 void http_call_pause(struct http_call *c)

@@ -81,8 +81,9 @@ void exchange_end(struct http_call *c);
 /* Refuse; the body that may still come is discarded. */
 void exchange_refuse(struct http_call *c, int status, const char *code, const char *message);
 
-/* The most bytes that the body may have. */
+/* The most bytes that the body may have, and the answer to one that has more. */
 uint64_t exchange_max_body(const struct http_call *c);
+void exchange_refuse_body(struct http_call *c);
 /* A piece of the body. Negative: so much more comes than is allowed that the answer must not
  * wait. */
 int exchange_receive(struct http_call *c, const char *bytes, size_t n);

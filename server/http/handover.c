@@ -3,6 +3,7 @@
 
 #include "core/base/err.h"
 #include "core/base/log.h"
+#include "server/process/loop_guard.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -69,6 +70,7 @@ static int send_sockets(const struct handover *h)
 /* Another new process may come. */
 static void on_peer_closed(uv_handle_t *handle)
 {
+    LOOP_CALLBACK(handle->loop, "handover.closed");
     struct handover *h = handle->data;
 
     h->has_peer_poll = false;
@@ -85,6 +87,7 @@ static void stop_peer(struct handover *h)
 
 static void on_peer(uv_poll_t *poll, int status, int events)
 {
+    LOOP_CALLBACK(poll->loop, "handover.peer");
     struct handover *h = poll->data;
     char text[sizeof(READY)] = "";
     const ssize_t n = recv(h->peer, text, sizeof(READY) - 1, 0);
@@ -111,6 +114,7 @@ static bool is_ours(int fd)
 /* One new process at a time. */
 static void on_connect(uv_poll_t *poll, int status, int events)
 {
+    LOOP_CALLBACK(poll->loop, "handover.connect");
     struct handover *h = poll->data;
     const int fd = accept4(h->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 

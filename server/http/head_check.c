@@ -279,7 +279,7 @@ static void check_route(struct http_call *c, const char *method, bool is_reserve
     } else if (o->admit(o->ud, c, route->flags) < 0) {
         c->is_discarding = true;
     } else if (c->request->length > exchange_max_body(c)) {
-        exchange_refuse(c, 413, NULL, "the request's body is too large");
+        exchange_refuse_body(c);
     } else if (route->methods == HTTP_POST && is_coded(c)) {
         exchange_refuse(c, 415, NULL,
                         "a coded body is not read here: Content-Encoding must be identity");

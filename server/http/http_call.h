@@ -20,6 +20,9 @@
 /* A single reply: echo of a long prompt with logprobs. */
 #define HTTP_MAX_REPLY ((size_t)256 << 20)
 
+/* The largest body that a handler may parse on the loop's thread. */
+#define HTTP_SMALL_BODY ((size_t)8 << 10)
+
 enum http_methods {
     HTTP_GET = 1u << 0, /* and HEAD */
     HTTP_POST = 1u << 1,
@@ -35,6 +38,8 @@ struct http_route {
     unsigned methods; /* enum http_methods; GET's body is read and forgotten */
     void (*handle)(void *ud, struct http_call *call);
     const void *arg; /* http_call_arg() */
+    size_t max_body; /* of a POST's body; 0: the setting max_body. The handler may parse it on the
+                      * loop's thread where this is HTTP_SMALL_BODY at most. */
     /* How its errors look; NULL: as everybody's (api_error_render). */
     void (*render_error)(const struct api_error *e, struct buf *out);
     unsigned flags; /* for admit() */
@@ -64,8 +69,9 @@ const void *http_call_arg(const struct http_call *c);  /* its route's */
 
 /* The body, still the call's. */
 const struct buf *http_call_body(const struct http_call *c);
-/* The body, empty afterwards; the caller releases it. */
+/* The body, empty afterwards; the caller releases it, or gives it back. */
 struct buf http_call_take_body(struct http_call *c);
+void http_call_give_body(struct http_call *c, struct buf *body /* takes */);
 
 /* Of a route with `receive`: no more of the body is read until http_call_resume(). */
 void http_call_pause(struct http_call *c);
@@ -96,8 +102,9 @@ void http_call_render_errors(struct http_call *c,
 /* Add a header to the answer to come (at most 16; both are copied). */
 void http_call_set_header(struct http_call *c, const char *name, const char *value);
 
-/* `gone` is called once if the client is gone before the answer is complete; then the call must
- * not be used any more. */
+/* `gone` is called once if the client is gone before the answer is complete, or HTTP has answered
+ * itself (a body that is malformed, too long or too slow); then the call must not be used any more.
+ */
 void http_call_on_gone(struct http_call *c, void (*gone)(void *ud), void *ud);
 
 /* Answer with a whole body; `type` may be "" where there is none. The call is over for the

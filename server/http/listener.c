@@ -4,6 +4,7 @@
 #include "server/http/connection.h"
 #include "server/http/exchange.h"
 #include "server/http/limits.h"
+#include "server/process/loop_guard.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -28,6 +29,7 @@ static void on_readable(uv_poll_t *handle, int status, int events);
 
 static void on_rested(uv_timer_t *rest)
 {
+    LOOP_CALLBACK(rest->loop, "listener.rested");
     listener_resume(rest->data);
 }
 
@@ -157,6 +159,7 @@ static bool accept_one(struct listener *l)
 
 static void on_readable(uv_poll_t *handle, int status, int events)
 {
+    LOOP_CALLBACK(handle->loop, "listener.accept");
     (void)status, (void)events;
     for (int i = 0; i < MAX_ACCEPTS && accept_one(handle->data); i++)
         ;

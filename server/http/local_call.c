@@ -5,6 +5,7 @@
 #include "server/http/exchange.h"
 #include "server/http/head_check.h"
 #include "server/http/proxy_headers.h"
+#include "server/process/loop_guard.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -69,6 +70,7 @@ static void on_sleepless(uv_idle_t *idle)
 
 static void on_before_sleep(uv_prepare_t *handle)
 {
+    LOOP_CALLBACK(handle->loop, "local_calls.before_sleep");
     struct local_calls *group = handle->data;
     struct list woken;
 
@@ -79,8 +81,14 @@ static void on_before_sleep(uv_prepare_t *handle)
         list_unlink(it);
         list_push_back(&woken, it);
     }
-    while (!list_is_empty(&woken))
+    while (!list_is_empty(&woken) && !loop_guard_is_due(handle->loop))
         finish(list_entry(woken.next, struct local_call, woken));
+    while (!list_is_empty(&woken)) { /* the next turn begins with these */
+        struct list *link = woken.prev;
+
+        list_unlink(link);
+        list_push_front(&group->woken, link);
+    }
     if (list_is_empty(&group->woken))
         uv_idle_stop(&group->sleepless);
     else

@@ -2,6 +2,7 @@
 #include "server/http/timeouts.h"
 
 #include "core/base/clock.h"
+#include "server/process/loop_guard.h"
 
 static struct timeout *first_of(struct timeouts *t, enum timeout_kind kind)
 {
@@ -26,6 +27,7 @@ static void set_timer(struct timeouts *t, uint64_t due_ms)
 /* A connection whose timeout is reported may begin another wait, at the end of a list. */
 static void on_timer(uv_timer_t *timer)
 {
+    LOOP_CALLBACK(timer->loop, "timeouts.timer");
     struct timeouts *t = timer->data;
     const uint64_t now = clock_ms();
 
@@ -33,7 +35,8 @@ static void on_timer(uv_timer_t *timer)
     for (enum timeout_kind k = 0; k < TIMEOUT_KINDS; k++) {
         struct timeout *e = first_of(t, k);
 
-        for (; e != NULL && e->begin_ms + t->length_ms[k] <= now; e = first_of(t, k))
+        for (; e != NULL && e->begin_ms + t->length_ms[k] <= now && !loop_guard_is_due(timer->loop);
+             e = first_of(t, k))
             t->due(e);
         if (e != NULL)
             set_timer(t, e->begin_ms + t->length_ms[k]);

@@ -74,6 +74,20 @@ static void add_server(const struct metrics_scene *scene, struct buf *b)
               "System calls of this process that its sandbox refused.");
 }
 
+/* How long the I/O thread computes without looking at other clients. */
+static void add_loop(const struct loop_guard *loop, struct buf *b)
+{
+    const struct prom_series seconds = {.name = "quire_loop_callback_seconds"};
+    const struct prom_series longest = {.name = "quire_loop_callback_longest_seconds"};
+
+    prom_family(b, seconds.name, "histogram",
+                "CPU time of the I/O thread in each callback of its loop.");
+    prom_hist(b, &seconds, &loop->seconds);
+    prom_family(b, longest.name, "gauge",
+                "CPU time of the longest callback of the I/O thread since the start.");
+    prom_number(b, &longest, (double)loop->longest_ns / 1e9);
+}
+
 static void add_streams(const struct metrics_streams *s, struct buf *b)
 {
     prom_family(b, "quire_streams_kept", "gauge", "Streams that can be gone on with.");
@@ -159,7 +173,7 @@ static void add_pools(const struct metrics_scene *scene, struct buf *b)
               "How much that may be (request_memory).");
     prom_family(b, "quire_prepare_jobs", "gauge",
                 "Requests whose texts or constraints are being parsed, adapters that are being "
-                "read, and those that wait for that.");
+                "read, large answers that are being rendered, and those that wait for that.");
     for (int i = 0; i < METRICS_POOLS; i++)
         buf_printf(b,
                    "quire_prepare_jobs{pool=\"%s\",state=\"running\"} %u\n"
@@ -224,6 +238,7 @@ static void add_own(const struct metrics_scene *scene, struct buf *out)
     metrics_models_add_infos(scene, out);
     add_build(scene, out);
     add_server(scene, out);
+    add_loop(scene->loop, out);
     add_streams(&scene->streams, out);
     add_batches(&scene->batches, out);
     add_requests(&scene->requests, out);

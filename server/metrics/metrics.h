@@ -19,6 +19,7 @@
 #include "core/base/hist.h"
 #include "scheduler/prefix_fetch.h"
 #include "scheduler/queue.h"
+#include "server/process/loop_guard.h"
 #include "server/process/worker_pool.h"
 
 #define METRICS_MAX_ROUTES 128
@@ -102,8 +103,8 @@ struct metrics_model { /* one of those served; pointers are borrowed */
     struct engine_stats stats;    /* one copy: its gauges add up */
 };
 
-#define METRICS_POOLS 3
-#define METRICS_POOL_NAMES {"text", "constraint", "adapter"}
+#define METRICS_POOLS 4
+#define METRICS_POOL_NAMES {"text", "constraint", "adapter", "answer"}
 
 
 enum metrics_names { /* whose names the page has */
@@ -153,6 +154,7 @@ struct metrics_scene { /* everything that the text needs; pointers are borrowed 
     const uint64_t *edge; /* [HTTP_EDGE_COUNT] */
     uint64_t n_tenants_shared;
     uint64_t n_log_dropped, n_syscalls_refused;
+    const struct loop_guard *loop;
     double uptime_s;
     double unix_s; /* now */
 };

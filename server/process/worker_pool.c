@@ -4,6 +4,7 @@
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/mem.h"
+#include "server/process/loop_guard.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -116,25 +117,32 @@ static int start_threads(struct worker_pool *p, uint32_t n)
 
 /* ---- the I/O thread ---- */
 
-static void on_ended(uv_async_t *ended)
+static struct worker_job *take_done(struct worker_pool *p)
 {
-    struct worker_pool *p = ended->data;
-    struct list done;
+    struct worker_job *job = NULL;
 
-    list_init(&done);
     pthread_mutex_lock(&p->lock);
-    list_each(it, &p->done)
-    {
-        list_unlink(it);
-        list_push_back(&done, it);
+    if (!list_is_empty(&p->done)) {
+        job = list_entry(p->done.next, struct worker_job, link);
+        list_unlink(&job->link);
     }
     pthread_mutex_unlock(&p->lock);
-    list_each(it, &done)
-    {
-        struct worker_job *job = list_entry(it, struct worker_job, link);
+    return job;
+}
 
-        list_unlink(&job->link);
+static void on_ended(uv_async_t *ended)
+{
+    LOOP_CALLBACK(ended->loop, "worker_pool.ended");
+    struct worker_pool *p = ended->data;
+    struct worker_job *job;
+
+    while ((job = take_done(p)) != NULL) {
+        LOOP_PART(ended->loop, job->name);
         job->done(job);
+        if (!loop_guard_is_due(ended->loop))
+            continue;
+        uv_async_send(&p->ended); /* what is left waits for the next turn */
+        return;
     }
 }
 

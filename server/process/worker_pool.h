@@ -30,6 +30,7 @@ struct worker_job {                       /* embedded in what it works for */
     void (*done)(struct worker_job *job); /* on the I/O thread, exactly once for each post; the job
                                            * may be freed or posted again there */
     uint64_t owner;                       /* whose job it is: a hash of the tenant */
+    const char *name;                     /* of what done() does, for the log; borrowed for ever */
     atomic_bool canceled;                 /* set by worker_job_cancel() */
     /* private */
     struct list link;

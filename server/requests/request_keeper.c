@@ -6,6 +6,7 @@
 #include "core/base/err.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
+#include "server/process/loop_guard.h"
 #include "server/requests/request_log.h"
 
 #include <errno.h>
@@ -184,6 +185,7 @@ static void work(struct request_keeper *k, enum request_task task)
     k->task = task;
     k->job.work = on_work;
     k->job.done = on_done;
+    k->job.name = "request_keeper";
     k->is_working = true;
     (void)worker_pool_post(k->pool, &k->job); /* it is the only one: there is room */
 }
@@ -214,6 +216,7 @@ void request_keeper_pump(struct request_keeper *k)
 
 static void on_timer(uv_timer_t *timer)
 {
+    LOOP_CALLBACK(timer->loop, "request_keeper.timer");
     struct request_keeper *k = timer->data;
     uint32_t n_running = 0;
 

@@ -6,6 +6,7 @@
 #include "core/base/log.h"
 #include "core/base/mem.h"
 #include "server/auth/api_keys.h"
+#include "server/process/loop_guard.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -183,6 +184,7 @@ static void say_end(struct request_restorer *r)
 
 static void on_tick(uv_timer_t *tick)
 {
+    LOOP_CALLBACK(tick->loop, "request_restorer.tick");
     pump(tick->data);
 }
 

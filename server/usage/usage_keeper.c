@@ -5,6 +5,7 @@
 #include "core/base/err.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
+#include "server/process/loop_guard.h"
 #include "server/process/worker_pool.h"
 #include "server/usage/usage_store.h"
 
@@ -68,6 +69,7 @@ static void save(struct usage_keeper *k)
     }
     k->job.work = on_work;
     k->job.done = on_done;
+    k->job.name = "usage_keeper";
     k->is_running = true;
     (void)worker_pool_post(k->pool, &k->job); /* it is the only one: there is room */
 }
@@ -76,6 +78,7 @@ static void save(struct usage_keeper *k)
 
 static void on_timer(uv_timer_t *timer)
 {
+    LOOP_CALLBACK(timer->loop, "usage_keeper.timer");
     save(timer->data);
 }
 

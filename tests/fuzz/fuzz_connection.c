@@ -105,12 +105,21 @@ static void remove_place(void)
 static void begin(struct side *s)
 {
     static const struct http_route routes[] = {
-        {"/health", HTTP_GET, on_request, NULL, NULL, 0, "/v1/health /ready", NULL, false,
-         NULL},
-        {"/tokenize", HTTP_POST, on_request, NULL, NULL, 0, "", NULL, false, NULL},
-        {"/c", HTTP_POST, on_stream, NULL, NULL, 0, NULL, NULL, false, NULL},
-        {"/ping", HTTP_GET | HTTP_POST, on_request, NULL, NULL, 0, NULL, NULL, false, NULL},
-        {"/up", HTTP_POST, on_request, NULL, NULL, 0, NULL, NULL, true, on_piece},
+        {.path = "/health",
+         .methods = HTTP_GET,
+         .handle = on_request,
+         .also = "/v1/health /ready"},
+        {.path = "/tokenize", .methods = HTTP_POST, .handle = on_request, .also = ""},
+        {.path = "/c", .methods = HTTP_POST, .handle = on_stream},
+        {.path = "/ping",
+         .methods = HTTP_GET | HTTP_POST,
+         .handle = on_request,
+         .max_body = 1024},
+        {.path = "/up",
+         .methods = HTTP_POST,
+         .handle = on_request,
+         .takes_any_type = true,
+         .receive = on_piece},
     };
     struct http_options o = {
         .loop = &s->loop, .host = "", .unix_mode = 0600, .max_body = 2048, .max_connections = 8,

@@ -8,6 +8,7 @@
 #include "server/api/response/response_writer.h"
 
 #include "core/base/base64.h"
+#include "core/base/err.h"
 #include "core/base/json.h"
 #include "core/base/maths.h"
 #include "core/base/mem.h"
@@ -78,6 +79,10 @@ static void scale(const struct response_writer *a, const struct choice *c, float
 void embedding_add_numbers(const struct response_writer *a, const float *x, uint32_t n,
                            struct buf *out)
 {
+    if (a->canceled != NULL && atomic_load_explicit(a->canceled, memory_order_relaxed))
+        out->err = ERR_CANCELED;
+    if (out->err < 0)
+        return;
     if (a->params->as_base64)
         add_base64(out, x, n);
     else

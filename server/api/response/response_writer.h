@@ -14,6 +14,7 @@
 #ifndef SERVER_API_RESPONSE_RESPONSE_WRITER_H
 #define SERVER_API_RESPONSE_RESPONSE_WRITER_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -55,6 +56,9 @@ struct wire_format {
     void (*failure)(const struct api_error *e, struct buf *out);
 };
 
+#define RESPONSE_NUMBER_BYTES 16 /* of a number in an answer and its comma, at most */
+#define RESPONSE_BASE64_BYTES 6  /* the same of a number in base64 */
+
 struct response_labels { /* of the model's classifier */
     uint32_t n;          /* 0: there is none */
     char *const *names;  /* [n], borrowed; NULL: they have none */
@@ -89,6 +93,7 @@ struct response_writer {
     const struct buf *echo;    /* what `echo` left for the answer; borrowed */
     struct choice *current;    /* whose frame is written; NULL: no one's */
     bool include_usage;        /* in a stream */
+    const atomic_bool *canceled; /* or NULL: set by any thread when nobody wants the answer */
     struct response_usage usage; /* complete before close() and whole() */
 };
 

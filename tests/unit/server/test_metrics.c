@@ -23,6 +23,7 @@ struct stage {
     struct metrics counts[N_MODELS];
     struct metrics_model models[N_MODELS];
     struct metrics_scene scene;
+    struct loop_guard loop;
     struct buf text;
 };
 
@@ -57,7 +58,8 @@ static void set(struct stage *g, uint32_t n_models)
                                   .kept_bytes = 35,
                                   .streams = {41, 42, 43, 44, 45, 46},
                                   .n_log_dropped = 32,
-                                  .n_syscalls_refused = 33}};
+                                  .n_syscalls_refused = 33,
+                                  .loop = &g->loop}};
     for (uint32_t i = 0; i < n_models; i++) {
         metrics_init(&g->counts[i]);
         g->models[i] = (struct metrics_model){.id = ids[i], .arch = "a", .ftype = "f",
@@ -108,6 +110,8 @@ static const struct {
     {"quire_kept_responses_bytes", SERVER_COUNTS},
     {"quire_log_dropped_total", SERVER_COUNTS},
     {"quire_sandbox_refused_total", SERVER_COUNTS},
+    {"quire_loop_callback_seconds", SERVER_COUNTS},
+    {"quire_loop_callback_longest_seconds", SERVER_COUNTS},
     {"quire_streams_kept", SERVER_COUNTS},
     {"quire_streams_kept_bytes", SERVER_COUNTS},
     {"quire_streams_resumed_total", SERVER_COUNTS},

@@ -1,0 +1,124 @@
+/* server/api/completion_answer.c - the answer that is no stream: one JSON object, rendered when all
+ * choices have ended; see completion_impl.h.
+ *
+ * The I/O thread renders a short answer itself. A long one (vectors of many tokens, log-probabilities
+ * of a long prompt) would keep it from other clients for seconds: a thread of the answer pool renders
+ * it, and stops when the client leaves. Nothing else touches the choices then, for the engine has
+ * ended them all.
+ */
+#include "server/api/completion_impl.h"
+
+#include "core/base/list.h"
+#include "server/http/http_call.h"
+
+#include <string.h>
+#include <xxhash.h>
+
+/* The I/O thread writes so much in a few milliseconds, numbers of vectors included. */
+#define SHORT_ANSWER ((uint64_t)32 << 10)
+
+/* ---- which choices ---- */
+
+/* 0, the highest there is, without any token. */
+static double mean_logprob(const struct choice *c)
+{
+    return c->n_tokens > 0 ? c->sum_logprob / c->n_tokens : 0;
+}
+
+/* Move choices[from] to choices[to], and those between by one. */
+static void choice_move(struct choice *choices, uint32_t to, uint32_t from)
+{
+    const struct choice moved = choices[from];
+
+    for (; from > to; from--)
+        choices[from] = choices[from - 1];
+    choices[to] = moved;
+}
+
+/* Of each n_each choices in a row the n with the highest mean log-probability of a token come to
+ * the front, best first and numbered as if they were alone; equal ones keep their order. */
+static void take_best(struct choice *choices, uint32_t n_prompts, uint32_t n_each, uint32_t n)
+{
+    for (uint32_t i = 0; i < n_prompts * n; i++) {
+        const uint32_t end = (i / n + 1) * n_each; /* of the prompt's choices, also after moves */
+        uint32_t best = end - n_each + i % n;
+
+        for (uint32_t k = best + 1; k < end; k++)
+            if (mean_logprob(&choices[k]) > mean_logprob(&choices[best]))
+                best = k;
+        choice_move(choices, i, best);
+        choices[i].index = i;
+    }
+}
+
+/* ---- the bytes ---- */
+
+/* An estimate from above, but for characters that JSON escapes. */
+static uint64_t answer_bytes(const struct completion *c)
+{
+    const struct params *p = &c->api.request.params;
+    uint64_t bytes = c->api.request.echo.len;
+
+    for (uint32_t i = 0; i < c->answer.n_choices; i++)
+        bytes += request_memory_of_choice(&c->choices[i]) + c->choices[i].prompt->scores.len +
+                 request_memory_of_vectors(p, c->choices[i].prompt);
+    return bytes;
+}
+
+static void answer_reply(struct completion *c)
+{
+    struct http_call *call = c->api.call;
+
+    c->api.call = NULL;
+    if (call != NULL)
+        http_call_reply(call, 200, "application/json", &c->whole);
+    completion_destroy(c);
+}
+
+static void render_work(struct worker_job *job)
+{
+    struct api_call *api = list_entry(job, struct api_call, job);
+    struct completion *c = list_entry(api, struct completion, api);
+
+    c->answer.canceled = &job->canceled;
+    if (!atomic_load(&job->canceled))
+        c->answer.wire_format->whole(&c->answer, &c->whole);
+}
+
+static void render_done(struct worker_job *job)
+{
+    struct api_call *api = list_entry(job, struct api_call, job);
+
+    answer_reply(list_entry(api, struct completion, api));
+}
+
+static void render_on_pool(struct completion *c)
+{
+    struct worker_job *job = &c->api.job;
+    struct api_error error;
+
+    job->work = render_work;
+    job->done = render_done;
+    job->name = "completion.rendered";
+    job->owner = XXH3_64bits(c->api.tenant, strlen(c->api.tenant));
+    if (worker_pool_post(c->api.engine->answer_pool, job) == 0)
+        return;
+    api_error_set(&error, 429, NULL, "queue_full", "too many large answers are being written");
+    completion_fail(c, &error);
+    completion_destroy(c);
+}
+
+void completion_answer_whole(struct completion *c)
+{
+    const struct params *p = &c->api.request.params;
+
+    if (p->n_each > p->n)
+        take_best(c->choices, p->n_prompts, p->n_each, p->n);
+    c->answer.n_choices = p->n_prompts * p->n;
+    if (answer_bytes(c) > SHORT_ANSWER) {
+        render_on_pool(c);
+        return;
+    }
+    c->answer.wire_format->whole(&c->answer, &c->whole);
+    answer_reply(c);
+}

@@ -1,0 +1,65 @@
+/* server/process/loop_guard.h - how long each callback of the I/O thread computes.
+ *
+ * The I/O thread serves all clients: while one callback computes, no other client is answered
+ * (promise P11). The first statement of each libuv callback is LOOP_CALLBACK(), which measures it
+ * to its end in CPU time of the thread, so that a busy machine or a slow disk does not count.
+ * `make lint` checks that none is forgotten. A callback that works through a list asks
+ * loop_guard_is_due() between two entries, and leaves the others for the next turn of the loop.
+ *
+ * LOOP_PART() names a part of a callback (a route, a kind of job); the longest part stands beside
+ * the callback's name in the log.
+ *
+ * In debug builds a callback that computes for longer than 100 ms (1 s under a sanitizer) ends the
+ * process, so that every end-to-end test looks for such callbacks. QUIRE_DEBUG_LOOP_MS sets another
+ * limit there; 0 is none.
+ *
+ * Thread: the loop's.
+ * Memory: the caller's struct, which the loop's `data` points to until the loop is closed. Without
+ * it (a unit test's loop) spans cost nothing and nothing is ever due.
+ */
+#ifndef SERVER_PROCESS_LOOP_GUARD_H
+#define SERVER_PROCESS_LOOP_GUARD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <uv.h>
+
+#include "core/base/hist.h"
+
+struct loop_guard {
+    struct hist seconds; /* of CPU time, of each callback */
+    uint64_t longest_ns; /* of all callbacks so far */
+    const char *longest, *longest_part; /* their names; NULL: none yet, no part */
+    /* private: of the callback under way */
+    uint64_t begin_ns;
+    uint64_t part_ns; /* of its longest part so far */
+    const char *part;
+    uint32_t depth;    /* of spans that are open */
+    uint64_t limit_ns; /* debug builds: a longer callback ends the process; 0: none */
+};
+
+void loop_guard_attach(struct loop_guard *guard, uv_loop_t *loop);
+
+/* One line: how many callbacks there were, and the longest one. */
+void loop_guard_log(const struct loop_guard *guard);
+
+/* The callback under way has computed for 5 ms: its list waits for the next turn of the loop. */
+bool loop_guard_is_due(const uv_loop_t *loop);
+
+struct loop_span {
+    struct loop_guard *guard;
+    const char *name;
+    uint64_t begin_ns;
+};
+struct loop_span loop_span_begin(const uv_loop_t *loop, const char *name /* borrows for ever */);
+void loop_span_end(struct loop_span *span);
+
+/* Until the end of the block that this statement stands in. */
+#define LOOP_CALLBACK(loop, name)                                                                  \
+    struct loop_span loop_span_ __attribute__((cleanup(loop_span_end), unused)) =                  \
+        loop_span_begin(loop, name)
+#define LOOP_PART(loop, name)                                                                      \
+    struct loop_span loop_part_ __attribute__((cleanup(loop_span_end), unused)) =                  \
+        loop_span_begin(loop, name)
+
+#endif
