@@ -41,7 +41,7 @@ static void on_gone(void *ud)
 
 static uint64_t end_of(const struct kept_stream *k)
 {
-    return k->first_byte + k->bytes.len;
+    return k->frames.next_byte;
 }
 
 /* As much as its connection takes now; the end, where that is all. */
@@ -52,10 +52,11 @@ static void feed(struct stream_reader *r)
     if (r->awaits > 0 && !k->is_over)
         return;
     while (r->at < end_of(k) && http_call_n_waiting(r->call) < MAX_WAITING) {
-        const uint64_t left = end_of(k) - r->at;
-        const size_t n = left < PIECE ? (size_t)left : PIECE;
+        size_t n;
+        const char *bytes = frame_log_bytes(&k->frames, r->at, &n);
 
-        if (http_call_write(r->call, k->bytes.data + (r->at - k->first_byte), n) < 0)
+        n = n < PIECE ? n : PIECE;
+        if (http_call_write(r->call, bytes, n) < 0)
             return; /* no memory: it stays behind, and loses its place when its bytes go */
         r->at += n;
     }
@@ -102,41 +103,26 @@ static int attach(struct kept_stream *k, struct http_call *call, uint64_t at, ui
 
 /* ---- frames ---- */
 
-/* Bytes of the first n frames, which are there. */
-static size_t bytes_of(const struct kept_stream *k, uint64_t n)
-{
-    const char *end = k->is_lines ? "\n" : "\n\n";
-    const size_t n_end = strlen(end);
-    size_t at = 0;
-
-    while (n-- > 0) {
-        const char *found = memmem(k->bytes.data + at, k->bytes.len - at, end, n_end);
-
-        at = found != NULL ? (size_t)(found - k->bytes.data) + n_end : k->bytes.len;
-    }
-    return at;
-}
-
 int kept_stream_read(struct kept_stream *k, struct http_call *call, int64_t after,
                      struct api_error *e)
 {
     const uint64_t next = (uint64_t)(after + 1);
     int rc;
 
-    if (next < k->first_frame)
+    if (next < frame_log_first_frame(&k->frames))
         return api_error_set(e, 410, "after", "frames_gone",
                              "the frames up to %" PRIu64 " of the stream are not kept any more "
                              "(stream_max_bytes, stream_memory)",
-                             k->first_frame - 1);
-    if (next > k->next_frame && !(k->is_restored && !k->is_over))
+                             frame_log_first_frame(&k->frames) - 1);
+    if (next > k->frames.next_frame && !(k->is_restored && !k->is_over))
         return api_error_set(e, 416, "after", "no_such_frame",
                              "frame %" PRId64 " of the stream does not exist: %" PRIu64
                              " have been written",
-                             after, k->next_frame);
-    if (next > k->next_frame)
+                             after, k->frames.next_frame);
+    if (next > k->frames.next_frame)
         rc = attach(k, call, end_of(k), next, e);
     else
-        rc = attach(k, call, k->first_byte + bytes_of(k, next - k->first_frame), 0, e);
+        rc = attach(k, call, frame_log_byte_of(&k->frames, next), 0, e);
     if (rc == 0 && after >= 0)
         stream_store_resumed(k->store);
     return rc;
@@ -147,10 +133,10 @@ int kept_stream_read_bytes(struct kept_stream *k, struct http_call *call, uint64
 {
     int rc;
 
-    if (from < k->first_byte)
+    if (from < frame_log_first_byte(&k->frames))
         return api_error_set(e, 400, "from", "offset_lost",
                              "the stream's bytes before %" PRIu64 " are not kept any more",
-                             k->first_byte);
+                             frame_log_first_byte(&k->frames));
     if (from > end_of(k) && !(k->is_restored && !k->is_over))
         return api_error_set(e, 400, "from", NULL, "the stream has %" PRIu64 " bytes so far",
                              end_of(k));
@@ -162,8 +148,10 @@ int kept_stream_read_bytes(struct kept_stream *k, struct http_call *call, uint64
 
 static void recount(struct kept_stream *k)
 {
-    stream_store_count(k->store, (int64_t)(k->bytes.cap - k->n_counted));
-    k->n_counted = k->bytes.cap;
+    const uint64_t held = frame_log_held(&k->frames);
+
+    stream_store_count(k->store, (int64_t)(held - k->n_counted));
+    k->n_counted = held;
 }
 
 static void cut_behind(struct kept_stream *k)
@@ -171,46 +159,34 @@ static void cut_behind(struct kept_stream *k)
     list_each(it, &k->readers) {
         struct stream_reader *r = list_entry(it, struct stream_reader, link);
 
-        if (r->at < k->first_byte)
+        if (r->at < frame_log_first_byte(&k->frames))
             cut(r, "slow_reader");
     }
 }
 
-/* The oldest frames go until `n` bytes are left at most; readers that wanted them go too. */
-static void shrink(struct kept_stream *k, size_t n)
+static uint64_t bytes_kept(const struct kept_stream *k)
 {
-    uint64_t n_frames = 0;
-    size_t gone = 0;
-
-    while (k->bytes.len - gone > n && k->first_frame + n_frames < k->next_frame)
-        gone = bytes_of(k, ++n_frames);
-    buf_consume(&k->bytes, gone);
-    k->first_byte += gone;
-    k->first_frame += n_frames;
-    cut_behind(k);
+    return end_of(k) - frame_log_first_byte(&k->frames);
 }
 
-/* Frames go in bulk, a quarter of what is there, so that not each write moves all of them. */
+/* Where the stream, or all streams together, have more than they may, the oldest quarter of the
+ * stream's frames goes, and so do readers that wanted them. */
 static void bound(struct kept_stream *k)
 {
     const uint64_t max = stream_store_max_bytes(k->store);
-    struct buf smaller;
+    const bool is_over = bytes_kept(k) > max;
 
-    if (k->bytes.len > max)
-        shrink(k, (size_t)(max / 4 * 3));
+    if (is_over)
+        frame_log_keep(&k->frames, max / 4 * 3);
     recount(k);
-    if (stream_store_make_room(k->store, k))
-        return;
-    stream_store_lost_frames(k->store);
-    shrink(k, k->bytes.len / 4 * 3);
-    buf_init(&smaller, k->bytes.max);
-    if (k->bytes.len > 0 && buf_add(&smaller, k->bytes.data, k->bytes.len) < 0) {
-        buf_release(&smaller);
+    if (!stream_store_make_room(k->store, k)) {
+        stream_store_lost_frames(k->store);
+        frame_log_keep(&k->frames, bytes_kept(k) / 4 * 3);
+        recount(k);
+    } else if (!is_over) {
         return;
     }
-    buf_release(&k->bytes);
-    k->bytes = smaller;
-    recount(k);
+    cut_behind(k);
 }
 
 /* ---- the writer ---- */
@@ -221,21 +197,20 @@ void kept_stream_init(struct kept_stream *k, struct stream_store *s,
     k->store = s;
     list_init(&k->link);
     list_init(&k->idle_link);
+    list_init(&k->ended_link);
     list_init(&k->readers);
     snprintf(k->id, sizeof(k->id), "%s", start->id);
     snprintf(k->owner, sizeof(k->owner), "%s", start->owner);
     snprintf(k->conversation, sizeof(k->conversation), "%s", start->conversation);
     k->type = start->type;
-    k->is_lines = start->is_lines;
     k->is_alone = start->is_alone;
     k->is_restored = start->is_restored;
     k->begun_s = (int64_t)time(NULL);
-    k->first_frame = k->next_frame = start->first_frame;
+    frame_log_init(&k->frames, start->is_lines, start->first_frame);
     k->stop = start->stop;
     k->ud = start->ud;
     k->gone = start->gone;
     k->gone_ud = start->gone_ud;
-    buf_init(&k->bytes, SIZE_MAX / 4);
 }
 
 /* Of frames that are written again, those that readers wait for begin now: they are among the last
@@ -248,10 +223,10 @@ static void begin_waiting(struct kept_stream *k, uint64_t n_frames)
         if (r->awaits == 0)
             continue;
         r->at = end_of(k);
-        if (r->awaits >= k->next_frame)
+        if (r->awaits >= k->frames.next_frame)
             continue;
-        if (r->awaits + n_frames >= k->next_frame && r->awaits >= k->first_frame)
-            r->at = k->first_byte + bytes_of(k, r->awaits - k->first_frame);
+        if (r->awaits + n_frames >= k->frames.next_frame && r->awaits >= frame_log_first_frame(&k->frames))
+            r->at = frame_log_byte_of(&k->frames, r->awaits);
         r->awaits = 0;
     }
 }
@@ -267,14 +242,8 @@ static void feed_all(struct kept_stream *k)
 
 void kept_stream_write(struct kept_stream *k, const char *bytes, size_t n, uint64_t n_frames)
 {
-    k->next_frame += n_frames;
-    if (buf_add(&k->bytes, bytes, n) < 0) { /* no memory: nothing of it can be gone on with */
-        k->first_frame = k->next_frame;
-        k->first_byte = end_of(k) + n;
-        buf_release(&k->bytes);
-        buf_init(&k->bytes, SIZE_MAX / 4);
-        cut_behind(k);
-    }
+    if (frame_log_add(&k->frames, bytes, n, n_frames) < 0)
+        cut_behind(k); /* no memory: no reader can go on */
     if (k->is_restored)
         begin_waiting(k, n_frames);
     feed_all(k);
@@ -316,7 +285,7 @@ void kept_stream_drop(struct kept_stream *k)
         mem_free(r);
     }
     stream_store_count(k->store, -(int64_t)(k->n_counted + STREAM_COST));
-    buf_release(&k->bytes);
+    frame_log_release(&k->frames);
     mem_free(k);
     if (stop != NULL)
         stop(ud);

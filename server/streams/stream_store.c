@@ -5,6 +5,7 @@
 #include "core/base/err.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
+#include "server/process/loop_guard.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -14,7 +15,9 @@ struct stream_store {
     struct stream_store_options opt;
     struct stream_counts counts;
     struct list all;  /* struct kept_stream.link */
+    struct name_map by_id, by_conversation;
     struct list idle; /* .idle_link: those without a reader, in the order of their times */
+    struct list ended; /* .ended_link: those of them that are over, in the same order */
     uv_timer_t timer; /* runs while there are idle ones */
     bool is_stopped;
 };
@@ -39,13 +42,14 @@ static void arm(struct stream_store *s)
 
 static void on_timer(uv_timer_t *timer)
 {
+    LOOP_CALLBACK(timer->loop, "stream_store.timer");
     struct stream_store *s = timer->data;
     const uint64_t keep_us = (uint64_t)s->opt.keep_ms * 1000, now = clock_us();
 
     list_each(it, &s->idle) {
         struct kept_stream *k = list_entry(it, struct kept_stream, idle_link);
 
-        if (k->idle_us + keep_us > now)
+        if (k->idle_us + keep_us > now || loop_guard_is_due(timer->loop))
             break;
         s->counts.n_stopped += k->stop != NULL;
         kept_stream_drop(k);
@@ -60,10 +64,13 @@ void stream_store_note(struct kept_stream *k)
     const bool was_first = s->idle.next == &k->idle_link;
 
     list_unlink(&k->idle_link);
+    list_unlink(&k->ended_link);
     if (is_idle) {
         k->idle_us = clock_us();
         list_push_back(&s->idle, &k->idle_link);
     }
+    if (is_idle && k->is_over)
+        list_push_back(&s->ended, &k->ended_link);
     if (was_first || s->idle.next == &k->idle_link)
         arm(s);
 }
@@ -78,10 +85,10 @@ void stream_store_count(struct stream_store *s, int64_t bytes)
 /* The oldest one that has ended and is not read, but `other`. */
 static struct kept_stream *oldest_ended(struct stream_store *s, const struct kept_stream *other)
 {
-    list_each(it, &s->idle) {
-        struct kept_stream *k = list_entry(it, struct kept_stream, idle_link);
+    list_each(it, &s->ended) {
+        struct kept_stream *k = list_entry(it, struct kept_stream, ended_link);
 
-        if (k != other && k->is_over)
+        if (k != other)
             return k;
     }
     return NULL;
@@ -136,6 +143,20 @@ void stream_store_remove(struct kept_stream *k)
         s->counts.n_running--;
     list_unlink(&k->link);
     list_unlink(&k->idle_link);
+    list_unlink(&k->ended_link);
+    name_map_remove(&s->by_id, &k->by_id);
+    name_map_remove(&s->by_conversation, &k->by_conversation);
+}
+
+static int add_names(struct stream_store *s, struct kept_stream *k)
+{
+    int rc = name_map_add(&s->by_id, &k->by_id, k->owner, k->id);
+
+    if (rc == 0 && k->conversation[0] != '\0')
+        rc = name_map_add(&s->by_conversation, &k->by_conversation, k->owner, k->conversation);
+    if (rc < 0)
+        name_map_remove(&s->by_id, &k->by_id);
+    return rc;
 }
 
 int stream_store_add(struct kept_stream **out, struct stream_store *s,
@@ -159,6 +180,11 @@ int stream_store_add(struct kept_stream **out, struct stream_store *s,
         return ERR_AGAIN;
     }
     kept_stream_init(k, s, start);
+    if (add_names(s, k) < 0) {
+        stream_store_count(s, -STREAM_COST);
+        mem_free(k);
+        return ERR_NOMEM;
+    }
     list_push_back(&s->all, &k->link);
     s->counts.n_running++;
     stream_store_note(k);
@@ -168,22 +194,25 @@ int stream_store_add(struct kept_stream **out, struct stream_store *s,
 
 struct kept_stream *stream_store_find(struct stream_store *s, const char *owner, const char *id)
 {
-    struct kept_stream *found = NULL;
+    struct name_node *it = name_map_first(&s->by_id, name_map_hash(&s->by_id, owner, id));
 
-    list_each(it, &s->all) {
-        struct kept_stream *k = list_entry(it, struct kept_stream, link);
+    for (; it != NULL; it = name_map_next(it)) {
+        struct kept_stream *k = list_entry(it, struct kept_stream, by_id);
 
         if (strcmp(k->id, id) == 0 && strcmp(k->owner, owner) == 0)
-            found = k; /* the latest */
+            return k; /* the latest */
     }
-    return found;
+    return NULL;
 }
 
 struct kept_stream *stream_store_find_conversation(struct stream_store *s, const char *owner,
                                                    const char *conversation)
 {
-    list_each(it, &s->all) {
-        struct kept_stream *k = list_entry(it, struct kept_stream, link);
+    const struct name_map *m = &s->by_conversation;
+    struct name_node *it = name_map_first(m, name_map_hash(m, owner, conversation));
+
+    for (; it != NULL; it = name_map_next(it)) {
+        struct kept_stream *k = list_entry(it, struct kept_stream, by_conversation);
 
         if (strcmp(k->conversation, conversation) == 0 && strcmp(k->owner, owner) == 0)
             return k;
@@ -213,6 +242,7 @@ int stream_store_open(struct stream_store **out, const struct stream_store_optio
     s->opt = *options;
     list_init(&s->all);
     list_init(&s->idle);
+    list_init(&s->ended);
     s->timer.data = s;
     uv_timer_init(s->opt.loop, &s->timer); /* cannot fail */
     uv_unref((uv_handle_t *)&s->timer);
@@ -238,6 +268,8 @@ void stream_store_close(struct stream_store **s)
     if (s == NULL || *s == NULL)
         return;
     stream_store_stop(*s);
+    name_map_release(&(*s)->by_id);
+    name_map_release(&(*s)->by_conversation);
     mem_free(*s);
     *s = NULL;
 }

@@ -8,27 +8,28 @@
 #define SERVER_STREAMS_STREAM_STORE_IMPL_H
 
 #include "core/base/list.h"
+#include "core/base/name_map.h"
+#include "server/streams/frame_log.h"
 #include "server/streams/stream_store.h"
 
-/* Bytes that a stream counts for beside its frames; so there are not so many that a search among
- * them takes long. */
+/* Bytes that a stream counts for beside its frames. */
 #define STREAM_COST 4096
 
 struct kept_stream {
     struct stream_store *store;
-    struct list link, idle_link; /* of the store; the second while it is idle */
+    struct list link, idle_link, ended_link; /* of the store; the second while it is idle, the
+                                              * third while it is idle and over */
+    struct name_node by_id, by_conversation; /* of the store; the second where it has one */
     struct list readers;         /* struct stream_reader, n_readers */
     uint32_t n_readers;
     char id[STREAM_MAX_ID + 1], owner[STREAM_MAX_OWNER + 2];
     char conversation[STREAM_MAX_CONVERSATION + 1];
     const char *type;
-    bool is_lines, is_alone, is_restored, is_over;
+    bool is_alone, is_restored, is_over;
     int64_t begun_s, ended_s;
     uint64_t idle_us;                 /* since when it is idle */
-    struct buf bytes;                 /* whole frames, the latest ones */
-    uint64_t first_byte, first_frame; /* of these */
-    uint64_t next_frame;              /* behind them */
-    uint64_t n_counted;               /* of bytes.cap, in the store's account */
+    struct frame_log frames; /* the latest ones */
+    uint64_t n_counted;      /* of their memory, in the store's account */
     void (*stop)(void *ud);           /* NULL: the writer is gone */
     void *ud;
     void (*gone)(void *gone_ud); /* or NULL */
