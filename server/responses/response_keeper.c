@@ -84,6 +84,7 @@ void response_keeper_post(struct response_keeper *k, struct response_job *job, c
     job->keeper = k;
     job->job.work = on_work;
     job->job.done = on_done;
+    job->job.name = "response_keeper";
     job->job.owner = XXH3_64bits(owner, strlen(owner));
     k->n_jobs++;
     (void)worker_pool_post(k->pool, &job->job); /* there is always room */
