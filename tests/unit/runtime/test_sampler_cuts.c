@@ -172,7 +172,7 @@ static float dry(const struct sampling *s, const int32_t *h, uint32_t n, int32_t
             k++;
         longest = k > longest ? k : longest;
     }
-    if (longest < s->dry_allowed_length)
+    if (longest < s->dry_allowed_length || (s->dry_breakers[id / 32] >> (id % 32) & 1))
         return 0;
     return s->dry_multiplier * powf(s->dry_base, (float)(longest - s->dry_allowed_length));
 }
@@ -219,6 +219,29 @@ static void dry_is_its_formula(void **state)
         for (int id = 0; id < V; id++) /* left as it was found */
             assert_int_equal(f->scratch.repeats[id], 0);
     }
+    teardown(f);
+}
+
+/* "1 2 3 : 1 2 3": what comes next may be the breaker again. */
+static void dry_spares_breakers(void **state)
+{
+    static const int32_t h[] = {1, 2, 3, 7, 1, 2, 3};
+    struct fixture *f = setup();
+    uint32_t breakers[V / 32] = {1u << 7};
+    (void)state;
+
+    f->sampling.dry_breakers = breakers;
+    f->sampling.dry_multiplier = 0.8f;
+    f->sampling.dry_base = 1.75f;
+    f->sampling.dry_allowed_length = 2;
+    f->sampling.dry_last_n = UINT32_MAX;
+    f->sampling.temperature = 0;
+    f->out.history = h;
+    f->logits[7] = 5; /* 1.4 less if it were another token */
+    f->logits[8] = 4.5f;
+    assert_int_equal(pick(f, 7), 7);
+    breakers[0] = 0;
+    assert_int_equal(pick(f, 7), 8);
     teardown(f);
 }
 
@@ -274,6 +297,7 @@ int main(void)
         cmocka_unit_test(cuts_follow_one_another),
         cmocka_unit_test(mirostat_steers),
         cmocka_unit_test(dry_is_its_formula),
+        cmocka_unit_test(dry_spares_breakers),
         cmocka_unit_test(dry_is_bounded),
         cmocka_unit_test(the_second_number_is_another),
     };
