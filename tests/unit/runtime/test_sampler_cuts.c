@@ -127,6 +127,27 @@ static void cuts_follow_one_another(void **state)
     teardown(f);
 }
 
+/* top_k, then top_p of what is left, then min_p of the largest: of two tokens that top_p leaves the
+ * second has three quarters of the first. */
+static void min_p_comes_behind_top_p(void **state)
+{
+    static const double p[] = {0.4, 0.3, 0.2, 0.1};
+    struct fixture *f = setup();
+    uint32_t times[4];
+    (void)state;
+
+    set_shares(f, p, 4);
+    f->sampling.top_k = 4;
+    f->sampling.top_p = 0.5f;
+    f->sampling.min_p = 0.6f;
+    count(f, 20000, 4, times);
+    expect_shares(times, (double[]){4.0 / 7, 3.0 / 7, 0, 0}, 4, 20000);
+    f->sampling.min_p = 0.8f;
+    count(f, 200, 4, times);
+    assert_int_equal(times[0], 200);
+    teardown(f);
+}
+
 static void mirostat_steers(void **state)
 {
     static const double p[] = {0.5, 0.25, 0.125, 0.125}; /* 1, 2, 3 and 3 bits */
@@ -295,6 +316,7 @@ int main(void)
         cmocka_unit_test(xtc_leaves_the_last_of_the_likely),
         cmocka_unit_test(typical_keeps_what_surprises_as_usual),
         cmocka_unit_test(cuts_follow_one_another),
+        cmocka_unit_test(min_p_comes_behind_top_p),
         cmocka_unit_test(mirostat_steers),
         cmocka_unit_test(dry_is_its_formula),
         cmocka_unit_test(dry_spares_breakers),
