@@ -2,6 +2,7 @@
 #include "core/formats/hf/config.h"
 
 #include "core/base/err.h"
+#include "core/base/json.h"
 #include "core/base/mem.h"
 #include "core/formats/gguf/write.h"
 #include "core/formats/hf/classes.h"
@@ -342,10 +343,12 @@ static int take_text_part(struct hf_folder *f)
     }
     while ((m = f->config->child) != NULL) {
         cJSON_DetachItemViaPointer(f->config, m);
-        if (cJSON_GetObjectItemCaseSensitive(text, m->string) != NULL)
-            cJSON_Delete(m);
-        else
+        if (cJSON_GetObjectItemCaseSensitive(text, m->string) == NULL)
             cJSON_AddItemToArray(text, m); /* with its name */
+        else if (strcmp(m->string, "eos_token_id") == 0)
+            json_put(text, HF_OUTER_EOS, m); /* both count */
+        else
+            cJSON_Delete(m);
     }
     cJSON_Delete(f->config);
     f->config = text;
