@@ -6,6 +6,7 @@
 
 #include "core/base/clock.h"
 #include "core/base/err.h"
+#include "core/base/float_mode.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
 #include "core/runtime/batch.h"
@@ -650,9 +651,11 @@ static void *engine_loop_main(void *ud)
 {
     struct engine_loop *l = ud;
 
+    float_mode_set();
     for (;;) {
         int rc;
 
+        assert(float_mode_is_set());
         mem_guard_begin("engine step");
         rc = engine_loop_step(l);
         mem_guard_end();

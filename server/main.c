@@ -1,6 +1,7 @@
 /* server/main.c - which command; everything else is in the commands. */
 #include "server/cli/command.h"
 
+#include "core/base/float_mode.h"
 #include "core/base/mem.h"
 #include "server/instance.h"
 #include "server/process/startup.h"
@@ -35,6 +36,7 @@ static int fail_unknown(const char *name)
 int main(int argc, char **argv)
 {
     startup_open_standard_fds();
+    float_mode_set();
     mem_torture_attach();
     if (argc < 2 || argv[1][0] == '-')
         return cmd_serve(argc, argv);

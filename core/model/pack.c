@@ -6,6 +6,7 @@
 #include "core/model/pack.h"
 
 #include "core/base/err.h"
+#include "core/base/float_mode.h"
 #include "core/base/mem.h"
 
 #include <math.h>
@@ -405,6 +406,7 @@ static void *run(void *arg)
     const struct model_options *o = w->options;
     size_t job = 0;
 
+    float_mode_set();
     for (;;) {
         const uint64_t c = atomic_fetch_add_explicit(&w->next, 1, memory_order_relaxed);
 

@@ -8,7 +8,6 @@
 #include "core/runtime/sampler_impl.h"
 #include "core/runtime/thought.h"
 
-#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -20,12 +19,11 @@ int sampler_scratch_create(struct sampler_scratch *s, uint32_t n_vocab)
     *s = (struct sampler_scratch){.n_vocab = n_vocab};
     s->logits = mem_aligned(n_vocab, sizeof(*s->logits));
     s->heap = mem_aligned(n_vocab, sizeof(*s->heap));
-    s->weights = mem_aligned(n_vocab, sizeof(*s->weights));
-    s->picks = mem_calloc(2 * SAMPLER_PICKS, sizeof(*s->picks));
+    s->weights = mem_aligned(n_vocab / BLOCK + 1, sizeof(*s->weights));
     s->repeats = mem_calloc(n_vocab, sizeof(*s->repeats));
     s->mask = mem_aligned(n_vocab / 32 + 1, sizeof(*s->mask));
     if (s->logits == NULL || s->heap == NULL || s->weights == NULL || s->mask == NULL ||
-        s->picks == NULL || s->repeats == NULL || constraint_scratch_create(&s->walk) < 0) {
+        s->repeats == NULL || constraint_scratch_create(&s->walk) < 0) {
         sampler_scratch_release(s);
         return ERR_NOMEM;
     }
@@ -37,7 +35,6 @@ void sampler_scratch_release(struct sampler_scratch *s)
     mem_free(s->logits);
     mem_free(s->heap);
     mem_free(s->weights);
-    mem_free(s->picks);
     mem_free(s->repeats);
     mem_free(s->mask);
     constraint_scratch_destroy(&s->walk);
@@ -217,8 +214,8 @@ static int32_t largest(const struct kern_table *kern, const float *x, uint32_t n
 /* No cut at all: sums of blocks find the block, then the weights inside it decide. The two sums
  * round differently, so the walk may run out of the block: then its last token with any weight
  * is the answer, never a banned one. */
-static int32_t draw_from_all(const struct kern_table *kern, struct sampler_scratch *s,
-                             const float *x, float max, float scale, double u)
+int32_t sampler_draw_from_all(const struct kern_table *kern, struct sampler_scratch *s,
+                              const float *x, float max, float scale, double u)
 {
     const uint32_t n_blocks = (s->n_vocab + BLOCK - 1) / BLOCK;
     double total = 0, at;
@@ -244,194 +241,15 @@ static int32_t draw_from_all(const struct kern_table *kern, struct sampler_scrat
     return (int32_t)last;
 }
 
-static void sift_down(struct candidate *heap, uint32_t n, uint32_t i)
+static void draw(const struct kern_table *kern, struct sampler_scratch *s, const float *x,
+                 struct batch_output *o)
 {
-    const struct candidate c = heap[i];
+    struct sampler_chain chain;
 
-    for (uint32_t child = 2 * i + 1; child < n; child = 2 * i + 1) {
-        if (child + 1 < n && is_before(heap[child + 1], heap[child]))
-            child++;
-        if (!is_before(heap[child], c))
-            break;
-        heap[i] = heap[child];
-        i = child;
-    }
-    heap[i] = c;
-}
-
-/* All tokens whose logit is at least `floor`, as a heap with the best on top. */
-static uint32_t build_heap(const struct kern_table *kern, struct sampler_scratch *s, const float *x,
-                           float floor)
-{
-    uint32_t n = 0;
-
-    for (uint32_t from = 0; from < s->n_vocab; from += LOOK) {
-        const uint32_t end = s->n_vocab - from < LOOK ? s->n_vocab : from + LOOK;
-
-        if (kern->max(x + from, end - from) < floor)
-            continue;
-        for (uint32_t id = from; id < end; id++)
-            if (x[id] >= floor)
-                s->heap[n++] = (struct candidate){x[id], (int32_t)id};
-    }
-    for (uint32_t i = n / 2; i-- > 0;)
-        sift_down(s->heap, n, i);
-    return n;
-}
-
-/* Take the best off the heap; it moves behind the shrunken heap, so that the k-th best ends up at
- * heap[n - k]. */
-static struct candidate pop(struct candidate *heap, uint32_t n)
-{
-    const struct candidate best = heap[0];
-
-    heap[0] = heap[n - 1];
-    heap[n - 1] = best;
-    sift_down(heap, n - 1, 0);
-    return best;
-}
-
-struct cut {
-    float max, scale;
-    uint32_t most;   /* top_k, or the vocabulary */
-    float min_p;
-    double mass;     /* weight to reach (top_p of the total), or infinity */
-    float nucleus;   /* top_p of what top_k leaves; 0 and 1 = off */
-};
-
-/* Pop in descending order until a limit is met; weights[] receives them. Returns how many, with
- * their sum. */
-static uint32_t pop_kept(struct sampler_scratch *s, uint32_t n, const struct cut *cut, double *sum)
-{
-    uint32_t kept = 0;
-
-    *sum = 0;
-    while (kept < n && kept < cut->most && *sum < cut->mass) {
-        const struct candidate c = pop(s->heap, n - kept);
-        const float w = kern_exp((c.logit - cut->max) * cut->scale);
-
-        if (kept > 0 && (w < cut->min_p || w == 0))
-            break;
-        s->weights[kept++] = w;
-        *sum += (double)w;
-    }
-    return kept;
-}
-
-/* How far below the maximum to look: doubled until the tokens above hold enough of the weight, so
- * that a peaked distribution never builds a heap of the whole vocabulary. */
-static uint32_t gather(const struct kern_table *kern, struct sampler_scratch *s, const float *x,
-                       const struct cut *cut)
-{
-    for (float depth = 8; depth < 1e4f; depth *= 2) {
-        const uint32_t n = build_heap(kern, s, x, cut->max - depth / cut->scale);
-        double sum = 0;
-
-        if (n >= cut->most)
-            return n;
-        for (uint32_t i = 0; i < n && cut->mass < INFINITY; i++)
-            sum += (double)kern_exp((s->heap[i].logit - cut->max) * cut->scale);
-        /* The heap's order is not the order of the exact sum: leave a margin. */
-        if (sum * (1 - 1e-6) >= cut->mass)
-            return n;
-        if (cut->min_p > 0 && kern_exp(-depth) < cut->min_p)
-            return n;
-    }
-    return build_heap(kern, s, x, -FLT_MAX); /* all but what is banned */
-}
-
-/* The k-th best popped of n stands at heap[n - k] (see pop). */
-static int32_t draw_kept(const struct sampler_scratch *s, uint32_t n, uint32_t kept, double at)
-{
-    uint32_t i = 0;
-
-    while (i + 1 < kept && at >= (double)s->weights[i])
-        at -= (double)s->weights[i++];
-    return s->heap[n - 1 - i].id;
-}
-
-/* Under top_k the nucleus is a share of the k kept, otherwise of everything. */
-static uint32_t cut_nucleus(const struct sampler_scratch *s, uint32_t kept, float top_p,
-                            double *sum)
-{
-    const double mass = (double)top_p * *sum;
-    uint32_t n = 0;
-
-    for (*sum = 0; n < kept && *sum < mass; n++)
-        *sum += (double)s->weights[n];
-    return n > 0 ? n : 1;
-}
-
-/* The kept ones as shares of their sum. */
-static uint32_t take_picks(struct sampler_scratch *s, uint32_t n, uint32_t kept, double sum)
-{
-    for (uint32_t i = 0; i < kept; i++)
-        s->picks[i] = (struct pick){s->heap[n - 1 - i].id, (float)((double)s->weights[i] / sum)};
-    return kept;
-}
-
-uint32_t sampler_best(const struct kern_table *kern, struct sampler_scratch *s, const float *x,
-                      float max, uint32_t most)
-{
-    const uint32_t top = most < SAMPLER_PICKS ? most : SAMPLER_PICKS;
-    const struct cut cut = {
-        .max = max, .scale = 1, .most = top < s->n_vocab ? top : s->n_vocab, .mass = INFINITY};
-    const uint32_t n = gather(kern, s, x, &cut);
-    double sum;
-
-    return take_picks(s, n, pop_kept(s, n, &cut, &sum), 1);
-}
-
-/* Are more cuts wanted than those that pop_kept() makes? */
-static bool picks_on(const struct sampling *p)
-{
-    return sampler_is_typical(p) || p->xtc_probability > 0.0f || p->mirostat_tau > 0.0f;
-}
-
-static struct cut cut_of(const struct kern_table *kern, const struct sampler_scratch *s,
-                         const float *x, const struct sampling *p)
-{
-    const bool mirostat = p->mirostat_tau > 0.0f;
-    const bool has_k = p->top_k > 0 && (uint32_t)p->top_k < s->n_vocab && !mirostat;
-    struct cut cut = {.max = kern->max(x, s->n_vocab), .scale = 1.0f / p->temperature};
-
-    cut.most = has_k ? (uint32_t)p->top_k : s->n_vocab;
-    if (picks_on(p) && cut.most > SAMPLER_PICKS)
-        cut.most = SAMPLER_PICKS;
-    cut.mass = INFINITY;
-    if (mirostat)
-        return cut;
-    cut.min_p = p->min_p;
-    if (!has_k && p->top_p < 1.0f)
-        cut.mass = (double)p->top_p *
-                   (double)kern->sum_exp(x, s->n_vocab, cut.max, cut.scale);
-    cut.nucleus = has_k ? p->top_p : 1.0f;
-    return cut;
-}
-
-static int32_t draw(const struct kern_table *kern, struct sampler_scratch *s, const float *x,
-                    struct batch_output *o, double u)
-{
-    const struct sampling *p = o->sampling;
-    const struct cut cut = cut_of(kern, s, x, p);
-    uint32_t n, kept;
-    double sum;
-
-    if (!isfinite(cut.max))
-        return largest(kern, x, s->n_vocab);
-    if (p->n_chain > 0)
-        return sampler_chain(kern, s, x, o, u);
-    if (cut.most == s->n_vocab && cut.mass == INFINITY && cut.min_p <= 0.0f && !picks_on(p))
-        return draw_from_all(kern, s, x, cut.max, cut.scale, u);
-    n = gather(kern, s, x, &cut);
-    kept = pop_kept(s, n, &cut, &sum);
-    if (kept == 0)
-        return largest(kern, x, s->n_vocab);
-    if (cut.nucleus > 0 && cut.nucleus < 1.0f)
-        kept = cut_nucleus(s, kept, cut.nucleus, &sum);
-    if (picks_on(p))
-        return sampler_draw_picks(s->picks, take_picks(s, n, kept, sum), o, u);
-    return draw_kept(s, n, kept, u * sum);
+    if (sampler_chain_cut(&chain, kern, s, x, o))
+        sampler_chain_draw(&chain, o, random_uniform(o->sampling->seed, o->n_discarded + o->pos));
+    else
+        o->token = largest(kern, x, s->n_vocab);
 }
 
 static bool is_among(int32_t id, const int32_t *ids, size_t n)
@@ -514,7 +332,7 @@ static void choose(const struct kern_table *kern, struct sampler_scratch *s, con
     if (is_greedy(p))
         o->token = largest(kern, x, s->n_vocab);
     else
-        o->token = draw(kern, s, x, o, random_uniform(p->seed, o->n_discarded + o->pos));
+        draw(kern, s, x, o);
 }
 
 void sampler_pick(const struct kern_table *kern, struct sampler_scratch *s, const float *logits,
@@ -532,4 +350,26 @@ void sampler_pick(const struct kern_table *kern, struct sampler_scratch *s, cons
         find_logprobs(kern, s, logits, o);
     if (has_shares && is_greedy(p))
         share_greedily(o);
+}
+
+uint32_t sampler_shares(const struct kern_table *kern, struct sampler_scratch *s,
+                        const float *logits, const int32_t *eog, size_t n_eog,
+                        const struct batch_output *o, struct sampler_share *out)
+{
+    const float *x = changed_logits(s, logits, eog, n_eog, o);
+    struct sampler_chain chain;
+    uint32_t n = 0;
+    double total;
+    float w;
+
+    if (needs_mask(o))
+        x = mask_logits(s, x, eog, n_eog, o);
+    if (is_greedy(o->sampling) || !sampler_chain_cut(&chain, kern, s, x, o)) {
+        out[0] = (struct sampler_share){largest(kern, x, s->n_vocab), 1};
+        return 1;
+    }
+    total = sampler_chain_total(&chain);
+    for (; (w = sampler_chain_weight(&chain, n)) >= 0; n++)
+        out[n] = (struct sampler_share){sampler_chain_id(&chain, n), (float)((double)w / total)};
+    return n;
 }

@@ -6,9 +6,9 @@
  * below 1e-6) takes the largest, ties to the lowest id;
  * otherwise weights are exp((logit - max) / temperature) and are cut by top_k, then top_p of what
  * is left, then min_p of the largest, then typical_p, then XTC; one token is drawn with
- * random_uniform(seed, pos). Mirostat takes the place of all those cuts. typical_p, XTC and
- * mirostat look at the SAMPLER_PICKS likeliest tokens at most. A request may have a chain instead:
- * the cuts and the temperature in an order of its own, over the SAMPLER_PICKS likeliest tokens.
+ * random_uniform(seed, pos). Mirostat takes the place of all those cuts. A request may have a chain
+ * instead: the cuts and the temperature in an order of its own. Every stage looks at all tokens
+ * that the one before it has left, and shares are of those.
  * Every sum is taken in one fixed order, so the answer is a function of the logits and the
  * request alone.
  *
@@ -29,19 +29,16 @@ struct candidate {
     int32_t id;
 };
 
-#define SAMPLER_PICKS 1024
-
-struct pick {
+struct sampler_share {
     int32_t id;
-    float p; /* its share of all weights that were left */
+    float p;
 };
 
 struct sampler_scratch {
     uint32_t n_vocab;
     float *logits;          /* [n_vocab] when they have to be changed */
     struct candidate *heap; /* [n_vocab] */
-    float *weights;         /* [n_vocab] of tokens in descending order, or block sums */
-    struct pick *picks;     /* [2 * SAMPLER_PICKS], best first */
+    float *weights;         /* of blocks of the vocabulary */
     uint32_t *repeats;      /* [n_vocab] of DRY and penalties; zero between calls */
     uint32_t *mask;         /* [n_vocab / 32 + 1] tokens that a constraint allows */
     struct constraint_scratch *walk;
@@ -54,5 +51,11 @@ void sampler_scratch_release(struct sampler_scratch *s);
  * constraint is moved on behind the token. */
 void sampler_pick(const struct kern_table *kern, struct sampler_scratch *s, const float *logits,
                   const int32_t *eog, size_t n_eog, struct batch_output *o);
+
+/* What sampler_pick() would draw from, for tests: ids and their shares of 1, best first, as
+ * out[n_vocab]. Returns how many. */
+uint32_t sampler_shares(const struct kern_table *kern, struct sampler_scratch *s,
+                        const float *logits, const int32_t *eog, size_t n_eog,
+                        const struct batch_output *o, struct sampler_share *out);
 
 #endif

@@ -1,134 +1,275 @@
-/* core/runtime/sampler_chain.c - cuts and temperature in the order of the request; see
- * sampler_impl.h.
+/* core/runtime/sampler_chain.c - cuts and temperature, one after the other; see sampler_impl.h.
  *
- * Each stage leaves fewer tokens, or other shares, to the next one. Until the first cut shares are
- * those of the whole vocabulary, of which only the likeliest tokens are looked at.
- * Sources: Tang et al., "Top-nσ: not all logits are you need", ACL 2025; Zhang et al., "EDT:
- * improving large language models' generation by entropy-based dynamic temperature sampling", 2024.
+ * Each stage leaves fewer tokens, or other shares, to the next one. What stages leave is always a
+ * run of ranks: a cut takes tokens off the end, XTC off the front, typical off both. Until the
+ * first cut the tokens that are left are all of the vocabulary, however many those are.
+ *
+ * Sources: Meister et al., "Locally typical sampling", TACL 2023; Basu et al., "Mirostat", ICLR
+ * 2021 (its second version, which needs no estimate of the distribution's shape); Tang et al.,
+ * "Top-nσ: not all logits are you need", ACL 2025; Zhang et al., "EDT: improving large language
+ * models' generation by entropy-based dynamic temperature sampling", 2024. XTC leaves out, now and
+ * then, all but the least likely of the tokens that are likely enough.
  */
 #include "core/runtime/sampler_impl.h"
 
 #include "core/runtime/random.h"
 
 #include <math.h>
+#include <string.h>
 
-struct chain {
-    const struct kern_table *kern;
-    const struct sampling *p;
-    const float *x; /* [n_vocab] */
-    uint32_t n_vocab;
-    float max, scale;   /* of all logits; 1 / temperature so far */
-    struct pick *picks; /* [n], best first */
-    uint32_t n;
-    bool is_whole; /* nothing was cut: there may be more than the picks */
-};
+#define LN_2 0.69314718055994530942
+#define DEPTH 8          /* nats below the best that hold nearly all weight of most rows */
+#define MOST_SCALE 1e30f /* several temperatures in one chain leave the scale a number */
 
-/* The shares of what is left. */
-static void share(struct chain *c)
+/* ---- what is left ---- */
+
+static float logit_at(struct sampler_chain *c, uint32_t rank)
 {
-    const float best = c->x[c->picks[0].id];
-    double total = 0;
-
-    for (uint32_t i = 0; i < c->n; i++) {
-        c->picks[i].p = kern_exp((c->x[c->picks[i].id] - best) * c->scale);
-        total += (double)c->picks[i].p;
-    }
-    if (c->is_whole)
-        total = (double)c->kern->sum_exp(c->x, c->n_vocab, c->max, c->scale);
-    for (uint32_t i = 0; i < c->n; i++)
-        c->picks[i].p = (float)((double)c->picks[i].p / total);
+    return ranking_at(&c->ranking, rank)->logit;
 }
 
-static void keep(struct chain *c, uint32_t n)
+static bool has(struct sampler_chain *c, uint32_t rank)
 {
-    c->n = n > 0 ? n : 1;
+    return c->is_whole ? ranking_at(&c->ranking, rank) != NULL : rank < c->to;
+}
+
+/* ln of a token's weight: 0 is that of the best. */
+static float distance(struct sampler_chain *c, uint32_t rank)
+{
+    return (logit_at(c, rank) - c->best) * c->scale;
+}
+
+static float weight(struct sampler_chain *c, uint32_t rank)
+{
+    return kern_exp(distance(c, rank));
+}
+
+double sampler_chain_total(struct sampler_chain *c)
+{
+    double total = 0;
+
+    if (c->is_whole)
+        return (double)c->kern->sum_exp(c->x, c->n_vocab, c->best, c->scale);
+    for (uint32_t rank = c->from; rank < c->to; rank++)
+        total += (double)weight(c, rank);
+    return total;
+}
+
+float sampler_chain_weight(struct sampler_chain *c, uint32_t i)
+{
+    return has(c, c->from + i) ? weight(c, c->from + i) : -1;
+}
+
+int32_t sampler_chain_id(struct sampler_chain *c, uint32_t i)
+{
+    return ranking_at(&c->ranking, c->from + i)->id;
+}
+
+static uint32_t count(const struct sampler_chain *c)
+{
+    return c->is_whole ? ranking_count(&c->ranking) : c->to - c->from;
+}
+
+/* Ranks from .. to - 1 are left; the best of them always is. */
+static void keep(struct sampler_chain *c, uint32_t from, uint32_t to)
+{
+    c->from = from;
+    c->to = to > from ? to : from + 1;
     c->is_whole = false;
-    share(c);
+    c->best = logit_at(c, from);
+}
+
+/* Rank the logits anew. */
+static void begin(struct sampler_chain *c, const float *x)
+{
+    c->x = x;
+    ranking_init(&c->ranking, c->kern, c->s->heap, x, c->n_vocab);
+    ranking_reach(&c->ranking, DEPTH / c->scale);
+    c->best = c->ranking.max;
+    c->from = c->to = 0;
+    c->is_whole = true;
+}
+
+/* ---- moments of the distances from the best ---- */
+
+struct moments {
+    double n, weights;    /* tokens, and the sum of their weights */
+    double mean, squares; /* of distances */
+};
+
+static void add_moment(struct moments *m, float far, float w)
+{
+    m->n++;
+    if (w == 0)
+        return;
+    m->weights += (double)w;
+    m->mean += (double)w * (double)far;
+    m->squares += (double)w * (double)far * (double)far;
+}
+
+/* Of the distances in nats, each token counting as its weight; a token that may not come counts for
+ * nothing. */
+static struct moments weighted_moments(struct sampler_chain *c)
+{
+    struct moments m = {0};
+
+    for (uint32_t i = 0; c->is_whole && i < c->n_vocab; i++) {
+        const float far = (c->x[i] - c->best) * c->scale;
+
+        if (c->x[i] > -INFINITY)
+            add_moment(&m, far, kern_exp(far));
+    }
+    for (uint32_t rank = c->from; !c->is_whole && rank < c->to; rank++)
+        add_moment(&m, distance(c, rank), weight(c, rank));
+    m.mean /= m.weights;
+    return m;
+}
+
+/* The same of distances between logits, all tokens counting alike. */
+static struct moments plain_moments(struct sampler_chain *c)
+{
+    struct moments m = {0};
+
+    for (uint32_t i = 0; c->is_whole && i < c->n_vocab; i++)
+        if (c->x[i] > -INFINITY)
+            add_moment(&m, c->x[i] - c->best, 1);
+    for (uint32_t rank = c->from; !c->is_whole && rank < c->to; rank++)
+        add_moment(&m, logit_at(c, rank) - c->best, 1);
+    m.mean /= m.weights;
+    m.squares /= m.weights;
+    return m;
 }
 
 /* ---- stages ---- */
 
-static void cut_top_p(struct chain *c)
+static void cut_top_k(struct sampler_chain *c)
 {
-    double sum = 0;
+    const uint32_t k = c->p->top_k > 0 ? (uint32_t)c->p->top_k : c->n_vocab;
+
+    if (k >= c->n_vocab || (!c->is_whole && k >= c->to - c->from))
+        return;
+    if (has(c, c->from + k))
+        keep(c, c->from, c->from + k);
+}
+
+static void cut_top_p(struct sampler_chain *c)
+{
+    double mass, sum = 0;
     uint32_t n = 0;
 
-    while (n < c->n && (sum < (double)c->p->top_p || n < c->p->min_keep))
-        sum += (double)c->picks[n++].p;
-    keep(c, n);
-}
+    if (c->p->top_p >= 1)
+        return;
+    mass = (double)c->p->top_p * sampler_chain_total(c);
+    while (has(c, c->from + n) && (sum < mass || n < c->p->min_keep)) {
+        const float w = weight(c, c->from + n);
 
-static void cut_min_p(struct chain *c)
-{
-    const float least = c->p->min_p * c->picks[0].p;
-    uint32_t n = 1;
-
-    while (n < c->n && (c->picks[n].p >= least || n < c->p->min_keep))
+        if (w == 0 && n >= c->p->min_keep)
+            break; /* what is missing is rounding */
+        sum += (double)w;
         n++;
-    keep(c, n);
-}
-
-struct moments {
-    double n, sum, squares;
-};
-
-static void add_moment(struct moments *m, float distance)
-{
-    if (distance < INFINITY) { /* not that of a token that may not come */
-        m->n++;
-        m->sum += (double)distance;
-        m->squares += (double)distance * (double)distance;
     }
+    keep(c, c->from, c->from + n);
 }
 
-/* Squares are compared, so that no root is taken; distances are from the best. */
-static void cut_top_n_sigma(struct chain *c)
+static void cut_min_p(struct sampler_chain *c)
 {
-    const float best = c->x[c->picks[0].id];
-    struct moments m = {0};
-    double mean, most;
     uint32_t n = 1;
 
-    if (c->is_whole)
-        for (uint32_t i = 0; i < c->n_vocab; i++)
-            add_moment(&m, best - c->x[i]);
-    else
-        for (uint32_t i = 0; i < c->n; i++)
-            add_moment(&m, best - c->x[c->picks[i].id]);
-    mean = m.sum / m.n;
-    most = (m.squares / m.n - mean * mean) * (double)c->p->top_n_sigma *
-           (double)c->p->top_n_sigma;
-    for (; n < c->n; n++) {
-        const double distance = (double)(best - c->x[c->picks[n].id]);
+    if (c->p->min_p <= 0)
+        return;
+    while (has(c, c->from + n) &&
+           (weight(c, c->from + n) >= c->p->min_p || n < c->p->min_keep))
+        n++;
+    keep(c, c->from, c->from + n);
+}
 
-        if (distance * distance > most)
+/* Squares are compared, so that no root is taken. */
+static void cut_top_n_sigma(struct sampler_chain *c)
+{
+    struct moments m;
+    double most;
+    uint32_t n = 1;
+
+    if (c->p->top_n_sigma <= 0)
+        return;
+    m = plain_moments(c);
+    most = (m.squares - m.mean * m.mean) * (double)c->p->top_n_sigma * (double)c->p->top_n_sigma;
+    for (; has(c, c->from + n); n++) {
+        const double far = (double)(logit_at(c, c->from + n) - c->best);
+
+        if (far * far > most)
             break;
     }
-    keep(c, n);
+    keep(c, c->from, c->from + n);
 }
 
-static void cut_xtc(struct chain *c, uint32_t pos)
+/* Keep the tokens whose surprise is nearest to the mean surprise, until they have typical_p of all;
+ * of two equally near the likelier one comes first. That is a run of ranks around the mean. */
+static void cut_typical(struct sampler_chain *c)
 {
-    if (random_uniform_second(c->p->seed, pos) < (double)c->p->xtc_probability)
-        keep(c, sampler_cut_xtc(c->picks, c->n, c->p->xtc_threshold, c->p->min_keep));
+    const struct moments m = weighted_moments(c);
+    double sum = 0;
+    uint32_t low, high = c->from; /* kept are low .. high - 1 */
+
+    while (has(c, high) && (double)distance(c, high) > m.mean)
+        high++;
+    low = high;
+    while (low == high || high - low < c->p->min_keep ||
+           sum < (double)c->p->typical_p * m.weights) {
+        const bool has_high = has(c, high);
+        double above, below;
+
+        if (low == c->from && !has_high)
+            break;
+        above = low > c->from ? (double)distance(c, low - 1) - m.mean : INFINITY;
+        below = has_high ? m.mean - (double)distance(c, high) : INFINITY;
+        sum += (double)weight(c, above <= below ? --low : high++);
+    }
+    keep(c, low, high);
 }
 
-/* Between temperature - range and temperature + range: the evener the shares, the higher. */
-static float dynamic_temperature(const struct chain *c)
+/* XTC takes the n best of all away: the others are ranked anew. */
+static void drop_best(struct sampler_chain *c, uint32_t n)
+{
+    float *const x = c->s->logits;
+
+    if (c->x != x)
+        memcpy(x, c->x, c->n_vocab * sizeof(*x));
+    for (uint32_t i = 0; i < n; i++)
+        x[ranking_at(&c->ranking, i)->id] = -INFINITY;
+    begin(c, x);
+}
+
+/* Of the tokens that have at least the threshold all go but the last; a single one stays. */
+static void cut_xtc(struct sampler_chain *c, uint32_t pos)
+{
+    double least;
+    uint32_t n = 0;
+
+    if (random_uniform_second(c->p->seed, pos) >= (double)c->p->xtc_probability)
+        return;
+    least = (double)c->p->xtc_threshold * sampler_chain_total(c);
+    while (has(c, c->from + n) && (double)weight(c, c->from + n) >= least)
+        n++;
+    if (n < 2 || (c->p->min_keep > 1 && count(c) - (n - 1) < c->p->min_keep))
+        return;
+    if (c->is_whole)
+        drop_best(c, n - 1);
+    else
+        keep(c, c->from + n - 1, c->to);
+}
+
+/* Between temperature - range and temperature + range: the evener the shares of the n tokens, the
+ * higher. Evenness is entropy over the largest that n tokens can have. */
+static float dynamic_temperature(struct sampler_chain *c, const struct moments *m)
 {
     const float low = c->p->temperature > c->p->dynatemp_range
                           ? c->p->temperature - c->p->dynatemp_range
                           : 0;
     const float high = c->p->temperature + c->p->dynatemp_range;
-    double entropy = 0, sum = 0, evenness;
+    const double evenness = (kern_log(m->weights) - m->mean) / kern_log(m->n);
 
-    for (uint32_t i = 0; i < c->n; i++)
-        sum += (double)c->picks[i].p;
-    for (uint32_t i = 0; i < c->n; i++)
-        if (c->picks[i].p > 0)
-            entropy -= (double)c->picks[i].p / sum * kern_log((double)c->picks[i].p / sum);
-    evenness = entropy / kern_log((double)c->n);
-    if (c->p->dynatemp_exponent == 0.0f)
+    if (c->p->dynatemp_exponent == 0.0f || evenness >= 1)
         return high;
     if (evenness <= 0)
         return low;
@@ -136,24 +277,28 @@ static float dynamic_temperature(const struct chain *c)
                                                  kern_log(evenness)));
 }
 
-static void change_temperature(struct chain *c)
+static void change_temperature(struct sampler_chain *c)
 {
     float t = c->p->temperature;
 
     if (c->p->dynatemp_range > 0.0f) {
-        if (c->n < 2)
+        const struct moments m = weighted_moments(c);
+
+        if (m.n < 2)
             return;
-        t = dynamic_temperature(c);
+        t = dynamic_temperature(c, &m);
     }
     if (t < SAMPLER_GREEDY_BELOW) {
-        keep(c, 1);
+        keep(c, c->from, c->from + 1);
         return;
     }
     c->scale /= t;
-    share(c);
+    c->scale = c->scale < MOST_SCALE ? c->scale : MOST_SCALE;
+    c->scale = c->scale > 1 / MOST_SCALE ? c->scale : 1 / MOST_SCALE;
+    ranking_reach(&c->ranking, DEPTH / c->scale);
 }
 
-static void run(struct chain *c, enum sampling_stage stage, uint32_t pos)
+static void run(struct sampler_chain *c, enum sampling_stage stage, uint32_t pos)
 {
     switch (stage) {
     case STAGE_NONE:
@@ -162,10 +307,11 @@ static void run(struct chain *c, enum sampling_stage stage, uint32_t pos)
         cut_top_n_sigma(c);
         break;
     case STAGE_TOP_K:
-        keep(c, (uint32_t)c->p->top_k < c->n ? (uint32_t)c->p->top_k : c->n);
+        cut_top_k(c);
         break;
     case STAGE_TYPICAL:
-        keep(c, sampler_cut_typical(c->picks, c->n, c->p->typical_p, c->p->min_keep));
+        if (c->p->typical_p > 0 && c->p->typical_p < 1)
+            cut_typical(c);
         break;
     case STAGE_TOP_P:
         cut_top_p(c);
@@ -174,7 +320,8 @@ static void run(struct chain *c, enum sampling_stage stage, uint32_t pos)
         cut_min_p(c);
         break;
     case STAGE_XTC:
-        cut_xtc(c, pos);
+        if (c->p->xtc_probability > 0)
+            cut_xtc(c, pos);
         break;
     case STAGE_TEMPERATURE:
         change_temperature(c);
@@ -182,33 +329,84 @@ static void run(struct chain *c, enum sampling_stage stage, uint32_t pos)
     }
 }
 
-static void report(const struct chain *c, uint32_t chosen, struct batch_output *o)
+static double bits(double share)
+{
+    return -kern_log(share) / LN_2;
+}
+
+/* Leave out what would surprise by more than mu bits. */
+static void cut_mirostat(struct sampler_chain *c, float mu)
+{
+    const double total = sampler_chain_total(c);
+    uint32_t n = 1;
+
+    while (has(c, n) && weight(c, n) > 0 && bits((double)weight(c, n) / total) <= (double)mu)
+        n++;
+    keep(c, 0, n);
+}
+
+bool sampler_chain_cut(struct sampler_chain *c, const struct kern_table *kern,
+                       struct sampler_scratch *s, const float *x, const struct batch_output *o)
+{
+    static const uint8_t own[] = {STAGE_TEMPERATURE, STAGE_TOP_K,   STAGE_TOP_P,
+                                  STAGE_MIN_P,       STAGE_TYPICAL, STAGE_XTC};
+    const struct sampling *p = o->sampling;
+    const bool is_mirostat = p->mirostat_tau > 0.0f;
+    const bool has_chain = p->n_chain > 0 && !is_mirostat;
+    const uint32_t n = has_chain ? p->n_chain : is_mirostat ? 1 : sizeof(own);
+
+    *c = (struct sampler_chain){.kern = kern, .s = s, .p = p, .n_vocab = s->n_vocab, .scale = 1};
+    begin(c, x);
+    if (!isfinite(c->best))
+        return false;
+    for (uint32_t i = 0; i < n; i++)
+        run(c, (enum sampling_stage)(has_chain ? p->chain : own)[i], o->n_discarded + o->pos);
+    if (is_mirostat)
+        cut_mirostat(c, *o->mirostat_mu);
+    return true;
+}
+
+/* ---- the draw ---- */
+
+/* Index of the token at `at` of the total, best first. */
+static uint32_t find(struct sampler_chain *c, double at)
+{
+    uint32_t rank = c->from;
+
+    while (rank + 1 < c->to && at >= (double)weight(c, rank))
+        at -= (double)weight(c, rank++);
+    return rank;
+}
+
+static void report(struct sampler_chain *c, double total, struct batch_output *o)
 {
     const uint32_t most = o->sampling->n_top > 0 ? (uint32_t)o->sampling->n_top : 0;
 
-    o->logprob = c->picks[chosen].p;
-    o->n_top = c->n < most ? c->n : most;
-    for (uint32_t i = 0; i < o->n_top; i++)
-        o->top[i] = (struct top_logprob){c->picks[i].id, c->picks[i].p};
+    o->logprob = (float)((double)kern_exp((c->x[o->token] - c->best) * c->scale) / total);
+    o->n_top = 0;
+    for (uint32_t i = 0; i < most && has(c, c->from + i); i++)
+        o->top[o->n_top++] = (struct top_logprob){
+            sampler_chain_id(c, i), (float)((double)weight(c, c->from + i) / total)};
 }
 
-int32_t sampler_chain(const struct kern_table *kern, struct sampler_scratch *s, const float *x,
-                      struct batch_output *o, double u)
+/* mu moves towards the wanted surprise. */
+static void steer(const struct sampler_chain *c, double share, float *mu)
 {
-    const struct sampling *p = o->sampling;
-    const bool begins_short = p->chain[0] == STAGE_TOP_K;
-    struct chain c = {.kern = kern, .p = p, .x = x, .n_vocab = s->n_vocab, .scale = 1};
-    uint32_t chosen;
+    *mu -= c->p->mirostat_eta * ((float)bits(share) - c->p->mirostat_tau);
+}
 
-    c.max = kern->max(x, s->n_vocab);
-    c.n = sampler_best(kern, s, x, c.max, begins_short ? (uint32_t)p->top_k : SAMPLER_PICKS);
-    c.picks = s->picks;
-    c.is_whole = true;
-    share(&c);
-    for (uint32_t i = 0; i < p->n_chain; i++)
-        run(&c, (enum sampling_stage)p->chain[i], o->n_discarded + o->pos);
-    chosen = sampler_draw_one(c.picks, c.n, u);
-    if (p->wants_shares)
-        report(&c, chosen, o);
-    return c.picks[chosen].id;
+void sampler_chain_draw(struct sampler_chain *c, struct batch_output *o, double u)
+{
+    if (c->is_whole) {
+        o->token = sampler_draw_from_all(c->kern, c->s, c->x, c->best, c->scale, u);
+    } else {
+        const double total = sampler_chain_total(c);
+        const uint32_t rank = find(c, u * total);
+
+        o->token = ranking_at(&c->ranking, rank)->id;
+        if (c->p->mirostat_tau > 0.0f)
+            steer(c, (double)weight(c, rank) / total, o->mirostat_mu);
+    }
+    if (c->p->wants_shares)
+        report(c, sampler_chain_total(c), o);
 }

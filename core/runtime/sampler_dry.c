@@ -41,7 +41,7 @@ void sampler_dry(uint32_t *repeats, const struct batch_output *o, float *logits)
             repeats[h[end]] = length;
     }
     for (uint32_t end = 1; end < seen; end++) {
-        if (repeats[h[end]] > 0)
+        if (repeats[h[end]] > 0 && !is_breaker(p, h[end]))
             logits[h[end]] -= penalty(p, repeats[h[end]]);
         repeats[h[end]] = 0;
     }

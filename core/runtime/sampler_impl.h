@@ -7,13 +7,14 @@
 #define CORE_RUNTIME_SAMPLER_IMPL_H
 
 #include "core/runtime/sampler.h"
+#include "core/runtime/sampler_ranking.h"
 
 #define SAMPLER_GREEDY_BELOW 1e-6f /* 1/temperature stays finite and exact enough above */
 
 /* DRY ("don't repeat yourself"): a token that would make the end of the text repeat an earlier run
  * of n >= dry_allowed_length tokens loses dry_multiplier * dry_base^(n - dry_allowed_length). Runs
  * are looked for in the last dry_last_n tokens, end at a breaker, and count up to
- * SAMPLER_MAX_REPEAT.
+ * SAMPLER_MAX_REPEAT. A breaker itself loses nothing.
  * repeats: [n_vocab], all zero before and after. */
 #define SAMPLER_MAX_REPEAT 50
 void sampler_dry(uint32_t *repeats, const struct batch_output *o, float *logits);
@@ -25,28 +26,34 @@ bool sampler_has_penalties(const struct batch_output *o);
  * the text ends with but for that. */
 void sampler_bans(const struct batch_output *o, float *logits, uint32_t n_vocab);
 
-static inline bool sampler_is_typical(const struct sampling *p)
-{
-    return p->typical_p > 0.0f && p->typical_p < 1.0f;
-}
+/* What the stages of a request leave of a row: all that may come, or a run of ranks. */
+struct sampler_chain {
+    const struct kern_table *kern;
+    struct sampler_scratch *s;
+    const struct sampling *p;
+    const float *x; /* [n_vocab] the logits, without what XTC took off */
+    uint32_t n_vocab;
+    float best, scale; /* logit of the best that is left; 1 / temperature so far */
+    struct ranking ranking;
+    uint32_t from, to; /* ranks from .. to - 1 are left */
+    bool is_whole;     /* or nothing was cut, and from and to are 0 */
+};
 
-/* The `most` likeliest tokens, at most SAMPLER_PICKS, as s->picks, best first, with weights
- * exp(logit - max). Returns how many. */
-uint32_t sampler_best(const struct kern_table *kern, struct sampler_scratch *s, const float *x,
-                      float max, uint32_t most);
+/* Run the request's stages over logits x, which may be s->logits. False: there is no largest logit
+ * that is a number. */
+bool sampler_chain_cut(struct sampler_chain *c, const struct kern_table *kern,
+                       struct sampler_scratch *s, const float *x, const struct batch_output *o);
+/* Draw a token of what is left; with wants_shares the outputs of `o` are filled, too. */
+void sampler_chain_draw(struct sampler_chain *c, struct batch_output *o, double u);
 
-/* Draw one of picks[0..n), best first, after typical_p and XTC, or by mirostat; picks[0 .. 2n) is
- * scratch. */
-int32_t sampler_draw_picks(struct pick *picks, uint32_t n, const struct batch_output *o, double u);
-/* Index of the pick at u of the sum. */
-uint32_t sampler_draw_one(const struct pick *picks, uint32_t n, double u);
-/* The cuts by themselves: how many stay, at least min_keep; p are shares of 1. picks[0 .. 2n) is
- * scratch. */
-uint32_t sampler_cut_typical(struct pick *picks, uint32_t n, float share, uint32_t min_keep);
-uint32_t sampler_cut_xtc(struct pick *picks, uint32_t n, float threshold, uint32_t min_keep);
+/* The i-th of those left, best first: its weight, that of the best being 1; below 0: there are not
+ * so many. And the sum of all weights. */
+float sampler_chain_weight(struct sampler_chain *c, uint32_t i);
+int32_t sampler_chain_id(struct sampler_chain *c, uint32_t i);
+double sampler_chain_total(struct sampler_chain *c);
 
-/* Draw a token by the chain; with wants_shares the outputs of `o` are filled, too. */
-int32_t sampler_chain(const struct kern_table *kern, struct sampler_scratch *s, const float *x,
-                      struct batch_output *o, double u);
+/* Draw from the whole row, by weights exp((x - max) * scale). */
+int32_t sampler_draw_from_all(const struct kern_table *kern, struct sampler_scratch *s,
+                              const float *x, float max, float scale, double u);
 
 #endif

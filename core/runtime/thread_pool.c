@@ -9,6 +9,7 @@
 
 #include "core/base/cpus.h"
 #include "core/base/err.h"
+#include "core/base/float_mode.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
 #include "core/runtime/barrier_tree.h"
@@ -82,6 +83,7 @@ static void *worker_main(void *arg)
     struct thread_pool *t = m->w.pool;
     unsigned seen = 0;
 
+    float_mode_set();
     pin(m);
     for (;;) {
         spin_word_wait(&t->epoch, seen, t->n_pauses);

@@ -13,27 +13,9 @@
 #define N_ENDS 6
 #define MAX_TEMPLATE (1u << 20) /* the longest in use are 20 KiB */
 
-/* Names under which models end a turn or a text; a special token of such a name ends a
- * generation even where the metadata forgets to say so. */
-static const char *const end_names[] = {
-    "<|eot_id|>",      "<|im_end|>", "<|end|>",         "<|endoftext|>",
-    "<|end_of_text|>", "<|eom_id|>", "<end_of_turn>",   "</s>",
-    "<eos>",           "<|eos|>",    "<|end_of_turn|>", "<|END_OF_TURN_TOKEN|>",
-    "<EOT>",           "<|return|>", "<|EOT|>",
-};
-
 static bool is_text(struct gguf_str s, const char *text)
 {
     return s.len == strlen(text) && memcmp(s.data, text, s.len) == 0;
-}
-
-static bool is_end_name(struct gguf_str s)
-{
-    for (size_t i = 0; i < sizeof(end_names) / sizeof(end_names[0]); i++) {
-        if (is_text(s, end_names[i]))
-            return true;
-    }
-    return false;
 }
 
 int vocab_read_id(const struct vocab *v, const struct gguf *g, const char *key, int32_t *id,
@@ -175,55 +157,6 @@ static void guess_types(struct vocab *v)
         v->type[v->unknown] = TOKEN_UNKNOWN;
 }
 
-static bool has_named(const struct vocab *v, const struct gguf_kv *tokens, const char *name)
-{
-    for (int32_t id = 0; id < v->n; id++)
-        if (v->type[id] != TOKEN_NORMAL && is_text(gguf_array_str(tokens, (uint64_t)id), name))
-            return true;
-    return false;
-}
-
-/* In OpenAI's "harmony" an answer is several messages: "<|end|>" is behind each, "<|return|>"
- * behind the last, and "<|call|>" hands over to a tool. */
-static bool speaks_harmony(const struct vocab *v, const struct gguf_kv *tokens)
-{
-    return has_named(v, tokens, "<|return|>") && has_named(v, tokens, "<|call|>");
-}
-
-static bool ends_generation(const struct vocab *v, const struct gguf_kv *tokens, int32_t id,
-                            const int32_t *named, size_t n_named)
-{
-    if (v->is_harmony && is_text(gguf_array_str(tokens, (uint64_t)id), "<|end|>"))
-        return false;
-    if (v->is_harmony && is_text(gguf_array_str(tokens, (uint64_t)id), "<|call|>"))
-        return true;
-    for (size_t i = 0; i < n_named; i++) {
-        if (named[i] == id)
-            return true;
-    }
-    return (v->type[id] == TOKEN_CONTROL || v->type[id] == TOKEN_USER_DEFINED) &&
-           is_end_name(gguf_array_str(tokens, (uint64_t)id));
-}
-
-static int collect_ends(struct vocab *v, const struct gguf *g, const int32_t *named, size_t n_named,
-                        char *err, size_t err_len)
-{
-    const struct gguf_kv *tokens = gguf_find(g, "tokenizer.ggml.tokens");
-    const size_t most = n_named + sizeof(end_names) / sizeof(end_names[0]);
-
-    v->is_harmony = speaks_harmony(v, tokens);
-    v->eog = mem_calloc(most, sizeof(*v->eog));
-    if (v->eog == NULL)
-        return text_fail(g, ERR_NOMEM, err, err_len, "no memory for the tokens' roles");
-    for (int32_t id = 0; id < v->n && v->n_eog < most; id++) {
-        if (ends_generation(v, tokens, id, named, n_named)) {
-            v->eog[v->n_eog++] = id;
-            v->type[id] = TOKEN_CONTROL;
-        }
-    }
-    return 0;
-}
-
 static int32_t id_if_named(const struct vocab *v, const struct gguf *g, int32_t id,
                            const char *name)
 {
@@ -313,5 +246,5 @@ int vocab_load_roles(struct vocab *v, const struct gguf *g, char *err, size_t er
     ends[3] = v->infill.pad; /* none of these is part of what fills a gap */
     ends[4] = v->infill.repository;
     ends[5] = v->infill.file;
-    return collect_ends(v, g, ends, N_ENDS, err, err_len);
+    return vocab_load_ends(v, g, ends, N_ENDS, err, err_len);
 }

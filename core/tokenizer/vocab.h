@@ -43,7 +43,6 @@ struct vocab {
     enum vocab_model model;
     int rules;   /* BPE: how text is cut (pretokenizer.h) */
     bool raw;    /* pieces are UTF-8 with U+2581 for spaces; else byte letters */
-    bool is_harmony; /* gpt-oss: several messages in an answer, see special_roles.c */
     bool rstrip; /* spaces behind a special token go with it (phi-3) */
     int32_t n;
     char *bytes;     /* all pieces, one after the other */
@@ -87,6 +86,11 @@ static inline const char *vocab_piece(const struct vocab *v, int32_t id, size_t 
 /* The roles: BOS, EOS, what ends a generation, the flags and the chat template
  * (special_roles.c). */
 int vocab_load_roles(struct vocab *v, const struct gguf *g, char *err, size_t err_len);
+
+/* v->eog: the ids that are named (or TOKEN_NONE), those of tokenizer.ggml.eos_token_ids, and what has
+ * the name of an end. They are control tokens from then on (ends.c). */
+int vocab_load_ends(struct vocab *v, const struct gguf *g, const int32_t *named, size_t n_named,
+                    char *err, size_t err_len);
 
 /* v->infill; what is found by its name is a control token from then on (infill.c). */
 int vocab_load_infill(struct vocab *v, const struct gguf *g, char *err, size_t err_len);

@@ -3,6 +3,7 @@
 
 #include "core/base/clock.h"
 #include "core/base/err.h"
+#include "core/base/float_mode.h"
 #include "core/base/mem.h"
 #include "server/process/loop_guard.h"
 
@@ -82,6 +83,7 @@ static void *work(void *ud)
     struct worker *w = ud;
     struct worker_pool *p = w->pool;
 
+    float_mode_set();
     pthread_mutex_lock(&p->lock);
     while (!p->is_ending || !list_is_empty(&p->waiting)) {
         if (list_is_empty(&p->waiting))

@@ -134,6 +134,34 @@ def test_window_of_mistral(tmp_path):
     assert a.tobytes() == b.tobytes() != wide.tobytes()
 
 
+@pytest.mark.parametrize("pattern,types", [
+    ("LLLG", None), ("LLLG", "full"), (4, None), ("LG", None), ("LGGL", None), ("L", None), (None, None), ("LLLG", "no window")])
+def test_pattern_of_exaone(tmp_path, pattern, types):
+    """A text of L and G, or a number of layers; layer_types says it instead, and without a window there is none."""
+    keys, tensors = parts("exaone4", "window")
+    n = keys["exaone4.block_count"]
+    local = [(pattern or "LLLG")[i % len(pattern or "LLLG")] == "L" and i != n - 1 if isinstance(pattern or "", str) else (i + 1) % pattern != 0
+             for i in range(n)]
+    has_window = types != "no window"
+    said = {"sliding_window": 8 if has_window else None, "sliding_window_pattern": pattern, "layer_types": None}
+    if types == "full":
+        said["layer_types"], local = ["full_attention"] * n, [False] * n
+    told = {"sliding_window": 8, "sliding_window_pattern": None,
+            "layer_types": ["sliding_attention" if yes and has_window else "full_attention" for yes in local]}
+    if not has_window:
+        told["sliding_window"] = None
+    (tmp_path / "told").mkdir()
+    files = [pair(d, "Exaone4ForCausalLM", keys, tensors, **s)[1] for d, s in ((tmp_path, said), (tmp_path / "told", told))]
+    a, b = answers(files, keys)
+    assert a.tobytes() == b.tobytes()
+
+
+def test_pattern_that_is_none(tmp_path):
+    keys, tensors = parts("exaone4", "window")
+    _, folder = pair(tmp_path, "Exaone4ForCausalLM", keys, tensors, sliding_window=8, sliding_window_pattern="LLXG", layer_types=None)
+    assert "'sliding_window_pattern' is 'LLXG', but only a number and a text of L and G are supported" in quire("inspect", folder, status=1)[1]
+
+
 @pytest.mark.parametrize("window,wanted", [("absent", 4096), (None, 0), (5, 5)])
 def test_window_that_is_not_said(tmp_path, window, wanted):
     """An absent sliding_window is what the class has by default, null is none."""

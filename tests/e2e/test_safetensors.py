@@ -76,7 +76,7 @@ def test_same_bits(tmp_path, arch, variant, kind):
     keys, tensors = parts(arch, variant, kind)
     path = tmp_path / "m.gguf"
     path.write_bytes(gguf_file.write(halves(keys), tensors))
-    folder = write_folder(tmp_path / "hf", keys, tensors)
+    folder = write_folder(tmp_path / "hf", keys, tensors, eos_token_id=2)
     ids = random_ids({"token_embd.weight": np.empty((len(keys["tokenizer.ggml.tokens"]), 1))}, 60)
     a, b = engine([path, folder], ids, 0, False)
     assert a.tobytes() == b.tobytes()
@@ -98,7 +98,7 @@ def test_llama_as_converted(tmp_path, variant):
               for n, t in tensors.items()}
     path = tmp_path / "m.gguf"
     path.write_bytes(gguf_file.write(keys, turned))
-    folder = write_folder(tmp_path / "hf", keys, tensors)
+    folder = write_folder(tmp_path / "hf", keys, tensors, eos_token_id=2)
     plain = tmp_path / "plain.gguf"
     plain.write_bytes(gguf_file.write(keys, tensors))
     ids = random_ids({"token_embd.weight": np.empty((37, 1))}, 60)
@@ -144,7 +144,7 @@ def test_quantised_at_load(tmp_path, kind):
     path, whole = tmp_path / "q8.gguf", tmp_path / "f.gguf"
     path.write_bytes(gguf_file.write(keys, quantised))
     whole.write_bytes(gguf_file.write(keys, tensors))
-    folder = write_folder(tmp_path / "hf", keys, tensors)
+    folder = write_folder(tmp_path / "hf", keys, tensors, eos_token_id=2)
     ids = random_ids({"token_embd.weight": np.empty((41, 1))}, 60)
     expected, = engine([path], ids, 0, False)
     for found in engine([folder, whole], ids, 0, False, "--load-type", "q8_0"):
@@ -272,7 +272,7 @@ def test_byte_level(tmp_path, pre, pairs):
     keys, tensors = tokenizer_parts(pre)
     path = tmp_path / "m.gguf"
     path.write_bytes(gguf_file.write(keys, tensors))
-    folder = write_folder(tmp_path / "hf", keys, tensors)
+    folder = write_folder(tmp_path / "hf", keys, tensors, eos_token_id=2)
     write_tokenizer(folder, pre, pairs)
     for text in TEXTS:
         a, b = (quire("tokenize", "--model", m, text=text.encode())[0] for m in (path, folder))
@@ -302,7 +302,7 @@ def test_sentencepiece(tmp_path):
                  "tokenizer.ggml.merges": []})
     path = tmp_path / "m.gguf"
     path.write_bytes(gguf_file.write(keys, tensors))
-    folder = write_folder(tmp_path / "hf", keys, tensors)
+    folder = write_folder(tmp_path / "hf", keys, tensors, eos_token_id=2)
     added = [hf_folder.added(i, t, True) for i, t in enumerate(pieces[:3])]
     tok = hf_folder.tokenizer({t: i for i, t in enumerate(tokens)}, merges, None, added, byte_fallback=True,
                               unk_token="<unk>")

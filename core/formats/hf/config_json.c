@@ -2,6 +2,7 @@
 #include "core/formats/hf/config.h"
 
 #include "core/base/err.h"
+#include "core/base/json.h"
 #include "core/base/mem.h"
 #include "core/formats/gguf/write.h"
 #include "core/formats/hf/classes.h"
@@ -304,10 +305,48 @@ static int add_layer_types(struct hf_folder *f, const cJSON *list, bool has_wind
     return rc;
 }
 
+/* "LLLG": a letter a layer, L with a window and G without, again and again; the last layer has
+ * none. */
+static int add_pattern_text(struct hf_folder *f, const char *text)
+{
+    const size_t n = strlen(text);
+    int32_t *yes = mem_calloc(f->n_layer, sizeof(*yes));
+    char shown[32];
+
+    if (yes == NULL)
+        return hf_fail(f, ERR_NOMEM, HF_CONFIG, "out of memory");
+    for (uint32_t i = 0; n > 0 && i + 1 < f->n_layer; i++)
+        yes[i] = text[i % n] == 'L';
+    if (n > 0 && strspn(text, "LG") == n)
+        hf_key_i32_array(f, "attention.sliding_window_pattern", yes, f->n_layer);
+    mem_free(yes);
+    if (n > 0 && strspn(text, "LG") == n)
+        return 0;
+    return hf_fail(f, ERR_UNSUPPORTED, HF_CONFIG,
+                   "'sliding_window_pattern' is '%s', but only a number and a text of L and G are "
+                   "supported", hf_printable(shown, sizeof(shown), text));
+}
+
+/* Every period-th layer has none, or as the text says; layer_types, where it is there, says it
+ * instead of either. */
+static int add_pattern(struct hf_folder *f)
+{
+    const char *text = hf_text(f->config, "sliding_window_pattern");
+    uint32_t period = 0;
+    int rc;
+
+    if (text != NULL)
+        return add_pattern_text(f, text);
+    rc = hf_u32(f, HF_CONFIG, f->config, "sliding_window_pattern", 0, HF_MAX_LAYERS, &period);
+    if (rc == 0 && period > 0)
+        hf_key_u32(f, "attention.sliding_window_pattern", period);
+    return rc;
+}
+
 static int add_window(struct hf_folder *f)
 {
     const cJSON *types = hf_member(f->config, "layer_types");
-    uint32_t window = 0, period = 0;
+    uint32_t window = 0;
     int rc = 0;
 
     if ((f->class->flags & HF_RECURRENT) != 0) /* whose types of layers are its family's */
@@ -317,16 +356,12 @@ static int add_window(struct hf_folder *f)
     if (cJSON_GetObjectItemCaseSensitive(f->config, "sliding_window") == NULL)
         window = f->class->window;
     rc = hf_u32(f, HF_CONFIG, f->config, "sliding_window", 0, HF_MAX_CONTEXT, &window);
-    if (rc == 0)
-        rc = hf_u32(f, HF_CONFIG, f->config, "sliding_window_pattern", 0, HF_MAX_LAYERS, &period);
     if (rc < 0)
         return rc;
     hf_key_u32(f, "attention.sliding_window", window);
     if (types != NULL)
         return add_layer_types(f, types, true);
-    if (period > 0)
-        hf_key_u32(f, "attention.sliding_window_pattern", period);
-    return 0;
+    return window > 0 ? add_pattern(f) : 0;
 }
 
 /* Of a class that reads images too: the settings of its text part stand beside those of all, and
@@ -342,10 +377,12 @@ static int take_text_part(struct hf_folder *f)
     }
     while ((m = f->config->child) != NULL) {
         cJSON_DetachItemViaPointer(f->config, m);
-        if (cJSON_GetObjectItemCaseSensitive(text, m->string) != NULL)
-            cJSON_Delete(m);
-        else
+        if (cJSON_GetObjectItemCaseSensitive(text, m->string) == NULL)
             cJSON_AddItemToArray(text, m); /* with its name */
+        else if (strcmp(m->string, "eos_token_id") == 0)
+            json_put(text, HF_OUTER_EOS, m); /* both count */
+        else
+            cJSON_Delete(m);
     }
     cJSON_Delete(f->config);
     f->config = text;

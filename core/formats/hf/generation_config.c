@@ -3,11 +3,11 @@
 
 #include "core/base/err.h"
 #include "core/formats/gguf/write.h"
+#include "core/formats/hf/hf_impl.h"
 #include "core/formats/hf_folder.h"
 
 #include <math.h>
 
-#define FILE_NAME "generation_config.json"
 #define MAX_FILE ((size_t)1 << 20) /* the longest in use have a kilobyte */
 
 static const struct {
@@ -40,7 +40,7 @@ static int take_members(struct hf_folder *f, const cJSON *config)
         if (m == NULL)
             continue;
         if (!cJSON_IsNumber(m) || !(fabs(m->valuedouble) <= 1e30))
-            return hf_fail(f, ERR_FORMAT, FILE_NAME, "'%s' is no number", members[i].theirs);
+            return hf_fail(f, ERR_FORMAT, HF_GENERATION_CONFIG, "'%s' is no number", members[i].theirs);
         add(f, members[i].ours, m->valuedouble);
     }
     return 0;
@@ -49,10 +49,12 @@ static int take_members(struct hf_folder *f, const cJSON *config)
 int hf_generation_config_take(struct hf_folder *f, const char *text, size_t n)
 {
     cJSON *config = NULL;
-    int rc = hf_parse(f, FILE_NAME, text, n, &config);
+    int rc = hf_parse(f, HF_GENERATION_CONFIG, text, n, &config);
 
     if (rc == 0)
         rc = take_members(f, config);
+    if (rc == 0)
+        rc = hf_eos_add(f, config);
     cJSON_Delete(config);
     return rc;
 }
@@ -60,10 +62,12 @@ int hf_generation_config_take(struct hf_folder *f, const char *text, size_t n)
 int hf_generation_config_add(struct hf_folder *f)
 {
     cJSON *config = NULL;
-    int rc = hf_read(f, FILE_NAME, MAX_FILE, &config);
+    int rc = hf_read(f, HF_GENERATION_CONFIG, MAX_FILE, &config);
 
     if (rc == 0)
         rc = take_members(f, config);
+    if (rc == 0 || rc == ERR_NOENT)
+        rc = hf_eos_add(f, config);
     cJSON_Delete(config);
-    return rc == ERR_NOENT ? 0 : rc;
+    return rc;
 }

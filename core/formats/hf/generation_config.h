@@ -2,7 +2,8 @@
  *
  * Of its members those are read that vLLM takes as a server's defaults: temperature, top_p, top_k,
  * min_p, repetition_penalty, presence_penalty, frequency_penalty and max_new_tokens. They become
- * general.sampling.* (core/model/sampling_defaults.h), which checks their ranges. do_sample is not
+ * general.sampling.* (core/model/sampling_defaults.h), which checks their ranges. eos_token_id, a
+ * number or a list, joins the ends that config.json names (hf_impl.h). do_sample is not
  * looked at, as there.
  *
  * Thread: the one that loads.

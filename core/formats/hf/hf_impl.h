@@ -39,6 +39,13 @@ int hf_unigram_add(struct hf_folder *f);
  * it. `names`: of the tokens [n]. */
 int hf_ends_add(struct hf_folder *f, const struct gguf_str *names, uint32_t n);
 
+/* The ids of "eos_token_id" in config.json, in its text part and in generation_config.json (NULL:
+ * there is none), as tokenizer.ggml.eos_token_ids: an end of any is an end. HF_OUTER_EOS: the name
+ * in f->config of what config.json says beside its text part. */
+#define HF_OUTER_EOS "outer eos_token_id"
+#define HF_GENERATION_CONFIG "generation_config.json"
+int hf_eos_add(struct hf_folder *f, const cJSON *generation_config);
+
 /* What an element of "added_tokens" asks of the text around it: tokenizer.ggml.token_sides. */
 int32_t hf_token_sides(const cJSON *added);
 

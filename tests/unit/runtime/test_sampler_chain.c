@@ -333,6 +333,60 @@ static void shares_are_of_all(void **state)
     teardown(f);
 }
 
+/* Every stage looks at all tokens that are left, be they more than anyone cuts to. */
+static void stages_look_at_all_tokens(void **state)
+{
+    static const uint8_t stages[] = {STAGE_TOP_P, STAGE_TOP_K, STAGE_MIN_P, STAGE_TYPICAL,
+                                     STAGE_TOP_N_SIGMA};
+    struct fixture *f = setup(MAX_VOCAB);
+    (void)state;
+
+    f->sampling.top_p = f->sampling.typical_p = 0.9f;
+    f->sampling.top_k = 2700;
+    f->sampling.top_n_sigma = 10;
+    f->sampling.min_p = 0.5f;
+    f->sampling.n_chain = 1;
+    for (size_t i = 0; i < sizeof(stages); i++) {
+        int32_t last = 0;
+
+        f->sampling.chain[0] = stages[i];
+        for (int id = 0; id < MAX_VOCAB; id++)
+            f->logits[id] = id < 2700 ? 1 : 0;
+        for (uint32_t pos = 0; pos < 3000; pos++) {
+            f->out.pos = pos;
+            sampler_pick(&f->kern, &f->scratch, f->logits, NULL, 0, &f->out);
+            last = f->out.token > last ? f->out.token : last;
+        }
+        assert_in_range(last, 2400, MAX_VOCAB - 1);
+        assert_true(fabs((double)f->out.top[0].logprob * 2700 - 1) < 0.15);
+    }
+    teardown(f);
+}
+
+/* The evenness of shares is their entropy over that of as many equal ones. */
+static void dynamic_temperature_counts_all(void **state)
+{
+    struct fixture *f = setup(MAX_VOCAB);
+    double z = 0, mean = 0, t, best = 0;
+    (void)state;
+
+    for (int id = 0; id < MAX_VOCAB; id++) {
+        f->logits[id] = id == 0 ? 9 : 2;
+        z += exp((double)f->logits[id] - 9);
+        mean += exp((double)f->logits[id] - 9) * ((double)f->logits[id] - 9);
+    }
+    t = 1.5 * (log(z) - mean / z) / log(MAX_VOCAB);
+    for (int id = 0; id < MAX_VOCAB; id++)
+        best += exp(((double)f->logits[id] - 9) / t);
+    f->sampling.temperature = f->sampling.dynatemp_range = 0.75f;
+    f->sampling.dynatemp_exponent = 1;
+    f->sampling.n_chain = 1;
+    f->sampling.chain[0] = STAGE_TEMPERATURE;
+    sampler_pick(&f->kern, &f->scratch, f->logits, NULL, 0, &f->out);
+    assert_true(fabs((double)f->out.top[0].logprob - 1 / best) < 1e-5);
+    teardown(f);
+}
+
 /* Greedy: the one token has it all; with a temperature below 0 the shares are the plain ones. */
 static void greedy_shares(void **state)
 {
@@ -463,6 +517,8 @@ int main(void)
         cmocka_unit_test(chains_are_their_stages),
         cmocka_unit_test(draws_follow_the_shares),
         cmocka_unit_test(shares_are_of_all),
+        cmocka_unit_test(stages_look_at_all_tokens),
+        cmocka_unit_test(dynamic_temperature_counts_all),
         cmocka_unit_test(greedy_shares),
         cmocka_unit_test(penalties_look_at_a_window),
         cmocka_unit_test(bad_words_do_not_end),

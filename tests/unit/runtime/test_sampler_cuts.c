@@ -127,6 +127,27 @@ static void cuts_follow_one_another(void **state)
     teardown(f);
 }
 
+/* top_k, then top_p of what is left, then min_p of the largest: of two tokens that top_p leaves the
+ * second has three quarters of the first. */
+static void min_p_comes_behind_top_p(void **state)
+{
+    static const double p[] = {0.4, 0.3, 0.2, 0.1};
+    struct fixture *f = setup();
+    uint32_t times[4];
+    (void)state;
+
+    set_shares(f, p, 4);
+    f->sampling.top_k = 4;
+    f->sampling.top_p = 0.5f;
+    f->sampling.min_p = 0.6f;
+    count(f, 20000, 4, times);
+    expect_shares(times, (double[]){4.0 / 7, 3.0 / 7, 0, 0}, 4, 20000);
+    f->sampling.min_p = 0.8f;
+    count(f, 200, 4, times);
+    assert_int_equal(times[0], 200);
+    teardown(f);
+}
+
 static void mirostat_steers(void **state)
 {
     static const double p[] = {0.5, 0.25, 0.125, 0.125}; /* 1, 2, 3 and 3 bits */
@@ -172,7 +193,7 @@ static float dry(const struct sampling *s, const int32_t *h, uint32_t n, int32_t
             k++;
         longest = k > longest ? k : longest;
     }
-    if (longest < s->dry_allowed_length)
+    if (longest < s->dry_allowed_length || (s->dry_breakers[id / 32] >> (id % 32) & 1))
         return 0;
     return s->dry_multiplier * powf(s->dry_base, (float)(longest - s->dry_allowed_length));
 }
@@ -219,6 +240,29 @@ static void dry_is_its_formula(void **state)
         for (int id = 0; id < V; id++) /* left as it was found */
             assert_int_equal(f->scratch.repeats[id], 0);
     }
+    teardown(f);
+}
+
+/* "1 2 3 : 1 2 3": what comes next may be the breaker again. */
+static void dry_spares_breakers(void **state)
+{
+    static const int32_t h[] = {1, 2, 3, 7, 1, 2, 3};
+    struct fixture *f = setup();
+    uint32_t breakers[V / 32] = {1u << 7};
+    (void)state;
+
+    f->sampling.dry_breakers = breakers;
+    f->sampling.dry_multiplier = 0.8f;
+    f->sampling.dry_base = 1.75f;
+    f->sampling.dry_allowed_length = 2;
+    f->sampling.dry_last_n = UINT32_MAX;
+    f->sampling.temperature = 0;
+    f->out.history = h;
+    f->logits[7] = 5; /* 1.4 less if it were another token */
+    f->logits[8] = 4.5f;
+    assert_int_equal(pick(f, 7), 7);
+    breakers[0] = 0;
+    assert_int_equal(pick(f, 7), 8);
     teardown(f);
 }
 
@@ -272,8 +316,10 @@ int main(void)
         cmocka_unit_test(xtc_leaves_the_last_of_the_likely),
         cmocka_unit_test(typical_keeps_what_surprises_as_usual),
         cmocka_unit_test(cuts_follow_one_another),
+        cmocka_unit_test(min_p_comes_behind_top_p),
         cmocka_unit_test(mirostat_steers),
         cmocka_unit_test(dry_is_its_formula),
+        cmocka_unit_test(dry_spares_breakers),
         cmocka_unit_test(dry_is_bounded),
         cmocka_unit_test(the_second_number_is_another),
     };

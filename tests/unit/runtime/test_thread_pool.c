@@ -20,10 +20,12 @@
 #include "core/base/clock.h"
 #include "core/base/cpus.h"
 #include "core/base/err.h"
+#include "core/base/float_mode.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
 #include "core/runtime/thread_pool.h"
 #include "tests/fixtures/failing_memory.h"
+#include "tests/fixtures/odd_floats.h"
 #include "tests/fixtures/random.h"
 #include "tests/fixtures/seconds.h"
 
@@ -93,6 +95,29 @@ static void deal_random_work(struct work *work)
         for (uint32_t i = 0; work->takes[r] && i < work->n[r]; i++)
             work->expected[i]++;
     }
+}
+
+static void look_at_floats(void *ud, struct thread_pool_worker *w)
+{
+    if (w->index > 0 && !odd_floats_are_not())
+        atomic_fetch_add((atomic_uint *)ud, 1);
+}
+
+/* Whatever the mode of the thread that makes the pool. */
+static void workers_round_as_ever(void **state)
+{
+    struct thread_pool *t;
+    atomic_uint n_odd = 0;
+    (void)state;
+
+    odd_floats_set();
+    assert_false(odd_floats_are_not() || float_mode_is_set());
+    t = make(4);
+    float_mode_set();
+    assert_true(odd_floats_are_not() && float_mode_is_set());
+    thread_pool_run(t, look_at_floats, &n_odd);
+    assert_int_equal(atomic_load(&n_odd), 0);
+    thread_pool_destroy(&t);
 }
 
 static void every_item_exactly_once(void **state)
@@ -454,6 +479,7 @@ static void groups_share_the_same_work(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(workers_round_as_ever),
         cmocka_unit_test(every_item_exactly_once),
         cmocka_unit_test(what_a_slow_thread_leaves_is_stolen),
         cmocka_unit_test(shares_stay_where_they_were),

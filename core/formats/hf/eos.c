@@ -1,0 +1,51 @@
+/* core/formats/hf/eos.c - see hf_impl.h: the ids that end a generation, wherever the files say so. */
+#include "core/formats/hf/hf_impl.h"
+
+#include "core/base/err.h"
+#include "core/formats/gguf/write.h"
+#include "core/formats/hf_folder.h"
+
+#define MAX_IDS 64 /* of all lists; models have up to eight */
+
+struct ids {
+    int32_t at[MAX_IDS];
+    size_t n;
+};
+
+/* One that the vocabulary lacks never comes. */
+static void add_id(const struct hf_folder *f, struct ids *ids, double id)
+{
+    for (size_t i = 0; i < ids->n; i++)
+        if (ids->at[i] == id)
+            return;
+    if (ids->n < MAX_IDS && id >= 0 && id < f->n_vocab)
+        ids->at[ids->n++] = (int32_t)id;
+}
+
+/* A number, a list of numbers, or nothing. */
+static int add_member(const struct hf_folder *f, struct ids *ids, const char *file, const cJSON *o,
+                      const char *name)
+{
+    const cJSON *m = hf_member(o, name), *it = cJSON_IsArray(m) ? m->child : m;
+
+    for (; it != NULL; it = cJSON_IsArray(m) ? it->next : NULL) {
+        if (!cJSON_IsNumber(it))
+            return hf_fail(f, ERR_FORMAT, file, "'%s' is no id, nor a list of ids", name);
+        add_id(f, ids, it->valuedouble);
+    }
+    return 0;
+}
+
+int hf_eos_add(struct hf_folder *f, const cJSON *generation_config)
+{
+    struct ids ids = {.n = 0};
+    int rc = add_member(f, &ids, HF_CONFIG, f->config, "eos_token_id");
+
+    if (rc == 0)
+        rc = add_member(f, &ids, HF_CONFIG, f->config, HF_OUTER_EOS);
+    if (rc == 0)
+        rc = add_member(f, &ids, HF_GENERATION_CONFIG, generation_config, "eos_token_id");
+    if (rc == 0 && ids.n > 0)
+        gguf_writer_i32_array(f->w, "tokenizer.ggml.eos_token_ids", ids.at, ids.n);
+    return rc;
+}

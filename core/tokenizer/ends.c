@@ -1,0 +1,169 @@
+/* core/tokenizer/ends.c - which tokens end a generation.
+ *
+ * What the file names does, by any of its keys; and tokens of the names below, for most files name
+ * one end and models have several. The names are those of llama.cpp's llama_vocab (its list of
+ * end-of-generation texts as of August 2026, with what it takes out again), and four more that
+ * published vocabularies have: <|eos|>, <|end_of_turn|>, <|END_OF_TURN_TOKEN|> and <|EOT|>.
+ */
+#include "core/tokenizer/vocab.h"
+
+#include "core/base/err.h"
+#include "core/base/mem.h"
+#include "core/formats/gguf/gguf.h"
+
+#include <string.h>
+
+#define NAMED_IDS "tokenizer.ggml.eos_token_ids" /* as Ollama's files have it, and hf/eos.c */
+#define LONGEST 21                                /* bytes of a name below */
+
+/* A mark is a token of that name whatever its type in the file, for no text has it otherwise; the
+ * others could be a piece of text, and are ends if they are special. */
+enum name_kind { NAME_MARK = 0, NAME_IF_SPECIAL, NAME_IF_CONTROL };
+
+static const struct {
+    const char *name;
+    enum name_kind kind;
+} end_names[] = {
+    {"<|eot_id|>", NAME_MARK},
+    {"<|eom_id|>", NAME_MARK},
+    {"<|im_end|>", NAME_MARK},
+    {"<|end|>", NAME_MARK},
+    {"<|return|>", NAME_MARK}, /* harmony */
+    {"<|call|>", NAME_MARK},
+    {"<|flush|>", NAME_MARK}, /* Solar Open */
+    {"<|calls|>", NAME_MARK},
+    {"<|endoftext|>", NAME_MARK},
+    {"<|end_of_text|>", NAME_MARK},
+    {"<end_of_turn>", NAME_MARK}, /* Gemma 2 and 3 */
+    {"<turn|>", NAME_MARK},       /* Gemma 4, and behind a call of a tool: */
+    {"<|tool_response>", NAME_MARK},
+    {"<end_of_utterance>", NAME_MARK}, /* SmolVLM */
+    {"_<EOT>", NAME_MARK},
+    {"<EOT>", NAME_IF_SPECIAL},
+    {"<|EOT|>", NAME_IF_SPECIAL},
+    {"[EOT]", NAME_IF_SPECIAL}, /* Kimi K2 */
+    {"[EOS]", NAME_IF_SPECIAL},
+    {"<eos>", NAME_IF_SPECIAL},
+    {"<|eos|>", NAME_IF_SPECIAL},
+    {"<|end_of_turn|>", NAME_IF_SPECIAL},
+    {"<|END_OF_TURN_TOKEN|>", NAME_IF_SPECIAL}, /* Command R */
+    {"</s>", NAME_IF_CONTROL},
+};
+
+struct search {
+    const struct vocab *v;
+    const struct gguf_kv *tokens;
+    bool spares_end;    /* <|end|> is behind each message of an answer, not behind the last */
+    bool spares_struck; /* </s> ends struck out text of HTML */
+};
+
+static bool is_named(const struct search *s, int32_t id, const char *name)
+{
+    const struct gguf_str text = gguf_array_str(s->tokens, (uint64_t)id);
+
+    return text.len == strlen(name) && memcmp(text.data, name, text.len) == 0;
+}
+
+static bool has(const struct search *s, const char *name)
+{
+    for (int32_t id = 0; id < s->v->n; id++)
+        if (is_named(s, id, name))
+            return true;
+    return false;
+}
+
+/* In OpenAI's "harmony" an answer is several messages: "<|end|>" is behind each, "<|return|>" behind
+ * the last, and "<|call|>" hands over to a tool; Solar Open has other names for these. Gemma has the
+ * tags of HTML as tokens. */
+static void look_at_families(struct search *s)
+{
+    const bool calls = has(s, "<|call|>") || has(s, "<|calls|>");
+
+    s->spares_end = calls && (has(s, "<|return|>") || has(s, "<|flush|>"));
+    s->spares_struck = has(s, "<eos>") || has(s, "<|tool_response>");
+}
+
+static bool has_kind(const struct search *s, int32_t id, enum name_kind kind)
+{
+    const uint8_t type = s->v->type[id];
+
+    return kind == NAME_MARK || type == TOKEN_CONTROL ||
+           (kind == NAME_IF_SPECIAL && type == TOKEN_USER_DEFINED);
+}
+
+static bool has_end_name(const struct search *s, int32_t id)
+{
+    if (gguf_array_str(s->tokens, (uint64_t)id).len > LONGEST)
+        return false;
+    for (size_t i = 0; i < sizeof(end_names) / sizeof(end_names[0]); i++)
+        if (is_named(s, id, end_names[i].name))
+            return has_kind(s, id, end_names[i].kind) &&
+                   !(s->spares_struck && is_named(s, id, "</s>"));
+    return false;
+}
+
+/* Files name <|end|> where it is none all the same. */
+static bool is_end(const struct search *s, int32_t id, bool is_in_keys)
+{
+    if (s->spares_end && is_named(s, id, "<|end|>"))
+        return false;
+    return is_in_keys || has_end_name(s, id);
+}
+
+static int mark_listed(const struct vocab *v, const struct gguf *g, bool *marks, char *err,
+                       size_t err_len)
+{
+    const struct gguf_kv *list = gguf_find(g, NAMED_IDS);
+
+    if (list == NULL)
+        return 0;
+    if (list->type != GGUF_ARRAY || list->elem == GGUF_STRING || list->elem == GGUF_F32 ||
+        list->elem == GGUF_F64)
+        return text_fail(g, ERR_FORMAT, err, err_len, "%s is no list of integers", NAMED_IDS);
+    for (uint64_t i = 0; i < list->count; i++) {
+        const int64_t id = gguf_array_int(list, i);
+
+        if (id < 0 || id >= v->n)
+            return text_fail(g, ERR_FORMAT, err, err_len, "%s has %lld but there are %d tokens",
+                             NAMED_IDS, (long long)id, (int)v->n);
+        marks[id] = true;
+    }
+    return 0;
+}
+
+static int collect(struct vocab *v, const struct search *s, const bool *marks)
+{
+    size_t n = 0;
+
+    for (int32_t id = 0; id < v->n; id++)
+        n += is_end(s, id, marks[id]);
+    v->eog = mem_calloc(n + 1, sizeof(*v->eog));
+    if (v->eog == NULL)
+        return ERR_NOMEM;
+    for (int32_t id = 0; id < v->n; id++)
+        if (is_end(s, id, marks[id]))
+            v->eog[v->n_eog++] = id;
+    for (size_t i = 0; i < v->n_eog; i++)
+        v->type[v->eog[i]] = TOKEN_CONTROL;
+    return 0;
+}
+
+int vocab_load_ends(struct vocab *v, const struct gguf *g, const int32_t *named, size_t n_named,
+                    char *err, size_t err_len)
+{
+    struct search s = {.v = v, .tokens = gguf_find(g, "tokenizer.ggml.tokens")};
+    bool *marks = mem_calloc((size_t)v->n + 1, sizeof(*marks));
+    int rc;
+
+    if (marks == NULL)
+        return text_fail(g, ERR_NOMEM, err, err_len, "no memory for the tokens' roles");
+    for (size_t i = 0; i < n_named; i++)
+        if (named[i] != TOKEN_NONE)
+            marks[named[i]] = true;
+    look_at_families(&s);
+    rc = mark_listed(v, g, marks, err, err_len);
+    if (rc == 0 && collect(v, &s, marks) < 0)
+        rc = text_fail(g, ERR_NOMEM, err, err_len, "no memory for the tokens' roles");
+    mem_free(marks);
+    return rc;
+}
