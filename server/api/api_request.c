@@ -221,22 +221,6 @@ static int take_priority(struct api_request *p, const char *header)
                          "the header X-Priority must be low, normal, high, critical or 0 to 3");
 }
 
-static int check_tenant(struct api_request *p, const struct api_headers *headers)
-{
-    const char *name = headers->tenant;
-    size_t n = 0;
-
-    if (name == NULL)
-        return 0;
-    while (name[n] > ' ' && name[n] < 0x7f)
-        n++;
-    if (n <= WEIGHTS_MAX_NAME && name[n] == '\0')
-        return 0;
-    return api_error_set(&p->error, 400, headers->tenant_header, NULL,
-                         "the header %s must be a name of at most %d visible characters",
-                         headers->tenant_header, WEIGHTS_MAX_NAME);
-}
-
 static int take_seed(struct api_request *p)
 {
     if (p->params.has_seed)
@@ -364,7 +348,7 @@ static int build_requests(struct api_request *p, const struct server_model *mode
         (!take_objective(p, headers) && take_priority(p, headers->priority) < 0) ||
         take_ttft(p, headers->ttft_ms) < 0 ||
         (headers->restored != NULL && api_request_restore(p, headers->restored) < 0) ||
-        check_tenant(p, headers) < 0 || take_seed(p) < 0 || hold_strict_calls(p, model) < 0 ||
+        take_seed(p) < 0 || hold_strict_calls(p, model) < 0 ||
         take_constraint(p, model, headers) < 0 || find_breakers(p, model->tokenizer) < 0)
         return ERR_INVAL;
     p->params.chat.now = headers->now > 0 ? headers->now : (int64_t)time(NULL);

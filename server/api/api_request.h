@@ -26,8 +26,7 @@ struct api_headers { /* NULL where there is none */
     const char *objective;     /* a trusted proxy's, and what each stands for (objectives.h) */
     const char *objectives;
     const char *ttft_ms;       /* the same proxy's */
-    const char *tenant;        /* the header that the settings name, or a trusted proxy's */
-    const char *tenant_header; /* its name */
+    const char *tenant;        /* as auth_tenant() has it: at most WEIGHTS_MAX_NAME bytes */
     uint64_t salt_seed;        /* the server's secret: no client can guess another's salt */
     bool keeps;                /* responses are kept */
     bool keeps_streams, resumable; /* streams are, those of bodies that say nothing as well */

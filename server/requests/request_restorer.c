@@ -5,6 +5,7 @@
 #include "core/base/err.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
+#include "core/base/name_copy.h"
 #include "server/auth/api_keys.h"
 
 #include <inttypes.h>
@@ -117,9 +118,9 @@ static void release_key(void *key)
     key_unref(key);
 }
 
-static void copy_text(struct request_text t, char *out, size_t size)
+static int copy_text(struct request_text t, char *out, size_t size)
 {
-    snprintf(out, size, "%.*s", (int)t.n, t.text);
+    return name_copy_n(out, size, t.text, t.n);
 }
 
 static int start(struct item *item, struct key *key)
@@ -136,8 +137,6 @@ static int start(struct item *item, struct key *key)
                                     .context = &item->saved};
     int rc;
 
-    copy_text(b->path, item->path, sizeof(item->path));
-    copy_text(b->tenant, item->tenant, sizeof(item->tenant));
     item->body = (struct buf){.data = (char *)(uintptr_t)b->body.text, .len = b->body.n};
     item->call.done = on_reply;
     rc = local_call_start(&item->call, r->calls, &request);
@@ -154,7 +153,12 @@ static void begin(struct item *item)
     char text[128];
     int rc;
 
-    copy_text(name, text, sizeof(text));
+    if (copy_text(name, text, sizeof(text)) < 0 ||
+        copy_text(item->saved.begin.path, item->path, sizeof(item->path)) < 0 ||
+        copy_text(item->saved.begin.tenant, item->tenant, sizeof(item->tenant)) < 0) {
+        lose(item, "name_too_long");
+        return;
+    }
     if (name.n > 0 && (key = r->opt.find_key(r->opt.ud, text)) == NULL) {
         lose(item, "key_is_gone");
         return;

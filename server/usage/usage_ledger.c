@@ -3,8 +3,8 @@
 
 #include "core/base/err.h"
 #include "core/base/mem.h"
+#include "core/base/name_copy.h"
 
-#include <stdio.h>
 #include <string.h>
 #include <time.h>
 #include <xxhash.h>
@@ -62,9 +62,11 @@ static int add_owner(struct usage_ledger *l, const char *name, uint64_t hash)
         return ERR_LIMIT;
     if (make_room((void **)&l->owners, l->n_owners, &l->cap_owners, sizeof(*o)) < 0)
         return ERR_NOMEM;
-    o = &l->owners[l->n_owners++];
+    o = &l->owners[l->n_owners];
     *o = (struct owner){.hash = hash, .row = NO_ROW};
-    snprintf(o->name, sizeof(o->name), "%s", name);
+    if (name_copy(o->name, sizeof(o->name), name) < 0)
+        return ERR_LIMIT;
+    l->n_owners++;
     return 0;
 }
 
@@ -101,7 +103,7 @@ static uint32_t find_owner(struct usage_ledger *l, const char *name)
     const uint64_t hash = XXH3_64bits(name, n);
 
     for (uint32_t i = 0; i < l->n_owners; i++)
-        if (l->owners[i].hash == hash && strncmp(l->owners[i].name, name, USAGE_MAX_NAME) == 0)
+        if (l->owners[i].hash == hash && strcmp(l->owners[i].name, name) == 0)
             return i;
     return add_owner(l, name, hash) < 0 ? OTHERS : l->n_owners - 1;
 }
