@@ -4,6 +4,7 @@
 #include "core/base/err.h"
 #include "core/base/log.h"
 #include "core/base/name_copy.h"
+#include "core/base/replace_file.h"
 #include "server/engine_io/store_redis.h"
 
 #include <arpa/inet.h>
@@ -106,7 +107,8 @@ static int parse_redis(struct store_place *p, const char *rest, char *err, size_
                         "'kv_store' holds a password: write it into the file "
                         "'kv_store_password' instead");
         if (name_copy(p->user, sizeof(p->user), text) < 0)
-            return fail(ERR_INVAL, err, err_len, "'kv_store': the user's name has more than %zu bytes",
+            return fail(ERR_INVAL, err, err_len,
+                        "'kv_store': the user's name has more than %zu bytes",
                         sizeof(p->user) - 1);
     }
     return parse_host(p, host, err, err_len);
@@ -174,10 +176,11 @@ static int share_file(const struct store_place *p, const char *offered, char *se
     snprintf(path, sizeof(path), "%s/" SECRET_NAME, p->folder);
     snprintf(part, sizeof(part), "%s/." SECRET_NAME "-%.16s", p->folder, offered);
     fd = open(part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (fd < 0 || write(fd, offered, SECRET_CHARS) != SECRET_CHARS || close(fd) < 0)
+    if (fd < 0 || write(fd, offered, SECRET_CHARS) != SECRET_CHARS || fsync(fd) < 0 ||
+        close(fd) < 0)
         return fail(ERR_IO, err, err_len, "'kv_store': cannot write to %.200s: %s", p->folder,
                     strerror(errno));
-    if (link(part, path) < 0 && errno != EEXIST)
+    if ((link(part, path) < 0 && errno != EEXIST) || sync_folder_of(path) < 0)
         return fail(ERR_IO, err, err_len, "'kv_store': cannot make %.200s: %s", path,
                     strerror(errno));
     (void)unlink(part);
