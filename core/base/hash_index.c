@@ -15,6 +15,11 @@ uint64_t hash_of_text(const char *text)
     return XXH3_64bits(text, strlen(text));
 }
 
+uint64_t hash_of_texts(const char *a, const char *b)
+{
+    return XXH3_64bits_withSeed(b, strlen(b), hash_of_text(a));
+}
+
 static void put(struct hash_slot *slots, uint64_t n_slots, struct hash_slot what)
 {
     uint64_t i = what.hash & (n_slots - 1);
@@ -24,11 +29,16 @@ static void put(struct hash_slot *slots, uint64_t n_slots, struct hash_slot what
     slots[i] = what;
 }
 
-static int grow(struct hash_index *x)
+int hash_index_reserve(struct hash_index *x, uint64_t n_items)
 {
-    const uint64_t n = x->n_slots > 0 ? 2 * x->n_slots : FIRST_SLOTS;
-    struct hash_slot *slots = mem_calloc(n, sizeof(*slots));
+    uint64_t n = x->n_slots > 0 ? x->n_slots : FIRST_SLOTS;
+    struct hash_slot *slots;
 
+    while (n < 2 * n_items)
+        n *= 2;
+    if (n == x->n_slots)
+        return 0;
+    slots = mem_calloc(n, sizeof(*slots));
     if (slots == NULL)
         return ERR_NOMEM;
     for (uint64_t i = 0; i < x->n_slots; i++)
@@ -42,7 +52,7 @@ static int grow(struct hash_index *x)
 
 int hash_index_add(struct hash_index *x, uint64_t hash, uintptr_t item)
 {
-    if (2 * (x->n + 1) > x->n_slots && grow(x) < 0)
+    if (hash_index_reserve(x, x->n + 1) < 0)
         return ERR_NOMEM;
     put(x->slots, x->n_slots, (struct hash_slot){hash, item});
     x->n++;

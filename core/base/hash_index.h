@@ -11,6 +11,7 @@
 #ifndef CORE_BASE_HASH_INDEX_H
 #define CORE_BASE_HASH_INDEX_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 struct hash_slot { /* item 0: free */
@@ -27,6 +28,8 @@ struct hash_walk {
     uint64_t hash, at;
 };
 
+/* Room for so many items in all: until then hash_index_add() does not fail. */
+int hash_index_reserve(struct hash_index *x, uint64_t n);
 int hash_index_add(struct hash_index *x, uint64_t hash, uintptr_t item);
 /* An item that is not there is none to remove. */
 void hash_index_remove(struct hash_index *x, uint64_t hash, uintptr_t item);
@@ -35,7 +38,8 @@ void hash_index_release(struct hash_index *x);
 /* The next item of w->hash, or 0. Begin with {.hash = …}, and again after each change. */
 uintptr_t hash_index_next(const struct hash_index *x, struct hash_walk *w);
 
-/* XXH3 of a text. */
+/* XXH3 of a text, and of two. */
 uint64_t hash_of_text(const char *text);
+uint64_t hash_of_texts(const char *a, const char *b);
 
 #endif

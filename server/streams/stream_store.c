@@ -3,6 +3,7 @@
 
 #include "core/base/clock.h"
 #include "core/base/err.h"
+#include "core/base/hash_index.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
 
@@ -14,6 +15,8 @@ struct stream_store {
     struct stream_store_options opt;
     struct stream_counts counts;
     struct list all;  /* struct kept_stream.link */
+    struct hash_index by_id, by_conversation; /* and owner; of those that have one */
+    uint64_t n_begun;
     struct list idle; /* .idle_link: those without a reader, in the order of their times */
     uv_timer_t timer; /* runs while there are idle ones */
     bool is_stopped;
@@ -126,6 +129,34 @@ void stream_store_over(struct kept_stream *k)
     k->store->counts.n_ended++;
 }
 
+static uint64_t id_hash(const struct kept_stream *k)
+{
+    return hash_of_texts(k->owner, k->id);
+}
+
+static uint64_t conversation_hash(const struct kept_stream *k)
+{
+    return hash_of_texts(k->owner, k->conversation);
+}
+
+static void unregister(struct kept_stream *k)
+{
+    hash_index_remove(&k->store->by_id, id_hash(k), (uintptr_t)k);
+    hash_index_remove(&k->store->by_conversation, conversation_hash(k), (uintptr_t)k);
+}
+
+static int register_stream(struct kept_stream *k)
+{
+    struct stream_store *s = k->store;
+    int rc = hash_index_add(&s->by_id, id_hash(k), (uintptr_t)k);
+
+    if (rc == 0 && k->conversation[0] != '\0')
+        rc = hash_index_add(&s->by_conversation, conversation_hash(k), (uintptr_t)k);
+    if (rc < 0)
+        unregister(k);
+    return rc;
+}
+
 void stream_store_remove(struct kept_stream *k)
 {
     struct stream_store *s = k->store;
@@ -136,6 +167,7 @@ void stream_store_remove(struct kept_stream *k)
         s->counts.n_running--;
     list_unlink(&k->link);
     list_unlink(&k->idle_link);
+    unregister(k);
 }
 
 int stream_store_add(struct kept_stream **out, struct stream_store *s,
@@ -159,6 +191,12 @@ int stream_store_add(struct kept_stream **out, struct stream_store *s,
         return ERR_AGAIN;
     }
     kept_stream_init(k, s, start);
+    if (register_stream(k) < 0) {
+        stream_store_count(s, -STREAM_COST);
+        mem_free(k);
+        return ERR_NOMEM;
+    }
+    k->number = s->n_begun++;
     list_push_back(&s->all, &k->link);
     s->counts.n_running++;
     stream_store_note(k);
@@ -168,26 +206,25 @@ int stream_store_add(struct kept_stream **out, struct stream_store *s,
 
 struct kept_stream *stream_store_find(struct stream_store *s, const char *owner, const char *id)
 {
-    struct kept_stream *found = NULL;
+    struct hash_walk w = {.hash = hash_of_texts(owner, id)};
+    struct kept_stream *found = NULL, *k;
 
-    list_each(it, &s->all) {
-        struct kept_stream *k = list_entry(it, struct kept_stream, link);
-
-        if (strcmp(k->id, id) == 0 && strcmp(k->owner, owner) == 0)
+    while ((k = (struct kept_stream *)hash_index_next(&s->by_id, &w)) != NULL)
+        if (strcmp(k->id, id) == 0 && strcmp(k->owner, owner) == 0 &&
+            (found == NULL || k->number > found->number))
             found = k; /* the latest */
-    }
     return found;
 }
 
 struct kept_stream *stream_store_find_conversation(struct stream_store *s, const char *owner,
                                                    const char *conversation)
 {
-    list_each(it, &s->all) {
-        struct kept_stream *k = list_entry(it, struct kept_stream, link);
+    struct hash_walk w = {.hash = hash_of_texts(owner, conversation)};
+    struct kept_stream *k;
 
+    while ((k = (struct kept_stream *)hash_index_next(&s->by_conversation, &w)) != NULL)
         if (strcmp(k->conversation, conversation) == 0 && strcmp(k->owner, owner) == 0)
             return k;
-    }
     return NULL;
 }
 
@@ -238,6 +275,8 @@ void stream_store_close(struct stream_store **s)
     if (s == NULL || *s == NULL)
         return;
     stream_store_stop(*s);
+    hash_index_release(&(*s)->by_id);
+    hash_index_release(&(*s)->by_conversation);
     mem_free(*s);
     *s = NULL;
 }

@@ -10,8 +10,7 @@
 #include "core/base/list.h"
 #include "server/streams/stream_store.h"
 
-/* Bytes that a stream counts for beside its frames; so there are not so many that a search among
- * them takes long. */
+/* Bytes that a stream counts for beside its frames. */
 #define STREAM_COST 4096
 
 struct kept_stream {
@@ -19,6 +18,7 @@ struct kept_stream {
     struct list link, idle_link; /* of the store; the second while it is idle */
     struct list readers;         /* struct stream_reader, n_readers */
     uint32_t n_readers;
+    uint64_t number; /* those that began later have greater ones */
     char id[STREAM_MAX_ID + 1], owner[STREAM_MAX_OWNER + 2];
     char conversation[STREAM_MAX_CONVERSATION + 1];
     const char *type;
