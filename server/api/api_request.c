@@ -12,6 +12,7 @@
 #include "server/api/constraint/constraint_cache.h"
 #include "server/api/infill.h"
 #include "server/api/kept_input.h"
+#include "server/api/params/kept_items.h"
 #include "server/api/response/response_writer.h"
 #include "server/api/constraint/strict_calls.h"
 #include "server/http/http_call.h"
@@ -402,6 +403,7 @@ void api_request_parse(struct api_request *p, const struct server_model *model,
     static const struct api_headers none = {0};
     const char *why = NULL;
     cJSON *json = NULL, *kept = NULL;
+    struct kept_items items = {0};
     int rc;
 
     p->wire_format = wire_format;
@@ -412,9 +414,12 @@ void api_request_parse(struct api_request *p, const struct server_model *model,
     rc = json_parse(body->data, body->len, &json, &why);
     if (rc == 0 && headers != NULL && headers->kept != NULL)
         rc = json_parse(headers->kept->data, headers->kept->len, &kept, &why);
-    p->kept = kept;
+    if (rc == 0 && kept != NULL)
+        rc = kept_items_init(&items, kept);
+    p->kept = kept != NULL ? &items : NULL;
     if (rc < 0)
-        api_error_set(&p->error, rc == ERR_NOMEM ? 500 : 400, NULL, NULL, "%s", why);
+        api_error_set(&p->error, rc == ERR_NOMEM ? 500 : 400, NULL, NULL, "%s",
+                      why != NULL ? why : "out of memory");
     else if (build(p, model, json, headers != NULL ? headers : &none) == 0)
         take_receipt(p, model, body);
     p->params.prompt = NULL; /* it was the tree's */
@@ -425,6 +430,7 @@ void api_request_parse(struct api_request *p, const struct server_model *model,
     p->params.triggers = NULL;
     p->budget = NULL;
     p->kept = NULL;
+    kept_items_release(&items);
     cJSON_Delete(json);
     cJSON_Delete(kept);
 }

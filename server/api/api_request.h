@@ -42,7 +42,7 @@ struct api_request { /* zero is empty */
     const struct wire_format *wire_format;
     struct budget *budget;    /* while api_request_parse() runs; borrowed */
     uint32_t *breakers;       /* bits of the tokens that end a repetition; NULL without DRY */
-    const cJSON *kept;        /* the same time: what of kept responses it goes on from; borrowed */
+    const struct kept_items *kept; /* the same time: what of kept responses it goes on from */
     struct response_wish wish; /* what the body wants of them; */
     bool has_wish;             /* then nothing else is filled in */
     struct buf input;          /* of a response that is to be kept: the list of its items */
