@@ -9,9 +9,9 @@
 
 #include "core/base/err.h"
 #include "core/base/mem.h"
+#include "core/base/name_copy.h"
 
 #include <stdatomic.h>
-#include <stdio.h>
 #include <string.h>
 
 /* Entries that one flush sends again at most: less than the time of a token. */
@@ -161,13 +161,13 @@ static uint32_t adapter_of(struct kv_events *e, const char *name)
     if (name == NULL)
         return 0;
     for (uint32_t i = 1; i <= e->n_adapters; i++)
-        if (strncmp(e->adapters[i], name, KV_EVENTS_ADAPTER_NAME - 1) == 0)
+        if (strcmp(e->adapters[i], name) == 0)
             return i;
     if (e->n_adapters == KV_EVENTS_MAX_ADAPTERS)
         return KV_EVENTS_MAX_ADAPTERS;
-    if (++e->n_adapters == KV_EVENTS_MAX_ADAPTERS)
-        name = "?";
-    snprintf(e->adapters[e->n_adapters], KV_EVENTS_ADAPTER_NAME, "%s", name);
+    if (++e->n_adapters == KV_EVENTS_MAX_ADAPTERS ||
+        name_copy(e->adapters[e->n_adapters], KV_EVENTS_ADAPTER_NAME, name) < 0)
+        (void)name_copy(e->adapters[e->n_adapters], KV_EVENTS_ADAPTER_NAME, "?");
     return e->n_adapters;
 }
 

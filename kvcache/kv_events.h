@@ -24,7 +24,7 @@
 
 /* Adapters whose names can be told; of others the entries are sent as those of "?". */
 #define KV_EVENTS_MAX_ADAPTERS 255
-#define KV_EVENTS_ADAPTER_NAME 256 /* bytes of a name; longer ones are cut */
+#define KV_EVENTS_ADAPTER_NAME 256 /* bytes of a name; longer ones are "?" */
 
 enum kv_event_kind { KV_EVENT_STORED = 0, KV_EVENT_REMOVED, KV_EVENT_ALL_BEGIN, KV_EVENT_ALL_END };
 

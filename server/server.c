@@ -146,7 +146,7 @@ static void abandon(struct server *s)
 
 static bool is_reading(const struct server *s)
 {
-    if (model_set_is_working(&s->set) || s->is_reloading)
+    if (model_set_is_working(&s->set) || s->is_reloading || s->is_reading_keys)
         return true;
     for (uint32_t i = 0; i < s->opt.n_models; i++)
         if (served_model_is_reading(&s->models[i]))
@@ -262,23 +262,6 @@ void server_tell_to_stop(void *server, int number, unsigned nth)
 
 /* ---- reading files again ---- */
 
-static void log_reload(const char *what, int rc, const char *err)
-{
-    char quoted[400];
-
-    if (rc < 0)
-        log_error("server", "event=reload_failed what=%s kept=old reason=%s", what,
-                  log_quote(quoted, sizeof(quoted), err));
-    else
-        log_info("server", "event=reloaded what=%s", what);
-}
-
-/* What a key has used from a day on, for its quotas. */
-static uint64_t spent_since(void *ud, const char *key, int32_t day)
-{
-    return usage_ledger_tokens(((const struct server *)ud)->usage, key, day);
-}
-
 static void on_hangup(uv_signal_t *handle, int number)
 {
     LOOP_CALLBACK(handle->loop, "server.hangup");
@@ -287,12 +270,10 @@ static void on_hangup(uv_signal_t *handle, int number)
 
     (void)number;
     hold_here("QUIRE_DEBUG_HOLD_RELOAD");
-    if (s->keys != NULL) {
-        log_reload("keys", keys_reload(s->keys, clock_us(), err, sizeof(err)), err);
-        keys_recall(s->keys, spent_since, s, (int64_t)clock_unix_s());
-    }
+    if (s->keys != NULL)
+        server_reload_keys(s);
     if (s->tls != NULL)
-        log_reload("certificate", tls_reload(s->tls, err, sizeof(err)), err);
+        server_log_reload("certificate", tls_reload(s->tls, err, sizeof(err)), err);
     server_begin_reload(s);
 }
 
@@ -434,7 +415,7 @@ static int open_locks(struct server *s, char *err, size_t err_len)
     if (or_empty(s->opt.api_keys)[0] != '\0')
         rc = keys_open(&s->keys, s->opt.api_keys, clock_us(), err, err_len);
     if (s->keys != NULL)
-        keys_recall(s->keys, spent_since, s, (int64_t)clock_unix_s());
+        server_recall_keys(s);
     if (rc == 0 && or_empty(s->opt.tls_certificate)[0] != '\0')
         rc = tls_open(&s->tls, s->opt.tls_certificate, s->opt.tls_key, err, err_len);
     s->auth = (struct auth){
@@ -732,6 +713,7 @@ void server_destroy(struct server **server)
         served_model_close(&s->models[i]);
     tenants_destroy(&s->tenants);
     usage_ledger_destroy(&s->usage);
+    keys_drop(&s->fresh_keys);
     keys_close(&s->keys);
     tls_close(&s->tls);
     mem_free(s);

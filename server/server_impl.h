@@ -56,6 +56,11 @@ struct server {
     struct served_model_shared shared;       /* by them */
     struct worker_job reload;                /* of the settings */
     bool is_reloading, reloads_again;        /* another signal came meanwhile */
+    uv_work_t keys_work;                     /* the file of keys is read again, as the settings */
+    struct keys_fresh *fresh_keys;
+    bool is_reading_keys, reads_keys_again;
+    int keys_rc;
+    char keys_err[300];
     int reload_rc;
     char reload_err[512];
     struct model_set set;                    /* of them */
@@ -118,6 +123,11 @@ void server_begin_ticks(struct server *s);
 
 /* Read the settings again, on a thread of a pool. */
 void server_begin_reload(struct server *s);
+/* The same for the file of keys; there is one. */
+void server_reload_keys(struct server *s);
+/* What keys that are new have spent already counts for their quotas. */
+void server_recall_keys(struct server *s);
+void server_log_reload(const char *what, int rc, const char *err);
 
 /* All routes in the order of routes.inc; their handlers get the server. */
 const struct http_route *server_routes(size_t *n);

@@ -2,11 +2,104 @@
  * server.h. What they are is the business of struct server_reload. */
 #include "server/server_impl.h"
 
+#include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/list.h"
 #include "core/base/log.h"
+#include "core/base/mem.h"
+#include "server/auth/api_keys.h"
+#include "server/usage/usage_ledger.h"
 
 #include <stdio.h>
+
+void server_log_reload(const char *what, int rc, const char *err)
+{
+    char quoted[400];
+
+    if (rc < 0)
+        log_error("server", "event=reload_failed what=%s kept=old reason=%s", what,
+                  log_quote(quoted, sizeof(quoted), err));
+    else
+        log_info("server", "event=reloaded what=%s", what);
+}
+
+/* ---- keys ---- */
+
+/* What all owners have used from a day on: the rows are looked through once for each period, not
+ * once for each key. */
+struct recall {
+    const struct usage_ledger *ledger;
+    struct recall_sums {
+        int32_t day;
+        uint64_t *of; /* [owner], or NULL */
+    } sums[2];
+};
+
+static const uint64_t *sums_since(struct recall *r, int32_t day)
+{
+    struct recall_sums *s = r->sums;
+
+    if (s->of != NULL && s->day != day)
+        s++;
+    if (s->of == NULL || s->day != day) {
+        mem_free(s->of);
+        *s = (struct recall_sums){day, usage_ledger_sums(r->ledger, day)};
+    }
+    return s->of;
+}
+
+static uint64_t spent_since(void *ud, const char *key, int32_t day)
+{
+    struct recall *r = ud;
+    const uint32_t owner = usage_ledger_find(r->ledger, key);
+    const uint64_t *sums = owner != USAGE_NO_OWNER ? sums_since(r, day) : NULL;
+
+    return sums != NULL ? sums[owner] : 0;
+}
+
+void server_recall_keys(struct server *s)
+{
+    struct recall r = {.ledger = s->usage};
+
+    keys_recall(s->keys, spent_since, &r, (int64_t)clock_unix_s());
+    mem_free(r.sums[0].of);
+    mem_free(r.sums[1].of);
+}
+
+static void on_keys_work(uv_work_t *work)
+{
+    struct server *s = work->data;
+
+    s->keys_rc = keys_read(&s->fresh_keys, s->keys, s->keys_err, sizeof(s->keys_err));
+}
+
+static void after_keys_work(uv_work_t *work, int status)
+{
+    struct server *s = work->data;
+
+    s->is_reading_keys = false;
+    if (status < 0) /* UV_ECANCELED: nobody cancels it */
+        return;
+    if (s->keys_rc == 0)
+        s->keys_rc = keys_take(s->keys, &s->fresh_keys, clock_us(), s->keys_err,
+                               sizeof(s->keys_err));
+    if (s->keys_rc == 0)
+        server_recall_keys(s);
+    server_log_reload("keys", s->keys_rc, s->keys_err);
+    if (s->reads_keys_again)
+        server_reload_keys(s);
+}
+
+void server_reload_keys(struct server *s)
+{
+    s->reads_keys_again = s->is_reading_keys;
+    if (s->is_reading_keys)
+        return;
+    s->keys_work.data = s;
+    s->is_reading_keys = uv_queue_work(&s->loop, &s->keys_work, on_keys_work, after_keys_work) == 0;
+}
+
+/* ---- settings ---- */
 
 static void on_work(struct worker_job *job)
 {

@@ -3,6 +3,7 @@
 
 #include "core/base/err.h"
 #include "core/base/log.h"
+#include "core/base/replace_file.h"
 #include "core/hub/hub_impl.h"
 #include "core/hub/interrupt.h"
 #include "core/hub/listing.h"
@@ -77,39 +78,37 @@ int hub_cache_commit(const struct hub_place *p, const struct hub_reference *r, c
     return hub_is_commit(commit) ? 0 : ERR_NOENT;
 }
 
+/* Who reads it meanwhile sees the older text or this one. */
 static int write_small(const char *path, const char *text, char *err, size_t err_len)
 {
     const size_t n = strlen(text);
-    const int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
-    int rc = fd >= 0 && write(fd, text, n) == (ssize_t)n ? 0 : -1;
+    char part[HUB_MAX_LOCAL + 32];
+    int fd, rc;
 
+    snprintf(part, sizeof(part), "%s.%ld.tmp", path, (long)getpid());
+    fd = open(part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
+    rc = fd >= 0 && write(fd, text, n) == (ssize_t)n ? replace_file(fd, part, path) : ERR_IO;
     if (rc < 0)
         rc = hub_cache_fail(path, "write", err, err_len);
     if (fd >= 0)
         close(fd);
+    if (rc < 0)
+        (void)unlink(part);
     return rc;
 }
 
-/* By a rename: who reads it meanwhile sees one or the other. */
 int hub_cache_set_commit(const struct hub_place *p, const struct hub_reference *r,
                          const char *commit, char *err, size_t err_len)
 {
-    char path[HUB_MAX_LOCAL], made[HUB_MAX_LOCAL + 32], now[41];
+    char path[HUB_MAX_LOCAL], now[41];
     int rc;
 
     if (strcmp(r->revision, commit) == 0 ||
         (hub_cache_commit(p, r, now) == 0 && strcmp(now, commit) == 0))
         return 0;
     hub_cache_path(path, p, r->repo, HUB_REFS, r->revision, "");
-    snprintf(made, sizeof(made), "%s.%ld.tmp", path, (long)getpid());
     rc = hub_cache_make_folders(path, err, err_len);
-    if (rc == 0)
-        rc = write_small(made, commit, err, err_len);
-    if (rc == 0 && rename(made, path) < 0) {
-        rc = hub_cache_fail(path, "write", err, err_len);
-        (void)unlink(made);
-    }
-    return rc;
+    return rc == 0 ? write_small(path, commit, err, err_len) : rc;
 }
 
 /* ---- what is there ---- */
@@ -170,7 +169,10 @@ int hub_cache_make_folders(const char *path, char *err, size_t err_len)
 
     for (const char *slash = strchr(path + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
         snprintf(folder, sizeof(folder), "%.*s", (int)(slash - path), path);
-        if (mkdir(folder, 0777) < 0 && errno != EEXIST) {
+        if (mkdir(folder, 0777) == 0) {
+            if (sync_folder_of(folder) < 0)
+                return hub_cache_fail(folder, "sync the folder of", err, err_len);
+        } else if (errno != EEXIST) {
             const int errnum = errno;
             struct stat st;
 
@@ -198,7 +200,7 @@ int hub_cache_link(const struct hub_place *p, const char *repo, const char *comm
     if (rc < 0)
         return rc;
     (void)unlink(link); /* one whose blob is gone, or of another size */
-    if (symlink(target, link) < 0 && errno != EEXIST)
+    if ((symlink(target, link) < 0 && errno != EEXIST) || sync_folder_of(link) < 0)
         return hub_cache_fail(link, "make the link", err, err_len);
     return 0;
 }

@@ -4,6 +4,7 @@
 #include "core/base/err.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
+#include "core/base/replace_file.h"
 #include "core/hub/ask.h"
 #include "core/hub/cache.h"
 #include "core/hub/hash.h"
@@ -244,9 +245,9 @@ static int keep(struct download *d, const char *blob)
 
     if (rc < 0)
         return rc;
-    if (fdatasync(d->fd) < 0)
-        return fail_part(d, "write");
-    return rename(d->part, blob) == 0 ? 0 : hub_cache_fail(blob, "write", d->err, d->err_len);
+    if (replace_file(d->fd, d->part, blob) == 0)
+        return 0;
+    return hub_cache_fail(blob, "write", d->err, d->err_len);
 }
 
 /* With the lock held. */

@@ -9,7 +9,7 @@
 #include "core/base/err.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
-#include "core/base/sync_folder.h"
+#include "core/base/replace_file.h"
 #include "core/model/weight_cache_impl.h"
 
 #include <errno.h>
@@ -127,10 +127,8 @@ static int write_file(struct weight_cache_writer *w)
     rc = write_at(w, w->sums, sums_bytes, sizeof(h));
     if (rc == 0)
         rc = write_at(w, &h, sizeof(h), 0);
-    if (rc == 0 && (fsync(w->fd) != 0 || rename(w->new_path, w->path) != 0))
+    if (rc == 0 && replace_file(w->fd, w->new_path, w->path) < 0)
         rc = fail_errno(w);
-    if (rc == 0)
-        sync_folder_of(w->path);
     return rc;
 }
 

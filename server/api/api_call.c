@@ -325,8 +325,6 @@ static void take_restored(struct api_call *api)
 static void take_headers(struct api_call *api)
 {
     const struct server_options *server = api->engine->server;
-    const char *tenant =
-        auth_tenant_header(api->call, server->tenant_header, &api->headers.tenant_header);
 
     snprintf(api->request_id, sizeof(api->request_id), "%s", http_call_id(api->call));
     api->headers.objectives = server->objectives;
@@ -343,12 +341,7 @@ static void take_headers(struct api_call *api)
     api->headers.priority =
         copy_header(http_call_header(api->call, "X-Priority"), api->priority,
                     sizeof(api->priority));
-    if (api->key == NULL) {
-        api->headers.tenant =
-            copy_header(tenant, api->tenant, sizeof(api->tenant));
-        return;
-    }
-    snprintf(api->tenant, sizeof(api->tenant), "%s", api->key->spec.tenant);
+    auth_tenant(api->call, server->tenant_header, api->tenant, sizeof(api->tenant));
     api->headers.tenant = api->tenant;
 }
 

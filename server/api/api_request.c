@@ -12,6 +12,7 @@
 #include "server/api/constraint/constraint_cache.h"
 #include "server/api/infill.h"
 #include "server/api/kept_input.h"
+#include "server/api/params/kept_items.h"
 #include "server/api/response/response_writer.h"
 #include "server/api/constraint/strict_calls.h"
 #include "server/http/http_call.h"
@@ -221,22 +222,6 @@ static int take_priority(struct api_request *p, const char *header)
                          "the header X-Priority must be low, normal, high, critical or 0 to 3");
 }
 
-static int check_tenant(struct api_request *p, const struct api_headers *headers)
-{
-    const char *name = headers->tenant;
-    size_t n = 0;
-
-    if (name == NULL)
-        return 0;
-    while (name[n] > ' ' && name[n] < 0x7f)
-        n++;
-    if (n <= WEIGHTS_MAX_NAME && name[n] == '\0')
-        return 0;
-    return api_error_set(&p->error, 400, headers->tenant_header, NULL,
-                         "the header %s must be a name of at most %d visible characters",
-                         headers->tenant_header, WEIGHTS_MAX_NAME);
-}
-
 static int take_seed(struct api_request *p)
 {
     if (p->params.has_seed)
@@ -364,7 +349,7 @@ static int build_requests(struct api_request *p, const struct server_model *mode
         (!take_objective(p, headers) && take_priority(p, headers->priority) < 0) ||
         take_ttft(p, headers->ttft_ms) < 0 ||
         (headers->restored != NULL && api_request_restore(p, headers->restored) < 0) ||
-        check_tenant(p, headers) < 0 || take_seed(p) < 0 || hold_strict_calls(p, model) < 0 ||
+        take_seed(p) < 0 || hold_strict_calls(p, model) < 0 ||
         take_constraint(p, model, headers) < 0 || find_breakers(p, model->tokenizer) < 0)
         return ERR_INVAL;
     p->params.chat.now = headers->now > 0 ? headers->now : (int64_t)time(NULL);
@@ -418,6 +403,7 @@ void api_request_parse(struct api_request *p, const struct server_model *model,
     static const struct api_headers none = {0};
     const char *why = NULL;
     cJSON *json = NULL, *kept = NULL;
+    struct kept_items items = {0};
     int rc;
 
     p->wire_format = wire_format;
@@ -428,9 +414,12 @@ void api_request_parse(struct api_request *p, const struct server_model *model,
     rc = json_parse(body->data, body->len, &json, &why);
     if (rc == 0 && headers != NULL && headers->kept != NULL)
         rc = json_parse(headers->kept->data, headers->kept->len, &kept, &why);
-    p->kept = kept;
+    if (rc == 0 && kept != NULL)
+        rc = kept_items_init(&items, kept);
+    p->kept = kept != NULL ? &items : NULL;
     if (rc < 0)
-        api_error_set(&p->error, rc == ERR_NOMEM ? 500 : 400, NULL, NULL, "%s", why);
+        api_error_set(&p->error, rc == ERR_NOMEM ? 500 : 400, NULL, NULL, "%s",
+                      why != NULL ? why : "out of memory");
     else if (build(p, model, json, headers != NULL ? headers : &none) == 0)
         take_receipt(p, model, body);
     p->params.prompt = NULL; /* it was the tree's */
@@ -441,6 +430,7 @@ void api_request_parse(struct api_request *p, const struct server_model *model,
     p->params.triggers = NULL;
     p->budget = NULL;
     p->kept = NULL;
+    kept_items_release(&items);
     cJSON_Delete(json);
     cJSON_Delete(kept);
 }

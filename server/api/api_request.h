@@ -26,8 +26,7 @@ struct api_headers { /* NULL where there is none */
     const char *objective;     /* a trusted proxy's, and what each stands for (objectives.h) */
     const char *objectives;
     const char *ttft_ms;       /* the same proxy's */
-    const char *tenant;        /* the header that the settings name, or a trusted proxy's */
-    const char *tenant_header; /* its name */
+    const char *tenant;        /* as auth_tenant() has it: at most WEIGHTS_MAX_NAME bytes */
     uint64_t salt_seed;        /* the server's secret: no client can guess another's salt */
     bool keeps;                /* responses are kept */
     bool keeps_streams, resumable; /* streams are, those of bodies that say nothing as well */
@@ -43,7 +42,7 @@ struct api_request { /* zero is empty */
     const struct wire_format *wire_format;
     struct budget *budget;    /* while api_request_parse() runs; borrowed */
     uint32_t *breakers;       /* bits of the tokens that end a repetition; NULL without DRY */
-    const cJSON *kept;        /* the same time: what of kept responses it goes on from; borrowed */
+    const struct kept_items *kept; /* the same time: what of kept responses it goes on from */
     struct response_wish wish; /* what the body wants of them; */
     bool has_wish;             /* then nothing else is filled in */
     struct buf input;          /* of a response that is to be kept: the list of its items */

@@ -5,6 +5,7 @@
 #include "core/base/err.h"
 #include "core/base/list.h"
 #include "core/base/mem.h"
+#include "core/base/name_copy.h"
 #include "server/api/admission.h"
 #include "server/api/chat/chat.h"
 #include "server/api/slot_call.h"
@@ -378,6 +379,16 @@ static void on_ready(struct api_call *api)
     completion_destroy(c);
 }
 
+static void refuse_conversation(struct http_call *call)
+{
+    struct api_error e;
+
+    api_error_set(&e, 400, "X-Conversation-Id", NULL,
+                  "the header X-Conversation-Id must have at most %d bytes",
+                  STREAM_MAX_CONVERSATION);
+    http_call_reply_error(call, &e);
+}
+
 void completion_start(struct engine_client *engine, struct http_call *call,
                       const struct wire_format *wire_format, const struct body_scan *scan)
 {
@@ -385,6 +396,10 @@ void completion_start(struct engine_client *engine, struct http_call *call,
     struct completion *c;
     struct refusal why;
 
+    if (conversation != NULL && strlen(conversation) > STREAM_MAX_CONVERSATION) {
+        refuse_conversation(call);
+        return;
+    }
     if (admission_decide(engine, NULL, ADMISSION_FOR_WORK, NULL, &why) == ADMISSION_NO) {
         refusal_send(&why, engine, call, 1);
         return;
@@ -397,8 +412,8 @@ void completion_start(struct engine_client *engine, struct http_call *call,
     buf_init(&c->whole, HTTP_MAX_REPLY);
     c->client = (struct engine_caller){.event = completion_on_event,
                                        .request_id = c->api.request_id};
-    if (conversation != NULL) /* what is cut is another name, of the same owner's */
-        snprintf(c->conversation, sizeof(c->conversation), "%s", conversation);
+    if (conversation != NULL)
+        (void)name_copy(c->conversation, sizeof(c->conversation), conversation);
     http_call_on_gone(call, on_gone, c);
     completion_save_prepare(c, call);
     api_call_start(&c->api, engine, call, wire_format, scan, on_ready);

@@ -8,11 +8,11 @@
 #include "server/api/completion_impl.h"
 
 #include "core/base/err.h"
+#include "core/base/name_copy.h"
 #include "core/model/adapter.h"
 #include "server/api/admission.h"
 #include "server/http/http_call.h"
 
-#include <stdio.h>
 #include <string.h>
 #include <time.h>
 #include <xxhash.h>
@@ -36,10 +36,10 @@ void completion_save_prepare(struct completion *c, const struct http_call *call)
     const char *path = http_call_path(call);
 
     if (saved != NULL)
-        snprintf(c->conversation, sizeof(c->conversation), "%.*s", (int)saved->begin.conversation.n,
-                 saved->begin.conversation.text);
+        (void)name_copy_n(c->conversation, sizeof(c->conversation), saved->begin.conversation.text,
+                          saved->begin.conversation.n);
     else if (is_plain(path))
-        snprintf(c->saving.path, sizeof(c->saving.path), "%s", path);
+        (void)name_copy(c->saving.path, sizeof(c->saving.path), path);
 }
 
 /* Frames that tell how far the prompt has come are other ones each time. */

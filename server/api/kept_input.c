@@ -2,7 +2,9 @@
 #include "server/api/kept_input.h"
 
 #include "core/base/err.h"
+#include "core/base/hash_index.h"
 #include "server/api/params/field.h"
+#include "server/api/params/kept_items.h"
 #include "server/api/params/params.h"
 #include "server/api/response/response_writer.h"
 
@@ -14,13 +16,31 @@ _Static_assert(RESPONSE_MAX_ID == PARAMS_MAX_RESPONSE_ID, "an id that is taken c
 
 /* ---- what is wanted ---- */
 
-static int wish_for(const cJSON *item, struct response_wish *wish, struct api_error *e)
+/* Each item is looked up once. `known` has the places of ids in wish->items, and one. */
+static bool is_known(const struct hash_index *known, const struct response_wish *wish,
+                     const char *id)
+{
+    struct hash_walk w = {.hash = hash_of_text(id)};
+    uintptr_t at;
+
+    while ((at = hash_index_next(known, &w)) != 0)
+        if (strcmp(wish->items.data + at - 1, id) == 0)
+            return true;
+    return false;
+}
+
+static int wish_for(const cJSON *item, struct hash_index *known, struct response_wish *wish,
+                    struct api_error *e)
 {
     const char *id = field_text(item, "id");
 
     if (id == NULL || id[0] == '\0' || strlen(id) > RESPONSE_MAX_ID)
         return api_error_set(e, 400, "input", NULL,
                              "'input' has an item_reference without an item's id");
+    if (is_known(known, wish, id))
+        return 0;
+    if (hash_index_add(known, hash_of_text(id), wish->items.len + 1) < 0)
+        return api_error_no_memory(e);
     if (buf_add(&wish->items, id, strlen(id) + 1) == 0)
         return 0;
     return wish->items.err == ERR_NOMEM
@@ -32,6 +52,8 @@ int kept_input_wish(const cJSON *body, struct response_wish *wish, struct api_er
 {
     const char *previous = field_text(body, "previous_response_id");
     const cJSON *input = field_find(body, "input");
+    struct hash_index known = {0};
+    int rc = 0;
 
     *wish = (struct response_wish){0};
     buf_init(&wish->items, MAX_WISHES);
@@ -39,10 +61,11 @@ int kept_input_wish(const cJSON *body, struct response_wish *wish, struct api_er
         memcpy(wish->previous, previous, strlen(previous) + 1);
     if (!cJSON_IsArray(input))
         return 0;
-    for (const cJSON *it = input->child; it != NULL; it = it->next)
-        if (params_is_reference(it) && wish_for(it, wish, e) < 0)
-            return ERR_INVAL;
-    return 0;
+    for (const cJSON *it = input->child; it != NULL && rc == 0; it = it->next)
+        if (params_is_reference(it))
+            rc = wish_for(it, &known, wish, e);
+    hash_index_release(&known);
+    return rc < 0 ? ERR_INVAL : 0;
 }
 
 /* ---- what is kept ---- */
@@ -76,13 +99,12 @@ static int add_text(const cJSON *input, const char *hex, struct buf *out)
     return buf_add_str(out, "}]}");
 }
 
-static const cJSON *resolve(const cJSON *item, const cJSON *kept)
+static const cJSON *resolve(const cJSON *item, const struct kept_items *kept)
 {
-    return params_is_reference(item) ? field_find(field_find(kept, "items"), field_text(item, "id"))
-                                     : item;
+    return params_is_reference(item) ? kept_items_find(kept, field_text(item, "id")) : item;
 }
 
-int kept_input_list(const cJSON *body, const cJSON *kept, struct buf *out)
+int kept_input_list(const cJSON *body, const struct kept_items *kept, struct buf *out)
 {
     const cJSON *input = field_find(body, "input");
     unsigned n = 0;

@@ -10,12 +10,14 @@
 #include "server/http/error.h"
 #include "server/responses/response_store.h"
 
+struct kept_items;
+
 /* What an unchecked body wants of kept responses. 0, or ERR_* with *e filled; wish->items is the
  * caller's to release. */
 int kept_input_wish(const cJSON *body, struct response_wish *wish, struct api_error *e);
 
 /* The items of a checked body as a list, each with an id; those that stand for kept ones as they
- * are in `kept` (see params.h). 0 or ERR_NOMEM. */
-int kept_input_list(const cJSON *body, const cJSON *kept, struct buf *out);
+ * are in `kept`. 0 or ERR_NOMEM. */
+int kept_input_list(const cJSON *body, const struct kept_items *kept, struct buf *out);
 
 #endif

@@ -1,9 +1,10 @@
-/* server/auth/api_keys.c - see api_keys.h. A table of slots, found by the first bytes of the
- * secret's hash. */
+/* server/auth/api_keys.c - see api_keys.h. Keys are found by the first bytes of the secret's hash,
+ * and by name. */
 #include "server/auth/api_keys.h"
 
 #include "core/base/clock.h"
 #include "core/base/err.h"
+#include "core/base/hash_index.h"
 #include "core/base/mem.h"
 
 #include <inttypes.h>
@@ -11,71 +12,77 @@
 #include <string.h>
 
 struct table {
-    uint32_t mask, n;
-    struct key *slot[]; /* [mask + 1], at most half of them used */
+    struct hash_index by_hash, by_name; /* of struct key, each held once */
+    uint32_t n;
+    struct key **keys; /* [n] */
 };
 
 struct keys {
-    char *path;
-    struct table *table;
+    char *path; /* never changes: keys_read() is on another thread */
+    struct table table;
+};
+
+struct keys_fresh {
+    struct key_list list; /* what the file says */
+    struct table table;   /* for each of them a key that is new */
 };
 
 /* The hash of a random secret is as random: any of its bytes will do. */
-static uint32_t start_of(const struct table *t, const struct secret_hash *h)
+static uint64_t start_of(const struct secret_hash *h)
 {
-    uint32_t n;
+    uint64_t n;
 
     memcpy(&n, h->bytes, sizeof(n));
-    return n & t->mask;
+    return n;
 }
 
 static struct key *find_hash(const struct table *t, const struct secret_hash *h)
 {
-    for (uint32_t i = start_of(t, h); t->slot[i] != NULL; i = (i + 1) & t->mask)
-        if (secret_is_equal(&t->slot[i]->spec.hash, h))
-            return t->slot[i];
+    struct hash_walk w = {.hash = start_of(h)};
+    struct key *key;
+
+    while ((key = (struct key *)hash_index_next(&t->by_hash, &w)) != NULL)
+        if (secret_is_equal(&key->spec.hash, h))
+            return key;
     return NULL;
 }
 
 static struct key *find_name(const struct table *t, const char *name)
 {
-    for (uint32_t i = 0; t != NULL && i <= t->mask; i++)
-        if (t->slot[i] != NULL && strcmp(t->slot[i]->spec.name, name) == 0)
-            return t->slot[i];
+    struct hash_walk w = {.hash = hash_of_text(name)};
+    struct key *key;
+
+    while ((key = (struct key *)hash_index_next(&t->by_name, &w)) != NULL)
+        if (strcmp(key->spec.name, name) == 0)
+            return key;
     return NULL;
 }
 
-static void insert(struct table *t, struct key *key)
+static int insert(struct table *t, struct key *key)
 {
-    uint32_t i = start_of(t, &key->spec.hash);
+    const int rc = hash_index_add(&t->by_hash, start_of(&key->spec.hash), (uintptr_t)key);
 
-    while (t->slot[i] != NULL)
-        i = (i + 1) & t->mask;
-    t->slot[i] = key;
-    t->n++;
+    return rc == 0 ? hash_index_add(&t->by_name, hash_of_text(key->spec.name), (uintptr_t)key) : rc;
 }
 
-static struct table *make_table(uint32_t n)
+/* In an index the place of one key becomes that of another. */
+static void change_place(struct hash_index *x, uint64_t hash, struct key *from, struct key *to)
 {
-    uint32_t size = 16;
-    struct table *t;
-
-    while (size < 2 * n)
-        size *= 2;
-    t = mem_calloc(1, sizeof(*t) + size * sizeof(t->slot[0]));
-    if (t != NULL)
-        t->mask = size - 1;
-    return t;
+    hash_index_remove(x, hash, (uintptr_t)from);
+    (void)hash_index_add(x, hash, (uintptr_t)to); /* there is room: one was removed */
 }
 
-static void drop_table(struct table *t)
+static void table_release(struct table *t)
 {
-    for (uint32_t i = 0; t != NULL && i <= t->mask; i++)
-        key_unref(t->slot[i]);
-    mem_free(t);
+    for (uint32_t i = 0; i < t->n; i++)
+        key_unref(t->keys[i]);
+    mem_free(t->keys);
+    hash_index_release(&t->by_hash);
+    hash_index_release(&t->by_name);
+    *t = (struct table){0};
 }
 
-static struct key *make_key(const struct key_spec *spec, uint64_t now_us)
+static struct key *make_key(const struct key_spec *spec)
 {
     struct key *key = mem_calloc(1, sizeof(*key));
 
@@ -83,11 +90,15 @@ static struct key *make_key(const struct key_spec *spec, uint64_t now_us)
         return NULL;
     key->n_refs = 1;
     key->spec = *spec;
-    rate_limit_init(&key->requests, spec->requests_per_minute, now_us);
-    rate_limit_init(&key->tokens, spec->tokens_per_minute, now_us);
     key->day = (struct quota){.period = QUOTA_DAY, .limit = spec->tokens_per_day};
     key->month = (struct quota){.period = QUOTA_MONTH, .limit = spec->tokens_per_month};
     return key;
+}
+
+static void begin_key(struct key *key, uint64_t now_us)
+{
+    rate_limit_init(&key->requests, key->spec.requests_per_minute, now_us);
+    rate_limit_init(&key->tokens, key->spec.tokens_per_minute, now_us);
 }
 
 static void change_key(struct key *key, const struct key_spec *spec, uint64_t now_us)
@@ -99,54 +110,122 @@ static void change_key(struct key *key, const struct key_spec *spec, uint64_t no
     key->month.limit = spec->tokens_per_month;
 }
 
-/* A table of new keys only; what stays of the old ones is put in by adopt(). */
-static struct table *build(const struct key_list *list, uint64_t now_us)
+/* A table of new keys only; what stays of the old ones is put in by adopt(). Their times begin when
+ * they come into force. */
+static int build(struct table *t, const struct key_list *list)
 {
-    struct table *t = make_table(list->n);
+    int rc = 0;
 
-    for (uint32_t i = 0; t != NULL && i < list->n; i++) {
-        struct key *key = make_key(&list->keys[i], now_us);
+    t->keys = mem_calloc(list->n, sizeof(struct key *));
+    if (t->keys == NULL)
+        return ERR_NOMEM;
+    for (uint32_t i = 0; i < list->n && rc == 0; i++) {
+        struct key *key = make_key(&list->keys[i]);
 
-        if (key == NULL) {
-            drop_table(t);
-            return NULL;
-        }
-        insert(t, key);
+        if (key == NULL)
+            return ERR_NOMEM;
+        t->keys[t->n++] = key;
+        rc = insert(t, key);
     }
-    return t;
+    return rc;
 }
 
-/* Nothing can fail any more: a key whose name was there before takes its new version's slot. */
+/* Nothing can fail any more: a key whose name was there before takes its new version's place. */
 static void adopt(struct table *t, const struct table *old, uint64_t now_us)
 {
-    for (uint32_t i = 0; i <= t->mask; i++) {
-        struct key *fresh = t->slot[i];
-        struct key *known = fresh != NULL ? find_name(old, fresh->spec.name) : NULL;
+    for (uint32_t i = 0; i < t->n; i++) {
+        struct key *fresh = t->keys[i], *known = find_name(old, fresh->spec.name);
 
-        if (known == NULL)
+        if (known == NULL) {
+            begin_key(fresh, now_us);
             continue;
+        }
         change_key(known, &fresh->spec, now_us);
-        t->slot[i] = key_ref(known);
+        change_place(&t->by_hash, start_of(&fresh->spec.hash), fresh, known);
+        change_place(&t->by_name, hash_of_text(fresh->spec.name), fresh, known);
+        t->keys[i] = key_ref(known);
         key_unref(fresh);
     }
 }
 
+/* Has the key lost a limit, or the tenant that it acted for? */
+static bool has_more_rights(const struct key_spec *is, const struct key_spec *was)
+{
+    return (was->requests_per_minute > 0 && is->requests_per_minute == 0) ||
+           (was->tokens_per_minute > 0 && is->tokens_per_minute == 0) ||
+           (was->tokens_per_day > 0 && is->tokens_per_day == 0) ||
+           (was->tokens_per_month > 0 && is->tokens_per_month == 0) ||
+           (was->max_concurrent > 0 && is->max_concurrent == 0) ||
+           is->max_priority > was->max_priority || strcmp(is->tenant, was->tenant) != 0;
+}
+
+/* The last key of an older file, whose hash stood before its limits: the file may be cut off. */
+static int check_end(const struct keys *k, const struct key_list *list, char *err, size_t err_len)
+{
+    const struct key_spec *last = &list->keys[list->n - 1];
+    const struct key *known = find_name(&k->table, last->name);
+
+    if (known == NULL || !known->spec.has_late_fields || !has_more_rights(last, &known->spec))
+        return 0;
+    snprintf(err, err_len,
+             "%.200s: the last key, '%s', has lost limits, and the file may be cut off: let the hash "
+             "be the last line of each key",
+             k->path, last->name);
+    return ERR_INVAL;
+}
+
+int keys_read(struct keys_fresh **out, const struct keys *k, char *err, size_t err_len)
+{
+    struct keys_fresh *f = mem_calloc(1, sizeof(*f));
+    int rc = ERR_NOMEM;
+
+    *out = f;
+    snprintf(err, err_len, "out of memory");
+    if (f == NULL)
+        return rc;
+    rc = key_file_read(&f->list, k->path, err, err_len);
+    if (rc == 0 && build(&f->table, &f->list) < 0)
+        rc = (snprintf(err, err_len, "out of memory"), ERR_NOMEM);
+    if (rc < 0)
+        keys_drop(out);
+    return rc;
+}
+
+int keys_take(struct keys *k, struct keys_fresh **fresh, uint64_t now_us, char *err,
+              size_t err_len)
+{
+    struct keys_fresh *f = *fresh;
+    const int rc = check_end(k, &f->list, err, err_len);
+
+    if (rc == 0) {
+        const struct table old = k->table;
+
+        adopt(&f->table, &old, now_us);
+        k->table = f->table;
+        f->table = old;
+    }
+    keys_drop(fresh);
+    return rc;
+}
+
+void keys_drop(struct keys_fresh **fresh)
+{
+    struct keys_fresh *f = *fresh;
+
+    if (f == NULL)
+        return;
+    table_release(&f->table);
+    key_list_release(&f->list);
+    mem_free(f);
+    *fresh = NULL;
+}
+
 int keys_reload(struct keys *k, uint64_t now_us, char *err, size_t err_len)
 {
-    struct key_list list;
-    struct table *t;
-    const int rc = key_file_read(&list, k->path, err, err_len);
+    struct keys_fresh *fresh;
+    const int rc = keys_read(&fresh, k, err, err_len);
 
-    if (rc < 0)
-        return rc;
-    t = build(&list, now_us);
-    key_list_release(&list);
-    if (t == NULL)
-        return snprintf(err, err_len, "out of memory"), ERR_NOMEM;
-    adopt(t, k->table, now_us);
-    drop_table(k->table);
-    k->table = t;
-    return 0;
+    return rc == 0 ? keys_take(k, &fresh, now_us, err, err_len) : rc;
 }
 
 int keys_open(struct keys **out, const char *path, uint64_t now_us, char *err, size_t err_len)
@@ -179,11 +258,9 @@ static void recall(struct quota *q, const char *name,
 void keys_recall(struct keys *k, uint64_t (*spent)(void *ud, const char *name, int32_t day),
                  void *ud, int64_t now_s)
 {
-    for (uint32_t i = 0; i <= k->table->mask; i++) {
-        struct key *key = k->table->slot[i];
+    for (uint32_t i = 0; i < k->table.n; i++) {
+        struct key *key = k->table.keys[i];
 
-        if (key == NULL)
-            continue;
         recall(&key->day, key->spec.name, spent, ud, now_s);
         recall(&key->month, key->spec.name, spent, ud, now_s);
     }
@@ -195,7 +272,7 @@ void keys_close(struct keys **keys)
 
     if (k == NULL)
         return;
-    drop_table(k->table);
+    table_release(&k->table);
     mem_free(k->path);
     mem_free(k);
     *keys = NULL;
@@ -208,23 +285,17 @@ struct key *keys_find(const struct keys *k, const char *secret)
 
     if (n == 0 || n > SECRET_MAX || secret_hash(secret, n, &h) < 0)
         return NULL;
-    return find_hash(k->table, &h);
+    return find_hash(&k->table, &h);
 }
 
 struct key *keys_find_name(const struct keys *k, const char *name)
 {
-    for (uint32_t i = 0; i <= k->table->mask; i++) {
-        struct key *key = k->table->slot[i];
-
-        if (key != NULL && strcmp(key->spec.name, name) == 0)
-            return key;
-    }
-    return NULL;
+    return find_name(&k->table, name);
 }
 
 uint32_t keys_n(const struct keys *k)
 {
-    return k->table->n;
+    return k->table.n;
 }
 
 struct key *key_ref(struct key *key)

@@ -9,8 +9,8 @@
  * Limits work in two steps: keys_check() says whether a request may begin, keys_begin() takes for
  * it, and keys_end() gives back what it did not use. Nothing may come between the first two.
  *
- * Thread: the loop's; the time comes in as an argument.
- * Memory: one table and one allocation for each key.
+ * Thread: the loop's, but for keys_read(); the time comes in as an argument.
+ * Memory: two tables and one allocation for each key.
  */
 #ifndef SERVER_AUTH_API_KEYS_H
 #define SERVER_AUTH_API_KEYS_H
@@ -43,7 +43,16 @@ void keys_close(struct keys **keys);
 /* Read it again. On failure everything stays as it was. */
 int keys_reload(struct keys *k, uint64_t now_us, char *err, size_t err_len);
 
-/* After keys_open() and keys_reload(): what keys have spent that were not there before, in earlier
+/* The same in two steps: keys_read() reads and checks the file on any thread and changes nothing;
+ * keys_take() puts it in force on the loop's, with a look-up for each key. It takes *fresh in any
+ * case, and fails where the file seems to be cut off. */
+struct keys_fresh;
+int keys_read(struct keys_fresh **fresh, const struct keys *k, char *err, size_t err_len);
+int keys_take(struct keys *k, struct keys_fresh **fresh, uint64_t now_us, char *err,
+              size_t err_len);
+void keys_drop(struct keys_fresh **fresh); /* NULL is allowed */
+
+/* After keys_open() and keys_take(): what keys have spent that were not there before, in earlier
  * processes or under an entry that was removed. spent(ud, name, day) tells of a key's tokens from a
  * day (since 1970, UTC) on. */
 void keys_recall(struct keys *k, uint64_t (*spent)(void *ud, const char *name, int32_t day),

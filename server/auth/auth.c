@@ -1,15 +1,16 @@
 /* server/auth/auth.c - see auth.h. */
 #include "server/auth/auth.h"
 
+#include "config/weights.h"
 #include "core/base/clock.h"
 #include "core/base/err.h"
+#include "core/base/name_copy.h"
 #include "server/auth/api_keys.h"
 #include "server/http/http_call.h"
 #include "server/http/proxy_headers.h"
 #include "server/http/retry_after.h"
 #include "server/metrics/metrics.h"
 
-#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
@@ -140,13 +141,31 @@ bool auth_is_operator(const struct auth *g, const struct http_call *call)
                            : auth_tenant_header(call, g->tenant_header, &name) == NULL;
 }
 
+/* The longest is WEIGHTS_MAX_NAME: all arrays that hold an owner have room for that. */
+static bool is_tenant_name(const char *name)
+{
+    size_t n = 0;
+
+    while (n <= WEIGHTS_MAX_NAME && name[n] > ' ' && name[n] < 0x7f)
+        n++;
+    return n <= WEIGHTS_MAX_NAME && name[n] == '\0';
+}
+
 /* Without keys every client is the operator, unless the proxy names a tenant. */
 static int check_tenant(struct auth *g, struct http_call *call, unsigned flags)
 {
+    const char *name, *tenant = auth_tenant_header(call, g->tenant_header, &name);
     struct api_error e;
-    const char *name;
 
-    if ((flags & AUTH_ADMIN) == 0 || auth_tenant_header(call, g->tenant_header, &name) == NULL)
+    if (tenant == NULL)
+        return 0;
+    if (!is_tenant_name(tenant)) {
+        api_error_set(&e, 400, name, NULL,
+                      "the header %s must be a name of at most %d visible characters", name,
+                      WEIGHTS_MAX_NAME);
+        return refuse(g, call, &e, REJECTION_INVALID);
+    }
+    if ((flags & AUTH_ADMIN) == 0)
         return 0;
     api_error_set(&e, 403, NULL, "insufficient_permissions",
                   "this tells of all tenants: it is not for requests with the header %s", name);
@@ -172,5 +191,5 @@ void auth_tenant(const struct http_call *call, const char *tenant_header, char *
 
     if (key != NULL)
         value = key->spec.tenant;
-    snprintf(out, size, "%s", value != NULL ? value : "");
+    (void)name_copy(out, size, value != NULL ? value : ""); /* auth_admit() has seen its length */
 }

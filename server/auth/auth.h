@@ -48,7 +48,8 @@ struct auth {
     void *load_ud;
 };
 
-/* 0, or a negative ERR_*: then the call has been answered. */
+/* May the call go on? Where no keys are needed, the name of its tenant is checked here for all
+ * routes. 0, or a negative ERR_*: then the call has been answered. */
 int auth_admit(struct auth *g, struct http_call *call, unsigned flags);
 
 /* May its client see and do what pages with AUTH_ADMIN are for? */
@@ -60,7 +61,7 @@ const char *auth_tenant_header(const struct http_call *call, const char *tenant_
                                const char **name);
 
 /* Whose a call is: its key's tenant or, where no keys are needed, what those headers
- * say; "" without any of them. out has room for WEIGHTS_MAX_NAME + 2 bytes. */
+ * say; "" without any of them. out has room for WEIGHTS_MAX_NAME + 1 bytes. */
 void auth_tenant(const struct http_call *call, const char *tenant_header, char *out, size_t size);
 
 /* Retry-After for an answer that is given while models are loaded. */

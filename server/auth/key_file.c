@@ -2,7 +2,9 @@
 #include "server/auth/key_file.h"
 
 #include "core/base/err.h"
+#include "core/base/hash_index.h"
 #include "core/base/ini_line.h"
+#include "core/base/log.h"
 #include "core/base/mem.h"
 #include "server/auth/quota.h"
 #include "server/auth/rate_limit.h"
@@ -149,6 +151,7 @@ struct reader {
     const char *path;
     struct key_list *list;
     uint32_t cap;
+    struct hash_index names, hashes, tenants; /* of list->keys: an index and one */
     int line, rc;
     bool has_section; /* a section has begun, and none of its fields has come */
     unsigned seen;    /* fields of this key, as bits */
@@ -191,6 +194,22 @@ static char *read_line(char *line, int size, void *stream)
     return line;
 }
 
+static struct key_spec *key_at(const struct reader *r, uintptr_t item)
+{
+    return &r->list->keys[item - 1];
+}
+
+static bool has_name(const struct reader *r, const char *name)
+{
+    struct hash_walk w = {.hash = hash_of_text(name)};
+    uintptr_t item;
+
+    while ((item = hash_index_next(&r->names, &w)) != 0)
+        if (strcmp(key_at(r, item)->name, name) == 0)
+            return true;
+    return false;
+}
+
 static int begin_key(struct reader *r, const char *name)
 {
     struct key_list *l = r->list;
@@ -199,9 +218,8 @@ static int begin_key(struct reader *r, const char *name)
     if (!key_file_is_name(name, KEY_NAME_MAX))
         return fail(r, ERR_INVAL,
                     "a key's name must have 1 to 48 visible characters other than []\";#,=");
-    for (uint32_t i = 0; i < l->n; i++)
-        if (strcmp(l->keys[i].name, name) == 0)
-            return fail(r, ERR_INVAL, "there is a key of this name already");
+    if (has_name(r, name))
+        return fail(r, ERR_INVAL, "there is a key of this name already");
     if (l->n == KEY_FILE_MAX)
         return fail(r, ERR_LIMIT, "more keys than the 4096 that are possible");
     if (l->n == r->cap) {
@@ -213,6 +231,8 @@ static int begin_key(struct reader *r, const char *name)
         l->keys = grown;
         r->cap = cap;
     }
+    if (hash_index_add(&r->names, hash_of_text(name), l->n + 1) < 0)
+        return fail(r, ERR_NOMEM, "out of memory");
     k = &l->keys[l->n++];
     r->seen = 0;
     *k = (struct key_spec){.max_priority = PRIORITY_CRITICAL};
@@ -246,14 +266,17 @@ static int set_field(struct reader *r, const char *name, const char *value)
     const unsigned bit = bit_of(name);
     const char *allowed;
     char what[200];
+    struct key_spec *k;
 
     assert(r->list->n > 0);
+    k = &r->list->keys[r->list->n - 1];
+    k->has_late_fields = k->has_late_fields || k->has_hash;
     if ((r->seen & bit) != 0) {
         snprintf(what, sizeof(what), "'%s' stands twice in this key", name);
         return fail(r, ERR_INVAL, what);
     }
     r->seen |= bit;
-    if (key_spec_set(&r->list->keys[r->list->n - 1], name, value, &allowed) == 0)
+    if (key_spec_set(k, name, value, &allowed) == 0)
         return 0;
     if (allowed == NULL)
         describe_unknown(name, what, sizeof(what));
@@ -277,51 +300,89 @@ static int on_field(void *user, const char *section, const char *name, const cha
     return set_field(r, name, value) == 0;
 }
 
-/* A share belongs to the tenant: its keys may not tell different ones. */
-static const struct key_spec *find_other_weight(const struct key_list *l, const struct key_spec *k)
+/* A share belongs to the tenant: its keys may not tell different ones. One key of each tenant that
+ * has a weight is in the index. */
+static int check_weight(struct reader *r, const struct key_spec *k, uintptr_t item)
 {
-    for (uint32_t i = 0; i < l->n && &l->keys[i] != k; i++) {
-        const struct key_spec *other = &l->keys[i];
+    struct hash_walk w = {.hash = hash_of_text(k->tenant)};
+    uintptr_t at;
 
-        if (other->weight > 0 && other->weight != k->weight &&
-            strcmp(other->tenant, k->tenant) == 0)
-            return other;
+    while (k->weight > 0 && (at = hash_index_next(&r->tenants, &w)) != 0) {
+        const struct key_spec *other = key_at(r, at);
+
+        if (strcmp(other->tenant, k->tenant) != 0)
+            continue;
+        if (other->weight == k->weight)
+            return 0;
+        snprintf(r->err, r->err_len, "%s: the keys '%s' and '%s' give the tenant '%s' two weights",
+                 r->path, other->name, k->name, k->tenant);
+        return ERR_INVAL;
     }
-    return NULL;
+    return k->weight > 0 ? hash_index_add(&r->tenants, w.hash, item) : 0;
 }
 
-static int check_key(struct reader *r, const struct key_spec *k)
+static int check_hash(struct reader *r, const struct key_spec *k, uintptr_t item)
 {
-    const struct key_spec *other = k->weight > 0 ? find_other_weight(r->list, k) : NULL;
+    struct hash_walk w = {0};
+    uintptr_t at;
+
+    memcpy(&w.hash, k->hash.bytes, sizeof(w.hash)); /* as random as any hash of it */
+    while ((at = hash_index_next(&r->hashes, &w)) != 0) {
+        const struct key_spec *other = key_at(r, at);
+
+        if (!secret_is_equal(&other->hash, &k->hash))
+            continue;
+        snprintf(r->err, r->err_len, "%s: '%s' and '%s' are the same key", r->path, other->name,
+                 k->name);
+        return ERR_INVAL;
+    }
+    return hash_index_add(&r->hashes, w.hash, item);
+}
+
+static int check_key(struct reader *r, const struct key_spec *k, uintptr_t item)
+{
+    int rc;
 
     if (!k->has_hash) {
         snprintf(r->err, r->err_len, "%s: the key '%s' has no hash", r->path, k->name);
         return ERR_INVAL;
     }
-    if (other != NULL) {
-        snprintf(r->err, r->err_len, "%s: the keys '%s' and '%s' give the tenant '%s' two weights",
-                 r->path, other->name, k->name, k->tenant);
-        return ERR_INVAL;
-    }
-    for (uint32_t i = 0; &r->list->keys[i] != k; i++)
-        if (memcmp(&r->list->keys[i].hash, &k->hash, sizeof(k->hash)) == 0) {
-            snprintf(r->err, r->err_len, "%s: '%s' and '%s' are the same key", r->path,
-                     r->list->keys[i].name, k->name);
-            return ERR_INVAL;
-        }
-    return 0;
+    rc = check_weight(r, k, item);
+    if (rc == 0)
+        rc = check_hash(r, k, item);
+    if (rc == ERR_NOMEM)
+        snprintf(r->err, r->err_len, "%s: out of memory", r->path);
+    return rc;
+}
+
+/* A file with the hash first may be cut off behind it, and nothing shows. */
+static void warn_of_order(const struct reader *r, const struct key_spec *k)
+{
+    char path[300];
+
+    log_warn("auth",
+             "event=key_order file=%s key=%s reason=\"fields behind the hash are lost where the file "
+             "is cut off: let the hash be the last line of each key\"",
+             log_quote(path, sizeof(path), r->path), k->name);
 }
 
 static int check_list(struct reader *r)
 {
-    if (r->list->n == 0) {
+    const struct key_list *l = r->list;
+    int rc = 0;
+
+    if (l->n == 0) {
         snprintf(r->err, r->err_len, "%s: there is no key in it", r->path);
         return ERR_INVAL;
     }
-    for (uint32_t i = 0; i < r->list->n; i++)
-        if (check_key(r, &r->list->keys[i]) < 0)
-            return ERR_INVAL;
-    return 0;
+    for (uint32_t i = 0; i < l->n && rc == 0; i++)
+        rc = check_key(r, &l->keys[i], i + 1);
+    for (uint32_t i = 0; i < l->n && rc == 0; i++)
+        if (l->keys[i].has_late_fields) {
+            warn_of_order(r, &l->keys[i]);
+            break;
+        }
+    return rc;
 }
 
 int key_file_read(struct key_list *out, const char *path, char *err, size_t err_len)
@@ -347,6 +408,9 @@ int key_file_read(struct key_list *out, const char *path, char *err, size_t err_
         r.rc = check_list(&r);
     if (r.rc < 0)
         key_list_release(out);
+    hash_index_release(&r.names);
+    hash_index_release(&r.hashes);
+    hash_index_release(&r.tenants);
     return r.rc;
 }
 

@@ -1,7 +1,6 @@
 /* server/auth/key_file.h - the file of API keys.
  *
  *     [alice]                        ; the key's name, for logs
- *     hash = 64 hexadecimal digits   ; SHA-256 of the key; `quire key` writes it
  *     tenant = team-a                ; whose requests these are; without: the key's name
  *     weight = 2                     ; the tenant's share; without: as in tenant_weights
  *     max_priority = normal          ; higher priorities are lowered to it; without: critical
@@ -11,6 +10,11 @@
  *     tokens_per_month = 20000000
  *     max_concurrent = 4             ; requests at a time; each choice counts
  *     admin = no                     ; yes: may also ask /debug
+ *     hash = 64 hexadecimal digits   ; SHA-256 of the key; `quire key` writes it
+ *
+ * The hash stands last: a key is none before its hash has come, so a file that is cut off anywhere
+ * holds fewer keys or is refused, but holds no key with more rights. In older files it stands
+ * first. Those are read as well, with a warning in the log that names the first such key.
  *
  * Everything is checked: a field stands once in a key, and a file is good as a whole or not at all.
  *
@@ -42,7 +46,7 @@ struct key_spec {
     uint32_t requests_per_minute, tokens_per_minute, max_concurrent; /* 0 = no limit, */
     uint64_t tokens_per_day, tokens_per_month;                       /* as for these */
     bool is_admin;
-    bool has_hash;
+    bool has_hash, has_late_fields; /* there are fields behind the hash */
 };
 
 struct key_list { /* zero is empty */

@@ -2,16 +2,16 @@
 #include "server/auth/tenants.h"
 
 #include "core/base/err.h"
+#include "core/base/hash_index.h"
 #include "core/base/mem.h"
+#include "core/base/name_copy.h"
 #include "scheduler/request.h"
 
 #include <string.h>
-#include <xxhash.h>
 
 _Static_assert(WEIGHTS_MAX_VALUE <= REQUEST_MAX_WEIGHT, "a weight of the settings is one of ours");
 
 struct tenant {
-    uint64_t hash; /* of the name: compared before it */
     uint64_t used; /* when it was last asked for, in calls of tenants_index() */
     uint32_t weight, n_open;
     bool is_fixed; /* from the settings */
@@ -23,20 +23,18 @@ struct tenants {
     uint64_t n_calls, n_shared;
     uint32_t n;       /* indices in use, the shared one not counted */
     bool has_shared;  /* the last index has been given away */
+    struct hash_index by_name; /* of the list: an index and one; with room for all */
     struct tenant list[];
 };
-
-static uint64_t hash_name(const char *name)
-{
-    return XXH3_64bits(name, strlen(name));
-}
 
 static void settle(struct tenants *t, uint32_t i, const char *name, uint32_t weight)
 {
     struct tenant *p = &t->list[i];
 
-    *p = (struct tenant){.hash = hash_name(name), .used = t->n_calls, .weight = weight};
-    memcpy(p->name, name, strlen(name) + 1);
+    hash_index_remove(&t->by_name, hash_of_text(p->name), i + 1);
+    *p = (struct tenant){.used = t->n_calls, .weight = weight};
+    (void)name_copy(p->name, sizeof(p->name), name);
+    (void)hash_index_add(&t->by_name, hash_of_text(p->name), i + 1);
 }
 
 static void take_weights(struct tenants *t)
@@ -60,6 +58,10 @@ int tenants_create(struct tenants **out, const struct tenants_options *options)
         return ERR_NOMEM;
     t->opt = *options;
     t->opt.max = max;
+    if (hash_index_reserve(&t->by_name, max) < 0) {
+        mem_free(t);
+        return ERR_NOMEM;
+    }
     settle(t, 0, "", 1);
     t->list[0].is_fixed = true;
     t->n = 1;
@@ -72,8 +74,9 @@ int tenants_create(struct tenants **out, const struct tenants_options *options)
 
 void tenants_destroy(struct tenants **t)
 {
-    if (t == NULL)
+    if (t == NULL || *t == NULL)
         return;
+    hash_index_release(&(*t)->by_name);
     mem_free(*t);
     *t = NULL;
 }
@@ -114,15 +117,16 @@ static uint32_t give_index(struct tenants *t, const char *name)
 
 uint32_t tenants_index(struct tenants *t, const char *name)
 {
-    const uint64_t hash = hash_name(name);
+    struct hash_walk w = {.hash = hash_of_text(name)};
+    uintptr_t item;
 
     t->n_calls++;
-    for (uint32_t i = 0; i < t->n; i++) {
-        struct tenant *p = &t->list[i];
+    while ((item = hash_index_next(&t->by_name, &w)) != 0) {
+        struct tenant *p = &t->list[item - 1];
 
-        if (p->hash == hash && strcmp(p->name, name) == 0) {
+        if (item - 1 < t->n && strcmp(p->name, name) == 0) {
             p->used = t->n_calls;
-            return i;
+            return (uint32_t)item - 1;
         }
     }
     return give_index(t, name);

@@ -3,6 +3,7 @@
 
 #include "core/base/err.h"
 #include "core/base/mem.h"
+#include "core/base/replace_file.h"
 #include "server/batches/batch_line.h"
 #include "server/batches/line_reader.h"
 
@@ -77,7 +78,7 @@ static int open_answers(struct batch_files *f, const struct batch_files_options 
     if (o->answers[kind] == NULL)
         return 0;
     f->answers[kind] = open(o->answers[kind], O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (f->answers[kind] < 0)
+    if (f->answers[kind] < 0 || sync_folder_of(o->answers[kind]) < 0)
         return say(err, err_len, "file of answers", o->answers[kind], errno);
     rc = find_done(f, kind, o->ends[kind]);
     if (rc == 0)

@@ -3,6 +3,7 @@
 
 #include "core/base/err.h"
 #include "core/base/json.h"
+#include "core/base/name_copy.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -147,7 +148,7 @@ static void add_seed(struct buf *body, uint64_t seed, uint32_t index)
 static int take(struct batch_line *out, const cJSON *line, const char *text, size_t n,
                 uint64_t seed, struct batch_line_error *e)
 {
-    snprintf(out->url, sizeof(out->url), "%s", text_of(line, "url"));
+    (void)name_copy(out->url, sizeof(out->url), text_of(line, "url")); /* it is an endpoint */
     copy_member(text, n, "custom_id", &out->custom_id);
     copy_member(text, n, "body", &out->body);
     if (out->custom_id.err == ERR_LIMIT)

@@ -5,6 +5,7 @@
 #include "core/base/err.h"
 #include "core/base/json.h"
 #include "core/base/log.h"
+#include "core/base/replace_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -59,29 +60,14 @@ void batch_store_drop_file(struct batch_store *s, const char *id)
     unlink(path);
 }
 
-/* A name that was given is one on the disk. */
-static int sync_folder(const struct batch_store *s)
-{
-    const int fd = open(s->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    const int rc = fd >= 0 ? fsync(fd) : -1, errnum = errno;
-
-    if (fd >= 0)
-        close(fd);
-    return rc < 0 ? errnum : 0;
-}
-
 /* The bytes get their name before the database knows of them: what it knows is there. */
 static int place_file(struct batch_store *s, const char *id, int fd, struct api_error *e)
 {
     char from[BATCH_STORE_PATH], to[BATCH_STORE_PATH];
-    int rc = 0;
 
     part_path(s, id, from);
     batch_store_path(s, id, to);
-    if (fsync(fd) < 0 || rename(from, to) < 0)
-        return say_io(e, "upload", errno);
-    rc = sync_folder(s);
-    return rc != 0 ? say_io(e, "upload", rc) : 0;
+    return replace_file(fd, from, to) == 0 ? 0 : say_io(e, "upload", errno);
 }
 
 int batch_store_end_file(struct batch_store *s, const struct batch_name *name, int fd,

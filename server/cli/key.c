@@ -80,12 +80,13 @@ static void print_entry(const struct wanted *w, const struct secret_hash *hash)
     char hex[SECRET_HEX];
 
     secret_to_hex(hash, hex);
-    printf("[%s]\nhash = %s\n", w->name, hex);
+    printf("[%s]\n", w->name);
     for (size_t i = 0; i < N_FIELDS; i++)
         if (w->value[i] != NULL)
             printf("%s = %s\n", fields[i], w->value[i]);
     if (w->is_admin)
         puts("admin = yes");
+    printf("hash = %s\n", hex); /* last: what is cut off is no key */
 }
 
 int cmd_key(int argc, char **argv)

@@ -169,6 +169,8 @@ static int folder_put(struct store_backend *b, const char *name, const uint8_t *
         rc = fail(f, "cannot write", name);
     if (close(fd) < 0 && rc == 0) /* a network's file system tells it here */
         rc = fail(f, "cannot write", name);
+    /* Without a sync, which would cost more than a record saves: one that the power cut fails its
+     * checksum, is removed, and is computed again. */
     if (rc == 0 && renameat(f->fd, part, f->fd, path) < 0)
         rc = fail(f, "cannot rename", name);
     if (rc < 0)

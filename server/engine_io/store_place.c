@@ -3,6 +3,8 @@
 
 #include "core/base/err.h"
 #include "core/base/log.h"
+#include "core/base/name_copy.h"
+#include "core/base/replace_file.h"
 #include "server/engine_io/store_redis.h"
 
 #include <arpa/inet.h>
@@ -104,7 +106,10 @@ static int parse_redis(struct store_place *p, const char *rest, char *err, size_
             return fail(ERR_INVAL, err, err_len,
                         "'kv_store' holds a password: write it into the file "
                         "'kv_store_password' instead");
-        snprintf(p->user, sizeof(p->user), "%.127s", text);
+        if (name_copy(p->user, sizeof(p->user), text) < 0)
+            return fail(ERR_INVAL, err, err_len,
+                        "'kv_store': the user's name has more than %zu bytes",
+                        sizeof(p->user) - 1);
     }
     return parse_host(p, host, err, err_len);
 }
@@ -136,6 +141,9 @@ static int read_line(const char *path, char *out, size_t size, char *err, size_t
     if (n < 0)
         return fail(ERR_IO, err, err_len, "cannot read %.200s: %s", path, strerror(errno));
     out[n] = '\0';
+    if ((size_t)n == size - 1 && strpbrk(out, "\r\n") == NULL)
+        return fail(ERR_LIMIT, err, err_len, "the first line of %.200s has more than %zu bytes",
+                    path, size - 2);
     out[strcspn(out, "\r\n")] = '\0';
     return 0;
 }
@@ -168,10 +176,11 @@ static int share_file(const struct store_place *p, const char *offered, char *se
     snprintf(path, sizeof(path), "%s/" SECRET_NAME, p->folder);
     snprintf(part, sizeof(part), "%s/." SECRET_NAME "-%.16s", p->folder, offered);
     fd = open(part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (fd < 0 || write(fd, offered, SECRET_CHARS) != SECRET_CHARS || close(fd) < 0)
+    if (fd < 0 || write(fd, offered, SECRET_CHARS) != SECRET_CHARS || fsync(fd) < 0 ||
+        close(fd) < 0)
         return fail(ERR_IO, err, err_len, "'kv_store': cannot write to %.200s: %s", p->folder,
                     strerror(errno));
-    if (link(part, path) < 0 && errno != EEXIST)
+    if ((link(part, path) < 0 && errno != EEXIST) || sync_folder_of(path) < 0)
         return fail(ERR_IO, err, err_len, "'kv_store': cannot make %.200s: %s", path,
                     strerror(errno));
     (void)unlink(part);

@@ -5,6 +5,7 @@
 #include "core/base/err.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
+#include "core/base/name_copy.h"
 #include "server/http/access_log.h"
 #include "server/process/loop_guard.h"
 
@@ -517,11 +518,13 @@ void *http_call_received(const struct http_call *c)
 
 void http_call_set_header(struct http_call *c, const char *name, const char *value)
 {
-    if (c->n_headers == CALL_MAX_HEADERS)
-        return;
-    snprintf(c->headers[c->n_headers].name, sizeof(c->headers[0].name), "%s", name);
-    snprintf(c->headers[c->n_headers].value, sizeof(c->headers[0].value), "%s", value);
-    c->n_headers++;
+    struct call_header *h = c->n_headers < CALL_MAX_HEADERS ? &c->headers[c->n_headers] : NULL;
+
+    if (h != NULL && name_copy(h->name, sizeof(h->name), name) == 0 &&
+        name_copy(h->value, sizeof(h->value), value) == 0)
+        c->n_headers++;
+    else /* half of one could say something else */
+        log_error("http", "event=header_left_out header=%s", name);
 }
 
 void http_call_render_errors(struct http_call *c,

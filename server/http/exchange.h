@@ -62,8 +62,8 @@ struct http_call {
     uint64_t arrival_us; /* when all of it had come */
     uint64_t blocked_us; /* since when not all that was written has been sent; 0 = it has */
     size_t n_headers;
-    struct {
-        char name[32], value[160];
+    struct call_header {
+        char name[32], value[256];
     } headers[CALL_MAX_HEADERS];
     void *received; /* http_call_set_received() */
     void (*gone)(void *ud);

@@ -99,7 +99,8 @@ uint64_t http_call_blocked_since(const struct http_call *c);
 void http_call_render_errors(struct http_call *c,
                              void (*render)(const struct api_error *e, struct buf *out));
 
-/* Add a header to the answer to come (at most 16; both are copied). */
+/* Add a header to the answer to come; both are copied. One that has no room (at most 16, values of
+ * 255 bytes) is left out whole, with a line in the log: callers stay below that. */
 void http_call_set_header(struct http_call *c, const char *name, const char *value);
 
 /* `gone` is called once if the client is gone before the answer is complete, or HTTP has answered

@@ -4,7 +4,7 @@
 #include "core/base/err.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
-#include "core/base/sync_folder.h"
+#include "core/base/replace_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -141,8 +141,8 @@ static int replace(struct request_log *l, const struct saved_requests *s)
     if (fd < 0)
         return ERR_IO;
     rc = flock(fd, LOCK_EX | LOCK_NB) == 0 ? write_saved(fd, s, &bytes) : ERR_IO;
-    if (rc == 0 && (fdatasync(fd) < 0 || rename(l->new_path, l->path) < 0))
-        rc = ERR_IO;
+    if (rc == 0)
+        rc = replace_file(fd, l->new_path, l->path);
     if (rc < 0) {
         reason = errno;
         unlink(l->new_path);
@@ -150,7 +150,6 @@ static int replace(struct request_log *l, const struct saved_requests *s)
         errno = reason;
         return rc;
     }
-    sync_folder_of(l->path);
     close(l->fd);
     l->fd = fd;
     l->bytes = bytes;
@@ -246,6 +245,11 @@ static int take_file(struct request_log *l, char *err, size_t err_len)
     if (!S_ISREG(st.st_mode)) {
         snprintf(err, err_len, "'%s' is no file", l->path);
         return ERR_FORMAT;
+    }
+    if (sync_folder_of(l->path) < 0) { /* it may be new */
+        snprintf(err, err_len, "the folder of '%s' cannot be synced: %s", l->path,
+                 strerror(errno));
+        return ERR_IO;
     }
     if (flock(l->fd, LOCK_EX | LOCK_NB) == 0 && is_named(l))
         return 0;

@@ -3,14 +3,17 @@
 
 #include "core/base/clock.h"
 #include "core/base/err.h"
+#include "core/base/hash_index.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
+#include "core/base/name_copy.h"
 #include "server/auth/api_keys.h"
 #include "server/process/loop_guard.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <xxhash.h>
 
 /* Calls at a time: those of a model that is still being loaded leave room to others. */
 #define MAX_RUNNING 256
@@ -33,6 +36,7 @@ struct request_restorer {
     struct request_restorer_options opt;
     struct local_calls *calls;
     struct list waiting, running; /* struct item; the first by their arrival */
+    struct hash_index by_id, by_conversation; /* of both lists */
     uint32_t n_running, n_begun, n_lost;
     bool is_stopping, is_closed;
     uint64_t start_us;
@@ -41,8 +45,27 @@ struct request_restorer {
 
 static void pump(struct request_restorer *r);
 
+static uint64_t conversation_hash(const struct item *item)
+{
+    return XXH3_64bits(item->saved.begin.conversation.text, item->saved.begin.conversation.n);
+}
+
+static int register_item(struct item *item)
+{
+    struct request_restorer *r = item->restorer;
+    int rc = hash_index_add(&r->by_id, hash_of_text(item->saved.id), (uintptr_t)item);
+
+    if (rc == 0 && item->saved.begin.conversation.n > 0)
+        rc = hash_index_add(&r->by_conversation, conversation_hash(item), (uintptr_t)item);
+    return rc;
+}
+
 static void destroy(struct item *item)
 {
+    struct request_restorer *r = item->restorer;
+
+    hash_index_remove(&r->by_id, hash_of_text(item->saved.id), (uintptr_t)item);
+    hash_index_remove(&r->by_conversation, conversation_hash(item), (uintptr_t)item);
     list_unlink(&item->link);
     saved_request_release(&item->saved);
     mem_free(item);
@@ -118,9 +141,9 @@ static void release_key(void *key)
     key_unref(key);
 }
 
-static void copy_text(struct request_text t, char *out, size_t size)
+static int copy_text(struct request_text t, char *out, size_t size)
 {
-    snprintf(out, size, "%.*s", (int)t.n, t.text);
+    return name_copy_n(out, size, t.text, t.n);
 }
 
 static int start(struct item *item, struct key *key)
@@ -137,8 +160,6 @@ static int start(struct item *item, struct key *key)
                                     .context = &item->saved};
     int rc;
 
-    copy_text(b->path, item->path, sizeof(item->path));
-    copy_text(b->tenant, item->tenant, sizeof(item->tenant));
     item->body = (struct buf){.data = (char *)(uintptr_t)b->body.text, .len = b->body.n};
     item->call.done = on_reply;
     rc = local_call_start(&item->call, r->calls, &request);
@@ -155,7 +176,12 @@ static void begin(struct item *item)
     char text[128];
     int rc;
 
-    copy_text(name, text, sizeof(text));
+    if (copy_text(name, text, sizeof(text)) < 0 ||
+        copy_text(item->saved.begin.path, item->path, sizeof(item->path)) < 0 ||
+        copy_text(item->saved.begin.tenant, item->tenant, sizeof(item->tenant)) < 0) {
+        lose(item, "name_too_long");
+        return;
+    }
     if (name.n > 0 && (key = r->opt.find_key(r->opt.ud, text)) == NULL) {
         lose(item, "key_is_gone");
         return;
@@ -233,6 +259,10 @@ static void on_saved(void *ud, struct saved_requests *saved)
         saved->all[i].payload = NULL;
         saved->all[i].tokens = NULL;
         list_push_back(&r->waiting, &item->link);
+        if (register_item(item) < 0) {
+            destroy(item);
+            break;
+        }
     }
     saved_requests_release(saved);
     pump(r);
@@ -289,6 +319,8 @@ void request_restorer_destroy(struct request_restorer **restorer)
         return;
     list_each(it, &r->waiting) destroy(list_entry(it, struct item, link));
     list_each(it, &r->running) destroy(list_entry(it, struct item, link));
+    hash_index_release(&r->by_id);
+    hash_index_release(&r->by_conversation);
     mem_free(r);
     *restorer = NULL;
 }
@@ -300,27 +332,32 @@ static bool is_text(struct request_text t, const char *text)
     return strlen(text) == t.n && memcmp(t.text, text, t.n) == 0;
 }
 
-static bool is_meant(const struct item *item, const char *owner, const char *id,
-                     const char *conversation)
+static bool has_id(const struct request_restorer *r, const char *owner, const char *id)
 {
-    const struct saved_request *s = &item->saved;
+    struct hash_walk w = {.hash = hash_of_text(id)};
+    const struct item *item;
 
-    return is_text(s->begin.tenant, owner) && (id == NULL || strcmp(s->id, id) == 0) &&
-           (conversation == NULL || is_text(s->begin.conversation, conversation));
+    while ((item = (const struct item *)hash_index_next(&r->by_id, &w)) != NULL)
+        if (strcmp(item->saved.id, id) == 0 && is_text(item->saved.begin.tenant, owner))
+            return true;
+    return false;
 }
 
-static bool has(const struct list *items, const char *owner, const char *id,
-                const char *conversation)
+static bool has_conversation(const struct request_restorer *r, const char *owner, const char *name)
 {
-    for (const struct list *it = items->next; it != items; it = it->next)
-        if (is_meant(list_entry(it, struct item, link), owner, id, conversation))
+    struct hash_walk w = {.hash = hash_of_text(name)};
+    const struct item *item;
+
+    while ((item = (const struct item *)hash_index_next(&r->by_conversation, &w)) != NULL)
+        if (is_text(item->saved.begin.conversation, name) &&
+            is_text(item->saved.begin.tenant, owner))
             return true;
     return false;
 }
 
 bool request_restorer_has(const struct request_restorer *r, const char *owner, const char *id)
 {
-    return r != NULL && (has(&r->waiting, owner, id, NULL) || has(&r->running, owner, id, NULL));
+    return r != NULL && has_id(r, owner, id);
 }
 
 /* Whatever another process still has may come. */
@@ -328,6 +365,6 @@ bool request_restorer_expects(const struct request_restorer *r, const char *owne
                               const char *conversation)
 {
     return r != NULL &&
-           (!request_keeper_is_open(r->opt.keeper) || has(&r->waiting, owner, id, conversation) ||
-            has(&r->running, owner, id, conversation));
+           (!request_keeper_is_open(r->opt.keeper) ||
+            (id != NULL ? has_id(r, owner, id) : has_conversation(r, owner, conversation)));
 }

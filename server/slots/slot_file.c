@@ -4,6 +4,7 @@
 #include "core/base/err.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
+#include "core/base/replace_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -251,8 +252,8 @@ int slot_file_finish(struct slot_file *f, struct api_error *e)
     f->head.sum = sum_of(f);
     if (move(f->fd, &f->head, sizeof(f->head), 0, true) < 0 ||
         move(f->fd, f->ids, ids_bytes(f), at, true) < 0 ||
-        move(f->fd, f->sums, sums_bytes(f), at + ids_bytes(f), true) < 0 || fsync(f->fd) < 0 ||
-        rename(f->part, f->path) < 0)
+        move(f->fd, f->sums, sums_bytes(f), at + ids_bytes(f), true) < 0 ||
+        replace_file(f->fd, f->part, f->path) < 0)
         return fail(f, e, "written");
     mem_free(f->part);
     f->part = NULL;

@@ -3,7 +3,7 @@
 #include "server/sqlite/sqlite_place.h"
 
 #include "core/base/err.h"
-#include "core/base/sync_folder.h"
+#include "core/base/replace_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -48,16 +48,11 @@ static int move(const char *path, const char *saved)
     snprintf(log, sizeof(log), "%s-wal", path);
     snprintf(kept, sizeof(kept), "%s.damaged", path);
     snprintf(kept_log, sizeof(kept_log), "%s.damaged-wal", path);
-    if (access(path, F_OK) == 0 && (!is_gone(unlink(kept_log)) || rename(path, kept) < 0))
+    if (access(path, F_OK) == 0 && (!is_gone(unlink(kept_log)) || rename_file(path, kept) < 0))
         return ERR_IO;
-    sync_folder_of(path);
-    if (!is_gone(rename(log, kept_log)))
+    if (!is_gone(rename_file(log, kept_log)))
         return ERR_IO;
-    sync_folder_of(path);
-    if (rename(saved, path) < 0)
-        return ERR_IO;
-    sync_folder_of(path);
-    return 0;
+    return rename_file(saved, path);
 }
 
 int sqlite_place_take(const char *path, const char *new_path)
@@ -66,10 +61,8 @@ int sqlite_place_take(const char *path, const char *new_path)
     char saved[MAX_PATH + 16];
 
     snprintf(saved, sizeof(saved), "%s.saved", path);
-    if (fd < 0 || fsync(fd) < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0 ||
-        rename(new_path, saved) < 0)
+    if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0 || replace_file(fd, new_path, saved) < 0)
         return io_error(fd);
-    sync_folder_of(path);
     if (move(path, saved) < 0)
         return io_error(fd);
     close(fd);

@@ -3,6 +3,7 @@
 
 #include "core/base/clock.h"
 #include "core/base/err.h"
+#include "core/base/hash_index.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
 #include "server/process/loop_guard.h"
@@ -15,7 +16,8 @@ struct stream_store {
     struct stream_store_options opt;
     struct stream_counts counts;
     struct list all;  /* struct kept_stream.link */
-    struct name_map by_id, by_conversation;
+    struct hash_index by_id, by_conversation; /* and owner; of those that have one */
+    uint64_t n_begun;
     struct list idle; /* .idle_link: those without a reader, in the order of their times */
     struct list ended; /* .ended_link: those of them that are over, in the same order */
     uv_timer_t timer; /* runs while there are idle ones */
@@ -133,6 +135,34 @@ void stream_store_over(struct kept_stream *k)
     k->store->counts.n_ended++;
 }
 
+static uint64_t id_hash(const struct kept_stream *k)
+{
+    return hash_of_texts(k->owner, k->id);
+}
+
+static uint64_t conversation_hash(const struct kept_stream *k)
+{
+    return hash_of_texts(k->owner, k->conversation);
+}
+
+static void unregister(struct kept_stream *k)
+{
+    hash_index_remove(&k->store->by_id, id_hash(k), (uintptr_t)k);
+    hash_index_remove(&k->store->by_conversation, conversation_hash(k), (uintptr_t)k);
+}
+
+static int register_stream(struct kept_stream *k)
+{
+    struct stream_store *s = k->store;
+    int rc = hash_index_add(&s->by_id, id_hash(k), (uintptr_t)k);
+
+    if (rc == 0 && k->conversation[0] != '\0')
+        rc = hash_index_add(&s->by_conversation, conversation_hash(k), (uintptr_t)k);
+    if (rc < 0)
+        unregister(k);
+    return rc;
+}
+
 void stream_store_remove(struct kept_stream *k)
 {
     struct stream_store *s = k->store;
@@ -144,19 +174,7 @@ void stream_store_remove(struct kept_stream *k)
     list_unlink(&k->link);
     list_unlink(&k->idle_link);
     list_unlink(&k->ended_link);
-    name_map_remove(&s->by_id, &k->by_id);
-    name_map_remove(&s->by_conversation, &k->by_conversation);
-}
-
-static int add_names(struct stream_store *s, struct kept_stream *k)
-{
-    int rc = name_map_add(&s->by_id, &k->by_id, k->owner, k->id);
-
-    if (rc == 0 && k->conversation[0] != '\0')
-        rc = name_map_add(&s->by_conversation, &k->by_conversation, k->owner, k->conversation);
-    if (rc < 0)
-        name_map_remove(&s->by_id, &k->by_id);
-    return rc;
+    unregister(k);
 }
 
 int stream_store_add(struct kept_stream **out, struct stream_store *s,
@@ -180,11 +198,12 @@ int stream_store_add(struct kept_stream **out, struct stream_store *s,
         return ERR_AGAIN;
     }
     kept_stream_init(k, s, start);
-    if (add_names(s, k) < 0) {
+    if (register_stream(k) < 0) {
         stream_store_count(s, -STREAM_COST);
         mem_free(k);
         return ERR_NOMEM;
     }
+    k->number = s->n_begun++;
     list_push_back(&s->all, &k->link);
     s->counts.n_running++;
     stream_store_note(k);
@@ -194,29 +213,25 @@ int stream_store_add(struct kept_stream **out, struct stream_store *s,
 
 struct kept_stream *stream_store_find(struct stream_store *s, const char *owner, const char *id)
 {
-    struct name_node *it = name_map_first(&s->by_id, name_map_hash(&s->by_id, owner, id));
+    struct hash_walk w = {.hash = hash_of_texts(owner, id)};
+    struct kept_stream *found = NULL, *k;
 
-    for (; it != NULL; it = name_map_next(it)) {
-        struct kept_stream *k = list_entry(it, struct kept_stream, by_id);
-
-        if (strcmp(k->id, id) == 0 && strcmp(k->owner, owner) == 0)
-            return k; /* the latest */
-    }
-    return NULL;
+    while ((k = (struct kept_stream *)hash_index_next(&s->by_id, &w)) != NULL)
+        if (strcmp(k->id, id) == 0 && strcmp(k->owner, owner) == 0 &&
+            (found == NULL || k->number > found->number))
+            found = k; /* the latest */
+    return found;
 }
 
 struct kept_stream *stream_store_find_conversation(struct stream_store *s, const char *owner,
                                                    const char *conversation)
 {
-    const struct name_map *m = &s->by_conversation;
-    struct name_node *it = name_map_first(m, name_map_hash(m, owner, conversation));
+    struct hash_walk w = {.hash = hash_of_texts(owner, conversation)};
+    struct kept_stream *k;
 
-    for (; it != NULL; it = name_map_next(it)) {
-        struct kept_stream *k = list_entry(it, struct kept_stream, by_conversation);
-
+    while ((k = (struct kept_stream *)hash_index_next(&s->by_conversation, &w)) != NULL)
         if (strcmp(k->conversation, conversation) == 0 && strcmp(k->owner, owner) == 0)
             return k;
-    }
     return NULL;
 }
 
@@ -268,8 +283,8 @@ void stream_store_close(struct stream_store **s)
     if (s == NULL || *s == NULL)
         return;
     stream_store_stop(*s);
-    name_map_release(&(*s)->by_id);
-    name_map_release(&(*s)->by_conversation);
+    hash_index_release(&(*s)->by_id);
+    hash_index_release(&(*s)->by_conversation);
     mem_free(*s);
     *s = NULL;
 }

@@ -8,7 +8,6 @@
 #define SERVER_STREAMS_STREAM_STORE_IMPL_H
 
 #include "core/base/list.h"
-#include "core/base/name_map.h"
 #include "server/streams/frame_log.h"
 #include "server/streams/stream_store.h"
 
@@ -19,9 +18,9 @@ struct kept_stream {
     struct stream_store *store;
     struct list link, idle_link, ended_link; /* of the store; the second while it is idle, the
                                               * third while it is idle and over */
-    struct name_node by_id, by_conversation; /* of the store; the second where it has one */
     struct list readers;         /* struct stream_reader, n_readers */
     uint32_t n_readers;
+    uint64_t number; /* those that began later have greater ones */
     char id[STREAM_MAX_ID + 1], owner[STREAM_MAX_OWNER + 2];
     char conversation[STREAM_MAX_CONVERSATION + 1];
     const char *type;

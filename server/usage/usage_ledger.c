@@ -2,19 +2,18 @@
 #include "server/usage/usage_ledger.h"
 
 #include "core/base/err.h"
+#include "core/base/hash_index.h"
 #include "core/base/mem.h"
+#include "core/base/name_copy.h"
 
-#include <stdio.h>
 #include <string.h>
 #include <time.h>
-#include <xxhash.h>
 
 #define DAY_S 86400
 #define OTHERS 0 /* the index of that owner */
 
 struct owner {
-    uint64_t hash; /* of the name: compared before it */
-    uint32_t row;  /* its latest; NO_ROW: none */
+    uint32_t row; /* its latest; NO_ROW: none */
     char name[USAGE_MAX_NAME + 1];
 };
 
@@ -23,6 +22,7 @@ struct owner {
 struct usage_ledger {
     struct owner *owners;
     struct usage_row *rows; /* by day */
+    struct hash_index by_name; /* of owners: an index and one */
     uint32_t n_owners, cap_owners, n_rows, cap_rows;
     void (*changed)(void *ud); /* or NULL */
     void *changed_ud;
@@ -54,7 +54,7 @@ static int make_room(void **items, uint32_t n, uint32_t *cap, size_t size)
     return 0;
 }
 
-static int add_owner(struct usage_ledger *l, const char *name, uint64_t hash)
+static int add_owner(struct usage_ledger *l, const char *name)
 {
     struct owner *o;
 
@@ -62,9 +62,13 @@ static int add_owner(struct usage_ledger *l, const char *name, uint64_t hash)
         return ERR_LIMIT;
     if (make_room((void **)&l->owners, l->n_owners, &l->cap_owners, sizeof(*o)) < 0)
         return ERR_NOMEM;
-    o = &l->owners[l->n_owners++];
-    *o = (struct owner){.hash = hash, .row = NO_ROW};
-    snprintf(o->name, sizeof(o->name), "%s", name);
+    o = &l->owners[l->n_owners];
+    *o = (struct owner){.row = NO_ROW};
+    if (name_copy(o->name, sizeof(o->name), name) < 0)
+        return ERR_LIMIT;
+    if (hash_index_add(&l->by_name, hash_of_text(name), l->n_owners + 1) < 0)
+        return ERR_NOMEM;
+    l->n_owners++;
     return 0;
 }
 
@@ -75,7 +79,7 @@ int usage_ledger_create(struct usage_ledger **out)
     *out = l;
     if (l == NULL)
         return ERR_NOMEM;
-    if (add_owner(l, USAGE_OTHERS, XXH3_64bits(USAGE_OTHERS, strlen(USAGE_OTHERS))) < 0 ||
+    if (add_owner(l, USAGE_OTHERS) < 0 ||
         make_room((void **)&l->rows, 0, &l->cap_rows, sizeof(*l->rows)) < 0) {
         usage_ledger_destroy(out);
         return ERR_NOMEM;
@@ -88,6 +92,7 @@ void usage_ledger_destroy(struct usage_ledger **l)
     if (*l == NULL)
         return;
     mem_free((*l)->owners);
+    hash_index_release(&(*l)->by_name);
     mem_free((*l)->rows);
     mem_free(*l);
     *l = NULL;
@@ -95,15 +100,25 @@ void usage_ledger_destroy(struct usage_ledger **l)
 
 /* ---- rows ---- */
 
-static uint32_t find_owner(struct usage_ledger *l, const char *name)
+uint32_t usage_ledger_find(const struct usage_ledger *l, const char *name)
 {
-    const size_t n = strnlen(name, USAGE_MAX_NAME);
-    const uint64_t hash = XXH3_64bits(name, n);
+    struct hash_walk w = {.hash = hash_of_text(name)};
+    uintptr_t item;
 
-    for (uint32_t i = 0; i < l->n_owners; i++)
-        if (l->owners[i].hash == hash && strncmp(l->owners[i].name, name, USAGE_MAX_NAME) == 0)
-            return i;
-    return add_owner(l, name, hash) < 0 ? OTHERS : l->n_owners - 1;
+    while ((item = hash_index_next(&l->by_name, &w)) != 0)
+        if (strcmp(l->owners[item - 1].name, name) == 0)
+            return (uint32_t)item - 1;
+    return USAGE_NO_OWNER;
+}
+
+/* Where there is no room or no memory for one more, it is one of the others. */
+static uint32_t take_owner(struct usage_ledger *l, const char *name)
+{
+    const uint32_t known = usage_ledger_find(l, name);
+
+    if (known != USAGE_NO_OWNER)
+        return known;
+    return add_owner(l, name) < 0 ? OTHERS : l->n_owners - 1;
 }
 
 /* Each owner's latest row, after rows have moved. */
@@ -173,7 +188,7 @@ static struct usage_row *take_row(struct usage_ledger *l, uint32_t owner, int32_
 void usage_ledger_add(struct usage_ledger *l, const char *owner, int32_t day,
                       const struct usage_amounts *more)
 {
-    struct usage_row *row = take_row(l, find_owner(l, owner), day);
+    struct usage_row *row = take_row(l, take_owner(l, owner), day);
 
     usage_amounts_add(&row->amounts, more);
     row->is_unsaved = true;
@@ -192,7 +207,7 @@ void usage_ledger_on_change(struct usage_ledger *l, void (*changed)(void *ud), v
 void usage_ledger_restore(struct usage_ledger *l, const char *owner, int32_t day,
                           const struct usage_amounts *saved)
 {
-    usage_amounts_add(&take_row(l, find_owner(l, owner), day)->amounts, saved);
+    usage_amounts_add(&take_row(l, take_owner(l, owner), day)->amounts, saved);
 }
 
 /* What changes are the latest days' rows. */
@@ -227,14 +242,14 @@ bool usage_ledger_has_unsaved(const struct usage_ledger *l)
     return false;
 }
 
-uint64_t usage_ledger_tokens(const struct usage_ledger *l, const char *owner, int32_t from_day)
+uint64_t *usage_ledger_sums(const struct usage_ledger *l, int32_t from_day)
 {
-    uint64_t n = 0;
+    uint64_t *sums = mem_calloc(l->n_owners, sizeof(*sums));
 
-    for (uint32_t i = l->n_rows; i-- > 0 && l->rows[i].day >= from_day;)
-        if (strncmp(l->owners[l->rows[i].owner].name, owner, USAGE_MAX_NAME) == 0)
-            n += l->rows[i].amounts.prompt_tokens + l->rows[i].amounts.engine.generated_tokens;
-    return n;
+    for (uint32_t i = l->n_rows; sums != NULL && i-- > 0 && l->rows[i].day >= from_day;)
+        sums[l->rows[i].owner] +=
+            l->rows[i].amounts.prompt_tokens + l->rows[i].amounts.engine.generated_tokens;
+    return sums;
 }
 
 const struct usage_row *usage_ledger_rows(const struct usage_ledger *l, uint32_t *n)

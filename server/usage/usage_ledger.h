@@ -23,6 +23,7 @@
 #define USAGE_MAX_ROWS 65536
 #define USAGE_MAX_NAME 64
 #define USAGE_OTHERS "(others)"
+#define USAGE_NO_OWNER UINT32_MAX
 
 struct usage_ledger;
 
@@ -59,8 +60,11 @@ uint32_t usage_ledger_take_unsaved(struct usage_ledger *l, struct usage_row *out
 void usage_ledger_give_back(struct usage_ledger *l, const struct usage_row *rows, uint32_t n);
 bool usage_ledger_has_unsaved(const struct usage_ledger *l);
 
-/* Tokens, prompts and generated ones, of an owner from a day on. */
-uint64_t usage_ledger_tokens(const struct usage_ledger *l, const char *owner, int32_t from_day);
+/* Tokens, prompts and generated ones, of each owner from a day on: [usage_ledger_n_owners()], in
+ * memory that becomes the caller's; NULL: there is none. */
+uint64_t *usage_ledger_sums(const struct usage_ledger *l, int32_t from_day);
+/* The index of an owner; USAGE_NO_OWNER: nothing was ever counted for it. */
+uint32_t usage_ledger_find(const struct usage_ledger *l, const char *owner);
 
 /* All rows, [n], those of an earlier day first. Until the next usage_ledger_add(). */
 const struct usage_row *usage_ledger_rows(const struct usage_ledger *l, uint32_t *n);

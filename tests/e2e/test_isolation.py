@@ -90,3 +90,33 @@ def test_pages_about_everybody_are_the_operators(start, tmp_path, path):
     s = start("--tenant-header", "X-Tenant")
     assert s.get(path, headers={"X-Tenant": "alice"}).status == 403
     assert s.get(path).status == 200
+
+# A request of each kind of route that knows owners: a method, a path, a body.
+ROUTES_WITH_OWNERS = [("GET", "/v1/files", None), ("GET", "/v1/batches", None), ("GET", "/v1/models", None),
+                      ("GET", "/v1/streams/x", None), ("GET", "/v1/responses/x", None),
+                      ("POST", "/v1/streams/lookup", {"conversation_ids": ["c"]}), ("POST", "/slots/0?action=erase", {}),
+                      ("POST", "/v1/completions", {"prompt": "x", "max_tokens": 1}), ("POST", "/tokenize", {"content": "x"})]
+
+
+@pytest.mark.parametrize("header", ["X-Tenant", "x-llm-d-inference-fairness-id"])
+def test_a_tenant_name_that_is_too_long_is_refused_on_every_route(start, tmp_path, header):
+    """Were it cut, two tenants whose names begin alike would be one."""
+    for folder in ("batches", "slots"):
+        (tmp_path / folder).mkdir()
+    s = start("--tenant-header", "X-Tenant", "--batch-dir", tmp_path / "batches", "--trusted-proxies", "127.0.0.1",
+              "--slot-save-path", tmp_path / "slots")
+    for method, path, body in ROUTES_WITH_OWNERS:
+        for name in ("t" * 65, "t" * 65 + "a", "t" * 500, "two words", "\u00e9"):
+            r = s.request(method, path, body, headers={header: name.encode().decode("latin-1")})
+            assert r.status == 400, (path, name, r.body)
+            assert r.json["error"]["param"] == header and "64" in r.json["error"]["message"], r.body
+        assert header not in s.request(method, path, body, headers={header: "t" * 64}).body.decode(), path
+
+
+def test_a_conversation_name_that_is_too_long_is_refused(start):
+    """Were it cut, a stream would be found under the name of another conversation."""
+    s = start("--stream-keep-ms", "60000")
+    body = {"prompt": "x", "max_tokens": 1, "stream": True}
+    r = s.post("/v1/completions", body, headers={"X-Conversation-Id": "c" * 129})
+    assert r.status == 400 and r.json["error"]["param"] == "X-Conversation-Id" and "128" in r.json["error"]["message"]
+    assert s.post("/v1/completions", body, headers={"X-Conversation-Id": "c" * 128}).status == 200

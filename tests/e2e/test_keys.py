@@ -61,7 +61,8 @@ def test_key_is_printed_once_and_kept_as_a_hash(keys):
     secret = keys.add("alice", "--tenant", "team-a", "--weight", "3", "--max-priority", "high", "--requests-per-minute",
                       "60", "--tokens-per-minute", "1000", "--max-concurrent", "2", "--admin")
     assert re.fullmatch(r"qk-[\w-]{43}", secret)
-    assert keys.entries["alice"].split("\n")[0] == "[alice]" and secret not in keys.entries["alice"]
+    lines = keys.entries["alice"].rstrip("\n").split("\n")
+    assert lines[0] == "[alice]" and lines[-1].startswith("hash = ") and secret not in keys.entries["alice"]
     import hashlib
     assert f"hash = {hashlib.sha256(secret.encode()).hexdigest()}\n" in keys.entries["alice"]
     for line in ("tenant = team-a", "weight = 3", "max_priority = high", "requests_per_minute = 60",

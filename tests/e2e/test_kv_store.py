@@ -341,10 +341,17 @@ def test_models_with_windows_are_refused_with_a_line(tmp_path, folder):
 
 @pytest.mark.parametrize("place,word", [("nfs:/x", "dir:"), ("dir:", "path"), ("redis://u:secret@h", "kv_store_password"),
                                         ("redis://h:0", "port"), ("redis://h/x", "database"), ("dir:/dev/null/x", "/dev/null"),
-                                        ("redis://no-such-host.invalid", "no-such-host")])
+                                        ("redis://no-such-host.invalid", "no-such-host"),
+                                        ("redis://" + "u" * 128 + "@h", "127 bytes")])
 def test_a_wrong_setting_is_named(place, word):
     run = serve_in_vain("--kv-store", place)
     assert run.returncode != 0 and word in run.stderr and "kv_store" in run.stderr, run.stderr
+
+
+def test_a_password_that_is_too_long_is_not_cut(tmp_path):
+    (tmp_path / "word").write_text("p" * 300)
+    run = serve_in_vain("--kv-store", "redis://127.0.0.1", "--kv-store-password", str(tmp_path / "word"))
+    assert run.returncode != 0 and "has more than" in run.stderr and "ppp" not in run.stderr, run.stderr
 
 
 # ---- Redis ----

@@ -178,6 +178,40 @@ def test_items_by_reference(keeper):
         assert keeper.post(PATH, {"input": items, **SHORT}).status == status, items
 
 
+def cpu_ms(server):
+    """Of all threads, to the microsecond where the kernel counts that."""
+    total = 0
+    for task in os.listdir(f"/proc/{server.pid}/task"):
+        try:
+            with open(f"/proc/{server.pid}/task/{task}/schedstat", encoding="ascii") as f:
+                total += int(f.read().split()[0])
+        except FileNotFoundError:
+            pytest.skip("skip: this kernel does not tell what threads have used")
+    return total / 1e6
+
+
+def test_references_cost_as_much_as_there_are(start, tmp_path):
+    """Four times the references to kept items take about four times the time, and not sixteen: of as many items, and of one."""
+    s = start("--responses-db", tmp_path / "r.db", "--max-body", "4m")
+    ids = [f"{i:x}" for i in range(12000)]
+    items = [{"type": "reasoning", "id": i, "summary": []} for i in ids]
+    answer(s, [{"role": "user", "content": "x"}, *items])
+    cost = {}
+    for n in (3000, 12000):
+        for kind, wanted in (("all", ids[:n]), ("one", ids[:1] * n)):
+            body = {"input": [{"role": "user", "content": "x"}, *({"type": "item_reference", "id": i} for i in wanted)],
+                    **SHORT, "store": False}
+            tries = []
+            for _ in range(3):
+                begin = cpu_ms(s)
+                r = s.post(PATH, body)
+                assert r.status == 200, r.body
+                tries.append(cpu_ms(s) - begin)
+            cost[kind, n] = min(tries)
+    for kind in ("all", "one"):
+        assert cost[kind, 12000] < 8 * cost[kind, 3000], cost
+
+
 def test_calls_and_outputs_are_gone_on_from(keeper):
     tool = {"type": "function", "name": "look", "parameters": {"type": "object", "properties": {}}}
     first = answer(keeper, "Look.", tools=[tool], tool_choice="required", max_output_tokens=100)

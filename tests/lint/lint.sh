@@ -38,6 +38,12 @@ if git grep -nE '(^|[^a-zA-Z0-9_])(malloc|calloc|realloc|free|strdup)\(' -- 'cor
     echo "allocation outside core/base/mem.h (see above)"
     bad=1
 fi
+# A name is given when the bytes are on the disk, and is there itself before anybody is told.
+if git grep -nE '(^|[^a-zA-Z0-9_])rename(at)?\(' -- 'core/*.c' 'kvcache/*.c' 'scheduler/*.c' 'server/*.c' 'config/*.c' \
+    ':!core/base/replace_file.c' ':!server/engine_io/store_folder.c'; then
+    echo "a rename beside core/base/replace_file.h (see above)"
+    bad=1
+fi
 if git grep -nE '(^|[^a-zA-Z0-9_])(exp|expf|log|logf|tanh|tanhf|sinf|cosf|powf|lrintf|rintf)\(' -- 'kernels/*.c' 'core/runtime/*.c' \
     'scheduler/*.c'; then
     echo "libm in the step (see above)"

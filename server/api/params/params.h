@@ -219,6 +219,7 @@ struct params {
     char previous_id[PARAMS_MAX_RESPONSE_ID + 1]; /* or "" */
 };
 
+struct kept_items;
 struct request_defaults;
 struct sampling_defaults;
 
@@ -235,8 +236,7 @@ struct params_limits {
     bool keeps;        /* responses are kept */
     bool keeps_streams, resumable; /* streams are; those of bodies that say nothing as well */
     bool resume_tokens; /* where it is a stream */
-    const cJSON *kept; /* what of them the body goes on from: {"before":[…],"items":{id:item}}, or
-                        * NULL */
+    const struct kept_items *kept; /* what of them the body goes on from; NULL: nothing */
     bool is_cross;       /* it reads query and document together */
     int32_t n_vocab;
     struct budget *budget; /* borrowed; NULL: no limit */

@@ -5,6 +5,7 @@
  * message of the role tool. Beside these fields, a body may have every field of a chat that
  * Responses do not define otherwise. https://platform.openai.com/docs/api-reference/responses
  */
+#include "server/api/params/kept_items.h"
 #include "server/api/params/params_impl.h"
 
 #include "core/base/err.h"
@@ -157,7 +158,7 @@ static int take_any(const struct field_args *a, const struct field_path *p, cons
         return take_item(a, p, item);
     id = field_need_text(p, item, "id");
     if (id != NULL && a->limits->kept != NULL)
-        found = field_find(field_find(a->limits->kept, "items"), id);
+        found = kept_items_find(a->limits->kept, id);
     if (found != NULL)
         return take_item(a, p, found);
     return id != NULL ? field_refuse(p, "type", "another one than item_reference: no responses are "
@@ -168,8 +169,8 @@ static int take_any(const struct field_args *a, const struct field_path *p, cons
 /* The conversation so far. */
 static int take_before(const struct field_args *a)
 {
-    const struct field_args before = {field_find(a->limits->kept, "before"), "previous_response_id",
-                                      a->p, a->limits, a->e};
+    const struct field_args before = {a->limits->kept != NULL ? a->limits->kept->before : NULL,
+                                      "previous_response_id", a->p, a->limits, a->e};
 
     return before.v != NULL ? params_take_each(&before, take_item) : 0;
 }

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -358,6 +359,74 @@ static void test_nul_is_refused(void **state)
     assert_null(list.keys);
 }
 
+/* ---- files that are cut off ---- */
+
+#define HASH_0 "0000000000000000000000000000000000000000000000000000000000000000"
+/* As `quire key` writes it. */
+#define WHOLE                                                                                      \
+    "[a]\ntenant = team-ab\nweight = 12\nmax_priority = normal\nrequests_per_minute = 60\n"          \
+    "tokens_per_minute = 1000\ntokens_per_day = 020\ntokens_per_month = 30\nmax_concurrent = 14\n"   \
+    "hash = " HASH_ABC "\n"                                                                        \
+    "[b]\n; a comment\nmax_concurrent = 10 ; and one more\nadmin = no\nhash = " HASH_0 "\n"
+
+static const struct key_spec *key_named(const struct key_list *l, const char *name)
+{
+    for (uint32_t i = 0; i < l->n; i++)
+        if (strcmp(l->keys[i].name, name) == 0)
+            return &l->keys[i];
+    return NULL;
+}
+
+/* A key of a file that was cut is the same as that of the whole one, or is not there. */
+static void no_part_of_a_file_has_more_rights(void **state)
+{
+    const char text[] = WHOLE;
+    struct key_list whole, part;
+    char cut[sizeof(text)], err[300] = "";
+
+    (void)state;
+    write_file(text);
+    assert_int_equal(key_file_read(&whole, file, err, sizeof(err)), 0);
+    assert_int_equal(whole.n, 2);
+    for (size_t n = 0; n < sizeof(text); n++) {
+        memcpy(cut, text, n);
+        cut[n] = '\0';
+        write_file(cut);
+        if (key_file_read(&part, file, err, sizeof(err)) < 0)
+            continue;
+        assert_true(n > 64); /* it has a hash */
+        for (uint32_t i = 0; i < part.n; i++)
+            assert_memory_equal(&part.keys[i], key_named(&whole, part.keys[i].name),
+                                sizeof(part.keys[i]));
+        key_list_release(&part);
+    }
+    key_list_release(&whole);
+}
+
+/* An older file has the hash first. When it is read again its last key keeps its limits, its tenant
+ * and its priority, or the file is refused: it may be cut off. */
+static void an_older_file_that_is_cut_is_not_taken(void **state)
+{
+    static const char *const less[] = {"max_concurrent = 2\n", "tenant = t\n",
+                                       "max_priority = low\n", "tokens_per_day = 5\n"};
+    struct keys *k;
+    char text[300], err[300];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(less) / sizeof(less[0]); i++) {
+        snprintf(text, sizeof(text), GOOD "%sadmin = no\n", less[i]);
+        write_file(text);
+        assert_int_equal(keys_open(&k, file, 0, err, sizeof(err)), 0);
+        write_file(GOOD);
+        assert_int_equal(keys_reload(k, 0, err, sizeof(err)), ERR_INVAL);
+        assert_non_null(strstr(err, "may be cut off"));
+        snprintf(text, sizeof(text), GOOD "%s", less[i]);
+        write_file(text);
+        assert_int_equal(keys_reload(k, 0, err, sizeof(err)), 0);
+        keys_close(&k);
+    }
+}
+
 /* ---- the table ---- */
 
 static void write_keys(uint32_t from, uint32_t to, const char *more)
@@ -407,6 +476,43 @@ static void test_table_finds_each_key_and_no_other(void **state)
     assert_null(keys_find(k, endless));
     keys_close(&k);
     assert_null(k);
+}
+
+static uint64_t thread_us(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
+}
+
+/* The least CPU time of some tries that a reload of n keys takes. */
+static uint64_t reload_us(uint32_t n)
+{
+    uint64_t least = UINT64_MAX;
+    struct keys *k;
+    char err[300];
+
+    write_keys(0, n, "tenant = t\nweight = 2\n");
+    assert_int_equal(keys_open(&k, file, 0, err, sizeof(err)), 0);
+    for (int i = 0; i < 5; i++) {
+        const uint64_t begin = thread_us();
+
+        assert_int_equal(keys_reload(k, 0, err, sizeof(err)), 0);
+        if (thread_us() - begin < least)
+            least = thread_us() - begin;
+    }
+    keys_close(&k);
+    return least;
+}
+
+/* Eight times the keys take about eight times as long, and not 64 times. */
+static void test_reload_is_linear(void **state)
+{
+    const uint64_t few = reload_us(KEY_FILE_MAX / 8), all = reload_us(KEY_FILE_MAX);
+
+    (void)state;
+    assert_true(all < 24 * few);
 }
 
 static void test_reload_keeps_what_is_under_way(void **state)
@@ -625,6 +731,9 @@ int main(void)
         cmocka_unit_test(test_sections_behind_blanks),
         cmocka_unit_test(test_nul_is_refused),
         cmocka_unit_test(test_table_finds_each_key_and_no_other),
+        cmocka_unit_test(no_part_of_a_file_has_more_rights),
+        cmocka_unit_test(an_older_file_that_is_cut_is_not_taken),
+        cmocka_unit_test(test_reload_is_linear),
         cmocka_unit_test(test_reload_keeps_what_is_under_way),
         cmocka_unit_test(test_broken_file_changes_nothing),
         cmocka_unit_test(test_limits),

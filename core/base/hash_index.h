@@ -1,0 +1,45 @@
+/* core/base/hash_index.h - which item has a name: items that their owner keeps elsewhere, found by
+ * a hash of what they are asked for.
+ *
+ * An item is any number but 0: an index and one, or a pointer. Equal hashes are no equal names: who
+ * looks walks over all items of a hash and compares.
+ *
+ * Thread: its owner's.
+ * Memory: at most 32 bytes an item; {0} is empty.
+ * Errors: ERR_NOMEM.
+ */
+#ifndef CORE_BASE_HASH_INDEX_H
+#define CORE_BASE_HASH_INDEX_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct hash_slot { /* item 0: free */
+    uint64_t hash;
+    uintptr_t item;
+};
+
+struct hash_index {
+    struct hash_slot *slots; /* [n_slots], at most half of them in use */
+    uint64_t n_slots, n;
+};
+
+struct hash_walk {
+    uint64_t hash, at;
+};
+
+/* Room for so many items in all: until then hash_index_add() does not fail. */
+int hash_index_reserve(struct hash_index *x, uint64_t n);
+int hash_index_add(struct hash_index *x, uint64_t hash, uintptr_t item);
+/* An item that is not there is none to remove. */
+void hash_index_remove(struct hash_index *x, uint64_t hash, uintptr_t item);
+void hash_index_release(struct hash_index *x);
+
+/* The next item of w->hash, or 0. Begin with {.hash = …}, and again after each change. */
+uintptr_t hash_index_next(const struct hash_index *x, struct hash_walk *w);
+
+/* XXH3 of a text, and of two, with a seed of the process: names come from strangers. */
+uint64_t hash_of_text(const char *text);
+uint64_t hash_of_texts(const char *a, const char *b);
+
+#endif
