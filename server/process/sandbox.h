@@ -4,8 +4,8 @@
  * capabilities, files and ports beyond a list (landlock.h), system calls beyond a list
  * (syscall_filter.h). Sockets are bound, the journal and the log are open, keys and certificates
  * were read once by then; models are loaded afterwards, and so by a process that can do nothing
- * else. New privileges and rings of io_uring are given up before that (sandbox_begin()): libuv makes
- * a ring for each loop, and sockets are bound by a loop.
+ * else. New privileges and rings of io_uring are given up before that (sandbox_begin()): a loop of
+ * libuv makes a ring, and sockets are bound by a loop.
  *
  * All but the filter bind the calling thread and what it creates, so it is entered while there is
  * one thread: before those of the pools, the log, the signals, libuv, the engines. With more than

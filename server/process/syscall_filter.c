@@ -212,6 +212,11 @@ static int add_places(scmp_filter_ctx f)
     return rc;
 }
 
+static int refuse_sockets(scmp_filter_ctx f, struct scmp_arg_cmp family)
+{
+    return seccomp_rule_add(f, SCMP_ACT_TRAP, SCMP_SYS(socket), 1, family);
+}
+
 static int add_connections(scmp_filter_ctx f)
 {
     static const unsigned families[] = {AF_INET, AF_INET6};
@@ -228,10 +233,8 @@ static int add_connections(scmp_filter_ctx f)
                                   SCMP_A1(SCMP_CMP_MASKED_EQ, 0xf, others[k]));
     }
     if (rc == 0)
-        rc = seccomp_rule_add(f, SCMP_ACT_TRAP, SCMP_SYS(socket), 1, SCMP_A0(SCMP_CMP_LT, AF_INET));
-    if (rc == 0)
-        rc = seccomp_rule_add(f, SCMP_ACT_TRAP, SCMP_SYS(socket), 1, SCMP_A0(SCMP_CMP_GT, AF_INET6));
-    return rc;
+        rc = refuse_sockets(f, SCMP_A0(SCMP_CMP_LT, AF_INET));
+    return rc == 0 ? refuse_sockets(f, SCMP_A0(SCMP_CMP_GT, AF_INET6)) : rc;
 }
 
 static int refuse_connections(scmp_filter_ctx f)
