@@ -367,6 +367,11 @@ test-deb: deb ## the package: lintian, installed in a clean Debian, asked, purge
 	@sh tests/deps.sh mmdebstrap lintian curl systemd python3-pytest
 	@QUIRE_SLOW=1 QUIRE_DEB=$$(ls $(BUILD)/quire_*.deb) $(PYTHON) -m pytest -q -rs -p no:cacheprovider tests/deploy/test_deb.py
 
+# The libraries of another Debian (SUITE=bookworm) than this one.
+SUITE ?= trixie
+test-debian: deps-debian ## a clean Debian 13: make run answers in its sandbox; tests of sandbox and TLS with its libraries (minutes)
+	@QUIRE_SLOW=1 QUIRE_SUITE=$(SUITE) $(PYTHON) -m pytest -q -rsP -p no:cacheprovider tests/deploy/test_debian.py
+
 test-packages-arm64: deb deb-arm64 deps-image deps-test ## package and image for arm64: lintian, the same files, an answer in an emulator (minutes)
 	@sh tests/deps.sh lintian
 	@QUIRE_SLOW=1 QUIRE_BIN=$(ARM64)/quire $(PYTHON) -m pytest -q -rs -p no:cacheprovider tests/deploy/test_image.py
@@ -572,7 +577,7 @@ DEB_TEST  := $(DEB_BUILD) libcmocka-dev libpcre2-dev groff-base python3 python3-
              nginx-light libnginx-mod-http-lua openssl curl redis-server zsh fish
 DEB_LINT  := cppcheck
 DEB_CLIENTS := nodejs npm python3-venv
-DEB_FUZZ  := clang libclang-rt-14-dev
+DEB_FUZZ  := clang libclang-rt-dev
 deps: ; @sh tests/deps.sh $(DEB_TEST) $(DEB_LINT) ## make sure that all Debian packages are there
 deps-build: ; @sh tests/deps.sh $(DEB_BUILD)
 deps-test:  ; @sh tests/deps.sh $(DEB_TEST)
@@ -584,6 +589,7 @@ deps-arm64: ## the cross compiler for arm64, its packages in build/arm64/sysroot
 	@sh tests/deps.sh gcc-aarch64-linux-gnu pkg-config qemu-user mmdebstrap
 	@sh tests/arm64/sysroot.sh build/arm64/sysroot libc6-dev libgcc-s1 $(filter lib%-dev,$(DEB_TEST))
 deps-image: ; @sh tests/deps.sh mmdebstrap buildah
+deps-debian: ; @sh tests/deps.sh mmdebstrap curl python3-pytest
 deps-deb: ; @sh tests/deps.sh dpkg-dev binutils
 # Programs of arm64 run by themselves: the kernel knows the emulator by their first bytes.
 deps-emulated: ; @sh tests/deps.sh arch-test binfmt-support qemu-user-static

@@ -1,7 +1,7 @@
 # config/fish.awk - completions for fish, with what each thing is; see help.awk.
 function quoted(s)
 {
-    gsub(/\\/, "\\\\\\\\", s)
+    gsub(/\\/, "&&", s) # two of it: awks differ in what backslashes of a replacement mean
     gsub(/'/, "\\'", s)
     return "'" s "'"
 }

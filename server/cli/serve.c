@@ -283,7 +283,10 @@ static int begin(struct service *s)
     if (s->config.log_file[0] != '\0' &&
         log_open_file(s->config.log_file, s->err, sizeof(s->err)) < 0)
         return EXIT_FAILED;
+    if (s->batch == NULL)
+        sandbox_begin((enum sandbox_mode)s->config.sandbox, &s->sandbox);
     code = build(s);
+    sandbox_probe("early");
     if (code != EXIT_OK)
         return code;
     /* Before there are other threads: they inherit it. */

@@ -272,12 +272,20 @@ static int demand(const struct sandbox_state *s, const struct sandbox_paths *p, 
     return 0;
 }
 
+void sandbox_begin(enum sandbox_mode mode, struct sandbox_state *state)
+{
+    *state = (struct sandbox_state){.capabilities = "none", .why_not = "setting"};
+    if (mode == SANDBOX_OFF || IS_SANITIZED)
+        return;
+    state->has_no_new_privs = prctl(PR_SET_NO_NEW_PRIVS, 1ul, 0ul, 0ul, 0ul) == 0;
+    state->refuses_rings = state->has_no_new_privs && syscall_filter_refuse_rings() == 0;
+}
+
 int sandbox_enter(enum sandbox_mode mode, const struct sandbox_paths *paths,
                   struct sandbox_state *state, char *err, size_t err_len)
 {
     const unsigned n_threads = count_threads();
 
-    *state = (struct sandbox_state){.capabilities = "none", .why_not = "setting"};
     if (mode == SANDBOX_OFF)
         return 0;
     if (IS_SANITIZED && mode == SANDBOX_STRICT)
@@ -288,12 +296,12 @@ int sandbox_enter(enum sandbox_mode mode, const struct sandbox_paths *paths,
     }
     tzset(); /* while its files can be read */
     state->is_on = true;
-    state->has_no_new_privs = prctl(PR_SET_NO_NEW_PRIVS, 1ul, 0ul, 0ul, 0ul) == 0;
     state->has_mdwe = prctl(PR_SET_MDWE, PR_MDWE_REFUSE_EXEC_GAIN, 0ul, 0ul, 0ul) == 0;
     state->capabilities = capabilities_drop(still_works, paths);
     if (!paths->is_short)
         (void)restrict_files(paths, &state->landlock_abi);
-    state->has_filter = state->has_no_new_privs && syscall_filter_install(paths->port != 0) == 0;
+    /* libuv aborts where it has a ring that it may not use. */
+    state->has_filter = state->refuses_rings && syscall_filter_install(paths->port != 0) == 0;
     return mode == SANDBOX_STRICT ? demand(state, paths, n_threads, err, err_len) : 0;
 }
 

@@ -4,7 +4,8 @@
  * capabilities, files and ports beyond a list (landlock.h), system calls beyond a list
  * (syscall_filter.h). Sockets are bound, the journal and the log are open, keys and certificates
  * were read once by then; models are loaded afterwards, and so by a process that can do nothing
- * else.
+ * else. New privileges and rings of io_uring are given up before that (sandbox_begin()): a loop of
+ * libuv makes a ring, and sockets are bound by a loop.
  *
  * All but the filter bind the calling thread and what it creates, so it is entered while there is
  * one thread: before those of the pools, the log, the signals, libuv, the engines. With more than
@@ -46,10 +47,13 @@ void sandbox_connect(struct sandbox_paths *p, uint16_t port);
 struct sandbox_state { /* what was done; zero: nothing */
     bool is_on;
     int landlock_abi; /* 0 = none */
-    bool has_filter, has_mdwe, has_no_new_privs;
+    bool has_filter, has_mdwe, has_no_new_privs, refuses_rings;
     const char *capabilities; /* "none", "dropped", or which were needed and kept */
     const char *why_not;      /* is_on false: the reason, a word */
 };
+
+/* Before the first loop of libuv is made; sets `state`, which sandbox_enter() goes on with. */
+void sandbox_begin(enum sandbox_mode mode, struct sandbox_state *state);
 
 /* ERR_UNSUPPORTED: strict, and something is missing. */
 int sandbox_enter(enum sandbox_mode mode, const struct sandbox_paths *paths,

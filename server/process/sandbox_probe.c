@@ -57,6 +57,25 @@ static int try_fork(void)
 #endif
 }
 
+/* A call with arguments that every kernel refuses, if it knows the call at all. */
+static int try_ring(void)
+{
+    return (int)syscall(SYS_io_uring_setup, 0, NULL);
+}
+
+/* A number that no kernel has yet, on a thread that blocks every signal, as ZeroMQ's do. */
+static int try_unknown(void)
+{
+    sigset_t all, before;
+    int rc;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &before);
+    rc = (int)syscall(1000);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return rc;
+}
+
 static int try_path(const char *what, const char *path)
 {
     if (strcmp(what, "read") == 0)
@@ -92,6 +111,10 @@ static int try_bare(const char *what)
         return (int)syscall(SYS_setuid, 0);
     if (strcmp(what, "limit") == 0)
         return try_limit();
+    if (strcmp(what, "ring") == 0)
+        return try_ring();
+    if (strcmp(what, "unknown") == 0)
+        return try_unknown();
     if (strcmp(what, "kill_parent") == 0)
         return kill(getppid(), 0);
     return try_mapping(strcmp(what, "mprotect_exec") == 0);

@@ -2,8 +2,8 @@
  *
  * Debug build only. QUIRE_DEBUG_FORBIDDEN lists attempts with commas between: read:PATH,
  * write:PATH, make:PATH, remove:PATH, link:PATH, folder:PATH, chmod:PATH, socket, exec, fork,
- * ptrace, memfd, setuid, mmap_exec, mprotect_exec, limit, kill_parent. Each becomes a line of
- * the log: event=probe where=... attempt=... result=ok or the errno's name. With
+ * ptrace, memfd, setuid, mmap_exec, mprotect_exec, limit, kill_parent, ring, unknown. Each becomes
+ * a line of the log: event=probe where=... attempt=... result=ok or the errno's name. With
  * QUIRE_DEBUG_FORBIDDEN_IN only the named thread tries.
  *
  * Thread: whichever calls it.

@@ -89,6 +89,23 @@ static const int hostile[] = {
     SCMP_SYS(memfd_create), SCMP_SYS(setuid), SCMP_SYS(setgid),
 };
 
+/* What changes something outside of the process, and no library does by itself. mmap, mprotect,
+ * prlimit64, setpriority, socket and connect are below. */
+static const int told[] = {
+    SCMP_SYS(socketpair), SCMP_SYS(bind), SCMP_SYS(listen), SCMP_SYS(kill), SCMP_SYS(tkill),
+    SCMP_SYS(rt_sigqueueinfo), SCMP_SYS(rt_tgsigqueueinfo), SCMP_SYS(pidfd_open),
+    SCMP_SYS(pidfd_getfd), SCMP_SYS(pidfd_send_signal), SCMP_SYS(setrlimit), SCMP_SYS(creat),
+    SCMP_SYS(mkdir), SCMP_SYS(mkdirat), SCMP_SYS(rmdir), SCMP_SYS(mknod), SCMP_SYS(mknodat),
+    SCMP_SYS(link), SCMP_SYS(linkat), SCMP_SYS(symlink), SCMP_SYS(symlinkat), SCMP_SYS(truncate),
+    SCMP_SYS(chmod), SCMP_SYS(fchmod), SCMP_SYS(fchmodat), SCMP_SYS(chown), SCMP_SYS(fchown),
+    SCMP_SYS(lchown), SCMP_SYS(fchownat), SCMP_SYS(setxattr), SCMP_SYS(lsetxattr),
+    SCMP_SYS(fsetxattr), SCMP_SYS(removexattr), SCMP_SYS(lremovexattr), SCMP_SYS(fremovexattr),
+    SCMP_SYS(utime), SCMP_SYS(utimes), SCMP_SYS(futimesat), SCMP_SYS(chdir), SCMP_SYS(fchdir),
+    SCMP_SYS(setreuid), SCMP_SYS(setregid), SCMP_SYS(setresuid), SCMP_SYS(setresgid),
+    SCMP_SYS(setfsuid), SCMP_SYS(setfsgid), SCMP_SYS(setgroups), SCMP_SYS(capset),
+    SCMP_SYS(sethostname), SCMP_SYS(setdomainname), SCMP_SYS(syslog),
+};
+
 /* prctl and ioctl do many things; these are used by the C library and libuv. */
 static const unsigned long allowed_prctl[] = {PR_SET_NAME, PR_GET_NAME, PR_SET_VMA,
                                               PR_GET_DUMPABLE};
@@ -104,8 +121,8 @@ static void set_result(ucontext_t *c, long result)
 #endif
 }
 
-/* A forbidden call is like a function that is called here: what the handler uses (a line of the
- * log) makes only calls that are allowed, so that no lock of these is held. */
+/* A call that is told of is like a function that is called here: what the handler uses (a line of
+ * the log) makes only calls that are allowed, so that no lock of these is held. */
 static void on_refused(int number, siginfo_t *info, void *context)
 {
     ucontext_t *c = context;
@@ -119,14 +136,24 @@ static void on_refused(int number, siginfo_t *info, void *context)
     errno = saved;
 }
 
-static int add_lists(scmp_filter_ctx f)
+/* The same action for each call of a list. */
+static int add_list(scmp_filter_ctx f, uint32_t action, const int *calls, size_t n)
 {
     int rc = 0;
 
-    for (size_t i = 0; i < N(allowed) && rc == 0; i++)
-        rc = seccomp_rule_add(f, SCMP_ACT_ALLOW, allowed[i], 0);
-    for (size_t i = 0; i < N(hostile) && rc == 0; i++)
-        rc = seccomp_rule_add(f, SCMP_ACT_KILL_PROCESS, hostile[i], 0);
+    for (size_t i = 0; i < n && rc == 0; i++)
+        rc = seccomp_rule_add(f, action, calls[i], 0);
+    return rc;
+}
+
+static int add_lists(scmp_filter_ctx f)
+{
+    int rc = add_list(f, SCMP_ACT_ALLOW, allowed, N(allowed));
+
+    if (rc == 0)
+        rc = add_list(f, SCMP_ACT_KILL_PROCESS, hostile, N(hostile));
+    if (rc == 0)
+        rc = add_list(f, SCMP_ACT_TRAP, told, N(told));
     for (size_t i = 0; i < N(allowed_prctl) && rc == 0; i++)
         rc = seccomp_rule_add(f, SCMP_ACT_ALLOW, SCMP_SYS(prctl), 1,
                               SCMP_A0(SCMP_CMP_EQ, allowed_prctl[i]));
@@ -136,77 +163,132 @@ static int add_lists(scmp_filter_ctx f)
     return rc;
 }
 
-/* Calls whose arguments decide. */
+/* A call of which one argument decides: `good` of it allows the call, `bad` refuses it. */
+struct condition {
+    int call;
+    uint32_t action; /* where it is bad */
+    struct scmp_arg_cmp good, bad;
+};
+
 static int add_conditions(scmp_filter_ctx f)
 {
-    static const int modest[] = {SCHED_OTHER, SCHED_BATCH, SCHED_IDLE};
-    int rc = seccomp_rule_add(f, SCMP_ACT_ALLOW, SCMP_SYS(mmap), 1,
-                              SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0));
+    const struct condition list[] = {
+        {SCMP_SYS(mmap), SCMP_ACT_TRAP, SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0),
+         SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, PROT_EXEC)},
+        {SCMP_SYS(mprotect), SCMP_ACT_TRAP, SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0),
+         SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, PROT_EXEC)},
+        /* Threads, no processes. */
+        {SCMP_SYS(clone), SCMP_ACT_KILL_PROCESS,
+         SCMP_A0(SCMP_CMP_MASKED_EQ, CLONE_THREAD, CLONE_THREAD),
+         SCMP_A0(SCMP_CMP_MASKED_EQ, CLONE_THREAD, 0)},
+        /* Limits can be read, not set. */
+        {SCMP_SYS(prlimit64), SCMP_ACT_TRAP, SCMP_A2(SCMP_CMP_EQ, 0), SCMP_A2(SCMP_CMP_NE, 0)},
+    };
+    int rc = 0;
 
-    if (rc == 0)
-        rc = seccomp_rule_add(f, SCMP_ACT_ALLOW, SCMP_SYS(mprotect), 1,
-                              SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0));
-    /* Threads, no processes. What clone3 does lies in memory, where a filter cannot look: the C
-     * library then uses clone. */
-    if (rc == 0)
-        rc = seccomp_rule_add(f, SCMP_ACT_ALLOW, SCMP_SYS(clone), 1,
-                              SCMP_A0(SCMP_CMP_MASKED_EQ, CLONE_THREAD, CLONE_THREAD));
-    if (rc == 0)
-        rc = seccomp_rule_add(f, SCMP_ACT_KILL_PROCESS, SCMP_SYS(clone), 1,
-                              SCMP_A0(SCMP_CMP_MASKED_EQ, CLONE_THREAD, 0));
-    if (rc == 0)
-        rc = seccomp_rule_add(f, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0);
+    for (size_t i = 0; i < N(list) && rc == 0; i++) {
+        rc = seccomp_rule_add(f, SCMP_ACT_ALLOW, list[i].call, 1, list[i].good);
+        if (rc == 0)
+            rc = seccomp_rule_add(f, list[i].action, list[i].call, 1, list[i].bad);
+    }
+    return rc;
+}
+
+/* What a thread may say of its own place among others. */
+static int add_places(scmp_filter_ctx f)
+{
+    static const int modest[] = {SCHED_OTHER, SCHED_BATCH, SCHED_IDLE};
+    int rc = 0;
+
     /* A thread may say that it wants no better place than others, and what it has already where the
      * process was started with less (chrt --idle): ZeroMQ's do. */
     for (size_t i = 0; i < N(modest) && rc == 0; i++)
         rc = seccomp_rule_add(f, SCMP_ACT_ALLOW, SCMP_SYS(sched_setscheduler), 1,
                               SCMP_A1(SCMP_CMP_EQ, modest[i]));
-    /* Nor is it less of a place that it says to want: what packs weights beside others' steps. */
+    /* A thread that packs weights beside others' steps wants less of a place. */
     if (rc == 0)
         rc = seccomp_rule_add(f, SCMP_ACT_ALLOW, SCMP_SYS(setpriority), 2,
                               SCMP_A0(SCMP_CMP_EQ, PRIO_PROCESS), SCMP_A1(SCMP_CMP_EQ, 0));
-    /* Limits can be read, not set. */
-    if (rc == 0)
-        rc = seccomp_rule_add(f, SCMP_ACT_ALLOW, SCMP_SYS(prlimit64), 1,
-                              SCMP_A2(SCMP_CMP_EQ, 0));
     return rc;
+}
+
+static int refuse_sockets(scmp_filter_ctx f, struct scmp_arg_cmp family)
+{
+    return seccomp_rule_add(f, SCMP_ACT_TRAP, SCMP_SYS(socket), 1, family);
 }
 
 static int add_connections(scmp_filter_ctx f)
 {
-    static const int families[] = {AF_INET, AF_INET6};
+    static const unsigned families[] = {AF_INET, AF_INET6};
+    static const unsigned others[] = {SOCK_DGRAM, SOCK_RAW};
     int rc = seccomp_rule_add(f, SCMP_ACT_ALLOW, SCMP_SYS(connect), 0);
 
-    for (size_t i = 0; i < N(families) && rc == 0; i++)
+    for (size_t i = 0; i < N(families) && rc == 0; i++) {
         rc = seccomp_rule_add(f, SCMP_ACT_ALLOW, SCMP_SYS(socket), 2,
-                              SCMP_A0(SCMP_CMP_EQ, (unsigned)families[i]),
+                              SCMP_A0(SCMP_CMP_EQ, families[i]),
                               SCMP_A1(SCMP_CMP_MASKED_EQ, 0xf, SOCK_STREAM));
-    return rc;
+        for (size_t k = 0; k < N(others) && rc == 0; k++)
+            rc = seccomp_rule_add(f, SCMP_ACT_TRAP, SCMP_SYS(socket), 2,
+                                  SCMP_A0(SCMP_CMP_EQ, families[i]),
+                                  SCMP_A1(SCMP_CMP_MASKED_EQ, 0xf, others[k]));
+    }
+    if (rc == 0)
+        rc = refuse_sockets(f, SCMP_A0(SCMP_CMP_LT, AF_INET));
+    return rc == 0 ? refuse_sockets(f, SCMP_A0(SCMP_CMP_GT, AF_INET6)) : rc;
 }
 
-int syscall_filter_install(bool connects)
+static int refuse_connections(scmp_filter_ctx f)
 {
-    struct sigaction action = {.sa_sigaction = on_refused, .sa_flags = SA_SIGINFO | SA_NODEFER};
-    scmp_filter_ctx f = seccomp_init(SCMP_ACT_TRAP);
-    int rc = f != NULL ? 0 : -ENOMEM;
+    static const int calls[] = {SCMP_SYS(socket), SCMP_SYS(connect)};
 
-    sigemptyset(&action.sa_mask);
-    sigaction(SIGSYS, &action, NULL);
+    return add_list(f, SCMP_ACT_TRAP, calls, N(calls));
+}
+
+/* For all threads of the process. `rc`: of what was done with the filter so far. */
+static int load_and_release(scmp_filter_ctx f, int rc)
+{
     if (rc == 0)
         rc = seccomp_attr_set(f, SCMP_FLTATR_CTL_TSYNC, 1);
-    if (rc == 0)
-        rc = add_lists(f);
-    if (rc == 0)
-        rc = add_conditions(f);
-    if (rc == 0 && connects)
-        rc = add_connections(f);
     if (rc == 0)
         rc = seccomp_load(f);
     if (f != NULL)
         seccomp_release(f);
     return rc == 0 ? 0 : ERR_UNSUPPORTED;
 }
+
+int syscall_filter_refuse_rings(void)
+{
+    scmp_filter_ctx f = seccomp_init(SCMP_ACT_ALLOW);
+
+    return load_and_release(f, f == NULL ? -ENOMEM
+                                         : seccomp_rule_add(f, SCMP_ACT_ERRNO(ENOSYS),
+                                                            SCMP_SYS(io_uring_setup), 0));
+}
+
+int syscall_filter_install(bool connects)
+{
+    struct sigaction action = {.sa_sigaction = on_refused, .sa_flags = SA_SIGINFO | SA_NODEFER};
+    scmp_filter_ctx f = seccomp_init(SCMP_ACT_ERRNO(ENOSYS));
+    int rc = f != NULL ? 0 : -ENOMEM;
+
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGSYS, &action, NULL);
+    if (rc == 0)
+        rc = add_lists(f);
+    if (rc == 0)
+        rc = add_conditions(f);
+    if (rc == 0)
+        rc = add_places(f);
+    if (rc == 0)
+        rc = connects ? add_connections(f) : refuse_connections(f);
+    return load_and_release(f, rc);
+}
 #else
+int syscall_filter_refuse_rings(void)
+{
+    return ERR_UNSUPPORTED;
+}
+
 int syscall_filter_install(bool connects)
 {
     (void)connects;

@@ -15,10 +15,10 @@ import subprocess
 
 import pytest
 
+from clean_debian import Root
+
 DEB = os.environ.get("QUIRE_DEB", "")
 MISSING = [t for t in ("mmdebstrap", "lintian", "curl", "systemd-analyze") if shutil.which(t) is None]
-CANNOT = ("unshare", "newuidmap", "user namespace", "Operation not permitted", "cannot mount", "Temporary failure",
-          "Unable to connect", "Could not resolve")
 # What the package manager writes for itself, and what is the system's own.
 OTHERS = re.compile(r"(proc|sys|dev|tmp|run|var/lib/(dpkg|apt)|var/cache|var/log|etc/ld\.so\.cache|etc/(passwd|group|shadow|gshadow)-|"
                     r"etc/\.pwd\.lock|root/\.\w+)(/|$)")
@@ -43,32 +43,9 @@ def listing(root):
     return found
 
 
-class Root:
-    """A folder with a clean Debian, and what is done in it."""
-
-    def __init__(self, path):
-        self.path = path
-        run = subprocess.run(["mmdebstrap", "--quiet", "--variant=minbase", "--mode=root", "bookworm", path], capture_output=True,
-                             text=True, timeout=300, check=False)
-        if run.returncode != 0 and any(words in run.stderr for words in CANNOT):
-            pytest.skip(f"skip: no Debian can be made here: {run.stderr.strip().splitlines()[-1][:200]}")
-        assert run.returncode == 0, run.stderr
-        shutil.copy("/etc/resolv.conf", path / "etc/resolv.conf")
-        self.run("apt-get", "update")
-
-    def run(self, *command):
-        run = subprocess.run(["chroot", self.path, *command], capture_output=True, text=True, timeout=300, check=False,
-                             env={**os.environ, "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C"})
-        assert run.returncode == 0, run.stdout + run.stderr
-        return run.stdout
-
-    def apt(self, *command):
-        return self.run("apt-get", "-y", "--no-install-recommends", *command)
-
-
 @pytest.fixture(scope="module")
 def root(tmp_path_factory):
-    return Root(tmp_path_factory.mktemp("debian") / "root")
+    return Root(tmp_path_factory.mktemp("debian") / "root", "bookworm")
 
 
 def test_lintian():

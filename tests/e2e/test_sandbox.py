@@ -92,6 +92,21 @@ def test_calls_that_end_the_process(where, attempt):
     assert results is None, out
 
 
+@pytest.mark.parametrize("where", ["early", "io", "pool", "new"])
+def test_no_ring_of_io_uring(where):
+    """Files and sockets are opened by a ring's means where no filter looks; libuv makes one with its loop, before the filter is
+    there, and aborts where it cannot use it: so it never has one."""
+    results, out = tried(["ring"], where)
+    assert results == {"ring": "ENOSYS"}, out
+
+
+@pytest.mark.parametrize("where", ["io", "pool", "new"])
+def test_calls_that_this_list_does_not_know(where):
+    """As on a kernel without them, and also where signals are blocked: libraries try younger calls, and then go on without."""
+    results, out = tried(["unknown"], where)
+    assert results == {"unknown": "ENOSYS"} and "event=refused" not in out, out
+
+
 def test_refusals_are_counted(start):
     s = start(*STRICT, binary=DEBUG_BIN, env={"QUIRE_DEBUG_FORBIDDEN": "socket,limit"})
     assert s.metrics()["quire_sandbox_refused_total"] == 6  # of three threads
@@ -101,7 +116,7 @@ def test_refusals_are_counted(start):
 def test_off_forbids_nothing(start):
     s = start("--sandbox", "off", binary=DEBUG_BIN, env={"QUIRE_DEBUG_FORBIDDEN": "read:/etc/passwd,socket,mmap_exec"})
     log = s.read_log()
-    assert "event=sandbox state=off reason=setting" in log and log.count("result=ok") == 9, log
+    assert "event=sandbox state=off reason=setting" in log and log.count("result=ok") == 12, log
 
 
 def test_every_thread_is_in_it(start):
