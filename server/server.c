@@ -623,6 +623,7 @@ void server_ready(struct server *s)
     if (s->auth.is_loading && server_takes_over(s))
         server_serve(s);
     s->auth.is_loading = false;
+    s->has_served = true;
     log_info("server", "event=ready ms=%.1f", (double)(clock_us() - s->start_us) / 1e3);
     server_run_requests(s);
     server_run_batches(s);
@@ -666,7 +667,8 @@ int server_run(struct server *s)
     if (!s->auth.is_loading || !server_takes_over(s))
         server_serve(s);
     uv_run(&s->loop, UV_RUN_DEFAULT);
-    loop_guard_log(&s->guard);
+    if (s->has_served)
+        loop_guard_log(&s->guard);
     return s->has_abandoned_load ? ERR_BUSY : s->has_abandoned_read ? ERR_AGAIN : 0;
 }
 

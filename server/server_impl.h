@@ -76,6 +76,7 @@ struct server {
     uint64_t answered_us; /* when all requests had ended, with clients still to read that; or 0 */
     uint64_t over_us; /* since when files that nobody waits for are all that is left; or 0 */
     bool has_loop;
+    bool has_served; /* the models were there: event=ready was logged */
     bool has_abandoned_load, has_abandoned_read; /* work of another thread that goes on */
 };
 
