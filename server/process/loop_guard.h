@@ -15,7 +15,7 @@
  *
  * Thread: the loop's.
  * Memory: the caller's struct, which the loop's `data` points to until the loop is closed. Without
- * it (a unit test's loop) spans cost nothing and nothing is ever due.
+ * it (a unit test's loop, whose `data` is NULL) spans cost nothing and nothing is ever due.
  */
 #ifndef SERVER_PROCESS_LOOP_GUARD_H
 #define SERVER_PROCESS_LOOP_GUARD_H

@@ -312,6 +312,7 @@ static void begin(struct world *w, uint32_t max_waiting)
     uint64_t one;
 
     snprintf(list, sizeof(list), "x=%s/0.gguf,y=%s/0.gguf", shared.folder, shared.folder);
+    w->loop.data = NULL; /* no loop_guard: uv_loop_init() leaves it as it was */
     assert_int_equal(uv_loop_init(&w->loop), 0);
     assert_int_equal(worker_pool_create(&w->pool, &o), 0);
     assert_int_equal(create(&w->set, list, 1u << 30), 0);
