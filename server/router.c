@@ -33,7 +33,6 @@
 #include "server/responses/response_keeper.h"
 #include "server/streams/stream_store.h"
 #include "server/usage/usage_keeper.h"
-#include "server/usage/usage_page.h"
 
 #include <string.h>
 
@@ -252,9 +251,9 @@ static void on_kv_event_sources(void *ud, struct http_call *call)
 
 static void on_usage(void *ud, struct http_call *call)
 {
-    const struct server *s = ud;
+    struct server *s = ud;
 
-    usage_page(s->usage, s->keys != NULL, call);
+    server_tell_usage(s, call);
 }
 
 static void on_load(void *ud, struct http_call *call)

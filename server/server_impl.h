@@ -120,6 +120,11 @@ void server_stop(struct server *s, const char *why);
 /* server.c: look again and again whether the end has come. */
 void server_begin_ticks(struct server *s);
 
+/* ---- server_usage.c ---- */
+
+/* Answer GET /v1/usage. */
+void server_tell_usage(struct server *s, struct http_call *call);
+
 /* ---- server_reload.c ---- */
 
 /* Read the settings again, on a thread of a pool. */

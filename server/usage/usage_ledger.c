@@ -98,6 +98,26 @@ void usage_ledger_destroy(struct usage_ledger **l)
     *l = NULL;
 }
 
+int usage_ledger_copy(struct usage_ledger **out, const struct usage_ledger *l)
+{
+    struct usage_ledger *copy = mem_calloc(1, sizeof(*copy));
+
+    *out = copy;
+    if (copy == NULL)
+        return ERR_NOMEM;
+    copy->owners = mem_alloc(l->n_owners * sizeof(*l->owners));
+    copy->rows = mem_alloc((l->n_rows + 1) * sizeof(*l->rows));
+    if (copy->owners == NULL || copy->rows == NULL) {
+        usage_ledger_destroy(out);
+        return ERR_NOMEM;
+    }
+    memcpy(copy->owners, l->owners, l->n_owners * sizeof(*l->owners));
+    memcpy(copy->rows, l->rows, l->n_rows * sizeof(*l->rows));
+    copy->n_owners = copy->cap_owners = l->n_owners;
+    copy->n_rows = copy->cap_rows = l->n_rows;
+    return 0;
+}
+
 /* ---- rows ---- */
 
 uint32_t usage_ledger_find(const struct usage_ledger *l, const char *name)

@@ -7,7 +7,7 @@
  * At most USAGE_MAX_OWNERS owners are told apart, what others use is USAGE_OTHERS'; at most
  * USAGE_MAX_ROWS rows are there: when they are full, the oldest day goes.
  *
- * Thread: the loop's.
+ * Thread: the loop's; a copy's owner's.
  * Memory: grows with owners and rows, up to about 16 MiB. Where there is none, an owner's use goes
  * to USAGE_OTHERS, for which there always is.
  */
@@ -43,6 +43,9 @@ struct usage_row {
 
 int usage_ledger_create(struct usage_ledger **out); /* ERR_NOMEM */
 void usage_ledger_destroy(struct usage_ledger **l);
+/* Its rows and owners as they are now, for another thread to read: names are not found in it, and
+ * nothing is added to it. ERR_NOMEM. */
+int usage_ledger_copy(struct usage_ledger **out, const struct usage_ledger *l);
 
 /* An owner used more. At most USAGE_MAX_NAME bytes of the name count. */
 void usage_ledger_add(struct usage_ledger *l, const char *owner, int32_t day,

@@ -1,23 +1,15 @@
 /* server/usage/usage_page.c - see usage_page.h. */
 #include "server/usage/usage_page.h"
 
+#include "core/base/err.h"
 #include "core/base/json.h"
 #include "core/base/mem.h"
+#include "core/base/name_copy.h"
 #include "server/http/error.h"
 #include "server/http/http_call.h"
-#include "server/usage/usage_ledger.h"
 
 #include <inttypes.h>
 #include <string.h>
-
-enum period { BY_DAY = 0, BY_MONTH, BY_TOTAL };
-
-struct question {
-    int32_t from, to; /* days, both included */
-    enum period by;
-    const char *owner; /* NULL: all */
-    bool is_csv;
-};
 
 /* ---- the question ---- */
 
@@ -54,18 +46,22 @@ static int take_word(struct http_call *call, const char *name, const char *const
     return rc;
 }
 
-static int take_question(struct http_call *call, struct question *q, struct api_error *e)
+int usage_question_read(struct http_call *call, struct usage_question *q, struct api_error *e)
 {
     static const char *const periods[] = {"day", "month", "total", NULL};
     static const char *const formats[] = {"json", "csv", NULL};
-    uint32_t by = BY_DAY, format = 0;
+    const char *owner = http_call_query(call, "owner");
+    uint32_t by = USAGE_BY_DAY, format = 0;
 
-    *q = (struct question){.from = 0, .to = INT32_MAX, .owner = http_call_query(call, "owner")};
+    *q = (struct usage_question){.from = 0, .to = INT32_MAX, .has_owner = owner != NULL};
+    if (owner != NULL && name_copy(q->owner, sizeof(q->owner), owner) < 0)
+        return api_error_set(e, 400, "owner", NULL, "'owner' must be at most %d bytes",
+                             USAGE_MAX_NAME);
     if (take_day(call, "from", &q->from, e) < 0 || take_day(call, "to", &q->to, e) < 0 ||
         take_word(call, "by", periods, &by, e) < 0 ||
         take_word(call, "format", formats, &format, e) < 0)
-        return -1;
-    q->by = (enum period)by;
+        return ERR_INVAL;
+    q->by = (enum usage_period)by;
     q->is_csv = format == 1;
     return 0;
 }
@@ -74,7 +70,7 @@ static int take_question(struct http_call *call, struct question *q, struct api_
 
 struct sums { /* of one period */
     const struct usage_ledger *ledger;
-    const struct question *q;
+    const struct usage_question *q;
     struct buf *out;
     char period[11];
     uint32_t n_owners;
@@ -157,12 +153,12 @@ static void end_period(struct sums *s)
 }
 
 /* "2026-11-26", "2026-11" or "total". */
-static void name_period(enum period by, int32_t day, char out[11])
+static void name_period(enum usage_period by, int32_t day, char out[11])
 {
     usage_day_text(day, out);
-    if (by == BY_MONTH)
+    if (by == USAGE_BY_MONTH)
         out[7] = '\0';
-    if (by == BY_TOTAL)
+    if (by == USAGE_BY_TOTAL)
         memcpy(out, "total", 6);
 }
 
@@ -176,7 +172,7 @@ static void add_lines(struct sums *s)
         char period[11];
 
         if (r->day < s->q->from || r->day > s->q->to ||
-            (s->q->owner != NULL &&
+            (s->q->has_owner &&
              strcmp(s->q->owner, usage_ledger_name(s->ledger, r->owner)) != 0))
             continue;
         name_period(s->q->by, r->day, period);
@@ -207,31 +203,24 @@ static void render_csv(struct sums *s)
     add_lines(s);
 }
 
-void usage_page(const struct usage_ledger *l, bool has_keys, struct http_call *call)
+int usage_page_render(const struct usage_ledger *l, const struct usage_question *q, bool has_keys,
+                      struct buf *out)
 {
     const uint32_t n = usage_ledger_n_owners(l);
-    struct sums s = {.ledger = l, .n_owners = n};
-    struct question q;
-    struct api_error e = {0};
-    struct buf out;
+    struct sums s = {.ledger = l, .q = q, .out = out, .n_owners = n};
 
-    if (take_question(call, &q, &e) < 0) {
-        http_call_reply_error(call, &e);
-        return;
-    }
-    s.q = &q;
-    s.out = &out;
     s.of = mem_calloc(n, sizeof(*s.of));
-    if (s.of == NULL) {
-        api_error_no_memory(&e);
-        http_call_reply_error(call, &e);
-        return;
-    }
-    buf_init(&out, HTTP_MAX_REPLY);
-    if (q.is_csv)
+    if (s.of == NULL)
+        return ERR_NOMEM;
+    if (q->is_csv)
         render_csv(&s);
     else
         render_json(&s, has_keys);
     mem_free(s.of);
-    http_call_reply(call, 200, q.is_csv ? "text/csv; charset=utf-8" : "application/json", &out);
+    return out->err;
+}
+
+const char *usage_page_type(const struct usage_question *q)
+{
+    return q->is_csv ? "text/csv; charset=utf-8" : "application/json";
 }

@@ -5,7 +5,8 @@
  *     &owner=alice                    one key or tenant only
  *     &format=json|csv                [json]
  *
- * Thread: the loop's; answered before it returns.
+ * Thread: any; many rows take a thread of a pool some time, so the loop reads the question and
+ *         another thread renders a copy of the ledger.
  * Memory: a sum for each owner, and the reply.
  * Errors: a 400 that names the parameter.
  */
@@ -13,11 +14,30 @@
 #define SERVER_USAGE_USAGE_PAGE_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
+#include "server/usage/usage_ledger.h"
+
+struct api_error;
+struct buf;
 struct http_call;
-struct usage_ledger;
 
-/* `has_keys`: owners are keys, not tenants. */
-void usage_page(const struct usage_ledger *l, bool has_keys, struct http_call *call);
+enum usage_period { USAGE_BY_DAY = 0, USAGE_BY_MONTH, USAGE_BY_TOTAL };
+
+struct usage_question {
+    int32_t from, to; /* days, both included */
+    enum usage_period by;
+    bool has_owner; /* one alone is asked for: */
+    char owner[USAGE_MAX_NAME + 1];
+    bool is_csv;
+};
+
+/* 0, or a negative ERR_* with *e filled. */
+int usage_question_read(struct http_call *call, struct usage_question *q, struct api_error *e);
+
+/* `has_keys`: owners are keys, not tenants. ERR_NOMEM. */
+int usage_page_render(const struct usage_ledger *l, const struct usage_question *q, bool has_keys,
+                      struct buf *out);
+const char *usage_page_type(const struct usage_question *q);
 
 #endif
