@@ -78,10 +78,29 @@ class Client(threading.Thread):
             assert self.server.get(path).status == 200
         elif kind < 0.1:
             assert self.server.post("/v1/plan", {"prompt": TEXTS[0], "max_tokens": 5}).status == 200
-        elif kind < 0.2:
+        elif kind < 0.12:
+            self.large_answer()
+        elif kind < 0.14:
+            names = [f"talk-{i}" for i in range(self.random.choice([1, 1000]))]
+            assert self.server.post("/v1/streams/lookup", {"conversation_ids": names}).status == 200
+        elif kind < 0.24:
             self.known_answer()
         else:
             self.complete(self.body(), {"X-Tenant": self.random.choice("abc")})
+
+    def large_answer(self):
+        """One that a thread renders, which is read or left."""
+        c = self.server.connect()
+        c.request("POST", "/pooling", json.dumps({"input": [TEXTS[0] * 20] * 3, "task": "token_embed"}), JSON)
+        if self.random.random() < 0.5:
+            r = c.getresponse()
+            answer = r.read()
+            if r.status != 200:
+                self.refused(r.status, json.loads(answer))
+            else:
+                assert len(json.loads(answer)["data"]) == 3
+                self.count("large")
+        c.close()
 
     def known_answer(self):
         """P1: what was answered when nobody else was there."""

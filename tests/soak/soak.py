@@ -24,6 +24,7 @@ import time
 HERE = pathlib.Path(__file__).parent
 sys.path.insert(0, str(HERE.parent / "e2e"))
 
+from broken_uploads import CAUSES, MAX_FILE, break_one, form, head, send  # noqa: E402
 from quire import JSON, SANITIZED, Server, make_key  # noqa: E402
 
 MIB = 1 << 20
@@ -31,6 +32,7 @@ N_CLIENTS = 12
 # A sanitizer's allocator keeps freed blocks for a while, and the process is several times slower.
 MAX_GROWTH = (96 if SANITIZED else 24) * MIB
 MAX_HEALTH_MS = 250 if SANITIZED else 50
+MAX_CALLBACK_MS = 200 if SANITIZED else 20  # of CPU time of the I/O thread
 WORDS = "the old king had three sons and a fox who knew every path in the garden by night".split()
 TOOL = {"type": "function", "function": {"name": "weather", "description": "d", "parameters": {
     "type": "object", "properties": {"city": {"type": "string", "maxLength": 12}}, "required": ["city"]}}}
@@ -100,8 +102,10 @@ class Client(threading.Thread):
         while not self.soak.is_over.is_set():
             kind = self.random.random()
             try:
-                if kind < 0.80:
+                if kind < 0.68:
                     self.ask(*self.random.choice(list(requests(self.random))))
+                elif kind < 0.80:
+                    self.random.choice([self.kept_stream, self.look_up, self.upload, self.large_answer])()
                 elif kind < 0.86:
                     self.pages()
                 elif kind < 0.92:
@@ -132,6 +136,54 @@ class Client(threading.Thread):
             self.expect((path, body if len(str(body)) < 300 else "...", data[:200]), r.status, fine)
         finally:
             c.close()
+
+    def kept_stream(self):
+        """A stream that is left, and gone on with behind some frame."""
+        headers = {**JSON, "X-Api-Key": self.random.choice(self.soak.secrets),
+                   "X-Conversation-Id": f"talk-{self.random.randint(1, 500)}"}
+        body = {"prompt": text(self.random, 20), "max_tokens": 200, "stream": True, "resumable": True,
+                "n": self.random.choice([1, 1, 16])}
+        c = self.soak.server.connect(timeout=120)
+        c.request("POST", "/v1/completions", json.dumps(body), headers)
+        r = c.getresponse()
+        name = r.headers["X-Stream-Id"]
+        self.expect("a kept stream", r.status, {200, 429})
+        r.read(self.random.choice([1, 300, 20000]))
+        c.close()
+        if name:
+            r = self.soak.server.get(f"/v1/streams/{name}?after={self.random.choice([0, 3, 40])}", headers=headers, timeout=120)
+            self.expect("a stream gone on with", r.status, {200, 404, 410, 416})  # others may need its memory
+
+    def look_up(self):
+        names = [f"talk-{self.random.randint(1, 900)}" for _ in range(self.random.choice([1, 50, 1000, 1001]))]
+        r = self.soak.server.post("/v1/streams/lookup", {"conversation_ids": names},
+                                  headers={"X-Api-Key": self.random.choice(self.soak.secrets)})
+        self.expect("a look-up", r.status, {200} if len(names) <= 1000 else {400})
+
+    def upload(self):
+        key = self.random.choice(self.soak.secrets)
+        if self.random.random() < 0.8:
+            cause = self.random.choice(list(CAUSES))
+            self.expect(f"an upload: {cause}", break_one(self.soak.server, self.random, cause, key), CAUSES[cause] | {429})
+            return
+        whole = form("{}\n" * self.random.randint(1, 2000))
+        status = send(self.soak.server, head(f"Content-Length: {len(whole)}", key) + whole)
+        self.expect("an upload", status, {200, 429})
+        for f in self.soak.server.get("/v1/files", headers={"X-Api-Key": key}).json["data"]:
+            self.soak.server.request("DELETE", f"/v1/files/{f['id']}", headers={"X-Api-Key": key})
+
+    def large_answer(self):
+        """Megabytes of vectors, which are read, left, or not read for a while."""
+        body = {"input": [text(self.random, 200) for _ in range(self.random.choice([1, 10, 40]))], "task": "token_embed"}
+        c = self.soak.server.connect(timeout=120)
+        c.request("POST", "/pooling", json.dumps(body), {**JSON, "X-Api-Key": self.random.choice(self.soak.secrets)})
+        if self.random.random() < 0.7:
+            r = c.getresponse()
+            self.expect("a large answer", r.status, {200, 429})
+            r.read(self.random.choice([1, 1 << 20, 1 << 30]))
+        else:
+            time.sleep(self.random.random())
+        c.close()
 
     def pages(self):
         path = self.random.choice(["/metrics", "/slots", "/debug/kv", "/debug/requests", "/debug/iterations", "/props",
@@ -181,6 +233,7 @@ class Soak:
     def __init__(self, folder):
         self.folder = pathlib.Path(folder)
         self.keys = self.folder / "keys"
+        (self.folder / "batches").mkdir()
         self.secrets, self.entries = [], []
         for i in range(4):
             self.secrets.append(self.add_key(f"k{i}", "--tenant", "abc"[i % 3]))
@@ -190,6 +243,8 @@ class Soak:
             "--api-keys", str(self.keys), "--metrics-open", "on", "--kv-memory", "2m", "--swap-ram", "512k", "--swap-file",
             str(self.folder / "swap"), "--swap-file-size", "4m", "--max-sequences", "16", "--queue-limit", "64",
             "--preemption", "swap", "--log-level", "warn", "--journal", str(self.folder / "journal"), "--request-memory", "128m",
+            "--batch-dir", str(self.folder / "batches"), "--batch-file-size", str(MAX_FILE), "--stream-keep-ms", "5000",
+            "--stream-memory", "4m",
             env={"ASAN_OPTIONS": "quarantine_size_mb=8"})
         self.is_over = threading.Event()
 
@@ -230,12 +285,14 @@ class Soak:
     def rest(self):
         """What it holds when nothing is to be done."""
         self.server.wait_idle(60)
-        self.server.wait_until(lambda m: m["quire_connections"] == 1 and m["quire_request_memory_bytes"] == 0, 90, "rest")
+        self.server.wait_until(lambda m: m["quire_connections"] == 1 and m["quire_request_memory_bytes"] == 0 and
+                               m["quire_streams_kept_bytes"] == 0 and m["quire_files"] == 0, 90, "rest")
         time.sleep(1)
         m = self.server.metrics()
         status = pathlib.Path(f"/proc/{self.server.pid}/status").read_text()
         return {"resident MiB": round(m["process_resident_memory_bytes"] / MIB, 1),
                 "descriptors": int(m["process_open_fds"]),
+                "files of batches": len(list((self.folder / "batches").iterdir())),
                 "threads": int(status.split("Threads:")[1].split()[0]),
                 "blocks held": int(m['quire_kv_blocks{state="held"}']),
                 "blocks free or cached": int(m['quire_kv_blocks{state="free"}'] + m['quire_kv_blocks{state="cached"}']),
@@ -260,6 +317,7 @@ def main():
         took = sorted(ours.recv())
         health.join()
         after = soak.rest()
+        callback_ms = soak.server.metrics()["quire_loop_callback_longest_seconds"] * 1e3
         code = soak.server.stop()
     counts, errors = {}, []
     for c in clients:
@@ -272,6 +330,7 @@ def main():
     for name, value in before.items():
         print(f"{name:24}{value:>12}{after[name]:>12}")
     print(f"/health: {len(took)} times, p50 {p50:.1f} ms, p99 {p99:.1f} ms, longest {took[-1] * 1e3:.1f} ms")
+    print(f"I/O thread: longest callback {callback_ms:.1f} ms of CPU time")
     failures = [f"unexpected: {e}" for e in errors[:10]]
     failures += [f"{k}: {before[k]} before, {after[k]} after" for k in before if k != "resident MiB" and
                  before[k] != after[k]]
@@ -279,6 +338,8 @@ def main():
         failures.append("resident memory has grown")
     if p99 > MAX_HEALTH_MS:
         failures.append(f"/health: p99 above {MAX_HEALTH_MS} ms")
+    if callback_ms > MAX_CALLBACK_MS:
+        failures.append(f"a callback of the I/O thread computed for longer than {MAX_CALLBACK_MS} ms")
     if code != 0:
         failures.append(f"exit code {code}")
     print("\n".join(failures) if failures else "as before")
