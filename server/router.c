@@ -292,6 +292,7 @@ static void on_root(void *ud, struct http_call *call)
 {
     const struct server *s = ud;
 
+    http_call_set_header(call, "Vary", "Accept"); /* either answer may be kept by a cache */
     if (s->opt.has_page && page_is_wanted(http_call_header(call, "Accept")))
         page_show(call);
     else

@@ -87,6 +87,19 @@ static int no_stream_of_response(struct api_error *e)
                          "not any more (resumable, stream_keep_ms)");
 }
 
+/* A 204 tells an EventSource that has all of a stream not to ask again, which it would after an empty
+ * stream. OpenAI's clients expect a stream in any case. */
+static int read_behind(struct kept_stream *k, struct http_call *call, const char *query,
+                       int64_t after, struct api_error *e)
+{
+    struct buf none = {0};
+
+    if (strcmp(query, "after") != 0 || !kept_stream_is_read(k, after))
+        return kept_stream_read(k, call, after, e);
+    http_call_reply(call, 204, "", &none);
+    return 0;
+}
+
 static void go_on(struct stream_store *streams, const struct server_options *server,
                   struct http_call *call, const char *query)
 {
@@ -102,7 +115,7 @@ static void go_on(struct stream_store *streams, const struct server_options *ser
     else if (k == NULL)
         rc = streams != NULL ? not_found(server, &e) : not_kept(&e);
     else if ((rc = read_after(call, query, &after, &e)) == 0)
-        rc = kept_stream_read(k, call, after, &e);
+        rc = read_behind(k, call, query, after, &e);
     if (rc < 0)
         http_call_reply_error(call, &e);
 }

@@ -266,6 +266,7 @@ static void check_route(struct http_call *c, const char *method, bool is_reserve
     const struct http_options *o = &c->http->opt;
     const bool is_found = head_find_route(c, c->request->target.path);
     const struct http_route *route = &o->routes[is_found ? c->route : 0];
+    const bool is_post = strcmp(method, "POST") == 0;
 
     if (is_reserved && (!is_found || (route->flags & o->reserved_flags) == 0)) {
         c->http->edge[HTTP_EDGE_FULL]++;
@@ -280,7 +281,8 @@ static void check_route(struct http_call *c, const char *method, bool is_reserve
         c->is_discarding = true;
     } else if (c->request->length > exchange_max_body(c)) {
         exchange_refuse_body(c);
-    } else if (route->methods == HTTP_POST && is_coded(c)) {
+    } else if (is_post && is_coded(c)) {
+        http_call_set_header(c, "Accept-Encoding", "identity");
         exchange_refuse(c, 415, NULL,
                         "a coded body is not read here: Content-Encoding must be identity");
     } else if (route->methods == HTTP_POST && !is_type_taken(c, route)) {

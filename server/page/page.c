@@ -7,6 +7,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <xxhash.h>
@@ -54,11 +55,23 @@ static void set_headers(struct http_call *call, const char *tag)
     http_call_set_header(call, "ETag", tag);
 }
 
+/* Does a list of tags have this one, weak or strong, or stand for any (RFC 9110, 13.1.2)? No tag of
+ * ours has a comma in it. */
 static bool has_tag(const struct http_call *call, const char *tag)
 {
-    const char *known = http_call_header(call, "If-None-Match");
+    const char *at = http_call_header(call, "If-None-Match");
+    const size_t n_tag = strlen(tag);
 
-    return known != NULL && strstr(known, tag) != NULL;
+    for (size_t n; at != NULL && *at != '\0'; at += n + (at[n] == ',')) {
+        at += strspn(at, " \t");
+        n = strcspn(at, ",");
+        if (at[0] == '*')
+            return true;
+        if (strncmp(at, "W/", 2) == 0 ? strncmp(at + 2, tag, n_tag) == 0
+                                      : strncmp(at, tag, n_tag) == 0)
+            return true;
+    }
+    return false;
 }
 
 static void reply(struct http_call *call, const struct asset *a)
@@ -78,14 +91,34 @@ static void reply(struct http_call *call, const struct asset *a)
     http_call_reply(call, 200, a->type, &body);
 }
 
+/* A media range with its parameters: has it the weight 0, which stands for "not this one"? */
+static bool is_unwanted(const char *range, size_t n)
+{
+    for (size_t i = 0; i + 2 < n; i++)
+        if (range[i] == ';') {
+            const size_t at = i + 1 + strspn(range + i + 1, " \t");
+
+            if (strncasecmp(range + at, "q=", 2) == 0)
+                return strtod(range + at + 2, NULL) <= 0;
+        }
+    return false;
+}
+
 bool page_is_wanted(const char *accept)
 {
-    return accept != NULL && strcasestr(accept, "text/html") != NULL;
+    const char *at = accept;
+
+    for (size_t n; at != NULL && *at != '\0'; at += n + (at[n] == ',')) {
+        at += strspn(at, " \t");
+        n = strcspn(at, ",");
+        if (strncasecmp(at, "text/html", 9) == 0 && strcspn(at, "; \t,") == 9)
+            return !is_unwanted(at, n);
+    }
+    return false;
 }
 
 void page_show(struct http_call *call)
 {
-    http_call_set_header(call, "Vary", "Accept");
     reply(call, find(INDEX));
 }
 

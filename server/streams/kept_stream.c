@@ -293,6 +293,11 @@ void kept_stream_drop(struct kept_stream *k)
         gone(gone_ud);
 }
 
+bool kept_stream_is_read(const struct kept_stream *k, int64_t after)
+{
+    return k->is_over && after >= 0 && (uint64_t)after + 1 == k->frames.next_frame;
+}
+
 struct stream_facts kept_stream_facts(const struct kept_stream *k)
 {
     return (struct stream_facts){k->is_over, end_of(k), k->begun_s, k->ended_s};

@@ -97,6 +97,8 @@ int kept_stream_read(struct kept_stream *k, struct http_call *call /* takes */, 
 /* The same from a byte on, as llama-server has it. */
 int kept_stream_read_bytes(struct kept_stream *k, struct http_call *call /* takes */,
                            uint64_t from, struct api_error *e);
+/* The stream is over, and frame number `after` was its last one. */
+bool kept_stream_is_read(const struct kept_stream *k, int64_t after);
 /* Its writer is stopped, its readers come to their end, and it is gone. */
 void kept_stream_drop(struct kept_stream *k);
 

@@ -18,8 +18,11 @@ def test_browsers_get_the_page_and_others_the_text(server):
     assert page.body.startswith(b"<!doctype html>") and "Accept" in page.headers["Vary"]
     head = server.request("HEAD", "/", headers=BROWSER)
     assert head.status == 200 and head.body == b"" and head.headers["ETag"] == page.headers["ETag"]
-    for headers in ({}, {"Accept": "*/*"}, {"Accept": "application/json"}):
-        assert server.request("GET", "/", headers=headers).body == b"Ollama is running"
+    assert server.request("GET", "/", headers={"Accept": "a/b;q=0, TEXT/HTML ; q=0.1"}).body == page.body
+    for accept in (None, "*/*", "application/json", "text/html;q=0", "text/html; level=1 ;q=0.000, */*", "text/htmlx",
+                   "application/text/html"):
+        r = server.request("GET", "/", headers={"Accept": accept} if accept else {})
+        assert r.body == b"Ollama is running" and r.headers["Vary"] == "Accept"  # a cache may not mix them up
 
 
 @pytest.mark.parametrize("name", sorted(os.listdir(ASSETS)))
@@ -30,9 +33,12 @@ def test_each_file_is_served_as_it_is(server, name):
     assert set(r.headers["Content-Security-Policy"].split("; ")) == POLICY
     assert r.headers["X-Content-Type-Options"] == "nosniff" and r.headers["Referrer-Policy"] == "no-referrer"
     assert r.headers["Cache-Control"] == "no-cache"
-    again = server.request("GET", "/page/" + name, headers={"If-None-Match": r.headers["ETag"]})
-    assert again.status == 304 and again.body == b"" and again.headers["ETag"] == r.headers["ETag"]
-    assert server.request("GET", "/page/" + name, headers={"If-None-Match": '"another"'}).status == 200
+    tag = r.headers["ETag"]
+    for known in (tag, "*", f"W/{tag}", f'"a", {tag}', f'W/"b" ,  W/{tag}, "c"'):
+        again = server.request("GET", "/page/" + name, headers={"If-None-Match": known})
+        assert again.status == 304 and again.body == b"" and again.headers["ETag"] == tag, known
+    for known in ('"another"', "", f'"x{tag[1:]}', tag[:-1]):
+        assert server.request("GET", "/page/" + name, headers={"If-None-Match": known}).status == 200, known
 
 
 @pytest.mark.parametrize("name", ["", "nothing.js", "../page.c", "%2e%2e/page.c", "index.html/", "assets/index.html"])

@@ -76,6 +76,9 @@ def test_every_format(server, name):
         assert get(server, stream, k).body == b"".join(parts[k + 1:])
         if not is_lines:
             assert get(server, stream, headers={"Last-Event-ID": str(k)}).body == b"".join(parts[k + 1:])
+    for asked in (get(server, stream, len(parts) - 1),
+                  get(server, stream, headers={"Last-Event-ID": str(len(parts) - 1)})):
+        assert (asked.status, asked.body) == (204, b""), "an EventSource asks again until it hears that there is no more"
     if name == "responses":
         r = server.get(f"/v1/responses/{stream}?stream=true&starting_after=7")
         assert r.body == b"".join(parts[8:]) and b'"sequence_number":8,' in parts[8]
