@@ -17,6 +17,7 @@
 #include "server/adapters/adapter_set.h"
 #include "server/admin/anthropic_pages.h"
 #include "server/api/engine_client.h"
+#include "server/api/not_built.h"
 #include "server/api/response/response_writer.h"
 #include "server/auth/api_keys.h"
 #include "server/auth/tenants.h"
@@ -488,6 +489,7 @@ static int open_http(struct server *s, char *err, size_t err_len)
         .ud = s,
         .hold = on_hold,
         .admit = on_admit,
+        .refuse_path = not_built_refuse,
         .done = on_done,
     };
 
