@@ -235,9 +235,6 @@ static int read_start(struct asker *a)
         return api_error_set(&a->error, 400, NULL, NULL, "the body is no JSON: %s", why);
     rc = read_body(a, body);
     cJSON_Delete(body);
-    if (rc == 0 && !batch_runner_has_room(a->pages->runner))
-        rc = api_error_set(&a->error, 429, NULL, "too_many_batches",
-                           "%d batches wait or run already", BATCH_RUNNER_MAX);
     return rc;
 }
 
