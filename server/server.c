@@ -24,6 +24,7 @@
 #include "server/http/tls.h"
 #include "server/process/worker_pool.h"
 #include "server/responses/response_keeper.h"
+#include "server/slots/slot_folder.h"
 #include "server/streams/stream_store.h"
 #include "server/usage/usage_keeper.h"
 #include "server/usage/usage_ledger.h"
@@ -379,8 +380,11 @@ static int check_slot_folder(const struct server *s, char *err, size_t err_len)
     struct stat st;
 
     if (path[0] == '\0' || (stat(path, &st) == 0 && S_ISDIR(st.st_mode) &&
-                            access(path, R_OK | W_OK | X_OK) == 0))
+                            access(path, R_OK | W_OK | X_OK) == 0)) {
+        if (path[0] != '\0')
+            slot_folder_sweep(path);
         return 0;
+    }
     snprintf(err, err_len, "slot_save_path '%s' is no folder that can be read and written", path);
     return ERR_IO;
 }
