@@ -145,6 +145,9 @@ struct server_loader {
 
 /* The settings are read again on SIGHUP. */
 struct server_reload {
+    /* On the I/O thread, before each: a copy of what reading has to know, for what is in force may
+     * change meanwhile. ERR_NOMEM. */
+    int (*begin)(void *ud);
     /* On a thread of a pool, one at a time. ERR_*: all stays as it is, for this reason. */
     int (*read)(void *ud, char *err, size_t err_len);
     /* On the I/O thread: calls server_add_model() and the like. */
