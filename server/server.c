@@ -17,6 +17,7 @@
 #include "server/adapters/adapter_set.h"
 #include "server/admin/anthropic_pages.h"
 #include "server/api/engine_client.h"
+#include "server/api/not_built.h"
 #include "server/api/response/response_writer.h"
 #include "server/auth/api_keys.h"
 #include "server/auth/tenants.h"
@@ -25,6 +26,7 @@
 #include "server/process/loop_guard.h"
 #include "server/process/worker_pool.h"
 #include "server/responses/response_keeper.h"
+#include "server/slots/slot_folder.h"
 #include "server/streams/stream_store.h"
 #include "server/usage/usage_keeper.h"
 #include "server/usage/usage_ledger.h"
@@ -401,8 +403,11 @@ static int check_slot_folder(const struct server *s, char *err, size_t err_len)
     struct stat st;
 
     if (path[0] == '\0' || (stat(path, &st) == 0 && S_ISDIR(st.st_mode) &&
-                            access(path, R_OK | W_OK | X_OK) == 0))
+                            access(path, R_OK | W_OK | X_OK) == 0)) {
+        if (path[0] != '\0')
+            slot_folder_sweep(path);
         return 0;
+    }
     snprintf(err, err_len, "slot_save_path '%s' is no folder that can be read and written", path);
     return ERR_IO;
 }
@@ -491,6 +496,7 @@ static int open_http(struct server *s, char *err, size_t err_len)
         .ud = s,
         .hold = on_hold,
         .admit = on_admit,
+        .refuse_path = not_built_refuse,
         .done = on_done,
     };
 

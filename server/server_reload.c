@@ -132,6 +132,10 @@ void server_begin_reload(struct server *s)
     s->reloads_again = s->is_reloading;
     if (s->is_reloading)
         return;
+    if (s->opt.reload.begin(s->opt.reload.ud) < 0) {
+        server_log_reload("settings", ERR_NOMEM, "out of memory");
+        return;
+    }
     s->is_reloading = true;
     s->reload.work = on_work;
     s->reload.done = after_work;

@@ -11,13 +11,6 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Keywords that say nothing about which texts are valid. */
-static const char *const annotations[] = {
-    "title",    "description", "default",   "examples",       "$schema",     "$id",
-    "$comment", "deprecated",  "readOnly",  "writeOnly",      "$defs",       "definitions",
-    "$anchor",  "id",          "example",   "discriminator",  "$vocabulary", "contentEncoding",
-    "contentMediaType",        "contentSchema",
-};
 /* Keywords that are handled, here or in the files that write values. */
 static const char *const handled[] = {
     "type",      "enum",     "const",            "properties",       "required",
@@ -27,6 +20,17 @@ static const char *const handled[] = {
     "allOf",     "$ref",     "multipleOf",       "uniqueItems",      "minProperties",
     "maxProperties",         "nullable",         "additionalItems",  "patternProperties",
     "propertyNames",
+};
+/* Keywords of any draft that assert something and are not kept to. */
+static const char *const refused[] = {
+    "not",               "if",
+    "contains",          "dependencies",
+    "dependentRequired", "dependentSchemas",
+    "unevaluatedItems",  "unevaluatedProperties",
+    "$dynamicRef",       "$recursiveRef",
+    "divisibleBy",       "disallow", /* draft 3 */
+    "extends",           "then",
+    "else",
 };
 
 static const char *const type_names[] = {"null",   "boolean", "integer", "number",
@@ -44,7 +48,12 @@ static bool is_among(const char *word, const char *const *list, size_t n)
 
 bool schema_is_annotation(const char *keyword)
 {
-    return IS_AMONG(keyword, annotations) || strncmp(keyword, "x-", 2) == 0;
+    return !IS_AMONG(keyword, handled) && !IS_AMONG(keyword, refused);
+}
+
+bool schema_is_refused(const char *keyword)
+{
+    return IS_AMONG(keyword, refused);
 }
 
 bool schema_has_failed(const struct schema *s)
@@ -247,13 +256,26 @@ uint32_t schema_count(struct schema *s, const struct schema_node *at, const char
 
 /* ---- a schema ---- */
 
+/* Is it true of every value, as it stands there? */
+static bool asserts_nothing(const cJSON *schema, const cJSON *keyword)
+{
+    if (strcmp(keyword->string, "not") == 0)
+        return cJSON_IsFalse(keyword);
+    if (strcmp(keyword->string, "if") == 0)
+        return !HAS_ANY(schema, "then", "else");
+    if (strcmp(keyword->string, "then") == 0 || strcmp(keyword->string, "else") == 0)
+        return true; /* without "if", which is refused */
+    return strncmp(keyword->string, "unevaluated", 11) == 0 &&
+           (cJSON_IsTrue(keyword) || (cJSON_IsObject(keyword) && keyword->child == NULL));
+}
+
 static void check_keywords(struct schema *s, const struct schema_node *at)
 {
     const cJSON *it;
 
     cJSON_ArrayForEach(it, at->schema) {
         schema_spend(s, 20); /* words compared */
-        if (!schema_is_annotation(it->string) && !IS_AMONG(it->string, handled))
+        if (IS_AMONG(it->string, refused) && !asserts_nothing(at->schema, it))
             schema_refuse(s, at, "the keyword '%.40s' is not supported", it->string);
     }
 }

@@ -41,8 +41,11 @@
  *
  *   - enum, const: the values that type, lengths, pattern and bounds allow.
  *
- * Annotations are passed over. Everything else is refused, with the keyword and a JSON pointer to
- * it: not, if, contains, dependentRequired, unevaluatedProperties and so on.
+ * What no draft knows as an assertion is an annotation, and passed over (2020-12, 6.5). Assertions
+ * that are not kept to are refused, with the keyword and a JSON pointer to it: not, if (with then
+ * or else), contains, dependentRequired, dependentSchemas, dependencies, unevaluatedProperties,
+ * unevaluatedItems, $dynamicRef, $recursiveRef and draft 3's; where one is true of every value
+ * (not: false, unevaluatedItems: true), it is passed over.
  *
  * Thread: any. Memory: the grammar's; scratch in proportion to the schema.
  * Errors: ERR_UNSUPPORTED, ERR_INVAL, ERR_LIMIT, ERR_CANCELED, ERR_NOMEM with a sentence.

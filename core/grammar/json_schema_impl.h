@@ -99,6 +99,7 @@ struct schema_known *schema_known(struct schema *s, const cJSON *schema);
 /* Does cJSON_Compare() find them equal? Spends steps for what is compared within them. */
 bool schema_equal(struct schema *s, const cJSON *a, const cJSON *b);
 bool schema_is_annotation(const char *keyword);
+bool schema_is_refused(const char *keyword);
 
 /* ---- the others ---- */
 

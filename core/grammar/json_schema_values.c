@@ -103,7 +103,8 @@ static void check_keywords(struct schema *s, const struct schema_node *at)
     cJSON_ArrayForEach(it, at->schema)
     {
         if (schema_is_annotation(it->string) || strcmp(it->string, "enum") == 0 ||
-            strcmp(it->string, "const") == 0 || strcmp(it->string, "type") == 0)
+            strcmp(it->string, "const") == 0 || strcmp(it->string, "type") == 0 ||
+            schema_is_refused(it->string)) /* and was found to assert nothing */
             continue;
         if (!is_checked(it->string))
             schema_refuse(s, at, "'%.40s' beside enum or const is not supported", it->string);

@@ -113,7 +113,8 @@ static void fill_request(struct request *r, const struct params *p, const struct
     r->priority = p->priority;
     r->min_tokens = p->min_tokens;
     r->ignore_eos = p->ignore_eos;
-    r->reports_progress = p->stream && (p->return_progress || p->timings_per_token);
+    r->reports_progress =
+        p->stream && (p->return_progress || p->timings_per_token || p->continuous_usage);
     r->score_prompt = (p->echo && p->sampling.n_top >= 0) || (k == 0 && p->prompt_logprobs >= 0);
     r->n_stop_ids = p->n_stop_ids;
     memcpy(r->stop_ids, p->stop_ids, p->n_stop_ids * sizeof(*r->stop_ids));

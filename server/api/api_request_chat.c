@@ -68,7 +68,8 @@ static int render_chat(struct api_request *p, const struct server_model *model,
 static int put_context_first(struct api_request *p, const struct server_model *model,
                              struct prompt *prompt)
 {
-    const size_t max = api_request_context(p, model);
+    const size_t context = api_request_context(p, model);
+    const size_t max = api_request_may_cut(p) ? SIZE_MAX : context;
     const int32_t bos = tokenizer_bos(model->tokenizer);
     const size_t from = bos != TOKEN_NONE && prompt->ids.ids[0] == bos;
     struct token_list all = {0};

@@ -5,6 +5,8 @@
 #include "core/base/err.h"
 #include "core/tokenizer/tokenizer.h"
 
+#include <string.h>
+
 /* An answer goes on for so many contexts at most, as Ollama has it: without a bound a model that
  * does not end its text would go on until request_timeout. */
 #define MAX_CONTEXTS 10
@@ -62,6 +64,18 @@ int api_request_fit(struct api_request *p, const struct server_model *model,
     if ((uint64_t)size->n_prompt + size->max_tokens <= in_cache)
         return 0;
     return more_than_cache(p, model, size->n_prompt + size->max_tokens);
+}
+
+void api_request_cut_middle(const struct params *p, const struct tokenizer *t, uint32_t context,
+                            struct token_list *ids)
+{
+    const uint32_t n = (uint32_t)ids->n, wanted = p->n_keep < 0 ? n : (uint32_t)p->n_keep;
+    const uint32_t keep = at_most(wanted + tokenizer_adds_bos(t), context - 1);
+    const uint32_t freed = (context - keep) / 2 > 1 ? (context - keep) / 2 : 1;
+    const uint32_t left = context - freed - keep;
+
+    memmove(ids->ids + keep, ids->ids + (n - left), left * sizeof(*ids->ids));
+    ids->n = keep + left;
 }
 
 /* The token that the model begins with is kept beside those asked for, as in llama-server. */

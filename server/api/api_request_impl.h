@@ -58,6 +58,12 @@ int api_request_take_chat(struct api_request *p, const struct server_model *mode
  * the context (steps, or memory); no room in the context for n_prompt tokens, 0: not known. */
 int api_request_no_memory(struct api_request *p);
 int api_request_cannot_encode(struct api_request *p);
+/* As Ollama cuts a prompt that is longer than the context of `context` tokens: the first n_keep
+ * tokens stay, and as many of the last ones that half of the rest is free for the answer. */
+bool api_request_may_cut(const struct api_request *p);
+void api_request_cut_middle(const struct params *p, const struct tokenizer *t, uint32_t context,
+                            struct token_list *ids);
+
 int api_request_too_long(struct api_request *p, const struct server_model *model,
                          uint32_t n_prompt);
 

@@ -75,6 +75,11 @@ static bool must_fit(const struct api_request *p)
     return p->wire_format->answer == NULL || p->wire_format->must_fit;
 }
 
+bool api_request_may_cut(const struct api_request *p)
+{
+    return p->params.cuts_middle && !p->params.ends_with_context;
+}
+
 /* A prompt that is cut or edited may be longer than the context; of one that is refused
  * llama-server's clients want to know how long it is. A token stands for a byte at least, which a
  * normalization may make 4; some may be added. */
@@ -83,7 +88,7 @@ static size_t max_ids(const struct api_request *p, const struct server_model *mo
     const size_t context = api_request_context(p, model), most = n_text * 4 + 16;
 
     if (p->params.max_prompt == 0 && (p->params.form & PARAMS_LLAMA) == 0 &&
-        p->params.edits.n == 0 && must_fit(p))
+        p->params.edits.n == 0 && must_fit(p) && !api_request_may_cut(p))
         return context;
     return most > context ? most : context;
 }
@@ -139,6 +144,10 @@ static int fit_prompt(struct api_request *p, const struct server_model *model,
         prompt->text = NULL;
         if (p->params.echo && decode_ids(p, model->tokenizer, prompt) < 0)
             return ERR_NOMEM;
+    }
+    if (api_request_may_cut(p) && list->n >= api_request_context(p, model)) {
+        api_request_cut_middle(&p->params, model->tokenizer, api_request_context(p, model), list);
+        prompt->is_text = false;
     }
     if (list->n > api_request_context(p, model) && must_fit(p))
         return api_request_too_long(p, model, (uint32_t)list->n);

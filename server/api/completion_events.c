@@ -56,6 +56,9 @@ void completion_count_usage(struct completion *c)
     *u = (struct response_usage){.cached = c->n_cached};
     for (uint32_t i = 0; i < c->api.request.params.n_prompts; i++)
         u->prompt += c->api.request.prompts[i].ids.n;
+    for (uint32_t i = 0; i < c->n_choices; i += c->api.request.params.n_each)
+        if (c->choices[i].finish == FINISH_NONE) /* those that have ended are in c->n_cached */
+            u->cached += c->choices[i].n_cached;
     for (uint32_t i = 0; i < c->n_choices; i++) {
         u->completion += c->choices[i].n_tokens;
         u->thinking += c->choices[i].n_thinking;

@@ -13,6 +13,7 @@
 
 #include "scheduler/request.h"
 #include "server/http/handover.h"
+#include "server/slots/slot_folder.h"
 
 /* Questions that may be on their way to the engine beside the requests. */
 #define SERVER_DRY_RUNS 128
@@ -144,6 +145,9 @@ struct server_loader {
 
 /* The settings are read again on SIGHUP. */
 struct server_reload {
+    /* On the I/O thread, before each: a copy of what reading has to know, for what is in force may
+     * change meanwhile. ERR_NOMEM. */
+    int (*begin)(void *ud);
     /* On a thread of a pool, one at a time. ERR_*: all stays as it is, for this reason. */
     int (*read)(void *ud, char *err, size_t err_len);
     /* On the I/O thread: calls server_add_model() and the like. */
@@ -184,6 +188,7 @@ struct server_options {
     const char *handover_socket; /* path; NULL or "" = none */
     struct http_sockets sockets; /* systemd's; -1 = none */
     const char *slot_save_path; /* a folder; NULL or "" = slots are not saved */
+    struct slot_limits slot_limits; /* of it */
     const char *requests_db; /* path; NULL or "" = requests end with the process */
     uint64_t requests_size;  /* of it, at most */
     const char *usage_db; /* SQLite file; NULL or "" = usage is forgotten at the end */

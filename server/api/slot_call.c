@@ -386,7 +386,8 @@ static int read_engine(struct slot_job *j)
                                         .owner = owner_of(j->tenant),
                                         .block_bytes = stats.block_bytes,
                                         .n_vocab = m->n_vocab,
-                                        .max_tokens = m->max_context};
+                                        .max_tokens = m->max_context,
+                                        .limits = j->engine->server->slot_limits};
     j->n_piece = (uint32_t)(SLOT_CALL_PIECE / stats.block_bytes);
     if (j->n_piece == 0)
         j->n_piece = 1;

@@ -242,16 +242,6 @@ static int read_page(struct asker *a, unsigned long most, unsigned long usual)
     return 0;
 }
 
-/* Its body is read by the keeper's thread. */
-static int take_start(struct asker *a)
-{
-    if (!batch_runner_has_room(a->pages->runner))
-        return api_error_set(&a->error, 429, NULL, "too_many_batches",
-                             "%d batches wait or run already", BATCH_RUNNER_MAX);
-    a->body = http_call_take_body(a->call);
-    return 0;
-}
-
 static int read_call(struct asker *a)
 {
     const struct key *key = http_call_owner(a->call);
@@ -260,8 +250,10 @@ static int read_call(struct asker *a)
     auth_tenant(a->call, a->pages->tenant_header, a->owner, sizeof(a->owner));
     if (key != NULL)
         snprintf(a->key, sizeof(a->key), "%s", key->spec.name);
-    if (a->creates)
-        return take_start(a);
+    if (a->creates) {
+        a->body = http_call_take_body(a->call); /* the keeper's thread reads it */
+        return 0;
+    }
     if (a->kind == BATCH_PAGE_FILES)
         return read_page(a, MAX_FILES, MAX_FILES);
     if (a->kind == BATCH_PAGE_BATCHES)

@@ -215,9 +215,7 @@ static int write_answers(struct batch_run *run, struct batch_store *s)
     for (int kind = 0; kind < BATCH_N_KINDS; kind++)
         bytes += run->writing[kind].len;
     if (bytes > 0 && s != NULL &&
-        batch_store_check_room(s, bytes + run->record.ends[BATCH_OUTPUT] +
-                                      run->record.ends[BATCH_ERRORS],
-                               &run->failure) < 0)
+        batch_store_check_room(s, bytes, &run->failure) < 0)
         return ERR_LIMIT;
     if (bytes > 0 && batch_files_append(run->files, run->writing, run->n_writing, err,
                                         sizeof(err)) < 0) {

@@ -315,11 +315,6 @@ void batch_runner_destroy(struct batch_runner **runner)
 
 /* ---- batches that come and go ---- */
 
-bool batch_runner_has_room(const struct batch_runner *r)
-{
-    return r->n_runs < BATCH_RUNNER_MAX;
-}
-
 int batch_runner_add(struct batch_runner *r, const struct batch_record *record,
                      enum batch_phase phase)
 {

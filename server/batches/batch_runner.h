@@ -9,7 +9,7 @@
  * run are given up, and begin again in the next process.
  *
  * Thread: the loop's.
- * Memory: batches (batch_run.h), at most BATCH_RUNNER_MAX.
+ * Memory: batches (batch_run.h), at most BATCH_STORE_MAX_OPEN.
  */
 #ifndef SERVER_BATCHES_BATCH_RUNNER_H
 #define SERVER_BATCHES_BATCH_RUNNER_H
@@ -19,8 +19,6 @@
 #include <uv.h>
 
 #include "server/batches/batch_run.h"
-
-#define BATCH_RUNNER_MAX 1000 /* batches that have not ended */
 
 struct batch_runner; /* NULL: there are no batches */
 struct key;
@@ -50,8 +48,6 @@ bool batch_runner_is_idle(const struct batch_runner *r);
 void batch_runner_stop(struct batch_runner *r);
 void batch_runner_destroy(struct batch_runner **r);
 
-/* May there be one more? */
-bool batch_runner_has_room(const struct batch_runner *r);
 /* A batch that the store has now, or one of files (batch_run_create). 0 or ERR_NOMEM. */
 int batch_runner_add(struct batch_runner *r, const struct batch_record *record,
                      enum batch_phase phase);

@@ -142,7 +142,9 @@ struct batch_store_counts batch_store_counts(const struct batch_store *s)
     if (s == NULL)
         return (struct batch_store_counts){0};
     return (struct batch_store_counts){atomic_load_explicit(&s->n_files, memory_order_relaxed),
-                                       atomic_load_explicit(&s->bytes, memory_order_relaxed),
+                                       atomic_load_explicit(&s->bytes, memory_order_relaxed) +
+                                           atomic_load_explicit(&s->uploading,
+                                                                memory_order_relaxed),
                                        s->loss.n_rows};
 }
 

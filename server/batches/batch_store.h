@@ -34,12 +34,15 @@
 #define BATCH_STORE_OWNER 66  /* for a tenant's name */
 #define BATCH_STORE_KEY 49    /* for a key's */
 #define BATCH_STORE_PATH 4096
+/* Batches that have not ended, in all and of one tenant; where all are one, that has all. */
+#define BATCH_STORE_MAX_OPEN 1000
+#define BATCH_STORE_MAX_OPEN_OF_OWNER 250
 
 struct batch_store; /* NULL: there is none */
 
 struct batch_store_options {
     const char *folder;
-    uint64_t max_bytes; /* of all files */
+    uint64_t max_bytes; /* of all files, those that are still written and answers so far too */
     uint32_t max_days;
 };
 
@@ -50,7 +53,7 @@ int batch_store_open(struct batch_store **out, const struct batch_store_options 
 void batch_store_close(struct batch_store **s);
 
 struct batch_store_counts {
-    uint64_t n_files, bytes; /* of files, not those that are still written */
+    uint64_t n_files, bytes; /* bytes: of those that are still written, too */
     uint64_t n_lost;         /* of a damaged database, as far as they are known */
 };
 /* As of the last change. From any thread, at any time. */
@@ -71,8 +74,12 @@ struct batch_page {
 /* A file that is uploaded: it has an id and is open to write, and nobody sees it. */
 int batch_store_begin_file(struct batch_store *s, char id[BATCH_STORE_ID], int *fd,
                            struct api_error *e);
-/* May the file that is uploaded have so many bytes? */
+/* May there be so many bytes more? */
 int batch_store_check_room(struct batch_store *s, uint64_t bytes, struct api_error *e);
+/* They are written to a file that is uploaded: they count until they are given back, which is when
+ * the file has a row, or is dropped. */
+int batch_store_take_room(struct batch_store *s, uint64_t bytes, struct api_error *e);
+void batch_store_give_room(struct batch_store *s, uint64_t bytes);
 struct batch_upload {
     const char *filename, *purpose;
     uint64_t bytes;
@@ -100,7 +107,7 @@ struct batch_start {
     const char *metadata; /* JSON, or NULL */
     uint32_t window_s;
 };
-/* Its id goes to `id`. */
+/* Its id goes to `id`. A 429 when there are as many as may be. */
 int batch_store_create(struct batch_store *s, const char *owner, const struct batch_start *start,
                        char id[BATCH_STORE_ID], struct buf *out, struct api_error *e);
 int batch_store_get(struct batch_store *s, const struct batch_name *name, struct buf *out,

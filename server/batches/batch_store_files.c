@@ -29,13 +29,32 @@ static void part_path(const struct batch_store *s, const char *id, char out[BATC
     snprintf(out, BATCH_STORE_PATH, "%s/%s" BATCH_STORE_PART, s->folder, id);
 }
 
-int batch_store_check_room(struct batch_store *s, uint64_t bytes, struct api_error *e)
+static int check_sum(const struct batch_store *s, uint64_t bytes, struct api_error *e)
 {
-    if (batch_store_counts(s).bytes + bytes <= s->max_bytes)
+    if (bytes <= s->max_bytes)
         return 0;
     api_error_set(e, 413, NULL, "batch_size",
                   "the files would take more than all may (batch_size): delete some");
     return ERR_LIMIT;
+}
+
+int batch_store_check_room(struct batch_store *s, uint64_t bytes, struct api_error *e)
+{
+    return check_sum(s, batch_store_counts(s).bytes + bytes, e);
+}
+
+int batch_store_take_room(struct batch_store *s, uint64_t bytes, struct api_error *e)
+{
+    const int rc = batch_store_check_room(s, bytes, e);
+
+    if (rc == 0)
+        atomic_fetch_add_explicit(&s->uploading, bytes, memory_order_relaxed);
+    return rc;
+}
+
+void batch_store_give_room(struct batch_store *s, uint64_t bytes)
+{
+    atomic_fetch_sub_explicit(&s->uploading, bytes, memory_order_relaxed);
 }
 
 int batch_store_begin_file(struct batch_store *s, char id[BATCH_STORE_ID], int *fd,
@@ -75,7 +94,7 @@ int batch_store_end_file(struct batch_store *s, const struct batch_name *name, i
 {
     const int64_t most = batch_store_keep_until(s), wanted = batch_store_now() + u->keep_s;
     char path[BATCH_STORE_PATH];
-    int rc = batch_store_check_room(s, u->bytes, e);
+    int rc = check_sum(s, atomic_load_explicit(&s->bytes, memory_order_relaxed) + u->bytes, e);
 
     if (rc == 0)
         rc = place_file(s, name->id, fd, e);

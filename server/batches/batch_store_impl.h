@@ -31,6 +31,7 @@ struct batch_store {
     uint32_t max_days;
     struct sqlite_loss loss; /* at the opening */
     _Atomic uint64_t n_files, bytes; /* since the last change that has ended */
+    _Atomic uint64_t uploading;      /* bytes that have no row yet */
 };
 
 /* A statement with its parameters (sqlite_bind.h). */

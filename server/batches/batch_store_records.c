@@ -5,6 +5,7 @@
 
 #include "core/base/err.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -35,6 +36,24 @@ static int check_input(struct batch_store *s, const struct batch_name *input, st
     return rc < 0 ? rc : 0;
 }
 
+/* Here, where calls come one after the other, so that no two of them see the last place. */
+static int check_open(struct batch_store *s, const char *owner, struct api_error *e)
+{
+    sqlite3_stmt *st = batch_store_bind(s, SQL_COUNT_OPEN, "t", owner);
+    const int64_t most = owner[0] != '\0' ? BATCH_STORE_MAX_OPEN_OF_OWNER : BATCH_STORE_MAX_OPEN;
+    const int rc = batch_store_step(s, st, e);
+    const int64_t n = rc == 1 ? sqlite3_column_int64(st, 0) : 0;
+    const int64_t n_own = rc == 1 ? sqlite3_column_int64(st, 1) : 0;
+
+    sqlite3_reset(st);
+    if (rc < 0 || (n < BATCH_STORE_MAX_OPEN && n_own < most))
+        return rc < 0 ? rc : 0;
+    api_error_set(e, 429, NULL, "too_many_batches",
+                  "%" PRId64 " batches%s wait or run already: come again when one has ended",
+                  n_own >= most ? n_own : n, n_own >= most && owner[0] != '\0' ? " of yours" : "");
+    return ERR_LIMIT;
+}
+
 int batch_store_create(struct batch_store *s, const char *owner, const struct batch_start *start,
                        char id[BATCH_STORE_ID], struct buf *out, struct api_error *e)
 {
@@ -44,6 +63,8 @@ int batch_store_create(struct batch_store *s, const char *owner, const struct ba
     int64_t seed;
     int rc = check_input(s, &input, e);
 
+    if (rc == 0)
+        rc = check_open(s, owner, e);
     if (rc < 0)
         return rc;
     batch_store_random_id("batch_", id);

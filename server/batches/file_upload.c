@@ -46,7 +46,7 @@ struct upload {
     bool has[N_FIELDS];
     char id[BATCH_STORE_ID], filename[MULTIPART_MAX_FILENAME + 1];
     int fd; /* -1 = there is no file */
-    uint64_t bytes;
+    uint64_t bytes, n_taken;
     bool has_last_boundary, is_placed;
     struct api_error error;
 };
@@ -79,8 +79,9 @@ static int write_data(struct upload *u, struct batch_store *s, const char *data,
     if (u->bytes + n > u->max_file)
         return api_error_set(&u->error, 413, "file", NULL,
                              "the file is too large (batch_file_size)");
-    if (batch_store_check_room(s, u->bytes + n, &u->error) < 0)
+    if (batch_store_take_room(s, n, &u->error) < 0)
         return ERR_LIMIT;
+    u->n_taken += n;
     while (n > 0) {
         const ssize_t put = write(u->fd, data, n);
 
@@ -186,6 +187,7 @@ static void drop(struct batch_job *job, struct batch_store *s)
 
     if (u->fd < 0)
         return;
+    batch_store_give_room(s, u->n_taken);
     close(u->fd);
     if (!u->is_placed)
         batch_store_drop_file(s, u->id);

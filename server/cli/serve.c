@@ -145,6 +145,7 @@ static int make_server(struct service *s, const struct server_model *models)
         .handover_socket = c->handover_socket,
         .salt_seed = s->models.place.seed,
         .slot_save_path = c->slot_save_path,
+        .slot_limits = {c->slot_save_size, (uint32_t)c->slot_save_files},
         .responses_db = c->responses_db,
         .batch_dir = c->batch_dir,
         .batch_streams = (uint32_t)c->batch_streams,

@@ -29,37 +29,35 @@ _Static_assert(MODELS_MAX <= SERVER_MAX_MODELS, "the server has room for what se
 /* ---- before they are loaded ---- */
 
 /* Names that differ in bytes that are no UTF-8 alone are one on the wire. */
-static bool has_twin(const struct serve_models *s, uint32_t i)
+static bool has_twin(const struct served_names *all, uint32_t i)
 {
     for (uint32_t j = 0; j < i; j++)
-        if (!s->all[j].is_gone && strcmp(s->all[j].id, s->all[i].id) == 0)
+        if (all[j].id != NULL && strcmp(all[j].id, all[i].id) == 0)
             return true;
     return false;
 }
 
 /* Requests call adapters as they call models: each name is one's alone. */
-static bool find_name(const struct serve_models *s, uint32_t n, uint32_t but, const char *name)
+static bool find_name(const struct served_names *all, uint32_t n, uint32_t but, const char *name)
 {
     for (uint32_t i = 0; i < n; i++) {
-        const struct served *m = &s->all[i];
-
-        if (m->is_gone)
+        if (all[i].id == NULL)
             continue;
-        if (strcmp(m->id, name) == 0 || name_list_has(m->config.alias, name) ||
-            (i != but && adapter_set_lists(m->config.adapters, name)))
+        if (strcmp(all[i].id, name) == 0 || name_list_has(all[i].alias, name) ||
+            (i != but && adapter_set_lists(all[i].adapters, name)))
             return true;
     }
     return strcmp(name, "default") == 0;
 }
 
-static int check_adapters(const struct serve_models *s, uint32_t n, uint32_t i, char *err,
+static int check_adapters(const struct served_names *all, uint32_t n, uint32_t i, char *err,
                           size_t err_len)
 {
-    const char *list = s->all[i].config.adapters;
+    const char *list = all[i].adapters;
     struct model_item item;
 
     while (adapters_next(&list, &item, err, err_len) > 0)
-        if (find_name(s, n, i, item.name)) {
+        if (find_name(all, n, i, item.name)) {
             snprintf(err, err_len,
                      "'adapters': '%s' is the name of a model or of another model's adapter "
                      "already",
@@ -69,33 +67,37 @@ static int check_adapters(const struct serve_models *s, uint32_t n, uint32_t i, 
     return EXIT_OK;
 }
 
-int serve_models_check(const struct serve_models *s, uint32_t n, char *err, size_t err_len)
+int serve_models_check(const struct served_names *all, uint32_t n, char *err, size_t err_len)
 {
     int code = EXIT_OK;
 
     for (uint32_t i = 0; i < n && code == EXIT_OK; i++) {
-        if (s->all[i].is_gone)
+        if (all[i].id == NULL)
             continue;
-        if (has_twin(s, i)) {
+        if (has_twin(all, i)) {
             snprintf(err, err_len,
                      "two models are called '%s': give one of them another name with NAME=PATH",
-                     s->all[i].id);
+                     all[i].id);
             return EXIT_USAGE;
         }
-        code = check_adapters(s, n, i, err, err_len);
+        code = check_adapters(all, n, i, err, err_len);
     }
     return code;
 }
 
 static int init_all(struct serve_models *s, const struct config *c, char *err, size_t err_len)
 {
+    struct served_names names[MODELS_MAX];
+
     for (uint32_t i = 0; i < s->n; i++) {
+        const struct served *m = &s->all[i];
         const int code = served_init(&s->all[i], c, i, err, err_len);
 
         if (code != EXIT_OK)
             return code;
+        names[i] = (struct served_names){m->id, m->config.alias, m->config.adapters};
     }
-    return serve_models_check(s, s->n, err, err_len);
+    return serve_models_check(names, s->n, err, err_len);
 }
 
 /* Alone a model needs none; but with a file of settings there may be more later. */

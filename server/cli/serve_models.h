@@ -48,9 +48,12 @@ int serve_models_load(struct serve_models *s, const struct config *c, char *err,
 uint32_t serve_models_permille(const struct serve_models *s);
 void serve_models_attach(struct serve_models *s);
 
-/* Have the first n models, but for those that are gone, names of their own, and their adapters? An
- * exit_code. */
-int serve_models_check(const struct serve_models *s, uint32_t n, char *err, size_t err_len);
+struct served_names { /* what a model is called by; borrowed */
+    const char *id, *alias, *adapters; /* id NULL: it is gone */
+};
+
+/* Have the models names of their own, and their adapters? An exit_code. */
+int serve_models_check(const struct served_names *all, uint32_t n, char *err, size_t err_len);
 
 /* What server_create() wants; `s` stays where it is. */
 struct server_loader serve_models_loader(struct serve_models *s);

@@ -4,6 +4,7 @@
 #include "config/models.h"
 #include "core/base/buf.h"
 #include "core/base/err.h"
+#include "core/base/hold.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
 #include "core/hub/reference.h"
@@ -21,7 +22,10 @@ struct serve_reload {
     struct serve_reload_options opt;
     struct config fresh;
     bool has_fresh;
-    uint32_t n;                              /* models before */
+    uint32_t n;                              /* models before; */
+    char *known[MODELS_MAX];                 /* [n] the settings of those that say where they are:
+                                              * a copy, for new ones may come into force while a
+                                              * thread reads */
     uint32_t n_added;                        /* behind them, made but not served yet */
     uint32_t now[MODELS_MAX];                /* [n] which of the fresh settings is theirs */
     struct served_settings next[MODELS_MAX]; /* [n] of those that are not gone */
@@ -41,8 +45,11 @@ static void drop(struct serve_reload *r)
 {
     struct serve_models *m = r->opt.models;
 
-    for (uint32_t i = 0; i < r->n; i++)
+    for (uint32_t i = 0; i < r->n; i++) {
         served_settings_release(&r->next[i]);
+        mem_free(r->known[i]);
+        r->known[i] = NULL;
+    }
     for (uint32_t i = 0; i < r->n_added; i++)
         served_release(&m->all[r->n + i]);
     r->n = r->n_added = 0;
@@ -67,17 +74,15 @@ static void item_of(const struct served *m, struct model_item *item)
     models_get(m->config.model, 0, item);
 }
 
-/* The model of that name, also one that is gone; or n. */
-static uint32_t find(const struct serve_models *m, uint32_t n, const char *name)
+/* The model of that name, also one that is gone; or r->n. */
+static uint32_t find(const struct serve_reload *r, const char *name, struct model_item *item)
 {
-    struct model_item item;
-
-    for (uint32_t i = 0; i < n; i++) {
-        item_of(&m->all[i], &item);
-        if (strcmp(item.name, name) == 0)
+    for (uint32_t i = 0; i < r->n; i++) {
+        models_get(r->known[i], 0, item);
+        if (strcmp(item->name, name) == 0)
             return i;
     }
-    return n;
+    return r->n;
 }
 
 /* What is fetched from the Hub is fetched at the start: one of that name is the same. */
@@ -92,15 +97,15 @@ static int keep_fetched(struct serve_reload *r, char *err, size_t err_len)
     buf_init(&list, 2 * MODELS_MAX * MODELS_MAX_TEXT);
     while ((rc = models_next(&text, &item, err, err_len)) > 0) {
         if (hub_reference_is(item.path)) {
-            const uint32_t i = find(r->opt.models, r->n, item.name);
+            struct model_item known;
 
-            if (i == r->n) {
+            if (find(r, item.name, &known) == r->n) {
                 snprintf(err, err_len, "the model '%s' is one of the Hub: it needs a restart",
                          item.name);
                 rc = ERR_UNSUPPORTED;
                 break;
             }
-            item_of(&r->opt.models->all[i], &item);
+            item = known;
         }
         models_text(&item, one);
         buf_printf(&list, "%s%s", list.len > 0 ? "," : "", one);
@@ -114,11 +119,11 @@ static int keep_fetched(struct serve_reload *r, char *err, size_t err_len)
 static int read_model(struct serve_reload *r, uint32_t i, char *err, size_t err_len)
 {
     struct serve_models *m = r->opt.models;
-    struct model_item item;
+    struct model_item item, known;
     uint32_t at;
 
     models_get(r->fresh.model, i, &item);
-    at = find(m, r->n, item.name);
+    at = find(r, item.name, &known);
     if (at < r->n) {
         r->now[at] = i;
         return served_settings_read(&r->next[at], &r->fresh, i, err, err_len);
@@ -128,6 +133,22 @@ static int read_model(struct serve_reload *r, uint32_t i, char *err, size_t err_
         return EXIT_FAILED;
     }
     return served_init(&m->all[r->n + r->n_added++], &r->fresh, i, err, err_len);
+}
+
+/* Of the models as they will be. */
+static int check_names(const struct serve_reload *r, char *err, size_t err_len)
+{
+    const struct served *all = r->opt.models->all;
+    struct served_names names[MODELS_MAX];
+
+    for (uint32_t i = 0; i < r->n + r->n_added; i++) {
+        const struct config *c = i < r->n ? &r->next[i].config : &all[i].config;
+
+        names[i] = i < r->n && r->now[i] == GONE
+                       ? (struct served_names){0}
+                       : (struct served_names){all[i].id, c->alias, c->adapters};
+    }
+    return serve_models_check(names, r->n + r->n_added, err, err_len);
 }
 
 static int read_fresh(struct serve_reload *r, char *err, size_t err_len)
@@ -142,9 +163,24 @@ static int read_fresh(struct serve_reload *r, char *err, size_t err_len)
     for (uint32_t i = 0; i < config_n_models(&r->fresh); i++)
         if (read_model(r, i, err, err_len) != EXIT_OK)
             return ERR_INVAL;
-    return serve_models_check(r->opt.models, r->n + r->n_added, err, err_len) == EXIT_OK
-               ? 0
-               : ERR_INVAL;
+    return check_names(r, err, err_len) == EXIT_OK ? 0 : ERR_INVAL;
+}
+
+/* The I/O thread's: what the thread that reads is to know of the models. */
+static int begin_reading(void *ud)
+{
+    struct serve_reload *r = ud;
+
+    drop(r);
+    for (; r->n < r->opt.models->n; r->n++) {
+        r->now[r->n] = GONE;
+        r->known[r->n] = mem_strdup(r->opt.models->all[r->n].config.model);
+        if (r->known[r->n] == NULL) {
+            drop(r);
+            return ERR_NOMEM;
+        }
+    }
+    return 0;
 }
 
 static int read_again(void *ud, char *err, size_t err_len)
@@ -152,10 +188,7 @@ static int read_again(void *ud, char *err, size_t err_len)
     struct serve_reload *r = ud;
     int rc;
 
-    drop(r);
-    r->n = r->opt.models->n;
-    for (uint32_t i = 0; i < r->n; i++)
-        r->now[i] = GONE;
+    hold_here("QUIRE_DEBUG_HOLD_SETTINGS");
     rc = read_fresh(r, err, err_len);
     if (rc < 0)
         drop(r);
@@ -298,5 +331,5 @@ static void apply(void *ud)
 
 struct server_reload serve_reload_callbacks(struct serve_reload *r)
 {
-    return (struct server_reload){read_again, apply, r};
+    return (struct server_reload){begin_reading, read_again, apply, r};
 }

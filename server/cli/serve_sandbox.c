@@ -91,6 +91,7 @@ static void add_debug(struct sandbox_paths *p)
                                             "QUIRE_DEBUG_HOLD_PACK", "QUIRE_DEBUG_HOLD_PACKED",
                                             "QUIRE_DEBUG_HOLD_PARSE", "QUIRE_DEBUG_HOLD_RELOAD",
                                             "QUIRE_DEBUG_HOLD_ADAPTER",
+                                            "QUIRE_DEBUG_HOLD_SETTINGS",
                                             "QUIRE_DEBUG_HOLD_LOAD_MODEL",
                                             "QUIRE_DEBUG_HOLD_KV_EVENTS"};
 

@@ -10,16 +10,21 @@
 #include "server/process/loop_guard.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
 #include <unistd.h>
 
+#define RETRY_US 1000000u /* after a failure */
+
 struct journal_file {
     struct journal *journal;
     int fd;
-    bool is_busy, has_failed;
-    uint64_t begin_us; /* of the write under way */
+    bool is_busy;
+    uint64_t begin_us;  /* of the write under way */
+    uint64_t failed_us; /* when the latest one failed; 0: it did not */
+    uint64_t n_dropped; /* lines that had been lost before the first of the failures */
     uv_fs_t write;
     uv_loop_t *loop;
     size_t n, done; /* bytes in the chunk, and of them in the file */
@@ -64,6 +69,27 @@ int journal_file_open(struct journal_file **out, const char *path, struct journa
 
 static void write_rest(struct journal_file *f);
 
+/* The rest of the chunk stays for another try, and what comes meanwhile in the journal's ring. When
+ * that is full the journal says how many lines are missing. */
+static void note_failure(struct journal_file *f, int error)
+{
+    if (f->failed_us == 0) {
+        f->n_dropped = journal_n_dropped(f->journal);
+        log_error("journal", "event=write_failed reason=%s retry_ms=%u", uv_err_name(error),
+                  RETRY_US / 1000);
+    }
+    f->failed_us = clock_us();
+}
+
+static void note_success(struct journal_file *f)
+{
+    if (f->failed_us == 0)
+        return;
+    f->failed_us = 0;
+    log_info("journal", "event=write_resumed lines_lost=%" PRIu64,
+             journal_n_dropped(f->journal) - f->n_dropped);
+}
+
 static void on_written(uv_fs_t *request)
 {
     LOOP_CALLBACK(request->loop, "journal.written");
@@ -72,11 +98,11 @@ static void on_written(uv_fs_t *request)
 
     uv_fs_req_cleanup(request);
     f->is_busy = false;
-    if (result < 0) {
-        f->has_failed = true;
-        log_error("journal", "event=write_failed reason=%s", uv_err_name((int)result));
+    if (result <= 0) {
+        note_failure(f, result < 0 ? (int)result : UV_EIO);
         return;
     }
+    note_success(f);
     f->done += (size_t)result;
     if (f->done < f->n)
         write_rest(f);
@@ -91,16 +117,20 @@ static void write_rest(struct journal_file *f)
     f->write.data = f;
     f->begin_us = clock_us();
     f->is_busy = uv_fs_write(f->loop, &f->write, f->fd, &buf, 1, -1, on_written) == 0;
-    f->has_failed = !f->is_busy;
+    if (!f->is_busy)
+        note_failure(f, UV_ENOMEM);
 }
 
 void journal_file_pump(struct journal_file *f, uv_loop_t *loop)
 {
-    if (f == NULL || f->is_busy || f->has_failed)
+    if (f == NULL || f->is_busy ||
+        (f->failed_us > 0 && clock_us() - f->failed_us < RETRY_US))
         return;
     f->loop = loop;
-    f->n = journal_take(f->journal, f->chunk, sizeof(f->chunk));
-    f->done = 0;
+    if (f->done == f->n) {
+        f->n = journal_take(f->journal, f->chunk, sizeof(f->chunk));
+        f->done = 0;
+    }
     if (f->n > 0)
         write_rest(f);
 }

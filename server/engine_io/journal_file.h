@@ -1,8 +1,9 @@
 /* server/engine_io/journal_file.h - the journal's lines on their way into the file.
  *
  * What the engine appended is taken on each wake and written by the loop's thread pool, one write
- * at a time, so neither thread waits for the disk. A write that fails ends the journal, with one
- * line in the log.
+ * at a time, so neither thread waits for the disk. A write that fails is tried again with the next
+ * pump after a second: the log says when it began to fail and when it went on, and the journal how
+ * many lines are missing, if its ring was full meanwhile.
  *
  * Thread: the loop's.
  * Memory: one buffer of JOURNAL_FILE_CHUNK bytes.

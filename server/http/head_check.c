@@ -260,6 +260,21 @@ static void answer_for_all(struct http_call *c)
     c->is_discarding = true;
 }
 
+/* No route takes the path, or not with that method. */
+static void refuse_path(struct http_call *c, const struct http_route *route)
+{
+    const struct http_options *o = &c->http->opt;
+
+    if (o->refuse_path != NULL && o->refuse_path(o->ud, c, route != NULL)) {
+        c->is_discarding = true;
+    } else if (route == NULL) {
+        exchange_refuse(c, 404, NULL, "there is no such path");
+    } else {
+        http_call_set_header(c, "Allow", methods_of(route));
+        exchange_refuse(c, 405, NULL, "the method is not allowed here");
+    }
+}
+
 /* What the route has to say. */
 static void check_route(struct http_call *c, const char *method, bool is_reserved)
 {
@@ -272,11 +287,8 @@ static void check_route(struct http_call *c, const char *method, bool is_reserve
         c->http->edge[HTTP_EDGE_FULL]++;
         http_call_set_header(c, "Retry-After", "1");
         exchange_refuse(c, 503, "max_connections", "all connections are in use");
-    } else if (!is_found) {
-        exchange_refuse(c, 404, NULL, "there is no such path");
-    } else if (!method_fits(route->methods, method)) {
-        http_call_set_header(c, "Allow", methods_of(route));
-        exchange_refuse(c, 405, NULL, "the method is not allowed here");
+    } else if (!is_found || !method_fits(route->methods, method)) {
+        refuse_path(c, is_found ? route : NULL);
     } else if (o->admit(o->ud, c, route->flags) < 0) {
         c->is_discarding = true;
     } else if (c->request->length > exchange_max_body(c)) {

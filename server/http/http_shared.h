@@ -68,6 +68,9 @@ struct http_options {
     /* May the call go on, as far as its head shows? If not, a refusal has been given as the answer
      * and the result is negative. */
     int (*admit)(void *ud, struct http_call *call, unsigned flags);
+    /* Answer a path that no route takes; is_known: or only with other methods. False, without an
+     * answer: 404 or 405 in the words that hold for all. NULL: always. */
+    bool (*refuse_path)(void *ud, struct http_call *call, bool is_known);
     /* An exchange is over; route n_routes stands for an unknown path. */
     void (*done)(void *ud, size_t route, int status);
 };

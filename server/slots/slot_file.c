@@ -12,6 +12,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>
@@ -54,8 +55,10 @@ static int refuse(const struct slot_file *f, struct api_error *e, const char *wh
 static int fail(const struct slot_file *f, struct api_error *e, const char *what)
 {
     const int number = errno;
+    char quoted[300];
 
-    log_error("slots", "file=%s %s=failed errno=%d", name_of(f), what, number);
+    log_error("slots", "event=file_failed file=%s what=%s errno=%d",
+              log_quote(quoted, sizeof(quoted), name_of(f)), what, number);
     return api_error_set(e, 503, "filename", NULL, "the file '%s' cannot be %s: %s", name_of(f),
                          what, strerror(number));
 }
@@ -189,8 +192,8 @@ static int move(int fd, void *bytes, uint64_t n, uint64_t at, bool is_write)
 
 /* ---- writing ---- */
 
-/* A name that no client can give. */
-static int open_part(struct slot_file *f, struct api_error *e)
+/* With the folder's lock. A name that no client can give. */
+static int make_part(struct slot_file *f, struct api_error *e)
 {
     static atomic_uint n_made;
     const size_t n = strlen(f->path) + 32;
@@ -199,10 +202,28 @@ static int open_part(struct slot_file *f, struct api_error *e)
     f->part = mem_alloc(n);
     if (f->part == NULL)
         return api_error_no_memory(e);
-    snprintf(f->part, n, "%.*s.slot-%ld-%u", (int)n_folder, f->path, (long)getpid(),
+    snprintf(f->part, n, "%.*s" SLOT_FOLDER_PART "%ld-%u", (int)n_folder, f->path, (long)getpid(),
              atomic_fetch_add(&n_made, 1));
     f->fd = open(f->part, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-    return f->fd >= 0 ? 0 : fail(f, e, "written");
+    if (f->fd < 0 || flock(f->fd, LOCK_EX | LOCK_NB) < 0 ||
+        ftruncate(f->fd, (off_t)slot_file_bytes(f)) < 0)
+        return fail(f, e, "written");
+    return 0;
+}
+
+static int open_part(struct slot_file *f, const char *folder, const struct slot_limits *limits,
+                     struct api_error *e)
+{
+    const int lock = slot_folder_lock(folder);
+    int rc;
+
+    if (lock < 0)
+        return fail(f, e, "written");
+    rc = slot_folder_check_room(lock, limits, slot_file_bytes(f), strrchr(f->path, '/') + 1, e);
+    if (rc == 0)
+        rc = make_part(f, e);
+    close(lock);
+    return rc;
 }
 
 int slot_file_create(struct slot_file **out, const char *folder, const char *name,
@@ -227,7 +248,7 @@ int slot_file_create(struct slot_file **out, const char *folder, const char *nam
     else
         memcpy(f->ids, ids, ids_bytes(f));
     if (rc == 0)
-        rc = open_part(f, e);
+        rc = open_part(f, folder, &owner->limits, e);
     if (rc < 0)
         slot_file_close(out);
     return rc;

@@ -13,11 +13,13 @@
  * not there. Nothing in a file is believed: what differs, is cut, or fails its checksum is refused
  * with a sentence.
  *
- * A file is written under another name, synced and renamed, so a reader sees all or nothing.
+ * A file is written under another name and renamed when it is on the disk, so a reader sees all or
+ * nothing. It has its size from the beginning on.
  *
  * Thread: any, one call at a time; every call may wait for a disk.
  * Memory: ids and sums: 8 bytes a token at most.
- * Errors: *e filled: a 400 or 404 of the client's making, a 503 where the disk fails.
+ * Errors: *e filled: a 400 or 404 of the client's making, a 413 where the
+ *         folder may not hold more, a 503 where the disk fails.
  */
 #ifndef SERVER_SLOTS_SLOT_FILE_H
 #define SERVER_SLOTS_SLOT_FILE_H
@@ -27,6 +29,7 @@
 #include <stdint.h>
 
 #include "server/http/error.h"
+#include "server/slots/slot_folder.h"
 
 #define SLOT_FILE_MAX_NAME 200 /* bytes: on the disk an owner's names are longer */
 
@@ -38,6 +41,7 @@ struct slot_file_owner {
     uint64_t block_bytes;
     uint32_t n_vocab;
     uint32_t max_tokens; /* that a text may have */
+    struct slot_limits limits; /* of the folder; for slot_file_create() */
 };
 
 /* A name without a path: no '/', no '\\', no control characters, neither "." nor "..", no leading

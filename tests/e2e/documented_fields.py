@@ -69,7 +69,7 @@ VLLM_CHATS = {"add_generation_prompt": False, "continue_final_message": False, "
 VLLM_CHAT = {"echo": True, "return_prompt_text": True, "return_tokens_as_token_ids": True}
 VLLM_RESPONSES = {"enable_response_messages": True, "previous_input_messages": [{"role": "user", "content": "a"}]}
 VLLM_EMBEDDINGS = {**VLLM_ANY, "messages": CHAT, "normalize": False, "use_activation": False, "padding": "max_length",
-                   "embed_dtype": "float16", "endianness": "big"}
+                   "embed_dtype": "float16", "endianness": "big", "late_chunking_params": {"chunk_size": 8}}
 
 LLAMA_SAMPLING = {
     "temperature": 0.5, "top_p": 0.5, "dynatemp_range": 0.2, "dynatemp_exponent": 2, "top_k": 5, "min_p": 0.1,

@@ -448,7 +448,11 @@ def test_old_files_go(tmp_path):
     assert s.get(f"/v1/files/{old}").status == 404 and not (tmp_path / old).exists()
     assert s.get(f"/v1/files/{b['input_file_id']}").status == 200
     assert s.stop() == 0
-    change(tmp_path, "UPDATE batch SET created=1")
+    change(tmp_path, "UPDATE batch SET created=1")  # its days begin at its end
+    s = Server("--batch-dir", str(tmp_path), "--batch-days", "1")
+    assert s.get(f"/v1/batches/{b['id']}").status == 200
+    assert s.stop() == 0
+    change(tmp_path, "UPDATE batch SET completed=1")
     s = Server("--batch-dir", str(tmp_path), "--batch-days", "1")
     assert s.get(f"/v1/batches/{b['id']}").status == 404
     assert s.stop() == 0

@@ -199,6 +199,23 @@ def test_usage_in_every_frame(server):
     assert used == sorted(used) and used[-1] == 5 and used[0] < 5 and len(used) > 3
 
 
+@pytest.mark.parametrize("path", ["/v1/completions", "/v1/chat/completions"])
+def test_usage_in_every_frame_is_the_last_one_so_far(server, path):
+    """As vLLM: none before the first token, where the role stands, and what is cached is known from the first frame on."""
+    words = "The dog went to the park. " * 30
+    body = {"prompt": words} if path == "/v1/completions" else {"messages": [{"role": "user", "content": words}]}
+    body.update(GREEDY, max_tokens=5, cache_salt="usage" + path, stream=True, ignore_eos=True,
+                stream_options={"include_usage": True, "continuous_usage_stats": True})
+    for n_cached_least in (0, 64):
+        used = [json.loads(p)["usage"] for p in server.frames(path, body) if p != "[DONE]"]
+        assert used[0]["completion_tokens"] == (0 if "chat" in path else 1)
+        assert [u["completion_tokens"] for u in used] == sorted(u["completion_tokens"] for u in used)
+        assert len({u["prompt_tokens"] for u in used}) == 1
+        assert all(u["total_tokens"] == u["prompt_tokens"] + u["completion_tokens"] for u in used)
+        cached = {u["prompt_tokens_details"]["cached_tokens"] for u in used}
+        assert len(cached) == 1 and cached.pop() >= n_cached_least
+
+
 def test_timings_and_progress(server):
     long = "The dog went to the park. " * 30
     fields = {"timings_per_token": True, "return_progress": True, "cache_salt": "progress"}

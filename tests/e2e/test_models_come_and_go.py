@@ -52,13 +52,13 @@ def until(question, timeout=20):
 class Gate:
     """What a server of the debug build waits at before it loads a model beside others."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, variable="QUIRE_DEBUG_HOLD_LOAD_MODEL"):
         self.path = folder / "gate"
         os.mkfifo(self.path)
-        self.env = {"QUIRE_DEBUG_HOLD_LOAD_MODEL": str(self.path)}
+        self.env = {variable: str(self.path)}
 
     def open(self):
-        """For one load, which must have come to it."""
+        """For one load, say, which must have come to it."""
         os.close(os.open(self.path, os.O_WRONLY))
 
 
@@ -668,6 +668,31 @@ def test_a_change_that_is_taken_back(serve, tmp_path):
     assert sum(1 for _ in frames) > 500 and stream.done
     assert ask(s, "a").text == text
     assert s.get("/v1/models/a").json["max_model_len"] == 1024
+
+
+@pytest.mark.threads
+def test_a_change_that_comes_into_force_while_the_settings_are_read(serve, tmp_path):
+    """A thread reads them again while a model takes the settings that were read before: it must not look at what the model
+    gives back. (A thread sanitizer tells, and an address sanitizer.)"""
+    gate = Gate(tmp_path, "QUIRE_DEBUG_HOLD_SETTINGS")
+    s = serve("model = a=,b=\ncontext_shift = on\n", binary=DEBUG_BIN, env=gate.env)
+    stream = s.stream("Once", model="a", max_tokens=400, ignore_eos=True)
+    frames = iter(stream)
+    next(frames)
+    text = "kv_memory = 16m\nswap_ram = 0\nmodel = a=,b=\ncontext_shift = on\n"
+    (tmp_path / "quire.conf").write_text(text + "[a]\ncontext = 64\nalias = first\n")
+    s.process.send_signal(signal.SIGHUP)
+    gate.open()
+    until(lambda: s.read_log().count("event=reloaded what=settings") == 1)
+    (tmp_path / "quire.conf").write_text(text + "[a]\ncontext = 32\nalias = second\n")
+    s.process.send_signal(signal.SIGHUP)  # its thread waits at the gate
+    for _ in frames:
+        pass
+    until(lambda: s.get("/v1/models/a").json["max_model_len"] == 64)
+    gate.open()
+    until(lambda: s.read_log().count("event=reloaded what=settings") == 2)
+    until(lambda: s.get("/v1/models/a").json["max_model_len"] == 32)
+    assert ask(s, "second").json["model"] == "a"
 
 
 def test_a_bad_file_changes_nothing(serve, tmp_path):

@@ -107,7 +107,8 @@ def test_the_context_goes_on(server):
     assert generate(server, "And then", context=[]).json["response"] == alone["response"]
     for bad in ("x", [-1], [10 ** 9], [1.5], ["a"]):
         is_refused(generate(server, context=bad), "context")
-    is_refused(generate(server, context=first["context"] * 200), "context")
+    is_refused(generate(server, context=first["context"] * 200, truncate=False), "context")
+    assert generate(server, context=first["context"] * 200).status == 200
 
 
 @pytest.mark.parametrize("path,body", [(GENERATE, {}), (GENERATE, {"prompt": ""}), (GENERATE, {"keep_alive": 0}),
@@ -178,7 +179,7 @@ def test_the_context_may_be_smaller(server):
     r = chat(server, options={"num_ctx": n + 3, "num_predict": -1})
     assert r.json["done_reason"] == "length" and r.json["eval_count"] == 3
     assert chat(server, options={"num_ctx": 10 ** 6}).status == 200
-    assert "context" in is_refused(chat(server, options={"num_ctx": n}), f"context length is {n} tokens") * "context"
+    assert "context" in is_refused(chat(server, options={"num_ctx": n}, truncate=False), f"context length is {n} tokens") * "context"
     is_refused(chat(server, options={"num_ctx": -1}), "num_ctx")
 
 
@@ -256,9 +257,28 @@ def test_a_long_conversation_loses_its_oldest_messages(server):
     assert o["prompt_eval_count"] == counts[kept]
     assert o["message"] == chat(server, [head, *turns[85 + kept:], last]).json["message"]
     is_refused(chat(server, long, options={"num_ctx": 200}, truncate=False), "context")
-    is_refused(chat(server, [{"role": "user", "content": "a b c " * 300}], options={"num_ctx": 50}), "context")
-    is_refused(chat(server, [*ASK, {"role": "user", "content": "a b c " * 300}], options={"num_ctx": 50}), "context")
-    is_refused(generate(server, "a b c " * 300, options={"num_ctx": 50}), "context")
+
+
+def test_what_is_too_long_by_itself_loses_its_middle(server):
+    """As Ollama cuts it (llm/llama_server.go): num_keep tokens and BOS stay, and the last ones, so that half of the rest is free."""
+    words = " ".join(f"{i} is a number." for i in range(400))
+    one, last = {"role": "user", "content": words}, {"role": "system", "content": "Be kind."}
+    tokens = server.post("/tokenize", {"content": words, "add_special": True}).json["tokens"]
+    for num_ctx, num_keep in ((50, None), (64, 20), (100, 0), (50, 49), (50, 300), (50, -1)):
+        options = {"num_ctx": num_ctx, "num_predict": 1, **({} if num_keep is None else {"num_keep": num_keep})}
+        keep = min((4 if num_keep is None else len(tokens) if num_keep < 0 else num_keep) + 1, num_ctx - 1)
+        n = num_ctx - max((num_ctx - keep) // 2, 1)
+        for r in (chat(server, [one], options=options), chat(server, [*ASK, one], options=options),
+                  chat(server, [last, one], options=options), generate(server, words, options=options)):
+            assert r.status == 200 and r.json["prompt_eval_count"] == n, r.body
+        cut = tokens[:keep] + tokens[len(tokens) - (n - keep):]
+        raw = generate(server, words, raw=True, stream=False, options={**options, "temperature": 0}).json
+        assert raw["prompt_eval_count"] == n
+        same = server.post("/completion", {"prompt": cut, "n_predict": 1, "temperature": 0}).json
+        assert raw["response"] == same["content"]
+    is_refused(chat(server, [one], options={"num_ctx": 50}, truncate=False), "context")
+    is_refused(chat(server, [one], options={"num_ctx": 50}, shift=False), "context")
+    is_refused(generate(server, words, options={"num_ctx": 50}, truncate=False), "context")
 
 
 # ---- constraints, tools, thoughts

@@ -1,6 +1,7 @@
 """quire replay: a real run's journal, made again, asked what-if, edited and cut."""
 import json
 import re
+import resource
 
 import pytest
 
@@ -97,3 +98,22 @@ def test_broken_files(journal, tmp_path):
 
 def test_journal_is_private(journal):
     assert journal.stat().st_mode & 0o077 == 0
+
+
+def test_a_full_disk_ends_no_journal(start, tmp_path):
+    """Writes that fail are tried again: no line is lost or torn while the ring has room."""
+    path = tmp_path / "journal"
+    s = start("--journal", path)
+    s.complete("Once upon", max_tokens=5)
+    s.wait_idle()
+    resource.prlimit(s.pid, resource.RLIMIT_FSIZE, (path.stat().st_size + 100, resource.RLIM_INFINITY))
+    while "event=write_failed" not in s.read_log():
+        s.complete("a time there", max_tokens=20)
+    s.complete("was a bear", max_tokens=5)
+    resource.prlimit(s.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
+    while "event=write_resumed lines_lost=0" not in s.read_log():
+        s.complete("that slept", max_tokens=2)
+    assert s.read_log().count("event=write_failed") == 1
+    assert s.stop() == 0
+    run = quire("replay", path)
+    assert run.returncode == 0 and "plans equal" in run.out, run.out + run.err

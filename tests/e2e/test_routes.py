@@ -45,6 +45,39 @@ def test_names_that_nobody_has(server):
         assert server.post(path, {}).status == 404 == server.get(path).status, path
 
 
+@pytest.mark.parametrize("method,path", [
+    ("POST", "/v1/responses/compact"), ("POST", "/v1/audio/speech"), ("GET", "/v1/conversations"), ("POST", "/v1/conversations/c/items"),
+    ("POST", "/v1/images/generations"), ("POST", "/v1/moderations"), ("GET", "/v1/vector_stores"), ("POST", "/v2/embed"),
+    ("POST", "/v1/fine_tuning/jobs"), ("POST", "/v1/uploads")])
+def test_what_is_not_built_says_so(server, method, path):
+    """By its name, with what there is instead, in the shape of its API."""
+    e = server.request(method, path, {"model": "quire-demo"} if method == "POST" else None)
+    assert e.status == 404 and set(e.json) == {"error"}, e.body
+    assert e.json["error"]["code"] == "not_built" and f"{path} is not built here: " in e.json["error"]["message"]
+
+
+@pytest.mark.parametrize("method,path,word", [
+    ("POST", "/v1/messages/batches", "POST /v1/batches"), ("GET", "/v1/messages/batches/msgbatch_1/results", "POST /v1/batches"),
+    ("POST", "/v1/complete", "POST /v1/messages"), ("GET", "/v1/messages/nothing", "no such path")])
+def test_unknown_paths_of_anthropic(server, method, path, word):
+    e = server.request(method, path, {} if method == "POST" else None)
+    assert e.status == 404 and e.json["type"] == "error" and e.json["error"]["type"] == "not_found_error", e.body
+    assert word in e.json["error"]["message"]
+
+
+@pytest.mark.parametrize("path", ["/api/nothing", "/api/chat/more"])
+def test_unknown_paths_of_ollama(server, path):
+    for e in (server.get(path), server.post(path, {})):
+        assert e.status == 404 and e.json == {"error": "there is no such path"}
+
+
+def test_other_methods_are_told_as_ever(server):
+    assert server.post("/v1/responses/resp_1", {}).status == 405
+    assert server.get("/v1/responses/compact").json["error"]["code"] != "not_built"
+    assert server.get("/api/chat").status == 405 and set(server.get("/api/chat").json) == {"error"}
+    assert server.get("/apis").json["error"]["type"] == "not_found_error"
+
+
 def test_streams_of_another_name(server):
     frames = server.frames("/chat/completions", CHAT)
     assert frames[-1] == "[DONE]" and json.loads(frames[0])["object"] == "chat.completion.chunk"

@@ -1,4 +1,5 @@
 """Slots as llama-server has them: a text's keys and values to a file, and back, also after a restart."""
+import fcntl
 import json
 import os
 import pathlib
@@ -50,6 +51,50 @@ def evict(s):
     """Until nothing is left of what was cached before."""
     for i in range(40):
         ask(s, f"{i} other {WORDS * 3}")
+
+
+def test_a_folder_that_is_full(model, folder):
+    """The number of files and their bytes have limits, which have names; a file that is there may be written again."""
+    s = serve(model, folder, "--slot-save-files", "2")
+    ask(s, id_slot=0)
+    assert [act(s, "save", name=name).status for name in ("a", "b", "a", "b")] == 4 * [200]
+    r = act(s, "save", name="c")
+    assert r.status == 413 and r.json["error"]["code"] == "slot_save_files", r.body
+    (folder / "a").unlink()
+    assert act(s, "save", name="c").status == 200
+    assert s.stop() == 0
+    size = (folder / "c").stat().st_size
+    (folder / "d").write_bytes(b"x" * ((1 << 20) - size - size // 2))
+    (folder / "b").unlink()
+    s = serve(model, folder, "--slot-save-size", "1m")
+    ask(s, id_slot=0)
+    r = act(s, "save", name="e")
+    assert r.status == 413 and r.json["error"]["code"] == "slot_save_size", r.body
+    assert act(s, "save", name="c").status == 200
+    assert sorted(p.name for p in folder.iterdir()) == ["c", "d"]
+    assert s.stop() == 0
+
+
+def test_parts_of_a_process_that_is_gone_are_removed(model, folder):
+    """At the start, but for those that another process is writing: it has their lock."""
+    for name in (".slot-1-0", ".slot-99-7"):
+        (folder / name).write_bytes(b"half")
+    (folder / "a.slot-1").write_bytes(b"no part")
+    with open(folder / ".slot-99-7", "rb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        s = serve(model, folder)
+        assert sorted(p.name for p in folder.iterdir()) == [".slot-99-7", "a.slot-1"]
+        assert s.stop() == 0
+    assert "event=parts_removed n=1" in s.read_log()
+
+
+def test_the_log_quotes_the_name_of_a_file(model, folder):
+    s = serve(model, folder)
+    ask(s, id_slot=0)
+    (folder / "x event=admin key=root").mkdir()
+    assert act(s, "save", name="x event=admin key=root").status == 503
+    assert 'file="x event=admin key=root"' in s.read_log()
+    assert s.stop() == 0
 
 
 def test_a_slot_comes_back_after_a_restart(model, folder):

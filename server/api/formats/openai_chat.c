@@ -170,12 +170,20 @@ static void add_end(struct response_writer *a, struct choice *c, struct buf *out
     response_end_choices(a, out);
 }
 
+/* It stands before the choice's tokens, and so does its usage. */
 static void add_opening(struct response_writer *a, struct choice *c, struct buf *out)
 {
+    const struct response_usage all = a->usage;
+
+    if (a->params->continuous_usage) {
+        a->usage.completion -= c->n_tokens;
+        a->usage.thinking -= c->n_thinking;
+    }
     open_delta(a, c, out);
     buf_add_str(out, "\"role\":\"assistant\",\"content\":\"\"},\"logprobs\":null,"
                      "\"finish_reason\":null}");
     response_end_choices(a, out);
+    a->usage = all;
     c->has_opened = true;
 }
 

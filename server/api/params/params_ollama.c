@@ -16,6 +16,7 @@ void params_set_ollama_defaults(struct params *p)
 {
     p->stream = (p->form & PARAMS_OLLAMA_TEXTS) != 0;
     p->drops_messages = p->form == PARAMS_OLLAMA_CHAT;
+    p->cuts_middle = (p->form & PARAMS_OLLAMA_TEXTS) != 0;
     if ((p->form & PARAMS_OLLAMA_TEXTS) != 0)
         p->n_keep = 4;
     if ((p->form & PARAMS_OLLAMA_VECTORS) != 0) {
@@ -121,10 +122,15 @@ int params_parse_truncate(const struct field_args *a)
     return 0;
 }
 
-/* A conversation loses its oldest messages; of /api/generate there is one, which stays. */
+/* A conversation loses its oldest messages, and what is too long by itself its middle. */
 int params_parse_truncate_messages(const struct field_args *a)
 {
-    return field_bool(a->v, a->name, &a->p->drops_messages, a->e);
+    bool wanted = true;
+
+    if (field_bool(a->v, a->name, &wanted, a->e) < 0)
+        return ERR_INVAL;
+    a->p->drops_messages = a->p->cuts_middle = wanted;
+    return 0;
 }
 
 /* ---- messages ---- */

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/err.h"
 #include "core/base/mem.h"
 #include "core/grammar/grammar.h"
 #include "core/grammar/json_schema.h"
@@ -321,6 +322,90 @@ static void what_others_write(void **state)
 
 /* 64 objects within each other, and what happens where the stack ends. */
 /* 1e300 is an integer, and no int64_t. */
+/* JSON Schema 2020-12, 6.5 and 7.6: what an implementation does not know asserts nothing, nor do some
+ * known ones without the keyword that they belong to. */
+static void unknown_keywords_assert_nothing(void **state)
+{
+    static const char *const keywords[] = {
+        "\"strict\":true", "\"optional\":true", "\"xml\":{\"name\":\"a\"}", "\"example\":1",
+        "\"x-order\":3", "\"propertyOrdering\":[\"a\"]", "\"markdownDescription\":\"\"",
+        "\"errorMessage\":{}", "\"$dynamicAnchor\":\"n\"", "\"widget\":null", "\"then\":false",
+        "\"else\":{\"not\":{}}", "\"if\":{\"not\":{}}", "\"minContains\":2", "\"maxContains\":0",
+        "\"not\":false", "\"unevaluatedItems\":true", "\"unevaluatedProperties\":{}"};
+    char schema[300];
+    (void)state;
+
+    for (size_t i = 0; i < sizeof(keywords) / sizeof(keywords[0]); i++) {
+        snprintf(schema, sizeof(schema), "{\"type\":\"integer\",\"maximum\":9,%s}", keywords[i]);
+        CHECK(schema, {"7", true}, {"17", false}, {"\"7\"", false});
+        snprintf(schema, sizeof(schema), "{\"enum\":[7,8],%s}", keywords[i]);
+        CHECK(schema, {"7", true}, {"9", false});
+        snprintf(schema, sizeof(schema),
+                 "{\"allOf\":[{\"type\":\"integer\",%s},{\"maximum\":9,%s}]}", keywords[i],
+                 keywords[i]);
+        CHECK(schema, {"7", true}, {"17", false});
+        snprintf(schema, sizeof(schema),
+                 "{\"anyOf\":[{\"const\":7},{\"$ref\":\"#/$defs/n\",%s}],%s,"
+                 "\"$defs\":{\"n\":{\"const\":8}}}",
+                 keywords[i], keywords[i]);
+        CHECK(schema, {"7", true}, {"8", true}, {"9", false});
+    }
+}
+
+/* What is known, asserts something, and is not kept to. */
+static void assertions_are_refused_by_name(void **state)
+{
+    static const char *const keywords[][2] = {
+        {"not", "{}"},
+        {"if", "{},\"then\":false"},
+        {"if", "true,\"else\":{\"type\":\"null\"}"},
+        {"contains", "{}"},
+        {"dependentRequired", "{\"a\":[\"b\"]}"},
+        {"dependentSchemas", "{\"a\":{}}"},
+        {"dependencies", "{\"a\":[\"b\"]}"},
+        {"unevaluatedProperties", "false"},
+        {"unevaluatedItems", "{\"type\":\"null\"}"},
+        {"$dynamicRef", "\"#n\""},
+        {"$recursiveRef", "\"#\""},
+        {"divisibleBy", "2"},
+        {"disallow", "\"string\""},
+        {"extends", "{}"},
+    };
+    char text[300], want[80], err[300];
+    (void)state;
+
+    for (size_t i = 0; i < sizeof(keywords) / sizeof(keywords[0]); i++) {
+        struct grammar *g = NULL;
+        cJSON *schema;
+
+        snprintf(text, sizeof(text), "{\"properties\":{\"a\":{\"strict\":true,\"%s\":%s}}}",
+                 keywords[i][0], keywords[i][1]);
+        snprintf(want, sizeof(want), "at '#/properties/a': the keyword '%s' is not supported",
+                 keywords[i][0]);
+        schema = cJSON_Parse(text);
+        assert_non_null(schema);
+        assert_int_equal(schema_to_grammar(&g, schema, NULL, err, sizeof(err)), ERR_UNSUPPORTED);
+        if (strstr(err, want) == NULL)
+            fail_msg("%s: %s", text, err);
+        cJSON_Delete(schema);
+        snprintf(text, sizeof(text), "{\"allOf\":[{\"type\":\"integer\"},{\"%s\":%s}]}",
+                 keywords[i][0], keywords[i][1]);
+        schema = cJSON_Parse(text);
+        assert_int_equal(schema_to_grammar(&g, schema, NULL, err, sizeof(err)), ERR_UNSUPPORTED);
+        cJSON_Delete(schema);
+        snprintf(text, sizeof(text), "{\"$ref\":\"#/$defs/a\",\"$defs\":{\"a\":true},\"%s\":%s}",
+                 keywords[i][0], keywords[i][1]);
+        schema = cJSON_Parse(text);
+        assert_int_equal(schema_to_grammar(&g, schema, NULL, err, sizeof(err)), ERR_UNSUPPORTED);
+        cJSON_Delete(schema);
+        snprintf(text, sizeof(text), "{\"anyOf\":[{\"type\":\"null\"},true],\"%s\":%s}",
+                 keywords[i][0], keywords[i][1]);
+        schema = cJSON_Parse(text);
+        assert_int_equal(schema_to_grammar(&g, schema, NULL, err, sizeof(err)), ERR_UNSUPPORTED);
+        cJSON_Delete(schema);
+    }
+}
+
 static void numbers_of_any_size(void **state)
 {
     (void)state;
@@ -396,6 +481,8 @@ int main(void)
         cmocka_unit_test(strings_are_counted_in_characters),
         cmocka_unit_test(other_keys_are_no_known_ones),
         cmocka_unit_test(arrays_and_unions),
+        cmocka_unit_test(unknown_keywords_assert_nothing),
+        cmocka_unit_test(assertions_are_refused_by_name),
         cmocka_unit_test(numbers_of_any_size),
         cmocka_unit_test(all_multiples_in_a_range),
         cmocka_unit_test(items_that_differ),

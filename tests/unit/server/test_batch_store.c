@@ -161,6 +161,54 @@ static void test_room(void **state)
     batch_store_close(&s);
 }
 
+/* Uploads that are under way count together, and so do the answers of a batch that runs. */
+static void test_room_of_what_is_written(void **state)
+{
+    struct batch_store *s = open_store(100);
+    char input[BATCH_STORE_ID], id[BATCH_STORE_ID];
+    struct batch_progress p = {{1, 0}, {30, 20}, {0}};
+
+    (void)state;
+    assert_int_equal(put(s, "", "0123456789", input), 0);
+    assert_int_equal(batch_store_take_room(s, 60, &e), 0);
+    assert_int_equal(batch_store_counts(s).bytes, 70);
+    assert_int_equal(batch_store_take_room(s, 31, &e), ERR_LIMIT);
+    assert_int_equal(e.status, 413);
+    batch_store_give_room(s, 60);
+    assert_int_equal(create(s, "", input, id), 0);
+    assert_int_equal(batch_store_set_lines(s, id, 2, &e), 0);
+    assert_int_equal(batch_store_set_progress(s, id, &p, &e), 0);
+    assert_int_equal(batch_store_counts(s).bytes, 60);
+    assert_int_equal(batch_store_check_room(s, 41, &e), ERR_LIMIT);
+    assert_int_equal(batch_store_check_room(s, 40, &e), 0);
+    assert_int_equal(batch_store_end(s, id, BATCH_COMPLETED, &p, NULL, &e), 0);
+    assert_int_equal(batch_store_counts(s).bytes, 60); /* they are rows now */
+    batch_store_close(&s);
+}
+
+static void test_no_more_batches_than_may_be(void **state)
+{
+    struct batch_store *s = open_store(1000);
+    char a[BATCH_STORE_ID], b[BATCH_STORE_ID], none[BATCH_STORE_ID], id[BATCH_STORE_ID];
+    uint32_t n = 0;
+
+    (void)state;
+    assert_int_equal(put(s, "alice", "x", a), 0);
+    assert_int_equal(put(s, "bob", "x", b), 0);
+    assert_int_equal(put(s, "", "x", none), 0);
+    for (; n < BATCH_STORE_MAX_OPEN_OF_OWNER; n++)
+        assert_int_equal(create(s, "alice", a, id), 0);
+    assert_int_equal(create(s, "alice", a, id), ERR_LIMIT);
+    assert_int_equal(e.status, 429);
+    assert_non_null(strstr(e.message, "250 batches of yours"));
+    assert_int_equal(create(s, "bob", b, id), 0);
+    for (n++; n < BATCH_STORE_MAX_OPEN; n++)
+        assert_int_equal(create(s, "", none, id), 0);
+    assert_int_equal(create(s, "bob", b, id), ERR_LIMIT);
+    assert_string_equal(e.code, "too_many_batches");
+    batch_store_close(&s);
+}
+
 static void test_life(void **state)
 {
     static const char usage_of_p[] =
@@ -335,6 +383,8 @@ static void test_files_whose_rows_are_lost(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {T(test_files), T(test_room), T(test_life), T(test_ends),
+                                       T(test_room_of_what_is_written),
+                                       T(test_no_more_batches_than_may_be),
                                        T(test_not_to_be_used),
                                        T(test_files_whose_rows_are_lost)};
 

@@ -20,7 +20,7 @@
 
 static char folder[] = "/tmp/quire-slots-XXXXXX";
 static const struct slot_file_owner owner = {
-    {1, 2}, 3, BLOCK_BYTES, 1000, 64};
+    {1, 2}, 3, BLOCK_BYTES, 1000, 64, {0, 0}};
 
 /* ---- files ---- */
 
