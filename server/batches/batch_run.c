@@ -27,10 +27,8 @@
 
 static void init_buffers(struct batch_run *run)
 {
-    for (int kind = 0; kind < BATCH_N_KINDS; kind++) {
-        buf_init(&run->answers[kind], MAX_PENDING);
+    for (int kind = 0; kind < BATCH_N_KINDS; kind++)
         buf_init(&run->writing[kind], MAX_PENDING);
-    }
     buf_init(&run->errors, MAX_ERRORS);
 }
 
@@ -54,6 +52,8 @@ struct batch_run *batch_run_create(const struct batch_record *record, enum batch
     list_init(&run->ready);
     list_init(&run->running);
     list_init(&run->read);
+    list_init(&run->answered);
+    list_init(&run->handed);
     init_buffers(run);
     return run;
 }
@@ -62,6 +62,7 @@ void batch_item_destroy(struct batch_item *item)
 {
     list_unlink(&item->link);
     batch_line_release(&item->line);
+    buf_release(&item->answer);
     mem_free(item);
 }
 
@@ -88,12 +89,12 @@ void batch_run_destroy(struct batch_run **out)
     list_unlink(&run->link);
     drop_items(&run->ready);
     drop_items(&run->read);
+    drop_items(&run->answered);
+    drop_items(&run->handed);
     end_check(run);
     batch_files_close(&run->files);
-    for (int kind = 0; kind < BATCH_N_KINDS; kind++) {
-        buf_release(&run->answers[kind]);
+    for (int kind = 0; kind < BATCH_N_KINDS; kind++)
         buf_release(&run->writing[kind]);
-    }
     buf_release(&run->errors);
     mem_free(run);
     *out = NULL;
@@ -206,12 +207,41 @@ static int open_files(struct batch_run *run, const char *input)
     return rc;
 }
 
+/* The answers as lines of the files. What has no memory is tried again. */
+static int render_answers(struct batch_run *run)
+{
+    list_each(it, &run->handed)
+    {
+        struct batch_item *item = list_entry(it, struct batch_item, link);
+        const enum batch_kind kind = item->status == 200 ? BATCH_OUTPUT : BATCH_ERRORS;
+        struct buf *out = &run->writing[kind];
+        const size_t before = out->len;
+
+        if (item->status == 0)
+            batch_line_no_answer(&item->line, run->record.seed, "server_error",
+                                 "the answer was too large", out);
+        else
+            batch_line_answer(&item->line, run->record.seed, item->status, &item->answer, out);
+        if (out->err < 0) {
+            out->len = before;
+            out->err = 0;
+            fail_for_now(run, "out of memory");
+            return ERR_NOMEM;
+        }
+        run->n_writing[kind]++;
+        batch_item_destroy(item);
+    }
+    return 0;
+}
+
 /* Files first, then the database: what it knows is there. */
 static int write_answers(struct batch_run *run, struct batch_store *s)
 {
     uint64_t bytes = 0;
     char err[200];
 
+    if (render_answers(run) < 0)
+        return ERR_NOMEM;
     for (int kind = 0; kind < BATCH_N_KINDS; kind++)
         bytes += run->writing[kind].len;
     if (bytes > 0 && s != NULL &&
@@ -400,10 +430,13 @@ static void on_done(struct batch_job *job)
 
 bool batch_run_has_answers(const struct batch_run *run)
 {
-    bool has = false;
+    bool has = !list_is_empty(&run->answered);
 
+    if (run->has_job)
+        return has;
+    has |= !list_is_empty(&run->handed);
     for (int kind = 0; kind < BATCH_N_KINDS; kind++)
-        has |= run->answers[kind].len > 0 || run->writing[kind].len > 0;
+        has |= run->writing[kind].len > 0;
     return has;
 }
 
@@ -420,26 +453,15 @@ uint32_t batch_run_n_left(const struct batch_run *run)
     return run->record.n_lines > n ? run->record.n_lines - n : 0;
 }
 
-/* Answers that could not be written come before the newer ones. */
+/* Behind those that could not be written. */
 static void hand_over_answers(struct batch_run *run)
 {
-    for (int kind = 0; kind < BATCH_N_KINDS; kind++) {
-        struct buf *from = &run->answers[kind], *to = &run->writing[kind];
-
-        if (to->len == 0) {
-            struct buf empty = *to;
-
-            *to = *from;
-            *from = empty;
-        } else if (buf_add(to, from->data, from->len) == 0) {
-            buf_clear(from);
-        } else {
-            to->err = 0; /* as it was; the newer ones wait */
-            continue;
-        }
-        run->n_writing[kind] += run->n_answers[kind];
-        run->n_answers[kind] = 0;
+    list_each(it, &run->answered)
+    {
+        list_unlink(it);
+        list_push_back(&run->handed, it);
     }
+    run->answered_bytes = 0;
 }
 
 void batch_run_post(struct batch_run *run, struct batch_keeper *k, uint32_t n_lines)

@@ -28,12 +28,14 @@ enum batch_phase {
     BATCH_OVER,
 };
 
-struct batch_item { /* a line that has been read and is not answered */
-    struct list link; /* in batch_run.ready or .running */
+struct batch_item { /* a line that has been read, until its answer is written */
+    struct list link; /* in batch_run.ready, .running, .answered or .handed */
     struct batch_run *run;
     struct batch_line line;
     struct local_call call; /* while it runs */
     uint32_t n_tries;
+    int status;        /* of its answer; 0: it was too large to be kept */
+    struct buf answer; /* the body of that */
 };
 
 struct batch_run {
@@ -48,8 +50,8 @@ struct batch_run {
     uint32_t n_ready, n_running;
     size_t ready_bytes;
     bool has_all;               /* the input has been read to its end */
-    struct buf answers[BATCH_N_KINDS]; /* that are to be written */
-    uint32_t n_answers[BATCH_N_KINDS];
+    struct list answered;       /* struct batch_item: the next job's */
+    size_t answered_bytes;      /* of their answers */
     uint64_t wait_until_us; /* no line begins before */
     uint64_t retry_us;      /* no job begins before */
     bool has_job;
@@ -60,7 +62,8 @@ struct batch_run {
     uint32_t n_wanted; /* lines to read */
     struct list read;
     bool has_read_all, is_reopened;
-    struct buf writing[BATCH_N_KINDS];
+    struct list handed;         /* struct batch_item whose answers it is to write */
+    struct buf writing[BATCH_N_KINDS]; /* their text */
     uint32_t n_writing[BATCH_N_KINDS];
     struct batch_check check;
     int check_fd; /* -1 = not open */
@@ -94,6 +97,7 @@ void batch_run_post(struct batch_run *run, struct batch_keeper *k, uint32_t n_li
 
 /* Nothing is left to compute. */
 bool batch_run_is_done(const struct batch_run *run);
+/* Answers that no job has or had; those that the last job could not write count too. */
 bool batch_run_has_answers(const struct batch_run *run);
 /* Lines that have no answer. */
 uint32_t batch_run_n_left(const struct batch_run *run);

@@ -99,10 +99,10 @@ static bool is_active(const struct batch_runner *r, const struct batch_run *run,
 
 static bool has_line(const struct batch_run *run)
 {
-    size_t bytes = 0;
+    size_t bytes = run->answered_bytes;
 
-    for (int kind = 0; kind < BATCH_N_KINDS; kind++)
-        bytes += run->answers[kind].len + (run->has_job ? 0 : run->writing[kind].len);
+    for (int kind = 0; kind < BATCH_N_KINDS && !run->has_job; kind++)
+        bytes += run->writing[kind].len;
     return run->phase == BATCH_RUNNING && run->ending == BATCH_ENDS_NOT && run->n_ready > 0 &&
            bytes < BATCH_RUN_MAX_ANSWERS && clock_us() >= run->wait_until_us;
 }

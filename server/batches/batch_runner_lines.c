@@ -49,27 +49,18 @@ static bool is_for_now(struct batch_item *item, const struct local_reply *reply)
     return (reply->status == 429 || reply->status == 503) && !reply->is_final;
 }
 
-/* Append the answer. False: there is no memory for it now. */
-static bool keep_answer(struct batch_item *item, const struct local_reply *reply)
+/* A job renders the answer as a line, and writes it. */
+static void keep_answer(struct batch_item *item, const struct local_reply *reply)
 {
     struct batch_run *run = item->run;
-    const enum batch_kind kind = reply->status == 200 ? BATCH_OUTPUT : BATCH_ERRORS;
-    struct buf *out = &run->answers[kind];
-    const size_t before = out->len;
 
-    if (reply->status == 0)
-        batch_line_no_answer(&item->line, run->record.seed, "server_error",
-                             "the answer was too large", out);
-    else
-        batch_line_answer(&item->line, run->record.seed, reply->status, reply->body, out);
-    if (out->err < 0) {
-        out->len = before;
-        out->err = 0;
-        return false;
-    }
-    run->n_answers[kind]++;
-    batch_runner_of(run)->n_done[kind]++;
-    return true;
+    take_from_running(item);
+    item->status = reply->status;
+    item->answer = *reply->body;
+    *reply->body = (struct buf){0};
+    list_push_back(&run->answered, &item->link);
+    run->answered_bytes += item->answer.len;
+    batch_runner_of(run)->n_done[item->status == 200 ? BATCH_OUTPUT : BATCH_ERRORS]++;
 }
 
 static void on_reply(struct local_call *call, const struct local_reply *reply)
@@ -77,14 +68,10 @@ static void on_reply(struct local_call *call, const struct local_reply *reply)
     struct batch_item *item = list_entry(call, struct batch_item, call);
     struct batch_runner *r = batch_runner_of(item->run);
 
-    if (is_for_now(item, reply)) {
+    if (is_for_now(item, reply))
         put_back(item, pause_of(reply));
-    } else if (!keep_answer(item, reply)) {
-        put_back(item, PAUSE_US);
-    } else {
-        take_from_running(item);
-        batch_item_destroy(item);
-    }
+    else
+        keep_answer(item, reply);
     batch_runner_pump(r);
 }
 
@@ -169,7 +156,7 @@ static void describe_run(const struct batch_run *run, struct buf *out)
     buf_printf(out, ",\"failed\":%" PRIu32 ",\"running\":%" PRIu32 ",\"ready\":%" PRIu32,
                run->progress.n_done[BATCH_ERRORS], run->n_running, run->n_ready);
     buf_printf(out, ",\"unwritten_bytes\":%zu,\"waits_ms\":%" PRIu64 ",\"trouble\":",
-               run->answers[BATCH_OUTPUT].len + run->answers[BATCH_ERRORS].len,
+               run->answered_bytes,
                run->wait_until_us > now ? (run->wait_until_us - now) / 1000 : 0);
     if (run->trouble[0] != '\0')
         json_add_cstring(out, run->trouble);

@@ -50,7 +50,7 @@ struct local_request {
 
 struct local_reply {
     int status;                /* 0: the answer was too large to be kept */
-    const struct buf *body;    /* until the return */
+    struct buf *body;          /* until the return; its bytes may be taken */
     uint32_t retry_after_s;    /* 0: nothing was said */
     bool is_final;             /* coming again would not help */
 };
