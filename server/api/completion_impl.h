@@ -24,7 +24,8 @@ struct completion_keep { /* of a response that is kept; zero: it is not */
     struct response_job begin, end;
     struct buf first, body, output; /* the response as it begins and ends, the answer's items */
     struct buf tail;                /* how a stream ends */
-    const char *status;             /* of one that has no answer; NULL: it has */
+    bool has_answer;
+    const char *status;             /* of one that has none, or whose answer was lost; else NULL */
     struct buf why;                 /* then: the member error, or empty */
     struct api_error begin_error, end_error;
     struct response_run run; /* in the background */

@@ -96,12 +96,35 @@ void completion_keep_begin(struct completion *c)
 
 /* ---- the end ---- */
 
+/* On the keeper's thread: the choices have ended, and nothing else looks at them. */
+static void write_answer(struct completion *c)
+{
+    struct completion_keep *k = &c->keep;
+
+    if (c->api.request.params.stream) {
+        c->answer.current = NULL;
+        c->answer.wire_format->close(&c->answer, &k->tail);
+        responses_add(&c->answer, true, &k->body);
+    } else {
+        c->answer.wire_format->whole(&c->answer, &k->body);
+    }
+    buf_add_char(&k->output, '[');
+    buf_add(&k->output, c->answer.items.data, c->answer.items.len);
+    buf_add_char(&k->output, ']');
+    if (k->body.err < 0 || k->output.err < 0) {
+        k->status = "failed";
+        api_error_no_memory(&k->end_error);
+    }
+}
+
 static void on_end(struct response_job *job, struct response_store *store)
 {
     struct completion_keep *k = list_entry(job, struct completion_keep, end);
 
     if (completion_of(k)->saving.is_put_off) /* its row stays open */
         return;
+    if (k->has_answer)
+        write_answer(completion_of(k));
     if (k->status != NULL)
         response_store_give_up(store, &k->name, k->status,
                                k->why.len > 0 && k->why.err == 0 ? k->why.data : NULL,
@@ -149,26 +172,6 @@ static bool has_answer(const struct completion *c, struct api_error *why)
     return !completion_is_failure(c, &c->choices[0], why) && has_reader;
 }
 
-static void write_answer(struct completion *c)
-{
-    struct completion_keep *k = &c->keep;
-
-    if (c->api.request.params.stream) {
-        c->answer.current = NULL;
-        c->answer.wire_format->close(&c->answer, &k->tail);
-        responses_add(&c->answer, true, &k->body);
-    } else {
-        c->answer.wire_format->whole(&c->answer, &k->body);
-    }
-    buf_add_char(&k->output, '[');
-    buf_add(&k->output, c->answer.items.data, c->answer.items.len);
-    buf_add_char(&k->output, ']');
-    if (k->body.err < 0 || k->output.err < 0) {
-        k->status = "failed";
-        api_error_no_memory(&k->end_error);
-    }
-}
-
 static void give_up(struct completion *c, const struct api_error *why)
 {
     struct completion_keep *k = &c->keep;
@@ -191,9 +194,8 @@ void completion_keep_end(struct completion *c)
 
     if (is_background(c))
         response_keeper_remove(&k->run);
-    if (has_answer(c, &why))
-        write_answer(c);
-    else
+    k->has_answer = has_answer(c, &why);
+    if (!k->has_answer)
         give_up(c, &why);
     k->end.work = on_end;
     k->end.done = after_end;
