@@ -115,8 +115,8 @@ static bool is_over(struct server *s)
     for (uint32_t i = 0; i < s->opt.n_models; i++)
         if (!served_model_is_over(&s->models[i]))
             return false;
-    if (s->body_jobs.n > 0 || !response_keeper_is_idle(s->keeper) || !batch_runner_is_idle(s->batch_runner) ||
-        !request_keeper_is_idle(s->requests))
+    if (s->body_jobs.n > 0 || !response_keeper_is_idle(s->keeper) ||
+        !batch_runner_is_idle(s->batch_runner) || !request_keeper_is_idle(s->requests))
         return false;
     if (http_n_owed(s->http) == 0)
         return usage_keeper_is_saved(s->usage_keeper);

@@ -1,5 +1,5 @@
-/* server/server_usage.c - GET /v1/usage: the ledger may have 65,536 rows, whose text takes a tenth of a
- * second. A thread of a pool renders a copy; see server_impl.h.
+/* server/server_usage.c - GET /v1/usage: the ledger may have 65,536 rows, whose text takes a tenth
+ * of a second. A thread of a pool renders a copy; see server_impl.h.
  */
 #include "server/server_impl.h"
 

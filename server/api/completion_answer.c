@@ -1,10 +1,10 @@
 /* server/api/completion_answer.c - the answer that is no stream: one JSON object, rendered when all
  * choices have ended; see completion_impl.h.
  *
- * The I/O thread renders a short answer itself. A long one (vectors of many tokens, log-probabilities
- * of a long prompt) would keep it from other clients for seconds: a thread of the answer pool renders
- * it, and stops when the client leaves. Nothing else touches the choices then, for the engine has
- * ended them all.
+ * The I/O thread renders a short answer itself. A long one (vectors of many tokens, the
+ * log-probabilities of a long prompt) would keep it from other clients for seconds: a thread of the
+ * answer pool renders it, and stops when the client leaves. Nothing else touches the choices then,
+ * for the engine has ended them all.
  */
 #include "server/api/completion_impl.h"
 

@@ -1,6 +1,7 @@
 /* server/api/completion_impl.h - what the files of completion.h share: completion.c parses, admits
  * and submits; completion_events.c collects; completion_answer.c writes whole answers and
- * completion_stream.c frames; completion_keep.c keeps responses; completion_save.c keeps requests that outlive the process.
+ * completion_stream.c frames; completion_keep.c keeps responses; completion_save.c keeps requests
+ * that outlive the process.
  *
  * Thread: the loop's.
  * Memory: as completion.h says.

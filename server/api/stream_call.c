@@ -87,8 +87,8 @@ static int no_stream_of_response(struct api_error *e)
                          "not any more (resumable, stream_keep_ms)");
 }
 
-/* A 204 tells an EventSource that has all of a stream not to ask again, which it would after an empty
- * stream. OpenAI's clients expect a stream in any case. */
+/* A 204 tells an EventSource that has all of a stream not to ask again, which it would after an
+ * empty stream. OpenAI's clients expect a stream in any case. */
 static int read_behind(struct kept_stream *k, struct http_call *call, const char *query,
                        int64_t after, struct api_error *e)
 {

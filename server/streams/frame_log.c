@@ -39,7 +39,7 @@ static struct frame_segment *last_of(const struct frame_log *l)
     return &l->segments[l->first + l->n - 1];
 }
 
-/* There is place for one more segment: behind the others, in front of them, or in a longer array. */
+/* Room for one more segment: behind the others, at the front of the array, or in a longer one. */
 static int make_place(struct frame_log *l)
 {
     const size_t more = l->max_segments > 0 ? 2 * l->max_segments : FIRST_SEGMENTS;

@@ -225,7 +225,8 @@ static void begin_waiting(struct kept_stream *k, uint64_t n_frames)
         r->at = end_of(k);
         if (r->awaits >= k->frames.next_frame)
             continue;
-        if (r->awaits + n_frames >= k->frames.next_frame && r->awaits >= frame_log_first_frame(&k->frames))
+        if (r->awaits + n_frames >= k->frames.next_frame &&
+            r->awaits >= frame_log_first_frame(&k->frames))
             r->at = frame_log_byte_of(&k->frames, r->awaits);
         r->awaits = 0;
     }

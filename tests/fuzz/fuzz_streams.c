@@ -1,5 +1,5 @@
-/* tests/fuzz/fuzz_streams.c - libFuzzer: kept streams of any sizes, and any requests to the endpoints
- * that read, end and look them up, over a connection in this process.
+/* tests/fuzz/fuzz_streams.c - libFuzzer: kept streams of any sizes, and any requests to the
+ * endpoints that read, end and look them up, over a connection in this process.
  *
  * The input begins with steps that make streams and write to them; a zero byte ends them, and what
  * follows are the client's bytes. While they are served, a stream that has not ended gets another
