@@ -76,6 +76,15 @@ def check_prometheus(text):
     assert run.returncode == 0 and run.stderr == b"", run.stderr + run.stdout
 
 
+def note_loop(log):
+    """QUIRE_LOOP_REPORT names a file: a server's longest callback of its I/O thread becomes a line of it."""
+    if "QUIRE_LOOP_REPORT" in os.environ:
+        with open(os.environ["QUIRE_LOOP_REPORT"], "a", encoding="utf-8") as f:
+            for ms, callback, part in re.findall(r" event=loop .*longest_ms=(\S+) callback=(\S+) part=(\S+)", log):
+                test = os.environ.get("PYTEST_CURRENT_TEST", "-").split(" ")[0]
+                f.write(f"{float(ms):9.2f} ms {callback} {part} {test}\n")
+
+
 class Reply:
     def __init__(self, status, headers, body):
         self.status, self.headers, self.body = status, headers, body
@@ -175,6 +184,7 @@ class Server:
             raise
         log = self.read_log()
         assert "Sanitizer" not in log and "runtime error" not in log, log[-4000:]
+        note_loop(log)
         return status
 
     def address(self):
