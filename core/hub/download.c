@@ -2,6 +2,7 @@
 #include "core/hub/download.h"
 
 #include "core/base/err.h"
+#include "core/base/fixed_text.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
 #include "core/hub/ask.h"
@@ -42,18 +43,19 @@ int hub_url(char *url, size_t size, const char *endpoint, const char *middle, co
     static const char plain[] =
         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.~";
     const char *const parts[] = {revision, path};
-    size_t n = (size_t)snprintf(url, size, "%s/%s", endpoint, middle);
+    struct fixed_text t;
 
-    for (int i = 0; i < 2 && n < size; i++) {
-        n += (size_t)snprintf(url + n, size - n, "/");
+    fixed_text_init(&t, url, size);
+    fixed_text_add(&t, "%s/%s", endpoint, middle);
+    for (int i = 0; i < 2; i++) {
+        fixed_text_add(&t, "/");
         /* The slashes of a path stay; those of a revision (refs/pr/1) do not. */
-        for (const char *s = parts[i]; *s != '\0' && n < size; s++)
-            n += (size_t)snprintf(url + n, size - n,
-                                  strchr(plain, *s) != NULL || (i == 1 && *s == '/') ? "%c"
-                                                                                     : "%%%02X",
-                                  (unsigned char)*s);
+        for (const char *s = parts[i]; *s != '\0' && !t.is_full; s++)
+            fixed_text_add(&t,
+                           strchr(plain, *s) != NULL || (i == 1 && *s == '/') ? "%c" : "%%%02X",
+                           (unsigned char)*s);
     }
-    return n < size ? 0 : ERR_LIMIT;
+    return t.is_full ? ERR_LIMIT : 0;
 }
 
 /* ---- the part ---- */

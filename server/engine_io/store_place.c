@@ -2,6 +2,7 @@
 #include "server/engine_io/store_place.h"
 
 #include "core/base/err.h"
+#include "core/base/hex.h"
 #include "core/base/log.h"
 #include "server/engine_io/store_redis.h"
 
@@ -104,7 +105,8 @@ static int parse_redis(struct store_place *p, const char *rest, char *err, size_
             return fail(ERR_INVAL, err, err_len,
                         "'kv_store' holds a password: write it into the file "
                         "'kv_store_password' instead");
-        snprintf(p->user, sizeof(p->user), "%.127s", text);
+        if (snprintf(p->user, sizeof(p->user), "%s", text) >= (int)sizeof(p->user))
+            return fail(ERR_INVAL, err, err_len, "'kv_store': the user's name is too long");
     }
     return parse_host(p, host, err, err_len);
 }
@@ -203,8 +205,7 @@ static int make_secret(char offered[SECRET_CHARS + 1])
 
     if (getrandom(bytes, sizeof(bytes), 0) != (ssize_t)sizeof(bytes))
         return ERR_IO;
-    for (size_t i = 0; i < sizeof(bytes); i++)
-        snprintf(offered + 2 * i, 3, "%02x", bytes[i]);
+    hex_write(offered, bytes, sizeof(bytes));
     return 0;
 }
 

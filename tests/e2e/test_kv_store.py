@@ -340,7 +340,7 @@ def test_models_with_windows_are_refused_with_a_line(tmp_path, folder):
 
 
 @pytest.mark.parametrize("place,word", [("nfs:/x", "dir:"), ("dir:", "path"), ("redis://u:secret@h", "kv_store_password"),
-                                        ("redis://h:0", "port"), ("redis://h/x", "database"), ("dir:/dev/null/x", "/dev/null"),
+                                        ("redis://h:0", "port"), (f"redis://{200 * 'u'}@h", "user"), ("redis://h/x", "database"), ("dir:/dev/null/x", "/dev/null"),
                                         ("redis://no-such-host.invalid", "no-such-host")])
 def test_a_wrong_setting_is_named(place, word):
     run = serve_in_vain("--kv-store", place)
