@@ -1,6 +1,7 @@
 /* core/hub/download.c - see download.h. */
 #include "core/hub/download.h"
 
+#include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/fixed_text.h"
 #include "core/base/log.h"
@@ -23,6 +24,7 @@
 #include <unistd.h>
 
 #define CHUNK ((size_t)1 << 20)
+#define SLOW_AFTER_MS 30000 /* from then on a file must have come at HUB_MIN_SPEED */
 
 struct download {
     const struct hub_asker *k;
@@ -198,8 +200,19 @@ static int fetch_once(struct download *d, struct hub_answer *a)
                     d->done, d->file->size);
 }
 
+/* A server that sends a few bytes of each answer, or of each minute, does not end by itself. */
+static bool is_too_slow(const struct download *d, uint64_t begin_ms, uint64_t begin_bytes)
+{
+    const uint64_t ms = clock_ms() - begin_ms;
+    const uint64_t bytes = d->done > begin_bytes ? d->done - begin_bytes : 0;
+
+    return ms > SLOW_AFTER_MS && bytes * 1000 / ms < HUB_MIN_SPEED;
+}
+
 static int fetch(struct download *d)
 {
+    const uint64_t begin_bytes = d->done;
+    uint64_t begin_ms = clock_ms();
     unsigned n_failed = 0;
 
     while (d->done < d->file->size) {
@@ -213,6 +226,11 @@ static int fetch(struct download *d)
             return 0;
         if (rc != ERR_IO)
             return rc;
+        if (is_too_slow(d, begin_ms, begin_bytes))
+            return hub_fail(ERR_IO, d->err, d->err_len,
+                            "%s: less than %d bytes a second came: the next pull goes on after "
+                            "%" PRIu64 " of %" PRIu64 " bytes",
+                            d->file->path, HUB_MIN_SPEED, d->done, d->file->size);
         n_failed = d->done > before ? 1 : n_failed + 1;
         wait = hub_wait_ms(&a, n_failed);
         if (wait == ULONG_MAX)
@@ -221,6 +239,8 @@ static int fetch(struct download *d)
                  log_quote(quoted, sizeof(quoted), d->err));
         if (!hub_interrupt_sleep(wait))
             return hub_fail(ERR_CANCELED, d->err, d->err_len, "interrupted");
+        if (d->done == before) /* it asked for a pause, or was not there: such tries are counted */
+            begin_ms += wait;
     }
     return 0;
 }

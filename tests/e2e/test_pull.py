@@ -250,6 +250,15 @@ def test_cut_at_once(hub):
     assert 3 <= 20 - len(hub.cuts) <= 8
 
 
+@pytest.mark.parametrize("cut", [False, True], ids=["slow", "cut"])
+def test_a_hub_that_drips(hub, cache, cut):
+    """A byte now and then, of one answer or of many, is no download: it ends by itself, and what came is kept."""
+    hub.piece, hub.pause_s = 1, 0.2
+    hub.cuts = 100000 * [1] if cut else []
+    said = refused("hf:owner/name:Q4_K_M")
+    assert "less than 1024 bytes a second came" in said and len(parts(cache)) == 1, said
+
+
 def test_server_without_ranges(hub):
     hub.knows_ranges, hub.cuts = False, [100000, 200000]
     assert pathlib.Path(pull("hf:owner/name:Q4_K_M")[0]).read_bytes() == NOISE
