@@ -3,6 +3,7 @@
 
 #include "core/base/err.h"
 #include "core/base/file_stem.h"
+#include "core/base/fixed_text.h"
 #include "core/hub/reference.h"
 
 #include <stdio.h>
@@ -179,16 +180,14 @@ void models_get(const char *text, uint32_t i, struct model_item *out)
 
 void models_names(const char *text, char *out, size_t size)
 {
+    struct fixed_text names;
     struct model_item item;
-    const char *comma = "";
     char err[8];
-    size_t n = 0;
 
-    out[0] = '\0';
-    while (n + 1 < size && models_next(&text, &item, err, sizeof(err)) > 0) {
-        n += (size_t)snprintf(out + n, size - n, "%s%s", comma, item.name);
-        comma = ", ";
-    }
+    fixed_text_init(&names, out, size);
+    while (models_next(&text, &item, err, sizeof(err)) > 0)
+        if (!fixed_text_add(&names, "%s%s", names.len > 0 ? ", " : "", item.name))
+            return;
 }
 
 /* A name that was made from a path may hold anything, and is made again from the same path. */

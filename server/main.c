@@ -1,4 +1,5 @@
 /* server/main.c - which command; everything else is in the commands. */
+#include "core/base/fixed_text.h"
 #include "server/cli/command.h"
 
 #include "core/base/float_mode.h"
@@ -22,12 +23,13 @@ static const struct command {
 
 static int fail_unknown(const char *name)
 {
-    char list[400] = "";
-    size_t n = 0;
+    struct fixed_text names;
+    char list[400];
 
-    for (size_t i = 0; i < N_COMMANDS && n < sizeof(list); i++)
-        n += (size_t)snprintf(list + n, sizeof(list) - n, "%s%s",
-                              i == 0 ? "" : i + 1 < N_COMMANDS ? ", " : " and ", commands[i].name);
+    fixed_text_init(&names, list, sizeof(list));
+    for (size_t i = 0; i < N_COMMANDS; i++)
+        fixed_text_add(&names, "%s%s", i == 0 ? "" : i + 1 < N_COMMANDS ? ", " : " and ",
+                       commands[i].name);
     return command_fail(EXIT_USAGE, "unknown command '%s'; the commands are %s (quire --help)",
                         name, list);
 }

@@ -6,6 +6,8 @@
 #ifndef CORE_BASE_HEX_H
 #define CORE_BASE_HEX_H
 
+#include <stddef.h>
+
 /* 0 to 15, or -1 for a character that is no hexadecimal digit. */
 static inline int hex_digit(char c)
 {
@@ -13,6 +15,14 @@ static inline int hex_digit(char c)
         return c - '0';
     c = (char)(c | 0x20);
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+/* 2 * n digits in lower case, and a NUL behind them. */
+static inline void hex_write(char *out, const unsigned char *bytes, size_t n)
+{
+    for (size_t i = 0; i < 2 * n; i++)
+        out[i] = "0123456789abcdef"[bytes[i / 2] >> (i % 2 == 0 ? 4 : 0) & 0xf];
+    out[2 * n] = '\0';
 }
 
 #endif

@@ -291,13 +291,17 @@ const char *log_quote(char *buf, unsigned long size, const char *text)
         return "\"\"";
     buf[n++] = '"';
     while (left > 0 && n < size - 8) { /* room for the longest unit, the quote and the NUL */
+        char escape[12];
         size_t unit;
         const ucs4_t c = char_at(text, left, &unit);
 
         if (c == NO_CHAR) {
             buf[n++] = '?';
         } else if (is_harmful(c)) {
-            n += (size_t)snprintf(buf + n, size - n, "\\u%04x", (unsigned)c);
+            const int len = snprintf(escape, sizeof(escape), "\\u%04x", (unsigned)c);
+
+            memcpy(buf + n, escape, (size_t)len);
+            n += (size_t)len;
         } else {
             if (*text == '"' || *text == '\\')
                 buf[n++] = '\\';

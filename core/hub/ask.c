@@ -18,6 +18,7 @@
 #define MAX_HOPS 5
 #define FIRST_WAIT_MS 250
 #define MAX_WAIT_S 300 /* of what the Hub may ask for */
+#define MAX_ANSWER_S 120 /* for one answer to a question, which is no file */
 
 bool hub_status_passes(long status)
 {
@@ -116,7 +117,8 @@ static int try_once(const struct hub_asker *k, const char *url, struct buf *body
                     struct hub_answer *a, char *err, size_t err_len)
 {
     char at[HUB_MAX_URL];
-    const struct hub_request r = {.url = at, .is_head = body == NULL, .sink = take, .ud = body};
+    const struct hub_request r = {
+        .url = at, .is_head = body == NULL, .max_s = MAX_ANSWER_S, .sink = take, .ud = body};
     int rc = 0;
 
     snprintf(at, sizeof(at), "%s", url);

@@ -2,6 +2,7 @@
 #include "core/hub/cache.h"
 
 #include "core/base/err.h"
+#include "core/base/fixed_text.h"
 #include "core/base/log.h"
 #include "core/base/replace_file.h"
 #include "core/hub/hub_impl.h"
@@ -19,7 +20,6 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#define MAX_DEPTH 8
 #define LOCK_NAP_MS 100
 #define KEPT_FREE ((uint64_t)16 << 20) /* bytes that a download leaves of a disk */
 
@@ -138,7 +138,7 @@ static int list_folder(struct hub_listing *l, char path[HUB_MAX_LOCAL], size_t r
         snprintf(path + at, HUB_MAX_LOCAL - at, "%s%s", path[at - 1] == '/' ? "" : "/", e->d_name);
         if (stat(path, &st) < 0)
             continue;
-        if (S_ISDIR(st.st_mode) && depth < MAX_DEPTH)
+        if (S_ISDIR(st.st_mode) && depth < HUB_MAX_DEPTH)
             rc = list_folder(l, path, root, depth + 1, err, err_len);
         else if (S_ISREG(st.st_mode) && hub_path_is_safe(path + root))
             rc = hub_listing_add(l, path + root, (uint64_t)st.st_size, "", err, err_len);
@@ -188,14 +188,18 @@ int hub_cache_make_folders(const char *path, char *err, size_t err_len)
 int hub_cache_link(const struct hub_place *p, const char *repo, const char *commit,
                    const char *path, const char *hash, char *err, size_t err_len)
 {
-    char link[HUB_MAX_LOCAL], target[HUB_MAX_PATH + HUB_HASH_TEXT + 32] = "../../";
-    size_t n = strlen(target);
+    char link[HUB_MAX_LOCAL], target[3 * (2 + HUB_MAX_DEPTH) + HUB_HASH_TEXT + 8], shown[120];
+    struct fixed_text t;
     int rc;
 
+    fixed_text_init(&t, target, sizeof(target));
+    fixed_text_add(&t, "../../");
     hub_cache_path(link, p, repo, HUB_SNAPSHOTS, commit, path);
     for (const char *s = strchr(path, '/'); s != NULL; s = strchr(s + 1, '/'))
-        n += (size_t)snprintf(target + n, sizeof(target) - n, "../");
-    snprintf(target + n, sizeof(target) - n, "blobs/%s", hash);
+        fixed_text_add(&t, "../");
+    if (!fixed_text_add(&t, "blobs/%s", hash))
+        return hub_fail(ERR_LIMIT, err, err_len, "'%s': it lies in too many folders",
+                        hub_printable(shown, sizeof(shown), path));
     rc = hub_cache_make_folders(link, err, err_len);
     if (rc < 0)
         return rc;

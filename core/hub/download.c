@@ -1,7 +1,9 @@
 /* core/hub/download.c - see download.h. */
 #include "core/hub/download.h"
 
+#include "core/base/clock.h"
 #include "core/base/err.h"
+#include "core/base/fixed_text.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
 #include "core/base/replace_file.h"
@@ -23,6 +25,7 @@
 #include <unistd.h>
 
 #define CHUNK ((size_t)1 << 20)
+#define SLOW_AFTER_MS 30000 /* from then on a file must have come at HUB_MIN_SPEED */
 
 struct download {
     const struct hub_asker *k;
@@ -43,18 +46,19 @@ int hub_url(char *url, size_t size, const char *endpoint, const char *middle, co
     static const char plain[] =
         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.~";
     const char *const parts[] = {revision, path};
-    size_t n = (size_t)snprintf(url, size, "%s/%s", endpoint, middle);
+    struct fixed_text t;
 
-    for (int i = 0; i < 2 && n < size; i++) {
-        n += (size_t)snprintf(url + n, size - n, "/");
+    fixed_text_init(&t, url, size);
+    fixed_text_add(&t, "%s/%s", endpoint, middle);
+    for (int i = 0; i < 2; i++) {
+        fixed_text_add(&t, "/");
         /* The slashes of a path stay; those of a revision (refs/pr/1) do not. */
-        for (const char *s = parts[i]; *s != '\0' && n < size; s++)
-            n += (size_t)snprintf(url + n, size - n,
-                                  strchr(plain, *s) != NULL || (i == 1 && *s == '/') ? "%c"
-                                                                                     : "%%%02X",
-                                  (unsigned char)*s);
+        for (const char *s = parts[i]; *s != '\0' && !t.is_full; s++)
+            fixed_text_add(&t,
+                           strchr(plain, *s) != NULL || (i == 1 && *s == '/') ? "%c" : "%%%02X",
+                           (unsigned char)*s);
     }
-    return n < size ? 0 : ERR_LIMIT;
+    return t.is_full ? ERR_LIMIT : 0;
 }
 
 /* ---- the part ---- */
@@ -197,8 +201,19 @@ static int fetch_once(struct download *d, struct hub_answer *a)
                     d->done, d->file->size);
 }
 
+/* A server that sends a few bytes of each answer, or of each minute, does not end by itself. */
+static bool is_too_slow(const struct download *d, uint64_t begin_ms, uint64_t begin_bytes)
+{
+    const uint64_t ms = clock_ms() - begin_ms;
+    const uint64_t bytes = d->done > begin_bytes ? d->done - begin_bytes : 0;
+
+    return ms > SLOW_AFTER_MS && bytes * 1000 / ms < HUB_MIN_SPEED;
+}
+
 static int fetch(struct download *d)
 {
+    const uint64_t begin_bytes = d->done;
+    uint64_t begin_ms = clock_ms();
     unsigned n_failed = 0;
 
     while (d->done < d->file->size) {
@@ -212,6 +227,11 @@ static int fetch(struct download *d)
             return 0;
         if (rc != ERR_IO)
             return rc;
+        if (is_too_slow(d, begin_ms, begin_bytes))
+            return hub_fail(ERR_IO, d->err, d->err_len,
+                            "%s: less than %d bytes a second came: the next pull goes on after "
+                            "%" PRIu64 " of %" PRIu64 " bytes",
+                            d->file->path, HUB_MIN_SPEED, d->done, d->file->size);
         n_failed = d->done > before ? 1 : n_failed + 1;
         wait = hub_wait_ms(&a, n_failed);
         if (wait == ULONG_MAX)
@@ -220,6 +240,8 @@ static int fetch(struct download *d)
                  log_quote(quoted, sizeof(quoted), d->err));
         if (!hub_interrupt_sleep(wait))
             return hub_fail(ERR_CANCELED, d->err, d->err_len, "interrupted");
+        if (d->done == before) /* it asked for a pause, or was not there: such tries are counted */
+            begin_ms += wait;
     }
     return 0;
 }

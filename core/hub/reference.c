@@ -60,7 +60,7 @@ bool hub_path_is_safe(const char *path)
 
     if (len > HUB_MAX_PATH || u8_check((const uint8_t *)path, len) != NULL)
         return false;
-    for (;;) {
+    for (int depth = 0; depth <= HUB_MAX_DEPTH; depth++) {
         const size_t n = strcspn(path, "/");
 
         if (!is_safe_name(path, n))
@@ -69,6 +69,7 @@ bool hub_path_is_safe(const char *path)
             return true;
         path += n + 1;
     }
+    return false;
 }
 
 static bool is_revision(const char *s)

@@ -19,6 +19,7 @@
 #define HUB_MAX_REPO 96
 #define HUB_MAX_REVISION 128
 #define HUB_MAX_PATH 512 /* of a file in a repository */
+#define HUB_MAX_DEPTH 16 /* folders that it lies in; the repositories of models have two or three */
 
 struct hub_reference {
     char repo[HUB_MAX_REPO + 1]; /* OWNER/NAME */
@@ -36,7 +37,8 @@ int hub_reference_parse(struct hub_reference *r, const char *text, char *err, si
 size_t hub_reference_name(const char *text, const char **name);
 
 /* May a path of a repository become one below a folder here? Not empty, at most HUB_MAX_PATH bytes
- * of UTF-8 and 255 a name, relative, without "." and "..", backslashes and control characters. */
+ * of UTF-8, 255 a name and HUB_MAX_DEPTH folders, relative, without "." and "..", backslashes and
+ * control characters. */
 bool hub_path_is_safe(const char *path);
 
 /* Forty lower-case hexadecimal digits. */

@@ -15,7 +15,7 @@
 #include <string.h>
 
 #define CONNECT_S 15L
-#define STALLED_S 30L /* less than a byte a second for so long: cut */
+#define STALLED_S 30L /* less than HUB_MIN_SPEED for so long: cut */
 #define MAX_REDIRECTS 8L
 
 struct hub_transfer {
@@ -72,7 +72,7 @@ static void set_options(struct hub_transfer *t)
         curl_easy_setopt(c, CURLOPT_CAINFO, t->place->ca_file);
     curl_easy_setopt(c, CURLOPT_NOSIGNAL, 1L);
     curl_easy_setopt(c, CURLOPT_CONNECTTIMEOUT, CONNECT_S);
-    curl_easy_setopt(c, CURLOPT_LOW_SPEED_LIMIT, 1L);
+    curl_easy_setopt(c, CURLOPT_LOW_SPEED_LIMIT, (long)HUB_MIN_SPEED);
     curl_easy_setopt(c, CURLOPT_LOW_SPEED_TIME, STALLED_S);
     curl_easy_setopt(c, CURLOPT_USERAGENT, t->agent);
     curl_easy_setopt(c, CURLOPT_ERRORBUFFER, t->why);
@@ -150,6 +150,7 @@ static void set_request(struct hub_transfer *t, const struct hub_request *r, cha
     curl_easy_setopt(t->curl, CURLOPT_HTTPGET, 1L);
     curl_easy_setopt(t->curl, CURLOPT_NOBODY, r->is_head ? 1L : 0L);
     curl_easy_setopt(t->curl, CURLOPT_FOLLOWLOCATION, r->is_head ? 0L : 1L);
+    curl_easy_setopt(t->curl, CURLOPT_TIMEOUT, r->max_s);
     curl_easy_setopt(t->curl, CURLOPT_RANGE, r->offset > 0 ? range : NULL);
     curl_easy_setopt(t->curl, CURLOPT_HTTPHEADER, is_own ? t->with_token : t->without);
 }

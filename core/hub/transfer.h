@@ -23,6 +23,9 @@
 struct hub_place;
 struct hub_transfer;
 
+/* Bytes a second: a server that sends fewer of a file for half a minute sends none. */
+#define HUB_MIN_SPEED 1024
+
 struct hub_answer {
     long status;                  /* 0: none */
     char commit[HUB_HASH_TEXT];   /* X-Repo-Commit */
@@ -38,6 +41,7 @@ struct hub_answer {
 struct hub_request {
     const char *url;
     bool is_head;    /* HEAD; then redirects are not followed */
+    long max_s;      /* the whole exchange may take; 0: as long as it goes on */
     uint64_t offset; /* above 0: ask for the bytes from there on */
     /* Gets the body of an answer with status 200 or 206, in pieces; 0 or ERR_*, which ends it. */
     int (*sink)(void *ud, const struct hub_answer *a, const void *bytes, size_t n);

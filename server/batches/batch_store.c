@@ -2,6 +2,7 @@
  * batches asks batch_store_records.c; the bytes are batch_store_files.c's. A build without SQLite
  * has batch_store_none.c in their place. */
 #ifdef QUIRE_SQLITE
+#include "core/base/hex.h"
 #include "server/batches/batch_store_impl.h"
 
 #include "core/base/err.h"
@@ -161,11 +162,11 @@ int64_t batch_store_keep_until(const struct batch_store *s)
 void batch_store_random_id(const char *prefix, char out[BATCH_STORE_ID])
 {
     unsigned char random[12] = {0};
-    size_t n = (size_t)snprintf(out, BATCH_STORE_ID, "%s", prefix);
+    char digits[2 * sizeof(random) + 1];
 
     (void)!getrandom(random, sizeof(random), 0);
-    for (size_t i = 0; i < sizeof(random); i++)
-        n += (size_t)snprintf(out + n, BATCH_STORE_ID - n, "%02x", random[i]);
+    hex_write(digits, random, sizeof(random));
+    snprintf(out, BATCH_STORE_ID, "%s%s", prefix, digits);
 }
 
 void batch_store_path(const struct batch_store *s, const char *id, char out[BATCH_STORE_PATH])

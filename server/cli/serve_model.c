@@ -7,6 +7,7 @@
 #include "config/models.h"
 #include "core/base/buf.h"
 #include "core/base/err.h"
+#include "core/base/fixed_text.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
 #include "core/hub/pull.h"
@@ -102,23 +103,21 @@ static struct kv_event_endpoint endpoint_of(const char *setting, uint32_t i, str
 /* The setting with {host} and {model} filled in. */
 static void fill_topic(char *out, size_t size, const char *setting, const char *model)
 {
+    struct fixed_text topic;
     char host[256] = "";
-    size_t n = 0;
 
     (void)gethostname(host, sizeof(host) - 1);
-    while (*setting != '\0' && n + 1 < size) {
+    fixed_text_init(&topic, out, size);
+    while (*setting != '\0') {
         const bool is_host = strncmp(setting, "{host}", 6) == 0;
         const bool is_model = strncmp(setting, "{model}", 7) == 0;
-        const char *name = is_host ? host : model;
 
         if (is_host || is_model)
-            n += (size_t)snprintf(out + n, size - n, "%s", name);
+            fixed_text_add(&topic, "%s", is_host ? host : model);
         else
-            out[n++] = *setting;
+            fixed_text_add(&topic, "%c", *setting);
         setting += is_host ? 6 : is_model ? 7 : 1;
-        n = n < size ? n : size - 1;
     }
-    out[n] = '\0';
 }
 
 /* Each model has sockets of its own: readers count a socket's batches, whatever their topic. */

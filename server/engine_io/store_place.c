@@ -2,6 +2,7 @@
 #include "server/engine_io/store_place.h"
 
 #include "core/base/err.h"
+#include "core/base/hex.h"
 #include "core/base/log.h"
 #include "core/base/name_copy.h"
 #include "core/base/replace_file.h"
@@ -212,8 +213,7 @@ static int make_secret(char offered[SECRET_CHARS + 1])
 
     if (getrandom(bytes, sizeof(bytes), 0) != (ssize_t)sizeof(bytes))
         return ERR_IO;
-    for (size_t i = 0; i < sizeof(bytes); i++)
-        snprintf(offered + 2 * i, 3, "%02x", bytes[i]);
+    hex_write(offered, bytes, sizeof(bytes));
     return 0;
 }
 

@@ -5,6 +5,9 @@
  * maxmemory and maxmemory-policy (allkeys-lru). After an error the connection is closed, and tried
  * again after a time that doubles from a second to half a minute; until then every call answers
  * ERR_BUSY at once.
+ *
+ * The server is a stranger: an answer that is a list, that is longer than what was asked for, or
+ * that takes longer than its bytes may, is an error like any other. hiredis would take them all.
  */
 #include "server/engine_io/store_redis.h"
 
@@ -19,15 +22,19 @@
 
 #ifdef QUIRE_HIREDIS
 #include <hiredis.h>
+#include <stdarg.h>
 
 #define KEY "quire:kv:%s"
 #define FIRST_PAUSE_MS 1000
 #define LONGEST_PAUSE_MS 30000
+#define MORE_BYTES ((size_t)64 << 10) /* of an answer: words, errors, what stands before a value */
+#define BYTES_PER_MS 4096             /* of a network that is worth a block store */
 
 struct store_redis {
     struct store_backend base;
     const struct store_place *place;
-    redisContext *c;     /* NULL: not connected */
+    redisContext *c; /* NULL: not connected */
+    redisReplyObjectFunctions answers;
     uint64_t retry_at_ms; /* not before; 0: at once */
     uint64_t pause_ms;
 };
@@ -51,21 +58,82 @@ static int fail(struct store_redis *r, const char *what, const char *why)
     return ERR_IO;
 }
 
-/* NULL: it failed, and why is said. */
-static redisReply *check(struct store_redis *r, const char *what, void *reply)
+/* No answer to what is asked here is a list, and "*1000000000" would make room for one. */
+#if HIREDIS_MAJOR > 0
+static void *refuse_list(const redisReadTask *task, size_t n)
+#else
+static void *refuse_list(const redisReadTask *task, int n)
+#endif
 {
-    redisReply *a = reply;
+    (void)task, (void)n;
+    return NULL;
+}
 
-    if (a == NULL) {
-        (void)fail(r, what, r->c->errstr);
-        return NULL;
+/* The commands that were appended go out. */
+static int send_all(struct store_redis *r, const char *what, uint64_t end_ms)
+{
+    int is_sent = 0;
+
+    while (!is_sent) {
+        if (redisBufferWrite(r->c, &is_sent) != REDIS_OK)
+            return fail(r, what, r->c->errstr);
+        if (!is_sent && clock_ms() > end_ms)
+            return fail(r, what, "the server takes the command too slowly");
     }
-    if (a->type == REDIS_REPLY_ERROR) {
-        (void)fail(r, what, a->str);
+    return 0;
+}
+
+/* The next answer of at most `most` bytes. NULL: it failed, and why is said. */
+static redisReply *receive(struct store_redis *r, const char *what, size_t most, uint64_t end_ms)
+{
+    const redisReader *reader = r->c->reader;
+    const char *why = NULL;
+    void *got = NULL;
+    redisReply *a;
+
+    while (why == NULL && got == NULL) {
+        if (redisReaderGetReply(r->c->reader, &got) != REDIS_OK)
+            why = reader->err == REDIS_ERR_OOM ? "the answer is a list, or takes more memory than "
+                                                 "there is"
+                                               : reader->errstr;
+        else if (got == NULL && reader->len - reader->pos > most)
+            why = "the answer is longer than what was asked for";
+        else if (got == NULL && clock_ms() > end_ms)
+            why = "the answer comes too slowly";
+        else if (got == NULL && redisBufferRead(r->c) != REDIS_OK)
+            why = r->c->errstr;
+    }
+    a = got;
+    if (a != NULL && a->type == REDIS_REPLY_ERROR)
+        why = a->str;
+    if (why == NULL)
+        return a;
+    (void)fail(r, what, why);
+    if (a != NULL)
         freeReplyObject(a);
-        return NULL;
-    }
-    return a;
+    return NULL;
+}
+
+/* Until when a command and its answer, of so many bytes together, must have passed. */
+static uint64_t end_of(const struct store_redis *r, size_t bytes)
+{
+    return clock_ms() + r->place->timeout_ms + bytes / BYTES_PER_MS;
+}
+
+/* One command and its answer; `bytes`: of the value in either. NULL: it failed. */
+static redisReply *ask(struct store_redis *r, const char *what, size_t bytes, const char *format,
+                       ...)
+{
+    const uint64_t end_ms = end_of(r, bytes);
+    va_list args;
+    int rc;
+
+    va_start(args, format);
+    rc = redisvAppendCommand(r->c, format, args);
+    va_end(args);
+    if (rc != REDIS_OK)
+        return (void)fail(r, what, r->c->errstr), NULL;
+    return send_all(r, what, end_ms) == 0 ? receive(r, what, bytes + MORE_BYTES, end_ms) : NULL;
 }
 
 static int done(redisReply *reply)
@@ -82,11 +150,11 @@ static int greet(struct store_redis *r)
     int rc = 0;
 
     if (p->password[0] != '\0' && p->user[0] != '\0')
-        rc = done(check(r, "AUTH", redisCommand(r->c, "AUTH %s %s", p->user, p->password)));
+        rc = done(ask(r, "AUTH", 0, "AUTH %s %s", p->user, p->password));
     else if (p->password[0] != '\0')
-        rc = done(check(r, "AUTH", redisCommand(r->c, "AUTH %s", p->password)));
+        rc = done(ask(r, "AUTH", 0, "AUTH %s", p->password));
     if (rc == 0 && p->db != 0)
-        rc = done(check(r, "SELECT", redisCommand(r->c, "SELECT %u", p->db)));
+        rc = done(ask(r, "SELECT", 0, "SELECT %u", p->db));
     return rc;
 }
 
@@ -104,6 +172,9 @@ static int connect_now(struct store_redis *r)
         return fail(r, "cannot connect", r->c != NULL ? r->c->errstr : "no memory");
     if (redisSetTimeout(r->c, timeout) != REDIS_OK)
         return fail(r, "cannot set a timeout", r->c->errstr);
+    r->answers = *r->c->reader->fn;
+    r->answers.createArray = refuse_list;
+    r->c->reader->fn = &r->answers;
     (void)redisEnableKeepAlive(r->c);
     return greet(r);
 }
@@ -119,20 +190,21 @@ static void went_well(struct store_redis *r)
 static int redis_count(struct store_backend *b, const store_name *names, uint32_t n)
 {
     struct store_redis *r = (struct store_redis *)b;
-    const int rc = connect_now(r);
+    const uint64_t end_ms = end_of(r, 0);
+    int rc = connect_now(r);
     uint32_t n_there = 0;
     bool goes_on = true;
 
+    for (uint32_t i = 0; i < n && rc == 0; i++)
+        if (redisAppendCommand(r->c, "EXISTS " KEY, names[i]) != REDIS_OK)
+            rc = fail(r, "EXISTS", r->c->errstr);
+    if (rc == 0)
+        rc = send_all(r, "EXISTS", end_ms);
     if (rc < 0)
         return rc;
-    for (uint32_t i = 0; i < n; i++)
-        redisAppendCommand(r->c, "EXISTS " KEY, names[i]);
     for (uint32_t i = 0; i < n; i++) {
-        void *got = NULL;
-        redisReply *a;
+        redisReply *a = receive(r, "EXISTS", MORE_BYTES, end_ms);
 
-        (void)redisGetReply(r->c, &got);
-        a = check(r, "EXISTS", got);
         if (a == NULL)
             return ERR_IO;
         goes_on = goes_on && a->type == REDIS_REPLY_INTEGER && a->integer == 1;
@@ -152,7 +224,7 @@ static int64_t redis_get(struct store_backend *b, const char *name, uint8_t *buf
 
     if (rc < 0)
         return rc;
-    a = check(r, "GET", redisCommand(r->c, "GET " KEY, name));
+    a = ask(r, "GET", size, "GET " KEY, name);
     if (a == NULL)
         return ERR_IO;
     if (a->type == REDIS_REPLY_STRING) {
@@ -170,7 +242,7 @@ static int redis_put(struct store_backend *b, const char *name, const uint8_t *b
     int rc = connect_now(r);
 
     if (rc == 0)
-        rc = done(check(r, "SET", redisCommand(r->c, "SET " KEY " %b", name, bytes, n)));
+        rc = done(ask(r, "SET", n, "SET " KEY " %b", name, bytes, n));
     if (rc == 0)
         went_well(r);
     return rc;
@@ -181,7 +253,7 @@ static int redis_remove(struct store_backend *b, const char *name)
     struct store_redis *r = (struct store_redis *)b;
     const int rc = connect_now(r);
 
-    return rc < 0 ? rc : done(check(r, "DEL", redisCommand(r->c, "DEL " KEY, name)));
+    return rc < 0 ? rc : done(ask(r, "DEL", 0, "DEL " KEY, name));
 }
 
 /* Comes back by itself when the server is there again. */
@@ -195,7 +267,7 @@ static int redis_tidy(struct store_backend *b, uint64_t *bytes)
         return 0;
     rc = connect_now(r);
     if (rc == 0)
-        rc = done(check(r, "PING", redisCommand(r->c, "PING")));
+        rc = done(ask(r, "PING", 0, "PING"));
     if (rc == 0)
         went_well(r);
     return rc;
@@ -234,9 +306,9 @@ int store_redis_secret(const struct store_place *place, const char *offered, cha
     int rc = connect_now(&r);
 
     if (rc == 0)
-        rc = done(check(&r, "SET", redisCommand(r.c, "SET quire:secret %s NX", offered)));
+        rc = done(ask(&r, "SET", 0, "SET quire:secret %s NX", offered));
     if (rc == 0)
-        a = check(&r, "GET", redisCommand(r.c, "GET quire:secret"));
+        a = ask(&r, "GET", 0, "GET quire:secret");
     if (rc == 0 && (a == NULL || a->type != REDIS_REPLY_STRING))
         rc = ERR_IO;
     if (rc == 0)

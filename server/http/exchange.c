@@ -3,6 +3,7 @@
 
 #include "core/base/clock.h"
 #include "core/base/err.h"
+#include "core/base/hex.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
 #include "core/base/name_copy.h"
@@ -39,6 +40,7 @@ static void choose_id(struct http_call *c)
 {
     const char *given = http_call_header(c, "X-Request-Id");
     unsigned char random[8] = {0};
+    char digits[2 * sizeof(random) + 1];
     size_t n = 0;
 
     while (given != NULL && given[n] > 0x20 && given[n] < 0x7f)
@@ -50,9 +52,8 @@ static void choose_id(struct http_call *c)
     /* Without entropy (early in a boot) the id is zeros, which does no harm. */
     if (getrandom(random, sizeof(random), GRND_NONBLOCK) < 0)
         memset(random, 0, sizeof(random));
-    n = (size_t)snprintf(c->id, sizeof(c->id), "req-");
-    for (size_t i = 0; i < sizeof(random); i++)
-        n += (size_t)snprintf(c->id + n, sizeof(c->id) - n, "%02x", random[i]);
+    hex_write(digits, random, sizeof(random));
+    snprintf(c->id, sizeof(c->id), "req-%s", digits);
 }
 
 /* ?a=b&c=d as decoded pairs; a name without a value is none. */

@@ -17,6 +17,7 @@
 #include "server/kv_events/sent_batches.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -34,9 +35,15 @@
 #define LINGER_MS 200 /* for the last batch, at the end */
 #define MAX_REQUEST 1024 /* bytes of a frame that is read: of questions and subscriptions */
 #define KEEPALIVE_S 60   /* a reader whose machine is gone is found out by TCP */
+#define HANDSHAKE_MS 5000 /* for who connects and does not say that it speaks ZeroMQ */
+#define MAX_WAITING 16    /* messages of a reader that are not read yet */
+/* What readers may subscribe to, all together, since the socket was made: ZeroMQ keeps each prefix
+ * for as long as the reader stays, and takes as many as come. */
+#define MAX_SUBSCRIBED ((size_t)1 << 20)
+#define SUBSCRIPTION_BYTES 64 /* beside its text */
 
 struct listening {
-    int fd; /* -1: none, or ZeroMQ's */
+    int fd; /* -1: none; ZeroMQ has a copy */
     char endpoint[KV_EVENT_MAX_ENDPOINT];
 };
 
@@ -59,6 +66,7 @@ struct kv_event_publisher {
     struct buf bytes;
     struct sent_batches *sent;
     uint64_t next;                       /* number of the next batch */
+    size_t subscribed;                   /* bytes, of MAX_SUBSCRIBED */
     uint64_t picture_from;               /* number of the batch that the last picture began with */
     uint64_t picture_us;                 /* when all was last sent for somebody who subscribed */
     bool owes_picture;
@@ -257,14 +265,65 @@ static void take_question(struct kv_event_publisher *p)
     answer_from(p, &(struct asker){frames[0], (size_t)sizes[0]}, number);
 }
 
+/* A socket of ZeroMQ that takes a listening one over; NULL: it cannot be had. */
+static void *make_socket(struct kv_event_publisher *p, int type, const struct listening *l, int hwm)
+{
+    void *socket = zmq_socket(p->context, type);
+    const int no = 0, yes = 1, linger = LINGER_MS, keepalive = KEEPALIVE_S;
+    const int handshake = HANDSHAKE_MS, waiting = MAX_WAITING;
+    const int64_t most = MAX_REQUEST;
+    const bool is_ipv6 = strchr(l->endpoint, '[') != NULL;
+    const int fd = socket != NULL ? fcntl(l->fd, F_DUPFD_CLOEXEC, 0) : -1;
+
+    if (socket == NULL)
+        return NULL;
+    zmq_setsockopt(socket, ZMQ_LINGER, &linger, sizeof(linger));
+    zmq_setsockopt(socket, ZMQ_SNDHWM, &hwm, sizeof(hwm));
+    zmq_setsockopt(socket, ZMQ_RCVHWM, &waiting, sizeof(waiting));
+    zmq_setsockopt(socket, ZMQ_MAXMSGSIZE, &most, sizeof(most));
+    zmq_setsockopt(socket, ZMQ_HANDSHAKE_IVL, &handshake, sizeof(handshake));
+    zmq_setsockopt(socket, ZMQ_TCP_KEEPALIVE, &yes, sizeof(yes));
+    zmq_setsockopt(socket, ZMQ_TCP_KEEPALIVE_IDLE, &keepalive, sizeof(keepalive));
+    if (type == ZMQ_XPUB)
+        zmq_setsockopt(socket, ZMQ_XPUB_VERBOSE, &yes, sizeof(yes));
+    /* Where it is bound to is settled: the address only has to be one. */
+    if (fd >= 0 && zmq_setsockopt(socket, ZMQ_USE_FD, &fd, sizeof(fd)) == 0 &&
+        zmq_setsockopt(socket, ZMQ_IPV6, is_ipv6 ? &yes : &no, sizeof(no)) == 0 &&
+        zmq_bind(socket, is_ipv6 ? "tcp://[::1]:1" : "tcp://127.0.0.1:1") == 0)
+        return socket;
+    if (fd >= 0)
+        close(fd);
+    zmq_close(socket);
+    return NULL;
+}
+
+/* Readers have subscribed to more than a socket may keep: all are let go, and its memory with them.
+ * Those that are readers come back by themselves, and get a picture. */
+static void renew_publish_socket(struct kv_event_publisher *p)
+{
+    void *socket = make_socket(p, ZMQ_XPUB, &p->publish, (int)p->hwm);
+
+    p->subscribed = 0;
+    if (socket == NULL)
+        return;
+    zmq_close(p->publish_socket);
+    p->publish_socket = socket;
+    log_warn("kv_events", "event=readers_let_go reason=\"more than %zu bytes of subscriptions\"",
+             MAX_SUBSCRIBED);
+}
+
 /* Frames that begin with 1 are subscriptions, with 0 the end of one. */
 static void take_subscriptions(struct kv_event_publisher *p)
 {
     uint8_t frames[1][MAX_REQUEST];
     int sizes[1];
 
-    while (receive(p->publish_socket, frames, sizes, 1) > 0)
+    while (p->subscribed <= MAX_SUBSCRIBED && receive(p->publish_socket, frames, sizes, 1) > 0) {
         p->owes_picture = p->owes_picture || (sizes[0] > 0 && frames[0][0] == 1);
+        p->subscribed += (size_t)sizes[0] + SUBSCRIPTION_BYTES;
+    }
+    if (p->subscribed > MAX_SUBSCRIBED)
+        renew_publish_socket(p);
 }
 
 /* Milliseconds until a picture may be sent that is owed; -1: none is. */
@@ -400,34 +459,6 @@ int kv_event_publisher_open(struct kv_event_publisher **out,
     }
     *out = p;
     return 0;
-}
-
-/* A socket of ZeroMQ that takes a listening one over; NULL: it cannot be had. */
-static void *make_socket(struct kv_event_publisher *p, int type, struct listening *l, int hwm)
-{
-    void *socket = zmq_socket(p->context, type);
-    const int no = 0, yes = 1, linger = LINGER_MS, keepalive = KEEPALIVE_S;
-    const int64_t most = MAX_REQUEST;
-    const bool is_ipv6 = strchr(l->endpoint, '[') != NULL;
-
-    if (socket == NULL)
-        return NULL;
-    zmq_setsockopt(socket, ZMQ_LINGER, &linger, sizeof(linger));
-    zmq_setsockopt(socket, ZMQ_SNDHWM, &hwm, sizeof(hwm));
-    zmq_setsockopt(socket, ZMQ_MAXMSGSIZE, &most, sizeof(most));
-    zmq_setsockopt(socket, ZMQ_TCP_KEEPALIVE, &yes, sizeof(yes));
-    zmq_setsockopt(socket, ZMQ_TCP_KEEPALIVE_IDLE, &keepalive, sizeof(keepalive));
-    if (type == ZMQ_XPUB)
-        zmq_setsockopt(socket, ZMQ_XPUB_VERBOSE, &yes, sizeof(yes));
-    /* Where it is bound to is settled: the address only has to be one. */
-    if (zmq_setsockopt(socket, ZMQ_USE_FD, &l->fd, sizeof(l->fd)) < 0 ||
-        zmq_setsockopt(socket, ZMQ_IPV6, is_ipv6 ? &yes : &no, sizeof(no)) < 0 ||
-        zmq_bind(socket, is_ipv6 ? "tcp://[::1]:1" : "tcp://127.0.0.1:1") < 0) {
-        zmq_close(socket);
-        return NULL;
-    }
-    l->fd = -1;
-    return socket;
 }
 
 static int make_sockets(struct kv_event_publisher *p)

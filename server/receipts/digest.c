@@ -2,10 +2,11 @@
 #include "server/receipts/digest.h"
 
 #include "core/base/err.h"
+#include "core/base/hex.h"
 
 #include <gnutls/crypto.h>
 #include <gnutls/gnutls.h>
-#include <stdio.h>
+#include <string.h>
 
 #define SHA256_BYTES 32
 
@@ -13,14 +14,15 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "ids are hashed as the
 
 int digest_bytes(const void *bytes, size_t n, char out[DIGEST_TEXT])
 {
+    static const char name[] = "sha256:";
     uint8_t hash[SHA256_BYTES];
-    int at;
+
+    _Static_assert(sizeof(name) + 2 * SHA256_BYTES <= DIGEST_TEXT, "the digits have room");
 
     if (gnutls_hash_fast(GNUTLS_DIG_SHA256, n > 0 ? bytes : "", n, hash) < 0)
         return ERR_INTERNAL;
-    at = snprintf(out, DIGEST_TEXT, "sha256:");
-    for (int i = 0; i < SHA256_BYTES; i++)
-        at += snprintf(out + at, (size_t)(DIGEST_TEXT - at), "%02x", hash[i]);
+    memcpy(out, name, sizeof(name));
+    hex_write(out + sizeof(name) - 1, hash, SHA256_BYTES);
     return 0;
 }
 

@@ -35,8 +35,8 @@ def pytest_addoption(parser):
 # Files, and functions of files, that have the marker `long`: more than six seconds of a core each.
 LEFT_TO_TEST_LONG = {
     "architectures::test_same_bits", "architectures::test_nothing_is_ignored", "architectures::test_quantised", "bench",
-    "bombs", "chaos", "cluster", "handover", "haproxy", "kv_store", "mtp", "plan", "pretokenizer", "request_memory",
-    "speculation_states", "states", "swap", "torture", "vocab_families", "windows"}
+    "bombs", "chaos", "cluster", "handover", "haproxy", "kv_store", "mtp", "plan", "pretokenizer", "pull::test_a_hub_that_drips",
+    "request_memory", "speculation_states", "states", "swap", "torture", "vocab_families", "windows"}
 
 # What QEMU's user mode (QUIRE_EMULATED=1) cannot show, and why.
 MANY_STEPS, TIMES, SIGNALS = "thousands of steps", "compares times", "signals that the emulator has for itself"

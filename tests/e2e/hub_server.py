@@ -10,6 +10,7 @@ import json
 import re
 import ssl
 import threading
+import time
 import urllib.parse
 
 LFS_FROM = 4096  # bytes: the rest lies in git itself
@@ -187,6 +188,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def send_slowly(self, hub, part):
         for at in range(0, len(part), hub.piece):
             hub.gate.wait(60)
+            time.sleep(hub.pause_s)
             piece = part[at:at + hub.piece]
             try:
                 self.wfile.write(piece)
@@ -216,6 +218,7 @@ class Hub:
         self.wrong = {}         # path -> other bytes
         self.knows_ranges = True
         self.piece = 1 << 16
+        self.pause_s = 0  # before each piece
         self.stop_at = 1 << 60  # when so many bytes are out, wait for the gate
         self.lock = threading.Lock()
         self.gate, self.progress = threading.Event(), threading.Event()

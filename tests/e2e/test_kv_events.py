@@ -274,6 +274,41 @@ def test_a_subscriber_that_never_reads(start, reader):
     r.compare(s)
 
 
+GREETING = b"\xff\0\0\0\0\0\0\0\1\x7f\3\0NULL" + bytes(48)  # of ZMTP 3.0
+READY = b"\5READY\x0bSocket-Type\0\0\0\3SUB"
+
+
+def subscriber(s):
+    """A socket that has greeted, and may say what it likes."""
+    host, port = source(s)["endpoint"].removeprefix("tcp://").rsplit(":", 1)
+    c = socket.create_connection((host, int(port)), timeout=10)
+    c.sendall(GREETING)
+    c.sendall(bytes([4, len(READY)]) + READY)
+    assert c.recv(64) != b""
+    return c
+
+
+def test_subscriptions_without_end(start, reader):
+    """A reader that subscribes to more and more is let go when it is too much, and others go on."""
+    s = start(*SMALL, *events())
+    r, t, rng = reader(s), Traffic(s, 9), random.Random(9)
+    t.burst()
+    r.compare(s)
+    before, sent = rss(s), 0
+    while sent < 16 << 20:
+        try:
+            c = subscriber(s)
+            while sent < 16 << 20:
+                c.sendall(b"".join(b"\2" + (901).to_bytes(8, "big") + b"\1" + rng.randbytes(900) for _ in range(50)))
+                sent += 50 * 910
+        except OSError:
+            pass
+        c.close()
+    t.burst()
+    assert r.compare(s) > 10
+    assert rss(s) - before < (400 << 20 if SANITIZED else 128 << 20) and "event=readers_let_go" in s.read_log()
+
+
 def test_a_process_that_stands_still(start, reader):
     """The engine goes on while a reader is stopped for a while by SIGSTOP."""
     s = start(*SMALL, *events("--kv-events-hwm", "16"))

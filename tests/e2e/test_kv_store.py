@@ -3,6 +3,7 @@ import contextlib
 import os
 import pathlib
 import random
+import re
 import shutil
 import signal
 import socket
@@ -454,6 +455,61 @@ def test_redis_killed_and_restarted_under_load_costs_speed_only(models, redis):
             t.join()
         assert wrong == [] and n[0] > 20
         assert count(s, "errors_total", direction="in") + count(s, "errors_total", direction="out") > 0
+
+
+class Liar:
+    """A Redis that keeps the secret, and to all about records sends `begin`, and `piece` again and again until nobody listens."""
+    SECRET = b"0123456789abcdef" * 2
+
+    def __init__(self, begin, piece, pause_s=0):
+        self.begin, self.piece, self.pause_s, self.n_sent, self.n_told = begin, piece, pause_s, 0, 0
+        self.socket = socket.create_server(("127.0.0.1", 0))
+        self.place = f"redis://127.0.0.1:{self.socket.getsockname()[1]}"
+        threading.Thread(target=self.listen, daemon=True).start()
+
+    def listen(self):
+        with contextlib.suppress(OSError):
+            while True:
+                threading.Thread(target=self.talk, args=(self.socket.accept()[0],), daemon=True).start()
+
+    def talk(self, client):
+        with client, contextlib.suppress(OSError):
+            while words := client.recv(1 << 20):
+                if b"quire:kv:" in words:
+                    return self.lie(client)
+                client.sendall(b"$32\r\n" + self.SECRET + b"\r\n" if b"GET" in words else b"+OK\r\n")
+
+    def lie(self, client):
+        self.n_told += 1
+        client.sendall(self.begin)
+        while self.n_sent < 400 << 20:
+            self.n_sent += client.send(self.piece)
+            time.sleep(self.pause_s)
+
+
+ENDLESS = 65536 * b"1"
+
+
+@pytest.mark.parametrize("begin,piece,pause_s,why", [
+    (b"*1000000000\r\n", b":1\r\n", 0.1, "is a list"), (b"*2147483647\r\n*2147483647\r\n", b"*9\r\n", 0.1, "is a list"),
+    (b"$1000000000\r\n", ENDLESS, 0, "longer than what was asked for"), (b"+", ENDLESS, 0, "longer than what was asked for"),
+    (b":1", b"1", 0.05, "too slowly")], ids=["list", "lists", "value", "line", "slow"])
+def test_redis_that_lies(models, begin, piece, pause_s, why):
+    """What it may make the server hold, and for how long, is bounded by what was asked."""
+    liar = Liar(begin, piece, pause_s)
+    with serving(models, liar.place, "--kv-store-wait-ms", "300") as s:
+        at_first = memory(s)
+        assert len(ask(s)["choices"]) == 1
+        until(lambda: why in s.read_log())
+        assert memory(s) - at_first < 64 << 20 or SANITIZED
+        assert liar.n_told > 0 and liar.n_sent < 64 << 20
+    liar.socket.close()
+
+
+def memory(s):
+    """The most that it had, in bytes."""
+    status = pathlib.Path(f"/proc/{s.pid}/status").read_text()
+    return int(re.search(r"VmHWM:\s+(\d+) kB", status)[1]) << 10
 
 
 def test_redis_that_hangs_is_waited_for_once(models, redis):

@@ -137,6 +137,15 @@ def test_split(hub):
     assert "the part 'q8/x-Q8_0-00003-of-00003.gguf' is missing" in refused("hf:owner/name:Q8_0")
 
 
+def test_depth(hub):
+    """Folders in folders, as many as are taken: the link leads back through all of them, online and from the cache."""
+    path = "".join(f"{i}/" for i in range(16)) + "x.gguf"
+    hub.repos["owner/name"] = Repo({path: b"GGUF"})
+    for flags in ([], ["--offline"]):
+        (found,) = pull(*flags, "hf:owner/name")
+        assert found.endswith(path) and pathlib.Path(found).read_bytes() == b"GGUF"
+
+
 FOLDER = {name: name.encode() for name in (
     "config.json", "tokenizer.json", "tokenizer_config.json", "generation_config.json", "chat_template.jinja",
     "1_Pooling/config.json", "modules.json", "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors",
@@ -239,6 +248,15 @@ def test_cut_at_once(hub):
     said = refused("hf:owner/name:Q4_K_M")
     assert said.startswith("quire: hf:owner/name:Q4_K_M: http://127.0.0.1") and "3145728 bytes" in said
     assert 3 <= 20 - len(hub.cuts) <= 8
+
+
+@pytest.mark.parametrize("cut", [False, True], ids=["slow", "cut"])
+def test_a_hub_that_drips(hub, cache, cut):
+    """A byte now and then, of one answer or of many, is no download: it ends by itself, and what came is kept."""
+    hub.piece, hub.pause_s = 1, 0.2
+    hub.cuts = 100000 * [1] if cut else []
+    said = refused("hf:owner/name:Q4_K_M")
+    assert "less than 1024 bytes a second came" in said and len(parts(cache)) == 1, said
 
 
 def test_server_without_ranges(hub):
@@ -496,7 +514,8 @@ def entry(path, size=5, oid=40 * "1"):
 
 
 @pytest.mark.parametrize("path", ["../x.gguf", "a/../../x.gguf", "/etc/x.gguf", "a//x.gguf", "./x.gguf", "a/./x.gguf", "x\n.gguf",
-                                  "x\u0000.gguf", "x\x1b[2J.gguf", "a\\x.gguf", "", "a/", 300 * "a" + ".gguf", 90 * "abcdef/" + "x.gguf", 5])
+                                  "x\u0000.gguf", "x\x1b[2J.gguf", "a\\x.gguf", "", "a/", 17 * "a/" + "x.gguf",
+                                  205 * "a/" + "x.gguf", 300 * "a" + ".gguf", 90 * "abcdef/" + "x.gguf", 5])
 def test_hostile_paths(hub, cache, path):
     hub.listing = [entry("a-ok.gguf"), entry(path)]
     said = refused("hf:owner/name")

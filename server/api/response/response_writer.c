@@ -3,6 +3,7 @@
 
 #include "core/base/clock.h"
 #include "core/base/err.h"
+#include "core/base/hex.h"
 #include "core/base/json.h"
 #include "core/base/version.h"
 #include "server/http/http_call.h"
@@ -21,8 +22,7 @@ void response_random_hex(char out[25])
     unsigned char random[12] = {0};
 
     (void)!getrandom(random, sizeof(random), 0);
-    for (size_t i = 0; i < sizeof(random); i++)
-        snprintf(out + 2 * i, 3, "%02x", random[i]);
+    hex_write(out, random, sizeof(random));
 }
 
 void response_draw_id(const struct wire_format *wire_format, char *out, size_t size)

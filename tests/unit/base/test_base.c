@@ -10,6 +10,8 @@
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/file_stem.h"
+#include "core/base/fixed_text.h"
+#include "core/base/hex.h"
 #include "core/base/hist.h"
 #include "core/base/list.h"
 #include "core/base/log.h"
@@ -683,6 +685,41 @@ static void the_clock_goes_forward(void **state)
 
 /* ---- file_stem */
 
+/* Half a piece is never there, and nothing is behind what had no room. */
+static void a_fixed_text_takes_whole_pieces(void **state)
+{
+    char array[8];
+    struct fixed_text t;
+
+    (void)state;
+    fixed_text_init(&t, array, sizeof(array));
+    assert_string_equal(array, "");
+    assert_true(fixed_text_add(&t, "%s/", "ab"));
+    assert_true(fixed_text_add(&t, "%04x", 0xfU));
+    assert_string_equal(array, "ab/000f");
+    assert_true(fixed_text_add(&t, "%s", ""));
+    assert_false(fixed_text_add(&t, "x"));
+    assert_false(fixed_text_add(&t, "%s", ""));
+    assert_string_equal(array, "ab/000f");
+    fixed_text_init(&t, array, 4);
+    assert_true(fixed_text_add(&t, "a"));
+    assert_false(fixed_text_add(&t, "bcd"));
+    assert_false(fixed_text_add(&t, "e"));
+    assert_string_equal(array, "a");
+}
+
+static void hex_digits_are_written(void **state)
+{
+    const unsigned char bytes[] = {0x00, 0x1f, 0xa0, 0xff};
+    char out[9];
+
+    (void)state;
+    hex_write(out, bytes, sizeof(bytes));
+    assert_string_equal(out, "001fa0ff");
+    hex_write(out, bytes, 0);
+    assert_string_equal(out, "");
+}
+
 static void stems_are_names_of_models(void **state)
 {
     static const char *const cases[][2] = {
@@ -733,6 +770,8 @@ int main(void)
         cmocka_unit_test(mem_fails_when_told),
         cmocka_unit_test(mem_guard_aborts),
         cmocka_unit_test(the_clock_goes_forward),
+        cmocka_unit_test(a_fixed_text_takes_whole_pieces),
+        cmocka_unit_test(hex_digits_are_written),
         cmocka_unit_test(stems_are_names_of_models),
     };
 
