@@ -30,15 +30,29 @@ static struct span trim(const char *text, size_t len)
     return (struct span){text, len};
 }
 
+/* /a/b, ./b, ../b, ~/b and hf:OWNER/NAME are none of the names that may have slashes. */
+static bool begins_path(const char *text, size_t len)
+{
+    static const char *const heads[] = {"/", "./", "../", "~/", "hf:"};
+
+    for (size_t i = 0; i < sizeof(heads) / sizeof(heads[0]); i++)
+        if (len >= strlen(heads[i]) && memcmp(text, heads[i], strlen(heads[i])) == 0)
+            return true;
+    return false;
+}
+
 /* Names stand in URLs, in metrics, in logs and in the heads of sections. */
 bool models_is_name(const char *name, size_t len)
 {
     if (len == 0 || len > MODELS_MAX_NAME)
         return false;
-    for (size_t i = 0; i < len; i++)
-        if (name[i] <= ' ' || name[i] >= 0x7f || strchr(",=/[]\"'`\\", name[i]) != NULL)
+    for (size_t i = 0; i < len; i++) {
+        if (name[i] <= ' ' || name[i] >= 0x7f || strchr(",=[]\"'`\\", name[i]) != NULL)
             return false;
-    return true;
+        if (name[i] == '/' && (i == 0 || i + 1 == len || name[i - 1] == '/'))
+            return false;
+    }
+    return !begins_path(name, len);
 }
 
 /* The bytes before the '=' that ends a name, or NULL: the item is a path. */
@@ -46,7 +60,7 @@ static const char *end_of_name(struct span item)
 {
     const char *eq = memchr(item.text, '=', item.len);
 
-    return eq != NULL && memchr(item.text, '/', (size_t)(eq - item.text)) == NULL ? eq : NULL;
+    return eq != NULL && !begins_path(item.text, (size_t)(eq - item.text)) ? eq : NULL;
 }
 
 /* How much of an item a sentence shows. */

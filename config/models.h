@@ -1,7 +1,8 @@
 /* config/models.h - the models to serve, as in "chat=/models/chat.gguf, /models/embed.gguf".
  *
  * Items are PATH or NAME=PATH with commas between; blanks around them do not count. What stands
- * before the first '=' is a name unless it holds a '/', so that ./a=b.gguf is a path. An empty path
+ * before the first '=' is a name, which may be OWNER/NAME, unless it begins as a path does, so that
+ * ./a=b.gguf is one. An empty path
  * is the demo model inside the binary: "" lists that one alone, and "NAME=" gives it a name. A path
  * may be a model of the Hub, hf:OWNER/NAME:QUANT (core/hub/reference.h), until it has been fetched.
  * Where no name is given, the model is called after its file, folder or repository.
@@ -32,7 +33,7 @@ struct model_item {
 /* May models be called this? The rule as the end of a sentence. */
 #define MODELS_NAME_RULE                                                                           \
     "a model's name has 1 to 127 bytes of printable ASCII without blanks, quotes, backslashes "    \
-    "and any of , = / [ ]"
+    "and any of , = [ ], slashes only between others, and does not begin as a path does"
 bool models_is_name(const char *name, size_t len);
 
 /* Read the next item of *text and move behind it; behind the last one *text is NULL. 1: *out is it;

@@ -98,14 +98,15 @@ static const struct request_doc {
     {"CompletionRequest", "", PARAMS_TEXT, "['prompt']"},
     {"ChatCompletionRequest", "", PARAMS_CHAT, "['messages']"},
     {"EmbeddingRequest", "", PARAMS_EMBED,
-     "[],'anyOf':[{'required':['input']},{'required':['content']}]"},
+     "[],'anyOf':[{'required':['input']},{'required':['content']},{'required':['messages']}]"},
     {"RerankRequest", "", PARAMS_RERANK,
      "['query'],'anyOf':[{'required':['documents']},{'required':['texts']}]"},
     {"ScoreRequest", "", PARAMS_SCORE, "[]"},
-    {"ClassifyRequest", "", PARAMS_CLASSIFY, "['input']"},
-    {"PoolingRequest", "", PARAMS_POOL, "['input']"},
+    {"ClassifyRequest", "", PARAMS_CLASSIFY,
+     "[],'anyOf':[{'required':['input']},{'required':['messages']}]"},
+    {"PoolingRequest", "", PARAMS_POOL, "[],'anyOf':[{'required':['input']},{'required':['messages']}]"},
     {"PlanRequest", "", PARAMS_TEXT | PARAMS_EMBED,
-     "[],'anyOf':[{'required':['prompt']},{'required':['input']}]"},
+     "[],'anyOf':[{'required':['prompt']},{'required':['input']},{'required':['messages']}]"},
     {"ResponsesRequest", "", PARAMS_RESPONSES, "['input']"},
     {"MessagesRequest", "MessagesRequest", PARAMS_MESSAGES, "['messages','max_tokens']"},
     {"CountTokensRequest", "", PARAMS_COUNT, "['messages']"},
@@ -254,7 +255,30 @@ static bool is_streamed(const char *reply)
     return false;
 }
 
-static void add_parameters(struct buf *out, size_t i)
+static const struct {
+    const char *route;
+    unsigned methods;
+    const char *name, *schema, *text;
+} queries[] = {
+#define QUERY(route, methods, name, schema, text) {route, methods, name, schema, text},
+#include "server/admin/openapi_queries.inc"
+#undef QUERY
+};
+
+static void add_queries(struct buf *out, const char *route, enum http_methods method)
+{
+    for (size_t i = 0; i < sizeof(queries) / sizeof(queries[0]); i++) {
+        if (!is_same(queries[i].route, route) || (queries[i].methods & method) == 0)
+            continue;
+        buf_printf(out, ",{\"name\":\"%s\",\"in\":\"query\",\"description\":", queries[i].name);
+        json_add_cstring(out, queries[i].text);
+        buf_add_str(out, ",\"schema\":");
+        add(out, queries[i].schema);
+        buf_add_char(out, '}');
+    }
+}
+
+static void add_parameters(struct buf *out, size_t i, enum http_methods method)
 {
     buf_add_str(out, ",\"parameters\":[{\"$ref\":\"#/components/parameters/X-Request-Id\"}");
     if (takes_priority(routes[i].body))
@@ -267,6 +291,7 @@ static void add_parameters(struct buf *out, size_t i)
                    ",{\"name\":\"%s\",\"in\":\"path\",\"required\":true,"
                    "\"schema\":{\"type\":\"string\"}}",
                    routes[i].tail);
+    add_queries(out, routes[i].name, method);
     buf_add_char(out, ']');
 }
 
@@ -346,7 +371,7 @@ static void add_operation(struct buf *out, size_t i, const struct route_name *na
     json_add_cstring(out, summary);
     if ((routes[i].flags & AUTH_OPEN) != 0)
         buf_add_str(out, ",\"security\":[]");
-    add_parameters(out, i);
+    add_parameters(out, i, method);
     if (method == HTTP_POST || (routes[i].methods & HTTP_POST) == 0)
         add_body(out, i);
     add_responses(out, i, method);

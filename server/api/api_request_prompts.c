@@ -273,7 +273,7 @@ static int take_prompt(struct api_request *p, const struct server_model *model, 
 {
     const cJSON *v;
 
-    if ((p->params.form & PARAMS_TURNS) != 0)
+    if (params_has_turns(&p->params))
         return api_request_take_chat(p, model, &p->prompts[i]);
     if ((p->params.form & PARAMS_PAIRS) != 0)
         return api_request_take_pair(p, model, i);

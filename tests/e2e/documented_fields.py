@@ -68,7 +68,9 @@ VLLM_CHATS = {"add_generation_prompt": False, "continue_final_message": False, "
               "max_completion_tokens": 2}
 VLLM_CHAT = {"echo": True, "return_prompt_text": True, "return_tokens_as_token_ids": True}
 VLLM_RESPONSES = {"enable_response_messages": True, "previous_input_messages": [{"role": "user", "content": "a"}]}
-VLLM_EMBEDDINGS = {**VLLM_ANY, "messages": CHAT, "normalize": False, "use_activation": False, "padding": "max_length",
+VLLM_TURNS = {"messages": CHAT, "add_generation_prompt": False, "continue_final_message": False, "chat_template": "{{ messages }}",
+              "chat_template_kwargs": {"a": 1}}
+VLLM_EMBEDDINGS = {**VLLM_ANY, **VLLM_TURNS, "normalize": False, "use_activation": False, "padding": "max_length",
                    "embed_dtype": "float16", "endianness": "big", "late_chunking_params": {"chunk_size": 8}}
 
 LLAMA_SAMPLING = {
@@ -145,7 +147,7 @@ FIELDS = {  # by the names of the bodies in /openapi.json
                           "timings": True, "image_data": LLAMA_COMPLETION["image_data"]},
     "ChatCompletionRequest": {**OWN_CHATS, **OWN_RESUME, **LLAMA_SHAPE, **VLLM_CHAT, **OPENAI_CHAT},
     "EmbeddingRequest": {**LLAMA_EMBEDDINGS, **VLLM_EMBEDDINGS, **OPENAI_EMBEDDINGS, **OWN},
-    "ClassifyRequest": {**VLLM_ANY, **VLLM_POOLED, "activation": False, "input": "Once", "messages": CHAT, **OWN},
+    "ClassifyRequest": {**VLLM_ANY, **VLLM_POOLED, "activation": False, "input": "Once", **VLLM_TURNS, **OWN},
     "PoolingRequest": {**VLLM_ANY, **VLLM_EMBEDDINGS, **OPENAI_EMBEDDINGS, "embd_normalize": -1, "task": "token_embed",
                        **OWN},
     "RerankRequest": {**VLLM_PAIRS, **RERANK, **OWN},

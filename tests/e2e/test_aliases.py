@@ -51,6 +51,21 @@ def test_models_page(named, server):
     assert ask(server, "gpt-4o").status == 404
 
 
+def test_names_with_slashes(start, tmp_path):
+    """As the Hub's are: in the list, in requests, in URLs, as the head of a section, in answers."""
+    conf = tmp_path / "q.conf"
+    conf.write_text("model = Org/demo-1.0=, other=\n[Org/demo-1.0]\nalias = x\ncontext = 100\n")
+    s = start("--config", conf, model="")
+    assert [m["id"] for m in s.get("/v1/models").json["data"]] == ["Org/demo-1.0", "other"]
+    for name in ("Org/demo-1.0", "x"):
+        assert ask(s, name).json["model"] == "Org/demo-1.0"
+    for url in ("/v1/models/Org/demo-1.0", "/v1/models/Org%2Fdemo-1.0"):
+        assert s.get(url).json["id"] == "Org/demo-1.0"
+    assert s.get("/props?model=Org/demo-1.0").status == 200
+    assert ask(s, "demo-1.0").status == 404
+    assert any('model="Org/demo-1.0"' in k for k in s.metrics())
+
+
 def test_several_models(start, tmp_path):
     """A model's own name, then aliases, then patterns; the first model of those that match."""
     conf = tmp_path / "q.conf"

@@ -46,6 +46,40 @@ def test_shape(server):
     assert vectors(server, "Hello") == vectors(server, [ids(server, "Hello")]) == vectors(server, ids(server, "Hello"))
 
 
+@pytest.mark.parametrize("path,more", [("/v1/embeddings", {}), ("/embedding", {}), ("/pooling", {"task": "token_embed"})])
+def test_conversations(server, path, more):
+    """vLLM's messages: the vector of the text that the template makes, without the beginning of an answer unless that is wanted."""
+    messages = [{"role": "system", "content": "Be kind."}, {"role": "user", "content": [{"type": "text", "text": "Once"}]}]
+    for fields in ({}, {"add_generation_prompt": True}):
+        text = server.post("/apply-template", {"messages": messages, "add_generation_prompt": False, **fields}).json["prompt"]
+        a = server.post(path, {"messages": messages, **fields, **more})
+        b = server.post(path, {"input": text, "add_special_tokens": False, **more})
+        strip = lambda r: {k: v for k, v in r.json.items() if k not in ("id", "created")} if isinstance(r.json, dict) else r.json
+        assert a.status == b.status == 200 and strip(a) == strip(b), (a.body, b.body)
+    last = [*messages, {"role": "assistant", "content": "upon"}]
+    assert server.post(path, {"messages": last, "continue_final_message": True, **more}).status == 200
+    for bad, name in (({"messages": []}, "messages"), ({"messages": messages, "input": "a"}, "messages"), ({}, "input"),
+                      ({"messages": messages, "chat_template": "{{ x }}"}, "chat_template"), ({"messages": [{"role": "user"}]}, "messages[0]")):
+        r = server.post(path, {**bad, **more})
+        assert r.status == 400 and name in r.json["error"]["message"], r.body
+
+
+def test_numbers_of_other_types(server):
+    """vLLM's embed_dtype and endianness, of base64 alone."""
+    plain = vectors(server, "Hello")[0]
+    def packed(**more):
+        return base64.b64decode(vectors(server, "Hello", encoding_format="base64", **more)[0])
+    for order, mark in (("little", "<"), ("native", "<"), ("big", ">")):
+        assert list(struct.unpack(mark + "256f", packed(endianness=order))) == pytest.approx(plain, abs=1e-7)
+        assert list(struct.unpack(mark + "256e", packed(embed_dtype="float16", endianness=order))) == pytest.approx(plain, rel=1e-3, abs=1e-6)
+        halves = struct.unpack(mark + "256H", packed(embed_dtype="bfloat16", endianness=order))
+        assert [struct.unpack("<f", struct.pack("<I", h << 16))[0] for h in halves] == pytest.approx(plain, rel=4e-3)
+    assert vectors(server, "Hello", embed_dtype="float16", endianness="big")[0] == plain
+    for field, value in (("embed_dtype", "fp8_e4m3"), ("embed_dtype", 5), ("endianness", "middle")):
+        r = server.post("/v1/embeddings", {"input": "a", field: value})
+        assert r.status == 400 and r.json["error"]["param"] == field
+
+
 def test_base64_and_dimensions(server):
     [plain] = vectors(server, "Hello")
     [packed] = vectors(server, "Hello", encoding_format="base64")

@@ -112,6 +112,53 @@ def test_routes_are_served(doc, server):
         assert r.status == 405 and method in r.headers["Allow"].split(", ")
 
 
+QUERIES = re.compile(r'(?:http_call_query\(\w[\w>-]*, |is_set\(call, |take_day\(call, |take_word\(call, |go_on\(streams, server, call, )"(\w+)"')
+
+
+def test_queries_are_those_that_are_read(doc):
+    """The names that the code asks for, and all that a summary speaks of; a route with ?model= asks model_for()."""
+    read = {name for f in (ROOT / "server").rglob("*.c") for name in QUERIES.findall(f.read_text())}
+    told = {p["name"] for _, _, o in operations(doc) for p in o["parameters"] if p.get("in") == "query"}
+    assert told == read and len(told) > 15
+    router, of_models = source("router.c"), set()
+    for path, _, o in operations(doc):
+        names = {p["name"] for p in o["parameters"] if p.get("in") == "query"}
+        spoken = set(re.findall(r"\?(\w+)=", o["summary"]))
+        assert spoken <= {p["name"] for op in doc["paths"][path].values() for p in op["parameters"] if p.get("in") == "query"}, path
+        if "model" in names:
+            of_models.add(o["operationId"].split("_post")[0])
+    handlers = {f.split("static void on_")[1].split("(")[0] for f in router.split("\n}\n") if "static void on_" in f and "model_for(" in f}
+    rows = re.findall(r'^ROUTE\((?:[^"]|"[^"]*")*?HTTP_\w+(?: \| HTTP_\w+)?, (\w+),\s+(PAGE|DEBUG)\((\w+)\)', source("api/routes.inc"), re.M)
+    assert of_models == {name for name, kind, handler in rows if kind == "DEBUG" or handler in handlers}
+
+
+def test_pages_are_as_described(doc, server):
+    """Every page without a parameter in its path: what it answers now fits what is said of it, refusals too."""
+    for path, method, o in operations(doc):
+        if method != "GET" or "{" in path:
+            continue
+        r = server.get(path)
+        told = o["responses"]["200" if r.status == 200 else "default"]["content"]
+        kind = r.headers["Content-Type"].split(";")[0]
+        assert kind in told, (path, kind)
+        if "$ref" in told[kind]["schema"]:
+            validate(doc, told[kind]["schema"]["$ref"].rsplit("/", 1)[1], r.json)
+
+
+def test_what_is_deleted_is_as_described(doc, start, tmp_path):
+    (tmp_path / "batches").mkdir()
+    s = start("--batch-dir", str(tmp_path / "batches"), "--responses-db", str(tmp_path / "r.db"))
+    data = b"--b\r\nContent-Disposition: form-data; name=\"purpose\"\r\n\r\nbatch\r\n--b\r\nContent-Disposition: form-data; " \
+           b"name=\"file\"; filename=\"a\"\r\n\r\n{}\r\n--b--\r\n"
+    kept = s.request("POST", "/v1/files", data, headers={"Content-Type": "multipart/form-data; boundary=b"}).json["id"]
+    answer = s.post("/v1/responses", {"input": "Once", "max_output_tokens": 1}).json["id"]
+    for path, name in ((f"/v1/files/{kept}", "/v1/files/{file_id}"), (f"/v1/responses/{answer}", "/v1/responses/{response_id}")):
+        r = s.request("DELETE", path)
+        told = doc["paths"][name]["delete"]["responses"]["200"]["content"]["application/json"]["schema"]
+        assert r.status == 200 and r.json["deleted"] is True
+        validate(doc, told["$ref"].rsplit("/", 1)[1], r.json)
+
+
 def test_open_routes_need_no_key(doc, start, tmp_path):
     keys = tmp_path / "keys.ini"
     keys.write_text(make_key("a")[0])

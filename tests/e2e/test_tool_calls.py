@@ -48,6 +48,37 @@ def test_a_named_call(server):
         check_calls([call])
 
 
+def test_allowed_tools(server):
+    """OpenAI's subset of the tools: the model is told of these alone, and what is required is one of them."""
+    for tool in (WEATHER, CLOCK):
+        named = {"type": "function", "function": {"name": tool["function"]["name"]}}
+        for mode in ("required", "auto"):
+            choice = {"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": [named]}}
+            fields = {"tools": [WEATHER, CLOCK], "seed": 5, "tool_choice": choice}
+            only = {"tools": [tool], "seed": 5, "tool_choice": mode}
+            first, second = chat(server, **fields), chat(server, **only)
+            assert first["usage"]["prompt_tokens"] == second["usage"]["prompt_tokens"]
+            told = [[c["function"] for c in r["choices"][0]["message"].get("tool_calls") or []] for r in (first, second)]
+            assert told[0] == told[1] and (mode == "auto" or {c["name"] for c in told[0]} == {named["function"]["name"]})
+    both = {"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": [
+        {"type": "function", "function": {"name": t["function"]["name"]}} for t in (CLOCK, WEATHER)]}}
+    assert [c["function"] for c in chat(server, tools=[WEATHER, CLOCK], tool_choice=both, seed=2)["choices"][0]["message"]["tool_calls"]] == [
+        c["function"] for c in chat(server, tools=[WEATHER, CLOCK], tool_choice="required", seed=2)["choices"][0]["message"]["tool_calls"]]
+    r = server.post(RESPONSES, {"input": "x", "tools": RESPONSES_TOOLS, "tool_choice": {
+        "type": "allowed_tools", "mode": "required", "tools": [{"type": "function", "name": "clock"}]}}).json
+    assert {c["name"] for c in r["output"]} == {"clock"}
+
+
+@pytest.mark.parametrize("choice,why", [
+    ({"allowed_tools": {"mode": "none", "tools": [{"type": "function", "function": {"name": "clock"}}]}}, "the mode auto or required"),
+    ({"allowed_tools": {"mode": "auto", "tools": []}}, "a list of tools"), ({}, "the mode auto or required"),
+    ({"allowed_tools": {"mode": "auto", "tools": [{"type": "function", "function": {"name": "x"}}]}}, "functions of 'tools'"),
+    ({"allowed_tools": {"mode": "auto", "tools": [{"type": "web_search"}]}}, "functions of 'tools'")])
+def test_allowed_tools_that_are_refused(server, choice, why):
+    r = server.post(CHAT, {"messages": ONCE, "tools": [WEATHER, CLOCK], "tool_choice": {"type": "allowed_tools", **choice}})
+    assert r.status == 400 and r.json["error"]["param"] == "tool_choice" and why in r.json["error"]["message"], r.body
+
+
 def test_calls_in_the_other_shapes(server):
     r = server.post("/v1/messages", {
         "messages": ONCE, "max_tokens": 400, "tool_choice": {"type": "tool", "name": "clock"},

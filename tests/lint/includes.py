@@ -59,7 +59,7 @@ MAY = {
                               "server/api/chat"],
     "server/api/response": ["core/base", "core/tokenizer", "scheduler", "server/http",
                             "server/receipts", "server/api/params", "server/api/chat"],
-    "server/api/formats": ["core/base", "core/tokenizer", "server/http", "server/api/params",
+    "server/api/formats": ["core/base", "core/formats/gguf", "core/tokenizer", "server/http", "server/api/params",
                            "server/api/response"],
     "server/api": ["core/base", "core/grammar", "core/tokenizer", "core/model", "config", "scheduler",
                    "server/process", "server/http", "server/responses", "server/slots", "server/streams",

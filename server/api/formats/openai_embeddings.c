@@ -12,11 +12,14 @@
 #include "core/base/json.h"
 #include "core/base/maths.h"
 #include "core/base/mem.h"
+#include "core/formats/gguf/blocks.h"
 #include "server/api/formats/embedding.h"
 
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
+
+#define NUMBERS_AT_ONCE 768 /* a multiple of 3: the bytes of base64 go on without padding */
 
 static void begin(struct response_writer *a)
 {
@@ -34,11 +37,36 @@ static void add_floats(struct buf *out, const float *x, uint32_t n)
     buf_add_char(out, ']');
 }
 
-/* Little-endian floats, as this machine has them. */
-static void add_base64(struct buf *out, const float *x, size_t n)
+/* A number as the body wants it: returns how many bytes. */
+static size_t put_number(const struct params *p, float x, unsigned char *to)
 {
+    const size_t n = p->number_type == NUMBER_FLOAT32 ? 4 : 2;
+    uint32_t bits;
+
+    if (p->number_type == NUMBER_FLOAT16)
+        bits = block_f32_to_f16(x);
+    else if (p->number_type == NUMBER_BFLOAT16)
+        bits = block_f32_to_bf16(x);
+    else
+        memcpy(&bits, &x, sizeof(bits));
+    for (size_t i = 0; i < n; i++)
+        to[p->big_endian ? n - 1 - i : i] = (unsigned char)(bits >> 8 * i);
+    return n;
+}
+
+static void add_base64(struct buf *out, const struct params *p, const float *x, size_t n)
+{
+    unsigned char bytes[4 * NUMBERS_AT_ONCE];
+
     buf_add_char(out, '"');
-    base64_add(out, x, n * sizeof(*x));
+    for (size_t from = 0; from < n; from += NUMBERS_AT_ONCE) {
+        const size_t end = n - from < NUMBERS_AT_ONCE ? n : from + NUMBERS_AT_ONCE;
+        size_t len = 0;
+
+        for (size_t i = from; i < end; i++)
+            len += put_number(p, x[i], bytes + len);
+        base64_add(out, bytes, len);
+    }
     buf_add_char(out, '"');
 }
 
@@ -84,7 +112,7 @@ void embedding_add_numbers(const struct response_writer *a, const float *x, uint
     if (out->err < 0)
         return;
     if (a->params->as_base64)
-        add_base64(out, x, n);
+        add_base64(out, a->params, x, n);
     else
         add_floats(out, x, n);
 }
@@ -141,7 +169,7 @@ void embedding_add_tokens(struct response_writer *a, uint32_t i, struct buf *out
     const float *x = pack(a, i);
 
     if (a->params->as_base64) {
-        add_base64(out, x, (size_t)n_rows * n_wanted(a));
+        add_base64(out, a->params, x, (size_t)n_rows * n_wanted(a));
         return;
     }
     buf_add_char(out, '[');

@@ -148,7 +148,7 @@ int conversation_add_change(struct conversation *c, const struct tool_change *ch
     return 0;
 }
 
-static void drop_hidden(struct conversation *c)
+void conversation_drop_hidden(struct conversation *c)
 {
     uint32_t kept = 0;
 
@@ -167,7 +167,7 @@ const char *conversation_apply_changes(struct conversation *c)
             return c->changes[i].name;
         tool->is_hidden = c->changes[i].removes;
     }
-    drop_hidden(c);
+    conversation_drop_hidden(c);
     return NULL;
 }
 

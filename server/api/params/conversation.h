@@ -83,6 +83,8 @@ void conversation_drop_passed(struct conversation *c);
 
 /* The tool of that name, or NULL. */
 struct tool *conversation_tool(const struct conversation *c, const char *name);
+/* Without the tools that are hidden. */
+void conversation_drop_hidden(struct conversation *c);
 int conversation_add_change(struct conversation *c, const struct tool_change *change);
 /* Show and hide tools as the changes say, one after another, and drop those that are hidden then.
  * NULL, or the name in a change that no tool has. */

@@ -237,7 +237,7 @@ void params_set_defaults(struct params *p, enum params_form form,
                     : (form & PARAMS_POOLED) != 0 ? 0
                                                    : PARAMS_NO_LIMIT;
     p->prompt_logprobs = -1;
-    p->add_generation_prompt = true;
+    p->add_generation_prompt = (form & PARAMS_POOLED) == 0;
     p->parallel_tool_calls = true;
     buf_init(&p->prediction, PARAMS_MAX_PREDICTION);
     p->thinking_budget = THOUGHT_NO_LIMIT;
@@ -250,6 +250,11 @@ void params_set_defaults(struct params *p, enum params_form form,
     sampling_defaults_apply(defaults, p);
 }
 
+bool params_has_turns(const struct params *p)
+{
+    return (p->form & PARAMS_TURNS) != 0 || ((p->form & PARAMS_INPUTS) != 0 && p->has_messages);
+}
+
 static const char *what_is_missing(const struct params *p)
 {
     if (p->form == PARAMS_INFILL && p->infill.prefix == NULL)
@@ -260,7 +265,7 @@ static const char *what_is_missing(const struct params *p)
         return "max_tokens";
     if ((p->form & PARAMS_PAIRS) != 0)
         return params_missing_pair(p);
-    if ((p->form & (PARAMS_TURNS | PARAMS_INFILL)) != 0 || p->prompt != NULL)
+    if (params_has_turns(p) || (p->form & PARAMS_INFILL) != 0 || p->prompt != NULL)
         return NULL;
     return (p->form & (PARAMS_INPUTS | PARAMS_OLLAMA_EMBED)) != 0 ? "input" : "prompt";
 }
@@ -291,7 +296,9 @@ static int check_combinations(const struct params *p, struct api_error *e)
     if (p->min_tokens > p->max_tokens)
         return api_error_set(e, 400, "min_tokens", NULL, "'min_tokens' %u is above 'max_tokens' %u",
                              p->min_tokens, p->max_tokens);
-    return (p->form & PARAMS_TURNS) != 0 ? params_check_chat(p, e) : 0;
+    if ((p->form & PARAMS_INPUTS) != 0 && p->has_messages && p->prompt != NULL)
+        return api_error_set(e, 400, "messages", NULL, "'messages' and 'input' exclude each other");
+    return params_has_turns(p) ? params_check_chat(p, e) : 0;
 }
 
 int params_take_fields(struct params *p, enum params_form form, const cJSON *object,

@@ -81,6 +81,8 @@ enum params_form { /* whose body it is */
 
 enum pooling_task { TASK_UNSET = 0, TASK_EMBED, TASK_CLASSIFY, TASK_TOKEN_EMBED };
 
+enum number_type { NUMBER_FLOAT32 = 0, NUMBER_FLOAT16, NUMBER_BFLOAT16 };
+
 enum thinking { THINKING_UNSET = 0, THINKING_OFF, THINKING_ON };
 
 enum tool_choice {
@@ -197,6 +199,8 @@ struct params {
     bool without_activation; /* scores of a classifier as its last layer gives them */
     uint32_t dimensions; /* VECTORS: 0 = all */
     bool as_base64;
+    enum number_type number_type; /* of its bytes */
+    bool big_endian;
     int32_t embd_normalize; /* p of the norm that vectors have, 2 unless told; 0: the largest number
                              * is 32760; -1: as the model gives them */
     /* TURNS */
@@ -246,6 +250,9 @@ struct params_limits {
 /* What a body without any fields would ask for; `defaults` as in struct params_limits. */
 void params_set_defaults(struct params *p, enum params_form form,
                          const struct sampling_defaults *defaults);
+
+/* Is the prompt a conversation? That of an embedding may be one. */
+bool params_has_turns(const struct params *p);
 
 /* Of an object. 0, or a negative ERR_* with *e filled. params_release() in both cases. */
 int params_parse(struct params *p, enum params_form form, const cJSON *body,

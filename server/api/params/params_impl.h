@@ -86,10 +86,10 @@ int params_take_tools(const struct field_args *a,
                       int (*take)(const struct field_args *a, const struct field_path *p,
                                   const cJSON *tool));
 /* tool_choice: a function's name, which stands in `field`; auto, none or required; either, as
- * OpenAI has it, with the name in the object `function`. */
+ * OpenAI has it, or allowed_tools. Names stand in the object `function`, or, flat, beside the type. */
 int params_choose_tool(const struct field_args *a, const char *field, const char *name);
 int params_choose_tool_by_word(const struct field_args *a, const char *word);
-int params_choose_either(const struct field_args *a, const char *field, const cJSON *function);
+int params_choose_either(const struct field_args *a, const char *field, bool is_flat);
 int params_set_effort(const struct field_args *a, const char *field, const char *effort);
 
 int params_set_format(const struct field_args *a, const char *field, const cJSON *format);

@@ -47,6 +47,36 @@ int params_parse_dimensions(const struct field_args *a)
     return field_uint(a->v, a->name, 1, a->limits->n_embd, &a->p->dimensions, a->e);
 }
 
+int params_parse_embed_dtype(const struct field_args *a)
+{
+    static const char *const names[] = {[NUMBER_FLOAT32] = "float32",
+                                        [NUMBER_FLOAT16] = "float16",
+                                        [NUMBER_BFLOAT16] = "bfloat16"};
+    const char *name = cJSON_GetStringValue(a->v);
+
+    for (size_t i = 0; name != NULL && i < sizeof(names) / sizeof(names[0]); i++) {
+        a->p->number_type = (enum number_type)i;
+        if (strcmp(name, names[i]) == 0)
+            return 0;
+    }
+    a->p->number_type = NUMBER_FLOAT32;
+    if (name != NULL && strcmp(name, "float") == 0) /* its older name */
+        return 0;
+    return params_refuse(a, "must be float32, float16 or bfloat16");
+}
+
+/* Machines of ours are little-endian, and so is native. */
+int params_parse_endianness(const struct field_args *a)
+{
+    const char *name = cJSON_GetStringValue(a->v);
+
+    a->p->big_endian = name != NULL && strcmp(name, "big") == 0;
+    if (a->p->big_endian ||
+        (name != NULL && (strcmp(name, "little") == 0 || strcmp(name, "native") == 0)))
+        return 0;
+    return params_refuse(a, "must be native, little or big");
+}
+
 int params_parse_encoding_format(const struct field_args *a)
 {
     a->p->as_base64 = cJSON_IsString(a->v) && strcmp(a->v->valuestring, "base64") == 0;

@@ -212,7 +212,7 @@ int params_parse_flat_tools(const struct field_args *a)
 
 int params_parse_flat_choice(const struct field_args *a)
 {
-    return params_choose_either(a, "tool_choice.name", a->v);
+    return params_choose_either(a, "tool_choice.name", true);
 }
 
 /* {"format":{"type":"json_schema","name":…,"schema":…}} */

@@ -118,21 +118,55 @@ int params_choose_tool_by_word(const struct field_args *a, const char *word)
     return params_refuse(a, "must be auto, none, required or name a function");
 }
 
-int params_choose_either(const struct field_args *a, const char *field, const cJSON *function)
+static int refuse_allowed(const struct field_args *a, const char *why)
+{
+    return params_refuse(a, "of the type allowed_tools must have %s", why);
+}
+
+/* {"mode":…,"tools":[…]}: of the tools these stay, and the model is not told of the others. A tool
+ * is named as `tools` has it: within "function", or not. */
+static int take_allowed(const struct field_args *a, const cJSON *allowed, bool is_flat)
+{
+    const cJSON *tools = field_find(allowed, "tools"), *it;
+    const char *mode = field_text(allowed, "mode");
+
+    if (mode == NULL || (strcmp(mode, "auto") != 0 && strcmp(mode, "required") != 0))
+        return refuse_allowed(a, "the mode auto or required");
+    if (!cJSON_IsArray(tools) || tools->child == NULL)
+        return refuse_allowed(a, "a list of tools");
+    for (uint32_t i = 0; i < a->p->chat.n_tools; i++)
+        a->p->chat.tools[i].is_hidden = true;
+    cJSON_ArrayForEach(it, tools)
+    {
+        const char *name = field_text(is_flat ? it : field_find(it, "function"), "name");
+        struct tool *tool = name != NULL ? conversation_tool(&a->p->chat, name) : NULL;
+
+        if (tool == NULL)
+            return refuse_allowed(a, "functions of 'tools' alone, by their names");
+        tool->is_hidden = false;
+    }
+    conversation_drop_hidden(&a->p->chat);
+    return params_choose_tool_by_word(a, mode);
+}
+
+int params_choose_either(const struct field_args *a, const char *field, bool is_flat)
 {
     const char *type = field_text(a->v, "type");
+    const cJSON *function = is_flat ? a->v : field_find(a->v, "function");
 
     if (!cJSON_IsObject(a->v))
         return params_choose_tool_by_word(a, cJSON_GetStringValue(a->v));
+    if (type != NULL && strcmp(type, "allowed_tools") == 0)
+        return take_allowed(a, is_flat ? a->v : field_find(a->v, "allowed_tools"), is_flat);
     if (type == NULL || strcmp(type, "function") != 0)
         return api_error_set(a->e, 400, "tool_choice.type", NULL,
-                             "'tool_choice.type' must be \"function\"");
+                             "'tool_choice.type' must be \"function\" or \"allowed_tools\"");
     return params_choose_tool(a, field, field_text(function, "name"));
 }
 
 int params_parse_tool_choice(const struct field_args *a)
 {
-    return params_choose_either(a, "tool_choice.function.name", field_find(a->v, "function"));
+    return params_choose_either(a, "tool_choice.function.name", false);
 }
 
 /* ---- a forced call ---- */
