@@ -15,6 +15,9 @@ fi
 echo "lint: include table"
 python3 tests/lint/includes.py || bad=1
 
+echo "lint: fields of the log"
+python3 tests/lint/log_fields.py || bad=1
+
 echo "lint: pages that name tests"
 python3 tests/lint/coverage.py || bad=1
 python3 tests/lint/contributing.py || bad=1
