@@ -104,6 +104,7 @@ int sched_create(struct sched **out, const struct sched_options *options)
     /* Twice for each request, and all of them may be others by the time they are asked for. */
     s->max_fetches = options->store_blocks > 0 ? 4 * options->max_requests : 1;
     list_init(&s->held_for_store);
+    list_init(&s->held_for_copy);
     if (set_up(s) < 0) {
         sched_destroy(&s);
         return ERR_NOMEM;
@@ -204,6 +205,8 @@ void sched_leave_waiting(struct sched *s, struct seq *seq)
         unlink_prefix_waiter(s, seq);
     else if (seq->store != STORE_NONE)
         sched_end_in_store(s, seq);
+    else if (seq->awaits_copy)
+        sched_leave_copy(s, seq);
     else
         order_remove(&s->tenants[seq->request->tenant].waiting, &seq->node);
 }
@@ -410,6 +413,8 @@ void sched_cancel_all(struct sched *s, enum finish why, uint64_t now_us)
         end_seq(s, s->running[s->n_running - 1], SEQ_CANCELLED, why, now_us);
     list_each(link, &s->held_for_store)
         end_seq(s, list_entry(link, struct seq, store_link), SEQ_CANCELLED, why, now_us);
+    list_each(link, &s->held_for_copy)
+        end_seq(s, list_entry(link, struct seq, copy_link), SEQ_CANCELLED, why, now_us);
     while ((seq = sched_next_waiting(s)) != NULL)
         end_seq(s, seq, SEQ_CANCELLED, why, now_us);
 }

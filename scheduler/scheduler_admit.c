@@ -84,6 +84,20 @@ static uint64_t admission_blocks(const struct sched *s, const struct seq *seq)
     return need > n_held ? need - n_held : 0;
 }
 
+/* Blocks that a newcomer leaves to those before it that come in when their copies have been read. */
+static uint64_t blocks_of_copies(const struct sched *s, const struct seq *seq)
+{
+    uint64_t n = 0;
+
+    for (const struct list *it = s->held_for_copy.next; it != &s->held_for_copy; it = it->next) {
+        const struct seq *held = list_entry(it, struct seq, copy_link);
+
+        if (sched_is_due_before(s, held, seq))
+            n += kv_manager_needed(s->kv, held->n_known + 1) + s->n_groups;
+    }
+    return n;
+}
+
 /* A sequence is admitted when there is room for all its known tokens, for what is reserved for the
  * others, and for one block more of each group for each of them: otherwise it would soon be
  * preempted, and what it had computed lost. With nothing else running it is always admitted. */
@@ -91,7 +105,7 @@ static bool is_admissible(const struct sched *s, const struct seq *seq)
 {
     if (s->n_slots == 0 || s->n_running == 0)
         return s->n_slots > 0;
-    return kv_manager_n_available(s->kv) >= admission_blocks(s, seq) +
+    return kv_manager_n_available(s->kv) >= admission_blocks(s, seq) + blocks_of_copies(s, seq) +
                                                 blocks_owed(s, sched_is_preempt_exempt(s, seq)) +
                                                 (uint64_t)s->n_running * s->n_groups;
 }
@@ -114,8 +128,8 @@ static bool could_make_room(const struct sched *s, const struct seq *seq)
     }
     if (n_left == s->n_running)
         return false;
-    return n_left == 0 ||
-           available >= admission_blocks(s, seq) + owed + (uint64_t)n_left * s->n_groups;
+    return n_left == 0 || available >= admission_blocks(s, seq) + blocks_of_copies(s, seq) + owed +
+                                           (uint64_t)n_left * s->n_groups;
 }
 
 /* Preempt lower priorities until the newcomer can be admitted; false: it cannot. */
@@ -232,12 +246,17 @@ static bool is_in_file(const struct sched *s, const struct seq *seq)
     return seq->kv.swap != SWAP_NONE && kv_manager_where(s->kv, &seq->kv) == SWAP_FILE;
 }
 
-/* Is the swapped copy of the sequence in RAM, or is there none? Else its read is begun. */
+static bool is_copy_in_ram(const struct sched *s, const struct seq *seq)
+{
+    return seq->kv.swap == SWAP_NONE || kv_manager_where(s->kv, &seq->kv) == SWAP_RAM ||
+           kv_manager_where(s->kv, &seq->kv) == SWAP_WRITING;
+}
+
+/* Is the swapped copy of the sequence in RAM, or is there none (any more)? Else its read is begun,
+ * where there is room for that. */
 static bool has_copy_ready(struct sched *s, struct seq *seq)
 {
-    const bool is_in_ram = seq->kv.swap == SWAP_NONE ||
-                           kv_manager_where(s->kv, &seq->kv) == SWAP_RAM ||
-                           kv_manager_where(s->kv, &seq->kv) == SWAP_WRITING;
+    const bool is_in_ram = is_copy_in_ram(s, seq);
     const int rc = is_in_ram ? 0 : kv_manager_fetch(s->kv, &seq->kv);
 
     if (rc == ERR_IO || (rc == ERR_AGAIN && s->n_running == 0 && !kv_manager_is_freeing(s->kv))) {
@@ -245,6 +264,38 @@ static bool has_copy_ready(struct sched *s, struct seq *seq)
         return true;
     }
     return is_in_ram;
+}
+
+/* A disk may take long, or for ever: meanwhile others come in, if they leave room for this one. It
+ * has been counted as waiting all the time. */
+static void hold_for_copy(struct sched *s, struct seq *seq)
+{
+    struct tenant *t = &s->tenants[seq->request->tenant];
+
+    order_remove(&t->waiting, &seq->node);
+    list_push_back(&s->held_for_copy, &seq->copy_link);
+    seq->awaits_copy = true;
+    t->n_held_back++;
+}
+
+void sched_leave_copy(struct sched *s, struct seq *seq)
+{
+    list_unlink(&seq->copy_link);
+    seq->awaits_copy = false;
+    s->tenants[seq->request->tenant].n_held_back--;
+}
+
+void sched_plan_copies(struct sched *s)
+{
+    list_each(link, &s->held_for_copy) {
+        struct seq *seq = list_entry(link, struct seq, copy_link);
+
+        /* One that was given up has been entered already. */
+        if (!has_copy_ready(s, seq) || !seq->awaits_copy)
+            continue;
+        sched_leave_copy(s, seq);
+        order_insert(&s->tenants[seq->request->tenant].waiting, &seq->node);
+    }
 }
 
 #define READ_AHEAD 2 /* sequences after the next one whose copies are read in time */
@@ -327,7 +378,11 @@ bool sched_try_admit(struct sched *s, struct seq *seq)
 {
     if (waits_for_prefix(s, seq))
         return true;
-    if (!has_copy_ready(s, seq) || !clear_the_way(s, seq))
+    if (!has_copy_ready(s, seq)) {
+        hold_for_copy(s, seq);
+        return true;
+    }
+    if (!clear_the_way(s, seq))
         return false;
     admit(s, seq);
     return true;

@@ -5,7 +5,8 @@
  * scheduler_inspect.c.
  *
  * Private to scheduler/. `running` is in run order, so the first victim is the last entry;
- * everything else is in a tenant's waiting order, or held back by its prefix owner.
+ * everything else is in a tenant's waiting order, or held back: by its prefix owner, for the store,
+ * or until its swapped copy has been read.
  *
  * Thread: engine thread only.
  * Memory: as in scheduler.h.
@@ -62,6 +63,7 @@ struct sched {
     uint32_t n_reading;
     struct sched_fetch *fetches; /* ring [max_fetches] */
     uint32_t fetch_head, n_fetches, max_fetches;
+    struct list held_for_copy; /* sequences whose swapped copies are read from the file */
     uint64_t store_declined, store_timeouts, fetched_blocks;
     /* counters */
     uint64_t prompt_tokens, generation_tokens, recomputed_tokens, cached_tokens;
@@ -178,9 +180,14 @@ void sched_take_in_by_model(struct sched *s, uint64_t left_ns);
 
 /* Shift the contexts of the running sequences that are full. */
 void sched_shift_full(struct sched *s);
-/* Admit a waiting sequence, if its copy is in RAM and there is room or can be made, or hold it back
- * until another one has computed its prefix. False: neither it nor those behind it are admitted. */
+/* Admit a waiting sequence, if there is room or can be made, or hold it back until another one has
+ * computed its prefix, or its copy has been read. False: neither it nor those behind it are
+ * admitted. */
 bool sched_try_admit(struct sched *s, struct seq *seq);
+/* Those whose copies have been read, or are lost, wait for room again. */
+void sched_plan_copies(struct sched *s);
+/* A sequence that is held back for its copy is in no list then. */
+void sched_leave_copy(struct sched *s, struct seq *seq);
 /* Begin to read the copies of the sequences after `next` (or NULL) in its tenant's order. */
 void sched_read_ahead(struct sched *s, const struct seq *next);
 

@@ -156,7 +156,8 @@ void sched_fill_snapshot(const struct sched *s, struct snapshot *out, uint64_t n
     }
     for (uint32_t i = 0; i < s->set.n_fresh; i++)
         if (s->set.all[i].request != NULL &&
-            (s->set.all[i].prefix_owner != NULL || s->set.all[i].store != STORE_NONE))
+            (s->set.all[i].prefix_owner != NULL || s->set.all[i].store != STORE_NONE ||
+             s->set.all[i].awaits_copy))
             add_seq(s, &s->set.all[i], out);
     out->pressure = kv_manager_pressure(s->kv);
     out->kv = kv_manager_stats(s->kv);
@@ -183,6 +184,12 @@ static bool check_running(const struct sched *s)
     return true;
 }
 
+/* In how many ways it is held back. */
+static int n_holds(const struct seq *seq)
+{
+    return (seq->prefix_owner != NULL) + (seq->store != STORE_NONE) + seq->awaits_copy;
+}
+
 /* A waiting sequence has no blocks, and computed tokens only where it has a copy. */
 static bool check_waiting(const struct sched *s, uint32_t *n_waiting, uint32_t *n_preempted)
 {
@@ -194,8 +201,8 @@ static bool check_waiting(const struct sched *s, uint32_t *n_waiting, uint32_t *
         if ((seq->state != SEQ_PENDING && seq->state != SEQ_PREEMPTED) ||
             seq->slot != SEQ_NO_SLOT || seq->kv.table.n != 0 ||
             (seq->n_done > 0) != (seq->kv.swap != SWAP_NONE) ||
-            (seq->node.size == 0) != (seq->prefix_owner != NULL || seq->store != STORE_NONE) ||
-            (seq->prefix_owner != NULL && seq->store != STORE_NONE))
+            (seq->node.size == 0) != (n_holds(seq) > 0) || n_holds(seq) > 1 ||
+            (seq->awaits_copy && seq->kv.swap == SWAP_NONE))
             return false;
         ++*n_waiting;
         *n_preempted += seq->state == SEQ_PREEMPTED;

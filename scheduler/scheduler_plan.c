@@ -220,6 +220,7 @@ static void plan_prompts(struct sched *s)
 {
     bool is_open = true;
 
+    sched_plan_copies(s);
     while (has_budget(s)) {
         struct seq *prefill = next_prefill(s);
         struct seq *waiting = is_open ? sched_next_waiting(s) : NULL;

@@ -72,6 +72,8 @@ struct seq {
     bool is_choice;        /* counted there, of the request's prefix owner */
     enum store_step store; /* not STORE_NONE: it is in the list of those held back for the store */
     struct list store_link;
+    bool awaits_copy;      /* it is in the list of those whose swapped copies are being read */
+    struct list copy_link;
     uint32_t n_stored;     /* leading blocks of the prompt that the store has; STORE_FOUND on */
     uint64_t store_until_us; /* it is released then */
     uint64_t expiry_us;    /* when it is given up; 0 = never */

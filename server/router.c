@@ -395,7 +395,7 @@ static void on_kept(void *ud, struct http_call *call)
         return;
     if (*page == KEPT_RESPONSES_ONE && !http_call_is(call, HTTP_DELETE) && stream != NULL &&
         strcmp(stream, "false") != 0) {
-        stream_call_response(s->streams, &s->opt, call);
+        stream_call_response(s->streams, s->restorer, &s->opt, call);
         return;
     }
     kept_responses_ask(s->keeper, &s->opt, call, *page);

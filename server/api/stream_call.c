@@ -58,7 +58,8 @@ static void send_restoring(struct http_call *call)
     struct api_error e;
 
     api_error_set(&e, 503, NULL, "restoring",
-                  "it was begun by an earlier process, and is being restored");
+                  "it was begun by an earlier process, and is being restored, or goes on in the next "
+                  "one: come again");
     http_call_set_header(call, "Retry-After", "1");
     http_call_reply_error(call, &e);
 }
@@ -175,10 +176,13 @@ void stream_call_one(struct stream_store *streams, const struct request_restorer
         go_on(streams, server, call, "after");
 }
 
-void stream_call_response(struct stream_store *streams, const struct server_options *server,
-                          struct http_call *call)
+void stream_call_response(struct stream_store *streams, const struct request_restorer *restorer,
+                          const struct server_options *server, struct http_call *call)
 {
-    go_on(streams, server, call, "starting_after");
+    if (is_restoring(streams, restorer, server, call))
+        send_restoring(call);
+    else
+        go_on(streams, server, call, "starting_after");
 }
 
 /* ---- llama-server's ---- */

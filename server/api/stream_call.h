@@ -29,7 +29,8 @@ void stream_call_conversation(struct stream_store *streams,
 void stream_call_look_up(struct stream_store *streams, const struct server_options *server,
                          struct body_jobs *jobs, struct http_call *call);
 /* GET /v1/responses/ID?stream=true&starting_after=N */
-void stream_call_response(struct stream_store *streams, const struct server_options *server,
+void stream_call_response(struct stream_store *streams, const struct request_restorer *restorer,
+                          const struct server_options *server,
                           struct http_call *call);
 /* True: the response of the call's tail is still being restored, and the call was answered so. */
 bool stream_call_is_restoring(const struct request_restorer *restorer,

@@ -66,6 +66,7 @@ static void on_work(struct worker_job *job)
 {
     struct batch_job *b = list_entry(job, struct batch_job, job);
 
+    batch_store_try_open(b->keeper->store);
     b->work(b, b->keeper->store);
 }
 

@@ -131,16 +131,22 @@ static void start_lines(struct batch_runner *r)
             break;
 }
 
+static void look_for_open(struct batch_runner *r);
+
 static void on_tick(uv_timer_t *tick)
 {
     LOOP_CALLBACK(tick->loop, "batch_runner.tick");
-    batch_runner_pump(tick->data);
+    struct batch_runner *r = tick->data;
+
+    if (r->wants_open && !r->has_open_job && !r->is_stopping)
+        look_for_open(r);
+    batch_runner_pump(r);
 }
 
 /* Without batches nothing is done. */
 static void set_tick(struct batch_runner *r)
 {
-    const bool wants = r->n_runs > 0 && !r->is_stopping;
+    const bool wants = (r->n_runs > 0 || r->wants_open) && !r->is_stopping;
 
     if (wants == r->is_ticking || r->is_closed)
         return;
@@ -218,6 +224,7 @@ static void find_open(struct batch_job *job, struct batch_store *s)
     struct batch_record *record = mem_alloc(sizeof(*record));
     int64_t n = -1;
 
+    r->open_error = (struct api_error){0};
     while (s != NULL && record != NULL &&
            batch_store_find_open(s, NULL, &n, record, &r->open_error) == 1) {
         struct found_id *found = mem_calloc(1, sizeof(*found));
@@ -230,34 +237,52 @@ static void find_open(struct batch_job *job, struct batch_store *s)
     mem_free(record);
 }
 
+/* Begun since, where the first look failed. */
+static bool has_run(const struct batch_runner *r, const char *id)
+{
+    for (const struct list *it = r->runs.next; it != &r->runs; it = it->next)
+        if (strcmp(list_entry(it, struct batch_run, link)->id, id) == 0)
+            return true;
+    return false;
+}
+
 static void after_find(struct batch_job *job)
 {
     struct batch_runner *r = list_entry(job, struct batch_runner, open_job);
     struct batch_record *record = mem_calloc(1, sizeof(*record));
     uint32_t n = 0;
 
+    r->has_open_job = false;
+    r->wants_open = r->open_error.status != 0;
     list_each(it, &r->found)
     {
         struct found_id *found = list_entry(it, struct found_id, link);
 
         list_unlink(it);
-        if (record != NULL && !r->is_stopping) {
+        if (record != NULL && !r->is_stopping && !r->wants_open && !has_run(r, found->id)) {
             memcpy(record->id, found->id, sizeof(record->id));
             n += batch_runner_add(r, record, BATCH_LOADING) == 0;
         }
         mem_free(found);
     }
     mem_free(record);
+    set_tick(r);
     if (n > 0)
         log_info("batches", "event=batches_resumed n=%" PRIu32, n);
+}
+
+static void look_for_open(struct batch_runner *r)
+{
+    r->has_open_job = true;
+    r->open_job.work = find_open;
+    r->open_job.done = after_find;
+    batch_keeper_post(r->opt.keeper, &r->open_job, "");
 }
 
 void batch_runner_start(struct batch_runner *r, struct local_calls *calls)
 {
     r->calls = calls;
-    r->open_job.work = find_open;
-    r->open_job.done = after_find;
-    batch_keeper_post(r->opt.keeper, &r->open_job, "");
+    look_for_open(r);
     batch_runner_pump(r);
 }
 

@@ -78,6 +78,8 @@ sqlite3_stmt *batch_store_bind(struct batch_store *s, enum batch_statement which
 {
     va_list ap;
 
+    if (s->db == NULL)
+        return NULL; /* its step says so */
     va_start(ap, types);
     sqlite_bind(s->statements[which], types, ap);
     va_end(ap);
@@ -86,11 +88,16 @@ sqlite3_stmt *batch_store_bind(struct batch_store *s, enum batch_statement which
 
 int batch_store_step(struct batch_store *s, sqlite3_stmt *st, struct api_error *e)
 {
-    const int rc = sqlite3_step(st);
+    const int rc = s->db != NULL ? sqlite3_step(st) : SQLITE_FULL;
     char quoted[300];
     const char *why;
     int code;
 
+    if (s->db == NULL) {
+        api_error_set(e, 503, NULL, "batch_dir",
+                      "files and batches cannot be read or written now: the disk is full");
+        return ERR_IO;
+    }
     if (rc == SQLITE_ROW)
         return 1;
     if (rc == SQLITE_DONE) {
@@ -118,7 +125,7 @@ int batch_store_end_change(struct batch_store *s, int rc, struct api_error *e)
 
     if (rc >= 0)
         rc = batch_store_run(s, SQL_COMMIT, e);
-    if (rc < 0 && sqlite3_get_autocommit(s->db) == 0)
+    if (rc < 0 && s->db != NULL && sqlite3_get_autocommit(s->db) == 0)
         (void)batch_store_run(s, SQL_ROLLBACK, &ignored);
     batch_store_show_counts(s);
     return rc < 0 ? rc : 0;
@@ -217,23 +224,25 @@ static int check_folder(struct batch_store *s, const char *folder, char *err, si
     return ERR_IO;
 }
 
-int batch_store_open(struct batch_store **out, const struct batch_store_options *options, char *err,
-                     size_t err_len)
+static void close_database(struct batch_store *s)
 {
-    struct batch_store *s = mem_calloc(1, sizeof(*s));
+    for (int i = 0; i < N_BATCH_SQL; i++) {
+        sqlite3_finalize(s->statements[i]);
+        s->statements[i] = NULL;
+    }
+    sqlite3_close(s->db);
+    s->db = NULL;
+}
+
+/* ERR_AGAIN: the disk is full. */
+static int open_database(struct batch_store *s, char *err, size_t err_len)
+{
     char path[BATCH_STORE_PATH];
     struct api_error e = {0};
     int rc;
 
-    *out = NULL;
-    if (s == NULL)
-        return snprintf(err, err_len, "no memory for batches"), ERR_NOMEM;
-    s->max_bytes = options->max_bytes;
-    s->max_days = options->max_days;
-    rc = check_folder(s, options->folder, err, err_len);
     batch_store_path(s, "batches.db", path);
-    if (rc == 0)
-        rc = sqlite_file_open(&s->db, path, &form, &s->loss, err, err_len);
+    rc = sqlite_file_open(&s->db, path, &form, &s->loss, err, err_len);
     if (rc == 0 && prepare(s) < 0) {
         snprintf(err, err_len, "'%.200s' is no database of batches: %s", path,
                  sqlite3_errmsg(s->db));
@@ -243,16 +252,51 @@ int batch_store_open(struct batch_store **out, const struct batch_store_options 
         rc = batch_store_mend(s, &e);
     if (rc == 0)
         rc = batch_store_sweep(s, &e);
-    if (rc < 0 && e.status != 0)
+    if (rc < 0 && e.status != 0) {
         snprintf(err, err_len, "'%.200s': %s", path, e.message);
-    if (rc < 0) {
-        batch_store_close(&s);
-    } else {
-        remove_parts(s);
-        batch_store_show_counts(s);
+        rc = sqlite3_errcode(s->db) == SQLITE_FULL ? ERR_AGAIN : rc;
     }
+    if (rc < 0) {
+        close_database(s);
+        return rc;
+    }
+    remove_parts(s);
+    batch_store_show_counts(s);
+    return 0;
+}
+
+int batch_store_open(struct batch_store **out, const struct batch_store_options *options, char *err,
+                     size_t err_len)
+{
+    struct batch_store *s = mem_calloc(1, sizeof(*s));
+    char quoted[400];
+    int rc;
+
+    *out = NULL;
+    if (s == NULL)
+        return snprintf(err, err_len, "no memory for batches"), ERR_NOMEM;
+    s->max_bytes = options->max_bytes;
+    s->max_days = options->max_days;
+    rc = check_folder(s, options->folder, err, err_len);
+    if (rc == 0)
+        rc = open_database(s, err, err_len);
+    if (rc == ERR_AGAIN) {
+        log_error("batches", "event=disk_full reason=%s batches=wait",
+                  log_quote(quoted, sizeof(quoted), err));
+        rc = 0;
+    }
+    if (rc < 0)
+        batch_store_close(&s);
     *out = s;
     return rc;
+}
+
+void batch_store_try_open(struct batch_store *s)
+{
+    char err[400];
+
+    if (s != NULL && s->db == NULL && open_database(s, err, sizeof(err)) == 0)
+        log_info("batches", "event=disk_has_room");
 }
 
 void batch_store_close(struct batch_store **store)
@@ -261,9 +305,7 @@ void batch_store_close(struct batch_store **store)
 
     if (s == NULL)
         return;
-    for (int i = 0; i < N_BATCH_SQL; i++)
-        sqlite3_finalize(s->statements[i]);
-    sqlite3_close(s->db);
+    close_database(s);
     mem_free(s);
     *store = NULL;
 }

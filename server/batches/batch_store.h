@@ -47,10 +47,13 @@ struct batch_store_options {
 };
 
 /* ERR_UNSUPPORTED: this build has no SQLite. ERR_BUSY: another process has the folder. ERR_FORMAT:
- * its database is no such one. */
+ * its database is no such one. Where the disk is full this is no failure: calls are answered with a
+ * 503 until batch_store_try_open() finds room. */
 int batch_store_open(struct batch_store **out, const struct batch_store_options *options, char *err,
                      size_t err_len);
 void batch_store_close(struct batch_store **s);
+/* Before each call, and from its thread: does nothing but where the disk was full. */
+void batch_store_try_open(struct batch_store *s);
 
 struct batch_store_counts {
     uint64_t n_files, bytes; /* bytes: of those that are still written, too */

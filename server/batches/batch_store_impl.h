@@ -24,7 +24,7 @@ enum batch_statement {
 };
 
 struct batch_store {
-    sqlite3 *db;
+    sqlite3 *db; /* NULL: the disk was full when it was to be opened */
     sqlite3_stmt *statements[N_BATCH_SQL];
     char folder[BATCH_STORE_PATH - BATCH_STORE_ID - 8]; /* with an id it is a path */
     uint64_t max_bytes;

@@ -219,7 +219,7 @@ static int make_secret(char offered[SECRET_CHARS + 1])
 
 static int share_secret(struct store_place *p, char *err, size_t err_len)
 {
-    char offered[SECRET_CHARS + 1], secret[256], why[200], name[300];
+    char offered[SECRET_CHARS + 1], secret[256], why[200], name[300], quoted[400];
     int rc = 0;
 
     if (make_secret(offered) < 0)
@@ -230,8 +230,9 @@ static int share_secret(struct store_place *p, char *err, size_t err_len)
     } else if (secret[0] == '\0' &&
                store_redis_secret(p, offered, secret, sizeof(secret), why, sizeof(why)) < 0) {
         p->is_away = true;
-        log_error("store", "event=off place=%s reason=\"not there at the start: %s\"",
-                  store_place_name(p, name, sizeof(name)), why);
+        log_error("store", "event=off place=%s when=start reason=%s",
+                  store_place_name(p, name, sizeof(name)),
+                  log_quote(quoted, sizeof(quoted), why));
     }
     if (rc == 0 && secret[0] == '\0' && !p->is_away)
         rc = fail(ERR_FORMAT, err, err_len, "'kv_store': the file '%s' of the folder is empty",

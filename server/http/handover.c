@@ -117,6 +117,7 @@ static void on_connect(uv_poll_t *poll, int status, int events)
     LOOP_CALLBACK(poll->loop, "handover.connect");
     struct handover *h = poll->data;
     const int fd = accept4(h->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    char quoted[100];
 
     (void)status, (void)events;
     if (fd < 0)
@@ -129,7 +130,8 @@ static void on_connect(uv_poll_t *poll, int status, int events)
     }
     h->peer = fd;
     if (send_sockets(h) < 0 || uv_poll_init(h->opt.loop, &h->on_peer, fd) != 0) {
-        log_warn("http", "event=handover_failed reason=%s", strerror(errno));
+        log_warn("http", "event=handover_failed reason=%s",
+                 log_quote(quoted, sizeof(quoted), strerror(errno)));
         stop_peer(h);
         return;
     }

@@ -477,6 +477,7 @@ int kv_event_publisher_start(struct kv_event_publisher *p, struct kv_events *eve
                              uint32_t n_blocks)
 {
     const size_t most = (size_t)MAX_TAKEN * MOST_BLOCK_BYTES;
+    char topic[300];
     int rc = block_set_create(&p->set, n_blocks);
 
     if (rc < 0)
@@ -493,7 +494,8 @@ int kv_event_publisher_start(struct kv_event_publisher *p, struct kv_events *eve
     if (!p->has_thread)
         return ERR_INTERNAL;
     log_info("kv_events", "endpoint=%s replay_endpoint=%s topic=%s", p->publish.endpoint,
-             p->replay.endpoint[0] != '\0' ? p->replay.endpoint : "none", p->topic);
+             p->replay.endpoint[0] != '\0' ? p->replay.endpoint : "none",
+             log_quote(topic, sizeof(topic), p->topic));
     return 0;
 }
 

@@ -365,6 +365,6 @@ bool request_restorer_expects(const struct request_restorer *r, const char *owne
                               const char *conversation)
 {
     return r != NULL &&
-           (!request_keeper_is_open(r->opt.keeper) ||
+           (r->is_stopping || !request_keeper_is_open(r->opt.keeper) ||
             (id != NULL ? has_id(r, owner, id) : has_conversation(r, owner, conversation)));
 }

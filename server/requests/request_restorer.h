@@ -41,7 +41,8 @@ void request_restorer_destroy(struct request_restorer **r);
 
 /* Does the owner's request of that id wait to begin again? */
 bool request_restorer_has(const struct request_restorer *r, const char *owner, const char *id);
-/* May there soon be a stream of that id, or conversation (the other one NULL), of the owner's? */
+/* May there soon be a stream of that id, or conversation (the other one NULL), of the owner's? In
+ * this process, or, when this one comes to its end, in the next. */
 bool request_restorer_expects(const struct request_restorer *r, const char *owner, const char *id,
                               const char *conversation);
 

@@ -43,6 +43,12 @@ enum state { /* of a file */
     DAMAGED_ONE,
 };
 
+/* No room now. */
+static bool is_full(int errnum)
+{
+    return errnum == ENOSPC || errnum == EDQUOT || errnum == EFBIG;
+}
+
 static int say(sqlite3 *db, const char *path, char *err, size_t err_len)
 {
     const int rc = sqlite3_errcode(db);
@@ -52,6 +58,8 @@ static int say(sqlite3 *db, const char *path, char *err, size_t err_len)
         return ERR_BUSY;
     }
     snprintf(err, err_len, "'%s' cannot be used: %s", path, sqlite3_errmsg(db));
+    if (rc == SQLITE_FULL || sqlite3_extended_errcode(db) == SQLITE_IOERR_WRITE)
+        return ERR_AGAIN;
     return rc == SQLITE_NOTADB || rc == SQLITE_CORRUPT ? ERR_FORMAT : ERR_IO;
 }
 
@@ -121,8 +129,10 @@ static int make(const char *path, char *err, size_t err_len)
     if (fd < 0)
         fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0600);
     if (fd < 0) {
+        const int rc = is_full(errno) ? ERR_AGAIN : ERR_IO;
+
         snprintf(err, err_len, "'%s' cannot be opened: %s", path, strerror(errno));
-        return ERR_IO;
+        return rc;
     }
     close(fd);
     return is_new;

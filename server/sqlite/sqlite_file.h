@@ -57,8 +57,9 @@ struct sqlite_loss {
     uint64_t n_rows;  /* lost, as far as they are known */
 };
 
-/* ERR_BUSY: another process has it. ERR_FORMAT: it is no such database, or a newer one. ERR_IO,
- * ERR_NOMEM. On failure *out may be a database to be closed, or NULL. */
+/* ERR_BUSY: another process has it. ERR_FORMAT: it is no such database, or a newer one. ERR_AGAIN:
+ * the disk is full, or takes no writes now (a quota, a limit of the process). ERR_IO, ERR_NOMEM. On
+ * failure *out may be a database to be closed, or NULL. */
 int sqlite_file_open(sqlite3 **out, const char *path, const struct sqlite_form *form,
                      struct sqlite_loss *loss, char *err, size_t err_len);
 

@@ -14,7 +14,7 @@ import jsonschema
 import pytest
 
 from batch_calls import answers, content, create, form, line, look, upload, wait_for, wait_over
-from quire import SANITIZED, SLOW, Server, in_threads, make_key, serve_in_vain
+from quire import BIN, SANITIZED, SLOW, Server, in_threads, make_key, serve_in_vain
 from sqlite_pages import hurt, seal
 
 SHORT = {"max_tokens": 6}
@@ -479,6 +479,32 @@ def test_a_full_disk(tmp_path):
     b = wait_over(s, b)
     assert b["request_counts"] == {"total": 300, "completed": 300, "failed": 0}
     assert len(answers(content(s, b["output_file_id"]))) == 300
+    assert s.stop() == 0
+
+
+@pytest.mark.parametrize("has_batches", [False, True])
+def test_a_disk_that_is_full_at_the_start(tmp_path, has_batches):
+    """The server starts and says so; what needs the folder is told to come again, and what waits goes on when there is room."""
+    b = None
+    if has_batches:
+        s = Server("--batch-dir", str(tmp_path))
+        b = create(s, prompts(200, max_tokens=30, ignore_eos=True))
+        wait_for(s, b, lambda b: b["request_counts"]["completed"] > 0)
+        s.process.kill()
+        s.process.wait()
+    limited = tmp_path / "limited.sh"
+    limited.write_text(f'#!/bin/sh\nulimit -S -f 8\nexec {os.path.abspath(BIN)} "$@"\n')
+    limited.chmod(0o755)
+    s = Server("--batch-dir", str(tmp_path), "--log-level", "error", binary=str(limited))
+    assert "event=disk_full" in s.read_log()
+    s.complete("It lives", max_tokens=2)
+    for r in (s.get("/v1/files"), s.get("/v1/batches"), upload(s, b"x")):
+        assert r.status == 503 and r.json["error"]["code"] == "batch_dir", r.body
+    resource.prlimit(s.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
+    if has_batches:
+        b = wait_over(s, b)
+        assert b["request_counts"] == {"total": 200, "completed": 200, "failed": 0}
+    assert wait_over(s, create(s, prompts(2)))["status"] == "completed"
     assert s.stop() == 0
 
 

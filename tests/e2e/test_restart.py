@@ -119,6 +119,33 @@ def undisturbed(server):
     return out
 
 
+def test_who_asks_while_the_process_ends_is_told_to_come_again(boot):
+    """A client takes a 404 as final, and the next process has the stream."""
+    s = boot()
+    kept = Client(s, body={**LONG, "max_tokens": 200}).read(20)
+    other = s.stream("Once", max_tokens=200, ignore_eos=True, n=2)  # it holds up the end
+    frames = iter(other)
+    next(frames)
+    asks = [s.connect() for _ in range(5)]
+    for c in asks:
+        c.request("GET", "/health")
+        c.getresponse().read()
+    s.process.send_signal(signal.SIGTERM)
+    wait_for(s, "event=draining")
+    for c, path in zip(asks, (f"/v1/streams/{kept.id}?after=3", "/v1/streams/cmpl-none", "/v1/stream?conv_id=none",
+                              "/v1/responses/resp_none?stream=true", f"/v1/streams/{kept.id}")):
+        c.request("GET", path)
+        r = c.getresponse()
+        body = r.read()
+        assert r.status == 503 and json.loads(body)["error"]["code"] == "restoring", (path, body)
+        assert int(r.getheader("Retry-After")) >= 1
+    for _ in frames:
+        pass
+    s.process.wait(30)
+    s = boot()
+    assert get(s, kept.id).status == 200 and s.get("/v1/streams/cmpl-none").status == 404
+
+
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
 def test_all_go_on(boot, undisturbed, how):
     """Some have ended, some run, some wait; twice."""

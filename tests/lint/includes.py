@@ -75,7 +75,7 @@ MAY = {
     "server/doctor": ["core/base", "kernels", "config", "server/http", "server/auth"],
     "server": ["core/base", "server/process", "server/engine_io", "server/http", "server/kv_events", "server/responses",
                "server/batches", "server/requests",
-               "server/streams", "server/usage", "server/adapters",
+               "server/slots", "server/streams", "server/usage", "server/adapters",
                "server/metrics", "server/auth", "server/api/response", "server/api", "server/admin", "server/page"],
 }
 ALL = re.compile(r"tests/|server/(main\.c|instance(_\w+)?\.[ch]|cli/)")

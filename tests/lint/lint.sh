@@ -18,6 +18,9 @@ python3 tests/lint/includes.py || bad=1
 echo "lint: callbacks of the I/O thread are measured"
 python3 tests/lint/loop_callbacks.py || bad=1
 
+echo "lint: fields of the log"
+python3 tests/lint/log_fields.py || bad=1
+
 echo "lint: pages that name tests"
 python3 tests/lint/coverage.py || bad=1
 python3 tests/lint/contributing.py || bad=1

@@ -66,6 +66,7 @@ struct sim {
     struct swap_io io[SWAP_MAX_IO];
     uint32_t n_io;
     uint32_t io_fail_percent;
+    bool hangs; /* the disk reads nothing */
     uint64_t n_ids;
     uint64_t now, steps;
     uint64_t rng;
@@ -308,8 +309,12 @@ static inline void run_io(struct sim *s)
 {
     while (s->n_io < SWAP_MAX_IO && sched_next_io(s->sched, &s->io[s->n_io]))
         s->n_io++;
-    if (s->n_io > 0 && rnd(s, 2) == 0)
-        end_io(s, rnd(s, s->n_io));
+    if (s->n_io > 0 && rnd(s, 2) == 0) {
+        const uint32_t at = rnd(s, s->n_io);
+
+        if (s->io[at].is_write || !s->hangs)
+            end_io(s, at);
+    }
 }
 
 /* What a slot holds after the token at its position: a hash of all tokens so far. */

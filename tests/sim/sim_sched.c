@@ -531,6 +531,49 @@ static void random_arrivals_with_states_lose_nothing(void **state)
     run_storms(add_states);
 }
 
+static bool is_reading(const struct sim *s)
+{
+    for (uint32_t i = 0; i < s->n_io; i++)
+        if (!s->io[i].is_write)
+            return true;
+    return false;
+}
+
+/* A disk that hangs holds up those whose copies are on it, however many these are, and nobody else;
+ * when it reads again they go on. */
+static void a_read_that_hangs_holds_up_one(void **state)
+{
+    const struct sim_options o = {.n_blocks = 60, .max_sequences = 6, .batch = 64, .chunk = 64,
+                                  .policy = SCHED_PRIORITY, .preemption = SCHED_SWAP,
+                                  .n_ram = 24, .n_file = 200, .max_tenants = 1};
+    uint64_t ids[20];
+    (void)state;
+
+    for (uint32_t n_low = 3; n_low <= 12; n_low += 3) {
+        struct sim *s = sim_open(&o);
+
+        s->hangs = true;
+        for (uint32_t i = 0; i < n_low; i++)
+            add(s, 100, 200, PRIORITY_LOW);
+        for (uint32_t i = 0; i < 400; i++) { /* they are preempted, and want to come back */
+            if (i % 20 == 10)
+                add(s, 150, 60, PRIORITY_HIGH);
+            step(s, NO_BUDGET);
+        }
+        assert_true(is_reading(s));
+        for (uint32_t i = 0; i < 20; i++)
+            ids[i] = add(s, 20, 10, PRIORITY_LOW);
+        for (uint32_t i = 0; i < 2000; i++)
+            step(s, NO_BUDGET);
+        assert_true(is_reading(s));
+        for (uint32_t i = 0; i < 20; i++)
+            assert_int_equal(s->rec[ids[i]].ends, 1);
+        s->hangs = false;
+        run_dry(s, 20000);
+        sim_free(s);
+    }
+}
+
 /* The same arrivals give the same plans: what a journal replays. */
 static void plans_are_reproducible(void **state)
 {
@@ -582,6 +625,7 @@ int main(void)
         cmocka_unit_test(random_arrivals_lose_nothing),
         cmocka_unit_test(random_arrivals_with_windows_lose_nothing),
         cmocka_unit_test(random_arrivals_with_states_lose_nothing),
+        cmocka_unit_test(a_read_that_hangs_holds_up_one),
         cmocka_unit_test(plans_are_reproducible),
         cmocka_unit_test(cancel_all_frees_everything),
     };
