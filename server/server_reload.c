@@ -75,6 +75,7 @@ static void on_keys_work(uv_work_t *work)
 
 static void after_keys_work(uv_work_t *work, int status)
 {
+    LOOP_CALLBACK(work->loop, "server.keys");
     struct server *s = work->data;
 
     s->is_reading_keys = false;

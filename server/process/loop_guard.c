@@ -50,7 +50,7 @@ void loop_guard_attach(struct loop_guard *guard, uv_loop_t *loop)
     loop->data = guard;
 }
 
-static const char *or_dash(const char *name)
+static const char *callback_name(const char *name)
 {
     return name != NULL ? name : "-";
 }
@@ -59,8 +59,8 @@ void loop_guard_log(const struct loop_guard *guard)
 {
     log_info("server", "event=loop callbacks=%llu longest_ms=%.2f callback=%s part=%s",
              (unsigned long long)hist_total(&guard->seconds),
-             (double)guard->longest_ns / (double)MS, or_dash(guard->longest),
-             or_dash(guard->longest_part));
+             (double)guard->longest_ns / (double)MS, callback_name(guard->longest),
+             callback_name(guard->longest_part));
 }
 
 bool loop_guard_is_due(const uv_loop_t *loop)
@@ -104,7 +104,7 @@ static void callback_end(struct loop_guard *guard, const char *name, uint64_t ns
     }
     if (ns > SLOW_NS)
         log_warn("server", "event=slow_callback callback=%s part=%s cpu_ms=%.1f", name,
-                 or_dash(guard->part), (double)ns / (double)MS);
+                 callback_name(guard->part), (double)ns / (double)MS);
     if (guard->limit_ns > 0 && ns > guard->limit_ns)
         abort();
 }

@@ -2,6 +2,7 @@
 import json
 import re
 import resource
+import time
 
 import pytest
 
@@ -111,9 +112,11 @@ def test_a_full_disk_ends_no_journal(start, tmp_path):
         s.complete("a time there", max_tokens=20)
     s.complete("was a bear", max_tokens=5)
     resource.prlimit(s.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
-    while "event=write_resumed lines_lost=0" not in s.read_log():
-        s.complete("that slept", max_tokens=2)
-    assert s.read_log().count("event=write_failed") == 1
+    while "event=write_resumed" not in s.read_log():
+        s.complete("that slept", max_tokens=2)  # few enough for the ring, however long the retry takes
+        time.sleep(0.1)
+    log = s.read_log()
+    assert log.count("event=write_failed") == 1 and "event=write_resumed lines_lost=0" in log
     assert s.stop() == 0
     run = quire("replay", path)
     assert run.returncode == 0 and "plans equal" in run.out, run.out + run.err

@@ -1,12 +1,15 @@
 """A restart that its clients need not notice: kept streams go on in the next process with the same frames, whatever
 ended the one before; what is lost is named."""
+import http.client
 import json
 import os
 import random
 import re
 import resource
 import signal
+import threading
 import time
+import types
 
 import pytest
 
@@ -18,6 +21,7 @@ FLAGS = ("--isa", "scalar", "--max-sequences", "3")
 LONG = {"prompt": "Once", "max_tokens": 900, "ignore_eos": True, "temperature": 0.8, "seed": 5, "stream": True,
         "resumable": True}
 SLOW = os.environ.get("QUIRE_SLOW") == "1"
+N_ENDS = 200 if SLOW else 4
 HEAD_BYTES = 88  # of a record
 MAGIC = b"QRq1"
 
@@ -144,6 +148,100 @@ def test_who_asks_while_the_process_ends_is_told_to_come_again(boot):
     s.process.wait(30)
     s = boot()
     assert get(s, kept.id).status == 200 and s.get("/v1/streams/cmpl-none").status == 404
+
+
+class Follower(threading.Thread):
+    """A client that goes on with its stream at whichever process is there, from its first frame to its last, and then
+    with another stream."""
+
+    def __init__(self, world, seed):
+        super().__init__(daemon=True)
+        self.world, self.seed = world, seed
+        self.statuses, self.n_whole, self.error = {}, 0, None
+
+    def run(self):
+        try:
+            while not self.world.is_over:
+                self.follow()
+        except BaseException as e:  # noqa: BLE001 - handed to the test
+            self.error = e
+
+    def ask(self, method, path, body=None):
+        """The open reply, or None: nobody was there."""
+        try:
+            c = self.world.server.connect()
+            c.request(method, path, json.dumps(body) if body else None, JSON)
+            return c, c.getresponse()
+        except (OSError, http.client.HTTPException, AttributeError):
+            time.sleep(0.005)
+            return None
+
+    def count(self, status):
+        self.statuses[status] = self.statuses.get(status, 0) + 1
+
+    def begin(self):
+        while not self.world.is_over:
+            asked = self.ask("POST", "/v1/completions", {**LONG, "max_tokens": 200, "seed": self.seed})
+            if asked and asked[1].status == 200:
+                return asked
+            assert asked is None or asked[1].status in (429, 503), asked[1].read()
+        return None
+
+    def read(self, reply):
+        try:
+            return reply.read1()
+        except (OSError, http.client.HTTPException):
+            return b""
+
+    def follow(self):
+        asked, raw, name = self.begin(), b"", None
+        while asked and not raw.endswith(b"data: [DONE]\n\n"):
+            connection, reply = asked
+            name = name or reply.getheader("X-Stream-Id")
+            while piece := self.read(reply):
+                raw += piece
+            connection.close()
+            raw = raw[:raw.rfind(b"\n\n") + 2] if b"\n\n" in raw else b""
+            asked = None if raw.endswith(b"data: [DONE]\n\n") else self.go_on(name, raw.count(b"\n\n") - 1)
+        if raw.endswith(b"data: [DONE]\n\n"):
+            assert [f.id for f in cs.frames_of(raw)] == list(range(raw.count(b"\n\n"))), "each frame once"
+            self.n_whole += 1
+
+    def go_on(self, name, after):
+        while not self.world.is_over:
+            asked = self.ask("GET", f"/v1/streams/{name}" + (f"?after={after}" if after >= 0 else ""))
+            if asked is None:
+                continue
+            self.count(asked[1].status)
+            if asked[1].status == 200:
+                return asked
+            assert asked[1].status == 503, (name, after, asked[1].status, asked[1].read())
+            asked[0].close()
+        return None
+
+
+def test_no_client_hears_404_while_processes_come_and_go(boot):
+    """Kills and signals at any moment: who goes on with a stream gets it or is told to come again. QUIRE_SLOW=1: 200."""
+    world = types.SimpleNamespace(server=None, is_over=False)
+    rng = random.Random(3)
+    followers = [Follower(world, i) for i in range(4)]
+    for f in followers:
+        f.start()
+    for _ in range(N_ENDS):
+        world.server = boot("--stream-keep-ms", "600000", ready=False)
+        time.sleep(rng.random() * 0.8)
+        end(world.server, rng.choice([signal.SIGKILL, signal.SIGTERM]))
+        assert not [f.error for f in followers if f.error], [f.error for f in followers]
+    world.server = boot("--stream-keep-ms", "600000")
+    begin = time.monotonic()
+    while any(f.n_whole == 0 and f.is_alive() for f in followers) and time.monotonic() - begin < 60:
+        time.sleep(0.05)
+    world.is_over = True
+    for f in followers:
+        f.join(60)
+        assert f.error is None and not f.is_alive() and f.n_whole > 0, (f.error, f.statuses, f.n_whole)
+    print(N_ENDS, "ends:", {s: sum(f.statuses.get(s, 0) for f in followers) for s in (200, 503)},
+          sum(f.n_whole for f in followers), "whole streams")
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
