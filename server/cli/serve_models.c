@@ -90,7 +90,7 @@ int serve_models_check(const struct serve_models *s, uint32_t n, char *err, size
 static int init_all(struct serve_models *s, const struct config *c, char *err, size_t err_len)
 {
     for (uint32_t i = 0; i < s->n; i++) {
-        const int code = served_init(&s->all[i], c, i, err, err_len);
+        const int code = served_init(&s->all[i], c, i, false, err, err_len);
 
         if (code != EXIT_OK)
             return code;
