@@ -41,7 +41,9 @@ static int take_part(const char **text, bool is_first, double *sum)
 
     if (!isdigit((unsigned char)*from) && *from != '.')
         return ERR_INVAL;
-    if (from[strspn(from, "0123456789.")] == 'e' || strncasecmp(from, "0x", 2) == 0)
+    /* strtod() would take exponents and hexadecimal digits. */
+    if (tolower((unsigned char)from[strspn(from, "0123456789.")]) == 'e' ||
+        strncasecmp(from, "0x", 2) == 0)
         return ERR_INVAL;
     number = strtod(from, &end);
     if (end == from)

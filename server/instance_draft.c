@@ -33,13 +33,13 @@ static int replace(char **value, const char *text)
     return 0;
 }
 
-int instance_draft_fetch(struct config *c, char *err, size_t err_len)
+int instance_draft_fetch(struct config *c, bool is_offline, char *err, size_t err_len)
 {
     char path[HUB_PULL_MAX_PATH];
 
     if (!hub_reference_is(c->draft))
         return 0;
-    if (hub_pull(c->draft, false, path, err, err_len) < 0)
+    if (hub_pull(c->draft, is_offline, path, err, err_len) < 0)
         return ERR_IO;
     if (replace(&c->draft, path) == 0)
         return 0;

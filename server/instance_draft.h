@@ -19,8 +19,9 @@ struct instance_draft { /* zero: there is none */
     struct draft_runner *runner; /* NULL with INSTANCE_PLAN */
 };
 
-/* A draft model of the Hub in these settings, of one model, becomes its path in the Hub's cache. */
-int instance_draft_fetch(struct config *c, char *err, size_t err_len);
+/* A draft model of the Hub in these settings, of one model, becomes its path in the Hub's cache;
+ * is_offline: the cache answers alone. */
+int instance_draft_fetch(struct config *c, bool is_offline, char *err, size_t err_len);
 
 /* Load the draft model for `e`, whose settings are c; without one, or with speculation off, nothing
  * is done. Flags: INSTANCE_PLAN or 0. Returns an exit_code. */

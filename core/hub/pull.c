@@ -176,7 +176,8 @@ static int look_up(struct pull *p)
                             sizeof(p->err));
     if (rc == ERR_NOENT || (rc == 0 && p->listing.n == 0))
         return hub_fail(ERR_NOENT, p->err, sizeof(p->err),
-                        "it is not in the cache (%.300s), and the Hub is not asked offline",
+                        "it is not in the cache (%.300s), and the Hub is not asked offline: "
+                        "`quire pull` fetches it",
                         p->place.cache);
     return rc == 0 ? choose_cached(p) : rc;
 }

@@ -4,7 +4,8 @@
  * (choice.h) that are not in the cache are fetched (download.h). Offline, or when the Hub cannot be
  * reached, the cache answers alone, with the revision as it was last.
  *
- * Thread: the one that starts the program, before there are others and before the sandbox.
+ * Thread: the one that starts the program, before there are others and before the sandbox; with
+ * is_offline any.
  * Memory: none that stays.
  * Errors: a sentence that begins with the reference.
  */

@@ -164,12 +164,13 @@ static int read_request_defaults(struct request_defaults *out, const struct conf
 }
 
 /* Adapters of the Hub become paths of its cache. */
-static int add_fetched(struct buf *list, const struct model_item *item, char *err, size_t err_len)
+static int add_fetched(struct buf *list, const struct model_item *item, bool is_offline, char *err,
+                       size_t err_len)
 {
     char path[HUB_PULL_MAX_PATH];
 
     snprintf(path, sizeof(path), "%s", item->path);
-    if (hub_reference_is(item->path) && hub_pull(item->path, false, path, err, err_len) < 0)
+    if (hub_reference_is(item->path) && hub_pull(item->path, is_offline, path, err, err_len) < 0)
         return ERR_IO;
     if (strchr(path, ',') != NULL) {
         snprintf(err, err_len,
@@ -182,7 +183,7 @@ static int add_fetched(struct buf *list, const struct model_item *item, char *er
     return 0;
 }
 
-static int fetch_adapters(struct config *c, char *err, size_t err_len)
+static int fetch_adapters(struct config *c, bool is_offline, char *err, size_t err_len)
 {
     const char *text = c->adapters;
     struct model_item item;
@@ -192,7 +193,7 @@ static int fetch_adapters(struct config *c, char *err, size_t err_len)
 
     buf_init(&list, ADAPTERS_MAX * sizeof(item));
     while ((rc = adapters_next(&text, &item, err, err_len)) > 0)
-        if ((rc = add_fetched(&list, &item, err, err_len)) < 0)
+        if ((rc = add_fetched(&list, &item, is_offline, err, err_len)) < 0)
             break;
     fetched = rc == 0 && list.len > 0 && list.err == 0 ? mem_strdup(list.data) : NULL;
     if (rc == 0 && list.len > 0 && fetched == NULL) {
@@ -207,14 +208,14 @@ static int fetch_adapters(struct config *c, char *err, size_t err_len)
     return 0;
 }
 
-int served_settings_read(struct served_settings *out, const struct config *c, uint32_t i, char *err,
-                         size_t err_len)
+int served_settings_read(struct served_settings *out, const struct config *c, uint32_t i,
+                         bool is_offline, char *err, size_t err_len)
 {
     *out = (struct served_settings){0};
     if (config_model(&out->config, c, i, err, err_len) < 0)
         return EXIT_FAILED; /* no memory */
-    if (fetch_adapters(&out->config, err, err_len) == 0 &&
-        instance_draft_fetch(&out->config, err, err_len) == 0 &&
+    if (fetch_adapters(&out->config, is_offline, err, err_len) == 0 &&
+        instance_draft_fetch(&out->config, is_offline, err, err_len) == 0 &&
         read_request_defaults(&out->defaults, &out->config, err, err_len) == 0)
         return EXIT_OK;
     served_settings_release(out);
@@ -258,10 +259,11 @@ void served_take_next(struct served *m)
     served_settings_release(&old);
 }
 
-int served_init(struct served *m, const struct config *c, uint32_t i, char *err, size_t err_len)
+int served_init(struct served *m, const struct config *c, uint32_t i, bool is_offline, char *err,
+                size_t err_len)
 {
     struct served_settings settings;
-    int code = served_settings_read(&settings, c, i, err, err_len), rc;
+    int code = served_settings_read(&settings, c, i, is_offline, err, err_len), rc;
 
     *m = (struct served){0};
     if (code != EXIT_OK)

@@ -64,13 +64,15 @@ struct served_company { /* what the models have in common; borrowed */
     bool is_beside; /* others are served meanwhile: their steps come first */
 };
 
-/* Model i of the settings: all that is known before it is loaded. An exit_code. */
-int served_init(struct served *m, const struct config *c, uint32_t i, char *err, size_t err_len);
-
-/* The settings of model i, with what they name of the Hub as paths, to be released. An
+/* Model i of the settings: all that is known before it is loaded. is_offline: as below. An
  * exit_code. */
-int served_settings_read(struct served_settings *out, const struct config *c, uint32_t i, char *err,
-                         size_t err_len);
+int served_init(struct served *m, const struct config *c, uint32_t i, bool is_offline, char *err,
+                size_t err_len);
+
+/* The settings of model i, with what they name of the Hub as paths, to be released. is_offline: the
+ * Hub is not asked, its cache answers alone (the sandbox connects to nothing). An exit_code. */
+int served_settings_read(struct served_settings *out, const struct config *c, uint32_t i,
+                         bool is_offline, char *err, size_t err_len);
 void served_settings_release(struct served_settings *s);
 /* What would follow from m->config as it is now. */
 struct server_model served_info(const struct served *m);

@@ -91,7 +91,7 @@ static int init_all(struct serve_models *s, const struct config *c, char *err, s
 
     for (uint32_t i = 0; i < s->n; i++) {
         const struct served *m = &s->all[i];
-        const int code = served_init(&s->all[i], c, i, err, err_len);
+        const int code = served_init(&s->all[i], c, i, false, err, err_len);
 
         if (code != EXIT_OK)
             return code;

@@ -7,6 +7,7 @@
 #include "core/base/hold.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
+#include "core/hub/pull.h"
 #include "core/hub/reference.h"
 #include "scheduler/engine_arbiter.h"
 #include "server/cli/serve_model.h"
@@ -85,7 +86,23 @@ static uint32_t find(const struct serve_reload *r, const char *name, struct mode
     return r->n;
 }
 
-/* What is fetched from the Hub is fetched at the start: one of that name is the same. */
+static int find_cached(struct model_item *item, char *err, size_t err_len)
+{
+    char path[HUB_PULL_MAX_PATH];
+    const int rc = hub_pull(item->path, true, path, err, err_len);
+
+    if (rc < 0)
+        return rc;
+    if (strchr(path, ',') != NULL ||
+        snprintf(item->path, sizeof(item->path), "%s", path) >= (int)sizeof(item->path)) {
+        snprintf(err, err_len, "%.200s: the path is too long, or has a comma", path);
+        return ERR_INVAL;
+    }
+    return 0;
+}
+
+/* The Hub is asked at the start, before the sandbox. A model of a name that was there then is the
+ * same; another one is looked up in the cache alone. */
 static int keep_fetched(struct serve_reload *r, char *err, size_t err_len)
 {
     const char *text = r->fresh.model;
@@ -99,13 +116,10 @@ static int keep_fetched(struct serve_reload *r, char *err, size_t err_len)
         if (hub_reference_is(item.path)) {
             struct model_item known;
 
-            if (find(r, item.name, &known) == r->n) {
-                snprintf(err, err_len, "the model '%s' is one of the Hub: it needs a restart",
-                         item.name);
-                rc = ERR_UNSUPPORTED;
+            if (find(r, item.name, &known) < r->n)
+                item = known;
+            else if ((rc = find_cached(&item, err, err_len)) < 0)
                 break;
-            }
-            item = known;
         }
         models_text(&item, one);
         buf_printf(&list, "%s%s", list.len > 0 ? "," : "", one);
@@ -126,13 +140,13 @@ static int read_model(struct serve_reload *r, uint32_t i, char *err, size_t err_
     at = find(r, item.name, &known);
     if (at < r->n) {
         r->now[at] = i;
-        return served_settings_read(&r->next[at], &r->fresh, i, err, err_len);
+        return served_settings_read(&r->next[at], &r->fresh, i, true, err, err_len);
     }
     if (r->n + r->n_added == MODELS_MAX) {
         snprintf(err, err_len, "there have been %d models: more need a restart", MODELS_MAX);
         return EXIT_FAILED;
     }
-    return served_init(&m->all[r->n + r->n_added++], &r->fresh, i, err, err_len);
+    return served_init(&m->all[r->n + r->n_added++], &r->fresh, i, true, err, err_len);
 }
 
 /* Of the models as they will be. */

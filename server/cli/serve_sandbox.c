@@ -5,6 +5,7 @@
 #include "config/config.h"
 #include "config/models.h"
 #include "core/base/err.h"
+#include "core/hub/place.h"
 #include "server/cli/serve_model.h"
 #include "server/engine_io/store_place.h"
 
@@ -61,6 +62,38 @@ static void add_adapters(struct sandbox_paths *p, const struct config *c)
         sandbox_read(p, item.path);
     if (c->adapters_dir[0] != '\0')
         sandbox_allow(p, c->adapters_dir, LANDLOCK_READ);
+}
+
+static bool is_below(const char *path, const char *folder)
+{
+    const size_t n = strlen(folder);
+
+    return strncmp(path, folder, n) == 0 && path[n] == '/';
+}
+
+/* The Hub's cache, where something of it is served: settings that are read again are looked up in
+ * it. */
+static void add_hub(struct sandbox_paths *p, const struct served *models, uint32_t n_models)
+{
+    struct hub_place place;
+    struct model_item item;
+    bool is_used = false;
+    char err[200];
+
+    if (hub_place_init(&place, err, sizeof(err)) < 0)
+        return;
+    for (uint32_t i = 0; i < n_models; i++) {
+        const struct config *c = &models[i].config;
+        const char *list = c->adapters;
+
+        models_get(c->model, 0, &item);
+        is_used = is_used || is_below(item.path, place.cache) || is_below(c->draft, place.cache);
+        while (adapters_next(&list, &item, err, sizeof(err)) > 0)
+            is_used = is_used || is_below(item.path, place.cache);
+    }
+    if (is_used)
+        sandbox_allow(p, place.cache, LANDLOCK_READ);
+    explicit_bzero(place.token, sizeof(place.token));
 }
 
 /* What is read again on SIGHUP, opened again on SIGUSR1, and removed at the end. */
@@ -125,6 +158,7 @@ int serve_sandbox_enter(const struct config *c, const struct served *models, uin
         add_adapters(paths, &models[i].config);
     }
     add_server(paths, c);
+    add_hub(paths, models, n_models);
     add_store(paths, place);
     add_debug(paths);
     rc = sandbox_enter((enum sandbox_mode)c->sandbox, paths, state, err, err_len);

@@ -191,7 +191,7 @@ static int run(const struct config *c, const struct lines *l)
         .wake = on_wake, .wake_ud = &wake, .place = &nowhere};
 
     sem_init(&wake, 0, 0);
-    code = served_init(&model, c, 0, err, sizeof(err));
+    code = served_init(&model, c, 0, false, err, sizeof(err));
     if (code == EXIT_OK)
         code = served_load(&model, &company, err, sizeof(err));
     if (code != EXIT_OK) {

@@ -649,6 +649,41 @@ def test_serve_adapters(hub, tmp_path):
     assert r.status == 400 and "setting adapters" in r.json["error"]["message"]
 
 
+def reload_settings(s, config, text):
+    """The line of the log that says how it ended."""
+    n = s.read_log().count("what=settings")
+    config.write_text(text)
+    s.process.send_signal(signal.SIGHUP)
+    wait_for(lambda: s.read_log().count("what=settings") > n)
+    return [line for line in s.read_log().splitlines() if "what=settings" in line][-1]
+
+
+def test_settings_are_read_again(hub, tmp_path):
+    """In the sandbox, which connects to nothing: what is of the Hub is looked up in its cache."""
+    demo = gguf_file.read(DEMO)
+    hub.repos["owner/draft"] = Repo({"draft-Q8_0.gguf": DEMO})
+    hub.repos["owner/lora"] = Repo({"lora-F16.gguf": adapter_files.gguf("llama", adapter_files.make(demo, 8, "F16", seed=1), 16, "F16")})
+    hub.repos["owner/later"] = Repo({"later-Q8_0.gguf": DEMO})
+    first = "model = hf:owner/name:Q8_0\nkv_memory = 16m\n[name]\ndraft = hf:owner/draft\nadapters = a=hf:owner/lora\n"
+    config = tmp_path / "quire.conf"
+    config.write_text(first)
+    s = Server("--sandbox", "auto", "--config", str(config), model="")
+    try:
+        asked = len(hub.asked)
+        assert "event=reloaded" in reload_settings(s, config, first)
+        assert "event=reloaded" in reload_settings(s, config, first + "alias = other\n")
+        for change in (("owner/draft", "owner/later"), ("owner/lora", "owner/later"), ("model = ", "model = hf:owner/later:Q8_0,")):
+            said = reload_settings(s, config, first.replace(*change))
+            assert "event=reload_failed" in said and "hf:owner/later" in said and "not in the cache" in said, said
+        assert len(hub.asked) == asked, "the Hub was asked again"
+        pull("hf:owner/later:Q8_0")
+        assert "event=reloaded" in reload_settings(s, config, first.replace("model = ", "model = hf:owner/later:Q8_0,"))
+        wait_for(lambda: "later" in {m["id"] for m in s.get("/v1/models").json["data"]})
+        assert "needs_restart" not in s.read_log() and "event=refused" not in s.read_log()
+    finally:
+        assert s.stop() == 0
+
+
 def test_readme(hub, tmp_path):
     """The README's transcript, but for times and the home."""
     shown = re.search(r"\$ build/quire pull (\S+)\n(.*?)```", (ROOT / "README.md").read_text(), re.S)

@@ -80,6 +80,20 @@ test("a page that is loaded in mid-answer goes on with it", async () => {
   await page.done();
 });
 
+test("below an answer there is what can be done with it, and no more", async () => {
+  const page = await openPage(browser, quire.url);
+  await set(page, { max_tokens: 4, temperature: 0 });
+  for (const text of ["one", "two"]) {
+    await typeAndSend(page, text);
+    await finished(page);
+  }
+  await page.reload();
+  await page.waitForSelector(".assistant .note");
+  const feet = await page.$$eval(".assistant .actions", (all) => all.map((f) => [...f.childNodes].map((n) => n.nodeName).join()));
+  assert.deepEqual(feet, ["BUTTON,SPAN", "BUTTON,BUTTON,SPAN"]);
+  await page.done();
+});
+
 test("regenerate, edit, several conversations, and all of them after a reload", async () => {
   const page = await openPage(browser, quire.url);
   await set(page, { max_tokens: 8, temperature: 0 });

@@ -78,6 +78,35 @@ test("a text that grows becomes what it is at once, wherever it is cut", async (
   assert.equal(live, whole);
 });
 
+/* Elements that are made, and characters that are put into elements, for each of those that come. */
+test("an answer that grows costs what it has, however long it is", async () => {
+  const n = 24000;
+  const parts = { table: ["| a | b |\n|---|---|\n", "| *one* | two |\n"], code: ["```c\n", "int x = 1; /* y */\n"], list: ["", "- a *b* c\n"],
+    quote: ["", "> a *b* c\n"], paragraph: ["", "a *b* c "], numbers: ["", "1. a\n\n   b\n"], open: ["a\n```\n", "x y z\n"] };
+  for (const [name, [head, part]] of Object.entries(parts)) {
+    const text = head + part.repeat(n / part.length);
+    const [made, put, same] = await page.evaluate(async (t) => {
+      const { LiveMarkdown, markdown } = await import("/page/markdown.js");
+      const real = { create: Document.prototype.createElement, append: Element.prototype.append, data: CharacterData.prototype.appendData };
+      let made = 0, put = 0;
+      Document.prototype.createElement = function (...a) { made++; return real.create.apply(this, a); };
+      Element.prototype.append = function (...a) { for (const x of a) put += typeof x === "string" ? x.length : 0; return real.append.apply(this, a); };
+      CharacterData.prototype.appendData = function (x) { put += x.length; return real.data.call(this, x); };
+      const live = new LiveMarkdown();
+      for (let n = 1; n <= t.length; n += 3) live.update(t.slice(0, n));
+      live.finish(t);
+      Object.assign(Document.prototype, { createElement: real.create });
+      Object.assign(Element.prototype, { append: real.append });
+      Object.assign(CharacterData.prototype, { appendData: real.data });
+      live.tail.replaceWith(...live.tail.childNodes);
+      const node = document.createElement("div");
+      node.append(markdown(t));
+      return [made, put, live.node.innerHTML === node.innerHTML];
+    }, text);
+    assert.ok(made < 6 * n && put < 40 * n && same, `${name}: ${made} elements, ${put} characters, ${same}`);
+  }
+});
+
 test("long hostile texts end: each is of 200,000 characters", async () => {
   const n = 200000;
   for (const part of ["*a ", "**", "`", "`a``", "[", "[a](", "_", "> ", "- ", "<", "| ", "```", "# ", "\\", "https://", "***a*", "a|b\n-|-\n", "  - x\n"])

@@ -21,6 +21,13 @@ function fill(node, attributes, children) {
   return node;
 }
 
+// A text that grows: only what is new is put there.
+export function grow(node, text) {
+  const shown = node.firstChild?.data ?? "";
+  if (!shown || !text.startsWith(shown)) node.textContent = text;
+  else if (text.length > shown.length) node.firstChild.appendData(text.slice(shown.length));
+}
+
 // What a screen reader says: one finished text at a time, never each token.
 export function say(text) {
   document.getElementById("spoken").textContent = text;

@@ -5,7 +5,7 @@ import { inline } from "./inline.js";
 
 const MAX_DEPTH = 8; // lists in quotes in lists
 const MAX_COLUMNS = 40;
-const MAX_TAIL = 20000; // a paragraph that is longer is plain until it ends
+const SMALL_TAIL = 500; // characters of an open block that is made again each time
 const FENCE = /^(\s*)(`{3,}|~{3,})([^`]*)$/;
 const HEADING = /^ {0,3}(#{1,6})\s(.*)$/;
 const RULE = /^ {0,3}(?:(?:-\s*){3,}|(?:\*\s*){3,}|(?:_\s*){3,})$/;
@@ -20,22 +20,31 @@ export function markdown(text) {
   return out;
 }
 
-// An answer that grows: what is complete stays as it is, and only the last block is made again.
+// An answer that grows. Blocks that are complete stay as they are; of the last one, which is open, only what is new is
+// made: lines of code, rows of a table. Any other block is made again when it has grown by an eighth, and what has come
+// since then stands behind it as plain text: so all the work together grows with the text, and no faster.
 export class LiveMarkdown {
   constructor() {
     this.node = el("div", { class: "markdown" });
     this.tail = el("div");
     this.node.append(this.tail);
+    this.restart();
+  }
+
+  restart() {
+    this.node.replaceChildren(this.tail);
     this.done = 0; // how much of the text stands in blocks that are complete
     this.kept = "";
+    this.scan = newScan();
+    this.open = newOpen();
   }
 
   update(text) {
     if (!text.startsWith(this.kept)) this.restart();
-    const ends = blockEnds(text, this.done);
-    for (const end of ends) {
+    for (const end of blockEnds(text, this.scan)) {
       this.tail.before(markdown(text.slice(this.done, end)));
       this.done = end;
+      this.open = newOpen();
     }
     this.kept = text.slice(0, this.done);
     this.updateTail(text.slice(this.done));
@@ -44,48 +53,106 @@ export class LiveMarkdown {
   finish(text) {
     this.update(text);
     this.tail.replaceChildren(markdown(text.slice(this.done)));
+    this.open = newOpen();
   }
 
-  // Code that grows gets new text, and nothing else: its place and its button stay.
   updateTail(text) {
-    const fence = text.trimStart().match(/^(`{3,}|~{3,})[^\n]*\n/);
-    const code = fence && this.tail.querySelector(":scope > .code code");
-    if (code && this.tail.childElementCount === 1) code.textContent = unfenced(text.trimStart().slice(fence[0].length), fence[1]);
-    else if (text.length > MAX_TAIL) this.tail.textContent = text;
-    else this.tail.replaceChildren(markdown(text));
+    const open = this.open;
+    const isGrown = open.code ? this.scan.fence && growCode(open, text) : open.table && growTable(open, text);
+    if (isGrown) return;
+    const isDue = open.code || open.table || text.length <= SMALL_TAIL || text.length - open.drawn >= open.drawn / 8;
+    if (isDue) this.drawTail(text);
+    else growPlain(open, text, this.tail);
   }
 
-  restart() {
-    this.node.replaceChildren(this.tail);
-    this.done = 0;
+  drawTail(text) {
+    this.tail.replaceChildren(markdown(text));
+    this.open = newOpen();
+    this.open.drawn = text.length;
+    this.open.code = this.scan.fence ? openCode(text, this.tail) : null;
+    this.open.table = openTable(text, this.tail);
+    if (this.open.table) growTable(this.open, text);
   }
 }
 
-function unfenced(text, mark) {
-  const end = text.lastIndexOf(`\n${mark}`);
-  return end >= 0 && text.slice(end + 1).trim() === mark ? text.slice(0, end) : text;
+// The block that is not complete: how much of its text is drawn, and what it can be gone on with.
+function newOpen() {
+  return { drawn: 0, code: null, table: null, plain: null };
+}
+
+function growPlain(open, text, tail) {
+  open.plain ??= { node: tail.appendChild(document.createTextNode("")), at: open.drawn };
+  open.plain.node.appendData(text.slice(open.plain.at));
+  open.plain.at = text.length;
+}
+
+// Code that has no end yet. Its place and its button stay. What follows the last line end may become the closing
+// fence, and waits for the rest of its line.
+function openCode(text, tail) {
+  const fence = text.match(/^\s*(`{3,}|~{3,})[^\n]*\n/);
+  const code = fence && tail.childElementCount === 1 && tail.querySelector(":scope > .code code");
+  if (!code) return null;
+  const at = text.lastIndexOf("\n") + 1;
+  code.replaceChildren(document.createTextNode(text.slice(fence[0].length, at)));
+  return { mark: fence[1], node: code.firstChild, at };
+}
+
+function growCode(open, text) {
+  const { mark, node, at } = open.code;
+  const end = text.lastIndexOf("\n") + 1;
+  if (end > at) node.appendData(text.slice(at, end));
+  open.code.at = Math.max(at, end);
+  const rest = text.slice(open.code.at);
+  open.code.last ??= node.parentNode.appendChild(document.createTextNode(""));
+  open.code.last.data = rest.trim() && mark.startsWith(rest.trim()) ? "" : rest;
+  return true;
+}
+
+// A table that is all of the open block: its rows up to the last line end stay.
+function openTable(text, tail) {
+  const lines = text.split("\n");
+  const first = lines.findIndex((l) => l.trim());
+  const body = tail.childElementCount === 1 && tail.querySelector(":scope > .wide tbody");
+  if (!body || first + 2 >= lines.length || !isTable(lines, first)) return null;
+  if (lines.at(-1).trim()) body.lastElementChild?.remove();
+  return { columns: columnsOf(lines, first), body, at: text.lastIndexOf("\n") + 1, last: null };
+}
+
+// false: a line that is no row has come.
+function growTable(open, text) {
+  const table = open.table;
+  const lines = text.slice(table.at).split("\n");
+  if (lines.some((l, i) => i < lines.length - 1 && !isRow(l))) return false;
+  table.last?.remove();
+  for (const line of lines.slice(0, -1)) table.body.append(row("td", table.columns, cells(line)));
+  table.at = text.length - lines.at(-1).length;
+  table.last = isRow(lines.at(-1)) ? row("td", table.columns, cells(lines.at(-1))) : null;
+  if (table.last) table.body.append(table.last);
+  return true;
+}
+
+function newScan() {
+  return { at: 0, fence: "", isList: false, isEmpty: true, gap: -1 };
 }
 
 // Where blocks end that no further text can change: at an empty line, outside of code, behind which
-// something begins that does not belong to a list above.
-function blockEnds(text, from) {
+// something begins that does not belong to a list above. `s` is how far the text was looked through: a line that is
+// not whole says nothing yet.
+function blockEnds(text, s) {
   const ends = [];
-  let fence = "", isList = false, isEmpty = true, gap = -1;
-  for (let at = from; at < text.length; ) {
-    const stop = text.indexOf("\n", at);
-    if (stop < 0 && !fence) break; // a line that is not whole says nothing yet
-    const line = text.slice(at, stop < 0 ? text.length : stop);
-    if (gap >= 0 && line.trim() && !(isList && (/^\s/.test(line) || ITEM.test(line)))) {
-      ends.push(gap);
-      isEmpty = true;
+  for (let stop; (stop = text.indexOf("\n", s.at)) >= 0; ) {
+    const line = text.slice(s.at, stop);
+    if (s.gap >= 0 && line.trim() && !(s.isList && (/^\s/.test(line) || ITEM.test(line)))) {
+      ends.push(s.gap);
+      s.isEmpty = true;
     }
-    if (line.trim()) gap = -1;
-    if (isEmpty && line.trim()) [isList, isEmpty] = [ITEM.test(line), false];
+    if (line.trim()) s.gap = -1;
+    if (s.isEmpty && line.trim()) [s.isList, s.isEmpty] = [ITEM.test(line), false];
     const mark = line.match(FENCE)?.[2];
-    if (fence) fence = mark && mark.startsWith(fence) && line.trim() === mark ? "" : fence;
-    else if (mark) fence = mark;
-    at = stop < 0 ? text.length : stop + 1;
-    if (!fence && !line.trim() && !isEmpty) gap = at;
+    if (s.fence) s.fence = mark && mark.startsWith(s.fence) && line.trim() === mark ? "" : s.fence;
+    else if (mark) s.fence = mark;
+    s.at = stop + 1;
+    if (!s.fence && !line.trim() && !s.isEmpty) s.gap = s.at;
   }
   return ends;
 }
@@ -214,16 +281,27 @@ function isTable(lines, i) {
     COLUMNS.test(lines[i + 1].trim()) && cells(lines[i]).length === cells(lines[i + 1]).length;
 }
 
-function table(lines, i) {
-  const heads = cells(lines[i]);
+function isRow(line) {
+  return line.trim() !== "" && line.includes("|");
+}
+
+// The side of each column: line i has the heads, and the next one the colons.
+function columnsOf(lines, i) {
   const sides = cells(lines[i + 1]).map((c) => (c.endsWith(":") ? (c.startsWith(":") ? "center" : "right") : "left"));
-  const row = (tag, texts) =>
-    el("tr", {}, ...heads.map((_, k) => el(tag, { class: sides[k], scope: tag === "th" && "col" }, inline(texts[k] ?? ""))));
+  return cells(lines[i]).map((_, k) => sides[k]);
+}
+
+function row(tag, columns, texts) {
+  return el("tr", {}, ...columns.map((side, k) => el(tag, { class: side, scope: tag === "th" && "col" }, inline(texts[k] ?? ""))));
+}
+
+function table(lines, i) {
+  const columns = columnsOf(lines, i);
   let end = i + 2;
-  while (end < lines.length && lines[end].trim() && lines[end].includes("|")) end++;
-  const body = lines.slice(i + 2, end).map((l) => row("td", cells(l)));
+  while (end < lines.length && isRow(lines[end])) end++;
+  const body = lines.slice(i + 2, end).map((l) => row("td", columns, cells(l)));
   return [el("div", { class: "wide", tabindex: "0", role: "region", "aria-label": "Table" },
-    el("table", {}, el("thead", {}, row("th", heads)), el("tbody", {}, body))), end - i];
+    el("table", {}, el("thead", {}, row("th", columns, cells(lines[i]))), el("tbody", {}, body))), end - i];
 }
 
 function startsBlock(line) {

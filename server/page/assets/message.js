@@ -1,5 +1,5 @@
 // One message of a conversation, and an answer while it comes.
-import { el } from "./dom.js";
+import { el, grow } from "./dom.js";
 import { LiveMarkdown, copy } from "./markdown.js";
 
 const ENDS = {
@@ -49,8 +49,12 @@ export class AnswerMessage {
 
   drawRest() {
     this.folded.hidden = !this.answer.thoughts;
-    if (this.thoughts.textContent !== this.answer.thoughts) this.thoughts.textContent = this.answer.thoughts;
-    this.calls.replaceChildren(...this.answer.calls.filter(Boolean).map(callOf));
+    grow(this.thoughts, this.answer.thoughts);
+    this.answer.calls.filter(Boolean).forEach((call, i) => {
+      const node = this.calls.children[i] ?? this.calls.appendChild(newCall());
+      grow(node.querySelector("code"), call.name);
+      grow(node.querySelector("pre"), this.isFinished ? indented(call.arguments) : call.arguments);
+    });
   }
 
   finish() {
@@ -66,9 +70,8 @@ export class AnswerMessage {
     const a = this.answer;
     if (a.error && !a.content) return this.foot.replaceChildren(); // the error has a button of its own
     const copyButton = el("button", { type: "button", onclick: () => copy(a.content, copyButton) }, "Copy text");
-    this.foot.replaceChildren(copyButton,
-      this.regenerate && el("button", { type: "button", onclick: this.regenerate }, "Regenerate"),
-      el("span", { class: "note" }, noteOf(a)));
+    const again = this.regenerate ? [el("button", { type: "button", onclick: this.regenerate }, "Regenerate")] : [];
+    this.foot.replaceChildren(copyButton, ...again, el("span", { class: "note" }, noteOf(a)));
   }
 }
 
@@ -78,11 +81,15 @@ function noteOf(answer) {
     .filter(Boolean).join(" · ");
 }
 
-function callOf(call) {
-  let text = call.arguments;
+function newCall() {
+  return el("details", { class: "call", open: true }, el("summary", {}, "Tool call: ", el("code")),
+    el("pre", { tabindex: "0", role: "region", "aria-label": "Arguments" }));
+}
+
+function indented(json) {
   try {
-    text = JSON.stringify(JSON.parse(text), null, 2);
-  } catch { /* not whole yet */ }
-  return el("details", { class: "call", open: true }, el("summary", {}, "Tool call: ", el("code", {}, call.name)),
-    el("pre", { tabindex: "0", role: "region", "aria-label": "Arguments" }, text));
+    return JSON.stringify(JSON.parse(json), null, 2);
+  } catch {
+    return json; // it was cut
+  }
 }

@@ -33,7 +33,8 @@ static void reads_units_and_their_sums(void **state)
 static void refuses_what_is_no_duration(void **state)
 {
     static const char *const cases[] = {"",   "m",   "10 m", "10x", "1m5", "5m ", "--1", "1e9",
-                                        "0x1", "nan", "-",    "inf", "1h-1m", "999999999h"};
+                                        "0x1", "nan", "-",    "inf", "1h-1m", "999999999h",
+                                        "1E5", "1E5s", "1.5E1m", "1s1E1s", "1e5s", "0X1"};
     uint64_t us;
     (void)state;
 
