@@ -192,6 +192,33 @@ def test_tokens_by_their_ids(server):
     assert all(p["token"].startswith("token_id:") for p in r["logprobs"]["content"])
 
 
+def test_logprobs_of_named_tokens(server):
+    """vLLM's logprob_token_ids: these alone, in their order, with the log-probabilities that they have among all."""
+    body = {"messages": [{"role": "user", "content": "a"}], "max_tokens": 3, "temperature": 0, "logprobs": True, "return_token_ids": True}
+    plain = server.post(CHAT, {**body, "top_logprobs": 20}).json["choices"][0]
+    named = [3, 200, 7, *{plain["token_ids"][0]}]
+    for more in ({}, {"top_logprobs": 2}, {"prompt_logprobs": 1}):
+        r = server.post(CHAT, {**body, **more, "logprob_token_ids": named, "return_tokens_as_token_ids": True}).json["choices"][0]
+        assert r["message"]["content"] == plain["message"]["content"]
+        for mine, theirs in zip(r["logprobs"]["content"], plain["logprobs"]["content"]):
+            assert [t["token"] for t in mine["top_logprobs"]] == [f"token_id:{i}" for i in named]
+            known = {tuple(t["bytes"]): t["logprob"] for t in theirs["top_logprobs"]}
+            for t in mine["top_logprobs"]:
+                assert t["logprob"] == known.get(tuple(t["bytes"]), t["logprob"]) and t["logprob"] < 0
+            assert mine["logprob"] == theirs["logprob"]
+        own = r["logprobs"]["content"][0]
+        assert own["top_logprobs"][3]["logprob"] == own["logprob"]
+    for bad, why in (({"logprob_token_ids": [10 ** 9]}, "logprob_token_ids"), ({"logprob_token_ids": list(range(21))}, "at most 20"),
+                     ({"logprob_token_ids": [1], "logprobs": False}, "'logprobs': true"),
+                     ({"logprob_token_ids": [1], "post_sampling_probs": True, "n_probs": 2}, "exclude"),
+                     ({"top_logprobs": -1}, "all 2048 tokens"), ({"prompt_logprobs": -1}, "at most 20 are told")):
+        r = server.post(CHAT, {**body, **bad})
+        assert r.status == 400 and why in r.json["error"]["message"], r.body
+    for field in ("logprobs", "prompt_logprobs"):
+        r = server.post("/v1/completions", {"prompt": "a", "max_tokens": 1, field: -1})
+        assert r.status == 400 and r.json["error"]["param"] == field and "vocabulary" in r.json["error"]["message"]
+
+
 def test_usage_in_every_frame(server):
     frames = server.stream(PROMPT, **GREEDY, max_tokens=5,
                            stream_options={"include_usage": True, "continuous_usage_stats": True})

@@ -149,6 +149,7 @@ struct params {
     bool has_no_window;       /* repeat_last_n 0: no penalties */
     uint32_t *allowed;        /* [n_allowed] bits of allowed_token_ids; owned */
     uint32_t n_allowed;
+    int32_t *top_ids;         /* as struct sampling has them; owned */
     int32_t *bad_words;       /* as struct sampling has them; owned */
     uint32_t n_bad_words;     /* numbers in it, with the 0 at the end */
     struct logit_bias bias[SAMPLING_MAX_BIAS];
