@@ -76,6 +76,7 @@ enum params_form { /* whose body it is */
     PARAMS_VECTORS = PARAMS_EMBED | PARAMS_OLLAMA_VECTORS, /* texts to embed */
     PARAMS_LLAMA_ORDER = PARAMS_LLAMA | PARAMS_OLLAMA_TEXTS, /* samplers run as llama-server's */
     PARAMS_POOLED = PARAMS_PAIRS | PARAMS_INPUTS | PARAMS_OLLAMA_VECTORS, /* no tokens come */
+    PARAMS_NAMED = PARAMS_TEXT | PARAMS_CHAT | PARAMS_PAIRS | PARAMS_INPUTS, /* have request_id */
     PARAMS_EVERY = PARAMS_ALL | PARAMS_OLLAMA | PARAMS_POOLED,
 };
 
@@ -199,6 +200,8 @@ struct params {
     bool has_normalize;  /* embd_normalize was told */
     bool without_activation; /* scores of a classifier as its last layer gives them */
     uint32_t dimensions; /* VECTORS: 0 = all */
+    char request_id[PARAMS_MAX_ANSWER_ID + 1]; /* what the answer's id ends with; "": anything */
+    bool echoes_message; /* CHAT: the last message stands before what follows it */
     bool as_base64;
     enum number_type number_type; /* of its bytes */
     bool big_endian;
