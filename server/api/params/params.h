@@ -201,6 +201,7 @@ struct params {
     bool without_activation; /* scores of a classifier as its last layer gives them */
     uint32_t dimensions; /* VECTORS: 0 = all */
     char request_id[PARAMS_MAX_ANSWER_ID + 1]; /* what the answer's id ends with; "": anything */
+    bool return_token_offsets; /* of a prompt that is only rendered */
     bool echoes_message; /* CHAT: the last message stands before what follows it */
     bool as_base64;
     enum number_type number_type; /* of its bytes */
