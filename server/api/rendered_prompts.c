@@ -40,8 +40,8 @@ static bool fits(const struct walk *w, const char *piece, size_t n)
     return w->n - w->at >= n && memcmp(w->text + w->at, piece, n) == 0;
 }
 
-/* False: the text has been changed before it was cut into tokens, so that nobody knows. A space that
- * SentencePiece puts before a text is none of it, and what was added is nowhere. */
+/* False: the text has been changed before it was cut into tokens, so that nobody knows. A space
+ * that SentencePiece puts before a text is none of it, and what was added is nowhere. */
 static bool add_offset(struct walk *w, const struct tokenizer *t, int32_t id, bool is_added,
                        struct buf *out)
 {
@@ -121,7 +121,8 @@ static void add_stops(struct buf *out, const struct params *p)
     buf_add_char(out, ']');
 }
 
-static void add_sampling(struct buf *out, const struct params *p, uint32_t context, uint32_t n_prompt)
+static void add_sampling(struct buf *out, const struct params *p, uint32_t context,
+                         uint32_t n_prompt)
 {
     const struct sampling *s = &p->sampling;
     const uint32_t room = context - n_prompt;

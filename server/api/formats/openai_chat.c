@@ -234,12 +234,13 @@ static void frame(struct response_writer *a, struct choice *c, struct buf *out)
     response_pass_choice(out, c);
 }
 
-/* With echo: the content of the last message, if the answer has its role, as vLLM has it: parts have
- * line ends between them. */
+/* With echo: the content of the last message, if the answer has its role, as vLLM has it: parts
+ * have line ends between them. */
 static int echo(const cJSON *body, struct buf *out)
 {
     const cJSON *messages = cJSON_GetObjectItemCaseSensitive(body, "messages");
-    const cJSON *last = cJSON_GetArrayItem(messages, cJSON_GetArraySize(messages) - 1), *content, *it;
+    const cJSON *last = cJSON_GetArrayItem(messages, cJSON_GetArraySize(messages) - 1);
+    const cJSON *content, *it;
     const char *role = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(last, "role"));
 
     if (!cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(body, "echo")) || role == NULL ||
