@@ -11,6 +11,7 @@ struct sampling draft_stream_sampling(const struct request *r)
     struct sampling s = r->sampling;
 
     s.n_top = 0;
+    s.n_top_ids = 0;
     s.mirostat_tau = 0;
     s.wants_shares = false;
     return s;

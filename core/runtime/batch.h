@@ -71,6 +71,9 @@ struct sampling {
     bool wants_shares;   /* report the shares after the chain in place of log-probabilities */
     uint64_t seed;
     int32_t n_top;       /* alternatives wanted with log-probabilities; -1 = no log-probs */
+    const int32_t *top_ids; /* [n_top_ids] alternatives to report in place of the likeliest, of what
+                             * is chosen; at most SAMPLING_MAX_TOP; live as long as the request */
+    uint32_t n_top_ids;
     uint32_t n_bias;
     struct logit_bias *bias; /* [n_bias], lives as long as the request */
 };

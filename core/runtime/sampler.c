@@ -86,6 +86,17 @@ static void find_top(const struct kern_table *kern, const float *x, uint32_t n_v
             (struct top_logprob){best.at[i].id, (float)((double)best.at[i].logit - log_sum)};
 }
 
+/* The tokens that the request names, in its order. */
+static void take_named(const float *x, struct batch_output *o, double log_sum)
+{
+    const struct sampling *p = o->sampling;
+
+    o->n_top = p->n_top_ids;
+    for (uint32_t i = 0; i < p->n_top_ids; i++)
+        o->top[i] = (struct top_logprob){p->top_ids[i],
+                                         (float)((double)x[p->top_ids[i]] - log_sum)};
+}
+
 /* How many come before the token, and itself. */
 static uint32_t rank_of(const float *x, uint32_t n_vocab, int32_t token)
 {
@@ -304,7 +315,9 @@ static void find_logprobs(const struct kern_table *kern, const struct sampler_sc
     o->logprob = (float)((double)logits[o->token] - log_sum);
     if (o->want == BATCH_SCORE)
         o->rank = rank_of(logits, s->n_vocab, o->token);
-    if (o->sampling->n_top > 0)
+    if (o->sampling->n_top_ids > 0 && o->want == BATCH_SAMPLE)
+        take_named(logits, o, log_sum);
+    else if (o->sampling->n_top > 0)
         find_top(kern, logits, s->n_vocab, (uint32_t)o->sampling->n_top, o, log_sum);
 }
 

@@ -72,9 +72,9 @@ static bool has(const struct search *s, const char *name)
     return false;
 }
 
-/* In OpenAI's "harmony" an answer is several messages: "<|end|>" is behind each, "<|return|>" behind
- * the last, and "<|call|>" hands over to a tool; Solar Open has other names for these. Gemma has the
- * tags of HTML as tokens. */
+/* In OpenAI's "harmony" an answer is several messages: "<|end|>" is behind each, "<|return|>"
+ * behind the last, and "<|call|>" hands over to a tool; Solar Open has other names for these. Gemma
+ * has the tags of HTML as tokens. */
 static void look_at_families(struct search *s)
 {
     const bool calls = has(s, "<|call|>") || has(s, "<|calls|>");

@@ -87,8 +87,8 @@ static inline const char *vocab_piece(const struct vocab *v, int32_t id, size_t 
  * (special_roles.c). */
 int vocab_load_roles(struct vocab *v, const struct gguf *g, char *err, size_t err_len);
 
-/* v->eog: the ids that are named (or TOKEN_NONE), those of tokenizer.ggml.eos_token_ids, and what has
- * the name of an end. They are control tokens from then on (ends.c). */
+/* v->eog: the ids that are named (or TOKEN_NONE), those of tokenizer.ggml.eos_token_ids, and what
+ * has the name of an end. They are control tokens from then on (ends.c). */
 int vocab_load_ends(struct vocab *v, const struct gguf *g, const int32_t *named, size_t n_named,
                     char *err, size_t err_len);
 

@@ -139,6 +139,8 @@ static int make_choices(struct completion *c)
                        api_request_model(&c->api.request, c->api.engine->model), c->choices, n);
     if (rc == 0 && (p->resume.is_on || p->resume.id[0] != '\0'))
         rc = response_set_identity(&c->answer, p->resume.id, p->resume.created);
+    else if (rc == 0 && p->request_id[0] != '\0')
+        rc = response_set_request_id(&c->answer, p->request_id);
     for (uint32_t i = 0; i < n; i++)
         c->choices[i].output.call_seed =
             XXH3_64bits_withSeed(c->answer.id, strlen(c->answer.id), i);

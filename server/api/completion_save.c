@@ -82,7 +82,10 @@ static void name_answer(struct completion *c)
 {
     struct resume_spec *r = &c->api.request.params.resume;
 
-    if (r->id[0] == '\0')
+    if (r->id[0] == '\0' && c->api.request.params.request_id[0] != '\0')
+        snprintf(r->id, sizeof(r->id), "%s%s", c->api.request.wire_format->id_prefix,
+                 c->api.request.params.request_id);
+    else if (r->id[0] == '\0')
         response_draw_id(c->api.request.wire_format, r->id, sizeof(r->id));
     if (r->created == 0)
         r->created = (int64_t)time(NULL);

@@ -230,39 +230,6 @@ static int count_input(struct api_request *p, const struct server_model *model, 
 const struct wire_format wire_chat_input_tokens = {.form = PARAMS_CHAT, .answer = count_input};
 const struct wire_format wire_input_tokens = {.form = PARAMS_RESPONSES, .answer = count_input};
 
-/* ---- prompts as tokens ---- */
-
-static void add_rendered(struct buf *out, const struct prompt *prompt)
-{
-    buf_add_char(out, '{');
-    add_list(out, "token_ids", &prompt->ids, NULL);
-    buf_add_char(out, '}');
-}
-
-static int render(struct api_request *p, const struct server_model *model, const cJSON *body)
-{
-    (void)model, (void)body;
-    buf_add_char(&p->echo, '[');
-    for (uint32_t i = 0; i < p->params.n_prompts; i++) {
-        if (i > 0)
-            buf_add_char(&p->echo, ',');
-        add_rendered(&p->echo, &p->prompts[i]);
-    }
-    buf_add_char(&p->echo, ']');
-    return 0;
-}
-
-static int render_chat(struct api_request *p, const struct server_model *model, const cJSON *body)
-{
-    (void)model, (void)body;
-    add_rendered(&p->echo, p->prompts);
-    return 0;
-}
-
-const struct wire_format wire_render = {
-    .form = PARAMS_TEXT, .answer = render, .must_fit = true, .answer_bytes = 12};
-const struct wire_format wire_chat_render = {
-    .form = PARAMS_CHAT, .answer = render_chat, .must_fit = true, .answer_bytes = 12};
 
 /* ---- a call ---- */
 

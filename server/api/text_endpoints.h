@@ -7,8 +7,11 @@
  *   as vLLM's do.
  * POST /apply-template: a chat's body -> {"prompt":…}.
  * POST /v1/completions/render, /v1/chat/completions/render: such a body -> the tokens of its
- *   prompts, in vLLM's shape, for routers that look for cached ones: [{"token_ids":[…]},…], and
- *   {"token_ids":[…]} of a chat. What the completion would be refused for is refused.
+ *   prompts, in vLLM's shape, for routers that look for cached ones: [{"token_ids":[…],
+ *   "sampling_params":{…}},…], and one such object of a chat; with return_token_offsets
+ *   "token_offsets", for each token the characters of the text that it stands for, or null where
+ *   the text was changed before it was cut (rendered_prompts.c). What the completion would be
+ *   refused for is refused.
  * POST /v1/messages/count_tokens: a body of Anthropic's -> {"input_tokens":…}.
  * POST /v1/responses/input_tokens, /v1/chat/completions/input_tokens: the same of OpenAI's bodies
  *      -> {"object":"response.input_tokens","input_tokens":…}.

@@ -192,6 +192,67 @@ def test_tokens_by_their_ids(server):
     assert all(p["token"].startswith("token_id:") for p in r["logprobs"]["content"])
 
 
+def test_a_chat_repeats_what_it_goes_on_from(server):
+    """vLLM's echo: the last message's content, where the answer has its role."""
+    last = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "Once "}]
+    parts = [last[0], {"role": "assistant", "content": [{"type": "text", "text": "Once"}, {"type": "text", "text": "upon"}]}]
+    for messages, more, text in ((last, {"continue_final_message": True, "add_generation_prompt": False}, "Once "),
+                                 (last, {}, "Once "), (parts, {}, "Once\nupon"), (last[:1], {}, ""),
+                                 (last[:1], {"add_generation_prompt": False}, "a")):
+        body = {"messages": messages, "max_tokens": 4, "temperature": 0, "n": 2, **more}
+        plain, echoed = (server.post(CHAT, {**body, "echo": echo}).json["choices"] for echo in (False, True))
+        assert [c["message"]["content"] for c in echoed] == [text + c["message"]["content"] for c in plain]
+        said = ["", ""]
+        for p in server.frames(CHAT, {**body, "echo": True, "stream_options": {"include_usage": True, "continuous_usage_stats": True}})[:-1]:
+            f = json.loads(p)
+            for c in f["choices"]:
+                said[c["index"]] += c["delta"].get("content") or ""
+        assert said == [c["message"]["content"] for c in echoed]
+
+
+@pytest.mark.parametrize("path,body,prefix", [
+    ("/v1/completions", {"prompt": "a", "max_tokens": 1}, "cmpl-"), (CHAT, {"messages": [{"role": "user", "content": "a"}], "max_tokens": 1}, "chatcmpl-"),
+    ("/rerank", {"query": "a", "documents": ["b"]}, "rerank-"), ("/score", {"text_1": "a", "text_2": "b"}, "score-"),
+    ("/pooling", {"input": "a"}, "pool-")])
+def test_a_request_id_names_the_answer(server, path, body, prefix):
+    name = "3f1c2a77-9f0e-4a50-a2f8-0c9f4b1d2e3f"
+    assert server.post(path, {**body, "request_id": name}).json["id"] == prefix + name
+    assert server.post(path, {**body, "request_id": ""}).json["id"] != server.post(path, body).json["id"]
+    if prefix in ("cmpl-", "chatcmpl-"):
+        frames = [json.loads(p) for p in server.frames(path, {**body, "request_id": name})[:-1]]
+        assert {f["id"] for f in frames} == {prefix + name}
+    for bad in ("a" * 39, "a b", 'a"', 5):
+        r = server.post(path, {**body, "request_id": bad})
+        assert r.status == 400 and r.json["error"]["param"] == "request_id", r.body
+
+
+def test_logprobs_of_named_tokens(server):
+    """vLLM's logprob_token_ids: these alone, in their order, with the log-probabilities that they have among all."""
+    body = {"messages": [{"role": "user", "content": "a"}], "max_tokens": 3, "temperature": 0, "logprobs": True, "return_token_ids": True}
+    plain = server.post(CHAT, {**body, "top_logprobs": 20}).json["choices"][0]
+    named = [3, 200, 7, *{plain["token_ids"][0]}]
+    for more in ({}, {"top_logprobs": 2}, {"prompt_logprobs": 1}):
+        r = server.post(CHAT, {**body, **more, "logprob_token_ids": named, "return_tokens_as_token_ids": True}).json["choices"][0]
+        assert r["message"]["content"] == plain["message"]["content"]
+        for mine, theirs in zip(r["logprobs"]["content"], plain["logprobs"]["content"]):
+            assert [t["token"] for t in mine["top_logprobs"]] == [f"token_id:{i}" for i in named]
+            known = {tuple(t["bytes"]): t["logprob"] for t in theirs["top_logprobs"]}
+            for t in mine["top_logprobs"]:
+                assert t["logprob"] == known.get(tuple(t["bytes"]), t["logprob"]) and t["logprob"] < 0
+            assert mine["logprob"] == theirs["logprob"]
+        own = r["logprobs"]["content"][0]
+        assert own["top_logprobs"][3]["logprob"] == own["logprob"]
+    for bad, why in (({"logprob_token_ids": [10 ** 9]}, "logprob_token_ids"), ({"logprob_token_ids": list(range(21))}, "at most 20"),
+                     ({"logprob_token_ids": [1], "logprobs": False}, "'logprobs': true"),
+                     ({"logprob_token_ids": [1], "post_sampling_probs": True, "n_probs": 2}, "exclude"),
+                     ({"top_logprobs": -1}, "all 2048 tokens"), ({"prompt_logprobs": -1}, "at most 20 are told")):
+        r = server.post(CHAT, {**body, **bad})
+        assert r.status == 400 and why in r.json["error"]["message"], r.body
+    for field in ("logprobs", "prompt_logprobs"):
+        r = server.post("/v1/completions", {"prompt": "a", "max_tokens": 1, field: -1})
+        assert r.status == 400 and r.json["error"]["param"] == field and "vocabulary" in r.json["error"]["message"]
+
+
 def test_usage_in_every_frame(server):
     frames = server.stream(PROMPT, **GREEDY, max_tokens=5,
                            stream_options={"include_usage": True, "continuous_usage_stats": True})

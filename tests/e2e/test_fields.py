@@ -26,7 +26,7 @@ BASES = {"CompletionRequest": {"prompt": "Once upon", "max_tokens": 2},
          "OllamaEmbedRequest": {"input": "Once upon"}}
 POOLED = ("EmbeddingRequest", "RerankRequest", "ScoreRequest", "PoolingRequest")
 WITH = {  # what a field is of no use without
-    "stream_options": {"stream": True}, "top_logprobs": {"logprobs": True}, "function_call": {"functions": [
+    "stream_options": {"stream": True}, "top_logprobs": {"logprobs": True}, "logprob_token_ids": {"logprobs": True}, "function_call": {"functions": [
         {"name": "f"}]}, "post_sampling_probs": {"n_probs": 1},
 }
 

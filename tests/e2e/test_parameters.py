@@ -77,9 +77,12 @@ FIELDS = {
     "frequency_penalty": (ALL, [-2, 0, 2], NUMBERS + [-2.01, 2.01]),
     "presence_penalty": (ALL, [-2, 0, 2], NUMBERS + [-2.01, 2.01]),
     "stop": (ALL, ["a", [], ["a", "é"], ["x"] * 16], [1, True, {}, "", [""], [1], ["x"] * 17, "x" * 513]),
+    "return_token_offsets": ((TEXT, CHAT), [True, False], BOOLS),
+    "request_id": ((TEXT, CHAT), ["", "r", "a-b_C9", "a" * 38], [*STRINGS, "a b", "a" * 39, "é"]),
+    "logprob_token_ids": ((CHAT,), [[]], ["a", 1, {}, ["a"], [-1], [10**9], [0.5], list(range(21)), [1]]),  # without logprobs
     "stop_token_ids": (ALL, [[], [1], list(range(64))], ["a", 1, {}, ["a"], [-1], [10**9], [0.5], list(range(65))]),
     "prompt_logprobs": (BOTH, [0, 1, 20], INTS + [-1, 21]),
-    "echo": ((TEXT,), [True, False], BOOLS),
+    "echo": ((TEXT, CHAT), [True, False], BOOLS),
     "ignore_eos": (ALL, [True, False], BOOLS),
     "return_token_ids": (BOTH, [True, False], BOOLS),
     "stream": (ALL, [True, False], BOOLS),

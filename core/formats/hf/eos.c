@@ -1,4 +1,4 @@
-/* core/formats/hf/eos.c - see hf_impl.h: the ids that end a generation, wherever the files say so. */
+/* core/formats/hf/eos.c - see hf_impl.h: the ids that end a generation, wherever files say so. */
 #include "core/formats/hf/hf_impl.h"
 
 #include "core/base/err.h"

@@ -40,7 +40,8 @@ static int take_members(struct hf_folder *f, const cJSON *config)
         if (m == NULL)
             continue;
         if (!cJSON_IsNumber(m) || !(fabs(m->valuedouble) <= 1e30))
-            return hf_fail(f, ERR_FORMAT, HF_GENERATION_CONFIG, "'%s' is no number", members[i].theirs);
+            return hf_fail(f, ERR_FORMAT, HF_GENERATION_CONFIG, "'%s' is no number",
+                           members[i].theirs);
         add(f, members[i].ours, m->valuedouble);
     }
     return 0;

@@ -6,6 +6,9 @@
 #include "server/api/response/response_writer.h"
 
 #include "core/base/json.h"
+#include "server/http/http_call.h"
+
+#include <string.h>
 
 static void begin(struct response_writer *a)
 {
@@ -46,10 +49,30 @@ static void add_function_call(struct buf *out, const struct output_call *call)
     buf_add_char(out, '}');
 }
 
-static void add_message(struct buf *out, const struct output_parser *s, bool has_functions)
+/* What the answer goes on from, and then its text. */
+static void add_content(struct buf *out, const struct buf *echo, const struct output_parser *s)
+{
+    struct buf both;
+
+    if (s->text.len + echo->len == 0 && s->n_calls > 0) {
+        buf_add_str(out, "null");
+        return;
+    }
+    buf_init(&both, HTTP_MAX_REPLY);
+    buf_add(&both, echo->data, echo->len);
+    buf_add(&both, s->text.data, s->text.len);
+    json_add_string(out, both.data, both.len);
+    out->err = both.err < 0 ? both.err : out->err;
+    buf_release(&both);
+}
+
+static void add_message(struct buf *out, const struct buf *echo, const struct output_parser *s,
+                        bool has_functions)
 {
     buf_add_str(out, "{\"role\":\"assistant\",\"content\":");
-    if (s->text.len == 0 && s->n_calls > 0)
+    if (echo->len > 0)
+        add_content(out, echo, s);
+    else if (s->text.len == 0 && s->n_calls > 0)
         buf_add_str(out, "null");
     else
         json_add_string(out, s->text.data, s->text.len);
@@ -67,10 +90,10 @@ static void add_message(struct buf *out, const struct output_parser *s, bool has
     buf_add_str(out, s->n_calls > 0 && !has_functions ? "]}" : "}");
 }
 
-static void add_choice(struct buf *out, struct choice *c)
+static void add_choice(struct response_writer *a, struct buf *out, struct choice *c)
 {
     buf_printf(out, "{\"index\":%u,\"message\":", c->index);
-    add_message(out, &c->output, c->rules->has_functions);
+    add_message(out, a->echo, &c->output, c->rules->has_functions);
     add_logprobs(out, c);
     response_add_finish(out, c);
     response_add_extras(out, c);
@@ -84,7 +107,7 @@ static void whole(struct response_writer *a, struct buf *out)
     for (uint32_t i = 0; i < a->n_choices; i++) {
         if (i > 0)
             buf_add_char(out, ',');
-        add_choice(out, &a->choices[i]);
+        add_choice(a, out, &a->choices[i]);
     }
     buf_add_char(out, ']');
     response_add_prompt_scores(out, &a->choices[0]); /* they have the same prompt */
@@ -183,6 +206,13 @@ static void add_opening(struct response_writer *a, struct choice *c, struct buf 
     buf_add_str(out, "\"role\":\"assistant\",\"content\":\"\"},\"logprobs\":null,"
                      "\"finish_reason\":null}");
     response_end_choices(a, out);
+    if (a->echo->len > 0) {
+        open_delta(a, c, out);
+        buf_add_str(out, "\"content\":");
+        json_add_string(out, a->echo->data, a->echo->len);
+        buf_add_str(out, "},\"logprobs\":null,\"finish_reason\":null}");
+        response_end_choices(a, out);
+    }
     a->usage = all;
     c->has_opened = true;
 }
@@ -204,6 +234,33 @@ static void frame(struct response_writer *a, struct choice *c, struct buf *out)
     response_pass_choice(out, c);
 }
 
+/* With echo: the content of the last message, if the answer has its role, as vLLM has it: parts
+ * have line ends between them. */
+static int echo(const cJSON *body, struct buf *out)
+{
+    const cJSON *messages = cJSON_GetObjectItemCaseSensitive(body, "messages");
+    const cJSON *last = cJSON_GetArrayItem(messages, cJSON_GetArraySize(messages) - 1);
+    const cJSON *content, *it;
+    const char *role = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(last, "role"));
+
+    if (!cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(body, "echo")) || role == NULL ||
+        (strcmp(role, "assistant") != 0 &&
+         !cJSON_IsFalse(cJSON_GetObjectItemCaseSensitive(body, "add_generation_prompt"))))
+        return 0;
+    content = cJSON_GetObjectItemCaseSensitive(last, "content");
+    if (cJSON_IsString(content))
+        return buf_add_str(out, content->valuestring);
+    cJSON_ArrayForEach(it, content)
+    {
+        const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(it, "text"));
+
+        if (out->len > 0)
+            buf_add_char(out, '\n');
+        buf_add_str(out, text != NULL ? text : "");
+    }
+    return out->err;
+}
+
 static void end(struct response_writer *a, struct buf *out)
 {
     response_close_stream(a, true, out);
@@ -213,6 +270,7 @@ const struct wire_format wire_openai_chat = {
     .id_prefix = "chatcmpl-",
     .form = PARAMS_CHAT,
     .begin = begin,
+    .echo = echo,
     .whole = whole,
     .frame = frame,
     .close = end,

@@ -351,6 +351,7 @@ void params_release(struct params *p)
     cJSON_Delete(p->response_fields);
     mem_free(p->allowed);
     mem_free(p->bad_words);
+    mem_free(p->top_ids);
     mem_free(p->resume.tokens);
     buf_release(&p->prediction);
 }

@@ -76,6 +76,7 @@ enum params_form { /* whose body it is */
     PARAMS_VECTORS = PARAMS_EMBED | PARAMS_OLLAMA_VECTORS, /* texts to embed */
     PARAMS_LLAMA_ORDER = PARAMS_LLAMA | PARAMS_OLLAMA_TEXTS, /* samplers run as llama-server's */
     PARAMS_POOLED = PARAMS_PAIRS | PARAMS_INPUTS | PARAMS_OLLAMA_VECTORS, /* no tokens come */
+    PARAMS_NAMED = PARAMS_TEXT | PARAMS_CHAT | PARAMS_PAIRS | PARAMS_INPUTS, /* have request_id */
     PARAMS_EVERY = PARAMS_ALL | PARAMS_OLLAMA | PARAMS_POOLED,
 };
 
@@ -149,6 +150,7 @@ struct params {
     bool has_no_window;       /* repeat_last_n 0: no penalties */
     uint32_t *allowed;        /* [n_allowed] bits of allowed_token_ids; owned */
     uint32_t n_allowed;
+    int32_t *top_ids;         /* as struct sampling has them; owned */
     int32_t *bad_words;       /* as struct sampling has them; owned */
     uint32_t n_bad_words;     /* numbers in it, with the 0 at the end */
     struct logit_bias bias[SAMPLING_MAX_BIAS];
@@ -198,6 +200,9 @@ struct params {
     bool has_normalize;  /* embd_normalize was told */
     bool without_activation; /* scores of a classifier as its last layer gives them */
     uint32_t dimensions; /* VECTORS: 0 = all */
+    char request_id[PARAMS_MAX_ANSWER_ID + 1]; /* what the answer's id ends with; "": anything */
+    bool return_token_offsets; /* of a prompt that is only rendered */
+    bool echoes_message; /* CHAT: the last message stands before what follows it */
     bool as_base64;
     enum number_type number_type; /* of its bytes */
     bool big_endian;

@@ -2,6 +2,9 @@
 #include "server/api/params/params_impl.h"
 
 #include "core/base/err.h"
+#include "core/base/mem.h"
+
+#include "server/api/params/field.h"
 
 #include <string.h>
 
@@ -225,12 +228,33 @@ int params_parse_top_logprobs(const struct field_args *a)
 {
     uint32_t n = 0;
 
-    if (field_uint(a->v, a->name, 0, PARAMS_MAX_LOGPROBS, &n, a->e) < 0)
+    if (params_top_count(a, &n) < 0)
         return ERR_INVAL;
     if (a->p->sampling.n_top < 0 && a->p->form != PARAMS_RESPONSES)
         return params_refuse(a, "is only allowed with 'logprobs': true");
     if (a->p->sampling.n_top < 0 && n == 0)
         return 0;
+    a->p->sampling.n_top = (int32_t)n;
+    return 0;
+}
+
+/* vLLM's: exactly these are told beside each token, whatever top_logprobs says. */
+int params_parse_logprob_token_ids(const struct field_args *a)
+{
+    int32_t ids[SAMPLING_MAX_TOP];
+    uint32_t n = 0;
+
+    if (field_ids(a->v, a->name, a->limits->n_vocab, SAMPLING_MAX_TOP, ids, &n, a->e) < 0)
+        return ERR_INVAL;
+    if (n == 0)
+        return 0;
+    if (a->p->sampling.n_top < 0)
+        return params_refuse(a, "is only allowed with 'logprobs': true");
+    a->p->top_ids = mem_dup(ids, n * sizeof(*ids));
+    if (a->p->top_ids == NULL)
+        return api_error_no_memory(a->e);
+    a->p->sampling.top_ids = a->p->top_ids;
+    a->p->sampling.n_top_ids = n;
     a->p->sampling.n_top = (int32_t)n;
     return 0;
 }

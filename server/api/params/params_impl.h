@@ -85,8 +85,12 @@ int params_take_each(const struct field_args *a,
 int params_take_tools(const struct field_args *a,
                       int (*take)(const struct field_args *a, const struct field_path *p,
                                   const cJSON *tool));
+/* How many alternatives are wanted; vLLM's -1, all, is refused with the reason. */
+int params_top_count(const struct field_args *a, uint32_t *n);
+
 /* tool_choice: a function's name, which stands in `field`; auto, none or required; either, as
- * OpenAI has it, or allowed_tools. Names stand in the object `function`, or, flat, beside the type. */
+ * OpenAI has it, or allowed_tools. Names stand in the object `function`, or, flat, beside the
+ * type. */
 int params_choose_tool(const struct field_args *a, const char *field, const char *name);
 int params_choose_tool_by_word(const struct field_args *a, const char *word);
 int params_choose_either(const struct field_args *a, const char *field, bool is_flat);

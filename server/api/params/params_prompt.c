@@ -36,7 +36,7 @@ int params_parse_logprobs(const struct field_args *a)
 
     if (cJSON_IsFalse(a->v))
         return 0;
-    if (field_uint(a->v, a->name, 0, PARAMS_MAX_LOGPROBS, &n, a->e) < 0)
+    if (params_top_count(a, &n) < 0)
         return ERR_INVAL;
     a->p->sampling.n_top = (int32_t)n;
     return 0;

@@ -7,6 +7,8 @@
 
 #include <string.h>
 
+#define MAX_REQUEST_ID 38 /* a UUID and more, behind the longest prefix, "chatcmpl-" */
+
 int params_parse_resumable(const struct field_args *a)
 {
     a->p->has_resumable = true;
@@ -40,6 +42,16 @@ static bool is_answer_id(const char *id)
     return n <= PARAMS_MAX_ANSWER_ID &&
            id[strspn(id, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")] ==
                '\0';
+}
+
+/* The answer's id is this behind the prefix that such ids have. */
+int params_parse_request_id(const struct field_args *a)
+{
+    if (!cJSON_IsString(a->v) || strlen(a->v->valuestring) > MAX_REQUEST_ID ||
+        !is_answer_id(a->v->valuestring))
+        return params_refuse(a, "must have at most %d letters, digits, - and _", MAX_REQUEST_ID);
+    memcpy(a->p->request_id, a->v->valuestring, strlen(a->v->valuestring) + 1);
+    return 0;
 }
 
 static int take_identity(const struct field_args *a, const cJSON *id, const cJSON *created)

@@ -202,6 +202,9 @@ int params_settle_samplers(struct params *p, struct api_error *e)
     if (p->has_mirostat && p->sampling.wants_shares)
         return api_error_set(e, 400, "post_sampling_probs", NULL,
                              "'post_sampling_probs' and 'mirostat' exclude each other");
+    if (p->sampling.n_top_ids > 0 && p->sampling.wants_shares)
+        return api_error_set(e, 400, "post_sampling_probs", NULL,
+                             "'post_sampling_probs' and 'logprob_token_ids' exclude each other");
     if (p->sampling.n_top < 0)
         p->sampling.wants_shares = false;
     if (!p->has_mirostat && wants_chain(p))

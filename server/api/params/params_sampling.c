@@ -52,11 +52,20 @@ int params_parse_stop(const struct field_args *a)
     return 0;
 }
 
+int params_top_count(const struct field_args *a, uint32_t *n)
+{
+    if (cJSON_IsNumber(a->v) && a->v->valuedouble == -1)
+        return params_refuse(a, "-1 asks for all %d tokens of the vocabulary, and at most %d are "
+                             "told; logprob_token_ids names those that a chat wants",
+                             a->limits->n_vocab, PARAMS_MAX_LOGPROBS);
+    return field_uint(a->v, a->name, 0, PARAMS_MAX_LOGPROBS, n, a->e);
+}
+
 int params_parse_prompt_logprobs(const struct field_args *a)
 {
     uint32_t n = 0;
 
-    if (field_uint(a->v, a->name, 0, PARAMS_MAX_LOGPROBS, &n, a->e) < 0)
+    if (params_top_count(a, &n) < 0)
         return ERR_INVAL;
     a->p->prompt_logprobs = (int32_t)n;
     return 0;

@@ -49,6 +49,14 @@ int response_init(struct response_writer *a, const struct wire_format *wire_form
     return a->head.err < 0 ? a->head.err : a->frame_head.err;
 }
 
+int response_set_request_id(struct response_writer *a, const char *request_id)
+{
+    char id[sizeof(a->id)];
+
+    snprintf(id, sizeof(id), "%s%s", a->wire_format->id_prefix, request_id);
+    return response_set_identity(a, id, 0);
+}
+
 int response_set_identity(struct response_writer *a, const char *id, int64_t created)
 {
     if (id[0] != '\0')

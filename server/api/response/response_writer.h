@@ -102,6 +102,8 @@ int response_init(struct response_writer *a, const struct wire_format *wire_form
                   const char *model, struct choice *choices, uint32_t n_choices);
 /* An id as response_init() draws one. */
 void response_draw_id(const struct wire_format *wire_format, char *out, size_t size);
+/* Before an answer begins: its id is this behind the format's prefix, cut to fit. */
+int response_set_request_id(struct response_writer *a, const char *request_id);
 /* It is called as the answer that it goes on with; "" and 0 change nothing. 0 or ERR_*. */
 int response_set_identity(struct response_writer *a, const char *id, int64_t created);
 void response_release(struct response_writer *a);

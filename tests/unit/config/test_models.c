@@ -79,7 +79,8 @@ static void refuses_slips(void **state)
     } cases[] = {
         {",", "empty item"},     {"a,", "empty item"},     {"a, ", "empty item"},
         {",a", "empty item"},    {"a,,b", "empty item"},   {"a, ,b", "empty item"},
-        {"a//b=c", "'a//b=c'"},  {"a/=c", "'a/=c'"},       {"=a", "'=a'"},          {" = a", "'= a'"},        {"a b=c", "'a b=c'"},
+        {"a//b=c", "'a//b=c'"},  {"a/=c", "'a/=c'"},
+        {"=a", "'=a'"},          {" = a", "'= a'"},        {"a b=c", "'a b=c'"},
         {"a]=c", "'a]=c'"},      {"[a=c", "'[a=c'"},       {"a\"=c", "'a\"=c'"},
         {"a'=c", "'a'=c'"},      {"a\\=c", "'a\\=c'"},     {"a`=c", "'a`=c'"},
         {"\xc3\xa4=c", "ASCII"}, {"a\x7f=c", "ASCII"},     {"a\tb=c", "ASCII"},

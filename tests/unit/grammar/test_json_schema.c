@@ -322,8 +322,8 @@ static void what_others_write(void **state)
 
 /* 64 objects within each other, and what happens where the stack ends. */
 /* 1e300 is an integer, and no int64_t. */
-/* JSON Schema 2020-12, 6.5 and 7.6: what an implementation does not know asserts nothing, nor do some
- * known ones without the keyword that they belong to. */
+/* JSON Schema 2020-12, 6.5: what an implementation does not know asserts nothing, nor do some known
+ * ones without the keyword that they belong to. */
 static void unknown_keywords_assert_nothing(void **state)
 {
     static const char *const keywords[] = {
