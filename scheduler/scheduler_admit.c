@@ -84,7 +84,8 @@ static uint64_t admission_blocks(const struct sched *s, const struct seq *seq)
     return need > n_held ? need - n_held : 0;
 }
 
-/* Blocks that a newcomer leaves to those before it that come in when their copies have been read. */
+/* Blocks that a newcomer leaves to those before it, which come in when their copies have been
+ * read. */
 static uint64_t blocks_of_copies(const struct sched *s, const struct seq *seq)
 {
     uint64_t n = 0;

@@ -496,8 +496,8 @@ static int take(struct replay *r, struct replay_record *rec, char *err, size_t e
         return 0;
     case REPLAY_DROPPED:
         return fail(ERR_FORMAT, err, err_len, "%" PRIu64 " lines are missing here: the journal's "
-                    "buffer was full, for the disk was slow or full; the run cannot be replayed any "
-                    "further", rec->id);
+                    "buffer was full, for the disk was slow or full; the run cannot be replayed "
+                    "any further", rec->id);
     }
     return fail(ERR_FORMAT, err, err_len, "unknown kind");
 }

@@ -58,8 +58,8 @@ static void send_restoring(struct http_call *call)
     struct api_error e;
 
     api_error_set(&e, 503, NULL, "restoring",
-                  "it was begun by an earlier process, and is being restored, or goes on in the next "
-                  "one: come again");
+                  "it was begun by an earlier process, and is being restored, or goes on in the "
+                  "next one: come again");
     http_call_set_header(call, "Retry-After", "1");
     http_call_reply_error(call, &e);
 }

@@ -168,8 +168,8 @@ static int check_end(const struct keys *k, const struct key_list *list, char *er
     if (known == NULL || !known->spec.has_late_fields || !has_more_rights(last, &known->spec))
         return 0;
     snprintf(err, err_len,
-             "%.200s: the last key, '%s', has lost limits, and the file may be cut off: let the hash "
-             "be the last line of each key",
+             "%.200s: the last key, '%s', has lost limits, and the file may be cut off: let the "
+             "hash be the last line of each key",
              k->path, last->name);
     return ERR_INVAL;
 }

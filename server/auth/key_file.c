@@ -361,8 +361,8 @@ static void warn_of_order(const struct reader *r, const struct key_spec *k)
     char path[300];
 
     log_warn("auth",
-             "event=key_order file=%s key=%s reason=\"fields behind the hash are lost where the file "
-             "is cut off: let the hash be the last line of each key\"",
+             "event=key_order file=%s key=%s reason=\"fields behind the hash are lost where the "
+             "file is cut off: let the hash be the last line of each key\"",
              log_quote(path, sizeof(path), r->path), k->name);
 }
 

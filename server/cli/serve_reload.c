@@ -158,9 +158,9 @@ static int check_names(const struct serve_reload *r, char *err, size_t err_len)
     for (uint32_t i = 0; i < r->n + r->n_added; i++) {
         const struct config *c = i < r->n ? &r->next[i].config : &all[i].config;
 
-        names[i] = i < r->n && r->now[i] == GONE
-                       ? (struct served_names){0}
-                       : (struct served_names){all[i].id, c->alias, c->adapters};
+        names[i] = (struct served_names){all[i].id, c->alias, c->adapters};
+        if (i < r->n && r->now[i] == GONE)
+            names[i].id = NULL;
     }
     return serve_models_check(names, r->n + r->n_added, err, err_len);
 }

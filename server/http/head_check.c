@@ -207,15 +207,13 @@ static const char *skip_token(const char *text)
     return text;
 }
 
-/* Nothing, application/json, or application/…+json: none of what a page may send elsewhere without
- * asking first. */
+/* application/json, or application/…+json: none of what a page may send elsewhere without asking
+ * first. */
 static bool is_json_type(const char *type)
 {
     static const char application[] = "application/", json[] = "+json";
     const char *name, *end;
 
-    if (type == NULL)
-        return true;
     if (strncasecmp(type, application, sizeof(application) - 1) != 0)
         return false;
     name = type + sizeof(application) - 1;
@@ -236,12 +234,24 @@ static bool is_from_page(const struct http_call *c)
            http_parser_field(c->request, "Referer") != NULL;
 }
 
-/* curl -d says that its JSON is a form. Where a route takes that, it is only from programs: a page
- * would need no leave to send one. */
+static bool has_body(const struct http_call *c)
+{
+    return c->request->framing == HTTP_CHUNKED ||
+           (c->request->framing == HTTP_LENGTH && c->request->length > 0);
+}
+
+/* A program may leave the type out, and where the route takes that say any other: curl -d says that
+ * its JSON is a form. A page may not: it needs no leave to send a form elsewhere, or a body without
+ * a type (a Blob that has none). */
 static bool is_type_taken(const struct http_call *c, const struct http_route *route)
 {
-    return is_json_type(http_parser_field(c->request, "Content-Type")) ||
-           (route->takes_any_type && !is_from_page(c));
+    const char *type = http_parser_field(c->request, "Content-Type");
+
+    if (type != NULL && is_json_type(type))
+        return true;
+    if (type == NULL && !has_body(c))
+        return true;
+    return (type == NULL || route->takes_any_type) && !is_from_page(c);
 }
 
 static bool is_coded(const struct http_call *c)

@@ -138,11 +138,15 @@ static int make(const char *path, char *err, size_t err_len)
     return is_new;
 }
 
-/* A transaction of its own takes the lock, and makes what is to be written when the file is new. */
+/* A transaction of its own takes the lock, and makes what is to be written when the file is new.
+ * One that is there is not written to: so it opens on a full disk too. */
 static int make_tables(sqlite3 *db, const struct sqlite_form *form)
 {
-    char *ids = sqlite3_mprintf("PRAGMA application_id=%u;PRAGMA user_version=%u;COMMIT",
-                                form->application_id, form->version);
+    const bool is_made = number_of(db, "PRAGMA application_id") == form->application_id &&
+                         number_of(db, "PRAGMA user_version") == form->version;
+    char *ids = is_made ? sqlite3_mprintf("COMMIT")
+                        : sqlite3_mprintf("PRAGMA application_id=%u;PRAGMA user_version=%u;COMMIT",
+                                          form->application_id, form->version);
     int rc = ids != NULL ? sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL) : SQLITE_NOMEM;
 
     if (rc == SQLITE_OK)

@@ -109,3 +109,21 @@ def test_what_is_pulled_from_the_hub(record, tmp_path):
     synced = {w[1] for w in record.lines() if w[0] == "sync"}
     for folder in (tmp_path / "home", tmp_path / "home/hub", *(tmp_path / "home/hub").glob("models--*")):
         assert str(folder.stat().st_ino) in synced, folder
+
+
+@pytest.mark.parametrize("setting", ["usage-db", "responses-db", "requests-db", "batch-dir"])
+def test_a_full_disk_at_a_start_with_what_is_there(tmp_path, setting):
+    """Nothing has to be written to begin with. A limit of the size of files stands for the disk."""
+    place = tmp_path / "kept"
+    if setting == "batch-dir":
+        place.mkdir()
+    s = Server(f"--{setting}", str(place))
+    s.complete("Once", max_tokens=2)
+    assert s.post("/v1/responses", {"input": "x", "max_output_tokens": 16}).status == 200
+    assert s.stop() == 0
+    limited = tmp_path / "limited.sh"
+    limited.write_text(f'#!/bin/sh\nulimit -S -f 8\nexec {os.path.abspath(BIN)} "$@"\n')
+    limited.chmod(0o755)
+    s = Server(f"--{setting}", str(place), "--log-level", "error", binary=str(limited))
+    s.complete("It lives", max_tokens=2)
+    assert s.stop() == 0

@@ -63,6 +63,19 @@ def test_any_type_from_a_program(server):
             assert server.post("/api/generate", body, headers={**form, mark: value}).status == 415, mark
 
 
+def test_no_type_from_a_program_alone(server):
+    """A page can send a body without a type (a Blob that has none) elsewhere without asking first; a call without a body
+    needs no type."""
+    body = json.dumps({"prompt": "a", "max_tokens": 1}).encode()
+    for path in ("/v1/completions", "/api/generate"):
+        for mark in ("Origin", "Sec-Fetch-Site", "Referer"):
+            value = f"http://127.0.0.1:{server.port}" if mark == "Origin" else "same-site"
+            assert server.post(path, body, headers={mark: value}).status == 415, (path, mark)
+            assert server.post(path, iter([body]), headers={mark: value}).status == 415
+            assert server.post(path, b"", headers={mark: value}).status == 400, (path, mark)
+    assert server.post("/v1/completions", body).status == 200
+
+
 def test_body_too_large(start):
     s = start("--max-body", "4k")
     fits = json.dumps({"prompt": "a" * 100, "max_tokens": 1})

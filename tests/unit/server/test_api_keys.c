@@ -364,9 +364,9 @@ static void test_nul_is_refused(void **state)
 #define HASH_0 "0000000000000000000000000000000000000000000000000000000000000000"
 /* As `quire key` writes it. */
 #define WHOLE                                                                                      \
-    "[a]\ntenant = team-ab\nweight = 12\nmax_priority = normal\nrequests_per_minute = 60\n"          \
-    "tokens_per_minute = 1000\ntokens_per_day = 020\ntokens_per_month = 30\nmax_concurrent = 14\n"   \
-    "hash = " HASH_ABC "\n"                                                                        \
+    "[a]\ntenant = team-ab\nweight = 12\nmax_priority = normal\nrequests_per_minute = 60\n"        \
+    "tokens_per_minute = 1000\ntokens_per_day = 020\ntokens_per_month = 30\n"                      \
+    "max_concurrent = 14\nhash = " HASH_ABC "\n"                                                  \
     "[b]\n; a comment\nmax_concurrent = 10 ; and one more\nadmin = no\nhash = " HASH_0 "\n"
 
 static const struct key_spec *key_named(const struct key_list *l, const char *name)
