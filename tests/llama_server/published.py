@@ -4,7 +4,7 @@
 They are taken out of a source package of the Python registry, at a locked version, and start what
 they believe to be llama-server (the file beside this one). outcomes.txt says of each test that does
 not pass why: what is lacking by choice, and what looks inside llama-server. Any other failure is a
-defect, and so is a line of outcomes.txt whose test passes.
+defect, and so is a line of outcomes.txt of which a test passes, or which fits none.
 """
 import argparse
 import collections
@@ -97,9 +97,14 @@ def find(rows, test):
 def kind_of(rows, result):
     row = find(rows, result["test"])
     if result["outcome"] != "failed":
-        is_stale = row and result["outcome"] == "passed" and not set(row[0]) & set("*[")
-        return "stale" if is_stale else result["outcome"]
+        return "stale" if row and result["outcome"] == "passed" else result["outcome"]
     return row[1] if row else "defect"
+
+
+def idle_rows(rows, results):
+    """Those that no test is the first to fit."""
+    used = [find(rows, result["test"]) for result in results]
+    return [row for row in rows if row not in used]
 
 
 def show(results, rows):
@@ -130,7 +135,10 @@ def main():
     for result in results:
         if kind_of(rows, result) in ("defect", "stale"):
             print(f"{kind_of(rows, result)}: {result['test']}: {result['why'].splitlines()[0] if result['why'] else ''}")
-    return 1 if total["defect"] + total["stale"] or not total["passed"] else 0
+    idle = [] if options.only else idle_rows(rows, results)
+    for row in idle:
+        print(f"stale: {row[0]}: no test is like it")
+    return 1 if total["defect"] + total["stale"] or idle or not total["passed"] else 0
 
 
 sys.exit(main())
