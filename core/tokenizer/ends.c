@@ -14,7 +14,7 @@
 #include <string.h>
 
 #define NAMED_IDS "tokenizer.ggml.eos_token_ids" /* as Ollama's files have it, and hf/eos.c */
-#define LONGEST 21                                /* bytes of a name below */
+#define LONGEST 27                                /* bytes of a name below */
 
 /* A mark is a token of that name whatever its type in the file, for no text has it otherwise; the
  * others could be a piece of text, and are ends if they are special. */
@@ -39,6 +39,8 @@ static const struct {
     {"<|tool_response>", NAME_MARK},
     {"<end_of_utterance>", NAME_MARK}, /* SmolVLM */
     {"_<EOT>", NAME_MARK},
+    {"[e~[", NAME_MARK}, /* MiniMax M2, and DeepSeek: */
+    {"<\xEF\xBD\x9C" "end\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>", NAME_MARK},
     {"<EOT>", NAME_IF_SPECIAL},
     {"<|EOT|>", NAME_IF_SPECIAL},
     {"[EOT]", NAME_IF_SPECIAL}, /* Kimi K2 */
@@ -54,7 +56,7 @@ struct search {
     const struct vocab *v;
     const struct gguf_kv *tokens;
     bool spares_end;    /* <|end|> is behind each message of an answer, not behind the last */
-    bool spares_struck; /* </s> ends struck out text of HTML */
+    bool spares_struck; /* </s> is a piece of text: in Gemma it ends what HTML strikes out */
 };
 
 static bool is_named(const struct search *s, int32_t id, const char *name)
@@ -74,13 +76,14 @@ static bool has(const struct search *s, const char *name)
 
 /* In OpenAI's "harmony" an answer is several messages: "<|end|>" is behind each, "<|return|>"
  * behind the last, and "<|call|>" hands over to a tool; Solar Open has other names for these. Gemma
- * has the tags of HTML as tokens. */
+ * has the tags of HTML as tokens, and PLaMo </s> as a piece of text. */
 static void look_at_families(struct search *s)
 {
     const bool calls = has(s, "<|call|>") || has(s, "<|calls|>");
 
     s->spares_end = calls && (has(s, "<|return|>") || has(s, "<|flush|>"));
-    s->spares_struck = has(s, "<eos>") || has(s, "<|tool_response>");
+    s->spares_struck =
+        has(s, "<eos>") || has(s, "<|tool_response>") || has(s, "<|plamo:eos|>");
 }
 
 static bool has_kind(const struct search *s, int32_t id, enum name_kind kind)

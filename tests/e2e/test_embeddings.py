@@ -56,9 +56,12 @@ def test_conversations(server, path, more):
         b = server.post(path, {"input": text, "add_special_tokens": False, **more})
         strip = lambda r: {k: v for k, v in r.json.items() if k not in ("id", "created")} if isinstance(r.json, dict) else r.json
         assert a.status == b.status == 200 and strip(a) == strip(b), (a.body, b.body)
+        c = server.post(path, {"input": messages, **fields, **more})
+        assert strip(c) == strip(a)
     last = [*messages, {"role": "assistant", "content": "upon"}]
     assert server.post(path, {"messages": last, "continue_final_message": True, **more}).status == 200
     for bad, name in (({"messages": []}, "messages"), ({"messages": messages, "input": "a"}, "messages"), ({}, "input"),
+                      ({"input": [{"role": "user"}]}, "input[0]"),
                       ({"messages": messages, "chat_template": "{{ x }}"}, "chat_template"), ({"messages": [{"role": "user"}]}, "messages[0]")):
         r = server.post(path, {**bad, **more})
         assert r.status == 400 and name in r.json["error"]["message"], r.body

@@ -69,6 +69,12 @@ FAMILIES = {
                   "eos": "<|END_OF_TURN_TOKEN|>", "lists": ["<|END_OF_TURN_TOKEN|>"], "ends": ["<|END_OF_TURN_TOKEN|>"]},
     "smolvlm": {"special": ["<|im_start|>", "<end_of_utterance>", "<fake_token_around_image>"], "eos": "<end_of_utterance>",
                 "lists": ["<end_of_utterance>"], "ends": ["<end_of_utterance>"]},
+    "deepseek-ocr": {"special": ["<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>", "<|User|>"], "eos": "<|User|>", "lists": ["<|User|>"],
+                     "ends": ["<｜end▁of▁sentence｜>", "<|User|>"]},
+    "minimax-m2": {"special": ["]~!b[", "]~b]", "[e~["], "plain": ["<minimax:tool_call>", "<think>"], "eos": "]~!b[", "lists": ["]~!b["],
+                   "ends": ["]~!b[", "[e~["]},
+    "plamo": {"special": ["<|plamo:bos|>", "<|plamo:eos|>", "</s>"], "eos": "<|plamo:eos|>", "lists": ["<|plamo:eos|>"],
+              "ends": ["<|plamo:eos|>"]},
     "exaone-4": {"special": ["[BOS]", "[|endofturn|]", "[|assistant|]", "[|tool|]"], "plain": ["<think>", "<tool_call>"],
                  "eos": "[|endofturn|]", "lists": ["[|endofturn|]"], "ends": ["[|endofturn|]"]},
 }

@@ -72,9 +72,12 @@ int params_parse_prompt(const struct field_args *a)
 }
 
 /* Of embeddings: their texts are as /completion has its prompts. */
+/* A list that begins with a message is a conversation, as vLLM has it. */
 int params_parse_input(const struct field_args *a)
 {
     a->p->has_content = false;
+    if (cJSON_IsArray(a->v) && field_text(a->v->child, "role") != NULL)
+        return params_parse_messages(a);
     return params_parse_prompt(a);
 }
 
