@@ -40,7 +40,7 @@
 #define MAX_WAITING 16    /* messages of a reader that are not read yet */
 /* What readers may subscribe to, all together, since the socket was made: ZeroMQ keeps each prefix
  * for as long as the reader stays, and takes as many as come. */
-#define MAX_SUBSCRIBED ((size_t)1 << 20)
+#define MAX_SUBSCRIBED ((size_t)256 << 10)
 #define SUBSCRIPTION_BYTES 64 /* beside its text */
 /* Of answers to questions that are not sent yet: who asks may never read. */
 #define MAX_OWED (2 * KV_EVENT_KEPT_BYTES)

@@ -306,7 +306,7 @@ def test_subscriptions_without_end(start, reader):
         c.close()
     t.burst()
     assert r.compare(s) > 10
-    assert rss(s) - before < (400 << 20 if SANITIZED else 128 << 20) and "event=readers_let_go" in s.read_log()
+    assert rss(s) - before < (600 << 20 if SANITIZED else 200 << 20) and "event=readers_let_go" in s.read_log()
 
 
 def test_askers_that_never_read(start, reader):
