@@ -23,6 +23,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
 #include <unistd.h>
 #include <zmq.h>
 
@@ -39,8 +40,12 @@
 #define MAX_WAITING 16    /* messages of a reader that are not read yet */
 /* What readers may subscribe to, all together, since the socket was made: ZeroMQ keeps each prefix
  * for as long as the reader stays, and takes as many as come. */
-#define MAX_SUBSCRIBED ((size_t)1 << 20)
+#define MAX_SUBSCRIBED ((size_t)256 << 10)
 #define SUBSCRIPTION_BYTES 64 /* beside its text */
+/* Of answers to questions that are not sent yet: who asks may never read. */
+#define MAX_OWED (2 * KV_EVENT_KEPT_BYTES)
+#define ANSWER_BYTES 512 /* beside the batch */
+#define SEND_BUFFER (256 << 10) /* bytes of a reader in the kernel, which would take megabytes */
 
 struct listening {
     int fd; /* -1: none; ZeroMQ has a copy */
@@ -67,6 +72,7 @@ struct kv_event_publisher {
     struct sent_batches *sent;
     uint64_t next;                       /* number of the next batch */
     size_t subscribed;                   /* bytes, of MAX_SUBSCRIBED */
+    atomic_size_t owed;                  /* bytes, of MAX_OWED; ZeroMQ's thread takes off */
     uint64_t picture_from;               /* number of the batch that the last picture began with */
     uint64_t picture_us;                 /* when all was last sent for somebody who subscribed */
     bool owes_picture;
@@ -210,6 +216,44 @@ struct asker {
     size_t n;
 };
 
+/* A batch on its way to one reader. */
+struct owed {
+    atomic_size_t *sum;
+    size_t n;
+    uint8_t bytes[];
+};
+
+/* ZeroMQ's thread: it is sent, or nobody is there to send it to. */
+static void on_sent(void *bytes, void *ud)
+{
+    struct owed *o = ud;
+
+    (void)bytes;
+    atomic_fetch_sub_explicit(o->sum, o->n + ANSWER_BYTES, memory_order_relaxed);
+    mem_free(o);
+}
+
+static void send_owed(struct kv_event_publisher *p, const void *bytes, size_t n)
+{
+    struct owed *o = mem_alloc(sizeof(*o) + n);
+    zmq_msg_t message;
+
+    if (o == NULL) {
+        (void)zmq_send(p->replay_socket, "", 0, ZMQ_DONTWAIT); /* the end of the message */
+        return;
+    }
+    o->sum = &p->owed;
+    o->n = n;
+    memcpy(o->bytes, bytes, n);
+    atomic_fetch_add_explicit(&p->owed, n + ANSWER_BYTES, memory_order_relaxed);
+    if (zmq_msg_init_data(&message, o->bytes, n, on_sent, o) < 0) {
+        on_sent(o->bytes, o);
+        (void)zmq_send(p->replay_socket, "", 0, ZMQ_DONTWAIT);
+    } else if (zmq_msg_send(&message, p->replay_socket, ZMQ_DONTWAIT) < 0) {
+        zmq_msg_close(&message);
+    }
+}
+
 static void answer(struct kv_event_publisher *p, const struct asker *to, const char *topic,
                    uint64_t number, const void *bytes, size_t n)
 {
@@ -220,7 +264,7 @@ static void answer(struct kv_event_publisher *p, const struct asker *to, const c
         zmq_send(p->replay_socket, "", 0, ZMQ_SNDMORE | ZMQ_DONTWAIT) >= 0 &&
         zmq_send(p->replay_socket, topic, strlen(topic), ZMQ_SNDMORE | ZMQ_DONTWAIT) >= 0 &&
         zmq_send(p->replay_socket, text, sizeof(text), ZMQ_SNDMORE | ZMQ_DONTWAIT) >= 0)
-        (void)zmq_send(p->replay_socket, bytes, n, ZMQ_DONTWAIT);
+        send_owed(p, bytes, n);
 }
 
 static bool is_kept(const struct kv_event_publisher *p, uint64_t number)
@@ -229,40 +273,6 @@ static bool is_kept(const struct kv_event_publisher *p, uint64_t number)
 
     sent_batches_range(p->sent, &from, &end);
     return end == p->next && number >= from;
-}
-
-/* Who wants what is no longer kept gets what is there instead: the last picture and what follows
- * it, or a new one, which all get then. */
-static void answer_from(struct kv_event_publisher *p, const struct asker *to, uint64_t number)
-{
-    if (number < p->next && !is_kept(p, number)) {
-        if (!is_kept(p, p->picture_from))
-            send_picture(p);
-        number = p->picture_from;
-    }
-    for (uint64_t i = number; i < p->next && is_kept(p, number); i++) {
-        size_t n;
-        const void *bytes = sent_batches_get(p->sent, i, &n);
-
-        answer(p, to, p->topic, i, bytes, n);
-    }
-    answer(p, to, "", UINT64_MAX, "", 0);
-    count(&p->n_replays, 1);
-}
-
-/* [who, "", number]; anything else is no question. */
-static void take_question(struct kv_event_publisher *p)
-{
-    uint8_t frames[3][MAX_REQUEST];
-    int sizes[3];
-    uint64_t number = 0;
-
-    if (receive(p->replay_socket, frames, sizes, 3) != 3 || sizes[0] > MAX_REQUEST ||
-        sizes[1] != 0 || sizes[2] != 8)
-        return;
-    for (int i = 0; i < 8; i++)
-        number = number << 8 | frames[2][i];
-    answer_from(p, &(struct asker){frames[0], (size_t)sizes[0]}, number);
 }
 
 /* A socket of ZeroMQ that takes a listening one over; NULL: it cannot be had. */
@@ -297,19 +307,73 @@ static void *make_socket(struct kv_event_publisher *p, int type, const struct li
     return NULL;
 }
 
+static void *make_replay_socket(struct kv_event_publisher *p)
+{
+    /* Room for all that is kept, and the end. */
+    return make_socket(p, ZMQ_ROUTER, &p->replay, (int)p->buffer_steps + 2);
+}
+
+static void let_go(void **socket, void *fresh, const char *why)
+{
+    if (fresh == NULL)
+        return;
+    zmq_close(*socket);
+    *socket = fresh;
+    log_warn("kv_events", "event=readers_let_go reason=\"%s\"", why);
+}
+
+/* Askers do not read what they have asked for: all are let go, and what is owed to them. Those that
+ * are readers ask again. */
+static void renew_replay_socket(struct kv_event_publisher *p)
+{
+    let_go(&p->replay_socket, make_replay_socket(p), "they ask and do not read");
+}
+
+/* Who wants what is no longer kept gets what is there instead: the last picture and what follows
+ * it, or a new one, which all get then. */
+static void answer_from(struct kv_event_publisher *p, const struct asker *to, uint64_t number)
+{
+    if (number < p->next && !is_kept(p, number)) {
+        if (!is_kept(p, p->picture_from))
+            send_picture(p);
+        number = p->picture_from;
+    }
+    for (uint64_t i = number; i < p->next && is_kept(p, number); i++) {
+        size_t n;
+        const void *bytes = sent_batches_get(p->sent, i, &n);
+
+        if (atomic_load_explicit(&p->owed, memory_order_relaxed) + n > MAX_OWED) {
+            renew_replay_socket(p);
+            return;
+        }
+        answer(p, to, p->topic, i, bytes, n);
+    }
+    answer(p, to, "", UINT64_MAX, "", 0);
+    count(&p->n_replays, 1);
+}
+
+/* [who, "", number]; anything else is no question. */
+static void take_question(struct kv_event_publisher *p)
+{
+    uint8_t frames[3][MAX_REQUEST];
+    int sizes[3];
+    uint64_t number = 0;
+
+    if (receive(p->replay_socket, frames, sizes, 3) != 3 || sizes[0] > MAX_REQUEST ||
+        sizes[1] != 0 || sizes[2] != 8)
+        return;
+    for (int i = 0; i < 8; i++)
+        number = number << 8 | frames[2][i];
+    answer_from(p, &(struct asker){frames[0], (size_t)sizes[0]}, number);
+}
+
 /* Readers have subscribed to more than a socket may keep: all are let go, and its memory with them.
  * Those that are readers come back by themselves, and get a picture. */
 static void renew_publish_socket(struct kv_event_publisher *p)
 {
-    void *socket = make_socket(p, ZMQ_XPUB, &p->publish, (int)p->hwm);
-
     p->subscribed = 0;
-    if (socket == NULL)
-        return;
-    zmq_close(p->publish_socket);
-    p->publish_socket = socket;
-    log_warn("kv_events", "event=readers_let_go reason=\"more than %zu bytes of subscriptions\"",
-             MAX_SUBSCRIBED);
+    let_go(&p->publish_socket, make_socket(p, ZMQ_XPUB, &p->publish, (int)p->hwm),
+           "they subscribe without end");
 }
 
 /* Frames that begin with 1 are subscriptions, with 0 the end of one. */
@@ -404,6 +468,7 @@ static int open_listening(struct listening *l, const char *setting,
                           const struct kv_event_endpoint *e, char *err, size_t err_len)
 {
     const bool is_all = strcmp(e->host, "*") == 0, is_ipv6 = strchr(e->host, ':') != NULL;
+    const int buffer = SEND_BUFFER;
     char why[400];
     uint16_t port;
 
@@ -411,6 +476,8 @@ static int open_listening(struct listening *l, const char *setting,
         snprintf(err, err_len, "'%s': %s", setting, why);
         return ERR_IO;
     }
+    /* Connections that are accepted inherit it. */
+    (void)setsockopt(l->fd, SOL_SOCKET, SO_SNDBUF, &buffer, sizeof(buffer));
     snprintf(l->endpoint, sizeof(l->endpoint), is_ipv6 ? "tcp://[%s]:%u" : "tcp://%s:%u", e->host,
              port);
     return 0;
@@ -468,8 +535,7 @@ static int make_sockets(struct kv_event_publisher *p)
         return ERR_INTERNAL;
     if (p->replay.endpoint[0] == '\0')
         return 0;
-    /* Room for all that is kept, and the end. */
-    p->replay_socket = make_socket(p, ZMQ_ROUTER, &p->replay, (int)p->buffer_steps + 2);
+    p->replay_socket = make_replay_socket(p);
     return p->replay_socket != NULL ? 0 : ERR_INTERNAL;
 }
 

@@ -81,9 +81,9 @@ def test_sandbox_and_tls(root):
     isa = next((root.path / "quire/build").glob("quire-*")).name.removeprefix("quire-")
     debug = f"BUILD=build/debug CFLAGS='-O2 -g -DQUIRE_DEBUG' NATIVE={isa}"
     output(root, f"make deps-test && make NATIVE={isa} build/tools/mkmodel build/tools/mksplit && "
-                 f"make {debug} build/debug/quire-{isa} build/debug/tests/unit/server/test_worker_pool", 400)
+                 f"make {debug} build/debug/quire-{isa} build/debug/tests/unit/server/test_worker_pool", 900)
     output(root, "build/debug/tests/unit/server/test_worker_pool", 60)
     out = output(root, f"QUIRE_THREADS=1 QUIRE_BIN=build/quire-{isa} QUIRE_DEBUG_BIN=build/debug/quire-{isa} QUIRE_TOOLS=build/tools "
-                       "python3 -m pytest -q -rs -p no:cacheprovider tests/e2e/test_sandbox.py tests/e2e/test_tls.py", 300)
+                       "python3 -m pytest -q -rs -p no:cacheprovider tests/e2e/test_sandbox.py tests/e2e/test_tls.py", 600)
     assert re.search(r"\b[1-9]\d passed", out) and "failed" not in out, out[-4000:]
     print(out[-400:])
