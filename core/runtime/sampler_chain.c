@@ -44,6 +44,17 @@ static float weight(struct sampler_chain *c, uint32_t rank)
     return kern_exp(distance(c, rank));
 }
 
+/* Is there a token of that rank with that weight at least? None is ranked to find out that there is
+ * not: where all tokens of so much weight have been gathered, the others need not be. */
+static bool weighs(struct sampler_chain *c, uint32_t rank, float least)
+{
+    const float nats = least > 0 ? (float)kern_log((double)least) - 1e-3f : -INFINITY;
+
+    if (c->is_whole && ranking_ends(&c->ranking, rank, c->best + nats / c->scale))
+        return false;
+    return has(c, rank) && weight(c, rank) >= least;
+}
+
 double sampler_chain_total(struct sampler_chain *c)
 {
     double total = 0;
@@ -148,7 +159,7 @@ static void cut_top_k(struct sampler_chain *c)
 
     if (k >= c->n_vocab || (!c->is_whole && k >= c->to - c->from))
         return;
-    if (has(c, c->from + k))
+    if (has(c, c->from + k - 1))
         keep(c, c->from, c->from + k);
 }
 
@@ -160,7 +171,7 @@ static void cut_top_p(struct sampler_chain *c)
     if (c->p->top_p >= 1)
         return;
     mass = (double)c->p->top_p * sampler_chain_total(c);
-    while (has(c, c->from + n) && (sum < mass || n < c->p->min_keep)) {
+    while ((sum < mass || n < c->p->min_keep) && has(c, c->from + n)) {
         const float w = weight(c, c->from + n);
 
         if (w == 0 && n >= c->p->min_keep)
@@ -177,8 +188,7 @@ static void cut_min_p(struct sampler_chain *c)
 
     if (c->p->min_p <= 0)
         return;
-    while (has(c, c->from + n) &&
-           (weight(c, c->from + n) >= c->p->min_p || n < c->p->min_keep))
+    while (n < c->p->min_keep ? has(c, c->from + n) : weighs(c, c->from + n, c->p->min_p))
         n++;
     keep(c, c->from, c->from + n);
 }
@@ -243,13 +253,13 @@ static void drop_best(struct sampler_chain *c, uint32_t n)
 /* Of the tokens that have at least the threshold all go but the last; a single one stays. */
 static void cut_xtc(struct sampler_chain *c, uint32_t pos)
 {
-    double least;
+    float least;
     uint32_t n = 0;
 
     if (random_uniform_second(c->p->seed, pos) >= (double)c->p->xtc_probability)
         return;
-    least = (double)c->p->xtc_threshold * sampler_chain_total(c);
-    while (has(c, c->from + n) && (double)weight(c, c->from + n) >= least)
+    least = (float)((double)c->p->xtc_threshold * sampler_chain_total(c));
+    while (weighs(c, c->from + n, least))
         n++;
     if (n < 2 || (c->p->min_keep > 1 && count(c) - (n - 1) < c->p->min_keep))
         return;

@@ -112,6 +112,11 @@ const struct candidate *ranking_at(struct ranking *r, uint32_t rank)
     return &r->at[r->base + r->n - 1 - (rank - r->base)];
 }
 
+bool ranking_ends(const struct ranking *r, uint32_t rank, float logit)
+{
+    return rank >= r->base + r->n && r->floor <= logit;
+}
+
 uint32_t ranking_count(const struct ranking *r)
 {
     uint32_t n = 0;

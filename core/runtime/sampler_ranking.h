@@ -39,6 +39,9 @@ void ranking_reach(struct ranking *r, float depth);
  * rank is asked for. */
 const struct candidate *ranking_at(struct ranking *r, uint32_t rank);
 
+/* Have all tokens from that logit on been gathered, and are there not so many? */
+bool ranking_ends(const struct ranking *r, uint32_t rank, float logit);
+
 /* How many tokens have a rank. */
 uint32_t ranking_count(const struct ranking *r);
 

@@ -9,8 +9,10 @@ import subprocess
 import pytest
 
 import hf_folder
+import hf_recurrent
 import vocab_file as vf
 from jinja_reference import Renderer
+from test_hf_recurrent import parts as hf_recurrent_parts
 from test_safetensors import parts
 
 TOOLS = os.environ.get("QUIRE_TOOLS", "build/tools")
@@ -160,6 +162,22 @@ def test_every_list_counts(tmp_path, config, generation, ends):
     config = {k: ids(v) for k, v in config.items()}
     write_folder(tmp_path / "m", ODD, generation and (lambda t: {k: ids(v) for k, v in generation.items()}), **config)
     assert ends_of(tmp_path / "m", marks) == set(ends)
+
+
+@pytest.mark.parametrize("inner,outer,ends", [(5, [6, 7], {5, 6, 7}), ([5], None, {5}), (None, 8, {8}), ("absent", [8, 9], {8, 9})])
+def test_two_configurations(tmp_path, inner, outer, ends):
+    """Of a model with a text part that one's list counts beside that of all."""
+    keys, tensors = hf_recurrent_parts("qwen35", "plain")
+    hf_recurrent.make("Qwen3_5ForConditionalGeneration", tmp_path / "m", keys, tensors)
+    path = tmp_path / "m" / "config.json"
+    said = json.loads(path.read_text())
+    said["eos_token_id"] = outer
+    said["text_config"].pop("eos_token_id", None)
+    if inner != "absent":
+        said["text_config"]["eos_token_id"] = inner
+    path.write_text(json.dumps(said))
+    names = list(hf_folder.tokens_of(keys))
+    assert ends_of(tmp_path / "m", list(range(len(names)))) == ends
 
 
 def test_a_list_that_is_none(tmp_path):
