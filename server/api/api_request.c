@@ -87,7 +87,9 @@ void api_request_adapt(struct api_request *p, struct adapter *a)
 
 const char *api_request_model(const struct api_request *p, const struct server_model *model)
 {
-    return p->params.is_adapter_model ? p->params.adapter.name : model->id;
+    if (p->params.is_adapter_model)
+        return p->params.adapter.name;
+    return p->params.asked_model[0] != '\0' ? p->params.asked_model : model->id;
 }
 
 /* Choices of one prompt differ by their seeds; the same seed gives the same n choices. The first

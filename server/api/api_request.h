@@ -76,7 +76,7 @@ void api_request_adapt(struct api_request *p, struct adapter *a /* takes */);
 /* What the requests may take at most: prompts and max_tokens. */
 uint64_t api_request_n_tokens(const struct api_request *p);
 
-/* The name that answers call the model by: an adapter's, where the body did so. */
+/* The name that answers call the model by: an adapter's or an alias, where the body did so. */
 const char *api_request_model(const struct api_request *p, const struct server_model *model);
 
 /* The prefix cache of a tenant ("": of all without one) and of those with the same cache_salt

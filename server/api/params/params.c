@@ -4,6 +4,7 @@
 
 #include "core/base/err.h"
 #include "core/base/mem.h"
+#include "core/base/name_copy.h"
 #include "core/base/name_list.h"
 
 #include <stdarg.h>
@@ -30,10 +31,13 @@ int params_parse_model(const struct field_args *a)
 {
     if (!cJSON_IsString(a->v))
         return params_refuse(a, "must be a string");
-    if (params_take_adapter(a, a->v->valuestring) ||
-        params_is_model(a->limits->model, a->limits->aliases, a->v->valuestring))
+    if (params_take_adapter(a, a->v->valuestring))
         return 0;
-    return api_error_no_model(a->e, a->v->valuestring);
+    if (!params_is_model(a->limits->model, a->limits->aliases, a->v->valuestring))
+        return api_error_no_model(a->e, a->v->valuestring);
+    if (strcmp(a->v->valuestring, "default") != 0) /* one that is too long is not repeated */
+        (void)name_copy(a->p->asked_model, sizeof(a->p->asked_model), a->v->valuestring);
+    return 0;
 }
 
 int params_refuse(const struct field_args *a, const char *format, ...)

@@ -16,6 +16,7 @@
 
 #include "core/base/buf.h"
 #include "core/base/json.h"
+#include "core/base/name_list.h"
 #include "scheduler/request.h"
 #include "server/adapters/adapter_set.h"
 #include "server/api/params/constraint_spec.h"
@@ -142,6 +143,8 @@ struct params {
     enum priority priority;
     struct adapter_choice adapter; /* that the body names, by its name as a model or in `lora` */
     bool is_adapter_model;
+    /* Another name that the body calls the model by, which the answer then has; "": its own. */
+    char asked_model[NAME_LIST_MAX_BARE];
     bool has_lora;         /* then no other adapter is meant than that one, or none */
     struct sampling sampling; /* n_top -1 = no logprobs; bias and seed as below */
     uint32_t n_samplers;      /* the order of the stages; of them those that are on are a chain */
