@@ -1,9 +1,9 @@
 /* server/api/body_job.h - bodies that the I/O thread does not look at itself: a thread of a pool
  * reads them first.
  *
- * The I/O thread parses bodies of HTTP_SMALL_BODY at most (http_call.h). A handler that takes longer
- * ones embeds a body_job, which takes the body from the call and hands it to a thread. done() follows
- * on the I/O thread in any case; the call may have lost its client by then.
+ * The I/O thread parses bodies of HTTP_SMALL_BODY at most (http_call.h). A handler that takes
+ * longer ones embeds a body_job, which takes the body from the call and hands it to a thread.
+ * done() follows on the I/O thread in any case; the call may have lost its client by then.
  *
  * Thread: the loop's, but for `read`.
  * Memory: the job has the body until body_job_release(), and counts it as requests' memory.
