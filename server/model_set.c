@@ -175,7 +175,7 @@ static void let_go(struct model_set *s, const struct served_model *but)
         if (!h->life.is_held || h == but)
             continue;
         h->life.is_held = false;
-        if (h->life.state == MODEL_READY && !h->life.wants_unload)
+        if (model_set_is_served(h))
             model_waits_start(&h->life.waits);
     }
 }
@@ -224,6 +224,23 @@ static bool needs_ticks(const struct model_set *s)
     return false;
 }
 
+/* Calls of a model that takes them: thousands begin in several turns of the loop. True: some still
+ * wait. */
+static bool start_calls(struct model_set *s)
+{
+    bool has_more = false;
+
+    for (uint32_t i = 0; i < s->opt.n; i++) {
+        struct served_model *h = &s->opt.models[i];
+
+        if (!model_set_is_served(h))
+            continue;
+        model_waits_start(&h->life.waits);
+        has_more = has_more || h->life.waits.n > 0;
+    }
+    return has_more;
+}
+
 /* While calls wait their times are looked at; else there is no work before the next idle time. */
 static void rearm(struct model_set *s, const struct model_view *v)
 {
@@ -254,6 +271,8 @@ void model_set_pump(struct model_set *s)
         fill_views(s, views);
         c = model_choose(views, s->opt.n, &s->opt.memory, clock_us());
     } while (take_step(s, c));
+    if (start_calls(s))
+        s->is_stale = true;
     rearm(s, views);
 }
 

@@ -49,7 +49,7 @@ void model_set_tell(struct served_model *h)
 
 /* ---- calls ---- */
 
-static bool is_served(const struct served_model *h)
+bool model_set_is_served(const struct served_model *h)
 {
     return h->life.state == MODEL_READY && !h->life.is_held && !h->life.wants_unload;
 }
@@ -86,7 +86,7 @@ void model_set_start(struct model_set *s, struct served_model *h, struct http_ca
 {
     struct refusal why;
 
-    if (is_served(h)) {
+    if (model_set_is_served(h)) {
         work->start(h->engine, call, work->wire_format, scan);
         return;
     }
@@ -124,7 +124,7 @@ int model_set_load(struct model_set *s, struct served_model *h, struct api_error
         return api_error_set(e, 503, NULL, NULL, "the server is shutting down");
     if (l->state == MODEL_READY && l->wants_unload && !l->has_change && !l->is_gone) {
         l->wants_unload = false; /* it has not left yet */
-        model_waits_start(&l->waits);
+        model_set_pump(s);
         return 0;
     }
     if ((l->state == MODEL_READY && !l->wants_unload) || l->state == MODEL_LOADING)

@@ -25,6 +25,9 @@ struct model_set_job {
     char err[400];
 };
 
+/* It takes calls now. */
+bool model_set_is_served(const struct served_model *h);
+
 /* Told when the model's calls have ended; i is in opt.models. */
 void model_set_watch(struct model_set *s, uint32_t i);
 

@@ -7,6 +7,7 @@
 #include "server/api/engine_client.h"
 #include "server/api/refusal.h"
 #include "server/http/http_call.h"
+#include "server/process/loop_guard.h"
 
 struct wait {
     struct list link;
@@ -89,7 +90,7 @@ uint64_t model_waits_since_us(const struct model_waits *w)
 
 void model_waits_start(struct model_waits *w)
 {
-    for (uint32_t n = w->n; n > 0; n--) { /* none comes meanwhile */
+    while (w->n > 0 && !loop_guard_is_due(w->engine->loop)) { /* none comes meanwhile */
         struct wait *v = first(w);
         struct http_call *call = v->call;
         const struct model_work *work = v->work;
@@ -141,7 +142,10 @@ void model_waits_expire(struct model_waits *w, uint64_t now_us)
     {
         struct wait *v = list_entry(it, struct wait, link);
 
-        if (has_expired(v, now_us, &why))
-            refuse(v, why);
+        if (!has_expired(v, now_us, &why))
+            continue;
+        if (loop_guard_is_due(w->engine->loop))
+            return;
+        refuse(v, why);
     }
 }

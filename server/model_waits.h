@@ -43,11 +43,11 @@ int model_waits_add(struct model_waits *w, struct http_call *call, const struct 
 /* Since when the first one waits; 0: none does. */
 uint64_t model_waits_since_us(const struct model_waits *w);
 
-/* The model is there: all begin. */
+/* The model is there: calls begin until the callback is due (loop_guard.h). Others still wait. */
 void model_waits_start(struct model_waits *w);
 /* Answer all with an error. */
 void model_waits_refuse(struct model_waits *w, const struct refusal *why);
-/* Answer those whose time is over. */
+/* Answer those whose time is over, until the callback is due. */
 void model_waits_expire(struct model_waits *w, uint64_t now_us);
 
 #endif

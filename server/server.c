@@ -166,6 +166,16 @@ static void end_drain(struct server *s)
 }
 
 /* Files of adapters are read no further than to the next row, unless the disk does not answer. */
+static void end_or_abandon(struct server *s)
+{
+    if (!is_reading(s)) {
+        end_loop(s);
+        return;
+    }
+    s->has_abandoned_read = true;
+    abandon(s);
+}
+
 static void on_tick(uv_timer_t *tick)
 {
     LOOP_CALLBACK(tick->loop, "server.tick");
@@ -175,14 +185,12 @@ static void on_tick(uv_timer_t *tick)
     end_drain(s);
     if (!s->is_draining || !is_over(s))
         return;
-    if (!is_reading(s)) {
-        end_loop(s);
-    } else if (s->over_us == 0) {
+    if (is_reading(s) && s->over_us == 0)
         s->over_us = clock_us();
-    } else if (clock_us() - s->over_us > FLUSH_US) {
-        s->has_abandoned_read = true;
-        abandon(s);
-    }
+    if (is_reading(s) && clock_us() - s->over_us <= FLUSH_US)
+        return;
+    if (http_close(s->http)) /* else the next tick goes on */
+        end_or_abandon(s);
 }
 
 static const char *name_of(int number)

@@ -87,6 +87,8 @@ struct connections { /* all of them */
 
 int connections_init(struct connections *group, const struct connections_options *options);
 void connections_start(struct connections *group);
+/* End some, until the callback is due (loop_guard.h). False: others are left. */
+bool connections_close(struct connections *group);
 /* End all, answered or not. After connections_start() the loop must run once more before the
  * memory goes. */
 void connections_stop(struct connections *group);

@@ -240,6 +240,13 @@ void connections_start(struct connections *group)
     uv_prepare_start(&group->before_sleep, on_before_sleep);
 }
 
+bool connections_close(struct connections *group)
+{
+    while (!list_is_empty(&group->all) && !loop_guard_is_due(group->opt.loop))
+        connection_close(list_entry(group->all.next, struct connection, link));
+    return list_is_empty(&group->all);
+}
+
 void connections_stop(struct connections *group)
 {
     list_each(it, &group->all) connection_close(list_entry(it, struct connection, link));

@@ -195,6 +195,13 @@ void http_stop_listening(struct http *h)
     }
 }
 
+bool http_close(struct http *h)
+{
+    for (size_t i = 0; i < h->n_listeners; i++)
+        listener_close(&h->listeners[i]);
+    return connections_close(&h->connections);
+}
+
 void http_stop(struct http *h)
 {
     if (h->is_stopping)

@@ -39,6 +39,9 @@ void http_start(struct http *h);
 void http_drain(struct http *h); /* from now on each answer is its connection's last */
 /* Clients that come from now on are left to whoever has the same sockets; their files stay. */
 void http_stop_listening(struct http *h);
+/* Before http_stop(), where there may be thousands: no client may connect any more, and connections
+ * are ended until the callback is due (loop_guard.h). False: some are left, call it again. */
+bool http_close(struct http *h);
 void http_stop(struct http *h);
 void http_destroy(struct http **h);
 

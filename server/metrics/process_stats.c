@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -42,12 +43,17 @@ static void read_stat(struct process_stats *out)
     out->resident_bytes = (uint64_t)rss * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-/* The directory stream that counts is itself one of those counted. */
+/* Linux says it as the folder's size from 6.2 on; before, the folder is read, which takes about a
+ * microsecond for each. The directory stream that counts is itself one of those counted. */
 static uint64_t count_fds(void)
 {
-    DIR *d = opendir("/proc/self/fd");
+    struct stat st;
     uint64_t n = 0;
+    DIR *d;
 
+    if (stat("/proc/self/fd", &st) == 0 && st.st_size > 0)
+        return (uint64_t)st.st_size;
+    d = opendir("/proc/self/fd");
     if (d == NULL)
         return 0;
     for (const struct dirent *e = readdir(d); e != NULL; e = readdir(d))

@@ -77,8 +77,7 @@ def test_a_weight_cache(record, tmp_path):
     model = make_model(tmp_path / "m.gguf", "--type", "Q4_K", "--embd", "256", "--ff", "512", "--heads", "4", "--kv-heads", "2",
                        "--head-dim", "64")
     s = serve(record, "--weight-cache", "on", model=model)
-    while "event=weight-cache-" not in s.read_log():
-        pass
+    s.wait_until(lambda _: "event=weight-cache-" in s.read_log(), timeout=120, what="the cache")
     assert s.stop() == 0 and record.named() == ["m.gguf.quire-cache"]
 
 

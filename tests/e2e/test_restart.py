@@ -127,7 +127,7 @@ def test_who_asks_while_the_process_ends_is_told_to_come_again(boot):
     """A client takes a 404 as final, and the next process has the stream."""
     s = boot()
     kept = Client(s, body={**LONG, "max_tokens": 200}).read(20)
-    other = s.stream("Once", max_tokens=200, ignore_eos=True, n=2)  # it holds up the end
+    other = s.stream("Once", max_tokens=900, ignore_eos=True, n=2)  # it holds up the end
     frames = iter(other)
     next(frames)
     asks = [s.connect() for _ in range(5)]

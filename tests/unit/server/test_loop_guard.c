@@ -10,6 +10,10 @@
 #include <string.h>
 #include <time.h>
 
+#include "server/api/body_scan.h"
+#include "server/api/engine_client.h"
+#include "server/http/exchange.h"
+#include "server/model_waits.h"
 #include "server/process/loop_guard.h"
 
 static uint64_t cpu_ms(void)
@@ -131,6 +135,48 @@ static void test_a_loop_without_a_guard(void **state)
     assert_int_equal(uv_loop_close(&w.loop), 0);
 }
 
+/* A body that takes a millisecond. */
+static void start_call(struct engine_client *engine, struct http_call *call,
+                       const struct wire_format *wire_format, const struct body_scan *scan)
+{
+    (void)engine;
+    (void)wire_format;
+    (void)scan;
+    compute(1);
+    call->arrival_us = 0;
+}
+
+#define N_CALLS 40
+
+static void test_calls_that_waited_for_a_model_begin_in_several_turns(void **state)
+{
+    const struct model_work work = {.start = start_call};
+    const struct server_model model = {.request_timeout_s = 60};
+    const struct body_scan scan = {0};
+    struct engine_client engine = {.model = &model};
+    struct http_call calls[N_CALLS] = {0};
+    struct model_waits waits;
+    struct world w;
+    uint32_t n_turns = 0;
+
+    (void)state;
+    set_up(&w);
+    engine.loop = &w.loop;
+    model_waits_init(&waits, &engine, N_CALLS);
+    for (uint32_t i = 0; i < N_CALLS; i++) {
+        calls[i].arrival_us = i + 1;
+        assert_int_equal(model_waits_add(&waits, &calls[i], &work, &scan), 0);
+    }
+    for (; waits.n > 0; n_turns++) {
+        LOOP_CALLBACK(&w.loop, "turn");
+        model_waits_start(&waits);
+        assert_int_equal(model_waits_since_us(&waits), waits.n > 0 ? N_CALLS - waits.n + 1 : 0);
+    }
+    assert_true(n_turns >= N_CALLS / 6); /* 5 ms each, and the call that is under way then */
+    assert_int_equal(calls[N_CALLS - 1].arrival_us, 0);
+    assert_int_equal(uv_loop_close(&w.loop), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -139,6 +185,7 @@ int main(void)
         cmocka_unit_test(test_a_callback_is_due_after_its_share),
         cmocka_unit_test(test_waiting_is_no_computing),
         cmocka_unit_test(test_a_loop_without_a_guard),
+        cmocka_unit_test(test_calls_that_waited_for_a_model_begin_in_several_turns),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
