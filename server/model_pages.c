@@ -125,5 +125,5 @@ void model_pages_debug(struct model_set *s, struct http_call *call)
         comma = ",";
     }
     buf_add_str(&b, "]}");
-    http_call_reply(call, 200, "application/json", &b);
+    http_call_reply_page(call, "application/json", &b);
 }

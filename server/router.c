@@ -444,7 +444,7 @@ static void on_debug_batches(void *ud, struct http_call *call)
 
     buf_init(&out, HTTP_MAX_REPLY);
     batch_runner_describe(((struct server *)ud)->batch_runner, &out);
-    http_call_reply(call, 200, "application/json", &out);
+    http_call_reply_page(call, "application/json", &out);
 }
 
 static void on_version(void *ud, struct http_call *call)

@@ -50,7 +50,7 @@ static void usage_job_done(struct body_job *j)
     if (j->call != NULL && u->rc < 0)
         refuse_usage(j->call, u->rc);
     else if (j->call != NULL)
-        http_call_reply(j->call, 200, usage_page_type(&u->question), &u->out);
+        http_call_reply_page(j->call, usage_page_type(&u->question), &u->out);
     usage_job_destroy(u);
 }
 

@@ -126,7 +126,7 @@ void anthropic_pages_models(struct http_call *call, const struct server_model *c
     add_id(&b, "first_id", page.first < page.end ? models[page.first] : NULL);
     add_id(&b, "last_id", page.first < page.end ? models[page.end - 1] : NULL);
     buf_add_char(&b, '}');
-    http_call_reply(call, 200, "application/json", &b);
+    http_call_reply_page(call, "application/json", &b);
 }
 
 void anthropic_pages_model(struct http_call *call, const struct server_model *m)
@@ -135,5 +135,5 @@ void anthropic_pages_model(struct http_call *call, const struct server_model *m)
 
     buf_init(&b, 4096);
     add_model(&b, m);
-    http_call_reply(call, 200, "application/json", &b);
+    http_call_reply_page(call, "application/json", &b);
 }

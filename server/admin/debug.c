@@ -116,7 +116,7 @@ static void answer(const struct debug *g, struct asker *a, const struct snapshot
     } else {
         buf_init(&out, HTTP_MAX_REPLY);
         render(g, a, s, &out);
-        http_call_reply(a->call, 200, "application/json", &out);
+        http_call_reply_page(a->call, "application/json", &out);
     }
     forget(a);
 }

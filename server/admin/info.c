@@ -24,6 +24,9 @@
 #define JSON "application/json"
 /* All models whose ids are 255 quotes, each escaped, take a half of this. */
 #define METRICS_MAX_TEXT ((size_t)64 << 20)
+#define METRICS_TYPE "text/plain; version=0.0.4; charset=utf-8"
+/* Metrics are wanted most when memory is full: those of a few models are never refused. */
+#define METRICS_ALWAYS_TOLD ((size_t)256 << 10)
 /* All names of a model's adapters. */
 #define MAX_ADAPTER_NAMES ((size_t)ADAPTER_SET_MAX * (ADAPTER_SET_MAX_NAME + 1) + 1)
 /* As many with ADAPTER_SET_MAX adapters each, some 700 bytes at most for one. */
@@ -31,7 +34,7 @@
 
 static void reply(struct http_call *call, struct buf *body)
 {
-    http_call_reply(call, 200, JSON, body);
+    http_call_reply_page(call, JSON, body);
 }
 
 void info_live(struct http_call *call)
@@ -387,5 +390,8 @@ void info_metrics(struct http_call *call, const struct metrics_scene *scene)
 
     buf_init(&b, METRICS_MAX_TEXT);
     metrics_render(scene, &b);
-    http_call_reply(call, 200, "text/plain; version=0.0.4; charset=utf-8", &b);
+    if (b.len <= METRICS_ALWAYS_TOLD)
+        http_call_reply(call, 200, METRICS_TYPE, &b);
+    else
+        http_call_reply_page(call, METRICS_TYPE, &b);
 }

@@ -22,7 +22,7 @@
 
 static void reply(struct http_call *call, struct buf *body)
 {
-    http_call_reply(call, 200, "application/json", body);
+    http_call_reply_page(call, "application/json", body);
 }
 
 /* ---- a model ---- */

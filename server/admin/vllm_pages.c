@@ -15,7 +15,7 @@
 
 static void reply(struct http_call *call, struct buf *body)
 {
-    http_call_reply(call, 200, "application/json", body);
+    http_call_reply_page(call, "application/json", body);
 }
 
 void vllm_pages_load(struct http_call *call, uint64_t n_calls)

@@ -195,7 +195,7 @@ static void reply_list(struct engine_client *engine, struct http_call *call)
         add_item(&out, &a);
     }
     buf_add_char(&out, ']');
-    http_call_reply(call, 200, "application/json", &out);
+    http_call_reply_page(call, "application/json", &out);
 }
 
 /* Those that are not in the body's list get the scale 0. */
@@ -236,7 +236,7 @@ void adapter_call_list(struct engine_client *engine, struct http_call *call)
     } else {
         buf_init(&out, 4096);
         buf_add_str(&out, "{\"success\":true}");
-        http_call_reply(call, 200, "application/json", &out);
+        http_call_reply_page(call, "application/json", &out);
     }
     cJSON_Delete(body);
 }

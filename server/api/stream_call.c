@@ -310,7 +310,7 @@ static void look_up_done(struct body_job *j)
         http_call_reply_error(j->call, &l->error);
     } else if (j->call != NULL) {
         add_found(l, &out);
-        http_call_reply(j->call, 200, "application/json", &out);
+        http_call_reply_page(j->call, "application/json", &out);
     }
     buf_release(&out);
     body_job_release(j);

@@ -209,7 +209,7 @@ static void on_done(struct batch_job *job)
     if (a->call != NULL && a->error.status != 0)
         http_call_reply_error(a->call, &a->error);
     else if (a->call != NULL)
-        http_call_reply(a->call, 200, "application/json", &a->out);
+        http_call_reply_page(a->call, "application/json", &a->out);
     destroy(a);
 }
 

@@ -27,6 +27,10 @@
 #define MAX_PIECE ((size_t)1 << 20)
 /* A drained backlog larger than this is given back instead of kept for the next write. */
 #define BACKLOG_KEEP ((size_t)64 << 10)
+/* Pages that wait for their clients may take so much whatever else is in memory; small ones are
+ * answered in any case, for they tell whether the process lives. */
+#define FREE_PAGE_BYTES ((uint64_t)16 << 20)
+#define SMALL_PAGE_BYTES ((size_t)16 << 10)
 
 static const struct http_route *route_of(const struct http_call *c)
 {
@@ -153,6 +157,7 @@ void exchange_end(struct http_call *c)
     buf_release(&c->out);
     c->n_kept = 0;
     hold(c);
+    c->http->n_page_bytes -= c->n_page;
     drop_owner(c);
     mem_free(c->query);
     mem_free(c);
@@ -576,6 +581,30 @@ void http_call_reply_error(struct http_call *c, const struct api_error *e)
     else
         api_error_render(e, &body);
     http_call_reply(c, e->status, "application/json", &body);
+}
+
+void http_call_reply_page(struct http_call *c, const char *type, struct buf *body)
+{
+    struct http_shared *h = c->http;
+    /* Requests keep three times what pages take. */
+    const int64_t n = (int64_t)(3 * h->n_page_bytes + body->cap);
+    struct api_error e;
+
+    if (body->err == 0 && body->len > SMALL_PAGE_BYTES &&
+        h->n_page_bytes + body->cap > FREE_PAGE_BYTES) {
+        if (!http_hold(h, n, true)) {
+            buf_release(body);
+            api_error_set(&e, 429, NULL, "request_memory",
+                          "too many pages wait for clients that do not read them; a quarter of "
+                          "request_memory is theirs: ask again later");
+            http_call_reply_error(c, &e);
+            return;
+        }
+        http_hold(h, -n, false); /* the answer itself is counted */
+    }
+    c->n_page = body->cap;
+    h->n_page_bytes += c->n_page;
+    http_call_reply(c, 200, type, body);
 }
 
 void http_call_stream(struct http_call *c, const char *type)

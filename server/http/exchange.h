@@ -58,6 +58,7 @@ struct http_call {
     uint64_t n_received; /* body bytes so far, kept or not */
     uint64_t n_kept;     /* of them in memory */
     uint64_t n_held;     /* bytes that http_hold() was told of */
+    uint64_t n_page;     /* of a page's text, until the exchange ends (http_call_reply_page()) */
     uint64_t n_sent;     /* body bytes of the answer that have gone */
     uint64_t arrival_us; /* when all of it had come */
     uint64_t blocked_us; /* since when not all that was written has been sent; 0 = it has */

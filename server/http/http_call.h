@@ -112,6 +112,9 @@ void http_call_on_gone(struct http_call *c, void (*gone)(void *ud), void *ud);
  * handler. */
 void http_call_reply(struct http_call *c, int status, const char *type,
                      struct buf *body /* takes */);
+/* The same for a page that may be asked for again, with 200. One of more than 16 KiB is a 429 where
+ * pages of 16 MiB wait for their clients to read them, and a quarter of the memory for requests. */
+void http_call_reply_page(struct http_call *c, const char *type, struct buf *body /* takes */);
 void http_call_reply_error(struct http_call *c, const struct api_error *e);
 
 /* Answer with a stream: 200, then writes, then the end. */

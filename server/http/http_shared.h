@@ -79,6 +79,7 @@ struct http_shared {
     struct http_options opt;
     uint32_t n_owed;  /* complete requests whose answers are not */
     bool is_draining; /* each answer is its connection's last */
+    uint64_t n_page_bytes; /* of pages that their clients have not read to the end */
     uint64_t edge[HTTP_EDGE_COUNT];
 };
 

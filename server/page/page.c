@@ -88,7 +88,7 @@ static void reply(struct http_call *call, const struct asset *a)
         return;
     }
     buf_add(&body, a->begin, n);
-    http_call_reply(call, 200, a->type, &body);
+    http_call_reply_page(call, a->type, &body);
 }
 
 /* A media range with its parameters: has it the weight 0, which stands for "not this one"? */
