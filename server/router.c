@@ -459,7 +459,10 @@ static void on_openapi(void *ud, struct http_call *call)
     info_openapi(call);
 }
 
-static void on_metrics(void *ud, struct http_call *call);
+static void on_metrics(void *ud, struct http_call *call)
+{
+    server_tell_metrics(ud, call);
+}
 
 /* The handlers of routes.inc, with their argument. */
 /* A handler, its argument, and the largest body that it takes: 0 is the setting max_body, for what
@@ -493,92 +496,6 @@ static const struct http_route routes[] = {
 };
 #define N_ROUTES (sizeof(routes) / sizeof(routes[0]))
 _Static_assert(N_ROUTES < METRICS_MAX_ROUTES, "each route is a label, and so is the lack of one");
-
-static void fill_life(const struct model_life *l, struct metrics_model *out)
-{
-    out->is_loaded = l->state == MODEL_READY;
-    out->is_loading = l->state == MODEL_LOADING;
-    out->has_failed = l->state == MODEL_FAILED;
-    out->n_loads = l->n_loads;
-    out->n_unloads = l->n_unloads;
-    out->n_load_failures = l->n_failures;
-    out->load_us = l->all_load_us;
-    out->n_load_waits = l->waits.n;
-}
-
-static uint32_t fill_models(struct server *s, struct metrics_model *models)
-{
-    uint32_t n = 0;
-
-    for (uint32_t i = 0; i < s->opt.n_models; i++) {
-        if (s->models[i].life.is_gone)
-            continue;
-        info_fill_metrics(s->models[i].engine, &models[n]);
-        fill_life(&s->models[i].life, &models[n++]);
-    }
-    return n;
-}
-
-/* "" before the first model is there. */
-static const char *isa_of(const struct server *s)
-{
-    uint32_t i = 0;
-
-    while (i + 1 < s->opt.n_models && s->models[i].model.isa[0] == '\0')
-        i++;
-    return s->models[i].model.isa;
-}
-
-static void on_metrics(void *ud, struct http_call *call)
-{
-    struct server *s = ud;
-    const struct response_counts kept = response_keeper_counts(s->keeper);
-    const struct stream_counts streams = stream_store_counts(s->streams);
-    const struct batch_runner_counts batches = batch_runner_counts(s->batch_runner);
-    const struct batch_store_counts files = batch_keeper_counts(s->batch_keeper);
-    const struct request_keeper_counts requests = request_keeper_counts(s->requests);
-    const char *labels[N_ROUTES + 1];
-    struct metrics_model models[SERVER_MAX_MODELS];
-    struct metrics_scene scene = {
-        .models = models,
-        .names = metrics_names_of(s->opt.metrics_names),
-        .server_counts = &s->server_counts,
-        .routes = labels,
-        .n_routes = N_ROUTES + 1,
-        .isa = isa_of(s),
-        .version = quire_version(),
-        .pools = {worker_pool_stats(s->text_pool), worker_pool_stats(s->constraint_pool),
-                  worker_pool_stats(s->adapter_pool), worker_pool_stats(s->answer_pool)},
-        .memory_used = s->memory.used,
-        .memory_max = s->memory.max,
-        .streams = {streams.n_running, streams.n_ended, streams.bytes, streams.n_resumed,
-                    streams.n_evicted, streams.n_stopped},
-        .n_kept = kept.n,
-        .kept_bytes = kept.bytes,
-        .batches = {batches.n_batches, batches.n_running, batches.n_waiting,
-                    batches.n_done[BATCH_OUTPUT], batches.n_done[BATCH_ERRORS], files.n_files,
-                    files.bytes},
-        .requests = {requests.n, requests.bytes, requests.n_restored, requests.n_lost,
-                     requests.n_unkept},
-        .lost = {files.n_lost, kept.n_lost, usage_keeper_n_lost(s->usage_keeper)},
-        .n_connections = http_n_connections(s->http),
-        .edge = http_edge_counts(s->http),
-        .n_tenants = tenants_n(s->tenants),
-        .n_tenants_shared = tenants_n_shared(s->tenants),
-        .n_log_dropped = log_dropped(),
-        .n_syscalls_refused = syscall_filter_n_refused(),
-        .loop = &s->guard,
-        .uptime_s = (double)(clock_us() - s->start_us) / 1e6,
-        .unix_s = clock_unix_s()};
-
-    for (size_t i = 0; i < N_ROUTES; i++)
-        labels[i] = routes[i].path;
-    labels[N_ROUTES] = "other";
-    scene.n_models = fill_models(s, models);
-    info_metrics(call, &scene);
-    for (uint32_t i = 0; i < scene.n_models; i++)
-        info_release_metrics(&models[i]);
-}
 
 const struct http_route *server_routes(size_t *n)
 {

@@ -120,6 +120,11 @@ void server_stop(struct server *s, const char *why);
 /* server.c: look again and again whether the end has come. */
 void server_begin_ticks(struct server *s);
 
+/* ---- server_metrics.c ---- */
+
+/* Answer GET /metrics. */
+void server_tell_metrics(struct server *s, struct http_call *call);
+
 /* ---- server_usage.c ---- */
 
 /* Answer GET /v1/usage. */

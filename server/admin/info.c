@@ -384,14 +384,15 @@ void info_release_metrics(struct metrics_model *m)
     buf_release(&m->adapters_waiting);
 }
 
-void info_metrics(struct http_call *call, const struct metrics_scene *scene)
+void info_begin_metrics(struct buf *text)
 {
-    struct buf b;
+    buf_init(text, METRICS_MAX_TEXT);
+}
 
-    buf_init(&b, METRICS_MAX_TEXT);
-    metrics_render(scene, &b);
-    if (b.len <= METRICS_ALWAYS_TOLD)
-        http_call_reply(call, 200, METRICS_TYPE, &b);
+void info_reply_metrics(struct http_call *call, struct buf *text)
+{
+    if (text->len <= METRICS_ALWAYS_TOLD)
+        http_call_reply(call, 200, METRICS_TYPE, text);
     else
-        http_call_reply_page(call, METRICS_TYPE, &b);
+        http_call_reply_page(call, METRICS_TYPE, text);
 }

@@ -52,7 +52,9 @@ void info_model(struct http_call *call, const struct server_model *m, const char
  * are now: zeros before there is an engine. */
 void info_fill_metrics(struct engine_client *engine, struct metrics_model *out);
 void info_release_metrics(struct metrics_model *m);
-void info_metrics(struct http_call *call, const struct metrics_scene *scene);
+/* An empty text for metrics_render(), with its limit; and the answer with it. */
+void info_begin_metrics(struct buf *text);
+void info_reply_metrics(struct http_call *call, struct buf *text /* takes */);
 
 /* Has the engine been inside one and the same step for too long? What counts is the time since it
  * was first seen there, because before a step the engine may have slept. */
