@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif("asan" in BIN or "tsan" in BIN, reason="a saniti
 @pytest.fixture(scope="module")
 def library(tmp_path_factory):
     so = tmp_path_factory.mktemp("record") / "record_files.so"
-    subprocess.run([os.environ.get("CC", "cc"), "-O1", "-D_GNU_SOURCE", "-shared", "-fPIC", "-o", so, RECORDER, "-ldl"], check=True)
+    subprocess.run([*os.environ.get("CC", "cc").split(), "-O1", "-D_GNU_SOURCE", "-shared", "-fPIC", "-o", so, RECORDER, "-ldl"], check=True)
     return so
 
 

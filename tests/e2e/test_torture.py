@@ -31,7 +31,7 @@ def library(tmp_path_factory):
     if SANITIZED:
         pytest.skip("skip: a sanitizer's library must be the first that is loaded")
     so = tmp_path_factory.mktemp("torture") / "fail_syscalls.so"
-    subprocess.run([os.environ.get("CC", "cc"), "-O1", "-D_GNU_SOURCE", "-shared", "-fPIC", "-o", so,
+    subprocess.run([*os.environ.get("CC", "cc").split(), "-O1", "-D_GNU_SOURCE", "-shared", "-fPIC", "-o", so,
                     HERE / "fail_syscalls.c", "-ldl"], check=True)
     return so
 
