@@ -219,7 +219,7 @@ struct asker {
 /* A batch on its way to one reader. */
 struct owed {
     atomic_size_t *sum;
-    size_t n;
+    atomic_size_t n; /* set last, and read first by ZeroMQ's thread: so it sees the rest */
     uint8_t bytes[];
 };
 
@@ -227,9 +227,10 @@ struct owed {
 static void on_sent(void *bytes, void *ud)
 {
     struct owed *o = ud;
+    const size_t n = atomic_load_explicit(&o->n, memory_order_acquire);
 
     (void)bytes;
-    atomic_fetch_sub_explicit(o->sum, o->n + ANSWER_BYTES, memory_order_relaxed);
+    atomic_fetch_sub_explicit(o->sum, n + ANSWER_BYTES, memory_order_relaxed);
     mem_free(o);
 }
 
@@ -243,8 +244,8 @@ static void send_owed(struct kv_event_publisher *p, const void *bytes, size_t n)
         return;
     }
     o->sum = &p->owed;
-    o->n = n;
     memcpy(o->bytes, bytes, n);
+    atomic_store_explicit(&o->n, n, memory_order_release);
     atomic_fetch_add_explicit(&p->owed, n + ANSWER_BYTES, memory_order_relaxed);
     if (zmq_msg_init_data(&message, o->bytes, n, on_sent, o) < 0) {
         on_sent(o->bytes, o);
