@@ -309,7 +309,7 @@ ARM64     := build/arm64
 ARM64_CC  ?= $(filter ccache,$(CC)) aarch64-linux-gnu-gcc
 # Signed return addresses by a hash that takes an emulator no time: twice as fast, and as strict.
 ARM64_RUN := qemu-aarch64 -L $(abspath $(ARM64)/sysroot) -cpu max,pauth-impdef=on
-ARM64_ENV  = QUIRE_THREADS=1 QUIRE_EMULATED=1 QUIRE_BIN=$(ARM64)/run/quire QUIRE_DEBUG_BIN=$(ARM64)/run/debug/quire \
+ARM64_ENV  = QUIRE_THREADS=1 QUIRE_EMULATED=1 QUIRE_DEBUG_LOOP_MS=0 QUIRE_BIN=$(ARM64)/run/quire QUIRE_DEBUG_BIN=$(ARM64)/run/debug/quire \
              QUIRE_TOOLS=$(BUILD)/tools
 # Of the server's tests these files; and of all tests what takes few minutes and would notice most.
 ARM64_E2E := completions streams disconnect constrained chat several_models tool_calls swap kv_store weight_cache \
