@@ -15,7 +15,7 @@
  * the caller removes `part`. Both are in one folder, or in two of one file system. */
 int replace_file(int fd, const char *part, const char *path);
 
-/* The same for a file that is on the disk already. */
+/* rename_file() is replace_file() for a file whose bytes are on the disk already. */
 int rename_file(const char *from, const char *to);
 
 /* The folder that `path` is in: the name of a file that was made, linked or renamed there is on the

@@ -136,7 +136,7 @@ static struct moments weighted_moments(struct sampler_chain *c)
     return m;
 }
 
-/* The same of distances between logits, all tokens counting alike. */
+/* Moments of the distances between logits; every token counts alike. */
 static struct moments plain_moments(struct sampler_chain *c)
 {
     struct moments m = {0};
@@ -250,7 +250,7 @@ static void drop_best(struct sampler_chain *c, uint32_t n)
     begin(c, x);
 }
 
-/* Of the tokens that have at least the threshold all go but the last; a single one stays. */
+/* XTC removes every token that reaches the threshold but the last one; a single one stays. */
 static void cut_xtc(struct sampler_chain *c, uint32_t pos)
 {
     float least;

@@ -199,7 +199,7 @@ bool hf_quant_split(const struct hf_quant *q, const char *theirs, char name[256]
     const size_t n = strlen(theirs);
 
     *role = ROLE_WEIGHT;
-    /* What is cut here is no tensor of ours: known names are shorter than GGUF_MAX_NAME. */
+    /* A name that is cut here is not a known tensor's: those are shorter than GGUF_MAX_NAME. */
     snprintf(name, 256, "%s", theirs);
     for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]) && q->code != CODE_PLAIN; i++) {
         const size_t m = strlen(ends[i].end);
