@@ -367,10 +367,10 @@ test-deb: deb ## the package: lintian, installed in a clean Debian, asked, purge
 	@sh tests/deps.sh mmdebstrap lintian curl systemd python3-pytest
 	@QUIRE_SLOW=1 QUIRE_DEB=$$(ls $(BUILD)/quire_*.deb) $(PYTHON) -m pytest -q -rs -p no:cacheprovider tests/deploy/test_deb.py
 
-# The libraries of another Debian (SUITE=bookworm) than this one.
+# The libraries of another Debian (SUITE=bookworm) than this one; WHOLE=1: all of `make test` there.
 SUITE ?= trixie
 test-debian: deps-debian ## a clean Debian 13: make run answers in its sandbox; tests of sandbox and TLS with its libraries (minutes)
-	@QUIRE_SLOW=1 QUIRE_SUITE=$(SUITE) $(PYTHON) -m pytest -q -rsP -p no:cacheprovider tests/deploy/test_debian.py
+	@QUIRE_SLOW=1 QUIRE_SUITE=$(SUITE) QUIRE_WHOLE=$(WHOLE) $(PYTHON) -m pytest -q -rsP -p no:cacheprovider tests/deploy/test_debian.py
 
 test-packages-arm64: deb deb-arm64 deps-image deps-test ## package and image for arm64: lintian, the same files, an answer in an emulator (minutes)
 	@sh tests/deps.sh lintian

@@ -185,6 +185,22 @@ int hub_cache_make_folders(const char *path, char *err, size_t err_len)
     return 0;
 }
 
+/* 0 also where another process has made the same link; a folder of that name is a failure. */
+static int make_link(const char *target, const char *link)
+{
+    char there[HUB_MAX_LOCAL];
+    ssize_t n;
+
+    if (symlink(target, link) == 0)
+        return 0;
+    if (errno != EEXIST)
+        return -1;
+    n = readlink(link, there, sizeof(there) - 1);
+    there[n > 0 ? n : 0] = '\0';
+    errno = EEXIST;
+    return strcmp(there, target) == 0 ? 0 : -1;
+}
+
 int hub_cache_link(const struct hub_place *p, const char *repo, const char *commit,
                    const char *path, const char *hash, char *err, size_t err_len)
 {
@@ -204,7 +220,7 @@ int hub_cache_link(const struct hub_place *p, const char *repo, const char *comm
     if (rc < 0)
         return rc;
     (void)unlink(link); /* one whose blob is gone, or of another size */
-    if ((symlink(target, link) < 0 && errno != EEXIST) || sync_folder_of(link) < 0)
+    if (make_link(target, link) < 0 || sync_folder_of(link) < 0)
         return hub_cache_fail(link, "make the link", err, err_len);
     return 0;
 }

@@ -87,3 +87,12 @@ def test_sandbox_and_tls(root):
                        "python3 -m pytest -q -rs -p no:cacheprovider tests/e2e/test_sandbox.py tests/e2e/test_tls.py", 600)
     assert re.search(r"\b[1-9]\d passed", out) and "failed" not in out, out[-4000:]
     print(out[-400:])
+
+
+@pytest.mark.skipif(os.environ.get("QUIRE_WHOLE") != "1", reason="skip: a quarter of an hour (make test-debian WHOLE=1)")
+def test_make_test(root):
+    """The suite that the README names, from the clone's first state: what was built above is swept away."""
+    out = output(root, "make clean && make test", 4500)
+    told = re.findall(r"(?:\d+ (?:failed|errors?|skipped), )*[1-9]\d* passed.*", out)
+    print(f"{SUITE}:", *told, sep="\n")
+    assert told != [], out[-4000:]
