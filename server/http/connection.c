@@ -89,7 +89,10 @@ static void refuse_now(struct connection *cn)
 /* NULL: there was no memory, and the connection is closed. */
 static struct http_call *make_exchange(struct connection *cn)
 {
-    cn->call = exchange_create(cn->group->opt.http, cn, connection_wake, &cn->parser);
+    struct http_request request;
+
+    http_parser_get_request(&cn->parser, &request);
+    cn->call = exchange_create(cn->group->opt.http, cn, connection_wake, &request);
     if (cn->call == NULL)
         connection_close(cn);
     else

@@ -88,9 +88,9 @@ static int read_query(struct http_call *c, const char *text)
 }
 
 struct http_call *exchange_create(struct http_shared *h, void *client, void (*wake)(void *client),
-                                  const struct http_parser *request)
+                                  const struct http_request *request)
 {
-    const char *method = http_parser_method(request);
+    const char *method = http_request_method(request);
     struct http_call *c = mem_calloc(1, sizeof(*c));
 
     if (c == NULL)
@@ -98,10 +98,10 @@ struct http_call *exchange_create(struct http_shared *h, void *client, void (*wa
     c->http = h;
     c->wake = wake;
     c->client = client;
-    c->request = request;
+    c->request = *request;
     c->route = h->opt.n_routes;
     c->is_head = strcmp(method, "HEAD") == 0;
-    c->closes = request->status != 0 || !request->keeps_alive;
+    c->closes = !request->keeps_alive;
     buf_init(&c->body, h->opt.max_body);
     buf_init(&c->out, HTTP_MAX_REPLY);
     if (request->target.query != NULL && read_query(c, request->target.query) < 0) {
@@ -301,7 +301,7 @@ static void add_framing(struct http_call *c, struct buf *wire)
 {
     const bool has_length = c->state == CALL_REPLIED;
 
-    c->is_chunked = !has_length && !c->request->is_http_10;
+    c->is_chunked = !has_length && !c->request.is_http_10;
     if (!has_length && !c->is_chunked)
         c->closes = true;
     if (has_length && c->status != 204 && c->status != 304)
@@ -327,7 +327,7 @@ static void add_head(struct http_call *c, struct buf *wire)
     add_framing(c, wire);
     if (c->closes)
         buf_add_str(wire, "Connection: close\r\n");
-    else if (c->request->is_http_10)
+    else if (c->request.is_http_10)
         buf_add_str(wire, "Connection: keep-alive\r\n");
     buf_add_str(wire, "\r\n");
     c->has_head_sent = true;
@@ -402,7 +402,7 @@ const void *http_call_context(const struct http_call *c)
 
 const char *http_call_path(const struct http_call *c)
 {
-    return c->request->target.path;
+    return c->request.target.path;
 }
 
 const char *http_call_id(const struct http_call *c)
@@ -412,7 +412,7 @@ const char *http_call_id(const struct http_call *c)
 
 const char *http_call_header(const struct http_call *c, const char *name)
 {
-    return http_parser_field(c->request, name);
+    return http_request_field(&c->request, name);
 }
 
 const char *http_call_query(const struct http_call *c, const char *name)
@@ -431,7 +431,7 @@ const char *http_call_query(const struct http_call *c, const char *name)
 
 bool http_call_is(const struct http_call *c, enum http_methods method)
 {
-    const char *name = http_parser_method(c->request);
+    const char *name = http_request_method(&c->request);
 
     return method == (strcmp(name, "POST") == 0     ? HTTP_POST
                       : strcmp(name, "DELETE") == 0 ? HTTP_DELETE

@@ -13,7 +13,7 @@
 
 #include "core/base/list.h"
 #include "server/http/http_shared.h"
-#include "server/http/http_parser.h"
+#include "server/http/http_request.h"
 
 #define CALL_MAX_HEADERS 16
 
@@ -30,7 +30,7 @@ struct http_call {
     struct http_shared *http;
     void *client;              /* a connection, or a local call (local_call.h) */
     void (*wake)(void *client); /* there is something to send, or to decide */
-    const struct http_parser *request; /* the client's */
+    struct http_request request; /* the client's */
     bool is_trusted; /* what it says of others' requests is believed (proxy_headers.h) */
     void *owner;                       /* held, or NULL; given to: */
     void (*release_owner)(void *owner);
@@ -73,9 +73,10 @@ struct http_call {
     void *room_ud;
 };
 
-/* NULL: no memory. `request` may have failed. */
+/* NULL: no memory. `request` may have failed; it is copied, and its texts are borrowed until
+ * exchange_end(). */
 struct http_call *exchange_create(struct http_shared *h, void *client, void (*wake)(void *client),
-                                  const struct http_parser *request);
+                                  const struct http_request *request);
 /* Tell the handler if it still cares, count and log. Frees. */
 void exchange_end(struct http_call *c);
 

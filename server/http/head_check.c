@@ -17,8 +17,8 @@
 
 /* ---- fields ---- */
 
-/* The fields that anything here reads; beside them Host and those that frame, which the parser has
- * seen to. */
+/* The fields that anything here reads; beside them Host and those that frame, which whoever
+ * reads the head has seen to. */
 static const char *twice(const struct http_call *c)
 {
     static const char *const once[] = {
@@ -28,9 +28,9 @@ static const char *twice(const struct http_call *c)
     const char *tenant = c->http->opt.tenant_header;
 
     for (size_t i = 0; i < sizeof(once) / sizeof(once[0]); i++)
-        if (http_parser_count(c->request, once[i]) > 1)
+        if (http_request_count(&c->request, once[i]) > 1)
             return once[i];
-    if (tenant[0] != '\0' && http_parser_count(c->request, tenant) > 1)
+    if (tenant[0] != '\0' && http_request_count(&c->request, tenant) > 1)
         return tenant;
     return proxy_header_twice(c);
 }
@@ -47,7 +47,7 @@ static bool check_fields(struct http_call *c)
         exchange_refuse(c, 400, NULL, text);
         return false;
     }
-    if (c->request->has_bad_expectation) {
+    if (c->request.has_bad_expectation) {
         c->closes = true;
         exchange_refuse(c, 417, NULL, "the only expectation that is known is 100-continue");
         return false;
@@ -60,7 +60,7 @@ static bool check_fields(struct http_call *c)
 static bool is_host_answered(const struct http_call *c, enum head_origin from)
 {
     const struct http_options *o = &c->http->opt;
-    const char *host = c->request->target.host;
+    const char *host = c->request.target.host;
     const size_t n = host != NULL ? http_host_name_length(host) : 0;
 
     if (from == HEAD_UNIX)
@@ -98,7 +98,7 @@ static size_t authority_length(const char *authority, const char *port)
 static bool is_own_origin(const struct http_call *c, const char *origin)
 {
     const bool is_https = strncasecmp(origin, "https://", 8) == 0;
-    const char *port = is_https ? ":443" : ":80", *host = c->request->target.host;
+    const char *port = is_https ? ":443" : ":80", *host = c->request.target.host;
     const char *authority = origin + (is_https ? 8 : 7);
 
     if (host == NULL || (!is_https && strncasecmp(origin, "http://", 7) != 0))
@@ -111,7 +111,7 @@ static bool is_own_origin(const struct http_call *c, const char *origin)
 static bool check_origin(struct http_call *c)
 {
     const char *origins = c->http->opt.cors_origins;
-    const char *origin = http_parser_field(c->request, "Origin");
+    const char *origin = http_request_field(&c->request, "Origin");
 
     if (origins[0] != '\0')
         cors_add_headers(origins, c);
@@ -160,10 +160,10 @@ static bool is_listed(const char *list, const char *path, const char **tail, siz
     return false;
 }
 
-bool head_find_route(struct http_call *c, const char *path)
+bool head_find_route(struct http_call *c)
 {
     const struct http_options *o = &c->http->opt;
-    const char *tail;
+    const char *path = c->request.target.path, *tail;
     size_t n;
 
     for (c->route = 0; c->route < o->n_routes; c->route++) {
@@ -229,15 +229,9 @@ static bool is_json_type(const char *type)
  * 2020 Sec-Fetch-Site; before that Referer at least. */
 static bool is_from_page(const struct http_call *c)
 {
-    return http_parser_field(c->request, "Origin") != NULL ||
-           http_parser_field(c->request, "Sec-Fetch-Site") != NULL ||
-           http_parser_field(c->request, "Referer") != NULL;
-}
-
-static bool has_body(const struct http_call *c)
-{
-    return c->request->framing == HTTP_CHUNKED ||
-           (c->request->framing == HTTP_LENGTH && c->request->length > 0);
+    return http_request_field(&c->request, "Origin") != NULL ||
+           http_request_field(&c->request, "Sec-Fetch-Site") != NULL ||
+           http_request_field(&c->request, "Referer") != NULL;
 }
 
 /* A program may leave the type out, and where the route takes that say any other: curl -d says that
@@ -245,18 +239,18 @@ static bool has_body(const struct http_call *c)
  * a type (a Blob that has none). */
 static bool is_type_taken(const struct http_call *c, const struct http_route *route)
 {
-    const char *type = http_parser_field(c->request, "Content-Type");
+    const char *type = http_request_field(&c->request, "Content-Type");
 
     if (type != NULL && is_json_type(type))
         return true;
-    if (type == NULL && !has_body(c))
+    if (type == NULL && !http_request_has_body(&c->request))
         return true;
     return (type == NULL || route->takes_any_type) && !is_from_page(c);
 }
 
 static bool is_coded(const struct http_call *c)
 {
-    const char *coding = http_parser_field(c->request, "Content-Encoding");
+    const char *coding = http_request_field(&c->request, "Content-Encoding");
 
     return coding != NULL && coding[0] != '\0' && strcasecmp(coding, "identity") != 0;
 }
@@ -289,7 +283,7 @@ static void refuse_path(struct http_call *c, const struct http_route *route)
 static void check_route(struct http_call *c, const char *method, bool is_reserved)
 {
     const struct http_options *o = &c->http->opt;
-    const bool is_found = head_find_route(c, c->request->target.path);
+    const bool is_found = head_find_route(c);
     const struct http_route *route = &o->routes[is_found ? c->route : 0];
     const bool is_post = strcmp(method, "POST") == 0;
 
@@ -301,7 +295,7 @@ static void check_route(struct http_call *c, const char *method, bool is_reserve
         refuse_path(c, is_found ? route : NULL);
     } else if (o->admit(o->ud, c, route->flags) < 0) {
         c->is_discarding = true;
-    } else if (c->request->length > exchange_max_body(c)) {
+    } else if (c->request.length > exchange_max_body(c)) {
         exchange_refuse_body(c);
     } else if (is_post && is_coded(c)) {
         http_call_set_header(c, "Accept-Encoding", "identity");
@@ -314,12 +308,12 @@ static void check_route(struct http_call *c, const char *method, bool is_reserve
 
 void head_check(struct http_call *c, enum head_origin from, bool is_reserved)
 {
-    const char *method = http_parser_method(c->request);
+    const char *method = http_request_method(&c->request);
     const char *origins = c->http->opt.cors_origins;
 
     if (!check_fields(c) || !check_host(c, from) || !check_origin(c))
         return;
-    if (strcmp(c->request->target.path, "*") == 0) {
+    if (strcmp(c->request.target.path, "*") == 0) {
         answer_for_all(c);
     } else if (origins[0] != '\0' && cors_is_preflight(c, method)) {
         /* The path is the matter of the request that follows. */
@@ -333,6 +327,6 @@ void head_check(struct http_call *c, enum head_origin from, bool is_reserved)
 bool head_must_answer_now(const struct http_call *c)
 {
     return c->state != CALL_RECEIVING &&
-           (c->request->expects_continue ||
-            c->request->length / DISCARD_FACTOR > exchange_max_body(c));
+           (c->request.expects_continue ||
+            c->request.length / DISCARD_FACTOR > exchange_max_body(c));
 }

@@ -27,8 +27,8 @@ enum head_origin { /* by which socket a request came */
 /* Finds the route, and answers what is refused; `is_reserved`: only routes with a reserved flag. */
 void head_check(struct http_call *c, enum head_origin from, bool is_reserved);
 
-/* The first route whose path it is; false: there is none. */
-bool head_find_route(struct http_call *c, const char *path);
+/* The first route that takes its path; false: there is none. */
+bool head_find_route(struct http_call *c);
 
 /* A refusal that must not wait for the end of the body: the client waits for 100 (Continue), or
  * means to send far too much. */

@@ -53,6 +53,22 @@ uint32_t http_parser_count(const struct http_parser *p, const char *name)
     return n;
 }
 
+void http_parser_get_request(const struct http_parser *p, struct http_request *out)
+{
+    *out = (struct http_request){.method = http_parser_method(p),
+                                 .target = p->target,
+                                 .is_http_10 = p->is_http_10,
+                                 .keeps_alive = p->keeps_alive && p->status == 0,
+                                 .expects_continue = p->expects_continue,
+                                 .has_bad_expectation = p->has_bad_expectation,
+                                 .is_chunked = p->framing == HTTP_CHUNKED,
+                                 .length = p->length,
+                                 .n_fields = p->n_fields};
+    for (uint32_t i = 0; i < p->n_fields; i++)
+        out->fields[i] = (struct http_field){.name = p->head.data + p->fields[i].name,
+                                             .value = p->head.data + p->fields[i].value};
+}
+
 bool http_parser_has_begun(const struct http_parser *p)
 {
     return p->state != STATE_LINE || p->has_cr || p->has_skipped_line || p->head.len > 0;
@@ -171,7 +187,7 @@ static enum http_event take_request_line(struct http_parser *p, const char **at,
 
 static enum http_event add_field(struct http_parser *p)
 {
-    struct http_field *f = &p->fields[p->n_fields];
+    struct http_parser_field *f = &p->fields[p->n_fields];
     const char *name, *value;
 
     if (p->n_fields == HTTP_MAX_FIELDS)

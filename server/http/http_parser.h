@@ -32,14 +32,10 @@
 #include <stdint.h>
 
 #include "core/base/buf.h"
-#include "server/http/http_target.h"
+#include "server/http/http_request.h"
 
-#define HTTP_MAX_LINE ((size_t)8 << 10)  /* what RFC 9112, section 3, asks for at least */
-#define HTTP_MAX_HEAD ((size_t)16 << 10) /* request line and fields */
-#define HTTP_MAX_FIELDS 100              /* and as many in trailers */
 #define HTTP_MAX_EXTENSION 256
 #define HTTP_MAX_EXTENSIONS ((size_t)4 << 10)
-#define HTTP_MAX_TRAILER ((size_t)4 << 10)
 
 enum http_event {
     HTTP_MORE = 0, /* all bytes are used, more are needed */
@@ -55,7 +51,7 @@ enum http_framing {
     HTTP_CHUNKED,
 };
 
-struct http_field {
+struct http_parser_field {
     uint16_t name, value; /* offsets in the head, of NUL-terminated text */
 };
 
@@ -70,7 +66,7 @@ struct http_parser { /* zero is one without a byte */
     size_t n_trailer_bytes;
     uint64_t left; /* of the body or the chunk */
     uint32_t n_fields;
-    struct http_field fields[HTTP_MAX_FIELDS];
+    struct http_parser_field fields[HTTP_MAX_FIELDS];
     /* From HTTP_HEAD on. */
     size_t method; /* offset; case matters */
     struct http_target target;
@@ -100,5 +96,8 @@ const char *http_parser_method(const struct http_parser *p);
 /* The first field of a name, in any case, or NULL; and how many there are. */
 const char *http_parser_field(const struct http_parser *p, const char *name);
 uint32_t http_parser_count(const struct http_parser *p, const char *name);
+/* The head as a value, whose texts are valid until the reset; of one that has failed or is not
+ * complete, what there is. */
+void http_parser_get_request(const struct http_parser *p, struct http_request *out);
 
 #endif

@@ -138,6 +138,7 @@ static void dispatch(struct http_call *call, const struct local_request *r)
 int local_call_start(struct local_call *c, struct local_calls *group,
                      const struct local_request *r)
 {
+    struct http_request request;
     int rc = parse_head(c, r);
 
     c->group = group;
@@ -145,10 +146,11 @@ int local_call_start(struct local_call *c, struct local_calls *group,
     list_init(&c->link);
     list_init(&c->woken);
     if (rc == 0) {
-        c->call = exchange_create(group->http, c, on_wake, &c->parser);
+        http_parser_get_request(&c->parser, &request);
+        c->call = exchange_create(group->http, c, on_wake, &request);
         rc = c->call != NULL ? 0 : ERR_NOMEM;
     }
-    if (rc == 0 && !head_find_route(c->call, r->path))
+    if (rc == 0 && !head_find_route(c->call))
         rc = ERR_NOENT;
     if (rc == 0) {
         c->call->is_trusted = c->call->is_local = true;

@@ -21,7 +21,7 @@ const char *proxy_header(const struct http_call *c, enum proxy_header h)
     if (!c->is_trusted)
         return NULL;
     for (int i = 0; i < 2 && value == NULL; i++)
-        value = http_parser_field(c->request, names[h][i]);
+        value = http_request_field(&c->request, names[h][i]);
     return value;
 }
 
@@ -34,7 +34,7 @@ const char *proxy_header_twice(const struct http_call *c)
 {
     for (int h = 0; h < PROXY_N_HEADERS && c->is_trusted; h++)
         for (int i = 0; i < 2; i++)
-            if (http_parser_count(c->request, names[h][i]) > 1)
+            if (http_request_count(&c->request, names[h][i]) > 1)
                 return names[h][i];
     return NULL;
 }

@@ -1,0 +1,52 @@
+/* server/http/http_request.h - the head of one request, as all that answers it sees it.
+ *
+ * A plain value: whoever reads heads (a connection's parser; local_call.h for the server's own)
+ * fills one, and nothing behind it knows how it was read. What it says has been checked: names are
+ * tokens, values are without control characters but tabs, the target is one (http_target.h), the
+ * body has one length or is chunked.
+ *
+ * Zero is one that was not read. Of one that has failed there is what had been read by then, with
+ * keeps_alive false: where the next request begins is not known.
+ *
+ * Thread: any.
+ * Memory: none; the texts are borrowed from whoever has read the head.
+ */
+#ifndef SERVER_HTTP_HTTP_REQUEST_H
+#define SERVER_HTTP_HTTP_REQUEST_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "server/http/http_target.h"
+
+#define HTTP_MAX_LINE ((size_t)8 << 10)  /* what RFC 9112, section 3, asks for at least */
+#define HTTP_MAX_HEAD ((size_t)16 << 10) /* request line and fields */
+#define HTTP_MAX_FIELDS 100              /* and as many in trailers */
+#define HTTP_MAX_TRAILER ((size_t)4 << 10)
+
+struct http_field {
+    const char *name, *value; /* NUL-terminated */
+};
+
+struct http_request {
+    const char *method;        /* case matters; "" or NULL when none was read */
+    struct http_target target; /* its path is NULL when none was read */
+    bool is_http_10;
+    bool keeps_alive; /* as far as the client says */
+    bool expects_continue, has_bad_expectation;
+    bool is_chunked; /* else the body has `length` bytes */
+    uint64_t length;
+    size_t n_fields;
+    struct http_field fields[HTTP_MAX_FIELDS];
+};
+
+/* The method, "" when none was read. */
+const char *http_request_method(const struct http_request *r);
+/* The first field of a name, in any case, or NULL; and how many there are. */
+const char *http_request_field(const struct http_request *r, const char *name);
+uint32_t http_request_count(const struct http_request *r, const char *name);
+/* A length of 0 is no body. */
+bool http_request_has_body(const struct http_request *r);
+
+#endif
