@@ -2,6 +2,7 @@
 #include "server/http/local_call.h"
 
 #include "core/base/err.h"
+#include "core/base/mem.h"
 #include "server/http/exchange.h"
 #include "server/http/head_check.h"
 #include "server/http/proxy_headers.h"
@@ -13,13 +14,19 @@
 
 /* ---- the answer ---- */
 
+static void drop_texts(struct local_call *c)
+{
+    mem_free(c->texts);
+    c->texts = NULL;
+}
+
 static void end(struct local_call *c)
 {
     list_unlink(&c->link);
     list_unlink(&c->woken);
     exchange_end(c->call);
     c->call = NULL;
-    http_parser_reset(&c->parser);
+    drop_texts(c);
 }
 
 static const char *header_of(const struct http_call *call, const char *name)
@@ -97,28 +104,54 @@ static void on_before_sleep(uv_prepare_t *handle)
 
 /* ---- the request ---- */
 
-static int make_head(const struct local_request *r, struct buf *head)
+/* Bytes of the request line that a client would send, beside its path. */
+#define LINE_AROUND_PATH (sizeof("POST  HTTP/1.1") - 1)
+
+/* May a header field have such a value? */
+static bool is_field_value(const char *text)
 {
-    buf_init(head, HTTP_MAX_HEAD);
-    buf_printf(head, "POST %s HTTP/1.1\r\nHost: localhost\r\nX-Request-Id: %s\r\n", r->path, r->id);
-    if (r->tenant[0] != '\0')
-        buf_printf(head, "%s: %s\r\n", proxy_header_name(PROXY_FAIRNESS_ID), r->tenant);
-    return buf_add_str(head, "\r\n");
+    for (; *text != '\0'; text++)
+        if (((unsigned char)*text < 0x20 && *text != '\t') || *text == 0x7f)
+            return false;
+    return true;
 }
 
-static int parse_head(struct local_call *c, const struct local_request *r)
+/* A copy of the request's texts, one behind the other, for as long as the call lasts. */
+static int copy_texts(struct local_call *c, const struct local_request *r, size_t n_path,
+                      size_t n_id)
 {
-    const char *at, *body = NULL;
-    size_t n_body = 0;
-    struct buf head;
-    int rc = make_head(r, &head);
+    const size_t n_tenant = strlen(r->tenant) + 1;
 
-    c->parser = (struct http_parser){0};
-    at = head.data;
-    if (rc == 0 && http_parser_next(&c->parser, &at, head.data + head.len, &body, &n_body) !=
-                       HTTP_HEAD)
-        rc = ERR_INVAL;
-    buf_release(&head);
+    if (n_path - 1 + LINE_AROUND_PATH > HTTP_MAX_LINE || n_path + n_id + n_tenant > HTTP_MAX_HEAD)
+        return ERR_INVAL;
+    c->texts = mem_alloc(n_path + n_id + n_tenant);
+    if (c->texts == NULL)
+        return ERR_NOMEM;
+    memcpy(c->texts, r->path, n_path);
+    memcpy(c->texts + n_path, r->id, n_id);
+    memcpy(c->texts + n_path + n_id, r->tenant, n_tenant);
+    return 0;
+}
+
+static int make_request(struct local_call *c, const struct local_request *r,
+                        struct http_request *out)
+{
+    const size_t n_path = strlen(r->path) + 1, n_id = strlen(r->id) + 1;
+    int rc;
+
+    if (r->path[0] != '/' || !is_field_value(r->id) || !is_field_value(r->tenant))
+        return ERR_INVAL;
+    rc = copy_texts(c, r, n_path, n_id);
+    if (rc < 0)
+        return rc;
+    *out = (struct http_request){.method = "POST", .keeps_alive = true, .n_fields = 1};
+    out->fields[0] = (struct http_field){.name = "X-Request-Id", .value = c->texts + n_path};
+    if (r->tenant[0] != '\0')
+        out->fields[out->n_fields++] =
+            (struct http_field){.name = proxy_header_name(PROXY_FAIRNESS_ID),
+                                .value = c->texts + n_path + n_id};
+    rc = http_target_parse(&out->target, c->texts, out->method);
+    out->target.host = "localhost";
     return rc;
 }
 
@@ -139,14 +172,15 @@ int local_call_start(struct local_call *c, struct local_calls *group,
                      const struct local_request *r)
 {
     struct http_request request;
-    int rc = parse_head(c, r);
+    int rc;
 
     c->group = group;
     c->call = NULL;
+    c->texts = NULL;
     list_init(&c->link);
     list_init(&c->woken);
+    rc = make_request(c, r, &request);
     if (rc == 0) {
-        http_parser_get_request(&c->parser, &request);
         c->call = exchange_create(group->http, c, on_wake, &request);
         rc = c->call != NULL ? 0 : ERR_NOMEM;
     }
@@ -160,7 +194,7 @@ int local_call_start(struct local_call *c, struct local_calls *group,
     } else if (c->call != NULL) {
         end(c);
     } else {
-        http_parser_reset(&c->parser);
+        drop_texts(c);
     }
     return rc;
 }

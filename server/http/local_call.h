@@ -1,8 +1,8 @@
 /* server/http/local_call.h - a call that comes from the server itself and has no socket.
  *
- * It is an exchange like any other: a head that the parser has read, a route, an owner, a body, and
- * an answer that is kept until its caller has it. Handlers cannot tell the difference, and the
- * access log and the counters have it as they have others. The checks against strangers (hosts,
+ * It is an exchange like any other: a head (http_request.h), a route, an owner, a body, and an
+ * answer that is kept until its caller has it. Handlers cannot tell the difference, and the access
+ * log and the counters have it as they have others. The checks against strangers (hosts,
  * origins, content types) are left out; what the route's admission says of its owner, its limits
  * among them, holds. Whatever its body says, its work has the lowest priority
  * (http_call_is_local()).
@@ -19,7 +19,6 @@
 
 #include "core/base/buf.h"
 #include "core/base/list.h"
-#include "server/http/http_parser.h"
 
 struct http_call;
 struct http_shared;
@@ -37,7 +36,7 @@ void local_calls_start(struct local_calls *group, struct http_shared *http);
 void local_calls_stop(struct local_calls *group);
 
 struct local_request {
-    const char *path;   /* "/v1/completions" */
+    const char *path;   /* "/v1/completions", encoded, with a query or without */
     const char *tenant; /* whose it is where there are no keys; "" = nobody's */
     const char *id;     /* X-Request-Id */
     const struct buf *body; /* copies */
@@ -61,11 +60,12 @@ struct local_call {
     /* private */
     struct local_calls *group;
     struct list link, woken;
-    struct http_parser parser;
+    char *texts; /* of the request */
     struct http_call *call;
 };
 
-/* POST; `done` is set. ERR_INVAL: the head is no HTTP, ERR_NOENT: no such route, ERR_NOMEM. */
+/* POST; `done` is set. ERR_INVAL: a client could not send such a path, tenant or id; ERR_NOENT: no
+ * such route; ERR_NOMEM. */
 int local_call_start(struct local_call *c, struct local_calls *group,
                      const struct local_request *r);
 /* Its handler is told as when a client leaves; `done` is not called. */
