@@ -90,8 +90,9 @@ static int read_query(struct http_call *c, const char *text)
 struct http_call *exchange_create(struct http_shared *h, void *client, void (*wake)(void *client),
                                   const struct http_request *request)
 {
-    const char *method = http_request_method(request);
-    struct http_call *c = mem_calloc(1, sizeof(*c));
+    const char *method = http_request_method(request), *path = request->target.path;
+    const size_t n_tail = path != NULL ? strlen(path) : 0; /* at most */
+    struct http_call *c = mem_calloc(1, sizeof(*c) + n_tail + 1);
 
     if (c == NULL)
         return NULL;
@@ -99,6 +100,7 @@ struct http_call *exchange_create(struct http_shared *h, void *client, void (*wa
     c->wake = wake;
     c->client = client;
     c->request = *request;
+    c->tail = (char *)(c + 1);
     c->route = h->opt.n_routes;
     c->is_head = strcmp(method, "HEAD") == 0;
     c->closes = !request->keeps_alive;

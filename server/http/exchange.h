@@ -50,7 +50,7 @@ struct http_call {
     void (*render_error)(const struct api_error *e, struct buf *out); /* NULL: the route's */
     char type[64];
     char id[132];
-    char tail[260]; /* cut where no name is that long */
+    char *tail;     /* http_call_tail(), in the call's own memory */
     char *query;    /* name NUL value NUL …, n_query pairs; or NULL */
     size_t n_query;
     struct buf body, out;

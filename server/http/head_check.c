@@ -171,7 +171,8 @@ bool head_find_route(struct http_call *c)
 
         if (fits(route->path, strlen(route->path), path, &tail, &n) ||
             is_listed(route->also, path, &tail, &n)) {
-            snprintf(c->tail, sizeof(c->tail), "%.*s", (int)n, tail);
+            memcpy(c->tail, tail, n);
+            c->tail[n] = '\0';
             return true;
         }
     }

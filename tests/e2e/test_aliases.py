@@ -8,7 +8,7 @@ CHAT = {"messages": [{"role": "user", "content": "Once"}], "max_tokens": 2}
 
 @pytest.fixture(scope="module")
 def named():
-    s = Server("--alias", "gpt-4o, org/model:7b, claude-*")
+    s = Server("--alias", "gpt-4o, org/model:7b, claude-*, far-*-end")
     yield s
     assert s.stop() == 0
 
@@ -47,6 +47,9 @@ def test_models_page(named, server):
     for name in ("quire-demo", "gpt-4o", "org/model:7b", "claude-5"):
         assert named.get(f"/v1/models/{name}").json == card, name
         assert named.get(f"/props?model={name}").status == 200
+    for n in (1, 300, 1000):  # a path is looked up whole, not by its first bytes
+        assert named.get(f"/v1/models/far-{'x' * n}-end").json == card, n
+        assert named.get(f"/v1/models/far-{'x' * n}-end-").status == 404, n
     assert named.get("/v1/models/gpt-5").status == 404 == named.get("/props?model=gpt-5").status
     assert server.get("/v1/models").json["data"][0]["aliases"] == []
     assert ask(server, "gpt-4o").status == 404

@@ -190,6 +190,27 @@ static void test_what_the_handler_sees(void **state)
     assert_string_equal(w.tenant, "(none)");
 }
 
+/* A name that is looked up by its first bytes could be another's. */
+static void test_tails_are_whole(void **state)
+{
+    static struct world w;
+    char name[400], text[LONG];
+
+    (void)state;
+    for (size_t n = 1; n < sizeof(name); n += n < 200 ? 99 : 7) {
+        memset(name, 'a', n);
+        name[n] = '\0';
+        name[n - 1] = 'z';
+        snprintf(text, sizeof(text), "/v1/tails/%s", name);
+        see(&w, text, "a", "");
+        assert_string_equal(w.tail, name);
+        snprintf(text, sizeof(text), "/v1/stars/%s/end", name);
+        see(&w, text, "a", "");
+        assert_string_equal(w.tail, name);
+        assert_string_equal(w.path, text);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -197,6 +218,7 @@ int main(void)
         cmocka_unit_test(test_paths_that_are_none),
         cmocka_unit_test(test_names_that_are_no_header),
         cmocka_unit_test(test_what_the_handler_sees),
+        cmocka_unit_test(test_tails_are_whole),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
