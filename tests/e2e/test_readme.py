@@ -22,8 +22,8 @@ def test_transcript(server):
     assert frames[-1]["choices"][0]["finish_reason"] == "stop"
     text = "".join(f["choices"][0]["text"] for f in frames)
     assert " ".join(text.split()) == " ".join(story.split())
-    for shown in re.findall(r'"text":"([^"]*)"', README):
-        assert any(f["choices"][0]["text"] == shown for f in frames)
+    for shown in re.findall(r'"text":"([^"]*)"', README):  # a busy machine may put more than one token into a frame
+        assert any(shown in f["choices"][0]["text"] for f in frames)
 
 
 def test_make_run():
