@@ -171,6 +171,7 @@ static void emit_end(struct engine_loop *l, const struct sched_end *end)
         .usage = end->usage,
     };
 
+    request_let_go(end->request);
     queue_wait_room(l->opt.queue, 1);
     queue_emit(l->opt.queue, &e);
 }

@@ -83,14 +83,21 @@ int request_create(struct request **out, const struct request_size *size)
     return 0;
 }
 
+void request_let_go(struct request *r)
+{
+    if (r->drop_constraint != NULL)
+        r->drop_constraint(&r->constraint_of);
+    if (r->drop_adapter != NULL)
+        r->drop_adapter(&r->adapter);
+    r->drop_constraint = NULL;
+    r->drop_adapter = NULL;
+}
+
 void request_destroy(struct request **r)
 {
     if (r == NULL || *r == NULL)
         return;
-    if ((*r)->drop_constraint != NULL)
-        (*r)->drop_constraint(&(*r)->constraint_of);
-    if ((*r)->drop_adapter != NULL)
-        (*r)->drop_adapter(&(*r)->adapter);
+    request_let_go(*r);
     mem_free(*r);
     *r = NULL;
 }

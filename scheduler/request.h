@@ -138,6 +138,9 @@ struct request_size {
 int request_create(struct request **out, const struct request_size *size);
 /* A dry run: it asks what `like` would find, and nothing is computed. */
 int request_create_dry_run(struct request **out, const struct request *like);
+/* Give its adapter and its constraint back: before the event that ends it is published, for its
+ * client may ask for another adapter in the same moment. */
+void request_let_go(struct request *r);
 void request_destroy(struct request **r);
 
 /* Must every row of the prompt be computed for it, whatever is cached? */

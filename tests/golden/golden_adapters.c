@@ -293,12 +293,42 @@ static int finish(void **state)
     return 0;
 }
 
+static atomic_bool has_let_go;
+
+/* A client that reads its answer's end at once has a head start. */
+static void let_go_slowly(struct adapter **a)
+{
+    const struct timespec pause = {.tv_nsec = 50 * 1000 * 1000};
+
+    nanosleep(&pause, NULL);
+    adapter_unref(a);
+    atomic_store(&has_let_go, true);
+}
+
+static void adapters_are_free_at_the_end(void **state)
+{
+    const struct setup s = best();
+    struct request *r = make_request(0, true);
+    struct response_writer *answers = mem_calloc(N_REQUESTS, sizeof(*answers));
+    struct machine m;
+
+    (void)state;
+    assert_non_null(answers);
+    build_machine(&m, shared.model, &s, answers);
+    r->drop_adapter = let_go_slowly;
+    assert_int_equal(queue_post(m.queue, r), 0);
+    wait_for(&m, 1, UINT32_MAX);
+    assert_true(atomic_load(&has_let_go));
+    tear_down(&m);
+    mem_free(answers);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_adapter_is_felt),  cmocka_unit_test(in_any_batch),
         cmocka_unit_test(on_any_instruction_set), cmocka_unit_test(preempted),
-        cmocka_unit_test(beside_a_prefix_cache),
+        cmocka_unit_test(beside_a_prefix_cache),  cmocka_unit_test(adapters_are_free_at_the_end),
     };
 
     return cmocka_run_group_tests(tests, set_up, finish);
