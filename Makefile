@@ -8,26 +8,32 @@ ARCHS   := x86_64 aarch64
 CROSS   := $(if $(filter $(shell uname -m),$(ARCH)),,$(ARCH:aarch64=arm64))
 OUT     := build$(CROSS:%=/%)
 SYSROOT := $(if $(CROSS),$(abspath $(wildcard $(OUT)/sysroot)))
-PKGCONF := $(if $(SYSROOT),PKG_CONFIG_SYSROOT_DIR=$(SYSROOT) PKG_CONFIG_LIBDIR=$(SYSROOT)/usr/lib/$(TARGET)/pkgconfig:$(SYSROOT)/usr/share/pkgconfig) \
-           $(if $(and $(CROSS),$(if $(SYSROOT),,yes)),$(TARGET)-)pkg-config
+PKGENV  := $(if $(SYSROOT),PKG_CONFIG_SYSROOT_DIR=$(SYSROOT) PKG_CONFIG_LIBDIR=$(SYSROOT)/usr/lib/$(TARGET)/pkgconfig:$(SYSROOT)/usr/share/pkgconfig)
+PKGCONF := $(PKGENV) $(if $(and $(CROSS),$(if $(SYSROOT),,yes)),$(TARGET)-)pkg-config
 BUILD   ?= $(OUT)
 CFLAGS  ?= -O2 -g1 -DNDEBUG
 PREFIX  ?= /usr/local
 PYTHON  ?= $(firstword $(wildcard /usr/bin/python3) python3)
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
-PKGS    := gnutls libuv libcjson libxxhash
+# libmicrohttpd is the system's where that is new enough. Else MHD is the file of one that is built once, of
+# Debian testing's sources, and linked into all kinds of build.
+MHD_NEED := 1.0.5
+DEPS    := $(OUT)/deps
+MHD     := $(shell $(PKGCONF) --exists 'libmicrohttpd >= $(MHD_NEED)' || echo $(DEPS)/lib/libmicrohttpd.a)
+PKGS    := $(if $(MHD),,libmicrohttpd) gnutls libuv libcjson libxxhash
 BASE    := $(SYSROOT:%=--sysroot=%) -std=c11 -D_GNU_SOURCE -I. -fno-math-errno -ffp-contract=off -fvisibility=hidden \
            -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wformat=2 \
-           $(if $(CI),-Werror) $(shell $(PKGCONF) --cflags $(PKGS) 2>/dev/null)
-LIBS    := $(SYSROOT:%=--sysroot=%) $(shell $(PKGCONF) --libs $(PKGS) 2>/dev/null) -linih -lunistring -lm -pthread
+           $(if $(CI),-Werror) $(MHD:%=-I$(DEPS)/include) $(shell $(PKGCONF) --cflags $(PKGS) 2>/dev/null)
+LIBS    := $(SYSROOT:%=--sysroot=%) $(MHD) $(shell $(PKGCONF) --libs $(PKGS) 2>/dev/null) -linih -lunistring -lm -pthread
 Q       := $(if $(V),,@)
 # What the compiler can do against the consequences of a bug; sanitizers have checks of their own.
 # The vector kernels work on checked sizes in registers: they get the landing pads only.
 has      = $(shell echo 'int x;' | $(CC) -Werror $(1) -c -x c -o /dev/null - 2>/dev/null && echo '$(1)')
 CF      := $(or $(call has,-fcf-protection=full),$(call has,-mbranch-protection=standard))
+GUARDS   = -fPIE $(call has,-fstack-protector-strong) $(call has,-fstack-clash-protection) $(CF)
+FORTIFY := -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3
 ifeq ($(findstring -fsanitize,$(CFLAGS)),)
-HARDEN  := -fPIE $(call has,-fstack-protector-strong) $(call has,-fstack-clash-protection) $(CF) \
-           $(if $(filter -O1 -O2 -O3 -Os,$(CFLAGS)),-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3)
+HARDEN  := $(GUARDS) $(if $(filter -O1 -O2 -O3 -Os,$(CFLAGS)),$(FORTIFY))
 LDHARD  := -pie -Wl,-z,relro,-z,now,-z,noexecstack,-z,separate-code
 endif
 ifeq ($(MAKELEVEL),0)
@@ -153,7 +159,15 @@ define compile
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(BASE) $(CFLAGS) $(HARDEN) $(OPT) $(ISA) $(DEFS) -MMD -MP -c -o $@ $<
 endef
-$(BUILD)/%.o: %.c $(BUILD)/hardening.stamp ; $(compile)
+$(BUILD)/%.o: %.c $(BUILD)/hardening.stamp | $(MHD) ; $(compile)
+
+# The library has no sanitizer: one thread alone calls it. `make` and `make install` fetch nothing.
+ifneq ($(MHD),)
+$(MHD):
+	@$(if $(filter-out all install,$(MAKECMDGOALS)),,echo 'libmicrohttpd $(MHD_NEED) or newer is not installed; please run:  make deps-microhttpd' >&2; exit 1)
+	@$(PKGENV) PKG_CONFIG=$(lastword $(PKGCONF)) HOST=$(CROSS:%=$(TARGET)) CC='$(CC) $(SYSROOT:%=--sysroot=%)' \
+	    CFLAGS='-O2 -g1 $(GUARDS) $(FORTIFY)' NEED=$(MHD_NEED) sh tests/deps_microhttpd.sh $(DEPS)
+endif
 
 # Objects of a folder that were made before these flags changed are made again.
 $(BUILD)/hardening.stamp: FORCE
@@ -173,9 +187,9 @@ $(BUILD)/%.o: %.S config/demo/quire-demo.gguf
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) -I. -c -o $@ $<
 
-$(LIB): $(OBJ)
+$(LIB): $(OBJ) $(MHD)
 	$(call say,AR,$@)
-	$(Q)rm -f $@ && ar rcs $@ $^
+	$(Q)rm -f $@ && ar rcs $@ $(OBJ)
 
 $(BUILD)/quire$(FOR): $(SHARED)/server/main.o $(LIB)
 	$(call say,LINK,$@)
@@ -507,8 +521,8 @@ bench-embeddings: deps-real $(BUILD)/quire ## 10,000 short texts through a real 
 	@folder=$$($(PYTHON) tests/real/packages.py --folder $(REAL) minilm) && \
 	    QUIRE_BIN=$(BUILD)/quire PEER='$(PEER)' $(PYTHON) tests/bench/bench_embeddings.py $$folder
 
-lint: deps-lint ## include table, lone headers, banned functions, layout, cppcheck
-	@CC='$(CC)' sh tests/lint/lint.sh
+lint: deps-lint $(MHD) ## include table, lone headers, banned functions, layout, cppcheck
+	@CC='$(CC) $(MHD:%=-I$(DEPS)/include)' sh tests/lint/lint.sh
 format: ## clang-format in place
 	clang-format -i $(shell git ls-files '*.c' '*.h')
 
@@ -571,14 +585,17 @@ clean: ## remove everything built
 # Debian packages: what is missing is installed when that is allowed, else the command is printed.
 DEB_BUILD := gcc libc6-dev pkg-config libgnutls28-dev libuv1-dev libcjson-dev libxxhash-dev \
              libinih-dev libunistring-dev libseccomp-dev libsqlite3-dev libcurl4-gnutls-dev libzmq3-dev libmsgpack-dev \
-             libhiredis-dev ca-certificates
+             libhiredis-dev ca-certificates patch
 DEB_TEST  := $(DEB_BUILD) libcmocka-dev libpcre2-dev groff-base python3 python3-pytest python3-regex python3-jsonschema python3-jinja2 \
              python3-numpy python3-zmq python3-msgpack python3-yaml libopenblas0-serial python3-pytest-xdist prometheus haproxy \
              nginx-light libnginx-mod-http-lua openssl curl redis-server zsh fish
 DEB_LINT  := cppcheck
 DEB_CLIENTS := nodejs npm python3-venv
 DEB_FUZZ  := clang libclang-rt-dev
-deps: ; @sh tests/deps.sh $(DEB_TEST) $(DEB_LINT) ## make sure that all Debian packages are there
+deps: ## make sure that all Debian packages are there, and a libmicrohttpd that is new enough
+	@sh tests/deps.sh $(DEB_TEST) $(DEB_LINT)
+	@$(MAKE) --no-print-directory deps-microhttpd
+deps-microhttpd: $(MHD) ## of these libmicrohttpd, built from Debian testing's sources where the system's is older
 deps-build: ; @sh tests/deps.sh $(DEB_BUILD)
 deps-test:  ; @sh tests/deps.sh $(DEB_TEST)
 deps-lint:  ; @sh tests/deps.sh $(DEB_LINT)
@@ -588,6 +605,7 @@ deps-mca: ; @sh tests/deps.sh llvm-19 gcc-aarch64-linux-gnu
 deps-arm64: ## the cross compiler for arm64, its packages in build/arm64/sysroot, and the emulator
 	@sh tests/deps.sh gcc-aarch64-linux-gnu pkg-config qemu-user mmdebstrap
 	@sh tests/arm64/sysroot.sh build/arm64/sysroot libc6-dev libgcc-s1 $(filter lib%-dev,$(DEB_TEST))
+	@$(MAKE) --no-print-directory CC='$(ARM64_CC)' deps-microhttpd
 deps-image: ; @sh tests/deps.sh mmdebstrap buildah
 deps-debian: ; @sh tests/deps.sh mmdebstrap curl python3-pytest
 deps-deb: ; @sh tests/deps.sh dpkg-dev binutils

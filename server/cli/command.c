@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
+#include <microhttpd.h>
 #include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -120,10 +121,11 @@ bool command_take_float(int *argc, char **argv, const char *name, double min, do
 _Static_assert((int)CONFIG_LOG_DEBUG == LOG_DEBUG && (int)CONFIG_LOG_OFF == LOG_OFF,
                "levels are in the order of their words");
 
-/* The instruction sets are those that --isa takes on this CPU. */
+/* The library of this process is the one that runs, not the one whose header was there. The instruction
+ * sets are those that --isa takes on this CPU. */
 static void print_version(void)
 {
-    printf("quire %s\ninstruction sets:", quire_version());
+    printf("quire %s\nlibmicrohttpd %s\ninstruction sets:", quire_version(), MHD_get_version());
     for (enum kern_isa isa = KERN_ISA_SCALAR; isa < KERN_N_ISA; isa++)
         if (kern_isa_exists(isa))
             printf(" %s", kern_isa_name(isa));

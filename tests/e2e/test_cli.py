@@ -78,8 +78,11 @@ def test_help_of_a_command(command):
 
 
 def test_version():
+    """The library says its own version: that it is linked, and new enough."""
     run = quire("--version")
-    assert run.returncode == 0 and re.fullmatch(r"quire \S+\ninstruction sets: scalar( \w+)*\n", run.out)
+    told = re.fullmatch(r"quire \S+\nlibmicrohttpd (\d+)\.(\d+)\.(\d+)\S*\ninstruction sets: scalar( \w+)*\n", run.out)
+    assert run.returncode == 0 and told, run.out
+    assert tuple(int(told[i]) for i in (1, 2, 3)) >= (1, 0, 5)
 
 
 def test_print_config(tmp_path):
