@@ -19,7 +19,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 # Debian testing's sources, and linked into all kinds of build.
 MHD_NEED := 1.0.5
 DEPS    := $(OUT)/deps
-MHD     := $(shell $(PKGCONF) --exists 'libmicrohttpd >= $(MHD_NEED)' || echo $(DEPS)/lib/libmicrohttpd.a)
+MHD     := $(shell $(PKGCONF) --exists 'libmicrohttpd >= $(MHD_NEED)' 2>/dev/null || echo $(DEPS)/lib/libmicrohttpd.a)
 PKGS    := $(if $(MHD),,libmicrohttpd) gnutls libuv libcjson libxxhash
 BASE    := $(SYSROOT:%=--sysroot=%) -std=c11 -D_GNU_SOURCE -I. -fno-math-errno -ffp-contract=off -fvisibility=hidden \
            -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wformat=2 \

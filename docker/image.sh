@@ -4,9 +4,9 @@
 #
 #   make && docker/image.sh build/quire quire:latest
 #
-# STORAGE: where buildah keeps images, instead of its own place. SUITE: of Debian, that the binary was
-# built on. The image is for the binary's machine, amd64 or arm64; where that is another one than this,
-# packages are unpacked without their scripts, and qemu-user runs what is in it.
+# The base is of this machine's Debian, on which the binary was built. STORAGE: where buildah keeps images,
+# instead of its own place. The image is for the binary's machine, amd64 or arm64; where that is another one
+# than this, packages are unpacked without their scripts, and qemu-user runs what is in it.
 set -euo pipefail
 binary=$1 name=${2:-quire:latest} here=$(dirname "$0")
 export STORAGE_DRIVER=${STORAGE_DRIVER:-vfs} BUILDAH_ISOLATION=chroot
@@ -29,18 +29,25 @@ if [ "$arch" != "$(dpkg --print-architecture)" ]; then
         --extract-hook='for f in passwd group; do cp "$1/usr/share/base-passwd/$f.master" "$1/etc/$f"; done')
 fi
 
-# The libraries are those of the last stage of the Dockerfile.
-packages=$(sed -nE '/^FROM debian:12-slim$/,$p' "$here/Dockerfile" | tr ' \\' '\n\n' |
-    grep -E '^(lib|ca-)' | paste -sd,)
+# This machine has the libraries from packages of the same names.
+packages=ca-certificates
+for library in $(readelf -d "$binary" | sed -nE 's/.*\(NEEDED\).*\[(.*)\]$/\1/p'); do
+    package=$(dpkg-query -S "*/lib/$(uname -m)-linux-gnu/$library" | cut -d: -f1)
+    packages+=,$package
+done
 mmdebstrap --quiet "${base[@]}" --include="$packages" \
     --dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/locale/*' \
-    "${SUITE:-bookworm}" "$work/base.tar"
+    "$(. /etc/os-release && echo "$VERSION_CODENAME")" "$work/base.tar"
 
 container=$(buildah "${store[@]}" from scratch)
 buildah "${store[@]}" add -q "$container" "$work/base.tar" /
 buildah "${store[@]}" copy -q --chmod 755 "$container" "$binary" /usr/local/bin/quire
 buildah "${store[@]}" copy -q "$container" "$here/../config/quire.conf" /usr/share/quire/quire.conf
 buildah "${store[@]}" copy -q "$container" "$here/health.sh" /usr/local/bin/quire-health
+buildah "${store[@]}" copy -q "$container" "$here/../LICENSE" /usr/share/doc/quire/LICENSE
+# The library that is linked statically, where this Debian's is too old.
+linked=$(dirname "$binary")/deps/copyright
+[ ! -e "$linked" ] || buildah "${store[@]}" copy -q "$container" "$linked" /usr/share/doc/quire/libmicrohttpd.copyright
 buildah "${store[@]}" config --arch "$arch" --user 10001 --env QUIRE_HOST=0.0.0.0 --port 8080 \
     --stop-signal SIGTERM --entrypoint '["/usr/local/bin/quire", "serve"]' "$container"
 # It starts on these libraries, as that user.

@@ -1,10 +1,13 @@
 """A clean Debian in a folder, bootstrapped by mmdebstrap, and commands that are run in it."""
 import os
+import platform
 import shutil
 import subprocess
 
 import pytest
 
+# Of this machine, whose packages a binary that was built here needs.
+SUITE_HERE = platform.freedesktop_os_release().get("VERSION_CODENAME", "")
 CANNOT = ("unshare", "newuidmap", "user namespace", "Operation not permitted", "cannot mount", "Temporary failure",
           "Unable to connect", "Could not resolve")
 

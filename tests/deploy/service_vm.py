@@ -7,6 +7,7 @@ a machine of that architecture, whose Debian is made by programs that the kernel
 """
 import argparse
 import pathlib
+import platform
 import re
 import subprocess
 import sys
@@ -53,7 +54,7 @@ def run(*command, **more):
 def make_root(tree, deb, arch):
     """The machine's first file system: a folder."""
     run("mmdebstrap", "--quiet", "--mode=root", "--variant=minbase", f"--architectures={arch}", "--include=systemd-sysv,curl",
-        "bookworm", tree)
+        platform.freedesktop_os_release()["VERSION_CODENAME"], tree)
     run("cp", deb, tree / "tmp/quire.deb")
     run("cp", "/etc/resolv.conf", tree / "etc/resolv.conf")
     for command in (["apt-get", "update", "-qq"], ["apt-get", "install", "-qq", "-y", "--no-install-recommends", "/tmp/quire.deb"]):

@@ -1,4 +1,4 @@
-"""`make deb`: lintian has nothing to say, and in a clean Debian 12 the package is installed with what it needs, its service
+"""`make deb`: lintian has nothing to say, and in a clean Debian of the same release the package is installed with what it needs, its service
 answers, and a purge leaves nothing behind: `make test-deb`.
 
 Where systemd cannot be started (a container), the unit's command is run as the unit's user in its folder.
@@ -15,7 +15,7 @@ import subprocess
 
 import pytest
 
-from clean_debian import Root
+from clean_debian import SUITE_HERE, Root
 
 DEB = os.environ.get("QUIRE_DEB", "")
 MISSING = [t for t in ("mmdebstrap", "lintian", "curl", "systemd-analyze") if shutil.which(t) is None]
@@ -45,7 +45,7 @@ def listing(root):
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory):
-    return Root(tmp_path_factory.mktemp("debian") / "root", "bookworm")
+    return Root(tmp_path_factory.mktemp("debian") / "root", SUITE_HERE)
 
 
 def test_lintian():

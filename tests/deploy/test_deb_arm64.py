@@ -14,6 +14,7 @@ import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "e2e"))
 
+from clean_debian import SUITE_HERE  # noqa: E402
 from quire import Server  # noqa: E402
 
 DEB, ARM64_DEB = (os.environ.get(name, "") for name in ("QUIRE_DEB", "QUIRE_ARM64_DEB"))
@@ -51,7 +52,7 @@ def test_it_answers_with_what_it_depends_on(tmp_path):
     root, package = tmp_path / "root", tmp_path / "package"
     names = ",".join(re.findall(r"lib[^ ,]+", field(ARM64_DEB, "Depends")))
     subprocess.run(["mmdebstrap", "--quiet", "--variant=extract", "--architectures=arm64", f"--include={names}",
-                    "--hook-dir=/usr/share/mmdebstrap/hooks/merged-usr", "bookworm", root], check=True, timeout=300)
+                    "--hook-dir=/usr/share/mmdebstrap/hooks/merged-usr", SUITE_HERE, root], check=True, timeout=300)
     subprocess.run(["dpkg-deb", "--extract", ARM64_DEB, package], check=True)
     binary = tmp_path / "quire"
     binary.write_text(f'#!/bin/sh\nexec qemu-aarch64 -L {root} {package}/usr/bin/quire "$@"\n')

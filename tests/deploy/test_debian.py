@@ -76,9 +76,24 @@ def test_make_run(root):
     assert "event=refused" not in log.read_text()
 
 
+def isa_of(root):
+    """Of the binary that `make run` has built."""
+    return next((root.path / "quire/build").glob("quire-*")).name.removeprefix("quire-")
+
+
+@pytest.mark.skipif(SUITE != "trixie", reason="skip: the Dockerfile is for Debian 13")
+def test_image_has_the_libraries(root):
+    """Its last stage installs the packages of the libraries that a binary of that Debian asks for, and no other library."""
+    stage = (SOURCES / "docker/Dockerfile").read_text().rpartition("FROM debian:13-slim\n")[2]
+    listed = re.findall(r"\blib[\w.+-]+(?= )", re.search(r"install -y --no-install-recommends (.*?)&&", stage, re.S)[1])
+    asked = output(root, f"for l in $(readelf -d build/quire-{isa_of(root)} | sed -n 's/.*(NEEDED).*\\[\\(.*\\)\\]/\\1/p'); do "
+                         "dpkg-query -S \"*/lib/$(uname -m)-linux-gnu/$l\" || exit 1; done", 60)
+    assert set(listed) == {line.split(":")[0] for line in asked.splitlines()} - {"libc6"}
+
+
 def test_sandbox_and_tls(root):
     """With the kernels of `make run`: they are the same in every build."""
-    isa = next((root.path / "quire/build").glob("quire-*")).name.removeprefix("quire-")
+    isa = isa_of(root)
     debug = f"BUILD=build/debug CFLAGS='-O2 -g -DQUIRE_DEBUG' NATIVE={isa}"
     output(root, f"make deps-test && make NATIVE={isa} build/tools/mkmodel build/tools/mksplit && "
                  f"make {debug} build/debug/quire-{isa} build/debug/tests/unit/server/test_worker_pool", 900)

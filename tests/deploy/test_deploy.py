@@ -166,6 +166,13 @@ def test_variables_are_settings():
         assert run.returncode == 0, (name, run.stderr)
 
 
+def test_image_is_built_with_what_make_installs():
+    """The packages of its first stage are the Makefile's, and make itself."""
+    stage = re.search(r"install -y --no-install-recommends (.*?)&&", (DOCKER / "Dockerfile").read_text(), re.S)[1]
+    here = re.search(r"^DEB_BUILD := ((?:.*\\\n)*.*)", (DOCKER.parent / "Makefile").read_text(), re.M)[1]
+    assert sorted(stage.replace("\\", " ").split()) == sorted([*here.replace("\\", " ").split(), "make"])
+
+
 def test_pods_drain():
     """Probes ask pages that exist; the time to end is longer than what goes before the signal."""
     s = Server()
