@@ -121,8 +121,8 @@ bool command_take_float(int *argc, char **argv, const char *name, double min, do
 _Static_assert((int)CONFIG_LOG_DEBUG == LOG_DEBUG && (int)CONFIG_LOG_OFF == LOG_OFF,
                "levels are in the order of their words");
 
-/* The library of this process is the one that runs, not the one whose header was there. The instruction
- * sets are those that --isa takes on this CPU. */
+/* The library says its own version, whatever the header's was. The instruction sets are those that
+ * --isa takes on this CPU. */
 static void print_version(void)
 {
     printf("quire %s\nlibmicrohttpd %s\ninstruction sets:", quire_version(), MHD_get_version());
