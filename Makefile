@@ -595,7 +595,7 @@ DEB_FUZZ  := clang libclang-rt-dev
 deps: ## make sure that all Debian packages are there, and a libmicrohttpd that is new enough
 	@sh tests/deps.sh $(DEB_TEST) $(DEB_LINT)
 	@$(MAKE) --no-print-directory deps-microhttpd
-deps-microhttpd: $(MHD) ## of these libmicrohttpd, built from Debian testing's sources where the system's is older
+deps-microhttpd: $(MHD) ; @: ## of these libmicrohttpd, built from Debian testing's sources where the system's is older
 deps-build: ; @sh tests/deps.sh $(DEB_BUILD)
 deps-test:  ; @sh tests/deps.sh $(DEB_TEST)
 deps-lint:  ; @sh tests/deps.sh $(DEB_LINT)

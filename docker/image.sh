@@ -29,9 +29,9 @@ if [ "$arch" != "$(dpkg --print-architecture)" ]; then
         --extract-hook='for f in passwd group; do cp "$1/usr/share/base-passwd/$f.master" "$1/etc/$f"; done')
 fi
 
-# This machine has the libraries from packages of the same names.
+# This machine has the libraries from packages of the same names. The loader is the C library's.
 packages=ca-certificates
-for library in $(readelf -d "$binary" | sed -nE 's/.*\(NEEDED\).*\[(.*)\]$/\1/p'); do
+for library in $(readelf -d "$binary" | sed -nE '/ld-linux/d; s/.*\(NEEDED\).*\[(.*)\]$/\1/p'); do
     package=$(dpkg-query -S "*/lib/$(uname -m)-linux-gnu/$library" | cut -d: -f1)
     packages+=,$package
 done
