@@ -22,6 +22,7 @@
 #include "server/auth/api_keys.h"
 #include "server/auth/tenants.h"
 #include "server/batches/batch_runner.h"
+#include "server/http/limits.h"
 #include "server/http/tls.h"
 #include "server/process/loop_guard.h"
 #include "server/process/worker_pool.h"
@@ -39,8 +40,6 @@
 #include <unistd.h>
 
 /* Connections beyond the requests that may be outstanding: health checks, metrics, keep-alive. */
-#define EXTRA_CONNECTIONS 256
-#define MIN_CONNECTIONS 1280
 #define IDLE_TIMEOUT_S 60
 /* Descriptors that are opened later: files that are read for a moment (keys, certificates, /proc, a
  * log), and for each model its file and parts that are read one after the other, the file of
@@ -460,15 +459,6 @@ static uint32_t max_outstanding(const struct server *s)
     return n + most;
 }
 
-static uint32_t max_connections(const struct server *s)
-{
-    const uint32_t derived = max_outstanding(s) + EXTRA_CONNECTIONS;
-
-    if (s->opt.max_connections > 0)
-        return s->opt.max_connections;
-    return derived > MIN_CONNECTIONS ? derived : MIN_CONNECTIONS;
-}
-
 static uint32_t n_other_fds(const struct server *s)
 {
     uint32_t n = OTHER_FDS + OTHER_FDS_PER_MODEL * s->opt.n_models;
@@ -491,7 +481,7 @@ static int open_http(struct server *s, char *err, size_t err_len)
         .cors_origins = or_empty(s->opt.cors_origins),
         .max_body = s->opt.max_body,
         .max_upload = s->opt.batch_file_size + UPLOAD_EXTRA,
-        .max_connections = max_connections(s),
+        .max_connections = limits_wanted(s->opt.max_connections, max_outstanding(s)),
         .max_connections_per_address = s->opt.max_connections_per_address,
         .n_other_fds = n_other_fds(s),
         .header_timeout_s = s->opt.header_timeout_s,

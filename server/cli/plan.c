@@ -13,6 +13,8 @@
 #include "core/base/mem.h"
 #include "core/model/model.h"
 #include "server/cli/memory_estimate.h"
+#include "server/http/http.h"
+#include "server/http/limits.h"
 #include "server/instance.h"
 #include "server/kv_events/kv_event_publisher.h"
 #include "server/metrics/process_stats.h"
@@ -72,7 +74,23 @@ static double mib(uint64_t bytes)
     return (double)bytes / (1 << 20);
 }
 
-static void print_end(const struct memory_estimate *p, uint64_t requests)
+/* What a server holds beside all models. */
+struct beside {
+    uint64_t requests, connections; /* bytes, at most */
+    uint32_t n_connections;
+};
+
+static struct beside beside_of(const struct config *c)
+{
+    const uint32_t n = limits_wanted((uint32_t)c->max_connections,
+                                     (uint32_t)(c->queue_limit + c->max_sequences));
+
+    return (struct beside){.requests = c->request_memory,
+                           .connections = (uint64_t)n * HTTP_CONNECTION_BYTES,
+                           .n_connections = n};
+}
+
+static void print_end(const struct memory_estimate *p, const struct beside *beside)
 {
     if (p->events > 0)
         printf("KV events    %10.1f MiB   those that wait, and what the cache has, for routers\n",
@@ -97,8 +115,11 @@ static void print_end(const struct memory_estimate *p, uint64_t requests)
         printf("              + %8.1f MiB   at most, for KV events that are kept for readers\n",
                mib(KV_EVENT_KEPT_BYTES));
     printf("              + %8.1f MiB   at most, for what requests hold beside it "
-           "(request_memory)\n\n",
-           mib(requests));
+           "(request_memory)\n",
+           mib(beside->requests));
+    printf("              + %8.1f MiB   at most, for clients' connections (max_connections: "
+           "%u)\n\n",
+           mib(beside->connections), beside->n_connections);
 }
 
 /* Sequences of the whole context that fit. */
@@ -111,7 +132,7 @@ static double n_longest(const struct instance *e, const struct memory_estimate *
 }
 
 static void print_table(const struct instance *e, const struct memory_estimate *p,
-                        uint64_t requests)
+                        const struct beside *beside)
 {
     const struct model *m = e->model;
 
@@ -128,34 +149,34 @@ static void print_table(const struct instance *e, const struct memory_estimate *
                mib(p->states), e->cache.states.n_slots, mib(p->state), e->sched.max_sequences);
     printf("activations  %10.1f MiB   for steps of %u rows\n", mib(p->rows),
            e->sched.max_batch_tokens);
-    print_end(p, requests);
+    print_end(p, beside);
     printf("A sequence of %u tokens takes %.1f MiB of the cache, which holds %.1f of them.\n",
            e->sched.max_context, mib(p->sequence), n_longest(e, p));
 }
 
-static void print_sum(const struct memory_estimate *sum, uint32_t n, uint64_t requests)
+static void print_sum(const struct memory_estimate *sum, uint32_t n, const struct beside *beside)
 {
     printf("All %u models in one process: %.1f MiB (weights %.1f, rope tables %.1f, "
            "KV caches %.1f, activations %.1f, draft models %.1f, KV events, block stores and "
            "history %.1f, process %.1f),\n"
            "%.1f MiB while preempted sequences are kept, and at most %.1f MiB for what requests "
-           "of all models hold.\n",
+           "of all models and clients' connections hold.\n",
            n, mib(memory_estimate_sum(sum)), mib(sum->weights), mib(sum->tables), mib(sum->cache),
            mib(sum->rows), mib(sum->draft), mib(sum->events + sum->store + sum->history),
-           mib(sum->process),
-           mib(sum->swap), mib(requests));
+           mib(sum->process), mib(sum->swap),
+           mib(beside->requests + beside->connections));
 }
 
 static void print_tables(const struct planned *all, uint32_t n, const struct memory_estimate *sum,
-                         uint64_t requests)
+                         const struct beside *beside)
 {
     for (uint32_t i = 0; i < n; i++) {
-        print_table(&all[i].engine, &all[i].plan, requests);
+        print_table(&all[i].engine, &all[i].plan, beside);
         if (n > 1)
             putchar('\n');
     }
     if (n > 1)
-        print_sum(sum, n, requests);
+        print_sum(sum, n, beside);
 }
 
 /* What memory_limit counts: swap and adapters too, and the process once. */
@@ -192,30 +213,32 @@ static void print_name(const char *name)
 
 /* Without its closing brace. */
 static void print_members(const struct instance *e, const struct memory_estimate *p,
-                          uint64_t requests)
+                          const struct beside *beside)
 {
     printf("{\"context\":%u,\"weight_bytes\":%" PRIu64 ",\"table_bytes\":%" PRIu64
            ",\"cache_bytes\":%" PRIu64 ",\"cache_tokens\":%u,\"token_bytes\":%" PRIu64
            ",\"activation_bytes\":%" PRIu64 ",\"process_bytes\":%" PRIu64
            ",\"swap_bytes\":%" PRIu64 ",\"adapter_bytes\":%" PRIu64 ",\"request_bytes\":%" PRIu64
+           ",\"connection_bytes\":%" PRIu64
            ",\"total_bytes\":%" PRIu64 ",\"sequence_bytes\":%" PRIu64
            ",\"states_bytes\":%" PRIu64 ",\"state_bytes\":%" PRIu64
            ",\"event_bytes\":%" PRIu64 ",\"store_bytes\":%" PRIu64 ",\"history_bytes\":%" PRIu64
            ",\"draft_bytes\":%" PRIu64,
            e->sched.max_context, p->weights, p->tables, p->cache, p->n_tokens, p->token, p->rows,
-           p->process, p->swap, p->adapters, requests, memory_estimate_sum(p), p->sequence,
+           p->process, p->swap, p->adapters, beside->requests, beside->connections,
+           memory_estimate_sum(p), p->sequence,
            p->states, p->state, p->events, p->store, p->history, p->draft);
 }
 
 static void print_json(const struct planned *all, uint32_t n, const struct memory_estimate *sum,
-                       uint64_t requests)
+                       const struct beside *beside)
 {
     if (n > 1)
         printf("{\"models\":[");
     for (uint32_t i = 0; i < n; i++) {
         if (i > 0)
             putchar(',');
-        print_members(&all[i].engine, &all[i].plan, requests);
+        print_members(&all[i].engine, &all[i].plan, beside);
         if (n > 1)
             print_name(all[i].engine.id);
         putchar('}');
@@ -309,13 +332,14 @@ static int plan(const struct config *c, bool json)
     struct plans p;
     char err[1024];
     const int code = open_plans(&p, c, err, sizeof(err));
+    const struct beside beside = beside_of(c);
 
     if (code != EXIT_OK) {
         report(c, p.made, code, err);
     } else if (json) {
-        print_json(p.all, p.made, &p.sum, c->request_memory);
+        print_json(p.all, p.made, &p.sum, &beside);
     } else {
-        print_tables(p.all, p.made, &p.sum, c->request_memory);
+        print_tables(p.all, p.made, &p.sum, &beside);
         print_limit(p.all, p.made, &p.sum, c->memory_limit);
     }
     close_plans(&p);
@@ -326,9 +350,11 @@ int plan_total(const struct config *c, struct plan_total *out, char *err, size_t
 {
     struct plans p;
     const int code = open_plans(&p, c, err, err_len);
+    const struct beside beside = beside_of(c);
 
     *out = (struct plan_total){memory_estimate_sum(&p.sum),
-                               p.sum.swap + p.sum.adapters + c->request_memory, p.made};
+                               p.sum.swap + p.sum.adapters + beside.requests + beside.connections,
+                               p.made};
     close_plans(&p);
     return code;
 }

@@ -6,6 +6,7 @@
 #include "kernels/kernels.h"
 #include "server/doctor/report.h"
 #include "server/doctor/system_file.h"
+#include "server/http/limits.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -16,9 +17,6 @@
 
 /* Beside connections: models, logs, stores, databases. */
 #define OTHER_DESCRIPTORS 256
-/* As server.c has it for max_connections = 0. */
-#define MORE_CONNECTIONS 256
-#define LEAST_CONNECTIONS 1280
 /* No clock was right before this code was written: 2025-01-01. */
 #define EARLIEST ((time_t)1735689600)
 
@@ -270,13 +268,10 @@ void doctor_check_memory(struct doctor_report *r, uint64_t bytes, uint64_t more,
 
 void doctor_check_descriptors(struct doctor_report *r, const struct config *c)
 {
-    const uint64_t automatic = (uint64_t)(c->queue_limit + c->max_sequences) + MORE_CONNECTIONS;
-    uint64_t needed = automatic > LEAST_CONNECTIONS ? automatic : LEAST_CONNECTIONS;
+    const uint64_t needed = OTHER_DESCRIPTORS + limits_wanted((uint32_t)c->max_connections,
+                                                 (uint32_t)(c->queue_limit + c->max_sequences));
     struct rlimit limit;
 
-    if (c->max_connections > 0)
-        needed = (uint64_t)c->max_connections;
-    needed += OTHER_DESCRIPTORS;
     if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
         return;
     if (limit.rlim_max >= needed) {

@@ -1,39 +1,159 @@
 /* server/http/connection.c - see connection.h: what one connection does, step by step. */
 #include "server/http/connection.h"
 
+#include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/mem.h"
+#include "server/http/answer.h"
 #include "server/http/exchange.h"
+#include "server/http/head_guard.h"
 #include "server/http/proxy_headers.h"
+#include "server/http/socket.h"
+#include "server/http/tls.h"
 #include "server/process/loop_guard.h"
 
-/* Steps of one connection in one turn of the loop: a read of 64 KiB, a part of an answer. The end
- * of an answer is the last one if another request is there: a client that sends many at once waits
- * for others between them. */
-#define MAX_STEPS 16
-#define READ_BYTES ((size_t)64 << 10) /* of connections.scratch */
-#define WIRE_MAX ((size_t)64 << 10)   /* a head, a block, and room to spare */
+#include <errno.h>
+#include <fcntl.h>
+#include <gnutls/gnutls.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
-#define BULK ((uint64_t)64 << 10) /* bytes of a body that have moved */
+/* What one that lingers throws away in one turn of the loop. */
+#define DISCARD_BYTES ((size_t)16 << 10)
 
-#define CONTINUE "HTTP/1.1 100 Continue\r\n\r\n"
+static struct connection *connection_of(struct MHD_Connection *c)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(c, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+
+    return info != NULL ? info->socket_context : NULL;
+}
+
+/* ---- waiting ---- */
+
+static bool is_shaking(const struct connection *cn)
+{
+    return cn->credentials != NULL && !cn->has_shaken;
+}
+
+static enum timeout_kind timeout_of(const struct connection *cn)
+{
+    if (cn->is_dropped)
+        return TIMEOUT_NONE;
+    switch (cn->phase) {
+    case CONNECTION_HEAD:
+        if (cn->is_suspended && !is_shaking(cn))
+            return TIMEOUT_NONE;
+        return cn->has_asked && cn->target == NULL ? TIMEOUT_IDLE : TIMEOUT_HEAD;
+    case CONNECTION_BODY:
+        return cn->is_suspended ? TIMEOUT_NONE : TIMEOUT_BODY;
+    case CONNECTION_ANSWERING:
+        return cn->is_sending ? TIMEOUT_READER : TIMEOUT_NONE;
+    case CONNECTION_LINGERING:
+        return TIMEOUT_LINGER;
+    }
+    return TIMEOUT_NONE;
+}
+
+/* By when it has to go on. */
+static void settle(struct connection *cn)
+{
+    const enum timeout_kind kind = timeout_of(cn);
+
+    if (kind == TIMEOUT_IDLE && cn->timeout.kind == TIMEOUT_HEAD)
+        return; /* its next head has begun (connections.c) */
+    if (kind != cn->timeout.kind)
+        cn->n_moved = 0;
+    timeout_set(&cn->group->timeouts, &cn->timeout, kind);
+}
+
+static void watch(struct connection *cn, uint32_t events)
+{
+    struct epoll_event e = {.events = events, .data.ptr = cn};
+    const int how = cn->is_watched ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
+
+    cn->is_watched = epoll_ctl(cn->group->watch_fd, how, cn->fd, &e) == 0 || cn->is_watched;
+}
+
+static void unwatch(struct connection *cn)
+{
+    if (cn->is_watched)
+        epoll_ctl(cn->group->watch_fd, EPOLL_CTL_DEL, cn->fd, NULL);
+    cn->is_watched = false;
+}
+
+static void suspend(struct connection *cn)
+{
+    if (cn->is_suspended)
+        return;
+    cn->is_suspended = true;
+    MHD_suspend_connection(cn->mhd);
+}
+
+static gnutls_session_t session_of(const struct connection *cn)
+{
+    return MHD_get_connection_info(cn->mhd, MHD_CONNECTION_INFO_GNUTLS_SESSION)->tls_session;
+}
+
+void connection_rest(struct connection *cn)
+{
+    list_unlink(&cn->shaking);
+    if (!is_shaking(cn) || cn->is_dropped) {
+        watch(cn, EPOLLRDHUP | EPOLLET);
+        return;
+    }
+    watch(cn, EPOLLRDHUP | EPOLLONESHOT |
+                  (gnutls_record_get_direction(session_of(cn)) == 0 ? EPOLLIN : EPOLLOUT));
+    suspend(cn);
+}
+
+/* The callback under way has computed long enough: this connection goes on in the loop's next
+ * turn. */
+static bool is_put_off(struct connection *cn)
+{
+    if (!loop_guard_is_due(cn->group->opt.loop))
+        return false;
+    suspend(cn);
+    list_unlink(&cn->woken);
+    list_push_back(&cn->group->woken, &cn->woken);
+    return true;
+}
 
 void connection_wake(void *connection)
 {
     struct connection *cn = connection;
 
-    if (cn->is_running || cn->phase == CONNECTION_CLOSED || !list_is_empty(&cn->woken))
+    if (cn->mhd != NULL && list_is_empty(&cn->woken))
+        list_push_back(&cn->group->woken, &cn->woken);
+}
+
+/* The client has ended its side in the packet of its last bytes: libmicrohttpd has read these, and
+ * waits for an event of which its epoll set will not tell again. One that is resumed is read. */
+static void read_end(struct connection *cn)
+{
+    if (cn->has_ended && cn->phase != CONNECTION_ANSWERING)
+        suspend(cn);
+}
+
+void connection_resume(struct connection *cn)
+{
+    if (cn->call != NULL && cn->call->state == CALL_DEAD && !cn->is_dropped) {
+        connection_close(cn);
         return;
-    list_push_back(&cn->group->woken, &cn->woken);
+    }
+    read_end(cn);
+    if (!cn->is_suspended || (cn->call != NULL && cn->call->is_paused && !cn->is_dropped))
+        return;
+    cn->is_suspended = false;
+    MHD_resume_connection(cn->mhd);
+    daemon_ask(cn->daemon);
+    settle(cn);
 }
 
 /* ---- the end ---- */
-
-static void on_closed(uv_handle_t *handle)
-{
-    LOOP_CALLBACK(handle->loop, "connection.closed");
-    mem_free(handle->data);
-}
 
 static void end_exchange(struct connection *cn)
 {
@@ -44,450 +164,447 @@ static void end_exchange(struct connection *cn)
         exchange_end(call);
 }
 
-void connection_close(struct connection *cn)
+static void connection_free(struct connection *cn)
 {
     struct connections *group = cn->group;
 
-    if (cn->phase == CONNECTION_CLOSED)
-        return;
-    cn->phase = CONNECTION_CLOSED;
+    unwatch(cn);
     end_exchange(cn);
     timeout_restart(&group->timeouts, &cn->timeout, TIMEOUT_NONE);
     list_unlink(&cn->link);
     list_unlink(&cn->woken);
+    list_unlink(&cn->shaking);
     list_unlink(&cn->by_address);
-    http_parser_reset(&cn->parser);
-    buf_release(&cn->in);
-    buf_release(&cn->wire);
-    uv_close((uv_handle_t *)&cn->poll, on_closed);
-    transport_close(&cn->io);
+    tls_end(cn->credentials);
+    mem_free(cn->target);
+    mem_free(cn);
     group->n--;
     group->opt.closed(group->opt.ud);
 }
 
-/* Our side is closed, and what the client still sends is thrown away: a socket that is closed with
- * bytes unread resets the connection, and takes the answer with it. */
-static void linger(struct connection *cn)
+/* libmicrohttpd sees the end of a socket that is shut down. */
+void connection_close(struct connection *cn)
 {
-    transport_end(&cn->io);
+    if (cn->mhd == NULL) {
+        unwatch(cn);
+        close(cn->fd);
+        connection_free(cn);
+        return;
+    }
+    if (!cn->is_dropped)
+        shutdown(cn->fd, SHUT_RDWR);
+    cn->is_dropped = true;
+    if (cn->is_suspended)
+        connection_resume(cn);
+    settle(cn);
+    daemon_ask(cn->daemon);
+}
+
+/* The answer goes out beside libmicrohttpd, which still reads the request. */
+static void answer_now(struct connection *cn)
+{
+    answer_write_now(cn->mhd, cn->fd, cn->call);
+    shutdown(cn->fd, SHUT_WR);
     cn->phase = CONNECTION_LINGERING;
-    cn->is_readable = true;
-    buf_release(&cn->in);
-    cn->in_pos = 0;
-    if (cn->has_ended)
-        connection_close(cn);
+    end_exchange(cn);
+    settle(cn);
 }
 
-/* ---- reading ---- */
-
-static void refuse_now(struct connection *cn)
+/* NULL: there was no memory. */
+static struct http_call *make_exchange(struct connection *cn, const struct http_request *request)
 {
-    cn->call->closes = true;
-    cn->phase = CONNECTION_ANSWERING;
-}
-
-/* NULL: there was no memory, and the connection is closed. */
-static struct http_call *make_exchange(struct connection *cn)
-{
-    struct http_request request;
-
-    http_parser_get_request(&cn->parser, &request);
-    cn->call = exchange_create(cn->group->opt.http, cn, connection_wake, &request);
-    if (cn->call == NULL)
-        connection_close(cn);
-    else
+    cn->call = exchange_create(cn->group->opt.http, cn, connection_wake, request);
+    if (cn->call != NULL)
         cn->call->is_trusted = cn->is_trusted;
     return cn->call;
 }
 
 void connection_fail(struct connection *cn, int status, const char *why)
 {
-    if (cn->call == NULL)
-        make_exchange(cn);
-    if (cn->call == NULL)
+    const struct http_request none = {0};
+
+    if (cn->call == NULL && make_exchange(cn, &none) == NULL) {
+        connection_close(cn);
         return;
+    }
     exchange_refuse(cn->call, status, NULL, why);
-    refuse_now(cn);
+    answer_now(cn);
 }
 
-/* A head is complete. */
-static void begin_exchange(struct connection *cn)
-{
-    struct http_call *call = make_exchange(cn);
+/* ---- the answer ---- */
 
-    if (call == NULL)
-        return;
-    timeout_restart(&cn->group->timeouts, &cn->timeout, TIMEOUT_NONE);
-    call->closes = call->closes || cn->is_reserved;
-    head_check(call, cn->from, cn->is_reserved);
-    if (head_must_answer_now(call))
-        refuse_now(cn);
-    else if (cn->parser.expects_continue && cn->parser.framing != HTTP_NO_BODY)
-        buf_add_str(&cn->wire, CONTINUE);
-}
-
-static void take_body(struct connection *cn, const char *bytes, size_t n)
+/* A block for libmicrohttpd, which has sent all blocks before. */
+static ssize_t read_answer(void *ud, uint64_t at, char *out, size_t max)
 {
+    struct connection *cn = ud;
+    struct http_call *call = cn->call;
+    size_t n;
+
+    (void)at;
+    if (cn->is_dropped || call->state == CALL_DEAD)
+        return MHD_CONTENT_READER_END_WITH_ERROR;
+    if (is_put_off(cn))
+        return 0;
+    if (call->state == CALL_STREAMING && call->room != NULL && call->out_pos == call->out.len)
+        call->room(call->room_ud);
+    n = exchange_read(call, out, max);
     cn->n_moved += n;
-    if (exchange_receive(cn->call, bytes, n) < 0)
-        refuse_now(cn);
+    cn->is_sending = n > 0;
+    if (n == 0)
+        call->blocked_us = 0;
+    if (n == 0 && exchange_is_complete(call))
+        return MHD_CONTENT_READER_END_OF_STREAM;
+    if (n == 0)
+        suspend(cn);
+    settle(cn);
+    return (ssize_t)n;
 }
 
-/* The body's next bytes are not wanted yet: they stay in the kernel. */
-static bool is_paused(const struct connection *cn)
-{
-    return cn->phase == CONNECTION_READING && cn->call != NULL && cn->call->is_paused;
-}
-
-static void take_event(struct connection *cn, enum http_event e, const char *body, size_t n_body)
-{
-    switch (e) {
-    case HTTP_MORE:
-        break;
-    case HTTP_HEAD:
-        begin_exchange(cn);
-        break;
-    case HTTP_BODY:
-        take_body(cn, body, n_body);
-        break;
-    case HTTP_END:
-        cn->phase = CONNECTION_ANSWERING;
-        exchange_dispatch(cn->call);
-        break;
-    case HTTP_BAD:
-        cn->group->opt.http->edge[HTTP_EDGE_MALFORMED]++;
-        connection_fail(cn, cn->parser.status, cn->parser.why);
-        break;
-    }
-}
-
-/* As many bytes as belong to the request under way; the first one that does not. */
-static const char *feed(struct connection *cn, const char *at, const char *end)
-{
-    enum http_event e = HTTP_BODY;
-    const char *body = NULL;
-    size_t n_body = 0;
-
-    while (cn->phase == CONNECTION_READING && e != HTTP_MORE && !cn->was_paused) {
-        e = http_parser_next(&cn->parser, &at, end, &body, &n_body);
-        take_event(cn, e, body, n_body);
-        cn->was_paused = is_paused(cn);
-    }
-    return at;
-}
-
-/* What came behind a request waits for its answer, and a body's bytes for whoever has paused it. */
-static void feed_kept(struct connection *cn)
-{
-    const char *bytes = cn->in.data != NULL ? cn->in.data : "";
-    const char *end = bytes + cn->in.len;
-    const char *at = feed(cn, bytes + cn->in_pos, end);
-
-    if (cn->phase == CONNECTION_CLOSED)
-        return;
-    cn->in_pos = (size_t)(at - bytes);
-    if (at == end) {
-        buf_release(&cn->in);
-        cn->in_pos = 0;
-    }
-}
-
-static void feed_fresh(struct connection *cn, const char *bytes, size_t n)
-{
-    const char *end = bytes + n;
-    const char *at = feed(cn, bytes, end);
-
-    if (cn->phase == CONNECTION_CLOSED || at == end)
-        return;
-    if (buf_add(&cn->in, at, (size_t)(end - at)) < 0)
-        connection_close(cn);
-}
-
-/* Does it go on? */
-static bool read_some(struct connection *cn)
-{
-    const ssize_t n = transport_read(&cn->io, cn->group->scratch, READ_BYTES);
-
-    /* Of a plain socket a short read was the last; TLS gives a record at a time. */
-    cn->is_readable = n == (ssize_t)READ_BYTES || (n > 0 && cn->io.session != NULL);
-    if (n == ERR_AGAIN)
-        return false;
-    if (n <= 0)
-        connection_close(cn);
-    else if (cn->phase == CONNECTION_READING)
-        feed_fresh(cn, cn->group->scratch, (size_t)n);
-    return cn->phase != CONNECTION_CLOSED;
-}
-
-/* ---- writing ---- */
-
-static bool is_blocked(const struct connection *cn)
-{
-    return cn->wire_pos < cn->wire.len;
-}
-
-/* Has everything gone? */
-static bool write_wire(struct connection *cn)
-{
-    while (is_blocked(cn)) {
-        const ssize_t n = transport_write(&cn->io, cn->wire.data + cn->wire_pos,
-                                          cn->wire.len - cn->wire_pos);
-
-        if (n == ERR_AGAIN)
-            return false;
-        if (n < 0) {
-            connection_close(cn);
-            return false;
-        }
-        cn->wire_pos += (size_t)n;
-        cn->n_moved += (size_t)n;
-    }
-    buf_clear(&cn->wire);
-    cn->wire_pos = 0;
-    return true;
-}
-
-/* Blocks of an answer in one turn of the loop, so that a fast reader of a large one, or many of
- * them, do not hold up others. */
-#define MAX_BLOCKS 2
-
-/* Does it go on? *is_done: the answer is complete, and gone. */
-static bool send_answer(struct connection *cn, bool *is_done)
+/* Is the answer there, or at least begun? */
+static bool go_on_answering(struct connection *cn)
 {
     struct http_call *call = cn->call;
 
-    for (int i = 0; i < MAX_BLOCKS && call->state != CALL_DEAD; i++) {
-        if (!write_wire(cn))
-            return false;
-        if (call->out_pos == call->out.len)
-            call->blocked_us = 0;
-        *is_done = cn->is_last;
-        if (*is_done || call->state == CALL_RECEIVING || call->state == CALL_WAITING)
-            return *is_done;
-        cn->is_last = exchange_fill(call, &cn->wire);
-        if (cn->wire.err == 0 && cn->wire.len == 0 && !cn->is_last)
-            return false;
-        if (cn->wire.err < 0)
-            call->state = CALL_DEAD;
-    }
-    if (call->state != CALL_DEAD)
+    switch (call->state) {
+    case CALL_WAITING:
+        suspend(cn);
         return true;
-    connection_close(cn);
+    case CALL_REPLIED:
+    case CALL_STREAMING:
+    case CALL_ENDED:
+        cn->is_sending = true;
+        return answer_queue(cn->mhd, call, read_answer, cn) == 0;
+    case CALL_RECEIVING:
+    case CALL_DEAD:
+        break;
+    }
     return false;
 }
 
-static void end_answer(struct connection *cn)
-{
-    const bool closes = cn->call->closes;
+/* ---- the request ---- */
 
-    end_exchange(cn);
-    timeout_restart(&cn->group->timeouts, &cn->timeout, TIMEOUT_NONE);
-    cn->has_asked = true;
-    cn->is_last = false;
-    http_parser_reset(&cn->parser);
-    buf_release(&cn->wire);
-    cn->wire_pos = 0;
-    if (closes) {
-        linger(cn);
-        return;
-    }
-    cn->phase = CONNECTION_READING;
-    cn->is_readable = cn->has_ended || transport_has_more(&cn->io);
+/* A refusal that must not wait for the body, which the client means to send all the same. */
+static bool refuse_now(struct connection *cn)
+{
+    cn->call->closes = true;
+    cn->lingers = true;
+    cn->phase = CONNECTION_ANSWERING;
+    return go_on_answering(cn);
 }
 
-/* ---- steps ---- */
-
-static bool shake_hands(struct connection *cn)
+static bool begin_exchange(struct connection *cn, const char *method, const char *version)
 {
-    const int rc = transport_handshake(&cn->io);
+    struct http_request request;
+    const struct guard_verdict verdict =
+        head_guard_read(cn->mhd, method, version, cn->target, &request);
 
-    if (rc == ERR_AGAIN)
+    if (make_exchange(cn, &request) == NULL)
         return false;
-    if (rc < 0) {
-        cn->group->opt.http->edge[HTTP_EDGE_HANDSHAKE]++;
-        connection_close(cn);
-        return false;
+    cn->phase = CONNECTION_BODY;
+    cn->call->closes = cn->call->closes || cn->is_reserved;
+    if (verdict.status != 0) {
+        cn->group->opt.http->edge[HTTP_EDGE_MALFORMED]++;
+        exchange_refuse(cn->call, verdict.status, NULL, verdict.why);
+        return refuse_now(cn);
     }
-    cn->phase = CONNECTION_READING;
-    cn->is_readable = true;
+    head_check(cn->call, cn->from, cn->is_reserved);
+    return head_must_answer_now(cn->call) ? refuse_now(cn) : true;
+}
+
+/* libmicrohttpd goes on to the next chunk also of one that has just been suspended: what is not
+ * taken it offers again. A body of which far too much comes is answered at once. */
+static bool take_body(struct connection *cn, const char *bytes, size_t *n)
+{
+    const size_t taken = *n;
+
+    if (cn->is_suspended || is_put_off(cn))
+        return true;
+    *n = 0;
+    cn->n_moved += taken;
+    if (exchange_receive(cn->call, bytes, taken) < 0)
+        answer_now(cn);
+    else if (cn->call->is_paused)
+        suspend(cn);
     return true;
 }
 
-/* Steps that were taken; 0: it has to wait. */
-static int step(struct connection *cn)
+static bool end_request(struct connection *cn)
 {
-    bool is_done = false;
+    const struct guard_verdict verdict = head_guard_check_trailers(cn->mhd);
 
+    if (verdict.status != 0 && cn->call->state == CALL_RECEIVING) {
+        cn->group->opt.http->edge[HTTP_EDGE_MALFORMED]++;
+        cn->call->closes = true;
+        exchange_refuse(cn->call, verdict.status, NULL, verdict.why);
+    }
+    cn->phase = CONNECTION_ANSWERING;
+    cn->n_received = socket_n_received(cn->fd);
+    exchange_dispatch(cn->call);
+    return go_on_answering(cn);
+}
+
+static bool take(struct connection *cn, const char *method, const char *version, const char *bytes,
+                 size_t *n)
+{
     switch (cn->phase) {
-    case CONNECTION_HANDSHAKE:
-        return shake_hands(cn);
-    case CONNECTION_READING:
-        if (!write_wire(cn) || is_paused(cn))
-            return 0;
-        if (cn->in_pos < cn->in.len || cn->was_paused) {
-            cn->was_paused = false;
-            feed_kept(cn);
-            return 1;
-        }
-        return cn->is_readable && read_some(cn);
+    case CONNECTION_HEAD:
+        return is_put_off(cn) || begin_exchange(cn, method, version);
+    case CONNECTION_BODY:
+        if (*n > 0)
+            return take_body(cn, bytes, n);
+        return cn->call->is_paused || is_put_off(cn) || end_request(cn);
     case CONNECTION_ANSWERING:
-        if (!send_answer(cn, &is_done))
-            return 0;
-        if (!is_done)
-            return MAX_STEPS;
-        end_answer(cn);
-        return cn->in_pos < cn->in.len || cn->is_readable ? MAX_STEPS : 0;
+        return go_on_answering(cn);
     case CONNECTION_LINGERING:
-        return cn->is_readable && read_some(cn);
-    case CONNECTION_CLOSED:
         break;
     }
-    return 0;
+    *n = 0;
+    return bytes != NULL;
 }
 
-static enum timeout_kind timeout_of(const struct connection *cn)
+/* ---- what libmicrohttpd calls ---- */
+
+/* The request line is there. */
+static void *on_target(void *ud, const char *target, struct MHD_Connection *c)
 {
-    switch (cn->phase) {
-    case CONNECTION_HANDSHAKE:
-        return TIMEOUT_HEAD;
-    case CONNECTION_READING:
-        if (is_blocked(cn))
-            return TIMEOUT_READER;
-        if (is_paused(cn))
-            return TIMEOUT_NONE;
-        if (cn->call != NULL)
-            return TIMEOUT_BODY;
-        return cn->has_asked && !http_parser_has_begun(&cn->parser) ? TIMEOUT_IDLE : TIMEOUT_HEAD;
-    case CONNECTION_ANSWERING:
-        return is_blocked(cn) ? TIMEOUT_READER : TIMEOUT_NONE;
-    case CONNECTION_LINGERING:
-        return TIMEOUT_LINGER;
-    case CONNECTION_CLOSED:
-        break;
-    }
-    return TIMEOUT_NONE;
+    struct connection *cn = connection_of(c);
+
+    (void)ud;
+    if (cn == NULL || cn->phase != CONNECTION_HEAD)
+        return cn;
+    cn->target = mem_strdup(target);
+    settle(cn);
+    return cn;
 }
 
-static int events_of(const struct connection *cn)
+/* MHD_NO closes the connection without an answer. */
+static enum MHD_Result on_access(void *ud, struct MHD_Connection *c, const char *url,
+                                 const char *method, const char *version, const char *bytes,
+                                 size_t *n, void **slot)
 {
-    const int writable = is_blocked(cn) ? UV_WRITABLE : 0;
+    struct connection *cn = *slot;
+    bool goes_on;
 
-    switch (cn->phase) {
-    case CONNECTION_HANDSHAKE:
-        return cn->io.needs_write ? UV_WRITABLE : UV_READABLE;
-    case CONNECTION_READING:
-        if (is_paused(cn))
-            return writable | (cn->has_ended ? 0 : UV_DISCONNECT);
-        return UV_READABLE | writable;
-    case CONNECTION_ANSWERING: /* epoll reports an end that was seen again and again */
-        return writable | (cn->has_ended ? 0 : UV_DISCONNECT);
-    case CONNECTION_LINGERING:
-        return UV_READABLE;
-    case CONNECTION_CLOSED:
-        break;
-    }
-    return 0;
+    (void)ud, (void)c, (void)url;
+    if (cn == NULL || cn->is_dropped || cn->target == NULL)
+        return MHD_NO;
+    goes_on = take(cn, method, version, bytes, n);
+    settle(cn);
+    return goes_on ? MHD_YES : MHD_NO;
 }
 
-static void on_poll(uv_poll_t *poll, int status, int events);
-
-/* What has to happen for it to go on, and by when. */
-static void settle(struct connection *cn)
+/* libmicrohttpd may have refused the body, and said so to its client. */
+static void note_refusal(struct http_call *call, struct MHD_Connection *c)
 {
-    const enum timeout_kind kind = timeout_of(cn);
-    const int events = events_of(cn);
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(c, MHD_CONNECTION_INFO_HTTP_STATUS);
 
-    if (kind != cn->timeout.kind)
-        cn->n_moved = 0;
-    timeout_set(&cn->group->timeouts, &cn->timeout, kind);
-    if (events == cn->events)
+    if (call == NULL || call->has_head_sent || info == NULL)
         return;
-    cn->events = events;
-    if (events == 0)
-        uv_poll_stop(&cn->poll);
-    else
-        uv_poll_start(&cn->poll, events, on_poll);
+    call->status = (int)info->http_status;
+    call->has_head_sent = true;
 }
 
-void connection_run(struct connection *cn)
+/* The answer has gone, or the client, or libmicrohttpd has refused the request. */
+static void on_completed(void *ud, struct MHD_Connection *c, void **slot,
+                         enum MHD_RequestTerminationCode code)
 {
-    int n = 0, more = 1;
+    struct connection *cn = *slot;
 
-    cn->is_running = true;
-    while (n < MAX_STEPS && more > 0) {
-        more = step(cn);
-        n += more;
-    }
-    cn->is_running = false;
-    if (cn->phase == CONNECTION_CLOSED)
+    (void)ud, (void)code;
+    if (cn == NULL)
         return;
-    if (n >= MAX_STEPS)
+    *slot = NULL;
+    note_refusal(cn->call, c);
+    end_exchange(cn);
+    mem_free(cn->target);
+    cn->target = NULL;
+    cn->has_asked = true;
+    cn->idle_since_ms = clock_ms();
+    cn->is_sending = false;
+    if (cn->phase != CONNECTION_LINGERING)
+        cn->phase = CONNECTION_HEAD;
+    if (cn->has_ended)
         connection_wake(cn);
     settle(cn);
 }
 
-/* Is the client's end a reason not to go on? Not where the answer is complete: a client that only
- * half-closed may have it. */
-static bool is_gone(struct connection *cn, int events)
+/* GnuTLS calls it at the end of a handshake. */
+static int on_shaken(gnutls_session_t session, unsigned type, unsigned when, unsigned incoming,
+                     const gnutls_datum_t *message)
 {
-    if ((cn->phase != CONNECTION_ANSWERING && !is_paused(cn)) || (events & UV_DISCONNECT) == 0)
+    struct connection *cn = connection_of(gnutls_session_get_ptr(session));
+
+    (void)type, (void)when, (void)incoming, (void)message;
+    if (cn != NULL)
+        cn->has_shaken = true;
+    return 0;
+}
+
+/* The credentials in force now are the session's to its end. */
+static bool begin_session(struct connection *cn, struct tls *tls)
+{
+    gnutls_session_t session = session_of(cn);
+
+    cn->credentials = tls_begin(tls, session);
+    gnutls_handshake_set_hook_function(session, GNUTLS_HANDSHAKE_FINISHED, GNUTLS_HOOK_POST,
+                                       on_shaken);
+    list_push_back(&cn->group->shaking, &cn->shaking);
+    return cn->credentials != NULL;
+}
+
+/* Is it better that the socket stays for a while? */
+static bool should_linger(const struct connection *cn)
+{
+    int n = 0;
+
+    if (cn->is_dropped || cn->group->is_stopping || (cn->daemon->is_tls && !cn->has_shaken))
         return false;
-    cn->has_ended = true;
-    return cn->call->state == CALL_WAITING || cn->call->state == CALL_STREAMING;
+    return cn->lingers || (ioctl(cn->fd, FIONREAD, &n) == 0 && n > 0);
 }
 
-/* It moves a large body: such connections share what a turn of the loop has for those that are
- * woken, so that a thousand of them do not come before a short request. */
-static bool is_bulk(const struct connection *cn)
+/* libmicrohttpd closes its socket behind this; a copy keeps the connection open. */
+static bool keep_socket(struct connection *cn)
 {
-    return cn->call != NULL && (cn->call->n_sent > BULK || cn->call->n_received > BULK);
+    const int fd = fcntl(cn->fd, F_DUPFD_CLOEXEC, 0);
+
+    if (fd < 0)
+        return false;
+    unwatch(cn);
+    shutdown(fd, SHUT_WR);
+    cn->fd = fd;
+    cn->mhd = NULL;
+    cn->phase = CONNECTION_LINGERING;
+    list_unlink(&cn->link);
+    list_unlink(&cn->woken);
+    list_unlink(&cn->shaking);
+    list_push_back(&cn->group->lingering, &cn->link);
+    watch(cn, EPOLLIN | EPOLLRDHUP);
+    settle(cn);
+    return true;
 }
 
-static void on_poll(uv_poll_t *poll, int status, int events)
+static void end_connection(struct connection *cn)
 {
-    LOOP_CALLBACK(poll->loop, "connection.poll");
-    struct connection *cn = poll->data;
+    struct daemon *d = cn->daemon;
 
-    if (status < 0 || is_gone(cn, events)) {
-        connection_close(cn);
+    d->n_connections--;
+    if (d->is_tls && !cn->has_shaken)
+        cn->group->opt.http->edge[HTTP_EDGE_HANDSHAKE]++;
+    if (!should_linger(cn) || !keep_socket(cn))
+        connection_free(cn);
+}
+
+static void on_notify(void *ud, struct MHD_Connection *c, void **slot,
+                      enum MHD_ConnectionNotificationCode code)
+{
+    struct connections *group = ud;
+    struct connection *cn = code == MHD_CONNECTION_NOTIFY_STARTED ? group->fresh : *slot;
+
+    if (cn == NULL)
+        return;
+    if (code == MHD_CONNECTION_NOTIFY_CLOSED) {
+        *slot = NULL;
+        end_connection(cn);
         return;
     }
-    cn->is_readable = cn->is_readable || (events & (UV_READABLE | UV_DISCONNECT)) != 0;
-    if (is_bulk(cn))
+    group->fresh = NULL;
+    *slot = cn;
+    cn->mhd = c;
+}
+
+const struct daemon_callbacks connection_callbacks = {
+    .target = on_target,
+    .access = on_access,
+    .completed = on_completed,
+    .notify = on_notify,
+};
+
+/* ---- between libmicrohttpd's turns ---- */
+
+static void discard(struct connection *cn)
+{
+    char bytes[DISCARD_BYTES];
+    const ssize_t n = recv(cn->fd, bytes, sizeof(bytes), MSG_DONTWAIT);
+
+    if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
+        connection_close(cn);
+}
+
+/* A client that has half-closed may still have an answer that is complete. */
+void connection_gone(struct connection *cn)
+{
+    if (cn->mhd == NULL) {
+        discard(cn);
+        return;
+    }
+    if (is_shaking(cn)) { /* it reads the end itself */
+        list_unlink(&cn->shaking);
+        list_push_back(&cn->group->shaking, &cn->shaking);
         connection_wake(cn);
+        return;
+    }
+    cn->has_ended = true;
+    if (cn->call != NULL && (cn->call->state == CALL_WAITING || cn->call->state == CALL_STREAMING))
+        connection_close(cn);
     else
-        connection_run(cn);
+        connection_wake(cn);
 }
 
 /* ---- the beginning ---- */
 
-struct connection *connection_open(struct connections *group, int fd, struct tls *tls,
-                                   enum head_origin from)
+static struct connection *make_connection(struct connections *group, struct daemon *d, int fd)
 {
     struct connection *cn = mem_calloc(1, sizeof(*cn));
 
     if (cn == NULL)
         return NULL;
-    if (uv_poll_init(group->opt.loop, &cn->poll, fd) != 0) {
-        mem_free(cn);
-        return NULL;
-    }
-    cn->poll.data = cn;
-    if (transport_open(&cn->io, fd, tls) < 0) {
-        uv_close((uv_handle_t *)&cn->poll, on_closed);
-        return NULL;
-    }
     cn->group = group;
-    cn->from = from;
-    cn->is_trusted = proxy_is_trusted(group->opt.http->opt.trusted_proxies, fd);
-    cn->phase = tls != NULL ? CONNECTION_HANDSHAKE : CONNECTION_READING;
-    buf_init(&cn->in, READ_BYTES);
-    buf_init(&cn->wire, WIRE_MAX);
+    cn->daemon = d;
+    cn->fd = fd;
     list_init(&cn->woken);
+    list_init(&cn->shaking);
     list_init(&cn->by_address);
     timeout_init(&cn->timeout);
-    list_push_back(&group->all, &cn->link);
+    list_push_back(&d->connections, &cn->link);
+    d->n_connections++;
     group->n++;
+    return cn;
+}
+
+/* libmicrohttpd calls on_notify() out of daemon_add(), also where it fails behind that. */
+static bool give(struct connection *cn)
+{
+    struct connections *group = cn->group;
+
+    group->fresh = cn;
+    if (daemon_add(cn->daemon, cn->fd))
+        return true;
+    if (group->fresh == cn) {
+        cn->daemon->n_connections--;
+        connection_free(cn);
+    }
+    group->fresh = NULL;
+    return false;
+}
+
+struct connection *connection_open(struct connections *group, int fd, struct tls *tls,
+                                   enum head_origin from)
+{
+    struct daemon *d = daemons_with_room(&group->daemons, tls != NULL);
+    struct connection *cn = d != NULL ? make_connection(group, d, fd) : NULL;
+
+    if (cn == NULL) {
+        close(fd);
+        return NULL;
+    }
+    cn->from = from;
+    cn->is_trusted = proxy_is_trusted(group->opt.http->opt.trusted_proxies, fd);
+    if (!give(cn))
+        return NULL;
+    watch(cn, EPOLLRDHUP | EPOLLET);
+    if (!cn->is_watched || (tls != NULL && !begin_session(cn, tls)))
+        connection_close(cn);
     settle(cn);
     return cn;
 }

@@ -6,17 +6,22 @@
 #include "core/base/err.h"
 #include "core/base/mem.h"
 #include "server/http/exchange.h"
+#include "server/http/socket.h"
 #include "server/process/loop_guard.h"
 
+#include <sys/epoll.h>
 #include <sys/ioctl.h>
+#include <unistd.h>
 
-#define SCRATCH_BYTES ((size_t)64 << 10)
 /* A body is looked at so often, and may come as it likes until then. */
 #define BODY_WINDOW_S 10
 /* How long a client that has been answered may take to close; what it still sends is discarded. */
 #define LINGER_S 5
 /* Of the oldest in a list, how many are asked whether they can go. */
 #define MAX_ASKED 16
+/* Connections that are resumed before libmicrohttpd runs, and events that are taken at once. */
+#define RESUMED_AT_ONCE 128
+#define TOLD_AT_ONCE 64
 /* Nobody is called slow before that. */
 #define SLOW_MS 1000
 
@@ -25,6 +30,18 @@
 static void on_sleepless(uv_idle_t *idle)
 {
     (void)idle;
+}
+
+/* As many as libmicrohttpd then looks at in one run or two. */
+static void resume_some(struct connections *group, struct list *now)
+{
+    for (int i = 0; i < RESUMED_AT_ONCE && !list_is_empty(now); i++) {
+        struct connection *cn = list_entry(now->next, struct connection, woken);
+
+        list_unlink(&cn->woken);
+        connection_resume(cn);
+    }
+    daemons_run_pending(&group->daemons);
 }
 
 /* Those that are woken meanwhile have their turn in the next one, without a pause before it. */
@@ -39,12 +56,8 @@ static void run_woken(struct connections *group)
         list_unlink(link);
         list_push_back(&now, link);
     }
-    while (!list_is_empty(&now) && !loop_guard_is_due(group->opt.loop)) {
-        struct connection *cn = list_entry(now.next, struct connection, woken);
-
-        list_unlink(&cn->woken);
-        connection_run(cn);
-    }
+    while (!list_is_empty(&now) && !loop_guard_is_due(group->opt.loop))
+        resume_some(group, &now);
     while (!list_is_empty(&now)) { /* the next turn begins with these */
         struct list *link = now.prev;
 
@@ -53,16 +66,38 @@ static void run_woken(struct connections *group)
     }
 }
 
+/* Behind a run of all daemons. */
+static void rest_handshakes(struct connections *group)
+{
+    while (!list_is_empty(&group->shaking) && !loop_guard_is_due(group->opt.loop))
+        connection_rest(list_entry(group->shaking.next, struct connection, shaking));
+}
+
 static void on_before_sleep(uv_prepare_t *handle)
 {
     LOOP_CALLBACK(handle->loop, "connections.before_sleep");
     struct connections *group = handle->data;
+    bool is_left;
 
     run_woken(group);
-    if (list_is_empty(&group->woken))
-        uv_idle_stop(&group->sleepless);
-    else
+    is_left = daemons_run_pending(&group->daemons);
+    rest_handshakes(group);
+    if (is_left || !list_is_empty(&group->woken))
         uv_idle_start(&group->sleepless, on_sleepless);
+    else
+        uv_idle_stop(&group->sleepless);
+}
+
+static void on_watch(uv_poll_t *poll, int status, int events)
+{
+    LOOP_CALLBACK(poll->loop, "connections.watch");
+    const struct connections *group = poll->data;
+    struct epoll_event told[TOLD_AT_ONCE];
+    const int n = epoll_wait(group->watch_fd, told, TOLD_AT_ONCE, 0);
+
+    (void)status, (void)events;
+    for (int i = 0; i < n; i++)
+        connection_gone(told[i].data.ptr);
 }
 
 /* ---- time limits ---- */
@@ -84,16 +119,34 @@ static void go_on(struct connection *cn)
     timeout_restart(&cn->group->timeouts, &cn->timeout, cn->timeout.kind);
 }
 
+/* Have bytes of a request line come? libmicrohttpd tells of whole ones only. Of TLS, whose
+ * handshake has bytes too, and of Unix sockets the kernel cannot say. */
+static bool has_begun(const struct connection *cn)
+{
+    return cn->target != NULL ||
+           (!cn->daemon->is_tls && socket_n_received(cn->fd) > cn->n_received);
+}
+
+/* A client that has said nothing learns nothing from an answer. */
 static void head_is_due(struct connection *cn)
 {
     cn->group->opt.http->edge[HTTP_EDGE_HEADER_TIMEOUT]++;
-    if (!http_parser_has_begun(&cn->parser)) {
+    if (has_begun(cn))
+        connection_fail(cn, 408, "the request's head did not come in time");
+    else
         connection_close(cn);
-        return;
-    }
-    connection_fail(cn, 408, "the request's head did not come in time");
-    if (cn->phase != CONNECTION_CLOSED)
-        connection_run(cn);
+}
+
+/* Looked at as often as heads: one whose next head has begun has that limit from now on. */
+static void idle_is_due(struct connection *cn)
+{
+    const struct connections *group = cn->group;
+
+    if (clock_ms() - cn->idle_since_ms >= (uint64_t)group->opt.idle_timeout_s * 1000)
+        connection_close(cn);
+    else
+        timeout_restart(&cn->group->timeouts, &cn->timeout,
+                        has_begun(cn) ? TIMEOUT_HEAD : TIMEOUT_IDLE);
 }
 
 /* One byte at least, where no rate is set. */
@@ -105,8 +158,6 @@ static void body_is_due(struct connection *cn)
     }
     cn->group->opt.http->edge[HTTP_EDGE_BODY_TIMEOUT]++;
     connection_fail(cn, 408, "the request's body comes too slowly");
-    if (cn->phase != CONNECTION_CLOSED)
-        connection_run(cn);
 }
 
 static void reader_is_due(struct connection *cn)
@@ -134,6 +185,8 @@ static void on_due(struct timeout *t)
         reader_is_due(cn);
         break;
     case TIMEOUT_IDLE:
+        idle_is_due(cn);
+        break;
     case TIMEOUT_LINGER:
         connection_close(cn);
         break;
@@ -149,7 +202,7 @@ static bool has_unread(const struct connection *cn)
 {
     int n = 0;
 
-    return ioctl(cn->io.fd, FIONREAD, &n) == 0 && n > 0;
+    return ioctl(cn->fd, FIONREAD, &n) == 0 && n > 0;
 }
 
 static bool can_go(const struct connection *cn)
@@ -188,6 +241,19 @@ static struct connection *oldest(const struct connections *group, enum timeout_k
     return NULL;
 }
 
+/* True: its slot is free. */
+static bool end_now(struct connection *cn)
+{
+    const struct connections *group = cn->group;
+    const uint32_t before = group->n;
+    struct daemon *d = cn->mhd != NULL ? cn->daemon : NULL;
+
+    connection_close(cn);
+    if (d != NULL)
+        daemon_run(d);
+    return group->n < before;
+}
+
 bool connections_evict(struct connections *group)
 {
     static const struct {
@@ -206,8 +272,7 @@ bool connections_evict(struct connections *group)
             continue;
         if (order[i].count != HTTP_EDGE_COUNT)
             group->opt.http->edge[order[i].count]++;
-        connection_close(cn);
-        return true;
+        return end_now(cn);
     }
     return false;
 }
@@ -217,46 +282,87 @@ bool connections_evict(struct connections *group)
 int connections_init(struct connections *group, const struct connections_options *options)
 {
     *group = (struct connections){.opt = *options};
-    list_init(&group->all);
+    list_init(&group->lingering);
     list_init(&group->woken);
-    group->scratch = mem_alloc(SCRATCH_BYTES);
-    return group->scratch != NULL ? 0 : ERR_NOMEM;
+    list_init(&group->shaking);
+    group->watch_fd = epoll_create1(EPOLL_CLOEXEC);
+    return group->watch_fd >= 0 ? 0 : ERR_IO;
 }
 
-void connections_start(struct connections *group)
+static void start_waiting(struct connections *group)
 {
+    const uint64_t head_ms = (uint64_t)group->opt.header_timeout_s * 1000;
+    const uint64_t idle_ms = (uint64_t)group->opt.idle_timeout_s * 1000;
     const uint64_t ms[TIMEOUT_KINDS] = {
-        [TIMEOUT_HEAD] = (uint64_t)group->opt.header_timeout_s * 1000,
-        [TIMEOUT_IDLE] = (uint64_t)group->opt.idle_timeout_s * 1000,
+        [TIMEOUT_HEAD] = head_ms,
+        [TIMEOUT_IDLE] = idle_ms < head_ms ? idle_ms : head_ms,
         [TIMEOUT_BODY] = BODY_WINDOW_S * 1000,
-        [TIMEOUT_READER] = (uint64_t)group->opt.idle_timeout_s * 1000,
+        [TIMEOUT_READER] = idle_ms,
         [TIMEOUT_LINGER] = LINGER_S * 1000,
     };
 
     timeouts_init(&group->timeouts, group->opt.loop, ms, on_due);
+}
+
+void connections_start(struct connections *group)
+{
+    struct daemon_callbacks callbacks = connection_callbacks;
+
+    callbacks.ud = group;
+    start_waiting(group);
+    daemons_start(&group->daemons, group->opt.loop, &callbacks,
+                  &group->opt.http->edge[HTTP_EDGE_MALFORMED]);
+    uv_poll_init(group->opt.loop, &group->watch, group->watch_fd);
     uv_prepare_init(group->opt.loop, &group->before_sleep);
     uv_idle_init(group->opt.loop, &group->sleepless);
-    group->before_sleep.data = group->sleepless.data = group;
+    group->watch.data = group->before_sleep.data = group->sleepless.data = group;
+    uv_poll_start(&group->watch, UV_READABLE, on_watch);
     uv_prepare_start(&group->before_sleep, on_before_sleep);
+}
+
+static void close_daemon(struct daemon *d)
+{
+    list_each(it, &d->connections)
+    {
+        struct connection *cn = list_entry(it, struct connection, link);
+
+        if (cn->is_suspended)
+            connection_close(cn);
+    }
+    daemon_stop(d);
+}
+
+/* `is_whole`: without regard to the callback's time. */
+static bool close_some(struct connections *group, bool is_whole)
+{
+    const uv_loop_t *loop = group->opt.loop;
+    struct list *daemons = &group->daemons.all;
+
+    group->is_stopping = true;
+    while (!list_is_empty(&group->lingering) && (is_whole || !loop_guard_is_due(loop)))
+        connection_close(list_entry(group->lingering.next, struct connection, link));
+    while (!list_is_empty(daemons) && (is_whole || !loop_guard_is_due(loop)))
+        close_daemon(list_entry(daemons->next, struct daemon, link));
+    return list_is_empty(&group->lingering) && list_is_empty(daemons);
 }
 
 bool connections_close(struct connections *group)
 {
-    while (!list_is_empty(&group->all) && !loop_guard_is_due(group->opt.loop))
-        connection_close(list_entry(group->all.next, struct connection, link));
-    return list_is_empty(&group->all);
+    return close_some(group, false);
 }
 
 void connections_stop(struct connections *group)
 {
-    list_each(it, &group->all) connection_close(list_entry(it, struct connection, link));
+    close_some(group, true);
     timeouts_close(&group->timeouts);
+    uv_close((uv_handle_t *)&group->watch, NULL);
     uv_close((uv_handle_t *)&group->before_sleep, NULL);
     uv_close((uv_handle_t *)&group->sleepless, NULL);
 }
 
 void connections_release(struct connections *group)
 {
-    mem_free(group->scratch);
-    group->scratch = NULL;
+    if (group->watch_fd >= 0)
+        close(group->watch_fd);
+    group->watch_fd = -1;
 }

@@ -14,13 +14,10 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
-#include <time.h>
 
 /* A refused body is read to its end, so that the client gets to see the answer instead of a
  * reset, up to so many times the limit. */
 #define DISCARD_FACTOR 4
-/* Handed to the socket in one go at most, and the size of a stream's chunks. */
-#define BLOCK ((size_t)16 << 10)
 /* Bytes of a request id that is echoed. */
 #define MAX_GIVEN_ID 128
 /* Most bytes of a body that its route receives piece by piece and has not taken. */
@@ -32,7 +29,7 @@
 #define FREE_PAGE_BYTES ((uint64_t)16 << 20)
 #define SMALL_PAGE_BYTES ((size_t)16 << 10)
 
-static const struct http_route *route_of(const struct http_call *c)
+const struct http_route *exchange_route(const struct http_call *c)
 {
     const struct http_options *o = &c->http->opt;
 
@@ -179,7 +176,7 @@ void exchange_refuse(struct http_call *c, int status, const char *code, const ch
 
 uint64_t exchange_max_body(const struct http_call *c)
 {
-    const struct http_route *route = route_of(c);
+    const struct http_route *route = exchange_route(c);
     const uint64_t max = c->http->opt.max_body;
 
     if (route == NULL || !http_call_is(c, HTTP_POST))
@@ -214,7 +211,7 @@ static void hand_on(struct http_call *c, const struct http_route *route)
 int exchange_receive(struct http_call *c, const char *bytes, size_t n)
 {
     const uint64_t max = exchange_max_body(c);
-    const struct http_route *route = route_of(c);
+    const struct http_route *route = exchange_route(c);
 
     c->n_received += n;
     if (c->n_received / DISCARD_FACTOR > max) {
@@ -261,80 +258,6 @@ void exchange_dispatch(struct http_call *c)
 
 /* ---- the answer ---- */
 
-static const char *reason_of(int status)
-{
-    static const struct {
-        int status;
-        const char *text;
-    } reasons[] = {
-        {100, "Continue"},          {200, "OK"},
-        {204, "No Content"},        {304, "Not Modified"},      {400, "Bad Request"},
-        {401, "Unauthorized"},      {403, "Forbidden"},
-        {404, "Not Found"},         {405, "Method Not Allowed"},
-        {408, "Request Timeout"},   {410, "Gone"},
-        {413, "Content Too Large"}, {416, "Range Not Satisfiable"},
-        {414, "URI Too Long"},      {415, "Unsupported Media Type"},
-        {417, "Expectation Failed"}, {429, "Too Many Requests"},
-        {431, "Request Header Fields Too Large"},
-        {500, "Internal Server Error"}, {501, "Not Implemented"},
-        {503, "Service Unavailable"}, {505, "HTTP Version Not Supported"},
-    };
-
-    for (size_t i = 0; i < sizeof(reasons) / sizeof(reasons[0]); i++)
-        if (reasons[i].status == status)
-            return reasons[i].text;
-    return "";
-}
-
-static void add_date(struct buf *wire)
-{
-    const time_t now = time(NULL);
-    char text[64];
-    struct tm t;
-
-    /* The names of days and months are those of the C locale, which is never changed. */
-    if (gmtime_r(&now, &t) != NULL &&
-        strftime(text, sizeof(text), "%a, %d %b %Y %H:%M:%S GMT", &t) > 0)
-        buf_printf(wire, "Date: %s\r\n", text);
-}
-
-/* A stream has no length: it is chunked, and for HTTP/1.0 its end is the connection's. */
-static void add_framing(struct http_call *c, struct buf *wire)
-{
-    const bool has_length = c->state == CALL_REPLIED;
-
-    c->is_chunked = !has_length && !c->request.is_http_10;
-    if (!has_length && !c->is_chunked)
-        c->closes = true;
-    if (has_length && c->status != 204 && c->status != 304)
-        buf_printf(wire, "Content-Length: %zu\r\n", c->out.len);
-    else if (c->is_chunked)
-        buf_add_str(wire, "Transfer-Encoding: chunked\r\n");
-}
-
-static void add_head(struct http_call *c, struct buf *wire)
-{
-    const struct http_route *route = route_of(c);
-
-    c->closes = c->closes || c->http->is_draining;
-    buf_printf(wire, "HTTP/1.1 %d %s\r\n", c->status, reason_of(c->status));
-    add_date(wire);
-    if (c->type[0] != '\0')
-        buf_printf(wire, "Content-Type: %s\r\n", c->type);
-    buf_printf(wire, "X-Request-Id: %s\r\n", c->id);
-    if (route != NULL && route->id_header != NULL)
-        buf_printf(wire, "%s: %s\r\n", route->id_header, c->id);
-    for (size_t i = 0; i < c->n_headers; i++)
-        buf_printf(wire, "%s: %s\r\n", c->headers[i].name, c->headers[i].value);
-    add_framing(c, wire);
-    if (c->closes)
-        buf_add_str(wire, "Connection: close\r\n");
-    else if (c->request.is_http_10)
-        buf_add_str(wire, "Connection: keep-alive\r\n");
-    buf_add_str(wire, "\r\n");
-    c->has_head_sent = true;
-}
-
 /* What was handed on need not be kept. */
 static void forget_out(struct http_call *c)
 {
@@ -348,39 +271,22 @@ static void forget_out(struct http_call *c)
     hold(c);
 }
 
-static void add_block(struct http_call *c, struct buf *wire)
+size_t exchange_read(struct http_call *c, char *out, size_t max)
 {
-    const size_t left = c->out.len - c->out_pos;
-    const size_t n = left < BLOCK ? left : BLOCK;
+    const size_t left = c->out.len - c->out_pos, n = left < max ? left : max;
 
     if (n == 0)
-        return;
-    if (c->is_chunked)
-        buf_printf(wire, "%zx\r\n", n);
-    buf_add(wire, c->out.data + c->out_pos, n);
-    if (c->is_chunked)
-        buf_add_str(wire, "\r\n");
+        return 0;
+    memcpy(out, c->out.data + c->out_pos, n);
     c->out_pos += n;
     c->n_sent += n;
     forget_out(c);
+    return n;
 }
 
-bool exchange_fill(struct http_call *c, struct buf *wire)
+bool exchange_is_complete(const struct http_call *c)
 {
-    bool is_last;
-
-    if (!c->has_head_sent)
-        add_head(c, wire);
-    if (c->state == CALL_STREAMING && c->room != NULL && c->out_pos == c->out.len)
-        c->room(c->room_ud);
-    if (c->is_head)
-        c->out_pos = c->out.len;
-    else
-        add_block(c, wire);
-    is_last = (c->state != CALL_STREAMING || c->is_head) && c->out_pos == c->out.len;
-    if (is_last && c->is_chunked && !c->is_head)
-        buf_add_str(wire, "0\r\n\r\n");
-    return is_last;
+    return c->state != CALL_STREAMING && c->out_pos == c->out.len;
 }
 
 /* Nothing is freed here: the handler may still be running. */
@@ -442,7 +348,7 @@ bool http_call_is(const struct http_call *c, enum http_methods method)
 
 const void *http_call_arg(const struct http_call *c)
 {
-    return route_of(c)->arg;
+    return exchange_route(c)->arg;
 }
 
 const char *http_call_tail(const struct http_call *c)
@@ -572,7 +478,7 @@ void http_call_reply(struct http_call *c, int status, const char *type, struct b
 
 void http_call_reply_error(struct http_call *c, const struct api_error *e)
 {
-    const struct http_route *route = route_of(c);
+    const struct http_route *route = exchange_route(c);
     struct buf body;
 
     buf_init(&body, HTTP_MAX_REPLY);

@@ -41,7 +41,6 @@ struct http_call {
     bool is_local;      /* the server's own: there is no connection */
     const void *context; /* what that one says beside the request; or NULL */
     bool is_head;       /* the answer goes out without its body */
-    bool is_chunked;    /* the answer's body */
     bool is_owed;       /* counted: the request is complete, the answer is not */
     bool is_discarding; /* the body is of no interest: a refusal waits for its end */
     bool closes;        /* the connection ends with the answer */
@@ -93,8 +92,12 @@ int exchange_receive(struct http_call *c, const char *bytes, size_t n);
 /* The request is complete: let the route answer, or begin to. */
 void exchange_dispatch(struct http_call *c);
 
-/* Move a block of the answer into an empty `wire`: true when there is nothing more after that. A
- * wire that stays empty has to wait for the handler. */
-bool exchange_fill(struct http_call *c, struct buf *wire);
+/* NULL: there is none. */
+const struct http_route *exchange_route(const struct http_call *c);
+
+/* Take the next bytes of the answer's body, `max` at most. 0: there are none now: the answer is
+ * complete, or its handler has to write more. */
+size_t exchange_read(struct http_call *c, char *out, size_t max);
+bool exchange_is_complete(const struct http_call *c);
 
 #endif

@@ -104,7 +104,9 @@ static int open_listeners(struct http *h, char *err, size_t err_len)
 
 static int set_limits(struct http *h, char *err, size_t err_len)
 {
-    const uint32_t n = limits_fit(h->shared.opt.max_connections, h->shared.opt.n_other_fds);
+    const uint32_t n_daemons = 2 + h->shared.opt.max_connections / DAEMON_CONNECTIONS;
+    const uint32_t n_other = h->shared.opt.n_other_fds + n_daemons * DAEMON_FDS;
+    const uint32_t n = limits_fit(h->shared.opt.max_connections, n_other);
 
     if (n == 0) {
         snprintf(err, err_len, "too few file descriptors are allowed (ulimit -n): with those that "

@@ -1,8 +1,7 @@
 /* server/http/http.h - HTTP/1.1, plain or over TLS, inside the server's libuv loop.
  *
- * A connection (connection.h) is read while a request comes in, and only watched for its client's
- * end while the answer is made: what the client sends meanwhile stays in the kernel. What is no
- * request of RFC 9112 to the letter is refused, and its connection closed (http_parser.h).
+ * libmicrohttpd reads requests and writes answers (daemon.h). What is no request of RFC 9112 is
+ * refused, and its connection closed: by libmicrohttpd, in its own words, or by head_guard.h.
  *
  * What counts as gone: a reset, and the end of the client's sending side (EPOLLRDHUP). Half-closed
  * and closed look the same to a server that has not yet sent anything. Clients that half-close but
@@ -16,15 +15,18 @@
  * a few reserved slots answer the routes with one of the `reserved_flags`, and 503 to all else.
  *
  * Thread: the loop's. What was written is sent before the loop sleeps again.
- * Memory: per connection 1 KiB; with a request its head of at most 16 KiB, a body of at most
- *         max_body, 64 KiB of what came behind it, and what waits to be sent: one reply, or a
- *         backlog that ends the stream once it exceeds HTTP_MAX_BACKLOG. A connection over TLS
- *         has some 40 KiB of GnuTLS's beside.
+ * Memory: per connection HTTP_CONNECTION_BYTES; with a request 7 KiB and a body of at most
+ *         max_body, and what waits to be sent: one reply, or a backlog that ends the stream once it
+ *         exceeds HTTP_MAX_BACKLOG, and 16 KiB while a larger answer is sent. A connection over
+ *         TLS has some 40 KiB of GnuTLS's beside.
  */
 #ifndef SERVER_HTTP_HTTP_H
 #define SERVER_HTTP_HTTP_H
 
 #include "server/http/http_shared.h"
+
+/* libmicrohttpd's for a head and what is on its way, and the connection's own. */
+#define HTTP_CONNECTION_BYTES ((size_t)33 << 10)
 
 struct http;
 struct local_calls;

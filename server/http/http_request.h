@@ -1,9 +1,9 @@
 /* server/http/http_request.h - the head of one request, as all that answers it sees it.
  *
- * A plain value: whoever reads heads (a connection's parser; local_call.h for the server's own)
- * fills one, and nothing behind it knows how it was read. What it says has been checked: names are
- * tokens, values are without control characters but tabs, the target is one (http_target.h), the
- * body has one length or is chunked.
+ * A plain value: whoever reads heads (head_guard.h; local_call.h for the server's own) fills one,
+ * and nothing behind it knows how it was read. What it says has been checked: names are tokens,
+ * values are without control characters but tabs, the target is one (http_target.h), the body has
+ * one length or is chunked.
  *
  * Zero is one that was not read. Of one that has failed there is what had been read by then, with
  * keeps_alive false: where the next request begins is not known.

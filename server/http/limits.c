@@ -9,6 +9,8 @@
 #include <sys/resource.h>
 #include <xxhash.h>
 
+#define EXTRA_CONNECTIONS 256
+#define AUTOMATIC_CONNECTIONS 1280 /* at least */
 /* With fewer there is no point in listening. */
 #define MIN_CONNECTIONS 4
 /* Where /proc cannot be read. */
@@ -103,6 +105,15 @@ static uint32_t n_open(void)
         n++;
     closedir(d);
     return n > 3 ? n - 3 : 0; /* ".", "..", and the folder itself */
+}
+
+uint32_t limits_wanted(uint32_t setting, uint32_t n_outstanding)
+{
+    const uint32_t derived = n_outstanding + EXTRA_CONNECTIONS;
+
+    if (setting > 0)
+        return setting;
+    return derived > AUTOMATIC_CONNECTIONS ? derived : AUTOMATIC_CONNECTIONS;
 }
 
 uint32_t limits_fit(uint32_t wanted, uint32_t n_other)

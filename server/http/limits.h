@@ -47,6 +47,10 @@ enum limits_verdict limits_ask(struct limits *l, const struct in6_addr *address)
 /* It has come; its address is filled in. */
 void limits_add(struct limits *l, struct connection *cn);
 
+/* The setting max_connections, whose 0 stands for the requests that may run and wait, and some that
+ * only ask. */
+uint32_t limits_wanted(uint32_t setting, uint32_t n_outstanding);
+
 /* How many connections the process has descriptors for: those of `wanted` for which the limit
  * suffices, once raised as far as allowed, beside what is open now and `n_other` more. */
 uint32_t limits_fit(uint32_t wanted, uint32_t n_other);

@@ -69,7 +69,7 @@ static void admit(struct listener *l, int fd, const struct in6_addr *address, bo
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
     cn = connection_open(l->group, fd, l->tls, l->from);
     if (cn == NULL) {
-        refuse(l, fd, HTTP_EDGE_FULL);
+        l->http->edge[HTTP_EDGE_FULL]++;
         return;
     }
     cn->is_reserved = is_reserved;

@@ -4,6 +4,7 @@
 #include "core/base/err.h"
 
 #include <errno.h>
+#include <linux/tcp.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <stdbool.h>
@@ -182,4 +183,12 @@ void listen_unlink(struct socket_file *file)
         st.st_ino == file->inode)
         unlink(file->path);
     file->path[0] = '\0';
+}
+
+uint64_t socket_n_received(int fd)
+{
+    struct tcp_info info = {0};
+    socklen_t n = sizeof(info);
+
+    return getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &n) == 0 ? info.tcpi_bytes_received : 0;
 }

@@ -41,4 +41,8 @@ uint16_t listen_port(int fd);
 /* Remove the file, if it is still the one that was made. */
 void listen_unlink(struct socket_file *file);
 
+/* How many bytes a TCP connection has received so far; 0: none, or the kernel does not say, as of
+ * other sockets. */
+uint64_t socket_n_received(int fd);
+
 #endif

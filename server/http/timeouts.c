@@ -13,6 +13,8 @@ static struct timeout *first_of(struct timeouts *t, enum timeout_kind kind)
 
 static void on_timer(uv_timer_t *timer);
 
+/* A limit that has passed already is for the loop's next turn: in this one libuv would call a timer
+ * without a pause again and again. */
 static void set_timer(struct timeouts *t, uint64_t due_ms)
 {
     const uint64_t now = clock_ms();
@@ -21,7 +23,7 @@ static void set_timer(struct timeouts *t, uint64_t due_ms)
         return;
     t->timer_ms = due_ms;
     uv_update_time(t->timer.loop);
-    uv_timer_start(&t->timer, on_timer, due_ms > now ? due_ms - now : 0, 0);
+    uv_timer_start(&t->timer, on_timer, due_ms > now ? due_ms - now : 1, 0);
 }
 
 /* A connection whose timeout is reported may begin another wait, at the end of a list. */

@@ -37,7 +37,8 @@ def line(text):
 
 CHUNK = b"%x\r\n" % len(BODY) + BODY + b"\r\n"
 
-# name: (bytes, status)
+# name: (bytes, status); None: the connection is closed without an answer. Where OURS has the name, libmicrohttpd lets the
+# shape through and the server answers in its own words; all others libmicrohttpd refuses by itself.
 SHAPES = {
     # Two lengths of one body.
     "length, then coding": (post(length(len(CHUNK) + 5), b"Transfer-Encoding: chunked\r\n", body=CHUNK + b"0\r\n\r\n"), 400),
@@ -53,19 +54,19 @@ SHAPES = {
     "a length beyond 64 bits": (post(b"Content-Length: 18446744073709551631\r\n", body=BODY), 400),
     "a length in quotes": (post(b'Content-Length: "15"\r\n', body=BODY), 400),
     # Transfer codings.
-    "xchunked": (coded(b"xchunked"), 400),
-    "chunkedx": (coded(b"chunkedx"), 400),
-    "identity": (coded(b"identity"), 400),
-    "identity, chunked": (coded(b"identity, chunked"), 400),
-    "chunked, chunked": (coded(b"chunked, chunked"), 400),
-    "chunked, identity": (coded(b"chunked, identity"), 400),
+    "xchunked": (coded(b"xchunked"), 501),
+    "chunkedx": (coded(b"chunkedx"), 501),
+    "identity": (coded(b"identity"), 501),
+    "identity, chunked": (coded(b"identity, chunked"), 501),
+    "chunked, chunked": (coded(b"chunked, chunked"), 501),
+    "chunked, identity": (coded(b"chunked, identity"), 501),
     "gzip, chunked": (coded(b"gzip, chunked"), 501),
-    "gzip": (coded(b"gzip"), 400),
+    "gzip": (coded(b"gzip"), 501),
     "two fields of codings": (post(b"Transfer-Encoding: chunked\r\n", b"Transfer-Encoding: chunked\r\n", body=b"0\r\n\r\n"), 400),
-    "no coding": (coded(b""), 400),
-    "a coding with a parameter": (coded(b"chunked;q=1"), 400),
-    "a coding in quotes": (coded(b'"chunked"'), 400),
-    "a coding after a vertical tab": (coded(b"\x0bchunked"), 400),
+    "no coding": (coded(b""), 501),
+    "a coding with a parameter": (coded(b"chunked;q=1"), 501),
+    "a coding in quotes": (coded(b'"chunked"'), 501),
+    "a coding after a vertical tab": (coded(b"\x0bchunked"), 501),
     "a coding in HTTP/1.0": (b"POST /tokenize HTTP/1.0\r\n" + HOST + b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400),
     # Chunks.
     "a chunk with a plus": (chunked(b"+f\r\n" + BODY + b"\r\n0\r\n\r\n"), 400),
@@ -75,7 +76,7 @@ SHAPES = {
     "a chunk before a blank": (chunked(b"f \r\n" + BODY + b"\r\n0\r\n\r\n"), 400),
     "a chunk without a size": (chunked(b"\r\n" + BODY + b"\r\n0\r\n\r\n"), 400),
     "a chunk of letters": (chunked(b"xyz\r\n" + BODY + b"\r\n0\r\n\r\n"), 400),
-    "a chunk beyond 64 bits": (chunked(b"1000000000000000f\r\n" + BODY + b"\r\n0\r\n\r\n"), 400),
+    "a chunk beyond 64 bits": (chunked(b"1000000000000000f\r\n" + BODY + b"\r\n0\r\n\r\n"), 413),
     "a chunk line ended by LF": (chunked(b"f\n" + BODY + b"\r\n0\r\n\r\n"), 400),
     "a chunk line ended by CR": (chunked(b"f\r" + BODY + b"\r\n0\r\n\r\n"), 400),
     "a chunk's end without CR": (chunked(b"f\r\n" + BODY + b"\n0\r\n\r\n"), 400),
@@ -84,8 +85,6 @@ SHAPES = {
     "a last chunk ended by LF": (chunked(CHUNK + b"0\n\r\n"), 400),
     "an end of chunks by LF": (chunked(CHUNK + b"0\r\n\n"), 400),
     "an extension with LF": (chunked(b"f;a\nb\r\n" + BODY + b"\r\n0\r\n\r\n"), 400),
-    "an extension with NUL": (chunked(b"f;a\x00\r\n" + BODY + b"\r\n0\r\n\r\n"), 400),
-    "a long extension": (chunked(b"f;" + b"a" * 10000 + b"\r\n" + BODY + b"\r\n0\r\n\r\n"), 400),
     "a trailer with a blank": (chunked(CHUNK + b"0\r\nA : b\r\n\r\n"), 400),
     "a trailer that is folded": (chunked(CHUNK + b"0\r\nA: b\r\n c\r\n\r\n"), 400),
     "a trailer with a length": (chunked(CHUNK + b"0\r\nContent-Length: 3\r\n\r\n"), 400),
@@ -98,7 +97,7 @@ SHAPES = {
     "a bare CR before a field": (get(b"\rX-A: b\r\n"), 400),
     "a bare CR in the request line": (b"GET /health\r HTTP/1.1\r\n" + HOST + b"\r\n", 400),
     "two CRs": (get(b"X-A: b\r\r\n"), 400),
-    "two empty lines in front": (b"\r\n\r\n" + get(), 400),
+    "two empty lines in front": (b"\r\n\r\n" + get(), None),
     # Fields.
     "a blank before the colon": (post(b"Content-Length : 15\r\n", body=BODY), 400),
     "a tab before the colon": (post(b"Content-Length\t: 15\r\n", body=BODY), 400),
@@ -141,14 +140,14 @@ SHAPES = {
     "HTTP/1.10": (line(b"GET /health HTTP/1.10"), 400),
     "http in small letters": (line(b"GET /health http/1.1"), 400),
     "two blanks": (line(b"GET  /health HTTP/1.1"), 400),
-    "a tab for a blank": (line(b"GET\t/health HTTP/1.1"), 400),
+    "a tab for a blank": (line(b"GET\t/health HTTP/1.1"), None),
     "a blank at the end": (line(b"GET /health HTTP/1.1 "), 400),
-    "a blank in front": (line(b" GET /health HTTP/1.1"), 400),
+    "a blank in front": (line(b" GET /health HTTP/1.1"), None),
     "a blank in the path": (line(b"GET /hea lth HTTP/1.1"), 400),
     "no path": (line(b"GET  HTTP/1.1"), 400),
     "a path without a slash": (line(b"GET health HTTP/1.1"), 400),
     "a fragment": (line(b"GET /health#a HTTP/1.1"), 400),
-    "a NUL in the path": (line(b"GET /health\x00a HTTP/1.1"), 400),
+    "a NUL in the path": (line(b"GET /health\x00a HTTP/1.1"), None),
     "an encoded NUL in the path": (line(b"GET /health%00a HTTP/1.1"), 400),
     "half an encoded byte": (line(b"GET /health%a HTTP/1.1"), 400),
     "a path that is not ASCII": (line(b"GET /h\xc3\xa4lth HTTP/1.1"), 400),
@@ -161,5 +160,21 @@ SHAPES = {
     "an absolute path with a name": (line(b"GET http://a@localhost/health HTTP/1.1"), 400),
     "a long request line": (line(b"GET /health?" + b"a" * 12000 + b" HTTP/1.1"), 414),
     "CONNECT": (line(b"CONNECT localhost:80 HTTP/1.1"), 501),
-    "a handshake of TLS": (b"\x16\x03\x01\x00\xa5\x01\x00\x00\xa1\x03\x03" + bytes(range(32)) * 4, 400),
+    "a handshake of TLS": (b"\x16\x03\x01\x00\xa5\x01\x00\x00\xa1\x03\x03" + bytes(range(32)) * 4, None),
+}
+
+OURS = {
+    "too many fields", "a head of 20 KB", "an empty host", "a host with a path", "a host with a blank",
+    "a host with a name before it", "a host with a port of letters", "a control character in a value",
+    "a DEL in a value", "two keys", "two x-api-keys", "two content types", "two origins", "two priorities",
+    "two expectations", "two request ids", "HTTP/1.2", "no path", "a path without a slash", "a fragment",
+    "a path that is not ASCII", "a method with a control character", "a method with a bracket", "a star for GET",
+    "an authority for GET", "an absolute path of another scheme", "an absolute path without a host",
+    "an absolute path with a name", "a long request line", "CONNECT", "a trailer with a length", "a long trailer",
+}
+
+# Read as they stand, where RFC 9112 would let a server refuse them: what is between a chunk's size and its CRLF means nothing.
+EXTENSIONS = {
+    "an extension with NUL": (chunked(b"f;a\x00\r\n" + BODY + b"\r\n0\r\n\r\n"), 200),
+    "a long extension": (chunked(b"f;" + b"a" * 10000 + b"\r\n" + BODY + b"\r\n0\r\n\r\n"), 200),
 }

@@ -3,14 +3,17 @@ and with a proxy in front."""
 import itertools
 import json
 import socket
+import ssl
 import subprocess
 import time
 
 import pytest
 
-from framing_shapes import BODY, CHUNK, GET, HOST, JSON, POST, SHAPES, SMUGGLED, chunked, get, length, post
+from framing_shapes import BODY, CHUNK, EXTENSIONS, GET, HOST, JSON, OURS, POST, SHAPES, SMUGGLED, chunked, get, length, post
+from quire import Server, make_certificate
 
 numbers = itertools.count()
+MALFORMED = 'quire_edge_refusals_total{reason="malformed"}'
 
 
 def lines_until(server, mark, seen):
@@ -67,26 +70,36 @@ def answers(data):
     return found
 
 
-@pytest.mark.parametrize("name", SHAPES)
-def test_refused(server, name):
-    data, status = SHAPES[name]
-    lines_until(server, mark(server), 0)
-    seen = len(server.read_log())
-    got = answers(send_and_read((server.address(), server.port), data + SMUGGLED, timeout=8))
-    assert [a[0] for a in got] == [status]
-    _, headers, body = got[0]
+def check_our_error(answer, status, logged):
+    _, headers, body = answer
     error = json.loads(body)["error"]
     assert error["message"] and error["type"] == {501: "not_supported_error"}.get(status, "invalid_request_error")
     assert headers["connection"] == "close" and headers["content-type"] == "application/json"
-    logged = lines_until(server, mark(server), seen)
     assert len(logged) == 1 and f"status={status}" in logged[0], logged
-    assert not any("/version" in line for line in logged)
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_refused(server, name):
+    data, status = SHAPES[name]
+    n_refused = server.metrics()[MALFORMED]
+    lines_until(server, mark(server), 0)
+    seen = len(server.read_log())
+    got = answers(send_and_read((server.address(), server.port), data + SMUGGLED, timeout=8))
+    assert [a[0] for a in got] == ([status] if status else [])
+    logged = lines_until(server, mark(server), seen)
+    if name in OURS:
+        check_our_error(got[0], status, logged)
+    else:
+        assert status is None or got[0][1]["connection"] == "close"
+        assert all(f"status={status} " in line for line in logged) and len(logged) <= 1, logged  # one where the head was a request's
+    if status:
+        assert server.metrics()[MALFORMED] == n_refused + 1
+        assert name in OURS or f"HTTP response code is {status} " in server.read_log()[seen:]
 
 
 def test_refused_byte_by_byte(server):
     """The same answers when the bytes come one by one."""
-    names = [n for n in SHAPES if len(SHAPES[n][0]) < 1000]
-    for name in names[::5]:
+    for name in [n for n in SHAPES if len(SHAPES[n][0]) < 1000]:
         data, status = SHAPES[name]
         with socket.create_connection((server.address(), server.port), 20) as s:
             s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -99,6 +112,24 @@ def test_refused_byte_by_byte(server):
             data = read_all(s)
         # An answer may be lost to a reset where bytes follow it; what comes is the answer and nothing else.
         assert [a[0] for a in answers(data)] in ([status], []), name
+
+
+@pytest.fixture(scope="module")
+def encrypted(tmp_path_factory):
+    certificate, key = make_certificate(tmp_path_factory.mktemp("tls"), "x")
+    context = ssl.create_default_context(cafile=certificate)
+    s = Server("--tls-certificate", str(certificate), "--tls-key", str(key), tls=context)
+    yield s
+    s.stop()
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_refused_over_tls(encrypted, name):
+    data, status = SHAPES[name]
+    with encrypted.socket() as s:
+        s.sendall(data + SMUGGLED)
+        got = answers(read_all(s))
+    assert [a[0] for a in got] == ([status] if status else [])
 
 
 FINE = {
@@ -120,7 +151,8 @@ FINE = {
     "an absolute path beats the host": (b"GET http://evil.example/health HTTP/1.1\r\n" + HOST + b"\r\n", 403),
     "a port": (GET + b"Host: localhost:8080\r\n\r\n", 200),
     "an address of IPv6": (GET + b"Host: [::1]:8080\r\n\r\n", 200),
-    "a thousand parameters": (b"GET /slots?" + b"&".join(b"p%d=1" % i for i in range(1000)) + b" HTTP/1.1\r\n" + HOST + b"\r\n", 200),
+    "a hundred parameters": (b"GET /slots?" + b"&".join(b"p%d=1" % i for i in range(100)) + b" HTTP/1.1\r\n" + HOST + b"\r\n", 200),
+    **EXTENSIONS,
     "encoded bytes": (b"GET /he%61lth?a=%ff HTTP/1.1\r\n" + HOST + b"\r\n", 200),
     "TRACE": (b"TRACE /health HTTP/1.1\r\n" + HOST + b"\r\n", 405),
     "a method nobody knows": (b"BREW /health HTTP/1.1\r\n" + HOST + b"\r\n", 405),
@@ -141,6 +173,13 @@ def test_read_as_it_stands(server, name):
     assert closes or b"version" in got[1][2]
 
 
+def test_a_thousand_parameters(server):
+    """More than a connection's memory holds: an answer, and the end."""
+    data = b"GET /slots?" + b"&".join(b"p%d=1" % i for i in range(1000)) + b" HTTP/1.1\r\n" + HOST + b"\r\n"
+    got = answers(send_and_read((server.address(), server.port), data + SMUGGLED, timeout=8))
+    assert [a[0] for a in got] == [431] and got[0][1]["connection"] == "close"
+
+
 def test_ends_without_a_body(server):
     """A client that closes in the middle of a request has no answer, and its request is not run."""
     for data in (POST, post(length(100), body=BODY), chunked(CHUNK), chunked(CHUNK + b"0\r\n")):
@@ -154,7 +193,6 @@ def test_ends_without_a_body(server):
 
 @pytest.fixture(scope="module")
 def proxied(tmp_path_factory):
-    from quire import Server
     s = Server()
     folder = tmp_path_factory.mktemp("haproxy")
     with socket.socket() as probe:

@@ -291,8 +291,7 @@ def test_storm(folder, start, tmp_path):
 @pytest.mark.threads
 def test_drain(one, start):
     s = start("--tls-certificate", str(one[0]), "--tls-key", str(one[1]), tls=trusting(one[0]))
-    streams = [s.stream("Once", max_tokens=200, temperature=0, ignore_eos=True) for _ in range(3)]
-    s.wait_until(lambda m: m["quire_requests_running"] == 3, what="running")
+    streams = [s.stream("Once", max_tokens=1000, temperature=0, ignore_eos=True) for _ in range(3)]  # each has its head
     s.process.send_signal(signal.SIGTERM)
     assert len({x.text() for x in streams}) == 1 and all(x.done for x in streams)
     assert s.process.wait(20) == 0

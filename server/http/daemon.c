@@ -1,0 +1,188 @@
+/* server/http/daemon.c - see daemon.h. */
+#include "server/http/daemon.h"
+
+#include "core/base/log.h"
+#include "core/base/mem.h"
+#include "server/process/loop_guard.h"
+
+#include <gnutls/abstract.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* How RFC 9112 is read: 1 refuses what two parties may read differently, and takes one empty line
+ * before a request, which it must. */
+#define DISCIPLINE 1
+/* GnuTLS's own choice, without the versions that are no longer safe. */
+#define TLS_PRIORITIES "NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2"
+
+/* ---- what libmicrohttpd says ---- */
+
+/* Its refusals of what is no request begin so. Other lines tell of clients that have left, and of
+ * connections that this server has closed itself. */
+static void on_log(void *ud, const char *format, va_list args)
+{
+    static const char refusal[] = "Error processing request";
+    struct daemons *group = ud;
+    char text[200], quoted[420];
+
+    if (strncmp(format, refusal, sizeof(refusal) - 1) != 0)
+        return;
+    vsnprintf(text, sizeof(text), format, args);
+    text[strcspn(text, "\n")] = '\0';
+    ++*group->n_malformed;
+    log_info("http", "event=malformed reason=%s", log_quote(quoted, sizeof(quoted), text));
+}
+
+static void on_panic(void *ud, const char *file, unsigned line, const char *reason)
+{
+    char quoted[420];
+
+    (void)ud, (void)file;
+    log_error("http", "event=libmicrohttpd_failed line=%u reason=%s", line,
+              log_quote(quoted, sizeof(quoted), reason != NULL ? reason : ""));
+    abort();
+}
+
+/* Sessions get the credentials in force when they begin (connection.c); without this libmicrohttpd
+ * starts no daemon for TLS. */
+static int on_certificate(gnutls_session_t session, const gnutls_datum_t *authorities,
+                          int n_authorities, const gnutls_pk_algorithm_t *algorithms,
+                          int n_algorithms, gnutls_pcert_st **certificate, unsigned *n_certificates,
+                          gnutls_privkey_t *key)
+{
+    (void)session, (void)authorities, (void)n_authorities, (void)algorithms, (void)n_algorithms;
+    (void)certificate, (void)n_certificates, (void)key;
+    return -1;
+}
+
+/* ---- runs ---- */
+
+void daemon_ask(struct daemon *d)
+{
+    d->is_pending = true;
+}
+
+void daemon_run(struct daemon *d)
+{
+    MHD_run(d->mhd);
+    d->is_pending = MHD_get_timeout64s(d->mhd) == 0;
+}
+
+static void on_readable(uv_poll_t *poll, int status, int events)
+{
+    LOOP_CALLBACK(poll->loop, "daemon.readable");
+
+    (void)status, (void)events;
+    daemon_run(poll->data);
+}
+
+bool daemons_run_pending(struct daemons *group)
+{
+    bool is_left = false;
+
+    list_each(it, &group->all)
+    {
+        struct daemon *d = list_entry(it, struct daemon, link);
+
+        if (d->is_pending && !loop_guard_is_due(group->loop))
+            daemon_run(d);
+        is_left = is_left || d->is_pending;
+    }
+    return is_left;
+}
+
+/* ---- life ---- */
+
+void daemons_start(struct daemons *group, uv_loop_t *loop, const struct daemon_callbacks *callbacks,
+                   uint64_t *n_malformed)
+{
+    *group = (struct daemons){.loop = loop, .callbacks = *callbacks, .n_malformed = n_malformed};
+    list_init(&group->all);
+    MHD_set_panic_func(on_panic, NULL);
+}
+
+static struct MHD_Daemon *start_mhd(struct daemons *group, bool is_tls)
+{
+    const struct daemon_callbacks *k = &group->callbacks;
+    const unsigned flags = MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET | MHD_USE_NO_THREAD_SAFETY |
+                           MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG |
+                           (is_tls ? MHD_USE_TLS : 0);
+    const struct MHD_OptionItem tls[] = {
+        {MHD_OPTION_HTTPS_PRIORITIES, 0, (void *)TLS_PRIORITIES},
+        {MHD_OPTION_HTTPS_CERT_CALLBACK, 0, (void *)on_certificate},
+        {MHD_OPTION_END, 0, NULL},
+    };
+
+    return MHD_start_daemon(
+        flags, 0, NULL, NULL, k->access, k->ud,
+        MHD_OPTION_EXTERNAL_LOGGER, on_log, group, /* the first: later ones may already log */
+        MHD_OPTION_URI_LOG_CALLBACK, k->target, k->ud,
+        MHD_OPTION_NOTIFY_COMPLETED, k->completed, k->ud,
+        MHD_OPTION_NOTIFY_CONNECTION, k->notify, k->ud,
+        MHD_OPTION_CONNECTION_LIMIT, (unsigned)DAEMON_CONNECTIONS,
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, DAEMON_POOL_BYTES,
+        MHD_OPTION_CONNECTION_TIMEOUT, 0u,
+        MHD_OPTION_CLIENT_DISCIPLINE_LVL, DISCIPLINE,
+        MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1,
+        MHD_OPTION_ARRAY, is_tls ? tls : tls + 2, MHD_OPTION_END);
+}
+
+static struct daemon *make_daemon(struct daemons *group, bool is_tls)
+{
+    const union MHD_DaemonInfo *info;
+    struct daemon *d = mem_calloc(1, sizeof(*d));
+
+    if (d == NULL)
+        return NULL;
+    d->mhd = start_mhd(group, is_tls);
+    info = d->mhd != NULL ? MHD_get_daemon_info(d->mhd, MHD_DAEMON_INFO_EPOLL_FD) : NULL;
+    if (info == NULL || uv_poll_init(group->loop, &d->poll, info->epoll_fd) != 0) {
+        if (d->mhd != NULL)
+            MHD_stop_daemon(d->mhd);
+        mem_free(d);
+        return NULL;
+    }
+    d->group = group;
+    d->is_tls = is_tls;
+    d->poll.data = d;
+    list_init(&d->connections);
+    list_push_back(&group->all, &d->link);
+    uv_poll_start(&d->poll, UV_READABLE, on_readable);
+    return d;
+}
+
+struct daemon *daemons_with_room(struct daemons *group, bool is_tls)
+{
+    list_each(it, &group->all)
+    {
+        struct daemon *d = list_entry(it, struct daemon, link);
+
+        if (d->is_tls == is_tls && d->n_connections < DAEMON_CONNECTIONS)
+            return d;
+    }
+    return make_daemon(group, is_tls);
+}
+
+bool daemon_add(struct daemon *d, int fd)
+{
+    const bool is_added = MHD_add_connection(d->mhd, fd, NULL, 0) == MHD_YES;
+
+    daemon_ask(d);
+    return is_added;
+}
+
+static void on_closed(uv_handle_t *handle)
+{
+    LOOP_CALLBACK(handle->loop, "daemon.closed");
+    mem_free(handle->data);
+}
+
+void daemon_stop(struct daemon *d)
+{
+    list_unlink(&d->link);
+    uv_close((uv_handle_t *)&d->poll, on_closed);
+    MHD_stop_daemon(d->mhd);
+    d->mhd = NULL;
+}

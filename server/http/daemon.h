@@ -1,0 +1,74 @@
+/* server/http/daemon.h - libmicrohttpd inside the server's loop.
+ *
+ * A daemon of libmicrohttpd has an epoll set of its own, which the loop polls. MHD_run() visits
+ * each of its connections that is ready, so one daemon has at most DAEMON_CONNECTIONS: that bounds
+ * what one callback of the loop computes (promise P11), and more clients get more daemons. TLS and
+ * plain connections have daemons of their own. A daemon without connections stays for the next.
+ *
+ * libmicrohttpd's own time limits are off: connection.h has them. While a TLS handshake waits for
+ * its client, libmicrohttpd asks to be run again at once, so connection.h suspends it.
+ *
+ * Thread: the loop's.
+ * Memory: a daemon some KiB and a descriptor; a connection DAEMON_POOL_BYTES, in which
+ *         libmicrohttpd keeps its head and what is on its way, and 1 KiB.
+ */
+#ifndef SERVER_HTTP_DAEMON_H
+#define SERVER_HTTP_DAEMON_H
+
+#include <microhttpd.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <uv.h>
+
+#include "core/base/list.h"
+
+#define DAEMON_CONNECTIONS 256
+#define DAEMON_FDS 1 /* descriptors of its own */
+#define DAEMON_POOL_BYTES ((size_t)32 << 10)
+
+struct daemons;
+
+struct daemon {
+    struct list link;        /* in daemons.all */
+    struct list connections; /* of connection.h */
+    struct daemons *group;
+    struct MHD_Daemon *mhd;
+    uv_poll_t poll;
+    uint32_t n_connections;
+    bool is_tls;
+    bool is_pending; /* MHD_run() is due before the loop sleeps */
+};
+
+struct daemon_callbacks { /* of libmicrohttpd; `ud` is their first argument */
+    void *(*target)(void *ud, const char *target, struct MHD_Connection *c);
+    MHD_AccessHandlerCallback access;
+    MHD_RequestCompletedCallback completed;
+    MHD_NotifyConnectionCallback notify;
+    void *ud;
+};
+
+struct daemons { /* all of them */
+    uv_loop_t *loop;
+    struct daemon_callbacks callbacks;
+    uint64_t *n_malformed; /* counts what libmicrohttpd refuses by itself */
+    struct list all;
+};
+
+void daemons_start(struct daemons *group, uv_loop_t *loop, const struct daemon_callbacks *callbacks,
+                   uint64_t *n_malformed);
+
+/* One with room for a connection; NULL: there is no memory, or no descriptor. */
+struct daemon *daemons_with_room(struct daemons *group, bool is_tls);
+/* Run those that are pending, once. True: some are pending again, and the loop should not sleep. */
+bool daemons_run_pending(struct daemons *group);
+
+/* Give it a socket, which libmicrohttpd closes in any case. False: it has been closed already. */
+bool daemon_add(struct daemon *d, int fd);
+/* It is run before the loop sleeps. */
+void daemon_ask(struct daemon *d);
+/* Run it now; not out of its own callbacks. */
+void daemon_run(struct daemon *d);
+/* Close all its connections, none of which may be suspended, and end it. */
+void daemon_stop(struct daemon *d);
+
+#endif
