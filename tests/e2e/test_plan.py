@@ -70,6 +70,15 @@ def test_plan_is_what_a_long_context_takes(model):
     assert texts[0] == texts[1]
 
 
+def test_plan_counts_connections():
+    """Each has 33 KiB; how many there may be is a setting, or follows from the others."""
+    for flags, n in ((), 1280), (("--queue-limit", "3000"), None), (("--max-connections", "77"), 77):
+        out = subprocess.run([BIN, "plan", *flags], capture_output=True, text=True, check=True).stdout
+        found = re.search(r"([\d.]+) MiB .*connections \(max_connections: (\d+)\)", out)
+        assert int(found[2]) == n if n else int(found[2]) > 3000
+        assert abs(float(found[1]) - int(found[2]) * 33 / 1024) < 0.1
+
+
 def test_plan_of_several_models_adds_up(model, tmp_path):
     file = tmp_path / "q.conf"
     file.write_text(f"model = long={model}, demo=\nkv_memory = 64m\n[demo]\nkv_memory = 32m\n"
