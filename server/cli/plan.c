@@ -103,7 +103,7 @@ static void print_end(const struct memory_estimate *p, const struct beside *besi
     if (p->draft > 0)
         printf("draft model  %10.1f MiB   its weights, KV cache and activations (draft)\n",
                mib(p->draft));
-    printf("process      %10.1f MiB   program, tokenizer, connections\n", mib(p->process));
+    printf("process      %10.1f MiB   program, tokenizer\n", mib(p->process));
     printf("in all       %10.1f MiB   when the cache and a step are full\n",
            mib(memory_estimate_sum(p)));
     printf("              + %8.1f MiB   while preempted sequences are kept (swap_ram)\n",

@@ -72,7 +72,7 @@ def test_plan_is_what_a_long_context_takes(model):
 
 def test_plan_counts_connections():
     """Each has 33 KiB; how many there may be is a setting, or follows from the others."""
-    for flags, n in ((), 1280), (("--queue-limit", "3000"), None), (("--max-connections", "77"), 77):
+    for flags, n in (("--queue-limit", "10"), 1280), (("--queue-limit", "3000"), None), (("--max-connections", "77"), 77):
         out = subprocess.run([BIN, "plan", *flags], capture_output=True, text=True, check=True).stdout
         found = re.search(r"([\d.]+) MiB .*connections \(max_connections: (\d+)\)", out)
         assert int(found[2]) == n if n else int(found[2]) > 3000
