@@ -21,7 +21,7 @@
 
 /* Its refusals of what is no request begin so. Other lines tell of clients that have left, and of
  * connections that this server has closed itself. */
-static void on_log(void *ud, const char *format, va_list args)
+__attribute__((format(printf, 2, 0))) static void on_log(void *ud, const char *format, va_list args)
 {
     static const char refusal[] = "Error processing request";
     struct daemons *group = ud;
