@@ -14,8 +14,6 @@
 /* How RFC 9112 is read: 1 refuses what two parties may read differently, and takes one empty line
  * before a request, which it must. */
 #define DISCIPLINE 1
-/* GnuTLS's own choice, without the versions that are no longer safe. */
-#define TLS_PRIORITIES "NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2"
 
 /* ---- what libmicrohttpd says ---- */
 
@@ -46,7 +44,7 @@ static void on_panic(void *ud, const char *file, unsigned line, const char *reas
 }
 
 /* Sessions get the credentials in force when they begin (connection.c); without this libmicrohttpd
- * starts no daemon for TLS. */
+ * starts no daemon for TLS. GnuTLS never calls it. */
 static int on_certificate(gnutls_session_t session, const gnutls_datum_t *authorities,
                           int n_authorities, const gnutls_pk_algorithm_t *algorithms,
                           int n_algorithms, gnutls_pcert_st **certificate, unsigned *n_certificates,
@@ -110,7 +108,6 @@ static struct MHD_Daemon *start_mhd(struct daemons *group, bool is_tls)
                            MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG |
                            (is_tls ? MHD_USE_TLS : 0);
     const struct MHD_OptionItem tls[] = {
-        {MHD_OPTION_HTTPS_PRIORITIES, 0, (void *)TLS_PRIORITIES},
         {MHD_OPTION_HTTPS_CERT_CALLBACK, 0, (void *)on_certificate},
         {MHD_OPTION_END, 0, NULL},
     };
@@ -126,7 +123,7 @@ static struct MHD_Daemon *start_mhd(struct daemons *group, bool is_tls)
         MHD_OPTION_CONNECTION_TIMEOUT, 0u,
         MHD_OPTION_CLIENT_DISCIPLINE_LVL, DISCIPLINE,
         MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1,
-        MHD_OPTION_ARRAY, is_tls ? tls : tls + 2, MHD_OPTION_END);
+        MHD_OPTION_ARRAY, is_tls ? tls : tls + 1, MHD_OPTION_END);
 }
 
 static struct daemon *make_daemon(struct daemons *group, bool is_tls)
