@@ -3,6 +3,7 @@
 
 #include "core/base/clock.h"
 #include "core/base/err.h"
+#include "core/base/log.h"
 #include "core/base/mem.h"
 #include "server/http/answer.h"
 #include "server/http/exchange.h"
@@ -17,7 +18,6 @@
 #include <gnutls/gnutls.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -36,7 +36,7 @@ static struct connection *connection_of(struct MHD_Connection *c)
 
 static bool is_shaking(const struct connection *cn)
 {
-    return cn->credentials != NULL && !cn->has_shaken;
+    return cn->credentials != NULL && !(cn->has_finished[0] && cn->has_finished[1]);
 }
 
 static enum timeout_kind timeout_of(const struct connection *cn)
@@ -260,11 +260,22 @@ static ssize_t read_answer(void *ud, uint64_t at, char *out, size_t max)
     return (ssize_t)n;
 }
 
+/* Nobody computes for a client that has left; an answer that is complete it may have. */
+static bool is_in_vain(const struct connection *cn)
+{
+    const struct http_call *call = cn->call;
+
+    return call != NULL && (call->state == CALL_WAITING ||
+                            (call->state == CALL_STREAMING && !call->is_head));
+}
+
 /* Is the answer there, or at least begun? */
 static bool go_on_answering(struct connection *cn)
 {
     struct http_call *call = cn->call;
 
+    if (cn->has_ended && is_in_vain(cn))
+        return false;
     switch (call->state) {
     case CALL_WAITING:
         suspend(cn);
@@ -287,7 +298,6 @@ static bool go_on_answering(struct connection *cn)
 static bool refuse_now(struct connection *cn)
 {
     cn->call->closes = true;
-    cn->lingers = true;
     cn->phase = CONNECTION_ANSWERING;
     return go_on_answering(cn);
 }
@@ -393,16 +403,19 @@ static enum MHD_Result on_access(void *ud, struct MHD_Connection *c, const char 
     return goes_on ? MHD_YES : MHD_NO;
 }
 
-/* libmicrohttpd may have refused the body, and said so to its client. */
-static void note_refusal(struct http_call *call, struct MHD_Connection *c)
+/* libmicrohttpd may have refused the head or the body, and said so to its client. */
+static void note_refusal(struct connection *cn)
 {
     const union MHD_ConnectionInfo *info =
-        MHD_get_connection_info(c, MHD_CONNECTION_INFO_HTTP_STATUS);
+        MHD_get_connection_info(cn->mhd, MHD_CONNECTION_INFO_HTTP_STATUS);
 
-    if (call == NULL || call->has_head_sent || info == NULL)
+    if (info == NULL || (cn->call != NULL && cn->call->has_head_sent))
         return;
-    call->status = (int)info->http_status;
-    call->has_head_sent = true;
+    daemons_end_is_silent(cn->daemon->group);
+    if (cn->call == NULL)
+        return;
+    cn->call->status = (int)info->http_status;
+    cn->call->has_head_sent = true;
 }
 
 /* The answer has gone, or the client, or libmicrohttpd has refused the request. */
@@ -411,15 +424,16 @@ static void on_completed(void *ud, struct MHD_Connection *c, void **slot,
 {
     struct connection *cn = *slot;
 
-    (void)ud, (void)code;
+    (void)ud, (void)c, (void)code;
     if (cn == NULL)
         return;
     *slot = NULL;
-    note_refusal(cn->call, c);
+    note_refusal(cn);
     end_exchange(cn);
     mem_free(cn->target);
     cn->target = NULL;
     cn->has_asked = true;
+    cn->answered_in = cn->daemon->n_runs;
     cn->idle_since_ms = clock_ms();
     cn->is_sending = false;
     if (cn->phase != CONNECTION_LINGERING)
@@ -429,15 +443,16 @@ static void on_completed(void *ud, struct MHD_Connection *c, void **slot,
     settle(cn);
 }
 
-/* GnuTLS calls it at the end of a handshake. */
-static int on_shaken(gnutls_session_t session, unsigned type, unsigned when, unsigned incoming,
-                     const gnutls_datum_t *message)
+/* GnuTLS calls it for either side's Finished: which one is the handshake's last message depends on
+ * the version, and on whether a session is resumed. */
+static int on_finished(gnutls_session_t session, unsigned type, unsigned when, unsigned incoming,
+                       const gnutls_datum_t *message)
 {
     struct connection *cn = connection_of(gnutls_session_get_ptr(session));
 
-    (void)type, (void)when, (void)incoming, (void)message;
+    (void)type, (void)when, (void)message;
     if (cn != NULL)
-        cn->has_shaken = true;
+        cn->has_finished[incoming != 0] = true;
     return 0;
 }
 
@@ -448,19 +463,31 @@ static bool begin_session(struct connection *cn, struct tls *tls)
 
     cn->credentials = tls_begin(tls, session);
     gnutls_handshake_set_hook_function(session, GNUTLS_HANDSHAKE_FINISHED, GNUTLS_HOOK_POST,
-                                       on_shaken);
-    list_push_back(&cn->group->shaking, &cn->shaking);
+                                       on_finished);
+    connection_rest(cn);
     return cn->credentials != NULL;
 }
 
-/* Is it better that the socket stays for a while? */
-static bool should_linger(const struct connection *cn)
+/* Has libmicrohttpd ended it, and neither its client nor this server? */
+static bool is_cut_off(const struct connection *cn)
 {
-    int n = 0;
+    char byte;
+    ssize_t n;
 
-    if (cn->is_dropped || cn->group->is_stopping || (cn->daemon->is_tls && !cn->has_shaken))
+    if (cn->is_dropped || cn->group->is_stopping || is_shaking(cn))
         return false;
-    return cn->lingers || (ioctl(cn->fd, FIONREAD, &n) == 0 && n > 0);
+    n = recv(cn->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+    return n > 0 || (n < 0 && errno == EAGAIN);
+}
+
+/* libmicrohttpd closes a connection without a word where the first line is no request's; behind an
+ * answer, and where it has said why (daemon.c), that is no news. */
+static void note_silent_end(const struct connection *cn)
+{
+    if (cn->answered_in != cn->daemon->n_runs && daemons_end_is_silent(cn->daemon->group)) {
+        cn->group->opt.http->edge[HTTP_EDGE_MALFORMED]++;
+        log_info("http", "event=malformed reason=\"the bytes are no request line\"");
+    }
 }
 
 /* libmicrohttpd closes its socket behind this; a copy keeps the connection open. */
@@ -489,9 +516,14 @@ static void end_connection(struct connection *cn)
     struct daemon *d = cn->daemon;
 
     d->n_connections--;
-    if (d->is_tls && !cn->has_shaken)
+    if (is_shaking(cn))
         cn->group->opt.http->edge[HTTP_EDGE_HANDSHAKE]++;
-    if (!should_linger(cn) || !keep_socket(cn))
+    if (!is_cut_off(cn)) {
+        connection_free(cn);
+        return;
+    }
+    note_silent_end(cn);
+    if (!keep_socket(cn))
         connection_free(cn);
 }
 
@@ -545,7 +577,7 @@ void connection_gone(struct connection *cn)
         return;
     }
     cn->has_ended = true;
-    if (cn->call != NULL && (cn->call->state == CALL_WAITING || cn->call->state == CALL_STREAMING))
+    if (is_in_vain(cn))
         connection_close(cn);
     else
         connection_wake(cn);

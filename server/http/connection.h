@@ -13,9 +13,9 @@
  * the loop sleeps, so that several writes of one turn are one packet. The group has an epoll set of
  * its own that tells, in every state, when a client has ended its side.
  *
- * The connection keeps a socket that libmicrohttpd would close while its client still sends, and
- * reads it to its end (at most LINGER_S): the kernel resets a connection whose socket is closed
- * with bytes unread, and the client loses the answer.
+ * The connection keeps a socket that libmicrohttpd closes before its client does, and reads it to
+ * its end (at most LINGER_S): the kernel resets a connection whose socket is closed with bytes
+ * unread, and the client loses the answer.
  *
  * Thread: the loop's. Memory: see daemon.h and http.h.
  */
@@ -64,13 +64,13 @@ struct connection {
     bool is_trusted;  /* what it says of others' requests is believed (proxy_headers.h) */
     bool is_reserved;
     bool has_asked;   /* a request has been answered */
-    bool has_shaken;  /* the handshake is complete */
+    bool has_finished[2]; /* of the handshake: our side, the client's; both: it is complete */
     bool is_suspended;
     bool is_watched;  /* by the group's epoll set */
     bool has_ended;   /* the client has closed, or half-closed */
     bool is_sending;  /* libmicrohttpd has bytes of the answer that the socket has not taken */
     bool is_dropped;  /* to be closed whatever it was doing */
-    bool lingers;     /* its last answer went out before its request had come to its end */
+    uint64_t answered_in; /* the run of its daemon in which its last answer had gone */
     char *target;     /* of the request line, as it was sent; NULL: none has come */
     struct http_call *call; /* the exchange under way, or NULL */
 };

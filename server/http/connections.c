@@ -32,13 +32,17 @@ static void on_sleepless(uv_idle_t *idle)
     (void)idle;
 }
 
-/* As many as libmicrohttpd then looks at in one run or two. */
+/* As many as libmicrohttpd then looks at in one run or two; of handshakes, which take milliseconds,
+ * one. */
 static void resume_some(struct connections *group, struct list *now)
 {
-    for (int i = 0; i < RESUMED_AT_ONCE && !list_is_empty(now); i++) {
+    bool is_long = false;
+
+    for (int i = 0; i < RESUMED_AT_ONCE && !is_long && !list_is_empty(now); i++) {
         struct connection *cn = list_entry(now->next, struct connection, woken);
 
         list_unlink(&cn->woken);
+        is_long = !list_is_empty(&cn->shaking);
         connection_resume(cn);
     }
     daemons_run_pending(&group->daemons);

@@ -30,7 +30,18 @@ __attribute__((format(printf, 2, 0))) static void on_log(void *ud, const char *f
     vsnprintf(text, sizeof(text), format, args);
     text[strcspn(text, "\n")] = '\0';
     ++*group->n_malformed;
+    group->n_told++;
     log_info("http", "event=malformed reason=%s", log_quote(quoted, sizeof(quoted), text));
+}
+
+/* A client that leaves before it has read the refusal leaves its count behind: then a later silent
+ * end is taken for the told one. */
+bool daemons_end_is_silent(struct daemons *group)
+{
+    if (group->n_told == 0)
+        return true;
+    group->n_told--;
+    return false;
 }
 
 static void on_panic(void *ud, const char *file, unsigned line, const char *reason)
@@ -64,6 +75,7 @@ void daemon_ask(struct daemon *d)
 
 void daemon_run(struct daemon *d)
 {
+    d->n_runs++;
     MHD_run(d->mhd);
     d->is_pending = MHD_get_timeout64s(d->mhd) == 0;
 }
@@ -76,19 +88,33 @@ static void on_readable(uv_poll_t *poll, int status, int events)
     daemon_run(poll->data);
 }
 
+/* Those that have had their turn go behind the others. */
+static void run_in_turn(struct daemons *group)
+{
+    struct list done;
+
+    list_init(&done);
+    while (!list_is_empty(&group->all) && !loop_guard_is_due(group->loop)) {
+        struct daemon *d = list_entry(group->all.next, struct daemon, link);
+
+        list_unlink(&d->link);
+        list_push_back(&done, &d->link);
+        if (d->is_pending)
+            daemon_run(d);
+    }
+    while (!list_is_empty(&done)) {
+        struct list *link = done.next;
+
+        list_unlink(link);
+        list_push_back(&group->all, link);
+    }
+}
+
 bool daemons_run_pending(struct daemons *group)
 {
-    bool is_left = false;
-
-    list_each(it, &group->all)
-    {
-        struct daemon *d = list_entry(it, struct daemon, link);
-
-        if (d->is_pending && !loop_guard_is_due(group->loop))
-            daemon_run(d);
-        is_left = is_left || d->is_pending;
-    }
-    return is_left;
+    run_in_turn(group);
+    list_each(it, &group->all) if (list_entry(it, struct daemon, link)->is_pending) return true;
+    return false;
 }
 
 /* ---- life ---- */

@@ -37,6 +37,7 @@ struct daemon {
     uint32_t n_connections;
     bool is_tls;
     bool is_pending; /* MHD_run() is due before the loop sleeps */
+    uint64_t n_runs;
 };
 
 struct daemon_callbacks { /* of libmicrohttpd; `ud` is their first argument */
@@ -51,7 +52,8 @@ struct daemons { /* all of them */
     uv_loop_t *loop;
     struct daemon_callbacks callbacks;
     uint64_t *n_malformed; /* counts what libmicrohttpd refuses by itself */
-    struct list all;
+    uint32_t n_told; /* of these, connections whose end has not come yet */
+    struct list all; /* the next to run in front */
 };
 
 void daemons_start(struct daemons *group, uv_loop_t *loop, const struct daemon_callbacks *callbacks,
@@ -59,6 +61,8 @@ void daemons_start(struct daemons *group, uv_loop_t *loop, const struct daemon_c
 
 /* One with room for a connection; NULL: there is no memory, or no descriptor. */
 struct daemon *daemons_with_room(struct daemons *group, bool is_tls);
+/* libmicrohttpd has ended a connection: has it said nothing of its request before? */
+bool daemons_end_is_silent(struct daemons *group);
 /* Run those that are pending, once. True: some are pending again, and the loop should not sleep. */
 bool daemons_run_pending(struct daemons *group);
 

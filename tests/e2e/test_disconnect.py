@@ -40,6 +40,20 @@ def how(request):
     return request.param
 
 
+def finished(m):
+    return sum(m[f'quire_requests_total{{endpoint="completions",outcome="{how}"}}'] for how in ("length", "stop"))
+
+
+def read_all(s):
+    data = b""
+    try:
+        for more in iter(lambda: s.recv(65536), b""):
+            data += more
+    except ConnectionResetError:
+        pass
+    return data
+
+
 def cancelled(m):
     return m['quire_requests_total{endpoint="completions",outcome="cancelled"}']
 
@@ -53,6 +67,20 @@ def test_in_decode(narrow, how, stream):
     leave(s, how)
     assert narrow.wait_idle(10) < 2
     narrow.wait_until(lambda m: cancelled(m) == before + 1, what="counted")  # the engine is idle before the loop has heard of it
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("is_half", [True, False])
+def test_with_the_last_byte_of_a_request(narrow, stream, is_half):
+    """The server hears of the client's end while it still reads the request: none of them is answered."""
+    before = finished(narrow.metrics())
+    for _ in range(6):
+        with narrow.socket() as s:
+            s.sendall(post({"prompt": "Once", "user": "u" * 300000, "stream": stream, **LONG}))
+            s.shutdown(socket.SHUT_WR)
+            assert not is_half or b'"finish_reason":"length"' not in read_all(s)
+    narrow.wait_until(lambda m: m["quire_connections"] <= 1 and m["quire_requests_running"] == 0, what="all gone")
+    assert finished(narrow.metrics()) == before
 
 
 def test_in_tokenize(narrow, how):

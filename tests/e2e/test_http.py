@@ -23,6 +23,15 @@ def exchange(server, data):
         return read_reply(s.makefile("rb"))
 
 
+@pytest.mark.parametrize("field", [b"Transfer-Encoding: gzip, chunked", b"Host: localhost", b"Content-Length: 1, 1"])
+def test_an_answer_while_the_body_is_sent(server, field):
+    """A refusal of the head, by libmicrohttpd or by the guard, is not destroyed by a body that the client goes on to send."""
+    with server.socket() as s:
+        s.sendall(b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\n" + field + b"\r\n\r\n")
+        s.sendall(b"a" * (2 << 20))
+        assert s.recv(100).split(b" ")[:2] in ([b"HTTP/1.1", b"501"], [b"HTTP/1.1", b"400"])
+
+
 @pytest.mark.parametrize("method,path,allow", [
     ("GET", "/v1/completions", "POST"), ("DELETE", "/v1/completions", "POST"), ("PUT", "/tokenize", "POST"),
     ("POST", "/health", "GET, HEAD"), ("POST", "/v1/models", "GET, HEAD"), ("PATCH", "/metrics", "GET, HEAD"),

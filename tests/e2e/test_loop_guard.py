@@ -4,6 +4,10 @@ its longest callback was."""
 import json
 import re
 import resource
+import signal
+import socket
+import ssl
+import subprocess
 
 import pytest
 
@@ -159,6 +163,13 @@ def test_readers_that_do_not_read(guarded):
     check(guarded)
 
 
+def allow_descriptors(n):
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard < n:
+        pytest.skip(f"skip: this system lets a process have {hard} descriptors")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, n), hard))
+
+
 def test_an_end_with_thousands_of_connections():
     """They are closed in several turns of the loop, and /metrics does not count them one by one where the kernel says
     how many there are. All in one callback they took three times as long as a callback may."""
@@ -179,6 +190,52 @@ def test_an_end_with_thousands_of_connections():
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     longest, callback = re.search(r"event=loop .*longest_ms=([\d.]+) callback=(\S+)", s.read_log()).groups()
     assert float(longest) < 300 * LIMIT_S, callback
+
+
+def test_all_connections_take_turns(start):
+    """libmicrohttpd's daemons have 256 connections each. Where all are busy for longer than a turn of the loop, none waits until the
+    others have done: the order of the log says so."""
+    n, n_asked = 1500, 30
+    allow_descriptors(2 * n)
+    s = start("--max-connections", str(n + 100))
+    get = b"GET /live HTTP/1.1\r\nHost: localhost\r\n"
+    crowd = [s.socket() for _ in range(n)]
+    last = s.socket()
+    for c in [*crowd, last]:
+        c.sendall(get + b"\r\n")
+        assert c.recv(1000).startswith(b"HTTP/1.1 200")
+    s.process.send_signal(signal.SIGSTOP)
+    for c in crowd:
+        c.sendall((get + b"\r\n") * n_asked)
+    last.sendall(get + b"X-Request-Id: the-last\r\n\r\n")
+    s.process.send_signal(signal.SIGCONT)
+    s.wait_until(lambda m: m['quire_http_requests_total{route="/live",code="200"}'] >= (n_asked + 1) * n + 2, what="answers")
+    for c in [*crowd, last]:
+        c.close()
+    assert s.stop() == 0
+    lines = [line for line in s.read_log().splitlines() if "route=/live " in line][n + 1:]
+    place = next(i for i, line in enumerate(lines) if "the-last" in line)
+    assert len(lines) == n * n_asked + 1 and place < len(lines) // 2
+
+
+def test_handshakes_at_once(start, tmp_path):
+    """A handshake takes milliseconds with a key of RSA: of those that are begun together each has a turn of its own."""
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:3072", "-nodes", "-keyout", tmp_path / "k", "-out", tmp_path / "c", "-days", "2",
+                    "-subj", "/CN=a", "-addext", "subjectAltName=IP:127.0.0.1"], check=True, capture_output=True)
+    context = ssl.create_default_context(cafile=tmp_path / "c")
+    s = start("--tls-certificate", str(tmp_path / "c"), "--tls-key", str(tmp_path / "k"), tls=context)
+    out, clients = ssl.MemoryBIO(), [socket.create_connection((s.address(), s.port), 20) for _ in range(200)]
+    with pytest.raises(ssl.SSLWantReadError):
+        context.wrap_bio(ssl.MemoryBIO(), out, server_hostname=s.host).do_handshake()
+    hello = out.read()
+    s.process.send_signal(signal.SIGSTOP)
+    for c in clients:
+        c.sendall(hello)
+    s.process.send_signal(signal.SIGCONT)
+    for c in clients:
+        assert c.recv(1)
+        c.close()
+    check(s)
 
 
 def test_numbers_of_many_models():

@@ -38,6 +38,12 @@ def secure(one):
     s.stop()
 
 
+def loop_cpu_s(server):
+    """CPU time of the I/O thread, which is the process's first."""
+    pid = server.process.pid
+    return int(open(f"/proc/{pid}/task/{pid}/schedstat", encoding="ascii").read().split()[0]) / 1e9
+
+
 def subject(server):
     """Whose certificate a new connection is shown."""
     der = server.socket().getpeercert()
@@ -289,6 +295,23 @@ def test_storm(folder, start, tmp_path):
 
 
 @pytest.mark.threads
+def test_half_a_handshake_costs_nothing(secure, one):
+    """The client's Finished is missing; TLS 1.3's server has sent its own already."""
+    into, out = ssl.MemoryBIO(), ssl.MemoryBIO()
+    with pytest.raises(ssl.SSLWantReadError):
+        trusting(one[0]).wrap_bio(into, out, server_hostname=secure.host).do_handshake()
+    hello, clients = out.read(), []
+    for _ in range(40):
+        clients.append(socket.create_connection((secure.address(), secure.port), 20))
+        clients[-1].sendall(hello)
+        assert clients[-1].recv(1)
+    begin = loop_cpu_s(secure)
+    time.sleep(1)
+    assert loop_cpu_s(secure) - begin < 0.3
+    for c in clients:
+        c.close()
+
+
 def test_drain(one, start):
     s = start("--tls-certificate", str(one[0]), "--tls-key", str(one[1]), tls=trusting(one[0]))
     streams = [s.stream("Once", max_tokens=1000, temperature=0, ignore_eos=True) for _ in range(3)]  # each has its head
