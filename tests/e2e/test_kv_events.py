@@ -294,19 +294,22 @@ def test_subscriptions_without_end(start, reader):
     r, t, rng = reader(s), Traffic(s, 9), random.Random(9)
     t.burst()
     r.compare(s)
-    before, sent = rss(s), 0
-    while sent < 16 << 20:
-        try:
-            c = subscriber(s)
-            while sent < 16 << 20:
-                c.sendall(b"".join(b"\2" + (901).to_bytes(8, "big") + b"\1" + rng.randbytes(900) for _ in range(50)))
-                sent += 50 * 910
-        except OSError:
-            pass
-        c.close()
+    before = rss(s)
+    for _ in range(4):  # a thread of ZeroMQ may take all of a round before the publisher counts it: 500 MB
+        sent, n_let_go = 0, s.read_log().count("event=readers_let_go")
+        while sent < 16 << 20:
+            try:
+                c = subscriber(s)
+                while sent < 16 << 20:
+                    c.sendall(b"".join(b"\2" + (901).to_bytes(8, "big") + b"\1" + rng.randbytes(900) for _ in range(50)))
+                    sent += 50 * 910
+            except OSError:
+                pass
+            c.close()
+        s.wait_until(lambda m: s.read_log().count("event=readers_let_go") > n_let_go, what="let go")
     t.burst()
     assert r.compare(s) > 10
-    assert rss(s) - before < (600 << 20 if SANITIZED else 200 << 20) and "event=readers_let_go" in s.read_log()
+    assert rss(s) - before < (1500 << 20 if SANITIZED else 900 << 20)
 
 
 def test_askers_that_never_read(start, reader):
