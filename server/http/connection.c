@@ -411,7 +411,7 @@ static void note_refusal(struct connection *cn)
 
     if (info == NULL || (cn->call != NULL && cn->call->has_head_sent))
         return;
-    daemons_end_is_silent(cn->daemon->group);
+    daemon_has_told(cn->daemon);
     if (cn->call == NULL)
         return;
     cn->call->status = (int)info->http_status;
@@ -480,14 +480,14 @@ static bool is_cut_off(const struct connection *cn)
     return n > 0 || (n < 0 && errno == EAGAIN);
 }
 
-/* libmicrohttpd closes a connection without a word where the first line is no request's; behind an
- * answer, and where it has said why (daemon.c), that is no news. */
-static void note_silent_end(const struct connection *cn)
+/* libmicrohttpd closes a connection without a word where the first line is no request's. An end
+ * behind an answer is none of these, nor is one of which it has told (daemon.c). */
+static void note_silent_end(const struct connection *cn, bool is_cut)
 {
-    if (cn->answered_in != cn->daemon->n_runs && daemons_end_is_silent(cn->daemon->group)) {
-        cn->group->opt.http->edge[HTTP_EDGE_MALFORMED]++;
-        log_info("http", "event=malformed reason=\"the bytes are no request line\"");
-    }
+    if (cn->answered_in == cn->daemon->n_runs || daemon_has_told(cn->daemon) || !is_cut)
+        return;
+    cn->group->opt.http->edge[HTTP_EDGE_MALFORMED]++;
+    log_info("http", "event=malformed reason=\"the bytes are no request line\"");
 }
 
 /* libmicrohttpd closes its socket behind this; a copy keeps the connection open. */
@@ -514,16 +514,13 @@ static bool keep_socket(struct connection *cn)
 static void end_connection(struct connection *cn)
 {
     struct daemon *d = cn->daemon;
+    const bool is_cut = is_cut_off(cn);
 
     d->n_connections--;
     if (is_shaking(cn))
         cn->group->opt.http->edge[HTTP_EDGE_HANDSHAKE]++;
-    if (!is_cut_off(cn)) {
-        connection_free(cn);
-        return;
-    }
-    note_silent_end(cn);
-    if (!keep_socket(cn))
+    note_silent_end(cn, is_cut);
+    if (!is_cut || !keep_socket(cn))
         connection_free(cn);
 }
 

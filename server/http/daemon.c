@@ -30,18 +30,17 @@ __attribute__((format(printf, 2, 0))) static void on_log(void *ud, const char *f
     vsnprintf(text, sizeof(text), format, args);
     text[strcspn(text, "\n")] = '\0';
     ++*group->n_malformed;
-    group->n_told++;
+    if (group->running != NULL)
+        group->running->n_told++;
     log_info("http", "event=malformed reason=%s", log_quote(quoted, sizeof(quoted), text));
 }
 
-/* A client that leaves before it has read the refusal leaves its count behind: then a later silent
- * end is taken for the told one. */
-bool daemons_end_is_silent(struct daemons *group)
+bool daemon_has_told(struct daemon *d)
 {
-    if (group->n_told == 0)
-        return true;
-    group->n_told--;
-    return false;
+    if (d->n_told == 0)
+        return false;
+    d->n_told--;
+    return true;
 }
 
 static void on_panic(void *ud, const char *file, unsigned line, const char *reason)
@@ -76,7 +75,9 @@ void daemon_ask(struct daemon *d)
 void daemon_run(struct daemon *d)
 {
     d->n_runs++;
+    d->group->running = d;
     MHD_run(d->mhd);
+    d->group->running = NULL;
     d->is_pending = MHD_get_timeout64s(d->mhd) == 0;
 }
 

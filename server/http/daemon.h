@@ -38,6 +38,7 @@ struct daemon {
     bool is_tls;
     bool is_pending; /* MHD_run() is due before the loop sleeps */
     uint64_t n_runs;
+    uint32_t n_told; /* connections whose requests libmicrohttpd has refused with an answer */
 };
 
 struct daemon_callbacks { /* of libmicrohttpd; `ud` is their first argument */
@@ -52,7 +53,7 @@ struct daemons { /* all of them */
     uv_loop_t *loop;
     struct daemon_callbacks callbacks;
     uint64_t *n_malformed; /* counts what libmicrohttpd refuses by itself */
-    uint32_t n_told; /* of these, connections whose end has not come yet */
+    struct daemon *running; /* whose MHD_run() is on the stack; NULL: none */
     struct list all; /* the next to run in front */
 };
 
@@ -61,13 +62,14 @@ void daemons_start(struct daemons *group, uv_loop_t *loop, const struct daemon_c
 
 /* One with room for a connection; NULL: there is no memory, or no descriptor. */
 struct daemon *daemons_with_room(struct daemons *group, bool is_tls);
-/* libmicrohttpd has ended a connection: has it said nothing of its request before? */
-bool daemons_end_is_silent(struct daemons *group);
 /* Run those that are pending, once. True: some are pending again, and the loop should not sleep. */
 bool daemons_run_pending(struct daemons *group);
 
 /* Give it a socket, which libmicrohttpd closes in any case. False: it has been closed already. */
 bool daemon_add(struct daemon *d, int fd);
+/* One of its connections ends: has libmicrohttpd refused its request with an answer? It tells of
+ * refusals without the connection: one that ends by itself meanwhile is taken for the refused. */
+bool daemon_has_told(struct daemon *d);
 /* It is run before the loop sleeps. */
 void daemon_ask(struct daemon *d);
 /* Run it now; not out of its own callbacks. */
