@@ -481,7 +481,8 @@ static bool is_cut_off(const struct connection *cn)
 }
 
 /* libmicrohttpd closes a connection without a word where the first line is no request's. An end
- * behind an answer is none of these, nor is one of which it has told (daemon.c). */
+ * behind an answer is none of these, nor is one of which it has told (daemon.c). One whose client
+ * closes in the same moment is taken for the client's. */
 static void note_silent_end(const struct connection *cn, bool is_cut)
 {
     if (cn->answered_in == cn->daemon->n_runs || daemon_has_told(cn->daemon) || !is_cut)

@@ -52,7 +52,7 @@ def test_one_answer(start, tmp_path, arch, variant, swap):
     roomy = start(*ROOMY, "--prefix-cache", "off", model=path)
     expected = [answers(roomy, w) for w in bodies]
     s = start(*TIGHT, "--swap-ram", swap, model=path, binary=DEBUG_BIN)
-    for i in range(8):
+    for i in range(100):
         assert in_threads([lambda w=w: answers(s, w) for w in bodies]) == expected
         s.wait_idle()
         m = s.metrics()

@@ -40,7 +40,7 @@ def answers(s, body):
 
 def under_pressure(s, bodies, expected, counter):
     """The metrics once somebody had to make room: the machine may take its time until all are there."""
-    for _ in range(8):
+    for _ in range(100):
         assert in_threads([lambda w=w: answers(s, w) for w in bodies]) == expected
         s.wait_idle()
         m = s.metrics()
