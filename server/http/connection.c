@@ -3,7 +3,6 @@
 
 #include "core/base/clock.h"
 #include "core/base/err.h"
-#include "core/base/log.h"
 #include "core/base/mem.h"
 #include "server/http/answer.h"
 #include "server/http/exchange.h"
@@ -403,16 +402,13 @@ static enum MHD_Result on_access(void *ud, struct MHD_Connection *c, const char 
     return goes_on ? MHD_YES : MHD_NO;
 }
 
-/* libmicrohttpd may have refused the head or the body, and said so to its client. */
+/* libmicrohttpd may have refused the body, and said so to its client. */
 static void note_refusal(struct connection *cn)
 {
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(cn->mhd, MHD_CONNECTION_INFO_HTTP_STATUS);
 
-    if (info == NULL || (cn->call != NULL && cn->call->has_head_sent))
-        return;
-    daemon_has_told(cn->daemon);
-    if (cn->call == NULL)
+    if (info == NULL || cn->call == NULL || cn->call->has_head_sent)
         return;
     cn->call->status = (int)info->http_status;
     cn->call->has_head_sent = true;
@@ -433,7 +429,6 @@ static void on_completed(void *ud, struct MHD_Connection *c, void **slot,
     mem_free(cn->target);
     cn->target = NULL;
     cn->has_asked = true;
-    cn->answered_in = cn->daemon->n_runs;
     cn->idle_since_ms = clock_ms();
     cn->is_sending = false;
     if (cn->phase != CONNECTION_LINGERING)
@@ -480,17 +475,6 @@ static bool is_cut_off(const struct connection *cn)
     return n > 0 || (n < 0 && errno == EAGAIN);
 }
 
-/* libmicrohttpd closes a connection without a word where the first line is no request's. An end
- * behind an answer is none of these, nor is one of which it has told (daemon.c). One whose client
- * closes in the same moment is taken for the client's. */
-static void note_silent_end(const struct connection *cn, bool is_cut)
-{
-    if (cn->answered_in == cn->daemon->n_runs || daemon_has_told(cn->daemon) || !is_cut)
-        return;
-    cn->group->opt.http->edge[HTTP_EDGE_MALFORMED]++;
-    log_info("http", "event=malformed reason=\"the bytes are no request line\"");
-}
-
 /* libmicrohttpd closes its socket behind this; a copy keeps the connection open. */
 static bool keep_socket(struct connection *cn)
 {
@@ -515,13 +499,11 @@ static bool keep_socket(struct connection *cn)
 static void end_connection(struct connection *cn)
 {
     struct daemon *d = cn->daemon;
-    const bool is_cut = is_cut_off(cn);
 
     d->n_connections--;
     if (is_shaking(cn))
         cn->group->opt.http->edge[HTTP_EDGE_HANDSHAKE]++;
-    note_silent_end(cn, is_cut);
-    if (!is_cut || !keep_socket(cn))
+    if (!is_cut_off(cn) || !keep_socket(cn))
         connection_free(cn);
 }
 

@@ -70,7 +70,6 @@ struct connection {
     bool has_ended;   /* the client has closed, or half-closed */
     bool is_sending;  /* libmicrohttpd has bytes of the answer that the socket has not taken */
     bool is_dropped;  /* to be closed whatever it was doing */
-    uint64_t answered_in; /* the run of its daemon in which its last answer had gone */
     char *target;     /* of the request line, as it was sent; NULL: none has come */
     struct http_call *call; /* the exchange under way, or NULL */
 };

@@ -17,7 +17,8 @@
 
 /* ---- what libmicrohttpd says ---- */
 
-/* Its refusals of what is no request begin so. Other lines tell of clients that have left, and of
+/* Its refusals of what is no request begin so; it closes a connection whose first line is none at
+ * all without a word. Other lines tell of clients that have left, and of
  * connections that this server has closed itself. */
 __attribute__((format(printf, 2, 0))) static void on_log(void *ud, const char *format, va_list args)
 {
@@ -30,17 +31,7 @@ __attribute__((format(printf, 2, 0))) static void on_log(void *ud, const char *f
     vsnprintf(text, sizeof(text), format, args);
     text[strcspn(text, "\n")] = '\0';
     ++*group->n_malformed;
-    if (group->running != NULL)
-        group->running->n_told++;
     log_info("http", "event=malformed reason=%s", log_quote(quoted, sizeof(quoted), text));
-}
-
-bool daemon_has_told(struct daemon *d)
-{
-    if (d->n_told == 0)
-        return false;
-    d->n_told--;
-    return true;
 }
 
 static void on_panic(void *ud, const char *file, unsigned line, const char *reason)
@@ -74,10 +65,7 @@ void daemon_ask(struct daemon *d)
 
 void daemon_run(struct daemon *d)
 {
-    d->n_runs++;
-    d->group->running = d;
     MHD_run(d->mhd);
-    d->group->running = NULL;
     d->is_pending = MHD_get_timeout64s(d->mhd) == 0;
 }
 

@@ -37,8 +37,6 @@ struct daemon {
     uint32_t n_connections;
     bool is_tls;
     bool is_pending; /* MHD_run() is due before the loop sleeps */
-    uint64_t n_runs;
-    uint32_t n_told; /* connections whose requests libmicrohttpd has refused with an answer */
 };
 
 struct daemon_callbacks { /* of libmicrohttpd; `ud` is their first argument */
@@ -53,7 +51,6 @@ struct daemons { /* all of them */
     uv_loop_t *loop;
     struct daemon_callbacks callbacks;
     uint64_t *n_malformed; /* counts what libmicrohttpd refuses by itself */
-    struct daemon *running; /* whose MHD_run() is on the stack; NULL: none */
     struct list all; /* the next to run in front */
 };
 
@@ -67,9 +64,6 @@ bool daemons_run_pending(struct daemons *group);
 
 /* Give it a socket, which libmicrohttpd closes in any case. False: it has been closed already. */
 bool daemon_add(struct daemon *d, int fd);
-/* One of its connections ends: has libmicrohttpd refused its request with an answer? It tells of
- * refusals without the connection: one that ends by itself meanwhile is taken for the refused. */
-bool daemon_has_told(struct daemon *d);
 /* It is run before the loop sleeps. */
 void daemon_ask(struct daemon *d);
 /* Run it now; not out of its own callbacks. */
