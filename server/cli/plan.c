@@ -74,7 +74,7 @@ static double mib(uint64_t bytes)
     return (double)bytes / (1 << 20);
 }
 
-/* What a server holds beside all models. */
+/* A server holds these beside all models. */
 struct beside {
     uint64_t requests, connections; /* bytes, at most */
     uint32_t n_connections;

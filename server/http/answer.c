@@ -8,7 +8,8 @@
 #include <sys/socket.h>
 #include <time.h>
 
-/* Of a stream over HTTP/1.0, which has no chunks; else libmicrohttpd fills its own buffer. */
+/* libmicrohttpd reads a stream over HTTP/1.0, which has no chunks, in blocks of this size; a chunk
+ * of HTTP/1.1 fills its own buffer. */
 #define STREAM_BLOCK ((size_t)4 << 10)
 
 static struct MHD_Response *make_response(struct http_call *call, MHD_ContentReaderCallback read,

@@ -20,7 +20,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* What one that lingers throws away in one turn of the loop. */
+/* A lingering connection throws so many bytes away in one turn of the loop. */
 #define DISCARD_BYTES ((size_t)16 << 10)
 
 static struct connection *connection_of(struct MHD_Connection *c)

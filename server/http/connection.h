@@ -117,7 +117,7 @@ struct connection *connection_open(struct connections *group, int fd, struct tls
 
 /* ---- between connection.c and connections.c ---- */
 
-/* What libmicrohttpd calls; the argument is the group. */
+/* libmicrohttpd calls these, with the group as their argument. */
 extern const struct daemon_callbacks connection_callbacks;
 
 /* Its handler has written or decided: it is resumed before the loop sleeps. */

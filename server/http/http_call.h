@@ -61,7 +61,7 @@ const char *http_call_id(const struct http_call *c);                       /* X-
 const char *http_call_header(const struct http_call *c, const char *name); /* or NULL */
 /* Of ?name=value in the path, or NULL. */
 const char *http_call_query(const struct http_call *c, const char *name);
-/* What follows the route's path, or is in the place of its star; never cut. */
+/* The part of the path behind the route's own, or in the place of its star; it is never cut. */
 const char *http_call_tail(const struct http_call *c);
 /* To be asked until the handler returns. */
 bool http_call_is(const struct http_call *c, enum http_methods method);

@@ -161,7 +161,7 @@ static inline bool read_head(struct read_request *r, const char **at, const char
     return false;
 }
 
-/* What is there of n bytes. */
+/* The reader takes n bytes of a body, or as many as the input still has: then false. */
 static inline bool read_bytes(uint64_t n, const char **at, const char *end, struct buf *body)
 {
     const size_t left = (size_t)(end - *at), taken = n < left ? (size_t)n : left;

@@ -161,7 +161,7 @@ static void test_names_that_are_no_header(void **state)
     assert_int_equal(ask("/v1/completions", "\xc3\xa4 b", "\xc3\xa4\tb"), 200);
 }
 
-/* What a handler sees of a call. */
+/* A call runs to its end; the world then has what its handler saw of it. */
 static void see(struct world *w, const char *at, const char *id, const char *tenant)
 {
     struct buf body = {.data = (char *)"{}", .len = 2};
