@@ -20,6 +20,8 @@
 #define DISCARD_FACTOR 4
 /* Bytes of a request id that is echoed. */
 #define MAX_GIVEN_ID 128
+/* Random bytes of an id of our own. */
+#define ID_BYTES 8
 /* Most bytes of a body that its route receives piece by piece and has not taken. */
 #define MAX_PIECE ((size_t)1 << 20)
 /* A drained backlog larger than this is given back instead of kept for the next write. */
@@ -36,12 +38,24 @@ const struct http_route *exchange_route(const struct http_call *c)
     return c->route < o->n_routes ? &o->routes[c->route] : NULL;
 }
 
+/* The next n bytes; the kernel is asked for those of many requests at once. Without entropy (early
+ * in a boot) they are zeros, which does an id no harm. */
+static const unsigned char *take_random(struct http_shared *h, size_t n)
+{
+    if (h->n_random < n) {
+        if (getrandom(h->random, sizeof(h->random), GRND_NONBLOCK) < 0)
+            memset(h->random, 0, sizeof(h->random));
+        h->n_random = sizeof(h->random);
+    }
+    h->n_random -= n;
+    return h->random + h->n_random;
+}
+
 /* The client's X-Request-Id if it can be echoed safely, else one of our own. */
 static void choose_id(struct http_call *c)
 {
     const char *given = http_call_header(c, "X-Request-Id");
-    unsigned char random[8] = {0};
-    char digits[2 * sizeof(random) + 1];
+    char digits[2 * ID_BYTES + 1];
     size_t n = 0;
 
     while (given != NULL && given[n] > 0x20 && given[n] < 0x7f)
@@ -50,10 +64,7 @@ static void choose_id(struct http_call *c)
         memcpy(c->id, given, n + 1);
         return;
     }
-    /* Without entropy (early in a boot) the id is zeros, which does no harm. */
-    if (getrandom(random, sizeof(random), GRND_NONBLOCK) < 0)
-        memset(random, 0, sizeof(random));
-    hex_write(digits, random, sizeof(random));
+    hex_write(digits, take_random(c->http, ID_BYTES), ID_BYTES);
     snprintf(c->id, sizeof(c->id), "req-%s", digits);
 }
 

@@ -81,6 +81,8 @@ struct http_shared {
     bool is_draining; /* each answer is its connection's last */
     uint64_t n_page_bytes; /* of pages that their clients have not read to the end */
     uint64_t edge[HTTP_EDGE_COUNT];
+    unsigned char random[256]; /* for request ids, from the kernel; [n_random] are unused */
+    size_t n_random;
 };
 
 /* http_options.hold */

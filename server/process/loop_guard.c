@@ -2,6 +2,7 @@
  * callback's name, a line in the log for each slow one, and the end of a debug build. */
 #include "server/process/loop_guard.h"
 
+#include "core/base/clock.h"
 #include "core/base/log.h"
 
 #include <stdlib.h>
@@ -63,11 +64,14 @@ void loop_guard_log(const struct loop_guard *guard)
              callback_name(guard->longest_part));
 }
 
+/* The thread's CPU clock is a system call, the monotonic clock is not; no callback computes for
+ * longer than it runs. */
 bool loop_guard_is_due(const uv_loop_t *loop)
 {
     const struct loop_guard *guard = loop != NULL ? loop->data : NULL;
 
-    return guard != NULL && guard->depth > 0 && cpu_ns() - guard->begin_ns >= TURN_NS;
+    return guard != NULL && guard->depth > 0 && clock_ns() - guard->begin_clock_ns >= TURN_NS &&
+           cpu_ns() - guard->begin_ns >= TURN_NS;
 }
 
 struct loop_span loop_span_begin(const uv_loop_t *loop, const char *name)
@@ -77,6 +81,8 @@ struct loop_span loop_span_begin(const uv_loop_t *loop, const char *name)
 
     if (guard == NULL)
         return span;
+    if (guard->depth == 0)
+        guard->begin_clock_ns = clock_ns();
     span.begin_ns = cpu_ns();
     if (guard->depth++ == 0) {
         guard->begin_ns = span.begin_ns;

@@ -31,8 +31,9 @@ struct loop_guard {
     uint64_t longest_ns; /* of all callbacks so far */
     const char *longest, *longest_part; /* their names; NULL: none yet, no part */
     /* private: of the callback under way */
-    uint64_t begin_ns;
-    uint64_t part_ns; /* of its longest part so far */
+    uint64_t begin_ns;       /* CPU time of the thread */
+    uint64_t begin_clock_ns; /* clock_ns() */
+    uint64_t part_ns;        /* of its longest part so far */
     const char *part;
     uint32_t depth;    /* of spans that are open */
     uint64_t limit_ns; /* debug builds: a longer callback ends the process; 0: none */
