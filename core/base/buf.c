@@ -6,6 +6,7 @@
 
 #include <assert.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,9 +16,15 @@ void buf_init(struct buf *b, size_t max)
     *b = (struct buf){.max = max};
 }
 
+static bool is_borrowed(const struct buf *b)
+{
+    return b->cap == 0 && b->data != NULL;
+}
+
 void buf_release(struct buf *b)
 {
-    mem_free(b->data);
+    if (!is_borrowed(b))
+        mem_free(b->data);
     *b = (struct buf){.max = b->max};
 }
 
@@ -25,8 +32,18 @@ void buf_clear(struct buf *b)
 {
     b->len = 0;
     b->err = 0;
-    if (b->data != NULL)
+    if (is_borrowed(b))
+        b->data = NULL;
+    else if (b->data != NULL)
         b->data[0] = '\0';
+}
+
+void buf_borrow(struct buf *b, const void *bytes, size_t n)
+{
+    buf_release(b);
+    b->data = (char *)bytes; /* never written: see buf_reserve() */
+    b->len = n;
+    b->err = n > b->max ? ERR_LIMIT : 0;
 }
 
 int buf_reserve(struct buf *b, size_t more)
@@ -44,9 +61,13 @@ int buf_reserve(struct buf *b, size_t more)
         return b->err = ERR_NOMEM;
     while (cap <= b->len + more)
         cap *= 2;
-    data = mem_realloc(b->data, cap);
+    data = mem_realloc(is_borrowed(b) ? NULL : b->data, cap);
     if (data == NULL)
         return b->err = ERR_NOMEM;
+    if (is_borrowed(b)) {
+        memcpy(data, b->data, b->len);
+        data[b->len] = '\0';
+    }
     b->data = data;
     b->cap = cap;
     return 0;
@@ -99,6 +120,11 @@ void buf_consume(struct buf *b, size_t n)
     assert(n <= b->len);
     if (n == 0)
         return;
+    if (is_borrowed(b)) {
+        b->data += n;
+        b->len -= n;
+        return;
+    }
     memmove(b->data, b->data + n, b->len - n);
     b->len -= n;
     b->data[b->len] = '\0';
@@ -106,8 +132,11 @@ void buf_consume(struct buf *b, size_t n)
 
 char *buf_detach(struct buf *b, size_t *len)
 {
-    char *data = b->data;
+    char *data;
 
+    if (is_borrowed(b) && buf_reserve(b, 0) < 0)
+        return NULL;
+    data = b->data;
     if (len != NULL)
         *len = b->len;
     *b = (struct buf){.max = b->max};

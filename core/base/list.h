@@ -53,4 +53,22 @@ static inline void list_unlink(struct list *link)
     list_init(link);
 }
 
+/* All of `from`, in its order, behind the last of `head`; `from` is empty then. */
+static inline void list_move_back(struct list *head, struct list *from)
+{
+    if (list_is_empty(from))
+        return;
+    from->next->prev = head->prev;
+    head->prev->next = from->next;
+    from->prev->next = head;
+    head->prev = from->prev;
+    list_init(from);
+}
+
+/* The same before the first of `head`. */
+static inline void list_move_front(struct list *head, struct list *from)
+{
+    list_move_back(head->next, from);
+}
+
 #endif

@@ -22,6 +22,7 @@
 #include <string.h>
 
 #define JSON "application/json"
+#define OPENAPI_MAX_TEXT ((size_t)1 << 20)
 /* All models whose ids are 255 quotes, each escaped, take a half of this. */
 #define METRICS_MAX_TEXT ((size_t)64 << 20)
 #define METRICS_TYPE "text/plain; version=0.0.4; charset=utf-8"
@@ -185,12 +186,23 @@ void info_post_props(bool is_taken, struct http_call *call)
     reply(call, &b);
 }
 
+/* The text is made for the first one who asks and stays: it takes a millisecond, and is the same
+ * for all. */
 void info_openapi(struct http_call *call)
 {
+    static struct buf text;
     struct buf b;
 
-    buf_init(&b, (size_t)1 << 20);
-    openapi_render(&b);
+    if (text.len == 0) {
+        buf_init(&text, OPENAPI_MAX_TEXT);
+        openapi_render(&text);
+    }
+    buf_init(&b, OPENAPI_MAX_TEXT);
+    b.err = text.err;
+    if (text.err < 0)
+        buf_release(&text);
+    else
+        buf_borrow(&b, text.data, text.len);
     reply(call, &b);
 }
 

@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 #include "scheduler/request.h"
-#include "server/http/handover.h"
+#include "server/process/handover.h"
 #include "server/slots/slot_folder.h"
 
 /* Questions that may be on their way to the engine beside the requests. */

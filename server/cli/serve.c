@@ -13,7 +13,7 @@
 #include "server/cli/serve_models.h"
 #include "server/cli/serve_reload.h"
 #include "server/cli/serve_sandbox.h"
-#include "server/http/handover.h"
+#include "server/process/handover.h"
 #include "server/process/sandbox_probe.h"
 #include "server/process/startup.h"
 

@@ -8,7 +8,7 @@
 #include "server/http/exchange.h"
 #include "server/http/head_guard.h"
 #include "server/http/proxy_headers.h"
-#include "server/http/socket.h"
+#include "server/process/socket.h"
 #include "server/http/tls.h"
 #include "server/process/loop_guard.h"
 
@@ -57,8 +57,9 @@ static enum timeout_kind timeout_of(const struct connection *cn)
     return TIMEOUT_NONE;
 }
 
-/* By when it has to go on. */
-static void settle(struct connection *cn)
+/* Begin the time limit of what the connection waits for now; one that waits for the same as before
+ * keeps its own. */
+static void set_time_limit(struct connection *cn)
 {
     const enum timeout_kind kind = timeout_of(cn);
 
@@ -69,7 +70,7 @@ static void settle(struct connection *cn)
     timeout_set(&cn->group->timeouts, &cn->timeout, kind);
 }
 
-static void watch(struct connection *cn, uint32_t events)
+static void watch_socket(struct connection *cn, uint32_t events)
 {
     struct epoll_event e = {.events = events, .data.ptr = cn};
     const int how = cn->is_watched ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
@@ -77,14 +78,14 @@ static void watch(struct connection *cn, uint32_t events)
     cn->is_watched = epoll_ctl(cn->group->watch_fd, how, cn->fd, &e) == 0 || cn->is_watched;
 }
 
-static void unwatch(struct connection *cn)
+static void unwatch_socket(struct connection *cn)
 {
     if (cn->is_watched)
         epoll_ctl(cn->group->watch_fd, EPOLL_CTL_DEL, cn->fd, NULL);
     cn->is_watched = false;
 }
 
-static void suspend(struct connection *cn)
+static void suspend_connection(struct connection *cn)
 {
     if (cn->is_suspended)
         return;
@@ -101,12 +102,12 @@ void connection_rest(struct connection *cn)
 {
     list_unlink(&cn->shaking);
     if (!is_shaking(cn) || cn->is_dropped) {
-        watch(cn, EPOLLRDHUP | EPOLLET);
+        watch_socket(cn, EPOLLRDHUP | EPOLLET);
         return;
     }
-    watch(cn, EPOLLRDHUP | EPOLLONESHOT |
+    watch_socket(cn, EPOLLRDHUP | EPOLLONESHOT |
                   (gnutls_record_get_direction(session_of(cn)) == 0 ? EPOLLIN : EPOLLOUT));
-    suspend(cn);
+    suspend_connection(cn);
 }
 
 /* The callback under way has computed long enough: this connection goes on in the loop's next
@@ -115,7 +116,7 @@ static bool is_put_off(struct connection *cn)
 {
     if (!loop_guard_is_due(cn->group->opt.loop))
         return false;
-    suspend(cn);
+    suspend_connection(cn);
     list_unlink(&cn->woken);
     list_push_back(&cn->group->woken, &cn->woken);
     return true;
@@ -131,10 +132,10 @@ void connection_wake(void *connection)
 
 /* The client has ended its side in the packet of its last bytes: libmicrohttpd has read these, and
  * waits for an event of which its epoll set will not tell again. One that is resumed is read. */
-static void read_end(struct connection *cn)
+static void suspend_ended(struct connection *cn)
 {
     if (cn->has_ended && cn->phase != CONNECTION_ANSWERING)
-        suspend(cn);
+        suspend_connection(cn);
 }
 
 void connection_resume(struct connection *cn)
@@ -143,13 +144,13 @@ void connection_resume(struct connection *cn)
         connection_close(cn);
         return;
     }
-    read_end(cn);
+    suspend_ended(cn);
     if (!cn->is_suspended || (cn->call != NULL && cn->call->is_paused && !cn->is_dropped))
         return;
     cn->is_suspended = false;
     MHD_resume_connection(cn->mhd);
     daemon_ask(cn->daemon);
-    settle(cn);
+    set_time_limit(cn);
 }
 
 /* ---- the end ---- */
@@ -167,7 +168,7 @@ static void connection_free(struct connection *cn)
 {
     struct connections *group = cn->group;
 
-    unwatch(cn);
+    unwatch_socket(cn);
     end_exchange(cn);
     timeout_restart(&group->timeouts, &cn->timeout, TIMEOUT_NONE);
     list_unlink(&cn->link);
@@ -185,7 +186,7 @@ static void connection_free(struct connection *cn)
 void connection_close(struct connection *cn)
 {
     if (cn->mhd == NULL) {
-        unwatch(cn);
+        unwatch_socket(cn);
         close(cn->fd);
         connection_free(cn);
         return;
@@ -195,7 +196,7 @@ void connection_close(struct connection *cn)
     cn->is_dropped = true;
     if (cn->is_suspended)
         connection_resume(cn);
-    settle(cn);
+    set_time_limit(cn);
     daemon_ask(cn->daemon);
 }
 
@@ -206,7 +207,7 @@ static void answer_now(struct connection *cn)
     shutdown(cn->fd, SHUT_WR);
     cn->phase = CONNECTION_LINGERING;
     end_exchange(cn);
-    settle(cn);
+    set_time_limit(cn);
 }
 
 /* NULL: there was no memory. */
@@ -254,8 +255,8 @@ static ssize_t read_answer(void *ud, uint64_t at, char *out, size_t max)
     if (n == 0 && exchange_is_complete(call))
         return MHD_CONTENT_READER_END_OF_STREAM;
     if (n == 0)
-        suspend(cn);
-    settle(cn);
+        suspend_connection(cn);
+    set_time_limit(cn);
     return (ssize_t)n;
 }
 
@@ -277,7 +278,7 @@ static bool go_on_answering(struct connection *cn)
         return false;
     switch (call->state) {
     case CALL_WAITING:
-        suspend(cn);
+        suspend_connection(cn);
         return true;
     case CALL_REPLIED:
     case CALL_STREAMING:
@@ -333,7 +334,7 @@ static bool take_body(struct connection *cn, const char *bytes, size_t *n)
     if (exchange_receive(cn->call, bytes, taken) < 0)
         answer_now(cn);
     else if (cn->call->is_paused)
-        suspend(cn);
+        suspend_connection(cn);
     return true;
 }
 
@@ -352,8 +353,8 @@ static bool end_request(struct connection *cn)
     return go_on_answering(cn);
 }
 
-static bool take(struct connection *cn, const char *method, const char *version, const char *bytes,
-                 size_t *n)
+static bool go_on_with_request(struct connection *cn, const char *method, const char *version,
+                               const char *bytes, size_t *n)
 {
     switch (cn->phase) {
     case CONNECTION_HEAD:
@@ -382,7 +383,7 @@ static void *on_target(void *ud, const char *target, struct MHD_Connection *c)
     if (cn == NULL || cn->phase != CONNECTION_HEAD)
         return cn;
     cn->target = mem_strdup(target);
-    settle(cn);
+    set_time_limit(cn);
     return cn;
 }
 
@@ -397,8 +398,8 @@ static enum MHD_Result on_access(void *ud, struct MHD_Connection *c, const char 
     (void)ud, (void)c, (void)url;
     if (cn == NULL || cn->is_dropped || cn->target == NULL)
         return MHD_NO;
-    goes_on = take(cn, method, version, bytes, n);
-    settle(cn);
+    goes_on = go_on_with_request(cn, method, version, bytes, n);
+    set_time_limit(cn);
     return goes_on ? MHD_YES : MHD_NO;
 }
 
@@ -435,7 +436,7 @@ static void on_completed(void *ud, struct MHD_Connection *c, void **slot,
         cn->phase = CONNECTION_HEAD;
     if (cn->has_ended)
         connection_wake(cn);
-    settle(cn);
+    set_time_limit(cn);
 }
 
 /* GnuTLS calls it for either side's Finished: which one is the handshake's last message depends on
@@ -482,7 +483,7 @@ static bool keep_socket(struct connection *cn)
 
     if (fd < 0)
         return false;
-    unwatch(cn);
+    unwatch_socket(cn);
     shutdown(fd, SHUT_WR);
     cn->fd = fd;
     cn->mhd = NULL;
@@ -491,8 +492,8 @@ static bool keep_socket(struct connection *cn)
     list_unlink(&cn->woken);
     list_unlink(&cn->shaking);
     list_push_back(&cn->group->lingering, &cn->link);
-    watch(cn, EPOLLIN | EPOLLRDHUP);
-    settle(cn);
+    watch_socket(cn, EPOLLIN | EPOLLRDHUP);
+    set_time_limit(cn);
     return true;
 }
 
@@ -534,7 +535,7 @@ const struct daemon_callbacks connection_callbacks = {
 
 /* ---- between libmicrohttpd's turns ---- */
 
-static void discard(struct connection *cn)
+static void discard_bytes(struct connection *cn)
 {
     char bytes[DISCARD_BYTES];
     const ssize_t n = recv(cn->fd, bytes, sizeof(bytes), MSG_DONTWAIT);
@@ -547,7 +548,7 @@ static void discard(struct connection *cn)
 void connection_gone(struct connection *cn)
 {
     if (cn->mhd == NULL) {
-        discard(cn);
+        discard_bytes(cn);
         return;
     }
     if (is_shaking(cn)) { /* it reads the end itself */
@@ -585,7 +586,7 @@ static struct connection *make_connection(struct connections *group, struct daem
 }
 
 /* libmicrohttpd calls on_notify() out of daemon_add(), also where it fails behind that. */
-static bool give(struct connection *cn)
+static bool give_to_libmicrohttpd(struct connection *cn)
 {
     struct connections *group = cn->group;
 
@@ -612,11 +613,11 @@ struct connection *connection_open(struct connections *group, int fd, struct tls
     }
     cn->from = from;
     cn->is_trusted = proxy_is_trusted(group->opt.http->opt.trusted_proxies, fd);
-    if (!give(cn))
+    if (!give_to_libmicrohttpd(cn))
         return NULL;
-    watch(cn, EPOLLRDHUP | EPOLLET);
+    watch_socket(cn, EPOLLRDHUP | EPOLLET);
     if (!cn->is_watched || (tls != NULL && !begin_session(cn, tls)))
         connection_close(cn);
-    settle(cn);
+    set_time_limit(cn);
     return cn;
 }

@@ -6,7 +6,7 @@
 #include "core/base/err.h"
 #include "core/base/mem.h"
 #include "server/http/exchange.h"
-#include "server/http/socket.h"
+#include "server/process/socket.h"
 #include "server/process/loop_guard.h"
 
 #include <sys/epoll.h>
@@ -54,20 +54,10 @@ static void run_woken(struct connections *group)
     struct list now;
 
     list_init(&now);
-    while (!list_is_empty(&group->woken)) {
-        struct list *link = group->woken.next;
-
-        list_unlink(link);
-        list_push_back(&now, link);
-    }
+    list_move_back(&now, &group->woken);
     while (!list_is_empty(&now) && !loop_guard_is_due(group->opt.loop))
         resume_some(group, &now);
-    while (!list_is_empty(&now)) { /* the next turn begins with these */
-        struct list *link = now.prev;
-
-        list_unlink(link);
-        list_push_front(&group->woken, link);
-    }
+    list_move_front(&group->woken, &now); /* the next turn begins with these */
 }
 
 /* Behind a run of all daemons. */
@@ -117,7 +107,7 @@ static bool is_slow(const struct connection *cn)
     return cn->n_moved < bytes_wanted(cn->group, cn, clock_ms());
 }
 
-static void go_on(struct connection *cn)
+static void restart_window(struct connection *cn)
 {
     cn->n_moved = 0;
     timeout_restart(&cn->group->timeouts, &cn->timeout, cn->timeout.kind);
@@ -157,7 +147,7 @@ static void idle_is_due(struct connection *cn)
 static void body_is_due(struct connection *cn)
 {
     if (cn->n_moved > 0 && !is_slow(cn)) {
-        go_on(cn);
+        restart_window(cn);
         return;
     }
     cn->group->opt.http->edge[HTTP_EDGE_BODY_TIMEOUT]++;
@@ -167,7 +157,7 @@ static void body_is_due(struct connection *cn)
 static void reader_is_due(struct connection *cn)
 {
     if (cn->n_moved > 0 && !is_slow(cn)) {
-        go_on(cn);
+        restart_window(cn);
         return;
     }
     cn->group->opt.http->edge[HTTP_EDGE_READER_TIMEOUT]++;
@@ -229,7 +219,8 @@ static bool can_go(const struct connection *cn)
     return false;
 }
 
-static struct connection *oldest(const struct connections *group, enum timeout_kind kind)
+static struct connection *oldest_that_can_go(const struct connections *group,
+                                             enum timeout_kind kind)
 {
     int n = 0;
 
@@ -246,7 +237,7 @@ static struct connection *oldest(const struct connections *group, enum timeout_k
 }
 
 /* True: its slot is free. */
-static bool end_now(struct connection *cn)
+static bool end_at_once(struct connection *cn)
 {
     const struct connections *group = cn->group;
     const uint32_t before = group->n;
@@ -270,13 +261,13 @@ bool connections_evict(struct connections *group)
     };
 
     for (size_t i = 0; i < sizeof(order) / sizeof(order[0]); i++) {
-        struct connection *cn = oldest(group, order[i].kind);
+        struct connection *cn = oldest_that_can_go(group, order[i].kind);
 
         if (cn == NULL)
             continue;
         if (order[i].count != HTTP_EDGE_COUNT)
             group->opt.http->edge[order[i].count]++;
-        return end_now(cn);
+        return end_at_once(cn);
     }
     return false;
 }

@@ -91,12 +91,7 @@ static void run_in_turn(struct daemons *group)
         if (d->is_pending)
             daemon_run(d);
     }
-    while (!list_is_empty(&done)) {
-        struct list *link = done.next;
-
-        list_unlink(link);
-        list_push_back(&group->all, link);
-    }
+    list_move_back(&group->all, &done);
 }
 
 bool daemons_run_pending(struct daemons *group)

@@ -1,4 +1,4 @@
-/* server/http/exchange.c - see exchange.h and http.h. */
+/* server/http/exchange.c - see exchange.h. */
 #include "server/http/exchange.h"
 
 #include "core/base/clock.h"
@@ -6,7 +6,6 @@
 #include "core/base/hex.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
-#include "core/base/name_copy.h"
 #include "server/http/access_log.h"
 #include "server/process/loop_guard.h"
 
@@ -24,12 +23,6 @@
 #define ID_BYTES 8
 /* Most bytes of a body that its route receives piece by piece and has not taken. */
 #define MAX_PIECE ((size_t)1 << 20)
-/* A drained backlog larger than this is given back instead of kept for the next write. */
-#define BACKLOG_KEEP ((size_t)64 << 10)
-/* Pages that wait for their clients may take so much whatever else is in memory; small ones are
- * answered in any case, for they tell whether the process lives. */
-#define FREE_PAGE_BYTES ((uint64_t)16 << 20)
-#define SMALL_PAGE_BYTES ((size_t)16 << 10)
 
 const struct http_route *exchange_route(const struct http_call *c)
 {
@@ -123,8 +116,7 @@ struct http_call *exchange_create(struct http_shared *h, void *client, void (*wa
     return c;
 }
 
-/* Its body and what of its answer has not gone. */
-static void hold(struct http_call *c)
+void exchange_hold_memory(struct http_call *c)
 {
     const uint64_t now = c->n_kept + c->out.cap;
 
@@ -132,7 +124,7 @@ static void hold(struct http_call *c)
     c->n_held = now;
 }
 
-static void drop_owner(struct http_call *c)
+void exchange_drop_owner(struct http_call *c)
 {
     if (c->owner != NULL)
         c->release_owner(c->owner);
@@ -140,7 +132,7 @@ static void drop_owner(struct http_call *c)
 }
 
 /* Once at most; the handler may not touch the call any more. */
-static void tell_gone(struct http_call *c)
+static void tell_handler_gone(struct http_call *c)
 {
     void (*gone)(void *ud) = c->gone;
 
@@ -157,7 +149,7 @@ void exchange_end(struct http_call *c)
     const struct http_options *o = &c->http->opt;
     const int status = c->has_head_sent ? c->status : 499;
 
-    tell_gone(c);
+    tell_handler_gone(c);
     o->done(o->ud, c->route, status);
     access_end(c->access, c->route < o->n_routes ? o->routes[c->route].path : "other", status,
                c->n_sent);
@@ -166,9 +158,9 @@ void exchange_end(struct http_call *c)
     buf_release(&c->body);
     buf_release(&c->out);
     c->n_kept = 0;
-    hold(c);
+    exchange_hold_memory(c);
     c->http->n_page_bytes -= c->n_page;
-    drop_owner(c);
+    exchange_drop_owner(c);
     mem_free(c->query);
     mem_free(c);
 }
@@ -179,7 +171,7 @@ void exchange_refuse(struct http_call *c, int status, const char *code, const ch
 {
     struct api_error e;
 
-    tell_gone(c); /* a handler that had begun to receive the body */
+    tell_handler_gone(c); /* a handler that had begun to receive the body */
     api_error_set(&e, status, NULL, code, "%s", message);
     c->is_discarding = true;
     http_call_reply_error(c, &e);
@@ -207,7 +199,7 @@ void exchange_refuse_body(struct http_call *c)
     exchange_refuse(c, 413, NULL, why);
 }
 
-static void hand_on(struct http_call *c, const struct http_route *route)
+static void pass_body_on(struct http_call *c, const struct http_route *route)
 {
     const struct http_options *o = &c->http->opt;
 
@@ -249,7 +241,7 @@ int exchange_receive(struct http_call *c, const char *bytes, size_t n)
     else if (c->body.err < 0)
         exchange_refuse(c, 503, NULL, "there is no memory for the request's body");
     else if (route != NULL && route->receive != NULL)
-        hand_on(c, route);
+        pass_body_on(c, route);
     return 0;
 }
 
@@ -275,11 +267,11 @@ static void forget_out(struct http_call *c)
     if (c->out_pos < c->out.len)
         return;
     c->out_pos = 0;
-    if (c->out.cap > BACKLOG_KEEP)
+    if (c->out.cap > EXCHANGE_KEEPS)
         buf_release(&c->out);
     else
         buf_clear(&c->out);
-    hold(c);
+    exchange_hold_memory(c);
 }
 
 size_t exchange_read(struct http_call *c, char *out, size_t max)
@@ -298,281 +290,4 @@ size_t exchange_read(struct http_call *c, char *out, size_t max)
 bool exchange_is_complete(const struct http_call *c)
 {
     return c->state != CALL_STREAMING && c->out_pos == c->out.len;
-}
-
-/* Nothing is freed here: the handler may still be running. */
-static void kill_client(struct http_call *c)
-{
-    c->state = CALL_DEAD;
-    c->wake(c->client);
-}
-
-/* ---- for the handlers; see http.h ---- */
-
-bool http_call_is_local(const struct http_call *c)
-{
-    return c->is_local;
-}
-
-const void *http_call_context(const struct http_call *c)
-{
-    return c->context;
-}
-
-const char *http_call_path(const struct http_call *c)
-{
-    return c->request.target.path;
-}
-
-const char *http_call_id(const struct http_call *c)
-{
-    return c->id;
-}
-
-const char *http_call_header(const struct http_call *c, const char *name)
-{
-    return http_request_field(&c->request, name);
-}
-
-const char *http_call_query(const struct http_call *c, const char *name)
-{
-    const char *at = c->query;
-
-    for (size_t i = 0; i < c->n_query; i++) {
-        const char *value = at + strlen(at) + 1;
-
-        if (strcmp(at, name) == 0)
-            return value;
-        at = value + strlen(value) + 1;
-    }
-    return NULL;
-}
-
-bool http_call_is(const struct http_call *c, enum http_methods method)
-{
-    const char *name = http_request_method(&c->request);
-
-    return method == (strcmp(name, "POST") == 0     ? HTTP_POST
-                      : strcmp(name, "DELETE") == 0 ? HTTP_DELETE
-                                                    : HTTP_GET);
-}
-
-const void *http_call_arg(const struct http_call *c)
-{
-    return exchange_route(c)->arg;
-}
-
-const char *http_call_tail(const struct http_call *c)
-{
-    return c->tail;
-}
-
-void http_call_set_owner(struct http_call *c, void *owner, void (*release)(void *owner),
-                         const char *name)
-{
-    drop_owner(c);
-    c->owner = owner;
-    c->release_owner = release;
-    access_set_key(c->access, name);
-}
-
-void *http_call_owner(const struct http_call *c)
-{
-    return c->owner;
-}
-
-struct access *http_call_access(const struct http_call *c)
-{
-    return c->access;
-}
-
-uint64_t http_call_arrival_us(const struct http_call *c)
-{
-    return c->arrival_us;
-}
-
-uint64_t http_call_blocked_since(const struct http_call *c)
-{
-    return c->blocked_us;
-}
-
-const struct buf *http_call_body(const struct http_call *c)
-{
-    return &c->body;
-}
-
-struct buf http_call_take_body(struct http_call *c)
-{
-    struct buf body = c->body;
-
-    c->n_kept = 0;
-    hold(c);
-    buf_init(&c->body, body.max);
-    return body;
-}
-
-void http_call_give_body(struct http_call *c, struct buf *body)
-{
-    buf_release(&c->body);
-    c->body = *body;
-    buf_init(body, c->body.max);
-    c->n_kept = c->body.len;
-    hold(c);
-}
-
-void http_call_pause(struct http_call *c)
-{
-    c->is_paused = true;
-}
-
-void http_call_resume(struct http_call *c)
-{
-    c->is_paused = false;
-    c->wake(c->client);
-}
-
-void http_call_set_received(struct http_call *c, void *received)
-{
-    c->received = received;
-}
-
-void *http_call_received(const struct http_call *c)
-{
-    return c->received;
-}
-
-void http_call_set_header(struct http_call *c, const char *name, const char *value)
-{
-    struct call_header *h = c->n_headers < CALL_MAX_HEADERS ? &c->headers[c->n_headers] : NULL;
-
-    if (h != NULL && name_copy(h->name, sizeof(h->name), name) == 0 &&
-        name_copy(h->value, sizeof(h->value), value) == 0)
-        c->n_headers++;
-    else /* half of one could say something else */
-        log_error("http", "event=header_left_out header=%s", name);
-}
-
-void http_call_render_errors(struct http_call *c,
-                             void (*render)(const struct api_error *e, struct buf *out))
-{
-    c->render_error = render;
-}
-
-void http_call_on_gone(struct http_call *c, void (*gone)(void *ud), void *ud)
-{
-    c->gone = gone;
-    c->gone_ud = ud;
-}
-
-void http_call_reply(struct http_call *c, int status, const char *type, struct buf *body)
-{
-    char id[280];
-
-    c->gone = NULL;
-    c->is_paused = false;
-    if (body->err < 0) {
-        log_error("http", "event=reply_too_large id=%s err=%s", log_quote(id, sizeof(id), c->id),
-                  err_name(body->err));
-        buf_release(body);
-        kill_client(c);
-        return;
-    }
-    buf_release(&c->out);
-    c->out = *body;
-    hold(c);
-    *body = (struct buf){.max = body->max};
-    c->status = status;
-    snprintf(c->type, sizeof(c->type), "%s", type);
-    c->state = CALL_REPLIED;
-    c->wake(c->client);
-}
-
-void http_call_reply_error(struct http_call *c, const struct api_error *e)
-{
-    const struct http_route *route = exchange_route(c);
-    struct buf body;
-
-    buf_init(&body, HTTP_MAX_REPLY);
-    if (c->render_error != NULL)
-        c->render_error(e, &body);
-    else if (route != NULL && route->render_error != NULL)
-        route->render_error(e, &body);
-    else
-        api_error_render(e, &body);
-    http_call_reply(c, e->status, "application/json", &body);
-}
-
-void http_call_reply_page(struct http_call *c, const char *type, struct buf *body)
-{
-    struct http_shared *h = c->http;
-    /* Requests keep three times what pages take. */
-    const int64_t n = (int64_t)(3 * h->n_page_bytes + body->cap);
-    struct api_error e;
-
-    if (body->err == 0 && body->len > SMALL_PAGE_BYTES &&
-        h->n_page_bytes + body->cap > FREE_PAGE_BYTES) {
-        if (!http_hold(h, n, true)) {
-            buf_release(body);
-            api_error_set(&e, 429, NULL, "request_memory",
-                          "too many pages wait for clients that do not read them; a quarter of "
-                          "request_memory is theirs: ask again later");
-            http_call_reply_error(c, &e);
-            return;
-        }
-        http_hold(h, -n, false); /* the answer itself is counted */
-    }
-    c->n_page = body->cap;
-    h->n_page_bytes += c->n_page;
-    http_call_reply(c, 200, type, body);
-}
-
-void http_call_stream(struct http_call *c, const char *type)
-{
-    c->status = 200;
-    snprintf(c->type, sizeof(c->type), "%s", type);
-    c->state = CALL_STREAMING;
-    c->wake(c->client);
-}
-
-int http_call_write(struct http_call *c, const void *bytes, size_t n)
-{
-    if (c->out.len - c->out_pos > HTTP_MAX_BACKLOG)
-        return ERR_LIMIT;
-    if (c->out_pos > BACKLOG_KEEP) {
-        buf_consume(&c->out, c->out_pos);
-        c->out_pos = 0;
-    }
-    if (buf_add(&c->out, bytes, n) < 0)
-        return c->out.err;
-    hold(c);
-    if (c->blocked_us == 0)
-        c->blocked_us = clock_us();
-    c->wake(c->client);
-    return 0;
-}
-
-size_t http_call_n_waiting(const struct http_call *c)
-{
-    return c->out.len - c->out_pos;
-}
-
-void http_call_on_room(struct http_call *c, void (*room)(void *ud), void *ud)
-{
-    c->room = room;
-    c->room_ud = ud;
-}
-
-void http_call_end(struct http_call *c)
-{
-    c->gone = NULL;
-    c->room = NULL;
-    c->state = CALL_ENDED;
-    c->wake(c->client);
-}
-
-void http_call_abort(struct http_call *c)
-{
-    c->gone = NULL;
-    c->room = NULL;
-    kill_client(c);
 }

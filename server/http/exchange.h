@@ -100,4 +100,13 @@ const struct http_route *exchange_route(const struct http_call *c);
 size_t exchange_read(struct http_call *c, char *out, size_t max);
 bool exchange_is_complete(const struct http_call *c);
 
+/* ---- for http_call.c ---- */
+
+/* A drained backlog larger than this is given back instead of kept for the next write. */
+#define EXCHANGE_KEEPS ((size_t)64 << 10)
+
+/* Count the memory that the body and the unsent answer take now (http_hold()). */
+void exchange_hold_memory(struct http_call *c);
+void exchange_drop_owner(struct http_call *c);
+
 #endif

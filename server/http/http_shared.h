@@ -8,7 +8,7 @@
 
 #include <uv.h>
 
-#include "server/http/handover.h"
+#include "server/process/handover.h"
 #include "server/http/http_call.h"
 
 struct tls;

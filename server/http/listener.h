@@ -14,7 +14,7 @@
 #include <uv.h>
 
 #include "server/http/head_check.h"
-#include "server/http/socket.h"
+#include "server/process/socket.h"
 
 struct connections;
 struct http_shared;

@@ -20,7 +20,7 @@ static void drop_texts(struct local_call *c)
     c->texts = NULL;
 }
 
-static void end(struct local_call *c)
+static void end_call(struct local_call *c)
 {
     list_unlink(&c->link);
     list_unlink(&c->woken);
@@ -38,7 +38,7 @@ static const char *header_of(const struct http_call *call, const char *name)
 }
 
 /* The exchange ends first, so that whatever it held is free when its caller starts the next one. */
-static void finish(struct local_call *c)
+static void finish_call(struct local_call *c)
 {
     struct http_call *call = c->call;
     const char *retry = header_of(call, "Retry-After"),
@@ -55,7 +55,7 @@ static void finish(struct local_call *c)
         body = call->out;
         call->out = (struct buf){.max = body.max};
     }
-    end(c);
+    end_call(c);
     reply.body = &body;
     c->done(c, &reply);
     buf_release(&body);
@@ -83,19 +83,10 @@ static void on_before_sleep(uv_prepare_t *handle)
 
     /* Callers may start others, whose refusals come in the next turn. */
     list_init(&woken);
-    list_each(it, &group->woken)
-    {
-        list_unlink(it);
-        list_push_back(&woken, it);
-    }
+    list_move_back(&woken, &group->woken);
     while (!list_is_empty(&woken) && !loop_guard_is_due(handle->loop))
-        finish(list_entry(woken.next, struct local_call, woken));
-    while (!list_is_empty(&woken)) { /* the next turn begins with these */
-        struct list *link = woken.prev;
-
-        list_unlink(link);
-        list_push_front(&group->woken, link);
-    }
+        finish_call(list_entry(woken.next, struct local_call, woken));
+    list_move_front(&group->woken, &woken); /* the next turn begins with these */
     if (list_is_empty(&group->woken))
         uv_idle_stop(&group->sleepless);
     else
@@ -156,7 +147,7 @@ static int make_request(struct local_call *c, const struct local_request *r,
 }
 
 /* What the body holds is counted as that of any client. */
-static void dispatch(struct http_call *call, const struct local_request *r)
+static void dispatch_call(struct http_call *call, const struct local_request *r)
 {
     const struct http_options *o = &call->http->opt;
 
@@ -190,9 +181,9 @@ int local_call_start(struct local_call *c, struct local_calls *group,
         c->call->is_trusted = c->call->is_local = true;
         c->call->context = r->context;
         list_push_back(&group->all, &c->link);
-        dispatch(c->call, r);
+        dispatch_call(c->call, r);
     } else if (c->call != NULL) {
-        end(c);
+        end_call(c);
     } else {
         drop_texts(c);
     }
@@ -202,7 +193,7 @@ int local_call_start(struct local_call *c, struct local_calls *group,
 void local_call_cancel(struct local_call *c)
 {
     if (c->call != NULL)
-        end(c);
+        end_call(c);
 }
 
 /* ---- all of them ---- */
@@ -225,7 +216,7 @@ void local_calls_stop(struct local_calls *group)
     if (!group->is_open)
         return;
     while (!list_is_empty(&group->all))
-        end(list_entry(group->all.next, struct local_call, link));
+        end_call(list_entry(group->all.next, struct local_call, link));
     uv_close((uv_handle_t *)&group->before_sleep, NULL);
     uv_close((uv_handle_t *)&group->sleepless, NULL);
     group->is_open = false;

@@ -11,7 +11,7 @@
 #include "core/base/hold.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
-#include "server/http/socket.h"
+#include "server/process/socket.h"
 #include "server/kv_events/block_set.h"
 #include "server/kv_events/event_batch.h"
 #include "server/kv_events/sent_batches.h"

@@ -87,7 +87,7 @@ static void reply(struct http_call *call, const struct asset *a)
         http_call_reply(call, 304, "", &body);
         return;
     }
-    buf_add(&body, a->begin, n);
+    buf_borrow(&body, a->begin, n);
     http_call_reply_page(call, a->type, &body);
 }
 

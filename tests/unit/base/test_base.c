@@ -123,6 +123,43 @@ static void buf_prints_consumes_and_detaches(void **state)
     buf_release(&b);
 }
 
+static void buf_borrows_bytes(void **state)
+{
+    static const char text[6] = {'a', 'b', 'c', 'd', 'e', 'f'}; /* without a NUL */
+    struct buf b;
+    char *owned;
+    size_t n;
+
+    (void)state;
+    buf_init(&b, 7);
+    assert_int_equal(buf_add_str(&b, "old"), 0);
+    buf_borrow(&b, text, sizeof(text));
+    assert_ptr_equal(b.data, text);
+    buf_consume(&b, 2);
+    assert_ptr_equal(b.data, text + 2);
+    assert_int_equal(b.len, 4);
+    assert_int_equal(buf_add_str(&b, "ghi"), 0);
+    assert_string_equal(b.data, "cdefghi");
+    assert_int_equal(buf_add_char(&b, '!'), ERR_LIMIT);
+    buf_borrow(&b, text, 3);
+    owned = buf_detach(&b, &n);
+    assert_string_equal(owned, "abc");
+    assert_int_equal(n, 3);
+    mem_free(owned);
+    buf_borrow(&b, text, 3);
+    buf_clear(&b);
+    assert_int_equal(b.len, 0);
+    assert_int_equal(buf_add_str(&b, "new"), 0);
+    assert_string_equal(b.data, "new");
+    buf_borrow(&b, text, 3);
+    buf_release(&b);
+    assert_null(b.data);
+    buf_init(&b, 5);
+    buf_borrow(&b, text, sizeof(text));
+    assert_int_equal(b.err, ERR_LIMIT);
+    buf_release(&b);
+}
+
 static void buf_keeps_its_bytes_without_memory(void **state)
 {
     struct buf b;
@@ -230,6 +267,31 @@ static void list_keeps_its_order(void **state)
     list_each(it, &head)
         list_unlink(it);
     assert_list(&head, "");
+}
+
+static void a_list_moves_whole(void **state)
+{
+    struct item items[6];
+    struct list head, from;
+
+    (void)state;
+    list_init(&head);
+    list_init(&from);
+    list_move_back(&head, &from);
+    list_move_front(&head, &from);
+    assert_list(&head, "");
+    for (int i = 0; i < 6; i++) {
+        items[i].n = i;
+        list_push_back(&from, &items[i].link);
+        if (i == 1 || i == 5)
+            list_move_back(&head, &from);
+        if (i == 3)
+            list_move_front(&head, &from);
+    }
+    assert_list(&from, "");
+    assert_list(&head, "230145");
+    list_unlink(&items[1].link);
+    assert_list(&head, "23045");
 }
 
 /* ---- hist */
@@ -754,9 +816,11 @@ int main(void)
         cmocka_unit_test(buf_stops_at_its_maximum),
         cmocka_unit_test(buf_refuses_absurd_sizes),
         cmocka_unit_test(buf_prints_consumes_and_detaches),
+        cmocka_unit_test(buf_borrows_bytes),
         cmocka_unit_test(buf_keeps_its_bytes_without_memory),
         cmocka_unit_test(err_has_a_name_and_a_sentence),
         cmocka_unit_test(list_keeps_its_order),
+        cmocka_unit_test(a_list_moves_whole),
         cmocka_unit_test(hist_counts_into_its_bounds),
         cmocka_unit_test(hist_bounds_ascend),
         cmocka_unit_test(log_writes_plain_lines),

@@ -1,10 +1,10 @@
-/* server/http/socket.h - the listening sockets: TCP, and a Unix socket in the file system.
+/* server/process/socket.h - the listening sockets: TCP, and a Unix socket in the file system.
  *
  * Thread: any, but only while the process has one: a Unix socket is made under a changed umask.
  * Memory: none.
  */
-#ifndef SERVER_HTTP_SOCKET_H
-#define SERVER_HTTP_SOCKET_H
+#ifndef SERVER_PROCESS_SOCKET_H
+#define SERVER_PROCESS_SOCKET_H
 
 #include <stdbool.h>
 #include <stddef.h>

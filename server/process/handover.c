@@ -1,5 +1,5 @@
-/* server/http/handover.c - see handover.h. */
-#include "server/http/handover.h"
+/* server/process/handover.c - see handover.h. */
+#include "server/process/handover.h"
 
 #include "core/base/err.h"
 #include "core/base/log.h"

@@ -1,5 +1,5 @@
-/* server/http/socket.c - see socket.h. */
-#include "server/http/socket.h"
+/* server/process/socket.c - see socket.h. */
+#include "server/process/socket.h"
 
 #include "core/base/err.h"
 

@@ -1,4 +1,4 @@
-/* server/http/handover.h - the listening sockets go from an old process to a new one.
+/* server/process/handover.h - the listening sockets go from an old process to a new one.
  *
  * Who serves listens on a Unix socket of the owner's alone. A new process connects, gets the
  * listening sockets at once, this one included, and says later that it is ready; from then on it
@@ -13,14 +13,14 @@
  * Thread: the loop's; handover_receive() before there are others.
  * Memory: the owner's.
  */
-#ifndef SERVER_HTTP_HANDOVER_H
-#define SERVER_HTTP_HANDOVER_H
+#ifndef SERVER_PROCESS_HANDOVER_H
+#define SERVER_PROCESS_HANDOVER_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <uv.h>
 
-#include "server/http/socket.h"
+#include "server/process/socket.h"
 
 struct http_sockets { /* -1 = none */
     int tcp, local;
