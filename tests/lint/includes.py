@@ -39,7 +39,7 @@ MAY = {
     "server/process": ["core/base"],
     "server/engine_io": ["core/base", "kvcache", "scheduler", "server/process"],
     "server/http": ["core/base", "config", "server/process"],
-    "server/kv_events": ["core/base", "kvcache", "server/http"],
+    "server/kv_events": ["core/base", "kvcache", "server/process", "server/http"],
     "server/sqlite": ["core/base"],
     "server/responses": ["core/base", "server/sqlite", "server/process", "server/http"],
     "server/slots": ["core/base", "server/http"],
