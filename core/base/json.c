@@ -3,6 +3,7 @@
 
 #include "core/base/err.h"
 #include "core/base/json_names.h"
+#include "core/base/json_number.h"
 #include "core/base/mem.h"
 
 #include <math.h>
@@ -106,45 +107,37 @@ static size_t skip_string(const char *s, size_t n, size_t i)
     return i < n ? i + 1 : n;
 }
 
-static size_t skip_digits(const char *s, size_t n, size_t i)
-{
-    while (i < n && s[i] >= '0' && s[i] <= '9')
-        i++;
-    return i;
-}
-
-/* Behind the number at i, which begins with a sign or a digit; SIZE_MAX when it is none as JSON
- * writes them. cJSON would take 1. and 01 as well. */
-static size_t skip_number(const char *s, size_t n, size_t i)
-{
-    size_t from = i += s[i] == '-', end = skip_digits(s, n, i);
-
-    if (end == from || (s[from] == '0' && end > from + 1))
-        return SIZE_MAX;
-    if (end < n && s[end] == '.') {
-        from = end + 1;
-        end = skip_digits(s, n, from);
-        if (end == from)
-            return SIZE_MAX;
-    }
-    if (end < n && (s[end] == 'e' || s[end] == 'E')) {
-        from = end + 1;
-        from += from < n && (s[from] == '+' || s[from] == '-');
-        end = skip_digits(s, n, from);
-        if (end == from)
-            return SIZE_MAX;
-    }
-    return end;
-}
-
 /* A character that JSON has only in strings, and escaped there. cJSON takes it for a space. */
 static bool is_control(char c)
 {
     return (unsigned char)c < ' ' && c != '\t' && c != '\n' && c != '\r';
 }
 
+struct numbers { /* what a text has of them */
+    bool any_literal; /* one whose double does not say how it was written */
+    bool any_long;    /* one that cJSON does not read whole */
+};
+
+/* Pass the number at *i. */
+static int check_number(const char *s, size_t n, size_t *i, struct numbers *found,
+                        const char **why)
+{
+    const size_t from = *i, end = json_number_skip(s, n, from), length = end - from;
+
+    if (end == SIZE_MAX)
+        return *why = "the body has a number that JSON does not know", ERR_INVAL;
+    if (length - (s[from] == '-') > JSON_MAX_INT_DIGITS &&
+        json_number_is_whole_text(s + from, length))
+        return *why = "the body has a whole number of more than 4300 digits", ERR_LIMIT;
+    found->any_literal = found->any_literal || !json_number_is_short_text(s + from, length);
+    found->any_long = found->any_long || json_number_is_long_text(length);
+    *i = end;
+    return 0;
+}
+
 /* Depth and number of values, and what cJSON is too kind about, without building anything. */
-static int check_size(const char *s, size_t n, size_t max_values, const char **why)
+static int check_size(const char *s, size_t n, size_t max_values, struct numbers *found,
+                      const char **why)
 {
     size_t depth = 0, values = 1;
 
@@ -164,9 +157,12 @@ static int check_size(const char *s, size_t n, size_t max_values, const char **w
         } else if (c == ',') {
             values++;
         } else if (c == '-' || (c >= '0' && c <= '9')) {
-            i = skip_number(s, n, i - 1);
-            if (i == SIZE_MAX)
-                return *why = "the body has a number that JSON does not know", ERR_INVAL;
+            int rc;
+
+            i--;
+            rc = check_number(s, n, &i, found, why);
+            if (rc < 0)
+                return rc;
         } else if (is_control(c)) {
             return *why = "the body has a control character between its values", ERR_INVAL;
         }
@@ -183,34 +179,11 @@ static bool is_blank(const char *s, const char *end)
     return s == end;
 }
 
-int json_parse(const char *text, size_t n, cJSON **out, const char **why)
-{
-    int rc = json_parse_up_to(text, n, JSON_MAX_VALUES, out, why);
-
-    if (rc < 0)
-        return rc;
-    rc = json_names_unique(*out);
-    if (rc < 0) {
-        *why = "out of memory";
-        cJSON_Delete(*out);
-        *out = NULL;
-    }
-    return rc;
-}
-
-int json_parse_up_to(const char *text, size_t n, size_t max_values, cJSON **out, const char **why)
+/* The tree of text[0..n), in which cJSON finds nothing that it cannot read. */
+static int build_tree(const char *text, size_t n, cJSON **out, const char **why)
 {
     const char *end = NULL;
-    int rc;
 
-    *out = NULL;
-    if (n == 0)
-        return *why = "the body is empty; a JSON object is expected", ERR_INVAL;
-    if (!json_is_utf8(text, n))
-        return *why = "the body is not valid UTF-8", ERR_INVAL;
-    rc = check_size(text, n, max_values, why);
-    if (rc < 0)
-        return rc;
     json_watch();
     *out = cJSON_ParseWithLengthOpts(text, n, &end, 0);
     if (*out == NULL && json_is_incomplete())
@@ -221,6 +194,63 @@ int json_parse_up_to(const char *text, size_t n, size_t max_values, cJSON **out,
     cJSON_Delete(*out);
     *out = NULL;
     return ERR_INVAL;
+}
+
+/* The same where numbers are too long for cJSON: it reads a copy that has zeros for them, and they
+ * get their values with their literals. */
+static int build_tree_of_copy(const char *text, size_t n, cJSON **out, const char **why)
+{
+    char *copy = mem_dup(text, n);
+    int rc;
+
+    if (copy == NULL)
+        return *why = "out of memory", ERR_NOMEM;
+    json_number_blank_long(copy, n);
+    rc = build_tree(copy, n, out, why);
+    mem_free(copy);
+    return rc;
+}
+
+static int check_text(const char *text, size_t n, size_t max_values, struct numbers *found,
+                      const char **why)
+{
+    if (n == 0)
+        return *why = "the body is empty; a JSON object is expected", ERR_INVAL;
+    if (!json_is_utf8(text, n))
+        return *why = "the body is not valid UTF-8", ERR_INVAL;
+    return check_size(text, n, max_values, found, why);
+}
+
+int json_parse(const char *text, size_t n, cJSON **out, const char **why)
+{
+    struct numbers found = {0};
+    int rc = check_text(text, n, JSON_MAX_VALUES, &found, why);
+
+    *out = NULL;
+    if (rc == 0)
+        rc = found.any_long ? build_tree_of_copy(text, n, out, why)
+                            : build_tree(text, n, out, why);
+    if (rc < 0)
+        return rc;
+    if (found.any_literal)
+        rc = json_number_keep(*out, text, n);
+    if (rc == 0)
+        rc = json_names_unique(*out);
+    if (rc < 0) {
+        *why = "out of memory";
+        cJSON_Delete(*out);
+        *out = NULL;
+    }
+    return rc;
+}
+
+int json_parse_up_to(const char *text, size_t n, size_t max_values, cJSON **out, const char **why)
+{
+    struct numbers found = {0};
+    const int rc = check_text(text, n, max_values, &found, why);
+
+    *out = NULL;
+    return rc < 0 ? rc : build_tree(text, n, out, why);
 }
 
 static void add_escaped(struct buf *b, unsigned char c)
@@ -268,6 +298,48 @@ void json_add_string(struct buf *b, const char *text, size_t n)
 void json_add_cstring(struct buf *b, const char *text)
 {
     json_add_string(b, text, strlen(text));
+}
+
+static int add_members(struct buf *b, const cJSON *of)
+{
+    const bool is_object = cJSON_IsObject(of);
+
+    buf_add_char(b, is_object ? '{' : '[');
+    for (const cJSON *it = of->child; it != NULL && b->err == 0; it = it->next) {
+        if (it != of->child)
+            buf_add_char(b, ',');
+        if (is_object) {
+            json_add_cstring(b, it->string);
+            buf_add_char(b, ':');
+        }
+        json_add_value(b, it);
+    }
+    return buf_add_char(b, is_object ? '}' : ']');
+}
+
+int json_add_value(struct buf *b, const cJSON *v)
+{
+    if (cJSON_IsObject(v) || cJSON_IsArray(v))
+        return add_members(b, v);
+    if (cJSON_IsNumber(v))
+        json_add_number(b, v);
+    else if (cJSON_IsString(v))
+        json_add_cstring(b, v->valuestring);
+    else
+        buf_add_str(b, cJSON_IsTrue(v) ? "true" : cJSON_IsFalse(v) ? "false" : "null");
+    return b->err;
+}
+
+char *json_value_text(const cJSON *v)
+{
+    struct buf b;
+    char *text;
+    size_t n;
+
+    buf_init(&b, SIZE_MAX / 2);
+    text = json_add_value(&b, v) == 0 ? buf_detach(&b, &n) : NULL;
+    buf_release(&b);
+    return text;
 }
 
 static bool reads_back(float value, int digits, char text[static 32])

@@ -24,10 +24,11 @@
 
 /* Parse exactly one value that fills text[0..n). 0; ERR_INVAL, ERR_LIMIT or ERR_NOMEM with a
  * sentence (static) in *why and *out = NULL. Names are unique in the tree (json_names.h): what was
- * checked under a name is the same for a caller that walks the members. */
+ * checked under a name is the same for a caller that walks the members. Numbers keep their text
+ * (json_number.h). */
 int json_parse(const char *text, size_t n, cJSON **out, const char **why);
-/* The same with another limit than JSON_MAX_VALUES and with every member that the text has: for
- * files, whose readers refuse or take what comes twice. */
+/* The same with another limit than JSON_MAX_VALUES, with every member that the text has, and with
+ * doubles only: for files, whose readers refuse or take what comes twice. */
 int json_parse_up_to(const char *text, size_t n, size_t max_values, cJSON **out,
                      const char **why);
 
@@ -62,6 +63,11 @@ size_t json_n_chars(const char *text, size_t n);
 /* "text" with quotes and everything that JSON wants escaped; the text is UTF-8. */
 void json_add_string(struct buf *b, const char *text, size_t n);
 void json_add_cstring(struct buf *b, const char *text);
+
+/* The value as JSON without blanks, its numbers as they were written. (cJSON_Print has their doubles
+ * only.) 0 or the buffer's error. The other is freed by mem_free(); NULL: no memory. */
+int json_add_value(struct buf *b, const cJSON *v);
+char *json_value_text(const cJSON *v);
 
 /* The shortest decimal that reads back as the same float; infinities become +-9999, since JSON has
  * none. */

@@ -132,17 +132,15 @@ static void add_chat_defaults(const struct request_defaults *d, struct buf *b)
 {
     static const char *const names[] = {
         [THINKING_UNSET] = "auto", [THINKING_OFF] = "off", [THINKING_ON] = "on"};
-    char *kwargs;
 
     if (d == NULL)
         return;
-    kwargs = d->template_kwargs != NULL ? cJSON_PrintUnformatted(d->template_kwargs) : NULL;
-    if (d->template_kwargs != NULL && kwargs == NULL)
-        b->err = ERR_NOMEM;
     buf_printf(b, ",\"reasoning\":\"%s\",\"reasoning_budget\":%d,\"chat_template_kwargs\":",
                names[d->thinking], d->reasoning_budget);
-    buf_add_str(b, kwargs != NULL ? kwargs : "{}");
-    cJSON_free(kwargs);
+    if (d->template_kwargs != NULL)
+        json_add_value(b, d->template_kwargs);
+    else
+        buf_add_str(b, "{}");
 }
 
 void info_props(const struct server_model *m, struct http_call *call)

@@ -2,6 +2,7 @@
 #include "server/api/body_scan.h"
 
 #include "core/base/json.h"
+#include "core/base/json_number.h"
 
 #include <string.h>
 
@@ -85,6 +86,19 @@ static void scan_string(struct scan *p)
             p->member = m;
 }
 
+/* One that is not short and whole keeps its text in the tree (json_number.h), as a string does. */
+static void scan_number(struct scan *p)
+{
+    const size_t from = p->i;
+
+    while (p->i < p->n && p->s[p->i] != '\0' && strchr("0123456789+-.eE", p->s[p->i]) != NULL)
+        p->i++;
+    if (!json_number_is_short_text(p->s + from, p->i - from))
+        p->out.n_strings++;
+    if (json_number_is_long_text(p->i - from))
+        p->out.has_long_number = true;
+}
+
 static bool is_blank(char c)
 {
     return c == ' ' || c == '\t' || c == '\r' || c == '\n';
@@ -160,6 +174,8 @@ struct body_scan body_scan(const char *body, size_t n)
     while (p.i < n) {
         if (body[p.i] == '"')
             scan_string(&p);
+        else if (body[p.i] == '-' || (body[p.i] >= '0' && body[p.i] <= '9'))
+            scan_number(&p);
         else
             scan_mark(&p, body[p.i]);
     }

@@ -17,7 +17,9 @@
 
 struct body_scan {
     size_t n_bytes;
-    uint64_t n_values, n_strings; /* at most so many, names counted as strings */
+    uint64_t n_values, n_strings; /* at most so many; names are strings, and so is the text that a
+                                   * number keeps */
+    bool has_long_number;         /* so that it is parsed from a copy: json_number_blank_long() */
     const char *model;            /* the JSON text of the member of that name, or NULL */
     size_t n_model;
     const char *name;             /* the same of "name", as older clients of Ollama's call it */

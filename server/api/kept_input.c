@@ -3,6 +3,8 @@
 
 #include "core/base/err.h"
 #include "core/base/hash_index.h"
+#include "core/base/json.h"
+#include "core/base/mem.h"
 #include "server/api/params/field.h"
 #include "server/api/params/kept_items.h"
 #include "server/api/params/params.h"
@@ -74,7 +76,7 @@ int kept_input_wish(const cJSON *body, struct response_wish *wish, struct api_er
 static int add_item(const cJSON *item, const char *hex, unsigned n, struct buf *out)
 {
     const char *id = field_text(item, "id"), *type = field_text(item, "type");
-    char *text = cJSON_PrintUnformatted(item);
+    char *text = json_value_text(item);
 
     if (text == NULL)
         return ERR_NOMEM;
@@ -85,7 +87,7 @@ static int add_item(const cJSON *item, const char *hex, unsigned n, struct buf *
     if (type == NULL)
         buf_add_str(out, "\"type\":\"message\",");
     buf_add_str(out, text + 1);
-    cJSON_free(text);
+    mem_free(text);
     return out->err;
 }
 

@@ -43,15 +43,12 @@ static void add_sampling(struct buf *out, const struct sampling_defaults *d)
 
 static void add_thinking(struct buf *out, const struct request_defaults *d)
 {
-    char *kwargs = d->template_kwargs != NULL ? cJSON_PrintUnformatted(d->template_kwargs) : NULL;
-
     buf_printf(out, "\"thinking\":%d,\"reasoning_budget\":%" PRId32, (int)d->thinking,
                d->reasoning_budget);
-    if (kwargs != NULL)
-        buf_printf(out, ",\"chat_template_kwargs\":%s", kwargs);
-    else if (d->template_kwargs != NULL)
-        out->err = ERR_NOMEM;
-    cJSON_free(kwargs);
+    if (d->template_kwargs == NULL)
+        return;
+    buf_add_str(out, ",\"chat_template_kwargs\":");
+    json_add_value(out, d->template_kwargs);
 }
 
 void receipt_origin_add(struct buf *out, const struct instance *e, const struct config *c,

@@ -212,7 +212,6 @@ static void add_picked(const struct response_writer *a, struct buf *out, struct 
 {
     cJSON *all = NULL, *picked = cJSON_CreateObject();
     const char *why = NULL;
-    char *text = NULL;
     struct buf whole;
 
     buf_init(&whole, HTTP_MAX_REPLY);
@@ -220,13 +219,10 @@ static void add_picked(const struct response_writer *a, struct buf *out, struct 
     json_watch();
     if (whole.err == 0 && json_parse(whole.data, whole.len, &all, &why) == 0 && picked != NULL) {
         pick_members(a->params->response_fields, all, picked);
-        text = json_is_incomplete() ? NULL : cJSON_PrintUnformatted(picked);
+        json_add_value(out, picked);
     }
-    if (text != NULL)
-        buf_add_str(out, text);
-    else
+    if (all == NULL || picked == NULL || json_is_incomplete())
         out->err = ERR_NOMEM;
-    cJSON_free(text);
     cJSON_Delete(picked);
     cJSON_Delete(all);
     buf_release(&whole);

@@ -421,13 +421,12 @@ static int add_echo(const cJSON *body, struct buf *echo)
 
     for (size_t i = 0; i < sizeof(members) / sizeof(members[0]); i++) {
         const cJSON *v = field_find(body, members[i][0]);
-        char *text = v != NULL ? cJSON_PrintUnformatted(v) : NULL;
 
-        if (v != NULL && text == NULL)
-            return ERR_NOMEM;
         buf_printf(echo, ",\"%s\":", members[i][0]);
-        buf_add_str(echo, text != NULL ? text : members[i][1]);
-        cJSON_free(text);
+        if (v != NULL)
+            json_add_value(echo, v);
+        else
+            buf_add_str(echo, members[i][1]);
     }
     return add_warnings(body, echo);
 }

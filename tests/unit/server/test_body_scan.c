@@ -97,12 +97,24 @@ static uint64_t n_values(const cJSON *v)
     return n;
 }
 
+/* Names and strings, and the numbers that keep their text beside the double. */
+static void numbers_that_keep_their_text_are_counted(void **state)
+{
+    (void)state;
+    assert_int_equal(scan("{\"a\":[1,-20,999999999999999,0]}").n_strings, 1);
+    assert_int_equal(scan("{\"a\":[1.0,-0,1e5,9007199254740993,1E+2]}").n_strings, 6);
+    assert_int_equal(scan("[1.5,\"1.5\",[1.5]]").n_strings, 3);
+    assert_int_equal(scan("1.").n_strings, 1);
+    assert_false(scan("[10000000000000000000000000000000000000000000000000000000000000]").has_long_number);
+    assert_true(scan("[-10000000000000000000000000000000000000000000000000000000000000]").has_long_number);
+}
+
 /* Random text that JSON accepts now and then: the scan ends, counts at least what is there, and
  * finds the same model as a look into the text does. */
 static void it_agrees_with_the_parser(void **state)
 {
     static const char *const pieces[] = {"{", "}", "[", "]", ",", ":", "\"model\"", "\"a\"",
-                                         "1",   " ", "\"\\\"\"", "null", "{\"model\":", "\"b\""};
+                                         "1",   " ", "\"\\\"\"", "1.5", "null", "{\"model\":", "\"b\""};
     uint64_t random = 7;
     const uint32_t n_pieces = sizeof(pieces) / sizeof(pieces[0]);
     int n_parsed = 0;
@@ -144,6 +156,7 @@ int main(void)
         cmocka_unit_test(times_are_found_beside_it),
         cmocka_unit_test(the_older_member_is_found_beside_it),
         cmocka_unit_test(bodies_that_may_be_constrained),
+        cmocka_unit_test(numbers_that_keep_their_text_are_counted),
         cmocka_unit_test(it_agrees_with_the_parser),
     };
 

@@ -1,0 +1,64 @@
+/* core/base/json_number.h - numbers of a JSON text as they were written.
+ *
+ * A cJSON number is a double, which has no room for 9007199254740993 and does not tell 1.0 from 1.
+ * So json_parse() leaves the text of a number, its literal, in the item's `valuestring`, which cJSON
+ * does not use for numbers: it is copied by cJSON_Duplicate(), freed by cJSON_Delete() and borrowed
+ * by json_put_reference(). A short whole number has none: its double says it all. A number that
+ * code of ours makes (cJSON_CreateNumber) has none either.
+ *
+ * Thread: any.
+ * Memory: none but what json_number_keep() gives to the tree.
+ */
+#ifndef CORE_BASE_JSON_NUMBER_H
+#define CORE_BASE_JSON_NUMBER_H
+
+#include <cjson/cJSON.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/base/buf.h"
+
+#define JSON_MAX_INT_DIGITS 4300 /* of a whole number: Python reads no longer one */
+
+/* Behind the number at i, which begins with a sign or a digit; SIZE_MAX when it is none as JSON
+ * writes them. */
+size_t json_number_skip(const char *s, size_t n, size_t i);
+/* Of a number's text: was it written without a point and an exponent, which makes it an int in
+ * Python? Is it whole and so short that a double prints as the same text? */
+bool json_number_is_whole_text(const char *text, size_t n);
+bool json_number_is_short_text(const char *text, size_t n);
+
+/* Is one of n bytes longer than cJSON can read? Write zeros over those of a text in which
+ * json_number_skip() found no fault. */
+bool json_number_is_long_text(size_t n);
+void json_number_blank_long(char *text, size_t n);
+
+/* Give the numbers of `tree` their literals; text[0..n) is what it was parsed of, and it has all
+ * members of that in their order. 0 or ERR_NOMEM. */
+int json_number_keep(cJSON *tree, const char *text, size_t n);
+/* The text of a number as the client wrote it, or NULL: it is a short whole one, or a client has
+ * not written it. */
+const char *json_number_literal(const cJSON *v);
+/* The literal, else the shortest text that is read as the same double. */
+void json_add_number(struct buf *b, const cJSON *v);
+
+/* The exact value of a number: 0.d1d2d3… * 10^scale, d1 and the last digit not being 0. Borrows the
+ * item. */
+struct json_decimal {
+    const char *literal; /* NULL: the text is in `room` */
+    char room[32];
+    size_t from, to; /* the digits in the text, one of which may be the point; equal: it is zero */
+    int64_t n_digits, scale;
+    bool is_negative;
+};
+
+void json_decimal_read(struct json_decimal *d, const cJSON *number);
+/* Digit i of it, as a character; '0' behind the last. Walks up to the digit's place at most. */
+char json_decimal_digit(const struct json_decimal *d, int64_t i);
+bool json_decimal_is_whole(const struct json_decimal *d);
+/* < 0, 0, > 0, as the exact values are. */
+int json_decimal_compare(const struct json_decimal *a, const struct json_decimal *b);
+int json_number_compare(const cJSON *a, const cJSON *b);
+
+#endif
