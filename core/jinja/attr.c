@@ -39,6 +39,7 @@ static const char *object_name(struct value v)
     case VALUE_BOOL:
         return "bool object";
     case VALUE_INT:
+    case VALUE_BIG:
         return "int object";
     case VALUE_FLOAT:
         return "float object";
@@ -88,11 +89,11 @@ static struct value number_attr(struct value v, struct value name, bool *found)
 
     *found = true;
     if (value_is_text(name, "real"))
-        return is_float ? v : value_int(v.i);
+        return value_is_int(v) ? value_int(v.i) : v;
     if (value_is_text(name, "imag"))
         return is_float ? value_float(0) : value_int(0);
     if (!is_float && value_is_text(name, "numerator"))
-        return value_int(v.i);
+        return value_is_int(v) ? value_int(v.i) : v;
     if (!is_float && value_is_text(name, "denominator"))
         return value_int(1);
     *found = false;
@@ -133,6 +134,7 @@ static struct value data_attr(struct render *r, struct value v, struct value nam
     case VALUE_BOOL:
     case VALUE_INT:
     case VALUE_FLOAT:
+    case VALUE_BIG:
         return number_attr(v, name, found);
     case VALUE_RANGE:
         return range_attr(v, name, found);
@@ -255,6 +257,8 @@ bool template_index(struct render *r, struct value v, int64_t *i)
     *i = 0;
     if (v.kind == VALUE_UNDEFINED)
         template_fail_undefined(r, v);
+    else if (v.kind == VALUE_BIG)
+        template_fail_big(r);
     else if (!value_is_int(v))
         template_fail(r, "'%s' object cannot be interpreted as an integer", value_type_name(v));
     else

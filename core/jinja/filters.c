@@ -90,6 +90,8 @@ struct value filter_abs(struct render *r, struct value v, const struct value *a)
         return template_fail(r, "bad operand type for abs(): '%s'", value_type_name(v));
     if (v.kind == VALUE_FLOAT)
         return value_float(fabs(v.f));
+    if (v.kind == VALUE_BIG)
+        return v.s[0] == '-' ? template_unary(r, TOKEN_SUB, v) : v;
     return v.i < 0 ? template_unary(r, TOKEN_SUB, v) : value_int(v.i);
 }
 

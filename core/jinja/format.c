@@ -204,6 +204,8 @@ static void put_int(struct render *r, struct percent *p, struct buf *out)
 
     if (decimal && p->v.kind == VALUE_FLOAT)
         p->v = template_to_int(r, p->v, 10, &ok);
+    else if (p->v.kind == VALUE_BIG)
+        template_fail_big(r);
     else if (!value_is_int(p->v))
         template_fail(r, "%%%c format: a%s number is required, not %s", p->type,
                       decimal ? " real" : "n integer", value_type_name(p->v));
@@ -247,7 +249,9 @@ static void put_percent(struct render *r, struct percent *p, struct text *out)
             template_fail(r, "must be real number, not %s", value_type_name(p->v));
             break;
         }
-        p->v = value_float(value_as_double(p->v));
+        p->v = template_to_float(r, p->v, &(bool){true});
+        if (r->rc < 0)
+            break;
         put_number(r, p, p->type, &out->buf);
         break;
     default: /* it may be the first byte of a longer character */

@@ -342,6 +342,8 @@ void template_format_spec(struct render *r, struct value v, const char *s, size_
         put_int(r, &spec, value_as_int(v), out);
     else if (v.kind == VALUE_FLOAT)
         put_float(r, &spec, v.f, out);
+    else if (v.kind == VALUE_BIG)
+        template_fail_big(r);
     else
         template_fail(r, "unsupported format string passed to %s.__format__", value_type_name(v));
 }

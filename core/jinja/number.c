@@ -85,12 +85,12 @@ static struct value int_of_text(struct render *r, struct value v, int64_t base, 
         underscore = false;
         if (__builtin_mul_overflow(i, base, &i) ||
             __builtin_sub_overflow(i, (int64_t)digit_of(*p), &i))
-            return template_fail(r, "an integer needs more than 64 bits");
+            return template_fail_big(r);
     }
     if (underscore)
         return value_null();
     if (!negative && i == INT64_MIN)
-        return template_fail(r, "an integer needs more than 64 bits");
+        return template_fail_big(r);
     *ok = true;
     return value_int(negative ? i : -i);
 }
@@ -103,7 +103,7 @@ static struct value int_of_float(struct render *r, double f, bool *ok)
     if (isnan(f))
         return value_null();
     if (f >= 9223372036854775808.0 || f < -9223372036854775808.0)
-        return template_fail(r, "an integer needs more than 64 bits");
+        return template_fail_big(r);
     return value_int((int64_t)f);
 }
 
@@ -114,6 +114,8 @@ struct value template_to_int(struct render *r, struct value v, int64_t base, boo
         return template_fail_undefined(r, v);
     if (value_is_int(v))
         return value_int(value_as_int(v));
+    if (v.kind == VALUE_BIG)
+        return v;
     if (v.kind == VALUE_FLOAT)
         return int_of_float(r, v.f, ok);
     if (v.kind == VALUE_STRING)
@@ -174,6 +176,8 @@ struct value template_to_float(struct render *r, struct value v, bool *ok)
     *ok = true;
     if (v.kind == VALUE_UNDEFINED)
         return template_fail_undefined(r, v);
+    if (v.kind == VALUE_BIG && isinf(value_as_double(v)))
+        return template_fail(r, "int too large to convert to float");
     if (value_is_number(v))
         return value_float(value_as_double(v));
     if (v.kind == VALUE_STRING)
@@ -193,11 +197,11 @@ static struct value round_int(struct render *r, int64_t i, int64_t digits)
     if (rest < 0)
         rest += unit;
     if (__builtin_sub_overflow(i, rest, &i))
-        return template_fail(r, "an integer needs more than 64 bits");
+        return template_fail_big(r);
     /* half goes to the even side */
     if (rest > unit - rest || (rest == unit - rest && (i / unit) % 2 != 0))
         if (__builtin_add_overflow(i, unit, &i))
-            return template_fail(r, "an integer needs more than 64 bits");
+            return template_fail_big(r);
     return value_int(i);
 }
 
@@ -209,6 +213,8 @@ struct value template_round(struct render *r, struct value v, int64_t digits)
 
     if (value_is_int(v))
         return round_int(r, value_as_int(v), digits);
+    if (v.kind == VALUE_BIG)
+        return digits >= 0 ? v : template_fail_big(r);
     if (isnan(v.f) || isinf(v.f) || digits > 323)
         return v;
     if (digits < -308)

@@ -36,7 +36,7 @@ static const char *op_text(enum token_type op)
     }
 }
 
-static struct value too_large(struct render *r)
+struct value template_fail_big(struct render *r)
 {
     return template_fail(r, "an integer needs more than 64 bits");
 }
@@ -48,7 +48,7 @@ static struct value floor_divide(struct render *r, int64_t a, int64_t b, bool mo
     if (b == 0)
         return template_fail(r, "integer division or modulo by zero");
     if (b == -1) /* the smallest number has no negative */
-        return modulo ? value_int(0) : a == INT64_MIN ? too_large(r) : value_int(-a);
+        return modulo ? value_int(0) : a == INT64_MIN ? template_fail_big(r) : value_int(-a);
     quotient = a / b;
     rest = a % b;
     if (rest != 0 && (rest < 0) != (b < 0)) {
@@ -67,10 +67,10 @@ static struct value int_power(struct render *r, int64_t a, int64_t b)
                       : value_float(maths_pow((double)a, (double)b));
     while (b > 0) {
         if ((b & 1) != 0 && __builtin_mul_overflow(result, a, &result))
-            return too_large(r);
+            return template_fail_big(r);
         b >>= 1;
         if (b > 0 && __builtin_mul_overflow(a, a, &a))
-            return too_large(r);
+            return template_fail_big(r);
     }
     return value_int(result);
 }
@@ -110,7 +110,7 @@ static struct value int_binary(struct render *r, enum token_type op, int64_t a, 
     default:
         return floor_divide(r, a, b, op == TOKEN_MOD);
     }
-    return overflow ? too_large(r) : value_int(i);
+    return overflow ? template_fail_big(r) : value_int(i);
 }
 
 /* The remainder has the sign of b; the quotient is what fits it. */
@@ -245,6 +245,30 @@ static struct value multiply_sequence(struct render *r, struct value a, struct v
                                      : repeat_list(r, what, value_as_int(times));
 }
 
+/* With a float Python computes in doubles; what is whole would have to be so to the last digit. */
+static struct value big_binary(struct render *r, enum token_type op, struct value a, struct value b)
+{
+    const double x = value_as_double(a), y = value_as_double(b);
+
+    if (a.kind != VALUE_FLOAT && b.kind != VALUE_FLOAT)
+        return template_fail_big(r);
+    if ((a.kind == VALUE_BIG && isinf(x)) || (b.kind == VALUE_BIG && isinf(y)))
+        return template_fail(r, "int too large to convert to float");
+    return float_binary(r, op, x, y);
+}
+
+/* -x: its sign is taken or given. */
+static struct value negative_big(struct render *r, struct value v)
+{
+    char *text = value_pool_text(r->pool, (size_t)v.n + 2);
+
+    if (text == NULL)
+        return value_null();
+    text[0] = '-';
+    memcpy(text + 1, v.s, (size_t)v.n + 1);
+    return value_number(r->pool, v.s[0] == '-' ? text + 2 : text);
+}
+
 static bool is_sequence(struct value v)
 {
     return v.kind == VALUE_STRING || is_listy(v);
@@ -258,6 +282,8 @@ struct value template_binary(struct render *r, enum token_type op, struct value 
         return template_fail_undefined(r, a.kind == VALUE_UNDEFINED ? a : b);
     if (value_is_int(a) && value_is_int(b))
         return int_binary(r, op, value_as_int(a), value_as_int(b));
+    if (value_is_number(a) && value_is_number(b) && (a.kind == VALUE_BIG || b.kind == VALUE_BIG))
+        return big_binary(r, op, a, b);
     if (value_is_number(a) && value_is_number(b))
         return float_binary(r, op, value_as_double(a), value_as_double(b));
     if (op == TOKEN_ADD && a.kind == VALUE_STRING && b.kind == VALUE_STRING)
@@ -280,12 +306,14 @@ struct value template_unary(struct render *r, enum token_type op, struct value a
         return template_fail_undefined(r, a);
     if (a.kind == VALUE_FLOAT)
         return value_float(op == TOKEN_SUB ? -a.f : a.f);
+    if (a.kind == VALUE_BIG)
+        return op == TOKEN_SUB ? negative_big(r, a) : a;
     if (!value_is_int(a))
         return template_fail(r, "bad operand type for unary %s: '%s'", op_text(op),
                              value_type_name(a));
     if (op == TOKEN_ADD)
         return value_int(a.i);
-    return a.i == INT64_MIN ? too_large(r) : value_int(-a.i);
+    return a.i == INT64_MIN ? value_number(r->pool, "9223372036854775808") : value_int(-a.i);
 }
 
 static uint64_t steps_left(const struct render *r)

@@ -360,6 +360,7 @@ struct value template_slice(struct render *r, struct value v, struct value start
 struct value template_undefined_name(struct value name);
 struct value template_undefined_hint(const char *hint); /* a literal */
 struct value template_fail_undefined(struct render *r, struct value undefined);
+struct value template_fail_big(struct render *r); /* an integer does not fit into 64 bits */
 int64_t template_length(struct render *r, struct value v); /* len(v) */
 /* A number for an index or a count: an int or bool; else fails. */
 bool template_index(struct render *r, struct value v, int64_t *i);

@@ -5,6 +5,8 @@
 #include "core/base/mem.h"
 #include "core/base/spans.h"
 
+#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define FIRST_CHUNK (16u << 10) /* a short chat fits */
@@ -122,6 +124,26 @@ struct value value_int(int64_t i)
 struct value value_float(double f)
 {
     return (struct value){.kind = VALUE_FLOAT, .f = f};
+}
+
+struct value value_number(struct value_pool *pool, const char *text)
+{
+    const size_t n = strlen(text);
+    struct value v;
+    long long i;
+
+    if (strspn(text, "-0123456789") < n)
+        return value_float(strtod(text, NULL));
+    errno = 0;
+    i = strtoll(text, NULL, 10);
+    if (errno == 0)
+        return value_int(i);
+    v = value_string(pool, text, n + 1);
+    if (v.kind == VALUE_STRING) {
+        v.kind = VALUE_BIG;
+        v.n = (uint32_t)n;
+    }
+    return v;
 }
 
 struct value value_borrow(const char *bytes, size_t n)

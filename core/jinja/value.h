@@ -19,7 +19,8 @@
  * A pool that has run out (of its limit, or of memory) remembers the first error: constructors then
  * give value_null() and additions do nothing, so the caller checks pool->err once, at the end.
  *
- * Integers have 64 bits.
+ * Integers that are computed with have 64 bits. One that a client wrote and that needs more is kept
+ * as its digits: it can be printed, compared and passed on, and computing with it fails.
  *
  * Thread: a pool and what is in it belong to one thread at a time; finished values may be read
  *         by many.
@@ -41,6 +42,7 @@ enum value_kind {
     VALUE_BOOL,
     VALUE_INT,
     VALUE_FLOAT,
+    VALUE_BIG, /* an integer beyond 64 bits */
     VALUE_STRING,
     VALUE_LIST,
     VALUE_TUPLE,
@@ -67,12 +69,12 @@ struct value_list { /* also of tuples */
 struct value {
     uint8_t kind;  /* enum value_kind */
     uint8_t flags; /* enum value_flags; of undefined: what `s` is */
-    uint32_t n;    /* of strings: bytes */
+    uint32_t n;    /* of strings and big integers: bytes */
     union {
         bool b;
         int64_t i;
         double f;
-        const char *s; /* not NUL-terminated */
+        const char *s; /* not NUL-terminated; of big integers: the digits, which are */
         struct value_list *list;
         struct value_dict *dict; /* also of namespaces */
         struct template_object *object;
@@ -124,6 +126,9 @@ struct value value_null(void);
 struct value value_bool(bool b);
 struct value value_int(int64_t i);
 struct value value_float(double f);
+/* The number that Python's json module reads of this text, which is a JSON number (NUL-terminated,
+ * copied): 1e5 is the float 100000.0, 1 an integer, however long. */
+struct value value_number(struct value_pool *pool, const char *text);
 /* n bytes of UTF-8. The first copies them, the second borrows them for the pool's lifetime. */
 struct value value_string(struct value_pool *pool, const char *bytes, size_t n);
 struct value value_borrow(const char *bytes, size_t n);
@@ -165,10 +170,10 @@ int value_equal(struct value a, struct value b);
 int value_equal_within(struct value a, struct value b, uint64_t *budget);
 int value_less(struct value a, struct value b, bool or_equal, uint64_t *budget);
 int value_hash(struct value v, uint64_t *hash);
-bool value_is_number(struct value v);    /* bool, int or float */
-bool value_is_int(struct value v);       /* bool or int */
+bool value_is_number(struct value v);    /* bool, int, big int or float */
+bool value_is_int(struct value v);       /* bool or int of 64 bits */
 int64_t value_as_int(struct value v);    /* of a bool or int */
-double value_as_double(struct value v);  /* of a number */
+double value_as_double(struct value v);  /* of a number; a big int may be infinite */
 bool value_is_text(struct value v, const char *text); /* the string `text`? */
 
 struct buf;

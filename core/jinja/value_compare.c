@@ -4,6 +4,8 @@
 #include "core/base/err.h"
 
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
 
@@ -14,7 +16,7 @@ bool value_is_int(struct value v)
 
 bool value_is_number(struct value v)
 {
-    return value_is_int(v) || v.kind == VALUE_FLOAT;
+    return value_is_int(v) || v.kind == VALUE_FLOAT || v.kind == VALUE_BIG;
 }
 
 int64_t value_as_int(struct value v)
@@ -24,6 +26,8 @@ int64_t value_as_int(struct value v)
 
 double value_as_double(struct value v)
 {
+    if (v.kind == VALUE_BIG)
+        return strtod(v.s, NULL);
     return v.kind == VALUE_FLOAT ? v.f : (double)v.i;
 }
 
@@ -55,6 +59,7 @@ bool value_truth(struct value v)
         return template_range_length(v) > 0;
     case VALUE_VIEW:
         return template_view_dict(v)->n > 0;
+    case VALUE_BIG: /* none is zero */
     case VALUE_LOOP: /* a loop in progress has a length of at least one */
     case VALUE_NAMESPACE:
     case VALUE_GENERATOR:
@@ -121,13 +126,65 @@ static long double exact(struct value v)
     return v.kind == VALUE_FLOAT ? (long double)v.f : (long double)v.i;
 }
 
+struct whole { /* a number without what is behind its point */
+    char room[320]; /* the largest double has 309 digits */
+    const char *digits;
+    size_t n; /* SIZE_MAX: it is infinite */
+    bool is_negative;
+};
+
+static void read_whole(struct whole *w, struct value v)
+{
+    const char *text = w->room;
+
+    if (v.kind == VALUE_BIG)
+        text = v.s;
+    else if (v.kind == VALUE_FLOAT)
+        snprintf(w->room, sizeof(w->room), "%.0f", trunc(v.f));
+    else
+        snprintf(w->room, sizeof(w->room), "%lld", (long long)v.i);
+    w->is_negative = text[0] == '-';
+    w->digits = text + w->is_negative;
+    w->n = v.kind == VALUE_FLOAT && isinf(v.f) ? SIZE_MAX : strlen(w->digits);
+}
+
+/* < 0, 0, > 0, where one of them is big: the other one's fraction does not count. */
+static int order_big(struct value a, struct value b)
+{
+    struct whole x, y;
+    int sign, c;
+
+    read_whole(&x, a);
+    read_whole(&y, b);
+    sign = x.is_negative ? -1 : 1;
+    if (x.is_negative != y.is_negative)
+        return sign;
+    if (x.n != y.n)
+        return x.n < y.n ? -sign : sign;
+    c = memcmp(x.digits, y.digits, x.n);
+    return c == 0 ? 0 : c < 0 ? -sign : sign;
+}
+
+/* As order_big(), of any two numbers; false: one is no number. */
+static bool order(struct value a, struct value b, int *c)
+{
+    if ((a.kind == VALUE_FLOAT && isnan(a.f)) || (b.kind == VALUE_FLOAT && isnan(b.f)))
+        return false;
+    *c = a.kind == VALUE_BIG || b.kind == VALUE_BIG
+             ? order_big(a, b)
+             : (exact(a) > exact(b)) - (exact(a) < exact(b));
+    return true;
+}
+
 static int equal(struct value a, struct value b, struct work w)
 {
+    int c;
+
     if (!spend(&w))
         return ERR_LIMIT;
     w.depth++;
     if (value_is_number(a) && value_is_number(b))
-        return exact(a) == exact(b);
+        return order(a, b, &c) && c == 0;
     if (a.kind != b.kind)
         return 0;
     switch ((enum value_kind)a.kind) {
@@ -179,16 +236,18 @@ static int less_lists(const struct value_list *a, const struct value_list *b, bo
 
 static int less(struct value a, struct value b, bool or_equal, struct work w)
 {
+    int c;
+
     if (!spend(&w))
         return ERR_LIMIT;
     w.depth++;
     if (value_is_number(a) && value_is_number(b))
-        return or_equal ? exact(a) <= exact(b) : exact(a) < exact(b);
+        return order(a, b, &c) && (or_equal ? c <= 0 : c < 0);
     if (a.kind == VALUE_STRING && b.kind == VALUE_STRING) {
         /* UTF-8 sorts like code points */
         const uint32_t n = a.n < b.n ? a.n : b.n;
-        const int c = n > 0 ? memcmp(a.s, b.s, n) : 0;
 
+        c = n > 0 ? memcmp(a.s, b.s, n) : 0;
         if (c != 0)
             return c < 0;
         return or_equal ? a.n <= b.n : a.n < b.n;
@@ -216,8 +275,10 @@ static int hash_at(struct value v, uint64_t *hash, struct work w)
         return ERR_INVAL;
     w.depth++;
     switch ((enum value_kind)v.kind) {
+    case VALUE_BIG:
     case VALUE_FLOAT: /* equal numbers hash alike, whatever their kind */
-        if (v.f >= -9e18 && v.f <= 9e18 && v.f == floor(v.f))
+        v.f = value_as_double(v);
+        if (v.f >= -0x1p63 && v.f < 0x1p63 && v.f == floor(v.f))
             v.i = (int64_t)v.f;
         *hash = mix(1, (uint64_t)v.i);
         return 0;
@@ -263,7 +324,8 @@ const char *value_type_name(struct value v)
     static const char *const names[] = {
         [VALUE_UNDEFINED] = "Undefined",  [VALUE_NULL] = "NoneType",
         [VALUE_BOOL] = "bool",            [VALUE_INT] = "int",
-        [VALUE_FLOAT] = "float",          [VALUE_STRING] = "str",
+        [VALUE_FLOAT] = "float",          [VALUE_BIG] = "int",
+        [VALUE_STRING] = "str",
         [VALUE_LIST] = "list",            [VALUE_TUPLE] = "tuple",
         [VALUE_DICT] = "dict",            [VALUE_NAMESPACE] = "Namespace",
         [VALUE_RANGE] = "range",          [VALUE_VIEW] = "dict_view",

@@ -70,6 +70,8 @@ static int put_scalar(const struct writer *w, struct value v)
     case VALUE_FLOAT:
         put_float(w->out, v.f);
         break;
+    case VALUE_BIG:
+        return buf_add(w->out, v.s, v.n);
     case VALUE_STRING:
         put_string(w, v);
         break;

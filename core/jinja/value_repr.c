@@ -176,6 +176,8 @@ static int repr(struct value v, struct buf *out, const struct nest *up)
     case VALUE_FLOAT:
         value_repr_float(v.f, out);
         break;
+    case VALUE_BIG:
+        return buf_add(out, v.s, v.n);
     case VALUE_STRING:
         repr_string(v, out);
         break;

@@ -101,11 +101,15 @@ class Renderer:
         return self.send({"template": template, "chat": body, "now": NOW})
 
     def send(self, job):
-        self.child.stdin.write(json.dumps(job, ensure_ascii=False) + "\n")
+        return self.send_line(json.dumps(job, ensure_ascii=False))
+
+    def send_line(self, job):
+        """A job as JSON text, which Python's json need not have written."""
+        self.child.stdin.write(job + "\n")
         self.child.stdin.flush()
         line = self.child.stdout.readline()
         if not line:
-            raise RuntimeError(f"the renderer died with {self.child.wait()} on {job!r}")
+            raise RuntimeError(f"the renderer died with {self.child.wait()} on {job[:2000]!r}")
         return json.loads(line)
 
     def close(self):

@@ -15,6 +15,8 @@
 #include "core/base/buf.h"
 #include "core/base/err.h"
 #include "core/base/json.h"
+#include "core/base/json_number.h"
+#include "core/base/mem.h"
 #include "core/base/spans.h"
 #include "core/jinja/template.h"
 #include "server/api/chat/chat_caps.h"
@@ -28,6 +30,8 @@ static struct value from_json(struct value_pool *pool, const cJSON *json)
 
     if (cJSON_IsBool(json))
         return value_bool(cJSON_IsTrue(json));
+    if (json_number_literal(json) != NULL)
+        return value_number(pool, json_number_literal(json));
     if (cJSON_IsNumber(json)) {
         const double f = json->valuedouble;
 
@@ -171,13 +175,29 @@ static void answer(const cJSON *job)
     spans_release(&r.own);
 }
 
+/* As json_parse() keeps the numbers, but with all members, however deep: jobs are larger than bodies.
+ * Aborts without memory. */
+static cJSON *read_job(const char *line)
+{
+    const size_t n = strlen(line);
+    char *copy = mem_dup(line, n + 1);
+    cJSON *job;
+
+    json_number_blank_long(copy, n);
+    job = cJSON_Parse(copy);
+    if (job != NULL && json_number_keep(job, line, n) < 0)
+        abort();
+    mem_free(copy);
+    return job;
+}
+
 int main(void)
 {
     char *line = NULL;
     size_t cap = 0;
 
     while (getline(&line, &cap, stdin) > 0) {
-        cJSON *job = cJSON_Parse(line);
+        cJSON *job = read_job(line);
 
         if (!cJSON_IsString(cJSON_GetObjectItem(job, "template"))) {
             fprintf(stderr, "render: not a job: %.80s\n", line);

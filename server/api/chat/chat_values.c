@@ -1,6 +1,7 @@
 /* server/api/chat/chat_values.c - see chat_values.h. */
 #include "server/api/chat/chat_values.h"
 
+#include "core/base/json_number.h"
 #include "server/api/params/field.h"
 
 #include <stdio.h>
@@ -15,6 +16,8 @@ static struct value value_of(struct value_pool *pool, const cJSON *v)
 
     if (cJSON_IsBool(v))
         return value_bool(cJSON_IsTrue(v));
+    if (json_number_literal(v) != NULL)
+        return value_number(pool, json_number_literal(v));
     if (cJSON_IsNumber(v))
         return field_is_int(v, -0x1p53, 0x1p53) ? value_int((int64_t)v->valuedouble)
                                                 : value_float(v->valuedouble);
