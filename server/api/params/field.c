@@ -2,9 +2,12 @@
 #include "server/api/params/field.h"
 
 #include "core/base/err.h"
+#include "core/base/json_number.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 bool field_is_int(const cJSON *v, double min, double max)
@@ -66,13 +69,18 @@ int field_float(const cJSON *v, const char *name, double min, double max, float 
 
 int field_seed(const cJSON *v, const char *name, uint64_t *out, struct api_error *e)
 {
-    if (!field_is_int(v, -0x1p63, 0x1p64))
-        return api_error_set(e, 400, name, NULL, "'%s' must be an integer of 64 bits", name);
-    if (v->valuedouble >= 0x1p64) /* 2^64 - 1 is rounded up to it when it is read */
-        *out = UINT64_MAX;
-    else
+    const char *literal = json_number_literal(v);
+
+    errno = 0;
+    if (literal != NULL && json_number_is_whole_text(literal, strlen(literal)))
+        *out = literal[0] == '-' ? (uint64_t)strtoll(literal, NULL, 10)
+                                 : strtoull(literal, NULL, 10);
+    else if (field_is_int(v, -0x1p63, 0x1.fffffffffffffp63)) /* the last double below 2^64 */
         *out = v->valuedouble < 0 ? (uint64_t)(int64_t)v->valuedouble : (uint64_t)v->valuedouble;
-    return 0;
+    else
+        errno = ERANGE;
+    return errno == 0 ? 0
+                      : api_error_set(e, 400, name, NULL, "'%s' must be an integer of 64 bits", name);
 }
 
 int field_ids(const cJSON *v, const char *name, int32_t n_vocab, uint32_t max, int32_t *ids,

@@ -20,7 +20,7 @@ int field_uint(const cJSON *v, const char *name, uint32_t min, uint32_t max, uin
                struct api_error *e);
 int field_float(const cJSON *v, const char *name, double min, double max, float *out,
                 struct api_error *e);
-/* Any integer of 64 bits, signed or not; beyond 2^53 JSON numbers are rounded, as everywhere. */
+/* Any integer of 64 bits, signed or not, to its last digit. */
 int field_seed(const cJSON *v, const char *name, uint64_t *out, struct api_error *e);
 /* An array of at most `max` token ids below n_vocab. */
 int field_ids(const cJSON *v, const char *name, int32_t n_vocab, uint32_t max, int32_t *ids,
