@@ -240,11 +240,6 @@ char json_decimal_digit(const struct json_decimal *d, int64_t i)
     return text[at];
 }
 
-bool json_decimal_is_whole(const struct json_decimal *d)
-{
-    return d->n_digits <= d->scale || d->n_digits == 0;
-}
-
 /* Of two that are above zero and of the same scale: from digit to digit. */
 static int compare_digits(const struct json_decimal *a, const struct json_decimal *b)
 {
@@ -272,10 +267,25 @@ int json_decimal_compare(const struct json_decimal *a, const struct json_decimal
     return sign_a * compare_digits(a, b);
 }
 
+bool json_number_is_whole(const cJSON *v)
+{
+    struct json_decimal d;
+
+    if (json_number_literal(v) == NULL)
+        return v->valuedouble == floor(v->valuedouble);
+    json_decimal_read(&d, v);
+    return d.n_digits <= d.scale || d.n_digits == 0;
+}
+
+/* Rounding keeps the order: where the doubles differ they are in the order of the exact values. */
 int json_number_compare(const cJSON *a, const cJSON *b)
 {
     struct json_decimal x, y;
 
+    if (a->valuedouble != b->valuedouble)
+        return a->valuedouble < b->valuedouble ? -1 : 1;
+    if (json_number_literal(a) == NULL && json_number_literal(b) == NULL)
+        return 0;
     json_decimal_read(&x, a);
     json_decimal_read(&y, b);
     return json_decimal_compare(&x, &y);

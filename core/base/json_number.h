@@ -56,9 +56,9 @@ struct json_decimal {
 void json_decimal_read(struct json_decimal *d, const cJSON *number);
 /* Digit i of it, as a character; '0' behind the last. Walks up to the digit's place at most. */
 char json_decimal_digit(const struct json_decimal *d, int64_t i);
-bool json_decimal_is_whole(const struct json_decimal *d);
 /* < 0, 0, > 0, as the exact values are. */
 int json_decimal_compare(const struct json_decimal *a, const struct json_decimal *b);
 int json_number_compare(const cJSON *a, const cJSON *b);
+bool json_number_is_whole(const cJSON *v); /* 1.0 and 1e5 are */
 
 #endif

@@ -9,8 +9,11 @@
  *     patterns;
  *   - all of a tuple are written, and what comes behind only where its schema is given;
  *   - a schema without `type` that has keywords of one type is of that type;
- *   - integers have up to 16 digits, numbers with bounds no exponent, and behind ',' and ':' one
- *     blank at most may stand.
+ *   - integers have up to 19 digits, numbers with bounds no exponent, and behind ',' and ':' one
+ *     blank at most may stand;
+ *   - numbers with a bound have 15 digits, or 11 before the point and 6 behind it, and more where
+ *     the bounds leave no others or a whole number's bound has more: up to 36. Bounds are compared
+ *     exactly, digit by digit (core/base/json_number.h).
  *
  * What is kept to, beside type, enum, const, properties, required, additionalProperties, items,
  * anyOf, allOf, $ref within the schema, $defs, definitions, minItems, maxItems, minLength,
@@ -34,12 +37,13 @@
  *   - uniqueItems: of items that are listed (enum, const, booleans, null), up to 16 values;
  *     otherwise refused, for a grammar does not remember what it wrote.
  *
- *   - multipleOf: by the decimal digits, as they are written: 0.07 is a multiple of 0.01. Up to 6
- *     digits behind the point. Of large steps 2,000 multiples are written.
+ *   - multipleOf: by the decimal digits, as they are written: 0.07 is a multiple of 0.01. Up to 33
+ *     digits, 20 of them behind the point. Of large steps 2,000 multiples are written.
  *
  *   - nullable: null as well, but where the values are listed.
  *
- *   - enum, const: the values that type, lengths, pattern and bounds allow.
+ *   - enum, const: the values that type, lengths, pattern and bounds allow, their numbers as they
+ *     were written: 1.0 is 1.0, and 9007199254740993 is not 9007199254740992.
  *
  * What no draft knows as an assertion is an annotation, and passed over (2020-12, 6.5). Assertions
  * that are not kept to are refused, with the keyword and a JSON pointer to it: not, if (with then

@@ -96,7 +96,7 @@ void schema_spend(struct schema *s, uint64_t n);
 uint64_t schema_size(const cJSON *v);
 /* The slot of the schema, to be read and filled in; it is new when slot->schema was NULL. */
 struct schema_known *schema_known(struct schema *s, const cJSON *schema);
-/* Does cJSON_Compare() find them equal? Spends steps for what is compared within them. */
+/* Are they equal, numbers by their exact values? Spends steps for what is compared within them. */
 bool schema_equal(struct schema *s, const cJSON *a, const cJSON *b);
 bool schema_is_annotation(const char *keyword);
 bool schema_is_refused(const char *keyword);
@@ -151,11 +151,19 @@ char *schema_value_text(struct schema *s, const cJSON *v);
 struct grammar_piece schema_unique(struct schema *s, const struct schema_node *at,
                                    const cJSON *items, uint32_t min, uint32_t max);
 
+#define SCHEMA_MAX_DIGITS 36 /* of a number that is written; their products by ten fit 128 bits */
+#define SCHEMA_DIGITS_ROOM (SCHEMA_MAX_DIGITS + 4)
+
+__int128 schema_power_of_ten(uint32_t n);
+/* The digits of v, which is not negative, with zeros before it up to the least number of them. How
+ * many they are. */
+uint32_t schema_print_digits(char out[static SCHEMA_DIGITS_ROOM], __int128 v, uint32_t least);
+
 /* ---- json_schema_multiple.c ---- */
 
 struct schema_multiples { /* of modulus * 10^zeros, low to high, in units of 10^-decimals */
-    int64_t low, high;
-    int64_t modulus;
+    __int128 low, high;
+    __int128 modulus;
     uint32_t zeros, decimals; /* one of them is 0 */
 };
 /* False: there is none. */

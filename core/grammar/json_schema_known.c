@@ -7,9 +7,8 @@
 #include "core/grammar/json_schema_impl.h"
 
 #include "core/base/err.h"
+#include "core/base/json_number.h"
 
-#include <float.h>
-#include <math.h>
 #include <string.h>
 
 void schema_spend(struct schema *s, uint64_t n)
@@ -90,12 +89,14 @@ static bool has_members(struct schema *s, const cJSON *a, const cJSON *b, bool w
     return true;
 }
 
-/* As cJSON has it: to the last bit or so. */
-static bool equal_numbers(double a, double b)
+static bool equal_numbers(struct schema *s, const cJSON *a, const cJSON *b)
 {
-    const double larger = fabs(a) > fabs(b) ? fabs(a) : fabs(b);
+    const char *literal = json_number_literal(a);
 
-    return fabs(a - b) <= larger * DBL_EPSILON;
+    if (a->valuedouble != b->valuedouble)
+        return false;
+    schema_spend(s, literal != NULL ? 10 + strlen(literal) / 4 : 1);
+    return json_number_compare(a, b) == 0;
 }
 
 bool schema_equal(struct schema *s, const cJSON *a, const cJSON *b)
@@ -105,7 +106,7 @@ bool schema_equal(struct schema *s, const cJSON *a, const cJSON *b)
     if (type != (b->type & 0xFF))
         return false;
     if (type == cJSON_Number)
-        return equal_numbers(a->valuedouble, b->valuedouble);
+        return equal_numbers(s, a, b);
     if (type == cJSON_String)
         return strcmp(a->valuestring, b->valuestring) == 0;
     if (type == cJSON_Array)

@@ -7,6 +7,7 @@
 #include "core/grammar/json_schema_impl.h"
 
 #include "core/base/err.h"
+#include "core/base/json_number.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -210,9 +211,9 @@ static void merge_keyword(struct schema *s, const struct schema_node *at, cJSON 
     else if (lists && strcmp(keyword, "required") == 0)
         merge_required(s, to, a, b);
     else if (numbers && is_one_of(keyword, lower_bounds))
-        add(s, to, keyword, a->valuedouble > b->valuedouble ? a : b);
+        add(s, to, keyword, json_number_compare(a, b) > 0 ? a : b);
     else if (numbers && is_one_of(keyword, upper_bounds))
-        add(s, to, keyword, a->valuedouble < b->valuedouble ? a : b);
+        add(s, to, keyword, json_number_compare(a, b) < 0 ? a : b);
     else if (is_one_of(keyword, schemas))
         add_both(s, to, keyword, a, b);
     else if (lists && is_one_of(keyword, unions))

@@ -14,48 +14,50 @@
 #define MAX_LISTED 2000 /* written out */
 #define FEW 300         /* written out although there are few remainders */
 #define MAX_MODULUS 400 /* remainders */
-#define MAX_DIGITS 18
 
 struct digits {
     struct schema *s;
-    int64_t modulus, power[MAX_DIGITS + 1];
+    int64_t modulus;
+    __int128 power[SCHEMA_MAX_DIGITS + 1];
     uint32_t decimals;
-    uint32_t *loose;        /* [MAX_DIGITS][MAX_MODULUS] rule + 1, or 0: any digits may follow */
-    char low[24], high[24]; /* digits of the same length */
+    uint32_t *loose; /* [SCHEMA_MAX_DIGITS][MAX_MODULUS] rule + 1, or 0: any digits may follow */
+    char low[SCHEMA_DIGITS_ROOM], high[SCHEMA_DIGITS_ROOM]; /* of the same length */
     uint32_t n;
 };
 
 /* ---- written out ---- */
 
-static int64_t ceil_div(int64_t a, int64_t b)
+static __int128 ceil_div(__int128 a, __int128 b)
 {
     return a / b + (a % b > 0);
 }
 
-static int64_t floor_div(int64_t a, int64_t b)
+static __int128 floor_div(__int128 a, __int128 b)
 {
     return a / b - (a % b < 0);
 }
 
-static struct grammar_piece listed(struct schema *s, const struct schema_multiples *m, int64_t from,
-                                   int64_t to)
+/* v in units of 10^-decimals, or of 10^zeros. */
+static void print_multiple(char out[static 48], __int128 v, const struct schema_multiples *m)
+{
+    char digits[SCHEMA_DIGITS_ROOM];
+    const __int128 size = (v < 0 ? -v : v) * schema_power_of_ten(m->zeros);
+    const uint32_t n = schema_print_digits(digits, size, m->decimals + 1);
+
+    snprintf(out, 48, "%s%.*s%s%s", v < 0 ? "-" : "", (int)(n - m->decimals), digits,
+             m->decimals > 0 ? "." : "", digits + n - m->decimals);
+}
+
+static struct grammar_piece listed(struct schema *s, const struct schema_multiples *m,
+                                   __int128 from, __int128 to)
 {
     const uint32_t n = (uint32_t)(to - from + 1);
     char(*texts)[48] = mem_calloc(n, sizeof(*texts));
     struct text_ref *refs = mem_calloc(n, sizeof(*refs));
     struct grammar_piece p = {0};
-    int64_t unit = 1;
 
-    for (uint32_t i = 0; i < m->zeros + m->decimals; i++)
-        unit *= 10;
     for (uint32_t i = 0; texts != NULL && refs != NULL && i < n; i++) {
-        const int64_t v = (from + i) * m->modulus, size = v < 0 ? -v : v;
-
-        if (m->decimals > 0)
-            snprintf(texts[i], sizeof(texts[i]), "%s%lld.%0*lld", v < 0 ? "-" : "",
-                     (long long)(size / unit), (int)m->decimals, (long long)(size % unit));
-        else
-            snprintf(texts[i], sizeof(texts[i]), "%lld", (long long)(v * unit));
+        print_multiple(texts[i], (from + i) * m->modulus, m);
         refs[i] = (struct text_ref){texts[i], strlen(texts[i])};
     }
     if (texts == NULL || refs == NULL)
@@ -79,7 +81,7 @@ static struct grammar_piece digit(struct digits *d, uint32_t at, int value)
 /* Can `left` more digits make a multiple of it? */
 static bool is_possible(const struct digits *d, int64_t rest, uint32_t left)
 {
-    const int64_t made = rest * (d->power[left] % d->modulus) % d->modulus;
+    const int64_t made = rest * (int64_t)(d->power[left] % d->modulus) % d->modulus;
     const int64_t wanted = made == 0 ? 0 : d->modulus - made;
 
     return wanted < d->power[left];
@@ -145,19 +147,19 @@ static bool tight(struct digits *d, uint32_t at, int64_t rest, bool on_low, bool
 }
 
 /* Multiples in low .. high, 0 < low, one alternative for each length. */
-static void add_positive(struct digits *d, const char *sign, int64_t low, int64_t high,
+static void add_positive(struct digits *d, const char *sign, __int128 low, __int128 high,
                          uint32_t zeros, bool *any, struct grammar_piece *out)
 {
     struct grammar_builder *b = d->s->b;
 
-    for (d->n = d->decimals + 1; d->n <= MAX_DIGITS && low <= high; d->n++) {
-        const int64_t last = d->power[d->n] - 1, end = high < last ? high : last;
+    for (d->n = d->decimals + 1; d->n <= SCHEMA_MAX_DIGITS && low <= high; d->n++) {
+        const __int128 last = d->power[d->n] - 1, end = high < last ? high : last;
         struct grammar_piece p, q = {0};
 
         if (low > last)
             continue;
-        snprintf(d->low, sizeof(d->low), "%0*lld", (int)d->n, (long long)low);
-        snprintf(d->high, sizeof(d->high), "%0*lld", (int)d->n, (long long)end);
+        schema_print_digits(d->low, low, d->n);
+        schema_print_digits(d->high, end, d->n);
         low = end + 1;
         if (!tight(d, 0, 0, true, true, &q) || schema_has_failed(d->s))
             continue;
@@ -169,15 +171,15 @@ static void add_positive(struct digits *d, const char *sign, int64_t low, int64_
     }
 }
 
-static bool by_remainders(struct schema *s, const struct schema_multiples *m, int64_t low,
-                          int64_t high, struct grammar_piece *out)
+static bool by_remainders(struct schema *s, const struct schema_multiples *m, __int128 low,
+                          __int128 high, struct grammar_piece *out)
 {
-    struct digits d = {.s = s, .modulus = m->modulus, .decimals = m->decimals, .power = {1}};
+    struct digits d = {.s = s, .modulus = (int64_t)m->modulus, .decimals = m->decimals};
     bool any = false;
 
-    for (uint32_t i = 1; i <= MAX_DIGITS; i++)
-        d.power[i] = 10 * d.power[i - 1];
-    d.loose = mem_calloc((MAX_DIGITS + 1) * MAX_MODULUS, sizeof(*d.loose));
+    for (uint32_t i = 0; i <= SCHEMA_MAX_DIGITS; i++)
+        d.power[i] = schema_power_of_ten(i);
+    d.loose = mem_calloc((SCHEMA_MAX_DIGITS + 1) * MAX_MODULUS, sizeof(*d.loose));
     if (d.loose == NULL) {
         grammar_builder_fail(s->b, ERR_NOMEM, "out of memory");
         return false;
@@ -198,14 +200,10 @@ static bool by_remainders(struct schema *s, const struct schema_multiples *m, in
 
 bool schema_multiples(struct schema *s, const struct schema_multiples *m, struct grammar_piece *out)
 {
-    int64_t unit = 1, from, to, low, high;
+    const __int128 unit = schema_power_of_ten(m->zeros);
+    const __int128 low = ceil_div(m->low, unit), high = floor_div(m->high, unit);
+    __int128 from = ceil_div(low, m->modulus), to = floor_div(high, m->modulus);
 
-    for (uint32_t i = 0; i < m->zeros; i++)
-        unit *= 10;
-    low = ceil_div(m->low, unit); /* in units of 10^zeros */
-    high = floor_div(m->high, unit);
-    from = ceil_div(low, m->modulus); /* of the modulus */
-    to = floor_div(high, m->modulus);
     if (from > to || schema_has_failed(s))
         return false;
     if (to - from >= FEW && m->modulus <= MAX_MODULUS)

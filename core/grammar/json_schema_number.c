@@ -6,16 +6,16 @@
  */
 #include "core/grammar/json_schema_impl.h"
 
+#include "core/base/json_number.h"
 #include "core/grammar/regex.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#define MOST 999999999999999   /* of a whole number: below 2^53, so a double has all of them */
-#define MOST_WHOLE 99999999999 /* of what stands before a point */
-#define MAX_DECIMALS 6         /* digits behind it; with those before they fit into 64 bits */
+/* Digits of numbers that no bound makes longer: a double has all whole numbers of so many, and all
+ * of so many before the point with MAX_DECIMALS behind it. */
+#define WHOLE_DIGITS 15
+#define DIGITS_BEFORE_POINT 11
+#define MAX_DECIMALS 6   /* behind the point */
+#define MOST_DECIMALS 20 /* where no number with fewer is within the bounds */
+#define MOST_MULTIPLES 3 /* digits more than a multipleOf has: hundreds of multiples */
 
 /* ---- digits ---- */
 
@@ -31,7 +31,7 @@ static struct grammar_piece digits(struct schema *s, char from, char to, uint32_
 }
 
 struct digits_range {
-    char low[24], high[24]; /* of the same length */
+    char low[SCHEMA_DIGITS_ROOM], high[SCHEMA_DIGITS_ROOM]; /* of the same length */
     uint32_t n;
     uint32_t point; /* digits before it; n = there is none */
 };
@@ -114,36 +114,49 @@ static void add(struct schema *s, struct sum_of *sum, struct grammar_piece p)
     sum->any = true;
 }
 
-static int64_t power_of_ten(uint32_t n)
+__int128 schema_power_of_ten(uint32_t n)
 {
-    int64_t power = 1;
+    __int128 power = 1;
 
     while (n-- > 0)
         power *= 10;
     return power;
 }
 
+uint32_t schema_print_digits(char out[static SCHEMA_DIGITS_ROOM], __int128 v, uint32_t least)
+{
+    char back[SCHEMA_DIGITS_ROOM];
+    uint32_t n = 0;
+
+    for (; v > 0 || n < least; v /= 10)
+        back[n++] = (char)('0' + (int)(v % 10));
+    for (uint32_t i = 0; i < n; i++)
+        out[i] = back[n - 1 - i];
+    out[n] = '\0';
+    return n;
+}
+
 /* Numbers low .. high, 0 <= low: one alternative for each length. At least one digit stands before
  * the point. */
-static void add_positive(struct schema *s, struct sum_of *sum, const char *sign, int64_t low,
-                         int64_t high, uint32_t decimals)
+static void add_positive(struct schema *s, struct sum_of *sum, const char *sign, __int128 low,
+                         __int128 high, uint32_t decimals)
 {
-    for (uint32_t n = decimals + 1; n <= 18 && low <= high; n++) {
-        const int64_t last = power_of_ten(n) - 1, end = high < last ? high : last;
+    for (uint32_t n = decimals + 1; n <= SCHEMA_MAX_DIGITS && low <= high; n++) {
+        const __int128 last = schema_power_of_ten(n) - 1, end = high < last ? high : last;
         struct digits_range r = {.n = n, .point = n - decimals};
         struct grammar_piece p;
 
         if (low > last)
             continue;
-        snprintf(r.low, sizeof(r.low), "%0*lld", (int)n, (long long)low);
-        snprintf(r.high, sizeof(r.high), "%0*lld", (int)n, (long long)end);
+        schema_print_digits(r.low, low, n);
+        schema_print_digits(r.high, end, n);
         p = grammar_text(s->b, sign);
         add(s, sum, grammar_then(s->b, p, behind(s, &r, 0)));
         low = end + 1;
     }
 }
 
-static void add_range(struct schema *s, struct sum_of *sum, int64_t low, int64_t high,
+static void add_range(struct schema *s, struct sum_of *sum, __int128 low, __int128 high,
                       uint32_t decimals)
 {
     if (low < 0)
@@ -155,109 +168,145 @@ static void add_range(struct schema *s, struct sum_of *sum, int64_t low, int64_t
 /* ---- bounds ---- */
 
 struct bounds {
-    double low, high; /* infinite where there is none */
+    struct json_decimal low, high;
+    bool has_low, has_high;
     bool low_is_out, high_is_out;
-    bool any;
 };
 
-static double bound(struct schema *s, const struct schema_node *at, const char *keyword,
-                    double otherwise)
+static bool bound(struct schema *s, const struct schema_node *at, const char *keyword,
+                  struct json_decimal *d)
 {
     const cJSON *v = schema_get(at->schema, keyword);
 
     if (v == NULL)
-        return otherwise;
-    if (!cJSON_IsNumber(v) || !isfinite(v->valuedouble)) {
+        return false;
+    if (!cJSON_IsNumber(v)) {
         schema_refuse(s, at, "'%s' must be a number", keyword);
-        return otherwise;
+        return false;
     }
-    return v->valuedouble;
+    json_decimal_read(d, v);
+    return true;
 }
 
 static struct bounds read_bounds(struct schema *s, const struct schema_node *at)
 {
-    struct bounds b = {.low = bound(s, at, "minimum", -INFINITY),
-                       .high = bound(s, at, "maximum", INFINITY)};
-    const double above = bound(s, at, "exclusiveMinimum", -INFINITY);
-    const double beneath = bound(s, at, "exclusiveMaximum", INFINITY);
+    struct bounds b = {.has_low = false};
+    struct json_decimal other;
 
-    if (above >= b.low && isfinite(above)) {
-        b.low = above;
-        b.low_is_out = true;
+    b.has_low = bound(s, at, "minimum", &b.low);
+    b.has_high = bound(s, at, "maximum", &b.high);
+    if (bound(s, at, "exclusiveMinimum", &other) &&
+        (!b.has_low || json_decimal_compare(&other, &b.low) >= 0)) {
+        b.low = other;
+        b.has_low = b.low_is_out = true;
     }
-    if (beneath <= b.high && isfinite(beneath)) {
-        b.high = beneath;
-        b.high_is_out = true;
+    if (bound(s, at, "exclusiveMaximum", &other) &&
+        (!b.has_high || json_decimal_compare(&other, &b.high) <= 0)) {
+        b.high = other;
+        b.has_high = b.high_is_out = true;
     }
-    b.any = isfinite(b.low) || isfinite(b.high);
     return b;
 }
 
-/* The number as whole 10^-decimals, rounded; *side is where that lies: below the number (-1), on it
- * or above it. Far numbers become the limit. */
-static int64_t scaled(double v, uint32_t decimals, int64_t limit, int *side)
+/* Digits before the point that are written: so many, or one more than a bound has beyond which all
+ * numbers are; `any_bound`: than any bound has. One that has more than can be written bounds
+ * nothing. */
+static uint32_t digits_before(const struct bounds *b, uint32_t decimals, int64_t least,
+                              bool any_bound)
 {
-    char text[400], *dot;
-    double rounded;
+    const int64_t most = SCHEMA_MAX_DIGITS - decimals;
+
+    if (b->has_low && (any_bound || !b->low.is_negative) && b->low.scale <= most &&
+        b->low.scale >= least)
+        least = b->low.scale + 1;
+    if (b->has_high && (any_bound || b->high.is_negative) && b->high.scale <= most &&
+        b->high.scale >= least)
+        least = b->high.scale + 1;
+    return (uint32_t)(least < most ? least : most);
+}
+
+/* The number as whole 10^-decimals, without what is behind them; *side is where that lies: below the
+ * number (-1), on it or above it. One with more digits before the point than `before` becomes the
+ * first that has. */
+static __int128 scaled(const struct json_decimal *d, uint32_t decimals, uint32_t before, int *side)
+{
+    const int64_t n = d->scale + decimals;
+    __int128 v = 0;
 
     *side = 0;
-    if (v >= (double)limit)
-        return limit * power_of_ten(decimals);
-    if (v <= (double)-limit)
-        return -limit * power_of_ten(decimals);
-    snprintf(text, sizeof(text), "%.*f", (int)decimals, v);
-    rounded = strtod(text, NULL);
-    *side = (rounded > v) - (rounded < v);
-    dot = strchr(text, '.');
-    if (dot != NULL)
-        memmove(dot, dot + 1, strlen(dot));
-    return strtoll(text, NULL, 10);
+    if (d->scale > before) {
+        v = schema_power_of_ten(before + decimals);
+        return d->is_negative ? -v : v;
+    }
+    for (int64_t i = 0; i < n && d->n_digits > 0; i++)
+        v = v * 10 + (json_decimal_digit(d, i) - '0');
+    if (d->n_digits > n && d->n_digits > 0)
+        *side = d->is_negative ? 1 : -1;
+    return d->is_negative ? -v : v;
 }
 
-static int64_t lowest(const struct bounds *b, uint32_t decimals, int64_t limit)
+static __int128 lowest(const struct bounds *b, uint32_t decimals, uint32_t before)
 {
-    int side;
-    const int64_t n = scaled(b->low, decimals, limit, &side);
+    const __int128 least = 1 - schema_power_of_ten(before + decimals);
+    __int128 n = least;
+    int side = 0;
 
-    return side < 0 || (side == 0 && b->low_is_out) ? n + 1 : n;
+    if (b->has_low)
+        n = scaled(&b->low, decimals, before, &side);
+    if (b->has_low && (side < 0 || (side == 0 && b->low_is_out)))
+        n++;
+    return n > least ? n : least;
 }
 
-static int64_t highest(const struct bounds *b, uint32_t decimals, int64_t limit)
+static __int128 highest(const struct bounds *b, uint32_t decimals, uint32_t before)
 {
-    int side;
-    const int64_t n = scaled(b->high, decimals, limit, &side);
+    const __int128 most = schema_power_of_ten(before + decimals) - 1;
+    __int128 n = most;
+    int side = 0;
 
-    return side > 0 || (side == 0 && b->high_is_out) ? n - 1 : n;
+    if (b->has_high)
+        n = scaled(&b->high, decimals, before, &side);
+    if (b->has_high && (side > 0 || (side == 0 && b->high_is_out)))
+        n--;
+    return n < most ? n : most;
 }
 
 /* Digits behind the point that tell the bounds apart from their neighbours: two at least. */
-static uint32_t decimals_for(const struct bounds *b)
+static uint32_t decimals_for(const struct bounds *b, uint32_t most)
 {
-    for (uint32_t decimals = 2; decimals < MAX_DECIMALS; decimals++) {
-        int low = 0, high = 0;
+    int64_t n = 2;
 
-        if (isfinite(b->low))
-            scaled(b->low, decimals, MOST_WHOLE, &low);
-        if (isfinite(b->high))
-            scaled(b->high, decimals, MOST_WHOLE, &high);
-        if (low == 0 && high == 0)
-            return decimals;
-    }
-    return MAX_DECIMALS;
+    if (b->has_low && b->low.n_digits - b->low.scale > n)
+        n = b->low.n_digits - b->low.scale;
+    if (b->has_high && b->high.n_digits - b->high.scale > n)
+        n = b->high.n_digits - b->high.scale;
+    return (uint32_t)(n < most ? n : most);
+}
+
+/* Is every number that the bounds allow longer than any that can be written? */
+static bool is_too_far(const struct bounds *b)
+{
+    return (b->has_low && !b->low.is_negative && b->low.scale > SCHEMA_MAX_DIGITS) ||
+           (b->has_high && b->high.is_negative && b->high.scale > SCHEMA_MAX_DIGITS);
 }
 
 static struct grammar_piece bounded(struct schema *s, const struct schema_node *at,
                                     const struct bounds *b, bool integers)
 {
-    const uint32_t decimals = decimals_for(b);
+    uint32_t decimals = decimals_for(b, MAX_DECIMALS);
+    uint32_t before = digits_before(b, 0, WHOLE_DIGITS, true);
     struct sum_of sum = {.any = false};
 
-    if (b->low > (double)MOST || b->high < (double)-MOST)
-        return schema_refuse(s, at, "bounds beyond %lld are not supported", (long long)MOST);
-    add_range(s, &sum, lowest(b, 0, MOST), highest(b, 0, MOST), 0);
-    for (uint32_t n = 1;
-         !integers && n <= decimals && b->low <= MOST_WHOLE && b->high >= -(double)MOST_WHOLE; n++)
-        add_range(s, &sum, lowest(b, n, MOST_WHOLE), highest(b, n, MOST_WHOLE), n);
+    if (is_too_far(b))
+        return schema_refuse(s, at, "bounds of more than %d digits are not supported",
+                             SCHEMA_MAX_DIGITS);
+    add_range(s, &sum, lowest(b, 0, before), highest(b, 0, before), 0);
+    for (uint32_t n = 1; !integers && (n <= decimals || (!sum.any && n <= MOST_DECIMALS)); n++) {
+        before = digits_before(b, n, DIGITS_BEFORE_POINT, false);
+        add_range(s, &sum, lowest(b, n, before), highest(b, n, before), n);
+        if (!sum.any && n == decimals)
+            decimals = decimals_for(b, MOST_DECIMALS);
+    }
     if (!sum.any)
         return schema_refuse(s, at, "no number is within the bounds");
     return sum.p;
@@ -267,66 +316,86 @@ static struct grammar_piece bounded(struct schema *s, const struct schema_node *
 
 static struct grammar_piece whole(struct schema *s)
 {
-    static const char regex[] = "-?(0|[1-9][0-9]{0,15})";
+    static const char regex[] = "-?(0|[1-9][0-9]{0,18})";
 
     return grammar_regex(s->b, regex, sizeof(regex) - 1, 0);
 }
 
 struct grammar_piece schema_any_number(struct schema *s)
 {
-    static const char regex[] = "-?(0|[1-9][0-9]{0,15})(\\.[0-9]{1,16})?([eE][+-]?[0-9]{1,2})?";
+    static const char regex[] = "-?(0|[1-9][0-9]{0,18})(\\.[0-9]{1,16})?([eE][+-]?[0-9]{1,2})?";
 
     return grammar_regex(s->b, regex, sizeof(regex) - 1, 0);
 }
 
 /* ---- multiples ---- */
 
-/* v = *whole * 10^*power, as short as it is written; false: it has too many digits. */
-static bool take_apart(double v, int64_t *whole, int *power)
+/* d = *whole * 10^*power; false: it has too many digits. */
+static bool take_apart(const struct json_decimal *d, __int128 *whole, int *power)
 {
-    char text[40], *e;
+    const int64_t behind_point = d->n_digits - d->scale;
 
-    if (!(v > 0) || !isfinite(v))
+    *whole = 0;
+    if (d->n_digits == 0 || d->is_negative || behind_point > MOST_DECIMALS ||
+        d->n_digits > SCHEMA_MAX_DIGITS - MOST_MULTIPLES ||
+        d->scale > SCHEMA_MAX_DIGITS - MOST_MULTIPLES)
         return false;
-    snprintf(text, sizeof(text), "%.14e", v);
-    e = strchr(text, 'e');
-    *power = (int)strtol(e + 1, NULL, 10) - 14;
-    *e = '\0';
-    memmove(text + 1, text + 2, strlen(text + 1)); /* the point */
-    for (*whole = strtoll(text, NULL, 10); *whole % 10 == 0; ++*power)
-        *whole /= 10;
-    return *power >= -MAX_DECIMALS && *power <= 14 && *whole <= MOST_WHOLE;
+    for (int64_t i = 0; i < d->n_digits; i++)
+        *whole = *whole * 10 + (json_decimal_digit(d, i) - '0');
+    *power = (int)-behind_point;
+    return true;
+}
+
+/* The modulus of the whole numbers among the multiples of whole * 10^power: v * 10^-power has to be
+ * a multiple of `whole`. */
+static __int128 whole_modulus(__int128 whole, int power)
+{
+    for (int i = power; i < 0; i++)
+        whole = whole % 10 == 0  ? whole / 10
+                : whole % 2 == 0 ? whole / 2
+                : whole % 5 == 0 ? whole / 5
+                                 : whole;
+    return whole;
+}
+
+/* The multiples with so many decimals, within the bounds: of as many digits as other numbers have,
+ * before the point and behind it. */
+static bool multiples_of(struct schema *s, const struct bounds *b, const struct json_decimal *of,
+                         struct schema_multiples *m, struct grammar_piece *p)
+{
+    const int64_t more = m->decimals > MAX_DECIMALS ? m->decimals - MAX_DECIMALS : 0;
+    const int64_t usual = m->decimals == 0 ? WHOLE_DIGITS : DIGITS_BEFORE_POINT - more;
+    const int64_t least = of->scale + MOST_MULTIPLES > usual ? of->scale + MOST_MULTIPLES : usual;
+    const uint32_t before = digits_before(b, m->decimals, least > 1 ? least : 1, false);
+
+    m->low = lowest(b, m->decimals, before);
+    m->high = highest(b, m->decimals, before);
+    return schema_multiples(s, m, p);
 }
 
 static struct grammar_piece multiples(struct schema *s, const struct schema_node *at,
-                                      const struct bounds *b, bool integers, const cJSON *of)
+                                      const struct bounds *b, bool integers, const cJSON *v)
 {
-    struct schema_multiples m = {.low = lowest(b, 0, MOST), .high = highest(b, 0, MOST)};
+    struct schema_multiples m = {.zeros = 0};
     struct sum_of sum = {.any = false};
+    struct json_decimal of;
     struct grammar_piece p;
-    int64_t whole_of;
+    __int128 whole_of;
     int power;
 
-    if (!cJSON_IsNumber(of) || !take_apart(of->valuedouble, &whole_of, &power))
+    json_decimal_read(&of, v);
+    if (!take_apart(&of, &whole_of, &power))
         return schema_refuse(s, at,
-                             "'multipleOf' must be a number above 0 with at most %d digits "
+                             "'multipleOf' must be a number above 0 with at most %d digits, and %d "
                              "behind the point",
-                             MAX_DECIMALS);
-    m.modulus = whole_of; /* whole numbers first: v * 10^decimals is a multiple */
+                             SCHEMA_MAX_DIGITS - MOST_MULTIPLES, MOST_DECIMALS);
+    m.modulus = whole_modulus(whole_of, power);
     m.zeros = power > 0 ? (uint32_t)power : 0;
-    for (int i = power; i < 0; i++)
-        m.modulus = m.modulus % 10 == 0  ? m.modulus / 10
-                    : m.modulus % 2 == 0 ? m.modulus / 2
-                    : m.modulus % 5 == 0 ? m.modulus / 5
-                                         : m.modulus;
-    if (schema_multiples(s, &m, &p))
+    if (multiples_of(s, b, &of, &m, &p))
         add(s, &sum, p);
     if (!integers && power < 0) {
-        m.decimals = (uint32_t)-power;
-        m.modulus = whole_of;
-        m.low = lowest(b, m.decimals, MOST_WHOLE);
-        m.high = highest(b, m.decimals, MOST_WHOLE);
-        if (schema_multiples(s, &m, &p))
+        m = (struct schema_multiples){.modulus = whole_of, .decimals = (uint32_t)-power};
+        if (multiples_of(s, b, &of, &m, &p))
             add(s, &sum, p);
     }
     if (!sum.any)
@@ -334,17 +403,27 @@ static struct grammar_piece multiples(struct schema *s, const struct schema_node
     return sum.p;
 }
 
+static bool is_one(const cJSON *v)
+{
+    struct json_decimal d;
+
+    json_decimal_read(&d, v);
+    return !d.is_negative && d.n_digits == 1 && d.scale == 1 && json_decimal_digit(&d, 0) == '1';
+}
+
 struct grammar_piece schema_number(struct schema *s, const struct schema_node *at, bool integers)
 {
     const cJSON *of = schema_get(at->schema, "multipleOf");
     const struct bounds b = read_bounds(s, at);
 
+    if (of != NULL && !cJSON_IsNumber(of))
+        schema_refuse(s, at, "'multipleOf' must be a number above 0");
     if (schema_has_failed(s))
         return (struct grammar_piece){0};
-    if (of != NULL && !(cJSON_IsNumber(of) && of->valuedouble == 1.0))
+    if (of != NULL && !is_one(of))
         return multiples(s, at, &b, integers, of);
     integers = integers || of != NULL;
-    if (b.any)
+    if (b.has_low || b.has_high)
         return bounded(s, at, &b, integers);
     return integers ? whole(s) : schema_any_number(s);
 }

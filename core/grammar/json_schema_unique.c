@@ -8,48 +8,53 @@
 #include "core/base/err.h"
 #include "core/base/mem.h"
 
-#include <string.h>
-
 #define MAX_VALUES 16
 #define MAX_SETS 1100 /* all of ten values, or those of few of sixteen */
 
 struct unique {
     struct schema *s;
-    uint32_t values[MAX_VALUES]; /* rules */
+    uint32_t values[MAX_VALUES];   /* rules */
+    const cJSON *listed[MAX_VALUES]; /* what they write, where the schema lists it */
     uint32_t n, min, max;
     uint32_t *rest; /* [1 << n] what follows behind these values: a rule + 1, or 0 */
 };
 
-/* The text becomes a value unless it is one already. */
-static void add(struct unique *u, const struct schema_node *at, char **texts, char *text)
+static void add(struct unique *u, const struct schema_node *at, const cJSON *v, const char *text)
 {
-    for (uint32_t i = 0; text != NULL && i < u->n; i++)
-        if (strcmp(texts[i], text) == 0) {
-            mem_free(text);
-            return;
-        }
-    if (text == NULL)
-        return;
     if (u->n == MAX_VALUES) {
         schema_refuse(u->s, at, "'uniqueItems' is supported for items of up to %d listed values",
                       MAX_VALUES);
-        mem_free(text);
         return;
     }
     u->values[u->n] = grammar_rule(u->s->b, "an item");
     grammar_define(u->s->b, u->values[u->n], grammar_text(u->s->b, text));
-    texts[u->n++] = text;
+    u->listed[u->n++] = v;
 }
 
-static void add_listed(struct unique *u, const struct schema_node *at, char **texts)
+/* 1.0 is the item 1 once more. */
+static bool is_known(struct unique *u, const cJSON *v)
+{
+    uint32_t i = 0;
+
+    while (i < u->n && !schema_equal(u->s, u->listed[i], v))
+        i++;
+    return i < u->n;
+}
+
+static void add_listed(struct unique *u, const struct schema_node *at)
 {
     const cJSON *v = NULL;
 
-    while (!schema_has_failed(u->s) && schema_next_value(u->s, at, &v))
-        add(u, at, texts, schema_value_text(u->s, v));
+    while (!schema_has_failed(u->s) && schema_next_value(u->s, at, &v)) {
+        char *text = !is_known(u, v) ? schema_value_text(u->s, v) : NULL;
+
+        if (text != NULL)
+            add(u, at, v, text);
+        mem_free(text);
+    }
 }
 
-static void add_words(struct unique *u, const struct schema_node *at, char **texts)
+static void add_words(struct unique *u, const struct schema_node *at)
 {
     static const char *const words[] = {"null", "true", "false"};
     const unsigned types = schema_types(u->s, at);
@@ -61,13 +66,12 @@ static void add_words(struct unique *u, const struct schema_node *at, char **tex
     }
     for (int i = 0; i < 3; i++)
         if (types & (i == 0 ? SCHEMA_NULL : SCHEMA_BOOLEAN))
-            add(u, at, texts, mem_strdup(words[i]));
+            add(u, at, NULL, words[i]);
 }
 
 static void read_values(struct unique *u, const struct schema_node *at, const cJSON *items)
 {
     struct schema_node in = schema_in(at, items, "items", NULL);
-    char *texts[MAX_VALUES];
 
     if (!cJSON_IsObject(items)) {
         schema_refuse(u->s, at, "'uniqueItems' is supported for items of up to %d listed values",
@@ -79,12 +83,10 @@ static void read_values(struct unique *u, const struct schema_node *at, const cJ
         return;
     if (schema_get(in.schema, "enum") != NULL || schema_get(in.schema, "const") != NULL) {
         schema_values(u->s, &in); /* says what is wrong with them; nothing leads there */
-        add_listed(u, &in, texts);
+        add_listed(u, &in);
     } else {
-        add_words(u, &in, texts);
+        add_words(u, &in);
     }
-    for (uint32_t i = 0; i < u->n; i++)
-        mem_free(texts[i]);
 }
 
 static uint64_t sets_below(uint32_t n, uint32_t max)

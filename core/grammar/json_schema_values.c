@@ -3,13 +3,11 @@
 #include "core/grammar/json_schema_impl.h"
 
 #include "core/base/err.h"
+#include "core/base/json_number.h"
 #include "core/base/mem.h"
 #include "core/grammar/expr.h"
 #include "core/grammar/regex.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* What a value is checked against, beside its type. */
@@ -20,7 +18,7 @@ static const char *const checked[] = {"minLength",        "maxLength", "pattern"
 static unsigned type_of(const cJSON *v)
 {
     if (cJSON_IsNumber(v))
-        return v->valuedouble == floor(v->valuedouble) ? SCHEMA_INTEGER : SCHEMA_NUMBER;
+        return json_number_is_whole(v) ? SCHEMA_INTEGER : SCHEMA_NUMBER;
     return cJSON_IsNull(v)     ? SCHEMA_NULL
            : cJSON_IsBool(v)   ? SCHEMA_BOOLEAN
            : cJSON_IsString(v) ? SCHEMA_STRING
@@ -30,58 +28,13 @@ static unsigned type_of(const cJSON *v)
 
 /* ---- as text ---- */
 
-/* The shortest that is read as the same number. */
-static void add_number(struct buf *b, double v)
-{
-    char text[40] = "";
-
-    if (v == floor(v) && fabs(v) < 1e15)
-        snprintf(text, sizeof(text), "%.0f", v);
-    for (int digits = 15; digits <= 17 && (text[0] == '\0' || strtod(text, NULL) != v); digits++)
-        snprintf(text, sizeof(text), "%.*g", digits, v);
-    buf_add_str(b, text);
-}
-
-static void add_value(struct schema *s, struct buf *b, const cJSON *v)
-{
-    const cJSON *it;
-
-    schema_spend(s, 5);
-    if (cJSON_IsNumber(v)) {
-        add_number(b, v->valuedouble);
-    } else if (cJSON_IsString(v)) {
-        json_add_cstring(b, v->valuestring);
-    } else if (cJSON_IsArray(v) || cJSON_IsObject(v)) {
-        buf_add_str(b, cJSON_IsArray(v) ? "[" : "{");
-        cJSON_ArrayForEach(it, v)
-        {
-            if (it != v->child)
-                buf_add_str(b, ",");
-            if (cJSON_IsObject(v)) {
-                json_add_cstring(b, it->string);
-                buf_add_str(b, ":");
-            }
-            add_value(s, b, it);
-        }
-        buf_add_str(b, cJSON_IsArray(v) ? "]" : "}");
-    } else {
-        buf_add_str(b, cJSON_IsNull(v) ? "null" : cJSON_IsTrue(v) ? "true" : "false");
-    }
-}
-
 char *schema_value_text(struct schema *s, const cJSON *v)
 {
-    struct buf b;
-    char *text = NULL;
+    char *text = json_value_text(v);
 
-    buf_init(&b, 64u << 20);
-    add_value(s, &b, v);
-    buf_add(&b, "", 1);
-    if (b.err == 0)
-        text = mem_strdup(b.data);
     if (text == NULL)
         grammar_builder_fail(s->b, ERR_NOMEM, "out of memory");
-    buf_release(&b);
+    schema_spend(s, 5);
     return text;
 }
 
@@ -111,15 +64,16 @@ static void check_keywords(struct schema *s, const struct schema_node *at)
     }
 }
 
-static bool is_within(const cJSON *schema, const char *keyword, double v, int sign, bool or_equal)
+static bool is_within(const cJSON *schema, const char *keyword, const cJSON *v, int sign,
+                      bool or_equal)
 {
     const cJSON *bound = schema_get(schema, keyword);
-    const double beyond = cJSON_IsNumber(bound) ? sign * (v - bound->valuedouble) : 1;
+    const int beyond = cJSON_IsNumber(bound) ? sign * json_number_compare(v, bound) : 1;
 
     return beyond > 0 || (or_equal && beyond >= 0);
 }
 
-static bool number_fits(const cJSON *schema, double v)
+static bool number_fits(const cJSON *schema, const cJSON *v)
 {
     return is_within(schema, "minimum", v, 1, true) && is_within(schema, "maximum", v, -1, true) &&
            is_within(schema, "exclusiveMinimum", v, 1, false) &&
@@ -158,7 +112,7 @@ static bool string_fits(struct schema *s, const struct schema_node *at, const ch
 static bool fits(struct schema *s, const struct schema_node *at, const cJSON *v)
 {
     if (cJSON_IsNumber(v))
-        return number_fits(at->schema, v->valuedouble);
+        return number_fits(at->schema, v);
     return !cJSON_IsString(v) || string_fits(s, at, v->valuestring);
 }
 
@@ -177,8 +131,6 @@ bool schema_next_value(struct schema *s, const struct schema_node *at, const cJS
     }
     for (; *v != NULL && !schema_has_failed(s); *v = list == only ? NULL : (*v)->next) {
         schema_spend(s, 4);
-        if (cJSON_IsNumber(*v) && !isfinite((*v)->valuedouble))
-            schema_refuse(s, at, "a number of enum or const is too large");
         if ((type_of(*v) & types) != 0 && (only == NULL || schema_equal(s, *v, only)) &&
             fits(s, at, *v))
             return true;

@@ -1,9 +1,13 @@
 """Numbers keep their text: from a body to the prompt as Python's json and jinja2 have them, and in a schema's constants.
 QUIRE_SLOW=1: 100,000 values and 10,000 schemas."""
 import json
+import math
 import os
+import pathlib
 import random
 import struct
+import subprocess
+from fractions import Fraction
 
 import pytest
 
@@ -221,6 +225,140 @@ def test_responses_repeat_what_was_sent(server):
     assert '"m":9007199254740993' in items and '"n":1.50' in items
 
 
+@pytest.mark.parametrize("seed", [9007199254740993, 2**63 - 1, 2**64 - 1, 12345678901234567891, 1000])
+def test_seeds_are_exact(server, seed):
+    r = server.post("/completion", {"prompt": "x", "n_predict": 1, "seed": seed})
+    assert r.json["generation_settings"]["seed"] == seed
+    assert server.post("/completion", {"prompt": "x", "n_predict": 1, "seed": 2**64}).status == 400
+
+
 def test_integers_have_an_end(server):
     r = server.post("/apply-template", ('{"messages": [' + USER + '], "chat_template_kwargs": {"x": ' + "9" * 4301 + "}}").encode())
     assert r.status == 400 and "4300 digits" in r.json["error"]["message"]
+
+
+# ---- schemas ----
+
+class Tool:
+    """build/tools/schema as a child process."""
+
+    def __init__(self):
+        path = pathlib.Path(os.environ.get("QUIRE_TOOLS", "build/tools")) / "schema"
+        self.child = subprocess.Popen([str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def ask(self, schema, texts, samples=0, seed=1):
+        self.child.stdin.write(f'{{"schema": {schema}, "texts": {json.dumps(texts)}, "samples": {samples}, "seed": {seed}}}\n')
+        self.child.stdin.flush()
+        return json.loads(self.child.stdout.readline())
+
+    def close(self):
+        self.child.stdin.close()
+        self.child.wait(timeout=60)
+
+
+@pytest.fixture(scope="module")
+def tool():
+    t = Tool()
+    yield t
+    t.close()
+
+
+def test_constants_come_out_as_they_stand(tool):
+    rng = random.Random(9)
+    for i in range(10_000 if SLOW else 1_000):
+        listed = list(dict.fromkeys(number(rng) for _ in range(rng.randrange(1, 4))))
+        others = [x for x in (number(rng), listed[0] + "0", repr(float(listed[0]) if abs(Fraction(listed[0])) < 10 ** 300 else 0.0), "-" + listed[0])
+                  if x not in listed]
+        schema = f'{{"const": {listed[0]}}}' if len(listed) == 1 else f'{{"enum": [{",".join(listed)}]}}'
+        got = tool.ask(schema, listed + others, samples=2, seed=i + 1)
+        assert got.get("taken") == [True] * len(listed) + [False] * len(others), (schema, others, got)
+        assert got["samples"] and all(x in listed for x in got["samples"]), (schema, got)
+        nested = '{"a":[%s,{"b":%s}]}' % (listed[0], listed[-1])
+        assert tool.ask(f'{{"const": {nested}}}', [nested, nested.replace(listed[0], listed[0] + "1", 1)])["taken"] == [True, False], nested
+
+
+def sides(low, high):
+    """A number that bounds from below, and one from above, as text."""
+    out = []
+    if low is not None:
+        out.append(f'"{low[0]}": {low[1]}')
+    if high is not None:
+        out.append(f'"{high[0]}": {high[1]}')
+    return ", ".join(out)
+
+
+def fits(x, low, high):
+    return ((low is None or (x > Fraction(low[1]) if low[0].startswith("ex") else x >= Fraction(low[1]))) and
+            (high is None or (x < Fraction(high[1]) if high[0].startswith("ex") else x <= Fraction(high[1]))))
+
+
+def bounding(rng):
+    """Text of at most 30 digits before the point."""
+    while abs(Fraction(x := number(rng))) >= 10 ** 30:
+        pass
+    return x
+
+
+def test_bounds_are_exact(tool):
+    rng = random.Random(10)
+    n_refused = n_samples = 0
+    for i in range(10_000 if SLOW else 300):
+        a, b = sorted((bounding(rng), bounding(rng)), key=Fraction)
+        low = (rng.choice(("minimum", "exclusiveMinimum")), a) if rng.random() < 0.8 else None
+        high = (rng.choice(("maximum", "exclusiveMaximum")), b) if rng.random() < 0.8 or low is None else None
+        kind = rng.choice(("integer", "number"))
+        near = [math.ceil(Fraction(x[1])) + d for x in (low, high) if x is not None for d in (-1, 0, 1)]
+        got = tool.ask(f'{{"type": "{kind}", {sides(low, high)}}}', [str(x) for x in near], samples=3, seed=i + 1)
+        if "error" in got:
+            assert "no number is within the bounds" in got["error"] and not any(fits(x, low, high) for x in near), (kind, low, high, got)
+            n_refused += 1
+            continue
+        assert got["taken"] == [fits(x, low, high) for x in near], (kind, low, high, near)
+        assert all(fits(Fraction(x), low, high) for x in got["samples"]), (kind, low, high, got)
+        n_samples += len(got["samples"])
+    assert n_refused < i / 5 and n_samples > i
+
+
+def test_multiples_are_exact(tool):
+    rng = random.Random(11)
+    for i in range(2_000 if SLOW else 100):
+        of = rng.choice(("1234567890123456789", "0.1", "1e-7", "2.50", "1e20", "0.000000000003", "7", "9007199254740993", "12.5e1", "1.0",
+                         str(rng.randrange(1, 10 ** rng.randrange(1, 25))), str(rng.randrange(1, 50)) + rng.choice(("e-3", "e3", "e-12", ".25"))))
+        low, high = [sides((k, bounding(rng)), None) if rng.random() < 0.3 else None for k in ("minimum", "maximum")]
+        kind = rng.choice(("integer", "number"))
+        texts = [str(Fraction(of) * k) for k in (0, 1, 2, 17) if (Fraction(of) * k).denominator == 1]
+        got = tool.ask("{" + ", ".join(filter(None, [f'"type": "{kind}", "multipleOf": {of}', low, high])) + "}", texts, samples=3, seed=i + 1)
+        if "error" in got:
+            assert low or high, got
+            assert "is within the bounds" in got["error"] or "too" in got["error"], (of, low, high, got)
+            continue
+        assert all((Fraction(x) / Fraction(of)).denominator == 1 for x in got["samples"]), (of, low, high, got)
+        if not low and not high:
+            assert all(got["taken"]), (of, texts, got)
+
+
+@pytest.mark.parametrize("schema, taken, not_taken", [
+    ('{"type":"integer","minimum":-9223372036854775808,"maximum":9223372036854775807}',
+     ["-9223372036854775808", "9223372036854775807", "0", "1234567890123456789"], ["-9223372036854775809", "9223372036854775808"]),
+    ('{"type":"integer","minimum":9007199254740993}', ["9007199254740993", "9007199254740994", "99999999999999999"], ["9007199254740992", "1"]),
+    ('{"type":"integer","minimum":0,"maximum":1e308}', ["0", "999999999999999"], ["-1"]),
+    ('{"type":"integer","minimum":1.0,"maximum":1e2}', ["1", "100"], ["0", "101"]),
+    ('{"type":"number","minimum":1.5e-10,"maximum":2.5e-10}', ["0.0000000002"], ["0.0000000003", "0", "0.0"]),
+    ('{"type":"number","exclusiveMinimum":0.1,"maximum":0.1000000000000000055}', ["0.1000000000000000055"], ["0.1", "0.2"]),
+    ('{"type":"integer","maximum":1E400}', ["5", "-5"], []),
+    ('{"enum":[1,2,9007199254740992,9007199254740993],"exclusiveMinimum":9007199254740992}', ["9007199254740993"], ["9007199254740992"]),
+    ('{"allOf":[{"enum":[9007199254740992,1.0]},{"enum":[9007199254740993,1]}]}', ["1.0"], ["9007199254740992", "9007199254740993"]),
+    ('{"allOf":[{"type":"integer","minimum":9007199254740992},{"minimum":9007199254740993,"maximum":9007199254740995},'
+     '{"maximum":9007199254740994}]}', ["9007199254740993", "9007199254740994"], ["9007199254740992", "9007199254740995"]),
+    ('{"type":"integer","enum":[9007199254740993.5,9007199254740993]}', ["9007199254740993"], ["9007199254740993.5"]),
+    ('{"type":"array","uniqueItems":true,"minItems":2,"maxItems":2,"items":{"enum":[9007199254740992,9007199254740993]}}',
+     ["[9007199254740992,9007199254740993]"], ["[9007199254740992,9007199254740992]"]),
+])
+def test_schemas_with_long_numbers(tool, schema, taken, not_taken):
+    got = tool.ask(schema, taken + not_taken)
+    assert got.get("taken") == [True] * len(taken) + [False] * len(not_taken), got
+
+
+def test_bounds_have_an_end(tool):
+    assert "36 digits" in tool.ask('{"type":"integer","minimum":1e36}', [])["error"]
+    assert "multipleOf" in tool.ask('{"type":"integer","multipleOf":1e40}', [])["error"]

@@ -179,11 +179,8 @@ static void exact_values_are_compared(void **state)
 static bool is_whole(const char *text)
 {
     cJSON *v = parsed(text);
-    struct json_decimal d;
-    bool yes;
+    const bool yes = json_number_is_whole(v);
 
-    json_decimal_read(&d, v);
-    yes = json_decimal_is_whole(&d);
     cJSON_Delete(v);
     return yes;
 }

@@ -17,10 +17,11 @@ static struct constraint *compile(const char *text)
 {
     struct constraint *c = NULL;
     struct grammar *g = NULL;
-    cJSON *schema = cJSON_Parse(text);
+    const char *why = NULL;
+    cJSON *schema;
     char err[300];
 
-    assert_non_null(schema);
+    assert_int_equal(json_parse(text, strlen(text), &schema, &why), 0);
     if (schema_to_grammar(&g, schema, NULL, err, sizeof(err)) < 0 ||
         constraint_create(&c, g, bytes, NULL, err, sizeof(err)) < 0)
         fail_msg("%s: %s", text, err);
@@ -411,7 +412,73 @@ static void numbers_of_any_size(void **state)
     (void)state;
     check("{\"type\":\"integer\",\"enum\":[1e300,-1e300,0.5,7]}",
           (const struct example[]){
-              {"1e+300", true}, {"-1e+300", true}, {"0.5", false}, {"7", true}, {NULL, false}});
+              {"1e300", true}, {"-1e300", true}, {"0.5", false}, {"7", true}, {NULL, false}});
+}
+
+static void constants_are_written_as_they_stand(void **state)
+{
+    (void)state;
+    CHECK("{\"enum\":[1.0,-0.0,1E5,9007199254740993,0.10,1e400]}", {"1.0", true}, {"1", false},
+          {"-0.0", true}, {"0", false}, {"1E5", true}, {"100000", false}, {"9007199254740993", true},
+          {"9007199254740992", false}, {"0.10", true}, {"0.1", false}, {"1e400", true});
+    CHECK("{\"const\":{\"a\":[1.50,{\"b\":12345678901234567890123}]}}",
+          {"{\"a\":[1.50,{\"b\":12345678901234567890123}]}", true},
+          {"{\"a\":[1.5,{\"b\":12345678901234567890123}]}", false});
+    CHECK("{\"type\":\"integer\",\"enum\":[1.0,1.5,9007199254740993.5,1e2]}", {"1.0", true},
+          {"1.5", false}, {"9007199254740993.5", false}, {"1e2", true});
+    CHECK("{\"allOf\":[{\"enum\":[1,9007199254740992]},{\"enum\":[1.0,9007199254740993]}]}",
+          {"1", true}, {"9007199254740992", false}, {"9007199254740993", false});
+}
+
+static void bounds_are_exact(void **state)
+{
+    (void)state;
+    CHECK("{\"type\":\"integer\",\"minimum\":-9223372036854775808,\"maximum\":9223372036854775807}",
+          {"9223372036854775807", true}, {"9223372036854775808", false}, {"0", true},
+          {"-9223372036854775808", true}, {"-9223372036854775809", false});
+    CHECK("{\"type\":\"integer\",\"exclusiveMinimum\":9007199254740992}", {"9007199254740992", false},
+          {"9007199254740993", true}, {"90071992547409930", true}, {"5", false});
+    CHECK("{\"type\":\"integer\",\"maximum\":-1e20}", {"-100000000000000000000", true},
+          {"-99999999999999999999", false}, {"-999999999999999999999", true}, {"0", false});
+    CHECK("{\"type\":\"integer\",\"minimum\":0,\"maximum\":1e308}", {"999999999999999", true},
+          {"-1", false}, {"0", true});
+    CHECK("{\"type\":\"integer\",\"minimum\":99999999999999999999999999999999999e0}",
+          {"99999999999999999999999999999999999", true}, {"99999999999999999999999999999999998", false},
+          {"100000000000000000000000000000000000", true});
+    CHECK("{\"type\":\"number\",\"minimum\":1.5e-10,\"exclusiveMaximum\":0.0000000003}",
+          {"0.0000000002", true}, {"0.0000000003", false}, {"0", false}, {"0.0000000001", false});
+    CHECK("{\"type\":\"number\",\"minimum\":1e18,\"maximum\":2.5E18}", {"1000000000000000000", true},
+          {"1000000000000000000.25", true}, {"2500000000000000000", true},
+          {"2500000000000000001", false}, {"999999999999999999", false});
+    CHECK("{\"enum\":[9007199254740992,9007199254740993,5],\"minimum\":9007199254740993}",
+          {"9007199254740993", true}, {"9007199254740992", false}, {"5", false});
+    CHECK("{\"type\":\"integer\"}", {"9223372036854775807", true}, {"-1234567890123456789", true});
+}
+
+static void equal_items_are_one(void **state)
+{
+    (void)state;
+    CHECK("{\"type\":\"array\",\"uniqueItems\":true,\"minItems\":1,\"items\":{\"enum\":[1,1.0,{\"a\":1,\"b\":2},"
+          "{\"b\":2.0,\"a\":1e0}]}}",
+          {"[1]", true}, {"[1.0]", false}, {"[1,{\"a\":1,\"b\":2}]", true}, {"[1,1.0]", false},
+          {"[{\"b\":2.0,\"a\":1e0}]", false});
+    CHECK("{\"type\":\"array\",\"uniqueItems\":true,\"minItems\":2,\"items\":{\"enum\":[9007199254740992,"
+          "9007199254740993]}}",
+          {"[9007199254740992,9007199254740993]", true}, {"[9007199254740992]", false});
+}
+
+static void multiples_of_long_numbers(void **state)
+{
+    (void)state;
+    CHECK("{\"type\":\"integer\",\"multipleOf\":1234567890123456789}", {"0", true},
+          {"1234567890123456789", true}, {"-2469135780246913578", true}, {"1234567890123456788", false});
+    CHECK("{\"type\":\"integer\",\"multipleOf\":1e20}", {"100000000000000000000", true}, {"0", true},
+          {"10000000000000000000", false});
+    CHECK("{\"type\":\"number\",\"multipleOf\":1e-7}", {"0.0000001", true}, {"3", true},
+          {"0.00000001", false}, {"12.3456789", true});
+    CHECK("{\"type\":\"integer\",\"multipleOf\":1.0}", {"3", true}, {"1.0", false});
+    CHECK("{\"type\":\"integer\",\"multipleOf\":7,\"minimum\":1e18,\"maximum\":1000000000000000010}",
+          {"1000000000000000006", true}, {"1000000000000000005", false}, {"7", false});
 }
 
 static void deep_nesting(void **state)
@@ -484,6 +551,10 @@ int main(void)
         cmocka_unit_test(unknown_keywords_assert_nothing),
         cmocka_unit_test(assertions_are_refused_by_name),
         cmocka_unit_test(numbers_of_any_size),
+        cmocka_unit_test(constants_are_written_as_they_stand),
+        cmocka_unit_test(bounds_are_exact),
+        cmocka_unit_test(equal_items_are_one),
+        cmocka_unit_test(multiples_of_long_numbers),
         cmocka_unit_test(all_multiples_in_a_range),
         cmocka_unit_test(items_that_differ),
         cmocka_unit_test(keys_by_patterns),
