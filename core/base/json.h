@@ -64,8 +64,8 @@ size_t json_n_chars(const char *text, size_t n);
 void json_add_string(struct buf *b, const char *text, size_t n);
 void json_add_cstring(struct buf *b, const char *text);
 
-/* The value as JSON without blanks, its numbers as they were written. (cJSON_Print has their doubles
- * only.) 0 or the buffer's error. The other is freed by mem_free(); NULL: no memory. */
+/* The value as JSON without blanks, its numbers as they were written. (cJSON_Print has their
+ * doubles only.) 0 or the buffer's error; the text is freed by mem_free(), NULL: no memory. */
 int json_add_value(struct buf *b, const cJSON *v);
 char *json_value_text(const cJSON *v);
 

@@ -162,14 +162,16 @@ const char *json_number_literal(const cJSON *v)
  * as an infinity. */
 static void print_double(double v, char text[static 32])
 {
-    text[0] = '\0';
+    int digits = 15;
+
     if (!isfinite(v))
         snprintf(text, 32, "%s", v < 0 ? "-1e999" : "1e999");
     else if (v == floor(v) && fabs(v) < 1e15)
         snprintf(text, 32, "%.0f", v);
-    for (int digits = 15; digits <= 17 && isfinite(v) && (text[0] == '\0' || strtod(text, NULL) != v);
-         digits++)
-        snprintf(text, 32, "%.*g", digits, v);
+    else
+        do
+            snprintf(text, 32, "%.*g", digits, v);
+        while (strtod(text, NULL) != v && digits++ < 17);
 }
 
 void json_add_number(struct buf *b, const cJSON *v)

@@ -1,10 +1,10 @@
 /* core/base/json_number.h - numbers of a JSON text as they were written.
  *
  * A cJSON number is a double, which has no room for 9007199254740993 and does not tell 1.0 from 1.
- * So json_parse() leaves the text of a number, its literal, in the item's `valuestring`, which cJSON
- * does not use for numbers: it is copied by cJSON_Duplicate(), freed by cJSON_Delete() and borrowed
- * by json_put_reference(). A short whole number has none: its double says it all. A number that
- * code of ours makes (cJSON_CreateNumber) has none either.
+ * So json_parse() leaves the text of a number, its literal, in the item's `valuestring`, which
+ * cJSON does not use for numbers: it is copied by cJSON_Duplicate(), freed by cJSON_Delete() and
+ * borrowed by json_put_reference(). A short whole number has none: its double says it all. A number
+ * that code of ours makes (cJSON_CreateNumber) has none either.
  *
  * Thread: any.
  * Memory: none but what json_number_keep() gives to the tree.

@@ -225,9 +225,9 @@ static uint32_t digits_before(const struct bounds *b, uint32_t decimals, int64_t
     return (uint32_t)(least < most ? least : most);
 }
 
-/* The number as whole 10^-decimals, without what is behind them; *side is where that lies: below the
- * number (-1), on it or above it. One with more digits before the point than `before` becomes the
- * first that has. */
+/* The number as whole 10^-decimals, without what is behind them; *side is where that lies: below
+ * the number (-1), on it or above it. One with more digits before the point than `before` becomes
+ * the first that has. */
 static __int128 scaled(const struct json_decimal *d, uint32_t decimals, uint32_t before, int *side)
 {
     const int64_t n = d->scale + decimals;

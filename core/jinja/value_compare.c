@@ -278,7 +278,8 @@ static int hash_at(struct value v, uint64_t *hash, struct work w)
     case VALUE_BIG:
     case VALUE_FLOAT: /* equal numbers hash alike, whatever their kind */
         v.f = value_as_double(v);
-        if (v.f >= -0x1p63 && v.f < 0x1p63 && v.f == floor(v.f))
+        if (v.f >= -9223372036854775808.0 && v.f < 9223372036854775808.0 &&
+            v.f == floor(v.f))
             v.i = (int64_t)v.f;
         *hash = mix(1, (uint64_t)v.i);
         return 0;

@@ -70,7 +70,9 @@ void request_memory_release(struct memory_share *s)
 
 uint64_t request_memory_of_body(const struct body_scan *scan)
 {
-    return (scan->has_long_number ? 3 : 2) * (uint64_t)scan->n_bytes + scan->n_values * JSON_VALUE_BYTES +
+    const uint64_t n_copies = scan->has_long_number ? 3 : 2;
+
+    return n_copies * scan->n_bytes + scan->n_values * JSON_VALUE_BYTES +
            scan->n_strings * JSON_STRING_BYTES;
 }
 

@@ -175,8 +175,8 @@ static void answer(const cJSON *job)
     spans_release(&r.own);
 }
 
-/* As json_parse() keeps the numbers, but with all members, however deep: jobs are larger than bodies.
- * Aborts without memory. */
+/* Numbers are kept as json_parse() keeps them, but members may be deeper and more: jobs are larger
+ * than bodies. Aborts without memory. */
 static cJSON *read_job(const char *line)
 {
     const size_t n = strlen(line);

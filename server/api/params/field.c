@@ -79,8 +79,9 @@ int field_seed(const cJSON *v, const char *name, uint64_t *out, struct api_error
         *out = v->valuedouble < 0 ? (uint64_t)(int64_t)v->valuedouble : (uint64_t)v->valuedouble;
     else
         errno = ERANGE;
-    return errno == 0 ? 0
-                      : api_error_set(e, 400, name, NULL, "'%s' must be an integer of 64 bits", name);
+    if (errno == 0)
+        return 0;
+    return api_error_set(e, 400, name, NULL, "'%s' must be an integer of 64 bits", name);
 }
 
 int field_ids(const cJSON *v, const char *name, int32_t n_vocab, uint32_t max, int32_t *ids,

@@ -40,7 +40,8 @@ static void a_number_keeps_its_text(void **state)
 {
     static const char *const texts[] = {
         "0", "-1", "123456789012345", "1234567890123456", "9007199254740993", "-9007199254740993",
-        "1234567890123456789", "18446744073709551616", "1.0", "-0.0", "-0", "0.0", "1e5", "1E5", "1e+05",
+        "1234567890123456789", "18446744073709551616", "1.0", "-0.0", "-0", "0.0", "1e5",
+        "1E5", "1e+05",
         "0.1000000000000000055511151231257827", "1E400", "-1e400", "1e-400", "5e-324",
         "123456789012345678901234567890123456789012345678901234567890123",
         "0.1234567890123456789012345678901234567890123456789012345678901234567890e-7"};
@@ -159,10 +160,13 @@ static void exact_values_are_compared(void **state)
 {
     static const char *const rising[] = {
         "-1e400", "-9007199254740993", "-9007199254740992", "-1.5", "-1", "-0.1", "-1e-400", "0",
-        "1e-400", "0.09", "0.1", "0.10000000000000000001", "0.9", "1", "1.00000000000000000001", "9", "10",
-        "99.9", "100", "9007199254740992", "9007199254740993", "9007199254740993.1", "1e400", "1e401"};
+        "1e-400", "0.09", "0.1", "0.10000000000000000001", "0.9", "1",
+        "1.00000000000000000001", "9", "10",
+        "99.9", "100", "9007199254740992", "9007199254740993", "9007199254740993.1", "1e400",
+        "1e401"};
     static const char *const same[][2] = {
-        {"1", "1.0"}, {"1e5", "100000"}, {"100e-2", "1"}, {"-0.0", "0"}, {"0e9", "0"}, {"0.050", "5e-2"},
+        {"1", "1.0"}, {"1e5", "100000"}, {"100e-2", "1"}, {"-0.0", "0"}, {"0e9", "0"},
+        {"0.050", "5e-2"},
         {"120", "1.2E+2"}, {"0.1", "1.000e-1"}, {"9007199254740993", "9007199254740.993e3"}};
     const size_t n = sizeof(rising) / sizeof(rising[0]);
     (void)state;
@@ -196,7 +200,8 @@ static void whole_numbers_are_told_from_others(void **state)
 
 static void digits_come_one_by_one(void **state)
 {
-    static const char *const texts[] = {"1203.0450", "0.0012030450", "120304500e-7", "12.03045", "1203045"};
+    static const char *const texts[] = {"1203.0450", "0.0012030450", "120304500e-7",
+                                        "12.03045", "1203045"};
     (void)state;
 
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
@@ -219,7 +224,8 @@ static void numbers_of_ours_are_printed_short(void **state)
     static const struct {
         double v;
         const char *text;
-    } cases[] = {{0, "0"}, {3, "3"}, {-7, "-7"}, {0.1, "0.1"}, {1e15, "1e+15"}, {1.0 / 3, "0.3333333333333333"},
+    } cases[] = {{0, "0"}, {3, "3"}, {-7, "-7"}, {0.1, "0.1"}, {1e15, "1e+15"},
+                 {1.0 / 3, "0.3333333333333333"},
                  {INFINITY, "1e999"}, {-INFINITY, "-1e999"}, {2147483648.0, "2147483648"}};
     uint64_t random = 3;
     (void)state;
@@ -231,7 +237,8 @@ static void numbers_of_ours_are_printed_short(void **state)
         cJSON_Delete(v);
     }
     for (int i = 0; i < 1000; i++) {
-        const double high = random_below(&random, UINT32_MAX), low = random_below(&random, UINT32_MAX);
+        const double high = random_below(&random, UINT32_MAX);
+        const double low = random_below(&random, UINT32_MAX);
         const double f = ldexp(high * 0x1p21 + low, (int)random_below(&random, 600) - 300);
         cJSON *v = cJSON_CreateNumber(f);
         char *text = json_value_text(v);

@@ -419,7 +419,8 @@ static void constants_are_written_as_they_stand(void **state)
 {
     (void)state;
     CHECK("{\"enum\":[1.0,-0.0,1E5,9007199254740993,0.10,1e400]}", {"1.0", true}, {"1", false},
-          {"-0.0", true}, {"0", false}, {"1E5", true}, {"100000", false}, {"9007199254740993", true},
+          {"-0.0", true}, {"0", false}, {"1E5", true}, {"100000", false},
+          {"9007199254740993", true},
           {"9007199254740992", false}, {"0.10", true}, {"0.1", false}, {"1e400", true});
     CHECK("{\"const\":{\"a\":[1.50,{\"b\":12345678901234567890123}]}}",
           {"{\"a\":[1.50,{\"b\":12345678901234567890123}]}", true},
@@ -436,18 +437,21 @@ static void bounds_are_exact(void **state)
     CHECK("{\"type\":\"integer\",\"minimum\":-9223372036854775808,\"maximum\":9223372036854775807}",
           {"9223372036854775807", true}, {"9223372036854775808", false}, {"0", true},
           {"-9223372036854775808", true}, {"-9223372036854775809", false});
-    CHECK("{\"type\":\"integer\",\"exclusiveMinimum\":9007199254740992}", {"9007199254740992", false},
+    CHECK("{\"type\":\"integer\",\"exclusiveMinimum\":9007199254740992}",
+          {"9007199254740992", false},
           {"9007199254740993", true}, {"90071992547409930", true}, {"5", false});
     CHECK("{\"type\":\"integer\",\"maximum\":-1e20}", {"-100000000000000000000", true},
           {"-99999999999999999999", false}, {"-999999999999999999999", true}, {"0", false});
     CHECK("{\"type\":\"integer\",\"minimum\":0,\"maximum\":1e308}", {"999999999999999", true},
           {"-1", false}, {"0", true});
     CHECK("{\"type\":\"integer\",\"minimum\":99999999999999999999999999999999999e0}",
-          {"99999999999999999999999999999999999", true}, {"99999999999999999999999999999999998", false},
+          {"99999999999999999999999999999999999", true},
+          {"99999999999999999999999999999999998", false},
           {"100000000000000000000000000000000000", true});
     CHECK("{\"type\":\"number\",\"minimum\":1.5e-10,\"exclusiveMaximum\":0.0000000003}",
           {"0.0000000002", true}, {"0.0000000003", false}, {"0", false}, {"0.0000000001", false});
-    CHECK("{\"type\":\"number\",\"minimum\":1e18,\"maximum\":2.5E18}", {"1000000000000000000", true},
+    CHECK("{\"type\":\"number\",\"minimum\":1e18,\"maximum\":2.5E18}",
+          {"1000000000000000000", true},
           {"1000000000000000000.25", true}, {"2500000000000000000", true},
           {"2500000000000000001", false}, {"999999999999999999", false});
     CHECK("{\"enum\":[9007199254740992,9007199254740993,5],\"minimum\":9007199254740993}",
@@ -458,12 +462,12 @@ static void bounds_are_exact(void **state)
 static void equal_items_are_one(void **state)
 {
     (void)state;
-    CHECK("{\"type\":\"array\",\"uniqueItems\":true,\"minItems\":1,\"items\":{\"enum\":[1,1.0,{\"a\":1,\"b\":2},"
-          "{\"b\":2.0,\"a\":1e0}]}}",
+    CHECK("{\"type\":\"array\",\"uniqueItems\":true,\"minItems\":1,\"items\":{\"enum\":[1,1.0,"
+          "{\"a\":1,\"b\":2},{\"b\":2.0,\"a\":1e0}]}}",
           {"[1]", true}, {"[1.0]", false}, {"[1,{\"a\":1,\"b\":2}]", true}, {"[1,1.0]", false},
           {"[{\"b\":2.0,\"a\":1e0}]", false});
-    CHECK("{\"type\":\"array\",\"uniqueItems\":true,\"minItems\":2,\"items\":{\"enum\":[9007199254740992,"
-          "9007199254740993]}}",
+    CHECK("{\"type\":\"array\",\"uniqueItems\":true,\"minItems\":2,\"items\":{\"enum\":["
+          "9007199254740992,9007199254740993]}}",
           {"[9007199254740992,9007199254740993]", true}, {"[9007199254740992]", false});
 }
 
@@ -471,13 +475,16 @@ static void multiples_of_long_numbers(void **state)
 {
     (void)state;
     CHECK("{\"type\":\"integer\",\"multipleOf\":1234567890123456789}", {"0", true},
-          {"1234567890123456789", true}, {"-2469135780246913578", true}, {"1234567890123456788", false});
-    CHECK("{\"type\":\"integer\",\"multipleOf\":1e20}", {"100000000000000000000", true}, {"0", true},
+          {"1234567890123456789", true}, {"-2469135780246913578", true},
+          {"1234567890123456788", false});
+    CHECK("{\"type\":\"integer\",\"multipleOf\":1e20}", {"100000000000000000000", true},
+          {"0", true},
           {"10000000000000000000", false});
     CHECK("{\"type\":\"number\",\"multipleOf\":1e-7}", {"0.0000001", true}, {"3", true},
           {"0.00000001", false}, {"12.3456789", true});
     CHECK("{\"type\":\"integer\",\"multipleOf\":1.0}", {"3", true}, {"1.0", false});
-    CHECK("{\"type\":\"integer\",\"multipleOf\":7,\"minimum\":1e18,\"maximum\":1000000000000000010}",
+    CHECK("{\"type\":\"integer\",\"multipleOf\":7,"
+          "\"minimum\":1e18,\"maximum\":1000000000000000010}",
           {"1000000000000000006", true}, {"1000000000000000005", false}, {"7", false});
 }
 
