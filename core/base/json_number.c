@@ -158,8 +158,7 @@ const char *json_number_literal(const cJSON *v)
     return cJSON_IsNumber(v) ? v->valuestring : NULL;
 }
 
-/* The shortest that is read as the same number. What no JSON number stands for is one that is read
- * as an infinity. */
+/* The shortest text that is read as the same double; an infinity is a number beyond all doubles. */
 static void print_double(double v, char text[static 32])
 {
     int digits = 15;
@@ -174,14 +173,19 @@ static void print_double(double v, char text[static 32])
         while (strtod(text, NULL) != v && digits++ < 17);
 }
 
+const char *json_number_text(const cJSON *v, char room[static 32])
+{
+    if (json_number_literal(v) != NULL)
+        return json_number_literal(v);
+    print_double(v->valuedouble, room);
+    return room;
+}
+
 void json_add_number(struct buf *b, const cJSON *v)
 {
-    const char *literal = json_number_literal(v);
-    char text[32];
+    char room[32];
 
-    if (literal == NULL)
-        print_double(v->valuedouble, text);
-    buf_add_str(b, literal != NULL ? literal : text);
+    buf_add_str(b, json_number_text(v, room));
 }
 
 /* ---- exact values ---- */

@@ -40,7 +40,8 @@ int json_number_keep(cJSON *tree, const char *text, size_t n);
 /* The text of a number as the client wrote it, or NULL: it is a short whole one, or a client has
  * not written it. */
 const char *json_number_literal(const cJSON *v);
-/* The literal, else the shortest text that is read as the same double. */
+/* The literal, else the shortest text that is read as the same double, in `room`. */
+const char *json_number_text(const cJSON *v, char room[static 32]);
 void json_add_number(struct buf *b, const cJSON *v);
 
 /* The exact value of a number: 0.d1d2d3… * 10^scale, d1 and the last digit not being 0. Borrows the

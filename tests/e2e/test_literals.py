@@ -232,6 +232,13 @@ def test_seeds_are_exact(server, seed):
     assert server.post("/completion", {"prompt": "x", "n_predict": 1, "seed": 2**64}).status == 400
 
 
+@pytest.mark.parametrize("path, name", [("/v1/completions", "max_tokens"), ("/completion", "n_predict"), ("/v1/completions", "temperature")])
+@pytest.mark.parametrize("number", ["12345678901234567890", "9007199254740993.5", "1e400"])
+def test_errors_name_the_number_that_was_sent(server, path, name, number):
+    r = server.post(path, f'{{"prompt": "x", "{name}": {number}}}'.encode())
+    assert r.status == 400 and f"got {number}" in r.json["error"]["message"], r.body
+
+
 def test_integers_have_an_end(server):
     r = server.post("/apply-template", ('{"messages": [' + USER + '], "chat_template_kwargs": {"x": ' + "9" * 4301 + "}}").encode())
     assert r.status == 400 and "4300 digits" in r.json["error"]["message"]

@@ -45,12 +45,14 @@ int field_bool(const cJSON *v, const char *name, bool *out, struct api_error *e)
 int field_uint(const cJSON *v, const char *name, uint32_t min, uint32_t max, uint32_t *out,
                struct api_error *e)
 {
+    char room[32];
+
     if (!cJSON_IsNumber(v))
         return api_error_set(e, 400, name, NULL, "'%s' must be an integer", name);
     if (!field_is_int(v, min, max))
         return api_error_set(e, 400, name, NULL,
-                             "'%s' must be an integer between %u and %u, got %.17g", name, min, max,
-                             v->valuedouble);
+                             "'%s' must be an integer between %u and %u, got %.40s", name, min, max,
+                             json_number_text(v, room));
     *out = (uint32_t)v->valuedouble;
     return 0;
 }
@@ -58,11 +60,13 @@ int field_uint(const cJSON *v, const char *name, uint32_t min, uint32_t max, uin
 int field_float(const cJSON *v, const char *name, double min, double max, float *out,
                 struct api_error *e)
 {
+    char room[32];
+
     if (!cJSON_IsNumber(v))
         return api_error_set(e, 400, name, NULL, "'%s' must be a number", name);
     if (!(v->valuedouble >= min && v->valuedouble <= max)) /* a NaN is in no range */
-        return api_error_set(e, 400, name, NULL, "'%s' must be between %g and %g, got %.17g", name,
-                             min, max, v->valuedouble);
+        return api_error_set(e, 400, name, NULL, "'%s' must be between %g and %g, got %.40s", name,
+                             min, max, json_number_text(v, room));
     *out = (float)v->valuedouble;
     return 0;
 }

@@ -2,6 +2,7 @@
 #include "server/api/params/params_impl.h"
 
 #include "core/base/err.h"
+#include "core/base/json_number.h"
 #include "server/api/params/field.h"
 
 #include <float.h>
@@ -135,11 +136,13 @@ int params_parse_input_extra(const struct field_args *a)
 
 static int parse_most(const struct field_args *a, int least)
 {
+    char room[32];
+
     if (!cJSON_IsNumber(a->v))
         return params_refuse(a, "must be an integer");
     if (!field_is_int(a->v, least, INT32_MAX))
-        return params_refuse(a, "must be an integer between %d and %d, got %.17g", least, INT32_MAX,
-                             a->v->valuedouble);
+        return params_refuse(a, "must be an integer between %d and %d, got %.40s", least, INT32_MAX,
+                             json_number_text(a->v, room));
     a->p->max_tokens = a->v->valuedouble < 0 ? PARAMS_NO_LIMIT : (uint32_t)a->v->valuedouble;
     return 0;
 }
