@@ -5,6 +5,7 @@ import math
 import os
 import pathlib
 import random
+import re
 import struct
 import subprocess
 from fractions import Fraction
@@ -223,6 +224,32 @@ def test_responses_repeat_what_was_sent(server):
     assert tool in kept
     items = server.get(f"/v1/responses/{r.json['id']}/input_items").body.decode()
     assert '"m":9007199254740993' in items and '"n":1.50' in items
+
+
+PARAMETERS = ('{"type": "object", "properties": {"id": {"const": 1234567890123456789}, "f": {"enum": [1.0]}, "g": {"const": [-0.0, 1E400]}, '
+              '"n": {"type": "integer", "minimum": 9007199254740993, "maximum": 9007199254740993}}, "required": ["id", "f", "g", "n"]}')
+WRITTEN = '{"id":1234567890123456789,"f":1.0,"g":[-0.0,1E400],"n":9007199254740993}'
+FUNCTION = '"type": "function", "function": {"name": "f", "parameters": ' + PARAMETERS + "}"
+CALLED = {
+    "/v1/chat/completions": '{"max_tokens": 200, "messages": [' + USER + '], "tools": [{' + FUNCTION + '}], "tool_choice": "required"%s}',
+    "/v1/messages": '{"max_tokens": 200, "messages": [' + USER + '], "tools": [{"name": "f", "input_schema": ' + PARAMETERS +
+                    '}], "tool_choice": {"type": "any"}%s}',
+    "/v1/responses": '{"max_output_tokens": 200, "input": "x", "tools": [{"type": "function", "name": "f", "parameters": ' + PARAMETERS +
+                     '}], "tool_choice": "required"%s}',
+    "/api/chat": '{"messages": [' + USER + '], "options": {"num_predict": 200}, "tools": [{' + FUNCTION + '}], "tool_choice": "required"%s}',
+}
+
+
+@pytest.mark.parametrize("path", CALLED)
+@pytest.mark.parametrize("stream", ["true", "false"])
+def test_calls_of_a_model_keep_its_numbers(server, path, stream):
+    """The schema leaves one text only, and so it is in every answer, as an object or as text."""
+    body = post(server, path, CALLED[path] % f', "stream": {stream}').body.decode()
+    text = body.replace('\\"', '"').replace(", ", ",").replace(": ", ":")
+    if stream == "true" and path != "/api/chat":  # in pieces
+        parts = re.findall(r'"(?:arguments|partial_json|delta)":"((?:[^"\\]|\\.)*)"', body)
+        text = json.loads('"' + "".join(parts) + '"').replace(", ", ",").replace(": ", ":")
+    assert WRITTEN in text, body
 
 
 @pytest.mark.parametrize("seed", [9007199254740993, 2**63 - 1, 2**64 - 1, 12345678901234567891, 1000])
