@@ -58,7 +58,7 @@ bool json_number_is_short_text(const char *text, size_t n)
     const size_t sign = n > 0 && text[0] == '-';
 
     return n - sign <= SHORT_DIGITS && json_number_is_whole_text(text, n) &&
-           !(sign == 1 && text[1] == '0');
+           !(n > 1 && sign == 1 && text[1] == '0');
 }
 
 /* ---- literals in a tree ---- */

@@ -107,6 +107,7 @@ static void numbers_that_keep_their_text_are_counted(void **state)
     assert_int_equal(scan("{\"a\":[1.0,-0,1e5,9007199254740993,1E+2]}").n_strings, 6);
     assert_int_equal(scan("[1.5,\"1.5\",[1.5]]").n_strings, 3);
     assert_int_equal(scan("1.").n_strings, 1);
+    assert_int_equal(body_scan((const char[1]){'-'}, 1).n_strings, 0); /* and nothing behind it */
     assert_false(scan("[" ZEROS_60 "00]").has_long_number);
     assert_true(scan("[-" ZEROS_60 "00]").has_long_number);
 }
