@@ -402,6 +402,8 @@ test-deb-vm-arm64: deb-arm64 deps-emulated ## the same on a machine of arm64
 test-real: deps-test deps-real $(BUILD)/quire ## real models beside float64, and the same bits under load (ARGS=smollm2)
 	@QUIRE_BIN=$(abspath $(BUILD))/quire $(PYTHON) tests/real/real.py --folder $(REAL) $(ARGS)
 	@$(PYTHON) tests/real/chat.py
+test-normalizers: deps-test deps-real $(BUILD)/quire ## 10,000 random texts of all scripts by each normalizer, beside the library tokenizers (ARGS=nfc)
+	@QUIRE_BIN=$(abspath $(BUILD))/quire $(PYTHON) tests/real/normalizers.py --folder $(REAL) $(ARGS)
 accuracy-kv: deps-test deps-real $(BUILD)/quire ## each kv_type at 4,096 tokens of real models beside float64: minutes (ARGS=smollm2)
 	@QUIRE_BIN=$(abspath $(BUILD))/quire $(PYTHON) tests/real/accuracy_kv.py --folder $(REAL) $(ARGS)
 

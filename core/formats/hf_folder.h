@@ -26,6 +26,7 @@ struct hf_class;
 #define HF_TOKENIZER "tokenizer.json"
 #define HF_TOKENIZER_CONFIG "tokenizer_config.json"
 #define HF_MAX_PATH 4096
+#define HF_MAX_STEPS 16 /* of a normalizer; the longest in use has 6 */
 #define HF_MAX_HEAD 128 /* pairs of numbers that rope rotates in a head: longest head / 2 */
 
 /* A small tensor that config.json has: of rope, a number for each pair. */
@@ -53,6 +54,10 @@ struct hf_folder {
     bool is_parallel; /* StableLM: no norm before a layer's second branch */
     struct hf_vector vectors[HF_MAX_VECTORS];
     uint32_t n_vectors;
+    /* What hf_normalizer_add() finds: the steps of "normalizer", of which the first n_general are
+     * done as they stand, and those behind are what SentencePiece does itself. */
+    const cJSON *steps[HF_MAX_STEPS];
+    uint32_t n_steps, n_general;
 };
 
 /* Read the JSON files and make the writer. */

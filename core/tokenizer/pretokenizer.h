@@ -24,6 +24,7 @@ enum pretokenizer_traits {
     PRETOKENIZER_RAW = 1u << 2,         /* pieces are UTF-8 with U+2581 for spaces */
     PRETOKENIZER_ADD_SEP = 1u << 3,     /* two texts have a separator between them, beside the end
                                          * of the first, unless the file says otherwise */
+    PRETOKENIZER_NFC = 1u << 4,         /* texts are in NFC, unless the file says otherwise */
 };
 
 /* The number of the rules of that name, or -1. */

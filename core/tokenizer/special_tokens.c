@@ -6,6 +6,7 @@
 #include "core/base/spans.h"
 #include "core/base/unicode.h"
 #include "core/formats/gguf/gguf.h"
+#include "core/tokenizer/normalizer.h"
 #include "core/tokenizer/vocab.h"
 
 #include <string.h>
@@ -25,10 +26,14 @@ static struct special_edge *edge_of(const struct special *s, uint32_t node, uint
     return &s->edges[i];
 }
 
-static bool is_special(const struct vocab *v, int32_t id)
+static bool is_listed(const struct vocab *v, const struct special_names *names, int32_t id)
 {
-    return v->type[id] == TOKEN_CONTROL || v->type[id] == TOKEN_USER_DEFINED ||
-           v->type[id] == TOKEN_UNKNOWN;
+    const bool is_users = v->type[id] == TOKEN_USER_DEFINED;
+    const bool in_normalized = is_users && names->normalizer != NULL && v->sides != NULL &&
+                               (v->sides[id] & TOKEN_IN_NORMALIZED) != 0;
+
+    return (is_users || v->type[id] == TOKEN_CONTROL || v->type[id] == TOKEN_UNKNOWN) &&
+           in_normalized == names->in_normalized;
 }
 
 /* Enter one name. Tables have room for every byte of every name. */
@@ -65,49 +70,87 @@ static bool same_name(const struct gguf_kv *tokens, int32_t a, int32_t b)
     return x.len == y.len && memcmp(x.data, y.data, x.len) == 0;
 }
 
-static int enter_all(struct special *s, const struct gguf *g, const struct gguf_kv *tokens,
-                     char *err, size_t err_len)
+static int enter_one(struct special *s, const struct gguf *g, const struct gguf_kv *tokens,
+                     int32_t id, struct gguf_str name, char *err, size_t err_len)
 {
-    const struct vocab *v = s->vocab;
+    int32_t *end = enter(s, name);
 
-    for (int32_t id = 0; id < v->n; id++) {
-        struct gguf_str name = gguf_array_str(tokens, (uint64_t)id);
-        char room[SPECIAL_MAX_NAME];
-        int32_t *end;
-
-        if (!is_special(v, id) || name.len == 0)
-            continue;
-        name = written(v, id, name, room);
-        end = enter(s, name);
-        if (*end != TOKEN_NONE && same_name(tokens, *end, id))
-            return text_fail(g, ERR_FORMAT, err, err_len,
-                             "tokenizer.ggml.tokens: special tokens %d and %d are the same",
-                             (int)*end, (int)id);
-        if (*end == TOKEN_NONE)
-            *end = id;
-        s->begins[1][(uint8_t)name.data[0]] = true;
-        if (v->type[id] == TOKEN_USER_DEFINED)
-            s->begins[0][(uint8_t)name.data[0]] = true;
-    }
+    if (*end != TOKEN_NONE && same_name(tokens, *end, id))
+        return text_fail(g, ERR_FORMAT, err, err_len,
+                         "tokenizer.ggml.tokens: special tokens %d and %d are the same", (int)*end,
+                         (int)id);
+    if (*end == TOKEN_NONE)
+        *end = id;
+    s->n_names++;
+    s->begins[1][(uint8_t)name.data[0]] = true;
+    if (s->vocab->type[id] == TOKEN_USER_DEFINED)
+        s->begins[0][(uint8_t)name.data[0]] = true;
     return 0;
 }
 
+/* How the token is written in the text that is searched; `room` has SPECIAL_MAX_NAME bytes, and
+ * `normal` is released by the caller. */
+static int listed_name(const struct vocab *v, const struct special_names *names, int32_t id,
+                       struct gguf_str *name, char *room, struct normal_text *normal)
+{
+    int rc;
+
+    *normal = (struct normal_text){0};
+    *name = written(v, id, *name, room);
+    if (!names->in_normalized)
+        return 0;
+    rc = normalizer_run(names->normalizer, name->data, name->len, SPECIAL_MAX_NAME, NULL, normal);
+    *name = (struct gguf_str){normal->text, normal->n};
+    return rc;
+}
+
+static int enter_all(struct special *s, const struct special_names *names, const struct gguf *g,
+                     const struct gguf_kv *tokens, char *err, size_t err_len)
+{
+    int rc = 0;
+
+    for (int32_t id = 0; rc == 0 && id < s->vocab->n; id++) {
+        struct gguf_str name = gguf_array_str(tokens, (uint64_t)id);
+        struct normal_text normal;
+        char room[SPECIAL_MAX_NAME];
+
+        if (!is_listed(s->vocab, names, id))
+            continue;
+        rc = listed_name(s->vocab, names, id, &name, room, &normal);
+        if (rc < 0)
+            text_fail(g, rc, err, err_len, "no memory for the special tokens");
+        else if (name.len > 0)
+            rc = enter_one(s, g, tokens, id, name, err, err_len);
+        normal_text_release(&normal);
+    }
+    return rc;
+}
+
 /* Bytes of all names together: the most nodes the trie can have, less the root. */
-static int count_bytes(const struct vocab *v, const struct gguf *g, const struct gguf_kv *tokens,
-                       size_t *total, char *err, size_t err_len)
+static int count_bytes(const struct vocab *v, const struct special_names *names,
+                       const struct gguf *g, const struct gguf_kv *tokens, size_t *total, char *err,
+                       size_t err_len)
 {
     *total = 0;
     for (int32_t id = 0; id < v->n; id++) {
-        const struct gguf_str name = gguf_array_str(tokens, (uint64_t)id);
+        struct gguf_str name = gguf_array_str(tokens, (uint64_t)id);
+        const size_t n = name.len;
+        struct normal_text normal = {0};
+        char room[SPECIAL_MAX_NAME];
+        int rc = 0;
 
-        if (!is_special(v, id))
+        if (!is_listed(v, names, id))
             continue;
-        if (name.len > SPECIAL_MAX_NAME)
-            return text_fail(g, ERR_FORMAT, err, err_len,
-                             "tokenizer.ggml.tokens: the special token %d has %zu bytes, at most "
-                             "%d are supported",
-                             (int)id, name.len, SPECIAL_MAX_NAME);
-        *total += name.len;
+        if (n <= SPECIAL_MAX_NAME)
+            rc = listed_name(v, names, id, &name, room, &normal);
+        if (rc == 0)
+            *total += name.len;
+        normal_text_release(&normal);
+        if (rc != 0 || n > SPECIAL_MAX_NAME)
+            return text_fail(g, rc == ERR_NOMEM ? rc : ERR_FORMAT, err, err_len,
+                             "tokenizer.ggml.tokens: the special token %d has %zu bytes or more, "
+                             "at most %d are supported",
+                             (int)id, n, SPECIAL_MAX_NAME);
     }
     if (*total > UINT32_MAX / 4)
         return text_fail(g, ERR_FORMAT, err, err_len,
@@ -115,13 +158,13 @@ static int count_bytes(const struct vocab *v, const struct gguf *g, const struct
     return 0;
 }
 
-int special_load(struct special *s, const struct vocab *v, const struct gguf *g, char *err,
-                 size_t err_len)
+int special_load(struct special *s, const struct vocab *v, const struct special_names *names,
+                 const struct gguf *g, char *err, size_t err_len)
 {
     const struct gguf_kv *tokens = gguf_find(g, "tokenizer.ggml.tokens");
     size_t total;
     uint32_t n_slots = 16;
-    int rc = count_bytes(v, g, tokens, &total, err, err_len);
+    int rc = count_bytes(v, names, g, tokens, &total, err, err_len);
 
     *s = (struct special){.vocab = v, .n_nodes = 1};
     if (rc != 0)
@@ -137,7 +180,7 @@ int special_load(struct special *s, const struct vocab *v, const struct gguf *g,
     }
     for (size_t i = 0; i <= total; i++)
         s->ends[i] = TOKEN_NONE;
-    rc = enter_all(s, g, tokens, err, err_len);
+    rc = enter_all(s, names, g, tokens, err, err_len);
     if (rc != 0)
         special_release(s);
     return rc;

@@ -18,6 +18,7 @@
 #define SPECIAL_MAX_NAME 256 /* bytes; the longest in use have 50 */
 
 struct gguf;
+struct normalizer;
 struct spans;
 struct vocab;
 
@@ -28,6 +29,15 @@ struct special {                /* zero is valid and finds nothing */
     uint32_t n_nodes;
     bool begins[2][256]; /* [scope]: can a name begin so? */
     const struct vocab *vocab;
+    size_t n_names;
+};
+
+/* Which tokens are looked for: those that stand in normalized text (TOKEN_IN_NORMALIZED), by their
+ * normalized names; or all others. `normalizer` is NULL where texts stay as they are; then none is
+ * of the first kind. */
+struct special_names {
+    const struct normalizer *normalizer;
+    bool in_normalized;
 };
 
 enum special_scope { /* which names count: user-defined tokens', and */
@@ -44,8 +54,8 @@ struct special_match { /* zero before the first; spaces that go with the token a
 };
 
 /* `vocab` is borrowed as long as the result lives. */
-int special_load(struct special *s, const struct vocab *v, const struct gguf *g, char *err,
-                 size_t err_len);
+int special_load(struct special *s, const struct vocab *v, const struct special_names *names,
+                 const struct gguf *g, char *err, size_t err_len);
 void special_release(struct special *s);
 
 /* The first match of a name at or after `at`; it takes no spaces in front of `from`, up to which

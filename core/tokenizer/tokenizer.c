@@ -4,6 +4,7 @@
 #include "core/base/err.h"
 #include "core/base/mem.h"
 #include "core/formats/gguf/gguf.h"
+#include "core/tokenizer/normalizer.h"
 #include "core/tokenizer/pretokenizer.h"
 #include "core/tokenizer/safe_split.h"
 #include "core/tokenizer/tokenizer_impl.h"
@@ -11,6 +12,8 @@
 
 #include <assert.h>
 #include <string.h>
+
+#define MAX_BYTES ((size_t)UINT32_MAX / 4) /* of a text, before it is normalized and after */
 
 void token_list_release(struct token_list *list)
 {
@@ -33,13 +36,25 @@ static bool can_be_cut(const struct tokenizer *t)
     return false;
 }
 
+static int load_special(struct tokenizer *t, const struct gguf *g, char *err, size_t err_len)
+{
+    const struct special_names own = {t->normalizer, false}, normal = {t->normalizer, true};
+    int rc = special_load(&t->special, &t->vocab, &own, g, err, err_len);
+
+    if (rc == 0 && t->normalizer != NULL && t->vocab.sides != NULL)
+        rc = special_load(&t->normal_special, &t->vocab, &normal, g, err, err_len);
+    return rc;
+}
+
 static int load(struct tokenizer *t, const struct gguf *g, const char *pre, char *err,
                 size_t err_len)
 {
     int rc = vocab_load(&t->vocab, g, pre, err, err_len);
 
     if (rc == 0)
-        rc = special_load(&t->special, &t->vocab, g, err, err_len);
+        rc = normalizer_load(&t->normalizer, &t->vocab, g, err, err_len);
+    if (rc == 0)
+        rc = load_special(t, g, err, err_len);
     if (rc == 0 && t->vocab.model == VOCAB_BPE)
         rc = bpe_create(&t->bpe, &t->vocab, g, err, err_len);
     if (rc == 0 && t->vocab.model == VOCAB_UGM)
@@ -84,7 +99,9 @@ void tokenizer_destroy(struct tokenizer **tokenizer)
     safe_splits_destroy(&t->safe_splits);
     bpe_destroy(&t->bpe);
     ugm_destroy(&t->ugm);
+    special_release(&t->normal_special);
     special_release(&t->special);
+    normalizer_destroy(&t->normalizer);
     vocab_release(&t->vocab);
     mem_free(t);
     *tokenizer = NULL;
@@ -199,46 +216,82 @@ static int encode_text(struct encoder *e, const char *text, size_t n, bool behin
     return ERR_INTERNAL;
 }
 
-/* Special tokens cut the text; what is between them is encoded piece by piece. */
-static int encode_all(struct encoder *e, const char *text, size_t n, enum special_scope scope)
+/* No token stands for more bytes than the longest piece or name, in which U+2581 (3 bytes) may
+ * stand for each space: so many have those that still fit. SIZE_MAX: bytes can be left out. */
+static size_t most_bytes(const struct encoder *e)
 {
-    bool behind_special = true; /* SentencePiece counts the start of the text, too */
+    const struct vocab *v = &e->t->vocab;
+    const size_t most = v->longest > SPECIAL_MAX_NAME ? v->longest : SPECIAL_MAX_NAME;
+    const size_t room = e->max - e->out->n;
+
+    if (v->model == VOCAB_WPM || v->model == VOCAB_UGM || v->rstrip ||
+        v->sides != NULL) /* spaces may cost nothing */
+        return SIZE_MAX;
+    for (int b = 0; b < 256; b++) {
+        if (v->byte_id[b] == TOKEN_NONE)
+            return SIZE_MAX;
+    }
+    if (e->max < e->out->n)
+        return 0;
+    return room < SIZE_MAX / (3 * most) ? (room + 1) * (3 * most) : SIZE_MAX;
+}
+
+/* The same of a text that is not yet normalized. */
+static size_t most_bytes_before(const struct encoder *e)
+{
+    const size_t times = e->t->normalizer != NULL ? normalizer_shrinks(e->t->normalizer) : 1;
+    const size_t most = most_bytes(e);
+
+    return times > 0 && most < MAX_BYTES / times ? most * times : MAX_BYTES;
+}
+
+static int encode_between(struct encoder *e, const struct special *special, const char *text,
+                          size_t n, enum special_scope scope, bool behind_special);
+
+/* Text in which no special token stands as it comes. */
+static int encode_plain(struct encoder *e, const char *text, size_t n, bool behind_special)
+{
+    const struct tokenizer *t = e->t;
+    struct normal_text normal = {0};
+    int rc;
+
+    if (t->normalizer == NULL)
+        return encode_text(e, text, n, behind_special);
+    rc = normalizer_run(t->normalizer, text, n, most_bytes_before(e), e->budget, &normal);
+    if (rc == 0 && t->normal_special.n_names > 0)
+        rc = encode_between(e, &t->normal_special, normal.text, normal.n, SPECIAL_USER_DEFINED,
+                            behind_special);
+    else if (rc == 0)
+        rc = encode_text(e, normal.text, normal.n, behind_special);
+    normal_text_release(&normal);
+    return rc;
+}
+
+/* Special tokens cut the text; what is between them is encoded piece by piece. SentencePiece puts
+ * a space in front of the pieces behind one, and of the first if `behind_special`. */
+static int encode_between(struct encoder *e, const struct special *special, const char *text,
+                          size_t n, enum special_scope scope, bool behind_special)
+{
+    const bool is_normal = special == &e->t->normal_special;
     struct special_match match = {0};
     size_t search = 0;
     int rc = 0;
 
     for (size_t at = 0; rc == 0 && (at < n || search < n);) {
-        const bool found =
-            special_find(&e->t->special, text, n, search, at, scope, e->own, &match);
+        const bool found = special_find(special, text, n, search, at, scope, e->own, &match);
         const size_t end = found ? match.at : n;
+        const bool spaced = behind_special && (at == 0 || !e->t->vocab.prefix_first);
 
         if (end > at)
-            rc = encode_text(e, text + at, end - at,
-                             behind_special && (at == 0 || !e->t->vocab.prefix_first));
-        behind_special = found;
+            rc = is_normal ? encode_text(e, text + at, end - at, spaced)
+                           : encode_plain(e, text + at, end - at, spaced);
+        behind_special = found && !is_normal; /* it was put there before these were looked for */
         if (rc == 0 && found)
             rc = encoder_push(e, match.id);
         at = found ? match.at + match.len : n;
         search = found ? match.name_end : n;
     }
     return rc;
-}
-
-/* Can a text of n bytes fit at all? No token stands for more than the longest piece or name, in
- * which U+2581 (3 bytes) may stand for each space, unless bytes can be left out. */
-static bool is_hopeless(const struct encoder *e, size_t n)
-{
-    const struct vocab *v = &e->t->vocab;
-    const size_t most = v->longest > SPECIAL_MAX_NAME ? v->longest : SPECIAL_MAX_NAME;
-
-    if (v->model == VOCAB_WPM || v->model == VOCAB_UGM || v->rstrip ||
-        v->sides != NULL) /* spaces may cost nothing */
-        return false;
-    for (int b = 0; b < 256; b++) {
-        if (v->byte_id[b] == TOKEN_NONE)
-            return false;
-    }
-    return e->max < e->out->n || n / (3 * most) > e->max - e->out->n;
 }
 
 static int encode_with_special(struct encoder *e, const char *text, size_t n, unsigned flags)
@@ -248,8 +301,9 @@ static int encode_with_special(struct encoder *e, const char *text, size_t n, un
     int rc = adds && v->add_bos ? encoder_push(e, v->bos) : 0;
 
     if (rc == 0)
-        rc = encode_all(e, text, n,
-                        flags & TOKENIZER_PARSE_SPECIAL ? SPECIAL_ALL : SPECIAL_USER_DEFINED);
+        rc = encode_between(e, &e->t->special, text, n,
+                            flags & TOKENIZER_PARSE_SPECIAL ? SPECIAL_ALL : SPECIAL_USER_DEFINED,
+                            true); /* SentencePiece counts the start of the text, too */
     if (rc == 0 && adds && v->add_separator)
         rc = encoder_push(e, v->separator);
     if (rc == 0 && adds && v->add_eos)
@@ -264,7 +318,7 @@ static int run(struct encoder *e, const char *text, size_t n, unsigned flags, ui
     int rc = 0;
 
     *steps = 0;
-    if (n > UINT32_MAX / 4 || is_hopeless(e, n))
+    if (n > most_bytes_before(e))
         return ERR_LIMIT;
     e->bytes = n;
     e->merge.budget = e->budget;

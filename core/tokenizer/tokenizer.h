@@ -3,7 +3,8 @@
  * Four families, by tokenizer.ggml.model: SentencePiece with scores and byte fallback ("llama"),
  * BPE with merges and a pattern that cuts words ("gpt2", with the names of pretokenizer_rules.inc,
  * and "gemma4"), WordPiece ("bert") and SentencePiece's unigram model ("t5"). The last two
- * normalise a text first, so it does not come back as it was. Encoding costs O(n log n) in the
+ * normalise a text first, and so do all where the file or its family has a normalizer
+ * (normalizer.h): such a text does not come back as it was. Encoding costs O(n log n) in the
  * bytes of the text, whatever they are; texts are cut first where no token can lie across
  * (safe_split.h).
  *

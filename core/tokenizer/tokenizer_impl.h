@@ -17,6 +17,7 @@
 
 struct bpe;
 struct gguf;
+struct normalizer;
 struct pretokenizer_run;
 struct safe_splits;
 struct ugm;
@@ -26,7 +27,9 @@ struct token_list;
 
 struct tokenizer {
     struct vocab vocab;
-    struct special special;
+    struct normalizer *normalizer; /* or NULL: texts stay as they are */
+    struct special special;        /* looked for in the text as it comes, */
+    struct special normal_special; /* and between those, in what the normalizer makes of it */
     struct bpe *bpe;     /* BPE only */
     struct ugm *ugm;     /* unigram only */
     struct safe_splits *safe_splits; /* or NULL: what is to be encoded stays whole */

@@ -427,9 +427,9 @@ static int read_sides(struct load *l)
     for (int32_t id = 0; id < v->n; id++) {
         const int64_t side = gguf_array_int(sides, (uint64_t)id);
 
-        if (side < 0 || side > (TOKEN_TAKES_LEFT | TOKEN_TAKES_RIGHT | TOKEN_ALONE))
+        if (side < 0 || side >= 2 * TOKEN_IN_NORMALIZED)
             return text_fail(l->g, ERR_FORMAT, l->err, l->err_len,
-                             KEY_SIDES " has %lld for token %d, 0 to 7 are supported",
+                             KEY_SIDES " has %lld for token %d, 0 to 15 are supported",
                              (long long)side, (int)id);
         v->sides[id] = (uint8_t)side;
     }

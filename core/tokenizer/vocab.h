@@ -37,6 +37,8 @@ enum token_side {
     TOKEN_TAKES_LEFT = 1 << 0,  /* spaces in front go with it (lstrip) */
     TOKEN_TAKES_RIGHT = 1 << 1, /* spaces behind (rstrip) */
     TOKEN_ALONE = 1 << 2,       /* it counts only where no word goes on at its ends (single_word) */
+    TOKEN_IN_NORMALIZED = 1 << 3, /* it is looked for in the normalized text (normalized); of
+                                   * user-defined tokens */
 };
 
 struct vocab {

@@ -78,8 +78,8 @@ static void add_count(struct buf *out, const struct token_list *list,
     buf_printf(out, "\"count\":%zu,\"max_model_len\":%u,", list->n, model->max_context);
 }
 
-/* Bodies may be as large as the operator lets them: some 5 steps a byte are the most. A token
- * stands for a byte at least, which a normalization may make 4; BOS and EOS may be added. */
+/* Bodies may be as large as the operator lets them: some 5 steps a byte are the most. How many
+ * tokens a byte becomes is the normalizer's affair; each of them is a step. */
 static int encode_text(struct api_request *p, const struct tokenizer *t, const char *name,
                        const char *text, unsigned flags, struct token_list *list)
 {
@@ -87,7 +87,7 @@ static int encode_text(struct api_request *p, const struct tokenizer *t, const c
 
     if (p->budget != NULL)
         p->budget->steps_left += 8 * (uint64_t)n;
-    if (tokenizer_encode(t, text, n, flags, 4 * n + 16, p->budget, list) == 0)
+    if (tokenizer_encode(t, text, n, flags, SIZE_MAX, p->budget, list) == 0)
         return 0;
     if (budget_error(p->budget) == 0)
         return api_error_no_memory(&p->error);

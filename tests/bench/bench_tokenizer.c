@@ -2,13 +2,15 @@
  *
  * bench_tokenizer [--rules NAME|all] TEXT VOCABULARY.gguf...: for each vocabulary, on one thread,
  * MB/s of cutting alone (BPE), of the whole way to tokens and of the way back. Byte-level BPE and
- * SentencePiece must give the text back byte for byte: exit code 1 where they do not. --rules cuts
- * by those rules instead of the file's, or by all that are known, one after the other.
+ * SentencePiece must give the text, as their normalizer makes it, back byte for byte: exit code 1
+ * where they do not. --rules cuts by those rules instead of the file's, or by all that are known,
+ * one after the other.
  */
 #include "core/base/buf.h"
 #include "core/base/clock.h"
 #include "core/base/mem.h"
 #include "core/formats/gguf/gguf.h"
+#include "core/tokenizer/normalizer.h"
 #include "core/tokenizer/pretokenizer.h"
 #include "core/tokenizer/tokenizer.h"
 #include "core/tokenizer/tokenizer_impl.h"
@@ -67,6 +69,18 @@ static double cut(const struct tokenizer *t, const struct text *text)
     return mbs;
 }
 
+/* Is it the text, as the tokenizer's normalizer makes it? */
+static bool is_text(const struct tokenizer *t, const struct text *text, const struct buf *out)
+{
+    struct normal_text normal = {.text = text->bytes, .n = text->n};
+    bool same = t->normalizer == NULL ||
+                normalizer_run(t->normalizer, text->bytes, text->n, SIZE_MAX, NULL, &normal) == 0;
+
+    same = same && out->len == normal.n && memcmp(out->data, normal.text, normal.n) == 0;
+    normal_text_release(&normal);
+    return same;
+}
+
 static bool comes_back(const struct tokenizer *t, const struct text *text,
                        const struct token_list *list, double *mbs)
 {
@@ -81,7 +95,7 @@ static bool comes_back(const struct tokenizer *t, const struct text *text,
         detok_feed(&d, list->ids[i], &out);
     detok_finish(&d, &out);
     *mbs = rate(text->n, start);
-    same = out.len == text->n && memcmp(out.data, text->bytes, text->n) == 0;
+    same = is_text(t, text, &out);
     buf_release(&out);
     return same;
 }

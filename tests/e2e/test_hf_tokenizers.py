@@ -136,10 +136,9 @@ def test_added_space(tmp_path, name):
 
 REFUSED = {
     "cut": (metaspace("always"), None, ["a\u2581b"], "cuts before each space, but token 263 has one within"),
-    "replace": (None, {"type": "Replace", "pattern": {"String": "a"}, "content": "b"}, [], "is not SentencePiece's"),
-    "regex": (None, {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": "\u2581"}, [], "is not SentencePiece's"),
-    "prepend": (None, {"type": "Prepend", "prepend": "x"}, [], "is not SentencePiece's"),
-    "words": (WORDS, None, [], "is not SentencePiece's"),
+    "behind": (None, {"type": "Sequence", "normalizers": [REPLACE, {"type": "NFKC"}]}, [],
+               "the step 'NFKC' of its 'normalizer' is not supported for this kind of tokenizer, or not where it stands"),
+            "words": (WORDS, None, [], "is not SentencePiece's"),
 }
 
 
@@ -151,8 +150,106 @@ def test_refused(tmp_path, name):
     assert expected in err
 
 
+# ---- normalizers ----
+
+with open("tests/fixtures/normalizers.json", encoding="utf-8") as f:
+    NORMALIZED = json.load(f)  # made by tests/real/normalizers.py with the library `tokenizers`
+BETWEEN = "<|between|>"
+
+
+def bytes_only(normalizer, *names):
+    """Tokens are bytes, and added ones: (name, is it looked for in normalized text?)."""
+    vocab = {c: i for i, c in enumerate(hf_letters().values())}
+    added = [{**hf_folder.added(256 + i, name, False), "normalized": normalized}
+             for i, (name, normalized) in enumerate([(BETWEEN, False), *names])]
+    tok = hf_folder.tokenizer(vocab, [], hf_folder.byte_level(True), added)
+    order = list(hf_letters())
+    return {**tok, "normalizer": normalizer}, lambda text: [order.index(b) for b in text.encode()]
+
+
+@pytest.mark.parametrize("name", list(NORMALIZED["steps"]))
+def test_normalizer(tmp_path, name):
+    """All texts at once, with a special token between: each is normalized by itself."""
+    tok, ids = bytes_only(NORMALIZED["steps"][name])
+    expected = []
+    for text, results in NORMALIZED["texts"]:
+        expected += ids(results.get(name, text)) + [256]
+    texts = BETWEEN.join(text for text, _ in NORMALIZED["texts"])
+    assert ids_of(folder_of(tmp_path, tok), texts) == expected[:-1]
+
+
+def test_normalized_names(tmp_path):
+    """"normalized" of an added token: is it looked for in the text as it comes, or in what that becomes?"""
+    nfc = {"type": "NFC"}
+    tok, ids = bytes_only(nfc, ("cafe\u0301", True), ("na\u00efve", False), ("\u212b", False), ("x>", True))
+    folder = folder_of(tmp_path, tok)
+    assert ids_of(folder, "cafe\u0301 caf\u00e9") == [257, *ids(" "), 257]
+    assert ids_of(folder, "na\u00efve nai\u0308ve") == [258, *ids(" na\u00efve")]
+    assert ids_of(folder, "\u212b \u00c5 A\u030a") == [259, *ids(" \u00c5 \u00c5")]
+    assert ids_of(folder, "x> x>\u0338") == [260, *ids(" x\u226f")]  # the sign and the stroke are one character
+    tok["normalizer"] = None
+    assert ids_of(folder_of(tmp_path, tok), "cafe\u0301 caf\u00e9") == [257, *ids(" caf\u00e9")]
+
+
+UNKNOWN_STEPS = {
+    "nmt": ({"type": "Nmt"}, "the step 'Nmt' of its 'normalizer' is not supported"),
+    "map": ({"type": "Precompiled", "precompiled_charsmap": ""}, "the step 'Precompiled' of its 'normalizer' is not supported"),
+    "bert": ({"type": "BertNormalizer"}, "the step 'BertNormalizer' of its 'normalizer' is not supported"),
+    "inner": ({"type": "Sequence", "normalizers": [{"type": "NFC"}, {"type": "ByteLevel"}]},
+              "the step 'ByteLevel' of its 'normalizer' is not supported"),
+    "nothing": ({}, "the step '' of its 'normalizer' is not supported"),
+    "empty": ({"type": "Replace", "pattern": {"String": ""}, "content": "x"}, "the step 'Replace' of its 'normalizer' is not"),
+    "regex": ({"type": "Replace", "pattern": {"Regex": "(a|b)c+d*"}, "content": "x"}, "step 'replace_regex' with '(a|b)c+d*' is not"),
+    "many": ({"type": "Sequence", "normalizers": [{"type": "NFC"}] * 17}, "'normalizer' has more than 16 steps"),
+    "deep": ({"type": "Sequence", "normalizers": [{"type": "Sequence", "normalizers": [{"type": "Sequence", "normalizers": [
+        {"type": "Sequence", "normalizers": [{"type": "Sequence", "normalizers": []}]}]}]}]}, "is nested more than 4 deep"),
+}
+
+
+@pytest.mark.parametrize("name", list(UNKNOWN_STEPS))
+@pytest.mark.parametrize("flags", [(), ("--tokenizer-pre", "gpt-2")])
+def test_unknown_normalizer(tmp_path, name, flags):
+    """Rules that are forced are those of cutting: they make no step superfluous."""
+    normalizer, expected = UNKNOWN_STEPS[name]
+    folder = folder_of(tmp_path, bytes_only(normalizer)[0])
+    _, err = quire("tokenize", "--model", folder, *flags, text=b"a", status=1)
+    assert expected in err
+
+
+@pytest.mark.parametrize("steps,expected", [
+    (["nfc", ""], "has 2 elements: three for each step"), (["nfc", "", ""] * 17, "has 51 elements: three for each step"),
+    (["nft", "", ""], "step 'nft' with '' is not supported"), (["replace", "", "x"], "step 'replace' with '' is not supported"),
+    (["replace_regex", "(", ""], "step 'replace_regex' with '(' is not supported"), ([1], "normalizer.steps")])
+def test_steps_that_are_refused(tmp_path, steps, expected):
+    """The key in a GGUF file."""
+    keys, tensors = gguf_file.read_parts(fixtures.make("llama", "plain", "F32"))
+    path = tmp_path / "m.gguf"
+    path.write_bytes(gguf_file.write({**keys, "tokenizer.ggml.normalizer.steps": steps}, tensors))
+    _, err = quire("tokenize", "--model", path, text=b"a", status=1)
+    assert expected in err
+
+
+@pytest.mark.parametrize("pre,is_composed", [("qwen2", True), ("qwen35", True), ("command-r", True), ("olmo", True), ("gpt-2", False)])
+def test_family_normalizer(tmp_path, pre, is_composed):
+    """GGUF files do not name the normalizer, but the rules of families that have one."""
+    keys, tensors = gguf_file.read_parts(fixtures.make("llama", "plain", "F32"))
+    letters = list(hf_letters().values())
+    keys.update({"tokenizer.ggml.pre": pre, "tokenizer.ggml.tokens": letters, "tokenizer.ggml.token_type": [1] * 256,
+                 "tokenizer.ggml.merges": [], "tokenizer.ggml.model": "gpt2"})
+    keys = {k: v for k, v in keys.items() if not k.endswith(("_token_id", ".scores"))}
+    path = tmp_path / "m.gguf"
+    path.write_bytes(gguf_file.write(keys, tensors))
+    composed, decomposed = "\ud55c\uad6d\uc5b4", "\u1112\u1161\u11ab\u1100\u116e\u11a8\u110b\u1165"
+    order = list(hf_letters())
+    expected = composed if is_composed else decomposed
+    assert ids_of(path, decomposed) == [order.index(b) for b in expected.encode()]
+    keys["tokenizer.ggml.normalizer.steps"] = ["nfd", "", ""]
+    path.write_bytes(gguf_file.write(keys, tensors))
+    assert ids_of(path, composed) == [order.index(b) for b in decomposed.encode()]
+
+
 @pytest.mark.parametrize("sides,expected", [([0], "token_sides has 1 elements for 37 tokens"),
-                                            ([8] * 37, "token_sides has 8 for token 0, 0 to 7 are supported")])
+                                            ([16] * 37, "token_sides has 16 for token 0, 0 to 15 are supported")])
 def test_sides_that_are_refused(tmp_path, sides, expected):
     """The key in a GGUF file."""
     keys, tensors = gguf_file.read_parts(fixtures.make("llama", "plain", "F32"))

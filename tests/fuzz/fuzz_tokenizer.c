@@ -46,8 +46,11 @@ static void encode_and_decode(const struct tokenizer *t, const char *text, size_
 {
     struct token_list list = {0};
     struct detok d;
+    const int rc = tokenizer_encode(t, text, n, flags, SIZE_MAX, NULL, &list);
 
-    require(tokenizer_encode(t, text, n, flags, 8 * n + 16, NULL, &list) == 0);
+    require(rc == 0 || rc == ERR_LIMIT); /* of what a normalizer makes of it */
+    if (rc != 0)
+        return;
     detok_init(&d, t, true);
     for (size_t i = 0; i < list.n; i++) {
         require(list.ids[i] >= 0 && list.ids[i] < tokenizer_n_vocab(t));

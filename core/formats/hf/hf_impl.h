@@ -46,8 +46,16 @@ int hf_ends_add(struct hf_folder *f, const struct gguf_str *names, uint32_t n);
 #define HF_GENERATION_CONFIG "generation_config.json"
 int hf_eos_add(struct hf_folder *f, const cJSON *generation_config);
 
+/* "normalizer" of tokenizer.json, before the rest of it, but of WordPiece: f->steps, and those of
+ * them that are done as they stand as tokenizer.ggml.normalizer.steps. */
+int hf_normalizer_add(struct hf_folder *f);
+/* Does the step write spaces as U+2581, or one before the text? */
+bool hf_is_space_step(const cJSON *step);
+/* ERR_UNSUPPORTED with a sentence that names the step. */
+int hf_normalizer_refuse(const struct hf_folder *f, const cJSON *step);
+
 /* What an element of "added_tokens" asks of the text around it: tokenizer.ggml.token_sides. */
-int32_t hf_token_sides(const cJSON *added);
+int32_t hf_token_sides(const struct hf_folder *f, const cJSON *added);
 
 /* The chat template, from tokenizer_config.json or chat_template.jinja; none is no error. */
 int hf_template_add(struct hf_folder *f);

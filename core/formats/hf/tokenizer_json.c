@@ -111,7 +111,7 @@ static int read_pieces(struct vocab *v)
     return 0;
 }
 
-int32_t hf_token_sides(const cJSON *added)
+int32_t hf_token_sides(const struct hf_folder *f, const cJSON *added)
 {
     static const char *const flags[] = {"lstrip", "rstrip", "single_word"};
     int32_t sides = 0;
@@ -119,6 +119,8 @@ int32_t hf_token_sides(const cJSON *added)
     for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++)
         if (cJSON_IsTrue(hf_member(added, flags[i])))
             sides |= 1 << i;
+    if (f->n_general > 0 && cJSON_IsTrue(hf_member(added, "normalized")))
+        sides |= 1 << 3; /* no matter where texts stay as they are */
     return sides;
 }
 
@@ -145,8 +147,8 @@ static int read_added(struct vocab *v)
         rc = put_token(v, name, hf_member(a, "id"), type);
         if (rc < 0)
             return rc;
-        v->sides[(uint32_t)hf_member(a, "id")->valuedouble] = hf_token_sides(a);
-        v->has_sides |= hf_token_sides(a) != 0;
+        v->sides[(uint32_t)hf_member(a, "id")->valuedouble] = hf_token_sides(v->f, a);
+        v->has_sides |= hf_token_sides(v->f, a) != 0;
     }
     return 0;
 }
@@ -279,14 +281,10 @@ static int add_bpe(struct vocab *v)
 {
     struct hf_folder *f = v->f;
     const bool whole = cJSON_IsTrue(hf_member(v->model, "ignore_merges"));
-    const char *normalizer = hf_text(hf_member(f->tokenizer, "normalizer"), "type");
     const char *pre = hf_pretokenizer_name(hf_member(f->tokenizer, "pre_tokenizer"), whole);
 
     if (f->forced_pre[0] != '\0')
         pre = f->forced_pre;
-    else if (normalizer != NULL && strcmp(normalizer, "NFC") != 0)
-        return hf_fail(f, ERR_UNSUPPORTED, HF_TOKENIZER,
-                       "its 'normalizer' is none that is known here" TOKENIZER_HOW_TO_FORCE);
     if (pre == NULL)
         return hf_fail(f, ERR_UNSUPPORTED, HF_TOKENIZER,
                        "its 'pre_tokenizer' is none that is known here" TOKENIZER_HOW_TO_FORCE);
@@ -299,16 +297,14 @@ static int add_bpe(struct vocab *v)
 /* Is a space put before a text? By a normaliser that prepends one, or by Metaspace. */
 static bool adds_space(const struct hf_folder *f)
 {
-    const cJSON *normalizer = hf_member(f->tokenizer, "normalizer"), *step;
     const cJSON *pre = hf_member(f->tokenizer, "pre_tokenizer");
     const char *type = hf_text(pre, "type"), *scheme = hf_text(pre, "prepend_scheme");
 
     if (type != NULL && strcmp(type, "Metaspace") == 0)
         return scheme != NULL ? strcmp(scheme, "never") != 0
                               : !cJSON_IsFalse(hf_member(pre, "add_prefix_space"));
-    cJSON_ArrayForEach(step, hf_member(normalizer, "normalizers"))
-    {
-        type = hf_text(step, "type");
+    for (uint32_t i = f->n_general; i < f->n_steps; i++) {
+        type = hf_text(f->steps[i], "type");
         if (type != NULL && strcmp(type, "Prepend") == 0)
             return true;
     }
@@ -322,37 +318,30 @@ static bool is_text(const cJSON *o, const char *name, const char *wanted)
     return found != NULL && strcmp(found, wanted) == 0;
 }
 
-/* A step that writes spaces as U+2581, or one before the text. */
-static bool is_space_step(const cJSON *step)
-{
-    return (is_text(step, "type", "Prepend") && is_text(step, "prepend", META)) ||
-           (is_text(step, "type", "Replace") && is_text(step, "content", META) &&
-            is_text(hf_member(step, "pattern"), "String", " "));
-}
-
 /* Metaspace; or, of Gemma, words apart at spaces, of which there are none behind the normalizer. */
 static bool is_space_cut(const struct hf_folder *f, const cJSON *pre)
 {
+    bool no_spaces = false;
+
+    for (uint32_t i = f->n_general; i < f->n_steps; i++)
+        no_spaces |= is_text(f->steps[i], "type", "Replace");
     return is_text(pre, "type", "Metaspace") ||
            (is_text(pre, "type", "Split") && is_text(hf_member(pre, "pattern"), "String", " ") &&
-            is_text(hf_member(f->tokenizer, "normalizer"), "type", "Replace"));
+            no_spaces);
 }
 
-/* Is all that happens before the merges what SentencePiece does? */
-static bool is_sentencepiece(const struct hf_folder *f)
+/* All that happens before the merges must be what SentencePiece does, behind the general steps. */
+static int check_sentencepiece(const struct hf_folder *f)
 {
-    const cJSON *normalizer = hf_member(f->tokenizer, "normalizer"), *step;
     const cJSON *pre = hf_member(f->tokenizer, "pre_tokenizer");
-    const cJSON *steps = hf_member(normalizer, "normalizers");
 
+    for (uint32_t i = f->n_general; i < f->n_steps; i++)
+        if (!hf_is_space_step(f->steps[i]))
+            return hf_normalizer_refuse(f, f->steps[i]);
     if (pre != NULL && !is_space_cut(f, pre))
-        return false;
-    cJSON_ArrayForEach(step, steps)
-    {
-        if (!is_space_step(step))
-            return false;
-    }
-    return normalizer == NULL || steps != NULL || is_space_step(normalizer);
+        return hf_fail(f, ERR_UNSUPPORTED, HF_TOKENIZER,
+                       "it falls back on bytes, but its 'pre_tokenizer' is not SentencePiece's");
+    return 0;
 }
 
 /* Metaspace cuts before each space, if it is not told not to: nothing changes by it where no piece
@@ -378,11 +367,9 @@ static int add_spm(struct vocab *v)
 
     if (rc < 0)
         return rc;
-    if (!is_sentencepiece(v->f))
-        return hf_fail(v->f, ERR_UNSUPPORTED, HF_TOKENIZER,
-                       "it falls back on bytes, but its 'normalizer' or 'pre_tokenizer' is not "
-                       "SentencePiece's");
-    rc = check_split(v, pre);
+    rc = check_sentencepiece(v->f);
+    if (rc == 0)
+        rc = check_split(v, pre);
     if (rc < 0)
         return rc;
     gguf_writer_str(v->f->w, "tokenizer.ggml.model", "llama");
@@ -523,12 +510,15 @@ int hf_tokenizer_add(struct hf_folder *f)
 {
     const char *type = hf_text(hf_member(f->tokenizer, "model"), "type");
     const bool is_encoder = (f->class->flags & HF_ENCODER) != 0;
-    int rc;
+    const bool is_wordpiece = is_encoder && (type == NULL || (strcmp(type, "BPE") != 0 &&
+                                                             strcmp(type, "Unigram") != 0));
+    int rc = is_wordpiece ? 0 : hf_normalizer_add(f);
 
+    if (rc < 0)
+        return rc;
     if (is_encoder && type != NULL && strcmp(type, "Unigram") == 0)
         rc = hf_unigram_add(f);
     else
-        rc = is_encoder && (type == NULL || strcmp(type, "BPE") != 0) ? hf_wordpiece_add(f)
-                                                                      : add_vocab(f);
+        rc = is_wordpiece ? hf_wordpiece_add(f) : add_vocab(f);
     return rc == 0 ? hf_template_add(f) : rc;
 }

@@ -84,7 +84,7 @@ static int read_added(struct pieces *p, const cJSON *added)
         return hf_fail(p->f, ERR_FORMAT, HF_TOKENIZER, "two tokens have the id %u", id);
     p->names[id] = (struct gguf_str){name, strlen(name)};
     p->types[id] = cJSON_IsTrue(hf_member(added, "special")) ? CONTROL : USER_DEFINED;
-    p->sides[id] = hf_token_sides(added);
+    p->sides[id] = hf_token_sides(p->f, added);
     p->has_sides |= p->sides[id] != 0;
     return 0;
 }
@@ -131,6 +131,8 @@ static int read_charsmap(struct pieces *p, const cJSON *step)
 static int read_step(struct pieces *p, const cJSON *step)
 {
     const bool is_replace = is(step, "type", "Replace");
+    const char *type = hf_text(step, "type");
+    char shown[64];
 
     if (is(step, "type", "Precompiled"))
         return read_charsmap(p, step);
@@ -150,14 +152,18 @@ static int read_step(struct pieces *p, const cJSON *step)
     if (is(step, "type", "Metaspace") && !cJSON_IsFalse(hf_member(step, "add_prefix_space")) &&
         (hf_member(step, "prepend_scheme") == NULL || is(step, "prepend_scheme", "always")))
         return 0;
-    return refuse(p, "its 'normalizer' or 'pre_tokenizer' has a step that is not supported for "
-                     "Unigram (Precompiled, Strip, Replace of several spaces, WhitespaceSplit and "
-                     "Metaspace are)");
+    return hf_fail(p->f, ERR_UNSUPPORTED, HF_TOKENIZER,
+                   "the step '%s' of its 'normalizer' or 'pre_tokenizer' is not supported for "
+                   "Unigram, or not where it stands (Precompiled, Strip, Replace of several "
+                   "spaces, WhitespaceSplit and Metaspace are, and before these NFC, NFD, NFKC, "
+                   "NFKD, Lowercase, StripAccents and Replace of a text)",
+                   type != NULL ? hf_printable(shown, sizeof(shown), type) : "");
 }
 
-static int read_steps(struct pieces *p, const char *name, const char *list)
+static int read_pre_tokenizer(struct pieces *p)
 {
-    const cJSON *o = hf_member(p->f->tokenizer, name), *steps = hf_member(o, list), *m;
+    const cJSON *o = hf_member(p->f->tokenizer, "pre_tokenizer"), *m;
+    const cJSON *steps = hf_member(o, "pretokenizers");
     int rc = 0;
 
     if (o == NULL || !is(o, "type", "Sequence"))
@@ -172,10 +178,13 @@ static int read_steps(struct pieces *p, const char *name, const char *list)
 
 static int read_rules(struct pieces *p)
 {
-    int rc = read_steps(p, "normalizer", "normalizers");
+    const struct hf_folder *f = p->f;
+    int rc = 0;
 
+    for (uint32_t i = f->n_general; rc == 0 && i < f->n_steps; i++)
+        rc = read_step(p, f->steps[i]);
     if (rc == 0)
-        rc = read_steps(p, "pre_tokenizer", "pretokenizers");
+        rc = read_pre_tokenizer(p);
     if (rc == 0 && (hf_member(p->f->tokenizer, "pre_tokenizer") == NULL || !p->merges_spaces ||
                     !p->strips_right))
         rc = refuse(p, "its 'normalizer' and 'pre_tokenizer' keep spaces that SentencePiece does "

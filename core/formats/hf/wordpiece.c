@@ -156,11 +156,16 @@ static int check_flag(const struct hf_folder *f, const cJSON *o, const char *nam
 static int add_normalizer(struct hf_folder *f)
 {
     const cJSON *o = hf_member(f->tokenizer, "normalizer");
+    const char *type = hf_text(o, "type");
     bool lower = true, accents;
+    char shown[64];
     int rc;
 
     if (!has_type(o, "BertNormalizer"))
-        return refuse(f, "the 'normalizer' of WordPiece is not BertNormalizer");
+        return hf_fail(f, ERR_UNSUPPORTED, HF_TOKENIZER,
+                       "the 'normalizer' of WordPiece is '%s', but only BertNormalizer is "
+                       "supported",
+                       type != NULL ? hf_printable(shown, sizeof(shown), type) : "");
     rc = check_flag(f, o, "clean_text");
     if (rc == 0)
         rc = check_flag(f, o, "handle_chinese_chars");

@@ -1,0 +1,340 @@
+/* core/tokenizer/normal_form.c - see normal_form.h. */
+#include "core/tokenizer/normal_form.h"
+
+#include "core/base/buf.h"
+#include "core/base/budget.h"
+#include "core/base/err.h"
+#include "core/base/mem.h"
+#include "core/base/unicode.h"
+#include "core/base/utf8.h"
+
+#include <string.h>
+#include <unictype.h>
+#include <uninorm.h>
+
+#define N_CHARACTERS 0x30000 /* none from there on changes */
+#define MAX_RUN 4096         /* bytes after which a run ends where it can, */
+#define LONGEST_RUN 65536    /* and where it ends anyway: memory and time have a limit */
+#define GROWTH 3             /* times: U+0390 becomes three times its bytes in NFD, */
+#define GROWTH_K 11          /* U+FDFA eleven times in NFKC and NFKD */
+#define JAMO_VOWELS 0x1161   /* 21 of them; behind a leading consonant they are joined to it */
+#define JAMO_TRAILS 0x11A8   /* 27 */
+
+enum kind {
+    STILL = 0, /* the character is itself in the form, whatever stands before it */
+    CHANGES,   /* it becomes other characters, but none that is joined to one before */
+    HANGS,     /* it may be joined to what stands before it, or change places with it */
+    NEWER,     /* it stays, and nothing is joined to it */
+};
+
+struct normal_form {
+    uninorm_t form;
+    bool joins, is_compatible; /* C and KC; KC and KD */
+    /* No character that begins with this byte changes or hangs. Nor do the bytes within one. */
+    bool is_still[256];
+    uint64_t changes[N_CHARACTERS / 64];
+    uint64_t hangs[N_CHARACTERS / 64];
+    uint64_t newer[N_CHARACTERS / 64];
+};
+
+/* Characters of Unicode 10 to 18 that have a mapping or a combining class, are part of one that
+ * has, or are marks. Between the two ends of a range are only such, and characters that no form
+ * treats. Found with the libraries tokenizers 0.23 and unicodedata2 18. */
+static const uint32_t newer_ranges[][2] = {
+    {0x558, 0x558},     {0x58B, 0x58C},     {0x5C8, 0x5C9},     {0x7FD, 0x7FD},
+    {0x897, 0x8D3},     {0x9FE, 0x9FE},     {0xAFA, 0xAFF},     {0xB53, 0xB55},
+    {0xC04, 0xC3C},     {0xCF3, 0xD00},     {0xD3B, 0xD3C},     {0xD81, 0xD81},
+    {0xEBA, 0xEBA},     {0xECE, 0xECE},     {0x1715, 0x1715},   {0x180F, 0x180F},
+    {0x1ABF, 0x1AF0},   {0x1CF7, 0x1CF7},   {0x1DF6, 0x1DFA},   {0x209D, 0x209F},
+    {0x32FF, 0x32FF},   {0xA7F1, 0xA7F4},   {0xA82C, 0xA82C},   {0xA8FF, 0xA8FF},
+    {0xAB69, 0xAB69},   {0x105C9, 0x107BF}, {0x10D24, 0x10F85}, {0x11070, 0x11074},
+    {0x110C2, 0x110C2}, {0x11145, 0x11146}, {0x111C9, 0x111C9}, {0x111CE, 0x111CF},
+    {0x11241, 0x11241}, {0x1133B, 0x1133B}, {0x11382, 0x113E2}, {0x1145E, 0x1145E},
+    {0x1182C, 0x11B67}, {0x11D31, 0x11F5A}, {0x13440, 0x13455}, {0x1611E, 0x1612F},
+    {0x16D63, 0x16F4F}, {0x16F7F, 0x16F87}, {0x16FE4, 0x16FF1}, {0x1B123, 0x1B126},
+    {0x1CCD6, 0x1D128}, {0x1D250, 0x1D281}, {0x1D6A6, 0x1D6A6}, {0x1DF95, 0x1DFFF},
+    {0x1E030, 0x1E6F5}, {0x1F16C, 0x1F16C}, {0x1FBF0, 0x1FBF9},
+};
+
+static bool has(const uint64_t *bits, uint32_t c)
+{
+    return c < N_CHARACTERS && (bits[c / 64] >> c % 64 & 1) != 0;
+}
+
+static void add(uint64_t *bits, uint32_t c)
+{
+    bits[c / 64] |= (uint64_t)1 << c % 64;
+}
+
+bool normal_form_is_newer(uint32_t character)
+{
+    size_t i = 0;
+
+    while (i < sizeof(newer_ranges) / sizeof(newer_ranges[0]) && newer_ranges[i][1] < character)
+        i++;
+    return i < sizeof(newer_ranges) / sizeof(newer_ranges[0]) && newer_ranges[i][0] <= character;
+}
+
+/* ---- which characters change */
+
+static void add_newer(struct normal_form *f)
+{
+    for (size_t i = 0; i < sizeof(newer_ranges) / sizeof(newer_ranges[0]); i++)
+        for (uint32_t c = newer_ranges[i][0]; c <= newer_ranges[i][1]; c++)
+            add(f->newer, c);
+}
+
+/* Ideographs and syllables that no form takes apart or joins, by blocks, so that a table takes a
+ * millisecond. */
+static uint32_t next_character(uint32_t c)
+{
+    c++;
+    if (c == 0x3400)
+        return 0xA000;
+    return c == 0x20000 ? 0x2F800 : c;
+}
+
+/* The last parts of the pairs that are joined. */
+static void add_joined(struct normal_form *f)
+{
+    ucs4_t parts[UC_DECOMPOSITION_MAX_LENGTH];
+
+    for (uint32_t c = 0x80; c < N_CHARACTERS; c = next_character(c)) {
+        const bool is_syllable = c >= 0xAC00 && c <= 0xD7A3; /* made of the jamo below */
+
+        if (!is_syllable && !has(f->newer, c) && uc_canonical_decomposition(c, parts) == 2)
+            add(f->hangs, parts[1]);
+    }
+    for (uint32_t i = 0; i < 21; i++)
+        add(f->hangs, JAMO_VOWELS + i);
+    for (uint32_t i = 0; i < 27; i++)
+        add(f->hangs, JAMO_TRAILS + i);
+}
+
+/* The first character of those that it is taken apart into. */
+static uint32_t first_part(const struct normal_form *f, uint32_t c)
+{
+    ucs4_t parts[UC_DECOMPOSITION_MAX_LENGTH];
+    int tag;
+
+    while ((f->is_compatible ? uc_decomposition(c, &tag, parts)
+                             : uc_canonical_decomposition(c, parts)) > 0)
+        c = parts[0];
+    return c;
+}
+
+/* Is the character, by itself, another text in this form? */
+static bool changes_alone(const struct normal_form *f, uint32_t c)
+{
+    uint8_t from[4], room[64];
+    size_t n = sizeof(room);
+    const int len = u8_uctomb(from, c, sizeof(from));
+    const uint8_t *to = len > 0 ? u8_normalize(f->form, from, (size_t)len, room, &n) : NULL;
+
+    return to == room && (n != (size_t)len || memcmp(room, from, n) != 0);
+}
+
+static void find_changes(struct normal_form *f)
+{
+    for (uint32_t c = 0x80; c < N_CHARACTERS; c = next_character(c)) {
+        uint32_t first;
+
+        if (has(f->newer, c) || (c >= 0xD800 && c < 0xE000))
+            continue;
+        first = first_part(f, c);
+        if (uc_combining_class(first) != 0 || has(f->hangs, first))
+            add(f->hangs, c);
+        if (has(f->hangs, c) || (first != c && changes_alone(f, c)))
+            add(f->changes, c);
+    }
+}
+
+static uint8_t first_byte(uint32_t c)
+{
+    uint8_t bytes[4];
+
+    return u8_uctomb(bytes, c, sizeof(bytes)) > 0 ? bytes[0] : 0;
+}
+
+static void find_still_bytes(struct normal_form *f)
+{
+    memset(f->is_still, true, sizeof(f->is_still));
+    for (uint32_t c = 0x80; c < N_CHARACTERS; c++)
+        if (has(f->changes, c))
+            f->is_still[first_byte(c)] = false;
+}
+
+int normal_form_create(struct normal_form **out, enum normal_form_kind kind)
+{
+    struct normal_form *f = mem_calloc(1, sizeof(*f));
+
+    *out = f;
+    if (f == NULL)
+        return ERR_NOMEM;
+    switch (kind) {
+    case NORMAL_FORM_C:
+        f->form = UNINORM_NFC;
+        break;
+    case NORMAL_FORM_D:
+        f->form = UNINORM_NFD;
+        break;
+    case NORMAL_FORM_KC:
+        f->form = UNINORM_NFKC;
+        break;
+    case NORMAL_FORM_KD:
+        f->form = UNINORM_NFKD;
+        break;
+    }
+    f->joins = kind == NORMAL_FORM_C || kind == NORMAL_FORM_KC;
+    f->is_compatible = kind == NORMAL_FORM_KC || kind == NORMAL_FORM_KD;
+    add_newer(f);
+    if (f->joins)
+        add_joined(f);
+    find_changes(f);
+    find_still_bytes(f);
+    return 0;
+}
+
+void normal_form_destroy(struct normal_form **form)
+{
+    mem_free(*form);
+    *form = NULL;
+}
+
+/* ---- text */
+
+/* What the character at `at` is, and its bytes. A byte that is no UTF-8 is like a newer character:
+ * nothing is joined to it. */
+static enum kind kind_at(const struct normal_form *f, const char *text, size_t n, size_t at,
+                         size_t *len)
+{
+    const uint8_t *s = (const uint8_t *)text + at;
+    uint32_t c;
+
+    *len = 1;
+    if (s[0] < 0x80)
+        return STILL;
+    if (utf8_len(s, n - at) == 0)
+        return NEWER;
+    c = unicode_at(text + at, n - at, len);
+    if (has(f->newer, c))
+        return NEWER;
+    if (has(f->hangs, c))
+        return HANGS;
+    return has(f->changes, c) ? CHANGES : STILL;
+}
+
+/* The bytes of the character at s, if it has the shape of one of two or three and does not change;
+ * else 0. One that is no UTF-8 for all that does not change either. */
+static size_t still_len(const struct normal_form *f, const uint8_t *s, size_t n)
+{
+    uint32_t c;
+
+    if (n < 3 || s[0] < 0xC0 || s[0] >= 0xF0 || (s[1] & 0xC0) != 0x80)
+        return 0;
+    if (s[0] < 0xE0) {
+        c = (s[0] & 0x1Fu) << 6 | (s[1] & 0x3Fu);
+        return has(f->changes, c) ? 0 : 2;
+    }
+    c = (s[0] & 0x0Fu) << 12 | (s[1] & 0x3Fu) << 6 | (s[2] & 0x3Fu);
+    return (s[2] & 0xC0) != 0x80 || has(f->changes, c) ? 0 : 3;
+}
+
+size_t normal_form_check(const struct normal_form *form, const char *text, size_t n)
+{
+    size_t at = 0, len;
+
+    while (at < n) {
+        enum kind kind;
+        uint64_t eight;
+
+        if (n - at >= sizeof(eight)) {
+            memcpy(&eight, text + at, sizeof(eight));
+            if ((eight & 0x8080808080808080u) == 0) {
+                at += sizeof(eight);
+                continue;
+            }
+        }
+        len = form->is_still[(uint8_t)text[at]]
+                  ? 1
+                  : still_len(form, (const uint8_t *)text + at, n - at);
+        if (len > 0) {
+            at += len;
+            continue;
+        }
+        kind = kind_at(form, text, n, at, &len);
+        if (kind == CHANGES || kind == HANGS)
+            return at;
+        at += len;
+    }
+    return n;
+}
+
+/* The run around the character at `at` that changes: from the character before it, which may be
+ * joined to it, unless that is a newer one, ... */
+static size_t run_begin(const struct normal_form *f, const char *text, size_t from, size_t at)
+{
+    size_t begin, len;
+
+    if (at == from)
+        return at;
+    begin = at - unicode_last(text + from, at - from);
+    return kind_at(f, text, at, begin, &len) == STILL ? begin : at;
+}
+
+/* ... to where two characters in a row do not change, to a newer one, or to the end. A longer run
+ * ends in front of a character that does not hang on the one before. */
+static size_t run_end(const struct normal_form *f, const char *text, size_t n, size_t begin,
+                      size_t at)
+{
+    size_t still = SIZE_MAX; /* where the last character stands, if it does not change */
+
+    for (size_t len; at < n; at += len) {
+        const enum kind kind = kind_at(f, text, n, at, &len);
+
+        if (kind == STILL && still != SIZE_MAX)
+            return still;
+        if (kind == NEWER || at - begin >= (kind == HANGS ? LONGEST_RUN : MAX_RUN))
+            return at;
+        still = kind == STILL ? at : SIZE_MAX;
+    }
+    return n;
+}
+
+static int add_run(const struct normal_form *f, const char *run, size_t n, struct buf *out)
+{
+    uint8_t little[1024], *room = little;
+    size_t len = n * (f->is_compatible ? GROWTH_K : GROWTH);
+    const uint8_t *to;
+    int rc = 0;
+
+    if (len > sizeof(little))
+        room = mem_alloc(len);
+    if (room == NULL)
+        return ERR_NOMEM;
+    to = u8_normalize(f->form, (const uint8_t *)run, n, room, &len);
+    rc = to == room ? buf_add(out, room, len) : ERR_NOMEM;
+    if (room != little)
+        mem_free(room);
+    return rc;
+}
+
+int normal_form_add(const struct normal_form *form, const char *text, size_t n,
+                    struct budget *budget, struct buf *out)
+{
+    for (size_t from = 0; from < n && out->err == 0;) {
+        const size_t at = from + normal_form_check(form, text + from, n - from);
+        const size_t begin = at < n ? run_begin(form, text, from, at) : n;
+        const size_t end = at < n ? run_end(form, text, n, begin, at) : n;
+        int rc = budget_spend(budget, 1 + (begin - from) / 32 + (end - begin) / 2);
+
+        if (rc < 0)
+            return rc;
+        buf_add(out, text + from, begin - from);
+        rc = begin < end ? add_run(form, text + begin, end - begin, out) : 0;
+        if (rc != 0)
+            return rc;
+        from = end;
+    }
+    return out->err;
+}

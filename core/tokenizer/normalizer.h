@@ -1,0 +1,51 @@
+/* core/tokenizer/normalizer.h - what is done to a text before it is cut and merged.
+ *
+ * A normalizer is a list of steps, as the "normalizer" of a tokenizer.json has them. The key
+ * tokenizer.ggml.normalizer.steps, which only Quire knows, holds three strings for each: its name
+ * and two texts, of which some use the first, "replace" and "replace_regex" both. A GGUF file
+ * without that key has the normalizer that its tokenizer.ggml.pre stands for
+ * (pretokenizer_rules.inc).
+ *
+ * Each piece of text between two special tokens is normalized by itself, before all else. So is the
+ * name of a special token that is looked for in normalized text (TOKEN_IN_NORMALIZED).
+ *
+ * Thread: read-only once loaded.
+ * Memory: a table of 73 KiB for each step that is a normalization form.
+ * Errors: loading gives a sentence naming the file and the key.
+ */
+#ifndef CORE_TOKENIZER_NORMALIZER_H
+#define CORE_TOKENIZER_NORMALIZER_H
+
+#include <stddef.h>
+
+#define NORMALIZER_KEY "tokenizer.ggml.normalizer.steps"
+
+struct buf;
+struct budget;
+struct gguf;
+struct normalizer;
+struct vocab;
+
+struct normal_text { /* zero is ready for normalizer_run() */
+    const char *text; /* the caller's, or in one of the buffers */
+    size_t n;
+    struct buf *buffers; /* [2], or NULL */
+};
+void normal_text_release(struct normal_text *t);
+
+/* *out is NULL where texts stay as they are. */
+int normalizer_load(struct normalizer **out, const struct vocab *v, const struct gguf *g, char *err,
+                    size_t err_len);
+void normalizer_destroy(struct normalizer **normalizer);
+
+/* text[0..n) normalized, in at most `max` bytes after each step, and some 16 times its own:
+ * ERR_LIMIT when it is longer, or when the budget (NULL: no limit) is used up, ERR_CANCELED,
+ * ERR_NOMEM. */
+int normalizer_run(const struct normalizer *normalizer, const char *text, size_t n, size_t max,
+                   struct budget *budget, struct normal_text *out);
+
+/* How many times longer than its normalized text a text may be; 0: nobody knows, since some of it
+ * may be left out. */
+size_t normalizer_shrinks(const struct normalizer *normalizer);
+
+#endif
