@@ -179,6 +179,16 @@ static bool is_side_file(const char *path)
     return false;
 }
 
+/* "additional_chat_templates/tool_use.jinja" */
+static bool is_template_file(const char *path)
+{
+    static const char folder[] = "additional_chat_templates/";
+    const size_t n = strlen(folder);
+
+    return strncmp(path, folder, n) == 0 && strchr(path + n, '/') == NULL &&
+           ends_with(path, strlen(path), ".jinja");
+}
+
 /* "1_Pooling/config.json", "2_Dense/model.safetensors": modules of sentence-transformers. */
 static bool is_module_file(const char *path)
 {
@@ -249,6 +259,7 @@ static int choose_folder(struct hub_listing *l, const char **first, char *err, s
         const bool is_weight = is_weight_file(f->path, kind);
 
         f->is_chosen = is_weight || is_side_file(f->path) || is_module_file(f->path) ||
+                       is_template_file(f->path) ||
                        (kind != WEIGHTS_ONE && strcmp(f->path, INDEX) == 0);
         n_weights += is_weight;
     }

@@ -11,7 +11,6 @@
 #include <strings.h>
 
 #define N_ENDS 6
-#define MAX_TEMPLATE (1u << 20) /* the longest in use are 20 KiB */
 
 static bool is_text(struct gguf_str s, const char *text)
 {
@@ -125,27 +124,6 @@ static int read_flags(struct vocab *v, const struct gguf *g, char *err, size_t e
     return rc;
 }
 
-static int read_template(const struct gguf *g, const char *key, char **out, char *err,
-                         size_t err_len)
-{
-    struct gguf_str s;
-    const int rc = gguf_get_str(g, key, &s, err, err_len);
-
-    if (rc == ERR_NOENT)
-        return 0;
-    if (rc != 0)
-        return rc;
-    if (s.len > MAX_TEMPLATE || memchr(s.data, '\0', s.len) != NULL)
-        return text_fail(g, ERR_FORMAT, err, err_len,
-                         "%s has a NUL byte or is longer than %u bytes", key, MAX_TEMPLATE);
-    *out = mem_alloc(s.len + 1);
-    if (*out == NULL)
-        return text_fail(g, ERR_NOMEM, err, err_len, "no memory for %s", key);
-    memcpy(*out, s.data, s.len);
-    (*out)[s.len] = '\0';
-    return 0;
-}
-
 /* Without types in the file, the tokens that have a role are the control tokens. */
 static void guess_types(struct vocab *v)
 {
@@ -233,9 +211,7 @@ int vocab_load_roles(struct vocab *v, const struct gguf *g, char *err, size_t er
     if (rc == 0)
         rc = read_flags(v, g, err, err_len);
     if (rc == 0)
-        rc = read_template(g, "tokenizer.chat_template", &v->chat_template, err, err_len);
-    if (rc == 0)
-        rc = read_template(g, "tokenizer.chat_template.rerank", &v->rerank_template, err, err_len);
+        rc = vocab_load_templates(v, g, err, err_len);
     if (rc != 0)
         return rc;
     if (gguf_find(g, "tokenizer.ggml.token_type") == NULL)

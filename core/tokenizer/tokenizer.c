@@ -451,9 +451,12 @@ const struct infill_tokens *tokenizer_infill(const struct tokenizer *t)
     return &t->vocab.infill;
 }
 
-const char *tokenizer_chat_template(const struct tokenizer *t)
+const char *tokenizer_chat_template(const struct tokenizer *t, size_t i, const char **name)
 {
-    return t->vocab.chat_template;
+    const struct vocab *v = &t->vocab;
+
+    *name = i < v->n_chat_templates ? v->chat_templates[i].name : NULL;
+    return *name != NULL ? v->chat_templates[i].text : NULL;
 }
 
 const char *tokenizer_rerank_template(const struct tokenizer *t)

@@ -90,8 +90,9 @@ bool tokenizer_is_text(const struct tokenizer *t, int32_t id);
  * tokens: their name, "<s>"). Borrowed; may be any bytes; not NUL-terminated. id in range. */
 const char *tokenizer_piece(const struct tokenizer *t, int32_t id, size_t *n);
 
-/* The model's chat template (Jinja source), or NULL; NUL-terminated. */
-const char *tokenizer_chat_template(const struct tokenizer *t);
+/* The model's chat templates, in the order of their names; the one that has none is "default". The
+ * name of number i, and its text (Jinja source), or NULL behind the last; NUL-terminated. */
+const char *tokenizer_chat_template(const struct tokenizer *t, size_t i, const char **name);
 
 /* The text in which the model reads {query} and {document}, or NULL; NUL-terminated. */
 const char *tokenizer_rerank_template(const struct tokenizer *t);

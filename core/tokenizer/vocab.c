@@ -491,7 +491,6 @@ void vocab_release(struct vocab *v)
     mem_free(v->score);
     mem_free(v->slots);
     mem_free(v->eog);
-    mem_free(v->chat_template);
-    mem_free(v->rerank_template);
+    vocab_release_templates(v);
     *v = (struct vocab){0};
 }

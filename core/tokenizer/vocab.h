@@ -41,6 +41,10 @@ enum token_side {
                                    * user-defined tokens */
 };
 
+struct chat_template {
+    char *name, *text; /* both end with a NUL */
+};
+
 struct vocab {
     enum vocab_model model;
     int rules;   /* BPE: how text is cut (pretokenizer.h) */
@@ -68,7 +72,8 @@ struct vocab {
     struct infill_tokens infill;
     int32_t *eog; /* ascending */
     size_t n_eog;
-    char *chat_template; /* or NULL */
+    struct chat_template *chat_templates; /* in the order of their names */
+    size_t n_chat_templates;
     char *rerank_template; /* or NULL */
 };
 
@@ -85,7 +90,7 @@ static inline const char *vocab_piece(const struct vocab *v, int32_t id, size_t 
     return v->bytes + v->at[id];
 }
 
-/* The roles: BOS, EOS, what ends a generation, the flags and the chat template
+/* The roles: BOS, EOS, what ends a generation, the flags and the chat templates
  * (special_roles.c). */
 int vocab_load_roles(struct vocab *v, const struct gguf *g, char *err, size_t err_len);
 
@@ -96,6 +101,10 @@ int vocab_load_ends(struct vocab *v, const struct gguf *g, const int32_t *named,
 
 /* v->infill; what is found by its name is a control token from then on (infill.c). */
 int vocab_load_infill(struct vocab *v, const struct gguf *g, char *err, size_t err_len);
+
+/* v->chat_templates and v->rerank_template (chat_templates.c). */
+int vocab_load_templates(struct vocab *v, const struct gguf *g, char *err, size_t err_len);
+void vocab_release_templates(struct vocab *v);
 
 /* The token that a key names; *id keeps its value when the key is absent. */
 int vocab_read_id(const struct vocab *v, const struct gguf *g, const char *key, int32_t *id,

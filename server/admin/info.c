@@ -160,6 +160,10 @@ void info_props(const struct server_model *m, struct http_call *call)
     json_add_cstring(&b, m->id);
     buf_add_str(&b, ",\"chat_template\":");
     json_add_cstring(&b, chat_source(m->chat));
+    if (chat_for_tools(m->chat) != NULL) {
+        buf_add_str(&b, ",\"chat_template_tool_use\":");
+        json_add_cstring(&b, chat_source(chat_for_tools(m->chat)));
+    }
     add_chat_caps(m->chat, &b);
     add_chat_defaults(m->request_defaults, &b);
     buf_add_str(&b, ",\"modalities\":{\"vision\":false,\"audio\":false},\"build_info\":");

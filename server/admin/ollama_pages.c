@@ -88,13 +88,14 @@ static void add_details(struct buf *b, const struct server_model *m)
 static void add_capabilities(struct buf *b, const struct server_model *m)
 {
     const bool is_whole = m->chat != NULL && chat_complaint(m->chat) == NULL;
+    const struct chat *with_tools = is_whole ? chat_for_tools(m->chat) : NULL;
 
     if (m->is_encoder) {
         buf_add_str(b, ",\"capabilities\":[\"embedding\"]");
         return;
     }
     buf_add_str(b, ",\"capabilities\":[\"completion\",\"embedding\"");
-    if (is_whole && chat_caps(m->chat)->prints_tools)
+    if (is_whole && chat_caps(with_tools != NULL ? with_tools : m->chat)->prints_tools)
         buf_add_str(b, ",\"tools\"");
     if (is_whole && chat_style(m->chat)->has_thoughts)
         buf_add_str(b, ",\"thinking\"");

@@ -282,7 +282,8 @@ static int hold_strict_calls(struct api_request *p, const struct server_model *m
 {
     if ((p->params.form & PARAMS_TURNS) == 0)
         return 0;
-    return strict_calls_constrain(&p->params, chat_style(model->chat), &p->error);
+    return strict_calls_constrain(&p->params, chat_style(chat_for(model->chat, &p->params)),
+                                  &p->error);
 }
 
 static int check_task(struct api_request *p, const struct server_model *model)
@@ -318,7 +319,7 @@ static int take_receipt(struct api_request *p, const struct server_model *model,
 static int check_think(struct api_request *p, const struct server_model *model)
 {
     if ((p->params.form & PARAMS_OLLAMA_TURNS) == 0 || p->params.thinking != THINKING_ON ||
-        chat_style(model->chat)->has_thoughts)
+        chat_style(chat_for(model->chat, &p->params))->has_thoughts)
         return 0;
     return api_error_set(&p->error, 400, "think", NULL,
                          "'think' is not supported: the model '%s' has no thoughts", model->id);

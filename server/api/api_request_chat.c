@@ -16,14 +16,14 @@
 
 /* What the sampler has to know of thoughts, where a constraint waits for their end or they have a
  * budget. */
-static void begin_thought(const struct api_request *p, const struct server_model *model,
+static void begin_thought(const struct api_request *p, const struct chat *chat,
                           const struct buf *text, struct prompt *prompt)
 {
     const struct params *params = &p->params;
-    const struct chat_marks marks = chat_marks(model->chat);
+    const struct chat_marks marks = chat_marks(chat);
     const bool may_open = params->add_generation_prompt && !params->continue_final_message &&
                           chat_wants_thoughts(params) &&
-                          !output_parser_prompt_has_thought(chat_style(model->chat), text->data,
+                          !output_parser_prompt_has_thought(chat_style(chat), text->data,
                                                             text->len);
 
     prompt->thought = (struct thought){.open = marks.open, .close = marks.close};
@@ -44,8 +44,9 @@ static void begin_thought(const struct api_request *p, const struct server_model
 static int render_chat(struct api_request *p, const struct server_model *model,
                        struct prompt *prompt, struct buf *text, struct spans *own)
 {
-    const struct output_style *style = chat_style(model->chat);
-    int rc = chat_render(model->chat, &p->params, p->budget, text, own, &p->error);
+    const struct chat *chat = chat_for(model->chat, &p->params);
+    const struct output_style *style = chat_style(chat);
+    int rc = chat_render(chat, &p->params, p->budget, text, own, &p->error);
     size_t n;
 
     if (rc == 0 && text->data == NULL && buf_add_str(text, "") < 0)
@@ -54,7 +55,7 @@ static int render_chat(struct api_request *p, const struct server_model *model,
         return rc;
     n = text->len;
     prompt->thinks = output_parser_prompt_thinks(style, text->data, n);
-    begin_thought(p, model, text, prompt);
+    begin_thought(p, chat, text, prompt);
     if (prompt->thinks && p->constraint != NULL && p->params.constraint.triggers == NULL &&
         prompt->thought.phase == THOUGHT_NONE) {
         output_parser_close_thought(style, text);

@@ -96,7 +96,7 @@ static void make_rules(struct completion *c)
         c->rules.n_prompt_top = (uint32_t)p->prompt_logprobs;
     if ((p->form & PARAMS_TURNS) == 0)
         return;
-    c->rules.style = chat_style(c->api.engine->model->chat);
+    c->rules.style = chat_style(chat_for(c->api.engine->model->chat, p));
     c->rules.skips_thoughts = p->form == PARAMS_RESPONSES;
     c->rules.has_functions = p->has_functions;
     c->rules.reasoning = p->reasoning_format;

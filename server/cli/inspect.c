@@ -92,6 +92,31 @@ static void print_files(const struct gguf *g)
     }
 }
 
+/* "chat templates: default, tool_use": the names that the setting chat_template_name takes. */
+static void print_templates(const struct gguf *g)
+{
+    static const char key[] = "tokenizer.chat_template";
+    uint32_t n_shown = 0;
+
+    for (uint64_t i = 0; i < gguf_n_kv(g); i++) {
+        const struct gguf_str s = gguf_kv_at(g, i)->key;
+        const size_t n = strlen(key);
+        const bool is_default = s.len == n && memcmp(s.data, key, n) == 0;
+
+        if (!is_default && (s.len <= n + 1 || memcmp(s.data, key, n) != 0 || s.data[n] != '.'))
+            continue;
+        if (s.len == n + 7 && memcmp(s.data + n, ".rerank", 7) == 0) /* is no chat's */
+            continue;
+        fputs(n_shown++ == 0 ? "chat templates: " : ", ", stdout);
+        if (is_default)
+            fputs("default", stdout);
+        else
+            printf("%.*s", (int)(s.len - n - 1), s.data + n + 1);
+    }
+    if (n_shown > 0)
+        putchar('\n');
+}
+
 static void print_verdict(size_t state_bytes)
 {
     puts("can be served");
@@ -141,6 +166,7 @@ int cmd_inspect(int argc, char **argv)
     printf("%" PRIu64 " tensors\n", gguf_n_tensors(g));
     n_params = print_tensors(g);
     printf("%" PRIu64 " parameters\n", n_params);
+    print_templates(g);
     fflush(stdout);
     if (gguf_check_unchanged(g, err, sizeof(err)) < 0)
         code = command_fail(EXIT_FAILED, "%s", err);

@@ -426,6 +426,7 @@ static int start_loop(struct served *m, const struct served_company *company)
 static int make_chat(struct served *m, char *err, size_t err_len)
 {
     const struct chat_options options = {.template = m->config.chat_template,
+                                         .name = m->config.chat_template_name,
                                          .special_in_messages =
                                              m->config.special_in_messages == CONFIG_ON};
     const int rc = chat_create(&m->chat, &options, m->engine.tokenizer, err, err_len);

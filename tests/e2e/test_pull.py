@@ -148,8 +148,8 @@ def test_depth(hub):
 
 FOLDER = {name: name.encode() for name in (
     "config.json", "tokenizer.json", "tokenizer_config.json", "generation_config.json", "chat_template.jinja",
-    "1_Pooling/config.json", "modules.json", "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors",
-    "model.safetensors.index.json")}
+    "additional_chat_templates/tool_use.jinja", "1_Pooling/config.json", "modules.json", "model-00001-of-00002.safetensors",
+    "model-00002-of-00002.safetensors", "model.safetensors.index.json")}
 
 
 def test_folder(hub):

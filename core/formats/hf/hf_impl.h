@@ -57,7 +57,8 @@ int hf_normalizer_refuse(const struct hf_folder *f, const cJSON *step);
 /* What an element of "added_tokens" asks of the text around it: tokenizer.ggml.token_sides. */
 int32_t hf_token_sides(const struct hf_folder *f, const cJSON *added);
 
-/* The chat template, from tokenizer_config.json or chat_template.jinja; none is no error. */
+/* The chat templates, from chat_template.jinja and additional_chat_templates/, else from
+ * tokenizer_config.json; none is no error. */
 int hf_template_add(struct hf_folder *f);
 
 /* The value of tokenizer.ggml.pre for the member "pre_tokenizer" of a byte-level tokenizer, or NULL

@@ -13,6 +13,8 @@
 #include <string.h>
 #include <time.h>
 
+#define TOOL_USE "tool_use"
+
 static const char plain[] = "{% for message in messages %}{{ message.content }}\n{% endfor %}";
 
 static const char chatml[] =
@@ -30,6 +32,7 @@ struct chat {
     struct chat_caps caps;
     struct chat_marks marks;
     bool special_in_messages;
+    struct chat *tool_use; /* with the template for chats with tools, or NULL: this one is */
 };
 
 static int read_file(const char *path, char **out, char *err, size_t err_len)
@@ -56,13 +59,77 @@ static int read_file(const char *path, char **out, char *err, size_t err_len)
     return ERR_FORMAT;
 }
 
-static int find_source(struct chat *c, const char *setting, const struct tokenizer *t, char *err,
-                       size_t err_len)
+static const char *own_template(const struct tokenizer *t, const char *name)
 {
-    const char *own = tokenizer_chat_template(t), *text = NULL, *origin = setting;
+    const char *found, *text;
 
-    if (setting[0] == '\0' && own != NULL) {
-        text = own;
+    for (size_t i = 0; (text = tokenizer_chat_template(t, i, &found)) != NULL; i++)
+        if (strcmp(found, name) == 0)
+            return text;
+    return NULL;
+}
+
+/* "default, tool_use" */
+static void list_names(const struct tokenizer *t, char *out, size_t size)
+{
+    size_t n = 0;
+    const char *name;
+
+    snprintf(out, size, "none");
+    for (size_t i = 0; n < size && tokenizer_chat_template(t, i, &name) != NULL; i++)
+        n += (size_t)snprintf(out + n, size - n, "%s%s", i > 0 ? ", " : "", name);
+}
+
+static int refuse_name(const char *name, const struct tokenizer *t, char *err, size_t err_len)
+{
+    char names[256];
+
+    list_names(t, names, sizeof(names));
+    snprintf(err, err_len, "chat_template_name '%s': the model has no such template, it has: %s",
+             name, names);
+    return ERR_NOENT;
+}
+
+/* One of the tokenizer's: the one that is named, "default", or where there is none "tool_use". Of
+ * several others none is for a chat: that is a complaint. *text NULL: there is none at all. */
+static int find_own(struct chat *c, const char *name, const struct tokenizer *t, const char **text,
+                    char *err, size_t err_len)
+{
+    const char *first;
+    char names[128];
+
+    *text = own_template(t, name[0] != '\0' ? name : "default");
+    if (*text == NULL && name[0] != '\0')
+        return refuse_name(name, t, err, err_len);
+    if (*text == NULL)
+        *text = own_template(t, TOOL_USE);
+    if (*text != NULL || tokenizer_chat_template(t, 0, &first) == NULL)
+        return 0;
+    list_names(t, names, sizeof(names));
+    snprintf(c->complaint, sizeof(c->complaint),
+             "the model has no default one, set chat_template_name to one of: %s", names);
+    *text = "";
+    return 0;
+}
+
+static int find_source(struct chat *c, const struct chat_options *options,
+                       const struct tokenizer *t, char *err, size_t err_len)
+{
+    const char *name = options->name != NULL ? options->name : "", *setting = options->template;
+    const char *text = NULL, *origin = setting;
+    int rc = 0;
+
+    if (setting[0] != '\0' && name[0] != '\0') {
+        snprintf(err, err_len, "chat_template_name '%s': chat_template takes the place of all of "
+                               "the model's templates, give one of the two",
+                 name);
+        return ERR_INVAL;
+    }
+    if (setting[0] == '\0')
+        rc = find_own(c, name, t, &text, err, err_len);
+    if (rc < 0)
+        return rc;
+    if (text != NULL) {
         origin = "the model's own";
     } else if (setting[0] == '\0' || strcmp(setting, "plain") == 0) {
         text = plain;
@@ -93,6 +160,8 @@ static struct chat_text token_text(const struct tokenizer *t, int32_t id)
 /* A template that cannot be parsed is a complaint, and no error. */
 static int parse(struct chat *c)
 {
+    if (c->complaint[0] != '\0') /* there is none */
+        return 0;
     if (template_create(&c->template, c->source, strlen(c->source), c->complaint,
                         sizeof(c->complaint)) < 0)
         return 0;
@@ -123,8 +192,8 @@ static struct chat_marks find_marks(const struct output_style *style, const stru
     return marks;
 }
 
-int chat_create(struct chat **out, const struct chat_options *options, const struct tokenizer *t,
-                char *err, size_t err_len)
+static int create_one(struct chat **out, const struct chat_options *options,
+                      const struct tokenizer *t, char *err, size_t err_len)
 {
     struct chat *c = mem_calloc(1, sizeof(*c));
     int rc;
@@ -134,7 +203,7 @@ int chat_create(struct chat **out, const struct chat_options *options, const str
         snprintf(err, err_len, "chat template: out of memory");
         return ERR_NOMEM;
     }
-    rc = find_source(c, options->template, t, err, err_len);
+    rc = find_source(c, options, t, err, err_len);
     if (rc < 0) {
         chat_destroy(&c);
         return rc;
@@ -154,15 +223,51 @@ int chat_create(struct chat **out, const struct chat_options *options, const str
     return 0;
 }
 
+/* The one for tools is another one where both it and "default" are the model's own. */
+static bool has_tool_use(const struct chat_options *options, const struct tokenizer *t)
+{
+    return options->template[0] == '\0' && (options->name == NULL || options->name[0] == '\0') &&
+           own_template(t, "default") != NULL && own_template(t, TOOL_USE) != NULL;
+}
+
+int chat_create(struct chat **out, const struct chat_options *options, const struct tokenizer *t,
+                char *err, size_t err_len)
+{
+    struct chat_options tool_use = *options;
+    int rc = create_one(out, options, t, err, err_len);
+
+    if (rc < 0 || !has_tool_use(options, t))
+        return rc;
+    tool_use.name = TOOL_USE;
+    rc = create_one(&(*out)->tool_use, &tool_use, t, err, err_len);
+    if (rc < 0)
+        chat_destroy(out);
+    return rc;
+}
+
 void chat_destroy(struct chat **c)
 {
     if (c == NULL || *c == NULL)
         return;
+    chat_destroy(&(*c)->tool_use);
     template_destroy(&(*c)->template);
     mem_free((*c)->source);
     mem_free((*c)->origin);
     mem_free(*c);
     *c = NULL;
+}
+
+/* Tools are in the template where requests have some and may call them. */
+const struct chat *chat_for(const struct chat *c, const struct params *p)
+{
+    const bool has_tools = p->chat.n_tools > 0 && p->tool_choice != TOOL_CHOICE_NONE;
+
+    return has_tools && c->tool_use != NULL ? c->tool_use : c;
+}
+
+const struct chat *chat_for_tools(const struct chat *c)
+{
+    return c->tool_use;
 }
 
 const char *chat_origin(const struct chat *c)

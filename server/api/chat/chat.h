@@ -1,8 +1,10 @@
 /* server/api/chat/chat.h - a conversation as the text that the model reads.
  *
  * The model's own template says how; a file may take its place, and a model without one gets the
- * messages as plain paragraphs. A template that cannot be parsed does not keep the server from
- * starting: it serves everything else, and chats are refused with the reason.
+ * messages as plain paragraphs. Of several templates a chat with tools gets "tool_use", any other
+ * one "default": chat_for() finds it. A setting may name one for all. A template that cannot be
+ * parsed does not keep the server from starting: it serves everything else, and chats are refused
+ * with the reason.
  *
  * Templates get the variables that Hugging Face's tokenizers give them: messages, tools, documents
  * (none), add_generation_prompt, bos_token, eos_token, enable_thinking (true, unless
@@ -43,13 +45,21 @@ struct tokenizer;
 
 struct chat_options {
     const char *template; /* "" for the tokenizer's, else plain; "plain", "chatml", or a file */
+    const char *name;     /* which of the tokenizer's; NULL or "": the one for the occasion */
     bool special_in_messages;
 };
 
-/* An error, with a sentence, is for a file that cannot be read, and lack of memory. */
+/* An error, with a sentence, is for a file that cannot be read, a name that the tokenizer does not
+ * have, and lack of memory. */
 int chat_create(struct chat **out, const struct chat_options *options, const struct tokenizer *t,
                 char *err, size_t err_len);
 void chat_destroy(struct chat **c);
+
+/* The chat with the template for these parameters: `c`, or another one that lives as long. All
+ * other functions are of that template. */
+const struct chat *chat_for(const struct chat *c, const struct params *p);
+/* The one for chats with tools, if it is another one; else NULL. */
+const struct chat *chat_for_tools(const struct chat *c);
 
 /* "the model's own", "plain", "chatml" or the file, for the log; why it cannot be used, or NULL */
 const char *chat_origin(const struct chat *c);
