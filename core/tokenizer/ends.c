@@ -126,10 +126,8 @@ static int mark_listed(const struct vocab *v, const struct gguf *g, bool *marks,
     for (uint64_t i = 0; i < list->count; i++) {
         const int64_t id = gguf_array_int(list, i);
 
-        if (id < 0 || id >= v->n)
-            return text_fail(g, ERR_FORMAT, err, err_len, "%s has %lld but there are %d tokens",
-                             NAMED_IDS, (long long)id, (int)v->n);
-        marks[id] = true;
+        if (vocab_has_id(v, g, NAMED_IDS, id))
+            marks[id] = true;
     }
     return 0;
 }

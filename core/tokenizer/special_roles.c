@@ -3,10 +3,11 @@
 #include "core/tokenizer/vocab.h"
 
 #include "core/base/err.h"
-#include "core/base/mem.h"
+#include "core/base/log.h"
 #include "core/formats/gguf/gguf.h"
 #include "core/tokenizer/pretokenizer.h"
 
+#include <inttypes.h>
 #include <string.h>
 #include <strings.h>
 
@@ -17,21 +18,26 @@ static bool is_text(struct gguf_str s, const char *text)
     return s.len == strlen(text) && memcmp(s.data, text, s.len) == 0;
 }
 
+bool vocab_has_id(const struct vocab *v, const struct gguf *g, const char *key, int64_t id)
+{
+    char file[256];
+
+    if (id >= 0 && id < v->n)
+        return true;
+    log_warn("tokenizer", "event=special-token-ignored key=%s id=%" PRId64 " tokens=%d file=%s",
+             key, id, (int)v->n, log_quote(file, sizeof(file), gguf_name(g)));
+    return false;
+}
+
 int vocab_read_id(const struct vocab *v, const struct gguf *g, const char *key, int32_t *id,
                   char *err, size_t err_len)
 {
-    uint32_t value;
-    const int rc = gguf_get_u32(g, key, &value, err, err_len);
+    int64_t value;
+    const int rc = gguf_get_int(g, key, &value, err, err_len);
 
-    if (rc == ERR_NOENT)
-        return 0;
-    if (rc != 0)
-        return rc;
-    if (value >= (uint32_t)v->n)
-        return text_fail(g, ERR_FORMAT, err, err_len, "%s is %u but there are %d tokens", key,
-                         (unsigned)value, (int)v->n);
-    *id = (int32_t)value;
-    return 0;
+    if (rc == 0 && vocab_has_id(v, g, key, value))
+        *id = (int32_t)value;
+    return rc == ERR_NOENT ? 0 : rc;
 }
 
 static int read_flag(const struct gguf *g, const char *key, bool *flag, char *err, size_t err_len)

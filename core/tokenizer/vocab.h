@@ -106,7 +106,10 @@ int vocab_load_infill(struct vocab *v, const struct gguf *g, char *err, size_t e
 int vocab_load_templates(struct vocab *v, const struct gguf *g, char *err, size_t err_len);
 void vocab_release_templates(struct vocab *v);
 
-/* The token that a key names; *id keeps its value when the key is absent. */
+/* Is the id that the key has a token's? If not, a line of the log says that it is not used. */
+bool vocab_has_id(const struct vocab *v, const struct gguf *g, const char *key, int64_t id);
+
+/* The token that a key names; *id keeps its value when the key is absent or names no token. */
 int vocab_read_id(const struct vocab *v, const struct gguf *g, const char *key, int32_t *id,
                   char *err, size_t err_len);
 

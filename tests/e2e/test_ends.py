@@ -13,7 +13,7 @@ import hf_recurrent
 import vocab_file as vf
 from jinja_reference import Renderer
 from test_hf_recurrent import parts as hf_recurrent_parts
-from test_safetensors import parts
+from test_safetensors import gguf_file, parts
 
 TOOLS = os.environ.get("QUIRE_TOOLS", "build/tools")
 TEMPLATES = pathlib.Path(os.environ.get("QUIRE_DATA", "../shared/data")) / "templates"
@@ -192,8 +192,21 @@ def test_a_list_in_a_file(tmp_path):
              eos_token_ids=[8, 10])
     assert ends_of(tmp_path / "m.gguf", texts) == {"<odd1>", "<odd3>"}
     vf.write(tmp_path / "m.gguf", "gpt2", list(texts), merges=["a b"], token_type=list(types), pre="gpt-2", eos_token_ids=[8, 99])
-    run = subprocess.run([os.path.join(TOOLS, "ends"), str(tmp_path / "m.gguf")], stdout=subprocess.PIPE, text=True, timeout=60)
-    assert "tokenizer.ggml.eos_token_ids has 99 but there are 12 tokens" in run.stdout
+    assert ends_of(tmp_path / "m.gguf", texts) == {"<odd1>"}
+
+
+@pytest.mark.parametrize("key,value", [("eos_token_id", 999), ("eot_token_id", 2 ** 32 - 1),
+                                       ("bos_token_id", 4000), ("eos_token_ids", [2, 999])])
+def test_ids_of_no_token(start, tmp_path, key, value):
+    """An id that the vocabulary lacks is told at the start, and not used."""
+    keys, tensors = parts("llama")
+    path = tmp_path / "m.gguf"
+    path.write_bytes(gguf_file.write({**keys, f"tokenizer.ggml.{key}": value}, tensors))
+    s = start(model=path)
+    assert s.post("/v1/completions", {"prompt": "a", "max_tokens": 2}).status == 200
+    ignored = value if isinstance(value, int) else value[1]
+    n = len(keys["tokenizer.ggml.tokens"])
+    assert f"event=special-token-ignored key=tokenizer.ggml.{key} id={ignored} tokens={n} " in s.read_log()
 
 
 # ---- what templates write

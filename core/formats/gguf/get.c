@@ -111,6 +111,18 @@ static int wrong_type(const struct gguf *g, const struct gguf_kv *kv, const char
     return ERR_FORMAT;
 }
 
+/* Of an unsigned number that is above INT64_MAX something negative. */
+int gguf_get_int(const struct gguf *g, const char *key, int64_t *out, char *err, size_t err_len)
+{
+    const struct gguf_kv *kv = gguf_find(g, key);
+
+    if (kv == NULL)
+        return ERR_NOENT;
+    if (kv->type == GGUF_BOOL || !load_int(kv->type, kv->data, out))
+        return wrong_type(g, kv, "an integer", err, err_len);
+    return 0;
+}
+
 int gguf_get_u32(const struct gguf *g, const char *key, uint32_t *out, char *err, size_t err_len)
 {
     const struct gguf_kv *kv = gguf_find(g, key);

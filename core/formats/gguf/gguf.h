@@ -169,6 +169,7 @@ const struct gguf_tensor *gguf_tensor_find(const struct gguf *g, const char *nam
  * Any integer type is accepted for u32, any integer or float type for f32. */
 int gguf_get_u32(const struct gguf *g, const char *key, uint32_t *out, char *err, size_t err_len);
 int gguf_get_f32(const struct gguf *g, const char *key, float *out, char *err, size_t err_len);
+int gguf_get_int(const struct gguf *g, const char *key, int64_t *out, char *err, size_t err_len);
 int gguf_get_bool(const struct gguf *g, const char *key, bool *out, char *err, size_t err_len);
 int gguf_get_str(const struct gguf *g, const char *key, struct gguf_str *out, char *err,
                  size_t err_len);

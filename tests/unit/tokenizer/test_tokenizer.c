@@ -613,9 +613,6 @@ static void refuses_hostile_vocabularies(void **state)
         {0, cut_scores, "tokenizer.ggml.scores has"},
         {0, drop_scores, "tokenizer.ggml.scores is missing"},
         {0, nan_score, "tokenizer.ggml.scores: the score of token 260"},
-        {0, big_eos, "tokenizer.ggml.eos_token_id is"},
-        {1, big_gap, "tokenizer.ggml.fim_suf_token_id is "},
-        {1, huge_eot, "tokenizer.ggml.eot_token_id is 4294967295"},
         {1, odd_bos, "tokenizer.ggml.bos_token_id"},
         {1, odd_flag, "tokenizer.ggml.add_eos_token"},
         {0, twin_token, "tokenizer.ggml.tokens: tokens 260 and 261"},
@@ -643,6 +640,31 @@ static void refuses_hostile_vocabularies(void **state)
         assert_null(t);
         if (strstr(err, faults[i].says) == NULL || strstr(err, "toy") == NULL)
             fail_msg("\"%s\" does not say \"%s\"", err, faults[i].says);
+    }
+}
+
+/* An id that is no token's is not used; the family's default is, where its name is right. */
+static void ignores_ids_of_no_token(void **state)
+{
+    static void (*const changes[])(struct toy *v) = {big_eos, big_gap, huge_eot};
+
+    (void)state;
+    for (size_t i = 0; i < 2 * sizeof(changes) / sizeof(changes[0]); i++) {
+        const bool is_bpe = i % 2 == 1;
+        struct toy v = is_bpe ? bpe_toy("gpt-2") : spm_toy();
+        struct tokenizer *t;
+        const int32_t *ends;
+        size_t n;
+
+        changes[i / 2](&v);
+        t = toy_create(&v);
+        if (changes[i / 2] == big_eos)
+            assert_int_equal(tokenizer_eos(t), is_bpe ? TOKEN_NONE : 2);
+        ends = tokenizer_eog(t, &n);
+        for (size_t k = 0; k < n; k++)
+            assert_in_range(ends[k], 0, tokenizer_n_vocab(t) - 1);
+        assert_int_equal(tokenizer_infill(t)->suffix, TOKEN_NONE);
+        tokenizer_destroy(&t);
     }
 }
 
@@ -684,6 +706,7 @@ int main(void)
         cmocka_unit_test(word_piece_and_unigram_differ),
         cmocka_unit_test(refuses_hostile_vocabularies),
         cmocka_unit_test(works_without_types),
+        cmocka_unit_test(ignores_ids_of_no_token),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
