@@ -94,6 +94,7 @@ def test_by_number(served, texts):
                          ([{"id": 0, "scale": 1e9}], "lora[0].scale"), ([1], "lora[0].id"), ({"id": 0}, "lora"),
                          ([{"id": 0, "scale": 1}, {"id": 1, "scale": 1}], "lora[1].scale")):
         r = served.post("/v1/completions", {"prompt": "x", "lora": wrong})
+        assert r.json["error"]["message"].count("must be") <= 1
         assert r.status == 400 and named in r.json["error"]["message"], r.body
     r = served.post("/v1/completions", {"prompt": "x", "model": "a1", "lora": [{"id": 2, "scale": 1}]})
     assert r.status == 400 and "another is named" in r.json["error"]["message"]

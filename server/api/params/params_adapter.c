@@ -34,14 +34,13 @@ int params_take_adapter_item(const struct adapter_set *set, const struct field_p
 
     if (!field_is_int(id, 0, UINT32_MAX - 1.0) ||
         !adapter_set_name(set, (uint32_t)id->valuedouble, name))
-        return field_refuse(p, "id", "must be the id of an adapter (GET /lora-adapters)");
+        return field_refuse(p, "id", "the id of an adapter (GET /lora-adapters)");
     if (!cJSON_IsNumber(scale) || !(scale->valuedouble >= -1000 && scale->valuedouble <= 1000))
-        return field_refuse(p, "scale", "must be a number between -1000 and 1000");
+        return field_refuse(p, "scale", "a number between -1000 and 1000");
     if ((float)scale->valuedouble == 0.0f)
         return 0;
     if (to->name[0] != '\0')
-        return field_refuse(p, "scale",
-                            "must be 0: one adapter at most counts, and another is named");
+        return field_refuse(p, "scale", "0: one adapter at most counts, and another is named");
     memcpy(to->name, name, sizeof(name));
     to->scale = (float)scale->valuedouble;
     return 0;
