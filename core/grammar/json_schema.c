@@ -204,7 +204,11 @@ unsigned schema_types(struct schema *s, const struct schema_node *at)
     }
     if (types != 0 && types != UINT32_MAX)
         return types;
-    schema_refuse(s, at, "'type' must be the name of a type or a list of names");
+    if (cJSON_IsArray(type) && type->child == NULL)
+        schema_refuse(s, at, "no value fits: 'type' lists none, or all that 'allOf', '$ref' and "
+                             "the schema itself say of it has no type in common");
+    else
+        schema_refuse(s, at, "'type' must be the name of a type or a list of names");
     return 0;
 }
 
@@ -373,6 +377,27 @@ static struct grammar_piece write_nullable(struct schema *s, const struct schema
     return p;
 }
 
+/* Draft 4's exclusive bounds as numbers. */
+static struct grammar_piece write_new_bounds(struct schema *s, const struct schema_node *at)
+{
+    cJSON *copy = schema_keep(s, at, cJSON_CreateObject());
+    struct schema_node here = *at;
+    const cJSON *it;
+
+    if (copy == NULL)
+        return (struct grammar_piece){0};
+    cJSON_ArrayForEach(it, at->schema) {
+        const char *name = schema_bound_name(at->schema, it);
+
+        schema_spend(s, 2);
+        if (name != NULL && json_put_reference(copy, name, it) == NULL)
+            grammar_builder_fail(s->b, ERR_NOMEM, "out of memory");
+    }
+    here.schema = copy;
+    here.depth++;
+    return schema_write(s, &here);
+}
+
 struct grammar_piece schema_write(struct schema *s, const struct schema_node *at)
 {
     const struct grammar_piece none = {0};
@@ -401,6 +426,8 @@ struct grammar_piece schema_write(struct schema *s, const struct schema_node *at
         here.depth++;
         return here.schema != NULL ? schema_write(s, &here) : none;
     }
+    if (schema_has_old_bounds(at->schema))
+        return write_new_bounds(s, at);
     any = schema_get(at->schema, "anyOf");
     if (any != NULL)
         return schema_union(s, at, any, "anyOf");

@@ -37,6 +37,9 @@
  *   - uniqueItems: of items that are listed (enum, const, booleans, null), up to 16 values;
  *     otherwise refused, for a grammar does not remember what it wrote.
  *
+ *   - exclusiveMinimum, exclusiveMaximum: numbers, or as in draft 4 and OpenAPI 3.0 truth values
+ *     that make minimum and maximum exclusive.
+ *
  *   - multipleOf: by the decimal digits, as they are written: 0.07 is a multiple of 0.01. Up to 33
  *     digits, 20 of them behind the point. Of large steps 2,000 multiples are written.
  *

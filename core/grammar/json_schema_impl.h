@@ -116,6 +116,11 @@ const cJSON *schema_merge(struct schema *s, const struct schema_node *at);
 /* And with what `also` says. */
 const cJSON *schema_merge_two(struct schema *s, const struct schema_node *at, const cJSON *schema,
                               const cJSON *also);
+/* Draft 4 and OpenAPI 3.0: is exclusiveMinimum or exclusiveMaximum a truth value? */
+bool schema_has_old_bounds(const cJSON *schema);
+/* The keyword that the member is in 2020-12: "exclusiveMinimum" for a minimum beside
+ * exclusiveMinimum: true, NULL for the latter. */
+const char *schema_bound_name(const cJSON *schema, const cJSON *member);
 /* Did merging leave no type or no value? */
 bool schema_is_impossible(const cJSON *merged);
 /* The branches in `list`, which is an anyOf or a oneOf. */

@@ -220,6 +220,8 @@ static void merge_keyword(struct schema *s, const struct schema_node *at, cJSON 
         merge_unions(s, at, to, keyword, a, b);
     else if (schema_equal(s, a, b))
         add(s, to, keyword, a);
+    else if (strcmp(keyword, "const") == 0)
+        schema_refuse(s, at, "no value fits: there are two different 'const' for it");
     else
         schema_refuse(s, at, "two different '%.40s' for one value are not supported", keyword);
 }
@@ -332,6 +334,27 @@ static void add_nullable_type(struct schema *s, cJSON *to, const cJSON *type)
     put(s, list, NULL, cJSON_CreateString("null"));
 }
 
+bool schema_has_old_bounds(const cJSON *schema)
+{
+    return cJSON_IsBool(schema_get(schema, "exclusiveMinimum")) ||
+           cJSON_IsBool(schema_get(schema, "exclusiveMaximum"));
+}
+
+const char *schema_bound_name(const cJSON *schema, const cJSON *member)
+{
+    static const char *const pairs[][2] = {{"minimum", "exclusiveMinimum"},
+                                           {"maximum", "exclusiveMaximum"}};
+
+    for (int i = 0; i < 2; i++) {
+        if (cJSON_IsBool(member) && strcmp(member->string, pairs[i][1]) == 0)
+            return NULL;
+        if (strcmp(member->string, pairs[i][0]) == 0 &&
+            cJSON_IsTrue(schema_get(schema, pairs[i][1])))
+            return pairs[i][1];
+    }
+    return member->string;
+}
+
 /* What the schema itself says. */
 static const cJSON *own(struct schema *s, const struct schema_node *at)
 {
@@ -348,8 +371,9 @@ static const cJSON *own(struct schema *s, const struct schema_node *at)
             continue;
         if (strcmp(it->string, "type") == 0 && cJSON_IsTrue(schema_get(at->schema, "nullable")))
             add_nullable_type(s, to, it);
-        else if (strcmp(it->string, "properties") == 0 || !is_special(it->string))
-            add(s, to, it->string, it);
+        else if ((strcmp(it->string, "properties") == 0 || !is_special(it->string)) &&
+                 schema_bound_name(at->schema, it) != NULL)
+            add(s, to, schema_bound_name(at->schema, it), it);
     }
     return to;
 }

@@ -19,22 +19,33 @@
 #define HEX4 "[0-9a-f]{1,4}"
 #define WORD "[A-Za-z0-9_~-]{0,40}"
 
+#define ANY_LABEL "[a-z0-9]([a-z0-9-]*[a-z0-9])?"
+#define ANY_LOCAL "[A-Za-z0-9_+-]+"
+
 /* Each is a part of what the format allows, in a common spelling. Other formats are notes to the
  * reader, as the standard has it. */
-static const struct {
+struct format {
     const char *name, *regex;
-} formats[] = {
-    {"date", DATE},
-    {"time", TIME},
-    {"date-time", DATE "T" TIME},
-    {"duration", "P([1-9][0-9]{0,3}[DW]|T[1-9][0-9]{0,3}[HMS])"},
-    {"uuid", "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"},
-    {"email", "[A-Za-z0-9_+-]{1,32}(\\.[A-Za-z0-9_+-]{1,16}){0,2}@" LABEL "(\\." LABEL
-              "){0,2}\\.[a-z]{2,8}"},
-    {"ipv4", BYTE "(\\." BYTE "){3}"},
-    {"ipv6", HEX4 "(:" HEX4 "){7}"},
-    {"hostname", HOST},
-    {"uri", "https?://" HOST "(/" WORD "){0,6}"},
+    /* Beside lengths, which bound it: no repetition in it has a count, so that the automaton of
+     * both counts characters once. NULL: the same one. */
+    const char *uncounted;
+    uint32_t shortest, longest; /* characters that `regex` can have */
+};
+static const struct format formats[] = {
+    {"date", DATE, NULL, 10, 10},
+    {"time", TIME, NULL, 9, 21},
+    {"date-time", DATE "T" TIME, NULL, 20, 32},
+    {"duration", "P([1-9][0-9]{0,3}[DW]|T[1-9][0-9]{0,3}[HMS])", NULL, 3, 7},
+    {"uuid", "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", NULL, 36, 36},
+    {"email",
+     "[A-Za-z0-9_+-]{1,32}(\\.[A-Za-z0-9_+-]{1,16}){0,2}@" LABEL "(\\." LABEL
+     "){0,2}\\.[a-z]{2,8}",
+     ANY_LOCAL "(\\." ANY_LOCAL ")*@" ANY_LABEL "(\\." ANY_LABEL ")*\\.[a-z]{2,8}", 6, 174},
+    {"ipv4", BYTE "(\\." BYTE "){3}", NULL, 7, 15},
+    {"ipv6", HEX4 "(:" HEX4 "){7}", NULL, 15, 39},
+    {"hostname", HOST, ANY_LABEL "(\\." ANY_LABEL ")*", 1, 131},
+    {"uri", "https?://" HOST "(/" WORD "){0,6}",
+     "https?://" ANY_LABEL "(\\." ANY_LABEL ")*(/[A-Za-z0-9_~-]*)*", 8, 385},
 };
 
 struct grammar_piece schema_any_string(struct schema *s, uint32_t min, uint32_t max)
@@ -55,18 +66,40 @@ static struct grammar_piece quoted(struct schema *s, const char *regex, unsigned
     return grammar_then(s->b, p, grammar_text(s->b, "\""));
 }
 
-/* The expression of a known format, or NULL. */
-static const char *format_regex(const cJSON *format)
+static const struct format *known_format(const cJSON *schema)
 {
-    for (size_t i = 0; cJSON_IsString(format) && i < sizeof(formats) / sizeof(formats[0]); i++)
-        if (strcmp(formats[i].name, format->valuestring) == 0)
-            return formats[i].regex;
+    const cJSON *name = schema_get(schema, "format");
+
+    for (size_t i = 0; cJSON_IsString(name) && i < sizeof(formats) / sizeof(formats[0]); i++)
+        if (strcmp(formats[i].name, name->valuestring) == 0)
+            return &formats[i];
     return NULL;
 }
 
 bool schema_has_known_format(const cJSON *schema)
 {
-    return format_regex(schema_get(schema, "format")) != NULL;
+    return known_format(schema) != NULL;
+}
+
+/* The lengths, without what the format keeps to anyway: 0 and GRAMMAR_NO_LIMIT. */
+static void read_lengths(struct schema *s, const struct schema_node *at, uint32_t *min,
+                         uint32_t *max)
+{
+    const struct format *format = known_format(at->schema);
+
+    *min = schema_count(s, at, "minLength", 0);
+    *max = schema_count(s, at, "maxLength", GRAMMAR_NO_LIMIT);
+    if (format == NULL)
+        return;
+    if (*min <= format->shortest)
+        *min = 0;
+    if (*max >= format->longest && *min <= format->longest)
+        *max = *min > 0 ? format->longest : GRAMMAR_NO_LIMIT;
+}
+
+static bool are_lengths(uint32_t min, uint32_t max)
+{
+    return min > 0 || max != GRAMMAR_NO_LIMIT;
 }
 
 /* What an expression or an automaton is refused for is told with a pointer to it. */
@@ -83,13 +116,16 @@ void schema_point(struct schema *s, const struct schema_node *at, const char *ke
 uint32_t schema_string_expr(struct schema *s, const struct schema_node *at, struct expr_set *e)
 {
     const cJSON *pattern = schema_get(at->schema, "pattern");
-    const char *format = format_regex(schema_get(at->schema, "format"));
-    const uint32_t min = schema_count(s, at, "minLength", 0);
-    const uint32_t max = schema_count(s, at, "maxLength", GRAMMAR_NO_LIMIT);
-    uint32_t out = expr_repeat(e, expr_any(e), min, max);
+    const struct format *format = known_format(at->schema);
+    const char *regex = format != NULL ? format->regex : NULL;
+    uint32_t min, max, out;
 
-    if (format != NULL)
-        out = expr_and(e, out, grammar_regex_expr(e, s->b, format, strlen(format), 0));
+    read_lengths(s, at, &min, &max);
+    out = expr_repeat(e, expr_any(e), min, max);
+    if (format != NULL && are_lengths(min, max) && format->uncounted != NULL)
+        regex = format->uncounted;
+    if (regex != NULL)
+        out = expr_and(e, out, grammar_regex_expr(e, s->b, regex, strlen(regex), 0));
     if (pattern != NULL && !cJSON_IsString(pattern))
         schema_refuse(s, at, "'pattern' must be a string");
     else if (pattern != NULL)
@@ -126,20 +162,21 @@ struct grammar_piece schema_string(struct schema *s, const struct schema_node *a
 {
     const cJSON *pattern = schema_get(at->schema, "pattern");
     const cJSON *format = schema_get(at->schema, "format");
-    const uint32_t min = schema_count(s, at, "minLength", 0);
-    const uint32_t max = schema_count(s, at, "maxLength", GRAMMAR_NO_LIMIT);
-    const bool has_length = min > 0 || max != GRAMMAR_NO_LIMIT;
+    const struct format *known = known_format(at->schema);
+    uint32_t min = schema_count(s, at, "minLength", 0);
+    uint32_t max = schema_count(s, at, "maxLength", GRAMMAR_NO_LIMIT);
 
     if (min > max)
         return schema_refuse(s, at, "minLength is above maxLength");
+    read_lengths(s, at, &min, &max);
     if (format != NULL && !cJSON_IsString(format))
         return schema_refuse(s, at, "'format' must be a string");
     if (pattern != NULL && !cJSON_IsString(pattern))
         return schema_refuse(s, at, "'pattern' must be a string");
-    if ((pattern != NULL) + (format_regex(format) != NULL) + has_length > 1)
+    if ((pattern != NULL) + (known != NULL) + are_lengths(min, max) > 1)
         return with_all(s, at);
-    if (format_regex(format) != NULL)
-        return quoted(s, format_regex(format), 0);
+    if (known != NULL)
+        return quoted(s, known->regex, 0);
     if (pattern == NULL)
         return schema_any_string(s, min, max);
     return with_pattern(s, at, pattern->valuestring);

@@ -170,7 +170,10 @@ struct grammar_piece schema_values(struct schema *s, const struct schema_node *a
 
     check_keywords(s, at);
     if (list != NULL && (!cJSON_IsArray(list) || list->child == NULL))
-        return schema_refuse(s, at, "'enum' must be a list with at least one value");
+        return schema_refuse(s, at, cJSON_IsArray(list)
+                                        ? "no value fits: 'enum' lists none, or the lists of "
+                                          "'allOf' and '$ref' have none in common"
+                                        : "'enum' must be a list with at least one value");
     if (schema_has_failed(s))
         return (struct grammar_piece){0};
     return write_texts(s, at, list != NULL ? (uint32_t)cJSON_GetArraySize(list) : 1);

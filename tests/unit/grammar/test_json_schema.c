@@ -321,6 +321,107 @@ static void what_others_write(void **state)
           {"1.5", false});
 }
 
+/* Draft 4 and OpenAPI 3.0: true makes `minimum` or `maximum` an exclusive one. */
+static void bounds_of_draft_4(void **state)
+{
+    (void)state;
+    CHECK("{\"type\":\"integer\",\"minimum\":5,\"exclusiveMinimum\":true}", {"5", false},
+          {"6", true});
+    CHECK("{\"type\":\"number\",\"maximum\":5,\"exclusiveMaximum\":true}", {"5", false},
+          {"4.9", true}, {"5.0", false});
+    CHECK("{\"type\":\"integer\",\"exclusiveMaximum\":false,\"maximum\":5}", {"5", true},
+          {"6", false});
+    CHECK("{\"type\":\"integer\",\"exclusiveMinimum\":true}", {"5", true}, {"-5", true});
+    CHECK("{\"allOf\":[{\"type\":\"integer\",\"minimum\":5},"
+          "{\"minimum\":5,\"exclusiveMinimum\":true}]}",
+          {"5", false}, {"6", true});
+    CHECK("{\"allOf\":[{\"type\":\"integer\",\"minimum\":5},"
+          "{\"minimum\":3,\"exclusiveMinimum\":true}]}",
+          {"4", false}, {"5", true});
+    CHECK("{\"type\":\"integer\",\"minimum\":1,\"exclusiveMinimum\":true,\"nullable\":true}",
+          {"1", false}, {"2", true}, {"null", true});
+    CHECK("{\"enum\":[1,2,3],\"minimum\":1,\"exclusiveMinimum\":true}", {"1", false},
+          {"2", true});
+    CHECK("{\"type\":\"integer\",\"minimum\":4,\"exclusiveMinimum\":true,\"multipleOf\":4}",
+          {"4", false}, {"8", true});
+    CHECK("{\"anyOf\":[{\"type\":\"integer\"},{\"type\":\"null\"}],\"minimum\":4,"
+          "\"exclusiveMinimum\":true}",
+          {"4", false}, {"5", true}, {"null", true});
+}
+
+/* Beside a format a length counts where it can matter. */
+static void formats_of_any_length(void **state)
+{
+    static const char *const formats[][2] = {
+        {"email", "john.smith+x@mail.example.co.uk"}, {"hostname", "mail.example.co.uk"},
+        {"uri", "https://www.example.com/a-b/c"},     {"date", "2024-02-28"},
+        {"date-time", "2024-02-28T10:20:30Z"},        {"time", "10:20:30+01:00"},
+        {"ipv4", "192.168.100.200"},                  {"duration", "PT8204H"},
+        {"uuid", "392afb24-cac4-5a26-cf2d-6128ef2b0e3a"},
+        {"ipv6", "3389:bca4:a251:aa98:f59b:1:8:f"}};
+    (void)state;
+
+    for (size_t i = 0; i < sizeof(formats) / sizeof(formats[0]); i++) {
+        const unsigned n = (unsigned)strlen(formats[i][1]);
+        const unsigned most[] = {n, n + 1, 40, 50, 64, 80, 100, 128, 200, 254, 255, 320, 2000};
+
+        for (size_t k = 0; k < sizeof(most) / sizeof(most[0]); k++) {
+            char schema[120], text[120];
+            struct constraint *c;
+
+            snprintf(schema, sizeof(schema),
+                     "{\"type\":\"string\",\"format\":\"%s\",\"maxLength\":%u}", formats[i][0],
+                     most[k]);
+            snprintf(text, sizeof(text), "\"%s\"", formats[i][1]);
+            c = compile(schema);
+            if (takes(c, text) != (most[k] >= n))
+                fail_msg("%s: %s", schema, text);
+            constraint_unref(&c);
+        }
+    }
+    CHECK("{\"type\":\"string\",\"format\":\"email\",\"maxLength\":6}", {"\"a@b.de\"", true},
+          {"\"ab@b.de\"", false});
+    CHECK("{\"type\":\"string\",\"format\":\"email\",\"minLength\":8,\"maxLength\":60}",
+          {"\"ab@b.de\"", false}, {"\"abc@b.de\"", true});
+    CHECK("{\"type\":\"string\",\"format\":\"email\",\"minLength\":3,\"pattern\":\"^j\"}",
+          {"\"john@b.de\"", true}, {"\"ann@b.de\"", false});
+    CHECK("{\"type\":\"string\",\"format\":\"hostname\",\"minLength\":5,\"maxLength\":63}",
+          {"\"a.de\"", false}, {"\"ab.de\"", true});
+}
+
+static void refuses(const char *text, const char *why)
+{
+    struct grammar *g = NULL;
+    cJSON *schema = cJSON_Parse(text);
+    char err[300];
+
+    assert_non_null(schema);
+    if (schema_to_grammar(&g, schema, NULL, err, sizeof(err)) >= 0 || strstr(err, why) == NULL)
+        fail_msg("%s: \"%s\" and not \"%s\"", text, g != NULL ? "it is taken" : err, why);
+    cJSON_Delete(schema);
+}
+
+/* Schemas that no value fits are refused, and say so. */
+static void contradictions_are_named(void **state)
+{
+    (void)state;
+    refuses("{\"allOf\":[{\"type\":\"string\"},{\"type\":\"integer\"}]}", "no value fits");
+    refuses("{\"type\":\"string\",\"allOf\":[{\"type\":\"integer\"}]}", "no value fits");
+    refuses("{\"$ref\":\"#/$defs/a\",\"type\":\"null\",\"$defs\":{\"a\":{\"type\":\"object\"}}}",
+            "no value fits");
+    refuses("{\"type\":\"object\",\"properties\":{\"a\":{\"allOf\":[{\"type\":\"array\"},{"
+            "\"type\":\"object\"}]}}}",
+            "at '#/properties/a': no value fits");
+    refuses("{\"allOf\":[{\"enum\":[1]},{\"enum\":[2]}]}", "no value fits");
+    refuses("{\"allOf\":[{\"const\":1},{\"const\":2}]}", "no value fits");
+    refuses("{\"allOf\":[{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"string\"}}},{"
+            "\"properties\":{\"a\":{\"type\":\"integer\"}}}]}",
+            "no value fits");
+    CHECK("{\"anyOf\":[{\"allOf\":[{\"type\":\"string\"},{\"type\":\"integer\"}]},"
+          "{\"type\":\"null\"}]}",
+          {"null", true}, {"1", false});
+}
+
 /* 64 objects within each other, and what happens where the stack ends. */
 /* 1e300 is an integer, and no int64_t. */
 /* JSON Schema 2020-12, 6.5: what an implementation does not know asserts nothing, nor do some known
@@ -567,6 +668,9 @@ int main(void)
         cmocka_unit_test(keys_by_patterns),
         cmocka_unit_test(members_are_counted),
         cmocka_unit_test(what_others_write),
+        cmocka_unit_test(bounds_of_draft_4),
+        cmocka_unit_test(formats_of_any_length),
+        cmocka_unit_test(contradictions_are_named),
         cmocka_unit_test(deep_nesting),
         cmocka_unit_test(out_of_memory),
     };
