@@ -17,11 +17,41 @@ struct scan {
 
 /* ---- what a character is */
 
+static const struct {
+    uint32_t from, to, category;
+} newer[] = {
+#define RANGE(from, to, category) {from, to, UC_CATEGORY_MASK_##category},
+#include "core/tokenizer/newer_categories.inc"
+};
+
+/* Of a character that libunistring does not know. */
+static uint32_t newer_category(uint32_t character)
+{
+    size_t low = 0, high = sizeof(newer) / sizeof(newer[0]);
+
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+
+        if (newer[middle].to < character)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    if (low < sizeof(newer) / sizeof(newer[0]) && newer[low].from <= character)
+        return newer[low].category;
+    return UC_CATEGORY_MASK_Cn;
+}
+
 uint32_t split_category(uint32_t character)
 {
+    uint32_t category;
+
     if (character == 0x85)
         return SPLIT_NEXT_LINE;
-    return (uint32_t)__builtin_ctz(uc_general_category(character).bitmask);
+    category = uc_general_category(character).bitmask;
+    if (category == UC_CATEGORY_MASK_Cn)
+        category = newer_category(character);
+    return (uint32_t)__builtin_ctz(category);
 }
 
 static bool is_han(uint32_t character)

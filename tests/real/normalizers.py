@@ -61,17 +61,13 @@ CASES = {
 
 # ---- texts ----
 
-def is_known(c):
-    """Words are cut by what a character is, and of the newest the two know different ones."""
-    return unicodedata.category(chr(c)) not in ("Cn", "Cs")
-
-
 def characters():
     """Of all planes that have any; ideographs and syllables are many, and alike."""
     many = [(0x3400, 0xA000), (0xAC00, 0xD7A4), (0x20000, 0x2F800)]
     rng = random.Random(0)
     found = [c for c in range(1, 0x32000) if not any(a <= c < b for a, b in many)] + list(range(0xE0100, 0xE01F0))
-    return [c for c in found + [rng.randrange(a, b) for a, b in many for _ in range(300)] if is_known(c)]
+    found += [rng.randrange(a, b) for a, b in many for _ in range(300)]
+    return [c for c in found if not 0xD800 <= c < 0xE000]
 
 
 class Texts:
@@ -109,7 +105,12 @@ class Texts:
         for _ in range(rng.choice([0, 0, 0, 1, 2])):
             at = rng.randint(0, len(text))
             text = text[:at] + rng.choice([name for name, *_ in ADDED[1:]] + ["Caf\u00e9", "\u00c5!", "a  b", "``"]) + text[at:]
-        return "".join(c for c in text if c != "\0" and is_known(ord(c))).replace(MARK, "")
+        return "".join(c for c in text if c != "\0" and not "\ud800" <= c <= "\udfff").replace(MARK, "")
+
+
+def only_known(text):
+    """Without the newest characters: of a few the library knows small letters, and libunistring does not."""
+    return "".join(c for c in text if unicodedata.category(c) != "Cn")
 
 
 # ---- the two tokenizers ----
@@ -196,7 +197,8 @@ def work(args):
     if args.write is not None:
         return write(tokenizers, args.write, texts)
     for name in args.names or CASES:
-        wrong = compare(tokenizers, name, CASES[name], texts, args.folder / "normalizers")
+        known = [only_known(t) for t in texts] if "Lowercase" in json.dumps(CASES[name]) else texts
+        wrong = compare(tokenizers, name, CASES[name], known, args.folder / "normalizers")
         print(f"{name}: {len(texts) - len(wrong)} of {len(texts)} texts", "\n  ".join(["", *wrong[:args.show]]), flush=True)
         failed |= bool(wrong)
     return 1 if failed else 0

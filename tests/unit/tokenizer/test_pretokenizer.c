@@ -190,6 +190,24 @@ static void cuts_novels_as_pcre2_does(void **state)
 }
 
 /* By all rules that there are: a mebibyte of one thing costs some looks a byte, and no more. */
+/* Letters of Unicode 15.0 to 16.0 are letters, and digits digits, whatever libunistring knows. */
+static void newer_characters_are_known(void **state)
+{
+    static const char text[] = "\U00031350\U00031351 \U00011F50\U00011F51\u1C89\U00010D50";
+    static const size_t ends[] = {8, 9, 13, 17, 24};
+    struct pretokenizer_run *run;
+    struct pretokenizer *p;
+
+    (void)state;
+    assert_int_equal(pretokenizer_create(&p, pretokenizer_find("qwen2", 5)), 0);
+    assert_int_equal(pretokenizer_run_create(&run, p), 0);
+    pretokenizer_begin(run, text, sizeof(text) - 1);
+    for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++)
+        assert_int_equal(pretokenizer_next(run), ends[i]);
+    pretokenizer_run_destroy(&run);
+    pretokenizer_destroy(&p);
+}
+
 static void work_is_linear_by_all_rules(void **state)
 {
     static const char *const units[] = {"a", " ", "\xCC\x81", "\n", "1", "' ", "\xE6\x97\xA5"};
@@ -264,6 +282,7 @@ int main(void)
         cmocka_unit_test(cuts_random_text_as_pcre2_does),
         cmocka_unit_test(cuts_novels_as_pcre2_does),
         cmocka_unit_test(work_is_linear_by_all_rules),
+        cmocka_unit_test(newer_characters_are_known),
         cmocka_unit_test(refuses_what_is_not_in_the_notation),
         cmocka_unit_test(survives_every_failing_allocation),
     };
