@@ -2,6 +2,7 @@
 #include "server/api/constraint/constraint_cache.h"
 
 #include "core/base/err.h"
+#include "core/base/json.h"
 #include "core/base/list.h"
 #include "core/base/mem.h"
 #include "core/grammar/constraint.h"
@@ -153,16 +154,11 @@ static void remember(struct constraint_cache *c, struct key *key, struct constra
 
 static char *text_of(const cJSON *value)
 {
-    char *printed, *copy;
-
     if (value == NULL)
         return mem_strdup("");
     if (cJSON_IsString(value))
         return mem_strdup(value->valuestring);
-    printed = cJSON_PrintUnformatted(value);
-    copy = printed != NULL ? mem_strdup(printed) : NULL;
-    cJSON_free(printed);
-    return copy;
+    return json_value_text(value);
 }
 
 /* The value, and the triggers behind a NUL, of which they have none. */

@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "core/base/json.h"
 #include "core/grammar/constraint.h"
 #include "server/api/constraint/constraint_cache.h"
 #include "tests/unit/server/byte_tokenizer.inc"
@@ -31,11 +32,14 @@ static struct constraint_cache *cache(uint32_t max_entries, size_t max_bytes)
 static struct constraint *get(struct constraint_cache *c, enum constraint_kind kind,
                               const char *json)
 {
-    cJSON *value = cJSON_Parse(json);
-    const struct constraint_spec spec = {.kind = kind, .field = "field", .value = value};
+    const char *why = NULL;
+    cJSON *value = NULL;
+    struct constraint_spec spec = {.kind = kind, .field = "field"};
     struct constraint *out;
     struct api_error e = {0};
 
+    assert_int_equal(json_parse(json, strlen(json), &value, &why), 0);
+    spec.value = value;
     if (constraint_cache_get(c, &spec, NULL, &out, &e) < 0)
         fail_msg("%s: %s", json, e.message);
     cJSON_Delete(value);
@@ -67,6 +71,26 @@ static void the_same_spec_is_compiled_once(void **state)
     constraint_unref(&schema);
     constraint_unref(&same);
     assert_null(a);
+}
+
+/* Their doubles are the same. */
+static void numbers_are_told_apart_by_their_text(void **state)
+{
+    static const char *const schemas[] = {
+        "{\"const\":9007199254740992}", "{\"const\":9007199254740993}", "{\"const\":1}",
+        "{\"const\":1.0}",
+        "{\"type\":\"integer\",\"minimum\":9007199254740992}",
+        "{\"type\":\"integer\",\"minimum\":9007199254740993}"};
+    struct constraint_cache *c = cache(100, SIZE_MAX);
+    (void)state;
+
+    for (size_t i = 0; i < sizeof(schemas) / sizeof(schemas[0]); i++) {
+        struct constraint *it = get(c, CONSTRAINT_SCHEMA, schemas[i]);
+
+        constraint_unref(&it);
+    }
+    assert_int_equal(constraint_cache_stats(c).n_hits, 0);
+    constraint_cache_destroy(&c);
 }
 
 /* The same text means different things as a grammar, an expression and a choice. */
@@ -220,6 +244,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_same_spec_is_compiled_once),
+        cmocka_unit_test(numbers_are_told_apart_by_their_text),
         cmocka_unit_test(kinds_are_told_apart),
         cmocka_unit_test(the_longest_unused_goes_first),
         cmocka_unit_test(refusals_name_the_field),
