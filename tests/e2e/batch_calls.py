@@ -45,7 +45,7 @@ def look(s, batch, headers=None):
     return r.json
 
 
-def wait_for(s, batch, question, timeout=60, headers=None):
+def wait_for(s, batch, question, timeout=300, headers=None):
     begin = time.monotonic()
     while True:
         b = look(s, batch, headers)

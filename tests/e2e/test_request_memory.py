@@ -151,19 +151,21 @@ def test_answers_that_nobody_reads_count(start):
     s.wait_until(lambda m: m["quire_request_memory_bytes"] == 0, what="given back")
 
 
-def test_pages_that_nobody_reads_have_a_part_of_the_memory(start):
-    """/openapi.json has a third of a megabyte, and each client that does not read it keeps one: a quarter of the memory is
-    theirs. Metrics and health are told all the same, and requests have room."""
-    s = start("--request-memory", "128m", "--max-connections", "600", "--max-connections-per-address", "600")
+def test_pages_that_nobody_reads_have_a_part_of_the_memory(start, tmp_path):
+    """/props with a long template has a third of a megabyte, and each client that does not read it keeps one: a quarter of the
+    memory is theirs. Metrics and health are told all the same, and requests have room."""
+    (tmp_path / "long.jinja").write_text("{{ messages[0].content }}{# " + "x" * 333_000 + " #}")
+    s = start("--request-memory", "128m", "--max-connections", "600", "--max-connections-per-address", "600",
+              "--chat-template", str(tmp_path / "long.jinja"))
     clients = [s.socket() for _ in range(300)]
     for c in clients:
         c.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        c.sendall(b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n" * 40)  # more than sockets take
-    s.wait_until(lambda m: m.get('quire_http_requests_total{route="/openapi.json",code="429"}', 0) > 0, what="a refusal")
+        c.sendall(b"GET /props HTTP/1.1\r\nHost: localhost\r\n\r\n" * 40)  # more than sockets take
+    s.wait_until(lambda m: m.get('quire_http_requests_total{route="/props",code="429"}', 0) > 0, what="a refusal")
     m = s.metrics()
     assert 16 * MIB < m["quire_request_memory_bytes"] < 40 * MIB
     assert s.get("/health").status == 200 and s.complete("a", max_tokens=2)
     for c in clients:
         c.close()
     s.wait_until(lambda m: m["quire_request_memory_bytes"] == 0, what="memory back")
-    assert s.get("/openapi.json").status == 200
+    assert s.get("/props").status == 200

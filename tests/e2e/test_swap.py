@@ -166,7 +166,8 @@ def test_sigterm_while_swapping(start, tmp_path):
     for twice in (False, True):
         path = tmp_path / f"swap{twice}"
         s = start(*TINY, *files(path), "--preemption", "swap")
-        streams = [s.stream([60 + i] * 50, max_tokens=120, ignore_eos=True) for i in range(10)]
+        # Ten prompts of one request begin together, however slowly a client comes to ask.
+        streams = [s.stream([[60 + i] * 50 for i in range(10)], max_tokens=120, ignore_eos=True)]
         s.wait_until(lambda m: m['quire_preemptions_total{mode="swap"}'] > 0, what="swapped")
         s.process.send_signal(signal.SIGTERM)
         if twice:

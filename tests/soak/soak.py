@@ -88,7 +88,7 @@ def requests(r):
     yield "/detokenize", {"tokens": [r.randint(0, 250) for _ in range(r.randint(0, 3000))]}, ok
     yield "/apply-template", {"messages": chat(r)}, ok
     yield "/v1/plan", {"prompt": text(r, 50), "max_tokens": 5}, ok
-    yield "/v1/completions", {"prompt": 5.5}, {400}
+    yield "/v1/completions", {"prompt": 5.5}, {400, 429}
     yield "/v1/completions", {"prompt": "x", "junk": [[i] for i in range(r.randint(1, 60000))]}, {200, 413, 429}
 
 
