@@ -105,6 +105,13 @@ static uint32_t rule_of(struct schema *s, const struct schema_node *at, const cJ
 
 /* ---- any JSON ---- */
 
+const char *schema_word(const struct schema *s, const char *word)
+{
+    if (!s->is_python)
+        return word;
+    return word[0] == 'n' ? "None" : word[0] == 't' ? "True" : "False";
+}
+
 struct grammar_piece schema_comma(struct schema *s)
 {
     struct grammar_piece comma = grammar_text(s->b, ",");
@@ -158,7 +165,9 @@ static uint32_t member_rule(struct schema *s, uint32_t value)
 
 uint32_t schema_value_rule(struct schema *s)
 {
-    struct text_ref words[] = {{"null", 4}, {"true", 4}, {"false", 5}};
+    const char *null = schema_word(s, "null"), *yes = schema_word(s, "true"),
+               *no = schema_word(s, "false");
+    struct text_ref words[] = {{null, strlen(null)}, {yes, strlen(yes)}, {no, strlen(no)}};
     struct grammar_piece p;
     uint32_t value, member;
 
@@ -287,11 +296,12 @@ static void check_keywords(struct schema *s, const struct schema_node *at)
 static struct grammar_piece write_type(struct schema *s, const struct schema_node *at,
                                        unsigned type)
 {
-    struct text_ref words[] = {{"true", 4}, {"false", 5}};
+    const char *yes = schema_word(s, "true"), *no = schema_word(s, "false");
+    struct text_ref words[] = {{yes, strlen(yes)}, {no, strlen(no)}};
 
     switch ((enum schema_type)type) {
     case SCHEMA_NULL:
-        return grammar_text(s->b, "null");
+        return grammar_text(s->b, schema_word(s, "null"));
     case SCHEMA_BOOLEAN:
         return grammar_choice(s->b, words, 2);
     case SCHEMA_INTEGER:
@@ -373,7 +383,7 @@ static struct grammar_piece write_nullable(struct schema *s, const struct schema
     here.depth++;
     p = schema_write(s, &here);
     if (cJSON_IsTrue(nullable) && !HAS_ANY(copy, "enum", "const"))
-        p = grammar_or(s->b, p, grammar_text(s->b, "null"));
+        p = grammar_or(s->b, p, grammar_text(s->b, schema_word(s, "null")));
     return p;
 }
 
@@ -451,8 +461,7 @@ static void write_rules(struct schema *s)
     }
 }
 
-/* Room for the schema's rules, merged schemas and the table of known ones. */
-static int create(struct schema *s, struct grammar_builder *b, const cJSON *root)
+int schema_begin(struct schema *s, struct grammar_builder *b, const cJSON *root)
 {
     *s = (struct schema){.b = b, .root = root, .character = -1, .value = -1, .plain = -1};
     s->rules = mem_calloc(SCHEMA_MAX_RULES, sizeof(*s->rules));
@@ -464,7 +473,7 @@ static int create(struct schema *s, struct grammar_builder *b, const cJSON *root
     return ERR_NOMEM;
 }
 
-static void release(struct schema *s)
+void schema_end(struct schema *s)
 {
     for (uint32_t i = 0; s->merged != NULL && i < s->n_merged; i++)
         cJSON_Delete(s->merged[i]);
@@ -473,39 +482,46 @@ static void release(struct schema *s)
     mem_free(s->rules);
 }
 
-/* The schema's rules in a builder; returns the one of the whole, which is made first. */
-static uint32_t write_schema(struct grammar_builder *b, const cJSON *schema)
+/* The rule of the schema, which is made first. */
+static uint32_t write_whole(struct schema *s, const cJSON *schema)
 {
     const struct schema_node at = {.schema = schema, .pointer = "#"};
-    uint32_t root = 0;
-    struct schema s;
+    const uint32_t rule = rule_of(s, &at, schema, "#");
 
-    if (create(&s, b, schema) == 0) {
-        root = rule_of(&s, &at, schema, "#");
-        write_rules(&s);
-    }
-    release(&s);
-    return root;
+    write_rules(s);
+    return rule;
+}
+
+struct grammar_piece schema_rules(struct schema *s, const cJSON *schema)
+{
+    return grammar_call(s->b, write_whole(s, schema));
 }
 
 struct grammar_piece grammar_schema(struct grammar_builder *b, const cJSON *schema)
 {
-    const uint32_t root = write_schema(b, schema);
+    struct grammar_piece p = {0};
+    struct schema s;
 
-    return grammar_call(b, root);
+    if (schema_begin(&s, b, schema) == 0)
+        p = schema_rules(&s, schema);
+    schema_end(&s);
+    return p;
 }
 
 int schema_to_grammar(struct grammar **out, const cJSON *schema, struct budget *budget, char *err,
                       size_t err_len)
 {
     struct grammar_builder *b;
+    struct schema s;
     int rc = grammar_builder_create(&b, budget);
 
     *out = NULL;
     snprintf(err, err_len, "out of memory");
     if (rc < 0)
         return rc;
-    write_schema(b, schema);
+    if (schema_begin(&s, b, schema) == 0)
+        (void)write_whole(&s, schema);
+    schema_end(&s);
     rc = grammar_builder_finish(b, out, err, err_len);
     grammar_builder_destroy(&b);
     return rc;

@@ -72,8 +72,20 @@ int schema_to_grammar(struct grammar **out, const cJSON *schema, struct budget *
 /* The schema as a piece of a larger grammar; errors are the builder's. */
 struct grammar_piece grammar_schema(struct grammar_builder *b, const cJSON *schema);
 
-/* The schema as a piece of a larger grammar; errors are the builder's. */
-struct grammar_piece grammar_schema(struct grammar_builder *b, const cJSON *schema);
+/* ---- values that are not written as JSON; json_schema_text.c ---- */
+
+struct schema_text { /* a string without quotes and escapes */
+    const char *end; /* the text that ends it, which it cannot have */
+    bool is_plain;   /* it must not read as a number, true, false, null, a list or an object */
+};
+
+/* The strings of `schema`, which stands within `root` ($ref). ERR_INVAL: there are none. */
+struct grammar_piece grammar_schema_text(struct grammar_builder *b, const cJSON *root,
+                                         const cJSON *schema, const struct schema_text *how);
+
+/* All values, or all but strings, as JSON or, is_python, as literals of Python. */
+struct grammar_piece grammar_schema_within(struct grammar_builder *b, const cJSON *root,
+                                           const cJSON *schema, bool has_strings, bool is_python);
 
 /* Any JSON object. */
 int schema_any_object(struct grammar **out, char *err, size_t err_len);

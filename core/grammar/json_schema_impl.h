@@ -63,6 +63,7 @@ struct schema {
     struct schema_known *known; /* [SCHEMA_KNOWN_SLOTS] open addressing */
     /* rules of any JSON, made when first wanted; -1 before */
     int32_t character, value, plain;
+    bool is_python; /* True, False and None stand for true, false and null */
 };
 
 struct schema_node { /* a schema within the whole */
@@ -101,6 +102,15 @@ bool schema_equal(struct schema *s, const cJSON *a, const cJSON *b);
 bool schema_is_annotation(const char *keyword);
 bool schema_is_refused(const char *keyword);
 
+/* null, true or false, as the text has them. */
+const char *schema_word(const struct schema *s, const char *word);
+
+/* Room for the rules of a schema within `root`, its merged schemas and the table of known ones. */
+int schema_begin(struct schema *s, struct grammar_builder *b, const cJSON *root);
+void schema_end(struct schema *s);
+/* The schema and all that it refers to as rules: a call of the first. */
+struct grammar_piece schema_rules(struct schema *s, const cJSON *schema);
+
 /* ---- the others ---- */
 
 /* A member of the schema, or a member of that (`name` may be NULL). */
@@ -126,6 +136,11 @@ bool schema_is_impossible(const cJSON *merged);
 /* The branches in `list`, which is an anyOf or a oneOf. */
 struct grammar_piece schema_union(struct schema *s, const struct schema_node *at,
                                   const cJSON *list, const char *keyword);
+/* A branch of the union `keyword` with what stands beside it, which is `base`: schema_without() of
+ * the keyword. False: it contradicts that. */
+bool schema_branch(struct schema *s, const struct schema_node *at, const char *keyword, uint32_t n,
+                   const cJSON *branch, const cJSON *base, struct schema_node *in);
+const cJSON *schema_without(struct schema *s, const struct schema_node *at, const char *keyword);
 struct grammar_piece schema_object(struct schema *s, const struct schema_node *at);
 struct grammar_piece schema_array(struct schema *s, const struct schema_node *at);
 struct grammar_piece schema_string(struct schema *s, const struct schema_node *at);

@@ -10,7 +10,7 @@
 #define MAX_BRANCHES 256
 
 /* The schema without its anyOf or oneOf. */
-static const cJSON *without(struct schema *s, const struct schema_node *at, const char *keyword)
+const cJSON *schema_without(struct schema *s, const struct schema_node *at, const char *keyword)
 {
     cJSON *copy = schema_keep(s, at, cJSON_CreateObject());
     const cJSON *it;
@@ -50,11 +50,21 @@ static bool merge_branch(struct schema *s, struct schema_node *in, const cJSON *
     return true;
 }
 
+bool schema_branch(struct schema *s, const struct schema_node *at, const char *keyword, uint32_t n,
+                   const cJSON *branch, const cJSON *base, struct schema_node *in)
+{
+    char index[12];
+
+    snprintf(index, sizeof(index), "%u", n);
+    *in = schema_in(at, branch, keyword, index);
+    return !cJSON_IsFalse(branch) && merge_branch(s, in, base);
+}
+
 /* Branches that contradict what stands beside them are left out. */
 struct grammar_piece schema_union(struct schema *s, const struct schema_node *at, const cJSON *list,
                                   const char *keyword)
 {
-    const cJSON *base = without(s, at, keyword), *it;
+    const cJSON *base = schema_without(s, at, keyword), *it;
     struct grammar_piece p = {0}, q;
     uint32_t n = 0;
     bool any = false;
@@ -65,12 +75,9 @@ struct grammar_piece schema_union(struct schema *s, const struct schema_node *at
         return schema_refuse(s, at, "'%s' must be a list of 1 to %d schemas", keyword,
                              MAX_BRANCHES);
     for (it = list->child; it != NULL && !schema_has_failed(s); it = it->next, n++) {
-        char index[12];
         struct schema_node in;
 
-        snprintf(index, sizeof(index), "%u", n);
-        in = schema_in(at, it, keyword, index);
-        if (cJSON_IsFalse(it) || !merge_branch(s, &in, base))
+        if (!schema_branch(s, at, keyword, n, it, base, &in))
             continue;
         q = schema_write(s, &in);
         p = any ? grammar_or(s->b, p, q) : q;

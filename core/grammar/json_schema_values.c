@@ -138,6 +138,20 @@ bool schema_next_value(struct schema *s, const struct schema_node *at, const cJS
     return false;
 }
 
+/* The value's text; a word may be spelled in another way than JSON's. */
+static char *written_value(struct schema *s, const cJSON *v)
+{
+    const char *word = cJSON_IsNull(v)    ? "null"
+                       : cJSON_IsTrue(v)  ? "true"
+                       : cJSON_IsFalse(v) ? "false"
+                                          : NULL;
+    char *text = word != NULL ? mem_strdup(schema_word(s, word)) : schema_value_text(s, v);
+
+    if (text == NULL && !schema_has_failed(s))
+        grammar_builder_fail(s->b, ERR_NOMEM, "out of memory");
+    return text;
+}
+
 static struct grammar_piece write_texts(struct schema *s, const struct schema_node *at, uint32_t n)
 {
     struct text_ref *texts = mem_calloc(n, sizeof(*texts));
@@ -148,7 +162,7 @@ static struct grammar_piece write_texts(struct schema *s, const struct schema_no
     if (texts == NULL)
         grammar_builder_fail(s->b, ERR_NOMEM, "out of memory");
     while (!schema_has_failed(s) && n_texts < n && schema_next_value(s, at, &v)) {
-        char *text = schema_value_text(s, v);
+        char *text = written_value(s, v);
 
         if (text != NULL)
             texts[n_texts++] = (struct text_ref){text, strlen(text)};

@@ -1,0 +1,141 @@
+/* core/grammar/json_schema_text.c - values of a schema that are not written as JSON: strings as
+ * they are, up to a text that ends them, and literals of Python. */
+#include "core/grammar/json_schema.h"
+
+#include "core/base/err.h"
+#include "core/grammar/char_class.h"
+#include "core/grammar/expr.h"
+#include "core/grammar/json_schema_impl.h"
+#include "core/grammar/regex.h"
+
+#include <string.h>
+
+/* Text that whoever reads it takes for a value of another type. */
+#define OTHER_VALUES "\\s*(([-0-9\\[{][\\s\\S]*)|null|None|true|True|false|False)\\s*"
+
+static uint32_t strings_of(struct schema *s, const struct schema_node *at, struct expr_set *e);
+
+static uint32_t strings_of_branches(struct schema *s, const struct schema_node *at,
+                                    const cJSON *list, const char *keyword, struct expr_set *e)
+{
+    const cJSON *base = schema_without(s, at, keyword), *it;
+    uint32_t out = EXPR_NONE, n = 0;
+
+    cJSON_ArrayForEach(it, list)
+    {
+        struct schema_node in;
+
+        if (schema_has_failed(s) || base == NULL)
+            return EXPR_NONE;
+        if (schema_branch(s, at, keyword, n++, it, base, &in))
+            out = expr_or(e, out, strings_of(s, &in, e));
+    }
+    return out;
+}
+
+static uint32_t listed_strings(struct schema *s, const struct schema_node *at, struct expr_set *e)
+{
+    const cJSON *v = NULL;
+    uint32_t out = EXPR_NONE;
+
+    while (!schema_has_failed(s) && schema_next_value(s, at, &v))
+        if (cJSON_IsString(v))
+            out = expr_or(e, out, expr_text(e, v->valuestring));
+    return out;
+}
+
+/* The strings that the schema allows; EXPR_NONE where there are none. */
+static uint32_t strings_of(struct schema *s, const struct schema_node *at, struct expr_set *e)
+{
+    const cJSON *any = schema_get(at->schema, "anyOf"), *one = schema_get(at->schema, "oneOf");
+    struct schema_node here = *at;
+    unsigned types;
+
+    schema_spend(s, 20);
+    if (schema_has_failed(s) || cJSON_IsTrue(at->schema))
+        return schema_has_failed(s) ? EXPR_NONE : EXPR_ALL;
+    if (at->depth > SCHEMA_MAX_DEPTH || !cJSON_IsObject(at->schema)) {
+        schema_refuse(s, at, "a schema must be an object, and not refer to itself for ever");
+        return EXPR_NONE;
+    }
+    if (schema_get(at->schema, "$ref") != NULL || schema_get(at->schema, "allOf") != NULL) {
+        here.schema = schema_merge(s, at);
+        here.depth++;
+        return here.schema != NULL ? strings_of(s, &here, e) : EXPR_NONE;
+    }
+    here.depth++;
+    if (any != NULL || one != NULL)
+        return strings_of_branches(s, &here, any != NULL ? any : one,
+                                   any != NULL ? "anyOf" : "oneOf", e);
+    if (schema_get(at->schema, "enum") != NULL || schema_get(at->schema, "const") != NULL)
+        return listed_strings(s, at, e);
+    types = schema_written_types(s, at);
+    return (types & SCHEMA_STRING) != 0 ? schema_string_expr(s, at, e) : EXPR_NONE;
+}
+
+static struct grammar_piece write_text(struct schema *s, const cJSON *schema,
+                                       const struct schema_text *how, struct expr_set *e)
+{
+    const struct schema_node at = {.schema = schema, .pointer = "#"};
+    uint32_t out = strings_of(s, &at, e);
+    const uint32_t has_end =
+        expr_then(e, EXPR_ALL, expr_then(e, expr_text(e, how->end), EXPR_ALL));
+
+    out = expr_and(e, out, expr_not(e, has_end));
+    if (how->is_plain)
+        out = expr_and(e, out,
+                       expr_not(e, grammar_regex_expr(e, s->b, OTHER_VALUES,
+                                                      strlen(OTHER_VALUES), 0)));
+    if (schema_has_failed(s))
+        out = EXPR_NONE; /* the builder makes no piece any more */
+    return expr_piece(e, out, false);
+}
+
+struct grammar_piece grammar_schema_text(struct grammar_builder *b, const cJSON *root,
+                                         const cJSON *schema, const struct schema_text *how)
+{
+    struct char_class all = {.n = 0};
+    struct grammar_piece p = {0};
+    struct expr_set *e = NULL;
+    struct schema s;
+
+    char_class_add(&all, 1, CHAR_LAST); /* U+0000 would end a C string */
+    if (schema_begin(&s, b, root) == 0 && expr_create(&e, b, &all) == 0)
+        p = write_text(&s, schema, how, e);
+    expr_destroy(&e);
+    schema_end(&s);
+    return p;
+}
+
+/* What is left of the schema without strings. */
+static const cJSON *without_strings(struct schema *s, const cJSON *schema)
+{
+    static const char *const types[] = {"null", "boolean", "number", "array", "object"};
+    const struct schema_node at = {.schema = schema, .pointer = "#"};
+    cJSON *also = schema_keep(s, &at, cJSON_CreateObject());
+
+    if (also == NULL)
+        return NULL;
+    if (json_put(also, "type", cJSON_CreateStringArray(types, 5)) == NULL) {
+        grammar_builder_fail(s->b, ERR_NOMEM, "out of memory");
+        return NULL;
+    }
+    return schema_merge_two(s, &at, schema, also);
+}
+
+struct grammar_piece grammar_schema_within(struct grammar_builder *b, const cJSON *root,
+                                           const cJSON *schema, bool has_strings, bool is_python)
+{
+    struct grammar_piece p = {0};
+    struct schema s;
+
+    if (schema_begin(&s, b, root) == 0) {
+        s.is_python = is_python;
+        if (!has_strings)
+            schema = without_strings(&s, schema);
+        if (schema != NULL)
+            p = schema_rules(&s, schema);
+    }
+    schema_end(&s);
+    return p;
+}
