@@ -72,7 +72,7 @@ OPTIONAL := server/process/syscall_filter.c server/responses/%.c server/batches/
             core/hub/%.c server/kv_events/%.c server/engine_io/store_redis.c server/top/client.c
 SHARED  := $(BUILD)
 COMMON  := $(VOBJ) $(TABLE:%=$(SHARED)/%$(FOR).o) $(SHARED)/config/demo_model.o $(SHARED)/server/page/assets.o \
-           $(patsubst %.c,$(SHARED)/%.o,$(filter-out $(OPTIONAL),$(OTHER)))
+           $(SHARED)/server/api/chat/families.o $(patsubst %.c,$(SHARED)/%.o,$(filter-out $(OPTIONAL),$(OTHER)))
 OBJ     := $(COMMON) $(patsubst %.c,$(BUILD)/%.o,$(filter $(OPTIONAL),$(OTHER)))
 LIB     := $(BUILD)/libquire$(FOR).a
 UNIT  := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/unit/*/test_*.c))
@@ -182,6 +182,13 @@ $(BUILD)/core/base/version.o: $(BUILD)/version.stamp
 FORCE:
 
 $(BUILD)/server/page/assets.o: $(wildcard server/page/assets/*) server/page/assets.inc
+# How each family of models writes its answers, one behind the other.
+$(BUILD)/server/api/chat/families.txt: $(sort $(wildcard server/api/chat/families/*.family))
+	$(Q)mkdir -p $(@D)
+	$(Q)cat $^ >$@
+$(BUILD)/server/api/chat/families.o: server/api/chat/families.S $(BUILD)/server/api/chat/families.txt
+	$(call say,AS,$<)
+	$(Q)$(CC) -DFAMILIES='"$(word 2,$^)"' -c -o $@ $<
 $(BUILD)/%.o: %.S config/demo/quire-demo.gguf
 	$(call say,AS,$<)
 	$(Q)mkdir -p $(@D)
@@ -297,6 +304,9 @@ test-page: deps-page $(BUILD)/quire ## the page at / in a headless Chromium, wit
 
 test-templates: deps-test $(BUILD)/tools/render ## published chat templates, locked versions, with the chats that clients send
 	@$(PYTHON) tests/templates/published.py --render $(BUILD)/tools/render --folder $(BUILD)/templates $(ARGS)
+
+test-families: deps-test $(BUILD)/tools/answers ## what published chat templates write for tool calls, locked versions, read back: family by family (ARGS=qwen)
+	@$(PYTHON) tests/templates/answers.py --tool $(BUILD)/tools/answers --folder $(BUILD)/templates $(ARGS)
 
 test-schemas: deps-test $(BUILD)/tools/schema ## published JSON Schemas, locked versions: what is compiled, and validates
 	@$(PYTHON) tests/schemas/published.py --tool $(BUILD)/tools/schema --folder $(BUILD)/schemas $(ARGS)

@@ -103,7 +103,8 @@ void info_version(struct http_call *call)
     reply(call, &b);
 }
 
-/* What the model's template can be given, in llama-server's words; of a broken one nothing. */
+/* What the model's template can be given, in llama-server's words, of a broken one nothing; and how
+ * its calls are read. */
 static void add_chat_caps(const struct chat *chat, struct buf *b)
 {
     const struct chat_caps *caps = chat_caps(chat);
@@ -124,7 +125,8 @@ static void add_chat_caps(const struct chat *chat, struct buf *b)
     for (size_t i = 0; i < n; i++)
         buf_printf(b, "%s\"%s\":%s", i > 0 ? "," : "", rows[i].name,
                    rows[i].has ? "true" : "false");
-    buf_add_char(b, '}');
+    buf_add_str(b, "},\"tool_call_parser\":");
+    json_add_cstring(b, chat_tool_parser(chat));
 }
 
 /* In the words of the settings. */

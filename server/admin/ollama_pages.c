@@ -97,7 +97,7 @@ static void add_capabilities(struct buf *b, const struct server_model *m)
     buf_add_str(b, ",\"capabilities\":[\"completion\",\"embedding\"");
     if (is_whole && chat_caps(with_tools != NULL ? with_tools : m->chat)->prints_tools)
         buf_add_str(b, ",\"tools\"");
-    if (is_whole && chat_style(m->chat)->has_thoughts)
+    if (is_whole && output_style_has_thoughts(chat_style(m->chat)))
         buf_add_str(b, ",\"thinking\"");
     if (m->tokenizer != NULL && infill_is_known(m->tokenizer))
         buf_add_str(b, ",\"insert\"");

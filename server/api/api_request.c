@@ -1,4 +1,5 @@
 /* server/api/api_request.c - see api_request.h. */
+#include "server/api/chat/call_tools.h"
 #include "server/api/api_request_impl.h"
 
 #include "config/objectives.h"
@@ -286,6 +287,12 @@ static int hold_strict_calls(struct api_request *p, const struct server_model *m
                                   &p->error);
 }
 
+/* For whoever reads the answer: by then the body is gone. */
+static int keep_tools(struct api_request *p)
+{
+    return call_tools_create(&p->tools, &p->params.chat) < 0 ? api_request_no_memory(p) : 0;
+}
+
 static int check_task(struct api_request *p, const struct server_model *model)
 {
     if ((p->wire_format->form & PARAMS_POOLED) != 0)
@@ -319,7 +326,7 @@ static int take_receipt(struct api_request *p, const struct server_model *model,
 static int check_think(struct api_request *p, const struct server_model *model)
 {
     if ((p->params.form & PARAMS_OLLAMA_TURNS) == 0 || p->params.thinking != THINKING_ON ||
-        chat_style(chat_for(model->chat, &p->params))->has_thoughts)
+        output_style_has_thoughts(chat_style(chat_for(model->chat, &p->params))))
         return 0;
     return api_error_set(&p->error, 400, "think", NULL,
                          "'think' is not supported: the model '%s' has no thoughts", model->id);
@@ -353,7 +360,7 @@ static int build_requests(struct api_request *p, const struct server_model *mode
         (!take_objective(p, headers) && take_priority(p, headers->priority) < 0) ||
         take_ttft(p, headers->ttft_ms) < 0 ||
         (headers->restored != NULL && api_request_restore(p, headers->restored) < 0) ||
-        take_seed(p) < 0 || hold_strict_calls(p, model) < 0 ||
+        take_seed(p) < 0 || hold_strict_calls(p, model) < 0 || keep_tools(p) < 0 ||
         take_constraint(p, model, headers) < 0 || find_breakers(p, model->tokenizer) < 0)
         return ERR_INVAL;
     p->params.chat.now = headers->now > 0 ? headers->now : (int64_t)time(NULL);
@@ -455,6 +462,7 @@ void api_request_release(struct api_request *p)
     mem_free(p->breakers);
     constraint_unref(&p->constraint);
     adapter_unref(&p->adapter);
+    call_tools_destroy(&p->tools);
     params_release(&p->params);
     buf_release(&p->echo);
     buf_release(&p->input);

@@ -39,6 +39,7 @@ struct api_headers { /* NULL where there is none */
 
 struct api_request { /* zero is empty */
     struct params params;
+    struct call_tools *tools; /* that were offered; or NULL */
     const struct wire_format *wire_format;
     struct budget *budget;    /* while api_request_parse() runs; borrowed */
     uint32_t *breakers;       /* bits of the tokens that end a repetition; NULL without DRY */

@@ -14,6 +14,12 @@
 
 #include <string.h>
 
+/* Whatever the template says: off is off. */
+static bool has_no_thoughts(const struct params *params)
+{
+    return !chat_wants_thoughts(params) || params->thinking_budget == 0;
+}
+
 /* What the sampler has to know of thoughts, where a constraint waits for their end or they have a
  * budget. */
 static void begin_thought(const struct api_request *p, const struct chat *chat,
@@ -21,16 +27,18 @@ static void begin_thought(const struct api_request *p, const struct chat *chat,
 {
     const struct params *params = &p->params;
     const struct chat_marks marks = chat_marks(chat);
+    /* Behind a thought in the prompt a model rarely opens another; where there shall be none, it is
+     * looked for all the same. */
     const bool may_open = params->add_generation_prompt && !params->continue_final_message &&
-                          chat_wants_thoughts(params) &&
-                          !output_parser_prompt_has_thought(chat_style(chat), text->data,
-                                                            text->len);
+                          (has_no_thoughts(params) ||
+                           !output_parser_prompt_has_thought(chat_style(chat), text->data,
+                                                             text->len));
 
     prompt->thought = (struct thought){.open = marks.open, .close = marks.close};
-    prompt->thought.n_left = params->thinking_budget;
+    prompt->thought.n_left = has_no_thoughts(params) ? 0 : params->thinking_budget;
     if (marks.close == TOKEN_NONE)
         return;
-    if (p->constraint == NULL && params->thinking_budget == THOUGHT_NO_LIMIT)
+    if (p->constraint == NULL && prompt->thought.n_left == THOUGHT_NO_LIMIT)
         return;
     if (prompt->thinks)
         prompt->thought.phase = THOUGHT_OPEN;
@@ -38,30 +46,38 @@ static void begin_thought(const struct api_request *p, const struct chat *chat,
         prompt->thought.phase = THOUGHT_MAY_OPEN;
 }
 
-/* The text that the model reads. A constraint is for content, not for thoughts: where the sampler
- * cannot see them end, there are none, but for a lazy grammar, which waits for its trigger. What
- * the server writes to end them is no client's. */
+static void close_thought(const struct output_style *style, struct prompt *prompt,
+                          struct buf *text, struct spans *own)
+{
+    const size_t n = text->len;
+
+    output_parser_close_thought(style, text);
+    spans_add(own, n, text->len);
+    prompt->thinks = false;
+}
+
+/* The text that the model reads. A thought that the template opens is closed where there shall be
+ * none, and where a constraint is for content, not for thoughts, and the sampler cannot see them
+ * end, but for a lazy grammar, which waits for its trigger. What the server writes to end them is
+ * no client's. */
 static int render_chat(struct api_request *p, const struct server_model *model,
                        struct prompt *prompt, struct buf *text, struct spans *own)
 {
     const struct chat *chat = chat_for(model->chat, &p->params);
     const struct output_style *style = chat_style(chat);
     int rc = chat_render(chat, &p->params, p->budget, text, own, &p->error);
-    size_t n;
 
     if (rc == 0 && text->data == NULL && buf_add_str(text, "") < 0)
         rc = api_request_no_memory(p);
     if (rc < 0)
         return rc;
-    n = text->len;
-    prompt->thinks = output_parser_prompt_thinks(style, text->data, n);
+    prompt->thinks = output_parser_prompt_thinks(style, text->data, text->len);
+    if (prompt->thinks && has_no_thoughts(&p->params))
+        close_thought(style, prompt, text, own);
     begin_thought(p, chat, text, prompt);
     if (prompt->thinks && p->constraint != NULL && p->params.constraint.triggers == NULL &&
-        prompt->thought.phase == THOUGHT_NONE) {
-        output_parser_close_thought(style, text);
-        spans_add(own, n, text->len);
-        prompt->thinks = false;
-    }
+        prompt->thought.phase == THOUGHT_NONE)
+        close_thought(style, prompt, text, own);
     return text->err < 0 || own->err < 0 ? api_request_no_memory(p) : 0;
 }
 

@@ -97,14 +97,17 @@ static void make_rules(struct completion *c)
     if ((p->form & PARAMS_TURNS) == 0)
         return;
     c->rules.style = chat_style(chat_for(c->api.engine->model->chat, p));
+    c->rules.tools = c->api.request.tools;
     c->rules.skips_thoughts = p->form == PARAMS_RESPONSES;
     c->rules.has_functions = p->has_functions;
     c->rules.reasoning = p->reasoning_format;
     if (p->reasoning_format == REASONING_LEGACY)
         c->rules.reasoning = p->stream ? REASONING_INLINE : REASONING_APART;
     c->rules.finds_calls = p->chat.n_tools > 0 && p->tool_choice != TOOL_CHOICE_NONE;
+    c->rules.insists = p->forces_own_form;
     c->rules.has_forced_call =
-        p->tool_choice == TOOL_CHOICE_REQUIRED || p->tool_choice == TOOL_CHOICE_NAMED;
+        !p->forces_own_form &&
+        (p->tool_choice == TOOL_CHOICE_REQUIRED || p->tool_choice == TOOL_CHOICE_NAMED);
     c->rules.forced_name = p->tool_choice == TOOL_CHOICE_NAMED ? p->tool_name : NULL;
     c->rules.has_one_call = !p->parallel_tool_calls || p->has_functions;
 }
@@ -239,6 +242,16 @@ static void set_forecast_header(struct completion *c)
     http_call_set_header(c->api.call, "X-Predicted-TTFT-Ms", text);
 }
 
+/* The client offers tools, but how the model writes calls is not known. */
+static void set_warning_header(struct completion *c)
+{
+    if (c->rules.style != NULL && c->rules.style->family == NULL && c->rules.finds_calls &&
+        !c->rules.has_forced_call)
+        http_call_set_header(c->api.call, "X-Warning",
+                             "tool calls in this model's answers are not read: its chat template "
+                             "shows no way to write them that is known; set tool_call_parser");
+}
+
 /* The stream's numbers, and where it is kept. False: there is no room, and the call has been
  * answered. */
 static bool begin_frames(struct completion *c)
@@ -296,6 +309,7 @@ static void begin(struct completion *c)
     posts = !is_over(c);
     set_position_header(c);
     set_forecast_header(c);
+    set_warning_header(c);
     if (posts || !c->api.request.params.resume.is_restored) /* or it was paid for */
         api_call_begin_key(&c->api);
     note_begin(c);

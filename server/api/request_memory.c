@@ -1,4 +1,5 @@
 /* server/api/request_memory.c - see request_memory.h. */
+#include "server/api/chat/call_tools.h"
 #include "server/api/request_memory.h"
 
 #include "core/base/err.h"
@@ -134,6 +135,7 @@ uint64_t request_memory_of_parsed(const struct api_request *p)
                  (prompt->text != NULL ? prompt->n_text : 0) + prompt->pooled_bytes +
                  request_memory_of_vectors(params, prompt);
     }
+    bytes += call_tools_bytes(p->tools);
     for (uint32_t i = 0; i < p->n_choices; i++)
         if (p->requests[i] != NULL)
             bytes += of_request(&p->params, p->requests[i]);

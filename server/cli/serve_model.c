@@ -428,9 +428,11 @@ static int make_chat(struct served *m, char *err, size_t err_len)
     const struct chat_options options = {.template = m->config.chat_template,
                                          .name = m->config.chat_template_name,
                                          .special_in_messages =
-                                             m->config.special_in_messages == CONFIG_ON};
+                                             m->config.special_in_messages == CONFIG_ON,
+                                         .tool_call_parser = m->config.tool_call_parser,
+                                         .reasoning_parser = m->config.reasoning_parser};
     const int rc = chat_create(&m->chat, &options, m->engine.tokenizer, err, err_len);
-    char id[280], origin[300], complaint[300];
+    char id[280], origin[300], complaint[300], parser[80];
 
     if (rc < 0)
         return rc;
@@ -440,7 +442,8 @@ static int make_chat(struct served *m, char *err, size_t err_len)
         log_warn("main", "chat_template=%s unusable=%s model=%s", origin,
                  log_quote(complaint, sizeof(complaint), chat_complaint(m->chat)), id);
     else
-        log_info("main", "chat_template=%s model=%s", origin, id);
+        log_info("main", "chat_template=%s tool_call_parser=%s model=%s", origin,
+                 log_quote(parser, sizeof(parser), chat_tool_parser(m->chat)), id);
     return 0;
 }
 

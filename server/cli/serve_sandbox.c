@@ -46,6 +46,8 @@ static void add_model(struct sandbox_paths *p, const struct config *c)
         add_weights(p, c, c->draft);
     if (is_file_of_template(c->chat_template))
         sandbox_read(p, c->chat_template);
+    if (strchr(c->tool_call_parser, '/') != NULL)
+        sandbox_read(p, c->tool_call_parser);
     if (strcmp(c->weight_cache, "on") != 0 && strcmp(c->weight_cache, "off") != 0)
         sandbox_allow(p, c->weight_cache, LANDLOCK_CHANGE);
     sandbox_allow_folder_of(p, c->swap_file, LANDLOCK_CHANGE);

@@ -8,7 +8,7 @@
 
 /* What the pages' scripts may read beside the few headers that are always theirs. */
 #define EXPOSED "X-Request-Id, Request-Id, Retry-After, retry-after-ms, X-Queue-Position, " \
-                "X-Predicted-TTFT-Ms, X-Stream-Id, X-Seed"
+                "X-Predicted-TTFT-Ms, X-Stream-Id, X-Seed, X-Warning"
 /* Seconds; browsers keep an answer for two hours at most. */
 #define MAX_AGE "7200"
 

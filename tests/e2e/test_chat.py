@@ -428,7 +428,8 @@ def test_the_last_item_of_a_response_that_is_cut(start, tmp_path):
     assert not any(status == "incomplete" for items in seen for _, status in items[:-1])
 
 
-def test_a_call_behind_a_text_that_is_not_cut(server):
+def test_a_call_behind_a_text_that_is_not_cut(start):
+    server = start("--tool-call-parser", "hermes")
     call = 'root ::= "ab" "<tool_call>{\\"name\\":\\"look\\",\\"arguments\\":{}}</tool_call>"'
     tools = [{"type": "function", "name": "look", "parameters": {"type": "object"}}]
     status, items = statuses(server, grammar=call, tools=tools)

@@ -51,7 +51,7 @@ def test_every_answer_has_them(some, method, path, body, status):
     assert r.status == status and allowed(r) == A and r.headers["Vary"] == "Origin"
     assert set(r.headers["Access-Control-Expose-Headers"].split(", ")) == {
         "X-Request-Id", "Request-Id", "Retry-After", "retry-after-ms", "X-Queue-Position", "X-Predicted-TTFT-Ms",
-        "X-Stream-Id", "X-Seed"}
+        "X-Stream-Id", "X-Seed", "X-Warning"}
     for stranger in (EVIL, "null", "", A + ".evil.example", A + ":8443", "https://a.example@evil.example"):
         r = some.request(method, path, body, headers={"Origin": stranger})
         assert r.status == 403 and allowed(r) is None and r.headers["Vary"] == "Origin"

@@ -166,3 +166,58 @@ def test_bad_budgets(opened):
     for bad in (0, -1, "x", 1.5):
         r = opened.post(MESSAGES, {"messages": ASK, "max_tokens": 5, "thinking": {"type": "enabled", "budget_tokens": bad}})
         assert r.status == 400 and "thinking.budget_tokens" in r.json["error"]["message"], r.body
+
+
+# ---- off is off
+
+OFF = {
+    "reasoning_effort": ("/v1/chat/completions", {"reasoning_effort": "none"}),
+    "reasoning_budget": ("/v1/chat/completions", {"reasoning_budget": 0}),
+    "enable_thinking": ("/v1/chat/completions", {"chat_template_kwargs": {"enable_thinking": False}}),
+    "thinking": ("/v1/chat/completions", {"chat_template_kwargs": {"thinking": False}}),
+    "messages": ("/v1/messages", {"thinking": {"type": "disabled"}}),
+    "responses": ("/v1/responses", {"reasoning": {"effort": "none"}}),
+    "ollama": ("/api/chat", {"think": False, "stream": False}),
+}
+
+
+def parts_of(path, r):
+    """(thought, text) of an answer in any of the APIs."""
+    if path == "/v1/messages":
+        blocks = r.json["content"]
+        return ("".join(b["thinking"] for b in blocks if b["type"] == "thinking"),
+                "".join(b["text"] for b in blocks if b["type"] == "text"))
+    if path == "/v1/responses":
+        items = r.json["output"]
+        return ("".join(str(i) for i in items if i["type"] == "reasoning"),
+                "".join(p["text"] for i in items if i["type"] == "message" for p in i["content"]))
+    m = r.json["message"] if path == "/api/chat" else r.json["choices"][0]["message"]
+    return m.get("reasoning_content") or m.get("reasoning") or m.get("thinking") or "", m["content"]
+
+
+@pytest.fixture(scope="module", params=["opened", "asked"])
+def stubborn(request, model):
+    """Its template opens a thought whatever the client says, or the model does: with this bias it says nothing else first."""
+    file = model.parent / f"stubborn-{request.param}.jinja"
+    file.write_text("{% for m in messages %}{{ m.content }}{% endfor %}" + ("<think>\n" if request.param == "opened" else "") +
+                    "{# </think> #}")
+    s = Server("--model", str(model), "--chat-template", str(file))
+    yield s
+    s.stop()
+
+
+@pytest.mark.parametrize("name", OFF)
+def test_off_is_off(stubborn, name):
+    path, fields = OFF[name]
+    size = {"/v1/responses": "max_output_tokens", "/api/chat": None}.get(path, "max_tokens")
+    body = {"model": "default", **({size: 40} if size else {"options": {"num_predict": 40, "seed": 3}}), **fields}
+    if path == "/v1/responses":
+        body["input"] = "Once"
+    else:
+        body["messages"] = [{"role": "user", "content": "Once"}]
+    if path == "/v1/chat/completions":
+        body.update(seed=3, logit_bias={"258": -100, str(OPEN): 100})
+    r = stubborn.post(path, body)
+    assert r.status == 200, r.body
+    thought, text = parts_of(path, r)
+    assert not thought and text, (thought, text)

@@ -4,12 +4,21 @@ import json
 import jsonschema
 import pytest
 
+from quire import Server
 from test_chat import CHAT, CLOCK, ONCE, SCHEMAS, WEATHER, chat, check_calls, frames
 
 MESSAGES, RESPONSES = "/v1/messages", "/v1/responses"
 ANTHROPIC_TOOLS = [{"name": name, "input_schema": schema} for name, schema in SCHEMAS.items()]
 RESPONSES_TOOLS = [{"type": "function", "name": name, "parameters": schema} for name, schema in SCHEMAS.items()]
 FOUND = r'<tool_call>\{"name": "weather", "arguments": \{"city": "[a-z]{30}", "unit": "C"\}\}</tool_call>'
+
+
+@pytest.fixture(scope="module")
+def server():
+    """The demo model's template writes no calls: that they are Hermes' is said."""
+    s = Server("--tool-call-parser", "hermes")
+    yield s
+    s.stop()
 
 
 def joined(got):
@@ -209,7 +218,7 @@ def test_a_cut_call_of_messages(server):
         assert r["stop_reason"] == "max_tokens"
         assert [b["name"] for b in r["content"]] == [c["function"]["name"] for c in calls] == ["weather"]
         whole, text = r["content"][0]["input"], calls[0]["function"]["arguments"]
-        assert isinstance(whole, dict) and text.startswith("{")
+        assert isinstance(whole, dict) and text[:1] in ("", "{")  # its marks and its name come first
         assert all(json.dumps(v)[:-1] in text for v in whole.values())
 
 

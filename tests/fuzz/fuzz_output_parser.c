@@ -1,15 +1,17 @@
 /* tests/fuzz/fuzz_output_parser.c - libFuzzer: any text as what a model says, taken apart whole and
  * in pieces.
  *
- * The first byte says how tools are called, the second which marks count, the third how the text is
- * cut. What comes out does not depend on the cuts.
+ * The first byte chooses the family, the second which marks count, the third how the text is cut.
+ * What comes out does not depend on the cuts.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/base/buf.h"
 #include "core/base/json.h"
+#include "server/api/chat/call_tools.h"
 #include "server/api/chat/output_parser.h"
+#include "server/api/params/conversation.h"
 #include "tests/fuzz/target.h"
 
 #define MAX_SAID (1u << 20)
@@ -54,20 +56,57 @@ static void check_calls(const struct output_parser *s)
     }
 }
 
+/* The family of that number, and behind all of them the calls that are forced: *is_named for one of
+ * a function that is known. */
+static const struct family *family_at(uint8_t number, bool *is_forced, bool *is_named)
+{
+    const struct family *f = family_table();
+    uint32_t n = 0;
+
+    for (const struct family *it = f; it != NULL; it = it->next)
+        n++;
+    *is_forced = number % (n + 2) >= n;
+    *is_named = number % (n + 2) == n;
+    for (uint32_t i = number % n; i > 0; i--)
+        f = f->next;
+    return f;
+}
+
+/* A function with parameters of all types. */
+static void add_tool(struct conversation *chat)
+{
+    static const char schema[] = "{\"properties\":{\"s\":{\"type\":\"string\"},"
+                                 "\"i\":{\"type\":[\"integer\",\"null\"]},"
+                                 "\"o\":{\"$ref\":\"#/$defs/o\"},\"b\":{\"enum\":[true]}},"
+                                 "\"$defs\":{\"o\":{\"anyOf\":[{\"type\":\"object\"},"
+                                 "{\"$ref\":\"#/$defs/o\"}]}}}";
+    static cJSON *parameters;
+    struct tool tool = {.name = "f"};
+
+    if (parameters == NULL)
+        parameters = cJSON_Parse(schema);
+    tool.parameters = parameters;
+    require(conversation_add_tool(chat, &tool) == 0);
+}
+
 static void say(struct said *out, const uint8_t *how, const char *text, size_t n, uint32_t cuts)
 {
-    const struct output_style style = {(enum output_syntax)(how[0] % 6), (how[1] & 1) != 0, false};
+    bool is_forced, is_named;
+    const struct family *family = family_at(how[0], &is_forced, &is_named);
+    const struct output_style style = output_style_of(family, (how[1] & 1) != 0 ? "</think>" : "");
+    struct conversation chat = {0};
+    struct call_tools *tools;
     struct output_parser s;
 
     buf_init(&out->thought, MAX_SAID);
     buf_init(&out->text, MAX_SAID);
     buf_init(&out->calls, MAX_SAID);
-    if (how[0] % 8 == 6)
-        output_parser_init_forced(&s, NULL, &style, (how[1] & 4) != 0);
-    else if (how[0] % 8 == 7)
-        output_parser_init_forced(&s, "f", &style, (how[1] & 4) != 0);
+    add_tool(&chat);
+    require(call_tools_create(&tools, &chat) == 0);
+    if (is_forced)
+        output_parser_init_forced(&s, is_named ? "f" : NULL, &style, (how[1] & 4) != 0);
     else
-        output_parser_init(&s, &style, (how[1] & 2) != 0, (how[1] & 4) != 0);
+        output_parser_init(&s, &style, tools, (how[1] & 2) != 0, (how[1] & 4) != 0);
     for (size_t i = 0, len; i < n; i += len) {
         cuts = cuts * 1664525 + 1013904223;
         len = cuts == 0 ? n : 1 + (cuts >> 24) % 7;
@@ -81,6 +120,8 @@ static void say(struct said *out, const uint8_t *how, const char *text, size_t n
     require(output_parser_error(&s) == 0 && !output_parser_has_more(&s));
     check_calls(&s);
     output_parser_release(&s);
+    call_tools_destroy(&tools);
+    conversation_release(&chat);
 }
 
 static bool same(const struct buf *a, const struct buf *b)

@@ -1,6 +1,9 @@
 /* tests/tools/schema.c - what JSON Schemas allow, for the tests that compare with validators.
  *
- * Reads one JSON object a line: {"schema": ..., "texts": ["...", ...], "samples": 3, "seed": 1}.
+ * Reads one JSON object a line: {"schema": ..., "texts": ["...", ...], "samples": 3, "seed": 1},
+ * or in place of the schema "calls": {"family": "...", "max": 2, "tools": [...]} for tool calls as
+ * a family of models writes them (constraint_calls.h, but for the family's name). "endings" are
+ * texts that a sample is rather given where it may have them: what ends a raw text is seldom hit.
  * Prints one line for each: {"taken": [true, ...], "samples": ["...", ...]}, whether the grammar of
  * the schema has each text, and texts grown from it at random; or {"error": "...", "code": "..."}.
  * A schema has the steps of a request.
@@ -19,6 +22,8 @@
 #include "core/grammar/grammar.h"
 #include "core/grammar/json_schema.h"
 #include "core/grammar/token_trie.h"
+#include "server/api/chat/family.h"
+#include "server/api/constraint/constraint_calls.h"
 #include "tests/fixtures/random.h"
 
 #define LONG_ENOUGH 40 /* bytes; from then on a sample ends where it can */
@@ -27,7 +32,7 @@
 struct tool {
     struct token_trie *bytes; /* token b is the byte b */
     struct constraint_scratch *scratch;
-    struct constraint_state *state;
+    struct constraint_state *state, *saved;
 };
 
 static void tool_init(struct tool *t)
@@ -40,7 +45,8 @@ static void tool_init(struct tool *t)
         texts[i] = (struct trie_text){all + i, 1, i, false};
     }
     t->state = malloc(constraint_state_bytes());
-    if (t->state == NULL || token_trie_create(&t->bytes, texts, 256, 256) < 0 ||
+    t->saved = malloc(constraint_state_bytes());
+    if (t->state == NULL || t->saved == NULL || token_trie_create(&t->bytes, texts, 256, 256) < 0 ||
         constraint_scratch_create(&t->scratch) < 0)
         abort();
 }
@@ -80,8 +86,27 @@ static int pick(const uint32_t *bits, bool ending, uint64_t *rng)
             return i;
 }
 
+/* Append one of the endings, a list of texts, where the grammar has it. */
+static bool grow_ending(struct tool *t, const cJSON *endings, uint64_t *rng, struct buf *text)
+{
+    const int n = cJSON_GetArraySize(endings);
+    const char *end;
+
+    if (n == 0)
+        return false;
+    end = cJSON_GetArrayItem(endings, (int)random_below(rng, (uint32_t)n))->valuestring;
+    memcpy(t->saved, t->state, constraint_state_bytes());
+    if (constraint_advance(t->state, t->scratch, end, strlen(end)) == CONSTRAINT_BROKEN) {
+        memcpy(t->state, t->saved, constraint_state_bytes());
+        return false;
+    }
+    buf_add_str(text, end);
+    return true;
+}
+
 /* A text of the grammar; false: it did not come to an end. */
-static bool grow(struct tool *t, const struct constraint *c, uint64_t *rng, struct buf *text)
+static bool grow(struct tool *t, const struct constraint *c, const cJSON *endings, uint64_t *rng,
+                 struct buf *text)
 {
     constraint_state_init(t->state, c);
     for (uint32_t n = 0; n < TOO_LONG; n++) {
@@ -92,6 +117,8 @@ static bool grow(struct tool *t, const struct constraint *c, uint64_t *rng, stru
 
         if (may_end && (ending || random_below(rng, 6) == 0))
             return true;
+        if (random_below(rng, ending ? 2 : 16) == 0 && grow_ending(t, endings, rng, text))
+            continue;
         byte = pick(bits, ending, rng);
         if (byte < 0)
             return may_end;
@@ -102,14 +129,36 @@ static bool grow(struct tool *t, const struct constraint *c, uint64_t *rng, stru
     return false;
 }
 
-static struct constraint *compile(struct tool *t, const cJSON *schema, char *err, size_t size,
+/* The family's name gives way to its description. */
+static int calls_to_grammar(struct grammar **out, cJSON *calls, struct budget *budget, char *err,
+                            size_t size)
+{
+    const char *name = cJSON_GetStringValue(cJSON_GetObjectItem(calls, "family"));
+    struct grammar_builder *b;
+    uint32_t root;
+    int rc;
+
+    if (family_find(name) == NULL || grammar_builder_create(&b, budget) < 0)
+        abort();
+    cJSON_ReplaceItemInObject(calls, "family", cJSON_CreateString(family_find(name)->source));
+    root = grammar_rule(b, "calls");
+    grammar_define(b, root, constraint_calls_piece(b, calls));
+    rc = grammar_builder_finish(b, out, err, size);
+    grammar_builder_destroy(&b);
+    return rc;
+}
+
+static struct constraint *compile(struct tool *t, const cJSON *line, char *err, size_t size,
                                   int *rc)
 {
     struct budget budget = {.steps_left = BUDGET_REQUEST_STEPS};
+    cJSON *calls = cJSON_GetObjectItem(line, "calls");
     struct constraint *c = NULL;
     struct grammar *g = NULL;
 
-    *rc = schema_to_grammar(&g, schema, &budget, err, size);
+    *rc = calls != NULL ? calls_to_grammar(&g, calls, &budget, err, size)
+                        : schema_to_grammar(&g, cJSON_GetObjectItem(line, "schema"), &budget, err,
+                                            size);
     if (*rc == 0)
         *rc = constraint_create(&c, g, t->bytes, &budget, err, size);
     if (*rc < 0)
@@ -128,7 +177,7 @@ static void answer(struct tool *t, const cJSON *line, cJSON *reply)
     cJSON *list;
     int rc;
 
-    c = compile(t, cJSON_GetObjectItem(line, "schema"), err, sizeof(err), &rc);
+    c = compile(t, line, err, sizeof(err), &rc);
     if (c == NULL) {
         cJSON_AddStringToObject(reply, "error", err);
         cJSON_AddStringToObject(reply, "code", err_name(rc));
@@ -142,7 +191,8 @@ static void answer(struct tool *t, const cJSON *line, cJSON *reply)
         struct buf text;
 
         buf_init(&text, 1u << 20);
-        if (grow(t, c, &rng, &text) && buf_add(&text, "", 1) == 0)
+        if (grow(t, c, cJSON_GetObjectItem(line, "endings"), &rng, &text) &&
+            buf_add(&text, "", 1) == 0)
             cJSON_AddItemToArray(list, cJSON_CreateString(text.data));
         buf_release(&text);
     }
@@ -174,6 +224,7 @@ int main(void)
     }
     free(line);
     free(t.state);
+    free(t.saved);
     constraint_scratch_destroy(&t.scratch);
     token_trie_destroy(&t.bytes);
     return 0;

@@ -28,6 +28,7 @@ struct chat {
     char complaint[256]; /* "" = none */
     struct template *template;
     struct output_style style;
+    struct family *family; /* of a file that the setting names; NULL: none */
     struct chat_tokens tokens;
     struct chat_caps caps;
     struct chat_marks marks;
@@ -169,6 +170,94 @@ static int parse(struct chat *c)
     return chat_caps_probe(&c->caps, c->template, c->source, &c->tokens);
 }
 
+static bool is_auto(const char *setting)
+{
+    return setting == NULL || setting[0] == '\0' || strcmp(setting, "auto") == 0;
+}
+
+/* Append the names that a setting may have. */
+static void add_names(char *err, size_t err_len)
+{
+    const char *before = "; known are ";
+
+    for (const struct family *f = family_table(); f != NULL; f = f->next, before = ", ") {
+        const size_t n = strlen(err);
+
+        snprintf(err + n, err_len - n, "%s%s", before, f->name);
+    }
+}
+
+/* The description in a file. */
+static int read_family(struct chat *c, const char *path, char *err, size_t err_len)
+{
+    char text[FAMILY_MAX_TEXT + 1], why[120];
+    FILE *f = fopen(path, "rb");
+    size_t n;
+
+    if (f == NULL) {
+        snprintf(err, err_len, "tool_call_parser: '%.100s' is neither a parser's name nor a file "
+                               "that can be read (%s)", path, strerror(errno));
+        add_names(err, err_len);
+        return ERR_IO;
+    }
+    n = fread(text, 1, sizeof(text), f);
+    fclose(f);
+    c->family = family_create(text, n, why, sizeof(why));
+    if (c->family != NULL)
+        return 0;
+    snprintf(err, err_len, "tool_call_parser: %.200s: %s", path, why);
+    return ERR_FORMAT;
+}
+
+static int find_family(struct chat *c, const char *setting, const struct family **out, char *err,
+                       size_t err_len)
+{
+    int rc;
+
+    if (is_auto(setting) && c->template == NULL) {
+        *out = family_of_template(c->source);
+        return 0;
+    }
+    if (is_auto(setting)) {
+        rc = chat_caps_find_family(out, &c->caps, c->template, c->source, &c->tokens);
+        if (rc < 0)
+            snprintf(err, err_len, "chat template: out of memory");
+        return rc;
+    }
+    *out = family_find(setting);
+    if (*out != NULL || strcmp(setting, "none") == 0)
+        return 0;
+    rc = read_family(c, setting, err, err_len);
+    *out = c->family;
+    return rc;
+}
+
+/* Whose calls, and whose thoughts. */
+static int find_style(struct chat *c, const struct chat_options *options, char *err,
+                      size_t err_len)
+{
+    const char *setting = options->reasoning_parser;
+    const struct family *family = NULL, *thinker;
+    int rc = find_family(c, options->tool_call_parser, &family, err, err_len);
+
+    if (rc < 0)
+        return rc;
+    c->style = output_style_of(family, c->source);
+    if (is_auto(setting))
+        return 0;
+    thinker = family_find(setting);
+    c->style.think_open = c->style.think_close = NULL;
+    if (thinker != NULL && thinker->n_thoughts > 0) {
+        c->style.think_open = thinker->thoughts[0].open;
+        c->style.think_close = thinker->thoughts[0].close;
+    } else if (strcmp(setting, "none") != 0 && (thinker == NULL || !thinker->has_channels)) {
+        snprintf(err, err_len, "reasoning_parser: '%.100s' is not a parser's name", setting);
+        add_names(err, err_len);
+        return ERR_INVAL;
+    }
+    return 0;
+}
+
 /* The first token that is this text as a whole. */
 static int32_t find_token(const struct tokenizer *t, const char *text)
 {
@@ -184,8 +273,8 @@ static int32_t find_token(const struct tokenizer *t, const char *text)
 
 static struct chat_marks find_marks(const struct output_style *style, const struct tokenizer *t)
 {
-    struct chat_marks marks = {find_token(t, output_parser_think_open(style)),
-                               find_token(t, output_parser_think_close(style))};
+    struct chat_marks marks = {find_token(t, style->think_open),
+                               find_token(t, style->think_close)};
 
     if (marks.open == TOKEN_NONE || marks.close == TOKEN_NONE)
         marks.open = marks.close = TOKEN_NONE;
@@ -209,16 +298,18 @@ static int create_one(struct chat **out, const struct chat_options *options,
         return rc;
     }
     c->special_in_messages = options->special_in_messages;
-    c->style = output_style_find(c->source);
-    c->marks = find_marks(&c->style, t);
     c->tokens.bos = token_text(t, tokenizer_bos(t));
     c->tokens.eos = token_text(t, tokenizer_eos(t));
     rc = parse(c);
-    if (rc < 0) {
+    if (rc < 0)
         snprintf(err, err_len, "chat template: out of memory");
+    else
+        rc = find_style(c, options, err, err_len);
+    if (rc < 0) {
         chat_destroy(&c);
         return rc;
     }
+    c->marks = find_marks(&c->style, t);
     *out = c;
     return 0;
 }
@@ -251,6 +342,7 @@ void chat_destroy(struct chat **c)
         return;
     chat_destroy(&(*c)->tool_use);
     template_destroy(&(*c)->template);
+    family_destroy(&(*c)->family);
     mem_free((*c)->source);
     mem_free((*c)->origin);
     mem_free(*c);
@@ -268,6 +360,13 @@ const struct chat *chat_for(const struct chat *c, const struct params *p)
 const struct chat *chat_for_tools(const struct chat *c)
 {
     return c->tool_use;
+}
+
+const char *chat_tool_parser(const struct chat *c)
+{
+    const struct family *f = (c->tool_use != NULL ? c->tool_use : c)->style.family;
+
+    return f != NULL ? f->name : "none";
 }
 
 const char *chat_origin(const struct chat *c)

@@ -47,10 +47,13 @@ struct chat_options {
     const char *template; /* "" for the tokenizer's, else plain; "plain", "chatml", or a file */
     const char *name;     /* which of the tokenizer's; NULL or "": the one for the occasion */
     bool special_in_messages;
+    /* How answers are written (family.h): "" or "auto" for what the template shows, "none", a
+     * family's name, or a file with a description; and of whose thoughts. NULL: "" */
+    const char *tool_call_parser, *reasoning_parser;
 };
 
 /* An error, with a sentence, is for a file that cannot be read, a name that the tokenizer does not
- * have, and lack of memory. */
+ * have, a parser that is not known, and lack of memory. */
 int chat_create(struct chat **out, const struct chat_options *options, const struct tokenizer *t,
                 char *err, size_t err_len);
 void chat_destroy(struct chat **c);
@@ -60,6 +63,9 @@ void chat_destroy(struct chat **c);
 const struct chat *chat_for(const struct chat *c, const struct params *p);
 /* The one for chats with tools, if it is another one; else NULL. */
 const struct chat *chat_for_tools(const struct chat *c);
+
+/* Who reads the tool calls of chats with tools: a family's name, or "none". */
+const char *chat_tool_parser(const struct chat *c);
 
 /* "the model's own", "plain", "chatml" or the file, for the log; why it cannot be used, or NULL */
 const char *chat_origin(const struct chat *c);

@@ -4,6 +4,8 @@
 #include "core/base/budget.h"
 #include "core/base/err.h"
 #include "core/jinja/template.h"
+#include "server/api/chat/call_tools.h"
+#include "server/api/chat/output_parser.h"
 
 #include <string.h>
 
@@ -166,22 +168,30 @@ static bool has_call(const struct probe *p)
     return has(p, VALUE) && !has(p, "{'quire_key'") && !has(p, "\\\"quire_key");
 }
 
+static const struct tool_call probe_call = {
+    .id = "call00001", .name = TOOL, .arguments = ARGUMENTS};
+
+/* A question with a tool, and the call that answers it. */
+static void say_call(struct probe *p, const cJSON *parameters)
+{
+    begin(p);
+    add_tool(p, parameters);
+    say(p, "user", USER);
+    say(p, "assistant", NULL);
+    if (p->err == 0 && conversation_add_call(&p->params.chat, &probe_call) < 0)
+        p->err = ERR_NOMEM;
+}
+
 static void probe_calls(struct probe *p, const cJSON *parameters, struct chat_caps *caps)
 {
     static const struct {
         bool string_arguments, null_content;
     } forms[] = {{false, false}, {true, false}, {false, true}, {true, true}};
-    const struct tool_call call = {.id = "call00001", .name = TOOL, .arguments = ARGUMENTS};
 
-    begin(p);
-    add_tool(p, parameters);
-    say(p, "user", USER);
-    say(p, "assistant", NULL);
-    if (p->err == 0 && conversation_add_call(&p->params.chat, &call) < 0)
-        p->err = ERR_NOMEM;
+    say_call(p, parameters);
     say(p, "tool", "4");
     if (p->err == 0)
-        conversation_last(&p->params.chat)->tool_call_id = call.id;
+        conversation_last(&p->params.chat)->tool_call_id = probe_call.id;
     say(p, "assistant", "It is 4.");
     say(p, "user", USER);
     for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]) && !caps->prints_calls; i++) {
@@ -194,19 +204,32 @@ static void probe_calls(struct probe *p, const cJSON *parameters, struct chat_ca
         caps->string_arguments = caps->null_content = false;
 }
 
-int chat_caps_probe(struct chat_caps *out, const struct template *t, const char *source,
-                    const struct chat_tokens *tokens)
+static int probe_begin(struct probe *p, cJSON **parameters)
 {
     static const char text[] = "{\"type\": \"object\", \"properties\": {\"quire_key\": {\"type\": "
                                "\"string\"}}}";
-    struct probe p = {.template = t, .tokens = tokens};
     const char *why = NULL;
+
+    params_set_defaults(&p->params, PARAMS_CHAT, NULL);
+    buf_init(&p->text, CHAT_PROBE_MEMORY);
+    return json_parse(text, strlen(text), parameters, &why);
+}
+
+static void probe_end(struct probe *p, cJSON *parameters)
+{
+    cJSON_Delete(parameters);
+    conversation_release(&p->params.chat);
+    buf_release(&p->text);
+}
+
+int chat_caps_probe(struct chat_caps *out, const struct template *t, const char *source,
+                    const struct chat_tokens *tokens)
+{
+    struct probe p = {.template = t, .tokens = tokens};
     cJSON *parameters = NULL;
 
-    p.err = json_parse(text, strlen(text), &parameters, &why);
+    p.err = probe_begin(&p, &parameters);
     *out = (struct chat_caps){.knows_system = true};
-    params_set_defaults(&p.params, PARAMS_CHAT, NULL);
-    buf_init(&p.text, CHAT_PROBE_MEMORY);
     probe_content(&p, out);
     probe_system(&p, out);
     probe_late_system(&p, out);
@@ -214,8 +237,88 @@ int chat_caps_probe(struct chat_caps *out, const struct template *t, const char 
     probe_effort(&p, out);
     probe_tools(&p, parameters, out);
     probe_calls(&p, parameters, out);
-    cJSON_Delete(parameters);
-    conversation_release(&p.params.chat);
-    buf_release(&p.text);
+    probe_end(&p, parameters);
+    return p.err;
+}
+
+/* ---- the family */
+
+/* Where the answer begins in what the template has printed for a call: behind what it prints for
+ * the question, less a tag that is cut. */
+static size_t find_answer(const struct buf *question, const struct buf *with_call)
+{
+    size_t n = 0, tag;
+
+    while (n < question->len && n < with_call->len && question->data[n] == with_call->data[n])
+        n++;
+    if (n == question->len)
+        return n;
+    for (tag = n; tag > 0 && with_call->data[tag - 1] != '<' && with_call->data[tag - 1] != '>';)
+        tag--;
+    return tag > 0 && with_call->data[tag - 1] == '<' ? tag - 1 : n;
+}
+
+/* Does the family read the call in the answer? Kimi's templates write its id for its name. */
+static bool reads_call(const struct probe *p, const struct family *family, const char *source,
+                       size_t at)
+{
+    const struct output_style style = output_style_of(family, source);
+    const char *text = p->text.data;
+    struct call_tools *tools = NULL;
+    struct output_parser s;
+    bool is_read;
+
+    (void)call_tools_create(&tools, &p->params.chat); /* without memory any function may be meant */
+    output_parser_init(&s, &style, tools, true, output_parser_prompt_thinks(&style, text, at));
+    output_parser_feed(&s, text + at, p->text.len - at);
+    output_parser_end(&s);
+    is_read = output_parser_error(&s) == 0 && s.n_calls > 0 && s.calls[0].is_whole &&
+              (strcmp(s.calls[0].name, TOOL) == 0 || strcmp(s.calls[0].name, probe_call.id) == 0) &&
+              s.calls[0].arguments.len > 2 &&
+              strstr(s.calls[0].arguments.data, ": \"" VALUE "\"}") != NULL;
+    output_parser_release(&s);
+    call_tools_destroy(&tools);
+    return is_read;
+}
+
+/* The first that reads the call, `signed_by` before all others; NULL: none does. */
+static const struct family *find_reader(const struct probe *p, const struct family *signed_by,
+                                        const char *source, size_t at)
+{
+    const struct family *f = family_table();
+
+    if (signed_by != NULL && reads_call(p, signed_by, source, at))
+        return signed_by;
+    while (f != NULL && !reads_call(p, f, source, at))
+        f = f->next;
+    return f;
+}
+
+int chat_caps_find_family(const struct family **out, const struct chat_caps *caps,
+                          const struct template *t, const char *source,
+                          const struct chat_tokens *tokens)
+{
+    struct probe p = {.template = t, .tokens = tokens};
+    cJSON *parameters = NULL;
+    struct buf question;
+
+    *out = family_of_template(source);
+    if (!caps->prints_calls)
+        return 0;
+    p.err = probe_begin(&p, &parameters);
+    begin(&p);
+    add_tool(&p, parameters);
+    say(&p, "user", USER);
+    p.params.add_generation_prompt = true;
+    render(&p, caps);
+    question = p.text;
+    buf_init(&p.text, CHAT_PROBE_MEMORY);
+    say_call(&p, parameters);
+    p.params.add_generation_prompt = false;
+    render(&p, caps);
+    if (p.rendered && has_call(&p) && p.err == 0)
+        *out = find_reader(&p, *out, source, find_answer(&question, &p.text));
+    buf_release(&question);
+    probe_end(&p, parameters);
     return p.err;
 }

@@ -18,10 +18,18 @@
 #define CHAT_PROBE_MEMORY ((size_t)4 << 20) /* values; and as much text */
 #define CHAT_PROBE_STEPS 500000 /* of a budget, a probe: the largest known template takes 20,000 */
 
+struct family;
 struct template;
 
 /* The caps of a template that has this source. */
 int chat_caps_probe(struct chat_caps *out, const struct template *t, const char *source,
                     const struct chat_tokens *tokens);
+
+/* Of which family the template is (family.h): the one whose signs its source has, if that reads the
+ * call that the template itself writes; else the first that does. *out NULL: none. A template that
+ * prints no calls is taken by its signs. */
+int chat_caps_find_family(const struct family **out, const struct chat_caps *caps,
+                          const struct template *t, const char *source,
+                          const struct chat_tokens *tokens);
 
 #endif

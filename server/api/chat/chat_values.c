@@ -448,21 +448,43 @@ static struct value tools_of(const struct source *c, const struct params *p)
     return out;
 }
 
+enum thinking_word { SAID_NOTHING = 0, SAID_ON, SAID_OFF };
+
+static enum thinking_word word_of(bool is_on)
+{
+    return is_on ? SAID_ON : SAID_OFF;
+}
+
+/* Templates call it by either name. */
+static enum thinking_word word_of_kwargs(const cJSON *kwargs)
+{
+    static const char *const names[] = {"enable_thinking", "thinking"};
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (cJSON_IsBool(field_find(kwargs, names[i])))
+            return word_of(cJSON_IsTrue(field_find(kwargs, names[i])));
+    return SAID_NOTHING;
+}
+
 /* The request's own word first, in any of its fields, then that of the settings. */
+static enum thinking_word find_word(const struct params *p)
+{
+    const enum thinking_word by_name = word_of_kwargs(p->template_kwargs);
+
+    if (by_name != SAID_NOTHING)
+        return by_name;
+    if (p->thinking != THINKING_UNSET)
+        return word_of(p->thinking == THINKING_ON);
+    if (p->reasoning_effort != NULL)
+        return word_of(strcmp(p->reasoning_effort, "none") != 0);
+    if (p->default_thinking != THINKING_UNSET)
+        return word_of(p->default_thinking == THINKING_ON);
+    return word_of_kwargs(p->default_kwargs);
+}
+
 bool chat_wants_thoughts(const struct params *p)
 {
-    const cJSON *by_name = field_find(p->template_kwargs, "enable_thinking");
-    const cJSON *by_default = field_find(p->default_kwargs, "enable_thinking");
-
-    if (cJSON_IsBool(by_name))
-        return cJSON_IsTrue(by_name);
-    if (p->thinking != THINKING_UNSET)
-        return p->thinking == THINKING_ON;
-    if (p->reasoning_effort != NULL)
-        return strcmp(p->reasoning_effort, "none") != 0;
-    if (p->default_thinking != THINKING_UNSET)
-        return p->default_thinking == THINKING_ON;
-    return by_default == NULL || cJSON_IsTrue(by_default);
+    return find_word(p) != SAID_OFF;
 }
 
 static void add_kwargs(struct value_pool *pool, struct value out, const cJSON *kwargs)
@@ -480,6 +502,8 @@ static void add_thinking(struct value_pool *pool, struct value out, const struct
     if (effort != NULL && (strcmp(effort, "none") != 0 || !caps->refuses_none))
         value_dict_set(pool, out, "reasoning_effort", value_own(value_text(effort)));
     value_dict_set(pool, out, "enable_thinking", value_bool(chat_wants_thoughts(p)));
+    if (find_word(p) != SAID_NOTHING) /* else the template's own default holds */
+        value_dict_set(pool, out, "thinking", value_bool(chat_wants_thoughts(p)));
     add_kwargs(pool, out, p->template_kwargs);
 }
 

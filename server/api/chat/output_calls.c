@@ -24,8 +24,7 @@ static void make_id(const struct output_parser *s, struct output_call *call)
 
     for (size_t i = 0; i < 9; i++, bits >>= 6)
         text[i] = letters[bits % 64];
-    snprintf(call->id, sizeof(call->id), s->style.syntax == OUTPUT_MISTRAL ? "%s" : "call_%s",
-             text);
+    snprintf(call->id, sizeof(call->id), s->style.family->has_short_ids ? "%s" : "call_%s", text);
 }
 
 static char *copy(const char *text, size_t n)
@@ -74,7 +73,8 @@ struct output_call *output_calls_begin_literal(struct output_parser *s, const ch
 
     if (rc == ERR_NOMEM)
         return no_memory(s);
-    if (rc == 0 && cJSON_IsString(name))
+    if (rc == 0 && cJSON_IsString(name) &&
+        output_reader_takes(s, name->valuestring, strlen(name->valuestring)))
         call = output_calls_begin(s, name->valuestring, strlen(name->valuestring));
     cJSON_Delete(name);
     return call;
@@ -96,19 +96,33 @@ static bool is_object(struct output_parser *s, const char *text)
     return yes;
 }
 
+/* The member of the object that has the arguments, and the function's name; NULL: it has none. */
+static const cJSON *find_members(const struct output_parser *s, const cJSON *object,
+                                 const char **name)
+{
+    const char *const *members = s->style.family->members;
+    const cJSON *v = NULL;
+
+    if (members[0] == NULL) { /* {"NAME": arguments} */
+        *name = cJSON_IsObject(object) && object->child != NULL ? object->child->string : NULL;
+        return *name != NULL ? object->child : NULL;
+    }
+    *name = cJSON_GetStringValue(field_find(object, members[0]));
+    for (size_t i = 1; i < 3 && v == NULL; i++)
+        v = members[i] != NULL ? field_find(object, members[i]) : NULL;
+    return v;
+}
+
 /* The arguments as the model wrote them; a string that holds an object is that object. */
-static bool find_arguments(struct output_parser *s, const cJSON *object, const char *text, size_t n,
+static bool find_arguments(struct output_parser *s, const cJSON *v, const char *text, size_t n,
                            const char **arguments, size_t *len)
 {
-    const char *key = field_find(object, "arguments") != NULL ? "arguments" : "parameters";
-    const cJSON *v = field_find(object, key);
-
     *arguments = "{}";
     *len = 2;
     if (v == NULL)
         return true;
     if (cJSON_IsObject(v))
-        return json_member_text(text, n, key, arguments, len);
+        return json_member_text(text, n, v->string, arguments, len);
     if (!cJSON_IsString(v) || !is_object(s, v->valuestring))
         return false;
     *arguments = v->valuestring;
@@ -129,17 +143,17 @@ static bool add_whole(struct output_parser *s, const char *name, const char *arg
 
 bool output_calls_add(struct output_parser *s, const char *object, size_t n)
 {
-    const char *why = NULL, *arguments = NULL;
-    const cJSON *name;
+    const char *why = NULL, *arguments = NULL, *name = NULL;
+    const cJSON *v;
     cJSON *json = NULL;
     size_t len = 0;
     bool done;
 
     if (json_parse(object, n, &json, &why) == ERR_NOMEM)
         s->err = ERR_NOMEM;
-    name = field_find(json, "name");
-    done = cJSON_IsString(name) && find_arguments(s, json, object, n, &arguments, &len) &&
-           add_whole(s, name->valuestring, arguments, len);
+    v = find_members(s, json, &name);
+    done = name != NULL && output_reader_takes(s, name, strlen(name)) &&
+           find_arguments(s, v, object, n, &arguments, &len) && add_whole(s, name, arguments, len);
     cJSON_Delete(json);
     return done;
 }

@@ -8,20 +8,16 @@
 #include <stdio.h>
 #include <string.h>
 
-static bool is_blank(char c)
+bool output_parser_is_harmony(const struct output_parser *s)
 {
-    return c == ' ' || c == '\t' || c == '\r' || c == '\n';
+    return s->style.family != NULL && s->style.family->has_channels;
 }
 
-static bool is_harmony(const struct output_parser *s)
+void output_parser_init(struct output_parser *s, const struct output_style *style,
+                        const struct call_tools *tools, bool finds_calls, bool thinks)
 {
-    return s->style.syntax == OUTPUT_HARMONY;
-}
-
-void output_parser_init(struct output_parser *s, const struct output_style *style, bool finds_calls,
-                        bool thinks)
-{
-    *s = (struct output_parser){.style = *style, .finds_calls = finds_calls};
+    *s = (struct output_parser){.style = *style, .tools = tools};
+    s->finds_calls = finds_calls && style->family != NULL;
     s->part = thinks ? OUTPUT_THOUGHT : OUTPUT_TEXT;
     buf_init(&s->held, HTTP_MAX_REPLY / 4);
     buf_init(&s->thought, HTTP_MAX_REPLY / 4);
@@ -31,11 +27,17 @@ void output_parser_init(struct output_parser *s, const struct output_style *styl
 void output_parser_init_forced(struct output_parser *s, const char *name,
                                const struct output_style *style, bool thinks)
 {
-    const struct output_style forced = {
-        .syntax = name != NULL ? OUTPUT_FORCED_NAMED : OUTPUT_FORCED,
-        .has_thoughts = style->has_thoughts && style->syntax != OUTPUT_HARMONY};
+    struct output_style forced = *style;
 
-    output_parser_init(s, &forced, true, thinks);
+    forced.family = family_forced(name != NULL);
+    output_parser_init(s, &forced, NULL, true, thinks);
+    s->has_forced = true;
+    snprintf(s->recipient, sizeof(s->recipient), "%s", name != NULL ? name : "");
+}
+
+void output_parser_insist(struct output_parser *s, const char *name)
+{
+    s->insists = true;
     snprintf(s->recipient, sizeof(s->recipient), "%s", name != NULL ? name : "");
 }
 
@@ -104,14 +106,14 @@ int output_parser_error(const struct output_parser *s)
 /* A part that follows a mark begins with its first letter. */
 static bool skips_blanks(const struct output_parser *s)
 {
-    return !s->has_begun && !is_harmony(s) &&
+    return !s->has_begun && !output_parser_is_harmony(s) &&
            (s->part == OUTPUT_THOUGHT || s->has_thought || s->n_calls > 0);
 }
 
 void output_parser_put(struct output_parser *s, const char *text, size_t n)
 {
     if (skips_blanks(s))
-        while (n > 0 && is_blank(*text)) {
+        while (n > 0 && pattern_is_blank(*text)) {
             text++;
             n--;
         }
@@ -136,7 +138,7 @@ void output_parser_enter(struct output_parser *s, enum output_part part)
  * long run of blanks costs linear time. */
 static size_t first_letter(struct output_parser *s)
 {
-    while (s->n_blank < s->held.len && is_blank(s->held.data[s->n_blank]))
+    while (s->n_blank < s->held.len && pattern_is_blank(s->held.data[s->n_blank]))
         s->n_blank++;
     return s->n_blank;
 }
@@ -148,14 +150,14 @@ void output_parser_consume(struct output_parser *s, size_t n)
     s->n_blank = s->n_blank > n ? s->n_blank - n : 0;
 }
 
-/* Only the very first thing said can open a thought: does what is held begin, as far as it goes,
- * with that mark? */
-static bool may_open_thought(struct output_parser *s)
+/* Only what is said first can be a thought, or end one that the prompt has opened; and what is said
+ * first behind a call. Does what is held begin, as far as it goes, with that mark? */
+static bool may_begin_with(struct output_parser *s, const char *mark)
 {
-    const char *mark = output_marks(s->style.syntax)->think_open;
+    const bool is_first = !s->has_thought && !s->has_text;
     size_t i, len;
 
-    if (!s->style.has_thoughts || s->has_thought || s->has_text)
+    if (mark == NULL || s->has_begun || !(is_first || s->n_calls > s->n_calls_thought))
         return false;
     len = strlen(mark);
     i = first_letter(s);
@@ -164,27 +166,65 @@ static bool may_open_thought(struct output_parser *s)
     return memcmp(s->held.data + i, mark, s->held.len - i < len ? s->held.len - i : len) == 0;
 }
 
+static size_t add_mark(const char **marks, size_t n, const char *mark)
+{
+    if (mark == NULL || n == OUTPUT_MAX_MARKS)
+        return n;
+    marks[n] = mark;
+    return n + 1;
+}
+
+/* The texts that a pattern may begin with. */
+static size_t add_first(const char **marks, size_t n, const struct call_pattern *p)
+{
+    for (uint32_t i = 0; i < p->n; i++) {
+        if (p->at[i].kind == PATTERN_TEXT && (p->at[i].n > 1 || !p->at[i].is_optional))
+            n = add_mark(marks, n, p->at[i].text);
+        if (p->at[i].kind != PATTERN_BLANKS &&
+            !(p->at[i].kind == PATTERN_TEXT && p->at[i].is_optional))
+            break;
+    }
+    return n;
+}
+
+/* The texts that a call may begin with, or the section of calls. */
+static size_t add_call_marks(const struct output_parser *s, const char **marks, size_t n)
+{
+    const struct family *f = s->style.family;
+
+    if (!s->finds_calls || s->has_forced)
+        return n;
+    if (f->section.n > 0)
+        return add_first(marks, n, &f->section);
+    for (uint32_t i = 0; i < f->n_calls; i++)
+        n = add_first(marks, n, &f->calls[i]);
+    return n;
+}
+
+static size_t harmony_marks(const struct output_parser *s, const char **marks)
+{
+    if (s->part == OUTPUT_HEADER)
+        return add_mark(marks, 0, HARMONY_MESSAGE);
+    return add_mark(marks, add_mark(marks, 0, HARMONY_END), HARMONY_CHANNEL);
+}
+
 size_t output_marks_here(struct output_parser *s, const char *marks[OUTPUT_MAX_MARKS])
 {
-    const struct output_marks *m = output_marks(s->style.syntax);
     size_t n = 0;
 
-    if (s->part == OUTPUT_HEADER) {
-        marks[n++] = m->header_close;
-    } else if (is_harmony(s)) {
-        marks[n++] = m->part_close;
-        marks[n++] = m->header_open;
-    } else if (s->part == OUTPUT_THOUGHT) {
-        marks[n++] = m->think_close;
-    } else if (s->part == OUTPUT_CALL) {
-        if (m->call_close != NULL)
-            marks[n++] = m->call_close;
-    } else {
-        if (may_open_thought(s))
-            marks[n++] = m->think_open;
-        if (s->finds_calls && m->call_open != NULL)
-            marks[n++] = m->call_open;
-    }
+    if (output_parser_is_harmony(s))
+        return harmony_marks(s, marks);
+    if (s->part == OUTPUT_CALL)
+        return add_mark(marks, 0, output_reader_closing(s));
+    if (s->part == OUTPUT_THOUGHT)
+        n = add_mark(marks, n, s->style.think_close);
+    else if (may_begin_with(s, s->style.think_open))
+        n = add_mark(marks, n, s->style.think_open);
+    else if (may_begin_with(s, s->style.think_close))
+        n = add_mark(marks, n, s->style.think_close);
+    n = add_call_marks(s, marks, n);
+    for (uint32_t i = 0; s->style.family != NULL && i < s->style.family->n_hidden; i++)
+        n = add_mark(marks, n, s->style.family->hidden[i]);
     return n;
 }
 
@@ -222,78 +262,134 @@ size_t output_marks_undecided(const struct buf *held, const char *const *marks, 
 /* Of text[0..n) what is left without the white space at its end. */
 static size_t without_blanks(const char *text, size_t n)
 {
-    while (n > 0 && is_blank(text[n - 1]))
+    while (n > 0 && pattern_is_blank(text[n - 1]))
         n--;
     return n;
 }
 
-static bool is_forced(const struct output_parser *s)
-{
-    return s->style.syntax == OUTPUT_FORCED || s->style.syntax == OUTPUT_FORCED_NAMED;
-}
-
-/* The whole text of a Llama is a call when it begins with a brace; and what the client insists on
- * is one, but for a thought before it. */
+/* Does an answer begin with a call that no mark stands before? What may be a mark is looked at as
+ * one first. */
 static bool begins_bare_call(struct output_parser *s)
 {
+    const char *marks[OUTPUT_MAX_MARKS];
+    const size_t n = output_marks_here(s, marks);
     size_t i;
 
-    if (is_forced(s))
-        return s->part == OUTPUT_TEXT && !s->has_text && s->n_calls == 0 && s->held.len > 0 &&
-               !may_open_thought(s);
-    if (s->style.syntax != OUTPUT_LLAMA3 || !s->finds_calls || s->part != OUTPUT_TEXT ||
-        s->has_text)
+    if (!s->finds_calls || !s->style.family->is_bare || s->part != OUTPUT_TEXT || s->has_text ||
+        s->n_calls > 0)
         return false;
     i = first_letter(s);
-    return i < s->held.len && s->held.data[i] == '{';
+    for (size_t k = 0; k < n && i < s->held.len; k++) {
+        const size_t len = strlen(marks[k]), left = s->held.len - i;
+
+        if (memcmp(s->held.data + i, marks[k], left < len ? left : len) == 0)
+            return false;
+    }
+    return s->has_forced
+               ? s->held.len > 0 && !(may_begin_with(s, s->style.think_open) && i == s->held.len)
+               : i < s->held.len;
 }
 
-/* "<|start|>assistant<|channel|>commentary to=functions.f <|constrain|>json" */
+/* Of a header the function that the message is for: "to=functions.NAME", with or without
+ * "functions.", before the channel or behind it; n 0: none. */
+static const char *find_recipient(const char *header, size_t len, size_t *n)
+{
+    static const char to[] = "to=", prefix[] = "functions.";
+    const char *at = memmem(header, len, to, sizeof(to) - 1), *end = header + len;
+
+    *n = 0;
+    if (at == NULL)
+        return NULL;
+    at += sizeof(to) - 1;
+    if ((size_t)(end - at) >= sizeof(prefix) - 1 && memcmp(at, prefix, sizeof(prefix) - 1) == 0)
+        at += sizeof(prefix) - 1;
+    while (at + *n < end && !pattern_is_blank(at[*n]) && at[*n] != '<')
+        ++*n;
+    return at;
+}
+
+/* "<|start|>assistant<|channel|>commentary to=functions.f <|constrain|>json", or
+ * " to=functions.f<|channel|>commentary json" */
 static void enter_channel(struct output_parser *s, const char *header, size_t n)
 {
-    static const char to[] = "to=functions.";
-    size_t k = 0;
+    static const char analysis[] = "analysis";
+    size_t n_name;
+    const char *name = find_recipient(header, n, &n_name);
 
     output_parser_enter(s, OUTPUT_TEXT);
-    for (size_t i = 0; i + sizeof(to) - 1 <= n; i++)
-        if (memcmp(header + i, to, sizeof(to) - 1) == 0 && s->finds_calls) {
-            for (i += sizeof(to) - 1; i < n && k + 1 < sizeof(s->recipient); i++) {
-                if (is_blank(header[i]) || header[i] == '<')
-                    break;
-                s->recipient[k++] = header[i];
-            }
-            s->recipient[k] = '\0';
-            output_parser_enter(s, OUTPUT_CALL);
-            output_reader_begin(s, false);
-            return;
-        }
-    for (size_t i = 0; i + 8 <= n; i++)
-        if (memcmp(header + i, "analysis", 8) == 0)
-            output_parser_enter(s, OUTPUT_THOUGHT);
+    if (n_name > 0 && n_name < sizeof(s->recipient) && s->finds_calls) {
+        snprintf(s->recipient, sizeof(s->recipient), "%.*s", (int)n_name, name);
+        output_reader_begin(s, 0);
+    } else if (memmem(header, n, analysis, sizeof(analysis) - 1) != NULL) {
+        output_parser_enter(s, OUTPUT_THOUGHT);
+    }
 }
 
-/* The part ends at held[at], where `mark` stands. */
-static void pass_mark(struct output_parser *s, size_t at, const char *mark)
+static bool is_hidden(const struct output_parser *s, const char *mark)
 {
-    const struct output_marks *m = output_marks(s->style.syntax);
-    const bool trims = !is_harmony(s);
+    for (uint32_t i = 0; i < s->style.family->n_hidden; i++)
+        if (s->style.family->hidden[i] == mark)
+            return true;
+    return false;
+}
 
-    if (s->part == OUTPUT_HEADER)
+/* The prompt may end with "<|start|>assistant": then the answer begins inside of a header, " to=f".
+ * Does what is held begin so, as far as it goes? */
+static bool may_begin_header(const struct output_parser *s)
+{
+    static const char to[] = "to=";
+    const size_t n = s->held.len, blank = n > 0 && s->held.data[0] == ' ';
+    const size_t left = n - blank, len = sizeof(to) - 1;
+
+    return output_parser_is_harmony(s) && s->part == OUTPUT_TEXT && !s->has_begun &&
+           s->thought.len == 0 && !s->has_thought && s->n_calls == 0 && n > 0 &&
+           memcmp(s->held.data + blank, to, left < len ? left : len) == 0;
+}
+
+static void pass_harmony_mark(struct output_parser *s, size_t at, const char *mark)
+{
+    if (s->part == OUTPUT_HEADER) {
         enter_channel(s, s->held.data, at);
-    else
-        output_parser_put(s, s->held.data, trims ? without_blanks(s->held.data, at) : at);
-    if (mark == m->think_open) {
-        output_parser_enter(s, OUTPUT_THOUGHT);
-    } else if (mark == m->think_close) {
-        output_parser_enter(s, OUTPUT_TEXT);
-        s->has_thought = true;
-    } else if (mark == m->call_open) {
-        output_parser_enter(s, OUTPUT_CALL);
-        output_reader_begin(s, true);
-    } else if (mark == m->part_close || mark == m->header_open) {
+    } else {
+        output_parser_put(s, s->held.data, at);
         output_parser_enter(s, OUTPUT_HEADER);
     }
     output_parser_consume(s, at + strlen(mark));
+}
+
+/* The part ends at held[at], where `mark` stands. A call has its mark, and the white space before
+ * it: they may turn out to be text. */
+static void pass_mark(struct output_parser *s, size_t at, const char *mark)
+{
+    const size_t n = without_blanks(s->held.data, at);
+    const bool is_close = mark == s->style.think_close;
+    const bool is_open = s->part == OUTPUT_TEXT && mark == s->style.think_open;
+
+    output_parser_put(s, s->held.data, n);
+    if (is_close || is_open) {
+        s->has_thought = s->has_thought || is_close;
+        s->n_calls_thought = s->n_calls;
+        output_parser_enter(s, is_close ? OUTPUT_TEXT : OUTPUT_THOUGHT);
+        output_parser_consume(s, at + strlen(mark));
+    } else if (is_hidden(s, mark)) {
+        output_parser_put(s, s->held.data + n, at - n);
+        output_parser_consume(s, at + strlen(mark));
+    } else {
+        output_parser_consume(s, n);
+        output_reader_begin(s, strlen(mark));
+    }
+}
+
+/* A thought may talk of calls. Only a mark at the beginning of a line ends it: is the one at
+ * held[at] such, or of another kind? */
+static bool counts_in_thought(const struct output_parser *s, size_t at, const char *mark)
+{
+    const size_t n = without_blanks(s->held.data, at);
+
+    if (s->part != OUTPUT_THOUGHT || output_parser_is_harmony(s) || mark == s->style.think_close ||
+        is_hidden(s, mark))
+        return true;
+    return (n == 0 && !s->has_begun) || memchr(s->held.data + n, '\n', at - n) != NULL;
 }
 
 /* Up to the last mark; how much of what is held behind it may be the beginning of another, and how
@@ -304,9 +400,12 @@ static bool pass_marks(struct output_parser *s, size_t *keep, size_t *n)
     size_t which = 0, at;
 
     for (;;) {
-        if (begins_bare_call(s)) {
-            output_parser_enter(s, OUTPUT_CALL);
-            output_reader_begin(s, false);
+        if (begins_bare_call(s))
+            output_reader_begin(s, 0);
+        if (may_begin_header(s)) {
+            if (s->held.len < sizeof(" to=") - 1)
+                return false;
+            output_parser_enter(s, OUTPUT_HEADER);
         }
         if (s->part == OUTPUT_CALL) {
             if (!output_reader_read(s))
@@ -317,7 +416,14 @@ static bool pass_marks(struct output_parser *s, size_t *keep, size_t *n)
         at = output_marks_find(&s->held, s->n_searched, marks, *n, &which);
         if (at == SIZE_MAX)
             break;
-        pass_mark(s, at, marks[which]);
+        if (!counts_in_thought(s, at, marks[which])) {
+            s->n_searched = at + 1;
+            continue;
+        }
+        if (output_parser_is_harmony(s))
+            pass_harmony_mark(s, at, marks[which]);
+        else
+            pass_mark(s, at, marks[which]);
     }
     *keep = output_marks_undecided(&s->held, marks, *n);
     return true;
@@ -333,9 +439,9 @@ static void sort_held(struct output_parser *s)
     s->n_searched = s->held.len - keep;
     if (s->part == OUTPUT_HEADER)
         return;
-    if (n > 0 && !is_harmony(s) && first_letter(s) >= s->held.len - keep)
+    if (n > 0 && !output_parser_is_harmony(s) && first_letter(s) >= s->held.len - keep)
         return; /* white space, and what may be a mark */
-    if (n > 0 && !is_harmony(s))
+    if (n > 0 && !output_parser_is_harmony(s))
         keep = s->held.len - without_blanks(s->held.data, s->held.len - keep);
     output_parser_put(s, s->held.data, s->held.len - keep);
     output_parser_consume(s, s->held.len - keep);
@@ -348,10 +454,19 @@ void output_parser_feed(struct output_parser *s, const char *text, size_t n)
     sort_held(s);
 }
 
+/* A call was insisted on, and cut before its mark was whole. */
+static void end_cut_mark(struct output_parser *s)
+{
+    if (s->n_calls == 0 && s->recipient[0] != '\0')
+        (void)output_calls_begin(s, s->recipient, strlen(s->recipient));
+}
+
 void output_parser_end(struct output_parser *s)
 {
     if (s->part == OUTPUT_CALL)
         output_reader_end(s);
+    else if (s->insists && s->part == OUTPUT_TEXT && !s->has_text)
+        end_cut_mark(s);
     else if (s->part != OUTPUT_HEADER && s->held.len > 0)
         output_parser_put(s, s->held.data, s->held.len);
     for (uint32_t i = s->n_sent; i < s->n_calls; i++)

@@ -1,52 +1,46 @@
 /* server/api/chat/output_reader.c - the calls behind a mark, read as they are written.
  *
- * Two ways to write one: an object with a name and arguments, or a header with the name and then
- * the arguments' object. Bytes stay held until the call's name is known and its arguments begin:
- * until then it may turn out to be text. From there on they belong to the call.
+ * The family's patterns say how (family.h). Bytes stay held until the call's name is known and its
+ * arguments begin: until then it may turn out to be text. From there on they belong to the call.
  */
 #include "server/api/chat/output_parser_impl.h"
 
 #include "core/base/err.h"
+#include "server/api/chat/call_tools.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#define MAX_HEADER 512 /* bytes of a call before its arguments */
-
 enum reader_state {
-    BETWEEN = 0, /* a call, or the mark that ends them */
-    OBJECT,      /* inside the object of a call that has not begun to come out */
-    ARGUMENTS,   /* of a call that has */
-    BEHIND,      /* its arguments: what else its object has is passed over */
-    BROKEN,      /* its arguments are no JSON: whatever comes until the mark is theirs */
-    TAIL,        /* no call comes any more; passed over until the mark */
+    READER_CALLS = 0, /* the section's beginning and a call's, up to its arguments */
+    READER_BETWEEN,   /* the next call, or the section's end */
+    READER_OBJECT,    /* inside the object of a call that has not begun to come out */
+    READER_JSON,      /* arguments that are a JSON object and come out */
+    READER_BEHIND,    /* them: what else the call's object has is passed over */
+    READER_ARGUMENT,  /* the next of arguments that stand one by one, or the call's end */
+    READER_TEXT,      /* its value, raw text */
+    READER_LITERAL,   /* its value, which ends where a comma or a bracket says */
+    READER_TAIL,      /* behind the arguments, up to the end of the call */
+    READER_BROKEN,    /* the arguments are no JSON: whatever comes until the mark is theirs */
+    READER_SKIP,      /* no call comes any more; passed over until the mark */
 };
 
-enum member { MEMBER_OTHER = 0, MEMBER_NAME, MEMBER_ARGUMENTS };
+/* Bytes of a section's and a call's beginnings. */
+#define MAX_HEAD (2 * PATTERN_MAX_HEAD)
 
-enum verdict { NEEDS_MORE = 0, GOES_ON, LEFT };
-
-static bool is_blank(char c)
+static const struct family *family_of(const struct output_parser *s)
 {
-    return c == ' ' || c == '\t' || c == '\r' || c == '\n';
+    return s->style.family;
 }
 
-/* Does a call have its name in a header, or is the name known? */
-static bool has_header(const struct output_parser *s)
+static const struct call_pattern *call_pattern_of(const struct output_parser *s)
 {
-    const enum output_syntax syntax = s->style.syntax;
-
-    return syntax == OUTPUT_DEEPSEEK || syntax == OUTPUT_HARMONY || syntax == OUTPUT_FORCED_NAMED;
+    return &family_of(s)->calls[s->reader.call];
 }
 
-static bool is_forced(const struct output_parser *s)
+static const struct call_pattern *argument_pattern_of(const struct output_parser *s)
 {
-    return s->style.syntax == OUTPUT_FORCED || s->style.syntax == OUTPUT_FORCED_NAMED;
-}
-
-void output_reader_begin(struct output_parser *s, bool is_marked)
-{
-    s->reader = (struct output_reader){.is_marked = is_marked};
+    return &family_of(s)->arguments[s->reader.argument];
 }
 
 static struct output_call *latest(struct output_parser *s)
@@ -54,66 +48,92 @@ static struct output_call *latest(struct output_parser *s)
     return &s->calls[s->n_calls - 1];
 }
 
-static void pass(struct output_parser *s, size_t n)
+static enum output_verdict reader_enter(struct output_parser *s, enum reader_state state)
 {
-    output_parser_consume(s, n);
+    s->reader.state = (uint8_t)state;
     s->reader.at = 0;
-    s->reader.object = s->reader.string = s->reader.name = s->reader.n_name = 0;
+    return OUTPUT_GOES_ON;
+}
+
+/* White space between calls and arguments says nothing: however much comes, none is kept. True:
+ * nothing else is held. */
+static bool pass_blanks(struct output_parser *s)
+{
+    size_t n = 0;
+
+    while (n < s->held.len && pattern_is_blank(s->held.data[n]))
+        n++;
+    output_parser_consume(s, n);
+    return s->held.len == 0;
+}
+
+static size_t n_blanks(const struct output_parser *s)
+{
+    size_t n = 0;
+
+    while (n < s->held.len && pattern_is_blank(s->held.data[n]))
+        n++;
+    return n;
+}
+
+void output_reader_begin(struct output_parser *s, size_t n_mark)
+{
+    s->reader = (struct output_reader){
+        .from = s->part == OUTPUT_THOUGHT ? OUTPUT_THOUGHT : OUTPUT_TEXT,
+        .n_mark = n_mark,
+    };
+    output_parser_enter(s, OUTPUT_CALL);
 }
 
 /* ---- leaving ---- */
 
-/* It is no call: from the mark on it is text, and may have other marks in it. */
-static enum verdict give_up(struct output_parser *s)
+static enum output_verdict reader_leave(struct output_parser *s)
 {
-    const char *open = output_marks(s->style.syntax)->call_open;
-    size_t n = 0;
+    output_parser_enter(s, output_parser_is_harmony(s) ? OUTPUT_HEADER : OUTPUT_TEXT);
+    return OUTPUT_LEFT;
+}
 
-    output_parser_enter(s, OUTPUT_TEXT);
+/* It is no call: the mark, or the first letter where there is none, is text like what stood before
+ * it, and more marks may follow. */
+static enum output_verdict give_up(struct output_parser *s)
+{
+    const size_t n_mark = s->reader.n_mark > 0 ? s->reader.n_mark : 1;
+    size_t n = output_parser_is_harmony(s) ? 0 : n_blanks(s) + n_mark;
+
+    n = n < s->held.len ? n : s->held.len;
+    output_parser_enter(s, s->reader.from);
     s->has_begun = true; /* white space and all */
-    if (s->style.syntax == OUTPUT_HARMONY)
-        return LEFT;
-    if (s->reader.is_marked) {
-        output_parser_put(s, open, strlen(open));
-        return LEFT;
-    }
-    while (n < s->held.len && is_blank(s->held.data[n]))
-        n++;
-    n += n < s->held.len; /* with its first letter, so that it is not tried again */
     output_parser_put(s, s->held.data, n);
     output_parser_consume(s, n);
-    return LEFT;
+    return OUTPUT_LEFT;
 }
 
-/* What stands here is neither a call nor the end of calls. */
-static enum verdict fail(struct output_parser *s)
+const char *output_reader_closing(const struct output_parser *s)
 {
-    const struct output_marks *m = output_marks(s->style.syntax);
+    const struct family *f = family_of(s);
+    const struct call_pattern *p = f->section.n > 0 ? &f->section : call_pattern_of(s);
+    const char *text = NULL;
 
+    if (output_parser_is_harmony(s))
+        return HARMONY_END;
+    for (uint32_t i = pattern_hole(p); i < p->n; i++)
+        if (p->at[i].kind == PATTERN_TEXT && p->at[i].n > 1)
+            text = p->at[i].text;
+    return text;
+}
+
+enum output_verdict output_reader_fail(struct output_parser *s)
+{
     if (s->reader.n_calls == 0)
         return give_up(s);
-    if (m->call_close != NULL || s->style.syntax == OUTPUT_HARMONY) {
-        s->reader.state = TAIL;
-        s->reader.at = 0;
-        return GOES_ON;
-    }
-    output_parser_enter(s, OUTPUT_TEXT);
-    return LEFT;
-}
-
-/* The mark stands at held[at]. */
-static enum verdict leave(struct output_parser *s, size_t at, const char *mark)
-{
-    const bool is_harmony = s->style.syntax == OUTPUT_HARMONY;
-
-    output_parser_enter(s, is_harmony ? OUTPUT_HEADER : OUTPUT_TEXT);
-    output_parser_consume(s, at + strlen(mark));
-    return LEFT;
+    if (output_reader_closing(s) != NULL)
+        return reader_enter(s, READER_SKIP);
+    return reader_leave(s);
 }
 
 /* Up to the mark that ends the calls; what stands before it goes to the call's arguments if they
  * are broken. */
-static enum verdict read_to_mark(struct output_parser *s)
+static enum output_verdict read_to_mark(struct output_parser *s)
 {
     const char *marks[OUTPUT_MAX_MARKS];
     const size_t n = output_marks_here(s, marks);
@@ -121,59 +141,239 @@ static enum verdict read_to_mark(struct output_parser *s)
 
     at = output_marks_find(&s->held, s->reader.at, marks, n, &which);
     sure = at != SIZE_MAX ? at : s->held.len - output_marks_undecided(&s->held, marks, n);
-    if (s->reader.state == BROKEN) {
+    if (s->reader.state == READER_BROKEN) {
         buf_add(&latest(s)->arguments, s->held.data, sure);
         latest(s)->is_over = at != SIZE_MAX;
-        pass(s, at != SIZE_MAX ? 0 : sure);
+        output_parser_consume(s, sure);
+        at = at != SIZE_MAX ? 0 : SIZE_MAX;
     } else {
         s->reader.at = sure; /* shown after all, should no mark come */
     }
-    return at != SIZE_MAX ? leave(s, at, marks[which]) : NEEDS_MORE;
+    if (at == SIZE_MAX)
+        return OUTPUT_NEEDS_MORE;
+    output_parser_consume(s, at + strlen(marks[which]));
+    return reader_leave(s);
 }
 
-/* ---- a call comes out ---- */
+/* ---- a call begins ---- */
 
-/* The call has begun; its arguments stand from held[at] on. */
-static void begin_arguments(struct output_parser *s, size_t at)
+/* Does the mark stand before the call that is the pattern's first text? */
+static bool is_marked(const struct output_parser *s)
 {
+    const struct family *f = family_of(s);
+    const struct pattern_item *first = &f->calls[s->reader.call].at[0];
+
+    return s->reader.n_mark > 0 && (f->section.n > 0 || first->kind != PATTERN_TEXT ||
+                                    !first->is_optional || first->n == s->reader.n_mark);
+}
+
+bool output_reader_takes(const struct output_parser *s, const char *name, size_t n)
+{
+    return is_marked(s) || s->has_forced || output_parser_is_harmony(s) ||
+           call_tools_have(s->tools, name, n);
+}
+
+static void end_thought(struct output_parser *s)
+{
+    if (s->reader.from == OUTPUT_THOUGHT)
+        s->has_thought = true;
+    s->reader.from = OUTPUT_TEXT;
+}
+
+void output_reader_begin_arguments(struct output_parser *s, size_t at, uint32_t level)
+{
+    end_thought(s);
     s->reader.n_calls++;
-    s->reader.state = ARGUMENTS;
+    s->reader.level = level;
     s->reader.is_plain = false;
-    pass(s, at);
+    output_parser_consume(s, at);
+    reader_enter(s, READER_JSON);
 }
 
-/* The name stood in a header, or is known. */
-static enum verdict commit(struct output_parser *s, const char *name, size_t n, size_t at)
+void output_reader_end_object(struct output_parser *s, size_t at)
 {
-    if (output_calls_begin(s, name, n) == NULL)
-        return fail(s);
-    begin_arguments(s, at);
-    json_scan_init(&s->reader.scan);
-    s->reader.level = 0;
-    return GOES_ON;
+    end_thought(s);
+    s->reader.n_calls++;
+    s->reader.is_plain = false;
+    output_parser_consume(s, at);
+    reader_enter(s, READER_TAIL);
 }
 
-/* The object's own scan goes on; it has read the first byte. */
-static enum verdict commit_member(struct output_parser *s, size_t at)
+static void set_id(struct output_call *call, const char *text, size_t n)
 {
+    if (n > 0 && n < sizeof(call->id))
+        snprintf(call->id, sizeof(call->id), "%.*s", (int)n, text);
+}
+
+/* The name is there, and the arguments stand at found->end. */
+static enum output_verdict commit_call(struct output_parser *s, const struct pattern_found *found)
+{
+    const char *name = found->n_name > 0 ? s->held.data + found->name : s->recipient;
+    const size_t n = found->n_name > 0 ? found->n_name : strlen(s->recipient);
+    const bool is_json = call_pattern_of(s)->at[found->item].kind == PATTERN_JSON;
     struct output_call *call =
-        output_calls_begin_literal(s, s->held.data + s->reader.name, s->reader.n_name);
+        output_reader_takes(s, name, n) ? output_calls_begin(s, name, n) : NULL;
 
     if (call == NULL)
-        return fail(s);
-    buf_add_char(&call->arguments, '{');
-    begin_arguments(s, at + 1);
-    s->reader.level = 1;
-    return GOES_ON;
+        return output_reader_fail(s);
+    set_id(call, s->held.data + found->id, found->n_id);
+    output_reader_begin_arguments(s, found->end, 0);
+    json_scan_init(&s->reader.scan);
+    s->reader.n_arguments = 0;
+    if (is_json)
+        return OUTPUT_GOES_ON;
+    buf_add_char(&latest(s)->arguments, '{');
+    return reader_enter(s, READER_ARGUMENT);
 }
 
-static enum verdict end_arguments(struct output_parser *s)
+/* Does call pattern i fit what is held from `at` on, up to its arguments? */
+static enum pattern_verdict match_call(const struct output_parser *s, uint32_t i, size_t at,
+                                       struct pattern_found *found)
+{
+    const struct family *f = family_of(s);
+    const struct buf *b = &s->held;
+    const enum pattern_verdict verdict =
+        pattern_match(f, &f->calls[i], 0, b->data, at, b->len, found);
+
+    if (verdict != PATTERN_FITS || f->calls[i].at[found->item].kind == PATTERN_ARGUMENTS)
+        return verdict;
+    if (found->end == b->len)
+        return PATTERN_MORE;
+    return b->data[found->end] == '{' ? PATTERN_FITS : PATTERN_FAILS;
+}
+
+/* What was found of a name so far is the call's, should the answer end here. */
+static void remember_name(struct output_parser *s, const struct pattern_found *found)
+{
+    s->reader.name = found->name;
+    s->reader.n_name = found->n_name;
+}
+
+/* PATTERN_FITS: a call begins at held[at], and the reader has gone on. */
+static enum pattern_verdict read_call(struct output_parser *s, size_t at,
+                                      enum output_verdict *verdict)
+{
+    const struct family *f = family_of(s);
+    struct pattern_found found;
+
+    for (uint32_t i = 0; i < f->n_calls; i++) {
+        const enum pattern_verdict fits = match_call(s, i, at, &found);
+
+        if (fits == PATTERN_FAILS)
+            continue;
+        s->reader.call = i;
+        if (fits == PATTERN_MORE) {
+            remember_name(s, &found);
+            return PATTERN_MORE;
+        }
+        *verdict = OUTPUT_GOES_ON;
+        if (f->calls[i].at[found.item].kind == PATTERN_OBJECT ||
+            f->calls[i].at[found.item].kind == PATTERN_KEYED) {
+            s->reader.state = READER_OBJECT;
+            output_object_begin(s, found.end);
+        } else {
+            *verdict = commit_call(s, &found);
+        }
+        return PATTERN_FITS;
+    }
+    return PATTERN_FAILS;
+}
+
+/* The first call behind the mark. */
+static enum output_verdict read_calls(struct output_parser *s)
+{
+    const struct family *f = family_of(s);
+    const size_t blanks = n_blanks(s);
+    struct pattern_found found = {.end = blanks};
+    enum pattern_verdict fits = PATTERN_FITS;
+    enum output_verdict verdict;
+
+    s->reader.n_name = 0;
+    if (blanks == s->held.len)
+        return OUTPUT_NEEDS_MORE;
+    if (f->section.n > 0)
+        fits = pattern_match(f, &f->section, 0, s->held.data, blanks, s->held.len, &found);
+    if (fits == PATTERN_FITS)
+        fits = read_call(s, found.end, &verdict);
+    if (fits == PATTERN_FAILS || (fits == PATTERN_MORE && s->held.len - blanks > MAX_HEAD))
+        return output_reader_fail(s);
+    return fits == PATTERN_FITS ? verdict : OUTPUT_NEEDS_MORE;
+}
+
+/* The end of the section, with whatever the pattern has there. */
+static enum pattern_verdict match_section_end(const struct output_parser *s,
+                                              struct pattern_found *found)
+{
+    const struct family *f = family_of(s);
+
+    if (f->section.n == 0)
+        return PATTERN_FAILS;
+    return pattern_match(f, &f->section, pattern_hole(&f->section) + 1, s->held.data, 0,
+                         s->held.len, found);
+}
+
+static enum output_verdict read_between(struct output_parser *s)
+{
+    const struct family *f = family_of(s);
+    const struct buf *b = &s->held;
+    enum pattern_verdict next, end;
+    enum output_verdict verdict;
+    struct pattern_found found;
+
+    s->reader.n_name = 0;
+    if (f->section.n == 0 && f->between.n == 0)
+        return reader_leave(s);
+    if (pass_blanks(s))
+        return OUTPUT_NEEDS_MORE;
+    next = pattern_match(f, &f->between, 0, b->data, 0, b->len, &found);
+    if (next == PATTERN_FITS)
+        next = found.end == b->len ? PATTERN_MORE : read_call(s, found.end, &verdict);
+    if (next == PATTERN_FITS)
+        return verdict;
+    end = match_section_end(s, &found);
+    if ((next == PATTERN_MORE || end == PATTERN_MORE) && b->len <= MAX_HEAD)
+        return OUTPUT_NEEDS_MORE;
+    if (end != PATTERN_FITS)
+        return output_reader_fail(s);
+    output_parser_consume(s, found.end);
+    return reader_leave(s);
+}
+
+/* Does the call end at held[at]? */
+static enum pattern_verdict match_tail(const struct output_parser *s, size_t at,
+                                       struct pattern_found *found)
+{
+    const struct call_pattern *p = call_pattern_of(s);
+
+    return pattern_match(family_of(s), p, pattern_hole(p) + 1, s->held.data, at, s->held.len,
+                         found);
+}
+
+/* The call is over: the family's next one, or its end. What closes a call may be missing. */
+static enum output_verdict read_tail(struct output_parser *s)
+{
+    struct pattern_found found;
+    enum pattern_verdict fits;
+
+    if (pass_blanks(s) && call_pattern_of(s)->n > pattern_hole(call_pattern_of(s)) + 1)
+        return OUTPUT_NEEDS_MORE;
+    fits = match_tail(s, 0, &found);
+    if (fits == PATTERN_MORE && s->held.len <= MAX_HEAD)
+        return OUTPUT_NEEDS_MORE;
+    if (fits == PATTERN_FAILS && family_of(s)->section.n == 0 && output_reader_closing(s) != NULL)
+        return reader_enter(s, READER_SKIP);
+    output_parser_consume(s, fits == PATTERN_FITS ? found.end : 0);
+    return reader_enter(s, READER_BETWEEN);
+}
+
+/* ---- arguments that are a JSON object ---- */
+
+static enum output_verdict end_json(struct output_parser *s)
 {
     struct output_call *call = latest(s);
 
     call->is_over = call->is_whole = true;
-    s->reader.state = s->reader.level > 0 ? BEHIND : BETWEEN;
-    return GOES_ON;
+    return reader_enter(s, s->reader.level > 0 ? READER_BEHIND : READER_TAIL);
 }
 
 /* A control character in a string, which JSON wants escaped. */
@@ -187,127 +387,55 @@ static void add_control(struct buf *out, char c)
         buf_printf(out, "\\u%04x", (unsigned)(unsigned char)c);
 }
 
-static enum verdict read_arguments(struct output_parser *s)
+/* Bytes that need no look of their own: inside of a string. */
+static size_t n_plain(const struct json_scan *scan, const char *text, size_t n)
+{
+    size_t i = 0;
+
+    if (!json_scan_is_in_string(scan))
+        return 0;
+    while (i < n && (unsigned char)text[i] >= 0x20 && text[i] != '"' && text[i] != '\\')
+        i++;
+    return i;
+}
+
+static enum output_verdict read_json(struct output_parser *s)
 {
     struct json_scan *scan = &s->reader.scan;
     struct buf *out = &latest(s)->arguments;
 
     for (size_t i = 0; i < s->held.len; i++) {
+        const size_t plain = n_plain(scan, s->held.data + i, s->held.len - i);
         const char c = s->held.data[i];
-        const bool is_control =
-            (unsigned char)c < 0x20 && c != '\0' && json_scan_is_in_string(scan);
-        const unsigned events = json_scan_byte(scan, c);
+        unsigned events;
+        bool is_control;
 
+        if (plain > 0) {
+            buf_add(out, s->held.data + i, plain);
+            i += plain - 1;
+            continue;
+        }
+        is_control = (unsigned char)c < 0x20 && c != '\0' && json_scan_is_in_string(scan);
+        events = json_scan_byte(scan, c);
         if ((events & JSON_EVENT_BAD) != 0) {
-            pass(s, i);
-            s->reader.state = BROKEN;
-            return GOES_ON;
+            output_parser_consume(s, i);
+            return reader_enter(s, READER_BROKEN);
         }
         if (is_control)
             add_control(out, c);
         else
             buf_add_char(out, c);
         if ((events & JSON_EVENT_END) != 0 && scan->depth == s->reader.level) {
-            pass(s, i + 1);
-            return end_arguments(s);
+            output_parser_consume(s, i + 1);
+            return end_json(s);
         }
     }
-    pass(s, s->held.len);
-    return NEEDS_MORE;
-}
-
-/* ---- objects ---- */
-
-/* A member's name has ended with held[at]. */
-static void find_member(struct output_parser *s, size_t at)
-{
-    struct output_reader *r = &s->reader;
-    const char *text = s->held.data + r->string;
-    const size_t n = at + 1 - r->string;
-
-    r->member = json_text_is(text, n, "name") ? MEMBER_NAME
-                : json_text_is(text, n, "arguments") || json_text_is(text, n, "parameters")
-                    ? MEMBER_ARGUMENTS
-                    : MEMBER_OTHER;
-}
-
-/* A value of the object's own begins at held[at]. False: no call has that. */
-static bool begin_member(struct output_parser *s, size_t at, bool *commits)
-{
-    struct output_reader *r = &s->reader;
-    const char c = s->held.data[at];
-
-    if (r->member == MEMBER_NAME) {
-        r->string = at;
-        return c == '"';
-    }
-    if (r->member != MEMBER_ARGUMENTS)
-        return true;
-    *commits = c == '{' && r->n_name > 0 && !r->is_plain;
-    r->is_plain = r->is_plain || !*commits;
-    return c == '{' || c == '"' || c == 'n';
-}
-
-/* A value of the object's own, or the object, has ended with held[at]. */
-static void end_member(struct output_parser *s, size_t at)
-{
-    struct output_reader *r = &s->reader;
-
-    if (r->member == MEMBER_NAME && r->n_name == 0) {
-        r->name = r->string;
-        r->n_name = at + 1 - r->string;
-    }
-    r->member = MEMBER_OTHER;
-}
-
-/* The object ends with held[at], and no arguments have come out: it has none, or they wait. */
-static enum verdict end_object(struct output_parser *s, size_t at)
-{
-    struct output_reader *r = &s->reader;
-
-    if (!output_calls_add(s, s->held.data + r->object, at + 1 - r->object))
-        return fail(s);
-    r->n_calls++;
-    r->state = BETWEEN;
-    r->is_plain = false;
-    pass(s, at + 1);
-    return GOES_ON;
-}
-
-static enum verdict read_object_byte(struct output_parser *s, size_t at)
-{
-    struct output_reader *r = &s->reader;
-    const uint32_t depth = r->scan.depth;
-    const unsigned events = json_scan_byte(&r->scan, s->held.data[at]);
-    bool commits = false;
-
-    if ((events & JSON_EVENT_BAD) != 0)
-        return fail(s);
-    if ((events & JSON_EVENT_OPEN_NAME) != 0 && depth == 1)
-        r->string = at;
-    if ((events & JSON_EVENT_CLOSE_NAME) != 0 && depth == 1)
-        find_member(s, at);
-    if ((events & JSON_EVENT_BEGIN) != 0 && depth == 1 && !begin_member(s, at, &commits))
-        return fail(s);
-    if (commits)
-        return commit_member(s, at);
-    if ((events & JSON_EVENT_END) != 0 && r->scan.depth == 1)
-        end_member(s, at);
-    return (events & JSON_EVENT_END) != 0 && r->scan.depth == 0 ? end_object(s, at) : NEEDS_MORE;
-}
-
-static enum verdict read_object(struct output_parser *s)
-{
-    struct output_reader *r = &s->reader;
-    enum verdict verdict = NEEDS_MORE;
-
-    while (r->at < s->held.len && verdict == NEEDS_MORE)
-        verdict = read_object_byte(s, r->at++);
-    return verdict;
+    output_parser_consume(s, s->held.len);
+    return OUTPUT_NEEDS_MORE;
 }
 
 /* The rest of an object whose arguments have come out. */
-static enum verdict read_behind(struct output_parser *s)
+static enum output_verdict read_behind(struct output_parser *s)
 {
     for (size_t i = 0; i < s->held.len; i++) {
         const unsigned events = json_scan_byte(&s->reader.scan, s->held.data[i]);
@@ -315,245 +443,273 @@ static enum verdict read_behind(struct output_parser *s)
 
         if (!is_bad && s->reader.scan.depth > 0)
             continue;
-        pass(s, is_bad ? i : i + 1);
-        s->reader.state = BETWEEN;
-        return is_bad ? fail(s) : GOES_ON;
+        output_parser_consume(s, is_bad ? i : i + 1);
+        reader_enter(s, READER_TAIL);
+        return is_bad ? output_reader_fail(s) : OUTPUT_GOES_ON;
     }
-    pass(s, s->held.len);
-    return NEEDS_MORE;
+    output_parser_consume(s, s->held.len);
+    return OUTPUT_NEEDS_MORE;
 }
 
-/* ---- headers ---- */
+/* ---- arguments that stand one by one ---- */
 
-struct header {               /* offsets behind its first byte */
-    size_t name, n_name, end; /* the arguments' brace stands at `end` */
-};
-
-static size_t skip_blanks(const char *p, size_t n, size_t i)
+static enum output_verdict end_arguments(struct output_parser *s, size_t at)
 {
-    while (i < n && is_blank(p[i]))
-        i++;
-    return i;
+    struct output_call *call = latest(s);
+
+    buf_add_char(&call->arguments, '}');
+    call->is_over = call->is_whole = true;
+    output_parser_consume(s, at);
+    return reader_enter(s, READER_BETWEEN);
 }
 
-/* The offset of `what` in p[i..n), or SIZE_MAX. */
-static size_t find_text(const char *p, size_t n, size_t i, const char *what)
+/* Nothing that the family has stands here: the call ends as it is. */
+static enum output_verdict break_arguments(struct output_parser *s)
 {
-    const size_t len = strlen(what);
-
-    for (; i + len <= n; i++)
-        if (memcmp(p + i, what, len) == 0)
-            return i;
-    return SIZE_MAX;
+    latest(s)->is_over = true;
+    return output_reader_fail(s);
 }
 
-static void trim_name(const char *p, struct header *h)
+/* The argument's name was found; its value stands at found->end. */
+static enum output_verdict begin_value(struct output_parser *s, const struct pattern_found *found)
 {
-    const size_t end = h->name + h->n_name;
+    struct output_reader *r = &s->reader;
+    struct output_call *call = latest(s);
+    const char *key = s->held.data + found->key;
+    const enum pattern_kind kind = argument_pattern_of(s)->at[found->item].kind;
+    const bool is_text = kind <= PATTERN_VALUE_JSON;
 
-    h->name = skip_blanks(p, end, h->name);
-    h->n_name = end - h->name;
-    while (h->n_name > 0 && is_blank(p[h->name + h->n_name - 1]))
-        h->n_name--;
+    if (r->n_arguments++ > 0)
+        buf_add_str(&call->arguments, ", ");
+    json_add_string(&call->arguments, key, found->n_key);
+    buf_add_str(&call->arguments, ": ");
+    r->types = kind == PATTERN_VALUE_STRING ? ARGUMENT_STRING
+               : kind == PATTERN_VALUE_JSON
+                   ? ARGUMENT_ANY
+                   : call_tools_types(s->tools, call->name, key, found->n_key);
+    r->is_string = is_text && r->types == ARGUMENT_STRING;
+    r->value =
+        (struct call_value_scan){.family = kind == PATTERN_VALUE_QUOTED ? family_of(s) : NULL};
+    if (r->is_string)
+        buf_add_char(&call->arguments, '"');
+    json_scan_init(&r->scan);
+    r->n_scanned = 0;
+    output_parser_consume(s, found->end);
+    return reader_enter(s, is_text ? READER_TEXT : READER_LITERAL);
 }
 
-/* The brace, behind blanks from p[i] on. */
-static enum verdict find_brace(const char *p, size_t n, size_t i, struct header *h)
+/* The first of the patterns of arguments that fits at held[at], or may come to. */
+static enum pattern_verdict match_argument(struct output_parser *s, size_t at,
+                                           struct pattern_found *found)
 {
-    h->end = skip_blanks(p, n, i);
-    return h->end == n ? NEEDS_MORE : p[h->end] == '{' && h->n_name > 0 ? GOES_ON : LEFT;
-}
+    const struct family *f = family_of(s);
+    enum pattern_verdict verdict = PATTERN_FAILS;
 
-/* <｜tool▁call▁begin｜>function<｜tool▁sep｜>NAME\n```json\n{ or
- * <｜tool▁call▁begin｜>NAME<｜tool▁sep｜>{ (V3.1). */
-static enum verdict read_deepseek(const char *p, size_t n, struct header *h)
-{
-    static const char begin[] = "<｜tool▁call▁begin｜>", sep[] = "<｜tool▁sep｜>",
-                      fence[] = "```json";
-    const size_t from =
-        n >= sizeof(begin) - 1 && memcmp(p, begin, sizeof(begin) - 1) == 0 ? sizeof(begin) - 1 : 0;
-    const size_t at = find_text(p, n, 0, sep);
-    size_t i, line;
-
-    if (at == SIZE_MAX)
-        return NEEDS_MORE;
-    *h = (struct header){from, at - from, 0};
-    i = skip_blanks(p, n, at + sizeof(sep) - 1);
-    if (i == n || p[i] == '{') {
-        trim_name(p, h);
-        return find_brace(p, n, i, h);
-    }
-    line = find_text(p, n, i, "\n");
-    if (line == SIZE_MAX)
-        return NEEDS_MORE;
-    *h = (struct header){i, line - i, 0};
-    trim_name(p, h);
-    i = skip_blanks(p, n, line);
-    if (n - i < sizeof(fence) - 1)
-        return memcmp(p + i, fence, n - i) == 0 ? NEEDS_MORE : LEFT;
-    return memcmp(p + i, fence, sizeof(fence) - 1) == 0 ? find_brace(p, n, i + sizeof(fence) - 1, h)
-                                                        : LEFT;
-}
-
-/* NAME[ARGS]{ or NAME[CALL_ID]…[ARGS]{ */
-static enum verdict read_mistral(const char *p, size_t n, struct header *h)
-{
-    static const char args[] = "[ARGS]";
-    const size_t at = find_text(p, n, 0, args);
-    size_t id;
-
-    if (at == SIZE_MAX)
-        return NEEDS_MORE;
-    id = find_text(p, at, 0, "[CALL_ID]");
-    *h = (struct header){0, id != SIZE_MAX ? id : at, 0};
-    trim_name(p, h);
-    return find_brace(p, n, at + sizeof(args) - 1, h);
-}
-
-static enum verdict read_header(struct output_parser *s)
-{
-    const char *p = s->held.data + s->reader.at;
-    const size_t n = s->held.len - s->reader.at, most = n < MAX_HEADER ? n : MAX_HEADER;
-    struct header h = {0, 0, 0};
-    enum verdict verdict;
-
-    verdict =
-        s->style.syntax == OUTPUT_DEEPSEEK ? read_deepseek(p, most, &h) : read_mistral(p, most, &h);
-    s->reader.name = s->reader.at + h.name;
-    s->reader.n_name = h.n_name;
-    if (verdict == GOES_ON)
-        return commit(s, p + h.name, h.n_name, s->reader.at + h.end);
-    return verdict == LEFT || n >= MAX_HEADER ? fail(s) : NEEDS_MORE;
-}
-
-/* The arguments of a function that is known, and nothing else. */
-static enum verdict read_bare(struct output_parser *s)
-{
-    if (s->held.data[s->reader.at] != '{' || s->reader.n_calls > 0)
-        return fail(s);
-    return commit(s, s->recipient, strlen(s->recipient), s->reader.at);
-}
-
-/* ---- between calls ---- */
-
-/* Is what is held from `at` on one of these, or the beginning of one? */
-static enum verdict match(const struct buf *held, size_t at, const char *const *marks, size_t n,
-                          size_t *which)
-{
-    const size_t left = held->len - at;
-    enum verdict verdict = LEFT;
-
-    for (*which = 0; *which < n; ++*which) {
-        const size_t len = strlen(marks[*which]);
-
-        if (memcmp(held->data + at, marks[*which], left < len ? left : len) != 0)
-            continue;
-        if (left >= len)
-            return GOES_ON;
-        verdict = NEEDS_MORE;
+    for (uint32_t i = 0; i < f->n_arguments && verdict == PATTERN_FAILS; i++) {
+        s->reader.argument = i;
+        verdict = pattern_match(f, &f->arguments[i], 0, s->held.data, at, s->held.len, found);
     }
     return verdict;
 }
 
-/* Longer things that may stand between two calls. */
-static size_t find_separators(const struct output_parser *s, const char *separators[2])
+static enum output_verdict read_argument(struct output_parser *s)
 {
-    const struct output_marks *m = output_marks(s->style.syntax);
+    const struct family *f = family_of(s);
+    const bool has_comma = s->reader.n_arguments > 0 && f->comma.n > 0;
+    struct pattern_found found, tail;
+    enum pattern_verdict end, next = PATTERN_FITS;
+    size_t at = 0;
 
-    if (s->style.syntax == OUTPUT_DEEPSEEK) {
-        separators[0] = "```";
-        separators[1] = "<｜tool▁call▁end｜>";
-        return 2;
+    if (pass_blanks(s))
+        return OUTPUT_NEEDS_MORE;
+    end = match_tail(s, 0, &tail);
+    if (end == PATTERN_FITS)
+        return end_arguments(s, tail.end);
+    if (has_comma) {
+        next = pattern_match(f, &f->comma, 0, s->held.data, at, s->held.len, &found);
+        at = found.end;
+        if (next == PATTERN_FITS && at < s->held.len && match_tail(s, at, &tail) == PATTERN_FITS)
+            return end_arguments(s, tail.end); /* a comma behind the last */
     }
-    if (m->call_open == NULL || m->call_close != NULL)
-        return 0;
-    separators[0] = m->call_open; /* once more: nothing closes it */
-    return 1;
+    if (next == PATTERN_FITS)
+        next = match_argument(s, at, &found);
+    if (next == PATTERN_FITS)
+        return begin_value(s, &found);
+    return (next == PATTERN_MORE || end == PATTERN_MORE) && s->held.len <= MAX_HEAD
+               ? OUTPUT_NEEDS_MORE
+               : break_arguments(s);
 }
 
-/* Past what may stand between two calls. NEEDS_MORE when all that is held is that, or may be. */
-static enum verdict skip_separators(struct output_parser *s)
-{
-    const char *separators[2], *singles = has_header(s) ? " \t\r\n" : " \t\r\n,;[]";
-    const size_t n = find_separators(s, separators);
-    const struct buf *b = &s->held;
-    size_t i = s->reader.at, which;
-    enum verdict verdict = GOES_ON;
-
-    while (i < b->len && verdict == GOES_ON) {
-        verdict = match(b, i, separators, n, &which);
-        if (verdict == GOES_ON) {
-            i += strlen(separators[which]);
-        } else if (verdict == LEFT && b->data[i] != '\0' && strchr(singles, b->data[i]) != NULL) {
-            verdict = GOES_ON;
-            i++;
-        }
-    }
-    s->reader.at = i;
-    if (s->reader.n_calls > 0)
-        pass(s, i); /* these were calls */
-    return verdict == LEFT ? GOES_ON : NEEDS_MORE;
-}
-
-static enum verdict begin_call(struct output_parser *s)
+static void end_value(struct output_parser *s, size_t n, size_t at)
 {
     struct output_reader *r = &s->reader;
+    struct buf *out = &latest(s)->arguments;
+    const char *text = s->held.data;
 
-    r->n_name = 0;
-    if (s->style.syntax == OUTPUT_HARMONY || s->style.syntax == OUTPUT_FORCED_NAMED)
-        return read_bare(s);
-    if (s->style.syntax == OUTPUT_DEEPSEEK)
-        return read_header(s);
-    if (s->held.data[r->at] != '{')
-        return s->style.syntax == OUTPUT_MISTRAL ? read_header(s) : fail(s);
-    json_scan_init(&r->scan);
-    r->state = OBJECT;
-    r->object = r->at;
-    r->member = MEMBER_OTHER;
-    r->is_plain = false;
-    return GOES_ON;
+    if (r->state == READER_LITERAL) {
+        call_value_add_typed(out, r->value.family, text, n, r->types);
+    } else if (r->is_string) {
+        call_value_add_chars(out, text, n);
+        buf_add_char(out, '"');
+    } else {
+        call_value_add_text(out, text, n, r->types);
+    }
+    output_parser_consume(s, at);
+    reader_enter(s, READER_ARGUMENT);
 }
 
-static enum verdict read_between(struct output_parser *s)
+/* The text that ends a raw value, and how many bytes of other texts may stand before it. */
+static uint32_t find_end_item(const struct call_pattern *p, size_t *n_before)
 {
-    const char *marks[OUTPUT_MAX_MARKS];
-    const size_t n = output_marks_here(s, marks);
-    enum verdict verdict = skip_separators(s);
-    size_t which;
+    uint32_t i = pattern_hole(p) + 1;
 
-    if (verdict == NEEDS_MORE)
-        return NEEDS_MORE;
-    verdict = match(&s->held, s->reader.at, marks, n, &which);
-    if (verdict == GOES_ON)
-        return s->reader.n_calls > 0 ? leave(s, s->reader.at, marks[which]) : give_up(s);
-    return verdict == LEFT ? begin_call(s) : NEEDS_MORE;
+    *n_before = 0;
+    for (; i < p->n && (p->at[i].kind != PATTERN_TEXT || p->at[i].is_optional); i++)
+        *n_before += p->at[i].n;
+    return i;
+}
+
+/* The value ends before held[at], but for optional texts between. */
+static size_t without_optional(const struct output_parser *s, size_t at)
+{
+    const struct call_pattern *p = argument_pattern_of(s);
+    size_t n_before;
+
+    for (uint32_t i = find_end_item(p, &n_before); i-- > pattern_hole(p) + 1;) {
+        const struct pattern_item *item = &p->at[i];
+
+        if (item->n > 0 && at >= item->n &&
+            memcmp(s->held.data + at - item->n, item->text, item->n) == 0)
+            at -= item->n;
+    }
+    return at;
+}
+
+/* Is what stands at held[at], the end's text, the value's end? Another argument or the call's end
+ * must follow; else the text is part of the value. */
+static enum pattern_verdict match_value_end(const struct output_parser *s, size_t at, size_t *end)
+{
+    const struct family *f = family_of(s);
+    const struct call_pattern *p = argument_pattern_of(s), *call = call_pattern_of(s);
+    struct pattern_texts next;
+    struct pattern_found found;
+    size_t n_before;
+    enum pattern_verdict verdict =
+        pattern_match(f, p, find_end_item(p, &n_before), s->held.data, at, s->held.len, &found);
+
+    *end = found.end;
+    if (verdict != PATTERN_FITS)
+        return verdict;
+    pattern_next(f, call, pattern_hole(call), &next);
+    if (f->comma.n > 0 && f->comma.at[0].kind == PATTERN_TEXT && next.n < PATTERN_MAX_TEXTS)
+        next.at[next.n++] = f->comma.at[0].text;
+    verdict = pattern_texts_at(&next, s->held.data, found.end, s->held.len);
+    for (uint32_t i = 0; i < f->n_arguments && verdict == PATTERN_FAILS; i++)
+        if (f->arguments[i].at[0].kind == PATTERN_KEY)
+            verdict =
+                pattern_match(f, &f->arguments[i], 0, s->held.data, found.end, s->held.len, &found);
+    return verdict == PATTERN_MORE && s->held.len - at > MAX_HEAD ? PATTERN_FITS : verdict;
+}
+
+/* A string grows by what is certain. */
+static void grow_string(struct output_parser *s, size_t sure)
+{
+    while (sure > 0 && sure < s->held.len && ((unsigned char)s->held.data[sure] & 0xc0) == 0x80)
+        sure--; /* whole characters */
+    call_value_add_chars(&latest(s)->arguments, s->held.data, sure);
+    output_parser_consume(s, sure);
+    s->reader.at = s->reader.at > sure ? s->reader.at - sure : 0;
+}
+
+/* Does held[at] stand inside of a string of a list or an object, which may have any text in it? */
+static bool is_in_json_string(struct output_parser *s, size_t at)
+{
+    struct output_reader *r = &s->reader;
+    const char first = s->held.data[n_blanks(s)];
+
+    if (r->is_string || (first != '{' && first != '['))
+        return false;
+    for (; r->n_scanned < at; r->n_scanned++)
+        json_scan_byte(&r->scan, s->held.data[r->n_scanned]);
+    return json_scan_is_in_string(&r->scan);
+}
+
+static enum output_verdict read_text(struct output_parser *s)
+{
+    const struct call_pattern *p = argument_pattern_of(s);
+    size_t n_before, end;
+    const struct pattern_item *item = &p->at[find_end_item(p, &n_before)];
+
+    for (;;) {
+        const struct buf *b = &s->held;
+        const char *at = memmem(b->data + s->reader.at, b->len - s->reader.at, item->text, item->n);
+        const size_t sure = at != NULL             ? (size_t)(at - b->data)
+                            : b->len > item->n - 1 ? b->len - (item->n - 1)
+                                                   : 0;
+        const enum pattern_verdict verdict = at == NULL ? PATTERN_MORE
+                                             : is_in_json_string(s, sure)
+                                                 ? PATTERN_FAILS
+                                                 : match_value_end(s, sure, &end);
+
+        if (verdict == PATTERN_FITS) {
+            end_value(s, without_optional(s, sure), end);
+            return OUTPUT_GOES_ON;
+        }
+        if (verdict == PATTERN_MORE) {
+            s->reader.at = sure > s->reader.at ? sure : s->reader.at;
+            if (s->reader.is_string && sure > n_before)
+                grow_string(s, sure - n_before);
+            return OUTPUT_NEEDS_MORE;
+        }
+        s->reader.at = sure + 1;
+    }
+}
+
+static enum output_verdict read_literal(struct output_parser *s)
+{
+    if (!call_value_ends(&s->reader.value, s->held.data, s->held.len))
+        return OUTPUT_NEEDS_MORE;
+    end_value(s, s->reader.value.at, s->reader.value.at);
+    return OUTPUT_GOES_ON;
+}
+
+/* ---- all ---- */
+
+static enum output_verdict reader_step(struct output_parser *s)
+{
+    switch ((enum reader_state)s->reader.state) {
+    case READER_CALLS:
+        return read_calls(s);
+    case READER_BETWEEN:
+        return read_between(s);
+    case READER_OBJECT:
+        return output_object_read(s);
+    case READER_JSON:
+        return read_json(s);
+    case READER_BEHIND:
+        return read_behind(s);
+    case READER_ARGUMENT:
+        return read_argument(s);
+    case READER_TEXT:
+        return read_text(s);
+    case READER_LITERAL:
+        return read_literal(s);
+    case READER_TAIL:
+        return read_tail(s);
+    case READER_BROKEN:
+    case READER_SKIP:
+        break;
+    }
+    return read_to_mark(s);
 }
 
 bool output_reader_read(struct output_parser *s)
 {
-    enum verdict verdict = GOES_ON;
+    enum output_verdict verdict = OUTPUT_GOES_ON;
 
-    while (verdict == GOES_ON && output_parser_error(s) == 0) {
-        switch ((enum reader_state)s->reader.state) {
-        case BETWEEN:
-            verdict = read_between(s);
-            break;
-        case OBJECT:
-            verdict = read_object(s);
-            break;
-        case ARGUMENTS:
-            verdict = read_arguments(s);
-            break;
-        case BEHIND:
-            verdict = read_behind(s);
-            break;
-        case BROKEN:
-        case TAIL:
-            verdict = read_to_mark(s);
-            break;
-        }
-    }
-    return verdict == LEFT;
+    while (verdict == OUTPUT_GOES_ON && output_parser_error(s) == 0)
+        verdict = reader_step(s);
+    return verdict == OUTPUT_LEFT;
 }
 
 /* ---- the end ---- */
@@ -562,38 +718,74 @@ bool output_reader_read(struct output_parser *s)
 static void end_before_arguments(struct output_parser *s)
 {
     struct output_reader *r = &s->reader;
-    const char *open = output_marks(s->style.syntax)->call_open;
+    const char *name = s->held.data + r->name;
 
     if (s->recipient[0] != '\0' && r->n_calls == 0) {
         (void)output_calls_begin(s, s->recipient, strlen(s->recipient));
         return;
     }
-    if (r->n_name > 0 && (r->is_marked || is_forced(s) || r->n_calls > 0)) {
-        if (r->state == OBJECT)
-            (void)output_calls_begin_literal(s, s->held.data + r->name, r->n_name);
+    if (r->n_name > 0 && (r->n_mark > 0 || s->has_forced || s->insists || r->n_calls > 0)) {
+        end_thought(s);
+        if (r->state == READER_OBJECT)
+            (void)output_calls_begin_literal(s, name, r->n_name);
         else
-            (void)output_calls_begin(s, s->held.data + r->name, r->n_name);
+            (void)output_calls_begin(s, name, r->n_name);
         return;
     }
-    if (is_forced(s) || r->n_calls > 0)
+    if (s->has_forced || s->insists || r->n_calls > 0)
         return;
-    output_parser_enter(s, OUTPUT_TEXT);
+    output_parser_enter(s, r->from);
     s->has_begun = true;
-    if (r->is_marked)
-        output_parser_put(s, open, strlen(open));
     output_parser_put(s, s->held.data, s->held.len);
+}
+
+/* A raw value is whole where what ends it stands at the answer's end. */
+static void end_text(struct output_parser *s)
+{
+    const struct call_pattern *p = argument_pattern_of(s);
+    size_t n_before, n;
+    const struct pattern_item *item = &p->at[find_end_item(p, &n_before)];
+
+    n = s->held.len;
+    while (n > 0 && pattern_is_blank(s->held.data[n - 1]))
+        n--;
+    if (n >= item->n && memcmp(s->held.data + n - item->n, item->text, item->n) == 0)
+        end_value(s, without_optional(s, n - item->n), s->held.len);
+    else if (s->reader.is_string)
+        call_value_add_chars(&latest(s)->arguments, s->held.data, s->held.len);
 }
 
 void output_reader_end(struct output_parser *s)
 {
-    if (s->held.len == 0)
-        return;
-    if (s->reader.state == TAIL && s->style.syntax != OUTPUT_HARMONY) {
+    struct pattern_found found;
+
+    switch ((enum reader_state)s->reader.state) {
+    case READER_CALLS:
+    case READER_BETWEEN:
+    case READER_OBJECT:
+        if (s->held.len > 0 || s->recipient[0] != '\0')
+            end_before_arguments(s);
+        break;
+    case READER_SKIP:
+        if (s->held.len == 0 || output_parser_is_harmony(s))
+            break;
         output_parser_enter(s, OUTPUT_TEXT);
         output_parser_put(s, s->held.data, s->held.len);
-    } else if (s->reader.state == BROKEN) {
-        buf_add(&latest(s)->arguments, s->held.data, s->held.len); /* part of a mark */
-    } else if (s->reader.state == BETWEEN || s->reader.state == OBJECT) {
-        end_before_arguments(s);
+        break;
+    case READER_BROKEN: /* part of a mark */
+        buf_add(&latest(s)->arguments, s->held.data, s->held.len);
+        break;
+    case READER_TEXT:
+        end_text(s);
+        break;
+    case READER_ARGUMENT: /* cut inside of what ends the call */
+        if (s->held.len > 0 && match_tail(s, n_blanks(s), &found) == PATTERN_MORE)
+            end_arguments(s, s->held.len);
+        break;
+    case READER_JSON:
+    case READER_BEHIND:
+    case READER_LITERAL:
+    case READER_TAIL:
+        break;
     }
 }

@@ -1,132 +1,223 @@
 /* server/api/constraint/constraint_calls.c - see constraint_calls.h. */
 #include "server/api/constraint/constraint_calls.h"
 
+#include "core/base/err.h"
 #include "core/grammar/json_schema.h"
+#include "core/grammar/regex.h"
+#include "server/api/chat/call_value.h"
+#include "server/api/chat/family.h"
+#include "server/api/constraint/constraint_arguments.h"
 
 #include <stdio.h>
+#include <string.h>
 
-#define MAX_BLANKS 40 /* white space in a row */
+/* ---- pieces of a pattern ---- */
 
-static const char *text_of(const cJSON *calls, const char *name)
+static struct grammar_piece regex_piece(struct grammar_builder *b, const char *regex)
 {
-    return cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(calls, name));
+    return grammar_regex(b, regex, strlen(regex), 0);
 }
 
-static struct grammar_piece blanks(struct grammar_builder *b)
+struct grammar_piece calls_blanks(const struct calls_tool *t)
 {
-    struct byte_set set = {{0}};
-
-    byte_set_add(&set, ' ');
-    byte_set_add(&set, '\n');
-    byte_set_add(&set, '\t');
-    byte_set_add(&set, '\r');
-    return grammar_repeat(b, grammar_one_of(b, &set), 0, MAX_BLANKS);
+    return regex_piece(t->b, t->is_terse ? "[ \\n]?" : "[ \\n\\t\\r]{0,40}");
 }
 
 /* p, white space, and the text. */
-static struct grammar_piece then_text(struct grammar_builder *b, struct grammar_piece p,
+static struct grammar_piece then_text(const struct calls_tool *t, struct grammar_piece p,
                                       const char *text)
 {
-    p = grammar_then(b, p, blanks(b));
-    return grammar_then(b, p, grammar_text(b, text));
+    p = grammar_then(t->b, p, calls_blanks(t));
+    return grammar_then(t->b, p, grammar_text(t->b, text));
 }
 
-static struct grammar_piece then_call(struct grammar_builder *b, struct grammar_piece p,
-                                      uint32_t rule)
+/* p, white space, and a member with the text for its name. */
+static struct grammar_piece then_member(const struct calls_tool *t, struct grammar_piece p,
+                                        const char *name)
 {
-    p = grammar_then(b, p, blanks(b));
-    return grammar_then(b, p, grammar_call(b, rule));
-}
-
-/* The name needs no escapes: it is of letters, digits, '_', '.' and '-'. */
-static struct grammar_piece call_of(struct grammar_builder *b, const cJSON *calls,
-                                    const cJSON *tool)
-{
-    const cJSON *parameters = cJSON_GetObjectItemCaseSensitive(tool, "parameters");
-    struct grammar_piece p = grammar_text(b, "{");
     char text[300];
 
-    p = then_text(b, p, "\"name\"");
-    p = then_text(b, p, ":");
-    snprintf(text, sizeof(text), "\"%s\"", text_of(tool, "name"));
-    p = then_text(b, p, text);
-    p = then_text(b, p, ",");
-    snprintf(text, sizeof(text), "\"%s\"", text_of(calls, "arguments"));
-    p = then_text(b, p, text);
-    p = then_text(b, p, ":");
-    p = grammar_then(b, p, blanks(b));
-    p = grammar_then(b, p, grammar_schema(b, parameters));
-    return then_text(b, p, "}");
+    snprintf(text, sizeof(text), "\"%s\"", name);
+    p = then_text(t, p, text);
+    p = then_text(t, p, ":");
+    return grammar_then(t->b, p, calls_blanks(t));
+}
+
+/* {"name":"NAME","arguments":…}; names need no escapes: they are of letters, digits, '_', '.' and
+ * '-'. */
+static struct grammar_piece object_piece(const struct calls_tool *t)
+{
+    const char *const *members = t->family->members;
+    struct grammar_builder *b = t->b;
+    struct grammar_piece p = then_member(t, grammar_text(b, "{"), members[0]);
+    char text[300];
+
+    snprintf(text, sizeof(text), "\"%s\"", t->name);
+    p = grammar_then(b, p, grammar_text(b, text));
+    p = then_member(t, then_text(t, p, ","), members[1]);
+    p = grammar_then(b, p, grammar_schema(b, t->parameters));
+    return then_text(t, p, "}");
+}
+
+/* {"NAME":…} */
+static struct grammar_piece keyed_piece(const struct calls_tool *t)
+{
+    struct grammar_piece p = then_member(t, grammar_text(t->b, "{"), t->name);
+
+    p = grammar_then(t->b, p, grammar_schema(t->b, t->parameters));
+    return then_text(t, p, "}");
+}
+
+/* functions.NAME:INDEX */
+static struct grammar_piece index_piece(const struct calls_tool *t)
+{
+    struct grammar_piece p = grammar_text(t->b, "functions.");
+
+    p = grammar_then(t->b, p, grammar_text(t->b, t->name));
+    return grammar_then(t->b, p, regex_piece(t->b, ":[0-9]{1,3}"));
+}
+
+static struct grammar_piece item_piece(const struct calls_tool *t, const struct pattern_item *item)
+{
+    switch (item->kind) {
+    case PATTERN_TEXT:
+        return grammar_text(t->b, item->text);
+    case PATTERN_BLANKS:
+        return calls_blanks(t);
+    case PATTERN_NAME:
+        return grammar_text(t->b, t->name);
+    case PATTERN_NAME_INDEX:
+        return index_piece(t);
+    case PATTERN_ID:
+        return regex_piece(t->b, "[A-Za-z0-9]{9}");
+    case PATTERN_SKIP:
+        return regex_piece(t->b, t->is_argument ? "(number|boolean|null|array|object)"
+                                                : "[0-9]{1,3}");
+    case PATTERN_KEY:
+        return t->key != NULL ? grammar_text(t->b, t->key)
+                              : regex_piece(t->b, "[A-Za-z_][A-Za-z0-9_]{0,63}");
+    case PATTERN_JSON:
+        return grammar_schema(t->b, t->parameters);
+    case PATTERN_OBJECT:
+        return object_piece(t);
+    case PATTERN_KEYED:
+        return keyed_piece(t);
+    case PATTERN_ARGUMENTS:
+        return calls_arguments_piece(t);
+    default:
+        return grammar_empty(t->b);
+    }
+}
+
+struct grammar_piece calls_pattern_piece(const struct calls_tool *t, const struct call_pattern *p,
+                                         uint32_t from, uint32_t to)
+{
+    struct grammar_piece out = grammar_empty(t->b), q;
+
+    for (uint32_t i = from; i < to; i++) {
+        if (p->at[i].kind == PATTERN_GROUP) {
+            i += p->at[i].n_items;
+            continue;
+        }
+        q = item_piece(t, &p->at[i]);
+        if (i == 0 && p->at[i].is_optional)
+            q = grammar_or(t->b, q, grammar_empty(t->b));
+        out = grammar_then(t->b, out, q);
+    }
+    return out;
+}
+
+/* ---- calls ---- */
+
+/* Harmony's header goes on behind the name, and its message is the arguments. */
+static struct grammar_piece channel_piece(const struct calls_tool *t)
+{
+    struct grammar_piece p = grammar_text(t->b, "to=functions.");
+
+    p = grammar_then(t->b, p, grammar_text(t->b, t->name));
+    p = grammar_then(t->b, p,
+                     regex_piece(t->b, "(<\\|channel\\|>commentary)?( (<\\|constrain\\|>)?json)?"
+                                       "<\\|message\\|>"));
+    return grammar_then(t->b, p, grammar_schema(t->b, t->parameters));
+}
+
+static struct grammar_piece tool_piece(const struct calls_tool *any, const cJSON *tool)
+{
+    const struct family *f = any->family;
+    const struct calls_tool t = {
+        .b = any->b,
+        .family = f,
+        .is_terse = any->is_terse,
+        .name = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(tool, "name")),
+        .parameters = cJSON_GetObjectItemCaseSensitive(tool, "parameters"),
+    };
+
+    return f->has_channels ? channel_piece(&t)
+                           : calls_pattern_piece(&t, &f->calls[0], 0, f->calls[0].n);
 }
 
 /* A rule of its own, which each call is. */
-static uint32_t call_rule(struct grammar_builder *b, const cJSON *calls)
+static uint32_t call_rule(const struct calls_tool *t, const cJSON *calls)
 {
+    struct grammar_builder *b = t->b;
     const cJSON *tool = cJSON_GetObjectItemCaseSensitive(calls, "tools")->child;
     const uint32_t rule = grammar_rule(b, "a tool call");
-    struct grammar_piece p = call_of(b, calls, tool);
+    struct grammar_piece p = tool_piece(t, tool);
 
     for (tool = tool->next; tool != NULL && grammar_builder_error(b) == 0; tool = tool->next)
-        p = grammar_or(b, p, call_of(b, calls, tool));
+        p = grammar_or(b, p, tool_piece(t, tool));
     grammar_define(b, rule, p);
     return rule;
 }
 
-/* Up to `most` times the text and the call of a rule. */
-static struct grammar_piece more(struct grammar_builder *b, const char *text, uint32_t rule,
-                                 uint32_t most)
+/* Up to `most` times what stands between two calls, and a call. */
+static struct grammar_piece more_calls(const struct calls_tool *t, uint32_t call, uint32_t most)
 {
-    const uint32_t next = grammar_rule(b, "another tool call");
-    struct grammar_piece p = grammar_empty(b);
+    const struct call_pattern *between = &t->family->between;
+    const uint32_t next = grammar_rule(t->b, "another tool call");
+    struct grammar_piece p = between->n > 0 ? calls_pattern_piece(t, between, 0, between->n)
+                                            : calls_blanks(t);
 
-    if (text[0] != '\0')
-        p = then_text(b, p, text);
-    grammar_define(b, next, then_call(b, p, rule));
-    return grammar_repeat_rule(b, next, 0, most);
+    grammar_define(t->b, next, grammar_then(t->b, p, grammar_call(t->b, call)));
+    return grammar_repeat_rule(t->b, next, 0, most);
 }
 
-/* The mark; where it may be missing, or nothing. */
-static struct grammar_piece open_piece(struct grammar_builder *b, const cJSON *calls)
+static struct grammar_piece calls_piece(struct grammar_builder *b, const struct family *f,
+                                        const cJSON *calls)
 {
-    struct grammar_piece p = grammar_text(b, text_of(calls, "open"));
+    const uint32_t max = (uint32_t)cJSON_GetObjectItemCaseSensitive(calls, "max")->valueint;
+    const struct calls_tool t = {
+        .b = b,
+        .family = f,
+        .is_terse = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(calls, "is_terse")),
+    };
+    const uint32_t hole = pattern_hole(&f->section);
+    const uint32_t call = call_rule(&t, calls);
+    struct grammar_piece p = calls_pattern_piece(&t, &f->section, 0, hole);
 
-    if (cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(calls, "may_be_bare")))
-        p = grammar_or(b, p, grammar_empty(b));
+    p = grammar_then(b, p, grammar_call(b, call));
+    if (max > 1 && !f->has_channels)
+        p = grammar_then(b, p, more_calls(&t, call, max - 1));
+    if (f->section.n > 0)
+        p = grammar_then(b, p, calls_pattern_piece(&t, &f->section, hole + 1, f->section.n));
     return p;
-}
-
-static struct grammar_piece list_piece(struct grammar_builder *b, const cJSON *calls,
-                                       uint32_t call, uint32_t max)
-{
-    struct grammar_piece p = then_text(b, open_piece(b, calls), "[");
-
-    p = then_call(b, p, call);
-    if (max > 1)
-        p = grammar_then(b, p, more(b, ",", call, max - 1));
-    return then_text(b, p, "]");
-}
-
-/* A call between marks of its own. */
-static uint32_t marked_rule(struct grammar_builder *b, const cJSON *calls, uint32_t call)
-{
-    const uint32_t rule = grammar_rule(b, "a marked tool call");
-    const char *close = text_of(calls, "close");
-    struct grammar_piece p = then_call(b, open_piece(b, calls), call);
-
-    grammar_define(b, rule, close[0] != '\0' ? then_text(b, p, close) : p);
-    return rule;
 }
 
 struct grammar_piece constraint_calls_piece(struct grammar_builder *b, const cJSON *calls)
 {
-    const uint32_t max = (uint32_t)cJSON_GetObjectItemCaseSensitive(calls, "max")->valueint;
-    const uint32_t call = call_rule(b, calls);
-    struct grammar_piece p;
-    uint32_t marked;
+    const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(calls, "family"));
+    const cJSON *answer = cJSON_GetObjectItemCaseSensitive(calls, "answer");
+    struct grammar_piece p = {0};
+    struct family *f;
+    char why[100];
 
-    if (cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(calls, "is_list")))
-        return list_piece(b, calls, call, max);
-    marked = marked_rule(b, calls, call);
-    p = grammar_call(b, marked);
-    return max > 1 ? grammar_then(b, p, more(b, "", marked, max - 1)) : p;
+    f = family_create(text, strlen(text), why, sizeof(why));
+    if (f == NULL)
+        grammar_builder_fail(b, ERR_NOMEM, "out of memory");
+    else
+        p = calls_piece(b, f, calls);
+    family_destroy(&f);
+    if (answer != NULL)
+        p = grammar_or(b, p, grammar_schema(b, answer));
+    return p;
 }

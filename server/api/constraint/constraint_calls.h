@@ -1,16 +1,17 @@
-/* server/api/constraint/constraint_calls.h - tool calls in a model's own syntax as a
+/* server/api/constraint/constraint_calls.h - tool calls, as the model's family writes them, as a
  * piece of a grammar.
  *
  * `calls` is an object:
- *   open, close   texts around each call, or around the list of them; "" where there is none
- *   may_be_bare   `open` may be missing
- *   is_list       one list of calls stands between them, else one call
- *   max           most calls, >= 1
- *   arguments     the name of the member that has a call's arguments
- *   tools         [{"name":…,"parameters":JSON Schema}], at least one
+ *   family    the family's description (family.h)
+ *   max       most calls, >= 1
+ *   tools     [{"name":…,"parameters":JSON Schema}], at least one
+ *   is_terse  one blank at most between the parts of a call, else 40; absent: false
+ *   answer    a JSON Schema: a text of it may stand in place of the calls; or absent
  *
- * A call is {"name":…,"<arguments>":…}, with white space where models have it; the arguments are
- * valid under the schema of the tool that is named.
+ * Each call is written by the first of the family's call patterns, with white space where the
+ * pattern has it, and its arguments are valid under the schema of the tool that is named. Where
+ * arguments stand one by one, they come in the order of `properties`, and the schema must be an
+ * object's that names them; one that names none stands for any arguments.
  *
  * Thread: any. Memory, errors: the builder's; of a schema, those of core/grammar/json_schema.h.
  */

@@ -3,7 +3,10 @@
 
 #include "core/base/json.h"
 #include "server/api/chat/output_parser.h"
+#include "server/api/constraint/constraint_arguments.h"
 #include "server/api/params/params.h"
+
+#include <string.h>
 
 static bool has_strict_tool(const struct params *p)
 {
@@ -13,18 +16,51 @@ static bool has_strict_tool(const struct params *p)
     return false;
 }
 
-static bool is_wanted(const struct params *p)
+/* Does the client say how an answer that is no call has to look? */
+static bool has_answer_format(const struct params *p)
 {
-    return (p->form & PARAMS_TURNS) != 0 && p->tool_choice == TOOL_CHOICE_AUTO &&
-           p->constraint.kind == CONSTRAINT_NONE && has_strict_tool(p);
+    static const char *const fields[] = {"response_format", "text.format", "output_config.format",
+                                         "output_format", "format"};
+
+    if (p->constraint.kind != CONSTRAINT_SCHEMA && p->constraint.kind != CONSTRAINT_JSON)
+        return false;
+    for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
+        if (strcmp(fields[i], p->constraint.field) == 0)
+            return p->constraint.triggers == NULL;
+    return false;
 }
 
-static void add_tool(cJSON *list, const struct tool *tool)
+static bool is_wanted(const struct params *p)
 {
+    if ((p->form & PARAMS_TURNS) == 0 || p->tool_choice != TOOL_CHOICE_AUTO || p->chat.n_tools == 0)
+        return false;
+    return has_answer_format(p) || (p->constraint.kind == CONSTRAINT_NONE && has_strict_tool(p));
+}
+
+/* The schema of an answer that is no call, beside the calls. */
+static void add_answer(cJSON *to, const struct constraint_spec *format)
+{
+    cJSON *calls = cJSON_GetObjectItemCaseSensitive(to, "calls");
+
+    if (format->kind == CONSTRAINT_SCHEMA)
+        json_put_reference(calls, "answer", format->value);
+    else
+        cJSON_AddStringToObject(cJSON_AddObjectToObject(calls, "answer"), "type", "object");
+}
+
+static bool is_forced(const struct params *p)
+{
+    return p->tool_choice == TOOL_CHOICE_REQUIRED || p->tool_choice == TOOL_CHOICE_NAMED;
+}
+
+/* Its schema holds where the tool is strict, or a call is insisted on; else any object does. */
+static void add_tool(cJSON *list, const struct params *p, const struct tool *tool)
+{
+    const bool is_held = is_forced(p) || cJSON_IsTrue(tool->strict);
     cJSON *it = cJSON_CreateObject(), *any;
 
     cJSON_AddStringToObject(it, "name", tool->name);
-    if (cJSON_IsTrue(tool->strict) && tool->parameters != NULL && tool->parameters->child != NULL) {
+    if (is_held && tool->parameters != NULL && tool->parameters->child != NULL) {
         json_put(it, "parameters", cJSON_Duplicate(tool->parameters, true));
     } else {
         any = cJSON_AddObjectToObject(it, "parameters");
@@ -33,20 +69,34 @@ static void add_tool(cJSON *list, const struct tool *tool)
     json_put(list, NULL, it);
 }
 
-static void add_calls(cJSON *to, const struct params *p, const struct output_call_form *form)
+/* May the call be one of this tool? */
+static bool is_chosen(const struct params *p, const struct tool *tool)
+{
+    return p->tool_choice != TOOL_CHOICE_NAMED || strcmp(tool->name, p->tool_name) == 0;
+}
+
+/* Llama's templates take one call a turn. */
+static bool is_single(const struct family *f)
+{
+    return f->is_bare && f->section.n == 0 &&
+           f->calls[0].at[pattern_hole(&f->calls[0])].kind == PATTERN_OBJECT;
+}
+
+static void add_calls(cJSON *to, const struct params *p, const struct family *f)
 {
     cJSON *calls = cJSON_AddObjectToObject(to, "calls"), *tools;
 
-    cJSON_AddStringToObject(calls, "open", form->open);
-    cJSON_AddStringToObject(calls, "close", form->close);
-    cJSON_AddBoolToObject(calls, "may_be_bare", form->may_be_bare);
-    cJSON_AddBoolToObject(calls, "is_list", form->is_list);
+    cJSON_AddStringToObject(calls, "family", f->source);
+    cJSON_AddBoolToObject(calls, "is_terse", is_forced(p));
     cJSON_AddNumberToObject(calls, "max",
-                            p->parallel_tool_calls && !form->is_single ? PARAMS_MAX_CALLS : 1);
-    cJSON_AddStringToObject(calls, "arguments", form->arguments);
+                            p->parallel_tool_calls && !is_single(f) &&
+                                    p->tool_choice != TOOL_CHOICE_NAMED
+                                ? PARAMS_MAX_CALLS
+                                : 1);
     tools = cJSON_AddArrayToObject(calls, "tools");
     for (uint32_t i = 0; i < p->chat.n_tools; i++)
-        add_tool(tools, &p->chat.tools[i]);
+        if (is_chosen(p, &p->chat.tools[i]))
+            add_tool(tools, p, &p->chat.tools[i]);
 }
 
 static void add_trigger(cJSON *list, enum constraint_trigger type, const char *text)
@@ -58,27 +108,101 @@ static void add_trigger(cJSON *list, enum constraint_trigger type, const char *t
     json_put(list, NULL, trigger);
 }
 
-int strict_calls_constrain(struct params *p, const struct output_style *style,
-                           struct api_error *e)
+/* The texts that a call or the section of calls may begin with. */
+static void add_words(cJSON *list, const struct family *f)
 {
-    struct output_call_form form;
-    cJSON *triggers;
+    const struct call_pattern *p = f->section.n > 0 ? &f->section : &f->calls[0];
 
-    if (!is_wanted(p) || !output_style_call_form(style, &form))
-        return 0;
+    for (uint32_t i = 0; i < p->n; i++) {
+        const struct pattern_item *item = &p->at[i];
+
+        if (item->kind == PATTERN_TEXT && item->n > 1)
+            add_trigger(list, CONSTRAINT_TRIGGER_WORD, item->text);
+        if (item->kind != PATTERN_BLANKS && !(item->kind == PATTERN_TEXT && item->is_optional))
+            break;
+    }
+}
+
+/* An answer that begins with a call which no mark stands before. */
+static void add_bare_trigger(cJSON *list, const struct params *p, const struct family *f)
+{
+    const bool is_object = f->calls[0].at[pattern_hole(&f->calls[0])].kind == PATTERN_OBJECT;
+    struct buf b;
+
+    buf_init(&b, (size_t)1 << 20);
+    if (is_object)
+        buf_printf(&b, "\\s*%s\\{\\s*\"%s\"", f->section.n > 0 ? "\\[\\s*" : "", f->members[0]);
+    else
+        buf_add_str(&b, "\\s*\\[?\\s*(");
+    for (uint32_t i = 0; i < p->chat.n_tools && !is_object; i++) {
+        buf_add_str(&b, i > 0 ? "|" : "");
+        for (const char *c = p->chat.tools[i].name; *c != '\0'; c++)
+            buf_printf(&b, strchr(".-", *c) != NULL ? "\\%c" : "%c", *c);
+    }
+    if (!is_object)
+        buf_add_str(&b, ")\\(");
+    add_trigger(list, CONSTRAINT_TRIGGER_WHOLE_PATTERN, b.err == 0 ? b.data : "");
+    buf_release(&b);
+}
+
+static void add_triggers(cJSON *to, const struct params *p, const struct family *f)
+{
+    cJSON *list = cJSON_AddArrayToObject(to, "triggers");
+
+    if (f->has_channels) {
+        add_trigger(list, CONSTRAINT_TRIGGER_WORD, "to=functions.");
+        return;
+    }
+    add_words(list, f);
+    if (f->is_bare)
+        add_bare_trigger(list, p, f);
+}
+
+/* Can calls that are insisted on be written as the family does? Else they are a list of JSON, which
+ * has no marks and no limits. */
+static bool can_force(const struct params *p, const struct family *f)
+{
+    const struct call_pattern *call = f != NULL && f->n_calls > 0 ? &f->calls[0] : NULL;
+
+    if (!is_forced(p) || call == NULL || f->has_channels)
+        return false;
+    for (uint32_t i = 0; i < p->chat.n_tools; i++)
+        if (call->at[pattern_hole(call)].kind == PATTERN_ARGUMENTS &&
+            calls_arguments_unsupported(p->chat.tools[i].parameters) != NULL)
+            return false;
+    return true;
+}
+
+static int constrain(struct params *p, const struct family *f, bool has_triggers, const char *field,
+                     struct api_error *e)
+{
     json_watch();
+    cJSON_Delete(p->forced_schema);
     p->forced_schema = cJSON_CreateObject();
-    add_calls(p->forced_schema, p, &form);
-    triggers = cJSON_AddArrayToObject(p->forced_schema, "triggers");
-    add_trigger(triggers, CONSTRAINT_TRIGGER_WORD, form.open);
-    if (form.may_be_bare)
-        add_trigger(triggers, CONSTRAINT_TRIGGER_WHOLE_PATTERN, "\\s*\\{\\s*\"name\"");
+    add_calls(p->forced_schema, p, f);
+    if (has_answer_format(p))
+        add_answer(p->forced_schema, &p->constraint);
+    else if (has_triggers)
+        add_triggers(p->forced_schema, p, f);
     if (p->forced_schema == NULL || json_is_incomplete()) /* params_release() frees it */
         return api_error_no_memory(e);
     p->constraint = (struct constraint_spec){
         .kind = CONSTRAINT_CALLS,
-        .field = "tools",
+        .field = field,
         .value = cJSON_GetObjectItemCaseSensitive(p->forced_schema, "calls"),
-        .triggers = triggers};
+        .triggers = cJSON_GetObjectItemCaseSensitive(p->forced_schema, "triggers")};
     return 0;
+}
+
+int strict_calls_constrain(struct params *p, const struct output_style *style,
+                           struct api_error *e)
+{
+    if (can_force(p, style->family)) {
+        p->forces_own_form = true;
+        return constrain(p, style->family, false, "tools", e);
+    }
+    if (!is_wanted(p) || style->family == NULL)
+        return 0;
+    return constrain(p, style->family, true,
+                     has_answer_format(p) ? p->constraint.field : "tools", e);
 }

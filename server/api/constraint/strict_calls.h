@@ -3,9 +3,17 @@
  *
  * Where one of the tools is strict, the model may call but need not (tool_choice auto), and nothing
  * else constrains the text, a lazy grammar begins at the mark of a call: the name is that of a
- * tool, and the arguments are valid under its schema (a tool that is not strict: any object).
- * Models whose calls are more than JSON between two marks (output_style_call_form) are not held to
- * anything.
+ * tool, and the arguments are valid under its schema (a tool that is not strict: any object). It is
+ * written as the model's family writes calls (constraint_calls.h).
+ *
+ * Where the client insists on a call (tool_choice required, or a function's name), the answer is
+ * calls and nothing else, behind a thought if there is one. Of a family that is not known, of
+ * Harmony's, and of functions whose schemas cannot be held to argument by argument, they are a list
+ * of JSON objects, as params_force_call() has left it.
+ *
+ * Where the client gives a format for the answer beside tools (response_format and the like), the
+ * answer is either calls or a text of that format, and nothing else. Of a model whose family is not
+ * known only the format holds.
  *
  * Source: OpenAI's "strict" in function definitions.
  *

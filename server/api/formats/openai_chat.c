@@ -80,6 +80,8 @@ static void add_message(struct buf *out, const struct buf *echo, const struct ou
     if (s->thought.len > 0) {
         buf_add_str(out, ",\"reasoning_content\":");
         json_add_string(out, s->thought.data, s->thought.len);
+        buf_add_str(out, ",\"reasoning\":");
+        json_add_string(out, s->thought.data, s->thought.len);
     }
     if (has_functions && s->n_calls > 0)
         add_function_call(out, &s->calls[0]);
@@ -145,6 +147,21 @@ static void add_text_delta(struct response_writer *a, struct choice *c, const ch
     json_add_cstring(out, member);
     buf_add_char(out, ':');
     json_add_string(out, text->data, text->len);
+    close_delta(a, c, out);
+}
+
+/* DeepSeek's name for it, and vLLM's and OpenRouter's. */
+static void add_thought_delta(struct response_writer *a, struct choice *c, struct buf *out)
+{
+    const struct buf *thought = &c->output.thought;
+
+    if (thought->len == 0)
+        return;
+    open_delta(a, c, out);
+    buf_add_str(out, "\"reasoning_content\":");
+    json_add_string(out, thought->data, thought->len);
+    buf_add_str(out, ",\"reasoning\":");
+    json_add_string(out, thought->data, thought->len);
     close_delta(a, c, out);
 }
 
@@ -225,7 +242,7 @@ static void frame(struct response_writer *a, struct choice *c, struct buf *out)
         open_delta(a, c, out);
         close_delta(a, c, out);
     }
-    add_text_delta(a, c, "reasoning_content", &c->output.thought, out);
+    add_thought_delta(a, c, out);
     add_text_delta(a, c, "content", &c->output.text, out);
     for (uint32_t i = c->output.n_sent; i < c->output.n_calls; i++)
         add_call_deltas(a, c, i, out);

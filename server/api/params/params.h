@@ -226,6 +226,7 @@ struct params {
     enum tool_choice tool_choice;
     char tool_name[PARAMS_MAX_TOOL_NAME + 1];
     cJSON *forced_schema; /* what the constraint of tool calls borrows; owned */
+    bool forces_own_form; /* calls that are insisted on are written as the model's family does */
     bool parallel_tool_calls, add_generation_prompt, continue_final_message;
     /* RESPONSES */
     bool store, background;

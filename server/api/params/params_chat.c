@@ -138,7 +138,9 @@ static const char *find_role(const struct field_path *p, const cJSON *message)
 static int take_message(const struct field_args *a, const struct field_path *p,
                         const cJSON *message)
 {
-    const cJSON *reasoning = field_find(message, "reasoning_content");
+    const bool has_new_name = field_find(message, "reasoning_content") == NULL;
+    const char *name = has_new_name ? "reasoning" : "reasoning_content";
+    const cJSON *reasoning = field_find(message, name);
     const char *role;
     struct chat_message *m;
 
@@ -151,7 +153,7 @@ static int take_message(const struct field_args *a, const struct field_path *p,
         take_function_call(a, p, field_find(message, "function_call")) < 0)
         return ERR_INVAL;
     if (reasoning != NULL && !cJSON_IsString(reasoning))
-        return field_refuse(p, "reasoning_content", "a string");
+        return field_refuse(p, name, "a string");
     m = conversation_last(&a->p->chat);
     m->given = message;
     m->reasoning = cJSON_GetStringValue(reasoning);

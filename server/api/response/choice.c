@@ -55,7 +55,10 @@ void choice_init(struct choice *c, uint32_t index, struct prompt *prompt,
     if (rules->style != NULL && rules->has_forced_call)
         output_parser_init_forced(&c->output, rules->forced_name, rules->style, prompt->thinks);
     else if (rules->style != NULL)
-        output_parser_init(&c->output, rules->style, rules->finds_calls, prompt->thinks);
+        output_parser_init(&c->output, rules->style, rules->tools, rules->finds_calls,
+                           prompt->thinks);
+    if (rules->style != NULL && rules->insists)
+        output_parser_insist(&c->output, rules->forced_name);
     if (rules->echo)
         begin_echo(c);
 }

@@ -45,8 +45,10 @@ struct choice_rules { /* the same for all choices of a request */
     const struct tokenizer *tokenizer;
     const struct stop_list *stop;
     const struct output_style *style; /* of a chat; NULL: the text is not taken apart */
+    const struct call_tools *tools;   /* that were offered, or NULL */
     bool finds_calls;                 /* tools were offered */
     bool has_forced_call;             /* nothing but a call may come, behind a thought */
+    bool insists;                     /* the same, written as the model's family does */
     const char *forced_name;          /* of the function, NULL: of any */
     bool has_one_call;                /* a second one is not wanted: the first ends the text */
     bool has_entries; /* log-probabilities as chats have them, with ids */

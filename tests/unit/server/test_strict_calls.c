@@ -18,6 +18,7 @@
 #include "server/api/constraint/strict_calls.h"
 #include "tests/unit/server/byte_tokenizer.inc"
 
+#define QWEN3_CODER "<function=<parameter=</parameter>"
 #define CITY "{\"city\":\"x\"}"
 
 enum answer { WRONG = 0, PREFIX, MATCH };
@@ -95,6 +96,29 @@ static void calls_are_as_their_schemas_say(void **state)
         {"<|python_tag|>", "{\"names\": [\"storm\"]}", MATCH},
         {"<|python_tag|>", "{\"a\": \"name\"}", MATCH},
         {"<|python_tag|>", "No: {\"name\": \"storm\"}", MATCH},
+        {"<|channel|>", "<|channel|>analysis<|message|>Hm.<|end|>", MATCH},
+        {"<|channel|>",
+         "<|channel|>commentary to=functions.weather <|constrain|>json<|message|>" CITY, MATCH},
+        {"<|channel|>", " to=functions.free<|channel|>commentary json<|message|>{\"a\":1}", MATCH},
+        {"<|channel|>", "<|channel|>commentary to=functions.storm", WRONG},
+        {"tool▁calls▁begin", "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>weather<｜tool▁sep｜>" CITY
+                             "<｜tool▁call▁end｜><｜tool▁calls▁end｜>", MATCH},
+        {"tool▁calls▁begin", "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>weather<｜tool▁sep｜>{}", WRONG},
+        {"[TOOL_CALLS][ARGS]", "So. [TOOL_CALLS]weather[ARGS]" CITY
+                               "[TOOL_CALLS]free[ARGS]{}", MATCH},
+        {QWEN3_CODER, "<tool_call>\n<function=weather>\n<parameter=city>\nx\n</parameter>\n"
+                      "</function>\n</tool_call>", MATCH},
+        {QWEN3_CODER, "<function=weather>\n<parameter=city>\nx\n</parameter>\n</function>\n"
+                      "</tool_call>", MATCH},
+        {QWEN3_CODER, "<tool_call>\n<function=weather>\n<parameter=city>\ny", WRONG},
+        {QWEN3_CODER, "<tool_call>\n<function=weather>\n</function>", WRONG},
+        {QWEN3_CODER, "<tool_call>\n<function=free>\n<parameter=a>\n[1]\n</parameter>\n"
+                      "<parameter=b>\nx</parameter>\n</function>\n</tool_call>", WRONG},
+        {"<|tool_call>", "<|tool_call>call:weather{city:<|\"|>x<|\"|>}<tool_call|>", MATCH},
+        {"<|tool_call>", "<|tool_call>call:weather{city:<|\"|>y", WRONG},
+        {"<|tool_call_start|>", "<|tool_call_start|>[weather(city=\"x\"), free(a=True, b=[None])]"
+                                "<|tool_call_end|>", MATCH},
+        {"<|tool_call_start|>", "<|tool_call_start|>[weather(city='", WRONG},
     };
     (void)state;
 
@@ -121,13 +145,11 @@ static void one_call_where_one_is_wanted(void **state)
     constraint_unref(&c);
 }
 
-static void other_syntaxes_are_not_held(void **state)
+static void unknown_families_are_not_held(void **state)
 {
     (void)state;
 
-    assert_null(constraint_for("<|channel|>", true));
-    assert_null(constraint_for("tool▁calls▁begin", true));
-    assert_null(constraint_for("[TOOL_CALLS][ARGS]", true));
+    assert_null(constraint_for("{{ messages }}", true));
 }
 
 static int set_up(void **state)
@@ -158,7 +180,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(calls_are_as_their_schemas_say),
         cmocka_unit_test(one_call_where_one_is_wanted),
-        cmocka_unit_test(other_syntaxes_are_not_held),
+        cmocka_unit_test(unknown_families_are_not_held),
     };
 
     return cmocka_run_group_tests(tests, set_up, tear_down);

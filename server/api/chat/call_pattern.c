@@ -1,0 +1,337 @@
+/* server/api/chat/call_pattern.c - see call_pattern.h. */
+#include "server/api/chat/call_pattern.h"
+
+#include "server/api/chat/family.h"
+
+#include <string.h>
+
+/* ---- parsing ---- */
+
+static const struct {
+    const char *word;
+    enum pattern_kind kind;
+} words[] = {
+    {"NAME", PATTERN_NAME},
+    {"NAME_INDEX", PATTERN_NAME_INDEX},
+    {"ID", PATTERN_ID},
+    {"KEY", PATTERN_KEY},
+    {"SKIP", PATTERN_SKIP},
+    {"CALLS", PATTERN_CALLS},
+    {"JSON", PATTERN_JSON},
+    {"OBJECT", PATTERN_OBJECT},
+    {"KEYED", PATTERN_KEYED},
+    {"TEXT", PATTERN_VALUE_TEXT},
+    {"ARGUMENTS", PATTERN_ARGUMENTS},
+    {"STRING", PATTERN_VALUE_STRING},
+    {"VALUE", PATTERN_VALUE_JSON},
+    {"PYTHON", PATTERN_VALUE_PYTHON},
+    {"QUOTED", PATTERN_VALUE_QUOTED},
+};
+
+static struct pattern_item *pattern_add(struct call_pattern *p, enum pattern_kind kind)
+{
+    struct pattern_item *item = p->n < PATTERN_MAX_ITEMS ? &p->at[p->n++] : NULL;
+
+    if (item != NULL)
+        *item = (struct pattern_item){.kind = kind};
+    return item;
+}
+
+/* The item's text is behind the quote at *line; *line is then behind the quote that ends it. */
+static const char *parse_text(struct pattern_item *item, char **line)
+{
+    item->text = family_unquote(line, &item->n);
+    if (item->text == NULL)
+        return "a text has no end";
+    return item->n > 0 ? NULL : "a text is empty";
+}
+
+static const char *parse_word(struct call_pattern *p, char **line)
+{
+    const size_t n = strspn(*line, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_");
+
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+        if (strlen(words[i].word) == n && memcmp(words[i].word, *line, n) == 0) {
+            *line += n;
+            return pattern_add(p, words[i].kind) != NULL ? NULL : "a pattern has too many parts";
+        }
+    return "a pattern has a word that is not known";
+}
+
+/* `opened` is the index + 1 of the group that is open, 0: none. */
+static const char *close_group(struct call_pattern *p, uint32_t *opened, char **line)
+{
+    struct pattern_item *group = &p->at[*opened - 1];
+
+    if (*opened == 0 || p->n == *opened || p->at[*opened].kind != PATTERN_TEXT ||
+        p->at[*opened].is_optional || (*line)[1] != '?')
+        return "a group must be ( \"text\" … )?";
+    group->n_items = (uint8_t)(p->n - *opened);
+    *opened = 0;
+    *line += 2;
+    return NULL;
+}
+
+static const char *parse_item(struct call_pattern *p, uint32_t *opened, char **line)
+{
+    struct pattern_item *item;
+    const char *why;
+
+    switch (**line) {
+    case '"':
+        item = pattern_add(p, PATTERN_TEXT);
+        why = item != NULL ? parse_text(item, line) : "a pattern has too many parts";
+        if (why == NULL && **line == '?') {
+            item->is_optional = true;
+            ++*line;
+        }
+        return why;
+    case '~':
+        ++*line;
+        return pattern_add(p, PATTERN_BLANKS) != NULL ? NULL : "a pattern has too many parts";
+    case '(':
+        ++*line;
+        if (*opened != 0 || pattern_add(p, PATTERN_GROUP) == NULL)
+            return "a group cannot stand within a group";
+        *opened = p->n;
+        return NULL;
+    case ')':
+        return close_group(p, opened, line);
+    default:
+        return parse_word(p, line);
+    }
+}
+
+const char *pattern_parse(struct call_pattern *out, char *line)
+{
+    const char *why = NULL;
+    uint32_t opened = 0;
+
+    *out = (struct call_pattern){0};
+    for (line += strspn(line, " \t"); why == NULL && *line != '\0'; line += strspn(line, " \t"))
+        why = parse_item(out, &opened, &line);
+    if (why == NULL && opened != 0)
+        why = "a group has no end";
+    return why;
+}
+
+uint32_t pattern_hole(const struct call_pattern *p)
+{
+    uint32_t i = 0;
+
+    while (i < p->n && p->at[i].kind < PATTERN_CALLS)
+        i++;
+    return i;
+}
+
+/* ---- what may come next ---- */
+
+static void texts_add(struct pattern_texts *out, const char *text)
+{
+    if (out->n < PATTERN_MAX_TEXTS)
+        out->at[out->n++] = text;
+}
+
+/* False: what stands there need not come, or is white space. */
+static bool item_next(const struct family *f, const struct pattern_item *item,
+                      struct pattern_texts *out)
+{
+    switch (item->kind) {
+    case PATTERN_TEXT:
+        texts_add(out, item->text);
+        return !item->is_optional;
+    case PATTERN_GROUP:
+        texts_add(out, item[1].text);
+        return false;
+    case PATTERN_ARGUMENTS:
+        for (uint32_t i = 0; i < f->n_arguments; i++)
+            if (f->arguments[i].at[0].kind == PATTERN_TEXT)
+                texts_add(out, f->arguments[i].at[0].text);
+        return false;
+    case PATTERN_JSON:
+    case PATTERN_OBJECT:
+    case PATTERN_KEYED:
+        texts_add(out, "{");
+        return true;
+    case PATTERN_BLANKS:
+    case PATTERN_CALLS:
+        return false;
+    default:
+        return true;
+    }
+}
+
+void pattern_next(const struct family *f, const struct call_pattern *p, uint32_t i,
+                  struct pattern_texts *out)
+{
+    *out = (struct pattern_texts){.is_open = true};
+    for (; i < p->n && out->is_open; i++) {
+        out->is_open = !item_next(f, &p->at[i], out);
+        i += p->at[i].kind == PATTERN_GROUP ? p->at[i].n_items : 0;
+    }
+}
+
+/* ---- matching ---- */
+
+static size_t skip_blanks(const char *text, size_t at, size_t n)
+{
+    while (at < n && pattern_is_blank(text[at]))
+        at++;
+    return at;
+}
+
+/* Does `what` stand at text[at..n)? */
+static enum pattern_verdict text_at(const char *what, const char *text, size_t at, size_t n)
+{
+    const size_t len = strlen(what), left = n - at;
+
+    if (memcmp(text + at, what, left < len ? left : len) != 0)
+        return PATTERN_FAILS;
+    return left < len ? PATTERN_MORE : PATTERN_FITS;
+}
+
+enum pattern_verdict pattern_texts_at(const struct pattern_texts *texts, const char *text,
+                                      size_t at, size_t n)
+{
+    enum pattern_verdict verdict = PATTERN_FAILS;
+
+    at = skip_blanks(text, at, n);
+    for (uint32_t i = 0; i < texts->n; i++)
+        switch (text_at(texts->at[i], text, at, n)) {
+        case PATTERN_FITS:
+            return PATTERN_FITS;
+        case PATTERN_MORE:
+            verdict = PATTERN_MORE;
+            break;
+        case PATTERN_FAILS:
+            break;
+        }
+    return verdict;
+}
+
+/* Names of functions: whatever a client may call one, and no more, so that prose is no call. */
+static bool is_name_char(char c)
+{
+    return (unsigned char)c > 0x20 && c != 0x7f && strchr("<>{}[]()\"'`,;=|\\", c) == NULL;
+}
+
+/* Keys that stand bare, as in f(key=1). */
+static bool is_key_char(char c)
+{
+    return (unsigned char)c >= 0x20 && strchr("<>{}[]()\"'`,;|\\", c) == NULL;
+}
+
+/* A hole ends where what follows may begin, whether it does or not: of several patterns of which
+ * one goes on in another way, one must fail. */
+static bool is_first(const struct pattern_texts *next, char c)
+{
+    for (uint32_t i = 0; i < next->n; i++)
+        if (next->at[i][0] == c)
+            return true;
+    return false;
+}
+
+/* The bytes up to the first of the texts that may follow item i go to *begin and *len, without
+ * white space at both ends. */
+static enum pattern_verdict match_hole(const struct family *f, const struct call_pattern *p,
+                                       uint32_t i, const char *text, size_t *at, size_t n,
+                                       size_t *begin, size_t *len)
+{
+    const bool is_key = p->at[i].kind == PATTERN_KEY || p->at[i].kind == PATTERN_SKIP;
+    const bool is_bare = i == 0;
+    struct pattern_texts next;
+    size_t end;
+
+    pattern_next(f, p, i + 1, &next);
+    *begin = *at = is_key ? *at : skip_blanks(text, *at, n);
+    for (; *at < n; ++*at) {
+        end = is_key ? *at : skip_blanks(text, *at, n);
+        switch (pattern_texts_at(&next, text, end, n)) {
+        case PATTERN_FITS:
+            *len = *at - *begin;
+            return *len > 0 ? PATTERN_FITS : PATTERN_FAILS;
+        case PATTERN_MORE:
+            return PATTERN_MORE;
+        case PATTERN_FAILS:
+            break;
+        }
+        if (is_key ? is_bare ? !is_key_char(text[*at]) : is_first(&next, text[*at])
+                   : !is_name_char(text[*at]))
+            return PATTERN_FAILS;
+        if (*at - *begin > PATTERN_MAX_HEAD)
+            return PATTERN_FAILS;
+    }
+    return PATTERN_MORE;
+}
+
+/* functions.NAME:INDEX, or less of it. */
+static void split_id(const char *text, struct pattern_found *out)
+{
+    static const char prefix[] = "functions.";
+    const size_t n_prefix = sizeof(prefix) - 1;
+    size_t n = out->n_name;
+
+    out->id = out->name;
+    out->n_id = out->n_name;
+    if (out->n_name > n_prefix && memcmp(text + out->name, prefix, n_prefix) == 0) {
+        out->name += n_prefix;
+        out->n_name -= n_prefix;
+    }
+    n = out->n_name;
+    while (n > 0 && text[out->name + n - 1] >= '0' && text[out->name + n - 1] <= '9')
+        n--;
+    if (n > 1 && n < out->n_name && text[out->name + n - 1] == ':')
+        out->n_name = n - 1;
+}
+
+static enum pattern_verdict match_item(const struct family *f, const struct call_pattern *p,
+                                       uint32_t *i, const char *text, size_t n,
+                                       struct pattern_found *out)
+{
+    const struct pattern_item *item = &p->at[*i];
+    enum pattern_verdict verdict;
+    size_t begin, len;
+
+    switch (item->kind) {
+    case PATTERN_BLANKS:
+        out->end = skip_blanks(text, out->end, n);
+        return PATTERN_FITS;
+    case PATTERN_TEXT:
+        verdict = text_at(item->text, text, out->end, n);
+        if (verdict == PATTERN_FAILS && item->is_optional)
+            return PATTERN_FITS;
+        if (verdict == PATTERN_FITS)
+            out->end += item->n;
+        return verdict;
+    case PATTERN_GROUP:
+        verdict = text_at(item[1].text, text, out->end, n);
+        if (verdict == PATTERN_FAILS)
+            *i += item->n_items;
+        return verdict == PATTERN_MORE ? PATTERN_MORE : PATTERN_FITS;
+    case PATTERN_KEY:
+        return match_hole(f, p, *i, text, &out->end, n, &out->key, &out->n_key);
+    case PATTERN_SKIP:
+        return match_hole(f, p, *i, text, &out->end, n, &begin, &len);
+    case PATTERN_ID:
+        return match_hole(f, p, *i, text, &out->end, n, &out->id, &out->n_id);
+    default:
+        verdict = match_hole(f, p, *i, text, &out->end, n, &out->name, &out->n_name);
+        if (verdict == PATTERN_FITS && item->kind == PATTERN_NAME_INDEX)
+            split_id(text, out);
+        return verdict;
+    }
+}
+
+enum pattern_verdict pattern_match(const struct family *f, const struct call_pattern *p,
+                                   uint32_t first, const char *text, size_t at, size_t n,
+                                   struct pattern_found *out)
+{
+    enum pattern_verdict verdict = PATTERN_FITS;
+    uint32_t i = first;
+
+    *out = (struct pattern_found){.end = at};
+    for (; verdict == PATTERN_FITS && i < p->n && p->at[i].kind < PATTERN_CALLS; i++)
+        verdict = match_item(f, p, &i, text, n, out);
+    out->item = i;
+    return verdict;
+}

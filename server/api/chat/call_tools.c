@@ -1,0 +1,164 @@
+/* server/api/chat/call_tools.c - see call_tools.h. */
+#include "server/api/chat/call_tools.h"
+
+#include "core/base/err.h"
+#include "core/base/mem.h"
+#include "server/api/chat/call_value.h"
+#include "server/api/params/conversation.h"
+
+#include <string.h>
+
+struct known_key {
+    const char *text; /* NUL-terminated */
+    unsigned types;
+};
+
+struct known_tool {
+    const char *name;
+    unsigned others;         /* types of properties that are not named */
+    uint32_t first, n_keys;  /* in `keys` */
+};
+
+struct call_tools {
+    size_t bytes;
+    uint32_t n_tools, n_keys;
+    struct known_tool *tools; /* [n_tools] */
+    struct known_key *keys;   /* [n_keys] */
+    char *texts;
+};
+
+/* ---- counting ---- */
+
+struct tally {
+    uint32_t n_keys;
+    size_t n_texts;
+};
+
+static void tally_key(void *ud, const cJSON *root, const cJSON *property)
+{
+    struct tally *t = ud;
+
+    (void)root;
+    if (t->n_keys == CALL_TOOLS_MAX_KEYS)
+        return;
+    t->n_keys++;
+    t->n_texts += strlen(property->string) + 1;
+}
+
+/* ---- filling in ---- */
+
+static const char *keep_text(struct call_tools *t, size_t *at, const char *text)
+{
+    const size_t n = strlen(text) + 1;
+    char *to = t->texts + *at;
+
+    memcpy(to, text, n);
+    *at += n;
+    return to;
+}
+
+struct filling {
+    struct call_tools *tools;
+    size_t at; /* in `texts` */
+};
+
+static void fill_key(void *ud, const cJSON *root, const cJSON *property)
+{
+    struct filling *f = ud;
+    struct call_tools *t = f->tools;
+
+    if (t->n_keys == CALL_TOOLS_MAX_KEYS)
+        return;
+    t->keys[t->n_keys++] = (struct known_key){
+        .text = keep_text(t, &f->at, property->string),
+        .types = call_value_schema_types(root, property),
+    };
+}
+
+static void fill_tool(struct filling *f, struct known_tool *known, const struct tool *tool)
+{
+    const uint32_t first = f->tools->n_keys;
+    const cJSON *others =
+        cJSON_GetObjectItemCaseSensitive(tool->parameters, "additionalProperties");
+
+    *known = (struct known_tool){.name = keep_text(f->tools, &f->at, tool->name), .first = first};
+    known->others = call_value_schema_types(tool->parameters, others);
+    call_value_each_property(tool->parameters, fill_key, f);
+    known->n_keys = f->tools->n_keys - first;
+}
+
+int call_tools_create(struct call_tools **out, const struct conversation *chat)
+{
+    struct tally tally = {0};
+    struct call_tools *t;
+    struct filling f;
+    size_t bytes;
+
+    *out = NULL;
+    if (chat->n_tools == 0)
+        return 0;
+    for (uint32_t i = 0; i < chat->n_tools; i++) {
+        tally.n_texts += strlen(chat->tools[i].name) + 1;
+        call_value_each_property(chat->tools[i].parameters, tally_key, &tally);
+    }
+    bytes = sizeof(*t) + chat->n_tools * sizeof(*t->tools) + tally.n_keys * sizeof(*t->keys) +
+            tally.n_texts;
+    t = mem_calloc(1, bytes);
+    if (t == NULL)
+        return ERR_NOMEM;
+    t->bytes = bytes;
+    t->tools = (struct known_tool *)(t + 1);
+    t->keys = (struct known_key *)(t->tools + chat->n_tools);
+    t->texts = (char *)(t->keys + tally.n_keys);
+    f = (struct filling){.tools = t};
+    for (uint32_t i = 0; i < chat->n_tools; i++)
+        fill_tool(&f, &t->tools[t->n_tools++], &chat->tools[i]);
+    *out = t;
+    return 0;
+}
+
+void call_tools_destroy(struct call_tools **tools)
+{
+    if (tools == NULL)
+        return;
+    mem_free(*tools);
+    *tools = NULL;
+}
+
+size_t call_tools_bytes(const struct call_tools *tools)
+{
+    return tools != NULL ? tools->bytes : 0;
+}
+
+/* ---- questions ---- */
+
+static bool is_text(const char *text, const char *name, size_t n)
+{
+    return strlen(text) == n && memcmp(text, name, n) == 0;
+}
+
+static const struct known_tool *find_tool(const struct call_tools *t, const char *name, size_t n)
+{
+    for (uint32_t i = 0; t != NULL && i < t->n_tools; i++)
+        if (is_text(t->tools[i].name, name, n))
+            return &t->tools[i];
+    return NULL;
+}
+
+bool call_tools_have(const struct call_tools *tools, const char *name, size_t n)
+{
+    return tools == NULL || find_tool(tools, name, n) != NULL;
+}
+
+unsigned call_tools_types(const struct call_tools *tools, const char *name, const char *key,
+                          size_t n)
+{
+    const struct known_tool *tool = find_tool(tools, name, strlen(name));
+
+    if (tool == NULL)
+        return ARGUMENT_ANY;
+    for (uint32_t i = tool->first; i < tool->first + tool->n_keys; i++)
+        if (is_text(tools->keys[i].text, key, n))
+            return tools->keys[i].types;
+    return tool->others;
+}

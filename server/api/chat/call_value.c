@@ -1,0 +1,372 @@
+/* server/api/chat/call_value.c - see call_value.h: types, raw text, and where values end. */
+#include "server/api/chat/call_value.h"
+
+#include <string.h>
+
+#define MAX_DEPTH 32 /* of schemas that refer to each other */
+
+/* ---- types ---- */
+
+static const char *const type_names[] = {"null",   "boolean", "integer", "number",
+                                         "string", "array",   "object"};
+
+static unsigned type_named(const cJSON *v)
+{
+    for (unsigned i = 0; cJSON_IsString(v) && i < 7; i++)
+        if (strcmp(v->valuestring, type_names[i]) == 0)
+            return 1u << i;
+    return 0;
+}
+
+static unsigned type_of(const cJSON *v)
+{
+    return cJSON_IsNull(v)     ? ARGUMENT_NULL
+           : cJSON_IsBool(v)   ? ARGUMENT_BOOLEAN
+           : cJSON_IsNumber(v) ? ARGUMENT_NUMBER | ARGUMENT_INTEGER
+           : cJSON_IsString(v) ? ARGUMENT_STRING
+           : cJSON_IsArray(v)  ? ARGUMENT_ARRAY
+                               : ARGUMENT_OBJECT;
+}
+
+/* The step of a JSON pointer text[0..n), in which ~1 is a slash and ~0 a tilde. */
+static bool is_step(const char *name, const char *text, size_t n)
+{
+    for (size_t i = 0; i < n; i++, name++) {
+        char c = text[i];
+
+        if (c == '~' && i + 1 < n)
+            c = text[++i] == '1' ? '/' : '~';
+        if (*name != c)
+            return false;
+    }
+    return *name == '\0';
+}
+
+/* "#/$defs/x" within the root; NULL: it leads elsewhere. */
+static const cJSON *find_reference(const cJSON *root, const char *pointer)
+{
+    const cJSON *at = root;
+
+    if (pointer[0] != '#')
+        return NULL;
+    for (pointer++; at != NULL && *pointer == '/';) {
+        const size_t n = strcspn(++pointer, "/");
+        const cJSON *it = at->child;
+
+        while (it != NULL && (it->string == NULL || !is_step(it->string, pointer, n)))
+            it = it->next;
+        at = it;
+        pointer += n;
+    }
+    return at;
+}
+
+static const cJSON *member(const cJSON *schema, const char *name)
+{
+    return cJSON_GetObjectItemCaseSensitive(schema, name);
+}
+
+static unsigned schema_types_of(const cJSON *root, const cJSON *schema, unsigned depth);
+
+static unsigned types_of_list(const cJSON *root, const cJSON *list, unsigned depth, bool is_all)
+{
+    unsigned types = is_all ? ARGUMENT_ANY : 0;
+    const cJSON *it;
+
+    cJSON_ArrayForEach(it, list)
+    {
+        const unsigned some = schema_types_of(root, it, depth + 1);
+
+        types = is_all ? types & some : types | some;
+    }
+    return types;
+}
+
+static unsigned listed_types(const cJSON *schema)
+{
+    const cJSON *type = member(schema, "type"), *values = member(schema, "enum"), *it;
+    unsigned types = type_named(type);
+
+    if (cJSON_IsArray(type))
+        cJSON_ArrayForEach(it, type) types |= type_named(it);
+    if (types == 0)
+        cJSON_ArrayForEach(it, values) types |= type_of(it);
+    if (types == 0 && member(schema, "const") != NULL)
+        types = type_of(member(schema, "const"));
+    if ((types & ARGUMENT_NUMBER) != 0)
+        types |= ARGUMENT_INTEGER;
+    if (types != 0 && cJSON_IsTrue(member(schema, "nullable")))
+        types |= ARGUMENT_NULL;
+    return types;
+}
+
+static unsigned schema_types_of(const cJSON *root, const cJSON *schema, unsigned depth)
+{
+    static const char *const lists[] = {"allOf", "anyOf", "oneOf"};
+    const char *reference = cJSON_GetStringValue(member(schema, "$ref"));
+    unsigned types = ARGUMENT_ANY;
+
+    if (depth > MAX_DEPTH || !cJSON_IsObject(schema))
+        return ARGUMENT_ANY;
+    if (listed_types(schema) != 0)
+        types &= listed_types(schema);
+    if (reference != NULL)
+        types &= schema_types_of(root, find_reference(root, reference), depth + 1);
+    for (unsigned i = 0; i < 3; i++)
+        if (cJSON_IsArray(member(schema, lists[i])))
+            types &= types_of_list(root, member(schema, lists[i]), depth, i == 0);
+    return types != 0 ? types : ARGUMENT_ANY;
+}
+
+unsigned call_value_schema_types(const cJSON *root, const cJSON *schema)
+{
+    return schema_types_of(root, schema, 0);
+}
+
+static void each_property(const cJSON *root, const cJSON *schema, unsigned depth,
+                          call_value_property *take, void *ud)
+{
+    static const char *const lists[] = {"allOf", "anyOf", "oneOf"};
+    const char *reference = cJSON_GetStringValue(member(schema, "$ref"));
+    const cJSON *it;
+
+    if (depth > MAX_DEPTH || !cJSON_IsObject(schema))
+        return;
+    cJSON_ArrayForEach(it, member(schema, "properties"))
+    {
+        take(ud, root, it);
+    }
+    if (reference != NULL)
+        each_property(root, find_reference(root, reference), depth + 1, take, ud);
+    for (unsigned i = 0; i < 3; i++)
+        cJSON_ArrayForEach(it, member(schema, lists[i]))
+        {
+            each_property(root, it, depth + 1, take, ud);
+        }
+}
+
+void call_value_each_property(const cJSON *parameters, call_value_property *take, void *ud)
+{
+    each_property(parameters, parameters, 0, take, ud);
+}
+
+/* ---- raw text ---- */
+
+void call_value_add_chars(struct buf *out, const char *text, size_t n)
+{
+    const size_t from = out->len;
+
+    json_add_string(out, text, n);
+    if (out->err < 0)
+        return;
+    memmove(out->data + from, out->data + from + 1, out->len - from - 2);
+    out->len -= 2;
+    out->data[out->len] = '\0';
+}
+
+static bool is_word(const char *text, size_t n, const char *word)
+{
+    return strlen(word) == n && memcmp(text, word, n) == 0;
+}
+
+/* Is text[0..n) a number of JSON, and one without a fraction? */
+static bool is_number(const char *text, size_t n, bool *is_whole)
+{
+    size_t i = n > 0 && text[0] == '-', digits;
+
+    *is_whole = true;
+    digits = i;
+    while (i < n && text[i] >= '0' && text[i] <= '9')
+        i++;
+    if (i == digits || (text[digits] == '0' && i > digits + 1))
+        return false;
+    if (i < n && text[i] == '.') {
+        digits = ++i;
+        for (; i < n && text[i] >= '0' && text[i] <= '9'; i++)
+            *is_whole = *is_whole && text[i] == '0';
+        if (i == digits)
+            return false;
+    }
+    if (i < n && (text[i] == 'e' || text[i] == 'E')) {
+        *is_whole = false;
+        i++;
+        i += i < n && (text[i] == '+' || text[i] == '-');
+        digits = i;
+        while (i < n && text[i] >= '0' && text[i] <= '9')
+            i++;
+        if (i == digits)
+            return false;
+    }
+    return i == n;
+}
+
+/* Lists and objects, as JSON has them or, where a template printed them so, as Python does. */
+static bool add_nested(struct buf *out, const char *text, size_t n, unsigned types)
+{
+    const char *why = NULL;
+    cJSON *json = NULL;
+
+    if (n < 2 || (types & (text[0] == '{'   ? ARGUMENT_OBJECT
+                           : text[0] == '[' ? ARGUMENT_ARRAY
+                                            : 0u)) == 0)
+        return false;
+    if (json_parse(text, n, &json, &why) < 0)
+        return call_value_add_literal(out, NULL, text, n);
+    cJSON_Delete(json);
+    buf_add(out, text, n);
+    return true;
+}
+
+static bool add_plain(struct buf *out, const char *text, size_t n, unsigned types)
+{
+    const bool is_typed = types != ARGUMENT_ANY; /* else True is a word like any other */
+    const char *word = NULL;
+    bool is_whole;
+
+    if ((types & ARGUMENT_NULL) != 0 &&
+        (is_word(text, n, "null") || (is_typed && is_word(text, n, "None"))))
+        word = "null";
+    else if ((types & ARGUMENT_BOOLEAN) != 0 &&
+             (is_word(text, n, "true") || (is_typed && is_word(text, n, "True"))))
+        word = "true";
+    else if ((types & ARGUMENT_BOOLEAN) != 0 &&
+             (is_word(text, n, "false") || (is_typed && is_word(text, n, "False"))))
+        word = "false";
+    if (word != NULL) {
+        buf_add_str(out, word);
+        return true;
+    }
+    if ((types & (ARGUMENT_NUMBER | ARGUMENT_INTEGER)) == 0 || !is_number(text, n, &is_whole) ||
+        ((types & ARGUMENT_NUMBER) == 0 && !is_whole))
+        return false;
+    buf_add(out, text, n);
+    return true;
+}
+
+void call_value_add_text(struct buf *out, const char *text, size_t n, unsigned types)
+{
+    const char *inner = text;
+    size_t len = n;
+
+    while (len > 0 && pattern_is_blank(inner[len - 1]))
+        len--;
+    while (len > 0 && pattern_is_blank(*inner)) {
+        inner++;
+        len--;
+    }
+    if (types != ARGUMENT_STRING && len > 0 &&
+        (add_plain(out, inner, len, types) || add_nested(out, inner, len, types)))
+        return;
+    json_add_string(out, text, n);
+}
+
+/* ---- ends ---- */
+
+/* Past what the family's closing quote may begin, or behind it. */
+static bool skip_quoted(struct call_value_scan *s, const char *text, size_t n)
+{
+    const char *close = s->family->quotes[1];
+    const size_t len = strlen(close);
+    const char *at = memmem(text + s->at, n - s->at, close, len);
+
+    if (at == NULL) {
+        const size_t sure = n >= len ? n - len + 1 : 0;
+
+        s->at = sure > s->at ? sure : s->at;
+        return false;
+    }
+    s->at = (size_t)(at - text) + len;
+    s->quote = 0;
+    return true;
+}
+
+/* False: the text ends inside of what may be an opening quote. */
+static bool open_quoted(struct call_value_scan *s, const char *text, size_t n)
+{
+    const char *open = s->family->quotes[0];
+    const size_t len = strlen(open), left = n - s->at;
+
+    if (memcmp(text + s->at, open, left < len ? left : len) != 0) {
+        s->quote = text[s->at++] == '"' ? '"' : 0; /* models write strings of JSON, too */
+        return true;
+    }
+    if (left < len)
+        return false;
+    s->at += len;
+    s->quote = 1;
+    return true;
+}
+
+static bool closes(const struct call_value_scan *s, char c)
+{
+    return s->depth == 0 && (c == ',' || c == ')' || c == ']' || c == '}');
+}
+
+static void count_brackets(struct call_value_scan *s, char c)
+{
+    if (c == '(' || c == '[' || c == '{')
+        s->depth++;
+    else if ((c == ')' || c == ']' || c == '}') && s->depth > 0)
+        s->depth--;
+}
+
+/* Past a string of JSON, or what has come of it. False: what an escape stands for has not come. */
+static bool skip_json_string(struct call_value_scan *s, const char *text, size_t n)
+{
+    for (; s->at < n && s->quote != 0; s->at++) {
+        if (text[s->at] == '\\' && s->at + 1 == n)
+            return false;
+        s->at += text[s->at] == '\\';
+        s->quote = text[s->at] == '"' ? 0 : s->quote;
+    }
+    return true;
+}
+
+static bool quoted_ends(struct call_value_scan *s, const char *text, size_t n)
+{
+    while (s->at < n) {
+        if (s->quote == '"') {
+            if (!skip_json_string(s, text, n))
+                return false;
+            continue;
+        }
+        if (s->quote != 0) {
+            if (!skip_quoted(s, text, n))
+                return false;
+            continue;
+        }
+        if (closes(s, text[s->at]))
+            return true;
+        count_brackets(s, text[s->at]);
+        if (!open_quoted(s, text, n))
+            return false;
+    }
+    return false;
+}
+
+static bool python_ends(struct call_value_scan *s, const char *text, size_t n)
+{
+    while (s->at < n) {
+        const char c = text[s->at];
+
+        if (s->quote != 0) {
+            if (c == '\\' && s->at + 1 == n)
+                return false; /* what it escapes has not come */
+            s->at += c == '\\';
+            s->quote = c == s->quote ? 0 : s->quote;
+        } else if (closes(s, c)) {
+            return true;
+        } else if (c == '"' || c == '\'') {
+            s->quote = c;
+        } else {
+            count_brackets(s, c);
+        }
+        s->at++;
+    }
+    return false;
+}
+
+bool call_value_ends(struct call_value_scan *s, const char *text, size_t n)
+{
+    return s->family != NULL ? quoted_ends(s, text, n) : python_ends(s, text, n);
+}

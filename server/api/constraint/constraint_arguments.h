@@ -1,0 +1,39 @@
+/* server/api/constraint/constraint_arguments.h - the arguments of a tool call that stand one by
+ * one, as a piece of a grammar; see constraint_calls.h.
+ *
+ * Thread: any. Memory, errors: the builder's.
+ */
+#ifndef SERVER_API_CONSTRAINT_CONSTRAINT_ARGUMENTS_H
+#define SERVER_API_CONSTRAINT_CONSTRAINT_ARGUMENTS_H
+
+#include "core/base/json.h"
+#include "core/grammar/builder.h"
+
+struct call_pattern;
+struct family;
+
+struct calls_tool { /* whose call is written */
+    struct grammar_builder *b;
+    const struct family *family;
+    const char *name;        /* of the function */
+    const cJSON *parameters; /* their schema */
+    bool is_terse;           /* one blank at most between its parts */
+    bool is_argument;        /* one of them is written: */
+    const char *key;         /* its name; NULL: any */
+};
+
+/* The first keyword of a schema that arguments one by one cannot be held to, or NULL. */
+const char *calls_arguments_unsupported(const cJSON *parameters);
+
+/* All arguments, in the order of the schema's properties. */
+struct grammar_piece calls_arguments_piece(const struct calls_tool *t);
+
+/* ---- constraint_calls.c ---- */
+
+/* Items from..to-1 of a pattern. One that it begins with and that is optional may be missing. */
+struct grammar_piece calls_pattern_piece(const struct calls_tool *t, const struct call_pattern *p,
+                                         uint32_t from, uint32_t to);
+/* White space, or none. */
+struct grammar_piece calls_blanks(const struct calls_tool *t);
+
+#endif

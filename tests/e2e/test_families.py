@@ -1,0 +1,210 @@
+"""Tool calls as each family of models writes them: what a constraint allows is read back, and valid under the tool's schema.
+
+With QUIRE_SLOW=1 there are 1,000 random answers of each family."""
+import json
+import os
+import pathlib
+import re
+import subprocess
+
+import jsonschema
+import pytest
+
+from quire import serve_in_vain
+
+FAMILIES = sorted((pathlib.Path(__file__).parents[2] / "server" / "api" / "chat" / "families").glob("*.family"))
+TOOLS_DIR = pathlib.Path(os.environ.get("QUIRE_TOOLS", "build/tools"))
+N = 1000 if os.environ.get("QUIRE_SLOW") else 25
+TYPES = {
+    "s": {"type": "string"}, "short": {"type": "string", "minLength": 2, "maxLength": 5},
+    "code": {"type": "string", "pattern": "^[A-Z]{2}-[0-9]{3}$"}, "day": {"type": "string", "format": "date"},
+    "unit": {"enum": ["C", "F"]}, "n": {"type": "integer", "minimum": -5, "maximum": 1000}, "x": {"type": "number"},
+    "b": {"type": "boolean"}, "maybe": {"type": ["string", "null"]},
+    "mix": {"anyOf": [{"type": "integer", "maximum": 5}, {"type": "string"}]}, "o": {"$ref": "#/$defs/o"},
+    "l": {"type": "array", "items": {"type": "string"}, "maxItems": 3}, "any": {},
+}
+DEEP = {"type": ["object", "null"], "properties": {"z": {"type": "boolean"}}, "additionalProperties": False}
+SCHEMAS = {
+    "f": {"type": "object", "properties": TYPES, "required": ["s", "n", "mix"], "additionalProperties": False, "$defs": {
+        "o": {"type": "object", "properties": {"k": {"type": "string"}, "deep": DEEP}, "required": ["k"],
+              "additionalProperties": False}}},
+    "g": {"type": "object", "properties": {"only": {"type": "string"}}, "additionalProperties": False},
+    "free": {"type": "object"},
+}
+OFFERED = [{"type": "function", "function": {"name": k, "parameters": v}} for k, v in SCHEMAS.items()]
+
+
+class Tool:
+    """A program of build/tools: a job a line, an answer a line."""
+
+    def __init__(self, name):
+        self.child = subprocess.Popen([str(TOOLS_DIR / name)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                                      encoding="utf-8")
+
+    def ask(self, **job):
+        self.child.stdin.write(json.dumps(job, ensure_ascii=False) + "\n")
+        self.child.stdin.flush()
+        return json.loads(self.child.stdout.readline())
+
+    def close(self):
+        self.child.stdin.close()
+        assert self.child.wait(timeout=60) == 0
+
+
+@pytest.fixture(scope="module")
+def sampler():
+    t = Tool("schema")
+    yield t
+    t.close()
+
+
+@pytest.fixture(scope="module")
+def reader():
+    t = Tool("answers")
+    yield t
+    t.close()
+
+
+def marks_of(path):
+    """The texts of a description: a random text seldom hits one, and then does not end."""
+    lines = [x for x in path.read_text(encoding="utf-8").splitlines() if re.match("section|call|argument|comma|quote", x)]
+    return list(dict.fromkeys(json.loads(t) for x in lines for t in re.findall(r'"(?:[^"\\]|\\.)*"', x)))
+
+
+@pytest.mark.parametrize("path", FAMILIES, ids=lambda p: p.stem)
+def test_what_is_allowed_is_read_back(sampler, reader, path):
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= 40
+    tools = [{"name": k, "parameters": v} for k, v in SCHEMAS.items()]
+    made = sampler.ask(calls={"family": path.stem, "max": 3, "tools": tools}, samples=N, seed=7, texts=[],
+                       endings=marks_of(path))
+    assert "error" not in made and len(made["samples"]) > N * 9 // 10, made
+    for text in made["samples"]:
+        got = reader.ask(family=path.stem, text=text, tools=OFFERED, cuts=len(text) < 400)
+        assert got["error"] == 0 and got["calls"] and not got["content"].strip(), (text, got)
+        for call in got["calls"]:
+            assert call["whole"], (text, got)
+            jsonschema.validate(json.loads(call["arguments"]), SCHEMAS[call["name"]])
+
+
+# ---- in a server
+
+CALL = "<tool_call>\n<function=f>\n<parameter=s>\nOslo\n</parameter>\n<parameter=n>\n3\n</parameter>\n</function>\n</tool_call>"
+TEMPLATE = "{% for m in messages %}{{ m.content }}{% endfor %}{% if tools %}<function=a><parameter=b></parameter>{% endif %}"
+TOOL = {"type": "function", "function": {"name": "f", "parameters": {
+    "type": "object", "properties": {"s": {"type": "string"}, "n": {"type": "integer"}}}}}
+
+
+def ask(server, text, tools=(TOOL,), **fields):
+    """The answer is forced: it is `text`."""
+    body = {"messages": [{"role": "user", "content": "Once"}], "tools": list(tools), "max_tokens": 300, "temperature": 0,
+            "structured_outputs": {"choice": [text]}, **fields}
+    return server.post("/v1/chat/completions", body)
+
+
+def test_a_template_chooses_the_family(start, tmp_path):
+    file = tmp_path / "t.jinja"
+    file.write_text(TEMPLATE)
+    s = start("--chat-template", str(file))
+    assert s.get("/props").json["tool_call_parser"] == "qwen3_coder" and "tool_call_parser=\"qwen3_coder\"" in s.read_log()
+    r = ask(s, CALL)
+    [call] = r.json["choices"][0]["message"]["tool_calls"]
+    assert r.headers["X-Warning"] is None and r.json["choices"][0]["finish_reason"] == "tool_calls"
+    assert json.loads(call["function"]["arguments"]) == {"s": "Oslo", "n": 3}
+
+
+def test_a_family_that_nobody_knows(start):
+    """Calls stay text, and whoever offers tools is told."""
+    s = start()
+    assert s.get("/props").json["tool_call_parser"] == "none"
+    r = ask(s, CALL)
+    assert r.json["choices"][0]["message"]["content"] == CALL and "tool_call_parser" in r.headers["X-Warning"]
+    assert ask(s, CALL, tool_choice="none").headers["X-Warning"] is None
+
+
+def test_a_setting_chooses_the_family(start, tmp_path):
+    own = tmp_path / "martian.family"
+    own.write_text('# Nobody speaks so\nname martian\ncall "((call " NAME ":" ~ ARGUMENTS "))"\nargument KEY "->" TEXT ";" ~\n')
+    for setting, text in (("qwen3_xml", CALL), ("Qwen3-Coder", CALL), (str(own), "((call f: s->Oslo; n->3; ))")):
+        s = start("--tool-call-parser", setting)
+        [call] = ask(s, text).json["choices"][0]["message"]["tool_calls"]
+        assert json.loads(call["function"]["arguments"]) == {"s": "Oslo", "n": 3}
+    assert ask(start("--tool-call-parser", "none"), CALL).json["choices"][0]["message"]["content"] == CALL
+
+
+def test_thoughts_of_another_family(start):
+    s = start("--tool-call-parser", "hermes", "--reasoning-parser", "seed_oss")
+    m = ask(s, "<seed:think>Hm.</seed:think>So.").json["choices"][0]["message"]
+    assert (m["reasoning_content"], m["content"]) == ("Hm.", "So.")
+
+
+@pytest.mark.parametrize("flags,words", [
+    (["--tool-call-parser", "nobody"], "neither a parser's name nor a file"),
+    (["--reasoning-parser", "nobody"], "not a parser's name"),
+])
+def test_parsers_that_are_not_known(flags, words):
+    run = serve_in_vain(*flags)
+    assert run.returncode != 0 and words in run.stderr and "hermes" in run.stderr
+
+
+def test_a_description_with_a_fault(tmp_path):
+    (tmp_path / "bad.family").write_text("name a\ncall NAME\n")
+    run = serve_in_vain("--tool-call-parser", f"{tmp_path}/bad.family")
+    assert run.returncode != 0 and "bad.family: line 2: it must have JSON" in run.stderr
+
+
+@pytest.mark.parametrize("path,fields", [
+    ("/v1/chat/completions", {"response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": {
+        "type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"], "additionalProperties": False}}}}),
+    ("/v1/responses", {"text": {"format": {"type": "json_schema", "name": "a", "schema": {
+        "type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"], "additionalProperties": False}}}}),
+])
+def test_a_format_beside_tools(start, path, fields):
+    """The answer is a call or has the format; both happen (with different seeds), and nothing else does."""
+    s = start("--tool-call-parser", "qwen3_coder")
+    tool = TOOL if "chat" in path else {"type": "function", **TOOL["function"]}
+    seen = set()
+    for seed in range(40):
+        body = {"tools": [tool], "temperature": 2, "seed": seed, **fields}
+        if "chat" in path:
+            r = s.post(path, {"messages": [{"role": "user", "content": "Once"}], "max_tokens": 400, **body})
+            [c] = r.json["choices"]
+            if c["finish_reason"] == "length":
+                continue
+            calls, text = c["message"].get("tool_calls"), c["message"]["content"]
+            calls = [x["function"] for x in calls or []]
+        else:
+            r = s.post(path, {"input": "Once", "max_output_tokens": 400, **body})
+            if r.json["status"] != "completed":
+                continue
+            calls = [i for i in r.json["output"] if i["type"] == "function_call"]
+            text = "".join(p["text"] for i in r.json["output"] if i["type"] == "message" for p in i["content"])
+        if calls:
+            seen.add("call")
+            for call in calls:
+                jsonschema.validate(json.loads(call["arguments"]), TOOL["function"]["parameters"])
+        else:
+            seen.add("format")
+            assert list(json.loads(text)) == ["a"]
+    assert seen == {"call", "format"}
+
+
+@pytest.mark.parametrize("family", ["hermes", "qwen3_coder", "glm45", "kimi_k2", "pythonic", "deepseek_v32", "apertus"])
+def test_calls_that_are_insisted_on(start, family):
+    """They are written as the family does: what a small model makes of that is a call, whole and valid."""
+    s = start("--tool-call-parser", family)
+    whole = 0
+    for seed in range(8):
+        for choice in ("required", {"type": "function", "function": {"name": "g"}}):
+            body = {"messages": [{"role": "user", "content": "Once"}], "tools": OFFERED[1:2] + [TOOL], "tool_choice": choice,
+                    "seed": seed, "max_tokens": 300, "temperature": 1}
+            [c] = s.post("/v1/chat/completions", body).json["choices"]
+            assert not c["message"]["content"], c
+            if c["finish_reason"] == "length":
+                continue
+            whole += 1
+            for call in c["message"]["tool_calls"]:
+                name = call["function"]["name"]
+                assert choice == "required" or name == "g"
+                jsonschema.validate(json.loads(call["function"]["arguments"]),
+                                    SCHEMAS["g"] if name == "g" else TOOL["function"]["parameters"])
+    assert whole >= 4
