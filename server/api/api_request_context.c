@@ -72,7 +72,8 @@ void api_request_cut_middle(const struct params *p, const struct tokenizer *t, u
     const uint32_t n = (uint32_t)ids->n, wanted = p->n_keep < 0 ? n : (uint32_t)p->n_keep;
     const uint32_t keep = at_most(wanted + tokenizer_adds_bos(t), context - 1);
     const uint32_t freed = (context - keep) / 2 > 1 ? (context - keep) / 2 : 1;
-    const uint32_t left = context - freed - keep;
+    const uint32_t room = context - freed - keep;
+    const uint32_t left = keep + room > 0 ? room : 1; /* of a context of one: no prompt is empty */
 
     memmove(ids->ids + keep, ids->ids + (n - left), left * sizeof(*ids->ids));
     ids->n = keep + left;
