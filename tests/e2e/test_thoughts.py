@@ -168,6 +168,16 @@ def test_bad_budgets(opened):
         assert r.status == 400 and "thinking.budget_tokens" in r.json["error"]["message"], r.body
 
 
+def test_stop_strings_are_for_the_answer(opened):
+    fields = {"seed": 5, "reasoning_budget": 30, "max_tokens": 90, "logit_bias": {"258": -100, str(CLOSE): -100}}
+    m = ask(opened, **fields)["choices"][0]["message"]
+    thought, text = m["reasoning_content"], m["content"]
+    assert ask(opened, **fields, stop=[thought[5:9]])["choices"][0]["message"]["reasoning_content"] == thought
+    c = ask(opened, **fields, stop=[text[10:14]])["choices"][0]
+    assert c["finish_reason"] == "stop" and c["message"]["reasoning_content"] == thought
+    assert text.startswith(c["message"]["content"]) and len(c["message"]["content"]) <= 10
+
+
 # ---- off is off
 
 OFF = {

@@ -333,5 +333,9 @@ enum pattern_verdict pattern_match(const struct family *f, const struct call_pat
     for (; verdict == PATTERN_FITS && i < p->n && p->at[i].kind < PATTERN_CALLS; i++)
         verdict = match_item(f, p, &i, text, n, out);
     out->item = i;
+    /* White space before a value may go on. */
+    if (verdict == PATTERN_FITS && out->end == n && i > first && i < p->n &&
+        p->at[i].kind >= PATTERN_VALUE_TEXT && p->at[i - 1].kind == PATTERN_BLANKS)
+        return PATTERN_MORE;
     return verdict;
 }

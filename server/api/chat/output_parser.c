@@ -124,6 +124,9 @@ void output_parser_put(struct output_parser *s, const char *text, size_t n)
         buf_add(&s->thought, text, n);
         return;
     }
+    if (s->has_text && s->n_calls > s->n_calls_text)
+        buf_add_str(&s->text, "\n\n"); /* it goes on behind a call */
+    s->n_calls_text = s->n_calls;
     s->has_text = true;
     buf_add(&s->text, text, n);
 }
@@ -235,12 +238,27 @@ static bool starts_with(const struct buf *b, size_t at, const char *mark)
     return at + n <= b->len && memcmp(b->data + at, mark, n) == 0;
 }
 
+/* The next place from `at` on where a mark may begin: most begin with the same byte. */
+static size_t next_place(const struct buf *held, size_t at, const char *const *marks, size_t n)
+{
+    const char *found;
+
+    if (n == 0 || at >= held->len)
+        return held->len;
+    for (size_t i = 1; i < n; i++)
+        if (marks[i][0] != marks[0][0])
+            return at;
+    found = memchr(held->data + at, marks[0][0], held->len - at);
+    return found != NULL ? (size_t)(found - held->data) : held->len;
+}
+
 size_t output_marks_find(const struct buf *held, size_t from, const char *const *marks, size_t n,
                          size_t *which)
 {
-    for (size_t at = from; at < held->len; at++)
+    for (size_t at = next_place(held, from, marks, n); at < held->len;
+         at = next_place(held, at + 1, marks, n))
         for (*which = 0; *which < n; ++*which)
-            if (starts_with(held, at, marks[*which]))
+            if (held->data[at] == marks[*which][0] && starts_with(held, at, marks[*which]))
                 return at;
     return SIZE_MAX;
 }

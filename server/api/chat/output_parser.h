@@ -9,8 +9,9 @@
  * A call comes out once its name is known and its arguments have begun; these then grow as they
  * are written, as JSON in any family. What is no call up to there is content, mark included, so no
  * text is lost. Arguments that end early, or continue as the family writes none, stay as they are:
- * their call is not whole. A call inside a thought that is open ends the thought. The result does
- * not depend on how the text was cut into tokens.
+ * their call is not whole. A call inside a thought that is open ends the thought. Text behind a call
+ * is set off from text before it by an empty line. The result does not depend on how the text was
+ * cut into tokens.
  *
  * Thread: one owner.
  * Memory: bounded by HTTP_MAX_REPLY.
@@ -103,6 +104,7 @@ struct output_parser {
     bool has_text;            /* any text at all */
     bool has_thought;         /* a thought has ended */
     uint32_t n_calls_thought; /* calls before the latest thought's mark */
+    uint32_t n_calls_text;    /* and before the latest text */
     struct output_reader reader; /* of the CALL part */
     struct buf held; /* not sorted yet: a possible mark, white space, a call without arguments */
     size_t n_searched;        /* bytes of it in which no mark begins */

@@ -217,7 +217,8 @@ bool choice_token(struct choice *c, const struct event *e, struct buf *scratch)
     c->n_chars += json_n_chars(scratch->data, scratch->len);
     c->has_new_line = c->has_new_line ||
                       (scratch->len > 0 && memchr(scratch->data, '\n', scratch->len) != NULL);
-    take_text(c, scratch->data, scratch->len, c->n_tokens >= c->rules->min_tokens);
+    /* Stop strings are for the answer: a thought may have them. */
+    take_text(c, scratch->data, scratch->len, c->n_tokens >= c->rules->min_tokens && !thinks);
     pass_on(c);
     return c->has_stopped || c->has_run_out;
 }
