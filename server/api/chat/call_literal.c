@@ -116,7 +116,7 @@ static bool add_quoted_string(struct literal *l)
 
     if (end == NULL)
         return false;
-    json_add_string(l->out, from, (size_t)(end - from));
+    call_value_add_string(l->out, from, (size_t)(end - from));
     l->at = (size_t)(end - l->text) + n_close;
     return true;
 }
@@ -223,7 +223,7 @@ static bool add_key(struct literal *l)
         return false;
     while (l->at < l->n && l->text[l->at] != ':')
         l->at++;
-    json_add_string(l->out, l->text + from, l->at - from);
+    call_value_add_string(l->out, l->text + from, l->at - from);
     return l->at > from;
 }
 

@@ -152,7 +152,8 @@ void call_value_each_property(const cJSON *parameters, call_value_property *take
 
 /* ---- raw text ---- */
 
-void call_value_add_chars(struct buf *out, const char *text, size_t n)
+/* What is between two NULs. */
+static void add_chars(struct buf *out, const char *text, size_t n)
 {
     const size_t from = out->len;
 
@@ -162,6 +163,23 @@ void call_value_add_chars(struct buf *out, const char *text, size_t n)
     memmove(out->data + from, out->data + from + 1, out->len - from - 2);
     out->len -= 2;
     out->data[out->len] = '\0';
+}
+
+void call_value_add_chars(struct buf *out, const char *text, size_t n)
+{
+    for (size_t i = 0, len; i < n; i += len + 1) {
+        len = strnlen(text + i, n - i);
+        add_chars(out, text + i, len);
+        if (i + len < n)
+            buf_add_str(out, "\xef\xbf\xbd");
+    }
+}
+
+void call_value_add_string(struct buf *out, const char *text, size_t n)
+{
+    buf_add_char(out, '"');
+    call_value_add_chars(out, text, n);
+    buf_add_char(out, '"');
 }
 
 static bool is_word(const char *text, size_t n, const char *word)
@@ -257,7 +275,7 @@ void call_value_add_text(struct buf *out, const char *text, size_t n, unsigned t
     if (types != ARGUMENT_STRING && len > 0 &&
         (add_plain(out, inner, len, types) || add_nested(out, inner, len, types)))
         return;
-    json_add_string(out, text, n);
+    call_value_add_string(out, text, n);
 }
 
 /* ---- ends ---- */

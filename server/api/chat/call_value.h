@@ -40,7 +40,9 @@ void call_value_each_property(const cJSON *parameters, call_value_property *take
 
 /* Append the raw text[0..n) as a value of one of the types. */
 void call_value_add_text(struct buf *out, const char *text, size_t n, unsigned types);
-/* Append what is inside of a JSON string. */
+/* Append a JSON string, and what is inside of one. U+0000, which no body may have that a client
+ * sends the call back in, becomes U+FFFD. */
+void call_value_add_string(struct buf *out, const char *text, size_t n);
 void call_value_add_chars(struct buf *out, const char *text, size_t n);
 
 /* Append a literal of Python, or, with a family, of JSON with its quotes, as JSON: lists, dicts and

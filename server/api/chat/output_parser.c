@@ -148,6 +148,7 @@ static size_t first_letter(struct output_parser *s)
 
 void output_parser_consume(struct output_parser *s, size_t n)
 {
+    s->has_consumed = s->has_consumed || n > 0;
     buf_consume(&s->held, n);
     s->n_searched = 0;
     s->n_blank = s->n_blank > n ? s->n_blank - n : 0;
@@ -359,8 +360,7 @@ static bool may_begin_header(const struct output_parser *s)
     const size_t n = s->held.len, blank = n > 0 && s->held.data[0] == ' ';
     const size_t left = n - blank, len = sizeof(to) - 1;
 
-    return output_parser_is_harmony(s) && s->part == OUTPUT_TEXT && !s->has_begun &&
-           s->thought.len == 0 && !s->has_thought && s->n_calls == 0 && n > 0 &&
+    return output_parser_is_harmony(s) && s->part == OUTPUT_TEXT && !s->has_consumed && n > 0 &&
            memcmp(s->held.data + blank, to, left < len ? left : len) == 0;
 }
 

@@ -9,9 +9,9 @@
  * A call comes out once its name is known and its arguments have begun; these then grow as they
  * are written, as JSON in any family. What is no call up to there is content, mark included, so no
  * text is lost. Arguments that end early, or continue as the family writes none, stay as they are:
- * their call is not whole. A call inside a thought that is open ends the thought. Text behind a call
- * is set off from text before it by an empty line. The result does not depend on how the text was
- * cut into tokens.
+ * their call is not whole. A call inside a thought that is open ends the thought. Text behind a
+ * call is set off from text before it by an empty line. The result does not depend on how the text
+ * was cut into tokens.
  *
  * Thread: one owner.
  * Memory: bounded by HTTP_MAX_REPLY.
@@ -102,6 +102,7 @@ struct output_parser {
     enum output_part part;    /* that the next bytes belong to */
     bool has_begun;           /* the part has something but white space */
     bool has_text;            /* any text at all */
+    bool has_consumed;        /* of what is held, anything */
     bool has_thought;         /* a thought has ended */
     uint32_t n_calls_thought; /* calls before the latest thought's mark */
     uint32_t n_calls_text;    /* and before the latest text */

@@ -481,7 +481,7 @@ static enum output_verdict begin_value(struct output_parser *s, const struct pat
 
     if (r->n_arguments++ > 0)
         buf_add_str(&call->arguments, ", ");
-    json_add_string(&call->arguments, key, found->n_key);
+    call_value_add_string(&call->arguments, key, found->n_key);
     buf_add_str(&call->arguments, ": ");
     r->types = kind == PATTERN_VALUE_STRING ? ARGUMENT_STRING
                : kind == PATTERN_VALUE_JSON

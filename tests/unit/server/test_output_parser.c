@@ -290,7 +290,8 @@ static const struct scene family_scenes[] = {
      "</arg_value>\n<arg_key>i</arg_key>\n<arg_value>x</arg_value>\n</tool_call>"
      "<tool_call>f</tool_call>",
      "a <tool_call> in a line", "", "f({\"s\": \"é\", \"i\": \"x\"});f({});"},
-    {"glm45", false, true, false, "One. <tool_call>f</tool_call> Two.", "", "One.\n\nTwo.", "f({});"},
+    {"glm45", false, true, false, "One. <tool_call>f</tool_call> Two.", "", "One.\n\nTwo.",
+     "f({});"},
     {"glm45", true, true, true, "I look it up.\n<tool_call>f</tool_call>", "I look it up.", "",
      "f({});"},
     {"glm45", true, true, false, "</think>Hi </think>", "", "Hi </think>", ""},
