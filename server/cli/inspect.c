@@ -4,6 +4,8 @@
 
 #include "core/formats/gguf/gguf.h"
 #include "core/hub/pull.h"
+#include "core/tokenizer/tokenizer.h"
+#include "server/api/chat/chat.h"
 #include "server/instance.h"
 
 #include <inttypes.h>
@@ -117,6 +119,30 @@ static void print_templates(const struct gguf *g)
         putchar('\n');
 }
 
+/* "tool_call_parser: qwen3_coder": the parser that the setting's value auto takes for the model's
+ * own templates. Of a model without a template nothing is printed. */
+static void print_parser(const struct gguf *g)
+{
+    const struct chat_options options = {.template = "", .name = ""};
+    struct tokenizer *t;
+    struct chat *chat = NULL;
+    const char *name, *parser;
+    char err[512];
+
+    if (tokenizer_create(&t, g, err, sizeof(err)) < 0)
+        return;
+    if (tokenizer_chat_template(t, 0, &name) != NULL &&
+        chat_create(&chat, &options, t, err, sizeof(err)) == 0) {
+        parser = chat_tool_parser(chat);
+        printf("tool_call_parser: %s%s\n", parser,
+               strcmp(parser, "none") == 0 ? " (tool calls are not read)" : "");
+        if (chat_complaint(chat) != NULL)
+            printf("chat template unusable: %s\n", chat_complaint(chat));
+    }
+    chat_destroy(&chat);
+    tokenizer_destroy(&t);
+}
+
 static void print_verdict(size_t state_bytes)
 {
     puts("can be served");
@@ -172,8 +198,10 @@ int cmd_inspect(int argc, char **argv)
         code = command_fail(EXIT_FAILED, "%s", err);
     else if (instance_check_model(g, &state_bytes, err, sizeof(err)) < 0)
         code = command_fail(EXIT_FAILED, "cannot be served: %s", err);
-    else
+    else {
+        print_parser(g);
         print_verdict(state_bytes);
+    }
     gguf_close(&g);
     return code;
 }

@@ -93,6 +93,23 @@ def test_rerank_is_no_chat_template(tmp_path):
     assert "it has: default\n" in serve_in_vain(model, "--chat-template-name", "rerank").stderr
 
 
+CHATML = ("{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content or '' }}{% for c in m.tool_calls or [] %}"
+          "<tool_call>\n{{ {'name': c.function.name, 'arguments': c.function.arguments} | tojson }}\n</tool_call>"
+          "{% endfor %}<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}")
+
+
+@pytest.mark.parametrize("template,shown", [
+    (CHATML, ["tool_call_parser: hermes"]),
+    (TEMPLATES["default"], ["tool_call_parser: none (tool calls are not read)"]),
+    ("{% if %}", ["tool_call_parser: none (tool calls are not read)", "chat template unusable: "]),
+])
+def test_inspect_says_how_calls_are_read(tmp_path, template, shown):
+    lines = quire("inspect", gguf(tmp_path, default=template))[0].splitlines()
+    at = lines.index("chat templates: default") + 1
+    assert all(line.startswith(start) for line, start in zip(lines[at:], shown, strict=False))
+    assert lines[at + len(shown)] == "can be served"
+
+
 def test_without_a_default(start, tmp_path):
     """As llama-server has it: the one for tools, for all chats."""
     s = start(model=gguf(tmp_path, tool_use=TEMPLATES["tool_use"], rag=TEMPLATES["rag"]))
