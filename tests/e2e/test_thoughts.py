@@ -29,22 +29,29 @@ def byte_names():
 
 
 class Thinker(fixture.Fixture):
+    marks = ("<think>", "</think>")
+
     def tokenizer(self):
         self.keys.update({
             "tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": "gpt-2",
-            "tokenizer.ggml.tokens": byte_names() + ["<think>", "</think>", "<|end|>"],
+            "tokenizer.ggml.tokens": byte_names() + [*self.marks, "<|end|>"],
             "tokenizer.ggml.token_type": [1] * 256 + [4, 4, 3], "tokenizer.ggml.merges": [],
             "tokenizer.ggml.eos_token_id": 258})
 
 
-@pytest.fixture(scope="module")
-def model(tmp_path_factory):
+def write_model(folder, *marks):
     f = Thinker("qwen3", "plain", "F32", 1, 1024)
+    f.marks = marks or f.marks
     f.n_vocab = 259
     fixtures.qwen3(f)
-    file = tmp_path_factory.mktemp("thinker") / "m.gguf"
+    file = folder / "m.gguf"
     file.write_bytes(f.bytes())
     return file
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return write_model(tmp_path_factory.mktemp("thinker"))
 
 
 def serve(model, opens):
@@ -205,15 +212,43 @@ def parts_of(path, r):
     return m.get("reasoning_content") or m.get("reasoning") or m.get("thinking") or "", m["content"]
 
 
-@pytest.fixture(scope="module", params=["opened", "asked"])
-def stubborn(request, model):
+# The marks of each family that has its own; the first is the token that opens a thought.
+MARKS = {
+    "hermes": ("<think>", "</think>", "<think>\n"), "seed_oss": ("<seed:think>", "</seed:think>", "<seed:think>"),
+    "mistral": ("[THINK]", "[/THINK]", "[THINK]"), "longcat": ("<longcat_think>", "</longcat_think>", "<longcat_think>\n"),
+    "cohere": ("<|START_THINKING|>", "<|END_THINKING|>", "<|START_THINKING|>"),
+    "apertus": ("<|inner_prefix|>", "<|inner_suffix|>", "<|inner_prefix|>"),
+    "solar2": ("<|think:start|>", "<|think:end|>", "<|think:start|>"),
+    "hy3": ("<think:opensource>", "</think:opensource>", "<think:opensource>"),
+    "gemma4": ("<|channel>", "<channel|>", "<|channel>thought\n"),
+}
+
+
+WAYS = [(family, way) for family in MARKS for way in ("opened", "asked")]
+
+
+@pytest.fixture(scope="module", params=WAYS, ids="-".join)
+def stubborn(request, tmp_path_factory):
     """Its template opens a thought whatever the client says, or the model does: with this bias it says nothing else first."""
-    file = model.parent / f"stubborn-{request.param}.jinja"
-    file.write_text("{% for m in messages %}{{ m.content }}{% endfor %}" + ("<think>\n" if request.param == "opened" else "") +
-                    "{# </think> #}")
-    s = Server("--model", str(model), "--chat-template", str(file))
+    family, way = request.param
+    first, close, opening = MARKS[family]
+    folder = tmp_path_factory.mktemp("stubborn")
+    (folder / "t.jinja").write_text("{% for m in messages %}{{ m.content }}{% endfor %}" + (opening if way == "opened" else ""))
+    s = Server("--model", str(write_model(folder, first, close)), "--chat-template", str(folder / "t.jinja"),
+               "--tool-call-parser", family, "--reasoning-parser", family)
+    s.way = way
     yield s
     s.stop()
+
+
+# Under the bias that makes a model open a thought it says nothing else, and Gemma 4's mark is that token and a text.
+@pytest.mark.parametrize("stubborn", [w for w in WAYS if w != ("gemma4", "asked")], ids="-".join, indirect=True)
+@pytest.mark.parametrize("budget", [1, 7, 30])
+def test_a_budget_is_kept(stubborn, budget):
+    """To the token: the closing mark is one of the thought's tokens, and the opening one where the model writes it."""
+    r = ask(stubborn, seed=3, max_tokens=60, reasoning_budget=budget, logit_bias={"258": -100, str(OPEN): 100, str(CLOSE): -100})
+    m, used = r["choices"][0]["message"], r["usage"]["completion_tokens_details"]["reasoning_tokens"]
+    assert m["content"] and budget <= used <= budget + (2 if stubborn.way == "asked" else 1), (used, m)
 
 
 @pytest.mark.parametrize("name", OFF)

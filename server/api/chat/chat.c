@@ -121,8 +121,9 @@ static int find_source(struct chat *c, const struct chat_options *options,
     int rc = 0;
 
     if (setting[0] != '\0' && name[0] != '\0') {
-        snprintf(err, err_len, "chat_template_name '%s': chat_template takes the place of all of "
-                               "the model's templates, give one of the two",
+        snprintf(err, err_len,
+                 "chat_template_name '%s': chat_template takes the place of all of "
+                 "the model's templates, give one of the two",
                  name);
         return ERR_INVAL;
     }
@@ -195,8 +196,10 @@ static int read_family(struct chat *c, const char *path, char *err, size_t err_l
     size_t n;
 
     if (f == NULL) {
-        snprintf(err, err_len, "tool_call_parser: '%.100s' is neither a parser's name nor a file "
-                               "that can be read (%s)", path, strerror(errno));
+        snprintf(err, err_len,
+                 "tool_call_parser: '%.100s' is neither a parser's name nor a file "
+                 "that can be read (%s)",
+                 path, strerror(errno));
         add_names(err, err_len);
         return ERR_IO;
     }
@@ -233,8 +236,7 @@ static int find_family(struct chat *c, const char *setting, const struct family 
 }
 
 /* Whose calls, and whose thoughts. */
-static int find_style(struct chat *c, const struct chat_options *options, char *err,
-                      size_t err_len)
+static int find_style(struct chat *c, const struct chat_options *options, char *err, size_t err_len)
 {
     const char *setting = options->reasoning_parser;
     const struct family *family = NULL, *thinker;
@@ -258,23 +260,31 @@ static int find_style(struct chat *c, const struct chat_options *options, char *
     return 0;
 }
 
-/* The first token that is this text as a whole. */
-static int32_t find_token(const struct tokenizer *t, const char *text)
+/* Is the token the mark, or does it begin it, as a name between angles that no other one follows?
+ * The second is Gemma 4's: the token <|channel> and the text "thought". */
+static bool begins_mark(const struct tokenizer *t, int32_t id, const char *mark)
 {
-    for (int32_t id = 0; text != NULL && id < tokenizer_n_vocab(t); id++) {
-        size_t n;
-        const char *piece = tokenizer_piece(t, id, &n);
+    size_t n;
+    const char *piece = tokenizer_piece(t, id, &n);
 
-        if (n == strlen(text) && memcmp(piece, text, n) == 0)
+    if (n == 0 || n > strlen(mark) || memcmp(mark, piece, n) != 0)
+        return false;
+    return mark[n] == '\0' ||
+           (piece[0] == '<' && piece[n - 1] == '>' && strchr(mark + n, '<') == NULL);
+}
+
+/* The first token that shows that the mark is there. */
+static int32_t find_token(const struct tokenizer *t, const char *mark)
+{
+    for (int32_t id = 0; mark != NULL && id < tokenizer_n_vocab(t); id++)
+        if (begins_mark(t, id, mark))
             return id;
-    }
     return TOKEN_NONE;
 }
 
 static struct chat_marks find_marks(const struct output_style *style, const struct tokenizer *t)
 {
-    struct chat_marks marks = {find_token(t, style->think_open),
-                               find_token(t, style->think_close)};
+    struct chat_marks marks = {find_token(t, style->think_open), find_token(t, style->think_close)};
 
     if (marks.open == TOKEN_NONE || marks.close == TOKEN_NONE)
         marks.open = marks.close = TOKEN_NONE;
@@ -489,8 +499,8 @@ static int refuse(int rc, const char *why, struct api_error *e)
 int chat_render(const struct chat *c, const struct params *p, struct budget *budget,
                 struct buf *out, struct spans *own, struct api_error *e)
 {
-    const struct template_options options = {.budget = budget, .now = p->chat.now,
-                                             .own = c->special_in_messages ? NULL : own};
+    const struct template_options options = {
+        .budget = budget, .now = p->chat.now, .own = c->special_in_messages ? NULL : own};
     const size_t from = out->len;
     struct value_pool pool;
     struct value globals;

@@ -75,7 +75,9 @@ const char *chat_source(const struct chat *c); /* the template's text */
 const struct output_style *chat_style(const struct chat *c);
 const struct chat_caps *chat_caps(const struct chat *c);
 
-struct chat_marks { /* around thoughts; TOKEN_NONE where a mark is not one token */
+/* Tokens around thoughts: a mark as a whole, or the special token that it begins with; TOKEN_NONE
+ * where there is none. */
+struct chat_marks {
     int32_t open, close;
 };
 struct chat_marks chat_marks(const struct chat *c);
