@@ -30,9 +30,8 @@ static void begin_thought(const struct api_request *p, const struct chat *chat,
     /* Behind a thought in the prompt a model rarely opens another; where there shall be none, it is
      * looked for all the same. */
     const bool may_open = params->add_generation_prompt && !params->continue_final_message &&
-                          (has_no_thoughts(params) ||
-                           !output_parser_prompt_has_thought(chat_style(chat), text->data,
-                                                             text->len));
+                          (has_no_thoughts(params) || !output_parser_prompt_has_thought(
+                                                          chat_style(chat), text->data, text->len));
 
     prompt->thought = (struct thought){.open = marks.open, .close = marks.close};
     prompt->thought.n_left = has_no_thoughts(params) ? 0 : params->thinking_budget;
@@ -46,14 +45,37 @@ static void begin_thought(const struct api_request *p, const struct chat *chat,
         prompt->thought.phase = THOUGHT_MAY_OPEN;
 }
 
-static void close_thought(const struct output_style *style, struct prompt *prompt,
-                          struct buf *text, struct spans *own)
+static void close_thought(const struct output_style *style, struct prompt *prompt, struct buf *text,
+                          struct spans *own)
 {
     const size_t n = text->len;
 
     output_parser_close_thought(style, text);
     spans_add(own, n, text->len);
     prompt->thinks = false;
+}
+
+static void skip_thought(const struct params *params, const struct output_style *style,
+                         struct buf *text, struct spans *own)
+{
+    const bool may_call = params->chat.n_tools > 0 && params->tool_choice != TOOL_CHOICE_NONE;
+    const size_t n = text->len;
+
+    if (!params->add_generation_prompt || params->continue_final_message)
+        return;
+    output_parser_skip_thought(style, may_call, text);
+    if (text->len > n)
+        spans_add(own, n, text->len);
+}
+
+/* Thinking is off, whatever the template says. */
+static void end_thoughts(const struct params *params, const struct output_style *style,
+                         struct prompt *prompt, struct buf *text, struct spans *own)
+{
+    if (prompt->thinks)
+        close_thought(style, prompt, text, own);
+    else
+        skip_thought(params, style, text, own);
 }
 
 /* The text that the model reads. A thought that the template opens is closed where there shall be
@@ -72,8 +94,8 @@ static int render_chat(struct api_request *p, const struct server_model *model,
     if (rc < 0)
         return rc;
     prompt->thinks = output_parser_prompt_thinks(style, text->data, text->len);
-    if (prompt->thinks && has_no_thoughts(&p->params))
-        close_thought(style, prompt, text, own);
+    if (has_no_thoughts(&p->params))
+        end_thoughts(&p->params, style, prompt, text, own);
     begin_thought(p, chat, text, prompt);
     if (prompt->thinks && p->constraint != NULL && p->params.constraint.triggers == NULL &&
         prompt->thought.phase == THOUGHT_NONE)
@@ -105,7 +127,7 @@ static int put_context_first(struct api_request *p, const struct server_model *m
 
 /* A template writes the special tokens out, the first one as well. */
 static int take_turns(struct api_request *p, const struct server_model *model,
-                     struct prompt *prompt)
+                      struct prompt *prompt)
 {
     struct spans own = {0};
     struct buf text;

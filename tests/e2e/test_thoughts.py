@@ -266,3 +266,29 @@ def test_off_is_off(stubborn, name):
     assert r.status == 200, r.body
     thought, text = parts_of(path, r)
     assert not thought and text, (thought, text)
+
+
+TOOLS = {"tools": [TOOL]}
+HARMONY = "{% for m in messages %}<|start|>{{ m.role }}<|message|>{{ m.content }}<|end|>{% endfor %}<|start|>assistant{# <|channel|> #}"
+
+
+@pytest.mark.parametrize("fields,end", [
+    ({}, "<|start|>assistant"),
+    ({"reasoning_effort": "low"}, "<|start|>assistant"),
+    ({"reasoning_effort": "none"}, "<|start|>assistant<|channel|>final<|message|>"),
+    ({"reasoning_effort": "none", **TOOLS, "tool_choice": "none"}, "<|start|>assistant<|channel|>final<|message|>"),
+    ({"reasoning_effort": "none", **TOOLS}, "<|channel|>analysis<|message|><|end|><|start|>assistant"),
+    ({"reasoning_budget": 0, "add_generation_prompt": False, "continue_final_message": True}, "<|message|>Well,"),
+])
+def test_off_in_channels(tmp_path, fields, end):
+    """gpt-oss has no marks for a thought alone: the prompt begins the answer, or ends an empty thought where a call may come."""
+    (tmp_path / "t.jinja").write_text(HARMONY)
+    messages = ASK + ([{"role": "assistant", "content": "Well, "}] if "continue_final_message" in fields else [])
+    s = Server("--chat-template", str(tmp_path / "t.jinja"))
+    try:
+        prompt = s.post("/apply-template", {"messages": messages, **fields}).json["prompt"]
+        m = s.post(CHAT, {"messages": messages, "max_tokens": 20, "structured_outputs": {"choice": ["So."]}, **fields}).json
+    finally:
+        s.stop()
+    assert prompt.endswith(end), prompt
+    assert m["choices"][0]["message"]["content"] == "So."

@@ -93,6 +93,14 @@ static const char *read_thought(struct family *f, char *line)
     return why;
 }
 
+static const char *read_off(struct family *f, char *line)
+{
+    uint32_t n;
+    const char *why = read_texts(line, f->off, 3, &n);
+
+    return why != NULL ? why : n == 3 ? NULL : "it must be three texts";
+}
+
 static const char *read_hidden(struct family *f, char *line)
 {
     return read_texts(line, f->hidden, FAMILY_MAX_HIDDEN, &f->n_hidden);
@@ -200,6 +208,7 @@ static const struct {
     {"between", read_between}, {"call", read_call},           {"argument", read_argument},
     {"comma", read_comma},     {"quote", read_quote},         {"members", read_members},
     {"bare", read_bare},       {"short_ids", read_short_ids}, {"channels", read_channels},
+    {"off", read_off},
 };
 
 static const char *read_line(struct family *f, char *line)

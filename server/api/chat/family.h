@@ -10,6 +10,9 @@
  *                        and of several families, the one with the most bytes counts
  *     thought "a" "b"    marks around a thought; of several lines, the first whose second mark the
  *                        template has
+ *     off "a" "b" "c"    where thinking is off and the prompt ends with a, b is written behind it
+ *                        if calls may follow, else c: an empty thought, or the beginning of the
+ *                        answer, of a family whose thoughts have no marks of their own
  *     hide "text" …      marks that are no content
  *     section PATTERN    around all calls (call_pattern.h)
  *     between PATTERN    behind a call that another one follows; without it white space
@@ -42,6 +45,7 @@ struct family {
     struct {
         const char *open, *close;
     } thoughts[FAMILY_MAX_LINES];
+    const char *off[3]; /* NULL: none */
     const char *hidden[FAMILY_MAX_HIDDEN];
     struct call_pattern section, between, comma; /* n 0: none */
     struct call_pattern calls[FAMILY_MAX_LINES], arguments[FAMILY_MAX_LINES];

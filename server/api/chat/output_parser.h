@@ -59,6 +59,11 @@ bool output_parser_prompt_has_thought(const struct output_style *style, const ch
 /* Append the end of that thought, an empty one. */
 void output_parser_close_thought(const struct output_style *style, struct buf *prompt);
 
+/* Append what the family writes where the answer shall have no thought (family.h, "off"): may a call
+ * follow, an empty thought, else the beginning of the answer. Of most families that is nothing. */
+void output_parser_skip_thought(const struct output_style *style, bool may_call,
+                                struct buf *prompt);
+
 struct output_call {
     char id[160]; /* the model's own, where its family writes one */
     char *name;

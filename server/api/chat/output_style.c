@@ -81,3 +81,11 @@ void output_parser_close_thought(const struct output_style *style, struct buf *p
     buf_add_str(prompt, style->think_close);
     buf_add_str(prompt, "\n\n");
 }
+
+void output_parser_skip_thought(const struct output_style *style, bool may_call, struct buf *prompt)
+{
+    const char *const *off = style->family != NULL ? style->family->off : NULL;
+
+    if (off != NULL && off[0] != NULL && ends_with(prompt->data, prompt->len, off[0]))
+        buf_add_str(prompt, off[may_call ? 1 : 2]);
+}
