@@ -11,6 +11,7 @@ import jsonschema
 import pytest
 
 from quire import serve_in_vain
+from test_tool_calls import events as events_of
 
 FAMILIES = sorted((pathlib.Path(__file__).parents[2] / "server" / "api" / "chat" / "families").glob("*.family"))
 TOOLS_DIR = pathlib.Path(os.environ.get("QUIRE_TOOLS", "build/tools"))
@@ -208,3 +209,71 @@ def test_calls_that_are_insisted_on(start, family):
                 jsonschema.validate(json.loads(call["function"]["arguments"]),
                                     SCHEMAS["g"] if name == "g" else TOOL["function"]["parameters"])
     assert whole >= 4
+
+
+# ---- in order
+
+def hermes(value):
+    return '<tool_call>\n{"name": "f", "arguments": {"s": "%s"}}\n</tool_call>' % value
+
+
+MIXED = f"<think>One.</think>\n\nTwo.\n{hermes('three')}\n<think>Four.</think>{hermes('five')}{hermes('six')}\nSeven."
+ORDER = [("thought", "One."), ("text", "Two."), ("call", "three"), ("thought", "Four."), ("call", "five"), ("call", "six"),
+         ("text", "Seven.")]
+
+
+def blocks_of(path, answer):
+    """(kind, text) of each block or item, in their order."""
+    if path == "/v1/messages":
+        kinds = {"thinking": ("thought", "thinking"), "text": ("text", "text")}
+        return [("call", b["input"]["s"]) if b["type"] == "tool_use" else (kinds[b["type"]][0], b[kinds[b["type"]][1]])
+                for b in answer["content"]]
+    return [("call", json.loads(i["arguments"])["s"]) if i["type"] == "function_call" else
+            ("thought" if i["type"] == "reasoning" else "text", i["content"][0]["text"]) for i in answer["output"]]
+
+
+def joined_blocks(events):
+    """The blocks that the events of a stream of Messages add up to."""
+    blocks = []
+    for e in events:
+        if e["type"] == "content_block_start":
+            assert e["index"] == len(blocks)
+            blocks.append({**e["content_block"], "json": ""})
+        elif e["type"] == "content_block_delta":
+            key = next(k for k in ("text", "thinking", "partial_json") if k in e["delta"])
+            into = "json" if key == "partial_json" else key
+            blocks[e["index"]][into] += e["delta"][key]
+    for b in blocks:
+        if b["type"] == "tool_use":
+            b["input"] = json.loads(b["json"])
+    return {"content": blocks}
+
+
+@pytest.mark.parametrize("path", ["/v1/messages", "/v1/responses"])
+@pytest.mark.parametrize("stream", [False, True])
+def test_the_order_is_the_model_s(start, path, stream):
+    """Thoughts and texts between calls are blocks of their own, and stand where the model wrote them."""
+    s = start("--tool-call-parser", "hermes", "--reasoning-parser", "hermes")
+    tool = TOOL["function"]
+    fields = {"structured_outputs": {"choice": [MIXED]}, "temperature": 0, "stream": stream}
+    if path == "/v1/messages":
+        body = {"messages": [{"role": "user", "content": "Once"}], "max_tokens": 400, **fields,
+                "tools": [{"name": "f", "input_schema": tool["parameters"]}]}
+    else:
+        body = {"input": "Once", "max_output_tokens": 400, "tools": [{"type": "function", **tool}], **fields}
+    if not stream:
+        got = s.post(path, body).json
+    else:
+        events = [e for _, e in events_of(s, path, body)]
+        got = joined_blocks(events) if path == "/v1/messages" else events[-1]["response"]
+        if path == "/v1/responses":
+            done = [e["item"] for e in events if e["type"] == "response.output_item.done"]
+            assert done == got["output"] and [e["output_index"] for e in events if e["type"].endswith("item.done")] == list(range(7))
+    assert blocks_of(path, got) == ORDER
+
+
+def test_chats_have_one_text(start):
+    """Texts of an answer with calls between them are set off from each other."""
+    s = start("--tool-call-parser", "hermes", "--reasoning-parser", "hermes")
+    m = ask(s, MIXED).json["choices"][0]["message"]
+    assert m["content"] == "Two.\n\nSeven." and len(m["tool_calls"]) == 3

@@ -60,6 +60,10 @@ struct output_call *output_calls_begin(struct output_parser *s, const char *name
         return no_memory(s);
     buf_init(&call->arguments, HTTP_MAX_REPLY / 4);
     make_id(s, call);
+    if (output_pieces_add(s, OUTPUT_CALL, s->n_calls) == NULL) {
+        mem_free(call->name);
+        return no_memory(s);
+    }
     s->n_calls++;
     return call;
 }

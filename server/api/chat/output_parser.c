@@ -47,6 +47,7 @@ void output_parser_release(struct output_parser *s)
     buf_release(&s->held);
     buf_release(&s->thought);
     buf_release(&s->text);
+    mem_free(s->pieces);
 }
 
 static bool has_more_of(const struct output_call *call)
@@ -72,11 +73,15 @@ void output_parser_clear(struct output_parser *s)
         s->n_sent++;
     buf_clear(&s->text);
     buf_clear(&s->thought);
+    s->n_pieces = 0;
+    for (uint32_t i = s->n_sent; i < s->n_calls; i++)
+        if (!s->calls[i].is_over)
+            (void)output_pieces_add(s, OUTPUT_CALL, i);
 }
 
 size_t output_parser_bytes(const struct output_parser *s)
 {
-    size_t bytes = s->held.cap + s->thought.cap + s->text.cap;
+    size_t bytes = s->held.cap + s->thought.cap + s->text.cap + s->max_pieces * sizeof(*s->pieces);
 
     for (uint32_t i = 0; i < s->n_calls; i++)
         bytes += s->calls[i].arguments.cap;
@@ -110,6 +115,15 @@ static bool skips_blanks(const struct output_parser *s)
            (s->part == OUTPUT_THOUGHT || s->has_thought || s->n_calls > 0);
 }
 
+/* Behind a call or a thought a second text begins: to clients that know one text it is set off. */
+static void add_text(struct output_parser *s, const char *text, size_t n)
+{
+    if (s->has_text && s->latest != OUTPUT_TEXT)
+        buf_add_str(&s->text, "\n\n");
+    s->has_text = true;
+    output_pieces_put(s, OUTPUT_TEXT, text, n);
+}
+
 void output_parser_put(struct output_parser *s, const char *text, size_t n)
 {
     if (skips_blanks(s))
@@ -120,15 +134,10 @@ void output_parser_put(struct output_parser *s, const char *text, size_t n)
     if (n == 0)
         return;
     s->has_begun = true;
-    if (s->part == OUTPUT_THOUGHT) {
-        buf_add(&s->thought, text, n);
-        return;
-    }
-    if (s->has_text && s->n_calls > s->n_calls_text)
-        buf_add_str(&s->text, "\n\n"); /* it goes on behind a call */
-    s->n_calls_text = s->n_calls;
-    s->has_text = true;
-    buf_add(&s->text, text, n);
+    if (s->part == OUTPUT_THOUGHT)
+        output_pieces_put(s, OUTPUT_THOUGHT, text, n);
+    else
+        add_text(s, text, n);
 }
 
 void output_parser_enter(struct output_parser *s, enum output_part part)

@@ -10,8 +10,9 @@
  * are written, as JSON in any family. What is no call up to there is content, mark included, so no
  * text is lost. Arguments that end early, or continue as the family writes none, stay as they are:
  * their call is not whole. A call inside a thought that is open ends the thought. Text behind a
- * call is set off from text before it by an empty line. The result does not depend on how the text
- * was cut into tokens.
+ * call or a thought is set off from text before it by an empty line; clients that know blocks get
+ * the pieces in the model's order instead. The result does not depend on how the text was cut into
+ * tokens.
  *
  * Thread: one owner.
  * Memory: bounded by HTTP_MAX_REPLY.
@@ -32,8 +33,8 @@
 
 struct call_tools;
 
-struct output_style { /* how a model writes its answers */
-    const struct family *family; /* NULL: calls are not read */
+struct output_style {                     /* how a model writes its answers */
+    const struct family *family;          /* NULL: calls are not read */
     const char *think_open, *think_close; /* around a thought; NULL: the model has none */
 };
 
@@ -59,8 +60,9 @@ bool output_parser_prompt_has_thought(const struct output_style *style, const ch
 /* Append the end of that thought, an empty one. */
 void output_parser_close_thought(const struct output_style *style, struct buf *prompt);
 
-/* Append what the family writes where the answer shall have no thought (family.h, "off"): may a call
- * follow, an empty thought, else the beginning of the answer. Of most families that is nothing. */
+/* Append what the family writes where the answer shall have no thought (family.h, "off"): may a
+ * call follow, an empty thought, else the beginning of the answer. Of most families that is
+ * nothing. */
 void output_parser_skip_thought(const struct output_style *style, bool may_call,
                                 struct buf *prompt);
 
@@ -76,20 +78,26 @@ struct output_call {
 
 enum output_part { OUTPUT_TEXT = 0, OUTPUT_THOUGHT, OUTPUT_CALL, OUTPUT_HEADER };
 
+struct output_piece { /* of an answer: a run of text or thought, or a call */
+    enum output_part part;
+    uint32_t call; /* which one of `calls` */
+    size_t at, n;  /* bytes of `text` or `thought`, without the empty line that sets a text off */
+};
+
 struct output_reader { /* of the calls behind one mark; output_reader.c */
     uint8_t state;
-    enum output_part from; /* where the mark stood: text, or a thought */
-    size_t n_mark;   /* bytes of the mark; 0: the answer begins with a call that has none */
+    enum output_part from;   /* where the mark stood: text, or a thought */
+    size_t n_mark;           /* bytes of the mark; 0: the answer begins with a call that has none */
     uint32_t call, argument; /* the patterns under way, of the family's */
-    uint32_t n_calls;    /* that began behind this mark */
-    size_t at;           /* bytes of `held` that were read, or searched */
+    uint32_t n_calls;        /* that began behind this mark */
+    size_t at;               /* bytes of `held` that were read, or searched */
     struct json_scan scan;
-    uint32_t level;      /* its depth behind the arguments: 1 inside of the call's object */
-    bool is_plain;       /* the arguments wait for the whole object */
-    size_t object;       /* where the call's object begins in `held` */
-    size_t string;       /* where its latest name of a member begins */
-    size_t name, n_name; /* of the function, or its literal; 0 bytes: unknown */
-    uint8_t member;      /* of which member the value comes */
+    uint32_t level;       /* its depth behind the arguments: 1 inside of the call's object */
+    bool is_plain;        /* the arguments wait for the whole object */
+    size_t object;        /* where the call's object begins in `held` */
+    size_t string;        /* where its latest name of a member begins */
+    size_t name, n_name;  /* of the function, or its literal; 0 bytes: unknown */
+    uint8_t member;       /* of which member the value comes */
     uint32_t n_arguments; /* that were written */
     unsigned types;       /* of the argument under way (call_value.h) */
     bool is_string;       /* it is one in any case, and comes out as it is written */
@@ -101,23 +109,26 @@ struct output_parser {
     struct output_style style;
     const struct call_tools *tools; /* that were offered; NULL: not known */
     bool finds_calls;
-    bool has_forced; /* nothing but calls comes, behind a thought */
-    bool insists;    /* the same, written as the family does */
-    uint64_t call_seed;       /* the calls' ids follow from it: the answer's own */
-    enum output_part part;    /* that the next bytes belong to */
-    bool has_begun;           /* the part has something but white space */
-    bool has_text;            /* any text at all */
-    bool has_consumed;        /* of what is held, anything */
-    bool has_thought;         /* a thought has ended */
-    uint32_t n_calls_thought; /* calls before the latest thought's mark */
-    uint32_t n_calls_text;    /* and before the latest text */
+    bool has_forced;             /* nothing but calls comes, behind a thought */
+    bool insists;                /* the same, written as the family does */
+    uint64_t call_seed;          /* the calls' ids follow from it: the answer's own */
+    enum output_part part;       /* that the next bytes belong to */
+    bool has_begun;              /* the part has something but white space */
+    bool has_text;               /* any text at all */
+    bool has_consumed;           /* of what is held, anything */
+    bool has_thought;            /* a thought has ended */
+    uint32_t n_calls_thought;    /* calls before the latest thought's mark */
+    enum output_part latest;     /* of the latest piece, sent or not */
     struct output_reader reader; /* of the CALL part */
-    struct buf held; /* not sorted yet: a possible mark, white space, a call without arguments */
-    size_t n_searched;        /* bytes of it in which no mark begins */
-    size_t n_blank;           /* of its first bytes, white space, as far as was looked */
-    struct buf thought, text; /* sorted, not yet sent; the sender clears them */
-    char recipient[160];      /* the function, where it is known before the call */
-    uint32_t n_calls, n_sent; /* the first n_sent of them have nothing more to send */
+    struct buf held;   /* not sorted yet: a possible mark, white space, a call without arguments */
+    size_t n_searched; /* bytes of it in which no mark begins */
+    size_t n_blank;    /* of its first bytes, white space, as far as was looked */
+    struct buf thought, text;    /* sorted, not yet sent; the sender clears them */
+    struct output_piece *pieces; /* [n_pieces] the order of what was not sent; a call that goes on
+                                    is the first */
+    uint32_t n_pieces, max_pieces;
+    char recipient[160];       /* the function, where it is known before the call */
+    uint32_t n_calls, n_sent;  /* the first n_sent of them have nothing more to send */
     struct output_call *calls; /* [OUTPUT_MAX_CALLS] from the first one on */
     int err;
 };
@@ -143,6 +154,8 @@ void output_parser_end(struct output_parser *s);
 bool output_parser_has_more(const struct output_parser *s);
 /* All there is was sent. */
 void output_parser_clear(struct output_parser *s);
+/* The text was changed: of what was not sent it is one piece, and calls stand behind it. */
+void output_parser_flatten(struct output_parser *s);
 /* Did every call come to its end? */
 bool output_parser_calls_are_whole(const struct output_parser *s);
 /* That it holds. */

@@ -36,6 +36,14 @@ void output_parser_enter(struct output_parser *s, enum output_part part);
 /* The first n bytes of what is held are done with. */
 void output_parser_consume(struct output_parser *s, size_t n);
 
+/* ---- output_pieces.c ---- */
+
+/* A piece begins. NULL with s->err set: there is no memory. */
+struct output_piece *output_pieces_add(struct output_parser *s, enum output_part part,
+                                       uint32_t call);
+/* Text or thought, of the latest piece if that is of its part. */
+void output_pieces_put(struct output_parser *s, enum output_part part, const char *text, size_t n);
+
 /* ---- output_reader.c ---- */
 
 /* A CALL part begins: what is held is white space, a mark of n_mark bytes or none, and the rest. */

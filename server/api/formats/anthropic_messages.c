@@ -15,8 +15,8 @@ enum piece { PIECE_NONE = 0, PIECE_THOUGHT, PIECE_TEXT, PIECE_CALL };
 
 static void begin(struct response_writer *a)
 {
-    buf_printf(&a->head, "{\"id\":\"%s\",\"type\":\"message\",\"role\":\"assistant\",\"model\":",
-               a->id);
+    buf_printf(&a->head,
+               "{\"id\":\"%s\",\"type\":\"message\",\"role\":\"assistant\",\"model\":", a->id);
     json_add_cstring(&a->head, a->model);
 }
 
@@ -76,37 +76,46 @@ static void add_edits(const struct response_writer *a, struct buf *out)
             continue;
         add_separator(out, &n);
         buf_printf(out, "{\"type\":\"%s\",\"%s\":%u,\"cleared_input_tokens\":%u}",
-                   kinds[edit->kind].type, kinds[edit->kind].what, edit->n_cleared,
-                   edit->n_tokens);
+                   kinds[edit->kind].type, kinds[edit->kind].what, edit->n_cleared, edit->n_tokens);
     }
     buf_add_str(out, "]}");
 }
 
 /* ---- whole ---- */
 
+static void add_call(struct buf *out, const struct output_call *call)
+{
+    buf_printf(out, "{\"type\":\"tool_use\",\"id\":\"%s\",\"name\":", call->id);
+    json_add_cstring(out, call->name);
+    buf_add_str(out, ",\"input\":");
+    output_call_add_object(call, out);
+    buf_add_char(out, '}');
+}
+
+static void add_block(struct buf *out, const struct output_parser *s, const struct output_piece *p)
+{
+    if (p->part == OUTPUT_CALL) {
+        add_call(out, &s->calls[p->call]);
+    } else if (p->part == OUTPUT_THOUGHT) {
+        buf_add_str(out, "{\"type\":\"thinking\",\"thinking\":");
+        json_add_string(out, s->thought.data + p->at, p->n);
+        buf_add_str(out, ",\"signature\":\"\"}");
+    } else {
+        buf_add_str(out, "{\"type\":\"text\",\"text\":");
+        json_add_string(out, s->text.data + p->at, p->n);
+        buf_add_char(out, '}');
+    }
+}
+
 static void add_blocks(struct buf *out, const struct output_parser *s)
 {
     uint32_t n = 0;
 
-    if (s->thought.len > 0) {
+    for (uint32_t i = 0; i < s->n_pieces; i++) {
+        if (s->pieces[i].part == OUTPUT_THOUGHT && s->thought.len == 0) /* it is hidden */
+            continue;
         add_separator(out, &n);
-        buf_add_str(out, "{\"type\":\"thinking\",\"thinking\":");
-        json_add_string(out, s->thought.data, s->thought.len);
-        buf_add_str(out, ",\"signature\":\"\"}");
-    }
-    if (s->text.len > 0) {
-        add_separator(out, &n);
-        buf_add_str(out, "{\"type\":\"text\",\"text\":");
-        json_add_string(out, s->text.data, s->text.len);
-        buf_add_char(out, '}');
-    }
-    for (uint32_t i = 0; i < s->n_calls; i++) {
-        add_separator(out, &n);
-        buf_printf(out, "{\"type\":\"tool_use\",\"id\":\"%s\",\"name\":", s->calls[i].id);
-        json_add_cstring(out, s->calls[i].name);
-        buf_add_str(out, ",\"input\":");
-        output_call_add_object(&s->calls[i], out);
-        buf_add_char(out, '}');
+        add_block(out, s, &s->pieces[i]);
     }
 }
 
@@ -174,13 +183,11 @@ static void begin_delta(struct response_writer *a, const char *type, const char 
                member);
 }
 
-static void add_piece(struct response_writer *a, enum piece block, const struct buf *text,
-                      struct buf *out)
+static void add_run(struct response_writer *a, enum piece block, const char *text, size_t n,
+                    struct buf *out)
 {
     const bool is_text = block == PIECE_TEXT;
 
-    if (text->len == 0)
-        return;
     if (a->open_block != block) {
         close_block(a, out);
         open_block(a, out);
@@ -190,7 +197,7 @@ static void add_piece(struct response_writer *a, enum piece block, const struct 
         a->open_block = block;
     }
     begin_delta(a, is_text ? "text_delta" : "thinking_delta", is_text ? "text" : "thinking", out);
-    json_add_string(out, text->data, text->len);
+    json_add_string(out, text, n);
     buf_add_char(out, '}');
     close_event(out);
 }
@@ -223,20 +230,24 @@ static void add_tool_use(struct response_writer *a, const struct output_call *ca
         close_block(a, out);
 }
 
+static void add_piece(struct response_writer *a, const struct output_parser *s,
+                      const struct output_piece *p, struct buf *out)
+{
+    if (p->part == OUTPUT_CALL)
+        add_tool_use(a, &s->calls[p->call], out);
+    else if (p->part == OUTPUT_TEXT)
+        add_run(a, PIECE_TEXT, s->text.data + p->at, p->n, out);
+    else if (s->thought.len > 0) /* else it is hidden */
+        add_run(a, PIECE_THOUGHT, s->thought.data + p->at, p->n, out);
+}
+
 static void frame(struct response_writer *a, struct choice *c, struct buf *out)
 {
-    const struct output_parser *s = &c->output;
-    uint32_t i = s->n_sent;
-
     if (!c->has_opened)
         start_message(a, c, out);
     c->has_opened = true;
-    if (i < s->n_calls && s->calls[i].was_announced)
-        add_tool_use(a, &s->calls[i++], out); /* it began before what follows it */
-    add_piece(a, PIECE_THOUGHT, &s->thought, out);
-    add_piece(a, PIECE_TEXT, &s->text, out);
-    for (; i < s->n_calls; i++)
-        add_tool_use(a, &s->calls[i], out);
+    for (uint32_t i = 0; i < c->output.n_pieces; i++)
+        add_piece(a, &c->output, &c->output.pieces[i], out);
     response_pass_choice(out, c);
 }
 
@@ -281,8 +292,8 @@ static const char *error_type(int status)
 
 void anthropic_messages_error(const struct api_error *e, struct buf *out)
 {
-    buf_printf(out, "{\"type\":\"error\",\"error\":{\"type\":\"%s\",\"message\":",
-               error_type(e->status));
+    buf_printf(
+        out, "{\"type\":\"error\",\"error\":{\"type\":\"%s\",\"message\":", error_type(e->status));
     json_add_cstring(out, e->message);
     /* Anthropic's packages begin their tool loops with a thread, and from this code they know that
      * they must send the whole conversation each time instead. */

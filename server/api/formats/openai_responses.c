@@ -46,8 +46,8 @@ static void add_logprobs(const struct buf *entries, struct buf *out)
 static void add_part(enum item item, const struct buf *text, const struct buf *entries,
                      struct buf *out)
 {
-    buf_printf(out, "{\"type\":\"%s\",\"text\":",
-               item == ITEM_THOUGHT ? "reasoning_text" : "output_text");
+    buf_printf(
+        out, "{\"type\":\"%s\",\"text\":", item == ITEM_THOUGHT ? "reasoning_text" : "output_text");
     json_add_string(out, text->data, text->len);
     if (item == ITEM_MESSAGE) {
         buf_add_str(out, ",\"annotations\":[]");
@@ -65,8 +65,9 @@ static bool is_cut(const struct response_writer *a)
 static void add_text_item(const struct response_writer *a, enum item item, uint32_t n,
                           const struct buf *text, bool is_last, struct buf *out)
 {
-    const char *status = text == NULL ? "in_progress" : is_last && is_cut(a) ? "incomplete"
-                                                                              : "completed";
+    const char *status = text == NULL           ? "in_progress"
+                         : is_last && is_cut(a) ? "incomplete"
+                                                : "completed";
 
     buf_add_str(out, "{\"id\":");
     add_item_id(a, prefix_of(item), n, out);
@@ -86,8 +87,9 @@ static void add_call_item(const struct response_writer *a, const struct output_c
 
     buf_add_str(out, "{\"id\":");
     add_item_id(a, "fc_", n, out);
-    buf_printf(out, ",\"type\":\"function_call\",\"status\":\"%s\",\"call_id\":\"%s\",\"name\":",
-               status, call->id);
+    buf_printf(out,
+               ",\"type\":\"function_call\",\"status\":\"%s\",\"call_id\":\"%s\",\"name\":", status,
+               call->id);
     json_add_cstring(out, call->name);
     buf_add_str(out, ",\"arguments\":");
     json_add_string(out, call->arguments.data, is_done ? call->arguments.len : 0);
@@ -134,9 +136,10 @@ void responses_add(const struct response_writer *a, bool is_over, struct buf *ou
 {
     const char *status = !is_over ? "in_progress" : is_cut(a) ? "incomplete" : "completed";
 
-    buf_printf(out, "{\"id\":\"%s\",\"object\":\"response\",\"created_at\":%" PRId64
-                    ",\"status\":\"%s\",\"background\":%s,\"error\":null,"
-                    "\"incomplete_details\":%s,\"model\":",
+    buf_printf(out,
+               "{\"id\":\"%s\",\"object\":\"response\",\"created_at\":%" PRId64
+               ",\"status\":\"%s\",\"background\":%s,\"error\":null,"
+               "\"incomplete_details\":%s,\"model\":",
                a->id, a->created, status, a->params->background ? "true" : "false",
                is_over && is_cut(a) ? "{\"reason\":\"max_output_tokens\"}" : "null");
     json_add_cstring(out, a->model);
@@ -161,21 +164,45 @@ void responses_add(const struct response_writer *a, bool is_over, struct buf *ou
         out->err = a->items.err;
 }
 
+static bool has_text_behind(const struct output_parser *s, uint32_t i)
+{
+    while (++i < s->n_pieces)
+        if (s->pieces[i].part == OUTPUT_TEXT)
+            return true;
+    return false;
+}
+
+/* An item of text. The log-probabilities are of all texts: the last one has them. */
+static void add_run_item(struct response_writer *a, struct choice *c, uint32_t i)
+{
+    const struct output_parser *s = &c->output;
+    const struct output_piece *p = &s->pieces[i];
+    const bool is_thought = p->part == OUTPUT_THOUGHT;
+    struct buf run = is_thought ? s->thought : s->text;
+
+    if (run.len == 0) /* it is hidden */
+        return;
+    run.data += p->at;
+    run.len = p->n;
+    if (!is_thought && !has_text_behind(s, i))
+        buf_add(&a->probs, c->entries.data, c->entries.len);
+    add_text_item(a, is_thought ? ITEM_THOUGHT : ITEM_MESSAGE, a->n_blocks++, &run,
+                  i + 1 == s->n_pieces, next_item(a));
+}
+
 static void whole(struct response_writer *a, struct buf *out)
 {
+    static const struct buf empty;
     struct choice *c = &a->choices[0];
+    const struct output_parser *s = &c->output;
 
-    const bool has_calls = c->output.n_calls > 0, has_thought = c->output.thought.len > 0;
-    const bool has_text = c->output.text.len > 0 || !(has_calls || (has_thought && is_cut(a)));
-
-    buf_add(&a->probs, c->entries.data, c->entries.len);
-    if (has_thought)
-        add_text_item(a, ITEM_THOUGHT, a->n_blocks++, &c->output.thought, !has_text && !has_calls,
-                      next_item(a));
-    if (has_text)
-        add_text_item(a, ITEM_MESSAGE, a->n_blocks++, &c->output.text, !has_calls, next_item(a));
-    for (uint32_t i = 0; i < c->output.n_calls; i++)
-        add_call_item(a, &c->output.calls[i], a->n_blocks++, true, next_item(a));
+    for (uint32_t i = 0; i < s->n_pieces; i++)
+        if (s->pieces[i].part == OUTPUT_CALL)
+            add_call_item(a, &s->calls[s->pieces[i].call], a->n_blocks++, true, next_item(a));
+        else
+            add_run_item(a, c, i);
+    if (s->text.len == 0 && s->n_calls == 0 && !(s->thought.len > 0 && is_cut(a)))
+        add_text_item(a, ITEM_MESSAGE, a->n_blocks++, &empty, true, next_item(a));
     responses_add(a, true, out);
     response_pass_choice(out, c);
 }
@@ -276,13 +303,11 @@ static void keep_logprobs(struct response_writer *a, struct choice *c, struct bu
     buf_clear(&c->entries);
 }
 
-static void add_piece(struct response_writer *a, enum item item, struct choice *c, struct buf *out)
+static void add_run(struct response_writer *a, enum item item, struct choice *c,
+                    const struct buf *run, struct buf *out)
 {
     const bool is_message = item == ITEM_MESSAGE;
-    const struct buf *text = is_message ? &c->output.text : &c->output.thought;
 
-    if (text->len == 0)
-        return;
     if (a->open_block != item) {
         close_text(a, false, out);
         open_text(a, item, out);
@@ -290,13 +315,13 @@ static void add_piece(struct response_writer *a, enum item item, struct choice *
     begin_part_event(a, is_message ? "response.output_text.delta" : "response.reasoning_text.delta",
                      out);
     buf_add_str(out, ",\"delta\":");
-    json_add_string(out, text->data, text->len);
+    json_add_string(out, run->data, run->len);
     if (is_message)
         add_logprobs(&c->entries, out);
     if (is_message)
         keep_logprobs(a, c, out);
     close_event(out);
-    if (buf_add(&a->piece, text->data, text->len) < 0)
+    if (buf_add(&a->piece, run->data, run->len) < 0)
         out->err = a->piece.err;
 }
 
@@ -343,22 +368,30 @@ static void add_call(struct response_writer *a, const struct output_call *call, 
         close_call(a, call, out);
 }
 
+static void add_piece(struct response_writer *a, struct choice *c, const struct output_piece *p,
+                      struct buf *out)
+{
+    const bool is_thought = p->part == OUTPUT_THOUGHT;
+    struct buf run = is_thought ? c->output.thought : c->output.text;
+
+    if (p->part == OUTPUT_CALL) {
+        add_call(a, &c->output.calls[p->call], out);
+    } else if (run.len > 0) { /* else it is hidden */
+        run.data += p->at;
+        run.len = p->n;
+        add_run(a, is_thought ? ITEM_THOUGHT : ITEM_MESSAGE, c, &run, out);
+    }
+}
+
 static void frame(struct response_writer *a, struct choice *c, struct buf *out)
 {
-    const struct output_parser *s = &c->output;
-    uint32_t i = s->n_sent;
-
     if (!c->has_opened) {
         add_response_event(a, "response.created", false, out);
         add_response_event(a, "response.in_progress", false, out);
     }
     c->has_opened = true;
-    if (i < s->n_calls && s->calls[i].was_announced)
-        add_call(a, &s->calls[i++], out); /* it began before what follows it */
-    add_piece(a, ITEM_THOUGHT, c, out);
-    add_piece(a, ITEM_MESSAGE, c, out);
-    for (; i < s->n_calls; i++)
-        add_call(a, &s->calls[i], out);
+    for (uint32_t i = 0; i < c->output.n_pieces; i++)
+        add_piece(a, c, &c->output.pieces[i], out);
     keep_logprobs(a, c, out); /* of tokens whose text is held back, or none */
     response_pass_choice(out, c);
 }
@@ -411,12 +444,16 @@ static int add_warnings(const cJSON *body, struct buf *echo)
 static int add_echo(const cJSON *body, struct buf *echo)
 {
     static const char *const members[][2] = {
-        {"instructions", "null"},   {"max_tool_calls", "null"},
-        {"metadata", "{}"},         {"parallel_tool_calls", "true"},
+        {"instructions", "null"},
+        {"max_tool_calls", "null"},
+        {"metadata", "{}"},
+        {"parallel_tool_calls", "true"},
         {"reasoning", "{\"effort\":null,\"summary\":null}"},
         {"text", "{\"format\":{\"type\":\"text\"}}"},
-        {"tool_choice", "\"auto\""}, {"tools", "[]"},
-        {"truncation", "\"disabled\""}, {"user", "null"},
+        {"tool_choice", "\"auto\""},
+        {"tools", "[]"},
+        {"truncation", "\"disabled\""},
+        {"user", "null"},
     };
 
     for (size_t i = 0; i < sizeof(members) / sizeof(members[0]); i++) {

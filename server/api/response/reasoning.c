@@ -32,6 +32,7 @@ static void place(struct choice *c, size_t n, bool is_over)
         text->err = tail.err;
     buf_clear(thought);
     buf_release(&tail);
+    output_parser_flatten(&c->output);
 }
 
 void reasoning_place(struct choice *c, size_t n, bool is_over)

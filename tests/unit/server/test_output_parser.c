@@ -29,6 +29,8 @@
 
 struct said {
     char thought[400], text[400], calls[600];
+    char order[1000]; /* "<thought>…<text>…<f>": what a stream with blocks would send */
+    enum output_part open;
 };
 
 static void put(char *to, size_t size, const char *format, ...)
@@ -44,10 +46,28 @@ static void put(char *to, size_t size, const char *format, ...)
     va_end(args);
 }
 
+static void take_piece(const struct output_parser *s, const struct output_piece *p,
+                       struct said *out)
+{
+    const bool is_thought = p->part == OUTPUT_THOUGHT;
+
+    if (p->part == OUTPUT_CALL) {
+        if (!s->calls[p->call].was_announced)
+            put(out->order, sizeof(out->order), "<%s>", s->calls[p->call].name);
+    } else {
+        if (p->part != out->open || out->order[0] == '\0')
+            put(out->order, sizeof(out->order), is_thought ? "<thought>" : "<text>");
+        strncat(out->order, (is_thought ? s->thought.data : s->text.data) + p->at, p->n);
+    }
+    out->open = p->part;
+}
+
 /* Everything that came out, as a stream would send it: "f({…});" is a whole call, "f({…" a cut
  * one. */
 static void take(struct output_parser *s, struct said *out)
 {
+    for (uint32_t i = 0; i < s->n_pieces; i++)
+        take_piece(s, &s->pieces[i], out);
     if (s->thought.len > 0)
         strncat(out->thought, s->thought.data, s->thought.len);
     if (s->text.len > 0)
@@ -102,7 +122,7 @@ static struct said say(const struct output_style *style, bool tools, bool thinks
                        size_t step)
 {
     const size_t n = strlen(text);
-    struct said out = {"", "", ""};
+    struct said out = {"", "", "", "", OUTPUT_TEXT};
     struct output_parser s;
 
     start(&s, style, tools, thinks);
@@ -345,6 +365,8 @@ static const struct scene family_scenes[] = {
 static void scene_in_any_cut(const struct scene *scene)
 {
     const struct output_style style = style_of(scene->family, scene->thoughts);
+    const struct said whole =
+        say(&style, scene->tools, scene->thinks, scene->said, strlen(scene->said) + 1);
 
     for (size_t step = 1; step <= strlen(scene->said); step++) {
         const struct said got = say(&style, scene->tools, scene->thinks, scene->said, step);
@@ -353,6 +375,7 @@ static void scene_in_any_cut(const struct scene *scene)
             strcmp(got.calls, scene->calls) != 0)
             fail_msg("%s by %zu: thought '%s' text '%s' calls '%s'", scene->said, step, got.thought,
                      got.text, got.calls);
+        assert_string_equal(got.order, whole.order);
     }
 }
 
@@ -431,6 +454,28 @@ static void built_in_families(void **state)
 }
 
 /* Nothing is held back that cannot be the beginning of a mark. */
+static void pieces_have_an_order(void **state)
+{
+    static const char hermes[] = "<think>A</think>B<tool_call>{\"name\":\"f\"}</tool_call>"
+                                 "<think>C</think>D<tool_call>{\"name\":\"f\"}</tool_call>"
+                                 "<tool_call>{\"name\":\"g\"}</tool_call>E";
+    static const char harmony[] = "<|channel|>commentary<|message|>A<|end|><|start|>assistant"
+                                  "<|channel|>analysis<|message|>B<|end|><|start|>assistant"
+                                  "<|channel|>final<|message|>C";
+    struct output_style style = style_of(HERMES, true);
+    (void)state;
+
+    for (size_t step = 1; step <= sizeof(hermes); step++)
+        assert_string_equal(say(&style, true, false, hermes, step).order,
+                            "<thought>A<text>B<f><thought>C<text>D<f><g><text>E");
+    assert_string_equal(say(&style, true, false, hermes, 7).text, "B\n\nD\n\nE");
+    style = style_of(HARMONY, true);
+    for (size_t step = 1; step <= sizeof(harmony); step++)
+        assert_string_equal(say(&style, true, false, harmony, step).order,
+                            "<text>A<thought>B<text>C");
+    assert_string_equal(say(&style, true, false, harmony, 7).text, "A\n\nC");
+}
+
 static void text_comes_at_once(void **state)
 {
     const struct output_style style = style_of(HERMES, true);
@@ -633,6 +678,7 @@ int main(void)
         cmocka_unit_test(a_new_family),
         cmocka_unit_test(bad_descriptions),
         cmocka_unit_test(built_in_families),
+        cmocka_unit_test(pieces_have_an_order),
         cmocka_unit_test(text_comes_at_once),
         cmocka_unit_test(arguments_come_at_once),
         cmocka_unit_test(calls_are_counted),
