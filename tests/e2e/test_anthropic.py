@@ -109,6 +109,29 @@ def test_search_results_and_results_of_tools(serve):
     reads(server, f"[user|hi||][assistant|||{calls}][tool|Error:\nno cat||]", loop(content="no cat", is_error=True))
 
 
+def test_thoughts_between_calls(serve):
+    """Templates know one reasoning of a message: all thoughts are in it."""
+    def thought(words):
+        return {"type": "thinking", "thinking": words, "signature": ""}
+
+    def use(n):
+        return {"type": "tool_use", "id": f"c{n}", "name": "look", "input": {}}
+
+    calls = ", ".join(f'{{"id": "c{n}", "type": "function", "function": {{"name": "look", "arguments": {{}}}}}}' for n in (1, 2))
+    said = {"role": "assistant", "content": [thought("One."), text("Well."), use(1), thought("Two."), use(2), thought("Three.")]}
+    results = user(*({"type": "tool_result", "tool_use_id": f"c{n}", "content": "cat"} for n in (1, 2)))
+    reads(serve(ALL), f"[user|hi||][assistant|Well.|One.\n\nTwo.\n\nThree.|[{calls}]][tool|cat||][tool|cat||]", [HI, said, results])
+    refuses(serve(ALL), "messages[1].content[3].thinking", [HI, {**said, "content": [*said["content"][:3], {"type": "thinking"}]}])
+
+
+def test_reasoning_in_parts(serve):
+    """The same of Responses: a reasoning item may have several texts."""
+    server = serve(ALL)
+    item = {"type": "reasoning", "id": "rs_1", "summary": [], "content": [{"type": "reasoning_text", "text": t} for t in ("One.", " Two.")]}
+    r = server.post("/v1/responses/input_tokens", {"input": [HI, item, {"role": "assistant", "content": "Well."}, HI]})
+    assert r.json["input_tokens"] == n_tokens(server, "[user|hi||][assistant|Well.|One. Two.|][user|hi||]")
+
+
 # ---- messages of the system ----
 
 def test_system_messages_within_a_conversation(serve):

@@ -34,8 +34,8 @@ struct chat_message *conversation_add_message(struct conversation *c, const char
     if (grew == NULL)
         return NULL;
     c->messages = grew;
-    c->messages[c->n_messages] = (struct chat_message){
-        .role = role, .first_part = c->n_parts, .first_call = c->n_calls};
+    c->messages[c->n_messages] =
+        (struct chat_message){.role = role, .first_part = c->n_parts, .first_call = c->n_calls};
     return &c->messages[c->n_messages++];
 }
 
@@ -66,21 +66,25 @@ int conversation_add_text(struct conversation *c, const char *text)
     return 0;
 }
 
-int conversation_add_composed(struct conversation *c, struct buf *text)
+const char *conversation_own(struct conversation *c, struct buf *text)
 {
     void *grew = grown(c->owned, c->n_owned, sizeof(*c->owned));
     size_t n;
-    char *own;
 
     if (grew != NULL)
         c->owned = grew;
     if (grew == NULL || buf_add_char(text, '\0') < 0) {
         buf_release(text);
-        return ERR_NOMEM;
+        return NULL;
     }
-    own = buf_detach(text, &n);
-    c->owned[c->n_owned++] = own;
-    return conversation_add_text(c, own);
+    return c->owned[c->n_owned++] = buf_detach(text, &n);
+}
+
+int conversation_add_composed(struct conversation *c, struct buf *text)
+{
+    const char *own = conversation_own(c, text);
+
+    return own != NULL ? conversation_add_text(c, own) : ERR_NOMEM;
 }
 
 int conversation_add_call(struct conversation *c, const struct tool_call *call)

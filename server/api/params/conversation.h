@@ -17,7 +17,7 @@
 #include "core/base/json.h"
 
 struct tool_call {
-    const char *id;        /* NULL: none was given */
+    const char *id; /* NULL: none was given */
     const char *name;
     const char *arguments; /* their JSON text; NULL: `input` has them */
     const cJSON *input;    /* an object */
@@ -56,7 +56,7 @@ struct conversation { /* zero is empty */
     char **owned; /* parts that were composed */
     struct tool_change *changes;
     uint32_t n_messages, n_parts, n_calls, n_tools, n_owned, n_changes;
-    int64_t now; /* Unix seconds: what the template is told */
+    int64_t now;        /* Unix seconds: what the template is told */
     bool numbers_calls; /* calls without an id get one, and so do the results that follow */
 };
 
@@ -68,9 +68,12 @@ struct chat_message *conversation_add_message(struct conversation *c, const char
 struct chat_message *conversation_last(const struct conversation *c);
 /* A part of no message: its index is n_parts before the call. */
 int conversation_add_part(struct conversation *c, const char *text);
+/* A text that was composed is the conversation's from now on; NULL: no memory. The buffer is empty
+ * afterwards, also on failure. */
+const char *conversation_own(struct conversation *c, struct buf *text);
 /* To the last message: it has content from now on. */
 int conversation_add_text(struct conversation *c, const char *text);
-/* The same of a text that was composed; the buffer is empty afterwards, also on failure. */
+/* The same of a text that was composed; the buffer as above. */
 int conversation_add_composed(struct conversation *c, struct buf *text);
 int conversation_add_call(struct conversation *c, const struct tool_call *call);
 int conversation_add_tool(struct conversation *c, const struct tool *tool);

@@ -69,8 +69,9 @@ static int add_source(const struct field_path *p, const cJSON *source, struct bu
         return add_lines(&in, "data", field_find(source, "data"), out);
     if (is_type(source, "content"))
         return add_lines(&in, "content", field_find(source, "content"), out);
-    return field_refuse(&in, "type", "text or content: this model takes no other documents. Send "
-                                     "what stands in it as text");
+    return field_refuse(&in, "type",
+                        "text or content: this model takes no other documents. Send "
+                        "what stands in it as text");
 }
 
 static int compose_document(const struct field_path *p, const cJSON *block, struct buf *out)
@@ -107,8 +108,7 @@ static int compose_search_result(const struct field_path *p, const cJSON *block,
 }
 
 /* To the last message. */
-static int take_composed(const struct field_args *a, const struct field_path *p,
-                         const cJSON *block,
+static int take_composed(const struct field_args *a, const struct field_path *p, const cJSON *block,
                          int (*compose)(const struct field_path *p, const cJSON *block,
                                         struct buf *out))
 {
@@ -126,8 +126,7 @@ static int take_composed(const struct field_args *a, const struct field_path *p,
     return 0;
 }
 
-static int take_document(const struct field_args *a, const struct field_path *p,
-                         const cJSON *block)
+static int take_document(const struct field_args *a, const struct field_path *p, const cJSON *block)
 {
     return take_composed(a, p, block, compose_document);
 }
@@ -185,8 +184,7 @@ static int take_text(const struct field_args *a, const struct field_path *p, con
     return text != NULL ? params_add_text(a, text) : ERR_INVAL;
 }
 
-static int take_tool_use(const struct field_args *a, const struct field_path *p,
-                         const cJSON *block)
+static int take_tool_use(const struct field_args *a, const struct field_path *p, const cJSON *block)
 {
     struct tool_call call = {.id = field_need_text(p, block, "id"),
                              .input = field_find(block, "input")};
@@ -201,15 +199,45 @@ static int take_tool_use(const struct field_args *a, const struct field_path *p,
     return params_add_call(a, &call);
 }
 
-static int take_thinking(const struct field_args *a, const struct field_path *p,
-                         const cJSON *block)
+static const cJSON *next_thinking(const cJSON *block)
 {
+    const char *type;
+
+    while ((block = block->next) != NULL) {
+        type = field_text(block, "type");
+        if (type != NULL && strcmp(type, "thinking") == 0 && field_text(block, "thinking") != NULL)
+            break;
+    }
+    return block;
+}
+
+/* A message has one reasoning: thoughts between calls go into it, with empty lines between them.
+ * NULL: no memory. */
+static const char *join_thoughts(struct conversation *c, const cJSON *block, const char *text)
+{
+    struct buf all;
+
+    if (next_thinking(block) == NULL)
+        return text;
+    buf_init(&all, MAX_COMPOSED);
+    buf_add_str(&all, text);
+    while ((block = next_thinking(block)) != NULL) {
+        buf_add_str(&all, "\n\n");
+        buf_add_str(&all, field_text(block, "thinking"));
+    }
+    return conversation_own(c, &all);
+}
+
+static int take_thinking(const struct field_args *a, const struct field_path *p, const cJSON *block)
+{
+    struct chat_message *m = conversation_last(&a->p->chat);
     const char *text = field_need_text(p, block, "thinking");
 
     if (text == NULL)
         return ERR_INVAL;
-    conversation_last(&a->p->chat)->reasoning = text;
-    return 0;
+    if (m->reasoning == NULL) /* else the first one has taken it */
+        m->reasoning = join_thoughts(&a->p->chat, block, text);
+    return m->reasoning != NULL ? 0 : api_error_no_memory(a->e);
 }
 
 /* What it holds is opaque, or says where another model has gone on. */
@@ -274,8 +302,8 @@ static const struct block *find_block(const struct field_path *p, enum place pla
 }
 
 /* A string or blocks, to the last message. */
-static int take_content(const struct field_args *a, const struct field_path *p,
-                        const char *member, enum place place, const cJSON *v)
+static int take_content(const struct field_args *a, const struct field_path *p, const char *member,
+                        enum place place, const cJSON *v)
 {
     int i = 0;
 

@@ -12,6 +12,8 @@
 
 #include <string.h>
 
+#define MAX_REASONING ((size_t)64 << 20) /* bytes: a prompt has no more */
+
 int params_parse_instructions(const struct field_args *a)
 {
     if (!cJSON_IsString(a->v))
@@ -70,8 +72,7 @@ static int take_message(const struct field_args *a, const struct field_path *p, 
     if (role == NULL || i == 4)
         return field_refuse(p, "role", "user, assistant, system or developer");
     /* A message of the assistant behind its reasoning continues it. */
-    if (i != 1 || last == NULL || last->reasoning == NULL || last->has_content ||
-        last->n_calls > 0)
+    if (i != 1 || last == NULL || last->reasoning == NULL || last->has_content || last->n_calls > 0)
         if (params_add_message(a, roles[i]) < 0)
             return ERR_INVAL;
     return take_parts(a, p, item, "content");
@@ -102,20 +103,35 @@ static int take_output(const struct field_args *a, const struct field_path *p, c
     return take_parts(a, p, item, "output");
 }
 
-/* Reasoning that is given back: its text, where the client has kept it. */
-static int take_reasoning(const struct field_args *a, const struct field_path *p,
-                          const cJSON *item)
+/* The texts of a list of parts, one behind the other. */
+static void gather_texts(const cJSON *parts, struct buf *out)
 {
-    const cJSON *content = field_find(item, "content");
-    const char *text = cJSON_IsArray(content) ? field_text(content->child, "text") : NULL;
+    for (const cJSON *it = cJSON_IsArray(parts) ? parts->child : NULL; it != NULL; it = it->next) {
+        const char *text = field_text(it, "text");
+
+        if (text != NULL)
+            buf_add_str(out, text);
+    }
+}
+
+/* Reasoning that is given back: its text, where the client has kept it. */
+static int take_reasoning(const struct field_args *a, const struct field_path *p, const cJSON *item)
+{
+    struct chat_message *m;
+    struct buf text;
 
     (void)p;
-    if (text == NULL)
+    buf_init(&text, MAX_REASONING);
+    gather_texts(field_find(item, "content"), &text);
+    if (text.len == 0 && text.err == 0)
         return 0;
-    if (params_add_message(a, "assistant") < 0)
+    if (params_add_message(a, "assistant") < 0) {
+        buf_release(&text);
         return ERR_INVAL;
-    conversation_last(&a->p->chat)->reasoning = text;
-    return 0;
+    }
+    m = conversation_last(&a->p->chat);
+    m->reasoning = conversation_own(&a->p->chat, &text);
+    return m->reasoning != NULL ? 0 : api_error_no_memory(a->e);
 }
 
 static int take_item(const struct field_args *a, const struct field_path *p, const cJSON *item)
@@ -161,8 +177,9 @@ static int take_any(const struct field_args *a, const struct field_path *p, cons
         found = kept_items_find(a->limits->kept, id);
     if (found != NULL)
         return take_item(a, p, found);
-    return id != NULL ? field_refuse(p, "type", "another one than item_reference: no responses are "
-                                                "kept here (responses_db)")
+    return id != NULL ? field_refuse(p, "type",
+                                     "another one than item_reference: no responses are "
+                                     "kept here (responses_db)")
                       : ERR_INVAL;
 }
 
