@@ -321,6 +321,7 @@ static void cuts_keep_exactly_the_nucleus(void **state)
 {
     static const struct sampling cases[] = {
         {.temperature = 1, .top_p = 0.5f},
+        {.temperature = 1, .top_p = 0},
         {.temperature = 0.3f, .top_p = 0.9f},
         {.temperature = 1, .top_p = 1, .top_k = 40},
         {.temperature = 1, .top_p = 0.35f, .top_k = 7},
