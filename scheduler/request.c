@@ -7,7 +7,7 @@
 #include <string.h>
 
 struct array_bytes { /* of what lies behind a request, in this order */
-    size_t state, hashes, counts, bias, lookup, prediction, ids;
+    size_t state, hashes, counts, bias, lookup, prediction, message, ids;
 };
 
 /* The arrays lie behind the struct, in descending order of what they must be aligned to. */
@@ -31,6 +31,8 @@ static void place_arrays(struct request *r, const struct request_size *size,
     if (b->prediction > 0)
         prediction_init(&r->prediction, at, size->n_prediction);
     at += b->prediction;
+    r->thought_message = (int32_t *)(void *)at;
+    at += b->message;
     r->ids = (int32_t *)(void *)at;
     r->key.ids = r->ids;
 }
@@ -44,6 +46,7 @@ static struct array_bytes measure(const struct request_size *size, uint32_t n_id
         .bias = size->n_bias * sizeof(struct logit_bias),
         .lookup = size->drafts ? token_lookup_bytes(n_ids) : 0,
         .prediction = prediction_bytes(size->n_prediction),
+        .message = size->n_message * sizeof(int32_t),
         .ids = n_ids * sizeof(int32_t),
     };
 }
@@ -59,11 +62,11 @@ int request_create(struct request **out, const struct request_size *size)
     if (n_ids < n_all && n_ids <= size->n_prompt)
         return ERR_INVAL;
     if (n_ids >= UINT32_MAX / 8 || n_all > INT32_MAX || size->n_bias > SAMPLING_MAX_BIAS ||
-        size->n_prediction > INT32_MAX / 8)
+        size->n_prediction > INT32_MAX / 8 || size->n_message > REQUEST_MAX_MESSAGE)
         return ERR_LIMIT;
     b = measure(size, (uint32_t)n_ids);
     r = mem_calloc(1, sizeof(*r) + b.state + b.hashes + b.counts + b.bias + b.lookup +
-                          b.prediction + b.ids);
+                          b.prediction + b.message + b.ids);
     if (r == NULL)
         return ERR_NOMEM;
     r->n_prompt = size->n_prompt;

@@ -38,6 +38,7 @@ enum priority { PRIORITY_LOW = 0, PRIORITY_NORMAL, PRIORITY_HIGH, PRIORITY_CRITI
 #define REQUEST_MAX_STOP_IDS 64
 #define REQUEST_MAX_WEIGHT 1000
 #define REQUEST_MAX_ADAPTER_NAME 127
+#define REQUEST_MAX_MESSAGE 256 /* tokens */
 
 /* What becomes of the last hidden states of the prompt. */
 enum pooling {
@@ -109,6 +110,7 @@ struct request {
     struct prediction prediction; /* of the answer; ids are the server's to fill */
     struct constraint_state *constraint; /* what may be generated, or NULL; kept by the sampler */
     struct thought thought; /* what comes before it; kept by the sampler */
+    int32_t *thought_message; /* [size.n_message] the server's to fill, and to give to `thought` */
     struct constraint *constraint_of; /* what that state is a state of: counted */
     void (*drop_constraint)(struct constraint **c); /* called with it at the end, if not NULL */
     struct adapter *adapter; /* that its tokens are computed with, or NULL; counted. Its keys and
@@ -127,6 +129,7 @@ struct request_size {
     bool penalties; /* any of the three is on */
     bool drafts;    /* its next tokens may be guessed: drafts/drafter.h */
     uint32_t n_prediction; /* tokens of a prediction */
+    uint32_t n_message;    /* of a message that ends a thought: at most REQUEST_MAX_MESSAGE */
     size_t constraint_bytes; /* of the state; 0 = there is none */
 };
 

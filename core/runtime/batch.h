@@ -45,7 +45,7 @@ enum sampling_stage {
 /* How to choose a token. Filled by the server, immutable afterwards. */
 struct sampling {
     float temperature; /* 0 = greedy, ties to the lowest id; below 0 the same */
-    float top_p;       /* 1 = off */
+    float top_p;       /* 1 = off; 0 leaves the best */
     float min_p;       /* 0 = off */
     int32_t top_k;     /* 0 = off */
     float repetition_penalty; /* 1 = off: logit > 0 ? logit / p : logit * p */

@@ -184,12 +184,12 @@ static const float *mask_logits(struct sampler_scratch *s, const float *x, const
     return s->logits;
 }
 
-/* Whatever else is asked for: nothing but the closing mark. */
+/* Whatever else is asked for: nothing but the next token of the message, or the closing mark. */
 static void close_thought(struct sampler_scratch *s, const struct thought *thought)
 {
     for (uint32_t i = 0; i < s->n_vocab; i++)
         s->logits[i] = -INFINITY;
-    s->logits[thought->close] = 0;
+    s->logits[thought_closing_token(thought)] = 0;
 }
 
 /* With all that changes them but a constraint. */

@@ -3,11 +3,11 @@
  *
  * While a thought is open nothing is constrained, but where a constraint waits the text may not
  * end, unless it waits for a trigger besides (core/grammar/lazy.h). When the thought's tokens are
- * used up, the next one is the closing mark. Where a thought may open, a constraint allows the
- * opening mark as the very first token.
+ * used up, the next ones are those of the message, if there is one, and the closing mark. Where a
+ * thought may open, a constraint allows the opening mark as the very first token.
  *
  * Thread: the engine's, as the rest of a request.
- * Memory: none.
+ * Memory: the message is borrowed from the request.
  */
 #ifndef CORE_RUNTIME_THOUGHT_H
 #define CORE_RUNTIME_THOUGHT_H
@@ -27,13 +27,21 @@ enum thought_phase {
 struct thought { /* zero: none */
     enum thought_phase phase;
     int32_t open, close; /* the marks */
-    uint32_t n_left;     /* tokens before the closing mark, or THOUGHT_NO_LIMIT */
+    uint32_t n_left;     /* tokens before the message, or THOUGHT_NO_LIMIT */
+    uint32_t n_message;  /* of its tokens, those that still have to come */
+    const int32_t *message; /* [n_message] */
 };
 
-/* Must the next token be the closing mark? */
+/* Is the next token the message's or the closing mark, whatever the model would say? */
 static inline bool thought_must_close(const struct thought *t)
 {
     return t != NULL && t->phase == THOUGHT_OPEN && t->n_left == 0;
+}
+
+/* Which token that is. */
+static inline int32_t thought_closing_token(const struct thought *t)
+{
+    return t->n_message > 0 ? t->message[0] : t->close;
 }
 
 /* Does a constraint wait for its end? */
@@ -46,6 +54,14 @@ static inline bool thought_is_open(const struct thought *t)
 static inline bool thought_may_open(const struct thought *t)
 {
     return t != NULL && t->phase == THOUGHT_MAY_OPEN;
+}
+
+static inline void thought_take_message(struct thought *t, int32_t id)
+{
+    if (t->n_message == 0 || id != t->message[0])
+        return;
+    t->message++;
+    t->n_message--;
 }
 
 /* Go on behind a token. Does it belong to the thought, marks included? */
@@ -62,7 +78,9 @@ static inline bool thought_take(struct thought *t, int32_t id, bool is_constrain
     }
     if (id == t->close)
         t->phase = THOUGHT_NONE;
-    else if (t->n_left != THOUGHT_NO_LIMIT && t->n_left > 0)
+    else if (t->n_left == 0)
+        thought_take_message(t, id);
+    else if (t->n_left != THOUGHT_NO_LIMIT)
         t->n_left--;
     return true;
 }

@@ -137,8 +137,10 @@ static void add_chat_defaults(const struct request_defaults *d, struct buf *b)
 
     if (d == NULL)
         return;
-    buf_printf(b, ",\"reasoning\":\"%s\",\"reasoning_budget\":%d,\"chat_template_kwargs\":",
+    buf_printf(b, ",\"reasoning\":\"%s\",\"reasoning_budget\":%d,\"reasoning_budget_message\":",
                names[d->thinking], d->reasoning_budget);
+    json_add_cstring(b, d->budget_message != NULL ? d->budget_message : "");
+    buf_add_str(b, ",\"chat_template_kwargs\":");
     if (d->template_kwargs != NULL)
         json_add_value(b, d->template_kwargs);
     else

@@ -123,6 +123,26 @@ static void fill_request(struct request *r, const struct params *p, const struct
     memcpy(r->stop_ids, p->stop_ids, p->n_stop_ids * sizeof(*r->stop_ids));
 }
 
+/* Tokens of the message that may end the prompt's thought: where it has a budget, and where there
+ * shall be a thought at all. */
+static uint32_t message_size(const struct api_request *p, const struct prompt *prompt)
+{
+    const struct thought *t = &prompt->thought;
+
+    if (t->phase == THOUGHT_NONE || t->n_left == 0 || t->n_left == THOUGHT_NO_LIMIT)
+        return 0;
+    return (uint32_t)p->budget_message.n;
+}
+
+static void give_message(struct request *r, const struct token_list *message, uint32_t n)
+{
+    if (n == 0)
+        return;
+    memcpy(r->thought_message, message->ids, n * sizeof(*message->ids));
+    r->thought.message = r->thought_message;
+    r->thought.n_message = n;
+}
+
 /* Each request has its own state of the constraint, and a reference to it. */
 static void constrain_request(struct request *r, struct constraint *c)
 {
@@ -148,6 +168,7 @@ static int make_requests(struct api_request *p, const struct server_model *model
                                     .drafts = model->makes_drafts && !params->without_drafts &&
                                               (params->form & PARAMS_POOLED) == 0,
                                     .n_prediction = (uint32_t)p->prediction.n,
+                                    .n_message = message_size(p, prompt),
                                     .penalties = params->sampling.penalty_last_n == 0 &&
                                                  sampling_has_penalty(&params->sampling)};
 
@@ -158,6 +179,7 @@ static int make_requests(struct api_request *p, const struct server_model *model
         if (request_create(&p->requests[i], &size) < 0)
             return api_request_no_memory(p);
         fill_request(p->requests[i], params, prompt, i % params->n_each, salt);
+        give_message(p->requests[i], &p->budget_message, size.n_message);
         p->requests[i]->key.origin.salt = is_private(p, headers) ? salt : 0;
         api_request_set_shift(params, model->tokenizer, p->requests[i]);
         if (p->prediction.n > 0)
@@ -361,7 +383,8 @@ static int build_requests(struct api_request *p, const struct server_model *mode
         take_ttft(p, headers->ttft_ms) < 0 ||
         (headers->restored != NULL && api_request_restore(p, headers->restored) < 0) ||
         take_seed(p) < 0 || hold_strict_calls(p, model) < 0 || keep_tools(p) < 0 ||
-        take_constraint(p, model, headers) < 0 || find_breakers(p, model->tokenizer) < 0)
+        take_constraint(p, model, headers) < 0 || find_breakers(p, model->tokenizer) < 0 ||
+        api_request_take_budget_message(p, model) < 0)
         return ERR_INVAL;
     p->params.chat.now = headers->now > 0 ? headers->now : (int64_t)time(NULL);
     if (p->params.adapter.name[0] == '\0' && !p->params.has_lora)
@@ -457,6 +480,7 @@ void api_request_release(struct api_request *p)
         buf_release(&p->prompts[i].scores);
     }
     token_list_release(&p->prediction);
+    token_list_release(&p->budget_message);
     mem_free(p->requests);
     mem_free(p->prompts);
     mem_free(p->breakers);

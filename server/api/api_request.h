@@ -51,6 +51,7 @@ struct api_request { /* zero is empty */
     struct buf echo;          /* of the body, for the answer; or all of that (wire_format.answer) */
     struct prompt *prompts;    /* [params.n_prompts] */
     struct token_list prediction; /* of the answer; empty: none */
+    struct token_list budget_message; /* that ends a thought; empty: none */
     struct request **requests; /* [n_choices] id, prefix owner, tenant and times still to be filled;
                                 * an element that was posted is set to NULL by the completion */
     uint32_t n_choices;

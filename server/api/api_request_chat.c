@@ -1,7 +1,7 @@
 /* server/api/api_request_chat.c - a conversation as tokens; see api_request_impl.h.
  *
- * Ollama's goes on from the tokens of an earlier one, and may lose messages where it is too long;
- * Anthropic's may come with edits that take out of it what is old.
+ * Ollama's goes on from the tokens of an earlier one; Anthropic's may come with edits that take out
+ * of it what is old.
  */
 #include "server/api/api_request_impl.h"
 
@@ -126,8 +126,8 @@ static int put_context_first(struct api_request *p, const struct server_model *m
 }
 
 /* A template writes the special tokens out, the first one as well. */
-static int take_turns(struct api_request *p, const struct server_model *model,
-                      struct prompt *prompt)
+int api_request_take_turns(struct api_request *p, const struct server_model *model,
+                           struct prompt *prompt)
 {
     struct spans own = {0};
     struct buf text;
@@ -146,65 +146,6 @@ static int take_turns(struct api_request *p, const struct server_model *model,
     return rc;
 }
 
-/* Has the conversation failed, or is it there, but without room for `answer` tokens behind it? */
-static bool is_too_long(const struct api_request *p, const struct server_model *model,
-                        const struct prompt *prompt, uint32_t answer)
-{
-    if (p->error.status != 0)
-        return p->error.code != NULL && strcmp(p->error.code, "context_length_exceeded") == 0;
-    return prompt->ids.n + answer > api_request_context(p, model);
-}
-
-/* The conversation without the first n of `all` its messages. */
-static int take_without(struct api_request *p, const struct server_model *model,
-                        struct prompt *prompt, const struct chat_message *all, uint32_t n_all,
-                        uint32_t n)
-{
-    memcpy(p->params.chat.messages, all, n_all * sizeof(*all));
-    p->params.chat.n_messages = n_all;
-    conversation_drop(&p->params.chat, n);
-    mem_free(prompt->text);
-    token_list_release(&prompt->ids);
-    *prompt = (struct prompt){0};
-    p->error = (struct api_error){0};
-    p->reason = REJECTION_INVALID;
-    return take_turns(p, model, prompt);
-}
-
-/* Of steps, or of memory: another try would not help. */
-static bool has_run_out(const struct api_request *p)
-{
-    return budget_error(p->budget) < 0 || p->error.status >= 500;
-}
-
-/* Without as few of the oldest messages as it takes to leave room for an answer: for what it may
- * have at most, or a quarter of the context. A template may refuse what is left over, as where no
- * user begins: then more go. */
-static int drop_messages(struct api_request *p, const struct server_model *model,
-                         struct prompt *prompt, const struct chat_message *all, uint32_t n_all)
-{
-    const uint32_t most = api_request_context(p, model) / 4;
-    const uint32_t answer = p->params.max_tokens < most ? p->params.max_tokens : most;
-    uint32_t low = 1, high = n_all - 1;
-    int rc;
-
-    while (low < high) {
-        const uint32_t middle = low + (high - low) / 2;
-
-        rc = take_without(p, model, prompt, all, n_all, middle);
-        if (rc < 0 && has_run_out(p))
-            return rc;
-        if (is_too_long(p, model, prompt, answer))
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    do {
-        rc = take_without(p, model, prompt, all, n_all, low);
-    } while (rc < 0 && !has_run_out(p) && ++low < n_all);
-    return rc;
-}
-
 static void drop_prompt(struct prompt *prompt)
 {
     mem_free(prompt->text);
@@ -218,7 +159,7 @@ static int take_edited(struct api_request *p, const struct server_model *model,
                        struct prompt *prompt, struct context_edit *edit)
 {
     struct prompt edited = {0};
-    const int rc = take_turns(p, model, &edited);
+    const int rc = api_request_take_turns(p, model, &edited);
     size_t saved;
 
     if (rc < 0) {
@@ -280,18 +221,9 @@ static int apply_edits(struct api_request *p, const struct server_model *model,
 int api_request_take_chat(struct api_request *p, const struct server_model *model,
                           struct prompt *prompt)
 {
-    const uint32_t n_all = p->params.chat.n_messages;
-    struct chat_message *all;
-    int rc = take_turns(p, model, prompt);
+    const int rc = api_request_take_turns(p, model, prompt);
 
     if (rc == 0 && p->params.edits.is_wanted)
         return apply_edits(p, model, prompt);
-    if (!p->params.drops_messages || n_all < 2 || !is_too_long(p, model, prompt, 1))
-        return rc;
-    all = mem_dup(p->params.chat.messages, n_all * sizeof(*all));
-    if (all == NULL)
-        return api_request_no_memory(p);
-    rc = drop_messages(p, model, prompt, all, n_all);
-    mem_free(all);
-    return rc;
+    return p->params.drops_messages ? api_request_drop_messages(p, model, prompt, rc) : rc;
 }

@@ -50,9 +50,18 @@ int api_request_resume(struct api_request *p, const struct server_model *model,
 int api_request_restore(struct api_request *p, const struct saved_request *saved);
 /* params.prediction as ids: text, in which no special tokens are looked for. */
 int api_request_take_prediction(struct api_request *p, const struct server_model *model);
+/* params.budget_message as ids: text, too. */
+int api_request_take_budget_message(struct api_request *p, const struct server_model *model);
 /* The conversation of the body as a prompt, as api_request_make_prompt(). */
 int api_request_take_chat(struct api_request *p, const struct server_model *model,
                           struct prompt *prompt);
+
+/* The conversation as it stands: its template's text, and that as tokens. */
+int api_request_take_turns(struct api_request *p, const struct server_model *model,
+                           struct prompt *prompt);
+/* Where taking it has answered rc and left it too long: without its oldest messages. Else rc. */
+int api_request_drop_messages(struct api_request *p, const struct server_model *model,
+                              struct prompt *prompt, int rc);
 
 /* Set p->error and return ERR_*: no memory; why tokenizing has failed, if not for lack of room in
  * the context (steps, or memory); no room in the context for n_prompt tokens, 0: not known. */

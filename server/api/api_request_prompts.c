@@ -217,6 +217,25 @@ int api_request_take_prediction(struct api_request *p, const struct server_model
     return rc < 0 ? api_request_no_memory(p) : 0;
 }
 
+int api_request_take_budget_message(struct api_request *p, const struct server_model *model)
+{
+    const char *name = "reasoning_budget_message", *text = p->params.budget_message;
+    int rc;
+
+    p->params.budget_message = NULL; /* it may be the tree's */
+    if (text == NULL || text[0] == '\0')
+        return 0;
+    rc = tokenizer_encode(model->tokenizer, text, strlen(text), 0, REQUEST_MAX_MESSAGE, p->budget,
+                          &p->budget_message);
+    if (rc == ERR_LIMIT && budget_error(p->budget) == 0)
+        return api_error_set(&p->error, 400, name, NULL, "'%s' must have at most %d tokens", name,
+                             REQUEST_MAX_MESSAGE);
+    if (budget_error(p->budget) < 0)
+        return api_error_set(&p->error, 400, name, NULL, "'%s' takes too many steps to tokenize",
+                             name);
+    return rc < 0 ? api_request_no_memory(p) : 0;
+}
+
 /* An id, or a text; only the first text of a prompt gets BOS and a prefix space. */
 static int add_part(struct api_request *p, struct prompt *prompt,
                     const struct server_model *model, const cJSON *v, bool is_first)

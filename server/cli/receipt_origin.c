@@ -45,6 +45,10 @@ static void add_thinking(struct buf *out, const struct request_defaults *d)
 {
     buf_printf(out, "\"thinking\":%d,\"reasoning_budget\":%" PRId32, (int)d->thinking,
                d->reasoning_budget);
+    if (d->budget_message != NULL) {
+        buf_add_str(out, ",\"reasoning_budget_message\":");
+        json_add_cstring(out, d->budget_message);
+    }
     if (d->template_kwargs == NULL)
         return;
     buf_add_str(out, ",\"chat_template_kwargs\":");

@@ -160,6 +160,10 @@ static int read_request_defaults(struct request_defaults *out, const struct conf
         .thinking = thinking[c->reasoning],
         .reasoning_budget = (int32_t)c->reasoning_budget,
     };
+    if (request_defaults_take_message(out, c->reasoning_budget_message) < 0) {
+        snprintf(err, err_len, "out of memory");
+        return ERR_NOMEM;
+    }
     return request_defaults_take_kwargs(out, c->chat_template_kwargs, err, err_len);
 }
 
@@ -431,9 +435,11 @@ static int make_chat(struct served *m, char *err, size_t err_len)
                                              m->config.special_in_messages == CONFIG_ON,
                                          .tool_call_parser = m->config.tool_call_parser,
                                          .reasoning_parser = m->config.reasoning_parser};
-    const int rc = chat_create(&m->chat, &options, m->engine.tokenizer, err, err_len);
+    int rc = chat_create(&m->chat, &options, m->engine.tokenizer, err, err_len);
     char id[280], origin[300], complaint[300], parser[80];
 
+    if (rc == 0)
+        rc = request_defaults_check_message(&m->defaults, m->engine.tokenizer, err, err_len);
     if (rc < 0)
         return rc;
     log_quote(id, sizeof(id), m->id);

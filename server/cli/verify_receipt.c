@@ -135,12 +135,13 @@ static void take_defaults(struct verifier *v, const cJSON *receipt)
         if (cJSON_IsNumber(item))
             sampling_defaults_set(s, (enum sampling_default)i, item->valuedouble);
     }
-    cJSON_Delete(r->template_kwargs);
+    request_defaults_release(r);
     *r = (struct request_defaults){
         .thinking = thinking_of(member(d, "thinking")),
         .reasoning_budget = (int32_t)whole_of(member(d, "reasoning_budget"), -1),
         .template_kwargs = cJSON_Duplicate(member(d, "chat_template_kwargs"), true),
     };
+    (void)request_defaults_take_message(r, text_of(d, "reasoning_budget_message"));
 }
 
 /* ---- the request ---- */

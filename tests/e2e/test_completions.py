@@ -332,7 +332,7 @@ def test_penalties(server, vocabulary):
 
 def test_narrow_sampling_is_greedy(server):
     greedy = server.complete(PROMPT, **GREEDY).text
-    for fields in ({"top_k": 1}, {"top_p": 1e-6}, {"min_p": 1}):
+    for fields in ({"top_k": 1}, {"top_p": 1e-6}, {"top_p": 0}, {"min_p": 1}):
         assert server.complete(PROMPT, temperature=1.5, ignore_eos=True, **fields).text == greedy
 
 

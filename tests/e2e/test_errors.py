@@ -13,7 +13,7 @@ BAD_FIELDS = [
     ("prompt", None),
     ("max_tokens", -2), ("max_tokens", 1.5), ("max_tokens", "5"), ("max_tokens", 1e300), ("max_tokens", []),
     ("temperature", -0.1), ("temperature", 999999), ("temperature", "warm"), ("temperature", True),
-    ("top_p", 0), ("top_p", -1), ("top_p", 1.01), ("top_p", "x"),
+    ("top_p", -0.1), ("top_p", -1), ("top_p", 1.01), ("top_p", "x"),
     ("top_k", -2), ("top_k", 1.5), ("top_k", "x"),
     ("min_p", -0.1), ("min_p", 1.1), ("min_p", {}),
     ("seed", "x"), ("seed", 1.5), ("seed", 1e30),

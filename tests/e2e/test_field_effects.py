@@ -61,8 +61,9 @@ def test_a_chain_of_samplers(server):
     assert shares(**off, samplers=["temperature"]) == [20] * 12
     assert shares(**{**off, "top_k": 3}) == [3] * 12
     assert shares(**{**off, "top_k": 3}, samplers=["temperature"]) == [20] * 12  # what is not named is not used
-    assert shares(**{**off, "top_p": 1e-6}) == [1] * 12
-    assert shares(**{**off, "top_p": 1e-6, "min_keep": 4}) == [4] * 12
+    for top_p in (1e-6, 0):
+        assert shares(**{**off, "top_p": top_p}) == [1] * 12
+        assert shares(**{**off, "top_p": top_p, "min_keep": 4}) == [4] * 12
     assert shares(**{**off, "top_n_sigma": 1e-5}) == [1] * 12
     assert shares(**{**off, "top_k": 5, "top_n_sigma": 100}) == [5] * 12
     r = native(server, samplers=["top_k", "penalties"], repeat_penalty=1.5, status=400)

@@ -97,6 +97,14 @@ def test_harmless_values_are_taken(server):
         assert (r.status == 200) == (name == "modalities "), (name, r.body)
 
 
+@pytest.mark.parametrize("fields,remedy", [
+    ({"conversation": "conv_1"}, "previous_response_id"), ({"conversation": {"id": "conv_1"}}, "previous_response_id"),
+    ({"context_management": [{"type": "compaction", "compact_threshold": 1000}]}, "truncation auto")])
+def test_a_refusal_says_what_to_use_instead(server, fields, remedy):
+    r = ask(server, "ResponsesRequest", fields)
+    assert r.status == 400 and r.json["error"]["param"] == next(iter(fields)) and remedy in r.json["error"]["message"], r.body
+
+
 def test_infill_has_the_same_fields(schemas):
     native, infill = (schemas[f"{name}Request"]["properties"] for name in ("NativeCompletion", "Infill"))
     assert {k: v["x-quire"] for k, v in native.items()}.items() <= {k: v["x-quire"] for k, v in infill.items()}.items()

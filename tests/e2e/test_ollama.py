@@ -184,7 +184,7 @@ def test_the_context_may_be_smaller(server):
 
 
 @pytest.mark.parametrize("options,name", [
-    ({"temperature": "hot"}, "temperature"), ({"temperature": 3}, "temperature"), ({"top_k": 1.5}, "top_k"),
+    ({"temperature": "hot"}, "temperature"), ({"temperature": 2e30}, "temperature"), ({"top_p": -0.1}, "top_p"), ({"top_k": 1.5}, "top_k"),
     ({"num_predict": -3}, "num_predict"), ({"num_predict": "5"}, "num_predict"), ({"stop": 5}, "stop"),
     ({"tfs_z": 0.5}, "tfs_z"), ({"mirostat": 1}, "mirostat"), ({"penalize_newline": False}, "penalize_newline"),
     ({"num_keep": "a"}, "num_keep"), ({"seed": "a"}, "seed"), ({"f16_kv": False}, "f16_kv"),

@@ -37,6 +37,7 @@ FIELDS = {
     "include_reasoning": ((CHAT,), [True, False], BOOLS),
     **dict.fromkeys(("reasoning_budget", "reasoning_budget_tokens", "thinking_budget_tokens", "thinking_token_budget"),
                     ((CHAT,), [-1, 0, 5, BIG], INTS + [-2, BIG + 1])),
+    "reasoning_budget_message": ((CHAT,), ["", "Enough.", "a" * 256], STRINGS + ["word " * 1500]),
     "min_tokens": (ALL, [0, 1], INTS + [-1, BIG + 1]),
     "temperature": (BOTH, [0, 1e-9, 0.5, 2], NUMBERS + [-0.01, 2.01, -1, 999999, 1e300]),
     "dynatemp_range": (ALL, [0, 0.5, 2], NUMBERS + [-0.01, 2.01]),
@@ -58,7 +59,7 @@ FIELDS = {
     "return_tokens_as_token_ids": (ALL, [True, False], BOOLS),
     "return_progress": (ALL, [True, False], BOOLS),
     "response_fields": ((NATIVE,), [[], ["content"], ["a/b"], ["x"] * 64], ["a", 1, {}, [1], ["x"] * 65]),
-    "top_p": (ALL, [1e-9, 0.5, 1], NUMBERS + [0, -1, 1.01]),
+    "top_p": (ALL, [0, 1e-9, 0.5, 1], NUMBERS + [-0.01, -1, 1.01]),
     "top_k": (ALL, [-1, 0, 1, BIG], INTS + [-2]),
     "min_p": (ALL, [0, 0.5, 1], NUMBERS + [-0.01, 1.01]),
     "typical_p": (ALL, [1e-9, 0.5, 1], NUMBERS + [0, -1, 1.01]),
@@ -145,7 +146,7 @@ PROMPTS = (["a", ["a"], [1, 2], [[1], [2, 3]], ["a", 1], [1, "a", 2], ["a", [1, 
 SPLIT = {  # the same name, another meaning
     "prompt": {TEXT: PROMPTS, NATIVE: PROMPTS},
     "logit_bias": dict.fromkeys(ALL, (BIASES, NO_BIASES)),
-    "temperature": {NATIVE: ([-2, -0.5, 0, 2], NUMBERS + [-2.01, 2.01])},
+    "temperature": {NATIVE: ([-5, -0.5, 0, 2, 1000, 1e30], NUMBERS + [-2e30, 2e30])},
     "logprobs": {TEXT: ([0, 5, 20, False], ["1", True, [], {}, -1, 21, 0.5]), CHAT: ([True, False], BOOLS)},
     "top_logprobs": {CHAT: ([], ["1", True, [], {}, -1, 21, 0])},  # without logprobs
 }

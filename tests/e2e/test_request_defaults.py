@@ -4,6 +4,7 @@ import json
 import pytest
 
 from quire import serve_in_vain
+from test_receipts import verify
 from test_thoughts import Thinker, model  # noqa: F401
 
 TEMPLATE = ("{% for m in messages %}{{ m.content }}{% endfor %}|{{ enable_thinking }}|{{ reasoning_effort }}|{{ a }}|"
@@ -70,6 +71,26 @@ def test_budget(start, model):  # noqa: F811
     by_default, longer, endless = thought(), thought(reasoning_budget=12), thought(reasoning_budget=-1)
     assert longer - by_default == 5 and endless == 40
     assert thought(reasoning_budget=7) == by_default and thought(thinking_token_budget=0) == 0
+
+
+def test_message(start, model):  # noqa: F811
+    file = model.parent / "message.jinja"
+    file.write_text("{% for m in messages %}{{ m.content }}{% endfor %}<think>{# </think> #}")
+    s = start("--reasoning-budget", "7", "--reasoning-budget-message", " Enough.", "--receipts", "on", "--chat-template", file,
+              model=model)
+
+    def thought(**fields):
+        r = s.post("/v1/chat/completions", {**CHAT, "max_tokens": 40, "seed": 3, "ignore_eos": True,
+                                            "logit_bias": {"257": -100}, **fields})
+        return r.json["choices"][0]["message"]["reasoning_content"]
+    plain = thought(reasoning_budget_message="")
+    assert thought() == plain + " Enough." and thought(reasoning_budget_message=" So:") == plain + " So:"
+    assert s.get("/props").json["reasoning_budget_message"] == " Enough."
+    r = s.post("/v1/chat/completions", {**CHAT, "max_tokens": 40, "seed": 3, "logit_bias": {"257": -100}, "receipt": True})
+    code, lines, err = verify([r.json["receipt"]], "--model", model, "--chat-template", file)
+    assert code == 0, (lines, err)  # the receipt has the message, which the flags do not
+    run = serve_in_vain("--model", model, "--reasoning-budget-message", "x" * 257)
+    assert run.returncode != 0 and "'reasoning_budget_message' has more than 256 tokens" in run.stderr
 
 
 def test_seed(start):

@@ -175,6 +175,62 @@ def test_bad_budgets(opened):
         assert r.status == 400 and "thinking.budget_tokens" in r.json["error"]["message"], r.body
 
 
+def reasoning(a):
+    return a["choices"][0]["message"]["reasoning_content"], a["usage"]["completion_tokens_details"]["reasoning_tokens"]
+
+
+def test_a_message_ends_a_thought_whose_budget_is_used_up(opened, asked):
+    """Its tokens, of one byte each, come before the mark, count as generated, and leave what stands before them as it is."""
+    said = " Enough, I answer."
+    for server, bias in ((opened, {}), (asked, {str(OPEN): 100})):
+        fields = {"seed": 5, "max_tokens": 90, "reasoning_budget": 12, "logit_bias": {"258": -100, str(CLOSE): -100, **bias}}
+        plain, told = ask(server, **fields), ask(server, **fields, reasoning_budget_message=said)
+        (thought, n), (longer, m) = reasoning(plain), reasoning(told)
+        assert longer == thought + said and m == n + len(said)
+        assert told["choices"][0]["message"]["content"] and told["usage"]["completion_tokens"] == 90
+        assert streamed(server, **fields, reasoning_budget_message=said) == [longer, told["choices"][0]["message"]["content"]]
+        both = ask(server, **fields, n=2, reasoning_budget_message=said)["choices"]
+        assert both[0]["message"] == told["choices"][0]["message"] and both[1]["message"]["reasoning_content"].endswith(said)
+        assert ask(server, **fields, reasoning_budget_message="")["choices"] == plain["choices"]
+        parts = messages(server, 12, seed=5, logit_bias=fields["logit_bias"], reasoning_budget_message=said)
+        assert parts[0]["thinking"] == longer and parts[1]["type"] == "text"
+        cut = ask(server, **{**fields, "max_tokens": 20}, reasoning_budget_message=said)["choices"][0]
+        assert cut["finish_reason"] == "length" and not cut["message"]["content"]
+        assert longer.startswith(cut["message"]["reasoning_content"])
+
+
+def test_no_message_where_no_budget_is_used_up(opened):
+    """Without a budget, where the model ends its thought itself, and where it shall not think."""
+    said = {"reasoning_budget_message": " Enough."}
+    for fields in ({"seed": 7, "max_tokens": 40, "logit_bias": {"258": -100, str(CLOSE): -100}},
+                   {"seed": 2, "reasoning_budget": 80, "logit_bias": {str(CLOSE): 100}},
+                   {"seed": 2, "max_tokens": 20, "reasoning_budget": 0}, {"seed": 2, "max_tokens": 20, "reasoning_effort": "none"}):
+        assert ask(opened, **fields, **said)["choices"] == ask(opened, **fields)["choices"]
+
+
+def test_a_message_before_a_constraint(opened):
+    c = ask(opened, seed=3, reasoning_budget=6, reasoning_budget_message=" So:", response_format=FORMAT,
+            logit_bias={str(CLOSE): -100})["choices"][0]
+    assert c["message"]["reasoning_content"].endswith(" So:")
+    jsonschema.validate(json.loads(c["message"]["content"]), SCHEMA)
+
+
+def test_an_answer_goes_on_within_the_message(opened):
+    fields = {"seed": 5, "max_tokens": 60, "reasoning_budget": 12, "reasoning_budget_message": " Enough, I answer.\n",
+              "logit_bias": {"258": -100, str(CLOSE): -100}, "return_token_ids": True}
+    whole = ask(opened, **fields)["choices"][0]
+    for k in (5, 12, 13, 20, 30, 31, 40):
+        rest = ask(opened, **fields, resume={"tokens": whole["token_ids"][:k], "seed": 5})["choices"][0]
+        assert rest["token_ids"][-(60 - k):] == whole["token_ids"][k:], k
+
+
+def test_a_message_that_is_too_long(opened):
+    body = {"messages": ASK, "max_tokens": 5, "reasoning_budget": 2}
+    assert opened.post(CHAT, {**body, "reasoning_budget_message": "x" * 256}).status == 200
+    r = opened.post(CHAT, {**body, "reasoning_budget_message": "x" * 257})
+    assert r.status == 400 and r.json["error"]["param"] == "reasoning_budget_message" and "256 tokens" in r.json["error"]["message"]
+
+
 def test_stop_strings_are_for_the_answer(opened):
     fields = {"seed": 5, "reasoning_budget": 30, "max_tokens": 90, "logit_bias": {"258": -100, str(CLOSE): -100}}
     m = ask(opened, **fields)["choices"][0]["message"]

@@ -110,16 +110,6 @@ int conversation_add_tool(struct conversation *c, const struct tool *tool)
     return 0;
 }
 
-void conversation_drop(struct conversation *c, uint32_t n)
-{
-    uint32_t kept = 0;
-
-    for (uint32_t i = 0; i < c->n_messages; i++)
-        if (i >= n || strcmp(c->messages[i].role, "system") == 0)
-            c->messages[kept++] = c->messages[i];
-    c->n_messages = kept;
-}
-
 void conversation_drop_passed(struct conversation *c)
 {
     uint32_t last = 0, kept = 0;

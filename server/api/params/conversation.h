@@ -78,8 +78,12 @@ int conversation_add_composed(struct conversation *c, struct buf *text);
 int conversation_add_call(struct conversation *c, const struct tool_call *call);
 int conversation_add_tool(struct conversation *c, const struct tool *tool);
 
-/* Without the first n messages but for those of the system. */
-void conversation_drop(struct conversation *c, uint32_t n);
+/* How many of the first messages may be dropped so that message i stays, for stays[n_messages]:
+ * UINT32_MAX for one of the system. With `keeps_pairs` the developer's stay as well, and the result
+ * of a call goes together with the message that has the call. ERR_NOMEM. */
+int conversation_find_stays(const struct conversation *c, bool keeps_pairs, uint32_t *stays);
+/* Without the messages that do not stay where the first n are dropped. */
+void conversation_drop(struct conversation *c, const uint32_t *stays, uint32_t n);
 
 /* Without the passing messages that have one of the user, or a tool's result, behind them. */
 void conversation_drop_passed(struct conversation *c);

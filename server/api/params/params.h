@@ -182,7 +182,7 @@ struct params {
     uint32_t n_discard;   /* those behind them, which go; 0: half of the rest */
     bool ends_with_context; /* it is not to be shifted */
     uint32_t max_context; /* tokens of prompt and answer; 0 = as many as there is room for */
-    bool drops_messages;  /* OLLAMA: the oldest ones go where a conversation is too long */
+    bool drops_messages;  /* the oldest ones go where a conversation is too long */
     bool cuts_middle;     /* OLLAMA: of a prompt that is still too long its middle goes */
     const cJSON *context; /* OLLAMA_GENERATE: ids that come before the conversation, or NULL */
     uint32_t n_unknown;  /* fields that are not known */
@@ -221,6 +221,8 @@ struct params {
     enum thinking default_thinking; /* theirs, where the request does not say */
     struct context_edits edits;   /* what is done to the conversation before the model reads it */
     uint32_t thinking_budget;     /* tokens of a thought, or THOUGHT_NO_LIMIT */
+    const char *budget_message;   /* what ends a thought then; NULL or "": nothing. The body's tree
+                                   * or the settings have it */
     enum reasoning_format reasoning_format;
     bool has_functions;           /* OpenAI's older shape of tools, and of calls in the answer */
     enum tool_choice tool_choice;

@@ -70,6 +70,15 @@ int params_parse_thinking_token_budget(const struct field_args *a)
     return parse_budget(a);
 }
 
+/* Its tokens are counted once the tokenizer has made them. */
+int params_parse_reasoning_budget_message(const struct field_args *a)
+{
+    if (!cJSON_IsString(a->v))
+        return params_refuse(a, "must be a string");
+    a->p->budget_message = a->v->valuestring;
+    return 0;
+}
+
 /* ---- what is given ---- */
 
 /* What belongs to tools that are not here changes nothing. */

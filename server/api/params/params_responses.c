@@ -253,3 +253,14 @@ int params_parse_reasoning(const struct field_args *a)
         return 0;
     return params_set_effort(a, "reasoning.effort", cJSON_GetStringValue(effort));
 }
+
+/* "auto": what is too long loses its oldest items; "disabled": it is refused. */
+int params_parse_truncation(const struct field_args *a)
+{
+    const char *word = cJSON_GetStringValue(a->v);
+
+    a->p->drops_messages = word != NULL && strcmp(word, "auto") == 0;
+    if (a->p->drops_messages || (word != NULL && strcmp(word, "disabled") == 0))
+        return 0;
+    return params_refuse(a, "must be auto or disabled");
+}

@@ -2,6 +2,9 @@
 #include "server/api/params/request_defaults.h"
 
 #include "core/base/err.h"
+#include "core/base/mem.h"
+#include "core/tokenizer/tokenizer.h"
+#include "scheduler/request.h"
 #include "server/api/params/params_impl.h"
 
 #include <stdio.h>
@@ -40,8 +43,38 @@ int request_defaults_take_kwargs(struct request_defaults *d, const char *text, c
     return check_kwargs(d->template_kwargs, err, err_len);
 }
 
+int request_defaults_take_message(struct request_defaults *d, const char *text)
+{
+    if (text[0] == '\0')
+        return 0;
+    d->budget_message = mem_strdup(text);
+    return d->budget_message != NULL ? 0 : ERR_NOMEM;
+}
+
+int request_defaults_check_message(const struct request_defaults *d, const struct tokenizer *t,
+                                   char *err, size_t err_len)
+{
+    struct token_list ids = {0};
+    int rc;
+
+    if (d->budget_message == NULL)
+        return 0;
+    rc = tokenizer_encode(t, d->budget_message, strlen(d->budget_message), 0, REQUEST_MAX_MESSAGE,
+                          NULL, &ids);
+    token_list_release(&ids);
+    if (rc == ERR_LIMIT) {
+        snprintf(err, err_len, "'reasoning_budget_message' has more than %d tokens",
+                 REQUEST_MAX_MESSAGE);
+        return ERR_INVAL;
+    }
+    if (rc < 0)
+        snprintf(err, err_len, "out of memory");
+    return rc;
+}
+
 void request_defaults_release(struct request_defaults *d)
 {
+    mem_free(d->budget_message);
     cJSON_Delete(d->template_kwargs);
     *d = (struct request_defaults){0};
 }
@@ -60,4 +93,5 @@ void request_defaults_apply(const struct request_defaults *d, struct params *p)
     p->default_thinking = d->reasoning_budget == 0 ? THINKING_OFF : d->thinking;
     if (d->reasoning_budget > 0)
         p->thinking_budget = (uint32_t)d->reasoning_budget;
+    p->budget_message = d->budget_message;
 }

@@ -1,11 +1,12 @@
 /* server/api/params/request_defaults.h - what the settings say of a request that does not: its
- * seed, whether and how long to think, and variables of the chat template.
+ * seed, whether and how long to think, with which words a thought is ended, and variables of the
+ * chat template.
  *
  * How to sample is in core/model/sampling_defaults.h, for the model's file has a say in that. A
  * request's own field comes first; of template variables, each for itself.
  *
  * Thread: filled before the I/O thread runs, then constant.
- * Memory: the tree of variables; request_defaults_release().
+ * Memory: the message and the tree of variables; request_defaults_release().
  */
 #ifndef SERVER_API_PARAMS_REQUEST_DEFAULTS_H
 #define SERVER_API_PARAMS_REQUEST_DEFAULTS_H
@@ -14,11 +15,14 @@
 
 #include "server/api/params/params.h"
 
+struct tokenizer;
+
 struct request_defaults { /* zero says nothing, but that thoughts have a budget of 0 */
     bool has_seed;
     uint64_t seed;
     enum thinking thinking;
     int32_t reasoning_budget; /* tokens of a thought; 0: none, -1: no limit */
+    char *budget_message;     /* what ends a thought that has used it up; NULL: nothing */
     cJSON *template_kwargs;   /* an object, or NULL */
 };
 
@@ -26,6 +30,11 @@ struct request_defaults { /* zero says nothing, but that thoughts have a budget 
  * why. */
 int request_defaults_take_kwargs(struct request_defaults *d, const char *text, char *err,
                                  size_t err_len);
+/* Copy the message; "" is none. ERR_NOMEM. */
+int request_defaults_take_message(struct request_defaults *d, const char *text);
+/* Is the message short enough? ERR_INVAL, ERR_NOMEM: *err says why. */
+int request_defaults_check_message(const struct request_defaults *d, const struct tokenizer *t,
+                                   char *err, size_t err_len);
 void request_defaults_release(struct request_defaults *d);
 
 /* Into a body's params before its fields are read; NULL: nothing. */

@@ -215,7 +215,7 @@ static void a_constraint_waits_for_the_thought(void **state)
 {
     struct fixture *f = setup();
     struct bound *b = bind(f, "root ::= \"a\" \"b\"");
-    struct thought thought = {THOUGHT_MAY_OPEN, 1000, 1001, 2};
+    struct thought thought = {.phase = THOUGHT_MAY_OPEN, .open = 1000, .close = 1001, .n_left = 2};
     struct logit_bias bias = {1001, -INFINITY};
     (void)state;
 
@@ -243,7 +243,7 @@ static void a_constraint_waits_for_the_thought(void **state)
 static void a_thought_has_a_budget(void **state)
 {
     struct fixture *f = setup();
-    struct thought thought = {THOUGHT_MAY_OPEN, 1000, 1001, 0};
+    struct thought thought = {.phase = THOUGHT_MAY_OPEN, .open = 1000, .close = 1001};
     (void)state;
 
     f->out.thought = &thought;
@@ -253,9 +253,39 @@ static void a_thought_has_a_budget(void **state)
     assert_int_equal(pick(f, 2), 1000);
     assert_int_equal(pick(f, 3), 1001);
     assert_int_equal(pick(f, 4), 1000); /* it is over: no mark any more */
-    thought = (struct thought){THOUGHT_OPEN, 1000, 1001, THOUGHT_NO_LIMIT};
+    thought = (struct thought){
+        .phase = THOUGHT_OPEN, .open = 1000, .close = 1001, .n_left = THOUGHT_NO_LIMIT};
     f->logits[2] = 90;
     assert_int_equal(pick(f, 5), 2);
+    teardown(f);
+}
+
+/* Behind the budget come the message's tokens, whatever is likely, and then the mark. */
+static void a_message_ends_a_thought(void **state)
+{
+    static const int32_t message[] = {7, 7, 300};
+    struct fixture *f = setup();
+    struct thought thought = {.phase = THOUGHT_OPEN,
+                              .open = 1000,
+                              .close = 1001,
+                              .n_left = 1,
+                              .n_message = 3,
+                              .message = message};
+    (void)state;
+
+    f->out.thought = &thought;
+    f->logits[700] = 70;
+    assert_int_equal(pick(f, 1), 700);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(pick(f, 2), message[i]);
+    assert_int_equal(thought.n_message, 0);
+    assert_int_equal(pick(f, 3), 1001);
+    assert_int_equal(thought.phase, THOUGHT_NONE);
+    assert_int_equal(pick(f, 4), 700);
+    thought = (struct thought){THOUGHT_OPEN, 1000, 1001, 5, 3, message};
+    f->logits[1001] = 80; /* the model ends it: no message */
+    assert_int_equal(pick(f, 5), 1001);
+    assert_int_equal(thought.phase, THOUGHT_NONE);
     teardown(f);
 }
 
@@ -321,6 +351,7 @@ static void cuts_keep_exactly_the_nucleus(void **state)
 {
     static const struct sampling cases[] = {
         {.temperature = 1, .top_p = 0.5f},
+        {.temperature = 1, .top_p = 0},
         {.temperature = 0.3f, .top_p = 0.9f},
         {.temperature = 1, .top_p = 1, .top_k = 40},
         {.temperature = 1, .top_p = 0.35f, .top_k = 7},
@@ -486,6 +517,7 @@ int main(void)
         cmocka_unit_test(the_end_comes_where_it_may),
         cmocka_unit_test(a_constraint_waits_for_the_thought),
         cmocka_unit_test(a_thought_has_a_budget),
+        cmocka_unit_test(a_message_ends_a_thought),
         cmocka_unit_test(penalties_follow_the_counts),
         cmocka_unit_test(cuts_keep_exactly_the_nucleus),
         cmocka_unit_test(frequencies_match_the_weights),

@@ -192,7 +192,8 @@ static void thoughts_are_not_constrained(void **state)
     (void)state;
 
     assert_true(grammar_drafter_is_for(s.r));
-    s.r->thought = (struct thought){THOUGHT_OPEN, 1000, 1001, THOUGHT_NO_LIMIT};
+    s.r->thought = (struct thought){
+        .phase = THOUGHT_OPEN, .open = 1000, .close = 1001, .n_left = THOUGHT_NO_LIMIT};
     assert_false(grammar_drafter_is_for(s.r));
     close_scene(&s);
 }
