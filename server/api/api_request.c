@@ -232,8 +232,7 @@ static int take_ttft(struct api_request *p, const char *header)
     ms = header[0] >= '0' && header[0] <= '9' ? strtod(header, &end) : 0;
     if (end == NULL || *end != '\0' || !(ms >= 1 && ms <= MAX_TTFT_MS))
         return api_error_set(&p->error, 400, name, NULL,
-                             "the header %s must be milliseconds, from 1 to %d", name,
-                             MAX_TTFT_MS);
+                             "the header %s must be milliseconds, from 1 to %d", name, MAX_TTFT_MS);
     p->params.ttft_ms = (uint32_t)ms;
     return 0;
 }
@@ -305,6 +304,8 @@ static int hold_strict_calls(struct api_request *p, const struct server_model *m
 {
     if ((p->params.form & PARAMS_TURNS) == 0)
         return 0;
+    if (strict_calls_check_patterns(&p->params, p->budget, &p->error) < 0)
+        return ERR_INVAL;
     return strict_calls_constrain(&p->params, chat_style(chat_for(model->chat, &p->params)),
                                   &p->error);
 }
@@ -390,8 +391,7 @@ static int build_requests(struct api_request *p, const struct server_model *mode
     if (p->params.adapter.name[0] == '\0' && !p->params.has_lora)
         adapter_set_default(model->adapters, &p->params.adapter);
     if (!p->params.has_return_documents)
-        p->params.return_documents =
-            p->wire_format->gives_documents && !p->params.is_texts;
+        p->params.return_documents = p->wire_format->gives_documents && !p->params.is_texts;
     if (p->wire_format->echo != NULL && p->wire_format->echo(body, &p->echo) < 0)
         return api_request_no_memory(p);
     if (p->params.store && p->wire_format->answer == NULL &&
@@ -431,8 +431,8 @@ static int build(struct api_request *p, const struct server_model *model, cJSON 
 }
 
 void api_request_parse(struct api_request *p, const struct server_model *model,
-                   const struct wire_format *wire_format, const struct buf *body,
-                   const struct api_headers *headers, struct budget *budget)
+                       const struct wire_format *wire_format, const struct buf *body,
+                       const struct api_headers *headers, struct budget *budget)
 {
     static const struct api_headers none = {0};
     const char *why = NULL;

@@ -313,7 +313,7 @@ def test_bad_responses(server, param, fields):
 
 def test_tools_of_openais_own_are_left_out_with_a_warning(server):
     function = {"type": "function", "name": "look", "parameters": {"type": "object"}}
-    hosted = [{"type": t} for t in ("web_search", "file_search", "mcp", "code_interpreter", "custom", "x" * 300)]
+    hosted = [{"type": t} for t in ("web_search", "file_search", "mcp", "code_interpreter", "local_shell", "x" * 300)]
     body = {"input": "Once", "max_output_tokens": 3, "temperature": 0}
     alone = server.post("/v1/responses", {**body, "tools": [function]}).json
     beside = server.post("/v1/responses", {**body, "tools": [hosted[0], function, *hosted[1:]]}).json

@@ -104,7 +104,7 @@ static void say(struct said *out, const uint8_t *how, const char *text, size_t n
     add_tool(&chat);
     require(call_tools_create(&tools, &chat) == 0);
     if (is_forced)
-        output_parser_init_forced(&s, is_named ? "f" : NULL, &style, (how[1] & 4) != 0);
+        output_parser_init_forced(&s, is_named ? "f" : NULL, &style, NULL, (how[1] & 4) != 0);
     else
         output_parser_init(&s, &style, tools, (how[1] & 2) != 0, (how[1] & 4) != 0);
     for (size_t i = 0, len; i < n; i += len) {

@@ -15,8 +15,9 @@ struct known_key {
 
 struct known_tool {
     const char *name;
-    unsigned others;         /* types of properties that are not named */
-    uint32_t first, n_keys;  /* in `keys` */
+    struct call_traits traits;
+    unsigned others;        /* types of properties that are not named */
+    uint32_t first, n_keys; /* in `keys` */
 };
 
 struct call_tools {
@@ -81,7 +82,9 @@ static void fill_tool(struct filling *f, struct known_tool *known, const struct 
     const cJSON *others =
         cJSON_GetObjectItemCaseSensitive(tool->parameters, "additionalProperties");
 
-    *known = (struct known_tool){.name = keep_text(f->tools, &f->at, tool->name), .first = first};
+    *known = (struct known_tool){.name = keep_text(f->tools, &f->at, tool->name),
+                                 .traits = {tool->is_custom, tool->n_space},
+                                 .first = first};
     known->others = call_value_schema_types(tool->parameters, others);
     call_value_each_property(tool->parameters, fill_key, f);
     known->n_keys = f->tools->n_keys - first;
@@ -148,6 +151,13 @@ static const struct known_tool *find_tool(const struct call_tools *t, const char
 bool call_tools_have(const struct call_tools *tools, const char *name, size_t n)
 {
     return tools == NULL || find_tool(tools, name, n) != NULL;
+}
+
+struct call_traits call_tools_traits(const struct call_tools *tools, const char *name)
+{
+    const struct known_tool *tool = find_tool(tools, name, strlen(name));
+
+    return tool != NULL ? tool->traits : (struct call_traits){0};
 }
 
 unsigned call_tools_types(const struct call_tools *tools, const char *name, const char *key,

@@ -11,6 +11,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #define CALL_TOOLS_MAX_KEYS 4096 /* of all functions; types of more are not known */
 
@@ -24,6 +25,14 @@ size_t call_tools_bytes(const struct call_tools *tools); /* NULL: 0 */
 
 /* Was a function of that name offered? NULL: nobody knows, so any may be. */
 bool call_tools_have(const struct call_tools *tools, const char *name, size_t n);
+
+struct call_traits {  /* how a call of a function is told to the client */
+    bool is_custom;   /* as a call of a custom tool */
+    uint32_t n_space; /* bytes of the name before the dot: the namespace; 0: it is in none */
+};
+
+/* The function's; zero where it was not offered. */
+struct call_traits call_tools_traits(const struct call_tools *tools, const char *name);
 
 /* The argument_types (call_value.h) that the function's schema allows for key[0..n);
  * ARGUMENT_ANY: it does not say. */

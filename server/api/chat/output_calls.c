@@ -58,6 +58,7 @@ struct output_call *output_calls_begin(struct output_parser *s, const char *name
     *call = (struct output_call){.name = copy(name, n)};
     if (call->name == NULL)
         return no_memory(s);
+    call->traits = call_tools_traits(s->tools, call->name);
     buf_init(&call->arguments, HTTP_MAX_REPLY / 4);
     make_id(s, call);
     if (output_pieces_add(s, OUTPUT_CALL, s->n_calls) == NULL) {
@@ -189,4 +190,25 @@ void output_call_add_object(const struct output_call *call, struct buf *out)
         buf_add(out, text->data, text->len);
     else
         json_add_closed(out, text->data != NULL ? text->data : "", text->len);
+}
+
+void output_call_add_input(const struct output_call *call, struct buf *out)
+{
+    const char *why = NULL, *text;
+    cJSON *json = NULL;
+    struct buf closed;
+    int rc;
+
+    buf_init(&closed, HTTP_MAX_REPLY);
+    output_call_add_object(call, &closed);
+    rc = closed.err < 0 ? closed.err : json_parse(closed.data, closed.len, &json, &why);
+    text = field_text(json, "input");
+    if (text != NULL)
+        buf_add_str(out, text);
+    else if (call->is_whole)
+        buf_add(out, call->arguments.data, call->arguments.len);
+    if (rc < 0 && rc != ERR_INVAL && rc != ERR_LIMIT)
+        out->err = rc;
+    cJSON_Delete(json);
+    buf_release(&closed);
 }

@@ -25,12 +25,13 @@ void output_parser_init(struct output_parser *s, const struct output_style *styl
 }
 
 void output_parser_init_forced(struct output_parser *s, const char *name,
-                               const struct output_style *style, bool thinks)
+                               const struct output_style *style, const struct call_tools *tools,
+                               bool thinks)
 {
     struct output_style forced = *style;
 
     forced.family = family_forced(name != NULL);
-    output_parser_init(s, &forced, NULL, true, thinks);
+    output_parser_init(s, &forced, tools, true, thinks);
     s->has_forced = true;
     snprintf(s->recipient, sizeof(s->recipient), "%s", name != NULL ? name : "");
 }

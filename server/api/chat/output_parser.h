@@ -26,12 +26,11 @@
 
 #include "core/base/buf.h"
 #include "core/base/json_scan.h"
+#include "server/api/chat/call_tools.h"
 #include "server/api/chat/call_value.h"
 #include "server/api/chat/family.h"
 
 #define OUTPUT_MAX_CALLS 128
-
-struct call_tools;
 
 struct output_style {                     /* how a model writes its answers */
     const struct family *family;          /* NULL: calls are not read */
@@ -69,6 +68,7 @@ void output_parser_skip_thought(const struct output_style *style, bool may_call,
 struct output_call {
     char id[160]; /* the model's own, where its family writes one */
     char *name;
+    struct call_traits traits;
     struct buf arguments; /* JSON text of an object, as far as it was written */
     bool is_over;         /* no more of it comes */
     bool is_whole;        /* it came to its end */
@@ -140,7 +140,8 @@ void output_parser_init(struct output_parser *s, const struct output_style *styl
 /* Nothing but calls comes, behind a thought if there is one: one call's arguments, or a list of
  * calls. `name` is the function's, NULL: of any; of the model's style only its thoughts count. */
 void output_parser_init_forced(struct output_parser *s, const char *name,
-                               const struct output_style *style, bool thinks);
+                               const struct output_style *style, const struct call_tools *tools,
+                               bool thinks);
 /* After output_parser_init(): nothing but calls comes, behind a thought if there is one, so that
  * what is cut is no text. `name` is the function's, NULL: of any. */
 void output_parser_insist(struct output_parser *s, const char *name);
@@ -165,6 +166,9 @@ bool output_parser_is_thinking(const struct output_parser *s);
 /* The first error: something was lost. */
 int output_parser_error(const struct output_parser *s);
 
+/* The text of a custom tool's call: the string `input` of its arguments, as far as it was written.
+ * Of arguments that came to their end without one, the client gets the JSON text. */
+void output_call_add_input(const struct output_call *call, struct buf *out);
 /* A call's arguments as a JSON value: what was cut is closed, what is no JSON is "{}". */
 void output_call_add_object(const struct output_call *call, struct buf *out);
 

@@ -1,7 +1,10 @@
 /* server/api/constraint/strict_calls.c - see strict_calls.h. */
 #include "server/api/constraint/strict_calls.h"
 
+#include "core/base/err.h"
 #include "core/base/json.h"
+#include "core/grammar/grammar.h"
+#include "core/grammar/regex.h"
 #include "server/api/chat/output_parser.h"
 #include "server/api/constraint/constraint_arguments.h"
 #include "server/api/params/params.h"
@@ -194,8 +197,32 @@ static int constrain(struct params *p, const struct family *f, bool has_triggers
     return 0;
 }
 
-int strict_calls_constrain(struct params *p, const struct output_style *style,
-                           struct api_error *e)
+static int check_pattern(const struct tool *tool, struct budget *budget, struct api_error *e)
+{
+    struct grammar *grammar = NULL;
+    char why[200] = "";
+    const int rc = grammar_from_regex(&grammar, tool->pattern, strlen(tool->pattern), budget, why,
+                                      sizeof(why));
+
+    grammar_destroy(&grammar);
+    if (rc == ERR_NOMEM)
+        return api_error_no_memory(e);
+    return rc == 0 ? 0
+                   : api_error_set(e, 400, tool->pattern_field, NULL, "'%s' cannot be used: %s",
+                                   tool->pattern_field, why);
+}
+
+int strict_calls_check_patterns(const struct params *p, struct budget *budget, struct api_error *e)
+{
+    int rc = 0;
+
+    for (uint32_t i = 0; i < p->chat.n_tools && rc == 0; i++)
+        if (p->chat.tools[i].pattern != NULL)
+            rc = check_pattern(&p->chat.tools[i], budget, e);
+    return rc;
+}
+
+int strict_calls_constrain(struct params *p, const struct output_style *style, struct api_error *e)
 {
     if (can_force(p, style->family)) {
         p->forces_own_form = true;
@@ -203,6 +230,6 @@ int strict_calls_constrain(struct params *p, const struct output_style *style,
     }
     if (!is_wanted(p) || style->family == NULL)
         return 0;
-    return constrain(p, style->family, true,
-                     has_answer_format(p) ? p->constraint.field : "tools", e);
+    return constrain(p, style->family, true, has_answer_format(p) ? p->constraint.field : "tools",
+                     e);
 }

@@ -24,11 +24,15 @@
 
 #include "server/http/error.h"
 
+struct budget;
 struct output_style;
 struct params;
 
+/* The params of a chat were parsed: do the regular expressions of its custom tools compile? 0, or
+ * ERR_* with *e filled, which names the field of the first one that does not. */
+int strict_calls_check_patterns(const struct params *p, struct budget *budget, struct api_error *e);
+
 /* The params of a chat were parsed. 0, or ERR_NOMEM with *e filled. */
-int strict_calls_constrain(struct params *p, const struct output_style *style,
-                           struct api_error *e);
+int strict_calls_constrain(struct params *p, const struct output_style *style, struct api_error *e);
 
 #endif

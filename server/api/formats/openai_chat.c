@@ -30,8 +30,32 @@ static void add_logprobs(struct buf *out, const struct choice *c)
 
 /* ---- whole ---- */
 
+static void add_custom_input(struct buf *out, const struct output_call *call)
+{
+    struct buf input;
+
+    buf_init(&input, HTTP_MAX_REPLY);
+    output_call_add_input(call, &input);
+    json_add_string(out, input.data, input.len);
+    out->err = input.err < 0 ? input.err : out->err;
+    buf_release(&input);
+}
+
+static void add_custom_call(struct buf *out, const struct output_call *call)
+{
+    buf_printf(out, "{\"id\":\"%s\",\"type\":\"custom\",\"custom\":{\"name\":", call->id);
+    json_add_cstring(out, call->name);
+    buf_add_str(out, ",\"input\":");
+    add_custom_input(out, call);
+    buf_add_str(out, "}}");
+}
+
 static void add_call(struct buf *out, const struct output_call *call)
 {
+    if (call->traits.is_custom) {
+        add_custom_call(out, call);
+        return;
+    }
     buf_printf(out, "{\"id\":\"%s\",\"type\":\"function\",\"function\":{\"name\":", call->id);
     json_add_cstring(out, call->name);
     buf_add_str(out, ",\"arguments\":");
@@ -165,6 +189,31 @@ static void add_thought_delta(struct response_writer *a, struct choice *c, struc
     close_delta(a, c, out);
 }
 
+/* A custom tool's call: its name, and its input in one piece once it is all there. */
+static void add_custom_deltas(struct response_writer *a, struct choice *c, uint32_t i,
+                              struct buf *out)
+{
+    const struct output_call *call = &c->output.calls[i];
+
+    if (!call->was_announced) {
+        open_delta(a, c, out);
+        buf_printf(out,
+                   "\"tool_calls\":[{\"index\":%u,\"id\":\"%s\",\"type\":\"custom\","
+                   "\"custom\":{\"name\":",
+                   i, call->id);
+        json_add_cstring(out, call->name);
+        buf_add_str(out, ",\"input\":\"\"}}]");
+        close_delta(a, c, out);
+    }
+    if (!call->is_over)
+        return;
+    open_delta(a, c, out);
+    buf_printf(out, "\"tool_calls\":[{\"index\":%u,\"custom\":{\"input\":", i);
+    add_custom_input(out, call);
+    buf_add_str(out, "}}]");
+    close_delta(a, c, out);
+}
+
 /* The name in a frame of its own, then what has come of the arguments. */
 static void add_call_deltas(struct response_writer *a, struct choice *c, uint32_t i,
                             struct buf *out)
@@ -245,7 +294,10 @@ static void frame(struct response_writer *a, struct choice *c, struct buf *out)
     add_thought_delta(a, c, out);
     add_text_delta(a, c, "content", &c->output.text, out);
     for (uint32_t i = c->output.n_sent; i < c->output.n_calls; i++)
-        add_call_deltas(a, c, i, out);
+        if (c->output.calls[i].traits.is_custom)
+            add_custom_deltas(a, c, i, out);
+        else
+            add_call_deltas(a, c, i, out);
     if (c->finish != FINISH_NONE)
         add_end(a, c, out);
     response_pass_choice(out, c);

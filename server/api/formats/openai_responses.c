@@ -1,14 +1,15 @@
 /* server/api/formats/openai_responses.c - answers of POST /v1/responses.
  *
- * A response is a list of items: a thought, a message, function calls. A stream has events for the
- * start, the pieces and the end of each, and repeats the whole response at the end; so finished
- * items are kept as JSON in a->items and the open one's text in a->piece.
+ * A response is a list of items: a thought, a message, calls of functions and custom tools. A
+ * stream has events for the start, the pieces and the end of each, and repeats the whole response
+ * at the end; so finished items are kept as JSON in a->items and the open one's text in a->piece.
  */
 #include "server/api/response/response_writer.h"
 
 #include "core/base/err.h"
 #include "core/base/json.h"
 #include "server/api/params/field.h"
+#include "server/http/http_call.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -79,6 +80,41 @@ static void add_text_item(const struct response_writer *a, enum item item, uint3
     buf_add_str(out, "]}");
 }
 
+static const char *call_prefix(const struct output_call *call)
+{
+    return call->traits.is_custom ? "ctc_" : "fc_";
+}
+
+/* What the model has written for the client as a JSON string: the arguments of a function, or the
+ * input of a custom tool. */
+static void add_call_text(const struct output_call *call, struct buf *out)
+{
+    struct buf input;
+
+    if (!call->traits.is_custom) {
+        json_add_string(out, call->arguments.data, call->arguments.len);
+        return;
+    }
+    buf_init(&input, HTTP_MAX_REPLY);
+    output_call_add_input(call, &input);
+    json_add_string(out, input.data, input.len);
+    out->err = input.err < 0 ? input.err : out->err;
+    buf_release(&input);
+}
+
+/* "name":…; a tool's namespace is a member of its own. */
+static void add_call_name(const struct output_call *call, struct buf *out)
+{
+    const uint32_t n = call->traits.n_space;
+
+    buf_add_str(out, "\"name\":");
+    json_add_cstring(out, call->name + (n > 0 ? n + 1 : 0));
+    if (n > 0) {
+        buf_add_str(out, ",\"namespace\":");
+        json_add_string(out, call->name, n);
+    }
+}
+
 /* A call that has ended, or has only begun. */
 static void add_call_item(const struct response_writer *a, const struct output_call *call,
                           uint32_t n, bool is_done, struct buf *out)
@@ -86,13 +122,15 @@ static void add_call_item(const struct response_writer *a, const struct output_c
     const char *status = !is_done ? "in_progress" : call->is_whole ? "completed" : "incomplete";
 
     buf_add_str(out, "{\"id\":");
-    add_item_id(a, "fc_", n, out);
-    buf_printf(out,
-               ",\"type\":\"function_call\",\"status\":\"%s\",\"call_id\":\"%s\",\"name\":", status,
-               call->id);
-    json_add_cstring(out, call->name);
-    buf_add_str(out, ",\"arguments\":");
-    json_add_string(out, call->arguments.data, is_done ? call->arguments.len : 0);
+    add_item_id(a, call_prefix(call), n, out);
+    buf_printf(out, ",\"type\":\"%s\",\"status\":\"%s\",\"call_id\":\"%s\",",
+               call->traits.is_custom ? "custom_tool_call" : "function_call", status, call->id);
+    add_call_name(call, out);
+    buf_add_str(out, call->traits.is_custom ? ",\"input\":" : ",\"arguments\":");
+    if (is_done)
+        add_call_text(call, out);
+    else
+        buf_add_str(out, "\"\"");
     buf_add_char(out, '}');
 }
 
@@ -334,15 +372,41 @@ static void open_call(struct response_writer *a, const struct output_call *call,
     close_event(out);
 }
 
-static void close_call(struct response_writer *a, const struct output_call *call, struct buf *out)
+static void add_arguments_done(struct response_writer *a, const struct output_call *call,
+                               struct buf *out)
 {
     open_event(a, "response.function_call_arguments.done", out);
     add_place(a, "fc_", out);
-    buf_add_str(out, ",\"name\":");
-    json_add_cstring(out, call->name);
+    buf_add_char(out, ',');
+    add_call_name(call, out);
     buf_add_str(out, ",\"arguments\":");
-    json_add_string(out, call->arguments.data, call->arguments.len);
+    add_call_text(call, out);
     close_event(out);
+}
+
+/* The input of a custom tool comes in one piece, at its end: what the model writes is a string of
+ * JSON, and the client gets its text. */
+static void add_input_events(struct response_writer *a, const struct output_call *call,
+                             struct buf *out)
+{
+    open_event(a, "response.custom_tool_call_input.delta", out);
+    add_place(a, "ctc_", out);
+    buf_add_str(out, ",\"delta\":");
+    add_call_text(call, out);
+    close_event(out);
+    open_event(a, "response.custom_tool_call_input.done", out);
+    add_place(a, "ctc_", out);
+    buf_add_str(out, ",\"input\":");
+    add_call_text(call, out);
+    close_event(out);
+}
+
+static void close_call(struct response_writer *a, const struct output_call *call, struct buf *out)
+{
+    if (call->traits.is_custom)
+        add_input_events(a, call, out);
+    else
+        add_arguments_done(a, call, out);
     begin_item_event(a, "response.output_item.done", out);
     add_call_item(a, call, a->n_blocks, true, out);
     close_event(out);
@@ -356,7 +420,7 @@ static void add_call(struct response_writer *a, const struct output_call *call, 
 {
     if (!call->was_announced)
         open_call(a, call, out);
-    if (call->n_sent < call->arguments.len) {
+    if (!call->traits.is_custom && call->n_sent < call->arguments.len) {
         open_event(a, "response.function_call_arguments.delta", out);
         add_place(a, "fc_", out);
         buf_add_str(out, ",\"delta\":");
@@ -414,6 +478,17 @@ static void failure(const struct api_error *e, struct buf *out)
     buf_add_str(out, ",\"param\":null}\n\n");
 }
 
+/* Is the model told of tools of this type? */
+static bool is_taken(const char *type)
+{
+    static const char *const taken[] = {"function", "custom", "namespace"};
+
+    for (size_t i = 0; i < sizeof(taken) / sizeof(taken[0]); i++)
+        if (strcmp(taken[i], type) == 0)
+            return true;
+    return false;
+}
+
 /* ,"warnings":[…]: tools that the server would have to run itself are left out, not refused, for
  * many clients send them unasked. Nothing where there are none. */
 static int add_warnings(const cJSON *body, struct buf *echo)
@@ -426,7 +501,7 @@ static int add_warnings(const cJSON *body, struct buf *echo)
     for (const cJSON *it = tools != NULL ? tools->child : NULL; it != NULL; it = it->next, i++) {
         const char *type = field_text(it, "type");
 
-        if (type == NULL || strcmp(type, "function") == 0)
+        if (type == NULL || is_taken(type))
             continue;
         snprintf(text, sizeof(text),
                  "tools[%u]: the type '%.60s' is not known here: the model is not told of it", i,

@@ -16,6 +16,7 @@ void conversation_release(struct conversation *c)
     mem_free(c->calls);
     mem_free(c->tools);
     mem_free(c->changes);
+    cJSON_Delete(c->made);
     *c = (struct conversation){0};
 }
 
@@ -108,6 +109,13 @@ int conversation_add_tool(struct conversation *c, const struct tool *tool)
     c->tools = grew;
     c->tools[c->n_tools++] = *tool;
     return 0;
+}
+
+const cJSON *conversation_keep(struct conversation *c, cJSON *value)
+{
+    if (c->made == NULL)
+        c->made = cJSON_CreateArray();
+    return json_put(c->made, NULL, value);
 }
 
 void conversation_drop_passed(struct conversation *c)

@@ -40,7 +40,13 @@ struct tool {
     const char *name;
     const cJSON *description, *parameters, *strict; /* NULL where not given */
     const cJSON *given;                             /* OpenAI's chat: the whole tool */
-    bool is_hidden; /* the model is not told of it, and cannot call it */
+    /* OpenAI's custom tool: the client gets a text, which the model writes as the string `input`
+     * of a function. */
+    bool is_custom;
+    uint32_t n_space;    /* bytes of the name before the dot: its namespace; 0: it is in none */
+    const char *pattern; /* a regular expression that a custom tool's text matches, or NULL */
+    const char *pattern_field; /* where the body has it */
+    bool is_hidden;            /* the model is not told of it, and cannot call it */
 };
 
 struct tool_change { /* what a message says of the tools from there on */
@@ -55,6 +61,7 @@ struct conversation { /* zero is empty */
     struct tool *tools;
     char **owned; /* parts that were composed */
     struct tool_change *changes;
+    cJSON *made; /* a list of JSON values that were composed */
     uint32_t n_messages, n_parts, n_calls, n_tools, n_owned, n_changes;
     int64_t now;        /* Unix seconds: what the template is told */
     bool numbers_calls; /* calls without an id get one, and so do the results that follow */
@@ -77,6 +84,10 @@ int conversation_add_text(struct conversation *c, const char *text);
 int conversation_add_composed(struct conversation *c, struct buf *text);
 int conversation_add_call(struct conversation *c, const struct tool_call *call);
 int conversation_add_tool(struct conversation *c, const struct tool *tool);
+
+/* Keep a value that was composed: it lives as long as the conversation. The value, or NULL when
+ * there was no memory for it, or for keeping it. */
+const cJSON *conversation_keep(struct conversation *c, cJSON *value /* takes */);
 
 /* How many of the first messages may be dropped so that message i stays, for stays[n_messages]:
  * UINT32_MAX for one of the system. With `keeps_pairs` the developer's stay as well, and the result

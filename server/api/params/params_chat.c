@@ -69,6 +69,20 @@ static int take_content(const struct field_args *a, const struct field_path *p,
     return 0;
 }
 
+/* A call of a custom tool: the template is given a function's. */
+static int take_custom_call(const struct field_args *a, const struct field_path *p,
+                            const cJSON *call)
+{
+    const cJSON *custom = field_find(call, "custom");
+    const struct field_path in = field_path_in(p, "custom", -1);
+    struct tool_call out = {.id = field_text(call, "id")};
+
+    if (!cJSON_IsObject(custom))
+        return field_refuse(p, "custom", "an object");
+    out.name = field_need_text(&in, custom, "name");
+    return out.name != NULL ? params_add_custom_call(a, &in, custom, &out) : ERR_INVAL;
+}
+
 static int take_call(const struct field_args *a, const struct field_path *p, const cJSON *call)
 {
     const cJSON *function = field_find(call, "function");
@@ -77,6 +91,8 @@ static int take_call(const struct field_args *a, const struct field_path *p, con
 
     if (!cJSON_IsObject(call))
         return field_refuse(p, "", "an object");
+    if (field_text(call, "type") != NULL && strcmp(field_text(call, "type"), "custom") == 0)
+        return take_custom_call(a, p, call);
     if (!cJSON_IsObject(function))
         return field_refuse(p, "function", "an object");
     out.name = field_need_text(&in, function, "name");
@@ -173,8 +189,9 @@ int params_parse_messages(const struct field_args *a)
 
 const char *params_taken_kwarg(const cJSON *object)
 {
-    static const char *const taken[] = {"messages", "tools", "add_generation_prompt", "bos_token",
-                                        "eos_token", "tokenize", "chat_template"};
+    static const char *const taken[] = {"messages",     "tools",     "add_generation_prompt",
+                                        "bos_token",    "eos_token", "tokenize",
+                                        "chat_template"};
 
     for (size_t i = 0; i < sizeof(taken) / sizeof(taken[0]); i++)
         if (cJSON_GetObjectItemCaseSensitive(object, taken[i]) != NULL)
@@ -196,8 +213,7 @@ int params_parse_chat_template_kwargs(const struct field_args *a)
 
 int params_set_effort(const struct field_args *a, const char *field, const char *effort)
 {
-    static const char *const words[] = {"none", "minimal", "low", "medium",
-                                        "high", "xhigh",   "max"};
+    static const char *const words[] = {"none", "minimal", "low", "medium", "high", "xhigh", "max"};
 
     for (size_t i = 0; effort != NULL && i < sizeof(words) / sizeof(words[0]); i++)
         if (strcmp(effort, words[i]) == 0) {

@@ -67,6 +67,18 @@ int params_add_call(const struct field_args *a, const struct tool_call *call);
 /* p: where the tool's name and parameters stand. */
 int params_add_tool(const struct field_args *a, const struct field_path *p,
                     const struct tool *tool);
+/* OpenAI's custom tool of the object v, with `name`, `description` and `format`; space: the
+ * namespace that it stands in, NULL: none. Then, a call of such a tool by an earlier answer: v has
+ * its text, and *call what else is known of it. */
+int params_add_custom(const struct field_args *a, const struct field_path *p, const cJSON *v,
+                      const char *space);
+int params_add_custom_call(const struct field_args *a, const struct field_path *p, const cJSON *v,
+                           struct tool_call *call);
+/* The name that the model sees: "SPACE.NAME", or the name alone where space is NULL. NULL: there
+ * was no memory, and *a->e says so. */
+const char *params_name_within(const struct field_args *a, const char *space, const char *name);
+/* What a namespace says of its tools goes before what this one of them says of itself. */
+int params_introduce_tool(const struct field_args *a, struct tool *tool, const char *intro);
 /* Anthropic's: a block of a turn of `role`. The blocks of a turn go into one message, but that a
  * tool_result is one of its own: *is_open says whether the last message is the one that the block
  * goes into. Then, a string or blocks of a message of the system, to the last message; a tool. */
@@ -74,8 +86,7 @@ int params_take_block(const struct field_args *a, const struct field_path *p, co
                       const cJSON *block, bool *is_open);
 int params_take_system(const struct field_args *a, const struct field_path *p, const char *member,
                        const cJSON *v);
-int params_take_custom_tool(const struct field_args *a, const struct field_path *p,
-                            const cJSON *v);
+int params_take_custom_tool(const struct field_args *a, const struct field_path *p, const cJSON *v);
 /* The fields of Anthropic's bodies against each other. */
 int params_settle_anthropic(struct params *p, struct api_error *e);
 /* Take each item of the list a->v; of `tools`, which must be a list. */

@@ -1,9 +1,10 @@
 /* server/api/params/params_responses.c - the fields that only OpenAI's Responses have.
  *
- * Instructions, the items of kept responses and those of the input become messages. A function_call
- * and a reasoning item go into the assistant's message that is open; each function_call_output is a
- * message of the role tool. Beside these fields, a body may have every field of a chat that
- * Responses do not define otherwise. https://platform.openai.com/docs/api-reference/responses
+ * Instructions, the items of kept responses and those of the input become messages. Calls of
+ * functions and custom tools, and reasoning items, go into the assistant's message that is open;
+ * each output of a call is a message of the role tool. Beside these fields, a body may have every
+ * field of a chat that Responses do not define otherwise.
+ * https://platform.openai.com/docs/api-reference/responses
  */
 #include "server/api/params/kept_items.h"
 #include "server/api/params/params_impl.h"
@@ -78,13 +79,35 @@ static int take_message(const struct field_args *a, const struct field_path *p, 
     return take_parts(a, p, item, "content");
 }
 
+/* The name that the model called; the item has the tool's namespace apart. */
+static const char *called_name(const struct field_args *a, const struct field_path *p,
+                               const cJSON *item)
+{
+    const char *name = field_need_text(p, item, "name");
+
+    return name != NULL ? params_name_within(a, field_text(item, "namespace"), name) : NULL;
+}
+
+static int take_custom_call(const struct field_args *a, const struct field_path *p,
+                            const cJSON *item)
+{
+    struct tool_call call = {.id = field_need_text(p, item, "call_id")};
+
+    if (call.id == NULL)
+        return ERR_INVAL;
+    call.name = called_name(a, p, item);
+    if (call.name == NULL || open_assistant(a) < 0)
+        return ERR_INVAL;
+    return params_add_custom_call(a, p, item, &call);
+}
+
 static int take_call(const struct field_args *a, const struct field_path *p, const cJSON *item)
 {
     struct tool_call call = {.id = field_need_text(p, item, "call_id")};
 
     if (call.id == NULL)
         return ERR_INVAL;
-    call.name = field_need_text(p, item, "name");
+    call.name = called_name(a, p, item);
     if (call.name == NULL)
         return ERR_INVAL;
     call.arguments = field_need_text(p, item, "arguments");
@@ -142,6 +165,8 @@ static int take_item(const struct field_args *a, const struct field_path *p, con
     } types[] = {{"message", take_message},
                  {"function_call", take_call},
                  {"function_call_output", take_output},
+                 {"custom_tool_call", take_custom_call},
+                 {"custom_tool_call_output", take_output},
                  {"reasoning", take_reasoning}};
     const char *type = field_text(item, "type");
 
@@ -152,7 +177,9 @@ static int take_item(const struct field_args *a, const struct field_path *p, con
     for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++)
         if (strcmp(types[i].type, type) == 0)
             return types[i].take(a, p, item);
-    return field_refuse(p, "type", "message, function_call, function_call_output or reasoning");
+    return field_refuse(p, "type",
+                        "message, function_call, function_call_output, "
+                        "custom_tool_call, custom_tool_call_output or reasoning");
 }
 
 bool params_is_reference(const cJSON *item)
@@ -207,19 +234,67 @@ int params_parse_items(const struct field_args *a)
 
 /* ---- tools and formats ---- */
 
+static int take_function(const struct field_args *a, const struct field_path *p, const cJSON *v,
+                         const char *space)
+{
+    const char *name = field_need_text(p, v, "name");
+    struct tool tool = {.description = field_find(v, "description"),
+                        .parameters = field_find(v, "parameters"),
+                        .strict = field_find(v, "strict"),
+                        .n_space = space != NULL ? (uint32_t)strlen(space) : 0};
+
+    tool.name = name != NULL ? params_name_within(a, space, name) : NULL;
+    return tool.name != NULL ? params_add_tool(a, p, &tool) : ERR_INVAL;
+}
+
+static int take_member(const struct field_args *a, const struct field_path *p, const cJSON *v,
+                       const char *space)
+{
+    const char *type = field_text(v, "type");
+
+    if (type != NULL && strcmp(type, "function") == 0)
+        return take_function(a, p, v, space);
+    if (type != NULL && strcmp(type, "custom") == 0)
+        return params_add_custom(a, p, v, space);
+    return field_refuse(p, "type", "function or custom");
+}
+
+/* {"name":…,"description":…,"tools":[…]}: each tool is one of the model's, under the namespace's
+ * name. */
+static int take_namespace(const struct field_args *a, const struct field_path *p, const cJSON *v)
+{
+    const char *space = field_need_text(p, v, "name");
+    const cJSON *tools = field_find(v, "tools"), *it;
+    const uint32_t first = a->p->chat.n_tools;
+    int i = 0;
+
+    if (space == NULL)
+        return ERR_INVAL;
+    if (strlen(space) > PARAMS_MAX_TOOL_NAME) /* it is copied for each of the tools */
+        return field_refuse(p, "name", "1 to 128 letters, digits, underscores, dots and dashes");
+    if (!cJSON_IsArray(tools) || tools->child == NULL)
+        return field_refuse(p, "tools", "a list of tools");
+    cJSON_ArrayForEach(it, tools)
+    {
+        const struct field_path in = field_path_in(p, "tools", i++);
+
+        if (take_member(a, &in, it, space) < 0)
+            return ERR_INVAL;
+    }
+    return params_introduce_tool(a, &a->p->chat.tools[first], field_text(v, "description"));
+}
+
 static int take_tool(const struct field_args *a, const struct field_path *p, const cJSON *v)
 {
     const char *type = field_text(v, "type");
-    struct tool tool = {.description = field_find(v, "description"),
-                        .parameters = field_find(v, "parameters"),
-                        .strict = field_find(v, "strict")};
 
     if (type == NULL)
         return field_refuse(p, "type", "a string");
-    if (strcmp(type, "function") != 0) /* a tool of OpenAI's own: the answer says so */
-        return 0;
-    tool.name = field_need_text(p, v, "name");
-    return tool.name != NULL ? params_add_tool(a, p, &tool) : ERR_INVAL;
+    if (strcmp(type, "namespace") == 0)
+        return take_namespace(a, p, v);
+    if (strcmp(type, "function") == 0 || strcmp(type, "custom") == 0)
+        return take_member(a, p, v, NULL);
+    return 0; /* a tool of OpenAI's own: the answer says so */
 }
 
 int params_parse_flat_tools(const struct field_args *a)

@@ -12,8 +12,7 @@
 
 /* ---- tools ---- */
 
-int params_add_tool(const struct field_args *a, const struct field_path *p,
-                    const struct tool *tool)
+int params_add_tool(const struct field_args *a, const struct field_path *p, const struct tool *tool)
 {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
                                   "0123456789_-.";
@@ -28,6 +27,15 @@ int params_add_tool(const struct field_args *a, const struct field_path *p,
     return conversation_add_tool(&a->p->chat, tool) == 0 ? 0 : api_error_no_memory(a->e);
 }
 
+static int take_custom(const struct field_args *a, const struct field_path *p, const cJSON *tool)
+{
+    const struct field_path in = field_path_in(p, "custom", -1);
+    const cJSON *custom = field_find(tool, "custom");
+
+    return cJSON_IsObject(custom) ? params_add_custom(a, &in, custom, NULL)
+                                  : field_refuse(p, "custom", "an object");
+}
+
 static int take_tool(const struct field_args *a, const struct field_path *p, const cJSON *tool)
 {
     const char *type = field_text(tool, "type");
@@ -39,8 +47,11 @@ static int take_tool(const struct field_args *a, const struct field_path *p, con
 
     if (!cJSON_IsObject(tool))
         return field_refuse(p, "", "an object");
+    if (a->p->form == PARAMS_CHAT && type != NULL && strcmp(type, "custom") == 0)
+        return take_custom(a, p, tool);
     if (type == NULL || strcmp(type, "function") != 0)
-        return field_refuse(p, "type", "\"function\"");
+        return field_refuse(
+            p, "type", a->p->form == PARAMS_CHAT ? "\"function\" or \"custom\"" : "\"function\"");
     if (!cJSON_IsObject(function))
         return field_refuse(p, "function", "an object");
     out.name = field_need_text(&in, function, "name");
@@ -123,6 +134,34 @@ static int refuse_allowed(const struct field_args *a, const char *why)
     return params_refuse(a, "of the type allowed_tools must have %s", why);
 }
 
+/* Where a function or a custom tool has its name: beside its type, or, in chats, in an object that
+ * is called as the type. NULL: it is neither. */
+static const cJSON *named_part(const cJSON *v, bool is_flat)
+{
+    const char *type = field_text(v, "type");
+
+    if (type != NULL && strcmp(type, "custom") == 0)
+        return is_flat ? v : field_find(v, "custom");
+    if (type != NULL && strcmp(type, "function") != 0)
+        return NULL;
+    return is_flat ? v : field_find(v, "function");
+}
+
+/* The name that the model sees of the tool that v names; NULL: there is none. */
+static const char *seen_name(const struct field_args *a, const cJSON *v, bool is_flat)
+{
+    const char *name = field_text(named_part(v, is_flat), "name");
+
+    return name != NULL && is_flat ? params_name_within(a, field_text(v, "namespace"), name) : name;
+}
+
+static struct tool *find_named(const struct field_args *a, const cJSON *v, bool is_flat)
+{
+    const char *name = seen_name(a, v, is_flat);
+
+    return name != NULL ? conversation_tool(&a->p->chat, name) : NULL;
+}
+
 /* {"mode":…,"tools":[…]}: of the tools these stay, and the model is not told of the others. A tool
  * is named as `tools` has it: within "function", or not. */
 static int take_allowed(const struct field_args *a, const cJSON *allowed, bool is_flat)
@@ -138,11 +177,10 @@ static int take_allowed(const struct field_args *a, const cJSON *allowed, bool i
         a->p->chat.tools[i].is_hidden = true;
     cJSON_ArrayForEach(it, tools)
     {
-        const char *name = field_text(is_flat ? it : field_find(it, "function"), "name");
-        struct tool *tool = name != NULL ? conversation_tool(&a->p->chat, name) : NULL;
+        struct tool *tool = find_named(a, it, is_flat);
 
         if (tool == NULL)
-            return refuse_allowed(a, "functions of 'tools' alone, by their names");
+            return refuse_allowed(a, "functions of 'tools' and custom tools alone, by their names");
         tool->is_hidden = false;
     }
     conversation_drop_hidden(&a->p->chat);
@@ -152,16 +190,19 @@ static int take_allowed(const struct field_args *a, const cJSON *allowed, bool i
 int params_choose_either(const struct field_args *a, const char *field, bool is_flat)
 {
     const char *type = field_text(a->v, "type");
-    const cJSON *function = is_flat ? a->v : field_find(a->v, "function");
+    const bool is_custom = type != NULL && strcmp(type, "custom") == 0;
 
     if (!cJSON_IsObject(a->v))
         return params_choose_tool_by_word(a, cJSON_GetStringValue(a->v));
     if (type != NULL && strcmp(type, "allowed_tools") == 0)
         return take_allowed(a, is_flat ? a->v : field_find(a->v, "allowed_tools"), is_flat);
-    if (type == NULL || strcmp(type, "function") != 0)
+    if (type == NULL || (strcmp(type, "function") != 0 && !is_custom))
         return api_error_set(a->e, 400, "tool_choice.type", NULL,
-                             "'tool_choice.type' must be \"function\" or \"allowed_tools\"");
-    return params_choose_tool(a, field, field_text(function, "name"));
+                             "'tool_choice.type' must be \"function\", \"custom\" or "
+                             "\"allowed_tools\"");
+    if (is_custom && !is_flat)
+        field = "tool_choice.custom.name";
+    return params_choose_tool(a, field, seen_name(a, a->v, is_flat));
 }
 
 int params_parse_tool_choice(const struct field_args *a)
@@ -247,10 +288,9 @@ int params_force_call(struct params *p, struct api_error *e)
     if (p->tool_choice != TOOL_CHOICE_REQUIRED && p->tool_choice != TOOL_CHOICE_NAMED)
         return 0;
     json_watch();
-    p->forced_schema =
-        p->tool_choice == TOOL_CHOICE_NAMED
-            ? parameters_of(conversation_tool(&p->chat, p->tool_name))
-            : list_schema(p);
+    p->forced_schema = p->tool_choice == TOOL_CHOICE_NAMED
+                           ? parameters_of(conversation_tool(&p->chat, p->tool_name))
+                           : list_schema(p);
     if (p->forced_schema == NULL || json_is_incomplete()) /* params_release() frees it */
         return api_error_no_memory(e);
     p->constraint = (struct constraint_spec){

@@ -53,7 +53,8 @@ void choice_init(struct choice *c, uint32_t index, struct prompt *prompt,
     if (rules->wants_prompt_scores && prompt->scores.len == 0)
         buf_add_str(&prompt->scores, "null");
     if (rules->style != NULL && rules->has_forced_call)
-        output_parser_init_forced(&c->output, rules->forced_name, rules->style, prompt->thinks);
+        output_parser_init_forced(&c->output, rules->forced_name, rules->style, rules->tools,
+                                  prompt->thinks);
     else if (rules->style != NULL)
         output_parser_init(&c->output, rules->style, rules->tools, rules->finds_calls,
                            prompt->thinks);
@@ -215,8 +216,8 @@ bool choice_token(struct choice *c, const struct event *e, struct buf *scratch)
     show_marks(c, e->token);
     detok_feed(&c->detok, e->token, scratch);
     c->n_chars += json_n_chars(scratch->data, scratch->len);
-    c->has_new_line = c->has_new_line ||
-                      (scratch->len > 0 && memchr(scratch->data, '\n', scratch->len) != NULL);
+    c->has_new_line =
+        c->has_new_line || (scratch->len > 0 && memchr(scratch->data, '\n', scratch->len) != NULL);
     /* Stop strings are for the answer: a thought may have them. */
     take_text(c, scratch->data, scratch->len, c->n_tokens >= c->rules->min_tokens && !thinks);
     pass_on(c);

@@ -111,9 +111,9 @@ static void start(struct output_parser *s, const struct output_style *style, boo
                   bool thinks)
 {
     if (style->family == family_forced(false))
-        output_parser_init_forced(s, NULL, style, thinks);
+        output_parser_init_forced(s, NULL, style, NULL, thinks);
     else if (style->family == family_forced(true))
-        output_parser_init_forced(s, "f", style, thinks);
+        output_parser_init_forced(s, "f", style, NULL, thinks);
     else
         output_parser_init(s, style, tools_with_f(), tools, thinks);
 }
