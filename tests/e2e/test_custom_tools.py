@@ -164,6 +164,7 @@ def test_a_call_that_is_insisted_on(server):
     ("tools[0].name", {"type": "custom"}), ("tools[0].name", {**FLAT, "name": "a b"}),
     ("tools[0].format.type", {**FLAT, "format": {"type": "json"}}), ("tools[0].format.type", {**FLAT, "format": "text"}),
     ("tools[0].format.syntax", {**FLAT, "format": {"type": "grammar", "definition": "x"}}),
+    ("tools[0].format.syntax", {**FLAT, "format": {"type": "grammar", "syntax": "gbnf", "definition": "x"}}),
     ("tools[0].format.definition", {**FLAT, "format": {"type": "grammar", "syntax": "regex"}}),
     ("tools[0].format.definition", {**FLAT, "format": {"type": "grammar", "syntax": "regex", "definition": "(a"}}),
     ("tools[0].format.definition", {**FLAT, "format": {"type": "grammar", "syntax": "regex", "definition": "a)(b"}}),
@@ -173,14 +174,82 @@ def test_tools_that_are_refused(server, param, tool):
     assert error["param"] == param and f"'{param}'" in error["message"], error
 
 
-def test_a_grammar_in_lark_is_refused(server):
-    grammar = {"syntax": "lark", "definition": "start: /.+/"}
-    flat, nested = {"type": "grammar", **grammar}, {"type": "grammar", "grammar": grammar}
-    for path, tool, param in ((RESPONSES, {**FLAT, "format": flat}, "tools[0].format.syntax"),
-                              (CHAT, {"type": "custom", "custom": {"name": "f", "format": nested}},
-                               "tools[0].custom.format.grammar.syntax")):
-        error = refusal(server, path, tools=[tool])
-        assert error["param"] == param and "regular expression" in error["message"] and "format text" in error["message"]
+# ---- a grammar in Lark ----
+
+APPLY_PATCH = """start: begin_patch hunk+ end_patch
+begin_patch: "*** Begin Patch" LF
+end_patch: "*** End Patch" LF?
+
+hunk: add_hunk | delete_hunk | update_hunk
+add_hunk: "*** Add File: " filename LF add_line+
+delete_hunk: "*** Delete File: " filename LF
+update_hunk: "*** Update File: " filename LF change_move? change?
+
+filename: /(.+)/
+add_line: "+" /(.*)/ LF -> line
+
+change_move: "*** Move to: " filename LF
+change: (change_context | change_line)+ eof_line?
+change_context: ("@@" | "@@ " /(.+)/) LF
+change_line: ("+" | "-" | " ") /(.*)/ LF
+eof_line: "*** End of File" LF
+
+%import common.LF
+"""
+
+
+def lark(definition, **fields):
+    return {**FLAT, "format": {"type": "grammar", "syntax": "lark", "definition": definition}, **fields}
+
+
+@pytest.mark.parametrize("definition,pattern", [
+    ('start: "a" | "b" "c"', "a|bc"), ('start: "x"~3 y?\ny: /[0-9]+[a-z]/', "xxx([0-9]+[a-z])?"),
+    ('start: "[" ["-"] D~1..3 "]"  // comment "\nD.2: "0".."9"'.replace('"0".."9"', "/[0-9]/"), r"\[-?[0-9]{1,3}\]"),
+    ('?start: a\n  | b -> named\n!a: "(" INT ")"\n?b: "\\n" "\\""\n%import common (INT, WS)', r'\([0-9]+\)|\n"'),
+    ('start: ("a" | "b"){}'.replace("{}", "~2"), "[ab]{2}"), ('start: "a/b" /c\\/[.]./s', "a/bc/[.](.|\n)"),
+])
+def test_a_grammar_in_lark(server, definition, pattern):
+    for seed in range(4):
+        [item] = ask(server, tools=[lark(definition)], tool_choice="required", parallel_tool_calls=False, seed=seed)["output"]
+        assert item["type"] == "custom_tool_call" and re.fullmatch(pattern, item["input"]), item
+
+
+@pytest.mark.parametrize("definition,why", [
+    ('start: "a" start?', "'start' contains itself"), ('start: a\na: "(" b ")"\nb: a | "x"', "contains itself"),
+    ('start: "a"\n%ignore WS', "%ignore"), ("begin: x", "no rule 'start'"), ("start: nothing", "no rule 'nothing'"),
+    ('start: "a"i', "the flag i"), ("start: /a/i", "the flags i"), ('start: "a', "has no end"), ('start: ("a"', "')' is missing"),
+    ('start: "a".."z"', "not supported"), ('start: x{"a"}', "not supported"), ("", "no rule 'start'"), ("start", "a rule"),
+    ("\n".join(f"{a}: {b} {b} {b} {b}" for a, b in zip(("start", *"abcdefghi"), "abcdefghij")) + '\nj: "x"', "too large"),
+    ("start: " + "(" * 500, "too large"), ("start: " + "é" * 30, "not supported"), ("start: a" + " a" * 6000 + '\na: "x"' + " " * 60000, "too large"), ('start: /(?<name>a)\\1/', "cannot be used"), ('start: "a" ~ b', "a number"),
+])
+def test_grammars_in_lark_that_are_refused(server, definition, why):
+    error = refusal(server, tools=[lark(definition)])
+    assert error["param"] == "tools[0].format.definition" and why in error["message"], error
+    nested = {"type": "custom", "custom": {"name": "f", "format": {
+        "type": "grammar", "grammar": {"syntax": "lark", "definition": definition}}}}
+    error = refusal(server, CHAT, tools=[nested])
+    assert error["param"] == "tools[0].custom.format.grammar.definition" and why in error["message"], error
+
+
+def test_codexs_grammar_of_patches(server, shown):
+    tool = lark(APPLY_PATCH)
+    line = r"[^\n]*\n"
+    update = rf"\*\*\* Update File: .+\n(\*\*\* Move to: .+\n)?((@@\n|@@ .+\n|[+ -]{line})+(\*\*\* End of File\n)?)?"
+    hunk = rf"(\*\*\* Add File: .+\n(\+{line})+|\*\*\* Delete File: .+\n|{update})"
+    whole = 0
+    ends = server.post("/tokenize", {"content": "\\n\\n***", "add_special": False}).json["tokens"]  # else its lines are long
+    for seed in range(12):
+        r = ask(server, tools=[tool], tool_choice="required", parallel_tool_calls=False, seed=seed, max_output_tokens=300,
+                logit_bias={str(t): 6 for t in ends})
+        for item in r["output"]:
+            if item["status"] == "completed":
+                whole += 1
+                assert re.fullmatch(rf"\*\*\* Begin Patch\n({hunk})+\*\*\* End Patch\n?", item["input"]), item
+    assert whole > 0
+    told = {**FUNCTION["function"], "description": f"{DESCRIPTION}\n\nThe input must match this grammar, in Lark:\n{APPLY_PATCH}"}
+    used = ask(shown, input=ONCE, tools=[tool], max_output_tokens=1)["usage"]["input_tokens"]
+    strict = prompt(shown, ONCE, tools=[{"type": "function", "function": {**told, "strict": True}}])
+    assert used == n_tokens(shown, strict)
 
 
 # ---- a grammar ----

@@ -187,8 +187,7 @@ static struct value arguments_of(const struct source *c, const struct tool_call 
                                : text_of(c->pool, call->arguments);
 }
 
-static void set_text(struct value_pool *pool, struct value dict, const char *name,
-                     const char *text)
+static void set_text(struct value_pool *pool, struct value dict, const char *name, const char *text)
 {
     if (text != NULL)
         value_dict_set(pool, dict, name, text_of(pool, text));
@@ -402,6 +401,7 @@ static void fill_function(struct value_pool *pool, struct value function)
 static struct value function_of(const struct source *c, const struct tool *tool)
 {
     const cJSON *given = tool->given != NULL ? field_find(tool->given, "function") : NULL;
+    const cJSON *parameters = tool->shown != NULL ? tool->shown : tool->parameters;
     const struct value out = value_dict(c->pool);
 
     for (const cJSON *it = given != NULL ? given->child : NULL; it != NULL; it = it->next)
@@ -410,11 +410,11 @@ static struct value function_of(const struct source *c, const struct tool *tool)
     if (given == NULL) {
         set_text(c->pool, out, "name", tool->name);
         set_json(c->pool, out, "description", tool->description);
-        set_json(c->pool, out, "parameters", tool->parameters);
+        set_json(c->pool, out, "parameters", parameters);
         set_json(c->pool, out, "strict", tool->strict);
     }
-    if (c->caps->full_tools && tool->parameters != NULL)
-        value_dict_set(c->pool, out, "parameters", full_parameters(c->pool, tool->parameters));
+    if (c->caps->full_tools && parameters != NULL)
+        value_dict_set(c->pool, out, "parameters", full_parameters(c->pool, parameters));
     if (c->caps->full_tools)
         fill_function(c->pool, out);
     return out;

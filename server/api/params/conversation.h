@@ -46,6 +46,8 @@ struct tool {
     uint32_t n_space;    /* bytes of the name before the dot: its namespace; 0: it is in none */
     const char *pattern; /* a regular expression that a custom tool's text matches, or NULL */
     const char *pattern_field; /* where the body has it */
+    const char *lark;          /* the grammar that it was made of, or NULL */
+    const cJSON *shown;        /* what the template is told of the parameters; NULL: all */
     bool is_hidden;            /* the model is not told of it, and cannot call it */
 };
 

@@ -3,7 +3,7 @@
  * A custom tool takes a text instead of JSON. The chat template sees a function with one string,
  * `input`, for models have learned to call functions; struct tool says that the client did not ask
  * for a function. A regular expression for the text is the pattern of that string, and makes the
- * function a strict one.
+ * function a strict one; a grammar in Lark is made to one (lark_pattern.h).
  *
  * Source: CustomTool and CustomToolInputFormat of OpenAI's API.
  */
@@ -11,6 +11,7 @@
 
 #include "core/base/buf.h"
 #include "core/base/err.h"
+#include "server/api/params/lark_pattern.h"
 
 #include <string.h>
 
@@ -26,14 +27,19 @@ static const cJSON *keep(const struct field_args *a, cJSON *value)
     return kept;
 }
 
-/* The composed text as one that lives as long as the conversation; NULL as above. */
-static const char *keep_text(const struct field_args *a, struct buf *text)
+/* The composed text as a value that lives as long as the conversation; NULL as above. */
+static const cJSON *keep_string(const struct field_args *a, struct buf *text)
 {
     const bool is_whole = text->err == 0 && buf_add_char(text, '\0') == 0;
     const cJSON *kept = keep(a, is_whole ? cJSON_CreateString(text->data) : NULL);
 
     buf_release(text);
-    return cJSON_GetStringValue(kept);
+    return kept;
+}
+
+static const char *keep_text(const struct field_args *a, struct buf *text)
+{
+    return cJSON_GetStringValue(keep_string(a, text));
 }
 
 const char *params_name_within(const struct field_args *a, const char *space, const char *name)
@@ -80,7 +86,29 @@ static const cJSON *input_schema(const struct field_args *a, const char *pattern
     return keep(a, schema);
 }
 
-/* {"syntax":"regex","definition":…} */
+/* The grammar as a regular expression; the model is told of it as it was given. */
+static int take_lark(const struct field_args *a, const char *definition, struct tool *tool)
+{
+    char why[120] = "";
+    struct buf text;
+    int rc;
+
+    buf_init(&text, LARK_MAX_PATTERN);
+    rc = lark_pattern(definition, &text, why, sizeof(why));
+    tool->lark = definition;
+    if (rc == 0) {
+        tool->pattern = keep_text(a, &text);
+        return tool->pattern != NULL ? 0 : ERR_NOMEM;
+    }
+    buf_release(&text);
+    if (rc == ERR_NOMEM)
+        return api_error_no_memory(a->e);
+    return api_error_set(a->e, 400, tool->pattern_field, NULL,
+                         "'%s' cannot be used: %s. Use the syntax regex, or the format text",
+                         tool->pattern_field, why);
+}
+
+/* {"syntax":"regex","definition":…}, or the same of the syntax lark */
 static int take_grammar(const struct field_args *a, const struct field_path *p,
                         const cJSON *grammar, struct tool *tool)
 {
@@ -89,11 +117,8 @@ static int take_grammar(const struct field_args *a, const struct field_path *p,
 
     if (syntax == NULL)
         return ERR_INVAL;
-    if (strcmp(syntax, "regex") != 0)
-        return field_refuse(p, "syntax",
-                            "regex: grammars in Lark are not supported. Write the "
-                            "grammar as a regular expression, or leave it out with "
-                            "the format text");
+    if (strcmp(syntax, "regex") != 0 && strcmp(syntax, "lark") != 0)
+        return field_refuse(p, "syntax", "regex or lark");
     tool->pattern = field_need_text(p, grammar, "definition");
     if (tool->pattern == NULL)
         return ERR_INVAL;
@@ -101,7 +126,9 @@ static int take_grammar(const struct field_args *a, const struct field_path *p,
     buf_printf(&field, "%s.definition", p->text);
     tool->pattern_field = keep_text(a, &field);
     tool->strict = keep(a, cJSON_CreateTrue());
-    return tool->pattern_field != NULL && tool->strict != NULL ? 0 : ERR_NOMEM;
+    if (tool->pattern_field == NULL || tool->strict == NULL)
+        return ERR_NOMEM;
+    return strcmp(syntax, "lark") == 0 ? take_lark(a, tool->pattern, tool) : 0;
 }
 
 /* The member `format`. In chats the grammar is an object of its own within it. */
@@ -121,23 +148,47 @@ static int take_format(const struct field_args *a, const struct field_path *p, c
                    : take_grammar(a, &deeper, field_find(format, "grammar"), tool);
 }
 
+static int describe_grammar(const struct field_args *a, struct tool *tool)
+{
+    const char *own = cJSON_GetStringValue(tool->description);
+    struct buf text;
+
+    buf_init(&text, MAX_TEXT);
+    buf_printf(&text, "%s%sThe input must match this grammar, in Lark:\n%s", own != NULL ? own : "",
+               own != NULL ? "\n\n" : "", tool->lark);
+    tool->description = keep_string(a, &text);
+    return tool->description != NULL ? 0 : ERR_NOMEM;
+}
+
+/* The function that the model is told of, and held to. A grammar in Lark stands in its description,
+ * for the expression that it is made to is nothing to read. */
+static int make_function(const struct field_args *a, struct tool *tool)
+{
+    const char *pattern = NULL;
+
+    if (tool->pattern != NULL) {
+        pattern = whole_pattern(a, tool->pattern);
+        if (pattern == NULL)
+            return ERR_NOMEM;
+    }
+    tool->parameters = input_schema(a, pattern);
+    if (tool->parameters == NULL || tool->lark == NULL)
+        return tool->parameters != NULL ? 0 : ERR_NOMEM;
+    tool->shown = input_schema(a, NULL);
+    return tool->shown != NULL ? describe_grammar(a, tool) : ERR_NOMEM;
+}
+
 int params_add_custom(const struct field_args *a, const struct field_path *p, const cJSON *v,
                       const char *space)
 {
     struct tool tool = {.is_custom = true, .description = field_find(v, "description")};
-    const char *name = field_need_text(p, v, "name"), *pattern = NULL;
+    const char *name = field_need_text(p, v, "name");
 
     if (name == NULL || take_format(a, p, field_find(v, "format"), &tool) < 0)
         return ERR_INVAL;
-    if (tool.pattern != NULL) {
-        pattern = whole_pattern(a, tool.pattern);
-        if (pattern == NULL)
-            return ERR_NOMEM;
-    }
     tool.name = params_name_within(a, space, name);
     tool.n_space = space != NULL ? (uint32_t)strlen(space) : 0;
-    tool.parameters = input_schema(a, pattern);
-    if (tool.name == NULL || tool.parameters == NULL)
+    if (tool.name == NULL || make_function(a, &tool) < 0)
         return ERR_NOMEM;
     return params_add_tool(a, p, &tool);
 }
@@ -151,9 +202,7 @@ int params_introduce_tool(const struct field_args *a, struct tool *tool, const c
         return 0;
     buf_init(&text, MAX_TEXT);
     buf_printf(&text, own != NULL ? "%s\n\n%s" : "%s", intro, own);
-    if (buf_add_char(&text, '\0') == 0)
-        tool->description = keep(a, cJSON_CreateString(text.data));
-    buf_release(&text);
+    tool->description = keep_string(a, &text);
     return tool->description != NULL ? 0 : ERR_NOMEM;
 }
 
