@@ -105,6 +105,18 @@ static bool is_internal(int fd)
     return !S_ISFIFO(st.st_mode) || fd > 2; /* a pipe: only the standard ones are not libuv's */
 }
 
+/* A socket takes a part of what is sent only where its buffer is full, and epoll tells when there is
+ * room again. A part without a reason is nothing that a kernel does: whoever waits for that edge, as
+ * libmicrohttpd, would wait for ever. */
+static bool sends_all(int call, int fd)
+{
+    struct stat st;
+    int (*real)(int, struct stat *) = dlsym(RTLD_NEXT, "fstat");
+    const bool is_send = call == CALL_write || call == CALL_writev || call == CALL_send;
+
+    return is_send && control != NULL && is_short() && real(fd, &st) == 0 && S_ISSOCK(st.st_mode);
+}
+
 #define REAL(name) static __typeof__(name) *real; if (real == NULL) real = dlsym(RTLD_NEXT, #name)
 #define OUT __attribute__((visibility("default")))
 
@@ -114,7 +126,7 @@ static bool is_internal(int fd)
     OUT ssize_t name params                                                                        \
     {                                                                                              \
         REAL(name);                                                                                \
-        if (is_internal(fd) || !fails(CALL_##name))                                                \
+        if (is_internal(fd) || sends_all(CALL_##name, fd) || !fails(CALL_##name))                  \
             return real args_with(n);                                                              \
         return is_short() ? real args_with((n) > 1 ? (n) / 2 : (n)) : -1;                          \
     }

@@ -62,6 +62,6 @@ void output_pieces_put(struct output_parser *s, enum output_part part, const cha
         p = output_pieces_add(s, part, 0);
     if (p == NULL)
         return;
-    buf_add(part == OUTPUT_THOUGHT ? &s->thought : &s->text, text, n);
-    p->n += n;
+    if (buf_add(part == OUTPUT_THOUGHT ? &s->thought : &s->text, text, n) == 0)
+        p->n += n;
 }
