@@ -640,6 +640,12 @@ static void lack_of_memory_shows(void **state)
             assert_int_equal(s.n_calls, 1);
         else if (s.n_calls == 0 && strstr(s.text.data != NULL ? s.text.data : "", "tool") == NULL)
             assert_true(output_parser_error(&s) < 0);
+        for (uint32_t i = 0; i < s.n_pieces; i++) {
+            const struct output_piece *p = &s.pieces[i];
+            const struct buf *of = p->part == OUTPUT_THOUGHT ? &s.thought : &s.text;
+
+            assert_true(p->part == OUTPUT_CALL || p->at + p->n <= of->len);
+        }
         output_parser_release(&s);
     } while (mem_has_failed());
     mem_fail_after(-1);
