@@ -105,9 +105,9 @@ static bool is_internal(int fd)
     return !S_ISFIFO(st.st_mode) || fd > 2; /* a pipe: only the standard ones are not libuv's */
 }
 
-/* A socket takes a part of what is sent only where its buffer is full, and epoll tells when there is
- * room again. A part without a reason is nothing that a kernel does: whoever waits for that edge, as
- * libmicrohttpd, would wait for ever. */
+/* A socket takes a part of what is sent only where its buffer is full, and epoll tells when there
+ * is room again. A part without a reason is nothing that a kernel does: whoever waits for that
+ * edge, as libmicrohttpd, would wait for ever. */
 static bool sends_all(int call, int fd)
 {
     struct stat st;
