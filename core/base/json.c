@@ -113,14 +113,13 @@ static bool is_control(char c)
     return (unsigned char)c < ' ' && c != '\t' && c != '\n' && c != '\r';
 }
 
-struct numbers { /* what a text has of them */
+struct numbers {      /* what a text has of them */
     bool any_literal; /* one whose double does not say how it was written */
     bool any_long;    /* one that cJSON does not read whole */
 };
 
 /* Pass the number at *i. */
-static int check_number(const char *s, size_t n, size_t *i, struct numbers *found,
-                        const char **why)
+static int check_number(const char *s, size_t n, size_t *i, struct numbers *found, const char **why)
 {
     const size_t from = *i, end = json_number_skip(s, n, from), length = end - from;
 
@@ -196,8 +195,8 @@ static int build_tree(const char *text, size_t n, cJSON **out, const char **why)
     return ERR_INVAL;
 }
 
-/* The same where numbers are too long for cJSON: it reads a copy that has zeros for them, and they
- * get their values with their literals. */
+/* Build the tree of a text with numbers that are too long for cJSON: cJSON reads a copy with zeros
+ * in their place, and json_number_keep() gives them their values. */
 static int build_tree_of_copy(const char *text, size_t n, cJSON **out, const char **why)
 {
     char *copy = mem_dup(text, n);
@@ -228,8 +227,7 @@ int json_parse(const char *text, size_t n, cJSON **out, const char **why)
 
     *out = NULL;
     if (rc == 0)
-        rc = found.any_long ? build_tree_of_copy(text, n, out, why)
-                            : build_tree(text, n, out, why);
+        rc = found.any_long ? build_tree_of_copy(text, n, out, why) : build_tree(text, n, out, why);
     if (rc < 0)
         return rc;
     if (found.any_literal)

@@ -27,10 +27,9 @@
  * checked under a name is the same for a caller that walks the members. Numbers keep their text
  * (json_number.h). */
 int json_parse(const char *text, size_t n, cJSON **out, const char **why);
-/* The same with another limit than JSON_MAX_VALUES, with every member that the text has, and with
- * doubles only: for files, whose readers refuse or take what comes twice. */
-int json_parse_up_to(const char *text, size_t n, size_t max_values, cJSON **out,
-                     const char **why);
+/* Parse a file's value: `max_values` is the limit in place of JSON_MAX_VALUES, members that come
+ * twice stay in the tree, and numbers are doubles without their text. Errors as above. */
+int json_parse_up_to(const char *text, size_t n, size_t max_values, cJSON **out, const char **why);
 
 /* Where in the text of an object the value of its last member `key` stands, or in that of a list
  * element i: as it was written, as no tree has it. False when there is none. The text should have

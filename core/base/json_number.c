@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SHORT_DIGITS 15            /* a double has every whole number of so many digits */
-#define MAX_EXPONENT (1LL << 40)   /* any larger one is taken for this: far beyond every double */
-#define LONGEST_OF_CJSON 62        /* bytes of a number that cJSON 1.7.15 reads whole */
+#define SHORT_DIGITS 15          /* a double has every whole number of so many digits */
+#define MAX_EXPONENT (1LL << 40) /* any larger one is taken for this: far beyond every double */
+#define LONGEST_OF_CJSON 62      /* bytes of a number that cJSON 1.7.15 reads whole */
 
 static bool is_digit(char c)
 {
@@ -195,7 +195,7 @@ static const char *text_of(const struct json_decimal *d)
     return d->literal != NULL ? d->literal : d->room;
 }
 
-/* Of the text behind the e; a C library's strtoll saturates. */
+/* The exponent that the text behind the e says, within MAX_EXPONENT: strtoll() saturates. */
 static int64_t exponent_of(const char *text)
 {
     const long long e = strtoll(text, NULL, 10);
@@ -246,7 +246,7 @@ char json_decimal_digit(const struct json_decimal *d, int64_t i)
     return text[at];
 }
 
-/* Of two that are above zero and of the same scale: from digit to digit. */
+/* Compare two decimals above zero whose first digits have the same weight, digit by digit. */
 static int compare_digits(const struct json_decimal *a, const struct json_decimal *b)
 {
     const char *p = text_of(a) + a->from, *p_end = text_of(a) + a->to;

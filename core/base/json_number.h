@@ -24,8 +24,8 @@
 /* Behind the number at i, which begins with a sign or a digit; SIZE_MAX when it is none as JSON
  * writes them. */
 size_t json_number_skip(const char *s, size_t n, size_t i);
-/* Of a number's text, or any other: was it written without a point and an exponent, which makes it
- * an int in Python? Is it whole and so short that a double prints as the same text? */
+/* Has the text neither a point nor an exponent, so that Python reads an int? Is it, besides, so
+ * short that a double prints as the same text? */
 bool json_number_is_whole_text(const char *text, size_t n);
 bool json_number_is_short_text(const char *text, size_t n);
 

@@ -65,7 +65,7 @@ static inline void list_move_back(struct list *head, struct list *from)
     list_init(from);
 }
 
-/* The same before the first of `head`. */
+/* Move all elements of `from` in front of the first one of `head`; `from` is empty afterwards. */
 static inline void list_move_front(struct list *head, struct list *from)
 {
     list_move_back(head->next, from);

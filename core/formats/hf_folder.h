@@ -50,12 +50,12 @@ struct hf_folder {
     uint32_t n_vocab, n_ctx, n_layer, n_embd, n_ff, n_head, n_kv_head, head_dim, n_rot;
     double rope_base;
     uint32_t n_skipped; /* positions before the first: FIT_BEHIND_PAD */
-    bool is_tied;     /* the output is the embedding */
-    bool is_parallel; /* StableLM: no norm before a layer's second branch */
+    bool is_tied;       /* the output is the embedding */
+    bool is_parallel;   /* StableLM: no norm before a layer's second branch */
     struct hf_vector vectors[HF_MAX_VECTORS];
     uint32_t n_vectors;
-    /* What hf_normalizer_add() finds: the steps of "normalizer", of which the first n_general are
-     * done as they stand, and those behind are what SentencePiece does itself. */
+    /* hf_normalizer_add() puts the steps of "normalizer" here: the first n_general are done as they
+     * stand, those behind them are what SentencePiece does itself. */
     const cJSON *steps[HF_MAX_STEPS];
     uint32_t n_steps, n_general;
 };

@@ -21,9 +21,9 @@
 #include "core/grammar/builder.h"
 
 #define SCHEMA_MAX_RULES 8192
-#define SCHEMA_MAX_DEPTH 200    /* of schemas within schemas, merged ones included */
-#define SCHEMA_MAX_MERGED 4096  /* schemas made of several */
-#define SCHEMA_MAX_POINTER 160  /* bytes of a JSON pointer that are kept for errors */
+#define SCHEMA_MAX_DEPTH 200   /* of schemas within schemas, merged ones included */
+#define SCHEMA_MAX_MERGED 4096 /* schemas made of several */
+#define SCHEMA_MAX_POINTER 160 /* bytes of a JSON pointer that are kept for errors */
 
 struct expr_set;
 
@@ -114,8 +114,8 @@ struct grammar_piece schema_rules(struct schema *s, const cJSON *schema);
 /* ---- the others ---- */
 
 /* A member of the schema, or a member of that (`name` may be NULL). */
-struct schema_node schema_in(const struct schema_node *at, const cJSON *schema,
-                              const char *keyword, const char *name);
+struct schema_node schema_in(const struct schema_node *at, const cJSON *schema, const char *keyword,
+                             const char *name);
 /* A new value (NULL: no memory) that is deleted with everything else; NULL with an error. */
 cJSON *schema_keep(struct schema *s, const struct schema_node *at, cJSON *made /* takes */);
 /* What the schema refers to with $ref, or NULL with an error. */
@@ -134,8 +134,8 @@ const char *schema_bound_name(const cJSON *schema, const cJSON *member);
 /* Did merging leave no type or no value? */
 bool schema_is_impossible(const cJSON *merged);
 /* The branches in `list`, which is an anyOf or a oneOf. */
-struct grammar_piece schema_union(struct schema *s, const struct schema_node *at,
-                                  const cJSON *list, const char *keyword);
+struct grammar_piece schema_union(struct schema *s, const struct schema_node *at, const cJSON *list,
+                                  const char *keyword);
 /* A branch of the union `keyword` with what stands beside it, which is `base`: schema_without() of
  * the keyword. False: it contradicts that. */
 bool schema_branch(struct schema *s, const struct schema_node *at, const char *keyword, uint32_t n,
@@ -148,6 +148,8 @@ struct grammar_piece schema_string(struct schema *s, const struct schema_node *a
 bool schema_has_known_format(const cJSON *schema);
 /* The strings of the schema's pattern, format and lengths. */
 uint32_t schema_string_expr(struct schema *s, const struct schema_node *at, struct expr_set *e);
+/* The strings of enum and const; EXPR_NONE where there are none. */
+uint32_t schema_listed_strings(struct schema *s, const struct schema_node *at, struct expr_set *e);
 /* An error of an expression is told with the place. */
 void schema_point(struct schema *s, const struct schema_node *at, const char *keyword);
 struct grammar_piece schema_any_string(struct schema *s, uint32_t min, uint32_t max);

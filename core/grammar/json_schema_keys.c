@@ -151,17 +151,6 @@ static struct grammar_piece other_key(struct schema *s, const struct schema_node
 
 /* ---- reading patterns ---- */
 
-static uint32_t listed_keys(struct schema *s, const struct schema_node *at, struct expr_set *e)
-{
-    const cJSON *v = NULL;
-    uint32_t out = EXPR_NONE;
-
-    while (!schema_has_failed(s) && schema_next_value(s, at, &v))
-        if (cJSON_IsString(v))
-            out = expr_or(e, out, expr_text(e, v->valuestring));
-    return out;
-}
-
 /* Keys that the schema in propertyNames allows. */
 static uint32_t allowed_keys(struct schema *s, const struct schema_node *at, struct expr_set *e)
 {
@@ -187,7 +176,7 @@ static uint32_t allowed_keys(struct schema *s, const struct schema_node *at, str
     if (!(schema_types(s, &in) & SCHEMA_STRING))
         return EXPR_NONE;
     if (schema_get(in.schema, "enum") != NULL || schema_get(in.schema, "const") != NULL)
-        return listed_keys(s, &in, e);
+        return schema_listed_strings(s, &in, e);
     return schema_string_expr(s, &in, e);
 }
 
@@ -286,8 +275,7 @@ static const cJSON *all_of(struct schema *s, const struct schema_node *at,
 }
 
 /* Then no member that has to be all of it is written. */
-static bool contradicts_itself(struct schema *s, const struct schema_node *at,
-                               const cJSON *schema)
+static bool contradicts_itself(struct schema *s, const struct schema_node *at, const cJSON *schema)
 {
     const struct schema_node in = schema_in(at, schema, "patternProperties", NULL);
     const cJSON *merged;

@@ -38,8 +38,7 @@ static const struct format formats[] = {
     {"duration", "P([1-9][0-9]{0,3}[DW]|T[1-9][0-9]{0,3}[HMS])", NULL, 3, 7},
     {"uuid", "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", NULL, 36, 36},
     {"email",
-     "[A-Za-z0-9_+-]{1,32}(\\.[A-Za-z0-9_+-]{1,16}){0,2}@" LABEL "(\\." LABEL
-     "){0,2}\\.[a-z]{2,8}",
+     "[A-Za-z0-9_+-]{1,32}(\\.[A-Za-z0-9_+-]{1,16}){0,2}@" LABEL "(\\." LABEL "){0,2}\\.[a-z]{2,8}",
      ANY_LOCAL "(\\." ANY_LOCAL ")*@" ANY_LABEL "(\\." ANY_LABEL ")*\\.[a-z]{2,8}", 6, 174},
     {"ipv4", BYTE "(\\." BYTE "){3}", NULL, 7, 15},
     {"ipv6", HEX4 "(:" HEX4 "){7}", NULL, 15, 39},
@@ -133,6 +132,17 @@ uint32_t schema_string_expr(struct schema *s, const struct schema_node *at, stru
                        grammar_regex_expr(e, s->b, pattern->valuestring,
                                           strlen(pattern->valuestring), REGEX_SEARCH));
     schema_point(s, at, pattern != NULL ? "pattern" : "maxLength");
+    return out;
+}
+
+uint32_t schema_listed_strings(struct schema *s, const struct schema_node *at, struct expr_set *e)
+{
+    const cJSON *v = NULL;
+    uint32_t out = EXPR_NONE;
+
+    while (!schema_has_failed(s) && schema_next_value(s, at, &v))
+        if (cJSON_IsString(v))
+            out = expr_or(e, out, expr_text(e, v->valuestring));
     return out;
 }
 

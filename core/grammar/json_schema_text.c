@@ -33,17 +33,6 @@ static uint32_t strings_of_branches(struct schema *s, const struct schema_node *
     return out;
 }
 
-static uint32_t listed_strings(struct schema *s, const struct schema_node *at, struct expr_set *e)
-{
-    const cJSON *v = NULL;
-    uint32_t out = EXPR_NONE;
-
-    while (!schema_has_failed(s) && schema_next_value(s, at, &v))
-        if (cJSON_IsString(v))
-            out = expr_or(e, out, expr_text(e, v->valuestring));
-    return out;
-}
-
 /* The strings that the schema allows; EXPR_NONE where there are none. */
 static uint32_t strings_of(struct schema *s, const struct schema_node *at, struct expr_set *e)
 {
@@ -68,7 +57,7 @@ static uint32_t strings_of(struct schema *s, const struct schema_node *at, struc
         return strings_of_branches(s, &here, any != NULL ? any : one,
                                    any != NULL ? "anyOf" : "oneOf", e);
     if (schema_get(at->schema, "enum") != NULL || schema_get(at->schema, "const") != NULL)
-        return listed_strings(s, at, e);
+        return schema_listed_strings(s, at, e);
     types = schema_written_types(s, at);
     return (types & SCHEMA_STRING) != 0 ? schema_string_expr(s, at, e) : EXPR_NONE;
 }
@@ -78,14 +67,13 @@ static struct grammar_piece write_text(struct schema *s, const cJSON *schema,
 {
     const struct schema_node at = {.schema = schema, .pointer = "#"};
     uint32_t out = strings_of(s, &at, e);
-    const uint32_t has_end =
-        expr_then(e, EXPR_ALL, expr_then(e, expr_text(e, how->end), EXPR_ALL));
+    const uint32_t has_end = expr_then(e, EXPR_ALL, expr_then(e, expr_text(e, how->end), EXPR_ALL));
 
     out = expr_and(e, out, expr_not(e, has_end));
     if (how->is_plain)
-        out = expr_and(e, out,
-                       expr_not(e, grammar_regex_expr(e, s->b, OTHER_VALUES,
-                                                      strlen(OTHER_VALUES), 0)));
+        out = expr_and(
+            e, out,
+            expr_not(e, grammar_regex_expr(e, s->b, OTHER_VALUES, strlen(OTHER_VALUES), 0)));
     if (schema_has_failed(s))
         out = EXPR_NONE; /* the builder makes no piece any more */
     return expr_piece(e, out, false);
