@@ -128,7 +128,7 @@ def test_those_who_wait_for_a_load(serve, tmp_path):
     for t in waiting:
         t.start()
     until(lambda: s.get("/load").json["server_load"] == 3)
-    assert states(s)["second"] == "loading"
+    until(lambda: states(s)["second"] == "loading")  # its file is looked at first
     gone = s.connect()
     gone.request("POST", "/v1/completions", json.dumps({**ASK, "model": "second"}), {"Content-Type": "application/json"})
     until(lambda: s.get("/load").json["server_load"] == 4)
