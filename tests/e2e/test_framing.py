@@ -236,6 +236,7 @@ def test_through_a_proxy(proxied, name):
     answered with something else, and no body becomes a request."""
     server, address = proxied
     data, _ = SHAPES[name]
+    lines_until(server, mark(server), 0)
     seen = len(server.read_log())
     send_and_read(address, data + (b"\r\n" if name == "HTTP/0.9" else b""), timeout=30)
     # The connection between them is used again for a neighbour.
