@@ -47,7 +47,7 @@ def pages(files):
 
 def words_of(files):
     """Every name in the sources."""
-    sources = [f for f in files if re.search(r"\.(c|h|inc|py|sh|S|mjs|family)$|Makefile$", f)]
+    sources = [f for f in files if re.search(r"\.(c|h|inc|py|sh|S|mjs|family|mk)$|Makefile$", f)]
     return set(word for f in sources for word in re.findall(r"\w+", read(f)))
 
 
@@ -69,7 +69,8 @@ class Tree:
         self.files = tracked()
         self.folders = {f.rsplit("/", n)[0] for f in self.files for n in range(1, f.count("/") + 1)}
         self.words = words_of(self.files)
-        self.targets = set(re.findall(r"^([a-z0-9-]+):", read("Makefile"), re.M))
+        makefiles = [f for f in self.files if f == "Makefile" or f.endswith(".mk")]
+        self.targets = {t for f in makefiles for t in re.findall(r"^([a-z0-9-]+):", read(f), re.M)}
 
     def has(self, path):
         pattern = pattern_of(path).rstrip("/")
