@@ -47,7 +47,7 @@ static int find_traits(struct load *l)
         load_printable(name, sizeof(name), arch);
         return load_fail(l, ERR_UNSUPPORTED,
                          "architecture '%s' is not one of the %zu that are supported (see "
-                         "README.md, Models and weights)",
+                         "core/model/README.md)",
                          name, n_traits());
     }
     snprintf(l->m->arch, sizeof(l->m->arch), "%s", l->traits->arch);
@@ -131,9 +131,8 @@ static int read_act(struct load *l)
     static const struct {
         const char *name;
         enum kern_act act;
-    } acts[] = {{"gelu", KERN_ACT_GELU_ERF},
-                {"gelu_pytorch_tanh", KERN_ACT_GELU},
-                {"silu", KERN_ACT_SILU}};
+    } acts[] = {
+        {"gelu", KERN_ACT_GELU_ERF}, {"gelu_pytorch_tanh", KERN_ACT_GELU}, {"silu", KERN_ACT_SILU}};
     struct gguf_str name = {0};
     char printable[32];
     const int rc = key_str(l, "hidden_activation", &name);
@@ -255,8 +254,8 @@ static int read_shared_kv(struct load *l)
 
     if ((l->traits->attention & ATTN_TRAIT_SHARED_KV) == 0)
         return 0;
-    const int rc = key_u32(l, "attention.shared_kv_layers", KEY_OPTIONAL, 0, s->n_layer - 1,
-                           &s->n_shared_kv);
+    const int rc =
+        key_u32(l, "attention.shared_kv_layers", KEY_OPTIONAL, 0, s->n_layer - 1, &s->n_shared_kv);
     return rc == 0 ? key_u32(l, "embedding_length_per_layer_input", KEY_OPTIONAL, 0, MAX_EMBD / 16,
                              &s->n_per_layer)
                    : rc;
@@ -282,10 +281,10 @@ static int read_streams(struct load *l)
     if (t == NULL || t->dims[1] > MAX_EMBD)
         return load_fail(l, ERR_FORMAT, "tensor 'blk.0.laurel_l.weight' is missing or too large");
     s->n_laurel = (uint32_t)t->dims[1];
-    return s->n_per_layer > 0 ? 0
-                              : load_fail(l, ERR_FORMAT,
-                                          "key '%s.embedding_length_per_layer_input' is missing",
-                                          l->traits->arch);
+    return s->n_per_layer > 0
+               ? 0
+               : load_fail(l, ERR_FORMAT, "key '%s.embedding_length_per_layer_input' is missing",
+                           l->traits->arch);
 }
 
 /* Models whose layers are all recurrent alone have no heads, whatever their keys say. */
@@ -369,8 +368,7 @@ static int read_scales(struct load *l)
     const uint32_t query = s->n_latent > 0 ? s->n_nope + s->key_dim - s->n_latent : s->key_dim;
     int rc;
 
-    s->embed_scale =
-        (t->flags & TRAIT_EMBED_ROOT) != 0 ? (float)sqrt((double)s->n_embd) : 1.0f;
+    s->embed_scale = (t->flags & TRAIT_EMBED_ROOT) != 0 ? (float)sqrt((double)s->n_embd) : 1.0f;
     s->residual_scale = s->logit_scale = 1.0f;
     s->attn_scale =
         query > 0 ? (float)(1.0 / sqrt(is_wide ? (double)s->n_embd / s->n_head : query)) : 1.0f;
@@ -419,9 +417,10 @@ static int read_topology(struct load *l)
         rc = key_bool(l, "attention.causal", &is_causal);
     s->is_encoder = !is_causal;
     if (rc == 0 && is_encoder && is_causal)
-        return load_fail(l, ERR_UNSUPPORTED, "key '%s.attention.causal': is true, but encoders "
-                                             "whose tokens see only what is before are not "
-                                             "supported",
+        return load_fail(l, ERR_UNSUPPORTED,
+                         "key '%s.attention.causal': is true, but encoders "
+                         "whose tokens see only what is before are not "
+                         "supported",
                          l->traits->arch);
     if (rc == 0 && s->is_encoder && s->recurrent.kind != RECURRENT_NONE)
         return load_fail(l, ERR_UNSUPPORTED,

@@ -167,9 +167,9 @@ def test_variables_are_settings():
 
 
 def test_image_is_built_with_what_make_installs():
-    """The packages of its first stage are the Makefile's, and make itself."""
+    """The packages of its first stage are those of tests/deps.mk, and make itself."""
     stage = re.search(r"install -y --no-install-recommends (.*?)&&", (DOCKER / "Dockerfile").read_text(), re.S)[1]
-    here = re.search(r"^DEB_BUILD := ((?:.*\\\n)*.*)", (DOCKER.parent / "Makefile").read_text(), re.M)[1]
+    here = re.search(r"^DEB_BUILD := ((?:.*\\\n)*.*)", (DOCKER.parent / "tests/deps.mk").read_text(), re.M)[1]
     assert sorted(stage.replace("\\", " ").split()) == sorted([*here.replace("\\", " ").split(), "make"])
 
 

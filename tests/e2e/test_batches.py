@@ -1,7 +1,6 @@
 """/v1/files and /v1/batches: uploads, lines and their answers, and what happens to them when a process is killed."""
 import json
 import os
-import pathlib
 import random
 import re
 import resource
@@ -13,6 +12,7 @@ import time
 import jsonschema
 import pytest
 
+import pages
 from batch_calls import answers, content, create, form, line, look, upload, wait_for, wait_over
 from quire import BIN, SANITIZED, SLOW, Server, in_threads, make_key, serve_in_vain
 from sqlite_pages import hurt, seal
@@ -625,9 +625,8 @@ def test_many_at_once(batcher):
 
 # ---- what is described
 
-def test_the_readme(tmp_path):
-    text = (pathlib.Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
-    block = next(b for b in re.findall(r"^```\n(.*?)^```", text, re.S | re.M) if "--batch-dir" in b)
+def test_the_page(tmp_path):
+    block = next(b for b in pages.blocks(pages.read("server/README.md")) if "--batch-dir" in b)
     s = Server("--batch-dir", str(tmp_path))
     f = upload(s, re.search(r"echo '(.*?)'", block)[1].encode() + b"\n")
     body = re.search(r'-d "(.*?)" \| jq', block, re.S)[1].replace('\\"', '"').replace("$FILE", f.json["id"])

@@ -209,14 +209,14 @@ def test_another_class(tmp_path):
 
 
 def test_every_class_is_tested():
-    """README lists those that are read, and all of them are here or beside."""
+    """core/model/README.md lists those that are read, and all of them are here or beside."""
     root = pathlib.Path(__file__).parent.parent.parent
     table = set(re.findall(r'^    \{"(\w+)", "[\w-]+", (?:MODEL|TEXT|GPT|\.root)', (root / "core/formats/hf/classes.c").read_text(), re.M))
     beside = {"LlamaForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM", "BertModel", "GptOssForCausalLM",
               *hf_recurrent.NAMES, "BertForSequenceClassification", "XLMRobertaModel", "XLMRobertaForSequenceClassification", "NomicBertModel", "ModernBertModel"}
     assert table == {c[0] for c in CASES} | beside
-    readme = (root / "README.md").read_text()
-    assert {c for c in table if f"`{c}`" in readme} == table
+    page = (root / "core/model/README.md").read_text()
+    assert {c for c in table if f"`{c}`" in page} == table
 
 
 SETTINGS = [

@@ -10,6 +10,8 @@ import subprocess
 import pytest
 import regex
 
+import pages
+
 TOOL = os.path.join(os.environ.get("QUIRE_TOOLS", "build/tools"), "splits")
 
 S = r"\p{White_Space}"
@@ -131,13 +133,12 @@ def cut(name, texts):
 
 def texts(seed):
     rng = random.Random(seed)
-    with open("README.md", encoding="utf-8") as f:
-        readme = f.read()
+    page = pages.text()
     made = ["".join(rng.choices(ALPHABET, k=rng.randrange(1, 40))) for _ in range(400)]
     made += ["".join(rng.choices(rng.sample(ALPHABET, 4), k=30)) for _ in range(400)]
     made += [" " * n + end for n in [1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 100, 511, 512, 513, 1500] for end in ["", "x", "\n"]]
     made += ["7" * n + end for n in range(1, 12) for end in ["", "x", " ", "²", "."]]
-    return made + [readme[i:i + 700] for i in range(0, len(readme), 700)]
+    return made + [page[i:i + 700] for i in range(0, len(page), 700)]
 
 
 def test_all_rules_are_compared():

@@ -685,8 +685,8 @@ def test_settings_are_read_again(hub, tmp_path):
 
 
 def test_readme(hub, tmp_path):
-    """The README's transcript, but for times and the home."""
-    shown = re.search(r"\$ build/quire pull (\S+)\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
+    """The transcript of core/model/README.md, but for times and the home."""
+    shown = re.search(r"\$ build/quire pull (\S+)\n(.*?)```", (ROOT / "core/model/README.md").read_text(), re.S)
     hub.repos["owner/name"] = Repo({"name-Q8_0.gguf": DEMO})
     run = subprocess.run([BIN, "pull", shown[1]], capture_output=True, text=True, check=True, timeout=60)
 

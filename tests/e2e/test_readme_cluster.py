@@ -1,8 +1,7 @@
-"""README's chapter "More than one machine": each of its commands runs here, with other files, ports and numbers of
+"""docker/README.md, from the chapter "KV events" on: each of its commands runs here, with other files, ports and numbers of
 requests, or another test runs it, whose name stands here."""
 import json
 import os
-import pathlib
 import re
 import shutil
 import subprocess
@@ -10,13 +9,14 @@ import time
 
 import pytest
 
+import pages
 from proxies import free_port
 from quire import Server, in_threads, make_model
 from test_cli import quire
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-README = (ROOT / "README.md").read_text(encoding="utf-8")
-CHAPTER = README[README.index("\n## More than one machine"):README.index("\n## The APIs")]
+ROOT = pages.ROOT
+PAGE = pages.read("docker/README.md")
+CHAPTERS = PAGE[PAGE.index("\n## KV events"):]
 N_RECORDED = 40  # requests of a journal
 ROUTERS = ("tests/routers/test_vllm_router.py", "test_the_commands_of_the_readme")
 
@@ -34,7 +34,7 @@ BY_OTHERS = {
 def commands():
     """Without prompts, the sign for the background, and what a column says of them."""
     found = []
-    for block in re.findall(r"^```\n(.*?)^```", CHAPTER, re.M | re.S):
+    for block in pages.blocks(CHAPTERS):
         block = block.replace("\\\n", " ")
         parts = re.split(r"^\$ ", block, flags=re.M)[1:] if block.startswith("$ ") else block.strip().split("\n")
         found += [re.split(r" {3,}[#a-z]", part.strip())[0].removesuffix("&").strip() for part in parts]

@@ -11,6 +11,7 @@ import time
 
 import pytest
 
+import pages
 from quire import Server, in_threads, make_key, serve_in_vain
 from sqlite_pages import hurt, seal
 from test_openapi import validate
@@ -467,11 +468,10 @@ def test_many_at_once(keeper):
     keeper.wait_idle()
 
 
-# ---- the README's words
+# ---- the page's words
 
-def test_the_readme(keeper):
-    text = (pathlib.Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
-    block = next(b for b in re.findall(r"^```\n(.*?)^```", text, re.S | re.M) if "--responses-db" in b)
+def test_the_page(keeper):
+    block = next(b for b in pages.blocks(pages.read("server/README.md")) if "--responses-db" in b)
     first = keeper.post(PATH, json.loads(re.search(r"-d '(.*?)'", block, re.S)[1])).json
     body = re.search(r'-d "(.*?)" \| jq', block, re.S)[1].replace('\\"', '"').replace("$ID", first["id"])
     second = keeper.post(PATH, json.loads(body)).json

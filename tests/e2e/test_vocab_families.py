@@ -1,4 +1,4 @@
-"""WordPiece, unigram and the variants of SentencePiece on small vocabularies made from the README.
+"""WordPiece, unigram and the variants of SentencePiece on small vocabularies made from the pages.
 
 What is expected comes from encoders written here, plainly and slowly, from how the tokenizers are
 described; they share nothing with the C code.
@@ -12,6 +12,7 @@ import unicodedata
 
 import pytest
 
+import pages
 import quire as q
 import vocab_file as vf
 
@@ -22,13 +23,8 @@ FOREIGN = ["Привет, мир!", "日本語 中文字符", "한국어 텍스�
 ALPHABET = list("abcdeiost ABCS  .,'!?-12\n\t+") + list("éÅßİΣς日한न\u0301①ﬁⅧ😀¿€“\u00a0\u3000\u200b")
 
 
-def readme():
-    with open("README.md", encoding="utf-8") as f:
-        return f.read()
-
-
 def texts(seed):
-    rng, lines = random.Random(seed), [line for line in readme().split("\n") if line]
+    rng, lines = random.Random(seed), [line for line in pages.text().split("\n") if line]
     made = ["".join(rng.choices(ALPHABET, k=rng.randrange(1, 25))) for _ in range(60)]
     return lines[::9][:40] + FOREIGN + made
 
@@ -79,7 +75,7 @@ def word_pieces(word, ids, unknown):
 
 @pytest.mark.parametrize("uncased", [True, False])
 def test_word_piece(tmp_path, uncased):
-    words = [w for w in bert_words(readme() + " ".join(FOREIGN[:7]), uncased) if w]
+    words = [w for w in bert_words(pages.text() + " ".join(FOREIGN[:7]), uncased) if w]
     tails = [p for w in words for p in parts(w)]
     pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     pieces += sorted({SPACE + w for w in common(words, 300)} | {SPACE + w[0] for w in words if w[0] not in "zÅ한"})
@@ -169,7 +165,7 @@ def best_way(text, scores, ids, unknown, byte_ids):
 
 @pytest.mark.parametrize("merge,prefix,with_bytes", [(True, True, False), (False, True, False), (True, False, True)])
 def test_unigram(tmp_path, merge, prefix, with_bytes):
-    words = [SPACE + w for w in normalised(readme(), True, False).split(SPACE)]
+    words = [SPACE + w for w in normalised(pages.text(), True, False).split(SPACE)]
     counts = collections.Counter(p for w in words for p in parts(w, 8))
     chosen = [p for p, _ in counts.most_common(700)] + [c for c in sorted({c for w in words for c in w}) if c not in "zq"]
     chosen = [p for p in dict.fromkeys(chosen)]

@@ -23,7 +23,7 @@ python3 tests/lint/log_fields.py || bad=1
 
 echo "lint: pages that name tests"
 python3 tests/lint/coverage.py || bad=1
-python3 tests/lint/contributing.py || bad=1
+python3 tests/lint/pages.py || bad=1
 
 echo "lint: headers compile alone"
 # shellcheck disable=SC2086 # CC may be two words

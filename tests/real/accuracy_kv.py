@@ -34,7 +34,7 @@ ROWS = 256  # of logits at a time
 
 def text():
     root = HERE.parent.parent
-    return "\n".join((root / name).read_text("utf-8") for name in ("README.md", "CONTRIBUTING.md"))
+    return "\n".join((root / name).read_text("utf-8") for name in ("server/README.md", "docker/README.md"))
 
 
 def quire(*args):

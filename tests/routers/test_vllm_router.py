@@ -26,7 +26,7 @@ from quire import BIN, Server
 ROUTER = os.environ["VLLM_ROUTER"]
 ANY = "tcp://127.0.0.1:0"
 N_PREFIXES, N_REQUESTS = 8, 200
-README = pathlib.Path(__file__).resolve().parent.parent.parent / "README.md"
+PAGE = pathlib.Path(__file__).resolve().parent.parent.parent / "docker/README.md"
 # Room for five of the eight beginnings of some 37 blocks, and for what two requests take besides.
 REPLICA = ("--threads", "1", "--kv-memory", "8m", "--swap-ram", "0", "--kv-events", "full", "--kv-events-endpoint", ANY,
            "--kv-events-replay-endpoint", ANY)
@@ -298,7 +298,7 @@ def wait_for_port(port):
 
 def test_the_commands_of_the_readme(start):
     """As they stand there, on other ports."""
-    block = next(b for b in re.findall(r"^```\n(.*?)^```", README.read_text(), re.M | re.S) if "vllm-router --policy" in b)
+    block = next(b for b in re.findall(r"^```\n(.*?)^```", PAGE.read_text(), re.M | re.S) if "vllm-router --policy" in b)
     ports = {p: free_port() for p in sorted(set(re.findall(r"\b\d{4}\b", block)))}
     commands = re.sub(r"\b\d{4}\b", lambda m: str(ports[m[0]]), block.replace("\\\n", " ")).strip().split("\n")
     assert [c.split()[0] for c in commands] == ["quire", "quire", "vllm-router"] and len(ports) == 6

@@ -143,8 +143,8 @@ static int find_class(struct hf_folder *f)
         return 0;
     }
     return hf_fail(f, ERR_UNSUPPORTED, HF_CONFIG,
-                   "architecture '%s' is not supported (README.md lists those that are, and "
-                   "more as GGUF files)",
+                   "architecture '%s' is not supported (core/model/README.md lists those that "
+                   "are, and more as GGUF files)",
                    hf_printable(shown, sizeof(shown), class));
 }
 
@@ -324,7 +324,8 @@ static int add_pattern_text(struct hf_folder *f, const char *text)
         return 0;
     return hf_fail(f, ERR_UNSUPPORTED, HF_CONFIG,
                    "'sliding_window_pattern' is '%s', but only a number and a text of L and G are "
-                   "supported", hf_printable(shown, sizeof(shown), text));
+                   "supported",
+                   hf_printable(shown, sizeof(shown), text));
 }
 
 /* Every period-th layer has none, or as the text says; layer_types, where it is there, says it

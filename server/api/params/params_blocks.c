@@ -2,7 +2,7 @@
  *
  * They become the parts, calls and reasoning of messages; each tool_result is a message of the role
  * tool. Models read texts: a document or a search result becomes one, between marks that say what
- * it is, its title and where it is from (README.md shows them). What is not text is refused.
+ * it is, its title and where it is from (server/README.md shows them). What is not text is refused.
  */
 #include "server/api/params/params_impl.h"
 

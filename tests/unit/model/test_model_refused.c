@@ -75,8 +75,8 @@ static void test_refused_keys(void **arg)
     (void)arg;
     refuse(f, "general.architecture", NULL, ERR_FORMAT, L("key 'general.architecture' is missing"));
     refuse(f, "general.architecture", arch_bart, ERR_UNSUPPORTED,
-           L("architecture 'bart?' is not one of the 69 that are supported (see README.md, Models "
-             "and weights)"));
+           L("architecture 'bart?' is not one of the 69 that are supported (see "
+             "core/model/README.md)"));
     refuse(f, "general.architecture", arch_number, ERR_FORMAT,
            L("key 'general.architecture': has type u32, but string is wanted"));
     refuse(f, "general.name", no_name, ERR_FORMAT,

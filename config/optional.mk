@@ -1,0 +1,33 @@
+# Libraries that are used where they are installed, unless WITHOUT names them (WITHOUT='libcurl sqlite3'). OPTIONAL lists the
+# files that depend on them.
+OPTIONAL := server/process/syscall_filter.c server/responses/%.c server/batches/%.c server/sqlite/%.c server/usage/%.c \
+            core/hub/%.c server/kv_events/%.c server/engine_io/store_redis.c server/top/client.c
+optional = $(if $(filter $(1),$(WITHOUT)),,$(shell $(PKGCONF) --exists $(1) 2>/dev/null && echo yes))
+# Without libseccomp there is no filter of system calls.
+ifneq ($(call optional,libseccomp),)
+LIBS    += $(shell $(PKGCONF) --libs libseccomp)
+$(BUILD)/server/process/syscall_filter.o: DEFS = -DQUIRE_SECCOMP $(shell $(PKGCONF) --cflags libseccomp)
+endif
+# Without SQLite no responses are kept (responses_db), and no usage (usage_db); there are no batches
+# (batch_dir).
+ifneq ($(call optional,sqlite3),)
+LIBS    += $(shell $(PKGCONF) --libs sqlite3)
+SQLITE  := -DQUIRE_SQLITE $(shell $(PKGCONF) --cflags sqlite3)
+$(BUILD)/server/responses/%.o $(BUILD)/server/batches/%.o $(BUILD)/server/sqlite/%.o $(BUILD)/server/usage/%.o: DEFS = $(SQLITE)
+endif
+# Without libcurl nothing is fetched from the Hub (`quire pull`), and no server is asked (`quire top`).
+ifneq ($(call optional,libcurl),)
+LIBS    += $(shell $(PKGCONF) --libs libcurl)
+$(BUILD)/core/hub/%.o $(BUILD)/server/top/client.o: DEFS = -DQUIRE_CURL $(shell $(PKGCONF) --cflags libcurl)
+endif
+# Without ZeroMQ and msgpack-c (whose name differs between Debians) no KV events are published.
+MSGPACK := $(firstword $(foreach p,msgpack-c msgpack,$(if $(call optional,$(p)),$(p))))
+ifneq ($(and $(call optional,libzmq),$(MSGPACK)),)
+LIBS    += $(shell $(PKGCONF) --libs libzmq $(MSGPACK))
+$(BUILD)/server/kv_events/%.o $(BUILD)/tests/unit/server/test_event_batch.o: DEFS = -DQUIRE_ZMQ $(shell $(PKGCONF) --cflags libzmq $(MSGPACK))
+endif
+# Without hiredis the block store is a folder, and neither Redis nor Valkey (kv_store).
+ifneq ($(call optional,hiredis),)
+LIBS    += $(shell $(PKGCONF) --libs hiredis)
+$(BUILD)/server/engine_io/store_redis.o: DEFS = -DQUIRE_HIREDIS $(shell $(PKGCONF) --cflags hiredis)
+endif
