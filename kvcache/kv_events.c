@@ -30,16 +30,16 @@ struct kv_events {
     void *room_ud;
     struct kv_event *slots; /* [n_slots] */
     _Atomic uint64_t filled, taken;
-    atomic_bool is_asleep;  /* the reader */
-    atomic_bool wants_room; /* the writer */
-    _Atomic uint64_t n_dropped, n_resent; /* relaxed: numbers for people */
+    atomic_bool is_asleep;                    /* the reader */
+    atomic_bool wants_room;                   /* the writer */
+    _Atomic uint64_t n_dropped, n_resent;     /* relaxed: numbers for people */
     char (*adapters)[KV_EVENTS_ADAPTER_NAME]; /* [KV_EVENTS_MAX_ADAPTERS + 1]; never changed once
                                                * an event names it */
     /* the writer's */
     uint32_t n_adapters;
-    uint64_t next;       /* slots written, of which the reader sees `filled` */
+    uint64_t next; /* slots written, of which the reader sees `filled` */
     bool is_resending;
-    block_id cursor;     /* of that: 0: it is to begin; else entries before it have been sent */
+    block_id cursor; /* of that: 0: it is to begin; else entries before it have been sent */
     struct known_origin *origins; /* [n_blocks + 1] */
 };
 
@@ -68,10 +68,10 @@ int kv_events_create(struct kv_events **out, const struct kv_events_options *o)
 
 size_t kv_events_bytes(const struct kv_events *e)
 {
-    return e == NULL ? 0
-                     : e->n_slots * sizeof(*e->slots) +
-                           ((size_t)e->n_blocks + 1) * sizeof(*e->origins) +
-                           (KV_EVENTS_MAX_ADAPTERS + 1) * sizeof(*e->adapters);
+    return e == NULL
+               ? 0
+               : e->n_slots * sizeof(*e->slots) + ((size_t)e->n_blocks + 1) * sizeof(*e->origins) +
+                     (KV_EVENTS_MAX_ADAPTERS + 1) * sizeof(*e->adapters);
 }
 
 void kv_events_destroy(struct kv_events **events)
@@ -123,7 +123,7 @@ static bool push(struct kv_events *e, enum kv_event_kind kind)
     return true;
 }
 
-static bool push_entry(struct kv_events *e, const struct prefix_index *x, block_id id)
+static bool push_entry(struct kv_events *e, const struct prefix_index *x, struct prefix_id id)
 {
     struct kv_event *slot = next_slot(e);
     struct prefix_entry entry;
@@ -133,8 +133,8 @@ static bool push_entry(struct kv_events *e, const struct prefix_index *x, block_
     if (!prefix_index_get(x, id, &entry))
         return true;
     slot->kind = KV_EVENT_STORED;
-    slot->adapter = e->origins[id].adapter;
-    slot->salt = e->origins[id].salt;
+    slot->adapter = e->origins[id.n].adapter;
+    slot->salt = e->origins[id.n].salt;
     slot->hash = entry.hash;
     slot->before = entry.before;
     slot->is_first = entry.is_first;
@@ -151,9 +151,9 @@ static void lose(struct kv_events *e)
 }
 
 /* Will the entry be sent again, or be gone by then? */
-static bool is_ahead(const struct kv_events *e, block_id entry)
+static bool is_ahead(const struct kv_events *e, struct prefix_id entry)
 {
-    return e->is_resending && entry >= e->cursor;
+    return e->is_resending && entry.n >= e->cursor;
 }
 
 static uint32_t adapter_of(struct kv_events *e, const char *name)
@@ -171,17 +171,17 @@ static uint32_t adapter_of(struct kv_events *e, const char *name)
     return e->n_adapters;
 }
 
-void kv_events_stored(struct kv_events *e, const struct prefix_index *x, block_id entry,
+void kv_events_stored(struct kv_events *e, const struct prefix_index *x, struct prefix_id entry,
                       const struct kv_origin *origin)
 {
     if (e == NULL)
         return;
-    e->origins[entry] = (struct known_origin){origin->salt, adapter_of(e, origin->adapter)};
+    e->origins[entry.n] = (struct known_origin){origin->salt, adapter_of(e, origin->adapter)};
     if (!is_ahead(e, entry) && !push_entry(e, x, entry))
         lose(e);
 }
 
-void kv_events_removed(struct kv_events *e, const struct prefix_index *x, block_id entry)
+void kv_events_removed(struct kv_events *e, const struct prefix_index *x, struct prefix_id entry)
 {
     struct prefix_entry what;
 
@@ -206,7 +206,7 @@ static void resend(struct kv_events *e, const struct prefix_index *x)
     for (uint32_t n = 0; n < RESEND_QUANTUM && e->cursor <= e->n_blocks; e->cursor++) {
         const uint64_t before = e->next;
 
-        if (!push_entry(e, x, e->cursor))
+        if (!push_entry(e, x, prefix_id_of(e->cursor)))
             return;
         n += e->next > before;
     }

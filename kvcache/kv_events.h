@@ -30,15 +30,15 @@ enum kv_event_kind { KV_EVENT_STORED = 0, KV_EVENT_REMOVED, KV_EVENT_ALL_BEGIN, 
 
 struct kv_event {
     enum kv_event_kind kind;
-    uint32_t adapter; /* STORED: kv_events_adapter(); 0: none */
-    uint64_t salt;    /* STORED: of its tenant or its cache_salt; 0: it has none */
-    struct prefix_hash hash;         /* STORED, REMOVED */
-    struct prefix_hash before;       /* STORED, unless is_first */
+    uint32_t adapter;          /* STORED: kv_events_adapter(); 0: none */
+    uint64_t salt;             /* STORED: of its tenant or its cache_salt; 0: it has none */
+    struct prefix_hash hash;   /* STORED, REMOVED */
+    struct prefix_hash before; /* STORED, unless is_first */
     bool is_first;
-    int32_t tokens[BLOCK_TOKENS];    /* STORED */
+    int32_t tokens[BLOCK_TOKENS]; /* STORED */
 };
 
-struct kv_origin { /* whose an entry is */
+struct kv_origin {       /* whose an entry is */
     uint64_t salt;       /* 0: everybody's */
     const char *adapter; /* or NULL; copied */
 };
@@ -63,9 +63,9 @@ void kv_events_on_room(struct kv_events *e, void (*room)(void *ud), void *ud);
 /* ---- the engine's thread; NULL is allowed: nobody wants to know ---- */
 
 /* The entry has been inserted, or is about to be removed. */
-void kv_events_stored(struct kv_events *e, const struct prefix_index *x, block_id entry,
+void kv_events_stored(struct kv_events *e, const struct prefix_index *x, struct prefix_id entry,
                       const struct kv_origin *origin);
-void kv_events_removed(struct kv_events *e, const struct prefix_index *x, block_id entry);
+void kv_events_removed(struct kv_events *e, const struct prefix_index *x, struct prefix_id entry);
 /* Let the reader see what there is, and go on with sending everything again. */
 void kv_events_flush(struct kv_events *e, const struct prefix_index *x);
 /* Is everything being sent again, and not all of it in the ring yet? */

@@ -1,14 +1,8 @@
-/* kvcache/kv_manager.c - see kv_manager.h.
+/* kvcache/kv_manager.c - room, allocation and commit: what kv_manager.h says of blocks.
  *
- * Why the least recently used block never has children in the index: all sequences that hold a
- * block hold the same block at the position before it. (Attaching takes a chain from its start, a
- * fork takes a leading part, a block that is replaced by a copy is replaced together with all that
- * follow it, and of two equal blocks the sequence's own is dropped only while no other sequence
- * holds it.) So a block is held at least as long as its children, a table is released from its last
- * block to its first, and a child is never more recently used than its parent. This holds for the
- * groups without a window; the blocks of an entry in all of these have the same holders, so that
- * any of them stands for the entry. A sequence that holds a block of a group with a window holds
- * the entry's other blocks too.
+ * A sequence allocates blocks before a step and commits its tokens after it. Eviction, which makes
+ * room for an allocation, is in kv_manager_evict.c; lookups in the index, states and swapping are
+ * in the files that kv_manager_impl.h lists.
  */
 #include "kvcache/kv_manager_impl.h"
 
@@ -163,66 +157,6 @@ enum kv_pressure kv_manager_pressure(const struct kv_manager *m)
     return share < (uint64_t)m->opt.low_percent * m->opt.n_blocks ? KV_LOW : KV_RELAXED;
 }
 
-/* Take an entry that nothing follows out of the index. Its blocks in groups with the window are
- * held by no sequence either, unless all layers have the window. */
-static void forget_entry(struct kv_manager *m, block_id entry)
-{
-    for (uint32_t group = 1; group < m->n_groups; group++) {
-        const block_id group_block = prefix_index_at(m->index, entry, group);
-
-        if (group_block != BLOCK_NONE)
-            kv_must(block_pool_keep(m->pool, group_block, false));
-    }
-    if (m->states != NULL)
-        kv_states_forget(m->states, entry);
-    kv_events_removed(m->opt.events, m->index, entry);
-    if (m->offers != NULL)
-        block_offers_forget(m->offers, entry);
-    prefix_index_remove(m->index, entry);
-    kv_must(block_pool_keep(m->pool, entry, false));
-}
-
-/* With everything that follows it, the last ones first: down to where nothing follows, then on from
- * the one before. */
-static void forget_chain(struct kv_manager *m, block_id entry)
-{
-    block_id at = entry, next;
-
-    for (;;) {
-        while ((next = prefix_index_child(m->index, at)) != BLOCK_NONE)
-            at = next;
-        next = prefix_index_before(m->index, at);
-        forget_entry(m, at);
-        if (at == entry)
-            return;
-        at = next;
-    }
-}
-
-/* Make a cached block free, and what the index cannot keep without it. */
-static void evict(struct kv_manager *m, block_id block)
-{
-    uint32_t group;
-    const block_id entry = prefix_index_entry_of(m->index, block, &group);
-
-    assert(entry != BLOCK_NONE);
-    if (m->n_full == 0) {
-        forget_chain(m, entry);
-    } else if (group < m->n_full) {
-        forget_entry(m, entry);
-    } else {
-        prefix_index_put(m->index, entry, group, BLOCK_NONE);
-        kv_must(block_pool_keep(m->pool, block, false));
-    }
-}
-
-void kv_manager_take(struct kv_manager *m, uint32_t n, block_id after, block_id *ids)
-{
-    while (block_pool_n_free(m->pool) < n)
-        evict(m, block_pool_oldest(m->pool));
-    kv_must(block_pool_take(m->pool, n, after, ids));
-}
-
 bool kv_manager_can_note(const struct kv_manager *m, uint32_t n)
 {
     return n <= m->max_moves - m->n_moves;
@@ -237,8 +171,7 @@ void kv_manager_note(struct kv_manager *m, enum kv_move_kind kind, uint32_t from
 void kv_manager_note_part(struct kv_manager *m, enum kv_move_kind kind, uint32_t from, uint32_t to,
                           uint32_t part)
 {
-    m->moves[m->n_moves++] =
-        (struct kv_move){.kind = kind, .from = from, .to = to, .part = part};
+    m->moves[m->n_moves++] = (struct kv_move){.kind = kind, .from = from, .to = to, .part = part};
 }
 
 block_id kv_manager_last(const struct kv_seq *kv)
@@ -282,8 +215,7 @@ uint32_t kv_manager_n_mapped(const struct kv_manager *m, const struct kv_seq *kv
 
 /* ---- growth ---- */
 
-bool kv_manager_can_fork(const struct kv_manager *m, const struct kv_seq *parent,
-                         uint32_t n_tokens)
+bool kv_manager_can_fork(const struct kv_manager *m, const struct kv_seq *parent, uint32_t n_tokens)
 {
     return block_table_needed(n_tokens) <= parent->table.n &&
            parent->first <= kv_groups_seen(&m->opt.groups, n_tokens) &&
@@ -395,7 +327,7 @@ static uint32_t copy_on_write(struct kv_manager *m, struct kv_seq *kv, uint32_t 
     return n;
 }
 
-int kv_manager_grow(struct kv_manager *m, struct kv_seq *kv, uint32_t from, uint32_t to)
+int kv_manager_alloc(struct kv_manager *m, struct kv_seq *kv, uint32_t from, uint32_t to)
 {
     const uint32_t n_new = block_table_missing(&kv->table, to);
     const uint32_t n = kv_manager_missing(m, kv, from, to), n_copies = n - n_new * m->n_groups;
@@ -430,7 +362,7 @@ int kv_manager_grow(struct kv_manager *m, struct kv_seq *kv, uint32_t from, uint
 
 /* Share the entry's block of a group in place of the sequence's own; an entry that lacks it takes
  * the own one. Groups with the window may have dropped theirs. */
-static void join_group(struct kv_manager *m, struct kv_seq *kv, block_id entry, uint32_t b,
+static void join_group(struct kv_manager *m, struct kv_seq *kv, struct prefix_id entry, uint32_t b,
                        uint32_t group)
 {
     const block_id there = prefix_index_at(m->index, entry, group);
@@ -453,23 +385,24 @@ static bool index_next(struct kv_manager *m, struct kv_seq *kv, const struct kv_
 {
     const uint32_t b = kv->n_indexed;
     const int32_t *tokens = key->ids + (size_t)b * BLOCK_TOKENS;
-    const block_id before = b > 0 ? kv->table.blocks[b - 1] : BLOCK_NONE;
+    const struct prefix_id before = prefix_id_of(b > 0 ? kv->table.blocks[b - 1] : BLOCK_NONE);
     const block_id own = kv->table.blocks[b];
-    block_id entry;
+    struct prefix_id entry;
 
-    if (own == BLOCK_NONE || (b > 0 && before == BLOCK_NONE))
+    if (own == BLOCK_NONE || (b > 0 && prefix_id_is_none(before)))
         return false; /* all groups have the window, and it has passed */
     entry = prefix_index_find(m->index, key->hashes[b], before, tokens);
-    if (entry != BLOCK_NONE && entry != own && block_pool_holders(m->pool, own) > 1)
+    if (!prefix_id_is_none(entry) && !prefix_id_is(entry, prefix_id_of(own)) &&
+        block_pool_holders(m->pool, own) > 1)
         return false; /* a fork would go on with another block before the shared ones */
-    if (entry == BLOCK_NONE) {
+    if (prefix_id_is_none(entry)) {
         if (prefix_index_insert(m->index, own,
                                 b > 0 ? key->hashes[b - 1] : prefix_hash_root(key->salt),
                                 key->hashes[b], before, tokens) < 0)
             return false;
         kv_must(block_pool_keep(m->pool, own, true));
-        kv_events_stored(m->opt.events, m->index, own, &key->origin);
-        entry = own;
+        entry = prefix_id_of(own);
+        kv_events_stored(m->opt.events, m->index, entry, &key->origin);
     }
     for (uint32_t group = 0; group < m->n_groups; group++)
         join_group(m, kv, entry, b, group);
@@ -518,8 +451,7 @@ void kv_manager_free_out_of_window(struct kv_manager *m, struct kv_seq *kv, uint
     kv->first = first;
 }
 
-void kv_manager_commit(struct kv_manager *m, struct kv_seq *kv, struct kv_key *key,
-                       uint32_t n_done)
+void kv_manager_commit(struct kv_manager *m, struct kv_seq *kv, struct kv_key *key, uint32_t n_done)
 {
     assert(block_table_needed(n_done) <= kv->table.n);
     if (m->index != NULL) {
@@ -567,7 +499,7 @@ static uint32_t n_behind_snapshot(const struct kv_manager *m, const struct kv_se
     uint32_t b = kv->n_indexed;
 
     while (b > kv_group_from(m, kv, 0) &&
-           kv_states_at(m->states, kv->table.blocks[b - 1]) == STATE_NONE)
+           kv_states_at(m->states, prefix_id_of(kv->table.blocks[b - 1])) == STATE_NONE)
         b--;
     return (kv->table.n - b) * BLOCK_TOKENS;
 }

@@ -62,7 +62,7 @@ struct kv_manager_options {
     uint32_t max_table;      /* blocks of a group in a table */
     struct kv_groups groups; /* {0}: one, without a window */
     struct kv_state_options states;
-    uint32_t max_chunk;      /* most tokens of a sequence between two commits; 0: any number */
+    uint32_t max_chunk; /* most tokens of a sequence between two commits; 0: any number */
     uint32_t low_percent, critical_percent; /* watermarks of kv_manager_pressure() */
     struct kv_events *events; /* told what enters and leaves the index; borrowed; or NULL */
 };
@@ -105,9 +105,9 @@ struct kv_manager_stats {
     struct swap_stats swap;
     struct kv_states_stats states;
     uint32_t n_indexed;
-    uint64_t n_copied;        /* blocks: copy on write and reuse of a part */
-    uint64_t query_tokens;    /* tokens that kv_manager_attach() was asked for */
-    uint64_t hit_tokens;      /* and those it found */
+    uint64_t n_copied;     /* blocks: copy on write and reuse of a part */
+    uint64_t query_tokens; /* tokens that kv_manager_attach() was asked for */
+    uint64_t hit_tokens;   /* and those it found */
 };
 
 struct kv_kind { /* of groups: those without the window, or those with it */
@@ -141,7 +141,7 @@ uint64_t kv_manager_needed(const struct kv_manager *m, uint32_t n_tokens);
  * first n_done. */
 uint64_t kv_manager_owed(const struct kv_manager *m, const struct kv_seq *kv, uint32_t n_done,
                          uint32_t n_tokens);
-/* The tokens behind the first n_done for which kv_manager_grow() finds blocks now, whether the
+/* The tokens behind the first n_done for which kv_manager_alloc() finds blocks now, whether the
  * table holds them or not. */
 uint32_t kv_manager_room(const struct kv_manager *m, const struct kv_seq *kv, uint32_t n_done);
 /* The swap slots that a copy of a sequence's first n_done tokens, all it has computed, takes. */
@@ -230,8 +230,8 @@ uint32_t kv_manager_enter(struct kv_manager *m, struct kv_key *key, uint32_t fir
  * behind it: `from` may go back, with windows only as far as the sequence could be forked, with
  * states not at all). So is the state, if it is a snapshot. ERR_AGAIN: too few blocks, or no slot
  * for a state; ERR_RANGE: the table is too short. */
-int kv_manager_grow(struct kv_manager *m, struct kv_seq *kv, uint32_t from, uint32_t to);
-/* Blocks that kv_manager_grow() would take, at most. */
+int kv_manager_alloc(struct kv_manager *m, struct kv_seq *kv, uint32_t from, uint32_t to);
+/* Blocks that kv_manager_alloc() would take, at most. */
 uint32_t kv_manager_missing(const struct kv_manager *m, const struct kv_seq *kv, uint32_t from,
                             uint32_t to);
 
@@ -268,8 +268,7 @@ uint32_t kv_manager_n_alone(const struct kv_manager *m, const struct kv_seq *kv)
 int kv_manager_swap_out(struct kv_manager *m, struct kv_seq *kv, uint32_t n_done);
 
 /* Could that copy be made now? */
-bool kv_manager_can_swap_out(const struct kv_manager *m, const struct kv_seq *kv,
-                             uint32_t n_done);
+bool kv_manager_can_swap_out(const struct kv_manager *m, const struct kv_seq *kv, uint32_t n_done);
 
 /* The reverse: shared blocks where the index has them, loads for the rest. ERR_AGAIN: too few
  * blocks; ERR_BUSY: the copy is in the file or on its way (kv_manager_fetch); ERR_IO: lost; the

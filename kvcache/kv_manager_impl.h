@@ -1,7 +1,7 @@
 /* kvcache/kv_manager_impl.h - what the files of the manager share: private to them.
  *
- * kv_manager.c: room, growth, commit. kv_manager_prefix.c: what is found in the index.
- * kv_manager_state.c: recurrent states.
+ * kv_manager.c: room, allocation, commit. kv_manager_evict.c: which cached block goes when too few
+ * are free. kv_manager_prefix.c: what is found in the index. kv_manager_state.c: recurrent states.
  * kv_manager_swap.c: the tiers, the moves and the I/O. kv_manager_inspect.c: counts and checks.
  *
  * Thread: engine thread only.
@@ -22,10 +22,10 @@ struct kv_manager {
     struct kv_states *states;   /* NULL: the model has none */
     struct kv_move *moves;      /* [max_moves] */
     uint32_t n_moves, max_moves;
-    uint32_t n_groups, n_full;  /* n_full: without the window, the first ones */
-    bool *in_window;            /* [n_blocks + 1] of a block that is not free: its group's kind */
-    block_id *scratch;          /* [n_groups * max_table] */
-    block_id *entries;          /* [max_table] */
+    uint32_t n_groups, n_full; /* n_full: without the window, the first ones */
+    bool *in_window;           /* [n_blocks + 1] of a block that is not free: its group's kind */
+    block_id *scratch;         /* [n_groups * max_table] */
+    struct prefix_id *entries; /* [max_table] */
     uint64_t n_copied, query_tokens, hit_tokens;
     struct block_offers *offers; /* NULL: nothing is kept outside the process */
     block_id *entered;           /* [2 * max_table] table and result of kv_manager_enter() */
@@ -68,7 +68,8 @@ static inline void kv_manager_place(struct kv_manager *m, struct kv_seq *kv, uin
     m->in_window[id] = group >= m->n_full;
 }
 
-/* Take n blocks, forgetting cached ones as needed. The caller has seen that there are as many. */
+/* kv_manager_evict.c: take n blocks, evicting cached ones as needed. The caller has seen that so
+ * many are free or cached. */
 void kv_manager_take(struct kv_manager *m, uint32_t n, block_id after, block_id *ids);
 
 /* Give all blocks of a table back. */
@@ -103,10 +104,10 @@ void kv_state_grow(struct kv_manager *m, struct kv_seq *kv);
 /* A sequence's state becomes that of the entry which its last block is, if one is due. */
 void kv_state_commit(struct kv_manager *m, struct kv_seq *kv);
 /* Is there a snapshot of an entry, or is none needed? */
-bool kv_state_is_at(const struct kv_manager *m, block_id entry);
+bool kv_state_is_at(const struct kv_manager *m, struct prefix_id entry);
 /* An empty sequence that takes n blocks of tokens over, the last of them `entry`, takes its
  * snapshot too. */
-void kv_state_attach(struct kv_manager *m, struct kv_seq *kv, block_id entry, uint32_t n);
+void kv_state_attach(struct kv_manager *m, struct kv_seq *kv, struct prefix_id entry, uint32_t n);
 void kv_state_fork(struct kv_manager *m, struct kv_seq *child, const struct kv_seq *parent);
 void kv_state_release(struct kv_manager *m, struct kv_seq *kv);
 /* Note the moves of a state into the swap slots ram[], or back into a new slot. */

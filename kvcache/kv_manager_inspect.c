@@ -24,9 +24,10 @@ void kv_manager_map(const struct kv_manager *m, char *states)
 {
     for (block_id id = 1; id <= m->opt.n_blocks; id++) {
         const uint32_t holders = block_pool_holders(m->pool, id);
-        const char state = holders > 1    ? 's'
-                           : holders == 1 ? 'h'
-                           : block_pool_state(m->pool, id) == BLOCK_CACHED ? 'c' : 'f';
+        const char state = holders > 1                                     ? 's'
+                           : holders == 1                                  ? 'h'
+                           : block_pool_state(m->pool, id) == BLOCK_CACHED ? 'c'
+                                                                           : 'f';
 
         states[id - 1] = block_pool_is_pinned(m->pool, id) ? (char)(state - 'a' + 'A') : state;
     }
@@ -50,7 +51,7 @@ uint32_t kv_manager_hashes(const struct kv_manager *m, struct prefix_hash *hashe
     uint32_t n = 0;
 
     for (block_id id = 1; m->index != NULL && id <= m->opt.n_blocks; id++)
-        if (prefix_index_get(m->index, id, &entry))
+        if (prefix_index_get(m->index, prefix_id_of(id), &entry))
             hashes[n++] = entry.hash;
     return n;
 }
@@ -64,10 +65,11 @@ const struct block_pool *kv_manager_pool(const struct kv_manager *m)
 static bool check_oldest(const struct kv_manager *m)
 {
     uint32_t group;
-    const block_id entry = prefix_index_entry_of(m->index, block_pool_oldest(m->pool), &group);
+    const struct prefix_id entry =
+        prefix_index_entry_of(m->index, block_pool_oldest(m->pool), &group);
 
     return m->n_full == 0 || group >= m->n_full ||
-           prefix_index_child(m->index, entry) == BLOCK_NONE;
+           prefix_id_is_none(prefix_index_child(m->index, entry));
 }
 
 /* The blocks of an entry are of the kind that their groups are, and have the same holders, but for
@@ -75,14 +77,15 @@ static bool check_oldest(const struct kv_manager *m)
 static bool check_indexed(const struct kv_manager *m, block_id id)
 {
     uint32_t group;
-    const block_id entry = prefix_index_entry_of(m->index, id, &group);
+    const struct prefix_id entry = prefix_index_entry_of(m->index, id, &group);
+    const block_id first = prefix_index_at(m->index, entry, 0);
     const uint32_t n = block_pool_holders(m->pool, id);
 
     if (m->in_window[id] != (group >= m->n_full))
         return false;
     if (group < m->n_full)
-        return n == block_pool_holders(m->pool, entry);
-    return m->n_full == 0 || n <= block_pool_holders(m->pool, entry);
+        return n == block_pool_holders(m->pool, first);
+    return m->n_full == 0 || n <= block_pool_holders(m->pool, first);
 }
 
 /* What is cached is in the index; what is in the index is not free. */
@@ -102,14 +105,14 @@ static bool is_entry(const struct kv_manager *m, block_id id)
 {
     uint32_t group;
 
-    return prefix_index_entry_of(m->index, id, &group) == id;
+    return prefix_id_is(prefix_index_entry_of(m->index, id, &group), prefix_id_of(id));
 }
 
 /* Only entries have snapshots. */
 static bool check_states(const struct kv_manager *m)
 {
     for (block_id id = 1; m->states != NULL && id <= m->opt.n_blocks; id++)
-        if (kv_states_at(m->states, id) != STATE_NONE &&
+        if (kv_states_at(m->states, prefix_id_of(id)) != STATE_NONE &&
             (m->index == NULL || !is_entry(m, id)))
             return false;
     return m->states == NULL || kv_states_check(m->states);

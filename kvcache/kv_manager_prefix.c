@@ -10,18 +10,17 @@ void kv_key_extend(struct kv_key *key, uint32_t n_tokens)
 {
     for (; key->n_hashed < n_tokens / BLOCK_TOKENS; key->n_hashed++) {
         const uint32_t b = key->n_hashed;
-        const struct prefix_hash before =
-            b > 0 ? key->hashes[b - 1] : prefix_hash_root(key->salt);
+        const struct prefix_hash before = b > 0 ? key->hashes[b - 1] : prefix_hash_root(key->salt);
 
         key->hashes[b] = prefix_hash_next(before, key->ids + (size_t)b * BLOCK_TOKENS);
     }
 }
 
-/* A position in the index: behind `n` blocks of a key, the last of them entry `block`. */
+/* A position in the index: behind `n` blocks of a key, the last of them that of `entry`. */
 struct prefix_cursor {
     const struct kv_key *key;
     struct prefix_hash hash;
-    block_id block;
+    struct prefix_id entry;
     uint32_t n;
 };
 
@@ -40,16 +39,16 @@ static bool cursor_next(const struct kv_manager *m, struct prefix_cursor *p, uin
 {
     const int32_t *tokens = cursor_tokens(p);
     struct prefix_hash hash;
-    block_id block;
+    struct prefix_id entry;
 
     if (p->n >= limit / BLOCK_TOKENS)
         return false;
     hash = p->n < p->key->n_hashed ? p->key->hashes[p->n] : prefix_hash_next(p->hash, tokens);
-    block = prefix_index_find(m->index, hash, p->block, tokens);
-    if (block == BLOCK_NONE)
+    entry = prefix_index_find(m->index, hash, p->entry, tokens);
+    if (prefix_id_is_none(entry))
         return false;
     p->hash = hash;
-    p->block = block;
+    p->entry = entry;
     p->n++;
     return true;
 }
@@ -57,17 +56,17 @@ static bool cursor_next(const struct kv_manager *m, struct prefix_cursor *p, uin
 /* An entry that begins as the next one of the key does, for *n tokens, and has blocks in all
  * groups. Where all layers have the window, making room for the copy could take the source along;
  * where there are states, none is there but behind whole blocks. */
-static block_id cursor_part(const struct kv_manager *m, const struct prefix_cursor *p,
-                            uint32_t limit, uint32_t *n)
+static struct prefix_id cursor_part(const struct kv_manager *m, const struct prefix_cursor *p,
+                                    uint32_t limit, uint32_t *n)
 {
-    const block_id entry = prefix_index_find_partial(m->index, p->hash, p->block, cursor_tokens(p),
-                                                     limit - p->n * BLOCK_TOKENS, n);
+    const struct prefix_id entry = prefix_index_find_partial(
+        m->index, p->hash, p->entry, cursor_tokens(p), limit - p->n * BLOCK_TOKENS, n);
 
-    if (entry != BLOCK_NONE && m->n_full > 0 && m->states == NULL &&
+    if (!prefix_id_is_none(entry) && m->n_full > 0 && m->states == NULL &&
         prefix_index_is_whole(m->index, entry))
         return entry;
     *n = 0;
-    return BLOCK_NONE;
+    return PREFIX_NONE;
 }
 
 /* Could a sequence go on at a position? Groups with the window have all blocks from `run` on,
@@ -75,7 +74,7 @@ static block_id cursor_part(const struct kv_manager *m, const struct prefix_curs
 static bool is_end(const struct kv_manager *m, const struct prefix_cursor *p, uint32_t run)
 {
     return run <= kv_groups_seen(&m->opt.groups, p->n * BLOCK_TOKENS) &&
-           kv_state_is_at(m, p->block);
+           kv_state_is_at(m, p->entry);
 }
 
 struct prefix {
@@ -85,20 +84,20 @@ struct prefix {
 
 /* The longest prefix of whole blocks; its entries into entries[], unless that is NULL. */
 static struct prefix longest(const struct kv_manager *m, const struct kv_key *key, uint32_t limit,
-                             block_id *entries)
+                             struct prefix_id *entries)
 {
     struct prefix_cursor p = cursor_start(key);
     struct prefix best = {.end = p};
     uint32_t run = 0, n_held = 0;
 
     while (cursor_next(m, &p, limit)) {
-        n_held += block_pool_holders(m->pool, p.block) > 0;
-        if (!prefix_index_is_whole(m->index, p.block))
+        n_held += block_pool_holders(m->pool, prefix_index_at(m->index, p.entry, 0)) > 0;
+        if (!prefix_index_is_whole(m->index, p.entry))
             run = p.n;
         if (is_end(m, &p, run))
             best = (struct prefix){p, n_held};
         if (entries != NULL)
-            entries[p.n - 1] = p.block;
+            entries[p.n - 1] = p.entry;
     }
     return best;
 }
@@ -126,10 +125,10 @@ static uint32_t attach_part(struct kv_manager *m, struct kv_seq *kv, const struc
                             uint32_t limit)
 {
     uint32_t n, n_cached = 0;
-    const block_id source = cursor_part(m, p, limit, &n);
+    const struct prefix_id source = cursor_part(m, p, limit, &n);
     struct block_table *t = &kv->table;
 
-    if (source == BLOCK_NONE)
+    if (prefix_id_is_none(source))
         return 0;
     for (uint32_t group = 0; group < m->n_groups; group++)
         n_cached +=
@@ -179,7 +178,7 @@ uint32_t kv_manager_attach(struct kv_manager *m, struct kv_seq *kv, struct kv_ke
     share(m, kv, found.end.n);
     for (uint32_t b = 1; m->offers != NULL && b <= found.end.n; b++)
         kv_manager_offer(m, kv, key, b);
-    kv_state_attach(m, kv, found.end.block, found.end.n);
+    kv_state_attach(m, kv, found.end.entry, found.end.n);
     n = found.end.n * BLOCK_TOKENS + attach_part(m, kv, &found.end, limit);
     m->query_tokens += limit;
     m->hit_tokens += n;
@@ -194,7 +193,7 @@ uint32_t kv_manager_find_entries(struct kv_manager *m, struct kv_key *key, uint3
         return 0;
     kv_key_extend(key, n_tokens);
     while (cursor_next(m, &p, n_tokens))
-        m->entries[p.n - 1] = p.block;
+        m->entries[p.n - 1] = p.entry;
     return p.n;
 }
 
@@ -241,7 +240,7 @@ uint32_t kv_manager_enter(struct kv_manager *m, struct kv_key *key, uint32_t fir
         return 0;
     share(m, &kv, there);
     m->is_entering = true;
-    n = kv_manager_grow(m, &kv, there * BLOCK_TOKENS, to * BLOCK_TOKENS) == 0 ? to - there : 0;
+    n = kv_manager_alloc(m, &kv, there * BLOCK_TOKENS, to * BLOCK_TOKENS) == 0 ? to - there : 0;
     kv_manager_commit(m, &kv, key, (there + n) * BLOCK_TOKENS);
     m->is_entering = false;
     *from = there;

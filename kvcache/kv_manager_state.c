@@ -44,7 +44,7 @@ uint32_t kv_manager_resumable(const struct kv_manager *m, uint32_t n_blocks)
 static bool is_writable(const struct kv_manager *m, state_id slot)
 {
     return kv_states_holders(m->states, slot) == 1 &&
-           kv_states_entry_of(m->states, slot) == BLOCK_NONE;
+           prefix_id_is_none(kv_states_entry_of(m->states, slot));
 }
 
 bool kv_state_is_missing(const struct kv_manager *m, const struct kv_seq *kv)
@@ -102,13 +102,13 @@ void kv_state_grow(struct kv_manager *m, struct kv_seq *kv)
 void kv_state_commit(struct kv_manager *m, struct kv_seq *kv)
 {
     const uint32_t n = kv->n_indexed;
-    block_id entry;
+    struct prefix_id entry;
     state_id there;
 
     if (m->states == NULL || n == 0 || n * BLOCK_TOKENS != kv->n_state ||
         kv_manager_resumable(m, n) != n)
         return;
-    entry = kv->table.blocks[n - 1];
+    entry = prefix_id_of(kv->table.blocks[n - 1]);
     there = kv_states_at(m->states, entry);
     if (there == kv->state)
         return;
@@ -121,14 +121,14 @@ void kv_state_commit(struct kv_manager *m, struct kv_seq *kv)
     kv->state = there;
 }
 
-bool kv_state_is_at(const struct kv_manager *m, block_id entry)
+bool kv_state_is_at(const struct kv_manager *m, struct prefix_id entry)
 {
     return m->states == NULL || kv_states_at(m->states, entry) != STATE_NONE;
 }
 
 /* ---- coming and going ---- */
 
-void kv_state_attach(struct kv_manager *m, struct kv_seq *kv, block_id entry, uint32_t n)
+void kv_state_attach(struct kv_manager *m, struct kv_seq *kv, struct prefix_id entry, uint32_t n)
 {
     if (m->states == NULL || n == 0)
         return;

@@ -9,8 +9,8 @@
 struct kv_states {
     struct block_pool *pool; /* of slots */
     uint32_t n_slots, n_blocks, n_snapshots;
-    state_id *snapshots; /* [n_blocks + 1] by entry */
-    block_id *entries;   /* [n_slots + 1] by slot */
+    state_id *snapshots;       /* [n_blocks + 1] by entry */
+    struct prefix_id *entries; /* [n_slots + 1] by slot */
 };
 
 static void must(int rc)
@@ -85,35 +85,35 @@ void kv_states_give(struct kv_states *s, state_id slot)
 
 /* ---- snapshots ---- */
 
-state_id kv_states_at(const struct kv_states *s, block_id entry)
+state_id kv_states_at(const struct kv_states *s, struct prefix_id entry)
 {
-    assert(entry <= s->n_blocks);
-    return s->snapshots[entry];
+    assert(entry.n <= s->n_blocks);
+    return s->snapshots[entry.n];
 }
 
-void kv_states_put(struct kv_states *s, block_id entry, state_id slot)
+void kv_states_put(struct kv_states *s, struct prefix_id entry, state_id slot)
 {
-    assert(entry != BLOCK_NONE && entry <= s->n_blocks);
-    assert(s->snapshots[entry] == STATE_NONE && s->entries[slot] == BLOCK_NONE);
+    assert(!prefix_id_is_none(entry) && entry.n <= s->n_blocks);
+    assert(s->snapshots[entry.n] == STATE_NONE && prefix_id_is_none(s->entries[slot]));
     must(block_pool_keep(s->pool, slot, true));
-    s->snapshots[entry] = slot;
+    s->snapshots[entry.n] = slot;
     s->entries[slot] = entry;
     s->n_snapshots++;
 }
 
-void kv_states_forget(struct kv_states *s, block_id entry)
+void kv_states_forget(struct kv_states *s, struct prefix_id entry)
 {
     const state_id slot = kv_states_at(s, entry);
 
     if (slot == STATE_NONE)
         return;
-    s->snapshots[entry] = STATE_NONE;
-    s->entries[slot] = BLOCK_NONE;
+    s->snapshots[entry.n] = STATE_NONE;
+    s->entries[slot] = PREFIX_NONE;
     s->n_snapshots--;
     must(block_pool_keep(s->pool, slot, false));
 }
 
-block_id kv_states_entry_of(const struct kv_states *s, state_id slot)
+struct prefix_id kv_states_entry_of(const struct kv_states *s, state_id slot)
 {
     assert(slot <= s->n_slots);
     return s->entries[slot];
@@ -136,15 +136,15 @@ bool kv_states_check(const struct kv_states *s)
     uint32_t n = 0;
 
     for (state_id slot = 1; slot <= s->n_slots; slot++) {
-        const block_id entry = s->entries[slot];
+        const struct prefix_id entry = s->entries[slot];
+        const enum block_state state = block_pool_state(s->pool, slot);
 
-        if (entry == BLOCK_NONE ? block_pool_state(s->pool, slot) == BLOCK_CACHED
-                                : s->snapshots[entry] != slot ||
-                                      block_pool_state(s->pool, slot) == BLOCK_FREE)
+        if (prefix_id_is_none(entry) ? state == BLOCK_CACHED
+                                     : s->snapshots[entry.n] != slot || state == BLOCK_FREE)
             return false;
-        n += entry != BLOCK_NONE;
+        n += !prefix_id_is_none(entry);
     }
-    for (block_id entry = 0; entry <= s->n_blocks; entry++)
-        n -= s->snapshots[entry] != STATE_NONE;
+    for (uint32_t i = 0; i <= s->n_blocks; i++)
+        n -= s->snapshots[i] != STATE_NONE;
     return n == 0 && block_pool_check(s->pool);
 }

@@ -19,6 +19,7 @@
 #include <stdint.h>
 
 #include "kvcache/block_pool.h"
+#include "kvcache/prefix_index.h"
 
 typedef uint32_t state_id;
 #define STATE_NONE 0u /* zeroed sequences have none */
@@ -38,13 +39,13 @@ void kv_states_ref(struct kv_states *s, state_id slot);
 void kv_states_give(struct kv_states *s, state_id slot);
 
 /* The snapshot of an entry, or STATE_NONE. */
-state_id kv_states_at(const struct kv_states *s, block_id entry);
+state_id kv_states_at(const struct kv_states *s, struct prefix_id entry);
 /* A held slot that is none becomes the snapshot of an entry that has none. */
-void kv_states_put(struct kv_states *s, block_id entry, state_id slot);
+void kv_states_put(struct kv_states *s, struct prefix_id entry, state_id slot);
 /* The entry has no snapshot any more, if it had one. */
-void kv_states_forget(struct kv_states *s, block_id entry);
-/* Whose snapshot a slot is, or BLOCK_NONE. */
-block_id kv_states_entry_of(const struct kv_states *s, state_id slot);
+void kv_states_forget(struct kv_states *s, struct prefix_id entry);
+/* Whose snapshot a slot is, or PREFIX_NONE. */
+struct prefix_id kv_states_entry_of(const struct kv_states *s, state_id slot);
 
 uint32_t kv_states_holders(const struct kv_states *s, state_id slot);
 

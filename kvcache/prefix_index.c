@@ -1,4 +1,4 @@
-/* kvcache/prefix_index.c - a hash table of blocks, and a chain of the children of each.
+/* kvcache/prefix_index.c - a hash table of entries, and a chain of the children of each.
  *
  * With more groups than one, an entry's blocks of the others stand in a row of `group_blocks`, and
  * `owners` leads back from each of them.
@@ -16,28 +16,28 @@
 struct entry {
     struct prefix_hash before_hash, hash;
     int32_t tokens[BLOCK_TOKENS];
-    block_id before;
-    block_id in_bucket;   /* the next one of its bucket */
-    block_id child;       /* the most recent block that follows this one */
-    block_id newer, older; /* neighbours among those with the same `before` */
+    struct prefix_id before;
+    struct prefix_id in_bucket;    /* the next one of its bucket */
+    struct prefix_id child;        /* the most recent entry that follows this one */
+    struct prefix_id newer, older; /* neighbours among those with the same `before` */
     uint32_t n_group_blocks;
     bool is_in;
 };
 
-struct block_owner {       /* of a block of a group other than the first */
-    block_id entry; /* BLOCK_NONE: it is in none */
+struct block_owner {        /* of a block of a group other than the first */
+    struct prefix_id entry; /* PREFIX_NONE: it is in none */
     uint32_t group;
 };
 
 struct prefix_index {
     uint32_t n_blocks, n;
-    uint32_t n_group_blocks; /* groups but the first */
-    uint32_t mask;     /* buckets - 1 */
-    block_id *buckets; /* by hash */
-    block_id *roots;   /* by before_hash: the most recent of the first blocks */
-    struct entry *entries; /* [n_blocks + 1] by id */
+    uint32_t n_group_blocks;   /* groups but the first */
+    uint32_t mask;             /* buckets - 1 */
+    struct prefix_id *buckets; /* by hash */
+    struct prefix_id *roots;   /* by before_hash: the most recent of the first entries */
+    struct entry *entries;     /* [n_blocks + 1] by id */
     block_id *group_blocks; /* [n_blocks + 1][n_group_blocks] by id; NULL when there is one group */
-    struct block_owner *owners;    /* [n_blocks + 1] by id; NULL when there is one group */
+    struct block_owner *owners; /* [n_blocks + 1] by id; NULL when there is one group */
     void (*changed)(void *ud, struct prefix_hash hash, bool is_in); /* or NULL */
     void *changed_ud;
 };
@@ -147,18 +147,24 @@ void prefix_index_watch(struct prefix_index *x,
 
 /* ---- looking up ---- */
 
-static bool is_entry(const struct prefix_index *x, block_id block)
+static struct entry *entry_at(const struct prefix_index *x, struct prefix_id id)
 {
-    return block <= x->n_blocks && x->entries[block].is_in;
+    return &x->entries[id.n];
 }
 
-block_id prefix_index_entry_of(const struct prefix_index *x, block_id block, uint32_t *group)
+static bool entry_is_in(const struct prefix_index *x, struct prefix_id id)
+{
+    return id.n <= x->n_blocks && entry_at(x, id)->is_in;
+}
+
+struct prefix_id prefix_index_entry_of(const struct prefix_index *x, block_id block,
+                                       uint32_t *group)
 {
     *group = 0;
-    if (is_entry(x, block))
-        return block;
+    if (entry_is_in(x, prefix_id_of(block)))
+        return prefix_id_of(block);
     if (x->n_group_blocks == 0 || block > x->n_blocks)
-        return BLOCK_NONE;
+        return PREFIX_NONE;
     *group = x->owners[block].group;
     return x->owners[block].entry;
 }
@@ -167,56 +173,58 @@ bool prefix_index_has(const struct prefix_index *x, block_id block)
 {
     uint32_t group;
 
-    return prefix_index_entry_of(x, block, &group) != BLOCK_NONE;
+    return !prefix_id_is_none(prefix_index_entry_of(x, block, &group));
 }
 
-block_id prefix_index_child(const struct prefix_index *x, block_id block)
+struct prefix_id prefix_index_child(const struct prefix_index *x, struct prefix_id entry)
 {
-    return is_entry(x, block) ? x->entries[block].child : BLOCK_NONE;
+    return entry_is_in(x, entry) ? entry_at(x, entry)->child : PREFIX_NONE;
 }
 
-block_id prefix_index_before(const struct prefix_index *x, block_id entry)
+struct prefix_id prefix_index_before(const struct prefix_index *x, struct prefix_id entry)
 {
-    assert(is_entry(x, entry));
-    return x->entries[entry].before;
+    assert(entry_is_in(x, entry));
+    return entry_at(x, entry)->before;
 }
 
-static block_id *group_block_of(const struct prefix_index *x, block_id entry, uint32_t group)
+static block_id *group_block_of(const struct prefix_index *x, struct prefix_id entry,
+                                uint32_t group)
 {
-    assert(is_entry(x, entry) && group >= 1 && group <= x->n_group_blocks);
-    return &x->group_blocks[(size_t)entry * x->n_group_blocks + group - 1];
+    assert(entry_is_in(x, entry) && group >= 1 && group <= x->n_group_blocks);
+    return &x->group_blocks[(size_t)entry.n * x->n_group_blocks + group - 1];
 }
 
-block_id prefix_index_at(const struct prefix_index *x, block_id entry, uint32_t group)
+block_id prefix_index_at(const struct prefix_index *x, struct prefix_id entry, uint32_t group)
 {
-    return group == 0 ? entry : *group_block_of(x, entry, group);
+    return group == 0 ? entry.n : *group_block_of(x, entry, group);
 }
 
-bool prefix_index_is_whole(const struct prefix_index *x, block_id entry)
+bool prefix_index_is_whole(const struct prefix_index *x, struct prefix_id entry)
 {
-    return x->entries[entry].n_group_blocks == x->n_group_blocks;
+    return entry_at(x, entry)->n_group_blocks == x->n_group_blocks;
 }
 
-block_id prefix_index_find(const struct prefix_index *x, struct prefix_hash hash, block_id before,
-                           const int32_t *tokens)
+struct prefix_id prefix_index_find(const struct prefix_index *x, struct prefix_hash hash,
+                                   struct prefix_id before, const int32_t *tokens)
 {
-    block_id id = x->buckets[hash.lo & x->mask];
+    struct prefix_id id = x->buckets[hash.lo & x->mask];
 
-    for (; id != BLOCK_NONE; id = x->entries[id].in_bucket) {
-        const struct entry *e = &x->entries[id];
+    for (; !prefix_id_is_none(id); id = entry_at(x, id)->in_bucket) {
+        const struct entry *e = entry_at(x, id);
 
-        if (is_same(e->hash, hash) && e->before == before &&
+        if (is_same(e->hash, hash) && prefix_id_is(e->before, before) &&
             memcmp(e->tokens, tokens, sizeof(e->tokens)) == 0)
             break;
     }
     return id;
 }
 
-/* Where the chain of what follows `before` begins. */
-static block_id *chain_of(const struct prefix_index *x, struct prefix_hash before_hash,
-                          block_id before)
+/* Where the chain of the entries behind `before` begins. */
+static struct prefix_id *chain_of(const struct prefix_index *x, struct prefix_hash before_hash,
+                                  struct prefix_id before)
 {
-    return before != BLOCK_NONE ? &x->entries[before].child : &x->roots[before_hash.lo & x->mask];
+    return prefix_id_is_none(before) ? &x->roots[before_hash.lo & x->mask]
+                                     : &entry_at(x, before)->child;
 }
 
 static uint32_t common(const int32_t *a, const int32_t *b, uint32_t n)
@@ -228,18 +236,18 @@ static uint32_t common(const int32_t *a, const int32_t *b, uint32_t n)
     return i;
 }
 
-block_id prefix_index_find_partial(const struct prefix_index *x, struct prefix_hash before_hash,
-                                   block_id before, const int32_t *tokens, uint32_t n,
-                                   uint32_t *n_common)
+struct prefix_id prefix_index_find_partial(const struct prefix_index *x,
+                                           struct prefix_hash before_hash, struct prefix_id before,
+                                           const int32_t *tokens, uint32_t n, uint32_t *n_common)
 {
-    block_id best = BLOCK_NONE, id = BLOCK_NONE;
+    struct prefix_id best = PREFIX_NONE, id = PREFIX_NONE;
 
     *n_common = 0;
     n = n < BLOCK_TOKENS ? n : BLOCK_TOKENS;
-    if (before == BLOCK_NONE || is_entry(x, before))
+    if (prefix_id_is_none(before) || entry_is_in(x, before))
         id = *chain_of(x, before_hash, before);
-    for (uint32_t i = 0; i < PREFIX_MAX_SIBLINGS && id != BLOCK_NONE; i++) {
-        const struct entry *e = &x->entries[id];
+    for (uint32_t i = 0; i < PREFIX_MAX_SIBLINGS && !prefix_id_is_none(id); i++) {
+        const struct entry *e = entry_at(x, id);
         uint32_t have = 0;
 
         if (is_same(e->before_hash, before_hash))
@@ -255,31 +263,37 @@ block_id prefix_index_find_partial(const struct prefix_index *x, struct prefix_h
 
 /* ---- changing ---- */
 
-int prefix_index_insert(struct prefix_index *x, block_id block, struct prefix_hash before_hash,
-                        struct prefix_hash hash, block_id before, const int32_t *tokens)
+int prefix_index_insert(struct prefix_index *x, block_id first, struct prefix_hash before_hash,
+                        struct prefix_hash hash, struct prefix_id before, const int32_t *tokens)
 {
-    block_id *const bucket = &x->buckets[hash.lo & x->mask], *chain;
-    struct entry *e = &x->entries[block];
+    const struct prefix_id id = prefix_id_of(first);
+    struct prefix_id *const bucket = &x->buckets[hash.lo & x->mask], *chain;
+    struct entry *e = entry_at(x, id);
 
-    assert(block != BLOCK_NONE && block <= x->n_blocks);
-    if (prefix_index_has(x, block) || (before != BLOCK_NONE && !is_entry(x, before)))
+    assert(first != BLOCK_NONE && first <= x->n_blocks);
+    if (prefix_index_has(x, first) || (!prefix_id_is_none(before) && !entry_is_in(x, before)))
         return ERR_INVAL;
-    if (prefix_index_find(x, hash, before, tokens) != BLOCK_NONE)
+    if (!prefix_id_is_none(prefix_index_find(x, hash, before, tokens)))
         return ERR_AGAIN;
     chain = chain_of(x, before_hash, before);
-    *e = (struct entry){.before_hash = before_hash, .hash = hash, .before = before, .is_in = true,
-                        .in_bucket = *bucket, .older = *chain};
+    *e = (struct entry){.before_hash = before_hash,
+                        .hash = hash,
+                        .before = before,
+                        .is_in = true,
+                        .in_bucket = *bucket,
+                        .older = *chain};
     memcpy(e->tokens, tokens, sizeof(e->tokens));
-    if (e->older != BLOCK_NONE)
-        x->entries[e->older].newer = block;
-    *bucket = *chain = block;
+    if (!prefix_id_is_none(e->older))
+        entry_at(x, e->older)->newer = id;
+    *bucket = *chain = id;
     x->n++;
     if (x->changed != NULL)
         x->changed(x->changed_ud, hash, true);
     return 0;
 }
 
-void prefix_index_put(struct prefix_index *x, block_id entry, uint32_t group, block_id block)
+void prefix_index_put(struct prefix_index *x, struct prefix_id entry, uint32_t group,
+                      block_id block)
 {
     block_id *group_block = group_block_of(x, entry, group);
 
@@ -288,30 +302,37 @@ void prefix_index_put(struct prefix_index *x, block_id entry, uint32_t group, bl
         x->owners[*group_block] = (struct block_owner){0};
     if (block != BLOCK_NONE)
         x->owners[block] = (struct block_owner){entry, group};
-    x->entries[entry].n_group_blocks +=
+    entry_at(x, entry)->n_group_blocks +=
         (uint32_t)(block != BLOCK_NONE) - (*group_block != BLOCK_NONE);
     *group_block = block;
 }
 
-void prefix_index_remove(struct prefix_index *x, block_id block)
+/* Take an entry out of its bucket and of the chain behind the entry before it. */
+static void unlink_entry(struct prefix_index *x, struct prefix_id id)
 {
-    struct entry *e = &x->entries[block];
-    block_id *link;
+    const struct entry *e = entry_at(x, id);
+    struct prefix_id *link = &x->buckets[e->hash.lo & x->mask];
 
-    if (!is_entry(x, block))
-        return;
-    assert(e->child == BLOCK_NONE);
-    for (uint32_t group = 1; group <= x->n_group_blocks; group++)
-        prefix_index_put(x, block, group, BLOCK_NONE);
-    link = &x->buckets[e->hash.lo & x->mask];
-    while (*link != block)
-        link = &x->entries[*link].in_bucket;
+    while (!prefix_id_is(*link, id))
+        link = &entry_at(x, *link)->in_bucket;
     *link = e->in_bucket;
-    link = e->newer != BLOCK_NONE ? &x->entries[e->newer].older
-                                  : chain_of(x, e->before_hash, e->before);
+    link = prefix_id_is_none(e->newer) ? chain_of(x, e->before_hash, e->before)
+                                       : &entry_at(x, e->newer)->older;
     *link = e->older;
-    if (e->older != BLOCK_NONE)
-        x->entries[e->older].newer = e->newer;
+    if (!prefix_id_is_none(e->older))
+        entry_at(x, e->older)->newer = e->newer;
+}
+
+void prefix_index_remove(struct prefix_index *x, struct prefix_id id)
+{
+    struct entry *e = entry_at(x, id);
+
+    if (!entry_is_in(x, id))
+        return;
+    assert(prefix_id_is_none(e->child));
+    for (uint32_t group = 1; group <= x->n_group_blocks; group++)
+        prefix_index_put(x, id, group, BLOCK_NONE);
+    unlink_entry(x, id);
     e->is_in = false;
     x->n--;
     if (x->changed != NULL)
@@ -325,63 +346,70 @@ uint32_t prefix_index_n(const struct prefix_index *x)
     return x->n;
 }
 
-bool prefix_index_get(const struct prefix_index *x, block_id entry, struct prefix_entry *out)
+bool prefix_index_get(const struct prefix_index *x, struct prefix_id id, struct prefix_entry *out)
 {
-    const struct entry *e = &x->entries[entry];
+    const struct entry *e = entry_at(x, id);
 
-    if (!is_entry(x, entry))
+    if (!entry_is_in(x, id))
         return false;
-    *out = (struct prefix_entry){.hash = e->hash, .before = e->before_hash,
-                                 .is_first = e->before == BLOCK_NONE, .tokens = e->tokens};
+    *out = (struct prefix_entry){.hash = e->hash,
+                                 .before = e->before_hash,
+                                 .is_first = prefix_id_is_none(e->before),
+                                 .tokens = e->tokens};
     return true;
 }
 
 /* The chain that begins at *head: links agree both ways. Returns its length, or UINT32_MAX. */
-static uint32_t check_chain(const struct prefix_index *x, const block_id *head, block_id before)
+static uint32_t check_chain(const struct prefix_index *x, const struct prefix_id *head,
+                            struct prefix_id before)
 {
-    block_id newer = BLOCK_NONE;
+    struct prefix_id newer = PREFIX_NONE;
     uint32_t n = 0;
 
-    for (block_id id = *head; id != BLOCK_NONE; id = x->entries[id].older) {
-        const struct entry *e = &x->entries[id];
+    for (struct prefix_id id = *head; !prefix_id_is_none(id); id = entry_at(x, id)->older) {
+        const struct entry *e = entry_at(x, id);
 
-        if (!e->is_in || e->before != before || e->newer != newer || n++ == x->n ||
-            chain_of(x, e->before_hash, before) != head)
+        if (!e->is_in || !prefix_id_is(e->before, before) || !prefix_id_is(e->newer, newer) ||
+            n++ == x->n || chain_of(x, e->before_hash, before) != head)
             return UINT32_MAX;
         newer = id;
     }
     return n;
 }
 
-static bool check_entry(const struct prefix_index *x, block_id id)
+static bool check_entry(const struct prefix_index *x, struct prefix_id id)
 {
-    const struct entry *e = &x->entries[id];
+    const struct entry *e = entry_at(x, id);
 
-    if (e->before != BLOCK_NONE && (!is_entry(x, e->before) ||
-                                    !is_same(x->entries[e->before].hash, e->before_hash)))
+    if (!prefix_id_is_none(e->before) &&
+        (!entry_is_in(x, e->before) || !is_same(entry_at(x, e->before)->hash, e->before_hash)))
         return false;
     return is_same(prefix_hash_next(e->before_hash, e->tokens), e->hash) &&
-           prefix_index_find(x, e->hash, e->before, e->tokens) == id;
+           prefix_id_is(prefix_index_find(x, e->hash, e->before, e->tokens), id);
 }
 
-/* Blocks of other groups know where they are, and are counted. */
-static bool check_group_blocks(const struct prefix_index *x, block_id id)
+/* A block of another group than the first knows its entry and its group. */
+static bool check_owner(const struct prefix_index *x, block_id block)
+{
+    const struct block_owner *o = &x->owners[block];
+
+    return prefix_id_is_none(o->entry) ||
+           (!entry_is_in(x, prefix_id_of(block)) && entry_is_in(x, o->entry) &&
+            prefix_index_at(x, o->entry, o->group) == block);
+}
+
+/* An entry's blocks of the other groups name it, and are counted. */
+static bool check_group_blocks(const struct prefix_index *x, struct prefix_id id)
 {
     uint32_t n = 0;
 
-    if (x->n_group_blocks == 0)
-        return x->entries[id].n_group_blocks == 0;
-    if (x->owners[id].entry != BLOCK_NONE &&
-        (x->entries[id].is_in || !is_entry(x, x->owners[id].entry) ||
-         prefix_index_at(x, x->owners[id].entry, x->owners[id].group) != id))
-        return false;
     for (uint32_t i = 0; i < x->n_group_blocks; i++) {
-        const block_id group_block = x->group_blocks[(size_t)id * x->n_group_blocks + i];
+        const block_id block = x->group_blocks[(size_t)id.n * x->n_group_blocks + i];
 
-        n += group_block != BLOCK_NONE && x->owners[group_block].entry == id &&
-             x->owners[group_block].group == i + 1;
+        n += block != BLOCK_NONE && prefix_id_is(x->owners[block].entry, id) &&
+             x->owners[block].group == i + 1;
     }
-    return n == (x->entries[id].is_in ? x->entries[id].n_group_blocks : 0);
+    return n == (entry_is_in(x, id) ? entry_at(x, id)->n_group_blocks : 0);
 }
 
 bool prefix_index_check(const struct prefix_index *x)
@@ -389,17 +417,19 @@ bool prefix_index_check(const struct prefix_index *x)
     uint64_t n_chained = 0;
     uint32_t n = 0;
 
-    for (block_id id = 1; id <= x->n_blocks; id++) {
-        if (!check_group_blocks(x, id))
+    for (block_id block = 1; block <= x->n_blocks; block++) {
+        const struct prefix_id id = prefix_id_of(block);
+
+        if ((x->n_group_blocks > 0 && !check_owner(x, block)) || !check_group_blocks(x, id))
             return false;
-        if (!x->entries[id].is_in)
+        if (!entry_is_in(x, id))
             continue;
         n++;
         if (!check_entry(x, id))
             return false;
-        n_chained += check_chain(x, &x->entries[id].child, id);
+        n_chained += check_chain(x, &entry_at(x, id)->child, id);
     }
     for (size_t i = 0; i <= x->mask; i++)
-        n_chained += check_chain(x, &x->roots[i], BLOCK_NONE);
+        n_chained += check_chain(x, &x->roots[i], PREFIX_NONE);
     return n == x->n && n_chained == n;
 }

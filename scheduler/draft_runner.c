@@ -118,7 +118,7 @@ static bool grow(struct draft_runner *d, struct draft_slot *slot, uint32_t to)
 {
     struct draft_slot *other;
 
-    while (kv_manager_grow(d->opt.manager, &slot->kv, slot->n_done, to) < 0) {
+    while (kv_manager_alloc(d->opt.manager, &slot->kv, slot->n_done, to) < 0) {
         other = oldest(d);
         if (other == NULL)
             return false;

@@ -33,7 +33,7 @@ static void copy_in(struct prefix_copy *c, struct kv_manager *kv, struct kv_stor
     const uint32_t from = c->n_there, to = c->first + c->n;
 
     if (from < c->first ||
-        kv_manager_grow(kv, seq, from * BLOCK_TOKENS, to * BLOCK_TOKENS) < 0)
+        kv_manager_alloc(kv, seq, from * BLOCK_TOKENS, to * BLOCK_TOKENS) < 0)
         return;
     for (uint32_t i = from; i < to; i++)
         memcpy(kv_store_block(store, c->table[i]), c->bytes + (i - c->first) * bytes, bytes);

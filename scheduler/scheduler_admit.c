@@ -164,7 +164,7 @@ static void start_seq(struct sched *s, struct seq *seq)
         seq->n_done = r->n_prompt - 1;
         /* Part at once: the parent may write into the last block in this very step. The block for
          * that was counted; should it be missing all the same, plan_chunk() tries again. */
-        (void)kv_manager_grow(s->kv, &seq->kv, seq->n_done, seq->n_done + 1);
+        (void)kv_manager_alloc(s->kv, &seq->kv, seq->n_done, seq->n_done + 1);
     } else {
         seq->n_done = kv_manager_attach(s->kv, &seq->kv, &r->key, reusable(s, seq));
     }

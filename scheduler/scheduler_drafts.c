@@ -215,7 +215,7 @@ static void add_rows(struct sched *s, struct plan_item *item, struct seq *seq)
 {
     const uint32_t n = sched_min(seq->draft.n, s->rows_left);
 
-    if (n == 0 || kv_manager_grow(s->kv, &seq->kv, seq->n_done, seq->n_known + n) < 0) {
+    if (n == 0 || kv_manager_alloc(s->kv, &seq->kv, seq->n_done, seq->n_known + n) < 0) {
         seq->draft.n = 0;
         return;
     }

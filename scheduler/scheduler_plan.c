@@ -147,7 +147,7 @@ void sched_plan_chunk(struct sched *s, struct seq *seq)
     n = sched_min(n, kv_manager_room(s->kv, &seq->kv, seq->n_done));
     n = s->opt.whole_prompts ? whole_in_time(s, seq, n)
                              : until_wanted(s, seq, rows_in_time(s, seq, n));
-    if (n == 0 || kv_manager_grow(s->kv, &seq->kv, seq->n_done, seq->n_done + n) < 0)
+    if (n == 0 || kv_manager_alloc(s->kv, &seq->kv, seq->n_done, seq->n_done + n) < 0)
         return;
     add_item(s, seq, n, true);
     if (s->room_ns == SCHED_NO_LIMIT)

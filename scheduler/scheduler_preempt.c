@@ -129,7 +129,7 @@ void sched_preempt(struct sched *s, struct seq *victim)
 
 bool sched_make_room(struct sched *s, struct seq *seq, uint32_t to)
 {
-    while (kv_manager_grow(s->kv, &seq->kv, seq->n_done, to) < 0) {
+    while (kv_manager_alloc(s->kv, &seq->kv, seq->n_done, to) < 0) {
         struct seq *victim = victim_below(s, seq);
 
         if (victim == NULL && s->running[0] == seq)

@@ -45,7 +45,7 @@ static int fill_stream(struct bench *b, struct bench_stream *s, uint32_t depth, 
 
     if (forked > 0)
         kv_manager_fork(b->e.manager, &s->kv, &b->streams[0].kv, forked);
-    rc = kv_manager_grow(b->e.manager, &s->kv, forked, depth);
+    rc = kv_manager_alloc(b->e.manager, &s->kv, forked, depth);
     for (uint32_t group = 0; rc == 0 && group < s->kv.table.n_groups; group++)
         for (uint32_t i = forked / BLOCK_TOKENS; i < s->kv.table.n; i++)
             memset(kv_store_block(b->e.kv, *block_table_at(&s->kv.table, group, i)), 0x2c, bytes);
@@ -64,7 +64,7 @@ int bench_add_span(struct bench *b, struct bench_stream *s, uint32_t n, uint32_t
         ids[i] = (int32_t)((s->n + i) * 7919u % b->e.model->shape.n_vocab);
     if (rc == 0) {
         kv_manager_free_out_of_window(b->e.manager, &s->kv, s->n);
-        rc = kv_manager_grow(b->e.manager, &s->kv, s->n, s->n + n);
+        rc = kv_manager_alloc(b->e.manager, &s->kv, s->n, s->n + n);
     }
     if (rc == 0) {
         row = batch_add_span(b->batch, ids, n, s->n, s->kv.table.blocks, s->kv.table.cap);

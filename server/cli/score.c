@@ -110,7 +110,7 @@ static int score_window(struct instance *e, struct batch *b, struct kv_seq *kv, 
 
         rows = n - 1 - at < b->max_rows ? n - 1 - at : b->max_rows;
         rows = rows < room ? rows : room; /* windows leave room for less than they give back */
-        rc = rows > 0 ? kv_manager_grow(e->manager, kv, at, at + rows) : ERR_AGAIN;
+        rc = rows > 0 ? kv_manager_alloc(e->manager, kv, at, at + rows) : ERR_AGAIN;
         if (rc < 0)
             return rc;
         batch_clear(b);

@@ -127,7 +127,7 @@ static void make_streams(struct bench *b)
 
         kv_seq_init(&s->kv, s->blocks, BLOCK_TOKENS, 1);
         if (kv_manager_n_groups(b->e.manager) != 1 ||
-            kv_manager_grow(b->e.manager, &s->kv, 0, POSITION + 1) < 0)
+            kv_manager_alloc(b->e.manager, &s->kv, 0, POSITION + 1) < 0)
             die("takes a model without windows, and 80 blocks");
     }
     if (batch_create(&b->batch, STREAMS, STREAMS, STREAMS) < 0)

@@ -476,7 +476,7 @@ static void op_grow(struct sim *s, struct seq *q)
     const uint64_t owed = kv_manager_owed(s->m, &q->kv, q->n_done, to);
     const uint32_t room = kv_manager_room(s->m, &q->kv, q->n_done);
     const struct snapshot before = snap(s, q);
-    const int rc = kv_manager_grow(s->m, &q->kv, q->n_done, to);
+    const int rc = kv_manager_alloc(s->m, &q->kv, q->n_done, to);
 
     if (s->o.max_chunk == 0 || most <= s->o.max_chunk || !has_windows(s))
         assert_true(owed == missing);
@@ -578,7 +578,7 @@ static void part_from_parent(struct sim *s, struct seq *child)
 {
     s->n_state_forks++;
     assert_int_not_equal(child->kv.state, STATE_NONE);
-    if (kv_manager_grow(s->m, &child->kv, child->n_done, child->n_done + 1) < 0)
+    if (kv_manager_alloc(s->m, &child->kv, child->n_done, child->n_done + 1) < 0)
         op_release(s, child);
     else
         child->to = child->n_done + 1;

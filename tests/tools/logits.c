@@ -142,7 +142,7 @@ static int put_logits(struct instance *e, struct batch *b, const struct text *t,
         const uint32_t rows = t->n - at < t->chunk ? t->n - at : t->chunk;
 
         for (uint32_t i = 0; i < n_lanes && rc == 0; i++)
-            rc = kv_manager_grow(e->manager, &lanes[i].kv, at, at + rows);
+            rc = kv_manager_alloc(e->manager, &lanes[i].kv, at, at + rows);
         if (rc < 0)
             return rc;
         copy_states(e, t, lanes, false);
@@ -194,7 +194,7 @@ static int put_guesses(struct instance *e, struct batch *b, const struct text *t
 
     for (uint32_t at = 0; at + t->chunk < t->n; at += t->chunk) {
         for (uint32_t i = 0; i < n_lanes && rc == 0; i++)
-            rc = kv_manager_grow(e->manager, &lanes[i].kv, at, at + t->chunk);
+            rc = kv_manager_alloc(e->manager, &lanes[i].kv, at, at + t->chunk);
         if (rc < 0)
             return rc;
         step(e, b, t, at, t->chunk, 0, 0, lanes);
@@ -210,7 +210,7 @@ static int put_hidden(struct instance *e, struct batch *b, const struct text *t,
 {
     const size_t n_embd = e->model->shape.n_embd;
     float *sums = mem_calloc(t->n, n_embd * sizeof(*sums));
-    const int rc = sums != NULL ? kv_manager_grow(e->manager, &lane->kv, 0, t->n) : ERR_NOMEM;
+    const int rc = sums != NULL ? kv_manager_alloc(e->manager, &lane->kv, 0, t->n) : ERR_NOMEM;
 
     if (rc == 0) {
         batch_clear(b);

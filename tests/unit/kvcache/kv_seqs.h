@@ -70,7 +70,7 @@ static inline int grow(struct kv_manager *m, struct seq *s, uint32_t to)
 {
     const uint32_t missing = kv_manager_missing(m, &s->kv, s->n_done, to);
     const uint64_t taken = kv_manager_stats(m).pool.n_taken;
-    const int rc = kv_manager_grow(m, &s->kv, s->n_done, to);
+    const int rc = kv_manager_alloc(m, &s->kv, s->n_done, to);
 
     assert_int_equal(kv_manager_stats(m).pool.n_taken, taken + (rc == 0 ? missing : 0));
     check(m);

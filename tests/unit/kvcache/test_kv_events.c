@@ -65,14 +65,14 @@ static void store(struct bench *b, block_id id, const struct kv_origin *origin)
     for (int32_t i = 0; i < BLOCK_TOKENS; i++)
         tokens[i] = (int32_t)id * 100 + i;
     assert_int_equal(prefix_index_insert(b->index, id, root, prefix_hash_next(root, tokens),
-                                         BLOCK_NONE, tokens), 0);
-    kv_events_stored(b->events, b->index, id, origin);
+                                         PREFIX_NONE, tokens), 0);
+    kv_events_stored(b->events, b->index, prefix_id_of(id), origin);
 }
 
 static void forget(struct bench *b, block_id id)
 {
-    kv_events_removed(b->events, b->index, id);
-    prefix_index_remove(b->index, id);
+    kv_events_removed(b->events, b->index, prefix_id_of(id));
+    prefix_index_remove(b->index, prefix_id_of(id));
 }
 
 static void an_entry_is_told_whole(void **state)
@@ -86,7 +86,7 @@ static void an_entry_is_told_whole(void **state)
     assert_int_equal(kv_events_take(b.events, e, 4), 0); /* not yet flushed */
     kv_events_flush(b.events, b.index);
     assert_int_equal(kv_events_take(b.events, e, 4), 1);
-    assert_true(prefix_index_get(b.index, 3, &entry));
+    assert_true(prefix_index_get(b.index, prefix_id_of(3), &entry));
     assert_int_equal(e[0].kind, KV_EVENT_STORED);
     assert_memory_equal(&e[0].hash, &entry.hash, sizeof(entry.hash));
     assert_true(e[0].is_first);
@@ -120,8 +120,8 @@ static void nobody_may_listen(void **state)
     struct kv_events *none = NULL;
     (void)state;
 
-    kv_events_stored(none, b.index, 1, &(struct kv_origin){0});
-    kv_events_removed(none, b.index, 1);
+    kv_events_stored(none, b.index, prefix_id_of(1), &(struct kv_origin){0});
+    kv_events_removed(none, b.index, prefix_id_of(1));
     kv_events_flush(none, b.index);
     end_bench(&b);
 }

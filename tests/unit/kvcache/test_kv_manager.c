@@ -370,8 +370,8 @@ static void grows_all_or_nothing(void **state)
     assert_int_equal(grow(m, &b, 32), 0);
     assert_int_equal(grow(m, &a, 33), ERR_AGAIN);
     assert_int_equal(a.kv.table.n, 2);
-    assert_int_equal(kv_manager_grow(m, &a.kv, 17, MAX_TOKENS + 1), ERR_RANGE);
-    assert_int_equal(kv_manager_grow(m, &a.kv, 17, 17), 0);
+    assert_int_equal(kv_manager_alloc(m, &a.kv, 17, MAX_TOKENS + 1), ERR_RANGE);
+    assert_int_equal(kv_manager_alloc(m, &a.kv, 17, 17), 0);
     release(m, &a);
     release(m, &a); /* S1.10, S2.28: empty already: no-op */
     release(m, &b);
@@ -387,7 +387,7 @@ static void gives_back_behind_the_end(void **state)
 
     seq_init(&a, MAX_TOKENS, 0);
     compute(m, &a, 30);
-    assert_int_equal(kv_manager_grow(m, &a.kv, 30, 65), 0);
+    assert_int_equal(kv_manager_alloc(m, &a.kv, 30, 65), 0);
     assert_int_equal(a.kv.table.n, 5);
     kv_manager_truncate(m, &a.kv, 33);
     assert_int_equal(a.kv.table.n, 3);
@@ -507,11 +507,11 @@ static void steps_allocate_nothing(void **state)
     seq_init(&a, MAX_TOKENS, 0);
     seq_init(&b, 20, 99);
     mem_guard_begin("kvcache");
-    rc[0] = kv_manager_grow(m, &a.kv, 0, 48);
+    rc[0] = kv_manager_alloc(m, &a.kv, 0, 48);
     kv_manager_commit(m, &a.kv, &a.key, 48);
     b.n_done = kv_manager_attach(m, &b.kv, &b.key, 40);
     rc[1] = kv_manager_swap_out(m, &a.kv, 48);
-    rc[2] = kv_manager_grow(m, &b.kv, b.n_done, 96);
+    rc[2] = kv_manager_alloc(m, &b.kv, b.n_done, 96);
     kv_manager_moves_done(m);
     has_io = kv_manager_next_io(m, &io);
     kv_manager_io_done(m, io.copy, 0);

@@ -132,7 +132,7 @@ static void each_element(const struct cache *c, const struct seq *s, uint32_t fr
 
 static void compute(struct cache *c, struct seq *s, uint32_t to)
 {
-    assert_int_equal(kv_manager_grow(c->m, &s->kv, s->n_done, to), 0);
+    assert_int_equal(kv_manager_alloc(c->m, &s->kv, s->n_done, to), 0);
     run_moves(c);
     each_element(c, s, s->n_done, to, true);
     s->n_done = to;
@@ -253,7 +253,7 @@ static void copies_diverge(void **state)
     compute(&c, &a, 20);
     kv_manager_fork(c.m, &b.kv, &a.kv, 20);
     b.n_done = 20;
-    assert_int_equal(kv_manager_grow(c.m, &b.kv, 20, 21), 0);
+    assert_int_equal(kv_manager_alloc(c.m, &b.kv, 20, 21), 0);
     run_moves(&c);
     assert_int_not_equal(a.blocks[1], b.blocks[1]);
     assert_memory_equal(kv_store_block(c.kv, a.blocks[1]), kv_store_block(c.kv, b.blocks[1]),

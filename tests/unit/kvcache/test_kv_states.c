@@ -63,18 +63,18 @@ static void the_oldest_snapshot_is_evicted(void **state)
     (void)state;
 
     for (block_id entry = 7; entry <= 9; entry++)
-        kv_states_put(s, entry, kv_states_take(s));
+        kv_states_put(s, prefix_id_of(entry), kv_states_take(s));
     assert_int_equal(kv_states_stats(s).n_snapshots, 3);
     kv_states_give(s, 2);
     kv_states_give(s, 1);
     assert_int_equal(kv_states_stats(s).slots.n_cached, 2);
     assert_true(kv_states_check(s));
     assert_int_equal(kv_states_take(s), 2);
-    assert_int_equal(kv_states_at(s, 8), STATE_NONE);
-    assert_int_equal(kv_states_entry_of(s, 2), BLOCK_NONE);
+    assert_int_equal(kv_states_at(s, prefix_id_of(8)), STATE_NONE);
+    assert_int_equal(kv_states_entry_of(s, 2).n, BLOCK_NONE);
     assert_int_equal(kv_states_take(s), 1);
     assert_int_equal(kv_states_take(s), STATE_NONE); /* the third is held */
-    assert_int_equal(kv_states_at(s, 9), 3);
+    assert_int_equal(kv_states_at(s, prefix_id_of(9)), 3);
     assert_true(kv_states_check(s));
     for (state_id slot = 1; slot <= 3; slot++)
         kv_states_give(s, slot);
@@ -87,12 +87,12 @@ static void snapshots_end_with_their_entry(void **state)
     struct kv_states *s = new_states(2, 4);
     (void)state;
 
-    kv_states_put(s, 3, kv_states_take(s));
-    kv_states_put(s, 4, kv_states_take(s));
+    kv_states_put(s, prefix_id_of(3), kv_states_take(s));
+    kv_states_put(s, prefix_id_of(4), kv_states_take(s));
     kv_states_give(s, 1);
-    kv_states_forget(s, 3);
-    kv_states_forget(s, 4);
-    kv_states_forget(s, 2); /* which has none */
+    kv_states_forget(s, prefix_id_of(3));
+    kv_states_forget(s, prefix_id_of(4));
+    kv_states_forget(s, prefix_id_of(2)); /* which has none */
     assert_int_equal(kv_states_stats(s).n_snapshots, 0);
     assert_int_equal(kv_states_stats(s).slots.n_free, 1);
     assert_int_equal(kv_states_holders(s, 2), 1);

@@ -32,7 +32,7 @@ static int insert(struct prefix_index *x, block_id block, struct prefix_hash bef
                   block_id before, const int32_t *t)
 {
     const int rc = prefix_index_insert(x, block, before_hash, prefix_hash_next(before_hash, t),
-                                       before, t);
+                                       prefix_id_of(before), t);
 
     assert_true(prefix_index_check(x));
     return rc;
@@ -54,8 +54,8 @@ static void hashes_depend_on_everything(void **state)
     assert_true(is_same(prefix_hash_next(root, t), prefix_hash_next(root, t)));
     assert_false(is_same(root, prefix_hash_root(1)));
     assert_false(is_same(prefix_hash_next(root, t), prefix_hash_next(prefix_hash_root(1), t)));
-    assert_false(is_same(prefix_hash_next(root, t),
-                         prefix_hash_next(prefix_hash_next(root, t), t)));
+    assert_false(
+        is_same(prefix_hash_next(root, t), prefix_hash_next(prefix_hash_next(root, t), t)));
     for (uint32_t i = 0; i < BLOCK_TOKENS; i++) {
         memcpy(u, t, sizeof(u));
         u[i]++;
@@ -73,18 +73,18 @@ static void finds_a_chain(void **state)
     const struct prefix_hash hb = prefix_hash_next(ha, tokens(b, 16, 2, 0));
     (void)state;
 
-    assert_int_equal(prefix_index_find(x, ha, BLOCK_NONE, a), BLOCK_NONE);
+    assert_int_equal(prefix_index_find(x, ha, PREFIX_NONE, a).n, BLOCK_NONE);
     assert_int_equal(insert(x, 3, root, BLOCK_NONE, a), 0);
     assert_int_equal(insert(x, 7, ha, 3, b), 0);
-    assert_int_equal(prefix_index_find(x, ha, BLOCK_NONE, a), 3);
-    assert_int_equal(prefix_index_find(x, hb, 3, b), 7);
-    assert_int_equal(prefix_index_find(x, hb, BLOCK_NONE, b), BLOCK_NONE); /* another place */
-    assert_int_equal(prefix_index_find(x, hb, 7, b), BLOCK_NONE);
-    assert_int_equal(prefix_index_find(x, hb, 3, a), BLOCK_NONE); /* other tokens */
+    assert_int_equal(prefix_index_find(x, ha, PREFIX_NONE, a).n, 3);
+    assert_int_equal(prefix_index_find(x, hb, prefix_id_of(3), b).n, 7);
+    assert_int_equal(prefix_index_find(x, hb, PREFIX_NONE, b).n, BLOCK_NONE); /* another place */
+    assert_int_equal(prefix_index_find(x, hb, prefix_id_of(7), b).n, BLOCK_NONE);
+    assert_int_equal(prefix_index_find(x, hb, prefix_id_of(3), a).n, BLOCK_NONE); /* other tokens */
     assert_int_equal(prefix_index_n(x), 2);
     assert_true(prefix_index_has(x, 7));
-    assert_int_not_equal(prefix_index_child(x, 3), BLOCK_NONE);
-    assert_int_equal(prefix_index_child(x, 7), BLOCK_NONE);
+    assert_int_not_equal(prefix_index_child(x, prefix_id_of(3)).n, BLOCK_NONE);
+    assert_int_equal(prefix_index_child(x, prefix_id_of(7)).n, BLOCK_NONE);
     assert_false(prefix_index_has(x, 0));
     assert_false(prefix_index_has(x, 9));
     prefix_index_destroy(&x);
@@ -101,14 +101,14 @@ static void survives_collisions(void **state)
     (void)state;
 
     tokens(b, 16, 2, 0);
-    assert_int_equal(prefix_index_insert(x, 1, root, h, BLOCK_NONE, a), 0);
-    assert_int_equal(prefix_index_find(x, h, BLOCK_NONE, b), BLOCK_NONE);
-    assert_int_equal(prefix_index_insert(x, 2, root, h, BLOCK_NONE, b), 0);
-    assert_int_equal(prefix_index_find(x, h, BLOCK_NONE, a), 1);
-    assert_int_equal(prefix_index_find(x, h, BLOCK_NONE, b), 2);
-    prefix_index_remove(x, 1);
-    assert_int_equal(prefix_index_find(x, h, BLOCK_NONE, a), BLOCK_NONE);
-    assert_int_equal(prefix_index_find(x, h, BLOCK_NONE, b), 2);
+    assert_int_equal(prefix_index_insert(x, 1, root, h, PREFIX_NONE, a), 0);
+    assert_int_equal(prefix_index_find(x, h, PREFIX_NONE, b).n, BLOCK_NONE);
+    assert_int_equal(prefix_index_insert(x, 2, root, h, PREFIX_NONE, b), 0);
+    assert_int_equal(prefix_index_find(x, h, PREFIX_NONE, a).n, 1);
+    assert_int_equal(prefix_index_find(x, h, PREFIX_NONE, b).n, 2);
+    prefix_index_remove(x, prefix_id_of(1));
+    assert_int_equal(prefix_index_find(x, h, PREFIX_NONE, a).n, BLOCK_NONE);
+    assert_int_equal(prefix_index_find(x, h, PREFIX_NONE, b).n, 2);
     assert_false(prefix_index_check(x)); /* which is how a wrong hash would show */
     prefix_index_destroy(&x);
 }
@@ -124,11 +124,12 @@ static void salts_are_apart(void **state)
 
     tokens(a, 16, 1, 0);
     assert_int_equal(insert(x, 1, mine, BLOCK_NONE, a), 0);
-    assert_int_equal(prefix_index_find(x, prefix_hash_next(yours, a), BLOCK_NONE, a), BLOCK_NONE);
-    assert_int_equal(prefix_index_find_partial(x, yours, BLOCK_NONE, a, 16, &n), BLOCK_NONE);
+    assert_int_equal(prefix_index_find(x, prefix_hash_next(yours, a), PREFIX_NONE, a).n,
+                     BLOCK_NONE);
+    assert_int_equal(prefix_index_find_partial(x, yours, PREFIX_NONE, a, 16, &n).n, BLOCK_NONE);
     assert_int_equal(n, 0);
     assert_int_equal(insert(x, 2, yours, BLOCK_NONE, a), 0);
-    assert_int_equal(prefix_index_find_partial(x, yours, BLOCK_NONE, a, 15, &n), 2);
+    assert_int_equal(prefix_index_find_partial(x, yours, PREFIX_NONE, a, 15, &n).n, 2);
     assert_int_equal(n, 15);
     prefix_index_destroy(&x);
 }
@@ -148,16 +149,21 @@ static void finds_parts(void **state)
     assert_int_equal(insert(x, 3, ha, 1, tokens(t, 9, 7, 8)), 0);
     assert_int_equal(insert(x, 4, ha, 1, tokens(t, 5, 7, 8)), 0);
     tokens(t, 16, 7, 0);
-    assert_int_equal(prefix_index_find_partial(x, ha, 1, t, 16, &n), 3);
+    assert_int_equal(prefix_index_find_partial(x, ha, prefix_id_of(1), t, 16, &n).n, 3);
     assert_int_equal(n, 9);
-    assert_int_equal(prefix_index_find_partial(x, ha, 1, t, 2, &n), 4); /* equal: the latest */
+    assert_int_equal(prefix_index_find_partial(x, ha, prefix_id_of(1), t, 2, &n).n,
+                     4); /* equal: the latest */
     assert_int_equal(n, 2);
-    assert_int_equal(prefix_index_find_partial(x, ha, 1, tokens(t, 16, 9, 0), 16, &n), BLOCK_NONE);
+    assert_int_equal(
+        prefix_index_find_partial(x, ha, prefix_id_of(1), tokens(t, 16, 9, 0), 16, &n).n,
+        BLOCK_NONE);
     assert_int_equal(n, 0);
-    assert_int_equal(prefix_index_find_partial(x, ha, 1, t, 0, &n), BLOCK_NONE);
-    assert_int_equal(prefix_index_find_partial(x, root, BLOCK_NONE, tokens(t, 4, 1, 0), 16, &n), 1);
+    assert_int_equal(prefix_index_find_partial(x, ha, prefix_id_of(1), t, 0, &n).n, BLOCK_NONE);
+    assert_int_equal(prefix_index_find_partial(x, root, PREFIX_NONE, tokens(t, 4, 1, 0), 16, &n).n,
+                     1);
     assert_int_equal(n, 4);
-    assert_int_equal(prefix_index_find_partial(x, ha, 5, t, 16, &n), BLOCK_NONE); /* not in */
+    assert_int_equal(prefix_index_find_partial(x, ha, prefix_id_of(5), t, 16, &n).n,
+                     BLOCK_NONE); /* not in */
     prefix_index_destroy(&x);
 }
 
@@ -173,12 +179,13 @@ static void looks_at_few_siblings(void **state)
 
     for (block_id id = 1; id <= N; id++)
         assert_int_equal(insert(x, id, root, BLOCK_NONE, tokens(t, 8, (int32_t)id, 0)), 0);
-    assert_int_equal(prefix_index_find_partial(x, root, BLOCK_NONE, tokens(t, 9, 2, 1), 16, &n), 2);
+    assert_int_equal(prefix_index_find_partial(x, root, PREFIX_NONE, tokens(t, 9, 2, 1), 16, &n).n,
+                     2);
     assert_int_equal(n, 8);
     tokens(t, 9, 1, 1);
-    assert_int_equal(prefix_index_find_partial(x, root, BLOCK_NONE, t, 16, &n), BLOCK_NONE);
-    prefix_index_remove(x, N);
-    assert_int_equal(prefix_index_find_partial(x, root, BLOCK_NONE, t, 16, &n), 1);
+    assert_int_equal(prefix_index_find_partial(x, root, PREFIX_NONE, t, 16, &n).n, BLOCK_NONE);
+    prefix_index_remove(x, prefix_id_of(N));
+    assert_int_equal(prefix_index_find_partial(x, root, PREFIX_NONE, t, 16, &n).n, 1);
     prefix_index_destroy(&x);
 }
 
@@ -215,13 +222,13 @@ static void removes_and_enters_again(void **state)
         for (block_id id = 1; id <= 4; id++)
             assert_int_equal(insert(x, id, root, BLOCK_NONE, tokens(t, 8, (int32_t)id, 0)), 0);
         for (uint32_t i = 0; i < 4; i++) {
-            prefix_index_remove(x, order[i]);
+            prefix_index_remove(x, prefix_id_of(order[i]));
             assert_true(prefix_index_check(x));
             tokens(t, 8, (int32_t)order[i], 0);
-            assert_int_equal(prefix_index_find(x, prefix_hash_next(root, t), BLOCK_NONE, t),
+            assert_int_equal(prefix_index_find(x, prefix_hash_next(root, t), PREFIX_NONE, t).n,
                              BLOCK_NONE);
         }
-        prefix_index_remove(x, 1); /* not in: ignored */
+        prefix_index_remove(x, prefix_id_of(1)); /* not in: ignored */
         assert_int_equal(prefix_index_n(x), 0);
     }
     prefix_index_destroy(&x);
@@ -238,23 +245,23 @@ static void entries_have_blocks_in_groups(void **state)
 
     assert_int_equal(prefix_index_create(&x, 9, 3), 0);
     assert_int_equal(insert(x, 4, root, BLOCK_NONE, tokens(t, 16, 1, 1)), 0);
-    assert_false(prefix_index_is_whole(x, 4));
-    prefix_index_put(x, 4, 2, 7);
+    assert_false(prefix_index_is_whole(x, prefix_id_of(4)));
+    prefix_index_put(x, prefix_id_of(4), 2, 7);
     assert_true(prefix_index_check(x));
-    assert_int_equal(prefix_index_at(x, 4, 0), 4);
-    assert_int_equal(prefix_index_at(x, 4, 1), BLOCK_NONE);
-    assert_int_equal(prefix_index_at(x, 4, 2), 7);
+    assert_int_equal(prefix_index_at(x, prefix_id_of(4), 0), 4);
+    assert_int_equal(prefix_index_at(x, prefix_id_of(4), 1), BLOCK_NONE);
+    assert_int_equal(prefix_index_at(x, prefix_id_of(4), 2), 7);
     assert_true(prefix_index_has(x, 7));
-    assert_int_equal(prefix_index_entry_of(x, 7, &group), 4);
+    assert_int_equal(prefix_index_entry_of(x, 7, &group).n, 4);
     assert_int_equal(group, 2);
     assert_int_equal(insert(x, 7, root, BLOCK_NONE, tokens(t, 16, 2, 2)), ERR_INVAL);
-    prefix_index_put(x, 4, 1, 8);
-    assert_true(prefix_index_is_whole(x, 4));
-    prefix_index_put(x, 4, 2, BLOCK_NONE);
+    prefix_index_put(x, prefix_id_of(4), 1, 8);
+    assert_true(prefix_index_is_whole(x, prefix_id_of(4)));
+    prefix_index_put(x, prefix_id_of(4), 2, BLOCK_NONE);
     assert_false(prefix_index_has(x, 7));
-    assert_int_equal(prefix_index_entry_of(x, 7, &group), BLOCK_NONE);
+    assert_int_equal(prefix_index_entry_of(x, 7, &group).n, BLOCK_NONE);
     assert_true(prefix_index_check(x));
-    prefix_index_remove(x, 4);
+    prefix_index_remove(x, prefix_id_of(4));
     assert_false(prefix_index_has(x, 8));
     assert_int_equal(prefix_index_n(x), 0);
     assert_true(prefix_index_check(x));

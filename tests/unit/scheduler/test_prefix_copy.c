@@ -74,7 +74,7 @@ static void what_comes_in_is_found(void **state)
     assert_int_equal(attach(m, &a, 4 * BLOCK_TOKENS), 4 * BLOCK_TOKENS);
     for (uint32_t i = 0; i < 4; i++)
         assert_int_equal(*(uint8_t *)kv_store_block(store, a.blocks[i]), 30 + i);
-    assert_int_equal(kv_manager_grow(m, &a.kv, 64, 5 * BLOCK_TOKENS), 0);
+    assert_int_equal(kv_manager_alloc(m, &a.kv, 64, 5 * BLOCK_TOKENS), 0);
     release(m, &a);
     free(bytes);
     kv_manager_destroy(&m);
