@@ -2,6 +2,7 @@
 #include "core/formats/hf_folder.h"
 
 #include "core/base/err.h"
+#include "core/base/file_io.h"
 #include "core/base/json.h"
 #include "core/base/mem.h"
 #include "core/formats/gguf/write.h"
@@ -77,24 +78,16 @@ static int open_regular(const struct hf_folder *f, const char *file, int *fd, ui
 int hf_read_bytes(const struct hf_folder *f, const char *file, uint64_t at, char *to, size_t *n,
                   uint64_t *size)
 {
-    size_t done = 0;
     int fd, rc = open_regular(f, file, &fd, size);
+    int64_t got;
 
     if (rc < 0)
         return rc;
-    while (done < *n) {
-        const ssize_t got = pread(fd, to + done, *n - done, (off_t)(at + done));
-
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got < 0)
-            rc = hf_fail(f, ERR_IO, file, "cannot read: %s", strerror(errno));
-        if (got <= 0)
-            break;
-        done += (size_t)got;
-    }
+    got = file_read(fd, to, *n, (int64_t)at);
+    if (got < 0)
+        rc = hf_fail(f, ERR_IO, file, "cannot read: %s", strerror(errno));
     close(fd);
-    *n = done;
+    *n = got > 0 ? (size_t)got : 0;
     return rc;
 }
 
@@ -228,8 +221,7 @@ int hf_folder_open(struct hf_folder *f, const char *path, const char *forced_pre
 {
     int rc;
 
-    *f = (struct hf_folder){
-        .path = path, .forced_pre = forced_pre, .err = err, .err_len = err_len};
+    *f = (struct hf_folder){.path = path, .forced_pre = forced_pre, .err = err, .err_len = err_len};
     rc = gguf_writer_create(&f->w);
     if (rc < 0)
         return hf_fail(f, rc, HF_CONFIG, "out of memory");

@@ -2,6 +2,7 @@
 #include "core/model/weight_cache.h"
 
 #include "core/base/err.h"
+#include "core/base/file_io.h"
 #include "core/base/mem.h"
 #include "core/model/load.h"
 #include "core/model/weight_cache_impl.h"
@@ -73,9 +74,9 @@ static void hash_layout(uint64_t out[2], const struct matrix_job *jobs, size_t n
         } link = {h,
                   {XXH3_64bits(j->src->name.data, j->src->name.len), j->at, j->dst->n_in,
                    j->dst->n_out, j->dst->n_each, j->row0, j->row_stride, j->run, j->run_stride,
-                   j->dst->panel_bytes,
-                   panel_form(j->dst->type), j->src->recipe != NULL ? j->src->recipe->id : 0,
-                   j->dst->n_parts, j->dst->part_stride}};
+                   j->dst->panel_bytes, panel_form(j->dst->type),
+                   j->src->recipe != NULL ? j->src->recipe->id : 0, j->dst->n_parts,
+                   j->dst->part_stride}};
 
         h = XXH3_128bits(&link, sizeof(link));
     }
@@ -89,8 +90,8 @@ static void hash_directory(struct weight_cache_id *id, const struct gguf_file *f
         uint64_t before[2];
         XXH128_hash_t here;
         uint64_t bytes;
-    } link = {{id->directory[0], id->directory[1]}, XXH3_128bits(f->data, (size_t)f->data_at),
-              f->bytes};
+    } link = {
+        {id->directory[0], id->directory[1]}, XXH3_128bits(f->data, (size_t)f->data_at), f->bytes};
 
     put_hash(id->directory, XXH3_128bits(&link, sizeof(link)));
 }
@@ -206,20 +207,11 @@ static const char *header_differs(const struct weight_cache_header *h,
 
 int weight_cache_read(int fd, void *data, size_t bytes, uint64_t at)
 {
-    uint8_t *to = data;
+    const int64_t n = file_read(fd, data, bytes, (int64_t)at);
 
-    while (bytes > 0) {
-        const ssize_t n = pread(fd, to, bytes, (off_t)at);
-
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return n == 0 ? ERR_FORMAT : err_from_errno(errno);
-        to += n;
-        at += (uint64_t)n;
-        bytes -= (size_t)n;
-    }
-    return 0;
+    if (n < 0)
+        return err_from_errno(errno);
+    return (uint64_t)n < bytes ? ERR_FORMAT : 0;
 }
 
 struct reading {

@@ -7,6 +7,7 @@
 
 #include "core/base/clock.h"
 #include "core/base/err.h"
+#include "core/base/file_io.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
 #include "core/base/replace_file.h"
@@ -30,8 +31,8 @@ struct weight_cache_writer {
     struct weight_cache_id id;
     const uint8_t *panels;
     uint64_t bytes;
-    uint64_t *sums; /* of the chunks written */
-    int fd;         /* of new_path, or -1 */
+    uint64_t *sums;    /* of the chunks written */
+    int fd;            /* of new_path, or -1 */
     const char *cause; /* of the failure */
     pthread_t thread;
     atomic_bool stop;
@@ -55,20 +56,7 @@ static int fail_errno(struct weight_cache_writer *w)
 
 static int write_at(struct weight_cache_writer *w, const void *data, size_t bytes, uint64_t at)
 {
-    const uint8_t *from = data;
-
-    while (bytes > 0) {
-        const ssize_t n = pwrite(w->fd, from, bytes, (off_t)at);
-
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return fail_errno(w);
-        from += n;
-        at += (uint64_t)n;
-        bytes -= (size_t)n;
-    }
-    return 0;
+    return file_write(w->fd, data, bytes, (int64_t)at) < 0 ? fail_errno(w) : 0;
 }
 
 /* Open and lock; the one before us may have renamed the file between the two. */

@@ -2,6 +2,7 @@
 #include "server/batches/batch_files.h"
 
 #include "core/base/err.h"
+#include "core/base/file_io.h"
 #include "core/base/mem.h"
 #include "core/base/replace_file.h"
 #include "server/batches/batch_line.h"
@@ -63,9 +64,8 @@ static int find_done(struct batch_files *f, enum batch_kind kind, uint64_t limit
 
 static int cut(const struct batch_files *f, enum batch_kind kind)
 {
-    return ftruncate(f->answers[kind], (off_t)f->progress.ends[kind]) == 0
-               ? 0
-               : err_from_errno(errno);
+    return ftruncate(f->answers[kind], (off_t)f->progress.ends[kind]) == 0 ? 0
+                                                                           : err_from_errno(errno);
 }
 
 /* ---- life ---- */
@@ -168,36 +168,19 @@ int batch_files_read(struct batch_files *f, struct batch_line *line, char *err, 
 
 /* ---- answers ---- */
 
-static int write_all(int fd, const struct buf *b, uint64_t at)
-{
-    size_t n = 0;
-
-    while (n < b->len) {
-        const ssize_t put = pwrite(fd, b->data + n, b->len - n, (off_t)(at + n));
-
-        if (put < 0 && errno == EINTR)
-            continue;
-        if (put <= 0)
-            return put < 0 ? errno : ENOSPC;
-        n += (size_t)put;
-    }
-    return 0;
-}
-
 /* 0 or an errno. */
-static int append(struct batch_files *f, enum batch_kind kind, const struct buf *answers)
+static int append_answers(struct batch_files *f, enum batch_kind kind, const struct buf *answers)
 {
     const enum batch_kind to = f->answers[kind] < 0 ? BATCH_OUTPUT : kind;
-    int e;
 
     if (answers->len == 0)
         return 0;
-    e = write_all(f->answers[to], answers, f->progress.ends[to]);
-    if (e == 0 && fdatasync(f->answers[to]) < 0)
-        e = errno;
-    if (e == 0)
-        f->progress.ends[to] += answers->len;
-    return e;
+    if (file_write(f->answers[to], answers->data, answers->len, (int64_t)f->progress.ends[to]) <
+            0 ||
+        fdatasync(f->answers[to]) < 0)
+        return errno;
+    f->progress.ends[to] += answers->len;
+    return 0;
 }
 
 int batch_files_append(struct batch_files *f, const struct buf answers[BATCH_N_KINDS],
@@ -207,7 +190,7 @@ int batch_files_append(struct batch_files *f, const struct buf answers[BATCH_N_K
     int e = 0;
 
     for (int kind = 0; e == 0 && kind < BATCH_N_KINDS; kind++)
-        e = append(f, (enum batch_kind)kind, &answers[kind]);
+        e = append_answers(f, (enum batch_kind)kind, &answers[kind]);
     if (e == 0) {
         for (int kind = 0; kind < BATCH_N_KINDS; kind++) {
             f->progress.n_done[kind] += n[kind];

@@ -8,6 +8,7 @@
 #include "config/config.h"
 #include "core/base/buf.h"
 #include "core/base/err.h"
+#include "core/base/file_io.h"
 #include "core/base/mem.h"
 #include "core/runtime/batch.h"
 #include "core/runtime/runner.h"
@@ -34,19 +35,14 @@ static void print_help(void)
         stdout);
 }
 
-static int read_file(const char *path, struct buf *out)
+static int read_text(const char *path, struct buf *out)
 {
-    char chunk[65536];
-    size_t n;
-    int rc = 0;
     FILE *in = fopen(path, "re");
+    int rc;
 
     if (in == NULL)
         return ERR_IO;
-    while (rc == 0 && (n = fread(chunk, 1, sizeof(chunk), in)) > 0)
-        rc = buf_add(out, chunk, n);
-    if (rc == 0 && ferror(in))
-        rc = ERR_IO;
+    rc = file_read_stream(in, out);
     fclose(in);
     return rc;
 }
@@ -83,7 +79,7 @@ static int load_ids(const struct tokenizer *t, const char *ids_path, const char 
     int rc;
 
     buf_init(&file, MAX_FILE);
-    rc = read_file(path, &file);
+    rc = read_text(path, &file);
     if (rc == 0 && ids_path != NULL)
         rc = parse_ids(file.data != NULL ? file.data : "", tokenizer_n_vocab(t), out);
     else if (rc == 0)
@@ -155,8 +151,8 @@ static int score_all(struct instance *e, const struct token_list *list, bool eac
 
         if (show)
             fprintf(stderr, "\rscoring %zu of %zu tokens", at, list->n);
-        rc = score_window(e, b, &kv, list->ids + at, left < window ? (uint32_t)left : window,
-                          each, sum);
+        rc = score_window(e, b, &kv, list->ids + at, left < window ? (uint32_t)left : window, each,
+                          sum);
     }
     if (show)
         fputs("\r\033[K", stderr);

@@ -4,6 +4,7 @@
 #include "config/models.h"
 #include "core/base/buf.h"
 #include "core/base/err.h"
+#include "core/base/file_io.h"
 #include "core/formats/gguf/gguf.h"
 #include "core/tokenizer/tokenizer.h"
 #include "server/instance.h"
@@ -12,17 +13,6 @@
 #include <string.h>
 
 #define MAX_INPUT ((size_t)1 << 30)
-
-static int read_all(FILE *in, struct buf *out)
-{
-    char chunk[65536];
-    size_t n;
-    int rc = 0;
-
-    while (rc == 0 && (n = fread(chunk, 1, sizeof(chunk), in)) > 0)
-        rc = buf_add(out, chunk, n);
-    return rc < 0 ? rc : ferror(in) ? ERR_IO : 0;
-}
 
 static void print_tokens(const struct tokenizer *t, const struct token_list *list, bool only_ids)
 {
@@ -58,7 +48,7 @@ static int tokenize(const char *path, const char *pre, bool only_ids, unsigned f
         command_fail(EXIT_FAILED, "%s", err);
         goto done;
     }
-    rc = read_all(stdin, &text);
+    rc = file_read_stream(stdin, &text);
     if (rc == 0)
         rc = tokenizer_encode(t, text.data != NULL ? text.data : "", text.len, flags, SIZE_MAX,
                               NULL, &list);

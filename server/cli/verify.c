@@ -7,6 +7,7 @@
 #include "config/config.h"
 #include "core/base/buf.h"
 #include "core/base/err.h"
+#include "core/base/file_io.h"
 #include "core/base/json.h"
 #include "core/base/mem.h"
 #include "server/cli/receipt_origin.h"
@@ -37,17 +38,11 @@ static void print_help(void)
 
 /* ---- the file ---- */
 
-static int read_all(const char *path, struct buf *out)
+static int read_receipts(const char *path, struct buf *out)
 {
     FILE *in = strcmp(path, "-") == 0 ? stdin : fopen(path, "re");
-    char chunk[65536];
-    size_t n;
-    int rc = in == NULL ? ERR_IO : 0;
+    int rc = in == NULL ? ERR_IO : file_read_stream(in, out);
 
-    while (rc == 0 && (n = fread(chunk, 1, sizeof(chunk), in)) > 0)
-        rc = buf_add(out, chunk, n);
-    if (rc == 0 && ferror(in))
-        rc = ERR_IO;
     if (in != NULL && in != stdin)
         fclose(in);
     return rc;
@@ -125,8 +120,8 @@ static void flags_of(const char *text, size_t n, struct flags *f)
     if (json_parse(text, n, &json, &why) < 0)
         return; /* it is told when it is checked */
     receipt = cJSON_GetObjectItemCaseSensitive(json, "receipt");
-    settings = cJSON_GetObjectItemCaseSensitive(cJSON_IsObject(receipt) ? receipt : json,
-                                                "settings");
+    settings =
+        cJSON_GetObjectItemCaseSensitive(cJSON_IsObject(receipt) ? receipt : json, "settings");
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         add_flag(f, names[i], settings);
     cJSON_Delete(json);
@@ -136,7 +131,7 @@ static void flags_of(const char *text, size_t n, struct flags *f)
  * has beside its answers, which may be running, comes last. */
 static int load_config(struct config *c, int argc, char **argv, struct flags *f, bool *done)
 {
-    static const char *const own[] = {"--receipts=on", "--journal=",     "--kv-store=",
+    static const char *const own[] = {"--receipts=on",   "--journal=",   "--kv-store=",
                                       "--kv-events=off", "--swap-file=", "--slot-save-path="};
     const int n_own = sizeof(own) / sizeof(own[0]);
     char **all = mem_calloc((size_t)(argc + MAX_FLAGS + n_own) + 1, sizeof(*all));
@@ -187,8 +182,7 @@ static int run(const struct config *c, const struct lines *l)
     char err[512];
     int code;
     const struct store_place nowhere = {0};
-    const struct served_company company = {
-        .wake = on_wake, .wake_ud = &wake, .place = &nowhere};
+    const struct served_company company = {.wake = on_wake, .wake_ud = &wake, .place = &nowhere};
 
     sem_init(&wake, 0, 0);
     code = served_init(&model, c, 0, false, err, sizeof(err));
@@ -247,7 +241,7 @@ int cmd_verify(int argc, char **argv)
         return command_fail(EXIT_USAGE, "verify wants a FILE first (quire verify --help)");
     }
     buf_init(&file, MAX_FILE);
-    code = read_all(path, &file);
+    code = read_receipts(path, &file);
     if (code < 0)
         code = command_fail(EXIT_FAILED, "%s: %s", path, err_text(code));
     else {

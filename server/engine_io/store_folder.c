@@ -14,6 +14,7 @@
 
 #include "core/base/clock.h"
 #include "core/base/err.h"
+#include "core/base/file_io.h"
 #include "core/base/mem.h"
 #include "server/engine_io/store_place.h"
 
@@ -29,18 +30,18 @@
 #define FOLDERS 256
 #define SUFFIX ".kv"
 #define PART_PREFIX ".part-"
-#define TOUCH_AFTER_MS 60000      /* uses within a minute are one */
-#define PART_AFTER_MS 3600000     /* whose writer has died */
-#define SUM_EVERY_MS 300000       /* others write and remove too: */
-#define SUM_PARTS 20              /* also when so large a part was written here */
-#define BUCKETS (48 * 16)         /* of ages in ms: 16 for each power of two */
+#define TOUCH_AFTER_MS 60000  /* uses within a minute are one */
+#define PART_AFTER_MS 3600000 /* whose writer has died */
+#define SUM_EVERY_MS 300000   /* others write and remove too: */
+#define SUM_PARTS 20          /* also when so large a part was written here */
+#define BUCKETS (48 * 16)     /* of ages in ms: 16 for each power of two */
 
 struct store_folder {
     struct store_backend base;
-    int fd; /* of the folder */
+    int fd;                    /* of the folder */
     uint64_t max_bytes, bytes; /* bytes: as far as is known here */
-    uint64_t summed_ms; /* when they were summed up; 0: never */
-    uint64_t new_bytes; /* written here since */
+    uint64_t summed_ms;        /* when they were summed up; 0: never */
+    uint64_t new_bytes;        /* written here since */
     uint64_t n_written;
 };
 
@@ -90,23 +91,13 @@ static int folder_count(struct store_backend *b, const store_name *names, uint32
     return (int)i;
 }
 
-static int64_t read_all(int fd, uint8_t *buf, size_t size)
+/* The bytes of the file, at most `size`; one more where it is longer. */
+static int64_t read_record(int fd, uint8_t *buf, size_t size)
 {
-    size_t at = 0;
+    const int64_t n = file_read(fd, buf, size, FILE_POSITION);
     char more;
 
-    while (at < size) {
-        const ssize_t n = read(fd, buf + at, size - at);
-
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return -1;
-        if (n == 0)
-            return (int64_t)at;
-        at += (size_t)n;
-    }
-    return (int64_t)at + (read(fd, &more, 1) > 0);
+    return n < (int64_t)size ? n : n + (read(fd, &more, 1) > 0);
 }
 
 /* So that it is removed later than what is not used. Not ours: then its owner does that. */
@@ -129,28 +120,13 @@ static int64_t folder_get(struct store_backend *b, const char *name, uint8_t *bu
     fd = openat(f->fd, path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
     if (fd < 0)
         return errno == ENOENT ? ERR_NOENT : fail(f, "cannot open", name);
-    n = read_all(fd, buf, size);
+    n = read_record(fd, buf, size);
     if (n < 0)
         n = fail(f, "cannot read", name);
     else
         touch(fd);
     close(fd);
     return n;
-}
-
-static int write_all(int fd, const uint8_t *bytes, size_t n)
-{
-    while (n > 0) {
-        const ssize_t done = write(fd, bytes, n);
-
-        if (done < 0 && errno == EINTR)
-            continue;
-        if (done < 0)
-            return -1;
-        bytes += done;
-        n -= (size_t)done;
-    }
-    return 0;
 }
 
 static int folder_put(struct store_backend *b, const char *name, const uint8_t *bytes, size_t n)
@@ -165,7 +141,7 @@ static int folder_put(struct store_backend *b, const char *name, const uint8_t *
     fd = openat(f->fd, part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0)
         return fail(f, "cannot make", name);
-    if (write_all(fd, bytes, n) < 0)
+    if (file_write(fd, bytes, n, FILE_POSITION) < 0)
         rc = fail(f, "cannot write", name);
     if (close(fd) < 0 && rc == 0) /* a network's file system tells it here */
         rc = fail(f, "cannot write", name);
@@ -217,8 +193,8 @@ static void see_file(struct folder_sum *s, int dir, const char *name)
     struct stat st;
     unsigned bucket;
 
-    if (!is_part && (len != KV_RECORD_NAME + sizeof(SUFFIX) - 1 ||
-                     strcmp(name + KV_RECORD_NAME, SUFFIX) != 0))
+    if (!is_part &&
+        (len != KV_RECORD_NAME + sizeof(SUFFIX) - 1 || strcmp(name + KV_RECORD_NAME, SUFFIX) != 0))
         return; /* not ours */
     if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(st.st_mode))
         return; /* another server has just removed it */

@@ -2,6 +2,7 @@
 #include "server/requests/request_log.h"
 
 #include "core/base/err.h"
+#include "core/base/file_io.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
 #include "core/base/replace_file.h"
@@ -30,26 +31,11 @@ struct request_log {
 
 /* ---- bytes ---- */
 
-static int write_all(int fd, const char *data, size_t n)
-{
-    while (n > 0) {
-        const ssize_t done = write(fd, data, n);
-
-        if (done < 0 && errno == EINTR)
-            continue;
-        if (done <= 0)
-            return ERR_IO;
-        data += done;
-        n -= (size_t)done;
-    }
-    return 0;
-}
-
 /* The whole file; *data is the caller's. */
-static int read_all(int fd, char **data, size_t *n)
+static int read_log(int fd, char **data, size_t *n)
 {
     struct stat st;
-    size_t at = 0;
+    int64_t got;
 
     *data = NULL;
     *n = 0;
@@ -58,21 +44,13 @@ static int read_all(int fd, char **data, size_t *n)
     *data = mem_alloc((size_t)st.st_size + 1);
     if (*data == NULL)
         return ERR_NOMEM;
-    while (at < (size_t)st.st_size) {
-        const ssize_t done = pread(fd, *data + at, (size_t)st.st_size - at, (off_t)at);
-
-        if (done < 0 && errno == EINTR)
-            continue;
-        if (done < 0) {
-            mem_free(*data);
-            *data = NULL;
-            return ERR_IO;
-        }
-        if (done == 0)
-            break;
-        at += (size_t)done;
+    got = file_read(fd, *data, (size_t)st.st_size, 0);
+    if (got < 0) {
+        mem_free(*data);
+        *data = NULL;
+        return ERR_IO;
     }
-    *n = at;
+    *n = (size_t)got;
     return 0;
 }
 
@@ -80,7 +58,7 @@ int request_log_append(struct request_log *l, const char *records, size_t n)
 {
     int reason;
 
-    if (write_all(l->fd, records, n) == 0) {
+    if (file_write(l->fd, records, n, FILE_POSITION) == 0) {
         l->bytes += n;
         return 0;
     }
@@ -105,7 +83,8 @@ uint64_t request_log_bytes(const struct request_log *l)
 
 static int flush(int fd, struct buf *records, uint64_t *bytes)
 {
-    int rc = records->err < 0 ? records->err : write_all(fd, records->data, records->len);
+    int rc = records->err < 0 ? records->err
+                              : file_write(fd, records->data, records->len, FILE_POSITION);
 
     *bytes += records->len;
     buf_clear(records);
@@ -115,7 +94,7 @@ static int flush(int fd, struct buf *records, uint64_t *bytes)
 static int write_saved(int fd, const struct saved_requests *s, uint64_t *bytes)
 {
     struct buf records;
-    int rc = write_all(fd, TITLE, N_TITLE);
+    int rc = file_write(fd, TITLE, N_TITLE, FILE_POSITION);
 
     *bytes = N_TITLE;
     buf_init(&records, SIZE_MAX / 4);
@@ -174,7 +153,7 @@ static int read_saved(struct request_log *l, struct saved_requests *s, bool tell
 {
     size_t n, first;
     char *data;
-    int rc = read_all(l->fd, &data, &n);
+    int rc = read_log(l->fd, &data, &n);
 
     if (rc < 0)
         return rc;
@@ -247,8 +226,7 @@ static int take_file(struct request_log *l, char *err, size_t err_len)
         return ERR_FORMAT;
     }
     if (sync_folder_of(l->path) < 0) { /* it may be new */
-        snprintf(err, err_len, "the folder of '%s' cannot be synced: %s", l->path,
-                 strerror(errno));
+        snprintf(err, err_len, "the folder of '%s' cannot be synced: %s", l->path, strerror(errno));
         return ERR_IO;
     }
     if (flock(l->fd, LOCK_EX | LOCK_NB) == 0 && is_named(l))

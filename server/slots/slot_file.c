@@ -2,6 +2,7 @@
 #include "server/slots/slot_file.h"
 
 #include "core/base/err.h"
+#include "core/base/file_io.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
 #include "core/base/replace_file.h"
@@ -34,8 +35,8 @@ struct header {
 struct slot_file {
     int fd;
     struct header head;
-    int32_t *ids;   /* [head.n_ids] */
-    uint64_t *sums; /* [head.n_blocks] */
+    int32_t *ids;      /* [head.n_ids] */
+    uint64_t *sums;    /* [head.n_blocks] */
     char *path, *part; /* `part`: while it is written */
     size_t n_before;   /* bytes of the path before the client's name */
 };
@@ -170,24 +171,14 @@ static uint64_t sum_of(const struct slot_file *f)
     return XXH3_64bits_withSeed(f->sums, sums_bytes(f), sum);
 }
 
-static int move(int fd, void *bytes, uint64_t n, uint64_t at, bool is_write)
+/* All n bytes; a file that ends before them is damaged (EIO). */
+static int read_bytes(int fd, void *bytes, uint64_t n, uint64_t at)
 {
-    uint8_t *p = bytes;
+    const int64_t got = file_read(fd, bytes, n, (int64_t)at);
 
-    while (n > 0) {
-        const ssize_t got = is_write ? pwrite(fd, p, n, (off_t)at) : pread(fd, p, n, (off_t)at);
-
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got == 0)
-            errno = EIO;
-        if (got <= 0)
-            return ERR_IO;
-        p += got;
-        at += (uint64_t)got;
-        n -= (uint64_t)got;
-    }
-    return 0;
+    if (got >= 0 && (uint64_t)got < n)
+        errno = EIO;
+    return got < 0 || (uint64_t)got < n ? ERR_IO : 0;
 }
 
 /* ---- writing ---- */
@@ -261,7 +252,7 @@ int slot_file_write(struct slot_file *f, uint32_t first, uint32_t n, const uint8
 
     for (uint32_t i = 0; i < n; i++)
         f->sums[first + i] = XXH3_64bits(bytes + i * size, size);
-    if (move(f->fd, (uint8_t *)bytes, n * size, place_of(f, first), true) < 0)
+    if (file_write(f->fd, bytes, n * size, (int64_t)place_of(f, first)) < 0)
         return fail(f, e, "written");
     return 0;
 }
@@ -271,9 +262,9 @@ int slot_file_finish(struct slot_file *f, struct api_error *e)
     uint64_t at = sizeof(f->head);
 
     f->head.sum = sum_of(f);
-    if (move(f->fd, &f->head, sizeof(f->head), 0, true) < 0 ||
-        move(f->fd, f->ids, ids_bytes(f), at, true) < 0 ||
-        move(f->fd, f->sums, sums_bytes(f), at + ids_bytes(f), true) < 0 ||
+    if (file_write(f->fd, &f->head, sizeof(f->head), 0) < 0 ||
+        file_write(f->fd, f->ids, ids_bytes(f), (int64_t)at) < 0 ||
+        file_write(f->fd, f->sums, sums_bytes(f), (int64_t)(at + ids_bytes(f))) < 0 ||
         replace_file(f->fd, f->part, f->path) < 0)
         return fail(f, e, "written");
     mem_free(f->part);
@@ -315,8 +306,8 @@ static int read_tables(struct slot_file *f, const struct slot_file_owner *owner,
 
     if (take_memory(f) < 0)
         return api_error_no_memory(e);
-    if (move(f->fd, f->ids, ids_bytes(f), at, false) < 0 ||
-        move(f->fd, f->sums, sums_bytes(f), at + ids_bytes(f), false) < 0)
+    if (read_bytes(f->fd, f->ids, ids_bytes(f), at) < 0 ||
+        read_bytes(f->fd, f->sums, sums_bytes(f), at + ids_bytes(f)) < 0)
         return fail(f, e, "read");
     if (f->head.sum != sum_of(f))
         return refuse(f, e, "is damaged: its checksum is wrong");
@@ -338,7 +329,7 @@ static int read_all(struct slot_file *f, const struct slot_file_owner *owner, st
         return fail(f, e, "read");
     if (!S_ISREG(s.st_mode) || (uint64_t)s.st_size < sizeof(f->head))
         return refuse(f, e, "is no saved slot");
-    if (move(f->fd, &f->head, sizeof(f->head), 0, false) < 0)
+    if (read_bytes(f->fd, &f->head, sizeof(f->head), 0) < 0)
         return fail(f, e, "read");
     rc = check_head(f, owner, e);
     if (rc < 0)
@@ -365,7 +356,7 @@ int slot_file_read(struct slot_file *f, uint32_t first, uint32_t n, uint8_t *byt
 {
     const size_t size = f->head.block_bytes;
 
-    if (move(f->fd, bytes, n * size, place_of(f, first), false) < 0)
+    if (read_bytes(f->fd, bytes, n * size, place_of(f, first)) < 0)
         return fail(f, e, "read");
     for (uint32_t i = 0; i < n; i++)
         if (f->sums[first + i] != XXH3_64bits(bytes + i * size, size))

@@ -5,6 +5,7 @@
 #include "server/sqlite/sqlite_image.h"
 
 #include "core/base/err.h"
+#include "core/base/file_io.h"
 #include "core/base/mem.h"
 #include "server/sqlite/sqlite_pages.h"
 
@@ -31,8 +32,8 @@ struct sum {
 };
 
 struct piece {
-    uint32_t page; /* its number */
-    uint32_t size; /* of the database in pages: a change ends here; 0: it does not */
+    uint32_t page;            /* its number */
+    uint32_t size;            /* of the database in pages: a change ends here; 0: it does not */
     bool is_whole, is_of_log; /* the second: its salt is the log's */
 };
 
@@ -49,18 +50,7 @@ static uint32_t low_first(const unsigned char *p)
 /* All of them, or it fails. */
 static bool read_at(int fd, void *out, size_t n, uint64_t at)
 {
-    size_t done = 0;
-
-    while (done < n) {
-        const ssize_t got = pread(fd, (char *)out + done, n - done, (off_t)(at + done));
-
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0)
-            return false;
-        done += (size_t)got;
-    }
-    return true;
+    return file_read(fd, out, n, (int64_t)at) == (int64_t)n;
 }
 
 static uint64_t size_of(int fd)
@@ -266,10 +256,8 @@ static int look(struct sqlite_image *image, bool is_durable)
 
 static int lock(int fd)
 {
-    struct flock l = {.l_type = F_WRLCK,
-                      .l_whence = SEEK_SET,
-                      .l_start = LOCK_FROM,
-                      .l_len = LOCK_BYTES};
+    struct flock l = {
+        .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = LOCK_FROM, .l_len = LOCK_BYTES};
 
     if (fcntl(fd, F_OFD_SETLK, &l) == 0)
         return 0;
