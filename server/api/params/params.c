@@ -338,6 +338,8 @@ int params_parse(struct params *p, enum params_form form, const cJSON *body,
         p->n_each = p->n;
     if ((form & PARAMS_ANTHROPIC) != 0 && params_settle_anthropic(p, e) < 0)
         return ERR_INVAL;
+    if (form == PARAMS_RESPONSES && params_settle_search(p, e) < 0)
+        return ERR_INVAL;
     if (check_combinations(p, e) < 0)
         return ERR_INVAL;
     if (params_settle_lazy(p, e) < 0)

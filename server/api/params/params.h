@@ -36,6 +36,7 @@
 #define PARAMS_MAX_SALT 256 /* bytes */
 #define PARAMS_MAX_PREDICTION ((size_t)64 << 20) /* bytes; the longest body has fewer */
 #define PARAMS_MAX_CALLS 16 /* of tools in one constrained text */
+#define PARAMS_SEARCH_TOOL "tool_search" /* what the model calls to have tools found */
 #define PARAMS_MAX_TOOL_NAME 128
 #define PARAMS_MAX_RESPONSE_ID 127 /* bytes */
 #define PARAMS_NO_LIMIT UINT32_MAX /* max_tokens: as many as there is room for */
