@@ -222,6 +222,7 @@ struct params {
     enum thinking default_thinking; /* theirs, where the request does not say */
     struct context_edits edits;   /* what is done to the conversation before the model reads it */
     uint32_t thinking_budget;     /* tokens of a thought, or THOUGHT_NO_LIMIT */
+    bool reasoning_control;       /* may its client end a thought while it runs? */
     const char *budget_message;   /* what ends a thought then; NULL or "": nothing. The body's tree
                                    * or the settings have it */
     enum reasoning_format reasoning_format;
