@@ -241,6 +241,70 @@ def test_tools_that_are_refused(server, param, tools):
     assert refusal(server, tools=tools)["param"] == param
 
 
+# ---- the shape of Codex's requests ----
+
+LARK = "start: pragma | plain\npragma: PRAGMA NL SOURCE\nplain: SOURCE\nPRAGMA: /[ \\t]*\\/\\/ @exec:[^\\r\\n]*/\nNL: /\\r?\\n/\nSOURCE: /[\\s\\S]+/\n"
+
+
+def codex(**more):
+    """All tools come with an item; the instructions are messages of the developer."""
+    exec = {"type": "custom", "name": "exec", "description": "Runs code.", "format": {"type": "grammar", "syntax": "lark",
+                                                                                     "definition": LARK}}
+    tools = [{"type": "namespace", "name": "functions", "description": "", "tools": [exec, {**FIND, "strict": False}]}, SPACE]
+
+    def said(role, text):
+        return {"type": "message", "id": f"msg_{role}", "role": role, "content": [{"type": "input_text", "text": text}]}
+    return {"input": [{"type": "additional_tools", "id": "at_1", "role": "developer", "tools": tools}, said("developer", "Be kind."),
+                      said("developer", "Work."), said("user", "<environment/>"), said("user", "Go.")],
+            "tool_choice": "auto", "parallel_tool_calls": False, "reasoning": {"effort": "low", "context": "all_turns"},
+            "store": False, "include": ["reasoning.encrypted_content"], "prompt_cache_key": "k", "text": {"verbosity": "low"},
+            "client_metadata": {"turn_id": "t"}, **more}
+
+
+def test_a_request_of_codex(server):
+    r = ask(server, **codex(**says(call_text("functions.exec", {"input": "// @exec: a\nlet x = 1;"}))))
+    [item] = r["output"]
+    assert (item["type"], item["namespace"], item["name"], item["input"]) == (
+        "custom_tool_call", "functions", "exec", "// @exec: a\nlet x = 1;")
+    assert [w.split(":")[0] for w in r["warnings"]] == ["text.verbosity"] and "instructions" in r["warnings"][0]
+    got = events(server, RESPONSES, codex(**says(call_text("crm.find", {"a": 1}))))
+    assert got[-1][1]["response"]["output"][0]["namespace"] == "crm"
+    after = codex()
+    after["input"] += [item, {"type": "custom_tool_call_output", "call_id": item["call_id"], "output": "Done."}]
+    assert ask(server, **after, max_output_tokens=1)["usage"]["output_tokens"] == 1
+
+
+@pytest.mark.parametrize("param,fields", [
+    ("text.verbosity", {"text": {"verbosity": "loud"}}), ("text.verbosity", {"text": {"verbosity": 1}}),
+    ("reasoning.context", {"reasoning": {"context": "none"}}), ("reasoning.mode", {"reasoning": {"mode": "pro"}})])
+def test_words_that_are_not_known(server, param, fields):
+    assert refusal(server, **fields)["param"] == param
+
+
+def test_words_without_effect(server):
+    for fields in ({"text": {"verbosity": "medium"}}, {"text": {"verbosity": None}}, {"reasoning": {"mode": "standard", "summary": "auto"}}):
+        assert "warnings" not in ask(server, **fields, max_output_tokens=1)
+
+
+def test_thoughts_of_earlier_turns(tmp_path):
+    file = tmp_path / "t.jinja"
+    file.write_text("{% for m in messages %}[{{ m.role }}|{{ m.reasoning_content }}|{{ m.content }}]{% endfor %}</think>")
+    s = Server("--chat-template", str(file))
+    try:
+        def thought(text):
+            return {"type": "reasoning", "id": "r", "summary": [], "content": [{"type": "reasoning_text", "text": text}]}
+        items = [*ONCE, thought("a long thought"), {"role": "assistant", "content": "x"}, {"role": "user", "content": "y"},
+                 thought("another"), {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"},
+                 {"type": "function_call_output", "call_id": "c", "output": "z"}]
+        without = [i for i in items if i != items[1]]
+        counts = [ask(s, input=i, reasoning=r, max_output_tokens=1)["usage"]["input_tokens"]
+                  for i, r in ((items, {}), (items, {"context": "auto"}), (items, {"context": "all_turns"}),
+                               (items, {"context": "current_turn"}), (without, {}))]
+        assert counts[0] == counts[1] == counts[2] > counts[3] == counts[4]
+    finally:
+        s.stop()
+
+
 def test_callers(server):
     ask(server, tools=[{**FIND, "allowed_callers": ["programmatic", "direct"]}, {**FLAT, "allowed_callers": None}], max_output_tokens=1)
 

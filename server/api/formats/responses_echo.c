@@ -1,5 +1,5 @@
-/* server/api/formats/responses_echo.c - what a response repeats of its request, and the tools of it
- * that the model is not told of. */
+/* server/api/formats/responses_echo.c - what a response repeats of its request, and what of it has
+ * no effect. */
 #include "server/api/response/response_writer.h"
 
 #include "core/base/json.h"
@@ -41,6 +41,23 @@ static void warn_of_tools(const cJSON *object, const char *where, struct buf *ou
     }
 }
 
+/* Clients send it unasked, as such tools. */
+static void warn_of_verbosity(const cJSON *body, struct buf *out)
+{
+    const char *verbosity = field_text(field_find(body, "text"), "verbosity");
+    char text[200];
+
+    if (verbosity == NULL || strcmp(verbosity, "medium") == 0)
+        return;
+    snprintf(
+        text, sizeof(text),
+        "text.verbosity: '%.60s' changes nothing, for chat templates know of no verbosity: say "
+        "so in the instructions",
+        verbosity);
+    buf_add_str(out, out->len > 0 ? "," : "");
+    json_add_cstring(out, text);
+}
+
 /* ,"warnings":[…]: tools that the server would have to run itself are left out, not refused, for
  * many clients send them unasked. Nothing where there are none. */
 static int add_warnings(const cJSON *body, struct buf *echo)
@@ -56,6 +73,7 @@ static int add_warnings(const cJSON *body, struct buf *echo)
         snprintf(where, sizeof(where), "input[%u].", i);
         warn_of_tools(it, where, &warnings);
     }
+    warn_of_verbosity(body, &warnings);
     if (warnings.len > 0) {
         buf_add_str(echo, ",\"warnings\":[");
         buf_add(echo, warnings.data, warnings.len);

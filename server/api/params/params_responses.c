@@ -9,6 +9,7 @@
 
 #include "core/base/err.h"
 
+#include <stdio.h>
 #include <string.h>
 
 int params_parse_instructions(const struct field_args *a)
@@ -115,23 +116,60 @@ int params_parse_flat_choice(const struct field_args *a)
     return params_choose_either(a, "tool_choice.name", true);
 }
 
+/* A member that must be one of the words, or not be there: which, or -1. ERR_INVAL else. */
+static int take_word(const struct field_args *a, const char *member, const char *const *words,
+                     int n, int *which)
+{
+    const cJSON *v = field_find(a->v, member);
+    char name[64];
+
+    *which = -1;
+    for (int i = 0; v != NULL && i < n; i++)
+        if (cJSON_IsString(v) && strcmp(v->valuestring, words[i]) == 0)
+            *which = i;
+    if (v == NULL || *which >= 0)
+        return 0;
+    snprintf(name, sizeof(name), "%s.%s", a->name, member);
+    return api_error_set(a->e, 400, name, NULL, "'%s' must be %s%s%s%s%s", name, words[0],
+                         n > 2 ? ", " : "", n > 2 ? words[1] : "", n > 1 ? " or " : "",
+                         n > 1 ? words[n - 1] : "");
+}
+
 /* {"format":{"type":"json_schema","name":…,"schema":…}} */
 int params_parse_text(const struct field_args *a)
 {
-    const cJSON *format = field_find(a->v, "format"), *verbosity = field_find(a->v, "verbosity");
+    static const char *const verbosities[] = {"low", "medium", "high"};
+    const cJSON *format = field_find(a->v, "format");
+    int which;
 
-    if (verbosity != NULL &&
-        !(cJSON_IsString(verbosity) && strcmp(verbosity->valuestring, "medium") == 0))
-        return api_error_set(a->e, 400, "text.verbosity", NULL,
-                             "'text.verbosity' is not supported, but for medium. Chat templates "
-                             "know of none.");
+    if (take_word(a, "verbosity", verbosities, 3, &which) < 0) /* the answer warns of it */
+        return ERR_INVAL;
     return format != NULL ? params_set_format(a, "text.format", format) : 0;
+}
+
+/* Without the thoughts of turns before the last one. */
+static void drop_old_thoughts(struct conversation *c)
+{
+    uint32_t last = c->n_messages;
+
+    while (last > 0 && strcmp(c->messages[last - 1].role, "user") != 0)
+        last--;
+    for (uint32_t i = 0; i < last; i++)
+        c->messages[i].reasoning = NULL;
 }
 
 int params_parse_reasoning(const struct field_args *a)
 {
+    static const char *const contexts[] = {"current_turn", "auto", "all_turns"};
+    static const char *const modes[] = {"standard"};
     const cJSON *effort = field_find(a->v, "effort");
+    int context, mode;
 
+    if (take_word(a, "context", contexts, 3, &context) < 0 ||
+        take_word(a, "mode", modes, 1, &mode) < 0)
+        return ERR_INVAL;
+    if (context == 0)
+        drop_old_thoughts(&a->p->chat);
     if (effort == NULL)
         return 0;
     return params_set_effort(a, "reasoning.effort", cJSON_GetStringValue(effort));
