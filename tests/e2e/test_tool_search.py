@@ -276,13 +276,16 @@ def test_a_request_of_codex(server):
 
 @pytest.mark.parametrize("param,fields", [
     ("text.verbosity", {"text": {"verbosity": "loud"}}), ("text.verbosity", {"text": {"verbosity": 1}}),
-    ("reasoning.context", {"reasoning": {"context": "none"}}), ("reasoning.mode", {"reasoning": {"mode": "pro"}})])
+    ("reasoning.context", {"reasoning": {"context": "none"}}), ("reasoning.mode", {"reasoning": {"mode": "pro"}}),
+    ("prompt_cache_options.prewarm", {"prompt_cache_options": {"prewarm": True}}),
+    ("prompt_cache_options", {"prompt_cache_options": "implicit"})])
 def test_words_that_are_not_known(server, param, fields):
     assert refusal(server, **fields)["param"] == param
 
 
 def test_words_without_effect(server):
-    for fields in ({"text": {"verbosity": "medium"}}, {"text": {"verbosity": None}}, {"reasoning": {"mode": "standard", "summary": "auto"}}):
+    for fields in ({"text": {"verbosity": "medium"}}, {"text": {"verbosity": None}}, {"reasoning": {"mode": "standard", "summary": "auto"}},
+                   {"prompt_cache_options": {"mode": "explicit", "ttl": "12h", "prewarm": False}}):
         assert "warnings" not in ask(server, **fields, max_output_tokens=1)
 
 
