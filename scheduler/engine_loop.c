@@ -401,6 +401,8 @@ static void take_inbox(struct engine_loop *l, uint64_t now)
         journal_cancel(l->opt.journal, inbox.cancelled[i], FINISH_CANCELLED, now);
         sched_cancel(l->sched, inbox.cancelled[i], FINISH_CANCELLED, now);
     }
+    for (uint32_t i = 0; i < inbox.n_thoughts; i++)
+        sched_end_thought(l->sched, inbox.thoughts[i]);
     if (inbox.cancel_all) {
         journal_cancel_all(l->opt.journal, FINISH_CANCELLED, now);
         sched_cancel_all(l->sched, FINISH_CANCELLED, now);

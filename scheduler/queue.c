@@ -24,7 +24,7 @@ enum snapshot_step { /* of the one snapshot, and whose it is */
 struct queue {
     struct queue_options opt;
     struct request **drained_posts; /* engine's half of the double buffer */
-    uint64_t *drained_cancels;
+    uint64_t *drained_cancels, *drained_thoughts;
 
     pthread_mutex_t lock;
     pthread_cond_t inbox; /* posts, cancels, ends of transfers, a request for a snapshot, a close */
@@ -33,6 +33,8 @@ struct queue {
     uint32_t n_posts;
     uint64_t *cancels;
     uint32_t n_cancels;
+    uint64_t *thoughts; /* as the cancels */
+    uint32_t n_thoughts;
     uint32_t n_outstanding;
     bool closed, cancel_all, close_is_new, is_nudged;
     struct event *events; /* ring */
@@ -59,9 +61,12 @@ static int create_arrays(struct queue *q)
     q->drained_posts = mem_calloc(n, sizeof(struct request *));
     q->cancels = mem_calloc(n, sizeof(*q->cancels));
     q->drained_cancels = mem_calloc(n, sizeof(*q->cancels));
+    q->thoughts = mem_calloc(n, sizeof(*q->thoughts));
+    q->drained_thoughts = mem_calloc(n, sizeof(*q->thoughts));
     q->events = mem_calloc(q->opt.max_events, sizeof(*q->events));
     if (q->posts == NULL || q->drained_posts == NULL || q->cancels == NULL ||
-        q->drained_cancels == NULL || q->events == NULL)
+        q->drained_cancels == NULL || q->thoughts == NULL || q->drained_thoughts == NULL ||
+        q->events == NULL)
         return ERR_NOMEM;
     return snapshot_create(&q->snapshot, q->opt.max_outstanding, q->opt.max_tenants,
                            q->opt.n_blocks);
@@ -111,6 +116,8 @@ void queue_destroy(struct queue **queue)
     mem_free(q->drained_posts);
     mem_free(q->cancels);
     mem_free(q->drained_cancels);
+    mem_free(q->thoughts);
+    mem_free(q->drained_thoughts);
     mem_free(q->events);
     snapshot_destroy(&q->snapshot);
     pthread_cond_destroy(&q->room);
@@ -151,6 +158,16 @@ void queue_cancel(struct queue *q, uint64_t id)
     pthread_mutex_lock(&q->lock);
     if (q->n_cancels < q->opt.max_outstanding) {
         q->cancels[q->n_cancels++] = id;
+        pthread_cond_signal(&q->inbox);
+    }
+    pthread_mutex_unlock(&q->lock);
+}
+
+void queue_end_thought(struct queue *q, uint64_t id)
+{
+    pthread_mutex_lock(&q->lock);
+    if (q->n_thoughts < q->opt.max_outstanding) {
+        q->thoughts[q->n_thoughts++] = id;
         pthread_cond_signal(&q->inbox);
     }
     pthread_mutex_unlock(&q->lock);
@@ -303,10 +320,19 @@ void queue_end_snapshot(struct queue *q)
 
 /* ---- the engine's side ---- */
 
+/* Give away one of the inbox's two arrays of ids; the other is filled from now on. */
+static void swap_ids(uint64_t **filled, uint64_t **drained, uint32_t *n)
+{
+    uint64_t *const ids = *filled;
+
+    *filled = *drained;
+    *drained = ids;
+    *n = 0;
+}
+
 void queue_drain(struct queue *q, struct queue_inbox *out)
 {
     struct request **posts;
-    uint64_t *cancels;
 
     pthread_mutex_lock(&q->lock);
     *out = (struct queue_inbox){
@@ -314,6 +340,8 @@ void queue_drain(struct queue *q, struct queue_inbox *out)
         .n_posted = q->n_posts,
         .cancelled = q->cancels,
         .n_cancelled = q->n_cancels,
+        .thoughts = q->thoughts,
+        .n_thoughts = q->n_thoughts,
         .closed = q->closed,
         .n_io = q->n_ends,
         .cancel_all = q->cancel_all,
@@ -322,20 +350,19 @@ void queue_drain(struct queue *q, struct queue_inbox *out)
     q->n_io -= q->n_ends;
     q->n_ends = 0;
     posts = q->posts;
-    cancels = q->cancels;
     q->posts = q->drained_posts;
-    q->cancels = q->drained_cancels;
     q->drained_posts = posts;
-    q->drained_cancels = cancels;
-    q->n_posts = q->n_cancels = 0;
+    q->n_posts = 0;
+    swap_ids(&q->cancels, &q->drained_cancels, &q->n_cancels);
+    swap_ids(&q->thoughts, &q->drained_thoughts, &q->n_thoughts);
     q->close_is_new = false;
     pthread_mutex_unlock(&q->lock);
 }
 
 static bool has_inbox(const struct queue *q)
 {
-    return q->n_posts > 0 || q->n_cancels > 0 || q->close_is_new || q->n_ends > 0 ||
-           q->snapshot_step == SNAPSHOT_ASKED || q->is_nudged;
+    return q->n_posts > 0 || q->n_cancels > 0 || q->n_thoughts > 0 || q->close_is_new ||
+           q->n_ends > 0 || q->snapshot_step == SNAPSHOT_ASKED || q->is_nudged;
 }
 
 static struct timespec in_ms(uint32_t ms)

@@ -1,8 +1,8 @@
 /* scheduler/queue.h - everything that passes between the I/O thread and the engine thread.
  *
- * In: requests, cancellations, stop, ends of transfers. Out: events, transfers between the swap
- * tiers, and a copy of the engine's statistics. All are bounded rings under one mutex that is held
- * for copying only. The two threads share nothing else.
+ * In: requests, cancellations, ends of thoughts, stop, ends of transfers. Out: events, transfers
+ * between the swap tiers, and a copy of the engine's statistics. All are bounded rings under one
+ * mutex that is held for copying only. The two threads share nothing else.
  *
  * A request is outstanding from a successful post until its EVENT_END has been taken; at most
  * `max_outstanding` are. Every posted request yields exactly one EVENT_END (P2).
@@ -137,6 +137,10 @@ int queue_post(struct queue *q, struct request *r); /* one */
  * call per request. Its EVENT_END still comes. */
 void queue_cancel(struct queue *q, uint64_t id);
 
+/* Ask that a request's thought, if one is open, ends with its next token (core/runtime/thought.h).
+ * As queue_cancel(): an unknown id is ignored, and there is at most one call per request. */
+void queue_end_thought(struct queue *q, uint64_t id);
+
 /* No more posts; the engine finishes what it has, then its thread ends. With `now`, everything
  * outstanding is cancelled first. May be called again to add `now`. */
 void queue_close(struct queue *q, bool now);
@@ -180,6 +184,8 @@ struct queue_inbox { /* valid until the next queue_drain */
     uint32_t n_posted;
     const uint64_t *cancelled;
     uint32_t n_cancelled;
+    const uint64_t *thoughts; /* requests whose thoughts are to end */
+    uint32_t n_thoughts;
     struct queue_io_end io[SWAP_MAX_IO];
     uint32_t n_io;
     bool closed; /* queue_close() was called: stop when nothing is left */

@@ -419,6 +419,14 @@ void sched_cancel_all(struct sched *s, enum finish why, uint64_t now_us)
         end_seq(s, seq, SEQ_CANCELLED, why, now_us);
 }
 
+void sched_end_thought(struct sched *s, uint64_t id)
+{
+    struct seq *seq = seq_set_find(&s->set, id);
+
+    if (seq != NULL)
+        thought_end(&seq->request->thought);
+}
+
 static struct seq *next_expired(const struct sched *s, uint64_t now_us, enum finish *why)
 {
     struct seq *seq = heap_top(&s->expiry);

@@ -197,6 +197,8 @@ struct event_probe sched_probe(const struct sched *s, struct request *r);
 /* End a request wherever it is; its blocks are free when this returns. Unknown: ignored. */
 void sched_cancel(struct sched *s, uint64_t id, enum finish why, uint64_t now_us);
 void sched_cancel_all(struct sched *s, enum finish why, uint64_t now_us);
+/* End the request's thought with the next token, if one is open. Unknown: ignored. */
+void sched_end_thought(struct sched *s, uint64_t id);
 
 /* Has the deadline or the queue limit of a request passed? Then which, and how it should end. For
  * the time between plans; sched_plan() ends expired requests itself. */

@@ -13,6 +13,7 @@
 #include "server/api/body_job.h"
 #include "server/api/body_scan.h"
 #include "server/api/completion.h"
+#include "server/api/control_call.h"
 #include "server/api/dry_run.h"
 #include "server/api/engine_client.h"
 #include "server/api/keep_alive.h"
@@ -420,6 +421,25 @@ static void on_stream_lookup(void *ud, struct http_call *call)
     struct server *s = ud;
 
     stream_call_look_up(s->streams, &s->opt, &s->body_jobs, call);
+}
+
+/* The completion runs with one of the models, whichever the body names. */
+static void on_control(void *ud, struct http_call *call)
+{
+    struct server *s = ud;
+    struct control_order o = {0};
+    struct api_error e;
+    bool is_taken = false;
+
+    if (control_order_read(&o, call, &e) < 0) {
+        http_call_reply_error(call, &e);
+    } else {
+        for (uint32_t i = 0; i < s->opt.n_models && !is_taken; i++)
+            is_taken = control_call_take(s->models[i].engine, call, &o);
+        if (!is_taken)
+            control_call_answer_unknown(call);
+    }
+    control_order_release(&o);
 }
 
 static void on_batches(void *ud, struct http_call *call)

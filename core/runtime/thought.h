@@ -3,8 +3,9 @@
  *
  * While a thought is open nothing is constrained, but where a constraint waits the text may not
  * end, unless it waits for a trigger besides (core/grammar/lazy.h). When the thought's tokens are
- * used up, the next ones are those of the message, if there is one, and the closing mark. Where a
- * thought may open, a constraint allows the opening mark as the very first token.
+ * used up, or it is told to end, the next ones are those of the message, if there is one, and the
+ * closing mark. Where a thought may open, a constraint allows the opening mark as the very first
+ * token.
  *
  * Thread: the engine's, as the rest of a request.
  * Memory: the message is borrowed from the request.
@@ -48,6 +49,13 @@ static inline int32_t thought_closing_token(const struct thought *t)
 static inline bool thought_is_open(const struct thought *t)
 {
     return t != NULL && t->phase == THOUGHT_OPEN;
+}
+
+/* Let it end as if its tokens were used up. */
+static inline void thought_end(struct thought *t)
+{
+    if (t->phase == THOUGHT_OPEN)
+        t->n_left = 0;
 }
 
 /* May it open with the next token? */

@@ -123,6 +123,7 @@ static const struct request_doc {
     {"TokenizeRequest", "TokenizeRequest", 0, "[]"},
     {"DetokenizeRequest", "DetokenizeRequest", 0, "['tokens']"},
     {"SlotActionRequest", "SlotActionRequest", 0, "[]"},
+    {"ChatControlRequest", "ChatControlRequest", 0, "['id','action']"},
     {"LoadAdapterRequest", "LoadAdapterRequest", 0, "['lora_name','lora_path']"},
     {"ModelRequest", "ModelRequest", 0, "['model']"},
     {"UnloadAdapterRequest", "UnloadAdapterRequest", 0, "['lora_name']"},

@@ -123,13 +123,14 @@ static void fill_request(struct request *r, const struct params *p, const struct
     memcpy(r->stop_ids, p->stop_ids, p->n_stop_ids * sizeof(*r->stop_ids));
 }
 
-/* Tokens of the message that may end the prompt's thought: where it has a budget, and where there
- * shall be a thought at all. */
+/* Tokens of the message that may end the prompt's thought: where it has a budget or may be ended,
+ * and where there shall be a thought at all. */
 static uint32_t message_size(const struct api_request *p, const struct prompt *prompt)
 {
     const struct thought *t = &prompt->thought;
 
-    if (t->phase == THOUGHT_NONE || t->n_left == 0 || t->n_left == THOUGHT_NO_LIMIT)
+    if (t->phase == THOUGHT_NONE || t->n_left == 0 ||
+        (t->n_left == THOUGHT_NO_LIMIT && !p->params.reasoning_control))
         return 0;
     return (uint32_t)p->budget_message.n;
 }

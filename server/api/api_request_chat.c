@@ -20,8 +20,8 @@ static bool has_no_thoughts(const struct params *params)
     return !chat_wants_thoughts(params) || params->thinking_budget == 0;
 }
 
-/* What the sampler has to know of thoughts, where a constraint waits for their end or they have a
- * budget. */
+/* What the sampler has to know of thoughts, where a constraint waits for their end, they have a
+ * budget, or their client may end them. */
 static void begin_thought(const struct api_request *p, const struct chat *chat,
                           const struct buf *text, struct prompt *prompt)
 {
@@ -37,7 +37,8 @@ static void begin_thought(const struct api_request *p, const struct chat *chat,
     prompt->thought.n_left = has_no_thoughts(params) ? 0 : params->thinking_budget;
     if (marks.close == TOKEN_NONE)
         return;
-    if (p->constraint == NULL && prompt->thought.n_left == THOUGHT_NO_LIMIT)
+    if (p->constraint == NULL && prompt->thought.n_left == THOUGHT_NO_LIMIT &&
+        !params->reasoning_control)
         return;
     if (prompt->thinks)
         prompt->thought.phase = THOUGHT_OPEN;

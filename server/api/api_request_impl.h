@@ -50,7 +50,7 @@ int api_request_resume(struct api_request *p, const struct server_model *model,
 int api_request_restore(struct api_request *p, const struct saved_request *saved);
 /* params.prediction as ids: text, in which no special tokens are looked for. */
 int api_request_take_prediction(struct api_request *p, const struct server_model *model);
-/* params.budget_message as ids: text, too. */
+/* params.budget_message as ids: text, too. Of a chat without one, the words of its family. */
 int api_request_take_budget_message(struct api_request *p, const struct server_model *model);
 /* The conversation of the body as a prompt, as api_request_make_prompt(). */
 int api_request_take_chat(struct api_request *p, const struct server_model *model,

@@ -5,6 +5,7 @@
 #include "core/base/mem.h"
 #include "core/base/spans.h"
 #include "core/tokenizer/tokenizer.h"
+#include "server/api/chat/chat.h"
 #include "server/api/infill.h"
 #include "server/api/params/field.h"
 #include "server/api/response/response_writer.h"
@@ -217,10 +218,30 @@ int api_request_take_prediction(struct api_request *p, const struct server_model
     return rc < 0 ? api_request_no_memory(p) : 0;
 }
 
+/* The words of the model's family, where nobody says otherwise. A vocabulary that makes too many
+ * tokens of them is not the family's: it goes without. */
+static int take_closing(struct api_request *p, const struct server_model *model)
+{
+    const char *text = chat_style(chat_for(model->chat, &p->params))->closing;
+    int rc;
+
+    if (text == NULL ||
+        (p->params.thinking_budget == THOUGHT_NO_LIMIT && !p->params.reasoning_control))
+        return 0;
+    rc = tokenizer_encode(model->tokenizer, text, strlen(text), TOKENIZER_PARSE_SPECIAL,
+                          REQUEST_MAX_MESSAGE, NULL, &p->budget_message);
+    if (rc < 0)
+        token_list_release(&p->budget_message);
+    return rc == ERR_NOMEM ? api_request_no_memory(p) : 0;
+}
+
 int api_request_take_budget_message(struct api_request *p, const struct server_model *model)
 {
     const char *name = "reasoning_budget_message", *text = p->params.budget_message;
     int rc;
+
+    if (text == NULL && (p->params.form & PARAMS_TURNS) != 0 && model->chat != NULL)
+        return take_closing(p, model);
 
     p->params.budget_message = NULL; /* it may be the tree's */
     if (text == NULL || text[0] == '\0')

@@ -18,6 +18,7 @@
 
 void completion_destroy(struct completion *c)
 {
+    list_unlink(&c->live);
     for (uint32_t i = 0; c->choices != NULL && i < c->n_choices; i++)
         choice_release(&c->choices[i]);
     stream_pings_remove(&c->ping);
@@ -154,6 +155,7 @@ static int make_choices(struct completion *c)
     c->answer.labels = labels_of(c->api.engine->model);
     c->answer.n_embd = c->api.engine->model->n_embd;
     c->answer.has_mean = c->api.engine->model->pooling == POOLING_MEAN;
+    list_push_back(&c->api.engine->completions, &c->live);
     return rc;
 }
 
@@ -426,6 +428,7 @@ void completion_start(struct engine_client *engine, struct http_call *call,
         return;
     }
     buf_init(&c->whole, HTTP_MAX_REPLY);
+    list_init(&c->live);
     c->client = (struct engine_caller){.event = completion_on_event,
                                        .request_id = c->api.request_id};
     if (conversation != NULL)

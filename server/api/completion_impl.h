@@ -67,6 +67,7 @@ struct completion {
     struct stream_ping ping;
     struct kept_stream *stream; /* or NULL; in place of api.call, which has become its reader */
     char conversation[STREAM_MAX_CONVERSATION + 1]; /* X-Conversation-Id, or "" */
+    struct list live; /* of engine_client.completions, once it has an id */
 };
 
 /* Is there anybody who may still get the answer? */

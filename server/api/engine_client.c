@@ -53,6 +53,7 @@ int engine_client_create(struct engine_client **out, const struct engine_client_
     buf_init(&engine->scratch, (size_t)1 << 20); /* one token's text */
     buf_init(&engine->frame, HTTP_MAX_REPLY);
     buf_init(&engine->numbered, HTTP_MAX_REPLY);
+    list_init(&engine->completions);
     list_init(&engine->adapter_waits);
     engine->expiry.data = engine;
     uv_timer_init(engine->loop, &engine->expiry); /* cannot fail */
@@ -253,6 +254,12 @@ void engine_client_cancel(struct engine_client *engine, uint64_t id)
 {
     if (find_slot(engine->priv, id) != NULL)
         queue_cancel(engine->queue, id);
+}
+
+void engine_client_end_thought(struct engine_client *engine, uint64_t id)
+{
+    if (find_slot(engine->priv, id) != NULL)
+        queue_end_thought(engine->queue, id);
 }
 
 const char *engine_client_request_id(struct engine_client *engine, uint64_t id)

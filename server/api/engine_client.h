@@ -59,6 +59,7 @@ struct engine_client {                   /* read by completions, dry runs and en
     struct stream_pings *pings;
     struct slots *slots;                 /* the model's; NULL: there are none */
     struct request_memory *memory;       /* what requests hold outside the KV cache */
+    struct list completions;             /* struct completion: those that have an id */
     struct list adapter_waits;           /* struct api_call: their adapters are being read; */
     uv_timer_t expiry;                   /* then it runs, for those whose time is over */
     struct queue *queue; /* attached later, as is http */
@@ -141,6 +142,8 @@ uint64_t engine_client_register(struct engine_client *engine, struct request *r,
 void engine_client_post(struct engine_client *engine, struct request **r /* takes, sets NULL */,
                         uint32_t n);
 void engine_client_cancel(struct engine_client *engine, uint64_t id);
+/* At most once for each request. */
+void engine_client_end_thought(struct engine_client *engine, uint64_t id);
 
 /* X-Request-Id of the HTTP request that a request is part of, or NULL. */
 const char *engine_client_request_id(struct engine_client *engine, uint64_t id);

@@ -29,7 +29,7 @@ OPENAI_RESPONSES = {**OPENAI_SAMPLING, "background": True, "access_programs": {"
                     "parallel_tool_calls": False, "previous_response_id": "resp_1", "prompt": {"id": "p"},
                     "prompt_cache_key": "k", "prompt_cache_options": {"mode": "implicit"},
                     "prompt_cache_retention": "24h", "reasoning": {"effort": "max"}, "safety_identifier": "u",
-                    "service_tier": "flex", "store": True, "stream_options": {"include_obfuscation": False},
+                    "service_tier": "flex", "store": True, "stream_options": {"include_obfuscation": False}, "client_metadata": {"a": "b"},
                     "text": {"format": {"type": "json_object"}}, "tool_choice": "none",
                     "tools": [{"type": "function", **FUNCTION}], "top_logprobs": 1, "truncation": "auto"}
 ANTHROPIC_COUNT = {"model": "quire-demo", "messages": CHAT, "cache_control": {"type": "ephemeral"},

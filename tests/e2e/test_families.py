@@ -151,6 +151,9 @@ def test_a_description_with_a_fault(tmp_path):
     (tmp_path / "bad.family").write_text("name a\ncall NAME\n")
     run = serve_in_vain("--tool-call-parser", f"{tmp_path}/bad.family")
     assert run.returncode != 0 and "bad.family: line 2: it must have JSON" in run.stderr
+    (tmp_path / "bad.family").write_text('name a\nclosing "b"\n')
+    run = serve_in_vain("--tool-call-parser", f"{tmp_path}/bad.family")
+    assert run.returncode != 0 and "bad.family: line 2: it must be two texts" in run.stderr
 
 
 @pytest.mark.parametrize("path,fields", [

@@ -292,6 +292,7 @@ def test_answers_are_as_described(doc, server):
         "/v1/chat/completions/input_tokens": [{"messages": chat}],
         "/v1/completions/render": [{"prompt": "Once"}, {"prompt": [[5], [6, 7]], "n": 2}],
         "/v1/chat/completions/render": [{"messages": chat}],
+        "/v1/chat/completions/control": [{"id": "chatcmpl-x", "action": "reasoning_end"}],
         "/v1/streams/lookup": [{"conversation_ids": ["a"]}, {}],
         "/v1/messages": [{"messages": chat, "max_tokens": 3}],
         "/v1/messages/count_tokens": [{"messages": chat}],

@@ -199,6 +199,49 @@ def test_a_message_ends_a_thought_whose_budget_is_used_up(opened, asked):
         assert longer.startswith(cut["message"]["reasoning_content"])
 
 
+# What publishers tell users to end thoughts with, beside a text that their templates alone have.
+CLOSINGS = {
+    "hermes": ("<think>", "</think>", "multi_step_tool",
+               "\n\nConsidering the limited time by the user, I have to give the solution based on the thinking directly now.\n"),
+    "seed_oss": ("<seed:think>", "</seed:think>", "<seed:cot_budget_reflect>",
+                 "\n<seed:cot_budget_reflect>I have exhausted my token budget, and now I will start answering the question."
+                 "</seed:cot_budget_reflect>\n"),
+}
+
+
+@pytest.mark.parametrize("family", CLOSINGS)
+def test_a_family_has_words_of_its_own(start, tmp_path, family):
+    """Where nobody says otherwise they end a thought whose budget is used up, as a message does."""
+    first, last, sign, words = CLOSINGS[family]
+    model = write_model(tmp_path, first, last)
+    file = tmp_path / "t.jinja"
+    plain = "{% for m in messages %}{{ m.content }}{% endfor %}{# " + last + " #}" + first
+    fields = {"seed": 5, "max_tokens": 250, "reasoning_budget": 12, "logit_bias": {"258": -100, str(CLOSE): -100}}
+    flags = ("--model", str(model), "--chat-template", str(file), "--tool-call-parser", family)
+
+    file.write_text(plain)
+    s = start(*flags)
+    bare = ask(s, **fields)
+    (thought, n) = reasoning(bare)
+    s.stop()
+    file.write_text(plain + "{# " + sign + " #}")
+    s = start(*flags)
+    told = ask(s, **fields)
+    assert reasoning(told) == (thought + words.rstrip(), n + len(words))  # line ends before a mark are no part of a thought
+    assert told["choices"][0]["message"]["content"]
+    assert ask(s, **fields, reasoning_budget_message="")["choices"] == bare["choices"]
+    assert reasoning(ask(s, **fields, reasoning_budget_message=" So."))[0] == thought + " So."
+    without = {**fields, "reasoning_budget": -1, "max_tokens": 40}
+    assert ask(s, **without)["choices"] == ask(s, **without, reasoning_budget_message="")["choices"]
+    s.stop()
+    s = start(*flags, "--reasoning-budget-message", " By setting.")
+    assert reasoning(ask(s, **fields))[0] == thought + " By setting."
+    s.stop()
+    s = start(*flags, "--reasoning-parser", family, "--reasoning-budget", "12")
+    del fields["reasoning_budget"]
+    assert reasoning(ask(s, **fields))[0] == thought + words.rstrip()
+
+
 def test_no_message_where_no_budget_is_used_up(opened):
     """Without a budget, where the model ends its thought itself, and where it shall not think."""
     said = {"reasoning_budget_message": " Enough."}

@@ -32,6 +32,11 @@ CALLS = ("read write pread pwrite preadv pwritev open mmap pthread_create accept
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"enum": ["x", "y"]}}, "required": ["a"]}
 MESSAGES = [{"role": "user", "content": "Say something"}]
 TOOL = {"type": "function", "function": {"name": "f", "parameters": SCHEMA}}
+FUNCTION = {"type": "function", "name": "f", "description": "Finds.", "parameters": SCHEMA, "defer_loading": True}
+SEARCHED = {"input": [{"role": "user", "content": "Once"}, {"type": "tool_search_call", "call_id": "c", "arguments": {"paths": ["a"]}},
+                      {"type": "tool_search_output", "call_id": "c", "tools": [
+                          {"type": "namespace", "name": "a", "description": "Things.", "tools": [FUNCTION]}, {"type": "web_search"}]}],
+            "tools": [{"type": "tool_search", "execution": "client"}, FUNCTION], "max_output_tokens": 4}
 REQUESTS = [  # one of each endpoint, and of what takes other ways through it
     ("GET", "/health", None), ("GET", "/ready", None), ("GET", "/metrics", None), ("GET", "/version", None),
     ("GET", "/openapi.json", None), ("GET", "/v1/models", None), ("GET", "/props", None), ("GET", "/slots", None),
@@ -53,6 +58,9 @@ REQUESTS = [  # one of each endpoint, and of what takes other ways through it
     ("POST", "/v1/chat/completions", {"messages": MESSAGES, "max_tokens": 8, "response_format": {
         "type": "json_schema", "json_schema": {"name": "x", "schema": SCHEMA}}}),
     ("POST", "/v1/responses", {"input": "Once", "max_output_tokens": 4}),
+    ("POST", "/v1/responses", SEARCHED),
+    ("POST", "/v1/responses", {**SEARCHED, "tool_choice": "required", "max_output_tokens": 60, "stream": True}),
+    ("POST", "/v1/chat/completions/control", {"id": "chatcmpl-x", "action": "reasoning_end"}),
     ("POST", "/v1/messages", {"messages": MESSAGES, "max_tokens": 4}),
     ("POST", "/v1/messages/count_tokens", {"messages": MESSAGES}),
     ("POST", "/v1/completions", "no JSON {"),

@@ -83,7 +83,7 @@ static void fill_tool(struct filling *f, struct known_tool *known, const struct 
         cJSON_GetObjectItemCaseSensitive(tool->parameters, "additionalProperties");
 
     *known = (struct known_tool){.name = keep_text(f->tools, &f->at, tool->name),
-                                 .traits = {tool->is_custom, tool->n_space},
+                                 .traits = {tool->is_custom, tool->is_search, tool->n_space},
                                  .first = first};
     known->others = call_value_schema_types(tool->parameters, others);
     call_value_each_property(tool->parameters, fill_key, f);

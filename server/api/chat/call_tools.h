@@ -28,6 +28,7 @@ bool call_tools_have(const struct call_tools *tools, const char *name, size_t n)
 
 struct call_traits {  /* how a call of a function is told to the client */
     bool is_custom;   /* as a call of a custom tool */
+    bool is_search;   /* as a call of the tool that finds tools */
     uint32_t n_space; /* bytes of the name before the dot: the namespace; 0: it is in none */
 };
 

@@ -249,6 +249,7 @@ static int find_style(struct chat *c, const struct chat_options *options, char *
         return 0;
     thinker = family_find(setting);
     c->style.think_open = c->style.think_close = NULL;
+    output_style_find_closing(&c->style, thinker, c->source);
     if (thinker != NULL && thinker->n_thoughts > 0) {
         c->style.think_open = thinker->thoughts[0].open;
         c->style.think_close = thinker->thoughts[0].close;

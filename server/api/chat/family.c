@@ -101,6 +101,11 @@ static const char *read_off(struct family *f, char *line)
     return why != NULL ? why : n == 3 ? NULL : "it must be three texts";
 }
 
+static const char *read_closing(struct family *f, char *line)
+{
+    return read_pair(line, f->closing);
+}
+
 static const char *read_hidden(struct family *f, char *line)
 {
     return read_texts(line, f->hidden, FAMILY_MAX_HIDDEN, &f->n_hidden);
@@ -208,7 +213,7 @@ static const struct {
     {"between", read_between}, {"call", read_call},           {"argument", read_argument},
     {"comma", read_comma},     {"quote", read_quote},         {"members", read_members},
     {"bare", read_bare},       {"short_ids", read_short_ids}, {"channels", read_channels},
-    {"off", read_off},
+    {"off", read_off},         {"closing", read_closing},
 };
 
 static const char *read_line(struct family *f, char *line)

@@ -13,6 +13,9 @@
  *     off "a" "b" "c"    where thinking is off and the prompt ends with a, b is written behind it
  *                        if calls may follow, else c: an empty thought, or the beginning of the
  *                        answer, of a family whose thoughts have no marks of their own
+ *     closing "a" "b"    of a template that has a: b ends a thought whose budget is used up, where
+ *                        neither the request nor a setting says what does. It is what the family's
+ *                        own pages tell users to put there, special tokens included
  *     hide "text" …      marks that are no content
  *     section PATTERN    around all calls (call_pattern.h)
  *     between PATTERN    behind a call that another one follows; without it white space
@@ -46,6 +49,7 @@ struct family {
         const char *open, *close;
     } thoughts[FAMILY_MAX_LINES];
     const char *off[3]; /* NULL: none */
+    const char *closing[2];
     const char *hidden[FAMILY_MAX_HIDDEN];
     struct call_pattern section, between, comma; /* n 0: none */
     struct call_pattern calls[FAMILY_MAX_LINES], arguments[FAMILY_MAX_LINES];

@@ -35,12 +35,17 @@
 struct output_style {                     /* how a model writes its answers */
     const struct family *family;          /* NULL: calls are not read */
     const char *think_open, *think_close; /* around a thought; NULL: the model has none */
+    const char *closing;                  /* what ends one by default (family.h); NULL: nothing */
 };
 
 /* What a chat template shows: the family whose signs it has, and the marks of thoughts. */
 struct output_style output_style_find(const char *chat_template);
 /* The same with a family that is known, NULL: none. */
 struct output_style output_style_of(const struct family *family, const char *chat_template);
+
+/* What ends the thoughts of the family `thinker`, or NULL, by default. */
+void output_style_find_closing(struct output_style *style, const struct family *thinker,
+                               const char *chat_template);
 
 /* Do the model's answers have thoughts that can be told from its text? */
 bool output_style_has_thoughts(const struct output_style *style);

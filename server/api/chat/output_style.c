@@ -24,11 +24,22 @@ static void find_thoughts(struct output_style *style, const char *chat_template)
     }
 }
 
+void output_style_find_closing(struct output_style *style, const struct family *thinker,
+                               const char *chat_template)
+{
+    const char *const *closing = thinker != NULL ? thinker->closing : NULL;
+
+    style->closing = NULL;
+    if (closing != NULL && closing[0] != NULL && strstr(chat_template, closing[0]) != NULL)
+        style->closing = closing[1];
+}
+
 struct output_style output_style_of(const struct family *family, const char *chat_template)
 {
     struct output_style style = {.family = family};
 
     find_thoughts(&style, chat_template);
+    output_style_find_closing(&style, family, chat_template);
     return style;
 }
 

@@ -1,14 +1,14 @@
 /* server/api/formats/openai_responses.c - answers of POST /v1/responses.
  *
- * A response is a list of items: a thought, a message, calls of functions and custom tools. A
- * stream has events for the start, the pieces and the end of each, and repeats the whole response
- * at the end; so finished items are kept as JSON in a->items and the open one's text in a->piece.
+ * A response is a list of items: a thought, a message, calls of functions, custom tools and the
+ * client's search for tools. A stream has events for the start, the pieces and the end of each, and
+ * repeats the whole response at the end; so finished items are kept as JSON in a->items and the
+ * open one's text in a->piece.
  */
 #include "server/api/response/response_writer.h"
 
 #include "core/base/err.h"
 #include "core/base/json.h"
-#include "server/api/params/field.h"
 #include "server/http/http_call.h"
 
 #include <inttypes.h>
@@ -82,7 +82,7 @@ static void add_text_item(const struct response_writer *a, enum item item, uint3
 
 static const char *call_prefix(const struct output_call *call)
 {
-    return call->traits.is_custom ? "ctc_" : "fc_";
+    return call->traits.is_search ? "tsc_" : call->traits.is_custom ? "ctc_" : "fc_";
 }
 
 /* What the model has written for the client as a JSON string: the arguments of a function, or the
@@ -115,22 +115,47 @@ static void add_call_name(const struct output_call *call, struct buf *out)
     }
 }
 
+/* The arguments of a search are an object, not its text: no line of a stream may end within. What
+ * was cut stays a text. */
+static void add_search_arguments(const struct output_call *call, struct buf *out)
+{
+    const char *why;
+    cJSON *object;
+    const int rc = json_parse(call->arguments.data, call->arguments.len, &object, &why);
+
+    if (cJSON_IsObject(object))
+        json_add_value(out, object);
+    else
+        add_call_text(call, out);
+    if (rc == ERR_NOMEM)
+        out->err = rc;
+    cJSON_Delete(object);
+}
+
 /* A call that has ended, or has only begun. */
 static void add_call_item(const struct response_writer *a, const struct output_call *call,
                           uint32_t n, bool is_done, struct buf *out)
 {
     const char *status = !is_done ? "in_progress" : call->is_whole ? "completed" : "incomplete";
+    const char *type = call->traits.is_search   ? "tool_search_call"
+                       : call->traits.is_custom ? "custom_tool_call"
+                                                : "function_call";
 
     buf_add_str(out, "{\"id\":");
     add_item_id(a, call_prefix(call), n, out);
-    buf_printf(out, ",\"type\":\"%s\",\"status\":\"%s\",\"call_id\":\"%s\",",
-               call->traits.is_custom ? "custom_tool_call" : "function_call", status, call->id);
-    add_call_name(call, out);
-    buf_add_str(out, call->traits.is_custom ? ",\"input\":" : ",\"arguments\":");
-    if (is_done)
-        add_call_text(call, out);
+    buf_printf(out, ",\"type\":\"%s\",\"status\":\"%s\",\"call_id\":\"%s\",", type, status,
+               call->id);
+    if (call->traits.is_search)
+        buf_add_str(out, "\"execution\":\"client\"");
     else
-        buf_add_str(out, "\"\"");
+        add_call_name(call, out);
+    buf_add_str(out, call->traits.is_custom ? ",\"input\":" : ",\"arguments\":");
+    if (!is_done)
+        buf_add_str(out, call->traits.is_search ? "{}" : "\"\"");
+    else if (call->traits.is_search)
+        add_search_arguments(call, out);
+    else
+        add_call_text(call, out);
     buf_add_char(out, '}');
 }
 
@@ -405,7 +430,7 @@ static void close_call(struct response_writer *a, const struct output_call *call
 {
     if (call->traits.is_custom)
         add_input_events(a, call, out);
-    else
+    else if (!call->traits.is_search) /* which has no events but its item's */
         add_arguments_done(a, call, out);
     begin_item_event(a, "response.output_item.done", out);
     add_call_item(a, call, a->n_blocks, true, out);
@@ -420,7 +445,7 @@ static void add_call(struct response_writer *a, const struct output_call *call, 
 {
     if (!call->was_announced)
         open_call(a, call, out);
-    if (!call->traits.is_custom && call->n_sent < call->arguments.len) {
+    if (!call->traits.is_custom && !call->traits.is_search && call->n_sent < call->arguments.len) {
         open_event(a, "response.function_call_arguments.delta", out);
         add_place(a, "fc_", out);
         buf_add_str(out, ",\"delta\":");
@@ -478,75 +503,10 @@ static void failure(const struct api_error *e, struct buf *out)
     buf_add_str(out, ",\"param\":null}\n\n");
 }
 
-/* Is the model told of tools of this type? */
-static bool is_taken(const char *type)
-{
-    static const char *const taken[] = {"function", "custom", "namespace"};
-
-    for (size_t i = 0; i < sizeof(taken) / sizeof(taken[0]); i++)
-        if (strcmp(taken[i], type) == 0)
-            return true;
-    return false;
-}
-
-/* ,"warnings":[…]: tools that the server would have to run itself are left out, not refused, for
- * many clients send them unasked. Nothing where there are none. */
-static int add_warnings(const cJSON *body, struct buf *echo)
-{
-    const cJSON *tools = field_find(body, "tools");
-    const char *before = ",\"warnings\":[";
-    unsigned i = 0;
-    char text[200];
-
-    for (const cJSON *it = tools != NULL ? tools->child : NULL; it != NULL; it = it->next, i++) {
-        const char *type = field_text(it, "type");
-
-        if (type == NULL || is_taken(type))
-            continue;
-        snprintf(text, sizeof(text),
-                 "tools[%u]: the type '%.60s' is not known here: the model is not told of it", i,
-                 type);
-        buf_add_str(echo, before);
-        json_add_cstring(echo, text);
-        before = ",";
-    }
-    if (before[1] == '\0')
-        buf_add_char(echo, ']');
-    return echo->err;
-}
-
-/* Members that a response repeats, with what stands for those that were not given. */
-static int add_echo(const cJSON *body, struct buf *echo)
-{
-    static const char *const members[][2] = {
-        {"instructions", "null"},
-        {"max_tool_calls", "null"},
-        {"metadata", "{}"},
-        {"parallel_tool_calls", "true"},
-        {"reasoning", "{\"effort\":null,\"summary\":null}"},
-        {"text", "{\"format\":{\"type\":\"text\"}}"},
-        {"tool_choice", "\"auto\""},
-        {"tools", "[]"},
-        {"truncation", "\"disabled\""},
-        {"user", "null"},
-    };
-
-    for (size_t i = 0; i < sizeof(members) / sizeof(members[0]); i++) {
-        const cJSON *v = field_find(body, members[i][0]);
-
-        buf_printf(echo, ",\"%s\":", members[i][0]);
-        if (v != NULL)
-            json_add_value(echo, v);
-        else
-            buf_add_str(echo, members[i][1]);
-    }
-    return add_warnings(body, echo);
-}
-
 const struct wire_format wire_openai_responses = {
     .id_prefix = "resp_",
     .form = PARAMS_RESPONSES,
-    .echo = add_echo,
+    .echo = responses_add_echo,
     .begin = begin,
     .whole = whole,
     .frame = frame,

@@ -139,6 +139,22 @@ struct tool *conversation_tool(const struct conversation *c, const char *name)
     return NULL;
 }
 
+void conversation_merge_tools(struct conversation *c)
+{
+    uint32_t n = c->n_tools;
+
+    c->n_tools = 0; /* the tools that are known so far */
+    for (uint32_t i = 0; i < n; i++) {
+        const struct tool tool = c->tools[i];
+        struct tool *same = tool.is_late ? conversation_tool(c, tool.name) : NULL;
+
+        if (same != NULL)
+            *same = tool;
+        else
+            c->tools[c->n_tools++] = tool;
+    }
+}
+
 int conversation_add_change(struct conversation *c, const struct tool_change *change)
 {
     void *grew = grown(c->changes, c->n_changes, sizeof(*c->changes));

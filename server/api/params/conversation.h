@@ -43,6 +43,10 @@ struct tool {
     /* OpenAI's custom tool: the client gets a text, which the model writes as the string `input`
      * of a function. */
     bool is_custom;
+    bool is_search;      /* the client searches tools, and its call is told as an item of its own */
+    bool is_deferred;    /* the model is not told of it until it is found */
+    bool is_late;        /* it came with an item of the conversation */
+    const char *intro;   /* what its namespace says of itself, or NULL */
     uint32_t n_space;    /* bytes of the name before the dot: its namespace; 0: it is in none */
     const char *pattern; /* a regular expression that a custom tool's text matches, or NULL */
     const char *pattern_field; /* where the body has it */
@@ -103,6 +107,9 @@ void conversation_drop_passed(struct conversation *c);
 
 /* The tool of that name, or NULL. */
 struct tool *conversation_tool(const struct conversation *c, const char *name);
+/* Of tools that came with items and have the same name as one before, the later one stays, in the
+ * place of the other. */
+void conversation_merge_tools(struct conversation *c);
 /* Without the tools that are hidden. */
 void conversation_drop_hidden(struct conversation *c);
 int conversation_add_change(struct conversation *c, const struct tool_change *change);

@@ -285,6 +285,10 @@ static int check_combinations(const struct params *p, struct api_error *e)
         return api_error_set(e, 400, p->n_each > p->n ? "best_of" : "n", NULL,
                              "%u prompts times %s = %u is more than %d choices", p->n_prompts,
                              p->n_each > p->n ? "best_of" : "n", p->n_each, PARAMS_MAX_CHOICES);
+    if (p->receipt && p->reasoning_control)
+        return api_error_set(e, 400, "reasoning_control", NULL,
+                             "'reasoning_control' and 'receipt' do not go together: a receipt does "
+                             "not say when a thought was ended");
     if (p->n_each > p->n && p->stream)
         return api_error_set(e, 400, "best_of", NULL,
                              "'best_of' above 'n' is not for streams: the best comes last");
@@ -337,6 +341,8 @@ int params_parse(struct params *p, enum params_form form, const cJSON *body,
     if (p->n_each == 0)
         p->n_each = p->n;
     if ((form & PARAMS_ANTHROPIC) != 0 && params_settle_anthropic(p, e) < 0)
+        return ERR_INVAL;
+    if (form == PARAMS_RESPONSES && params_settle_search(p, e) < 0)
         return ERR_INVAL;
     if (check_combinations(p, e) < 0)
         return ERR_INVAL;

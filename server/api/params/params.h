@@ -36,6 +36,7 @@
 #define PARAMS_MAX_SALT 256 /* bytes */
 #define PARAMS_MAX_PREDICTION ((size_t)64 << 20) /* bytes; the longest body has fewer */
 #define PARAMS_MAX_CALLS 16 /* of tools in one constrained text */
+#define PARAMS_SEARCH_TOOL "tool_search" /* what the model calls to have tools found */
 #define PARAMS_MAX_TOOL_NAME 128
 #define PARAMS_MAX_RESPONSE_ID 127 /* bytes */
 #define PARAMS_NO_LIMIT UINT32_MAX /* max_tokens: as many as there is room for */
@@ -221,6 +222,7 @@ struct params {
     enum thinking default_thinking; /* theirs, where the request does not say */
     struct context_edits edits;   /* what is done to the conversation before the model reads it */
     uint32_t thinking_budget;     /* tokens of a thought, or THOUGHT_NO_LIMIT */
+    bool reasoning_control;       /* may its client end a thought while it runs? */
     const char *budget_message;   /* what ends a thought then; NULL or "": nothing. The body's tree
                                    * or the settings have it */
     enum reasoning_format reasoning_format;

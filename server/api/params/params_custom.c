@@ -181,7 +181,10 @@ static int make_function(const struct field_args *a, struct tool *tool)
 int params_add_custom(const struct field_args *a, const struct field_path *p, const cJSON *v,
                       const char *space)
 {
-    struct tool tool = {.is_custom = true, .description = field_find(v, "description")};
+    struct tool tool = {.is_custom = true,
+                        .is_deferred = a->p->form == PARAMS_RESPONSES &&
+                                       cJSON_IsTrue(field_find(v, "defer_loading")),
+                        .description = field_find(v, "description")};
     const char *name = field_need_text(p, v, "name");
 
     if (name == NULL || take_format(a, p, field_find(v, "format"), &tool) < 0)

@@ -79,6 +79,15 @@ int params_add_custom_call(const struct field_args *a, const struct field_path *
 const char *params_name_within(const struct field_args *a, const char *space, const char *name);
 /* What a namespace says of its tools goes before what this one of them says of itself. */
 int params_introduce_tool(const struct field_args *a, struct tool *tool, const char *intro);
+/* OpenAI's Responses: a tool of whatever type. Then, the tool tool_search; those that the item
+ * brings in `tools`; to the last message, the names of the tools from the first-th on. */
+int params_take_flat_tool(const struct field_args *a, const struct field_path *p, const cJSON *v);
+int params_take_search(const struct field_args *a, const struct field_path *p, const cJSON *v);
+int params_take_more_tools(const struct field_args *a, const struct field_path *p,
+                           const cJSON *item);
+int params_tell_found(const struct field_args *a, uint32_t first);
+/* Tools that are still deferred are named by the search, and dropped. */
+int params_settle_search(struct params *p, struct api_error *e);
 /* Anthropic's: a block of a turn of `role`. The blocks of a turn go into one message, but that a
  * tool_result is one of its own: *is_open says whether the last message is the one that the block
  * goes into. Then, a string or blocks of a message of the system, to the last message; a tool. */

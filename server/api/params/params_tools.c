@@ -157,7 +157,9 @@ static const char *seen_name(const struct field_args *a, const cJSON *v, bool is
 
 static struct tool *find_named(const struct field_args *a, const cJSON *v, bool is_flat)
 {
-    const char *name = seen_name(a, v, is_flat);
+    const char *type = field_text(v, "type");
+    const bool is_search = is_flat && type != NULL && strcmp(type, PARAMS_SEARCH_TOOL) == 0;
+    const char *name = is_search ? type : seen_name(a, v, is_flat);
 
     return name != NULL ? conversation_tool(&a->p->chat, name) : NULL;
 }

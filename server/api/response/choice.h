@@ -74,6 +74,7 @@ struct choice {
     uint32_t index;
     uint64_t id; /* of its request; 0 before the post and after the end */
     bool is_cancelled;          /* the engine has been told */
+    bool is_thought_ended;      /* the same of a thought that its client has ended */
     uint64_t seed;              /* its own */
     uint64_t first_us, last_us; /* when its first and its latest token came */
     uint32_t max_known, n_discard; /* of its request */

@@ -138,6 +138,9 @@ void llamacpp_settings(const struct params *p, uint64_t seed, struct buf *out);
 /* The response {…} of wire_openai_responses; with its items and usage when it is over, which it is
  * for whoever has called whole() or close(). */
 void responses_add(const struct response_writer *a, bool is_over, struct buf *out);
+/* Members of the request that a response repeats, and warnings of tools that are left out; see
+ * wire_format.echo. */
+int responses_add_echo(const cJSON *body, struct buf *echo);
 
 /* Anthropic's error object, for the routes of wire_anthropic_messages. */
 void anthropic_messages_error(const struct api_error *e, struct buf *out);

@@ -134,6 +134,30 @@ static void wakes_once_a_burst(void **state)
     queue_destroy(&q);
 }
 
+static void thoughts_are_told_once(void **state)
+{
+    struct queue *q = new_queue(2, 8, NULL);
+    struct queue_inbox inbox;
+    (void)state;
+
+    queue_end_thought(q, 7);
+    queue_cancel(q, 8);
+    queue_drain(q, &inbox);
+    assert_int_equal(inbox.n_thoughts, 1);
+    assert_int_equal(inbox.thoughts[0], 7);
+    assert_int_equal(inbox.n_cancelled, 1);
+    assert_int_equal(inbox.cancelled[0], 8);
+    for (uint64_t id = 0; id < 10; id++)
+        queue_end_thought(q, id);
+    queue_drain(q, &inbox);
+    assert_int_equal(inbox.n_thoughts, 2);
+    assert_int_equal(inbox.thoughts[1], 1);
+    assert_int_equal(inbox.n_cancelled, 0);
+    queue_drain(q, &inbox);
+    assert_int_equal(inbox.n_thoughts, 0);
+    queue_destroy(&q);
+}
+
 static void cancels_are_bounded(void **state)
 {
     struct queue *q = new_queue(2, 8, NULL);
@@ -508,6 +532,7 @@ int main(void)
         cmocka_unit_test(closing_refuses_posts),
         cmocka_unit_test(wakes_once_a_burst),
         cmocka_unit_test(cancels_are_bounded),
+        cmocka_unit_test(thoughts_are_told_once),
         cmocka_unit_test(transfers_go_out_and_come_back),
         cmocka_unit_test(each_kind_wakes_for_itself),
         cmocka_unit_test(transfers_cross_the_threads),

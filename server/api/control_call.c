@@ -1,0 +1,138 @@
+/* server/api/control_call.c - see control_call.h. */
+#include "server/api/control_call.h"
+
+#include "core/base/err.h"
+#include "core/base/json.h"
+#include "server/api/completion_impl.h"
+#include "server/api/params/field.h"
+#include "server/auth/auth.h"
+#include "server/http/http_call.h"
+
+#include <string.h>
+
+#define MAX_REPLY 256
+
+/* ---- the body ---- */
+
+static int read_members(struct control_order *o, struct api_error *e)
+{
+    const char *action = field_text(o->body, "action");
+
+    o->id = field_text(o->body, "id");
+    if (o->id == NULL || o->id[0] == '\0')
+        return api_error_set(e, 400, "id", NULL,
+                             "missing completion id: 'id' must be that of a "
+                             "completion's answer");
+    if (action == NULL || strcmp(action, "reasoning_end") != 0)
+        return api_error_set(e, 400, "action", NULL,
+                             "unknown control action: 'action' must be reasoning_end");
+    return 0;
+}
+
+int control_order_read(struct control_order *o, struct http_call *call, struct api_error *e)
+{
+    const struct buf *body = http_call_body(call);
+    const char *why = NULL;
+    const int rc = json_parse(body->data, body->len, &o->body, &why);
+
+    if (rc == ERR_NOMEM)
+        return api_error_no_memory(e);
+    if (rc < 0 || !cJSON_IsObject(o->body))
+        return api_error_set(e, 400, NULL, NULL, "the body is not a JSON object%s%s",
+                             why != NULL ? ": " : "", why != NULL ? why : "");
+    return read_members(o, e);
+}
+
+void control_order_release(struct control_order *o)
+{
+    cJSON_Delete(o->body);
+    *o = (struct control_order){0};
+}
+
+/* ---- the answer ---- */
+
+static void answer(struct http_call *call, const char *message)
+{
+    struct buf out;
+
+    buf_init(&out, MAX_REPLY);
+    buf_printf(&out, "{\"success\":%s", message == NULL ? "true" : "false");
+    if (message != NULL) {
+        buf_add_str(&out, ",\"message\":");
+        json_add_cstring(&out, message);
+    }
+    buf_add_char(&out, '}');
+    http_call_reply(call, 200, "application/json", &out);
+}
+
+void control_call_answer_unknown(struct http_call *call)
+{
+    answer(call, "no active completion for this id");
+}
+
+/* ---- the completion ---- */
+
+/* A choice that the engine still computes. */
+static bool is_running(const struct choice *choice)
+{
+    return choice->id != 0 && !choice->is_cancelled;
+}
+
+static bool runs(const struct completion *c)
+{
+    for (uint32_t i = 0; i < c->n_choices; i++)
+        if (is_running(&c->choices[i]))
+            return true;
+    return false;
+}
+
+static struct completion *find_completion(struct engine_client *engine, const char *tenant,
+                                          const char *id)
+{
+    list_each(it, &engine->completions)
+    {
+        struct completion *c = list_entry(it, struct completion, live);
+
+        if (strcmp(c->answer.id, id) == 0 && strcmp(c->api.tenant, tenant) == 0 && runs(c))
+            return c;
+    }
+    return NULL;
+}
+
+/* Does the engine follow its thoughts, and may the client end them? */
+static bool is_controlled(const struct completion *c)
+{
+    return c->api.request.params.reasoning_control &&
+           c->choices[0].prompt->thought.phase != THOUGHT_NONE;
+}
+
+static void end_thoughts(struct completion *c)
+{
+    for (uint32_t i = 0; i < c->n_choices; i++) {
+        struct choice *choice = &c->choices[i];
+
+        if (!is_running(choice) || choice->is_thought_ended)
+            continue;
+        choice->is_thought_ended = true;
+        engine_client_end_thought(c->api.engine, choice->id);
+    }
+}
+
+bool control_call_take(struct engine_client *engine, struct http_call *call,
+                       const struct control_order *o)
+{
+    char tenant[WEIGHTS_MAX_NAME + 2];
+    struct completion *c;
+
+    auth_tenant(call, engine->server->tenant_header, tenant, sizeof(tenant));
+    c = find_completion(engine, tenant, o->id);
+    if (c == NULL)
+        return false;
+    if (is_controlled(c)) {
+        end_thoughts(c);
+        answer(call, NULL);
+    } else {
+        answer(call, "reasoning control not enabled for this completion");
+    }
+    return true;
+}

@@ -1,0 +1,114 @@
+/* server/api/formats/responses_echo.c - what a response repeats of its request, and what of it has
+ * no effect. */
+#include "server/api/response/response_writer.h"
+
+#include "core/base/json.h"
+#include "server/api/params/field.h"
+#include "server/http/http_call.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Is the model told of tools of this type? */
+static bool is_taken(const char *type)
+{
+    static const char *const taken[] = {"function", "custom", "namespace", "tool_search"};
+
+    for (size_t i = 0; i < sizeof(taken) / sizeof(taken[0]); i++)
+        if (strcmp(taken[i], type) == 0)
+            return true;
+    return false;
+}
+
+/* A warning for each tool of an object's list `tools` that the model is not told of; `where` the
+ * list stands. */
+static void warn_of_tools(const cJSON *object, const char *where, struct buf *out)
+{
+    const cJSON *tools = field_find(object, "tools");
+    unsigned i = 0;
+    char text[200];
+
+    for (const cJSON *it = tools != NULL ? tools->child : NULL; it != NULL; it = it->next, i++) {
+        const char *type = field_text(it, "type");
+
+        if (type == NULL || is_taken(type))
+            continue;
+        snprintf(text, sizeof(text),
+                 "%stools[%u]: the type '%.60s' is not known here: the model is not told of it",
+                 where, i, type);
+        buf_add_str(out, out->len > 0 ? "," : "");
+        json_add_cstring(out, text);
+    }
+}
+
+/* Clients send it unasked, as such tools. */
+static void warn_of_verbosity(const cJSON *body, struct buf *out)
+{
+    const char *verbosity = field_text(field_find(body, "text"), "verbosity");
+    char text[200];
+
+    if (verbosity == NULL || strcmp(verbosity, "medium") == 0)
+        return;
+    snprintf(
+        text, sizeof(text),
+        "text.verbosity: '%.60s' changes nothing, for chat templates know of no verbosity: say "
+        "so in the instructions",
+        verbosity);
+    buf_add_str(out, out->len > 0 ? "," : "");
+    json_add_cstring(out, text);
+}
+
+/* ,"warnings":[…]: tools that the server would have to run itself are left out, not refused, for
+ * many clients send them unasked. Nothing where there are none. */
+static int add_warnings(const cJSON *body, struct buf *echo)
+{
+    const cJSON *input = field_find(body, "input");
+    struct buf warnings;
+    unsigned i = 0;
+    char where[32];
+
+    buf_init(&warnings, HTTP_MAX_REPLY);
+    warn_of_tools(body, "", &warnings);
+    for (const cJSON *it = input != NULL ? input->child : NULL; it != NULL; it = it->next, i++) {
+        snprintf(where, sizeof(where), "input[%u].", i);
+        warn_of_tools(it, where, &warnings);
+    }
+    warn_of_verbosity(body, &warnings);
+    if (warnings.len > 0) {
+        buf_add_str(echo, ",\"warnings\":[");
+        buf_add(echo, warnings.data, warnings.len);
+        buf_add_char(echo, ']');
+    }
+    if (warnings.err < 0)
+        echo->err = warnings.err;
+    buf_release(&warnings);
+    return echo->err;
+}
+
+/* Members that a response repeats, with what stands for those that were not given. */
+int responses_add_echo(const cJSON *body, struct buf *echo)
+{
+    static const char *const members[][2] = {
+        {"instructions", "null"},
+        {"max_tool_calls", "null"},
+        {"metadata", "{}"},
+        {"parallel_tool_calls", "true"},
+        {"reasoning", "{\"effort\":null,\"summary\":null}"},
+        {"text", "{\"format\":{\"type\":\"text\"}}"},
+        {"tool_choice", "\"auto\""},
+        {"tools", "[]"},
+        {"truncation", "\"disabled\""},
+        {"user", "null"},
+    };
+
+    for (size_t i = 0; i < sizeof(members) / sizeof(members[0]); i++) {
+        const cJSON *v = field_find(body, members[i][0]);
+
+        buf_printf(echo, ",\"%s\":", members[i][0]);
+        if (v != NULL)
+            json_add_value(echo, v);
+        else
+            buf_add_str(echo, members[i][1]);
+    }
+    return add_warnings(body, echo);
+}
