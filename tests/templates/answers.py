@@ -78,7 +78,7 @@ REASONS = [
     ("grug", None, "a mark of its own behind Phi-4-mini's call: it stays in the text"),
 ]
 # Families that nobody has described: that their calls are not read is said (X-Warning, /props, the log).
-UNKNOWN = ("MiniMax-M3", "Monostich", "functionary-medium-v3.2", "Falcon", "muse_glimmer")
+UNKNOWN = ("MiniMax-M3",)
 
 
 def reason(name, case):

@@ -79,13 +79,10 @@ static void fill_key(void *ud, const cJSON *root, const cJSON *property)
 static void fill_tool(struct filling *f, struct known_tool *known, const struct tool *tool)
 {
     const uint32_t first = f->tools->n_keys;
-    const cJSON *others =
-        cJSON_GetObjectItemCaseSensitive(tool->parameters, "additionalProperties");
-
     *known = (struct known_tool){.name = keep_text(f->tools, &f->at, tool->name),
                                  .traits = {tool->is_custom, tool->n_space},
                                  .first = first};
-    known->others = call_value_schema_types(tool->parameters, others);
+    known->others = call_value_key_types(tool->parameters, NULL);
     call_value_each_property(tool->parameters, fill_key, f);
     known->n_keys = f->tools->n_keys - first;
 }
@@ -164,11 +161,12 @@ unsigned call_tools_types(const struct call_tools *tools, const char *name, cons
                           size_t n)
 {
     const struct known_tool *tool = find_tool(tools, name, strlen(name));
+    unsigned types = 0; /* several schemas may have a property of the name */
 
     if (tool == NULL)
         return ARGUMENT_ANY;
     for (uint32_t i = tool->first; i < tool->first + tool->n_keys; i++)
         if (is_text(tools->keys[i].text, key, n))
-            return tools->keys[i].types;
-    return tool->others;
+            types |= tools->keys[i].types;
+    return types != 0 ? types : tool->others;
 }

@@ -3,7 +3,8 @@
 
 #include <string.h>
 
-#define MAX_DEPTH 32 /* of schemas that refer to each other */
+#define MAX_DEPTH 32   /* of schemas that refer to each other */
+#define MAX_PARTS 2000 /* schemas that one is made of */
 
 /* ---- types ---- */
 
@@ -123,31 +124,96 @@ unsigned call_value_schema_types(const cJSON *root, const cJSON *schema)
     return schema_types_of(root, schema, 0);
 }
 
-static void each_property(const cJSON *root, const cJSON *schema, unsigned depth,
-                          call_value_property *take, void *ud)
+/* ---- properties ---- */
+
+struct walk { /* through the schemas that one is made of */
+    const cJSON *root;
+    uint32_t n_left; /* schemas: those that refer to each other may come again and again */
+    void (*visit)(void *ud, const cJSON *root, const cJSON *schema);
+    void *ud;
+};
+
+static void each_part(struct walk *w, const cJSON *schema, unsigned depth)
 {
     static const char *const lists[] = {"allOf", "anyOf", "oneOf"};
     const char *reference = cJSON_GetStringValue(member(schema, "$ref"));
     const cJSON *it;
 
-    if (depth > MAX_DEPTH || !cJSON_IsObject(schema))
+    if (depth > MAX_DEPTH || !cJSON_IsObject(schema) || w->n_left == 0)
         return;
-    cJSON_ArrayForEach(it, member(schema, "properties"))
-    {
-        take(ud, root, it);
-    }
+    w->n_left--;
+    w->visit(w->ud, w->root, schema);
     if (reference != NULL)
-        each_property(root, find_reference(root, reference), depth + 1, take, ud);
+        each_part(w, find_reference(w->root, reference), depth + 1);
     for (unsigned i = 0; i < 3; i++)
         cJSON_ArrayForEach(it, member(schema, lists[i]))
         {
-            each_property(root, it, depth + 1, take, ud);
+            each_part(w, it, depth + 1);
         }
+}
+
+struct taker {
+    call_value_property *take;
+    void *ud;
+};
+
+static void take_properties(void *ud, const cJSON *root, const cJSON *schema)
+{
+    const struct taker *t = ud;
+    const cJSON *it;
+
+    cJSON_ArrayForEach(it, member(schema, "properties"))
+    {
+        t->take(t->ud, root, it);
+    }
 }
 
 void call_value_each_property(const cJSON *parameters, call_value_property *take, void *ud)
 {
-    each_property(parameters, parameters, 0, take, ud);
+    struct taker t = {take, ud};
+    struct walk w = {parameters, MAX_PARTS, take_properties, &t};
+
+    each_part(&w, parameters, 0);
+}
+
+struct named {
+    const char *key;
+    unsigned types;
+};
+
+static void take_named(void *ud, const cJSON *root, const cJSON *property)
+{
+    struct named *n = ud;
+
+    if (strcmp(property->string, n->key) == 0)
+        n->types |= call_value_schema_types(root, property);
+}
+
+static void take_others(void *ud, const cJSON *root, const cJSON *schema)
+{
+    const cJSON *additional = member(schema, "additionalProperties"), *it;
+    unsigned *types = ud;
+
+    if (additional != NULL && !cJSON_IsFalse(additional))
+        *types |= call_value_schema_types(root, additional);
+    cJSON_ArrayForEach(it, member(schema, "patternProperties"))
+    {
+        *types |= call_value_schema_types(root, it);
+    }
+}
+
+unsigned call_value_key_types(const cJSON *parameters, const char *key)
+{
+    struct named named = {.key = key};
+    unsigned others = 0;
+    struct walk w = {parameters, MAX_PARTS, take_others, &others};
+
+    if (key != NULL)
+        call_value_each_property(parameters, take_named, &named);
+    if (named.types != 0)
+        return named.types;
+    each_part(&w, parameters, 0);
+    return others != 0 ? others : ARGUMENT_ANY;
 }
 
 /* ---- raw text ---- */

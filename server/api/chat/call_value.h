@@ -19,14 +19,14 @@
 #include "server/api/chat/family.h"
 
 enum argument_types { /* or-ed */
-    ARGUMENT_NULL = 1,
-    ARGUMENT_BOOLEAN = 2,
-    ARGUMENT_INTEGER = 4,
-    ARGUMENT_NUMBER = 8,
-    ARGUMENT_STRING = 16,
-    ARGUMENT_ARRAY = 32,
-    ARGUMENT_OBJECT = 64,
-    ARGUMENT_ANY = 127,
+                      ARGUMENT_NULL = 1,
+                      ARGUMENT_BOOLEAN = 2,
+                      ARGUMENT_INTEGER = 4,
+                      ARGUMENT_NUMBER = 8,
+                      ARGUMENT_STRING = 16,
+                      ARGUMENT_ARRAY = 32,
+                      ARGUMENT_OBJECT = 64,
+                      ARGUMENT_ANY = 127,
 };
 
 /* The types that a schema within `root` allows, through $ref, allOf, anyOf, oneOf, enum and const.
@@ -37,6 +37,11 @@ unsigned call_value_schema_types(const cJSON *root, const cJSON *schema);
  * its name is property->string. One that several name comes several times. */
 typedef void call_value_property(void *ud, const cJSON *root, const cJSON *property);
 void call_value_each_property(const cJSON *parameters, call_value_property *take, void *ud);
+
+/* The types of the values that an argument of that name may have: by the properties of the name, or
+ * without any (NULL: of a name that none has) by additionalProperties and patternProperties,
+ * wherever in the schema they stand. ARGUMENT_ANY: nothing says. */
+unsigned call_value_key_types(const cJSON *parameters, const char *key);
 
 /* Append the raw text[0..n) as a value of one of the types. */
 void call_value_add_text(struct buf *out, const char *text, size_t n, unsigned types);
@@ -54,11 +59,11 @@ bool call_value_add_literal(struct buf *out, const struct family *f, const char 
 void call_value_add_typed(struct buf *out, const struct family *f, const char *text, size_t n,
                           unsigned types);
 
-struct call_value_scan { /* where a PYTHON or QUOTED value ends; zero is its beginning */
+struct call_value_scan {         /* where a PYTHON or QUOTED value ends; zero is its beginning */
     const struct family *family; /* of QUOTED; NULL: Python */
-    size_t at;          /* bytes of it that were looked at */
-    unsigned depth;     /* of brackets that are open */
-    char quote;         /* of the string that is open, 0: none; of QUOTED any */
+    size_t at;                   /* bytes of it that were looked at */
+    unsigned depth;              /* of brackets that are open */
+    char quote;                  /* of the string that is open, 0: none; of QUOTED any */
 };
 
 /* Look at text[0..n), which the last call has seen the beginning of. True: the value ends before

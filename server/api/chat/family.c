@@ -106,6 +106,13 @@ static const char *read_hidden(struct family *f, char *line)
     return read_texts(line, f->hidden, FAMILY_MAX_HIDDEN, &f->n_hidden);
 }
 
+static const char *read_begin(struct family *f, char *line)
+{
+    uint32_t n;
+
+    return read_texts(line, &f->begin, 1, &n);
+}
+
 static const char *read_section(struct family *f, char *line)
 {
     const char *why = pattern_parse(&f->section, line);
@@ -196,7 +203,36 @@ static const char *read_short_ids(struct family *f, char *line)
 
 static const char *read_channels(struct family *f, char *line)
 {
-    return read_flag(&f->has_channels, line);
+    f->has_channels = true;
+    return read_pair(line, f->message);
+}
+
+/* The first item that is a name; p->n: there is none. */
+static uint32_t name_of(const struct call_pattern *p)
+{
+    uint32_t i = 0;
+
+    while (i < p->n && p->at[i].kind != PATTERN_NAME)
+        i++;
+    return i;
+}
+
+static const char *read_header(struct family *f, char *line)
+{
+    struct call_pattern *p = &f->headers[f->n_headers];
+    const char *why;
+    uint32_t name;
+
+    if (f->n_headers == FAMILY_MAX_LINES)
+        return "there are too many such lines";
+    f->n_headers++;
+    why = pattern_parse(p, line);
+    if (why != NULL)
+        return why;
+    name = name_of(p);
+    return name < p->n && name > 0 && p->at[name - 1].kind == PATTERN_TEXT
+               ? NULL
+               : "it must have NAME behind a text";
 }
 
 static const struct {
@@ -208,7 +244,7 @@ static const struct {
     {"between", read_between}, {"call", read_call},           {"argument", read_argument},
     {"comma", read_comma},     {"quote", read_quote},         {"members", read_members},
     {"bare", read_bare},       {"short_ids", read_short_ids}, {"channels", read_channels},
-    {"off", read_off},
+    {"off", read_off},         {"header", read_header},       {"begin", read_begin},
 };
 
 static const char *read_line(struct family *f, char *line)
@@ -248,6 +284,8 @@ static const char *check_family(const struct family *f)
         return "ARGUMENTS and lines 'argument' belong together";
     if (has_quoted && f->quotes[0] == NULL)
         return "QUOTED needs a line 'quote'";
+    if (f->has_channels != (f->n_headers > 0))
+        return "'channels' and lines 'header' belong together";
     return NULL;
 }
 
@@ -299,6 +337,13 @@ void family_destroy(struct family **f)
 }
 
 /* ---- questions ---- */
+
+const char *family_header_word(const struct call_pattern *header)
+{
+    const char *text = header->at[name_of(header) - 1].text, *blank = strrchr(text, ' ');
+
+    return blank != NULL ? blank + 1 : text;
+}
 
 /* A dash stands for an underscore, and the case of letters does not matter. */
 static bool is_word(const char *word, size_t n_word, const char *name, size_t n)

@@ -288,6 +288,35 @@ static const struct scene scenes[] = {
 
 /* How each family writes its calls; values of all types. */
 static const struct scene family_scenes[] = {
+    {"functionary_v32", false, true, false, "all\nLet me look.>>>f\n{\"i\": 1}>>>f\n{\"i\": 2}", "",
+     "Let me look.", "f({\"i\": 1});f({\"i\": 2});"},
+    {"functionary_v32", false, true, false, "f\n{\"i\": 1}>>>all\nSo.", "", "So.",
+     "f({\"i\": 1});"},
+    {"functionary_v32", false, true, false, "all\n>>> all(x)\n>>>all\nall\n>", "",
+     ">>> all(x)\nall\n>", ""},
+    {"functionary_v32", false, true, false, "allow\n{}", "", "allow\n{}", ""},
+    {"functionary_v32", false, true, false, "al", "", "al", ""},
+    {"muse", true, true, false,
+     " to=self<|message|>Hm.<|eom|><|start|>assistant to=f<|message|><atem:function_calls>\n"
+     "<atem:invoke name=\"f\">\n<atem:parameter name=\"s\">1</atem:parameter>\n</atem:invoke>\n"
+     "</atem:function_calls><|eom|><|start|>assistant to=f<|message|><atem:function_calls>\n"
+     "<atem:invoke name=\"f\">\n<atem:parameter name=\"i\">2</atem:parameter>\n</atem:invoke>\n"
+     "</atem:function_calls>",
+     "Hm.", "", "f({\"s\": \"1\"});f({\"i\": 2});"},
+    {"muse", true, true, false, " to=user<|message|>Hi to=you", "", "Hi to=you", ""},
+    {"muse", true, true, false,
+     " to=self<|message|>Hm.<|eom|><|start|>assistant to=user<|message|>Hi.", "Hm.", "Hi.", ""},
+    {"falcon", false, true, false,
+     "So.\n<tool_call>\n[\n  {\"name\": \"f\", \"arguments\": {\"i\": 1}},\n  {\"id\": \"a\", "
+     "\"type\": \"function\", \"function\": {\"name\": \"f\", \"arguments\": {\"i\": 2}}}\n]\n"
+     "</tool_call>",
+     "", "So.", "f({\"i\": 1});f({\"i\": 2});"},
+    {"hermes", false, true, false,
+     "<tool_call>{\"type\": \"function\", \"function\": {\"name\": \"f\", \"arguments\": "
+     "\"{\\\"i\\\": 2}\"}}</tool_call>",
+     "", "", "f({\"i\": 2});"},
+    {"hermes", false, true, false,
+     "<tool_call>{\"name\": \"f\", \"function\": {\"name\": \"g\"}}</tool_call>", "", "", "f({});"},
     {"qwen3_coder", false, true, false,
      "So.\n<tool_call>\n<function=f>\n<parameter=s>\n1\n\n</parameter>\n<parameter=i>\n1\n"
      "</parameter>\n<parameter=b>\nTrue\n</parameter>\n<parameter=n>\nnull\n</parameter>\n"
