@@ -180,27 +180,28 @@ static struct grammar_piece key(struct schema *s, const char *name)
 }
 
 /* Not as JSON, but as the one who wants the members writes them. */
-static struct grammar_piece write_own(struct schema *s, const struct schema_node *at,
-                                      const struct member *m)
+static void write_own(struct schema *s, const struct schema_node *at, const struct member *m,
+                      struct grammar_piece *out)
 {
     const struct schema_key named = {.name = m->name};
     const cJSON *schema = m->schema;
 
     if (schema == NULL)
         schema = schema_keep(s, at, cJSON_CreateTrue());
-    if (schema_has_failed(s))
-        return (struct grammar_piece){0};
-    return s->members->member(s->members->ud, &named, schema);
+    if (!schema_has_failed(s))
+        *out = s->members->member(s->members->ud, &named, schema);
 }
 
 static struct grammar_piece write_member(struct schema *s, const struct schema_node *at,
                                          const struct member *m)
 {
     const struct schema_node in = schema_in(at, m->schema, "properties", m->name);
-    struct grammar_piece p;
+    struct grammar_piece p = {0};
 
-    if (s->members != NULL)
-        return write_own(s, at, m);
+    if (s->members != NULL) {
+        write_own(s, at, m, &p);
+        return p;
+    }
     p = key(s, m->name);
     p = grammar_then(s->b, p, schema_colon(s));
     if (m->schema == NULL)

@@ -300,6 +300,27 @@ def test_calls_that_are_insisted_on(start, family):
     assert whole >= 4
 
 
+def test_a_schema_of_whole_objects(start):
+    """Listed objects cannot be held to argument by argument: strict tools are refused by name, and calls that are insisted on
+    are a list of JSON instead. What can be held is: a call that must have one of two forms."""
+    s = start("--tool-call-parser", "qwen3_coder")
+    listed = {"type": "function", "function": {"name": "f", "strict": True, "parameters": {"enum": [{"a": 1}, {"a": 2}]}}}
+    body = {"messages": [{"role": "user", "content": "Once"}], "max_tokens": 300, "temperature": 1}
+    r = s.post("/v1/chat/completions", {**body, "tools": [listed]})
+    assert r.status == 400 and "the parameters of 'f'" in r.json["error"]["message"] and "'enum'" in r.json["error"]["message"], r.body
+    kinds = {"type": "function", "function": {"name": "f", "parameters": ROOTS["$ref in anyOf"]}}
+    for tool, schema in ((listed, listed["function"]["parameters"]), (kinds, ROOTS["$ref in anyOf"])):
+        whole = 0
+        for seed in range(6):
+            [c] = s.post("/v1/chat/completions", {**body, "tools": [tool], "tool_choice": "required", "seed": seed,
+                                                  "parallel_tool_calls": False}).json["choices"]
+            if c["finish_reason"] != "length":
+                [call] = c["message"]["tool_calls"]
+                jsonschema.validate(json.loads(call["function"]["arguments"]), schema)
+                whole += 1
+        assert whole > 1
+
+
 # ---- in order
 
 def hermes(value):

@@ -5,6 +5,7 @@
 
 #define MAX_DEPTH 32   /* of schemas that refer to each other */
 #define MAX_PARTS 2000 /* schemas that one is made of */
+#define MAX_INNER 200  /* values within the arguments of a function */
 
 /* ---- types ---- */
 
@@ -214,6 +215,66 @@ unsigned call_value_key_types(const cJSON *parameters, const char *key)
         return named.types;
     each_part(&w, parameters, 0);
     return others != 0 ? others : ARGUMENT_ANY;
+}
+
+struct inner { /* values within arguments */
+    call_value_inner *take;
+    void *ud;
+    const char *name; /* of the value that is looked into */
+    uint32_t n_left;
+    unsigned depth;
+};
+
+static void look_into(struct inner *in, const cJSON *root, const char *name, const cJSON *schema);
+
+static void take_inner(struct inner *in, const cJSON *root, const char *name, bool is_item,
+                       const cJSON *schema)
+{
+    if (in->n_left == 0)
+        return;
+    in->n_left--;
+    in->take(in->ud, root, name, is_item, schema);
+    look_into(in, root, name, schema);
+}
+
+static void visit_inner(void *ud, const cJSON *root, const cJSON *schema)
+{
+    struct inner *in = ud;
+    const char *name = in->name;
+    const cJSON *it;
+
+    cJSON_ArrayForEach(it, member(schema, "properties"))
+    {
+        take_inner(in, root, it->string, false, it);
+    }
+    if (cJSON_IsObject(member(schema, "items")))
+        take_inner(in, root, name, true, member(schema, "items"));
+}
+
+static void look_into(struct inner *in, const cJSON *root, const char *name, const cJSON *schema)
+{
+    struct walk w = {root, MAX_INNER, visit_inner, in};
+    const char *outer = in->name;
+
+    if (in->depth == MAX_DEPTH)
+        return;
+    in->depth++;
+    in->name = name;
+    each_part(&w, schema, 0);
+    in->name = outer;
+    in->depth--;
+}
+
+static void look_into_property(void *ud, const cJSON *root, const cJSON *property)
+{
+    look_into(ud, root, property->string, property);
+}
+
+void call_value_each_inner(const cJSON *parameters, call_value_inner *take, void *ud)
+{
+    struct inner in = {.take = take, .ud = ud, .n_left = MAX_INNER};
+
+    call_value_each_property(parameters, look_into_property, &in);
 }
 
 /* ---- raw text ---- */

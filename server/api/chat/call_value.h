@@ -38,6 +38,12 @@ unsigned call_value_schema_types(const cJSON *root, const cJSON *schema);
 typedef void call_value_property(void *ud, const cJSON *root, const cJSON *property);
 void call_value_each_property(const cJSON *parameters, call_value_property *take, void *ud);
 
+/* Each schema of a value within an argument, up to a bound: of members of objects by their names,
+ * and, is_item, of the items of the list that is so named. */
+typedef void call_value_inner(void *ud, const cJSON *root, const char *name, bool is_item,
+                              const cJSON *schema);
+void call_value_each_inner(const cJSON *parameters, call_value_inner *take, void *ud);
+
 /* The types of the values that an argument of that name may have: by the properties of the name, or
  * without any (NULL: of a name that none has) by additionalProperties and patternProperties,
  * wherever in the schema they stand. ARGUMENT_ANY: nothing says. */

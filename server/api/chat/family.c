@@ -152,6 +152,13 @@ static const char *read_call(struct family *f, char *line)
                : "it must have JSON, OBJECT, KEYED or ARGUMENTS";
 }
 
+/* Is the value between two texts, of which the first has a name behind it? */
+static bool is_tag(const struct call_pattern *p, uint32_t hole)
+{
+    return hole == 3 && p->at[0].kind == PATTERN_TEXT && p->at[1].kind == PATTERN_KEY &&
+           p->at[2].kind == PATTERN_TEXT && hole + 1 < p->n && p->at[4].kind == PATTERN_TEXT;
+}
+
 static const char *read_argument(struct family *f, char *line)
 {
     struct call_pattern *p = &f->arguments[f->n_arguments];
@@ -166,9 +173,11 @@ static const char *read_argument(struct family *f, char *line)
     if (why != NULL)
         return why;
     if (hole == p->n || p->at[hole].kind < PATTERN_VALUE_TEXT)
-        return "it must have TEXT, STRING, VALUE, PYTHON or QUOTED";
+        return "it must have TEXT, TAGS, STRING, VALUE, PYTHON or QUOTED";
     if (p->at[hole].kind <= PATTERN_VALUE_STRING && hole + 1 == p->n)
-        return "a text must stand behind TEXT or STRING";
+        return "a text must stand behind TEXT, TAGS or STRING";
+    if (p->at[hole].kind == PATTERN_VALUE_TAGS && !is_tag(p, hole))
+        return "TAGS must stand in \"text\" KEY \"text\" TAGS \"text\"";
     return NULL;
 }
 

@@ -11,9 +11,11 @@
 
 /* ---- values ---- */
 
-/* The text that ends a raw value. */
+/* The text that ends a raw value; where tags may stand within it, what begins any tag. */
 static const char *end_of(const struct call_pattern *p)
 {
+    if (p->at[pattern_hole(p)].kind == PATTERN_VALUE_TAGS)
+        return p->at[0].text;
     for (uint32_t i = pattern_hole(p) + 1; i < p->n; i++)
         if (p->at[i].kind == PATTERN_TEXT && !p->at[i].is_optional)
             return p->at[i].text;
@@ -43,11 +45,11 @@ static bool value_piece(const struct calls_tool *t, const struct call_pattern *p
                         const cJSON *schema, unsigned types, struct grammar_piece *out)
 {
     const enum pattern_kind kind = p->at[pattern_hole(p)].kind;
+    const bool is_text = kind == PATTERN_VALUE_TEXT || kind == PATTERN_VALUE_TAGS;
     const bool has_strings = (types & ARGUMENT_STRING) != 0;
     const bool has_others = (types & ~(unsigned)ARGUMENT_STRING) != 0;
     const bool is_read_as = ((types | t->read_types) & ~(unsigned)ARGUMENT_STRING) != 0;
-    const struct schema_text how = {.end = end_of(p),
-                                    .is_plain = is_read_as && kind == PATTERN_VALUE_TEXT};
+    const struct schema_text how = {.end = end_of(p), .is_plain = is_read_as && is_text};
     struct grammar_piece others;
 
     if (kind == PATTERN_VALUE_PYTHON ||
@@ -60,7 +62,7 @@ static bool value_piece(const struct calls_tool *t, const struct call_pattern *p
         *out = grammar_schema_text(t->b, t->parameters, schema, &how);
     if (kind == PATTERN_VALUE_STRING)
         return has_strings;
-    if (kind == PATTERN_VALUE_TEXT && has_strings)
+    if (is_text && has_strings)
         *out = grammar_schema_text(t->b, t->parameters, schema, &how);
     if (kind == PATTERN_VALUE_QUOTED && has_strings)
         *out = quoted_piece(t, schema);
@@ -122,7 +124,7 @@ static void free_keys(const struct family *f, char out[static 80])
     if (is_word)
         snprintf(out, 80, "[A-Za-z_][A-Za-z0-9_]{0,63}");
     else
-        snprintf(out, 80, "[^\\x00-\\x20\\x7f-\\xa0<>&\"\\[\\]{}|%s]{1,64}", ends);
+        snprintf(out, 80, "(?!/)[^\\x00-\\x20\\x7f-\\xa0<>&\"\\[\\]{}|%s]{1,64}", ends);
 }
 
 /* Can a reader find the key's end? */
@@ -132,6 +134,8 @@ static bool can_be_read(const struct family *f, const char *key)
     bool is_bare;
 
     if (key[0] == '\0' || pattern_is_blank(key[0]) || pattern_is_blank(key[strlen(key) - 1]))
+        return false;
+    if (key[0] == '/' && has_kind(f, PATTERN_VALUE_TAGS))
         return false;
     for (uint32_t i = 0; i < f->n_arguments; i++) {
         const char end = end_of_key(&f->arguments[i], &is_bare);
