@@ -162,6 +162,20 @@ def test_whole_schemas_are_held(sampler, reader, path):
     assert len(seen) > 2 * len(ROOTS), seen
 
 
+def test_schemas_that_fork(reader):
+    """Each level refers to the next one eight times: how long it is looked at has a bound, and the call is read."""
+    levels = {f"d{i}": {"allOf": [{"$ref": f"#/$defs/d{i + 1}"}] * 8} for i in range(14)}
+    one = {"$ref": "#/$defs/d0"}
+    parameters = {"type": "object", "properties": {"a": one, "l": {"type": "array", "items": one}}, "additionalProperties": one,
+                  "$defs": {**levels, "d14": {"type": "integer"}}}
+    for family in ("hermes", "minimax_m3"):
+        text = {"hermes": '<tool_call>{"name": "f", "arguments": {"a": 1}}</tool_call>',
+                "minimax_m3": "]<]minimax[>[<tool_call>]<]minimax[>[<invoke name=\"f\">]<]minimax[>[<a>1]<]minimax[>[</a>"
+                              "]<]minimax[>[</invoke>]<]minimax[>[</tool_call>"}[family]
+        got = reader.ask(family=family, text=text, tools=[{"type": "function", "function": {"name": "f", "parameters": parameters}}])
+        assert [json.loads(c["arguments"]) for c in got["calls"]] == [{"a": 1}], got
+
+
 @pytest.mark.parametrize("family,parameters,words", [
     ("qwen3_coder", {"enum": [{"a": 1}, {"a": 2}]}, "'enum' and 'const' of whole objects"),
     ("qwen3_coder", {"anyOf": [{"const": {"a": 1}}]}, "'enum' and 'const' of whole objects"),

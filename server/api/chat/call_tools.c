@@ -89,13 +89,19 @@ static void fill_name(struct filling *f, const char *name, enum key_kind kind, u
 
 static void fill_key(void *ud, const cJSON *root, const cJSON *property)
 {
-    fill_name(ud, property->string, KEY_ARGUMENT, call_value_schema_types(root, property));
+    const struct filling *f = ud;
+
+    if (f->tools->n_keys < CALL_TOOLS_MAX_KEYS)
+        fill_name(ud, property->string, KEY_ARGUMENT, call_value_schema_types(root, property));
 }
 
 static void fill_inner(void *ud, const cJSON *root, const char *name, bool is_item,
                        const cJSON *schema)
 {
-    fill_name(ud, name, is_item ? KEY_ITEM : KEY_MEMBER, call_value_schema_types(root, schema));
+    const struct filling *f = ud;
+
+    if (f->tools->n_keys < CALL_TOOLS_MAX_KEYS)
+        fill_name(ud, name, is_item ? KEY_ITEM : KEY_MEMBER, call_value_schema_types(root, schema));
 }
 
 static void fill_tool(struct filling *f, struct known_tool *known, const struct tool *tool)

@@ -3,9 +3,11 @@
 
 #include <string.h>
 
-#define MAX_DEPTH 32   /* of schemas that refer to each other */
-#define MAX_PARTS 2000 /* schemas that one is made of */
-#define MAX_INNER 200  /* values within the arguments of a function */
+#define MAX_DEPTH 32    /* of schemas that refer to each other */
+#define MAX_PARTS 2000  /* schemas that one is made of */
+#define MAX_INNER 1000  /* values within the arguments of a function */
+#define MAX_STEPS 10000 /* schemas and listed values that are looked at for the types of one */
+#define MAX_PROPERTIES 100000 /* of all parts together */
 
 /* ---- types ---- */
 
@@ -68,31 +70,52 @@ static const cJSON *member(const cJSON *schema, const char *name)
     return cJSON_GetObjectItemCaseSensitive(schema, name);
 }
 
-static unsigned schema_types_of(const cJSON *root, const cJSON *schema, unsigned depth);
+struct type_walk { /* through the schemas that say something of a value */
+    const cJSON *root;
+    uint32_t n_left; /* schemas and listed values: schemas that refer to each other come again and
+                        again, and their number doubles with each level */
+};
 
-static unsigned types_of_list(const cJSON *root, const cJSON *list, unsigned depth, bool is_all)
+static unsigned schema_types_of(struct type_walk *w, const cJSON *schema, unsigned depth);
+
+static unsigned types_of_list(struct type_walk *w, const cJSON *list, unsigned depth, bool is_all)
 {
     unsigned types = is_all ? ARGUMENT_ANY : 0;
     const cJSON *it;
 
     cJSON_ArrayForEach(it, list)
     {
-        const unsigned some = schema_types_of(root, it, depth + 1);
+        const unsigned some = schema_types_of(w, it, depth + 1);
 
         types = is_all ? types & some : types | some;
     }
     return types;
 }
 
-static unsigned listed_types(const cJSON *schema)
+static unsigned types_of_values(struct type_walk *w, const cJSON *values)
 {
-    const cJSON *type = member(schema, "type"), *values = member(schema, "enum"), *it;
+    unsigned types = 0;
+    const cJSON *it;
+
+    cJSON_ArrayForEach(it, values)
+    {
+        if (w->n_left == 0)
+            return ARGUMENT_ANY;
+        w->n_left--;
+        types |= type_of(it);
+    }
+    return types;
+}
+
+static unsigned listed_types(struct type_walk *w, const cJSON *schema)
+{
+    const cJSON *type = member(schema, "type"), *it;
     unsigned types = type_named(type);
 
     if (cJSON_IsArray(type))
         cJSON_ArrayForEach(it, type) types |= type_named(it);
     if (types == 0)
-        cJSON_ArrayForEach(it, values) types |= type_of(it);
+        types = types_of_values(w, member(schema, "enum"));
     if (types == 0 && member(schema, "const") != NULL)
         types = type_of(member(schema, "const"));
     if ((types & ARGUMENT_NUMBER) != 0)
@@ -102,27 +125,31 @@ static unsigned listed_types(const cJSON *schema)
     return types;
 }
 
-static unsigned schema_types_of(const cJSON *root, const cJSON *schema, unsigned depth)
+static unsigned schema_types_of(struct type_walk *w, const cJSON *schema, unsigned depth)
 {
     static const char *const lists[] = {"allOf", "anyOf", "oneOf"};
     const char *reference = cJSON_GetStringValue(member(schema, "$ref"));
-    unsigned types = ARGUMENT_ANY;
+    unsigned types = ARGUMENT_ANY, listed;
 
-    if (depth > MAX_DEPTH || !cJSON_IsObject(schema))
+    if (depth > MAX_DEPTH || !cJSON_IsObject(schema) || w->n_left == 0)
         return ARGUMENT_ANY;
-    if (listed_types(schema) != 0)
-        types &= listed_types(schema);
+    w->n_left--;
+    listed = listed_types(w, schema);
+    if (listed != 0)
+        types &= listed;
     if (reference != NULL)
-        types &= schema_types_of(root, find_reference(root, reference), depth + 1);
+        types &= schema_types_of(w, find_reference(w->root, reference), depth + 1);
     for (unsigned i = 0; i < 3; i++)
         if (cJSON_IsArray(member(schema, lists[i])))
-            types &= types_of_list(root, member(schema, lists[i]), depth, i == 0);
+            types &= types_of_list(w, member(schema, lists[i]), depth, i == 0);
     return types != 0 ? types : ARGUMENT_ANY;
 }
 
 unsigned call_value_schema_types(const cJSON *root, const cJSON *schema)
 {
-    return schema_types_of(root, schema, 0);
+    struct type_walk w = {root, MAX_STEPS};
+
+    return schema_types_of(&w, schema, 0);
 }
 
 /* ---- properties ---- */
@@ -156,22 +183,26 @@ static void each_part(struct walk *w, const cJSON *schema, unsigned depth)
 struct taker {
     call_value_property *take;
     void *ud;
+    uint32_t n_left; /* properties */
 };
 
 static void take_properties(void *ud, const cJSON *root, const cJSON *schema)
 {
-    const struct taker *t = ud;
+    struct taker *t = ud;
     const cJSON *it;
 
     cJSON_ArrayForEach(it, member(schema, "properties"))
     {
+        if (t->n_left == 0)
+            return;
+        t->n_left--;
         t->take(t->ud, root, it);
     }
 }
 
 void call_value_each_property(const cJSON *parameters, call_value_property *take, void *ud)
 {
-    struct taker t = {take, ud};
+    struct taker t = {take, ud, MAX_PROPERTIES};
     struct walk w = {parameters, MAX_PARTS, take_properties, &t};
 
     each_part(&w, parameters, 0);
@@ -195,10 +226,12 @@ static void take_others(void *ud, const cJSON *root, const cJSON *schema)
     const cJSON *additional = member(schema, "additionalProperties"), *it;
     unsigned *types = ud;
 
-    if (additional != NULL && !cJSON_IsFalse(additional))
+    if (additional != NULL && !cJSON_IsFalse(additional) && *types != ARGUMENT_ANY)
         *types |= call_value_schema_types(root, additional);
     cJSON_ArrayForEach(it, member(schema, "patternProperties"))
     {
+        if (*types == ARGUMENT_ANY)
+            return;
         *types |= call_value_schema_types(root, it);
     }
 }
@@ -243,8 +276,11 @@ static void visit_inner(void *ud, const cJSON *root, const cJSON *schema)
     const char *name = in->name;
     const cJSON *it;
 
+    in->n_left -= in->n_left > 0;
     cJSON_ArrayForEach(it, member(schema, "properties"))
     {
+        if (in->n_left == 0)
+            return;
         take_inner(in, root, it->string, false, it);
     }
     if (cJSON_IsObject(member(schema, "items")))
@@ -256,7 +292,7 @@ static void look_into(struct inner *in, const cJSON *root, const char *name, con
     struct walk w = {root, MAX_INNER, visit_inner, in};
     const char *outer = in->name;
 
-    if (in->depth == MAX_DEPTH)
+    if (in->depth == MAX_DEPTH || in->n_left == 0)
         return;
     in->depth++;
     in->name = name;
