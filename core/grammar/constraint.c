@@ -268,6 +268,17 @@ static bool is_mark(const struct token_trie *t, int32_t id)
     return t->marks != NULL && (t->marks[id >> 5] >> (id & 31) & 1) != 0;
 }
 
+/* Does the grammar want this control token here? */
+static enum constraint_status take_named(struct constraint_state *s, struct constraint_scratch *w,
+                                         int32_t id)
+{
+    uint32_t n = 0;
+    const char *name = token_trie_name(s->c->trie, id, &n);
+
+    return name != NULL ? constraint_advance(s, w, name, n) : CONSTRAINT_BROKEN;
+}
+
+/* While nothing has been said yet any of them may come: it is its name, if that goes on. */
 static enum constraint_status take_mark(struct constraint_state *s, struct constraint_scratch *w,
                                         int32_t id)
 {
@@ -275,7 +286,7 @@ static enum constraint_status take_mark(struct constraint_state *s, struct const
     enum constraint_status status = CONSTRAINT_BROKEN;
 
     if (!constraint_is_waiting(s))
-        return status;
+        return take_named(s, w, id);
     if (t->text[id] != NULL)
         status = constraint_advance(s, w, t->text[id], t->len[id]);
     if (status != CONSTRAINT_BROKEN)
@@ -302,8 +313,10 @@ const char *constraint_text(const struct constraint_state *s, int32_t id, uint32
 {
     const struct token_trie *t = s->c->trie;
 
-    if (id < 0 || (uint32_t)id >= t->n_vocab || is_mark(t, id) || t->text[id] == NULL)
+    if (id < 0 || (uint32_t)id >= t->n_vocab || t->text[id] == NULL)
         return NULL;
+    if (is_mark(t, id))
+        return constraint_is_waiting(s) ? NULL : token_trie_name(t, id, len);
     *len = t->len[id];
     return t->text[id];
 }

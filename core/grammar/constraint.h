@@ -61,10 +61,10 @@ uint32_t constraint_work(const struct constraint_scratch *s);
 size_t constraint_state_bytes(void);
 void constraint_state_init(struct constraint_state *s, const struct constraint *c);
 
-/* Set bit `id` of bits[0 .. n_vocab / 32] for each text token that may come next, clear all
- * others; n_vocab is that of the trie or more. Returns whether the text may end here. */
-bool constraint_mask(const struct constraint_state *s, struct constraint_scratch *w,
-                     uint32_t *bits, uint32_t n_vocab);
+/* Set bit `id` of bits[0 .. n_vocab / 32] for each token that may come next, clear all others;
+ * n_vocab is that of the trie or more. Returns whether the text may end here. */
+bool constraint_mask(const struct constraint_state *s, struct constraint_scratch *w, uint32_t *bits,
+                     uint32_t n_vocab);
 /* Is the token a text that may come next? For less than a mask costs. */
 bool constraint_allows(const struct constraint_state *s, struct constraint_scratch *w, int32_t id);
 /* Of a lazy grammar (lazy.h): has no trigger been completed yet? Then the mask has the tokens that
@@ -80,7 +80,8 @@ uint32_t constraint_forced(const struct constraint_state *s, struct constraint_s
  * spell them too, and the last of those go on behind them: so these are a guess. */
 uint32_t constraint_spell(const struct constraint_state *s, const uint8_t *bytes, uint32_t n,
                           int32_t *ids, uint32_t most);
-/* The bytes of a token that is text, valid as long as the vocabulary; NULL: it is none. */
+/* The bytes of a token, valid as long as the vocabulary and the trie: of a control token its name
+ * as a grammar has it. NULL: it spells nothing here. */
 const char *constraint_text(const struct constraint_state *s, int32_t id, uint32_t *len);
 
 enum constraint_status {
@@ -90,7 +91,7 @@ enum constraint_status {
 };
 /* Go on behind these bytes, or behind a token's; what the mask allowed never breaks. A token that
  * is no text, before a trigger, stands for its name; where that cannot follow, the text begins anew
- * behind it. */
+ * behind it. Anywhere else it must be a control token that the grammar has there (token_trie.h). */
 enum constraint_status constraint_advance(struct constraint_state *s, struct constraint_scratch *w,
                                           const char *bytes, size_t n);
 enum constraint_status constraint_take(struct constraint_state *s, struct constraint_scratch *w,

@@ -60,17 +60,6 @@ uint32_t constraint_forced(const struct constraint_state *s, struct constraint_s
     return n;
 }
 
-/* The child of a node (UINT32_MAX: of the root) with that byte, or n_nodes. */
-static uint32_t child_of(const struct token_trie *t, uint32_t node, uint8_t byte)
-{
-    const uint32_t end = node == UINT32_MAX ? t->n_nodes : t->nodes[node].end;
-    uint32_t i = node == UINT32_MAX ? 0 : node + 1;
-
-    while (i < end && t->nodes[i].byte != byte)
-        i = t->nodes[i].end;
-    return i < end ? i : t->n_nodes;
-}
-
 /* The longest text at the beginning of the bytes: its id, or -1, and its length. */
 static int32_t longest(const struct token_trie *t, const uint8_t *bytes, uint32_t n, uint32_t *len)
 {
@@ -78,7 +67,7 @@ static int32_t longest(const struct token_trie *t, const uint8_t *bytes, uint32_
     int32_t id = -1;
 
     for (uint32_t i = 0; i < n; i++) {
-        node = child_of(t, node, bytes[i]);
+        node = token_trie_child(t, node, bytes[i]);
         if (node == t->n_nodes)
             break;
         if (t->nodes[node].n > 0) {

@@ -114,8 +114,11 @@ const char *schema_word(const struct schema *s, const char *word)
 
 struct grammar_piece schema_comma(struct schema *s)
 {
-    struct grammar_piece comma = grammar_text(s->b, ",");
+    struct grammar_piece comma;
 
+    if (s->members != NULL)
+        return s->members->comma(s->members->ud);
+    comma = grammar_text(s->b, ",");
     return grammar_then(s->b, comma, grammar_repeat(s->b, grammar_text(s->b, " "), 0, 1));
 }
 
@@ -444,6 +447,9 @@ struct grammar_piece schema_write(struct schema *s, const struct schema_node *at
     any = schema_get(at->schema, "oneOf");
     if (any != NULL)
         return schema_union(s, at, any, "oneOf");
+    if (HAS_ANY(at->schema, "enum", "const") && s->members != NULL)
+        return schema_refuse(s, at, "'enum' and 'const' of whole objects are not supported where "
+                                    "their members stand one by one");
     if (HAS_ANY(at->schema, "enum", "const"))
         return schema_values(s, at);
     return write_types(s, at);

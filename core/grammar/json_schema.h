@@ -87,6 +87,32 @@ struct grammar_piece grammar_schema_text(struct grammar_builder *b, const cJSON 
 struct grammar_piece grammar_schema_within(struct grammar_builder *b, const cJSON *root,
                                            const cJSON *schema, bool has_strings, bool is_python);
 
+/* ---- objects whose members stand one by one, not as JSON; json_schema_object.c ---- */
+
+struct expr_set;
+
+struct schema_key {       /* of a member */
+    const char *name;     /* NULL: it is any of the expression `keys` of the set */
+    struct expr_set *set; /* or NULL with a name */
+    uint32_t keys;
+};
+
+struct schema_members { /* how they are written */
+    void *ud;
+    /* A member with the key; the schema is merged of all that says something of it. */
+    struct grammar_piece (*member)(void *ud, const struct schema_key *key, const cJSON *schema);
+    struct grammar_piece (*comma)(void *ud); /* before a member that another one precedes */
+    const char *keys; /* a regular expression (regex.h) for keys that `properties` does not name */
+    const cJSON *names; /* strings: no such key is one of them */
+};
+
+/* The objects that the schema allows, without braces; how they are composed is as in JSON (see
+ * above). Objects that are listed (enum, const) are refused: ERR_UNSUPPORTED. */
+struct grammar_piece grammar_schema_members(struct grammar_builder *b, const cJSON *root,
+                                            const struct schema_members *how);
+/* The key's text; a new piece each time. */
+struct grammar_piece grammar_schema_key(struct grammar_builder *b, const struct schema_key *key);
+
 /* Any JSON object. */
 int schema_any_object(struct grammar **out, char *err, size_t err_len);
 

@@ -26,6 +26,7 @@
 #define SCHEMA_MAX_POINTER 160 /* bytes of a JSON pointer that are kept for errors */
 
 struct expr_set;
+struct schema_members;
 
 enum schema_type {
     SCHEMA_NULL = 1u << 0,
@@ -63,7 +64,8 @@ struct schema {
     struct schema_known *known; /* [SCHEMA_KNOWN_SLOTS] open addressing */
     /* rules of any JSON, made when first wanted; -1 before */
     int32_t character, value, plain;
-    bool is_python; /* True, False and None stand for true, false and null */
+    bool is_python;                       /* True, False and None stand for true, false and null */
+    const struct schema_members *members; /* of the only object that is written; NULL: as JSON */
 };
 
 struct schema_node { /* a schema within the whole */

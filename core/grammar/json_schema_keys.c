@@ -11,6 +11,7 @@
 #include "core/base/unicode.h"
 #include "core/grammar/char_class.h"
 #include "core/grammar/expr.h"
+#include "core/grammar/json_schema.h"
 #include "core/grammar/regex.h"
 
 #include <stdlib.h>
@@ -202,6 +203,20 @@ static void read_patterns(struct schema *s, const struct schema_node *at, struct
     }
 }
 
+/* Keys of members that are not written as JSON. */
+static uint32_t own_keys(struct schema *s, struct expr_set *e)
+{
+    const char *keys = s->members->keys;
+    const cJSON *it;
+
+    cJSON_ArrayForEach(it, s->members->names)
+    {
+        expr_text(e, it->valuestring); /* known before any characters are told apart */
+        schema_spend(s, 1);
+    }
+    return grammar_regex_expr(e, s->b, keys, strlen(keys), 0);
+}
+
 struct schema_keys *schema_keys_create(struct schema *s, const struct schema_node *at)
 {
     const cJSON *patterns = schema_get(at->schema, "patternProperties");
@@ -210,17 +225,21 @@ struct schema_keys *schema_keys_create(struct schema *s, const struct schema_nod
     struct schema_keys *k;
     struct char_class plain;
 
-    if (patterns == NULL && allowed == NULL)
+    if (patterns == NULL && allowed == NULL && s->members == NULL)
         return NULL;
     k = mem_calloc(1, sizeof(*k));
     if (k == NULL)
         grammar_builder_fail(s->b, ERR_NOMEM, "out of memory");
     if (k == NULL || regex_alphabet(&k->e, s->b, REGEX_JSON) < 0)
         return k;
-    char_class_clear(&plain);
-    plain_chars(&plain);
-    char_class_sort(&plain);
-    k->plain = expr_repeat(k->e, expr_class(k->e, &plain), 0, GRAMMAR_NO_LIMIT);
+    if (s->members != NULL) {
+        k->plain = own_keys(s, k->e);
+    } else {
+        char_class_clear(&plain);
+        plain_chars(&plain);
+        char_class_sort(&plain);
+        k->plain = expr_repeat(k->e, expr_class(k->e, &plain), 0, GRAMMAR_NO_LIMIT);
+    }
     k->allowed = allowed != NULL ? allowed_keys(s, &in, k->e) : EXPR_ALL;
     if (patterns != NULL)
         read_patterns(s, at, k, patterns);
@@ -322,14 +341,37 @@ static uint32_t keys_of(const struct schema_keys *k, uint32_t set, uint32_t name
 static void add_members(struct schema *s, const struct schema_node *at, uint32_t keys,
                         struct schema_keys *k, bool *any, struct grammar_piece *out)
 {
-    struct grammar_piece p = grammar_text(s->b, "\"");
+    const struct schema_key free = {.set = k->e, .keys = keys};
+    struct grammar_piece p;
 
+    if (s->members != NULL) {
+        p = s->members->member(s->members->ud, &free, at->schema);
+        *out = *any ? grammar_or(s->b, *out, p) : p;
+        *any = true;
+        return;
+    }
+    p = grammar_text(s->b, "\"");
     p = grammar_then(s->b, p, expr_piece(k->e, keys, false));
     p = grammar_then(s->b, p, grammar_text(s->b, "\""));
     p = grammar_then(s->b, p, schema_colon(s));
     p = grammar_then(s->b, p, schema_write(s, at));
     *out = *any ? grammar_or(s->b, *out, p) : p;
     *any = true;
+}
+
+/* The names that no key without one may have. */
+static uint32_t names_elsewhere(struct schema *s, struct expr_set *e)
+{
+    uint32_t out = EXPR_NONE;
+    const cJSON *it;
+
+    cJSON_ArrayForEach(it, s->members->names)
+    {
+        if (schema_has_failed(s))
+            break;
+        out = expr_or(e, out, expr_text(e, it->valuestring));
+    }
+    return out;
 }
 
 static bool matched_members(struct schema *s, const struct schema_node *at, struct schema_keys *k,
@@ -342,6 +384,8 @@ static bool matched_members(struct schema *s, const struct schema_node *at, stru
     for (uint32_t i = 0; i < n && !schema_has_failed(s); i++)
         if (!needs_escapes(names[i]))
             named = expr_or(k->e, named, expr_text(k->e, names[i]));
+    if (s->members != NULL)
+        named = expr_or(k->e, named, names_elsewhere(s, k->e));
     for (uint32_t set = 0; set < 1u << k->n && !schema_has_failed(s); set++) {
         const cJSON *schema = all_of(s, at, k, set, set == 0 ? additional : NULL);
         const uint32_t keys = keys_of(k, set, named);

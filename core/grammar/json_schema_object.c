@@ -8,6 +8,8 @@
 
 #include "core/base/err.h"
 #include "core/base/mem.h"
+#include "core/grammar/expr.h"
+#include "core/grammar/json_schema.h"
 #include "core/grammar/json_schema_keys.h"
 
 #include <string.h>
@@ -177,12 +179,30 @@ static struct grammar_piece key(struct schema *s, const char *name)
     return p;
 }
 
+/* Not as JSON, but as the one who wants the members writes them. */
+static void write_own(struct schema *s, const struct schema_node *at, const struct member *m,
+                      struct grammar_piece *out)
+{
+    const struct schema_key named = {.name = m->name};
+    const cJSON *schema = m->schema;
+
+    if (schema == NULL)
+        schema = schema_keep(s, at, cJSON_CreateTrue());
+    if (!schema_has_failed(s))
+        *out = s->members->member(s->members->ud, &named, schema);
+}
+
 static struct grammar_piece write_member(struct schema *s, const struct schema_node *at,
                                          const struct member *m)
 {
     const struct schema_node in = schema_in(at, m->schema, "properties", m->name);
-    struct grammar_piece p = key(s, m->name);
+    struct grammar_piece p = {0};
 
+    if (s->members != NULL) {
+        write_own(s, at, m, &p);
+        return p;
+    }
+    p = key(s, m->name);
     p = grammar_then(s->b, p, schema_colon(s));
     if (m->schema == NULL)
         return grammar_then(s->b, p, grammar_call(s->b, schema_value_rule(s)));
@@ -416,13 +436,50 @@ struct grammar_piece schema_object(struct schema *s, const struct schema_node *a
     else
         read_object(s, at, &o);
     if (!schema_has_failed(s)) {
-        p = grammar_text(s->b, "{");
+        p = s->members != NULL ? grammar_empty(s->b) : grammar_text(s->b, "{");
         inside = write_members(s, at, &o);
         p = grammar_then(s->b, p, inside);
-        p = grammar_then(s->b, p, grammar_text(s->b, "}"));
+        if (s->members == NULL)
+            p = grammar_then(s->b, p, grammar_text(s->b, "}"));
     }
     schema_keys_destroy(&o.keys);
     mem_free(o.members);
     mem_free(o.names);
     return p;
+}
+
+/* ---- members that stand one by one ---- */
+
+static const cJSON *only_objects(struct schema *s)
+{
+    const struct schema_node at = {.schema = s->root, .pointer = "#"};
+    cJSON *also = schema_keep(s, &at, cJSON_CreateObject());
+
+    if (also != NULL && cJSON_AddStringToObject(also, "type", "object") == NULL)
+        grammar_builder_fail(s->b, ERR_NOMEM, "out of memory");
+    return also != NULL ? schema_merge_two(s, &at, s->root, also) : NULL;
+}
+
+struct grammar_piece grammar_schema_members(struct grammar_builder *b, const cJSON *root,
+                                            const struct schema_members *how)
+{
+    struct grammar_piece p = {0};
+    struct schema s;
+
+    if (schema_begin(&s, b, root) == 0) {
+        const cJSON *schema = only_objects(&s);
+
+        s.members = how;
+        if (schema != NULL && schema_is_impossible(schema))
+            grammar_builder_fail(b, ERR_UNSUPPORTED, "no object fits");
+        else if (schema != NULL)
+            p = schema_rules(&s, schema);
+    }
+    schema_end(&s);
+    return p;
+}
+
+struct grammar_piece grammar_schema_key(struct grammar_builder *b, const struct schema_key *key)
+{
+    return key->name != NULL ? grammar_text(b, key->name) : expr_piece(key->set, key->keys, false);
 }

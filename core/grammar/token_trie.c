@@ -31,9 +31,19 @@ static uint32_t common(const struct trie_text *a, const struct trie_text *b)
     return n;
 }
 
+/* The name of a control token, as a grammar has it. */
+static bool is_name(const struct trie_text *t)
+{
+    return t->n > 2 && (uint8_t)t->bytes[0] == TOKEN_TRIE_MARK &&
+           (uint8_t)t->bytes[t->n - 1] == TOKEN_TRIE_MARK &&
+           memchr(t->bytes + 1, TOKEN_TRIE_MARK, t->n - 2) == NULL;
+}
+
 static bool is_usable(const struct trie_text *t)
 {
-    return t->n > 0 && t->n <= TOKEN_TRIE_MAX_BYTES && !t->is_mark;
+    if (t->n == 0 || t->n > TOKEN_TRIE_MAX_BYTES || t->is_mark)
+        return false;
+    return memchr(t->bytes, TOKEN_TRIE_MARK, t->n) == NULL || is_name(t);
 }
 
 /* Sorted texts: each adds the nodes that it does not share with the one before. */
@@ -46,8 +56,10 @@ static void add_text(struct token_trie *t, const struct trie_text *text, uint32_
             .first = t->n_ids, .byte = (uint8_t)text->bytes[k], .depth = (uint8_t)(k + 1)};
     }
     t->ids[t->n_ids++] = text->id;
-    t->text[text->id] = text->bytes;
-    t->len[text->id] = (uint8_t)text->n;
+    t->text[text->id] = text->bytes + is_name(text);
+    t->len[text->id] = (uint8_t)(text->n - 2 * is_name(text));
+    if (is_name(text)) /* no single byte spells a part of it */
+        t->has_byte[TOKEN_TRIE_MARK >> 6] |= (uint64_t)1 << (TOKEN_TRIE_MARK & 63);
     t->nodes[path[text->n - 1]].n++;
     for (uint32_t k = 0; k < text->n; k++)
         t->nodes[path[k]].end = t->n_nodes;
@@ -133,25 +145,125 @@ int token_trie_create(struct token_trie **out, struct trie_text *texts, size_t n
     return 0;
 }
 
-int token_trie_of(struct token_trie **out, const struct tokenizer *t)
+static bool is_end(const struct tokenizer *t, int32_t id)
+{
+    size_t n;
+    const int32_t *ends = tokenizer_eog(t, &n);
+
+    for (size_t i = 0; i < n; i++)
+        if (ends[i] == id)
+            return true;
+    return false;
+}
+
+/* The token's name for grammars, of so many bytes with what stands around it; 0: it has none. */
+static size_t name_bytes(const struct tokenizer *t, int32_t id)
+{
+    size_t n;
+    const char *piece = tokenizer_piece(t, id, &n);
+
+    if (!tokenizer_is_control(t, id) || is_end(t, id) || n == 0 || n + 2 > TOKEN_TRIE_MAX_BYTES ||
+        memchr(piece, TOKEN_TRIE_MARK, n) != NULL)
+        return 0;
+    return n + 2;
+}
+
+/* The names of control tokens, one after the other in `names`, are texts from texts[n] on. How many
+ * texts there are. */
+static size_t add_names(const struct tokenizer *t, char *names, struct trie_text *texts, size_t n)
+{
+    size_t len;
+
+    for (int32_t id = 0; id < tokenizer_n_vocab(t); id++) {
+        const size_t n_name = name_bytes(t, id);
+
+        if (n_name == 0)
+            continue;
+        memset(names, TOKEN_TRIE_MARK, n_name);
+        memcpy(names + 1, tokenizer_piece(t, id, &len), n_name - 2);
+        texts[n] = (struct trie_text){.bytes = names, .n = (uint32_t)n_name, .id = id};
+        names += n_name;
+        n++;
+    }
+    return n;
+}
+
+static int make_trie(struct token_trie **out, const struct tokenizer *t, char *names,
+                     struct trie_text *texts)
 {
     const int32_t n_vocab = tokenizer_n_vocab(t);
-    struct trie_text *texts = mem_calloc((size_t)n_vocab, sizeof(*texts));
     size_t n = 0, len;
-    int rc;
 
-    *out = NULL;
-    if (texts == NULL)
-        return ERR_NOMEM;
     for (int32_t id = 0; id < n_vocab; id++) {
         texts[n].is_mark = !tokenizer_is_text(t, id);
         texts[n].bytes = tokenizer_piece(t, id, &len);
         texts[n].n = len <= TOKEN_TRIE_MAX_BYTES ? (uint32_t)len : 0;
+        if (!texts[n].is_mark && len > 0 && memchr(texts[n].bytes, TOKEN_TRIE_MARK, len) != NULL)
+            texts[n].n = 0; /* no text of a grammar has it */
         texts[n++].id = id;
     }
-    rc = token_trie_create(out, texts, n, (uint32_t)n_vocab);
+    n = add_names(t, names, texts, n);
+    return token_trie_create(out, texts, n, (uint32_t)n_vocab);
+}
+
+int token_trie_of(struct token_trie **out, const struct tokenizer *t)
+{
+    const int32_t n_vocab = tokenizer_n_vocab(t);
+    size_t n_texts = (size_t)n_vocab, n_bytes = 0;
+    struct trie_text *texts;
+    char *names;
+    int rc = ERR_NOMEM;
+
+    *out = NULL;
+    for (int32_t id = 0; id < n_vocab; id++) {
+        n_texts += name_bytes(t, id) > 0;
+        n_bytes += name_bytes(t, id);
+    }
+    texts = mem_calloc(n_texts, sizeof(*texts));
+    names = mem_alloc(n_bytes + 1);
+    if (texts != NULL && names != NULL)
+        rc = make_trie(out, t, names, texts);
     mem_free(texts);
-    return rc;
+    if (rc < 0) {
+        mem_free(names);
+        return rc;
+    }
+    (*out)->names = names;
+    (*out)->n_names = n_bytes;
+    return 0;
+}
+
+const char *token_trie_name(const struct token_trie *t, int32_t id, uint32_t *n)
+{
+    const char *text = t->text[id];
+
+    if (text == NULL || t->n_names == 0 || text <= t->names || text >= t->names + t->n_names)
+        return NULL;
+    *n = (uint32_t)t->len[id] + 2;
+    return text - 1;
+}
+
+uint32_t token_trie_child(const struct token_trie *t, uint32_t node, uint8_t byte)
+{
+    const uint32_t end = node == UINT32_MAX ? t->n_nodes : t->nodes[node].end;
+    uint32_t i = node == UINT32_MAX ? 0 : node + 1;
+
+    while (i < end && t->nodes[i].byte != byte)
+        i = t->nodes[i].end;
+    return i < end ? i : t->n_nodes;
+}
+
+size_t token_trie_mark_at(const struct token_trie *t, const char *text)
+{
+    uint32_t node = token_trie_child(t, UINT32_MAX, TOKEN_TRIE_MARK);
+    size_t found = 0;
+
+    for (size_t n = 0; node != t->n_nodes && text[n] != '\0';) {
+        node = token_trie_child(t, node, (uint8_t)text[n++]);
+        if (node != t->n_nodes && token_trie_child(t, node, TOKEN_TRIE_MARK) != t->n_nodes)
+            found = n;
+    }
+    return found;
 }
 
 void token_trie_destroy(struct token_trie **trie)
@@ -165,6 +277,7 @@ void token_trie_destroy(struct token_trie **trie)
     mem_free(t->text);
     mem_free(t->len);
     mem_free(t->marks);
+    mem_free(t->names);
     mem_free(t);
     *trie = NULL;
 }

@@ -68,7 +68,7 @@ def reader():
 
 def marks_of(path):
     """The texts of a description: a random text seldom hits one, and then does not end."""
-    lines = [x for x in path.read_text(encoding="utf-8").splitlines() if re.match("section|call|argument|comma|quote", x)]
+    lines = [x for x in path.read_text(encoding="utf-8").splitlines() if re.match("section|call|argument|comma|quote|header|channels", x)]
     return list(dict.fromkeys(json.loads(t) for x in lines for t in re.findall(r'"(?:[^"\\]|\\.)*"', x)))
 
 
@@ -76,7 +76,7 @@ def marks_of(path):
 def test_what_is_allowed_is_read_back(sampler, reader, path):
     assert len(path.read_text(encoding="utf-8").splitlines()) <= 40
     tools = [{"name": k, "parameters": v} for k, v in SCHEMAS.items()]
-    made = sampler.ask(calls={"family": path.stem, "max": 3, "tools": tools}, samples=N, seed=7, texts=[],
+    made = sampler.ask(calls={"family": path.stem, "max": 3, "tools": tools, "thinks": True}, samples=N, seed=7, texts=[],
                        endings=marks_of(path))
     assert "error" not in made and len(made["samples"]) > N * 9 // 10, made
     for text in made["samples"]:
@@ -85,6 +85,109 @@ def test_what_is_allowed_is_read_back(sampler, reader, path):
         for call in got["calls"]:
             assert call["whole"], (text, got)
             jsonschema.validate(json.loads(call["arguments"]), SCHEMAS[call["name"]])
+
+
+def test_thoughts_of_channels_are_read_back(sampler, reader):
+    """Harmony's thought is a message before the call, and the grammar has both."""
+    texts = [f"{thought}{header}{{\"only\":\"x\"}}"
+             for thought in ("", "<|channel|>analysis<|message|>Hm, <b>{1}\n<|end|><|start|>assistant")
+             for header in ("<|channel|>commentary to=functions.g <|constrain|>json<|message|>",
+                            "<|channel|>commentary to=functions.g<|message|>",
+                            " to=functions.g<|channel|>commentary <|constrain|>json<|message|>",
+                            " to=functions.g<|channel|>commentary json<|message|>")]
+    bad = ["<|channel|>final<|message|>{}", "Hm." + texts[0], texts[0] + texts[0], "<|channel|>analysis<|message|>Hm.<|end|>",
+           texts[-1].replace("Hm", "a<|end|>b"), texts[-1].replace("Hm", "a<|channel|>b")]
+    tools = [{"name": "g", "parameters": SCHEMAS["g"]}]
+    made = sampler.ask(calls={"family": "harmony", "max": 3, "tools": tools, "thinks": True}, texts=texts + bad)
+    assert made["taken"] == [True] * len(texts) + [False] * len(bad), made
+    made = sampler.ask(calls={"family": "harmony", "max": 3, "tools": tools}, texts=texts)
+    assert made["taken"] == [True] * 4 + [False] * 4, made
+    for text in texts:
+        got = reader.ask(family="harmony", text=text + "<|call|>", tools=OFFERED)
+        assert got["reasoning"] == ("Hm, <b>{1}\n" if "analysis" in text else "") and got["content"] == "", got
+        assert [(c["name"], json.loads(c["arguments"])) for c in got["calls"]] == [("g", {"only": "x"})]
+
+
+# ---- schemas that are more than `properties`
+
+KINDS = [{"properties": {"kind": {"const": "a"}, "v": {"type": "integer"}}, "required": ["kind", "v"], "additionalProperties": False},
+         {"properties": {"kind": {"const": "b"}, "v": {"type": "string"}}, "required": ["kind"], "additionalProperties": False}]
+POINT = {"type": "object", "properties": {"x": {"type": "integer"}, "tag": {"type": "string"}}, "required": ["x"],
+         "additionalProperties": False}
+THREE = {k: {"type": "integer"} for k in ("a", "b", "c")}
+ROOTS = {
+    "texts": {"type": "object", "additionalProperties": {"type": "string"}},
+    "numbers": {"type": "object", "additionalProperties": {"type": "integer"}},
+    "objects": {"type": "object", "additionalProperties": POINT},
+    "anyOf": {"type": "object", "anyOf": KINDS},
+    "oneOf": {"type": "object", "oneOf": KINDS},
+    "anyOf beside properties": {"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "integer"}},
+                                "anyOf": [{"required": ["a"]}, {"required": ["b"]}], "additionalProperties": False},
+    "$ref": {"$ref": "#/$defs/p", "$defs": {"p": POINT}},
+    "$ref in anyOf": {"anyOf": [{"$ref": "#/$defs/p"}, {"$ref": "#/$defs/k"}], "$defs": {"p": POINT, "k": KINDS[0]}},
+    "allOf": {"allOf": [{"type": "object", "properties": {"a": {"type": "string"}}, "required": ["b"]},
+                        {"properties": {"b": {"type": ["integer", "string"]}}}, {"properties": {"b": {"type": "string"}}}]},
+    "patternProperties": {"type": "object", "additionalProperties": False,
+                          "patternProperties": {"^n_": {"type": "integer"}, "^s_": {"type": "string"}}},
+    "names and patterns": {"type": "object", "properties": {"n_a": {"type": "string", "maxLength": 3}}, "required": ["n_a"],
+                           "patternProperties": {"^n": {"type": "string", "minLength": 2}}, "additionalProperties": {"type": "boolean"}},
+    "names and others": {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"],
+                         "additionalProperties": {"type": "integer"}},
+    "propertyNames": {"type": "object", "propertyNames": {"enum": ["x", "y"]}, "additionalProperties": {"type": "boolean"}},
+    "counts": {"type": "object", "properties": THREE, "minProperties": 2, "maxProperties": 2, "additionalProperties": False},
+    "at least one": {"type": "object", "additionalProperties": {"type": "string"}, "minProperties": 1},
+    "no properties": {"type": "object", "properties": {}},
+    "required alone": {"type": "object", "required": ["a"]},
+}
+ONE_BY_ONE = [p for p in FAMILIES if re.search("^argument ", p.read_text(encoding="utf-8"), re.M)]
+
+
+@pytest.mark.parametrize("path", ONE_BY_ONE, ids=lambda p: p.stem)
+def test_whole_schemas_are_held(sampler, reader, path):
+    """Where arguments stand one by one, a schema of the whole object holds all the same."""
+    seen = set()
+    for name, schema in ROOTS.items():
+        made = sampler.ask(calls={"family": path.stem, "max": 2, "tools": [{"name": "f", "parameters": schema}]}, samples=N,
+                           seed=3, texts=[], endings=marks_of(path))
+        assert "error" not in made and len(made["samples"]) > N // 2, (name, made)
+        for text in made["samples"]:
+            got = reader.ask(family=path.stem, text=text, cuts=len(text) < 300,
+                             tools=[{"type": "function", "function": {"name": "f", "parameters": schema}}])
+            assert got["error"] == 0 and got["calls"] and not got["content"].strip(), (name, text, got)
+            for call in got["calls"]:
+                assert call["whole"], (name, text, got)
+                value = json.loads(call["arguments"])
+                jsonschema.validate(value, schema)
+                seen.add((name, *value))
+    assert len(seen) > 2 * len(ROOTS), seen
+
+
+def test_schemas_that_fork(reader):
+    """Each level refers to the next one eight times: how long it is looked at has a bound, and the call is read."""
+    levels = {f"d{i}": {"allOf": [{"$ref": f"#/$defs/d{i + 1}"}] * 8} for i in range(14)}
+    one = {"$ref": "#/$defs/d0"}
+    parameters = {"type": "object", "properties": {"a": one, "l": {"type": "array", "items": one}}, "additionalProperties": one,
+                  "$defs": {**levels, "d14": {"type": "integer"}}}
+    for family in ("hermes", "minimax_m3"):
+        text = {"hermes": '<tool_call>{"name": "f", "arguments": {"a": 1}}</tool_call>',
+                "minimax_m3": "]<]minimax[>[<tool_call>]<]minimax[>[<invoke name=\"f\">]<]minimax[>[<a>1]<]minimax[>[</a>"
+                              "]<]minimax[>[</invoke>]<]minimax[>[</tool_call>"}[family]
+        got = reader.ask(family=family, text=text, tools=[{"type": "function", "function": {"name": "f", "parameters": parameters}}])
+        assert [json.loads(c["arguments"]) for c in got["calls"]] == [{"a": 1}], got
+
+
+@pytest.mark.parametrize("family,parameters,words", [
+    ("qwen3_coder", {"enum": [{"a": 1}, {"a": 2}]}, "'enum' and 'const' of whole objects"),
+    ("qwen3_coder", {"anyOf": [{"const": {"a": 1}}]}, "'enum' and 'const' of whole objects"),
+    ("qwen3_coder", {"type": "object", "not": {"required": ["a"]}}, "'not' is not supported"),
+    ("qwen3_coder", {"type": "string"}, "no object fits"),
+    ("qwen3_coder", {"type": "object", "properties": {"a>b": {"type": "string"}}}, "'a>b' has a character that ends names"),
+    ("pythonic", {"type": "object", "properties": {"a=b": {"type": "string"}}}, "'a=b' has a character that ends names"),
+])
+def test_what_cannot_be_held_is_refused_by_name(sampler, family, parameters, words):
+    made = sampler.ask(calls={"family": family, "max": 1, "tools": [{"name": "f", "parameters": parameters}]}, texts=[])
+    assert made["code"] in ("unsupported", "invalid") or "UNSUPPORTED" in made["code"].upper(), made
+    assert "the parameters of 'f'" in made["error"] and words in made["error"], made
 
 
 # ---- in a server
@@ -212,6 +315,27 @@ def test_calls_that_are_insisted_on(start, family):
                 jsonschema.validate(json.loads(call["function"]["arguments"]),
                                     SCHEMAS["g"] if name == "g" else TOOL["function"]["parameters"])
     assert whole >= 4
+
+
+def test_a_schema_of_whole_objects(start):
+    """Listed objects cannot be held to argument by argument: strict tools are refused by name, and calls that are insisted on
+    are a list of JSON instead. What can be held is: a call that must have one of two forms."""
+    s = start("--tool-call-parser", "qwen3_coder")
+    listed = {"type": "function", "function": {"name": "f", "strict": True, "parameters": {"enum": [{"a": 1}, {"a": 2}]}}}
+    body = {"messages": [{"role": "user", "content": "Once"}], "max_tokens": 300, "temperature": 1}
+    r = s.post("/v1/chat/completions", {**body, "tools": [listed]})
+    assert r.status == 400 and "the parameters of 'f'" in r.json["error"]["message"] and "'enum'" in r.json["error"]["message"], r.body
+    kinds = {"type": "function", "function": {"name": "f", "parameters": ROOTS["$ref in anyOf"]}}
+    for tool, schema in ((listed, listed["function"]["parameters"]), (kinds, ROOTS["$ref in anyOf"])):
+        whole = 0
+        for seed in range(6):
+            [c] = s.post("/v1/chat/completions", {**body, "tools": [tool], "tool_choice": "required", "seed": seed,
+                                                  "parallel_tool_calls": False}).json["choices"]
+            if c["finish_reason"] != "length":
+                [call] = c["message"]["tool_calls"]
+                jsonschema.validate(json.loads(call["function"]["arguments"]), schema)
+                whole += 1
+        assert whole > 1
 
 
 # ---- in order

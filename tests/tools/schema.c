@@ -142,7 +142,7 @@ static int calls_to_grammar(struct grammar **out, cJSON *calls, struct budget *b
         abort();
     cJSON_ReplaceItemInObject(calls, "family", cJSON_CreateString(family_find(name)->source));
     root = grammar_rule(b, "calls");
-    grammar_define(b, root, constraint_calls_piece(b, calls));
+    grammar_define(b, root, constraint_calls_piece(b, calls, NULL));
     rc = grammar_builder_finish(b, out, err, size);
     grammar_builder_destroy(&b);
     return rc;
@@ -156,9 +156,9 @@ static struct constraint *compile(struct tool *t, const cJSON *line, char *err, 
     struct constraint *c = NULL;
     struct grammar *g = NULL;
 
-    *rc = calls != NULL ? calls_to_grammar(&g, calls, &budget, err, size)
-                        : schema_to_grammar(&g, cJSON_GetObjectItem(line, "schema"), &budget, err,
-                                            size);
+    *rc = calls != NULL
+              ? calls_to_grammar(&g, calls, &budget, err, size)
+              : schema_to_grammar(&g, cJSON_GetObjectItem(line, "schema"), &budget, err, size);
     if (*rc == 0)
         *rc = constraint_create(&c, g, t->bytes, &budget, err, size);
     if (*rc < 0)

@@ -21,6 +21,7 @@ static const struct {
     {"OBJECT", PATTERN_OBJECT},
     {"KEYED", PATTERN_KEYED},
     {"TEXT", PATTERN_VALUE_TEXT},
+    {"TAGS", PATTERN_VALUE_TAGS},
     {"ARGUMENTS", PATTERN_ARGUMENTS},
     {"STRING", PATTERN_VALUE_STRING},
     {"VALUE", PATTERN_VALUE_JSON},
@@ -193,11 +194,11 @@ static enum pattern_verdict text_at(const char *what, const char *text, size_t a
 enum pattern_verdict pattern_texts_at(const struct pattern_texts *texts, const char *text,
                                       size_t at, size_t n)
 {
+    const size_t behind = skip_blanks(text, at, n);
     enum pattern_verdict verdict = PATTERN_FAILS;
 
-    at = skip_blanks(text, at, n);
     for (uint32_t i = 0; i < texts->n; i++)
-        switch (text_at(texts->at[i], text, at, n)) {
+        switch (text_at(texts->at[i], text, pattern_is_blank(texts->at[i][0]) ? at : behind, n)) {
         case PATTERN_FITS:
             return PATTERN_FITS;
         case PATTERN_MORE:
@@ -240,13 +241,11 @@ static enum pattern_verdict match_hole(const struct family *f, const struct call
     const bool is_key = p->at[i].kind == PATTERN_KEY || p->at[i].kind == PATTERN_SKIP;
     const bool is_bare = i == 0;
     struct pattern_texts next;
-    size_t end;
 
     pattern_next(f, p, i + 1, &next);
     *begin = *at = is_key ? *at : skip_blanks(text, *at, n);
     for (; *at < n; ++*at) {
-        end = is_key ? *at : skip_blanks(text, *at, n);
-        switch (pattern_texts_at(&next, text, end, n)) {
+        switch (pattern_texts_at(&next, text, *at, n)) {
         case PATTERN_FITS:
             *len = *at - *begin;
             return *len > 0 ? PATTERN_FITS : PATTERN_FAILS;

@@ -25,10 +25,10 @@
  * and the value of an argument is one of
  *
  *     TEXT       raw text, a value of the type that the tool's schema has for it (call_value.h)
- *     STRING     raw text, always a string
- *     VALUE      a JSON value
- *     PYTHON     a literal of Python
- *     QUOTED     JSON with keys without quotes, and strings between the marks of `quote`
+ *     TAGS       the same, but objects and lists are written as tags within: of `argument "<" KEY
+ * ">" TAGS "</" KEY ">"` a member is <KEY>…</KEY>, and an item of a list <item>…</item> STRING raw
+ * text, always a string VALUE      a JSON value PYTHON     a literal of Python QUOTED     JSON with
+ * keys without quotes, and strings between the marks of `quote`
  *
  * Thread: any; a pattern does not change.
  * Memory: texts are the family's.
@@ -61,6 +61,7 @@ enum pattern_kind {
     PATTERN_KEYED,
     PATTERN_ARGUMENTS,
     PATTERN_VALUE_TEXT,
+    PATTERN_VALUE_TAGS,
     PATTERN_VALUE_STRING,
     PATTERN_VALUE_JSON,
     PATTERN_VALUE_PYTHON,
@@ -111,10 +112,10 @@ enum pattern_verdict {
     PATTERN_FAILS,
 };
 
-struct pattern_found { /* offsets into the text */
+struct pattern_found {                         /* offsets into the text */
     size_t name, n_name, id, n_id, key, n_key; /* n 0: not found */
-    size_t end;    /* behind what was read */
-    uint32_t item; /* at which it stopped: a hole, or p->n */
+    size_t end;                                /* behind what was read */
+    uint32_t item;                             /* at which it stopped: a hole, or p->n */
 };
 
 /* Read text[at..n) from item `first` on, up to the first hole or the end. */
@@ -122,7 +123,7 @@ enum pattern_verdict pattern_match(const struct family *f, const struct call_pat
                                    uint32_t first, const char *text, size_t at, size_t n,
                                    struct pattern_found *out);
 
-/* Does one of the texts stand at text[at..n), behind white space? */
+/* Does one of the texts stand at text[at..n), behind white space, unless it begins with some? */
 enum pattern_verdict pattern_texts_at(const struct pattern_texts *texts, const char *text,
                                       size_t at, size_t n);
 

@@ -8,8 +8,11 @@
 
 #include <string.h>
 
+enum key_kind { KEY_ARGUMENT = 0, KEY_MEMBER, KEY_ITEM };
+
 struct known_key {
-    const char *text; /* NUL-terminated */
+    const char *text;   /* NUL-terminated */
+    enum key_kind kind; /* of an argument, or within one: a member, or the items of a list */
     unsigned types;
 };
 
@@ -35,15 +38,27 @@ struct tally {
     size_t n_texts;
 };
 
-static void tally_key(void *ud, const cJSON *root, const cJSON *property)
+static void tally_name(struct tally *t, const char *name)
 {
-    struct tally *t = ud;
-
-    (void)root;
     if (t->n_keys == CALL_TOOLS_MAX_KEYS)
         return;
     t->n_keys++;
-    t->n_texts += strlen(property->string) + 1;
+    t->n_texts += strlen(name) + 1;
+}
+
+static void tally_key(void *ud, const cJSON *root, const cJSON *property)
+{
+    (void)root;
+    tally_name(ud, property->string);
+}
+
+static void tally_inner(void *ud, const cJSON *root, const char *name, bool is_item,
+                        const cJSON *schema)
+{
+    (void)root;
+    (void)is_item;
+    (void)schema;
+    tally_name(ud, name);
 }
 
 /* ---- filling in ---- */
@@ -63,30 +78,41 @@ struct filling {
     size_t at; /* in `texts` */
 };
 
-static void fill_key(void *ud, const cJSON *root, const cJSON *property)
+static void fill_name(struct filling *f, const char *name, enum key_kind kind, unsigned types)
 {
-    struct filling *f = ud;
     struct call_tools *t = f->tools;
 
     if (t->n_keys == CALL_TOOLS_MAX_KEYS)
         return;
-    t->keys[t->n_keys++] = (struct known_key){
-        .text = keep_text(t, &f->at, property->string),
-        .types = call_value_schema_types(root, property),
-    };
+    t->keys[t->n_keys++] = (struct known_key){keep_text(t, &f->at, name), kind, types};
+}
+
+static void fill_key(void *ud, const cJSON *root, const cJSON *property)
+{
+    const struct filling *f = ud;
+
+    if (f->tools->n_keys < CALL_TOOLS_MAX_KEYS)
+        fill_name(ud, property->string, KEY_ARGUMENT, call_value_schema_types(root, property));
+}
+
+static void fill_inner(void *ud, const cJSON *root, const char *name, bool is_item,
+                       const cJSON *schema)
+{
+    const struct filling *f = ud;
+
+    if (f->tools->n_keys < CALL_TOOLS_MAX_KEYS)
+        fill_name(ud, name, is_item ? KEY_ITEM : KEY_MEMBER, call_value_schema_types(root, schema));
 }
 
 static void fill_tool(struct filling *f, struct known_tool *known, const struct tool *tool)
 {
     const uint32_t first = f->tools->n_keys;
-    const cJSON *others =
-        cJSON_GetObjectItemCaseSensitive(tool->parameters, "additionalProperties");
-
     *known = (struct known_tool){.name = keep_text(f->tools, &f->at, tool->name),
                                  .traits = {tool->is_custom, tool->is_search, tool->n_space},
                                  .first = first};
-    known->others = call_value_schema_types(tool->parameters, others);
+    known->others = call_value_key_types(tool->parameters, NULL);
     call_value_each_property(tool->parameters, fill_key, f);
+    call_value_each_inner(tool->parameters, fill_inner, f);
     known->n_keys = f->tools->n_keys - first;
 }
 
@@ -103,6 +129,7 @@ int call_tools_create(struct call_tools **out, const struct conversation *chat)
     for (uint32_t i = 0; i < chat->n_tools; i++) {
         tally.n_texts += strlen(chat->tools[i].name) + 1;
         call_value_each_property(chat->tools[i].parameters, tally_key, &tally);
+        call_value_each_inner(chat->tools[i].parameters, tally_inner, &tally);
     }
     bytes = sizeof(*t) + chat->n_tools * sizeof(*t->tools) + tally.n_keys * sizeof(*t->keys) +
             tally.n_texts;
@@ -160,15 +187,35 @@ struct call_traits call_tools_traits(const struct call_tools *tools, const char 
     return tool != NULL ? tool->traits : (struct call_traits){0};
 }
 
+/* Of all that have the name; 0: none has. */
+static unsigned types_of(const struct call_tools *t, const struct known_tool *tool,
+                         enum key_kind kind, const char *key, size_t n)
+{
+    unsigned types = 0;
+
+    for (uint32_t i = tool->first; i < tool->first + tool->n_keys; i++)
+        if (t->keys[i].kind == kind && is_text(t->keys[i].text, key, n))
+            types |= t->keys[i].types;
+    return types;
+}
+
 unsigned call_tools_types(const struct call_tools *tools, const char *name, const char *key,
                           size_t n)
 {
     const struct known_tool *tool = find_tool(tools, name, strlen(name));
+    const unsigned types = tool != NULL ? types_of(tools, tool, KEY_ARGUMENT, key, n) : 0;
 
     if (tool == NULL)
         return ARGUMENT_ANY;
-    for (uint32_t i = tool->first; i < tool->first + tool->n_keys; i++)
-        if (is_text(tools->keys[i].text, key, n))
-            return tools->keys[i].types;
-    return tool->others;
+    return types != 0 ? types : tool->others;
+}
+
+unsigned call_tools_inner_types(const struct call_tools *tools, const char *name, const char *key,
+                                size_t n, bool is_item)
+{
+    const struct known_tool *tool = find_tool(tools, name, strlen(name));
+    const enum key_kind kind = is_item ? KEY_ITEM : KEY_MEMBER;
+    const unsigned types = tool != NULL ? types_of(tools, tool, kind, key, n) : 0;
+
+    return types != 0 ? types : ARGUMENT_ANY;
 }

@@ -39,5 +39,9 @@ struct call_traits call_tools_traits(const struct call_tools *tools, const char 
  * ARGUMENT_ANY: it does not say. */
 unsigned call_tools_types(const struct call_tools *tools, const char *name, const char *key,
                           size_t n);
+/* The same of values within arguments: of all members with that name or, is_item, of the items of
+ * lists that have it, wherever they stand. */
+unsigned call_tools_inner_types(const struct call_tools *tools, const char *name, const char *key,
+                                size_t n, bool is_item);
 
 #endif

@@ -3,7 +3,11 @@
 
 #include <string.h>
 
-#define MAX_DEPTH 32 /* of schemas that refer to each other */
+#define MAX_DEPTH 32    /* of schemas that refer to each other */
+#define MAX_PARTS 2000  /* schemas that one is made of */
+#define MAX_INNER 1000  /* values within the arguments of a function */
+#define MAX_STEPS 10000 /* schemas and listed values that are looked at for the types of one */
+#define MAX_PROPERTIES 100000 /* of all parts together */
 
 /* ---- types ---- */
 
@@ -66,31 +70,52 @@ static const cJSON *member(const cJSON *schema, const char *name)
     return cJSON_GetObjectItemCaseSensitive(schema, name);
 }
 
-static unsigned schema_types_of(const cJSON *root, const cJSON *schema, unsigned depth);
+struct type_walk { /* through the schemas that say something of a value */
+    const cJSON *root;
+    uint32_t n_left; /* schemas and listed values: schemas that refer to each other come again and
+                        again, and their number doubles with each level */
+};
 
-static unsigned types_of_list(const cJSON *root, const cJSON *list, unsigned depth, bool is_all)
+static unsigned schema_types_of(struct type_walk *w, const cJSON *schema, unsigned depth);
+
+static unsigned types_of_list(struct type_walk *w, const cJSON *list, unsigned depth, bool is_all)
 {
     unsigned types = is_all ? ARGUMENT_ANY : 0;
     const cJSON *it;
 
     cJSON_ArrayForEach(it, list)
     {
-        const unsigned some = schema_types_of(root, it, depth + 1);
+        const unsigned some = schema_types_of(w, it, depth + 1);
 
         types = is_all ? types & some : types | some;
     }
     return types;
 }
 
-static unsigned listed_types(const cJSON *schema)
+static unsigned types_of_values(struct type_walk *w, const cJSON *values)
 {
-    const cJSON *type = member(schema, "type"), *values = member(schema, "enum"), *it;
+    unsigned types = 0;
+    const cJSON *it;
+
+    cJSON_ArrayForEach(it, values)
+    {
+        if (w->n_left == 0)
+            return ARGUMENT_ANY;
+        w->n_left--;
+        types |= type_of(it);
+    }
+    return types;
+}
+
+static unsigned listed_types(struct type_walk *w, const cJSON *schema)
+{
+    const cJSON *type = member(schema, "type"), *it;
     unsigned types = type_named(type);
 
     if (cJSON_IsArray(type))
         cJSON_ArrayForEach(it, type) types |= type_named(it);
     if (types == 0)
-        cJSON_ArrayForEach(it, values) types |= type_of(it);
+        types = types_of_values(w, member(schema, "enum"));
     if (types == 0 && member(schema, "const") != NULL)
         types = type_of(member(schema, "const"));
     if ((types & ARGUMENT_NUMBER) != 0)
@@ -100,54 +125,192 @@ static unsigned listed_types(const cJSON *schema)
     return types;
 }
 
-static unsigned schema_types_of(const cJSON *root, const cJSON *schema, unsigned depth)
+static unsigned schema_types_of(struct type_walk *w, const cJSON *schema, unsigned depth)
 {
     static const char *const lists[] = {"allOf", "anyOf", "oneOf"};
     const char *reference = cJSON_GetStringValue(member(schema, "$ref"));
-    unsigned types = ARGUMENT_ANY;
+    unsigned types = ARGUMENT_ANY, listed;
 
-    if (depth > MAX_DEPTH || !cJSON_IsObject(schema))
+    if (depth > MAX_DEPTH || !cJSON_IsObject(schema) || w->n_left == 0)
         return ARGUMENT_ANY;
-    if (listed_types(schema) != 0)
-        types &= listed_types(schema);
+    w->n_left--;
+    listed = listed_types(w, schema);
+    if (listed != 0)
+        types &= listed;
     if (reference != NULL)
-        types &= schema_types_of(root, find_reference(root, reference), depth + 1);
+        types &= schema_types_of(w, find_reference(w->root, reference), depth + 1);
     for (unsigned i = 0; i < 3; i++)
         if (cJSON_IsArray(member(schema, lists[i])))
-            types &= types_of_list(root, member(schema, lists[i]), depth, i == 0);
+            types &= types_of_list(w, member(schema, lists[i]), depth, i == 0);
     return types != 0 ? types : ARGUMENT_ANY;
 }
 
 unsigned call_value_schema_types(const cJSON *root, const cJSON *schema)
 {
-    return schema_types_of(root, schema, 0);
+    struct type_walk w = {root, MAX_STEPS};
+
+    return schema_types_of(&w, schema, 0);
 }
 
-static void each_property(const cJSON *root, const cJSON *schema, unsigned depth,
-                          call_value_property *take, void *ud)
+/* ---- properties ---- */
+
+struct walk { /* through the schemas that one is made of */
+    const cJSON *root;
+    uint32_t n_left; /* schemas: those that refer to each other may come again and again */
+    void (*visit)(void *ud, const cJSON *root, const cJSON *schema);
+    void *ud;
+};
+
+static void each_part(struct walk *w, const cJSON *schema, unsigned depth)
 {
     static const char *const lists[] = {"allOf", "anyOf", "oneOf"};
     const char *reference = cJSON_GetStringValue(member(schema, "$ref"));
     const cJSON *it;
 
-    if (depth > MAX_DEPTH || !cJSON_IsObject(schema))
+    if (depth > MAX_DEPTH || !cJSON_IsObject(schema) || w->n_left == 0)
         return;
-    cJSON_ArrayForEach(it, member(schema, "properties"))
-    {
-        take(ud, root, it);
-    }
+    w->n_left--;
+    w->visit(w->ud, w->root, schema);
     if (reference != NULL)
-        each_property(root, find_reference(root, reference), depth + 1, take, ud);
+        each_part(w, find_reference(w->root, reference), depth + 1);
     for (unsigned i = 0; i < 3; i++)
         cJSON_ArrayForEach(it, member(schema, lists[i]))
         {
-            each_property(root, it, depth + 1, take, ud);
+            each_part(w, it, depth + 1);
         }
+}
+
+struct taker {
+    call_value_property *take;
+    void *ud;
+    uint32_t n_left; /* properties */
+};
+
+static void take_properties(void *ud, const cJSON *root, const cJSON *schema)
+{
+    struct taker *t = ud;
+    const cJSON *it;
+
+    cJSON_ArrayForEach(it, member(schema, "properties"))
+    {
+        if (t->n_left == 0)
+            return;
+        t->n_left--;
+        t->take(t->ud, root, it);
+    }
 }
 
 void call_value_each_property(const cJSON *parameters, call_value_property *take, void *ud)
 {
-    each_property(parameters, parameters, 0, take, ud);
+    struct taker t = {take, ud, MAX_PROPERTIES};
+    struct walk w = {parameters, MAX_PARTS, take_properties, &t};
+
+    each_part(&w, parameters, 0);
+}
+
+struct named {
+    const char *key;
+    unsigned types;
+};
+
+static void take_named(void *ud, const cJSON *root, const cJSON *property)
+{
+    struct named *n = ud;
+
+    if (strcmp(property->string, n->key) == 0)
+        n->types |= call_value_schema_types(root, property);
+}
+
+static void take_others(void *ud, const cJSON *root, const cJSON *schema)
+{
+    const cJSON *additional = member(schema, "additionalProperties"), *it;
+    unsigned *types = ud;
+
+    if (additional != NULL && !cJSON_IsFalse(additional) && *types != ARGUMENT_ANY)
+        *types |= call_value_schema_types(root, additional);
+    cJSON_ArrayForEach(it, member(schema, "patternProperties"))
+    {
+        if (*types == ARGUMENT_ANY)
+            return;
+        *types |= call_value_schema_types(root, it);
+    }
+}
+
+unsigned call_value_key_types(const cJSON *parameters, const char *key)
+{
+    struct named named = {.key = key};
+    unsigned others = 0;
+    struct walk w = {parameters, MAX_PARTS, take_others, &others};
+
+    if (key != NULL)
+        call_value_each_property(parameters, take_named, &named);
+    if (named.types != 0)
+        return named.types;
+    each_part(&w, parameters, 0);
+    return others != 0 ? others : ARGUMENT_ANY;
+}
+
+struct inner { /* values within arguments */
+    call_value_inner *take;
+    void *ud;
+    const char *name; /* of the value that is looked into */
+    uint32_t n_left;
+    unsigned depth;
+};
+
+static void look_into(struct inner *in, const cJSON *root, const char *name, const cJSON *schema);
+
+static void take_inner(struct inner *in, const cJSON *root, const char *name, bool is_item,
+                       const cJSON *schema)
+{
+    if (in->n_left == 0)
+        return;
+    in->n_left--;
+    in->take(in->ud, root, name, is_item, schema);
+    look_into(in, root, name, schema);
+}
+
+static void visit_inner(void *ud, const cJSON *root, const cJSON *schema)
+{
+    struct inner *in = ud;
+    const char *name = in->name;
+    const cJSON *it;
+
+    in->n_left -= in->n_left > 0;
+    cJSON_ArrayForEach(it, member(schema, "properties"))
+    {
+        if (in->n_left == 0)
+            return;
+        take_inner(in, root, it->string, false, it);
+    }
+    if (cJSON_IsObject(member(schema, "items")))
+        take_inner(in, root, name, true, member(schema, "items"));
+}
+
+static void look_into(struct inner *in, const cJSON *root, const char *name, const cJSON *schema)
+{
+    struct walk w = {root, MAX_INNER, visit_inner, in};
+    const char *outer = in->name;
+
+    if (in->depth == MAX_DEPTH || in->n_left == 0)
+        return;
+    in->depth++;
+    in->name = name;
+    each_part(&w, schema, 0);
+    in->name = outer;
+    in->depth--;
+}
+
+static void look_into_property(void *ud, const cJSON *root, const cJSON *property)
+{
+    look_into(ud, root, property->string, property);
+}
+
+void call_value_each_inner(const cJSON *parameters, call_value_inner *take, void *ud)
+{
+    struct inner in = {.take = take, .ud = ud, .n_left = MAX_INNER};
+
+    call_value_each_property(parameters, look_into_property, &in);
 }
 
 /* ---- raw text ---- */

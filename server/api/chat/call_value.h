@@ -18,7 +18,8 @@
 #include "core/base/json.h"
 #include "server/api/chat/family.h"
 
-enum argument_types { /* or-ed */
+/* Flags, or-ed. */
+enum argument_types {
     ARGUMENT_NULL = 1,
     ARGUMENT_BOOLEAN = 2,
     ARGUMENT_INTEGER = 4,
@@ -38,6 +39,17 @@ unsigned call_value_schema_types(const cJSON *root, const cJSON *schema);
 typedef void call_value_property(void *ud, const cJSON *root, const cJSON *property);
 void call_value_each_property(const cJSON *parameters, call_value_property *take, void *ud);
 
+/* Each schema of a value within an argument, up to a bound: of members of objects by their names,
+ * and, is_item, of the items of the list that is so named. */
+typedef void call_value_inner(void *ud, const cJSON *root, const char *name, bool is_item,
+                              const cJSON *schema);
+void call_value_each_inner(const cJSON *parameters, call_value_inner *take, void *ud);
+
+/* The types of the values that an argument of that name may have: by the properties of the name, or
+ * without any (NULL: of a name that none has) by additionalProperties and patternProperties,
+ * wherever in the schema they stand. ARGUMENT_ANY: nothing says. */
+unsigned call_value_key_types(const cJSON *parameters, const char *key);
+
 /* Append the raw text[0..n) as a value of one of the types. */
 void call_value_add_text(struct buf *out, const char *text, size_t n, unsigned types);
 /* Append a JSON string, and what is inside of one. U+0000, which no body may have that a client
@@ -54,11 +66,11 @@ bool call_value_add_literal(struct buf *out, const struct family *f, const char 
 void call_value_add_typed(struct buf *out, const struct family *f, const char *text, size_t n,
                           unsigned types);
 
-struct call_value_scan { /* where a PYTHON or QUOTED value ends; zero is its beginning */
+struct call_value_scan {         /* where a PYTHON or QUOTED value ends; zero is its beginning */
     const struct family *family; /* of QUOTED; NULL: Python */
-    size_t at;          /* bytes of it that were looked at */
-    unsigned depth;     /* of brackets that are open */
-    char quote;         /* of the string that is open, 0: none; of QUOTED any */
+    size_t at;                   /* bytes of it that were looked at */
+    unsigned depth;              /* of brackets that are open */
+    char quote;                  /* of the string that is open, 0: none; of QUOTED any */
 };
 
 /* Look at text[0..n), which the last call has seen the beginning of. True: the value ends before

@@ -258,6 +258,18 @@ static size_t find_answer(const struct buf *question, const struct buf *with_cal
     return tag > 0 && with_call->data[tag - 1] == '<' ? tag - 1 : n;
 }
 
+/* Are these the arguments that were to be printed? Some templates print them over several lines. */
+static bool has_value(const struct buf *arguments)
+{
+    static const char value[] = ": \"" VALUE "\"";
+    const char *at = arguments->len > 2 ? strstr(arguments->data, value) : NULL;
+
+    if (at == NULL)
+        return false;
+    at += sizeof(value) - 1;
+    return at[strspn(at, " \n")] == '}';
+}
+
 /* Does the family read the call in the answer? Kimi's templates write its id for its name. */
 static bool reads_call(const struct probe *p, const struct family *family, const char *source,
                        size_t at)
@@ -274,8 +286,7 @@ static bool reads_call(const struct probe *p, const struct family *family, const
     output_parser_end(&s);
     is_read = output_parser_error(&s) == 0 && s.n_calls > 0 && s.calls[0].is_whole &&
               (strcmp(s.calls[0].name, TOOL) == 0 || strcmp(s.calls[0].name, probe_call.id) == 0) &&
-              s.calls[0].arguments.len > 2 &&
-              strstr(s.calls[0].arguments.data, ": \"" VALUE "\"}") != NULL;
+              has_value(&s.calls[0].arguments);
     output_parser_release(&s);
     call_tools_destroy(&tools);
     return is_read;

@@ -111,6 +111,13 @@ static const char *read_hidden(struct family *f, char *line)
     return read_texts(line, f->hidden, FAMILY_MAX_HIDDEN, &f->n_hidden);
 }
 
+static const char *read_begin(struct family *f, char *line)
+{
+    uint32_t n;
+
+    return read_texts(line, &f->begin, 1, &n);
+}
+
 static const char *read_section(struct family *f, char *line)
 {
     const char *why = pattern_parse(&f->section, line);
@@ -150,6 +157,13 @@ static const char *read_call(struct family *f, char *line)
                : "it must have JSON, OBJECT, KEYED or ARGUMENTS";
 }
 
+/* Is the value between two texts, of which the first has a name behind it? */
+static bool is_tag(const struct call_pattern *p, uint32_t hole)
+{
+    return hole == 3 && p->at[0].kind == PATTERN_TEXT && p->at[1].kind == PATTERN_KEY &&
+           p->at[2].kind == PATTERN_TEXT && hole + 1 < p->n && p->at[4].kind == PATTERN_TEXT;
+}
+
 static const char *read_argument(struct family *f, char *line)
 {
     struct call_pattern *p = &f->arguments[f->n_arguments];
@@ -164,9 +178,11 @@ static const char *read_argument(struct family *f, char *line)
     if (why != NULL)
         return why;
     if (hole == p->n || p->at[hole].kind < PATTERN_VALUE_TEXT)
-        return "it must have TEXT, STRING, VALUE, PYTHON or QUOTED";
+        return "it must have TEXT, TAGS, STRING, VALUE, PYTHON or QUOTED";
     if (p->at[hole].kind <= PATTERN_VALUE_STRING && hole + 1 == p->n)
-        return "a text must stand behind TEXT or STRING";
+        return "a text must stand behind TEXT, TAGS or STRING";
+    if (p->at[hole].kind == PATTERN_VALUE_TAGS && !is_tag(p, hole))
+        return "TAGS must stand in \"text\" KEY \"text\" TAGS \"text\"";
     return NULL;
 }
 
@@ -201,7 +217,36 @@ static const char *read_short_ids(struct family *f, char *line)
 
 static const char *read_channels(struct family *f, char *line)
 {
-    return read_flag(&f->has_channels, line);
+    f->has_channels = true;
+    return read_pair(line, f->message);
+}
+
+/* The first item that is a name; p->n: there is none. */
+static uint32_t name_of(const struct call_pattern *p)
+{
+    uint32_t i = 0;
+
+    while (i < p->n && p->at[i].kind != PATTERN_NAME)
+        i++;
+    return i;
+}
+
+static const char *read_header(struct family *f, char *line)
+{
+    struct call_pattern *p = &f->headers[f->n_headers];
+    const char *why;
+    uint32_t name;
+
+    if (f->n_headers == FAMILY_MAX_LINES)
+        return "there are too many such lines";
+    f->n_headers++;
+    why = pattern_parse(p, line);
+    if (why != NULL)
+        return why;
+    name = name_of(p);
+    return name < p->n && name > 0 && p->at[name - 1].kind == PATTERN_TEXT
+               ? NULL
+               : "it must have NAME behind a text";
 }
 
 static const struct {
@@ -213,7 +258,8 @@ static const struct {
     {"between", read_between}, {"call", read_call},           {"argument", read_argument},
     {"comma", read_comma},     {"quote", read_quote},         {"members", read_members},
     {"bare", read_bare},       {"short_ids", read_short_ids}, {"channels", read_channels},
-    {"off", read_off},         {"closing", read_closing},
+    {"off", read_off},         {"closing", read_closing},     {"header", read_header},
+    {"begin", read_begin},
 };
 
 static const char *read_line(struct family *f, char *line)
@@ -253,6 +299,8 @@ static const char *check_family(const struct family *f)
         return "ARGUMENTS and lines 'argument' belong together";
     if (has_quoted && f->quotes[0] == NULL)
         return "QUOTED needs a line 'quote'";
+    if (f->has_channels != (f->n_headers > 0))
+        return "'channels' and lines 'header' belong together";
     return NULL;
 }
 
@@ -304,6 +352,13 @@ void family_destroy(struct family **f)
 }
 
 /* ---- questions ---- */
+
+const char *family_header_word(const struct call_pattern *header)
+{
+    const char *text = header->at[name_of(header) - 1].text, *blank = strrchr(text, ' ');
+
+    return blank != NULL ? blank + 1 : text;
+}
 
 /* A dash stands for an underscore, and the case of letters does not matter. */
 static bool is_word(const char *word, size_t n_word, const char *name, size_t n)

@@ -17,6 +17,7 @@
  *                        neither the request nor a setting says what does. It is what the family's
  *                        own pages tell users to put there, special tokens included
  *     hide "text" …      marks that are no content
+ *     begin "text"       the same, of an answer's beginning only
  *     section PATTERN    around all calls (call_pattern.h)
  *     between PATTERN    behind a call that another one follows; without it white space
  *     call PATTERN       one call; several lines: one of them, the first that fits
@@ -28,7 +29,10 @@
  *                        optional text that a call begins with is left out, the function must be
  *                        one that was offered
  *     short_ids          the template wants ids of nine letters (Mistral)
- *     channels           Harmony's messages: the pattern of calls is that of a message's header
+ *     channels "a" "b"   Harmony's messages: the pattern of calls is that of a message's content.
+ *                        A thought that is written before a call stands between a and b
+ *     header PATTERN     of a message that is a call, from the end of the prompt on; several lines:
+ *                        one of them
  *
  * Thread: any; a family does not change.
  * Memory: some kilobytes; the built-in ones live as long as the process.
@@ -38,12 +42,12 @@
 
 #include "server/api/chat/call_pattern.h"
 
-#define FAMILY_MAX_LINES 4 /* of calls, arguments, thoughts, signs */
+#define FAMILY_MAX_LINES 4 /* of calls, arguments, headers, thoughts, signs */
 #define FAMILY_MAX_HIDDEN 8
 #define FAMILY_MAX_TEXT ((size_t)8 << 10)
 
 struct family {
-    const char *name, *aliases; /* `aliases` with blanks between them */
+    const char *name, *aliases;                            /* `aliases` with blanks between them */
     const char *signs[FAMILY_MAX_LINES][FAMILY_MAX_LINES]; /* of a line, NULL behind the last */
     struct {
         const char *open, *close;
@@ -51,9 +55,12 @@ struct family {
     const char *off[3]; /* NULL: none */
     const char *closing[2];
     const char *hidden[FAMILY_MAX_HIDDEN];
+    const char *begin;                           /* NULL: none */
     struct call_pattern section, between, comma; /* n 0: none */
     struct call_pattern calls[FAMILY_MAX_LINES], arguments[FAMILY_MAX_LINES];
-    uint32_t n_signs, n_thoughts, n_hidden, n_calls, n_arguments;
+    struct call_pattern headers[FAMILY_MAX_LINES];
+    uint32_t n_signs, n_thoughts, n_hidden, n_calls, n_arguments, n_headers;
+    const char *message[2]; /* around a thought of `channels`; NULL: none */
     const char *quotes[2];  /* NULL: none */
     const char *members[3]; /* name, arguments, other name of arguments; NULL: none */
     bool is_bare, has_short_ids, has_channels;
@@ -74,6 +81,9 @@ size_t family_signs_in(const struct family *f, const char *chat_template);
 
 /* Its marks that have `name` in them: a control token of that name has to be seen. */
 bool family_has_mark(const struct family *f, const char *name, size_t n);
+
+/* The last word before the name in a header, from which on it is that of a call. */
+const char *family_header_word(const struct call_pattern *header);
 
 /* For patterns: *line stands on a quote. The text up to the next one, with its escapes resolved in
  * place and a NUL behind it; *line goes behind the quote. NULL: there is none. */

@@ -146,17 +146,33 @@ static bool add_whole(struct output_parser *s, const char *name, const char *arg
     return true;
 }
 
+/* Templates print calls as clients send them back, {"id": …, "type": "function", "function":
+ * {"name": …, "arguments": …}}, and models write what they have seen: the inner object is the call.
+ */
+static const cJSON *find_inner(const struct output_parser *s, const cJSON *json,
+                               const char **object, size_t *n)
+{
+    static const char function[] = "function";
+    const char *const *members = s->style.family->members;
+    const cJSON *inner = cJSON_GetObjectItemCaseSensitive(json, function);
+
+    if (members[0] == NULL || !cJSON_IsObject(inner) || field_find(json, members[0]) != NULL)
+        return json;
+    return json_member_text(*object, *n, function, object, n) ? inner : json;
+}
+
 bool output_calls_add(struct output_parser *s, const char *object, size_t n)
 {
     const char *why = NULL, *arguments = NULL, *name = NULL;
-    const cJSON *v;
+    const cJSON *call, *v;
     cJSON *json = NULL;
     size_t len = 0;
     bool done;
 
     if (json_parse(object, n, &json, &why) == ERR_NOMEM)
         s->err = ERR_NOMEM;
-    v = find_members(s, json, &name);
+    call = find_inner(s, json, &object, &n);
+    v = find_members(s, call, &name);
     done = name != NULL && output_reader_takes(s, name, strlen(name)) &&
            find_arguments(s, v, object, n, &arguments, &len) && add_whole(s, name, arguments, len);
     cJSON_Delete(json);

@@ -263,14 +263,39 @@ static size_t next_place(const struct buf *held, size_t at, const char *const *m
     return found != NULL ? (size_t)(found - held->data) : held->len;
 }
 
+/* May a longer mark than this one come to stand at held[at]? What is held ends before it does. */
+static bool may_be_longer(const struct buf *held, size_t at, const char *const *marks, size_t n,
+                          size_t which)
+{
+    const size_t len = strlen(marks[which]), left = held->len - at;
+
+    for (size_t i = 0; i < n; i++)
+        if (strlen(marks[i]) > left && left >= len && memcmp(held->data + at, marks[i], left) == 0)
+            return true;
+    return false;
+}
+
+/* The longest mark that stands at held[at]; n: none does. */
+static size_t mark_at(const struct buf *held, size_t at, const char *const *marks, size_t n)
+{
+    size_t longest = n;
+
+    for (size_t i = 0; i < n; i++)
+        if (held->data[at] == marks[i][0] && starts_with(held, at, marks[i]) &&
+            (longest == n || strlen(marks[i]) > strlen(marks[longest])))
+            longest = i;
+    return longest;
+}
+
 size_t output_marks_find(const struct buf *held, size_t from, const char *const *marks, size_t n,
                          size_t *which)
 {
     for (size_t at = next_place(held, from, marks, n); at < held->len;
-         at = next_place(held, at + 1, marks, n))
-        for (*which = 0; *which < n; ++*which)
-            if (held->data[at] == marks[*which][0] && starts_with(held, at, marks[*which]))
-                return at;
+         at = next_place(held, at + 1, marks, n)) {
+        *which = mark_at(held, at, marks, n);
+        if (*which < n)
+            return may_be_longer(held, at, marks, n, *which) ? SIZE_MAX : at;
+    }
     return SIZE_MAX;
 }
 
@@ -374,6 +399,23 @@ static bool may_begin_header(const struct output_parser *s)
            memcmp(s->held.data + blank, to, left < len ? left : len) == 0;
 }
 
+/* What some answers begin with is no content. False: it may come to stand there. */
+static bool pass_beginning(struct output_parser *s)
+{
+    const char *begin = s->style.family != NULL ? s->style.family->begin : NULL;
+    size_t n;
+
+    if (begin == NULL || s->part != OUTPUT_TEXT || s->has_consumed || s->held.len == 0)
+        return true;
+    n = strlen(begin);
+    if (memcmp(s->held.data, begin, s->held.len < n ? s->held.len : n) != 0)
+        return true;
+    if (s->held.len < n)
+        return false;
+    output_parser_consume(s, n);
+    return true;
+}
+
 static void pass_harmony_mark(struct output_parser *s, size_t at, const char *mark)
 {
     if (s->part == OUTPUT_HEADER) {
@@ -427,6 +469,8 @@ static bool pass_marks(struct output_parser *s, size_t *keep, size_t *n)
     const char *marks[OUTPUT_MAX_MARKS];
     size_t which = 0, at;
 
+    if (!pass_beginning(s))
+        return false;
     for (;;) {
         if (begins_bare_call(s))
             output_reader_begin(s, 0);
@@ -493,7 +537,7 @@ void output_parser_end(struct output_parser *s)
 {
     if (s->part == OUTPUT_CALL)
         output_reader_end(s);
-    else if (s->insists && s->part == OUTPUT_TEXT && !s->has_text)
+    else if (s->insists && (s->part == OUTPUT_TEXT || s->part == OUTPUT_HEADER) && !s->has_text)
         end_cut_mark(s);
     else if (s->part != OUTPUT_HEADER && s->held.len > 0)
         output_parser_put(s, s->held.data, s->held.len);

@@ -106,7 +106,9 @@ struct output_reader { /* of the calls behind one mark; output_reader.c */
     uint32_t n_arguments; /* that were written */
     unsigned types;       /* of the argument under way (call_value.h) */
     bool is_string;       /* it is one in any case, and comes out as it is written */
-    size_t n_scanned;     /* bytes of one that may be JSON which `scan` has seen */
+    size_t n_scanned;     /* bytes of one that may be JSON which `scan` has seen, or of tags */
+    uint32_t n_open;      /* tags within it */
+    size_t n_key;         /* bytes of its name, the last ones of the call's arguments before it */
     struct call_value_scan value;
 };
 

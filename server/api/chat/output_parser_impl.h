@@ -24,7 +24,8 @@ bool output_parser_is_harmony(const struct output_parser *s);
 
 /* The marks that may stand in the present part. */
 size_t output_marks_here(struct output_parser *s, const char *marks[OUTPUT_MAX_MARKS]);
-/* The offset of the first of n marks in what is held from `from` on, or SIZE_MAX. */
+/* The offset of the first of n marks in what is held from `from` on, or SIZE_MAX; of several that
+ * stand there the longest, once no longer one may come. */
 size_t output_marks_find(const struct buf *held, size_t from, const char *const *marks, size_t n,
                          size_t *which);
 /* How many of the last bytes may be the beginning of a mark. */

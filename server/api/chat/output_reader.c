@@ -6,6 +6,7 @@
 #include "server/api/chat/output_parser_impl.h"
 
 #include "core/base/err.h"
+#include "server/api/chat/call_tags.h"
 #include "server/api/chat/call_tools.h"
 
 #include <stdio.h>
@@ -494,6 +495,8 @@ static enum output_verdict begin_value(struct output_parser *s, const struct pat
         buf_add_char(&call->arguments, '"');
     json_scan_init(&r->scan);
     r->n_scanned = 0;
+    r->n_open = 0;
+    r->n_key = found->n_key;
     output_parser_consume(s, found->end);
     return reader_enter(s, is_text ? READER_TEXT : READER_LITERAL);
 }
@@ -540,6 +543,54 @@ static enum output_verdict read_argument(struct output_parser *s)
                : break_arguments(s);
 }
 
+/* May the value have tags within it? */
+static bool has_tags(const struct output_parser *s)
+{
+    const struct call_pattern *p = argument_pattern_of(s);
+
+    return !s->reader.is_string && p->at[pattern_hole(p)].kind == PATTERN_VALUE_TAGS;
+}
+
+/* The value of the argument whose name stands last in the call's arguments. */
+static void add_tags(struct output_parser *s, const char *text, size_t n)
+{
+    static const char behind[] = "\": ";
+    struct output_call *call = latest(s);
+    struct buf *out = &call->arguments;
+    const struct call_tags tags = {argument_pattern_of(s), s->tools, call->name};
+    const char *key = out->data + out->len - (sizeof(behind) - 1) - s->reader.n_key;
+    char name[PATTERN_MAX_HEAD];
+    size_t n_name = s->reader.n_key < sizeof(name) ? s->reader.n_key : 0;
+
+    if (out->err < 0)
+        return;
+    memcpy(name, key, n_name); /* `out` may move */
+    call_tags_add(out, &tags, name, n_name, text, n, s->reader.types);
+}
+
+/* Does the text at held[at], which ends a tag, end one within the value? Those that were opened
+ * before it are counted. */
+static bool ends_inner_tag(struct output_parser *s, size_t at)
+{
+    const struct pattern_item *open = &argument_pattern_of(s)->at[0];
+    struct output_reader *r = &s->reader;
+    const char *text = s->held.data, *found;
+    const char first = text[n_blanks(s)];
+
+    if (!has_tags(s) || first == '{' || first == '[') /* those are JSON */
+        return false;
+    while (at > r->n_scanned &&
+           (found = memmem(text + r->n_scanned, at - r->n_scanned, open->text, open->n)) != NULL) {
+        r->n_open++;
+        r->n_scanned = (size_t)(found - text) + open->n;
+    }
+    if (r->n_open == 0)
+        return false;
+    r->n_open--;
+    r->n_scanned = at + 1 + open->n;
+    return true;
+}
+
 static void end_value(struct output_parser *s, size_t n, size_t at)
 {
     struct output_reader *r = &s->reader;
@@ -551,6 +602,8 @@ static void end_value(struct output_parser *s, size_t n, size_t at)
     } else if (r->is_string) {
         call_value_add_chars(out, text, n);
         buf_add_char(out, '"');
+    } else if (has_tags(s)) {
+        add_tags(s, text, n);
     } else {
         call_value_add_text(out, text, n, r->types);
     }
@@ -647,7 +700,7 @@ static enum output_verdict read_text(struct output_parser *s)
                             : b->len > item->n - 1 ? b->len - (item->n - 1)
                                                    : 0;
         const enum pattern_verdict verdict = at == NULL ? PATTERN_MORE
-                                             : is_in_json_string(s, sure)
+                                             : is_in_json_string(s, sure) || ends_inner_tag(s, sure)
                                                  ? PATTERN_FAILS
                                                  : match_value_end(s, sure, &end);
 

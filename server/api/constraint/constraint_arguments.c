@@ -6,18 +6,16 @@
 #include "server/api/chat/call_value.h"
 #include "server/api/chat/family.h"
 
+#include <stdio.h>
 #include <string.h>
-
-static const cJSON *member_of(const cJSON *schema, const char *name)
-{
-    return cJSON_GetObjectItemCaseSensitive(schema, name);
-}
 
 /* ---- values ---- */
 
-/* The text that ends a raw value. */
+/* The text that ends a raw value; where tags may stand within it, what begins any tag. */
 static const char *end_of(const struct call_pattern *p)
 {
+    if (p->at[pattern_hole(p)].kind == PATTERN_VALUE_TAGS)
+        return p->at[0].text;
     for (uint32_t i = pattern_hole(p) + 1; i < p->n; i++)
         if (p->at[i].kind == PATTERN_TEXT && !p->at[i].is_optional)
             return p->at[i].text;
@@ -36,10 +34,10 @@ static bool has_kind(const struct family *f, enum pattern_kind kind)
 static struct grammar_piece quoted_piece(const struct calls_tool *t, const cJSON *schema)
 {
     const struct schema_text how = {.end = t->family->quotes[1]};
-    struct grammar_piece p = grammar_text(t->b, t->family->quotes[0]);
+    struct grammar_piece p = calls_text_piece(t, t->family->quotes[0]);
 
     p = grammar_then(t->b, p, grammar_schema_text(t->b, t->parameters, schema, &how));
-    return grammar_then(t->b, p, grammar_text(t->b, t->family->quotes[1]));
+    return grammar_then(t->b, p, calls_text_piece(t, t->family->quotes[1]));
 }
 
 /* The values of the schema, of these types, as the pattern's hole has them. False: it has none. */
@@ -47,23 +45,24 @@ static bool value_piece(const struct calls_tool *t, const struct call_pattern *p
                         const cJSON *schema, unsigned types, struct grammar_piece *out)
 {
     const enum pattern_kind kind = p->at[pattern_hole(p)].kind;
+    const bool is_text = kind == PATTERN_VALUE_TEXT || kind == PATTERN_VALUE_TAGS;
     const bool has_strings = (types & ARGUMENT_STRING) != 0;
     const bool has_others = (types & ~(unsigned)ARGUMENT_STRING) != 0;
-    const struct schema_text how = {.end = end_of(p),
-                                    .is_plain = has_others && kind == PATTERN_VALUE_TEXT};
+    const bool is_read_as = ((types | t->read_types) & ~(unsigned)ARGUMENT_STRING) != 0;
+    const struct schema_text how = {.end = end_of(p), .is_plain = is_read_as && is_text};
     struct grammar_piece others;
 
     if (kind == PATTERN_VALUE_PYTHON ||
         (kind == PATTERN_VALUE_JSON && !has_kind(t->family, PATTERN_VALUE_STRING))) {
-        *out = grammar_schema_within(t->b, t->parameters, schema, true,
-                                     kind == PATTERN_VALUE_PYTHON);
+        *out =
+            grammar_schema_within(t->b, t->parameters, schema, true, kind == PATTERN_VALUE_PYTHON);
         return true;
     }
     if (kind == PATTERN_VALUE_STRING && has_strings)
         *out = grammar_schema_text(t->b, t->parameters, schema, &how);
     if (kind == PATTERN_VALUE_STRING)
         return has_strings;
-    if (kind == PATTERN_VALUE_TEXT && has_strings)
+    if (is_text && has_strings)
         *out = grammar_schema_text(t->b, t->parameters, schema, &how);
     if (kind == PATTERN_VALUE_QUOTED && has_strings)
         *out = quoted_piece(t, schema);
@@ -94,141 +93,158 @@ static bool pattern_argument(const struct calls_tool *t, const struct call_patte
     return true;
 }
 
-/* The rule of one argument. */
-static uint32_t argument_rule(const struct calls_tool *t, const char *key, const cJSON *schema)
+/* ---- keys ---- */
+
+/* The text behind the key, which the key cannot have the first byte of: there it would end. */
+static char end_of_key(const struct call_pattern *p, bool *is_bare)
 {
-    const uint32_t rule = grammar_rule(t->b, "an argument");
+    for (uint32_t i = 0; i + 1 < p->n; i++)
+        if (p->at[i].kind == PATTERN_KEY && p->at[i + 1].kind == PATTERN_TEXT) {
+            *is_bare = i == 0;
+            return p->at[i + 1].text[0];
+        }
+    *is_bare = false;
+    return '\0';
+}
+
+/* A regular expression for keys that no property names: words where no mark stands before them,
+ * else a few characters that end nothing. */
+static void free_keys(const struct family *f, char out[static 80])
+{
+    bool is_bare = false, is_word = false;
+    char ends[3 * FAMILY_MAX_LINES + 1] = "";
+
+    for (uint32_t i = 0; i < f->n_arguments; i++) {
+        const char end = end_of_key(&f->arguments[i], &is_bare);
+
+        is_word = is_word || is_bare;
+        if (end != '\0')
+            snprintf(ends + strlen(ends), sizeof(ends) - strlen(ends), "\\%c", end);
+    }
+    if (is_word)
+        snprintf(out, 80, "[A-Za-z_][A-Za-z0-9_]{0,63}");
+    else
+        snprintf(out, 80, "(?!/)[^\\x00-\\x20\\x7f-\\xa0<>&\"\\[\\]{}|%s]{1,64}", ends);
+}
+
+/* Can a reader find the key's end? */
+static bool can_be_read(const struct family *f, const char *key)
+{
+    static const char ends_bare[] = "<>{}[]()\"'`,;|\\";
+    bool is_bare;
+
+    if (key[0] == '\0' || pattern_is_blank(key[0]) || pattern_is_blank(key[strlen(key) - 1]))
+        return false;
+    if (key[0] == '/' && has_kind(f, PATTERN_VALUE_TAGS))
+        return false;
+    for (uint32_t i = 0; i < f->n_arguments; i++) {
+        const char end = end_of_key(&f->arguments[i], &is_bare);
+
+        if ((end != '\0' && strchr(key, end) != NULL) ||
+            (is_bare && strpbrk(key, ends_bare) != NULL))
+            return false;
+    }
+    return true;
+}
+
+/* ---- arguments ---- */
+
+/* One argument, and which types a reader takes its value for. */
+static struct grammar_piece argument_piece(const struct calls_tool *t, const cJSON *schema)
+{
     const unsigned types = call_value_schema_types(t->parameters, schema);
-    struct calls_tool one = *t;
     struct grammar_piece p = {0}, q;
     bool any = false;
 
-    one.is_argument = true;
-    one.key = key;
     for (uint32_t i = 0; i < t->family->n_arguments; i++) {
-        if (!pattern_argument(&one, &t->family->arguments[i], schema, types, &q))
+        if (!pattern_argument(t, &t->family->arguments[i], schema, types, &q))
             continue;
         p = any ? grammar_or(t->b, p, q) : q;
         any = true;
     }
     if (!any)
         grammar_builder_fail(t->b, ERR_UNSUPPORTED,
-                             "the argument '%.60s' of '%.60s' has no value that can be written",
-                             key != NULL ? key : "", t->name);
-    grammar_define(t->b, rule, p);
-    return rule;
+                             "the argument '%.60s' has no value that can be "
+                             "written",
+                             t->key->name != NULL ? t->key->name : "");
+    return p;
 }
 
-/* ---- arguments ---- */
-
-static struct grammar_piece comma_piece(const struct calls_tool *t)
+static struct grammar_piece member_piece(void *ud, const struct schema_key *key,
+                                         const cJSON *schema)
 {
+    const struct calls_tool *t = ud;
+    struct calls_tool one = *t;
+    uint32_t rule;
+
+    if (key->name != NULL && !can_be_read(t->family, key->name)) {
+        grammar_builder_fail(t->b, ERR_UNSUPPORTED,
+                             "the name '%.60s' has a character that ends names of arguments; give "
+                             "the argument another name",
+                             key->name);
+        return (struct grammar_piece){0};
+    }
+    one.is_argument = true;
+    one.key = key;
+    one.read_types = call_value_key_types(t->parameters, key->name);
+    rule = grammar_rule(t->b, "an argument");
+    grammar_define(t->b, rule, argument_piece(&one, schema));
+    return grammar_call(t->b, rule);
+}
+
+static struct grammar_piece comma_piece(void *ud)
+{
+    const struct calls_tool *t = ud;
     const struct call_pattern *comma = &t->family->comma;
 
     return comma->n > 0 ? calls_pattern_piece(t, comma, 0, comma->n) : grammar_empty(t->b);
 }
 
-/* Any arguments, at least none: of a function whose schema names none. */
-static struct grammar_piece any_arguments(const struct calls_tool *t)
-{
-    cJSON *anything = cJSON_CreateTrue();
-    struct grammar_piece p = {0}, more;
-    uint32_t one, next;
-
-    if (anything == NULL) {
-        grammar_builder_fail(t->b, ERR_NOMEM, "out of memory");
-        return p;
-    }
-    one = argument_rule(t, NULL, anything);
-    next = grammar_rule(t->b, "another argument");
-    more = comma_piece(t);
-    grammar_define(t->b, next, grammar_then(t->b, more, grammar_call(t->b, one)));
-    p = grammar_call(t->b, one);
-    p = grammar_then(t->b, p, grammar_repeat_rule(t->b, next, 0, GRAMMAR_NO_LIMIT));
-    p = grammar_or(t->b, p, grammar_empty(t->b));
-    cJSON_Delete(anything);
-    return p;
-}
-
-static bool is_required(const cJSON *parameters, const char *key)
-{
-    const cJSON *it;
-
-    cJSON_ArrayForEach(it, member_of(parameters, "required"))
-    {
-        if (cJSON_IsString(it) && strcmp(it->valuestring, key) == 0)
-            return true;
-    }
-    return false;
-}
-
-/* What can follow, from the property `it` on: rules for where an argument stands before it, and
- * where none does. From the last property to the first, so that each rule calls those behind it. */
-struct rests {
-    uint32_t first, later;
-};
-
-static struct rests rest_rules(const struct calls_tool *t, const cJSON *it,
-                               const struct rests *behind)
-{
-    const bool must = is_required(t->parameters, it->string);
-    const uint32_t one = argument_rule(t, it->string, it);
-    const struct rests out = {grammar_rule(t->b, "arguments"),
-                              grammar_rule(t->b, "further arguments")};
-    struct grammar_piece p = grammar_call(t->b, one);
-
-    p = grammar_then(t->b, p, grammar_call(t->b, behind->later));
-    if (!must)
-        p = grammar_or(t->b, p, grammar_call(t->b, behind->first));
-    grammar_define(t->b, out.first, p);
-    p = comma_piece(t);
-    p = grammar_then(t->b, p, grammar_call(t->b, one));
-    p = grammar_then(t->b, p, grammar_call(t->b, behind->later));
-    if (!must)
-        p = grammar_or(t->b, p, grammar_call(t->b, behind->later));
-    grammar_define(t->b, out.later, p);
-    return out;
-}
-
-/* Assertions about the object as a whole, which arguments one by one cannot be held to. */
+/* Objects that are listed as a whole: their members cannot be told apart argument by argument. */
 const char *calls_arguments_unsupported(const cJSON *parameters)
 {
-    static const char *const keywords[] = {"$ref",  "allOf", "anyOf",         "oneOf",
-                                           "enum",  "const", "minProperties", "maxProperties",
-                                           "not"};
+    static const char *const keywords[] = {"enum", "const"};
 
     for (size_t i = 0; i < sizeof(keywords) / sizeof(keywords[0]); i++)
-        if (member_of(parameters, keywords[i]) != NULL)
+        if (cJSON_GetObjectItemCaseSensitive(parameters, keywords[i]) != NULL)
             return keywords[i];
     return NULL;
 }
 
+static void add_name(void *ud, const cJSON *root, const cJSON *property)
+{
+    (void)root;
+    json_put(ud, NULL, cJSON_CreateString(property->string));
+}
+
 struct grammar_piece calls_arguments_piece(const struct calls_tool *t)
 {
-    const cJSON *properties = member_of(t->parameters, "properties"), *it;
-    const char *keyword = calls_arguments_unsupported(t->parameters);
-    struct rests rests;
-    uint32_t end;
+    char keys[80], why[200];
+    struct calls_tool own = *t;
+    cJSON *names = cJSON_CreateArray();
+    const struct schema_members how = {
+        .ud = &own, .member = member_piece, .comma = comma_piece, .keys = keys, .names = names};
+    struct grammar_piece p = {0};
 
-    if (keyword != NULL) {
-        grammar_builder_fail(t->b, ERR_UNSUPPORTED,
-                             "the parameters of '%.60s' must be an object that names its "
-                             "properties: '%s' is not supported there with this model", t->name,
-                             keyword);
-        return (struct grammar_piece){0};
+    if (grammar_builder_error(t->b) != 0) {
+        cJSON_Delete(names);
+        return p;
     }
-    if (properties == NULL || properties->child == NULL)
-        return cJSON_IsFalse(member_of(t->parameters, "additionalProperties"))
-                   ? grammar_empty(t->b)
-                   : any_arguments(t);
-    end = grammar_rule(t->b, "no more arguments");
-    grammar_define(t->b, end, grammar_empty(t->b));
-    rests = (struct rests){end, end};
-    /* cJSON's lists lead back from the first element to the last. */
-    for (it = properties->child->prev; grammar_builder_error(t->b) == 0; it = it->prev) {
-        rests = rest_rules(t, it, &rests);
-        if (it == properties->child)
-            break;
+    json_watch();
+    free_keys(t->family, keys);
+    call_value_each_property(t->parameters, add_name, names);
+    if (names == NULL || json_is_incomplete())
+        grammar_builder_fail(t->b, ERR_NOMEM, "out of memory");
+    else
+        p = grammar_schema_members(t->b, t->parameters, &how);
+    cJSON_Delete(names);
+    if (grammar_builder_error(t->b) == ERR_UNSUPPORTED ||
+        grammar_builder_error(t->b) == ERR_INVAL) {
+        snprintf(why, sizeof(why), "%s", grammar_builder_sentence(t->b));
+        grammar_builder_retell(t->b,
+                               "the parameters of '%.60s', which this model writes argument "
+                               "by argument: %s",
+                               t->name, why);
     }
-    return grammar_call(t->b, rests.first);
+    return p;
 }

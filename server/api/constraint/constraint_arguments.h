@@ -8,24 +8,31 @@
 
 #include "core/base/json.h"
 #include "core/grammar/builder.h"
+#include "core/grammar/json_schema.h"
 
 struct call_pattern;
 struct family;
+struct token_trie;
 
 struct calls_tool { /* whose call is written */
     struct grammar_builder *b;
     const struct family *family;
-    const char *name;        /* of the function */
-    const cJSON *parameters; /* their schema */
-    bool is_terse;           /* one blank at most between its parts */
-    bool is_argument;        /* one of them is written: */
-    const char *key;         /* its name; NULL: any */
+    const struct token_trie *trie; /* of the vocabulary, for its control tokens; NULL: none */
+    const char *name;              /* of the function */
+    const cJSON *parameters;       /* their schema */
+    bool is_terse;                 /* one blank at most between its parts */
+    bool is_lazy;                  /* the text before it is not constrained */
+    bool is_argument;              /* one of them is written: */
+    const struct schema_key *key;
+    unsigned read_types; /* that a reader takes its value for (call_value.h) */
 };
 
-/* The first keyword of a schema that arguments one by one cannot be held to, or NULL. */
+/* The first keyword of a schema that arguments one by one cannot be held to, or NULL. What else
+ * they cannot be held to is found out when the piece is made. */
 const char *calls_arguments_unsupported(const cJSON *parameters);
 
-/* All arguments, in the order of the schema's properties. */
+/* All arguments, in the order of the schema's properties; of a schema that is made of several, in
+ * the order of each. */
 struct grammar_piece calls_arguments_piece(const struct calls_tool *t);
 
 /* ---- constraint_calls.c ---- */
@@ -33,6 +40,8 @@ struct grammar_piece calls_arguments_piece(const struct calls_tool *t);
 /* Items from..to-1 of a pattern. One that it begins with and that is optional may be missing. */
 struct grammar_piece calls_pattern_piece(const struct calls_tool *t, const struct call_pattern *p,
                                          uint32_t from, uint32_t to);
+/* A text of the family, in which names of control tokens are these tokens. */
+struct grammar_piece calls_text_piece(const struct calls_tool *t, const char *text);
 /* White space, or none. */
 struct grammar_piece calls_blanks(const struct calls_tool *t);
 

@@ -4,6 +4,7 @@
 #include "core/base/err.h"
 #include "core/grammar/json_schema.h"
 #include "core/grammar/regex.h"
+#include "core/grammar/token_trie.h"
 #include "server/api/chat/call_value.h"
 #include "server/api/chat/family.h"
 #include "server/api/constraint/constraint_arguments.h"
@@ -16,6 +17,37 @@
 static struct grammar_piece regex_piece(struct grammar_builder *b, const char *regex)
 {
     return grammar_regex(b, regex, strlen(regex), 0);
+}
+
+/* The name of a control token, of n bytes, as a grammar has it. */
+static struct grammar_piece mark_piece(struct grammar_builder *b, const char *name, size_t n)
+{
+    char bytes[TOKEN_TRIE_MAX_BYTES];
+
+    memset(bytes, TOKEN_TRIE_MARK, n + 2);
+    memcpy(bytes + 1, name, n);
+    return grammar_bytes(b, bytes, n + 2);
+}
+
+struct grammar_piece calls_text_piece(const struct calls_tool *t, const char *text)
+{
+    struct grammar_piece p = grammar_empty(t->b);
+    size_t plain = 0, n;
+
+    if (t->trie == NULL)
+        return grammar_then(t->b, p, grammar_text(t->b, text));
+    for (size_t at = 0; text[at] != '\0';) {
+        n = token_trie_mark_at(t->trie, text + at);
+        if (n == 0) {
+            at++;
+            continue;
+        }
+        p = grammar_then(t->b, p, grammar_bytes(t->b, text + plain, at - plain));
+        p = grammar_then(t->b, p, mark_piece(t->b, text + at, n));
+        at += n;
+        plain = at;
+    }
+    return grammar_then(t->b, p, grammar_text(t->b, text + plain));
 }
 
 struct grammar_piece calls_blanks(const struct calls_tool *t)
@@ -81,7 +113,7 @@ static struct grammar_piece item_piece(const struct calls_tool *t, const struct 
 {
     switch (item->kind) {
     case PATTERN_TEXT:
-        return grammar_text(t->b, item->text);
+        return calls_text_piece(t, item->text);
     case PATTERN_BLANKS:
         return calls_blanks(t);
     case PATTERN_NAME:
@@ -91,11 +123,10 @@ static struct grammar_piece item_piece(const struct calls_tool *t, const struct 
     case PATTERN_ID:
         return regex_piece(t->b, "[A-Za-z0-9]{9}");
     case PATTERN_SKIP:
-        return regex_piece(t->b, t->is_argument ? "(number|boolean|null|array|object)"
-                                                : "[0-9]{1,3}");
+        return regex_piece(t->b,
+                           t->is_argument ? "(number|boolean|null|array|object)" : "[0-9]{1,3}");
     case PATTERN_KEY:
-        return t->key != NULL ? grammar_text(t->b, t->key)
-                              : regex_piece(t->b, "[A-Za-z_][A-Za-z0-9_]{0,63}");
+        return grammar_schema_key(t->b, t->key);
     case PATTERN_JSON:
         return grammar_schema(t->b, t->parameters);
     case PATTERN_OBJECT:
@@ -109,6 +140,18 @@ static struct grammar_piece item_piece(const struct calls_tool *t, const struct 
     }
 }
 
+/* Is item i one of the texts that a lazy grammar begins at? They complete a trigger as texts. */
+static bool is_trigger(const struct family *f, const struct call_pattern *p, uint32_t i)
+{
+    if (p->at[i].kind != PATTERN_TEXT || p != (f->section.n > 0 ? &f->section : &f->calls[0]))
+        return false;
+    for (uint32_t k = 0; k < i; k++)
+        if (p->at[k].kind != PATTERN_BLANKS &&
+            !(p->at[k].kind == PATTERN_TEXT && p->at[k].is_optional))
+            return false;
+    return true;
+}
+
 struct grammar_piece calls_pattern_piece(const struct calls_tool *t, const struct call_pattern *p,
                                          uint32_t from, uint32_t to)
 {
@@ -120,6 +163,8 @@ struct grammar_piece calls_pattern_piece(const struct calls_tool *t, const struc
             continue;
         }
         q = item_piece(t, &p->at[i]);
+        if (t->is_lazy && is_trigger(t->family, p, i))
+            q = grammar_or(t->b, q, grammar_text(t->b, p->at[i].text));
         if (i == 0 && p->at[i].is_optional)
             q = grammar_or(t->b, q, grammar_empty(t->b));
         out = grammar_then(t->b, out, q);
@@ -129,16 +174,39 @@ struct grammar_piece calls_pattern_piece(const struct calls_tool *t, const struc
 
 /* ---- calls ---- */
 
-/* Harmony's header goes on behind the name, and its message is the arguments. */
+/* A header as a whole or, of a lazy grammar, from the word on that is the trigger. */
+static struct grammar_piece header_piece(const struct calls_tool *t, const struct call_pattern *h)
+{
+    struct grammar_piece p;
+    uint32_t from = 0;
+
+    if (!t->is_lazy)
+        return calls_pattern_piece(t, h, 0, h->n);
+    while (h->at[from].kind != PATTERN_NAME)
+        from++;
+    p = grammar_text(t->b, family_header_word(h));
+    return grammar_then(t->b, p, calls_pattern_piece(t, h, from, h->n));
+}
+
+/* A message for the function: its content is the arguments. */
 static struct grammar_piece channel_piece(const struct calls_tool *t)
 {
-    struct grammar_piece p = grammar_text(t->b, "to=functions.");
+    const struct family *f = t->family;
+    struct grammar_piece p = header_piece(t, &f->headers[0]);
 
-    p = grammar_then(t->b, p, grammar_text(t->b, t->name));
-    p = grammar_then(t->b, p,
-                     regex_piece(t->b, "(<\\|channel\\|>commentary)?( (<\\|constrain\\|>)?json)?"
-                                       "<\\|message\\|>"));
-    return grammar_then(t->b, p, grammar_schema(t->b, t->parameters));
+    for (uint32_t i = 1; i < f->n_headers; i++)
+        p = grammar_or(t->b, p, header_piece(t, &f->headers[i]));
+    return grammar_then(t->b, p, calls_pattern_piece(t, &f->calls[0], 0, f->calls[0].n));
+}
+
+/* A message that is a thought, or none. Its text has no mark that would end the message. */
+static struct grammar_piece thought_piece(const struct calls_tool *t)
+{
+    struct grammar_piece p = calls_text_piece(t, t->family->message[0]);
+
+    p = grammar_then(t->b, p, regex_piece(t->b, "(?![\\s\\S]*<\\|(end|channel)\\|>)[\\s\\S]*"));
+    p = grammar_then(t->b, p, calls_text_piece(t, t->family->message[1]));
+    return grammar_or(t->b, p, grammar_empty(t->b));
 }
 
 static struct grammar_piece tool_piece(const struct calls_tool *any, const cJSON *tool)
@@ -147,7 +215,9 @@ static struct grammar_piece tool_piece(const struct calls_tool *any, const cJSON
     const struct calls_tool t = {
         .b = any->b,
         .family = f,
+        .trie = any->trie,
         .is_terse = any->is_terse,
+        .is_lazy = any->is_lazy,
         .name = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(tool, "name")),
         .parameters = cJSON_GetObjectItemCaseSensitive(tool, "parameters"),
     };
@@ -175,49 +245,78 @@ static struct grammar_piece more_calls(const struct calls_tool *t, uint32_t call
 {
     const struct call_pattern *between = &t->family->between;
     const uint32_t next = grammar_rule(t->b, "another tool call");
-    struct grammar_piece p = between->n > 0 ? calls_pattern_piece(t, between, 0, between->n)
-                                            : calls_blanks(t);
+    struct grammar_piece p =
+        between->n > 0 ? calls_pattern_piece(t, between, 0, between->n) : calls_blanks(t);
 
     grammar_define(t->b, next, grammar_then(t->b, p, grammar_call(t->b, call)));
     return grammar_repeat_rule(t->b, next, 0, most);
 }
 
-static struct grammar_piece calls_piece(struct grammar_builder *b, const struct family *f,
-                                        const cJSON *calls)
+static bool is_set(const cJSON *calls, const char *name)
 {
-    const uint32_t max = (uint32_t)cJSON_GetObjectItemCaseSensitive(calls, "max")->valueint;
-    const struct calls_tool t = {
-        .b = b,
-        .family = f,
-        .is_terse = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(calls, "is_terse")),
-    };
-    const uint32_t hole = pattern_hole(&f->section);
-    const uint32_t call = call_rule(&t, calls);
-    struct grammar_piece p = calls_pattern_piece(&t, &f->section, 0, hole);
-
-    p = grammar_then(b, p, grammar_call(b, call));
-    if (max > 1 && !f->has_channels)
-        p = grammar_then(b, p, more_calls(&t, call, max - 1));
-    if (f->section.n > 0)
-        p = grammar_then(b, p, calls_pattern_piece(&t, &f->section, hole + 1, f->section.n));
-    return p;
+    return cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(calls, name));
 }
 
-struct grammar_piece constraint_calls_piece(struct grammar_builder *b, const cJSON *calls)
+/* A text of that schema in place of the calls. */
+static struct grammar_piece or_answer(const struct calls_tool *t, struct grammar_piece p,
+                                      const cJSON *answer)
+{
+    struct grammar_piece q;
+
+    if (answer == NULL)
+        return p;
+    q = grammar_empty(t->b);
+    if (t->family->has_channels && t->family->off[2] != NULL)
+        q = calls_text_piece(t, t->family->off[2]);
+    q = grammar_then(t->b, q, grammar_schema(t->b, answer));
+    return grammar_or(t->b, p, q);
+}
+
+/* Harmony's answers end with the first call. */
+static struct grammar_piece messages_piece(const struct calls_tool *t, const cJSON *calls)
+{
+    const cJSON *answer = cJSON_GetObjectItemCaseSensitive(calls, "answer");
+    const uint32_t call = call_rule(t, calls);
+    struct grammar_piece p =
+        is_set(calls, "thinks") && !t->is_lazy ? thought_piece(t) : grammar_empty(t->b);
+    struct grammar_piece q = grammar_call(t->b, call);
+
+    return grammar_then(t->b, p, or_answer(t, q, answer));
+}
+
+static struct grammar_piece section_piece(const struct calls_tool *t, const cJSON *calls)
+{
+    const uint32_t max = (uint32_t)cJSON_GetObjectItemCaseSensitive(calls, "max")->valueint;
+    const struct call_pattern *section = &t->family->section;
+    const uint32_t hole = pattern_hole(section);
+    const uint32_t call = call_rule(t, calls);
+    struct grammar_piece p = calls_pattern_piece(t, section, 0, hole);
+
+    p = grammar_then(t->b, p, grammar_call(t->b, call));
+    if (max > 1)
+        p = grammar_then(t->b, p, more_calls(t, call, max - 1));
+    if (section->n > 0)
+        p = grammar_then(t->b, p, calls_pattern_piece(t, section, hole + 1, section->n));
+    return or_answer(t, p, cJSON_GetObjectItemCaseSensitive(calls, "answer"));
+}
+
+struct grammar_piece constraint_calls_piece(struct grammar_builder *b, const cJSON *calls,
+                                            const struct token_trie *trie)
 {
     const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(calls, "family"));
-    const cJSON *answer = cJSON_GetObjectItemCaseSensitive(calls, "answer");
+    struct calls_tool t = {.b = b,
+                           .trie = trie,
+                           .is_terse = is_set(calls, "is_terse"),
+                           .is_lazy = is_set(calls, "is_lazy")};
     struct grammar_piece p = {0};
     struct family *f;
     char why[100];
 
-    f = family_create(text, strlen(text), why, sizeof(why));
+    t.family = f = family_create(text, strlen(text), why, sizeof(why));
     if (f == NULL)
         grammar_builder_fail(b, ERR_NOMEM, "out of memory");
     else
-        p = calls_piece(b, f, calls);
+        p = f->has_channels ? messages_piece(&t, calls) : section_piece(&t, calls);
     family_destroy(&f);
-    if (answer != NULL)
-        p = grammar_or(b, p, grammar_schema(b, answer));
     return p;
 }

@@ -29,7 +29,8 @@ static int check_choices(const struct constraint_spec *w, struct api_error *e)
     const cJSON *it;
     uint32_t n = 0;
 
-    cJSON_ArrayForEach(it, w->value) {
+    cJSON_ArrayForEach(it, w->value)
+    {
         if (!cJSON_IsString(it) || ++n > CONSTRAINT_MAX_CHOICES)
             return refuse(w, e, "must be a list of at most 10000 strings");
     }
@@ -70,8 +71,8 @@ static struct grammar_piece choice_piece(struct grammar_builder *b, const cJSON 
         grammar_builder_fail(b, ERR_NOMEM, "out of memory");
         return p;
     }
-    cJSON_ArrayForEach(it, list)
-        texts[n++] = (struct text_ref){it->valuestring, strlen(it->valuestring)};
+    cJSON_ArrayForEach(it, list) texts[n++] =
+        (struct text_ref){it->valuestring, strlen(it->valuestring)};
     p = grammar_choice(b, texts, n);
     mem_free(texts);
     return p;
@@ -110,7 +111,8 @@ static struct grammar_piece any_object_piece(struct grammar_builder *b)
     return p;
 }
 
-static struct grammar_piece spec_piece(struct grammar_builder *b, const struct constraint_spec *w)
+static struct grammar_piece spec_piece(struct grammar_builder *b, const struct constraint_spec *w,
+                                       const struct token_trie *trie)
 {
     const char *text = cJSON_IsString(w->value) ? w->value->valuestring : "";
 
@@ -124,7 +126,7 @@ static struct grammar_piece spec_piece(struct grammar_builder *b, const struct c
     case CONSTRAINT_SCHEMA:
         return schema_piece(b, w->value);
     case CONSTRAINT_CALLS:
-        return constraint_calls_piece(b, w->value);
+        return constraint_calls_piece(b, w->value, trie);
     case CONSTRAINT_JSON:
     case CONSTRAINT_NONE:
         break;
@@ -164,7 +166,8 @@ static void take_triggers(struct trigger_list *list, struct grammar_builder *b,
                                                       TRIGGER_WHOLE_PATTERN};
     const cJSON *it;
 
-    cJSON_ArrayForEach(it, triggers) {
+    cJSON_ArrayForEach(it, triggers)
+    {
         const int type = cJSON_GetObjectItemCaseSensitive(it, "type")->valueint;
         const cJSON *value = cJSON_GetObjectItemCaseSensitive(it, "value");
 
@@ -201,9 +204,9 @@ static struct grammar_piece whole_piece(struct grammar_builder *b, const struct 
     struct grammar_piece before;
 
     if (w->triggers == NULL)
-        return spec_piece(b, w);
+        return spec_piece(b, w, trie);
     before = untriggered_piece(b, trie, w->triggers);
-    return grammar_then(b, before, grammar_or(b, grammar_empty(b), spec_piece(b, w)));
+    return grammar_then(b, before, grammar_or(b, grammar_empty(b), spec_piece(b, w, trie)));
 }
 
 static int make_grammar(struct grammar **out, const struct constraint_spec *w,

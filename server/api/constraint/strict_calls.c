@@ -5,6 +5,7 @@
 #include "core/base/json.h"
 #include "core/grammar/grammar.h"
 #include "core/grammar/regex.h"
+#include "server/api/chat/chat_values.h"
 #include "server/api/chat/output_parser.h"
 #include "server/api/constraint/constraint_arguments.h"
 #include "server/api/params/params.h"
@@ -85,12 +86,19 @@ static bool is_single(const struct family *f)
            f->calls[0].at[pattern_hole(&f->calls[0])].kind == PATTERN_OBJECT;
 }
 
-static void add_calls(cJSON *to, const struct params *p, const struct family *f)
+static bool wants_thoughts(const struct params *p)
+{
+    return chat_wants_thoughts(p) && p->thinking_budget > 0;
+}
+
+static void add_calls(cJSON *to, const struct params *p, const struct family *f, bool is_lazy)
 {
     cJSON *calls = cJSON_AddObjectToObject(to, "calls"), *tools;
 
     cJSON_AddStringToObject(calls, "family", f->source);
     cJSON_AddBoolToObject(calls, "is_terse", is_forced(p));
+    cJSON_AddBoolToObject(calls, "is_lazy", is_lazy);
+    cJSON_AddBoolToObject(calls, "thinks", wants_thoughts(p));
     cJSON_AddNumberToObject(calls, "max",
                             p->parallel_tool_calls && !is_single(f) &&
                                     p->tool_choice != TOOL_CHOICE_NAMED
@@ -126,6 +134,19 @@ static void add_words(cJSON *list, const struct family *f)
     }
 }
 
+/* The end of names, and what stands behind one. */
+static void add_behind_name(struct buf *b, const struct call_pattern *p)
+{
+    uint32_t i = 0;
+
+    while (i < p->n && p->at[i].kind != PATTERN_NAME)
+        i++;
+    buf_add_char(b, ')');
+    for (const char *c = i + 1 < p->n && p->at[i + 1].text != NULL ? p->at[i + 1].text : "";
+         *c != '\0'; c++)
+        buf_printf(b, *c == '\n' ? "\\n" : "\\%c", *c);
+}
+
 /* An answer that begins with a call which no mark stands before. */
 static void add_bare_trigger(cJSON *list, const struct params *p, const struct family *f)
 {
@@ -143,7 +164,7 @@ static void add_bare_trigger(cJSON *list, const struct params *p, const struct f
             buf_printf(&b, strchr(".-", *c) != NULL ? "\\%c" : "%c", *c);
     }
     if (!is_object)
-        buf_add_str(&b, ")\\(");
+        add_behind_name(&b, &f->calls[0]);
     add_trigger(list, CONSTRAINT_TRIGGER_WHOLE_PATTERN, b.err == 0 ? b.data : "");
     buf_release(&b);
 }
@@ -152,10 +173,12 @@ static void add_triggers(cJSON *to, const struct params *p, const struct family 
 {
     cJSON *list = cJSON_AddArrayToObject(to, "triggers");
 
-    if (f->has_channels) {
-        add_trigger(list, CONSTRAINT_TRIGGER_WORD, "to=functions.");
+    for (uint32_t i = 0; i < f->n_headers; i++)
+        if (i == 0 ||
+            strcmp(family_header_word(&f->headers[i]), family_header_word(&f->headers[i - 1])) != 0)
+            add_trigger(list, CONSTRAINT_TRIGGER_WORD, family_header_word(&f->headers[i]));
+    if (f->has_channels)
         return;
-    }
     add_words(list, f);
     if (f->is_bare)
         add_bare_trigger(list, p, f);
@@ -167,7 +190,7 @@ static bool can_force(const struct params *p, const struct family *f)
 {
     const struct call_pattern *call = f != NULL && f->n_calls > 0 ? &f->calls[0] : NULL;
 
-    if (!is_forced(p) || call == NULL || f->has_channels)
+    if (!is_forced(p) || call == NULL)
         return false;
     for (uint32_t i = 0; i < p->chat.n_tools; i++)
         if (call->at[pattern_hole(call)].kind == PATTERN_ARGUMENTS &&
@@ -182,7 +205,7 @@ static int constrain(struct params *p, const struct family *f, bool has_triggers
     json_watch();
     cJSON_Delete(p->forced_schema);
     p->forced_schema = cJSON_CreateObject();
-    add_calls(p->forced_schema, p, f);
+    add_calls(p->forced_schema, p, f, has_triggers && !has_answer_format(p));
     if (has_answer_format(p))
         add_answer(p->forced_schema, &p->constraint);
     else if (has_triggers)

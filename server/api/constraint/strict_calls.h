@@ -7,9 +7,10 @@
  * written as the model's family writes calls (constraint_calls.h).
  *
  * Where the client insists on a call (tool_choice required, or a function's name), the answer is
- * calls and nothing else, behind a thought if there is one. Of a family that is not known, of
- * Harmony's, and of functions whose schemas cannot be held to argument by argument, they are a list
- * of JSON objects, as params_force_call() has left it.
+ * calls and nothing else, behind a thought if there is one: where thoughts have no marks that are
+ * tokens but stand in a channel, the grammar has them. Of a family that is not known, and of
+ * functions whose schemas cannot be held to argument by argument, they are a list of JSON objects,
+ * as params_force_call() has left it.
  *
  * Where the client gives a format for the answer beside tools (response_format and the like), the
  * answer is either calls or a text of that format, and nothing else. Of a model whose family is not

@@ -17,6 +17,7 @@
 #include "core/base/buf.h"
 #include "core/base/err.h"
 #include "core/base/mem.h"
+#include "core/grammar/builder.h"
 #include "core/grammar/constraint_impl.h"
 #include "core/grammar/gbnf.h"
 #include "core/grammar/grammar.h"
@@ -38,10 +39,10 @@ enum kind { WORD = 0, CLASS, SEQ, ALT, REPEAT, NEST, KINDS };
 
 struct expr {
     enum kind kind;
-    const char *word;      /* WORD: UTF-8; CLASS: its characters */
-    struct expr *a, *b;    /* SEQ, ALT; REPEAT and NEST: a */
-    uint32_t min, max;     /* REPEAT; max UINT32_MAX = no limit */
-    int rule;              /* written as a rule of its own: its number, or 0 */
+    const char *word;   /* WORD: UTF-8; CLASS: its characters */
+    struct expr *a, *b; /* SEQ, ALT; REPEAT and NEST: a */
+    uint32_t min, max;  /* REPEAT; max UINT32_MAX = no limit */
+    int rule;           /* written as a rule of its own: its number, or 0 */
 };
 
 static struct expr pool[256];
@@ -370,8 +371,7 @@ static int32_t check_mask(const struct expr *e, const struct constraint_state *s
     return picked;
 }
 
-static void compare_along_a_text(const struct expr *e, const struct constraint *c,
-                                 const char *gbnf)
+static void compare_along_a_text(const struct expr *e, const struct constraint *c, const char *gbnf)
 {
     struct constraint_state *s = malloc(constraint_state_bytes());
     char text[MAX_TEXT];
@@ -609,8 +609,7 @@ static void ambiguity_is_bounded(void **state)
 /* A vocabulary without some bytes: what cannot be spelled is never begun. */
 static void unspellable_ways_are_not_taken(void **state)
 {
-    struct trie_text texts[] = {
-        {"a", 1, 0, false}, {"b", 1, 1, false}, {"ac", 2, 2, false}};
+    struct trie_text texts[] = {{"a", 1, 0, false}, {"b", 1, 1, false}, {"ac", 2, 2, false}};
     static const char gbnf[] = "root ::= \"a\" \"c\" \"c\" | \"a\" \"b\"";
     static const char never[] = "root ::= \"c\"";
     struct constraint_state *s = malloc(constraint_state_bytes());
@@ -633,6 +632,48 @@ static void unspellable_ways_are_not_taken(void **state)
     assert_int_equal(grammar_from_gbnf(&g, never, strlen(never), NULL, err, sizeof(err)), 0);
     assert_int_equal(constraint_create(&c, g, trie, NULL, err, sizeof(err)), ERR_UNSUPPORTED);
     grammar_destroy(&g);
+    token_trie_destroy(&trie);
+    free(s);
+}
+
+/* A control token is its name between two bytes that no text has: where the grammar wants it
+ * nothing else is allowed, and where it wants the letters the token is not. */
+static void control_tokens_are_no_text(void **state)
+{
+    struct trie_text texts[] = {{"<", 1, 0, false},    {"f", 1, 1, false},
+                                {">", 1, 2, false},    {"\xff", 1, 3, false},
+                                {"<f>", 3, 4, true},   {"\xff<f>\xff", 5, 4, false},
+                                {"<f>>", 4, 5, true},  {"\xff<f>>\xff", 6, 5, false},
+                                {"\xff<", 2, 6, false}};
+    struct constraint_state *s = malloc(constraint_state_bytes());
+    struct grammar_builder *b;
+    struct token_trie *trie;
+    struct constraint *c;
+    struct grammar *g;
+    char err[200];
+    uint32_t root;
+    (void)state;
+
+    assert_int_equal(token_trie_create(&trie, texts, 9, 7), 0);
+    assert_int_equal(token_trie_mark_at(trie, "<f>1"), 3);
+    assert_int_equal(token_trie_mark_at(trie, "<f>>"), 4);
+    assert_int_equal(token_trie_mark_at(trie, "f>"), 0);
+    assert_int_equal(grammar_builder_create(&b, NULL), 0);
+    root = grammar_rule(b, "root");
+    grammar_define(b, root,
+                   grammar_then(b, grammar_bytes(b, "\xff<f>\xff", 5), grammar_text(b, "<f>")));
+    assert_int_equal(grammar_builder_finish(b, &g, err, sizeof(err)), 0);
+    grammar_builder_destroy(&b);
+    assert_int_equal(constraint_create(&c, g, trie, NULL, err, sizeof(err)), 0);
+    constraint_state_init(s, c);
+    assert_false(constraint_mask(s, scratch, bits, 7));
+    assert_int_equal(bits[0], 1 << 4);
+    assert_int_equal(constraint_advance(s, scratch, "\xff<f>\xff", 5), CONSTRAINT_OPEN);
+    assert_false(constraint_mask(s, scratch, bits, 7));
+    assert_int_equal(bits[0], 1 << 0);
+    assert_int_equal(constraint_take(s, scratch, 4), CONSTRAINT_BROKEN);
+    assert_int_equal(constraint_take(s, scratch, 0), CONSTRAINT_OPEN);
+    constraint_unref(&c);
     token_trie_destroy(&trie);
     free(s);
 }
@@ -686,6 +727,7 @@ int main(void)
         cmocka_unit_test(counts_are_kept_to_the_end),
         cmocka_unit_test(ambiguity_is_bounded),
         cmocka_unit_test(unspellable_ways_are_not_taken),
+        cmocka_unit_test(control_tokens_are_no_text),
         cmocka_unit_test(states_are_copied),
     };
 

@@ -287,7 +287,51 @@ static const struct scene scenes[] = {
 };
 
 /* How each family writes its calls; values of all types. */
+#define M3 "]<]minimax[>["
 static const struct scene family_scenes[] = {
+    {"functionary_v32", false, true, false, "all\nLet me look.>>>f\n{\"i\": 1}>>>f\n{\"i\": 2}", "",
+     "Let me look.", "f({\"i\": 1});f({\"i\": 2});"},
+    {"functionary_v32", false, true, false, "f\n{\"i\": 1}>>>all\nSo.", "", "So.",
+     "f({\"i\": 1});"},
+    {"functionary_v32", false, true, false, "all\n>>> all(x)\n>>>all\nall\n>", "",
+     ">>> all(x)\nall\n>", ""},
+    {"functionary_v32", false, true, false, "allow\n{}", "", "allow\n{}", ""},
+    {"functionary_v32", false, true, false, "al", "", "al", ""},
+    {"muse", true, true, false,
+     " to=self<|message|>Hm.<|eom|><|start|>assistant to=f<|message|><atem:function_calls>\n"
+     "<atem:invoke name=\"f\">\n<atem:parameter name=\"s\">1</atem:parameter>\n</atem:invoke>\n"
+     "</atem:function_calls><|eom|><|start|>assistant to=f<|message|><atem:function_calls>\n"
+     "<atem:invoke name=\"f\">\n<atem:parameter name=\"i\">2</atem:parameter>\n</atem:invoke>\n"
+     "</atem:function_calls>",
+     "Hm.", "", "f({\"s\": \"1\"});f({\"i\": 2});"},
+    {"muse", true, true, false, " to=user<|message|>Hi to=you", "", "Hi to=you", ""},
+    {"minimax_m3", false, true, false,
+     "So.\n" M3 "<tool_call>\n" M3 "<invoke name=\"f\">" M3 "<s>1 <b>" M3 "</s>" M3 "<i>1" M3
+     "</i>" M3 "<o>" M3 "<k>v" M3 "</k>" M3 "<l>" M3 "<item>x" M3 "</item>" M3 "<item>2" M3
+     "</item>" M3 "</l>" M3 "</o>" M3 "<l>" M3 "<item>" M3 "<k>3" M3 "</k>" M3 "</item>" M3
+     "</l>" M3 "<n>" M3 "</n>" M3 "</invoke>\n" M3 "<invoke name=\"g\">" M3 "</invoke>\n" M3
+     "</tool_call>",
+     "", "So.",
+     "f({\"s\": \"1 <b>\", \"i\": 1, \"o\": {\"k\": \"v\", \"l\": [\"x\", 2]}, \"l\": [{\"k\": "
+     "3}], "
+     "\"n\": \"\"});g({});"},
+    {"minimax_m3", false, true, false,
+     M3 "<tool_call>" M3 "<invoke name=\"f\">" M3 "<o>" M3 "<k>v" M3 "</o>" M3 "</k>" M3
+        "</invoke>",
+     "", "", "f({\"o\": {\"k\": \"v\"}});"},
+    {"muse", true, true, false,
+     " to=self<|message|>Hm.<|eom|><|start|>assistant to=user<|message|>Hi.", "Hm.", "Hi.", ""},
+    {"falcon", false, true, false,
+     "So.\n<tool_call>\n[\n  {\"name\": \"f\", \"arguments\": {\"i\": 1}},\n  {\"id\": \"a\", "
+     "\"type\": \"function\", \"function\": {\"name\": \"f\", \"arguments\": {\"i\": 2}}}\n]\n"
+     "</tool_call>",
+     "", "So.", "f({\"i\": 1});f({\"i\": 2});"},
+    {"hermes", false, true, false,
+     "<tool_call>{\"type\": \"function\", \"function\": {\"name\": \"f\", \"arguments\": "
+     "\"{\\\"i\\\": 2}\"}}</tool_call>",
+     "", "", "f({\"i\": 2});"},
+    {"hermes", false, true, false,
+     "<tool_call>{\"name\": \"f\", \"function\": {\"name\": \"g\"}}</tool_call>", "", "", "f({});"},
     {"qwen3_coder", false, true, false,
      "So.\n<tool_call>\n<function=f>\n<parameter=s>\n1\n\n</parameter>\n<parameter=i>\n1\n"
      "</parameter>\n<parameter=b>\nTrue\n</parameter>\n<parameter=n>\nnull\n</parameter>\n"
@@ -426,7 +470,11 @@ static void bad_descriptions(void **state)
         {"name a\ncall ( JSON )?", "line 2: a group must be ( \"text\" … )?"},
         {"name a\ncall )?", "line 2: a group must be ( \"text\" … )?"},
         {"name a\ncall WHAT", "line 2: a pattern has a word that is not known"},
-        {"name a\nargument KEY TEXT", "line 2: a text must stand behind TEXT or STRING"},
+        {"name a\nargument KEY TEXT", "line 2: a text must stand behind TEXT, TAGS or STRING"},
+        {"name a\nargument \"a\" KEY TAGS \"b\"",
+         "line 2: TAGS must stand in \"text\" KEY \"text\" TAGS \"text\""},
+        {"name a\nheader \"a\"", "line 2: it must have NAME behind a text"},
+        {"name a\nchannels \"a\" \"b\"", "'channels' and lines 'header' belong together"},
         {"name a\nwhat", "line 2: its keyword is not known"},
         {"", "it has no 'name'"},
     };
