@@ -30,6 +30,8 @@ SCHEMAS = {
         "o": {"type": "object", "properties": {"k": {"type": "string"}, "deep": DEEP}, "required": ["k"],
               "additionalProperties": False}}},
     "g": {"type": "object", "properties": {"only": {"type": "string"}}, "additionalProperties": False},
+    "h": {"type": "object", "properties": {"escaped": {"type": "array", "items": {"enum": ['a"]', "b\\"]}, "maxItems": 2}},
+          "additionalProperties": False},
     "free": {"type": "object"},
 }
 OFFERED = [{"type": "function", "function": {"name": k, "parameters": v}} for k, v in SCHEMAS.items()]
