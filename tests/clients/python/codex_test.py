@@ -25,7 +25,7 @@ ADD = """*** Begin Patch
 *** Add File: a "b".txt
 +say "hé" \\n </parameter
 +
-+	two
++\ttwo
 *** End Patch"""
 UPDATE = """*** Begin Patch
 *** Update File: a "b".txt
@@ -33,7 +33,7 @@ UPDATE = """*** Begin Patch
  say "hé" \\n </parameter
 -
 +one 😀
- 	two
+ \ttwo
 *** End Patch
 """
 CALLS = [

@@ -13,7 +13,7 @@ import unittest
 
 from case import main
 from quire import TOOLS, Server
-from scripted_proxy import Script, ScriptedProxy, history
+from scripted_proxy import Script, ScriptedProxy, history, thoughts
 
 __all__ = ["CALLS", "LAST", "THOUGHT", "AgentCase", "Functions", "LoopCase", "main"]
 
@@ -113,15 +113,15 @@ class LoopCase(unittest.TestCase):
         assert cls.server.stop() == 0
         cls.folder.cleanup()
 
-    def check_functions(self, run):
+    def check_functions(self, run, keeps_thoughts=True):
         """run(family, functions) has an agent loop with these functions, and returns its last text and its thoughts."""
         results = [getattr(Functions(), name)(**arguments) for name, arguments in CALLS]
         for family in self.families:
             with self.subTest(family.name):
                 functions, script = Functions(), self.script(family, CALLS)
-                self.assertEqual(run(family, functions), (LAST, [THOUGHT, THOUGHT] if family.marks else []))
+                self.assertEqual(run(family, functions), (LAST, [THOUGHT] * script.n_thoughts))
                 self.assertEqual(functions.done, CALLS)
-                self.check_script(script, CALLS, results)
+                self.check_script(script, CALLS, results, keeps_thoughts)
 
     def script(self, family, calls):
         """Its turns: each a call, the first and the fourth behind a thought, and the last one a text."""
@@ -131,11 +131,12 @@ class LoopCase(unittest.TestCase):
         texts = [re.sub(r"(functions\.\w+):\d+", rf"\1:{n}", text) for n, text in enumerate(texts)]
         texts = [(thought if n in (0, 3) else "") + text for n, text in enumerate(texts)]
         self.proxy.statuses.clear()
-        self.proxy.scripts[family.name] = script = Script([*texts, family.before["text"] + LAST])
+        self.proxy.scripts[family.name] = script = Script([*texts, family.before["text"] + LAST], 2 if family.marks else 0)
         return script
 
-    def check_script(self, script, calls, results):
-        """Each turn's request had all calls before it, with their arguments and results; none was refused."""
+    def check_script(self, script, calls, results, keeps_thoughts=True):
+        """Each turn's request had all calls before it, with their arguments and results, and the last one all thoughts, if the
+        program sends them back; none was refused."""
         self.assertEqual([s for s in self.proxy.statuses if s[1] != 200], [])
         self.assertEqual(len(script.turns), len(script.texts))
         for n, (path, body) in enumerate(script.turns):
@@ -143,6 +144,8 @@ class LoopCase(unittest.TestCase):
             self.assertEqual([(name, arguments) for name, arguments, _ in behind], calls[:n])
             for (_, _, result), wanted in zip(behind, results):
                 self.assertIn(wanted, result)
+        if keeps_thoughts:
+            self.assertEqual(thoughts(path, body), [THOUGHT] * script.n_thoughts)
 
 
 class AgentCase(LoopCase):
@@ -153,14 +156,19 @@ class AgentCase(LoopCase):
         path.mkdir(exist_ok=True)
         return path
 
-    def agent(self, family, program, *args, **env):
-        """Run node_modules/PROGRAM in the family's folder; what it printed, lines of JSON."""
+    def start(self, program, *args, cwd=None, **env):
+        """node_modules/PROGRAM, whose home is a folder of this test's."""
         command = [pathlib.Path(os.environ["QUIRE_NPM"], "node_modules", program), *args]
         env = {"PATH": os.environ["PATH"], "HOME": str(pathlib.Path(self.folder.name, "home")), **env}
-        run = subprocess.run(command, cwd=self.project(family), env=env, timeout=100, check=False, stdin=subprocess.DEVNULL,
-                             capture_output=True, text=True)
-        self.assertEqual(run.returncode, 0, run.stdout[-4000:] + run.stderr[-4000:])
-        return [json.loads(line) for line in run.stdout.splitlines()]
+        return subprocess.Popen(command, cwd=cwd or self.folder.name, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                stderr=subprocess.STDOUT, text=True)
+
+    def agent(self, family, program, *args, **env):
+        """Run a program in the family's folder; what it printed, lines of JSON."""
+        run = self.start(program, *args, cwd=self.project(family), **env)
+        printed, _ = run.communicate(timeout=100)
+        self.assertEqual(run.returncode, 0, printed[-4000:])
+        return [json.loads(line) for line in printed.splitlines() if line.startswith("{")]
 
     def write_home(self, name, text):
         path = pathlib.Path(self.folder.name, "home", name)

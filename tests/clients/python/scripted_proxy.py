@@ -14,10 +14,11 @@ ONE_HOP = {"connection", "content-length", "host", "keep-alive", "transfer-encod
 
 
 class Script:
-    """What the model says, a text for each turn; turns: (path, body) of each, as the program sent it."""
+    """What the model says, a text for each turn, and how many thoughts stand in them; turns: (path, body) of each, as the
+    program sent it."""
 
-    def __init__(self, texts):
-        self.texts, self.turns = texts, []
+    def __init__(self, texts, n_thoughts):
+        self.texts, self.n_thoughts, self.turns = texts, n_thoughts, []
 
 
 class ScriptedProxy:
@@ -113,3 +114,14 @@ def history(path, body):
     calls, results = read[path](body)
     assert len(calls) == len(results), (calls, results)
     return [(name, arguments, text_of(results[id])) for name, arguments, id in calls]
+
+
+def thoughts(path, body):
+    """The thoughts that a turn has behind it, in their order."""
+    if path == "/v1/responses":
+        return [text_of(i["content"]) for i in body["input"] if i.get("type") == "reasoning"]
+    if path == "/v1/messages":
+        blocks = [b for m in body["messages"] if not isinstance(m["content"], str) for b in m["content"]]
+        return [b["thinking"] for b in blocks if b["type"] == "thinking"]
+    said = [m.get("reasoning_content") or m.get("reasoning") for m in body["messages"]]
+    return [thought for thought in said if thought]
