@@ -2,11 +2,11 @@
 """Real clients at locked versions against a running Quire: `make test-clients`.
 
 A Python client has a file python/NAME_test.py and an environment of its own, made of python/locks/
-NAME.txt; the npm packages have one environment together, and so have coding agents among them, whose
-tests are in python/NAME_test.py. All of it is made below build/, from the
-registries that pip and npm are set up for. Each test is named after what it shows, and the table at
-the end says which clients showed what. A test that is skipped or does not run has failed; a client
-that wants a newer Python than there is on this machine is named below the table.
+NAME.txt; the npm packages have one environment together, and tests NAME.test.mjs, but for coding agents,
+whose tests are python/NAME_test.py, too. All of it is made below build/, from the registries that pip
+and npm are set up for. Each test is named after what it shows, and the table at the end says which
+clients showed what. A test that is skipped or does not run has failed; a client that wants a newer
+Python than there is on this machine, or another kind of machine, is named below the table.
 
     clients.py --folder build/clients [NAME...]    run these clients, those of npm, of python, or all
     clients.py --folder build/clients --lock NAME  write its lock anew, of the newest versions

@@ -166,7 +166,10 @@ class AgentCase(LoopCase):
     def agent(self, family, program, *args, **env):
         """Run a program in the family's folder; what it printed, lines of JSON."""
         run = self.start(program, *args, cwd=self.project(family), **env)
-        printed, _ = run.communicate(timeout=100)
+        try:
+            printed, _ = run.communicate(timeout=100)
+        finally:
+            run.kill()
         self.assertEqual(run.returncode, 0, printed[-4000:])
         return [json.loads(line) for line in printed.splitlines() if line.startswith("{")]
 

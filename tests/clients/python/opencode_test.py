@@ -33,12 +33,10 @@ class OpencodeTest(AgentCase):
                                    "options": {"baseURL": f"{self.proxy.url}/v1", "apiKey": "none"}}}}))
         self.process = self.start("opencode-linux-x64-baseline/bin/opencode", "serve", "--port", "0", OPENCODE_DISABLE_MODELS_FETCH="1",
                                   OPENCODE_DISABLE_LSP_DOWNLOAD="1", OPENCODE_DISABLE_DEFAULT_PLUGINS="1", npm_config_offline="true")
+        self.addCleanup(self.process.communicate, timeout=60)
+        self.addCleanup(self.process.terminate)  # the last cleanup is the first to run
         line = next(text for text in self.process.stdout if "listening on" in text)
         self.port = int(line.strip().rsplit(":", 1)[1])
-
-    def tearDown(self):
-        self.process.terminate()
-        self.process.communicate(timeout=60)
 
     def ask(self, path, body):
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=100)
