@@ -129,6 +129,9 @@ class Agent(Npm):
         super().__init__(name, package)
         self.name, self.install, self.only = name, install, only
 
+    def title(self):
+        return super().title().replace("(npm)", "(npm, loops)")  # another client may have other tests of the package
+
     def lacks(self):
         return f"is for {self.only} alone" if self.only not in (None, platform.machine()) else None
 
