@@ -75,8 +75,8 @@ e2e-avx2: ## the server as on a CPU without AVX-VNNI and AVX-512, debug build (P
 
 # The packages are installed beside copies of the tests, so that nothing but build/ is written to.
 CLIENTS := $(BUILD)/clients
-test-clients: deps-clients $(BUILD)/quire ## real clients, locked versions, against a running server (ARGS='openai ai.mjs', ARGS=npm)
-	@QUIRE_BIN=$(abspath $(BUILD))/quire $(PYTHON) tests/clients/clients.py --folder $(CLIENTS) $(ARGS)
+test-clients: deps-clients $(BUILD)/quire $(BUILD)/tools/schema ## real clients, locked versions, against a running server (ARGS='openai ai.mjs', ARGS=npm)
+	@QUIRE_BIN=$(abspath $(BUILD))/quire QUIRE_TOOLS=$(abspath $(BUILD))/tools $(PYTHON) tests/clients/clients.py --folder $(CLIENTS) $(ARGS)
 
 # A browser of Debian's, driven by npm's packages; screenshots are in build/page/shots, to be looked at.
 PAGE := $(BUILD)/page

@@ -2,10 +2,11 @@
 """Real clients at locked versions against a running Quire: `make test-clients`.
 
 A Python client has a file python/NAME_test.py and an environment of its own, made of python/locks/
-NAME.txt; the npm packages have one environment together. All of it is made below build/, from the
-registries that pip and npm are set up for. Each test is named after what it shows, and the table at
-the end says which clients showed what. A test that is skipped or does not run has failed; a client
-that wants a newer Python than there is on this machine is named below the table.
+NAME.txt; the npm packages have one environment together, and tests NAME.test.mjs, but for coding agents,
+whose tests are python/NAME_test.py, too. All of it is made below build/, from the registries that pip
+and npm are set up for. Each test is named after what it shows, and the table at the end says which
+clients showed what. A test that is skipped or does not run has failed; a client that wants a newer
+Python than there is on this machine, or another kind of machine, is named below the table.
 
     clients.py --folder build/clients [NAME...]    run these clients, those of npm, of python, or all
     clients.py --folder build/clients --lock NAME  write its lock anew, of the newest versions
@@ -15,6 +16,7 @@ import hashlib
 import json
 import os
 import pathlib
+import platform
 import re
 import shutil
 import subprocess
@@ -80,8 +82,7 @@ class Python:
         record.write_text("")
         env = {**os.environ, "QUIRE_RECORD": str(record), "PYTHONDONTWRITEBYTECODE": "1"}
         status = command([python, HERE / "python" / f"{self.file}_test.py"], log, env=env)
-        results = [json.loads(line) for line in record.read_text().splitlines()]
-        return [(r["test"].removeprefix("test_"), r["ok"]) for r in results] + ended(status, results)
+        return recorded(record, status)
 
 
 class Npm:
@@ -97,9 +98,11 @@ class Npm:
         return None
 
     def title(self):
-        return f"{self.package} {json.loads((HERE / 'package.json').read_text())['dependencies'][self.package]} (npm)"
+        listed = json.loads((HERE / "package.json").read_text())
+        return f"{self.package} {(listed['dependencies'] | listed['optionalDependencies'])[self.package]} (npm)"
 
-    def run(self, folder, log):
+    def prepare(self, folder):
+        """The packages and the tests; all clients of npm have them together."""
         for source in [*HERE.glob("*.json"), *HERE.glob("*.mjs")]:
             shutil.copy(source, folder)
         lock = hashlib.sha256((HERE / "package-lock.json").read_bytes()).hexdigest()
@@ -107,12 +110,40 @@ class Npm:
         if not stamp.exists() or stamp.read_text() != lock:
             subprocess.run(["npm", "ci", "--silent", "--fetch-retries", "5", "--no-audit", "--no-fund", "--no-update-notifier"], cwd=folder, check=True)
             stamp.write_text(lock)
+
+    def run(self, folder, log):
+        self.prepare(folder)
         status = command(["node", "--test", "--test-timeout", "120000", "--test-reporter", "tap", self.file], log, cwd=folder)
         # A file with tests is a test itself, whose name is its path; newer runners leave that out.
         results = [(m[2], m[1] == "ok" and "# SKIP" not in m[3]) for m in
                    re.finditer(r"^ *(ok|not ok) \d+ - ([^#\n]*[^#\s])(.*)$", log.read_text(), re.M)
                    if not m[2].endswith(self.file)]
         return results + ended(status, results)
+
+
+class Agent(Npm):
+    """A program of npm's that runs tools; its tests are Python's, and need no more than its standard library. install: the
+    package's script that puts the program in its place; only: the one kind of machine that it is there for."""
+
+    def __init__(self, name, package, install=None, only=None):
+        super().__init__(name, package)
+        self.name, self.install, self.only = name, install, only
+
+    def title(self):
+        return super().title().replace("(npm)", "(npm, loops)")  # another client may have other tests of the package
+
+    def lacks(self):
+        return f"is for {self.only} alone" if self.only not in (None, platform.machine()) else None
+
+    def run(self, folder, log):
+        self.prepare(folder)
+        if self.install:  # npm may have been told to run no scripts of packages
+            subprocess.run(["node", folder / "node_modules" / self.package / self.install], check=True, capture_output=True)
+        record = folder / f"{self.name}.record"
+        record.write_text("")
+        env = {**os.environ, "QUIRE_RECORD": str(record), "QUIRE_NPM": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
+        file = HERE / "python" / f"{self.name.replace('-', '_')}_test.py"
+        return recorded(record, command([sys.executable, file], log, env=env))
 
 
 CLIENTS = [
@@ -122,6 +153,7 @@ CLIENTS = [
     Python("langchain", ["langchain-openai", "langchain-anthropic"]),
     Python("llama-index", ["llama-index-llms-openai-like", "llama-index-embeddings-openai-like"], file="llama_index"),
     Python("litellm", ["litellm", "mcp"]),
+    Python("openai-agents", ["openai-agents"], file="openai_agents"),
     Python("pydantic-ai", ["pydantic-ai-slim[openai,anthropic]"], file="pydantic_ai"),
     Python("instructor", ["instructor[anthropic]"]),
     Python("ollama", ["ollama"]),
@@ -135,6 +167,9 @@ CLIENTS = [
     Npm("anthropic", "@anthropic-ai/sdk"),
     Npm("ollama", "ollama"),
     Npm("claude-code", "@anthropic-ai/claude-code"),
+    Agent("claude-code", "@anthropic-ai/claude-code", install="install.cjs"),
+    Agent("codex", "@openai/codex"),
+    Agent("opencode", "opencode-linux-x64-baseline", only="x86_64"),
 ]
 
 
@@ -151,6 +186,12 @@ def command(args, log, **more):
                                   timeout=LONGEST_S, **more).returncode
         except subprocess.TimeoutExpired:
             return f"no end after {LONGEST_S} s"
+
+
+def recorded(record, status):
+    """[(test, whether it passed)], as a file of Python's tests has written them down."""
+    results = [json.loads(line) for line in record.read_text().splitlines()]
+    return [(r["test"].removeprefix("test_"), r["ok"]) for r in results] + ended(status, results)
 
 
 def ended(status, results):

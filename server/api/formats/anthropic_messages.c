@@ -11,6 +11,10 @@
 #include <inttypes.h>
 #include <string.h>
 
+/* Of a thought. Clients send a thought back as such only if it has one that is not empty; what they
+ * send back is not looked at. */
+#define SIGNATURE "cXVpcmU=" /* "quire" in base64: the API's own are base64, too */
+
 enum piece { PIECE_NONE = 0, PIECE_THOUGHT, PIECE_TEXT, PIECE_CALL };
 
 static void begin(struct response_writer *a)
@@ -99,7 +103,7 @@ static void add_block(struct buf *out, const struct output_parser *s, const stru
     } else if (p->part == OUTPUT_THOUGHT) {
         buf_add_str(out, "{\"type\":\"thinking\",\"thinking\":");
         json_add_string(out, s->thought.data + p->at, p->n);
-        buf_add_str(out, ",\"signature\":\"\"}");
+        buf_add_str(out, ",\"signature\":\"" SIGNATURE "\"}");
     } else {
         buf_add_str(out, "{\"type\":\"text\",\"text\":");
         json_add_string(out, s->text.data + p->at, p->n);
@@ -159,16 +163,6 @@ static void start_message(struct response_writer *a, const struct choice *c, str
     close_event(out);
 }
 
-static void close_block(struct response_writer *a, struct buf *out)
-{
-    if (a->open_block == PIECE_NONE)
-        return;
-    a->open_block = PIECE_NONE;
-    open_event(out, "content_block_stop");
-    buf_printf(out, ",\"index\":%u", a->n_blocks - 1);
-    close_event(out);
-}
-
 static void open_block(struct response_writer *a, struct buf *out)
 {
     open_event(out, "content_block_start");
@@ -181,6 +175,21 @@ static void begin_delta(struct response_writer *a, const char *type, const char 
     open_event(out, "content_block_delta");
     buf_printf(out, ",\"index\":%u,\"delta\":{\"type\":\"%s\",\"%s\":", a->n_blocks - 1, type,
                member);
+}
+
+static void close_block(struct response_writer *a, struct buf *out)
+{
+    if (a->open_block == PIECE_NONE)
+        return;
+    if (a->open_block == PIECE_THOUGHT) {
+        begin_delta(a, "signature_delta", "signature", out);
+        buf_add_str(out, "\"" SIGNATURE "\"}");
+        close_event(out);
+    }
+    a->open_block = PIECE_NONE;
+    open_event(out, "content_block_stop");
+    buf_printf(out, ",\"index\":%u", a->n_blocks - 1);
+    close_event(out);
 }
 
 static void add_run(struct response_writer *a, enum piece block, const char *text, size_t n,

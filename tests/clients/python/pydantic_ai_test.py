@@ -5,6 +5,7 @@ import math
 import anthropic
 import openai
 from case import MODEL, STORY, ZONE, ClientCase, check_retry, clock, main
+from loop_case import LoopCase
 from pydantic import BaseModel, Field
 from pydantic_ai import Agent, Embedder, NativeOutput, ToolOutput
 from pydantic_ai.direct import model_request_sync
@@ -25,19 +26,19 @@ class Person(BaseModel):
     age: int = Field(ge=0, le=120)
 
 
-class PydanticAITest(ClientCase):
-    def models(self, url=None, key="none", max_retries=0):
-        """Its ways to reach a server; a connection belongs to the loop that it was made in."""
-        url = url or self.url
-        yield "chat", OpenAIChatModel(MODEL, provider=OpenAIProvider(
-            openai_client=openai.AsyncOpenAI(base_url=f"{url}/v1", api_key=key, max_retries=max_retries)))
-        yield "responses", OpenAIResponsesModel(MODEL, provider=OpenAIProvider(
-            openai_client=openai.AsyncOpenAI(base_url=f"{url}/v1", api_key=key, max_retries=max_retries)))
-        yield "messages", AnthropicModel(MODEL, provider=AnthropicProvider(
-            anthropic_client=anthropic.AsyncAnthropic(base_url=url, api_key=key, max_retries=max_retries)))
+def models(url, key="none", max_retries=0, model=MODEL):
+    """Its ways to reach a server; a connection belongs to the loop that it was made in."""
+    yield "chat", OpenAIChatModel(model, provider=OpenAIProvider(
+        openai_client=openai.AsyncOpenAI(base_url=f"{url}/v1", api_key=key, max_retries=max_retries)))
+    yield "responses", OpenAIResponsesModel(model, provider=OpenAIProvider(
+        openai_client=openai.AsyncOpenAI(base_url=f"{url}/v1", api_key=key, max_retries=max_retries)))
+    yield "messages", AnthropicModel(model, provider=AnthropicProvider(
+        anthropic_client=anthropic.AsyncAnthropic(base_url=url, api_key=key, max_retries=max_retries)))
 
+
+class PydanticAITest(ClientCase):
     def each(self, *names):
-        for name, model in self.models():
+        for name, model in models(self.url):
             if not names or name in names:
                 with self.subTest(name):
                     yield model
@@ -113,11 +114,42 @@ class PydanticAITest(ClientCase):
         for name in ("chat", "messages"):
             def make_call(url, key):
                 def call():
-                    model = dict(self.models(url, key, max_retries=4))[name]
+                    model = dict(models(url, key, max_retries=4))[name]
                     Agent(model).run_sync(STORY, model_settings={"max_tokens": 2})
                 return call
             with self.subTest(name):
                 check_retry(self, make_call)
+
+
+class PydanticAILoops(LoopCase):
+    """Loops of five calls in the words of each family."""
+
+    def check(self, api, at):
+        """Each family has answers that are streamed and others that are not, but not over each API."""
+        async def loop(family, functions):
+            model = dict(models(self.proxy.url, model=family.name))[api]
+            agent = Agent(model, tools=[functions.save, functions.total])
+            if (self.families.index(family) + at) % 2 == 0:
+                run = await agent.run("Do the work.")
+                return run.output, thoughts_of(run)
+            async with agent.run_stream("Do the work.") as run:
+                return await run.get_output(), thoughts_of(run)
+        self.check_functions(lambda family, functions: asyncio.run(loop(family, functions)))
+
+    def test_tools_loop_chat(self):
+        self.check("chat", 0)
+
+    def test_tools_loop_responses(self):
+        self.check("responses", 1)
+
+    def test_tools_loop_messages(self):
+        self.check("messages", 2)
+
+
+def thoughts_of(run):
+    """Of Responses, what is no summary is a detail."""
+    parts = [part for message in run.all_messages() for part in message.parts if part.part_kind == "thinking"]
+    return [part.content or "".join(part.provider_details["raw_content"]) for part in parts]
 
 
 def request(model, history, tool, settings):
