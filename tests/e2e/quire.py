@@ -147,7 +147,7 @@ class Server:
             time.sleep(0.01)
 
     def flush_log(self):
-        """Until the thread that writes the log has nothing left to do: then it sleeps."""
+        """Until the thread that writes the log has nothing left to do: then it sleeps. A new one is called log once it has run."""
         begin = time.monotonic()
         while time.monotonic() - begin < 5 and self.process.poll() is None:
             states = []
@@ -161,7 +161,7 @@ class Server:
                 except (OSError, IndexError):
                     continue
                 states += [rest.split()[0]] if name == "log" else []
-            if "R" not in states and "D" not in states:
+            if states and "R" not in states and "D" not in states:
                 return
             time.sleep(0.001)
 

@@ -35,6 +35,7 @@ FIELDS = {
     "function_call": ((CHAT,), [], ["auto", "none", "required", 1, {"name": "f"}]),  # without functions
     "reasoning_format": ((CHAT,), ["none", "auto", "deepseek", "deepseek-legacy"], ["x", 1, [], {}]),
     "include_reasoning": ((CHAT,), [True, False], BOOLS),
+    "reasoning_control": ((CHAT,), [True, False], BOOLS),
     **dict.fromkeys(("reasoning_budget", "reasoning_budget_tokens", "thinking_budget_tokens", "thinking_token_budget"),
                     ((CHAT,), [-1, 0, 5, BIG], INTS + [-2, BIG + 1])),
     "reasoning_budget_message": ((CHAT,), ["", "Enough.", "a" * 256], STRINGS + ["word " * 1500]),

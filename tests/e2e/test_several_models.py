@@ -293,10 +293,12 @@ def test_a_drain_beside_what_expires(start, models, tmp_path):
 
 
 def test_limits_are_each_models_own(start, models):
-    """A full queue, and a full cache, are the one model's alone; a tenant's limit is the server's."""
+    """A full queue, and a full cache, are the one model's alone; a tenant's limit is the server's. Answers of ten contexts
+    last until they are reset, however slowly the test goes on."""
     s = start("--max-sequences", "1", "--queue-limit", "1", "--kv-memory", "64m", "--tenant-header", "X-Tenant",
-              "--tenant-limit", "3", model=models)
-    streams = [s.stream("Once", model="stories", **LONG) for _ in range(2)]
+              "--tenant-limit", "3", "--context-shift", "on", model=models)
+    endless = {"max_tokens": 100000, "ignore_eos": True}
+    streams = [s.stream("Once", model="stories", **endless) for _ in range(2)]
     r = s.post("/v1/completions", {"prompt": "Once", "model": "stories"})
     assert (r.status, r.json["error"]["code"]) == (429, "queue_full")
     assert s.complete("Once", model="demo", max_tokens=1).status == 200
@@ -307,8 +309,8 @@ def test_limits_are_each_models_own(start, models):
         stream.reset()
     s.wait_until(lambda m: m['quire_requests_running{model="stories"}'] == 0)
     who = {"X-Tenant": "alice"}
-    streams = [s.stream("Once", headers=who, model="stories", **LONG) for _ in range(2)]
-    streams.append(s.stream("Once", headers=who, model="demo", **LONG))
+    streams = [s.stream("Once", headers=who, model="stories", **endless) for _ in range(2)]
+    streams.append(s.stream("Once", headers=who, model="demo", **endless))
     r = s.post("/v1/completions", {"prompt": "Once", "model": "demo"}, headers=who)
     assert r.status == 429 and s.metrics()['quire_rejections_total{model="demo",reason="tenant_limit"}'] == 1
     for stream in streams:
