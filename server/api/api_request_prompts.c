@@ -57,11 +57,15 @@ int api_request_cannot_encode(struct api_request *p)
 int api_request_too_long(struct api_request *p, const struct server_model *model,
                          uint32_t n_prompt)
 {
+    char size[32] = "";
+
     p->reason = REJECTION_CONTEXT;
+    if (n_prompt > 0)
+        snprintf(size, sizeof(size), " of %u", n_prompt);
     api_error_set(&p->error, 400, text_field(p), "context_length_exceeded",
-                  "this model's maximum context length is %u tokens: the prompt exceeds the "
+                  "this model's maximum context length is %u tokens: the prompt%s exceeds the "
                   "available context size, or leaves no room in it",
-                  api_request_context(p, model));
+                  api_request_context(p, model), size);
     if ((p->params.form & PARAMS_LLAMA) != 0) {
         p->error.type = "exceed_context_size_error";
         p->error.n_prompt_tokens = n_prompt;

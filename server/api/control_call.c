@@ -132,7 +132,10 @@ bool control_call_take(struct engine_client *engine, struct http_call *call,
         end_thoughts(c);
         answer(call, NULL);
     } else {
-        answer(call, "reasoning control not enabled for this completion");
+        answer(call, c->api.request.params.reasoning_control
+                         ? "this completion has no thought that can be ended: the marks of its "
+                           "model's thoughts are not tokens, or it does not think"
+                         : "reasoning control not enabled for this completion");
     }
     return true;
 }

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 _Static_assert((int)CONFIG_SANDBOX_AUTO == SANDBOX_AUTO &&
                    (int)CONFIG_SANDBOX_STRICT == SANDBOX_STRICT &&
@@ -46,7 +47,7 @@ static void add_model(struct sandbox_paths *p, const struct config *c)
         add_weights(p, c, c->draft);
     if (is_file_of_template(c->chat_template))
         sandbox_read(p, c->chat_template);
-    if (strchr(c->tool_call_parser, '/') != NULL)
+    if (access(c->tool_call_parser, F_OK) == 0) /* a description, not a parser's name */
         sandbox_read(p, c->tool_call_parser);
     if (strcmp(c->weight_cache, "on") != 0 && strcmp(c->weight_cache, "off") != 0)
         sandbox_allow(p, c->weight_cache, LANDLOCK_CHANGE);

@@ -145,7 +145,8 @@ FIELDS = {  # by the names of the bodies in /openapi.json
     "CompletionRequest": {**LLAMA_SAMPLING, **LLAMA_SHAPE, **VLLM_SAMPLING, **VLLM_TEXT, **OPENAI_COMPLETIONS, **OWN, **OWN_RESUME,
                           **OWN_COMPLETIONS,
                           "timings": True, "image_data": LLAMA_COMPLETION["image_data"]},
-    "ChatCompletionRequest": {**OWN_CHATS, **OWN_RESUME, **LLAMA_SHAPE, **VLLM_CHAT, **OPENAI_CHAT},
+    "ChatCompletionRequest": {**OWN_CHATS, **OWN_RESUME, **LLAMA_SHAPE, **VLLM_CHAT, **OPENAI_CHAT,
+                              "thinking": {"type": "disabled"}, "enable_thinking": False},  # DeepSeek's and GLM's, Qwen's
     "EmbeddingRequest": {**LLAMA_EMBEDDINGS, **VLLM_EMBEDDINGS, **OPENAI_EMBEDDINGS, **OWN},
     "ClassifyRequest": {**VLLM_ANY, **VLLM_POOLED, "activation": False, "input": "Once", **VLLM_TURNS, **OWN},
     "PoolingRequest": {**VLLM_ANY, **VLLM_EMBEDDINGS, **OPENAI_EMBEDDINGS, "embd_normalize": -1, "task": "token_embed",

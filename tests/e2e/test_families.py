@@ -10,7 +10,7 @@ import subprocess
 import jsonschema
 import pytest
 
-from quire import serve_in_vain
+from quire import BIN, serve_in_vain
 from test_tool_calls import events as events_of
 
 FAMILIES = sorted((pathlib.Path(__file__).parents[2] / "server" / "api" / "chat" / "families").glob("*.family"))
@@ -235,6 +235,16 @@ def test_a_setting_chooses_the_family(start, tmp_path):
         [call] = ask(s, text).json["choices"][0]["message"]["tool_calls"]
         assert json.loads(call["function"]["arguments"]) == {"s": "Oslo", "n": 3}
     assert ask(start("--tool-call-parser", "none"), CALL).json["choices"][0]["message"]["content"] == CALL
+
+
+def test_a_description_in_the_working_folder(start, tmp_path, monkeypatch):
+    """A name without a slash is a file, too: the sandbox lets the process read it."""
+    (tmp_path / "own.family").write_text('name own\ncall "((call " NAME ":" ~ ARGUMENTS "))"\nargument KEY "->" TEXT ";" ~\n')
+    binary = os.path.abspath(BIN)
+    monkeypatch.chdir(tmp_path)
+    s = start("--tool-call-parser", "own.family", binary=binary)
+    [call] = ask(s, "((call f: s->Oslo; n->3; ))").json["choices"][0]["message"]["tool_calls"]
+    assert json.loads(call["function"]["arguments"]) == {"s": "Oslo", "n": 3}
 
 
 def test_thoughts_of_another_family(start):

@@ -291,6 +291,8 @@ OFF = {
     "reasoning_budget": ("/v1/chat/completions", {"reasoning_budget": 0}),
     "enable_thinking": ("/v1/chat/completions", {"chat_template_kwargs": {"enable_thinking": False}}),
     "thinking": ("/v1/chat/completions", {"chat_template_kwargs": {"thinking": False}}),
+    "field_enable_thinking": ("/v1/chat/completions", {"enable_thinking": False}),
+    "field_thinking": ("/v1/chat/completions", {"thinking": {"type": "disabled"}}),
     "messages": ("/v1/messages", {"thinking": {"type": "disabled"}}),
     "responses": ("/v1/responses", {"reasoning": {"effort": "none"}}),
     "ollama": ("/api/chat", {"think": False, "stream": False}),

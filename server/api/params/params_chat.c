@@ -229,6 +229,16 @@ int params_parse_reasoning_effort(const struct field_args *a)
     return params_set_effort(a, a->name, cJSON_GetStringValue(a->v));
 }
 
+int params_parse_enable_thinking(const struct field_args *a)
+{
+    bool wanted = true;
+
+    if (field_bool(a->v, a->name, &wanted, a->e) < 0)
+        return ERR_INVAL;
+    a->p->thinking = wanted ? THINKING_ON : THINKING_OFF;
+    return 0;
+}
+
 /* ---- the rest ---- */
 
 int params_parse_chat_logprobs(const struct field_args *a)
@@ -299,7 +309,8 @@ int params_check_chat(const struct params *p, struct api_error *e)
         return api_error_set(e, 400, "tool_choice", NULL, "'tool_choice' wants 'tools'");
     if (p->tool_choice == TOOL_CHOICE_NAMED && conversation_tool(&p->chat, p->tool_name) == NULL)
         return api_error_set(e, 400, "tool_choice", NULL,
-                             "'tool_choice' names '%.100s', which is none of the tools",
+                             "'tool_choice' names '%.100s', which is none of the tools (one with "
+                             "defer_loading is, once it was found)",
                              p->tool_name);
     return p->continue_final_message ? check_continued(p, e) : 0;
 }

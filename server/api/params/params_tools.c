@@ -129,9 +129,14 @@ int params_choose_tool_by_word(const struct field_args *a, const char *word)
     return params_refuse(a, "must be auto, none, required or name a function");
 }
 
-static int refuse_allowed(const struct field_args *a, const char *why)
+/* `member` is where the API at hand has it: within allowed_tools in chats, beside the type else. */
+static int refuse_allowed(const struct field_args *a, bool is_flat, const char *member,
+                          const char *why)
 {
-    return params_refuse(a, "of the type allowed_tools must have %s", why);
+    char name[64];
+
+    snprintf(name, sizeof(name), "tool_choice.%s%s", is_flat ? "" : "allowed_tools.", member);
+    return api_error_set(a->e, 400, name, NULL, "'%s' must be %s", name, why);
 }
 
 /* Where a function or a custom tool has its name: beside its type, or, in chats, in an object that
@@ -172,9 +177,9 @@ static int take_allowed(const struct field_args *a, const cJSON *allowed, bool i
     const char *mode = field_text(allowed, "mode");
 
     if (mode == NULL || (strcmp(mode, "auto") != 0 && strcmp(mode, "required") != 0))
-        return refuse_allowed(a, "the mode auto or required");
+        return refuse_allowed(a, is_flat, "mode", "auto or required");
     if (!cJSON_IsArray(tools) || tools->child == NULL)
-        return refuse_allowed(a, "a list of tools");
+        return refuse_allowed(a, is_flat, "tools", "a list of tools");
     for (uint32_t i = 0; i < a->p->chat.n_tools; i++)
         a->p->chat.tools[i].is_hidden = true;
     cJSON_ArrayForEach(it, tools)
@@ -182,7 +187,8 @@ static int take_allowed(const struct field_args *a, const cJSON *allowed, bool i
         struct tool *tool = find_named(a, it, is_flat);
 
         if (tool == NULL)
-            return refuse_allowed(a, "functions of 'tools' and custom tools alone, by their names");
+            return refuse_allowed(a, is_flat, "tools",
+                                  "a list that names functions and custom tools of 'tools' alone");
         tool->is_hidden = false;
     }
     conversation_drop_hidden(&a->p->chat);
