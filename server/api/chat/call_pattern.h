@@ -25,10 +25,12 @@
  * and the value of an argument is one of
  *
  *     TEXT       raw text, a value of the type that the tool's schema has for it (call_value.h)
- *     TAGS       the same, but objects and lists are written as tags within: of `argument "<" KEY
- * ">" TAGS "</" KEY ">"` a member is <KEY>…</KEY>, and an item of a list <item>…</item> STRING raw
- * text, always a string VALUE      a JSON value PYTHON     a literal of Python QUOTED     JSON with
- * keys without quotes, and strings between the marks of `quote`
+ *     TAGS       the same, but objects and lists are tags within: of `argument "<" KEY ">" TAGS
+ *                "</" KEY ">"` a member is <KEY>...</KEY>, and an item of a list <item>...</item>
+ *     STRING     raw text, always a string
+ *     VALUE      a JSON value
+ *     PYTHON     a literal of Python
+ *     QUOTED     JSON with keys without quotes, and strings between the marks of `quote`
  *
  * Thread: any; a pattern does not change.
  * Memory: texts are the family's.
