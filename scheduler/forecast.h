@@ -18,10 +18,12 @@
 #include "scheduler/queue.h"
 
 struct forecast_ask {
-    uint32_t n_prompt, n_cached; /* cached: of the prompt, already computed */
+    uint32_t n_prompt, n_cached; /* n_cached: prompt tokens already computed */
     uint32_t max_tokens;
-    uint32_t max_known, n_recomputed; /* of a context that is shifted: its length, and what each */
-    uint64_t n_shifts;                /* shift has computed again; n_shifts 0: it is not */
+    uint32_t max_known, n_recomputed; /* of a context shift: the full context, and the tokens
+                                       * that */
+    uint64_t n_shifts;                /* a shift computes again; n_shifts 0: the context is not
+                                       * shifted */
     enum priority priority;
     uint64_t tokens_ahead;       /* prompt tokens posted but not in the statistics yet */
     uint32_t max_batch_tokens, prefill_chunk, max_sequences;
@@ -36,7 +38,7 @@ struct forecast {
 
 struct forecast forecast_make(const struct engine_stats *s, const struct forecast_ask *ask);
 
-/* Until one more request would be let into a queue that is full: the time of the next end. */
+/* Microseconds until a full queue takes one more request: the time to the next end of a request. */
 uint64_t forecast_room_us(const struct engine_stats *s);
 
 #endif
