@@ -38,8 +38,8 @@ struct engine_loop {
     struct sched *sched;
     struct batch *batch;
     struct engine_drafter *drafter; /* or NULL */
-    int32_t *tokens;      /* [max_sequences] by plan item: the last one */
-    uint32_t *n_accepted; /* [max_sequences] by plan item: drafts before it */
+    int32_t *tokens;      /* [max_sequences] by plan item: the last token chosen */
+    uint32_t *n_accepted; /* [max_sequences] by plan item: drafts accepted before that token */
     int32_t *eog;    /* [n_eog] */
     struct cost_model cost;
     struct draft_learner drafts;

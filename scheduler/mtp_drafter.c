@@ -1,9 +1,9 @@
 /* scheduler/mtp_drafter.c - see mtp_drafter.h.
  *
- * The guessing layer's keys and values lie in the runner's cache beside the model's, so there are
- * no slots here: guess() collects the streams that want a guess of each depth and runs one
- * runner_guess() for all of them. n_behind() is 0 or DRAFT_FAR, as the layer's state for a stream
- * is either that of its last step or missing.
+ * The runner keeps the layer's state beside the model's, so there are no slots here: guess()
+ * collects the streams that want a guess of each depth and runs one runner_guess() for all of them.
+ * n_behind() is 0 or DRAFT_FAR, as the layer's state for a stream is either that of its last step
+ * or missing.
  */
 #include "scheduler/mtp_drafter.h"
 
