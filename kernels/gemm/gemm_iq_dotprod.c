@@ -2,8 +2,7 @@
  * those of gemm_q_dotprod.c.
  *
  * The same body as gemm_q_dotprod.c, compiled for the types whose codes are looked up; a file of
- * its own so that two cores share the compile time. Rare types get tiles of up to 8 rows and the
- * tallest only.
+ * its own so that two cores share the compile time. Rare types get tiles of up to 8 rows only.
  */
 #include "kernels/gemm/gemm_q_dotprod_body.inc"
 
