@@ -241,7 +241,7 @@ struct kern_attn {
     size_t q_stride;
     size_t out_stride;
     const uint8_t *keys;   /* of this head: those of block b at b * block_stride */
-    const uint8_t *values; /* likewise */
+    const uint8_t *values; /* of this head: those of block b at b * block_stride */
     size_t block_stride;   /* bytes */
     const uint32_t *table; /* token t lies in block table[t / 16], slot t % 16; entries of blocks
                               without a token that a row of this call sees are not looked at */

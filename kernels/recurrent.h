@@ -6,8 +6,8 @@
  * anywhere gets the same bits, and rows computed one at a time (decode) equal those computed
  * together (prefill). A state is all zeros before the first row.
  *
- * Lanes are channels, or columns of a head's values: no two of them meet in a sum, so a caller may
- * give ranges of them to different threads (of a state, whole panels).
+ * Lanes are channels, or columns of a head's values: no sum has two of them, so a caller may give
+ * ranges of them to different threads (of a state, whole panels).
  *
  * A state S of n rows lies in panels of 16 columns, the lanes: S[i][j] at state + (j / 16 * n + i)
  * * 16 + j % 16, kern_state_floats() in all. So a panel is contiguous, and its rows do not compete
@@ -42,7 +42,7 @@ struct kern_conv {
      * those before the next row. */
     float *tail;
     size_t tail_stride;
-    const float *w; /* tap j at w + j * w_stride; the last one meets the row itself */
+    const float *w; /* tap j at w + j * w_stride; the last one is multiplied by the row itself */
     size_t w_stride;
     const float *bias; /* [n_channel] or NULL */
     uint32_t n_row, n_channel;
@@ -57,7 +57,7 @@ struct kern_mamba1 {
     const float *x;  /* row t at x + t * x_stride */
     const float *dt; /* row t at dt + t * dt_stride, as softplus made it */
     const float *b;  /* row t at b + t * bc_stride: n_state numbers */
-    const float *c;  /* likewise */
+    const float *c;  /* row t at c + t * bc_stride: n_state numbers */
     float *out;      /* row t at out + t * out_stride; may be x, with the same stride */
     size_t x_stride, dt_stride, bc_stride, out_stride;
     const float *a; /* A: -exp(A_log), not above 0; in panels, as the state */
@@ -73,8 +73,8 @@ struct kern_mamba2 {
     const float *x; /* row t at x + t * x_stride: head_dim numbers */
     float *out;     /* row t at out + t * out_stride; may be x, with the same stride */
     size_t x_stride, out_stride;
-    const float *b; /* of the head's group: row t at b + t * bc_stride: n_state numbers */
-    const float *c; /* likewise */
+    const float *b; /* row t at b + t * bc_stride: n_state numbers of the head's group */
+    const float *c; /* row t at c + t * bc_stride: n_state numbers */
     size_t bc_stride;
     const float *dt; /* row t: dt[t * dt_stride], as softplus made it */
     size_t dt_stride;

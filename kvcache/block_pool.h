@@ -65,9 +65,9 @@ int block_pool_take(struct block_pool *pool, uint32_t n, block_id after, block_i
 int block_pool_ref(struct block_pool *pool, const block_id *ids, uint32_t n);
 
 /* Remove a holder from each of n blocks; at the last one the block is free, or cached if it is
- * kept. Of several that become cached at once the last in the list is the first to be evicted, so a
- * prefix outlives what follows it. ERR_INVAL when any id is 0, out of range, not held, stands twice
- * in the list, or would lose its last holder while pinned: nothing has changed then. */
+ * kept. If several become cached at once, the last in the list is evicted first, so a prefix
+ * outlives what follows it. ERR_INVAL, with nothing changed: an id is 0, out of range, not held,
+ * twice in the list, or would lose its last holder while pinned. */
 int block_pool_give(struct block_pool *pool, const block_id *ids, uint32_t n);
 
 /* Keep the content of a held block after its last holder is gone, or do not keep it any more. A

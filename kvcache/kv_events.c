@@ -25,9 +25,9 @@ struct known_origin {
 
 struct kv_events {
     uint32_t n_slots, n_blocks;
-    void (*wake)(void *ud); /* or NULL; tells the writer of room */
+    void (*wake)(void *ud); /* wakes the reader; or NULL */
     void *wake_ud;
-    void (*room)(void *ud); /* or NULL */
+    void (*room)(void *ud); /* tells the engine that there is room; or NULL */
     void *room_ud;
     struct kv_event *slots; /* [n_slots] */
     _Atomic uint64_t filled, taken;
@@ -40,7 +40,7 @@ struct kv_events {
     uint32_t n_adapters;
     uint64_t next; /* slots written; the reader sees only `filled` of them */
     bool is_resending;
-    block_id cursor; /* of resending: 0: not begun; else entries below it were sent */
+    block_id cursor; /* next entry to send again; 0: not begun */
     struct known_origin *origins; /* [n_blocks + 1] */
 };
 

@@ -1,7 +1,7 @@
 /* kvcache/kv_manager_state.c - recurrent states of sequences; see kv_manager.h.
  *
  * State slots follow the rules of blocks: counted holders, copy on write (a snapshot or a shared
- * slot is copied before the next step writes it), eviction of snapshots that nobody holds. The
+ * slot is copied before the next step writes it), eviction of snapshots without a holder. The
  * difference is that a state cannot be cut: it is only good behind exactly the tokens that it took
  * in, so commit makes a snapshot only where a chunk ends at one of the places of interval_at().
  */

@@ -67,7 +67,7 @@ size_t kv_record_head_bytes(const struct kv_record_form *f);
 void kv_record_name(char name[KV_RECORD_NAME + 1], const struct kv_record_form *f,
                     struct prefix_hash last);
 
-/* Complete a record of kv_record_bytes() whose blocks stand behind kv_record_head_bytes(). */
+/* Complete a record of kv_record_bytes() whose blocks are at kv_record_head_bytes(). */
 void kv_record_finish(uint8_t *record, const struct kv_record_form *f,
                       const struct kv_record_key *key);
 

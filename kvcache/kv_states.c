@@ -1,5 +1,5 @@
 /* kvcache/kv_states.c - see kv_states.h. Slots are blocks of a second block_pool, which counts
- * holders, keeps snapshots that nobody holds in LRU order and finds the oldest. Two arrays map
+ * holders, keeps snapshots without a holder in LRU order and finds the oldest. Two arrays map
  * entries to their snapshots and back; a slot is marked as kept in the pool exactly while it is a
  * snapshot. */
 #include "kvcache/kv_states.h"

@@ -31,7 +31,7 @@ int kv_states_create(struct kv_states **out, uint32_t n_slots, uint32_t n_blocks
 /* Slots still held are the caller's leak: debug builds assert. NULL is allowed. */
 void kv_states_destroy(struct kv_states **s);
 
-/* Take a free slot, with one holder; if none is free, the oldest snapshot that nobody holds is
+/* Take a free slot, with one holder; if none is free, the oldest snapshot without a holder is
  * evicted. STATE_NONE: all are held. */
 state_id kv_states_take(struct kv_states *s);
 bool kv_states_can_take(const struct kv_states *s);
@@ -50,7 +50,7 @@ struct prefix_id kv_states_entry_of(const struct kv_states *s, state_id slot);
 uint32_t kv_states_holders(const struct kv_states *s, state_id slot);
 
 struct kv_states_stats {
-    struct block_pool_stats slots; /* cached: snapshots that nobody holds */
+    struct block_pool_stats slots; /* cached: snapshots without a holder */
     uint32_t n_snapshots;
 };
 struct kv_states_stats kv_states_stats(const struct kv_states *s);

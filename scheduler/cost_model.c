@@ -174,7 +174,8 @@ static void solve(double a[COST_TERMS][COST_TERMS], double *b, const bool *is_fr
     }
 }
 
-/* Coefficients that would fall below zero are put to zero, and the rest is solved again. */
+/* Update the coefficients. Those that would fall below zero are set to zero, and the others are
+ * solved again. */
 static void learn_coef(struct cost_model *m, const double *x, double error)
 {
     bool is_free[COST_TERMS], again = true;

@@ -20,9 +20,9 @@
 struct forecast_ask {
     uint32_t n_prompt, n_cached; /* n_cached: prompt tokens already computed */
     uint32_t max_tokens;
-    uint32_t max_known, n_recomputed; /* of a context shift: the full context, and the tokens
-                                       * that */
-    uint64_t n_shifts;                /* a shift computes again; n_shifts 0: the context is not
+    uint32_t max_known, n_recomputed; /* context shift: tokens of a full context; tokens computed
+                                       * again */
+    uint64_t n_shifts;                /* context shifts of the request; 0: the context is not
                                        * shifted */
     enum priority priority;
     uint64_t tokens_ahead;       /* prompt tokens posted but not in the statistics yet */

@@ -10,7 +10,7 @@
 struct batch;
 struct plan;
 
-/* Build the batch, cleared first. Sequences with the same adapter stand together, in the order of
+/* Build the batch, cleared first. Sequences with the same adapter are neighbours, in the order of
  * the first of them; `seq` of an output is the index of its item. The batch must have been created
  * for as many rows, sequences and outputs as the plan may have. */
 void plan_batch_build(struct batch *b, const struct plan *plan);

@@ -13,7 +13,7 @@
  * max_prompts, no prompt is taken in: new requests continue without the store.
  *
  * One mutex, a leaf, held for pointers and numbers only. Counters of the store live here too,
- * because engine, reader, writer and metrics meet here.
+ * because engine, reader, writer and metrics all have access to it.
  *
  * Thread: functions say whose they are.
  * Memory: two buffers, taken in prefix_fetch_create(); 80 bytes for 16 tokens of each prompt while

@@ -180,7 +180,7 @@ static inline uint32_t request_n_given(const struct request *r)
 bool sampling_has_penalty(const struct sampling *s);
 
 const char *priority_name(enum priority p); /* "normal" */
-/* "high" or "2" -> PRIORITY_HIGH; false when it is none. */
+/* "high" or "2" -> PRIORITY_HIGH; false: the text is not a priority. */
 bool priority_find(const char *text, enum priority *out);
 const char *finish_name(enum finish f);     /* "length" */
 

@@ -13,7 +13,7 @@
 
 #define GAIN_PERCENT 108   /* percent of the tokens in the time that a step without drafts makes: a
                             * smaller gain is not tried */
-#define GAIN_IN_DEBT 130   /* the same while the balance is negative (draft_account.h) */
+#define GAIN_IN_DEBT 130   /* GAIN_PERCENT while the balance is negative (draft_account.h) */
 #define DEEP_DEBT 2        /* plain steps of debt at which no drafts are tried */
 #define KEY_DISCOUNT 4     /* rows of one sequence read its keys together: each but the first costs
                             * its arithmetic, about so much less */

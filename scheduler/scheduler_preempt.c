@@ -2,9 +2,9 @@
  * swapped out or recomputed.
  *
  * Costs decide: bringing a sequence back takes two copies of its blocks if it is swapped, or the
- * prefill of the tokens that nobody else holds. The same estimate picks the victim among sequences
- * of one priority and its way of return. Victims come only from behind in the run order, so two
- * sequences never preempt each other in turn.
+ * prefill of the tokens that no other sequence holds. The same estimate picks the victim among
+ * sequences of one priority and its way of return. Victims come only from behind in the run order,
+ * so two sequences never preempt each other in turn.
  */
 #include "scheduler/scheduler_impl.h"
 

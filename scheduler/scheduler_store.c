@@ -21,7 +21,8 @@
  * most for each request; see sched_create(). */
 static void tell(struct sched *s, const struct seq *seq, uint32_t first, uint32_t n)
 {
-    if (s->n_fetches == s->max_fetches) /* nobody empties the ring: a replay of an edited journal */
+    if (s->n_fetches == s->max_fetches) /* the ring is full because nothing empties it: a replay of
+                                         * an edited journal */
         return;
     s->fetches[(s->fetch_head + s->n_fetches++) % s->max_fetches] =
         (struct sched_fetch){.request = seq->request->id, .first = first, .n = n};

@@ -1,5 +1,5 @@
-/* scheduler/token_counts.h - how often each token stands in a request's prompt and in its answer,
- * for the penalties.
+/* scheduler/token_counts.h - counts how often each token occurs in a request's prompt and in its
+ * answer, for the penalties.
  *
  * The counted tokens are a dense list, in the order of their first appearance: reading it takes as
  * much work as there are different tokens. An open-addressed index finds a token in it; it doubles

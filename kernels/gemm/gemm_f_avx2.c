@@ -4,8 +4,8 @@
  * row would wait for the latency of each FMA. So a tile of few rows takes several panels at once.
  *
  * Columns are cut in chunks such that a tile's activations, repacked, stay in the first-level
- * cache; panels in runs such that a chunk of them stays in the second-level cache while every
- * tile of rows passes over it. Between chunks the sums rest in `out`.
+ * cache; panels in runs such that a chunk of them stays in the second-level cache while every tile
+ * of rows passes over it. Between chunks the sums are stored in `out`.
  */
 #include "kernels/simd/v16_avx2.inc"
 

@@ -40,11 +40,11 @@ struct tile {
     size_t out_stride;
     const uint8_t *x;
     const uint8_t *w;     /* the first panel at the chunk's first column */
-    const uint8_t *ready; /* those columns unpacked, if they are */
+    const uint8_t *ready; /* the same columns unpacked, if they are */
     size_t panel_bytes;
     size_t cols;
     bool first;    /* the sums start at zero, not at `out` */
-    size_t share;   /* of the groups of the next panel, this tile prefetches number `share`, ... */
+    size_t share;   /* this tile prefetches group number `share` of the next panel, ... */
     size_t n_share; /* ... and every n_share-th after it */
 };
 

@@ -1,8 +1,8 @@
 /* kernels/recurrent/recurrent_avx2.c - recurrent layers on AVX2; recurrent_scalar.c defines
  * them.
  *
- * Three bodies on v16 as two ymm registers. Lanes are channels or columns of the state, which never
- * meet in a sum, so vectors need no reduction. Tiles are small, because a v16 takes two of 16
+ * Three bodies on v16 as two ymm registers. Lanes are channels or columns of the state, and no sum
+ * has two of them, so vectors need no reduction. Tiles are small, because a v16 takes two of 16
  * registers: the delta rule passes over one vector of columns at a time.
  */
 #include "kernels/simd/v16_avx2.inc"

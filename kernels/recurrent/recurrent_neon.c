@@ -1,8 +1,8 @@
 /* kernels/recurrent/recurrent_neon.c - recurrent layers on NEON; recurrent_scalar.c defines
  * them.
  *
- * Three bodies on v16 as four NEON registers. Lanes are channels or columns of the state, which
- * never meet in a sum, so vectors need no reduction. A v16 takes four of 32 registers, so tiles are
+ * Three bodies on v16 as four NEON registers. Lanes are channels or columns of the state, and no
+ * sum has two of them, so vectors need no reduction. A v16 takes four of 32 registers, so tiles are
  * as small as AVX2's.
  */
 #include "kernels/simd/v16_neon.inc"

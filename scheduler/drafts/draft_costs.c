@@ -10,11 +10,12 @@
 
 #define GAIN_DOWN 0.25     /* part of a step's relative error that corrects the level and the
                             * share */
-#define GAIN_UP 0.05       /* the same where the step took longer: it may have been interrupted */
+#define GAIN_UP 0.05       /* part of the error where the step took longer: it may have been
+                            * interrupted */
 #define CLIP 0.5           /* a relative error counts for at most this */
 #define UNSEEN_ROW 0.03    /* of a step of one row: least assumed cost of another row */
 #define FIRST_CLIP 0.75    /* CLIP for the first few steps with a number of rows, */
-#define FEW_SEEN 6         /* which all have the same weight */
+#define FEW_SEEN 6         /* so many steps, which all have the same weight */
 #define MEMORY 64          /* steps after which a number of rows seen once counts as not seen; seen
                             * twice four times as long, more often sixteen times */
 

@@ -8,7 +8,7 @@
 #include "scheduler/drafts/draft_rates.h"
 
 #define OWN_MEMORY 32   /* guesses of a class before a sequence's counts are halved */
-#define ALL_MEMORY 512  /* the same for the counts of all sequences together */
+#define ALL_MEMORY 512  /* guesses of a class before the counts of all sequences are halved */
 #define PRIOR_OWN 4     /* the weight, in guesses, of the rate of all sequences in a sequence's
                          * rate */
 #define PRIOR_ALL 8     /* the weight of the assumed rate in the rate of all sequences */

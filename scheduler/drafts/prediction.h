@@ -2,7 +2,7 @@
  * outputs).
  *
  * While the answer follows the prediction, the next guess is the prediction's next token. Where the
- * answer differs, the answer's last tokens are looked up in the prediction to find where both meet
+ * answer differs, the answer's last tokens are looked up in the prediction to find where it follows
  * again. How much of a prediction came true depends on the answer's tokens alone, and is the same
  * under any load.
  *
