@@ -11,8 +11,7 @@
 #define ENDPOINT_MAX_HOST 255
 
 struct endpoint {
-    char host[ENDPOINT_MAX_HOST + 1]; /* a name or an address, IPv6 without brackets; "*": all
-                                       * addresses */
+    char host[ENDPOINT_MAX_HOST + 1]; /* a name or address, IPv6 without brackets; "*": all */
     uint16_t port;                    /* 0: any free one */
 };
 

@@ -23,12 +23,11 @@
 #define MODELS_DEMO "quire-demo" /* name of the model inside the binary */
 
 struct model_item {
-    char name[MODELS_MAX_NAME + 1]; /* never empty: the given name, or the path's last part, cut to
-                                     * fit */
+    char name[MODELS_MAX_NAME + 1]; /* never empty: given, or the path's last part, cut to fit */
     char path[MODELS_MAX_PATH + 1]; /* empty: the demo model */
 };
 
-#define MODELS_MAX_TEXT (sizeof(struct model_item)) /* bytes of an item as text: '=' in place of a
+#define MODELS_MAX_TEXT (sizeof(struct model_item)) /* of an item as text, with '=' in place of a
                                                      * NUL */
 
 /* Is it a valid name of a model? MODELS_NAME_RULE is the rule as the end of a sentence. */

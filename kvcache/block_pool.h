@@ -84,8 +84,8 @@ int block_pool_unpin(struct block_pool *pool, block_id id);
 
 /* Holders of a block; 0 when free, cached, or no such id. */
 uint32_t block_pool_holders(const struct block_pool *pool, block_id id);
-enum block_state block_pool_state(const struct block_pool *pool, block_id id); /* BLOCK_FREE if no
-                                                                                * such id */
+enum block_state block_pool_state(const struct block_pool *pool, block_id id); /* FREE: no such
+                                                                                * id */
 bool block_pool_is_pinned(const struct block_pool *pool, block_id id);
 
 uint32_t block_pool_n_free(const struct block_pool *pool);

@@ -74,8 +74,7 @@ struct kv_seq {
                          * between kv_groups_first() and kv_groups_seen() of the computed tokens */
     uint32_t n_indexed; /* leading blocks of tokens that are in the index */
     uint32_t swap;      /* its copy in the tiers, or SWAP_NONE */
-    state_id state;     /* in a recurrent model the slot of its state; STATE_NONE: no token was
-                         * computed yet */
+    state_id state;     /* slot of its recurrent state; STATE_NONE: no token was computed */
     uint32_t n_state;   /* tokens that the state has taken in: all that are computed */
     state_id fork;      /* a state kept for forks, behind n_fork tokens; or STATE_NONE */
     uint32_t n_fork;

@@ -23,8 +23,8 @@ struct kv_manager {
     struct kv_move *moves;      /* [max_moves] */
     uint32_t n_moves, max_moves;
     uint32_t n_groups, n_full; /* n_full: the first groups, without the window */
-    bool *in_window;           /* [n_blocks + 1] for a block that is not free: is its group one with
-                                * the window? */
+    bool *in_window;           /* [n_blocks + 1] a block that is not free: has its group the
+                                * window? */
     block_id *scratch;         /* [n_groups * max_table] */
     struct prefix_id *entries; /* [max_table] */
     uint64_t n_copied, query_tokens, hit_tokens;

@@ -28,8 +28,7 @@ enum kv_move_kind {
 struct kv_move {
     enum kv_move_kind kind;
     uint32_t from, to;
-    uint32_t part; /* of a state: a part is as large as a RAM slot and begins at part times that
-                    * size */
+    uint32_t part; /* part of a state: bytes from part times a RAM slot's size */
 };
 
 /* The moves' bytes in blocks, for the cost model; copying a state counts as n_parts blocks. */
@@ -38,8 +37,7 @@ uint32_t kv_move_blocks(const struct kv_move *moves, uint32_t n, uint32_t n_part
 struct kv_bytes {
     struct kv_store *kv;
     struct swap_store *swap;    /* NULL: no swap tiers */
-    struct state_store *states; /* a slot is a whole number of parts; NULL: the model has no
-                                 * states */
+    struct state_store *states; /* slots are whole parts; NULL: the model has no states */
 };
 
 /* Carry out n moves, in order. */

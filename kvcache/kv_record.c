@@ -74,8 +74,7 @@ void kv_record_name(char name[KV_RECORD_NAME + 1], const struct kv_record_form *
     uint8_t bytes[PREFIX_HASH_BYTES];
     char *at;
 
-    prefix_hash_bytes(last, bytes); /* the hash comes first: the rest is equal in all names of a
-                                     * model */
+    prefix_hash_bytes(last, bytes); /* the hash first: the rest is equal in all names of a model */
     at = put_hex(name, bytes, sizeof(bytes));
     prefix_hash_bytes((struct prefix_hash){.lo = form.low64, .hi = form.high64}, bytes);
     at = put_hex(at, bytes, sizeof(bytes));

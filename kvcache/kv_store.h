@@ -27,8 +27,7 @@ struct kv_shape {
 struct kv_store {              /* other files only read it */
     struct kv_shape shape;
     uint32_t n_blocks;         /* usable blocks, ids 1..n_blocks */
-    uint32_t n_private;        /* further blocks, with ids from n_blocks + 1 on, for the runner
-                                * alone */
+    uint32_t n_private;        /* further blocks, ids n_blocks + 1 on, of the runner alone */
     uint8_t *data;
     size_t layer_stride;       /* bytes from a block's layer to the next */
     size_t block_stride;       /* bytes from a block to the next: the block's, and padding */

@@ -37,8 +37,7 @@ struct prefix_index {
     uint32_t n_group_blocks;   /* groups without the first */
     uint32_t mask;             /* buckets - 1 */
     struct prefix_id *buckets; /* [mask + 1] by hash: first entry of the bucket */
-    struct prefix_id *roots;   /* [mask + 1] by before_hash: the most recent first entry of a
-                                * chain */
+    struct prefix_id *roots;   /* [mask + 1] by before_hash: the most recent first entry */
     struct entry *entries;     /* [n_blocks + 1] by id */
     block_id *group_blocks; /* [n_blocks + 1][n_group_blocks] by id; NULL when there is one group */
     struct block_owner *owners; /* [n_blocks + 1] by id; NULL when there is one group */

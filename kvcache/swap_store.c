@@ -188,8 +188,7 @@ void swap_store_close(struct swap_store **store)
     if (s == NULL)
         return;
     if (s->fd >= 0) {
-        unlink(s->path); /* while the lock is held, so that no other process can have begun to use
-                          * it */
+        unlink(s->path); /* while locked, so that no other process has begun to use it */
         close(s->fd);
     }
     mem_unmap(s->ram, s->n_ram * s->block_bytes);

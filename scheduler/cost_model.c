@@ -22,8 +22,7 @@
 #define RIDGE_ROW 1e-4
 #define RIDGE_KEY 1e-2
 #define MIN_STEPS 4
-#define MANY_STEPS 32 /* known after so many steps without a decode row, which may not come for
-                       * long */
+#define MANY_STEPS 32 /* known after so many steps even without a decode row */
 #define MIN_ROWS 16 /* prompt rows in a step that tell what a long prompt will cost */
 #define FORGOTTEN 0.98     /* factor for a store's time after a refusal: half of it after 34 */
 #define CAUTION 1.5       /* factor for prompt rows while none was seen beside decode rows */

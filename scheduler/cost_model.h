@@ -64,8 +64,7 @@ uint64_t step_costs_chunk_ns(const struct step_costs *c, uint32_t pos, uint32_t 
 
 struct cost_model {
     double coef[COST_TERMS];             /* ns per unit of each feature */
-    double info[COST_TERMS][COST_TERMS]; /* how firmly the coefficients are known: the inverse of
-                                          * covariance */
+    double info[COST_TERMS][COST_TERMS]; /* how firmly coef is known: the inverse of covariance */
     double spread;                       /* running mean of the relative |error| */
     double drift;                        /* short running mean of the relative error */
     uint64_t n_steps;

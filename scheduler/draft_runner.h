@@ -20,8 +20,7 @@
 
 #include "scheduler/drafts/draft_model.h"
 
-#define DRAFT_RUNNER_ROWS 128 /* rows of a batch, at most; the runner's max_rows must be at least
-                               * this */
+#define DRAFT_RUNNER_ROWS 128 /* rows of a batch; the runner's max_rows is at least this */
 
 struct draft_runner;
 struct kv_manager;

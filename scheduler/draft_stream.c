@@ -11,8 +11,7 @@
 #include "scheduler/request.h"
 #include "scheduler/scheduler.h"
 
-#define LEAST_LOGPROB (-2.3f) /* the guesses end where all of them together are less likely than a
-                               * tenth */
+#define LEAST_LOGPROB (-2.3f) /* guesses end where together they are less likely than a tenth */
 
 struct sampling draft_stream_sampling(const struct request *r)
 {

@@ -32,8 +32,7 @@ struct engine_arbiter;
 int engine_arbiter_create(struct engine_arbiter **out, const uint32_t *shares, uint32_t n);
 /* Set an engine's share from now on. Any thread. */
 void engine_arbiter_set_share(struct engine_arbiter *t, uint32_t engine, uint32_t share);
-void engine_arbiter_destroy(struct engine_arbiter **t); /* requires that no engine has or wants a
-                                                         * turn */
+void engine_arbiter_destroy(struct engine_arbiter **t); /* no engine may have or want a turn */
 
 /* Set the engine's callback, before its first turn: granted(ud) is called on another engine's
  * thread when the turn that was asked for has come. */

@@ -27,8 +27,7 @@ struct engine_arbiter;
 struct engine_loop_options {
     struct queue *queue;
     struct sched_options sched;
-    const struct kv_manager_options *kv_options; /* the options that sched.kv was made from, for the
-                                                  * journal */
+    const struct kv_manager_options *kv_options; /* options of sched.kv, for the journal */
     struct kv_store *kv;
     struct swap_store *swap; /* NULL without swap tiers */
     struct state_store *states; /* NULL: the model has none */
@@ -39,11 +38,10 @@ struct engine_loop_options {
                               * of it; 0 = no limit */
     bool makes_drafts;       /* guess tokens ahead (drafts/drafter.h) for requests that allow it;
                               * with recurrent states the runner must be able to undo */
-    uint32_t draft_history;  /* tokens of earlier answers to keep for guesses, at most HISTORY_MOST;
-                              * 0: none */
+    uint32_t draft_history;  /* tokens of earlier answers kept for guesses, <= HISTORY_MOST; 0:
+                              * none */
     struct draft_model draft_model; /* a model that guesses tokens; guess NULL: none */
-    struct draft_model_costs *draft_model_costs; /* its costs, updated by the draft model; NULL:
-                                                  * none */
+    struct draft_model_costs *draft_model_costs; /* its costs, which it updates; NULL: none */
     const int32_t *eog;      /* ids that end a generation; copied */
     size_t n_eog;
     struct engine_arbiter *arbiter; /* NULL: this engine is alone on the machine */

@@ -20,10 +20,8 @@
 struct forecast_ask {
     uint32_t n_prompt, n_cached; /* n_cached: prompt tokens already computed */
     uint32_t max_tokens;
-    uint32_t max_known, n_recomputed; /* context shift: tokens of a full context; tokens computed
-                                       * again */
-    uint64_t n_shifts;                /* context shifts of the request; 0: the context is not
-                                       * shifted */
+    uint32_t max_known, n_recomputed; /* context shift: tokens of a full context; recomputed ones */
+    uint64_t n_shifts;                /* context shifts of the request; 0: none */
     enum priority priority;
     uint64_t tokens_ahead;       /* prompt tokens posted but not in the statistics yet */
     uint32_t max_batch_tokens, prefill_chunk, max_sequences;

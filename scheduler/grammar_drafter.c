@@ -16,8 +16,7 @@
 #include <string.h>
 
 #define FIT_SPELLED (DRAFT_FITS - 1) /* fit of a forced token that the model spelled so before */
-#define MAX_WORK 20000 /* steps through the constraint, after which a guess is too expensive and
-                        * ends */
+#define MAX_WORK 20000 /* steps through the constraint, after which a guess ends */
 
 struct grammar_drafter {
     struct constraint_scratch *scratch;

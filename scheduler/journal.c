@@ -15,8 +15,7 @@
 #include <string.h>
 
 struct journal {
-    char *line; /* the engine thread's line, as large as the ring; line_len > cap: it does not
-                 * fit */
+    char *line; /* the engine thread's line, as large as the ring; > cap: too long */
     size_t line_len;
     size_t cap;
     uint64_t n_missing; /* lines dropped and not yet noted in the journal itself */

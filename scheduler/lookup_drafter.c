@@ -18,8 +18,7 @@ static struct lookup_match find_own(struct request *r, uint32_t n_known)
 
     if (l->max == 0)
         return same;
-    token_lookup_extend(l, r->ids, n_known - 1); /* without the last pair, which would find
-                                                  * itself */
+    token_lookup_extend(l, r->ids, n_known - 1); /* the last pair would find itself */
     best = token_lookup_find(l, r->ids, r->ids, n_known);
     if (r->lookup_distance > 0 && r->lookup_distance < n_known)
         same = token_lookup_match(r->ids, n_known - r->lookup_distance, r->ids, n_known);
@@ -56,7 +55,6 @@ struct draft lookup_drafter_take(struct request *r, uint32_t n_known, uint32_t m
     const uint32_t n = guess->n < most ? guess->n : most;
 
     for (uint32_t i = 0; i < n; i++)
-        r->ids[n_known + i] = guess->ids[i]; /* ids may run into the guess itself, which then
-                                              * repeats */
+        r->ids[n_known + i] = guess->ids[i]; /* ids may run into the guess, which repeats */
     return draft_behind_match(n, guess->source, guess->n_match);
 }

@@ -12,8 +12,7 @@
 #include "scheduler/drafts/drafter.h"
 
 struct lookup_guess {
-    const int32_t *ids; /* the tokens that followed: [n], or, in the request's own text, any
-                         * number */
+    const int32_t *ids; /* tokens that followed: [n], or, in the request's own text, any number */
     uint32_t n;
     enum draft_source source;
     uint32_t n_match; /* 0: nothing was found */

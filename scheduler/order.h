@@ -32,15 +32,14 @@ struct order { /* zero is empty */
 
 bool order_key_before(const struct order_key *a, const struct order_key *b);
 
-void order_insert(struct order *o, struct order_node *s); /* requires that its key is set and it is
-                                                           * in no order */
+void order_insert(struct order *o, struct order_node *s); /* its key is set; it is in no order
+                                                           * yet */
 void order_remove(struct order *o, struct order_node *s); /* requires that it is in this order */
 uint32_t order_n(const struct order *o);
 struct order_node *order_first(const struct order *o); /* or NULL */
 /* The first node after a key, or NULL. */
 struct order_node *order_next(const struct order *o, const struct order_key *k);
-uint32_t order_rank(const struct order *o, const struct order_key *k); /* how many nodes are before
-                                                                        * the key */
+uint32_t order_rank(const struct order *o, const struct order_key *k); /* nodes before the key */
 bool order_check(const struct order *o);
 
 #endif

@@ -71,8 +71,7 @@ static void add_pool(struct batch *b, const struct plan_item *item, uint32_t row
     if (r->pooling == POOLING_ALL) {
         p->sum += (size_t)from * r->n_pooled;
         p->next = r->n_pooled;
-    } else if (to == r->n_prompt || r->pooling == POOLING_FIRST) { /* the pooled vector is complete
-                                                                    * then */
+    } else if (to == r->n_prompt || r->pooling == POOLING_FIRST) { /* the vector is complete then */
         p->labels = r->labels;
         p->scale = r->pooling == POOLING_MEAN ? 1.0f / (float)r->n_prompt : 1.0f;
         b->has_labels = b->has_labels || r->labels != NULL;

@@ -25,8 +25,7 @@ struct kv_store;
 
 struct prefix_copy {
     bool is_in;      /* copy from `bytes` into the cache */
-    uint32_t first;  /* copy blocks first .. first + n - 1 of the request's ids, all of them
-                      * full; */
+    uint32_t first;  /* blocks first .. first + n - 1 of the request's ids, all of them full; */
     uint32_t n;      /* 0: only count the blocks that are cached */
     uint8_t *bytes;  /* [n][kv_store_block_bytes()] */
     block_id *table; /* [first + n] scratch */

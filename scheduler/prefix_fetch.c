@@ -30,8 +30,7 @@ struct fetch_prompt {
     bool is_dropped; /* to be freed when the reader is done */
     bool has_answer; /* an answer that the engine has not taken */
     bool is_found;   /* its probe is done */
-    bool is_read;    /* the engine asked for records: read first .. end - 1; before, the prompt is
-                      * probed */
+    bool is_read;    /* asked for: read first .. end - 1; before, the prompt is probed */
     uint32_t first, end; /* records first .. end - 1 are still to be read */
     struct fetch_answer answer;
     uint32_t n_records;

@@ -41,8 +41,7 @@ enum store_count { /* of the block store, since the start */
     STORE_READ_US,
     STORE_WRITE_US,
     STORE_KNOWN_RECORDS,   /* records not written: the store has them already */
-    STORE_DROPPED_RECORDS, /* records not written: too many waited, or their blocks left the
-                            * cache */
+    STORE_DROPPED_RECORDS, /* records not written: too many waited, or blocks left the cache */
     STORE_READ_ERRORS,
     STORE_WRITE_ERRORS,
     STORE_BAD_RECORDS,     /* records cut, damaged, of another model or misnamed: removed */

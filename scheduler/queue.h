@@ -94,8 +94,7 @@ struct engine_stats { /* copied out by value */
         uint64_t drafted, accepted;  /* tokens of these guesses, and those that were right */
     } drafts[DRAFT_SOURCES];
     uint64_t swap_fallbacks; /* swapped copies lost or refused; the tokens were computed again */
-    uint64_t store_declined; /* prompts not read from the block store because computing was
-                              * cheaper */
+    uint64_t store_declined; /* prompts not read from the store: computing was cheaper */
     uint64_t store_timeouts; /* prompts that stopped waiting for the block store */
     uint64_t fetched_blocks; /* blocks that entered the cache from the block store */
     /* ---- the work ahead, for forecasts ---- */

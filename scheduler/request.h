@@ -62,8 +62,7 @@ enum finish { /* why a request ended */
 struct request {
     uint64_t id;          /* unique in the process, never 0 */
     uint64_t arrival_us;  /* clock_us() when the server accepted it */
-    uint64_t deadline_us; /* the client's deadline: given up then, and earlier ones go first; 0 =
-                           * none */
+    uint64_t deadline_us; /* the client's deadline: ends then; earlier ones go first; 0 = none */
     uint64_t first_by_us; /* deadline of the first token, which only affects the order; 0 = none */
     uint64_t timeout_us;  /* the server's timeout: given up then; 0 = never */
     uint64_t queue_until_us; /* given up then unless its first step was made; 0 = never */
@@ -96,8 +95,7 @@ struct request {
                            * begins; 0: there is one text */
     bool asks_store;      /* the block store was asked how much of the prompt it has, and will
                            * answer (prefix_fetch.h) */
-    bool is_dry_run;      /* nothing is computed: its one event is an EVENT_END with `probe` filled
-                           * in */
+    bool is_dry_run;      /* nothing is computed: one EVENT_END with `probe` filled in */
     struct prefix_copy *copy; /* of a dry run: blocks to copy instead (prefix_copy.h), or NULL */
     uint32_t n_stop_ids;
     int32_t stop_ids[REQUEST_MAX_STOP_IDS];
@@ -105,22 +103,17 @@ struct request {
     float mirostat_mu;        /* state of mirostat; 2 tau at the start */
     int32_t *ids;             /* [max_known] */
     struct kv_key key;        /* the server fills key.salt; the rest is set up */
-    struct token_counts counts; /* updated by the scheduler; `list` is NULL when no penalty is
-                                 * set */
+    struct token_counts counts; /* updated by the scheduler; `list` is NULL without penalties */
     struct token_lookup lookup; /* index of ids, for drafts; zero: no drafts are made */
     uint32_t lookup_distance;   /* distance from the end to the place of the last guess; 0: none */
     struct history_place history; /* place of the last guess in earlier answers */
     struct prediction prediction; /* predicted answer; the server fills its ids */
-    struct constraint_state *constraint; /* what may be generated, or NULL; updated by the
-                                          * sampler */
-    struct thought thought; /* state of the thought that precedes the answer; updated by the
-                             * sampler */
-    int32_t *thought_message; /* [size.n_message] filled by the server, which gives it to
-                               * `thought` */
-    struct constraint *constraint_of; /* the constraint that `constraint` is a state of; holds a
-                                       * reference */
-    void (*drop_constraint)(struct constraint **c); /* called with constraint_of at the end, if not
-                                                     * NULL */
+    struct constraint_state *constraint; /* what may be generated; the sampler updates it; or
+                                          * NULL */
+    struct thought thought; /* the thought before the answer; updated by the sampler */
+    int32_t *thought_message; /* [size.n_message] filled by the server, for `thought` */
+    struct constraint *constraint_of; /* the constraint of that state; holds a reference */
+    void (*drop_constraint)(struct constraint **c); /* releases constraint_of at the end; or NULL */
     struct adapter *adapter; /* adapter that its tokens are computed with, or NULL; holds a
                               * reference. Keys and values differ from those without it: key.salt
                               * tells them apart */

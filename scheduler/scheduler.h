@@ -81,8 +81,7 @@
 #include "scheduler/request.h"
 #include "scheduler/snapshot.h"
 
-#define SCHED_MIN_CHUNK 16 /* prompt rows granted in any step, so that every prompt ends at some
-                            * time */
+#define SCHED_MIN_CHUNK 16 /* prompt rows granted in any step, so that every prompt ends */
 
 enum sched_policy { SCHED_FCFS = 0, SCHED_SJF, SCHED_PRIORITY, SCHED_ADAPTIVE };
 enum sched_preemption { SCHED_AUTO = 0, SCHED_RECOMPUTE, SCHED_SWAP };
@@ -118,8 +117,7 @@ struct sched_options {
 void sched_options_default(struct sched_options *o);
 
 struct sched_limits {        /* limits of one step */
-    uint64_t target_us;      /* 0 = none; applies to steps with streams, and to all steps if
-                              * is_shared */
+    uint64_t target_us;      /* 0 = none; for steps with streams, and all steps if is_shared */
     bool is_shared;          /* other engines wait for the end of the step, and may have streams */
     struct step_costs costs;
     const struct draft_costs *drafts; /* NULL: not known. Borrowed during sched_plan() */

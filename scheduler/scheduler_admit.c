@@ -324,8 +324,7 @@ void sched_read_ahead(struct sched *s, const struct seq *next)
         struct seq *seq = seq_at(order_next(o, &next->node.key));
 
         if (seq != NULL && is_in_file(s, seq))
-            (void)kv_manager_fetch(s->kv, &seq->kv); /* lost or no room: handled when the sequence
-                                                      * is due */
+            (void)kv_manager_fetch(s->kv, &seq->kv); /* lost or no room: seen when it is due */
         next = seq;
     }
 }

@@ -39,7 +39,7 @@ struct sched {
     struct sched_end *ends; /* ring [max_requests] */
     uint32_t end_head, n_ends;
     uint32_t n_waiting[PRIORITY_COUNT], n_preempted, n_waiting_all;
-    uint64_t waiting_tokens[PRIORITY_COUNT]; /* tokens still to compute, counted when they began to
+    uint64_t waiting_tokens[PRIORITY_COUNT]; /* tokens to compute, counted when they began to
                                               * wait */
     /* ---- the plan ---- */
     struct plan plan;
@@ -52,15 +52,12 @@ struct sched {
     uint32_t rows_left, prefill_left; /* budgets of the plan being made */
     uint64_t room_ns;                 /* time left in it for prompt rows, or SCHED_NO_LIMIT */
     uint32_t n_streams;               /* decode rows planned */
-    uint64_t serial;                  /* number of the plan being made; marks the sequences tried in
-                                       * it */
+    uint64_t serial;                  /* number of this plan; marks sequences tried in it */
     /* ---- drafts ---- */
     struct draft_rates rates;         /* counts of all sequences */
     uint32_t n_with_drafts;           /* steps since the last one without drafts */
-    struct seq *taken_in;             /* sequence whose text the draft model takes in beside this
-                                       * plan */
-    uint64_t draft_keys, guess_ns;    /* positions that the plan's drafts read; time for making
-                                       * them */
+    struct seq *taken_in;             /* sequence whose text the draft model takes in now */
+    uint64_t draft_keys, guess_ns;    /* keys that the plan's drafts read; time to make them */
     struct draft_stats drafts[DRAFT_SOURCES];
     /* ---- the block store ---- */
     struct list held_for_store; /* sequences held back for the block store, by arrival */
@@ -104,8 +101,7 @@ void sched_use_blocks(struct sched *s, struct seq *seq, uint64_t now_us);
 /* Move a sequence between the lists; the caller sets its state. */
 void sched_enter_waiting(struct sched *s, struct seq *seq);
 void sched_leave_waiting(struct sched *s, struct seq *seq);
-void sched_enter_running(struct sched *s, struct seq *seq); /* takes a free slot, of which there
-                                                             * must be one */
+void sched_enter_running(struct sched *s, struct seq *seq); /* takes a free slot (there is one) */
 void sched_leave_running(struct sched *s, struct seq *seq); /* gives slot and blocks back */
 uint64_t sched_end_of_time(const struct request *r); /* when the request expires; 0 = never */
 void sched_set_expiry(struct sched *s, struct seq *seq, uint64_t at_us); /* 0 = never */

@@ -54,8 +54,7 @@ struct seq {
     uint64_t ticket;   /* order of arrival in the scheduler */
     uint32_t n_known;  /* tokens in request->ids */
     uint32_t n_discarded; /* tokens discarded by context shifts */
-    uint32_t n_done;   /* known tokens that are computed, with keys and values in blocks or in a
-                        * swapped copy */
+    uint32_t n_done;   /* computed tokens, whose keys are in blocks or in a swapped copy */
     uint32_t n_peak;   /* the most that n_done ever was: below it work is recomputation; after a
                         * context shift: all remaining tokens but the last */
     uint32_t n_scored; /* prompt rows whose score was reported */
@@ -75,8 +74,7 @@ struct seq {
     struct list store_link;
     bool awaits_copy;      /* it is in the list held_for_copy */
     struct list copy_link;
-    uint32_t n_stored;     /* leading blocks of the prompt that the store has; from STORE_FOUND
-                            * on */
+    uint32_t n_stored;     /* leading blocks of the prompt in the store; from STORE_FOUND on */
     uint64_t store_until_us; /* time at which it is released */
     uint64_t expiry_us;    /* when it expires; 0 = never */
     uint32_t heap_expiry;  /* position, kept by struct heap */
@@ -144,8 +142,7 @@ struct event_times seq_times(const struct seq *s, uint64_t now_us);
 struct seq_set {
     struct seq *all;     /* [cap] */
     uint32_t cap, n;
-    uint32_t n_fresh;    /* entries of `all` that were ever used: the pages of the others cost no
-                          * memory */
+    uint32_t n_fresh;    /* entries of `all` ever used: pages of the others cost nothing */
     struct seq *free;    /* unused entries of these, chained by hash_next */
     struct seq **bucket; /* [n_bucket], by request id */
     uint32_t n_bucket;   /* a power of two */

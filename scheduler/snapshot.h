@@ -22,8 +22,7 @@ enum snapshot_state { SNAPSHOT_WAITING = 0, SNAPSHOT_PREFIX_WAITING, SNAPSHOT_RU
 
 struct seq_info {
     uint64_t id;
-    enum snapshot_state state; /* SNAPSHOT_PREFIX_WAITING: until the prompt of its prefix owner is
-                                * computed */
+    enum snapshot_state state; /* PREFIX_WAITING: until its owner's prompt is computed */
     enum priority priority;
     uint32_t tenant;
     uint32_t n_prompt, max_tokens;
@@ -55,8 +54,7 @@ struct step_info {
 struct snapshot {
     uint64_t now_us;
     uint32_t max_seqs, n_seqs;
-    struct seq_info *seqs; /* running ones in run order, then waiting ones, tenant by tenant in
-                            * their order */
+    struct seq_info *seqs; /* running ones in run order, then waiting ones by tenant */
     uint32_t max_tenants, n_tenants;
     struct tenant_info *tenants; /* tenants that have sent a request yet */
     uint32_t n_steps;

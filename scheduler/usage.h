@@ -10,8 +10,7 @@
 #include <stdint.h>
 
 struct usage {
-    uint64_t computed_tokens;  /* rows computed: prompts, tokens computed again, and guesses, also
-                                * wrong ones */
+    uint64_t computed_tokens;  /* rows: prompts, recomputed tokens and guesses, also wrong ones */
     uint64_t cached_tokens;    /* prompt tokens that were in the prefix cache at the start */
     uint64_t generated_tokens;
     uint64_t compute_us; /* its share of the steps' wall time, by what its rows and keys cost */

@@ -63,8 +63,7 @@ struct cut_kind {
     size_t low_tile; /* tiles exist for 1 .. low_tile rows and for max_tile rows */
     size_t (*room)(size_t m); /* columns of m rows that CUT_X_BYTES hold, a multiple of 256 */
     void (*pack)(uint8_t *dst, enum kern_weight w, const struct gemm_rows *rows);
-    void (*const *tile)(const struct cut_tile *t); /* [number of rows - 1] the tile's function, or
-                                                    * NULL */
+    void (*const *tile)(const struct cut_tile *t); /* [rows - 1] the tile's function, or NULL */
 };
 
 static inline void cut_wanted_range(struct cut_wanted *w)

@@ -16,8 +16,7 @@
 #define F_ACC 6              /* v16: 12 registers */
 #define F_ROWS 6             /* rows of the tallest tile */
 #define X_BYTES (24 * 1024)  /* bytes of repacked activations: most of the first-level cache */
-#define W_BYTES (256 * 1024) /* bytes of a run of panels: at most half of the second-level cache of
-                              * common CPUs */
+#define W_BYTES (256 * 1024) /* bytes of a run of panels: at most half of a second-level cache */
 #define MIN_CHUNK 512        /* columns */
 
 /* One tile of rows against a run of panels, over one chunk of columns. */

@@ -27,8 +27,7 @@
 #define READY_BYTES 18944    /* bytes of a ready panel: with a tile's rows, the first-level cache */
 #define BLOCK_ROWS 96        /* rows in X_BYTES: half of the second-level cache of common CPUs */
 #define X_BYTES (120 * 1024) /* 96 rows in the longest chunk: 32 groups of 40 bytes */
-#define PACKED_ROWS 4        /* rows of a tile that unpacks as it goes; a ready one takes
-                              * MOST_ROWS */
+#define PACKED_ROWS 4        /* rows of a tile that unpacks as it goes; MOST_ROWS of a ready one */
 #define PACKED_X (24 * 1024) /* bytes of repacked rows of such a tile */
 
 _Static_assert((READY_FROM - 1) / PACKED_ROWS * PACKED_X <= X_BYTES, "a block of few rows fits");

@@ -8,10 +8,8 @@
  */
 #include "scheduler/drafts/draft_costs.h"
 
-#define GAIN_DOWN 0.25     /* part of a step's relative error that corrects the level and the
-                            * share */
-#define GAIN_UP 0.05       /* part of the error where the step took longer: it may have been
-                            * interrupted */
+#define GAIN_DOWN 0.25     /* part of a step's relative error that corrects level and share */
+#define GAIN_UP 0.05       /* where the step took longer: it may have been interrupted */
 #define CLIP 0.5           /* a relative error counts for at most this */
 #define UNSEEN_ROW 0.03    /* of a step of one row: least assumed cost of another row */
 #define FIRST_CLIP 0.75    /* CLIP for the first few steps with a number of rows, */

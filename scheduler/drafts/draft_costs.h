@@ -28,8 +28,7 @@
 struct draft_costs {
     bool is_known;
     uint64_t rows_ns[DRAFT_ROWS + 1]; /* [rows] without what reading keys takes; never decreasing */
-    uint32_t most_seen; /* largest number of rows measured lately: rows_ns above it is
-                         * extrapolated */
+    uint32_t most_seen; /* largest number of rows measured lately; above it: extrapolated */
     int64_t balance_ns;               /* the balance of draft_account.h */
     /* ---- the draft model ---- */
     uint64_t guess_ns[DRAFT_ROWS + 1]; /* [streams] a batch of guesses; never decreasing */

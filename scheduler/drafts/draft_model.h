@@ -20,8 +20,7 @@
 #include "scheduler/drafts/draft_costs.h"
 #include "scheduler/drafts/drafter.h"
 
-#define DRAFT_NEAR 16 /* most tokens that guess() takes in by itself, behind those taken in
-                       * before */
+#define DRAFT_NEAR 16 /* most tokens that guess() takes in itself, behind earlier ones */
 #define DRAFT_FAR UINT32_MAX
 
 struct plan_item;

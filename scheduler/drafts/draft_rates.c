@@ -9,8 +9,7 @@
 
 #define OWN_MEMORY 32   /* guesses of a class before a sequence's counts are halved */
 #define ALL_MEMORY 512  /* guesses of a class before the counts of all sequences are halved */
-#define PRIOR_OWN 4     /* the weight, in guesses, of the rate of all sequences in a sequence's
-                         * rate */
+#define PRIOR_OWN 4     /* weight, in guesses, of all sequences' rate in a sequence's */
 #define PRIOR_ALL 8     /* the weight of the assumed rate in the rate of all sequences */
 
 /* Assumed rate of 1,000 before anything was seen: measured with SmolLM2 on edits and stories, and

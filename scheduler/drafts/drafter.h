@@ -44,8 +44,7 @@ struct draft {
     uint32_t n;      /* tokens to be computed; 0: no guess */
     uint32_t n_made; /* tokens that were guessed, >= n */
     uint8_t source[DRAFT_MAX]; /* [n_made] enum draft_source of each token */
-    uint8_t fit[DRAFT_MAX];    /* [n_made] class of each token, given that those before it are
-                                * right */
+    uint8_t fit[DRAFT_MAX];    /* [n_made] class of each token, if those before it are right */
 };
 
 struct drafter {

@@ -88,6 +88,5 @@ struct lookup_match token_lookup_find(const struct token_lookup *l, const int32_
         if (m.n_match > best.n_match)
             best = m;
     }
-    return best.n_match >= 2 ? best : (struct lookup_match){0}; /* a shorter one: only the hashes
-                                                                 * are equal */
+    return best.n_match >= 2 ? best : (struct lookup_match){0}; /* shorter: only hashes are equal */
 }

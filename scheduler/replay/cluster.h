@@ -43,8 +43,7 @@ const struct simulate *cluster_replica(const struct cluster *c, uint32_t i);
 
 struct cluster_summary { /* totals of one replica, or of all */
     size_t n_requests, n_ended, n_timeout;
-    size_t n_refused;                   /* refused: no room in the queue, or too long for a
-                                         * replica */
+    size_t n_refused;                   /* refused: no room in the queue, or too long */
     uint64_t prompt_tokens, cached_tokens, generated_tokens;
     uint64_t n_preempted;
     uint64_t ttft_p50_us, ttft_p95_us, ttft_p99_us; /* of requests that got a token */

@@ -190,8 +190,7 @@ static int take_start(struct replay *r, struct replay_record *rec, char *err, si
         return no_memory(err, err_len);
     r->options.kv = r->kv;
     r->options.drafter = recorded_drafter_get(&r->drafter);
-    r->options.undo_streams = r->options.undo_rows = UINT32_MAX; /* recorded drafts were possible at
-                                                                  * the time */
+    r->options.undo_streams = r->options.undo_rows = UINT32_MAX; /* recorded drafts were possible */
     if (sched_create(&r->sched, &r->options) < 0)
         return no_memory(err, err_len);
     return 0;
@@ -550,8 +549,7 @@ uint64_t replay_unix_us(const struct replay *r)
     return r->unix_us;
 }
 
-#define MAX_PACE 1000000 /* a step that took a thousand times as long counts as a stop of the
-                          * process */
+#define MAX_PACE 1000000 /* a thousand times as long: the process was stopped */
 
 /* The paces of steps with or without prompt rows, into r->paces[at ..]. */
 static struct simulate_paces paces_of(struct replay *r, const struct step_costs *c,

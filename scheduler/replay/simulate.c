@@ -43,8 +43,7 @@ struct simulate {
     struct simulate_arrival *arrivals; /* [cap] */
     struct simulate_result *results;   /* [cap] */
     size_t n, cap;
-    struct time_heap coming, leaving;  /* arrivals by the time at which they arrive, or their client
-                                        * leaves */
+    struct time_heap coming, leaving;  /* arrivals by the time of arriving, or of leaving */
     struct time_heap ending;           /* arrivals by the step before whose end they cannot end */
     uint64_t *rows;                    /* [max_tenants] rows computed */
     struct transfer io[SWAP_MAX_IO];

@@ -29,8 +29,7 @@ struct simulate_arrival {
     uint32_t max_known, n_keep, n_discard; /* as in struct request; 0 as in struct request_size */
     uint32_t n_output;     /* tokens generated; fewer than max_tokens: it stops by itself */
     const int32_t *prompt; /* [n_prompt], or NULL: made up from `seed`; borrowed */
-    uint32_t n_given;      /* if not 0: only so many tokens are from `prompt`, the rest is made
-                            * up */
+    uint32_t n_given;      /* if not 0: tokens taken from `prompt`; the others are made up */
     const int32_t *output; /* [n_output], or NULL; borrowed */
     uint64_t seed;
     uint64_t shared_seed;  /* the first n_shared made-up tokens come from this one */
@@ -69,8 +68,7 @@ struct simulate_options {
     } paces[2];
     uint64_t seed;                /* seed of the noise */
     uint32_t check_every;         /* steps between two sched_check(); 0 = never */
-    struct journal *journal;      /* receives the lines that the engine loop would write; may be
-                                   * NULL */
+    struct journal *journal;      /* gets the lines that the engine loop writes; may be NULL */
     /* Called before the scheduler gets an arrival, and after a request has ended; may be NULL, and
      * may add arrivals. */
     void (*on_arrive)(void *ud, struct simulate *s, size_t i);
