@@ -1,8 +1,8 @@
 /* kernels/kern_math.c - the shared arithmetic that code outside of kernels/ uses; see kernels.h.
  *
  * Bodies inline kern_math.h with their own compiler flags; this file gives kern_exp() and
- * kern_lanes_sum() addresses for the sampler and others. kern_log() is an explicit series in double
- * instead of libm's log(), whose last bits differ between systems.
+ * kern_lanes_sum() addresses for the sampler and others. kern_log() is an explicit series in
+ * double, because the last bits of libm's logarithm differ between systems.
  */
 #include "kernels/kern_math.h"
 
