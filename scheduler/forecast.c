@@ -2,8 +2,8 @@
  *
  * The work ahead of the request is counted in one struct backlog, and all times follow from it by
  * multiplication: prompts ahead are taken to have one mean length, the answers of running requests
- * to end evenly. Rough on purpose: it runs on the I/O thread for every request that has a deadline
- * or waits, reads only the published statistics, and never asks the engine.
+ * to end evenly. The estimate is rough on purpose: it runs on the I/O thread, reads only the
+ * published statistics and never asks the engine.
  */
 #include "scheduler/forecast.h"
 

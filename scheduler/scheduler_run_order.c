@@ -2,8 +2,8 @@
  *
  * A policy is nothing but a key, computed once at arrival: ageing is built in as a time in the
  * future at which the request becomes due, so no key ever changes and the waiting orders need no
- * resorting. Within a tenant keys decide; between tenants sched_is_due_before() compares priority
- * and service, which do change, and so only ever looks at the first sequence of each tenant.
+ * resorting. Within a tenant keys decide. Between tenants priority and service count, which do
+ * change, so sched_next_waiting() compares the first sequences of all tenants anew each time.
  */
 #include "scheduler/scheduler_impl.h"
 
