@@ -1,7 +1,9 @@
-/* kvcache/kv_states.c - see kv_states.h. Slots are blocks of a second block_pool, which counts
- * holders, keeps snapshots without a holder in LRU order and finds the oldest. Two arrays map
- * entries to their snapshots and back; a slot is marked as kept in the pool exactly while it is a
- * snapshot. */
+/* kvcache/kv_states.c - see kv_states.h.
+ *
+ * Slots are blocks of a second block_pool, which counts holders, keeps snapshots without a holder
+ * in LRU order and finds the oldest. Two arrays map entries to their snapshots and back; a slot is
+ * marked as kept in the pool exactly while it is a snapshot.
+ */
 #include "kvcache/kv_states.h"
 
 #include "core/base/err.h"

@@ -1,8 +1,10 @@
-/* scheduler/journal.c - see journal.h. A line is composed in `line`, which only the engine thread
- * touches, and then copied into the ring as a whole or counted as dropped, so a reader never sees
- * half a line. The mutex protects the ring and is held for copying only: the engine thread never
- * waits for the thread that writes the file. Lines are put together by hand, because the engine
- * allocates nothing in a step. */
+/* scheduler/journal.c - see journal.h.
+ *
+ * A line is composed in `line`, which only the engine thread touches, and then copied into the ring
+ * as a whole or counted as dropped, so a reader never sees half a line. The mutex protects the ring
+ * and is held for copying only: the engine thread never waits for the thread that writes the file.
+ * Lines are put together by hand, because the engine allocates nothing in a step.
+ */
 #include "scheduler/journal.h"
 
 #include "core/base/err.h"

@@ -1,7 +1,10 @@
-/* scheduler/order.c - see order.h. A node's heap weight is a hash of its ticket, not a random
- * number, so that a replay builds the same tree. Insertion splits the tree at the key and merges
- * the halves around the new node; removal merges the node's two subtrees in its place. Each node
- * counts its subtree, which gives order_rank() in O(log n). */
+/* scheduler/order.c - see order.h.
+ *
+ * A node's heap weight is a hash of its ticket, not a random number, so that a replay builds the
+ * same tree. Insertion splits the tree at the key and merges the halves around the new node;
+ * removal merges the node's two subtrees in its place. Each node counts its subtree, which gives
+ * order_rank() in O(log n).
+ */
 #include "scheduler/order.h"
 
 #include <assert.h>
