@@ -156,8 +156,8 @@ uint32_t kv_manager_most_sequences(const struct kv_manager *m);
 /* The most tokens of a chunk behind the first n_done, so that it ends where a snapshot is kept;
  * UINT32_MAX: any number. */
 uint32_t kv_manager_to_snapshot(const struct kv_manager *m, uint32_t n_done);
-/* How many of the first n_blocks blocks of tokens end at a place where a prefix can be continued:
- * the last snapshot's place; without states all. */
+/* The number of leading blocks of tokens, at most n_blocks, up to the last place where a prefix can
+ * be continued (a snapshot's place); without states n_blocks. */
 uint32_t kv_manager_resumable(const struct kv_manager *m, uint32_t n_blocks);
 
 /* ---- prefixes ---- */
@@ -165,8 +165,8 @@ uint32_t kv_manager_resumable(const struct kv_manager *m, uint32_t n_blocks);
 struct kv_match {
     uint32_t n_tokens; /* tokens found, at most `limit` */
     uint32_t n_blocks; /* whole blocks of tokens among them, which would be shared */
-    uint32_t n_held;   /* blocks of groups without the window among these that other sequences hold:
-                        * sharing them takes no available block as long as those live */
+    uint32_t n_held;   /* blocks of groups without the window that others hold for these tokens:
+                        * they take no available block while the sequence lives */
 };
 
 /* How many of the key's first `limit` tokens are cached: every group without the window has all of
@@ -188,8 +188,8 @@ uint32_t kv_manager_attach(struct kv_manager *m, struct kv_seq *kv, struct kv_ke
  * been kept for forks, and a slot be free for a copy. */
 bool kv_manager_can_fork(const struct kv_manager *m, const struct kv_seq *parent,
                          uint32_t n_tokens);
-/* Blocks that a fork of n_tokens shares, which take no available block as long as the parent lives;
- * see struct kv_match. */
+/* Blocks that a fork of n_tokens shares, which take no available block while the fork lives; see
+ * struct kv_match. */
 uint32_t kv_manager_n_forked(const struct kv_manager *m, uint32_t n_tokens);
 /* Let an empty sequence share the first n_tokens of another one's blocks, the last one even if it
  * is not full: the first of the two that writes into it gets a copy. The state kept for forks is
