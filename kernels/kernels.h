@@ -244,15 +244,15 @@ struct kern_attn {
     const uint8_t *values; /* of this head: those of block b at b * block_stride */
     size_t block_stride;   /* bytes */
     const uint32_t *table; /* token t lies in block table[t / 16], slot t % 16; entries of blocks
-                              without a token that a row of this call sees are not looked at */
+                            * without a token that a row of this call sees are not read */
     uint32_t pos0;   /* row i is at position p = pos0 + i */
     uint32_t n_row;
     const struct kern_attn_row *rows; /* [n_row], or NULL: i is i. With them n_seen and `part` are
                                          set, window and ahead 0: each row sees n_seen tokens */
     uint32_t n_seen; /* 0: it sees tokens up to its own, p; else tokens up to n_seen - 1 ... */
     uint32_t window; /* ... 0: from token 0 on; else from p + 1 - window on, and at least one */
-    uint32_t ahead;  /* looked at with n_seen only. 0: no more limits; else it sees none behind
-                        p + ahead */
+    uint32_t ahead;  /* used with n_seen only. 0: no further limit; else a row sees no token behind
+                      * p + ahead */
     uint32_t n_head; /* query heads sharing this KV head */
     uint32_t key_dim, value_dim;
     float scale;

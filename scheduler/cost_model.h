@@ -26,7 +26,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct step_work { /* what a step computes */
+struct step_work { /* the work of a step */
     uint32_t n_prefill;   /* rows of sequences more than one token behind */
     uint32_t n_decode;    /* rows of the others */
     uint64_t kv_decode;   /* positions read by decode rows: the sum of pos + 1 */

@@ -31,7 +31,7 @@ struct forecast {
     bool is_known;      /* false: the engine has not made enough steps to tell */
     uint64_t start_us;  /* until its first step */
     uint64_t first_us;  /* until its first token */
-    uint64_t finish_us; /* until max_tokens tokens are there */
+    uint64_t finish_us; /* until max_tokens tokens are generated */
 };
 
 struct forecast forecast_make(const struct engine_stats *s, const struct forecast_ask *ask);

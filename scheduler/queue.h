@@ -141,8 +141,8 @@ void queue_cancel(struct queue *q, uint64_t id);
  * As queue_cancel(): an unknown id is ignored, and there is at most one call per request. */
 void queue_end_thought(struct queue *q, uint64_t id);
 
-/* No more posts; the engine finishes what it has, then its thread ends. With `now`, everything
- * outstanding is cancelled first. May be called again to add `now`. */
+/* Refuse further posts; the engine finishes the requests it has, then its thread ends. With `now`,
+ * everything outstanding is cancelled first. May be called again to add `now`. */
 void queue_close(struct queue *q, bool now);
 
 /* Move up to n events into `out`, in order; returns how many. */

@@ -174,7 +174,7 @@ struct sched_end {
     struct request *request; /* owned by the caller now */
     enum finish finish;
     uint32_t n_known;        /* tokens in its ids */
-    uint32_t n_discarded;    /* thrown away by context shifts */
+    uint32_t n_discarded;    /* tokens that context shifts have discarded */
     struct event_times times;
     struct usage usage;
 };

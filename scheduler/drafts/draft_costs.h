@@ -27,7 +27,8 @@
 /* The costs as the scheduler plans with them, in whole numbers. */
 struct draft_costs {
     bool is_known;
-    uint64_t rows_ns[DRAFT_ROWS + 1]; /* [rows] without what reading keys takes; never decreasing */
+    uint64_t rows_ns[DRAFT_ROWS + 1]; /* [rows] without the time for reading keys; never
+                                       * decreasing */
     uint32_t most_seen; /* largest number of rows measured lately; above it: extrapolated */
     int64_t balance_ns;               /* the balance of draft_account.h */
     /* ---- the draft model ---- */

@@ -24,7 +24,7 @@ struct draft_step {     /* measurements of a step without prompt rows */
     uint32_t n_streams; /* sequences that decode */
     uint32_t n_drafts;  /* rows with guesses beside the sequences' own */
     uint32_t n_tokens;  /* tokens chosen in the step */
-    uint64_t us;        /* without what the draft model computed */
+    uint64_t us;        /* without the draft model's time */
     uint64_t keys_ns;   /* part of it that read keys, by the cost model */
 };
 
