@@ -4,8 +4,9 @@
  * (--kv-memory). The list is options.inc; this struct, the parser, the range errors, --help and the
  * check of quire.conf all come from it.
  *
- * `model` may list several models (models.h). What is loaded holds the values outside the sections;
- * config_model() gives the view of one model, with those of its section in force.
+ * `model` may list several models (models.h). The loaded config holds the values outside the
+ * sections; config_model() gives the settings of one model, with the values of its section in
+ * force.
  *
  * Thread: loaded once by main(), then const.
  * Memory: strings are owned; config_release() frees them.
@@ -36,51 +37,51 @@ struct config {
     struct config_source *source; /* private: where each value came from, and the sections */
 };
 
-enum config_action { /* what the command line asked for besides settings */
+enum config_action { /* what the command line asks for besides settings */
     CONFIG_RUN = 0,
     CONFIG_HELP,
     CONFIG_PRINT, /* --print-config */
     CONFIG_VERSION,
 };
 
-/* Read everything. argv[0] is skipped; `--config FILE` names the file (QUIRE_CONFIG too; a named
+/* Read all layers. argv[0] is skipped; `--config FILE` names the file (QUIRE_CONFIG too; a named
  * file must exist). Flags are --name value or --name=value. ERR_INVAL with a sentence. */
 int config_load(struct config *c, int argc, char *const *argv, enum config_action *action,
                 char *err, size_t err_len);
 void config_release(struct config *c);
 
-/* How many models there are to serve, at least 1. */
+/* The number of models to serve, at least 1. */
 uint32_t config_n_models(const struct config *c);
-/* Put another list of models in place of the setting `model`, with the same names. ERR_NOMEM, or
- * ERR_INVAL with a sentence. */
+/* Replace the value of the setting `model` by a list with the same names. ERR_NOMEM, or ERR_INVAL
+ * with a sentence. */
 int config_set_models(struct config *c, const char *list, char *err, size_t err_len);
-/* The settings in force for model i, to be released; its `model` lists that one alone, and `load`
- * is not auto. ERR_NOMEM with a sentence. */
+/* The settings in force for model i; the caller releases them. `model` lists that model alone, and
+ * `load` is not auto. ERR_NOMEM with a sentence. */
 int config_model(struct config *out, const struct config *c, uint32_t i, char *err, size_t err_len);
 
-/* May every machine of the network use the server without a key, and no setting says that this is
- * meant? */
+/* Can other machines of the network use the server without a key, although no setting says that
+ * this is intended? */
 bool config_is_exposed(const struct config *c);
 
-/* The file of settings that was read, or NULL. */
+/* The path of the settings file that was read, or NULL. */
 const char *config_path(const struct config *c);
 
-/* The name of the next setting, from *at on, that a and b have different values of: of the whole
- * server, or those of models, but never `model`. NULL: there are no more. */
+/* The name of the next setting, from *at on, whose values in a and b differ: a setting of the whole
+ * server or, with of_models, of models, but never `model`. NULL: there are no more. */
 const char *config_differs(const struct config *a, const struct config *b, bool of_models,
                            uint32_t *at);
-/* Take the value of one over. ERR_NOMEM: it stays. */
+/* Copy the value of one setting. ERR_NOMEM: the old value stays. */
 int config_take(struct config *c, const struct config *from, const char *name);
 
-/* name = value    # source, one line a setting; then, for each model with a section, its [NAME]
- * and what is in force of the settings that it holds. */
+/* Print name = value # source, one line for each setting; then, for each model with a section, its
+ * [NAME] and the values in force of the settings in the section. */
 void config_print(const struct config *c, FILE *out);
 
-/* The value of a setting as text: in `buf` (32 bytes are enough), or a string of the config's own.
+/* The value of a setting as text: in `buf` (32 bytes are enough), or a string owned by the config.
  * The name must be one of options.inc. */
 const char *config_show(const struct config *c, const char *name, char *buf, size_t size);
 
-/* The options part of --help. */
+/* Print the options part of --help. */
 void config_print_help(FILE *out);
 
 /* "512m" -> bytes (k, m, g, t: powers of 1024). ERR_INVAL, ERR_RANGE. */

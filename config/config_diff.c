@@ -1,4 +1,10 @@
-/* config/config_diff.c - where two sets of settings differ, and taking one over; see config.h. */
+/* config/config_diff.c - finds settings that differ between two configs, and copies one; see
+ * config.h.
+ *
+ * Values are compared as text, by option_show(), so one function serves all types. The server calls
+ * these on SIGHUP, when it has loaded a second config beside the one in use: it copies settings
+ * that may change at run time and reports the others.
+ */
 #include "config/config.h"
 
 #include "config/setting.h"

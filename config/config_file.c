@@ -1,4 +1,11 @@
-/* config/config_file.c - see config_impl.h. */
+/* config/config_file.c - see config_impl.h.
+ *
+ * inih splits lines into names and values. It reads them through read_line(), which counts lines
+ * and reads section heads itself, because inih cuts their names and does not report empty sections.
+ * Each section [NAME] gets a config of its own; its lines go there, and lines above the first
+ * section into the main config. The first error stops inih and is kept in `rc`, with its sentence
+ * in `err`.
+ */
 #include "config/config_impl.h"
 
 #include "config/setting.h"
@@ -18,15 +25,15 @@ struct file_state {
     const char *path;
     int line;
     int rc;
-    struct setting setting;         /* of the whole file */
-    struct config_section *section; /* the lines belong to, or NULL */
+    struct setting setting;         /* destination of lines outside of sections */
+    struct config_section *section; /* section that lines belong to, or NULL */
     char where[SETTING_WHERE];
 };
 
 static int refuse(struct file_state *f, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* "quire.conf:7: " and the sentence. */
+/* Write the error sentence behind "quire.conf:7: ", and make it the file's result. */
 static int refuse(struct file_state *f, const char *format, ...)
 {
     const struct setting *s = &f->setting;
@@ -61,7 +68,8 @@ static int add_section(struct file_state *f, const char *name)
     return 0;
 }
 
-/* A line that begins with '['. Without a ']' it is left to inih, which refuses it. */
+/* Begin the section of a line that begins with '['. Without a ']' the line is left to inih, which
+ * refuses it. */
 static int begin_section(struct file_state *f, const char *line)
 {
     const struct config_source *source = f->setting.config->source;
@@ -93,7 +101,8 @@ static int begin_section(struct file_state *f, const char *line)
 
 /* ---- lines ---- */
 
-/* Of a long path the end is kept: the line number must survive. */
+/* Set the place that error sentences name. Of a long path the end is kept, so that the line number
+ * is never cut. */
 static void set_where(struct file_state *f)
 {
     const size_t n = strlen(f->path);
@@ -107,14 +116,14 @@ static void refuse_line(struct file_state *f, int rc, int size)
         refuse(f, "the line is longer than %d bytes", size - 2);
     else if (rc == ERR_FORMAT)
         refuse(f, "there is a NUL in the line");
-    else { /* a directory, for one */
+    else { /* for example a directory */
         snprintf(f->setting.err, f->setting.err_len, "cannot read the configuration file '%s': %s",
                  f->path, strerror(errno));
         f->rc = ERR_INVAL;
     }
 }
 
-/* inih reads through this: it counts lines, and reads the heads of sections. */
+/* The reader that inih calls: counts lines, and reads the heads of sections. */
 static char *read_line(char *line, int size, void *stream)
 {
     struct file_state *f = stream;
@@ -141,7 +150,8 @@ static int check_scope(struct file_state *f, const char *name)
                   name, f->section->name);
 }
 
-/* `model` in a section is that model's path: the list outside, if the file has one, gets longer. */
+/* Apply `model` in a section: it is that model's path and is appended to the list of models, if the
+ * file has one. */
 static int add_model(struct file_state *f, const struct setting *s, const char *path)
 {
     const struct config *c = f->setting.config;
@@ -165,7 +175,7 @@ static int add_model(struct file_state *f, const struct setting *s, const char *
     return f->rc;
 }
 
-/* inih's own idea of the section may be cut; ours is not. */
+/* Handle a pair. inih's name of the section may be cut, so f->section is used instead. */
 static int on_pair(void *user, const char *section, const char *name, const char *value)
 {
     struct file_state *f = user;
@@ -185,7 +195,8 @@ static int on_pair(void *user, const char *section, const char *name, const char
 
 /* ---- the file ---- */
 
-/* Settings elsewhere may name other models; the file alone is in order then. */
+/* Mark sections whose models the file lists. Flags or variables may name other models; the file is
+ * valid all the same. */
 static void mark_listed(const struct config *c)
 {
     if (c->source->of[OPTION_ID_model].layer != SETTING_FILE)
@@ -197,7 +208,7 @@ static void mark_listed(const struct config *c)
     }
 }
 
-/* inih hands the same pointer to the reader and the handler, as `stream` and as `user`. */
+/* f is passed to both the reader (as `stream`) and the handler (as `user`). */
 int config_file_load(const struct setting *s, const char *path)
 {
     struct file_state f = {.path = path, .setting = *s};
@@ -223,7 +234,7 @@ int config_file_load(const struct setting *s, const char *path)
 int config_file_check_sections(const struct setting *s)
 {
     const struct config *c = s->config;
-    char names[256]; /* more are cut */
+    char names[256]; /* longer lists are cut */
 
     for (uint32_t i = 0; i < c->source->n_sections; i++) {
         const struct config_section *section = c->source->sections[i];

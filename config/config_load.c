@@ -1,4 +1,10 @@
-/* config/config_load.c - defaults < file < environment < flags; see config.h. */
+/* config/config_load.c - defaults < file < environment < flags; see config.h.
+ *
+ * Layers are applied in ascending order, each overwriting the values of those below and noting
+ * where a value came from. The flags are read twice: first only to find --config, --help and
+ * --version, since the file must be read before the flags' values are applied. A model's section
+ * counts as part of the file: it yields to variables and flags (setting_holder()).
+ */
 #include "config/config.h"
 
 #include "config/config_impl.h"
@@ -51,7 +57,7 @@ static int load_environment(const struct setting *s)
     return 0;
 }
 
-/* A flag of the command line, taken apart: --kv-memory=1g or --kv-memory 1g. */
+/* A parsed flag of the command line: --kv-memory=1g or --kv-memory 1g. */
 struct flag {
     char name[64];     /* kv_memory */
     char shown[68];    /* --kv-memory */
@@ -92,7 +98,8 @@ static bool read_action(const char *arg, enum config_action *action)
     return true;
 }
 
-/* One pass: with `file` set it only looks for --config, else it applies the settings. */
+/* One pass over the flags: with `file` not NULL it only looks for --config, otherwise it applies
+ * the settings. */
 static int load_flags(const struct setting *s, int argc, char *const *argv,
                       enum config_action *action, const char **file)
 {
@@ -134,7 +141,7 @@ static int load(struct setting *s, int argc, char *const *argv, enum config_acti
     s->where = "command line";
     if (rc == 0)
         rc = load_flags(s, argc, argv, action, &file);
-    /* A broken file or variable must not keep --help from answering. */
+    /* --help must answer even if the file or a variable is invalid. */
     is_question = *action == CONFIG_HELP || *action == CONFIG_VERSION;
     s->layer = SETTING_FILE;
     if (rc == 0 && file != NULL && !is_question)
@@ -150,8 +157,8 @@ static int load(struct setting *s, int argc, char *const *argv, enum config_acti
     return rc == 0 ? load_flags(s, argc, argv, action, NULL) : rc;
 }
 
-/* The models of models_dir come behind those of `model`, unless a later layer names all that there
- * are. */
+/* Append the models of models_dir to those of `model`, unless a later layer than models_dir's set
+ * `model`: then that list is complete. */
 static int add_folder(const struct setting *s)
 {
     struct config *c = s->config;
@@ -215,7 +222,7 @@ void config_release(struct config *c)
 
 uint32_t config_n_models(const struct config *c)
 {
-    char err[8]; /* it has been checked */
+    char err[8]; /* the list was checked already */
     const int n = models_check(c->model, err, sizeof(err));
 
     return n > 0 ? (uint32_t)n : 1;

@@ -1,4 +1,9 @@
-/* config/config_print.c - the settings in force, and the options part of --help. */
+/* config/config_print.c - prints the settings in force, and the options part of --help.
+ *
+ * Both are loops over the rows of options.inc, so a new setting appears in them by itself. --help
+ * shows the defaults, of a config that was never loaded. Values are printed in the form in which
+ * they can be read again.
+ */
 #include "config/config.h"
 
 #include "config/setting.h"
@@ -51,7 +56,7 @@ void config_print(const struct config *c, FILE *out)
 #define HELP_COLUMN 25
 #define HELP_WIDTH 80
 
-/* The text from a column on, and then from HELP_COLUMN, broken between words. */
+/* Print the text from `column` on, and its further lines from HELP_COLUMN, broken between words. */
 static void print_wrapped(const char *text, size_t column, FILE *out)
 {
     while (*text != '\0') {
@@ -91,7 +96,7 @@ static void print_option(const struct option *o, const struct config *c, FILE *o
 
 void config_print_help(FILE *out)
 {
-    struct config c = {0}; /* the defaults; it needs no origins */
+    struct config c = {0}; /* gets the defaults; origins are not needed */
 
     for (uint32_t id = 0; id < OPTION_N; id++) {
         const struct option *o = option_at(id);

@@ -1,4 +1,10 @@
-/* config/config_validate.c - see config_impl.h. */
+/* config/config_validate.c - see config_impl.h.
+ *
+ * config_validate() runs a table of small checks over the settings of one model; each returns at
+ * its first violation with a sentence that names both settings, their values and the remedy.
+ * config_check_models() does that for each model's view, then checks what several models must not
+ * share: files that are written, and aliases.
+ */
 #include "config/config_impl.h"
 
 #include "config/adapters.h"
@@ -45,7 +51,8 @@ static int check_swap(const struct config *c, char *err, size_t err_len)
     return 0;
 }
 
-/* A reader of KV events holds a model's sequence numbers, which begin once. */
+/* kv_events needs a model that is loaded once: its readers rely on sequence numbers that never
+ * start again. */
 static int check_loading(const struct config *c, char *err, size_t err_len)
 {
     uint64_t us;
@@ -76,7 +83,7 @@ static int check_watermarks(const struct config *c, char *err, size_t err_len)
     return ERR_INVAL;
 }
 
-/* A header's name as RFC 9110 has it. */
+/* Check the tenant header's name by RFC 9110's rule for field names. */
 static int check_header(const struct config *c, char *err, size_t err_len)
 {
     for (const char *p = c->tenant_header; *p != '\0'; p++) {
@@ -89,7 +96,7 @@ static int check_header(const struct config *c, char *err, size_t err_len)
     return 0;
 }
 
-/* Does the name stand once more behind `text`? */
+/* Is the name listed again in the rest of the list? */
 static bool is_repeated(const char *text, const char *name)
 {
     struct weight w;
@@ -100,7 +107,7 @@ static bool is_repeated(const char *text, const char *name)
     return false;
 }
 
-/* How many there are, or ERR_INVAL. */
+/* The number of weights, or ERR_INVAL. */
 static int64_t count_weights(const char *text, char *err, size_t err_len)
 {
     struct weight w;
@@ -135,7 +142,7 @@ static int check_weights(const struct config *c, char *err, size_t err_len)
                  "that says whose a request is, or 'api_keys'");
         return ERR_INVAL;
     }
-    /* One entry is for requests without a name, one shared by the names beyond the limit. */
+    /* Two more: one for requests without a name, one shared by names beyond the limit. */
     if (n > 0 && n + 2 > c->max_tenants) {
         snprintf(err, err_len,
                  "'max_tenants' must be at least %" PRId64 " for the %" PRId64
@@ -298,7 +305,7 @@ int config_validate(const struct config *c, char *err, size_t err_len)
 
 /* ---- several models ---- */
 
-/* The value of a file's setting for model i; empty: none. */
+/* The value of a setting that names a file (journal or swap_file) for model i; "": none. */
 static const char *file_of(const struct config *c, uint32_t i, uint32_t id,
                            struct model_item *item)
 {
@@ -309,7 +316,8 @@ static const char *file_of(const struct config *c, uint32_t i, uint32_t id,
     return id == OPTION_ID_journal ? from->journal : from->swap_file;
 }
 
-/* Files that one model alone may write. */
+/* Check that no two models have the same file for a setting: each file may be written by one model
+ * only. */
 static int check_file(const struct config *c, uint32_t n, uint32_t id, char *err, size_t err_len)
 {
     struct model_item a, b;
@@ -329,14 +337,14 @@ static int check_file(const struct config *c, uint32_t n, uint32_t id, char *err
     return 0;
 }
 
-/* The aliases of model i, and the model. */
+/* The aliases of model i; *item gets the model. */
 static const char *aliases_of(const struct config *c, uint32_t i, struct model_item *item)
 {
     models_get(c->model, i, item);
     return setting_holder(c, setting_section(c, item->name), OPTION_ID_alias)->alias;
 }
 
-/* Is a name in the list of a's aliases b's own, or one of b's aliases? */
+/* Check that no alias of model i is the name or an alias of model j. */
 static int check_two_aliases(const struct config *c, uint32_t i, uint32_t j, char *err,
                              size_t err_len)
 {
@@ -370,7 +378,7 @@ static int check_aliases(const struct config *c, uint32_t n, char *err, size_t e
     return rc;
 }
 
-/* The sentence says whose settings they are, where there are several. */
+/* Check model i's settings; where there are several models the sentence names it. */
 static int check_model(const struct config *c, uint32_t i, uint32_t n, char *err, size_t err_len)
 {
     struct model_item item;

@@ -1,6 +1,6 @@
 /* config/demo.h - the demo model inside the binary: a GGUF file like any other.
  *
- * Made by config/demo/train.py; see config/demo/README.md.
+ * config/demo/train.py made the model; see config/demo/README.md.
  *
  * Thread: any.
  * Memory: read-only data of the binary, 64-byte aligned.

@@ -1,4 +1,9 @@
-/* config/duration.c - see duration.h. */
+/* config/duration.c - see duration.h.
+ *
+ * A sum of parts, each a decimal number with a unit, added up in a double. "ms" and "us" come
+ * before "m" and "s" in the table, because the first unit that matches is taken. strtod() reads the
+ * digits, after exponents and hexadecimal numbers were refused.
+ */
 #include "config/duration.h"
 
 #include "core/base/err.h"
@@ -18,7 +23,7 @@ static const struct {
     double us;
 } units[] = {{"ms", 1e3}, {"us", 1}, {"h", 3600 * SECOND}, {"m", 60 * SECOND}, {"s", SECOND}};
 
-/* The unit at *text, which moves behind it; 0: there is none. */
+/* The microseconds of the unit at *text, which is moved behind it; 0: there is none. */
 static double take_unit(const char **text)
 {
     for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++) {
@@ -32,7 +37,7 @@ static double take_unit(const char **text)
     return 0;
 }
 
-/* One number with its unit, which only a number that stands alone may lack. */
+/* Read one number with its unit; only a single number may lack one (seconds). */
 static int take_part(const char **text, bool is_first, double *sum)
 {
     const char *from = *text;

@@ -1,7 +1,7 @@
 /* config/duration.h - a span of time as text: "10m", "1h30m", "300ms", or seconds as a number.
  *
- * The units are those of Go's durations (h, m, s, ms, us), which Ollama's keep_alive has too; a
- * number without a unit is seconds. A text that begins with '-' is longer than any: DURATION_NEVER.
+ * The units are those of Go's durations (h, m, s, ms, us), which Ollama's keep_alive uses too; a
+ * number without a unit means seconds. A negative duration means for ever: DURATION_NEVER.
  *
  * Thread: any.
  * Memory: none.
@@ -13,7 +13,7 @@
 
 #define DURATION_NEVER UINT64_MAX
 
-/* Microseconds, at most those of a hundred years; ERR_INVAL. */
+/* Parse a duration into microseconds, at most a hundred years; ERR_INVAL. */
 int duration_parse(const char *text, uint64_t *us);
 
 #endif

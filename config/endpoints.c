@@ -1,4 +1,9 @@
-/* config/endpoints.c - see endpoints.h. */
+/* config/endpoints.c - see endpoints.h.
+ *
+ * The last ':' ends the host, so that IPv6 addresses in brackets need no special case. The host's
+ * characters are restricted to those of names and addresses, because the text is passed on to
+ * ZeroMQ and shown in error sentences.
+ */
 #include "config/endpoints.h"
 
 #include "core/base/err.h"
@@ -21,7 +26,8 @@ static int parse_port(const char *text, uint16_t *out)
     return port <= UINT16_MAX ? 0 : ERR_INVAL;
 }
 
-/* Letters, digits, dots and hyphens, or "*"; in brackets what an IPv6 address has. */
+/* Copy a host: letters, digits, dots and hyphens, or "*"; or, in brackets, the characters of an
+ * IPv6 address. */
 static int parse_host(const char *text, size_t n, char *out)
 {
     const int is_ipv6 = n > 2 && text[0] == '[' && text[n - 1] == ']';

@@ -11,11 +11,11 @@
 #define ENDPOINT_MAX_HOST 255
 
 struct endpoint {
-    char host[ENDPOINT_MAX_HOST + 1]; /* a name or an address, IPv6 without brackets; "*": all */
+    char host[ENDPOINT_MAX_HOST + 1]; /* a name or address, IPv6 without brackets; "*": all */
     uint16_t port;                    /* 0: any free one */
 };
 
-/* tcp://HOST:PORT. ERR_INVAL. */
+/* Parse tcp://HOST:PORT. ERR_INVAL. */
 int endpoint_parse(const char *text, struct endpoint *out);
 
 #endif

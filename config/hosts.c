@@ -1,4 +1,9 @@
-/* config/hosts.c - see hosts.h. */
+/* config/hosts.c - see hosts.h.
+ *
+ * The list stays text and is walked for each request that has a Host header: it is short, and
+ * comparing it needs no memory. The check guards against DNS rebinding, so comparisons are exact
+ * except for case, a final dot and an explicit "*." for names below.
+ */
 #include "config/hosts.h"
 
 #include <arpa/inet.h>
@@ -11,7 +16,7 @@ static bool is_name_char(char c)
            (c != '\0' && strchr("-._", c) != NULL);
 }
 
-/* An IPv6 address in brackets, copied without them. */
+/* Parse an IPv6 address in brackets. */
 static bool is_address_6(const char *text, size_t n, struct in6_addr *address)
 {
     char copy[INET6_ADDRSTRLEN];
@@ -52,7 +57,7 @@ bool hosts_are_valid(const char *text)
     }
 }
 
-/* "*.example.org" is for what ends in ".example.org". */
+/* Does an entry match the host? "*.example.org" matches names that end in ".example.org". */
 static bool fits(const char *entry, size_t n_entry, const char *host, size_t n)
 {
     if (n_entry > 1 && entry[0] == '*') {
@@ -62,7 +67,7 @@ static bool fits(const char *entry, size_t n_entry, const char *host, size_t n)
     return n == n_entry && strncasecmp(host, entry, n) == 0;
 }
 
-/* A dot at the end makes a name absolute, and changes nothing else. */
+/* Length of a name without a final dot, which makes it absolute and changes nothing else. */
 static size_t without_dot(const char *host, size_t n)
 {
     return n > 1 && host[n - 1] == '.' ? n - 1 : n;

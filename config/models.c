@@ -1,4 +1,10 @@
-/* config/models.c - see models.h. */
+/* config/models.c - see models.h.
+ *
+ * The setting stays one text; models_next() reads an item in place, and models_get() and
+ * models_find() walk the list from its start, which is fast enough for 128 items. An item is
+ * NAME=PATH unless what precedes its first '=' begins like a path, and a name that is not given is
+ * made from the path.
+ */
 #include "config/models.h"
 
 #include "core/base/err.h"
@@ -30,7 +36,8 @@ static struct span trim(const char *text, size_t len)
     return (struct span){text, len};
 }
 
-/* /a/b, ./b, ../b, ~/b and hf:OWNER/NAME are none of the names that may have slashes. */
+/* Does the text begin like a path (/a/b, ./b, ../b, ~/b, hf:OWNER/NAME)? A name with slashes does
+ * not. */
 static bool begins_path(const char *text, size_t len)
 {
     static const char *const heads[] = {"/", "./", "../", "~/", "hf:"};
@@ -41,7 +48,7 @@ static bool begins_path(const char *text, size_t len)
     return false;
 }
 
-/* Names stand in URLs, in metrics, in logs and in the heads of sections. */
+/* Names appear in URLs, metrics, logs and section heads, so their characters are restricted. */
 bool models_is_name(const char *name, size_t len)
 {
     if (len == 0 || len > MODELS_MAX_NAME)
@@ -55,7 +62,7 @@ bool models_is_name(const char *name, size_t len)
     return !begins_path(name, len);
 }
 
-/* The bytes before the '=' that ends a name, or NULL: the item is a path. */
+/* The '=' that ends the item's name, or NULL: the item is a path. */
 static const char *end_of_name(struct span item)
 {
     const char *eq = memchr(item.text, '=', item.len);
@@ -63,7 +70,7 @@ static const char *end_of_name(struct span item)
     return eq != NULL && !begins_path(item.text, (size_t)(eq - item.text)) ? eq : NULL;
 }
 
-/* How much of an item a sentence shows. */
+/* How many bytes of an item an error sentence shows. */
 static int shown(struct span item)
 {
     return item.len < 200 ? (int)item.len : 200;
@@ -118,7 +125,7 @@ static int take_item(struct model_item *out, struct span item, char *err, size_t
     return 0;
 }
 
-/* "" alone is the demo model; nothing before or behind a comma is a slip. */
+/* Is the item empty? "" alone is the demo model, but an empty item beside a comma is an error. */
 static bool is_slip(struct span item, const char *end)
 {
     return *end == ',' && (item.len == 0 || trim(end + 1, strlen(end + 1)).len == 0);
@@ -204,7 +211,8 @@ void models_names(const char *text, char *out, size_t size)
             return;
 }
 
-/* A name that was made from a path may hold anything, and is made again from the same path. */
+/* A name that was made from a path may have any characters; it is left out, and made again from the
+ * same path. */
 void models_text(const struct model_item *item, char out[MODELS_MAX_TEXT])
 {
     if (item->path[0] == '\0' && strcmp(item->name, MODELS_DEMO) == 0)

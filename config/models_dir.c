@@ -1,4 +1,10 @@
-/* config/models_dir.c - see models_dir.h. */
+/* config/models_dir.c - see models_dir.h.
+ *
+ * scandir() returns the names sorted, so the order of models does not depend on the file system. An
+ * entry is judged by its name and by a look into a folder, no file is opened: a folder with many
+ * models costs little at the start. Unusable paths are skipped, because one stray file must not
+ * stop the server.
+ */
 #include "config/models_dir.h"
 
 #include "config/models.h"
@@ -13,7 +19,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* Without the slashes at its end. */
+/* Length of a folder's path without slashes at its end. */
 static size_t folder_len(const char *folder)
 {
     size_t n = strlen(folder);
@@ -31,7 +37,7 @@ bool models_dir_has(const char *folder, const char *path)
            strchr(path + n + 1, '/') == NULL;
 }
 
-/* A part of a split model that is not its first. */
+/* Is the file a part of a split model, but not its first? */
 static bool is_later_part(const char *name, size_t len)
 {
     unsigned no, count;
@@ -71,7 +77,7 @@ static bool is_model(const char *path, const char *name)
     return S_ISDIR(st.st_mode) ? holds_model(path) : S_ISREG(st.st_mode) && is_gguf(name);
 }
 
-/* A path that no list can hold is left out. */
+/* Append a path to the list, unless the list cannot hold it or has its name already. */
 static void add(const char *path, struct buf *list)
 {
     const char *text = path;

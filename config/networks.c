@@ -1,4 +1,10 @@
-/* config/networks.c - see networks.h. */
+/* config/networks.c - see networks.h.
+ *
+ * Every address is an IPv6 one, IPv4 mapped into ::ffff:0:0/96, so that there is one comparison:
+ * masked bytes of both must be equal. The list stays text and is walked for each request with proxy
+ * headers. Bits behind the network's mask are refused, since they usually are a mistake in the
+ * mask.
+ */
 #include "config/networks.h"
 
 #include <arpa/inet.h>
@@ -8,7 +14,7 @@
 struct network {
     bool is_unix;
     struct in6_addr address;
-    uint32_t n_bits; /* of it, from the first */
+    uint32_t n_bits; /* leading bits that must match */
 };
 
 static uint8_t mask_of(uint32_t n_bits, uint32_t i)
@@ -18,7 +24,7 @@ static uint8_t mask_of(uint32_t n_bits, uint32_t i)
     return n_bits >= at + 8 ? 0xff : n_bits <= at ? 0 : (uint8_t)(0xff00u >> (n_bits - at));
 }
 
-/* "/BITS" or nothing, of at most `most` bits. */
+/* Read "/BITS", at most `most`, or nothing, which means `most`. */
 static bool read_bits(const char *text, uint32_t most, uint32_t *out)
 {
     uint32_t n = 0;
@@ -68,7 +74,7 @@ static bool has_only_its_bits(const struct network *n)
     return true;
 }
 
-/* The next item at *text, which moves behind it. */
+/* Read the next item at *text, which is moved behind it; false: the item is invalid. */
 static bool next(const char **text, struct network *out)
 {
     char item[64];

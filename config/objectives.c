@@ -1,4 +1,9 @@
-/* config/objectives.c - see objectives.h. */
+/* config/objectives.c - see objectives.h.
+ *
+ * Pairs are read in place, as pointers into the list's text. A gateway sends the name of an
+ * objective in a header; the server looks it up here and continues with the priority's word, which
+ * the same code as for clients' priorities then parses.
+ */
 #include "config/objectives.h"
 
 #include <string.h>
@@ -18,7 +23,7 @@ static bool is_priority(const struct objective *o)
     return false;
 }
 
-/* The next pair at *text, which moves behind it and its comma. */
+/* Read the next pair at *text, which is moved behind it and its comma; false: it is invalid. */
 static bool next(const char **text, struct objective *out)
 {
     const char *p = *text + strspn(*text, " \t");

@@ -1,5 +1,5 @@
-/* config/objectives.h - what a gateway calls its classes of requests, as text, with the priority
- * of each: "premium=high,batch=low".
+/* config/objectives.h - a gateway's names for classes of requests, as text, with the priority of
+ * each: "premium=high,batch=low".
  *
  * Thread: any. Memory: none.
  */
@@ -11,11 +11,12 @@
 
 #define OBJECTIVES_MAX_NAME 127
 
-/* Names of visible characters without '=' and ',', at most OBJECTIVES_MAX_NAME long, each with
- * =low, =normal, =high or =critical, with commas between? "" is a list of none. */
+/* Is the list valid: names of visible characters without '=' and ',', at most OBJECTIVES_MAX_NAME
+ * long, each with =low, =normal, =high or =critical, with commas between? "" is an empty list. */
 bool objectives_are_valid(const char *text);
 
-/* The word behind the name in a valid list, copied to out[size]; false: it has none. */
+/* Find a name in a valid list, and copy its priority's word to out[size]; false: the list does not
+ * have it. */
 bool objectives_find(const char *text, const char *name, char *out, size_t size);
 
 #endif

@@ -1,4 +1,9 @@
-/* config/option.c - see option.h. */
+/* config/option.c - see option.h.
+ *
+ * options[] is options.inc expanded to a table: type, range, default, help and the member's offset
+ * in struct config. One switch on the type reads or writes a value at that offset, so no setting
+ * has code of its own. Numbers are parsed strictly: the whole text must be the number.
+ */
 #include "config/option.h"
 
 #include "config/config.h"
@@ -35,7 +40,7 @@ static const struct option options[] = {
 #undef ENUM
 #undef NUM
 };
-/* ENUM members are read and written as unsigned, which the compiler makes an enum's type be. */
+/* ENUM members are read and written as unsigned, the type that the compiler gives such an enum. */
 _Static_assert(sizeof(enum config_switch) == sizeof(unsigned) && (enum config_switch)-1 > 0,
                "an enum without negative values is unsigned");
 _Static_assert(sizeof(options) / sizeof(options[0]) == OPTION_N, "a row each");
@@ -92,7 +97,8 @@ static int parse_int(const char *text, int64_t *out)
     return errno == ERANGE ? ERR_RANGE : 0;
 }
 
-/* Digits as in JSON and C, no hexadecimal ones, no inf; NAN for auto. */
+/* Parse a number with decimal digits and an exponent, without hexadecimal digits or inf; NAN for
+ * auto. */
 static int parse_number(const struct option *o, const char *text, double *out)
 {
     char *end;
@@ -125,7 +131,7 @@ int config_word_find(const char *words, const char *word)
     return -1;
 }
 
-/* Word i of the list, in `buf`. */
+/* Copy word i of the list into `buf`. */
 static void copy_word(const char *words, unsigned i, char *buf, size_t size)
 {
     for (; i > 0; i--)
@@ -224,7 +230,7 @@ void option_release(const struct option *o, struct config *c)
 
 /* ---- to text ---- */
 
-/* 512m for 536870912; plain digits when no unit divides it. */
+/* Write a size as 512m for 536870912; plain digits if no unit divides it. */
 static void format_size(char *buf, size_t size, uint64_t n)
 {
     static const char units[] = "tgmk";
@@ -240,7 +246,7 @@ static void format_size(char *buf, size_t size, uint64_t n)
     snprintf(buf, size, "%" PRIu64, n);
 }
 
-/* The shortest digits that are read as the same number. */
+/* Write the shortest digits that are read as the same number. */
 static void format_number(char *buf, size_t size, double v)
 {
     if (isnan(v))

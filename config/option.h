@@ -1,4 +1,4 @@
-/* config/option.h - the rows of options.inc, and one value of a struct config by its row.
+/* config/option.h - the rows of options.inc, and access to a value of a struct config by its row.
  *
  * Used within config/ only.
  *
@@ -21,13 +21,13 @@ struct option {
     const char *name;
     enum option_type type;
     enum option_scope scope;
-    size_t offset;     /* of the member in struct config */
-    const char *def;   /* STR, ENUM */
+    size_t offset;     /* offset of the member in struct config */
+    const char *def;   /* STR, ENUM, NUM: default as text */
     int64_t num, min;  /* INT and SIZE: default and range */
     uint64_t max;
     enum option_number kind; /* NUM */
-    double lo, hi;           /* NUM: range; "auto" beside it */
-    const char *words; /* ENUM: "a|b|c"; the value is the number of one of them */
+    double lo, hi;           /* NUM: range; "auto" is allowed too */
+    const char *words; /* ENUM: "a|b|c"; the value is the index of a word */
     const char *help;
 };
 
@@ -48,10 +48,11 @@ enum option_id {
 
 /* The row of options.inc with this number, below OPTION_N. */
 const struct option *option_at(uint32_t id);
-/* OPTION_N when there is none of that name. */
+/* The number of the row with this name; OPTION_N when there is none. */
 uint32_t option_find(const char *name);
 
-/* 0, ERR_NOMEM, or ERR_INVAL or ERR_RANGE for a text that is no value of this option. */
+/* Set a value from text. 0, ERR_NOMEM, or ERR_INVAL or ERR_RANGE for a text that is not a value of
+ * this option. */
 int option_set(const struct option *o, struct config *c, const char *text);
 int option_set_default(const struct option *o, struct config *c);
 int option_copy(const struct option *o, struct config *c, const struct config *from);
@@ -59,7 +60,7 @@ void option_release(const struct option *o, struct config *c);
 
 /* The value as text: in `buf` (32 bytes are enough), or the string itself, which may be longer. */
 const char *option_show(const struct option *o, const struct config *c, char *buf, size_t size);
-/* "a whole number from 1 to 9": what the values may be. */
+/* Describe the allowed values: "a whole number from 1 to 9". */
 void option_allowed(const struct option *o, char *buf, size_t size);
 
 #endif

@@ -1,10 +1,15 @@
-/* config/origins.c - see origins.h. */
+/* config/origins.c - see origins.h.
+ *
+ * The list stays text and is walked for each request with an Origin header. A browser sends the
+ * origin in one canonical form, so a comparison of whole entries without regard to case suffices:
+ * there is no pattern and no default port to add.
+ */
 #include "config/origins.h"
 
 #include <string.h>
 #include <strings.h>
 
-/* What may stand in a host, its port included; of IPv6 addresses the brackets too. */
+/* May the character be in a host with its port, IPv6 addresses in brackets included? */
 static bool is_host_char(char c)
 {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
@@ -40,7 +45,7 @@ bool origins_are_valid(const char *text)
     }
 }
 
-/* Browsers write scheme and host in small letters; settings need not. */
+/* Browsers send scheme and host in lower case; the setting may have upper case. */
 bool origins_have(const char *text, const char *origin)
 {
     const size_t len = strlen(origin);

@@ -10,12 +10,12 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#define ORIGINS_MAX_BYTES 150 /* of one origin */
+#define ORIGINS_MAX_BYTES 150 /* bytes of one origin */
 
 /* Is it "*", or scheme://host or scheme://host:port with commas between, without blanks? */
 bool origins_are_valid(const char *text);
 
-/* Does a valid list name the origin that a browser sends? */
+/* Does a valid list contain the origin that a browser sent? */
 bool origins_have(const char *text, const char *origin);
 
 #endif

@@ -1,4 +1,10 @@
-/* config/setting.c - see setting.h. */
+/* config/setting.c - see setting.h.
+ *
+ * setting_apply() is the one way in which a text of any layer becomes a value: it finds the row,
+ * sets the value and notes layer and place, or makes the error sentence. setting_holder() decides
+ * between a section and the main config: a section's value counts unless a variable or a flag has
+ * set the same setting.
+ */
 #include "config/setting.h"
 
 #include "core/base/err.h"

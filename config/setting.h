@@ -1,7 +1,7 @@
 /* config/setting.h - settings of a struct config with their origins, and the sections of the file.
  *
- * Used within config/ only. A section is a struct config of its own in which only what the section
- * holds has an origin; the rest of it is empty.
+ * Used within config/ only. A section is a struct config of its own, in which only the settings of
+ * the section have an origin; the others are empty.
  *
  * Thread: one.
  * Memory: setting_init() and setting_release() for the origins; strings are the struct config's.
@@ -37,13 +37,13 @@ struct config_section {
 };
 
 struct config_source {
-    char path[4096]; /* of the file of settings; "": none was read */
+    char path[4096]; /* path of the settings file; "": none was read */
     struct setting_origin of[OPTION_N];
     struct config_section *sections[MODELS_MAX];
     uint32_t n_sections;
 };
 
-/* What values are being read for. */
+/* The destination of values while a layer is read. */
 struct setting {
     struct config *config;
     enum setting_layer layer;
@@ -52,18 +52,18 @@ struct setting {
     size_t err_len;
 };
 
-/* An empty config: no values, no origins. ERR_NOMEM. */
+/* Make an empty config: no values, no origins. ERR_NOMEM. */
 int setting_init(struct config *c);
-/* All that a config holds, its sections too. */
+/* Release all that a config holds, its sections too. */
 void setting_release(struct config *c);
 
-/* name = text. `shown`: the name as it was written. ERR_INVAL or ERR_NOMEM, with a sentence. */
+/* Set name = text. `shown`: the name as it was written. ERR_INVAL or ERR_NOMEM, with a sentence. */
 int setting_apply(const struct setting *s, const char *name, const char *shown, const char *text);
 
 /* The section of a model, or NULL. */
 const struct config_section *setting_section(const struct config *c, const char *model);
-/* Where a setting of the model with this section (or NULL) has its value: in the section, or in `c`
- * itself. */
+/* The config that has a setting's value for the model with this section (or NULL): the section's,
+ * or `c` itself. */
 const struct config *setting_holder(const struct config *c, const struct config_section *section,
                                     uint32_t id);
 

@@ -1,4 +1,9 @@
-/* config/weights.c - see weights.h. */
+/* config/weights.c - see weights.h.
+ *
+ * weights_next() reads one pair in place and moves the caller's pointer behind it and its comma; a
+ * comma at the end is an error. A value is checked while its digits are read, so it cannot
+ * overflow.
+ */
 #include "config/weights.h"
 
 #include "core/base/err.h"
@@ -10,7 +15,7 @@ static const char *skip_blanks(const char *p)
     return p + strspn(p, " \t");
 }
 
-/* The name ends at '='. */
+/* Read a name, which ends at '='. Returns what follows, or NULL. */
 static const char *read_name(const char *p, struct weight *out)
 {
     size_t n = 0;

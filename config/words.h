@@ -1,4 +1,4 @@
-/* config/words.h - the words that settings of type ENUM may be: as text, and as an enum each.
+/* config/words.h - the words that settings of type ENUM may have: as text, and as an enum each.
  *
  * WORDS_x(W) lists the words of enum config_x in the order in which --help shows them; a row of
  * options.inc names the list. config_x is what struct config holds.
@@ -70,7 +70,7 @@ enum config_sandbox { WORDS_sandbox(CONFIG_WORD_ID) };
 /* "a|b|c" */
 #define CONFIG_WORDS(list) (&WORDS_##list(CONFIG_WORD_TEXT)[1])
 
-/* The number of a word among those of the list "a|b|c"; -1: it is none of them. */
+/* The index of a word in the list "a|b|c"; -1: it is not in the list. */
 int config_word_find(const char *words, const char *word);
 
 #endif

@@ -1,4 +1,9 @@
-/* kernels/kern_math.c - of the shared arithmetic what others than kernels use; see kernels.h. */
+/* kernels/kern_math.c - the shared arithmetic that code outside of kernels/ uses; see kernels.h.
+ *
+ * Bodies inline kern_math.h with their own compiler flags; this file gives kern_exp() and
+ * kern_lanes_sum() addresses for the sampler and others. kern_log() is an explicit series in
+ * double, because the last bits of libm's logarithm differ between systems.
+ */
 #include "kernels/kern_math.h"
 
 float kern_exp(float x)
@@ -21,7 +26,7 @@ double kern_log(double x)
     e += (int)(u >> 52) - 1023;
     u = (u & 0xfffffffffffffu) | 0x3ff0000000000000u;
     memcpy(&x, &u, sizeof x);
-    if (x > 0x1.6a09e667f3bcdp0) { /* sqrt(2): keep the mantissa around 1 */
+    if (x > 0x1.6a09e667f3bcdp0) { /* above sqrt(2): keep the mantissa around 1 */
         x *= 0.5;
         e++;
     }

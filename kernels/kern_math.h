@@ -69,7 +69,7 @@
 #define KERN_LOG1P_C5 (1.0f / 5)
 #define KERN_LOG1P_C3 (1.0f / 3)
 
-/* Below this maximum 127 / a may overflow: such a group counts as zero. */
+/* Below this maximum 127 / a may overflow; such a group is quantised as zero. */
 #define KERN_QUANT_TINY 0x1p-100f
 
 static inline uint32_t kern_bits(float f)

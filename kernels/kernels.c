@@ -1,5 +1,11 @@
-/* kernels/kernels.c - the table of a level, and sizes. What a level is: levels_*.c, one file for
- * each architecture. */
+/* kernels/kernels.c - chooses the level and fills the table of kernels; sizes of stores and
+ * rows.
+ *
+ * kern_init() first writes the scalar definition of every kernel into the table; then
+ * kern_level_fill() (levels_*.c, one file for each architecture) overwrites those that the level
+ * has better ones for. So no pointer is ever NULL, and a kernel without a vector body still works.
+ * The lists of kernels are expansions of kernels.inc.
+ */
 #include "kernels/kernels.h"
 
 #include <stdlib.h>
@@ -14,7 +20,8 @@ static const char *const KV_NAME[KERN_N_KV] = {
     [KERN_KV_Q4_0] = "q4_0"};
 
 #ifdef QUIRE_DEBUG
-/* For tests of what a lesser CPU does: QUIRE_DEBUG_ISA names the highest level that exists. */
+/* The level of this CPU. In debug builds QUIRE_DEBUG_ISA lowers it, to test what a lesser CPU
+ * does. */
 enum kern_isa kern_isa_of_cpu(void)
 {
     const char *name = getenv("QUIRE_DEBUG_ISA");
@@ -119,7 +126,7 @@ size_t kern_state_floats(size_t n_row, size_t n_column)
 
 size_t kern_attn_scratch(uint32_t n_row, uint32_t n_head, uint32_t key_dim, uint32_t value_dim)
 {
-    /* Scores of a segment and its output, for a tile; of every query its state and its numbers. */
+    /* A tile's scores of a segment and its output; for every query its state and its numbers. */
     const size_t tile = KERN_SEGMENT + (((size_t)value_dim + 15) & ~(size_t)15);
 
     return sizeof(float) *

@@ -32,17 +32,18 @@
 #define KERN_SEGMENT 256  /* tokens in a softmax segment, counted from position 0 */
 #define KERN_MAX_HEAD 576 /* largest key_dim and value_dim; both are multiples of 8 */
 
-/* Each architecture has some, in ascending order; a build has those of one (kernels_impl.h).
+/* Instruction set levels. Each architecture has some, in ascending order; a build has those of one
+ * architecture (kernels_impl.h).
  *
  * AVXVNNI is AVX2 with vpdpbusd on 256 bits: the products with quantised weights are its own, all
  * else is AVX2's. It has two builds of the same body: in AVX-VNNI's encoding, and in that of
  * AVX-512VL, which kern_init() takes on a CPU that has AVX-512 VNNI but not AVX-VNNI. AMX is AVX512
- * with products of 8 rows and more on tiles, of common types. It is never the best: it has to be
- * asked for, until it has been measured (gemm_q_amx.c).
+ * with products of 8 rows and more on tiles, of common types. It is never the default: it must be
+ * asked for, because it has not been measured (gemm_q_amx.c).
  *
- * NEON is what every aarch64 has. DOTPROD (ARMv8.2) has products with quantised weights and
- * attention on codes of its own, I8MM (ARMv8.6) these products; all else is that of the level
- * below. SVE is used by none. */
+ * Every aarch64 CPU has NEON. DOTPROD (ARMv8.2) has products with quantised weights and attention
+ * on codes of its own, I8MM (ARMv8.6) these products; all else is that of the level below. SVE is
+ * used by none. */
 enum kern_isa {
     KERN_ISA_SCALAR = 0,
     KERN_ISA_AVX2 = 1,
@@ -161,9 +162,9 @@ enum kern_weight {
 
 /* Does the product take quantised activation rows (kern.quantise) instead of float rows? */
 bool kern_weight_is_quantised(enum kern_weight w);
-/* What the sums of a product are made of, which is what bounds its speed: floats, or integers of
- * groups of 32 columns, with a scale for the group or for either half. Narrow codes are summed in
- * 16 bits where there is no VNNI, wide ones never. */
+/* What the sums of a product are made of, which bounds its speed: floats, or integers of groups of
+ * 32 columns, with a scale for the group or for either half. Without VNNI narrow codes are summed
+ * in 16 bits, wide ones in 32. */
 enum kern_product {
     KERN_PRODUCT_FLOAT = 0,
     KERN_PRODUCT_NARROW,
@@ -184,9 +185,9 @@ size_t kern_panel_bytes(enum kern_weight w, size_t k);
  * rows[i] == NULL is a zero row. Load time only. */
 void kern_pack(enum kern_weight w, void *panel, const void *const rows[KERN_LANES], size_t k);
 
-/* Panels of LoRA's Bs, whose rows are too short for blocks: those of kern_pack(), but for Q8_0 one
- * scale for each row: [16 lanes] float d, then [k][16 lanes] i8. */
-#define KERN_N_LORA (KERN_Q8_0 + 1) /* types that they come in */
+/* Panels of LoRA's B matrices, whose rows are too short for blocks: as kern_pack() makes them, but
+ * for Q8_0 one scale for each row: [16 lanes] float d, then [k][16 lanes] i8. */
+#define KERN_N_LORA (KERN_Q8_0 + 1) /* weight types of LoRA panels */
 size_t kern_lora_panel_bytes(enum kern_weight w, size_t k);
 /* Pack 16 rows of k floats, NULL: zeros, as Q8_0: d = max / 127, code = rne(row / d). */
 void kern_lora_pack_q8_0(void *panel, const float *const rows[KERN_LANES], size_t k);
@@ -226,10 +227,10 @@ uint32_t kern_kv_group(enum kern_kv kv);
 size_t kern_kv_key_bytes(enum kern_kv kv, uint32_t key_dim);
 size_t kern_kv_value_bytes(enum kern_kv kv, uint32_t value_dim);
 
-/* Where a query row of a call stands, when the rows are not neighbours. */
+/* A query row of a call whose rows are not neighbours. */
 struct kern_attn_row {
-    uint32_t row; /* stands for i where `q` is read */
-    uint32_t pos; /* its position: ALiBi's */
+    uint32_t row; /* used for i when `q` is read */
+    uint32_t pos; /* its position, for ALiBi */
 };
 
 /* Attention of a run of query rows of one sequence over one KV head; or, with `rows`, of rows of
@@ -240,18 +241,18 @@ struct kern_attn {
     size_t q_stride;
     size_t out_stride;
     const uint8_t *keys;   /* of this head: those of block b at b * block_stride */
-    const uint8_t *values; /* likewise */
+    const uint8_t *values; /* of this head: those of block b at b * block_stride */
     size_t block_stride;   /* bytes */
     const uint32_t *table; /* token t lies in block table[t / 16], slot t % 16; entries of blocks
-                              without a token that a row of this call sees are not looked at */
+                            * without a token that a row of this call sees are not read */
     uint32_t pos0;   /* row i is at position p = pos0 + i */
     uint32_t n_row;
     const struct kern_attn_row *rows; /* [n_row], or NULL: i is i. With them n_seen and `part` are
                                          set, window and ahead 0: each row sees n_seen tokens */
     uint32_t n_seen; /* 0: it sees tokens up to its own, p; else tokens up to n_seen - 1 ... */
     uint32_t window; /* ... 0: from token 0 on; else from p + 1 - window on, and at least one */
-    uint32_t ahead;  /* looked at with n_seen only. 0: no more limits; else it sees none behind
-                        p + ahead */
+    uint32_t ahead;  /* used with n_seen only. 0: no further limit; else a row sees no token behind
+                      * p + ahead */
     uint32_t n_head; /* query heads sharing this KV head */
     uint32_t key_dim, value_dim;
     float scale;
@@ -302,9 +303,9 @@ enum kern_act {
     KERN_N_ACT,
 };
 
-/* What will be read after a product: it may fetch these ranges into the cache while it multiplies,
- * since a product of many rows leaves memory idle for a part of its time. A hint, which bodies are
- * free to ignore. */
+/* Ranges that will be read after a product. While it multiplies, a product may prefetch them, since
+ * a product of many rows leaves memory idle for part of its time. A hint, which bodies may
+ * ignore. */
 struct kern_range {
     const void *at;
     size_t bytes;
@@ -448,13 +449,13 @@ struct kern_table {
     void (*softplus)(float *out, const float *x, const float *bias, const float *a, size_t n);
 };
 
-/* The best level that this CPU and OS allow (of x86-64: checks XCR0 as well as CPUID), but for AMX.
- * In debug builds the variable QUIRE_DEBUG_ISA lowers it. */
+/* The best level that this CPU and OS allow (on x86-64: checks XCR0 as well as CPUID), AMX
+ * excepted. In debug builds the variable QUIRE_DEBUG_ISA lowers it. */
 enum kern_isa kern_isa_of_cpu(void);
-/* The best of them that this build has. */
+/* The best level of kern_isa_of_cpu() or below that this build has. */
 enum kern_isa kern_isa_best(void);
-/* Whether it can be asked for: a build for one CPU has no other levels than its own. Of AMX the
- * kernel is asked whether this process may use it, which then holds for all of its threads. */
+/* Can the level be asked for? A build for one CPU has only its own levels. For AMX the kernel is
+ * asked whether this process may use it, which then holds for all of its threads. */
 bool kern_isa_exists(enum kern_isa isa);
 /* "scalar", "avx2", "avxvnni", "avx512", "amx" -> level, -1 when unknown; "auto" is for the
  * caller. */
@@ -465,7 +466,7 @@ const char *kern_isa_name(enum kern_isa isa);
  * exists). Scalar first, then overwritten upwards, so no member is ever NULL. */
 void kern_init(struct kern_table *t, enum kern_isa isa);
 
-/* The definitions that other code needs too. */
+/* Definitions that other code uses too. */
 /* e^x: x < -87.33 gives 0, x > 88.72 gives +inf, NaN gives NaN; |error| < 2 ulp else. */
 float kern_exp(float x);
 /* Natural logarithm in double from an explicit sequence; x > 0 and finite. */

@@ -1,4 +1,4 @@
-/* kernels/kernels_impl.h - what the bodies share: prototypes, layouts, the quantised row.
+/* kernels/kernels_impl.h - shared by the bodies: prototypes, layouts, the quantised row.
  *
  * Every prototype comes from kernels.inc, so a body whose signature drifts does not compile.
  *
@@ -54,24 +54,24 @@ void kern_attn_q4_0_dotprod(const struct kern_attn *a);
 
 /* ---- levels: each architecture has some, in a file levels_*.c of its own ---- */
 
-/* The highest level of the CPU that is chosen by itself. */
+/* The highest level of the CPU that is chosen without being asked for. */
 enum kern_isa kern_level_of_cpu(void);
-/* Can a level that is built be used, where the best one is `best`? */
+/* Can a level of this build be used on a CPU whose best one is `best`? */
 bool kern_level_exists(enum kern_isa isa, enum kern_isa best);
-/* Replace what level `isa`, which exists, has kernels of its own for; the table has the scalar
- * ones. */
+/* Overwrite the table, which has the scalar kernels, with those that level `isa` (which exists) has
+ * of its own. */
 void kern_level_fill(struct kern_table *t, enum kern_isa isa);
 
-/* The levels of the architecture above KERN_ISA_SCALAR. */
+/* The levels of this architecture above KERN_ISA_SCALAR. */
 #if defined(__x86_64__)
 #define KERN_IS_OF_ARCH(isa) ((isa) >= KERN_ISA_AVX2 && (isa) <= KERN_ISA_AMX)
 #else
 #define KERN_IS_OF_ARCH(isa) ((isa) >= KERN_ISA_NEON && (isa) <= KERN_ISA_I8MM)
 #endif
 
-/* A build for one CPU (the Makefile's NATIVE) has the level KERN_NATIVE and what that builds upon:
- * AVX-512 has all kernels of its own, AVX-VNNI the products. Constant where `isa` is, so that no
- * other level's kernels are linked. */
+/* A build for one CPU (the Makefile's NATIVE) has the level KERN_NATIVE and the levels below that
+ * it needs: AVX-512 has all kernels of its own, AVX-VNNI the products. Constant where `isa` is, so
+ * that no other level's kernels are linked. */
 #ifdef KERN_NATIVE
 #define KERN_IS_BUILT(isa)                                                                         \
     ((isa) == KERN_NATIVE || (isa) == KERN_ISA_SCALAR ||                                           \
@@ -80,8 +80,8 @@ void kern_level_fill(struct kern_table *t, enum kern_isa isa);
 #define KERN_IS_BUILT(isa) ((isa) == KERN_ISA_SCALAR || KERN_IS_OF_ARCH(isa))
 #endif
 
-/* The products on tiles into a table that has AVX-512's. For checks where the CPU has no tiles:
- * kern_init() does it where it has. */
+/* Put the AMX products into a table that has AVX-512's. For checks on CPUs without tiles; with
+ * tiles kern_init() does it. */
 void kern_fill_amx(struct kern_table *t);
 
 /* Each line fills one pointer of the table; a member without a line changes its size. */
@@ -110,7 +110,7 @@ _Static_assert(sizeof(struct kern_table) == KERN_N_LINE * sizeof(void (*)(void))
 #define KERN_Q6_K_HIGH 256 /* from the start of a group of 32 */
 #define KERN_Q6_K_SUB 384
 #define KERN_Q4_1_GROUP 320
-#define KERN_Q4_1_MIN 32 /* of Q5_1 too */
+#define KERN_Q4_1_MIN 32 /* also of Q5_1 */
 #define KERN_Q4_1_CODES 64
 #define KERN_Q5_0_GROUP 352
 #define KERN_Q5_0_CODES 32
@@ -119,7 +119,7 @@ _Static_assert(sizeof(struct kern_table) == KERN_N_LINE * sizeof(void (*)(void))
 #define KERN_Q5_K_GROUP 2880 /* d, dmin, sc, mn as in Q4_K */
 #define KERN_Q5_K_SUB 320
 #define KERN_Q3_K_GROUP 1824 /* d, sc as in Q6_K */
-#define KERN_Q3_K_TOP 128    /* from the pairs */
+#define KERN_Q3_K_TOP 128    /* offset from the pairs */
 #define KERN_Q3_K_SUB 192
 #define KERN_Q2_K_GROUP 1344
 #define KERN_Q2_K_DMIN 32
@@ -129,14 +129,14 @@ _Static_assert(sizeof(struct kern_table) == KERN_N_LINE * sizeof(void (*)(void))
 #define KERN_SC 32             /* the scales of the types below, behind d */
 #define KERN_IQ4_XS_GROUP 2208
 #define KERN_IQ4_XS_CODES 160
-#define KERN_IQ4_XS_SUB 256 /* of IQ3 too */
+#define KERN_IQ4_XS_SUB 256 /* also of IQ3 */
 #define KERN_IQ3_GROUP 2144
 #define KERN_IQ3_CODES 96
 #define KERN_MXFP4_GROUP 272
 #define KERN_MXFP4_CODES 16
-#define KERN_TQ2_0_GROUP 1056 /* of TQ1_0 too */
+#define KERN_TQ2_0_GROUP 1056 /* also of TQ1_0 */
 #define KERN_TQ2_0_CODES 32
-#define KERN_TQ2_0_SUB 128 /* of IQ1 too */
+#define KERN_TQ2_0_SUB 128 /* also of IQ1 */
 #define KERN_IQ2_GROUP 1696 /* of IQ2_S and IQ2_XS */
 #define KERN_IQ2_CODES 160
 #define KERN_IQ2_SUB 192 /* as in Q3_K */
@@ -180,7 +180,7 @@ static inline float kern_float_at(enum kern_weight w, const uint8_t *panel, size
 size_t kern_block_bytes(enum kern_weight w);
 size_t kern_row_head(enum kern_weight w);
 
-/* Query heads x rows that one pass over the keys serves, at most. */
+/* Most queries (heads x rows) of one pass over the keys. */
 #define KERN_ATTN_TILE 16
 
 /* One head of a Q8_0 or Q4_0 KV block: keys are KERN_Q8_0_GROUP bytes for every 32 dimensions. */

@@ -1,5 +1,10 @@
-/* kernels/levels_aarch64.c - the levels of aarch64: NEON, which every CPU has, and what Linux says
- * of this one. */
+/* kernels/levels_aarch64.c - the levels of aarch64: chooses the best one and fills the table with
+ * its kernels.
+ *
+ * NEON is on every CPU; the kernel's auxiliary vector (getauxval) tells whether this one has dot
+ * products and matrix products too. Levels are cumulative: each one overwrites only the products
+ * and the attention that its instructions make faster.
+ */
 #include <sys/auxv.h>
 
 #include "kernels/kernels_impl.h"

@@ -1,4 +1,10 @@
-/* kernels/levels_x86_64.c - the levels of x86-64: what the CPU allows, and their kernels. */
+/* kernels/levels_x86_64.c - the levels of x86-64: chooses the best one and fills the table with its
+ * kernels.
+ *
+ * CPUID tells which instructions the CPU has and XCR0 which registers the system saves at a thread
+ * switch; a level needs both. Levels are cumulative, each overwriting what it has kernels of its
+ * own for. AMX is never chosen by itself and needs a permission from Linux (arch_prctl).
+ */
 #include <cpuid.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -19,7 +25,7 @@ static uint32_t saved_states(void)
     return a;
 }
 
-/* CPUID 7.1 EAX bit 4; the state that it needs is AVX2's. */
+/* AVX-VNNI is CPUID 7.1 EAX bit 4; it needs only AVX2's registers to be saved. */
 static bool has_avx_vnni(void)
 {
     uint32_t a, b, c, d;
@@ -30,7 +36,7 @@ static bool has_avx_vnni(void)
 enum kern_isa kern_level_of_cpu(void)
 {
     const uint32_t ymm = 0x6;  /* XCR0: xmm and upper halves of ymm */
-    const uint32_t zmm = 0xe6; /* and mask registers, upper halves of zmm0-15, zmm16-31 */
+    const uint32_t zmm = 0xe6; /* also mask registers, upper halves of zmm0-15, zmm16-31 */
     const uint32_t need_1c = bit_FMA | bit_AVX | bit_F16C;
     const uint32_t need_7b = bit_AVX512F | bit_AVX512DQ | bit_AVX512BW | bit_AVX512VL;
     const uint32_t states = saved_states();
@@ -45,8 +51,8 @@ enum kern_isa kern_level_of_cpu(void)
     return KERN_ISA_AVX512;
 }
 
-/* CPUID 7 EDX: tiles, and products of bytes. XCR0: their configuration and their data, which the
- * kernel makes room for when it is asked to. */
+/* May this process use AMX? CPUID 7 EDX: tiles, and products of bytes. XCR0: their configuration
+ * and their data, for which Linux makes room when asked. */
 static bool may_use_amx(void)
 {
     const uint32_t need_7d = 1u << 24 | 1u << 25, states = 1u << 17 | 1u << 18;
@@ -62,7 +68,7 @@ bool kern_level_exists(enum kern_isa isa, enum kern_isa best)
     return isa == KERN_ISA_AMX ? best == KERN_ISA_AVX512 && may_use_amx() : isa <= best;
 }
 
-/* The same body in the encoding that the CPU knows: at this level it has one or the other. */
+/* Fill in the AVX-VNNI products, in the encoding that the CPU has: AVX-VNNI's or AVX-512VL's. */
 static void fill_vnni_256(struct kern_table *t)
 {
     const bool vex = has_avx_vnni();

@@ -1,18 +1,17 @@
-/* kernels/recurrent.h - what the kernels of recurrent layers take and compute.
+/* kernels/recurrent.h - arguments and definitions of the kernels of recurrent layers.
  *
- * Each call is a run of rows of one sequence, in order: it goes on from the state that the rows
- * before it left, and leaves its own for the rows behind it. All sums are over taps or over the
+ * Each call is a run of rows of one sequence, in order: it starts from the state that the rows
+ * before it left, and leaves the state for the rows behind it. All sums are over taps or over the
  * state, token by token, in one order; none is over rows. So a sequence that is cut into runs
- * anywhere gets the same bits, and one row at a time (decode) gets those of many (prefill). A state
- * is all zeros before the first row.
+ * anywhere gets the same bits, and rows computed one at a time (decode) equal those computed
+ * together (prefill). A state is all zeros before the first row.
  *
- * Lanes are channels, or columns of a head's values: no two of them meet in a sum, so a caller may
- * give ranges of them to different threads (of a state, whole panels).
+ * Lanes are channels, or columns of a head's values: no sum has two of them, so a caller may give
+ * ranges of them to different threads (of a state, whole panels).
  *
- * A state S of n rows lies in panels of 16 columns, the lanes: S[i][j] at
- * state + (j / 16 * n + i) * 16 + j % 16, kern_state_floats() in all. So a panel is one piece, and
- * does not compete with itself for the lines of a cache. Columns that fill up the last panel are
- * written and never looked at.
+ * A state S of n rows lies in panels of 16 columns, the lanes: S[i][j] at state + (j / 16 * n + i)
+ * * 16 + j % 16, kern_state_floats() in all. So a panel is contiguous, and its rows do not compete
+ * for the same cache sets. Columns that pad the last panel are written and never read.
  *
  * kernels.h has the terms (fma). kern_exp() is the exponential everywhere.
  *
@@ -26,10 +25,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define KERN_MAX_TAP 8     /* of a short convolution */
-#define KERN_MAX_STATE 256 /* key dimensions of a delta rule's head */
+#define KERN_MAX_TAP 8     /* most taps of a short convolution */
+#define KERN_MAX_STATE 256 /* most key dimensions of a delta rule's head */
 
-/* Floats of a state of so many rows and columns. */
+/* Floats of a state of n_row rows and n_column columns, with padding. */
 size_t kern_state_floats(size_t n_row, size_t n_column);
 
 /* A short causal convolution of each channel.
@@ -39,11 +38,11 @@ struct kern_conv {
     const float *x; /* row t at x + t * x_stride */
     float *out;     /* row t at out + t * out_stride; may be x, with the same stride */
     size_t x_stride, out_stride;
-    /* The n_tap - 1 inputs before the first row, the oldest first, at tail + i * tail_stride;
-     * afterwards those before the row that would come next. */
+    /* The n_tap - 1 inputs before the first row, oldest first, at tail + i * tail_stride; on return
+     * those before the next row. */
     float *tail;
     size_t tail_stride;
-    const float *w; /* tap j at w + j * w_stride; the last one meets the row itself */
+    const float *w; /* tap j at w + j * w_stride; the last one is multiplied by the row itself */
     size_t w_stride;
     const float *bias; /* [n_channel] or NULL */
     uint32_t n_row, n_channel;
@@ -58,7 +57,7 @@ struct kern_mamba1 {
     const float *x;  /* row t at x + t * x_stride */
     const float *dt; /* row t at dt + t * dt_stride, as softplus made it */
     const float *b;  /* row t at b + t * bc_stride: n_state numbers */
-    const float *c;  /* likewise */
+    const float *c;  /* row t at c + t * bc_stride: n_state numbers */
     float *out;      /* row t at out + t * out_stride; may be x, with the same stride */
     size_t x_stride, dt_stride, bc_stride, out_stride;
     const float *a; /* A: -exp(A_log), not above 0; in panels, as the state */
@@ -74,8 +73,8 @@ struct kern_mamba2 {
     const float *x; /* row t at x + t * x_stride: head_dim numbers */
     float *out;     /* row t at out + t * out_stride; may be x, with the same stride */
     size_t x_stride, out_stride;
-    const float *b; /* of the head's group: row t at b + t * bc_stride: n_state numbers */
-    const float *c; /* likewise */
+    const float *b; /* row t at b + t * bc_stride: n_state numbers of the head's group */
+    const float *c; /* row t at c + t * bc_stride: n_state numbers */
     size_t bc_stride;
     const float *dt; /* row t: dt[t * dt_stride], as softplus made it */
     size_t dt_stride;
@@ -96,8 +95,8 @@ struct kern_delta {
     const float *v; /* row t at v + t * v_stride */
     float *out;     /* row t at out + t * out_stride; may be v, with the same stride */
     size_t qk_stride, v_stride, out_stride;
-    /* What is kept of S, in 0 .. 1: row t at g + t * g_stride, key_dim numbers (KDA), or one for
-     * all (gated delta net). */
+    /* Decay of S, in 0 .. 1: row t at g + t * g_stride, key_dim numbers (KDA), or one for all
+     * (gated delta net). */
     const float *g;
     size_t g_stride;
     bool is_per_key;

@@ -2,10 +2,10 @@
  *
  * Order of memory. The ring: the engine stores `tail` with release after it has filled an offer,
  * the store's thread loads it with acquire before it reads one, and the other way round with
- * `head`. The ages: the engine adds to an age, then has a release fence, before it or anyone whom
- * it hands the block to writes; the reader loads ages with acquire before the bytes, and again
- * behind an acquire fence after them. The addition alone would not do, however strong: on aarch64 a
- * later store may be seen before what it has stored.
+ * `head`. The ages: the engine adds to an age, then has a release fence, before it, or a thread
+ * that it hands the block to, writes the block; the reader loads ages with acquire before the
+ * bytes, and again behind an acquire fence after them. The addition alone does not suffice,
+ * whatever its memory order: on aarch64 another thread may see a later store first.
  */
 #include "kvcache/block_offers.h"
 
@@ -22,16 +22,17 @@
 
 struct block_offers {
     uint32_t n_blocks, record_blocks, cap;
-    uint32_t *known_in;        /* [n_blocks + 1] the engine's: the era in which it was offered */
-    _Atomic uint32_t era;      /* relaxed; from 1 on */
+    uint32_t *known_in;        /* [n_blocks + 1] the engine's: the era in which the record that ends
+                                * with this block was offered */
+    _Atomic uint32_t era;      /* relaxed; counts from 1 */
     _Atomic uint32_t *ages;    /* [n_blocks + 1] */
     struct block_offer *ring;  /* [cap] */
-    _Atomic uint32_t head, tail; /* modulo 2^32: waiting are tail - head */
+    _Atomic uint32_t head, tail; /* modulo 2^32; tail - head offers wait */
     _Atomic uint64_t n_dropped; /* relaxed: a statistic */
     sem_t wake;
 };
 
-/* A power of two: head and tail go round at 2^32. */
+/* The number of slots: a power of two, because head and tail wrap at 2^32. */
 static uint32_t slots_for(uint32_t n_offers)
 {
     uint32_t n = 1;
@@ -150,7 +151,7 @@ void block_offers_wait(struct block_offers *o, uint32_t most_ms)
     }
     while (sem_timedwait(&o->wake, &t) < 0 && errno == EINTR)
         ;
-    while (sem_trywait(&o->wake) == 0) /* one wake for all that is there */
+    while (sem_trywait(&o->wake) == 0) /* one wake serves all offers that wait */
         ;
 }
 
@@ -174,8 +175,8 @@ static bool has_left(const struct block_offers *o, const struct block_offer *off
     return false;
 }
 
-/* The engine may be writing to a block that has left the index meanwhile: then the copy is thrown
- * away. The thread sanitizer cannot know that, and memcpy() would be watched. */
+/* Copy a block. The engine may be writing to it if it has left the index meanwhile; the copy is
+ * thrown away then. The thread sanitizer cannot know that, and would intercept memcpy(). */
 __attribute__((no_sanitize_thread)) static void copy_racy(uint8_t *to, const uint8_t *from,
                                                           size_t n)
 {

@@ -1,4 +1,12 @@
-/* kvcache/block_pool.c - a set of free ids, a list of cached ones, counts of the others. */
+/* kvcache/block_pool.c - a set of free ids, a list of cached ones, reference counts of the held
+ * ones.
+ *
+ * All blocks are entries of one array; a block's state follows from where it is: in the id set
+ * (free), in the ring of cached blocks, or neither (held). The ring is in LRU order because a block
+ * enters it at the newer end when its last holder gives it back, and block_pool_oldest() reads the
+ * other end. kv_manager is the only caller for blocks; kv_states uses a second pool for the slots
+ * of recurrent states.
+ */
 #include "kvcache/block_pool.h"
 
 #include "core/base/err.h"
@@ -11,7 +19,7 @@
 struct block {
     uint32_t holders;
     uint32_t pins;
-    block_id older, newer; /* neighbours among the cached ones; BLOCK_NONE closes the ring */
+    block_id older, newer; /* neighbours in the ring of cached blocks; BLOCK_NONE closes it */
     bool is_kept;
     bool is_marked;        /* scratch of block_pool_give(), false between calls */
 };
@@ -19,7 +27,7 @@ struct block {
 struct block_pool {
     enum block_placement placement;
     uint32_t n_blocks, n_held, n_cached, n_pinned, peak_held;
-    block_id last; /* handed out last; round robin goes on behind it */
+    block_id last; /* block handed out last; round robin continues behind it */
     uint64_t n_taken, n_given, n_evicted;
     struct id_set free;
     struct block *blocks; /* [n_blocks + 1] by id; [0] heads the ring: newer = the oldest */
@@ -102,7 +110,7 @@ static void leave_cached(struct block_pool *p, block_id id)
 static void take_one(struct block_pool *p, block_id id)
 {
     id_set_remove(&p->free, id);
-    p->blocks[id].holders = 1; /* and it is not kept: nothing that is free is */
+    p->blocks[id].holders = 1; /* is_kept is false already: no free block is kept */
     p->last = id;
     count_held(p);
 }
@@ -115,7 +123,7 @@ static void take_run(struct block_pool *p, block_id first, uint32_t n, block_id 
     }
 }
 
-/* First fit and round robin: the next free ones from `from` on, wrapping. */
+/* Take the next n free blocks from `from` on, wrapping: first fit and round robin. */
 static void take_next(struct block_pool *p, uint32_t n, block_id from, block_id *ids)
 {
     for (uint32_t i = 0; i < n; i++) {
@@ -127,7 +135,8 @@ static void take_next(struct block_pool *p, uint32_t n, block_id from, block_id 
     }
 }
 
-/* The smallest run that holds n, else the largest; the lowest among equals. *len is its length. */
+/* The first block of the smallest free run that holds n, else of the largest; the lowest among
+ * equals. *len: its length. */
 static block_id best_run(const struct block_pool *p, uint32_t n, uint32_t *len)
 {
     block_id best = BLOCK_NONE;
@@ -206,7 +215,7 @@ static bool can_give(const struct block_pool *p, block_id id)
            (b->holders > 1 || b->pins == 0);
 }
 
-/* All of them can be given, and none stands there twice? Leaves no mark behind. */
+/* Can all n blocks be given back, and is none of them listed twice? Leaves no marks behind. */
 static bool can_give_all(struct block_pool *p, const block_id *ids, uint32_t n)
 {
     uint32_t seen = 0;
@@ -232,7 +241,8 @@ int block_pool_give(struct block_pool *p, const block_id *ids, uint32_t n)
 {
     if (!can_give_all(p, ids, n))
         return ERR_INVAL;
-    /* Backwards: what is cached first is evicted first, and children stand behind in the list. */
+    /* Backwards: the block cached first is evicted first, and children come after their parents in
+     * the list. */
     for (uint32_t i = n; i-- > 0;)
         if (--p->blocks[ids[i]].holders == 0)
             give_last(p, ids[i]);
@@ -313,7 +323,7 @@ struct block_pool_stats block_pool_stats(const struct block_pool *p)
     };
 }
 
-/* The ring visits as many blocks as are cached, each of them cached, and closes. */
+/* Check that the ring visits n_cached blocks, each of them cached, and closes. */
 static bool check_cached(const struct block_pool *p)
 {
     block_id at = BLOCK_NONE;

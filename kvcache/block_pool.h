@@ -10,8 +10,8 @@
  *   CACHED --ref--> HELD,  CACHED --evict--> FREE
  *
  * Cached blocks have no holder, but content that a later prefix lookup may find; they are in LRU
- * order. A held or cached block can be pinned besides: then it is neither given
- * back nor evicted until it is unpinned (the source of a copy, while room for the copy is made).
+ * order. A held or cached block can also be pinned: then it is neither given back nor evicted until
+ * it is unpinned (the source of a copy, while room for the copy is made).
  *
  * Placement, that is, which of the free blocks are handed out (S1.2; the tests hold the exact ids):
  *   first fit    the lowest free ids
@@ -42,10 +42,10 @@ enum block_placement { BLOCK_FIRST_FIT = 0, BLOCK_BEST_FIT, BLOCK_ROUND_ROBIN };
 struct block_pool;
 
 struct block_pool_stats {
-    uint32_t n_blocks, n_free, n_held, n_cached; /* these add up */
-    uint32_t n_pinned;                           /* of the held and cached ones */
+    uint32_t n_blocks, n_free, n_held, n_cached; /* n_free + n_held + n_cached == n_blocks */
+    uint32_t n_pinned;                           /* held or cached blocks that are pinned */
     uint32_t peak_held;
-    /* Blocks, since creation: handed out free, left by their last holder, cached made free. */
+    /* Blocks since creation: handed out, given back by their last holder, evicted. */
     uint64_t n_taken, n_given, n_evicted;
 };
 
@@ -65,32 +65,34 @@ int block_pool_take(struct block_pool *pool, uint32_t n, block_id after, block_i
 int block_pool_ref(struct block_pool *pool, const block_id *ids, uint32_t n);
 
 /* Remove a holder from each of n blocks; at the last one the block is free, or cached if it is
- * kept. Of several that become cached at once the last in the list is the first to be evicted, so a
- * prefix outlives what follows it. ERR_INVAL when any id is 0, out of range, not held, stands twice
- * in the list, or would lose its last holder while pinned: nothing has changed then. */
+ * kept. If several become cached at once, the last in the list is evicted first, so a prefix
+ * outlives what follows it. ERR_INVAL, with nothing changed: an id is 0, out of range, not held,
+ * twice in the list, or would lose its last holder while pinned. */
 int block_pool_give(struct block_pool *pool, const block_id *ids, uint32_t n);
 
-/* The content of a held block is worth keeping after its last holder (or not any more). A cached
- * block that is no longer kept becomes free, and counts as evicted. ERR_INVAL: not held or cached,
- * or it would become free while pinned. */
+/* Keep the content of a held block after its last holder is gone, or do not keep it any more. A
+ * cached block that is no longer kept becomes free, and counts as evicted. ERR_INVAL: not held or
+ * cached, or it would become free while pinned. */
 int block_pool_keep(struct block_pool *pool, block_id id, bool keep);
 
 /* The cached block that was used longest ago and is not pinned, or BLOCK_NONE. O(pinned). */
 block_id block_pool_oldest(const struct block_pool *pool);
 
-/* Pins are counted. ERR_INVAL: free or no such block; not pinned. */
+/* Pin or unpin a block; pins are counted. ERR_INVAL: free or no such block; not pinned. */
 int block_pool_pin(struct block_pool *pool, block_id id);
 int block_pool_unpin(struct block_pool *pool, block_id id);
 
 /* Holders of a block; 0 when free, cached, or no such id. */
 uint32_t block_pool_holders(const struct block_pool *pool, block_id id);
-enum block_state block_pool_state(const struct block_pool *pool, block_id id); /* FREE if no such */
+enum block_state block_pool_state(const struct block_pool *pool, block_id id); /* FREE: no such
+                                                                                * id */
 bool block_pool_is_pinned(const struct block_pool *pool, block_id id);
 
 uint32_t block_pool_n_free(const struct block_pool *pool);
 struct block_pool_stats block_pool_stats(const struct block_pool *pool);
 
-/* The sums, the free set, the cached list and the counts agree with each other. O(n_blocks). */
+/* Check that the sums, the free set, the cached list and the counts agree with each other.
+ * O(n_blocks). */
 bool block_pool_check(const struct block_pool *pool);
 
 #endif

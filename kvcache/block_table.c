@@ -1,4 +1,8 @@
-/* kvcache/block_table.c - see block_table.h. */
+/* kvcache/block_table.c - see block_table.h.
+ *
+ * Zero is BLOCK_NONE, so a cleared array is a table without blocks. The kernels read the array
+ * itself (plan_item.table); positions are split into block and slot by dividing by 16.
+ */
 #include "kvcache/block_table.h"
 
 #include <string.h>
@@ -6,7 +10,7 @@
 void block_table_init(struct block_table *t, block_id *blocks, uint32_t cap, uint32_t n_groups)
 {
     *t = (struct block_table){.blocks = blocks, .cap = cap, .n_groups = n_groups};
-    if (cap > 0) /* a table without room may have no array */
+    if (cap > 0) /* a table of cap 0 may have no array */
         memset(blocks, 0, (size_t)n_groups * cap * sizeof(*blocks));
 }
 

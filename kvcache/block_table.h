@@ -19,12 +19,12 @@
 
 struct block_table {
     block_id *blocks;
-    uint32_t n;   /* blocks in use, of each group; the first of them may be BLOCK_NONE */
-    uint32_t cap; /* blocks that fit, of each group */
+    uint32_t n;   /* blocks in use in each group; the first of them may be BLOCK_NONE */
+    uint32_t cap; /* blocks that fit in each group */
     uint32_t n_groups;
 };
 
-/* With cap 0 `blocks` may be NULL. */
+/* Set up an empty table that borrows `blocks`; with cap 0 `blocks` may be NULL. */
 void block_table_init(struct block_table *t, block_id *blocks, uint32_t cap, uint32_t n_groups);
 
 /* The entry of a group's block. */
@@ -39,7 +39,7 @@ static inline uint32_t block_table_needed(uint32_t n_tokens)
     return n_tokens / BLOCK_TOKENS + (n_tokens % BLOCK_TOKENS > 0);
 }
 
-/* Blocks of each group to be taken before n_tokens fit; 0 when they do. */
+/* Blocks that each group lacks before n_tokens fit; 0 when they fit. */
 uint32_t block_table_missing(const struct block_table *t, uint32_t n_tokens);
 
 /* Block and slot of a position in a group; false when it is unmapped. */

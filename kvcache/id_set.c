@@ -1,4 +1,10 @@
-/* kvcache/id_set.c - see id_set.h. */
+/* kvcache/id_set.c - see id_set.h.
+ *
+ * Level 0 has a bit for each number, level l + 1 a bit for each word of level l, set while that
+ * word is not 0. Adding stops at the first word that was not empty, removing at the first that
+ * stays so. id_set_next() climbs until a word has a member behind the position, then descends to
+ * the first member below it with one ctz per level.
+ */
 #include "kvcache/id_set.h"
 
 #include "core/base/err.h"
@@ -53,7 +59,7 @@ void id_set_add(struct id_set *s, uint32_t i)
 
         *word |= UINT64_C(1) << (i % WORD);
         if (!was_empty)
-            return; /* the levels above know already */
+            return; /* the levels above have the bit already */
     }
 }
 

@@ -1,7 +1,8 @@
-/* kvcache/id_set.h - a set of numbers 0 .. n-1 that finds its next member at once.
+/* kvcache/id_set.h - a set of numbers 0 .. n-1 that finds its next member in constant time.
  *
- * A bitmap of the members, above it a bitmap of the words that are not empty, and so on until one
- * word is left: the next member is found by looking at one word a level, at most six for 2^31.
+ * A bitmap has the members, a bitmap above it the words that are not empty, and so on until one
+ * word is left: finding the next member reads at most two words a level, and there are at most six
+ * levels for 2^31.
  *
  * Thread: one owner.
  * Memory: taken in id_set_init(): n / 8 bytes and a 64th of that.
@@ -17,7 +18,7 @@
 
 struct id_set {
     uint32_t n;        /* numbers that may be members */
-    uint32_t count;    /* those that are */
+    uint32_t count;    /* members */
     uint32_t n_levels;
     uint32_t n_words[ID_SET_LEVELS];
     uint64_t *words[ID_SET_LEVELS]; /* words[0] holds the members; one allocation for all */
@@ -27,16 +28,16 @@ struct id_set {
 int id_set_init(struct id_set *s, uint32_t n);
 void id_set_release(struct id_set *s);
 
-void id_set_add(struct id_set *s, uint32_t i);    /* must not be in */
-void id_set_remove(struct id_set *s, uint32_t i); /* must be in */
+void id_set_add(struct id_set *s, uint32_t i);    /* must not be a member */
+void id_set_remove(struct id_set *s, uint32_t i); /* must be a member */
 bool id_set_has(const struct id_set *s, uint32_t i);
 
 /* The smallest member >= from, or ID_SET_NONE. */
 uint32_t id_set_next(const struct id_set *s, uint32_t from);
-/* How many of from, from + 1, ... are members without a gap, at most `max`. */
+/* How many numbers from, from + 1, ... are members without a gap, at most `max`. */
 uint32_t id_set_run(const struct id_set *s, uint32_t from, uint32_t max);
 
-/* Levels and count agree. O(n / 64). */
+/* Check that levels and count agree. O(n / 64). */
 bool id_set_check(const struct id_set *s);
 
 #endif

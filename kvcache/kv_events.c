@@ -1,9 +1,10 @@
 /* kvcache/kv_events.c - a ring, and a walk over the index when the ring has lost something.
  *
  * `filled` and `taken` count slots since the start. The writer stores `filled` after the slots
- * (release) and the reader loads it before reading them (acquire); the other way round with
- * `taken`. The two flags that say who waits are set before the other side's count is looked at once
- * more, all of it sequentially consistent: one of the two sees the other.
+ * (release) and the reader loads it before reading them (acquire); `taken` is stored and loaded the
+ * other way round. Before a side waits it sets its flag and then looks at the other side's count
+ * once more, all of it sequentially consistent: so one of the two always sees the other, and no
+ * wake-up is lost.
  */
 #include "kvcache/kv_events.h"
 
@@ -14,7 +15,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
-/* Entries that one flush sends again at most: less than the time of a token. */
+/* Most entries that one flush sends again: takes less time than a token. */
 #define RESEND_QUANTUM 512
 
 struct known_origin {
@@ -24,22 +25,22 @@ struct known_origin {
 
 struct kv_events {
     uint32_t n_slots, n_blocks;
-    void (*wake)(void *ud); /* or NULL */
+    void (*wake)(void *ud); /* wakes the reader; or NULL */
     void *wake_ud;
-    void (*room)(void *ud); /* or NULL */
+    void (*room)(void *ud); /* tells the engine that there is room; or NULL */
     void *room_ud;
     struct kv_event *slots; /* [n_slots] */
     _Atomic uint64_t filled, taken;
-    atomic_bool is_asleep;                    /* the reader */
-    atomic_bool wants_room;                   /* the writer */
-    _Atomic uint64_t n_dropped, n_resent;     /* relaxed: numbers for people */
+    atomic_bool is_asleep;                    /* the reader sleeps */
+    atomic_bool wants_room;                   /* the writer waits for room */
+    _Atomic uint64_t n_dropped, n_resent;     /* relaxed: statistics */
     char (*adapters)[KV_EVENTS_ADAPTER_NAME]; /* [KV_EVENTS_MAX_ADAPTERS + 1]; never changed once
                                                * an event names it */
-    /* the writer's */
+    /* ---- the writer's ---- */
     uint32_t n_adapters;
-    uint64_t next; /* slots written, of which the reader sees `filled` */
+    uint64_t next; /* slots written; the reader sees only `filled` of them */
     bool is_resending;
-    block_id cursor; /* of that: 0: it is to begin; else entries before it have been sent */
+    block_id cursor; /* next entry to send again; 0: not begun */
     struct known_origin *origins; /* [n_blocks + 1] */
 };
 
@@ -99,7 +100,7 @@ void kv_events_on_room(struct kv_events *e, void (*room)(void *ud), void *ud)
     e->room_ud = ud;
 }
 
-/* ---- the engine's thread ---- */
+/* ---- engine thread ---- */
 
 static uint32_t n_free(const struct kv_events *e)
 {
@@ -150,7 +151,7 @@ static void lose(struct kv_events *e)
     e->cursor = 0;
 }
 
-/* Will the entry be sent again, or be gone by then? */
+/* Will resending send the entry, or find it gone? Then its change need not be sent. */
 static bool is_ahead(const struct kv_events *e, struct prefix_id entry)
 {
     return e->is_resending && entry.n >= e->cursor;
@@ -193,8 +194,9 @@ void kv_events_removed(struct kv_events *e, const struct prefix_index *x, struct
         lose(e);
 }
 
-/* It begins when half the ring is free, so that a ring which is just being read is not filled with
- * entries that changes then push out. */
+/* Continue to send the whole index again. It begins only when half the ring is free: a reader that
+ * is just catching up would otherwise get entries that fill the ring, and changes would be dropped
+ * again. */
 static void resend(struct kv_events *e, const struct prefix_index *x)
 {
     if (e->cursor == 0) {
@@ -219,7 +221,7 @@ void kv_events_flush(struct kv_events *e, const struct prefix_index *x)
     if (e == NULL)
         return;
     if (e->is_resending) {
-        /* First the flag, then the look at `taken`: the reader does it the other way round. */
+        /* Set the flag, then look at `taken`: the reader does it the other way round. */
         atomic_store(&e->wants_room, true);
         resend(e, x);
         atomic_store(&e->wants_room, e->is_resending);
@@ -236,7 +238,7 @@ bool kv_events_is_behind(const struct kv_events *e)
     return e->is_resending;
 }
 
-/* ---- the reader's ---- */
+/* ---- the reader's thread ---- */
 
 size_t kv_events_take(struct kv_events *e, struct kv_event *out, size_t n)
 {

@@ -1,24 +1,31 @@
-/* kvcache/kv_groups.c - see kv_groups.h. */
+/* kvcache/kv_groups.c - see kv_groups.h.
+ *
+ * kv_groups_assign() runs once for each model: it tries block sizes (layers a block) from the
+ * largest down and takes the first with which padding wastes at most a sixteenth for either kind of
+ * layer. The other functions are the arithmetic of windows in blocks of 16 tokens; kv_manager and
+ * the forecast ask them instead of computing it themselves, so that both always count alike.
+ */
 #include "kvcache/kv_groups.h"
 
 #include "kvcache/block_table.h"
 
 #include <assert.h>
 
-/* ---- dealing ---- */
+/* ---- assigning layers ---- */
 
 static uint32_t groups_for(uint32_t n, uint32_t size)
 {
     return (n + size - 1) / size;
 }
 
-/* Is at most a sixteenth of what n layers need added to it? */
+/* Do n layers in groups of `size` waste at most a sixteenth of their room? */
 static int is_thrifty(uint32_t n, uint32_t size)
 {
     return 16 * (uint64_t)(groups_for(n, size) * size - n) <= n;
 }
 
-/* One layer a block wastes nothing, so there is an answer. */
+/* The largest number of layers a block that wastes little for both kinds. Ends at 1, which wastes
+ * nothing. */
 static uint32_t best_size(uint32_t n_full, uint32_t n_window)
 {
     uint32_t size = n_full > n_window ? n_full : n_window;
@@ -68,8 +75,8 @@ uint32_t kv_groups_first(const struct kv_groups *l, uint32_t n_done)
     return end > 0 ? kv_groups_seen(l, end - 1) : 0;
 }
 
-/* From the block with the oldest token that is seen from the one before a block boundary to that
- * boundary, and from there to the end of a chunk that begins at the end of the next block. */
+/* The blocks from the one with the oldest token that the token before a block boundary sees, to
+ * that boundary, and on to the end of a chunk that begins at the end of the next block. */
 uint32_t kv_groups_width(const struct kv_groups *l, uint32_t chunk)
 {
     const uint64_t width = (uint64_t)block_table_needed(l->window) +

@@ -1,8 +1,11 @@
-/* kvcache/kv_manager.c - room, allocation and commit: what kv_manager.h says of blocks.
+/* kvcache/kv_manager.c - the manager's central part: room, allocation, forks and commit.
  *
- * A sequence allocates blocks before a step and commits its tokens after it. Eviction, which makes
- * room for an allocation, is in kv_manager_evict.c; lookups in the index, states and swapping are
- * in the files that kv_manager_impl.h lists.
+ * The scheduler allocates a sequence's blocks while it plans a step and commits its tokens after
+ * the step. A block is written only while one sequence holds it and the index does not have it;
+ * alloc replaces any other block by a copy first (copy on write). commit enters full blocks into
+ * the index; if an equal block is there already, the sequence shares that one and gives its own
+ * back. Eviction, which makes room for an allocation, is in kv_manager_evict.c; lookups in the
+ * index, states and swapping are in the files that kv_manager_impl.h lists.
  */
 #include "kvcache/kv_manager_impl.h"
 
@@ -15,16 +18,16 @@
 
 /* ---- creation ---- */
 
-/* Between two kv_manager_moves_done() a sequence is attached and grown once, and each of the two
- * copies at most one block of each group, into one of its own, and its state into a slot of its
- * own; it is swapped out or in once, so each RAM slot is loaded from and saved into at most once. A
- * caller that does more may get ERR_AGAIN. */
+/* Moves that fit into the log. Between two kv_manager_moves_done() a sequence is attached and grown
+ * once, each of which copies at most one block per group into a new one, and its state into a new
+ * slot; it is swapped out or in once, so each RAM slot is loaded from and saved into at most once.
+ * A caller that does more may get ERR_AGAIN. */
 static uint64_t most_moves(const struct kv_manager_options *o)
 {
     return 2 * ((uint64_t)o->n_blocks + o->n_ram + o->states.n_slots);
 }
 
-/* Slots of the longest sequence's copy. */
+/* Swap slots that the copy of the longest sequence takes. */
 static uint32_t most_swapped(const struct kv_manager_options *o)
 {
     const uint64_t n_tokens = (uint64_t)o->max_table * BLOCK_TOKENS;
@@ -196,7 +199,7 @@ uint64_t kv_manager_needed(const struct kv_manager *m, uint32_t n_tokens)
 {
     const uint64_t n = kv_groups_peak(&m->opt.groups, n_tokens, m->opt.max_chunk);
 
-    /* One that just fits goes on in smaller chunks. */
+    /* a sequence that just fits is computed in smaller chunks */
     return n > m->opt.n_blocks && kv_manager_can_hold(m, n_tokens) ? m->opt.n_blocks : n;
 }
 
@@ -252,14 +255,14 @@ void kv_manager_fork(struct kv_manager *m, struct kv_seq *child, const struct kv
     child->n_indexed = parent->n_indexed < n_full ? parent->n_indexed : n_full;
 }
 
-/* Held by this sequence alone, and not in the index, where others could find it. */
+/* Is the block held by one sequence alone, and not in the index, where others could find it? */
 static bool is_writable(const struct kv_manager *m, block_id id)
 {
     return block_pool_holders(m->pool, id) == 1 &&
            (m->index == NULL || !prefix_index_has(m->index, id));
 }
 
-/* Blocks of the table, from the one of position `from` on, that must be replaced by a copy. */
+/* Blocks of the table, from the one of position `from` on, that must be replaced by copies. */
 static uint32_t n_to_copy(const struct kv_manager *m, const struct kv_seq *kv, uint32_t from)
 {
     uint32_t n = 0;
@@ -282,7 +285,7 @@ uint64_t kv_manager_owed(const struct kv_manager *m, const struct kv_seq *kv, ui
                          uint32_t n_tokens)
 {
     const uint64_t n = block_table_missing(&kv->table, n_tokens);
-    const uint64_t has = kv->table.n - kv->first; /* in each group with the window */
+    const uint64_t has = kv->table.n - kv->first; /* blocks in each group with the window */
     uint64_t width = UINT32_MAX, more = n;
 
     if (n_done >= n_tokens)
@@ -305,8 +308,8 @@ uint32_t kv_manager_room(const struct kv_manager *m, const struct kv_seq *kv, ui
     return n < UINT32_MAX ? (uint32_t)n : UINT32_MAX;
 }
 
-/* Put the blocks ids[] in the places of those that must not be written; returns how many. They are
- * given back last, in the table's order, so that the first of them is evicted last. */
+/* Replace blocks that must not be written by the blocks ids[]; returns how many. The old blocks are
+ * given back at the end, in the table's order, so that the first of them is evicted last. */
 static uint32_t copy_on_write(struct kv_manager *m, struct kv_seq *kv, uint32_t from, block_id *ids)
 {
     uint32_t n = 0;
@@ -347,8 +350,8 @@ int kv_manager_alloc(struct kv_manager *m, struct kv_seq *kv, uint32_t from, uin
         return ERR_AGAIN;
     kv_manager_take(m, n, kv_manager_last(kv), m->scratch);
     n_used = copy_on_write(m, kv, from, m->scratch);
-    /* Where all layers have the window, making room may have taken what was to be copied out of the
-     * index: the sequence can write into it then. */
+    /* Where all layers have the window, taking blocks may have evicted the block that was to be
+     * copied from the index: the sequence may write into it then. */
     kv_must(block_pool_give(m->pool, m->scratch + n_used, n_copies - n_used));
     for (uint32_t group = 0; group < m->n_groups; group++)
         for (uint32_t b = kv->table.n; b < kv->table.n + n_new; b++)
@@ -360,8 +363,8 @@ int kv_manager_alloc(struct kv_manager *m, struct kv_seq *kv, uint32_t from, uin
 
 /* ---- commit ---- */
 
-/* Share the entry's block of a group in place of the sequence's own; an entry that lacks it takes
- * the own one. Groups with the window may have dropped theirs. */
+/* Share the entry's block of a group instead of the sequence's own; if the entry has none, give it
+ * the sequence's. In groups with the window either may have been dropped. */
 static void join_group(struct kv_manager *m, struct kv_seq *kv, struct prefix_id entry, uint32_t b,
                        uint32_t group)
 {
@@ -380,7 +383,7 @@ static void join_group(struct kv_manager *m, struct kv_seq *kv, struct prefix_id
     *own = there;
 }
 
-/* Enter the first block that is not yet in the index. False: it cannot be entered yet. */
+/* Enter the first block that is not indexed yet. False: it cannot be entered yet. */
 static bool index_next(struct kv_manager *m, struct kv_seq *kv, const struct kv_key *key)
 {
     const uint32_t b = kv->n_indexed;
@@ -390,11 +393,11 @@ static bool index_next(struct kv_manager *m, struct kv_seq *kv, const struct kv_
     struct prefix_id entry;
 
     if (own == BLOCK_NONE || (b > 0 && prefix_id_is_none(before)))
-        return false; /* all groups have the window, and it has passed */
+        return false; /* all groups have the window, and the block has left it */
     entry = prefix_index_find(m->index, key->hashes[b], before, tokens);
     if (!prefix_id_is_none(entry) && !prefix_id_is(entry, prefix_id_of(own)) &&
         block_pool_holders(m->pool, own) > 1)
-        return false; /* a fork would go on with another block before the shared ones */
+        return false; /* a fork would have a different block before the shared ones */
     if (prefix_id_is_none(entry)) {
         if (prefix_index_insert(m->index, own,
                                 b > 0 ? key->hashes[b - 1] : prefix_hash_root(key->salt),
@@ -409,8 +412,8 @@ static bool index_next(struct kv_manager *m, struct kv_seq *kv, const struct kv_
     return true;
 }
 
-/* Take blocks from .. to-1 of groups group0 and up out of the table and give them back, those of
- * the last tokens cached first. */
+/* Take blocks from .. to-1 of groups group0 and up out of the table and give them back, so that
+ * those of the last tokens are evicted first. */
 static void give_blocks(struct kv_manager *m, struct kv_seq *kv, uint32_t group0, uint32_t from,
                         uint32_t to)
 {
@@ -493,7 +496,7 @@ uint32_t kv_manager_n_exclusive(const struct kv_manager *m, const struct kv_seq 
     return n;
 }
 
-/* With states: what stands behind the last snapshot that others or the index keep. */
+/* With states: the tokens behind the last snapshot that others or the index keep. */
 static uint32_t n_behind_snapshot(const struct kv_manager *m, const struct kv_seq *kv)
 {
     uint32_t b = kv->n_indexed;
@@ -506,7 +509,7 @@ static uint32_t n_behind_snapshot(const struct kv_manager *m, const struct kv_se
 
 uint32_t kv_manager_n_alone(const struct kv_manager *m, const struct kv_seq *kv)
 {
-    uint32_t n = kv_group_from(m, kv, 0); /* blocks before it have been released */
+    uint32_t n = kv_group_from(m, kv, 0); /* blocks before it were released */
 
     if (m->states != NULL)
         return n_behind_snapshot(m, kv);

@@ -3,22 +3,21 @@
  *
  * The pool keeps cached blocks in the order of their last use; the least recently used is evicted.
  *
- * That block never has children in the index, because all sequences that hold a
- * block hold the same block at the position before it. (Attaching takes a chain from its start, a
- * fork takes a leading part, a block that is replaced by a copy is replaced together with all that
- * follow it, and of two equal blocks the sequence's own is dropped only while no other sequence
- * holds it.) So a block is held at least as long as its children, a table is released from its last
- * block to its first, and a child is never more recently used than its parent. This holds for the
- * groups without a window; the blocks of an entry in all of these have the same holders, so that
- * any of them stands for the entry. A sequence that holds a block of a group with a window holds
- * the entry's other blocks too.
+ * That block never has children in the index, because all sequences that hold a block also hold the
+ * same block before it. (Attaching takes a chain from its start, a fork takes a leading part, a
+ * block that is replaced by a copy is replaced together with all that follow it, and of two equal
+ * blocks the sequence's own is dropped only while no other sequence holds it.) So a block is held
+ * at least as long as its children, a table is released from its last block to its first, and a
+ * child is never more recently used than its parent. This holds for the groups without a window;
+ * the blocks of an entry in all of these have the same holders, so that any of them stands for the
+ * entry. A sequence that holds a block of a group with a window holds the entry's other blocks too.
  */
 #include "kvcache/kv_manager_impl.h"
 
 #include "kvcache/block_offers.h"
 
-/* Take an entry that nothing follows out of the index. Its blocks in groups with the window are
- * held by no sequence either, unless all layers have the window. */
+/* Take an entry without children out of the index, and free its blocks. No sequence holds its
+ * blocks in groups with the window either, unless all layers have the window. */
 static void forget_entry(struct kv_manager *m, struct prefix_id entry)
 {
     const block_id first = prefix_index_at(m->index, entry, 0);
@@ -38,8 +37,8 @@ static void forget_entry(struct kv_manager *m, struct prefix_id entry)
     kv_must(block_pool_keep(m->pool, first, false));
 }
 
-/* With everything that follows it, the last ones first: down to where nothing follows, then on from
- * the one before. */
+/* Take an entry and everything that follows it out of the index: walk down to an entry without
+ * children, remove it, continue at its parent. */
 static void forget_chain(struct kv_manager *m, struct prefix_id entry)
 {
     struct prefix_id at = entry, next;
@@ -55,7 +54,7 @@ static void forget_chain(struct kv_manager *m, struct prefix_id entry)
     }
 }
 
-/* Make a cached block free, and what the index cannot keep without it. */
+/* Evict a cached block, and the entries that the index cannot keep without it. */
 static void evict_block(struct kv_manager *m, block_id block)
 {
     uint32_t group;

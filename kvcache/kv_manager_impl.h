@@ -1,4 +1,4 @@
-/* kvcache/kv_manager_impl.h - what the files of the manager share: private to them.
+/* kvcache/kv_manager_impl.h - declarations that the files of the manager share; private to them.
  *
  * kv_manager.c: room, allocation, commit. kv_manager_evict.c: which cached block goes when too few
  * are free. kv_manager_prefix.c: what is found in the index. kv_manager_state.c: recurrent states.
@@ -22,45 +22,46 @@ struct kv_manager {
     struct kv_states *states;   /* NULL: the model has none */
     struct kv_move *moves;      /* [max_moves] */
     uint32_t n_moves, max_moves;
-    uint32_t n_groups, n_full; /* n_full: without the window, the first ones */
-    bool *in_window;           /* [n_blocks + 1] of a block that is not free: its group's kind */
+    uint32_t n_groups, n_full; /* n_full: the first groups, without the window */
+    bool *in_window;           /* [n_blocks + 1] a block that is not free: has its group the
+                                * window? */
     block_id *scratch;         /* [n_groups * max_table] */
     struct prefix_id *entries; /* [max_table] */
     uint64_t n_copied, query_tokens, hit_tokens;
-    struct block_offers *offers; /* NULL: nothing is kept outside the process */
+    struct block_offers *offers; /* NULL: no blocks are kept outside the process */
     block_id *entered;           /* [2 * max_table] table and result of kv_manager_enter() */
-    bool is_entering;            /* what enters the index comes from outside */
+    bool is_entering;            /* kv_manager_enter() is running: its blocks come from the store */
 };
 
-/* What must hold unless the cache's own books are wrong. */
+/* Assert a call that can fail only if the cache's own bookkeeping is wrong. */
 static inline void kv_must(int rc)
 {
     assert(rc == 0);
     (void)rc;
 }
 
-/* An empty sequence, as kv_seq_init() makes it? Only asserted. */
+/* Is the sequence empty, as kv_seq_init() makes it? Only used in assertions. */
 static inline bool kv_seq_is_empty(const struct kv_seq *kv)
 {
     return kv->table.n == 0 && kv->n_indexed == 0 && kv->first == 0 && kv->swap == SWAP_NONE &&
            kv->state == STATE_NONE;
 }
 
-/* The first block that a group of a sequence has. */
+/* The first block that a sequence has in a group. */
 static inline uint32_t kv_group_from(const struct kv_manager *m, const struct kv_seq *kv,
                                      uint32_t group)
 {
     return group < m->n_full ? 0 : kv->first;
 }
 
-/* Blocks that a sequence has for the first n blocks of tokens. */
+/* Blocks that a sequence has in all groups for the first n blocks of tokens. */
 static inline uint32_t kv_manager_over_groups(const struct kv_manager *m, const struct kv_seq *kv,
                                               uint32_t n)
 {
     return n > 0 ? m->n_groups * n - (m->n_groups - m->n_full) * kv->first : 0;
 }
 
-/* Enter a block that was taken into a table. */
+/* Put a block that was taken into a table. */
 static inline void kv_manager_place(struct kv_manager *m, struct kv_seq *kv, uint32_t group,
                                     uint32_t b, block_id id)
 {
@@ -68,7 +69,7 @@ static inline void kv_manager_place(struct kv_manager *m, struct kv_seq *kv, uin
     m->in_window[id] = group >= m->n_full;
 }
 
-/* kv_manager_evict.c: take n blocks, evicting cached ones as needed. The caller has seen that so
+/* kv_manager_evict.c: take n blocks, evicting cached ones as needed. The caller made sure that so
  * many are free or cached. */
 void kv_manager_take(struct kv_manager *m, uint32_t n, block_id after, block_id *ids);
 
@@ -84,33 +85,33 @@ void kv_manager_note(struct kv_manager *m, enum kv_move_kind kind, uint32_t from
 void kv_manager_note_part(struct kv_manager *m, enum kv_move_kind kind, uint32_t from, uint32_t to,
                           uint32_t part);
 
-/* The entries of the leading whole blocks of a key that are in the index, into m->entries; whether
- * they have blocks in groups with the window is another matter. Returns how many. */
+/* Find the entries of a key's leading whole blocks that are in the index, into m->entries, whether
+ * or not they have blocks in groups with the window. Returns how many. */
 uint32_t kv_manager_find_entries(struct kv_manager *m, struct kv_key *key, uint32_t n_tokens);
 
-/* The sequence's first n blocks are in the index: offer the record that ends there, if one does and
- * has not been offered. */
+/* Offer the record that ends with the sequence's first n blocks, which are in the index, if a
+ * record ends there and was not offered. */
 void kv_manager_offer(struct kv_manager *m, const struct kv_seq *kv, const struct kv_key *key,
                       uint32_t n);
 
-/* ---- kv_manager_state.c: no-ops of a model without states ---- */
+/* ---- kv_manager_state.c: no-ops for models without states ---- */
 
-/* Must the sequence have another slot before it is written to? */
+/* Does the sequence need another slot before its state is written? */
 bool kv_state_is_missing(const struct kv_manager *m, const struct kv_seq *kv);
-/* Can it have one? */
+/* Can kv_state_grow() get that slot? */
 bool kv_state_can_grow(const struct kv_manager *m, const struct kv_seq *kv);
-/* Give it one that it may write to, a copy of the old one if there was one. */
+/* Give the sequence a writable slot, with a copy of its old state if it had one. */
 void kv_state_grow(struct kv_manager *m, struct kv_seq *kv);
-/* A sequence's state becomes that of the entry which its last block is, if one is due. */
+/* Make a sequence's state the snapshot of its last indexed block's entry, if one is due there. */
 void kv_state_commit(struct kv_manager *m, struct kv_seq *kv);
-/* Is there a snapshot of an entry, or is none needed? */
+/* Has an entry a snapshot, or is none needed? */
 bool kv_state_is_at(const struct kv_manager *m, struct prefix_id entry);
-/* An empty sequence that takes n blocks of tokens over, the last of them `entry`, takes its
- * snapshot too. */
+/* Give an empty sequence, which takes over n blocks of tokens ending with `entry`, that entry's
+ * snapshot. */
 void kv_state_attach(struct kv_manager *m, struct kv_seq *kv, struct prefix_id entry, uint32_t n);
 void kv_state_fork(struct kv_manager *m, struct kv_seq *child, const struct kv_seq *parent);
 void kv_state_release(struct kv_manager *m, struct kv_seq *kv);
-/* Note the moves of a state into the swap slots ram[], or back into a new slot. */
+/* Log the moves of a state into the swap slots ram[], or back into a new slot. */
 void kv_state_save(struct kv_manager *m, const struct kv_seq *kv, const uint32_t *ram);
 void kv_state_load(struct kv_manager *m, struct kv_seq *kv, const uint32_t *ram, uint32_t n_done);
 

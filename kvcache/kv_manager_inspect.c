@@ -1,4 +1,11 @@
-/* kvcache/kv_manager_inspect.c - what is where, and whether it all agrees; see kv_manager.h. */
+/* kvcache/kv_manager_inspect.c - statistics, the block map and kv_manager_check(); see
+ * kv_manager.h.
+ *
+ * Everything here only reads. The check recounts from three sides: the pool (which blocks are
+ * cached or held), the index (which blocks and snapshots its entries name) and the swap tiers. Its
+ * core is the rule that eviction relies on: a cached block is in the index, and the next one to be
+ * evicted has no children there.
+ */
 #include "kvcache/kv_manager_impl.h"
 
 struct kv_manager_stats kv_manager_stats(const struct kv_manager *m)
@@ -61,7 +68,8 @@ const struct block_pool *kv_manager_pool(const struct kv_manager *m)
     return m->pool;
 }
 
-/* Nothing follows the next to go, unless it goes without its entry or with its children. */
+/* The next block to be evicted has no children in the index, unless it is evicted without its entry
+ * or together with its children. */
 static bool check_oldest(const struct kv_manager *m)
 {
     uint32_t group;
@@ -72,8 +80,9 @@ static bool check_oldest(const struct kv_manager *m)
            prefix_id_is_none(prefix_index_child(m->index, entry));
 }
 
-/* The blocks of an entry are of the kind that their groups are, and have the same holders, but for
- * sequences that dropped one, or never had it, because the window has passed. */
+/* The blocks of an entry have the kind of their groups, and the same holders; in groups with the
+ * window there may be fewer, because sequences drop such blocks, or never held them, once the
+ * window has passed. */
 static bool check_indexed(const struct kv_manager *m, block_id id)
 {
     uint32_t group;
@@ -88,7 +97,7 @@ static bool check_indexed(const struct kv_manager *m, block_id id)
     return m->n_full == 0 || n <= block_pool_holders(m->pool, first);
 }
 
-/* What is cached is in the index; what is in the index is not free. */
+/* Every cached block is in the index, and no block in the index is free. */
 static bool check_cached(const struct kv_manager *m)
 {
     for (block_id id = 1; id <= m->opt.n_blocks; id++) {
@@ -108,7 +117,7 @@ static bool is_entry(const struct kv_manager *m, block_id id)
     return prefix_id_is(prefix_index_entry_of(m->index, id, &group), prefix_id_of(id));
 }
 
-/* Only entries have snapshots. */
+/* Only entries of the index have snapshots. */
 static bool check_states(const struct kv_manager *m)
 {
     for (block_id id = 1; m->states != NULL && id <= m->opt.n_blocks; id++)

@@ -1,4 +1,13 @@
-/* kvcache/kv_manager_prefix.c - what the index has of a sequence's tokens; see kv_manager.h. */
+/* kvcache/kv_manager_prefix.c - looks a sequence's tokens up in the prefix index; see
+ * kv_manager.h.
+ *
+ * A look-up walks the index with a cursor, one block of 16 tokens at a time, and remembers the last
+ * position at which a sequence could continue: with windows the blocks that the next query sees
+ * must all be there, with recurrent states a snapshot. kv_manager_match() does the walk for the
+ * scheduler's decisions and changes nothing; kv_manager_attach() does it again at admission and
+ * takes references on the blocks found. kv_manager_enter() does the same for blocks that come from
+ * the block store.
+ */
 #include "kvcache/kv_manager_impl.h"
 
 #include "kvcache/block_offers.h"
@@ -53,9 +62,9 @@ static bool cursor_next(const struct kv_manager *m, struct prefix_cursor *p, uin
     return true;
 }
 
-/* An entry that begins as the next one of the key does, for *n tokens, and has blocks in all
- * groups. Where all layers have the window, making room for the copy could take the source along;
- * where there are states, none is there but behind whole blocks. */
+/* An entry that begins with the key's next *n tokens and has blocks in all groups; or none. Where
+ * all layers have the window, making room for the copy could evict its source; with recurrent
+ * states, states exist only behind whole blocks. */
 static struct prefix_id cursor_part(const struct kv_manager *m, const struct prefix_cursor *p,
                                     uint32_t limit, uint32_t *n)
 {
@@ -69,7 +78,7 @@ static struct prefix_id cursor_part(const struct kv_manager *m, const struct pre
     return PREFIX_NONE;
 }
 
-/* Could a sequence go on at a position? Groups with the window have all blocks from `run` on,
+/* Could a sequence continue at this position? Groups with the window have all blocks from `run` on,
  * and need those from kv_groups_seen() on. */
 static bool is_end(const struct kv_manager *m, const struct prefix_cursor *p, uint32_t run)
 {
@@ -79,10 +88,10 @@ static bool is_end(const struct kv_manager *m, const struct prefix_cursor *p, ui
 
 struct prefix {
     struct prefix_cursor end;
-    uint32_t n_held; /* entries that others hold */
+    uint32_t n_held; /* entries whose blocks other sequences hold */
 };
 
-/* The longest prefix of whole blocks; its entries into entries[], unless that is NULL. */
+/* The longest cached prefix of whole blocks; its entries into entries[], unless that is NULL. */
 static struct prefix longest(const struct kv_manager *m, const struct kv_key *key, uint32_t limit,
                              struct prefix_id *entries)
 {
@@ -119,8 +128,8 @@ struct kv_match kv_manager_match(const struct kv_manager *m, const struct kv_key
     return match;
 }
 
-/* The part of a block that is there as a copy; the sources may be the next to be evicted, so they
- * are pinned while room is made. Returns the tokens in it. */
+/* Attach a copy of a block whose first tokens match. Its sources may be the next blocks to be
+ * evicted, so they are pinned while room is made. Returns the tokens in it. */
 static uint32_t attach_part(struct kv_manager *m, struct kv_seq *kv, const struct prefix_cursor *p,
                             uint32_t limit)
 {
@@ -149,8 +158,8 @@ static uint32_t attach_part(struct kv_manager *m, struct kv_seq *kv, const struc
     return n;
 }
 
-/* Hold the blocks of the first n entries of m->entries, of groups with the window from kv->first.
- */
+/* Hold the blocks of the first n entries of m->entries; in groups with the window from kv->first
+ * on. */
 static void share(struct kv_manager *m, struct kv_seq *kv, uint32_t n)
 {
     for (uint32_t group = 0; group < m->n_groups; group++)

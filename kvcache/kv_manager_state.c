@@ -1,4 +1,10 @@
-/* kvcache/kv_manager_state.c - the states of a recurrent model's sequences; see kv_manager.h. */
+/* kvcache/kv_manager_state.c - recurrent states of sequences; see kv_manager.h.
+ *
+ * State slots follow the rules of blocks: counted holders, copy on write (a snapshot or a shared
+ * slot is copied before the next step writes it), eviction of snapshots without a holder. The
+ * difference is that a state cannot be cut: it is only good behind exactly the tokens that it took
+ * in, so commit makes a snapshot only where a chunk ends at one of the places of interval_at().
+ */
 #include "kvcache/kv_manager_impl.h"
 
 bool kv_manager_has_states(const struct kv_manager *m)
@@ -11,7 +17,8 @@ uint32_t kv_manager_most_sequences(const struct kv_manager *m)
     return m->states != NULL ? m->opt.states.n_slots : UINT32_MAX;
 }
 
-/* Blocks from the last place of a snapshot at or before the first n to the next one. */
+/* Blocks from one snapshot's place to the next, at a sequence of n blocks: doubles with its
+ * length. */
 static uint64_t interval_at(const struct kv_manager *m, uint32_t n)
 {
     uint64_t interval = m->opt.states.interval;
@@ -21,7 +28,7 @@ static uint64_t interval_at(const struct kv_manager *m, uint32_t n)
     return interval;
 }
 
-/* Without an index there is nobody for whom snapshots would be kept. */
+/* Without an index no snapshots are kept, because nothing could find them. */
 uint32_t kv_manager_to_snapshot(const struct kv_manager *m, uint32_t n_done)
 {
     uint64_t step, left;
@@ -40,7 +47,7 @@ uint32_t kv_manager_resumable(const struct kv_manager *m, uint32_t n_blocks)
 
 /* ---- growth ---- */
 
-/* Held by this sequence alone, and no snapshot. */
+/* Is the slot held by one sequence alone, and not a snapshot? */
 static bool is_writable(const struct kv_manager *m, state_id slot)
 {
     return kv_states_holders(m->states, slot) == 1 &&
@@ -52,7 +59,7 @@ bool kv_state_is_missing(const struct kv_manager *m, const struct kv_seq *kv)
     return m->states != NULL && (kv->state == STATE_NONE || !is_writable(m, kv->state));
 }
 
-/* Does dropping what a sequence keeps for forks give it a slot? */
+/* Would dropping the state that the sequence keeps for forks free a slot? */
 static bool has_fork_to_give(const struct kv_manager *m, const struct kv_seq *kv)
 {
     return kv->fork != STATE_NONE && kv->fork != kv->state &&
@@ -67,8 +74,8 @@ static bool is_exclusive(const struct kv_manager *m, const struct kv_seq *kv)
     return kv->state != STATE_NONE && kv_states_holders(m->states, kv->state) == n_own;
 }
 
-/* When all slots are held, what is kept for forks goes, and a snapshot that nobody else holds is
- * written over. */
+/* When all slots are held, the state kept for forks is dropped, or a snapshot that only this
+ * sequence holds is written over. */
 bool kv_state_can_grow(const struct kv_manager *m, const struct kv_seq *kv)
 {
     return !kv_state_is_missing(m, kv) || kv_states_can_take(m->states) ||
@@ -98,7 +105,8 @@ void kv_state_grow(struct kv_manager *m, struct kv_seq *kv)
 
 /* ---- snapshots ---- */
 
-/* Of two equal states the sequence's own is given back, as of two equal blocks. */
+/* Make the state the entry's snapshot. If the entry has an equal one, the sequence shares that and
+ * gives its own back, as with equal blocks. */
 void kv_state_commit(struct kv_manager *m, struct kv_seq *kv)
 {
     const uint32_t n = kv->n_indexed;
@@ -126,7 +134,7 @@ bool kv_state_is_at(const struct kv_manager *m, struct prefix_id entry)
     return m->states == NULL || kv_states_at(m->states, entry) != STATE_NONE;
 }
 
-/* ---- coming and going ---- */
+/* ---- attach, fork, release ---- */
 
 void kv_state_attach(struct kv_manager *m, struct kv_seq *kv, struct prefix_id entry, uint32_t n)
 {

@@ -1,4 +1,11 @@
-/* kvcache/kv_manager_swap.c - out to the tiers and in again; moves and I/O; see kv_manager.h. */
+/* kvcache/kv_manager_swap.c - swaps sequences out to the tiers and back in, and hands out moves and
+ * I/O; see kv_manager.h.
+ *
+ * Swapping out saves every block, shared ones too, because others may release theirs while the
+ * sequence is away. Swapping in loads only what the index lacks by then: enter_shared() writes the
+ * found blocks into the table without holding them, so that the call can still be refused without a
+ * trace, and hold_shared() takes the references once everything is known to fit.
+ */
 #include "kvcache/kv_manager_impl.h"
 
 #include "core/base/err.h"
@@ -12,8 +19,8 @@ bool kv_manager_can_swap_out(const struct kv_manager *m, const struct kv_seq *kv
     return m->swap != NULL && swap_can_add(m->swap, n) && kv_manager_can_note(m, n);
 }
 
-/* A copy has the blocks of the first group, then those of the next, if they have bytes: of groups
- * with the window from kv->first on, which stays as it is. Behind them stands the state. */
+/* A copy has the blocks of the first group, then of the next, if blocks have bytes: in groups with
+ * the window from kv->first on, which keeps its value. The state follows them. */
 int kv_manager_swap_out(struct kv_manager *m, struct kv_seq *kv, uint32_t n_done)
 {
     const uint32_t n = block_table_needed(n_done), n_copy = kv_manager_n_swapped(m, kv, n_done);
@@ -39,9 +46,9 @@ int kv_manager_swap_out(struct kv_manager *m, struct kv_seq *kv, uint32_t n_done
     return 0;
 }
 
-/* Enter what the index has of a swapped sequence into its empty table, n_entries tokens' worth of
- * blocks of m->entries at most. Nothing is held yet; returns how many blocks that is, of which
- * *n_cached have no holder. */
+/* Write the blocks that the index has of a swapped sequence, of the first n_entries entries of
+ * m->entries, into its empty table. They are not held yet. Returns how many blocks these are;
+ * *n_cached of them have no holder. */
 static uint32_t enter_shared(struct kv_manager *m, struct kv_seq *kv, uint32_t n_entries,
                              uint32_t *n_cached)
 {
@@ -59,14 +66,14 @@ static uint32_t enter_shared(struct kv_manager *m, struct kv_seq *kv, uint32_t n
     return n;
 }
 
-/* Not now after all. */
+/* Undo enter_shared(): the sequence stays swapped out. */
 static void clear_shared(struct kv_manager *m, struct kv_seq *kv, uint32_t n_entries)
 {
     for (uint32_t group = 0; group < m->n_groups; group++)
         memset(block_table_at(&kv->table, group, 0), 0, n_entries * sizeof(block_id));
 }
 
-/* Hold what enter_shared() found, so that it is not evicted now. */
+/* Hold the blocks that enter_shared() found, so that they are not evicted. */
 static void hold_shared(struct kv_manager *m, struct kv_seq *kv, uint32_t n_entries)
 {
     for (uint32_t group = 0; group < m->n_groups; group++)
@@ -76,7 +83,7 @@ static void hold_shared(struct kv_manager *m, struct kv_seq *kv, uint32_t n_entr
     kv->table.n = kv->n_indexed = n_entries;
 }
 
-/* Put the blocks of m->scratch where the table has none, and load them; behind them the state. */
+/* Put blocks of m->scratch where the table has none, and log their loads; then the state's. */
 static void load_rest(struct kv_manager *m, struct kv_seq *kv, uint32_t n_done,
                       const uint32_t *ram)
 {
@@ -165,7 +172,7 @@ void kv_manager_moves_done(struct kv_manager *m)
 
 bool kv_manager_next_io(struct kv_manager *m, struct swap_io *out)
 {
-    assert(m->n_moves == 0); /* a write would read slots that are still to be saved into */
+    assert(m->n_moves == 0); /* a write would read slots into which moves are still to be saved */
     return m->swap != NULL && swap_next_io(m->swap, out);
 }
 

@@ -1,4 +1,9 @@
-/* kvcache/kv_move.c - see kv_move.h. */
+/* kvcache/kv_move.c - see kv_move.h.
+ *
+ * Each move is one memcpy between the KV arena, the state arena and the RAM tier. The engine thread
+ * runs the list after planning and before the step computes, in the order of the log: later moves
+ * may reuse blocks and slots that earlier ones have read.
+ */
 #include "kvcache/kv_move.h"
 
 #include "kvcache/kv_store.h"

@@ -1,8 +1,8 @@
-/* kvcache/kv_move.h - what has to be copied before a step, in order.
+/* kvcache/kv_move.h - copies of blocks and states to be made before a step, in order.
  *
  * The manager logs moves; the owner of the bytes (the engine thread, before the step) carries them
- * out. Carried out in the order of the log, each finds the bytes that it was logged for, although
- * blocks and slots have been released and taken again since.
+ * out. Carried out in the order of the log, each move finds the bytes that it was logged for,
+ * although blocks and slots were released and taken again in the meantime.
  *
  * Thread: engine thread.
  * Memory: none.
@@ -28,19 +28,19 @@ enum kv_move_kind {
 struct kv_move {
     enum kv_move_kind kind;
     uint32_t from, to;
-    uint32_t part; /* of a state: as many bytes as a RAM slot has, from part times that on */
+    uint32_t part; /* part of a state: bytes from part times a RAM slot's size */
 };
 
-/* As many blocks' bytes; a state is n_parts of them. */
+/* The moves' bytes in blocks, for the cost model; copying a state counts as n_parts blocks. */
 uint32_t kv_move_blocks(const struct kv_move *moves, uint32_t n, uint32_t n_parts);
 
 struct kv_bytes {
     struct kv_store *kv;
-    struct swap_store *swap;    /* NULL: there are only copies */
-    struct state_store *states; /* slots are whole parts; NULL: the model has none */
+    struct swap_store *swap;    /* NULL: no swap tiers */
+    struct state_store *states; /* slots are whole parts; NULL: the model has no states */
 };
 
-/* Carry out. */
+/* Carry out n moves, in order. */
 void kv_move_run(const struct kv_move *moves, uint32_t n, const struct kv_bytes *bytes);
 
 #endif

@@ -1,4 +1,10 @@
-/* kvcache/kv_record.c - see kv_record.h. */
+/* kvcache/kv_record.c - see kv_record.h.
+ *
+ * The header is one struct without padding, because it is hashed and compared as bytes; assertions
+ * guard its size. The checksum hashes the header with a zero sum and the rest separately, so that
+ * it needs no second buffer. The store's writer thread finishes records, its reader thread checks
+ * them: order, size and checksum come first, so that a damaged file is told from a foreign one.
+ */
 #include "kvcache/kv_record.h"
 
 #include <assert.h>
@@ -7,14 +13,14 @@
 
 #define VERSION 1u
 #define BYTE_ORDER_MARK 0x01020304u
-#define WORTH_BYTES ((size_t)512 << 10) /* smaller files cost more in opening than in reading */
+#define WORTH_BYTES ((size_t)512 << 10) /* smaller files take longer to open than to read */
 
 static const char magic[8] = {'Q', 'U', 'I', 'R', 'E', 'K', 'V', 'B'};
 
 struct header { /* a multiple of 8 bytes, without padding */
     char magic[8];
     uint32_t version, order;
-    uint64_t bytes; /* of the whole record */
+    uint64_t bytes; /* bytes of the whole record */
     struct kv_record_form form;
     struct prefix_hash before, last;
     uint64_t sum[2];
@@ -68,14 +74,14 @@ void kv_record_name(char name[KV_RECORD_NAME + 1], const struct kv_record_form *
     uint8_t bytes[PREFIX_HASH_BYTES];
     char *at;
 
-    prefix_hash_bytes(last, bytes); /* first: what follows is alike in all names of a model */
+    prefix_hash_bytes(last, bytes); /* the hash first: the rest is equal in all names of a model */
     at = put_hex(name, bytes, sizeof(bytes));
     prefix_hash_bytes((struct prefix_hash){.lo = form.low64, .hi = form.high64}, bytes);
     at = put_hex(at, bytes, sizeof(bytes));
     *at = '\0';
 }
 
-/* Of the header with a sum of zeros, and of what follows it. */
+/* The checksum of the header with a zero sum and of the bytes behind it. */
 static XXH128_hash_t sum_of(const struct header *h, const uint8_t *record, size_t n)
 {
     struct header blank = *h;

@@ -1,4 +1,9 @@
-/* kvcache/kv_states.c - see kv_states.h. A slot is kept by the pool while it is a snapshot. */
+/* kvcache/kv_states.c - see kv_states.h.
+ *
+ * Slots are blocks of a second block_pool, which counts holders, keeps snapshots without a holder
+ * in LRU order and finds the oldest. Two arrays map entries to their snapshots and back; a slot is
+ * marked as kept in the pool exactly while it is a snapshot.
+ */
 #include "kvcache/kv_states.h"
 
 #include "core/base/err.h"
@@ -7,10 +12,10 @@
 #include <assert.h>
 
 struct kv_states {
-    struct block_pool *pool; /* of slots */
+    struct block_pool *pool; /* pool of slots */
     uint32_t n_slots, n_blocks, n_snapshots;
-    state_id *snapshots;       /* [n_blocks + 1] by entry */
-    struct prefix_id *entries; /* [n_slots + 1] by slot */
+    state_id *snapshots;       /* [n_blocks + 1] snapshot of each entry */
+    struct prefix_id *entries; /* [n_slots + 1] entry of each snapshot */
 };
 
 static void must(int rc)

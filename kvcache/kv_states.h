@@ -1,13 +1,13 @@
 /* kvcache/kv_states.h - the slots of recurrent states: which are in use, and which are snapshots.
  *
- * A sequence of a recurrent model has one slot, which each step overwrites: keys of single tokens
- * can be found again at any of them, a state only where somebody has kept it. So that a prefix can
- * be taken up again, the state behind some of its blocks is kept as a snapshot of the prefix
- * index's entry that ends there. Sequences hold slots as they hold blocks: counted, one that
- * several hold or that is a snapshot is not written, snapshots that nobody holds are evicted, the
- * least recently used first. A snapshot ends with its entry.
+ * A sequence of a recurrent model has one slot, which each step overwrites: keys exist for every
+ * token, but a state only behind the latest one. So that another sequence can continue a prefix,
+ * the state behind some of its blocks is kept as a snapshot of the prefix index's entry that ends
+ * there. Sequences hold slots as they hold blocks: holders are counted, a slot with several holders
+ * or that is a snapshot is not written, and snapshots without a holder are evicted, the least
+ * recently used first. A snapshot is dropped with its entry.
  *
- * Only ids; the bytes are in state_store.
+ * This file only handles ids; the bytes are in state_store.
  *
  * Thread: engine thread only.
  * Memory: taken in kv_states_create(); 4 bytes a block and some 40 a slot.
@@ -22,7 +22,7 @@
 #include "kvcache/prefix_index.h"
 
 typedef uint32_t state_id;
-#define STATE_NONE 0u /* zeroed sequences have none */
+#define STATE_NONE 0u /* a zeroed sequence has no state */
 
 struct kv_states;
 
@@ -31,8 +31,8 @@ int kv_states_create(struct kv_states **out, uint32_t n_slots, uint32_t n_blocks
 /* Slots still held are the caller's leak: debug builds assert. NULL is allowed. */
 void kv_states_destroy(struct kv_states **s);
 
-/* A free slot with one holder; if there is none the oldest snapshot that nobody holds is evicted.
- * STATE_NONE: all are held. */
+/* Take a free slot, with one holder; if none is free, the oldest snapshot without a holder is
+ * evicted. STATE_NONE: all are held. */
 state_id kv_states_take(struct kv_states *s);
 bool kv_states_can_take(const struct kv_states *s);
 void kv_states_ref(struct kv_states *s, state_id slot);
@@ -40,21 +40,21 @@ void kv_states_give(struct kv_states *s, state_id slot);
 
 /* The snapshot of an entry, or STATE_NONE. */
 state_id kv_states_at(const struct kv_states *s, struct prefix_id entry);
-/* A held slot that is none becomes the snapshot of an entry that has none. */
+/* Make a held slot that is not a snapshot the snapshot of an entry that has none. */
 void kv_states_put(struct kv_states *s, struct prefix_id entry, state_id slot);
-/* The entry has no snapshot any more, if it had one. */
+/* Drop the entry's snapshot, if it has one. */
 void kv_states_forget(struct kv_states *s, struct prefix_id entry);
-/* Whose snapshot a slot is, or PREFIX_NONE. */
+/* The entry whose snapshot the slot is, or PREFIX_NONE. */
 struct prefix_id kv_states_entry_of(const struct kv_states *s, state_id slot);
 
 uint32_t kv_states_holders(const struct kv_states *s, state_id slot);
 
 struct kv_states_stats {
-    struct block_pool_stats slots; /* cached: snapshots that nobody holds */
+    struct block_pool_stats slots; /* cached: snapshots without a holder */
     uint32_t n_snapshots;
 };
 struct kv_states_stats kv_states_stats(const struct kv_states *s);
-/* Slots and entries agree. O(both). */
+/* Check that slots and entries agree. O(slots and entries). */
 bool kv_states_check(const struct kv_states *s);
 
 #endif

@@ -1,4 +1,9 @@
-/* kvcache/kv_store.c - see kv_store.h. */
+/* kvcache/kv_store.c - see kv_store.h.
+ *
+ * One mmap'ed arena; a block's address is its id times block_stride, so no table is needed and a
+ * block is one contiguous piece. The padding of stride_of() matters for speed: without it the
+ * blocks of many models fall into the same cache sets.
+ */
 #include "kvcache/kv_store.h"
 
 #include "core/base/err.h"
@@ -11,7 +16,7 @@
 #include <unistd.h>
 
 #define LINE 64             /* bytes of a cache line */
-#define SPREAD_FROM 0x10000 /* bytes of a block */
+#define SPREAD_FROM 0x10000 /* blocks from this size on are padded */
 
 static size_t layer_bytes(const struct kv_shape *s)
 {
@@ -23,9 +28,9 @@ size_t kv_store_block_bytes(const struct kv_shape *shape)
     return layer_bytes(shape) * shape->n_layer;
 }
 
-/* Bytes from a block to the next. When that is a multiple of what a way of a cache holds, the keys
- * of all blocks compete for the same few sets: a little room between blocks spreads them. Small
- * blocks, of which the room would be a noticeable part, do without. */
+/* Bytes from a block to the next. If that were a multiple of the size of a cache way, the keys of
+ * all blocks would compete for the same few sets: a little padding between blocks spreads them.
+ * Small blocks, for which the padding would be a noticeable part, have none. */
 static size_t stride_of(const struct kv_shape *shape)
 {
     const size_t bytes = kv_store_block_bytes(shape);
@@ -40,7 +45,7 @@ uint32_t kv_store_blocks_for(const struct kv_shape *shape, size_t budget_bytes)
     return n > UINT32_MAX / 2 ? UINT32_MAX / 2 : (uint32_t)n;
 }
 
-/* A hint, as that for huge pages is. */
+/* Advise small pages for the private blocks. Like the advice for huge pages it is only a hint. */
 static void use_small_pages(struct kv_store *s)
 {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -85,7 +90,7 @@ int kv_store_create_private(struct kv_store **out, const struct kv_shape *shape,
     return 0;
 }
 
-/* Any thread may read any block. */
+/* Any thread may read any block, so the arena is interleaved over the memory nodes. */
 void kv_store_spread(struct kv_store *s, const struct numa *numa)
 {
     if (s->bytes > 0)

@@ -1,7 +1,10 @@
-/* kvcache/prefix_index.c - a hash table of entries, and a chain of the children of each.
+/* kvcache/prefix_index.c - a hash table of entries, with a chain of each entry's children.
  *
- * With more groups than one, an entry's blocks of the others stand in a row of `group_blocks`, and
- * `owners` leads back from each of them.
+ * An entry's id is its block of the first group, so the entries are an array indexed by block id
+ * and nothing is allocated when one is inserted. Chains run from the most recent child to the
+ * oldest, because a partial match looks at the latest few only. With several groups, an entry's
+ * blocks of the others are in a row of `group_blocks`, and `owners` maps each of them back to its
+ * entry.
  */
 #include "kvcache/prefix_index.h"
 
@@ -17,24 +20,24 @@ struct entry {
     struct prefix_hash before_hash, hash;
     int32_t tokens[BLOCK_TOKENS];
     struct prefix_id before;
-    struct prefix_id in_bucket;    /* the next one of its bucket */
+    struct prefix_id in_bucket;    /* next entry of its bucket */
     struct prefix_id child;        /* the most recent entry that follows this one */
-    struct prefix_id newer, older; /* neighbours among those with the same `before` */
+    struct prefix_id newer, older; /* neighbours among the entries with the same `before` */
     uint32_t n_group_blocks;
     bool is_in;
 };
 
-struct block_owner {        /* of a block of a group other than the first */
-    struct prefix_id entry; /* PREFIX_NONE: it is in none */
+struct block_owner {        /* the entry that a block of another group than the first belongs to */
+    struct prefix_id entry; /* PREFIX_NONE: the block is in no entry */
     uint32_t group;
 };
 
 struct prefix_index {
     uint32_t n_blocks, n;
-    uint32_t n_group_blocks;   /* groups but the first */
+    uint32_t n_group_blocks;   /* groups without the first */
     uint32_t mask;             /* buckets - 1 */
-    struct prefix_id *buckets; /* by hash */
-    struct prefix_id *roots;   /* by before_hash: the most recent of the first entries */
+    struct prefix_id *buckets; /* [mask + 1] by hash: first entry of the bucket */
+    struct prefix_id *roots;   /* [mask + 1] by before_hash: the most recent first entry */
     struct entry *entries;     /* [n_blocks + 1] by id */
     block_id *group_blocks; /* [n_blocks + 1][n_group_blocks] by id; NULL when there is one group */
     struct block_owner *owners; /* [n_blocks + 1] by id; NULL when there is one group */
@@ -219,7 +222,7 @@ struct prefix_id prefix_index_find(const struct prefix_index *x, struct prefix_h
     return id;
 }
 
-/* Where the chain of the entries behind `before` begins. */
+/* The head of the chain of the entries behind `before`. */
 static struct prefix_id *chain_of(const struct prefix_index *x, struct prefix_hash before_hash,
                                   struct prefix_id before)
 {
@@ -307,7 +310,7 @@ void prefix_index_put(struct prefix_index *x, struct prefix_id entry, uint32_t g
     *group_block = block;
 }
 
-/* Take an entry out of its bucket and of the chain behind the entry before it. */
+/* Take an entry out of its bucket and out of its parent's chain. */
 static void unlink_entry(struct prefix_index *x, struct prefix_id id)
 {
     const struct entry *e = entry_at(x, id);
@@ -359,7 +362,7 @@ bool prefix_index_get(const struct prefix_index *x, struct prefix_id id, struct 
     return true;
 }
 
-/* The chain that begins at *head: links agree both ways. Returns its length, or UINT32_MAX. */
+/* Check a chain: its links agree both ways. Returns its length, or UINT32_MAX. */
 static uint32_t check_chain(const struct prefix_index *x, const struct prefix_id *head,
                             struct prefix_id before)
 {
@@ -388,7 +391,7 @@ static bool check_entry(const struct prefix_index *x, struct prefix_id id)
            prefix_id_is(prefix_index_find(x, e->hash, e->before, e->tokens), id);
 }
 
-/* A block of another group than the first knows its entry and its group. */
+/* Check that a block of another group than the first names its entry and its group. */
 static bool check_owner(const struct prefix_index *x, block_id block)
 {
     const struct block_owner *o = &x->owners[block];
@@ -398,7 +401,7 @@ static bool check_owner(const struct prefix_index *x, block_id block)
             prefix_index_at(x, o->entry, o->group) == block);
 }
 
-/* An entry's blocks of the other groups name it, and are counted. */
+/* Check that an entry's blocks of the other groups name it, and are counted. */
 static bool check_group_blocks(const struct prefix_index *x, struct prefix_id id)
 {
     uint32_t n = 0;

@@ -1,17 +1,17 @@
-/* kvcache/prefix_index.h - which blocks hold the keys and values of which tokens.
+/* kvcache/prefix_index.h - finds the blocks that hold the keys and values of given tokens.
  *
- * An entry is 16 tokens behind all those before them. It has a block in the first group of layers,
- * whose number its prefix_id is, and may have one in each of the others. It is known by the hash of
- * everything up to its end: hash(hash of the entry before, its 16 tokens), starting from a root
+ * An entry is 16 tokens in the context of all tokens before them. It has a block in the first KV
+ * group, whose number is its prefix_id, and may have one in each other group. Its key is the hash
+ * of everything up to its end: hash(hash of the entry before, its 16 tokens), starting from a root
  * that depends on the salt. A hit needs the same hash, the same 16 tokens and the same entry before
  * it, so a collision costs a miss and never a wrong answer. Requests with different salts (tenants)
  * never meet.
  *
- * Besides, the entries that follow a given one are chained, so that the first tokens of an entry
- * can be found too (they are reused by copying its blocks). Of a long chain only the most recent
- * PREFIX_MAX_SIBLINGS are looked at: bounded work, at the price of a miss.
+ * The entries that follow a given one are also chained, so that an entry of which only the first
+ * tokens match is found too (they are reused by copying its blocks). A look-up reads only the most
+ * recent PREFIX_MAX_SIBLINGS of a chain: bounded work, at the price of a miss.
  *
- * The index only knows ids and tokens; reference counts are in block_pool.
+ * The index has ids and tokens only; reference counts are in block_pool.
  *
  * Thread: engine thread only (prefix_hash_* : any).
  * Memory: taken in prefix_index_create(): about 130 bytes a block; with more groups than one
@@ -31,9 +31,9 @@ struct prefix_hash { /* 128 bits of XXH3 */
     uint64_t lo, hi;
 };
 
-/* Names an entry, not a block: a type of its own, so that no call takes one for the other. */
+/* Id of an entry, not of a block: a type of its own, so that the compiler tells them apart. */
 struct prefix_id {
-    uint32_t n; /* that of the entry's block in the first group; 0: none */
+    uint32_t n; /* the id of the entry's block in the first group; 0: none */
 };
 #define PREFIX_NONE ((struct prefix_id){0})
 
@@ -45,18 +45,18 @@ static inline bool prefix_id_is(struct prefix_id a, struct prefix_id b)
 {
     return a.n == b.n;
 }
-/* The entry whose block in the first group this is, if it is in the index. */
+/* The id of the entry that has this block in the first group, if it is in the index. */
 static inline struct prefix_id prefix_id_of(block_id first)
 {
     return (struct prefix_id){first};
 }
 
-/* Where every chain of a salt begins. */
+/* The hash at which every chain of a salt begins. */
 struct prefix_hash prefix_hash_root(uint64_t salt);
 /* The hash of the block with these 16 tokens that follows `before`. */
 struct prefix_hash prefix_hash_next(struct prefix_hash before, const int32_t *tokens);
-/* A hash as the name that others know a block by: both halves big-endian, `hi` first, as XXH128's
- * canonical form has it. */
+/* A hash as bytes, by which other programs name a block: both halves big-endian, `hi` first, as in
+ * XXH128's canonical form. */
 #define PREFIX_HASH_BYTES 16
 void prefix_hash_bytes(struct prefix_hash hash, uint8_t bytes[PREFIX_HASH_BYTES]);
 
@@ -65,7 +65,7 @@ struct prefix_index;
 int prefix_index_create(struct prefix_index **out, uint32_t n_blocks, uint32_t n_groups);
 void prefix_index_destroy(struct prefix_index **x);
 
-/* Call `changed` whenever an entry has entered or leaves, with its hash. One at most. */
+/* Set the one callback, called with an entry's hash when the entry has entered or leaves. */
 void prefix_index_watch(struct prefix_index *x,
                         void (*changed)(void *ud, struct prefix_hash hash, bool is_in), void *ud);
 
@@ -74,49 +74,49 @@ void prefix_index_watch(struct prefix_index *x,
 struct prefix_id prefix_index_find(const struct prefix_index *x, struct prefix_hash hash,
                                    struct prefix_id before, const int32_t *tokens);
 
-/* The entry behind `before`, whose hash is `before_hash`, that has most tokens in common with
- * tokens[0 .. n-1] from the start; *n_common of them, >= 1. Or PREFIX_NONE. */
+/* The entry behind `before` (whose hash is `before_hash`) that has most leading tokens in common
+ * with tokens[0 .. n-1]; *n_common of them, >= 1. Or PREFIX_NONE. */
 struct prefix_id prefix_index_find_partial(const struct prefix_index *x,
                                            struct prefix_hash before_hash, struct prefix_id before,
                                            const int32_t *tokens, uint32_t n, uint32_t *n_common);
 
-/* Make an entry of a block of the first group. ERR_INVAL: the block is in the index already, or
- * `before` is not (and not PREFIX_NONE); ERR_AGAIN: an entry with the same content is. */
+/* Make a block of the first group an entry. ERR_INVAL: the block is in the index already, or
+ * `before` is not (and not PREFIX_NONE); ERR_AGAIN: an entry with the same content exists. */
 int prefix_index_insert(struct prefix_index *x, block_id first, struct prefix_hash before_hash,
                         struct prefix_hash hash, struct prefix_id before, const int32_t *tokens);
 
-/* Take an entry out, whatever groups it has blocks in. Nothing may follow it any more (asserted):
- * evicting in the pool's order keeps that true. An id that names no entry is ignored. */
+/* Remove an entry, with its blocks in all groups. It must have no children (asserted): evicting in
+ * the pool's order keeps that true. An id of no entry is ignored. */
 void prefix_index_remove(struct prefix_index *x, struct prefix_id entry);
 
-/* The entry's block of a group, BLOCK_NONE if it has none. */
+/* The entry's block in a group, or BLOCK_NONE. */
 block_id prefix_index_at(const struct prefix_index *x, struct prefix_id entry, uint32_t group);
-/* Give the entry, or take away (BLOCK_NONE), a block of a group other than the first. */
+/* Set the entry's block in a group other than the first, or take it away (BLOCK_NONE). */
 void prefix_index_put(struct prefix_index *x, struct prefix_id entry, uint32_t group,
                       block_id block);
 /* Has the entry a block in every group? */
 bool prefix_index_is_whole(const struct prefix_index *x, struct prefix_id entry);
-/* The entry that a block belongs to, as the one of *group, or PREFIX_NONE. */
+/* The entry that a block belongs to, and in *group its group; or PREFIX_NONE. */
 struct prefix_id prefix_index_entry_of(const struct prefix_index *x, block_id block,
                                        uint32_t *group);
 
-/* Is the block of any group in the index? */
+/* Is the block in the index, in any group? */
 bool prefix_index_has(const struct prefix_index *x, block_id block);
-/* The most recent of the entries that follow this one, or PREFIX_NONE. */
+/* The most recent child of an entry, or PREFIX_NONE. */
 struct prefix_id prefix_index_child(const struct prefix_index *x, struct prefix_id entry);
-/* The entry that one follows, or PREFIX_NONE. */
+/* The parent of an entry, or PREFIX_NONE. */
 struct prefix_id prefix_index_before(const struct prefix_index *x, struct prefix_id entry);
 uint32_t prefix_index_n(const struct prefix_index *x);
 
 struct prefix_entry {
-    struct prefix_hash hash, before; /* before: of the entry that it follows, or the root */
-    bool is_first;                   /* it follows none */
+    struct prefix_hash hash, before; /* before: hash of the parent, or the root */
+    bool is_first;                   /* it has no parent */
     const int32_t *tokens;           /* [BLOCK_TOKENS]; valid until the index changes */
 };
-/* What an entry is; false: the id names none. */
+/* The content of an entry; false: the id is not one of an entry. */
 bool prefix_index_get(const struct prefix_index *x, struct prefix_id entry,
                       struct prefix_entry *out);
-/* Chains, parents and counts agree. O(n_blocks). */
+/* Check that chains, parents and counts agree. O(n_blocks). */
 bool prefix_index_check(const struct prefix_index *x);
 
 #endif

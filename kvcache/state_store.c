@@ -1,4 +1,8 @@
-/* kvcache/state_store.c - see state_store.h. */
+/* kvcache/state_store.c - see state_store.h.
+ *
+ * One mmap'ed arena; a slot's address is its number times a stride rounded up to a cache line.
+ * kv_move.c copies whole slots within it, or parts of them to and from the RAM tier.
+ */
 #include "kvcache/state_store.h"
 
 #include "core/base/err.h"
@@ -14,7 +18,7 @@ struct state_store {
     uint32_t n_slots;
     size_t slot_bytes, stride;
     uint8_t *data;
-    size_t bytes; /* of the mapping */
+    size_t bytes; /* bytes of the mapping */
 };
 
 int state_store_create(struct state_store **out, size_t slot_bytes, uint32_t n_slots)
@@ -40,7 +44,7 @@ int state_store_create(struct state_store **out, size_t slot_bytes, uint32_t n_s
     return 0;
 }
 
-/* Any thread may compute any sequence. */
+/* Any thread may compute any sequence, so the arena is interleaved over the memory nodes. */
 void state_store_spread(struct state_store *s, const struct numa *numa)
 {
     (void)numa_spread(numa, s->data, s->bytes);

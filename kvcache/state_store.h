@@ -1,8 +1,8 @@
 /* kvcache/state_store.h - the bytes of recurrent states: one arena of slots, sized once.
  *
- * A recurrent layer keeps of all tokens before it one state of fixed size. A slot holds those of
- * all layers of one sequence, as they are behind one of its tokens. Slot 0 exists in the address
- * space and is never touched. Which slot holds what is kv_states.h's business.
+ * A recurrent layer summarises all tokens of a sequence in one state of fixed size. A slot holds
+ * the states of all layers of one sequence, as they are behind one of its tokens. Slot 0 exists in
+ * the address space and is never touched. kv_states.h knows which slot holds what.
  *
  * Thread: the runner's threads write disjoint slots; everything else is the engine thread's.
  * Memory: one huge-page advised mapping, taken at creation; pages cost RAM when first written.
@@ -18,10 +18,10 @@
 struct numa;
 struct state_store; /* opaque */
 
-/* Slots 1 .. n_slots of slot_bytes each, each at a multiple of 64 bytes. ERR_INVAL for 0 of either,
- * ERR_NOMEM. */
+/* Create slots 1 .. n_slots of slot_bytes each, each at a multiple of 64 bytes. ERR_INVAL for 0 of
+ * either, ERR_NOMEM. */
 int state_store_create(struct state_store **out, size_t slot_bytes, uint32_t n_slots);
-/* Before a slot is written: lay the slots out over memory nodes (core/base/numa.h). */
+/* Lay the slots out over memory nodes (core/base/numa.h). Called before a slot is written. */
 void state_store_spread(struct state_store *s, const struct numa *numa);
 void state_store_destroy(struct state_store **s);
 

@@ -1,4 +1,12 @@
-/* kvcache/swap.c - the slots of each copy, and what to write and read next. */
+/* kvcache/swap.c - the slots of each swapped copy, and the choice of what to write and read
+ * next.
+ *
+ * Every copy is in at most one of three lists: in_ram (may be written, oldest first), to_read and
+ * under_way; its state says which slots it has. Reads go before writes, because a sequence waits
+ * for a read. Writing starts when more than half of the RAM slots are used, so that swapping out
+ * always finds room without waiting for the disk. The engine thread calls all of it; server code
+ * carries the I/O out.
+ */
 #include "kvcache/swap.h"
 
 #include "core/base/err.h"
@@ -10,7 +18,7 @@
 #include <stddef.h>
 #include <string.h>
 
-/* After a failed write so many swap_add() pass before the next one: a full disk stays full for a
+/* After a failed write the next one is tried after so many swap_add(): a full disk stays full for a
  * while, and every trial costs a write of a whole copy. */
 #define WRITE_PAUSE 16
 
@@ -19,18 +27,18 @@ struct copy {
     enum swap_state state;
     uint32_t n;         /* blocks; 0: not in use */
     uint64_t age;       /* counts up with swap_add() */
-    bool is_dropped;    /* exists only until its I/O has ended */
+    bool is_dropped;    /* dropped: exists only until its I/O has ended */
     bool is_wanted;     /* asked for by swap_fetch(): stays in RAM */
-    uint32_t *ram, *file; /* [n] slots, as far as `state` says that it has some */
+    uint32_t *ram, *file; /* [n] slots, valid if `state` says that it has them */
 };
 
 struct swap {
     struct swap_options opt;
-    struct swap_stats stats; /* of it only what is counted, not what is derived */
+    struct swap_stats stats; /* only the counters; swap_stats() derives the rest */
     struct id_set free_ram, free_file, free_copies;
-    struct list in_ram;      /* the oldest first; those that may be written to the file */
-    struct list to_read;     /* READING, not started */
-    struct list under_way;   /* WRITING and READING, started */
+    struct list in_ram;      /* copies that may be written to the file, oldest first */
+    struct list to_read;     /* READING copies whose read has not started */
+    struct list under_way;   /* WRITING and READING copies whose I/O has started */
     uint32_t n_to_read, n_under_way;
     uint32_t n_leaving;      /* RAM slots of copies that are being written */
     uint32_t pause;          /* swap_add() calls until writing is tried again */
@@ -112,7 +120,8 @@ void swap_destroy(struct swap **swap)
 
 /* ---- slots ---- */
 
-/* The lowest ones, so that a copy's slots are mostly neighbours: fewer, longer transfers. */
+/* Take the lowest free slots, so that a copy's slots are mostly neighbours: fewer, longer
+ * transfers. */
 static void take_slots(struct id_set *free, uint32_t n, uint32_t *slots)
 {
     uint32_t at = 0;
@@ -255,7 +264,7 @@ int swap_fetch(struct swap *s, uint32_t copy)
 /* ---- input and output ---- */
 
 /* The oldest copy that fits into the file, if RAM is more than half full and writing is not paused.
- * What is being written already counts as gone. */
+ * Slots that are being written already count as free. */
 static struct copy *next_to_write(const struct swap *s)
 {
     const uint32_t used = s->opt.n_ram - s->free_ram.count - s->n_leaving;
@@ -314,7 +323,7 @@ bool swap_next_io(struct swap *s, struct swap_io *out)
     return start_io(s, c, out);
 }
 
-/* Back among those that may be written, by its age: nearly always it is the oldest. */
+/* Put a copy back into in_ram, in the order of age: nearly always it is the oldest. */
 static void enter_in_ram(struct swap *s, struct copy *c)
 {
     struct list *at = s->in_ram.next;
@@ -324,7 +333,7 @@ static void enter_in_ram(struct swap *s, struct copy *c)
     list_push_back(at, &c->link);
 }
 
-/* A copy that was asked for stays in RAM and is not written again. */
+/* End a write. A copy that was asked for meanwhile stays in RAM and is not written again. */
 static void write_done(struct swap *s, struct copy *c, bool failed)
 {
     s->n_leaving -= c->n;
@@ -394,7 +403,8 @@ struct swap_stats swap_stats(const struct swap *s)
     return stats;
 }
 
-/* None of the slots is free or seen before; counts them in *n. */
+/* Check that none of the copy's slots is free or belongs to another copy; adds their number to
+ * *n. */
 static bool see(const struct id_set *free, uint8_t *seen, const struct copy *c,
                 const uint32_t *slots, uint32_t *n)
 {

@@ -1,4 +1,4 @@
-/* kvcache/swap.h - where the swapped copies of sequences are: slots in RAM, slots in a file.
+/* kvcache/swap.h - keeps track of the swapped copies of sequences: slots in RAM, slots in a file.
  *
  * Bookkeeping only; the bytes are in swap_store. A copy is made in RAM slots, always: the engine
  * never waits for a disk. When RAM is more than half full the oldest copies are written to the file
@@ -27,16 +27,16 @@ enum swap_state { SWAP_RAM = 0, SWAP_WRITING, SWAP_FILE, SWAP_READING, SWAP_LOST
 
 struct swap_options {
     uint32_t n_ram, n_file; /* slots of one block each; n_ram >= 1 when n_file > 0 */
-    uint32_t max_copies;    /* at a time */
-    uint32_t max_blocks;    /* in one copy */
+    uint32_t max_copies;    /* copies at a time */
+    uint32_t max_blocks;    /* blocks in one copy */
 };
 
 struct swap_stats {
     uint32_t n_copies;
-    uint32_t ram_slots, ram_used, file_slots, file_used; /* used: reserved ones too */
+    uint32_t ram_slots, ram_used, file_slots, file_used; /* used: with reserved ones */
     uint64_t blocks_out[2], blocks_in[2]; /* moved, by tier: 0 RAM, 1 file */
     uint64_t n_refused;                   /* swap_add() without room */
-    uint64_t n_write_errors, n_read_errors; /* copies, not blocks */
+    uint64_t n_write_errors, n_read_errors; /* failed transfers of copies, not of blocks */
 };
 
 struct swap_io { /* to be carried out by swap_transfers; arrays stay valid until swap_io_done() */
@@ -68,22 +68,22 @@ uint32_t swap_n_blocks(const struct swap *s, uint32_t copy);
 void swap_used(struct swap *s, uint32_t copy, uint32_t n_loaded);
 void swap_drop(struct swap *s, uint32_t copy);
 
-/* Ask for a copy in the file to be read. 0: it is in RAM or on its way there, and stays until it is
- * used or dropped; ERR_AGAIN: no RAM slots or too much I/O under way (try again later); ERR_IO:
- * lost. */
+/* Ask that a copy in the file be read into RAM. 0: it is in RAM or on its way there, and stays
+ * until it is used or dropped; ERR_AGAIN: no RAM slots or too much I/O under way (try again later);
+ * ERR_IO: lost. */
 int swap_fetch(struct swap *s, uint32_t copy);
 
-/* Is there something under way or due that will free RAM slots? */
+/* Is a transfer under way or due that will free RAM slots? */
 bool swap_is_freeing(const struct swap *s);
 
 /* The next write or read to start; false: none now. */
 bool swap_next_io(struct swap *s, struct swap_io *out);
-/* rc 0, or negative: it failed. The copy may have been dropped in the meantime. */
+/* End a transfer: rc is 0, or negative if it failed. The copy may have been dropped meanwhile. */
 void swap_io_done(struct swap *s, uint32_t copy, int rc);
-uint32_t swap_n_io(const struct swap *s); /* under way */
+uint32_t swap_n_io(const struct swap *s); /* transfers under way */
 
 struct swap_stats swap_stats(const struct swap *s);
-/* Every slot is free or belongs to one copy; counts agree. */
+/* Check that every slot is free or belongs to one copy, and that counts agree. */
 bool swap_check(const struct swap *s);
 
 #endif

@@ -1,4 +1,11 @@
-/* kvcache/swap_store.c - see swap_store.h. */
+/* kvcache/swap_store.c - see swap_store.h.
+ *
+ * The RAM tier is an mmap'ed array of slots, the file tier a sparse file with slots behind one
+ * header page. A transfer joins slots that are neighbours in the file into one pwritev() or
+ * preadv(). It runs on the server's transfer threads, while the engine thread keeps the slots
+ * reserved, so no lock is needed. Opening takes the lock first and looks at the content afterwards,
+ * so that a file of another program is never overwritten.
+ */
 #include "kvcache/swap_store.h"
 
 #include "core/base/clock.h"
@@ -21,15 +28,15 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-#define HEADER_BYTES 4096 /* a page, so that slots begin at one */
+#define HEADER_BYTES 4096 /* one page, so that slots begin at a page boundary */
 #define MAX_IOV 64        /* slots in one transfer */
-#define OPEN_TRIALS 8     /* the file may be removed by its owner between opening and locking */
+#define OPEN_TRIALS 8     /* the owner may remove the file between opening and locking */
 #define LOG_EVERY_MS 60000
 
 struct header {
     char magic[8];
     uint32_t version;
-    uint32_t pid; /* for a human who finds the file */
+    uint32_t pid; /* tells a human who finds the file who wrote it */
     uint64_t block_bytes;
 };
 
@@ -41,7 +48,7 @@ struct swap_store {
     int fd;
     char *path;
     char *ram;      /* [n_ram][block_bytes] */
-    uint64_t *sums; /* [n_file] of what was written last */
+    uint64_t *sums; /* [n_file] checksum of the slot's latest write */
     _Atomic uint64_t log_after_ms; /* compare-exchange: one of the I/O threads logs */
 };
 
@@ -60,7 +67,7 @@ static int fail(int rc, char *err, size_t err_len, const char *format, ...)
 
 /* ---- the file ---- */
 
-/* Is the name still that of the open file? */
+/* Does the path still name the open file? */
 static bool is_still_there(int fd, const char *path)
 {
     struct stat opened, named;
@@ -69,7 +76,7 @@ static bool is_still_there(int fd, const char *path)
            opened.st_ino == named.st_ino;
 }
 
-/* May it be replaced? Only an empty file or one that begins as ours do. */
+/* May the file be replaced? Only if it is empty or begins with our header. */
 static int check_owner(int fd, const char *path, char *err, size_t err_len)
 {
     struct header h;
@@ -89,7 +96,8 @@ static int check_owner(int fd, const char *path, char *err, size_t err_len)
     return 0;
 }
 
-/* Open, lock, look. The descriptor, or ERR_AGAIN: the file has just been removed by its owner. */
+/* Open the file, lock it and check its owner. Returns the descriptor, or ERR_AGAIN: its owner
+ * removed it meanwhile. */
 static int open_locked(const char *path, char *err, size_t err_len)
 {
     const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK,
@@ -128,7 +136,7 @@ static int open_file(struct swap_store *s, const char *path, char *err, size_t e
 {
     int fd = ERR_AGAIN;
 
-    s->path = mem_strdup(path); /* before there is a file to be removed */
+    s->path = mem_strdup(path); /* allocated before a file exists that would have to be removed */
     if (s->path == NULL)
         return fail(ERR_NOMEM, err, err_len, "no memory for the path of %s", path);
     for (int i = 0; i < OPEN_TRIALS && fd == ERR_AGAIN; i++)
@@ -180,7 +188,7 @@ void swap_store_close(struct swap_store **store)
     if (s == NULL)
         return;
     if (s->fd >= 0) {
-        unlink(s->path); /* while the lock is held: no other process can have begun to use it */
+        unlink(s->path); /* while locked, so that no other process has begun to use it */
         close(s->fd);
     }
     mem_unmap(s->ram, s->n_ram * s->block_bytes);
@@ -242,7 +250,7 @@ static struct iovec *advance(struct iovec *iov, struct iovec *end, size_t done)
     return iov;
 }
 
-/* The whole list at once, or as often as it takes. 0, or an errno (EIO: the file ended). */
+/* Transfer the whole list, in several calls if need be. 0, or an errno (EIO: the file ended). */
 static int transfer(int fd, bool is_write, struct iovec *iov, uint32_t n, off_t at)
 {
     struct iovec *const end = iov + n;
@@ -261,7 +269,7 @@ static int transfer(int fd, bool is_write, struct iovec *iov, uint32_t n, off_t 
     return 0;
 }
 
-/* Slots that are neighbours in the file, as one transfer. Returns how many, or -errno. */
+/* Transfer slots that are neighbours in the file at once. Returns how many, or -errno. */
 static int transfer_run(const struct swap_store *s, bool is_write, uint32_t n, const uint32_t *ram,
                         const uint32_t *file)
 {

@@ -1,12 +1,12 @@
 /* kvcache/swap_store.h - the bytes of swapped blocks: an arena in RAM and a file.
  *
- * swap.h knows which copy a slot belongs to. Slots hold one block, all layers. Each file slot's
- * checksum (XXH3, 64 bits) is kept in memory: what is read back is what was written, or an error.
+ * A slot holds one block, all layers; swap.h knows to which copy it belongs. The checksum of each
+ * file slot (XXH3, 64 bits) is kept in memory, so a read returns what was written, or an error.
  *
- * The file begins with a page that says whose it is. It is locked while in use and removed by
- * swap_store_close(). One left behind by a process that was killed is recognised by that page and
- * by the lock being free, and is replaced, and so is an empty one; any other file at that path is
- * left alone, and is an error. The file is sparse: a full disk shows when writing.
+ * The file begins with a header page. It is locked while in use and removed by swap_store_close().
+ * A file left by a process that was killed has the header and no lock, and is replaced, as is an
+ * empty file; any other file at that path is left alone, and opening fails. The file is sparse: a
+ * full disk is noticed only when writing.
  *
  * Thread: save and load: engine thread; write and read: any, one at a time per slot.
  * Memory: the arena is mapped at opening; pages cost RAM when first used.
@@ -20,13 +20,13 @@
 struct swap_store_options {
     size_t block_bytes;
     uint32_t n_ram, n_file;
-    const char *path; /* of the file; used when n_file > 0 */
+    const char *path; /* path of the file; used when n_file > 0 */
 };
 
 struct swap_store;
 
-/* A sentence in `err` names the path. ERR_IO, ERR_BUSY (another process uses it), ERR_FORMAT (not a
- * swap file), ERR_NOMEM. */
+/* On failure `err` gets a sentence that names the path. ERR_IO, ERR_BUSY (another process uses it),
+ * ERR_FORMAT (not a swap file), ERR_NOMEM. */
 int swap_store_open(struct swap_store **out, const struct swap_store_options *options, char *err,
                     size_t err_len);
 void swap_store_close(struct swap_store **s);
@@ -36,8 +36,8 @@ size_t swap_store_block_bytes(const struct swap_store *s);
 void swap_store_save(struct swap_store *s, uint32_t ram, const void *block);
 void swap_store_load(const struct swap_store *s, uint32_t ram, void *block);
 
-/* Blocking. ERR_IO: disk full, failure, short transfer, wrong checksum; errno is logged once a
- * minute at most. */
+/* Write n slots to the file, or read them from it; blocks. ERR_IO: disk full, failure, short
+ * transfer, wrong checksum; errno is logged once a minute at most. */
 int swap_store_write(struct swap_store *s, uint32_t n, const uint32_t *ram, const uint32_t *file);
 int swap_store_read(struct swap_store *s, uint32_t n, const uint32_t *ram, const uint32_t *file);
 

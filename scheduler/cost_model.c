@@ -11,21 +11,21 @@
 #include <string.h>
 
 #define ROOT_KEEP 0.99749686716          /* the square root of 0.995: 200 steps */
-#define ROOT_KEEP_DRIFTING 0.94868329805 /* of 0.9: 10 steps */
+#define ROOT_KEEP_DRIFTING 0.94868329805 /* the square root of 0.9: 10 steps */
 #define DRIFT 0.7         /* |mean error| above this share of mean |error|: all of one sign */
-#define USELESS 0.5       /* a usual error above this: also what did not occur fades quickly */
-#define CLIP 3.0          /* errors count up to so many times the usual one */
-#define MIN_SPREAD 0.02   /* the usual error is never taken for less than 2 % */
-/* Stiffness that keeps `info` well-conditioned when features go together. Keys are a hundred times
- * stiffer than rows: streams of one length explain a step by their number as well as by their keys,
- * and of the two it is the number. */
+#define USELESS 0.5       /* above this usual error M fades along all features */
+#define CLIP 3.0          /* an error counts up to so many times the usual one */
+#define MIN_SPREAD 0.02   /* the usual error is taken for at least 2 % */
+/* Stiffness that keeps `info` well-conditioned when features vary together. Keys are a hundred
+ * times stiffer than rows: where streams of one length leave open whether their number or their
+ * keys explain a step, the number does. */
 #define RIDGE_ROW 1e-4
 #define RIDGE_KEY 1e-2
 #define MIN_STEPS 4
-#define MANY_STEPS 32 /* without a decode row: there may be none for long */
+#define MANY_STEPS 32 /* known after so many steps even without a decode row */
 #define MIN_ROWS 16 /* prompt rows in a step that tell what a long prompt will cost */
-#define FORGOTTEN 0.98     /* of a time of the store that was too long: half after 34 refusals */
-#define CAUTION 1.5       /* prompt rows that were never seen beside decode rows */
+#define FORGOTTEN 0.98     /* factor for a store's time after a refusal: half of it after 34 */
+#define CAUTION 1.5       /* factor for prompt rows while none was seen beside decode rows */
 
 /* Largest values handed out: no sum of step_costs_ns overflows with them up to 2^20 positions. */
 #define MAX_STEP_NS 1e15
@@ -109,7 +109,7 @@ static double magnitude(double v)
     return v < 0 ? -v : v;
 }
 
-/* The error as it counts; the running means see no more of it either. */
+/* Clip the error to CLIP usual ones; the running means take in the clipped one too. */
 static double clip(struct cost_model *m, double error)
 {
     const double usual = m->spread > MIN_SPREAD ? m->spread : MIN_SPREAD;
@@ -131,7 +131,7 @@ static bool is_drifting(const struct cost_model *m)
     return m->spread > USELESS || magnitude(m->drift) > DRIFT * usual;
 }
 
-/* Fade along the features that occur (x != 0), then add what this step tells. */
+/* Fade M along the features that occur (x != 0), then add this step's information. */
 static void learn_info(struct cost_model *m, const double *x, bool drifting)
 {
     const double root = drifting ? ROOT_KEEP_DRIFTING : ROOT_KEEP;
@@ -173,7 +173,8 @@ static void solve(double a[COST_TERMS][COST_TERMS], double *b, const bool *is_fr
     }
 }
 
-/* Coefficients that would fall below zero are put to zero, and the rest is solved again. */
+/* Update the coefficients. Those that would fall below zero are set to zero, and the others are
+ * solved again. */
 static void learn_coef(struct cost_model *m, const double *x, double error)
 {
     bool is_free[COST_TERMS], again = true;
@@ -232,7 +233,7 @@ static void add_to_mean(double *mean, double ns)
 {
     if (*mean == 0)
         *mean = ns;
-    if (ns > 4 * *mean) /* interrupted, or much slower now: then the next ones say so too */
+    if (ns > 4 * *mean) /* interrupted, or much slower now: the next ones will show which */
         ns = 4 * *mean;
     *mean += (ns - *mean) / 8;
 }

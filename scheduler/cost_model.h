@@ -6,16 +6,16 @@
  * The five coefficients are fitted online by recursive least squares on relative errors, none below
  * zero. The memory is about the last 200 steps; it shortens to about 10 while the errors all have
  * one sign (the machine has become slower or faster). A coefficient whose feature does not occur is
- * not forgotten, unless predictions are off by more than half: then all starts afresh. An error
- * beyond three times the usual one (a step that was interrupted) counts as three times the usual
- * one. Nothing is kept over a restart. Planning wants integers: step_costs is the model rounded,
- * the only thing that scheduler.c sees, and it is written into the journal with every plan.
+ * kept, unless predictions are off by more than half: then all of them fade. An error beyond three
+ * times the usual one (a step that was interrupted) counts as three times the usual one. A restart
+ * loses the model. The scheduler plans with integers: it sees only step_costs, the rounded model,
+ * which the journal records with every plan.
  *
- * Known means: four steps were seen, with prompt rows in one at least and, if there are to be any,
- * decode rows in one at least; before that every field is 0 but the times of swapping and of the
- * block store. After 32 steps decode rows are not waited for any more, and cost nothing until one
- * is seen. Until both kinds of rows were seen in one step, prompt rows are said to cost half as
- * much again as they did alone, so that the first chunk beside a stream is a cautious one.
+ * The model is known (is_known) after four steps, of which one had prompt rows and, if the model
+ * generates tokens, one had decode rows; until then every field is 0 except the times of swapping
+ * and of the block store. After 32 steps without a decode row the model counts as known too, with
+ * decode rows at no cost until one is seen. Until one step had both kinds of rows, prompt rows cost
+ * half as much again as they did alone, so that the first chunk beside a stream is small.
  *
  * Thread: engine thread only; step_costs_* are pure.
  * Memory: none.
@@ -26,11 +26,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct step_work { /* what a step computes */
+struct step_work { /* the work of a step */
     uint32_t n_prefill;   /* rows of sequences more than one token behind */
     uint32_t n_decode;    /* rows of the others */
     uint64_t kv_decode;   /* positions read by decode rows: the sum of pos + 1 */
-    uint64_t kv_prefill;  /* and by prefill rows */
+    uint64_t kv_prefill;  /* positions read by prefill rows */
 };
 
 struct step_costs {
@@ -49,11 +49,11 @@ struct step_costs {
 /* Predicted time in nanoseconds. Exact for all coefficients of cost_get(), whatever the work. */
 uint64_t step_costs_ns(const struct step_costs *c, const struct step_work *w);
 
-/* Of that, what reading keys takes. */
+/* The part of step_costs_ns() that reading keys takes. */
 uint64_t step_costs_keys_ns(const struct step_costs *c, const struct step_work *w);
 
-/* Rows of a chunk that starts at position `pos`, at most `max`, that add no more than room_ns: the
- * largest such number. Positions up to 2^20. */
+/* The largest number of rows, at most `max`, such that a chunk of them from position `pos` takes no
+ * more than room_ns. Positions up to 2^20. */
 uint32_t step_costs_chunk(const struct step_costs *c, uint32_t pos, uint32_t max,
                           uint64_t room_ns);
 
@@ -64,7 +64,7 @@ uint64_t step_costs_chunk_ns(const struct step_costs *c, uint32_t pos, uint32_t 
 
 struct cost_model {
     double coef[COST_TERMS];             /* ns per unit of each feature */
-    double info[COST_TERMS][COST_TERMS]; /* how firmly they are known: the inverse of covariance */
+    double info[COST_TERMS][COST_TERMS]; /* how firmly coef is known: the inverse of covariance */
     double spread;                       /* running mean of the relative |error| */
     double drift;                        /* short running mean of the relative error */
     uint64_t n_steps;
@@ -74,21 +74,21 @@ struct cost_model {
 };
 
 void cost_init(struct cost_model *m);
-/* The model makes no tokens: decode rows are not waited for. */
+/* The model generates no tokens (embeddings): become known without decode rows. */
 void cost_expect_no_streams(struct cost_model *m);
 
-/* A step took so long. Returns the relative error of the prediction made before learning from it,
- * |predicted - us| / us, or a negative number when there was none. */
+/* A step took `us`. Returns the relative error of the prediction made before learning from it,
+ * |predicted - us| / us, or a negative number when the model was not known. */
 double cost_observe(struct cost_model *m, const struct step_work *w, uint64_t us);
 
-/* n blocks moved between cache and RAM tier (or, with `file`, between RAM tier and file). */
+/* n_blocks were moved between cache and RAM tier, or, with `file`, between RAM tier and file. */
 void cost_observe_swap(struct cost_model *m, uint32_t n_blocks, uint64_t us, bool file);
 
-/* The block store needed so long for an answer; n blocks were read from it. */
+/* The block store took `us` to answer a probe; to read n_blocks. */
 void cost_observe_store(struct cost_model *m, uint64_t us);
 void cost_observe_fetch(struct cost_model *m, uint32_t n_blocks, uint64_t us);
-/* A read was not worth it: what is known of its time is forgotten little by little, so that a store
- * that was slow once is tried again. */
+/* A read was declined as too expensive: lower its measured times a little, so that a store that was
+ * slow once is tried again. */
 void cost_forget_fetch(struct cost_model *m);
 
 struct step_costs cost_get(const struct cost_model *m);

@@ -1,4 +1,12 @@
-/* scheduler/draft_runner.c - see draft_runner.h. */
+/* scheduler/draft_runner.c - see draft_runner.h.
+ *
+ * A slot of the scheduler has a slot here, with a block table in the draft model's own cache.
+ * guess() runs one batch for each depth: each stream adds the rows that its slot lacks, and its
+ * last row yields the next guess, which becomes input of the next batch. Before a slot is used
+ * again, keep_right() compares the guesses that were computed with the tokens that were chosen, and
+ * truncates the slot at the first difference. When the cache is full, grow() takes the blocks of
+ * the slot that was used longest ago.
+ */
 #include "scheduler/draft_runner.h"
 
 #include "core/base/clock.h"
@@ -15,13 +23,13 @@
 #include <assert.h>
 
 struct draft_slot {
-    uint64_t request;     /* whose text it has; 0: none */
-    uint32_t n_discarded; /* by context shifts, of that */
+    uint64_t request;     /* the request whose text it has; 0: none */
+    uint32_t n_discarded; /* tokens that context shifts had thrown away of that text */
     struct kv_seq kv;
     struct kv_key key;
     uint32_t n_done;      /* tokens computed: known ones, and guesses behind them */
-    uint32_t n_sure;      /* that were known then; */
-    int32_t ids[DRAFT_MAX]; /* what was guessed behind them */
+    uint32_t n_sure;      /* of these: known when the last guesses were made */
+    int32_t ids[DRAFT_MAX]; /* the guesses behind those */
     uint32_t n_ids;
     uint64_t used;        /* serial of the latest call for it */
 };
@@ -29,10 +37,10 @@ struct draft_slot {
 struct draft_runner {
     struct draft_runner_options opt;
     struct draft_slot *slots;    /* [max_sequences] */
-    block_id *tables;            /* of each */
-    struct prefix_hash *hashes;  /* of each */
+    block_id *tables;            /* [max_sequences] block tables of the slots */
+    struct prefix_hash *hashes;  /* [max_sequences] prefix hashes of the slots */
     struct batch *batch;
-    struct sampling sampling[DRAFT_ROWS]; /* of the streams of a call */
+    struct sampling sampling[DRAFT_ROWS]; /* by stream of the current call */
     struct draft_model_costs costs;
     uint64_t serial;
 };
@@ -64,7 +72,8 @@ static bool is_of(const struct draft_slot *slot, const struct draft_stream *s)
     return slot->request == s->item->request->id && slot->n_discarded == s->item->n_discarded;
 }
 
-/* What was computed of guesses stays as far as they have come true, and are not the last token. */
+/* Keep the computed guesses that came true, without the stream's last token, which is computed
+ * again; give the blocks behind them back. */
 static void keep_right(struct draft_runner *d, struct draft_slot *slot,
                        const struct draft_stream *s)
 {
@@ -82,7 +91,7 @@ static void keep_right(struct draft_runner *d, struct draft_slot *slot,
     kv_manager_truncate(d->opt.manager, &slot->kv, slot->n_done);
 }
 
-/* The stream's slot, with nothing in it that is not of its text. */
+/* The stream's slot, after everything in it that is not the stream's text was dropped. */
 static struct draft_slot *slot_of(struct draft_runner *d, const struct draft_stream *s)
 {
     struct draft_slot *slot = &d->slots[s->item->slot];
@@ -98,7 +107,7 @@ static struct draft_slot *slot_of(struct draft_runner *d, const struct draft_str
     return slot;
 }
 
-/* The one that was not asked for the longest, of those that are not asked for now; or NULL. */
+/* The slot that was used longest ago and is not used in the current call; NULL: there is none. */
 static struct draft_slot *oldest(struct draft_runner *d)
 {
     struct draft_slot *best = NULL;
@@ -113,7 +122,8 @@ static struct draft_slot *oldest(struct draft_runner *d)
     return best;
 }
 
-/* Room for its tokens up to `to`. */
+/* Allocate the slot's blocks up to token `to`, if need be by emptying other slots. False: no
+ * room. */
 static bool grow(struct draft_runner *d, struct draft_slot *slot, uint32_t to)
 {
     struct draft_slot *other;
@@ -135,13 +145,13 @@ static uint32_t n_behind(void *ud, const struct draft_stream *s)
     if (s->n_known + DRAFT_MAX > d->opt.max_context)
         return DRAFT_FAR;
     if (is_of(slot, s) && slot->n_ids > 0 && slot->n_sure == s->n_known)
-        return 0; /* it was guessed for in this plan */
+        return 0; /* this plan has its guesses already */
     return s->n_known - 1 - slot_of(d, s)->n_done;
 }
 
 /* ---- batches ---- */
 
-/* Rows slot->n_done .. to-1 of the stream. Returns the last one in the batch. */
+/* Add rows slot->n_done .. to-1 of the stream to the batch. Returns the last one's index in it. */
 static uint32_t add_rows(struct draft_runner *d, const struct draft_slot *slot,
                          const struct draft_stream *s, uint32_t to)
 {
@@ -152,7 +162,7 @@ static uint32_t add_rows(struct draft_runner *d, const struct draft_slot *slot,
            to - slot->n_done - 1;
 }
 
-/* Returns what it took. */
+/* Carry out pending block moves and run the batch. Returns the microseconds it took. */
 static uint64_t run(struct draft_runner *d)
 {
     const uint64_t from = clock_us();
@@ -201,7 +211,7 @@ static void begin(struct draft_runner *d, struct draft_stream *streams, uint32_t
     }
 }
 
-/* A row whose token is the stream's next guess. */
+/* Add an output: the token sampled at `row` is the stream's next guess. */
 static void ask(struct draft_runner *d, const struct draft_stream *s, uint32_t i, uint32_t row)
 {
     struct batch_output *o = batch_add_output(d->batch, row);
@@ -218,8 +228,8 @@ static void ask(struct draft_runner *d, const struct draft_stream *s, uint32_t i
     o->seq = i;
 }
 
-/* Fill the batch with rows of streams from `first` on that are to have guess number `depth`, as
- * far as they fit. Returns the first that does not. */
+/* Fill the batch with the rows of streams[first ..] that are to have guess number `depth`, as long
+ * as they fit. Returns the first stream that does not fit. */
 static uint32_t fill(struct draft_runner *d, struct draft_stream *streams, uint32_t first,
                      uint32_t n, uint32_t depth)
 {
@@ -245,7 +255,8 @@ static uint32_t fill(struct draft_runner *d, struct draft_stream *streams, uint3
     return i;
 }
 
-/* A token that only the draft model has is no guess. */
+/* Take the batch's output as a guess. A token id that only the draft model knows ends the stream's
+ * guesses. */
 static void take(struct draft_runner *d, struct draft_stream *s, const struct batch_output *o)
 {
     struct draft_slot *slot = &d->slots[s->item->slot];

@@ -1,10 +1,17 @@
-/* scheduler/draft_stream.c - see draft_stream.h. */
+/* scheduler/draft_stream.c - see draft_stream.h.
+ *
+ * draft_runner and mtp_drafter call these for each token that their model chose. A guess is written
+ * into the request's ids behind the known tokens, where the next batch reads it as input. The
+ * guesses of a stream end when their summed log-probability falls below LEAST_LOGPROB;
+ * draft_stream_end() sets the sum below it, so that one comparison in draft_stream_wants() serves
+ * all ends.
+ */
 #include "scheduler/draft_stream.h"
 
 #include "scheduler/request.h"
 #include "scheduler/scheduler.h"
 
-#define LEAST_LOGPROB (-2.3f) /* a guess ends where its tokens together are less likely: a tenth */
+#define LEAST_LOGPROB (-2.3f) /* guesses end where together they are less likely than a tenth */
 
 struct sampling draft_stream_sampling(const struct request *r)
 {

@@ -1,5 +1,5 @@
 /* scheduler/draft_stream.h - the guesses of a draft model for a stream, one token after the other:
- * what all kinds of draft models (drafts/draft_model.h) do with what they have chosen.
+ * what every kind of draft model (drafts/draft_model.h) does with the tokens it chose.
  *
  * Thread: engine thread only. Memory: none.
  */
@@ -13,17 +13,18 @@
 #include "core/runtime/batch.h"
 #include "scheduler/drafts/draft_model.h"
 
-/* The request's sampling, as far as it goes for a model that knows nothing of the answer's state
- * (constraints, mirostat); with the log-probability of what it chooses. */
+/* The request's sampling for a draft model: without constraints and mirostat, whose state belongs
+ * to the answer, and with the log-probability of the chosen token. */
 struct sampling draft_stream_sampling(const struct request *r);
 
 void draft_stream_begin(struct draft_stream *s, enum draft_source source);
-/* Is it to have guess number n (from 1), and has all before that? */
+/* Is the stream to have guess number n (from 1), and does it have all the guesses before it? */
 bool draft_stream_wants(const struct draft_stream *s, uint32_t n);
-/* Its next guess, or, where that would end the generation, the end of its guesses. */
+/* Append the stream's next guess; a token that would end the generation ends the guesses
+ * instead. */
 void draft_stream_take(struct draft_stream *s, int32_t token, float logprob, const int32_t *eog,
                        size_t n_eog);
-/* No more guesses. */
+/* End the stream's guesses. */
 void draft_stream_end(struct draft_stream *s);
 
 #endif

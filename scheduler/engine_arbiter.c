@@ -1,4 +1,11 @@
-/* scheduler/engine_arbiter.c - see engine_arbiter.h. */
+/* scheduler/engine_arbiter.c - see engine_arbiter.h.
+ *
+ * Start-time fair queueing over an array of engines; choose() scans all of them, as there are few.
+ * `start` is an engine's tag: engine_arbiter_end() moves it on by the step's duration / share, and
+ * compete() lifts an engine that was idle to `now`, so that idle time is not saved up. The engine
+ * that ends its turn picks the one with the least tag and, on its own thread, calls that engine's
+ * `granted`.
+ */
 #include "scheduler/engine_arbiter.h"
 
 #include "core/base/err.h"
@@ -84,7 +91,8 @@ static void compete(struct engine_arbiter *t, struct contender *c)
         c->start = t->now;
 }
 
-/* `self` is the engine that calls. */
+/* Give the turn to the competing engine with the least tag and tell it, unless it is `self`, the
+ * engine that calls. */
 static void choose(struct engine_arbiter *t, uint32_t self)
 {
     uint32_t first = NO_ENGINE;

@@ -30,25 +30,26 @@ struct engine_arbiter;
 
 /* n engines with shares of 1 to 1000. */
 int engine_arbiter_create(struct engine_arbiter **out, const uint32_t *shares, uint32_t n);
-/* Another share from now on. Any thread. */
+/* Set an engine's share from now on. Any thread. */
 void engine_arbiter_set_share(struct engine_arbiter *t, uint32_t engine, uint32_t share);
-void engine_arbiter_destroy(struct engine_arbiter **t); /* no engine has or wants a turn */
+void engine_arbiter_destroy(struct engine_arbiter **t); /* no engine may have or want a turn */
 
 /* Set the engine's callback, before its first turn: granted(ud) is called on another engine's
  * thread when the turn that was asked for has come. */
 void engine_arbiter_join(struct engine_arbiter *t, uint32_t engine, void (*granted)(void *ud),
                          void *ud);
 
-/* With t NULL these do nothing: the engine is alone, has every turn and no rivals. */
+/* With t NULL these calls do nothing: the engine is alone, has every turn and no rivals. */
 
-/* Is it this engine's turn? If not, it will be told; asking again is harmless. */
+/* Ask for the turn. True: the engine has it. False: `granted` tells it later; asking again is
+ * harmless. */
 bool engine_arbiter_ask(struct engine_arbiter *t, uint32_t engine);
 
-/* How many others have work now. */
+/* How many other engines have work now. */
 uint32_t engine_arbiter_n_rivals(struct engine_arbiter *t, uint32_t engine);
 
-/* A step of `us` microseconds is over. Without one (0) and without wanting more: the turn that this
- * engine has, or was granted, goes to another one. */
+/* End a step of `us` microseconds. With us 0 and wants_more false the engine gives up the turn that
+ * it has or was granted. */
 void engine_arbiter_end(struct engine_arbiter *t, uint32_t engine, uint64_t us, bool wants_more);
 
 #endif

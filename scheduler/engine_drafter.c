@@ -1,4 +1,12 @@
-/* scheduler/engine_drafter.c - see engine_drafter.h. */
+/* scheduler/engine_drafter.c - see engine_drafter.h.
+ *
+ * sched_plan() calls propose() for each decoding sequence. Injected guesses (debug builds) come
+ * first; a request with a constraint goes to the grammar drafter, which calls find() back for texts
+ * to look up; all others take what find() returns. find() compares three places by the number of
+ * matching tokens: the request's own text, its prediction, and the kept answers, which it searches
+ * only while the first two could be beaten. At last the guess is cut before the first token that
+ * would end the generation.
+ */
 #include "scheduler/engine_drafter.h"
 
 #include "core/base/err.h"
@@ -9,7 +17,8 @@
 #include "scheduler/lookup_drafter.h"
 #include "scheduler/request.h"
 
-#define PROMPT_KEPT 16 /* tokens before an answer that are kept: its beginning is found by these */
+#define PROMPT_KEPT 16 /* tokens of the prompt's end that are kept with an answer, so that its
+                        * beginning is found too */
 
 struct engine_drafter {
     const int32_t *eog;
@@ -60,15 +69,15 @@ void engine_drafter_note_end(struct engine_drafter *d, const struct request *r, 
         history_lookup_enter(d->history, r->ids + from, n_known - from, r->key.salt);
 }
 
-/* Can no earlier answer fit better? A prediction is of this answer, and counts for more while that
- * follows it. */
+/* Is the request's own text or prediction so good a match that no earlier answer is searched? A
+ * prediction is made for this answer, and wins while the answer follows it. */
 static bool is_best(const struct lookup_guess *own)
 {
     return own->n_match >=
            (own->source == DRAFT_PREDICTION ? PREDICTION_FRESH : LOOKUP_MAX_MATCH);
 }
 
-/* In the text that fits best. */
+/* Find a guess in the text with the longest match: own text, prediction or an earlier answer. */
 static struct lookup_guess find(void *ud, struct request *r, uint32_t n_known, uint32_t n_guessed)
 {
     const struct engine_drafter *d = ud;

@@ -1,10 +1,11 @@
-/* scheduler/engine_drafter.h - the drafter of an engine: it asks the others, and takes the
- * guess that is likelier to be right.
+/* scheduler/engine_drafter.h - the drafter of an engine: it asks the other drafters, and takes the
+ * guess with the longest match.
  *
- * It keeps the answers of requests that have ended, and looks there too where a request's own text
- * and prediction fit less well.
+ * It keeps the answers of requests that have ended, and looks them up too where a request's own
+ * text and prediction match less well.
  *
- * A guess ends before a token that would end its generation: what would follow that is void.
+ * A guess ends before the first token that would end the generation, because nothing follows that
+ * token.
  *
  * Debug builds obey QUIRE_DEBUG_DRAFTS: "always" computes every guess, whatever it costs; SEED:N
  * does so too, and N of 1,000 guesses are tokens at random.
@@ -24,15 +25,15 @@ struct engine_drafter;
 
 /* eog: ids that end a generation, [n_eog], borrowed. ERR_NOMEM. */
 int engine_drafter_create(struct engine_drafter **out, const int32_t *eog, size_t n_eog);
-/* Keep earlier answers of at most max_tokens (not 0) in all from here on. Once. ERR_NOMEM. */
+/* From now on keep earlier answers, of max_tokens (not 0) in all. Called once. ERR_NOMEM. */
 int engine_drafter_keep_answers(struct engine_drafter *d, uint32_t max_tokens);
 void engine_drafter_destroy(struct engine_drafter **d);
 
-/* The request has ended with n_known tokens in its ids, none of which were thrown away: keep its
- * answer, if it has one and lets its tokens be guessed. */
+/* The request has ended with n_known tokens in its ids, none thrown away by context shifts: keep
+ * its answer, if it has one and allows drafts. */
 void engine_drafter_note_end(struct engine_drafter *d, const struct request *r, uint32_t n_known);
 
-/* As the scheduler takes it; it refers to d. */
+/* The interface for the scheduler; it refers to d. */
 struct drafter engine_drafter_get(struct engine_drafter *d);
 
 #endif

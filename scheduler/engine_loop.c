@@ -1,6 +1,9 @@
 /* scheduler/engine_loop.c - one iteration of the engine loop; see engine_loop.h.
  *
- * Data goes one way: queue -> sched -> plan -> moves, batch -> tokens -> events.
+ * Data flows one way: queue -> sched -> plan -> moves, batch -> tokens -> events.
+ * engine_loop_main() runs engine_loop_step() until the queue is closed; with several engines a step
+ * also needs the turn that engine_arbiter grants. Every call of the scheduler has its line in the
+ * journal beside it, in the same order, or a replay would make other plans.
  */
 #include "scheduler/engine_loop.h"
 
@@ -35,8 +38,8 @@ struct engine_loop {
     struct sched *sched;
     struct batch *batch;
     struct engine_drafter *drafter; /* or NULL */
-    int32_t *tokens;      /* [max_sequences] by plan item: the last one */
-    uint32_t *n_accepted; /* [max_sequences] by plan item: drafts before it */
+    int32_t *tokens;      /* [max_sequences] by plan item: the last token chosen */
+    uint32_t *n_accepted; /* [max_sequences] by plan item: drafts accepted before that token */
     int32_t *eog;    /* [n_eog] */
     struct cost_model cost;
     struct draft_learner drafts;
@@ -45,7 +48,7 @@ struct engine_loop {
     struct step_info steps[SNAPSHOT_STEPS]; /* ring of the last ones, for snapshots */
     uint64_t n_steps;
     uint64_t epoch_us; /* clock at creation */
-    uint64_t asked_us; /* since when it waits for its turn; 0: it does not */
+    uint64_t asked_us; /* clock when it began to wait for its turn; 0: it does not wait */
     bool closed;
     pthread_t thread;
 };
@@ -176,7 +179,8 @@ static void emit_end(struct engine_loop *l, const struct sched_end *end)
     queue_emit(l->opt.queue, &e);
 }
 
-/* A burst may be larger than the ring; publishing in between wakes the reader. */
+/* Emit the ends of requests. They may be more than the event ring holds, so each is published at
+ * once, which wakes the reader. */
 static void emit_ends(struct engine_loop *l)
 {
     struct sched_end end;
@@ -221,7 +225,7 @@ static void emit_output(struct engine_loop *l, const struct batch_output *o, str
     queue_emit(l->opt.queue, &e);
 }
 
-/* The rows up to `end` are computed. */
+/* Emit the progress of a prompt whose rows before `end` are computed. */
 static void emit_progress(struct engine_loop *l, const struct plan_item *item, uint32_t end)
 {
     const struct request *r = item->request;
@@ -242,7 +246,7 @@ static bool reports(const struct plan_item *item)
            item->first < item->request->n_prompt;
 }
 
-/* What is cached of the prompts that come to their first step. */
+/* For each prompt that comes to its first step, emit how many of its tokens were cached. */
 static void emit_begins(struct engine_loop *l, const struct plan *plan)
 {
     for (uint32_t i = 0; i < plan->n_items; i++) {
@@ -253,7 +257,7 @@ static void emit_begins(struct engine_loop *l, const struct plan *plan)
     }
 }
 
-/* Was the output's token the guess, so that the next output counts? */
+/* Did output i choose the guessed token, so that output i + 1 counts? */
 static bool has_right_draft(const struct batch *b, uint32_t i)
 {
     return i + 1 < b->n_outputs && b->outputs[i + 1].is_draft && !b->outputs[i + 1].is_void;
@@ -276,7 +280,7 @@ static void emit_outputs(struct engine_loop *l, const struct plan *plan)
     }
 }
 
-/* ---- what comes in ---- */
+/* ---- the inbox ---- */
 
 static void refuse(struct engine_loop *l, struct request *r, int rc)
 {
@@ -287,14 +291,15 @@ static void refuse(struct engine_loop *l, struct request *r, int rc)
     request_destroy(&r);
 }
 
-/* The scheduler is not asked, so a replay could not go on from here. */
+/* Copy blocks of a prefix into or out of the cache. The copy bypasses the scheduler, so a replay
+ * cannot continue from here: mark a gap in the journal. */
 static void copy_prefix(struct engine_loop *l, struct request *r)
 {
     journal_gap(l->opt.journal);
     prefix_copy_run(r->copy, l->opt.sched.kv, l->opt.kv, &r->key);
 }
 
-/* A question is answered at once, between two steps. */
+/* Answer a dry run at once, between two steps. */
 static void answer_dry_run(struct engine_loop *l, struct request *r)
 {
     struct event e = {
@@ -344,7 +349,8 @@ static void take_io_ends(struct engine_loop *l, const struct queue_inbox *inbox)
     }
 }
 
-/* A part of a prompt enters the cache. The copy is as large as a buffer of the store at most. */
+/* Enter a part of a prompt into the cache. The copy is at most as large as one buffer of the
+ * store. */
 static void take_part(struct engine_loop *l, const struct fetch_answer *a)
 {
     const size_t bytes = kv_store_block_bytes(&l->opt.kv->shape);
@@ -359,7 +365,7 @@ static void take_part(struct engine_loop *l, const struct fetch_answer *a)
     prefix_fetch_give(l->opt.fetch, a);
 }
 
-/* What the block store has said; there are no moves outstanding between two steps. */
+/* Take the block store's answers. Between two steps no moves are outstanding. */
 static void take_fetched(struct engine_loop *l)
 {
     struct fetch_answer a;
@@ -375,7 +381,7 @@ static void take_fetched(struct engine_loop *l)
     }
 }
 
-/* What the scheduler wants of the store, or does not want any more. */
+/* Tell the block store what the scheduler wants to read, or does not want any more. */
 static void tell_store(struct engine_loop *l)
 {
     struct sched_fetch fetch;
@@ -415,7 +421,8 @@ static void take_inbox(struct engine_loop *l, uint64_t now)
 
 /* ---- blocks ---- */
 
-/* Saves and loads are timed as one; copies within the cache are as fast, and rare. */
+/* Carry out the plan's moves. Saves and loads are timed together; copies within the cache are as
+ * fast, and rare. */
 static void move_blocks(struct engine_loop *l, const struct plan *plan)
 {
     const uint32_t n = plan->n_moves;
@@ -441,7 +448,7 @@ static void start_io(struct engine_loop *l)
     }
 }
 
-/* ---- looking back ---- */
+/* ---- measurements ---- */
 
 static void remember(struct engine_loop *l, const struct plan *plan, uint32_t n_moves,
                      uint64_t from, uint64_t us)
@@ -462,7 +469,8 @@ static void remember(struct engine_loop *l, const struct plan *plan, uint32_t n_
     };
 }
 
-/* The cost model is for steps without drafts; of those of streams alone the drafts' own learns. */
+/* Learn from the step's time: the cost model from steps without drafts, the drafts' costs from
+ * steps without prompt rows. */
 static void learn_costs(struct engine_loop *l, const struct plan *plan, uint64_t us)
 {
     struct draft_step step = {.n_streams = plan->work.n_decode,
@@ -514,8 +522,8 @@ static void give_snapshot(struct engine_loop *l)
 
 /* ---- one iteration ---- */
 
-/* A stream waits for its own steps and for those of other engines that have work: the target is for
- * all of them together. */
+/* Plan a step. A stream waits for the steps of all engines that have work, so each of them gets an
+ * even part of the target. */
 static const struct plan *make_plan(struct engine_loop *l, uint64_t now)
 {
     const uint32_t n = 1 + engine_arbiter_n_rivals(l->opt.arbiter, l->opt.engine);
@@ -529,7 +537,7 @@ static const struct plan *make_plan(struct engine_loop *l, uint64_t now)
     l->stats.costs = l->limits.costs;
     plan = sched_plan(l->sched, now, &l->limits);
     journal_plan(l->opt.journal, plan, now, &l->limits);
-    emit_ends(l); /* expired while waiting */
+    emit_ends(l); /* requests that expired while waiting */
     return plan;
 }
 
@@ -547,8 +555,8 @@ static void compute(struct engine_loop *l, const struct plan *plan)
     emit_outputs(l, plan);
 }
 
-/* Where a constraint lets nothing follow there is nothing to wait for. The plan's requests live
- * until their ends are emitted. To the journal it is a cancel: a replay knows tokens and no
+/* End requests whose constraint allows no further token, or is broken. The plan's requests live
+ * until their ends are emitted. The journal notes a cancel, because a replay knows tokens and no
  * grammars. */
 static void end_complete(struct engine_loop *l, const struct plan *plan, uint64_t now)
 {
@@ -577,7 +585,8 @@ static void commit(struct engine_loop *l, const struct plan *plan, uint64_t us)
     assert(sched_check(l->sched));
 }
 
-/* Those whose time is over while others compute: to the journal cancels, for there is no plan. */
+/* End requests that expire while another engine computes. There is no plan, so the journal notes a
+ * cancel for each. */
 static void end_expired(struct engine_loop *l, uint64_t now)
 {
     enum finish why;
@@ -590,8 +599,8 @@ static void end_expired(struct engine_loop *l, uint64_t now)
     emit_ends(l);
 }
 
-/* May this engine plan a step now? An idle scheduler may always plan: its plan is empty, takes no
- * compute threads, and so needs no turn. */
+/* May this engine plan a step now? An idle scheduler always may: its plan is empty, uses no compute
+ * threads, and needs no turn. */
 static bool take_turn(struct engine_loop *l, uint64_t now)
 {
     bool may_plan = true;
@@ -609,8 +618,8 @@ static bool take_turn(struct engine_loop *l, uint64_t now)
     return may_plan;
 }
 
-/* 0, or ERR_AGAIN when there is nothing to do until something is in the inbox, or its turn comes.
- */
+/* Returns 0, or ERR_AGAIN when the thread has to wait until the inbox has something or its turn
+ * comes. */
 static int engine_loop_step(struct engine_loop *l)
 {
     const uint64_t from = clock_us();
@@ -670,7 +679,8 @@ static void *engine_loop_main(void *ud)
                                        : sched_waits_for_store(l->sched) ? STORE_TICK_MS
                                                                          : 0);
     }
-    engine_arbiter_end(l->opt.arbiter, l->opt.engine, 0, false); /* it may have expired */
+    engine_arbiter_end(l->opt.arbiter, l->opt.engine, 0, false); /* the turn may have been granted
+                                                                  * after its requests expired */
     return NULL;
 }
 

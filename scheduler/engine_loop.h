@@ -27,25 +27,25 @@ struct engine_arbiter;
 struct engine_loop_options {
     struct queue *queue;
     struct sched_options sched;
-    const struct kv_manager_options *kv_options; /* what sched.kv was made from: for the journal */
+    const struct kv_manager_options *kv_options; /* options of sched.kv, for the journal */
     struct kv_store *kv;
     struct swap_store *swap; /* NULL without swap tiers */
     struct state_store *states; /* NULL: the model has none */
     struct prefix_fetch *fetch; /* NULL: no block store (sched.store_blocks 0) */
     struct runner *runner;
     uint32_t step_target_ms; /* prompt chunks shrink so that a step with running streams stays
-                              * within this, with the steps of other engines that have
-                              * work (each gets an even part of it); 0 = no limit */
-    bool makes_drafts;       /* guess tokens ahead (drafts/drafter.h), for requests that let it;
+                              * within this; where several engines have work, each gets an even part
+                              * of it; 0 = no limit */
+    bool makes_drafts;       /* guess tokens ahead (drafts/drafter.h) for requests that allow it;
                               * with recurrent states the runner must be able to undo */
-    uint32_t draft_history;  /* tokens of earlier answers that are kept for that, at most
-                              * HISTORY_MOST; 0: none */
-    struct draft_model draft_model; /* for that, too; guess NULL: none */
-    struct draft_model_costs *draft_model_costs; /* of it, kept by it; NULL: none */
+    uint32_t draft_history;  /* tokens of earlier answers kept for guesses, <= HISTORY_MOST; 0:
+                              * none */
+    struct draft_model draft_model; /* a model that guesses tokens; guess NULL: none */
+    struct draft_model_costs *draft_model_costs; /* its costs, which it updates; NULL: none */
     const int32_t *eog;      /* ids that end a generation; copied */
     size_t n_eog;
     struct engine_arbiter *arbiter; /* NULL: this engine is alone on the machine */
-    uint32_t engine;         /* the index of this one in it */
+    uint32_t engine;         /* this engine's index in the arbiter */
     struct journal *journal; /* receives everything that a replay needs, or NULL */
 };
 

@@ -1,15 +1,21 @@
-/* scheduler/forecast.c - see forecast.h. */
+/* scheduler/forecast.c - see forecast.h.
+ *
+ * The work ahead of the request is counted in one struct backlog, and all times follow from it by
+ * multiplication: prompts ahead are taken to have one mean length, the answers of running requests
+ * to end evenly. The estimate is rough on purpose: it runs on the I/O thread, reads only the
+ * published statistics and never asks the engine.
+ */
 #include "scheduler/forecast.h"
 
 #include "kvcache/kv_groups.h"
 #include "scheduler/scheduler.h"
 
 struct backlog { /* the work ahead of a new request */
-    uint32_t n_prompts; /* not computed yet, the running ones too */
-    uint32_t n_waiting; /* of these: without a slot */
-    uint64_t tokens;    /* of all their prompts, still to compute */
-    uint64_t base_ns;   /* a step of the streams, those included that join on the way */
-    uint32_t rows;      /* prompt rows in a step beside them */
+    uint32_t n_prompts; /* prompts that are not computed yet, running and waiting */
+    uint32_t n_waiting; /* of these: requests without a slot */
+    uint64_t tokens;    /* prompt tokens still to compute */
+    uint64_t base_ns;   /* time of a step of the streams, with those that join on the way */
+    uint32_t rows;      /* prompt rows that fit into a step beside the streams */
 };
 
 static uint64_t least(uint64_t a, uint64_t b)
@@ -27,7 +33,8 @@ static uint64_t ceil_div(uint64_t n, uint64_t d)
     return n / d + (n % d > 0);
 }
 
-/* Those of a lower priority go later, whatever they asked for; ageing is not looked at. */
+/* Count what goes before the request: all of its own priority and above. Ageing of lower priorities
+ * is ignored. */
 static void count_ahead(struct backlog *backlog, const struct engine_stats *s,
                         const struct forecast_ask *ask)
 {
@@ -58,7 +65,8 @@ static uint32_t rows_beside(const struct engine_stats *s, const struct forecast_
                                                        sched_room_ns(s->target_us, base_ns))));
 }
 
-/* Half of the prompts ahead have become streams, on average, while they are all computed. */
+/* The backlog, with streams as many as there are on average while it is computed: half of the
+ * prompts ahead have become streams. */
 static struct backlog look(const struct engine_stats *s, const struct forecast_ask *ask)
 {
     struct backlog backlog = {0};
@@ -72,7 +80,7 @@ static struct backlog look(const struct engine_stats *s, const struct forecast_a
     return backlog;
 }
 
-/* All prompts ahead, as if they were of one length. */
+/* Time to compute all prompts ahead, as if they had the same length. */
 static uint64_t ahead_ns(const struct backlog *backlog, const struct engine_stats *s)
 {
     const uint64_t n = most(1, backlog->n_prompts);
@@ -82,8 +90,8 @@ static uint64_t ahead_ns(const struct backlog *backlog, const struct engine_stat
            n * step_costs_chunk_ns(&s->costs, 0, (uint32_t)length);
 }
 
-/* Steps until n of the running have ended: what they have left lies evenly between nothing and
- * twice the mean. */
+/* Steps until n of the running requests have ended, if the tokens that they have left are spread
+ * evenly between 0 and twice the mean. */
 static uint64_t steps_to_ends(const struct engine_stats *s, uint64_t n)
 {
     if (n == 0 || s->n_running == 0)
@@ -99,7 +107,8 @@ static uint64_t ends_for_slots(const struct backlog *backlog, const struct engin
     return wanted - least(wanted, ask->max_sequences);
 }
 
-/* Each end gives back an even share of what is held; prompts ahead as if of one length. */
+/* How many requests must end until the blocks suffice: each gives back an even share of the held
+ * blocks, and prompts ahead have one length. */
 static uint64_t ends_for_blocks(const struct backlog *backlog, const struct engine_stats *s,
                                 const struct forecast_ask *ask)
 {
@@ -115,7 +124,7 @@ static uint64_t ends_for_blocks(const struct backlog *backlog, const struct engi
     return ceil_div(wanted - there, most(1, s->blocks_held / s->n_running));
 }
 
-/* A step under way has, on average, half of its time left. */
+/* Time left of a step under way: half of it on average. */
 static uint64_t under_way_ns(const struct backlog *backlog, const struct engine_stats *s)
 {
     const uint32_t n = (uint32_t)least(backlog->tokens, backlog->rows);
@@ -123,7 +132,8 @@ static uint64_t under_way_ns(const struct backlog *backlog, const struct engine_
     return s->busy ? (backlog->base_ns + step_costs_chunk_ns(&s->costs, 0, n)) / 2 : 0;
 }
 
-/* A step of its decoding: beside all requests that were ahead, with half of its answer computed. */
+/* Time of a decode step of the request: beside all requests that were ahead, with half of its
+ * answer computed. */
 static uint64_t decode_ns(const struct backlog *backlog, const struct engine_stats *s,
                           const struct forecast_ask *ask)
 {
@@ -139,7 +149,7 @@ static uint64_t decode_ns(const struct backlog *backlog, const struct engine_sta
     return step_costs_ns(&s->costs, &own) + s->streams.n_decode * s->costs.decode_ns;
 }
 
-/* Of all its context shifts, beside the streams. */
+/* Time of all its context shifts, beside the streams. */
 static uint64_t shifts_ns(const struct backlog *backlog, const struct engine_stats *s,
                           const struct forecast_ask *ask)
 {

@@ -18,10 +18,10 @@
 #include "scheduler/queue.h"
 
 struct forecast_ask {
-    uint32_t n_prompt, n_cached; /* cached: of the prompt, already computed */
+    uint32_t n_prompt, n_cached; /* n_cached: prompt tokens already computed */
     uint32_t max_tokens;
-    uint32_t max_known, n_recomputed; /* of a context that is shifted: its length, and what each */
-    uint64_t n_shifts;                /* shift has computed again; n_shifts 0: it is not */
+    uint32_t max_known, n_recomputed; /* context shift: tokens of a full context; recomputed ones */
+    uint64_t n_shifts;                /* context shifts of the request; 0: none */
     enum priority priority;
     uint64_t tokens_ahead;       /* prompt tokens posted but not in the statistics yet */
     uint32_t max_batch_tokens, prefill_chunk, max_sequences;
@@ -31,12 +31,12 @@ struct forecast {
     bool is_known;      /* false: the engine has not made enough steps to tell */
     uint64_t start_us;  /* until its first step */
     uint64_t first_us;  /* until its first token */
-    uint64_t finish_us; /* until max_tokens tokens are there */
+    uint64_t finish_us; /* until max_tokens tokens are generated */
 };
 
 struct forecast forecast_make(const struct engine_stats *s, const struct forecast_ask *ask);
 
-/* Until one more request would be let into a queue that is full: the time of the next end. */
+/* Microseconds until a full queue takes one more request: the time to the next end of a request. */
 uint64_t forecast_room_us(const struct engine_stats *s);
 
 #endif

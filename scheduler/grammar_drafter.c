@@ -1,4 +1,11 @@
-/* scheduler/grammar_drafter.c - see grammar_drafter.h. */
+/* scheduler/grammar_drafter.c - see grammar_drafter.h.
+ *
+ * `state` is a copy of the request's constraint that runs ahead of it by the guessed tokens; the
+ * request's own is never touched. Two sources alternate: looked-up tokens as long as the copy
+ * accepts them, then the bytes that the grammar forces, spelled by the longest tokens. Every step
+ * through the constraint counts as work, and MAX_WORK ends a guess, because a large grammar can
+ * cost more than the step that it saves.
+ */
 #include "scheduler/grammar_drafter.h"
 
 #include "core/base/err.h"
@@ -8,19 +15,19 @@
 
 #include <string.h>
 
-#define FIT_SPELLED (DRAFT_FITS - 1) /* of what is forced, and was spelled so before */
-#define MAX_WORK 20000 /* steps through the constraint: then a guess has become dear, and ends */
+#define FIT_SPELLED (DRAFT_FITS - 1) /* fit of a forced token that the model spelled so before */
+#define MAX_WORK 20000 /* steps through the constraint, after which a guess ends */
 
 struct grammar_drafter {
     struct constraint_scratch *scratch;
-    struct constraint_state *state;    /* behind the tokens guessed so far */
-    uint8_t forced[CONSTRAINT_FORCED]; /* bytes that follow there: [at .. n_forced) */
+    struct constraint_state *state;    /* the constraint behind the tokens guessed so far */
+    uint8_t forced[CONSTRAINT_FORCED]; /* forced bytes that follow: [at .. n_forced) are left */
     uint32_t at, n_forced;
-    uint32_t work; /* steps that the guess has taken */
-    bool is_over;  /* nothing can follow, or it has become too dear */
+    uint32_t work; /* steps through the constraint for this guess */
+    bool is_over;  /* nothing can follow, or the guess became too expensive */
 };
 
-/* What a guess is made of. */
+/* A guess while it is made. */
 struct guess {
     struct request *r;
     uint32_t n_known, most;
@@ -58,7 +65,7 @@ bool grammar_drafter_is_for(const struct request *r)
     return r->constraint != NULL && !thought_is_open(&r->thought);
 }
 
-/* ---- where the guess has got to ---- */
+/* ---- the constraint ahead of the request ---- */
 
 static void spend(struct grammar_drafter *d)
 {
@@ -81,7 +88,8 @@ static void begin(struct grammar_drafter *d, const struct request *r)
     look_ahead(d);
 }
 
-/* Does the token spell what is forced, if anything is? It may go on behind it. */
+/* Does the token begin with the forced bytes, or spell a part of them? False where none are
+ * forced. */
 static bool is_forced(const struct grammar_drafter *d, int32_t id)
 {
     const uint32_t left = d->n_forced - d->at;
@@ -91,7 +99,7 @@ static bool is_forced(const struct grammar_drafter *d, int32_t id)
     return text != NULL && left > 0 && memcmp(text, d->forced + d->at, n < left ? n : left) == 0;
 }
 
-/* Go on behind a token; false: it cannot follow. */
+/* Move the copied constraint behind a token; false: the token is not allowed. */
 static bool go_on(struct grammar_drafter *d, int32_t id)
 {
     const bool was_forced = is_forced(d, id);
@@ -112,14 +120,15 @@ static bool go_on(struct grammar_drafter *d, int32_t id)
 
 /* ---- guesses ---- */
 
-/* The look-up's tokens, as long as they are allowed. */
+/* Add the look-up's tokens, as long as the constraint allows them. */
 static void add_looked_up(struct grammar_drafter *d, struct guess *g, const struct lookup *lookup)
 {
     int32_t *ids = g->r->ids + g->n_known + g->draft.n;
     const struct lookup_guess found = lookup->find(lookup->ud, g->r, g->n_known, g->draft.n);
 
     for (uint32_t i = 0; i < found.n && g->draft.n < g->most && !d->is_over; i++) {
-        const int32_t id = found.ids[i]; /* own text goes on behind its end by repeating it */
+        const int32_t id = found.ids[i]; /* a look-up in own text may run into the guess itself,
+                                          * which repeats it */
         const bool forced = is_forced(d, id);
 
         if (!go_on(d, id))
@@ -132,7 +141,7 @@ static void add_looked_up(struct grammar_drafter *d, struct guess *g, const stru
     }
 }
 
-/* What is forced, by the longest tokens. */
+/* Add the forced bytes, spelled by the longest tokens. */
 static void add_forced(struct grammar_drafter *d, struct guess *g)
 {
     int32_t ids[DRAFT_MAX];

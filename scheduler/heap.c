@@ -1,4 +1,9 @@
-/* scheduler/heap.c - see heap.h. */
+/* scheduler/heap.c - see heap.h.
+ *
+ * An array heap. Every move of an element goes through put(), which writes the new position back
+ * into the sequence: that is what makes heap_remove() of any element O(log n). The scheduler keeps
+ * its expiry times in one, so that it sees a request's timeout without a scan.
+ */
 #include "scheduler/heap.h"
 
 #include "core/base/err.h"

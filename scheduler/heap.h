@@ -18,7 +18,7 @@ struct seq;
 struct heap {
     struct seq **items;
     uint32_t n, cap;
-    size_t index_offset; /* of the uint32_t position inside struct seq */
+    size_t index_offset; /* offset of the uint32_t position inside struct seq */
     bool (*before)(const struct seq *a, const struct seq *b);
 };
 
@@ -26,8 +26,8 @@ int heap_create(struct heap *h, uint32_t cap, size_t index_offset,
                 bool (*before)(const struct seq *a, const struct seq *b));
 void heap_release(struct heap *h);
 
-void heap_push(struct heap *h, struct seq *s); /* there is room: the caller's contract */
-struct seq *heap_top(const struct heap *h);    /* or NULL */
+void heap_push(struct heap *h, struct seq *s); /* the caller makes sure that there is room */
+struct seq *heap_top(const struct heap *h);    /* NULL: empty */
 void heap_remove(struct heap *h, struct seq *s);
 bool heap_check(const struct heap *h);
 

@@ -1,4 +1,9 @@
-/* scheduler/injected_drafter.c - see injected_drafter.h. */
+/* scheduler/injected_drafter.c - see injected_drafter.h.
+ *
+ * In debug builds only. Random numbers come from a seed and a counter, so a test that fails with
+ * SEED:N fails again. Wrong guesses exercise what real drafters make rare: taking back blocks and
+ * recurrent states behind a rejected token.
+ */
 #include "scheduler/injected_drafter.h"
 
 #ifdef QUIRE_DEBUG
@@ -26,7 +31,7 @@ void injected_drafter_init(struct injected_drafter *d)
     d->permille = permille;
 }
 
-/* Below n. */
+/* A random number below n. */
 static uint32_t draw(struct injected_drafter *d, uint32_t n)
 {
     return (uint32_t)(random_uniform(d->state++, 0) * n);

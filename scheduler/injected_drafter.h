@@ -1,5 +1,5 @@
-/* scheduler/injected_drafter.h - guesses at random, for tests of what becomes of wrong ones
- * (QUIRE_DEBUG_DRAFTS, see engine_drafter.h). In a release there are none.
+/* scheduler/injected_drafter.h - random guesses, to test that wrong guesses change no answer
+ * (QUIRE_DEBUG_DRAFTS, see engine_drafter.h). A release build makes none.
  *
  * Thread: engine thread only. Memory: none.
  */
@@ -12,14 +12,14 @@
 
 struct injected_drafter {
     bool takes_all;
-    uint32_t permille; /* of guesses that are injected */
-    uint64_t state;    /* of the random numbers */
+    uint32_t permille; /* how many of 1,000 calls inject a guess */
+    uint64_t state;    /* counter of the random numbers */
 };
 
-/* From the environment. A value that is no such thing ends the process with a message. */
+/* Read QUIRE_DEBUG_DRAFTS. An invalid value ends the process with a message. */
 void injected_drafter_init(struct injected_drafter *d);
 
-/* struct drafter's propose(): 1 to `most` of the request's own tokens, in any order; or none. */
+/* struct drafter's propose(): 1 to `most` random tokens of the request's own; or none. */
 struct draft injected_drafter_propose(struct injected_drafter *d, struct request *r,
                                       uint32_t n_known, uint32_t most);
 

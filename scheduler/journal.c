@@ -1,5 +1,10 @@
-/* scheduler/journal.c - see journal.h. The mutex protects the ring; it is held for copying
- * only. */
+/* scheduler/journal.c - see journal.h.
+ *
+ * A line is composed in `line`, which only the engine thread touches, and then copied into the ring
+ * as a whole or counted as dropped, so a reader never sees half a line. The mutex protects the ring
+ * and is held for copying only: the engine thread never waits for the thread that writes the file.
+ * Lines are put together by hand, because the engine allocates nothing in a step.
+ */
 #include "scheduler/journal.h"
 
 #include "core/base/err.h"
@@ -12,10 +17,10 @@
 #include <string.h>
 
 struct journal {
-    char *line; /* engine's scratch, as large as the ring; line_len > cap: it does not fit */
+    char *line; /* the engine thread's line, as large as the ring; > cap: too long */
     size_t line_len;
     size_t cap;
-    uint64_t n_missing; /* dropped and not yet told in the journal itself */
+    uint64_t n_missing; /* lines dropped and not yet noted in the journal itself */
     pthread_mutex_t lock;
     char *ring;
     size_t head, len;
@@ -127,7 +132,7 @@ static void put_numbers(struct journal *j, const char *name, const uint64_t *v, 
     put_text(j, n > 0 ? "]" : "[]");
 }
 
-/* {"kind":value, and what is missing before it */
+/* Begin a line with {"kind":value, after a line that notes dropped ones. */
 static void begin(struct journal *j, const char *kind, uint64_t value)
 {
     j->line_len = 0;
@@ -267,7 +272,7 @@ void journal_post(struct journal *j, const struct request *r, uint64_t now_us)
     put_nonzero(j, "asks_store", r->asks_store);
     if (r->n_stop_ids > 0)
         put_tokens(j, "stop", r->stop_ids, r->n_stop_ids);
-    put_tokens(j, "prompt", r->ids, request_n_given(r)); /* to the scheduler it is all the same */
+    put_tokens(j, "prompt", r->ids, request_n_given(r)); /* the scheduler treats both the same */
     end(j);
 }
 
@@ -460,7 +465,7 @@ void journal_commit(struct journal *j, const struct plan *p, const int32_t *toke
     end(j);
 }
 
-/* ---- the other thread ---- */
+/* ---- the thread that writes the journal ---- */
 
 size_t journal_take(struct journal *j, char *out, size_t n)
 {

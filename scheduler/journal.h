@@ -1,9 +1,9 @@
 /* scheduler/journal.h - the calls of the scheduler and its answers, as lines to be written to a
  * file.
  *
- * The scheduler is pure: the same calls at the same times give the same plans. So a run can be made
- * again from a list of its calls, and `quire replay` does that. One line per call, in the order of
- * the calls, each a JSON object with its kind as first key:
+ * The scheduler is pure: the same calls at the same times give the same plans. So `quire replay`
+ * can repeat a run from the list of its calls. One line per call, in the order of the calls, each a
+ * JSON object with its kind as first key:
  *
  *   {"start":1,"unix":..,"sched":{...},"kv":{...},"eog":[7]}     options; a new run begins
  *   {"post":9,"now":..,"arrival":..,"max_tokens":..,"prompt":[..],...}
@@ -17,8 +17,8 @@
  *   {"fetched":9,"first":block,"n":blocks,"last":1}
  *   {"dropped":3}
  *
- * "unix" is the time of day, in microseconds since 1970, at which clock_us() was 0: it takes the
- * times of several machines' journals together. 0: unknown.
+ * "unix" is the time of day, in microseconds since 1970, at which clock_us() was 0: with it the
+ * times of several machines' journals can be compared. 0: unknown.
  *
  * An item is [request, first position, tokens, wants a token]; a commit has one token for each item
  * that wants one. Drafts are [request, guessed tokens], which count among the item's; a commit has
@@ -32,7 +32,7 @@
  * the ring is full whole lines are dropped and counted, and the next line that fits is preceded by
  * {"dropped":n}: what follows cannot be replayed, and the replay says so there.
  *
- * The same stands where blocks were copied beside the scheduler (prefix_copy.h).
+ * {"dropped":n} also marks where blocks were copied past the scheduler (prefix_copy.h).
  *
  * The journal holds the token ids of prompts and answers: it is as confidential as the texts.
  *
@@ -63,38 +63,40 @@ void journal_destroy(struct journal **j);
 
 /* ---- engine thread: one call for each call of the scheduler; j may be NULL ---- */
 
-/* After sched_create(), before anything else. */
+/* Called after sched_create(), before any other line. */
 void journal_start(struct journal *j, const struct sched_options *sched,
                    const struct kv_manager_options *kv, const int32_t *eog, size_t n_eog,
                    uint64_t unix_us);
 
-/* Before sched_add() (which may take the request), whatever it answers. Not for dry runs. */
+/* Called before sched_add(), which may take the request, whatever it answers. Not for dry runs. */
 void journal_post(struct journal *j, const struct request *r, uint64_t now_us);
 void journal_cancel(struct journal *j, uint64_t id, enum finish why, uint64_t now_us);
 void journal_cancel_all(struct journal *j, enum finish why, uint64_t now_us);
 
-/* After every sched_plan(), also one without items. */
+/* Called after every sched_plan(), also for plans without items. */
 void journal_plan(struct journal *j, const struct plan *plan, uint64_t now_us,
                   const struct sched_limits *limits);
-/* Beside sched_moves_done(); for each true sched_next_io(); beside sched_io_done(). */
+/* Called beside sched_moves_done(); for each sched_next_io() that returned true; beside
+ * sched_io_done(). */
 void journal_moves_done(struct journal *j);
 void journal_io_start(struct journal *j, const struct swap_io *io);
 void journal_io_done(struct journal *j, uint32_t copy, int rc);
 
-/* Beside sched_stored(); for each true sched_next_fetch(); beside sched_fetched(). */
+/* Called beside sched_stored(); for each sched_next_fetch() that returned true; beside
+ * sched_fetched(). */
 void journal_stored(struct journal *j, uint64_t id, uint32_t n_blocks);
 void journal_fetch(struct journal *j, const struct sched_fetch *fetch);
 void journal_fetched(struct journal *j, uint64_t id, uint32_t first, uint32_t n, bool is_last);
 
-/* Before sched_commit(), with the same arguments. */
+/* Called before sched_commit(), with the same arguments. */
 void journal_commit(struct journal *j, const struct plan *plan, const int32_t *tokens,
                     const uint32_t *n_accepted, uint64_t now_us);
 
-/* Blocks were copied into the cache or out of it, beside the scheduler: counts as a line that is
- * lost, before the next one. */
+/* Note that blocks were copied into the cache or out of it past the scheduler: counts as a dropped
+ * line before the next one. */
 void journal_gap(struct journal *j);
 
-/* ---- the other thread ---- */
+/* ---- the thread that writes the journal ---- */
 
 /* Move up to n bytes out, in order; 0 when there is nothing. */
 size_t journal_take(struct journal *j, char *out, size_t n);

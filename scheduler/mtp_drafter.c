@@ -1,4 +1,10 @@
-/* scheduler/mtp_drafter.c - see mtp_drafter.h. */
+/* scheduler/mtp_drafter.c - see mtp_drafter.h.
+ *
+ * The runner keeps the layer's state beside the model's, so there are no slots here: guess()
+ * collects the streams that want a guess of each depth and runs one runner_guess() for all of them.
+ * n_behind() is 0 or DRAFT_FAR, as the layer's state for a stream is either that of its last step
+ * or missing.
+ */
 #include "scheduler/mtp_drafter.h"
 
 #include "core/base/clock.h"
@@ -15,9 +21,9 @@ _Static_assert(DRAFT_MAX <= RUNNER_MAX_GUESSES, "the runner can guess as far");
 struct mtp_drafter {
     struct mtp_drafter_options opt;
     struct draft_model_costs costs;
-    /* of a call */
+    /* ---- of the current call ---- */
     struct sampling sampling[DRAFT_ROWS]; /* by stream */
-    struct runner_guess guesses[DRAFT_ROWS]; /* of those that go on, n of them: */
+    struct runner_guess guesses[DRAFT_ROWS]; /* [n] streams that want another guess */
     uint32_t stream_of[DRAFT_ROWS];
     uint32_t n;
 };
@@ -57,7 +63,7 @@ static uint32_t n_behind(void *ud, const struct draft_stream *s)
                : DRAFT_FAR;
 }
 
-/* Nothing is ever far behind. */
+/* Never needed: a stream is not behind, or cannot be guessed for at all. */
 static bool take_in(void *ud, const struct draft_stream *s, uint32_t n)
 {
     (void)ud;
@@ -87,7 +93,7 @@ static void add(struct mtp_drafter *d, const struct draft_stream *s, uint32_t i)
     };
 }
 
-/* Those that are to have guess number `depth`. */
+/* Collect the streams that are to have guess number `depth`. */
 static void collect(struct mtp_drafter *d, const struct draft_stream *streams, uint32_t n,
                     uint32_t depth)
 {

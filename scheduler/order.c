@@ -1,4 +1,10 @@
-/* scheduler/order.c - see order.h. Split and merge do all the work. */
+/* scheduler/order.c - see order.h.
+ *
+ * A node's heap weight is a hash of its ticket, not a random number, so that a replay builds the
+ * same tree. Insertion splits the tree at the key and merges the halves around the new node;
+ * removal merges the node's two subtrees in its place. Each node counts its subtree, which gives
+ * order_rank() in O(log n).
+ */
 #include "scheduler/order.h"
 
 #include <assert.h>
@@ -47,7 +53,7 @@ static struct order_node *merge(struct order_node *a, struct order_node *b)
     return b;
 }
 
-/* Everything before the key to the left, the rest to the right. */
+/* Split a subtree: nodes before the key go to *left, the others to *right. */
 static void split(struct order_node *s, const struct order_key *k, struct order_node **left,
                   struct order_node **right)
 {

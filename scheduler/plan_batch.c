@@ -1,4 +1,11 @@
-/* scheduler/plan_batch.c - see plan_batch.h. */
+/* scheduler/plan_batch.c - see plan_batch.h.
+ *
+ * The engine thread builds the batch between sched_plan() and runner_step(). One span a sequence:
+ * its rows are ids[first .. first + n), drafts included. A sequence that wants a token gets one
+ * output for its last known token and one behind each draft; the runner marks outputs behind the
+ * first wrong draft as void. Spans with the same LoRA adapter are put together, because the runner
+ * computes them as one product.
+ */
 #include "scheduler/plan_batch.h"
 
 #include "core/runtime/batch.h"
@@ -21,7 +28,7 @@ static void add_scores(struct batch *b, const struct plan_item *item, uint32_t i
     }
 }
 
-/* Behind the last known token, or behind the first n_drafts drafts. */
+/* Add the output behind the last known token, or behind the first n_drafts drafts. */
 static void add_sample(struct batch *b, const struct plan_item *item, uint32_t i_item, uint32_t row,
                        uint32_t n_drafts)
 {
@@ -41,12 +48,12 @@ static void add_sample(struct batch *b, const struct plan_item *item, uint32_t i
     o->thought = r->thought.phase != THOUGHT_NONE ? &r->thought : NULL;
     o->history = r->ids;
     o->mirostat_mu = &r->mirostat_mu;
-    if (r->constraint != NULL && r->ignore_eos) /* it goes on until nothing may follow */
+    if (r->constraint != NULL && r->ignore_eos) /* only the constraint ends the text then */
         o->ban_eog = true;
     o->seq = i_item;
 }
 
-/* The rows of the item that are to be pooled and have not been, before a preemption. */
+/* Add the item's rows that are to be pooled and were not pooled before a preemption. */
 static void add_pool(struct batch *b, const struct plan_item *item, uint32_t row0)
 {
     const struct request *r = item->request;
@@ -64,7 +71,7 @@ static void add_pool(struct batch *b, const struct plan_item *item, uint32_t row
     if (r->pooling == POOLING_ALL) {
         p->sum += (size_t)from * r->n_pooled;
         p->next = r->n_pooled;
-    } else if (to == r->n_prompt || r->pooling == POOLING_FIRST) { /* then it is complete */
+    } else if (to == r->n_prompt || r->pooling == POOLING_FIRST) { /* the vector is complete then */
         p->labels = r->labels;
         p->scale = r->pooling == POOLING_MEAN ? 1.0f / (float)r->n_prompt : 1.0f;
         b->has_labels = b->has_labels || r->labels != NULL;
@@ -97,7 +104,7 @@ static bool has_same_adapter(const struct plan_item *a, const struct plan_item *
            a->request->adapter_scale == b->request->adapter_scale;
 }
 
-/* The items whose adapter is that of item `first`, unless one before it has it too. */
+/* Add all items with the adapter of item `first`, unless an item before it has that adapter too. */
 static void add_items_like(struct batch *b, const struct plan *plan, uint32_t first)
 {
     for (uint32_t i = 0; i < first; i++)

@@ -1,5 +1,5 @@
-/* scheduler/plan_batch.h - from a plan to the batch that the runner computes: a span for each item,
- * and an output for each token that is to be chosen or scored.
+/* scheduler/plan_batch.h - turns a plan into the batch that the runner computes: a span for each
+ * item, and an output for each token that is to be chosen or scored.
  *
  * Thread: engine thread only. Memory: none; the batch borrows from the plan's requests until the
  * step is over.
@@ -10,9 +10,9 @@
 struct batch;
 struct plan;
 
-/* The batch is cleared first. Sequences with the same adapter stand together, in the order of the
- * first of them; of each output, `seq` is the item's index. The batch was made for as many rows,
- * sequences and outputs as the plan may have. */
+/* Build the batch, cleared first. Sequences with the same adapter are neighbours, in the order of
+ * the first of them; `seq` of an output is the index of its item. The batch must have been created
+ * for as many rows, sequences and outputs as the plan may have. */
 void plan_batch_build(struct batch *b, const struct plan *plan);
 
 #endif

@@ -1,7 +1,9 @@
 /* scheduler/prefix_fetch.c - see prefix_fetch.h.
  *
- * A prompt is in the list of all that were submitted, and besides in `work` or in `answers`, or in
- * neither: while the reader is at it (is_busy), or the engine thinks about what it was told.
+ * Every submitted prompt is in `all`. It is also in `work` while it waits for the reader, or in
+ * `answers` while it waits for the engine; in neither while the reader works on it (is_busy) or
+ * after the engine took its answer. So a prompt has one owner at a time, and a prompt dropped while
+ * the reader is busy is only marked, and freed when the reader is done.
  */
 #include "scheduler/prefix_fetch.h"
 
@@ -18,18 +20,18 @@
 #include <time.h>
 
 #define BUFFERS 2                    /* one is filled while the other is copied */
-#define PART_BYTES ((size_t)8 << 20) /* copied between two steps: about two milliseconds */
+#define PART_BYTES ((size_t)8 << 20) /* bytes copied between two steps: about two milliseconds */
 
 struct fetch_prompt {
     uint64_t request;
     struct fetch_prompt *next_prepared;
-    struct list in_all, in_turn; /* in_turn: of `work` or of `answers` */
-    bool is_busy;    /* the reader is at it */
+    struct list in_all, in_turn; /* in_turn: link in `work` or in `answers` */
+    bool is_busy;    /* the reader works on it */
     bool is_dropped; /* to be freed when the reader is done */
-    bool has_answer; /* that the engine has not taken */
-    bool is_found;   /* it has been probed */
-    bool is_read;    /* asked for: `first` and `end` count; before, it is probed */
-    uint32_t first, end; /* records that are still to be read */
+    bool has_answer; /* an answer that the engine has not taken */
+    bool is_found;   /* its probe is done */
+    bool is_read;    /* asked for: read first .. end - 1; before, the prompt is probed */
+    uint32_t first, end; /* records first .. end - 1 are still to be read */
     struct fetch_answer answer;
     uint32_t n_records;
     struct prefix_hash root;
@@ -45,12 +47,13 @@ struct prefix_fetch {
     _Atomic uint64_t counts[STORE_N_COUNTS]; /* relaxed: statistics */
 
     pthread_mutex_t lock;
-    pthread_cond_t has_work; /* for the reader: work and a buffer for it, or a wake */
+    pthread_cond_t has_work; /* wakes the reader: work and a buffer for it, or
+                              * prefix_fetch_wake() */
     struct list all, work, answers;
     uint32_t n_prompts;
     bool is_used[BUFFERS];
     bool is_woken;
-    uint64_t busy_since_us; /* the reader; 0: it waits */
+    uint64_t busy_since_us; /* since when the reader works on one thing; 0: it waits */
 };
 
 static uint32_t part_records_of(size_t record_bytes)
@@ -118,7 +121,7 @@ void prefix_fetch_attach(struct prefix_fetch *f, struct queue *q)
 
 /* ---- I/O thread ---- */
 
-/* Does the store answer, and is there room? */
+/* Does the store answer in time, and is there room for another prompt? */
 static bool takes_more(struct prefix_fetch *f)
 {
     const uint64_t now = clock_us();
@@ -208,7 +211,7 @@ static int free_buffer(const struct prefix_fetch *f)
     return -1;
 }
 
-/* The first that needs no buffer, or has one. */
+/* The first prompt in `work` that needs no buffer, or for which one is free. */
 static struct fetch_prompt *next_work(const struct prefix_fetch *f)
 {
     list_each(link, &f->work) {
@@ -293,7 +296,7 @@ static void give_buffer(struct prefix_fetch *f, const uint8_t *bytes)
     pthread_cond_signal(&f->has_work);
 }
 
-/* What the engine is told. */
+/* The answer that the engine gets for finished work. */
 static struct fetch_answer answer_of(const struct prefix_fetch *f, const struct fetch_work *w,
                                      uint32_t n, uint64_t us)
 {
@@ -399,7 +402,7 @@ void prefix_fetch_give(struct prefix_fetch *f, const struct fetch_answer *part)
     pthread_mutex_unlock(&f->lock);
 }
 
-/* An answer that was not taken may have a buffer. */
+/* Forget the prompt. An answer that was not taken may hold a buffer. */
 void prefix_fetch_drop(struct prefix_fetch *f, uint64_t request)
 {
     struct fetch_prompt *p;

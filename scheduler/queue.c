@@ -1,8 +1,9 @@
 /* scheduler/queue.c - see queue.h.
  *
- * One mutex protects everything below it in struct queue; nothing is called while it is held. Each
- * direction has a condition for the engine only: the I/O thread never sleeps here, it is woken
- * through its own loop.
+ * One mutex protects everything below it in struct queue; no callback runs while it is held. The
+ * inbox is a double buffer: queue_drain() swaps the arrays, so the engine reads its half without
+ * the lock. Both conditions are for the engine (inbox: work, room: space for events): the I/O
+ * thread never sleeps here but is woken through its own event loop.
  */
 #include "scheduler/queue.h"
 
@@ -14,40 +15,40 @@
 #include <string.h>
 #include <time.h>
 
-enum snapshot_step { /* of the one snapshot, and whose it is */
-    SNAPSHOT_IDLE = 0, /* no thread's */
-    SNAPSHOT_ASKED,    /* no thread's; the engine is to fill it */
-    SNAPSHOT_FILLING,  /* the engine's */
-    SNAPSHOT_READY,    /* the I/O thread's until it is released */
+enum snapshot_step { /* step of the one snapshot, and the thread that owns it */
+    SNAPSHOT_IDLE = 0, /* owned by no thread */
+    SNAPSHOT_ASKED,    /* owned by no thread; the engine is to fill it */
+    SNAPSHOT_FILLING,  /* owned by the engine */
+    SNAPSHOT_READY,    /* owned by the I/O thread until it is released */
 };
 
 struct queue {
     struct queue_options opt;
-    struct request **drained_posts; /* engine's half of the double buffer */
+    struct request **drained_posts; /* the engine's half of the double buffers */
     uint64_t *drained_cancels, *drained_thoughts;
 
     pthread_mutex_t lock;
     pthread_cond_t inbox; /* posts, cancels, ends of transfers, a request for a snapshot, a close */
-    pthread_cond_t room; /* events were taken */
+    pthread_cond_t room; /* events were taken, so there is room */
     struct request **posts;
     uint32_t n_posts;
     uint64_t *cancels;
     uint32_t n_cancels;
-    uint64_t *thoughts; /* as the cancels */
+    uint64_t *thoughts; /* ids whose thoughts are to end */
     uint32_t n_thoughts;
     uint32_t n_outstanding;
     bool closed, cancel_all, close_is_new, is_nudged;
     struct event *events; /* ring */
     uint32_t event_head, n_events;
-    bool wake_due; /* something was handed over that the I/O thread has not been told of */
+    bool wake_due; /* something was handed over and the I/O thread not woken yet */
     struct engine_stats stats;
-    struct swap_io transfers[SWAP_MAX_IO]; /* to be carried out, in order */
+    struct swap_io transfers[SWAP_MAX_IO]; /* transfers to be carried out, in order */
     uint32_t n_transfers;
-    struct queue_io_end ends[SWAP_MAX_IO]; /* carried out, and the engine not told yet */
+    struct queue_io_end ends[SWAP_MAX_IO]; /* carried out, and not drained by the engine yet */
     uint32_t n_ends;
-    uint32_t n_io; /* handed over by the engine and not drained: bounds both arrays */
+    uint32_t n_io; /* transfers handed over and not drained: bounds both arrays */
     enum snapshot_step snapshot_step;
-    bool snapshot_again;  /* asked for while one was FILLING or READY: another one is due */
+    bool snapshot_again;  /* asked for while one was FILLING or READY: fill another one after it */
     uint64_t n_snapshots; /* begun so far */
     struct snapshot *snapshot; /* its contents are not under the lock: the step says which thread
                                 * owns them */
@@ -239,7 +240,7 @@ bool queue_take_io(struct queue *q, struct swap_io *out)
 void queue_io_done(struct queue *q, uint32_t copy, int rc, uint32_t n_blocks, uint64_t us)
 {
     pthread_mutex_lock(&q->lock);
-    assert(q->n_ends + q->n_transfers < q->n_io); /* it was taken */
+    assert(q->n_ends + q->n_transfers < q->n_io); /* the transfer was taken */
     q->ends[q->n_ends++] =
         (struct queue_io_end){.copy = copy, .rc = rc, .n_blocks = n_blocks, .us = us};
     pthread_cond_signal(&q->inbox);
@@ -320,7 +321,8 @@ void queue_end_snapshot(struct queue *q)
 
 /* ---- the engine's side ---- */
 
-/* Give away one of the inbox's two arrays of ids; the other is filled from now on. */
+/* Swap one of the inbox's pairs of id arrays: the engine reads the filled one, the other is filled
+ * from now on. */
 static void swap_ids(uint64_t **filled, uint64_t **drained, uint32_t *n)
 {
     uint64_t *const ids = *filled;

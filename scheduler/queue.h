@@ -24,7 +24,7 @@
 #include "scheduler/usage.h"
 
 enum event_kind {
-    EVENT_TOKEN = 0, /* one generated token, in order */
+    EVENT_TOKEN = 0, /* post one request */
     EVENT_SCORE,     /* log-probability of prompt token `pos` (score_prompt), in order */
     EVENT_PROGRESS,  /* the rows rank .. pos-1 of the prompt are computed (reports_progress); before
                       * the first step none: the rows before pos were cached */
@@ -33,19 +33,19 @@ enum event_kind {
 
 struct event_times { /* microseconds of the request's life; sum = end - arrival */
     uint64_t queue_us;     /* from arrival to the first step */
-    uint64_t prefill_us;   /* from there to the first token */
-    uint64_t decode_us;    /* from there to the end, without preempted_us */
-    uint64_t preempted_us; /* waiting after a preemption */
-    uint64_t swapped_us;   /* of that: with a copy in a swap tier */
+    uint64_t prefill_us;   /* from the first step to the first token */
+    uint64_t decode_us;    /* from the first token to the end, without preempted_us */
+    uint64_t preempted_us; /* waiting after preemptions */
+    uint64_t swapped_us;   /* part of preempted_us with a copy in a swap tier */
     uint32_t n_preempted;
     uint32_t n_cached;     /* prompt tokens that came from the prefix cache */
-    uint32_t n_drafted, n_accepted; /* drafts: guesses computed, and those that were right */
+    uint32_t n_drafted, n_accepted; /* drafts computed, and drafts that were right */
 };
 
-struct event_probe { /* FINISH_DRY_RUN */
+struct event_probe { /* the answer to a dry run (FINISH_DRY_RUN) */
     uint32_t n_cached; /* prompt tokens that are in the prefix cache now */
-    uint64_t n_blocks; /* the most that it would hold at a time */
-    uint32_t n_ahead;  /* waiting requests that would go first */
+    uint64_t n_blocks; /* most blocks that the request would hold at a time */
+    uint32_t n_ahead;  /* waiting requests that would be admitted before it */
 };
 
 struct event {
@@ -54,9 +54,9 @@ struct event {
     enum finish finish;  /* EVENT_END only */
     int32_t token;       /* TOKEN, SCORE; an end-of-generation token is reported too */
     uint32_t pos;        /* TOKEN: index among the generated ones; SCORE: index in the prompt */
-    bool is_eog;         /* TOKEN: it ends the generation and is no text */
+    bool is_eog;         /* TOKEN: it ends the generation and has no text */
     bool is_complete;    /* TOKEN: the request's constraint lets nothing follow */
-    bool is_followed;    /* TOKEN: another one of the same step comes next */
+    bool is_followed;    /* TOKEN: another token of the same step follows */
     uint32_t n_predicted; /* TOKEN: tokens of the request's prediction that came true so far */
     float logprob;       /* when sampling.n_top >= 0 */
     uint32_t rank;       /* SCORE: 1 = no token was likelier */
@@ -72,40 +72,40 @@ struct event {
 };
 
 struct engine_stats { /* copied out by value */
-    uint32_t n_running, n_preempted; /* preempted: waiting to come back */
-    uint32_t n_swapped;              /* of these: with a copy in a swap tier */
+    uint32_t n_running, n_preempted; /* n_preempted: waiting to be admitted again */
+    uint32_t n_swapped;              /* preempted sequences with a copy in a swap tier */
     uint32_t n_waiting[PRIORITY_COUNT];
     uint32_t blocks_total, blocks_free, blocks_held, blocks_cached, blocks_pinned;
-    struct kv_groups groups; /* what tokens take of these: kv_groups_peak() */
+    struct kv_groups groups; /* layout of the blocks, for kv_groups_peak() */
     uint32_t max_chunk;    /* most tokens of a sequence in a step */
     enum kv_pressure pressure;
     uint64_t prompt_tokens, generation_tokens, recomputed_tokens;
-    uint64_t cached_tokens; /* prompt tokens that were not computed */
-    struct usage usage;     /* of all requests */
+    uint64_t cached_tokens; /* prompt tokens found in the prefix cache */
+    struct usage usage;     /* sum over all requests */
     uint64_t preemptions_recompute, preemptions_swap, iterations;
     uint64_t prefix_queries, prefix_hits, prefix_evictions, blocks_copied; /* tokens, tokens,
                                                                             * blocks, blocks */
     uint64_t block_bytes;
     struct swap_stats swap;  /* in blocks */
     struct kv_states_stats states; /* zeros: the model has none */
-    uint64_t context_shifts; /* of sequences that were full */
+    uint64_t context_shifts; /* context shifts of full sequences */
     struct draft_stats {
         uint64_t runs;               /* guesses of one token or more that were computed */
-        uint64_t drafted, accepted;  /* their tokens */
+        uint64_t drafted, accepted;  /* tokens of these guesses, and those that were right */
     } drafts[DRAFT_SOURCES];
-    uint64_t swap_fallbacks; /* copies lost or refused, computed again instead */
-    uint64_t store_declined; /* prompts not read from the block store: computing is cheaper */
-    uint64_t store_timeouts; /* prompts that did not wait for it any longer */
-    uint64_t fetched_blocks; /* that entered the cache from it */
-    /* what lies ahead, for forecasts */
+    uint64_t swap_fallbacks; /* swapped copies lost or refused; the tokens were computed again */
+    uint64_t store_declined; /* prompts not read from the store: computing was cheaper */
+    uint64_t store_timeouts; /* prompts that stopped waiting for the block store */
+    uint64_t fetched_blocks; /* blocks that entered the cache from the block store */
+    /* ---- the work ahead, for forecasts ---- */
     uint64_t waiting_tokens[PRIORITY_COUNT]; /* prompt tokens of the waiting, still to compute */
-    uint64_t running_prefill;  /* tokens the running are still behind, beyond one each */
-    uint64_t running_left;     /* tokens the running may still generate at most */
-    struct step_work streams;  /* a step of nothing but the present streams */
+    uint64_t running_prefill;  /* tokens that running sequences are behind, beyond one each */
+    uint64_t running_left;     /* tokens that running sequences may still generate at most */
+    struct step_work streams;  /* work of a step of the present streams alone */
     struct step_costs costs;
     uint64_t target_us;
     uint64_t last_step_us; /* clock_us() at the end of the last step, 0 before the first */
-    uint64_t turn_wait_us; /* the engine waited for other models' steps, since the start */
+    uint64_t turn_wait_us; /* time waited for other models' steps since the start */
     bool busy;             /* inside a step now: with last_step_us it shows a wedged engine */
     struct hist iteration_tokens, iteration_seconds, batch_sequences, cost_error;
 };
@@ -127,9 +127,9 @@ void queue_destroy(struct queue **q);
 
 /* ---- I/O thread ---- */
 
-/* Hand n requests over, which the engine gets together. 0: taken, the engine's now. ERR_AGAIN: they
- * are more than max_outstanding leaves, ERR_CANCELED: queue_close() was called; then all are still
- * the caller's. */
+/* Hand n requests over; the engine gets them together. 0: taken, the engine owns them now.
+ * ERR_AGAIN: more than max_outstanding allows; ERR_CANCELED: queue_close() was called; in both
+ * cases the caller still owns all of them. */
 int queue_post_all(struct queue *q, struct request *const *r, uint32_t n);
 int queue_post(struct queue *q, struct request *r); /* one */
 
@@ -141,8 +141,8 @@ void queue_cancel(struct queue *q, uint64_t id);
  * As queue_cancel(): an unknown id is ignored, and there is at most one call per request. */
 void queue_end_thought(struct queue *q, uint64_t id);
 
-/* No more posts; the engine finishes what it has, then its thread ends. With `now`, everything
- * outstanding is cancelled first. May be called again to add `now`. */
+/* Refuse further posts; the engine finishes the requests it has, then its thread ends. With `now`,
+ * everything outstanding is cancelled first. May be called again to add `now`. */
 void queue_close(struct queue *q, bool now);
 
 /* Move up to n events into `out`, in order; returns how many. */
@@ -151,12 +151,12 @@ size_t queue_take_events(struct queue *q, struct event *out, size_t n);
 void queue_get_stats(struct queue *q, struct engine_stats *out);
 uint32_t queue_n_outstanding(struct queue *q);
 
-/* Ask for a snapshot; `wake` is called when there is one. The result is the number of the first one
- * that is begun after the question: one that is under way, or there already, is older, and another
- * follows as soon as it has been released. */
+/* Ask for a snapshot; `wake` is called when it is ready. Returns the number of the first snapshot
+ * that is begun after this call: one that is being filled or ready already is older, and the next
+ * one follows as soon as that one has been released. */
 uint64_t queue_ask_snapshot(struct queue *q);
-/* The snapshot and its number, or NULL while none is there. The caller's until it is released,
- * which it must be even if the client that asked has left. */
+/* The snapshot and its number, or NULL while none is ready. The caller owns it until
+ * queue_release_snapshot(), which it must call even if the client that asked has left. */
 const struct snapshot *queue_take_snapshot(struct queue *q, uint64_t *number);
 void queue_release_snapshot(struct queue *q);
 
@@ -167,7 +167,7 @@ void queue_io_done(struct queue *q, uint32_t copy, int rc, uint32_t n_blocks, ui
 
 /* ---- any thread ---- */
 
-/* Wake the engine thread from queue_wait_inbox(): it has something to do beside the inbox. */
+/* Wake the engine thread from queue_wait_inbox(), to look at something outside the inbox. */
 void queue_wake(struct queue *q);
 
 /* ---- engine thread ---- */
@@ -192,22 +192,22 @@ struct queue_inbox { /* valid until the next queue_drain */
     bool cancel_all;
 };
 
-/* Everything that came in since the last call. The requests are the caller's now. */
+/* Everything that came in since the last call. The caller owns the requests now. */
 void queue_drain(struct queue *q, struct queue_inbox *out);
 
-/* Sleep until something is in the inbox, or queue_wake() was called since the last time, but not
- * longer than most_ms (0: without limit); or, with wait_room, until the event ring has room for
- * n_events. */
+/* queue_wait_inbox() sleeps until the inbox has something or queue_wake() was called since the last
+ * time, at most most_ms (0: without limit). queue_wait_room() sleeps until the event ring has room
+ * for n_events. */
 void queue_wait_inbox(struct queue *q, uint32_t most_ms);
 void queue_wait_room(struct queue *q, uint32_t n_events);
 
-/* Append an event; the room was made sure of before (asserted). */
+/* Append an event; the caller made sure of the room before (asserted). */
 void queue_emit(struct queue *q, const struct event *e);
 
 /* Hand a transfer to the I/O thread: at most SWAP_MAX_IO are under way (asserted). */
 void queue_emit_io(struct queue *q, const struct swap_io *io);
 
-/* The snapshot to fill when one was asked for, else NULL; done() hands it over. */
+/* The snapshot to fill if one was asked for, else NULL; queue_end_snapshot() hands it over. */
 struct snapshot *queue_begin_snapshot(struct queue *q);
 void queue_end_snapshot(struct queue *q);
 

@@ -1,4 +1,12 @@
-/* scheduler/scheduler.c - arrivals, the lists, progress, ends; see scheduler.h. */
+/* scheduler/scheduler.c - arrivals, the lists, progress, ends; see scheduler.h.
+ *
+ * A sequence is always in exactly one place: in `running`, kept sorted in run order by insertion;
+ * in its tenant's waiting order; or held back in a list (by a prefix owner, for the block store,
+ * for a swapped copy). The functions sched_enter_* and sched_leave_* move it between them and keep
+ * the counts; sched_check() verifies that they add up. sched_add() and sched_cancel() come from the
+ * inbox, sched_commit() follows each computed step, and every end passes through end_seq() exactly
+ * once (P2).
+ */
 #include "scheduler/scheduler_impl.h"
 
 #include "core/base/err.h"
@@ -101,7 +109,8 @@ int sched_create(struct sched **out, const struct sched_options *options)
     s->kv = options->kv;
     s->table_cap = block_table_needed(options->max_context);
     s->n_groups = kv_manager_n_groups(s->kv);
-    /* Twice for each request, and all of them may be others by the time they are asked for. */
+    /* Each request is told of twice, and all requests may have been replaced by the time they are
+     * asked for. */
     s->max_fetches = options->store_blocks > 0 ? 4 * options->max_requests : 1;
     list_init(&s->held_for_store);
     list_init(&s->held_for_copy);
@@ -243,7 +252,7 @@ void sched_leave_running(struct sched *s, struct seq *seq)
     count_adapter(seq->request, true, -1);
 }
 
-/* Back into the waiting order; it has been counted as waiting all the time. */
+/* Put a prefix waiter back into the waiting order; it was counted as waiting all the time. */
 static void free_prefix_waiter(struct sched *s, struct seq *seq)
 {
     unlink_prefix_waiter(s, seq);
@@ -275,8 +284,9 @@ uint32_t sched_awaited_by_choice(const struct sched *s, const struct request *r)
     return kv_manager_has_states(s->kv) ? r->n_prompt - 1 : r->n_prompt;
 }
 
-/* Parallel choices find another prefix owner in the first of them, the others fend for themselves.
- */
+/* Release the waiters of an owner that was preempted or has ended (is_gone). If it ended, the first
+ * of its parallel choices becomes the prefix owner of the others; all other waiters wait for
+ * room. */
 void sched_leave_prefix_waiters(struct sched *s, struct seq *prefix_owner, bool is_gone)
 {
     struct seq *f, *next, *successor = NULL;
@@ -341,7 +351,7 @@ bool sched_can_ever_fit(const struct sched_options *o, uint32_t n_prompt, uint32
     return n_prompt > 0 && max_known <= o->max_context && kv_manager_can_hold(o->kv, max_known);
 }
 
-/* The earlier of two times, of which 0 is never. */
+/* The earlier of two times; 0 means never. */
 static uint64_t earlier(uint64_t a, uint64_t b)
 {
     return a == 0 || (b != 0 && b < a) ? b : a;
@@ -352,8 +362,8 @@ uint64_t sched_end_of_time(const struct request *r)
     return earlier(r->deadline_us, r->timeout_us);
 }
 
-/* A prefix waiter waits for its prefix owner's prompt, unless it must compute the whole prompt
- * itself (scores) or the prefix owner is past it. */
+/* The prefix owner that the request has to wait for. NULL: it has none, must compute the whole
+ * prompt itself (scores), or the owner has computed the prompt already. */
 static struct seq *find_prefix_owner(const struct sched *s, const struct request *r)
 {
     struct seq *prefix_owner = r->prefix_owner != 0 ? seq_set_find(&s->set, r->prefix_owner) : NULL;
@@ -474,7 +484,7 @@ static bool is_stop_id(const struct request *r, int32_t token)
     return false;
 }
 
-/* The item's rows up to `end` were computed, and stay. */
+/* Count the item's rows before `end`, which were computed and are kept. */
 static void count_rows(struct sched *s, struct seq *seq, const struct plan_item *item, uint32_t end)
 {
     const uint32_t fresh_from =
@@ -489,8 +499,9 @@ static void count_rows(struct sched *s, struct seq *seq, const struct plan_item 
     sched_free_prefix_waiters(s, seq, end);
 }
 
-/* Append the token; why the sequence ends with it, or FINISH_NONE. Before min_tokens neither kind
- * of stop counts (the sampler bans end-of-generation tokens there, but not stop_ids). */
+/* Append the token. Returns why the sequence ends with it, or FINISH_NONE. Before min_tokens
+ * neither kind of stop counts (the sampler bans end-of-generation tokens there, but not
+ * stop_ids). */
 static enum finish take_token(struct sched *s, struct seq *seq, int32_t token, bool is_eog,
                               uint64_t now_us)
 {
@@ -510,7 +521,8 @@ static enum finish take_token(struct sched *s, struct seq *seq, int32_t token, b
     return FINISH_NONE;
 }
 
-/* Drafts that were right are tokens like others; they stand in ids already, and none is an end. */
+/* Append the drafts that were right as tokens; they are in ids already, and none of them ends the
+ * generation. */
 static void take_drafts(struct sched *s, struct seq *seq, uint32_t n, uint64_t now_us)
 {
     for (uint32_t i = 0; i < n; i++) {
@@ -546,7 +558,7 @@ void sched_commit(struct sched *s, const int32_t *tokens, const uint32_t *n_acce
         if (item->wants_token)
             why = take_token(s, seq, tokens[i], is_eog != NULL && is_eog(ud, tokens[i]), now_us);
         else if (seq->n_done == seq->n_known)
-            why = FINISH_LENGTH; /* max_tokens 0: the prompt was all */
+            why = FINISH_LENGTH; /* max_tokens 0: nothing follows the prompt */
         if (why != FINISH_NONE)
             end_seq(s, seq, SEQ_COMPLETED, why, now_us);
     }

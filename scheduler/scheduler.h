@@ -1,8 +1,8 @@
-/* scheduler/scheduler.h - which tokens of which sequences the next step computes.
+/* scheduler/scheduler.h - decides which tokens of which sequences the next step computes.
  *
- * There are no phases. A sequence has tokens known and tokens computed; each step hands out tokens
- * until the second meets the first. A prompt in chunks, a prefix hit, a resume after preemption and
- * decoding are the same code path.
+ * There are no prefill and decode phases. A sequence has known tokens and computed tokens; each
+ * step computes more of them until all known ones are computed. A prompt in chunks, a prefix hit, a
+ * resume after preemption and decoding are the same code path.
  *
  * One plan: decode rows for all sequences that are one token behind -> prompt chunks, of running
  * prefills and of waiting sequences that are admitted, in one order (below). When KV blocks are
@@ -27,14 +27,14 @@
  * al., "Fairness in Serving Large Language Models", 2024). Running prefills share the step in the
  * same order.
  *
- * Requests that arrive together with one long prefix: one computes it, the others wait until that
- * is done, and share it. So do parallel choices (request.prefix_owner).
+ * When several requests arrive with the same long prefix, one computes it; the others wait until it
+ * is computed, and share its blocks. Parallel choices do the same (request.prefix_owner).
  *
  * Block store. A prompt whose beginning may be kept outside the process (request.asks_store) is
- * held back from its arrival until the store has said how much of it is there, and, if reading what
- * the cache lacks takes less time than computing it would, until that has been read and has entered
- * the cache; never longer than store_wait_ms. The others go on meanwhile, and a prompt whose blocks
- * another one is just reading waits for these.
+ * held back from its arrival until the store has told how many of its blocks it has, and, if
+ * reading what the cache lacks takes less time than computing it, until the blocks were read into
+ * the cache; never longer than store_wait_ms. Other requests continue meanwhile, and a prompt whose
+ * blocks are being read for another one waits for them.
  *
  * Victims: of the sequences later in the run order the lowest priority, then the one that is
  * cheapest to bring back, by swapping or by recomputing, whichever is cheaper for it. A sequence
@@ -50,8 +50,8 @@
  * Drafts (drafts/drafter.h). In a step without prompt rows a sequence's row may be followed by rows
  * of guessed tokens, if a drafter is given: as many, over all sequences, as make the most tokens in
  * the time of the step, by what such steps have taken and how often such guesses were right; none
- * where that is not a clear gain. Each block that they need must be free; none is preempted for
- * them. What was computed for wrong guesses is given back. With recurrent states only the first
+ * where that is not a clear gain. A draft needs blocks that are available; no sequence is preempted
+ * for drafts. Blocks of wrong guesses are given back. With recurrent states only the first
  * undo_streams sequences of a plan have drafts, and none beyond the place of a snapshot.
  *
  * Time. Beside running streams a step takes as many prompt rows as keep its predicted time within
@@ -81,7 +81,7 @@
 #include "scheduler/request.h"
 #include "scheduler/snapshot.h"
 
-#define SCHED_MIN_CHUNK 16 /* prompt rows granted in any step, so that a prompt ends anywhere */
+#define SCHED_MIN_CHUNK 16 /* prompt rows granted in any step, so that every prompt ends */
 
 enum sched_policy { SCHED_FCFS = 0, SCHED_SJF, SCHED_PRIORITY, SCHED_ADAPTIVE };
 enum sched_preemption { SCHED_AUTO = 0, SCHED_RECOMPUTE, SCHED_SWAP };
@@ -89,37 +89,38 @@ enum sched_preemption { SCHED_AUTO = 0, SCHED_RECOMPUTE, SCHED_SWAP };
 struct sched_options {
     struct kv_manager *kv;      /* borrowed */
     enum sched_policy policy;
-    enum sched_preemption preemption; /* SWAP: whenever there is room for the copy */
+    enum sched_preemption preemption; /* SCHED_SWAP: whenever there is room for the copy */
     uint32_t aging_milli;       /* thousandths of a priority level per second waited; 0 = none */
-    uint32_t max_wait_ms;       /* see above */
-    uint32_t max_preemptions;   /* of one sequence for the sake of its equals */
+    uint32_t max_wait_ms;       /* longest effect of priority and length on the order, see above */
+    uint32_t max_preemptions;   /* preemptions after which a sequence is exempt */
     uint32_t max_tenants;
-    uint32_t max_sequences;     /* running at a time */
-    uint32_t max_requests;      /* running and waiting */
+    uint32_t max_sequences;     /* sequences running at a time */
+    uint32_t max_requests;      /* requests running and waiting */
     uint32_t max_context;       /* tokens a sequence may reach */
     uint32_t max_batch_tokens;  /* rows in a step, >= max_sequences */
     uint32_t prefill_chunk;     /* prompt tokens in a step, over all sequences */
-    /* A prompt is computed in one step and shares nothing: its tokens see those behind them too.
-     * Nothing longer than prefill_chunk or max_batch_tokens can run then. */
+    /* A prompt is computed in one step and shares no blocks, because its tokens attend to later
+     * ones too. Prompts longer than prefill_chunk or max_batch_tokens cannot run then. */
     bool whole_prompts;
-    uint32_t store_blocks;  /* in a record of the block store (kv_record.h); 0: there is none. Only
-                             * if kv_manager_can_enter() */
-    uint32_t store_wait_ms; /* longest wait for it */
-    /* With recurrent states: sequences of a step that may have drafts, and the rows that each may
-     * have then; 0: none. */
+    uint32_t store_blocks;  /* blocks in a record of the block store (kv_record.h); 0: no block
+                             * store. Needs kv_manager_can_enter() */
+    uint32_t store_wait_ms; /* longest wait for the block store */
+    /* With recurrent states: how many sequences of a step may have drafts, and how many rows each
+     * of them may have; 0: no drafts. */
     uint32_t undo_streams, undo_rows;
-    struct drafter drafter; /* propose NULL: no drafts. Guesses must not end a generation */
-    struct draft_model model; /* guess NULL: none. Only beside a drafter */
+    struct drafter drafter; /* propose NULL: no drafts. Its guesses must not end a generation */
+    struct draft_model model; /* a draft model; guess NULL: none. Needs a drafter */
 };
 
-/* Fill in the defaults of what is not a setting: the adaptive values of the seeds (S2.15). */
+/* Fill in the defaults of options that are not settings: the adaptive values of the seeds
+ * (S2.15). */
 void sched_options_default(struct sched_options *o);
 
-struct sched_limits {        /* of one step */
-    uint64_t target_us;      /* 0 = none; for steps with streams, and for all that is_shared */
-    bool is_shared;          /* others wait for the end of the step, and may have streams */
+struct sched_limits {        /* limits of one step */
+    uint64_t target_us;      /* 0 = none; for steps with streams, and all steps if is_shared */
+    bool is_shared;          /* other engines wait for the end of the step, and may have streams */
     struct step_costs costs;
-    const struct draft_costs *drafts; /* NULL: not known. For the call of sched_plan() */
+    const struct draft_costs *drafts; /* NULL: not known. Borrowed during sched_plan() */
 };
 
 /* Time for prompt rows in a step whose streams take used_ns. */
@@ -134,46 +135,46 @@ struct plan_item {
     struct request *request;   /* its ids[first .. first + n) are computed in this step */
     uint32_t slot;             /* the sequence's slot, stable while it runs */
     uint32_t first, n;
-    uint32_t n_drafts;         /* of these the last ones, whose tokens are guesses: each yields a
-                                * token if it and those before it were right */
+    uint32_t n_drafts;         /* the last rows, whose tokens are guesses: each yields a token if it
+                                * and those before it were right */
     bool wants_token;          /* the last row (before the drafts) yields a token */
-    bool is_begin;             /* nothing has been computed for it yet */
-    uint32_t n_discarded;      /* tokens that stood before ids[0] once */
-    uint32_t score_from;       /* rows from this position on are still to be scored (echo) */
-    const uint32_t *table;     /* block table, of the first group of layers */
-    uint32_t group_stride;     /* entries from there to the next group's */
-    uint32_t state;            /* slot of the sequence's state; 0: the model has none */
+    bool is_begin;             /* no token of the request was computed yet */
+    uint32_t n_discarded;      /* tokens that context shifts have discarded */
+    uint32_t score_from;       /* rows from this position on are to be scored (echo) */
+    const uint32_t *table;     /* block table of the first KV group */
+    uint32_t group_stride;     /* entries from there to the next group's table */
+    uint32_t state;            /* slot of the sequence's recurrent state; 0: the model has none */
 };
 
 struct plan {
     uint64_t step;
     uint32_t n_items;
     uint32_t n_tokens;         /* rows in all */
-    uint32_t n_drafts;         /* of them drafts' */
+    uint32_t n_drafts;         /* rows of drafts among them */
     struct step_work work;     /* rows and keys, for the cost model; without drafts */
     uint64_t predicted_ns;     /* 0: unknown */
     const struct plan_item *items;
-    const struct kv_move *moves; /* to be carried out first, in order, also when n_items is 0 */
+    const struct kv_move *moves; /* carried out before the step, in order, also when n_items is 0 */
     uint32_t n_moves;
-    /* request ids, in the order in which it happened; an id may stand in several */
+    /* request ids, in the order of the events; an id may be in several lists */
     const uint64_t *preempted, *swapped_out, *swapped_in, *admitted, *shifted;
-    uint32_t n_preempted;      /* to be swapped in or recomputed */
-    uint32_t n_swapped_out;    /* of these: with a copy */
-    uint32_t n_swapped_in;     /* of the admitted: from a copy */
-    uint32_t n_admitted;       /* got a slot */
-    uint32_t n_shifted;        /* threw tokens away, before everything else */
+    uint32_t n_preempted;      /* preempted: to be swapped in or recomputed later */
+    uint32_t n_swapped_out;    /* preempted with a swapped copy */
+    uint32_t n_swapped_in;     /* admitted from a swapped copy */
+    uint32_t n_admitted;       /* admitted: got a slot */
+    uint32_t n_shifted;        /* contexts shifted, before everything else */
 };
 
-struct sched_fetch { /* for the store */
+struct sched_fetch { /* an order for the block store */
     uint64_t request;
-    uint32_t first, n; /* blocks of its prompt to be read; n 0: nothing (more) of it is wanted */
+    uint32_t first, n; /* blocks of its prompt to read; n 0: no more of it is wanted */
 };
 
 struct sched_end {
-    struct request *request; /* the caller's now */
+    struct request *request; /* owned by the caller now */
     enum finish finish;
     uint32_t n_known;        /* tokens in its ids */
-    uint32_t n_discarded;    /* thrown away by context shifts */
+    uint32_t n_discarded;    /* tokens that context shifts have discarded */
     struct event_times times;
     struct usage usage;
 };
@@ -181,67 +182,69 @@ struct sched_end {
 struct sched;
 
 int sched_create(struct sched **out, const struct sched_options *options);
-/* Destroys what is still inside. */
+/* Destroy the scheduler and the requests still in it. */
 void sched_destroy(struct sched **s);
 
-/* Can so many tokens ever run (struct request)? The edge asks before posting (400 otherwise). */
+/* Can a request with so many tokens ever run (struct request)? The server asks before posting, and
+ * answers 400 otherwise. */
 bool sched_can_ever_fit(const struct sched_options *options, uint32_t n_prompt,
                         uint32_t max_known);
 
-/* 0: taken. ERR_AGAIN: max_requests reached, ERR_RANGE: can never fit; still the caller's. */
+/* Returns 0: the scheduler owns the request. ERR_AGAIN: max_requests reached, ERR_RANGE: can never
+ * fit; the caller still owns it. */
 int sched_add(struct sched *s, struct request *r, uint64_t now_us);
 
-/* What a request would find if it came now. */
+/* What a request would find if it arrived now (dry runs). */
 struct event_probe sched_probe(const struct sched *s, struct request *r);
 
-/* End a request wherever it is; its blocks are free when this returns. Unknown: ignored. */
+/* End a request in any state; its blocks are free when this returns. An unknown id is ignored. */
 void sched_cancel(struct sched *s, uint64_t id, enum finish why, uint64_t now_us);
 void sched_cancel_all(struct sched *s, enum finish why, uint64_t now_us);
-/* End the request's thought with the next token, if one is open. Unknown: ignored. */
+/* End the request's thought with its next token, if one is open. An unknown id is ignored. */
 void sched_end_thought(struct sched *s, uint64_t id);
 
-/* Has the deadline or the queue limit of a request passed? Then which, and how it should end. For
- * the time between plans; sched_plan() ends expired requests itself. */
+/* Find a request whose deadline or queue limit has passed, and how it should end. For the time
+ * between plans; sched_plan() ends expired requests itself. */
 bool sched_next_expired(const struct sched *s, uint64_t now_us, uint64_t *id, enum finish *why);
 
-/* The earliest time at which one will; UINT64_MAX: never. */
+/* The earliest time at which a request expires; UINT64_MAX: never. */
 uint64_t sched_next_expiry(const struct sched *s);
 
-/* Plan one step. Expired requests end here. Valid until the next call; the plan must be committed
- * first when it has items. No items: nothing to compute now (sched_is_idle(): nothing at all;
- * otherwise I/O is awaited). */
+/* Plan one step, after ending expired requests. The plan is valid until the next call; a plan with
+ * items must be committed first. No items: nothing to compute now; unless sched_is_idle(),
+ * sequences wait for I/O. */
 const struct plan *sched_plan(struct sched *s, uint64_t now_us, const struct sched_limits *limits);
 
-/* The plan's moves were carried out: I/O may start. */
+/* The plan's moves were carried out, so I/O of their blocks may start. */
 void sched_moves_done(struct sched *s);
 bool sched_next_io(struct sched *s, struct swap_io *out);
 void sched_io_done(struct sched *s, uint32_t copy, int rc);
 
-/* The store has the first n_blocks blocks of a request's prompt. One that is not held back any more
- * is ignored, here and below. */
+/* The block store has the first n_blocks blocks of a request's prompt. Here and below, a request
+ * that is not held back any more is ignored. */
 void sched_stored(struct sched *s, uint64_t id, uint32_t n_blocks);
-/* Blocks first .. first + n - 1 of its prompt have been read; n 0: none could be. With is_last
- * there will be no more. The result is kv_manager_enter()'s: the caller copies the bytes. */
+/* Blocks first .. first + n - 1 of its prompt were read; n 0: none could be read. With is_last
+ * there will be no more. Returns what kv_manager_enter() returns: the caller copies the bytes. */
 uint32_t sched_fetched(struct sched *s, uint64_t id, uint32_t first, uint32_t n, bool is_last,
                        uint32_t *from, const block_id **ids);
-/* What is to be read, or is not wanted any more, in this order; false: nothing new. To be asked
- * after sched_plan() and after cancels. */
+/* The next order for the block store, in order; false: there is none. Called after sched_plan() and
+ * after cancels. */
 bool sched_next_fetch(struct sched *s, struct sched_fetch *out);
-/* Does a sequence wait for the store? Then plans are to be made while it waits, for it may be
- * released when its time is over. */
+/* Does a sequence wait for the block store? Then plans must be made while it waits, because a plan
+ * releases it when its time is over. */
 bool sched_waits_for_store(const struct sched *s);
 
-/* The plan's step took us: its sequences' usage takes it up, by these costs. Once, before
- * sched_commit(); without it their usage has neither time nor computed tokens. */
+/* Divide the step's `us` among the usage of the plan's sequences, by these costs. Called once,
+ * before sched_commit(); without it usage has neither time nor computed tokens. */
 void sched_account(struct sched *s, const struct step_costs *costs, uint64_t us);
 
-/* The plan was computed; tokens[i] is the token of item i where it wants one: behind its first
- * n_accepted[i] drafts, which were right (NULL: none were). is_eog tells whether a token ends a
- * generation (NULL: none does). */
+/* The plan was computed. tokens[i] is the token of item i, if that wants one: the token behind its
+ * first n_accepted[i] drafts, which were right (NULL: none were). is_eog tells whether a token ends
+ * a generation (NULL: none does). */
 void sched_commit(struct sched *s, const int32_t *tokens, const uint32_t *n_accepted,
                   bool (*is_eog)(void *ud, int32_t token), void *ud, uint64_t now_us);
 
-/* Requests that ended since the last call, one at a time; false when there are no more. */
+/* The next request that has ended; false when there are no more. */
 bool sched_next_end(struct sched *s, struct sched_end *out);
 
 bool sched_is_idle(const struct sched *s); /* nothing running, nothing waiting */
@@ -251,7 +254,7 @@ void sched_fill_stats(const struct sched *s, struct engine_stats *out);
 /* Fill requests, tenants and the block map. */
 void sched_fill_snapshot(const struct sched *s, struct snapshot *out, uint64_t now_us);
 
-/* Every invariant: blocks held = blocks in tables, states and lists agree. O(everything). */
+/* Check every invariant: blocks held = blocks in tables; states and lists agree. O(everything). */
 bool sched_check(const struct sched *s);
 
 #endif

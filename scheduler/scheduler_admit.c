@@ -1,5 +1,13 @@
 /* scheduler/scheduler_admit.c - admission of waiting sequences, and which blocks they can reuse:
- * a swapped copy, or a cached prefix; see scheduler.h. */
+ * a swapped copy, or a cached prefix; see scheduler.h.
+ *
+ * sched_try_admit() is called by plan_prompts() for the waiting sequence that is due first. In this
+ * order it may hold the sequence back for a running one that computes its prefix, hold it back
+ * until its swapped copy is in RAM, preempt lower priorities, and admit it. An admitted sequence
+ * begins with the blocks of its swapped copy, of its prefix owner (fork) or of the prefix cache.
+ * Admission counts the blocks that running sequences still need, so that a newcomer does not soon
+ * force a preemption.
+ */
 #include "scheduler/scheduler_impl.h"
 
 #include "core/base/err.h"
@@ -9,14 +17,14 @@
 
 /* ---- room ---- */
 
-/* Tokens that a sequence will have at a time at most. */
+/* The most tokens that a sequence can have at a time. */
 static uint32_t worst_case(const struct seq *seq)
 {
     return seq->request->max_known;
 }
 
-/* Blocks that a running sequence still needs: for what it knows and one token more; all it may
- * ever need (`all`) where it is not to be preempted any more. */
+/* Blocks that a running sequence still needs: for its known tokens and one more; with `all`, or if
+ * it is exempt from preemption, for the most tokens that it can have. */
 static uint64_t owed_to(const struct sched *s, const struct seq *seq, bool all)
 {
     const uint32_t to = all || sched_is_preempt_exempt(s, seq) ? worst_case(seq) : seq->n_known + 1;
@@ -33,8 +41,8 @@ static uint64_t blocks_owed(const struct sched *s, bool all)
     return n;
 }
 
-/* How many of its tokens a sequence need not compute, if others have them. A prompt that is to be
- * scored must be computed as far as it has not been. */
+/* How many of its tokens a sequence may take from the cache. Of a prompt that is scored only the
+ * tokens that were scored already. */
 static uint32_t reusable(const struct sched *s, const struct seq *seq)
 {
     const struct request *r = seq->request;
@@ -46,7 +54,7 @@ static uint32_t reusable(const struct sched *s, const struct seq *seq)
     return seq->n_known - 1;
 }
 
-/* The prefix owner whose blocks the sequence can take over as they are. */
+/* The prefix owner whose blocks the sequence can share by a fork, or NULL. */
 static const struct seq *fork_parent(const struct sched *s, const struct seq *seq)
 {
     const struct request *r = seq->request;
@@ -67,7 +75,7 @@ static const struct seq *fork_parent(const struct sched *s, const struct seq *se
     return prefix_owner;
 }
 
-/* Blocks an admission takes out of the available ones, at once and soon. */
+/* Blocks that the admission takes out of the available ones, at once and soon. */
 static uint64_t admission_blocks(const struct sched *s, const struct seq *seq)
 {
     const bool exempt = sched_is_preempt_exempt(s, seq);
@@ -84,8 +92,8 @@ static uint64_t admission_blocks(const struct sched *s, const struct seq *seq)
     return need > n_held ? need - n_held : 0;
 }
 
-/* Blocks that a newcomer leaves to those before it, which come in when their copies have been
- * read. */
+/* Blocks reserved for sequences due before the newcomer, which are admitted once their swapped
+ * copies are read. */
 static uint64_t blocks_of_copies(const struct sched *s, const struct seq *seq)
 {
     uint64_t n = 0;
@@ -99,9 +107,9 @@ static uint64_t blocks_of_copies(const struct sched *s, const struct seq *seq)
     return n;
 }
 
-/* A sequence is admitted when there is room for all its known tokens, for what is reserved for the
- * others, and for one block more of each group for each of them: otherwise it would soon be
- * preempted, and what it had computed lost. With nothing else running it is always admitted. */
+/* A sequence is admitted when there is room for all its known tokens, for what is reserved for
+ * others, and for one block more per KV group and running sequence: otherwise it would soon be
+ * preempted and lose what it computed. When nothing else runs it is always admitted. */
 static bool is_admissible(const struct sched *s, const struct seq *seq)
 {
     if (s->n_slots == 0 || s->n_running == 0)
@@ -142,7 +150,7 @@ static bool clear_the_way(struct sched *s, const struct seq *seq)
         return true;
     if (!could_make_room(s, seq))
         return false;
-    while (!is_admissible(s, seq)) { /* what is shared with a victim is held by one fewer then */
+    while (!is_admissible(s, seq)) { /* what is shared with a victim loses one holder */
         victim = sched_victim_for(s, seq);
         if (victim == NULL)
             return false;
@@ -151,9 +159,10 @@ static bool clear_the_way(struct sched *s, const struct seq *seq)
     return true;
 }
 
-/* ---- coming in ---- */
+/* ---- admission ---- */
 
-/* The first admission: what is there already need not be computed. */
+/* Give an admitted sequence the blocks that exist already, of its prefix owner or of the prefix
+ * cache. */
 static void start_seq(struct sched *s, struct seq *seq)
 {
     struct request *r = seq->request;
@@ -162,8 +171,9 @@ static void start_seq(struct sched *s, struct seq *seq)
     if (parent != NULL) {
         kv_manager_fork(s->kv, &seq->kv, &parent->kv, r->n_prompt - 1);
         seq->n_done = r->n_prompt - 1;
-        /* Part at once: the parent may write into the last block in this very step. The block for
-         * that was counted; should it be missing all the same, plan_chunk() tries again. */
+        /* Copy the last block at once: the parent may write into it in this very step. The block
+         * for the copy was counted; should there be none all the same, sched_plan_chunk() tries
+         * again. */
         (void)kv_manager_alloc(s->kv, &seq->kv, seq->n_done, seq->n_done + 1);
     } else {
         seq->n_done = kv_manager_attach(s->kv, &seq->kv, &r->key, reusable(s, seq));
@@ -177,7 +187,7 @@ static void start_seq(struct sched *s, struct seq *seq)
     tenant_charge(&s->tenants[r->tenant], request_n_given(r) - seq->n_done);
 }
 
-/* Blocks for a sequence that has just become a running one: from its copy, or what is there. */
+/* Give a sequence that has just become running the blocks of its swapped copy, or cached ones. */
 static void bring_in(struct sched *s, struct seq *seq)
 {
     if (seq->kv.swap != SWAP_NONE) {
@@ -209,7 +219,8 @@ static void admit(struct sched *s, struct seq *seq)
 
 /* ---- context shift ---- */
 
-/* Nobody waits for its tokens: all but the last are computed. */
+/* Shift the context of a full sequence. No prefix waiter waits for it: all its tokens but the last
+ * are computed. */
 static void shift(struct sched *s, struct seq *seq)
 {
     struct request *r = seq->request;
@@ -232,7 +243,8 @@ void sched_shift_full(struct sched *s)
 
 /* ---- copies ---- */
 
-/* The copy is lost, or cannot be had while nothing else moves: compute again. */
+/* Drop a swapped copy that is lost, or that cannot be read while nothing else frees room: the
+ * sequence is computed again. */
 static void give_up_copy(struct sched *s, struct seq *seq)
 {
     sched_leave_waiting(s, seq);
@@ -253,8 +265,8 @@ static bool is_copy_in_ram(const struct sched *s, const struct seq *seq)
            kv_manager_where(s->kv, &seq->kv) == SWAP_WRITING;
 }
 
-/* Is the swapped copy of the sequence in RAM, or is there none (any more)? Else its read is begun,
- * where there is room for that. */
+/* Is the sequence's swapped copy in RAM, or is there none (any more)? Otherwise begin to read it,
+ * if there is room. */
 static bool has_copy_ready(struct sched *s, struct seq *seq)
 {
     const bool is_in_ram = is_copy_in_ram(s, seq);
@@ -267,8 +279,8 @@ static bool has_copy_ready(struct sched *s, struct seq *seq)
     return is_in_ram;
 }
 
-/* A disk may take long, or for ever: meanwhile others come in, if they leave room for this one. It
- * has been counted as waiting all the time. */
+/* Hold the sequence back until its copy is read. A disk may take long: meanwhile others are
+ * admitted, if they leave room for this one. It is still counted as waiting. */
 static void hold_for_copy(struct sched *s, struct seq *seq)
 {
     struct tenant *t = &s->tenants[seq->request->tenant];
@@ -291,7 +303,7 @@ void sched_plan_copies(struct sched *s)
     list_each(link, &s->held_for_copy) {
         struct seq *seq = list_entry(link, struct seq, copy_link);
 
-        /* One that was given up has been entered already. */
+        /* give_up_copy() has entered the sequence already. */
         if (!has_copy_ready(s, seq) || !seq->awaits_copy)
             continue;
         sched_leave_copy(s, seq);
@@ -299,7 +311,7 @@ void sched_plan_copies(struct sched *s)
     }
 }
 
-#define READ_AHEAD 2 /* sequences after the next one whose copies are read in time */
+#define READ_AHEAD 2 /* sequences behind the next one whose copies are read ahead */
 
 void sched_read_ahead(struct sched *s, const struct seq *next)
 {
@@ -319,9 +331,10 @@ void sched_read_ahead(struct sched *s, const struct seq *next)
 
 /* ---- waiting for a prefix ---- */
 
-#define MIN_AWAITED 4 /* blocks that are worth waiting for */
+#define MIN_AWAITED 4 /* fewer shared blocks are not waited for */
 
-/* Whole blocks that two prompts begin with: chained hashes agree up to there and no further. */
+/* Number of whole blocks that two prompts have in common: their chained hashes are equal up to
+ * there. */
 static uint32_t n_common(const struct request *a, const struct request *b, uint32_t from)
 {
     const uint32_t most = (a->n_prompt - 1) / BLOCK_TOKENS;
@@ -333,8 +346,9 @@ static uint32_t n_common(const struct request *a, const struct request *b, uint3
     return n;
 }
 
-/* The running prefill that is computing the longest part of the newcomer's prefix that is not in
- * the cache yet; *n_awaited of its tokens are wanted. None of a lower priority is waited for. */
+/* The running prefill that is computing the longest part of the newcomer's prefix that is not
+ * cached yet; *n_awaited: tokens of it that the newcomer waits for. It never waits for a lower
+ * priority. */
 static struct seq *who_computes(const struct sched *s, const struct seq *seq, uint32_t *n_awaited)
 {
     const struct request *r = seq->request;
@@ -357,7 +371,8 @@ static struct seq *who_computes(const struct sched *s, const struct seq *seq, ui
     return best;
 }
 
-/* Many come at once with one long beginning: the first computes it, the others wait for that. */
+/* Hold a new sequence back while a running one computes its prefix: when many requests arrive with
+ * one long prefix, the first computes it for all. */
 static bool waits_for_prefix(struct sched *s, struct seq *seq)
 {
     const bool is_new =

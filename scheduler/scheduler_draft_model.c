@@ -1,30 +1,30 @@
 /* scheduler/scheduler_draft_model.c - when the draft model is asked; see scheduler.h.
  *
- * Its guesses cost time before anybody knows whether they are right, so they are made where the
- * rates of earlier ones promise more tokens in the time than the step makes without. They are made
- * for all streams that have no better guess, in batches of a row each: the deeper, the more
- * batches. What was guessed is then weighed like any other guess.
+ * A guess of the draft model costs time before it is known to be right. So the model is asked only
+ * where the rates of its earlier guesses promise more tokens in the time than the step makes
+ * without it: for all streams that have no better guess, in batches with one row for each, one
+ * batch for each token of depth. Its guesses are then weighed like all others.
  *
- * A stream's text must have been taken in first. That is paid for by an account of its own
- * (draft_account.h): a new one is begun only while that is not in debt, so a model that does not
- * help costs its allowance and one text.
+ * The model must have taken a stream's text in first. An account of its own pays for that
+ * (draft_account.h): a new text is begun only while the balance is not negative, so a model that
+ * does not help costs its allowance and one text.
  */
 #include "scheduler/scheduler_impl.h"
 
 #include <assert.h>
 
-#define EXPECTED_LEFT 256 /* tokens that an answer is thought to go on for, at most */
-#define PIECE 128         /* rows of a text that are taken in beside a step, at most */
+#define EXPECTED_LEFT 256 /* most tokens that an answer is expected to have left */
+#define PIECE 128         /* most rows of a text taken in beside one step */
 
 struct candidate {
     struct seq *seq;
     uint32_t behind;    /* tokens that the model has to take in */
-    struct draft other; /* the guess that it has without the model */
+    struct draft other; /* the sequence's guess without the model */
 };
 
 struct candidates {
     struct candidate of[DRAFT_ROWS];
-    struct draft_stream streams[DRAFT_ROWS]; /* of each */
+    struct draft_stream streams[DRAFT_ROWS]; /* [n] stream of each candidate */
     uint32_t n;
 };
 
@@ -36,7 +36,7 @@ static struct draft_stream stream_of(const struct sched *s, uint32_t i_item)
                                  .most = sched_most_drafts(s, seq)};
 }
 
-/* All that the model can guess for, once it has taken in their texts. */
+/* Collect the sequences that the model can guess for once it has taken in their texts. */
 static void collect(const struct sched *s, struct candidates *c)
 {
     const struct draft_model *m = &s->opt.model;
@@ -57,7 +57,7 @@ static void collect(const struct sched *s, struct candidates *c)
     }
 }
 
-/* Is the guess that the sequence has at least as sure as one of the model? */
+/* Does the sequence have a guess that is at least as likely to be right as one of the model? */
 static bool has_better(const struct sched *s, const struct seq *seq)
 {
     const struct draft *d = &seq->draft;
@@ -73,7 +73,7 @@ static bool is_far(const struct candidate *c)
     return c->behind > DRAFT_NEAR;
 }
 
-/* Those that it can guess for now, and that have no better guess. */
+/* Keep the candidates that the model can guess for now and that have no better guess. */
 static void keep_near(const struct sched *s, struct candidates *c)
 {
     uint32_t n = 0;
@@ -89,7 +89,7 @@ static void keep_near(const struct sched *s, struct candidates *c)
 
 /* ---- how deep ---- */
 
-/* As if the model had guessed that deep for all candidates. */
+/* Pretend that the model guessed `depth` tokens for each candidate. */
 static void assume(const struct sched *s, struct candidates *c, uint32_t depth)
 {
     for (uint32_t i = 0; i < c->n; i++) {
@@ -108,8 +108,8 @@ static void restore(struct candidates *c)
         c->of[i].seq->draft = c->of[i].other;
 }
 
-/* The depth with which the step, with the guesses' making, makes most tokens in its time; 0 where
- * that is no gain over what there is without the model. */
+/* The depth at which the step, including the time for making the guesses, yields most tokens in its
+ * time; 0 where no depth is better than no guesses of the model. */
 static uint32_t best_depth(const struct sched *s, struct candidates *c, struct draft_pace *best)
 {
     static const uint8_t depths[] = {1, 2, 3, 4, 5, 6, 8, 10, 12, DRAFT_MAX};
@@ -133,8 +133,9 @@ static uint32_t best_depth(const struct sched *s, struct candidates *c, struct d
 
 /* ---- taking in ---- */
 
-/* Would guesses for all candidates, beside those for which it can guess now, save more time, over
- * what is left of one's answer, than it takes to take in the texts of the others? */
+/* Is it worth taking in the texts of the far candidates? Compares the time that guesses for all
+ * candidates save, over guesses for the near ones, during the rest of seq's answer, with the time
+ * for taking the texts in. */
 static bool is_worth(const struct sched *s, struct candidates *c, const struct seq *seq)
 {
     const uint32_t left = seq->request->max_tokens - seq_n_generated(seq);
@@ -154,8 +155,8 @@ static bool is_worth(const struct sched *s, struct candidates *c, const struct s
                                        cost_us * with.tokens / s->plan.n_items / DRAFT_TOKEN;
 }
 
-/* Of those that are far behind one that was begun, or else the first; or c->n. Those that are not
- * have been taken in: should they fall behind again, that is decided anew. */
+/* Index of a candidate that is far behind: one whose text was begun, else the first; c->n: none. A
+ * candidate that is near was taken in: should it fall behind, the decision is made anew. */
 static uint32_t choose_far(struct candidates *c)
 {
     uint32_t first = c->n;
@@ -186,7 +187,7 @@ static void choose_taken_in(struct sched *s, struct candidates *c)
         s->taken_in = seq;
 }
 
-/* Rows of a text that are taken in in the time that is left. */
+/* Rows of a text that can be taken in within left_ns. */
 static uint32_t piece(const struct sched *s, uint64_t left_ns)
 {
     const uint64_t n = left_ns != SCHED_NO_LIMIT ?
@@ -210,7 +211,7 @@ void sched_take_in_by_model(struct sched *s, uint64_t left_ns)
 
 /* ---- guessing ---- */
 
-/* Tests want all depths. */
+/* The depth of this step's guesses. With takes_all (tests) all depths in turn. */
 static uint32_t choose_depth(const struct sched *s, struct candidates *c)
 {
     struct draft_pace pace;

@@ -1,30 +1,34 @@
 /* scheduler/scheduler_drafts.c - how many guessed tokens a step computes; see scheduler.h.
  *
- * Each stream's guess is a row of drafts, each of which counts only if those before it are right:
- * its worth, in tokens, is the product of their rates. Rows are added one by one, the worthiest
- * first, and the number is taken at which the step makes the most tokens in its time.
+ * A draft of a stream counts only if those before it are right: its worth, in tokens, is the
+ * product of their rates. choose() adds drafts one by one, the one of most worth first, over all
+ * streams, and keeps the number at which the step yields the most tokens in its time.
+ * sched_plan_drafts() runs when the rest of the plan is complete, sched_settle_drafts() after the
+ * step.
  */
 #include "scheduler/scheduler_impl.h"
 
 #include <assert.h>
 #include <string.h>
 
-#define GAIN_PERCENT 108   /* tokens in the time, of those without drafts: less is not tried */
-#define GAIN_IN_DEBT 130   /* while the account is negative (draft_costs.h) */
-#define DEEP_DEBT 2        /* steps: then none is tried */
+#define GAIN_PERCENT 108   /* percent of the tokens in the time that a step without drafts makes: a
+                            * smaller gain is not tried */
+#define GAIN_IN_DEBT 130   /* GAIN_PERCENT while the balance is negative (draft_account.h) */
+#define DEEP_DEBT 2        /* plain steps of debt at which no drafts are tried */
 #define KEY_DISCOUNT 4     /* rows of one sequence read its keys together: each but the first costs
                             * its arithmetic, about so much less */
-#define PLAIN_EVERY 64     /* steps: one without drafts, so that its cost stays known */
+#define PLAIN_EVERY 64     /* steps after which one has no drafts, so that its cost stays known */
 
 /* ---- guesses ---- */
 
-/* Does the step consist of streams alone? The rows of a prompt take what time there is. */
+/* Does the step consist of streams alone? Rows of a prompt use up the time that drafts would
+ * need. */
 static bool has_streams_only(const struct sched *s)
 {
     return s->plan.n_items > 0 && s->plan.work.n_prefill == 0;
 }
 
-/* What the step takes with n_drafts rows more, which read `keys` positions between them. */
+/* Nanoseconds of the step with n_drafts more rows, which read `keys` positions together. */
 static uint64_t step_ns(const struct sched *s, uint32_t n_drafts, uint64_t keys)
 {
     const struct step_work work = {.kv_decode = s->plan.work.kv_decode + keys / KEY_DISCOUNT};
@@ -33,7 +37,7 @@ static uint64_t step_ns(const struct sched *s, uint32_t n_drafts, uint64_t keys)
            step_costs_keys_ns(&s->limits->costs, &work);
 }
 
-/* May it pay at all, by what is known before anything is guessed? */
+/* Can drafts pay at all, judged before anything is guessed? */
 static bool may_pay(struct sched *s)
 {
     const struct draft_costs *c = s->limits->drafts;
@@ -49,7 +53,7 @@ static bool may_pay(struct sched *s)
     return false;
 }
 
-/* The most rows that a sequence's state may take in in a step with drafts. */
+/* The most rows that a sequence's recurrent state may take in in a step with drafts. */
 static uint32_t most_state_rows(const struct sched *s, const struct seq *seq)
 {
     if (!kv_manager_has_states(s->kv))
@@ -59,7 +63,7 @@ static uint32_t most_state_rows(const struct sched *s, const struct seq *seq)
     return sched_min(s->opt.undo_rows, kv_manager_to_snapshot(s->kv, seq->n_done));
 }
 
-/* The most drafts that a sequence can take: one token more comes behind them. */
+/* The most drafts that a sequence can take: one more token follows them. */
 uint32_t sched_most_drafts(const struct sched *s, const struct seq *seq)
 {
     const struct request *r = seq->request;
@@ -100,12 +104,12 @@ static bool has_drafts(const struct sched *s)
 /* ---- how many of them ---- */
 
 struct choice {
-    uint32_t taken[DRAFT_ROWS];     /* of each item */
-    uint32_t worth[DRAFT_ROWS];     /* of the item's next draft; 0: there is none */
+    uint32_t taken[DRAFT_ROWS];     /* [item] its drafts added */
+    uint32_t worth[DRAFT_ROWS];     /* [item] worth of its next draft; 0: there is none */
     uint8_t order[DRAFT_ROWS];      /* items in the order in which their drafts were added */
     uint32_t n;                     /* drafts added */
-    uint64_t keys;                  /* that these read */
-    uint64_t tokens;                /* that the step makes, in DRAFT_TOKENs */
+    uint64_t keys;                  /* positions that the added drafts read */
+    uint64_t tokens;                /* tokens that the step yields, in DRAFT_TOKENs */
 };
 
 uint32_t sched_draft_rate(const struct sched *s, const struct seq *seq, enum draft_source source,
@@ -114,7 +118,7 @@ uint32_t sched_draft_rate(const struct sched *s, const struct seq *seq, enum dra
     return draft_rates_permille(&seq->rates, &s->rates, source, fit);
 }
 
-/* Of the draft behind the first n, of which the last is worth so much. */
+/* The worth of the draft behind the first n; `worth` is that of the last of these. */
 static uint32_t worth_of_next(const struct sched *s, const struct seq *seq, uint32_t n,
                               uint32_t worth)
 {
@@ -133,7 +137,7 @@ static void begin(const struct sched *s, struct choice *c)
         c->worth[i] = worth_of_next(s, s->item_seq[i], 0, DRAFT_TOKEN);
 }
 
-/* Add the worthiest draft; false: none is left. */
+/* Add the draft of most worth; false: none is left. */
 static bool add_best(const struct sched *s, struct choice *c)
 {
     uint32_t best = 0;
@@ -153,14 +157,14 @@ static bool add_best(const struct sched *s, struct choice *c)
     return true;
 }
 
-/* In microseconds, so that products with DRAFT_TOKENs fit. */
+/* step_ns() in microseconds, so that products with DRAFT_TOKENs fit. */
 static uint64_t step_us(const struct sched *s, uint32_t n_drafts, uint64_t keys)
 {
     return step_ns(s, n_drafts, keys) / 1000 + 1;
 }
 
-/* The most rows of a step: twice as many as were measured lately. So a machine on which rows are
- * dear is not asked for many of them to find that out. */
+/* The most rows of a step: twice as many as were measured lately, so that a machine on which rows
+ * are expensive does not have to compute many to show it. */
 static uint32_t most_rows(const struct sched *s)
 {
     const uint32_t seen = s->limits->drafts->most_seen, n = s->plan.n_items;
@@ -168,8 +172,8 @@ static uint32_t most_rows(const struct sched *s)
     return sched_min(DRAFT_ROWS, 2 * (seen > n ? seen : n));
 }
 
-/* The number of drafts, in the order of c->order, with which the step makes most tokens in its
- * time, of which made_us go into their making; 0 where that is no clear gain. */
+/* The number of drafts, in the order of c->order, with which the step yields most tokens in its
+ * time plus made_us, the time for making them; 0 where that is no clear gain. */
 static struct draft_pace best_pace(const struct sched *s, struct choice *c, uint64_t made_us)
 {
     const uint64_t plain = step_us(s, 0, 0), target = s->limits->target_us;
@@ -227,7 +231,7 @@ static void add_rows(struct sched *s, struct plan_item *item, struct seq *seq)
     s->draft_keys += (uint64_t)n * seq->n_known + n * (n + 1) / 2;
 }
 
-/* With the making of its guesses; 0: not known. */
+/* The predicted time of the step and of the making of its guesses; 0: not known. */
 static uint64_t predicted_ns(const struct sched *s)
 {
     const struct draft_costs *c = s->limits->drafts;
@@ -237,7 +241,7 @@ static uint64_t predicted_ns(const struct sched *s)
     return step_ns(s, s->plan.n_drafts, s->draft_keys) + s->guess_ns;
 }
 
-/* Time that the step leaves until its target; without one there is no limit. */
+/* Time left until the step's target; without a target there is no limit. */
 static uint64_t time_left_ns(const struct sched *s)
 {
     const uint64_t target_ns = s->limits->target_us * 1000, ns = predicted_ns(s);

@@ -27,8 +27,8 @@ struct sched {
     struct kv_manager *kv;
     struct seq_set set;
     struct tenant *tenants; /* [max_tenants] */
-    uint32_t n_tenants;     /* those up to the highest one seen */
-    struct heap expiry;     /* every seq that will be given up at some time */
+    uint32_t n_tenants;     /* tenants up to the highest index seen */
+    struct heap expiry;     /* every sequence with an expiry time */
     struct seq **running;   /* [max_sequences], in run order */
     uint32_t n_running;
     uint32_t *slots; /* [max_sequences] stack of free slots */
@@ -39,8 +39,9 @@ struct sched {
     struct sched_end *ends; /* ring [max_requests] */
     uint32_t end_head, n_ends;
     uint32_t n_waiting[PRIORITY_COUNT], n_preempted, n_waiting_all;
-    uint64_t waiting_tokens[PRIORITY_COUNT]; /* still to compute, as of when they began to wait */
-    /* the plan */
+    uint64_t waiting_tokens[PRIORITY_COUNT]; /* tokens to compute, counted when they began to
+                                              * wait */
+    /* ---- the plan ---- */
     struct plan plan;
     uint64_t now_us;
     const struct sched_limits *limits;
@@ -51,39 +52,40 @@ struct sched {
     uint32_t rows_left, prefill_left; /* budgets of the plan being made */
     uint64_t room_ns;                 /* time left in it for prompt rows, or SCHED_NO_LIMIT */
     uint32_t n_streams;               /* decode rows planned */
-    uint64_t serial;                  /* of the plan being made; marks the sequences tried in it */
-    /* drafts */
-    struct draft_rates rates;         /* of all sequences */
-    uint32_t n_with_drafts;           /* steps since the last one without */
-    struct seq *taken_in;             /* its text, by the draft model, in the plan being made */
-    uint64_t draft_keys, guess_ns;    /* that its drafts read, and what their making takes */
+    uint64_t serial;                  /* number of this plan; marks sequences tried in it */
+    /* ---- drafts ---- */
+    struct draft_rates rates;         /* counts of all sequences */
+    uint32_t n_with_drafts;           /* steps since the last one without drafts */
+    struct seq *taken_in;             /* sequence whose text the draft model takes in now */
+    uint64_t draft_keys, guess_ns;    /* keys that the plan's drafts read; time to make them */
     struct draft_stats drafts[DRAFT_SOURCES];
-    /* the block store */
-    struct list held_for_store; /* sequences, by arrival */
+    /* ---- the block store ---- */
+    struct list held_for_store; /* sequences held back for the block store, by arrival */
     uint32_t n_reading;
     struct sched_fetch *fetches; /* ring [max_fetches] */
     uint32_t fetch_head, n_fetches, max_fetches;
     struct list held_for_copy; /* sequences whose swapped copies are read from the file */
     uint64_t store_declined, store_timeouts, fetched_blocks;
-    /* counters */
+    /* ---- counters ---- */
     uint64_t prompt_tokens, generation_tokens, recomputed_tokens, cached_tokens;
     uint64_t preemptions, preemptions_swap, swap_fallbacks, iterations, context_shifts;
-    struct usage usage; /* of all sequences */
+    struct usage usage; /* sum over all sequences */
 };
 
 /* ---- scheduler_run_order.c ---- */
 
-/* The key in its tenant's waiting order; fixed at arrival. */
+/* The sequence's key in its tenant's waiting order; fixed at arrival. */
 struct order_key sched_key(const struct sched *s, const struct request *r, uint64_t ticket);
-/* Does a go before b among the running? Priority where the policy has any, then arrival. */
+/* Does a come before b in the run order? By priority, if the policy has any, then by arrival. */
 bool sched_runs_before(const struct sched *s, const struct seq *a, const struct seq *b);
-/* A strictly higher level of priority. */
+/* Has a a strictly higher priority than b? */
 bool sched_is_above(const struct sched *s, const struct seq *a, const struct seq *b);
 /* May a, which waits, preempt b, which runs? Only if a is above b and also before it in the waiting
- * order: else b, which had waited long, would be preempted as soon as it runs. */
+ * order: otherwise b, having waited long, would be preempted as soon as it ran. */
 bool sched_can_preempt(const struct sched *s, const struct seq *a, const struct seq *b);
-/* Between tenants: a higher priority, unless the other one has waited until it is as high; then the
- * one with less service. Within a tenant the key. Pairs only: three may go round in a circle. */
+/* Is a due before b? Between tenants: the higher priority, unless the other has waited until it is
+ * as high; then the tenant with less service. Within a tenant: the key. Not transitive: compare
+ * pairs only. */
 bool sched_is_due_before(const struct sched *s, const struct seq *a, const struct seq *b);
 /* The waiting sequence that is to be admitted next, or NULL. */
 struct seq *sched_next_waiting(const struct sched *s);
@@ -91,43 +93,48 @@ struct seq *sched_next_waiting(const struct sched *s);
 /* ---- scheduler_usage.c ---- */
 
 void sched_use(struct sched *s, struct seq *seq, const struct usage *more);
-/* The blocks of a running sequence since that was done last. */
+/* Add the blocks of a running sequence to its usage, for the time since the last call. */
 void sched_use_blocks(struct sched *s, struct seq *seq, uint64_t now_us);
 
 /* ---- scheduler.c ---- */
 
-/* Between the lists; the state of the sequence is the caller's to set. */
+/* Move a sequence between the lists; the caller sets its state. */
 void sched_enter_waiting(struct sched *s, struct seq *seq);
 void sched_leave_waiting(struct sched *s, struct seq *seq);
-void sched_enter_running(struct sched *s, struct seq *seq); /* takes a slot: there is one */
+void sched_enter_running(struct sched *s, struct seq *seq); /* takes a free slot (there is one) */
 void sched_leave_running(struct sched *s, struct seq *seq); /* gives slot and blocks back */
-uint64_t sched_end_of_time(const struct request *r); /* when it is given up; 0 = never */
+uint64_t sched_end_of_time(const struct request *r); /* when the request expires; 0 = never */
 void sched_set_expiry(struct sched *s, struct seq *seq, uint64_t at_us); /* 0 = never */
 /* End every request whose time is over. */
 void sched_end_expired(struct sched *s, uint64_t now_us);
-/* Make a sequence that is counted as waiting, and in no order, wait for another one's tokens. */
+/* Make a sequence that is counted as waiting, and is in no order, wait until prefix_owner has
+ * computed n_awaited tokens. */
 void sched_hold_back(struct sched *s, struct seq *seq, struct seq *prefix_owner,
                      uint32_t n_awaited);
 /* The prefix owner has computed n_done tokens: release the waiters that need no more. */
 void sched_free_prefix_waiters(struct sched *s, struct seq *prefix_owner, uint32_t n_done);
-/* Tokens that a parallel choice waits for: the prompt. With states all but its last one, because a
- * state can only be copied where its sequence stands, and a choice computes that token itself. */
+/* Tokens that a parallel choice waits for: the prompt. With recurrent states the prompt without its
+ * last token, because a state can only be copied at its sequence's current position, and the choice
+ * computes that token itself. */
 uint32_t sched_awaited_by_choice(const struct sched *s, const struct request *r);
-/* A sequence that is a parallel choice has forked from its prefix owner, or needs it no more. */
+/* A sequence that is a parallel choice has forked from its prefix owner, or does not need it any
+ * more. */
 void sched_choice_left(struct sched *s, struct seq *seq);
-/* The owner was preempted, or has ended: release its waiters, or give them a successor. */
+/* The owner was preempted, or has ended (is_gone): release its waiters, or give them a
+ * successor. */
 void sched_leave_prefix_waiters(struct sched *s, struct seq *prefix_owner, bool is_gone);
 
 /* ---- scheduler_preempt.c ---- */
 
-/* Preempt, with a copy if that is cheaper to bring back and there is room for it. */
+/* Preempt a sequence, swapping it out if that is the cheaper way back and there is room for the
+ * copy. */
 void sched_preempt(struct sched *s, struct seq *victim);
-/* Make positions n_done .. to-1 of a running sequence writable, preempting later ones in the run
- * order; false when it was preempted itself. */
+/* Make positions n_done .. to-1 of a running sequence writable, preempting sequences later in the
+ * run order; false when it was preempted itself. */
 bool sched_make_room(struct sched *s, struct seq *seq, uint32_t to);
 /* A running sequence of lower priority that may be preempted to admit a newcomer, or NULL. */
 struct seq *sched_victim_for(const struct sched *s, const struct seq *newcomer);
-/* The last of the others in the run order, exempt or not: for when no sequence can progress. */
+/* The last other sequence in the run order, exempt or not: for when no sequence can progress. */
 struct seq *sched_last_but(const struct sched *s, const struct seq *seq);
 bool sched_is_preempt_exempt(const struct sched *s, const struct seq *seq);
 
@@ -135,28 +142,28 @@ bool sched_is_preempt_exempt(const struct sched *s, const struct seq *seq);
 
 /* Take the sequence out of the plan that is being made. */
 void sched_drop_item(struct sched *s, struct seq *seq);
-/* The next chunk of a running prefill: as much as budgets and available blocks allow. */
+/* Plan the next chunk of a running prefill: as much as budgets and available blocks allow. */
 void sched_plan_chunk(struct sched *s, struct seq *seq);
 
 /* ---- scheduler_drafts.c ---- */
 
-/* Add the rows of guessed tokens that are worth it to the plan, which is complete but for them. */
+/* Add the drafts that are worth their rows to the plan, which is otherwise complete. */
 void sched_plan_drafts(struct sched *s);
-/* Of a plan's item n_accepted drafts were right: count them, and give back what the others took.
- * The sequence's n_done is what stays. */
+/* n_accepted drafts of a sequence's item were right: count them, and give back the blocks of the
+ * wrong ones. The sequence's n_done is what remains. */
 void sched_settle_drafts(struct sched *s, struct seq *seq, uint32_t n_accepted);
 
-/* The most drafts that a sequence can take: one token more comes behind them. */
+/* The most drafts that a sequence can take: one more token follows them. */
 uint32_t sched_most_drafts(const struct sched *s, const struct seq *seq);
-/* Of 1,000 such guesses behind a sequence so many are right. */
+/* How many of 1,000 such guesses behind a sequence are expected to be right. */
 uint32_t sched_draft_rate(const struct sched *s, const struct seq *seq, enum draft_source source,
                           uint8_t fit);
 
-#define DRAFT_TOKEN 1000000u /* a token that is sure */
+#define DRAFT_TOKEN 1000000u /* a token that is certain */
 
-struct draft_pace { /* of a step with so many drafts */
+struct draft_pace { /* the pace of a step with n_drafts drafts */
     uint32_t n_drafts;
-    uint64_t tokens, us; /* what it is expected to choose, in DRAFT_TOKENs, and what it takes */
+    uint64_t tokens, us; /* tokens that it is expected to choose, in DRAFT_TOKENs, and its time */
 };
 
 static inline bool sched_is_faster(const struct draft_pace *a, const struct draft_pace *b)
@@ -164,16 +171,16 @@ static inline bool sched_is_faster(const struct draft_pace *a, const struct draf
     return a->tokens * b->us > b->tokens * a->us;
 }
 
-/* The best that can be made of the drafts of all sequences in the plan, where made_us go into their
- * making. Where they are no clear gain n_drafts is 0, and the pace that which they had to beat. */
+/* The best pace with the drafts of all sequences in the plan, when making them takes made_us. Where
+ * drafts are no clear gain, n_drafts is 0 and the pace is the one that they had to beat. */
 struct draft_pace sched_draft_pace(const struct sched *s, uint64_t made_us);
 
 /* ---- scheduler_draft_model.c ---- */
 
-/* Let the draft model guess, where that pays, for sequences that have no better guess, and choose
- * one that it cannot guess for yet and should. */
+/* Let the draft model guess, where that pays, for sequences that have no better guess, and choose a
+ * sequence whose text it should take in next. */
 void sched_guess_by_model(struct sched *s);
-/* Let it take in some of the text of that one, in left_ns at most. */
+/* Let the draft model take in a part of the chosen sequence's text, in left_ns at most. */
 void sched_take_in_by_model(struct sched *s, uint64_t left_ns);
 
 /* ---- scheduler_admit.c ---- */
@@ -184,26 +191,27 @@ void sched_shift_full(struct sched *s);
  * computed its prefix, or its copy has been read. False: neither it nor those behind it are
  * admitted. */
 bool sched_try_admit(struct sched *s, struct seq *seq);
-/* Those whose copies have been read, or are lost, wait for room again. */
+/* Put sequences whose swapped copies were read, or are lost, back into the waiting order. */
 void sched_plan_copies(struct sched *s);
-/* A sequence that is held back for its copy is in no list then. */
+/* Take a sequence out of the list of those held back for their copies; it is in no list then. */
 void sched_leave_copy(struct sched *s, struct seq *seq);
-/* Begin to read the copies of the sequences after `next` (or NULL) in its tenant's order. */
+/* Begin to read the swapped copies of the sequences behind `next` (or NULL) in its tenant's
+ * order. */
 void sched_read_ahead(struct sched *s, const struct seq *next);
 
 /* ---- scheduler_store.c ---- */
 
-/* Hold a sequence that has just come, is counted as waiting and in no order, back for the store;
+/* Hold a new sequence, which is counted as waiting and in no order, back for the block store;
  * false: there is nothing to wait for. */
 bool sched_hold_for_store(struct sched *s, struct seq *seq);
-/* It is in no list then. */
+/* Take a sequence out of the list of those held back for the store; it is in no list then. */
 void sched_leave_store(struct sched *s, struct seq *seq);
-/* The same for one that ends: the store is told. */
+/* sched_leave_store() for a sequence that ends: the store is told. */
 void sched_end_in_store(struct sched *s, struct seq *seq);
-/* Begin the reads that are worth it, and release those that wait in vain. */
+/* Begin the reads that are worth it, and release sequences that wait in vain or too long. */
 void sched_plan_store(struct sched *s);
 
-/* Note a request in one of the plan's lists. */
+/* Append a request's id to one of the plan's lists. */
 static inline void sched_note(const struct sched *s, uint64_t *ids, uint32_t *n,
                               const struct seq *seq)
 {

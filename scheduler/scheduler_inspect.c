@@ -1,4 +1,12 @@
-/* scheduler/scheduler_inspect.c - what goes on inside, for statistics, /debug and checks. */
+/* scheduler/scheduler_inspect.c - what the scheduler shows of itself: dry runs, statistics,
+ * snapshots for /debug, and sched_check().
+ *
+ * All of it only reads struct sched, on the engine thread between two steps. Statistics are
+ * published after every step and must be cheap: counters kept elsewhere and one walk over the
+ * running sequences. Snapshots walk everything, but only when a client asks. sched_check() is
+ * called after every step in debug builds: it recounts lists, holders and blocks from the sequences
+ * themselves.
+ */
 #include "scheduler/scheduler_impl.h"
 
 #include <string.h>
@@ -17,7 +25,7 @@ struct event_probe sched_probe(const struct sched *s, struct request *r)
         probe.n_cached = kv_manager_match(s->kv, &r->key, r->n_prompt - 1).n_tokens;
     probe.n_blocks = kv_manager_needed(s->kv, r->max_known);
     probe.n_ahead = rank;
-    for (uint32_t i = 0; i < s->n_tenants; i++) /* which are served in turn with it */
+    for (uint32_t i = 0; i < s->n_tenants; i++) /* tenants are served in turn */
         if (&s->tenants[i] != own)
             probe.n_ahead += sched_min(order_n(&s->tenants[i].waiting), rank + 1);
     return probe;
@@ -184,7 +192,7 @@ static bool check_running(const struct sched *s)
     return true;
 }
 
-/* In how many ways it is held back. */
+/* How many lists of held back sequences it is in. */
 static int n_holds(const struct seq *seq)
 {
     return (seq->prefix_owner != NULL) + (seq->store != STORE_NONE) + seq->awaits_copy;
@@ -210,7 +218,7 @@ static bool check_waiting(const struct sched *s, uint32_t *n_waiting, uint32_t *
     return true;
 }
 
-/* The sum of all references in tables is the sum of holders, block by block. */
+/* The number of references in all tables must equal the number of holders of all blocks. */
 static bool check_holders(const struct sched *s)
 {
     const struct block_pool *pool = kv_manager_pool(s->kv);

@@ -1,11 +1,18 @@
-/* scheduler/scheduler_plan.c - the rows of the next step; see scheduler.h. */
+/* scheduler/scheduler_plan.c - the rows of the next step; see scheduler.h.
+ *
+ * The order is the policy: decode rows of all streams first, so that running streams never stall
+ * (P7); then the time that is left, cut into prompt chunks for running prefills and newcomers in
+ * the order of sched_is_due_before(); if that leaves the plan empty, the first sequence in the run
+ * order preempts until it fits; drafts last, when everything else is fixed. add_item() and
+ * sched_drop_item() keep the sums of the plan, as a preemption can remove an item again.
+ */
 #include "scheduler/scheduler_impl.h"
 
 #include <assert.h>
 
 /* ---- items ---- */
 
-/* What an item adds to the step. */
+/* The rows and keys that an item adds to the step. */
 static struct step_work work_of(const struct plan_item *item, bool is_prefill)
 {
     const uint64_t n = item->n, keys = n * item->first + n * (n + 1) / 2;
@@ -74,7 +81,7 @@ static void add_item(struct sched *s, struct seq *seq, uint32_t n, bool is_prefi
 
 /* ---- decodes ---- */
 
-/* Every running sequence that is one token behind gets it. */
+/* Plan a decode row for every running sequence that is one token behind. */
 static void plan_decodes(struct sched *s)
 {
     for (uint32_t i = 0; i < s->n_running;) {
@@ -82,7 +89,7 @@ static void plan_decodes(struct sched *s)
 
         if (seq_behind(seq) == 1 && seq->item == SEQ_NO_ITEM) {
             if (!sched_make_room(s, seq, seq->n_done + 1))
-                continue; /* it is gone: another one stands at i now */
+                continue; /* it was preempted: another one is at i now */
             add_item(s, seq, 1, false);
         }
         i++;
@@ -92,7 +99,7 @@ static void plan_decodes(struct sched *s)
 
 /* ---- prompt chunks ---- */
 
-/* The time that is left beside the streams; without streams there is no limit. */
+/* Set the time left for prompt rows beside the streams; without streams there is no limit. */
 static void set_room(struct sched *s)
 {
     const uint64_t target_us = s->limits->target_us;
@@ -103,7 +110,8 @@ static void set_room(struct sched *s)
         s->room_ns = sched_room_ns(target_us, used);
 }
 
-/* Rows that fit into the time; the first chunk of a step always gets SCHED_MIN_CHUNK. */
+/* How many of at most `max` rows fit into the time; the first chunk of a step always gets
+ * SCHED_MIN_CHUNK. */
 static uint32_t rows_in_time(const struct sched *s, const struct seq *seq, uint32_t max)
 {
     const struct step_costs *c = &s->limits->costs;
@@ -117,7 +125,7 @@ static uint32_t rows_in_time(const struct sched *s, const struct seq *seq, uint3
     return sched_min(max, n > least ? n : least);
 }
 
-/* A whole prompt or nothing: the first of a step always, others when there is time. */
+/* A whole prompt or nothing: the first one of a step always, others if the time suffices. */
 static uint32_t whole_in_time(const struct sched *s, const struct seq *seq, uint32_t n)
 {
     const uint64_t ns = step_costs_chunk_ns(&s->limits->costs, seq->n_done, n);
@@ -127,7 +135,7 @@ static uint32_t whole_in_time(const struct sched *s, const struct seq *seq, uint
     return s->room_ns == SCHED_NO_LIMIT || s->plan.work.n_prefill == 0 || ns <= s->room_ns ? n : 0;
 }
 
-/* Of n tokens behind those done, up to where the state is wanted: a snapshot, or a copy for
+/* How many of n tokens to compute up to where the state is needed: at a snapshot, or for a copy for
  * parallel choices, which compute the prompt's last token themselves. */
 static uint32_t until_wanted(const struct sched *s, const struct seq *seq, uint32_t n)
 {
@@ -138,7 +146,7 @@ static uint32_t until_wanted(const struct sched *s, const struct seq *seq, uint3
     return sched_min(n, kv_manager_to_snapshot(s->kv, seq->n_done));
 }
 
-/* The next chunk of a running prefill: as much as budgets and free blocks allow. */
+/* Plan the next chunk of a running prefill: as much as budgets and free blocks allow. */
 void sched_plan_chunk(struct sched *s, struct seq *seq)
 {
     uint32_t n = sched_min(seq_behind(seq), sched_min(s->prefill_left, s->rows_left));
@@ -156,7 +164,7 @@ void sched_plan_chunk(struct sched *s, struct seq *seq)
     s->room_ns -= ns < s->room_ns ? ns : s->room_ns;
 }
 
-/* The running prefill that is due first, of those not tried in this plan. */
+/* The running prefill that is due first, of those not tried in this plan; or NULL. */
 static struct seq *next_prefill(const struct sched *s)
 {
     struct seq *best = NULL;
@@ -171,7 +179,8 @@ static struct seq *next_prefill(const struct sched *s)
     return best;
 }
 
-/* Time for one row at least: with less than that no sequence would ever be admitted. */
+/* Is there time for at least one more row? The first chunk of a step needs none, or no sequence
+ * would ever be admitted. */
 static bool has_time(const struct sched *s)
 {
     const struct step_costs *c = &s->limits->costs;
@@ -186,7 +195,7 @@ static bool has_budget(const struct sched *s)
     return s->prefill_left > 0 && s->rows_left > 0 && has_time(s);
 }
 
-/* A prefill without room takes blocks from lower priorities. */
+/* Plan a chunk of a running prefill, which preempts lower priorities if it has no room. */
 static void continue_prefill(struct sched *s, struct seq *seq)
 {
     struct seq *victim;
@@ -198,7 +207,8 @@ static void continue_prefill(struct sched *s, struct seq *seq)
     sched_plan_chunk(s, seq);
 }
 
-/* The plan is empty although sequences run: the first in the run order preempts until it fits. */
+/* Avoid an empty plan while sequences run: the first in the run order preempts until its chunk
+ * fits. */
 static void force_progress(struct sched *s)
 {
     while (s->plan.n_items == 0 && s->n_running > 0) {
@@ -214,8 +224,8 @@ static void force_progress(struct sched *s)
 
 /* ---- prompts ---- */
 
-/* Running prefills and newcomers share what is left of the step in one order. Once a newcomer
- * cannot come in, those behind it do not either. */
+/* Running prefills and newcomers share the rest of the step in one order. Once a newcomer cannot be
+ * admitted, none behind it is. */
 static void plan_prompts(struct sched *s)
 {
     bool is_open = true;

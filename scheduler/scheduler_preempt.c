@@ -1,4 +1,11 @@
-/* scheduler/scheduler_preempt.c - victims, and whether they are swapped or recomputed. */
+/* scheduler/scheduler_preempt.c - chooses the sequences that are preempted, and whether they are
+ * swapped out or recomputed.
+ *
+ * Costs decide: bringing a sequence back takes two copies of its blocks if it is swapped, or the
+ * prefill of the tokens that no other sequence holds. The same estimate picks the victim among
+ * sequences of one priority and its way of return. Victims come only from behind in the run order,
+ * so two sequences never preempt each other in turn.
+ */
 #include "scheduler/scheduler_impl.h"
 
 #include <assert.h>
@@ -12,7 +19,8 @@ static uint64_t swap_back_ns(const struct sched *s, const struct seq *seq)
     return 2 * c->swap_ns * kv_manager_n_swapped(s->kv, &seq->kv, seq->n_done);
 }
 
-/* Blocks that other sequences hold too are not lost: a prefix lookup finds them again. */
+/* Time to recompute the sequence's tokens without the blocks that others hold too: a prefix lookup
+ * finds those again. */
 static uint64_t recompute_ns(const struct sched *s, const struct seq *seq)
 {
     const struct step_costs *c = &s->limits->costs;
@@ -21,7 +29,7 @@ static uint64_t recompute_ns(const struct sched *s, const struct seq *seq)
     return step_costs_chunk_ns(c, seq->n_done - n, n);
 }
 
-/* Until something has been measured a copy is taken to be the cheaper way: it nearly always is. */
+/* Is swapping the cheaper way? Assumed so until costs are known, because it nearly always is. */
 static bool prefers_swap(const struct sched *s, const struct seq *seq)
 {
     if (s->opt.preemption == SCHED_RECOMPUTE || seq->n_done == 0)
@@ -47,8 +55,8 @@ bool sched_is_preempt_exempt(const struct sched *s, const struct seq *seq)
     return seq->n_preempted >= s->opt.max_preemptions;
 }
 
-/* The better victim: lower priority first, then the cheaper one, then the younger. Both are
- * candidates, and `a` may be NULL. */
+/* The better victim of two: the lower priority, then the cheaper to bring back, then the younger.
+ * Both may be preempted; `a` may be NULL. */
 static struct seq *better_victim(const struct sched *s, struct seq *a, struct seq *b)
 {
     uint64_t cost_a, cost_b;
@@ -75,8 +83,8 @@ struct seq *sched_victim_for(const struct sched *s, const struct seq *newcomer)
     return best;
 }
 
-/* Who is preempted for a running sequence's block: one later in the run order; one that is exempt
- * only for a strictly higher priority; none whose preemption makes no block available. */
+/* The victim for a running sequence's block, or NULL: a sequence later in the run order; an exempt
+ * one only for a strictly higher priority; none whose preemption makes no block available. */
 static struct seq *victim_below(const struct sched *s, const struct seq *seq)
 {
     struct seq *best = NULL;
@@ -100,7 +108,7 @@ struct seq *sched_last_but(const struct sched *s, const struct seq *seq)
     return NULL;
 }
 
-/* ---- the deed ---- */
+/* ---- preemption ---- */
 
 void sched_preempt(struct sched *s, struct seq *victim)
 {

@@ -1,19 +1,28 @@
 /* scheduler/scheduler_store.c - prompts whose beginning may be in the block store: they are held
  * back until that is known and, if reading is cheaper than computing, until it has been read; see
- * scheduler.h. */
+ * scheduler.h.
+ *
+ * A held sequence goes from STORE_ASKED over STORE_FOUND to STORE_READING and is released into the
+ * waiting order from any of them: when the store has nothing useful, when the last part was read,
+ * or when its time is over. The answers arrive between two steps; sched_plan_store() decides in the
+ * next plan. The scheduler talks to the store only through the ring of sched_fetch, which
+ * engine_loop.c empties, so the same calls give the same plans in a replay.
+ */
 #include "scheduler/scheduler_impl.h"
 
 #include <string.h>
 
-#define MOST_READING 4 /* requests whose blocks are read at a time; the rest waits, for one of them
-                        * may bring what another one wants */
+#define MOST_READING 4 /* requests whose blocks are read at a time; others wait, as one of these
+                        * reads may bring the blocks that they want */
 
-/* ---- the list of those held back ---- */
+/* ---- sequences held back for the store ---- */
 
-/* Each request is told of twice at most, its read and its end; see sched_create(). */
+/* Tell the store to read blocks of a request, or with n 0 that it ended or needs no more. Twice at
+ * most for each request; see sched_create(). */
 static void tell(struct sched *s, const struct seq *seq, uint32_t first, uint32_t n)
 {
-    if (s->n_fetches == s->max_fetches) /* nobody asks: a replay of a journal that was edited */
+    if (s->n_fetches == s->max_fetches) /* the ring is full because nothing empties it: a replay of
+                                         * an edited journal */
         return;
     s->fetches[(s->fetch_head + s->n_fetches++) % s->max_fetches] =
         (struct sched_fetch){.request = seq->request->id, .first = first, .n = n};
@@ -29,7 +38,7 @@ bool sched_hold_for_store(struct sched *s, struct seq *seq)
     if (kv_manager_match(s->kv, &r->key, r->n_prompt - 1).n_blocks + each >
         r->n_prompt / BLOCK_TOKENS) {
         tell(s, seq, 0, 0);
-        return false; /* what is missing is less than a record */
+        return false; /* fewer blocks are missing than a record has */
     }
     seq->store = STORE_ASKED;
     seq->store_until_us = s->now_us + (uint64_t)s->opt.store_wait_ms * 1000;
@@ -46,7 +55,7 @@ void sched_leave_store(struct sched *s, struct seq *seq)
     s->tenants[seq->request->tenant].n_held_back--;
 }
 
-/* Back into the waiting order; it has been counted as waiting all the time. */
+/* Put the sequence back into the waiting order; it was counted as waiting all the time. */
 static void release(struct sched *s, struct seq *seq)
 {
     sched_leave_store(s, seq);
@@ -61,7 +70,7 @@ void sched_end_in_store(struct sched *s, struct seq *seq)
 
 /* ---- is it worth reading? ---- */
 
-/* Blocks first .. first + n - 1: reading them takes less time than computing would. */
+/* Is reading blocks first .. first + n - 1 faster than computing them? */
 static bool is_cheaper(const struct step_costs *c, uint32_t first, uint32_t n)
 {
     const uint64_t read = c->fetch_delay_ns + n * c->fetch_ns;
@@ -70,7 +79,7 @@ static bool is_cheaper(const struct step_costs *c, uint32_t first, uint32_t n)
            read < step_costs_chunk_ns(c, first * BLOCK_TOKENS, n * BLOCK_TOKENS);
 }
 
-/* Is somebody reading the record that this one would begin with? */
+/* Is another sequence reading the record that this one would begin with? */
 static bool is_being_read(const struct sched *s, const struct seq *seq, uint32_t first)
 {
     const uint32_t last = first + s->opt.store_blocks - 1;
@@ -86,7 +95,8 @@ static bool is_being_read(const struct sched *s, const struct seq *seq, uint32_t
     return false;
 }
 
-/* The store has the first n_stored blocks: read what the cache lacks, wait, or go on without. */
+/* The store has the first n_stored blocks: read those that the cache lacks, wait, or continue
+ * without the store. */
 static void decide(struct sched *s, struct seq *seq)
 {
     const uint32_t each = s->opt.store_blocks;

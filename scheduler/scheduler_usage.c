@@ -1,4 +1,11 @@
-/* scheduler/scheduler_usage.c - what each sequence takes of the machine: see usage.h. */
+/* scheduler/scheduler_usage.c - charges each sequence for the blocks, rows and time that it takes:
+ * see usage.h.
+ *
+ * Integers only, so that sums over requests equal the engine's own. A step's time is divided among
+ * its items by weights from the cost model; the division walks along the step (each item gets from
+ * the end of the one before it to its own end), so the parts add up to the whole. Blocks are
+ * charged before each commit, preemption and end.
+ */
 #include "scheduler/scheduler_impl.h"
 
 void sched_use(struct sched *s, struct seq *seq, const struct usage *more)
@@ -15,7 +22,7 @@ void sched_use_blocks(struct sched *s, struct seq *seq, uint64_t now_us)
     seq->held_since_us = now_us;
 }
 
-/* What the item costs beside others, in any unit; not 0. */
+/* The item's cost relative to other items, in any unit; not 0. */
 static uint64_t weight_of(const struct plan_item *item, bool is_prefill, const struct step_costs *c)
 {
     const uint64_t n = item->n, keys = n * item->first + n * (n + 1) / 2;
@@ -26,8 +33,8 @@ static uint64_t weight_of(const struct plan_item *item, bool is_prefill, const s
            keys * (is_prefill ? c->kv_prefill_ps : c->kv_decode_ps) / 1000;
 }
 
-/* Each item takes from where the one before it has ended to its own end, rounded down: so the parts
- * add up to the whole. */
+/* Each item gets the time from the end of the item before it to its own end, rounded down, so the
+ * parts add up to the whole. */
 void sched_account(struct sched *s, const struct step_costs *costs, uint64_t us)
 {
     unsigned __int128 all = 0, sum = 0;

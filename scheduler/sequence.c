@@ -1,4 +1,10 @@
-/* scheduler/sequence.c - see sequence.h. */
+/* scheduler/sequence.c - see sequence.h.
+ *
+ * Sequences live in one fixed array; unused ones are in a free list, and a chained hash table finds
+ * one by its request's id. seq_set_state() asserts that a change of state is an edge of the drawing
+ * in sequence.h. The time accounts are derived from a few timestamps when a request ends, so that a
+ * step only ever adds to counters.
+ */
 #include "scheduler/sequence.h"
 
 #include "core/base/err.h"
@@ -61,7 +67,7 @@ void seq_count_ids(struct seq *s)
     }
 }
 
-/* Of the first n, those within the discarded range. */
+/* How many of the first n ids are in the discarded range. */
 static uint32_t n_lost(const struct request *r, uint32_t n)
 {
     const uint32_t behind = n > r->n_keep ? n - r->n_keep : 0;
@@ -108,7 +114,8 @@ struct event_times seq_times(const struct seq *s, uint64_t now_us)
     const uint64_t arrival = s->request->arrival_us;
     const uint64_t started = s->started_us != 0 ? s->started_us : now_us;
     const uint64_t first = s->first_token_us != 0 ? s->first_token_us : now_us;
-    /* The prompt's last token never is cached; of a resumed one what comes behind it may be. */
+    /* The prompt's last token is never cached; tokens behind the prompt of a continued answer may
+     * be. */
     const uint32_t n_last = s->request->n_prompt - 1;
 
     return (struct event_times){
@@ -147,7 +154,7 @@ void seq_set_release(struct seq_set *set)
     *set = (struct seq_set){0};
 }
 
-/* Ids count upwards, so the low bits spread them well. */
+/* The chain of an id. Ids count upwards, so their low bits spread well. */
 static struct seq **bucket_of(const struct seq_set *set, uint64_t id)
 {
     return &set->bucket[id & (set->n_bucket - 1)];

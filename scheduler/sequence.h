@@ -38,11 +38,11 @@ enum seq_state {
     SEQ_FAILED,
 };
 
-enum store_step { /* of a sequence that is held back for the block store */
+enum store_step { /* the step of a sequence held back for the block store */
     STORE_NONE = 0,
-    STORE_ASKED,   /* what the store has of its prompt is not known yet */
-    STORE_FOUND,   /* its first n_stored blocks */
-    STORE_READING, /* those that the cache lacked are being read */
+    STORE_ASKED,   /* the store was asked and has not answered yet */
+    STORE_FOUND,   /* the store has its first n_stored blocks */
+    STORE_READING, /* the blocks that the cache lacks are being read */
 };
 
 #define SEQ_NO_ITEM UINT32_MAX
@@ -53,45 +53,45 @@ struct seq {
     enum seq_state state;
     uint64_t ticket;   /* order of arrival in the scheduler */
     uint32_t n_known;  /* tokens in request->ids */
-    uint32_t n_discarded; /* thrown away by context shifts */
-    uint32_t n_done;   /* of them computed, with keys and values in blocks or in a swapped copy */
-    uint32_t n_peak;   /* most n_done ever was: below it work is recomputation; since the latest
-                        * shift: all that stayed but the last token */
+    uint32_t n_discarded; /* tokens discarded by context shifts */
+    uint32_t n_done;   /* computed tokens, whose keys are in blocks or in a swapped copy */
+    uint32_t n_peak;   /* the most that n_done ever was: below it work is recomputation; after a
+                        * context shift: all remaining tokens but the last */
     uint32_t n_scored; /* prompt rows whose score was reported */
     uint32_t slot;     /* while running, else SEQ_NO_SLOT */
     uint32_t item;     /* index in the plan being made, or SEQ_NO_ITEM */
     bool is_prefill;   /* the item is a chunk, not a decode row */
-    uint64_t tried;    /* serial of the plan in which a chunk was last thought about */
+    uint64_t tried;    /* serial of the plan that last tried a chunk of it */
     struct kv_seq kv;  /* the table is set up while running */
     struct order_node node;
-    struct seq *prefix_owner;   /* while held back: in its list */
+    struct seq *prefix_owner;   /* the owner in whose prefix_waiters it is held back */
     struct seq *prefix_waiters; /* held back until this one has computed what they share */
     struct seq *next_prefix_waiter;
     uint32_t n_awaited;    /* while held back: tokens that the prefix owner is to have computed */
     uint32_t n_choices;    /* parallel choices that are to fork from this one */
-    bool is_choice;        /* counted there, of the request's prefix owner */
-    enum store_step store; /* not STORE_NONE: it is in the list of those held back for the store */
+    bool is_choice;        /* it is counted in n_choices of the request's prefix owner */
+    enum store_step store; /* not STORE_NONE: it is in the list held_for_store */
     struct list store_link;
-    bool awaits_copy;      /* it is in the list of those whose swapped copies are being read */
+    bool awaits_copy;      /* it is in the list held_for_copy */
     struct list copy_link;
-    uint32_t n_stored;     /* leading blocks of the prompt that the store has; STORE_FOUND on */
-    uint64_t store_until_us; /* it is released then */
-    uint64_t expiry_us;    /* when it is given up; 0 = never */
+    uint32_t n_stored;     /* leading blocks of the prompt in the store; from STORE_FOUND on */
+    uint64_t store_until_us; /* time at which it is released */
+    uint64_t expiry_us;    /* when it expires; 0 = never */
     uint32_t heap_expiry;  /* position, kept by struct heap */
-    uint32_t n_prompt_left; /* leading ids that are the prompt's */
-    struct draft draft;    /* in the plan being made, or none */
+    uint32_t n_prompt_left; /* leading ids that are tokens of the prompt */
+    struct draft draft;    /* its draft in the plan being made */
     struct draft_rates rates;
     bool is_taking_in;     /* the draft model has begun to take in its text */
     uint32_t n_drafted, n_accepted; /* drafts that were computed, and those that were right */
-    uint32_t n_cached;     /* prompt tokens that were there at the first admission */
+    uint32_t n_cached;     /* prompt tokens that were cached at the first admission */
     struct seq *hash_next; /* chain of the id table, or the free list */
-    /* times */
+    /* ---- times ---- */
     uint64_t started_us, first_token_us, preempted_at_us;
     uint64_t preempted_before_us, preempted_after_us; /* before and after the first token */
-    uint64_t swapped_us;                              /* of both: with a copy */
+    uint64_t swapped_us;                              /* part of both with a swapped copy */
     uint32_t n_preempted;
     struct usage usage;
-    uint64_t held_since_us; /* while it has blocks: up to when they are in its usage */
+    uint64_t held_since_us; /* while it has blocks: time up to which its usage counts them */
 };
 
 /* The sequence of a node in an order; NULL for NULL. */
@@ -100,7 +100,7 @@ static inline struct seq *seq_at(struct order_node *node)
     return node != NULL ? list_entry(node, struct seq, node) : NULL;
 }
 
-/* Assert the edge and take it. */
+/* Change the state; the edge must be legal (asserted). */
 void seq_set_state(struct seq *s, enum seq_state state);
 
 /* Tokens still to be computed before a new one can be chosen. */
@@ -114,27 +114,27 @@ static inline uint32_t seq_n_generated(const struct seq *s)
     return s->n_known + s->n_discarded - s->request->n_prompt;
 }
 
-/* Are its tokens as many as may be, and more to come? */
+/* Has it max_known tokens and more to generate, so that its context must be shifted? */
 static inline bool seq_is_full(const struct seq *s)
 {
     return s->n_known == s->request->max_known && request_may_shift(s->request);
 }
 
-/* Throw tokens away, as request.h has it: none is computed then. The sequence is full, and holds no
- * blocks. */
+/* Shift the context as described in request.h; no token is computed afterwards. The sequence must
+ * be full and hold no blocks. */
 void seq_shift(struct seq *s);
 
-/* Append a chosen token, and count it where penalties want that. */
+/* Append a chosen token, and count it if penalties need the counts. */
 void seq_append(struct seq *s, int32_t token);
 
-/* Enter all ids into the request's count table (none: nothing), which is empty. */
+/* Enter all ids into the request's count table, if it has one; the table must be empty. */
 void seq_count_ids(struct seq *s);
 
-/* Add the time since the preemption to the right accounts; the copy is still there, if there is
- * one. */
+/* Add the time since the preemption to the accounts that it belongs to; a swapped copy, if any,
+ * must still be there. */
 void seq_end_preemption(struct seq *s, uint64_t now_us);
 
-/* The accounts; their sum is now - arrival. */
+/* The time accounts; their sum is now - arrival. */
 struct event_times seq_times(const struct seq *s, uint64_t now_us);
 
 /* ---- all seqs of a scheduler ---- */
@@ -142,17 +142,17 @@ struct event_times seq_times(const struct seq *s, uint64_t now_us);
 struct seq_set {
     struct seq *all;     /* [cap] */
     uint32_t cap, n;
-    uint32_t n_fresh;    /* of `all` so many were ever used: pages of the others cost nothing */
-    struct seq *free;    /* of these, chained by hash_next */
+    uint32_t n_fresh;    /* entries of `all` ever used: pages of the others cost nothing */
+    struct seq *free;    /* unused entries of these, chained by hash_next */
     struct seq **bucket; /* [n_bucket], by request id */
     uint32_t n_bucket;   /* a power of two */
 };
 
 int seq_set_create(struct seq_set *set, uint32_t cap);
 void seq_set_release(struct seq_set *set); /* destroys the requests still inside */
-/* A cleared seq for the request, findable by its id; NULL when all are in use. */
+/* Take a cleared seq for the request, to be found by its id; NULL when all are in use. */
 struct seq *seq_set_take(struct seq_set *set, struct request *r);
-void seq_set_give(struct seq_set *set, struct seq *s); /* the request is the caller's */
+void seq_set_give(struct seq_set *set, struct seq *s); /* the caller gets the request back */
 struct seq *seq_set_find(const struct seq_set *set, uint64_t id);
 
 #endif

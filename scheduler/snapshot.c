@@ -1,10 +1,15 @@
-/* scheduler/snapshot.c - see snapshot.h. */
+/* scheduler/snapshot.c - see snapshot.h.
+ *
+ * The queue creates the one snapshot of an engine with room for the most requests, tenants and
+ * blocks there can be, so the engine fills it without allocating.
+ */
 #include "scheduler/snapshot.h"
 
 #include "core/base/err.h"
 #include "core/base/mem.h"
 
-/* Never NULL for n = 0: readers of the snapshot walk arrays without a check. */
+/* An array that is never NULL, even for n = 0: readers of the snapshot walk arrays without a
+ * check. */
 static void *make_array(uint32_t n, size_t size)
 {
     return mem_calloc(n > 0 ? n : 1, size);

@@ -22,19 +22,19 @@ enum snapshot_state { SNAPSHOT_WAITING = 0, SNAPSHOT_PREFIX_WAITING, SNAPSHOT_RU
 
 struct seq_info {
     uint64_t id;
-    enum snapshot_state state; /* FOLLOWING: until the prompt of its prefix owner is computed */
+    enum snapshot_state state; /* PREFIX_WAITING: until its owner's prompt is computed */
     enum priority priority;
     uint32_t tenant;
     uint32_t n_prompt, max_tokens;
     uint32_t n_discarded;     /* tokens thrown away by context shifts */
     uint32_t n_known, n_done; /* tokens known, tokens computed (and kept, in blocks or swapped) */
-    uint32_t n_cached;        /* of the prompt, from the prefix cache */
+    uint32_t n_cached;        /* prompt tokens from the prefix cache */
     uint32_t n_drafted, n_accepted; /* guessed tokens that were computed, and that were right */
     uint32_t n_blocks;
     uint32_t n_preempted;
     int swap;                 /* enum swap_state of its copy, or -1 */
     uint64_t age_us;          /* since arrival */
-    uint64_t waited_us;       /* of it in the queue */
+    uint64_t waited_us;       /* part of age_us spent in the queue */
     uint64_t deadline_in_us;  /* 0 = none */
 };
 
@@ -44,7 +44,7 @@ struct tenant_info {
 };
 
 struct step_info {
-    uint64_t step, at_us; /* when it was planned, since the start of the engine's clock */
+    uint64_t step, at_us; /* at_us: when it was planned, since the engine's start */
     struct step_work work;
     uint32_t n_drafts; /* rows of guessed tokens, beside the work */
     uint32_t n_sequences, n_admitted, n_preempted, n_swapped_out, n_swapped_in, n_moves;
@@ -54,10 +54,9 @@ struct step_info {
 struct snapshot {
     uint64_t now_us;
     uint32_t max_seqs, n_seqs;
-    struct seq_info *seqs; /* the running in run order; then the waiting in their order as far
-                            * as a single tenant goes */
+    struct seq_info *seqs; /* running ones in run order, then waiting ones by tenant */
     uint32_t max_tenants, n_tenants;
-    struct tenant_info *tenants; /* those that have asked for anything yet */
+    struct tenant_info *tenants; /* tenants that have sent a request yet */
     uint32_t n_steps;
     struct step_info steps[SNAPSHOT_STEPS]; /* oldest first */
     struct step_costs costs;

@@ -1,4 +1,10 @@
-/* scheduler/tenants.c - see tenants.h. */
+/* scheduler/tenants.c - see tenants.h.
+ *
+ * `service` only grows. An idle tenant's falls behind the others' while these are served;
+ * tenant_arrive() lifts it, when its first new request comes, to TENANT_CREDIT below the level of
+ * the busy tenants, which bounds how long it can go before them. The division by the weight happens
+ * when tokens are charged, so that tenants are compared by one number.
+ */
 #include "scheduler/tenants.h"
 
 bool tenant_is_busy(const struct tenant *t)
@@ -6,8 +12,8 @@ bool tenant_is_busy(const struct tenant *t)
     return order_n(&t->waiting) > 0 || t->n_running > 0 || t->n_held_back > 0;
 }
 
-/* What a tenant that was idle begins from: the least of the busy ones, or, when all were idle, the
- * most of all: then no tenant is ahead or behind. */
+/* The service level at which an idle tenant starts: the least of the busy tenants, or, when all are
+ * idle, the most of all, so that no tenant is ahead or behind. */
 static uint64_t level_of_service(const struct tenant *tenants, uint32_t n)
 {
     uint64_t least = UINT64_MAX, most = 0;

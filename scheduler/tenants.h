@@ -1,4 +1,4 @@
-/* scheduler/tenants.h - a tenant's waiting requests, and how much has been done for it.
+/* scheduler/tenants.h - a tenant's waiting requests, and the service that it has received.
  *
  * Service is virtual time: tokens computed, divided by the weight, in units small enough for the
  * largest weight. The tenant with the least service goes first. A tenant that was idle starts at
@@ -21,21 +21,21 @@
 #include "scheduler/order.h"
 
 #define TENANT_UNIT 1048576u /* service of one token at weight 1 */
-#define TENANT_CREDIT 2048   /* tokens at weight 1: a few prompts; what unfairness is bounded by */
+#define TENANT_CREDIT 2048   /* tokens at weight 1: a few prompts; the bound of unfairness */
 
 struct tenant {
     struct order waiting;
     uint32_t n_running;
-    uint32_t n_held_back; /* prefix waiters that wait for their prefix owner, and those that wait
-                           * for the block store */
-    uint32_t weight;      /* of its latest request; 0 = never seen */
+    uint32_t n_held_back; /* sequences held back: prefix waiters, and those that wait for the block
+                           * store or for their swapped copy */
+    uint32_t weight;      /* weight of its latest request; 0 = never seen */
     uint64_t service;
-    uint64_t n_tokens; /* computed for it */
+    uint64_t n_tokens; /* tokens computed for it */
 };
 
 bool tenant_is_busy(const struct tenant *t);
 
-/* A request of tenants[i] comes in: note the weight and lift the service if it was idle. */
+/* A request of tenants[i] arrives: set the weight, and lift the service if the tenant was idle. */
 void tenant_arrive(struct tenant *tenants, uint32_t n, uint32_t i, uint32_t weight);
 
 void tenant_charge(struct tenant *t, uint32_t n_tokens);

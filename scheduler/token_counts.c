@@ -1,4 +1,9 @@
-/* scheduler/token_counts.c - see token_counts.h. */
+/* scheduler/token_counts.c - see token_counts.h.
+ *
+ * The index of capacity c lies at offset c of one array: growing moves on to the next, still zeroed
+ * region instead of allocating, and enters the list again. The list is never sorted or thinned out;
+ * a slot of the index holds 1 + the position in the list, so zeroed memory is an empty table.
+ */
 #include "scheduler/token_counts.h"
 
 #include <string.h>
@@ -27,7 +32,7 @@ void token_counts_init(struct token_counts *c, void *memory, uint32_t max)
         .list = list, .index = (uint32_t *)(void *)(list + max), .capacity = SMALLEST};
 }
 
-/* Every table up to the one in use has been written to. */
+/* Empty the counts. Every table up to the one in use was written to, so all of them are zeroed. */
 void token_counts_clear(struct token_counts *c)
 {
     memset(c->index + SMALLEST, 0, (2 * (size_t)c->capacity - SMALLEST) * sizeof(*c->index));
@@ -35,7 +40,7 @@ void token_counts_clear(struct token_counts *c)
     c->capacity = SMALLEST;
 }
 
-/* Where the token is in the table in use, or belongs. */
+/* The token's slot in the table in use, or the free slot where it belongs. */
 static uint32_t *find_slot(const struct token_counts *c, int32_t token)
 {
     uint32_t *table = c->index + c->capacity;

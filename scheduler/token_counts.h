@@ -1,5 +1,5 @@
-/* scheduler/token_counts.h - how often each token stands in a request's prompt and in its answer,
- * for the penalties.
+/* scheduler/token_counts.h - counts how often each token occurs in a request's prompt and in its
+ * answer, for the penalties.
  *
  * The counted tokens are a dense list, in the order of their first appearance: reading it takes as
  * much work as there are different tokens. An open-addressed index finds a token in it; it doubles
@@ -26,11 +26,11 @@ struct token_counts { /* zero counts nothing */
     uint32_t capacity; /* of the table in use: a power of two >= 2 * n */
 };
 
-/* For at most `max` different tokens. */
+/* Bytes for at most `max` different tokens. */
 size_t token_counts_bytes(uint32_t max);
 /* `memory` is borrowed until the counts are not used any more. */
 void token_counts_init(struct token_counts *c, void *memory, uint32_t max);
-/* Count nothing again. */
+/* Reset all counts. */
 void token_counts_clear(struct token_counts *c);
 /* The token's count, which is zero if it is new. Amortised O(1); the pointer is good until the next
  * call. */

@@ -1,4 +1,4 @@
-/* scheduler/usage.h - what a request has taken of the machine, in whole numbers: sums over requests
+/* scheduler/usage.h - what a request has used of the machine, in whole numbers: sums over requests
  * are exact, and equal the engine's own (engine_stats.usage) once no request is left.
  *
  * Thread: plain data.
@@ -10,9 +10,8 @@
 #include <stdint.h>
 
 struct usage {
-    uint64_t computed_tokens;  /* rows: prompts, what was computed again, and guesses, wrong ones
-                                * too */
-    uint64_t cached_tokens;    /* of the prompt, that were in the prefix cache at the start */
+    uint64_t computed_tokens;  /* rows: prompts, recomputed tokens and guesses, also wrong ones */
+    uint64_t cached_tokens;    /* prompt tokens that were in the prefix cache at the start */
     uint64_t generated_tokens;
     uint64_t compute_us; /* its share of the steps' wall time, by what its rows and keys cost */
     uint64_t block_us;   /* KV blocks times microseconds: those in its table after each step, for

@@ -1,4 +1,8 @@
-/* kernels/attention/attn_bf16_neon.c - attention on keys and values in bf16. */
+/* kernels/attention/attn_bf16_neon.c - attention on keys and values in bf16.
+ *
+ * attn_body.inc with bf16 loads on NEON: tiles of up to 6 queries, 24 registers of accumulators and
+ * four for a block's keys. Widening bf16 is a shift, exact as in the definition.
+ */
 #include "kernels/attention/attn_tiles_neon.inc"
 
 #define A_KERNEL kern_attn_bf16_neon

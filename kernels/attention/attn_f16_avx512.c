@@ -1,4 +1,9 @@
-/* kernels/attention/attn_f16_avx512.c - attention on keys and values in f16; the merge. */
+/* kernels/attention/attn_f16_avx512.c - attention on keys and values in f16; the merge.
+ *
+ * attn_body.inc with f16 loads on AVX-512: tiles of up to 16 queries, 16 zmm registers of
+ * accumulators. It also compiles this level's attn_merge: the states that it merges are floats,
+ * whatever the store, so one copy serves all stores.
+ */
 #include "kernels/attention/attn_tiles_avx512.inc"
 
 #define A_KERNEL kern_attn_f16_avx512

@@ -1,4 +1,9 @@
-/* kernels/attention/attn_q4_avx2.c - attention on 8-bit keys and 4-bit values. */
+/* kernels/attention/attn_q4_avx2.c - attention on 8-bit keys and 4-bit values.
+ *
+ * attn_codes_body.inc for the Q4_0 store on AVX2, tiles of up to 6 queries (attn_codes_avx2.inc).
+ * Values share a scale per 32 dimensions, so each such group gets codes of the softmax weights of
+ * its own.
+ */
 #include "kernels/attention/attn_codes_avx2.inc"
 
 #define A_KERNEL kern_attn_q4_0_avx2

@@ -1,4 +1,8 @@
-/* kernels/attention/attn_q8_neon.c - attention on 8-bit keys and values. */
+/* kernels/attention/attn_q8_neon.c - attention on 8-bit keys and values.
+ *
+ * attn_codes_body.inc for the Q8_0 store on ARMv8.0 (A_DOTPROD 0), tiles of up to 5 queries:
+ * products of bytes are added in pairs in 16 bits, and these in 32 (attn_codes_neon.inc).
+ */
 #define A_DOTPROD 0
 #include "kernels/attention/attn_codes_neon.inc"
 

@@ -1,22 +1,30 @@
 /* kernels/attention/attn_scalar.c - attention of one query row and head at a time: the
- * definition. */
+ * definition.
+ *
+ * One query and one segment of 256 tokens at a time: scores, their exponentials, weighted values,
+ * then merge() folds the segment's softmax state into that of the segments before it. Segments are
+ * counted from position 0 and always merged in ascending order; vector bodies and split KV
+ * (attn_merge) may cut the work anywhere between segments and still give the same bits.
+ */
 #include "kernels/kern_math.h"
 #include "kernels/kernels_impl.h"
 
-/* Maximum, sum of exponentials and weighted values of what has been seen so far. */
+/* Softmax state of the tokens seen so far: maximum and sum of exponentials. */
 struct softmax_state {
     float max;
     float sum;
 };
 
-/* A row and head: its numbers as the segments take them, its position and ALiBi's slope. */
+/* One query (row and head): its numbers in the form that segment functions take, its position and
+ * its ALiBi slope. */
 struct query {
     const float *q;
     size_t pos;
     float slope;
 };
 
-/* Tokens [t0, t1) of one segment: the state, and o[value_dim]; e: room for a segment, by column. */
+/* Compute tokens [t0, t1) of one segment: returns the softmax state, o[value_dim] gets the weighted
+ * values; e is room for a segment's scores, by column. */
 typedef struct softmax_state segment_fn(const struct kern_attn *a, const struct query *q, size_t t0,
                                         size_t t1, float *e, float *o);
 
@@ -33,7 +41,7 @@ static const uint8_t *value_block(const struct kern_attn *a, size_t t)
 /* A stored number as a float. */
 typedef float load_fn(const void *p);
 
-/* A scaled score of token t to what the rest takes. */
+/* Finish the scaled score of token t: cap and ALiBi. */
 static float finish_score(const struct kern_attn *a, const struct query *q, float s, size_t t)
 {
     s = a->cap != 0 ? kern_cap_inline(s, a->cap) : s;
@@ -87,10 +95,11 @@ static struct softmax_state segment_bf16(const struct kern_attn *a, const struct
 
 /* ---- stores of codes ---- */
 
-/* How values are coded: the number of a code in a block, a scale, and dimensions that share one. */
+/* How a store codes values: the number that a code stands for, a value's scale, and how many
+ * dimensions share one. */
 struct coding {
     int32_t (*number)(const uint8_t *block, size_t slot, size_t d, size_t value_dim);
-    size_t scale_group; /* 0: all of them do */
+    size_t scale_group; /* 0: all dimensions of a value share one */
 };
 
 static int32_t number_q8(const uint8_t *block, size_t slot, size_t d, size_t value_dim)
@@ -105,7 +114,8 @@ static int32_t number_q4(const uint8_t *block, size_t slot, size_t d, size_t val
 
 static const struct coding coding_q8 = {number_q8, 0}, coding_q4 = {number_q4, KERN_GROUP};
 
-/* Scaled, since the query's numbers were, before they were quantised. */
+/* The score of token t. It needs no factor: the query's numbers were scaled before they were
+ * quantised. */
 static float score_q8(const struct kern_attn *a, const struct kern_qrow *q, size_t t)
 {
     const uint8_t *group = key_block(a, t);
@@ -129,7 +139,8 @@ struct piece {
     size_t t0, t1, d0, d1;
 };
 
-/* o += the piece's values, all of one group of tokens, weighted with codes e and their scale. */
+/* o += the values of the piece, whose tokens are in one group, weighted with codes e and their
+ * scale. */
 static void add_group(const struct kern_attn *a, const struct coding *c, const int8_t *e,
                       float scale, struct piece p, float *o)
 {
@@ -143,8 +154,8 @@ static void add_group(const struct kern_attn *a, const struct coding *c, const i
     }
 }
 
-/* The piece's dimensions of o, which share a scale; `scales`: bytes from a block's values on to the
- * scales of its tokens. */
+/* Compute the piece's dimensions of o, which share a scale; `scales`: bytes from a block's values
+ * to the scales of its tokens. */
 static void add_coded(const struct kern_attn *a, const struct coding *c, size_t scales,
                       struct piece p, const float *e, float *o)
 {
@@ -167,7 +178,7 @@ static void add_coded(const struct kern_attn *a, const struct coding *c, size_t 
     }
 }
 
-/* q: the numbers that were quantised. */
+/* A segment of a store of codes. q: the query's quantised numbers. */
 static struct softmax_state coded_segment(const struct kern_attn *a, const struct coding *c,
                                           const struct query *q, size_t t0, size_t t1, float *e,
                                           float *o)
@@ -202,9 +213,9 @@ static struct softmax_state segment_q4(const struct kern_attn *a, const struct q
     return coded_segment(a, &coding_q4, q, t0, t1, e, o);
 }
 
-/* ---- segments together ---- */
+/* ---- merging segments ---- */
 
-/* Fold a segment into what there is of those before it. */
+/* Fold a segment's state into the state of the segments before it. */
 static void merge(struct softmax_state *s, float *out, struct softmax_state seg, const float *o,
                   size_t value_dim)
 {
@@ -218,7 +229,7 @@ static void merge(struct softmax_state *s, float *out, struct softmax_state seg,
         out[d] = fmaf(out[d], a, o[d] * b);
 }
 
-/* The result: with the sink, unless NULL, as the last segment. */
+/* Write the result; the sink, unless NULL, is merged as the last segment. */
 static void finish(struct softmax_state s, float *out, const float *sink, size_t value_dim)
 {
     static const float nothing[KERN_MAX_HEAD];
@@ -246,7 +257,7 @@ static void keep_part(const struct kern_attn *a, size_t query, size_t seg, struc
     part[1] = to.sum;
 }
 
-/* The end of the tokens that the query at `pos` sees. */
+/* One past the last token that the query at `pos` sees. */
 static size_t seen_to(const struct kern_attn *a, size_t pos)
 {
     if (a->n_seen == 0)
@@ -254,7 +265,7 @@ static size_t seen_to(const struct kern_attn *a, size_t pos)
     return a->ahead && pos + 1 + a->ahead < a->n_seen ? pos + 1 + a->ahead : a->n_seen;
 }
 
-/* numbers: the query's, as segment_of takes them. */
+/* Attention of one query. numbers: the query's numbers in the form that segment_of takes. */
 static void attend(const struct kern_attn *a, segment_fn *segment_of, const float *numbers,
                    size_t row, size_t head)
 {
@@ -262,7 +273,7 @@ static void attend(const struct kern_attn *a, segment_fn *segment_of, const floa
                                 a->slopes ? a->slopes[head] : 0};
     const struct query *q = &query;
     const size_t end = q->pos + 1;
-    const size_t n = seen_to(a, q->pos); /* it sees tokens from .. n - 1 */
+    const size_t n = seen_to(a, q->pos); /* the query sees tokens from .. n - 1 */
     const size_t from = a->window && end > a->window ? end - a->window : 0;
     const size_t first = from / KERN_SEGMENT;
     float *out = a->part ? NULL : a->out + row * a->out_stride + head * a->value_dim;
@@ -286,7 +297,7 @@ static void attend(const struct kern_attn *a, segment_fn *segment_of, const floa
         finish(s, out, a->sinks ? a->sinks + head : NULL, a->value_dim);
 }
 
-/* The numbers of a row's head, in `q`. */
+/* The numbers of one head of row i in a->q. */
 static const float *query_at(const struct kern_attn *a, size_t i, size_t head)
 {
     const size_t row = a->rows ? a->rows[i].row : i;

@@ -1,4 +1,9 @@
-/* kernels/elementwise/elem_neon.c - norms, rotation, activations, softmax, quantising. */
+/* kernels/elementwise/elem_neon.c - norms, rotation, activations, softmax, quantising.
+ *
+ * elem_body.inc on v16 as four NEON registers. The definition's sums run in 16 virtual lanes that
+ * are added by a fixed tree, so a vector of 16 lanes, in any number of registers, gives the same
+ * bits.
+ */
 #include "kernels/simd/v16_neon.inc"
 
 #define NAME(op) kern_##op##_neon

@@ -1,5 +1,10 @@
 /* kernels/elementwise/elem_scalar.c - norms, rotation, activations, softmax, quantising: the
- * definitions. */
+ * definitions.
+ *
+ * Each function is written as the vector bodies must compute it: sums in 16 virtual lanes and the
+ * tree of kern_lanes_sum, explicit fma, exponentials by kern_math.h and nothing from libm but fmaf
+ * and sqrtf. That is what makes an answer the same to the bit on every machine (P1, P10).
+ */
 #include "kernels/kern_math.h"
 #include "kernels/kernels_impl.h"
 
@@ -110,7 +115,7 @@ void kern_kv_write_bf16_scalar(uint8_t *keys, uint8_t *values, size_t slot, cons
     write_halves(kern_f32_to_bf16, keys, values, slot, k, v, n_kv, key_dim, value_dim);
 }
 
-/* The numbers that share a scale: the scale, and codes + 128. */
+/* Quantise the numbers that share a scale: returns the scale, writes codes + 128. */
 static uint16_t store_q8(uint8_t *code, const float *x, size_t n)
 {
     float a = 0;
@@ -128,7 +133,7 @@ static uint16_t store_q8(uint8_t *code, const float *x, size_t n)
     return d;
 }
 
-/* 32 numbers of a value: the scale, and codes of four bits. */
+/* Quantise 32 numbers of a value: returns the scale, writes codes of four bits. */
 static uint16_t store_q4(uint8_t *code, const float *x)
 {
     float a = 0;
@@ -324,7 +329,7 @@ float kern_max_scalar(const float *x, size_t n)
 
     for (size_t i = 0; i < n; i++)
         m = x[i] > m ? x[i] : m;
-    return m + 0.0f; /* one zero only: which of -0 and +0 comes first must not matter */
+    return m + 0.0f; /* always +0: the order of -0 and +0 must not matter */
 }
 
 size_t kern_find_scalar(const float *x, size_t n, float value)

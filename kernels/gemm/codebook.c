@@ -1,5 +1,9 @@
-/* kernels/gemm/codebook.c - see codebook.h. Numbers of the file format: nothing here can be
- * derived. */
+/* kernels/gemm/codebook.c - see codebook.h.
+ *
+ * Each entry packs a pattern of eight or four magnitudes into bits, as codebook.h describes. The
+ * tables are part of the GGUF format and cannot be derived. pack_values.c reads them at load time
+ * only; products never do.
+ */
 #include "kernels/gemm/codebook.h"
 
 const uint16_t KERN_IQ2_XXS_GRID[256] = {

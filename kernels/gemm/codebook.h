@@ -1,4 +1,5 @@
-/* kernels/gemm/codebook.h - what codes stand for where they are no numbers themselves.
+/* kernels/gemm/codebook.h - the numbers that codes stand for in types whose codes are not numbers
+ * themselves.
  *
  * A codebook of the IQ formats is a list of patterns; a weight's index picks one, which gives eight
  * numbers (IQ2, IQ1) or four (IQ3) at once. Of a pattern, number i is
@@ -63,14 +64,14 @@ static const int8_t KERN_VALUES[KERN_N_WEIGHT][64] = {
     [KERN_IQ1_M] = {-7, 1, 9, 0, -9, -1, 7, 0},
 };
 
-/* Does a float multiply all numbers of a row? Its product with a group's scale is rounded; what
- * other types multiply numbers by is exact. */
+/* Has every row a float that multiplies all its numbers? Its product with a group's scale is
+ * rounded; the scales of other types multiply exactly. */
 static inline bool kern_has_row_scale(enum kern_weight w)
 {
     return w == KERN_IQ4_KS || w == KERN_IQ5_KS;
 }
 
-/* By how much the numbers of a half, or of a group, are greater where its bit says so. */
+/* How much is added to the numbers of a half, or of a group, if its shift bit is set. */
 static inline int kern_values_shift(enum kern_weight w)
 {
     switch (w) {

@@ -1,4 +1,4 @@
-/* kernels/gemm/gemm_common.h - what the vector bodies of products and attention are written with.
+/* kernels/gemm/gemm_common.h - macros and helpers of the vector bodies of products and attention.
  *
  * Thread: any.
  * Memory: none.
@@ -16,7 +16,7 @@
 #define GEMM_UNROLL _Pragma("GCC unroll 32")
 #endif
 
-/* A product with panels that another one reads too. */
+/* Define a product as an alias of `other`, which reads the same panels. */
 #define GEMM_SAME(name, other)                                                                     \
     void name KERN_GEMM_PARAMS                                                                     \
     {                                                                                              \
@@ -29,11 +29,11 @@ struct gemm_rows {
     size_t stride; /* bytes */
     size_t m;
     size_t k;
-    size_t c0; /* the chunk */
+    size_t c0; /* first column of the chunk */
     size_t cols;
 };
 
-/* Ask for `bytes` at `at` and at as much in each of the P - 1 panels after it. */
+/* Prefetch `bytes` at `at`, and at the same place in each of the P - 1 panels after it. */
 GEMM_INLINE void gemm_fetch(uintptr_t at, size_t panel_bytes, size_t bytes, const size_t P)
 {
     GEMM_UNROLL
@@ -43,7 +43,7 @@ GEMM_INLINE void gemm_fetch(uintptr_t at, size_t panel_bytes, size_t bytes, cons
         __builtin_prefetch((const void *)(at + i * panel_bytes + 64 * j), 0, 2);
 }
 
-/* Codes whose sums do not fit 16 bits: their numbers reach beyond 16 (a group), or 32 (a half).
+/* Do the sums of codes not fit 16 bits? Their numbers reach beyond 16 (a group), or 32 (a half).
  * Without VNNI they are widened. */
 GEMM_INLINE bool gemm_is_wide(const enum kern_weight w)
 {
@@ -52,7 +52,7 @@ GEMM_INLINE bool gemm_is_wide(const enum kern_weight w)
            (kern_values_shift(w) > 0 && w != KERN_IQ2_K);
 }
 
-/* Either half of a group has a scale. */
+/* Has either half of a group its own scale? */
 GEMM_INLINE bool gemm_has_halves(const enum kern_weight w)
 {
     return w == KERN_Q6_K || w == KERN_Q3_K || w == KERN_Q2_K || w == KERN_IQ2_S ||

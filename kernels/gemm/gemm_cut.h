@@ -1,10 +1,10 @@
-/* kernels/gemm/gemm_cut.h - how a product is cut into tiles that stream the weights.
+/* kernels/gemm/gemm_cut.h - cuts a product into tiles that stream the weights.
  *
- * A tile is a few rows by one panel at a time, over a chunk of columns. The chunk's activations
- * are repacked, so that all the broadcasts of a tile lie at fixed distances from one address, and
- * stay in the first-level cache while a run of panels passes over them; the run stays in the
- * second-level cache while every tile of rows passes over it. Between chunks the sums rest in
- * `out`, so each element stays one chain and no cut shows in the result.
+ * A tile is a few rows by one panel at a time, over a chunk of columns. The chunk's activations are
+ * repacked, so that all the broadcasts of a tile lie at fixed distances from one address, and stay
+ * in the first-level cache while a run of panels passes over them; the run stays in the
+ * second-level cache while every tile of rows passes over it. Between chunks the sums are stored in
+ * `out`, so each element stays one chain and cutting changes no result.
  *
  * Thread: any.
  * Memory: 28 KiB of stack.
@@ -16,16 +16,17 @@
 
 #include "kernels/gemm/gemm_common.h"
 
-#define CUT_X_BYTES (27 * 1024)  /* of repacked activations: most of the first-level cache */
-#define CUT_MAX_COLS 1024        /* of a chunk, where several tiles pass over it */
-#define CUT_W_BYTES (512 * 1024) /* of a run of panels: half of what a CPU with VNNI has nearby */
-#define CUT_AHEAD 4096           /* bytes: twice what memory sends while it answers a request */
+#define CUT_X_BYTES (27 * 1024)  /* bytes of repacked activations: most of the first-level cache */
+#define CUT_MAX_COLS 1024        /* columns of a chunk, where several tiles pass over it */
+#define CUT_W_BYTES (512 * 1024) /* bytes of a run of panels: half of the second-level cache of a
+                                  * CPU with VNNI */
+#define CUT_AHEAD 4096           /* bytes: twice what memory delivers during one access */
 
 /* The caller's ranges, prefetched at an even pace over all tiles of a product. */
 struct cut_wanted {
-    const struct kern_range *range; /* at work; n more after it */
+    const struct kern_range *range; /* the current range; n more after it */
     size_t n;
-    const uint8_t *p, *end; /* of it */
+    const uint8_t *p, *end; /* the next byte to prefetch in it, and its end */
     size_t due;             /* bytes that should have been prefetched */
     size_t pace;            /* bytes for each call of cut_fetch(); 0: nothing is left */
 };
@@ -34,9 +35,9 @@ struct cut_wanted {
  * the other's. */
 struct cut_ahead {
     const uint8_t *p;
-    const uint8_t *end; /* of the panel's columns */
+    const uint8_t *end; /* end of the panel's columns */
     size_t whole;       /* bytes of a panel's columns */
-    size_t skip;        /* from their end to the next panel's */
+    size_t skip;        /* bytes from their end to the next panel's columns */
     size_t due;         /* bytes that should have been prefetched */
     size_t pace;        /* bytes for each cut_kind.group columns that are multiplied */
     struct cut_wanted *wanted;
@@ -59,10 +60,10 @@ struct cut_kind {
     enum kern_weight weight;
     size_t group;    /* columns between two calls of cut_fetch() */
     size_t max_tile; /* rows */
-    size_t low_tile; /* there are tiles of 1 .. low_tile rows, and of max_tile */
+    size_t low_tile; /* tiles exist for 1 .. low_tile rows and for max_tile rows */
     size_t (*room)(size_t m); /* columns of m rows that CUT_X_BYTES hold, a multiple of 256 */
     void (*pack)(uint8_t *dst, enum kern_weight w, const struct gemm_rows *rows);
-    void (*const *tile)(const struct cut_tile *t); /* by number of rows - 1, or NULL */
+    void (*const *tile)(const struct cut_tile *t); /* [rows - 1] the tile's function, or NULL */
 };
 
 static inline void cut_wanted_range(struct cut_wanted *w)
@@ -77,7 +78,7 @@ static inline void cut_wanted_range(struct cut_wanted *w)
         w->pace = 0;
 }
 
-/* All of the ranges within n_calls of cut_fetch(). */
+/* Spread the prefetches of all ranges over n_calls of cut_fetch(). */
 static inline struct cut_wanted cut_wanted(const struct kern_prefetch *ranges, size_t n_calls)
 {
     struct cut_wanted w = {0};
@@ -107,8 +108,8 @@ GEMM_INLINE void cut_fetch_wanted(struct cut_wanted *w)
     w->due = due;
 }
 
-/* Ask for what is due when another group has been multiplied. A row or two take a panel's bytes as
- * fast as they come, so they want theirs in the first-level cache. */
+/* Prefetch what is due after another group was multiplied. Tiles of one or two rows use a panel's
+ * bytes as fast as they arrive, so they prefetch into the first-level cache. */
 GEMM_INLINE void cut_fetch(struct cut_ahead *a, const size_t T)
 {
     size_t due = a->due + a->pace;
@@ -116,7 +117,7 @@ GEMM_INLINE void cut_fetch(struct cut_ahead *a, const size_t T)
     if (a->wanted->pace > 0)
         cut_fetch_wanted(a->wanted);
     for (; due >= 64; due -= 64) {
-        if (T <= 2) /* the level is an immediate */
+        if (T <= 2) /* the cache level must be a constant */
             __builtin_prefetch(a->p, 0, 3);
         else
             __builtin_prefetch(a->p, 0, 2);
@@ -158,8 +159,8 @@ static inline struct cut_ahead cut_ahead(const struct cut_kind *kind, const stru
     return a;
 }
 
-/* How m rows are cut into tiles: `tall` ones of max_tile rows where not every height exists, and n
- * of about the same height. */
+/* How m rows are cut into tiles: `tall` tiles of max_tile rows, where not every height exists, and
+ * n tiles of about the same height. */
 struct cut_heights {
     size_t tall;
     size_t n;
@@ -182,10 +183,10 @@ struct cut_pass {
     struct cut_heights heights;
     struct cut_tile t;
     const uint8_t *next; /* the first panel of the pass that follows, at its first column */
-    struct cut_wanted *wanted; /* by the caller */
+    struct cut_wanted *wanted; /* ranges that the caller wants prefetched */
 };
 
-/* Where tile i begins. */
+/* The first row of tile i. */
 static inline size_t cut_first_row(const struct cut_pass *pass, size_t i)
 {
     const struct cut_heights *h = &pass->heights;
@@ -251,8 +252,8 @@ static inline void cut_drive(const struct cut_kind *kind, float *out, size_t out
         }
 }
 
-/* A kind's tiles up to a height, each `run` with the weight type and the rows known, and their
- * names for its table. */
+/* Define a kind's tiles up to a height, each by `run` with the weight type and the number of rows
+ * as constants, and list their names for its table. */
 #define CUT_TILE(run, type, name, T)                                                               \
     static void name##_##T(const struct cut_tile *t)                                               \
     {                                                                                              \

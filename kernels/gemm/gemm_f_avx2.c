@@ -1,11 +1,11 @@
 /* kernels/gemm/gemm_f_avx2.c - products with float weights; gemm_scalar.c defines them.
  *
- * Not gemm_f_body.inc: with ymm one panel is two accumulators, and a single row would wait for
- * the latency of each FMA. So few rows take several panels at once.
+ * AVX2 does not use gemm_f_body.inc: with ymm registers one panel is two accumulators, and a single
+ * row would wait for the latency of each FMA. So a tile of few rows takes several panels at once.
  *
  * Columns are cut in chunks such that a tile's activations, repacked, stay in the first-level
- * cache; panels in runs such that a chunk of them stays in the second-level cache while every
- * tile of rows passes over it. Between chunks the sums rest in `out`.
+ * cache; panels in runs such that a chunk of them stays in the second-level cache while every tile
+ * of rows passes over it. Between chunks the sums are stored in `out`.
  */
 #include "kernels/simd/v16_avx2.inc"
 
@@ -14,9 +14,9 @@
 #include "kernels/gemm/gemm_common.h"
 
 #define F_ACC 6              /* v16: 12 registers */
-#define F_ROWS 6             /* of the tallest tile */
-#define X_BYTES (24 * 1024)  /* of repacked activations: most of the first-level cache */
-#define W_BYTES (256 * 1024) /* of panels: at most half of any second-level cache we meet */
+#define F_ROWS 6             /* rows of the tallest tile */
+#define X_BYTES (24 * 1024)  /* bytes of repacked activations: most of the first-level cache */
+#define W_BYTES (256 * 1024) /* bytes of a run of panels: at most half of a second-level cache */
 #define MIN_CHUNK 512        /* columns */
 
 /* One tile of rows against a run of panels, over one chunk of columns. */
@@ -29,13 +29,13 @@ struct tile {
     size_t n_panels;
     size_t cols;
     bool first;  /* the sums start at zero, not at `out` */
-    bool stream; /* the first to read these panels: they come from memory */
+    bool stream; /* the first tile to read these panels, which come from memory */
 };
 
 /* A tile's body, by number of rows - 1. */
 typedef void (*tile_fn)(const struct tile *t);
 
-/* Four columns of two rows, or of four, dealt to [column][row] where rows are m. */
+/* Transpose four columns of two rows, or of four, to [column][row] with m rows. */
 GEMM_INLINE void deal_2(float *dst, size_t m, const float *x, size_t stride)
 {
     const __m128 a = _mm_loadu_ps(x);
@@ -63,8 +63,8 @@ GEMM_INLINE void deal_4(float *dst, size_t m, const float *x, size_t stride)
     _mm_storeu_ps(dst + 3 * m, d);
 }
 
-/* Rows' floats dealt to [column][row], so that a column's broadcasts are neighbours. Every run of
- * panels does this anew: one float at a time it is a tenth of a prompt's products. */
+/* Repack rows' floats as [column][row], so that a column's broadcasts are neighbours. Every run of
+ * panels does this anew: copying single floats would take a tenth of a prompt's products. */
 static void pack_floats(float *packed, const struct gemm_rows *rows)
 {
     const size_t stride = rows->stride / sizeof(float);
@@ -103,7 +103,7 @@ GEMM_INLINE uintptr_t ahead(const struct tile *t, const uint8_t *w, const size_t
     return (uintptr_t)w + (t->stream ? P * t->panel_bytes : 0);
 }
 
-/* T rows, P panels from panel p on. */
+/* Multiply T rows by P panels from panel p on. */
 GEMM_INLINE void float_run(enum kern_weight weight, const struct tile *t, size_t p,
                            const size_t T, const size_t P)
 {
@@ -146,7 +146,8 @@ GEMM_INLINE void float_run(enum kern_weight weight, const struct tile *t, size_t
 }
 
 /* Columns of a chunk. Every run of panels repacks all rows: with several tiles a chunk is short
- * enough for all panels to be one run, but not so short that the sums' rest in `out` costs. */
+ * enough for all panels to be one run, but not so short that storing the sums in `out` becomes
+ * expensive. */
 static size_t chunk_cols(enum kern_weight w, size_t n_tile, size_t tallest, size_t n_panels,
                          size_t k)
 {
@@ -158,7 +159,7 @@ static size_t chunk_cols(enum kern_weight w, size_t n_tile, size_t tallest, size
     return gemm_min(gemm_min(one_run > MIN_CHUNK ? one_run : MIN_CHUNK, fits), k);
 }
 
-/* All tiles of rows over one run of panels and one chunk of columns. */
+/* Run all tiles of rows over one run of panels and one chunk of columns. */
 static void run_tiles(const tile_fn tiles[F_ROWS], struct tile t, struct gemm_rows rows,
                       size_t n_tile)
 {

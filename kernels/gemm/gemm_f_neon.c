@@ -1,5 +1,8 @@
-/* kernels/gemm/gemm_f_neon.c - products with float weights: six rows are 24 registers of sums, a
- * column of a panel is four. */
+/* kernels/gemm/gemm_f_neon.c - products with float weights.
+ *
+ * gemm_f_body.inc on v16 as four NEON registers: tiles of up to 6 rows by one panel. Six rows take
+ * 24 registers of sums and a column of the panel four, so nothing is spilled of the 32.
+ */
 #include "kernels/simd/v16_neon.inc"
 
 #define NAME(op) kern_##op##_neon

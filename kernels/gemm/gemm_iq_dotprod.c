@@ -1,10 +1,14 @@
 /* kernels/gemm/gemm_iq_dotprod.c - products with quantised weights on dot products: all types but
- * those of gemm_q_dotprod.c. */
+ * those of gemm_q_dotprod.c.
+ *
+ * The same body as gemm_q_dotprod.c, compiled for the types whose codes are looked up; a file of
+ * its own so that two cores share the compile time. Rare types get tiles of up to 8 rows only.
+ */
 #include "kernels/gemm/gemm_q_dotprod_body.inc"
 
 VNNI_KINDS_IQ4(NEON_KIND)
 VNNI_KINDS_RARE(NEON_KIND_RARE)
 
-/* Other files, the same panels. */
+/* Types with other files but the same panels. */
 GEMM_SAME(NAME(gemm_tq1_0), NAME(gemm_tq2_0))
 GEMM_SAME(NAME(gemm_iq2_s), NAME(gemm_iq2_xs))

@@ -2,9 +2,9 @@
  *
  * tdpbssd adds to a tile of 16 rows by 16 lanes of int32 the products of up to 64 signed bytes of
  * each row by as many of each lane. A group of 32 columns has a scale of its own, so a tile takes
- * one group (of types with two scales, a half): half of what the unit could do at a time, but the
- * group's sums come out by themselves, exact as ever, and are finished as everywhere, each output
- * one chain of FMAs over the groups. The sums of a group go through memory.
+ * one group (of types with two scales, a half): half of what the unit could do at a time, but each
+ * group's sums come out separately and exact, and are finished as on the other levels: each output
+ * is one chain of FMAs over the groups. The sums of a group go through memory.
  *
  * Counted for Sapphire Rapids, in cycles of a group of 16 rows and one panel (Q8_0; two vector
  * operations, two loads and a store of 64 bytes a cycle; tdpbssd takes 16 whatever its depth):
@@ -13,13 +13,13 @@
  *   avx512      64              24                    0         84      0        88
  *   amx         16 (own unit)   24                    4         32      24       32
  *
- * So the sums' way through memory is what takes longest, and 0.36 of AVX-512's time is the least to
- * be hoped for. That has not been measured: there was no such machine. Therefore it computes only
- * where it is asked for (`isa = amx`), and is checked with its instructions carried out by a model
- * of them (tests/check/amx.h).
+ * So storing and loading the sums takes longest, and at best a product takes 0.36 of AVX-512's
+ * time. That has not been measured, for lack of such a machine. Therefore AMX is used only where it
+ * is asked for (`isa = amx`), and its check runs the instructions in a model of them
+ * (tests/check/amx.h).
  *
- * Few rows are left to AVX-512: a tile's loads and stores do not get fewer with them. So are types
- * that few files have.
+ * Products of few rows are left to AVX-512, because a tile's loads and stores do not become fewer
+ * with its rows. So are types that few files use.
  */
 #include "kernels/gemm/vnni_512.inc"
 
@@ -29,7 +29,7 @@
 #define BLOCK(type) ROWS
 #include "kernels/gemm/gemm_q_vnni_body.inc"
 
-#define LEAST_ROWS 8 /* of a product */
+#define LEAST_ROWS 8 /* rows of a product: with fewer AVX-512 is used */
 #define WHOLE 32     /* columns of a group, and of a half */
 #define HALF 16
 
@@ -80,14 +80,15 @@ static void configure(const size_t columns, size_t rows)
     __asm__ volatile("ldtilecfg %0" : : "m"(c));
 }
 
-/* A group on its way: its integer sums (of either half), and what finishes them. */
+/* A group being computed: its integer sums (of either half), and what finishes them. */
 struct amx_group {
     alignas(64) int32_t sums[2][ROWS][KERN_LANES];
     alignas(64) uint8_t quads[8][64];
     struct numbers n;
 };
 
-/* All codes as signed bytes; then their products with the rows' at x. */
+/* Begin a group: unpack all codes as signed bytes, then start their products with the rows' codes
+ * at x. */
 GEMM_INLINE void begin_group(const enum kern_weight type, struct amx_group *to, const uint8_t *w,
                              const size_t g, const uint8_t *x)
 {
@@ -119,8 +120,8 @@ GEMM_INLINE vf sums_of(const struct amx_group *g, const size_t half, const size_
     return vf_of(_mm512_load_si512(g->sums[half][r]));
 }
 
-/* A row of a group, as add_rows() finishes it; at `number` and `other` is what vnni_pack_numbers()
- * made. */
+/* Finish a row of a group as add_rows() does; `number` and `other` point at what
+ * vnni_pack_numbers() made. */
 GEMM_INLINE vf finished(const enum kern_weight type, const struct amx_group *g, const size_t r,
                         vf scale, const uint8_t *number, const uint8_t *other, vf sum)
 {
@@ -152,8 +153,8 @@ GEMM_INLINE void finish_group(const enum kern_weight type, vf *s, const struct a
                             extra + 2 * array + r * room, s[r]);
 }
 
-/* n rows against a panel. A group's products are begun before those of the one before it are
- * finished: they take the tiles' unit a while. */
+/* Multiply n rows by a panel. A group's products are begun before those of the group before it are
+ * finished, because the tile unit takes a while. */
 GEMM_INLINE void tile_panel(const enum kern_weight type, const struct cut_tile *t,
                             struct cut_ahead *ahead, const uint8_t *w, float *out, size_t n)
 {
@@ -189,10 +190,11 @@ GEMM_INLINE void run_amx(const enum kern_weight type, const struct cut_tile *t, 
     configure(VNNI_TYPE[type].finish == VNNI_HALVES ? HALF : WHOLE, n);
     for (size_t p = 0; p < t->n_panels; p++)
         tile_panel(type, t, &ahead, t->w + p * t->panel_bytes, t->out + 16 * p, n);
-    __asm__ volatile("tilerelease"); /* else every thread switch saves 8 KiB */
+    __asm__ volatile("tilerelease"); /* otherwise every thread switch would save 8 KiB */
 }
 
-/* One body for any number of rows, and a name for each: gemm_cut.h calls by their number. */
+/* One body serves any number of rows; gemm_cut.h calls tiles by their number of rows, so each
+ * number has a name. */
 #define AMX_RUN(name, t, n) name##_any(t, n)
 #define AMX_KIND(type, name)                                                                       \
     static __attribute__((noinline)) void name##_any(const struct cut_tile *t, size_t n)           \

@@ -2,15 +2,15 @@
  *
  * vpmaddubsw adds two products of unsigned by signed bytes in 16 bits, vpmaddwd with ones the two
  * halves of a lane in 32. Codes of up to 5 bits are summed over a group of 32 in 16 bits, codes of
- * 6 bits over a half of 16, because the sums start at what the codes' offset will add
- * (gemm_q_avx2_rows.inc); 8 bits do not even leave room for two products. So 8-bit weights are
- * widened to 16 bits, once for all rows of the tile, and meet activations that were widened when
+ * 6 bits over a half of 16, because the sums start at minus what the codes' offset adds
+ * (gemm_q_avx2_rows.inc); with 8 bits not even two products fit. So 8-bit weights are widened to 16
+ * bits, once for all rows of the tile, and are multiplied by activations that were widened when
  * repacked. A panel's 16 lanes are two registers.
  *
  * Rows are repacked in blocks that stay in the second-level cache, in chunks of columns such that
  * the part of one tile stays in the first. Few rows take a panel as it is; from ready_from() rows
  * on its columns are unpacked once for all tiles of the block. Either way each tile prefetches its
- * share of the panel that comes next. Between chunks the sums rest in `out`.
+ * share of the panel that comes next. Between chunks the sums are stored in `out`.
  */
 #include <immintrin.h>
 #include <stdalign.h>
@@ -22,12 +22,12 @@
 #include "kernels/gemm/gemm_q_avx2_rows.inc"
 #include "kernels/gemm/gemm_q_avx2_dot.inc"
 
-#define READY_FROM 17        /* rows: fewer do not earn the unpacking back, ... */
-#define READY_FROM_DEAR 9    /* ... but for types that take long to unpack */
-#define READY_BYTES 18944    /* of a ready panel: with a tile's rows, the first-level cache */
-#define BLOCK_ROWS 96        /* of X_BYTES: half of any second-level cache we meet */
+#define READY_FROM 17        /* rows from which unpacking a panel pays off, ... */
+#define READY_FROM_DEAR 9    /* ... and the same for types that take long to unpack */
+#define READY_BYTES 18944    /* bytes of a ready panel: with a tile's rows, the first-level cache */
+#define BLOCK_ROWS 96        /* rows in X_BYTES: half of the second-level cache of common CPUs */
 #define X_BYTES (120 * 1024) /* 96 rows in the longest chunk: 32 groups of 40 bytes */
-#define PACKED_ROWS 4        /* in a tile that unpacks as it goes; a ready one takes MOST_ROWS */
+#define PACKED_ROWS 4        /* rows of a tile that unpacks as it goes; MOST_ROWS of a ready one */
 #define PACKED_X (24 * 1024) /* bytes of repacked rows of such a tile */
 
 _Static_assert((READY_FROM - 1) / PACKED_ROWS * PACKED_X <= X_BYTES, "a block of few rows fits");
@@ -35,15 +35,15 @@ _Static_assert((READY_FROM - 1) / PACKED_ROWS * PACKED_X <= X_BYTES, "a block of
 /* One tile of rows against one panel or more, over one chunk of columns. */
 struct tile {
     float *out;
-    const float *next_out; /* of the tile after this one */
+    const float *next_out; /* `out` of the next tile */
     size_t out_stride;
     const uint8_t *x;
     const uint8_t *w;     /* the first panel at the chunk's first column */
-    const uint8_t *ready; /* those columns unpacked, if they are */
+    const uint8_t *ready; /* the same columns unpacked, if they are */
     size_t panel_bytes;
     size_t cols;
     bool first;    /* the sums start at zero, not at `out` */
-    size_t share;   /* of the groups of the next panel, this tile prefetches number `share`, ... */
+    size_t share;   /* this tile prefetches group number `share` of the next panel, ... */
     size_t n_share; /* ... and every n_share-th after it */
 };
 
@@ -66,7 +66,8 @@ GEMM_INLINE void store_sums(const __m256 *s, const struct tile *t, const size_t 
         _mm256_storeu_ps(sum_at(t, i, P), s[i]);
 }
 
-/* A block's sums are a line of each row: no hardware sees the next one coming. */
+/* Prefetch the next tile's sums. They are one cache line in each row, which no hardware prefetcher
+ * predicts. */
 GEMM_INLINE void fetch_sums(const struct tile *t, const size_t T)
 {
     GEMM_UNROLL
@@ -74,7 +75,7 @@ GEMM_INLINE void fetch_sums(const struct tile *t, const size_t T)
         __builtin_prefetch(t->next_out + r * t->out_stride, 1, 3);
 }
 
-/* T rows, P panels, or a ready one. */
+/* Multiply T rows by P panels, or by one ready panel. */
 GEMM_INLINE void run(const enum kern_weight w, const struct tile *t, const bool ready,
                      const size_t T, const size_t P)
 {
@@ -107,7 +108,8 @@ GEMM_INLINE void run(const enum kern_weight w, const struct tile *t, const bool 
     store_sums(s, t, T, P);
 }
 
-/* Dear are codes that lie in more places than one or stand for numbers of a table. */
+/* The number of rows from which a panel is unpacked once. Expensive types are those whose codes are
+ * in several places or are looked up in a table. */
 GEMM_INLINE size_t ready_from(const enum kern_weight w)
 {
     switch (w) {
@@ -125,12 +127,12 @@ GEMM_INLINE size_t ready_from(const enum kern_weight w)
     }
 }
 
-/* What differs between weight types. */
+/* The functions and sizes of a weight type. */
 struct kind {
     enum kern_weight weight;
     size_t ready_from;  /* rows */
-    size_t x_bytes;     /* of a repacked row's group */
-    size_t ready_bytes; /* of an unpacked group */
+    size_t x_bytes;     /* bytes of a repacked row's group */
+    size_t ready_bytes; /* bytes of an unpacked group */
     void (*pack_x)(uint8_t *dst, const struct gemm_rows *rows);
     void (*make_ready)(uint8_t *dst, const uint8_t *panel, size_t cols);
     void (*packed[PACKED_ROWS])(const struct tile *t); /* by number of rows - 1 */
@@ -138,11 +140,11 @@ struct kind {
     void (*ready[MOST_ROWS])(const struct tile *t);    /* 4 rows or more */
 };
 
-/* The block of rows that is repacked, and the products it takes part in. */
+/* The block of rows that is repacked, and the product that it is part of. */
 struct job {
     const struct kind *kind;
-    struct gemm_rows rows; /* all of them, and the chunk of columns */
-    size_t r0;             /* the block */
+    struct gemm_rows rows; /* all rows, and the chunk of columns */
+    size_t r0;             /* first row of the block */
     size_t n_row;
     size_t n_tile;
     uint8_t *x;
@@ -170,7 +172,7 @@ static void pack_block(const struct job *b)
     }
 }
 
-/* All tiles of the block against the panels of `t`. */
+/* Run all tiles of the block over the panels of `t`. */
 static void run_tiles(const struct job *b, struct tile t, size_t n_panels)
 {
     float *const out = t.out;
@@ -194,8 +196,8 @@ static void run_tiles(const struct job *b, struct tile t, size_t n_panels)
     }
 }
 
-/* The block, one chunk, against all panels. A single row takes two at once: with one, the sums
- * would wait for each other. */
+/* Multiply one chunk of the block by all panels. A single row takes two panels at once: with one,
+ * the sums would wait for each other. */
 static void run_block(const struct job *b, float *out, size_t out_stride, const uint8_t *panels,
                       size_t n_panels)
 {
@@ -218,7 +220,7 @@ static void run_block(const struct job *b, float *out, size_t out_stride, const 
     }
 }
 
-/* Takes 139 KiB of stack. */
+/* Run a product of any number of rows. Takes 139 KiB of stack. */
 static void drive(const struct kind *kind, float *out, size_t out_stride, struct gemm_rows rows,
                   const uint8_t *panels, size_t n_panels)
 {
@@ -318,6 +320,6 @@ QUANTISED_KIND(KERN_IQ5_K, iq5_k)
 QUANTISED_KIND(KERN_IQ5_KS, iq5_ks)
 QUANTISED_KIND(KERN_IQ4_KS, iq4_ks)
 
-/* Other files, the same panels. */
+/* Types with other files but the same panels. */
 GEMM_SAME(kern_gemm_tq1_0_avx2, kern_gemm_tq2_0_avx2)
 GEMM_SAME(kern_gemm_iq2_s_avx2, kern_gemm_iq2_xs_avx2)

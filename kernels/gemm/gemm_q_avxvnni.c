@@ -3,7 +3,7 @@
  *
  * The Makefile assembles the compiler's output a second time as kern_..._avx512vl, for CPUs that
  * have the same instruction in AVX-512's encoding only. They have the avx512 level too, which is at
- * least as fast: this makes the level below testable there.
+ * least as fast: this makes the AVX-VNNI level testable there.
  */
 #include "kernels/gemm/vnni_256.inc"
 
@@ -19,6 +19,6 @@ VNNI_KINDS_Q(VNNI_KIND)
 VNNI_KINDS_IQ4(VNNI_KIND)
 VNNI_KINDS_RARE(VNNI_KIND)
 
-/* Other files, the same panels. */
+/* Types with other files but the same panels. */
 GEMM_SAME(NAME(gemm_tq1_0), NAME(gemm_tq2_0))
 GEMM_SAME(NAME(gemm_iq2_s), NAME(gemm_iq2_xs))

@@ -1,4 +1,10 @@
-/* kernels/gemm/gemm_scalar.c - matrix products: the definition, one output element at a time. */
+/* kernels/gemm/gemm_scalar.c - matrix products: the definition.
+ *
+ * One output element at a time, as kernels.h writes the formulas down: integer sums over a group of
+ * 32 columns (or its halves) are exact in any order, and the floats that finish a group are one
+ * chain of fmaf over the groups in ascending order. Vector bodies keep that chain for each element,
+ * so tiles, panels and threads cannot change a bit.
+ */
 #include "kernels/gemm/panel_values.h"
 #include "kernels/kern_math.h"
 #include "kernels/kernels_impl.h"
@@ -21,7 +27,7 @@ static int32_t group_sum(const struct kern_qrow *x, size_t g, kern_code_fn code,
            half_sum(x, g, 1, code, offset, codes, lane);
 }
 
-/* xs[g] times the sum of the group's x codes: what a minimum multiplies. */
+/* xs[g] times the sum of the group's x codes; a minimum is multiplied by it. */
 static float scaled_sum(const struct kern_qrow *x, size_t g)
 {
     return x->scale[g] * (float)(x->sum[2 * g] + x->sum[2 * g + 1]);
@@ -30,7 +36,7 @@ static float scaled_sum(const struct kern_qrow *x, size_t g)
 /* One output element: quantised row x times lane `lane` of a panel of k columns. */
 typedef float (*dot_fn)(const struct kern_qrow *x, const uint8_t *panel, size_t lane, size_t k);
 
-/* Groups of 32 with a scale. */
+/* Types with a scale for each group of 32. */
 static float dot_scaled(const struct kern_qrow *x, const uint8_t *panel, size_t bytes,
                         kern_code_fn code, int offset, size_t lane, size_t k)
 {
@@ -60,7 +66,7 @@ static float dot_q5_0(const struct kern_qrow *x, const uint8_t *panel, size_t la
     return dot_scaled(x, panel, KERN_Q5_0_GROUP, kern_code_5, 16, lane, k);
 }
 
-/* Groups of 32 with a scale and a minimum. */
+/* Types with a scale and a minimum for each group of 32. */
 static float dot_minimum(const struct kern_qrow *x, const uint8_t *panel, size_t bytes,
                          kern_code_fn code, size_t lane, size_t k)
 {
@@ -87,7 +93,7 @@ static float dot_q5_1(const struct kern_qrow *x, const uint8_t *panel, size_t la
     return dot_minimum(x, panel, KERN_Q5_1_GROUP, kern_code_5, lane, k);
 }
 
-/* 256 columns: eight scales and eight minima, themselves scaled. */
+/* Types with eight scales and eight minima for 256 columns, which are scaled themselves. */
 static float dot_k_minimum(const struct kern_qrow *x, const uint8_t *panel, size_t bytes,
                            size_t sub_bytes, kern_code_fn code, size_t lane, size_t k)
 {
@@ -118,7 +124,7 @@ static float dot_q5_k(const struct kern_qrow *x, const uint8_t *panel, size_t la
     return dot_k_minimum(x, panel, KERN_Q5_K_GROUP, KERN_Q5_K_SUB, kern_code_5, lane, k);
 }
 
-/* 256 columns: sixteen signed scales. */
+/* Types with sixteen signed scales for 256 columns. */
 static float dot_halves(const struct kern_qrow *x, const uint8_t *panel, size_t bytes,
                         size_t sub_bytes, kern_code_fn code, int offset, size_t lane, size_t k)
 {
@@ -169,7 +175,7 @@ static float dot_q2_k(const struct kern_qrow *x, const uint8_t *panel, size_t la
     return s;
 }
 
-/* The types whose codes stand for numbers. Half h of group g: the sum of number * x code. */
+/* Types whose codes stand for numbers: the sum of number * x code over half h of group g. */
 static int32_t value_sum(enum kern_weight w, const struct kern_qrow *x, size_t g, size_t h,
                          const uint8_t *block, size_t lane)
 {

@@ -1,5 +1,5 @@
-/* kernels/gemm/gemm_vnni.h - the weight types as the VNNI bodies see them, and activations packed
- * for their tiles.
+/* kernels/gemm/gemm_vnni.h - properties of the weight types for the VNNI bodies, and activations
+ * packed for their tiles.
  *
  * Thread: any.
  * Memory: none.
@@ -11,7 +11,7 @@
 
 #include "kernels/gemm/gemm_cut.h"
 
-/* What a group's integer sums still need. */
+/* What finishes a group's integer sums. */
 enum vnni_finish {
     VNNI_SCALE,   /* a scale */
     VNNI_MINIMUM, /* a scale and a minimum */
@@ -21,11 +21,11 @@ enum vnni_finish {
 
 struct vnni_type {
     enum vnni_finish finish;
-    int32_t offset;      /* of the codes */
+    int32_t offset;      /* offset of the codes */
     size_t block_groups; /* groups of 32 that share a block: 1, 2, 4 or 8 */
     size_t block_bytes;
-    size_t codes;      /* where the codes start in a block */
-    size_t code_bytes; /* of a group */
+    size_t codes;      /* offset of the codes in a block */
+    size_t code_bytes; /* bytes of a group's codes */
 };
 
 static const struct vnni_type VNNI_TYPE[KERN_N_WEIGHT] = {

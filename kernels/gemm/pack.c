@@ -1,7 +1,7 @@
-/* kernels/gemm/pack.c - the GGUF rows of a file into the panels that the products read.
+/* kernels/gemm/pack.c - packs the GGUF rows of a file into the panels that products read.
  *
- * A panel takes four codes (a quad) of each of its 16 lanes in turn. Load time only, and it must
- * keep up with a disk: more than 1.5 GB of rows a second on two cores.
+ * A panel takes four codes (a quad) of each of its 16 lanes in turn. It runs at load time only, and
+ * must be as fast as a disk: more than 1.5 GB of rows a second on two cores.
  */
 #include <string.h>
 
@@ -14,7 +14,7 @@ static void move_5_bits(uint8_t *dst, size_t lane, const uint8_t *src)
     pack_store_quad(dst + KERN_TOP, 0, lane, pack_spread_tops(pack_load_quad(src, 0)));
 }
 
-/* Blocks b of 32 or 256 numbers into their lane. */
+/* The functions below pack a block b of 32 or 256 numbers into its lane. */
 
 static void pack_q8_0(uint8_t *dst, size_t lane, const uint8_t *b)
 {
@@ -139,7 +139,7 @@ static void pack_q6_k(uint8_t *dst, size_t lane, const uint8_t *b)
                         b + 128 + 32 * i);
 }
 
-/* A group of numbers that are zero, in the formats where that is not all bits 0. */
+/* Blocks of zeros, for formats in which these are not all bits 0. */
 static const uint8_t ZERO[210];
 static const uint8_t ZERO_Q4_0[18] = {[2] = 0x88, 0x88, 0x88, 0x88, 0x88, 0x88, 0x88, 0x88,
                                       0x88,       0x88, 0x88, 0x88, 0x88, 0x88, 0x88, 0x88};
@@ -216,7 +216,7 @@ static void pack_group(enum kern_weight w, uint8_t *dst, const uint8_t *const bl
     }
 }
 
-/* Where the rows are read: those that are not there are one zero block over and over. */
+/* The rows being read; a missing row reads one block of zeros over and over. */
 struct sources {
     const uint8_t *at[KERN_LANES];
     size_t step[KERN_LANES]; /* bytes to the next group */
@@ -250,8 +250,8 @@ static void pack_quantised(enum kern_weight w, uint8_t *dst, struct sources s, s
     }
 }
 
-/* Element j of every row side by side. Whole tiles are transposed in registers of 16 bytes, which
- * every CPU has; what is left of the columns goes one by one. */
+/* Interleave element j of every row. Whole tiles are transposed in registers of 16 bytes, which
+ * every CPU has; the remaining columns are copied one by one. */
 
 static void pack_tail(uint8_t *dst, const struct sources *s, size_t from, size_t k, size_t bytes)
 {
@@ -268,8 +268,8 @@ typedef uint16_t halves __attribute__((vector_size(16)));
 #define LOW_OF_HALVES(a, b) __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11)
 #define HIGH_OF_HALVES(a, b) __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15)
 
-/* n rows of n elements: after each of log2(n) rounds of interleaving rows i and i + n / 2, a column
- * is spread over half as many registers. */
+/* Transpose n rows of n elements: after each of log2(n) rounds of interleaving rows i and i + n /
+ * 2, a column is spread over half as many registers. */
 #define TRANSPOSE(vector, n, low, high)                                                            \
     vector v[n], t[n];                                                                             \
                                                                                                    \

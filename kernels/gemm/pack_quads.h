@@ -1,4 +1,4 @@
-/* kernels/gemm/pack_quads.h - quads of codes on their way into panels (pack.c, pack_values.c).
+/* kernels/gemm/pack_quads.h - helpers that move quads of codes into panels (pack.c, pack_values.c).
  *
  * Thread: any.
  * Memory: none.
@@ -109,14 +109,14 @@ static inline uint32_t pack_spread_tops(uint32_t bits)
     return quad;
 }
 
-/* One group of all lanes. Each case has its own loop, so that the body is inlined there. */
+/* Pack one group of all lanes. Each case has its own loop, so that the body is inlined there. */
 #define PACK_LANES(pack)                                                                           \
     for (size_t lane = 0; lane < KERN_LANES; lane++)                                               \
         pack(dst, lane, blocks[lane]);                                                             \
     return
 
-/* The types whose codes stand for numbers (codebook.h): one block of all lanes, and a block of
- * zeros as a file would have it. */
+/* Types whose codes stand for numbers (codebook.h): pack one block of all lanes; a block of zeros
+ * as a file would have it. */
 void kern_pack_values(enum kern_weight w, uint8_t *dst, const uint8_t *const blocks[KERN_LANES]);
 const uint8_t *kern_zero_values(enum kern_weight w);
 

@@ -1,7 +1,7 @@
-/* kernels/gemm/pack_values.c - rows of the types whose codes stand for numbers, into panels.
+/* kernels/gemm/pack_values.c - packs rows of types whose codes stand for numbers into panels.
  *
  * The patterns of a codebook become the codes of their numbers (codebook.h), so that a product
- * looks nothing up in memory. Load time only, see pack.c.
+ * needs no look-up in memory. It runs at load time only, see pack.c.
  */
 #include "kernels/gemm/codebook.h"
 #include "kernels/gemm/pack_quads.h"
@@ -19,7 +19,7 @@ static uint32_t load_32(const uint8_t *p)
     return pack_load_quad(p, 0);
 }
 
-/* Four fields of three bits, or four bits, a byte each. */
+/* Spread four fields of three bits, or of four bits, to a byte each. */
 
 static uint32_t spread_3(uint32_t x)
 {
@@ -32,7 +32,7 @@ static uint32_t spread_1(uint32_t x)
     return (x & 15) * 0x00204081 & 0x01010101;
 }
 
-/* A group of 32, in the forms that panels have. */
+/* The functions below store a group of 32 in the forms that panels have. */
 
 /* Two groups, the even one first, share a byte. */
 static void put_scale(uint8_t *dst, size_t lane, size_t g, uint32_t nibble)
@@ -58,7 +58,7 @@ static uint32_t transposed(uint32_t x)
     return x ^ t ^ t << 12;
 }
 
-/* Four patterns of eight pairs of bits. */
+/* Store four patterns of eight pairs of bits. */
 static void put_patterns(uint8_t *dst, size_t lane, const uint16_t pattern[4])
 {
     for (size_t r = 0; r < 2; r++) {
@@ -68,7 +68,7 @@ static void put_patterns(uint8_t *dst, size_t lane, const uint16_t pattern[4])
     }
 }
 
-/* Four times seven signs, and the eighth of each that makes their number even. */
+/* Four times seven signs, with the eighth that makes each number of ones even. */
 static uint32_t even_signs(uint32_t word)
 {
     const uint32_t seven = (word & 127) | (word & 127 << 7) << 1 | (word & 127 << 14) << 2 |
@@ -87,7 +87,7 @@ static void put_signed_patterns(uint8_t *dst, size_t lane, const uint16_t patter
     pack_store_quad(dst + KERN_Q3_K_TOP, 0, lane, pack_spread_tops(signs));
 }
 
-/* Blocks b of 32 or 256 numbers into their lane. */
+/* The functions below pack a block b of 32 or 256 numbers into its lane. */
 
 static void pack_iq4_nl(uint8_t *dst, size_t lane, const uint8_t *b)
 {
@@ -145,7 +145,7 @@ static void pack_q1_0(uint8_t *dst, size_t lane, const uint8_t *b)
                         pack_spread_tops(load_32(b + 2 + 4 * g)));
 }
 
-/* There is no sign; what would be no number is 0, but not where the sign's bit is set. */
+/* The bits of an e4m3 number without its sign. The NaN 0x7f becomes 0; 0xff stays a NaN. */
 static uint8_t e4m3_bits(uint8_t e)
 {
     return e == 0x7f ? 0 : e & 0x7f;
@@ -170,7 +170,7 @@ static void pack_nvfp4(uint8_t *dst, size_t lane, const uint8_t *b)
     }
 }
 
-/* Half h has the scale sc, and shifted numbers where its bit is set. */
+/* Store that half h has the scale sc, and shifted numbers if its bit is set. */
 static void put_shifted(uint8_t *dst, size_t lane, size_t h, int sc, uint32_t shifts)
 {
     dst[KERN_SC + 16 * h + lane] = (uint8_t)(2 * sc + (int)(shifts >> h & 1));
@@ -255,7 +255,7 @@ static void pack_iq6_k(uint8_t *dst, size_t lane, const uint8_t *b)
                         b + 148 + 32 * i);
 }
 
-/* A group's scale is (s & 254) - 127 in the file: with a sign, t | 1. */
+/* Store group scales: (s & 254) - 127 in the file; as a signed byte t the panel's is t | 1. */
 static void put_group_scales(uint8_t *dst, size_t lane, const uint8_t *b)
 {
     for (size_t g = 0; g < 8; g++)
@@ -449,7 +449,7 @@ static void pack_iq1_m(uint8_t *dst, size_t lane, const uint8_t *b)
     }
 }
 
-/* Zeros: the scale is 0, and the codes' numbers are not negative, which would make it -0. */
+/* Blocks of zeros: the scale is 0, and the codes' numbers are not negative, which would give -0. */
 #define TIMES_4(x) x, x, x, x
 #define TIMES_16(x) TIMES_4(x), TIMES_4(x), TIMES_4(x), TIMES_4(x)
 #define TIMES_32(x) TIMES_16(x), TIMES_16(x)
@@ -461,13 +461,13 @@ static const uint8_t ZERO_IQ4_XS[136] = {[2] = 0xaa,           0xaa, /* group sc
 static const uint8_t ZERO_TQ2_0[66] = {TIMES_32(0x55), TIMES_32(0x55)};
 static const uint8_t ZERO_TQ1_0[54] = {TIMES_32(128), TIMES_16(128), TIMES_4(128)};
 static const uint8_t ZERO_IQ1_S[50] = {
-    [2] = TIMES_32(255), /* the last pattern: all 1 */
+    [2] = TIMES_32(255), /* the last pattern: all ones */
     [34] = 255,          15, 255, 15, 255, 15, 255, 15, 255, 15, 255, 15, 255, 15, 255, 15};
-/* Here both are negative. */
+/* Blocks of zeros of the IQ_K types: scale and numbers are both negative. */
 static const uint8_t ZERO_IQ45_K[176];
 static const uint8_t ZERO_IQ3_K[110] = {[4] = 255, 255};
 static const uint8_t ZERO_IQ6_K[212] = {[4] = TIMES_16(255)};
-/* Of a row whose scale is 0 all are positive. */
+/* Blocks of zeros of the IQ_KS types: in a row whose scale is 0 all numbers are positive. */
 static const uint8_t ZERO_IQ_KS[168] = {TIMES_32(255), TIMES_32(255), TIMES_32(255), TIMES_32(255),
                                         TIMES_32(255), TIMES_4(255),  TIMES_4(255)};
 static const uint8_t ZERO_Q2_0[18] = {[2] = TIMES_16(0x55)};

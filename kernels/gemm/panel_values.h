@@ -1,5 +1,5 @@
-/* kernels/gemm/panel_values.h - numbers of a panel one by one, for the types whose codes stand for
- * numbers (codebook.h): what the scalar products and the look-up of a row are made of.
+/* kernels/gemm/panel_values.h - reads the numbers of a panel one by one, for types whose codes
+ * stand for numbers (codebook.h). The scalar products and the look-up of a row use it.
  *
  * A block is what the panel has for kern_weight_group() columns; g counts groups of 32 in it.
  *
@@ -68,7 +68,7 @@ static inline float kern_ue4m3_half(uint8_t e)
     return kern_from_bits((uint32_t)e << 20) * 0x1p119f;
 }
 
-/* Are the numbers of half h of group g those that are greater? */
+/* Are the numbers of half h of group g shifted? */
 static inline bool kern_is_shifted(enum kern_weight w, const uint8_t *block, size_t g, size_t h,
                                    size_t lane)
 {
@@ -79,7 +79,7 @@ static inline bool kern_is_shifted(enum kern_weight w, const uint8_t *block, siz
     return kern_values_shift(w) > 0 && (block[KERN_SC + 32 * g + 16 * h + lane] & 1) != 0;
 }
 
-/* What code i of group g stands for. */
+/* The number that code i of group g stands for. */
 static inline int kern_value(enum kern_weight w, const uint8_t *block, size_t g, size_t lane,
                              size_t i)
 {
@@ -155,7 +155,7 @@ static inline int kern_scale_nibble(const uint8_t *block, size_t g, size_t lane)
     return block[KERN_SC + 16 * (g / 2) + lane] >> (g % 2 * 4) & 15;
 }
 
-/* What multiplies the numbers of half h of group g. */
+/* The factor of the numbers of half h of group g. */
 static inline float kern_value_scale(enum kern_weight w, const uint8_t *block, size_t g, size_t h,
                                      size_t lane)
 {

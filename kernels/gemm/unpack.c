@@ -1,6 +1,7 @@
-/* kernels/gemm/unpack.c - one row out of a panel, as floats: the embedding look-up.
+/* kernels/gemm/unpack.c - reads one row of a panel as floats, for the embedding look-up.
  *
- * The plain inverse of pack.c, number by number: a step asks for a row per token.
+ * The inverse of pack.c, number by number. It is not vectorised, because a step reads only one row
+ * per token.
  */
 #include <string.h>
 
@@ -9,7 +10,7 @@
 #include "kernels/kern_math.h"
 #include "kernels/kernels_impl.h"
 
-/* One group of one lane, as floats; inlined with `code` known. */
+/* The functions below unpack one group of one lane as floats; inlined with `code` known. */
 
 GEMM_INLINE void unpack_scaled(float *out, const uint8_t *src, size_t lane, kern_code_fn code,
                                int offset)
@@ -71,8 +72,8 @@ static void unpack_q2_k(float *out, const uint8_t *src, size_t lane)
     }
 }
 
-/* A block of the types whose codes stand for numbers. All products and sums are exact, but IQ6_K's
- * last product, and those with a row's scale. */
+/* Unpack a block of a type whose codes stand for numbers. All products and sums are exact, except
+ * IQ6_K's last product and those with a row's scale. */
 static void unpack_values(enum kern_weight w, float *out, const uint8_t *src, size_t lane)
 {
     for (size_t i = 0; i < kern_weight_group(w); i++) {
@@ -83,7 +84,8 @@ static void unpack_values(enum kern_weight w, float *out, const uint8_t *src, si
     }
 }
 
-/* The shift goes into the number before it meets d, so that a zero has the number's sign. */
+/* Unpack a block of IQ1_S. The shift is added to the number before it is multiplied by d, so that a
+ * zero has the number's sign. */
 static void unpack_iq1_s(float *out, const uint8_t *src, size_t lane)
 {
     const float d = kern_load_f16(src + 2 * lane);

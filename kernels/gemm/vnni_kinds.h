@@ -1,8 +1,8 @@
 /* kernels/gemm/vnni_kinds.h - the weight types of gemm_q_vnni_body.inc, in three lists.
  *
- * With a tile for each number of rows up to sixteen a type takes the compiler more than a second:
- * AVX-512 has two files of them, which cores share, and fewer tiles for rare types. TQ1_0 and IQ2_S
- * are in no list: they have the panels of another type.
+ * With a tile for each number of rows up to sixteen, a type takes the compiler more than a second.
+ * So AVX-512 has two files, compiled in parallel, and fewer tiles for rare types. TQ1_0 and IQ2_S
+ * are in no list, because they have the panels of another type.
  *
  * Thread: any.
  * Memory: none.
@@ -10,7 +10,7 @@
 #ifndef KERNELS_GEMM_VNNI_KINDS_H
 #define KERNELS_GEMM_VNNI_KINDS_H
 
-/* Codes that are numbers. */
+/* Types whose codes are numbers. */
 #define VNNI_KINDS_Q(KIND)                                                                         \
     KIND(KERN_Q8_0, q8_0)                                                                          \
     KIND(KERN_Q4_0, q4_0)                                                                          \
@@ -23,13 +23,13 @@
     KIND(KERN_Q3_K, q3_k)                                                                          \
     KIND(KERN_Q2_K, q2_k)
 
-/* Codes of four bits that are places in a table of numbers. */
+/* Types whose codes of four bits are indices of a table of numbers. */
 #define VNNI_KINDS_IQ4(KIND)                                                                       \
     KIND(KERN_IQ4_NL, iq4_nl)                                                                      \
     KIND(KERN_IQ4_XS, iq4_xs)                                                                      \
     KIND(KERN_MXFP4, mxfp4)
 
-/* Those that few files have. */
+/* Types that few files use. */
 #define VNNI_KINDS_RARE(KIND)                                                                      \
     KIND(KERN_NVFP4, nvfp4)                                                                        \
     KIND(KERN_TQ2_0, tq2_0)                                                                        \

@@ -1,4 +1,9 @@
-/* kernels/gemm/weight.c - the weight types: their names, and the sizes of their rows and panels. */
+/* kernels/gemm/weight.c - the weight types: their names, and the sizes of their rows and panels.
+ *
+ * One table, FORMAT, has a row for each weight type; everything that is known of a type without
+ * reading its numbers (group, bytes of a GGUF block and of a panel) is looked up there. The panel
+ * layouts are drawn in kernels.h, their sizes are in kernels_impl.h.
+ */
 #include "kernels/gemm/codebook.h"
 #include "kernels/gemm/gemm_common.h"
 #include "kernels/kernels_impl.h"
@@ -7,8 +12,8 @@ struct weight_format {
     const char *name;
     bool quantised;
     uint16_t group;       /* columns that pack together */
-    uint16_t block_bytes; /* of the GGUF row, per group */
-    uint16_t panel_bytes; /* of the panel, per group */
+    uint16_t block_bytes; /* bytes of the GGUF row, per group */
+    uint16_t panel_bytes; /* bytes of the panel, per group */
 };
 
 static const struct weight_format FORMAT[KERN_N_WEIGHT] = {

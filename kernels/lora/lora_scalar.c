@@ -1,4 +1,9 @@
-/* kernels/lora/lora_scalar.c - the second half of LoRA: its panels, and the definition. */
+/* kernels/lora/lora_scalar.c - the second half of LoRA: its panels, and the definition.
+ *
+ * The expanding half of an adapter: y += scale * (B x), where x has as many columns as the
+ * adapter's rank. Packing is here too, since LoRA's Q8_0 panels have one scale a row instead of one
+ * per 32 columns: ranks are too short for blocks. Each output is one chain of fmaf over the rank.
+ */
 #include <math.h>
 #include <string.h>
 
@@ -35,7 +40,7 @@ void kern_lora_pack_q8_0(void *panel, const float *const rows[KERN_LANES], size_
     }
 }
 
-/* Number j of a lane of a panel, and what all of the lane's are multiplied by. */
+/* weight_at(): number j of a lane of a panel. scale_of(): the factor of all numbers of a lane. */
 static float weight_at(enum kern_weight w, const uint8_t *panel, size_t j, size_t lane)
 {
     if (w == KERN_Q8_0)

@@ -1,4 +1,10 @@
-/* kernels/recurrent/recurrent_avx512.c - see recurrent_scalar.c. */
+/* kernels/recurrent/recurrent_avx512.c - recurrent layers on AVX-512; recurrent_scalar.c defines
+ * them.
+ *
+ * Three bodies on v16 as one zmm register. Lanes are channels or columns of the state, and no sum
+ * has two of them, so vectors need no reduction. With 32 registers Mamba-2 loads a vector of the
+ * state once for four rows and two vectors of columns.
+ */
 #include "kernels/simd/v16_avx512.inc"
 
 #define NAME(op) kern_##op##_avx512

@@ -1,9 +1,14 @@
-/* kernels/recurrent/recurrent_scalar.c - convolution, scans, delta rule and what goes before them:
- * the definitions. */
+/* kernels/recurrent/recurrent_scalar.c - convolution, scans, delta rule, l2norm and softplus: the
+ * definitions.
+ *
+ * Row after row, channel after channel, in the order of the formulas in recurrent.h. Every sum is
+ * over taps or over the state's rows, never over tokens: a sequence cut into steps at any token
+ * leaves the same state to the bit, which prefix snapshots and chunked prompts rely on.
+ */
 #include "kernels/kern_math.h"
 #include "kernels/kernels_impl.h"
 
-/* Where a state of n rows has a number. */
+/* Index of a number in a state of n rows: panels of 16 columns. */
 static size_t place(size_t row, size_t column, size_t n)
 {
     return (column / KERN_LANES * n + row) * KERN_LANES + column % KERN_LANES;

@@ -1,8 +1,14 @@
-/* scheduler/drafts/draft_account.c - see draft_account.h. */
+/* scheduler/drafts/draft_account.c - see draft_account.h.
+ *
+ * The balance is a number of nanoseconds, capped at MOST_SAVED plain steps so that a long lucky run
+ * cannot pay for an equally long run of losses. The engine thread books every step without prompt
+ * rows through draft_learner.c; scheduler_drafts.c compares the balance with 0 and with its debt
+ * limit.
+ */
 #include "scheduler/drafts/draft_account.h"
 
 #define ALLOWANCE (1.0 / 200)
-#define MOST_SAVED 4 /* steps: the balance is never higher */
+#define MOST_SAVED 4 /* plain steps: the balance is at most this */
 
 static void add(struct draft_account *a, double ns, double plain_ns)
 {

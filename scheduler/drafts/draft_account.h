@@ -1,9 +1,10 @@
 /* scheduler/drafts/draft_account.h - what drafts have gained or lost so far.
  *
- * Drafts gain the time of the steps that they save, and lose what a step with them takes more. The
- * balance grows by half a hundredth of the time that steps without drafts would take: while it is
- * negative only drafts that promise much are computed, and below a limit none. So drafts that turn
- * out worse than expected cost no more than that, and a few steps once.
+ * Drafts gain the time of the steps that they save, and lose the time by which they make a step
+ * longer. The balance also grows by half a percent of the time that the steps would take without
+ * drafts. While it is negative, only drafts with a large expected gain are computed, and below a
+ * limit none: drafts that turn out worse than expected cost no more than that half percent, and a
+ * few steps once.
  *
  * Thread: engine thread only. Memory: none.
  */
@@ -12,18 +13,18 @@
 
 #include <stdint.h>
 
-struct draft_account { /* zero: nothing was gained or lost */
+struct draft_account { /* zero: nothing gained or lost yet */
     double balance;    /* ns */
 };
 
-/* A step for n_streams sequences, not 0, which would have taken plain_ns without drafts. The
- * allowance grows. */
+/* Book a step for n_streams sequences (not 0) that would take plain_ns without drafts: add the
+ * allowance. */
 void draft_account_allow(struct draft_account *a, double plain_ns);
-/* It had drafts, chose n_tokens tokens (more than n_streams: drafts were right), and took took_ns
- * with all that was done for them. */
+/* Book a step with drafts, which chose n_tokens tokens (more than n_streams where drafts were
+ * right) and took took_ns with everything done for the drafts. */
 void draft_account_settle(struct draft_account *a, double plain_ns, double took_ns,
                           uint32_t n_streams, uint32_t n_tokens);
-/* Something was done that is to bring gains later on. */
+/* Book ns spent on something that pays off in later steps. */
 void draft_account_pay(struct draft_account *a, double ns);
 
 #endif

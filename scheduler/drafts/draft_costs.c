@@ -1,14 +1,21 @@
-/* scheduler/drafts/draft_costs.c - see draft_costs.h. */
+/* scheduler/drafts/draft_costs.c - see draft_costs.h.
+ *
+ * share[n] is what a step of n rows takes as a multiple of `level`, a step of one row. A step
+ * corrects both by part of its relative error: down quickly, up slowly, because a step that took
+ * too long may have been interrupted. A share counts as seen for a number of steps that grows with
+ * how often it was measured; share_of() interpolates between the seen ones and extrapolates behind
+ * the last.
+ */
 #include "scheduler/drafts/draft_costs.h"
 
-#define GAIN_DOWN 0.25     /* of a step's relative error, for the level and for the share */
-#define GAIN_UP 0.05       /* the same where it took longer: it may have been interrupted */
-#define CLIP 0.5           /* no error counts more than half as much again */
-#define UNSEEN_ROW 0.03    /* of a step of one row: the least that a row more is assumed to cost */
-#define FIRST_CLIP 0.75    /* the same for the first few steps with a number of rows, */
-#define FEW_SEEN 6         /* which all count alike */
-#define MEMORY 64          /* steps: then what was seen once counts as not seen; of two steps with
-                            * a number of rows four times as long, of more sixteen times */
+#define GAIN_DOWN 0.25     /* part of a step's relative error that corrects level and share */
+#define GAIN_UP 0.05       /* where the step took longer: it may have been interrupted */
+#define CLIP 0.5           /* a relative error counts for at most this */
+#define UNSEEN_ROW 0.03    /* of a step of one row: least assumed cost of another row */
+#define FIRST_CLIP 0.75    /* CLIP for the first few steps with a number of rows, */
+#define FEW_SEEN 6         /* so many steps, which all have the same weight */
+#define MEMORY 64          /* steps after which a number of rows seen once counts as not seen; seen
+                            * twice four times as long, more often sixteen times */
 
 static bool is_seen(const struct draft_cost_model *m, uint32_t n)
 {
@@ -17,7 +24,7 @@ static bool is_seen(const struct draft_cost_model *m, uint32_t n)
     return m->n_steps - m->seen[n] < memory[m->n_seen[n] < 3 ? m->n_seen[n] : 3];
 }
 
-/* The nearest number of rows that was seen, from n on downwards (step -1) or upwards; 0: none. */
+/* The nearest number of rows that was seen, from n downwards (step -1) or upwards (1); 0: none. */
 static uint32_t seen_from(const struct draft_cost_model *m, uint32_t n, int step)
 {
     while (n > 0 && n <= DRAFT_ROWS && !is_seen(m, n))
@@ -25,7 +32,7 @@ static uint32_t seen_from(const struct draft_cost_model *m, uint32_t n, int step
     return n <= DRAFT_ROWS ? n : 0;
 }
 
-/* What a row cost from the first number that was seen to number n, the last one. */
+/* The mean cost of a row between the smallest number of rows that was seen and n, the largest. */
 static double slope(const struct draft_cost_model *m, uint32_t n)
 {
     const uint32_t first = seen_from(m, 1, 1);
@@ -34,7 +41,8 @@ static double slope(const struct draft_cost_model *m, uint32_t n)
     return s > UNSEEN_ROW ? s : UNSEEN_ROW;
 }
 
-/* Between two numbers that were seen by their slope, beyond the last one by that of all. */
+/* The share of n rows: interpolated between two seen numbers, extrapolated behind the last one by
+ * the mean slope. */
 static double share_of(const struct draft_cost_model *m, uint32_t n)
 {
     const uint32_t below = seen_from(m, n, -1), above = seen_from(m, n + 1, 1);
@@ -59,8 +67,8 @@ static void learn(double *value, double error)
     *value *= 1 + (error < 0 ? GAIN_DOWN : GAIN_UP) * error;
 }
 
-/* The first few steps and what was assumed before them count alike: one of them may have been
- * interrupted. */
+/* Average the first few steps with n_rows and the assumption before them, all of equal weight: one
+ * of them may have been interrupted. */
 static void learn_first(struct draft_cost_model *m, uint32_t n_rows, double error)
 {
     const double up_to = error > FIRST_CLIP ? FIRST_CLIP : error;

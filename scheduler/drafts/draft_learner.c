@@ -1,4 +1,10 @@
-/* scheduler/drafts/draft_learner.c - see draft_learner.h. */
+/* scheduler/drafts/draft_learner.c - see draft_learner.h.
+ *
+ * The engine thread calls draft_learner_begin_step() before it plans, which copies what is known
+ * into `costs`, and draft_learner_observe() after each step without prompt rows. observe() learns
+ * the step's cost first and books it in the accounts afterwards: the time of a step counts against
+ * the drafts only up to INTERRUPTED times its expected time.
+ */
 #include "scheduler/drafts/draft_learner.h"
 
 #include <stddef.h>
@@ -26,8 +32,8 @@ uint64_t draft_learner_model_us(const struct draft_learner *l)
     return l->model != NULL ? l->model->guess_us + l->model->take_in_us : 0;
 }
 
-/* The step's time, but no more than INTERRUPTED times what steps of its rows take: what is beyond
- * that is no fault of the drafts, and would have befallen a step without them as well. */
+/* The step's time, clipped to INTERRUPTED times what steps of its rows take: an interruption is not
+ * the drafts' fault, and a step without drafts would have had it too. */
 static double charged_ns(const struct draft_learner *l, const struct draft_step *step)
 {
     const double ns = (double)step->us * 1e3;
@@ -37,7 +43,8 @@ static double charged_ns(const struct draft_learner *l, const struct draft_step 
     return ns < most ? ns : most;
 }
 
-/* Texts that the draft model takes in are an expense of its own. */
+/* Book the step. Time that the draft model spends on taking in texts counts against its own account
+ * only. */
 static void settle(struct draft_learner *l, const struct draft_step *step)
 {
     const double plain_ns = draft_costs_rows(&l->cost, step->n_streams) + (double)step->keys_ns;

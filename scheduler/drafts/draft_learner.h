@@ -1,6 +1,5 @@
-/* scheduler/drafts/draft_learner.h - what an engine has learnt of drafts from its steps: what they
- * cost by rows (draft_costs.h) and what they have gained or lost (draft_account.h), of the draft
- * model too.
+/* scheduler/drafts/draft_learner.h - what an engine learns about drafts from its steps: their cost
+ * by rows (draft_costs.h) and their gain or loss (draft_account.h), also for the draft model.
  *
  * Thread: engine thread only. Memory: none.
  */
@@ -18,23 +17,23 @@ struct draft_learner { /* zero: nothing is known */
     struct draft_cost_model cost;
     struct draft_account account, model_account;
     struct draft_model_costs *model; /* borrowed; NULL: there is no draft model */
-    struct draft_costs costs;        /* of these, for the plan */
+    struct draft_costs costs;        /* the costs above as the plan takes them */
 };
 
-struct draft_step {     /* a step without prompt rows, as it went */
-    uint32_t n_streams; /* that decode */
-    uint32_t n_drafts;  /* rows with guesses beside theirs */
-    uint32_t n_tokens;  /* that were chosen */
-    uint64_t us;        /* without what the draft model computed */
-    uint64_t keys_ns;   /* of it, for reading keys, as the cost model has it */
+struct draft_step {     /* measurements of a step without prompt rows */
+    uint32_t n_streams; /* sequences that decode */
+    uint32_t n_drafts;  /* rows with guesses beside the sequences' own */
+    uint32_t n_tokens;  /* tokens chosen in the step */
+    uint64_t us;        /* without the draft model's time */
+    uint64_t keys_ns;   /* part of it that read keys, by the cost model */
 };
 
-/* Before a step is planned: `costs` is filled in, and what the draft model takes is of this step
- * from here on. */
+/* Called before a step is planned: fill in `costs`, and start measuring the draft model's time for
+ * this step. */
 void draft_learner_begin_step(struct draft_learner *l);
-/* What the draft model has computed for the step, us. */
+/* Microseconds that the draft model has computed for this step. */
 uint64_t draft_learner_model_us(const struct draft_learner *l);
-/* What the step took, and what its drafts brought or cost. */
+/* Learn from a step: its cost, and what its drafts gained or lost. */
 void draft_learner_observe(struct draft_learner *l, const struct draft_step *step);
 
 #endif

@@ -1,13 +1,19 @@
-/* scheduler/drafts/draft_rates.c - see draft_rates.h. */
+/* scheduler/drafts/draft_rates.c - see draft_rates.h.
+ *
+ * A rate is a Bayesian mean: counts of guesses start from a prior, a sequence's from the rate of
+ * all sequences, and that one from assumed(). When a count reaches its memory, count() halves it,
+ * so older guesses fade without a clock. Integers only, because the rates decide plans, which a
+ * replay must repeat exactly.
+ */
 #include "scheduler/drafts/draft_rates.h"
 
-#define OWN_MEMORY 32   /* guesses of a class that a sequence remembers, about */
-#define ALL_MEMORY 512  /* and all sequences together */
-#define PRIOR_OWN 4     /* guesses that the rate of all sequences stands for in a sequence's */
-#define PRIOR_ALL 8     /* and what is assumed of a class, in that of all */
+#define OWN_MEMORY 32   /* guesses of a class before a sequence's counts are halved */
+#define ALL_MEMORY 512  /* guesses of a class before the counts of all sequences are halved */
+#define PRIOR_OWN 4     /* weight, in guesses, of all sequences' rate in a sequence's */
+#define PRIOR_ALL 8     /* the weight of the assumed rate in the rate of all sequences */
 
-/* What is assumed before anything was seen, of 1,000: what SmolLM2 does on edits and stories, and
- * a smaller model beside it. */
+/* Assumed rate of 1,000 before anything was seen: measured with SmolLM2 on edits and stories, and
+ * with a smaller draft model. */
 static uint32_t assumed(enum draft_source source, uint8_t fit)
 {
     static const uint16_t text[DRAFT_FITS + 1] = {250, 400, 550, 700, 800, 900, 500};
@@ -18,7 +24,7 @@ static uint32_t assumed(enum draft_source source, uint8_t fit)
     return source == DRAFT_MODEL || source == DRAFT_MTP ? model[fit] : text[fit];
 }
 
-#define ONE 1000 /* guess, in the counts */
+#define ONE 1000 /* one guess in the counts */
 
 uint32_t draft_rates_permille(const struct draft_rates *own, const struct draft_rates *all,
                               enum draft_source source, uint8_t fit)
@@ -30,7 +36,7 @@ uint32_t draft_rates_permille(const struct draft_rates *own, const struct draft_
     return ONE * (o.right + PRIOR_OWN * rate) / (o.n + PRIOR_OWN * ONE);
 }
 
-/* A guess that was right with such a chance, of ONE. */
+/* Count a guess that was right with probability `right` / ONE. */
 static void count(struct draft_rate *r, uint32_t right, uint32_t memory)
 {
     if (r->n >= memory * ONE) {

@@ -1,4 +1,10 @@
-/* scheduler/drafts/drafter.c - see drafter.h. */
+/* scheduler/drafts/drafter.c - see drafter.h.
+ *
+ * Pure functions on struct draft. Guesses of one source are sorted into DRAFT_FITS classes, by the
+ * length of the match before them or by the draft model's log-probability, because draft_rates.c
+ * counts right guesses by class: the thresholds here put guesses together that are right about as
+ * often.
+ */
 #include "scheduler/drafts/drafter.h"
 
 #include <assert.h>
@@ -49,7 +55,7 @@ struct draft draft_behind_match(uint32_t n, enum draft_source source, uint32_t n
 
 uint8_t draft_fit_of_logprob(float logprob)
 {
-    /* shares of 0.3, 0.5, 0.7, 0.85 and 0.95 */
+    /* log of the shares 0.3, 0.5, 0.7, 0.85 and 0.95 */
     static const float least[DRAFT_FITS - 1] = {-1.204f, -0.693f, -0.357f, -0.163f, -0.051f};
     uint8_t i = 0;
 

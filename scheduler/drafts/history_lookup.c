@@ -1,7 +1,8 @@
 /* scheduler/drafts/history_lookup.c - see history_lookup.h.
  *
- * Chains name slots of the ring, and nothing is taken out of them: whatever is newer than the slot
- * that names it has been overwritten since, and the chain ends there.
+ * Answers are in a ring of tokens. Each slot is in a chain of the slots at which the same three
+ * tokens end; a chain leads from newer to older slots. Overwriting a slot does not unlink it: where
+ * a link leads to a newer slot, that slot was overwritten since, and the walk ends.
  */
 #include "scheduler/drafts/history_lookup.h"
 
@@ -11,7 +12,7 @@
 
 #include <assert.h>
 
-#define GRAM 3 /* tokens that chains are of */
+#define GRAM 3 /* tokens whose hash selects a chain */
 #define FEWEST_HEADS 16u
 
 struct answer {
@@ -24,14 +25,14 @@ struct history_lookup {
     uint32_t max;
     uint32_t next;           /* slot of the next token */
     uint32_t n_used;         /* slots before it that hold answers */
-    uint32_t oldest;         /* of the answers */
+    uint32_t oldest;         /* index of the oldest answer in `answers` */
     uint32_t n_answers;
     uint32_t max_answers;
     uint32_t n_heads;        /* a power of two */
     struct answer *answers;  /* ring [max_answers] */
     uint32_t *heads;         /* [n_heads] 1 + the latest slot with tokens of this hash; 0: none */
     uint32_t *before;        /* [max] 1 + the slot before it in its chain; 0: none */
-    uint32_t *answer_of;     /* [max] */
+    uint32_t *answer_of;     /* [max] index in `answers` of each slot */
     int32_t *ids;            /* [max] */
 };
 
@@ -89,7 +90,8 @@ void history_lookup_destroy(struct history_lookup **h)
 
 /* ---- slots ---- */
 
-/* n slots behind a slot, and how many slots b is behind a; n <= max. */
+/* slot_behind(): the slot n slots behind `slot`, n <= max. distance(): how many slots b is behind
+ * a. */
 static uint32_t slot_behind(const struct history_lookup *h, uint32_t slot, uint32_t n)
 {
     return slot + n < h->max ? slot + n : slot + n - h->max;
@@ -113,8 +115,8 @@ static const struct answer *answer_at(const struct history_lookup *h, uint32_t s
     return &h->answers[h->answer_of[slot]];
 }
 
-/* Of the three tokens that end at *last. The salt is in it so that the chains of one tenant hold
- * nothing of others. */
+/* The chain of the three tokens that end at *last. The salt is hashed too, so that chains of one
+ * tenant hold nothing of others, up to collisions. */
 static uint32_t *head_of(const struct history_lookup *h, const int32_t *last, uint64_t salt)
 {
     const uint64_t pair = (uint64_t)(uint32_t)last[-1] << 32 | (uint32_t)last[0];
@@ -133,7 +135,8 @@ static void forget_oldest(struct history_lookup *h)
     h->n_answers--;
 }
 
-/* The last token stays out of the chains: nothing follows it. */
+/* Write the answer into the ring and enter its slots into the chains, except the last one, which
+ * nothing follows. */
 static void write_answer(struct history_lookup *h, uint32_t answer, const int32_t *ids, uint32_t n,
                          uint64_t salt)
 {
@@ -170,8 +173,8 @@ void history_lookup_enter(struct history_lookup *h, const int32_t *ids, uint32_t
 
 /* ---- looking up ---- */
 
-/* How many tokens up to the slot are the last ones of the text; 0 where the answer is another's, or
- * ends there. */
+/* How many tokens up to the slot equal the last ones of the text; 0 where the slot's answer has
+ * another salt, or ends there. */
 static uint32_t match(const struct history_lookup *h, uint32_t slot, const int32_t *ids,
                       uint32_t n_known, uint64_t salt)
 {
@@ -191,10 +194,11 @@ static uint32_t match(const struct history_lookup *h, uint32_t slot, const int32
 }
 
 struct found {
-    uint32_t slot, n_match; /* of the last token that is the same */
+    uint32_t slot, n_match; /* slot of the last equal token, and the number of equal tokens */
 };
 
-/* At the place where the last look-up led to, as far as the text has gone since. */
+/* The match at the place that the last look-up found, moved on by the tokens that were added
+ * since. */
 static struct found find_same(const struct history_lookup *h, const int32_t *ids, uint32_t n_known,
                               uint64_t salt, const struct history_place *place)
 {
@@ -226,7 +230,8 @@ static struct found find_best(const struct history_lookup *h, const int32_t *ids
     return best;
 }
 
-/* What follows a slot within its answer, up to the ring's end: the rest is found the next time. */
+/* The tokens behind the slot in its answer, up to the end of the ring; the next look-up finds the
+ * rest. */
 static struct history_match what_follows(const struct history_lookup *h, const struct found *f)
 {
     const struct answer *a = answer_at(h, f->slot);

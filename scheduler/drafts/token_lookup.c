@@ -1,4 +1,10 @@
-/* scheduler/drafts/token_lookup.c - see token_lookup.h. */
+/* scheduler/drafts/token_lookup.c - see token_lookup.h.
+ *
+ * A hash table of chains: `heads` has the latest position of each hash of two tokens, and `before`
+ * links a position to the one before it with the same hash. Different pairs may share a chain,
+ * which is why a match is compared token by token and one of fewer than two tokens is none. A text
+ * only grows (until a clear), so positions are entered once and never removed.
+ */
 #include "scheduler/drafts/token_lookup.h"
 
 #include <assert.h>
@@ -6,7 +12,7 @@
 
 #define FEWEST_HEADS 16u
 
-/* At most as many chains as tokens: two thirds of the memory of a list and its ids. */
+/* A power of two between half of `max` and `max`. */
 static uint32_t n_heads_for(uint32_t max)
 {
     uint32_t n = FEWEST_HEADS;
@@ -34,7 +40,7 @@ void token_lookup_clear(struct token_lookup *l)
     l->n = 0;
 }
 
-/* Of a pair that ends at *last. */
+/* The chain of the pair of tokens that ends at *last. */
 static uint32_t *head_of(const struct token_lookup *l, const int32_t *last)
 {
     const uint64_t pair = (uint64_t)(uint32_t)last[-1] << 32 | (uint32_t)last[0];
@@ -82,5 +88,5 @@ struct lookup_match token_lookup_find(const struct token_lookup *l, const int32_
         if (m.n_match > best.n_match)
             best = m;
     }
-    return best.n_match >= 2 ? best : (struct lookup_match){0}; /* else only the hashes are equal */
+    return best.n_match >= 2 ? best : (struct lookup_match){0}; /* shorter: only hashes are equal */
 }

@@ -1,8 +1,8 @@
-/* scheduler/drafts/token_lookup.h - where the last tokens of a text stood before.
+/* scheduler/drafts/token_lookup.h - finds the last tokens of a text earlier in a text.
  *
- * Positions of a list of tokens in chains, by the pair of tokens that ends there. A look-up follows
- * the chain of a text's last pair, at most LOOKUP_CHAIN places back, and takes the place before
- * which most tokens are the same; of equals the latest.
+ * The positions of a list of tokens are in chains, by the pair of tokens that ends there. A look-up
+ * follows the chain of a text's last pair, at most LOOKUP_CHAIN places back, and takes the place
+ * with the longest match, of equal ones the latest.
  *
  * Source: Saxena, "Prompt Lookup Decoding", 2023; Yang et al., "Inference with Reference", 2023.
  *
@@ -22,31 +22,31 @@
 
 struct token_lookup { /* zero: none */
     uint32_t *heads;  /* [n_heads] the latest position with a pair of this hash; 0: none */
-    uint32_t *before; /* [max] the one before it */
+    uint32_t *before; /* [max] the position before it in its chain */
     uint32_t n_heads; /* a power of two */
     uint32_t max;
-    uint32_t n; /* positions that are entered: 1 .. n - 1 */
+    uint32_t n; /* positions 1 .. n - 1 are entered */
 };
 
 struct lookup_match {
-    uint32_t next;    /* position of what followed there */
-    uint32_t n_match; /* tokens before it that are the same; 0: nothing was found */
+    uint32_t next;    /* position of the token that followed */
+    uint32_t n_match; /* equal tokens before it; 0: nothing was found */
 };
 
-/* For lists of at most `max` tokens. */
+/* Bytes for a list of at most `max` tokens. */
 size_t token_lookup_bytes(uint32_t max);
 /* `memory` is borrowed until the last use. */
 void token_lookup_init(struct token_lookup *l, void *memory, uint32_t max);
-/* Enter the pairs of text[0 .. n), of which those before are entered already. O(new ones). */
+/* Enter the pairs of text[0 .. n) that are not entered yet. O(new ones). */
 void token_lookup_extend(struct token_lookup *l, const int32_t *text, uint32_t n);
-/* Enter nothing again: the text is another one now. O(max). */
+/* Forget all positions, because the text has changed. O(max). */
 void token_lookup_clear(struct token_lookup *l);
-/* Where in `text`, whose pairs are entered, stood the last tokens of tail[0 .. n_tail)? Tails of
- * fewer than two tokens are found nowhere. */
+/* Find the last tokens of tail[0 .. n_tail) in `text`, whose pairs are entered. A tail of fewer
+ * than two tokens is never found. */
 struct lookup_match token_lookup_find(const struct token_lookup *l, const int32_t *text,
                                       const int32_t *tail, uint32_t n_tail);
 
-/* How well text[0 .. next) ends as tail[0 .. n_tail) does. */
+/* Count the equal tokens at the ends of text[0 .. next) and tail[0 .. n_tail). */
 struct lookup_match token_lookup_match(const int32_t *text, uint32_t next, const int32_t *tail,
                                        uint32_t n_tail);
 

@@ -1,4 +1,10 @@
-/* scheduler/replay/block_holders.c - a hash table with open addressing; see block_holders.h. */
+/* scheduler/replay/block_holders.c - see block_holders.h.
+ *
+ * A hash table with open addressing and linear probing, at most half full. An entry lists up to FEW
+ * holders in place and is turned into a bitmap of replicas by the next one; it never turns back.
+ * Removal closes the gap by moving later entries up (close_gap), so there are no tombstones and
+ * look-ups stay short however many blocks come and go.
+ */
 #include "scheduler/replay/block_holders.h"
 
 #include "core/base/err.h"
@@ -61,7 +67,7 @@ static size_t home_of(const struct block_holders *h, struct prefix_hash hash)
     return (size_t)hash.lo & (h->n_slots - 1);
 }
 
-/* The block's slot, or the free one where it would be. */
+/* The block's slot, or the free slot where it belongs. */
 static struct entry *slot_of(const struct block_holders *h, struct prefix_hash hash)
 {
     size_t i = home_of(h, hash);
@@ -98,7 +104,7 @@ static bool has(const struct entry *e, uint32_t replica)
     return false;
 }
 
-/* From a list to a set. */
+/* Turn the entry's list of holders into a bitmap. */
 static int make_many(const struct block_holders *h, struct entry *e)
 {
     uint64_t *set = mem_calloc(h->n_words, sizeof(*set));
@@ -132,7 +138,7 @@ int block_holders_add(struct block_holders *h, struct prefix_hash hash, uint32_t
     return 0;
 }
 
-/* Free a slot: those behind it that would not be found any more move up. */
+/* Free a slot, and move up entries behind it that would otherwise not be found any more. */
 static void close_gap(struct block_holders *h, size_t gap)
 {
     const size_t mask = h->n_slots - 1;

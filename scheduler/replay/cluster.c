@@ -1,4 +1,11 @@
-/* scheduler/replay/cluster.c - see cluster.h. */
+/* scheduler/replay/cluster.c - see cluster.h.
+ *
+ * A heap has the next time of each replica; an entry whose key is not the replica's present key is
+ * outdated and skipped. Times are doubled, and the lowest bit orders ends of steps before arrivals
+ * and plans of the same time. A replica whose next events the router cannot see (quiet_until) runs
+ * ahead many steps at once, which keeps its data in the processor's caches: the result is the same
+ * as strict order, only faster.
+ */
 #include "scheduler/replay/cluster.h"
 
 #include "core/base/err.h"
@@ -10,12 +17,12 @@ struct replica {
     struct simulate *sim;
     struct cluster *cluster;
     uint32_t id;
-    uint64_t key; /* of its entry in the heap that counts; UINT64_MAX: none */
+    uint64_t key; /* key of its valid entry in the heap; UINT64_MAX: none */
 };
 
-struct place { /* where a request went */
+struct place { /* the replica that got a request */
     uint32_t replica;
-    size_t number; /* there */
+    size_t number; /* its number in that replica */
 };
 
 struct cluster {
@@ -23,8 +30,8 @@ struct cluster {
     uint32_t n;
     struct router *router;
     enum router_policy policy;
-    struct time_heap events;  /* replicas by their keys; entries may be outdated */
-    struct place *places;     /* [cap] of the requests so far */
+    struct time_heap events;  /* replicas by their keys; some entries are outdated */
+    struct place *places;     /* [cap] by request */
     size_t n_places, cap;
     int rc;
 };
@@ -99,15 +106,15 @@ void cluster_destroy(struct cluster **cluster)
 
 /* ---- events ---- */
 
-/* Of equal times the ends of steps go first. */
+/* The order of an event: by time, and at equal times ends of steps first. */
 static uint64_t key_of(const struct simulate_event *e)
 {
     return e->at_us * 2 + !e->ends_step;
 }
 
-/* The key before which nothing happens there that the router sees. A replica is left alone until
- * then, and makes many steps in one go while it is in the processor's caches. Round-robin sees
- * nothing. */
+/* The key before which the router sees nothing of the replica. Until then the replica may run
+ * ahead, many steps at once while it is in the processor's caches. Round-robin never looks at
+ * replicas. */
 static uint64_t quiet_until(const struct cluster *c, const struct replica *r)
 {
     switch (c->policy) {
@@ -121,7 +128,7 @@ static uint64_t quiet_until(const struct cluster *c, const struct replica *r)
     return 0;
 }
 
-/* When it is the replica's turn again. */
+/* Enter the replica's next turn into the heap. */
 static void schedule(struct cluster *c, struct replica *r)
 {
     struct simulate_event next;
@@ -139,7 +146,7 @@ static void schedule(struct cluster *c, struct replica *r)
         c->rc = ERR_NOMEM;
 }
 
-/* Let everything happen on a replica whose key is below. */
+/* Process all events of a replica with keys below `key`. */
 static void catch_up(struct cluster *c, struct replica *r, uint64_t key)
 {
     struct simulate_event next;
@@ -151,7 +158,7 @@ static void catch_up(struct cluster *c, struct replica *r, uint64_t key)
     }
 }
 
-/* Let everything happen that the router may see before the key; all of it with UINT64_MAX. */
+/* Process all events before `key` that the router may see; with UINT64_MAX all events. */
 static void run_until(struct cluster *c, uint64_t key)
 {
     while (c->rc == 0 && c->events.n > 0 && c->events.items[0].at < key) {
@@ -180,7 +187,7 @@ static int grow(struct cluster *c)
     return 0;
 }
 
-/* A choice goes where the prompt's owner is. */
+/* Choose the replica of an arrival; a parallel choice goes to the replica of its prefix owner. */
 static int64_t choose(struct cluster *c, struct simulate_arrival *a)
 {
     const struct place *owner;

@@ -1,4 +1,10 @@
-/* scheduler/replay/cluster_summary.c - a cluster's run in numbers; see cluster.h. */
+/* scheduler/replay/cluster_summary.c - summarises the run of a cluster or a replica; see
+ * cluster.h.
+ *
+ * Times to the first token are collected and sorted, so their percentiles are exact; times between
+ * tokens were counted by the replicas in buckets (quantiles.h), which are added. Requests that
+ * never got a token sort last, as UINT64_MAX, which gives the second p95.
+ */
 #include "scheduler/replay/cluster.h"
 
 #include "core/base/err.h"
@@ -8,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct times { /* to the first token; UINT64_MAX: it never came */
+struct times { /* times to the first token; UINT64_MAX: it never came */
     uint64_t *v;
     size_t n;
 };
@@ -72,7 +78,7 @@ static void add_itl(struct quantiles *sum, const struct quantiles *q)
         sum->count[i] += q->count[i];
 }
 
-/* Of the replicas from .. to - 1. */
+/* Summarise replicas from .. to - 1. */
 static int summarise(const struct cluster *c, uint32_t from, uint32_t to,
                      struct cluster_summary *out)
 {

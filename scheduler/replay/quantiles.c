@@ -1,8 +1,14 @@
-/* scheduler/replay/quantiles.c - see quantiles.h. */
+/* scheduler/replay/quantiles.c - see quantiles.h.
+ *
+ * Values below EXACT have their own buckets; above, each power of two is cut into STEPS buckets,
+ * found by shifting, so adding a value takes no division and a bucket is about 3 % wide. A
+ * percentile walks the counts until enough values are below, and is the lower bound of the bucket
+ * reached.
+ */
 #include "scheduler/replay/quantiles.h"
 
-#define EXACT 64 /* below it every value has its own bucket */
-#define STEPS 32 /* buckets between two powers of two above it */
+#define EXACT 64 /* values below this have a bucket each */
+#define STEPS 32 /* buckets between two powers of two above EXACT */
 
 static uint32_t bucket_of(uint64_t value)
 {

@@ -1,11 +1,17 @@
-/* scheduler/replay/recorded_drafter.c - see recorded_drafter.h. */
+/* scheduler/replay/recorded_drafter.c - see recorded_drafter.h.
+ *
+ * The scheduler of a replay asks propose() for each item in the order of the plan, so one cursor
+ * over the recorded drafts suffices: a draft is proposed if it belongs to that request, and
+ * otherwise none. takes_all makes the scheduler compute every draft, as the recorded plan did.
+ */
 #include "scheduler/replay/recorded_drafter.h"
 
 #include "scheduler/request.h"
 
 #include <string.h>
 
-/* What would end the generation was in no guess: of an edited journal it is cut. */
+/* Propose the recorded draft. Recorded drafts contain no token that ends the generation; in an
+ * edited journal they are cut there. */
 static struct draft propose(void *ud, struct request *r, uint32_t n_known, uint32_t most)
 {
     struct recorded_drafter *d = ud;

@@ -1,4 +1,4 @@
-/* scheduler/replay/recorded_drafter.h - the guesses of a journal's plan, made again.
+/* scheduler/replay/recorded_drafter.h - proposes the drafts that a journal recorded for a plan.
  *
  * Thread: any, one at a time.
  * Memory: borrows the record's drafts until the plan is made.
@@ -20,12 +20,12 @@ struct recorded_draft {
 struct recorded_drafter {
     const struct recorded_draft *drafts; /* [n] in the order of the plan's items */
     uint32_t n;
-    uint32_t next; /* the first that was not proposed */
+    uint32_t next; /* index of the first draft that was not proposed */
     const int32_t *eog;
     size_t n_eog;
 };
 
-/* As the scheduler takes it; it refers to d. */
+/* The interface for the scheduler; it refers to d. */
 struct drafter recorded_drafter_get(struct recorded_drafter *d);
 
 #endif

@@ -1,4 +1,11 @@
-/* scheduler/replay/replay.c - see replay.h. */
+/* scheduler/replay/replay.c - see replay.h.
+ *
+ * replay_take() is called for each line of the journal, in order. Calls of the scheduler are made
+ * again; answers (plans, transfers, fetches) are compared with those of a fresh scheduler, and the
+ * first difference ends the replay with a sentence that names both. Everything in a record that
+ * could crash the scheduler or take all memory is checked before it is used, because a journal may
+ * have been edited.
+ */
 #include "scheduler/replay/replay.h"
 
 #include "core/base/err.h"
@@ -10,7 +17,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Bounds of believable options: a journal must not make us take all memory. */
+/* Bounds of plausible options: a journal must not make the process take all memory. */
 #define MAX_REQUESTS (1u << 20)
 #define MAX_TOKENS (1u << 24)
 #define MAX_BLOCKS (1u << 26)
@@ -29,21 +36,21 @@ struct replay {
     int32_t *eog;
     uint32_t n_eog;
     uint64_t now_us, unix_us, planned_us;
-    const struct plan *plan;     /* to be committed, or NULL */
-    bool has_moves;              /* the latest plan's are outstanding */
+    const struct plan *plan;     /* the plan that is not committed yet, or NULL */
+    bool has_moves;              /* the latest plan's moves are outstanding */
     struct sched_limits limits;
     int32_t *tokens;             /* [max_sequences] by item */
     uint32_t *n_accepted;        /* [max_sequences] by item */
     struct recorded_drafter drafter;
     bool io_used[SWAP_MAX_IO];
-    uint32_t io[SWAP_MAX_IO];    /* copies under way */
+    uint32_t io[SWAP_MAX_IO];    /* copies whose transfers are under way */
     struct trace trace;
-    struct step_costs costs;     /* the latest that were known */
-    struct step_costs sum;       /* of all that were known, in the n_known plans */
+    struct step_costs costs;     /* the latest known costs */
+    struct step_costs sum;       /* sum of the known costs of n_known plans */
     uint64_t n_known;
-    struct step *steps;          /* [n_steps] that were computed, when arrivals are collected */
+    struct step *steps;          /* [n_steps] computed steps, when arrivals are collected */
     size_t n_steps, steps_cap;
-    uint32_t *paces;             /* of these */
+    uint32_t *paces;             /* their paces */
     struct replay_stats stats;
 };
 
@@ -119,7 +126,7 @@ static void take_ends(struct replay *r)
 
 /* ---- a new run ---- */
 
-/* Tables of so many sequences. */
+/* Are the tables of n sequences of a plausible size? */
 static bool is_table_believable(const struct kv_manager_options *k, uint32_t n)
 {
     return (uint64_t)n * k->max_table <= (1u << 30) / k->groups.n;
@@ -183,13 +190,13 @@ static int take_start(struct replay *r, struct replay_record *rec, char *err, si
         return no_memory(err, err_len);
     r->options.kv = r->kv;
     r->options.drafter = recorded_drafter_get(&r->drafter);
-    r->options.undo_streams = r->options.undo_rows = UINT32_MAX; /* it has what was possible then */
+    r->options.undo_streams = r->options.undo_rows = UINT32_MAX; /* recorded drafts were possible */
     if (sched_create(&r->sched, &r->options) < 0)
         return no_memory(err, err_len);
     return 0;
 }
 
-/* ---- what the scheduler is told ---- */
+/* ---- calls of the scheduler ---- */
 
 static int advance(struct replay *r, uint64_t now_us, char *err, size_t err_len)
 {
@@ -216,7 +223,7 @@ static int take_post(struct replay *r, struct replay_record *rec, char *err, siz
         return no_memory(err, err_len);
     r->stats.n_posts++;
     if (sched_add(r->sched, rec->request, rec->now_us) == 0)
-        rec->request = NULL; /* else it was refused then, too: no plan has it */
+        rec->request = NULL; /* otherwise it was refused when recorded too, and no plan has it */
     return 0;
 }
 
@@ -265,7 +272,7 @@ static bool is_eog(void *ud, int32_t token)
     return false;
 }
 
-/* What the step that is under way took. */
+/* Note the time of the step under way. */
 static int note_step(struct replay *r, uint64_t us)
 {
     if (!r->trace.keep_tokens)
@@ -289,7 +296,7 @@ static int add_token(struct replay *r, const struct plan_item *item, int32_t tok
     return trace_add_token(&r->trace, item->request->id, token);
 }
 
-/* How many drafts of each item were right: they are tokens of its request. */
+/* Take how many drafts of each item were right; these are tokens of its request. */
 static int take_accepted(struct replay *r, const struct replay_record *rec, char *err,
                          size_t err_len)
 {
@@ -453,7 +460,7 @@ static int take_fetch(struct replay *r, const struct replay_record *rec, char *e
     return 0;
 }
 
-/* ---- all of them ---- */
+/* ---- all kinds of records ---- */
 
 static int take(struct replay *r, struct replay_record *rec, char *err, size_t err_len)
 {
@@ -542,9 +549,9 @@ uint64_t replay_unix_us(const struct replay *r)
     return r->unix_us;
 }
 
-#define MAX_PACE 1000000 /* a step that took a thousand times as long stands for a stop */
+#define MAX_PACE 1000000 /* a thousand times as long: the process was stopped */
 
-/* Of the steps with or without prompt rows, from r->paces[at] on. */
+/* The paces of steps with or without prompt rows, into r->paces[at ..]. */
 static struct simulate_paces paces_of(struct replay *r, const struct step_costs *c,
                                       bool has_prompt, size_t at)
 {

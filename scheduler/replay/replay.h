@@ -1,9 +1,9 @@
-/* scheduler/replay/replay.h - a run made again from its journal, plan by plan.
+/* scheduler/replay/replay.h - repeats a run from its journal, plan by plan.
  *
  * A fresh scheduler and a fresh manager of blocks get the same calls at the same times, and every
- * plan is compared with the one in the journal. The records are typed here, and made by the reader
- * of the file (server/cli/replay_line.c). A record is checked before it is believed: a journal may
- * have been edited or cut.
+ * plan is compared with the one in the journal. The records are typed here;
+ * server/cli/replay_line.c reads them from the file. A record is checked before it is used, because
+ * a journal may have been edited or cut.
  *
  * The replay also collects the trace that a simulation needs: arrivals, prompts, generated tokens.
  *
@@ -37,7 +37,7 @@ enum replay_kind {
     REPLAY_DROPPED,
 };
 
-enum replay_list { /* of request ids, in a plan */
+enum replay_list { /* lists of request ids in a plan */
     REPLAY_ADMITTED = 0,
     REPLAY_PREEMPTED,
     REPLAY_SWAPPED_OUT,
@@ -56,7 +56,7 @@ struct replay_ids {
     uint32_t n;
 };
 
-struct replay_record { /* which fields count depends on the kind; zero is the empty value */
+struct replay_record { /* the kind determines which fields are used; zero is the empty value */
     enum replay_kind kind;
     uint64_t id;     /* CANCEL, STORED, FETCH*: request; PLAN, COMMIT: step; IO_*: copy; DROPPED:
                       * how many */
@@ -83,7 +83,7 @@ struct replay_record { /* which fields count depends on the kind; zero is the em
     struct replay_ids accepted;   /* COMMIT: numbers of drafts that were right */
 };
 
-/* Frees what the record holds, and makes it empty. */
+/* Free what the record holds, and make it empty. */
 void replay_record_release(struct replay_record *r);
 
 struct replay_stats {
@@ -95,26 +95,26 @@ struct replay;
 int replay_create(struct replay **out, bool collect);
 void replay_destroy(struct replay **r);
 
-/* Take the next record (its request and tokens may be taken out of it). A sentence in `err` with
- * ERR_FORMAT: the record makes no sense here; ERR_INVAL: the plan is another one; ERR_NOMEM.
- * After a failure the replay is only good for being destroyed. */
+/* Process the next record, which may lose its request and tokens to the replay. On failure `err`
+ * gets a sentence: ERR_FORMAT: the record makes no sense here; ERR_INVAL: the plan differs;
+ * ERR_NOMEM. After a failure the replay can only be destroyed. */
 int replay_take(struct replay *r, struct replay_record *record, char *err, size_t err_len);
 
-/* Are the scheduler's books in order (sched_check)? Yes before the first start. */
+/* Is the scheduler consistent (sched_check())? True before the first start. */
 bool replay_check(const struct replay *r);
 
 struct replay_stats replay_stats(const struct replay *r);
 
-/* Of the latest run: the time of day, in microseconds since 1970, at its time 0; 0: unknown. */
+/* The time of day of the latest run's time 0, in microseconds since 1970; 0: unknown. */
 uint64_t replay_unix_us(const struct replay *r);
 
-/* Instead of the latest costs their mean over the run, and what its steps took beside that: a
- * simulation has the run's slow times then, too. ERR_NOMEM. The paces stay the replay's. */
+/* Set the simulation's costs to their mean over the run instead of the latest, and its paces to
+ * what the run's steps took, so that the simulation has the run's slow times too. The paces belong
+ * to the replay. ERR_NOMEM. */
 int replay_recorded_costs(struct replay *r, struct simulate_options *options);
 
-/* Of the latest run, for a simulation: its options (truth = the latest costs that were known), and
- * the arrivals (trace.h), which stay the replay's. False: nothing to go by yet, no costs or no
- * arrivals. */
+/* The latest run as input of a simulation: its options (truth = the latest known costs) and its
+ * arrivals (trace.h), which belong to the replay. False: no known costs or no arrivals yet. */
 bool replay_trace(struct replay *r, struct simulate_options *options,
                   const struct simulate_arrival **arrivals, size_t *n);
 

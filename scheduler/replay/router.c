@@ -1,4 +1,10 @@
-/* scheduler/replay/router.c - see router.h. */
+/* scheduler/replay/router.c - see router.h.
+ *
+ * A load is the number of requests in flight and the number of the latest choice, which breaks
+ * ties. The prefix policy hashes the prompt block by block and narrows the set of replicas that
+ * hold all blocks so far, until the set would be empty: what remains are the replicas with the
+ * longest prefix.
+ */
 #include "scheduler/replay/router.h"
 
 #include "core/base/err.h"
@@ -10,17 +16,17 @@
 
 struct load {
     uint32_t n_in_flight;
-    uint64_t chosen; /* when: the number of the choice, 0 = never */
+    uint64_t chosen; /* number of the latest choice of it; 0 = never chosen */
 };
 
 struct router {
     enum router_policy policy;
     uint32_t n;
     struct load *loads;            /* [n] */
-    uint64_t n_choices, n_turns;   /* of all policies, of round-robin */
-    struct block_holders *holders; /* of `prefix`, else NULL */
-    uint64_t *set;                 /* of replicas */
-    int32_t *ids;                  /* [cap] the prompt that is being looked up */
+    uint64_t n_choices, n_turns;   /* choices in all; of round-robin */
+    struct block_holders *holders; /* for the prefix policy, else NULL */
+    uint64_t *set;                 /* set of replicas, scratch */
+    int32_t *ids;                  /* [cap] the prompt that is looked up, scratch */
     uint32_t cap;
 };
 
@@ -74,7 +80,7 @@ static uint32_t least_loaded(const struct router *r)
     return best;
 }
 
-/* Of those in the set, which is not empty. */
+/* The least loaded replica of a set that is not empty. */
 static uint32_t least_loaded_of(const struct router *r, const uint64_t *set)
 {
     uint32_t best = UINT32_MAX;

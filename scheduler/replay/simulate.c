@@ -1,4 +1,10 @@
-/* scheduler/replay/simulate.c - see simulate.h. The order of calls is that of engine_loop.c. */
+/* scheduler/replay/simulate.c - see simulate.h. The order of calls is that of engine_loop.c.
+ *
+ * Time jumps from event to event: an arrival, a client that leaves, the end of a transfer or of a
+ * step. begin_step() makes a plan and sets when it ends, end_step() commits it; an empty plan lets
+ * the simulation wait for the next event. Prompts and answers without a recorded text are made from
+ * seeds when they are needed.
+ */
 #include "scheduler/replay/simulate.h"
 
 #include "core/base/err.h"
@@ -10,8 +16,8 @@
 
 #include <string.h>
 
-#define END_TOKEN INT32_MAX /* ends a generation; no made-up token is this one */
-#define VOCABULARY 32000    /* of made-up tokens */
+#define END_TOKEN INT32_MAX /* the token that ends a generation; made-up tokens are smaller */
+#define VOCABULARY 32000    /* made-up tokens are below */
 
 static const int32_t end_token = END_TOKEN;
 
@@ -28,18 +34,18 @@ struct simulate {
     struct cost_model cost;
     struct sched_limits limits;
     uint64_t now_us, disk_free_us;
-    const struct plan *plan; /* that is being computed, until due_us; or NULL */
+    const struct plan *plan; /* the plan that is computed until due_us, or NULL */
     uint64_t due_us;
-    bool is_waiting; /* the latest plan was empty: none is made before something happens */
+    bool is_waiting; /* the latest plan was empty: no plan is made before the next event */
     uint64_t n_steps, busy_us, rng;
-    size_t n_of[2];      /* place in each of opt.paces */
-    uint64_t least_pace; /* thousandths of `truth` that a step takes at least */
+    size_t n_of[2];      /* next index in each of opt.paces */
+    uint64_t least_pace; /* least time of a step, in thousandths of `truth` */
     struct simulate_arrival *arrivals; /* [cap] */
     struct simulate_result *results;   /* [cap] */
     size_t n, cap;
-    struct time_heap coming, leaving;  /* arrivals by the time of their coming or leaving */
-    struct time_heap ending;           /* by a step before whose end they cannot end */
-    uint64_t *rows;                    /* [max_tenants] computed */
+    struct time_heap coming, leaving;  /* arrivals by the time of arriving, or of leaving */
+    struct time_heap ending;           /* arrivals by the step before whose end they cannot end */
+    uint64_t *rows;                    /* [max_tenants] rows computed */
     struct transfer io[SWAP_MAX_IO];
     int32_t *tokens;                   /* [max_sequences] */
     struct quantiles itl;
@@ -107,7 +113,7 @@ void simulate_destroy(struct simulate **simulate)
     *simulate = NULL;
 }
 
-/* ---- what is to come ---- */
+/* ---- arrivals ---- */
 
 static int grow_one(void **array, size_t cap, size_t bytes)
 {
@@ -214,7 +220,7 @@ static void take_ends(struct simulate *s)
     }
 }
 
-/* A step makes one token of a request at most. */
+/* Note the earliest step at which the request can end: a step makes at most one of its tokens. */
 static int note_earliest_end(struct simulate *s, size_t i)
 {
     const uint32_t n_had = s->results[i].n_tokens, n_output = s->arrivals[i].n_output;
@@ -274,7 +280,7 @@ static void take_inbox(struct simulate *s)
 
 /* ---- a step ---- */
 
-/* Returns what the moves took. */
+/* Account for the plan's moves. Returns the microseconds that they take. */
 static uint64_t move_blocks(struct simulate *s, const struct plan *plan)
 {
     const uint32_t n = kv_move_blocks(plan->moves, plan->n_moves, s->opt.kv.states.n_parts);
@@ -288,7 +294,7 @@ static uint64_t move_blocks(struct simulate *s, const struct plan *plan)
     return us;
 }
 
-/* One disk: transfers one after the other. */
+/* Start transfers, which one disk carries out one after the other. */
 static void start_io(struct simulate *s)
 {
     struct swap_io io;
@@ -367,7 +373,7 @@ static void note_items(struct simulate *s, const struct plan *plan, uint64_t fro
     }
 }
 
-/* Make the next plan, and start with it. False: there is nothing to compute. */
+/* Make the next plan and begin its step. False: there is nothing to compute. */
 static bool begin_step(struct simulate *s)
 {
     const struct plan *plan;
@@ -406,7 +412,7 @@ static void end_step(struct simulate *s)
     take_ends(s);
 }
 
-/* The time of the next thing to happen by itself, or UINT64_MAX. */
+/* The time of the next event that is not the end of a step, or UINT64_MAX. */
 static uint64_t next_event(const struct simulate *s)
 {
     uint64_t next = UINT64_MAX;
@@ -430,7 +436,8 @@ bool simulate_next(const struct simulate *s, struct simulate_event *out)
     return next != UINT64_MAX;
 }
 
-/* Steps until something can end by itself; those that had to wait are put off. */
+/* Steps until a request can end by itself; requests that had to wait are entered again for
+ * later. */
 static uint64_t least_steps(struct simulate *s)
 {
     while (s->ending.n > 0 && s->ending.items[0].at <= s->n_steps) {
@@ -487,7 +494,7 @@ int simulate_run(struct simulate *s, uint64_t until_us)
     return s->rc;
 }
 
-/* ---- looking back ---- */
+/* ---- results ---- */
 
 uint64_t simulate_now(const struct simulate *s)
 {

@@ -1,4 +1,9 @@
-/* scheduler/replay/simulate_summary.c - a simulation in one row of numbers; see simulate.h. */
+/* scheduler/replay/simulate_summary.c - summarises a simulation; see simulate.h.
+ *
+ * Times to the first token are sorted for exact percentiles; times between tokens come from the
+ * buckets that the simulation counted. Fairness between tenants is one number, Jain's index: 1000
+ * when all tenants got the same service for the time that they waited and their weight.
+ */
 #include "scheduler/replay/simulate.h"
 
 #include "core/base/err.h"
@@ -34,9 +39,9 @@ static int summarise_ttft(const struct simulate *s, struct simulate_summary *out
     return 0;
 }
 
-struct share { /* of a tenant */
-    uint64_t spent_us; /* what its requests took, from arrival to end */
-    uint32_t weight;   /* 0: it never came */
+struct share { /* a tenant's share */
+    uint64_t spent_us; /* sum of its requests' times from arrival to end */
+    uint32_t weight;   /* 0: it sent no request */
 };
 
 static uint32_t tenants_of(const struct simulate *s)

@@ -1,4 +1,9 @@
-/* scheduler/replay/time_heap.c - see time_heap.h. */
+/* scheduler/replay/time_heap.c - see time_heap.h.
+ *
+ * A binary heap in an array that grows; entries cannot be removed from the middle, so callers skip
+ * those that are outdated. Equal times are ordered by number, which makes a simulation repeat
+ * exactly.
+ */
 #include "scheduler/replay/time_heap.h"
 
 #include "core/base/err.h"

@@ -20,7 +20,7 @@ struct time_heap {
 };
 
 int time_heap_add(struct time_heap *h, uint64_t at, size_t id); /* ERR_NOMEM */
-struct timed time_heap_take(struct time_heap *h);               /* the earliest; n > 0 */
+struct timed time_heap_take(struct time_heap *h);               /* the earliest; requires n > 0 */
 void time_heap_release(struct time_heap *h);
 
 #endif

@@ -1,4 +1,10 @@
-/* scheduler/replay/trace.c - see trace.h. */
+/* scheduler/replay/trace.c - see trace.h.
+ *
+ * replay.c calls these as it reads a journal's posts, tokens and ends. A hash table with open
+ * addressing finds a request by its id, and keeps a hash of its prompt to check that parallel
+ * choices really share it. n_output starts as "runs to max_tokens" and is set when the request's
+ * end is seen.
+ */
 #include "scheduler/replay/trace.h"
 
 #include "core/base/err.h"
@@ -8,11 +14,11 @@
 
 struct trace_entry {
     uint64_t id;   /* 0 = empty */
-    size_t i;      /* its arrival */
-    uint64_t hash; /* of its prompt */
+    size_t i;      /* index of its arrival */
+    uint64_t hash; /* hash of its prompt */
 };
 
-struct trace_output { /* tokens that came out; ids only when they are kept */
+struct trace_output { /* generated tokens; ids only when they are kept */
     uint32_t n, cap;
     int32_t *ids;
 };
@@ -99,9 +105,9 @@ bool trace_follows_an_equal(const struct trace *t, const struct request *r)
            slot_of(t, r->prefix_owner)->hash == hash_prompt(r);
 }
 
-/* ---- what happens ---- */
+/* ---- posts, tokens, ends ---- */
 
-/* Until it ends, it is taken to go on for ever. */
+/* The arrival of a request; until its end is seen it is assumed to generate max_tokens. */
 static struct simulate_arrival arrival_of(const struct trace *t, const struct request *r)
 {
     return (struct simulate_arrival){

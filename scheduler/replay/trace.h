@@ -1,9 +1,9 @@
 /* scheduler/replay/trace.h - arrivals, prompts and generated tokens, collected from a replay as the
  * input of a simulation.
  *
- * A request that ended by itself yields the same tokens again. One that timed out, or was still
- * going on, would have gone on to max_tokens. One that was cancelled stops after the tokens it had;
- * if it had none, its client leaves at the same time.
+ * A request that ended by itself generates the same tokens again. A request that timed out, or was
+ * still running, is assumed to run to max_tokens. A cancelled request stops after the tokens it
+ * had; if it had none, its client leaves at the same time.
  *
  * Thread: any, one at a time.
  * Memory: about 200 bytes a request; with `keep_tokens` prompts and answers too.
@@ -25,7 +25,7 @@ struct trace { /* {0} with keep_tokens set is empty */
     bool keep_tokens;
     struct trace_entry *entries; /* hash table by id; n_slots a power of two */
     size_t n_slots;
-    struct simulate_arrival *arrivals; /* [n] in the order of their coming */
+    struct simulate_arrival *arrivals; /* [n] in the order of arrival */
     struct trace_output *outputs;      /* [n] */
     size_t n, cap;
 };
@@ -33,16 +33,17 @@ struct trace { /* {0} with keep_tokens set is empty */
 void trace_release(struct trace *t);
 
 bool trace_has(const struct trace *t, uint64_t id);
-/* Has its prefix owner, if that is known, the same prompt and salt? The scheduler relies on it. */
+/* Has the request's prefix owner, if that is known, the same prompt and salt? The scheduler relies
+ * on it. */
 bool trace_follows_an_equal(const struct trace *t, const struct request *r);
 
-/* A request that is not there yet. ERR_NOMEM. */
+/* Add a request that is not in the trace yet. ERR_NOMEM. */
 int trace_add(struct trace *t, const struct request *r);
-/* What became of one that is there. ERR_NOMEM. */
+/* Note a token or the end of a request in the trace. ERR_NOMEM. */
 int trace_add_token(struct trace *t, uint64_t id, int32_t token);
 void trace_end(struct trace *t, uint64_t id, enum finish finish, uint64_t now_us);
 
-/* The arrivals with what came out, [t->n]; the trace's, until it changes. */
+/* The arrivals with their outputs, [t->n]; valid until the trace changes. */
 const struct simulate_arrival *trace_arrivals(struct trace *t);
 
 #endif

@@ -1,4 +1,10 @@
-/* scheduler/replay/workload.c - see workload.h. */
+/* scheduler/replay/workload.c - see workload.h.
+ *
+ * Recorded arrivals are sorted by time in one array; `places` maps their numbers to it, for prefix
+ * owners. For drawn requests, sorting the prompts by text puts those with a common beginning side
+ * by side, so that comparing neighbours finds the longest part that a prompt shares with any other.
+ * Random numbers need no libm (von Neumann's method), so a workload is the same on every machine.
+ */
 #include "scheduler/replay/workload.h"
 
 #include "core/base/err.h"
@@ -11,17 +17,17 @@
 struct recorded {
     const struct simulate_arrival *arrival;
     uint64_t offset_us;
-    size_t first;      /* of its run, by number */
-    size_t number;     /* in the order of adding */
-    uint32_t n_shared; /* leading tokens that another prompt has too */
+    size_t first;      /* number of its run's first arrival */
+    size_t number;     /* number in the order of adding */
+    uint32_t n_shared; /* leading tokens shared with another prompt */
 };
 
 struct workload {
     struct workload_options opt;
-    struct recorded *all; /* [n] by time, once it has begun */
+    struct recorded *all; /* [n] sorted by time by workload_begin() */
     size_t n, cap;
-    size_t *places;       /* [n] by number: where it stands in `all` */
-    size_t i;             /* of the next one */
+    size_t *places;       /* [n] index in `all` by number */
+    size_t i;             /* index of the next arrival */
     uint64_t first_us, now_us, rng;
     double rate;
 };
@@ -107,7 +113,8 @@ static int by_prompt(const void *a, const void *b)
     return (x->n_prompt > y->n_prompt) - (x->n_prompt < y->n_prompt);
 }
 
-/* In the order of their texts a prompt has most in common with a neighbour. */
+/* Find how many leading tokens each prompt shares with another one: sorted by text, it shares most
+ * with a neighbour. */
 static int find_shared(struct workload *w)
 {
     struct recorded **sorted = mem_calloc(w->n + 1, sizeof(*sorted));
@@ -129,7 +136,7 @@ static int find_shared(struct workload *w)
     return 0;
 }
 
-/* Of the recorded ones at this speed; of a single one: 1. */
+/* The rate of the recorded arrivals at this speed, per second; of a single one: 1. */
 static double own_rate(const struct workload *w)
 {
     const uint64_t span = w->n > 1 ? time_of(&w->all[w->n - 1]) - w->first_us : 0;
@@ -156,9 +163,9 @@ int workload_begin(struct workload *w)
     return w->opt.n_requests > 0 ? find_shared(w) : 0;
 }
 
-/* ---- one after the other ---- */
+/* ---- the next arrival ---- */
 
-/* Every time that counts from the arrival. */
+/* Move an arrival to a new time, with every limit that counts from it. */
 static void move(struct simulate_arrival *a, uint64_t at_us)
 {
     uint64_t *const times[] = {&a->deadline_us, &a->first_by_us, &a->queue_until_us, &a->leave_us};
@@ -194,8 +201,9 @@ static double even(struct workload *w) /* [0, 1) */
     return (double)rnd(w) / 9007199254740992.0; /* 2^53 */
 }
 
-/* Exponential with mean 1, by comparing even numbers only (von Neumann, 1951): the first of a run
- * of falling ones, if that is odd in length; every run that is not adds 1. */
+/* Draw from the exponential distribution with mean 1, only by comparing uniform numbers (von
+ * Neumann, 1951): the first number of a falling run, if the run's length is odd; every run of even
+ * length before it adds 1. */
 static double exponential(struct workload *w)
 {
     double whole = 0;

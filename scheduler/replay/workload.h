@@ -1,14 +1,14 @@
-/* scheduler/replay/workload.h - the requests that a simulated cluster gets, in the order of their
- * coming: those of recorded runs, merged by time, or new ones that are like them.
+/* scheduler/replay/workload.h - the requests that a simulated cluster gets, in the order of
+ * arrival: those of recorded runs, merged by time, or random ones drawn from them.
  *
- * Recorded: a speed other than 1 divides the times between two arrivals; how long each may take
- * stays as it was.
+ * Recorded: a speed other than 1 divides the times between two arrivals; time limits of requests
+ * stay as they were.
  *
- * Drawn: n_requests come at random (Poisson) at a rate. Each is like one of the recorded ones,
- * drawn with equal chances: its lengths, priority, tenant, salt and patience. What that one's
- * prompt has in common with another recorded prompt of its salt at the beginning stays, the rest of
- * the prompt and the answer are new. So a shared beginning is as large a part of the traffic as it
- * was, and what nobody shared nobody shares. Choices of one call come as requests of their own.
+ * Drawn: n_requests arrive at random (Poisson) at a rate. Each copies a recorded request, drawn
+ * with equal chances: its lengths, priority, tenant, salt and time limits. The leading tokens that
+ * its prompt shares with another recorded prompt of its salt are kept; the rest of the prompt and
+ * the answer are made up. So shared prefixes are as large a part of the traffic as they were, and
+ * nothing else is shared. Parallel choices become requests of their own.
  *
  * Thread: the owner's. The same arrivals and options make the same workload.
  * Memory: 40 bytes a recorded request; drawn ones exist one at a time.
@@ -24,8 +24,8 @@ struct simulate_arrival;
 
 struct workload_options {
     double speed;      /* > 0 */
-    size_t n_requests; /* drawn; 0: the recorded ones */
-    double rate;       /* of the drawn, per second; 0: that of the recorded, times the speed */
+    size_t n_requests; /* requests to draw; 0: replay the recorded ones */
+    double rate;       /* drawn requests per second; 0: the recorded rate times the speed */
     uint64_t seed;
 };
 
@@ -34,15 +34,16 @@ struct workload;
 int workload_create(struct workload **out, const struct workload_options *options);
 void workload_destroy(struct workload **w);
 
-/* Add a recorded run's arrivals (borrowed); `offset_us` takes its times to those of the other
+/* Add a recorded run's arrivals (borrowed); `offset_us` shifts its times to the clock of the other
  * runs. ERR_NOMEM. */
 int workload_add(struct workload *w, const struct simulate_arrival *arrivals, size_t n,
                  uint64_t offset_us);
-/* After the last one, and whenever it is to begin again. ERR_NOMEM. */
+/* Start from the first arrival. Called after the last workload_add(), and again for each new run.
+ * ERR_NOMEM. */
 int workload_begin(struct workload *w);
 
-/* The next arrival; a prefix_owner is the number of an earlier one here, plus 1. False: there are
- * no more. */
+/* The next arrival; its prefix_owner is 1 + the number of an earlier arrival of this workload.
+ * False: there are no more. */
 bool workload_next(struct workload *w, struct simulate_arrival *out);
 
 size_t workload_n(const struct workload *w);
