@@ -223,7 +223,7 @@ int batch_runner_create(struct batch_runner **out, const struct batch_runner_opt
     return 0;
 }
 
-/* On the keeper's thread: the ids of all that are open. */
+/* Collect the ids of all open batches; runs on the keeper's thread. */
 static void find_open(struct batch_job *job, struct batch_store *s)
 {
     struct batch_runner *r = list_entry(job, struct batch_runner, open_job);
@@ -243,7 +243,7 @@ static void find_open(struct batch_job *job, struct batch_store *s)
     mem_free(record);
 }
 
-/* Begun since, where the first look failed. */
+/* Whether the batch has a run, begun since the first look failed. */
 static bool has_run(const struct batch_runner *r, const char *id)
 {
     for (const struct list *it = r->runs.next; it != &r->runs; it = it->next)
@@ -302,7 +302,8 @@ void batch_runner_drain(struct batch_runner *r)
     set_tick(r);
 }
 
-/* What the disk does not take is computed again by the next process. */
+/* Whether nothing is left to write; answers that the disk does not take are computed again by the
+ * next process. */
 bool batch_runner_is_idle(const struct batch_runner *r)
 {
     if (r == NULL)
@@ -344,7 +345,7 @@ void batch_runner_destroy(struct batch_runner **runner)
     *runner = NULL;
 }
 
-/* ---- batches that come and go ---- */
+/* ---- batches that are added and cancelled ---- */
 
 int batch_runner_add(struct batch_runner *r, const struct batch_record *record,
                      enum batch_phase phase)

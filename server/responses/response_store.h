@@ -12,12 +12,11 @@
  * while others are served gets a 503, and the file is repaired at the next start.
  *
  * Thread: any, one call at a time; every call may wait for a disk, so never the I/O thread's,
- * except
- *         response_store_counts().
+ *         except response_store_counts().
  * Memory: a cache of 4 MiB, the statements, and what SQLite's calls take.
- * Errors: opening fails with a sentence; calls fill *e: a 400 or 404 for the client's mistakes, a 503
- *         when the file cannot be read or written. Nothing has changed then, and the next call tries
- *         again.
+ * Errors: opening fails with a sentence; calls fill *e: a 400 or 404 for the client's mistakes, a
+ *         503 when the file cannot be read or written. Nothing has changed then, and the next call
+ *         tries again.
  */
 #ifndef SERVER_RESPONSES_RESPONSE_STORE_H
 #define SERVER_RESPONSES_RESPONSE_STORE_H
