@@ -1,6 +1,6 @@
 /* server/auth/key_file.h - the file of API keys.
  *
- * | [alice] ; the key's name, for logs
+ *     [alice]                        ; the key's name, for logs
  *     tenant = team-a                ; the tenant of its requests; without: the key's name
  *     weight = 2                     ; the tenant's share; without: as in tenant_weights
  *     max_priority = normal          ; higher priorities are lowered to it; without: critical

@@ -1,5 +1,5 @@
-/* server/receipts/digest.h - what receipts call bytes by: SHA-256, as "sha256:" and 64 digits, of a
- * file what sha256sum prints.
+/* server/receipts/digest.h - the digests in receipts: SHA-256, as "sha256:" and 64 digits; for a
+ * file the same digits as sha256sum's.
  *
  * Thread: any. Memory: none.
  * Errors: ERR_INTERNAL: GnuTLS does not have the hash.
