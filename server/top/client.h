@@ -1,4 +1,4 @@
-/* server/top/client.h - pages of a running server over HTTP, by libcurl.
+/* server/top/client.h - fetches pages of a running server over HTTP, with libcurl.
  *
  * A round asks for several pages at once, and the caller waits for all of them or for something of
  * its own (keys, signals), whichever comes first. Redirects are not followed, no proxy is used and
