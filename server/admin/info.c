@@ -1,8 +1,8 @@
 /* server/admin/info.c - see info.h.
  *
  * All answers are written into a buffer from structures that the loop can read at any time: the
- * settings, the list of models, and the statistics that the engine publishes in atomic numbers. No
- * question waits for the engine. Health compares the time in the current step with a limit, so a
+ * settings, the list of models, and a copy of the statistics that the engine publishes in its
+ * queue. No call waits for a step. Health compares the time in the current step with a limit, so a
  * hung engine is noticed without its help.
  */
 #include "server/admin/info.h"
