@@ -28,7 +28,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- what is told ---- */
+/* ---- output ---- */
 
 __attribute__((format(printf, 2, 3))) static void differs(struct verifier *v, const char *format,
                                                           ...)
@@ -72,7 +72,7 @@ static int64_t whole_of(const cJSON *item, int64_t otherwise)
     return x >= 0 && x <= INT32_MAX && x == (double)(int32_t)x ? (int64_t)x : otherwise;
 }
 
-/* ---- is it this model? ---- */
+/* ---- comparing the model ---- */
 
 static bool has_same_weights(struct verifier *v, const cJSON *receipt)
 {

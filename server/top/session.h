@@ -1,7 +1,8 @@
 /* server/top/session.h - runs `quire top`: asks the server, draws frames, handles keys.
  *
- * On a terminal it goes on until q, Ctrl-C or a signal; a server that is not there is said so and
- * asked again. Otherwise it prints one frame, with rates of the time between two readings.
+ * On a terminal it runs until q, Ctrl-C or a signal; when the server does not answer, the frame
+ * says so and the server is asked again. With is_once it prints one frame, with rates of the time
+ * between two readings.
  *
  * Thread: the main thread.
  * Memory: two readings and a frame.
