@@ -241,8 +241,8 @@ static int run_what_ifs(struct planning *p, const char *const *texts, uint32_t n
 
 /* ---- what was recorded ---- */
 
-/* If every journal has the date of its start, journals are ordered by dates; else each begins at
- * time 0. */
+/* If every journal has the date of its start, runs are merged by dates; else by the times in the
+ * journals as they are. */
 static bool have_dates(struct replay *const *replays, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)
