@@ -1,4 +1,10 @@
-/* server/instance.c - see instance.h. */
+/* server/instance.c - see instance.h.
+ *
+ * instance_init() builds the parts in the order in which they depend on each other: threads, file,
+ * tokenizer and model, cache, runner; a failure releases what there is, for all parts may be NULL.
+ * The commands call it before they serve; for models that come and go a thread of the model pool
+ * does. The GGUF is closed once its weights are packed, after a last check that nobody wrote to it.
+ */
 #include "server/instance_impl.h"
 
 #include "config/config.h"
@@ -32,7 +38,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-/* A bar on a terminal, redrawn at most at every whole per cent. */
+/* A progress bar on a terminal, redrawn only when the whole per cent changes. */
 struct progress {
     uint64_t start_ms;
     int shown;
@@ -48,7 +54,8 @@ static void show_progress(void *ud, uint64_t done, uint64_t total)
 
     if (p->told != NULL && total > 0)
         atomic_store_explicit(&p->told->permille, (uint32_t)((double)done * 1000 / (double)total),
-                              memory_order_relaxed); /* a number for people: nothing hangs on it */
+                              memory_order_relaxed); /* only displayed, so that relaxed order is
+                                                      * enough */
     if (percent == p->shown || !isatty(STDERR_FILENO) || clock_ms() - p->start_ms < 200)
         return;
     p->shown = percent;
@@ -119,7 +126,7 @@ static int choose_isa(struct instance *e, enum config_isa setting, char *err, si
     return ERR_UNSUPPORTED;
 }
 
-/* A file may be called anything; what stands in JSON and in metrics must be UTF-8. */
+/* A file may have any name, but JSON and metrics need UTF-8: broken bytes become '?'. */
 static void replace_broken(char *text)
 {
     size_t n = strlen(text);
@@ -146,7 +153,7 @@ void instance_name_model(const char *list, char *id, size_t size)
 int instance_one_model(struct model_item *out, const char *list, char *err, size_t err_len)
 {
     const int n = models_check(list, err, err_len);
-    char names[256]; /* more are cut */
+    char names[256]; /* a longer list of names is cut */
 
     if (n < 0)
         return EXIT_USAGE;
@@ -161,7 +168,7 @@ int instance_one_model(struct model_item *out, const char *list, char *err, size
     return EXIT_USAGE;
 }
 
-/* NULL: none; "": beside the model; else a folder, which must be there. */
+/* The folder of packed weights: NULL: no cache; "": beside the model; else a folder that exists. */
 static int choose_weight_cache(const struct config *c, const char **out, char *err, size_t err_len)
 {
     struct stat st;
@@ -176,7 +183,7 @@ static int choose_weight_cache(const struct config *c, const char **out, char *e
     return ERR_INVAL;
 }
 
-/* What a model is made from, and who is told. */
+/* The model item that is loaded, and who is told of the progress. */
 struct origin {
     struct model_item item;
     const char *weight_cache;
@@ -184,7 +191,8 @@ struct origin {
     bool only_plan;
 };
 
-/* A later version may compute other bits. */
+/* Compute kv_id, which names keys and values on disk: the model's files, the settings that change
+ * them, and the version, since a later version may compute other bits. */
 static void identify(struct instance *e, const struct gguf *g, const struct config *c)
 {
     struct {
@@ -210,7 +218,8 @@ static void identify(struct instance *e, const struct gguf *g, const struct conf
     e->kv_id[1] = hash.high64;
 }
 
-/* For others: they do not look at this machine's file. */
+/* The identity of blocks in a store that other machines share: they do not see this machine's file,
+ * so that it hashes all bytes of the weights. */
 static void identify_for_store(struct instance *e, const struct gguf *g)
 {
     const uint64_t start = clock_ms();
@@ -228,7 +237,7 @@ static void identify_for_store(struct instance *e, const struct gguf *g)
              e->store_id[1], e->store_id[0], clock_ms() - start);
 }
 
-/* What sha256sum prints of each file. */
+/* The SHA-256 of each file of the weights, as sha256sum prints it, for receipts. */
 static int hash_files(struct instance *e, const struct gguf *g)
 {
     const uint64_t start = clock_ms();
@@ -248,7 +257,7 @@ static int hash_files(struct instance *e, const struct gguf *g)
     return rc;
 }
 
-/* The file's tokenizer and model, which must have the same vocabulary. */
+/* Create the file's tokenizer and model; both must have the same vocabulary size. */
 static int make_model(struct instance *e, const struct gguf *g, const char *pre,
                       const struct model_options *options, char *err, size_t err_len)
 {
@@ -307,7 +316,8 @@ static int load_model(struct instance *e, const struct config *c, const struct o
     if (rc == 0 && (c->slot_save_path[0] != '\0' || c->kv_store[0] != '\0' ||
                     c->requests_db[0] != '\0'))
         identify(e, g, c);
-    if (rc == 0 && c->kv_store[0] != '\0' && !from->only_plan) /* it reads all weights */
+    if (rc == 0 && c->kv_store[0] != '\0' && !from->only_plan) /* identify_for_store() reads all
+                                                                * weights */
         identify_for_store(e, g);
     if (rc == 0 && c->receipts == CONFIG_ON && !from->only_plan &&
         (rc = hash_files(e, g)) < 0)
@@ -363,7 +373,7 @@ static void log_sizes(const struct instance *e, const struct config *c, uint64_t
     instance_log_cache(e, c);
 }
 
-/* The company's, or its own. */
+/* Use the thread pool of the company, or make one for this instance. */
 static int choose_threads(struct instance *e, const struct config *c,
                           const struct instance_company *company, bool only_plan, char *err,
                           size_t err_len)

@@ -1,5 +1,10 @@
-/* server/instance_cache.c - what the cache of a served model holds: keys and values, recurrent
- * states, swap tiers, and the scheduler's limits that follow; see instance_impl.h. */
+/* server/instance_cache.c - sizes and creates the cache of a served model; see instance_impl.h.
+ *
+ * kv_memory is divided: recurrent states take their share first, blocks of keys and values get the
+ * rest. The scheduler's limits follow from what fitted (a context is never longer than the blocks
+ * there are), and the swap tiers and the manager from those, so that the order of the calls in
+ * instance_make_cache() matters.
+ */
 #include "server/instance_impl.h"
 
 #include "config/config.h"
@@ -21,7 +26,7 @@ _Static_assert((int)CONFIG_KV_F16 == KERN_KV_F16 && (int)CONFIG_KV_BF16 == KERN_
                    (int)CONFIG_KV_Q8_0 == KERN_KV_Q8_0 && (int)CONFIG_KV_Q4_0 == KERN_KV_Q4_0,
                "types are in the order of their words");
 
-/* What the keys and values are stored as; some types want heads of certain sizes. */
+/* Take the type of keys and values from the settings; some types need heads of certain sizes. */
 static int choose_kv_type(struct instance *e, const struct config *c, char *err, size_t err_len)
 {
     const struct model_shape *s = &e->model->shape;
@@ -38,8 +43,8 @@ static int choose_kv_type(struct instance *e, const struct config *c, char *err,
     return ERR_UNSUPPORTED;
 }
 
-/* Where no layer has keys a block is only a name for 16 tokens: as many as all states together can
- * be behind of, within reason. */
+/* A model whose layers have no keys still counts tokens in blocks, which take no memory: as many as
+ * all state slots can need at the longest context, up to this limit. */
 #define MOST_EMPTY_BLOCKS ((uint64_t)1 << 18)
 static uint32_t n_empty_blocks(const struct instance *e)
 {
@@ -49,7 +54,7 @@ static uint32_t n_empty_blocks(const struct instance *e)
     return (uint32_t)(n < MOST_EMPTY_BLOCKS || n == longest ? n : MOST_EMPTY_BLOCKS);
 }
 
-/* n_slots: of sequences of which tokens are guessed. */
+/* n_slots: how many sequences may have drafts, each with private blocks. */
 static int make_store(struct instance *e, const struct kv_shape *shape, uint64_t bytes,
                       uint32_t n_slots, char *err, size_t err_len)
 {
@@ -76,9 +81,9 @@ static int make_store(struct instance *e, const struct kv_shape *shape, uint64_t
 
 /* ---- recurrent states ---- */
 
-#define INTERVAL 16 /* blocks between two snapshots: each ends a prompt's chunk */
+#define INTERVAL 16 /* blocks between two snapshots; each snapshot ends a chunk of the prompt */
 
-/* A sequence that runs holds one, and as many are left for snapshots. */
+/* Each running sequence holds one state slot, and as many slots are left for snapshots. */
 static uint32_t max_sequences(const struct instance *e, const struct config *c)
 {
     const uint32_t wanted = (uint32_t)c->max_sequences, n = e->cache.states.n_slots / 2;
@@ -86,7 +91,8 @@ static uint32_t max_sequences(const struct instance *e, const struct config *c)
     return e->cache.states.n_slots == 0 || wanted <= n ? wanted : n > 0 ? n : 1;
 }
 
-/* Of kv_memory what the settings say, else half; all of it where nothing else needs any. */
+/* The part of kv_memory for states: what the settings say, else half; all of it when layers have no
+ * keys. */
 static uint64_t state_memory(const struct config *c, size_t block_bytes)
 {
     if (c->state_memory > 0)
@@ -94,7 +100,7 @@ static uint64_t state_memory(const struct config *c, size_t block_bytes)
     return block_bytes > 0 ? c->kv_memory / 2 : c->kv_memory;
 }
 
-/* A slot is whole parts of a swap slot's size. Returns the bytes taken. */
+/* Create the state slots; a slot's size is a multiple of a swap slot's. *taken: bytes of all. */
 static int make_states(struct instance *e, const struct config *c, size_t block_bytes,
                        uint64_t *taken, char *err, size_t err_len)
 {
@@ -149,7 +155,7 @@ static uint32_t slots_for(uint64_t bytes, size_t block_bytes)
     return n < UINT32_MAX / 2 ? (uint32_t)n : UINT32_MAX / 2;
 }
 
-/* Bytes of a slot of the tiers: a block's, or a state's where blocks have none. */
+/* Bytes of a slot of the swap tiers: a block's, or a state's when blocks have no bytes. */
 static size_t swap_slot_bytes(const struct instance *e)
 {
     const size_t block_bytes = kv_store_block_bytes(&e->kv->shape);
@@ -157,8 +163,8 @@ static size_t swap_slot_bytes(const struct instance *e)
     return block_bytes > 0 ? block_bytes : state_store_slot_bytes(e->states);
 }
 
-/* Copies go through RAM on their way to the file. Where no RAM was granted, take what one sequence
- * may need, and enough for a few short ones. */
+/* Copies to the swap file are staged in RAM. When the settings grant no RAM, stage as many slots as
+ * one sequence may need, and at least 16, enough for a few short ones. */
 static uint32_t staging_slots(const struct instance *e)
 {
     const struct kv_state_options *s = &e->cache.states;
@@ -198,15 +204,15 @@ static int open_swap(struct instance *e, const struct config *c, char *err, size
     return options.n_ram > 0 ? swap_store_open(&e->swap, &options, err, err_len) : 0;
 }
 
-/* ---- who holds what ---- */
+/* ---- the block manager ---- */
 
 _Static_assert((int)CONFIG_PLACEMENT_FIRST_FIT == BLOCK_FIRST_FIT &&
                    (int)CONFIG_PLACEMENT_BEST_FIT == BLOCK_BEST_FIT &&
                    (int)CONFIG_PLACEMENT_ROUND_ROBIN == BLOCK_ROUND_ROBIN,
                "placements are in the order of their words");
 
-/* Each priority may have thrown out a batch of the one below it; more copies than slots are never
- * needed. */
+/* Each priority may have preempted a batch of the one below it, and there are never more copies
+ * than swap slots. */
 static uint32_t max_copies(const struct instance *e)
 {
     const uint64_t slots = (uint64_t)e->cache.n_ram + e->cache.n_file;
@@ -308,7 +314,7 @@ static void fill_sched_options(struct instance *e, const struct config *c)
     const uint32_t rows = (uint32_t)c->max_batch_tokens;
     uint32_t n_ctx = e->model->shape.n_ctx;
 
-    if (is_encoder && n_ctx > rows) /* whose texts go into one step */
+    if (is_encoder && n_ctx > rows) /* an encoder's text must fit into one step */
         n_ctx = rows;
     e->sched = (struct sched_options){
         .policy = (enum sched_policy)c->policy,
@@ -326,7 +332,7 @@ static void fill_sched_options(struct instance *e, const struct config *c)
     };
 }
 
-/* ---- all of it ---- */
+/* ---- the whole cache ---- */
 
 int instance_make_cache(struct instance *e, const struct config *c, unsigned flags, char *err,
                         size_t err_len)
@@ -346,7 +352,7 @@ int instance_make_cache(struct instance *e, const struct config *c, unsigned fla
 static void log_swap(const struct instance *e, const struct config *c)
 {
     const size_t bytes = swap_slot_bytes(e);
-    char path[300]; /* a longer one is cut */
+    char path[300]; /* a longer path is cut */
 
     log_info("engine",
              "swap_ram_blocks=%u swap_ram_bytes=%" PRIu64 " swap_ram_use=%s swap_file_blocks=%u "

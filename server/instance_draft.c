@@ -1,4 +1,10 @@
-/* server/instance_draft.c - see instance_draft.h. */
+/* server/instance_draft.c - see instance_draft.h.
+ *
+ * The draft model is an instance of its own, made from a copy of the model's settings in which all
+ * that belongs to requests (adapters, stores, KV events) is off. It is initialised twice: first
+ * with INSTANCE_PLAN, to compare the vocabularies and to size its cache before memory is taken,
+ * then for real. All errors get the prefix "draft model 'PATH':" in instance_draft_init().
+ */
 #include "server/instance_draft.h"
 
 #include "config/config.h"
@@ -20,7 +26,7 @@
 
 #define LEAST_MEMORY ((uint64_t)1 << 20)
 
-/* ---- its settings ---- */
+/* ---- settings ---- */
 
 static int replace(char **value, const char *text)
 {
@@ -56,7 +62,7 @@ static int item_of(struct model_item *item, const char *path, char *err, size_t 
     return ERR_RANGE;
 }
 
-/* Those of its model, without what goes with requests. */
+/* Copy the model's settings, without those that belong to requests. */
 static int take_settings(struct config *own, const struct config *c, char *err, size_t err_len)
 {
     char text[MODELS_MAX_TEXT];
@@ -82,7 +88,7 @@ static int take_settings(struct config *own, const struct config *c, char *err, 
     return ERR_NOMEM;
 }
 
-/* ---- does it fit the model? ---- */
+/* ---- does the draft model fit the model? ---- */
 
 static bool is_same_token(const struct tokenizer *a, const struct tokenizer *b, int32_t id)
 {
@@ -100,7 +106,7 @@ static int32_t n_common(const struct instance *e, const struct instance *draft)
     return n < m ? n : m;
 }
 
-/* Vocabularies of one family may end differently, where there are rows without tokens. */
+/* Compare the ids that both have: vocabularies of one family may be padded to different sizes. */
 static int check_vocabulary(const struct instance *e, const struct instance *draft, char *err,
                             size_t err_len)
 {
@@ -128,7 +134,7 @@ static int check(const struct instance *e, const struct instance *draft, char *e
 
 /* ---- loading ---- */
 
-/* For as many tokens as the model's cache has. */
+/* Memory for as many tokens as the model's own cache holds. */
 static uint64_t kv_memory_for(const struct instance *e, const struct instance *draft)
 {
     const uint64_t n_tokens = kv_groups_most_tokens(&e->cache.groups, e->cache.n_blocks);
@@ -138,7 +144,7 @@ static uint64_t kv_memory_for(const struct instance *e, const struct instance *d
     return bytes > LEAST_MEMORY ? bytes : LEAST_MEMORY;
 }
 
-/* Look at the file, and choose the memory of its cache. */
+/* Plan the draft model: check that it fits, and choose the memory of its cache. */
 static int look(struct config *own, const struct instance *e, const struct config *c, char *err,
                 size_t err_len)
 {

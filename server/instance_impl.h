@@ -1,6 +1,6 @@
 /* server/instance_impl.h - what the files of an instance share: private to them.
  *
- * instance.c: the model, its runner, and how it is told. instance_cache.c: the cache.
+ * instance.c makes the model and its runner and logs their sizes; instance_cache.c makes the cache.
  *
  * Thread: the one that starts the program.
  * Memory: the instance's.
@@ -10,11 +10,11 @@
 
 #include "server/instance.h"
 
-/* With the model loaded: room for keys and values and for states, swap tiers, the manager of them,
- * and the scheduler's options. ERR_* with a sentence that names the setting. */
+/* Create the cache of a loaded model: blocks, states, swap tiers, the manager, and the scheduler's
+ * options. ERR_* with a sentence that names the setting. */
 int instance_make_cache(struct instance *e, const struct config *c, unsigned flags, char *err,
                         size_t err_len);
-/* Lines for what there is beside keys and values. */
+/* Log the sizes of recurrent states and swap tiers, if there are any. */
 void instance_log_cache(const struct instance *e, const struct config *c);
 
 #endif

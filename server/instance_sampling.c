@@ -1,4 +1,8 @@
-/* server/instance_sampling.c - see instance.h: how a model wants to be sampled. */
+/* server/instance_sampling.c - the sampling defaults of a model; see instance.h.
+ *
+ * The defaults of the file (generation_config.json or GGUF keys) are read first, and each setting
+ * that is not `auto` (NaN) replaces one of them. Requests may override each of them later.
+ */
 #include "server/instance.h"
 
 #include "config/config.h"
@@ -7,7 +11,7 @@
 
 static void take(struct sampling_defaults *d, enum sampling_default what, double setting)
 {
-    if (!isnan(setting)) /* auto */
+    if (!isnan(setting)) /* NaN is `auto` */
         sampling_defaults_set(d, what, setting);
 }
 

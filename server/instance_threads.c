@@ -1,4 +1,8 @@
-/* server/instance_threads.c - how many threads compute, and where memory is; see instance.h. */
+/* server/instance_threads.c - compute threads and NUMA placement of a process; see instance.h.
+ *
+ * The placement is planned before the pool is made, since the pool's threads may have to stay on
+ * their nodes. Both are made once per process, before any model is loaded, and all models use them.
+ */
 #include "server/instance_impl.h"
 
 #include "config/config.h"
@@ -18,7 +22,7 @@ static uint32_t threads_for(const struct config *c, const struct cpus *cpus)
 void instance_plan_numa(struct numa *numa, const struct config *c)
 {
     static const enum numa_mode modes[] = {
-        [CONFIG_NUMA_AUTO] = NUMA_OFF, /* or what is chosen */
+        [CONFIG_NUMA_AUTO] = NUMA_OFF, /* numa_choose() decides */
         [CONFIG_NUMA_LOCAL] = NUMA_LOCAL,
         [CONFIG_NUMA_INTERLEAVE] = NUMA_INTERLEAVE,
         [CONFIG_NUMA_OFF] = NUMA_OFF,

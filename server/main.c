@@ -1,4 +1,9 @@
-/* server/main.c - which command; everything else is in the commands. */
+/* server/main.c - finds the command by its name and runs it.
+ *
+ * The table of commands is built from cli/commands.inc, one function cmd_NAME each. Before any of
+ * them, main() makes sure that descriptors 0 to 2 are open, sets the mode of floating-point
+ * arithmetic and attaches the tests' fault injection into the allocator.
+ */
 #include "core/base/fixed_text.h"
 #include "server/cli/command.h"
 
@@ -34,7 +39,7 @@ static int fail_unknown(const char *name)
                         name, list);
 }
 
-/* `quire --port 80` is `quire serve --port 80`. */
+/* Without a command name `serve` is meant: `quire --port 80` is `quire serve --port 80`. */
 int main(int argc, char **argv)
 {
     startup_open_standard_fds();

@@ -1,4 +1,10 @@
-/* server/model_choice.c - see model_choice.h. */
+/* server/model_choice.c - see model_choice.h.
+ *
+ * model_choose() is called again after each step until nothing is left to do, so that it returns
+ * one step at a time: look at an unknown file, unload an idle model, then serve the model that is
+ * waited for longest (load it, refuse it, or make room). Sums of bytes and times saturate (add()),
+ * because UINT64_MAX means "never".
+ */
 #include "server/model_choice.h"
 
 #define NOBODY UINT32_MAX
@@ -8,7 +14,7 @@ static uint64_t add(uint64_t a, uint64_t b)
     return a > UINT64_MAX - b ? UINT64_MAX : a + b;
 }
 
-/* Since when it has been without requests. */
+/* The time since which the model has had no requests. */
 static uint64_t idle_since(const struct model_view *v)
 {
     return v->used_us > v->ready_us ? v->used_us : v->ready_us;
@@ -31,7 +37,8 @@ static bool is_there(const struct model_view *v)
     return v->state == MODEL_READY || v->state == MODEL_LOADING || v->state == MODEL_UNLOADING;
 }
 
-/* One that is to be unloaded whatever others need. */
+/* A model that leaves even if nobody needs its memory: it was told to, or has been idle too
+ * long. */
 static uint32_t find_leaver(const struct model_view *v, uint32_t n, uint64_t now_us)
 {
     for (uint32_t i = 0; i < n; i++) {
@@ -43,7 +50,7 @@ static uint32_t find_leaver(const struct model_view *v, uint32_t n, uint64_t now
     return NOBODY;
 }
 
-/* Of those that can be loaded the one that is waited for longest. */
+/* The model that can be loaded and has been waited for longest. */
 static uint32_t find_oldest(const struct model_view *v, uint32_t n)
 {
     uint32_t oldest = NOBODY;
@@ -72,7 +79,7 @@ static uint64_t taken(const struct model_view *v, uint32_t n, const struct model
     return sum;
 }
 
-/* What no choice takes away. */
+/* Bytes that no unload can free: the process and the pinned models. */
 static uint64_t kept(const struct model_view *v, uint32_t n, const struct model_memory *m)
 {
     uint64_t sum = m->base;
@@ -82,7 +89,7 @@ static uint64_t kept(const struct model_view *v, uint32_t n, const struct model_
     return sum;
 }
 
-/* Who makes room: without requests, used longest ago. */
+/* A model to unload for room: of those without requests the least recently used. */
 static uint32_t find_idle(const struct model_view *v, uint32_t n)
 {
     uint32_t found = NOBODY;
@@ -94,7 +101,7 @@ static uint32_t find_idle(const struct model_view *v, uint32_t n)
     return found;
 }
 
-/* With requests, there for longest, and long enough. */
+/* When all models have requests: the one that was loaded first and has stayed long enough. */
 static uint32_t find_held(const struct model_view *v, uint32_t n, uint64_t now_us)
 {
     uint32_t found = NOBODY;
@@ -116,7 +123,7 @@ static struct model_choice make_room(const struct model_view *v, uint32_t n, uin
     return i != NOBODY ? (struct model_choice){MODEL_STEP_HOLD, i} : (struct model_choice){0};
 }
 
-/* One whose file is unknown is looked at, whatever else goes on. */
+/* A model whose file has not been looked at; a look may run beside a load or an unload. */
 static uint32_t find_unknown(const struct model_view *v, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)

@@ -1,12 +1,12 @@
-/* server/model_choice.h - what is done next so that models come and go: which one is loaded, and
- * which one leaves for it.
+/* server/model_choice.h - decides the next step of models that come and go: which one is loaded,
+ * and which one is unloaded for it.
  *
- * Those that are waited for come in the order in which somebody began to wait, and strictly: a
- * younger one that would fit goes no earlier. Where memory has a limit, the model that was used
- * longest ago leaves, of those without requests. Where all have some, the one that has been there
- * longest takes no new ones for the moment (it is held), and leaves when those are answered; it may
- * stay for MODEL_MIN_STAY_US and for as long as its load took, so that loads never take the larger
- * part of the time. One is loaded or unloaded at a time.
+ * Models are loaded in the order in which requests began to wait for them, strictly: a later one
+ * that would fit does not overtake. When memory has a limit, the least recently used model without
+ * requests is unloaded. When all have requests, the one that was loaded first accepts no new ones
+ * (it is held) and is unloaded when its requests have been answered. A model stays for at least
+ * MODEL_MIN_STAY_US and for as long as its load took, so that loads never take the larger part of
+ * the time. Only one model is loaded or unloaded at a time.
  *
  * Pure: no clock, no files, no threads.
  *
@@ -23,51 +23,52 @@ enum model_state {
     MODEL_UNLOADED = 0,
     MODEL_LOADING,
     MODEL_READY,
-    MODEL_UNLOADING, /* its engine is being ended */
-    MODEL_FAILED,    /* it could not be loaded, and its file is as it was then */
+    MODEL_UNLOADING, /* its engine is ending */
+    MODEL_FAILED,    /* it could not be loaded, and its file has not changed since */
 };
 
 #define MODEL_MIN_STAY_US 1000000u
 
-struct model_view { /* of one model, as it is now */
+struct model_view { /* one model's state at this moment */
     enum model_state state;
     bool is_busy;         /* it has requests */
-    bool is_pinned;       /* it stays, unless it is told to leave */
-    bool wants_unload;    /* it was told to */
-    bool is_known;        /* `bytes` is of its file as it is, and it was not found to fail */
-    bool is_looked_at;    /* that is being found out */
-    uint64_t bytes;       /* that it takes in memory */
-    uint64_t wanted_us;   /* since when it is waited for; 0: it is not */
+    bool is_pinned;       /* it is unloaded only if it is told to leave */
+    bool wants_unload;    /* it was told to leave */
+    bool is_known;        /* `bytes` is current for its file, and its last load did not fail */
+    bool is_looked_at;    /* a thread looks at its file now */
+    uint64_t bytes;       /* that the model takes in memory */
+    uint64_t wanted_us;   /* since when a request waits for it; 0: none does */
     uint64_t used_us;     /* when its last request ended */
-    uint64_t ready_us;    /* since when it is there */
-    uint64_t load_us;     /* that its load took */
-    uint64_t idle_us;     /* after which it leaves; UINT64_MAX: never */
+    uint64_t ready_us;    /* when its last load ended */
+    uint64_t load_us;     /* duration of its last load */
+    uint64_t idle_us;     /* idle time after which it is unloaded; UINT64_MAX: never */
 };
 
 enum model_step {
     MODEL_STEP_NONE = 0,
-    MODEL_STEP_LOOK,   /* find out what its file takes, or whether a file that failed has changed */
+    MODEL_STEP_LOOK,   /* read the size of its file, or check whether a file that failed has
+                        * changed */
     MODEL_STEP_LOAD,
     MODEL_STEP_UNLOAD,
-    MODEL_STEP_HOLD,   /* it takes no new requests until the next choice says otherwise */
-    MODEL_STEP_REFUSE, /* it takes more than there is beside those that stay */
+    MODEL_STEP_HOLD,   /* it accepts no new requests until the next choice */
+    MODEL_STEP_REFUSE, /* it needs more memory than the models that stay leave */
 };
 
 struct model_choice {
     enum model_step step;
-    uint32_t i; /* which */
+    uint32_t i; /* index of the model */
 };
 
 struct model_memory {
-    uint64_t limit; /* for all; 0: there is none */
-    uint64_t base;  /* that the process takes without any */
+    uint64_t limit; /* for all models; 0: no limit */
+    uint64_t base;  /* that the process takes without any model */
 };
 
 struct model_choice model_choose(const struct model_view *v, uint32_t n,
                                  const struct model_memory *m, uint64_t now_us);
 
-/* When there may be another choice than the present one without anything happening: the next idle
- * time, or end of a stay, that will be over; UINT64_MAX: never. */
+/* When the choice may change although nothing happens: the next end of an idle time or of a stay;
+ * UINT64_MAX: never. */
 uint64_t model_choice_next_us(const struct model_view *v, uint32_t n, uint64_t now_us);
 
 #endif

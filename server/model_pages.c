@@ -1,4 +1,9 @@
-/* server/model_pages.c - see model_pages.h. */
+/* server/model_pages.c - see model_pages.h.
+ *
+ * A load or an unload only states a wish to model_set.h and is answered before it is done. The body
+ * is parsed on the I/O thread: the route limits it to HTTP_SMALL_BODY. GET /debug/models writes the
+ * state of each model that the settings still list.
+ */
 #include "server/model_pages.h"
 
 #include "core/base/clock.h"
@@ -12,7 +17,7 @@
 
 /* ---- load and unload ---- */
 
-/* The name in the body, to be freed by cJSON_Delete(*body). */
+/* The model's name in the body; the caller frees *body with cJSON_Delete(). */
 static const char *read_name(struct http_call *call, cJSON **body, struct api_error *e)
 {
     const struct buf *text = http_call_body(call);
@@ -61,7 +66,7 @@ void model_pages_unload(struct model_set *s, struct http_call *call)
     act(s, call, model_set_unload);
 }
 
-/* ---- what they are doing ---- */
+/* ---- GET /debug/models ---- */
 
 static double seconds(uint64_t us)
 {

@@ -1,8 +1,8 @@
-/* server/model_pages.h - what operators do to models, and see of them: POST /models/load and
- * /models/unload, as the router of llama-server has them, and GET /debug/models.
+/* server/model_pages.h - operators' pages about models: POST /models/load and /models/unload, as in
+ * llama-server's router mode, and GET /debug/models.
  *
- * Both are answered at once: what they begin is told by /v1/models. An unload waits for the
- * requests that run.
+ * A load or an unload is answered at once; /v1/models shows how far it is. An unload waits until
+ * the model's running requests have ended.
  *
  * Thread: the loop's.
  * Memory: the reply only.

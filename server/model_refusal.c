@@ -1,12 +1,16 @@
-/* server/model_refusal.c - see model_refusal.h. */
+/* server/model_refusal.c - see model_refusal.h.
+ *
+ * Each function fills a struct refusal: the error for the client, the reason that the metrics
+ * count, and whether a retry can help (Retry-After) or is_final says that it cannot.
+ */
 #include "server/model_refusal.h"
 
 #include <inttypes.h>
 
-/* Till a new process may be there. */
+/* Time until a new process may serve. */
 #define STOPPING_MS 1000u
 
-/* Coming again would not help. */
+/* A refusal without Retry-After: a retry would not help. */
 static void begin(struct refusal *why)
 {
     *why = (struct refusal){.reason = REJECTION_MODEL, .is_final = true};

@@ -9,14 +9,15 @@
 #include "server/api/refusal.h"
 #include "server/served_model.h"
 
-/* Its file cannot be loaded; it is not loaded by requests; it takes more memory than there is. */
+/* The model's file cannot be loaded; requests may not load the model; the model needs more memory
+ * than there is. */
 void model_refusal_failed(struct refusal *why, const struct served_model *h);
 void model_refusal_not_loaded(struct refusal *why, const struct served_model *h);
 void model_refusal_too_large(struct refusal *why, const struct served_model *h,
                              const struct model_memory *memory);
-/* The process comes to its end. */
+/* The process is shutting down. */
 void model_refusal_stopping(struct refusal *why);
-/* As many wait as may, and the model may be there in wait_ms. */
+/* The queue for the model is full; the model may be loaded in wait_ms. */
 void model_refusal_full(struct refusal *why, const struct served_model *h, uint32_t wait_ms);
 
 #endif

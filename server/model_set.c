@@ -1,4 +1,11 @@
-/* server/model_set.c - see model_set.h. */
+/* server/model_set.c - see model_set.h.
+ *
+ * model_set_pump() is the engine of it: it expires waiting calls, asks model_choose() for a step
+ * and takes it until there is none, starts calls of models that are ready, and sets the timer to
+ * the next time at which something may change. It is called after each job, wish and end of a
+ * request, always on the I/O thread. A callback that may run inside another call's end only arms
+ * the timer with 0 ms, so that the pump never runs nested.
+ */
 #include "server/model_set_impl.h"
 
 #include "core/base/clock.h"
@@ -13,9 +20,10 @@
 #include "server/model_refusal.h"
 #include "server/process/loop_guard.h"
 
-/* How often it is asked whose time is over, and whether the last use of a model has ended. */
+/* Interval of the checks for expired calls and for a model's last use while calls or unloads
+ * wait. */
 #define TICK_MS 50
-/* What a load takes that nothing is known of. */
+/* Assumed time of a load before the first one was measured. */
 #define LOAD_MS 1000u
 
 static void on_timer(uv_timer_t *timer)
@@ -24,7 +32,8 @@ static void on_timer(uv_timer_t *timer)
     model_set_pump(timer->data);
 }
 
-/* Does it matter when a model has nothing to do? */
+/* Whether the end of a model's last request can allow a step: a call, an unload or an idle time
+ * waits for it. */
 static bool is_watched(const struct model_set *s)
 {
     for (uint32_t i = 0; i < s->opt.n; i++) {
@@ -36,7 +45,8 @@ static bool is_watched(const struct model_set *s)
     return false;
 }
 
-/* The last job of a model has ended, perhaps in the middle of a call's end: look afterwards. */
+/* The engine client's callback when its last job has ended, perhaps in the middle of a call's end:
+ * the timer runs the pump afterwards. */
 static void on_idle(void *ud)
 {
     struct model_set *s = ud;
@@ -75,7 +85,7 @@ void model_set_close(struct model_set *s)
     s->jobs = NULL;
 }
 
-/* ---- what is known of a model ---- */
+/* ---- what model_choice.h sees of a model ---- */
 
 uint32_t model_set_wait_ms(const struct model_set *s, const struct served_model *h)
 {
@@ -166,7 +176,7 @@ static void refuse_large(struct model_set *s, struct served_model *h)
     model_waits_refuse(&h->life.waits, &why);
 }
 
-/* Those that were held take calls again, but for this one. */
+/* Models that were held accept calls again, except this one. */
 static void let_go(struct model_set *s, const struct served_model *but)
 {
     for (uint32_t i = 0; i < s->opt.n; i++) {
@@ -180,12 +190,12 @@ static void let_go(struct model_set *s, const struct served_model *but)
     }
 }
 
-/* False: nothing follows from it at once. */
+/* Take a step; true: model_choose() is to be asked again at once. */
 static bool take_step(struct model_set *s, struct model_choice c)
 {
     struct served_model *h = &s->opt.models[c.i];
 
-    /* The calls of one that is to leave must not begin now, and a look decides nothing. */
+    /* The calls of a model that is to leave must not begin now, and a look decides nothing. */
     if (c.step != MODEL_STEP_LOOK)
         let_go(s, c.step == MODEL_STEP_HOLD || c.step == MODEL_STEP_UNLOAD ? h : NULL);
     switch (c.step) {
@@ -224,8 +234,8 @@ static bool needs_ticks(const struct model_set *s)
     return false;
 }
 
-/* Calls of a model that takes them: thousands begin in several turns of the loop. True: some still
- * wait. */
+/* Start calls of models that are ready, thousands of them over several turns of the loop. True:
+ * some still wait. */
 static bool start_calls(struct model_set *s)
 {
     bool has_more = false;
@@ -241,7 +251,7 @@ static bool start_calls(struct model_set *s)
     return has_more;
 }
 
-/* While calls wait their times are looked at; else there is no work before the next idle time. */
+/* Set the timer: ticks while calls or unloads wait, else the next idle time, else off. */
 static void rearm(struct model_set *s, const struct model_view *v)
 {
     const uint64_t now = clock_us(), next = model_choice_next_us(v, s->opt.n, now);

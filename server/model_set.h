@@ -1,14 +1,15 @@
 /* server/model_set.h - the served models: which are in memory, and how they come and go.
  *
  * A model is unloaded, loading, ready, unloading or failed. A call for one that is not ready waits
- * (model_waits.h), if its setting `load` lets requests load it; model_choice.h says which one is
- * loaded next and which leaves. Files are read, weights packed and engines ended on the threads of
- * a pool, through the callbacks of struct server_loader. A model is unloaded when nothing uses it:
- * calls that come while it ends its requests wait until it is there again, so that none is lost.
+ * (model_waits.h), if its setting `load` lets requests load it; model_choice.h decides which one is
+ * loaded next and which one is unloaded. Files are read, weights packed and engines ended on the
+ * threads of a pool, through the callbacks of struct server_loader. A model is unloaded when
+ * nothing uses it: calls that arrive while it ends its requests wait until it is loaded again, so
+ * that none is lost.
  *
- * One whose file cannot be loaded has failed: its calls get a 503 with the reason, and it is tried
- * again only when the file has changed, which is looked up at most once in a second, or when it is
- * asked for by model_set_load().
+ * A model whose file cannot be loaded has failed: its calls get a 503 with the reason, and it is
+ * tried again only when the file has changed, which is checked at most once in a second, or when
+ * model_set_load() asks for it.
  *
  * Thread: the loop's.
  * Memory: the threads of the pool, and a job for each model.
@@ -31,7 +32,7 @@ struct worker_pool;
 
 struct model_set_options {
     uv_loop_t *loop;
-    struct served_model *models; /* [n]; borrowed, as what follows */
+    struct served_model *models; /* [n]; borrowed, like loader and pool */
     uint32_t n;
     const struct server_loader *loader;
     struct worker_pool *pool;
@@ -43,52 +44,54 @@ struct model_set_job;
 struct model_set {
     struct model_set_options opt;
     struct model_set_job *jobs; /* [n] */
-    uint32_t n_running;         /* of them */
+    uint32_t n_running;         /* jobs that are running */
     uv_timer_t timer;
     bool is_closed, has_timer;
     bool is_stale; /* something has changed since the last choice */
 };
 
-/* All models are unloaded. ERR_NOMEM. */
+/* Every model is unloaded at first. ERR_NOMEM. */
 int model_set_open(struct model_set *s, const struct model_set_options *options);
-void model_set_close(struct model_set *s); /* the loop has run out, and no job runs */
+void model_set_close(struct model_set *s); /* after the loop has run out, with no job running */
 
 /* Model h has been attached to its engine (served_model_attach()): calls begin. */
 void model_set_ready(struct model_set *s, struct served_model *h);
 
-/* Do this with the body of a call: now, or when the model is there. */
+/* Start the work with a call's body: now, or when the model is loaded. */
 void model_set_start(struct model_set *s, struct served_model *h, struct http_call *call,
                      const struct model_work *work, const struct body_scan *scan);
-/* Is it there? If not, the call has been answered. For pages about what is loaded. */
+/* Whether the model is loaded; if not, the call has been answered. For pages about loaded
+ * models. */
 bool model_set_check_ready(struct model_set *s, struct served_model *h, struct http_call *call);
 
-/* The operator's wishes. 0; ERR_INVAL with *e: it is there, or not there, already, or it stays. */
+/* What an operator asks for. 0; ERR_INVAL with *e: the model is loaded, or unloaded, already, or it
+ * must stay. */
 int model_set_load(struct model_set *s, struct served_model *h, struct api_error *e);
 int model_set_unload(struct model_set *s, struct served_model *h, struct api_error *e);
 
-/* The settings were read again; model_set_pump() follows. A model has been added behind the others
- * (served_model_open()); what is in force of it without a new load, h->model, has changed, and with
- * `reloads` more has, which server_loader.unloaded() puts in force when nothing uses the model;
- * or it is served no longer. */
+/* After the settings were read again; model_set_pump() follows. _add: a model was added behind the
+ * others (served_model_open()). _change: settings of h->model that need no new load have changed;
+ * with `reloads` others have too, which server_loader.unloaded() puts in force when nothing uses
+ * the model. _remove: the model is no longer served. */
 void model_set_add(struct model_set *s, struct served_model *h);
 void model_set_change(struct model_set *s, struct served_model *h, bool reloads);
 void model_set_remove(struct model_set *s, struct served_model *h);
 
-/* Something may have changed: do what can be done now. */
+/* Something may have changed: take all steps that are possible now. */
 void model_set_pump(struct model_set *s);
 
-/* What is so now, in h->model.state and what follows there. */
+/* Write the model's present state into h->model.state and the fields after it. */
 void model_set_tell(struct served_model *h);
-/* How many milliseconds until the model may be there; for Retry-After. */
+/* Milliseconds until the model may be loaded; for Retry-After. */
 uint32_t model_set_wait_ms(const struct model_set *s, const struct served_model *h);
 
-/* No call is taken any more, and those that wait are refused. */
+/* Accept no more calls, and refuse those that wait. */
 void model_set_drain(struct model_set *s);
-/* A thread works on a model: nothing of that may be freed. */
+/* A pool thread works on a model: nothing that belongs to models may be freed. */
 bool model_set_is_working(const struct model_set *s);
-/* The same of model i, but for a look at its files. */
+/* A pool thread loads or unloads model i (a look at its files does not count). */
 bool model_set_is_changing(const struct model_set *s, uint32_t i);
-/* Give back the loop's handle. */
+/* Close the timer. */
 void model_set_stop(struct model_set *s);
 
 #endif

@@ -1,4 +1,9 @@
-/* server/model_set_calls.c - see model_set_impl.h. */
+/* server/model_set_calls.c - calls, operators and reloads ask for models; see model_set_impl.h.
+ *
+ * A call that finds its model ready starts at once. Otherwise it is refused if waiting cannot help
+ * (is_hopeless()), or put into the model's queue. Loads, unloads and changed settings are flags in
+ * struct model_life; model_set_pump() turns the flags into steps.
+ */
 #include "server/model_set_impl.h"
 
 #include "core/base/clock.h"
@@ -9,12 +14,12 @@
 #include "server/http/retry_after.h"
 #include "server/model_refusal.h"
 
-/* A file that could not be loaded is looked at again after this. */
+/* After this time the file of a model that failed is looked at again. */
 #define LOOK_AGAIN_US 1000000u
 
-/* ---- what is told of a model ---- */
+/* ---- a model's state for pages ---- */
 
-/* llama-server's words; one that failed is unloaded there. */
+/* The states in llama-server's words, where a model that failed is "unloaded". */
 static const char *state_name(const struct served_model *h)
 {
     static const char *const names[] = {[MODEL_UNLOADED] = "unloaded",
@@ -26,7 +31,8 @@ static const char *state_name(const struct served_model *h)
     return names[h->life.state];
 }
 
-/* As if it were idle from now on, if it is not. */
+/* Unix time at which the model will be unloaded; a busy model counts as idle from now on. 0:
+ * never. */
 static int64_t leaves_at(const struct served_model *h)
 {
     const uint64_t now = clock_us();
@@ -54,14 +60,14 @@ bool model_set_is_served(const struct served_model *h)
     return h->life.state == MODEL_READY && !h->life.is_held && !h->life.wants_unload;
 }
 
-/* A load that the operator has asked for is waited for in any case. */
+/* Whether a call may wait for the model; it always may for a load that an operator asked for. */
 static bool may_wait(const struct served_model *h)
 {
     return h->model.load != SERVER_LOAD_NEVER || h->life.wants_load ||
            h->life.state == MODEL_LOADING || h->life.is_held;
 }
 
-/* Why the call need not wait; false: it may. */
+/* Whether a call is refused at once, with the reason; false: it may wait. */
 static bool is_hopeless(const struct model_set *s, const struct served_model *h,
                         struct refusal *why)
 {
@@ -123,7 +129,7 @@ int model_set_load(struct model_set *s, struct served_model *h, struct api_error
     if (s->is_closed)
         return api_error_set(e, 503, NULL, NULL, "the server is shutting down");
     if (l->state == MODEL_READY && l->wants_unload && !l->has_change && !l->is_gone) {
-        l->wants_unload = false; /* it has not left yet */
+        l->wants_unload = false; /* it has not been unloaded yet */
         model_set_pump(s);
         return 0;
     }

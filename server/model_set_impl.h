@@ -1,7 +1,7 @@
 /* server/model_set_impl.h - what the files of model_set.h share.
  *
- * model_set.c: what is done next. model_set_jobs.c: what threads of the pool do for it, and what
- * follows from that. model_set_calls.c: what is asked of it.
+ * model_set.c decides the next step. model_set_jobs.c runs it on a thread of the pool and takes its
+ * result. model_set_calls.c takes calls, operators' wishes and changed settings.
  *
  * Thread: the loop's.
  * Memory: as model_set.h says.
@@ -25,18 +25,18 @@ struct model_set_job {
     char err[400];
 };
 
-/* It takes calls now. */
+/* Whether the model accepts calls now. */
 bool model_set_is_served(const struct served_model *h);
 
-/* Told when the model's calls have ended; i is in opt.models. */
+/* Have the set told when the calls of model i, an index in opt.models, have ended. */
 void model_set_watch(struct model_set *s, uint32_t i);
 
 struct model_set_job *model_set_job_of(struct model_set *s, const struct served_model *h);
-/* No job of the model is running. */
+/* Start a job of the model, which has none that runs. */
 void model_set_begin_job(struct model_set *s, struct served_model *h, enum model_job_kind kind);
-/* New settings come into force, if nothing uses the model and no thread works on it. */
+/* Put changed settings in force, if nothing uses the model and no thread works on it. */
 void model_set_take_change(struct model_set *s, struct served_model *h);
-/* It is to be loaded, whoever waits for it. */
+/* Ask for a load, whether or not a call waits for it. */
 void model_set_want(struct served_model *h);
 
 #endif

@@ -1,4 +1,10 @@
-/* server/model_set_jobs.c - see model_set_impl.h. */
+/* server/model_set_jobs.c - the jobs of a model on pool threads; see model_set_impl.h.
+ *
+ * Each model has one job struct, and at most one job of it runs. on_work() runs on a pool thread
+ * and calls only the loader's callbacks; it touches nothing but its job. after_work() runs on the
+ * I/O thread, writes the result into struct model_life and pumps the set. Looks have another owner
+ * in the pool than loads, so that a look need not wait for a load.
+ */
 #include "server/model_set_impl.h"
 
 #include "core/base/clock.h"
@@ -48,7 +54,8 @@ static void fail(struct served_model *h, const char *reason)
     model_waits_refuse(&h->life.waits, &why);
 }
 
-/* A file that failed is the same as before, or a new one is worth a try. */
+/* The result of a look: a file that failed before and has not changed stays failed, any other may
+ * be loaded. */
 static void after_look(struct served_model *h, const struct model_set_job *j)
 {
     struct model_life *l = &h->life;
@@ -149,5 +156,5 @@ void model_set_begin_job(struct model_set *s, struct served_model *h, enum model
     j->job.owner = kind == MODEL_JOB_LOOK ? 0 : 1;
     j->is_running = true;
     s->n_running++;
-    worker_pool_post(s->opt.pool, &j->job); /* there is room for a job of each model */
+    worker_pool_post(s->opt.pool, &j->job); /* the pool has room for a job of each model */
 }

@@ -1,4 +1,10 @@
-/* server/model_waits.c - see model_waits.h. */
+/* server/model_waits.c - see model_waits.h.
+ *
+ * The waiting calls of a model are a list in the order of arrival. An entry leaves it in one of
+ * four ways: its model is ready, it is refused, its time is over, or its client is gone. The entry
+ * is freed and its on_gone callback removed before the call continues, since the call may end at
+ * once. Long lists are worked off in several callbacks of the loop (promise P11).
+ */
 #include "server/model_waits.h"
 
 #include "core/base/err.h"
@@ -14,10 +20,10 @@ struct wait {
     struct model_waits *owner;
     struct http_call *call;
     const struct model_work *work;
-    struct body_scan scan; /* of the body, which stays where it is */
+    struct body_scan scan; /* offsets into the body, which does not move */
     uint64_t arrival_us;
-    uint64_t over_us;        /* then it is a 408; */
-    uint64_t queue_until_us; /* then a 429; 0: never */
+    uint64_t over_us;        /* the time of a 408 */
+    uint64_t queue_until_us; /* the time of a 429; 0: never */
 };
 
 void model_waits_init(struct model_waits *w, struct engine_client *engine, uint32_t max)
@@ -90,7 +96,7 @@ uint64_t model_waits_since_us(const struct model_waits *w)
 
 void model_waits_start(struct model_waits *w)
 {
-    while (w->n > 0 && !loop_guard_is_due(w->engine->loop)) { /* none comes meanwhile */
+    while (w->n > 0 && !loop_guard_is_due(w->engine->loop)) { /* work->start() adds none */
         struct wait *v = first(w);
         struct http_call *call = v->call;
         const struct model_work *work = v->work;

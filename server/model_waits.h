@@ -1,9 +1,9 @@
-/* server/model_waits.h - calls that wait until their model is there.
+/* server/model_waits.h - calls that wait until their model is loaded.
  *
- * A call waits with its body, before it is parsed: that takes the model's tokenizer. It goes on in
- * the order of its coming, as if it had come then: its times count from its arrival. It is answered
- * with an error when `deadline_ms` or `max_queue_ms` of its body, or the settings' request_timeout
- * or max_queue_ms are over, and forgotten when its client leaves.
+ * A call waits with its body, which is not parsed yet, since that takes the model's tokenizer.
+ * Calls continue in the order of arrival, and their times count from the arrival. A call is
+ * answered with an error when `deadline_ms` or `max_queue_ms` of its body, or the settings'
+ * request_timeout or max_queue_ms are over, and dropped when its client disconnects.
  *
  * Thread: the loop's.
  * Memory: one small allocation for each; the bodies are the calls' own and counted there.
@@ -22,7 +22,7 @@ struct http_call;
 struct refusal;
 struct wire_format;
 
-/* What is done with a body of this wire format. */
+/* The function that a body of this wire format is given to. */
 struct model_work {
     void (*start)(struct engine_client *engine, struct http_call *call,
                   const struct wire_format *wire_format, const struct body_scan *scan);
@@ -37,17 +37,17 @@ struct model_waits {
 
 void model_waits_init(struct model_waits *w, struct engine_client *engine, uint32_t max);
 
-/* Take a call that waits, if `max` do not yet: ERR_LIMIT, ERR_NOMEM: it is still the caller's. */
+/* Add a call, unless `max` wait already. ERR_LIMIT, ERR_NOMEM: the caller still owns it. */
 int model_waits_add(struct model_waits *w, struct http_call *call, const struct model_work *work,
                     const struct body_scan *scan);
-/* Since when the first one waits; 0: none does. */
+/* When the first waiting call arrived; 0: none waits. */
 uint64_t model_waits_since_us(const struct model_waits *w);
 
-/* The model is there: calls begin until the callback is due (loop_guard.h). Others still wait. */
+/* The model is ready: start calls until the callback is due (loop_guard.h). Others still wait. */
 void model_waits_start(struct model_waits *w);
-/* Answer all with an error. */
+/* Refuse all waiting calls. */
 void model_waits_refuse(struct model_waits *w, const struct refusal *why);
-/* Answer those whose time is over, until the callback is due. */
+/* Refuse the calls whose time is over, until the callback is due. */
 void model_waits_expire(struct model_waits *w, uint64_t now_us);
 
 #endif

@@ -1,4 +1,10 @@
-/* server/router.c - what is served, and by whom; see server_impl.h and routes.inc. */
+/* server/router.c - the handlers of all routes; see server_impl.h and routes.inc.
+ *
+ * The table is built from api/routes.inc: each row becomes a struct http_route with its handler,
+ * the handler's argument and the limit of the body. The HTTP layer calls a handler on the I/O
+ * thread when the body is complete. A handler finds its model and passes the call on; none waits.
+ * Posts that compute are scanned for "model" first (body_scan()), long bodies on a pool thread.
+ */
 #include "server/server_impl.h"
 
 #include "core/base/clock.h"
@@ -57,8 +63,9 @@ static void on_debug(void *ud, struct http_call *call)
         debug_ask(&h->debug, call, *page);
 }
 
-/* Ollama's clients say in each request how long the model stays after it: for models that requests
- * load, and of those who may unload one. Without a word the setting idle_unload holds. */
+/* Apply Ollama's `keep_alive`, the time for which the model stays after this request: only to
+ * models that requests load, and only from clients who may unload one. Without it idle_unload
+ * holds. */
 static void take_keep_alive(struct server *s, struct served_model *h, struct http_call *call,
                             enum params_form form, const struct body_scan *scan)
 {
@@ -132,7 +139,7 @@ static void scan_on_pool(struct server *s, struct http_call *call)
     http_call_reply_error(call, &e);
 }
 
-/* A long body is scanned by a thread, for that takes a millisecond or more for each megabyte. */
+/* A long body is scanned by a pool thread: that takes a millisecond or more for each megabyte. */
 static void on_work(void *ud, struct http_call *call)
 {
     const struct buf *body = http_call_body(call);
@@ -193,7 +200,7 @@ static void on_props(void *ud, struct http_call *call)
         info_props(&h->model, call);
 }
 
-/* The served models; returns how many. */
+/* Fill in the models that are served now; returns how many. */
 static uint32_t list_models(struct server *s, const struct server_model *models[SERVER_MAX_MODELS])
 {
     uint32_t n = 0;
@@ -293,7 +300,7 @@ static void on_root(void *ud, struct http_call *call)
 {
     const struct server *s = ud;
 
-    http_call_set_header(call, "Vary", "Accept"); /* either answer may be kept by a cache */
+    http_call_set_header(call, "Vary", "Accept"); /* a cache may keep either answer */
     if (s->opt.has_page && page_is_wanted(http_call_header(call, "Accept")))
         page_show(call);
     else
@@ -423,7 +430,7 @@ static void on_stream_lookup(void *ud, struct http_call *call)
     stream_call_look_up(s->streams, &s->opt, &s->body_jobs, call);
 }
 
-/* The completion runs with one of the models, whichever the body names. */
+/* The body names a completion, not a model: each model's engine client is asked for it. */
 static void on_control(void *ud, struct http_call *call)
 {
     struct server *s = ud;
@@ -484,9 +491,9 @@ static void on_metrics(void *ud, struct http_call *call)
     server_tell_metrics(ud, call);
 }
 
-/* The handlers of routes.inc, with their argument. */
-/* A handler, its argument, and the largest body that it takes: 0 is the setting max_body, for what
- * parses on threads of a pool or does not look at the body. */
+/* The arguments of ROUTE in routes.inc: what handles the route. */
+/* A handler, its argument, and the largest body that it accepts; 0 is the setting max_body, for
+ * handlers that parse on pool threads or do not look at the body. */
 #define PAGE(name) on_##name, NULL, HTTP_SMALL_BODY
 #define REFUSAL(name) on_##name, NULL, 0
 #define LOOK_UP(name) on_##name, NULL, STREAM_CALL_MAX_BODY

@@ -1,4 +1,10 @@
-/* server/served_model.c - see served_model.h. */
+/* server/served_model.c - see served_model.h.
+ *
+ * The parts of a model that outlive its load (engine client, journal, slots, metrics) are made in
+ * served_model_open(), so that calls can wait and be counted while it is not loaded. A load fills
+ * in the pointers to what it made, and served_model_detach() clears every one of them before a pool
+ * thread frees it. served_model_pump() passes between queue and HTTP, on each wake of the loop.
+ */
 #include "server/served_model.h"
 
 #include "core/base/err.h"
@@ -111,7 +117,7 @@ const char *served_model_trouble(struct served_model *h)
     if (info_is_stuck(journal_file_begin_us(h->journal), INFO_STUCK_DISK_US))
         return "the journal's file has not answered for a minute";
     if (h->engine->queue == NULL && !h->engine->is_draining)
-        return NULL; /* it comes when it is asked for */
+        return NULL; /* it is loaded on demand */
     return info_trouble(h->engine, &h->watchdog);
 }
 

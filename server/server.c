@@ -39,28 +39,30 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Connections beyond the requests that may be outstanding: health checks, metrics, keep-alive. */
+/* For connections beyond the requests that may be outstanding: health checks, metrics,
+ * keep-alive. */
 #define IDLE_TIMEOUT_S 60
 /* Descriptors that are opened later: files that are read for a moment (keys, certificates, /proc, a
- * log), and for each model its file and parts that are read one after the other, the file of
- * packed weights, swap, journal. */
+ * log), and for each model its file and parts that are read one after the other, the file of packed
+ * weights, swap, journal. */
 #define OTHER_FDS 12
 #define OTHER_FDS_PER_MODEL 4
-/* The sockets of a model's KV events, what ZeroMQ wakes its threads with, and some readers. */
+/* Descriptors for a model's KV events: its sockets, ZeroMQ's wakeups of threads, some readers. */
 #define KV_EVENT_FDS 32
-/* The database and its log, three files of each batch that runs, and some uploads. */
+/* Descriptors of batches: the database and its log, three files of each running batch, uploads. */
 #define BATCH_FDS 96
-/* While draining: how often the end is looked for, and, after the second signal, how long clients
- * get to read their last bytes. */
+/* While draining: the interval of the checks for the end, and, after the second signal, the time
+ * that clients get to read their last bytes. */
 #define DRAIN_TICK_MS 20
 #define FLUSH_US 500000u
-/* Requests that wait to be parsed, in each pool, and adapters that wait to be read; then 429. */
+/* Requests that may wait to be parsed, in each pool, and adapters that may wait to be read; more
+ * get a 429. */
 #define MAX_PREPARING 1024
-/* One after the other: a disk is no faster for two files at once. */
+/* One thread: a disk is no faster for two files at once. */
 #define ADAPTER_THREADS 1
-/* Large answers: two clients' at a time, beside the engines' threads. */
+/* Threads that write large answers, beside the engines' threads. */
 #define ANSWER_THREADS 2
-/* Of an upload beside its file: boundaries, headers, other fields. */
+/* Bytes of an upload beside its file: boundaries, headers, other fields. */
 #define UPLOAD_EXTRA ((uint64_t)16 << 10)
 
 static void on_done(void *ud, size_t route, int status)
@@ -105,8 +107,8 @@ static void end_loop(struct server *s)
     uv_close((uv_handle_t *)&s->tick, NULL);
 }
 
-/* Every client has its answer, or had time enough to read it: from when the last one was there, for
- * a step may take long. */
+/* Every client has its answer, or had enough time to read it, counted from when the last answer was
+ * ready, since a step may take long. */
 static bool is_over(struct server *s)
 {
     uint64_t since;
@@ -125,8 +127,8 @@ static bool is_over(struct server *s)
     return s->stopped_us > 0 && clock_us() - since > FLUSH_US;
 }
 
-/* Another model is the first in each turn, so that one with many events does not keep the others
- * from theirs. */
+/* Start with another model in each turn, so that a model with many events does not starve the
+ * others. */
 static void pump_models(struct server *s)
 {
     const uint32_t n = s->opt.n_models, first = s->n_pumps++ % n;
@@ -138,7 +140,7 @@ static void pump_models(struct server *s)
         uv_async_send(&s->wake);
 }
 
-/* Work of another thread cannot be called off: the loop is left while it goes on. */
+/* Leave the loop while another thread still works: its work cannot be cancelled. */
 static void abandon(struct server *s)
 {
     http_stop(s->http);
@@ -155,7 +157,7 @@ static bool is_reading(const struct server *s)
     return false;
 }
 
-/* What a process does that has handed its sockets over, or whose time is over. */
+/* Stop a process that has handed its sockets over, or whose drain_ms are over. */
 static void end_drain(struct server *s)
 {
     if (!s->is_draining && server_has_handed_over(s))
@@ -164,7 +166,7 @@ static void end_drain(struct server *s)
         server_stop(s, "reason=drain_ms");
 }
 
-/* Files of adapters are read no further than to the next row, unless the disk does not answer. */
+/* Reads of adapters stop at the next row; a disk that does not answer is left behind. */
 static void end_or_abandon(struct server *s)
 {
     if (!is_reading(s)) {
@@ -188,7 +190,7 @@ static void on_tick(uv_timer_t *tick)
         s->over_us = clock_us();
     if (is_reading(s) && clock_us() - s->over_us <= FLUSH_US)
         return;
-    if (http_close(s->http)) /* else the next tick goes on */
+    if (http_close(s->http)) /* else the next tick tries again */
         end_or_abandon(s);
 }
 
@@ -197,7 +199,7 @@ static const char *name_of(int number)
     return number == SIGINT ? "signal=INT" : "signal=TERM";
 }
 
-/* No request is under way but probes of /health. */
+/* Stop during the load; no request is under way except probes of /health. */
 static void abandon_load(struct server *s, int number)
 {
     log_info("server", "event=stopping %s outstanding=0", name_of(number));
@@ -226,7 +228,7 @@ void server_stop(struct server *s, const char *why)
     server_end_handover(s);
     batch_runner_drain(s->batch_runner);
     server_put_off_requests(s);
-    if (s->sockets_stay) /* the next process finds who comes now */
+    if (s->sockets_stay) /* the next process accepts clients that connect now */
         http_stop_listening(s->http);
     model_set_drain(&s->set);
     for (uint32_t i = 0; i < s->opt.n_models; i++)
@@ -242,7 +244,7 @@ void server_begin_ticks(struct server *s)
     uv_timer_start(&s->tick, on_tick, 0, DRAIN_TICK_MS);
 }
 
-/* Two signals may have come by now. */
+/* Two signals may have arrived by now. */
 static void on_stop(uv_async_t *handle)
 {
     LOOP_CALLBACK(handle->loop, "server.stop");
@@ -286,7 +288,7 @@ static void on_hangup(uv_signal_t *handle, int number)
     server_begin_reload(s);
 }
 
-/* A log that was rotated. */
+/* Open the log again, after a rotation. */
 static void on_reopen(uv_signal_t *handle, int number)
 {
     LOOP_CALLBACK(handle->loop, "server.reopen");
@@ -302,7 +304,7 @@ static void on_wake(uv_async_t *wake)
     LOOP_CALLBACK(wake->loop, "server.wake");
     struct server *s = wake->data;
 
-    if (s->auth.is_loading) /* the engines' first words may come before they are attached */
+    if (s->auth.is_loading) /* an engine may wake the loop before it is attached */
         return;
     pump_models(s);
 }
@@ -327,8 +329,7 @@ static int init_loop(struct server *s)
     return 0;
 }
 
-/* What is done for clients before a request is queued; each kind has its own threads, made in
- * server_run(). */
+/* The pools that prepare requests before they are queued; start_pools() starts their threads. */
 static int open_pools(struct server *s)
 {
     const struct worker_pool_options o = {.loop = &s->loop, .max_waiting = MAX_PREPARING};
@@ -419,7 +420,7 @@ static int check_slot_folder(const struct server *s, char *err, size_t err_len)
     return ERR_IO;
 }
 
-/* Limits and checks for clients on the network. */
+/* Open what limits and checks clients of the network: keys and certificates. */
 static int open_locks(struct server *s, char *err, size_t err_len)
 {
     int rc = 0;
@@ -443,7 +444,8 @@ static int open_locks(struct server *s, char *err, size_t err_len)
     return rc;
 }
 
-/* All that may be outstanding at once; of the models that come and go, as for one of them. */
+/* The most requests that may be outstanding at once; models that come and go count as the largest
+ * one of them. */
 static uint32_t max_outstanding(const struct server *s)
 {
     uint32_t n = 0, most = 0;
@@ -698,7 +700,7 @@ void server_destroy(struct server **server)
     server_end_handover(s);
     if (s->http != NULL)
         http_stop(s->http);
-    if (s->has_loop) { /* whatever was set up before a failure, or never ran */
+    if (s->has_loop) { /* after a failure during setup, or without server_run() */
         uv_walk(&s->loop, close_handle, NULL);
         uv_run(&s->loop, UV_RUN_DEFAULT);
         uv_loop_close(&s->loop);

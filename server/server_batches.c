@@ -1,5 +1,9 @@
-/* server/server_batches.c - the batches of a server: those of a folder, or the one of a command
- * line; how many of their lines may run; see server_impl.h. */
+/* server/server_batches.c - connects batches to the server; see server_impl.h.
+ *
+ * A server has the batches of a folder (batch_dir), or, for `quire batch`, one batch that ends the
+ * server. The runner's lines are local calls (http/local_call.h) that take the same way as clients'
+ * requests; room() tells it how many may run, so that lines fill only what clients leave free.
+ */
 #include "server/server_impl.h"
 
 #include "core/base/err.h"
@@ -10,11 +14,12 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A line that waits takes a place as soon as it is free, not when it is next asked. */
+/* Lines in the queue beyond the running ones, so that a free place in a batch is taken at once. */
 #define WAITING 1
 
-/* What clients' requests leave of the engines' batches, and no more than the setting. A line with
- * several choices counts as one, so that others may seem to be clients': then fewer run. */
+/* The number of lines that may run: what clients' requests leave of the engines' batches, up to the
+ * setting. A line with several choices counts as one, so that the rest looks like clients'
+ * requests: then fewer lines run. */
 static uint32_t room(void *ud, uint32_t n_running)
 {
     const struct server *s = ud;
@@ -47,7 +52,7 @@ static void on_progress(void *ud, const struct batch_run *run)
     s->opt.batch->progress(s->opt.batch->ud, &p);
 }
 
-/* The command line's batch ends the server. */
+/* The batch of the command line has ended: end the server. */
 static void on_over(void *ud, const struct batch_run *run)
 {
     struct server *s = ud;
@@ -131,7 +136,7 @@ void server_stop_batches(struct server *s)
     batch_keeper_stop(s->batch_keeper);
 }
 
-/* The keeper's thread first: a job may still have its batch. */
+/* Close the keeper's thread first: its job may still use a batch. */
 void server_close_batches(struct server *s)
 {
     batch_keeper_close(&s->batch_keeper);

@@ -1,9 +1,11 @@
-/* server/server_handover.c - who has the listening sockets: this process alone, systemd too, or an
- * old process before this one and a new one after it; and the end of a process that has handed them
- * over. See http/handover.h.
+/* server/server_handover.c - who owns the listening sockets; see process/handover.h.
  *
- * A process that has handed its sockets over serves the connections that it has: each answer is its
- * connection's last. It ends when there are none left, or when drain_ms are over. */
+ * They are this process's alone, systemd's, or passed from an old process to this one and from this
+ * one to a new one. A new process takes the sockets before it loads its models and accepts only
+ * when it is ready, so that no client is refused. A process that has handed its sockets over serves
+ * the connections that it has: each answer is its connection's last. It ends when none are left, or
+ * when drain_ms are over.
+ */
 #include "server/server_impl.h"
 
 #include "core/base/clock.h"
@@ -32,7 +34,7 @@ bool server_takes_over(const struct server *s)
     return !s->sockets_stay && (s->sockets.tcp >= 0 || s->sockets.local >= 0);
 }
 
-/* A new process accepts clients now. */
+/* A new process accepts clients now: stop listening and drain. */
 static void on_handed(void *ud)
 {
     struct server *s = ud;
@@ -44,7 +46,7 @@ static void on_handed(void *ud)
     s->has_handover = false;
     http_stop_listening(s->http);
     http_drain(s->http);
-    server_put_off_requests(s); /* their clients find them there */
+    server_put_off_requests(s); /* clients find these requests in the new process */
     server_begin_ticks(s);
 }
 

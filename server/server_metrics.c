@@ -1,7 +1,8 @@
-/* server/server_metrics.c - GET /metrics: what the parts count, in one picture of a moment.
+/* server/server_metrics.c - GET /metrics: a snapshot of all counters, rendered as text.
  *
- * The I/O thread takes the picture, and renders it itself where there are few models. The text of
- * many takes tens of milliseconds: a thread of a pool renders it from a copy; see server_impl.h.
+ * The I/O thread takes the snapshot, whose pointers lead to live counters, and renders it itself
+ * for a few models. For many models the text takes tens of milliseconds: then the counters and
+ * names are copied and a pool thread renders the copy; see server_impl.h.
  */
 #include "server/server_impl.h"
 
@@ -23,18 +24,18 @@
 #include <stdio.h>
 #include <string.h>
 
-#define FEW_MODELS 8 /* a millisecond or two */
+#define FEW_MODELS 8 /* the text of these takes a millisecond or two */
 
-struct model_words { /* a reload may free what they were copied from */
+struct model_words { /* copies, since a reload may free the originals */
     char id[256], arch[64], ftype[32], kv_type[16];
 };
 
 struct metrics_job {
-    struct body_job body; /* a GET has none */
-    struct metrics_scene scene; /* its pointers lead to what follows */
+    struct body_job body; /* without a body, as it is a GET */
+    struct metrics_scene scene; /* its pointers lead to the members below */
     const char *labels[METRICS_MAX_ROUTES];
     struct metrics_model models[SERVER_MAX_MODELS];
-    /* Of a picture that another thread renders. */
+    /* The next two are for a copy that a pool thread renders. */
     struct metrics *counts;    /* [scene.n_models] */
     struct model_words *words; /* [scene.n_models] */
     struct metrics_server server_counts;
@@ -44,7 +45,7 @@ struct metrics_job {
     struct buf out;
 };
 
-/* ---- the picture ---- */
+/* ---- the snapshot ---- */
 
 static void fill_life(const struct model_life *l, struct metrics_model *out)
 {
@@ -71,7 +72,7 @@ static uint32_t fill_models(struct server *s, struct metrics_model *models)
     return n;
 }
 
-/* "" before the first model is there. */
+/* The ISA of the first model that is loaded; "" before. */
 static const char *isa_of(const struct server *s)
 {
     uint32_t i = 0;
@@ -129,7 +130,7 @@ static void take_picture(struct server *s, struct metrics_job *j)
     j->scene.n_models = fill_models(s, j->models);
 }
 
-/* ---- on another thread ---- */
+/* ---- on a pool thread ---- */
 
 static void copy_words(struct metrics_model *m, struct model_words *w)
 {
@@ -143,7 +144,7 @@ static void copy_words(struct metrics_model *m, struct model_words *w)
     m->kv_type = w->kv_type;
 }
 
-/* All that the picture points to and the loop may change. */
+/* Copy everything that the snapshot points to and the loop may change. */
 static int copy_picture(struct metrics_job *j)
 {
     struct metrics_scene *scene = &j->scene;
@@ -220,7 +221,7 @@ void server_tell_metrics(struct server *s, struct http_call *call)
     take_picture(s, j);
     if (j->scene.n_models > FEW_MODELS && render_on_pool(s, j, call) == 0)
         return;
-    metrics_render(&j->scene, &j->out); /* few models, or no thread has time */
+    metrics_render(&j->scene, &j->out); /* few models, or no pool thread is free */
     info_reply_metrics(call, &j->out);
     metrics_job_destroy(j);
 }

@@ -1,5 +1,10 @@
-/* server/server_reload.c - the settings are read again, and models that have changed, change; see
- * server.h. What they are is the business of struct server_reload. */
+/* server/server_reload.c - reads keys and settings again after SIGHUP; see server.h.
+ *
+ * The files are read on other threads (keys on one of libuv's, settings on the models' pool), and
+ * the results are applied on the I/O thread. A signal that comes during a read sets a flag, and the
+ * file is read once more afterwards: the last content always wins. struct server_reload, from the
+ * command, knows what the settings mean.
+ */
 #include "server/server_impl.h"
 
 #include "core/base/clock.h"
@@ -25,8 +30,8 @@ void server_log_reload(const char *what, int rc, const char *err)
 
 /* ---- keys ---- */
 
-/* What all owners have used from a day on: the rows are looked through once for each period, not
- * once for each key. */
+/* Sums of what all owners have used from a day on: the ledger's rows are read once for each period,
+ * not once for each key. */
 struct recall {
     const struct usage_ledger *ledger;
     struct recall_sums {
@@ -79,7 +84,7 @@ static void after_keys_work(uv_work_t *work, int status)
     struct server *s = work->data;
 
     s->is_reading_keys = false;
-    if (status < 0) /* UV_ECANCELED: nobody cancels it */
+    if (status < 0) /* UV_ECANCELED, but nobody cancels it */
         return;
     if (s->keys_rc == 0)
         s->keys_rc = keys_take(s->keys, &s->fresh_keys, clock_us(), s->keys_err,
@@ -141,7 +146,8 @@ void server_begin_reload(struct server *s)
     s->reload.work = on_work;
     s->reload.done = after_work;
     s->reload.name = "server.reload";
-    worker_pool_post(s->model_pool, &s->reload); /* there is room: a job for each model at most */
+    worker_pool_post(s->model_pool, &s->reload); /* the pool has room: at most one job for each
+                                                  * model */
 }
 
 /* ---- what has changed ---- */

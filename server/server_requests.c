@@ -1,5 +1,9 @@
-/* server/server_requests.c - requests that outlive the process: the file of requests_db, and those
- * of an earlier process; see server_impl.h. */
+/* server/server_requests.c - requests that outlive the process; see server_impl.h.
+ *
+ * It connects the file of requests_db (request_keeper.h) and the restorer, which continues requests
+ * of an earlier process as local calls, with the server's life: opened behind the streams, started
+ * with the threads, put off when the drain begins.
+ */
 #include "server/server_impl.h"
 
 #include "core/base/err.h"

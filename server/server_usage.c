@@ -1,5 +1,7 @@
-/* server/server_usage.c - GET /v1/usage: the ledger may have 65,536 rows, whose text takes a tenth
- * of a second. A thread of a pool renders a copy; see server_impl.h.
+/* server/server_usage.c - GET /v1/usage, rendered on a pool thread; see server_impl.h.
+ *
+ * The ledger may have 65,536 rows, whose text takes a tenth of a second, too long for the I/O
+ * thread: it copies the ledger, and a pool thread renders the copy.
  */
 #include "server/server_impl.h"
 
@@ -9,7 +11,7 @@
 #include "server/usage/usage_page.h"
 
 struct usage_job {
-    struct body_job body; /* a GET has none */
+    struct body_job body; /* without a body, as it is a GET */
     struct usage_ledger *ledger;
     struct usage_question question;
     bool has_keys;

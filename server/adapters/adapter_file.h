@@ -1,4 +1,4 @@
-/* server/adapters/adapter_file.h - where an adapter's file is, and what kind it is.
+/* server/adapters/adapter_file.h - finds an adapter's file and opens it in any of its forms.
  *
  * Thread: any.
  * Memory: the caller's.
@@ -13,10 +13,11 @@
 
 struct gguf;
 
-/* A GGUF file, a folder as PEFT saves it, or a folder with one GGUF file. ERR_* with a sentence. */
+/* Open a GGUF file, a folder as PEFT saves it, or a folder with one GGUF file. ERR_* with a
+ * sentence. */
 int adapter_file_open(struct gguf **out, const char *path, char *err, size_t err_len);
 
-/* A client's path, links resolved: false unless it is there and within the folder. */
+/* Resolve a client's path, with its links: false unless it exists inside the folder. */
 bool adapter_file_find(const char *folder, const char *path, char found[ADAPTER_FILE_MAX_PATH]);
 
 #endif

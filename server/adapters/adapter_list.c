@@ -1,4 +1,10 @@
-/* server/adapters/adapter_list.c - see adapter_list.h. */
+/* server/adapters/adapter_list.c - see adapter_list.h.
+ *
+ * A sorted array searched linearly: a set has at most 1024 names. An adapter may be evicted only
+ * while the list's own reference is the last one (adapter_is_alone()). Bytes are counted before a
+ * file is read, so that reads in progress cannot exceed the limit together. All under the set's
+ * mutex.
+ */
 #include "server/adapters/adapter_list.h"
 
 #include "core/base/err.h"
@@ -28,7 +34,7 @@ struct adapter_entry *adapter_list_find_id(const struct adapter_list *l, uint32_
     return NULL;
 }
 
-/* Its adapter leaves memory, which no one else may hold. */
+/* Remove the adapter from memory; only the list may hold it. */
 static void evict(struct adapter_list *l, struct adapter_entry *e)
 {
     l->bytes -= e->bytes;
@@ -110,7 +116,7 @@ void adapter_list_release(struct adapter_list *l)
 
 /* ---- memory ---- */
 
-/* The one that was used longest ago of those that no request holds, or NULL. */
+/* The least recently used adapter that no request holds, or NULL. */
 static struct adapter_entry *least_used(struct adapter_list *l)
 {
     struct adapter_entry *least = NULL;

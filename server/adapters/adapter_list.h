@@ -1,8 +1,8 @@
-/* server/adapters/adapter_list.h - the adapters of a set: names, files, and what is in memory.
+/* server/adapters/adapter_list.h - the adapters of a set: their names, files, and memory.
  *
- * An entry is a name with its file, and the adapter while it is resident. One whose name was
+ * An entry is a name with its file, and the adapter while it is resident. An entry whose name was
  * forgotten while requests hold its adapter stays in the list, nameless, so that its bytes count
- * until they are free: bytes == sum of the resident adapters + what is being read.
+ * until they are free: bytes == sum of the resident adapters + those being read.
  *
  * Private to server/adapters.
  *
@@ -18,14 +18,14 @@ struct adapter_read;
 
 struct adapter_entry {
     uint32_t id;
-    char name[ADAPTER_SET_MAX_NAME + 1]; /* "": it has none yet, or it was forgotten */
+    char name[ADAPTER_SET_MAX_NAME + 1]; /* "": no name yet, or forgotten */
     char *path;
     int64_t created;
     uint64_t last_used;      /* of the list's clock */
     struct adapter *adapter; /* NULL: not resident */
-    uint32_t rank;           /* as of the last time that it was read */
+    uint32_t rank;           /* as of its last read */
     uint64_t bytes;
-    struct adapter_read *read; /* of its file, at this moment; or NULL */
+    struct adapter_read *read; /* the read of its file under way; or NULL */
 };
 
 struct adapter_list { /* zero is empty */
@@ -38,15 +38,15 @@ void adapter_list_release(struct adapter_list *l);
 
 struct adapter_entry *adapter_list_find(const struct adapter_list *l, const char *name);
 struct adapter_entry *adapter_list_find_id(const struct adapter_list *l, uint32_t id);
-uint32_t adapter_list_n_known(const struct adapter_list *l); /* those with a name */
+uint32_t adapter_list_n_known(const struct adapter_list *l); /* entries with a name */
 
-/* One more entry, as the last; the pointers given out before are void then. ERR_NOMEM. */
+/* Append an entry; pointers to entries become invalid. ERR_NOMEM. */
 int adapter_list_add(struct adapter_list *l, const char *name, const char *path, uint32_t *id);
-/* Nameless entries leave whose adapter no request holds and whose file is not being read. */
+/* Remove nameless entries whose adapter no request holds and whose file is not being read. */
 void adapter_list_sweep(struct adapter_list *l);
 
-/* Count so many bytes, for which adapters leave that no request holds, the least recently used
- * first. 0, or *e filled. */
+/* Count that many bytes, and evict adapters that no request holds, the least recently used first,
+ * until they fit. 0, or *e filled. */
 int adapter_list_make_room(struct adapter_list *l, uint64_t bytes, struct api_error *e);
 
 #endif

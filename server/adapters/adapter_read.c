@@ -1,9 +1,8 @@
-/* server/adapters/adapter_read.c - the reading of adapters' files, and who waits for it; see
- * adapter_set.h.
+/* server/adapters/adapter_read.c - reads adapters' files for those that wait; see adapter_set.h.
  *
  * A read belongs to an entry and is one job of the pool. The job's thread has the path, the flag
- * `canceled` and what it leaves for on_read(); the waits are the I/O thread's. When the last of
- * them is canceled, so is the job; one that has come by the time it ends has it run again.
+ * `canceled` and the results for on_read(); the waits belong to the I/O thread. When the last wait
+ * is canceled, so is the job; if a new wait has come by the time it ends, the job is run again.
  */
 #include "server/adapters/adapter_set_impl.h"
 
@@ -21,12 +20,12 @@ struct adapter_read {
     struct worker_job job;
     struct adapter_set *set;
     uint32_t id;       /* of the entry */
-    char *path;        /* of the file; of a load, until the job runs, as the client wrote it */
+    char *path;        /* of the file; for a load, until the job runs, as the client wrote it */
     struct list waits; /* struct adapter_wait */
-    /* of a load: the name that its adapter gets */
+    /* For a load: the name that its adapter gets. */
     bool is_load, replaces;
     char name[ADAPTER_SET_MAX_NAME + 1];
-    /* what the job leaves: on failure no bytes are reserved and `error` is filled */
+    /* The job's results: on failure no bytes are reserved and `error` is filled. */
     int rc;
     struct adapter *adapter;
     uint64_t reserved;
@@ -120,7 +119,7 @@ static void destroy(struct adapter_read *r)
 
 static void on_read(struct worker_job *job);
 
-/* The read of the entry, which is set. */
+/* Create the read of the entry, and set entry->read. */
 static int make_read(struct adapter_set *s, struct adapter_entry *entry, struct adapter_read **out)
 {
     struct adapter_read *r = mem_calloc(1, sizeof(*r));
@@ -144,8 +143,8 @@ static int make_read(struct adapter_set *s, struct adapter_entry *entry, struct 
     return 0;
 }
 
-/* Those who wait are told that it has failed, or get what they hold of the adapter already. `r` is
- * no entry's any more. */
+/* Tell the waits that the read has failed, or that they hold the adapter. `r` no longer belongs to
+ * an entry, and is freed. */
 static void tell(struct adapter_read *r)
 {
     while (!list_is_empty(&r->waits)) {
@@ -164,7 +163,7 @@ static int refuse_known(struct api_error *e, const char *name)
     return api_error_set(e, 400, "lora_name", NULL, "there is an adapter '%s' already", name);
 }
 
-/* The name of a load is its adapter's from here on, unless another one has it by now. */
+/* Give the name of a load to its adapter, unless another adapter has it by now. */
 static int give_name(struct adapter_read *r, struct adapter_entry *entry)
 {
     struct adapter_list *l = &r->set->list;
@@ -173,11 +172,11 @@ static int give_name(struct adapter_read *r, struct adapter_entry *entry)
     if (old != NULL && !r->replaces)
         return refuse_known(&r->error, r->name);
     if (old != NULL)
-        old->name[0] = '\0'; /* what holds for requests that say nothing is the name */
+        old->name[0] = '\0'; /* the default adapter is stored by its name, and stays */
     memcpy(entry->name, r->name, sizeof(entry->name));
     entry->last_used = ++l->clock;
     mem_free(entry->path);
-    entry->path = r->path; /* links resolved */
+    entry->path = r->path; /* with links resolved */
     r->path = NULL;
     return 0;
 }
@@ -195,8 +194,8 @@ static void keep_adapter(struct adapter_read *r, struct adapter_entry *entry)
     entry->rank = a->max_rank;
 }
 
-/* The entry's read is over. Each that waits holds its adapter before another thread can have it
- * leave. */
+/* End the entry's read. Each wait gets its reference under the mutex, before another thread can
+ * evict the adapter. */
 static void settle(struct adapter_read *r)
 {
     struct adapter_entry *entry = adapter_list_find_id(&r->set->list, r->id);
@@ -222,7 +221,7 @@ static void end_read(struct adapter_read *r)
     tell(r);
 }
 
-/* Its job is posted, or done. */
+/* Post the job, or run it at once. */
 static void start(struct adapter_read *r)
 {
     if (r->set->pool == NULL) {
@@ -280,7 +279,7 @@ static int refuse_closed(struct api_error *e)
     return api_error_set(e, 503, NULL, NULL, "the server is shutting down");
 }
 
-/* Wait for the file of the entry; *fresh: the read is to be started, without the mutex. */
+/* Wait for the file of the entry; *fresh: a new read, to be started after the mutex is released. */
 static int wait_for(struct adapter_set *s, struct adapter_entry *entry, struct adapter_wait *w,
                     struct adapter_read **fresh, struct api_error *e)
 {
@@ -332,7 +331,7 @@ static int check_source(const struct adapter_set *s, const struct adapter_source
     return 0;
 }
 
-/* May the name be given to one more? */
+/* Whether the name may be given to one more adapter. */
 static int check_room(const struct adapter_set *s, const struct adapter_source *what,
                       struct api_error *e)
 {
@@ -348,7 +347,7 @@ static int check_room(const struct adapter_set *s, const struct adapter_source *
     return 0;
 }
 
-/* An entry without a name, under which nothing is found until it was read. */
+/* Add an entry without a name, which is not found until its file was read. */
 static int begin_load(struct adapter_set *s, const struct adapter_source *what,
                       struct adapter_wait *w, struct adapter_read **fresh, struct api_error *e)
 {
@@ -362,7 +361,7 @@ static int begin_load(struct adapter_set *s, const struct adapter_source *what,
     }
     (*fresh)->is_load = true;
     (*fresh)->replaces = what->replaces;
-    memcpy((*fresh)->name, what->name, strlen(what->name) + 1); /* as long as names may be */
+    memcpy((*fresh)->name, what->name, strlen(what->name) + 1); /* it fits: names are checked */
     enlist(w, *fresh);
     return ERR_AGAIN;
 }
@@ -387,7 +386,7 @@ int adapter_set_load(struct adapter_set *s, const struct adapter_source *what,
 
 /* ---- the end ---- */
 
-/* One that waits for any file, not waiting any more; or NULL. */
+/* Take any wait off its read; NULL: none is left. */
 static struct adapter_wait *any_wait(struct adapter_set *s)
 {
     struct adapter_wait *w = NULL;

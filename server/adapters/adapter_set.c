@@ -1,4 +1,10 @@
-/* server/adapters/adapter_set.c - see adapter_set.h. */
+/* server/adapters/adapter_set.c - see adapter_set.h.
+ *
+ * Names and queries, each under the set's mutex and without I/O, so that the I/O thread and parsing
+ * threads may call them. The settings' adapters are read one after the other in
+ * adapter_set_create(), on the calling thread, through the same functions as later loads: without a
+ * pool a read is over when adapter_set_take() returns.
+ */
 #include "server/adapters/adapter_set_impl.h"
 
 #include "config/adapters.h"
@@ -34,7 +40,7 @@ int adapter_set_unload(struct adapter_set *s, const char *name, struct api_error
     return rc;
 }
 
-/* ---- what there is ---- */
+/* ---- queries ---- */
 
 bool adapter_set_has(const struct adapter_set *s, const char *name)
 {
@@ -191,7 +197,7 @@ void adapter_set_add_waiting(const struct adapter_set *s, struct buf *out)
 
 static void on_listed(struct adapter_wait *w)
 {
-    (void)w; /* read_listed() looks at it */
+    (void)w; /* read_listed() checks the wait afterwards */
 }
 
 static int read_listed(struct adapter_set *s, const struct model_item *item, char *err,

@@ -1,16 +1,16 @@
 /* server/adapters/adapter_set.h - the LoRA adapters that a served model knows by name.
  *
- * An adapter is known from the settings (`adapters`) or since a client loaded it, until it is
- * unloaded; its numbers are in memory while there is room for them (`adapter_memory`). A request
- * takes hold of its adapter, which is read again from its file where it had to leave. When room is
- * needed, the adapters leave that no request holds, the least recently used first; when those that
- * requests hold fill it, a request is told to come again. What a request holds stays as it is, also
- * when its name is unloaded or given to other numbers.
+ * An adapter is known from the settings (`adapters`) or because a client has loaded it, until it is
+ * unloaded; its weights are in memory while there is room (`adapter_memory`). A request holds its
+ * adapter, which is read from its file again if it was evicted. When room is needed, adapters that
+ * no request holds are evicted, the least recently used first; when those that requests hold fill
+ * the memory, a request is told to retry. The adapter that a request holds does not change, even
+ * when its name is unloaded or given to another adapter.
  *
- * A file takes as long as its disk does: it is read on a thread that does nothing else, and who
- * needs it waits without one.
+ * Reading a file takes as long as its disk does: it is read on a thread that does nothing else, and
+ * a request that needs it waits without a thread.
  *
- * Thread: any; a mutex protects the list, and nobody holds it while a file is read. Waits and reads
+ * Thread: any; a mutex protects the list, and is never held while a file is read. Waits and reads
  * are the I/O thread's.
  * Memory: the list, at most ADAPTER_SET_MAX names, and adapters within max_bytes.
  * Errors: *e filled, with an HTTP status.
@@ -36,35 +36,35 @@ struct worker_pool;
 #define ADAPTER_SET_NONE UINT32_MAX
 
 struct adapter_set_options {
-    const char *list;   /* setting `adapters`: NAME=PATH with commas between, checked; borrowed */
-    const char *folder; /* setting `adapters_dir`: what clients may load from; "": they may not */
+    const char *list;   /* setting `adapters`: NAME=PATH separated by commas, checked; borrowed */
+    const char *folder; /* setting `adapters_dir`: where clients may load from; "": they may not */
     uint64_t max_bytes;
     const struct model *model; /* borrowed */
 };
 
 struct adapter_set;
 
-/* The settings' adapters are all read once: a broken file is an error now and not later. ERR_* with
- * a sentence. */
+/* Read each adapter of the settings once, so that a broken file is an error now and not later.
+ * ERR_* with a sentence. */
 int adapter_set_create(struct adapter_set **out, const struct adapter_set_options *options,
                        char *err, size_t err_len);
-/* No request may hold one any more. */
+/* No request may hold an adapter any more. */
 void adapter_set_destroy(struct adapter_set **s);
 
-/* Is it one's name? NULL is a set of none. */
+/* Whether an adapter has the name. A NULL set has none. */
 bool adapter_set_has(const struct adapter_set *s, const char *name);
-/* Is it in the setting `adapters`, which has been checked? That is known without a set. */
+/* Whether the setting `adapters`, which has been checked, has the name; needs no set. */
 bool adapter_set_lists(const char *list, const char *name);
 
-/* What a request says of adapters, by name or by number. */
+/* The adapter that a request names, by name or by number. */
 struct adapter_choice {
     char name[ADAPTER_SET_MAX_NAME + 1]; /* "": none */
     float scale;
 };
-/* The name of a number that adapter_set_list() gave out; false: there is none. */
+/* The name of the adapter with that id; false: none. */
 bool adapter_set_name(const struct adapter_set *s, uint32_t id,
                       char name[ADAPTER_SET_MAX_NAME + 1]);
-/* What holds for requests that say nothing: set by adapter_set_apply(). */
+/* The adapter of requests that name none: set by adapter_set_apply(). */
 void adapter_set_default(const struct adapter_set *s, struct adapter_choice *out);
 int adapter_set_apply(struct adapter_set *s, const struct adapter_choice *choice,
                       struct api_error *e);
@@ -73,78 +73,78 @@ int adapter_set_apply(struct adapter_set *s, const struct adapter_choice *choice
 
 struct adapter_read;
 
-/* Who waits for a file to be read: embedded in it, and untouched until done(). Zero waits for
- * none. */
+/* A wait for a file to be read: embedded in its owner, and untouched until done(). Zero waits for
+ * nothing. */
 struct adapter_wait {
-    /* Once, unless adapter_wait_cancel() came first; perhaps before the wait's function returns.
-     * The wait may be freed there, or wait again. */
+    /* Called once, unless adapter_wait_cancel() came first; perhaps before the function that made
+     * the wait returns. The wait may be freed in it, or used again. */
     void (*done)(struct adapter_wait *w);
-    struct adapter *adapter; /* for done(): held for it; NULL: there is none, because of */
+    struct adapter *adapter; /* for done(), which takes the reference; NULL: `error` says why */
     struct api_error error;
     /* private */
     struct adapter_read *read;
     struct list link;
 };
 
-/* Files are read on a thread of this pool from here on, one job each, whoever waits for it; before,
- * and with NULL, on the thread that asks. A set may be NULL. */
+/* Read files on a thread of this pool from now on, one job each, however many wait for it; before,
+ * and with NULL, on the calling thread. A NULL set is allowed. */
 void adapter_set_read_on(struct adapter_set *s, struct worker_pool *pool);
 
-/* Hold the adapter of that name; adapter_unref() lets go. ERR_AGAIN without *e: its file is read,
- * and `w` gets it. */
+/* Hold the adapter of that name, until adapter_unref(). ERR_AGAIN without *e: its file is being
+ * read, and `w` gets the adapter. */
 int adapter_set_take(struct adapter_set *s, const char *name, struct adapter_wait *w,
                      struct adapter **out, struct api_error *e);
 
-struct adapter_source { /* what a client wants to be loaded; borrowed for the call */
+struct adapter_source { /* what a client asks to load; borrowed for the call */
     const char *name;
     const char *path; /* a file or folder in the set's folder, relative or absolute */
-    bool replaces;    /* a name that is taken is no error: requests from now on get these numbers */
+    bool replaces;    /* a name in use is not an error: later requests get this adapter */
 };
-/* ERR_AGAIN without *e: its file is read, and `w` gets it when the name is there. */
+/* ERR_AGAIN without *e: the file is being read, and `w` is told when the name is known. */
 int adapter_set_load(struct adapter_set *s, const struct adapter_source *what,
                      struct adapter_wait *w, struct api_error *e);
 
-/* Nobody wants it any more: done() will not be called. A file that no one else waits for is read no
- * further than to its next row. False: it does not wait. */
+/* Cancel a wait: done() will not be called. The read of a file that no other wait needs stops at
+ * its next row. False: it does not wait. */
 bool adapter_wait_cancel(struct adapter_wait *w);
 
-/* All that wait get a 503, and so does who comes later; files that are being read are read no
- * further. NULL is allowed. */
+/* Answer all waits, and later ones, with a 503; files that are being read are read no further. NULL
+ * is allowed. */
 void adapter_set_close(struct adapter_set *s);
-/* Is no file being read? Before that the pool must not be stopped. */
+/* Whether no file is being read; the pool must not be stopped before. */
 bool adapter_set_is_idle(const struct adapter_set *s);
 
 /* ---- names ---- */
 
-/* Forget a name, the settings' too. */
+/* Forget a name, even of the settings. */
 int adapter_set_unload(struct adapter_set *s, const char *name, struct api_error *e);
 
-/* ---- what there is ---- */
+/* ---- queries ---- */
 
 struct adapter_info {
-    uint32_t id; /* for ever; in ascending order */
+    uint32_t id; /* never reused; ascending */
     char name[ADAPTER_SET_MAX_NAME + 1], path[ADAPTER_SET_MAX_PATH];
-    float scale;     /* for requests that say nothing; 0: not applied */
+    float scale;     /* for requests that name no adapter; 0: not applied */
     int64_t created; /* Unix seconds */
     bool is_resident;
     uint32_t rank;   /* the largest */
     uint64_t bytes;
 };
 
-/* The one with the least id that is at least `from`; false: there is none. */
+/* The adapter with the least id that is at least `from`; false: none. */
 bool adapter_set_next(const struct adapter_set *s, uint32_t from, struct adapter_info *out);
 bool adapter_set_find(const struct adapter_set *s, const char *name, struct adapter_info *out);
 
 struct adapter_set_stats {
     uint32_t n_known, n_resident;
-    uint64_t bytes, max_bytes; /* of those that are resident */
+    uint64_t bytes, max_bytes; /* of resident adapters */
     uint64_t n_reads, n_evicted;
-    bool may_grow; /* clients may load others */
+    bool may_grow; /* clients may load more */
 };
 void adapter_set_get_stats(const struct adapter_set *s, struct adapter_set_stats *out);
 
-/* Append the names of those that requests run with, or wait for their place with, with commas
- * between; those of names that were forgotten meanwhile are left out. */
+/* Append the names of adapters that running, or waiting, requests use, separated by commas;
+ * forgotten names are left out. */
 void adapter_set_add_running(const struct adapter_set *s, struct buf *out);
 void adapter_set_add_waiting(const struct adapter_set *s, struct buf *out);
 

@@ -1,5 +1,5 @@
 /* server/adapters/adapter_set_impl.h - what the files of adapter_set.h share: adapter_set.c has the
- * names, adapter_read.c reads files and tells those who wait.
+ * names, adapter_read.c reads files and serves the waits.
  *
  * Thread: see adapter_set.h.
  * Memory: the set's.
@@ -14,11 +14,11 @@
 struct adapter_set {
     const struct model *model;
     const char *folder;
-    struct worker_pool *pool; /* NULL: files are read on the thread that asks */
-    /* Protects all that follows. No other mutex is taken while it is held. */
+    struct worker_pool *pool; /* NULL: files are read on the calling thread */
+    /* Protects all members below. No other mutex is taken while it is held. */
     pthread_mutex_t mutex;
     struct adapter_list list;
-    struct adapter_choice chosen; /* for requests that say nothing */
+    struct adapter_choice chosen; /* for requests that name no adapter */
     uint64_t n_reads;
     bool is_closed;
 };

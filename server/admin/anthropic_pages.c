@@ -1,4 +1,9 @@
-/* server/admin/anthropic_pages.c - see anthropic_pages.h. */
+/* server/admin/anthropic_pages.c - see anthropic_pages.h.
+ *
+ * The models are an array, so a page is a range of its indexes: after_id and before_id are looked
+ * up by name, and `limit` gives the other end. The JSON objects of the models in the range are then
+ * written in order.
+ */
 #include "server/admin/anthropic_pages.h"
 
 #include "core/base/err.h"
@@ -43,11 +48,11 @@ static void add_id(struct buf *b, const char *name, const struct server_model *m
         buf_add_str(b, "null");
 }
 
-struct page { /* models first to end - 1 */
+struct page { /* from models[first] to models[end - 1] */
     uint32_t first, end;
 };
 
-/* Which model that is; n: none is. */
+/* The index of a model by its id; n: there is none. */
 static uint32_t place_of(const struct server_model *const *models, uint32_t n, const char *id)
 {
     uint32_t i = 0;
@@ -62,7 +67,7 @@ static int refuse_id(const char *name, struct api_error *e)
     return api_error_set(e, 400, name, NULL, "'%s' must be the id of a served model", name);
 }
 
-/* 1 to MAX_LIMIT, or 0 with *e filled. */
+/* The parameter `limit`, 1 to MAX_LIMIT; 0 with *e filled. */
 static uint32_t read_limit(const struct http_call *call, struct api_error *e)
 {
     const char *text = http_call_query(call, "limit");
@@ -75,7 +80,7 @@ static uint32_t read_limit(const struct http_call *call, struct api_error *e)
     return 0;
 }
 
-/* 0, or a negative ERR_* with *e filled. */
+/* Read the range from the query. 0, or a negative ERR_* with *e filled. */
 static int read_page(const struct http_call *call, const struct server_model *const *models,
                      uint32_t n, struct page *page, struct api_error *e)
 {
@@ -94,7 +99,7 @@ static int read_page(const struct http_call *call, const struct server_model *co
         page->end = page->first;
     if (page->end - page->first <= limit)
         return 0;
-    if (before != NULL) /* those next to it */
+    if (before != NULL) /* the models directly before it */
         page->first = page->end - limit;
     else
         page->end = page->first + limit;

@@ -1,7 +1,7 @@
-/* server/admin/anthropic_pages.h - the served models, as Anthropic's API tells them.
+/* server/admin/anthropic_pages.h - the list of served models in the format of Anthropic's API.
  *
- * It has the paths of OpenAI's. Which of the two a client speaks is told by the header
- * anthropic-version, which Anthropic's API demands.
+ * The paths are the same as OpenAI's. The header anthropic-version, which Anthropic's API requires,
+ * tells which of the two a client speaks.
  *
  * Thread: the loop's; each is answered within its handler.
  * Memory: the reply only.
@@ -16,7 +16,7 @@ struct http_call;
 struct server_model;
 
 bool anthropic_pages_are_wanted(const struct http_call *call);
-/* /v1/models?limit=…&after_id=… or before_id=…: a page of the list. */
+/* Answer /v1/models?limit=…&after_id=… or before_id=… with a page of the list. */
 void anthropic_pages_models(struct http_call *call, const struct server_model *const *models,
                             uint32_t n);
 void anthropic_pages_model(struct http_call *call, const struct server_model *m);

@@ -1,4 +1,10 @@
-/* server/admin/debug.c - see debug.h. */
+/* server/admin/debug.c - see debug.h.
+ *
+ * The loop cannot read the engine's structures while a step runs. So a call asks the queue for a
+ * snapshot, which the engine fills between two steps, and is put into a list with the number of the
+ * snapshot that it waits for. On a later wake debug_take() renders the snapshot for all calls in
+ * the list that it is new enough for. A call whose connection ended removes itself from the list.
+ */
 #include "server/admin/debug.h"
 
 #include "core/base/err.h"
@@ -14,8 +20,8 @@ struct asker {
     struct list link;
     struct http_call *call;
     enum debug_page page;
-    uint64_t number; /* of the first snapshot that was begun after the question */
-    bool wants_idle; /* else a 503 */
+    uint64_t number; /* number of the first snapshot that began after the call */
+    bool wants_idle; /* 503 if no slot is idle */
     bool wants_hashes;
 };
 
@@ -121,7 +127,7 @@ static void answer(const struct debug *g, struct asker *a, const struct snapshot
     forget(a);
 }
 
-/* All who asked may have left: the snapshot is released all the same, else none would follow. */
+/* Even if all callers have left, the snapshot must be released, or no other one would be made. */
 void debug_take(struct debug *g)
 {
     const struct snapshot *s = NULL;

@@ -1,5 +1,5 @@
-/* server/admin/debug.h - GET /debug/requests, /debug/iterations, /debug/kv and /slots: what the
- * engine is doing.
+/* server/admin/debug.h - answers GET /debug/requests, /debug/iterations, /debug/kv and /slots with
+ * the state of the engine.
  *
  * A call waits until the engine has filled a snapshot between two steps; all calls that came before
  * the snapshot was begun get the same one. Without a call no snapshot is made.
@@ -27,16 +27,16 @@ struct debug {
 void debug_init(struct debug *g, struct engine_client *engine);
 
 /* Answer when the snapshot comes. With ?hashes=1 /debug/kv lists the prefix index too; with
- * ?fail_on_no_slot=1 /slots is a 503 when none is idle. */
+ * ?fail_on_no_slot=1 /slots answers 503 when no slot is idle. */
 void debug_ask(struct debug *g, struct http_call *call, enum debug_page page);
 
-/* Answer all who wait if the snapshot is there. To be called on each wake. */
+/* Answer all calls that wait, if the snapshot is there. Call it on each wake. */
 void debug_take(struct debug *g);
 
-/* No call waits. */
+/* Whether no call waits. */
 bool debug_is_idle(const struct debug *g);
 
-/* The engine is ending: calls that wait get a 503. None may come afterwards. */
+/* The engine is ending: answer calls that wait with 503. No call may come afterwards. */
 void debug_close(struct debug *g);
 
 #endif

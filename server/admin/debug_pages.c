@@ -1,4 +1,9 @@
-/* server/admin/debug_pages.c - see debug_pages.h. */
+/* server/admin/debug_pages.c - see debug_pages.h.
+ *
+ * Every page is rendered directly from the snapshot into one buffer, without a tree of JSON
+ * objects; a snapshot is a plain struct, so nothing here can change the engine. Names of tenants
+ * and requests, which a snapshot does not contain, are looked up by callbacks.
+ */
 #include "server/admin/debug_pages.h"
 
 #include "core/base/clock.h"
@@ -15,7 +20,7 @@ static void add_name(struct buf *out, const char *name)
         buf_add_str(out, "null");
 }
 
-/* A time of which 0 means that there is none. */
+/* Add a time, null for 0. */
 static void add_time(struct buf *out, const char *key, uint64_t us)
 {
     if (us > 0)
@@ -38,7 +43,7 @@ static const char *state_name(enum snapshot_state state)
     return names[state];
 }
 
-/* Where a swapped copy is; NULL: there is none. */
+/* The place of a swapped copy; NULL: there is none. */
 static const char *swap_name(int swap)
 {
     static const char *const names[] = {
@@ -119,7 +124,7 @@ static void add_costs(struct buf *out, const struct step_costs *c)
                c->kv_decode_ps, c->kv_prefill_ps, c->swap_ns, c->file_ns);
 }
 
-/* By rows or streams, from 1 on. */
+/* Add an array of times by rows or streams, beginning with 1. */
 static void add_draft_times(struct buf *out, const char *name, bool is_known,
                             const uint64_t ns[DRAFT_ROWS + 1])
 {
@@ -129,8 +134,8 @@ static void add_draft_times(struct buf *out, const char *name, bool is_known,
     buf_add_char(out, ']');
 }
 
-/* What a step of 1, 2, … rows takes without reading keys, the account of drafts, and the same of
- * the draft model, if there is one. */
+/* Add the time of a step of 1, 2, … rows without reading keys, the counters of drafts, and the same
+ * for the draft model, if there is one. */
 static void add_draft_costs(struct buf *out, const struct draft_costs *c)
 {
     buf_printf(out, ",\"draft_costs\":{\"is_known\":%s,\"balance_ms\":%.3f",
@@ -213,7 +218,7 @@ static void add_kind(struct buf *out, const struct kv_kind *k)
     buf_printf(out, "\"lanes\":%u,\"held\":%u,\"cached\":%u}", k->n_groups, k->n_held, k->n_cached);
 }
 
-/* Which layers lie together in a block; zeros for a kind that the model does not have. */
+/* Add the groups of layers that share blocks; zeros for a kind that the model does not have. */
 static void add_groups(struct buf *out, const struct snapshot *s)
 {
     const struct kv_groups *l = &s->kv.groups;
@@ -226,7 +231,7 @@ static void add_groups(struct buf *out, const struct snapshot *s)
     buf_add_str(out, "},");
 }
 
-/* Of recurrent layers; zeros where the model has none. */
+/* Add the states of recurrent layers; zeros if the model has none. */
 static void add_states(struct buf *out, const struct kv_states_stats *s)
 {
     buf_printf(out,
@@ -236,7 +241,7 @@ static void add_states(struct buf *out, const struct kv_states_stats *s)
                s->n_snapshots, s->slots.n_evicted);
 }
 
-/* The entries of the prefix index, as KV events name them. */
+/* Add the entries of the prefix index, with the same hashes as KV events. */
 static void add_hashes(struct buf *out, const struct snapshot *s)
 {
     buf_add_str(out, ",\"hashes\":[");
@@ -246,7 +251,7 @@ static void add_hashes(struct buf *out, const struct snapshot *s)
     buf_add_char(out, ']');
 }
 
-/* The block store: null where there is none. */
+/* Add the block store: null if there is none. */
 static void add_store(struct buf *out, struct prefix_fetch *f)
 {
     if (f == NULL) {
@@ -286,7 +291,7 @@ void debug_render_kv(const struct snapshot *s, uint32_t block_tokens, struct pre
     add_swap(out, &k->swap);
     add_store(out, fetch);
     buf_add_str(out, ",\"map\":\"");
-    buf_add(out, s->map, s->n_blocks); /* letters only */
+    buf_add(out, s->map, s->n_blocks); /* the map has letters only, no escapes are needed */
     buf_add_char(out, '"');
     if (with_hashes)
         add_hashes(out, s);
@@ -304,7 +309,7 @@ uint32_t debug_n_running(const struct snapshot *s)
     return n;
 }
 
-/* The running ones come first in a snapshot. */
+/* Slots that run a request come first, because running requests come first in a snapshot. */
 void debug_render_slots(const struct snapshot *s, uint32_t n_slots, uint32_t n_ctx, struct buf *out)
 {
     const uint32_t n_running = debug_n_running(s);

@@ -1,4 +1,10 @@
-/* server/admin/info.c - see info.h. */
+/* server/admin/info.c - see info.h.
+ *
+ * All answers are written into a buffer from structures that the loop can read at any time: the
+ * settings, the list of models, and a copy of the statistics that the engine publishes in its
+ * queue. No call waits for a step. Health compares the time in the current step with a limit, so a
+ * hung engine is noticed without its help.
+ */
 #include "server/admin/info.h"
 
 #include "core/base/clock.h"
@@ -23,14 +29,15 @@
 
 #define JSON "application/json"
 #define OPENAPI_MAX_TEXT ((size_t)1 << 20)
-/* All models whose ids are 255 quotes, each escaped, take a half of this. */
+/* Twice the size of the text for the most models with the longest ids, 255 quotes, each escaped. */
 #define METRICS_MAX_TEXT ((size_t)64 << 20)
 #define METRICS_TYPE "text/plain; version=0.0.4; charset=utf-8"
-/* Metrics are wanted most when memory is full: those of a few models are never refused. */
+/* Metrics are needed most when memory is short: a text of this size, enough for a few models, is
+ * never refused. */
 #define METRICS_ALWAYS_TOLD ((size_t)256 << 10)
-/* All names of a model's adapters. */
+/* For all names of a model's adapters. */
 #define MAX_ADAPTER_NAMES ((size_t)ADAPTER_SET_MAX * (ADAPTER_SET_MAX_NAME + 1) + 1)
-/* As many with ADAPTER_SET_MAX adapters each, some 700 bytes at most for one. */
+/* For the most models with ADAPTER_SET_MAX adapters each, at most some 700 bytes for an adapter. */
 #define MAX_MODELS ((size_t)128 << 20)
 
 static void reply(struct http_call *call, struct buf *body)
@@ -103,8 +110,8 @@ void info_version(struct http_call *call)
     reply(call, &b);
 }
 
-/* What the model's template can be given, in llama-server's words, of a broken one nothing; and how
- * its calls are read. */
+/* Add the capabilities of the model's chat template, under llama-server's names (none for a
+ * template that is broken), and the format in which its tool calls are read. */
 static void add_chat_caps(const struct chat *chat, struct buf *b)
 {
     const struct chat_caps *caps = chat_caps(chat);
@@ -129,7 +136,7 @@ static void add_chat_caps(const struct chat *chat, struct buf *b)
     json_add_cstring(b, chat_tool_parser(chat));
 }
 
-/* In the words of the settings. */
+/* Add the defaults under the names of the settings. */
 static void add_chat_defaults(const struct request_defaults *d, struct buf *b)
 {
     static const char *const names[] = {
@@ -192,8 +199,8 @@ void info_post_props(bool is_taken, struct http_call *call)
     reply(call, &b);
 }
 
-/* The text is made for the first one who asks and stays: it takes a millisecond, and is the same
- * for all. */
+/* The text is rendered at the first call and kept: it takes a millisecond, and is the same for all
+ * calls. */
 void info_openapi(struct http_call *call)
 {
     static struct buf text;
@@ -212,7 +219,7 @@ void info_openapi(struct http_call *call)
     reply(call, &b);
 }
 
-/* llama-server's numbers of vocabularies; NULL: none is loaded. */
+/* llama-server's number for the type of vocabulary; NULL: no model is loaded. */
 static int vocab_type(const struct tokenizer *t)
 {
     static const char *const names[] = {"llama", "gpt2", "bert", "t5"};
@@ -223,7 +230,7 @@ static int vocab_type(const struct tokenizer *t)
     return 0;
 }
 
-/* As llama-server has them; what a pattern matches has no end. */
+/* Add the aliases, as an array like llama-server's; patterns are left out, having no fixed name. */
 static void add_aliases(struct buf *b, const char *list)
 {
     struct name_list_item item;
@@ -241,7 +248,7 @@ static void add_aliases(struct buf *b, const char *list)
     buf_add_char(b, ']');
 }
 
-/* What ends each of them. */
+/* Add the last member, `meta`, and close the object. */
 static void add_meta(struct buf *b, const struct server_model *m)
 {
     buf_printf(b,
@@ -251,7 +258,7 @@ static void add_meta(struct buf *b, const struct server_model *m)
                m->size, m->kv_type);
 }
 
-/* As the router of llama-server tells it. */
+/* Add the status in the format of llama-server's router. */
 static void add_status(struct buf *b, const struct server_model *m)
 {
     if (m->state == NULL)
@@ -278,7 +285,8 @@ static void add_model(struct buf *b, const struct server_model *m)
     add_meta(b, m);
 }
 
-/* As vLLM lists them, the model as parent; but for the path, which is the operator's matter. */
+/* Add an adapter in vLLM's format, the model as its parent, but without its path, which is not for
+ * clients. */
 static void add_adapter(struct buf *b, const struct server_model *m, const struct adapter_info *a)
 {
     buf_add_str(b, "{\"id\":");
@@ -332,7 +340,7 @@ void info_model(struct http_call *call, const struct server_model *m, const char
     reply(call, &b);
 }
 
-/* As many as there are sequences can be in a batch. */
+/* max_adapters: a batch has at most as many adapters as there are sequences. */
 static void fill_adapters(const struct server_model *m, struct metrics_model *out)
 {
     struct adapter_set_stats adapters;

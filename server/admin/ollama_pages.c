@@ -1,4 +1,9 @@
-/* server/admin/ollama_pages.c - see ollama_pages.h. */
+/* server/admin/ollama_pages.c - see ollama_pages.h.
+ *
+ * Each page is written into a buffer from the list of models and the metadata of their files that
+ * was read when they were loaded; no file is read here. Clients of Ollama compare names with the
+ * tag ":latest", so it is appended to names without a tag.
+ */
 #include "server/admin/ollama_pages.h"
 
 #include "core/base/err.h"
@@ -18,7 +23,7 @@
 #include <time.h>
 #include <xxhash.h>
 
-#define OLLAMA_VERSION "0.12.11" /* the last one that has added a field of those known here */
+#define OLLAMA_VERSION "0.12.11" /* the last version that added a field that is supported here */
 
 static void reply(struct http_call *call, struct buf *body)
 {
@@ -31,12 +36,12 @@ static void add_name(struct buf *b, const struct server_model *m)
 {
     json_add_cstring(b, m->id);
     if (strchr(m->id, ':') == NULL && b->err == 0) {
-        b->len--; /* the quote */
+        b->len--; /* remove the closing quote */
         buf_add_str(b, ":latest\"");
     }
 }
 
-/* ,"modified_at":"2026-01-02T03:04:05Z" */
+/* Add ,"modified_at":"2026-01-02T03:04:05Z". */
 static void add_time(struct buf *b, const char *name, int64_t unix_s)
 {
     const time_t when = (time_t)unix_s;
@@ -48,8 +53,7 @@ static void add_time(struct buf *b, const char *name, int64_t unix_s)
     buf_printf(b, ",\"%s\":\"%s\"", name, text);
 }
 
-/* Sixty-four hex digits of what is known of the file, its name and size; its bytes are not read to
- * list it. */
+/* Add 64 hex digits derived from the file's name and size; its contents are not read for a list. */
 static void add_digest(struct buf *b, const struct server_model *m)
 {
     const uint64_t parts[] = {m->size, m->n_params, XXH3_64bits(m->ftype, strlen(m->ftype)),
@@ -61,7 +65,7 @@ static void add_digest(struct buf *b, const struct server_model *m)
     buf_add_char(b, '"');
 }
 
-/* "7.6B", "494.03M" */
+/* Add a count like "7.6B" or "494.03M". */
 static void add_parameters(struct buf *b, uint64_t n)
 {
     if (n >= 1000000000)
@@ -104,7 +108,7 @@ static void add_capabilities(struct buf *b, const struct server_model *m)
     buf_add_char(b, ']');
 }
 
-/* {"name":…,"model":…,"size":… */
+/* Begin {"name":…,"model":…,"size":…. */
 static void open_model(struct buf *b, const struct server_model *m)
 {
     buf_add_str(b, "{\"name\":");
@@ -126,8 +130,8 @@ static void add_listed(struct buf *b, const struct server_model *m)
     buf_add_char(b, '}');
 }
 
-/* Where there is no end to its stay: clients want a time, and some count its nanoseconds in 64
- * bits. */
+/* The expiry of a model that stays for ever: clients need a time, and some count its nanoseconds in
+ * 64 bits, which ends in 2262. */
 #define YEAR_2262 9214646400
 
 static void add_loaded(struct buf *b, const struct server_model *m)
@@ -211,7 +215,7 @@ void ollama_pages_refuse(struct http_call *call)
 
 /* ---- show ---- */
 
-/* "general.architecture":…,"llama.context_length":… */
+/* Add "general.architecture":…,"llama.context_length":…. */
 static void add_info(struct buf *b, const struct server_model *m)
 {
     buf_add_str(b, ",\"model_info\":{\"general.architecture\":");
@@ -229,7 +233,7 @@ static void add_info(struct buf *b, const struct server_model *m)
     buf_add_char(b, '}');
 }
 
-/* Lines as a Modelfile's parameters: what a request gets that says nothing. */
+/* Add the defaults of requests as the lines of a Modelfile's parameters. */
 static void add_defaults(struct buf *b, const struct server_model *m)
 {
     struct params p;
@@ -275,7 +279,7 @@ static void show_model(struct buf *b, const struct server_model *m)
     buf_add_char(b, '}');
 }
 
-/* Older clients say `name`. */
+/* Older clients use `name` in place of `model`. */
 static int show(struct api_request *p, const struct server_model *model, const cJSON *body)
 {
     const char *name = field_text(body, "model");

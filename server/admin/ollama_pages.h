@@ -1,8 +1,8 @@
-/* server/admin/ollama_pages.h - the pages that Ollama's server has beside the API: which models
- * there are, what one is, and what is refused.
+/* server/admin/ollama_pages.h - the pages of Ollama's server besides its API: lists of models, the
+ * details of a model, and refusals.
  *
- * Names end in ":latest" where a model's own has no tag, as Ollama's do. Nothing is downloaded,
- * made or deleted here: the models are those of the settings.
+ * Names without a tag get ":latest", as Ollama's do. Nothing is downloaded, created or deleted
+ * here: the models are those of the settings.
  *
  * Thread: the loop's; each but ollama_show is answered within its handler.
  * Memory: the reply only.
@@ -17,19 +17,19 @@ struct http_call;
 struct server_model;
 struct wire_format;
 
-/* /api/tags: all models; /api/ps: those in memory, and when they leave. */
+/* Answer /api/tags: all models; /api/ps: those in memory, and when they will be unloaded. */
 void ollama_pages_tags(struct http_call *call, const struct server_model *const *models,
                        uint32_t n);
 void ollama_pages_ps(struct http_call *call, const struct server_model *const *models, uint32_t n);
-/* The version of Ollama's API whose shapes these are: clients ask for it to know what they may
- * send. */
+/* The version of Ollama's API that these formats belong to: clients use it to know which fields
+ * they may send. */
 void ollama_pages_version(struct http_call *call);
-/* "Ollama is running", which clients look for at /. */
+/* Answer "Ollama is running", which clients expect at /. */
 void ollama_pages_running(struct http_call *call);
-/* Pull, push, create, copy and delete. */
+/* Refuse pull, push, create, copy and delete. */
 void ollama_pages_refuse(struct http_call *call);
 
-/* /api/show: its body names the model. */
+/* Answer /api/show: its body names the model. */
 extern const struct wire_format wire_ollama_show;
 
 #endif

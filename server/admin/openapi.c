@@ -1,4 +1,11 @@
-/* server/admin/openapi.c - see openapi.h. */
+/* server/admin/openapi.c - see openapi.h.
+ *
+ * The .inc tables are included several times with different macros, each making one array: routes,
+ * fields with their parse functions, and descriptions. An enum with a value for each row of
+ * params_fields.inc indexes the descriptions, so a row without one does not compile. The document
+ * is then written from the arrays in one pass. Strings in the tables have ' for ", which add()
+ * replaces.
+ */
 #include "server/admin/openapi.h"
 
 #include "core/base/json.h"
@@ -48,9 +55,9 @@ static const struct doc docs[] = {
 static const struct {
     const char *name;
     unsigned forms;
-    const char *use; /* what becomes of it */
-    int doc;         /* enum doc_rows, or -1 */
-    const char *why; /* then */
+    const char *use; /* "obeyed", "ignored", … */
+    int doc;         /* enum doc_rows, or -1: described by `why` */
+    const char *why; /* with doc -1 */
 } fields[] = {
 #define FIELD(name, forms, row) {#name, forms, "obeyed", DOC_##row, NULL},
 #define CHECKED(name, forms, row) {#name, forms, "ignored", DOC_##row, NULL},
@@ -88,8 +95,8 @@ static const struct {
 };
 #define N_SCHEMAS (sizeof(schemas) / sizeof(schemas[0]))
 
-/* The bodies: whose rows of openapi_bodies.inc they have, which of the completions' fields beside
- * them, and what must be there: the value of "required", and what else says so. */
+/* Bodies of requests: their rows in openapi_bodies.inc, the fields of completions that they accept
+ * besides, and the value of "required" with other conditions. */
 static const struct request_doc {
     const char *name, *rows;
     unsigned forms; /* enum params_form */
@@ -132,22 +139,22 @@ static const struct request_doc {
 };
 #define N_REQUESTS (sizeof(requests) / sizeof(requests[0]))
 
-/* Replies that come in frames when the body says "stream": true. */
+/* Replies that are sent as events when the body has "stream": true. */
 static const char *const streamed[] = {"Completion",       "ChatCompletion",    "Response",
                                        "AnthropicMessage", "NativeCompletions"};
-/* The same in lines of JSON, which are such objects themselves. */
+/* The same as lines of JSON, each an object of the same schema. */
 static const char *const in_lines[] = {"OllamaGenerated", "OllamaChatted"};
 
 /* ---- writing ---- */
 
-/* JSON with ' for ", as it stands in the tables. */
+/* Add JSON that is written with ' for ", as in the tables. */
 static void add(struct buf *out, const char *text)
 {
     for (; *text != '\0'; text++)
         buf_add_char(out, *text == '\'' ? '"' : *text);
 }
 
-/* ,"name": - the comma unless it is the first. */
+/* Add ,"name": without the comma for the first. */
 static void add_name(struct buf *out, bool *is_first, const char *name)
 {
     if (!*is_first)
@@ -162,7 +169,7 @@ static void add_ref(struct buf *out, const char *schema)
     buf_printf(out, "{\"$ref\":\"" SCHEMAS "%s\"}", schema);
 }
 
-/* A property: its schema, with the text as its description, and what becomes of it. */
+/* Add a property: its schema, with the text as its description, and how it is used. */
 static void add_property(struct buf *out, bool *is_first, const char *name, const struct doc *doc,
                          const char *use)
 {
@@ -183,7 +190,7 @@ static bool is_same(const char *a, const char *b)
     return strcmp(a, b) == 0;
 }
 
-/* Is the field described by a row of openapi_bodies.inc? */
+/* Whether the field is described by a row of openapi_bodies.inc. */
 static bool has_row(const char *rows, const char *field)
 {
     for (size_t i = 0; i < N_BODIES; i++)
@@ -200,7 +207,7 @@ static void add_field(struct buf *out, bool *is_first, size_t i)
                  fields[i].doc >= 0 ? &docs[fields[i].doc] : &own, fields[i].use);
 }
 
-/* A body's own rows, and then what it takes of the completions' fields. */
+/* Add a body's own rows, and then the fields of completions that it accepts. */
 static void add_request(struct buf *out, bool *is_first, const struct request_doc *r)
 {
     bool first = true;
@@ -307,7 +314,7 @@ static void add_body(struct buf *out, size_t i)
     buf_add_str(out, "}}}");
 }
 
-/* 'text/plain':{...}, one for each of the types, which have blanks between. */
+/* Add 'text/plain':{...} for each of the types, which are separated by blanks. */
 static void add_texts(struct buf *out, const char *types)
 {
     for (const char *at = types; *at != '\0';) {
@@ -349,14 +356,15 @@ static void add_responses(struct buf *out, size_t i, enum http_methods method)
     buf_add_str(out, "}}}}");
 }
 
-/* One name of a route; its first has number 0 and the route's own words. */
+/* One path of a route; the first has number 0 and the route's own text. */
 struct route_name {
     const char *path;
     int len;
     unsigned number;
 };
 
-/* Ids are of one operation each: its other names have a number, a method beside GET says so. */
+/* An operation id must be unique: further paths of a route get a number, methods besides GET their
+ * name. */
 static void add_operation(struct buf *out, size_t i, const struct route_name *name,
                           enum http_methods method)
 {

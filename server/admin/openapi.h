@@ -1,7 +1,7 @@
-/* server/admin/openapi.h - GET /openapi.json: what is served, in the words of OpenAPI 3.1.
+/* server/admin/openapi.h - GET /openapi.json: a description of all that is served, as OpenAPI 3.1.
  *
- * The description is made of the tables that the server itself is made of, routes.inc and
- * params_fields.inc, with a line of text for each row: what has no description does not compile.
+ * It is made from the tables that the server itself is made of, routes.inc and params_fields.inc,
+ * with a line of text for each row: a row without a description does not compile.
  *
  * Thread: any.
  * Memory: the text only.

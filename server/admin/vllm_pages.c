@@ -1,4 +1,9 @@
-/* server/admin/vllm_pages.c - see vllm_pages.h. */
+/* server/admin/vllm_pages.c - see vllm_pages.h.
+ *
+ * Each page is written into a buffer from the settings and the models in memory, under vLLM's
+ * names. Routers read the pages once at their start to learn the block size and the sockets of KV
+ * events, so nothing is cached.
+ */
 #include "server/admin/vllm_pages.h"
 
 #include "core/base/json.h"
@@ -29,7 +34,7 @@ void vllm_pages_load(struct http_call *call, uint64_t n_calls)
 
 /* ---- the tokenizer ---- */
 
-/* transformers' class for the family. */
+/* The class of transformers for a family of tokenizers. */
 static const char *class_of(const struct tokenizer *t)
 {
     static const char *const names[][2] = {{"llama", "LlamaTokenizerFast"},
@@ -43,7 +48,7 @@ static const char *class_of(const struct tokenizer *t)
     return "PreTrainedTokenizerFast";
 }
 
-/* ,"bos_token":"<s>"; null where there is none. A piece may be any bytes. */
+/* Add ,"bos_token":"<s>"; null if there is none. A token may contain any bytes. */
 static void add_token(struct buf *b, const char *name, const struct tokenizer *t, int32_t id)
 {
     const char *piece;
@@ -81,8 +86,9 @@ void vllm_pages_tokenizer_info(struct http_call *call, const struct server_model
 
 /* ---- the settings ---- */
 
-/* {"model_config":{…},"cache_config":{…},"scheduler_config":{…}}. The blocks that requests run in
- * are called num_gpu_blocks on CPUs too, as in vLLM; its num_cpu_blocks are for swapping. */
+/* Add {"model_config":{…},"cache_config":{…},"scheduler_config":{…}}. The blocks of running
+ * requests are called num_gpu_blocks even on CPUs, as in vLLM; its num_cpu_blocks are for
+ * swapping. */
 static void add_config(struct buf *b, const struct server_model *m)
 {
     buf_add_str(b, "{\"model_config\":{\"model\":");
@@ -112,7 +118,7 @@ static void add_configs(struct buf *b, const struct server_model *const *models,
     buf_add_char(b, ']');
 }
 
-/* The object, or its text as a string. */
+/* Add the object, or its text as a string. */
 static void add_first(struct buf *b, const struct server_model *m, bool as_text)
 {
     struct buf text;

@@ -1,6 +1,5 @@
-/* server/admin/vllm_pages.h - the pages that vLLM's server has beside the API: /load,
- * /tokenizer_info, /server_info, and what its routers ask for: /get_server_info and
- * /kv_event_sources.
+/* server/admin/vllm_pages.h - the pages of vLLM's server besides its API: /load, /tokenizer_info,
+ * /server_info, and those for its routers: /get_server_info and /kv_event_sources.
  *
  * Thread: the loop's; each is answered within its handler.
  * Memory: the reply only.
@@ -16,19 +15,20 @@
 struct http_call;
 struct server_model;
 
-/* {"server_load":N}: calls whose answers are being made, of all models. */
+/* Answer {"server_load":N}: the number of calls in progress, of all models. */
 void vllm_pages_load(struct http_call *call, uint64_t n_calls);
-/* What tokenizer_config.json would say of the model's tokenizer. */
+/* Answer with the contents that tokenizer_config.json has for the model's tokenizer. */
 void vllm_pages_tokenizer_info(struct http_call *call, const struct server_model *m);
-/* The settings in force, under vLLM's names: of the first model as one text, or with
- * ?config_format=json as objects; of the others in the list `models`. */
+/* Answer with the current settings under vLLM's names: of the first model as one text, or with
+ * ?config_format=json as objects; of the other models in the list `models`. */
 void vllm_pages_server_info(struct http_call *call, const struct server_model *const *models,
                             uint32_t n);
 
-/* What a router has to know of one model: its name, and the blocks that prefixes are shared in. */
+/* Answer what a router needs of one model: its name, and the size of the blocks that prefixes are
+ * shared in. */
 void vllm_pages_get_server_info(struct http_call *call, const struct server_model *m);
-/* The ZeroMQ sockets that publish what a model's prefix cache holds, by the data-parallel rank, of
- * which there is one: {"0":{"endpoint":…,"topic":…,…}}, or {}. */
+/* Answer with the ZeroMQ sockets that publish the contents of a model's prefix cache, by the
+ * data-parallel rank, of which there is one: {"0":{"endpoint":…,"topic":…,…}}, or {}. */
 void vllm_pages_kv_event_sources(struct http_call *call, const struct server_model *m);
 
 #endif

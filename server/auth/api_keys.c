@@ -1,5 +1,10 @@
-/* server/auth/api_keys.c - see api_keys.h. Keys are found by the first bytes of the secret's hash,
- * and by name. */
+/* server/auth/api_keys.c - see api_keys.h.
+ *
+ * Keys are in two hash indices, by the first bytes of the secret's hash and by name. A reload
+ * builds a complete new table on another thread (keys_read()), and adopt() then puts the surviving
+ * struct keys into it on the I/O thread: nothing in that step can fail, since each index has the
+ * place already. Counts of references keep a removed key alive for its requests.
+ */
 #include "server/auth/api_keys.h"
 
 #include "core/base/clock.h"
@@ -12,22 +17,22 @@
 #include <string.h>
 
 struct table {
-    struct hash_index by_hash, by_name; /* of struct key, each held once */
+    struct hash_index by_hash, by_name; /* of struct key, each with one reference */
     uint32_t n;
     struct key **keys; /* [n] */
 };
 
 struct keys {
-    char *path; /* never changes: keys_read() is on another thread */
+    char *path; /* never changes, since keys_read() runs on another thread */
     struct table table;
 };
 
 struct keys_fresh {
-    struct key_list list; /* what the file says */
-    struct table table;   /* for each of them a key that is new */
+    struct key_list list; /* the keys of the file */
+    struct table table;   /* a new struct key for each of them */
 };
 
-/* The hash of a random secret is as random: any of its bytes will do. */
+/* The hash of a random secret is itself random: any of its bytes can serve as a hash. */
 static uint64_t start_of(const struct secret_hash *h)
 {
     uint64_t n;
@@ -65,7 +70,7 @@ static int insert(struct table *t, struct key *key)
     return rc == 0 ? hash_index_add(&t->by_name, hash_of_text(key->spec.name), (uintptr_t)key) : rc;
 }
 
-/* In an index the place of one key becomes that of another. */
+/* Replace one key by another in an index. */
 static void change_place(struct hash_index *x, uint64_t hash, struct key *from, struct key *to)
 {
     hash_index_remove(x, hash, (uintptr_t)from);
@@ -110,8 +115,8 @@ static void change_key(struct key *key, const struct key_spec *spec, uint64_t no
     key->month.limit = spec->tokens_per_month;
 }
 
-/* A table of new keys only; what stays of the old ones is put in by adopt(). Their times begin when
- * they come into force. */
+/* Build a table of new keys only; adopt() replaces those that existed before. A key's times begin
+ * when it comes into force. */
 static int build(struct table *t, const struct key_list *list)
 {
     int rc = 0;
@@ -130,7 +135,7 @@ static int build(struct table *t, const struct key_list *list)
     return rc;
 }
 
-/* Nothing can fail any more: a key whose name was there before takes its new version's place. */
+/* Put existing keys in the place of their new versions, by name; nothing can fail here. */
 static void adopt(struct table *t, const struct table *old, uint64_t now_us)
 {
     for (uint32_t i = 0; i < t->n; i++) {
@@ -148,7 +153,7 @@ static void adopt(struct table *t, const struct table *old, uint64_t now_us)
     }
 }
 
-/* Has the key lost a limit, or the tenant that it acted for? */
+/* Whether the key has lost a limit, or acts for another tenant. */
 static bool has_more_rights(const struct key_spec *is, const struct key_spec *was)
 {
     return (was->requests_per_minute > 0 && is->requests_per_minute == 0) ||
@@ -159,7 +164,8 @@ static bool has_more_rights(const struct key_spec *is, const struct key_spec *wa
            is->max_priority > was->max_priority || strcmp(is->tenant, was->tenant) != 0;
 }
 
-/* The last key of an older file, whose hash stood before its limits: the file may be cut off. */
+/* Check the last key of an older file, whose hash stands before its limits: the file may be cut off
+ * there. */
 static int check_end(const struct keys *k, const struct key_list *list, char *err, size_t err_len)
 {
     const struct key_spec *last = &list->keys[list->n - 1];
@@ -322,7 +328,7 @@ uint64_t key_take_request(struct key *key, uint64_t now_us)
     return wait;
 }
 
-/* The day or the month has no tokens left, as OpenAI says it. */
+/* Check the tokens of the day and the month, with OpenAI's error. */
 static int check_quotas(const struct key *key, uint64_t *wait_us, struct api_error *e)
 {
     const int64_t now_s = (int64_t)clock_unix_s();

@@ -1,15 +1,15 @@
-/* server/auth/api_keys.h - the API keys in force: who a secret belongs to, and what its owner may
- * do now.
+/* server/auth/api_keys.h - the API keys in force: the owner of a secret, and what the owner may do
+ * now.
  *
  * A key lives as long as the file names it or an exchange holds it. When the file is read again, a
- * key whose name stays keeps its identity: what it has under way and what its buckets owe go on
- * under the new rules. A key that was removed is refused; requests that it began go on to their
+ * key whose name stays keeps its identity: its running requests, and what its buckets owe, continue
+ * under the new rules. A key that was removed is refused; its running requests continue to their
  * end.
  *
- * Limits work in two steps: keys_check() says whether a request may begin, keys_begin() takes for
- * it, and keys_end() gives back what it did not use. Nothing may come between the first two.
+ * Limits work in two steps: key_check() says whether a request may begin, key_begin() takes for it,
+ * and key_end() gives back what it did not use. Nothing may come between the first two.
  *
- * Thread: the loop's, but for keys_read(); the time comes in as an argument.
+ * Thread: the loop's, except for keys_read(); the time is an argument.
  * Memory: two tables and one allocation for each key.
  */
 #ifndef SERVER_AUTH_API_KEYS_H
@@ -22,7 +22,7 @@
 
 struct keys;
 
-struct key { /* read it; only api_keys.c writes */
+struct key { /* others may read it; only api_keys.c writes it */
     struct key_spec spec;
     struct rate_limit requests, tokens;
     struct quota day, month;
@@ -40,44 +40,44 @@ struct key_use { /* what a request has taken; zero is nothing */
 int keys_open(struct keys **out, const char *path, uint64_t now_us, char *err, size_t err_len);
 void keys_close(struct keys **keys);
 
-/* Read it again. On failure everything stays as it was. */
+/* Read the file again. On failure everything stays as it was. */
 int keys_reload(struct keys *k, uint64_t now_us, char *err, size_t err_len);
 
-/* The same in two steps: keys_read() reads and checks the file on any thread and changes nothing;
- * keys_take() puts it in force on the loop's, with a look-up for each key. It takes *fresh in any
- * case, and fails where the file seems to be cut off. */
+/* keys_reload() in two steps: keys_read() reads and checks the file on any thread and changes
+ * nothing; keys_take() puts it in force on the loop's, with a look-up for each key. It takes *fresh
+ * in any case, and fails when the file seems to be cut off. */
 struct keys_fresh;
 int keys_read(struct keys_fresh **fresh, const struct keys *k, char *err, size_t err_len);
 int keys_take(struct keys *k, struct keys_fresh **fresh, uint64_t now_us, char *err,
               size_t err_len);
 void keys_drop(struct keys_fresh **fresh); /* NULL is allowed */
 
-/* After keys_open() and keys_take(): what keys have spent that were not there before, in earlier
- * processes or under an entry that was removed. spent(ud, name, day) tells of a key's tokens from a
- * day (since 1970, UTC) on. */
+/* After keys_open() and keys_take(): count what new keys have spent before, in earlier processes or
+ * under an entry that was removed. spent(ud, name, day) returns a key's tokens from a day (since
+ * 1970, UTC) on. */
 void keys_recall(struct keys *k, uint64_t (*spent)(void *ud, const char *name, int32_t day),
                  void *ud, int64_t now_s);
 
-/* The key of a secret as a client presents it, or NULL. Borrowed until the next reload, unless
+/* Find the key of a secret as a client presents it, or NULL. Borrowed until the next reload, unless
  * key_ref() is called. */
 struct key *keys_find(const struct keys *k, const char *secret);
-/* The key of that name, or NULL; borrowed as above. */
+/* Find the key of that name, or NULL; borrowed as above. */
 struct key *keys_find_name(const struct keys *k, const char *name);
 uint32_t keys_n(const struct keys *k);
 
 struct key *key_ref(struct key *key); /* NULL gives NULL */
 void key_unref(struct key *key);      /* NULL is allowed */
 
-/* One more exchange: 0, or the microseconds until there may be one. */
+/* Count one more exchange: 0, or the microseconds until it is allowed. */
 uint64_t key_take_request(struct key *key, uint64_t now_us);
 
-/* May a request with so many choices and tokens (prompts and the most that may be generated)
- * begin? 0, or a negative ERR_* with *e filled, and *wait_us, if the time is known, else 0. */
+/* Whether a request with this many choices and tokens (prompts and the most that may be generated)
+ * may begin. 0, or a negative ERR_* with *e filled, and *wait_us, if the time is known, else 0. */
 int key_check(const struct key *key, uint32_t n_choices, uint64_t n_tokens, uint64_t now_us,
               uint64_t *wait_us, struct api_error *e);
 void key_begin(struct key *key, uint32_t n_choices, uint64_t n_tokens, uint64_t now_us,
                struct key_use *use);
-/* It is over, and took n_tokens in truth. Once for each use; nothing happens for an empty one. */
+/* The request is over, and used n_tokens. Once for each use; an empty one is ignored. */
 void key_end(struct key_use *use, uint64_t n_tokens, uint64_t now_us);
 
 #endif

@@ -1,4 +1,10 @@
-/* server/auth/auth.c - see auth.h. */
+/* server/auth/auth.c - see auth.h.
+ *
+ * auth_admit() runs once per request, when head_check.h has found the route: with keys it looks up
+ * the secret and checks admin rights and the request rate; without keys it checks the tenant's
+ * header. Only then does it refuse for loading, so that a probe with a bad key is not told of the
+ * load. The key found becomes the call's owner.
+ */
 #include "server/auth/auth.h"
 
 #include "config/weights.h"
@@ -14,7 +20,7 @@
 #include <string.h>
 #include <strings.h>
 
-/* Retry-After while loading: the rest of the load at its rate so far; a second while that is
+/* Retry-After while loading: the rest of the load at its rate so far, or a second if that is
  * unknown. */
 #define LOADING_MS 1000u
 
@@ -67,7 +73,7 @@ static const char *secret_of(const struct http_call *call)
     return text + strspn(text, " ");
 }
 
-/* Neither answer tells whether a key like the one presented exists. */
+/* Refuse a missing or unknown key; neither answer reveals whether a similar key exists. */
 static int refuse_unknown_key(struct auth *g, struct http_call *call, bool has_secret)
 {
     struct api_error e;
@@ -103,7 +109,7 @@ static void release_key(void *key)
 
 static int check_key(struct auth *g, struct http_call *call, unsigned flags)
 {
-    struct key *key = http_call_owner(call); /* of a call of the server's own it is known */
+    struct key *key = http_call_owner(call); /* a local call has its owner already */
     const char *secret = key == NULL ? secret_of(call) : NULL;
     struct api_error e;
 
@@ -141,7 +147,8 @@ bool auth_is_operator(const struct auth *g, const struct http_call *call)
                            : auth_tenant_header(call, g->tenant_header, &name) == NULL;
 }
 
-/* The longest is WEIGHTS_MAX_NAME: all arrays that hold an owner have room for that. */
+/* Whether the text is a tenant's name; all arrays that hold an owner have room for
+ * WEIGHTS_MAX_NAME. */
 static bool is_tenant_name(const char *name)
 {
     size_t n = 0;
@@ -151,7 +158,8 @@ static bool is_tenant_name(const char *name)
     return n <= WEIGHTS_MAX_NAME && name[n] == '\0';
 }
 
-/* Without keys every client is the operator, unless the proxy names a tenant. */
+/* Check the tenant of a call without keys: every client is the operator, unless a proxy names a
+ * tenant. */
 static int check_tenant(struct auth *g, struct http_call *call, unsigned flags)
 {
     const char *name, *tenant = auth_tenant_header(call, g->tenant_header, &name);
@@ -191,5 +199,6 @@ void auth_tenant(const struct http_call *call, const char *tenant_header, char *
 
     if (key != NULL)
         value = key->spec.tenant;
-    (void)name_copy(out, size, value != NULL ? value : ""); /* auth_admit() has seen its length */
+    (void)name_copy(out, size, value != NULL ? value : ""); /* auth_admit() has checked the
+                                                             * length */
 }

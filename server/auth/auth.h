@@ -1,10 +1,10 @@
-/* server/auth/auth.h - who may pass: decided on the head of a request, before its body is read.
+/* server/auth/auth.h - admission: decided on the head of a request, before its body is read.
  *
- * While the model is loaded only the answers about that are given. With keys, every route but the
- * open ones wants one: `Authorization: Bearer KEY` or `X-Api-Key: KEY`. A POST counts against the
- * key's requests per minute. Pages about all tenants are the operator's: with keys they want
- * one with admin rights; where a proxy names the tenant in a header, a request with that header is
- * refused there.
+ * While the models are loading, only routes about that are answered. With keys, every route but the
+ * open ones needs one: `Authorization: Bearer KEY` or `X-Api-Key: KEY`. A POST counts against the
+ * key's requests per minute. Pages about all tenants are the operator's: with keys they need one
+ * with admin rights; without keys, a request whose proxy names a tenant in a header is refused
+ * there.
  *
  * Thread: the loop's.
  * Memory: none.
@@ -22,49 +22,49 @@ struct metrics_server;
 
 #define AUTH_LOADING "Loading model" /* llama-server's words, which its probes read */
 
-enum auth_flags {              /* of a route */
+enum auth_flags {              /* flags of a route */
     AUTH_OPEN = 1u << 0,       /* needs no key */
-    AUTH_METRICS = 1u << 1,    /* with AUTH_ADMIN: open all the same if the settings say so */
+    AUTH_METRICS = 1u << 1,    /* with AUTH_ADMIN: open if the settings say so */
     AUTH_ADMIN = 1u << 2,      /* about all tenants: for the operator */
     AUTH_WORK = 1u << 3,       /* counts against the key's limits */
-    AUTH_EARLY = 1u << 4,      /* answered before the models are there */
+    AUTH_EARLY = 1u << 4,      /* answered before the models are loaded */
     AUTH_ANTHROPIC = 1u << 5,  /* errors have Anthropic's shape */
     AUTH_ALWAYS = 1u << 6,     /* answered when all connections are in use */
     AUTH_OLLAMA = 1u << 7,     /* errors have Ollama's shape; bodies may have any type */
-    AUTH_BY_VERSION = 1u << 8, /* answers have Anthropic's shape where the request has its header
+    AUTH_BY_VERSION = 1u << 8, /* answers have Anthropic's shape if the request has the header
                                 * anthropic-version */
-    AUTH_UPLOAD = 1u << 9,     /* its body is received piece by piece, and has a type of its own */
+    AUTH_UPLOAD = 1u << 9,     /* its body is received in pieces, and has a type of its own */
 };
 
 struct auth {
     struct keys *keys; /* NULL = no keys are needed */
     bool has_open_metrics;
-    const char *tenant_header; /* borrowed; "" = there is none */
-    struct metrics_server *server_counts; /* refusals are counted there */
+    const char *tenant_header; /* borrowed; "" = none */
+    struct metrics_server *server_counts; /* where refusals are counted */
     bool is_loading;
     uint64_t load_start_us;
-    /* How much has been loaded, in thousandths; NULL = unknown. */
+    /* The progress of the load, in thousandths; NULL = unknown. */
     uint32_t (*load_permille)(void *ud);
     void *load_ud;
 };
 
-/* May the call go on? Where no keys are needed, the name of its tenant is checked here for all
+/* Whether the call may continue. Without keys, the name of its tenant is checked here for all
  * routes. 0, or a negative ERR_*: then the call has been answered. */
 int auth_admit(struct auth *g, struct http_call *call, unsigned flags);
 
-/* May its client see and do what pages with AUTH_ADMIN are for? */
+/* Whether the client may use pages with AUTH_ADMIN. */
 bool auth_is_operator(const struct auth *g, const struct http_call *call);
 
-/* What says whose a call is, where it has no key: the header of that name, else that of a trusted
- * proxy (proxy_headers.h); NULL: neither. *name is how it is called. */
+/* The tenant that a call without a key names: in the header of that name, else in a trusted proxy's
+ * (proxy_headers.h); NULL: neither. *name is the header's name. */
 const char *auth_tenant_header(const struct http_call *call, const char *tenant_header,
                                const char **name);
 
-/* Whose a call is: its key's tenant or, where no keys are needed, what those headers
- * say; "" without any of them. out has room for WEIGHTS_MAX_NAME + 1 bytes. */
+/* The tenant of a call: its key's or, without keys, that of the headers; "" without any of them.
+ * out has room for WEIGHTS_MAX_NAME + 1 bytes. */
 void auth_tenant(const struct http_call *call, const char *tenant_header, char *out, size_t size);
 
-/* Retry-After for an answer that is given while models are loaded. */
+/* Set Retry-After for an answer while models are loading. */
 void auth_set_retry(const struct auth *g, struct http_call *call);
 
 #endif

@@ -1,4 +1,10 @@
-/* server/auth/key_file.c - see key_file.h. */
+/* server/auth/key_file.c - see key_file.h.
+ *
+ * inih splits lines into sections and fields and reads through read_line(), which counts lines and
+ * refuses NULs and long lines. A table maps each field to its setter and to the sentence of what is
+ * allowed. The keys are checked together at the end: duplicates are found in hash indices, and the
+ * first error keeps its line.
+ */
 #include "server/auth/key_file.h"
 
 #include "core/base/err.h"
@@ -127,7 +133,7 @@ static const struct {
     {"admin", set_admin, "yes or no"},
 };
 #define N_FIELDS (sizeof(fields) / sizeof(fields[0]))
-#define LONGEST_FIELD 24 /* characters, of a field's name or of one that is meant to be one */
+#define LONGEST_FIELD 24 /* characters of a field's name that is repeated in an error */
 _Static_assert(KEY_TENANT_MAX == 64 && WEIGHTS_MAX_VALUE == 1000 &&
                    RATE_LIMIT_MAX == 1000000000 && QUOTA_MAX == 1000000000000000,
                "the sentences above name these");
@@ -151,9 +157,9 @@ struct reader {
     const char *path;
     struct key_list *list;
     uint32_t cap;
-    struct hash_index names, hashes, tenants; /* of list->keys: an index and one */
+    struct hash_index names, hashes, tenants; /* of list->keys, as index + 1 */
     int line, rc;
-    bool has_section; /* a section has begun, and none of its fields has come */
+    bool has_section; /* a section has begun and has no field yet */
     unsigned seen;    /* fields of this key, as bits */
     char *err;
     size_t err_len;
@@ -169,12 +175,12 @@ static int fail(struct reader *r, int rc, const char *what)
 
 static int refuse_line(struct reader *r, int rc)
 {
-    if (rc == ERR_IO) /* a directory, for one */
+    if (rc == ERR_IO) /* the path is a directory, for example */
         return fail(r, ERR_INVAL, strerror(errno));
     return fail(r, ERR_INVAL, rc == ERR_LIMIT ? "the line is too long" : "there is a NUL in it");
 }
 
-/* inih reads through this: it counts lines, and notices sections, of which inih says nothing before
+/* inih reads through this: it counts lines, and notices sections, which inih reports only with
  * their first field. */
 static char *read_line(char *line, int size, void *stream)
 {
@@ -241,7 +247,8 @@ static int begin_key(struct reader *r, const char *name)
     return 0;
 }
 
-/* What looks like no field's name may be a part of a secret: it is not repeated in a log. */
+/* Describe an unknown field. A text that does not look like a field's name may be a part of a
+ * secret, and is not repeated. */
 static void describe_unknown(const char *name, char *what, size_t size)
 {
     const bool is_word = strspn(name, "abcdefghijklmnopqrstuvwxyz_") == strlen(name);
@@ -252,7 +259,7 @@ static void describe_unknown(const char *name, char *what, size_t size)
         snprintf(what, size, "a key has no such field");
 }
 
-/* The field's row in the table as a bit; 0: there is none. */
+/* The field's row in the table as a bit; 0: unknown. */
 static unsigned bit_of(const char *field)
 {
     for (size_t i = 0; i < N_FIELDS; i++)
@@ -285,7 +292,7 @@ static int set_field(struct reader *r, const char *name, const char *value)
     return fail(r, ERR_INVAL, what);
 }
 
-/* For inih: 1 when the field is taken. */
+/* inih's callback: 1 when the field is accepted. */
 static int on_field(void *user, const char *section, const char *name, const char *value)
 {
     struct reader *r = user;
@@ -300,8 +307,8 @@ static int on_field(void *user, const char *section, const char *name, const cha
     return set_field(r, name, value) == 0;
 }
 
-/* A share belongs to the tenant: its keys may not tell different ones. One key of each tenant that
- * has a weight is in the index. */
+/* The weight belongs to the tenant: its keys may not give different ones. The index has one key of
+ * each tenant with a weight. */
 static int check_weight(struct reader *r, const struct key_spec *k, uintptr_t item)
 {
     struct hash_walk w = {.hash = hash_of_text(k->tenant)};
@@ -355,7 +362,7 @@ static int check_key(struct reader *r, const struct key_spec *k, uintptr_t item)
     return rc;
 }
 
-/* A file with the hash first may be cut off behind it, and nothing shows. */
+/* A file with the hash first may be cut off after the hash without notice. */
 static void warn_of_order(const struct reader *r, const struct key_spec *k)
 {
     char path[300];

@@ -1,22 +1,23 @@
 /* server/auth/key_file.h - the file of API keys.
  *
  *     [alice]                        ; the key's name, for logs
- *     tenant = team-a                ; whose requests these are; without: the key's name
+ *     tenant = team-a                ; the tenant of its requests; without: the key's name
  *     weight = 2                     ; the tenant's share; without: as in tenant_weights
  *     max_priority = normal          ; higher priorities are lowered to it; without: critical
- *     requests_per_minute = 60       ; 0 or without: no limit, as for what follows
+ *     requests_per_minute = 60       ; 0 or without: no limit, also below
  *     tokens_per_minute = 20000
- *     tokens_per_day = 1000000       ; of the calendar, UTC; prompts and what is generated
+ *     tokens_per_day = 1000000       ; of the calendar, UTC; prompts and generated tokens
  *     tokens_per_month = 20000000
  *     max_concurrent = 4             ; requests at a time; each choice counts
  *     admin = no                     ; yes: may also ask /debug
  *     hash = 64 hexadecimal digits   ; SHA-256 of the key; `quire key` writes it
  *
- * The hash stands last: a key is none before its hash has come, so a file that is cut off anywhere
- * holds fewer keys or is refused, but holds no key with more rights. In older files it stands
- * first. Those are read as well, with a warning in the log that names the first such key.
+ * The hash stands last: an entry without a hash is not a key, so a file that is cut off anywhere
+ * has fewer keys or is refused, but has no key with more rights. In older files the hash stands
+ * first. They are read as well, with a warning in the log that names the first such key.
  *
- * Everything is checked: a field stands once in a key, and a file is good as a whole or not at all.
+ * Everything is checked: a field may occur once in a key, and a file is used as a whole or not at
+ * all.
  *
  * Thread: any.
  * Memory: the list owns its keys; at most KEY_FILE_MAX of them.
@@ -41,12 +42,12 @@ struct key_spec {
     char name[KEY_NAME_MAX + 1];
     char tenant[KEY_TENANT_MAX + 1];
     struct secret_hash hash;
-    uint32_t weight; /* 0 = not said */
+    uint32_t weight; /* 0 = not set */
     enum priority max_priority;
-    uint32_t requests_per_minute, tokens_per_minute, max_concurrent; /* 0 = no limit, */
-    uint64_t tokens_per_day, tokens_per_month;                       /* as for these */
+    uint32_t requests_per_minute, tokens_per_minute, max_concurrent; /* 0 = no limit */
+    uint64_t tokens_per_day, tokens_per_month;                       /* 0 = no limit */
     bool is_admin;
-    bool has_hash, has_late_fields; /* there are fields behind the hash */
+    bool has_hash, has_late_fields; /* late: there are fields after the hash */
 };
 
 struct key_list { /* zero is empty */
@@ -58,11 +59,12 @@ struct key_list { /* zero is empty */
 int key_file_read(struct key_list *out, const char *path, char *err, size_t err_len);
 void key_list_release(struct key_list *list);
 
-/* May it be the name of a key or a tenant: 1 to `max` visible characters other than brackets,
- * quotes, semicolons and hashes? */
+/* Whether the text may name a key or a tenant: 1 to `max` visible characters other than brackets,
+ * quotes, semicolons and hashes. */
 bool key_file_is_name(const char *text, size_t max);
 
-/* Set one field from its text, as a line of the file would. ERR_INVAL; *allowed says what is. */
+/* Set one field from its text, as a line of the file would. ERR_INVAL; *allowed says what is
+ * allowed. */
 int key_spec_set(struct key_spec *k, const char *field, const char *value, const char **allowed);
 
 #endif

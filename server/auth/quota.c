@@ -1,11 +1,16 @@
-/* server/auth/quota.c - see quota.h. */
+/* server/auth/quota.c - see quota.h.
+ *
+ * Plain arithmetic on Unix seconds: a quota stores the end of its period and what was spent in it,
+ * and a later time makes the spent tokens count as 0 without a timer. Periods are of the UTC
+ * calendar, for months by timegm().
+ */
 #include "server/auth/quota.h"
 
 #include <time.h>
 
 #define DAY_S 86400
 
-/* The first second of the month that is so many months after that of now_s. */
+/* The first second of the month that lies `after` months after that of now_s. */
 static int64_t month_begin(int64_t now_s, int after)
 {
     const time_t now = (time_t)now_s;
@@ -26,7 +31,8 @@ int64_t quota_period_end(enum quota_period period, int64_t now_s)
     return period == QUOTA_DAY ? (now_s / DAY_S + 1) * DAY_S : month_begin(now_s, 1);
 }
 
-/* The clock may be set back: then the period that was begun goes on. */
+/* Tokens spent in the present period. If the clock is set back, the period that had begun
+ * continues. */
 static uint64_t spent_now(const struct quota *b, int64_t now_s)
 {
     return now_s < b->end_s ? b->spent : 0;

@@ -1,8 +1,14 @@
-/* server/auth/rate_limit.c - see rate_limit.h. */
+/* server/auth/rate_limit.c - see rate_limit.h.
+ *
+ * The level is kept in parts of a 60-millionth, so that one microsecond adds exactly per_minute
+ * parts and nothing is rounded. It is computed when it is asked for, from the time since the last
+ * change; there is no timer. Amounts are capped so that no product overflows.
+ */
 #include "server/auth/rate_limit.h"
 
-#define PARTS 60000000 /* of one: the microseconds of a minute */
-/* Most that is taken or given at a time: far above any request, and no product overflows. */
+#define PARTS 60000000 /* parts of one unit: the microseconds of a minute */
+/* Most that is taken or given at a time: far above any request, and small enough for no
+ * overflow. */
 #define MAX_AMOUNT 4000000000u
 
 static int64_t parts_of(uint64_t n)

@@ -1,4 +1,9 @@
-/* server/auth/secret.c - see secret.h. */
+/* server/auth/secret.c - see secret.h.
+ *
+ * Random bytes come from getrandom(), SHA-256 and hexadecimal from GnuTLS, which the server needs
+ * for TLS anyway. The random bytes are overwritten after use, so that the secret stays only in the
+ * text that is printed.
+ */
 #include "server/auth/secret.h"
 
 #include "core/base/err.h"
@@ -10,12 +15,12 @@
 
 #define RANDOM_BYTES 32
 
-/* Letters of six bits each, as in base64url; the last one holds what is left of the 256 bits. */
+/* Letters of six bits each, as in base64url; the last one has the rest of the 256 bits. */
 int secret_make(char text[SECRET_TEXT])
 {
     static const char letters[] =
         "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-    uint8_t random[RANDOM_BYTES + 1] = {0}; /* a zero behind, for the last letter */
+    uint8_t random[RANDOM_BYTES + 1] = {0}; /* one zero more, for the last letter */
     size_t n = 3;
 
     if (getrandom(random, RANDOM_BYTES, 0) != RANDOM_BYTES)
@@ -36,7 +41,7 @@ int secret_hash(const char *text, size_t n, struct secret_hash *out)
     return gnutls_hash_fast(GNUTLS_DIG_SHA256, text, n, out->bytes) == 0 ? 0 : ERR_INTERNAL;
 }
 
-/* All the bytes are looked at, whatever they are: `volatile` keeps the compiler from stopping. */
+/* Compare all bytes in any case: `volatile` keeps the compiler from stopping early. */
 bool secret_is_equal(const struct secret_hash *a, const struct secret_hash *b)
 {
     volatile uint8_t difference = 0;

@@ -1,4 +1,10 @@
-/* server/auth/tenants.c - see tenants.h. */
+/* server/auth/tenants.c - see tenants.h.
+ *
+ * A fixed array of opt.max entries and a hash index of their names, both taken at the start, so
+ * that no call can fail for memory. tenants_index() finds a name or gives it an entry: a free one,
+ * else the least recently used idle one, else the last, which all further names share. "Recently"
+ * is counted in calls, not in time.
+ */
 #include "server/auth/tenants.h"
 
 #include "core/base/err.h"
@@ -12,7 +18,7 @@
 _Static_assert(WEIGHTS_MAX_VALUE <= REQUEST_MAX_WEIGHT, "a weight of the settings is one of ours");
 
 struct tenant {
-    uint64_t used; /* when it was last asked for, in calls of tenants_index() */
+    uint64_t used; /* the call of tenants_index() that last asked for it */
     uint32_t weight, n_open;
     bool is_fixed; /* from the settings */
     char name[WEIGHTS_MAX_NAME + 1];
@@ -21,9 +27,9 @@ struct tenant {
 struct tenants {
     struct tenants_options opt;
     uint64_t n_calls, n_shared;
-    uint32_t n;       /* indices in use, the shared one not counted */
+    uint32_t n;       /* indices in use, without the shared one */
     bool has_shared;  /* the last index has been given away */
-    struct hash_index by_name; /* of the list: an index and one; with room for all */
+    struct hash_index by_name; /* of the list, as index + 1; with room for all */
     struct tenant list[];
 };
 
@@ -81,7 +87,7 @@ void tenants_destroy(struct tenants **t)
     *t = NULL;
 }
 
-/* The index to take over for a new name: the idle one that was used longest ago, or the last. */
+/* The index to reuse for a new name: the least recently used idle one, or the last. */
 static uint32_t oldest_idle(const struct tenants *t)
 {
     uint32_t best = t->opt.max - 1;

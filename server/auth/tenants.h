@@ -1,10 +1,10 @@
-/* server/auth/tenants.h - whose requests these are: names, shares, and how many each has under way.
+/* server/auth/tenants.h - the tenants of requests: their names, weights, and running requests.
  *
- * The scheduler knows a tenant by an index. Index 0 is that of requests without a name; then come
- * the names of the settings; then others as their requests come. When every index is in use, that
- * of the tenant whose last request ended longest ago is given to the new name (never one of the
- * settings); when all have requests under way, new names share the last index. What tenants must
- * never share, cached prefixes, depends on the name and not on the index.
+ * The scheduler knows a tenant by an index. Index 0 belongs to requests without a name; then come
+ * the names of the settings; then others as their requests arrive. When every index is in use, the
+ * index of the least recently used tenant without running requests is given to the new name (never
+ * one of the settings); when all have running requests, new names share the last index. What
+ * tenants must never share, cached prefixes, depends on the name and not on the index.
  *
  * Thread: the loop's.
  * Memory: taken in tenants_create().
@@ -31,18 +31,18 @@ void tenants_destroy(struct tenants **t);
 /* The index of a tenant; "" is the one without a name. */
 uint32_t tenants_index(struct tenants *t, const char *name);
 
-/* May it have n more requests under way? 0, or a negative ERR_* with *e filled. */
+/* Whether the tenant may have n more running requests. 0, or a negative ERR_* with *e filled. */
 int tenants_check(const struct tenants *t, uint32_t index, uint32_t n, struct api_error *e);
 
-/* How many more it may have. */
+/* How many more requests it may have. */
 uint32_t tenants_room(const struct tenants *t, uint32_t index);
 
-/* A request of it begins, and ends. */
+/* A request of the tenant begins, and ends. */
 void tenants_begin(struct tenants *t, uint32_t index);
 void tenants_end(struct tenants *t, uint32_t index);
 
 uint32_t tenants_weight(const struct tenants *t, uint32_t index);
-/* "" for index 0, "(others)" for the shared one, NULL for one that was never used. */
+/* "" for index 0, "(others)" for the shared one, NULL for an index that was never used. */
 const char *tenants_name(const struct tenants *t, uint32_t index);
 
 uint32_t tenants_n(const struct tenants *t); /* indices in use, or used before */

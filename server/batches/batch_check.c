@@ -1,4 +1,9 @@
-/* server/batches/batch_check.c - see batch_check.h. */
+/* server/batches/batch_check.c - see batch_check.h.
+ *
+ * One pass over the file in steps of 1 MiB, each a part of a job on the keeper's thread, so that
+ * other jobs get their turn in between. Each line is parsed as it will be when it runs. Duplicate
+ * custom_ids are found in an open hash table of 128-bit hashes, which doubles when it is half full.
+ */
 #include "server/batches/batch_check.h"
 
 #include "core/base/err.h"
@@ -11,7 +16,7 @@
 #include <string.h>
 #include <xxhash.h>
 
-/* Bytes of a step: others' turn comes within some ten milliseconds. */
+/* Bytes of a step, so that other jobs wait for some ten milliseconds at most. */
 #define STEP_BYTES ((uint64_t)1 << 20)
 #define MAX_ERROR_BYTES ((size_t)64 << 10)
 #define FIRST_SLOTS 256 /* a power of two */
@@ -54,7 +59,7 @@ static void add_error(struct buf *errors, const struct batch_line_error *e, uint
     else
         buf_add_str(errors, "null");
     buf_add_char(errors, '}');
-    if (errors->err < 0) { /* it is left out */
+    if (errors->err < 0) { /* an error that does not fit is left out */
         errors->len = before;
         errors->err = 0;
     }
@@ -104,7 +109,8 @@ static int grow(struct batch_check *c)
     return 0;
 }
 
-/* 1: it is new; 0: another line has it; ERR_NOMEM. As text: escapes that differ are other names. */
+/* Add a custom_id: 1: it is new; 0: another line has it; ERR_NOMEM. Compared as written: other
+ * escapes make other ids. */
 static int add_id(struct batch_check *c, const struct buf *custom_id)
 {
     const XXH128_hash_t h = XXH3_128bits(custom_id->data, custom_id->len);
@@ -142,7 +148,7 @@ static int check_line(struct batch_check *c)
     return rc == ERR_NOMEM ? rc : 0;
 }
 
-/* What ends the check is its last error. */
+/* Note the error that ends the check. */
 static int end_with(struct batch_check *c, const char *code, const char *what, uint64_t most)
 {
     struct batch_line_error e = {.code = code};

@@ -1,5 +1,5 @@
-/* server/batches/batch_check.h - is a file the input of a batch? Every line of it is read before
- * the first one is computed.
+/* server/batches/batch_check.h - checks that a file is the input of a batch, every line of it,
+ * before the first line is computed.
  *
  * Thread: any, one at a time; a step may wait for a disk.
  * Memory: 32 bytes for each line, and BATCH_CHECK_MAX_ERRORS errors.
@@ -22,7 +22,7 @@ struct batch_check_options {
 struct batch_check {
     uint32_t n_lines;  /* so far */
     uint32_t n_errors;
-    struct buf errors; /* of them the first ones: OpenAI's objects, with commas between */
+    struct buf errors; /* the first errors: OpenAI's objects, separated by commas */
     /* private */
     struct batch_check_options opt;
     struct line_reader reader;
@@ -34,10 +34,10 @@ struct batch_check {
 void batch_check_init(struct batch_check *c, int fd, const struct batch_check_options *options);
 void batch_check_release(struct batch_check *c);
 
-/* Read some more. 1: there is more, 0: that was all, ERR_IO, ERR_NOMEM. */
+/* Check some more lines. 1: there are more, 0: that was all, ERR_IO, ERR_NOMEM. */
 int batch_check_step(struct batch_check *c);
 
-/* One error about the whole. */
+/* Add an error about the whole file. */
 void batch_check_fail(struct buf *errors, const char *code, const char *message);
 
 #endif

@@ -1,4 +1,9 @@
-/* server/batches/batch_files.c - see batch_files.h. */
+/* server/batches/batch_files.c - see batch_files.h.
+ *
+ * Opening a batch reads the files of answers and sets a bit for each line that has one; reading the
+ * input then skips those lines. An append writes at the known end of a file, syncs it and only then
+ * moves the end; after a failure the files are cut back. All on the keeper's thread.
+ */
 #include "server/batches/batch_files.h"
 
 #include "core/base/err.h"
@@ -15,17 +20,17 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The longest answer: an exchange's (HTTP_MAX_REPLY), and what is around it. */
+/* The longest line of an answer: an exchange's (HTTP_MAX_REPLY), and what is around it. */
 #define MAX_ANSWER ((size_t)257 << 20)
 
 struct batch_files {
     struct batch_files_options opt; /* its texts are not used after the opening */
     char endpoint[BATCH_LINE_MAX_URL + 1];
-    int input, answers[BATCH_N_KINDS]; /* -1 = closed; errors -1: as output */
+    int input, answers[BATCH_N_KINDS]; /* -1 = closed; errors -1: written to the output */
     struct batch_progress progress;
     uint8_t *done; /* a bit for each line */
     struct line_reader reader;
-    uint32_t index; /* of the next line of the input */
+    uint32_t index; /* of the input's next line */
 };
 
 static int say(char *err, size_t err_len, const char *what, const char *path, int errnum)
@@ -34,14 +39,15 @@ static int say(char *err, size_t err_len, const char *what, const char *path, in
     return errnum == ENOENT ? ERR_NOENT : err_from_errno(errnum);
 }
 
-/* ---- what is done ---- */
+/* ---- lines that are done ---- */
 
 static bool is_done(const struct batch_files *f, uint32_t i)
 {
     return i < f->opt.n_lines && (f->done[i / 8] & 1u << i % 8) != 0;
 }
 
-/* The answers of one file up to the first line that is none, or a second one. */
+/* Read the answers of one file up to the first line that is not an answer, or a second answer of
+ * the same line. */
 static int find_done(struct batch_files *f, enum batch_kind kind, uint64_t limit)
 {
     struct line_reader r;
@@ -168,7 +174,7 @@ int batch_files_read(struct batch_files *f, struct batch_line *line, char *err, 
 
 /* ---- answers ---- */
 
-/* 0 or an errno. */
+/* Returns 0 or an errno. */
 static int append_answers(struct batch_files *f, enum batch_kind kind, const struct buf *answers)
 {
     const enum batch_kind to = f->answers[kind] < 0 ? BATCH_OUTPUT : kind;
@@ -201,7 +207,7 @@ int batch_files_append(struct batch_files *f, const struct buf answers[BATCH_N_K
     f->progress = before;
     for (int kind = 0; kind < BATCH_N_KINDS; kind++)
         if (f->answers[kind] >= 0)
-            (void)cut(f, (enum batch_kind)kind); /* else the next append writes over it */
+            (void)cut(f, (enum batch_kind)kind); /* if this fails, the next append overwrites it */
     snprintf(err, err_len, "answers cannot be written: %s", strerror(e));
     return err_from_errno(e);
 }

@@ -1,12 +1,12 @@
-/* server/batches/batch_files.h - the files of a batch that runs: lines come from one, answers go to
- * another, and those that are errors to a third, or to the second as well.
+/* server/batches/batch_files.h - the files of a running batch: lines are read from one, answers
+ * written to a second, and errors to a third, or to the second as well.
  *
- * The files of answers are the record of what is done: an answer's id says whose it is. When they
- * are opened, what lies behind the last answer of this batch is cut off, be it behind the end that
- * a database remembers, or a line that the process's end has torn, or one that was damaged: what
- * lies behind that is answered again. (Bytes that change within an answer, and leave its id and its
- * end as they were, are not noticed.) So each line is answered once,
- * whenever the process is killed, and an answer that was kept stays as it is.
+ * The files of answers are the record of what is done: an answer's id names its line. When they are
+ * opened, everything after the last valid answer of this batch is cut off: bytes after the end that
+ * a database remembers, a line that was torn when the process ended, or a damaged line; those lines
+ * are answered again. (Bytes that change within an answer, and leave its id and its end as they
+ * were, are not noticed.) So each line is answered once, whenever the process is killed, and an
+ * answer that was kept stays as it is.
  *
  * Thread: any, one at a time; every call may wait for a disk.
  * Memory: a bit for each line, a line, and a block of each file.
@@ -27,8 +27,9 @@ enum batch_kind { BATCH_OUTPUT = 0, BATCH_ERRORS, BATCH_N_KINDS };
 
 struct batch_files_options {
     const char *input;                  /* NULL: there are no lines to read */
-    const char *answers[BATCH_N_KINDS]; /* made where they are not there; errors NULL: as output */
-    uint64_t ends[BATCH_N_KINDS];       /* that are known to be good; UINT64_MAX: not known */
+    const char *answers[BATCH_N_KINDS]; /* created if they do not exist; errors NULL: as output */
+    uint64_t ends[BATCH_N_KINDS];       /* up to which they are known to be good; UINT64_MAX: not
+                                         * known */
     const char *endpoint;               /* NULL: any */
     uint64_t seed;
     uint32_t n_lines; /* of the input */
@@ -36,25 +37,26 @@ struct batch_files_options {
 };
 
 struct batch_progress {
-    uint32_t n_done[BATCH_N_KINDS]; /* answers, errors among them apart only where they have a file
-                                     * of their own */
+    uint32_t n_done[BATCH_N_KINDS]; /* answers; errors are counted apart only if they have a file of
+                                     * their own */
     uint64_t ends[BATCH_N_KINDS];   /* of the files */
     struct batch_usage usage;       /* of all answers in them */
 };
 
 struct batch_files;
 
-/* ERR_NOENT: the input is not there. */
+/* ERR_NOENT: the input does not exist. */
 int batch_files_open(struct batch_files **out, const struct batch_files_options *options,
                      char *err, size_t err_len);
 void batch_files_close(struct batch_files **f);
 
 struct batch_progress batch_files_progress(const struct batch_files *f);
 
-/* The next line without an answer: 1, 0 at the end, or ERR_*. *line wants batch_line_release(). */
+/* Read the next line without an answer: 1, 0 at the end, or ERR_*. Release it with
+ * batch_line_release(). */
 int batch_files_read(struct batch_files *f, struct batch_line *line, char *err, size_t err_len);
 
-/* Whole answers, n[kind] of each kind, and they stay: the disk has them on return. */
+/* Append whole answers, n[kind] of each kind; the disk has them on return. */
 int batch_files_append(struct batch_files *f, const struct buf answers[BATCH_N_KINDS],
                        const uint32_t n[BATCH_N_KINDS], char *err, size_t err_len);
 

@@ -1,4 +1,9 @@
-/* server/batches/batch_keeper.c - see batch_keeper.h. */
+/* server/batches/batch_keeper.c - see batch_keeper.h.
+ *
+ * A worker pool with one thread. Each job first retries a store that could not be opened
+ * (batch_store_try_open()), so that a disk that comes back needs no restart. For `quire batch`
+ * there is no store, only the thread, and jobs get NULL.
+ */
 #include "server/batches/batch_keeper.h"
 
 #include "core/base/err.h"
@@ -18,7 +23,7 @@ struct batch_keeper {
 int batch_keeper_open(struct batch_keeper **out, const struct batch_keeper_options *options,
                       char *err, size_t err_len)
 {
-    /* A call has one job at a time, and so has a batch: these are what is bounded. */
+    /* The number of waiting jobs is bounded: a call and a batch have one at a time. */
     const struct worker_pool_options pool = {.loop = options->loop, .max_waiting = UINT32_MAX};
     struct batch_keeper *k = mem_calloc(1, sizeof(*k));
     int rc = 0;
@@ -86,7 +91,7 @@ void batch_keeper_post(struct batch_keeper *k, struct batch_job *job, const char
     job->job.name = "batch_keeper";
     job->job.owner = XXH3_64bits(owner, strlen(owner));
     k->n_jobs++;
-    (void)worker_pool_post(k->pool, &job->job); /* there is always room */
+    (void)worker_pool_post(k->pool, &job->job); /* max_waiting is never reached */
 }
 
 bool batch_keeper_is_idle(const struct batch_keeper *k)

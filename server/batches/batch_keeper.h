@@ -1,7 +1,7 @@
-/* server/batches/batch_keeper.h - the folder of batches as the I/O thread sees it: jobs on a thread
- * of their own, one after the other.
+/* server/batches/batch_keeper.h - the folder of batches for the I/O thread: jobs on a thread of
+ * their own, one after the other.
  *
- * Thread: the loop's, but for the jobs' work.
+ * Thread: the loop's, except for the jobs' work.
  * Memory: the thread; jobs are their posters'.
  */
 #ifndef SERVER_BATCHES_BATCH_KEEPER_H
@@ -14,10 +14,10 @@ struct batch_keeper; /* NULL: there are no batches */
 
 struct batch_keeper_options {
     uv_loop_t *loop;
-    struct batch_store_options store; /* folder "": there is no store, but files of one batch */
+    struct batch_store_options store; /* folder "": no store, only the files of one batch */
 };
 
-/* As batch_store_open(), or ERR_NOMEM. The thread is made by batch_keeper_start(). */
+/* As batch_store_open(), or ERR_NOMEM. batch_keeper_start() makes the thread. */
 int batch_keeper_open(struct batch_keeper **out, const struct batch_keeper_options *options,
                       char *err, size_t err_len);
 int batch_keeper_start(struct batch_keeper *k);
@@ -33,11 +33,11 @@ struct batch_job {
     struct worker_job job;
 };
 
-/* `work` and `done` are set. */
+/* Post a job whose `work` and `done` are set. */
 void batch_keeper_post(struct batch_keeper *k, struct batch_job *job, const char *owner);
-/* No job waits or runs. */
+/* Whether no job waits or runs. */
 bool batch_keeper_is_idle(const struct batch_keeper *k);
-/* Since when the job that runs has been running, clock_us(); 0: none does. */
+/* When the running job began, clock_us(); 0: none runs. */
 uint64_t batch_keeper_oldest_us(struct batch_keeper *k);
 struct batch_store_counts batch_keeper_counts(const struct batch_keeper *k);
 

@@ -1,4 +1,10 @@
-/* server/batches/batch_line.c - see batch_line.h. */
+/* server/batches/batch_line.c - see batch_line.h.
+ *
+ * A line is parsed with cJSON to be checked, but its custom_id and body are copied from the text,
+ * so that numbers and escapes stay as the client wrote them. Answers are built as text around the
+ * body that the API returned; the fixed beginning with the id lets batch_line_is_answer() recognise
+ * one without parsing it.
+ */
 #include "server/batches/batch_line.h"
 
 #include "core/base/err.h"
@@ -12,7 +18,7 @@
 #include <xxhash.h>
 
 #define ANSWER "{\"id\":\""
-/* A seed that every reader of JSON has as it is. */
+/* Bits of a seed that every JSON reader represents exactly. */
 #define SEED_BITS 53
 
 static const struct {
@@ -112,7 +118,7 @@ static int check(const cJSON *line, const char *endpoint, struct batch_line_erro
     return check_body(cJSON_GetObjectItemCaseSensitive(line, "body"), e);
 }
 
-/* A member as it was written; the line has been parsed. */
+/* Copy a member as it was written; the line has been parsed. */
 static void copy_member(const char *text, size_t n, const char *name, struct buf *out)
 {
     const char *value;
@@ -130,7 +136,7 @@ static bool needs_seed(const cJSON *line)
     return takes_seed(text_of(line, "url")) && (seed == NULL || cJSON_IsNull(seed));
 }
 
-/* The seed stands last: of members that are there twice the last one counts. */
+/* Add the seed as the last member: of duplicate members the last one counts. */
 static void add_seed(struct buf *body, uint64_t seed, uint32_t index)
 {
     const uint64_t own = XXH3_64bits_withSeed(&index, sizeof(index), seed) >> (64 - SEED_BITS);
@@ -148,7 +154,8 @@ static void add_seed(struct buf *body, uint64_t seed, uint32_t index)
 static int take(struct batch_line *out, const cJSON *line, const char *text, size_t n,
                 uint64_t seed, struct batch_line_error *e)
 {
-    (void)name_copy(out->url, sizeof(out->url), text_of(line, "url")); /* it is an endpoint */
+    (void)name_copy(out->url, sizeof(out->url), text_of(line, "url")); /* it fits: it is an
+                                                                        * endpoint */
     copy_member(text, n, "custom_id", &out->custom_id);
     copy_member(text, n, "body", &out->body);
     if (out->custom_id.err == ERR_LIMIT)
@@ -212,7 +219,7 @@ bool batch_line_begins_answer(const char *text, size_t n, uint64_t seed)
 
     memcpy(begin, ANSWER, sizeof(ANSWER) - 1);
     batch_line_answer_id(seed, 0, begin + sizeof(ANSWER) - 1);
-    most = strlen(begin) - 8; /* without the line's own digits */
+    most = strlen(begin) - 8; /* without the digits of the line's index */
     return memcmp(text, begin, n < most ? n : most) == 0;
 }
 
@@ -225,7 +232,7 @@ static void open_answer(const struct batch_line *line, uint64_t seed, struct buf
     buf_add(out, line->custom_id.data, line->custom_id.len);
 }
 
-/* JSON has line ends only between its tokens. */
+/* Append a JSON body, with blanks for line ends, which JSON has only between its tokens. */
 static void add_on_one_line(const struct buf *body, struct buf *out)
 {
     const size_t from = out->len;

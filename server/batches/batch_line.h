@@ -1,11 +1,11 @@
-/* server/batches/batch_line.h - a line of a batch: what it asks for, and what is answered to it.
+/* server/batches/batch_line.h - a line of a batch, as a request and as an answer.
  *
  * A request is {"custom_id","method":"POST","url","body":{…}}, an answer
  * {"id":"batch_req_…","custom_id","response":{"status_code","request_id","body"},"error"}, both as
- * OpenAI has them. The body goes on as it was written, byte for byte, but for a seed: where it has
- * none, it gets one that follows from the batch's and the line's number, so that the line has the
- * same answer when it is computed again. An answer's id is made of the same two, so that a file of
- * answers says which lines it has.
+ * in OpenAI's API. The body is passed on byte for byte, except for a seed: a body without one gets
+ * a seed that follows from the batch's and the line's number, so that the line has the same answer
+ * when it is computed again. An answer's id is made from the same two, so that a file of answers
+ * tells which lines it has.
  *
  * Thread: any.
  * Memory: the caller's buffers.
@@ -19,12 +19,12 @@
 
 #include "core/base/buf.h"
 
-#define BATCH_LINE_MAX_ID 512        /* bytes of a custom_id as it is written */
+#define BATCH_LINE_MAX_ID 512        /* bytes of a custom_id as written */
 #define BATCH_LINE_MAX_URL 31        /* of an endpoint */
-#define BATCH_LINE_ANSWER_ID 35      /* of an answer's id, with its end */
+#define BATCH_LINE_ANSWER_ID 35      /* of an answer's id, with its NUL */
 
 struct batch_line {
-    uint32_t index; /* of the batch, from 0 */
+    uint32_t index; /* in the batch, from 0 */
     char url[BATCH_LINE_MAX_URL + 1];
     struct buf custom_id; /* the JSON string */
     struct buf body;      /* the JSON object, with a seed */
@@ -35,27 +35,27 @@ struct batch_line_error {
     char message[160];
 };
 
-/* The endpoints that a batch may have. */
+/* Whether a batch may have this endpoint. */
 bool batch_line_is_endpoint(const char *url);
 
-/* Read text[0..n), without its line's end; `endpoint` NULL: any that a batch may have. ERR_INVAL,
- * with *e filled, or ERR_NOMEM. In either case *out wants batch_line_release(). */
+/* Read text[0..n), without its line end; `endpoint` NULL: any that a batch may have. ERR_INVAL,
+ * with *e filled, or ERR_NOMEM. In either case release *out with batch_line_release(). */
 int batch_line_parse(struct batch_line *out, const char *text, size_t n, const char *endpoint,
                      uint32_t index, uint64_t seed, struct batch_line_error *e);
 void batch_line_release(struct batch_line *line);
 
-/* "batch_req_" and 24 digits: of the batch's seed and the line. */
+/* "batch_req_" and 24 digits: the batch's seed and the line's index. */
 void batch_line_answer_id(uint64_t seed, uint32_t index, char out[BATCH_LINE_ANSWER_ID]);
-/* The line that an answer at text[0..n) is for; false: it is none of this batch's. */
+/* The line that an answer at text[0..n) is for; false: it is not an answer of this batch. */
 bool batch_line_is_answer(const char *text, size_t n, uint64_t seed, uint32_t *index);
 
-/* May text[0..n) be an answer of this batch's that was cut somewhere? */
+/* Whether text[0..n) may be an answer of this batch that was cut off somewhere. */
 bool batch_line_begins_answer(const char *text, size_t n, uint64_t seed);
 
-/* An answer with its line's end. `body` is JSON, whose line ends become blanks. */
+/* Append an answer with its line end. `body` is JSON, whose line ends become blanks. */
 void batch_line_answer(const struct batch_line *line, uint64_t seed, int status,
                        const struct buf *body, struct buf *out);
-/* That of a line that has none, for what `code` and `message` say. */
+/* Append the answer of a line without a response; `code` and `message` say why. */
 void batch_line_no_answer(const struct batch_line *line, uint64_t seed, const char *code,
                           const char *message, struct buf *out);
 

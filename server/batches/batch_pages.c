@@ -1,4 +1,10 @@
-/* server/batches/batch_pages.c - see batch_pages.h. */
+/* server/batches/batch_pages.c - see batch_pages.h.
+ *
+ * A call becomes a struct asker, a job on the keeper's thread that parses, asks the store and
+ * renders; its result is sent on the I/O thread. A job outlives its client: on_gone() only clears
+ * the call. After a batch was created or cancelled the runner is told, on the I/O thread, and reads
+ * the batch from the store itself.
+ */
 #include "server/batches/batch_pages.h"
 
 #include "core/base/err.h"
@@ -15,7 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_FILES 10000 /* OpenAI's, as what follows */
+#define MAX_FILES 10000 /* OpenAI's limits */
 #define MAX_BATCHES 100
 #define DEFAULT_BATCHES 20
 #define MAX_WINDOW_H 168
@@ -26,7 +32,7 @@
 struct asker {
     struct batch_job job;
     const struct batch_pages *pages;
-    struct http_call *call; /* NULL: it has gone */
+    struct http_call *call; /* NULL: the client disconnected */
     enum batch_page_kind kind;
     bool deletes, creates;
     char id[BATCH_STORE_ID], owner[BATCH_STORE_OWNER], key[BATCH_STORE_KEY];
@@ -35,7 +41,7 @@ struct asker {
     struct batch_start start;
     char endpoint[BATCH_LINE_MAX_URL + 1], input[BATCH_STORE_ID], window[8];
     char *metadata; /* of cJSON, or NULL */
-    struct buf body; /* of one that creates */
+    struct buf body; /* of a call that creates a batch */
     struct buf out;
     struct api_error error;
 };
@@ -129,7 +135,7 @@ static int read_body(struct asker *a, const cJSON *body)
     return 0;
 }
 
-/* On the keeper's thread. */
+/* Create a batch; runs on the keeper's thread. */
 static void create(struct asker *a, struct batch_store *s)
 {
     cJSON *body = NULL;
@@ -174,7 +180,7 @@ static void on_work(struct batch_job *job, struct batch_store *s)
         ask_files(a, s, &name);
 }
 
-/* What the store has now has to be computed, or no longer. */
+/* Tell the runner of a batch that was created or cancelled. */
 static void tell_runner(const struct asker *a)
 {
     struct batch_record *record;
@@ -187,7 +193,7 @@ static void tell_runner(const struct asker *a)
         return;
     record = mem_calloc(1, sizeof(*record));
     if (record == NULL)
-        return; /* the next process goes on with it */
+        return; /* the next process runs it */
     memcpy(record->id, a->id, sizeof(record->id));
     (void)batch_runner_add(a->pages->runner, record, BATCH_LOADING);
     mem_free(record);
@@ -251,7 +257,7 @@ static int read_call(struct asker *a)
     if (key != NULL)
         snprintf(a->key, sizeof(a->key), "%s", key->spec.name);
     if (a->creates) {
-        a->body = http_call_take_body(a->call); /* the keeper's thread reads it */
+        a->body = http_call_take_body(a->call); /* parsed on the keeper's thread */
         return 0;
     }
     if (a->kind == BATCH_PAGE_FILES)

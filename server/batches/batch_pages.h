@@ -1,25 +1,25 @@
-/* server/batches/batch_pages.h - OpenAI's /v1/files and /v1/batches, but for uploads
+/* server/batches/batch_pages.h - OpenAI's /v1/files and /v1/batches, except uploads
  * (file_upload.h).
  *
- * Each call is a job on the keeper's thread; what it changes is on the disk before its answer goes.
+ * Each call is a job on the keeper's thread; its changes are on the disk before its answer is sent.
  *
- * Thread: the loop's, but for the jobs' work.
- * Memory: a small allocation for a call, and its answer; a file's content goes out in pieces.
+ * Thread: the loop's, except for the jobs' work.
+ * Memory: a small allocation for a call, and its answer; a file's content is sent in pieces.
  */
 #ifndef SERVER_BATCHES_BATCH_PAGES_H
 #define SERVER_BATCHES_BATCH_PAGES_H
 
 #include <stdint.h>
 
-/* Of POST /v1/batches: the most metadata that may be, and room to spare. */
+/* Largest body of POST /v1/batches: the most metadata, and room to spare. */
 #define BATCH_PAGE_MAX_BODY ((size_t)64 << 10)
 
 struct batch_keeper;
 struct batch_runner;
 struct http_call;
 
-struct batch_pages { /* borrowed, all that it points to */
-    struct batch_keeper *keeper; /* NULL: there are no batches; every call is told so */
+struct batch_pages { /* everything that it points to is borrowed */
+    struct batch_keeper *keeper; /* NULL: there are no batches, and every call is refused */
     struct batch_runner *runner;
     const char *tenant_header;
     uint64_t max_file; /* bytes */

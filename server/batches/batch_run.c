@@ -1,4 +1,11 @@
-/* server/batches/batch_run.c - see batch_run.h. */
+/* server/batches/batch_run.c - see batch_run.h.
+ *
+ * A batch is a state machine: batch_run_post() hands a job to the keeper's thread, on_work() does
+ * the phase's work, on_done() takes the result on the I/O thread and sets the next phase. Only the
+ * job touches the members that batch_run.h marks as the job's, and no lock is needed. A line's item
+ * moves through the lists read, ready, running, answered and handed until its answer is on the
+ * disk.
+ */
 #include "server/batches/batch_run.h"
 
 #include "core/base/clock.h"
@@ -12,7 +19,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Of lines that are ready: with so many bytes no more are read. */
+/* Bytes of lines that are ready, beyond which no more are read. */
 #define MAX_READY ((size_t)4 << 20)
 #define RETRY_US 2000000u
 /* Answers of lines that are not computed any more, which are written together. */
@@ -107,7 +114,7 @@ static void fail_for_now(struct batch_run *run, const char *why)
     api_error_set(&run->failure, 503, NULL, "batch_dir", "%s", why);
 }
 
-/* The batch ends so, with this among its errors. */
+/* End the batch with `ending`, and add an error. */
 static void end_as(struct batch_run *run, enum batch_ending ending, const char *code,
                    const char *message)
 {
@@ -136,7 +143,7 @@ static const char *endpoint_of(const struct batch_run *run)
     return run->record.endpoint[0] != '\0' ? run->record.endpoint : NULL;
 }
 
-/* 0; otherwise the batch has got its end, or the job is to be done again. */
+/* Open the input. 0; otherwise the batch has failed, or the job is tried again. */
 static int open_check(struct batch_run *run)
 {
     const struct batch_check_options o = {endpoint_of(run), run->limits->max_lines,
@@ -207,7 +214,7 @@ static int open_files(struct batch_run *run, const char *input)
     return rc;
 }
 
-/* The answers as lines of the files. What has no memory is tried again. */
+/* Render the answers as lines of the files; after ERR_NOMEM the rest is tried again. */
 static int render_answers(struct batch_run *run)
 {
     list_each(it, &run->handed)
@@ -234,7 +241,8 @@ static int render_answers(struct batch_run *run)
     return 0;
 }
 
-/* Files first, then the database: what it knows is there. */
+/* Write the files first, then the database, so that the database never knows more than they
+ * have. */
 static int write_answers(struct batch_run *run, struct batch_store *s)
 {
     uint64_t bytes = 0;
@@ -263,7 +271,7 @@ static int write_answers(struct batch_run *run, struct batch_store *s)
     return 0;
 }
 
-/* One line for later: 1, 0 at the end of the input, or a negative ERR_*: see open_check(). */
+/* Read one line: 1, 0 at the end of the input, or a negative ERR_*: see open_check(). */
 static int read_line(struct batch_run *run)
 {
     struct batch_item *item = mem_calloc(1, sizeof(*item));
@@ -306,7 +314,7 @@ static void do_run(struct batch_run *run, struct batch_store *s)
     }
 }
 
-/* From the begin of the input, with what is known to be answered. */
+/* Read the input from its beginning again, without the lines that have answers. */
 static int reopen_files(struct batch_run *run)
 {
     int rc;
@@ -316,7 +324,7 @@ static int reopen_files(struct batch_run *run)
     return rc == ERR_NOENT ? open_files(run, NULL) : rc;
 }
 
-/* Lines that have expired get an answer that says so. 1: there are more. */
+/* Write an answer for each line that has expired. 1: there are more. */
 static int write_rest(struct batch_run *run, struct batch_store *s)
 {
     int rc = 1;
@@ -382,7 +390,7 @@ static void on_work(struct batch_job *job, struct batch_store *s)
     }
 }
 
-/* ---- the loop ---- */
+/* ---- on the I/O thread ---- */
 
 static void take_lines(struct batch_run *run)
 {
@@ -453,7 +461,7 @@ uint32_t batch_run_n_left(const struct batch_run *run)
     return run->record.n_lines > n ? run->record.n_lines - n : 0;
 }
 
-/* Behind those that could not be written. */
+/* Append the new answers to those that could not be written before. */
 static void hand_over_answers(struct batch_run *run)
 {
     list_each(it, &run->answered)

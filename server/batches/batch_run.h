@@ -1,12 +1,12 @@
-/* server/batches/batch_run.h - one batch at work: its lines on the way from the input to the files
- * of answers.
+/* server/batches/batch_run.h - one batch: its lines on the way from the input to the files of
+ * answers.
  *
- * Its phases follow each other; a job on the keeper's thread, one at a time, does what the phase
- * has for it: look the batch up, check its input, write answers and read lines, end it. What fails
- * on the disk is tried again after a pause, with nothing lost; what cannot succeed (the input is
- * gone, or has changed) ends the batch as a failed one, with the answers that it has.
+ * Its phases follow each other; a job on the keeper's thread, one at a time, does the phase's work:
+ * look the batch up, check its input, write answers and read lines, end it. A failure of the disk
+ * is retried after a pause, and nothing is lost; what cannot succeed (the input was deleted, or has
+ * changed) ends the batch as failed, with the answers that it has.
  *
- * Thread: the loop's, but for the job's work, which has what is marked.
+ * Thread: the loop's, except for the job's work, which owns the members marked so.
  * Memory: lines that are ready, and answers that are not written, of some megabytes each.
  */
 #ifndef SERVER_BATCHES_BATCH_RUN_H
@@ -17,52 +17,52 @@
 #include "server/batches/batch_keeper.h"
 #include "server/http/local_call.h"
 
-/* Answers that wait for the disk: with so many bytes no more lines begin. */
+/* Bytes of answers that wait for the disk, beyond which no more lines begin. */
 #define BATCH_RUN_MAX_ANSWERS ((size_t)8 << 20)
 
 enum batch_phase {
-    BATCH_LOADING = 0, /* the store is asked */
-    BATCH_CHECKING,    /* its lines are, each of them */
+    BATCH_LOADING = 0, /* it is looked up in the store */
+    BATCH_CHECKING,    /* each line of its input is checked */
     BATCH_RUNNING,
-    BATCH_ENDING, /* nothing of it runs any more */
+    BATCH_ENDING, /* none of its lines runs any more */
     BATCH_OVER,
 };
 
-struct batch_item { /* a line that has been read, until its answer is written */
+struct batch_item { /* a line that was read, until its answer is written */
     struct list link; /* in batch_run.ready, .running, .answered or .handed */
     struct batch_run *run;
     struct batch_line line;
     struct local_call call; /* while it runs */
     uint32_t n_tries;
-    int status;        /* of its answer; 0: it was too large to be kept */
-    struct buf answer; /* the body of that */
+    int status;        /* of its answer; 0: the answer was too large to be kept */
+    struct buf answer; /* its body */
 };
 
 struct batch_run {
     struct list link;
     char id[BATCH_STORE_ID];
     struct batch_record record; /* the job's while the phase is BATCH_LOADING */
-    /* Both change while there is no job; the ending once. */
+    /* Both change only while there is no job; the ending once. */
     enum batch_phase phase;
-    enum batch_ending ending;   /* that has been decided */
+    enum batch_ending ending;   /* the ending that has been decided */
     struct batch_progress progress; /* as of the last job */
     struct list ready, running;     /* struct batch_item */
     uint32_t n_ready, n_running;
     size_t ready_bytes;
-    bool has_all;               /* the input has been read to its end */
-    struct list answered;       /* struct batch_item: the next job's */
+    bool has_all;               /* the input was read to its end */
+    struct list answered;       /* struct batch_item: for the next job */
     size_t answered_bytes;      /* of their answers */
     uint64_t wait_until_us; /* no line begins before */
     uint64_t retry_us;      /* no job begins before */
     bool has_job;
-    char trouble[160]; /* why the last job is to be done again, or "" */
-    /* The job's while there is one. */
+    char trouble[160]; /* why the last job is repeated, or "" */
+    /* The members below belong to the job while there is one. */
     struct batch_job job;
     const struct batch_run_limits *limits;
     uint32_t n_wanted; /* lines to read */
     struct list read;
     bool has_read_all, is_reopened;
-    struct list handed;         /* struct batch_item whose answers it is to write */
+    struct list handed;         /* struct batch_item whose answers it writes */
     struct buf writing[BATCH_N_KINDS]; /* their text */
     uint32_t n_writing[BATCH_N_KINDS];
     struct batch_check check;
@@ -70,7 +70,7 @@ struct batch_run {
     struct batch_files *files;
     struct batch_progress reached;
     struct buf errors;
-    uint32_t n_lines;             /* what the job has found */
+    uint32_t n_lines;             /* the job's results */
     enum batch_phase next;
     enum batch_ending found_ending;
     struct api_error failure;
@@ -78,26 +78,26 @@ struct batch_run {
     void *ud;                               /* for it */
 };
 
-struct batch_run_limits { /* the same for all */
+struct batch_run_limits { /* the same for all batches */
     uint32_t max_lines;
     size_t max_line;
 };
 
-/* Of a batch of the store by its id; or, the record being complete but for n_lines, of one without
- * a store. NULL: no memory. */
+/* Create the run of a batch of the store, by its id, or of a batch without a store, whose record is
+ * complete except for n_lines. NULL: no memory. */
 struct batch_run *batch_run_create(const struct batch_record *record, enum batch_phase phase,
                                    const struct batch_run_limits *limits,
                                    void (*changed)(struct batch_run *run), void *ud);
-/* It has no job, and nothing of it runs. */
+/* Free it; it must have no job and no running line. */
 void batch_run_destroy(struct batch_run **run);
 void batch_item_destroy(struct batch_item *item);
 
-/* Post the job that the phase has, if there is one to do now, and up to n_lines lines are ready. */
+/* Post the job of the phase, if there is work now, to have up to n_lines lines ready. */
 void batch_run_post(struct batch_run *run, struct batch_keeper *k, uint32_t n_lines);
 
-/* Nothing is left to compute. */
+/* Whether nothing is left to compute. */
 bool batch_run_is_done(const struct batch_run *run);
-/* Answers that no job has or had; those that the last job could not write count too. */
+/* Whether there are answers that no job has, or that the last job could not write. */
 bool batch_run_has_answers(const struct batch_run *run);
 /* Lines that have no answer. */
 uint32_t batch_run_n_left(const struct batch_run *run);

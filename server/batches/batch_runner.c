@@ -1,4 +1,10 @@
-/* server/batches/batch_runner.c - see batch_runner.h. */
+/* server/batches/batch_runner.c - see batch_runner.h.
+ *
+ * batch_runner_pump() is the whole schedule: it is called after each job, each answer and each
+ * tick, moves every batch on that can move, and starts lines while room() allows more. Batches
+ * share the room evenly, because the next line always comes from the one with the fewest running
+ * lines. An owner has two batches with lines in memory, in the order in which they were created.
+ */
 #include "server/batches/batch_runner_impl.h"
 
 #include "core/base/clock.h"
@@ -11,14 +17,14 @@
 #include <stdio.h>
 #include <string.h>
 
-/* How often what nobody tells of is looked for: room that requests have left, the time. */
+/* Interval of the checks for what no callback reports: room that requests have left, expiry. */
 #define TICK_MS 500
-/* Batches that have lines in memory. */
+/* Batches that have lines in memory: in all, and of one owner. */
 #define MAX_AT_ONCE 16
 #define MAX_OF_OWNER 2
-/* Batches whose lines are checked: calls wait for one step of each. */
+/* Batches whose input is checked at a time; calls wait for one step of each. */
 #define MAX_CHECKING 2
-/* Lines that are ready beside those that may run. */
+/* Lines that are kept ready beyond those that may run. */
 #define AHEAD 8
 
 struct found_id {
@@ -46,7 +52,7 @@ static bool has_expired(const struct batch_run *run)
     return run->record.expires_s > 0 && (int64_t)clock_unix_s() >= run->record.expires_s;
 }
 
-/* What the loop knows of its end; false: it is over. */
+/* Decide whether the batch ends now; false: it has ended. */
 static bool settle(struct batch_runner *r, struct batch_run *run)
 {
     if (run->has_job || run->phase == BATCH_LOADING)
@@ -77,7 +83,7 @@ static void on_changed(struct batch_run *run)
 
 /* ---- whose turn it is ---- */
 
-/* May it have lines in memory? The first ones of each owner's may. */
+/* Whether the batch may have lines in memory: the first ones of each owner may. */
 static bool is_active(const struct batch_runner *r, const struct batch_run *run, uint32_t *n)
 {
     uint32_t n_own = 0;
@@ -107,7 +113,7 @@ static bool has_line(const struct batch_run *run)
            bytes < BATCH_RUN_MAX_ANSWERS && clock_us() >= run->wait_until_us;
 }
 
-/* The run whose next line comes: of those with one, the one with the fewest that run. */
+/* The batch whose next line starts: of those with a ready line the one with the fewest running. */
 static struct batch_run *next_run(struct batch_runner *r)
 {
     struct batch_run *best = NULL;
@@ -143,7 +149,7 @@ static void on_tick(uv_timer_t *tick)
     batch_runner_pump(r);
 }
 
-/* Without batches nothing is done. */
+/* Run the timer while there are batches. */
 static void set_tick(struct batch_runner *r)
 {
     const bool wants = (r->n_runs > 0 || r->wants_open) && !r->is_stopping;
@@ -165,7 +171,7 @@ static uint32_t n_wanted(const struct batch_runner *r)
     return (room > r->n_running ? room - r->n_running : 0) + AHEAD;
 }
 
-/* When the server stops, what is known goes to the disk, and no more. */
+/* While the server stops, write the answers that there are, and nothing else. */
 static void pump_stopping(struct batch_runner *r)
 {
     list_each(it, &r->runs)
@@ -217,7 +223,7 @@ int batch_runner_create(struct batch_runner **out, const struct batch_runner_opt
     return 0;
 }
 
-/* On the keeper's thread: the ids of all that are open. */
+/* Collect the ids of all open batches; runs on the keeper's thread. */
 static void find_open(struct batch_job *job, struct batch_store *s)
 {
     struct batch_runner *r = list_entry(job, struct batch_runner, open_job);
@@ -237,7 +243,7 @@ static void find_open(struct batch_job *job, struct batch_store *s)
     mem_free(record);
 }
 
-/* Begun since, where the first look failed. */
+/* Whether the batch has a run, begun since the first look failed. */
 static bool has_run(const struct batch_runner *r, const char *id)
 {
     for (const struct list *it = r->runs.next; it != &r->runs; it = it->next)
@@ -296,7 +302,8 @@ void batch_runner_drain(struct batch_runner *r)
     set_tick(r);
 }
 
-/* What the disk does not take is computed again by the next process. */
+/* Whether nothing is left to write; answers that the disk does not take are computed again by the
+ * next process. */
 bool batch_runner_is_idle(const struct batch_runner *r)
 {
     if (r == NULL)
@@ -338,7 +345,7 @@ void batch_runner_destroy(struct batch_runner **runner)
     *runner = NULL;
 }
 
-/* ---- batches that come and go ---- */
+/* ---- batches that are added and cancelled ---- */
 
 int batch_runner_add(struct batch_runner *r, const struct batch_record *record,
                      enum batch_phase phase)

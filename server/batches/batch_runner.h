@@ -1,12 +1,12 @@
-/* server/batches/batch_runner.h - which lines of which batches are computed now.
+/* server/batches/batch_runner.h - chooses which lines of which batches are computed now.
  *
- * A line is a call of the server's own (http/local_call.h) at the lowest priority: requests of
- * clients go before it, and take its place while they need it. As many run as `room` allows.
- * Batches take turns, line by line; some of each owner's at a time, the others wait.
+ * A line is a local call (http/local_call.h) at the lowest priority: clients' requests go before
+ * it, and take its place while they need it. As many lines run as `room` allows. Batches take
+ * turns, line by line; each owner has some batches active at a time, the others wait.
  *
- * A line that is turned away for now (429, 503) begins again when it may; so does one whose time
- * was over, some times. What comes back otherwise is its answer. When the server stops, lines that
- * run are given up, and begin again in the next process.
+ * A line that is turned away for now (429, 503) starts again when it may; a line whose time was
+ * over (408) does too, a few times. Any other reply is its answer. When the server stops, running
+ * lines are cancelled, and start again in the next process.
  *
  * Thread: the loop's.
  * Memory: batches (batch_run.h), at most BATCH_STORE_MAX_OPEN.
@@ -28,30 +28,30 @@ struct batch_runner_options {
     uv_loop_t *loop;
     struct batch_keeper *keeper;
     struct batch_run_limits limits;
-    /* How many lines may run now, of which n_running do. */
+    /* How many lines may run now, including the n_running that do. */
     uint32_t (*room)(void *ud, uint32_t n_running);
-    /* Of a batch that was begun with the key of that name; NULL: it is gone. Borrowed. */
+    /* Find the key with which a batch was created; NULL: it no longer exists. Borrowed. */
     struct key *(*find_key)(void *ud, const char *name);
-    /* One has written answers, and has ended; NULL: nobody asks. */
+    /* Called when a batch has written answers, and when it has ended; NULL: not needed. */
     void (*progress)(void *ud, const struct batch_run *run);
     void (*over)(void *ud, const struct batch_run *run);
     void *ud;
 };
 
 int batch_runner_create(struct batch_runner **out, const struct batch_runner_options *options);
-/* Requests are taken: go on with what is open. The first call of the runner's that makes others. */
+/* Requests are accepted: continue the open batches. Call it once, before the functions below. */
 void batch_runner_start(struct batch_runner *r, struct local_calls *calls);
-/* The lines that run are given up, and nothing more begins. */
+/* Cancel the running lines, and start nothing more. */
 void batch_runner_drain(struct batch_runner *r);
 bool batch_runner_is_idle(const struct batch_runner *r);
-/* Give back the loop's handle; the loop must run once more. NULL is allowed. */
+/* Close the loop's handle; the loop must run once more. NULL is allowed. */
 void batch_runner_stop(struct batch_runner *r);
 void batch_runner_destroy(struct batch_runner **r);
 
-/* A batch that the store has now, or one of files (batch_run_create). 0 or ERR_NOMEM. */
+/* Add a batch of the store, or one of files (batch_run_create()). 0 or ERR_NOMEM. */
 int batch_runner_add(struct batch_runner *r, const struct batch_record *record,
                      enum batch_phase phase);
-/* The store says that it is cancelled. */
+/* Stop a batch that was cancelled in the store. */
 void batch_runner_cancel(struct batch_runner *r, const char *id);
 
 struct batch_runner_counts {

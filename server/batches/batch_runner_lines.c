@@ -1,5 +1,10 @@
-/* server/batches/batch_runner_lines.c - see batch_runner.h: how lines begin, and what becomes of
- * what comes back; and what is told of all. */
+/* server/batches/batch_runner_lines.c - starts lines and takes their replies; see batch_runner.h.
+ *
+ * A line becomes a POST to itself (local_call.h) under the batch's key or tenant. Its reply either
+ * puts the item back in front of its batch, with a pause for the whole batch, or moves it to
+ * `answered`, from where the next job writes it. All on the I/O thread; the answer's buffer is
+ * moved, not copied.
+ */
 #include "server/batches/batch_runner_impl.h"
 
 #include "core/base/clock.h"
@@ -10,10 +15,10 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Times that a line may run out of its time (408) before that is its answer. */
+/* Times that a line may run out of time (408) before that becomes its answer. */
 #define MAX_TRIES 3
 #define PAUSE_US 1000000u
-/* A key's quota may be raised meanwhile: what is refused for longer is tried again. */
+/* Longest pause: a key's quota may be raised meanwhile. */
 #define MAX_PAUSE_S 60
 
 static void take_from_running(struct batch_item *item)
@@ -23,7 +28,7 @@ static void take_from_running(struct batch_item *item)
     batch_runner_of(item->run)->n_running--;
 }
 
-/* It begins again, before the others of its batch. */
+/* Make the line ready again, before the others of its batch. */
 static void put_back(struct batch_item *item, uint64_t pause_us)
 {
     struct batch_run *run = item->run;
@@ -49,7 +54,7 @@ static bool is_for_now(struct batch_item *item, const struct local_reply *reply)
     return (reply->status == 429 || reply->status == 503) && !reply->is_final;
 }
 
-/* A job renders the answer as a line, and writes it. */
+/* Keep the answer; the next job renders it as a line and writes it. */
 static void keep_answer(struct batch_item *item, const struct local_reply *reply)
 {
     struct batch_run *run = item->run;
@@ -80,7 +85,7 @@ static void release_key(void *key)
     key_unref(key);
 }
 
-/* The line's body is kept: it may have to begin again. */
+/* Start the line; its body is kept, since it may have to start again. */
 int batch_runner_start_line(struct batch_runner *r, struct batch_item *item)
 {
     struct batch_run *run = item->run;
@@ -127,7 +132,7 @@ void batch_runner_give_up(struct batch_run *run)
     run->ready_bytes = 0;
 }
 
-/* ---- for those who ask ---- */
+/* ---- counts and /debug/batches ---- */
 
 struct batch_runner_counts batch_runner_counts(const struct batch_runner *r)
 {

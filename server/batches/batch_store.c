@@ -1,6 +1,10 @@
-/* server/batches/batch_store.c - see batch_store.h: the database and the folder. What computes
- * batches asks batch_store_records.c; the bytes are batch_store_files.c's. A build without SQLite
- * has batch_store_none.c in their place. */
+/* server/batches/batch_store.c - the database of batch_store.h, its statements and pages.
+ *
+ * All SQL is in batch_sql.inc and prepared once; rows leave as JSON made by SQLite itself. If the
+ * disk is full at the start the database stays closed, and every statement answers a 503 until
+ * batch_store_try_open() succeeds. batch_store_records.c has what computes batches,
+ * batch_store_files.c the bytes. A build without SQLite has batch_store_none.c in their place.
+ */
 #ifdef QUIRE_SQLITE
 #include "core/base/hex.h"
 #include "server/batches/batch_store_impl.h"
@@ -32,7 +36,7 @@ static const struct sqlite_table tables[] = {
     {"batch_usage", 5, false, "INSERT OR IGNORE INTO batch_usage SELECT ?6,?2,?3,?4,?5"},
 };
 
-/* Of the index of ids. What files are lost the folder says. */
+/* Note ids that only the index still knows; lost files are found in the folder. */
 static const char enter_lost[] =
     "INSERT OR IGNORE INTO lost SELECT 'batch',?2 WHERE ?1=2 AND length(?2)=30"
     " AND substr(?2,1,6)='batch_' AND NOT EXISTS(SELECT 1 FROM batch WHERE id=?2)";
@@ -79,7 +83,7 @@ sqlite3_stmt *batch_store_bind(struct batch_store *s, enum batch_statement which
     va_list ap;
 
     if (s->db == NULL)
-        return NULL; /* its step says so */
+        return NULL; /* batch_store_step() returns the error */
     va_start(ap, types);
     sqlite_bind(s->statements[which], types, ap);
     va_end(ap);
@@ -183,7 +187,7 @@ void batch_store_path(const struct batch_store *s, const char *id, char out[BATC
 
 /* ---- life ---- */
 
-/* Uploads that the end of a process has cut. */
+/* Remove uploads that were cut off by the end of a process. */
 static void remove_parts(const struct batch_store *s)
 {
     DIR *dir = opendir(s->folder);
@@ -365,7 +369,7 @@ static void add_ends(struct buf *out, char ends[2][BATCH_STORE_ID], uint32_t n)
     }
 }
 
-/* The place behind which a page begins. */
+/* The row number after which a page begins. */
 static int find_place(struct batch_store *s, enum batch_statement one, const char *owner,
                       const struct batch_page *page, int64_t *place, struct api_error *e)
 {

@@ -1,21 +1,21 @@
 /* server/batches/batch_store.h - files and batches of OpenAI's API in a folder: an SQLite database
- * that knows them (batches.db), and a file of its own for the bytes of each.
+ * (batches.db), and a file for the bytes of each.
  *
- * Whose a file or a batch is, is part of its name: one owner does not see another's. A file of
- * answers belongs to its batch alone until that has an end, and is a file like others then. Files
- * go when they are too old, batches that have ended with them; never what a batch needs that has
- * not ended. What a call has said was done is on the disk.
+ * The owner is part of the name of a file or batch: one owner does not see another's. A file of
+ * answers belongs to its batch alone until the batch has ended, and is a file like others then.
+ * Files are deleted when they are too old, and ended batches with them, but never a file that an
+ * open batch needs. What a call reports as done is on the disk.
  *
- * Of a damaged database what can be saved is (sqlite_file.h), and what its rows and the folder say
- * of each other is made to agree: a file that a batch names and whose bytes are there is one again,
- * one whose bytes are gone is none. Bytes that no row knows stay where they are; the log has their
- * names (event=file_lost).
+ * From a damaged database all that can be read is saved (sqlite_file.h), and its rows and the
+ * folder are made to agree: a file that a batch names and whose bytes exist gets a row again, a row
+ * whose bytes are gone is deleted. Bytes without a row stay where they are; the log has their names
+ * (event=file_lost).
  *
- * Thread: any, one call at a time; every call may wait for a disk, so never the I/O thread's, but
- *         for batch_store_counts().
+ * Thread: any, one call at a time; every call may wait for a disk, so never the I/O thread's,
+ *         except batch_store_counts().
  * Memory: a cache of 4 MiB, the statements, and what SQLite's calls take.
- * Errors: opening fails with a sentence; calls fill *e: a 400 or 404 of the client's making, a 413
- *         when there is no room, a 503 when the folder cannot be read or written. Nothing has
+ * Errors: opening fails with a sentence; calls fill *e: a 400 or 404 for the client's mistakes, a
+ *         413 when there is no room, a 503 when the folder cannot be read or written. Nothing has
  *         changed then, and the next call tries again.
  */
 #ifndef SERVER_BATCHES_BATCH_STORE_H
@@ -30,36 +30,37 @@
 #include "server/batches/batch_line.h"
 #include "server/http/error.h"
 
-#define BATCH_STORE_ID 40     /* room for an id of ours, with its end */
-#define BATCH_STORE_OWNER 66  /* for a tenant's name */
-#define BATCH_STORE_KEY 49    /* for a key's */
+#define BATCH_STORE_ID 40     /* bytes of our ids, with the NUL */
+#define BATCH_STORE_OWNER 66  /* bytes of a tenant's name */
+#define BATCH_STORE_KEY 49    /* bytes of a key's name */
 #define BATCH_STORE_PATH 4096
-/* Batches that have not ended, in all and of one tenant; where all are one, that has all. */
+/* Most open batches, in all and of one tenant; if there is only one tenant it may have all. */
 #define BATCH_STORE_MAX_OPEN 1000
 #define BATCH_STORE_MAX_OPEN_OF_OWNER 250
 
-struct batch_store; /* NULL: there is none */
+struct batch_store; /* NULL: there are no batches */
 
 struct batch_store_options {
     const char *folder;
-    uint64_t max_bytes; /* of all files, those that are still written and answers so far too */
+    uint64_t max_bytes; /* of all files, including uploads and answers that are still being
+                         * written */
     uint32_t max_days;
 };
 
 /* ERR_UNSUPPORTED: this build has no SQLite. ERR_BUSY: another process has the folder. ERR_FORMAT:
- * its database is no such one. Where the disk is full this is no failure: calls are answered with a
- * 503 until batch_store_try_open() finds room. */
+ * it is another kind of database. A full disk is not a failure: calls are answered with a 503 until
+ * batch_store_try_open() finds room. */
 int batch_store_open(struct batch_store **out, const struct batch_store_options *options, char *err,
                      size_t err_len);
 void batch_store_close(struct batch_store **s);
-/* Before each call, and from its thread: does nothing but where the disk was full. */
+/* Call it before each call, on its thread: opens the database if the disk was full. */
 void batch_store_try_open(struct batch_store *s);
 
 struct batch_store_counts {
-    uint64_t n_files, bytes; /* bytes: of those that are still written, too */
-    uint64_t n_lost;         /* of a damaged database, as far as they are known */
+    uint64_t n_files, bytes; /* bytes: including files that are still being written */
+    uint64_t n_lost;         /* lost from a damaged database, as far as is known */
 };
-/* As of the last change. From any thread, at any time. */
+/* The counts as of the last change. From any thread, at any time. */
 struct batch_store_counts batch_store_counts(const struct batch_store *s);
 
 struct batch_name {
@@ -74,19 +75,19 @@ struct batch_page {
 
 /* ---- files; answers are OpenAI's objects ---- */
 
-/* A file that is uploaded: it has an id and is open to write, and nobody sees it. */
+/* Begin an upload: a file with an id, open for writing, that no client sees yet. */
 int batch_store_begin_file(struct batch_store *s, char id[BATCH_STORE_ID], int *fd,
                            struct api_error *e);
-/* May there be so many bytes more? */
+/* Whether this many more bytes fit. */
 int batch_store_check_room(struct batch_store *s, uint64_t bytes, struct api_error *e);
-/* They are written to a file that is uploaded: they count until they are given back, which is when
+/* Reserve bytes that are written to an upload; they count until they are given back, which is when
  * the file has a row, or is dropped. */
 int batch_store_take_room(struct batch_store *s, uint64_t bytes, struct api_error *e);
 void batch_store_give_room(struct batch_store *s, uint64_t bytes);
 struct batch_upload {
     const char *filename, *purpose;
     uint64_t bytes;
-    uint32_t keep_s; /* 0: as long as any */
+    uint32_t keep_s; /* 0: as long as any file */
 };
 int batch_store_end_file(struct batch_store *s, const struct batch_name *name, int fd,
                          const struct batch_upload *upload, struct buf *out, struct api_error *e);
@@ -96,7 +97,7 @@ int batch_store_get_file(struct batch_store *s, const struct batch_name *name, s
                          struct api_error *e);
 int batch_store_list_files(struct batch_store *s, const char *owner, const struct batch_page *page,
                            struct buf *out, struct api_error *e);
-/* Open to read; it can be read to its end when it is deleted meanwhile. */
+/* Open it for reading; it can be read to its end even if it is deleted meanwhile. */
 int batch_store_open_file(struct batch_store *s, const struct batch_name *name, int *fd,
                           struct api_error *e);
 int batch_store_delete_file(struct batch_store *s, const struct batch_name *name, struct buf *out,
@@ -110,7 +111,7 @@ struct batch_start {
     const char *metadata; /* JSON, or NULL */
     uint32_t window_s;
 };
-/* Its id goes to `id`. A 429 when there are as many as may be. */
+/* Create a batch; `id` gets its id. A 429 when there are too many. */
 int batch_store_create(struct batch_store *s, const char *owner, const struct batch_start *start,
                        char id[BATCH_STORE_ID], struct buf *out, struct api_error *e);
 int batch_store_get(struct batch_store *s, const struct batch_name *name, struct buf *out,
@@ -121,7 +122,7 @@ int batch_store_list(struct batch_store *s, const char *owner, const struct batc
 int batch_store_cancel(struct batch_store *s, const struct batch_name *name, struct buf *out,
                        struct api_error *e);
 
-/* ---- for whoever computes them ---- */
+/* ---- for batch_run.c and batch_runner.c ---- */
 
 enum batch_ending { /* how a batch ends */
     BATCH_ENDS_NOT = 0,
@@ -142,23 +143,23 @@ struct batch_record { /* a batch that has not ended */
     enum batch_ending ending; /* that has begun */
 };
 
-/* The open batch of that id; NULL: the first one behind number *n, which moves on. 1 with it, 0:
- * there is none. */
+/* Find the open batch of that id; NULL: the first one after row number *n, which is updated. 1 when
+ * found, 0: none. */
 int batch_store_find_open(struct batch_store *s, const char *id, int64_t *n,
                           struct batch_record *out, struct api_error *e);
-/* Its lines have been checked: it runs. */
+/* The batch's lines have been checked: it runs. */
 int batch_store_set_lines(struct batch_store *s, const char *id, uint32_t n_lines,
                           struct api_error *e);
 int batch_store_set_progress(struct batch_store *s, const char *id,
                              const struct batch_progress *progress, struct api_error *e);
-/* It is about to end so. */
+/* The batch is about to end in that way. */
 int batch_store_set_ending(struct batch_store *s, const char *id, enum batch_ending ending,
                            struct api_error *e);
-/* It has ended: its answers become files. `errors`: a list's items, or NULL. */
+/* The batch has ended: its answers become files. `errors`: a list's items, or NULL. */
 int batch_store_end(struct batch_store *s, const char *id, enum batch_ending ending,
                     const struct batch_progress *progress, const struct buf *errors,
                     struct api_error *e);
-/* What is too old goes. */
+/* Delete everything that is too old. */
 int batch_store_sweep(struct batch_store *s, struct api_error *e);
 
 #endif

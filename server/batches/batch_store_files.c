@@ -1,4 +1,10 @@
-/* server/batches/batch_store_files.c - the files of batch_store.h: their bytes, and what goes. */
+/* server/batches/batch_store_files.c - the bytes of files, and deletion; see batch_store.h.
+ *
+ * An upload is written as ID.part and renamed when it is complete and synced, before its row is
+ * inserted; a deletion removes the row first. A crash in between leaves bytes without a row, never
+ * a row without bytes. Uploads reserve their bytes in an atomic counter, since they have no row
+ * yet.
+ */
 #ifdef QUIRE_SQLITE
 #include "server/batches/batch_store_impl.h"
 
@@ -79,7 +85,8 @@ void batch_store_drop_file(struct batch_store *s, const char *id)
     unlink(path);
 }
 
-/* The bytes get their name before the database knows of them: what it knows is there. */
+/* Give the bytes their name before the database knows of them, so that a row's bytes always
+ * exist. */
 static int place_file(struct batch_store *s, const char *id, int fd, struct api_error *e)
 {
     char from[BATCH_STORE_PATH], to[BATCH_STORE_PATH];
@@ -167,7 +174,7 @@ int batch_store_delete_file(struct batch_store *s, const struct batch_name *name
     return batch_store_check_out(out, e);
 }
 
-/* One file at a time: its bytes go last, so that what the database knows is there. */
+/* Delete old files one at a time, the row before the bytes, so that a row's bytes always exist. */
 int batch_store_sweep(struct batch_store *s, struct api_error *e)
 {
     char id[BATCH_STORE_ID], path[BATCH_STORE_PATH];

@@ -1,5 +1,9 @@
-/* server/batches/batch_store_mend.c - what batch_store.h does after its database was damaged: the
- * rows that were saved and the files of the folder are made to agree. */
+/* server/batches/batch_store_mend.c - repairs batch_store.h after its database was damaged.
+ *
+ * It runs once, at the opening, after sqlite_salvage.h has saved the rows that can be read. In this
+ * order: files that batches name get a row again if their bytes exist; rows without bytes are
+ * deleted; bytes without a row are logged and left alone.
+ */
 #ifdef QUIRE_SQLITE
 #include "server/batches/batch_store_impl.h"
 
@@ -20,7 +24,7 @@ static const char unknown_sql[] =
     " WHERE ended AND output_end>0 AND NOT EXISTS(SELECT 1 FROM file f WHERE f.id=output)"
     " UNION SELECT failures,owner,'batch_output',id||'_error.jsonl',created FROM batch"
     " WHERE ended AND failures_end>0 AND NOT EXISTS(SELECT 1 FROM file f WHERE f.id=failures)";
-/* Sorted: the rows are there before the first one goes. */
+/* Sorted, so that all rows were read before the first one is deleted. */
 static const char files_sql[] = "SELECT id FROM file ORDER BY filename,id";
 static const char is_known_sql[] = "SELECT 1 FROM file WHERE id=?1 UNION ALL SELECT 1 FROM batch"
                                    " WHERE ended=0 AND (output=?1 OR failures=?1) LIMIT 1";
@@ -32,7 +36,7 @@ static const char *text_of(sqlite3_stmt *st, int i)
     return text != NULL ? text : "";
 }
 
-/* -1: it is not there. */
+/* The size of the file, or -1: it does not exist. */
 static int64_t bytes_of(const struct batch_store *s, const char *id)
 {
     char path[BATCH_STORE_PATH];
@@ -63,7 +67,7 @@ static int restore(struct batch_store *s, sqlite3_stmt *file, struct api_error *
     int rc;
 
     if (bytes < 0)
-        return 0; /* it was deleted, or its batch will say that it is not there */
+        return 0; /* it was deleted, or its batch will report that it is missing */
     rc = batch_store_step(s,
                           batch_store_bind(s, SQL_ADD_FILE, "ttttiii", id, text_of(file, 1),
                                            text_of(file, 2), text_of(file, 3), bytes, created,
@@ -117,7 +121,7 @@ static bool is_known(struct batch_store *s, const char *id)
     return is;
 }
 
-/* Bytes without a row are somebody's: they stay, and are named. */
+/* Log the bytes without a row; they may be of value to their owner, and stay. */
 static void name_unknown(struct batch_store *s)
 {
     DIR *dir = opendir(s->folder);

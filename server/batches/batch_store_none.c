@@ -1,5 +1,8 @@
-/* server/batches/batch_store_none.c - batch_store.h in a build without SQLite: nothing can be
- * opened, so that nothing else is ever called. */
+/* server/batches/batch_store_none.c - batch_store.h in a build without SQLite.
+ *
+ * The opening fails with a sentence, so that there is never a store, and no other function here is
+ * called except batch_store_counts(), close and try_open() with NULL; they exist to be linked.
+ */
 #ifndef QUIRE_SQLITE
 #include "server/batches/batch_store.h"
 

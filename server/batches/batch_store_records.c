@@ -1,5 +1,9 @@
-/* server/batches/batch_store_records.c - the batches of batch_store.h, from their start to their
- * end. */
+/* server/batches/batch_store_records.c - the batches of batch_store.h, from creation to end.
+ *
+ * A batch is one row whose status only moves forward: every UPDATE names the statuses that it may
+ * leave, so that a job that comes late changes nothing. Progress and usage are one transaction, and
+ * so are the end and the rows of its answers. A batch's seed is a hash of its id.
+ */
 #ifdef QUIRE_SQLITE
 #include "server/batches/batch_store_impl.h"
 
@@ -36,7 +40,8 @@ static int check_input(struct batch_store *s, const struct batch_name *input, st
     return rc < 0 ? rc : 0;
 }
 
-/* Here, where calls come one after the other, so that no two of them see the last place. */
+/* Checked here, on the keeper's thread, where calls run one after the other: no two of them can
+ * take the last place. */
 static int check_open(struct batch_store *s, const char *owner, struct api_error *e)
 {
     sqlite3_stmt *st = batch_store_bind(s, SQL_COUNT_OPEN, "t", owner);
@@ -102,7 +107,7 @@ int batch_store_cancel(struct batch_store *s, const struct batch_name *name, str
     return ERR_BUSY;
 }
 
-/* ---- for whoever computes them ---- */
+/* ---- for batch_run.c and batch_runner.c ---- */
 
 static void take_text(sqlite3_stmt *st, int i, char *out, size_t size)
 {
@@ -161,7 +166,7 @@ int batch_store_set_lines(struct batch_store *s, const char *id, uint32_t n_line
         s, batch_store_bind(s, SQL_SET_LINES, "tii", id, batch_store_now(), (int64_t)n_lines), e);
 }
 
-/* Within a change. */
+/* Update progress and usage within a transaction. */
 static int set_progress(struct batch_store *s, const char *id, const struct batch_progress *p,
                         struct api_error *e)
 {
@@ -219,7 +224,7 @@ static int add_answers(struct batch_store *s, const char *id, struct api_error *
     return rc;
 }
 
-/* A file without an answer is none. */
+/* Remove the files of answers that are empty, and get no row. */
 static void remove_unused(struct batch_store *s, const char *id)
 {
     sqlite3_stmt *st = batch_store_bind(s, SQL_UNUSED_ANSWERS, "t", id);

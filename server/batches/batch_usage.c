@@ -1,11 +1,16 @@
-/* server/batches/batch_usage.c - see batch_usage.h. */
+/* server/batches/batch_usage.c - see batch_usage.h.
+ *
+ * Only the part "response.body.usage" of an answer's text is parsed, so that a long answer costs a
+ * scan and a small tree. It is called for answers that were just written, and, when a batch is
+ * opened, for those of its files.
+ */
 #include "server/batches/batch_usage.h"
 
 #include "core/base/json.h"
 
 #include <string.h>
 
-/* Of chats and completions, and of Responses: the same under another name. */
+/* A member under the name of chats and completions, or that of Responses. */
 static const cJSON *either(const cJSON *object, const char *name, const char *other)
 {
     const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, name);

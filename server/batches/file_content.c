@@ -1,4 +1,10 @@
-/* server/batches/file_content.c - see file_content.h. */
+/* server/batches/file_content.c - see file_content.h.
+ *
+ * Two parties alternate: a job on the keeper's thread reads 256 KiB, the I/O thread writes it to
+ * the stream, and on_room() posts the next job when the client has taken it. A client that
+ * disconnects only clears `call`; the last job closes the descriptor, because closing may wait for
+ * a disk.
+ */
 #include "server/batches/file_content.h"
 
 #include "core/base/err.h"
@@ -20,7 +26,7 @@
 struct content {
     struct batch_job job;
     struct batch_keeper *keeper;
-    struct http_call *call; /* NULL: it has gone */
+    struct http_call *call; /* NULL: the client disconnected */
     char id[BATCH_STORE_ID], owner[BATCH_STORE_OWNER];
     int fd; /* -1 = not open yet */
     struct buf piece;
@@ -113,7 +119,7 @@ static void on_room(void *ud)
         post(c, on_work, on_done);
 }
 
-/* An error behind the first piece can only be told by an end that is none. */
+/* After the first piece an error can only be shown by aborting the answer. */
 static void fail(struct content *c)
 {
     struct http_call *call = c->call;

@@ -1,4 +1,10 @@
-/* server/batches/file_upload.c - see file_upload.h. */
+/* server/batches/file_upload.c - see file_upload.h.
+ *
+ * The HTTP layer passes the body in pieces (http_route.receive). Each becomes a job on the keeper's
+ * thread that runs the multipart parser and writes the file's bytes; the client is paused until the
+ * job is done, so that at most one piece is in memory. Every way out ends with the job drop(),
+ * which closes the file and removes it unless it was placed.
+ */
 #include "server/batches/file_upload.h"
 
 #include "core/base/err.h"
@@ -18,7 +24,7 @@
 #include <unistd.h>
 
 #define MAX_FIELD 255
-/* OpenAI's, of expires_after[seconds]. */
+/* OpenAI's limits of expires_after[seconds]. */
 #define MIN_KEEP_S 3600
 #define MAX_KEEP_S 2592000
 
@@ -34,18 +40,18 @@ static const char *const names[N_FIELDS] = {
 struct upload {
     struct batch_job job;
     struct batch_keeper *keeper;
-    struct http_call *call; /* NULL: it is answered or has gone */
+    struct http_call *call; /* NULL: it was answered, or the client disconnected */
     char owner[BATCH_STORE_OWNER];
     uint64_t max_file;
     bool has_job;
-    /* The job's while there is one. */
+    /* The members below belong to the job while there is one. */
     struct multipart form;
     struct buf piece, out;
     enum field field; /* of the current part */
     char values[N_FIELDS][MAX_FIELD + 1];
     bool has[N_FIELDS];
     char id[BATCH_STORE_ID], filename[MULTIPART_MAX_FILENAME + 1];
-    int fd; /* -1 = there is no file */
+    int fd; /* -1 = no file */
     uint64_t bytes, n_taken;
     bool has_last_boundary, is_placed;
     struct api_error error;
@@ -213,7 +219,7 @@ static void after_drop(struct batch_job *job)
     mem_free(u);
 }
 
-/* It is answered, or its client has gone. */
+/* The call was answered, or its client disconnected: clean up on the keeper's thread. */
 static void leave(struct upload *u)
 {
     u->call = NULL;
@@ -269,7 +275,7 @@ static void refuse(struct http_call *call, int status, const char *message)
     http_call_reply_error(call, &e);
 }
 
-/* The first piece. NULL: the call has been answered. */
+/* Begin with the first piece. NULL: the call has been answered. */
 static struct upload *begin(const struct batch_pages *pages, struct http_call *call)
 {
     struct upload *u;

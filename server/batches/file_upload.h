@@ -1,9 +1,10 @@
-/* server/batches/file_upload.h - POST /v1/files: a form whose file goes to the disk as it comes.
+/* server/batches/file_upload.h - POST /v1/files: a form whose file is written to the disk as it
+ * arrives.
  *
- * A piece of the body at a time is on its way: its client is paused while the keeper's thread takes
- * the form apart and writes. A file has its name only when all of it is on the disk.
+ * One piece of the body is worked on at a time: its client is paused while the keeper's thread
+ * parses the form and writes. A file gets its name only when all of it is on the disk.
  *
- * Thread: the loop's, but for the jobs' work.
+ * Thread: the loop's, except for the jobs' work.
  * Memory: a piece of at most 64 KiB, which the exchange counts, and the names of a form.
  */
 #ifndef SERVER_BATCHES_FILE_UPLOAD_H

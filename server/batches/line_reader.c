@@ -1,4 +1,9 @@
-/* server/batches/line_reader.c - see line_reader.h. */
+/* server/batches/line_reader.c - see line_reader.h.
+ *
+ * pread() in blocks of 64 KiB, so that the file's position is not shared with whoever appends to
+ * it. A line that spans blocks is put together in `line`; `end` counts the bytes consumed and is
+ * where the next block is read.
+ */
 #include "server/batches/line_reader.h"
 
 #include "core/base/err.h"
@@ -22,7 +27,7 @@ void line_reader_release(struct line_reader *r)
     buf_release(&r->block);
 }
 
-/* The next block. 1, 0 at the end, or ERR_*. */
+/* Read the next block. 1, 0 at the end, or ERR_*. */
 static int fill(struct line_reader *r)
 {
     const uint64_t at = r->end;

@@ -14,23 +14,23 @@
 
 struct line_reader { /* zero is none */
     int fd;          /* borrowed */
-    struct buf line; /* without its end */
+    struct buf line; /* without its line end */
     uint32_t number; /* of the line in the file, from 1 */
     uint64_t end;    /* bytes of the file up to the line's end */
-    bool is_whole;   /* the line had an end */
+    bool is_whole;   /* the line had a line end */
     /* private */
     struct buf block;
     size_t pos;
     uint64_t limit;
 };
 
-/* From the begin of the file, at most `limit` bytes of it. */
+/* Start at the beginning of the file, and read at most `limit` bytes of it. */
 void line_reader_init(struct line_reader *r, int fd, size_t max, uint64_t limit);
 void line_reader_release(struct line_reader *r);
 
-/* 1 with a line, 0 at the end; ERR_LIMIT: the line is too long, ERR_IO, ERR_NOMEM. */
+/* Read a line: 1, or 0 at the end; ERR_LIMIT: the line is too long, ERR_IO, ERR_NOMEM. */
 int line_reader_next(struct line_reader *r);
-/* Is there nothing but blanks in the line? */
+/* Whether the line has only blanks. */
 bool line_reader_is_blank(const struct line_reader *r);
 
 #endif

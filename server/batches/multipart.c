@@ -1,4 +1,10 @@
-/* server/batches/multipart.c - see multipart.h. */
+/* server/batches/multipart.c - see multipart.h.
+ *
+ * A state machine over single bytes for boundaries and headers; data is searched for the next CR
+ * with memchr(), since a boundary can only begin there. A boundary may be split between pieces:
+ * n_matched counts the bytes of it that have matched, and when the match fails they are returned as
+ * data from the delimiter itself.
+ */
 #include "server/batches/multipart.h"
 
 #include <string.h>
@@ -13,7 +19,8 @@ static const char *skip_blanks(const char *s)
     return s + strspn(s, " \t");
 }
 
-/* A token, or a quoted string, into out; behind it, or NULL when it is not valid or too long. */
+/* Read a token, or a quoted string, into out. Returns its end, or NULL when it is not valid or too
+ * long. */
 static const char *take_value(const char *s, char *out, size_t size)
 {
     const bool is_quoted = *s == '"';
@@ -32,8 +39,8 @@ static const char *take_value(const char *s, char *out, size_t size)
     return s;
 }
 
-/* The parameter of that name behind the first ';', as RFC 9110 has them: 1 when it is there, 0 when
- * it is not, -1 when it cannot be read. */
+/* Find the parameter of that name after the first ';', as in RFC 9110: 1 when found, 0 when absent,
+ * -1 when it cannot be read. */
 static int find_parameter(const char *value, const char *name, char *out, size_t size)
 {
     const size_t n = strlen(name);
@@ -59,7 +66,7 @@ static int find_parameter(const char *value, const char *name, char *out, size_t
     return 0;
 }
 
-/* ---- the begin ---- */
+/* ---- the beginning ---- */
 
 static bool is_boundary(const char *s)
 {
@@ -89,7 +96,7 @@ bool multipart_init(struct multipart *m, const char *content_type)
     memcpy(m->delimiter, "\r\n--", 4);
     memcpy(m->delimiter + 4, boundary, n);
     m->n_delimiter = n + 4;
-    m->n_matched = 2; /* the first boundary needs no line before it */
+    m->n_matched = 2; /* the first boundary needs no line end before it */
     return true;
 }
 
@@ -162,7 +169,7 @@ static void begin_headers(struct multipart *m)
     m->name[0] = m->filename[0] = '\0';
 }
 
-/* Behind a boundary: -- closes the body; blanks and the end of the line begin a part. */
+/* A byte after a boundary: -- ends the body; blanks and a line end begin a part. */
 static enum multipart_event boundary_byte(struct multipart *m, char c)
 {
     switch ((enum state)m->state) {
@@ -196,8 +203,8 @@ static enum multipart_event end_data(struct multipart *m)
     return is_part ? MULTIPART_PART_END : MULTIPART_MORE;
 }
 
-/* Bytes up to what may be the begin of a boundary. A CR stands only at the begin of one, so what
- * did not become a boundary is data, and begins none. */
+/* Return bytes up to a possible beginning of a boundary. The delimiter has its only CR at its
+ * beginning, so bytes that did not match it are data, and cannot begin another one. */
 static enum multipart_event take_data(struct multipart *m, const char **at, const char *end,
                                       const char **data, size_t *n_data)
 {

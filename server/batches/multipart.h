@@ -1,10 +1,10 @@
 /* server/batches/multipart.h - bodies of multipart/form-data (RFC 7578, RFC 2046), piece by piece.
  *
  * A push parser without I/O: the caller feeds bytes as they come and gets events, which depend on
- * the bytes alone, but that a part's data comes in pieces. What is before the first boundary and
- * behind the last one is skipped. An error is final.
+ * the bytes alone, except that a part's data may come in any number of pieces. Bytes before the
+ * first boundary and after the last one are skipped. An error is final.
  *
- * Thread: none of its own.
+ * Thread: any, one at a time.
  * Memory: none but the struct; headers of a part take at most MULTIPART_MAX_HEADERS bytes.
  */
 #ifndef SERVER_BATCHES_MULTIPART_H
@@ -21,9 +21,9 @@
 enum multipart_event {
     MULTIPART_MORE = 0, /* all bytes are used */
     MULTIPART_PART,     /* a part begins: name and filename are set */
-    MULTIPART_DATA,     /* bytes of it, not empty */
+    MULTIPART_DATA,     /* bytes of it, at least one */
     MULTIPART_PART_END,
-    MULTIPART_END,      /* the last boundary; what follows is skipped */
+    MULTIPART_END,      /* the last boundary; the rest is skipped */
     MULTIPART_BAD,      /* `why`; again at each further call */
 };
 
@@ -40,12 +40,12 @@ struct multipart {
     char line[MULTIPART_MAX_HEADERS];
 };
 
-/* From the value of Content-Type (NULL: there is none). False: it is no such type, or its boundary
- * is not valid. */
+/* Start from the value of Content-Type (NULL: none). False: it is another type, or its boundary is
+ * not valid. */
 bool multipart_init(struct multipart *m, const char *content_type);
 
-/* Take bytes from *at on, before `end`; *at is moved behind what was used. *data is a part of these
- * bytes or of *m, valid until the next call. */
+/* Take bytes from *at on, before `end`; *at is moved past what was used. *data points into these
+ * bytes or *m, valid until the next call. */
 enum multipart_event multipart_next(struct multipart *m, const char **at, const char *end,
                                     const char **data, size_t *n_data);
 

@@ -1,8 +1,10 @@
-/* server/cli/batch.c - `quire batch`: the requests of a file, answered into another, without a
- * server: what /v1/batches does with a file.
+/* server/cli/batch.c - `quire batch`: answers the requests of a file into another file, without a
+ * listening server; the same as /v1/batches does with a file.
  *
- * The file of answers is the record of what is done. A second run with the same files goes on where
- * the first one was.
+ * The command runs a whole server (serve_run) that listens nowhere and ends with its batch. The
+ * file of answers is the record of progress: a second run with the same files skips the lines that
+ * have an answer. Ids and seeds of answers derive from a hash of the input, so a file of answers to
+ * another input is recognised, and is not overwritten.
  */
 #include "config/config.h"
 #include "core/base/buf.h"
@@ -35,7 +37,7 @@
 struct batch_command {
     const char *output;
     bool is_tty, has_begun, is_over, is_refused;
-    uint32_t first_done; /* lines that were answered before */
+    uint32_t first_done; /* lines that an earlier run answered */
     struct server_batch_progress progress;
     uint64_t begin_us, shown_us;
 };
@@ -162,7 +164,7 @@ static int tell_end(const struct batch_command *b, int code)
 
 /* ---- the files ---- */
 
-/* What the answers' ids and seeds follow from: the input's bytes. */
+/* Hash the input's bytes; ids and seeds of answers derive from it. */
 static int hash_input(const char *path, uint64_t *seed)
 {
     const int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -183,8 +185,8 @@ static int hash_input(const char *path, uint64_t *seed)
                   : command_fail(EXIT_FAILED, "'%s' cannot be read: %s", path, strerror(errno));
 }
 
-/* A file that is there must hold answers to this input, of which the last one may be torn: all that
- * is none is cut off. */
+/* Check that an existing file has answers to this input. The last one may be torn; everything that
+ * is no answer would be cut off, so another file is refused. */
 static int check_output(const char *path, uint64_t seed)
 {
     const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
@@ -225,7 +227,7 @@ static int check_files(const char *input, const char *output, uint64_t *seed)
     return code == EXIT_OK ? check_output(output, *seed) : code;
 }
 
-/* A line for each request would hide the progress. */
+/* Log warnings only: a line for each request would hide the progress. */
 static void lower_log(struct config *c)
 {
     if (c->log_level != CONFIG_LOG_INFO)
@@ -251,7 +253,8 @@ static int run(struct config *config, const char *input, const char *output)
     return tell_end(&b, serve_run(config, 0, NULL, &batch));
 }
 
-/* What is neither a flag nor a flag's value: `quire batch` takes it before the settings. */
+/* Take the first argument, unless it is a flag, out of the arguments: the settings' parser does not
+ * know it. */
 static const char *take_input(int *argc, char **argv)
 {
     const char *input;

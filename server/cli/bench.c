@@ -1,6 +1,9 @@
-/* server/cli/bench.c - `quire bench`: how fast a model is on this machine, beside its limits.
+/* server/cli/bench.c - `quire bench`: measures how fast a model is on this machine, and compares
+ * that with the machine's limits.
  *
- * Steps are given to the runner as the scheduler would, without HTTP and without a plan.
+ * Steps are given directly to the runner, in the form that the scheduler would give them, without
+ * HTTP and without a plan. Each test repeats one kind of step and reports the median of its
+ * samples.
  */
 #include "server/cli/command.h"
 
@@ -84,7 +87,7 @@ static bool read_spec(int *argc, char **argv, struct bench_spec *w)
 
 /* ---- the tests ---- */
 
-/* One whole prompt, in steps of at most max_batch_tokens rows. */
+/* Compute one whole prompt, in steps of at most max_batch_tokens rows. */
 static int one_prompt(struct bench *b, uint32_t n, double *seconds)
 {
     struct bench_stream *s = &b->streams[0];
@@ -125,7 +128,7 @@ static int bench_prefill(struct bench *b, const struct bench_spec *w)
     return rc;
 }
 
-/* A token for each of n streams; more rows than a step has room for make it several. */
+/* Decode one token for each of n streams, in several steps if a step does not have enough rows. */
 static int decode_once(struct bench *b, uint32_t n, double *seconds)
 {
     int rc = 0;
@@ -168,7 +171,7 @@ static int bench_decode(struct bench *b, const struct bench_spec *w, uint32_t n)
     return rc;
 }
 
-/* The chunk is the beginning of a prompt, a new one each time. */
+/* One mixed step: n streams decode, and a chunk of a new prompt is computed. */
 static int mixed_once(struct bench *b, uint32_t n, uint32_t chunk, double *seconds)
 {
     struct bench_stream *prompt = &b->streams[n];
@@ -309,7 +312,7 @@ int cmd_bench(int argc, char **argv)
         return command_fail(EXIT_USAGE, "give either --csv or --json");
     }
     if (log_is_on(LOG_INFO) && !log_is_on(LOG_DEBUG))
-        log_setup(LOG_WARN, false, 2); /* the sizes are in the report */
+        log_setup(LOG_WARN, false, 2); /* no log of sizes: they are in the report */
     cpus_read(&b.cpus, "");
     code = instance_init(&b.e, &config, w.no_cascade ? INSTANCE_NO_CASCADE : 0, err, sizeof(err));
     config_release(&config);

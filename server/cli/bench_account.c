@@ -1,4 +1,8 @@
-/* server/cli/bench_account.c - see bench_impl.h: what a step amounts to, and a result's samples. */
+/* server/cli/bench_account.c - see bench_impl.h: computes the arithmetic and the bytes of a step.
+ *
+ * It goes through the matrices of the model, as a step does, and adds up operations, the least time
+ * for them at the measured peak, and the bytes of weights, keys and values that must be read.
+ */
 #include "server/cli/bench_impl.h"
 
 #include "core/model/model.h"
@@ -7,13 +11,13 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* Experts that so many rows choose, if all are as likely. */
+/* The number of experts that so many rows choose, if all experts are equally likely. */
 static double experts_read(const struct model_shape *s, double rows)
 {
     return s->n_expert * (1 - pow(1 - (double)s->n_expert_used / s->n_expert, rows));
 }
 
-/* The layer's products over `rows` rows in steps of `step_rows`. */
+/* Visit the products of a layer for `rows` rows, in steps of `step_rows`. */
 static void each_of_layer(const struct model_shape *s, const struct model_layer *l, double rows,
                           double step_rows, bench_product_fn visit, void *ud)
 {
@@ -47,7 +51,7 @@ struct account {
     struct bench_result *result;
 };
 
-/* Operations, the least time that they take, and bytes. */
+/* Add a product's operations, the least time for them, and its bytes. */
 static void add_product(void *ud, const struct matrix *m, double rows, double n_read)
 {
     const struct account *a = ud;

@@ -1,4 +1,8 @@
-/* server/cli/bench_report.c - see bench_report.h. */
+/* server/cli/bench_report.c - see bench_report.h.
+ *
+ * The rates are computed from each result in one place (struct rates), so that Markdown, CSV and
+ * JSON show the same figures. The JSON text is built as a cJSON tree and printed at once.
+ */
 #include "server/cli/bench_report.h"
 
 #include "core/base/err.h"
@@ -16,7 +20,7 @@ static const char *kind_name(enum bench_kind kind)
     return names[kind];
 }
 
-/* What both tables show of a result. */
+/* The figures of a result that both tables show. */
 struct rates {
     double tokens, ms, gops, peak_share, gbps, read_share;
 };
@@ -54,7 +58,7 @@ static void describe(const struct bench_result *b, char *text, size_t size)
     }
 }
 
-/* Of the time of all samples, 0 .. 1. */
+/* The share of a part in the time of all samples, 0 .. 1. */
 static double share_of(const struct bench_result *b, int part)
 {
     double all = 0;
@@ -190,7 +194,7 @@ int bench_report_json(const struct bench_report *r, FILE *out)
         cJSON_AddNumberToObject(gops, kern_product_name((enum kern_product)i), r->limits.gops[i]);
     for (uint32_t i = 0; i < r->n_results; i++)
         add_result(results, r, &r->results[i]);
-    text = cJSON_Print(o); /* NULL also when an item above was not made */
+    text = cJSON_Print(o); /* NULL also if an item above could not be created */
     cJSON_Delete(o);
     if (text == NULL)
         return ERR_NOMEM;

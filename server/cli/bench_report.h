@@ -23,16 +23,16 @@ enum bench_kind { BENCH_PREFILL = 0, BENCH_DECODE, BENCH_MIXED, BENCH_ROWS };
 
 struct bench_result {
     enum bench_kind kind;
-    uint32_t n_prompt;  /* tokens of a prompt, or rows, of a step; 0: decoding only */
-    uint32_t n_streams; /* that get a token each; 0: a prompt only */
+    uint32_t n_prompt;  /* tokens of a prompt, or rows, in a step; 0: decoding only */
+    uint32_t n_streams; /* each decodes one token; 0: a prompt only */
     uint32_t depth;     /* tokens that each stream has when timing begins */
-    uint32_t n_samples; /* timed */
+    uint32_t n_samples; /* that were timed */
     double median_s, least_s, most_s;
-    double ops;         /* of the matrix products, a multiplication and an addition counting two */
-    double limit_s;     /* the least time they can take at the machine's peaks */
+    double ops;         /* of the matrix products; a multiplication and an addition count as two */
+    double limit_s;     /* the least time for them at the machine's peaks */
     double read_bytes;  /* weights once, and the keys and values that are attended to */
     double part_s[RUNNER_N_PART]; /* of all samples */
-    double cost;        /* BENCH_ROWS: of a step beside one of the first number of rows */
+    double cost;        /* BENCH_ROWS: of a step, relative to one with the first number of rows */
 };
 
 struct bench_report {
@@ -46,7 +46,7 @@ struct bench_report {
 
 void bench_report_markdown(const struct bench_report *r, FILE *out);
 void bench_report_csv(const struct bench_report *r, FILE *out);
-/* ERR_NOMEM. */
+/* Print as JSON. ERR_NOMEM. */
 int bench_report_json(const struct bench_report *r, FILE *out);
 
 #endif

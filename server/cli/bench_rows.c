@@ -1,7 +1,8 @@
-/* server/cli/bench_rows.c - see bench_impl.h: what rows cost that are verified together.
+/* server/cli/bench_rows.c - see bench_impl.h: measures the cost of verifying several rows together.
  *
- * In every round each number of rows has one step, on a stream of the same depth, and a cost is a
- * median over rounds of neighbours' ratios: a machine that is slow for a while slows both.
+ * In every round each number of rows has one step, on a stream of the same depth. A cost is the
+ * median over the rounds of the ratio of steps in the same round, so that a machine that is slow
+ * for a while slows down both sides of the ratio.
  */
 #include "server/cli/bench_impl.h"
 
@@ -43,7 +44,7 @@ static int one_step(struct bench *b, uint32_t n_rows, uint32_t depth, double *se
     return rc;
 }
 
-/* Round -1 is the warm-up. */
+/* Run all rounds; round -1 is the warm-up. */
 static int run_rounds(struct bench *b, const struct rounds *r)
 {
     const struct bench_spec *spec = r->spec;
@@ -77,7 +78,8 @@ static int measure(struct bench *b, const struct rounds *r)
     const struct bench_list *rows = &r->spec->rows;
     const int rc = run_rounds(b, r);
 
-    for (uint32_t i = 0; i < rows->n && rc == 0; i++) /* before any are put in order */
+    for (uint32_t i = 0; i < rows->n && rc == 0; i++) /* the costs need the samples by round, so
+                                                       * before they are sorted */
         r->results[i].cost = cost(r, i);
     for (uint32_t i = 0; i < rows->n && rc == 0; i++) {
         bench_account(b, &r->results[i], rows->v[i], rows->v[i], 1, (double)r->spec->depth);

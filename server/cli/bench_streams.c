@@ -1,7 +1,7 @@
 /* server/cli/bench_streams.c - see bench_impl.h: streams, and steps of them.
  *
- * Keys and values of earlier tokens are not computed but filled in, since no time depends on what
- * they are; every byte of them is real memory.
+ * Keys and values of earlier tokens are not computed but filled in with small numbers, because no
+ * time depends on their values; the memory is really written, so every byte of it exists.
  */
 #include "server/cli/bench_impl.h"
 
@@ -35,7 +35,7 @@ void bench_end_stream(struct bench *b, struct bench_stream *s)
 }
 
 /* Give the stream `depth` tokens: the first `shared` of them, in whole blocks, are those of the
- * first stream; the other blocks are full of small numbers (0x2c2c is 0.065 as f16). */
+ * first stream; the other blocks are filled with small numbers (0x2c2c is 0.065 as f16). */
 static int fill_stream(struct bench *b, struct bench_stream *s, uint32_t depth, uint32_t shared)
 {
     const size_t bytes = kv_store_block_bytes(&b->e.kv->shape);

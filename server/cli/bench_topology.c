@@ -1,10 +1,12 @@
 /* server/cli/bench_topology.c - see bench_impl.h.
  *
- * The model of other numbers of threads: each product takes what its operations take on all
- * threads, or its bytes from memory, whichever is longer; each of a step's barriers takes what its
- * words do one after the other (barrier_tree.h), and the last thread is half a panel late there.
- * Constants are measured, on the threads that there are; what memory does beyond them is not known,
- * so both ends are shown: no more than here, and in proportion.
+ * It prints the topology and a prediction for other numbers of threads. In the prediction, each
+ * product takes the time of its operations divided among the threads, or the time to read its
+ * bytes, whichever is longer. Each barrier of a step takes the time of its arrivals at one word,
+ * one after the other (barrier_tree.h), and on average half a panel more, for which the last thread
+ * is waited for. The constants are measured with the threads of this machine. How the memory's
+ * speed grows with more threads is not known, so both ends are shown: not at all, and in
+ * proportion.
  */
 #include "server/cli/bench_impl.h"
 
@@ -20,10 +22,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BARRIERS 200 /* of a run, which is over before the system takes a CPU away */
+#define BARRIERS 200 /* in one run, short enough not to be interrupted by the system */
 #define BARRIER_RUNS 100
 #define PREFILL_ROWS 512
-#define STEPS 8 /* measured of one stream */
+#define STEPS 8 /* measured steps of one stream */
 
 /* ---- what there is ---- */
 
@@ -94,10 +96,10 @@ static int print_groups(const struct cpus *c, uint32_t n_threads)
 /* ---- what is measured ---- */
 
 struct constants {
-    struct limits one, all; /* with one thread, with those that there are */
+    struct limits one, all; /* with one thread; with all threads of this machine */
     uint32_t n_all;
-    double barrier_s;  /* of two threads */
-    double n_barriers; /* of a step */
+    double barrier_s;  /* with two threads */
+    double n_barriers; /* in a step */
     double step_s;     /* of one stream */
 };
 
@@ -130,7 +132,7 @@ static int measure_barrier(struct constants *k)
     return 0;
 }
 
-/* The least of some steps of one stream, and their barriers. */
+/* Measure the shortest of several steps of one stream, and count the barriers of a step. */
 static int measure_step(struct bench *b, struct constants *k, uint32_t depth)
 {
     uint32_t before = 0;
@@ -155,8 +157,8 @@ static int measure_step(struct bench *b, struct constants *k, uint32_t depth)
 struct team {
     const struct constants *k;
     double n, read_gbps;
-    double seconds;           /* of the products */
-    double alone_s, n_panels; /* of all products on one thread, and the panels that they have */
+    double seconds;           /* for the products */
+    double alone_s, n_panels; /* time of all products on one thread, and their number of panels */
 };
 
 static void add_product(void *ud, const struct matrix *m, double rows, double n_read)
@@ -172,7 +174,7 @@ static void add_product(void *ud, const struct matrix *m, double rows, double n_
     t->n_panels += n_read * m->n_panels;
 }
 
-/* Arrivals at one word come after each other. */
+/* Arrivals at the same word happen one after the other. */
 static double barrier_s(const struct constants *k, uint32_t n)
 {
     const uint32_t groups = (n + TOPOLOGY_GROUP - 1) / TOPOLOGY_GROUP;

@@ -1,4 +1,8 @@
-/* server/cli/cluster_report.c - see cluster_report.h. */
+/* server/cli/cluster_report.c - see cluster_report.h.
+ *
+ * Without --json each run prints its rows at once, under a table's heading that is printed when a
+ * table begins. With --json runs are added to one cJSON object, which is printed at the end.
+ */
 #include "server/cli/cluster_report.h"
 
 #include "core/base/clock.h"
@@ -13,14 +17,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define MAX_ROWS 16 /* of more replicas only the least busy, the median and the busiest are shown */
+#define MAX_ROWS 16 /* with more replicas, only the least busy, the median and the busiest are
+                     * shown */
 
 static double seconds(uint64_t us)
 {
     return (double)us / 1e6;
 }
 
-/* Tokens per second over the cluster's time. */
+/* Tokens per second over the time of the cluster. */
 static double tokens_per_s(const struct cluster_summary *s, uint64_t span_us)
 {
     return span_us > 0 ? (double)s->generated_tokens / seconds(span_us) : 0;
@@ -215,7 +220,7 @@ int cluster_report_run(struct cluster_report *r, const char *settings, const str
 
 void cluster_report_found(struct cluster_report *r, const char *settings, uint32_t n_replicas)
 {
-    r->n_runs = 0; /* the next search has a table of its own */
+    r->n_runs = 0; /* the next search begins a new table */
     if (r->root != NULL) {
         cJSON *found = cJSON_GetObjectItem(r->root, "found");
 

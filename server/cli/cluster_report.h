@@ -1,4 +1,4 @@
-/* server/cli/cluster_report.h - what became of simulated clusters: tables, or one JSON object.
+/* server/cli/cluster_report.h - reports simulated clusters, as tables or as one JSON object.
  *
  * Thread: the main thread.
  * Memory: a JSON object until the end.
@@ -23,10 +23,10 @@ struct cluster_report {
 
 void cluster_report_begin(struct cluster_report *r, const struct cluster_spec *spec,
                           const struct workload *w, const struct step_costs *costs);
-/* One run; its summary of all replicas in *all. ERR_NOMEM. */
+/* Report one run; its summary of all replicas is put into *all. ERR_NOMEM. */
 int cluster_report_run(struct cluster_report *r, const char *settings, const struct cluster *c,
                        struct cluster_summary *all);
-/* So many replicas keep the goal; 0: none do. */
+/* Report the number of replicas that meets the goal; 0: no number does. */
 void cluster_report_found(struct cluster_report *r, const char *settings, uint32_t n_replicas);
 /* Print what has not been printed yet, and free it. */
 void cluster_report_end(struct cluster_report *r);

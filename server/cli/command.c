@@ -1,4 +1,9 @@
-/* server/cli/command.c - what the commands share; see command.h. */
+/* server/cli/command.c - see command.h: functions that the commands share.
+ *
+ * Each command takes its own options out of argv first; the rest goes to config_load(), which
+ * refuses options that it does not know. Models of the Hub in the settings are fetched afterwards
+ * and replaced by their paths in the cache, so that other code knows only paths.
+ */
 #include "server/cli/command.h"
 
 #include "config/config.h"
@@ -23,7 +28,8 @@
 
 #define STDERR_WAIT_MS 1000
 
-/* A pipe that is full and not read must not keep a process from ending. */
+/* Whether standard error can be written to. A full pipe that is not read must not keep a process
+ * from ending. */
 static bool can_print(void)
 {
     struct pollfd p = {.fd = STDERR_FILENO, .events = POLLOUT};
@@ -121,8 +127,8 @@ bool command_take_float(int *argc, char **argv, const char *name, double min, do
 _Static_assert((int)CONFIG_LOG_DEBUG == LOG_DEBUG && (int)CONFIG_LOG_OFF == LOG_OFF,
                "levels are in the order of their words");
 
-/* The library says its own version, whatever the header's was. The instruction sets are those that
- * --isa takes on this CPU. */
+/* Print versions. The version of a library comes from the library, as its header's may differ. The
+ * instruction sets are the values of --isa that this CPU has. */
 static void print_version(void)
 {
     printf("quire %s\nlibmicrohttpd %s\ninstruction sets:", quire_version(), MHD_get_version());
@@ -151,7 +157,7 @@ int command_model_path(const char *text, bool is_offline, char *path, size_t siz
     return EXIT_OK;
 }
 
-/* An item as it was, or its name and its path in the cache. */
+/* Append an item to a list of models; one of the Hub with its name and its path in the cache. */
 static int add_fetched(struct buf *list, struct model_item *item)
 {
     char text[MODELS_MAX_TEXT];
@@ -168,7 +174,7 @@ static int add_fetched(struct buf *list, struct model_item *item)
     return code;
 }
 
-/* Every model of the Hub in the setting `model` becomes its path. Returns an exit_code. */
+/* Replace every model of the Hub in the setting `model` by its path. Returns an exit_code. */
 static int fetch_models(struct config *c)
 {
     struct model_item item;

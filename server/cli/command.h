@@ -1,4 +1,4 @@
-/* server/cli/command.h - the commands of the program, each a small main of its own.
+/* server/cli/command.h - the commands of the program, each with its own main function.
  *
  * argv[0] is the command's name. A command prints its own errors ("quire: ...", on standard
  * error) and returns the exit code (instance.h): 0, 1 for what went wrong, 2 for wrong usage.
@@ -13,14 +13,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* cmd_serve(), cmd_generate(), ...: see commands.inc. */
+/* Declare cmd_serve(), cmd_generate(), ...: see commands.inc. */
 #define COMMAND(name, usage, text) int cmd_##name(int argc, char **argv);
 #include "server/cli/commands.inc"
 
-/* Take `--name value` (or --name=value) out of the arguments; *value stays as it was when it is
- * not there. False, with a message, when the value is missing. */
+/* Take `--name value` (or --name=value) out of the arguments; without it *value is not changed.
+ * False, with a message, when the value is missing. */
 bool command_take_value(int *argc, char **argv, const char *name, const char **value);
-/* Take `--name` out; was it there? */
+/* Take `--name` out; returns whether it was there. */
 bool command_take_switch(int *argc, char **argv, const char *name);
 /* The same for numbers in a range; false, with a message, for anything else. */
 bool command_take_int(int *argc, char **argv, const char *name, int64_t min, int64_t max,
@@ -28,17 +28,17 @@ bool command_take_int(int *argc, char **argv, const char *name, int64_t min, int
 bool command_take_float(int *argc, char **argv, const char *name, double min, double max,
                         double *value);
 
-/* "quire: <message>" on standard error; returns `code`. */
+/* Print "quire: <message>" on standard error; returns `code`. */
 int command_fail(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* A path, or the path in the cache of a model of the Hub, which is fetched: at most size - 1 bytes;
- * `path` may be where the text is. Returns an exit_code, with a message. */
+/* A path is copied; a model of the Hub is fetched, and replaced by its path in the cache: at most
+ * size - 1 bytes; `path` may be the same memory as `text`. Returns an exit_code, with a message. */
 int command_model_path(const char *text, bool is_offline, char *path, size_t size);
 
 struct config;
-/* config_load() for a command: --help, --version and --print-config are answered here (then *done
- * is true and the return value is the exit code). Models of the Hub have been fetched then, and are
- * paths. */
+/* Call config_load() for a command: --help, --version and --print-config are handled here (then
+ * *done is true and the exit code is returned). Models of the Hub are fetched, and replaced by
+ * their paths. */
 int command_config(struct config *c, int argc, char **argv, void (*help)(void), bool *done);
 
 #endif

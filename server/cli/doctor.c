@@ -1,4 +1,9 @@
-/* server/cli/doctor.c - `quire doctor`: what of the machine and the settings is to be changed. */
+/* server/cli/doctor.c - `quire doctor`: checks whether the machine and the settings are ready for a
+ * server, and says what to change.
+ *
+ * The checks are in server/doctor/; this file reads the settings, plans each model's memory with
+ * plan_total(), which does everything of a load but reading weights, and prints the report.
+ */
 #include "server/cli/command.h"
 
 #include "config/config.h"
@@ -29,7 +34,7 @@ static void print_help(void)
           stdout);
 }
 
-/* The last one that the command line names, else that of the environment. */
+/* The last file of settings on the command line, else the one of the environment. */
 static const char *settings_file(int argc, char **argv)
 {
     const char *file = getenv("QUIRE_CONFIG");
@@ -43,7 +48,7 @@ static const char *settings_file(int argc, char **argv)
     return file;
 }
 
-/* Everything of a load but the weights. */
+/* Do everything of a load but reading the weights. */
 static void check_models(struct doctor_report *r, const struct config *c, const char *root)
 {
     struct plan_total total;

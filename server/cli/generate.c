@@ -1,6 +1,7 @@
-/* server/cli/generate.c - `quire generate`: continue a text on the terminal.
+/* server/cli/generate.c - `quire generate`: continues a text on the terminal.
  *
- * It takes the same road as a request over HTTP: a posted request, the engine thread, events.
+ * It uses the same path as a request over HTTP: a request is posted to the queue, the engine thread
+ * computes it, and events are taken from the queue and printed until the end.
  */
 #include "server/cli/command.h"
 
@@ -17,7 +18,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define NOT_GIVEN INT64_MIN /* of whole numbers; of others NAN */
+#define NOT_GIVEN INT64_MIN /* for whole numbers; for others NAN */
 
 struct spec {
     const char *prompt;
@@ -67,7 +68,7 @@ static void or_whole_default(int64_t *value, const struct sampling_defaults *d,
         *value = (int64_t)sampling_defaults_get(d, what, own);
 }
 
-/* What the command line has left open. */
+/* Complete the options that the command line does not have. */
 static void complete_spec(struct spec *w, const struct sampling_defaults *d)
 {
     or_whole_default(&w->max_tokens, d, SAMPLING_MAX_TOKENS, 256);
@@ -78,7 +79,7 @@ static void complete_spec(struct spec *w, const struct sampling_defaults *d)
     w->top_k = w->top_k > 0 ? w->top_k : 0;
 }
 
-/* Those that have no flag. */
+/* Set the parameters that have no flag. */
 static void set_others(struct sampling *s, const struct sampling_defaults *d)
 {
     s->repetition_penalty = (float)sampling_defaults_get(d, SAMPLING_REPETITION_PENALTY, 1);
@@ -92,7 +93,7 @@ static void set_others(struct sampling *s, const struct sampling_defaults *d)
     }
 }
 
-/* The prompt as a request; *out is NULL on failure, which was told. */
+/* Make a request of the prompt; *out is NULL on failure, which has been reported. */
 static void make_request(const struct instance *e, const struct spec *w, struct request **out)
 {
     struct token_list ids = {0};
@@ -206,7 +207,7 @@ static int run(struct instance *e, const struct config *c, struct request *r)
         options.queue = queue;
         if (engine_loop_create(&loop, &options) == 0 && engine_loop_start(loop) == 0) {
             if (queue_post(queue, r) == 0) {
-                r = NULL; /* the engine's now */
+                r = NULL; /* the engine owns it now */
                 finish = follow(e, queue, &wake);
             }
             queue_close(queue, true);

@@ -1,5 +1,9 @@
-/* server/cli/inspect.c - `quire inspect FILE`: what is in a GGUF file, and whether it can be
- * served. */
+/* server/cli/inspect.c - `quire inspect FILE`: shows the contents of a GGUF file, and whether it
+ * can be served.
+ *
+ * It prints the keys, values and tensors that the file's header lists. Texts come from the file, so
+ * control bytes are replaced before they are printed.
+ */
 #include "server/cli/command.h"
 
 #include "core/formats/gguf/gguf.h"
@@ -15,7 +19,7 @@
 #define SHOWN_ELEMENTS 4
 #define SHOWN_BYTES 72
 
-/* Control bytes as dots, long strings cut. */
+/* Print with dots for control bytes; long strings are cut. */
 static void print_text(struct gguf_str s)
 {
     const size_t n = s.len < SHOWN_BYTES ? s.len : SHOWN_BYTES;
@@ -84,7 +88,7 @@ static uint64_t print_tensors(const struct gguf *g)
     return n_params;
 }
 
-/* The parts of a set, or the files that hold the tensors. */
+/* Print the parts of a set, or the files with the tensors. */
 static void print_files(const struct gguf *g)
 {
     for (uint32_t i = 0; i < gguf_n_files(g) && gguf_n_files(g) > 1; i++) {
@@ -94,7 +98,7 @@ static void print_files(const struct gguf *g)
     }
 }
 
-/* "chat templates: default, tool_use": the names that the setting chat_template_name takes. */
+/* Print "chat templates: default, tool_use": the values of the setting chat_template_name. */
 static void print_templates(const struct gguf *g)
 {
     static const char key[] = "tokenizer.chat_template";
@@ -107,7 +111,8 @@ static void print_templates(const struct gguf *g)
 
         if (!is_default && (s.len <= n + 1 || memcmp(s.data, key, n) != 0 || s.data[n] != '.'))
             continue;
-        if (s.len == n + 7 && memcmp(s.data + n, ".rerank", 7) == 0) /* is no chat's */
+        if (s.len == n + 7 && memcmp(s.data + n, ".rerank", 7) == 0) /* a template for reranking,
+                                                                      * not for chats */
             continue;
         fputs(n_shown++ == 0 ? "chat templates: " : ", ", stdout);
         if (is_default)
@@ -119,8 +124,8 @@ static void print_templates(const struct gguf *g)
         putchar('\n');
 }
 
-/* "tool_call_parser: qwen3_coder": the parser that the setting's value auto takes for the model's
- * own templates. Of a model without a template nothing is printed. */
+/* Print "tool_call_parser: qwen3_coder": the parser that the setting's value auto selects for the
+ * model's own templates. Nothing is printed for a model without a template. */
 static void print_parser(const struct gguf *g)
 {
     const struct chat_options options = {.template = "", .name = ""};

@@ -1,4 +1,8 @@
-/* server/cli/key.c - `quire key`: make an API key, and its entry for the file of keys. */
+/* server/cli/key.c - `quire key`: makes an API key, and its entry for the file of keys.
+ *
+ * The key is printed once and stored nowhere; the entry has only its hash. The entry is checked
+ * with the parser of the file (key_file.h) before it is printed.
+ */
 #include "server/cli/command.h"
 
 #include "core/base/err.h"
@@ -8,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The options of the command are the fields of the file, with dashes. */
+/* The options of the command have the names of the file's fields, with dashes. */
 static const char *const fields[] = {
     "tenant",         "weight", "max_priority", "requests_per_minute", "tokens_per_minute",
     "tokens_per_day", "tokens_per_month", "max_concurrent",
@@ -57,7 +61,7 @@ static bool take_fields(struct wanted *w, int *argc, char **argv)
     return ok;
 }
 
-/* The file's own rules, so that what is printed can be read. */
+/* Check by the rules of the file, so that the entry can be read by a server. */
 static int check(const struct wanted *w)
 {
     struct key_spec spec = {0};
@@ -86,7 +90,7 @@ static void print_entry(const struct wanted *w, const struct secret_hash *hash)
             printf("%s = %s\n", fields[i], w->value[i]);
     if (w->is_admin)
         puts("admin = yes");
-    printf("hash = %s\n", hex); /* last: what is cut off is no key */
+    printf("hash = %s\n", hex); /* last, so that a cut entry is invalid */
 }
 
 int cmd_key(int argc, char **argv)

@@ -1,12 +1,17 @@
-/* server/cli/low_priority.c - see low_priority.h. */
+/* server/cli/low_priority.c - see low_priority.h.
+ *
+ * The work runs on a new thread with a higher nice value, and the caller waits for it. A new thread
+ * is used because an unprivileged thread cannot raise its priority again; threads that the work
+ * starts inherit the nice value.
+ */
 #include "server/cli/low_priority.h"
 
 #include <pthread.h>
 #include <stddef.h>
 #include <sys/resource.h>
 
-/* A tenth of a core that is wanted by steps as well, and all of one that is not. At SCHED_IDLE the
- * work would not come to its end under a steady load. */
+/* With this nice value the work gets a tenth of a core that steps also need, and all of an idle
+ * one. With SCHED_IDLE it would never end under a steady load. */
 #define NICE 10
 
 struct job {
@@ -18,12 +23,12 @@ static void *run(void *ud)
 {
     const struct job *job = ud;
 
-    (void)setpriority(PRIO_PROCESS, 0, NICE); /* of this thread alone */
+    (void)setpriority(PRIO_PROCESS, 0, NICE); /* on Linux, of this thread only */
     job->work(job->ud);
     return NULL;
 }
 
-/* On a thread that goes afterwards: a priority that was lowered stays so. */
+/* Run the work on a thread that ends afterwards: a lowered priority cannot be raised again. */
 void low_priority_run(void (*work)(void *ud), void *ud)
 {
     struct job job = {work, ud};

@@ -1,4 +1,4 @@
-/* server/cli/low_priority.h - work beside steps, which come first.
+/* server/cli/low_priority.h - runs work in the background of steps, at a lower priority.
  *
  * Thread: any that may wait.
  * Memory: a thread for as long as the work takes.
@@ -6,7 +6,7 @@
 #ifndef SERVER_CLI_LOW_PRIORITY_H
 #define SERVER_CLI_LOW_PRIORITY_H
 
-/* Do it, and return when it is done. The threads that it makes have the low priority too. */
+/* Run the work and return when it is done. Threads that it starts have the low priority too. */
 void low_priority_run(void (*work)(void *ud), void *ud);
 
 #endif

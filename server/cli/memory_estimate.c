@@ -1,4 +1,9 @@
-/* server/cli/memory_estimate.c - see memory_estimate.h. */
+/* server/cli/memory_estimate.c - see memory_estimate.h.
+ *
+ * An instance is made as for serving but without its weights; all sizes are then read from its
+ * parts: cache, states, scratch memory of the runner, swap. So the estimate uses the same code as
+ * the server, and cannot differ from it by an own formula.
+ */
 #include "server/cli/memory_estimate.h"
 
 #include "config/config.h"
@@ -14,7 +19,8 @@
 #include "server/instance_draft.h"
 #include "server/kv_events/kv_event_publisher.h"
 
-#define HUGE_PAGE ((uint64_t)2 << 20) /* what large rooms are made of, where the system has it */
+#define HUGE_PAGE ((uint64_t)2 << 20) /* large memory is made of huge pages, where the system has
+                                       * them */
 
 static uint64_t whole_pages(uint64_t bytes)
 {
@@ -28,7 +34,7 @@ static uint64_t event_bytes(const struct instance *e)
                                    kv_event_publisher_bytes(e->cache.n_blocks);
 }
 
-/* Not for all models: see server/cli/serve_model.c. */
+/* The block store is not for all models: see server/cli/serve_model.c. */
 static uint64_t store_bytes(const struct instance *e, const struct config *c)
 {
     const struct kv_record_form form = instance_record_form(e);
@@ -48,7 +54,7 @@ static uint64_t history_bytes(const struct instance *e, const struct config *c)
 static struct memory_estimate estimate_of(const struct instance *e, const struct config *c)
 {
     const bool has_adapters = c->adapters[0] != '\0' || c->adapters_dir[0] != '\0';
-    const size_t block = e->kv->block_stride; /* its bytes and the room beside them */
+    const size_t block = e->kv->block_stride; /* its bytes and the padding after them */
     const uint32_t n_groups = kv_groups_n(&e->cache.groups), n_ctx = e->sched.max_context;
     const uint64_t state = e->states != NULL ? state_store_slot_bytes(e->states) : 0;
 
@@ -70,7 +76,7 @@ static struct memory_estimate estimate_of(const struct instance *e, const struct
     };
 }
 
-/* All that a draft model takes; 0: there is none. */
+/* All memory of a draft model; 0: there is none. */
 static uint64_t draft_bytes(const struct instance *e)
 {
     if (e->model == NULL)
@@ -88,7 +94,7 @@ struct memory_estimate memory_estimate_of(const struct instance *engine,
     return out;
 }
 
-/* The draft model is not kept. */
+/* The draft model is made too, and released after it has been measured. */
 int memory_estimate_make(struct memory_estimate *out, struct instance *engine, struct config *own,
                          const struct instance_company *company, char *err, size_t err_len)
 {

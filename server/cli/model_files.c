@@ -1,4 +1,9 @@
-/* server/cli/model_files.c - see model_files.h. */
+/* server/cli/model_files.c - see model_files.h.
+ *
+ * The hash covers device, inode, size and times of the file, or of each file in the folder. The
+ * hashes of a folder's files are added up, so that the order of readdir() does not matter. 1 stands
+ * for a path that does not exist.
+ */
 #include "server/cli/model_files.h"
 
 #include <dirent.h>
@@ -19,7 +24,7 @@ static uint64_t hash_stat(const struct stat *st)
     return XXH3_64bits(what, sizeof(what));
 }
 
-/* In any order. */
+/* The sum does not depend on the order of the files. */
 static uint64_t hash_folder(const char *path)
 {
     DIR *folder = opendir(path);

@@ -1,4 +1,5 @@
-/* server/cli/model_files.h - has the file of a model, or what is in its folder, changed?
+/* server/cli/model_files.h - detects whether the file of a model, or a file in its folder, has
+ * changed.
  *
  * Thread: any.
  * Memory: none.
@@ -8,8 +9,8 @@
 
 #include <stdint.h>
 
-/* A number of what the file system says of them: places, sizes and times. Never 0; the same for
- * all that is not there. The bytes are not read. "": the model inside the binary. */
+/* A hash of what the file system tells about the files: places, sizes and times; their contents are
+ * not read. Never 0; the same for all paths that do not exist. "": the model inside the binary. */
 uint64_t model_files_hash(const char *path);
 
 #endif

@@ -1,7 +1,7 @@
-/* server/cli/plan.c - `quire plan`: the memory that a server with these settings would take.
+/* server/cli/plan.c - `quire plan`: estimates the memory of a server with these settings.
  *
- * Several models are made beside each other (memory_estimate.h), as a server has them, so that what
- * they take of the process is measured too.
+ * All models are made and kept at the same time (memory_estimate.h), as in a server, so that their
+ * share in the memory of the process (measured, not computed) is counted too.
  */
 #include "server/cli/command.h"
 #include "server/cli/plan.h"
@@ -47,7 +47,7 @@ static uint64_t resident_bytes(void)
     return now.resident_bytes;
 }
 
-/* The process is one, whatever the number of models: what it takes with all of them. */
+/* Add up the models, and the process once, with all of them. */
 static struct memory_estimate sum_of(const struct planned *all, uint32_t n, uint64_t process)
 {
     struct memory_estimate sum = {.process = process};
@@ -74,7 +74,7 @@ static double mib(uint64_t bytes)
     return (double)bytes / (1 << 20);
 }
 
-/* A server holds these beside all models. */
+/* The memory that a server has besides all models. */
 struct beside {
     uint64_t requests, connections; /* bytes, at most */
     uint32_t n_connections;
@@ -122,7 +122,7 @@ static void print_end(const struct memory_estimate *p, const struct beside *besi
            mib(beside->connections), beside->n_connections);
 }
 
-/* Sequences of the whole context that fit. */
+/* How many sequences of the whole context fit. */
 static double n_longest(const struct instance *e, const struct memory_estimate *p)
 {
     const uint64_t keys = p->sequence - p->state;
@@ -179,7 +179,7 @@ static void print_tables(const struct planned *all, uint32_t n, const struct mem
         print_sum(sum, n, beside);
 }
 
-/* What memory_limit counts: swap and adapters too, and the process once. */
+/* The sum that memory_limit counts: with swap and adapters, and the process once. */
 static uint64_t limited_sum(const struct memory_estimate *p)
 {
     return memory_estimate_sum(p) + p->swap + p->adapters;
@@ -211,7 +211,7 @@ static void print_name(const char *name)
     buf_release(&b);
 }
 
-/* Without its closing brace. */
+/* Print the members, without the closing brace. */
 static void print_members(const struct instance *e, const struct memory_estimate *p,
                           const struct beside *beside)
 {
@@ -251,7 +251,8 @@ static void print_json(const struct planned *all, uint32_t n, const struct memor
 
 /* ---- the command ---- */
 
-/* Model i with its own settings. Returns an exit_code; on EXIT_OK the engine is to be released. */
+/* Make the instance of model i with its own settings. Returns an exit_code; on EXIT_OK the engine
+ * must be released. */
 static int make_engine(struct planned *p, const struct config *c, uint32_t i, char *err,
                        size_t err_len)
 {
@@ -266,8 +267,8 @@ static int make_engine(struct planned *p, const struct config *c, uint32_t i, ch
     return code;
 }
 
-/* All models beside each other; *made of them are there in the end. What the process takes with one
- * is what the program takes alone, and what has come with that model. */
+/* Make all models and keep them; *made of them exist at the end. The process memory of a model is
+ * that of the program alone, and the growth when the model was made. */
 static int make_plans(struct planned *all, uint32_t n, uint32_t *made, const struct config *c,
                       char *err, size_t err_len)
 {
@@ -299,10 +300,10 @@ static void report(const struct config *c, uint32_t i, int code, const char *err
         command_fail(code, "%s", err);
 }
 
-/* All models of the settings, as far as they can be planned. */
+/* All models of the settings, as far as they could be planned. */
 struct plans {
     struct planned *all;         /* [made] */
-    uint32_t made;               /* with an error, the index of the next one */
+    uint32_t made;               /* with an error, the index of the model that failed */
     struct memory_estimate sum;
 };
 

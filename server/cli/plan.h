@@ -14,8 +14,9 @@ struct config;
 
 struct plan_total {
     uint64_t bytes;      /* of a server with these settings, when its caches and a step are full */
-    uint64_t more_bytes; /* at most, beside them: swap_ram, adapter_memory, request_memory */
-    uint32_t n_models;   /* that could be planned: with an error, the index of the next one */
+    uint64_t more_bytes; /* at most, in addition: swap_ram, adapter_memory, request_memory */
+    uint32_t n_models;   /* that could be planned: with an error, the index of the model that
+                          * failed */
 };
 
 int plan_total(const struct config *c, struct plan_total *out, char *err, size_t err_len);

@@ -1,5 +1,5 @@
-/* server/cli/pull.c - `quire pull`: fetch models of the Hugging Face Hub, and say where they are.
- */
+/* server/cli/pull.c - `quire pull`: fetches models of the Hugging Face Hub, and prints their
+ * paths. */
 #include "server/cli/command.h"
 
 #include "core/hub/pull.h"

@@ -1,4 +1,8 @@
-/* server/cli/receipt_origin.c - see receipt_origin.h. */
+/* server/cli/receipt_origin.c - see receipt_origin.h.
+ *
+ * The members are written directly as JSON text. A loaded model's text does not change, so the
+ * server makes it once after loading, and each receipt copies it.
+ */
 #include "server/cli/receipt_origin.h"
 
 #include "config/config.h"
@@ -21,7 +25,7 @@ static void add_weights(struct buf *out, const struct instance *e)
     buf_add_char(out, ']');
 }
 
-/* Those that change which tokens come. */
+/* Add the settings that affect tokens. */
 static void add_settings(struct buf *out, const struct config *c, uint32_t n_context)
 {
     static const char *const names[] = {RECEIPT_SETTINGS};

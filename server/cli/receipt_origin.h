@@ -1,5 +1,5 @@
-/* server/cli/receipt_origin.h - what a receipt (server/receipts/receipt.h) says of the model and
- * the settings: its members from "quire" to "defaults".
+/* server/cli/receipt_origin.h - writes the part of a receipt (server/receipts/receipt.h) about the
+ * model and the settings: its members from "quire" to "defaults".
  *
  * Thread: any. Memory: appended to `out`, whose errors stay in it.
  */
@@ -11,14 +11,14 @@ struct config;
 struct instance;
 struct request_defaults;
 
-/* Settings of a model that change which tokens come, beside its context. */
+/* Settings of a model that affect tokens, besides its context. */
 #define RECEIPT_SETTINGS "kv_type", "load_type", "context_shift", "tokenizer_pre"
 
-/* Of a model that was loaded with receipts = on. */
+/* For a model that was loaded with receipts = on. */
 void receipt_origin_add(struct buf *out, const struct instance *e, const struct config *c,
                         const struct request_defaults *d);
-/* From "model" on: what no other version of Quire changes. Its weights are there if the model was
- * loaded so. */
+/* From "model" on: the members that do not depend on the version of Quire. The weights are included
+ * if the model was loaded with their hashes. */
 void receipt_origin_add_model(struct buf *out, const struct instance *e, const struct config *c,
                               const struct request_defaults *d);
 

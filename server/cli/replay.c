@@ -1,4 +1,11 @@
-/* server/cli/replay.c - `quire replay`: a run made again from its journal, or made differently. */
+/* server/cli/replay.c - `quire replay`: runs the scheduler again from a journal, and compares, or
+ * simulates the same requests with other settings.
+ *
+ * The journal is read line by line; each line is parsed (replay_line.h) and given to the replay,
+ * which runs the scheduler without an engine and compares its plans with the recorded ones. For
+ * --what-if the arrivals and step costs of the last run are given to the simulator. With --replicas
+ * the rest is in replay_cluster.c.
+ */
 #include "server/cli/command.h"
 
 #include "core/base/err.h"
@@ -18,7 +25,7 @@
 
 /* ---- the replay ---- */
 
-/* One line into the replay. A sentence in `err` when that fails. */
+/* Give one line to the replay. On failure `err` has a sentence. */
 static int take_line(struct replay *r, const char *text, size_t n, char *err, size_t err_len)
 {
     struct replay_record record;
@@ -63,7 +70,7 @@ static int replay_file(struct replay *r, FILE *in, const char *path)
         code = command_fail(EXIT_FAILED, "cannot read %s: %s", path, strerror(errno));
     else if (number == 0)
         code = command_fail(EXIT_FAILED, "%s is empty", path);
-    free(line); /* allocated by getline() */
+    free(line); /* getline() allocated it with malloc() */
     return code;
 }
 
@@ -150,7 +157,7 @@ static int what_if(struct replay *r, const char *const *texts, uint32_t n_texts)
 
 #define MAX_JOURNALS 64
 
-struct command { /* what was typed */
+struct command { /* the parsed command line */
     const char *paths[MAX_JOURNALS], *what_ifs[WHAT_IF_MAX];
     uint32_t n_paths, n_what_ifs;
     struct cluster_spec cluster;
@@ -217,7 +224,7 @@ static int run(const struct command *c)
     return code;
 }
 
-/* What cluster_spec_read() has left. */
+/* Read the arguments that cluster_spec_read() has left. */
 static int read_arguments(int argc, char **argv, struct command *c)
 {
     const uint32_t most = cluster_spec_is_set(&c->cluster) ? MAX_JOURNALS : 1;

@@ -1,4 +1,10 @@
-/* server/cli/replay_cluster.c - see replay_cluster.h. */
+/* server/cli/replay_cluster.c - see replay_cluster.h.
+ *
+ * The arrivals of all journals are merged into one workload, in order of time. A run simulates it
+ * on n replicas behind a router; replica i has the settings of journal i modulo their number. Each
+ * set of settings (the own ones and each --what-if) is checked before the first run, as runs may be
+ * long.
+ */
 #include "server/cli/replay_cluster.h"
 
 #include "core/base/err.h"
@@ -14,7 +20,7 @@
 #include <string.h>
 
 #define OWN_SETTINGS "its own settings"
-#define MOST_FOUND 1024 /* replicas that a search tries */
+#define MOST_FOUND 1024 /* the most replicas that a search tries */
 
 static const char *const router_names[] = {
     [ROUTER_ROUND_ROBIN] = "round-robin",
@@ -68,7 +74,7 @@ static bool read_costs(const char *name, struct cluster_spec *spec)
     return false;
 }
 
-/* What is wrong with them together, or NULL. */
+/* A reason why the options do not fit together, or NULL. */
 static const char *complaint(const struct cluster_spec *s, const char *router, const char *costs)
 {
     const bool has_more = router != NULL || costs != NULL || s->ttft_p95_ms > 0 ||
@@ -124,7 +130,7 @@ bool cluster_spec_is_set(const struct cluster_spec *spec)
 struct planning {
     const struct cluster_spec *spec;
     struct workload *workload;
-    struct simulate_options *own, *kinds; /* [n]: recorded, and with the settings that are tried */
+    struct simulate_options *own, *kinds; /* [n]: as recorded; with the settings that are tried */
     uint32_t n;
     struct cluster_report report;
 };
@@ -163,8 +169,8 @@ static int run_keeps(struct planning *p, const char *settings, uint32_t n, bool 
     return code;
 }
 
-/* The least number that keeps the goal: twice as many until one does, then halving what lies
- * between. More replicas are taken not to make first tokens later. */
+/* Search the least number of replicas that meets the goal: double until one does, then bisect. This
+ * assumes that more replicas never make first tokens later. */
 static int search(struct planning *p, const char *settings)
 {
     const size_t n_requests = workload_n(p->workload);
@@ -201,7 +207,7 @@ static int run_all(struct planning *p, const char *settings)
     return code;
 }
 
-/* The settings to try; NULL: their own. */
+/* Set the settings to try; NULL: the own ones. */
 static int set_kinds(struct planning *p, const char *text)
 {
     int code = EXIT_OK;
@@ -235,7 +241,8 @@ static int run_what_ifs(struct planning *p, const char *const *texts, uint32_t n
 
 /* ---- what was recorded ---- */
 
-/* Journals that all say when they were made stand in that order; else by their own times. */
+/* If every journal has the date of its start, runs are merged by dates; else by the times in the
+ * journals as they are. */
 static bool have_dates(struct replay *const *replays, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)
@@ -264,7 +271,8 @@ static int collect(struct planning *p, struct replay *const *replays)
         if (p->own[i].sched.max_tenants > max_tenants)
             max_tenants = p->own[i].sched.max_tenants;
     }
-    for (uint32_t i = 0; i < p->n; i++) /* each gets what the others got */
+    for (uint32_t i = 0; i < p->n; i++) /* a replica may get any tenant's requests, also of other
+                                         * journals */
         p->own[i].sched.max_tenants = max_tenants;
     return workload_begin(p->workload) < 0 ? command_fail(EXIT_FAILED, "out of memory") : EXIT_OK;
 }

@@ -1,4 +1,9 @@
-/* server/cli/replay_line.c - see replay_line.h; the format is in scheduler/journal.h. */
+/* server/cli/replay_line.c - see replay_line.h; the format is in scheduler/journal.h.
+ *
+ * A line is parsed as JSON, and the name of its first key selects a parse function by a table. The
+ * functions want() and may() read members with a range; the first failure is kept in struct line,
+ * after which the others do nothing, so that callers need no checks in between.
+ */
 #include "server/cli/replay_line.h"
 
 #include "core/base/err.h"
@@ -16,7 +21,7 @@
 #define MAX_COST 1000000000000000u    /* keeps the sums of step_costs_ns within 64 bits */
 #define MAX_KV_COST 10000000000u
 
-struct line { /* the first thing that is wrong is kept */
+struct line { /* keeps the first failure */
     int rc;
     char *err;
     size_t err_len;
@@ -75,7 +80,7 @@ static const cJSON *want_array(struct line *l, const cJSON *o, const char *key)
     return NULL;
 }
 
-/* Room for the list's elements (one at least); NULL when something is wrong. */
+/* Allocate for the list's elements (at least one); NULL after a failure. */
 static void *room_for(struct line *l, const cJSON *array, size_t bytes, uint32_t *n)
 {
     void *p;
@@ -221,7 +226,7 @@ static void parse_request(struct line *l, const cJSON *o, struct request *q)
     parse_stop(l, o, q);
 }
 
-/* The range that is thrown away lies before the last token. */
+/* The range that is discarded must end before the last token. */
 static void parse_shift(struct line *l, const cJSON *o, struct request *q)
 {
     if (!request_may_shift(q))
@@ -244,7 +249,7 @@ static void parse_post(struct line *l, const cJSON *o, struct replay_record *r)
     size.max_known = (uint32_t)may(l, o, "max_known", INT32_MAX);
     if (size.max_known > 0 && size.max_known <= size.n_prompt)
         wrong(l, "max_known", "leaves no room behind the prompt");
-    /* A line does not make us take much more memory than it has itself. */
+    /* A line must not make us allocate much more memory than its own size. */
     if (size.max_tokens > 1u << 24)
         wrong(l, "max_tokens", "is too large");
     if (l->rc == 0)
@@ -252,7 +257,7 @@ static void parse_post(struct line *l, const cJSON *o, struct replay_record *r)
     if (l->rc == 0) {
         memcpy(r->request->ids, prompt, size.n_prompt * sizeof(*prompt));
         r->request->id = r->id;
-        r->request->drafts = true; /* where the plans have some */
+        r->request->drafts = true; /* if the plans have drafts */
         parse_request(l, o, r->request);
         parse_shift(l, o, r->request);
     }
@@ -401,7 +406,7 @@ static const struct {
     [REPLAY_DROPPED] = {"dropped", NULL},
 };
 
-/* The first key is the kind. */
+/* The first key selects the kind. */
 static void parse_object(struct line *l, const cJSON *o, struct replay_record *out)
 {
     const char *key = cJSON_IsObject(o) && o->child != NULL ? o->child->string : "";

@@ -1,7 +1,7 @@
-/* server/cli/replay_line.h - a line of the journal as a typed record.
+/* server/cli/replay_line.h - parses a line of the journal into a typed record.
  *
- * Everything is checked for type and range; whether it makes sense where it stands is replay.h's
- * affair.
+ * Every value is checked for its type and range; replay.h checks whether the record makes sense at
+ * its place.
  *
  * Thread: any.
  * Memory: the record owns what it holds (replay_record_release).
@@ -13,8 +13,8 @@
 
 struct replay_record;
 
-/* The line without its newline. ERR_FORMAT with a sentence in `err`, or ERR_NOMEM; *out is empty
- * then. */
+/* Parse a line without its newline. ERR_FORMAT with a sentence in `err`, or ERR_NOMEM; *out is
+ * empty then. */
 int replay_line_parse(struct replay_record *out, const char *text, size_t n, char *err,
                       size_t err_len);
 

@@ -1,7 +1,8 @@
-/* server/cli/score.c - `quire score`: mean negative log-likelihood of a text under a model.
+/* server/cli/score.c - `quire score`: the mean negative log-likelihood of a text under a model.
  *
- * Long texts are cut into windows of the context; each window after the first begins with the
- * last token of the one before, so that every token but the very first is scored exactly once.
+ * Long texts are cut into windows of the size of the context. Each window after the first begins
+ * with the last token of the one before, so that every token but the very first is scored exactly
+ * once. Windows are independent: the blocks are released after each.
  */
 #include "server/cli/command.h"
 
@@ -105,7 +106,7 @@ static int score_window(struct instance *e, struct batch *b, struct kv_seq *kv, 
         int rc;
 
         rows = n - 1 - at < b->max_rows ? n - 1 - at : b->max_rows;
-        rows = rows < room ? rows : room; /* windows leave room for less than they give back */
+        rows = rows < room ? rows : room; /* windows may need less room than they released */
         rc = rows > 0 ? kv_manager_alloc(e->manager, kv, at, at + rows) : ERR_AGAIN;
         if (rc < 0)
             return rc;

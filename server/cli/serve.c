@@ -1,4 +1,12 @@
-/* server/cli/serve.c - `quire serve`: build everything in order, serve, tear down in reverse. */
+/* server/cli/serve.c - `quire serve`: builds everything in order, serves, and tears down in
+ * reverse.
+ *
+ * The order matters: the server is made and its sockets are bound first; then the sandbox is
+ * entered before there are other threads, so that all inherit it; then signals and the log get
+ * threads, and the loop begins. Models are loaded on a thread of the loop's pool, while the server
+ * already answers that it is loading. If at the end a thread still uses models (a load, or a store
+ * that hangs), nothing is freed and the process exits at once.
+ */
 #include "server/cli/serve.h"
 
 #include "config/config.h"
@@ -24,17 +32,18 @@
 
 /* How long the end waits for a reader of the log. */
 #define LOG_STOP_MS 1000
-/* Of the loop, the sockets, the log and the first file; connections come on top. */
+/* Descriptors of the loop, the sockets, the log and the first file; connections are added. */
 #define FDS_TO_BEGIN 12
 
-/* Threads that prepare requests, for texts and for constraints each. */
+/* Threads that prepare requests, the same number for texts and for constraints. */
 #define PREPARING_THREADS 2
 /* A second SIGTERM or SIGINT ends the process within a second, whatever it is doing. */
 #define KILL_AFTER_MS 900
-/* Beside libuv's: those that prepare, those that load models, and one that does so beside steps,
- * that of adapters, of kept responses, of usage, of batches, of the signals, the log's. */
+/* Threads besides libuv's: those that prepare requests, those that load models, one that loads in
+ * the background of steps, and those of adapters, of kept responses, of usage, of batches, of the
+ * signals, and of the log. */
 #define OTHER_THREADS (2 * PREPARING_THREADS + 9)
-/* For each model that publishes KV events: its own and ZeroMQ's two. */
+/* For each model that publishes KV events: its own thread and ZeroMQ's two. */
 #define KV_EVENT_THREADS 3
 
 struct service {
@@ -45,7 +54,7 @@ struct service {
     struct stop_signals *signals;
     struct sandbox_state sandbox;
     const struct server_batch *batch; /* or NULL */
-    int code; /* of the load, when it is over */
+    int code; /* result of the load, when it is over */
     char err[512];
 };
 
@@ -97,7 +106,7 @@ static uint32_t load_permille(void *ud)
     return serve_models_permille(&((struct service *)ud)->models);
 }
 
-/* The batch of a command line is all that there is to do: nobody else is heard. */
+/* With the batch of a command line the server listens nowhere and has no databases. */
 static void serve_nobody(struct server_options *o, const struct server_batch *batch)
 {
     o->host = o->unix_socket = o->handover_socket = o->api_keys = o->tls_certificate = "";
@@ -180,7 +189,7 @@ static int make_server(struct service *s, const struct server_model *models)
     return 0;
 }
 
-/* From here on. */
+/* From now on signals are taken by their own thread. */
 static int take_signals(struct service *s)
 {
     const struct stop_signals_options options = {server_tell_to_stop, s->server, KILL_AFTER_MS};
@@ -191,8 +200,9 @@ static int take_signals(struct service *s)
     return ERR_INTERNAL;
 }
 
-/* Of libuv's pool: each model may keep two threads at its swap file, and one at a slot's; one
- * loads, one is the journal's. */
+/* Choose the size of libuv's pool, and check that the threads can be started. Each model may use
+ * two threads for its swap file, and one for saving slots; one thread loads, one is the
+ * journal's. */
 static int size_pool(struct service *s)
 {
     const char *set = getenv("UV_THREADPOOL_SIZE");
@@ -235,7 +245,7 @@ static int build(struct service *s)
 
 static void tear_down(struct service *s)
 {
-    stop_signals_mute(s->signals); /* a second signal still ends what hangs here */
+    stop_signals_mute(s->signals); /* a second signal still ends the process if this hangs */
     server_destroy(&s->server);
     serve_reload_destroy(&s->reload);
     serve_models_release(&s->models);
@@ -276,7 +286,8 @@ static void print_places(const struct service *s)
                  log_quote(host, sizeof(host), c->host));
 }
 
-/* From the settings to bound sockets, and a log that never blocks its writers. */
+/* Do everything from the log file to bound sockets, the sandbox, signals, and the thread of the
+ * log, which keeps writers from blocking. */
 static int begin(struct service *s)
 {
     int code;
@@ -290,7 +301,7 @@ static int begin(struct service *s)
     sandbox_probe("early");
     if (code != EXIT_OK)
         return code;
-    /* Before there are other threads: they inherit it. */
+    /* Before there are other threads, so that they inherit it. */
     if (s->batch == NULL &&
         serve_sandbox_enter(&s->config, s->models.all, s->models.n, &s->models.place, &s->sandbox,
                             s->err, sizeof(s->err)) < 0)
@@ -303,7 +314,7 @@ static int begin(struct service *s)
     return EXIT_FAILED;
 }
 
-/* A thread goes on and uses what would be freed: there is no way but out. */
+/* Exit without freeing: a thread still runs and uses what would be freed. */
 static void leave(void)
 {
     log_info("main", "stopped=1");
@@ -318,9 +329,10 @@ static int serve(struct service *s)
     if (s->batch == NULL)
         print_places(s);
     rc = server_run(s->server);
-    if (rc == ERR_BUSY) /* the load uses everything */
+    if (rc == ERR_BUSY) /* the load still runs, and uses everything */
         leave();
-    serve_models_stop(&s->models); /* whatever ended the server: engines end too */
+    serve_models_stop(&s->models); /* for every reason that ended the server, engines must end
+                                    * too */
     if (rc == ERR_AGAIN) /* a thread uses models, or makes one */
         leave();
     if (s->code != EXIT_OK)

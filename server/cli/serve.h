@@ -1,4 +1,4 @@
-/* server/cli/serve.h - a server from its settings to its end, for the commands that need one.
+/* server/cli/serve.h - runs a server from its settings to its end, for the commands that need one.
  *
  * Thread: the main thread.
  * Memory: its own.
@@ -9,9 +9,9 @@
 struct config;
 struct server_batch;
 
-/* Serve until told to stop. With a batch nobody is listened to: the server ends with it. An
- * exit_code, with a message. The settings are taken; argv [argc] is what they were read from, and
- * is read again on SIGHUP, without a batch. */
+/* Serve until told to stop; with a batch, listen nowhere and end with the batch. Returns an
+ * exit_code, with a message. The settings are taken. argv[argc] are the arguments that they were
+ * read from; on SIGHUP, without a batch, they are read again. */
 int serve_run(const struct config *config, int argc, char *const *argv,
               const struct server_batch *batch);
 

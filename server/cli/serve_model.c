@@ -1,4 +1,12 @@
-/* server/cli/serve_model.c - see serve_model.h. */
+/* server/cli/serve_model.c - see serve_model.h.
+ *
+ * served_load() makes the parts of a model in order of their needs: the instance (file, weights,
+ * cache, runner) and its draft model, then chat template, adapters, constraints, queue, block
+ * store, publisher of KV events, and at last the engine loop with its thread. release_loaded()
+ * destroys them in reverse; every part may be missing, so it is also what a failed load calls. The
+ * info that the server reads (struct server_model) is filled in two steps: from the settings, and
+ * after a load from the parts.
+ */
 #include "server/cli/serve_model.h"
 
 #include "config/adapters.h"
@@ -39,10 +47,10 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-/* Compiled constraints that are kept: some of a megabyte each with a large vocabulary. */
+/* Limits of the cache of compiled constraints: one may need a megabyte with a large vocabulary. */
 #define CONSTRAINT_CACHE_ENTRIES 256
 #define CONSTRAINT_CACHE_BYTES ((size_t)128 << 20)
-#define MAX_ORIGIN ((size_t)1 << 20) /* of receipts */
+#define MAX_ORIGIN ((size_t)1 << 20) /* of the text for receipts */
 
 /* ---- before it is loaded ---- */
 
@@ -50,7 +58,7 @@ _Static_assert(CONFIG_LOAD_DEMAND - CONFIG_LOAD_START == (int)SERVER_LOAD_DEMAND
                    CONFIG_LOAD_NEVER - CONFIG_LOAD_START == (int)SERVER_LOAD_NEVER,
                "times of a load are in the order of their words, behind auto");
 
-/* The setting idle_unload, which has been checked. */
+/* Parse the setting idle_unload, which has been checked. */
 static uint64_t idle_us(const char *setting)
 {
     uint64_t us = DURATION_NEVER;
@@ -92,7 +100,7 @@ static struct server_model info_before(const struct served *m)
 
 /* ---- KV events ---- */
 
-/* Of the setting, checked, for model i; the host is in *e. */
+/* The endpoint of model i by the setting, which has been checked; the host is in *e. */
 static struct kv_event_endpoint endpoint_of(const char *setting, uint32_t i, struct endpoint *e)
 {
     if (setting[0] == '\0' || endpoint_parse(setting, e) < 0)
@@ -100,7 +108,7 @@ static struct kv_event_endpoint endpoint_of(const char *setting, uint32_t i, str
     return (struct kv_event_endpoint){e->host, (uint16_t)(e->port > 0 ? e->port + i : 0)};
 }
 
-/* The setting with {host} and {model} filled in. */
+/* Copy the setting with {host} and {model} filled in. */
 static void fill_topic(char *out, size_t size, const char *setting, const char *model)
 {
     struct fixed_text topic;
@@ -120,7 +128,7 @@ static void fill_topic(char *out, size_t size, const char *setting, const char *
     }
 }
 
-/* Each model has sockets of its own: readers count a socket's batches, whatever their topic. */
+/* Each model has its own sockets: readers count the batches of a socket, whatever their topic. */
 static int open_publisher(struct served *m, uint32_t i, char *err, size_t err_len)
 {
     const struct config *c = &m->config;
@@ -167,7 +175,7 @@ static int read_request_defaults(struct request_defaults *out, const struct conf
     return request_defaults_take_kwargs(out, c->chat_template_kwargs, err, err_len);
 }
 
-/* Adapters of the Hub become paths of its cache. */
+/* Append an adapter to a list; one of the Hub with its path in the cache. */
 static int add_fetched(struct buf *list, const struct model_item *item, bool is_offline, char *err,
                        size_t err_len)
 {
@@ -287,7 +295,7 @@ int served_init(struct served *m, const struct config *c, uint32_t i, bool is_of
 
 /* ---- loading ---- */
 
-/* A thread of the block store that hangs may be left behind: what it uses stays. */
+/* A thread of the block store that hangs is left behind, with the memory that it uses. */
 static void release_loaded(struct served *m)
 {
     engine_loop_destroy(&m->loop);
@@ -295,7 +303,7 @@ static void release_loaded(struct served *m)
     (void)block_store_close(&m->store);
     queue_destroy(&m->queue);
     constraint_cache_destroy(&m->constraint_cache);
-    adapter_set_destroy(&m->adapters); /* which no request holds any more */
+    adapter_set_destroy(&m->adapters); /* no request holds one any more */
     chat_destroy(&m->chat);
     buf_release(&m->receipt_origin);
     instance_draft_release(&m->draft);
@@ -309,7 +317,7 @@ static int make_queue(struct served *m, const struct served_company *company)
         .max_outstanding = max_outstanding,
         .max_tenants = m->engine.sched.max_tenants,
         .n_blocks = m->engine.cache.n_blocks,
-        /* Room for the lines of a step, and for all ends at once when the reader has stopped. */
+        /* For the events of a step, and for all ends at once when the reader has stopped. */
         .max_events = 2 * m->engine.sched.max_batch_tokens + max_outstanding,
         .wake = company->wake,
         .wake_ud = company->wake_ud,
@@ -323,7 +331,7 @@ static void on_room(void *ud)
     queue_wake(ud);
 }
 
-/* An encoder has no prefix cache, and nothing to tell of it. */
+/* An encoder has no prefix cache, so it has no events to publish. */
 static int start_publisher(struct served *m)
 {
     if (m->publisher == NULL || m->engine.events == NULL)
@@ -334,7 +342,7 @@ static int start_publisher(struct served *m)
 
 /* ---- the block store ---- */
 
-/* Before the loop: the scheduler must know. */
+/* Must be called before the loop is made: the scheduler needs the store's sizes. */
 static int open_store(struct served *m, const struct served_company *company, char *err,
                       size_t err_len)
 {
@@ -373,7 +381,7 @@ static int open_store(struct served *m, const struct served_company *company, ch
     return 0;
 }
 
-/* Guesses by the model's own layer. */
+/* Make the drafter that uses the model's own layer for multi-token prediction. */
 static int make_mtp(struct served *m, struct engine_loop_options *o)
 {
     const struct mtp_drafter_options options = {.runner = m->engine.runner,
@@ -482,7 +490,8 @@ static int make_receipt_origin(struct served *m)
     return m->receipt_origin.err;
 }
 
-/* A chat template has no part in it: requests have the ids that it gave. */
+/* Identify what answers depend on, by a hash. The chat template is not included: it has no effect
+ * after the ids of a prompt are known. */
 static int identify_answers(struct served *m)
 {
     struct buf text;
@@ -573,7 +582,7 @@ uint32_t served_permille(const struct served *m)
 
 /* ---- afterwards ---- */
 
-/* The setting, else what the file says. */
+/* The setting, or by default the pooling of the file. */
 static enum pooling pooling_of(enum config_pooling setting, const struct model_shape *s)
 {
     const bool is_auto = setting == CONFIG_POOLING_AUTO || setting == CONFIG_POOLING_NONE;
@@ -588,7 +597,8 @@ static enum pooling pooling_of(enum config_pooling setting, const struct model_s
     return POOLING_LAST;
 }
 
-/* One label is that of texts that fit; of several it is the one that says so. */
+/* With one label, it is the score of relevance; with several, the label "yes" is, if there is
+ * one. */
 static void complete_labels(struct server_model *f, const struct model *m)
 {
     f->n_labels = m->shape.n_labels;
@@ -657,7 +667,7 @@ void served_join(struct served *m)
 {
     if (m->loop != NULL)
         engine_loop_join(m->loop);
-    kv_event_publisher_stop(m->publisher); /* wakes the engine, so that the queue must be there */
+    kv_event_publisher_stop(m->publisher); /* it wakes the engine, so the queue must still exist */
 }
 
 void served_flush(struct served *m)

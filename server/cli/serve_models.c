@@ -1,4 +1,11 @@
-/* server/cli/serve_models.c - see serve_models.h. */
+/* server/cli/serve_models.c - see serve_models.h.
+ *
+ * The models are an array whose indexes never change: a removed model keeps its place, a new one is
+ * appended. At the start the models with load = start are loaded one by one. Later the I/O thread
+ * decides (server/model_set.h) and calls the functions of struct server_loader: look, load and
+ * unload run on a thread of the pool, loaded and unloaded on the I/O thread, so only one thread has
+ * a model at any time.
+ */
 #include "server/cli/serve_models.h"
 
 #include "config/adapters.h"
@@ -28,7 +35,7 @@ _Static_assert(MODELS_MAX <= SERVER_MAX_MODELS, "the server has room for what se
 
 /* ---- before they are loaded ---- */
 
-/* Names that differ in bytes that are no UTF-8 alone are one on the wire. */
+/* Names that differ only in bytes that are not UTF-8 are the same in JSON. */
 static bool has_twin(const struct served_names *all, uint32_t i)
 {
     for (uint32_t j = 0; j < i; j++)
@@ -37,7 +44,7 @@ static bool has_twin(const struct served_names *all, uint32_t i)
     return false;
 }
 
-/* Requests call adapters as they call models: each name is one's alone. */
+/* Requests name adapters like models, so a name must be unique among both. */
 static bool find_name(const struct served_names *all, uint32_t n, uint32_t but, const char *name)
 {
     for (uint32_t i = 0; i < n; i++) {
@@ -100,7 +107,7 @@ static int init_all(struct serve_models *s, const struct config *c, char *err, s
     return serve_models_check(names, s->n, err, err_len);
 }
 
-/* Alone a model needs none; but with a file of settings there may be more later. */
+/* One model needs no arbiter; but with a file of settings more models may be added later. */
 static int make_arbiter(struct serve_models *s, const struct config *c)
 {
     uint32_t shares[MODELS_MAX];
@@ -143,10 +150,10 @@ void serve_models_release(struct serve_models *s)
 
 /* ---- at the start ---- */
 
-/* Bytes of a token of a vocabulary, for the process: as measured with the largest ones. */
+/* Memory of the process for a token of a vocabulary, as measured with the largest ones. */
 #define TOKEN_BYTES 200
 
-/* All that `quire plan` tells. */
+/* The same sum as `quire plan` prints. */
 static uint64_t most_bytes(const struct memory_estimate *e, const struct instance *engine)
 {
     return memory_estimate_sum(e) + e->swap + e->adapters +
@@ -180,11 +187,11 @@ static int load_one(struct serve_models *s, uint32_t i, bool is_beside, char *er
     if (code != EXIT_OK)
         return code;
     e = memory_estimate_of(&m->engine, &m->draft.engine, &m->config);
-    m->bytes = most_bytes(&e, &m->engine); /* for a memory_limit that may come */
+    m->bytes = most_bytes(&e, &m->engine); /* for a memory_limit that may be set later */
     return EXIT_OK;
 }
 
-/* Of those at the start: the next one, beside those that are there. */
+/* At the start: check that the next model fits besides those that are loaded. */
 static int check_room(struct serve_models *s, uint32_t i, char *err, size_t err_len)
 {
     uint64_t sum = s->process_bytes;
@@ -216,7 +223,7 @@ static bool is_first(const struct serve_models *s, uint32_t i)
     return s->all[i].config.load == CONFIG_LOAD_START;
 }
 
-/* One model after the other: each has all the threads for it, and memory for one at a time. */
+/* Load one model after the other: each uses all threads, and only one needs memory for loading. */
 static int load_first(struct serve_models *s, char *err, size_t err_len)
 {
     for (uint32_t i = 0; i < s->n; i++) {
@@ -286,7 +293,7 @@ static void look_inside(void *ud)
     l->code = estimate(l->s, l->m, l->err, l->err_len);
 }
 
-/* How much memory it takes is known from what is in it. */
+/* Find out how much memory a model needs, from the header of its file. */
 static int look(void *ud, uint32_t i, uint64_t files, struct server_look *out, char *err,
                 size_t err_len)
 {
@@ -327,7 +334,7 @@ static void unloaded(void *ud, uint32_t i)
     struct serve_models *s = ud;
 
     served_take_next(&s->all[i]);
-    served_refresh(&s->all[i]); /* what was loaded is gone */
+    served_refresh(&s->all[i]); /* the parts of the load are gone */
     server_set_before(s->server, i, &s->all[i].info);
 }
 

@@ -1,5 +1,5 @@
-/* server/cli/serve_models.h - the models of `quire serve`, and how they come and go: the other side
- * of server/model_set.h.
+/* server/cli/serve_models.h - the models of `quire serve`: loads and unloads them for
+ * server/model_set.h.
  *
  * Those with load = start are loaded one after the other before requests are taken, each with all
  * threads. Later ones are loaded while others are served: what reads a file and packs its weights
@@ -25,41 +25,43 @@ struct server;
 struct thread_pool;
 
 struct serve_models { /* zero is empty */
-    struct served *all; /* [n], with room for MODELS_MAX: later ones come behind */
+    struct served *all; /* [n], with room for MODELS_MAX: later ones are appended */
     uint32_t n;
     struct thread_pool *pool;
     struct numa numa; /* where its memory is */
     struct engine_arbiter *arbiter; /* NULL: one model */
     struct server *server;
     struct store_place place; /* of the block store */
-    _Atomic uint64_t memory_limit; /* for all; 0: there is none; the I/O thread writes it */
-    uint64_t process_bytes;   /* that the process takes without a model */
+    _Atomic uint64_t memory_limit; /* for all; 0: none; the I/O thread writes it */
+    uint64_t process_bytes;   /* memory of the process without a model */
 };
 
-/* The thread that starts the program: all that is known before one is loaded. An exit_code. */
+/* On the thread that starts the program: prepare everything that is needed before a load. Returns
+ * an exit_code. */
 int serve_models_init(struct serve_models *s, const struct config *c, char *err, size_t err_len);
-/* Nothing runs any more. */
+/* No thread may run any more. */
 void serve_models_release(struct serve_models *s);
 
-/* Any thread: the compute threads, and the models with load = start. An exit_code. */
+/* On any thread: make the compute threads, and load the models with load = start. Returns an
+ * exit_code. */
 int serve_models_load(struct serve_models *s, const struct config *c, char *err, size_t err_len);
-/* The I/O thread: how far that has come, in thousandths, as if all took equally long; and its
+/* On the I/O thread: the progress of that, in thousandths, as if all took equally long; and its
  * end. */
 uint32_t serve_models_permille(const struct serve_models *s);
 void serve_models_attach(struct serve_models *s);
 
-struct served_names { /* what a model is called by; borrowed */
-    const char *id, *alias, *adapters; /* id NULL: it is gone */
+struct served_names { /* the names of a model; borrowed */
+    const char *id, *alias, *adapters; /* id NULL: it was removed */
 };
 
-/* Have the models names of their own, and their adapters? An exit_code. */
+/* Check that the names of models and of their adapters are unique. Returns an exit_code. */
 int serve_models_check(const struct served_names *all, uint32_t n, char *err, size_t err_len);
 
-/* What server_create() wants; `s` stays where it is. */
+/* The functions for server_create(); `s` must stay where it is. */
 struct server_loader serve_models_loader(struct serve_models *s);
 
-/* The thread that started the program, after server_run(): all engines end, but for what a thread
- * still loads or unloads. */
+/* On the thread that started the program, after server_run(): end all engines, except of models
+ * that a thread still loads or unloads. */
 void serve_models_stop(struct serve_models *s);
 
 #endif

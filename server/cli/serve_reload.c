@@ -1,4 +1,10 @@
-/* server/cli/serve_reload.c - see serve_reload.h. */
+/* server/cli/serve_reload.c - see serve_reload.h.
+ *
+ * begin_reading() on the I/O thread copies what the reader needs to know of the models;
+ * read_again() on a pool thread parses all settings and prepares `next` for known models, and new
+ * models behind the served ones; apply() on the I/O thread then compares and puts them into force.
+ * If reading fails, everything prepared is dropped and the settings in force do not change.
+ */
 #include "server/cli/serve_reload.h"
 
 #include "config/models.h"
@@ -17,19 +23,18 @@
 #include <stdio.h>
 #include <string.h>
 
-#define GONE UINT32_MAX /* of `now`: the model is in the settings no longer */
+#define GONE UINT32_MAX /* in `now`: the model was removed from the settings */
 
 struct serve_reload {
     struct serve_reload_options opt;
     struct config fresh;
     bool has_fresh;
     uint32_t n;                              /* models before; */
-    char *known[MODELS_MAX];                 /* [n] the settings of those that say where they are:
-                                              * a copy, for new ones may come into force while a
-                                              * thread reads */
-    uint32_t n_added;                        /* behind them, made but not served yet */
-    uint32_t now[MODELS_MAX];                /* [n] which of the fresh settings is theirs */
-    struct served_settings next[MODELS_MAX]; /* [n] of those that are not gone */
+    char *known[MODELS_MAX];                 /* [n] the text of each model's setting, copied because
+                                              * the I/O thread may change it meanwhile */
+    uint32_t n_added;                        /* new models after them, made but not served yet */
+    uint32_t now[MODELS_MAX];                /* [n] index of the model in the fresh settings */
+    struct served_settings next[MODELS_MAX]; /* [n] for those that were not removed */
 };
 
 int serve_reload_create(struct serve_reload **out, const struct serve_reload_options *options)
@@ -41,7 +46,7 @@ int serve_reload_create(struct serve_reload **out, const struct serve_reload_opt
     return 0;
 }
 
-/* What was read, and has not been taken. */
+/* Drop everything that was read and not applied. */
 static void drop(struct serve_reload *r)
 {
     struct serve_models *m = r->opt.models;
@@ -75,7 +80,7 @@ static void item_of(const struct served *m, struct model_item *item)
     models_get(m->config.model, 0, item);
 }
 
-/* The model of that name, also one that is gone; or r->n. */
+/* The index of the model of that name, even if it was removed; or r->n. */
 static uint32_t find(const struct serve_reload *r, const char *name, struct model_item *item)
 {
     for (uint32_t i = 0; i < r->n; i++) {
@@ -101,8 +106,8 @@ static int find_cached(struct model_item *item, char *err, size_t err_len)
     return 0;
 }
 
-/* The Hub is asked at the start, before the sandbox. A model of a name that was there then is the
- * same; another one is looked up in the cache alone. */
+/* The Hub is asked only at the start, before the sandbox. A model whose name existed then keeps its
+ * path; another one is looked up in the cache only. */
 static int keep_fetched(struct serve_reload *r, char *err, size_t err_len)
 {
     const char *text = r->fresh.model;
@@ -149,7 +154,7 @@ static int read_model(struct serve_reload *r, uint32_t i, char *err, size_t err_
     return served_init(&m->all[r->n + r->n_added++], &r->fresh, i, true, err, err_len);
 }
 
-/* Of the models as they will be. */
+/* Check the names of the models as they will be. */
 static int check_names(const struct serve_reload *r, char *err, size_t err_len)
 {
     const struct served *all = r->opt.models->all;
@@ -180,7 +185,7 @@ static int read_fresh(struct serve_reload *r, char *err, size_t err_len)
     return check_names(r, err, err_len) == EXIT_OK ? 0 : ERR_INVAL;
 }
 
-/* The I/O thread's: what the thread that reads is to know of the models. */
+/* On the I/O thread: copy what the reading thread needs to know of the models. */
 static int begin_reading(void *ud)
 {
     struct serve_reload *r = ud;
@@ -245,7 +250,8 @@ static void apply_server(struct serve_reload *r)
     server_set_memory_limit(r->opt.models->server, c->memory_limit);
 }
 
-/* False: nothing but what is in force now has changed. What needs a restart stays as it was. */
+/* Whether the model must be loaded again. Settings that take effect at once are applied here; those
+ * that need a restart keep their old values. */
 static bool differs(struct served *m, struct served_settings *next)
 {
     static const char *const at_once[] = {"load",  "idle_unload",  "keep_loaded",
@@ -318,7 +324,7 @@ static void add_models(struct serve_reload *r)
         if (server_add_model(models->server, &m->info, err, sizeof(err)) < 0) {
             log_error("main", "event=not_added model=%s reason=%s",
                       log_quote(id, sizeof(id), m->id), log_quote(quoted, sizeof(quoted), err));
-            break; /* the others behind it are dropped too */
+            break; /* the new models after it are dropped too */
         }
         log_info("main", "event=added model=%s", log_quote(id, sizeof(id), m->id));
         models->n++;

@@ -1,10 +1,11 @@
-/* server/cli/serve_reload.h - the settings are read again on SIGHUP: which models have come,
- * changed or gone, and what needs a restart.
+/* server/cli/serve_reload.h - reads the settings again on SIGHUP: finds models that were added,
+ * changed or removed, and settings that need a restart.
  *
  * A model whose section or path has changed gets its new settings when its requests have ended and
- * it has left memory, and comes back if it was there. load, idle_unload, keep_loaded, share,
- * max_queue_ms and request_timeout are in force at once. memory_limit and models_dir are those of
- * the server that can change; others are named in the log, as are a model's that need a restart.
+ * it has been unloaded; it is loaded again if it was loaded before. load, idle_unload, keep_loaded,
+ * share, max_queue_ms and request_timeout take effect at once. Of the server's settings
+ * memory_limit and models_dir can change; others, and a model's that need a restart, are named in
+ * the log.
  *
  * Thread: reading on a thread of a pool, one at a time; applying on the I/O thread.
  * Memory: what was read, until it is applied.
@@ -25,11 +26,11 @@ struct serve_reload_options { /* borrowed */
     char *const *argv; /* of the command line */
 };
 
-/* ERR_NOMEM. */
+/* Create. ERR_NOMEM. */
 int serve_reload_create(struct serve_reload **out, const struct serve_reload_options *options);
 void serve_reload_destroy(struct serve_reload **r);
 
-/* What server_create() wants. */
+/* The functions for server_create(). */
 struct server_reload serve_reload_callbacks(struct serve_reload *r);
 
 #endif

@@ -1,4 +1,9 @@
-/* server/cli/serve_sandbox.c - see serve_sandbox.h. */
+/* server/cli/serve_sandbox.c - see serve_sandbox.h.
+ *
+ * It goes through the settings of the server and of all models, and adds each path that is used
+ * after the start with the rights that are needed: read, change or remove. Then it enters the
+ * sandbox. A new setting with a path needs a line here, or the server cannot use the path.
+ */
 #include "server/cli/serve_sandbox.h"
 
 #include "config/adapters.h"
@@ -24,11 +29,11 @@ static bool is_file_of_template(const char *setting)
     return setting[0] != '\0' && strcmp(setting, "plain") != 0 && strcmp(setting, "chatml") != 0;
 }
 
-/* Read, and its cache written beside it where the settings want that. */
+/* Allow to read the weights, and to write their cache beside them if the settings say so. */
 static void add_weights(struct sandbox_paths *p, const struct config *c, const char *path)
 {
     sandbox_read(p, path);
-    if (c->load != CONFIG_LOAD_START) /* another file may be there when it is read */
+    if (c->load != CONFIG_LOAD_START) /* another file may have that path when it is read */
         sandbox_read_replaced(p, path);
     if (strcmp(c->weight_cache, "on") == 0) {
         sandbox_allow_folder_of(p, path, LANDLOCK_CHANGE);
@@ -36,7 +41,8 @@ static void add_weights(struct sandbox_paths *p, const struct config *c, const c
     }
 }
 
-/* Models are loaded after this: with caches and swap files made on the way. The journal is open. */
+/* Allow what loads of a model need: models are loaded after this, with caches and swap files that
+ * are created then. The journal is already open. */
 static void add_model(struct sandbox_paths *p, const struct config *c)
 {
     struct model_item item;
@@ -54,7 +60,7 @@ static void add_model(struct sandbox_paths *p, const struct config *c)
     sandbox_allow_folder_of(p, c->swap_file, LANDLOCK_CHANGE);
 }
 
-/* Read again whenever they have left memory. */
+/* Adapters are read again whenever they were dropped from memory. */
 static void add_adapters(struct sandbox_paths *p, const struct config *c)
 {
     const char *list = c->adapters;
@@ -74,8 +80,8 @@ static bool is_below(const char *path, const char *folder)
     return strncmp(path, folder, n) == 0 && path[n] == '/';
 }
 
-/* The Hub's cache, where something of it is served: settings that are read again are looked up in
- * it. */
+/* Allow to read the Hub's cache, if a model or an adapter comes from it: it is searched when
+ * settings are read again. */
 static void add_hub(struct sandbox_paths *p, const struct served *models, uint32_t n_models)
 {
     struct hub_place place;
@@ -99,7 +105,7 @@ static void add_hub(struct sandbox_paths *p, const struct served *models, uint32
     explicit_bzero(place.token, sizeof(place.token));
 }
 
-/* What is read again on SIGHUP, opened again on SIGUSR1, and removed at the end. */
+/* Allow what is read again on SIGHUP, opened again on SIGUSR1, and removed at the end. */
 static void add_server(struct sandbox_paths *p, const struct config *c)
 {
     if (config_path(c) != NULL)
@@ -119,7 +125,7 @@ static void add_server(struct sandbox_paths *p, const struct config *c)
     sandbox_allow_folder_of(p, c->handover_socket, LANDLOCK_REMOVE);
 }
 
-/* Where tests hold the process. */
+/* Allow the paths at which tests hold the process. */
 static void add_debug(struct sandbox_paths *p)
 {
 #ifdef QUIRE_DEBUG

@@ -1,5 +1,5 @@
-/* server/cli/serve_sandbox.h - what `quire serve` needs of the system after its start, by its
- * settings.
+/* server/cli/serve_sandbox.h - finds the rights that `quire serve` needs after its start from the
+ * settings, and enters the sandbox.
  *
  * Thread: the main thread, while it is the only one.
  * Memory: none that stays.
@@ -16,7 +16,7 @@ struct config;
 struct served;
 struct store_place;
 
-/* Enter the sandbox that the setting asks for. ERR_UNSUPPORTED or ERR_NOMEM with a sentence. */
+/* Enter the sandbox as the setting says. ERR_UNSUPPORTED or ERR_NOMEM with a sentence. */
 int serve_sandbox_enter(const struct config *c, const struct served *models, uint32_t n_models,
                         const struct store_place *place, struct sandbox_state *state, char *err,
                         size_t err_len);

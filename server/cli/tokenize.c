@@ -1,4 +1,4 @@
-/* server/cli/tokenize.c - `quire tokenize`: standard input as tokens. */
+/* server/cli/tokenize.c - `quire tokenize`: prints the tokens of standard input. */
 #include "server/cli/command.h"
 
 #include "config/models.h"

@@ -1,4 +1,7 @@
-/* server/cli/top.c - `quire top`: what a server is doing, in a terminal. */
+/* server/cli/top.c - `quire top`: shows the activity of a server in a terminal.
+ *
+ * This file reads the options; server/top/session.c does the work.
+ */
 #include "server/cli/command.h"
 
 #include "core/base/mem.h"
@@ -35,7 +38,7 @@ static void print_help(void)
         stdout);
 }
 
-/* Lists of processes must not show the key: its argument, which is argv's, is wiped out. */
+/* Wipe the key out of argv, so that lists of processes do not show it. */
 static char *take_key(const char *argument)
 {
     const char *key = argument != NULL ? argument : getenv("QUIRE_API_KEY");

@@ -1,6 +1,8 @@
-/* server/cli/verify.c - `quire verify`: compute answers again from their receipts.
+/* server/cli/verify.c - `quire verify`: computes answers again from their receipts.
  *
- * The model is loaded with the settings that the first receipt names.
+ * The settings in the first receipt are turned into flags and put before those of the command line,
+ * and the model is loaded with them. Then each receipt of the file is checked (verify_receipt.h);
+ * one that was made with other settings is reported as different.
  */
 #include "server/cli/command.h"
 
@@ -53,7 +55,7 @@ struct lines {
     uint32_t number;
 };
 
-/* The next line that is not empty; a text that is one JSON object of several lines is one. */
+/* The next line that is not empty; a file with one JSON object of several lines is one line. */
 static bool next_line(struct lines *l, const char **text, size_t *n)
 {
     while (l->at < l->end) {
@@ -80,7 +82,7 @@ static bool is_one_object(const struct buf *file)
     return is_one;
 }
 
-/* Objects of several lines become one line. */
+/* If the file is one JSON object of several lines, make it one line. */
 static void to_lines(struct buf *file)
 {
     if (!is_one_object(file))
@@ -118,7 +120,7 @@ static void flags_of(const char *text, size_t n, struct flags *f)
     cJSON *json;
 
     if (json_parse(text, n, &json, &why) < 0)
-        return; /* it is told when it is checked */
+        return; /* the error is reported when the receipt is checked */
     receipt = cJSON_GetObjectItemCaseSensitive(json, "receipt");
     settings =
         cJSON_GetObjectItemCaseSensitive(cJSON_IsObject(receipt) ? receipt : json, "settings");
@@ -127,8 +129,8 @@ static void flags_of(const char *text, size_t n, struct flags *f)
     cJSON_Delete(json);
 }
 
-/* A setting that is given twice is as it is given last: the receipt's come first, and what a server
- * has beside its answers, which may be running, comes last. */
+/* The last value of a setting counts: those of the receipt come first, then the command line, and
+ * at last settings that switch off the rest of a server, as one may be running. */
 static int load_config(struct config *c, int argc, char **argv, struct flags *f, bool *done)
 {
     static const char *const own[] = {"--receipts=on",   "--journal=",   "--kv-store=",
@@ -145,7 +147,7 @@ static int load_config(struct config *c, int argc, char **argv, struct flags *f,
     for (int i = 1; i < argc; i++)
         all[n++] = argv[i];
     for (int i = 0; i < n_own; i++)
-        all[n++] = (char *)(uintptr_t)own[i]; /* which are only read */
+        all[n++] = (char *)(uintptr_t)own[i]; /* they are only read */
     code = command_config(c, n, all, print_help, done);
     mem_free(all);
     return code;

@@ -1,4 +1,10 @@
-/* server/cli/verify_receipt.c - see verify_receipt.h. */
+/* server/cli/verify_receipt.c - see verify_receipt.h.
+ *
+ * First the weights and settings of the receipt are compared with the loaded model's; then its
+ * defaults are put into force and its request is parsed by the same code as in a server. Each
+ * choice is found among the parsed requests by the digest of its prompt, gets the recorded seed,
+ * and is posted to the engine. The tokens are compared one by one as they come.
+ */
 #include "server/cli/verify_receipt.h"
 
 #include "core/base/clock.h"
@@ -22,7 +28,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- what is told ---- */
+/* ---- output ---- */
 
 __attribute__((format(printf, 2, 3))) static void differs(struct verifier *v, const char *format,
                                                           ...)
@@ -58,7 +64,7 @@ static double number_of(const cJSON *object, const char *name, double otherwise)
     return cJSON_IsNumber(item) ? item->valuedouble : otherwise;
 }
 
-/* A whole number from 0 on, or one that is not. */
+/* A whole number >= 0; otherwise the given value. */
 static int64_t whole_of(const cJSON *item, int64_t otherwise)
 {
     const double x = cJSON_IsNumber(item) ? item->valuedouble : -1;
@@ -66,7 +72,7 @@ static int64_t whole_of(const cJSON *item, int64_t otherwise)
     return x >= 0 && x <= INT32_MAX && x == (double)(int32_t)x ? (int64_t)x : otherwise;
 }
 
-/* ---- is it this model? ---- */
+/* ---- comparing the model ---- */
 
 static bool has_same_weights(struct verifier *v, const cJSON *receipt)
 {
@@ -121,7 +127,7 @@ static enum thinking thinking_of(const cJSON *item)
     return x <= THINKING_ON ? (enum thinking)x : THINKING_UNSET;
 }
 
-/* What held there for requests that say nothing holds here too. */
+/* Put the defaults of the receipt into force. */
 static void take_defaults(struct verifier *v, const cJSON *receipt)
 {
     const cJSON *d = member(receipt, "defaults");
@@ -171,7 +177,7 @@ static bool parse(struct verifier *v, const cJSON *receipt, const char *text, si
         differs(v, "it is no receipt of a completion or chat");
         return false;
     }
-    info.aliases = "*"; /* the model has a name of its own here */
+    info.aliases = "*"; /* accept the model's name of the receipt, which may differ here */
     buf_init(&body, len + 1);
     rc = buf_add(&body, value, len);
     if (rc == 0)
@@ -184,7 +190,7 @@ static bool parse(struct verifier *v, const cJSON *receipt, const char *text, si
     return false;
 }
 
-/* The adapter that was used there, whatever holds here. */
+/* Take the adapter of the receipt, whatever the request would select here. */
 static bool take_adapter(struct verifier *v, const cJSON *receipt, struct api_request *p)
 {
     const cJSON *adapter = member(receipt, "adapter");
@@ -248,8 +254,8 @@ static bool is_consistent(struct verifier *v, const cJSON *choice, const struct 
     return false;
 }
 
-/* The first request that is left with the choice's prompt: choices of one prompt are alike but for
- * their seeds, and best_of gives them other indices. NULL: there is none. */
+/* The first remaining request with the choice's prompt: choices of one prompt differ only in their
+ * seeds, and with best_of their indexes differ. NULL: there is none. */
 static struct request **find_request(struct verifier *v, const cJSON *choice,
                                      const struct api_request *p)
 {
@@ -268,7 +274,7 @@ static struct request **find_request(struct verifier *v, const cJSON *choice,
     return NULL;
 }
 
-/* Nobody waits for it but this. */
+/* Remove time limits and reports that only a waiting client needs. */
 static void prepare(struct verifier *v, const cJSON *choice, const struct expected *x,
                     struct request *r)
 {
@@ -282,8 +288,8 @@ static void prepare(struct verifier *v, const cJSON *choice, const struct expect
     r->max_tokens = n < r->max_tokens ? n : r->max_tokens;
 }
 
-/* Compare the tokens as they come. A token more than there are ends the comparison: stop strings
- * end an answer behind its last one. */
+/* Compare the tokens as they come. The recorded answer may be shorter, because a stop string ends
+ * an answer before the limit: the comparison ends with its last token. */
 static void follow(struct verifier *v, struct expected *x)
 {
     struct event events[16];
@@ -327,7 +333,7 @@ static void check_choice(struct verifier *v, const cJSON *choice, const struct a
     else if (is_consistent(v, choice, &x) && (r = find_request(v, choice, p)) != NULL) {
         prepare(v, choice, &x, *r);
         if (x.tokens.n > 0 && queue_post(v->model->queue, *r) == 0) {
-            *r = NULL; /* the engine's */
+            *r = NULL; /* the engine owns it */
             follow(v, &x);
         }
         tell(v, choice, &x);

@@ -1,8 +1,8 @@
-/* server/cli/verify_receipt.h - compute the answers of a receipt (server/receipts/receipt.h) again,
- * on a model that was loaded for that, and say where they differ.
+/* server/cli/verify_receipt.h - computes the answers of a receipt (server/receipts/receipt.h)
+ * again, on a model that was loaded for it, and compares the tokens.
  *
- * What differs is told on standard output, a line each that begins with the receipt's place; so is
- * each choice that is equal.
+ * The result is printed on standard output: a line for each difference and for each choice that is
+ * equal, beginning with the place of the receipt.
  *
  * Thread: the main thread; the model's engine runs on its own.
  * Memory: of one receipt at a time.
@@ -18,14 +18,14 @@ struct served;
 
 struct verifier {
     struct served *model;
-    sem_t *wake;        /* posted by its queue */
-    const char *place;  /* "line 3" */
-    uint64_t n_equal, n_different; /* choices; of a receipt that cannot be computed, one */
-    uint64_t n_tokens;  /* that were computed again */
+    sem_t *wake;        /* posted by the queue */
+    const char *place;  /* like "line 3" */
+    uint64_t n_equal, n_different; /* choices; a receipt that cannot be computed counts as one */
+    uint64_t n_tokens;  /* computed again */
     uint64_t next_id;   /* of a request */
 };
 
-/* A receipt, or an answer with one, as JSON text. */
+/* Check a receipt, or an answer with one, as JSON text. */
 void verify_receipt(struct verifier *v, const char *text, size_t n);
 
 #endif

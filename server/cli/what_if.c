@@ -1,4 +1,8 @@
-/* server/cli/what_if.c - see what_if.h. */
+/* server/cli/what_if.c - see what_if.h.
+ *
+ * Each "key=value" is looked up in a small table of numbers or handled as a word of the settings,
+ * with the same names and words as in the configuration.
+ */
 #include "server/cli/what_if.h"
 
 #include "config/words.h"
@@ -33,7 +37,7 @@ static bool set_number(const char *value, uint32_t *out)
     return true;
 }
 
-/* The names are those of the configuration. False: unknown, or no value of this setting. */
+/* Set one of the settings by its name in the configuration. False: unknown, or no valid value. */
 static bool set(struct simulate_options *o, const char *key, const char *value)
 {
     const struct {
@@ -66,7 +70,7 @@ static bool set(struct simulate_options *o, const char *key, const char *value)
     for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
         if (strcmp(numbers[i].key, key) == 0)
             ok = set_number(value, numbers[i].number);
-    o->kv.max_chunk = o->sched.prefill_chunk; /* as in the server */
+    o->kv.max_chunk = o->sched.prefill_chunk; /* as the server does */
     return ok;
 }
 

@@ -1,4 +1,4 @@
-/* server/cli/what_if.h - settings of a simulation, as they are typed: `quire replay --what-if`.
+/* server/cli/what_if.h - parses the settings of a simulation: `quire replay --what-if`.
  *
  * Thread: any.
  * Memory: none.
@@ -15,7 +15,7 @@ struct simulate_options;
     "policy, preemption, prefix_cache, aging, max_preemptions, max_sequences,\n" \
     "                     max_batch_tokens, prefill_chunk, step_target_ms, blocks"
 
-/* Set what `text` (key=value,key=value) says. An exit_code, with a message. */
+/* Set the values of `text` (key=value,key=value). Returns an exit_code, with a message. */
 int what_if_set(struct simulate_options *o, const char *text);
 
 #endif

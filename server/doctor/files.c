@@ -1,4 +1,11 @@
-/* server/doctor/files.c - see files.h. */
+/* server/doctor/files.c - see files.h.
+ *
+ * Each setting that names a file or a folder is checked by one of a few functions: a file that is
+ * read (check_read), a secret one (check_secret), a folder or file that is written (check_folder,
+ * check_file). They look at the rights with faccessat() for the effective user, at the mode bits
+ * for others, and at the free space of the file system. Each finding is added to the report with a
+ * remedy.
+ */
 #include "server/doctor/files.h"
 
 #include "config/config.h"
@@ -23,7 +30,7 @@ static double gib(uint64_t bytes)
     return (double)bytes / (1 << 30);
 }
 
-/* As the process may, with its groups and capabilities. */
+/* Whether the process may access it, with its groups and capabilities. */
 static bool may(const char *path, int mode)
 {
     return faccessat(AT_FDCWD, path, mode, AT_EACCESS) == 0;
@@ -33,8 +40,8 @@ static bool may(const char *path, int mode)
 
 enum secrecy { READ_BY_ALL = 0, READ_BY_OWNER };
 
-/* Is it there, readable, and not other users' to change? With READ_BY_OWNER nor to read. True: it
- * is well so far. */
+/* Check that a file exists, is readable, and cannot be changed by other users; with READ_BY_OWNER
+ * they cannot read it either. True: nothing is wrong so far. */
 static bool check_read(struct doctor_report *r, const char *name, const char *path,
                        enum secrecy secrecy)
 {
@@ -63,7 +70,7 @@ static void check_settings(struct doctor_report *r, const char *path)
         doctor_add(r, DOCTOR_OK, "settings", "%s", path);
 }
 
-/* What is in it are hashes: others learn names and limits from it, and no key. */
+/* The file has hashes of keys only: from reading it, others learn names and limits, but no key. */
 static void check_keys(struct doctor_report *r, const struct config *c)
 {
     struct keys *keys;
@@ -95,7 +102,7 @@ static void check_secret(struct doctor_report *r, const char *name, const char *
 
 /* ---- what is written ---- */
 
-/* `bytes`: that will be written there, 0 when nobody knows. */
+/* bytes: how much will be written there; 0: unknown. */
 static void check_folder(struct doctor_report *r, const char *name, const char *folder,
                          uint64_t bytes)
 {
@@ -122,7 +129,7 @@ static void check_folder(struct doctor_report *r, const char *name, const char *
     }
 }
 
-/* A file that is made, or written on. */
+/* Check a file that is created or appended to. */
 static void check_file(struct doctor_report *r, const char *name, const char *path, uint64_t bytes)
 {
     const char *slash = strrchr(path, '/');
@@ -140,14 +147,14 @@ static void check_file(struct doctor_report *r, const char *name, const char *pa
     }
 }
 
-/* A folder whose files are offered. */
+/* Check a folder whose files are offered to clients. */
 static void check_offers(struct doctor_report *r, const char *name, const char *folder)
 {
     if (folder[0] != '\0' && check_read(r, name, folder, READ_BY_ALL))
         doctor_add(r, DOCTOR_OK, name, "%s", folder);
 }
 
-/* A database that was damaged, of which a new one was made. */
+/* Report a damaged database that was replaced by a new one. */
 static void check_damaged(struct doctor_report *r, const char *path, const char *file)
 {
     char damaged[MAX_PATH + 32];

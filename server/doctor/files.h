@@ -1,7 +1,7 @@
-/* server/doctor/files.h - files and folders of the settings: are they there, may the server use
- * them, may others.
+/* server/doctor/files.h - checks the files and folders of the settings: whether they exist, whether
+ * the server may use them, and whether others may.
  *
- * "The server" is the user that runs the command: that of the service should.
+ * "The server" is the user that runs the command; run it as the user of the service.
  *
  * Thread: the main thread.
  * Memory: none is kept.
@@ -12,7 +12,8 @@
 struct config;
 struct doctor_report;
 
-/* The file of settings (NULL: none), of keys, passwords; the folders of stores, databases, swap. */
+/* Check the file of settings (NULL: none), files of keys and passwords, and the folders of stores,
+ * databases and swap. */
 void doctor_check_files(struct doctor_report *r, const struct config *c, const char *settings);
 
 #endif

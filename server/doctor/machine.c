@@ -1,4 +1,9 @@
-/* server/doctor/machine.c - see machine.h. */
+/* server/doctor/machine.c - see machine.h.
+ *
+ * Each check reads one file of /sys or /proc, or the CPU's features, and adds one line to the
+ * report: OK, a note (slower than it could be) or a problem, with the command that changes it. A
+ * file that is missing is not a problem: virtual machines and containers have fewer of them.
+ */
 #include "server/doctor/machine.h"
 
 #include "config/config.h"
@@ -15,9 +20,9 @@
 #include <sys/resource.h>
 #include <time.h>
 
-/* Beside connections: models, logs, stores, databases. */
+/* Descriptors besides those of connections: models, logs, stores, databases. */
 #define OTHER_DESCRIPTORS 256
-/* No clock was right before this code was written: 2025-01-01. */
+/* 2025-01-01: a clock before this date is wrong, as this code is newer. */
 #define EARLIEST ((time_t)1735689600)
 
 static double gib(uint64_t bytes)
@@ -74,7 +79,7 @@ static void check_threads(struct doctor_report *r, const struct config *c, const
     }
 }
 
-/* Of the first CPU of each core: the first one that is held back speaks for all. */
+/* Check the first CPU of each core; the first one with a slow governor is reported. */
 static void check_governor(struct doctor_report *r, const struct cpus *cpus, const char *root)
 {
     char path[100], governor[32], hint[64];
@@ -130,7 +135,7 @@ static void check_swap(struct doctor_report *r, const char *root)
     char text[4096];
     uint64_t swappiness = 60;
 
-    /* The first line is a heading. */
+    /* The first line of the file is a heading. */
     if (!system_file_read(root, "/proc/swaps", text, sizeof(text)) || strchr(text, '\n') == NULL) {
         doctor_add(r, DOCTOR_OK, "swap", "there is none: weights and the KV cache stay in memory");
         return;
@@ -221,7 +226,7 @@ void doctor_check_machine(struct doctor_report *r, const struct config *c, const
 
 /* ---- how much there is ---- */
 
-/* "MemAvailable:  123 kB" */
+/* Read a line like "MemAvailable: 123 kB". */
 static uint64_t read_memory(const char *root, const char *name)
 {
     char text[4096];

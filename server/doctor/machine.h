@@ -1,6 +1,7 @@
-/* server/doctor/machine.h - what of the machine makes a server slow, or has it killed.
+/* server/doctor/machine.h - checks the properties of the machine that make a server slow or get it
+ * killed.
  *
- * `root` stands before /sys and /proc: "" for the machine.
+ * `root` is put before /sys and /proc: "" for the machine itself.
  *
  * Thread: the main thread.
  * Memory: none.
@@ -13,13 +14,13 @@
 struct config;
 struct doctor_report;
 
-/* CPU features, threads and quota, frequency, huge pages, swap, NUMA balancing, clocks. */
+/* Check CPU features, threads and quota, frequency, huge pages, swap, NUMA balancing, clocks. */
 void doctor_check_machine(struct doctor_report *r, const struct config *c, const char *root);
 
-/* Does what a server takes (`bytes`, and at most `more` beside them) fit into memory? */
+/* Check that the memory of a server (`bytes`, and at most `more` under load) is available. */
 void doctor_check_memory(struct doctor_report *r, uint64_t bytes, uint64_t more, const char *root);
 
-/* File descriptors for as many connections. */
+/* Check the limit of file descriptors for the connections of the settings. */
 void doctor_check_descriptors(struct doctor_report *r, const struct config *c);
 
 #endif

@@ -1,4 +1,9 @@
-/* server/doctor/network.c - see network.h. */
+/* server/doctor/network.c - see network.h.
+ *
+ * The port is tested by a real bind() and listen(). If it is taken, /proc is searched for another
+ * process named quire, which is then taken for the server. The certificate is loaded with its key
+ * as a server would, and then the dates of its whole chain are compared with today.
+ */
 #include "server/doctor/network.h"
 
 #include "config/config.h"
@@ -20,13 +25,13 @@
 #include <unistd.h>
 
 #define DAY_S (24 * 60 * 60)
-#define SOON_DAYS 21 /* certificates of 90 days are renewed 30 before their end */
+#define SOON_DAYS 21 /* certificates of 90 days are usually renewed 30 days before their end */
 #define MAX_CHAIN 16
 #define MAX_PEM (1 << 20)
 
 /* ---- the port ---- */
 
-/* 0, or the reason of the system that nothing can listen there. */
+/* 0, or the errno because of which nothing can listen there. */
 static int try_to_listen(const struct addrinfo *a)
 {
     const int fd = socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC, a->ai_protocol), on = 1;
@@ -40,7 +45,7 @@ static int try_to_listen(const struct addrinfo *a)
     return rc;
 }
 
-/* Another process of this program: then it is likely the one that has the port. */
+/* Whether another process of this program exists: then it is likely the one that has the port. */
 static bool is_running(const char *root)
 {
     char path[300], name[32];
@@ -121,7 +126,7 @@ static void check_exposure(struct doctor_report *r, const struct config *c)
 
 /* ---- the certificate ---- */
 
-/* Into memory that wants mem_free(). */
+/* Read a file into memory to be freed with mem_free(). */
 static int read_pem(const char *path, gnutls_datum_t *pem)
 {
     FILE *f = fopen(path, "re");
@@ -134,7 +139,7 @@ static int read_pem(const char *path, gnutls_datum_t *pem)
     return bytes != NULL ? 0 : -1;
 }
 
-/* The first day and the last of the whole chain, in seconds since 1970. */
+/* The validity of the whole chain, in seconds since 1970: the latest begin and the earliest end. */
 static int read_validity(const char *path, time_t *from, time_t *to)
 {
     gnutls_x509_crt_t chain[MAX_CHAIN];
@@ -179,7 +184,7 @@ static void tell_validity(struct doctor_report *r, time_t from, time_t to)
     doctor_remedy(r, "renew it; a server that runs takes the new one at SIGHUP (systemctl reload)");
 }
 
-/* Do certificate and key belong together? As at the start of a server. */
+/* Check that certificate and key belong together, in the same way as a server at its start. */
 static void check_certificate(struct doctor_report *r, const struct config *c)
 {
     time_t from, to;

@@ -1,6 +1,7 @@
-/* server/doctor/network.h - can the server listen, who can reach it, and is its certificate valid.
+/* server/doctor/network.h - checks whether the server can listen, who can reach it, and whether its
+ * certificate is valid.
  *
- * `root` stands before /proc: "" for the machine.
+ * `root` is put before /proc: "" for the machine itself.
  *
  * Thread: the main thread.
  * Memory: none is kept.

@@ -1,4 +1,9 @@
-/* server/doctor/report.c - see report.h. */
+/* server/doctor/report.c - see report.h.
+ *
+ * The report is an array of checks of fixed size, in the order in which they were added. Texts are
+ * cleaned when they are added, so that the two printers can write them unchanged. The counts
+ * include checks that had no room.
+ */
 #include "server/doctor/report.h"
 
 #include "core/base/buf.h"

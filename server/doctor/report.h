@@ -1,6 +1,8 @@
-/* server/doctor/report.h - what `quire doctor` found: checks, each with a sentence and what to do.
+/* server/doctor/report.h - the results of `quire doctor`: checks, each with a sentence and a
+ * remedy.
  *
- * Texts may hold names of files and settings: what is no visible ASCII or UTF-8 becomes a '?'.
+ * Texts may contain names of files and settings: every byte that is not visible ASCII or UTF-8
+ * becomes a '?'.
  *
  * Thread: one owner.
  * Memory: the caller's struct.
@@ -17,7 +19,7 @@
 
 enum doctor_level {
     DOCTOR_OK = 0,
-    DOCTOR_NOTE,    /* it works, slower or less safely than it could */
+    DOCTOR_NOTE,    /* it works, but slower or less safely than it could */
     DOCTOR_PROBLEM, /* a server does not start, is stopped or killed, or is open to others */
     DOCTOR_N_LEVELS,
 };
@@ -37,7 +39,7 @@ struct doctor_report {
 
 void doctor_add(struct doctor_report *r, enum doctor_level level, const char *name,
                 const char *format, ...) __attribute__((format(printf, 4, 5)));
-/* What to do about the check that was added last. */
+/* Set what to do about the check that was added last. */
 void doctor_remedy(struct doctor_report *r, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 

@@ -1,4 +1,9 @@
-/* server/doctor/system_file.c - see system_file.h. */
+/* server/doctor/system_file.c - see system_file.h.
+ *
+ * A file is read with one read() into the caller's buffer, which is enough for files of /sys and
+ * /proc: the kernel writes them whole. `root` is put before each path, so tests can use a folder in
+ * place of the machine.
+ */
 #include "server/doctor/system_file.h"
 
 #include <errno.h>
@@ -59,12 +64,12 @@ static void take_limit(const char *root, const char *path, uint64_t *least)
 {
     uint64_t limit;
 
-    /* v2 says "max"; v1 a number near 2^63. */
+    /* Without a limit v2 has the text "max", v1 a number near 2^63. */
     if (system_file_number(root, path, &limit) && limit < (uint64_t)1 << 60 && limit < *least)
         *least = limit;
 }
 
-/* The process's own group and all above it. */
+/* Every group from the process's own up to the root may set a limit; the least one counts. */
 uint64_t system_file_memory_limit(const char *root)
 {
     char text[4096], group[2048] = "", path[PATH_BYTES];

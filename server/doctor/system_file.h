@@ -1,5 +1,5 @@
-/* server/doctor/system_file.h - small files of /sys and /proc, of the machine or of a folder in its
- * place.
+/* server/doctor/system_file.h - reads small files of /sys and /proc, of the machine or of a folder
+ * in its place.
  *
  * Thread: any.
  * Memory: the caller's.
@@ -12,17 +12,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The text without the line end behind it; false when there is none. `path` begins with a '/'. */
+/* Read the text without the line end after it; false when there is none. `path` begins with '/'. */
 bool system_file_read(const char *root, const char *path, char *text, size_t size);
 
-/* A number at the text's beginning. */
+/* Read a number at the beginning of the text. */
 bool system_file_number(const char *root, const char *path, uint64_t *out);
 
-/* Of "always [madvise] never": the word in brackets; else the whole text. */
+/* Read the word in brackets of a text like "always [madvise] never"; else the whole text. */
 bool system_file_choice(const char *root, const char *path, char *text, size_t size);
 
-/* The least memory in bytes that the control groups of the process grant (v2 and v1); UINT64_MAX:
- * no limit. */
+/* The least memory limit in bytes of the control groups of the process (v2 and v1); UINT64_MAX: no
+ * limit. */
 uint64_t system_file_memory_limit(const char *root);
 
 #endif

@@ -1,4 +1,11 @@
-/* server/engine_io/block_store.c - see block_store.h. */
+/* server/engine_io/block_store.c - see block_store.h.
+ *
+ * Two threads, reader and writer, each with its own backend and record buffer, so that neither
+ * waits for the other and no lock is shared between them. The reader serves prompt look-ups and
+ * reads (prefix_fetch.h); the writer drains the engine's offers, checks whether a record exists,
+ * copies the blocks while they are still in the cache, and writes. Both tidy their backend now and
+ * then.
+ */
 #include "server/engine_io/block_store.h"
 
 #include "core/base/clock.h"
@@ -19,10 +26,10 @@
 #include <string.h>
 #include <time.h>
 
-#define OFFERS 1024        /* records that wait to be written */
+#define OFFERS 1024        /* records that may wait to be written */
 #define NAMES 64           /* looked up at a time */
-#define TICK_MS 1000       /* between two looks at a store that is away */
-#define IDLE_TICK_MS 60000 /* of one that answers */
+#define TICK_MS 1000       /* between two attempts at a store that does not answer */
+#define IDLE_TICK_MS 60000 /* for a store that answers */
 #define LOG_EVERY_MS 60000
 #define JOIN_MS 2000
 #define RATE_NAP_MS 20
@@ -31,7 +38,7 @@ struct worker {
     struct store_backend *backend;
     uint8_t *record; /* [kv_record_bytes()] */
     uint64_t log_after_ms;
-    bool has_failed; /* the latest call did */
+    bool has_failed; /* the latest call failed */
     pthread_t thread;
     bool runs;
 };
@@ -41,12 +48,12 @@ struct block_store {
     struct block_offers *offers;
     struct prefix_fetch *fetch;
     struct worker reader, writer;
-    uint64_t paid_until_ms; /* the writer's: what was written is paid for by then at write_rate */
-    atomic_bool stops, hurries; /* hurries: flush, whatever the rate */
-    atomic_bool is_writing;     /* the writer has an offer in its hands */
+    uint64_t paid_until_ms; /* the writer's: until then past writes use up write_rate */
+    atomic_bool stops, hurries; /* hurries: write at any rate */
+    atomic_bool is_writing;     /* the writer works on an offer */
 };
 
-/* Of the blocks of a record. */
+/* Bytes of the blocks of a record. */
 static size_t blocks_bytes(const struct kv_record_form *f)
 {
     return kv_record_bytes(f) - kv_record_head_bytes(f);
@@ -69,8 +76,8 @@ static void note_error(struct block_store *s, struct worker *w, enum store_count
              log_quote(reason, sizeof(reason), why), prefix_fetch_count(s->fetch, what));
 }
 
-/* A call of the backend has answered rc. When a store is there again that was away, what was
- * offered meanwhile has not been written, and what it had may be lost. */
+/* Note the result of a backend's call. When a store answers again, offers made meanwhile were not
+ * written, and its records may be lost: let the engine offer them again. */
 static void note_result(struct block_store *s, struct worker *w, int64_t rc, bool is_write)
 {
     const bool has_failed = rc < 0 && rc != ERR_NOENT;
@@ -122,7 +129,7 @@ static uint32_t probe(struct block_store *s, const struct fetch_work *work)
     return n;
 }
 
-/* One record's blocks into `out`; false: it is not there, or not what it should be. */
+/* Read one record's blocks into `out`; false: it does not exist, or failed its check. */
 static bool read_record(struct block_store *s, const struct kv_record_key *key, uint8_t *out)
 {
     struct worker *w = &s->reader;
@@ -192,7 +199,7 @@ static void *read_main(void *ud)
         start = clock_us();
         n = work.is_probe ? probe(s, &work) : read_records(s, &work);
         prefix_fetch_add(s->fetch, STORE_READ_US, clock_us() - start);
-        if (atomic_load(&s->stops)) /* it may have hung: nothing else may be there any more */
+        if (atomic_load(&s->stops)) /* the call may have hung: the other parts may be gone by now */
             break;
         prefix_fetch_work_done(s->fetch, &work, n, clock_us() - start);
     }
@@ -201,7 +208,7 @@ static void *read_main(void *ud)
 
 /* ---- writing ---- */
 
-/* Wait until what was written before is paid for. */
+/* Wait until write_rate allows the next record. */
 static void keep_rate(struct block_store *s, size_t bytes)
 {
     uint64_t now = clock_ms();
@@ -316,7 +323,7 @@ static int open_parts(struct block_store *s)
 
     if (rc == 0)
         rc = prefix_fetch_create(&s->fetch, &fetch);
-    if (rc == 0) { /* it answers until it does not: the first request is not to come too early */
+    if (rc == 0) { /* assumed to answer until a call fails, so that the first request can use it */
         prefix_fetch_set(s->fetch, STORE_UP, 1);
         rc = open_worker(s, &s->reader);
     }
@@ -379,7 +386,7 @@ void block_store_flush(struct block_store *s, uint32_t most_ms)
                  block_offers_n(s->offers), most_ms);
 }
 
-/* False: it hangs. */
+/* Join the thread; false: it hangs. */
 static bool join(struct worker *w)
 {
     struct timespec until;

@@ -1,18 +1,18 @@
-/* server/engine_io/block_store.h - the blocks of a model's prefix cache outside the process: in a
+/* server/engine_io/block_store.h - keeps blocks of a model's prefix cache outside the process: in a
  * folder, or in Redis or Valkey (the setting kv_store).
  *
- * Two threads of its own for each model, so that a disk or a network that hangs holds up nothing
- * else. The writer takes what the engine offers (block_offers.h), copies it, and writes what is not
- * there yet, at most `write_rate` bytes a second. The reader looks prompts up and reads them
- * (prefix_fetch.h). Each record is checked when it is read (kv_record.h); one that is not what was
- * asked for is counted and removed. Errors cost speed and nothing else: they are counted, and a
- * line of the log says so at most once a minute.
+ * It has two threads for each model, so that a disk or a network that hangs delays nothing else.
+ * The writer takes what the engine offers (block_offers.h), copies it, and writes records that do
+ * not exist yet, at most `write_rate` bytes a second. The reader looks prompts up and reads them
+ * (prefix_fetch.h). Each record is checked when it is read (kv_record.h); a record that fails is
+ * counted and removed. Errors cost speed and nothing else: they are counted, and logged at most
+ * once a minute.
  *
- * What is written: every full record that enters the prefix index, of prompts and of answers. An
- * answer is the beginning of the next prompt of a chat, and its blocks come so slowly that they are
- * no burden beside those of prompts.
+ * Every full record that enters the prefix index is written, of prompts and of answers. An answer
+ * is the beginning of a chat's next prompt, and its blocks come so slowly that they add little to
+ * those of prompts.
  *
- * Thread: the one that starts the program; counters in prefix_fetch.h are anybody's.
+ * Thread: the one that starts the program; any thread may read the counters in prefix_fetch.h.
  * Memory: one record for each thread, besides what it owns: offers and fetch.
  * Errors: a sentence in `err`.
  */
@@ -40,19 +40,20 @@ struct block_store_options {
     const struct kv_store *kv; /* borrowed */
 };
 
-/* Makes offers and fetch, and starts the threads. */
+/* Make offers and fetch, and start the threads. */
 int block_store_open(struct block_store **out, const struct block_store_options *options, char *err,
                      size_t err_len);
-/* What one takes in memory, for a cache of n_blocks. */
+/* Memory of a store for a cache of n_blocks. */
 size_t block_store_bytes(const struct kv_record_form *form, uint32_t n_blocks);
 struct block_offers *block_store_offers(struct block_store *s);
 struct prefix_fetch *block_store_fetch(struct block_store *s);
 
-/* After the engine's end: write what it has offered, for most_ms at most, at any rate. */
+/* After the engine's end: write all its offers, for at most most_ms, at any rate. */
 void block_store_flush(struct block_store *s, uint32_t most_ms);
 
-/* Neither the engine nor the I/O thread uses offers and fetch any more. A thread that hangs in a
- * call is left behind, with what it uses: then `kv` must stay, and the result is ERR_BUSY. */
+/* Close; neither the engine nor the I/O thread may use offers and fetch any more. A thread that
+ * hangs in a call is left behind, with what it uses: then `kv` must stay, and the result is
+ * ERR_BUSY. */
 int block_store_close(struct block_store **s);
 
 #endif

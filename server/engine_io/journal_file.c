@@ -1,4 +1,10 @@
-/* server/engine_io/journal_file.c - see journal_file.h. */
+/* server/engine_io/journal_file.c - see journal_file.h.
+ *
+ * One chunk is in flight: journal_take() fills it from the engine's ring, and uv_fs_write() writes
+ * it on a thread of libuv's pool until all of it is in the file. A partial write leaves the rest
+ * for the next one, and after an error the chunk is kept and tried again, so that no line is torn.
+ * The callback runs on the I/O thread and starts the next chunk itself.
+ */
 #include "server/engine_io/journal_file.h"
 
 #include "core/base/clock.h"
@@ -16,18 +22,18 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-#define RETRY_US 1000000u /* after a failure */
+#define RETRY_US 1000000u /* pause after a failure */
 
 struct journal_file {
     struct journal *journal;
     int fd;
     bool is_busy;
     uint64_t begin_us;  /* of the write under way */
-    uint64_t failed_us; /* when the latest one failed; 0: it did not */
-    uint64_t n_dropped; /* lines that had been lost before the first of the failures */
+    uint64_t failed_us; /* when the latest write failed; 0: it did not */
+    uint64_t n_dropped; /* lines that had been lost before the first failure */
     uv_fs_t write;
     uv_loop_t *loop;
-    size_t n, done; /* bytes in the chunk, and of them in the file */
+    size_t n, done; /* bytes in the chunk, and how many of them are in the file */
     char chunk[JOURNAL_FILE_CHUNK];
 };
 
@@ -69,8 +75,8 @@ int journal_file_open(struct journal_file **out, const char *path, struct journa
 
 static void write_rest(struct journal_file *f);
 
-/* The rest of the chunk stays for another try, and what comes meanwhile in the journal's ring. When
- * that is full the journal says how many lines are missing. */
+/* The rest of the chunk is written later, and new lines stay in the journal's ring. When that is
+ * full the journal records how many lines are missing. */
 static void note_failure(struct journal_file *f, int error)
 {
     if (f->failed_us == 0) {

@@ -5,7 +5,7 @@
  *
  * Thread: one at a time; every call may wait for a disk or a network.
  * Memory: the backend.
- * Errors: ERR_NOENT: no such record; ERR_BUSY: it was away a moment ago and is not asked again yet;
+ * Errors: ERR_NOENT: no such record; ERR_BUSY: it did not answer a moment ago and is not asked yet;
  * ERR_IO: anything else, with the reason in backend->why.
  */
 #ifndef SERVER_ENGINE_IO_STORE_BACKEND_H
@@ -22,13 +22,14 @@ struct store_place;
 typedef char store_name[KV_RECORD_NAME + 1];
 
 struct store_backend_ops {
-    /* How many of the records are there, from the first on without a gap? */
+    /* How many of the records exist, from the first one on without a gap. */
     int (*count)(struct store_backend *b, const store_name *names, uint32_t n);
-    /* Its bytes into buf[0 .. size-1]; returns how many it has, size + 1 when it has more. */
+    /* Read a record into buf[0 .. size-1]; returns its size, or size + 1 if it is larger. */
     int64_t (*get)(struct store_backend *b, const char *name, uint8_t *buf, size_t size);
     int (*put)(struct store_backend *b, const char *name, const uint8_t *bytes, size_t n);
     int (*remove)(struct store_backend *b, const char *name);
-    /* From time to time: does it answer; keep its budget. Returns the records that it removed. */
+    /* Called from time to time: check that it answers, and keep its budget. Returns the number of
+     * records that it removed. */
     int (*tidy)(struct store_backend *b, uint64_t *bytes);
     void (*close)(struct store_backend *b);
 };

@@ -2,13 +2,13 @@
  *
  * A record is the file XX/NAME.kv, XX being the first two digits of its name. It is written under
  * another name beside it and renamed: a reader sees all of it or nothing, on a network's file
- * system too, and there are no locks. Nothing is synced: what a crash has left incomplete fails its
- * checksum, and is removed.
+ * system too, and there are no locks. Nothing is synced: a record that a crash has left incomplete
+ * fails its checksum, and is removed.
  *
- * Budget: whoever writes sums up the folder from time to time, and when it is above the budget
- * removes the files that were used longest ago until nine tenths of it are left. A file's time of
- * modification is that of its latest use, give or take a minute. Other servers may do the same at
- * the same time: what is gone already is no error.
+ * Budget: the writer sums up the folder from time to time, and when it is above the budget removes
+ * the least recently used files until nine tenths of it are left. A file's time of modification is
+ * that of its latest use, give or take a minute. Other servers may do so at the same time: a file
+ * that is gone already is not an error.
  */
 #include "server/engine_io/store_backend.h"
 
@@ -30,18 +30,18 @@
 #define FOLDERS 256
 #define SUFFIX ".kv"
 #define PART_PREFIX ".part-"
-#define TOUCH_AFTER_MS 60000  /* uses within a minute are one */
-#define PART_AFTER_MS 3600000 /* whose writer has died */
-#define SUM_EVERY_MS 300000   /* others write and remove too: */
-#define SUM_PARTS 20          /* also when so large a part was written here */
+#define TOUCH_AFTER_MS 60000  /* uses within a minute count as one */
+#define PART_AFTER_MS 3600000 /* age of a part whose writer has died */
+#define SUM_EVERY_MS 300000   /* since others write and remove too */
+#define SUM_PARTS 20          /* also when this part of the budget was written here */
 #define BUCKETS (48 * 16)     /* of ages in ms: 16 for each power of two */
 
 struct store_folder {
     struct store_backend base;
     int fd;                    /* of the folder */
     uint64_t max_bytes, bytes; /* bytes: as far as is known here */
-    uint64_t summed_ms;        /* when they were summed up; 0: never */
-    uint64_t new_bytes;        /* written here since */
+    uint64_t summed_ms;        /* when the folder was summed up; 0: never */
+    uint64_t new_bytes;        /* written here since then */
     uint64_t n_written;
 };
 
@@ -56,7 +56,7 @@ static void path_of(char path[KV_RECORD_NAME + 16], const char *name)
     snprintf(path, KV_RECORD_NAME + 16, "%.2s/%s" SUFFIX, name, name);
 }
 
-static uint64_t now_ms(void) /* as files' times are */
+static uint64_t now_ms(void) /* on the clock of files' times */
 {
     struct timespec t;
 
@@ -91,7 +91,7 @@ static int folder_count(struct store_backend *b, const store_name *names, uint32
     return (int)i;
 }
 
-/* The bytes of the file, at most `size`; one more where it is longer. */
+/* Read the file, at most `size` bytes; returns size + 1 if it is longer. */
 static int64_t read_record(int fd, uint8_t *buf, size_t size)
 {
     const int64_t n = file_read(fd, buf, size, FILE_POSITION);
@@ -100,7 +100,8 @@ static int64_t read_record(int fd, uint8_t *buf, size_t size)
     return n < (int64_t)size ? n : n + (read(fd, &more, 1) > 0);
 }
 
-/* So that it is removed later than what is not used. Not ours: then its owner does that. */
+/* Set the time of use, so that the file is removed later. Fails for another user's file: then its
+ * owner does that. */
 static void touch(int fd)
 {
     struct stat st;
@@ -143,10 +144,10 @@ static int folder_put(struct store_backend *b, const char *name, const uint8_t *
         return fail(f, "cannot make", name);
     if (file_write(fd, bytes, n, FILE_POSITION) < 0)
         rc = fail(f, "cannot write", name);
-    if (close(fd) < 0 && rc == 0) /* a network's file system tells it here */
+    if (close(fd) < 0 && rc == 0) /* a network's file system reports errors here */
         rc = fail(f, "cannot write", name);
-    /* Without a sync, which would cost more than a record saves: one that the power cut fails its
-     * checksum, is removed, and is computed again. */
+    /* Not synced, which would cost more than a record saves: a record that a power failure has cut
+     * fails its checksum, is removed, and is computed again. */
     if (rc == 0 && renameat(f->fd, part, f->fd, path) < 0)
         rc = fail(f, "cannot rename", name);
     if (rc < 0)
@@ -167,7 +168,7 @@ static int folder_remove(struct store_backend *b, const char *name)
 
 /* ---- the budget ---- */
 
-/* By age: the older, the higher. */
+/* The bucket of an age: the older, the higher. */
 static unsigned bucket_of(uint64_t ms)
 {
     const unsigned log = 63u - (unsigned)__builtin_clzll(ms | 1);
@@ -181,9 +182,9 @@ struct folder_sum {
     uint64_t now;
     uint64_t bytes[BUCKETS];
     uint64_t total, target;
-    unsigned cut; /* to be removed: what is in this bucket as long as needed, all above it */
+    unsigned cut; /* files to remove: all above this bucket, and in it as many as needed */
     int n_removed;
-    bool removes; /* the second time through */
+    bool removes; /* the second pass */
 };
 
 static void see_file(struct folder_sum *s, int dir, const char *name)
@@ -195,7 +196,7 @@ static void see_file(struct folder_sum *s, int dir, const char *name)
 
     if (!is_part &&
         (len != KV_RECORD_NAME + sizeof(SUFFIX) - 1 || strcmp(name + KV_RECORD_NAME, SUFFIX) != 0))
-        return; /* not ours */
+        return; /* not a record */
     if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(st.st_mode))
         return; /* another server has just removed it */
     bucket = bucket_of(age_ms(&st, s->now));
@@ -230,7 +231,7 @@ static void see_all(const struct store_folder *f, struct folder_sum *s)
     }
 }
 
-/* The oldest that make up what is too much. */
+/* Choose the bucket from which on files are removed: the oldest that make up the excess. */
 static void choose_cut(struct folder_sum *s)
 {
     uint64_t kept = s->total;

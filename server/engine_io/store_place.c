@@ -1,4 +1,10 @@
-/* server/engine_io/store_place.c - see store_place.h. */
+/* server/engine_io/store_place.c - see store_place.h.
+ *
+ * store_place_open() runs once, before the sandbox: it parses the URL, reads the password file,
+ * creates the 256 folders or resolves the host, and agrees with other servers on the secret. In a
+ * folder the secret is published with link(), in Redis with SET NX: in both the first server's
+ * secret wins, and all others read it.
+ */
 #include "server/engine_io/store_place.h"
 
 #include "core/base/err.h"
@@ -49,7 +55,7 @@ static bool starts_with(const char *text, const char *with, const char **rest)
     return strncmp(text, with, n) == 0;
 }
 
-/* Digits up to `most`, all of the text; -1: something else. */
+/* Parse digits up to `most`, with nothing after them; -1: something else. */
 static long number(const char *text, long most)
 {
     char *end;
@@ -82,7 +88,7 @@ static int parse_host(struct store_place *p, char *text, char *err, size_t err_l
     return 0;
 }
 
-/* [user@]host[:port][/db] */
+/* Parse [user@]host[:port][/db]. */
 static int parse_redis(struct store_place *p, const char *rest, char *err, size_t err_len)
 {
     char text[STORE_PLACE_MAX], *host = text, *at, *slash;
@@ -131,7 +137,7 @@ static int parse(struct store_place *p, const char *url, char *err, size_t err_l
                 "'kv_store' is '%.100s': it begins with dir:, redis:// or valkey://", url);
 }
 
-/* The file's first line. */
+/* Read the file's first line. */
 static int read_line(const char *path, char *out, size_t size, char *err, size_t err_len)
 {
     const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
@@ -167,7 +173,7 @@ static int make_folders(const struct store_place *p, char *err, size_t err_len)
     return 0;
 }
 
-/* The first one's stays: a link, unlike a rename, replaces nothing. */
+/* Publish the secret unless there is one: link(), unlike rename(), replaces nothing. */
 static int share_file(const struct store_place *p, const char *offered, char *secret, size_t size,
                       char *err, size_t err_len)
 {
@@ -205,7 +211,7 @@ static int resolve(struct store_place *p, char *err, size_t err_len)
     return 0;
 }
 
-/* ---- all of it ---- */
+/* ---- opening ---- */
 
 static int make_secret(char offered[SECRET_CHARS + 1])
 {

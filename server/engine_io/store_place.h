@@ -1,16 +1,16 @@
-/* server/engine_io/store_place.h - the setting kv_store, understood: where the block store is, and
- * what the servers that share it have in common.
+/* server/engine_io/store_place.h - the parsed setting kv_store: where the block store is, and the
+ * secret that servers share.
  *
  *   dir:/path                            a folder, local or of a network
  *   redis://[user@]host[:port][/db]      Redis or Valkey; valkey:// is the same
  *
- * It is opened before the sandbox is entered: folders are made and the name of a host is looked up
+ * It is opened before the sandbox is entered: folders are created and the host's name is looked up
  * then, once. A password comes from a file, never from the setting, which is printed.
  *
- * The secret. Cached prefixes are told apart by a salt that is made with a seed no client knows
- * (api_request.h). Servers that share a store must have the same seed: it is made of a random text
- * that the first of them leaves there (the file `secret` in the folder, the key quire:secret in
- * Redis), or of the password, if there is one.
+ * The secret: cached prefixes of tenants are kept apart by a salt that is made with a seed no
+ * client knows (api_request.h). Servers that share a store must have the same seed: it is made from
+ * a random text that the first of them leaves there (the file `secret` in the folder, the key
+ * quire:secret in Redis), or from the password, if there is one.
  *
  * Thread: the main thread, once; read-only afterwards.
  * Memory: the caller's struct.
@@ -29,7 +29,7 @@ struct store_place {
     bool is_on, is_redis;
     bool is_away; /* Redis did not answer at the start: without its secret there is no store */
     char folder[STORE_PLACE_MAX];
-    char host[256], address[64]; /* as it was said; in numbers */
+    char host[256], address[64]; /* as in the setting; as a numeric address */
     uint16_t port;
     unsigned db;
     char user[128], password[256];
@@ -37,7 +37,7 @@ struct store_place {
     uint64_t seed;
 };
 
-/* "" is off. ERR_INVAL, ERR_IO, ERR_UNSUPPORTED. */
+/* Open; "" is off. ERR_INVAL, ERR_IO, ERR_UNSUPPORTED. */
 int store_place_open(struct store_place *p, const char *url, const char *password_file,
                      uint32_t timeout_ms, char *err, size_t err_len);
 /* For the log: without the password. */

@@ -1,13 +1,13 @@
 /* server/engine_io/store_redis.c - records as values of a Redis or Valkey server; see
  * store_backend.h.
  *
- * The key of a record is quire:kv:NAME. How much is kept, and what goes first, is the server's
- * maxmemory and maxmemory-policy (allkeys-lru). After an error the connection is closed, and tried
- * again after a time that doubles from a second to half a minute; until then every call answers
- * ERR_BUSY at once.
+ * The key of a record is quire:kv:NAME. The server's maxmemory and maxmemory-policy (allkeys-lru)
+ * decide how much is kept, and which records are evicted. After an error the connection is closed,
+ * and tried again after a time that doubles from a second to half a minute; until then every call
+ * answers ERR_BUSY at once.
  *
- * The server is a stranger: an answer that is a list, that is longer than what was asked for, or
- * that takes longer than its bytes may, is an error like any other. hiredis would take them all.
+ * The server is not trusted: an answer that is a list, that is longer than what was asked for, or
+ * that takes longer than its bytes may, is an error like any other. hiredis would accept them all.
  */
 #include "server/engine_io/store_redis.h"
 
@@ -49,7 +49,7 @@ bool store_redis_is_built(void)
 static int fail(struct store_redis *r, const char *what, const char *why)
 {
     snprintf(r->base.why, sizeof(r->base.why), "%s: %.120s", what, why);
-    redisFree(r->c); /* NULL is fine; what it was in the middle of is unknown */
+    redisFree(r->c); /* NULL is allowed; the state of the connection is unknown */
     r->c = NULL;
     r->pause_ms = r->pause_ms == 0                    ? FIRST_PAUSE_MS
                   : r->pause_ms * 2 < LONGEST_PAUSE_MS ? r->pause_ms * 2
@@ -58,7 +58,8 @@ static int fail(struct store_redis *r, const char *what, const char *why)
     return ERR_IO;
 }
 
-/* No answer to what is asked here is a list, and "*1000000000" would make room for one. */
+/* Refuse lists: no answer to our commands is one, and "*1000000000" would allocate memory for
+ * it. */
 #if HIREDIS_MAJOR > 0
 static void *refuse_list(const redisReadTask *task, size_t n)
 #else
@@ -69,7 +70,7 @@ static void *refuse_list(const redisReadTask *task, int n)
     return NULL;
 }
 
-/* The commands that were appended go out. */
+/* Send the commands that were appended. */
 static int send_all(struct store_redis *r, const char *what, uint64_t end_ms)
 {
     int is_sent = 0;
@@ -83,7 +84,7 @@ static int send_all(struct store_redis *r, const char *what, uint64_t end_ms)
     return 0;
 }
 
-/* The next answer of at most `most` bytes. NULL: it failed, and why is said. */
+/* Receive the next answer of at most `most` bytes. NULL: it failed, with the reason in base.why. */
 static redisReply *receive(struct store_redis *r, const char *what, size_t most, uint64_t end_ms)
 {
     const redisReader *reader = r->c->reader;
@@ -114,13 +115,13 @@ static redisReply *receive(struct store_redis *r, const char *what, size_t most,
     return NULL;
 }
 
-/* Until when a command and its answer, of so many bytes together, must have passed. */
+/* The time until which a command and its answer, of `bytes` bytes together, must have passed. */
 static uint64_t end_of(const struct store_redis *r, size_t bytes)
 {
     return clock_ms() + r->place->timeout_ms + bytes / BYTES_PER_MS;
 }
 
-/* One command and its answer; `bytes`: of the value in either. NULL: it failed. */
+/* Send one command and receive its answer; `bytes`: of the value in either. NULL: it failed. */
 static redisReply *ask(struct store_redis *r, const char *what, size_t bytes, const char *format,
                        ...)
 {
@@ -179,7 +180,7 @@ static int connect_now(struct store_redis *r)
     return greet(r);
 }
 
-/* An answer came. */
+/* An answer came: forget the pause. */
 static void went_well(struct store_redis *r)
 {
     r->pause_ms = r->retry_at_ms = 0;
@@ -256,7 +257,7 @@ static int redis_remove(struct store_backend *b, const char *name)
     return rc < 0 ? rc : done(ask(r, "DEL", 0, "DEL " KEY, name));
 }
 
-/* Comes back by itself when the server is there again. */
+/* Reconnect, if need be, when the server answers again. */
 static int redis_tidy(struct store_backend *b, uint64_t *bytes)
 {
     struct store_redis *r = (struct store_redis *)b;

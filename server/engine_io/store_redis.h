@@ -1,4 +1,4 @@
-/* server/engine_io/store_redis.h - what a place in Redis needs before there is a backend.
+/* server/engine_io/store_redis.h - functions that a place in Redis needs before there is a backend.
  *
  * Thread: any.
  * Memory: none.
@@ -11,9 +11,9 @@
 
 struct store_place;
 
-/* Is hiredis built in? */
+/* Whether hiredis is built in. */
 bool store_redis_is_built(void);
-/* The text that all servers share: `offered` becomes it, if there is none yet. ERR_IO with a
+/* Get the text that all servers share: `offered` becomes it, if there is none yet. ERR_IO with a
  * sentence in `why`. */
 int store_redis_secret(const struct store_place *place, const char *offered, char *secret,
                        size_t size, char *why, size_t why_len);

@@ -1,4 +1,10 @@
-/* server/engine_io/swap_transfers.c - see swap_transfers.h. */
+/* server/engine_io/swap_transfers.c - see swap_transfers.h.
+ *
+ * A fixed array of two jobs: swap_transfers_pump() fills free ones from the engine's queue, a
+ * thread of libuv's pool copies between RAM and file, and after_work(), on the I/O thread, reports
+ * the result with its duration back through the queue. If a job cannot be posted, the engine gets
+ * ERR_IO at once.
+ */
 #include "server/engine_io/swap_transfers.h"
 
 #include "core/base/clock.h"

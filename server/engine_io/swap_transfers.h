@@ -1,8 +1,8 @@
-/* server/engine_io/swap_transfers.h - the transfers between the swap tiers, carried out in the
+/* server/engine_io/swap_transfers.h - carries out the transfers between the swap tiers in the
  * loop's thread pool.
  *
- * The engine hands transfers out through the queue and never waits for a disk. Two are carried out
- * at a time, so that of libuv's threads some are left for other models and for the journal.
+ * The engine passes transfers through the queue and never waits for a disk. Two run at a time, so
+ * that some of libuv's threads are left for other models and for the journal.
  *
  * Thread: the loop's.
  * Memory: none but the struct.
@@ -30,14 +30,14 @@ struct swap_transfers { /* zero, with `loop`, `queue` and `store` set, is ready 
         uv_work_t work;
         struct swap_io io;
         int rc;
-        uint64_t begin_us; /* when it was handed to the thread pool */
+        uint64_t begin_us; /* when it was passed to the thread pool */
         uint64_t us;
     } jobs[SWAP_TRANSFERS_JOBS];
 };
 
-/* Begin what waits. To be called on each wake. */
+/* Begin transfers that wait. Called on each wake. */
 void swap_transfers_pump(struct swap_transfers *s);
-/* When the oldest transfer that is under way began; 0: none is. */
+/* When the oldest transfer under way began; 0: none is. */
 uint64_t swap_transfers_oldest_us(const struct swap_transfers *s);
 bool swap_transfers_is_idle(const struct swap_transfers *s);
 

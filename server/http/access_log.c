@@ -1,4 +1,9 @@
-/* server/http/access_log.c - see access_log.h. */
+/* server/http/access_log.c - see access_log.h.
+ *
+ * A record is counted by references: access_begin() takes the connection's, access_ref() one for
+ * the job that works for the call. Whoever drops the last one, on the I/O thread, formats the line
+ * and frees the record. Nothing is allocated when the log level leaves the line out.
+ */
 #include "server/http/access_log.h"
 
 #include "core/base/clock.h"
@@ -47,7 +52,7 @@ struct access *access_ref(struct access *a)
     return a;
 }
 
-/* ---- the line ---- */
+/* ---- the log line ---- */
 
 static uint64_t after(uint64_t later, uint64_t earlier)
 {
@@ -55,7 +60,8 @@ static uint64_t after(uint64_t later, uint64_t earlier)
 }
 
 /* The engine's times are counted from the arrival and follow each other, so its end is their sum.
- * What was never delivered, because the client had gone, was ready when the work ended. */
+ * An answer that was never delivered, because the client had disconnected, was ready when the work
+ * ended. */
 static void format_work(const struct access *a, char *out, size_t size)
 {
     const struct access_work *w = &a->work;
@@ -78,7 +84,7 @@ static void format_work(const struct access *a, char *out, size_t size)
              w->finish);
 }
 
-/* Bare as a rule; a client may send anything instead. */
+/* The method, quoted unless it is a plain word: a client may send any bytes. */
 static const char *method_of(const struct access *a, char *buf, size_t size)
 {
     const bool is_plain = a->method[0] != '\0' &&
@@ -94,7 +100,7 @@ static void unref(struct access *a)
     if (--a->n_refs > 0)
         return;
     if (a->has_work && a->work.ready_us > a->end_us)
-        a->end_us = a->work.ready_us; /* the client went first */
+        a->end_us = a->work.ready_us; /* the client disconnected before the work ended */
     if (a->has_work)
         format_work(a, work, sizeof(work));
     if (a->key[0] != '\0')

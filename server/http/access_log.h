@@ -17,28 +17,28 @@
 
 #include <stdint.h>
 
-struct access_work { /* the engine's side, of all choices together */
+struct access_work { /* the engine's side: the sums of all choices */
     const char *priority, *finish; /* static */
-    const char *model; /* borrowed; NULL: there is only one */
+    const char *model; /* borrowed; NULL: there is only one model */
     uint32_t n_choices, n_preempted;
     uint64_t prompt_tokens, cached_tokens, completion_tokens;
     uint64_t arrival_us, first_us; /* body complete; first token, 0 = none came */
-    /* of the choice that ended last; swapped is a part of preempted */
+    /* the times of the choice that ended last; swapped is a part of preempted */
     uint64_t queue_us, prefill_us, decode_us, preempted_us, swapped_us;
     uint64_t ready_us;                                      /* the answer was complete */
 };
 
 struct access;
 
-/* The connection's side begins. NULL when there is no memory: then there will be no line, and all
- * other functions do nothing. */
+/* Begin the connection's side. NULL when there is no memory: then no line is written, and all other
+ * functions do nothing. */
 struct access *access_begin(const char *id, const char *method);
 void access_set_key(struct access *a, const char *name); /* copies */
-/* The exchange is over: `route` is static. The connection's side lets go. */
+/* The exchange is over: `route` is static. Drops the connection's reference. */
 void access_end(struct access *a, const char *route, int status, uint64_t bytes);
 
 struct access *access_ref(struct access *a);
-/* The engine's side lets go, with what it did, or NULL if there was nothing to do. */
+/* Drops the engine's reference, with the work that was done, or NULL if there was none. */
 void access_work_end(struct access *a, const struct access_work *work);
 
 #endif

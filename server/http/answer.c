@@ -1,4 +1,10 @@
-/* server/http/answer.c - see answer.h. */
+/* server/http/answer.c - see answer.h.
+ *
+ * Both ways out, libmicrohttpd's response and answer_write_now(), take the exchange's headers from
+ * one function, each_header(), with a callback that adds a header to a response or to a text. A
+ * small answer is a static buffer of libmicrohttpd's, so that it goes out in one packet with its
+ * head; a larger one and a stream are pulled by a content reader.
+ */
 #include "server/http/answer.h"
 
 #include "core/base/err.h"
@@ -8,8 +14,8 @@
 #include <sys/socket.h>
 #include <time.h>
 
-/* libmicrohttpd reads a stream over HTTP/1.0, which has no chunks, in blocks of this size; a chunk
- * of HTTP/1.1 fills its own buffer. */
+/* The block in which libmicrohttpd reads a stream over HTTP/1.0, which has no chunks; a chunk of
+ * HTTP/1.1 fills its own buffer. */
 #define STREAM_BLOCK ((size_t)4 << 10)
 
 static struct MHD_Response *make_response(struct http_call *call, MHD_ContentReaderCallback read,
@@ -24,7 +30,7 @@ static struct MHD_Response *make_response(struct http_call *call, MHD_ContentRea
     return MHD_create_response_from_buffer_static(call->out.len, call->out.data);
 }
 
-/* The headers that are the exchange's; what libmicrohttpd adds is left out. */
+/* Pass each header of the exchange to `take`; libmicrohttpd adds Date and framing itself. */
 static bool each_header(struct http_call *call,
                         bool (*take)(void *ud, const char *name, const char *value), void *ud)
 {
@@ -45,7 +51,7 @@ static bool each_header(struct http_call *call,
 
 static bool add_to_response(void *response, const char *name, const char *value)
 {
-    /* A value may be empty, which libmicrohttpd refuses and no client misses. */
+    /* An empty value is left out: libmicrohttpd refuses it, and no client needs it. */
     return value[0] == '\0' || MHD_add_response_header(response, name, value) == MHD_YES;
 }
 
@@ -59,19 +65,19 @@ int answer_queue(struct MHD_Connection *c, struct http_call *call, MHD_ContentRe
         return ERR_NOMEM;
     is_queued = each_header(call, add_to_response, response) &&
                 MHD_queue_response(c, (unsigned)call->status, response) == MHD_YES;
-    MHD_destroy_response(response); /* the connection has a reference of its own */
+    MHD_destroy_response(response); /* the connection holds its own reference */
     call->has_head_sent = is_queued;
     return is_queued ? 0 : ERR_NOMEM;
 }
 
-/* ---- without libmicrohttpd ---- */
+/* ---- answers without libmicrohttpd ---- */
 
 static bool add_to_text(void *text, const char *name, const char *value)
 {
     return buf_printf(text, "%s: %s\r\n", name, value) == 0;
 }
 
-/* The names of days and months are those of the C locale, which is never changed. */
+/* Add the header Date. strftime's names are those of the C locale, which is never changed. */
 static void add_date(struct buf *text)
 {
     const time_t now = time(NULL);

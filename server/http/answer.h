@@ -19,14 +19,15 @@ struct http_call;
 
 #define ANSWER_SMALL ((size_t)16 << 10)
 
-/* Queue the answer of an exchange that is CALL_REPLIED, CALL_STREAMING or CALL_ENDED. `read` is
+/* Queue the answer of an exchange that is CALL_REPLIED, CALL_STREAMING or CALL_ENDED; `read` is
  * called with `ud` for its blocks. 0, or ERR_NOMEM. */
 int answer_queue(struct MHD_Connection *c, struct http_call *call, MHD_ContentReaderCallback read,
                  void *ud);
 
 /* Write a whole answer (CALL_REPLIED) straight to the client, while libmicrohttpd still reads the
  * request and cannot send one: 408 to a client that is too slow, 413 to one that sends too much.
- * The caller ends the connection's sending side. What the socket does not take at once is lost. */
+ * The caller shuts down the connection's sending side. Bytes that the socket does not take at once
+ * are lost. */
 void answer_write_now(struct MHD_Connection *c, int fd, struct http_call *call);
 
 #endif

@@ -1,4 +1,11 @@
-/* server/http/connection.c - see connection.h: what one connection does, step by step. */
+/* server/http/connection.c - see connection.h.
+ *
+ * The states of one connection: the phase says which part of a request is under way, and
+ * libmicrohttpd's callbacks (on_target, on_access, on_completed, on_notify) move it on. The time
+ * limit follows from phase and flags alone (timeout_of()), and is set again after each step. A
+ * callback that has used up its time suspends the connection and puts it on the group's `woken`
+ * list (is_put_off()), which continues it in the loop's next turn (promise P11).
+ */
 #include "server/http/connection.h"
 
 #include "core/base/clock.h"
@@ -20,7 +27,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* A lingering connection throws so many bytes away in one turn of the loop. */
+/* Bytes that a lingering connection discards in one turn of the loop. */
 #define DISCARD_BYTES ((size_t)16 << 10)
 
 static struct connection *connection_of(struct MHD_Connection *c)
@@ -31,7 +38,7 @@ static struct connection *connection_of(struct MHD_Connection *c)
     return info != NULL ? info->socket_context : NULL;
 }
 
-/* ---- waiting ---- */
+/* ---- suspending and resuming ---- */
 
 static bool is_shaking(const struct connection *cn)
 {
@@ -57,8 +64,8 @@ static enum timeout_kind timeout_of(const struct connection *cn)
     return TIMEOUT_NONE;
 }
 
-/* Begin the time limit of what the connection waits for now; one that waits for the same as before
- * keeps its own. */
+/* Start the time limit of what the connection waits for now; a connection that still waits for the
+ * same keeps its limit. */
 static void set_time_limit(struct connection *cn)
 {
     const enum timeout_kind kind = timeout_of(cn);
@@ -110,8 +117,8 @@ void connection_rest(struct connection *cn)
     suspend_connection(cn);
 }
 
-/* The callback under way has computed long enough: this connection goes on in the loop's next
- * turn. */
+/* Whether the callback under way has used up its time: then this connection continues in the loop's
+ * next turn. */
 static bool is_put_off(struct connection *cn)
 {
     if (!loop_guard_is_due(cn->group->opt.loop))
@@ -130,8 +137,9 @@ void connection_wake(void *connection)
         list_push_back(&cn->group->woken, &cn->woken);
 }
 
-/* The client has ended its side in the packet of its last bytes: libmicrohttpd has read these, and
- * waits for an event of which its epoll set will not tell again. One that is resumed is read. */
+/* When a client's FIN comes in the packet of its last bytes, libmicrohttpd reads the bytes and
+ * waits for an event that its epoll set will not report again. A connection that is suspended and
+ * resumed is read, so suspend it. */
 static void suspend_ended(struct connection *cn)
 {
     if (cn->has_ended && cn->phase != CONNECTION_ANSWERING)
@@ -182,7 +190,7 @@ static void connection_free(struct connection *cn)
     group->opt.closed(group->opt.ud);
 }
 
-/* libmicrohttpd sees the end of a socket that is shut down. */
+/* Shut the socket down: libmicrohttpd then reads its end and closes the connection. */
 void connection_close(struct connection *cn)
 {
     if (cn->mhd == NULL) {
@@ -200,7 +208,7 @@ void connection_close(struct connection *cn)
     daemon_ask(cn->daemon);
 }
 
-/* The answer goes out beside libmicrohttpd, which still reads the request. */
+/* Send the answer beside libmicrohttpd, which still reads the request, and linger. */
 static void answer_now(struct connection *cn)
 {
     answer_write_now(cn->mhd, cn->fd, cn->call);
@@ -210,7 +218,7 @@ static void answer_now(struct connection *cn)
     set_time_limit(cn);
 }
 
-/* NULL: there was no memory. */
+/* Create the exchange; NULL: no memory. */
 static struct http_call *make_exchange(struct connection *cn, const struct http_request *request)
 {
     cn->call = exchange_create(cn->group->opt.http, cn, connection_wake, request);
@@ -233,7 +241,7 @@ void connection_fail(struct connection *cn, int status, const char *why)
 
 /* ---- the answer ---- */
 
-/* A block for libmicrohttpd, which has sent all blocks before. */
+/* libmicrohttpd's content reader: the next block, after all earlier ones have been sent. */
 static ssize_t read_answer(void *ud, uint64_t at, char *out, size_t max)
 {
     struct connection *cn = ud;
@@ -260,7 +268,8 @@ static ssize_t read_answer(void *ud, uint64_t at, char *out, size_t max)
     return (ssize_t)n;
 }
 
-/* Nobody computes for a client that has left; an answer that is complete it may have. */
+/* Whether the answer still has to be computed, which is not done for a client that has
+ * disconnected; a complete answer is sent all the same. */
 static bool is_in_vain(const struct connection *cn)
 {
     const struct http_call *call = cn->call;
@@ -269,7 +278,7 @@ static bool is_in_vain(const struct connection *cn)
                             (call->state == CALL_STREAMING && !call->is_head));
 }
 
-/* Is the answer there, or at least begun? */
+/* Send what there is of the answer, or suspend until its handler has begun it. False: close. */
 static bool go_on_answering(struct connection *cn)
 {
     struct http_call *call = cn->call;
@@ -294,7 +303,7 @@ static bool go_on_answering(struct connection *cn)
 
 /* ---- the request ---- */
 
-/* A refusal that must not wait for the body, which the client means to send all the same. */
+/* Send a refusal without waiting for the body, which the client would send all the same. */
 static bool refuse_now(struct connection *cn)
 {
     cn->call->closes = true;
@@ -321,8 +330,8 @@ static bool begin_exchange(struct connection *cn, const char *method, const char
     return head_must_answer_now(cn->call) ? refuse_now(cn) : true;
 }
 
-/* libmicrohttpd goes on to the next chunk also of one that has just been suspended: what is not
- * taken it offers again. A body of which far too much comes is answered at once. */
+/* libmicrohttpd passes the next chunk even to a connection that has just been suspended, and offers
+ * again what was not taken. A body that is far too large is answered at once. */
 static bool take_body(struct connection *cn, const char *bytes, size_t *n)
 {
     const size_t taken = *n;
@@ -372,9 +381,9 @@ static bool go_on_with_request(struct connection *cn, const char *method, const 
     return bytes != NULL;
 }
 
-/* ---- what libmicrohttpd calls ---- */
+/* ---- libmicrohttpd's callbacks ---- */
 
-/* The request line is there. */
+/* The request line is complete. */
 static void *on_target(void *ud, const char *target, struct MHD_Connection *c)
 {
     struct connection *cn = connection_of(c);
@@ -387,7 +396,7 @@ static void *on_target(void *ud, const char *target, struct MHD_Connection *c)
     return cn;
 }
 
-/* MHD_NO closes the connection without an answer. */
+/* The head is complete, or more of the body is. MHD_NO closes the connection without an answer. */
 static enum MHD_Result on_access(void *ud, struct MHD_Connection *c, const char *url,
                                  const char *method, const char *version, const char *bytes,
                                  size_t *n, void **slot)
@@ -403,7 +412,7 @@ static enum MHD_Result on_access(void *ud, struct MHD_Connection *c, const char 
     return goes_on ? MHD_YES : MHD_NO;
 }
 
-/* libmicrohttpd may have refused the body, and said so to its client. */
+/* libmicrohttpd may have refused the body and sent its own answer: log that status. */
 static void note_refusal(struct connection *cn)
 {
     const union MHD_ConnectionInfo *info =
@@ -415,7 +424,7 @@ static void note_refusal(struct connection *cn)
     cn->call->has_head_sent = true;
 }
 
-/* The answer has gone, or the client, or libmicrohttpd has refused the request. */
+/* The answer was sent, the client disconnected, or libmicrohttpd refused the request. */
 static void on_completed(void *ud, struct MHD_Connection *c, void **slot,
                          enum MHD_RequestTerminationCode code)
 {
@@ -439,8 +448,8 @@ static void on_completed(void *ud, struct MHD_Connection *c, void **slot,
     set_time_limit(cn);
 }
 
-/* GnuTLS calls it for either side's Finished: which one is the handshake's last message depends on
- * the version, and on whether a session is resumed. */
+/* GnuTLS calls it for either side's Finished: which one ends the handshake depends on the version,
+ * and on whether a session is resumed. */
 static int on_finished(gnutls_session_t session, unsigned type, unsigned when, unsigned incoming,
                        const gnutls_datum_t *message)
 {
@@ -452,7 +461,7 @@ static int on_finished(gnutls_session_t session, unsigned type, unsigned when, u
     return 0;
 }
 
-/* The credentials in force now are the session's to its end. */
+/* Give the session the credentials in force now; it keeps them to its end. */
 static bool begin_session(struct connection *cn, struct tls *tls)
 {
     gnutls_session_t session = session_of(cn);
@@ -464,7 +473,7 @@ static bool begin_session(struct connection *cn, struct tls *tls)
     return cn->credentials != NULL;
 }
 
-/* Has libmicrohttpd ended it, and neither its client nor this server? */
+/* Whether libmicrohttpd ended the connection, and not its client or this server. */
 static bool is_cut_off(const struct connection *cn)
 {
     char byte;
@@ -476,7 +485,8 @@ static bool is_cut_off(const struct connection *cn)
     return n > 0 || (n < 0 && errno == EAGAIN);
 }
 
-/* libmicrohttpd closes its socket behind this; a copy keeps the connection open. */
+/* Keep the connection open with a copy of its socket, since libmicrohttpd closes its own after
+ * this. */
 static bool keep_socket(struct connection *cn)
 {
     const int fd = fcntl(cn->fd, F_DUPFD_CLOEXEC, 0);
@@ -533,7 +543,7 @@ const struct daemon_callbacks connection_callbacks = {
     .notify = on_notify,
 };
 
-/* ---- between libmicrohttpd's turns ---- */
+/* ---- between two runs of libmicrohttpd ---- */
 
 static void discard_bytes(struct connection *cn)
 {
@@ -544,14 +554,14 @@ static void discard_bytes(struct connection *cn)
         connection_close(cn);
 }
 
-/* A client that has half-closed may still have an answer that is complete. */
+/* The client closed or half-closed its side; a complete answer is still sent to it. */
 void connection_gone(struct connection *cn)
 {
     if (cn->mhd == NULL) {
         discard_bytes(cn);
         return;
     }
-    if (is_shaking(cn)) { /* it reads the end itself */
+    if (is_shaking(cn)) { /* the handshake reads the end itself */
         list_unlink(&cn->shaking);
         list_push_back(&cn->group->shaking, &cn->shaking);
         connection_wake(cn);
@@ -585,7 +595,8 @@ static struct connection *make_connection(struct connections *group, struct daem
     return cn;
 }
 
-/* libmicrohttpd calls on_notify() out of daemon_add(), also where it fails behind that. */
+/* Pass the socket to libmicrohttpd, which calls on_notify() from daemon_add(), even if it fails
+ * after that. */
 static bool give_to_libmicrohttpd(struct connection *cn)
 {
     struct connections *group = cn->group;

@@ -40,37 +40,39 @@ struct tls_credentials;
 enum connection_phase {
     CONNECTION_HEAD = 0, /* a handshake, a head, or nothing yet */
     CONNECTION_BODY,
-    CONNECTION_ANSWERING, /* an answer is being made or sent */
-    CONNECTION_LINGERING, /* our side is closed */
+    CONNECTION_ANSWERING, /* the answer is computed or sent */
+    CONNECTION_LINGERING, /* our side is shut down */
 };
 
 struct connection {
     struct list link;       /* in its daemon's connections, or connections.lingering */
-    struct list woken;      /* in connections.woken, or alone */
-    struct list shaking;    /* in connections.shaking, or alone */
-    struct list by_address; /* in a bucket of limits.h, or alone */
+    struct list woken;      /* in connections.woken, or unlinked */
+    struct list shaking;    /* in connections.shaking, or unlinked */
+    struct list by_address; /* in a bucket of limits.h, or unlinked */
     struct in6_addr address;
     struct connections *group;
     struct daemon *daemon;
     struct MHD_Connection *mhd; /* NULL: only the socket is left */
-    struct tls_credentials *credentials; /* of its session; NULL = plain */
-    int fd; /* libmicrohttpd's; its own where `mhd` is NULL */
+    struct tls_credentials *credentials; /* of its TLS session; NULL = plain */
+    int fd; /* libmicrohttpd's socket; the connection's own once `mhd` is NULL */
     struct timeout timeout;
-    uint64_t n_moved; /* bytes since the timeout began */
-    uint64_t idle_since_ms; /* clock_ms() when its last answer had gone */
-    uint64_t n_received;    /* by its socket, when its last request was complete */
+    uint64_t n_moved; /* bytes received or sent since the timeout began */
+    uint64_t idle_since_ms; /* clock_ms() when its last answer had been sent */
+    uint64_t n_received;    /* bytes that its socket had received when its last request was
+                             * complete */
     enum connection_phase phase;
     enum head_origin from;
-    bool is_trusted;  /* what it says of others' requests is believed (proxy_headers.h) */
+    bool is_trusted;  /* its proxy headers are believed (proxy_headers.h) */
     bool is_reserved;
-    bool has_asked;   /* a request has been answered */
-    bool has_finished[2]; /* of the handshake: our side, the client's; both: it is complete */
+    bool has_asked;   /* at least one request has been answered */
+    bool has_finished[2]; /* the handshake's Finished of our side and the client's; both: it is
+                           * complete */
     bool is_suspended;
     bool is_watched;  /* by the group's epoll set */
-    bool has_ended;   /* the client has closed, or half-closed */
+    bool has_ended;   /* the client has closed or half-closed */
     bool is_sending;  /* libmicrohttpd has bytes of the answer that the socket has not taken */
-    bool is_dropped;  /* to be closed whatever it was doing */
-    char *target;     /* of the request line, as it was sent; NULL: none has come */
+    bool is_dropped;  /* it is closed as soon as possible */
+    char *target;     /* the request line's target, as it was sent; NULL: none has come */
     struct http_call *call; /* the exchange under way, or NULL */
 };
 
@@ -83,56 +85,57 @@ struct connections_options {
     void *ud;
 };
 
-struct connections { /* all of them */
+struct connections { /* all connections */
     struct connections_options opt;
     struct daemons daemons;
-    struct connection *fresh; /* is being given to libmicrohttpd */
+    struct connection *fresh; /* the one that is being given to libmicrohttpd */
     struct list lingering, woken;
-    struct list shaking; /* libmicrohttpd looks at their handshakes in its next run */
+    struct list shaking; /* those whose handshakes libmicrohttpd looks at in its next run */
     uint32_t n;
     struct timeouts timeouts;
-    int watch_fd; /* epoll set: who has ended its side, and what lingering ones still get */
+    int watch_fd; /* epoll set: clients that have ended their side, and bytes for lingering ones */
     uv_poll_t watch;
     uv_prepare_t before_sleep;
     uv_idle_t sleepless; /* runs while a connection has more to do: the loop does not sleep */
     bool is_stopping;
 };
 
-/* ERR_IO: there is no epoll set. */
+/* ERR_IO: no epoll set could be made. */
 int connections_init(struct connections *group, const struct connections_options *options);
 void connections_start(struct connections *group);
-/* End some, until the callback is due (loop_guard.h). False: others are left. */
+/* Close connections until the callback is due (loop_guard.h). False: some are left. */
 bool connections_close(struct connections *group);
-/* End all, answered or not. After connections_start() the loop must run once more before the
- * memory goes. */
+/* Close all connections, answered or not. After connections_start() the loop must run once more
+ * before the memory is freed. */
 void connections_stop(struct connections *group);
 void connections_release(struct connections *group);
 
-/* Make room: end the connection that can best be missed; false: none can. */
+/* Make room: close the connection that can best be spared; false: none can. */
 bool connections_evict(struct connections *group);
 
-/* A new client, whose socket is taken in any case. NULL: no memory. */
+/* A new client; its socket is taken in any case. NULL: no memory. */
 struct connection *connection_open(struct connections *group, int fd, struct tls *tls,
                                    enum head_origin from);
 
 /* ---- between connection.c and connections.c ---- */
 
-/* libmicrohttpd calls these, with the group as their argument. */
+/* The callbacks of libmicrohttpd; their `ud` is the group. */
 extern const struct daemon_callbacks connection_callbacks;
 
-/* Its handler has written or decided: it is resumed before the loop sleeps. */
+/* The handler has written or decided: the connection is resumed before the loop sleeps. */
 void connection_wake(void *connection);
-/* One that was woken: libmicrohttpd looks at it in its next run. */
+/* Resume a connection that was woken: libmicrohttpd looks at it in its next run. */
 void connection_resume(struct connection *cn);
-/* libmicrohttpd has looked at its handshake: one that waits for its client is suspended until the
+/* libmicrohttpd has looked at the handshake: if it waits for its client, suspend it until the
  * client has sent more. */
 void connection_rest(struct connection *cn);
-/* End it, answered or not, at libmicrohttpd's next run. One that libmicrohttpd has given up ends at
- * once, with its memory. */
+/* Close it, answered or not, at libmicrohttpd's next run. A connection that libmicrohttpd has
+ * released is closed and freed at once. */
 void connection_close(struct connection *cn);
-/* Answer with an error that ends the connection, also where no head has come. */
+/* Answer with an error that closes the connection, even if no head has come. */
 void connection_fail(struct connection *cn, int status, const char *why);
-/* The epoll set has told that the client has ended its side, or that a lingering one has bytes. */
+/* The epoll set reports that the client has ended its side, or that a lingering connection has
+ * bytes. */
 void connection_gone(struct connection *cn);
 
 #endif

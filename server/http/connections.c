@@ -1,5 +1,11 @@
-/* server/http/connections.c - see connection.h: all of them, their time limits, and who makes
- * room. */
+/* server/http/connections.c - the group of all connections; see connection.h.
+ *
+ * Before the loop sleeps, connections that were woken are resumed in portions, and libmicrohttpd
+ * runs after each portion, so that no callback computes for long; an idle handle keeps the loop
+ * awake while some are left. An epoll set of the group's own, polled by the loop, reports clients
+ * that have disconnected, which suspended connections would not see. When slots run out,
+ * connections_evict() closes the oldest connection in the cheapest list of timeouts.h.
+ */
 #include "server/http/connection.h"
 
 #include "core/base/clock.h"
@@ -13,16 +19,16 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-/* A body is looked at so often, and may come as it likes until then. */
+/* Interval in which a body's or reader's rate is measured; within it bytes may come unevenly. */
 #define BODY_WINDOW_S 10
-/* How long a client that has been answered may take to close; what it still sends is discarded. */
+/* Time that a client has to close after its answer; what it still sends is discarded. */
 #define LINGER_S 5
-/* Of the oldest in a list, how many are asked whether they can go. */
+/* Entries at the front of a list that are checked for eviction. */
 #define MAX_ASKED 16
 /* Connections that are resumed before libmicrohttpd runs, and events that are taken at once. */
 #define RESUMED_AT_ONCE 128
 #define TOLD_AT_ONCE 64
-/* Nobody is called slow before that. */
+/* No client is called slow before that. */
 #define SLOW_MS 1000
 
 /* ---- turns of the loop ---- */
@@ -32,8 +38,8 @@ static void on_sleepless(uv_idle_t *idle)
     (void)idle;
 }
 
-/* As many as libmicrohttpd then looks at in one run or two; of handshakes, which take milliseconds,
- * one. */
+/* Resume as many connections as libmicrohttpd then looks at in one run or two; of handshakes, which
+ * take milliseconds, one. */
 static void resume_some(struct connections *group, struct list *now)
 {
     bool is_long = false;
@@ -48,7 +54,8 @@ static void resume_some(struct connections *group, struct list *now)
     daemons_run_pending(&group->daemons);
 }
 
-/* Those that are woken meanwhile have their turn in the next one, without a pause before it. */
+/* Resume the connections that are woken now. Those that are woken meanwhile follow in the next
+ * turn, which begins at once. */
 static void run_woken(struct connections *group)
 {
     struct list now;
@@ -60,7 +67,7 @@ static void run_woken(struct connections *group)
     list_move_front(&group->woken, &now); /* the next turn begins with these */
 }
 
-/* Behind a run of all daemons. */
+/* After a run of all daemons: suspend the handshakes that wait for their clients. */
 static void rest_handshakes(struct connections *group)
 {
     while (!list_is_empty(&group->shaking) && !loop_guard_is_due(group->opt.loop))
@@ -113,15 +120,15 @@ static void restart_window(struct connection *cn)
     timeout_restart(&cn->group->timeouts, &cn->timeout, cn->timeout.kind);
 }
 
-/* Have bytes of a request line come? libmicrohttpd tells of whole ones only. Of TLS, whose
- * handshake has bytes too, and of Unix sockets the kernel cannot say. */
+/* Whether bytes of a request line have come, of which libmicrohttpd reports only whole ones. The
+ * kernel's count does not help with TLS, whose handshake has bytes too, and with Unix sockets. */
 static bool has_begun(const struct connection *cn)
 {
     return cn->target != NULL ||
            (!cn->daemon->is_tls && socket_n_received(cn->fd) > cn->n_received);
 }
 
-/* A client that has said nothing learns nothing from an answer. */
+/* The head took too long: 408, or a silent close if the client has sent nothing. */
 static void head_is_due(struct connection *cn)
 {
     cn->group->opt.http->edge[HTTP_EDGE_HEADER_TIMEOUT]++;
@@ -131,7 +138,7 @@ static void head_is_due(struct connection *cn)
         connection_close(cn);
 }
 
-/* Looked at as often as heads: one whose next head has begun has that limit from now on. */
+/* Idle connections are checked as often as heads: one whose next head has begun gets that limit. */
 static void idle_is_due(struct connection *cn)
 {
     const struct connections *group = cn->group;
@@ -143,7 +150,7 @@ static void idle_is_due(struct connection *cn)
                         has_begun(cn) ? TIMEOUT_HEAD : TIMEOUT_IDLE);
 }
 
-/* One byte at least, where no rate is set. */
+/* The body must come at min_body_rate, and at least one byte per window if no rate is set. */
 static void body_is_due(struct connection *cn)
 {
     if (cn->n_moved > 0 && !is_slow(cn)) {
@@ -191,7 +198,7 @@ static void on_due(struct timeout *t)
 
 /* ---- making room ---- */
 
-/* What has come and only waits for its turn of the loop is not missing. */
+/* A connection with unread bytes has sent its request and only waits for its turn of the loop. */
 static bool has_unread(const struct connection *cn)
 {
     int n = 0;
@@ -236,7 +243,7 @@ static struct connection *oldest_that_can_go(const struct connections *group,
     return NULL;
 }
 
-/* True: its slot is free. */
+/* Close it now. True: its slot is free. */
 static bool end_at_once(struct connection *cn)
 {
     const struct connections *group = cn->group;
@@ -253,7 +260,7 @@ bool connections_evict(struct connections *group)
 {
     static const struct {
         enum timeout_kind kind;
-        enum http_edge count; /* HTTP_EDGE_COUNT: none */
+        enum http_edge count; /* HTTP_EDGE_COUNT: not counted */
     } order[] = {
         {TIMEOUT_LINGER, HTTP_EDGE_COUNT},       {TIMEOUT_IDLE, HTTP_EDGE_EVICTED_IDLE},
         {TIMEOUT_HEAD, HTTP_EDGE_EVICTED_HEAD},  {TIMEOUT_BODY, HTTP_EDGE_EVICTED_BODY},
@@ -327,7 +334,7 @@ static void close_daemon(struct daemon *d)
     daemon_stop(d);
 }
 
-/* `is_whole`: without regard to the callback's time. */
+/* `is_whole`: close all, whatever time the callback takes. */
 static bool close_some(struct connections *group, bool is_whole)
 {
     const uv_loop_t *loop = group->opt.loop;

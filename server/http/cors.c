@@ -1,4 +1,9 @@
-/* server/http/cors.c - see cors.h. */
+/* server/http/cors.c - see cors.h.
+ *
+ * The headers of every answer are added when the head is checked (head_check.c), before anything
+ * can be refused, so that errors have them too. A list of "*" is sent as it is; otherwise the
+ * allowed origin is echoed, with Vary, for caches.
+ */
 #include "server/http/cors.h"
 
 #include "config/origins.h"
@@ -6,10 +11,11 @@
 
 #include <string.h>
 
-/* What the pages' scripts may read beside the few headers that are always theirs. */
+/* Response headers that scripts of other origins may read, beside the few that CORS always
+ * allows. */
 #define EXPOSED "X-Request-Id, Request-Id, Retry-After, retry-after-ms, X-Queue-Position, " \
                 "X-Predicted-TTFT-Ms, X-Stream-Id, X-Seed, X-Warning"
-/* Seconds; browsers keep an answer for two hours at most. */
+/* Seconds for which a browser may keep a preflight's answer; browsers allow two hours at most. */
 #define MAX_AGE "7200"
 
 static bool is_allowed(const char *origins, const struct http_call *call)
@@ -35,7 +41,7 @@ void cors_add_headers(const char *origins, struct http_call *call)
     http_call_set_header(call, "Access-Control-Expose-Headers", EXPOSED);
 }
 
-/* The star stands for all headers but Authorization, which has to be named. */
+/* The star allows all request headers except Authorization, which must be named. */
 void cors_answer(const char *origins, struct http_call *call)
 {
     struct buf none = {0};

@@ -1,4 +1,10 @@
-/* server/http/daemon.c - see daemon.h. */
+/* server/http/daemon.c - see daemon.h.
+ *
+ * Daemons are kept in a list whose front is run next: one that has had its turn moves to the end,
+ * so that none starves when a callback is due before all have run. A daemon is run when its epoll
+ * set is readable, and before the loop sleeps while libmicrohttpd has work without an event (a
+ * timeout of 0 ms, a new or resumed connection).
+ */
 #include "server/http/daemon.h"
 
 #include "core/base/log.h"
@@ -11,15 +17,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How RFC 9112 is read: 1 refuses what two parties may read differently, and takes one empty line
- * before a request, which it must. */
+/* How strictly libmicrohttpd reads RFC 9112: 1 refuses what two parties may read differently, and
+ * accepts one empty line before a request, as it must. */
 #define DISCIPLINE 1
 
-/* ---- what libmicrohttpd says ---- */
+/* ---- libmicrohttpd's log ---- */
 
-/* Its refusals of what is no request begin so; it closes a connection whose first line is none at
- * all without a word. Other lines tell of clients that have left, and of
- * connections that this server has closed itself. */
+/* Lines about refused requests begin with this text; they are counted and logged. A connection
+ * whose first line is no request at all is closed without a line. Other lines report clients that
+ * have disconnected and connections that this server has closed itself. */
 __attribute__((format(printf, 2, 0))) static void on_log(void *ud, const char *format, va_list args)
 {
     static const char refusal[] = "Error processing request";
@@ -44,8 +50,8 @@ static void on_panic(void *ud, const char *file, unsigned line, const char *reas
     abort();
 }
 
-/* Sessions get the credentials in force when they begin (connection.c); without this libmicrohttpd
- * starts no daemon for TLS. GnuTLS never calls it. */
+/* libmicrohttpd starts no TLS daemon without this callback, but GnuTLS never calls it: connection.c
+ * gives each session the credentials in force. */
 static int on_certificate(gnutls_session_t session, const gnutls_datum_t *authorities,
                           int n_authorities, const gnutls_pk_algorithm_t *algorithms,
                           int n_algorithms, gnutls_pcert_st **certificate, unsigned *n_certificates,
@@ -77,7 +83,7 @@ static void on_readable(uv_poll_t *poll, int status, int events)
     daemon_run(poll->data);
 }
 
-/* Those that have had their turn go behind the others. */
+/* Run the pending daemons from the front; those that were run move to the end. */
 static void run_in_turn(struct daemons *group)
 {
     struct list done;
@@ -124,7 +130,7 @@ static struct MHD_Daemon *start_mhd(struct daemons *group, bool is_tls)
 
     return MHD_start_daemon(
         flags, 0, NULL, NULL, k->access, k->ud,
-        MHD_OPTION_EXTERNAL_LOGGER, on_log, group, /* the first: later ones may already log */
+        MHD_OPTION_EXTERNAL_LOGGER, on_log, group, /* first, since later options may already log */
         MHD_OPTION_URI_LOG_CALLBACK, k->target, k->ud,
         MHD_OPTION_NOTIFY_COMPLETED, k->completed, k->ud,
         MHD_OPTION_NOTIFY_CONNECTION, k->notify, k->ud,

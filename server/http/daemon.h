@@ -23,7 +23,7 @@
 #include "core/base/list.h"
 
 #define DAEMON_CONNECTIONS 256
-#define DAEMON_FDS 1 /* descriptors of its own */
+#define DAEMON_FDS 1 /* descriptors that a daemon itself has open */
 #define DAEMON_POOL_BYTES ((size_t)32 << 10)
 
 struct daemons;
@@ -39,7 +39,7 @@ struct daemon {
     bool is_pending; /* MHD_run() is due before the loop sleeps */
 };
 
-struct daemon_callbacks { /* of libmicrohttpd; `ud` is their first argument */
+struct daemon_callbacks { /* libmicrohttpd's callbacks; `ud` is their first argument */
     void *(*target)(void *ud, const char *target, struct MHD_Connection *c);
     MHD_AccessHandlerCallback access;
     MHD_RequestCompletedCallback completed;
@@ -47,28 +47,29 @@ struct daemon_callbacks { /* of libmicrohttpd; `ud` is their first argument */
     void *ud;
 };
 
-struct daemons { /* all of them */
+struct daemons { /* all daemons */
     uv_loop_t *loop;
     struct daemon_callbacks callbacks;
-    uint64_t *n_malformed; /* counts what libmicrohttpd refuses by itself */
-    struct list all; /* the next to run in front */
+    uint64_t *n_malformed; /* counts requests that libmicrohttpd itself refuses */
+    struct list all; /* the next one to run is in front */
 };
 
 void daemons_start(struct daemons *group, uv_loop_t *loop, const struct daemon_callbacks *callbacks,
                    uint64_t *n_malformed);
 
-/* One with room for a connection; NULL: there is no memory, or no descriptor. */
+/* A daemon with room for a connection; NULL: no memory, or no descriptor. */
 struct daemon *daemons_with_room(struct daemons *group, bool is_tls);
-/* Run those that are pending, once. True: some are pending again, and the loop should not sleep. */
+/* Run the pending daemons once. True: some are pending again, and the loop should not sleep. */
 bool daemons_run_pending(struct daemons *group);
 
-/* Give it a socket, which libmicrohttpd closes in any case. False: it has been closed already. */
+/* Pass a socket to it, which libmicrohttpd closes in any case. False: it has been closed
+ * already. */
 bool daemon_add(struct daemon *d, int fd);
-/* It is run before the loop sleeps. */
+/* Have it run before the loop sleeps. */
 void daemon_ask(struct daemon *d);
-/* Run it now; not out of its own callbacks. */
+/* Run it now; not from its own callbacks. */
 void daemon_run(struct daemon *d);
-/* Close all its connections, none of which may be suspended, and end it. */
+/* Close all its connections, none of which may be suspended, and stop it. */
 void daemon_stop(struct daemon *d);
 
 #endif

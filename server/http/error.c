@@ -1,4 +1,10 @@
-/* server/http/error.c - see error.h. */
+/* server/http/error.c - see error.h.
+ *
+ * The status decides OpenAI's `type`; all texts are cut to the struct's buffers, so that an error
+ * can be made without memory. n_ctx and resume change the shape of the JSON only for the two errors
+ * that have them. The other APIs render the same struct in their own shape
+ * (http_route.render_error).
+ */
 #include "server/http/error.h"
 
 #include "core/base/err.h"
@@ -27,7 +33,8 @@ static const char *type_of(int status)
     }
 }
 
-/* A message that was cut, or that quotes a client's bytes, may end inside a character. */
+/* Cut the text before its first broken character: a message that was cut, or that quotes a client's
+ * bytes, may end inside one. */
 static void trim_to_utf8(char *text)
 {
     for (size_t i = 0; text[i] != '\0';) {

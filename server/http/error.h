@@ -16,10 +16,10 @@ struct api_error { /* status 0 = no error */
     const char *code; /* static, or NULL for null */
     char param[64];   /* the field at fault, or "" for null */
     char message[256];
-    uint32_t n_prompt_tokens, n_ctx; /* of a prompt that is too long, as llama-server tells it; 0:
-                                      * no such error, or not known */
-    const struct buf *resume; /* JSON of what a request that goes on elsewhere has in `resume`;
-                               * borrowed; NULL: nothing is told */
+    uint32_t n_prompt_tokens, n_ctx; /* of a prompt that is too long, as in llama-server; 0: another
+                                      * error, or not known */
+    const struct buf *resume; /* JSON of the field `resume` with which another server continues the
+                               * request; borrowed; NULL: none */
 };
 
 /* Fill *e with the type that belongs to the status. Returns a negative ERR_* so that a parser can
@@ -30,7 +30,7 @@ int api_error_set(struct api_error *e, int status, const char *param, const char
 /* A 500 without a field: "out of memory". */
 int api_error_no_memory(struct api_error *e);
 
-/* The 404 of a model that is not served, as OpenAI has it. */
+/* The 404 of a model that is not served, in OpenAI's form. */
 int api_error_no_model(struct api_error *e, const char *name);
 
 /* {"error":{"message":…,"type":…,"param":…,"code":…}} */

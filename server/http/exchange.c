@@ -1,4 +1,11 @@
-/* server/http/exchange.c - see exchange.h. */
+/* server/http/exchange.c - see exchange.h.
+ *
+ * One allocation holds an exchange and the tail of its path; body and answer are growing buffers
+ * whose memory is counted through http_hold(). The client's side (a connection or a local call)
+ * calls the functions here in the order of exchange.h; handlers come in through http_call.c.
+ * `state` decides what may still happen: only CALL_RECEIVING takes a body, and a refusal during it
+ * discards the rest.
+ */
 #include "server/http/exchange.h"
 
 #include "core/base/clock.h"
@@ -14,14 +21,14 @@
 #include <string.h>
 #include <sys/random.h>
 
-/* A refused body is read to its end, so that the client gets to see the answer instead of a
- * reset, up to so many times the limit. */
+/* A refused body is read to its end, up to this many times the limit, so that the client sees the
+ * answer instead of a reset. */
 #define DISCARD_FACTOR 4
-/* Bytes of a request id that is echoed. */
+/* Bytes of a client's request id that is echoed. */
 #define MAX_GIVEN_ID 128
 /* Random bytes of an id of our own. */
 #define ID_BYTES 8
-/* Most bytes of a body that its route receives piece by piece and has not taken. */
+/* Most bytes of a body that its route receives in pieces and has not taken yet. */
 #define MAX_PIECE ((size_t)1 << 20)
 
 const struct http_route *exchange_route(const struct http_call *c)
@@ -31,8 +38,8 @@ const struct http_route *exchange_route(const struct http_call *c)
     return c->route < o->n_routes ? &o->routes[c->route] : NULL;
 }
 
-/* The next n bytes; the kernel is asked for those of many requests at once. Without entropy (early
- * in a boot) they are zeros, which does an id no harm. */
+/* The next n random bytes; one call of the kernel serves many requests. Without entropy (early in a
+ * boot) they are zeros, which is good enough for an id. */
 static const unsigned char *take_random(struct http_shared *h, size_t n)
 {
     if (h->n_random < n) {
@@ -44,7 +51,7 @@ static const unsigned char *take_random(struct http_shared *h, size_t n)
     return h->random + h->n_random;
 }
 
-/* The client's X-Request-Id if it can be echoed safely, else one of our own. */
+/* Use the client's X-Request-Id if it can be echoed safely, else make one. */
 static void choose_id(struct http_call *c)
 {
     const char *given = http_call_header(c, "X-Request-Id");
@@ -61,7 +68,7 @@ static void choose_id(struct http_call *c)
     snprintf(c->id, sizeof(c->id), "req-%s", digits);
 }
 
-/* ?a=b&c=d as decoded pairs; a name without a value is none. */
+/* Split ?a=b&c=d into decoded pairs; a name without a value is dropped. */
 static int read_query(struct http_call *c, const char *text)
 {
     char *out = c->query = mem_alloc(strlen(text) + 2);
@@ -92,7 +99,7 @@ struct http_call *exchange_create(struct http_shared *h, void *client, void (*wa
                                   const struct http_request *request)
 {
     const char *method = http_request_method(request), *path = request->target.path;
-    const size_t n_tail = path != NULL ? strlen(path) : 0; /* at most */
+    const size_t n_tail = path != NULL ? strlen(path) : 0; /* an upper bound */
     struct http_call *c = mem_calloc(1, sizeof(*c) + n_tail + 1);
 
     if (c == NULL)
@@ -131,7 +138,7 @@ void exchange_drop_owner(struct http_call *c)
     c->owner = NULL;
 }
 
-/* Once at most; the handler may not touch the call any more. */
+/* Call the handler's `gone`, at most once; the handler may not touch the call any more. */
 static void tell_handler_gone(struct http_call *c)
 {
     void (*gone)(void *ud) = c->gone;
@@ -143,7 +150,8 @@ static void tell_handler_gone(struct http_call *c)
         gone(c->gone_ud);
 }
 
-/* 499: the client went before there was an answer (nginx's number). */
+/* Count and log the exchange, and free it. Status 499: the client disconnected before there was an
+ * answer (nginx's number). */
 void exchange_end(struct http_call *c)
 {
     const struct http_options *o = &c->http->opt;
@@ -171,7 +179,7 @@ void exchange_refuse(struct http_call *c, int status, const char *code, const ch
 {
     struct api_error e;
 
-    tell_handler_gone(c); /* a handler that had begun to receive the body */
+    tell_handler_gone(c); /* a handler may have begun to receive the body */
     api_error_set(&e, status, NULL, code, "%s", message);
     c->is_discarding = true;
     http_call_reply_error(c, &e);
@@ -189,7 +197,7 @@ uint64_t exchange_max_body(const struct http_call *c)
     return route->max_body > 0 && route->max_body < max ? route->max_body : max;
 }
 
-/* The body that may still come is discarded. */
+/* Refuse the body as too large; the rest of it is discarded. */
 void exchange_refuse_body(struct http_call *c)
 {
     char why[100];
@@ -210,7 +218,7 @@ static void pass_body_on(struct http_call *c, const struct http_route *route)
     c->is_discarding = c->state != CALL_RECEIVING;
 }
 
-/* What GET brings is read and forgotten. */
+/* Take bytes of the body. A GET's body is read and dropped. */
 int exchange_receive(struct http_call *c, const char *bytes, size_t n)
 {
     const uint64_t max = exchange_max_body(c);
@@ -261,7 +269,7 @@ void exchange_dispatch(struct http_call *c)
 
 /* ---- the answer ---- */
 
-/* What was handed on need not be kept. */
+/* Release the answer's buffer, or keep a small one, once all of it has been passed on. */
 static void forget_out(struct http_call *c)
 {
     if (c->out_pos < c->out.len)

@@ -1,9 +1,9 @@
-/* server/http/exchange.h - one request and its answer, from inside; what handlers see is in http.h.
+/* server/http/exchange.h - one request and its answer, from inside; handlers see http_call.h.
  *
  * Life: created when a head is complete (or has failed), checked (head_check.h), fed with its body,
  * dispatched once when the request is complete, answered at once or later, ended by its client's
- * side when the last byte has gone, or the client. That side is a connection, or a part of the
- * server itself (local_call.h).
+ * side when the last byte was sent or the client has disconnected. That side is a connection, or a
+ * part of the server itself (local_call.h).
  *
  * Thread: the loop's.
  * Memory: see http.h.
@@ -18,11 +18,11 @@
 #define CALL_MAX_HEADERS 16
 
 enum call_state {
-    CALL_RECEIVING = 0, /* the body */
+    CALL_RECEIVING = 0, /* reads the body */
     CALL_WAITING,       /* dispatched; the handler owes an answer */
     CALL_REPLIED,       /* the whole answer is in `out` */
-    CALL_STREAMING,     /* more may come */
-    CALL_ENDED,         /* nothing more will come */
+    CALL_STREAMING,     /* the handler may write more */
+    CALL_ENDED,         /* the handler has written all */
     CALL_DEAD,          /* the connection is to be closed */
 };
 
@@ -31,36 +31,36 @@ struct http_call {
     void *client;              /* a connection, or a local call (local_call.h) */
     void (*wake)(void *client); /* there is something to send, or to decide */
     struct http_request request; /* the client's */
-    bool is_trusted; /* what it says of others' requests is believed (proxy_headers.h) */
-    void *owner;                       /* held, or NULL; given to: */
+    bool is_trusted; /* its proxy headers are believed (proxy_headers.h) */
+    void *owner;                       /* held, or NULL; passed to release_owner at the end */
     void (*release_owner)(void *owner);
-    struct access *access;             /* its side of the log's line, or NULL */
-    size_t route;                      /* n_routes when there is none */
+    struct access *access;             /* its reference to the log's record, or NULL */
+    size_t route;                      /* index; n_routes when no route takes the path */
     enum call_state state;
     bool has_head_sent; /* the answer has begun */
-    bool is_local;      /* the server's own: there is no connection */
-    const void *context; /* what that one says beside the request; or NULL */
-    bool is_head;       /* the answer goes out without its body */
-    bool is_owed;       /* counted: the request is complete, the answer is not */
-    bool is_discarding; /* the body is of no interest: a refusal waits for its end */
+    bool is_local;      /* from the server itself: there is no connection */
+    const void *context; /* what a local call passes beside the request; or NULL */
+    bool is_head;       /* the answer is sent without its body */
+    bool is_owed;       /* counted in n_owed: the request is complete, the answer is not */
+    bool is_discarding; /* the rest of the body is thrown away: it was refused */
     bool closes;        /* the connection ends with the answer */
-    bool is_paused;     /* the body's next bytes are not wanted yet */
+    bool is_paused;     /* the client is not read until http_call_resume() */
     int status;
     void (*render_error)(const struct api_error *e, struct buf *out); /* NULL: the route's */
     char type[64];
     char id[132];
-    char *tail;     /* http_call_tail(), in the call's own memory */
+    char *tail;     /* http_call_tail(), in the call's own allocation */
     char *query;    /* name NUL value NUL …, n_query pairs; or NULL */
     size_t n_query;
     struct buf body, out;
-    size_t out_pos;      /* bytes of out that have gone to the connection */
+    size_t out_pos;      /* bytes of `out` that were passed to the connection */
     uint64_t n_received; /* body bytes so far, kept or not */
-    uint64_t n_kept;     /* of them in memory */
-    uint64_t n_held;     /* bytes that http_hold() was told of */
-    uint64_t n_page;     /* of a page's text, until the exchange ends (http_call_reply_page()) */
-    uint64_t n_sent;     /* body bytes of the answer that have gone */
-    uint64_t arrival_us; /* when all of it had come */
-    uint64_t blocked_us; /* since when not all that was written has been sent; 0 = it has */
+    uint64_t n_kept;     /* body bytes in memory */
+    uint64_t n_held;     /* bytes that http_hold() has counted */
+    uint64_t n_page;     /* a page's bytes, until the exchange ends (http_call_reply_page()) */
+    uint64_t n_sent;     /* bytes of the answer's body that were sent */
+    uint64_t arrival_us; /* when the request was complete */
+    uint64_t blocked_us; /* since when some of what was written is unsent; 0 = all is sent */
     size_t n_headers;
     struct call_header {
         char name[32], value[256];
@@ -76,23 +76,23 @@ struct http_call {
  * exchange_end(). */
 struct http_call *exchange_create(struct http_shared *h, void *client, void (*wake)(void *client),
                                   const struct http_request *request);
-/* Tell the handler if it still cares, count and log. Frees. */
+/* Call the handler's `gone` if it still waits, count, log, and free. */
 void exchange_end(struct http_call *c);
 
-/* Refuse; the body that may still come is discarded. */
+/* Refuse; the rest of the body is discarded. */
 void exchange_refuse(struct http_call *c, int status, const char *code, const char *message);
 
 /* The most bytes that the body may have, and the answer to one that has more. */
 uint64_t exchange_max_body(const struct http_call *c);
 void exchange_refuse_body(struct http_call *c);
-/* A piece of the body. Negative: so much more comes than is allowed that the answer must not
- * wait. */
+/* Take a piece of the body. Negative: the body is so much too large that the answer must not wait
+ * for its end. */
 int exchange_receive(struct http_call *c, const char *bytes, size_t n);
 
-/* The request is complete: let the route answer, or begin to. */
+/* The request is complete: call the route's handler, which answers or begins to. */
 void exchange_dispatch(struct http_call *c);
 
-/* NULL: there is none. */
+/* The exchange's route, or NULL. */
 const struct http_route *exchange_route(const struct http_call *c);
 
 /* Take the next bytes of the answer's body, `max` at most. 0: there are none now: the answer is
@@ -102,7 +102,7 @@ bool exchange_is_complete(const struct http_call *c);
 
 /* ---- for http_call.c ---- */
 
-/* A drained backlog larger than this is given back instead of kept for the next write. */
+/* A drained buffer larger than this is freed instead of kept for the next write. */
 #define EXCHANGE_KEEPS ((size_t)64 << 10)
 
 /* Count the memory that the body and the unsent answer take now (http_hold()). */

@@ -1,4 +1,10 @@
-/* server/http/head_check.c - see head_check.h. */
+/* server/http/head_check.c - see head_check.h.
+ *
+ * The checks run in the order of the header, once per request, when the head is complete; the first
+ * that fails answers (exchange_refuse()) and the rest is skipped. Routes are matched one after the
+ * other in the order of routes.inc. head_must_answer_now() then decides whether the refusal is sent
+ * before the body has come.
+ */
 #include "server/http/head_check.h"
 
 #include "config/hosts.h"
@@ -12,13 +18,13 @@
 #include <string.h>
 #include <strings.h>
 
-/* So many times the limit of a body is read, and thrown away. */
+/* A refused body up to this many times the limit is read and thrown away. */
 #define DISCARD_FACTOR 4
 
 /* ---- fields ---- */
 
-/* The fields that anything here reads; beside them Host and those that frame, which whoever
- * reads the head has seen to. */
+/* The name of a field that occurs twice, or NULL, of the fields that the server reads. Host and the
+ * framing fields were checked where the head was read. */
 static const char *twice(const struct http_call *c)
 {
     static const char *const once[] = {
@@ -84,7 +90,7 @@ static bool check_host(struct http_call *c, enum head_origin from)
     return false;
 }
 
-/* host:port without a port that is the scheme's own. */
+/* Length of host:port, without a port that is the scheme's default. */
 static size_t authority_length(const char *authority, const char *port)
 {
     const size_t n = http_host_name_length(authority);
@@ -93,8 +99,8 @@ static size_t authority_length(const char *authority, const char *port)
                                                                                : strlen(authority);
 }
 
-/* Is the page from the server that it calls? By the host alone: behind a proxy that speaks TLS the
- * page's scheme is not ours. */
+/* Whether the page comes from the server that it calls. Only host and port are compared: behind a
+ * proxy that speaks TLS the page's scheme is not ours. */
 static bool is_own_origin(const struct http_call *c, const char *origin)
 {
     const bool is_https = strncasecmp(origin, "https://", 8) == 0;
@@ -128,7 +134,8 @@ static bool check_origin(struct http_call *c)
 
 /* ---- routes ---- */
 
-/* Does the path fit the pattern own[0..n)? *tail is then what stands for its end or its star. */
+/* Whether the path matches the pattern own[0..n); *tail is then what matched its star, or follows
+ * its final slash. */
 static bool fits(const char *own, size_t n, const char *path, const char **tail, size_t *n_tail)
 {
     const char *star = memchr(own, '*', n);
@@ -147,7 +154,7 @@ static bool fits(const char *own, size_t n, const char *path, const char **tail,
     return memchr(*tail, '/', *n_tail) == NULL;
 }
 
-/* Does it fit one of the list, whose items have blanks between them? */
+/* Whether the path matches one of the patterns in the list, which are separated by blanks. */
 static bool is_listed(const char *list, const char *path, const char **tail, size_t *n_tail)
 {
     for (const char *at = list; at != NULL && *at != '\0'; at += strspn(at, " ")) {
@@ -189,7 +196,7 @@ static bool method_fits(unsigned allowed, const char *method)
            (strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0);
 }
 
-/* For the header Allow. */
+/* The value of the header Allow. */
 static const char *methods_of(const struct http_route *route)
 {
     if (route->methods == HTTP_DELETE)
@@ -208,8 +215,8 @@ static const char *skip_token(const char *text)
     return text;
 }
 
-/* application/json, or application/…+json: none of what a page may send elsewhere without asking
- * first. */
+/* application/json, or application/…+json: types that a page may not send to another site without a
+ * preflight. */
 static bool is_json_type(const char *type)
 {
     static const char application[] = "application/", json[] = "+json";
@@ -226,8 +233,8 @@ static bool is_json_type(const char *type)
     return end - name > 5 && strncasecmp(end - 5, json, 5) == 0;
 }
 
-/* What browsers say of a page that sends something elsewhere: Origin with every POST, and since
- * 2020 Sec-Fetch-Site; before that Referer at least. */
+/* Whether a browser sent it for a page: browsers add Origin to every POST, and since 2020
+ * Sec-Fetch-Site; older ones at least Referer. */
 static bool is_from_page(const struct http_call *c)
 {
     return http_request_field(&c->request, "Origin") != NULL ||
@@ -235,9 +242,9 @@ static bool is_from_page(const struct http_call *c)
            http_request_field(&c->request, "Referer") != NULL;
 }
 
-/* A program may leave the type out, and where the route takes that say any other: curl -d says that
- * its JSON is a form. A page may not: it needs no leave to send a form elsewhere, or a body without
- * a type (a Blob that has none). */
+/* A program may leave the type out, and on routes that allow it send any other: curl -d labels its
+ * JSON as a form. A page may not: browsers need no preflight to send a form, or a body without a
+ * type (a Blob), to another site. */
 static bool is_type_taken(const struct http_call *c, const struct http_route *route)
 {
     const char *type = http_request_field(&c->request, "Content-Type");
@@ -265,7 +272,7 @@ static void answer_for_all(struct http_call *c)
     c->is_discarding = true;
 }
 
-/* No route takes the path, or not with that method. */
+/* No route has the path, or none with that method. */
 static void refuse_path(struct http_call *c, const struct http_route *route)
 {
     const struct http_options *o = &c->http->opt;
@@ -280,7 +287,7 @@ static void refuse_path(struct http_call *c, const struct http_route *route)
     }
 }
 
-/* What the route has to say. */
+/* The checks that depend on the route. */
 static void check_route(struct http_call *c, const char *method, bool is_reserved)
 {
     const struct http_options *o = &c->http->opt;
@@ -317,7 +324,7 @@ void head_check(struct http_call *c, enum head_origin from, bool is_reserved)
     if (strcmp(c->request.target.path, "*") == 0) {
         answer_for_all(c);
     } else if (origins[0] != '\0' && cors_is_preflight(c, method)) {
-        /* The path is the matter of the request that follows. */
+        /* The path is checked with the request that follows. */
         cors_answer(origins, c);
         c->is_discarding = true;
     } else {

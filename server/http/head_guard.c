@@ -1,4 +1,10 @@
-/* server/http/head_guard.c - see head_guard.h. */
+/* server/http/head_guard.c - see head_guard.h.
+ *
+ * One pass over what libmicrohttpd has read: request line, fields, target, then what Host, framing
+ * and Expect say together. The first fault becomes the verdict, and the pass continues, so that a
+ * refused request still has the texts for log and answer. Trailers run through the same callback,
+ * with `request` NULL.
+ */
 #include "server/http/head_guard.h"
 
 #include "core/base/err.h"
@@ -7,7 +13,7 @@
 #include <string.h>
 #include <strings.h>
 
-#define LINE_BLANKS 2 /* of a request line */
+#define LINE_BLANKS 2 /* blanks in a request line */
 
 struct guard {
     struct http_request *request; /* NULL: trailers */
@@ -37,7 +43,8 @@ static bool is_framing(const char *name)
            strcasecmp(name, "Host") == 0;
 }
 
-/* libmicrohttpd ends names and values with NUL; one inside makes them shorter than they say. */
+/* libmicrohttpd ends names and values with NUL, so that one inside would make them shorter than
+ * their lengths say; is_value() refuses it. */
 static enum MHD_Result on_field(void *ud, enum MHD_ValueKind kind, const char *name, size_t n_name,
                                 const char *value, size_t n_value)
 {

@@ -1,14 +1,14 @@
-/* server/http/head_guard.h - what libmicrohttpd lets through and RFC 9112 does not.
+/* server/http/head_guard.h - refuses what libmicrohttpd accepts and RFC 9112 does not.
  *
- * libmicrohttpd (at MHD_OPTION_CLIENT_DISCIPLINE_LVL 1) reads requests and refuses most of what is
- * none. The guard reads what it has read once more, and refuses the rest, because two parties that
- * tolerate differently disagree on where a request ends (request smuggling):
+ * libmicrohttpd (at MHD_OPTION_CLIENT_DISCIPLINE_LVL 1) refuses most malformed requests. The guard
+ * checks what it has read once more and refuses the rest, because two parties that tolerate
+ * different things disagree on where a request ends (request smuggling):
  * - request lines of more than HTTP_MAX_LINE bytes (414), heads of more than HTTP_MAX_HEAD bytes or
  *   HTTP_MAX_FIELDS fields (431), versions other than 1.0 and 1.1 (505), CONNECT (501);
  * - names of methods and fields that are no tokens, control characters in values (400);
  * - Content-Length twice, with Transfer-Encoding, or as anything but up to 19 digits (400);
- * - Transfer-Encoding twice, in HTTP/1.0, or as anything but `chunked` (400; 501 where codings that
- *   are not known come before it);
+ * - Transfer-Encoding twice, in HTTP/1.0, or as anything but `chunked` (400; 501 if unknown codings
+ *   come before it);
  * - Host twice or not valid, and absent in HTTP/1.1; targets that are not valid (http_target.h);
  * - trailers of more than HTTP_MAX_TRAILER bytes or HTTP_MAX_FIELDS fields (431), or that frame.
  *
@@ -23,17 +23,17 @@
 #include "server/http/http_request.h"
 
 struct guard_verdict {
-    int status; /* 0: nothing is wrong */
+    int status; /* 0: no fault */
     const char *why; /* static */
 };
 
 /* Fill in a request whose head is complete. `target` is the request line's, as it was sent: it is
- * changed, and must live as long as the request. What is refused has keeps_alive false, and of its
- * target, method and fields what could be read. */
+ * changed, and must live as long as the request. A refused request has keeps_alive false, and as
+ * much of its target, method and fields as could be read. */
 struct guard_verdict head_guard_read(struct MHD_Connection *c, const char *method,
                                      const char *version, char *target, struct http_request *out);
 
-/* The trailers of a request that is complete. */
+/* Check the trailers of a request that is complete. */
 struct guard_verdict head_guard_check_trailers(struct MHD_Connection *c);
 
 #endif

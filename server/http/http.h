@@ -1,58 +1,59 @@
 /* server/http/http.h - HTTP/1.1, plain or over TLS, inside the server's libuv loop.
  *
- * libmicrohttpd reads requests and writes answers (daemon.h). What is no request of RFC 9112 is
- * refused, and its connection closed: by libmicrohttpd, in its own words, or by head_guard.h.
+ * libmicrohttpd reads requests and writes answers (daemon.h). A request that RFC 9112 does not
+ * allow is refused and its connection closed: by libmicrohttpd, in its own words, or by
+ * head_guard.h.
  *
- * What counts as gone: a reset, and the end of the client's sending side (EPOLLRDHUP). Half-closed
+ * A client counts as gone after a reset, or the end of its sending side (EPOLLRDHUP). Half-closed
  * and closed look the same to a server that has not yet sent anything. Clients that half-close but
  * still want their answer hardly exist, and computing for a client that has left would take time
- * from the others: so a FIN after the request means gone. Answers that need no waiting
- * (health, metrics, errors) are sent all the same.
+ * from the others: so a FIN after the request means gone. Answers that need no waiting (health,
+ * metrics, errors) are sent all the same.
  *
  * Connections have slots. When all are taken, a new client takes the slot of the connection that
  * has been idle for longest, else of the oldest whose head is incomplete, else of a body that comes
- * too slowly, else of the reader that has been blocking for longest. Where there is none of these,
- * a few reserved slots answer the routes with one of the `reserved_flags`, and 503 to all else.
+ * too slowly, else of the reader that has been blocking for longest. If none of these exists, a few
+ * reserved slots answer the routes with one of the `reserved_flags`, and 503 to all else.
  *
  * Thread: the loop's. What was written is sent before the loop sleeps again.
  * Memory: per connection HTTP_CONNECTION_BYTES; with a request 7 KiB and a body of at most
  *         max_body, and what waits to be sent: one reply, or a backlog that ends the stream once it
  *         exceeds HTTP_MAX_BACKLOG, and 16 KiB while a larger answer is sent. A connection over
- *         TLS has some 40 KiB of GnuTLS's beside.
+ *         TLS also has some 40 KiB of GnuTLS's.
  */
 #ifndef SERVER_HTTP_HTTP_H
 #define SERVER_HTTP_HTTP_H
 
 #include "server/http/http_shared.h"
 
-/* libmicrohttpd's for a head and what is on its way, and the connection's own. */
+/* libmicrohttpd's memory for a head and bytes on their way, and the connection's own. */
 #define HTTP_CONNECTION_BYTES ((size_t)33 << 10)
 
 struct http;
 struct local_calls;
 
-/* Bind and listen. A sentence in `err` when that fails. */
+/* Bind and listen. On failure `err` has a sentence. */
 int http_create(struct http **out, const struct http_options *options, char *err, size_t err_len);
-uint16_t http_port(const struct http *h); /* of TCP; 0 = there is none */
+uint16_t http_port(const struct http *h); /* of TCP; 0 = no TCP */
 
-/* Start and stop taking part in the loop. http_stop() ends every connection, answered or not; the
- * loop must run once more before http_destroy(). */
+/* Join and leave the loop. http_stop() ends every connection, answered or not; the loop must run
+ * once more before http_destroy(). */
 void http_start(struct http *h);
 void http_drain(struct http *h); /* from now on each answer is its connection's last */
-/* Clients that come from now on are left to whoever has the same sockets; their files stay. */
+/* Stop accepting: new clients go to the other process that has the sockets; their files stay. */
 void http_stop_listening(struct http *h);
-/* Before http_stop(), where there may be thousands: no client may connect any more, and connections
- * are ended until the callback is due (loop_guard.h). False: some are left, call it again. */
+/* Before http_stop(), when there may be thousands of connections: stop accepting, and close
+ * connections until the callback is due (loop_guard.h). False: some are left, call it again. */
 bool http_close(struct http *h);
 void http_stop(struct http *h);
 void http_destroy(struct http **h);
 
-/* Calls of the server's own, from http_start() to http_stop(). */
+/* For calls of the server itself, from http_start() to http_stop(). */
 struct local_calls *http_local_calls(struct http *h);
 
 struct http_sockets http_listening(const struct http *h); /* borrowed */
 uint32_t http_n_connections(const struct http *h);
-uint32_t http_n_owed(const struct http *h); /* complete requests whose answers are not */
+uint32_t http_n_owed(const struct http *h); /* complete requests whose answers are not complete */
 const uint64_t *http_edge_counts(const struct http *h); /* [HTTP_EDGE_COUNT] */
 
 #endif

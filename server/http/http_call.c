@@ -1,4 +1,10 @@
-/* server/http/http_call.c - see http_call.h: what a handler asks of its exchange, and answers. */
+/* server/http/http_call.c - see http_call.h.
+ *
+ * Thin functions over struct http_call (exchange.h). A handler's decisions change `state` and wake
+ * the client's side; nothing is sent or freed here, since the handler may still be running. Buffers
+ * move instead of being copied: a reply takes the caller's, take_body() gives the request's away.
+ * Each change of them is counted again (exchange_hold_memory()).
+ */
 #include "server/http/http_call.h"
 
 #include "core/base/clock.h"
@@ -11,8 +17,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Pages that wait for their clients may take so much whatever else is in memory; small ones are
- * answered in any case, for they tell whether the process lives. Borrowed bytes take none. */
+/* Bytes of pages that may wait for their clients whatever else is in memory; small pages are always
+ * answered, for they tell whether the process lives. Borrowed bytes count as none. */
 #define FREE_PAGE_BYTES ((uint64_t)16 << 20)
 #define SMALL_PAGE_BYTES ((size_t)16 << 10)
 
@@ -157,7 +163,7 @@ void http_call_set_header(struct http_call *c, const char *name, const char *val
     if (h != NULL && name_copy(h->name, sizeof(h->name), name) == 0 &&
         name_copy(h->value, sizeof(h->value), value) == 0)
         c->n_headers++;
-    else /* half of one could say something else */
+    else /* half a header could mean something else */
         log_error("http", "event=header_left_out header=%s", name);
 }
 
@@ -175,7 +181,7 @@ void http_call_on_gone(struct http_call *c, void (*gone)(void *ud), void *ud)
 
 /* ---- the answer ---- */
 
-/* Nothing is freed here: the handler may still be running. */
+/* Let the client's side close; nothing is freed here, since the handler may still be running. */
 static void kill_client(struct http_call *c)
 {
     c->state = CALL_DEAD;

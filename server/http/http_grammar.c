@@ -1,4 +1,9 @@
-/* server/http/http_grammar.c - see http_grammar.h. */
+/* server/http/http_grammar.c - see http_grammar.h.
+ *
+ * The functions read NUL-terminated texts that libmicrohttpd has kept, without allocation or copy.
+ * Everything is stricter than the RFCs where parties are known to differ: at most 19 digits for a
+ * length, no empty token, no coding after `chunked`.
+ */
 #include "server/http/http_grammar.h"
 
 #include <string.h>
@@ -30,7 +35,7 @@ bool http_read_length(const char *text, uint64_t *length)
     return *length <= INT64_MAX;
 }
 
-/* The member at *text, without blanks around; *text moves behind its comma. False at the end. */
+/* The list member at *text, trimmed; *text moves past its comma. False at the end. */
 static bool next_member(const char **text, const char **member, size_t *n)
 {
     const char *from = *text;

@@ -11,13 +11,13 @@
 #include <stdint.h>
 
 bool http_is_token_char(char c);
-bool http_is_token(const char *text, size_t n); /* not the empty text */
+bool http_is_token(const char *text, size_t n); /* false for the empty text */
 
-/* 1 to 19 digits of a number below 2^63. */
+/* Read 1 to 19 digits of a number below 2^63. */
 bool http_read_length(const char *text, uint64_t *length);
 
-/* Does a valid list of transfer codings end with chunked, behind others that are neither chunked
- * nor identity? */
+/* Whether a valid list of transfer codings ends with chunked, after others that are neither chunked
+ * nor identity. */
 bool http_has_foreign_coding(const char *list);
 
 #endif

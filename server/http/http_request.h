@@ -1,15 +1,15 @@
-/* server/http/http_request.h - the head of one request, as all that answers it sees it.
+/* server/http/http_request.h - the head of one request.
  *
- * A plain value: whoever reads heads (head_guard.h; local_call.h for the server's own) fills one,
- * and nothing behind it knows how it was read. What it says has been checked: names are tokens,
- * values are without control characters but tabs, the target is one (http_target.h), the body has
- * one length or is chunked.
+ * A plain value: head_guard.h fills it for clients and local_call.h for the server's own calls, and
+ * later code does not depend on which. Its contents have been checked: names are tokens, values
+ * have no control characters but tabs, the target is valid (http_target.h), the body has one length
+ * or is chunked.
  *
- * Zero is one that was not read. Of one that has failed there is what had been read by then, with
- * keeps_alive false: where the next request begins is not known.
+ * Zero is a request that was not read. A request that has failed has what had been read by then,
+ * with keeps_alive false: where the next request begins is not known.
  *
  * Thread: any.
- * Memory: none; the texts are borrowed from whoever has read the head.
+ * Memory: none; the texts are borrowed from the reader of the head.
  */
 #ifndef SERVER_HTTP_HTTP_REQUEST_H
 #define SERVER_HTTP_HTTP_REQUEST_H
@@ -20,9 +20,9 @@
 
 #include "server/http/http_target.h"
 
-#define HTTP_MAX_LINE ((size_t)8 << 10)  /* what RFC 9112, section 3, asks for at least */
+#define HTTP_MAX_LINE ((size_t)8 << 10)  /* the least that RFC 9112, section 3, recommends */
 #define HTTP_MAX_HEAD ((size_t)16 << 10) /* request line and fields */
-#define HTTP_MAX_FIELDS 100              /* and as many in trailers */
+#define HTTP_MAX_FIELDS 100              /* the limit for trailers, too */
 #define HTTP_MAX_TRAILER ((size_t)4 << 10)
 
 struct http_field {
@@ -33,7 +33,7 @@ struct http_request {
     const char *method;        /* case matters; "" or NULL when none was read */
     struct http_target target; /* its path is NULL when none was read */
     bool is_http_10;
-    bool keeps_alive; /* as far as the client says */
+    bool keeps_alive; /* the client wants to keep the connection */
     bool expects_continue, has_bad_expectation;
     bool is_chunked; /* else the body has `length` bytes */
     uint64_t length;
@@ -43,10 +43,10 @@ struct http_request {
 
 /* The method, "" when none was read. */
 const char *http_request_method(const struct http_request *r);
-/* The first field of a name, in any case, or NULL; and how many there are. */
+/* The first field of that name, in any case, or NULL; and how many fields have it. */
 const char *http_request_field(const struct http_request *r, const char *name);
 uint32_t http_request_count(const struct http_request *r, const char *name);
-/* A length of 0 is no body. */
+/* A length of 0 means no body. */
 bool http_request_has_body(const struct http_request *r);
 
 #endif

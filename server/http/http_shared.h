@@ -13,19 +13,19 @@
 
 struct tls;
 
-/* What is turned away before a route sees it: XX(NAME, label) */
+/* Clients and requests that are refused before a route sees them: XX(NAME, label) */
 #define HTTP_EDGE(XX)                                                                              \
-    XX(MALFORMED, "malformed")             /* no request of RFC 9112 */                            \
+    XX(MALFORMED, "malformed")             /* not a request of RFC 9112 */                         \
     XX(HOST, "host")                       /* 403: not one of allowed_hosts */                     \
     XX(ORIGIN, "origin")                   /* 403: a page of another origin */                     \
-    XX(HANDSHAKE, "handshake")             /* TLS that did not come to be */                       \
+    XX(HANDSHAKE, "handshake")             /* a TLS handshake that failed */                       \
     XX(HEADER_TIMEOUT, "header_timeout")   /* no head in time */                                   \
     XX(BODY_TIMEOUT, "body_timeout")       /* 408: slower than min_body_rate */                    \
-    XX(READER_TIMEOUT, "reader_timeout")   /* a reader, the same */                                \
+    XX(READER_TIMEOUT, "reader_timeout")   /* a reader slower than that */                         \
     XX(ADDRESS, "address")                 /* too many of one address */                           \
-    XX(FULL, "full")                       /* 503 or closed: no slot  */                           \
-    XX(DESCRIPTORS, "descriptors")         /* no descriptor for it */                              \
-    XX(EVICTED_IDLE, "evicted_idle")       /* made room for a new client */                        \
+    XX(FULL, "full")                       /* 503 or closed: no slot */                            \
+    XX(DESCRIPTORS, "descriptors")         /* no free descriptor */                                \
+    XX(EVICTED_IDLE, "evicted_idle")       /* closed to make room */                               \
     XX(EVICTED_HEAD, "evicted_head")                                                               \
     XX(EVICTED_BODY, "evicted_body")                                                               \
     XX(EVICTED_READER, "evicted_reader")
@@ -41,35 +41,35 @@ struct http_options {
     const char *host; /* "" = no TCP */
     uint16_t port;
     struct tls *tls;       /* for TCP; NULL = plain */
-    const struct http_sockets *inherited; /* listening already, in the places of those that would
-                                           * be bound; taken; NULL = none */
-    bool keeps_files; /* of inherited sockets: they are not removed at the end */
-    const char *unix_path; /* a Unix socket beside it or instead; "" = none */
+    const struct http_sockets *inherited; /* open listening sockets that replace those that would be
+                                           * bound; taken; NULL = none */
+    bool keeps_files; /* the files of inherited sockets are not removed at the end */
+    const char *unix_path; /* a Unix socket beside TCP or instead; "" = none */
     unsigned unix_mode;    /* its permissions */
     size_t max_body;
-    uint64_t max_upload; /* of routes that receive their body piece by piece */
+    uint64_t max_upload; /* for routes that receive their body in pieces */
     uint32_t max_connections; /* of all sockets, lowered to what the descriptors allow */
     uint32_t max_connections_per_address; /* 0 = half of them; loopback and the Unix socket: all */
-    uint32_t n_other_fds;   /* that the process may open beside what is open now */
+    uint32_t n_other_fds;   /* that the process may open later */
     uint32_t header_timeout_s; /* for a head, a handshake included */
     uint32_t idle_timeout_s;   /* between two requests; and for a reader that takes nothing */
     uint32_t min_body_rate;    /* bytes per second, of bodies and of readers; 0 = any */
     const char *allowed_hosts; /* checked (config/hosts.h); "" = as http.h says for loopback */
-    const char *tenant_header; /* may stand in a request once; "" = none */
+    const char *tenant_header; /* may occur once in a request; "" = none */
     const char *trusted_proxies; /* checked; "" = none (proxy_headers.h) */
     const struct http_route *routes; /* [n_routes], borrowed */
     size_t n_routes;
     const char *cors_origins; /* checked; "" = no web page may call (cors.h) */
-    unsigned reserved_flags;  /* of routes that are answered when all slots are taken */
-    void *ud;                 /* for the handlers and what follows */
-    /* Bodies and unsent answers take so many bytes more, or less. False: there is no room, which
-     * only matters with may_refuse. NULL: it is not counted. */
+    unsigned reserved_flags;  /* flags of routes that are answered when all slots are taken */
+    void *ud;                 /* for the handlers and the callbacks below */
+    /* Bodies and unsent answers take this many bytes more, or less. False: there is no room, which
+     * only matters with may_refuse. NULL: not counted. */
     bool (*hold)(void *ud, int64_t bytes, bool may_refuse);
-    /* May the call go on, as far as its head shows? If not, a refusal has been given as the answer
-     * and the result is negative. */
+    /* Whether the call may continue, judged by its head. If not, a refusal has been sent as the
+     * answer and the result is negative. */
     int (*admit)(void *ud, struct http_call *call, unsigned flags);
-    /* Answer a path that no route takes; is_known: or only with other methods. False, without an
-     * answer: 404 or 405 in the words that hold for all. NULL: always. */
+    /* Answer a path that no route takes; is_known: routes take it with other methods. False,
+     * without an answer: the general 404 or 405 follows. NULL: always. */
     bool (*refuse_path)(void *ud, struct http_call *call, bool is_known);
     /* An exchange is over; route n_routes stands for an unknown path. */
     void (*done)(void *ud, size_t route, int status);
@@ -77,7 +77,7 @@ struct http_options {
 
 struct http_shared {
     struct http_options opt;
-    uint32_t n_owed;  /* complete requests whose answers are not */
+    uint32_t n_owed;  /* complete requests whose answers are not complete */
     bool is_draining; /* each answer is its connection's last */
     uint64_t n_page_bytes; /* of pages that their clients have not read to the end */
     uint64_t edge[HTTP_EDGE_COUNT];
@@ -85,7 +85,7 @@ struct http_shared {
     size_t n_random;
 };
 
-/* http_options.hold */
+/* Calls http_options.hold. */
 static inline bool http_hold(struct http_shared *h, int64_t bytes, bool may_refuse)
 {
     return bytes == 0 || h->opt.hold == NULL || h->opt.hold(h->opt.ud, bytes, may_refuse);

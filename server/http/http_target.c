@@ -1,4 +1,9 @@
-/* server/http/http_target.c - see http_target.h. */
+/* server/http/http_target.c - see http_target.h.
+ *
+ * The target is split and decoded in place, so that path, query and host point into the caller's
+ * text and nothing is allocated. Every byte is checked before anything is decoded; a decoded path
+ * cannot contain NUL, since %00 is refused.
+ */
 #include "server/http/http_target.h"
 
 #include "core/base/err.h"
@@ -12,7 +17,8 @@
 
 /* ---- hosts ---- */
 
-/* Names, IPv4 addresses. Of RFC 3986's reg-name the characters that names in use have. */
+/* A character of a host name or IPv4 address: those of RFC 3986's reg-name that names in use
+ * have. */
 static bool is_name_char(char c)
 {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
@@ -67,8 +73,8 @@ bool http_host_is_valid(const char *text)
 
 /* ---- targets ---- */
 
-/* Printable ASCII without what RFC 3986 leaves out everywhere and no client sends; a few characters
- * that browsers send unencoded in queries stay. */
+/* Printable ASCII without the characters that RFC 3986 allows nowhere and no client sends; a few
+ * that browsers send unencoded in queries are accepted. */
 static bool is_target_char(char c)
 {
     return c > 0x20 && c < 0x7f && strchr("#\"<>\\", c) == NULL;
@@ -115,8 +121,8 @@ static void split_query(struct http_target *out, char *text)
     out->path = text[0] != '\0' ? text : "/";
 }
 
-/* The host moves a byte to the left, over the second slash, so that its end can have a NUL
- * without losing the path's slash. */
+/* The host moves a byte to the left, over the second slash, so that a NUL can end it without
+ * overwriting the path's slash. */
 static int parse_absolute(struct http_target *out, char *text)
 {
     const size_t n_scheme = strncasecmp(text, "http://", 7) == 0    ? 7

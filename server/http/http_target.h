@@ -1,7 +1,7 @@
-/* server/http/http_target.h - what a request is for: the request-target of RFC 9112, section 3.2,
- * hosts, and percent encoding.
+/* server/http/http_target.h - the request-target of RFC 9112, section 3.2, hosts, and percent
+ * encoding.
  *
- * Thread: any. Memory: none; offsets point into the caller's text, which is changed in place.
+ * Thread: any. Memory: none; results point into the caller's text, which is changed in place.
  */
 #ifndef SERVER_HTTP_HTTP_TARGET_H
 #define SERVER_HTTP_HTTP_TARGET_H
@@ -15,15 +15,15 @@ struct http_target {
     const char *host;  /* with its port: of an absolute target, else the Host field; NULL: none */
 };
 
-/* Take the target of a request line apart, in place: origin-form, absolute-form of http and https,
- * and the asterisk for OPTIONS. Refused are fragments, bytes outside the printable ASCII,
- * incomplete percent encodings, and %00. 0 or ERR_INVAL. */
+/* Split the target of a request line, in place: origin-form, absolute-form of http and https, and
+ * the asterisk for OPTIONS. Refused are fragments, bytes outside the printable ASCII, incomplete
+ * percent encodings, and %00. 0 or ERR_INVAL. */
 int http_target_parse(struct http_target *out, char *text, const char *method);
 
-/* Is it a host as in the Host field: a name, an IPv4 or a bracketed IPv6 address, with a port or
- * without? */
+/* Whether the text is a host as in the Host field: a name, an IPv4 or a bracketed IPv6 address,
+ * with a port or without. */
 bool http_host_is_valid(const char *text);
-/* Bytes before the port. */
+/* Bytes of the host before its port. */
 size_t http_host_name_length(const char *host);
 
 /* Decode %xx, and + as a blank where `is_query`, in place. The text must have been checked. */

@@ -1,4 +1,10 @@
-/* server/http/limits.c - see limits.h. */
+/* server/http/limits.c - see limits.h.
+ *
+ * Connections from one address are counted by walking a bucket of a hash table with a random salt,
+ * so that no counter can get out of step. limits_make_room() is called before each accept, and
+ * limits_ask() with the client's address after it. The number of slots is set once, at the start,
+ * from RLIMIT_NOFILE, which is raised as far as the hard limit allows.
+ */
 #include "server/http/limits.h"
 
 #include "server/http/connection.h"
@@ -10,10 +16,10 @@
 #include <xxhash.h>
 
 #define EXTRA_CONNECTIONS 256
-#define AUTOMATIC_CONNECTIONS 1280 /* at least */
+#define AUTOMATIC_CONNECTIONS 1280 /* the least for max_connections = 0 */
 /* With fewer there is no point in listening. */
 #define MIN_CONNECTIONS 4
-/* Where /proc cannot be read. */
+/* Open descriptors when /proc cannot be read. */
 #define OPEN_GUESS 32
 
 void limits_init(struct limits *l, struct connections *group, uint32_t max,
@@ -81,7 +87,7 @@ bool limits_are_full(const struct limits *l)
 bool limits_make_room(struct limits *l)
 {
     while (limits_are_full(l) && connections_evict(l->group))
-        ; /* also for those that came when none could be closed */
+        ; /* also for clients that came when none could be closed */
     return l->group->n < l->max + LIMITS_RESERVED;
 }
 
@@ -104,7 +110,7 @@ static uint32_t n_open(void)
     while (readdir(d) != NULL)
         n++;
     closedir(d);
-    return n > 3 ? n - 3 : 0; /* ".", "..", and the folder itself */
+    return n > 3 ? n - 3 : 0; /* without ".", "..", and the folder itself */
 }
 
 uint32_t limits_wanted(uint32_t setting, uint32_t n_outstanding)

@@ -1,5 +1,5 @@
-/* server/http/limits.h - how many connections there may be: in all, from one address, and reserved
- * ones.
+/* server/http/limits.h - how many connections there may be: in all, from one address, and in
+ * reserve.
  *
  * Thread: the loop's.
  * Memory: none; connections are linked into buckets by their addresses.
@@ -14,7 +14,7 @@
 
 #include "core/base/list.h"
 
-/* Beside all others: slots for health checks and metrics while everything is taken. */
+/* Slots beyond all others, for health checks and metrics while everything is taken. */
 #define LIMITS_RESERVED 16
 #define LIMITS_BUCKETS 256
 
@@ -33,26 +33,27 @@ struct limits {
 void limits_init(struct limits *l, struct connections *group, uint32_t max,
                  uint32_t max_per_address);
 
-/* The address whose connections are counted together: IPv4 mapped into IPv6, of IPv6 the first 64
- * bits. False: it is not counted, being loopback's or a Unix socket's, where proxies come from. */
+/* The address under which connections are counted: IPv4 mapped into IPv6, of IPv6 the first 64
+ * bits. False: it is not counted, since it is loopback or a Unix socket, where proxies come
+ * from. */
 bool limits_address(const struct sockaddr_storage *from, struct in6_addr *out);
 
-/* Are all slots taken, but for the reserved ones? */
+/* Whether all slots but the reserved ones are taken. */
 bool limits_are_full(const struct limits *l);
-/* Is there a slot for one more, if need be by closing another connection? Else it should wait in
- * the kernel: soon those that have just come will have been heard. */
+/* Whether there is a slot for one more client, if need be after closing another connection. If not,
+ * the client should wait in the kernel: the newest connections will soon have been heard. */
 bool limits_make_room(struct limits *l);
-/* Which slot it gets. `address` NULL: not counted. */
+/* The slot that a client gets. `address` NULL: not counted. */
 enum limits_verdict limits_ask(struct limits *l, const struct in6_addr *address);
-/* It has come; its address is filled in. */
+/* Count a connection whose address is filled in. */
 void limits_add(struct limits *l, struct connection *cn);
 
-/* The setting max_connections, whose 0 stands for the requests that may run and wait, and some that
+/* The setting max_connections; 0 means the requests that may run and wait, and some clients that
  * only ask. */
 uint32_t limits_wanted(uint32_t setting, uint32_t n_outstanding);
 
-/* How many connections the process has descriptors for: those of `wanted` for which the limit
- * suffices, once raised as far as allowed, beside what is open now and `n_other` more. */
+/* How many of `wanted` connections the process has descriptors for: the limit is raised as far as
+ * allowed, and descriptors that are open now and `n_other` more are subtracted. */
 uint32_t limits_fit(uint32_t wanted, uint32_t n_other);
 
 #endif

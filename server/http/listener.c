@@ -1,4 +1,11 @@
-/* server/http/listener.c - see listener.h. */
+/* server/http/listener.c - see listener.h.
+ *
+ * uv_poll reports a readable socket; up to MAX_ACCEPTS clients are accepted in one callback. When
+ * the backlog cannot be served, polling stops and a timer or the end of a connection resumes it
+ * (listener_resume()), because a level-triggered poll would spin. The spare descriptor is a
+ * duplicate of the listening socket: closing it leaves just one free descriptor to accept a client
+ * and close it.
+ */
 #include "server/http/listener.h"
 
 #include "server/http/connection.h"
@@ -13,13 +20,14 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* Clients in one turn of the loop; the others get theirs in between. */
+/* Clients accepted in one turn of the loop, so that other work gets its turn. */
 #define MAX_ACCEPTS 64
 #define REST_MS 100
-/* Where all slots are taken by clients that are not idle. */
+/* Pause when all slots are taken by clients that are not idle. */
 #define SHORT_REST_MS 10
 
-/* One more of the listening socket: no path has to be open to the process for that. */
+/* A duplicate of the listening socket: making one needs no path that the sandbox would have to
+ * allow. */
 static int open_spare(const struct listener *l)
 {
     return fcntl(l->fd, F_DUPFD_CLOEXEC, 0);
@@ -59,7 +67,8 @@ static void refuse(struct listener *l, int fd, enum http_edge why)
     close(fd);
 }
 
-/* Answers go out in few writes: none should wait for a full packet. */
+/* Open the connection. TCP_NODELAY: answers go out in few writes, and none should wait for a full
+ * packet. */
 static void admit(struct listener *l, int fd, const struct in6_addr *address, bool is_reserved)
 {
     const int on = 1;
@@ -103,7 +112,7 @@ static bool is_shortage(int error)
     return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
 }
 
-/* Turn away the client at the front of the backlog, which would wait for an unknown time. */
+/* Accept and close the client at the front of the backlog, which would wait for an unknown time. */
 static void shed_one(struct listener *l)
 {
     int fd;
@@ -117,7 +126,7 @@ static void shed_one(struct listener *l)
     l->spare_fd = open_spare(l);
 }
 
-/* May accepting go on? */
+/* No descriptor is free. True: one was freed, and accepting may continue. */
 static bool relieve(struct listener *l)
 {
     l->http->edge[HTTP_EDGE_DESCRIPTORS]++;
@@ -128,7 +137,7 @@ static bool relieve(struct listener *l)
     return false;
 }
 
-/* Close a waiting connection only if a client is in the backlog. */
+/* Whether the backlog has a client: only then is another connection closed for it. */
 static bool has_client(const struct listener *l)
 {
     struct pollfd p = {.fd = l->fd, .events = POLLIN};
@@ -136,7 +145,7 @@ static bool has_client(const struct listener *l)
     return poll(&p, 1, 0) > 0;
 }
 
-/* May accepting go on? */
+/* Accept one client. True: accepting may continue. */
 static bool accept_one(struct listener *l)
 {
     struct sockaddr_storage from = {0};

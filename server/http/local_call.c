@@ -1,4 +1,10 @@
-/* server/http/local_call.c - see local_call.h. */
+/* server/http/local_call.c - see local_call.h.
+ *
+ * A local call builds the head as a client would send it, makes an exchange with itself as the
+ * client's side, and feeds the body in one piece. When the handler has decided, the call is put on
+ * `woken`, and a prepare handle finishes it before the loop sleeps. `done` is never called from
+ * inside a handler.
+ */
 #include "server/http/local_call.h"
 
 #include "core/base/err.h"
@@ -37,7 +43,8 @@ static const char *header_of(const struct http_call *call, const char *name)
     return NULL;
 }
 
-/* The exchange ends first, so that whatever it held is free when its caller starts the next one. */
+/* Pass the answer to the caller. The exchange ends first, so that all it held is free when the
+ * caller starts the next one. */
 static void finish_call(struct local_call *c)
 {
     struct http_call *call = c->call;
@@ -61,7 +68,8 @@ static void finish_call(struct local_call *c)
     buf_release(&body);
 }
 
-/* A handler that streams has written less than its whole answer: only an end or a death counts. */
+/* The handler has written: the call is finished at an end or a death, not while it still
+ * streams. */
 static void on_wake(void *client)
 {
     struct local_call *c = client;
@@ -81,7 +89,7 @@ static void on_before_sleep(uv_prepare_t *handle)
     struct local_calls *group = handle->data;
     struct list woken;
 
-    /* Callers may start others, whose refusals come in the next turn. */
+    /* Callers may start other calls, whose refusals come in the next turn. */
     list_init(&woken);
     list_move_back(&woken, &group->woken);
     while (!list_is_empty(&woken) && !loop_guard_is_due(handle->loop))
@@ -98,7 +106,7 @@ static void on_before_sleep(uv_prepare_t *handle)
 /* Bytes of the request line that a client would send, beside its path. */
 #define LINE_AROUND_PATH (sizeof("POST  HTTP/1.1") - 1)
 
-/* May a header field have such a value? */
+/* Whether a header field may have that value. */
 static bool is_field_value(const char *text)
 {
     for (; *text != '\0'; text++)
@@ -107,7 +115,7 @@ static bool is_field_value(const char *text)
     return true;
 }
 
-/* A copy of the request's texts, one behind the other, for as long as the call lasts. */
+/* Copy the request's texts into one allocation that lasts as long as the call. */
 static int copy_texts(struct local_call *c, const struct local_request *r, size_t n_path,
                       size_t n_id)
 {
@@ -146,7 +154,7 @@ static int make_request(struct local_call *c, const struct local_request *r,
     return rc;
 }
 
-/* What the body holds is counted as that of any client. */
+/* Admit and dispatch the call; its body is counted as that of any client. */
 static void dispatch_call(struct http_call *call, const struct local_request *r)
 {
     const struct http_options *o = &call->http->opt;
@@ -196,7 +204,7 @@ void local_call_cancel(struct local_call *c)
         end_call(c);
 }
 
-/* ---- all of them ---- */
+/* ---- all calls ---- */
 
 /* Neither handle's init and start can fail. */
 void local_calls_start(struct local_calls *group, struct http_shared *http)

@@ -1,13 +1,12 @@
 /* server/http/local_call.h - a call that comes from the server itself and has no socket.
  *
  * It is an exchange like any other: a head (http_request.h), a route, an owner, a body, and an
- * answer that is kept until its caller has it. Handlers cannot tell the difference, and the access
- * log and the counters have it as they have others. The checks against strangers (hosts,
- * origins, content types) are left out; what the route's admission says of its owner, its limits
- * among them, holds. Whatever its body says, its work has the lowest priority
- * (http_call_is_local()).
+ * answer that is kept until its caller has it. Handlers treat it like a client's, and the access
+ * log and the counters include it. The checks against strangers (hosts, origins, content types) are
+ * left out; the route's admission, with its owner's limits, holds. Its work has the lowest
+ * priority, whatever its body says (http_call_is_local()).
  *
- * Answers are handed over before the loop sleeps, never out of local_call_start().
+ * Answers are handed over before the loop sleeps, never from local_call_start().
  *
  * Thread: the loop's.
  * Memory: the call is its caller's; its head and its body are freed with the answer.
@@ -23,39 +22,40 @@
 struct http_call;
 struct http_shared;
 
-struct local_calls { /* all of them; zero is none */
+struct local_calls { /* all local calls; zero is none */
     struct http_shared *http;
     struct list all, woken;
     uv_prepare_t before_sleep;
-    uv_idle_t sleepless; /* runs while there are answers that have not been handed over */
+    uv_idle_t sleepless; /* runs while answers have not been handed over */
     bool is_open;
 };
 
 void local_calls_start(struct local_calls *group, struct http_shared *http);
-/* End all: their callers hear nothing. The loop must run once more. */
+/* End all calls without calling `done`. The loop must run once more. */
 void local_calls_stop(struct local_calls *group);
 
 struct local_request {
     const char *path;   /* "/v1/completions", encoded, with a query or without */
-    const char *tenant; /* whose it is where there are no keys; "" = nobody's */
+    const char *tenant; /* the tenant when there are no keys; "" = none */
     const char *id;     /* X-Request-Id */
     const struct buf *body; /* copies */
     void *owner;      /* of http_call_set_owner(), taken on success; NULL: none */
     void (*release_owner)(void *owner);
     const char *owner_name;
-    const void *context; /* http_call_context(); NULL: none. It stays until `done`, or until nothing
-                          * runs any more that the call has begun */
+    const void *context; /* http_call_context(); NULL: none. It must live until `done`, or until no
+                          * work that the call has begun runs any more */
 };
 
 struct local_reply {
     int status;                /* 0: the answer was too large to be kept */
     struct buf *body;          /* until the return; its bytes may be taken */
-    uint32_t retry_after_s;    /* 0: nothing was said */
-    bool is_final;             /* coming again would not help */
+    uint32_t retry_after_s;    /* 0: no Retry-After */
+    bool is_final;             /* a retry would not help */
 };
 
 struct local_call {
-    /* Exactly once, unless it is cancelled before. The call may be freed or started again there. */
+    /* Called exactly once, unless the call is cancelled before. The call may be freed or started
+     * again in it. */
     void (*done)(struct local_call *c, const struct local_reply *reply);
     /* private */
     struct local_calls *group;
@@ -65,10 +65,10 @@ struct local_call {
 };
 
 /* POST; `done` is set. ERR_INVAL: a client could not send such a path, tenant or id; ERR_NOENT: no
- * such route; ERR_NOMEM. */
+ * route takes it; ERR_NOMEM. */
 int local_call_start(struct local_call *c, struct local_calls *group,
                      const struct local_request *r);
-/* Its handler is told as when a client leaves; `done` is not called. */
+/* Its handler is told as when a client disconnects; `done` is not called. */
 void local_call_cancel(struct local_call *c);
 
 #endif

@@ -1,4 +1,9 @@
-/* server/http/proxy_headers.c - see proxy_headers.h. */
+/* server/http/proxy_headers.c - see proxy_headers.h.
+ *
+ * Each header has a newer and an older name. Whether a connection is trusted is decided once, when
+ * it is opened, from its peer's address; proxy_header() returns NULL on all others. IPv4 is
+ * compared as a mapped IPv6 address, which also covers dual-stack sockets.
+ */
 #include "server/http/proxy_headers.h"
 
 #include "config/networks.h"
@@ -39,7 +44,7 @@ const char *proxy_header_twice(const struct http_call *c)
     return NULL;
 }
 
-/* An IPv4 address as one of IPv6; false: it is neither. */
+/* Map an IPv4 address into IPv6; false: the address is neither. */
 static bool map(const struct sockaddr_storage *from, struct in6_addr *out)
 {
     if (from->ss_family == AF_INET6) {

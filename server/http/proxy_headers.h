@@ -1,8 +1,8 @@
-/* server/http/proxy_headers.h - what a gateway says of a request in headers: the names of llm-d's
- * endpoint picker, and their older ones of the Gateway API inference extension.
+/* server/http/proxy_headers.h - headers by which a gateway describes a request: the names of
+ * llm-d's endpoint picker, and the older ones of the Gateway API inference extension.
  *
- * They are believed only on connections from `trusted_proxies` (config/networks.h); on others they
- * are as good as not there. Each may stand once.
+ * They are believed only on connections from `trusted_proxies` (config/networks.h) and ignored on
+ * others. Each may occur once.
  *
  * Thread: the loop's.
  * Memory: none.
@@ -16,20 +16,20 @@ struct http_call;
 
 enum proxy_header {
     PROXY_OBJECTIVE = 0, /* the class of the request */
-    PROXY_FAIRNESS_ID,   /* whose it is */
-    PROXY_TTFT_MS,       /* until when it wants its first token */
+    PROXY_FAIRNESS_ID,   /* the tenant of the request */
+    PROXY_TTFT_MS,       /* the deadline of its first token */
     PROXY_N_HEADERS,
 };
 
-/* Its value; NULL: there is none, or none that is believed. The newer name is asked first. */
+/* The header's value; NULL: absent, or not believed. The newer name is asked first. */
 const char *proxy_header(const struct http_call *c, enum proxy_header h);
-/* The newer name. */
+/* The newer name of the header. */
 const char *proxy_header_name(enum proxy_header h);
 
-/* The name of one that stands more than once and would be believed, or NULL. */
+/* The name of a believed header that occurs more than once, or NULL. */
 const char *proxy_header_twice(const struct http_call *c);
 
-/* Does a connection come from one of them? `fd` is its socket. */
+/* Whether the peer of the socket `fd` is one of trusted_proxies. */
 bool proxy_is_trusted(const char *trusted_proxies, int fd);
 
 #endif

@@ -1,4 +1,9 @@
-/* server/http/retry_after.c - see retry_after.h. */
+/* server/http/retry_after.c - see retry_after.h.
+ *
+ * All refusals that a retry can help set their headers here, so that they cannot differ. The time
+ * comes from the caller's estimate of its queue, bounded by retry_after_bound(); it is called on
+ * the I/O thread before the error is sent.
+ */
 #include "server/http/retry_after.h"
 
 #include "server/http/http_call.h"

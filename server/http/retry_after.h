@@ -1,4 +1,4 @@
-/* server/http/retry_after.h - the headers that tell a refused client when to come again.
+/* server/http/retry_after.h - the headers that tell a refused client when to retry.
  *
  * Retry-After in seconds, rounded up (RFC 9110, section 10.2.3); retry-after-ms and x-should-retry
  * are read by the clients of OpenAI and Anthropic.
@@ -14,10 +14,10 @@
 struct http_call;
 
 #define RETRY_AFTER_MIN_MS 50u
-/* Nobody is told to wait longer: by then the estimate is stale. */
+/* The longest time that a client is told to wait: later the estimate is stale. */
 #define RETRY_AFTER_MAX_MS 60000u
 
-/* The time within these limits. */
+/* The time, moved into these limits. */
 uint32_t retry_after_bound(uint64_t ms);
 
 /* Set the headers of the answer that is still to come. */

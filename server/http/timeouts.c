@@ -1,4 +1,9 @@
-/* server/http/timeouts.c - see timeouts.h. */
+/* server/http/timeouts.c - see timeouts.h.
+ *
+ * All entries of a kind have the same length, so that appending keeps each list sorted by due time
+ * and every operation is O(1); only the first of each list is compared. The one timer is moved
+ * forward only: an entry that leaves does not touch it, and it may fire once in vain.
+ */
 #include "server/http/timeouts.h"
 
 #include "core/base/clock.h"
@@ -13,8 +18,8 @@ static struct timeout *first_of(struct timeouts *t, enum timeout_kind kind)
 
 static void on_timer(uv_timer_t *timer);
 
-/* A limit that has passed already is for the loop's next turn: in this one libuv would call a timer
- * without a pause again and again. */
+/* Set the timer unless it fires earlier. A limit that has passed gets 1 ms: with 0 libuv would call
+ * the timer again and again in the same turn. */
 static void set_timer(struct timeouts *t, uint64_t due_ms)
 {
     const uint64_t now = clock_ms();
@@ -26,7 +31,8 @@ static void set_timer(struct timeouts *t, uint64_t due_ms)
     uv_timer_start(&t->timer, on_timer, due_ms > now ? due_ms - now : 1, 0);
 }
 
-/* A connection whose timeout is reported may begin another wait, at the end of a list. */
+/* Report entries that are due. `due` may begin another wait of the same connection, at the end of a
+ * list. */
 static void on_timer(uv_timer_t *timer)
 {
     LOOP_CALLBACK(timer->loop, "timeouts.timer");

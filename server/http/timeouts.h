@@ -1,4 +1,4 @@
-/* server/http/timeouts.h - what connections wait for, and for how long they may.
+/* server/http/timeouts.h - time limits of what connections wait for.
  *
  * Each kind of waiting has one time limit and one list, in the order in which connections began to
  * wait: the first of a list is the next to time out, and the first to be closed when slots are
@@ -19,7 +19,7 @@ enum timeout_kind {
     TIMEOUT_IDLE,     /* between two requests */
     TIMEOUT_BODY,
     TIMEOUT_READER, /* the client's socket takes nothing */
-    TIMEOUT_LINGER, /* our side is closed */
+    TIMEOUT_LINGER, /* our side is shut down */
     TIMEOUT_KINDS,
     TIMEOUT_NONE = TIMEOUT_KINDS,
 };
@@ -44,9 +44,9 @@ void timeouts_init(struct timeouts *t, uv_loop_t *loop,
 void timeouts_close(struct timeouts *t); /* the loop must run once more */
 
 void timeout_init(struct timeout *e);
-/* Begin to wait, now; with TIMEOUT_NONE only end what was waited for. */
+/* Begin to wait now; with TIMEOUT_NONE only end the present wait. */
 void timeout_restart(struct timeouts *t, struct timeout *e, enum timeout_kind kind);
-/* The same, but an entry that waits for that already goes on. */
+/* Begin to wait, unless the entry already waits for that: then its limit continues. */
 void timeout_set(struct timeouts *t, struct timeout *e, enum timeout_kind kind);
 
 #endif

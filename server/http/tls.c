@@ -1,4 +1,9 @@
-/* server/http/tls.c - see tls.h. */
+/* server/http/tls.c - see tls.h.
+ *
+ * A certificate with its key is a reference-counted set of GnuTLS credentials: struct tls holds the
+ * newest, each session the one with which it began. tls_reload() loads the new files completely
+ * before it replaces the old set. Only the I/O thread touches the counts.
+ */
 #include "server/http/tls.h"
 
 #include "core/base/err.h"
@@ -8,12 +13,12 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/* GnuTLS's own choice, without the versions that are no longer safe. */
+/* GnuTLS's defaults, limited to TLS 1.2 and 1.3. */
 #define TLS_PRIORITIES "NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2"
 
 struct tls_credentials {
     gnutls_certificate_credentials_t gnutls;
-    uint32_t n_refs; /* one of the tls that hands them out, one of each session */
+    uint32_t n_refs; /* one reference of struct tls, one of each session */
 };
 
 struct tls {

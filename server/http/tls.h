@@ -1,7 +1,7 @@
-/* server/http/tls.h - the certificate that connections are made with.
+/* server/http/tls.h - the certificate and key of TLS connections.
  *
- * Each session gets the credentials that are in force when it begins, and keeps them: a reload
- * changes nothing for connections that stand. TLS 1.2 and 1.3 only.
+ * Each session gets the credentials that are in force when it begins, and keeps them: a reload does
+ * not change open connections. TLS 1.2 and 1.3 only.
  *
  * Thread: the loop's.
  * Memory: credentials live until the last session that began with them has ended.

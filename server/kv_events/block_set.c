@@ -1,4 +1,10 @@
-/* server/kv_events/block_set.c - a hash table with chains, over places that are taken in order. */
+/* server/kv_events/block_set.c - see block_set.h.
+ *
+ * A hash table with chains over a fixed array of places; free places form a list, taken in order.
+ * block_set_list() lists parents before children: it climbs from each block to the last ancestor
+ * that is not listed yet and writes the chain down from there, so that every block is visited once.
+ * Only the publisher's thread calls.
+ */
 #include "server/kv_events/block_set.h"
 
 #include "core/base/err.h"
@@ -10,7 +16,7 @@
 
 struct place {
     struct kv_event block;
-    uint32_t next; /* in its bucket, or in the list of free ones */
+    uint32_t next; /* in its bucket, or in the list of free places */
     bool is_in, is_listed;
 };
 
@@ -18,8 +24,8 @@ struct block_set {
     uint32_t n_places, n, free, mask;
     uint32_t *buckets;             /* [mask + 1] */
     struct place *places;          /* [n_places] */
-    const struct kv_event **list;  /* [n_places] scratch of block_set_list() */
-    uint32_t *climb;               /* [n_places] and of its way up */
+    const struct kv_event **list;  /* [n_places] result of block_set_list() */
+    uint32_t *climb;               /* [n_places] scratch for the way up */
 };
 
 static size_t buckets_for(uint32_t n_places)
@@ -92,7 +98,7 @@ void block_set_clear(struct block_set *s)
     s->n = 0;
 }
 
-/* Where the place with this hash is named, or the end of its chain. */
+/* The link that names the place with this hash, or the end of its chain. */
 static uint32_t *find(const struct block_set *s, struct prefix_hash hash)
 {
     uint32_t *link = &s->buckets[hash.lo & s->mask];
@@ -144,7 +150,7 @@ uint32_t block_set_n(const struct block_set *s)
     return s->n;
 }
 
-/* List a block behind those before it that are not listed yet. */
+/* List a block after those of its ancestors that are not listed yet. */
 static void list_chain(struct block_set *s, uint32_t at, uint32_t *n)
 {
     uint32_t depth = 0;

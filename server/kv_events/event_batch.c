@@ -1,4 +1,10 @@
-/* server/kv_events/event_batch.c - see event_batch.h. */
+/* server/kv_events/event_batch.c - see event_batch.h.
+ *
+ * Events are packed into `body` as they come, and event_batch_finish() puts the outer array around
+ * them. A run of blocks, each the parent of the next, becomes one BlockStored map, a run of
+ * removals one BlockRemoved. msgpack-c writes into the buffer; errors stay in the buffer and are
+ * looked at once, at the end.
+ */
 #include "server/kv_events/event_batch.h"
 
 #ifdef QUIRE_ZMQ
@@ -10,7 +16,7 @@
 static int append(void *ud, const char *bytes, size_t n)
 {
     buf_add(ud, bytes, n);
-    return 0; /* what went wrong is kept in the buffer */
+    return 0; /* errors are kept in the buffer */
 }
 
 static msgpack_packer packer(struct buf *b)
@@ -51,7 +57,8 @@ static void pack_tokens(msgpack_packer *p, const struct kv_event *const *run, ui
             msgpack_pack_int32(p, run[i]->tokens[k]);
 }
 
-/* What beside the tokens made a block's hash: the adapter, and at a text's beginning the salt. */
+/* Pack what beside the tokens made a block's hash: the adapter, and for a text's first block the
+ * salt. */
 static void pack_extra_keys(msgpack_packer *p, const struct kv_event *e, const char *adapter)
 {
     const bool has_salt = e->is_first && e->salt != 0;
@@ -115,7 +122,7 @@ static void pack_removed(msgpack_packer *p, const struct kv_event *const *run, u
     pack_text(p, "GPU");
 }
 
-/* Does an event go into one with the event before it? */
+/* Whether an event can share one map with the event before it. */
 static bool goes_on(const struct kv_event *before, const struct kv_event *e)
 {
     if (e->kind != before->kind)
@@ -166,7 +173,7 @@ void event_batch_finish(const struct event_batch *b, double seconds, struct buf 
     msgpack_pack_double(&p, seconds);
     msgpack_pack_array(&p, b->n_events);
     buf_add(out, b->body.data, b->body.len);
-    msgpack_pack_uint8(&p, 0); /* the data-parallel rank: there is one */
+    msgpack_pack_uint8(&p, 0); /* the data-parallel rank: there is only one */
     if (b->body.err < 0)
         out->err = b->body.err;
 }

@@ -1,9 +1,9 @@
-/* server/kv_events/event_batch.h - KV events as the bytes that vLLM's readers understand.
+/* server/kv_events/event_batch.h - KV events in the bytes that vLLM's readers understand.
  *
- * A batch is [seconds, [event, …], 0] in MessagePack, an event a map with its "type". Blocks that
- * follow each other are one BlockStored with several hashes, those that go together one
- * BlockRemoved. A hash is 16 bytes, see prefix_hash_bytes(). Empty fields are nil, and those that
- * have a default in vLLM are left out.
+ * A batch is [seconds, [event, …], 0] in MessagePack, an event a map with its "type". Blocks of
+ * which each follows the one before are one BlockStored with several hashes, blocks that are
+ * removed together one BlockRemoved. A hash is 16 bytes, see prefix_hash_bytes(). Empty fields are
+ * nil, and fields that have a default in vLLM are left out.
  *
  * Thread: any.
  * Memory: the buffer's.
@@ -20,17 +20,17 @@
 
 struct event_batch { /* zero, with `body` initialised, is empty */
     struct buf body;   /* the events */
-    uint32_t n_events; /* in it */
-    bool has_tokens;   /* BlockStored carries token ids */
+    uint32_t n_events; /* in `body` */
+    bool has_tokens;   /* BlockStored has token ids */
     const struct kv_events *names; /* of adapters; borrowed */
 };
 
 void event_batch_clear(struct event_batch *b);
 /* Append events of the kinds STORED and REMOVED, in order. */
 void event_batch_add(struct event_batch *b, const struct kv_event *const *events, uint32_t n);
-/* Append AllBlocksCleared: what was stored before is gone. */
+/* Append AllBlocksCleared: all blocks stored before are gone. */
 void event_batch_add_cleared(struct event_batch *b);
-/* The whole batch into `out`, which is emptied first. out->err < 0: no memory, or too long. */
+/* Write the whole batch to `out`, which is emptied first. out->err < 0: no memory, or too long. */
 void event_batch_finish(const struct event_batch *b, double seconds, struct buf *out);
 
 #endif

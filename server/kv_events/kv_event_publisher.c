@@ -1,7 +1,10 @@
 /* server/kv_events/kv_event_publisher.c - see kv_event_publisher.h.
  *
- * The sockets are bound as plain ones, which ZeroMQ takes over on the thread: the sandbox refuses
- * to bind. PUB is an XPUB, which tells of who subscribes.
+ * One thread (run()) takes events from the engine's ring, applies them to its copy of the index,
+ * publishes them and answers replay requests; between events it sleeps in zmq_poll(), with an
+ * eventfd that the engine's wake callback writes. The listening sockets are bound at the start and
+ * handed to ZeroMQ as descriptors, because the sandbox refuses bind(). The publishing socket is an
+ * XPUB, which reports subscriptions, so that a new reader gets a snapshot of all blocks.
  */
 #ifdef QUIRE_ZMQ
 #include "server/kv_events/kv_event_publisher.h"
@@ -29,23 +32,23 @@
 
 /* Blocks in a batch: vllm-router takes no more than 4096 events or 16 MiB. */
 #define MAX_TAKEN 1024
-/* What a block takes in a batch at most: the map's words, hashes, 16 tokens of 5 bytes, an
- * adapter's name twice. */
+/* Most bytes of a block in a batch: the map's words, hashes, 16 tokens of 5 bytes, an adapter's
+ * name twice. */
 #define MOST_BLOCK_BYTES 1024
 #define PICTURE_PAUSE_US 1000000u
 #define LINGER_MS 200 /* for the last batch, at the end */
-#define MAX_REQUEST 1024 /* bytes of a frame that is read: of questions and subscriptions */
-#define KEEPALIVE_S 60   /* a reader whose machine is gone is found out by TCP */
-#define HANDSHAKE_MS 5000 /* for who connects and does not say that it speaks ZeroMQ */
+#define MAX_REQUEST 1024 /* bytes of a frame that is read: of replay requests and subscriptions */
+#define KEEPALIVE_S 60   /* TCP keepalive, by which a reader whose machine is gone is detected */
+#define HANDSHAKE_MS 5000 /* for a client that connects and does not speak ZeroMQ */
 #define MAX_WAITING 16    /* messages of a reader that are not read yet */
-/* What readers may subscribe to, all together, since the socket was made: ZeroMQ keeps each prefix
- * for as long as the reader stays, and takes as many as come. */
+/* Bytes of all subscriptions since the socket was made: ZeroMQ keeps each prefix for as long as the
+ * reader stays, without a limit of its own. */
 #define MAX_SUBSCRIBED ((size_t)256 << 10)
 #define SUBSCRIPTION_BYTES 64 /* beside its text */
-/* Of answers to questions that are not sent yet: who asks may never read. */
+/* Bytes of replay answers that are not sent yet: a reader may ask and never read. */
 #define MAX_OWED (2 * KV_EVENT_KEPT_BYTES)
 #define ANSWER_BYTES 512 /* beside the batch */
-#define SEND_BUFFER (256 << 10) /* bytes of a reader in the kernel, which would take megabytes */
+#define SEND_BUFFER (256 << 10) /* a reader's bytes in the kernel, which would take megabytes */
 
 struct listening {
     int fd; /* -1: none; ZeroMQ has a copy */
@@ -57,24 +60,24 @@ struct kv_event_publisher {
     uint32_t hwm, buffer_steps;
     char topic[1024];
     bool has_tokens;
-    void *context, *publish_socket, *replay_socket; /* the sockets: the thread's */
+    void *context, *publish_socket, *replay_socket; /* the sockets: used by the thread only */
     int wake_fd;
     pthread_t thread;
     bool has_thread;
     atomic_bool is_stopping;
     struct kv_events *events;
-    /* the thread's */
+    /* The members below belong to the thread. */
     struct kv_event *taken;              /* [MAX_TAKEN] */
     struct block_set *set;
-    bool is_partial;                     /* the set is being filled anew */
+    bool is_partial;                     /* the set is being filled again */
     struct event_batch batch;
     struct buf bytes;
     struct sent_batches *sent;
     uint64_t next;                       /* number of the next batch */
     size_t subscribed;                   /* bytes, of MAX_SUBSCRIBED */
-    atomic_size_t owed;                  /* bytes, of MAX_OWED; ZeroMQ's thread takes off */
-    uint64_t picture_from;               /* number of the batch that the last picture began with */
-    uint64_t picture_us;                 /* when all was last sent for somebody who subscribed */
+    atomic_size_t owed;                  /* bytes, of MAX_OWED; ZeroMQ's thread subtracts */
+    uint64_t picture_from;               /* number of the first batch of the last snapshot */
+    uint64_t picture_us;                 /* when the last snapshot for a new subscriber was sent */
     bool owes_picture;
     _Atomic uint64_t n_batches, n_events, n_bytes, n_lost, n_pictures, n_replays; /* relaxed */
 };
@@ -92,7 +95,7 @@ static void put_number(uint8_t bytes[8], uint64_t number)
         bytes[i] = (uint8_t)(number >> (56 - 8 * i));
 }
 
-/* Nothing here waits: a subscriber's queue that is full drops the batch. */
+/* Publish the batch; nothing waits: a subscriber whose queue is full loses it. */
 static void publish_bytes(struct kv_event_publisher *p)
 {
     uint8_t number[8];
@@ -103,7 +106,7 @@ static void publish_bytes(struct kv_event_publisher *p)
         (void)zmq_send(p->publish_socket, p->bytes.data, p->bytes.len, ZMQ_DONTWAIT);
 }
 
-/* A batch that there is no memory for is lost, and its number with it: readers see the gap. */
+/* Send the batch. If there is no memory it is lost, with its number: readers see the gap. */
 static void send_batch(struct kv_event_publisher *p)
 {
     event_batch_finish(&p->batch, clock_unix_s(), &p->bytes);
@@ -122,7 +125,7 @@ static void send_batch(struct kv_event_publisher *p)
     event_batch_clear(&p->batch);
 }
 
-/* All that is there, in as many batches as it takes. */
+/* Send a snapshot of all blocks, in as many batches as needed. */
 static void send_picture(struct kv_event_publisher *p)
 {
     uint32_t n, i = 0;
@@ -141,7 +144,7 @@ static void send_picture(struct kv_event_publisher *p)
     } while (i < n);
 }
 
-/* ---- what the engine tells ---- */
+/* ---- events of the engine ---- */
 
 static void apply(struct kv_event_publisher *p, const struct kv_event *e)
 {
@@ -168,7 +171,7 @@ static bool is_change(const struct kv_event *e)
     return e->kind == KV_EVENT_STORED || e->kind == KV_EVENT_REMOVED;
 }
 
-/* Changes in a row become one batch, unless the readers get them in a picture that follows. */
+/* Publish a run of changes as one batch, unless a snapshot follows that includes them. */
 static void handle(struct kv_event_publisher *p, uint32_t n)
 {
     const struct kv_event *run[MAX_TAKEN];
@@ -188,10 +191,10 @@ static void handle(struct kv_event_publisher *p, uint32_t n)
     }
 }
 
-/* ---- questions ---- */
+/* ---- replay requests ---- */
 
-/* The frames of a message into frames[0 .. max-1], cut to MAX_REQUEST bytes; returns how many there
- * were, or -1: none. */
+/* Read the frames of a message into frames[0 .. max-1], cut to MAX_REQUEST bytes; returns how many
+ * there were, or -1: no message. */
 static int receive(void *socket, uint8_t frames[][MAX_REQUEST], int *sizes, int max)
 {
     int n = 0, more = 1;
@@ -219,11 +222,11 @@ struct asker {
 /* A batch on its way to one reader. */
 struct owed {
     atomic_size_t *sum;
-    atomic_size_t n; /* set last, and read first by ZeroMQ's thread: so it sees the rest */
+    atomic_size_t n; /* set last, and read first by ZeroMQ's thread, which then sees the rest */
     uint8_t bytes[];
 };
 
-/* ZeroMQ's thread: it is sent, or nobody is there to send it to. */
+/* Runs on ZeroMQ's thread: the batch was sent, or the reader is gone. */
 static void on_sent(void *bytes, void *ud)
 {
     struct owed *o = ud;
@@ -240,7 +243,7 @@ static void send_owed(struct kv_event_publisher *p, const void *bytes, size_t n)
     zmq_msg_t message;
 
     if (o == NULL) {
-        (void)zmq_send(p->replay_socket, "", 0, ZMQ_DONTWAIT); /* the end of the message */
+        (void)zmq_send(p->replay_socket, "", 0, ZMQ_DONTWAIT); /* ends the message */
         return;
     }
     o->sum = &p->owed;
@@ -276,7 +279,7 @@ static bool is_kept(const struct kv_event_publisher *p, uint64_t number)
     return end == p->next && number >= from;
 }
 
-/* A socket of ZeroMQ that takes a listening one over; NULL: it cannot be had. */
+/* Make a ZeroMQ socket that takes over a copy of a listening socket; NULL: it failed. */
 static void *make_socket(struct kv_event_publisher *p, int type, const struct listening *l, int hwm)
 {
     void *socket = zmq_socket(p->context, type);
@@ -297,7 +300,7 @@ static void *make_socket(struct kv_event_publisher *p, int type, const struct li
     zmq_setsockopt(socket, ZMQ_TCP_KEEPALIVE_IDLE, &keepalive, sizeof(keepalive));
     if (type == ZMQ_XPUB)
         zmq_setsockopt(socket, ZMQ_XPUB_VERBOSE, &yes, sizeof(yes));
-    /* Where it is bound to is settled: the address only has to be one. */
+    /* The socket is bound already: the address only has to be valid. */
     if (fd >= 0 && zmq_setsockopt(socket, ZMQ_USE_FD, &fd, sizeof(fd)) == 0 &&
         zmq_setsockopt(socket, ZMQ_IPV6, is_ipv6 ? &yes : &no, sizeof(no)) == 0 &&
         zmq_bind(socket, is_ipv6 ? "tcp://[::1]:1" : "tcp://127.0.0.1:1") == 0)
@@ -310,7 +313,7 @@ static void *make_socket(struct kv_event_publisher *p, int type, const struct li
 
 static void *make_replay_socket(struct kv_event_publisher *p)
 {
-    /* Room for all that is kept, and the end. */
+    /* Room for all batches that are kept, and the end. */
     return make_socket(p, ZMQ_ROUTER, &p->replay, (int)p->buffer_steps + 2);
 }
 
@@ -323,15 +326,15 @@ static void let_go(void **socket, void *fresh, const char *why)
     log_warn("kv_events", "event=readers_let_go reason=\"%s\"", why);
 }
 
-/* Askers do not read what they have asked for: all are let go, and what is owed to them. Those that
- * are readers ask again. */
+/* Readers do not read what they have asked for: disconnect all, and drop their answers. Real
+ * readers ask again. */
 static void renew_replay_socket(struct kv_event_publisher *p)
 {
     let_go(&p->replay_socket, make_replay_socket(p), "they ask and do not read");
 }
 
-/* Who wants what is no longer kept gets what is there instead: the last picture and what follows
- * it, or a new one, which all get then. */
+/* Send the batches from `number` on. If they are no longer kept, send the last snapshot and what
+ * follows it instead, or a new snapshot, which all readers get. */
 static void answer_from(struct kv_event_publisher *p, const struct asker *to, uint64_t number)
 {
     if (number < p->next && !is_kept(p, number)) {
@@ -353,7 +356,7 @@ static void answer_from(struct kv_event_publisher *p, const struct asker *to, ui
     count(&p->n_replays, 1);
 }
 
-/* [who, "", number]; anything else is no question. */
+/* Answer [id, "", number]; any other message is ignored. */
 static void take_question(struct kv_event_publisher *p)
 {
     uint8_t frames[3][MAX_REQUEST];
@@ -368,8 +371,8 @@ static void take_question(struct kv_event_publisher *p)
     answer_from(p, &(struct asker){frames[0], (size_t)sizes[0]}, number);
 }
 
-/* Readers have subscribed to more than a socket may keep: all are let go, and its memory with them.
- * Those that are readers come back by themselves, and get a picture. */
+/* Readers have subscribed to more than a socket may keep: disconnect all, which frees its memory.
+ * Real readers reconnect, and get a snapshot. */
 static void renew_publish_socket(struct kv_event_publisher *p)
 {
     p->subscribed = 0;
@@ -377,7 +380,7 @@ static void renew_publish_socket(struct kv_event_publisher *p)
            "they subscribe without end");
 }
 
-/* Frames that begin with 1 are subscriptions, with 0 the end of one. */
+/* Read subscriptions: a frame that begins with 1 starts one, with 0 ends one. */
 static void take_subscriptions(struct kv_event_publisher *p)
 {
     uint8_t frames[1][MAX_REQUEST];
@@ -391,7 +394,7 @@ static void take_subscriptions(struct kv_event_publisher *p)
         renew_publish_socket(p);
 }
 
-/* Milliseconds until a picture may be sent that is owed; -1: none is. */
+/* Milliseconds until a snapshot that is owed may be sent; -1: none is. */
 static long picture_due_ms(const struct kv_event_publisher *p)
 {
     const uint64_t now = clock_us(), due = p->picture_us + PICTURE_PAUSE_US;
@@ -419,7 +422,8 @@ static void wake(void *ud)
     (void)!write(p->wake_fd, &one, sizeof(one)); /* full: it is awake */
 }
 
-/* While the set is being filled anew nobody could be told what is there: questions wait. */
+/* Wait for events. Replay requests wait while the set is being filled again, since no complete
+ * snapshot could be sent. */
 static void wait_for_more(struct kv_event_publisher *p)
 {
     zmq_pollitem_t items[] = {{.fd = p->wake_fd, .events = ZMQ_POLLIN},
@@ -477,7 +481,7 @@ static int open_listening(struct listening *l, const char *setting,
         snprintf(err, err_len, "'%s': %s", setting, why);
         return ERR_IO;
     }
-    /* Connections that are accepted inherit it. */
+    /* Accepted connections inherit it. */
     (void)setsockopt(l->fd, SOL_SOCKET, SO_SNDBUF, &buffer, sizeof(buffer));
     snprintf(l->endpoint, sizeof(l->endpoint), is_ipv6 ? "tcp://[%s]:%u" : "tcp://%s:%u", e->host,
              port);

@@ -1,16 +1,17 @@
-/* server/kv_events/kv_event_publisher.h - a model's KV events over ZeroMQ, as vLLM publishes them.
+/* server/kv_events/kv_event_publisher.h - publishes a model's KV events over ZeroMQ, as vLLM does.
  *
  * A PUB socket sends [topic, number (64 bits, big-endian), batch (event_batch.h)] for each batch of
- * events, and a ROUTER socket answers ["", number] with the batches from that one on, each as
- * ["", topic, number, batch], and at last ["", "", -1, ""].
+ * events, and a ROUTER socket answers ["", number] with the batches from that one on, each as ["",
+ * topic, number, batch], and at last ["", "", -1, ""].
  *
- * Readers can always come to what the index has. The publisher keeps a copy of it, made of the same
- * events, and sends all of it, in batches of which the first begins with AllBlocksCleared: when the
- * engine's ring had lost events, when somebody subscribes (at most once a second), and when
- * somebody asks for batches that are no longer kept, if neither are those of the last time.
+ * Readers can always catch up with the index. The publisher keeps a copy of it, built from the same
+ * events, and sends all of it (a snapshot), in batches of which the first begins with
+ * AllBlocksCleared: when the engine's ring has lost events, when a reader subscribes (at most once
+ * a second), and when a reader asks for batches that are no longer kept, unless the last snapshot
+ * is still kept.
  *
  * A subscriber that does not read loses the batches beyond `hwm`, and sees it by their numbers.
- * Neither socket is encrypted, and whoever reaches them can read.
+ * Neither socket is encrypted, and every client that reaches them can read.
  *
  * Thread: the one that starts the program; kv_event_publisher_counts() any. A thread of its own and
  * ZeroMQ's two do the work.
@@ -36,11 +37,11 @@ struct kv_event_endpoint { /* tcp://HOST:PORT */
 
 struct kv_event_publisher_options {
     struct kv_event_endpoint publish;
-    struct kv_event_endpoint replay; /* host NULL: batches are not sent again */
+    struct kv_event_endpoint replay; /* host NULL: no replay */
     const char *topic;               /* copied */
-    uint32_t hwm;                    /* batches that wait for a subscriber */
+    uint32_t hwm;                    /* batches that may wait for a subscriber */
     uint32_t buffer_steps;           /* batches that are kept */
-    bool has_tokens;                 /* BlockStored carries token ids */
+    bool has_tokens;                 /* BlockStored has token ids */
 };
 
 /* Bind the sockets: before the sandbox, and before there are threads. ERR_IO, ERR_NOMEM, or
@@ -48,31 +49,32 @@ struct kv_event_publisher_options {
 int kv_event_publisher_open(struct kv_event_publisher **out,
                             const struct kv_event_publisher_options *options, char *err,
                             size_t err_len);
-/* Publish what a cache of n_blocks tells, until kv_event_publisher_stop(). The events are borrowed,
- * and their `wake` is set. ERR_NOMEM, ERR_INTERNAL. */
+/* Publish the events of a cache of n_blocks, until kv_event_publisher_stop(). The events are
+ * borrowed, and their `wake` is set. ERR_NOMEM, ERR_INTERNAL. */
 int kv_event_publisher_start(struct kv_event_publisher *p, struct kv_events *events,
                              uint32_t n_blocks);
-/* The engine has ended: tell the readers that all blocks are gone, and end the thread. Afterwards
- * the events may be destroyed. NULL is allowed. */
+/* The engine has ended: tell the readers that all blocks are gone, and end the thread. The events
+ * may be destroyed after it. NULL is allowed. */
 void kv_event_publisher_stop(struct kv_event_publisher *p);
 void kv_event_publisher_close(struct kv_event_publisher **p);
 
-/* What one for a cache of n_blocks takes; of batches that it keeps, at most so many beside that. */
+/* Memory of a publisher for a cache of n_blocks; kept batches take at most KV_EVENT_KEPT_BYTES
+ * more. */
 size_t kv_event_publisher_bytes(uint32_t n_blocks);
 #define KV_EVENT_KEPT_BYTES ((size_t)64 << 20)
 
-struct kv_event_source { /* where a reader finds it; the strings are the publisher's */
-    const char *endpoint, *replay_endpoint; /* with the ports that they became; or NULL */
+struct kv_event_source { /* how readers reach it; the strings are the publisher's */
+    const char *endpoint, *replay_endpoint; /* with the real ports; or NULL */
     const char *topic;
     uint32_t hwm, buffer_steps;
 };
 struct kv_event_source kv_event_publisher_source(const struct kv_event_publisher *p);
 
 struct kv_event_counts {
-    uint64_t n_batches, n_events, n_bytes; /* sent, whether somebody read them or not */
-    uint64_t n_dropped;                    /* events that the ring or a batch had no room for */
-    uint64_t n_pictures;                   /* times that all of it was sent */
-    uint64_t n_replays;                    /* questions for batches that were answered */
+    uint64_t n_batches, n_events, n_bytes; /* sent, whether or not a reader has them */
+    uint64_t n_dropped;                    /* events for which the ring or a batch had no room */
+    uint64_t n_pictures;                   /* snapshots sent */
+    uint64_t n_replays;                    /* replay requests answered */
 };
 /* NULL is allowed: zeros. */
 struct kv_event_counts kv_event_publisher_counts(const struct kv_event_publisher *p);

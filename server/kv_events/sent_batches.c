@@ -1,4 +1,9 @@
-/* server/kv_events/sent_batches.c - see sent_batches.h. */
+/* server/kv_events/sent_batches.c - see sent_batches.h.
+ *
+ * A ring of the last batches, indexed by their number modulo its size, so that a replay finds a
+ * batch without a search. Two limits hold: the number of batches and the sum of their bytes. Copies
+ * are owned by the ring; only the publisher's thread uses it.
+ */
 #include "server/kv_events/sent_batches.h"
 
 #include "core/base/err.h"

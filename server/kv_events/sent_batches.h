@@ -14,13 +14,13 @@ struct sent_batches;
 int sent_batches_create(struct sent_batches **out, uint32_t max_batches, size_t max_bytes);
 void sent_batches_destroy(struct sent_batches **s);
 
-/* Keep a copy of batch `number`, which is the one behind the last; the oldest ones leave. One that
+/* Keep a copy of batch `number`, which follows the last one; the oldest are dropped. A batch that
  * cannot be kept empties the ring: there is no gap in it. */
 void sent_batches_add(struct sent_batches *s, uint64_t number, const void *bytes, size_t n);
-/* What is kept now is of no use to anybody. */
+/* Drop all batches: they are of no use to readers any more. */
 void sent_batches_clear(struct sent_batches *s);
 
-/* The numbers of those that are kept: from .. to-1; from == to: none. */
+/* The numbers of the kept batches: from .. to-1; from == to: none. */
 void sent_batches_range(const struct sent_batches *s, uint64_t *from, uint64_t *to);
 const void *sent_batches_get(const struct sent_batches *s, uint64_t number, size_t *n);
 

@@ -1,4 +1,11 @@
-/* server/metrics/metrics.c - see metrics.h. */
+/* server/metrics/metrics.c - see metrics.h.
+ *
+ * Counters are plain numbers that only the I/O thread changes; nothing is rendered until /metrics
+ * is asked for. metrics_render() writes families in a fixed order: the models' first
+ * (metrics_models.c), then the server's own, then the same under other projects' names
+ * (metrics_peers.c). It reads one scene and touches nothing else, so that a pool thread can run it
+ * on a copy.
+ */
 #include "server/metrics/metrics.h"
 
 #include "core/base/name_list.h"
@@ -74,7 +81,7 @@ static void add_server(const struct metrics_scene *scene, struct buf *b)
               "System calls of this process that its sandbox refused.");
 }
 
-/* How long the I/O thread computes without looking at other clients. */
+/* Histogram and maximum of the I/O thread's callbacks, in which it does not see other clients. */
 static void add_loop(const struct loop_guard *loop, struct buf *b)
 {
     const struct prom_series seconds = {.name = "quire_loop_callback_seconds"};
@@ -162,7 +169,7 @@ static void add_edge(const struct metrics_scene *scene, struct buf *b)
         buf_printf(b, "%s{reason=\"%s\"} %" PRIu64 "\n", name, labels[i], scene->edge[i]);
 }
 
-/* What requests take before and beside the engine: memory, and the threads that prepare them. */
+/* Resources of requests outside of the engine: memory, and the threads that prepare them. */
 static void add_pools(const struct metrics_scene *scene, struct buf *b)
 {
     static const char *const names[METRICS_POOLS] = METRICS_POOL_NAMES;

@@ -1,7 +1,7 @@
-/* server/metrics/metrics.h - what the server counts, and the text of GET /metrics.
+/* server/metrics/metrics.h - the server's counters, and the text of GET /metrics.
  *
  * Counters and histograms are fed by events: those of a model, and those of the server, which are
- * counted before it is known which model is meant. Gauges come from one copy of each engine's
+ * counted before the model of a call is known. Gauges come from one copy of each engine's
  * statistics, so that they add up at any moment. Labels are enums and the models' ids: their number
  * is bounded.
  *
@@ -35,7 +35,7 @@ enum outcome { /* of one choice, or of one refused HTTP request */
 };
 
 enum rejection {
-    REJECTION_INVALID = 0, /* 400 and 404 of the request's own making */
+    REJECTION_INVALID = 0, /* 400 and 404 by the request's own fault */
     REJECTION_CONTEXT,     /* longer than can be served */
     REJECTION_QUEUE_FULL,
     REJECTION_DRAINING,
@@ -43,9 +43,9 @@ enum rejection {
     REJECTION_TENANT_LIMIT,
     REJECTION_QUEUE_TIMEOUT, /* accepted, and not begun in time */
     REJECTION_MEMORY,        /* request_memory */
-    REJECTION_MODEL,         /* it is not loaded, and will not be for this request */
-    REJECTION_UNAUTHORIZED,  /* no key, or none that is known */
-    REJECTION_FORBIDDEN,     /* a key that may not do this */
+    REJECTION_MODEL,         /* not loaded, and will not be for this request */
+    REJECTION_UNAUTHORIZED,  /* no key, or an unknown one */
+    REJECTION_FORBIDDEN,     /* the key may not do this */
     REJECTION_RATE_LIMIT,    /* of a key: requests or tokens a minute, or at a time */
     REJECTION_COUNT,
 };
@@ -64,8 +64,8 @@ struct metrics { /* of one model */
     uint64_t outcomes[OUTCOME_COUNT];
     uint64_t rejections[REJECTION_COUNT];
     uint64_t unknown_fields;
-    /* Seconds, of one request all but itl; running: from its first step to its end; per_token: what
-     * each token after the first took on average, of answers of several. */
+    /* In seconds, of one request, except itl; running: from its first step to its end; per_token:
+     * the mean time of each token after the first, for answers of several. */
     struct hist ttft, itl, per_token, e2e, queue, running, prefill, decode;
     struct hist prompt_tokens, generation_tokens;
 };
@@ -80,7 +80,7 @@ void metrics_http(struct metrics_server *h, size_t route, int status);
 
 /* ---- the text ---- */
 
-struct metrics_model { /* one of those served; pointers are borrowed */
+struct metrics_model { /* one of the served models; pointers are borrowed */
     const char *id, *arch, *ftype;
     uint32_t max_context;
     uint64_t n_params, bytes;
@@ -89,7 +89,7 @@ struct metrics_model { /* one of those served; pointers are borrowed */
     uint32_t block_tokens; /* in a block of the KV cache */
     bool shares_prefixes;
     uint32_t max_adapters; /* that can run at a time; 0: the model has none, and can load none */
-    struct buf adapters_running, adapters_waiting; /* names with commas between, of those that
+    struct buf adapters_running, adapters_waiting; /* names separated by commas, of adapters that
                                                     * requests run with, or wait with */
     uint64_t adapters_known, adapters_resident, adapter_bytes, adapter_reads, adapter_evictions;
     uint64_t constraints_compiled, constraints_found, constraints_refused;
@@ -112,10 +112,10 @@ enum metrics_names { /* whose names the page has */
     METRICS_NAMES_VLLM = 1u << 1,
     METRICS_NAMES_LLAMACPP = 1u << 2,
 };
-/* The setting metrics_names, which has been checked, as a mask of them. */
+/* The setting metrics_names, which has been checked, as a mask of enum metrics_names. */
 unsigned metrics_names_of(const char *list);
 
-struct metrics_streams { /* that are kept to be gone on with */
+struct metrics_streams { /* streams that are kept to be resumed */
     uint64_t n_running, n_ended, bytes;
     uint64_t n_resumed, n_evicted, n_stopped; /* ever */
 };
@@ -126,7 +126,7 @@ struct metrics_batches { /* and the files of batch_dir */
     uint64_t n_files, bytes;
 };
 
-struct metrics_requests { /* that requests_db keeps */
+struct metrics_requests { /* requests that requests_db keeps */
     uint64_t n, bytes;
     uint64_t n_restored, n_lost, n_unkept; /* ever */
 };
@@ -159,8 +159,9 @@ struct metrics_scene { /* everything that the text needs; pointers are borrowed 
     double unix_s; /* now */
 };
 
-/* Prometheus text format 0.0.4. With several models the samples of each carry its id as the label
- * `model`; with one there is no such label, and the server's rejections are counted as its own. */
+/* Write Prometheus text format 0.0.4. With several models the samples of each have its id as the
+ * label `model`; with one there is no such label, and the server's rejections are counted as the
+ * model's. */
 void metrics_render(const struct metrics_scene *scene, struct buf *out);
 
 #endif

@@ -1,4 +1,10 @@
-/* server/metrics/metrics_family.c - see metrics_family.h. */
+/* server/metrics/metrics_family.c - see metrics_family.h.
+ *
+ * A table row says where each sample's value is (an offset into struct metrics_model or its counts)
+ * and in which form it is shown, so that a new metric is a new row. add_sample() is the one place
+ * that reads values by offset; FORM_OF() in the header ties each offset to its type at compile
+ * time.
+ */
 #include "server/metrics/metrics_family.h"
 
 #include "server/metrics/prometheus.h"
@@ -70,7 +76,7 @@ static void add_sample(struct buf *b, const struct prom_series *series,
     }
 }
 
-/* Histograms have one sample a model. */
+/* Whether no model has values for the family; histograms have one sample per model. */
 static bool is_empty(const struct metrics_family *f, const struct metrics_scene *scene)
 {
     const struct metrics_sample *p = &f->samples[0];

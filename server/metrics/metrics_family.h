@@ -1,7 +1,7 @@
 /* server/metrics/metrics_family.h - tables of metrics about models, and their text.
  *
  * A family is a row: its name, and where each of its samples has its value in struct metrics_model.
- * Each model has all the samples of a family, one after the other.
+ * The samples of a family are written model by model.
  *
  * Thread: the loop's.
  * Memory: the text.
@@ -14,17 +14,17 @@
 
 #include "server/metrics/metrics.h"
 
-enum metrics_form { /* of a value, and how it is shown */
+enum metrics_form { /* the type of a value, and how it is shown */
     FORM_NONE = 0,  /* ends a list of samples */
     FORM_U32,
     FORM_U64,
     FORM_HIST,    /* left out while it has no bounds: it is not fed then */
-    FORM_BLOCKS,  /* uint32_t, shown in bytes */
-    FORM_SECONDS, /* uint64_t, of microseconds */
+    FORM_BLOCKS,  /* uint32_t blocks, shown in bytes */
+    FORM_SECONDS, /* uint64_t microseconds */
     FORM_SUM,     /* a double as it is */
-    FORM_USAGE,   /* no value: the part of the blocks that requests hold */
-    FORM_COUNT,   /* made of several values by `count` */
-    FORM_NUMBER,  /* the same by `number` */
+    FORM_USAGE,   /* computed: the part of the blocks that requests hold */
+    FORM_COUNT,   /* computed by `count` */
+    FORM_NUMBER,  /* computed by `number` */
 };
 
 struct metrics_bounds {
@@ -41,7 +41,7 @@ struct metrics_sample {
     size_t offset;
     uint64_t (*count)(const struct metrics_model *m);
     double (*number)(const struct metrics_model *m);
-    const struct metrics_bounds *only; /* of a histogram's bounds these; NULL: all */
+    const struct metrics_bounds *only; /* show only these of a histogram's bounds; NULL: all */
 };
 
 #define METRICS_MAX_SAMPLES 6
@@ -51,7 +51,8 @@ struct metrics_family {
     struct metrics_sample samples[METRICS_MAX_SAMPLES];
 };
 
-/* What a sample has behind its labels. A field of a type that has no form does not compile. */
+/* The initialisers of a sample after its labels. A field whose type has no form does not
+ * compile. */
 #define FORM_OF(type, field)                                                                       \
     _Generic(((struct type *)0)->field, uint32_t: FORM_U32, uint64_t: FORM_U64,              \
              struct hist: FORM_HIST)
@@ -64,16 +65,16 @@ struct metrics_family {
 #define COUNT_OF(function) FORM_COUNT, OWNER_MODEL, 0, function, NULL, NULL
 #define NUMBER_OF(function) FORM_NUMBER, OWNER_MODEL, 0, NULL, function, NULL
 
-enum metrics_label { /* which model a sample is of */
-    METRICS_LABEL_MODEL = 0,  /* model="ID", where there are several */
-    METRICS_LABEL_MODEL_NAME, /* model_name="ID" always, as vLLM has it */
+enum metrics_label { /* the label that names a sample's model */
+    METRICS_LABEL_MODEL = 0,  /* model="ID", if there are several */
+    METRICS_LABEL_MODEL_NAME, /* model_name="ID" always, as in vLLM */
 };
 
 void metrics_families_add(const struct metrics_family *f, size_t n,
                           const struct metrics_scene *scene, enum metrics_label label,
                           struct buf *b);
 
-/* The value of the label `model` of model i; NULL: there is but one. */
+/* The value of the label `model` of model i; NULL: there is only one. */
 const char *metrics_model_label(const struct metrics_scene *scene, uint32_t i);
 
 #endif

@@ -1,4 +1,9 @@
-/* server/metrics/metrics_models.c - see metrics_impl.h. */
+/* server/metrics/metrics_models.c - tables of the metrics about models; see metrics_impl.h.
+ *
+ * Three tables hold almost all families; metrics_family.c renders them. Two families do not fit the
+ * tables and have functions: quire_model_info, whose labels are texts of the model, and
+ * quire_rejections_total, which adds the server's refusals to the models'.
+ */
 #include "server/metrics/metrics_impl.h"
 
 #include "server/metrics/metrics.h"
@@ -247,7 +252,7 @@ static const struct metrics_family request_families[] = {
      {{NULL, COUNTS(generation_tokens)}}},
 };
 
-/* ---- families: their text ---- */
+/* ---- rendering of the tables ---- */
 
 #define N_OF(array) (sizeof(array) / sizeof((array)[0]))
 
@@ -267,7 +272,7 @@ void metrics_models_add_requests(const struct metrics_scene *scene, struct buf *
     add_families(request_families, N_OF(request_families), scene, b);
 }
 
-/* ---- what is no table ---- */
+/* ---- families outside of the tables ---- */
 
 void metrics_models_add_infos(const struct metrics_scene *scene, struct buf *b)
 {
@@ -309,8 +314,8 @@ static void add_rejections(struct buf *b, const char *model, enum rejection reas
     prom_count(b, &series, n);
 }
 
-/* With one model every refusal is its own. Beside several, those of the server are told apart:
- * there are always those of auth, and others when they were counted. */
+/* With one model every refusal counts as its own. With several, the server's refusals are samples
+ * without a model: those of auth always, others when they were counted. */
 static void add_rejection_family(const struct metrics_scene *scene, struct buf *b)
 {
     static const bool is_gates[REJECTION_COUNT] = {[REJECTION_UNAUTHORIZED] = true,

@@ -1,9 +1,9 @@
 /* server/metrics/metrics_peers.c - the same counters under the names that dashboards for vLLM and
  * llama-server look for; see metrics_impl.h.
  *
- * Where what they count is not what is counted here, the family is left out: llama-server's
- * n_tokens_max, and all about images and other machines. vLLM's histograms of times
- * have its bounds and no others, so that those of several servers add up.
+ * A family that counts something else there than here is left out: llama-server's n_tokens_max, and
+ * all about images and other machines. vLLM's histograms of times have its bounds and no others, so
+ * that those of several servers add up.
  *
  * Source: vLLM, v1/metrics/loggers.py; llama.cpp, tools/server/server-task.cpp and README.md.
  */
@@ -16,7 +16,7 @@
 
 /* ---- values that are made of several ---- */
 
-/* With the preempted, which both put back into their queue. */
+/* Waiting requests with the preempted ones, which both projects put back into their queue. */
 static uint64_t n_waiting(const struct metrics_model *m)
 {
     uint64_t n = m->stats.n_preempted;
@@ -31,7 +31,7 @@ static uint64_t n_preemptions(const struct metrics_model *m)
     return m->stats.preemptions_recompute + m->stats.preemptions_swap;
 }
 
-/* Of all sources. */
+/* Sums over all sources of drafts. */
 static struct draft_stats drafts(const struct metrics_model *m)
 {
     struct draft_stats sum = {0};
@@ -59,7 +59,7 @@ static uint64_t n_accepted(const struct metrics_model *m)
     return drafts(m).accepted;
 }
 
-/* vLLM counts those too that were found in the cache. */
+/* vLLM counts tokens that were found in the cache, too. */
 static uint64_t all_prompt_tokens(const struct metrics_model *m)
 {
     return m->stats.prompt_tokens + m->stats.cached_tokens;
@@ -162,7 +162,7 @@ static const struct metrics_family vllm_families[] = {
      {{ENGINE, COUNTS_WITHIN(decode, &latency_bounds)}}},
 };
 
-/* vLLM calls the blocks that requests run in those of the GPU on CPUs too. */
+/* vLLM calls the blocks that requests run in GPU blocks, on CPUs too. */
 static void add_cache_config(const struct metrics_scene *scene, struct buf *b)
 {
     const char *name = "vllm:cache_config_info";
@@ -185,7 +185,7 @@ static const char *names_of(const struct buf *names)
     return names->len > 0 ? names->data : "";
 }
 
-/* The value is when it was so: readers take the latest where there are several. */
+/* The value is the time of the sample: readers take the latest if there are several. */
 static void add_lora_requests(const struct metrics_scene *scene, struct buf *b)
 {
     const char *name = "vllm:lora_requests_info";

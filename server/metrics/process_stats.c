@@ -1,4 +1,9 @@
-/* server/metrics/process_stats.c - see process_stats.h. */
+/* server/metrics/process_stats.c - see process_stats.h.
+ *
+ * One read of /proc/self/stat gives CPU times, start and memory; limits and descriptors come from
+ * getrlimit() and /proc/self/fd. Called once for each GET /metrics, also on a pool thread; a value
+ * that cannot be read stays 0.
+ */
 #include "server/metrics/process_stats.h"
 
 #include <dirent.h>
@@ -9,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* /proc/self/stat: the fields after the command's name, which may itself hold blanks. */
+/* Read /proc/self/stat: the fields after the command's name, which may itself have blanks. */
 static void read_stat(struct process_stats *out)
 {
     const double hz = (double)sysconf(_SC_CLK_TCK);
@@ -43,8 +48,9 @@ static void read_stat(struct process_stats *out)
     out->resident_bytes = (uint64_t)rss * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-/* Linux says it as the folder's size from 6.2 on; before, the folder is read, which takes about a
- * microsecond for each. The directory stream that counts is itself one of those counted. */
+/* Count open descriptors: Linux reports them as the folder's size from 6.2 on; before, the folder
+ * is read, which takes about a microsecond for each. The directory stream that counts is itself one
+ * of those counted. */
 static uint64_t count_fds(void)
 {
     struct stat st;

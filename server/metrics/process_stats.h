@@ -1,4 +1,4 @@
-/* server/metrics/process_stats.h - what the kernel knows about this process, for the process_*
+/* server/metrics/process_stats.h - the kernel's numbers about this process, for the process_*
  * metrics.
  *
  * Thread: any.

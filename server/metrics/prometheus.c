@@ -1,4 +1,9 @@
-/* server/metrics/prometheus.c - see prometheus.h. */
+/* server/metrics/prometheus.c - see prometheus.h.
+ *
+ * Appends to a growing buffer, whose error is checked once by the caller. Counts are printed as
+ * integers, so that they stay exact. A histogram can be shown with fewer bounds than it was counted
+ * with: the counts between two of them are summed.
+ */
 #include "server/metrics/prometheus.h"
 
 #include <inttypes.h>
@@ -25,8 +30,8 @@ void prom_label(struct buf *b, const char *name, const char *value)
     buf_add_char(b, '"');
 }
 
-/* The series' name and labels, and the space before a value; `suffix` belongs to the name, `last`
- * (or NULL) is one more label. */
+/* Add the series' name and labels, and the space before a value; `suffix` belongs to the name,
+ * `last` (or NULL) is one more label. */
 static void add_series(struct buf *b, const struct prom_series *s, const char *suffix,
                        const char *last)
 {

@@ -3,7 +3,7 @@
  *
  * A family is prom_family(), once, and then all of its samples with nothing between them. Names,
  * help and ready-made labels are the server's own text and written as they are; a model's id and
- * what goes through prom_label() may be anything.
+ * values of prom_label() may be anything.
  *
  * Thread: any.
  * Memory: the text; b->err tells whether all of it is there.
@@ -16,7 +16,7 @@
 #include "core/base/buf.h"
 #include "core/base/hist.h"
 
-struct prom_series { /* what a sample is called; strings are borrowed */
+struct prom_series { /* the name and labels of a sample; strings are borrowed */
     const char *name;
     const char *model;  /* the value of the first label; NULL = without it */
     const char *model_label; /* its name; NULL = "model" */
@@ -28,11 +28,11 @@ void prom_family(struct buf *b, const char *name, const char *type, const char *
 void prom_count(struct buf *b, const struct prom_series *s, uint64_t value);
 void prom_number(struct buf *b, const struct prom_series *s, double value);
 void prom_hist(struct buf *b, const struct prom_series *s, const struct hist *h);
-/* The same with n of its bounds alone, ascending: what is between them is counted together. */
+/* prom_hist() with only n of its bounds, ascending: counts between them are summed. */
 void prom_hist_at(struct buf *b, const struct prom_series *s, const struct hist *h,
                   const double *bounds, uint32_t n);
 
-/* NAME="VALUE", with the value's quotes, backslashes and newlines escaped. */
+/* Write NAME="VALUE", with the value's quotes, backslashes and newlines escaped. */
 void prom_label(struct buf *b, const char *name, const char *value);
 
 #endif

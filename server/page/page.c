@@ -1,4 +1,9 @@
-/* server/page/page.c - see page.h. */
+/* server/page/page.c - see page.h.
+ *
+ * The assembler includes the files of server/page/assets (assets.S) and assets.inc lists them; a
+ * linear search finds one by name. Bodies are borrowed from read-only data, never copied, and the
+ * ETag is a hash of the bytes, so that a new binary replaces what browsers keep.
+ */
 #include "server/page/page.h"
 
 #include "core/base/buf.h"
@@ -31,8 +36,7 @@ static const struct asset assets[] = {
 #undef ASSET
 };
 
-/* connect-src: the API of this server and no other. frame-ancestors: no page of others lays itself
- * over this one. */
+/* connect-src: only the API of this server. frame-ancestors: no other page may frame this one. */
 static const char policy[] =
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
@@ -50,13 +54,13 @@ static void set_headers(struct http_call *call, const char *tag)
     http_call_set_header(call, "Content-Security-Policy", policy);
     http_call_set_header(call, "X-Content-Type-Options", "nosniff");
     http_call_set_header(call, "Referrer-Policy", "no-referrer");
-    /* May be kept, and is asked for again each time: a new binary is a new page. */
+    /* Browsers may keep it, and ask again each time: a new binary has a new page. */
     http_call_set_header(call, "Cache-Control", "no-cache");
     http_call_set_header(call, "ETag", tag);
 }
 
-/* Does a list of tags have this one, weak or strong, or stand for any (RFC 9110, 13.1.2)? No tag of
- * ours has a comma in it. */
+/* Whether the list in If-None-Match has this tag, weak or strong, or is a star (RFC 9110, 13.1.2).
+ * Our tags have no comma. */
 static bool has_tag(const struct http_call *call, const char *tag)
 {
     const char *at = http_call_header(call, "If-None-Match");
@@ -91,7 +95,7 @@ static void reply(struct http_call *call, const struct asset *a)
     http_call_reply_page(call, a->type, &body);
 }
 
-/* A media range with its parameters: has it the weight 0, which stands for "not this one"? */
+/* Whether a media range has the weight 0, which means "not this one". */
 static bool is_unwanted(const char *range, size_t n)
 {
     for (size_t i = 0; i + 2 < n; i++)

@@ -1,5 +1,10 @@
-/* server/process/capabilities.c - see capabilities.h. The bare system calls: libcap would be one
- * more library for two of them. */
+/* server/process/capabilities.c - see capabilities.h.
+ *
+ * Bare system calls, since libcap would be one more library for two of them. Three sets are tried
+ * without giving anything up for good (only the effective set changes), from none to both that open
+ * files against their permissions; the first with which all files can be opened becomes the
+ * permitted set, which can never grow again.
+ */
 #include "server/process/capabilities.h"
 
 #include <linux/capability.h>
@@ -7,7 +12,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-struct sets { /* as the kernel wants them: two halves of 32 bits */
+struct sets { /* in the kernel's form: two halves of 32 bits */
     struct __user_cap_data_struct half[2];
 };
 
@@ -25,7 +30,7 @@ static bool set(const struct sets *s)
     return syscall(SYS_capset, &header, s->half) == 0;
 }
 
-/* `keep` (a bit mask of the first 32) of those that are permitted, effective and permitted. */
+/* Keep the permitted capabilities in `keep` (a bit mask of the first 32), and no others. */
 static bool reduce(const struct sets *before, uint32_t keep)
 {
     struct sets s = {0};
@@ -34,7 +39,7 @@ static bool reduce(const struct sets *before, uint32_t keep)
     return set(&s);
 }
 
-/* The thread has these and no others until the next call: all that are permitted stay so. */
+/* Make only those in `mask` effective until the next call; the permitted set does not change. */
 static bool use(const struct sets *before, uint32_t mask)
 {
     struct sets s = *before;

@@ -1,4 +1,10 @@
-/* server/process/handover.c - see handover.h. */
+/* server/process/handover.c - see handover.h.
+ *
+ * The old process sends its sockets as SCM_RIGHTS with one message that lists their kinds, and
+ * waits for "ready\n" on the same connection; only then does it call handed(). Each side polls one
+ * connection at a time. SO_PEERCRED tells whose process connects. The new process receives the
+ * hand-over socket too, and so becomes the old one of the next hand-over.
+ */
 #include "server/process/handover.h"
 
 #include "core/base/err.h"
@@ -15,18 +21,18 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-/* What goes with the sockets: which of them there are, in this order; and the answer. */
+/* The text of the sockets' message, followed by a letter for each; and the answer. */
 #define GREETING "quire-handover 1 "
 #define READY "ready\n"
 #define MAX_SOCKETS 3
-/* How long the old process may take to answer: it is one turn of its loop. */
+/* Time for the old process to answer: one turn of its loop. */
 #define RECEIVE_S 10
 
 struct message {
     char text[64];
     struct iovec iov;
     struct msghdr head;
-    union { /* aligned as a control message wants it */
+    union { /* aligned as a control message must be */
         struct cmsghdr align;
         char bytes[CMSG_SPACE(MAX_SOCKETS * sizeof(int))];
     } control;
@@ -42,7 +48,7 @@ static void prepare(struct message *m, size_t n_control)
 
 /* ---- the old process ---- */
 
-/* "t" a TCP socket, "l" a local one, "h" that of the hand-over. */
+/* Letters: "t" a TCP socket, "l" a local one, "h" that of the hand-over. */
 static int send_sockets(const struct handover *h)
 {
     const int fds[] = {h->opt.sockets.tcp, h->opt.sockets.local, h->fd};
@@ -67,7 +73,7 @@ static int send_sockets(const struct handover *h)
     return sendmsg(h->peer, &m.head, MSG_NOSIGNAL) < 0 ? ERR_IO : 0;
 }
 
-/* Another new process may come. */
+/* The connection is closed: another new process may connect. */
 static void on_peer_closed(uv_handle_t *handle)
 {
     LOOP_CALLBACK(handle->loop, "handover.closed");
@@ -111,7 +117,7 @@ static bool is_ours(int fd)
            (c.uid == geteuid() || c.uid == 0);
 }
 
-/* One new process at a time. */
+/* Serve one new process at a time. */
 static void on_connect(uv_poll_t *poll, int status, int events)
 {
     LOOP_CALLBACK(poll->loop, "handover.connect");
@@ -181,13 +187,13 @@ static int receive(struct handover *h, struct http_sockets *taken)
     return h->fd >= 0 ? 0 : ERR_FORMAT;
 }
 
-/* false: nobody listens there. */
+/* Connect to the old process; false: none listens there. */
 static bool reach(struct handover *h, const char *path)
 {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
 
     if (strlen(path) >= sizeof(a.sun_path))
-        return false; /* listening says so */
+        return false; /* listening reports it */
     memcpy(a.sun_path, path, strlen(path) + 1);
     h->peer = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (h->peer >= 0 && connect(h->peer, (const struct sockaddr *)&a, sizeof(a)) == 0)

@@ -1,4 +1,9 @@
-/* server/process/landlock.c - see landlock.h. */
+/* server/process/landlock.c - see landlock.h.
+ *
+ * Bare system calls with their constants. The ruleset handles every right that the kernel's version
+ * knows, so that each right that is not granted is refused; older kernels refuse less. A path is
+ * opened with O_PATH to name it in a rule.
+ */
 #include "server/process/landlock.h"
 
 #include "core/base/err.h"
@@ -39,7 +44,7 @@ struct port_attr {
     uint64_t access, port;
 };
 
-/* What a kernel of that version knows, and refuses when it is asked to. */
+/* The rights that a kernel of that version knows; it refuses rulesets with others. */
 static uint64_t known_fs(int abi)
 {
     static const int n_rights[] = {0, 13, 14, 15, 15, 16};
@@ -94,7 +99,7 @@ void landlock_allow(const struct landlock *l, const char *path, unsigned access)
     attr.fd = l->fd >= 0 ? open(path, O_PATH | O_CLOEXEC) : -1;
     if (attr.fd < 0)
         return;
-    if (fstat(attr.fd, &st) == 0 && !S_ISDIR(st.st_mode)) /* others are refused for files */
+    if (fstat(attr.fd, &st) == 0 && !S_ISDIR(st.st_mode)) /* other rights are refused for files */
         attr.access &= FS_READ_FILE | FS_WRITE_FILE | FS_TRUNCATE;
     if (attr.access != 0)
         (void)syscall(SYS_landlock_add_rule, l->fd, RULE_PATH_BENEATH, &attr, 0u);

@@ -1,9 +1,9 @@
-/* server/process/landlock.h - which files and ports the process may still reach, by the kernel's
- * Landlock (no library has it yet, so these are the bare system calls).
+/* server/process/landlock.h - limits the files and ports that the process may reach, by the
+ * kernel's Landlock (no library has it yet, so these are the bare system calls).
  *
  * A ruleset lists folders and files with what may be done in them; everything else is refused with
- * EACCES from then on, and so is every TCP connection and bind. What is open already stays usable.
- * It binds the calling thread and those that it creates afterwards, never those that exist.
+ * EACCES from then on, and so is every TCP connection and bind. Files that are open stay usable. It
+ * binds the calling thread and threads that it creates afterwards, never existing ones.
  *
  * Thread: one; landlock_restrict() before others are created.
  * Memory: a descriptor.
@@ -14,30 +14,30 @@
 
 #include <stdint.h>
 
-/* What may be done with a file, or with everything below a folder. */
+/* Rights to a file, or to everything below a folder. */
 enum landlock_access {
     LANDLOCK_READ = 1 << 0,   /* files, and the lists of folders */
-    LANDLOCK_APPEND = 1 << 1, /* write to files and make them */
-    LANDLOCK_CHANGE = 1 << 2, /* that, and cut them short, rename and remove them */
+    LANDLOCK_APPEND = 1 << 1, /* write to files and create them */
+    LANDLOCK_CHANGE = 1 << 2, /* as APPEND, and truncate, rename and remove them */
     LANDLOCK_REMOVE = 1 << 3, /* remove files */
 };
 
 struct landlock {
     int fd;
-    int abi; /* version of what the kernel has: 0 = nothing */
+    int abi; /* the kernel's version of Landlock: 0 = none */
 };
 
 /* Begin a ruleset that refuses everything. abi is 0, fd -1 when the kernel has no Landlock. */
 void landlock_begin(struct landlock *l);
 
-/* Allow `access` (of enum landlock_access) at a path, and below it if it is a folder. What is not
- * there is left out: opening it fails in any case. */
+/* Allow `access` (of enum landlock_access) at a path, and below it if it is a folder. A path that
+ * does not exist is left out: opening it fails in any case. */
 void landlock_allow(const struct landlock *l, const char *path, unsigned access);
 
 /* Allow TCP connections to a port. */
 void landlock_connect(const struct landlock *l, uint16_t port);
 
-/* From now on. 0, or ERR_UNSUPPORTED. The ruleset is closed in any case. */
+/* Put the ruleset in force. 0, or ERR_UNSUPPORTED. It is closed in any case. */
 int landlock_restrict(struct landlock *l);
 
 #endif

@@ -1,5 +1,10 @@
-/* server/process/loop_guard.c - spans of the I/O thread's CPU time: a histogram, the longest
- * callback's name, a line in the log for each slow one, and the end of a debug build. */
+/* server/process/loop_guard.c - measures callbacks of the I/O thread; see loop_guard.h.
+ *
+ * Spans nest: the outermost is the callback, inner ones are its parts, and the longest part is
+ * remembered by name. Time is the thread's CPU clock, so that a busy machine or a slow disk does
+ * not count. Each callback is added to a histogram; a slow one is logged, and in a debug build ends
+ * the process.
+ */
 #include "server/process/loop_guard.h"
 
 #include "core/base/clock.h"
@@ -9,7 +14,7 @@
 #include <time.h>
 
 #define MS ((uint64_t)1000000)
-/* A quarter of what promise P11 allows: the entry that is under way is still to be finished. */
+/* A quarter of what promise P11 allows, since the entry under way still has to be finished. */
 #define TURN_NS (5 * MS)
 #define SLOW_NS (100 * MS)
 
@@ -64,8 +69,8 @@ void loop_guard_log(const struct loop_guard *guard)
              callback_name(guard->longest_part));
 }
 
-/* The thread's CPU clock is a system call, the monotonic clock is not; no callback computes for
- * longer than it runs. */
+/* The cheap monotonic clock is read first, since the CPU clock is a system call and never runs
+ * faster. */
 bool loop_guard_is_due(const uv_loop_t *loop)
 {
     const struct loop_guard *guard = loop != NULL ? loop->data : NULL;

@@ -2,12 +2,12 @@
  *
  * The I/O thread serves all clients: while one callback computes, no other client is answered
  * (promise P11). The first statement of each libuv callback is LOOP_CALLBACK(), which measures it
- * to its end in CPU time of the thread, so that a busy machine or a slow disk does not count.
- * `make lint` checks that none is forgotten. A callback that works through a list asks
+ * to its end in CPU time of the thread, so that a busy machine or a slow disk does not count. `make
+ * lint` checks that none is forgotten. A callback that works through a list calls
  * loop_guard_is_due() between two entries, and leaves the others for the next turn of the loop.
  *
- * LOOP_PART() names a part of a callback (a route, a kind of job); the longest part stands beside
- * the callback's name in the log.
+ * LOOP_PART() names a part of a callback (a route, a kind of job); the log shows the longest part
+ * beside the callback's name.
  *
  * In debug builds a callback that computes for longer than 100 ms (1 s under a sanitizer) ends the
  * process, so that every end-to-end test looks for such callbacks. QUIRE_DEBUG_LOOP_MS sets another
@@ -41,10 +41,11 @@ struct loop_guard {
 
 void loop_guard_attach(struct loop_guard *guard, uv_loop_t *loop);
 
-/* One line: how many callbacks there were, and the longest one. */
+/* Log the number of callbacks, and the longest one. */
 void loop_guard_log(const struct loop_guard *guard);
 
-/* The callback under way has computed for 5 ms: its list waits for the next turn of the loop. */
+/* Whether the callback under way has computed for 5 ms: its list waits for the next turn of the
+ * loop. */
 bool loop_guard_is_due(const uv_loop_t *loop);
 
 struct loop_span {
@@ -55,7 +56,7 @@ struct loop_span {
 struct loop_span loop_span_begin(const uv_loop_t *loop, const char *name /* borrows for ever */);
 void loop_span_end(struct loop_span *span);
 
-/* Until the end of the block that this statement stands in. */
+/* Measure until the end of the block that has this statement. */
 #define LOOP_CALLBACK(loop, name)                                                                  \
     struct loop_span loop_span_ __attribute__((cleanup(loop_span_end), unused)) =                  \
         loop_span_begin(loop, name)

@@ -1,4 +1,11 @@
-/* server/process/sandbox.c - see sandbox.h. */
+/* server/process/sandbox.c - see sandbox.h.
+ *
+ * Paths are collected first, with the access that Landlock grants and the access(2) mode that must
+ * work without capabilities; model folders add an entry for each file, because a file may be a link
+ * to elsewhere. sandbox_enter() then gives up rights in an order in which each step is still
+ * allowed by the ones before it. What failed is noted in struct sandbox_state, and judged only when
+ * strict.
+ */
 #include "server/process/sandbox.h"
 
 #include "core/base/err.h"
@@ -28,7 +35,7 @@
 #define PART_SUFFIX "-00001-of-00001.gguf"
 #define MAX_PARTS 1024
 
-#ifdef __has_feature /* clang's way to say which sanitizer is on */
+#ifdef __has_feature /* tells in clang which sanitizer is on */
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
 #define IS_SANITIZED 1
 #endif
@@ -42,18 +49,18 @@
 
 struct allowed_path {
     char *path;
-    unsigned access; /* of enum landlock_access; 0: only `mode` is looked at */
-    int mode;        /* of access(2): what must work without capabilities */
+    unsigned access; /* of enum landlock_access; 0: only `mode` is checked */
+    int mode;        /* of access(2): must work without capabilities */
 };
 
 struct sandbox_paths {
     struct allowed_path items[MAX_PATHS];
     size_t n;
-    uint16_t port; /* that is connected to; 0: none is */
+    uint16_t port; /* that may be connected to; 0: none */
     bool is_short; /* memory or room was missing */
 };
 
-/* ---- what stays allowed ---- */
+/* ---- the allowed paths ---- */
 
 static void add(struct sandbox_paths *p, const char *path, unsigned access, int mode)
 {
@@ -69,8 +76,8 @@ static void add(struct sandbox_paths *p, const char *path, unsigned access, int 
         p->is_short = true;
 }
 
-/* The process's own numbers (metrics), the machine's CPUs and nodes, limits of its control group,
- * the zone of local times. */
+/* Begin with what every server reads: the process's own numbers (metrics), the machine's CPUs and
+ * nodes, limits of its control group, the zone of local times. */
 int sandbox_paths_create(struct sandbox_paths **out)
 {
     static const char *const always[] = {"/proc/self", "/sys/devices/system", "/sys/fs/cgroup",
@@ -104,8 +111,8 @@ void sandbox_allow(struct sandbox_paths *p, const char *path, unsigned access)
     add(p, path, access, writes ? W_OK | X_OK : R_OK);
 }
 
-/* Files in it, and in its folders (1_Pooling), may be links to somewhere else, as in a cache of
- * downloaded models. */
+/* Add a folder and its files. Files in it, and in its folders (1_Pooling), may be links to
+ * somewhere else, as in a cache of downloaded models. */
 static void read_folder(struct sandbox_paths *p, const char *path, bool is_inner)
 {
     DIR *d = opendir(path);
@@ -126,7 +133,7 @@ static void read_folder(struct sandbox_paths *p, const char *path, bool is_inner
         closedir(d);
 }
 
-/* How many parts the name says that there are: 0 = it is no part. */
+/* The number of parts in a part's name; 0 = it is not a part. */
 static unsigned n_parts(const char *path)
 {
     const size_t n = strlen(path), m = sizeof(PART_SUFFIX) - 1;
@@ -161,7 +168,7 @@ void sandbox_read(struct sandbox_paths *p, const char *path)
         add(p, path, LANDLOCK_READ, R_OK);
 }
 
-/* Of a path without slashes at its end; "" for a file directly in the root. */
+/* The folder of a path without slashes at its end; "" for a file directly in the root. */
 static void folder_of(const char *path, char folder[PATH_MAX])
 {
     size_t n = strlen(path);
@@ -300,7 +307,7 @@ int sandbox_enter(enum sandbox_mode mode, const struct sandbox_paths *paths,
     state->capabilities = capabilities_drop(still_works, paths);
     if (!paths->is_short)
         (void)restrict_files(paths, &state->landlock_abi);
-    /* libuv aborts where it has a ring that it may not use. */
+    /* Only if rings are refused: libuv aborts when it has a ring that it may not use. */
     state->has_filter = state->refuses_rings && syscall_filter_install(paths->port != 0) == 0;
     return mode == SANDBOX_STRICT ? demand(state, paths, n_threads, err, err_len) : 0;
 }

@@ -1,4 +1,8 @@
-/* server/process/sandbox_probe.c - see sandbox_probe.h. */
+/* server/process/sandbox_probe.c - see sandbox_probe.h.
+ *
+ * In a debug build each attempt is one system call with its result in the log; the tests compare
+ * these lines with what the sandbox should allow. Other builds have empty functions.
+ */
 #include "server/process/sandbox_probe.h"
 
 #ifdef QUIRE_DEBUG
@@ -47,7 +51,7 @@ static int try_limit(void)
     return getrlimit(RLIMIT_NOFILE, &r) == 0 ? setrlimit(RLIMIT_NOFILE, &r) : 0;
 }
 
-/* Younger architectures have no call of their own for it. */
+/* Newer architectures have no system call of that name. */
 static int try_fork(void)
 {
 #ifdef SYS_fork
@@ -57,13 +61,13 @@ static int try_fork(void)
 #endif
 }
 
-/* A call with arguments that every kernel refuses, if it knows the call at all. */
+/* Call it with arguments that every kernel refuses, if it knows the call at all. */
 static int try_ring(void)
 {
     return (int)syscall(SYS_io_uring_setup, 0, NULL);
 }
 
-/* A number that no kernel has yet, on a thread that blocks every signal, as ZeroMQ's do. */
+/* Call a number that no kernel has yet, on a thread that blocks every signal, as ZeroMQ's do. */
 static int try_unknown(void)
 {
     sigset_t all, before;

@@ -1,4 +1,9 @@
-/* server/process/socket.c - see socket.h. */
+/* server/process/socket.c - see socket.h.
+ *
+ * A TCP socket tries each address that the host's name resolves to. A Unix socket first removes a
+ * file that no process listens on, found by connecting to it; its own file is remembered by device
+ * and inode, so that the end of the process removes only the file that it made.
+ */
 #include "server/process/socket.h"
 
 #include "core/base/err.h"
@@ -92,7 +97,7 @@ static int open_socket(void)
     return socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 }
 
-/* Does a process listen there? A full backlog says yes, too. */
+/* Whether a process listens there; a full backlog counts as yes. */
 static bool is_alive(const struct sockaddr_un *a)
 {
     const int fd = open_socket();
@@ -105,7 +110,7 @@ static bool is_alive(const struct sockaddr_un *a)
     return alive;
 }
 
-/* Make room for a new file: 0, or the errno of why there is none. */
+/* Remove an abandoned socket file: 0, or the errno of why the path cannot be used. */
 static int remove_old(const struct sockaddr_un *a)
 {
     struct stat st;
@@ -119,7 +124,7 @@ static int remove_old(const struct sockaddr_un *a)
     return unlink(a->sun_path) < 0 ? errno : 0;
 }
 
-/* The file is made with no permissions but the owner's, and gets the others afterwards. */
+/* Create the file with the owner's permissions only, and add the others afterwards. */
 static int bind_file(int fd, const struct sockaddr_un *a, mode_t mode, struct socket_file *file)
 {
     const mode_t before = umask(S_IRWXG | S_IRWXO);

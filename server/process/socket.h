@@ -1,6 +1,6 @@
-/* server/process/socket.h - the listening sockets: TCP, and a Unix socket in the file system.
+/* server/process/socket.h - opens listening sockets: TCP, and a Unix socket in the file system.
  *
- * Thread: any, but only while the process has one: a Unix socket is made under a changed umask.
+ * Thread: any, but only while the process has one: a Unix socket is created under a changed umask.
  * Memory: none.
  */
 #ifndef SERVER_PROCESS_SOCKET_H
@@ -19,29 +19,28 @@ struct socket_file { /* of a Unix socket; zero is none */
 };
 
 /* Bind a name or address (IPv4 or IPv6) and a port (0: any free one) and listen, non-blocking.
- * *bound is the port it became. ERR_IO with a sentence: "cannot listen on 127.0.0.1:80: …". */
+ * *bound is the real port. ERR_IO with a sentence: "cannot listen on 127.0.0.1:80: …". */
 int listen_open(const char *host, uint16_t port, int *fd, uint16_t *bound, char *err,
                 size_t err_len);
 
-/* Can only this machine connect to it? */
+/* Whether only this machine can connect to it. */
 bool listen_is_loopback(int fd);
 
-/* listen_open() for a Unix socket with the permissions `mode`. A socket that is there already and
- * without a listening process was left behind: it is replaced. Anything else is left
- * alone. */
+/* listen_open() for a Unix socket with the permissions `mode`. An existing socket without a
+ * listening process was left behind, and is replaced. Any other file is left alone. */
 int listen_unix(const char *path, mode_t mode, int *fd, struct socket_file *file, char *err,
                 size_t err_len);
 
-/* That of a socket that another process has bound to the path. */
+/* The file of a socket that another process has bound to the path. */
 void socket_file_of(const char *path, struct socket_file *file);
 
-/* The port of a TCP socket, 0: it is none. */
+/* The port of a TCP socket; 0 for other sockets. */
 uint16_t listen_port(int fd);
 
 /* Remove the file, if it is still the one that was made. */
 void listen_unlink(struct socket_file *file);
 
-/* How many bytes a TCP connection has received so far; 0: none, or the kernel does not say, as of
+/* How many bytes a TCP connection has received so far; 0: none, or the kernel does not know, as for
  * other sockets. */
 uint64_t socket_n_received(int fd);
 

@@ -1,4 +1,9 @@
-/* server/process/startup.c - see startup.h. */
+/* server/process/startup.c - see startup.h.
+ *
+ * The trials take all descriptors, or start all threads, at once and release them again, with the
+ * stack size of libuv's pool: so they fail where libuv would abort, but with a sentence. They run
+ * single-threaded, right before the loop is made.
+ */
 #include "server/process/startup.h"
 
 #include "core/base/err.h"
@@ -13,11 +18,11 @@
 #include <unistd.h>
 
 #define MAX_TRIED 128
-#define POOL_STACK_BYTES ((size_t)8 << 20) /* what libuv gives the threads of its pool */
+#define POOL_STACK_BYTES ((size_t)8 << 20) /* stack of a thread of libuv's pool */
 
 void startup_open_standard_fds(void)
 {
-    /* In order, so that open() returns just the one that is missing. */
+    /* In order, so that open() returns the one that is missing. */
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
         if (fcntl(fd, F_GETFD) < 0 && errno == EBADF && open("/dev/null", O_RDWR) < 0)
             return; /* a system without /dev/null: there is no stream to report it on */
@@ -26,10 +31,10 @@ void startup_open_standard_fds(void)
 void startup_ignore_signals(void)
 {
     static const int ignored[] = {
-        SIGPIPE, SIGXFSZ, /* an error of write() instead */
+        SIGPIPE, SIGXFSZ, /* write() returns an error instead */
         SIGUSR1, SIGHUP,  /* until the loop handles them */
         SIGCHLD,          /* ignored explicitly, children leave no zombies */
-        /* Nothing here sends them. */
+        /* These are never sent by this program. */
         SIGUSR2, SIGALRM, SIGVTALRM, SIGPROF, SIGIO, SIGPWR, SIGSTKFLT,
     };
 

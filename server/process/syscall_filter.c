@@ -1,4 +1,10 @@
-/* server/process/syscall_filter.c - see syscall_filter.h. */
+/* server/process/syscall_filter.c - see syscall_filter.h.
+ *
+ * libseccomp builds the filter from four tables: allowed calls, hostile calls that kill the
+ * process, calls that trap, and calls whose argument decides. A trapped call raises SIGSYS, whose
+ * handler counts and logs it and puts -EPERM into the result's register, so that the caller sees an
+ * ordinary error. All other calls fail with ENOSYS.
+ */
 #include "server/process/syscall_filter.h"
 
 #include "core/base/err.h"
@@ -6,7 +12,7 @@
 
 #include <stdatomic.h>
 
-#define LOGGED_REFUSALS 16 /* more are counted only */
+#define LOGGED_REFUSALS 16 /* further ones are only counted */
 
 static atomic_uint_fast64_t n_refused; /* relaxed: written by a signal handler */
 
@@ -35,20 +41,20 @@ uint64_t syscall_filter_n_refused(void)
 #define N(a) (sizeof(a) / sizeof((a)[0]))
 
 static const int allowed[] = {
-    /* bytes in and out of what is open */
+    /* read and write open files */
     SCMP_SYS(read), SCMP_SYS(write), SCMP_SYS(readv), SCMP_SYS(writev), SCMP_SYS(pread64),
     SCMP_SYS(pwrite64), SCMP_SYS(preadv), SCMP_SYS(pwritev), SCMP_SYS(preadv2),
     SCMP_SYS(pwritev2), SCMP_SYS(lseek), SCMP_SYS(close), SCMP_SYS(fsync), SCMP_SYS(fdatasync),
     SCMP_SYS(sync_file_range), SCMP_SYS(fadvise64), SCMP_SYS(fallocate), SCMP_SYS(ftruncate),
     SCMP_SYS(flock), SCMP_SYS(fcntl), SCMP_SYS(dup), SCMP_SYS(dup2), SCMP_SYS(dup3),
-    /* files: which of them is Landlock's business */
+    /* files: Landlock decides which */
     SCMP_SYS(open), SCMP_SYS(openat), SCMP_SYS(stat), SCMP_SYS(fstat), SCMP_SYS(lstat),
     SCMP_SYS(newfstatat), SCMP_SYS(statx), SCMP_SYS(access), SCMP_SYS(faccessat),
     SCMP_SYS(faccessat2), SCMP_SYS(readlink), SCMP_SYS(readlinkat), SCMP_SYS(getdents64),
     SCMP_SYS(getcwd), SCMP_SYS(statfs), SCMP_SYS(fstatfs), SCMP_SYS(unlink), SCMP_SYS(unlinkat),
     SCMP_SYS(rename), SCMP_SYS(renameat), SCMP_SYS(renameat2), SCMP_SYS(umask),
     SCMP_SYS(utimensat),
-    /* connections that have been accepted */
+    /* accepted connections */
     SCMP_SYS(accept), SCMP_SYS(accept4), SCMP_SYS(recvfrom), SCMP_SYS(recvmsg), SCMP_SYS(sendto),
     SCMP_SYS(sendmsg), SCMP_SYS(shutdown), SCMP_SYS(getsockname), SCMP_SYS(getpeername),
     SCMP_SYS(setsockopt), SCMP_SYS(getsockopt),
@@ -71,7 +77,7 @@ static const int allowed[] = {
     /* signals within the process */
     SCMP_SYS(rt_sigaction), SCMP_SYS(rt_sigprocmask), SCMP_SYS(rt_sigreturn),
     SCMP_SYS(rt_sigtimedwait), SCMP_SYS(rt_sigpending), SCMP_SYS(sigaltstack), SCMP_SYS(tgkill),
-    /* questions about itself and the machine */
+    /* information about the process and the machine */
     SCMP_SYS(getpid), SCMP_SYS(getppid), SCMP_SYS(getuid), SCMP_SYS(geteuid), SCMP_SYS(getgid),
     SCMP_SYS(getegid), SCMP_SYS(getrandom), SCMP_SYS(uname), SCMP_SYS(sysinfo),
     SCMP_SYS(getrusage), SCMP_SYS(getrlimit), SCMP_SYS(times), SCMP_SYS(capget),
@@ -89,8 +95,8 @@ static const int hostile[] = {
     SCMP_SYS(memfd_create), SCMP_SYS(setuid), SCMP_SYS(setgid),
 };
 
-/* What changes something outside of the process, and no library does by itself. mmap, mprotect,
- * prlimit64, setpriority, socket and connect are below. */
+/* Calls that change something outside of the process, and that no library makes by itself. mmap,
+ * mprotect, prlimit64, setpriority, socket and connect are below. */
 static const int told[] = {
     SCMP_SYS(socketpair), SCMP_SYS(bind), SCMP_SYS(listen), SCMP_SYS(kill), SCMP_SYS(tkill),
     SCMP_SYS(rt_sigqueueinfo), SCMP_SYS(rt_tgsigqueueinfo), SCMP_SYS(pidfd_open),
@@ -106,12 +112,12 @@ static const int told[] = {
     SCMP_SYS(sethostname), SCMP_SYS(setdomainname), SCMP_SYS(syslog),
 };
 
-/* prctl and ioctl do many things; these are used by the C library and libuv. */
+/* The operations of prctl and ioctl that the C library and libuv use. */
 static const unsigned long allowed_prctl[] = {PR_SET_NAME, PR_GET_NAME, PR_SET_VMA,
                                               PR_GET_DUMPABLE};
 static const unsigned long allowed_ioctl[] = {TCGETS, TIOCGWINSZ, FIONREAD, FIONBIO, FIOCLEX};
 
-/* The register in which a system call's result is. */
+/* Write a system call's result to its register. */
 static void set_result(ucontext_t *c, long result)
 {
 #if defined(__x86_64__)
@@ -121,8 +127,8 @@ static void set_result(ucontext_t *c, long result)
 #endif
 }
 
-/* A call that is told of is like a function that is called here: what the handler uses (a line of
- * the log) makes only calls that are allowed, so that no lock of these is held. */
+/* The handler of a trapped call. It runs like a function called there: it may log, because logging
+ * makes only allowed calls, so that the log's lock is never held here. */
 static void on_refused(int number, siginfo_t *info, void *context)
 {
     ucontext_t *c = context;
@@ -136,7 +142,7 @@ static void on_refused(int number, siginfo_t *info, void *context)
     errno = saved;
 }
 
-/* The same action for each call of a list. */
+/* Add the same action for each call of a list. */
 static int add_list(scmp_filter_ctx f, uint32_t action, const int *calls, size_t n)
 {
     int rc = 0;
@@ -163,10 +169,10 @@ static int add_lists(scmp_filter_ctx f)
     return rc;
 }
 
-/* A call of which one argument decides: `good` of it allows the call, `bad` refuses it. */
+/* A call of which one argument decides: `good` allows the call, `bad` refuses it. */
 struct condition {
     int call;
-    uint32_t action; /* where it is bad */
+    uint32_t action; /* when the argument is bad */
     struct scmp_arg_cmp good, bad;
 };
 
@@ -177,7 +183,7 @@ static int add_conditions(scmp_filter_ctx f)
          SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, PROT_EXEC)},
         {SCMP_SYS(mprotect), SCMP_ACT_TRAP, SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0),
          SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, PROT_EXEC)},
-        /* Threads, no processes. */
+        /* Threads, not processes. */
         {SCMP_SYS(clone), SCMP_ACT_KILL_PROCESS,
          SCMP_A0(SCMP_CMP_MASKED_EQ, CLONE_THREAD, CLONE_THREAD),
          SCMP_A0(SCMP_CMP_MASKED_EQ, CLONE_THREAD, 0)},
@@ -194,18 +200,18 @@ static int add_conditions(scmp_filter_ctx f)
     return rc;
 }
 
-/* What a thread may say of its own place among others. */
+/* Allow a thread to change its own scheduling for the worse. */
 static int add_places(scmp_filter_ctx f)
 {
     static const int modest[] = {SCHED_OTHER, SCHED_BATCH, SCHED_IDLE};
     int rc = 0;
 
-    /* A thread may say that it wants no better place than others, and what it has already where the
-     * process was started with less (chrt --idle): ZeroMQ's do. */
+    /* A thread may choose an ordinary or lower scheduling class, also the one that it has if the
+     * process was started with less (chrt --idle): ZeroMQ's threads do. */
     for (size_t i = 0; i < N(modest) && rc == 0; i++)
         rc = seccomp_rule_add(f, SCMP_ACT_ALLOW, SCMP_SYS(sched_setscheduler), 1,
                               SCMP_A1(SCMP_CMP_EQ, modest[i]));
-    /* A thread that packs weights beside others' steps wants less of a place. */
+    /* A thread that packs weights beside running steps lowers its priority. */
     if (rc == 0)
         rc = seccomp_rule_add(f, SCMP_ACT_ALLOW, SCMP_SYS(setpriority), 2,
                               SCMP_A0(SCMP_CMP_EQ, PRIO_PROCESS), SCMP_A1(SCMP_CMP_EQ, 0));
@@ -244,7 +250,7 @@ static int refuse_connections(scmp_filter_ctx f)
     return add_list(f, SCMP_ACT_TRAP, calls, N(calls));
 }
 
-/* For all threads of the process. `rc`: of what was done with the filter so far. */
+/* Load the filter for all threads of the process. `rc`: the result of building it. */
 static int load_and_release(scmp_filter_ctx f, int rc)
 {
     if (rc == 0)

@@ -1,22 +1,23 @@
-/* server/process/syscall_filter.h - the system calls that a serving process makes, and no others.
+/* server/process/syscall_filter.h - allows the system calls that a serving process makes, and no
+ * others.
  *
- * A seccomp filter with a list of what is allowed, for all threads of the process, those that exist
- * and those to come. Every other call is refused in one of three ways:
+ * A seccomp filter with a list of allowed calls, for all threads of the process, present and future
+ * ones. Every other call is refused in one of three ways:
  *
- * - The process ends with SIGSYS where a server has no use for a call and an intruder would begin
- *   with it: another program, tracing, mounts, kernel modules, BPF, ...
- * - The call fails with EPERM, is counted and logged, where it would change something outside of
- *   the process: memory that is executable cannot be made, limits can be read only, files cannot be
+ * - The process ends with SIGSYS on calls that a server has no use for and an intruder would begin
+ *   with: another program, tracing, mounts, kernel modules, BPF, ...
+ * - The call fails with EPERM, is counted and logged, if it would change something outside of the
+ *   process: memory that is executable cannot be made, limits can be read only, files cannot be
  *   given other rights, new sockets cannot be opened, unless the server is told to connect to
  *   another one (kv_store).
  * - The call fails with ENOSYS, as on a kernel that does not have it, in all other cases. Libraries
- *   try calls that are younger than this list (clone3, io_uring_setup, ...), and ENOSYS is the
- *   answer that they know how to go on from. No signal is sent, for a thread may block all signals
- *   (ZeroMQ's do, and the C library's while they begin), and would be ended by it.
+ *   try calls that are newer than this list (clone3, io_uring_setup, ...), and have a fallback for
+ *   ENOSYS. No signal is sent, for a thread may block all signals (ZeroMQ's do, and the C library's
+ *   while they begin), and would be ended by it.
  *
- * A ring of io_uring opens files and sockets where no filter looks. The event loop of libuv makes
- * one when it is made, which is before the filter, and aborts when it cannot use it later: so rings
- * are refused earlier than all else.
+ * A ring of io_uring opens files and sockets without any filter. The event loop of libuv makes a
+ * ring when it is created, which is before the filter, and aborts when it cannot use it later: so
+ * rings are refused earlier than all else.
  *
  * Thread: the main thread. A thread that blocks SIGSYS is ended where another one gets EPERM.
  * Memory: none that stays.
@@ -27,13 +28,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* io_uring_setup() fails with ENOSYS from now on: before the first loop of libuv is made. 0, or
+/* Make io_uring_setup() fail with ENOSYS from now on: before the first loop of libuv is made. 0, or
  * ERR_UNSUPPORTED as below. */
 int syscall_filter_refuse_rings(void);
 
-/* connects: new sockets of TCP can be opened and connected all the same; to which ports is
- * Landlock's business. 0; ERR_UNSUPPORTED: built without libseccomp, or the kernel refuses.
- * no_new_privs must be set. */
+/* connects: new TCP sockets can be opened and connected; Landlock decides to which ports. 0;
+ * ERR_UNSUPPORTED: built without libseccomp, or the kernel refuses. no_new_privs must be set. */
 int syscall_filter_install(bool connects);
 
 /* Calls that were refused with EPERM. */

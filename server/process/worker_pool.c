@@ -1,4 +1,10 @@
-/* server/process/worker_pool.c - see worker_pool.h. */
+/* server/process/worker_pool.c - see worker_pool.h.
+ *
+ * Two lists under one mutex: jobs that wait, and jobs that are done. A thread takes a job, works
+ * without the mutex, puts the job on `done` and wakes the loop; on_ended(), on the I/O thread,
+ * calls done() for each, over several turns of the loop if they take long. The mutex is a leaf: no
+ * other lock is taken while it is held.
+ */
 #include "server/process/worker_pool.h"
 
 #include "core/base/clock.h"
@@ -21,7 +27,8 @@ struct worker_pool {
     uv_async_t ended; /* wakes the loop: jobs are in `done` */
     uint32_t n_threads, max_waiting;
     struct worker workers[WORKER_POOL_MAX_THREADS];
-    pthread_mutex_t lock; /* guards what follows, and the workers' owner and begin_us; a leaf */
+    pthread_mutex_t lock; /* guards the members below, and the workers' owner and begin_us; a
+                           * leaf */
     pthread_cond_t posted;
     struct list waiting, done;
     struct worker_pool_stats stats;
@@ -39,7 +46,7 @@ static uint32_t n_running_of(const struct worker_pool *p, uint64_t owner)
     return n;
 }
 
-/* The first job of an owner with the fewest jobs running; there is one. Under the lock. */
+/* Take the first job of an owner with the fewest jobs running; there is one. Under the lock. */
 static struct worker_job *take_job(struct worker_pool *p)
 {
     struct worker_job *best = NULL;
@@ -95,13 +102,14 @@ static void *work(void *ud)
     return NULL;
 }
 
-/* Signals are other threads' business. The lock: the first threads may have jobs already. */
+/* Start threads that block all signals. Under the lock, since the first threads may get jobs at
+ * once. */
 static int start_threads(struct worker_pool *p, uint32_t n)
 {
     sigset_t all, before;
 
     sigfillset(&all);
-    sigdelset(&all, SIGSYS); /* of a system call that the sandbox refuses */
+    sigdelset(&all, SIGSYS); /* sent when the sandbox refuses a system call */
     pthread_sigmask(SIG_SETMASK, &all, &before);
     pthread_mutex_lock(&p->lock);
     while (p->n_threads < n) {
@@ -143,7 +151,7 @@ static void on_ended(uv_async_t *ended)
         job->done(job);
         if (!loop_guard_is_due(ended->loop))
             continue;
-        uv_async_send(&p->ended); /* what is left waits for the next turn */
+        uv_async_send(&p->ended); /* the rest waits for the next turn */
         return;
     }
 }

@@ -1,4 +1,8 @@
-/* server/receipts/digest.c - see digest.h. */
+/* server/receipts/digest.c - see digest.h.
+ *
+ * GnuTLS computes the hash. Token ids are hashed as they lie in memory, which the static assertion
+ * limits to little-endian machines, so that a digest is the same on every machine that builds.
+ */
 #include "server/receipts/digest.h"
 
 #include "core/base/err.h"

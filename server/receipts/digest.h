@@ -1,5 +1,5 @@
-/* server/receipts/digest.h - what receipts call bytes by: SHA-256, as "sha256:" and 64 digits, of a
- * file what sha256sum prints.
+/* server/receipts/digest.h - the digests in receipts: SHA-256, as "sha256:" and 64 digits; for a
+ * file the same digits as sha256sum's.
  *
  * Thread: any. Memory: none.
  * Errors: ERR_INTERNAL: GnuTLS does not have the hash.
@@ -13,7 +13,7 @@
 #define DIGEST_TEXT 72 /* bytes, with the NUL */
 
 int digest_bytes(const void *bytes, size_t n, char out[DIGEST_TEXT]);
-/* Of ids as little-endian 32-bit numbers. */
+/* The digest of ids as little-endian 32-bit numbers. */
 int digest_tokens(const int32_t *ids, size_t n, char out[DIGEST_TEXT]);
 
 #endif

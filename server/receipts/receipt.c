@@ -1,4 +1,9 @@
-/* server/receipts/receipt.c - see receipt.h. */
+/* server/receipts/receipt.c - see receipt.h.
+ *
+ * A request's body is copied and minified when it is accepted, since nothing keeps it until the
+ * end. The members from "quire" to "defaults" are the same for all answers of a model and are
+ * written once, when it is loaded (`origin`). receipt_add() then only appends texts and digests.
+ */
 #include "server/receipts/receipt.h"
 
 #include "core/base/err.h"
@@ -15,7 +20,7 @@ int receipt_take_body(struct receipt_source *s, const struct buf *body)
     buf_init(&s->body, HTTP_MAX_REPLY);
     if (buf_add(&s->body, body->data, body->len) < 0)
         return ERR_NOMEM;
-    cJSON_Minify(s->body.data); /* it was parsed: what is left of it is no longer */
+    cJSON_Minify(s->body.data); /* it was parsed: minifying cannot fail */
     s->body.len = strlen(s->body.data);
     return 0;
 }

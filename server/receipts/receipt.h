@@ -1,21 +1,20 @@
-/* server/receipts/receipt.h - what an answer was computed from, so that anybody can compute it
- * again (`quire verify`) and see that it is the same.
+/* server/receipts/receipt.h - records what an answer was computed from, so that it can be computed
+ * again (`quire verify`) and compared.
  *
  * A receipt is a JSON object:
  *
  *   {"receipt":1,"quire":"0.9","model":"NAME","weights":["sha256:…", one for each file],
  *    "settings":{"kv_type":…,"load_type":…,"context":…,"context_shift":…},
- *    "defaults":{…what holds for requests that say nothing…},
+ *    "defaults":{…for requests that do not set them…},
  *    "adapter":{"name":…,"scale":…,"numbers":"128 bits of its numbers, as hex"},
- *    "endpoint":"/v1/completions","time":Unix seconds, as its chat template was told,
+ *    "endpoint":"/v1/completions","time":Unix seconds, as given to its chat template,
  *    "request":{the body},
  *    "choices":[{"index":0,"seed":"…","prompt_tokens":18,"prompt":"sha256:…","answer":"sha256:…",
  *                "tokens":[…],"finish_reason":"stop"}]}
  *
  * `prompt` and `answer` are digests of token ids (digest.h). The seed is a text, for many readers
- * of JSON have not all numbers of 64 bits. `adapter` is left out where there is
- * none. By P1 nothing else has a part in the tokens: no other request, no number of threads, no
- * instruction set.
+ * of JSON cannot represent all 64-bit numbers. `adapter` is left out if there is none. By P1
+ * nothing else affects the tokens: no other request, no number of threads, no instruction set.
  *
  * Thread: any.
  * Memory: appended to `out`, whose errors stay in it.
@@ -32,10 +31,10 @@
 
 struct adapter;
 
-struct receipt_source { /* of a request that wants one; zero: it does not */
+struct receipt_source { /* of a request that wants a receipt; zero: it does not */
     const char *origin; /* members from "quire" to "defaults", of its model; borrowed */
     struct buf body;    /* its JSON without white space; owned */
-    int64_t time;       /* Unix seconds, as its chat template was told */
+    int64_t time;       /* Unix seconds, as given to its chat template */
     const char *adapter_name; /* borrowed, as the adapter */
     const struct adapter *adapter; /* NULL: none */
     float adapter_scale;
@@ -53,7 +52,7 @@ struct receipt_choice { /* all borrowed */
 int receipt_take_body(struct receipt_source *s, const struct buf *body);
 void receipt_release(struct receipt_source *s);
 
-/* The object of an answer with n choices. */
+/* Append the receipt of an answer with n choices. */
 void receipt_add(const struct receipt_source *s, const char *endpoint,
                  const struct receipt_choice *choices, uint32_t n, struct buf *out);
 

@@ -1,4 +1,10 @@
-/* server/requests/kept_request.c - the requests of request_keeper.h, and their records. */
+/* server/requests/kept_request.c - one kept request and its records; see request_keeper.h.
+ *
+ * Records are only appended to the keeper's buffer `gathers`, on the I/O thread; request_keeper.c
+ * writes the buffer to the file. A record that did not fit is cut off again (close_records()), so
+ * that the buffer always holds whole records. Tokens that could not be recorded are recorded the
+ * next time, because n_known counts only those that were.
+ */
 #include "server/requests/request_keeper_impl.h"
 
 #include "core/base/clock.h"
@@ -8,12 +14,13 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-/* After a failure of the disk nothing is written, and nothing new kept, for so long. */
+/* After a failure of the disk nothing is written, and no new request kept, for this time. */
 #define PAUSE_US 2000000u
 
 /* ---- records ---- */
 
-/* What a request has added to the buffer since; a record for which there was no room is none. */
+/* Count what the request has added to the buffer since `before`; an incomplete record is
+ * removed. */
 static bool close_records(struct kept_request *r, size_t before)
 {
     struct buf *b = &r->keeper->gathers;
@@ -156,7 +163,8 @@ void kept_request_run(struct kept_request *r, const struct kept_request_runner *
     request_keeper_tick(r->keeper);
 }
 
-/* Without all of its tokens the file does not say how it has ended: that is found out again. */
+/* End a request. Its end is recorded only if all of its tokens are: otherwise the next process
+ * computes the end again. */
 void kept_request_end(struct kept_request *r, uint32_t finish)
 {
     struct request_keeper *k = r->keeper;

@@ -1,5 +1,10 @@
-/* server/requests/request_keeper.c - see request_keeper.h. One job at a time: it writes what has
- * gathered, or does what takes the disk longer. */
+/* server/requests/request_keeper.c - the thread and the timer of request_keeper.h.
+ *
+ * One job runs at a time, on a thread of its own: it writes all records that have gathered, syncs,
+ * compacts or opens the file. Two buffers take turns: the I/O thread fills `gathers` while the job
+ * writes `writes`. request_keeper_pump() picks the next job whenever one ends, a record is added,
+ * or the timer ticks.
+ */
 #include "server/requests/request_keeper_impl.h"
 
 #include "core/base/clock.h"
@@ -12,11 +17,12 @@
 #include <errno.h>
 #include <stdio.h>
 
-/* How often tokens are written: after a kill no more is computed again. As often a file is looked
- * for that another process has. */
+/* Interval at which tokens are written, so that a kill costs no more than that much computation,
+ * and at which a file that another process holds is tried again. */
 #define TICK_MS 250
 #define SYNC_US 1000000u
-/* The file is written anew when so much of it is gone, and half of it. */
+/* The file is written anew when this many bytes, and half of it, belong to requests that are
+ * gone. */
 #define MIN_GARBAGE ((uint64_t)4 << 20)
 
 /* ---- the job ---- */
@@ -62,23 +68,23 @@ static void move_all(struct list *from, struct list *to)
     }
 }
 
-/* What the disk did not take comes first the next time: who is gone must not come back. Nobody
- * waits for that. */
+/* Records that could not be written come first the next time, so that a request that is gone does
+ * not come back. Requests do not wait for that. */
 static void gather_again(struct request_keeper *k)
 {
     const struct buf gathers = k->gathers;
 
     buf_add(&k->writes, gathers.data, gathers.len);
-    k->writes.err = 0; /* where there is no room, what came later is missing */
+    k->writes.err = 0; /* when there is no room, the later records are missing */
     k->gathers = k->writes;
     k->writes = gathers;
     move_all(&k->waiting, &k->written);
 }
 
-/* A request whose beginning was not written is not kept. */
+/* Tell the waiting requests; one whose first record was not written is not kept. */
 static void after_write(struct request_keeper *k)
 {
-    const bool is_written = k->rc == 0; /* who is told may begin the next job */
+    const bool is_written = k->rc == 0; /* copied, since a callback may begin the next job */
     struct list told;
 
     note_trouble(k, "records");
@@ -150,7 +156,8 @@ static void after_compact(struct request_keeper *k)
 {
     note_trouble(k, "file");
     k->garbage = k->rc == 0 ? 0 : k->garbage;
-    k->compact_at = k->rc == 0 ? MIN_GARBAGE : 2 * k->garbage; /* not again and again in vain */
+    k->compact_at = k->rc == 0 ? MIN_GARBAGE : 2 * k->garbage; /* so that a failure is not repeated
+                                                                * at once */
 }
 
 static void on_done(struct worker_job *job)
@@ -165,7 +172,7 @@ static void on_done(struct worker_job *job)
         after_write(k);
         break;
     case REQUEST_TASK_SYNC:
-        if (k->rc < 0) /* else it says nothing of what could not be written */
+        if (k->rc < 0) /* a sync that succeeds does not undo a failed write */
             note_trouble(k, "disk");
         k->synced_us = clock_us();
         k->is_unsynced = false;
@@ -187,7 +194,7 @@ static void work(struct request_keeper *k, enum request_task task)
     k->job.done = on_done;
     k->job.name = "request_keeper";
     k->is_working = true;
-    (void)worker_pool_post(k->pool, &k->job); /* it is the only one: there is room */
+    (void)worker_pool_post(k->pool, &k->job); /* the only job of the pool: there is room */
 }
 
 static void write_gathered(struct request_keeper *k)
@@ -211,7 +218,8 @@ void request_keeper_pump(struct request_keeper *k)
     else if (k->garbage >= k->compact_at && k->garbage >= k->bytes / 2 && !k->is_stopping)
         work(k, REQUEST_TASK_COMPACT);
     else if (k->has_put_off && k->gathers.len == 0)
-        request_log_close(&k->log); /* the next process need not wait until this one has ended */
+        request_log_close(&k->log); /* so that the next process need not wait until this one has
+                                     * ended */
 }
 
 static void on_timer(uv_timer_t *timer)
@@ -307,7 +315,7 @@ void request_keeper_on_saved(struct request_keeper *k,
     hand_over_saved(k);
 }
 
-/* The runner may drop the request, or others. */
+/* Put off all that run. A runner's callback may drop its request, or others. */
 void request_keeper_put_off(struct request_keeper *k)
 {
     struct list rest;

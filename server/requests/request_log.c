@@ -1,4 +1,10 @@
-/* server/requests/request_log.c - see request_log.h. */
+/* server/requests/request_log.c - see request_log.h.
+ *
+ * Records are appended with O_APPEND; a partial write is truncated, or skipped by checksum when the
+ * file is read. Opening reads the whole file, keeps the requests that can be continued, and writes
+ * them to NAME.new, which is locked before it is renamed over the file, so that the lock is never
+ * free. The keeper's thread calls, one call at a time (the start calls request_log_open()).
+ */
 #include "server/requests/request_log.h"
 
 #include "core/base/err.h"
@@ -16,7 +22,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Each file begins with it. */
+/* The first bytes of each file. */
 #define TITLE "quire requests 1\n"
 #define N_TITLE (sizeof(TITLE) - 1)
 /* Bytes of a new file that are gathered before they are written. */
@@ -31,7 +37,7 @@ struct request_log {
 
 /* ---- bytes ---- */
 
-/* The whole file; *data is the caller's. */
+/* Read the whole file; the caller owns *data. */
 static int read_log(int fd, char **data, size_t *n)
 {
     struct stat st;
@@ -63,7 +69,8 @@ int request_log_append(struct request_log *l, const char *records, size_t n)
         return 0;
     }
     reason = errno;
-    if (ftruncate(l->fd, (off_t)l->bytes) < 0) /* half a record is skipped when it is read */
+    if (ftruncate(l->fd, (off_t)l->bytes) < 0) /* a partial record is skipped when the file is
+                                                * read */
         l->bytes = (uint64_t)lseek(l->fd, 0, SEEK_END);
     errno = reason;
     return ERR_IO;
@@ -110,7 +117,8 @@ static int write_saved(int fd, const struct saved_requests *s, uint64_t *bytes)
     return rc;
 }
 
-/* The lock goes with the new file before that has the name, so that nobody gets one between. */
+/* Replace the file. The new one is locked before it gets the name, so that no other process can
+ * lock it in between. */
 static int replace(struct request_log *l, const struct saved_requests *s)
 {
     const int fd = open(l->new_path, O_RDWR | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0600);
@@ -161,7 +169,7 @@ static int read_saved(struct request_log *l, struct saved_requests *s, bool tell
     rc = saved_requests_read(s, data + first, n - first, tells ? on_damage : NULL, &first);
     mem_free(data);
     if (rc == 0 && n > 0 && first == 0 && s->n == 0)
-        return ERR_FORMAT; /* it was never one of ours */
+        return ERR_FORMAT; /* it was never a file of requests_db */
     return rc;
 }
 
@@ -176,7 +184,7 @@ int request_log_compact(struct request_log *l)
     return rc;
 }
 
-/* Those that are lost are named; those that are not wanted any more go. */
+/* Remove requests that are gone, and log and count those that are lost. */
 static uint64_t sift(struct saved_requests *s)
 {
     uint64_t n_lost = 0;
@@ -203,7 +211,7 @@ static uint64_t sift(struct saved_requests *s)
 
 /* ---- life ---- */
 
-/* Of a file that was replaced while this process waited, the lock says nothing. */
+/* Whether the path still names the locked file: a lock on a replaced file means nothing. */
 static bool is_named(const struct request_log *l)
 {
     struct stat named, held;
@@ -225,7 +233,7 @@ static int take_file(struct request_log *l, char *err, size_t err_len)
         snprintf(err, err_len, "'%s' is no file", l->path);
         return ERR_FORMAT;
     }
-    if (sync_folder_of(l->path) < 0) { /* it may be new */
+    if (sync_folder_of(l->path) < 0) { /* the file may be new */
         snprintf(err, err_len, "the folder of '%s' cannot be synced: %s", l->path, strerror(errno));
         return ERR_IO;
     }

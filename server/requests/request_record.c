@@ -1,22 +1,28 @@
-/* server/requests/request_record.c - see request_record.h. */
+/* server/requests/request_record.c - see request_record.h.
+ *
+ * A record is a fixed head, written as a struct in this machine's byte order, and a payload. The
+ * writer reserves the head, appends the payload and fills the head in (close_record()). The scanner
+ * trusts nothing: it checks both sums, and after damage searches for the magic number until a
+ * head's sum fits again.
+ */
 #include "server/requests/request_record.h"
 
 #include <string.h>
 #include <xxhash.h>
 
-/* "QRq1": none of its bytes is zero, so that it is no part of ids below 2^24. */
+/* "QRq1": no byte is zero, so that it cannot be part of token ids below 2^24. */
 #define MAGIC 0x31715251u
 
-struct head { /* as it is in the file, in this machine's order of bytes */
+struct head { /* as in the file, in this machine's byte order */
     uint32_t magic, kind;
     uint64_t number;
     uint32_t n_payload, is_zero;
     char id[REQUEST_RECORD_ID];
-    uint64_t payload_sum, head_sum; /* the second is of all before it */
+    uint64_t payload_sum, head_sum; /* the second covers everything before it */
 };
 _Static_assert(sizeof(struct head) == 88, "a head has no gaps");
 
-struct begin_head { /* of the payload of REQUEST_BEGIN; the texts follow */
+struct begin_head { /* begins the payload of REQUEST_BEGIN; the texts follow */
     uint64_t seed, origin_id;
     int64_t created, now;
     uint32_t priority, n_past, tells_tokens;
@@ -31,7 +37,7 @@ static uint64_t sum_of_head(const struct head *h)
     return XXH3_64bits(h, offsetof(struct head, head_sum));
 }
 
-/* The payload stands behind `at` + the head already. */
+/* Fill in the head at `at`; its payload already follows it in the buffer. */
 static void close_record(struct buf *out, size_t at, enum request_record_kind kind, uint64_t number,
                          const char *id)
 {
@@ -167,7 +173,7 @@ static bool read_head(const struct request_scan *s, size_t at, struct head *h)
            h->kind <= REQUEST_GONE && h->id[sizeof(h->id) - 1] == '\0';
 }
 
-/* Where the next head is, from `at` on; the end, where there is none. */
+/* The offset of the next head from `at` on; the end if there is none. */
 static size_t find_head(const struct request_scan *s, size_t at)
 {
     const uint32_t magic = MAGIC;
@@ -186,8 +192,8 @@ static size_t find_head(const struct request_scan *s, size_t at)
     return s->n;
 }
 
-/* A payload that does not fit its sum: its bytes, or their number, are not what they were. The next
- * record is at its end only if there is one. */
+/* Where to continue after a payload that does not match its sum: its bytes or its length may be
+ * wrong. The next record is at its end only if a head is there. */
 static size_t behind_damaged(const struct request_scan *s, size_t payload, uint32_t n)
 {
     struct head h;

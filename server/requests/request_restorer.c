@@ -1,4 +1,10 @@
-/* server/requests/request_restorer.c - see request_restorer.h. */
+/* server/requests/request_restorer.c - see request_restorer.h.
+ *
+ * Items move between two lists: `waiting`, in order of arrival, and `running`, whose local calls
+ * are not answered yet; an answered item is freed, since the keeper has the request then. pump()
+ * starts calls up to MAX_RUNNING, and a timer ticks while items wait. Two hash indices tell whether
+ * a client that asks for a stream should wait for it. All on the I/O thread.
+ */
 #include "server/requests/request_restorer.h"
 
 #include "core/base/clock.h"
@@ -15,15 +21,15 @@
 #include <string.h>
 #include <xxhash.h>
 
-/* Calls at a time: those of a model that is still being loaded leave room to others. */
+/* Calls at a time; the calls of a model that is still loading must leave room to others. */
 #define MAX_RUNNING 256
-/* Until one that was turned away comes again: longer each time. */
+/* Pause before an item that was turned away tries again; it doubles each time. */
 #define MIN_PAUSE_US 200000u
 #define MAX_PAUSE_US 5000000u
 #define TICK_MS 100
 
 struct item {
-    struct list link; /* of `waiting` or `running` */
+    struct list link; /* in `waiting` or `running` */
     struct request_restorer *restorer;
     struct saved_request saved;
     struct local_call call;
@@ -35,7 +41,7 @@ struct item {
 struct request_restorer {
     struct request_restorer_options opt;
     struct local_calls *calls;
-    struct list waiting, running; /* struct item; the first by their arrival */
+    struct list waiting, running; /* struct item; `waiting` by arrival */
     struct hash_index by_id, by_conversation; /* of both lists */
     uint32_t n_running, n_begun, n_lost;
     bool is_stopping, is_closed;
@@ -71,7 +77,7 @@ static void destroy(struct item *item)
     mem_free(item);
 }
 
-/* ---- the end of one ---- */
+/* ---- the end of an item ---- */
 
 static void lose(struct item *item, const char *why)
 {
@@ -253,7 +259,7 @@ static void on_saved(void *ud, struct saved_requests *saved)
         struct item *item = mem_calloc(1, sizeof(*item));
 
         if (item == NULL)
-            break; /* they stay in the file */
+            break; /* the rest stays in the file */
         item->restorer = r;
         item->saved = saved->all[i];
         saved->all[i].payload = NULL;
@@ -325,7 +331,7 @@ void request_restorer_destroy(struct request_restorer **restorer)
     *restorer = NULL;
 }
 
-/* ---- who is expected ---- */
+/* ---- expected streams ---- */
 
 static bool is_text(struct request_text t, const char *text)
 {
@@ -360,7 +366,7 @@ bool request_restorer_has(const struct request_restorer *r, const char *owner, c
     return r != NULL && has_id(r, owner, id);
 }
 
-/* Whatever another process still has may come. */
+/* While another process has the file, any stream may still come. */
 bool request_restorer_expects(const struct request_restorer *r, const char *owner, const char *id,
                               const char *conversation)
 {

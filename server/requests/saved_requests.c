@@ -1,4 +1,10 @@
-/* server/requests/saved_requests.c - see saved_requests.h. */
+/* server/requests/saved_requests.c - see saved_requests.h.
+ *
+ * An array sorted by number, which a binary search extends: numbers grow along the file, so that
+ * new requests almost always go to its end. Records may repeat or overlap (a compaction, a retry);
+ * tokens that are known already are skipped, and a gap ends what is used of an answer. A request
+ * that is gone keeps its entry, without memory, so that later records cannot revive it.
+ */
 #include "server/requests/saved_requests.h"
 
 #include "core/base/err.h"
@@ -27,7 +33,7 @@ void saved_requests_release(struct saved_requests *s)
 
 /* ---- finding ---- */
 
-/* Of the first one whose number is not lower. */
+/* The index of the first request whose number is not lower. */
 static size_t place_of(const struct saved_requests *s, uint64_t number)
 {
     size_t low = 0, high = s->n;
@@ -58,7 +64,7 @@ static int make_room(struct saved_requests *s)
     return 0;
 }
 
-/* NULL: no memory. */
+/* The record's request, added if it is new; NULL: no memory. */
 static struct saved_request *get(struct saved_requests *s, const struct request_record *record)
 {
     const size_t at = place_of(s, record->number);
@@ -78,7 +84,7 @@ static struct saved_request *get(struct saved_requests *s, const struct request_
 
 /* ---- records ---- */
 
-/* ERR_FORMAT: its payload says nothing. */
+/* ERR_FORMAT: the payload cannot be read. */
 static int take_begin(struct saved_request *r, const struct request_record *record)
 {
     struct request_record copy = *record;
@@ -152,7 +158,7 @@ static int take_record(struct saved_requests *s, const struct request_record *re
     return ERR_FORMAT;
 }
 
-/* A head whose payload is not there: a `gone` has none, so it is of something that is wanted. */
+/* A record whose payload is damaged. A `gone` record has no payload, so the request was wanted. */
 static int take_head(struct saved_requests *s, const struct request_record *record)
 {
     struct saved_request *r = get(s, record);
@@ -163,7 +169,7 @@ static int take_head(struct saved_requests *s, const struct request_record *reco
     return 0;
 }
 
-/* An end says nothing of an answer whose tokens are not all there. */
+/* Drop ends that do not match the tokens that are there. */
 static void settle(struct saved_requests *s)
 {
     for (size_t i = 0; i < s->n; i++) {

@@ -1,11 +1,11 @@
-/* server/requests/saved_requests.h - what the records of requests_db say, request by request.
+/* server/requests/saved_requests.h - the records of requests_db, put together request by request.
  *
- * Records come in the order of the file. Those of one request may be missing: tokens count as far
- * as they are without a gap (the others are computed again, with the same bits), and an end counts
- * if it is that of these tokens. Whoever has records but no beginning is lost.
+ * Records come in the order of the file. Some of a request's may be missing: tokens count up to the
+ * first gap (the others are computed again, with the same bits), and an end counts if it is the end
+ * of these tokens. A request that has records but no beginning is lost.
  *
- * Thread: none of its own.
- * Memory: a copy of what is not gone.
+ * Thread: any, one at a time.
+ * Memory: a copy of all that is not gone.
  */
 #ifndef SERVER_REQUESTS_SAVED_REQUESTS_H
 #define SERVER_REQUESTS_SAVED_REQUESTS_H
@@ -19,7 +19,7 @@ struct saved_request {
     uint64_t number;
     char id[REQUEST_RECORD_ID];
     bool has_begin, is_gone;
-    bool is_damaged;            /* a record of it was */
+    bool is_damaged;            /* one of its records is */
     struct request_begin begin; /* its texts are in `payload` */
     char *payload;
     int32_t *tokens; /* [n_tokens] from index begin.n_past on */
@@ -31,28 +31,28 @@ struct saved_request {
 struct saved_requests {        /* zero is empty */
     struct saved_request *all; /* [n] by number, ascending */
     size_t n, n_room;
-    uint64_t n_damaged; /* bytes that say nothing */
+    uint64_t n_damaged; /* bytes that are not valid records */
 };
 
-/* All records in data[0..n). `damage` is told where bytes were that say nothing. 0, or
- * ERR_NOMEM. */
+/* Add all records in data[0..n). `damage` is called for each range that is not a valid record. 0,
+ * or ERR_NOMEM. */
 int saved_requests_read(struct saved_requests *s, const char *data, size_t n,
                         void (*damage)(void *ud, size_t offset, size_t n), void *ud);
 void saved_requests_release(struct saved_requests *s);
 void saved_request_release(struct saved_request *r);
 
-/* Can it be gone on with? */
+/* Whether it can be continued. */
 static inline bool saved_request_is_whole(const struct saved_request *r)
 {
     return r->has_begin && !r->is_gone;
 }
-/* Should somebody hear that it cannot? */
+/* Whether its loss is to be reported. */
 static inline bool saved_request_is_lost(const struct saved_request *r)
 {
     return !r->has_begin && !r->is_gone;
 }
 
-/* Its records again, as few as they can be. */
+/* Append its records again, as few as possible. */
 void saved_request_write(const struct saved_request *r, struct buf *out);
 
 #endif

@@ -1,4 +1,9 @@
-/* server/responses/response_keeper.c - see response_keeper.h. */
+/* server/responses/response_keeper.c - see response_keeper.h.
+ *
+ * A worker pool with one thread runs the jobs, so that the database has one user and jobs of one
+ * owner keep their order. Running background responses are a list, searched only by a cancel. The
+ * struct is the I/O thread's; a job's thread gets nothing but the store.
+ */
 #include "server/responses/response_keeper.h"
 
 #include "core/base/err.h"
@@ -18,7 +23,7 @@ struct response_keeper {
 int response_keeper_open(struct response_keeper **out,
                          const struct response_keeper_options *options, char *err, size_t err_len)
 {
-    /* Each call has few jobs: calls are what is bounded. */
+    /* The number of waiting jobs is bounded by that of calls, each of which has few. */
     const struct worker_pool_options pool = {.loop = options->loop, .max_waiting = UINT32_MAX};
     struct response_keeper *k = mem_calloc(1, sizeof(*k));
     int rc;
@@ -87,7 +92,7 @@ void response_keeper_post(struct response_keeper *k, struct response_job *job, c
     job->job.name = "response_keeper";
     job->job.owner = XXH3_64bits(owner, strlen(owner));
     k->n_jobs++;
-    (void)worker_pool_post(k->pool, &job->job); /* there is always room */
+    (void)worker_pool_post(k->pool, &job->job); /* max_waiting is never reached */
 }
 
 bool response_keeper_is_idle(const struct response_keeper *k)
@@ -105,7 +110,7 @@ struct response_counts response_keeper_counts(const struct response_keeper *k)
     return response_store_counts(k != NULL ? k->store : NULL);
 }
 
-/* ---- what runs in the background ---- */
+/* ---- responses in the background ---- */
 
 void response_keeper_add(struct response_keeper *k, struct response_run *run)
 {

@@ -1,10 +1,10 @@
-/* server/responses/response_keeper.h - kept responses as the I/O thread sees them: jobs on a thread
- * of their own, and the responses in the background that run now.
+/* server/responses/response_keeper.h - kept responses for the I/O thread: jobs on a thread of their
+ * own, and the responses in the background that run now.
  *
- * One thread works off the jobs of one owner in their order: what was posted before an answer is
- * found by whoever has the answer.
+ * One thread runs the jobs of one owner in their order: a job that was posted before an answer was
+ * sent is done before any job of a client that has the answer.
  *
- * Thread: the loop's, but for the jobs' work.
+ * Thread: the loop's, except for the jobs' work.
  * Memory: the thread; jobs and runs are their posters'.
  */
 #ifndef SERVER_RESPONSES_RESPONSE_KEEPER_H
@@ -21,7 +21,7 @@ struct response_keeper_options {
     struct response_store_options store;
 };
 
-/* As response_store_open(), or ERR_NOMEM. The thread is made by response_keeper_start(). */
+/* As response_store_open(), or ERR_NOMEM. response_keeper_start() makes the thread. */
 int response_keeper_open(struct response_keeper **out,
                          const struct response_keeper_options *options, char *err, size_t err_len);
 int response_keeper_start(struct response_keeper *k);
@@ -37,14 +37,14 @@ struct response_job {
     struct worker_job job;
 };
 
-/* `work` and `done` are set. */
+/* Post a job whose `work` and `done` are set. */
 void response_keeper_post(struct response_keeper *k, struct response_job *job, const char *owner);
-/* No job waits or runs. */
+/* Whether no job waits or runs. */
 bool response_keeper_is_idle(const struct response_keeper *k);
-/* Since when the job that runs has been running, clock_us(); 0: none does. */
+/* When the running job began, clock_us(); 0: none runs. */
 uint64_t response_keeper_oldest_us(struct response_keeper *k);
 
-/* Of a keeper, or NULL: nothing is kept. */
+/* NULL: zeros, nothing is kept. */
 struct response_counts response_keeper_counts(const struct response_keeper *k);
 
 struct response_run {          /* a response in the background */
@@ -55,7 +55,7 @@ struct response_run {          /* a response in the background */
 
 void response_keeper_add(struct response_keeper *k, struct response_run *run);
 void response_keeper_remove(struct response_run *run);
-/* Cancel it if it runs. */
+/* Cancel the run of that name, if there is one. */
 void response_keeper_cancel(struct response_keeper *k, const struct response_name *name);
 
 #endif

@@ -1,5 +1,11 @@
-/* server/responses/response_store.c - see response_store.h. A build without SQLite has
- * response_store_none.c in its place. */
+/* server/responses/response_store.c - see response_store.h.
+ *
+ * All SQL is in response_sql.inc and prepared at the opening; each call binds, steps and resets
+ * those statements. A response and its items are two tables joined by the row number, so that a
+ * conversation is a walk back along `previous`, then the items of each response, oldest first. The
+ * keeper's thread calls; only the two counts that metrics show are atomic. A build without SQLite
+ * has response_store_none.c in its place.
+ */
 #ifdef QUIRE_SQLITE
 #include "server/responses/response_store.h"
 
@@ -18,7 +24,7 @@
 #include <time.h>
 
 #define DAY_S 86400
-/* Responses that one goes on from, at most. */
+/* Most responses in a conversation. */
 #define MAX_CHAIN 4096
 
 enum statement {
@@ -40,17 +46,18 @@ static const struct sqlite_table tables[] = {
                        " VALUES(?7,?1,?2,?3,?4,?5,?6)"},
 };
 
-/* Of the index of ids, and of that of items (response,is_output,n). */
+/* Note rows that only an index still knows: of the index of ids, and of items
+ * (response,is_output,n). */
 static const char enter_lost[] =
     "INSERT OR IGNORE INTO lost SELECT 'response',?2 WHERE ?1=2 AND typeof(?2)='text'"
     " AND substr(?2,1,5)='resp_' AND NOT EXISTS(SELECT 1 FROM response WHERE id=?2)"
     " UNION ALL SELECT 'item of',?2 WHERE ?1=4 AND typeof(?2)='integer'"
     " AND NOT EXISTS(SELECT 1 FROM item WHERE rowid=?5)";
 
-/* What later responses build upon is whole, or it is gone: a response that lacks an item goes. Its
- * input's items are numbered from 0 on, those of its output are in its body too, and those of one
- * input were written one behind the other: where more than one page is gone, so that an index may
- * not tell, the last one's successor must be there. */
+/* After damage keep only whole responses, since later ones build upon them: a response that lacks
+ * an item is deleted. Input items are numbered from 0, output items are in the response's body too,
+ * and the items of one input were written one after the other: when more than one page is gone, so
+ * that an index may not tell, the row after the last one must exist. */
 static const char settle[] =
     "INSERT OR IGNORE INTO lost SELECT 'response',id FROM response r WHERE"
     " n IN (SELECT id FROM lost WHERE what='item of')"
@@ -88,14 +95,14 @@ struct response_store {
     uint64_t max_bytes;
     int64_t max_age_s;
     struct sqlite_loss loss; /* at the opening */
-    bool is_damaged;         /* a page that was read since is */
-    int64_t n; /* rows, with what the change under way has done to them */
-    _Atomic uint64_t n_shown, bytes_shown; /* since the last change that has ended */
+    bool is_damaged;         /* a page that was read since the opening is damaged */
+    int64_t n; /* rows, with the effect of the change under way */
+    _Atomic uint64_t n_shown, bytes_shown; /* as of the last change that has ended */
 };
 
 /* ---- statements ---- */
 
-/* A statement with its parameters (sqlite_bind.h). */
+/* Bind the parameters of a statement (sqlite_bind.h). */
 static sqlite3_stmt *bind(struct response_store *s, enum statement which, const char *types, ...)
 {
     va_list ap;
@@ -106,7 +113,7 @@ static sqlite3_stmt *bind(struct response_store *s, enum statement which, const 
     return s->statements[which];
 }
 
-/* One step: 1 with a row, 0 without, or the ERR_* of the file. */
+/* Take one step: 1 with a row, 0 without, or the ERR_* of the file. */
 static int step(struct response_store *s, sqlite3_stmt *st, struct api_error *e)
 {
     const int rc = sqlite3_step(st);
@@ -144,7 +151,7 @@ static void roll_back(struct response_store *s)
         (void)run(s, SQL_ROLLBACK, &ignored);
 }
 
-/* What was begun holds if rc is 0, else nothing of it. */
+/* Commit the change if rc is 0, else roll it back. */
 static int end_change(struct response_store *s, int rc, struct api_error *e)
 {
     if (rc >= 0)
@@ -165,7 +172,7 @@ static int not_found(struct api_error *e, const char *what, const char *id)
     return ERR_NOENT;
 }
 
-/* The row of a response, by FIND or GET; 0 with *st at it. */
+/* Find the row of a response, with FIND or GET; 0 with *st at it. */
 static int find(struct response_store *s, enum statement which, const struct response_name *name,
                 sqlite3_stmt **st, struct api_error *e)
 {
@@ -195,7 +202,7 @@ static int check_out(const struct buf *out, struct api_error *e)
     return ERR_LIMIT;
 }
 
-/* ---- what goes ---- */
+/* ---- deletion of old responses ---- */
 
 /* Bytes of the file that are in use. */
 static int used(struct response_store *s, uint64_t *bytes, struct api_error *e)
@@ -228,7 +235,7 @@ struct response_counts response_store_counts(const struct response_store *s)
                                     s->loss.n_rows};
 }
 
-/* A statement that deletes responses. The number of them, or a negative ERR_*. */
+/* Run a statement that deletes responses. Their number, or a negative ERR_*. */
 static int drop(struct response_store *s, sqlite3_stmt *st, struct api_error *e)
 {
     const int rc = step(s, st, e);
@@ -238,7 +245,7 @@ static int drop(struct response_store *s, sqlite3_stmt *st, struct api_error *e)
     return rc < 0 ? rc : n;
 }
 
-/* All but the response `last`, or "", may go. */
+/* Delete responses that are too old, then the oldest until the size fits, never `last` (or ""). */
 static int prune(struct response_store *s, const char *last, struct api_error *e)
 {
     uint64_t bytes = 0;
@@ -316,7 +323,8 @@ int response_store_open(struct response_store **out, const struct response_store
     s->max_bytes = options->max_bytes;
     s->max_age_s = (int64_t)options->max_days * DAY_S;
     rc = open_database(s, options->path, err, err_len);
-    if (rc < 0 && s->is_damaged) { /* too large to be checked: it was found by reading */
+    if (rc < 0 && s->is_damaged) { /* a file too large to be checked at the opening: reading has
+                                    * found damage */
         close_database(s);
         s->is_damaged = false;
         rc = open_database(s, options->path, err, err_len);
@@ -342,7 +350,7 @@ void response_store_close(struct response_store **store)
 
 /* ---- a response ---- */
 
-/* The end of a change before which there were n. */
+/* End a change before which there were n rows. */
 static int end_counted(struct response_store *s, int64_t n, int rc, struct api_error *e)
 {
     rc = end_change(s, rc, e);
@@ -352,7 +360,8 @@ static int end_counted(struct response_store *s, int64_t n, int rc, struct api_e
     return rc;
 }
 
-/* What is kept stays kept where others cannot go, be it for a damaged page. */
+/* Delete what is too much, in a change of its own: if that fails, for a damaged page, the new
+ * response stays. */
 static void make_room(struct response_store *s, const char *last)
 {
     const int64_t n = s->n;
@@ -364,7 +373,7 @@ static void make_room(struct response_store *s, const char *last)
     (void)end_counted(s, n, rc, &ignored);
 }
 
-/* A damaged file that cannot be made smaller does not grow. */
+/* A damaged file that cannot be made smaller must not grow. */
 static int check_room(struct response_store *s, struct api_error *e)
 {
     uint64_t bytes;
@@ -493,7 +502,7 @@ static int find_number(struct response_store *s, const struct response_name *nam
     return 0;
 }
 
-/* The place behind which a page begins. */
+/* The item number after which a page begins. */
 static int find_place(struct response_store *s, int64_t n, const struct response_page *page,
                       int64_t *place, struct api_error *e)
 {
@@ -567,7 +576,7 @@ struct chain {
     uint32_t length;
 };
 
-/* A link of the chain; `id` becomes the one before it, or "". */
+/* Add the response `id` to the chain; `id` becomes the one before it, or "". */
 static int follow(struct response_store *s, const char *owner, char id[RESPONSE_MAX_ID + 1],
                   struct chain *chain, struct api_error *e)
 {

@@ -1,5 +1,8 @@
-/* server/responses/response_store_none.c - response_store.h in a build without SQLite: nothing can
- * be opened, so that nothing else is ever called. */
+/* server/responses/response_store_none.c - response_store.h in a build without SQLite.
+ *
+ * The opening fails with a sentence, so that there is never a store, and no other function here is
+ * called; they exist to be linked. response_store_counts() returns zeros.
+ */
 #ifndef QUIRE_SQLITE
 #include "server/responses/response_store.h"
 

@@ -1,4 +1,10 @@
-/* server/slots/slot_file.c - see slot_file.h. */
+/* server/slots/slot_file.c - see slot_file.h.
+ *
+ * The file is created at its full size, so that a full disk is found at once; blocks may be written
+ * in any order by several jobs, and the header with all sums comes last. Checksums are chained:
+ * header, ids and block sums in one, each block in one of its own. Reading checks sizes against the
+ * file before memory is taken for them. Worker threads call, never the I/O thread.
+ */
 #include "server/slots/slot_file.h"
 
 #include "core/base/err.h"
@@ -37,7 +43,7 @@ struct slot_file {
     struct header head;
     int32_t *ids;      /* [head.n_ids] */
     uint64_t *sums;    /* [head.n_blocks] */
-    char *path, *part; /* `part`: while it is written */
+    char *path, *part; /* `part`: its name while it is written */
     size_t n_before;   /* bytes of the path before the client's name */
 };
 
@@ -78,7 +84,8 @@ bool slot_file_is_name(const char *name)
     return true;
 }
 
-/* An owner's files have a dot in front, so no client can name another one's. */
+/* Make the struct and the path. An owner's files begin with a dot, so that no client can name
+ * another owner's. */
 static int make(struct slot_file **out, const char *folder, const char *name, uint64_t owner,
                 struct api_error *e)
 {
@@ -131,7 +138,7 @@ uint32_t slot_file_n_blocks(const struct slot_file *f)
     return f->head.n_blocks;
 }
 
-/* ---- where what lies ---- */
+/* ---- positions in the file ---- */
 
 static uint64_t ids_bytes(const struct slot_file *f)
 {
@@ -171,7 +178,7 @@ static uint64_t sum_of(const struct slot_file *f)
     return XXH3_64bits_withSeed(f->sums, sums_bytes(f), sum);
 }
 
-/* All n bytes; a file that ends before them is damaged (EIO). */
+/* Read all n bytes; a file that ends before them is damaged (EIO). */
 static int read_bytes(int fd, void *bytes, uint64_t n, uint64_t at)
 {
     const int64_t got = file_read(fd, bytes, n, (int64_t)at);
@@ -183,7 +190,7 @@ static int read_bytes(int fd, void *bytes, uint64_t n, uint64_t at)
 
 /* ---- writing ---- */
 
-/* With the folder's lock. A name that no client can give. */
+/* Create the file under a name that no client can give; the caller holds the folder's lock. */
 static int make_part(struct slot_file *f, struct api_error *e)
 {
     static atomic_uint n_made;

@@ -1,4 +1,9 @@
-/* server/slots/slot_folder.c - see slot_folder.h. */
+/* server/slots/slot_folder.c - see slot_folder.h.
+ *
+ * Two kinds of flock() keep servers apart that share the folder: one on the folder, held while its
+ * files are counted and a new one is created, and one on each file being written. The kernel drops
+ * both when a process ends, which is how slot_folder_sweep(), at the start, recognises leftovers.
+ */
 #include "server/slots/slot_folder.h"
 
 #include "core/base/err.h"
@@ -32,7 +37,7 @@ int slot_folder_lock(const char *path)
     return -1;
 }
 
-/* A stream over the folder, from its begin on; the descriptor stays the caller's. */
+/* Open a stream over the folder, from its beginning; the caller keeps the descriptor. */
 static DIR *list_folder(int folder)
 {
     const int copy = fcntl(folder, F_DUPFD_CLOEXEC, 0);
@@ -41,7 +46,7 @@ static DIR *list_folder(int folder)
     if (dir == NULL && copy >= 0)
         close(copy);
     if (dir != NULL)
-        rewinddir(dir); /* they share a place */
+        rewinddir(dir); /* both descriptors share one position */
     return dir;
 }
 
@@ -85,7 +90,7 @@ int slot_folder_check_room(int folder, const struct slot_limits *limits, uint64_
     return ERR_LIMIT;
 }
 
-/* Whoever writes it has its lock. */
+/* Whether a file being written was left behind: its writer would hold its lock. */
 static bool is_left(int folder, const char *name)
 {
     const int fd = openat(folder, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);

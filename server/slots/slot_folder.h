@@ -1,10 +1,10 @@
-/* server/slots/slot_folder.h - the folder of saved slots: how much may be in it, and what a process
- * that ended in the middle of writing has left there.
+/* server/slots/slot_folder.h - the folder of saved slots: its limits, and the files that a process
+ * left when it ended in the middle of writing.
  *
- * Several servers may have one folder. Whoever begins a file or sweeps has the folder's lock, and a
- * file that is being written has one of its own, so that nobody takes it for a left one.
+ * Several servers may share one folder. A process that creates a file or sweeps holds the folder's
+ * lock, and a file that is being written has a lock of its own, so that no sweep removes it.
  *
- * Thread: any; every call may wait for a disk, and for others that have the folder.
+ * Thread: any; every call may wait for a disk, and for other processes that hold the lock.
  * Memory: none that stays.
  */
 #ifndef SERVER_SLOTS_SLOT_FOLDER_H
@@ -16,20 +16,20 @@
 
 #define SLOT_FOLDER_PART ".slot-" /* begins the name of a file that is being written */
 
-struct slot_limits { /* 0: none */
+struct slot_limits { /* 0: no limit */
     uint64_t max_bytes;
     uint32_t max_files;
 };
 
-/* The folder, locked until it is closed, or -1 with errno. */
+/* Open and lock the folder until it is closed; or -1 with errno. */
 int slot_folder_lock(const char *path);
 
-/* May a file of so many bytes come in, which takes the place of the one called `replaces`? With
+/* Whether a file of `bytes` bytes fits, which replaces the one called `replaces`; the caller holds
  * the lock. ERR_LIMIT, ERR_IO. */
 int slot_folder_check_room(int folder, const struct slot_limits *limits, uint64_t bytes,
                            const char *replaces, struct api_error *e);
 
-/* Remove what was being written by processes that are gone. */
+/* Remove unfinished files of processes that have ended. */
 void slot_folder_sweep(const char *path);
 
 #endif

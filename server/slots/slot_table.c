@@ -1,4 +1,9 @@
-/* server/slots/slot_table.c - see slot_table.h. */
+/* server/slots/slot_table.c - see slot_table.h.
+ *
+ * A list in the order of use, the latest in front, searched linearly: it has at most 256 texts.
+ * Each entry is one allocation with its ids behind the struct. Setting a text replaces the slot's
+ * old one and then drops entries from the end until both limits hold.
+ */
 #include "server/slots/slot_table.h"
 
 #include "core/base/mem.h"
@@ -31,7 +36,7 @@ static void drop(struct slot_table *t, struct entry *e)
 
 void slot_table_release(struct slot_table *t)
 {
-    if (t->texts.next == NULL) /* was never set up */
+    if (t->texts.next == NULL) /* was never initialised */
         return;
     list_each(it, &t->texts)
         drop(t, list_entry(it, struct entry, link));

@@ -1,12 +1,12 @@
-/* server/slots/slot_table.h - the texts of slots, as token ids: what llama-server's actions on
- * slots save.
+/* server/slots/slot_table.h - the texts of slots, as token ids, for llama-server's actions on
+ * slots.
  *
- * Sequences share one paged cache here, so a slot is a name: the latest text of a tenant whose
- * request said id_slot. Their keys and values stay in the prefix cache like all others.
+ * Sequences share one paged cache here, so a slot is only a name: the latest text of a tenant whose
+ * request set id_slot. Its keys and values stay in the prefix cache like all others.
  *
  * Thread: the loop's.
  * Memory: at most SLOT_TABLE_TEXTS texts, and SLOT_TABLE_IDS ids of all together; the text that was
- *         said longest ago goes first.
+ *         set longest ago is dropped first.
  */
 #ifndef SERVER_SLOTS_SLOT_TABLE_H
 #define SERVER_SLOTS_SLOT_TABLE_H
@@ -20,7 +20,7 @@
 #define SLOT_TABLE_IDS ((size_t)8 << 20)
 
 struct slot_name {
-    const char *tenant; /* borrowed; "" where there are none */
+    const char *tenant; /* borrowed; "" without tenants */
     uint32_t id;
 };
 
@@ -35,15 +35,15 @@ struct slot_table {
 };
 
 void slot_table_init(struct slot_table *t);
-void slot_table_release(struct slot_table *t); /* of a zeroed one: nothing */
+void slot_table_release(struct slot_table *t); /* does nothing for a zeroed one */
 
-/* The slot's text is a followed by b; one that is too large, or for which there is no memory, is
- * none. */
+/* Set the slot's text to a followed by b; if it is too large, or there is no memory, the slot has
+ * no text. */
 void slot_table_set(struct slot_table *t, const struct slot_name *name, struct slot_text a,
                     struct slot_text b);
 /* {NULL, 0}: none. */
 struct slot_text slot_table_get(const struct slot_table *t, const struct slot_name *name);
-/* How many ids it had. */
+/* Erase the slot's text; returns how many ids it had. */
 size_t slot_table_erase(struct slot_table *t, const struct slot_name *name);
 
 #endif

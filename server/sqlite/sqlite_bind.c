@@ -1,4 +1,8 @@
-/* server/sqlite/sqlite_bind.c - see sqlite_bind.h. */
+/* server/sqlite/sqlite_bind.c - see sqlite_bind.h.
+ *
+ * A va_list with a letter per parameter, so that each store's bind function stays one line. Texts
+ * are bound as SQLITE_STATIC, without a copy: they must live until the statement was stepped.
+ */
 #ifdef QUIRE_SQLITE
 #include "server/sqlite/sqlite_bind.h"
 

@@ -1,4 +1,11 @@
-/* server/sqlite/sqlite_file.c - see sqlite_file.h. */
+/* server/sqlite/sqlite_file.c - see sqlite_file.h.
+ *
+ * An opening first looks at the raw pages (sqlite_image.h), without SQLite, and salvages a file
+ * that is visibly damaged; then SQLite opens it, and small files get an integrity check. If that
+ * finds damage, the file is closed, salvaged and opened once more. A mark in user_version records
+ * damage that was found while others were served. Another process may still hold the file: attempts
+ * are repeated for BUSY_MS.
+ */
 #ifdef QUIRE_SQLITE
 #include "server/sqlite/sqlite_file.h"
 
@@ -19,13 +26,13 @@
 #include <time.h>
 #include <unistd.h>
 
-/* How long a server that ends may still have the file. */
+/* Time for which a server that ends may still hold the file. */
 #define BUSY_MS 2000
 #define BUSY_STEP_MS 20
-/* In user_version: a damaged page was read. */
+/* Bit in user_version: a damaged page was read. */
 #define DAMAGED 0x40000000
 
-/* Before anything is read: so no file of shared memory is made. */
+/* Run before anything is read, so that no file of shared memory is made. */
 static const char exclusive[] = "PRAGMA locking_mode=EXCLUSIVE";
 
 static const char modes[] = "PRAGMA journal_mode=WAL;"
@@ -38,12 +45,12 @@ static const char modes[] = "PRAGMA journal_mode=WAL;"
                             "PRAGMA journal_size_limit=4194304;";
 
 enum state { /* of a file */
-    PLAIN = 0, /* it is not one whose pages have checksums */
+    PLAIN = 0, /* its pages have no checksums */
     CHECKED,
     DAMAGED_ONE,
 };
 
-/* No room now. */
+/* Whether the error means that there is no room now. */
 static bool is_full(int errnum)
 {
     return errnum == ENOSPC || errnum == EDQUOT || errnum == EFBIG;
@@ -63,7 +70,7 @@ static int say(sqlite3 *db, const char *path, char *err, size_t err_len)
     return rc == SQLITE_NOTADB || rc == SQLITE_CORRUPT ? ERR_FORMAT : ERR_IO;
 }
 
-/* The number that a statement asks for; -1: it cannot. */
+/* The number that a statement returns; -1: it failed. */
 static int64_t number_of(sqlite3 *db, const char *sql)
 {
     sqlite3_stmt *st = NULL;
@@ -75,7 +82,7 @@ static int64_t number_of(sqlite3 *db, const char *sql)
     return n;
 }
 
-/* A file that is there must be empty, or one of ours. */
+/* Check that an existing file is empty, or a database of ours in this version. */
 static int check(sqlite3 *db, const char *path, const struct sqlite_form *form, enum state *state,
                  char *err, size_t err_len)
 {
@@ -100,7 +107,7 @@ static int check(sqlite3 *db, const char *path, const struct sqlite_form *form, 
     return ERR_FORMAT;
 }
 
-/* Every page is read, and what they say of each other compared. */
+/* Read every page, and compare what pages say of each other. */
 static int check_pages(sqlite3 *db, const char *path, enum state *state, char *err, size_t err_len)
 {
     sqlite3_stmt *st = NULL;
@@ -120,7 +127,7 @@ static int check_pages(sqlite3 *db, const char *path, enum state *state, char *e
     return rc;
 }
 
-/* Only its owner reads it. 1: it was not there. */
+/* Create the file, readable only by its owner. 1: it did not exist. */
 static int make(const char *path, char *err, size_t err_len)
 {
     int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
@@ -138,8 +145,8 @@ static int make(const char *path, char *err, size_t err_len)
     return is_new;
 }
 
-/* A transaction of its own takes the lock, and makes what is to be written when the file is new.
- * One that is there is not written to: so it opens on a full disk too. */
+/* Create the tables in a transaction of its own, which takes the lock. A file that exists is not
+ * written to, so that it opens on a full disk too. */
 static int make_tables(sqlite3 *db, const struct sqlite_form *form)
 {
     const bool is_made = number_of(db, "PRAGMA application_id") == form->application_id &&
@@ -159,7 +166,7 @@ static int make_tables(sqlite3 *db, const struct sqlite_form *form)
 
 /* ---- a file that may be damaged ---- */
 
-struct attempt { /* at a file that another process may have */
+struct attempt { /* an attempt to use a file that another process may hold */
     const char *path;
     const struct sqlite_form *form;
     struct sqlite_image *image;
@@ -195,7 +202,7 @@ static int try_for_a_while(int (*try)(const struct attempt *a), const struct att
     return rc;
 }
 
-/* Changes that SQLite does not take from the log, and nothing else does. */
+/* Log changes that are lost: SQLite does not take them from the log, and nothing else can. */
 static void tell_cut(const struct sqlite_image *image, const char *path, struct sqlite_loss *loss)
 {
     char quoted[300];
@@ -208,7 +215,8 @@ static void tell_cut(const struct sqlite_image *image, const char *path, struct 
     loss->n_rows++;
 }
 
-/* Before SQLite opens it, or once it has found (is_damaged) that the file is not whole. */
+/* Look at the pages before SQLite opens the file, or after it has found damage (is_damaged);
+ * salvage a damaged file. */
 static int look(const char *path, const struct sqlite_form *form, bool is_damaged,
                 enum state *state, struct sqlite_loss *loss, char *err, size_t err_len)
 {
@@ -227,7 +235,8 @@ static int look(const char *path, const struct sqlite_form *form, bool is_damage
     return rc;
 }
 
-/* *state becomes DAMAGED_ONE where it was CHECKED and something is not what was written. */
+/* Open with SQLite. *state changes from CHECKED to DAMAGED_ONE when something is not as it was
+ * written. */
 static int open_whole(sqlite3 **out, const char *path, const struct sqlite_form *form,
                       enum state *state, char *err, size_t err_len)
 {
@@ -255,7 +264,8 @@ static int open_whole(sqlite3 **out, const char *path, const struct sqlite_form 
     return rc;
 }
 
-/* A process that has made a new file of a damaged one may have ended before it had its name. */
+/* Finish what another process began: it may have ended before its new file had the database's
+ * name. */
 static int finish_place(const char *path, struct sqlite_loss *loss, char *err, size_t err_len)
 {
     const struct attempt a = {.path = path};
@@ -293,10 +303,10 @@ int sqlite_file_open(sqlite3 **out, const char *path, const struct sqlite_form *
     return rc < 0 ? rc : open_whole(out, path, form, &state, err, err_len);
 }
 
-/* For the next opening; a change that is under way ends without effect. */
+/* Mark the file as damaged for the next opening; a transaction under way is rolled back. */
 static void write_mark(sqlite3 *db)
 {
-    int reserved = -1; /* it is asked for */
+    int reserved = -1; /* asks for the present number */
     char mark[60];
 
     if (sqlite3_get_autocommit(db) == 0)

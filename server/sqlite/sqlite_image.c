@@ -1,6 +1,11 @@
-/* server/sqlite/sqlite_image.c - see sqlite_image.h. The form of the log is SQLite's ("The WAL
- * File Format"): a title of 32 bytes, and pieces: a head of 24 bytes and a page. Numbers are
- * big-endian; what sums are made of is as the title says. */
+/* server/sqlite/sqlite_image.c - see sqlite_image.h.
+ *
+ * The log is in SQLite's format ("The WAL File Format"): a title of 32 bytes, then pieces: a head
+ * of 24 bytes and a page. Numbers are big-endian; the title says in which byte order sums are
+ * computed. The whole log is read once into an array of pieces with the verdict of each; then an
+ * array tells for each page of the database where its newest copy is. The file is locked meanwhile
+ * with the bytes that SQLite itself locks.
+ */
 #ifdef QUIRE_SQLITE
 #include "server/sqlite/sqlite_image.h"
 
@@ -19,12 +24,12 @@
 #define TITLE 32u
 #define HEAD 24u
 #define PIECE (HEAD + SQLITE_PAGES_SIZE)
-#define LOG_MAGIC 0x377f0682u /* with the last bit: sums of big-endian numbers */
+#define LOG_MAGIC 0x377f0682u /* the last bit set: sums of big-endian numbers */
 #define NO_PLACE UINT32_MAX
 /* The bytes that SQLite locks, whatever the size of the file. */
 #define LOCK_FROM 0x40000000
 #define LOCK_BYTES 512
-/* To find out whose a file is: pages that are looked at. */
+/* Pages that are read to find out whether a file is ours. */
 #define MAX_PROBED 1024u
 
 struct sum {
@@ -33,8 +38,8 @@ struct sum {
 
 struct piece {
     uint32_t page;            /* its number */
-    uint32_t size;            /* of the database in pages: a change ends here; 0: it does not */
-    bool is_whole, is_of_log; /* the second: its salt is the log's */
+    uint32_t size;            /* of the database in pages, if a change ends here; else 0 */
+    bool is_whole, is_of_log; /* is_of_log: its salt is the log's */
 };
 
 static uint32_t number_at(const unsigned char *p)
@@ -47,7 +52,7 @@ static uint32_t low_first(const unsigned char *p)
     return (uint32_t)p[3] << 24 | (uint32_t)p[2] << 16 | (uint32_t)p[1] << 8 | p[0];
 }
 
-/* All of them, or it fails. */
+/* Read all n bytes, or fail. */
 static bool read_at(int fd, void *out, size_t n, uint64_t at)
 {
     return file_read(fd, out, n, (int64_t)at) == (int64_t)n;
@@ -84,12 +89,14 @@ struct log {
     struct piece *pieces; /* [n] */
     unsigned char salt[8];
     bool is_high_first, has_title;
-    struct sum before; /* of the piece to be read: as what stands before it says */
-    uint32_t n_first;  /* pieces from the begin that are whole, to the end of a change: SQLite's */
+    struct sum before; /* the sum before the piece to be read, from the log itself */
+    uint32_t n_first;  /* pieces from the beginning that are whole, to the end of a change: those
+                        * that SQLite takes */
     uint32_t n_all;    /* to the end of the last whole change of all */
 };
 
-/* Of a title that is damaged the first piece knows the salt, and this machine wrote it. */
+/* Read the title. If it is damaged, the salt comes from the first piece, and the byte order is this
+ * machine's. */
 static bool read_title(struct log *l)
 {
     unsigned char title[TITLE], head[HEAD];
@@ -181,7 +188,7 @@ bool sqlite_image_read(const struct sqlite_image *image, uint32_t number, unsign
     return place == 0 ? read_from_file(image, number, page) : read_copy(image, place, page);
 }
 
-/* Has the file a page that lies in the log behind what SQLite would read? */
+/* Whether the file already has a page whose copy in the log lies behind those that SQLite takes. */
 static bool has_newer(const struct sqlite_image *image, const struct log *l)
 {
     unsigned char copy[SQLITE_PAGES_SIZE], page[SQLITE_PAGES_SIZE];
@@ -203,7 +210,7 @@ static int make_places(struct sqlite_image *image, const struct log *l, uint32_t
     for (uint32_t i = 0; i < n_taken; i++)
         if (l->pieces[i].is_whole && l->pieces[i].size > 0)
             image->n_pages = l->pieces[i].size;
-    if (image->n_pages > (uint64_t)n_file + l->n) /* whatever it says, no more are there */
+    if (image->n_pages > (uint64_t)n_file + l->n) /* whatever the log says, no more pages exist */
         image->n_pages = n_file + l->n;
     image->places = mem_calloc((size_t)image->n_pages + 1, sizeof(*image->places));
     if (image->places == NULL)
@@ -219,7 +226,8 @@ static int make_places(struct sqlite_image *image, const struct log *l, uint32_t
     return 0;
 }
 
-/* Some page says so, of the file or, where that has hardly any, the first one of the log. */
+/* Whether a page shows that the file is ours: one of the file or, if that has hardly any, the first
+ * one of the log. */
 static bool find_owner(const struct sqlite_image *image)
 {
     unsigned char page[SQLITE_PAGES_SIZE];

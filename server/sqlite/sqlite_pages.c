@@ -1,5 +1,10 @@
-/* server/sqlite/sqlite_pages.c - see sqlite_pages.h. The VFS has one method of its own, xOpen: the
- * files of databases get methods that stand before the system's. */
+/* server/sqlite/sqlite_pages.c - see sqlite_pages.h.
+ *
+ * A VFS over the system's default: its only own method is xOpen, which gives the files of databases
+ * the methods below; each of them passes the call on to the system's file, which lies behind struct
+ * file. on_write() adds the checksum to a copy of the page, on_read() compares it. Other files (the
+ * log, temporary ones) are opened by the system directly.
+ */
 #ifdef QUIRE_SQLITE
 #include "server/sqlite/sqlite_pages.h"
 
@@ -7,20 +12,20 @@
 #include <xxhash.h>
 
 #define VFS_NAME "quire-pages"
-/* Of sqlite3_file_control(): those below 100 are SQLite's. */
+/* An operation of sqlite3_file_control(): those below 100 are SQLite's. */
 #define CHECK_PAGES 0x5155
 
 struct vfs {
-    sqlite3_vfs base; /* first: what SQLite sees */
+    sqlite3_vfs base; /* first: SQLite sees only this */
     sqlite3_vfs *real;
 };
 
 struct file {
-    sqlite3_file base; /* first: what SQLite sees */
+    sqlite3_file base; /* first: SQLite sees only this */
     uint32_t id;
     bool is_checked;
-    unsigned char page[SQLITE_PAGES_SIZE]; /* that is written */
-    /* The system's file lies behind. */
+    unsigned char page[SQLITE_PAGES_SIZE]; /* the page being written, with its checksum */
+    /* The system's file follows in memory. */
 };
 
 /* ---- pages ---- */
@@ -69,7 +74,7 @@ static int on_close(sqlite3_file *base)
     return real_of(base)->pMethods->xClose(real_of(base));
 }
 
-/* A page that is not there any more is none of zeros, but the first one of a new file. */
+/* A page that does not exist any more is damage, not zeros, except the first one of a new file. */
 static int on_read(sqlite3_file *base, void *out, int n, sqlite3_int64 at)
 {
     struct file *f = (struct file *)base;
@@ -145,7 +150,7 @@ static int on_characteristics(sqlite3_file *base)
     return real_of(base)->pMethods->xDeviceCharacteristics(real_of(base));
 }
 
-/* Version 1: no file is mapped, and none of shared memory is needed with an exclusive lock. */
+/* Version 1: no file is mapped, and with an exclusive lock no shared memory is needed. */
 static const sqlite3_io_methods methods = {
     .iVersion = 1,
     .xClose = on_close,
@@ -179,7 +184,7 @@ static int on_open(sqlite3_vfs *base, const char *name, sqlite3_file *out, int f
 
 /* ---- databases ---- */
 
-/* The other methods are the system's, and see its data in what stands before ours. */
+/* The other methods are the system's; they find its data in the copied members before ours. */
 static int register_vfs(void)
 {
     sqlite3_vfs *real = sqlite3_vfs_find(NULL);

@@ -1,4 +1,10 @@
-/* server/sqlite/sqlite_place.c - see sqlite_place.h. */
+/* server/sqlite/sqlite_place.c - see sqlite_place.h.
+ *
+ * Names change by rename() only, in an order that can be resumed after any of them: NEW to
+ * FILE.saved, FILE to FILE.damaged, FILE-wal to FILE.damaged-wal, FILE.saved to FILE. While
+ * FILE.saved exists the work is not done, and sqlite_place_finish() does the rest at the next
+ * opening. The lock on that file keeps two processes from doing so at once.
+ */
 #ifdef QUIRE_SQLITE
 #include "server/sqlite/sqlite_place.h"
 
@@ -25,7 +31,7 @@ static int io_error(int fd)
     return ERR_IO;
 }
 
-/* Does the name still stand for the file that is open? Another process may have been quicker. */
+/* Whether the name still belongs to the open file: another process may have been faster. */
 static bool is_still(const char *path, int fd)
 {
     struct stat mine, there;
@@ -39,8 +45,8 @@ static bool is_gone(int rc)
     return rc == 0 || errno == ENOENT;
 }
 
-/* FILE.saved is complete. The older log goes only while the file that takes its name's place is
- * still there: afterwards that name is the damaged one's. */
+/* FILE.saved is complete: move the files. The older log is removed only while FILE still exists:
+ * afterwards its name belongs to the damaged database's. */
 static int move(const char *path, const char *saved)
 {
     char log[MAX_PATH + 8], kept[MAX_PATH + 16], kept_log[MAX_PATH + 24];

@@ -1,4 +1,9 @@
-/* server/sqlite/sqlite_record.c - see sqlite_record.h. Nothing that a page says is believed. */
+/* server/sqlite/sqlite_record.c - see sqlite_record.h.
+ *
+ * Parses SQLite's cells and records straight from a page: the cell's length and offset, its
+ * overflow pages, then the header of serial types. Nothing that a page says is trusted: every
+ * offset and length is checked against the page, the record and the database before it is used.
+ */
 #ifdef QUIRE_SQLITE
 #include "server/sqlite/sqlite_record.h"
 
@@ -10,9 +15,9 @@
 enum kind { INDEX_INTERIOR = 2, INDEX_LEAF = 10, TABLE_LEAF = 13 };
 
 #define USABLE SQLITE_PAGES_USABLE
-#define FIRST_PAGE_HEAD 100u /* of the database, before that of the page */
+#define FIRST_PAGE_HEAD 100u /* of the database, before the page's own head */
 #define OVERFLOW_BYTES (USABLE - 4)
-/* What lies in the page itself: at least, and at most of an index. */
+/* Bytes of a record inside the page: at least, and at most in an index. */
 #define MIN_LOCAL ((USABLE - 12) * 32 / 255 - 23)
 #define MAX_LOCAL_INDEX ((USABLE - 12) * 64 / 255 - 23)
 #define MAX_LOCAL_TABLE (USABLE - 35)
@@ -27,7 +32,7 @@ static uint32_t number_at(const unsigned char *p)
     return short_at(p) << 16 | short_at(p + 2);
 }
 
-/* A number of one to nine bytes; *at moves behind it. False: it does not end before `end`. */
+/* Read a number of one to nine bytes; *at moves past it. False: it does not end before `end`. */
 static bool read_varint(const unsigned char *p, size_t end, size_t *at, uint64_t *out)
 {
     *out = 0;
@@ -65,7 +70,7 @@ static uint64_t local_of(uint64_t n, enum kind kind)
     return n <= most ? n : local <= most ? local : MIN_LOCAL;
 }
 
-/* The rest, page by page. */
+/* Append the overflow pages' bytes, page by page. */
 static int add_overflow(struct sqlite_record *r, const struct sqlite_image *image, uint32_t number,
                         uint64_t rest)
 {

@@ -1,5 +1,5 @@
-/* server/sqlite/sqlite_record.h - the records that a page of a table or an index has ("Database
- * File Format" of SQLite), read without anything that points to the page.
+/* server/sqlite/sqlite_record.h - the records in a page of a table or an index (SQLite's "Database
+ * File Format"), read without the pages that point to it.
  *
  * Thread: one at a time.
  * Memory: the longest record.
@@ -14,26 +14,26 @@
 #include "core/base/buf.h"
 #include "server/sqlite/sqlite_image.h"
 
-#define SQLITE_RECORD_VALUES 40 /* more than any table of ours has columns */
+#define SQLITE_RECORD_VALUES 40 /* more than any of our tables has columns */
 
 struct sqlite_record {
-    int64_t row; /* of a table's */
+    int64_t row; /* of a table's record */
     uint32_t n;
     uint64_t kinds[SQLITE_RECORD_VALUES];  /* SQLite's serial types */
     uint32_t places[SQLITE_RECORD_VALUES]; /* in `bytes` */
     struct buf bytes;
 };
 
-/* How many records a page has; 0: it is none of a table (of_index: of an index). */
+/* How many records a page has; 0: it is not a page of a table (of_index: of an index). */
 uint32_t sqlite_record_count(const unsigned char *page, uint32_t number, bool of_index);
 
-/* Record i of the page. ERR_FORMAT: not all of its pages are whole, or it is none. ERR_NOMEM. The
- * record was zeroed at first, and wants sqlite_record_release() at last. */
+/* Read record i of the page. ERR_FORMAT: not all of its pages are whole, or it is not a record.
+ * ERR_NOMEM. Zero the struct first, and release it with sqlite_record_release() at the end. */
 int sqlite_record_read(struct sqlite_record *record, const struct sqlite_image *image,
                        const unsigned char *page, uint32_t number, uint32_t i);
 void sqlite_record_release(struct sqlite_record *record);
 
-/* Value i as parameter `to` of a statement; until its next use. */
+/* Bind value i as parameter `to` of a statement; valid until the record's next use. */
 int sqlite_record_bind(const struct sqlite_record *record, uint32_t i, sqlite3_stmt *st, int to);
 
 #endif

@@ -1,4 +1,11 @@
-/* server/sqlite/sqlite_salvage.c - see sqlite_salvage.h. */
+/* server/sqlite/sqlite_salvage.c - see sqlite_salvage.h.
+ *
+ * Two passes over all pages of the image: the first inserts the rows of tables into a new database,
+ * the second enters what indexes still know of rows that are missing into the table `lost`. Which
+ * table a row belongs to follows from its number of columns. The form's statements then remove rows
+ * that cannot stay alone. Everything is one transaction; sqlite_place_take() puts the file in
+ * place.
+ */
 #ifdef QUIRE_SQLITE
 #include "server/sqlite/sqlite_salvage.h"
 
@@ -16,7 +23,7 @@
 #include <unistd.h>
 
 #define MAX_TABLES 4
-/* Lost rows that are named one by one. */
+/* Lost rows that are logged one by one. */
 #define MAX_NAMED 1000
 #define MAX_KEY 4
 #define MAX_PATH 4096
@@ -24,9 +31,9 @@
 struct salvage {
     const struct sqlite_image *image;
     const struct sqlite_form *form;
-    sqlite3 *db; /* the new one */
+    sqlite3 *db; /* the new database */
     sqlite3_stmt *insert[MAX_TABLES], *enter_lost;
-    uint64_t n_rows, n_unread; /* rows that were saved; that have a page that is not whole */
+    uint64_t n_rows, n_unread; /* rows that were saved; rows with a page that is not whole */
     uint32_t n_bad;            /* pages */
     struct sqlite_record record;
 };
@@ -89,7 +96,7 @@ static void end(struct salvage *s)
 
 /* ---- rows ---- */
 
-/* A row that the schema does not take is none of ours: it is left out. */
+/* Step a statement. A row that the schema refuses is not one of ours, and is left out. */
 static int run(sqlite3_stmt *st)
 {
     int rc = sqlite3_step(st);
@@ -152,7 +159,7 @@ static int read_records(struct salvage *s, const unsigned char *page, uint32_t n
     return rc;
 }
 
-/* SQLite never uses the page that has the bytes which it locks. */
+/* Whether SQLite uses the page: never the one with the bytes that it locks. */
 static bool is_used(uint32_t number)
 {
     return number != 0x40000000 / SQLITE_PAGES_SIZE + 1;
@@ -176,7 +183,7 @@ static int read_pages(struct salvage *s, int (*each)(struct salvage *s, bool of_
     return rc;
 }
 
-/* Rows first: then what the indexes have beside them is lost. */
+/* Save the rows first: then whatever the indexes have beyond them is lost. */
 static int save(struct salvage *s)
 {
     char damage[80];
@@ -215,7 +222,7 @@ static uint64_t name_lost(struct salvage *s, const char *path)
     return n;
 }
 
-/* Where nothing has names there was at least a row on each page. */
+/* Log and count the losses. If nothing has names, count at least one row for each lost page. */
 static void tell(struct salvage *s, const char *path, struct sqlite_loss *loss)
 {
     char quoted[300];

@@ -1,5 +1,11 @@
-/* server/streams/frame_log.c - segments in an array whose front is given up in bulk; see
- * frame_log.h. */
+/* server/streams/frame_log.c - segments of whole frames in one array; see frame_log.h.
+ *
+ * The array has live segments from `first` on; dropped ones leave a gap at the front, which is
+ * closed only when the live ones fill less than half, so that each segment moves a bounded number
+ * of times. A segment takes frames up to 64 KiB and is searched for the end of a frame (an empty
+ * line, or a line end) when a frame's place is asked for. Only the I/O thread comes here, through
+ * kept_stream.c.
+ */
 #include "server/streams/frame_log.h"
 
 #include "core/base/err.h"
@@ -7,7 +13,7 @@
 
 #include <string.h>
 
-/* A segment takes no further frames beyond this; one with a longer write has just that. */
+/* A segment takes no further frames beyond this size; a longer write gets a segment of its own. */
 #define SEGMENT_BYTES ((size_t)64 << 10)
 #define FIRST_SEGMENTS 8
 
@@ -39,7 +45,8 @@ static struct frame_segment *last_of(const struct frame_log *l)
     return &l->segments[l->first + l->n - 1];
 }
 
-/* Room for one more segment: behind the others, at the front of the array, or in a longer one. */
+/* Make room for one more segment: behind the others, by moving them to the front of the array, or
+ * in a longer array. */
 static int make_place(struct frame_log *l)
 {
     const size_t more = l->max_segments > 0 ? 2 * l->max_segments : FIRST_SEGMENTS;
@@ -60,7 +67,7 @@ static int make_place(struct frame_log *l)
     return 0;
 }
 
-/* The segment that the next n bytes go to. */
+/* The segment that the next n bytes go to; NULL: no memory. */
 static struct frame_segment *segment_for(struct frame_log *l, size_t n)
 {
     struct frame_segment *s;
@@ -100,7 +107,7 @@ static size_t end_of_frame(const struct frame_log *l, const struct frame_segment
     return found != NULL ? (size_t)(found - s->bytes.data) + strlen(end) : s->bytes.len;
 }
 
-/* Of the first segment as many frames go as have `n` bytes; it has more. */
+/* Drop as many whole frames of the first segment as cover n bytes; the segment has more. */
 static void trim_first(struct frame_log *l, size_t n)
 {
     struct frame_segment *s = &l->segments[l->first];

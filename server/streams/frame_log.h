@@ -1,9 +1,9 @@
 /* server/streams/frame_log.h - the latest frames of a stream, in segments of whole frames.
  *
- * Frames are numbered from first_frame on, and bytes from 0. New frames go behind the last one; the
- * oldest segments go when there are more bytes than may be kept. Neither moves nor reads the other
- * frames, and a frame or byte is found by a binary search among the segments: what a call costs
- * grows with what it adds or hands out, not with what is kept.
+ * Frames are numbered from first_frame on, and bytes from 0. New frames are appended; the oldest
+ * segments are dropped when there are more bytes than may be kept. Neither moves nor reads the
+ * other frames, and a frame or byte is found by a binary search among the segments: the cost of a
+ * call grows with what it adds or returns, not with what is kept.
  *
  * Thread: one owner.
  * Memory: the segments; frame_log_held() is what they take.
@@ -24,8 +24,8 @@ struct frame_segment {
 
 struct frame_log {
     struct frame_segment *segments; /* [max_segments] */
-    size_t first, n, max_segments;  /* those from `first` on, n of them, are there */
-    uint64_t next_byte, next_frame; /* behind the last ones */
+    size_t first, n, max_segments;  /* the n segments from `first` on are live */
+    uint64_t next_byte, next_frame; /* the numbers after the last ones */
     uint64_t held;                  /* bytes of memory */
     bool is_lines;                  /* a frame is a line; else an empty line ends it */
 };
@@ -33,10 +33,10 @@ struct frame_log {
 void frame_log_init(struct frame_log *l, bool is_lines, uint64_t first_frame);
 void frame_log_release(struct frame_log *l);
 
-/* n_frames whole frames. ERR_NOMEM: the log is empty, and goes on behind them. */
+/* Append n_frames whole frames. ERR_NOMEM: the log is empty, and continues after them. */
 int frame_log_add(struct frame_log *l, const char *bytes, size_t n, uint64_t n_frames);
 
-/* The oldest frames go until `max` bytes of frames are left at most. */
+/* Drop the oldest frames until at most `max` bytes of frames are left. */
 void frame_log_keep(struct frame_log *l, uint64_t max);
 
 /* The first byte and frame that are kept; next_byte and next_frame when there are none. */
@@ -44,9 +44,10 @@ uint64_t frame_log_first_byte(const struct frame_log *l);
 uint64_t frame_log_first_frame(const struct frame_log *l);
 uint64_t frame_log_held(const struct frame_log *l);
 
-/* Where a frame begins that is kept, or next_frame. */
+/* The byte at which a kept frame (or next_frame) begins. */
 uint64_t frame_log_byte_of(const struct frame_log *l, uint64_t frame);
-/* The bytes from `at` on, which is kept: *n of them stand together. Valid until the log changes. */
+/* The bytes from `at` on, which must be kept: *n of them are contiguous. Valid until the log
+ * changes. */
 const char *frame_log_bytes(const struct frame_log *l, uint64_t at, size_t *n);
 
 #endif

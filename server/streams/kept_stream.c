@@ -1,5 +1,10 @@
-/* server/streams/kept_stream.c - one kept stream: its frames, and its readers; see
- * stream_store.h. */
+/* server/streams/kept_stream.c - one kept stream: its frames and its readers; see stream_store.h.
+ *
+ * A reader is an HTTP call with the number of its next byte. Nothing is queued for it: feed()
+ * copies from the frame log whenever frames are added or the connection has room
+ * (http_call_on_room()). A reader whose next byte was dropped is cut off. In a stream that is
+ * written again after a restart, a reader may wait for a frame that does not exist yet (`awaits`).
+ */
 #include "server/streams/stream_store_impl.h"
 
 #include "core/base/err.h"
@@ -12,7 +17,7 @@
 #include <string.h>
 #include <time.h>
 
-/* Handed to a reader's connection at a time, and how much may wait there. */
+/* Bytes that are copied to a reader's connection at a time, and the most that may wait there. */
 #define PIECE ((size_t)64 << 10)
 #define MAX_WAITING (4 * PIECE)
 
@@ -21,7 +26,7 @@ struct stream_reader {
     struct list link;
     struct http_call *call;
     uint64_t at;     /* the byte that comes next */
-    uint64_t awaits; /* the frame that it begins with, which is not there yet; 0: it is */
+    uint64_t awaits; /* the first frame that it wants, which is not written yet; 0: none */
 };
 
 /* ---- readers ---- */
@@ -44,7 +49,7 @@ static uint64_t end_of(const struct kept_stream *k)
     return k->frames.next_byte;
 }
 
-/* As much as its connection takes now; the end, where that is all. */
+/* Copy as much as the connection takes now; after the last byte of an ended stream end the call. */
 static void feed(struct stream_reader *r)
 {
     const struct kept_stream *k = r->stream;
@@ -57,7 +62,8 @@ static void feed(struct stream_reader *r)
 
         n = n < PIECE ? n : PIECE;
         if (http_call_write(r->call, bytes, n) < 0)
-            return; /* no memory: it stays behind, and loses its place when its bytes go */
+            return; /* no memory: the reader falls behind, and is cut off when its bytes are
+                     * dropped */
         r->at += n;
     }
     if (!k->is_over || r->at < end_of(k))
@@ -169,8 +175,8 @@ static uint64_t bytes_kept(const struct kept_stream *k)
     return end_of(k) - frame_log_first_byte(&k->frames);
 }
 
-/* Where the stream, or all streams together, have more than they may, the oldest quarter of the
- * stream's frames goes, and so do readers that wanted them. */
+/* When the stream, or all streams together, have more than they may, drop the oldest quarter of the
+ * stream's frames, and cut off readers that wanted them. */
 static void bound(struct kept_stream *k)
 {
     const uint64_t max = stream_store_max_bytes(k->store);
@@ -213,8 +219,7 @@ void kept_stream_init(struct kept_stream *k, struct stream_store *s,
     k->gone_ud = start->gone_ud;
 }
 
-/* Of frames that are written again, those that readers wait for begin now: they are among the last
- * n_frames. */
+/* When frames are written again: readers that wait for one of the last n_frames begin there. */
 static void begin_waiting(struct kept_stream *k, uint64_t n_frames)
 {
     list_each(it, &k->readers) {
@@ -244,7 +249,7 @@ static void feed_all(struct kept_stream *k)
 void kept_stream_write(struct kept_stream *k, const char *bytes, size_t n, uint64_t n_frames)
 {
     if (frame_log_add(&k->frames, bytes, n, n_frames) < 0)
-        cut_behind(k); /* no memory: no reader can go on */
+        cut_behind(k); /* no memory: no reader can continue */
     if (k->is_restored)
         begin_waiting(k, n_frames);
     feed_all(k);
@@ -257,7 +262,7 @@ void kept_stream_comment(struct kept_stream *k, const char *text, size_t n)
         const struct stream_reader *r = list_entry(it, struct stream_reader, link);
 
         if (r->at == end_of(k) && http_call_n_waiting(r->call) == 0)
-            (void)http_call_write(r->call, text, n); /* it may do without */
+            (void)http_call_write(r->call, text, n); /* a comment may be lost */
     }
 }
 

@@ -1,4 +1,10 @@
-/* server/streams/stream_store.c - which streams are kept, and for how long; see stream_store.h. */
+/* server/streams/stream_store.c - which streams are kept, and for how long; see stream_store.h.
+ *
+ * Each stream is in the list of all and in two hash indices (by id and by conversation, both with
+ * its owner). Streams without readers are also in `idle`, ordered by the time at which they became
+ * idle, so that the one timer needs only the first; ended ones among them are in `ended`, from
+ * whose front memory is freed. All on the I/O thread.
+ */
 #include "server/streams/stream_store_impl.h"
 
 #include "core/base/clock.h"
@@ -15,12 +21,13 @@
 struct stream_store {
     struct stream_store_options opt;
     struct stream_counts counts;
-    struct list all;  /* struct kept_stream.link */
-    struct hash_index by_id, by_conversation; /* and owner; of those that have one */
+    struct list all;  /* of struct kept_stream.link */
+    struct hash_index by_id, by_conversation; /* with the owner; the second has streams with a
+                                               * conversation */
     uint64_t n_begun;
-    struct list idle; /* .idle_link: those without a reader, in the order of their times */
-    struct list ended; /* .ended_link: those of them that are over, in the same order */
-    uv_timer_t timer; /* runs while there are idle ones */
+    struct list idle; /* .idle_link: streams without a reader, the longest idle first */
+    struct list ended; /* .ended_link: those of them that have ended, in the same order */
+    uv_timer_t timer; /* runs while `idle` is not empty */
     bool is_stopped;
 };
 
@@ -81,10 +88,10 @@ void stream_store_note(struct kept_stream *k)
 
 void stream_store_count(struct stream_store *s, int64_t bytes)
 {
-    s->counts.bytes += (uint64_t)bytes; /* modulo 2^64: less when it is negative */
+    s->counts.bytes += (uint64_t)bytes; /* modulo 2^64, so that negative numbers subtract */
 }
 
-/* The oldest one that has ended and is not read, but `other`. */
+/* The oldest stream that has ended and is not read, except `other`. */
 static struct kept_stream *oldest_ended(struct stream_store *s, const struct kept_stream *other)
 {
     list_each(it, &s->ended) {

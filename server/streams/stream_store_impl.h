@@ -16,20 +16,20 @@
 
 struct kept_stream {
     struct stream_store *store;
-    struct list link, idle_link, ended_link; /* of the store; the second while it is idle, the
-                                              * third while it is idle and over */
+    struct list link, idle_link, ended_link; /* in the store's lists; the second while it is idle,
+                                              * the third while it is idle and over */
     struct list readers;         /* struct stream_reader, n_readers */
     uint32_t n_readers;
-    uint64_t number; /* those that began later have greater ones */
+    uint64_t number; /* streams that began later have greater numbers */
     char id[STREAM_MAX_ID + 1], owner[STREAM_MAX_OWNER + 2];
     char conversation[STREAM_MAX_CONVERSATION + 1];
     const char *type;
     bool is_alone, is_restored, is_over;
     int64_t begun_s, ended_s;
-    uint64_t idle_us;                 /* since when it is idle */
-    struct frame_log frames; /* the latest ones */
-    uint64_t n_counted;      /* of their memory, in the store's account */
-    void (*stop)(void *ud);           /* NULL: the writer is gone */
+    uint64_t idle_us;                 /* when it became idle */
+    struct frame_log frames; /* the latest frames */
+    uint64_t n_counted;      /* bytes of `frames` in the store's account */
+    void (*stop)(void *ud);           /* NULL: the writer has ended */
     void *ud;
     void (*gone)(void *gone_ud); /* or NULL */
     void *gone_ud;
@@ -38,13 +38,13 @@ struct kept_stream {
 void kept_stream_init(struct kept_stream *k, struct stream_store *s,
                       const struct stream_start *start);
 
-/* A reader came or went, or the stream is over: its time begins or ends. */
+/* Called when a reader comes or goes, or the stream ends: update whether it is idle. */
 void stream_store_note(struct kept_stream *k);
 void stream_store_over(struct kept_stream *k);
 void stream_store_remove(struct kept_stream *k);
-/* So many bytes more, or less. */
+/* Count that many bytes more, or less. */
 void stream_store_count(struct stream_store *s, int64_t bytes);
-/* Streams that have ended and nobody reads go, but `other`. Is there room then? */
+/* Drop ended streams that nobody reads, except `other`, until memory suffices. True: it does. */
 bool stream_store_make_room(struct stream_store *s, const struct kept_stream *other);
 bool stream_store_is_stopped(const struct stream_store *s);
 uint64_t stream_store_max_bytes(const struct stream_store *s);

@@ -1,4 +1,10 @@
-/* server/top/client.c - see client.h. */
+/* server/top/client.c - see client.h.
+ *
+ * A round is one libcurl multi handle with an easy handle for each page, all added by
+ * top_client_begin(). top_client_wait() calls curl_multi_poll(), which waits for the transfers and
+ * for the caller's descriptors (keys, signals) together. Each page keeps its body in a buffer of
+ * its own until the next round begins. Without QUIRE_CURL the functions only report that.
+ */
 #include "server/top/client.h"
 
 #include "core/base/err.h"
@@ -14,9 +20,9 @@
 #include <string.h>
 
 #define CONNECT_MS 5000L
-/* A snapshot waits for the end of a step. */
+/* A page with a snapshot of the engine waits for the end of a step. */
 #define ANSWER_MS 30000L
-/* A list of ten thousand requests has some five million bytes. */
+/* A list of ten thousand requests has about five million bytes. */
 #define MAX_BODY ((size_t)64 << 20)
 
 struct page {
@@ -26,12 +32,12 @@ struct page {
 };
 
 struct top_client {
-    char url[TOP_MAX_URL];    /* as it is shown */
-    char base[TOP_MAX_URL];   /* what paths are appended to */
-    const char *socket;       /* of unix:, inside `url`; NULL: TCP */
-    struct curl_slist *heads; /* with the key */
+    char url[TOP_MAX_URL];    /* as shown to the user */
+    char base[TOP_MAX_URL];   /* paths are appended to it */
+    const char *socket;       /* path of a Unix socket, inside `url`; NULL: TCP */
+    struct curl_slist *heads; /* request headers, with the key */
     CURLM *multi;
-    uint32_t n_pages, n_open; /* of the round; of these without an end */
+    uint32_t n_pages, n_open; /* of the round; of these, still being answered */
     struct page pages[TOP_MAX_PAGES];
 };
 
@@ -43,8 +49,8 @@ static int fail(int rc, char *err, size_t err_len, const char *sentence)
 
 /* ---- opening ---- */
 
-/* What is shown on the terminal and goes into a request line: printable, without a query or a
- * password. */
+/* Whether a URL may be shown on the terminal and put into a request line: printable, without a
+ * query or a password. */
 static bool is_plain(const char *url)
 {
     for (const char *p = url; *p != '\0'; p++)
@@ -239,14 +245,14 @@ static void end_page(struct top_client *c, const CURLMsg *m)
     curl_easy_getinfo(m->easy_handle, CURLINFO_PRIVATE, &p);
     curl_easy_getinfo(m->easy_handle, CURLINFO_RESPONSE_CODE, &p->answer.status);
     if (m->data.result != CURLE_OK) {
-        p->answer.status = 0; /* the answer has no end */
+        p->answer.status = 0; /* the answer was cut off */
         snprintf(p->answer.why, sizeof(p->answer.why), "%s",
                  p->why[0] != '\0' ? p->why : curl_easy_strerror(m->data.result));
     }
     c->n_open--;
 }
 
-/* What can be done without waiting. True: the round is over. */
+/* Do all that is possible without waiting. True: the round is over. */
 static bool advance(struct top_client *c)
 {
     const CURLMsg *m;

@@ -1,4 +1,4 @@
-/* server/top/client.h - pages of a running server over HTTP, by libcurl.
+/* server/top/client.h - fetches pages of a running server over HTTP, with libcurl.
  *
  * A round asks for several pages at once, and the caller waits for all of them or for something of
  * its own (keys, signals), whichever comes first. Redirects are not followed, no proxy is used and
@@ -32,18 +32,18 @@ struct top_question {
 };
 
 struct top_answer {
-    long status; /* 0: none */
+    long status; /* 0: no answer */
     struct buf body;
-    char why[300]; /* without an answer: the reason */
+    char why[300]; /* the reason why there is no answer */
 };
 
-/* url: http://HOST[:PORT], https://HOST[:PORT], HOST[:PORT] (http) or unix:PATH; key: NULL or "":
- * none is sent. Both are copied. */
+/* Open. url: http://HOST[:PORT], https://HOST[:PORT], HOST[:PORT] (http) or unix:PATH; key: NULL or
+ * "": none is sent. Both are copied. */
 int top_client_open(struct top_client **out, const char *url, const char *key, char *err,
                     size_t err_len);
 void top_client_close(struct top_client **c);
 
-/* What the URL was understood as. */
+/* The URL in its complete form. */
 const char *top_client_url(const struct top_client *c);
 
 /* Begin a round, and end what is left of the one before; n <= TOP_MAX_PAGES. */

@@ -1,10 +1,15 @@
-/* server/top/metrics_text.c - see metrics_text.h. */
+/* server/top/metrics_text.c - see metrics_text.h.
+ *
+ * The text is scanned line by line, without a copy: a sample's name and labels point into it.
+ * Quoted label values are skipped with their escapes, so that a '}' or ',' inside of one does not
+ * end the labels.
+ */
 #include "server/top/metrics_text.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Behind the closing quote of a value that begins at `at`; n: there is none. */
+/* Returns the position after the closing quote of a value that begins at `at`; n: there is none. */
 static size_t skip_value(const char *text, size_t n, size_t at)
 {
     while (at < n && text[at] != '"')
@@ -12,7 +17,7 @@ static size_t skip_value(const char *text, size_t n, size_t at)
     return at < n ? at + 1 : n;
 }
 
-/* The closing brace of labels that begin at `at`; n: there is none. */
+/* Returns the position of the closing brace of labels that begin at `at`; n: there is none. */
 static size_t find_brace(const char *text, size_t n, size_t at)
 {
     while (at < n && text[at] != '}')

@@ -1,4 +1,10 @@
-/* server/top/reading.c - see reading.h. */
+/* server/top/reading.c - see reading.h.
+ *
+ * A table maps the names of samples in /metrics to numbers; a sample is added to the model that its
+ * label names. The pages of /debug are parsed as JSON. Rates are the difference of two readings
+ * divided by the difference of the server's own times; when the uptime went back, the server was
+ * restarted, and there is no rate.
+ */
 #include "server/top/reading.h"
 
 #include "core/base/err.h"
@@ -11,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The samples of a model, and what is added up in which number. A label "" is none. */
+/* The samples of a model, and the number that each is added to. The label "": any. */
 static const struct family {
     const char *name, *label, *value;
     enum top_number number;
@@ -64,7 +70,8 @@ static void add_model(struct top_reading *r, const struct top_sample *s)
     r->n_models++;
 }
 
-/* With one model samples do not say whose they are. r->n_models: of none. */
+/* Which model a sample belongs to. With one model, samples have no label for it. r->n_models:
+ * none. */
 static uint32_t model_of(const struct top_reading *r, const struct top_sample *s)
 {
     char id[TOP_MAX_NAME];
@@ -77,7 +84,7 @@ static uint32_t model_of(const struct top_reading *r, const struct top_sample *s
     return i;
 }
 
-/* Buckets of several models have the same bounds, and are added up. */
+/* Add a bucket. Buckets of several models have the same bounds, and are added up. */
 static void add_bucket(struct top_histogram *h, const struct top_sample *s)
 {
     char text[40];
@@ -86,7 +93,7 @@ static void add_bucket(struct top_histogram *h, const struct top_sample *s)
 
     if (!top_sample_label(s, "le", text, sizeof(text)))
         return;
-    bound = strtod(text, NULL); /* +Inf too */
+    bound = strtod(text, NULL); /* "+Inf" is parsed too */
     while (i < h->n && h->bound[i] < bound)
         i++;
     if (i == h->n && h->n < TOP_MAX_BOUNDS) {
@@ -138,7 +145,7 @@ static void take_sample(struct top_reading *r, const struct top_sample *s)
         add_bucket(&r->between_tokens, s);
 }
 
-/* Which models there are stands before all else. */
+/* The server writes the list of its models first, so samples can be assigned while reading. */
 void top_reading_take_metrics(struct top_reading *r, const char *text, size_t n)
 {
     struct top_sample s;
@@ -179,7 +186,7 @@ static uint32_t count_of(const cJSON *from, const char *key)
     return v <= 0 ? 0 : v < UINT32_MAX ? (uint32_t)v : UINT32_MAX;
 }
 
-/* Cut at the end of a character. */
+/* Copy, cut at the end of a character. */
 static void copy_text(char *out, size_t size, const cJSON *from, const char *key)
 {
     const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(from, key));
@@ -307,8 +314,8 @@ static const struct top_model *find_model(const struct top_reading *r, const cha
     return NULL;
 }
 
-/* Lists of running requests change little from one reading to the next: the search begins behind
- * the last one found. */
+/* Lists of running requests change little from one reading to the next: the search begins after the
+ * last one found. */
 static const struct top_request *find_request(const struct top_reading *r, const char *model,
                                               uint64_t id, uint32_t *at)
 {
@@ -324,7 +331,7 @@ static const struct top_request *find_request(const struct top_reading *r, const
     return NULL;
 }
 
-/* A request that the reading before did not have is as old as it is. */
+/* For a request that is new since the last reading, the rate is over its whole time of running. */
 void top_reading_compare(struct top_reading *r, const struct top_reading *before)
 {
     const bool is_same = is_same_process(r, before);

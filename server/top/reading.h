@@ -1,10 +1,11 @@
-/* server/top/reading.h - what a server said at one time: /metrics and the pages of /debug as
- * numbers.
+/* server/top/reading.h - the numbers of a server at one time, from /metrics and the pages of
+ * /debug.
  *
- * A reading is cleared, given the pages of one round in any order but /metrics first, which says
- * which models there are, and then compared with the one before it: rates are differences over the
- * server's own times (its uptime, a request's age), so that they do not depend on when an answer
- * came. Texts are the server's, bytes of others among them: screen.h cleans what it shows.
+ * A reading is cleared, given the pages of one round (/metrics first, which names the models; the
+ * others in any order), and then compared with the one before it. Rates are differences divided by
+ * the server's own times (its uptime, a request's age), so that they do not depend on when an
+ * answer arrived. Texts come from the server and may contain any bytes: screen.h cleans what it
+ * shows.
  *
  * Thread: one owner.
  * Memory: the list of requests grows; top_reading_release() frees it.
@@ -22,9 +23,9 @@
 #define TOP_MAX_STEPS 256
 #define TOP_MAX_BOUNDS 64
 #define TOP_ALL_MODELS UINT32_MAX
-#define TOP_UNKNOWN (-1.0) /* of rates and quantiles */
+#define TOP_UNKNOWN (-1.0) /* for rates and quantiles */
 
-/* Of a model, from /metrics. */
+/* Numbers of a model, from /metrics. */
 enum top_number {
     TOP_RUNNING = 0,
     TOP_WAITING,
@@ -61,7 +62,7 @@ struct top_request {
 
 struct top_histogram {
     uint32_t n;
-    double bound[TOP_MAX_BOUNDS], count[TOP_MAX_BOUNDS]; /* cumulated */
+    double bound[TOP_MAX_BOUNDS], count[TOP_MAX_BOUNDS]; /* cumulative */
 };
 
 struct top_step {
@@ -73,20 +74,21 @@ struct top_reading {
     bool has_metrics, has_requests, has_steps, has_kv;
     char version[64];
     double uptime_s;
-    uint32_t n_models, n_more_models; /* those without room */
+    uint32_t n_models, n_more_models; /* how many had no room */
     struct top_model models[TOP_MAX_MODELS];
-    char wanted[TOP_MAX_NAME]; /* the model to show; "": all. By the caller, before /metrics */
-    uint32_t shown;            /* its index, or TOP_ALL_MODELS: it is what the histograms are of */
+    char wanted[TOP_MAX_NAME]; /* the model to show; "": all. Set by the caller, before /metrics */
+    uint32_t shown;            /* its index, or TOP_ALL_MODELS: the model or models of the
+                                * histograms */
     struct top_histogram first_token, between_tokens;
     struct top_request *requests; /* [n_requests], in any order */
     uint32_t n_requests, n_room;
     struct top_step steps[TOP_MAX_STEPS]; /* [n_steps], the newest last */
     uint32_t n_steps;
-    uint32_t block_tokens, n_swap_copies; /* of the model whose kv was read */
+    uint32_t block_tokens, n_swap_copies; /* of the model whose /debug/kv was read */
     char pressure[16];
 };
 
-/* Empty; of a reading that was used before the memory is kept, of a new one all is zero. */
+/* Empty a reading; the memory of one that was used before is kept. A new one is all zero. */
 void top_reading_clear(struct top_reading *r, const char *wanted);
 void top_reading_release(struct top_reading *r);
 
@@ -98,16 +100,17 @@ int top_reading_take_kv(struct top_reading *r, const char *text, size_t n);
 /* Set the rates of the requests. */
 void top_reading_compare(struct top_reading *r, const struct top_reading *before);
 
-/* Of a model (or of TOP_ALL_MODELS together): what stands there, and how much it grew in a second
- * since the reading before; TOP_UNKNOWN when that is another process' or there is none. */
+/* For a model (or all of them together, TOP_ALL_MODELS): the number, its growth since the reading
+ * before, and the growth a second; TOP_UNKNOWN if there is no reading before, or it is of another
+ * process. */
 double top_reading_number(const struct top_reading *r, uint32_t model, enum top_number number);
 double top_reading_growth(const struct top_reading *r, const struct top_reading *before,
                           uint32_t model, enum top_number number);
 double top_reading_rate(const struct top_reading *r, const struct top_reading *before,
                         uint32_t model, enum top_number number);
 
-/* The upper bound of the bucket that the quantile lies in, of what came since `before` (NULL: of
- * all), in seconds; TOP_UNKNOWN when nothing came. */
+/* The upper bound, in seconds, of the bucket that contains the quantile, of the values since
+ * `before` (NULL: of all); TOP_UNKNOWN when there are none. */
 double top_histogram_quantile(const struct top_histogram *h, const struct top_histogram *before,
                               double q);
 

@@ -1,4 +1,8 @@
-/* server/top/request_table.c - see request_table.h. */
+/* server/top/request_table.c - see request_table.h.
+ *
+ * Each order is a comparison for qsort(); ties keep the server's order. Each column has a rank: the
+ * columns of the lowest ranks are chosen until the width is used up.
+ */
 #include "server/top/request_table.h"
 
 #include "server/top/reading.h"
@@ -91,7 +95,7 @@ enum column {
     N_COLUMNS,
 };
 
-/* What has the lowest rank is there in the narrowest terminal. */
+/* A column with a lower rank is kept in a narrower terminal. */
 static const struct {
     const char *title;
     uint32_t width;
@@ -113,7 +117,7 @@ static const struct {
     [COLUMN_QUEUE] = {"QUEUED", 7, TOP_RIGHT, 10},
 };
 
-/* By rank, as long as they fit; one model needs no name. */
+/* Choose columns by rank, as long as they fit; with one model its name is left out. */
 static void choose(bool chosen[N_COLUMNS], uint32_t width, bool has_models)
 {
     uint32_t taken = 0;

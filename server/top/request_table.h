@@ -1,4 +1,5 @@
-/* server/top/request_table.h - the list of requests: which columns have room, and in which order.
+/* server/top/request_table.h - draws the list of requests: chooses the columns that have room, and
+ * sorts.
  *
  * Thread: one owner.
  * Memory: none of its own; sorting moves the requests of the reading.
@@ -11,9 +12,9 @@
 struct top_reading;
 struct top_screen;
 
-/* As a row: the order's name for --sort and its comparison in request_table.c. */
+/* A new order needs a value here, and its name for --sort and its comparison in request_table.c. */
 enum top_sort {
-    TOP_SORT_STATE = 0, /* the server's order: running first, then as they will run */
+    TOP_SORT_STATE = 0, /* the server's order: running first, then in the order of the queue */
     TOP_SORT_AGE,
     TOP_SORT_RATE,
     TOP_SORT_PROMPT,
@@ -22,15 +23,15 @@ enum top_sort {
     TOP_N_SORTS,
 };
 
-/* "state", "age", ...; TOP_N_SORTS: there is no such name. */
+/* "state", "age", ...; TOP_N_SORTS: no such name. */
 const char *top_sort_name(enum top_sort sort);
 enum top_sort top_sort_of(const char *name);
 
-/* The largest first. */
+/* Sort, the largest first. */
 void top_requests_sort(struct top_reading *r, enum top_sort sort);
 
-/* A head and as many lines as fit above the last `n_below` ones, from request *first on, which is
- * moved back when the list has become shorter. */
+/* Draw a heading and as many lines as fit above the last `n_below` ones, from request *first on,
+ * which is moved back when the list has become shorter. */
 void top_requests_draw(const struct top_reading *r, uint32_t *first, uint32_t n_below,
                        struct top_screen *s);
 

@@ -1,4 +1,10 @@
-/* server/top/round.c - see round.h. */
+/* server/top/round.c - see round.h.
+ *
+ * /metrics is always the first page: it names the models, to which the other pages are assigned by
+ * name. The pages of models are asked for by the list of the last reading, so the first round of a
+ * session asks for /metrics only. Without an answer to /metrics there is no reading; another page
+ * that fails only leaves its part out.
+ */
 #include "server/top/round.h"
 
 #include "core/base/err.h"
@@ -63,14 +69,14 @@ void top_round_begin(struct top_round *r, struct top_client *client, const struc
 
 /* ---- answers ---- */
 
-/* The first one counts. */
+/* Report a failure; only the first one of a round is kept. */
 static void blame(struct top_round *r, const char *path, const char *why)
 {
     if (r->trouble[0] == '\0')
         snprintf(r->trouble, sizeof(r->trouble), "%s: %s", path, why);
 }
 
-/* {"error": {"message": ...}} */
+/* The message of a body {"error": {"message": ...}}. */
 static void copy_message(const struct top_answer *a, char *out, size_t size)
 {
     const char *why, *text = NULL;

@@ -1,8 +1,8 @@
-/* server/top/round.h - one round of questions: which pages, what their answers become, what is
- * wrong.
+/* server/top/round.h - one round of questions: chooses the pages, reads their answers, and reports
+ * failures.
  *
- * /metrics, and for each model that the last reading knew (or the one that is wanted) its requests;
- * with one model its steps and its KV cache too.
+ * The pages are /metrics, and the requests of each model that the last reading knew (or of the one
+ * that is shown); with only one model also its steps and its KV cache.
  *
  * Thread: one owner.
  * Memory: the caller's struct; questions borrow the last reading until the round has begun.
@@ -31,11 +31,11 @@ struct top_round {
     } pages[TOP_MAX_MODELS + 3];
 };
 
-/* wanted: "": all models. */
+/* Ask for the pages of a round. wanted: the model, "": all of them. */
 void top_round_begin(struct top_round *round, struct top_client *client,
                      const struct top_reading *last, const char *wanted);
 
-/* Once it is over: the reading from its answers. False: there is none. */
+/* When the round is over: fill the reading from its answers. False: there is none. */
 bool top_round_take(struct top_round *round, const struct top_client *client,
                     struct top_reading *out, const char *wanted);
 

@@ -1,4 +1,10 @@
-/* server/top/screen.c - see screen.h. */
+/* server/top/screen.c - see screen.h.
+ *
+ * A frame is built in one buffer and written to the terminal at once, so it does not flicker. Text
+ * is taken apart into characters, and each is checked: its width in columns comes from
+ * libunistring, and a character that is not visible becomes '?'. The column is counted on the way,
+ * which is how cells are padded and lines are cut.
+ */
 #include "server/top/screen.h"
 
 #include "core/base/utf8.h"
@@ -40,7 +46,7 @@ void top_screen_end(struct top_screen *s)
 
 /* ---- characters ---- */
 
-/* One of text: how many bytes, how many columns; 0 columns: it is not shown as it is. */
+/* One character of a text: its bytes and columns; 0 columns: '?' is shown for it. */
 struct character {
     size_t n;
     uint32_t columns;
@@ -88,7 +94,7 @@ uint32_t top_screen_width_of(const struct top_screen *s, const char *text)
     return width;
 }
 
-/* What is beyond `end` is left away. */
+/* Add text up to column `end`; the rest is left out. */
 static void add_until(struct top_screen *s, const char *text, uint32_t end)
 {
     for (size_t n = strlen(text); n > 0;) {
@@ -179,7 +185,7 @@ void top_screen_cell(struct top_screen *s, enum top_style style, enum top_align 
     top_screen_fill(s, end + 1);
 }
 
-/* Blanks at the end of a line are left away in a file. */
+/* In a file, blanks at the end of a line are removed. */
 void top_screen_end_line(struct top_screen *s)
 {
     struct buf *b = &s->frame;
@@ -189,7 +195,7 @@ void top_screen_end_line(struct top_screen *s)
     if (!s->has_styles)
         while (b->len > 0 && b->data[b->len - 1] == ' ')
             b->data[--b->len] = '\0';
-    /* In the last column the cursor stands upon the last character. */
+    /* When the last column is used, the cursor stays on it and \033[K would erase its character. */
     add_escape(s, s->column < s->width ? "\033[K" : "");
     s->row++;
     s->column = 0;

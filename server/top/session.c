@@ -1,4 +1,10 @@
-/* server/top/session.c - see session.h. */
+/* server/top/session.c - see session.h.
+ *
+ * One thread with one loop: top_client_wait() waits for answers, keys and signals at once, at most
+ * until the next round or frame is due. Readings are kept in three structs that change roles: `now`
+ * is shown, `before` gives rates, `spare` is filled by the next round. `first` is the reading that
+ * latencies are counted from.
+ */
 #include "server/top/session.h"
 
 #include "core/base/clock.h"
@@ -18,11 +24,11 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Of a file that says nothing of its width. */
+/* The width of a file, unless COLUMNS is set. */
 #define FILE_WIDTH 132
 #define MIN_WIDTH 20
 #define MAX_WIDTH 1000
-/* How often a frame is drawn that says for how long there has been no answer. */
+/* How often a frame is drawn while there is no answer, to show how long that has been so. */
 #define TROUBLE_MS 1000u
 
 struct session {
@@ -36,7 +42,7 @@ struct session {
     char wanted[TOP_MAX_NAME];
     char trouble[TOP_MAX_TROUBLE + 60];
     uint64_t next_ms;     /* when the next round begins */
-    uint64_t answered_ms; /* when there was the last reading, or the beginning */
+    uint64_t answered_ms; /* time of the last reading; at first, of the start */
     uint64_t drawn_ms;
     bool is_asking, is_over;
 };
@@ -72,7 +78,7 @@ static void prepare_screen(struct session *t)
     t->screen.height = UINT32_MAX;
 }
 
-/* The frame says for how long there has been nothing new. */
+/* Fill the line about missing answers, with the time since the last one. */
 static void tell_trouble(struct session *t)
 {
     const uint64_t s = (clock_ms() - t->answered_ms) / 1000;
@@ -105,7 +111,7 @@ static void begin_round(struct session *t)
     top_round_begin(&t->round, t->client, t->now, t->wanted);
 }
 
-/* Latencies are those since then. */
+/* Keep a reading that latencies are counted from. */
 static void remember_first(struct session *t)
 {
     *t->first = *t->now;
@@ -113,7 +119,8 @@ static void remember_first(struct session *t)
     t->first->n_requests = t->first->n_room = 0;
 }
 
-/* The first round of a server asks for its models only, and the next one follows at once. */
+/* Take the answers. The first round of a server asks for its models only, and the next one follows
+ * at once. */
 static void take_round(struct session *t)
 {
     struct top_reading *r = t->spare;
@@ -202,7 +209,7 @@ static int time_left(const struct session *t)
     return (int)(ms < TROUBLE_MS ? ms : TROUBLE_MS);
 }
 
-/* All that was typed and signalled; false: nothing. */
+/* Handle all keys and signals; false: there were none. */
 static bool take_events(struct session *t)
 {
     bool is_any = false;
@@ -215,7 +222,7 @@ static bool take_events(struct session *t)
     return is_any;
 }
 
-/* A frame when something is new, and once a second. */
+/* Draw a frame when something is new, and once a second. */
 static void loop(struct session *t)
 {
     while (!t->is_over) {
@@ -233,7 +240,8 @@ static void loop(struct session *t)
     }
 }
 
-/* Models, a reading, and after a while the one that is shown, with rates since the one before. */
+/* Three rounds: the list of models, a first reading, and after the interval the one that is shown,
+ * with rates since the first. */
 static int once(struct session *t, char *err, size_t err_len)
 {
     for (int i = 0; i < 3; i++) {

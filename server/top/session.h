@@ -1,7 +1,8 @@
-/* server/top/session.h - `quire top` at work: ask the server, draw, listen to keys.
+/* server/top/session.h - runs `quire top`: asks the server, draws frames, handles keys.
  *
- * On a terminal it goes on until q, Ctrl-C or a signal; a server that is not there is said so and
- * asked again. Otherwise it prints one frame, with rates of the time between two readings.
+ * On a terminal it runs until q, Ctrl-C or a signal; when the server does not answer, the frame
+ * says so and the server is asked again. With is_once it prints one frame, with rates of the time
+ * between two readings.
  *
  * Thread: the main thread.
  * Memory: two readings and a frame.
@@ -25,7 +26,7 @@ struct top_options {
     bool is_once;
 };
 
-/* 0, or ERR_*: it could not begin, or, once, not all that was asked for was answered. */
+/* 0, or ERR_*: it could not begin, or, with is_once, some pages were not answered. */
 int top_session_run(const struct top_options *options, char *err, size_t err_len);
 
 #endif

@@ -1,4 +1,10 @@
-/* server/top/terminal.c - see terminal.h. */
+/* server/top/terminal.c - see terminal.h.
+ *
+ * The terminal is switched to unbuffered keys without echo and to its alternate screen, and back on
+ * close. Signals are blocked and read from a signalfd, so none can end the program before the
+ * terminal is restored. Typed bytes are collected in a small buffer, where the escape sequences of
+ * arrow and page keys are recognised even if they arrive in pieces.
+ */
 #include "server/top/terminal.h"
 
 #include "core/base/err.h"
@@ -11,7 +17,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-/* The second screen without a cursor, and back. */
+/* Switch to the alternate screen without a cursor, and back. */
 #define SHOW "\033[?1049h\033[?25l"
 #define HIDE "\033[0m\033[?25h\033[?1049l"
 
@@ -107,7 +113,7 @@ void top_terminal_size(uint32_t *width, uint32_t *height)
 
 /* ---- events ---- */
 
-/* Stopped by Ctrl-Z the shell has its terminal back; SIGCONT brings us here again. */
+/* Ctrl-Z: give the shell its terminal back and stop; after SIGCONT the program goes on here. */
 static int stop(struct top_terminal *t)
 {
     hide(t);
@@ -133,8 +139,8 @@ static int next_signal(struct top_terminal *t)
     }
 }
 
-/* Bytes of the escape sequence that stands first: ESC [ parameters final, ESC O final, or ESC alone
- * before anything else. 0: its end has not come yet. */
+/* The length of the escape sequence at the beginning: ESC [ parameters final, ESC O final, or ESC
+ * alone before anything else. 0: it is not complete yet. */
 static size_t sequence_len(const char *typed, size_t n)
 {
     size_t at = 2;
@@ -150,7 +156,7 @@ static size_t sequence_len(const char *typed, size_t n)
     return at < n ? at + 1 : 0;
 }
 
-/* Sequences of keys that mean nothing here are thrown away. */
+/* Sequences of other keys are ignored. */
 static int sequence_event(const char *typed, size_t len)
 {
     static const struct {
@@ -167,7 +173,7 @@ static int sequence_event(const char *typed, size_t len)
     return TOP_REDRAW;
 }
 
-/* Behind what was read before. A terminal that hung up has an end. */
+/* Append what was typed. A read of 0 bytes means that the terminal hung up. */
 static void read_keys(struct top_terminal *t, bool *is_gone)
 {
     struct pollfd p = {.fd = STDIN_FILENO, .events = POLLIN};
@@ -180,7 +186,7 @@ static void read_keys(struct top_terminal *t, bool *is_gone)
     t->n_typed += n > 0 ? (size_t)n : 0;
 }
 
-/* The first key of those that were typed. */
+/* Take the first key out of the typed bytes. */
 static int take_key(struct top_terminal *t)
 {
     size_t used = 1;
@@ -192,7 +198,7 @@ static int take_key(struct top_terminal *t)
         used = sequence_len(t->typed, t->n_typed);
         if (used == 0 && t->n_typed < sizeof(t->typed))
             return TOP_NOTHING;
-        used = used > 0 ? used : t->n_typed; /* longer than any key's */
+        used = used > 0 ? used : t->n_typed; /* longer than the sequence of any key */
         event = sequence_event(t->typed, used);
     } else {
         event = TOP_KEY + (unsigned char)t->typed[0];

@@ -1,4 +1,8 @@
-/* server/top/units.c - see units.h. */
+/* server/top/units.c - see units.h.
+ *
+ * Numbers are scaled to three significant digits and a unit of one letter. The bounds (9.95, 99.5,
+ * 999.5e3) are those of rounding, so that a text never becomes a column wider by rounding up.
+ */
 #include "server/top/units.h"
 
 #include <math.h>

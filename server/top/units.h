@@ -1,4 +1,4 @@
-/* server/top/units.h - numbers in few columns: 12.3k, 480 ms, 3h05.
+/* server/top/units.h - formats numbers for few columns: 12.3k, 480 ms, 3h05.
  *
  * Thread: any.
  * Memory: the caller's text.
@@ -10,7 +10,7 @@ struct top_text {
     char text[24];
 };
 
-/* Below zero, both are unknown: "-". */
+/* A number below zero is unknown: "-". */
 struct top_text top_count(double n); /* at most 5 columns up to 999M */
 struct top_text top_time(double seconds);
 

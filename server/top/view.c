@@ -1,4 +1,9 @@
-/* server/top/view.c - see view.h. */
+/* server/top/view.c - see view.h.
+ *
+ * The frame is drawn line by line from the top, one function for each line; the screen ignores
+ * lines below its height, so nothing here computes a layout. Only the list of models (half of the
+ * lines left) and the list of requests (the rest) depend on the height.
+ */
 #include "server/top/view.h"
 
 #include "server/top/reading.h"
@@ -9,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LABEL 9 /* columns of what a line is about */
+#define LABEL 9 /* columns of a line's label */
 #define BAR 32
 #define MAX_OWNERS 64
 #define SHOWN_OWNERS 4
@@ -24,7 +29,7 @@ static void label(struct top_screen *s, const char *text)
     top_screen_cell(s, TOP_BOLD, TOP_LEFT, LABEL, text);
 }
 
-/* "812 generated  ": the number stands out. */
+/* "812 generated ": the number in bold. */
 static void value(struct top_screen *s, struct top_text number, const char *what)
 {
     top_screen_text(s, TOP_BOLD, number.text);
@@ -93,7 +98,7 @@ static int compare_doubles(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The last steps one by one, as many as there are columns left. */
+/* Draw the times of the last steps, as many as there are columns left. */
 static void draw_step_times(const struct frame *f)
 {
     const struct top_reading *r = f->now;
@@ -118,7 +123,7 @@ static void draw_step_times(const struct frame *f)
     top_screen_heights(f->screen, took + (n - room), room, sorted[n - 1]);
 }
 
-/* Of several models together the counters alone tell something. */
+/* With several models together only the mean and the rate from the counters are shown. */
 static void draw_steps(const struct frame *f)
 {
     const double steps = rate(f, TOP_STEPS), seconds = rate(f, TOP_STEP_SECONDS);
@@ -133,7 +138,7 @@ static void draw_steps(const struct frame *f)
     top_screen_end_line(f->screen);
 }
 
-/* Since the first reading; before anything came since then, since the server's start. */
+/* The latency since the first reading; since the server's start while nothing came after that. */
 static void draw_latency(const struct frame *f, const char *name, const struct top_histogram *h,
                          const struct top_histogram *before)
 {
@@ -194,8 +199,8 @@ static int compare_owners(const void *a, const void *b)
     return (x->n_blocks < y->n_blocks) - (x->n_blocks > y->n_blocks);
 }
 
-/* By tenant; a block that several requests hold is counted for each. Those without room have no
- * line. */
+/* Count blocks by tenant; a block that several requests hold is counted for each. Tenants beyond
+ * MAX_OWNERS are left out. */
 static uint32_t find_owners(const struct top_reading *r, struct owner owners[MAX_OWNERS])
 {
     uint32_t n = 0, k;
@@ -252,7 +257,7 @@ static void draw_model(const struct frame *f, uint32_t i)
     top_screen_end_line(s);
 }
 
-/* At most half of what is left: the requests have the other half. */
+/* Use at most half of the lines left; the other half is for the requests. */
 static void draw_models(const struct frame *f)
 {
     const uint32_t n = f->now->n_models, room = top_screen_n_left(f->screen) / 2;

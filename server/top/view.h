@@ -1,8 +1,8 @@
-/* server/top/view.h - a frame of `quire top`: what the server is doing, from two readings.
+/* server/top/view.h - draws a frame of `quire top` from two readings.
  *
- * From the top: the server, what is wrong, its requests, tokens a second, steps, latencies, the KV
- * cache with its owners, a line for each model where there are several, the requests. Lines that
- * have no room are left away from the bottom.
+ * From the top: the server, failures, requests, tokens a second, steps, latencies, the KV cache
+ * with its owners, a line for each model if there are several, the list of requests. Lines at the
+ * bottom that have no room are left out.
  *
  * Thread: one owner.
  * Memory: none of its own.
@@ -20,14 +20,14 @@ struct top_screen;
 
 struct top_view {
     const char *url;
-    const char *trouble; /* why there is no newer reading, or not all of it; "": it is whole */
+    const char *trouble; /* why there is no newer reading, or only a part of it; "": all is well */
     bool is_paused;
-    bool has_keys; /* a last line says which there are */
+    bool has_keys; /* a last line lists the keys */
     enum top_sort sort;
-    uint32_t first; /* request of the list; the frame corrects it */
+    uint32_t first; /* first request shown; the frame corrects it */
 };
 
-/* now: sorted anew. before: for rates; first: for latencies; both may be empty readings. */
+/* `now` is sorted. before: for rates; first: for latencies; both may be empty readings. */
 void top_view_draw(struct top_view *v, struct top_reading *now, const struct top_reading *before,
                    const struct top_reading *first, struct top_screen *s);
 

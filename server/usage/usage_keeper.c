@@ -1,5 +1,9 @@
-/* server/usage/usage_keeper.c - see usage_keeper.h. One job at a time; the timer runs while there
- * is something to save. */
+/* server/usage/usage_keeper.c - see usage_keeper.h.
+ *
+ * One job at a time, on a thread of its own, saves the rows that have changed. A row counts as
+ * saved when the job takes its copy; if the job fails, usage_ledger_give_back() marks the rows
+ * again. The ledger's callback starts a one-shot timer, so that an idle server does nothing.
+ */
 #include "server/usage/usage_keeper.h"
 
 #include "core/base/err.h"
@@ -11,7 +15,7 @@
 
 #include <stdio.h>
 
-#define RETRY_MS 2000 /* after a failure */
+#define RETRY_MS 2000 /* pause after a failure */
 
 struct usage_keeper {
     struct usage_ledger *ledger;
@@ -23,8 +27,8 @@ struct usage_keeper {
     int rc; /* of the job, with its sentence */
     char err[300];
     uint32_t n;
-    struct usage_row taken[USAGE_SAVE_ROWS];   /* [n] what the job saves, for the ledger, */
-    struct usage_saved saved[USAGE_SAVE_ROWS]; /* and for the file */
+    struct usage_row taken[USAGE_SAVE_ROWS];   /* [n] the rows that the job saves, for the ledger */
+    struct usage_saved saved[USAGE_SAVE_ROWS]; /* the same rows, for the file */
 };
 
 /* ---- the job ---- */
@@ -71,10 +75,10 @@ static void save(struct usage_keeper *k)
     k->job.done = on_done;
     k->job.name = "usage_keeper";
     k->is_running = true;
-    (void)worker_pool_post(k->pool, &k->job); /* it is the only one: there is room */
+    (void)worker_pool_post(k->pool, &k->job); /* the only job of the pool: there is room */
 }
 
-/* ---- when ---- */
+/* ---- the timer ---- */
 
 static void on_timer(uv_timer_t *timer)
 {

@@ -1,4 +1,10 @@
-/* server/usage/usage_ledger.c - see usage_ledger.h. */
+/* server/usage/usage_ledger.c - see usage_ledger.h.
+ *
+ * Rows are an array sorted by day, to which new rows are almost always appended; each owner knows
+ * its latest row, so that a request's end finds its row at once. Owners are an array with a hash
+ * index and are never removed. When memory or room is short, amounts are added to a row that
+ * exists: the total stays right.
+ */
 #include "server/usage/usage_ledger.h"
 
 #include "core/base/err.h"
@@ -10,10 +16,10 @@
 #include <time.h>
 
 #define DAY_S 86400
-#define OTHERS 0 /* the index of that owner */
+#define OTHERS 0 /* the index of USAGE_OTHERS */
 
 struct owner {
-    uint32_t row; /* its latest; NO_ROW: none */
+    uint32_t row; /* its latest row; NO_ROW: none */
     char name[USAGE_MAX_NAME + 1];
 };
 
@@ -22,7 +28,7 @@ struct owner {
 struct usage_ledger {
     struct owner *owners;
     struct usage_row *rows; /* by day */
-    struct hash_index by_name; /* of owners: an index and one */
+    struct hash_index by_name; /* of owners, as index + 1 */
     uint32_t n_owners, cap_owners, n_rows, cap_rows;
     void (*changed)(void *ud); /* or NULL */
     void *changed_ud;
@@ -38,7 +44,7 @@ void usage_amounts_add(struct usage_amounts *to, const struct usage_amounts *mor
 
 /* ---- room ---- */
 
-/* For one more; the array stays as it is where there is no memory. */
+/* Make room for one more item; the array stays as it is when there is no memory. */
 static int make_room(void **items, uint32_t n, uint32_t *cap, size_t size)
 {
     const uint32_t more = *cap > 0 ? 2 * *cap : 64;
@@ -131,7 +137,7 @@ uint32_t usage_ledger_find(const struct usage_ledger *l, const char *name)
     return USAGE_NO_OWNER;
 }
 
-/* Where there is no room or no memory for one more, it is one of the others. */
+/* The index of an owner; USAGE_OTHERS' when there is no room or no memory for a new one. */
 static uint32_t take_owner(struct usage_ledger *l, const char *name)
 {
     const uint32_t known = usage_ledger_find(l, name);
@@ -141,7 +147,7 @@ static uint32_t take_owner(struct usage_ledger *l, const char *name)
     return add_owner(l, name) < 0 ? OTHERS : l->n_owners - 1;
 }
 
-/* Each owner's latest row, after rows have moved. */
+/* Find each owner's latest row again, after rows have moved. */
 static void find_latest(struct usage_ledger *l)
 {
     for (uint32_t i = 0; i < l->n_owners; i++)
@@ -161,7 +167,7 @@ static void drop_oldest_day(struct usage_ledger *l)
     find_latest(l);
 }
 
-/* Days only go back when somebody sets the clock: then rows make place. */
+/* Insert a row by its day. Days only go back when the clock is set: then later rows move. */
 static struct usage_row *insert_row(struct usage_ledger *l, uint32_t owner, int32_t day)
 {
     uint32_t at = l->n_rows;
@@ -190,8 +196,8 @@ static struct usage_row *find_row(struct usage_ledger *l, uint32_t owner, int32_
     return l->rows[i].owner == owner && l->rows[i].day == day ? &l->rows[i] : NULL;
 }
 
-/* Where there is neither room nor memory for a row, the latest one of all takes it up: a sum over
- * all is right even then. */
+/* The row of an owner and a day, added if need be. Without room or memory it is the latest row of
+ * all, so that a sum over all rows is right even then. */
 static struct usage_row *take_row(struct usage_ledger *l, uint32_t owner, int32_t day)
 {
     struct usage_row *row = find_row(l, owner, day);
@@ -230,7 +236,7 @@ void usage_ledger_restore(struct usage_ledger *l, const char *owner, int32_t day
     usage_amounts_add(&take_row(l, take_owner(l, owner), day)->amounts, saved);
 }
 
-/* What changes are the latest days' rows. */
+/* Search from the end: the rows that change are those of the latest days. */
 uint32_t usage_ledger_take_unsaved(struct usage_ledger *l, struct usage_row *out, uint32_t max)
 {
     uint32_t n = 0;
@@ -309,5 +315,5 @@ bool usage_day_parse(const char *text, int32_t *day)
         return false;
     *day = (int32_t)(timegm(&tm) / DAY_S);
     usage_day_text(*day, back);
-    return strcmp(back, text) == 0; /* no 30th of February */
+    return strcmp(back, text) == 0; /* refuses the 30th of February, for example */
 }

@@ -1,4 +1,10 @@
-/* server/usage/usage_page.c - see usage_page.h. */
+/* server/usage/usage_page.c - see usage_page.h.
+ *
+ * Rows come by day, so that periods are rendered in one pass: amounts of the current period are
+ * summed per owner, and its lines are written when a row of the next period comes. All numbers are
+ * integers; microseconds are printed as seconds with six digits. A pool thread runs
+ * usage_page_render() on a copy of the ledger.
+ */
 #include "server/usage/usage_page.h"
 
 #include "core/base/err.h"
@@ -11,7 +17,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* ---- the question ---- */
+/* ---- the query parameters ---- */
 
 static int take_day(struct http_call *call, const char *name, int32_t *day, struct api_error *e)
 {
@@ -22,7 +28,7 @@ static int take_day(struct http_call *call, const char *name, int32_t *day, stru
     return api_error_set(e, 400, name, NULL, "'%s' must be a day, as 2026-11-26", name);
 }
 
-/* The parameter as an index into a list of words with 0 at its end. */
+/* Read the parameter as an index into a NULL-terminated list of words. */
 static int take_word(struct http_call *call, const char *name, const char *const *words,
                      uint32_t *out, struct api_error *e)
 {
@@ -68,7 +74,7 @@ int usage_question_read(struct http_call *call, struct usage_question *q, struct
 
 /* ---- lines ---- */
 
-struct sums { /* of one period */
+struct sums { /* the sums of one period */
     const struct usage_ledger *ledger;
     const struct usage_question *q;
     struct buf *out;
@@ -79,7 +85,7 @@ struct sums { /* of one period */
     bool has_line;            /* a line has been written */
 };
 
-/* Exact: the ledger counts microseconds. */
+/* Print seconds exactly: the ledger counts microseconds. */
 static void add_seconds(struct buf *b, const char *before, uint64_t us)
 {
     buf_printf(b, "%s%" PRIu64 ".%06" PRIu64, before, us / 1000000, us % 1000000);
@@ -107,7 +113,8 @@ static void add_line_json(struct sums *s, const char *owner, const struct usage_
     buf_add_char(s->out, '}');
 }
 
-/* A name of a tenant may begin as a formula does, which a spreadsheet would compute. */
+/* Quote a text for CSV. A tenant's name may begin like a formula, which a spreadsheet would
+ * compute: an apostrophe prevents that. */
 static void add_csv_text(struct buf *b, const char *text)
 {
     buf_add_char(b, '"');
@@ -134,7 +141,7 @@ static void add_line_csv(struct sums *s, const char *owner, const struct usage_a
     buf_add_str(s->out, "\r\n");
 }
 
-/* The period has ended: a line for each owner with something in it. */
+/* End a period: write a line for each owner that has requests in it. */
 static void end_period(struct sums *s)
 {
     for (uint32_t i = 0; i < s->n_owners; i++) {
@@ -152,7 +159,7 @@ static void end_period(struct sums *s)
     }
 }
 
-/* "2026-11-26", "2026-11" or "total". */
+/* The period's name: "2026-11-26", "2026-11" or "total". */
 static void name_period(enum usage_period by, int32_t day, char out[11])
 {
     usage_day_text(day, out);

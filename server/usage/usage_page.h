@@ -1,12 +1,12 @@
 /* server/usage/usage_page.h - GET /v1/usage: the ledger as JSON, or as CSV for a spreadsheet.
  *
  *     ?from=2026-11-01&to=2026-11-30  days, both included; without: all
- *     &by=day|month|total             what a line is of [day]
+ *     &by=day|month|total             the period of a line [day]
  *     &owner=alice                    one key or tenant only
  *     &format=json|csv                [json]
  *
- * Thread: any; many rows take a thread of a pool some time, so the loop reads the question and
- *         another thread renders a copy of the ledger.
+ * Thread: any; many rows take some time, so the loop reads the query and a pool thread
+ *         renders a copy of the ledger.
  * Memory: a sum for each owner, and the reply.
  * Errors: a 400 that names the parameter.
  */
@@ -27,7 +27,7 @@ enum usage_period { USAGE_BY_DAY = 0, USAGE_BY_MONTH, USAGE_BY_TOTAL };
 struct usage_question {
     int32_t from, to; /* days, both included */
     enum usage_period by;
-    bool has_owner; /* one alone is asked for: */
+    bool has_owner; /* only `owner` is asked for */
     char owner[USAGE_MAX_NAME + 1];
     bool is_csv;
 };

@@ -1,5 +1,9 @@
-/* server/usage/usage_store.c - see usage_store.h. A build without SQLite has usage_store_none.c in
- * its place. */
+/* server/usage/usage_store.c - see usage_store.h.
+ *
+ * One table whose key is day and owner; a save replaces whole rows, so that saving a row twice does
+ * no harm. All rows of a save are one transaction. The keeper's thread calls after the start. A
+ * build without SQLite has usage_store_none.c in its place.
+ */
 #ifdef QUIRE_SQLITE
 #include "server/usage/usage_store.h"
 
@@ -33,7 +37,7 @@ static const struct sqlite_form form = {
     .n_tables = 1,
 };
 
-/* The latest days, the earliest of them first. */
+/* The latest days, in ascending order. */
 static const char load_sql[] = "SELECT * FROM (SELECT " COLUMNS " FROM usage"
                                " ORDER BY day DESC LIMIT ?1) ORDER BY day";
 static const char save_sql[] = "INSERT OR REPLACE INTO usage(" COLUMNS ")"
@@ -91,7 +95,7 @@ uint64_t usage_store_n_lost(const struct usage_store *s)
 
 /* ---- rows ---- */
 
-/* The amounts in the order of the columns. */
+/* Pointers to the amounts, in the order of the columns. */
 static void list_amounts(struct usage_amounts *a, uint64_t *list[8])
 {
     uint64_t *const all[] = {&a->requests,

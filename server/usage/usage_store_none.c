@@ -1,5 +1,8 @@
-/* server/usage/usage_store_none.c - usage_store.h in a build without SQLite: nothing can be opened,
- * so that nothing else is ever called. */
+/* server/usage/usage_store_none.c - usage_store.h in a build without SQLite.
+ *
+ * The opening fails with a sentence, so that there is never a store, and no other function here is
+ * called; they exist to be linked.
+ */
 #ifndef QUIRE_SQLITE
 #include "server/usage/usage_store.h"
 
