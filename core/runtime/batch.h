@@ -57,8 +57,8 @@ struct sampling {
     float dry_multiplier, dry_base;       /* multiplier 0 = off */
     uint32_t dry_allowed_length, dry_last_n;
     const uint32_t *dry_breakers; /* bits by token id, lives as long as the request */
-    uint32_t penalty_last_n;  /* 0: penalties as said above. Else all three count so many last tokens
-                               * of prompt and answer; UINT32_MAX: all of them */
+    uint32_t penalty_last_n;  /* 0: penalties as said above. Else all three count so many last
+                               * tokens of prompt and answer; UINT32_MAX: all of them */
     const uint32_t *allowed;  /* bits by token id, lives as long as the request; NULL: all */
     const int32_t *bad_words; /* runs of ids that must not appear, each behind its length; a length
                                * of 0 ends them; lives as long as the request; NULL: none */

@@ -224,7 +224,7 @@ void recurrent_again(struct runner *r, struct thread_pool_worker *w, uint32_t la
 /* Whether the layer's recurrent part takes quantised rows. */
 bool recurrent_quantises(const struct model_layer *l);
 
-/* The layer's part of a span's state; whether the span begins a sequence, so that the state is zeros. */
+/* The layer's part of a span's state; whether the span begins a sequence, with a state of zeros. */
 float *layer_state(const struct runner *r, const struct model_layer *l,
                    const struct batch_span *span);
 bool begins_sequence(const struct batch_span *span);

@@ -70,7 +70,7 @@ static void drop_groups(struct runner *r, float *ranks)
 }
 
 /* SparseMixer's weight of the best expert that is left: its share among all experts whose outputs
- * are less than 2 jitters below it, relative to the larger magnitude (Phi-3.5-MoE's code). */
+ * are at most 2 jitters below it, relative to the larger magnitude (Phi-3.5-MoE's code). */
 static float mixer_weight(const float *ranks, uint32_t n, float best)
 {
     float sum = 0.0f;
@@ -111,7 +111,7 @@ static void choose(struct runner *r, float *ranks, const struct router_scores *b
 }
 
 /* Fill the numbers to choose by. The order of the weights is that of the logits; weights themselves
- * are needed only where a bias is added to them. */
+ * are needed only where they are added up, with a bias or for a group's score. */
 static void fill_ranks(const struct model_shape *s, const struct model_layer *l,
                        const struct router_scores *b, float *ranks)
 {

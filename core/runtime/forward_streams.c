@@ -208,7 +208,7 @@ static void match_length(const struct runner *r, float *made, const float *like,
     r->kern.scale(made, sqrtf(mean_square(like, n)) / sqrtf(least), n);
 }
 
-/* Make stream i: a matrix of its own times the embedding. */
+/* Fill stream i: the embedding for i = 0, else r->delta scaled to the embedding's length. */
 static void fill_streams(struct runner *r, struct thread_pool_worker *w, uint32_t i)
 {
     const size_t n = r->model->shape.n_embd;

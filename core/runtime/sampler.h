@@ -38,8 +38,8 @@ struct sampler_scratch {
     uint32_t n_vocab;
     float *logits;          /* [n_vocab] when they have to be changed */
     struct candidate *heap; /* [n_vocab] */
-    float *weights;         /* of blocks of the vocabulary */
-    uint32_t *repeats;      /* [n_vocab] of DRY and penalties; zero between calls */
+    float *weights;         /* sums of blocks of the vocabulary */
+    uint32_t *repeats;      /* [n_vocab] for DRY and penalties; zero between calls */
     uint32_t *mask;         /* [n_vocab / 32 + 1] tokens that a constraint allows */
     struct constraint_scratch *walk;
 };
@@ -47,13 +47,13 @@ struct sampler_scratch {
 int sampler_scratch_create(struct sampler_scratch *s, uint32_t n_vocab);
 void sampler_scratch_release(struct sampler_scratch *s);
 
-/* Fill the outputs of `o` from its row of logits [n_vocab]; eog are the ids that ban_eog bans. A
- * constraint is moved on behind the token. */
+/* Fill the outputs of `o` from its row of logits [n_vocab]; ban_eog bans the ids in eog. The
+ * constraint is advanced by the token. */
 void sampler_pick(const struct kern_table *kern, struct sampler_scratch *s, const float *logits,
                   const int32_t *eog, size_t n_eog, struct batch_output *o);
 
-/* What sampler_pick() would draw from, for tests: ids and their shares of 1, best first, as
- * out[n_vocab]. Returns how many. */
+/* For tests: the distribution that sampler_pick() would draw from, as ids and their shares of 1,
+ * best first, in out[n_vocab]. Returns their number. */
 uint32_t sampler_shares(const struct kern_table *kern, struct sampler_scratch *s,
                         const float *logits, const int32_t *eog, size_t n_eog,
                         const struct batch_output *o, struct sampler_share *out);

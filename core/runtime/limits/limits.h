@@ -25,12 +25,12 @@ struct limits {
     double read_gbps;            /* 10^9 bytes a second from memory */
 };
 
-/* All `threads` at work at once, and what they read placed as weights are; numa may be NULL.
- * ERR_NOMEM, or what thread_pool_create() says. */
+/* Measure with all `threads` working at once, and with the region placed as weights are; numa may
+ * be NULL. ERR_NOMEM, or an error of thread_pool_create(). */
 int limits_measure(struct limits *l, enum kern_isa isa, uint32_t threads, const struct numa *numa,
                    bool quick);
 
-/* The same of reading alone, n_bytes in every run. */
+/* Measure reading alone, n_bytes in every run. */
 int limits_measure_reading(double *gbps, uint32_t threads, const struct numa *numa, size_t n_bytes,
                            int n_runs);
 

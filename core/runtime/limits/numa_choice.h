@@ -17,10 +17,10 @@
 #include "core/base/numa.h"
 
 #define NUMA_CHOICE_BYTES ((size_t)1 << 30)
-#define NUMA_CHOICE_GAIN 1.1 /* that local memory must have */
+#define NUMA_CHOICE_GAIN 1.1 /* local memory must be faster by this factor */
 
-/* The plan for threads on these CPUs, and both rates in it. Where there is nothing to choose,
- * nothing is measured; where there is no memory to measure with, it is interleaved. */
+/* Plan the placement for threads on these CPUs, with both rates in the plan. Where there is no
+ * choice nothing is measured; where there is no memory to measure with, the plan is interleaved. */
 void numa_choose(struct numa *numa, const struct cpus *cpus, uint32_t n_threads);
 
 #endif

@@ -16,8 +16,8 @@
 
 #include "kernels/kernels.h"
 
-/* On the calling thread, in less than a millisecond. The answer: operations that were done, a
- * multiplication and an addition counting two. */
+/* Run the loop on the calling thread, for less than a millisecond. Returns the number of
+ * operations; a multiplication and an addition count as two. */
 double limits_run_peak(enum kern_isa isa, enum kern_product product);
 
 #endif
