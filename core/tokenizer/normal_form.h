@@ -30,8 +30,8 @@ enum normal_form_kind { NORMAL_FORM_C = 0, NORMAL_FORM_D, NORMAL_FORM_KC, NORMAL
 int normal_form_create(struct normal_form **out, enum normal_form_kind kind);
 void normal_form_destroy(struct normal_form **form);
 
-/* Where the first character stands that may change or be joined to the one before; n: the text has
- * the form. */
+/* The place of the first character that may change or be joined to the one before; n: the text is
+ * in the form already. */
 size_t normal_form_check(const struct normal_form *form, const char *text, size_t n);
 
 /* Append the text in the form. Spends steps of the budget (NULL: no limit) run by run, and stops
@@ -39,7 +39,7 @@ size_t normal_form_check(const struct normal_form *form, const char *text, size_
 int normal_form_add(const struct normal_form *form, const char *text, size_t n,
                     struct budget *budget, struct buf *out);
 
-/* Did the character come after Unicode 9.0, and do forms or the class of marks treat it? */
+/* Whether the character came after Unicode 9.0 and matters to a form or to the class of marks. */
 bool normal_form_is_newer(uint32_t character);
 
 #endif

@@ -35,8 +35,8 @@ struct vocab;
 int safe_splits_create(struct safe_splits **out, const struct vocab *v);
 void safe_splits_destroy(struct safe_splits **safe_splits);
 
-/* The first safe split behind `from`, which is 0 or a safe split, else n; `safe splits` NULL: there
- * is none. */
+/* The first safe split behind `from`, which is 0 or a safe split, or n if there is none; NULL for
+ * `s`: there are none. */
 size_t safe_splits_next(const struct safe_splits *s, const char *text, size_t n, size_t from);
 
 #endif

@@ -26,19 +26,19 @@
 
 struct split_pattern;
 
-/* What is known of one text to one pattern; zero knows nothing. */
+/* Results of one pattern on one text; zero is a valid start. */
 struct split_memo {
-    size_t dead[SPLIT_MAX_CHOICES]; /* alternative i fits nowhere before this position */
+    size_t dead[SPLIT_MAX_CHOICES]; /* alternative i matches nowhere before this position */
     uint64_t steps;                 /* characters looked at, for tests; never zeroed here */
 };
 
 int split_pattern_create(struct split_pattern **out, const char *source);
 void split_pattern_destroy(struct split_pattern **p);
-/* The text, or its end, changes. */
+/* Forget the results: the text, or its end, changes. */
 void split_memo_forget(const struct split_pattern *p, struct split_memo *memo);
 
-/* Where the match that begins at `from` ends, or SPLIT_NONE; text[0..n) is valid UTF-8 and
- * from < n. No match is empty. */
+/* The end of the match that begins at `from`, or SPLIT_NONE; text[0..n) is valid UTF-8 and from <
+ * n. No match is empty. */
 size_t split_pattern_match(const struct split_pattern *p, struct split_memo *memo, const char *text,
                            size_t n, size_t from);
 
