@@ -1,10 +1,11 @@
-/* core/base/float_mode_x86_64.c - MXCSR; see float_mode.h. Nothing of ours computes with x87. */
+/* core/base/float_mode_x86_64.c - sets MXCSR; see float_mode.h. No code of Quire computes with
+ * x87. */
 #include "core/base/float_mode.h"
 
 #include <xmmintrin.h>
 
 #define PLAIN 0x1F80u /* all exceptions masked, to the nearest, neither FTZ nor DAZ */
-#define FLAGS 0x003Fu /* what has happened so far: no part of the mode */
+#define FLAGS 0x003Fu /* flags of past exceptions, not part of the mode */
 
 void float_mode_set(void)
 {
