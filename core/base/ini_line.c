@@ -1,8 +1,8 @@
 /* core/base/ini_line.c - see ini_line.h.
  *
- * A line is read byte by byte, so that a NUL and a length beyond inih's buffer are errors instead of
- * silent cuts; then leading blanks and byte order marks, in any order, are removed. The readers that
- * inih calls for settings and key files are thin wrappers of it.
+ * A line is read byte by byte, so that a NUL and a length beyond inih's buffer are errors instead
+ * of silent cuts; then leading blanks and byte order marks, in any order, are removed. The reader
+ * functions that inih calls for settings and key files are thin wrappers of it.
  */
 #include "core/base/ini_line.h"
 

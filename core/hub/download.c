@@ -247,8 +247,7 @@ static int fetch(struct download *d)
                  log_quote(quoted, sizeof(quoted), d->err));
         if (!hub_interrupt_sleep(wait))
             return hub_fail(ERR_CANCELED, d->err, d->err_len, "interrupted");
-        if (d->done == before) /* the Hub asked for a pause, or could not be reached: such tries are
-                                * counted */
+        if (d->done == before) /* n_failed counts such tries; the speed ignores their waits */
             begin_ms += wait;
     }
     return 0;

@@ -41,10 +41,10 @@ struct template;
 
 #define TEMPLATE_MAX_SOURCE (1u << 20) /* the largest known template has 20 KB */
 #define TEMPLATE_MAX_NESTING 150 /* of brackets and blocks in the source; Python stops near 100 */
-#define TEMPLATE_MAX_HEIGHT 600  /* of one expression, a + b + c + ... being 3 high */
-#define TEMPLATE_MAX_MEMORY (64u << 20) /* of a parsed template */
+#define TEMPLATE_MAX_HEIGHT 600  /* height of one expression, a + b + c + ... being 3 high */
+#define TEMPLATE_MAX_MEMORY (64u << 20) /* bytes of a parsed template */
 
-#define TEMPLATE_STEP 5 /* steps of the budget that one of a template takes: some 100 ns */
+#define TEMPLATE_STEP 5 /* steps of the request's budget for one step of a template: some 100 ns */
 #define TEMPLATE_MAX_DEPTH 1500 /* of calls, loops and expressions at once while rendering */
 #define TEMPLATE_MAX_RANGE 100000 /* numbers in a range(), jinja's own limit */
 
@@ -53,19 +53,21 @@ struct template_options { /* zero means the default above */
                             * what a long chat takes */
     uint32_t max_depth;
     int64_t now; /* what strftime_now() prints in local time, in seconds since 1970 */
-    struct spans *own; /* appended: which bytes of the output are the template's; NULL: not asked */
+    struct spans *own; /* appended: the bytes of the output that are the template's own; NULL: not
+                        * wanted */
 };
 
-/* Parse source[0..n). ERR_FORMAT: it is not Jinja, or uses what is left out; ERR_LIMIT: too long,
- * too deep; ERR_NOMEM. */
+/* Parse source[0..n). ERR_FORMAT: it is not Jinja, or uses a part that is left out; ERR_LIMIT: too
+ * long, too deep; ERR_NOMEM. */
 int template_create(struct template **out, const char *source, size_t n, char *err, size_t err_len);
 void template_destroy(struct template **t);
 
-/* Append to `out` what the template prints for these variables (a dict, which is only read, but
- * for lists in it that the template itself changes). Values come from `pool`, and stay there.
- * `options` may be NULL. ERR_INVAL: the template refuses or fails, and the sentence says why;
- * ERR_LIMIT: too many steps, too deep, more text than `out` may hold, more memory than `pool` may
- * hold; ERR_CANCELED; ERR_NOMEM. `out` and `own` are then as long as they were. */
+/* Append the text that the template prints for these variables to `out`. The variables are a dict,
+ * which is only read, except for lists in it that the template itself changes. Values come from
+ * `pool`, and stay there. `options` may be NULL. ERR_INVAL: the template refuses or fails, and the
+ * sentence says why; ERR_LIMIT: too many steps, too deep, more text than `out` may hold, more
+ * memory than `pool` may hold; ERR_CANCELED; ERR_NOMEM. `out` and `own` are then as long as they
+ * were. */
 int template_render(const struct template *t, struct value_pool *pool, const struct value *globals,
                     const struct template_options *options, struct buf *out, char *err,
                     size_t err_len);
