@@ -108,7 +108,7 @@ static bool is_hop(const struct hub_asker *k, const struct hub_answer *a, char u
 {
     const char *e = k->place->endpoint, *to = a->location;
     const size_t n = strlen(e);
-    const char *path = strchr(e + 8, '/'); /* of an endpoint with a path */
+    const char *path = strchr(e + 8, '/'); /* path of the endpoint, or NULL */
 
     if (a->status < 300 || a->status > 399)
         return false;

@@ -184,7 +184,7 @@ int hub_cache_make_folders(const char *path, char *err, size_t err_len)
             struct stat st;
 
             if (stat(folder, &st) == 0 && S_ISDIR(st.st_mode))
-                continue; /* of a read-only disk, for instance */
+                continue; /* the disk may be read-only */
             errno = errnum;
             return hub_cache_fail(folder, "make the folder", err, err_len);
         }

@@ -15,7 +15,7 @@
 
 struct hub_hash {
     void *state;
-    unsigned n_bytes; /* of the result */
+    unsigned n_bytes; /* bytes of the result */
 };
 
 /* Begin the hash that the digits of the expected result imply: 64 or 40. `size`: of the whole

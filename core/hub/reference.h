@@ -18,7 +18,7 @@
 
 #define HUB_MAX_REPO 96
 #define HUB_MAX_REVISION 128
-#define HUB_MAX_PATH 512 /* of a file in a repository */
+#define HUB_MAX_PATH 512 /* bytes of a file's path in a repository */
 #define HUB_MAX_DEPTH 16 /* folders above it; repositories of models have two or three */
 
 struct hub_reference {

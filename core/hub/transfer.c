@@ -30,7 +30,7 @@ struct hub_transfer {
     struct curl_slist *with_token, *without;
     char agent[100];
     char why[CURL_ERROR_SIZE];
-    /* of the current exchange */
+    /* the current exchange: */
     const struct hub_request *request;
     struct hub_answer *answer;
     int sink_rc;

@@ -2,9 +2,8 @@
  * parts of the evaluator: failing, counting steps, building text.
  *
  * A rendering has one error: the first failure is stored in r->rc with its sentence, and later ones
- * are dropped. template_step() also turns errors of the pool and the output buffer into
- * that one, so other code need not check them. After an error the output is cut back to where it
- * began.
+ * are dropped. template_step() also turns errors of the pool and the output buffer into that one,
+ * so other code need not check them. After an error the output is cut back to where it began.
  */
 #include "core/jinja/template_impl.h"
 

@@ -40,19 +40,19 @@ struct spans;
 struct template;
 
 #define TEMPLATE_MAX_SOURCE (1u << 20) /* the largest known template has 20 KB */
-#define TEMPLATE_MAX_NESTING 150 /* of brackets and blocks in the source; Python stops near 100 */
+#define TEMPLATE_MAX_NESTING 150 /* brackets and blocks in the source; Python stops near 100 */
 #define TEMPLATE_MAX_HEIGHT 600  /* height of one expression, a + b + c + ... being 3 high */
 #define TEMPLATE_MAX_MEMORY (64u << 20) /* bytes of a parsed template */
 
 #define TEMPLATE_STEP 5 /* steps of the request's budget for one step of a template: some 100 ns */
-#define TEMPLATE_MAX_DEPTH 1500 /* of calls, loops and expressions at once while rendering */
+#define TEMPLATE_MAX_DEPTH 1500 /* nested calls, loops and expressions while rendering */
 #define TEMPLATE_MAX_RANGE 100000 /* numbers in a range(), jinja's own limit */
 
 struct template_options { /* zero means the default above */
     struct budget *budget; /* borrowed; NULL: BUDGET_REQUEST_STEPS of its own, some hundred times
                             * what a long chat takes */
     uint32_t max_depth;
-    int64_t now; /* what strftime_now() prints in local time, in seconds since 1970 */
+    int64_t now; /* time for strftime_now(), in seconds since 1970; it prints local time */
     struct spans *own; /* appended: the bytes of the output that are the template's own; NULL: not
                         * wanted */
 };

@@ -173,7 +173,7 @@ struct scope {
     uint32_t n_loads;
     struct scope_load *loads;
     uint32_t loop, caller, kwargs, varargs; /* slots of the special names */
-    struct scope *other, *test;             /* of loops: else branch, condition */
+    struct scope *other, *test;             /* for loops: else branch, condition */
 };
 
 struct parser {

@@ -113,7 +113,7 @@ struct value_pool {
 
 #define VALUE_POOL_MAX (256u << 20) /* default for `max`: dozens of times a long chat */
 #define VALUE_MAX_KEY 1000 /* values in one key of a dict, a tuple of tuples */
-#define VALUE_MAX_DEPTH 200 /* of lists in lists where values are compared or printed */
+#define VALUE_MAX_DEPTH 200 /* depth of lists in lists that are compared or printed */
 
 void value_pool_init(struct value_pool *pool, size_t max);
 void value_pool_release(struct value_pool *pool);
@@ -172,8 +172,8 @@ int value_less(struct value a, struct value b, bool or_equal, uint64_t *budget);
 int value_hash(struct value v, uint64_t *hash);
 bool value_is_number(struct value v);    /* bool, int, big int or float */
 bool value_is_int(struct value v);       /* bool or int of 64 bits */
-int64_t value_as_int(struct value v);    /* of a bool or int */
-double value_as_double(struct value v);  /* of a number; a big int may be infinite */
+int64_t value_as_int(struct value v);    /* for a bool or int */
+double value_as_double(struct value v);  /* for a number; a big int may be infinite */
 bool value_is_text(struct value v, const char *text); /* whether it is the string `text` */
 
 struct buf;

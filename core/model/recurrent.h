@@ -61,7 +61,7 @@ struct recurrent_shape {
     uint32_t row_floats;
     size_t scan_at;       /* offset of the heads' states in a layer's state, */
     size_t heads_floats;  /* and their number of floats */
-    size_t layer_floats;  /* of a layer's state, a multiple of 16 */
+    size_t layer_floats;  /* floats of a layer's state, a multiple of 16 */
 };
 
 /* The weights of a layer. */

@@ -236,7 +236,7 @@ enum recurrent_trait {
 
 struct traits {
     const char *arch;  /* general.architecture, and the prefix of its keys */
-    tensor_set required; /* of enum layer_tensor; of layers with experts, see traits_tensors() */
+    tensor_set required; /* by enum layer_tensor; layers with experts: see traits_tensors() */
     tensor_set optional;
     uint32_t flags;     /* enum trait_flag */
     uint32_t attention; /* enum attn_trait */

@@ -107,7 +107,7 @@ enum runner_part {
     RUNNER_ATTENTION,
     RUNNER_RECURRENT, /* convolutions, scans, and what is done to their rows */
     RUNNER_ATTN_OUT,
-    RUNNER_ROUTE,     /* of rows to experts */
+    RUNNER_ROUTE,     /* routing rows to experts */
     RUNNER_GATE_UP,   /* with the activation */
     RUNNER_DOWN,
     RUNNER_LOGITS,

@@ -41,7 +41,7 @@ struct special_names {
 };
 
 enum special_scope { /* the names that match: of user-defined tokens, and */
-    SPECIAL_USER_DEFINED = 0, /* no other */
+    SPECIAL_USER_DEFINED = 0, /* no others */
     SPECIAL_ALL = 1,          /* of control tokens and the unknown one */
 };
 

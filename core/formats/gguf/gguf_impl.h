@@ -36,7 +36,7 @@ struct gguf {
     bool owns_recipes; /* frees the tensors' recipes */
     uint64_t data_at; /* offset of the tensors' data */
     uint32_t version;
-    uint64_t alignment; /* of tensor data: a power of two, 8 .. 65536 */
+    uint64_t alignment; /* alignment of tensor data: a power of two, 8 .. 65536 */
     struct gguf_kv *kv;
     struct gguf_tensor *tensors;
     uint32_t n_kv; /* parsed so far: these have an index to free */

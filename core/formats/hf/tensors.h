@@ -17,7 +17,7 @@
 struct hf_folder;
 
 struct hf_tensors {               /* zero is a valid empty one */
-    struct gguf_location *places; /* of the writer's tensors */
+    struct gguf_location *places; /* places of the writer's tensors */
     uint64_t n_places;
 };
 
