@@ -1,5 +1,8 @@
-/* core/base/float_mode_x86_64.c - sets MXCSR; see float_mode.h. No code of Quire computes with
- * x87. */
+/* core/base/float_mode_x86_64.c - sets MXCSR; see float_mode.h.
+ *
+ * The register has mode and flags of past exceptions in one word, so the check masks the flags. The
+ * x87 unit has a mode of its own, but no code of Quire computes with it.
+ */
 #include "core/base/float_mode.h"
 
 #include <xmmintrin.h>

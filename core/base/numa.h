@@ -1,22 +1,22 @@
 /* core/base/numa.h - on which memory nodes the pages of large mappings lie.
  *
- * Where the threads' CPUs are on one node nothing is done, and the kernel's own way is as good. On
- * several there are two ways:
+ * Where the threads' CPUs are on one node, nothing is done: the kernel's own placement is as good.
+ * On several nodes there are two modes:
  *
  *   interleave  Pages lie on the nodes in turn. All threads read at the same rate, wherever the
  *               system lets them run; of two nodes half of all reads are from the other one.
  *   local       A mapping has a part for each node, read by the threads of that node, which stay
  *               there. What every thread reads is interleaved all the same.
  *
- * Weights have parts (model.h): of each matrix a node has its share of the panels, in the order of
- * the threads' shares of the work, so that only stolen work reads from afar. That holds for panels
- * that were packed and for those that a weight cache has: they are read into memory, never mapped,
- * so no other process decides where they lie. KV blocks and recurrent states have no parts, for
- * which thread reads a sequence's changes with the batch: they are interleaved. What a thread
- * writes first and reads alone (its scratch) is the kernel's to place, next to it.
+ * Weights have parts (model.h): each node has a share of every matrix's panels, in the order of the
+ * threads' shares of the work, so that only stolen work reads from another node. That holds for
+ * packed panels and for those from a weight cache: they are read into memory, never mapped, so no
+ * other process decides where they are. KV blocks and recurrent states are interleaved, because the
+ * thread that reads a sequence changes with the batch. The kernel places memory that one thread
+ * writes first and reads alone (its scratch) near that thread.
  *
- * Parts are as large as each other, so the threads must be shared out evenly (numa_can_be_local()).
- * A node that is full gives the next one's memory, without an error; numa_count() tells.
+ * Parts are equally large, so the threads must be spread evenly (numa_can_be_local()). A full node
+ * gives the next one's memory, without an error; numa_count() tells.
  *
  * Thread: any.
  * Memory: none.

@@ -5,7 +5,7 @@
  *                               snapshots/COMMIT/PATH  a relative link to its blob
  *     CACHE/.locks/models--OWNER--NAME/HASH.lock       flock(2): one process fetches the blob
  *
- * A blob that is not whole is blobs/HASH.incomplete, and is gone on with by whoever holds the lock.
+ * An incomplete blob is blobs/HASH.incomplete, and the process that holds the lock continues it.
  *
  * Thread: any; processes keep each other out by the lock.
  * Memory: paths on the stack.

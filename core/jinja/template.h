@@ -9,16 +9,16 @@
  * Two things that jinja2 refuses are there because published templates rely on them: append()
  * and pop() of lists, and a generator under tojson, which is a list.
  *
- * Left out, each refused by name: include, import, from, extends, block, autoescape, the filters
- * random and urlize, lipsum(), the methods encode, translate and maketrans. Integers have 64 bits:
- * what would need more is an error. Filters that give Python a generator give one here, too: it
- * can be walked once, has no length and is true; only its address is not printed. jinja2 computes
- * constant expressions while it compiles, so an error in one counts there even where nothing ever
- * reaches it; here it counts when it is reached.
+ * Not supported, and refused by name: include, import, from, extends, block, autoescape, the
+ * filters random and urlize, lipsum(), the methods encode, translate and maketrans. Integers have
+ * 64 bits: a larger result is an error. Filters that give a generator in Python give one here, too:
+ * it can be walked once, has no length and is true; only its address is not printed. jinja2
+ * computes constant expressions while it compiles, so an error in one counts even where it is never
+ * reached; here it counts when it is reached.
  *
- * Whose the bytes of the text are: those of the template's source, and of strings that the caller
- * gave as value_own(), are the template's own; value.h says how they stay so. A caller who wants
- * names of special tokens to count in these alone asks for them by `own`.
+ * Origin of the bytes: those of the template's source, and of strings that the caller gave as
+ * value_own(), are the template's own; value.h tells how that is kept. A caller that accepts names
+ * of special tokens only in these bytes gets their spans by `own`.
  *
  * Thread: a template is read-only after creation: any number of threads may render it at once,
  *         each with a pool of its own. Neither call uses more than 2 MiB of stack.

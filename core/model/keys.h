@@ -1,6 +1,6 @@
 /* core/model/keys.h - the metadata keys of a model file, looked up under its architecture's name.
  *
- * Private to core/model. Each checks type and range, and says what is wrong with a sentence.
+ * Private to core/model. Each function checks type and range, and writes a sentence on an error.
  *
  * Thread: the loading thread.
  * Memory: none.

@@ -8,15 +8,16 @@
  *   padding   to a multiple of 4,096 bytes
  *   panels    the bytes of the model's panel mapping, as the products read them
  *
- * The id says what was packed and how: size and time of the model file, a hash of all its bytes
- * before the tensors' data, a hash of samples of the data (all that for every file, where there are
- * several), and a hash of the layout: where each matrix lies, in which type, and what packing a
- * known pattern into that type gives (so a cache of another version of the panels is another
- * layout, without anyone counting versions).
+ * The id identifies the packed model and the way it was packed: size and time of the model file, a
+ * hash of all its bytes before the tensors' data, a hash of samples of the data (all that for every
+ * file, where there are several), and a hash of the layout: the place and type of each matrix, and
+ * the result of packing a known pattern into that type (so another version of the panels gives
+ * another layout, without a version number).
  *
- * Nothing in the file is believed: it must be a regular file that only its owner can write, the
- * owner being us or root; whatever differs or fails its checksum is a reason, in words, not to use
- * it. Files are written under another name, synced and renamed, so a reader sees all or nothing.
+ * Nothing in the file is trusted: it must be a regular file that only its owner can write, the
+ * owner being this process's user or root; anything that differs or fails its checksum is a reason,
+ * as a text, not to use it. Files are written under another name, synced and renamed, so a reader
+ * sees all or nothing.
  *
  * The panels are read into huge pages, not mapped. Mapping 0.5 GB and checking it would take 0.03 s
  * instead of 0.07 (two cores, from the page cache). But each decode step would then read the panels

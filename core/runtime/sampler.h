@@ -1,15 +1,14 @@
 /* core/runtime/sampler.h - logits -> a token and its log-probabilities.
  *
- * Order: log-probabilities are those of the raw logits. Then logit_bias, penalties and bans
- * change the logits, and tokens that a constraint forbids are gone, whatever their bias; where its
- * text may end, end-of-generation tokens are allowed unless they are banned. Temperature 0 (or
- * below 1e-6) takes the largest, ties to the lowest id;
- * otherwise weights are exp((logit - max) / temperature) and are cut by top_k, then top_p of what
- * is left, then min_p of the largest, then typical_p, then XTC; one token is drawn with
- * random_uniform(seed, pos). Mirostat takes the place of all those cuts. A request may have a chain
- * instead: the cuts and the temperature in an order of its own. Every stage looks at all tokens
- * that the one before it has left, and shares are of those.
- * Every sum is taken in one fixed order, so the answer is a function of the logits and the
+ * Order: log-probabilities are those of the raw logits. Then logit_bias, penalties and bans change
+ * the logits, and tokens that a constraint forbids are gone, whatever their bias; where its text
+ * may end, end-of-generation tokens are allowed unless they are banned. Temperature 0 (or below
+ * 1e-6) takes the largest, ties to the lowest id; otherwise weights are exp((logit - max) /
+ * temperature) and are cut by top_k, then top_p of what is left, then min_p of the largest, then
+ * typical_p, then XTC; one token is drawn with random_uniform(seed, pos). Mirostat replaces all
+ * those cuts. A request may have a chain instead: the cuts and the temperature in an order of its
+ * own. Every stage looks at all tokens that the stage before it left, and computes shares among
+ * those. Every sum is taken in one fixed order, so the answer is a function of the logits and the
  * request alone.
  *
  * Thread: any; a struct sampler_scratch belongs to one thread.

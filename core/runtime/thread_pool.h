@@ -10,10 +10,10 @@
  *
  * In every region of n items, thread t owns items n*t/threads..n*(t+1)/threads-1 and takes them
  * from the front, so weights that fit into its cache are still there in the next step. A thread
- * that has done its own steals items from the back of the share with the most left, of the threads
- * that share its last-level cache if any of them has something left, else of those of its memory
- * node, else of the others. There is no counter that all threads write, and no lock; the barrier is
- * a tree of the same groups (topology.h).
+ * that has finished its own share steals items from the back of the share with the most left: among
+ * the threads of its last-level cache if any of them has items left, else among those of its memory
+ * node, else among all others. There is no counter that all threads write, and no lock; the barrier
+ * is a tree of the same groups (topology.h).
  *
  * Every thread must pass through the same regions and barriers in the same order, with the same
  * n. Which thread takes an item never changes a result: kernels guarantee that.

@@ -1,14 +1,14 @@
 /* core/tokenizer/normal_form.h - Unicode's normalization forms of UTF-8 text, as tokenizers have
  * them.
  *
- * The characters' mappings are libunistring's, but for characters that came after Unicode 9.0: the
- * library `tokenizers` has the tables of that version, models were taught with it, and so these
- * characters stay as they are. What the older ones become never changes (Unicode's stability
- * policy), so the result is the same whatever the version of libunistring.
+ * The characters' mappings are libunistring's, except for characters that came after Unicode 9.0:
+ * the library `tokenizers` has the tables of that version, and models were trained with it, so
+ * these characters stay unchanged. Mappings of older characters never change (Unicode's stability
+ * policy), so the result is the same with every version of libunistring.
  *
  * Most text has its form already. A table knows the characters that may change, or change what is
  * beside them, and only the runs around such characters are given to libunistring. Bytes that are
- * no UTF-8 are left alone. Of more than 64 KiB of marks in a row each 64 KiB are ordered alone.
+ * not UTF-8 stay unchanged. More than 64 KiB of marks in a row are ordered in pieces of 64 KiB.
  *
  * Thread: read-only once created.
  * Memory: 73 KiB.

@@ -16,9 +16,9 @@
  * itself: both ways of cutting give the same ones, since no safe split is before a byte that
  * continues a character (10xxxxxx).
  *
- * For ASCII two bytes say it all. Other characters are known by a hash of the pair: two pairs that
- * fall together cost a safe split, never a token. A piece that is no UTF-8 (byte-level BPE) may
- * begin or end within a character: its bytes count for all characters that end or begin with them.
+ * For ASCII two bytes decide. Pairs with other characters are looked up by a hash: pairs with equal
+ * hashes cost a safe split, never a token. A piece that is not UTF-8 (byte-level BPE) may begin or
+ * end within a character: its bytes count for all characters that end or begin with them.
  *
  * Thread: read-only once created.
  * Memory: 16 KiB, and half a byte to a byte for each byte of the pieces, at most 1 MiB.

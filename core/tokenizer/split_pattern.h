@@ -2,9 +2,9 @@
  *
  * A pattern is a list of alternatives, the first that fits wins, and each is a few steps in a row:
  * characters of a set, repeated greedily; one of some endings such as 's; the end of the spaces.
- * That is little enough to be matched by hand, several times faster than by a library for regular
- * expressions, and to bound the work: no step that can fail stands behind two that repeat without
- * limit, and where a run of characters leads an alternative nowhere, that is remembered for all
+ * That is simple enough for a matcher of its own, several times faster than a library for regular
+ * expressions and with bounded work: no step that can fail comes after two that repeat without
+ * limit, and where an alternative fails on a run of characters, that is remembered for all
  * positions of the run. So cutting a text looks at each character a fixed number of times.
  *
  * The notation is Perl's: | ? * + {n} {m,n}, sets such as [^\r\n\p{L}] with ranges, \s \d \p{X}
@@ -13,7 +13,7 @@
  *
  * Thread: a pattern is read-only after creation; a memo belongs to one thread.
  * Memory: one block each.
- * Errors: ERR_FORMAT for what is not in the notation, ERR_LIMIT for too much, ERR_NOMEM.
+ * Errors: ERR_FORMAT: not in the notation; ERR_LIMIT: too many steps, sets or ranges; ERR_NOMEM.
  */
 #ifndef CORE_TOKENIZER_SPLIT_PATTERN_H
 #define CORE_TOKENIZER_SPLIT_PATTERN_H

@@ -1,6 +1,6 @@
 /* core/formats/gguf/blocks.c - the table of formats, half floats, and the formats with one scale a
  * block of 32 (Q4_0, Q4_1, Q5_0, Q5_1, Q8_0). The 256-wide formats are in blocks_k.c, those whose
- * codes are no numbers in blocks_iq.c and blocks_ik.c.
+ * codes are indices of a table in blocks_iq.c and blocks_ik.c.
  *
  * In the 4- and 5-bit formats byte j of the codes holds number j in its low nibble and number
  * j + 16 in its high one; bit j of the 32-bit word `qh` is the fifth bit of number j.

@@ -1,7 +1,7 @@
 /* core/formats/gguf/cursor.h - reading a file's bytes in order, each step checked against its end.
  *
- * All numbers are little-endian and unaligned. The subject says what is being read, so that a
- * failure is told in one sentence, FILE: SUBJECT: WHAT WAS FOUND.
+ * All numbers are little-endian and unaligned. The subject names the item that is being read, so
+ * that a failure is one sentence, FILE: SUBJECT: WHAT WAS FOUND.
  *
  * Private to core/formats/gguf.
  * Thread: one owner.

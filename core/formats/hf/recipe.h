@@ -1,8 +1,8 @@
 /* core/formats/hf/recipe.h - rows of a GGUF tensor, made from tensors of a folder.
  *
- * A folder's tensors are not always what a GGUF file has: experts are apart, rows in another order,
- * matrices turned, norms short of 1, numbers in 4 or 8 bits with their scales in a tensor beside. A
- * recipe says how one row is made; nothing is made before it is asked for, and nothing is kept.
+ * A folder's tensors often differ from a GGUF file's: experts are separate, rows in another order,
+ * matrices transposed, norms smaller by 1, numbers in 4 or 8 bits with their scales in another
+ * tensor. A recipe makes one row when it is asked for, and keeps nothing.
  *
  * Numbers with scales become:
  *   FP8 (E4M3)               BF16: the product code * scale in float, rounded to nearest even

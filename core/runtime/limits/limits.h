@@ -1,9 +1,10 @@
-/* core/runtime/limits/limits.h - the peaks of this machine, measured: what the benches compare
+/* core/runtime/limits/limits.h - measures the peaks of this machine, which the benches compare
  * kernels with.
  *
- * Each kind of product has a peak of its own (peaks.h), which none exceeds. The memory rate
- * is loads, with prefetching as products do it, over a region that fits in no cache. The best of
- * many short runs counts, since a peak is what a quiet machine reaches. Takes about a second.
+ * Each kind of product has a peak of its own (peaks.h), which no product of that kind exceeds. The
+ * memory rate is that of loads, with prefetching as products do it, over a region that fits in no
+ * cache. The best of many short runs counts, since a peak is what a quiet machine reaches. Takes
+ * about a second.
  *
  * Thread: limits_measure() computes on the calling thread and on a thread pool of its own; the
  *         single loops: any.

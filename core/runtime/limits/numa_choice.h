@@ -1,10 +1,10 @@
-/* core/runtime/limits/numa_choice.h - interleaved or local memory: what reads faster here.
+/* core/runtime/limits/numa_choice.h - chooses interleaved or local memory by measuring both.
  *
- * Local memory (core/base/numa.h) reads faster where a node's own is nearer. It also ties threads
- * to their nodes, and a thread that is late there is helped by reads from afar only. So it is
- * chosen where it reads a tenth faster, both ways measured as a step reads weights: all threads at
- * once, over more memory than caches hold. Virtual machines may name nodes that are no nearer than
- * others.
+ * Local memory (core/base/numa.h) reads faster where a node's own memory is nearer. It also ties
+ * threads to their nodes, and other nodes can help a late thread only by remote reads. So it is
+ * chosen where it reads a tenth faster, both modes measured as a step reads weights: all threads at
+ * once, over more memory than caches hold. Virtual machines may report nodes that differ in
+ * nothing.
  *
  * Thread: the one that starts the program; makes threads of its own for the call.
  * Memory: NUMA_CHOICE_BYTES at most, for the call.
