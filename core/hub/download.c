@@ -69,7 +69,7 @@ int hub_url(char *url, size_t size, const char *endpoint, const char *middle, co
 
 /* ---- the part ---- */
 
-/* Fail for an error of the disk. Never ERR_IO, which would be tried again. */
+/* Fail with ERR_LIMIT for an error of the disk; ERR_IO would be tried again. */
 static int fail_part(struct download *d, const char *verb)
 {
     (void)hub_cache_fail(d->part, verb, d->err, d->err_len);

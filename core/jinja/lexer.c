@@ -339,7 +339,7 @@ static struct token lex_quoted(struct lexer *lex)
     return t;
 }
 
-/* The length of the end of the open tag, if it is here; else 0. */
+/* The position behind the end of the open tag, if the end is here; else 0. */
 static size_t open_tag_end(const struct lexer *lex)
 {
     if (lex->n_brackets > 0)

@@ -1,9 +1,9 @@
 /* core/model/adapter_pack.c - an adapter's matrices as panels; see adapter_impl.h.
  *
  * Two passes over the layers: the first chooses types and adds up sizes, so that one allocation
- * takes all panels; the second reads the file row by row, 16 rows to a panel, in the interleaved
- * form that the model's own products read. The id is a hash over the finished panels, so adapters
- * with the same numbers share cached prefixes, whatever their files are called.
+ * takes all panels; the second reads the file row by row, 16 rows to a panel. The id is a hash over
+ * the finished panels, their places and factors, so adapters with the same numbers share cached
+ * prefixes, whatever their files are called.
  */
 #include "core/model/adapter_impl.h"
 
