@@ -1,4 +1,9 @@
-/* core/base/base64.c - see base64.h. */
+/* core/base/base64.c - see base64.h.
+ *
+ * GnuTLS, which is linked for TLS anyway, does both directions; it allocates the result, which is
+ * then copied into the buffer under the buffer's limit. An empty text is no input to it, so it is
+ * handled first.
+ */
 #include "core/base/base64.h"
 
 #include "core/base/err.h"

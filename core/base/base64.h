@@ -8,10 +8,10 @@
 
 #include "core/base/buf.h"
 
-/* Append the text of bytes[0..n); without memory out->err is set. */
+/* Append bytes[0..n) as text; without memory out->err is set. */
 void base64_add(struct buf *out, const void *bytes, size_t n);
 
-/* Append the bytes of text[0..n). ERR_FORMAT for another text, ERR_LIMIT, ERR_NOMEM. */
+/* Append the bytes of text[0..n). ERR_FORMAT: not base64; ERR_LIMIT, ERR_NOMEM. */
 int base64_decode(struct buf *out, const char *text, size_t n);
 
 #endif

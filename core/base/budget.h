@@ -33,8 +33,8 @@ struct budget {
     int err;                     /* 0, ERR_LIMIT or ERR_CANCELED: the first that happened */
 };
 
-/* `n` steps are about to be done. NULL is a budget without limits, for what the operator asks for
- * (command lines, settings). */
+/* Spend `n` steps, before they are done. A NULL budget has no limits; it is for work that the
+ * operator asks for (command lines, settings). */
 static inline int budget_spend(struct budget *b, uint64_t n)
 {
     if (b == NULL || b->err < 0)

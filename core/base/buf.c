@@ -1,4 +1,9 @@
-/* core/base/buf.c - see buf.h. */
+/* core/base/buf.c - see buf.h.
+ *
+ * Every append goes through buf_reserve(), the only place that compares with `max`, grows the
+ * memory and sets err. Borrowed bytes are marked by cap == 0 with data set; the first append copies
+ * them, so a reader that only looks at a large body never copies it.
+ */
 #include "core/base/buf.h"
 
 #include "core/base/err.h"

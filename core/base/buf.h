@@ -25,8 +25,8 @@ void buf_init(struct buf *b, size_t max);
 void buf_release(struct buf *b);
 void buf_clear(struct buf *b); /* len = 0, err = 0, memory kept */
 
-/* In place of what it holds, bytes that outlive the buffer. They are not copied before more is
- * added or buf_detach() hands them on, and need no NUL behind them; `cap` is 0 until then. */
+/* Replace the contents by bytes that outlive the buffer. They are not copied before more is added
+ * or buf_detach() hands them on, and need no NUL behind them; `cap` is 0 until then. */
 void buf_borrow(struct buf *b, const void *bytes, size_t n);
 
 int buf_reserve(struct buf *b, size_t more);
@@ -39,7 +39,7 @@ int buf_printf(struct buf *b, const char *format, ...) __attribute__((format(pri
 void buf_consume(struct buf *b, size_t n);
 
 /* Hand the bytes to the caller (free with mem_free); the buffer is empty afterwards. NULL: there
- * are none, or no memory for a copy of borrowed ones, which stay. */
+ * are no bytes, or there is no memory for a copy of borrowed ones, which stay. */
 char *buf_detach(struct buf *b, size_t *len);
 
 #endif

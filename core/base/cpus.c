@@ -1,4 +1,10 @@
-/* core/base/cpus.c - see cpus.h. */
+/* core/base/cpus.c - see cpus.h.
+ *
+ * Everything is read once from text files under /sys and /proc, below a root that tests replace by
+ * a folder. Of each core the first allowed CPU goes to the front of the list, its siblings behind
+ * all cores; both halves are then sorted by node, cache and number, which is the order that threads
+ * are placed in. The quota is the least of the process's control group and all groups above it.
+ */
 #include "core/base/cpus.h"
 
 #include <fcntl.h>
@@ -9,7 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define MASK_CPUS 8192 /* the kernel's largest mask */
+#define MASK_CPUS 8192 /* bits of the kernel's largest mask */
 #define PATH_BYTES 512
 
 struct mask {
@@ -21,7 +27,7 @@ static bool has(const struct mask *m, uint32_t cpu)
     return CPU_ISSET_S(cpu, sizeof(*m), (const cpu_set_t *)(const void *)m);
 }
 
-/* A small file as text; false when it is not there. */
+/* Read a small file as text; false when it is not there. */
 static bool read_text(const char *path, char *text, size_t size)
 {
     const int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -33,7 +39,7 @@ static bool read_text(const char *path, char *text, size_t size)
     return n > 0;
 }
 
-/* The next range of a list like "0-3,8": false at its end. */
+/* Read the next range of a list like "0-3,8"; false at its end. */
 static bool next_range(const char **list, uint32_t *from, uint32_t *to)
 {
     const char *p = *list;
@@ -47,7 +53,7 @@ static bool next_range(const char **list, uint32_t *from, uint32_t *to)
     return true;
 }
 
-/* Does the list hold a CPU of the mask that is below `limit`? */
+/* Whether the list has a CPU of the mask that is below `limit`. */
 static bool list_meets(const char *list, const struct mask *m, uint32_t limit)
 {
     uint32_t from, to;
@@ -69,7 +75,7 @@ static bool list_has(const char *list, uint32_t cpu)
     return false;
 }
 
-/* A file of a CPU's folder. */
+/* Read a file of a CPU's folder. */
 static bool read_of_cpu(const char *root, uint32_t cpu, const char *file, char *text, size_t size)
 {
     char path[PATH_BYTES];
@@ -78,7 +84,7 @@ static bool read_of_cpu(const char *root, uint32_t cpu, const char *file, char *
     return read_text(path, text, size);
 }
 
-/* Is there an earlier CPU of the mask on the same core? */
+/* Whether an earlier CPU of the mask is on the same core. */
 static bool is_sibling(const char *root, const struct mask *m, uint32_t cpu)
 {
     char list[4096];
@@ -87,7 +93,7 @@ static bool is_sibling(const char *root, const struct mask *m, uint32_t cpu)
            list_meets(list, m, cpu);
 }
 
-/* The lowest CPU of those that share the CPU's cache of the highest level. */
+/* The lowest CPU that shares the CPU's cache of the highest level. */
 static uint16_t cache_of(const char *root, uint32_t cpu)
 {
     char file[64], text[4096];
@@ -172,7 +178,7 @@ static void grant(struct cpus *c, long long quota, long long period)
         c->quota = whole;
 }
 
-/* "max 100000" or "150000 100000". */
+/* Read a quota: "max 100000" or "150000 100000". */
 static void read_cpu_max(struct cpus *c, const char *root, const char *group)
 {
     char path[2 * PATH_BYTES], text[64], *end;
@@ -197,8 +203,8 @@ static void read_cfs_quota(struct cpus *c, const char *root)
         grant(c, strtoll(quota, NULL, 10), strtoll(period, NULL, 10));
 }
 
-/* The process's own group and all above it: the least counts. In a container's namespace the
- * group is "/". */
+/* Read the quotas of the process's own group and of all above it: the least counts. In a
+ * container's namespace the group is "/". */
 static void read_quota(struct cpus *c, const char *root)
 {
     char path[PATH_BYTES], text[4096], group[PATH_BYTES] = "";
@@ -214,7 +220,7 @@ static void read_quota(struct cpus *c, const char *root)
     read_cfs_quota(c, root);
 }
 
-/* What a folder says in the place of the machine. */
+/* Read the CPUs that a test's folder lists in place of the affinity mask. */
 static bool read_list_of(const char *root, struct mask *m)
 {
     char path[PATH_BYTES], text[8192];
@@ -234,7 +240,7 @@ static bool read_list_of(const char *root, struct mask *m)
     return true;
 }
 
-/* Debug build: a folder in the machine's place. */
+/* Debug build: the folder that stands for the machine. */
 static const char *machine_root(void)
 {
 #ifdef QUIRE_DEBUG
@@ -271,7 +277,7 @@ uint32_t cpus_n_nodes(const struct cpus *c)
     return c->nodes != 0 ? (uint32_t)__builtin_popcountll(c->nodes) : 1;
 }
 
-/* Those of a cache stand together among the cores. */
+/* The number of caches: CPUs of one cache are neighbours among the cores. */
 uint32_t cpus_n_caches(const struct cpus *c)
 {
     uint32_t n = 1;

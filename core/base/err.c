@@ -1,4 +1,8 @@
-/* core/base/err.c - names and sentences, generated from the one list. */
+/* core/base/err.c - names and sentences of errors, generated from the one list.
+ *
+ * The list in err.h is a macro; expanded as cases of a switch it gives name and sentence of each
+ * number, so a new error needs one line and cannot be forgotten here.
+ */
 #include "core/base/err.h"
 
 #include <errno.h>

@@ -1,4 +1,8 @@
-/* core/base/file_append.c - see file_append.h. */
+/* core/base/file_append.c - see file_append.h.
+ *
+ * O_NOFOLLOW refuses a link in the last part of the path. O_NONBLOCK is only for open(), which
+ * would wait for the reader of a FIFO; it is cleared afterwards, so that writes block as usual.
+ */
 #include "core/base/file_append.h"
 
 #include <errno.h>

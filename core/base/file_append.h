@@ -1,8 +1,7 @@
 /* core/base/file_append.h - opening a file that lines are appended to.
  *
- * What the program writes to is named by settings, and may lie in a folder that others can write
- * to: a symbolic link there could lead to any file that the program may change. So it is not
- * followed.
+ * Settings name these files, and they may be in a folder that others can write to: a symbolic link
+ * there could lead to any file that the program may change. So a link is not followed.
  *
  * Thread: any.
  * Memory: none.
@@ -12,8 +11,8 @@
 
 #include <sys/types.h>
 
-/* Open to append, never through a symbolic link as the last part of the path; made with `mode` if
- * it is not there. A FIFO without a reader is an error (ENXIO), and is not waited for. The
+/* Open to append, never through a symbolic link as the last part of the path; created with `mode`
+ * if it is not there. A FIFO without a reader is an error (ENXIO), and is not waited for. The
  * descriptor, or -1 with errno. */
 int file_append_open(const char *path, mode_t mode);
 

@@ -1,4 +1,9 @@
-/* core/base/file_io.c - loops around read() and write(); see file_io.h. */
+/* core/base/file_io.c - see file_io.h.
+ *
+ * Each function is a loop that continues after a short count or EINTR. With an offset they use
+ * pread() and pwrite(), so that several threads can read one descriptor, as the weight cache does.
+ * A write of 0 bytes would loop forever and counts as a full disk.
+ */
 #include "core/base/file_io.h"
 
 #include "core/base/buf.h"

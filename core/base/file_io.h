@@ -16,12 +16,12 @@
 
 struct buf;
 
-#define FILE_POSITION (-1) /* for `at`: at the descriptor's own position, which moves on */
+#define FILE_POSITION (-1) /* for `at`: the descriptor's own position, which advances */
 
-/* The bytes that were read: fewer than n where the file ends. */
+/* The number of bytes read: fewer than n at the file's end. */
 int64_t file_read(int fd, void *bytes, size_t n, int64_t at);
 
-/* All n bytes, or ERR_IO; errno is ENOSPC where a write writes nothing. */
+/* Write all n bytes. ERR_IO; errno is ENOSPC where a write writes nothing. */
 int file_write(int fd, const void *bytes, size_t n, int64_t at);
 
 /* Append everything up to the stream's end. ERR_IO, ERR_NOMEM. */

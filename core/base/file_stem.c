@@ -1,10 +1,15 @@
-/* core/base/file_stem.c - see file_stem.h. */
+/* core/base/file_stem.c - see file_stem.h.
+ *
+ * The stem is cut out of the path without a copy: first the last name, then ".gguf", then a suffix
+ * like -00001-of-00003, so that all parts of a split model have the same name.
+ */
 #include "core/base/file_stem.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* Slashes at the end are no part of a name, but where there is nothing else. */
+/* Find the last name of a path. Slashes at its end are not part of a name, unless it is only
+ * slashes. */
 static size_t last_name(const char *path, size_t *at)
 {
     size_t end = strlen(path), start;

@@ -10,7 +10,7 @@
 #include <stddef.h>
 
 /* The last name in the path of a model's file, of a part of it or of its folder, without .gguf and
- * the number of the part. Returns its bytes: 0 for an empty path. */
+ * without the part's number. Returns its bytes: 0 for an empty path. */
 size_t file_stem(const char *path, const char **stem);
 
 #endif

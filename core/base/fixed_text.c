@@ -1,4 +1,9 @@
-/* core/base/fixed_text.c - see fixed_text.h. */
+/* core/base/fixed_text.c - see fixed_text.h.
+ *
+ * Each piece is formatted straight into the rest of the array. If it was cut, its first byte is set
+ * back to NUL and is_full is set, which refuses all later pieces, so the array never holds a part
+ * of a piece.
+ */
 #include "core/base/fixed_text.h"
 
 #include <stdarg.h>

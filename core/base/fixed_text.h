@@ -1,14 +1,14 @@
 /* core/base/fixed_text.h - text that is put together in an array of a fixed size.
  *
- *     struct fixed_text t;
+ *      struct fixed_text t;
  *
- *     fixed_text_init(&t, array, sizeof(array));
- *     fixed_text_add(&t, "%s/", folder);
- *     if (!fixed_text_add(&t, "%s", name))
- *         return ERR_LIMIT;
+ *      fixed_text_init(&t, array, sizeof(array));
+ *      fixed_text_add(&t, "%s/", folder);
+ *      if (!fixed_text_add(&t, "%s", name))
+ *          return ERR_LIMIT;
  *
- * A piece that has no room is not added, nor is any behind it, so that half a name never stands for
- * another one; the text says so (`is_full`), and the last call's answer is that of all before it.
+ * A piece that does not fit is not added, nor is any piece after it, so that a cut name never means
+ * something else; `is_full` tells so, and the last call's result holds for all before it.
  *
  * Thread: one owner.
  * Memory: the caller's array, of one byte at least; it always ends with a NUL.
@@ -22,12 +22,12 @@
 struct fixed_text {
     char *text;
     size_t size, len;
-    bool is_full; /* something had no room */
+    bool is_full; /* a piece did not fit */
 };
 
 void fixed_text_init(struct fixed_text *t, char *array, size_t size);
 
-/* false: this piece, or one before it, had no room. */
+/* False: this piece, or one before it, did not fit. */
 bool fixed_text_add(struct fixed_text *t, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 

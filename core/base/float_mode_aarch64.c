@@ -1,5 +1,9 @@
-/* core/base/float_mode_aarch64.c - FPCR; see float_mode.h. All zero: no traps, to the nearest,
- * no flushing, NaNs as they are. */
+/* core/base/float_mode_aarch64.c - sets FPCR; see float_mode.h.
+ *
+ * All bits zero is the default of IEEE 754: no traps, rounding to the nearest, no flushing of
+ * denormals, NaNs kept. The register also has no bits of past exceptions (these are in FPSR), so
+ * the check compares all of it.
+ */
 #include "core/base/float_mode.h"
 
 #include <stdint.h>

@@ -1,5 +1,9 @@
-/* core/base/hash_index.c - see hash_index.h. Open addressing; a slot that becomes free is filled
- * with what stands behind it, so that no marks of removed items pile up. */
+/* core/base/hash_index.c - see hash_index.h.
+ *
+ * Open addressing with linear probing, at most half full. Removing an item moves later items of the
+ * same run back into the hole, so there are no marks of removed items that would slow down
+ * searches. Slots keep the hash, so growing needs no names.
+ */
 #include "core/base/hash_index.h"
 
 #include "core/base/err.h"
@@ -10,7 +14,7 @@
 
 #define FIRST_SLOTS 16
 
-/* The seed differs from process to process: nobody can choose many names with one hash. */
+/* The seed differs from process to process, so that nobody can choose many names with one hash. */
 uint64_t hash_of_text(const char *text)
 {
     static const char address;
@@ -62,14 +66,14 @@ int hash_index_add(struct hash_index *x, uint64_t hash, uintptr_t item)
     return 0;
 }
 
-/* Slot `hole` is free: the items behind it that would rather be there move up. */
+/* Fill the free slot `hole` with items behind it that belong there or before it. */
 static void close_hole(struct hash_index *x, uint64_t hole)
 {
     const uint64_t mask = x->n_slots - 1;
 
     for (uint64_t i = (hole + 1) & mask; x->slots[i].item != 0; i = (i + 1) & mask) {
         if (((i - x->slots[i].hash) & mask) < ((i - hole) & mask))
-            continue; /* it begins behind the hole */
+            continue; /* its own slot is behind the hole */
         x->slots[hole] = x->slots[i];
         hole = i;
     }

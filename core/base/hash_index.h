@@ -1,8 +1,7 @@
-/* core/base/hash_index.h - which item has a name: items that their owner keeps elsewhere, found by
- * a hash of what they are asked for.
+/* core/base/hash_index.h - finds items, which their owner keeps elsewhere, by a hash of their name.
  *
- * An item is any number but 0: an index and one, or a pointer. Equal hashes are no equal names: who
- * looks walks over all items of a hash and compares.
+ * An item is any number except 0: an index plus one, or a pointer. Different names can have one
+ * hash: a caller walks over all items of a hash and compares names.
  *
  * Thread: its owner's.
  * Memory: at most 32 bytes an item; {0} is empty.
@@ -28,17 +27,17 @@ struct hash_walk {
     uint64_t hash, at;
 };
 
-/* Room for so many items in all: until then hash_index_add() does not fail. */
+/* Make room for so many items in all: until then hash_index_add() does not fail. */
 int hash_index_reserve(struct hash_index *x, uint64_t n);
 int hash_index_add(struct hash_index *x, uint64_t hash, uintptr_t item);
-/* An item that is not there is none to remove. */
+/* Removing an item that is not in the index does nothing. */
 void hash_index_remove(struct hash_index *x, uint64_t hash, uintptr_t item);
 void hash_index_release(struct hash_index *x);
 
 /* The next item of w->hash, or 0. Begin with {.hash = …}, and again after each change. */
 uintptr_t hash_index_next(const struct hash_index *x, struct hash_walk *w);
 
-/* XXH3 of a text, and of two, with a seed of the process: names come from strangers. */
+/* XXH3 of a text, and of two, with a seed of the process, because clients choose the names. */
 uint64_t hash_of_text(const char *text);
 uint64_t hash_of_texts(const char *a, const char *b);
 

@@ -17,7 +17,7 @@ static inline int hex_digit(char c)
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* 2 * n digits in lower case, and a NUL behind them. */
+/* Write 2 * n digits in lower case, and a NUL behind them. */
 static inline void hex_write(char *out, const unsigned char *bytes, size_t n)
 {
     for (size_t i = 0; i < 2 * n; i++)

@@ -1,4 +1,9 @@
-/* core/base/hist.c - see hist.h. */
+/* core/base/hist.c - see hist.h.
+ *
+ * Adding a value is a scan over a few bounds; counts are kept for each bucket and summed up only
+ * when metrics are rendered. The sets of bounds are static arrays, one for each kind of
+ * measurement, and equal to vLLM's where it has the metric, so that its dashboards work.
+ */
 #include "core/base/hist.h"
 
 #include <assert.h>

@@ -19,12 +19,12 @@ struct hist {
     double sum;
 };
 
-/* n <= HIST_MAX ascending bounds; empties the counts. */
+/* Set n <= HIST_MAX ascending bounds, and empty the counts. */
 void hist_init(struct hist *h, const double *bounds, uint32_t n);
 void hist_add(struct hist *h, double value);
 uint64_t hist_total(const struct hist *h);
 
-/* The bounds that vLLM's dashboards expect, by what is measured. */
+/* The bounds that vLLM's dashboards expect, by the kind of measurement. */
 void hist_init_ttft(struct hist *h);    /* seconds to the first token */
 void hist_init_itl(struct hist *h);     /* seconds between tokens */
 void hist_init_latency(struct hist *h); /* seconds of a request or a phase of it */

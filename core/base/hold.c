@@ -1,4 +1,9 @@
-/* core/base/hold.c - see hold.h. */
+/* core/base/hold.c - see hold.h.
+ *
+ * open() of a FIFO blocks until a writer comes, and read() until it closes: so a test stops a
+ * thread at an exact point and lets it run on, without timing. In a release build the function is
+ * empty.
+ */
 #include "core/base/hold.h"
 
 #ifdef QUIRE_DEBUG

@@ -1,4 +1,4 @@
-/* core/base/hold.h - points at which tests can make a thread hang, in debug builds only.
+/* core/base/hold.h - points at which tests can hold a thread, in debug builds only.
  *
  * Thread: any.
  * Memory: none.

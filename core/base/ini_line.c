@@ -1,4 +1,9 @@
-/* core/base/ini_line.c - see ini_line.h. */
+/* core/base/ini_line.c - see ini_line.h.
+ *
+ * A line is read byte by byte, so that a NUL and a length beyond inih's buffer are errors instead
+ * of silent cuts; then leading blanks and byte order marks, in any order, are removed. The reader
+ * functions that inih calls for settings and key files are thin wrappers of it.
+ */
 #include "core/base/ini_line.h"
 
 #include "core/base/err.h"
@@ -8,7 +13,7 @@
 
 static const char mark[] = "\xEF\xBB\xBF";
 
-/* What stands before the line's text. */
+/* The bytes before the line's text. */
 static size_t n_leading(const char *line, bool is_first)
 {
     size_t n = 0, more;

@@ -1,8 +1,8 @@
-/* core/base/ini_line.h - the lines of a settings file on their way to inih.
+/* core/base/ini_line.h - reads the lines of a settings file for inih.
  *
- * inih reads through this what it would take wrongly otherwise: it cuts long lines in two, ends a
- * line at a NUL, takes leading blanks (of any kind, as isspace() has them) for the continuation of
- * the line before, and passes over a byte order mark before its caller has seen the line.
+ * It prevents four mistakes of inih: that cuts long lines in two, ends a line at a NUL, takes
+ * leading blanks (any that isspace() knows) for the continuation of the line before, and skips a
+ * byte order mark before its caller has seen the line.
  *
  * Thread: any. Memory: none.
  */
@@ -12,9 +12,9 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-/* The next line, without its end, leading blanks and, in the file's first line, byte order marks.
- * 1; 0 at the end of the file; ERR_LIMIT: it has more than `size` - 2 bytes; ERR_FORMAT: there is a
- * NUL in it; ERR_IO with errno set. */
+/* Read the next line, without its end, leading blanks and, in the file's first line, byte order
+ * marks. 1; 0 at the end of the file; ERR_LIMIT: it has more than `size` - 2 bytes; ERR_FORMAT:
+ * there is a NUL in it; ERR_IO with errno set. */
 int ini_line_read(char *buf, int size, FILE *file, bool is_first);
 
 #endif

@@ -1,4 +1,11 @@
-/* core/base/json.c - see json.h. */
+/* core/base/json.c - see json.h.
+ *
+ * A request's body goes through one scan without allocation (UTF-8, depth, number of values,
+ * strings, numbers, control characters) before cJSON builds its tree, because cJSON accepts more
+ * than JSON and sets no limits. Then repeated names are removed and numbers get their text. cJSON's
+ * allocator is replaced before main(), with a flag for each thread, since many of its calls report
+ * no failure.
+ */
 #include "core/base/json.h"
 
 #include "core/base/err.h"
@@ -79,7 +86,7 @@ size_t json_n_chars(const char *text, size_t n)
     return chars;
 }
 
-/* Is s[i..n) a \uXXXX of any character but NUL? cJSON would take other letters for zeros. */
+/* Whether s[i..n) is a \uXXXX of any character but NUL. cJSON would read other letters as zeros. */
 static bool is_unit(const char *s, size_t n, size_t i)
 {
     if (n - i < 6 || memcmp(s + i, "\\u0000", 6) == 0)
@@ -90,8 +97,8 @@ static bool is_unit(const char *s, size_t n, size_t i)
     return true;
 }
 
-/* Skip a string; i stands behind its opening quote. Returns the index behind the closing one, n
- * when there is none, SIZE_MAX for a NUL or an escape that JSON does not know. */
+/* Skip a string; i is behind its opening quote. Returns the index behind the closing one, n when
+ * there is none, SIZE_MAX for a NUL or an escape that JSON does not have. */
 static size_t skip_string(const char *s, size_t n, size_t i)
 {
     while (i < n && s[i] != '"') {
@@ -107,18 +114,18 @@ static size_t skip_string(const char *s, size_t n, size_t i)
     return i < n ? i + 1 : n;
 }
 
-/* A character that JSON has only in strings, and escaped there. cJSON takes it for a space. */
+/* Whether JSON allows the character only in strings, escaped. cJSON takes it for a space. */
 static bool is_control(char c)
 {
     return (unsigned char)c < ' ' && c != '\t' && c != '\n' && c != '\r';
 }
 
-struct numbers {      /* what a text has of them */
-    bool any_literal; /* one whose double does not say how it was written */
-    bool any_long;    /* one that cJSON does not read whole */
+struct numbers {      /* kinds of numbers in a text */
+    bool any_literal; /* one whose double does not tell how it was written */
+    bool any_long;    /* one that cJSON cannot read as a whole */
 };
 
-/* Pass the number at *i. */
+/* Check the number at *i, and move behind it. */
 static int check_number(const char *s, size_t n, size_t *i, struct numbers *found, const char **why)
 {
     const size_t from = *i, end = json_number_skip(s, n, from), length = end - from;
@@ -134,7 +141,7 @@ static int check_number(const char *s, size_t n, size_t *i, struct numbers *foun
     return 0;
 }
 
-/* Depth and number of values, and what cJSON is too kind about, without building anything. */
+/* Check depth, number of values, and errors that cJSON accepts, without building anything. */
 static int check_size(const char *s, size_t n, size_t max_values, struct numbers *found,
                       const char **why)
 {
@@ -178,7 +185,7 @@ static bool is_blank(const char *s, const char *end)
     return s == end;
 }
 
-/* The tree of text[0..n), in which cJSON finds nothing that it cannot read. */
+/* Build the tree of text[0..n), which cJSON can read. */
 static int build_tree(const char *text, size_t n, cJSON **out, const char **why)
 {
     const char *end = NULL;
@@ -195,8 +202,8 @@ static int build_tree(const char *text, size_t n, cJSON **out, const char **why)
     return ERR_INVAL;
 }
 
-/* Build the tree of a text with numbers that are too long for cJSON: cJSON reads a copy with zeros
- * in their place, and json_number_keep() gives them their values. */
+/* Build the tree of a text with numbers that are too long for cJSON: it reads a copy with zeros in
+ * their place, and json_number_keep() gives them their values. */
 static int build_tree_of_copy(const char *text, size_t n, cJSON **out, const char **why)
 {
     char *copy = mem_dup(text, n);
@@ -353,8 +360,8 @@ void json_add_float(struct buf *b, float value)
 
     if (!isfinite(value))
         value = value > 0 ? 9999.0f : -9999.0f;
-    /* The fewest digits from 6 on that read back: 9 always do (IEEE 754 binary32), most floats want
-     * 8 or 9, and where n digits read back more of them do too. */
+    /* The fewest digits from 6 on that read back: 9 always do (IEEE 754 binary32), most floats need
+     * 8 or 9, and where n digits read back more digits do too. */
     digits = reads_back(value, 8, text) ? 7 : 9;
     while (digits >= 6 && digits < 8 && reads_back(value, digits, text))
         digits--;

@@ -1,4 +1,9 @@
-/* core/base/json_names.c - see json_names.h. */
+/* core/base/json_names.c - see json_names.h.
+ *
+ * Objects of up to FEW_MEMBERS compare all pairs; larger ones use a hash table seeded by an
+ * address, so a client cannot make the cost quadratic. A later member is unlinked and put in the
+ * place of the first, which is freed. The tree is walked recursively, to at most JSON_MAX_DEPTH.
+ */
 #include "core/base/json_names.h"
 
 #include "core/base/err.h"
@@ -15,10 +20,10 @@ struct names {
     size_t mask;
 };
 
-/* The slot of the name, or the empty one where it would stand. */
+/* The slot of the name, or the empty slot where it would be put. */
 static cJSON **slot_of(const struct names *t, const char *name)
 {
-    static const char address; /* which differs from process to process: the seed */
+    static const char address; /* its address differs from process to process: the seed */
     size_t at = XXH3_64bits_withSeed(name, strlen(name), (uintptr_t)&address) & t->mask;
 
     while (t->slots[at] != NULL && strcmp(t->slots[at]->string, name) != 0)
@@ -26,7 +31,7 @@ static cJSON **slot_of(const struct names *t, const char *name)
     return &t->slots[at];
 }
 
-/* Let `later` stand where `first` does, which is freed. */
+/* Put `later` in the place of `first`, which is freed. */
 static void replace(cJSON *object, cJSON *first, cJSON *later)
 {
     cJSON_DetachItemViaPointer(object, later);

@@ -1,4 +1,10 @@
-/* core/base/json_number.c - see json_number.h. */
+/* core/base/json_number.c - see json_number.h.
+ *
+ * The numbers of a text and of its tree come in the same order, so one walk over both hands each
+ * literal to its item. Comparisons first use the doubles, since rounding keeps the order, and only
+ * for equal doubles the decimal digits of the literals, aligned by their exponents; no big-number
+ * arithmetic is needed.
+ */
 #include "core/base/json_number.h"
 
 #include "core/base/err.h"
@@ -9,8 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SHORT_DIGITS 15          /* a double has every whole number of so many digits */
-#define MAX_EXPONENT (1LL << 40) /* any larger one is taken for this: far beyond every double */
+#define SHORT_DIGITS 15          /* a double holds every whole number of this many digits */
+#define MAX_EXPONENT (1LL << 40) /* larger exponents count as this: far beyond every double */
 #define LONGEST_OF_CJSON 62      /* bytes of a number that cJSON 1.7.15 reads whole */
 
 static bool is_digit(char c)
@@ -25,7 +31,7 @@ static size_t skip_digits(const char *s, size_t n, size_t i)
     return i;
 }
 
-/* cJSON would take 1. and 01 as well. */
+/* Stricter than cJSON, which would accept 1. and 01 as well. */
 size_t json_number_skip(const char *s, size_t n, size_t i)
 {
     size_t from = i += s[i] == '-', end = skip_digits(s, n, i);
@@ -63,12 +69,12 @@ bool json_number_is_short_text(const char *text, size_t n)
 
 /* ---- literals in a tree ---- */
 
-struct cursor { /* in a text that is valid JSON */
+struct cursor { /* a position in a text that is valid JSON */
     const char *s;
     size_t n, i;
 };
 
-/* Behind the string whose opening quote is before the cursor. */
+/* Move behind the string whose opening quote is before the cursor. */
 static void pass_string(struct cursor *at)
 {
     while (at->i < at->n && at->s[at->i] != '"')
@@ -76,7 +82,7 @@ static void pass_string(struct cursor *at)
     at->i++;
 }
 
-/* The next number of the text: its length, or 0 at the end; the cursor is behind it. */
+/* Find the next number of the text: its length, or 0 at the end; the cursor moves behind it. */
 static size_t next_number(struct cursor *at, const char **number)
 {
     while (at->i < at->n) {
@@ -158,7 +164,8 @@ const char *json_number_literal(const cJSON *v)
     return cJSON_IsNumber(v) ? v->valuestring : NULL;
 }
 
-/* The shortest text that is read as the same double; an infinity is a number beyond all doubles. */
+/* Print the shortest text that reads back as the same double; for an infinity a number beyond all
+ * doubles. */
 static void print_double(double v, char text[static 32])
 {
     int digits = 15;
@@ -195,7 +202,7 @@ static const char *text_of(const struct json_decimal *d)
     return d->literal != NULL ? d->literal : d->room;
 }
 
-/* The exponent that the text behind the e says, within MAX_EXPONENT: strtoll() saturates. */
+/* The exponent of the text behind the e, within MAX_EXPONENT: strtoll() saturates. */
 static int64_t exponent_of(const char *text)
 {
     const long long e = strtoll(text, NULL, 10);
@@ -283,7 +290,7 @@ bool json_number_is_whole(const cJSON *v)
     return d.n_digits <= d.scale || d.n_digits == 0;
 }
 
-/* Rounding keeps the order: where the doubles differ they are in the order of the exact values. */
+/* Rounding keeps the order: doubles that differ are in the order of the exact values. */
 int json_number_compare(const cJSON *a, const cJSON *b)
 {
     struct json_decimal x, y;

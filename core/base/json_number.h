@@ -1,13 +1,13 @@
 /* core/base/json_number.h - numbers of a JSON text as they were written.
  *
- * A cJSON number is a double, which has no room for 9007199254740993 and does not tell 1.0 from 1.
- * So json_parse() leaves the text of a number, its literal, in the item's `valuestring`, which
- * cJSON does not use for numbers: it is copied by cJSON_Duplicate(), freed by cJSON_Delete() and
- * borrowed by json_put_reference(). A short whole number has none: its double says it all. A number
- * that code of ours makes (cJSON_CreateNumber) has none either.
+ * A cJSON number is a double, which cannot hold 9007199254740993 and does not tell 1.0 from 1. So
+ * json_parse() leaves the text of a number, its literal, in the item's `valuestring`, which cJSON
+ * does not use for numbers: it is copied by cJSON_Duplicate(), freed by cJSON_Delete() and borrowed
+ * by json_put_reference(). A short whole number has no literal: its double is enough. A number that
+ * the program makes (cJSON_CreateNumber) has none either.
  *
  * Thread: any.
- * Memory: none but what json_number_keep() gives to the tree.
+ * Memory: none but the literals that json_number_keep() gives to the tree.
  */
 #ifndef CORE_BASE_JSON_NUMBER_H
 #define CORE_BASE_JSON_NUMBER_H
@@ -19,28 +19,28 @@
 
 #include "core/base/buf.h"
 
-#define JSON_MAX_INT_DIGITS 4300 /* of a whole number: Python reads no longer one */
+#define JSON_MAX_INT_DIGITS 4300 /* most digits of a whole number, Python's own limit */
 
-/* Behind the number at i, which begins with a sign or a digit; SIZE_MAX when it is none as JSON
- * writes them. */
+/* The index behind the number at i, which begins with a sign or a digit; SIZE_MAX when it is not a
+ * JSON number. */
 size_t json_number_skip(const char *s, size_t n, size_t i);
-/* Has the text neither a point nor an exponent, so that Python reads an int? Is it, besides, so
- * short that a double prints as the same text? */
+/* Whether the text has neither a point nor an exponent, so that Python reads an int; and whether it
+ * is also so short that a double prints as the same text. */
 bool json_number_is_whole_text(const char *text, size_t n);
 bool json_number_is_short_text(const char *text, size_t n);
 
-/* Is one of n bytes longer than cJSON can read? Write zeros over those of a text in which
- * json_number_skip() found no fault. */
+/* Whether a number of n bytes is longer than cJSON can read; and overwrite such numbers by zeros in
+ * a text that json_number_skip() accepts. */
 bool json_number_is_long_text(size_t n);
 void json_number_blank_long(char *text, size_t n);
 
-/* Give the numbers of `tree` their literals; text[0..n) is what it was parsed of, and it has all
- * members of that in their order. 0 or ERR_NOMEM. */
+/* Give the numbers of `tree` their literals; text[0..n) is the text that it was parsed from, and
+ * the tree has all its members in order. 0 or ERR_NOMEM. */
 int json_number_keep(cJSON *tree, const char *text, size_t n);
-/* The text of a number as the client wrote it, or NULL: it is a short whole one, or a client has
- * not written it. */
+/* The text of a number as the client wrote it; NULL: it is a short whole number, or the program
+ * made it. */
 const char *json_number_literal(const cJSON *v);
-/* The literal, else the shortest text that is read as the same double, in `room`. */
+/* The literal, else the shortest text that reads back as the same double, in `room`. */
 const char *json_number_text(const cJSON *v, char room[static 32]);
 void json_add_number(struct buf *b, const cJSON *v);
 
@@ -55,9 +55,9 @@ struct json_decimal {
 };
 
 void json_decimal_read(struct json_decimal *d, const cJSON *number);
-/* Digit i of it, as a character; '0' behind the last. Walks up to the digit's place at most. */
+/* Digit i of the number, as a character; '0' behind the last. Costs at most a walk to its place. */
 char json_decimal_digit(const struct json_decimal *d, int64_t i);
-/* < 0, 0, > 0, as the exact values are. */
+/* < 0, 0, > 0: the order of the exact values. */
 int json_decimal_compare(const struct json_decimal *a, const struct json_decimal *b);
 int json_number_compare(const cJSON *a, const cJSON *b);
 bool json_number_is_whole(const cJSON *v); /* 1.0 and 1e5 are */

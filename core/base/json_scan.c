@@ -1,22 +1,28 @@
-/* core/base/json_scan.c - see json_scan.h. */
+/* core/base/json_scan.c - see json_scan.h.
+ *
+ * A state machine with one byte of input at a time; objects and lists are a stack of bits. Nothing
+ * is buffered, so it follows a model's answer while that is generated, at any cut.
+ * json_add_closed() runs a copy of the scanner over a cut text and remembers the last point where
+ * the text can be closed.
+ */
 #include "core/base/json_scan.h"
 
 #include <string.h>
 
 enum state {
-    AT_VALUE = 0,     /* a value has to come */
+    AT_VALUE = 0,     /* a value must come */
     AT_VALUE_OR_END,  /* behind [ */
     AT_NAME_OR_END,   /* behind { */
     AT_NAME,          /* behind a comma of an object */
     AT_COLON,
-    AT_NEXT,          /* behind a value: a comma, or the end of what it is in */
+    AT_NEXT,          /* behind a value: a comma, or the end of the container */
     IN_STRING,
     IN_ESCAPE,
-    IN_UNIT,          /* of \uXXXX */
-    AT_LOW_ESCAPE,    /* the second half of a pair has to follow: its backslash */
-    AT_LOW_U,         /* its u */
+    IN_UNIT,          /* in the digits of \uXXXX */
+    AT_LOW_ESCAPE,    /* before the second half of a surrogate pair: its backslash */
+    AT_LOW_U,         /* ... its u */
     IN_LITERAL,
-    IN_MINUS,         /* a number: states in which it may end are IN_ZERO, IN_INTEGER, … */
+    IN_MINUS,         /* in a number; it may end in IN_ZERO, IN_INTEGER, … */
     IN_ZERO,
     IN_INTEGER,
     IN_POINT,
@@ -147,7 +153,7 @@ static int hex_digit(char c)
     return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
-/* The unit is complete: a character, half of one, or none that a string may have. */
+/* End a \uXXXX: a character, half of a pair, or one that strings may not have. */
 static unsigned end_unit(struct json_scan *s)
 {
     const bool is_high = (s->unit & 0xfc00) == 0xd800, is_low = (s->unit & 0xfc00) == 0xdc00;
@@ -261,9 +267,9 @@ bool json_scan_is_in_string(const struct json_scan *s)
 /* ---- closing ---- */
 
 struct cut {
-    size_t n;             /* bytes that stay */
-    bool is_in_string;    /* a quote is missing behind them */
-    struct json_scan at;  /* the state there: what is open */
+    size_t n;             /* bytes that are kept */
+    bool is_in_string;    /* a quote must be added behind them */
+    struct json_scan at;  /* the state there: containers that are open */
 };
 
 /* The longest beginning of the text that can be closed. */
@@ -277,7 +283,7 @@ static struct cut longest_cut(const char *text, size_t n)
         const unsigned events = json_scan_byte(&s, text[i]);
 
         if (cut.n == 0 && (events & JSON_EVENT_BEGIN) != 0 && s.depth == 0)
-            break; /* no object, no list */
+            break; /* neither an object nor a list */
         if ((events & JSON_EVENT_BAD) != 0) {
             if ((events & JSON_EVENT_ENDED) != 0)
                 cut.n = i;

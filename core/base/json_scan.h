@@ -1,9 +1,9 @@
-/* core/base/json_scan.h - a JSON text looked at byte by byte, as it arrives.
+/* core/base/json_scan.h - scans a JSON text byte by byte, as it arrives.
  *
- * Says where values and names begin and end, and which byte cannot stand where it does, without
- * keeping any of them. It takes what json_parse() takes: control characters in strings, but no
- * \u0000, no half of a surrogate pair, no depth beyond JSON_MAX_DEPTH. That the text is UTF-8 is
- * the caller's business.
+ * Tells where values and names begin and end, and which byte is not allowed where it is, without
+ * keeping any of them. It accepts the same texts as json_parse(): control characters in strings,
+ * but no \u0000, no half of a surrogate pair, no depth beyond JSON_MAX_DEPTH. The caller checks
+ * that the text is UTF-8.
  *
  * Thread: one owner.
  * Memory: none but the struct.
@@ -18,10 +18,10 @@
 #include "core/base/buf.h"
 #include "core/base/json.h"
 
-enum json_event {               /* several of one byte are or-ed */
-    JSON_EVENT_BAD = 1,         /* it cannot stand here; so it is for all that follow */
-    JSON_EVENT_BEGIN = 2,       /* the first of a value */
-    JSON_EVENT_END = 4,         /* the last of a value */
+enum json_event {               /* several events of one byte are or-ed */
+    JSON_EVENT_BAD = 1,         /* the byte is not allowed here; all bytes after it are bad too */
+    JSON_EVENT_BEGIN = 2,       /* the first byte of a value */
+    JSON_EVENT_END = 4,         /* the last byte of a value */
     JSON_EVENT_ENDED = 8,       /* a number ended with the byte before */
     JSON_EVENT_OPEN_NAME = 16,  /* the quote before a member's name */
     JSON_EVENT_CLOSE_NAME = 32, /* the quote behind it */
@@ -29,11 +29,11 @@ enum json_event {               /* several of one byte are or-ed */
 
 struct json_scan {
     uint8_t state;
-    uint8_t n_digits;    /* of \uXXXX, so far */
-    uint8_t n_literal;   /* of true, false, null */
+    uint8_t n_digits;    /* digits of \uXXXX so far */
+    uint8_t n_literal;   /* letters of true, false, null so far */
     char literal;        /* its first letter */
     bool is_name;        /* the string is a member's name */
-    uint16_t unit, high; /* of UTF-16; the first half of a pair, or 0 */
+    uint16_t unit, high; /* UTF-16 units; `high`: the first half of a pair, or 0 */
     uint32_t depth;      /* objects and lists that are open */
     uint8_t objects[(JSON_MAX_DEPTH + 7) / 8]; /* a bit each: it is an object */
 };
@@ -43,12 +43,12 @@ void json_scan_init(struct json_scan *s);
 /* The json_events of the next byte, or-ed. */
 unsigned json_scan_byte(struct json_scan *s, char c);
 
-/* Is what comes next inside a string, and no part of an escape? */
+/* Whether the next byte is inside a string and not part of an escape. */
 bool json_scan_is_in_string(const struct json_scan *s);
 
-/* Append the object or list text[0..n), which may be cut anywhere, with what closes it: a string
- * that was cut ends there, a member without its whole value is left out, and so is a number that
- * might have gone on. A text that is no beginning of an object or a list gives "{}". 0 or ERR_*. */
+/* Append the object or list text[0..n), which may be cut anywhere, and close it: a string that was
+ * cut ends there, a member without its whole value is left out, and so is a number that might have
+ * more digits. A text that begins no object or list gives "{}". 0 or ERR_*. */
 int json_add_closed(struct buf *out, const char *text, size_t n);
 
 #endif

@@ -1,13 +1,16 @@
-/* core/base/json_text.c - the parts of a JSON text as they were written; see json.h. In a text that
- * is not valid it finds anything or nothing, but stays within it and moves on.
+/* core/base/json_text.c - finds parts of a JSON text as they were written; see json.h.
+ *
+ * Values are found by skipping: a string to its closing quote, a container by counting brackets.
+ * That is right for texts that json_parse() accepted; in any other text the result is meaningless,
+ * but every index stays inside it and the scan always advances.
  */
 #include "core/base/json.h"
 
 #include <string.h>
 
-#define MAX_ESCAPED 6 /* bytes of JSON for one of text: \u0061 */
+#define MAX_ESCAPED 6 /* most bytes of JSON for one byte of text: \u0061 */
 
-/* What json_parse() takes for blanks too; a byte order mark may stand in front of all. */
+/* Skip the blanks of json_parse(), and a byte order mark at the start of the text. */
 static size_t skip_blanks(const char *s, size_t n, size_t i)
 {
     if (i == 0 && n >= 3 && memcmp(s, "\xEF\xBB\xBF", 3) == 0)
@@ -17,8 +20,8 @@ static size_t skip_blanks(const char *s, size_t n, size_t i)
     return i;
 }
 
-/* Behind the string whose quote is at i: its end is the first quote that no odd number of
- * backslashes precedes. */
+/* The index behind the string whose quote is at i: it ends at the first quote that an odd number of
+ * backslashes does not precede. */
 static size_t skip_string(const char *s, size_t n, size_t i)
 {
     const size_t begin = i + 1;
@@ -38,7 +41,7 @@ static size_t skip_string(const char *s, size_t n, size_t i)
     return n;
 }
 
-/* Behind the value that begins at i. */
+/* The index behind the value that begins at i. */
 static size_t skip_value(const char *s, size_t n, size_t i)
 {
     size_t depth = 0;

@@ -1,4 +1,10 @@
-/* core/base/log.c - formatting of log lines; see log.h. Where they go: log_sink.c. */
+/* core/base/log.c - formatting of log lines; see log.h. log_sink.c writes them.
+ *
+ * A line is built in a fixed array on the caller's stack: plain as time, level, module and pairs,
+ * or as JSON by parsing the caller's own key=value text again. Callers quote foreign text with
+ * log_quote(); the formatter still treats every value as hostile, so that no value can begin a line
+ * of its own or an escape sequence of a terminal.
+ */
 #include "core/base/log.h"
 
 #include "core/base/log_impl.h"
@@ -60,7 +66,7 @@ static void put_time(struct line *l)
     put_text(l, buf);
 }
 
-/* A JSON number may stand bare; anything else is written as a string. */
+/* Whether the value may stand without quotes, as a JSON number. */
 static bool is_number(const char *s, size_t n)
 {
     size_t i = (n > 0 && s[0] == '-') ? 1 : 0;
@@ -90,7 +96,8 @@ static size_t value_len(const char *s)
     return s[n] == '"' ? n + 1 : n;
 }
 
-/* Bytes at s that stay together: an escape, a UTF-8 character, a single byte; 0: broken or cut. */
+/* Bytes at s that belong together: an escape, a UTF-8 character, a single byte; 0: invalid or
+ * cut. */
 static size_t unit_len(const char *s, size_t n)
 {
     size_t want = 1;
@@ -107,8 +114,8 @@ static bool has_room(const struct line *l, size_t n)
     return l->len + n <= sizeof(l->text) - 4;
 }
 
-/* The inside of a JSON string, as much of it as fits. What is already escaped stays so; bytes that
- * are no UTF-8 become question marks. */
+/* Add the inside of a JSON string, as much as fits. Escapes in the text are kept; bytes that are
+ * not UTF-8 become question marks. */
 static void put_json_text(struct line *l, const char *s, size_t n, bool is_escaped)
 {
     while (n > 0) {
@@ -122,7 +129,7 @@ static void put_json_text(struct line *l, const char *s, size_t n, bool is_escap
         else if (unit > 0)
             memcpy(text, s, len = unit);
         else if (*s == '\\')
-            return; /* half an escape: the end of what was cut */
+            return; /* half an escape: the text was cut here */
         if (!has_room(l, len))
             return;
         for (size_t i = 0; i < len; i++)
@@ -132,7 +139,7 @@ static void put_json_text(struct line *l, const char *s, size_t n, bool is_escap
     }
 }
 
-/* False when it does not fit; a string is cut instead. */
+/* Add a value; false when it does not fit. A string is cut instead. */
 static bool put_json_value(struct line *l, const char *s, size_t n)
 {
     const bool is_quoted = n > 0 && s[0] == '"';
@@ -149,12 +156,12 @@ static bool put_json_value(struct line *l, const char *s, size_t n)
         put_json_text(l, s + 1, n - (n > 1 && s[n - 1] == '"' ? 2 : 1), true);
     else
         put_json_text(l, s, n, false);
-    l->text[l->len++] = '"'; /* kept free by put() */
+    l->text[l->len++] = '"'; /* put() keeps this byte free */
     return true;
 }
 
-/* "key=value key=value" -> ,"key":value,"key":value. Of what does not fit, or is cut already and no
- * string, nothing is written: half a number would be another number. */
+/* "key=value key=value" -> ,"key":value,"key":value. A pair that does not fit, or was cut and is
+ * not a string, is left out: half a number would be another number. */
 static void put_json_pairs(struct line *l, const char *s, bool is_cut)
 {
     while (*s != '\0') {
@@ -192,14 +199,14 @@ static ucs4_t char_at(const char *s, size_t n, size_t *len)
     return got > 0 ? c : NO_CHAR;
 }
 
-/* A character that moves, hides or reorders what a terminal shows, or ends a line. */
+/* Whether the character moves, hides or reorders text on a terminal, or ends a line. */
 static bool is_harmful(ucs4_t c)
 {
     return c < 0x20 || (c >= 0x7f && c < 0xa0) || (c >= 0x2028 && c <= 0x202e) ||
            (c >= 0x2066 && c <= 0x2069) || c == NO_CHAR;
 }
 
-/* Values that should have been quoted and were not cannot begin a line of their own either. */
+/* Add pairs as plain text; a value that should have been quoted cannot begin a line either. */
 static void put_plain_pairs(struct line *l, const char *s)
 {
     size_t n = strlen(s);
@@ -290,7 +297,7 @@ const char *log_quote(char *buf, unsigned long size, const char *text)
     if (size < 8)
         return "\"\"";
     buf[n++] = '"';
-    while (left > 0 && n < size - 8) { /* room for the longest unit, the quote and the NUL */
+    while (left > 0 && n < size - 8) { /* leaves room for the longest unit, the quote and the NUL */
         char escape[12];
         size_t unit;
         const ucs4_t c = char_at(text, left, &unit);

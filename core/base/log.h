@@ -22,40 +22,38 @@
 #include <stdint.h>
 
 #define LOG_LINE_MAX 1024
-#define LOG_THREAD_NAME "log" /* asleep when all is written: what tests wait for */
+#define LOG_THREAD_NAME "log" /* the thread sleeps when all is written; tests wait for that */
 
 enum log_level { LOG_DEBUG = 0, LOG_INFO, LOG_WARN, LOG_ERROR, LOG_OFF };
 
-/* What is written and how. Call before other threads start; default: info, plain, stderr. */
+/* Set what is written, and how. Call before other threads start; default: info, plain, stderr. */
 void log_setup(enum log_level level, bool as_json, int fd);
 
-/* Write to a file instead: made with 0640 if it is not there, appended to, never through a symbolic
- * link. ERR_IO with a sentence in `err`. `path` is copied. */
+/* Write to a file instead: created with 0640 if it is not there, appended to, never through a
+ * symbolic link. ERR_IO with a sentence in `err`. `path` is copied. */
 int log_open_file(const char *path, char *err, size_t err_len);
 
-/* From now on lines are written by a thread of their own. ERR_NOMEM or ERR_INTERNAL: they are
- * written as before. */
+/* Start the thread that writes the lines. ERR_NOMEM or ERR_INTERNAL: callers keep writing them. */
 int log_start(void);
 
-/* Open the file again by its path, so that the old one may be renamed. No line is lost: those that
- * were in the ring are in the one or the other. A file that cannot be opened leaves the old one in
- * use, with a line in it. Does nothing without a file. Asynchronous; I/O thread. */
+/* Open the file again by its path, so that the old one may be renamed. No line is lost: lines in
+ * the ring go to one of the two files. If the file cannot be opened, the old one stays in use, and
+ * a line tells so. Does nothing without a file. Asynchronous; I/O thread. */
 void log_reopen(void);
 
-/* Wait until what was logged before is written, but no longer than about `wait_ms`. For threads
- * that end the process themselves. False: the reader of the log is blocked. */
+/* Wait until all earlier lines are written, but no longer than about `wait_ms`. For threads that
+ * end the process themselves. False: the reader of the log is blocked. */
 bool log_flush(unsigned wait_ms);
 
-/* Write what is in the ring and end the thread, but wait no longer than `wait_ms` for a reader.
- * False: the reader is blocked; the thread stays as it is, and what is logged from now on is
- * dropped. Else lines are written directly again. Call it before the process ends, when no other
- * thread logs any more. */
+/* Write the lines in the ring and end the thread, but wait no longer than `wait_ms` for a reader.
+ * False: the reader is blocked; the thread stays, and later lines are dropped. Else later lines are
+ * written directly. Call it before the process ends, when no other thread logs any more. */
 bool log_stop(unsigned wait_ms);
 
-/* Lines that were never written, since the start. */
+/* Number of lines that were never written, since the start. */
 uint64_t log_dropped(void);
 
-/* Is this level written? Lets a caller skip the work of composing a line. */
+/* Whether this level is written. Lets a caller skip the work of composing a line. */
 bool log_is_on(enum log_level level);
 
 /* `format` gives key=value pairs separated by single blanks; a value that may hold blanks
@@ -65,8 +63,8 @@ void log_write(enum log_level level, const char *module, const char *format, ...
 
 /* Copy `text` into buf as a quoted value, cut to fit: \" and \\ are escaped, and as \u00xx all
  * control characters (C0, DEL, C1) and those that reorder or break lines on a terminal (U+2028,
- * U+2029, bidirectional overrides); bytes that are no UTF-8 become question marks. Returns buf.
- * Everything that a client, a file or the system wrote goes through here. */
+ * U+2029, bidirectional overrides); bytes that are not UTF-8 become question marks. Returns buf.
+ * All text from a client, a file or the system goes through here. */
 const char *log_quote(char *buf, unsigned long size, const char *text);
 
 #define log_debug(module, ...) log_write(LOG_DEBUG, module, __VA_ARGS__)

@@ -1,4 +1,5 @@
-/* core/base/log_impl.h - what log.c, which formats lines, and log_sink.c, which writes them, share.
+/* core/base/log_impl.h - functions between log.c, which formats lines, and log_sink.c, which writes
+ * them.
  *
  * The rest of the contract is in log.h.
  *
@@ -15,10 +16,10 @@
 /* Write to `fd` (borrowed) from now on. Not after log_start(). */
 void log_sink_use(int fd);
 
-/* One line with its line end, at most LOG_LINE_MAX bytes. */
+/* Write or queue one line with its line end, at most LOG_LINE_MAX bytes. */
 void log_sink_put(const char *line, size_t n);
 
-/* Format a line as log_write() does, whatever the level is set to; its length. */
+/* Format a line as log_write() does, whatever the level is set to; returns its length. */
 size_t log_format(char line[LOG_LINE_MAX], enum log_level level, const char *module,
                   const char *format, ...) __attribute__((format(printf, 4, 5)));
 

@@ -1,4 +1,10 @@
-/* core/base/log_ring.c - see log_ring.h. */
+/* core/base/log_ring.c - see log_ring.h.
+ *
+ * Positions count up forever; a position's slot is its low bits. A producer claims a position by
+ * compare-and-swap on `tail`, copies its line, and publishes it with the slot's sequence number.
+ * The single consumer needs no atomic `head`. A producer that sees last lap's number in its slot
+ * knows that the ring is full.
+ */
 #include "core/base/log_ring.h"
 
 #include "core/base/err.h"
@@ -9,9 +15,9 @@
 #include <stdatomic.h>
 #include <string.h>
 
-/* sequence == i: free for the producer that gets position i; i + 1: filled, for the consumer;
- * i + n_slots: free for the next lap. A release store of `sequence` pairs with the acquire load of
- * the thread that uses the slot next. */
+/* sequence == i: free for the producer that gets position i; i + 1: filled, for the consumer; i +
+ * n_slots: free for the next lap. A release store of `sequence` pairs with the acquire load of the
+ * thread that uses the slot next. */
 struct slot {
     _Atomic uint64_t sequence;
     uint32_t len;
@@ -61,7 +67,7 @@ bool log_ring_put(struct log_ring *r, const char *line, size_t n)
         s = slot_at(r, pos);
         sequence = atomic_load_explicit(&s->sequence, memory_order_acquire);
         if (sequence < pos)
-            return false; /* what was put a lap ago has not been taken */
+            return false; /* the line of the last lap has not been taken */
         if (sequence > pos)
             pos = atomic_load_explicit(&r->tail, memory_order_relaxed);
         else if (atomic_compare_exchange_weak_explicit(&r->tail, &pos, pos + 1,

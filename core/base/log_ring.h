@@ -1,9 +1,9 @@
-/* core/base/log_ring.h - log lines on their way from any thread to the one that writes them.
+/* core/base/log_ring.h - a queue of log lines, from any thread to the thread that writes them.
  *
  * A bounded queue with many producers and one consumer (D. Vyukov's bounded queue with a sequence
- * number in each slot). A producer never waits: not for the disk, not for the consumer, and not
- * for another producer that was descheduled between taking its slot and filling it; a full ring
- * refuses the line. Lines come out in the order in which their slots were taken.
+ * number in each slot). A producer never waits: not for the disk, not for the consumer, and not for
+ * another producer that was descheduled between taking its slot and filling it; a full ring refuses
+ * the line. Lines come out in the order in which their slots were taken.
  *
  * Thread: log_ring_put() any, also in a signal handler; log_ring_take() one thread.
  * Memory: allocated once, n_slots * (LOG_LINE_MAX + 16) bytes; put and take allocate nothing.
@@ -27,7 +27,7 @@ bool log_ring_put(struct log_ring *ring, const char *line, size_t n);
 /* Lines put so far; any thread. */
 uint64_t log_ring_n_put(const struct log_ring *ring);
 
-/* The oldest line into `line` (LOG_LINE_MAX bytes); its length, 0 when there is none that is
+/* Take the oldest line into `line` (LOG_LINE_MAX bytes). Returns its length; 0: no line is
  * complete. */
 size_t log_ring_take(struct log_ring *ring, char *line);
 

@@ -28,9 +28,10 @@
 
 enum mode { MODE_DIRECT = 0, MODE_RING, MODE_MUTED };
 
-/* Set up by the main thread; while the thread runs, `fd` and what follows `told` are its own. */
+/* The main thread sets it up; while the thread runs, `fd` and the members from `told` on are its
+ * own. */
 static struct {
-    atomic_int mode; /* of enum mode; release: the ring and `work` are there */
+    atomic_int mode; /* enum mode; release: the ring and `work` are set up */
     atomic_bool must_stop, must_reopen;
     atomic_uint_fast64_t dropped; /* relaxed: a count */
     atomic_uint_fast64_t n_done;  /* lines taken from this ring and written, or dropped */
@@ -39,7 +40,7 @@ static struct {
     struct log_ring *ring;
     char *path; /* of the file, or NULL: the descriptor is borrowed */
     int fd;
-    uint64_t told;   /* of `dropped`, by a line */
+    uint64_t told;   /* value of `dropped` that a line has reported */
     bool is_mid_line; /* the last write ended within a line */
 } sink = {.fd = STDERR_FILENO};
 
@@ -55,7 +56,8 @@ uint64_t log_dropped(void)
     return atomic_load_explicit(&sink.dropped, memory_order_relaxed);
 }
 
-/* For a descriptor that is non-blocking, since another process shares it. */
+/* Wait until the descriptor is writable; it is non-blocking if a process that shares it set
+ * that. */
 static bool wait_writable(void)
 {
     struct pollfd p = {.fd = sink.fd, .events = POLLOUT};
@@ -63,7 +65,8 @@ static bool wait_writable(void)
     return !atomic_load_explicit(&sink.must_stop, memory_order_relaxed) && poll(&p, 1, 100) >= 0;
 }
 
-/* All of it, or false. One write(2) as a rule: pipes take a line whole, files if there is room. */
+/* Write all, or return false. Usually one write(2): pipes take a line whole, files if there is
+ * room. */
 static bool write_all(const char *text, size_t n)
 {
     while (n > 0) {
@@ -109,7 +112,7 @@ static void write_or_drop(const char *line, size_t n)
         drop(1);
 }
 
-/* By the thread that logs: others may do the same at the same time. */
+/* Write from the thread that logs; other threads may do so at the same time. */
 static void write_directly(const char *line, size_t n)
 {
     ssize_t got;
@@ -215,7 +218,7 @@ static void *writer_main(void *ud)
     (void)ud;
     (void)pthread_setname_np(pthread_self(), LOG_THREAD_NAME);
     for (;;) {
-        /* Before the last look at the ring: what is put behind it finds the thread awake. */
+        /* read before the ring, so that every line put before the order to stop is written */
         const bool is_last = atomic_load(&sink.must_stop);
 
         write_ring();
@@ -225,12 +228,12 @@ static void *writer_main(void *ud)
             return NULL;
         while (sem_wait(&sink.work) != 0)
             ;
-        while (sem_trywait(&sink.work) == 0) /* one look at the ring for all of them */
+        while (sem_trywait(&sink.work) == 0) /* one look at the ring serves all of them */
             ;
     }
 }
 
-/* With all signals blocked: the program's are for its main thread. */
+/* Start the thread with all signals blocked: the program's are for its main thread. */
 static int start_thread(void)
 {
     pthread_attr_t attr;
@@ -241,7 +244,7 @@ static int start_thread(void)
         return ERR_NOMEM;
     (void)pthread_attr_setstacksize(&attr, STACK_BYTES);
     sigfillset(&all);
-    sigdelset(&all, SIGSYS); /* of a system call that the sandbox refuses */
+    sigdelset(&all, SIGSYS); /* raised for a system call that the sandbox refuses */
     pthread_sigmask(SIG_SETMASK, &all, &before);
     rc = pthread_create(&sink.thread, &attr, writer_main, NULL);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -295,7 +298,7 @@ bool log_stop(unsigned wait_ms)
     until.tv_nsec %= 1000000000;
     if (pthread_timedjoin_np(sink.thread, NULL, &until) != 0) {
         atomic_store(&sink.mode, MODE_MUTED);
-        pthread_detach(sink.thread); /* it ends with the process, or when it can write after all */
+        pthread_detach(sink.thread); /* it ends with the process, or when it can write again */
         return false;
     }
     atomic_store(&sink.mode, MODE_DIRECT);

@@ -1,4 +1,10 @@
-/* core/base/maths.c - see maths.h. */
+/* core/base/maths.c - see maths.h.
+ *
+ * Arguments and results are pairs of doubles (double-double, about 100 bits), reduced to a small
+ * range and then summed as series long enough that the last rounding is almost always the only one.
+ * Only +, -, *, / and exact functions (ldexp, fmod, floor) are used, in a fixed order, which IEEE
+ * 754 defines to the bit.
+ */
 #include "core/base/maths.h"
 
 #include <math.h>
@@ -12,9 +18,9 @@ struct pair {
 
 static const struct pair LN_2 = {0x1.62e42fefa39efp-1, 0x1.abc9e3b39803fp-56};
 
-/* ---- pairs: sums and products that lose nothing, and what is made of them ---- */
+/* ---- pairs: exact sums and products ---- */
 
-/* |a| >= |b|. */
+/* The exact sum, for |a| >= |b|. */
 static struct pair ordered_sum(double a, double b)
 {
     const double hi = a + b;
@@ -63,7 +69,7 @@ static struct pair divide(struct pair a, struct pair b)
 
 /* ---- exp and log of pairs ---- */
 
-/* e^x, |x| < 746: 2^k e^r, |r| <= ln(2) / 2, by Taylor's series up to r^24 / 24!. */
+/* e^x for |x| < 746: 2^k e^r, |r| <= ln(2) / 2, by Taylor's series up to r^24 / 24!. */
 static double exp_of(struct pair x)
 {
     const double k = rint(x.hi * 0x1.71547652b82fep0);
@@ -76,8 +82,8 @@ static double exp_of(struct pair x)
     return ldexp(p.hi, (int)k); /* p.hi is p's nearest double */
 }
 
-/* log x, 0 < x < infinity: e ln 2 + 2 atanh(f), f = (m - 1) / (m + 1), |f| < 0.1716, by the series'
- * terms up to f^43. */
+/* log x for 0 < x < infinity: e ln 2 + 2 atanh(f), f = (m - 1) / (m + 1), |f| < 0.1716, by the
+ * series' terms up to f^43. */
 static struct pair log_of(double x)
 {
     int e;
@@ -96,7 +102,7 @@ static struct pair log_of(double x)
     return add(multiply(LN_2, (struct pair){e, 0}), (struct pair){2 * p.hi, 2 * p.lo});
 }
 
-/* Beyond these bounds, which are those of doubles, the result is infinite or zero. */
+/* e^x within the bounds of doubles; beyond them the result is infinite or zero. */
 static double exp_within(struct pair x)
 {
     if (x.hi > 709.8)
@@ -111,7 +117,7 @@ double maths_exp(double x)
 
 double maths_exp2(double x)
 {
-    if (!(fabs(x) < 2000)) /* where a pair's product would overflow */
+    if (!(fabs(x) < 2000)) /* beyond, a product of pairs would overflow */
         return isnan(x) ? x : x > 0 ? INFINITY : 0;
     return exp_within(multiply(LN_2, (struct pair){x, 0}));
 }
@@ -123,7 +129,7 @@ double maths_log(double x)
     return x == 0 ? -INFINITY : x > 0 ? x : NAN;
 }
 
-/* x^n by multiplications alone: as precise, and much sooner done. */
+/* x^n by multiplications alone: as precise, and much faster. */
 static double whole_power_of(double x, unsigned n)
 {
     struct pair square = {x, 0}, p = {1, 0};
@@ -136,7 +142,7 @@ static double whole_power_of(double x, unsigned n)
     return p.hi;
 }
 
-/* Are all of them well within the range of doubles? */
+/* Whether all powers are well within the range of doubles. */
 static bool has_whole_powers(double x, double y)
 {
     return y >= 1 && y <= 32 && y == rint(y) && x > 0x1p-14 && x < 0x1p14;
@@ -146,14 +152,15 @@ static bool has_whole_powers(double x, double y)
 static double power_of(double x, double y)
 {
     const struct pair l = log_of(fabs(x));
-    const double most = 1000; /* of y * l: where the result is beyond all doubles */
+    const double most = 1000; /* bound of y * l: beyond, the result is out of the range of
+                               * doubles */
 
     if (fabs(y) > most / fabs(l.hi))
         return l.hi == 0 ? 1 : (y > 0) == (l.hi > 0) ? INFINITY : 0;
     return exp_within(multiply(l, (struct pair){y, 0}));
 }
 
-/* The others' results are exact, and the same in every library. */
+/* Whether C's pow() has an exact result for these, the same in every library. */
 static bool is_special(double x, double y)
 {
     return x == 0 || y == 0 || !isfinite(x) || !isfinite(y);
@@ -175,15 +182,15 @@ double maths_pow(double x, double y)
 
 /* ---- sine and cosine ---- */
 
-/* pi / 2 in pieces, of which the first two have 29 bits: a whole number of 24 bits times one of
- * them is exact. */
+/* pi / 2 in pieces, of which the first two have 29 bits, so that their product with a whole number
+ * of 24 bits is exact. */
 #define HALF_PI_1 0x1.921fb54p0
 #define HALF_PI_2 0x1.10b4611p-30
 #define HALF_PI_3 0x1.4c4c6628b80dcp-59
 
-#define FAR 0x1p40 /* no angle of a model: the sine of what is left beyond is taken */
+#define FAR 0x1p40 /* beyond every angle of a model; larger ones are reduced by fmod() */
 
-/* x less q times pi / 2, |x| <= pi / 4 by then. */
+/* x minus q times pi / 2; |x| <= pi / 4 then. */
 static struct pair reduce(double x, double q)
 {
     const struct pair r = sum(x - q * HALF_PI_1, -q * HALF_PI_2);
@@ -191,7 +198,7 @@ static struct pair reduce(double x, double q)
     return ordered_sum(r.hi, r.lo - q * HALF_PI_3);
 }
 
-/* terms[n], the last one first. */
+/* Sum of the series terms[n], from the last term on. */
 static double series(const double *terms, int n, double s)
 {
     double p = terms[0];
@@ -201,7 +208,7 @@ static double series(const double *terms, int n, double s)
     return p;
 }
 
-/* Taylor's series but for its first term: x^3 (-1/3! + x^2 / 5! - ...) up to x^19. */
+/* Taylor's series without its first term: x^3 (-1/3! + x^2 / 5! - ...) up to x^19. */
 static double sine_of(struct pair x)
 {
     static const double terms[] = {
@@ -227,7 +234,7 @@ static double cosine_of(struct pair x)
 
 void maths_sin_cos(double x, double *sine, double *cosine)
 {
-    const double to_whole = 0x1.8p52; /* adding it leaves no bits behind the point */
+    const double to_whole = 0x1.8p52; /* adding it rounds to a whole number */
     double q, s, c;
     struct pair r;
 

@@ -1,11 +1,12 @@
 /* core/base/maths.h - exp, log, powers, sine and cosine, with the same bits everywhere.
  *
- * What a C library answers differs between libraries, their versions and the instructions that a
- * CPU has (glibc's exp and pow, with and without fma). What reaches a model's numbers, a prompt or
- * an answer is computed here: a sequence of IEEE 754 operations on doubles and pairs of them (the
- * compiler's contraction is off), so promise P1 holds from one machine to the next.
+ * The results of a C library differ between libraries, their versions and the instructions of a CPU
+ * (glibc's exp and pow, with and without fma). Functions whose results reach a model's numbers, a
+ * prompt or an answer are computed here instead: a sequence of IEEE 754 operations on doubles and
+ * pairs of them (the compiler's contraction is off), so promise P1 holds from one machine to the
+ * next.
  *
- * exp, exp2, log and pow are computed to about 100 bits and then rounded: the nearest double but
+ * exp, exp2, log and pow are computed to about 100 bits and then rounded: the nearest double except
  * for results next to the middle of two. Sine and cosine are within an ulp up to 2^24.
  *
  * Thread: any.
@@ -14,7 +15,7 @@
 #ifndef CORE_BASE_MATHS_H
 #define CORE_BASE_MATHS_H
 
-/* Special values are those of C's Annex F. */
+/* Special values follow C's Annex F. */
 double maths_exp(double x);
 double maths_exp2(double x);
 double maths_log(double x);

@@ -1,4 +1,10 @@
-/* core/base/mem.c - see mem.h. */
+/* core/base/mem.c - see mem.h.
+ *
+ * Thin wrappers around malloc, each of which first asks whether a test wants it to fail. The debug
+ * build also defines malloc and its family themselves, to count and to abort inside a guard. Large
+ * zeroed memory is returned to the kernel instead of being cleared, so it costs RAM only once it is
+ * written; big arenas are mapped with room to align them to huge pages.
+ */
 #include "core/base/mem.h"
 
 #include <errno.h>
@@ -12,7 +18,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define LARGE_BYTES (256 << 10) /* mapped on its own */
+#define LARGE_BYTES (256 << 10) /* from here on a block is mapped on its own */
 #define LAZY_BYTES ((size_t)1 << 20) /* from here on zeroing by the page is worth a system call */
 
 /* Allocations still allowed before failing on purpose; negative = no failure wanted. */
@@ -46,7 +52,8 @@ void mem_torture_attach(void)
     torture = p != MAP_FAILED ? p : NULL;
 }
 
-/* Several threads may count at once: each takes one number, so that just n_to_fail of them fail. */
+/* Whether this allocation must fail. Each thread takes one number, so exactly n_to_fail of them
+ * fail. */
 static int is_tortured(bool of_process)
 {
     int64_t left;
@@ -65,7 +72,7 @@ static int is_tortured(bool of_process)
     if (__atomic_sub_fetch(&torture->n_to_fail, 1, __ATOMIC_RELAXED) <= 0)
         __atomic_store_n(&torture->countdown, -1, __ATOMIC_RELAXED);
     __atomic_fetch_add(&torture->n_failed, 1, __ATOMIC_RELAXED);
-    errno = ENOMEM; /* as malloc() does: the C library looks */
+    errno = ENOMEM; /* as malloc() does: the C library reads it */
     return 1;
 }
 #else
@@ -93,7 +100,7 @@ static int must_fail(void)
     return 1;
 }
 
-/* glibc would raise the threshold each time that a large block is freed, and serve the next ones
+/* Fix the threshold. glibc would raise it each time a large block is freed, and serve the next ones
  * from heaps that never shrink. */
 void mem_tune(void)
 {
@@ -140,8 +147,8 @@ char *mem_strdup(const char *s)
     return mem_dup(s, strlen(s) + 1);
 }
 
-/* The whole pages of something large are handed back: they read as zero, and cost memory only once
- * they are written. */
+/* Zero a block. The whole pages of a large one are returned to the kernel: they read as zero, and
+ * cost memory only once they are written. */
 static void *zero(void *p, size_t bytes)
 {
     const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), at = (uintptr_t)p;
@@ -195,7 +202,7 @@ void mem_unmap(void *p, size_t bytes)
 }
 
 #ifdef QUIRE_DEBUG
-#ifdef __has_feature /* clang's way to say which sanitizer is on */
+#ifdef __has_feature /* clang's macro for the sanitizers that are on */
 #if __has_feature(address_sanitizer) && !defined(__SANITIZE_ADDRESS__)
 #define __SANITIZE_ADDRESS__ 1
 #elif __has_feature(thread_sanitizer) && !defined(__SANITIZE_THREAD__)
@@ -215,7 +222,7 @@ void mem_guard_end(void)
     guard_phase = NULL;
 }
 
-/* With a sanitizer its own allocator must stay in place: the guard is off there. */
+/* a sanitizer's own allocator must stay in place: the guard is off then */
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 static void guard_check(void)
 {
@@ -226,7 +233,7 @@ static void guard_check(void)
 
     if (phase == NULL)
         return;
-    guard_phase = NULL; /* whatever prints below may allocate */
+    guard_phase = NULL; /* the printing below may allocate */
     n = snprintf(line, sizeof(line), "mem: an allocation inside '%s', which promises none\n",
                  phase);
     written = write(STDERR_FILENO, line, (size_t)n);

@@ -23,10 +23,11 @@ void mem_free(void *p);                   /* mem_free(NULL) is fine */
 char *mem_strdup(const char *s);
 void *mem_dup(const void *p, size_t bytes);
 
-/* At start: large blocks are the kernel's own, whatever was freed before, so that their pages cost
- * nothing until they are written and go back when they are freed. */
+/* Call at start: large blocks are the kernel's own, whatever was freed before, so that their pages
+ * cost nothing until they are written and go back when they are freed. */
 void mem_tune(void);
-/* Much was freed: give back what the allocator holds of it. A millisecond or more. */
+/* Return freed memory that the allocator still holds, after much was freed. A millisecond or
+ * more. */
 void mem_trim(void);
 
 /* Zeroed, 64-byte aligned; for tables that kernels read. Freed by mem_free(). */
@@ -46,17 +47,18 @@ void mem_guard_end(void);
 
 /* Tests: let n allocations through this header succeed, then fail every one; -1 = never fail. */
 void mem_fail_after(int64_t n);
-/* Did the countdown reach a failing allocation since mem_fail_after()? */
+/* Whether the countdown reached a failing allocation since mem_fail_after(). */
 int mem_has_failed(void);
 
-/* Debug build: the same from outside. QUIRE_DEBUG_TORTURE names a file of one struct mem_torture
- * that a test has mapped too; main() attaches to it. `countdown` allocations succeed (< 0: all),
- * then `n_to_fail` fail, then they succeed again. Without QUIRE_DEBUG it does nothing. */
+/* Debug build: failures set from outside. QUIRE_DEBUG_TORTURE names a file of one struct
+ * mem_torture that a test has mapped too; main() attaches to it. `countdown` allocations succeed (<
+ * 0: all), then `n_to_fail` fail, then they succeed again. Without QUIRE_DEBUG it does nothing. */
 struct mem_torture {
     int64_t countdown, n_to_fail; /* atomic: set by the test */
     int64_t n_seen, n_failed;     /* atomic: counted here */
-    int64_t of_process;           /* set before the start. 1: the whole process's, with libraries
-                                   * (not under a sanitizer); 0: those of this header */
+    int64_t of_process;           /* set before the start. 1: counts all of the process's
+                                   * allocations, with libraries (not under a sanitizer); 0: those
+                                   * through this header */
 };
 void mem_torture_attach(void);
 

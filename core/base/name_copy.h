@@ -1,11 +1,11 @@
-/* core/base/name_copy.h - a name from outside into a fixed array: whole, or not at all.
+/* core/base/name_copy.h - copies a name from outside into a fixed array: whole, or not at all.
  *
- * A name that is cut is the name of something else. So names by which things are found, owned or
- * opened are copied with this; snprintf() is for text that is only shown.
+ * A cut name is the name of something else. So names by which things are found, owned or opened are
+ * copied with this; snprintf() is for text that is only shown.
  *
  * Thread: any.
  * Memory: the caller's.
- * Errors: ERR_LIMIT: the name has no room, and *out is "".
+ * Errors: ERR_LIMIT: the name does not fit, and *out is "".
  */
 #ifndef CORE_BASE_NAME_COPY_H
 #define CORE_BASE_NAME_COPY_H

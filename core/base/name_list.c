@@ -1,4 +1,10 @@
-/* core/base/name_list.c - see name_list.h. */
+/* core/base/name_list.c - see name_list.h.
+ *
+ * Items are slices of the text, trimmed on the fly, so nothing is allocated and a list may be read
+ * anywhere. Patterns are matched with one saved position, that of the last '*': going further back
+ * could not help, so the cost is bounded by the product of both lengths, whatever a client sends as
+ * a name.
+ */
 #include "core/base/name_list.h"
 
 #include <string.h>
@@ -57,7 +63,7 @@ bool name_list_is_valid(const char *text)
         return false;
     if (trim(text, n).len == 0)
         return true;
-    for (const char *at = text; at != NULL;) { /* what is between two commas is a name */
+    for (const char *at = text; at != NULL;) { /* each text between two commas is a name */
         name_list_next(&at, &item);
         if (!is_name(&item))
             return false;
@@ -81,7 +87,7 @@ bool name_list_has(const char *list, const char *name)
     return false;
 }
 
-/* Only the last '*' is ever gone back to: what is before it has matched as early as it can. */
+/* Match greedily; on a mismatch go back to the last '*', the only one that can still help. */
 static bool is_match(const struct name_list_item *pattern, const char *name)
 {
     const char *at = pattern->text, *end = at + pattern->len;

@@ -24,22 +24,22 @@ struct name_list_item {
     size_t len;
 };
 
-/* Is it a list as NAME_LIST_RULE says, of at most NAME_LIST_MAX_TEXT bytes? */
+/* Whether it is a list by NAME_LIST_RULE, of at most NAME_LIST_MAX_TEXT bytes. */
 bool name_list_is_valid(const char *text);
 
-/* Read the next item of *text and move behind it; false: there are no more. *text begins as the
- * list; NULL is an empty one. */
+/* Read the next item of *text and move behind it; false: there are no more. *text is the list at
+ * first; NULL is an empty one. */
 bool name_list_next(const char **text, struct name_list_item *out);
 
 bool name_list_is_pattern(const struct name_list_item *item);
 
-/* Does the list hold this name, as it is written? */
+/* Whether the list has this name, byte by byte. */
 bool name_list_has(const char *list, const char *name);
-/* Does one of its patterns match? In time of the name's length times the pattern's at most. */
+/* Whether one of its patterns matches. Time: at most the name's length times the pattern's. */
 bool name_list_matches(const char *list, const char *name);
 
-/* The name without the tag ":latest", with which Ollama's clients say any; false: it has none, or
- * is longer than any name. */
+/* The name without the tag ":latest", which Ollama's clients use for any version; false: it has no
+ * such tag, or is longer than any name. */
 bool name_list_untag(const char *name, char out[NAME_LIST_MAX_BARE]);
 
 #endif

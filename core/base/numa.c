@@ -1,4 +1,10 @@
-/* core/base/numa.c - see numa.h. */
+/* core/base/numa.c - see numa.h.
+ *
+ * Placement is one mbind() for each part of a mapping, before its pages are touched; afterwards the
+ * kernel places each page on its first write. The system calls are made directly, without libnuma.
+ * Whether it worked is found by sampling pages with get_mempolicy(), which the log reports at
+ * start.
+ */
 #include "core/base/numa.h"
 
 #include "core/base/cpus.h"
@@ -10,18 +16,18 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define MASK_BITS 65ul /* the kernel counts one bit more than it reads */
+#define MASK_BITS 65ul /* the kernel reads one bit less than it is told */
 
 /* ---- the plan ---- */
 
-/* Threads that have no CPU are where the last one is (topology.c). */
+/* The node of a thread; threads beyond the last CPU count as there (topology.c). */
 static uint32_t node_of(const struct cpus *c, uint32_t thread)
 {
     return c->cpu[thread < c->n ? thread : c->n - 1].node;
 }
 
-/* The nodes of the threads in their order, and the threads of each; 0 when a node comes twice, or
- * there are too many. */
+/* List the nodes of the threads in their order, and the number of threads of each; 0 when a node
+ * comes twice, or there are too many. */
 static uint32_t nodes_of_threads(const struct cpus *c, uint32_t n_threads,
                                  uint8_t nodes[NUMA_MAX_NODES], uint32_t count[NUMA_MAX_NODES])
 {
@@ -115,7 +121,7 @@ static uint64_t all_nodes(const struct numa *numa)
     return nodes;
 }
 
-/* Preferred, not bound: a node that is full must not end the process. */
+/* Prefer the node, without binding: a full node must not end the process. */
 static int put_on(void *p, size_t bytes, uint32_t node)
 {
     return set_policy(p, bytes, MPOL_PREFERRED, (uint64_t)1 << node);
@@ -130,7 +136,7 @@ int numa_spread(const struct numa *numa, void *p, size_t bytes)
     return set_policy(p, huge_pages(bytes), MPOL_INTERLEAVE, all_nodes(numa));
 }
 
-/* Where part i of n ends. */
+/* The end of part i of n. */
 static size_t part_end(size_t bytes, uint32_t i, uint32_t n)
 {
     const size_t each = huge_pages((bytes + n - 1) / n);

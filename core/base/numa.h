@@ -1,22 +1,22 @@
 /* core/base/numa.h - on which memory nodes the pages of large mappings lie.
  *
- * Where the threads' CPUs are on one node nothing is done, and the kernel's own way is as good. On
- * several there are two ways:
+ * Where the threads' CPUs are on one node, nothing is done: the kernel's own placement is as good.
+ * On several nodes there are two modes:
  *
  *   interleave  Pages lie on the nodes in turn. All threads read at the same rate, wherever the
  *               system lets them run; of two nodes half of all reads are from the other one.
  *   local       A mapping has a part for each node, read by the threads of that node, which stay
  *               there. What every thread reads is interleaved all the same.
  *
- * Weights have parts (model.h): of each matrix a node has its share of the panels, in the order of
- * the threads' shares of the work, so that only stolen work reads from afar. That holds for panels
- * that were packed and for those that a weight cache has: they are read into memory, never mapped,
- * so no other process decides where they lie. KV blocks and recurrent states have no parts, for
- * which thread reads a sequence's changes with the batch: they are interleaved. What a thread
- * writes first and reads alone (its scratch) is the kernel's to place, next to it.
+ * Weights have parts (model.h): each node has a share of every matrix's panels, in the order of the
+ * threads' shares of the work, so that only stolen work reads from another node. That holds for
+ * packed panels and for those from a weight cache: they are read into memory, never mapped, so no
+ * other process decides where they are. KV blocks and recurrent states are interleaved, because the
+ * thread that reads a sequence changes with the batch. The kernel places memory that one thread
+ * writes first and reads alone (its scratch) near that thread.
  *
- * Parts are as large as each other, so the threads must be shared out evenly (numa_can_be_local()).
- * A node that is full gives the next one's memory, without an error; numa_count() tells.
+ * Parts are equally large, so the threads must be spread evenly (numa_can_be_local()). A full node
+ * gives the next one's memory, without an error; numa_count() tells.
  *
  * Thread: any.
  * Memory: none.
@@ -30,49 +30,51 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define NUMA_MAX_NODES 16 /* of those numbered below 64 */
+#define NUMA_MAX_NODES 16 /* most nodes, all numbered below 64 */
 
 struct cpus;
 
 enum numa_mode {
-    NUMA_OFF = 0, /* the kernel's own way, or that of numactl */
+    NUMA_OFF = 0, /* the kernel's own placement, or numactl's */
     NUMA_INTERLEAVE,
     NUMA_LOCAL,
 };
 
 struct numa {
     enum numa_mode mode;
-    uint32_t n;                       /* nodes, with NUMA_OFF 0 */
+    uint32_t n;                       /* number of nodes; 0 with NUMA_OFF */
     uint8_t nodes[NUMA_MAX_NODES];    /* in the order of the threads */
-    double local_gbps, interleaved_gbps; /* of reading, where both were tried (numa_choice.h) */
+    double local_gbps, interleaved_gbps; /* measured reading rates, if both were tried
+                                          * (numa_choice.h) */
 };
 
-/* Would the first n_threads of the CPUs (see thread_pool.h) be as many on each of their nodes, but
- * for an eighth, those of a node in a row? Also where they are all on one of several nodes. */
+/* Whether the first n_threads of the CPUs (see thread_pool.h) are equally many on each of their
+ * nodes, within an eighth, with those of a node in a row. Also true where they are all on one of
+ * several nodes. */
 bool numa_can_be_local(const struct cpus *cpus, uint32_t n_threads);
 
-/* The plan for threads on these CPUs. NUMA_OFF where the machine has one node, or more than
- * NUMA_MAX_NODES; NUMA_INTERLEAVE instead of NUMA_LOCAL where that cannot be: over the nodes of all
- * CPUs, for threads may run on any of them. */
+/* Plan the placement for threads on these CPUs. NUMA_OFF where the machine has one node, or more
+ * than NUMA_MAX_NODES; NUMA_INTERLEAVE instead of NUMA_LOCAL where that is not possible: over the
+ * nodes of all CPUs, since threads may run on any of them. */
 void numa_plan(struct numa *numa, const struct cpus *cpus, uint32_t n_threads,
                enum numa_mode wanted);
 
-/* Parts that weights have: 1 unless they are to be local. */
+/* The number of parts of weights: 1 unless they are placed locally. */
 uint32_t numa_n_parts(const struct numa *numa);
 
-/* A mapping of mem_map() before its pages are touched. numa_place(): one of equal parts, whole huge
- * pages each, the i-th for the threads of the i-th node. numa_spread(): one that all threads read.
- */
+/* Place a mapping of mem_map() before its pages are touched. numa_place(): a mapping of equal
+ * parts, whole huge pages each, the i-th for the threads of the i-th node. numa_spread(): a mapping
+ * that all threads read. */
 int numa_place(const struct numa *numa, void *p, size_t bytes);
 int numa_spread(const struct numa *numa, void *p, size_t bytes);
 
-/* How many of some pages, one in each `stride` bytes from p on, are on node i: count[i], of the
- * first 64 nodes. Pages that were not touched become so. Returns the pages seen, 0 where the kernel
- * refuses to tell. */
+/* Count the pages on node i, of the first 64, as count[i], by one page in each `stride` bytes from
+ * p on. Pages that were not touched become so. Returns the pages seen, 0 where the kernel refuses
+ * to tell. */
 uint64_t numa_count(const void *p, size_t bytes, size_t stride, uint64_t count[64]);
 
-/* Of a mapping placed by numa_place() the share, from 0 to 1, that is where it was to be: one page
- * of every huge page counts. 1 where nothing was asked for or nothing can be told. */
+/* The share, from 0 to 1, of a mapping placed by numa_place() that is where it was planned: one
+ * page of every huge page counts. 1 where nothing was planned or nothing can be told. */
 double numa_placed_share(const struct numa *numa, const void *p, size_t bytes);
 
 const char *numa_mode_name(enum numa_mode mode);

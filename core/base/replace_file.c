@@ -1,4 +1,9 @@
-/* core/base/replace_file.c - see replace_file.h. */
+/* core/base/replace_file.c - see replace_file.h.
+ *
+ * The order is fsync() of the file, rename(), fsync() of the folder: after a power failure the name
+ * then leads to the old bytes or to all of the new ones. A folder that cannot be opened or synced
+ * (permissions, some network file systems) is not an error, since nothing better can be done there.
+ */
 #include "core/base/replace_file.h"
 
 #include "core/base/err.h"

@@ -1,8 +1,9 @@
-/* core/base/replace_file.h - files that are whole or not there, also after the power has failed.
+/* core/base/replace_file.h - replaces files so that they are whole or not there, even after a power
+ * failure.
  *
- * A new file is written under a name of its own beside the one that it is for. When it is complete,
- * replace_file() has its bytes on the disk before they get the name, and the name on the disk
- * before it answers. Nothing else in this program calls rename().
+ * A new file is written under a name of its own beside the file that it replaces. When it is
+ * complete, replace_file() has its bytes on the disk before they get the name, and the name on the
+ * disk before it returns. Nothing else in this program calls rename().
  *
  * Thread: any; waits for the disk.
  * Memory: none.
@@ -11,16 +12,16 @@
 #ifndef CORE_BASE_REPLACE_FILE_H
 #define CORE_BASE_REPLACE_FILE_H
 
-/* The complete file `fd`, which is called `part`, is called `path` from now on. Where this fails
- * the caller removes `part`. Both are in one folder, or in two of one file system. */
+/* Rename the complete file `fd`, whose name is `part`, to `path`. If this fails the caller removes
+ * `part`. Both are in one folder, or in two of one file system. */
 int replace_file(int fd, const char *part, const char *path);
 
-/* rename_file() is replace_file() for a file whose bytes are on the disk already. */
+/* Do as replace_file() for a file whose bytes are on the disk already. */
 int rename_file(const char *from, const char *to);
 
-/* The folder that `path` is in: the name of a file that was made, linked or renamed there is on the
- * disk when this returns 0. A folder that may not be read, or whose file system cannot do this, is
- * none to wait for: the system writes it when it likes. */
+/* Sync the folder that `path` is in: the name of a file that was made, linked or renamed there is
+ * on the disk when this returns 0. A folder that may not be read, or whose file system cannot do
+ * this, is not waited for: the system writes it at some time. */
 int sync_folder_of(const char *path);
 
 #endif

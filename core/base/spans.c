@@ -1,4 +1,9 @@
-/* core/base/spans.c - see spans.h. */
+/* core/base/spans.c - see spans.h.
+ *
+ * Spans are appended in ascending order and merged with the last one where they touch, so the array
+ * is always sorted and a look-up is a binary search. Rendering a template
+ * appends them; tokenizing asks whether a special token's name lies in one.
+ */
 #include "core/base/spans.h"
 
 #include "core/base/err.h"

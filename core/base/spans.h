@@ -1,7 +1,7 @@
 /* core/base/spans.h - parts of a text, as ranges of bytes in ascending order that do not touch.
  *
- * They say which bytes of a prompt are its template's own, where the text travels as plain bytes.
- * Like a buffer, a list that could not grow stays as it was and remembers why (spans.err).
+ * They tell which bytes of a prompt its template wrote, while the text itself is plain bytes. Like
+ * a buffer, a list that could not grow stays as it was and keeps the error (spans.err).
  *
  * Thread: none of its own; one owner at a time.
  * Memory: grows by doubling up to SPANS_MAX; spans_release() frees.
@@ -26,13 +26,13 @@ struct spans { /* zero is empty */
 };
 
 void spans_release(struct spans *s);
-/* One more, which may begin where the last ends and not before; an empty one adds nothing. */
+/* Add a span, which may begin where the last one ends but not before; an empty one adds nothing. */
 int spans_add(struct spans *s, size_t from, size_t to);
-/* Only what lies before `end` stays. */
+/* Remove all bytes from `end` on. */
 void spans_cut(struct spans *s, size_t end);
-/* The first one that ends behind `pos`: its number, n if there is none. */
+/* The number of the first span that ends behind `pos`; n if there is none. */
 size_t spans_find(const struct spans *s, size_t pos);
-/* Do all bytes of [from, to) lie in one of them? */
+/* Whether all bytes of [from, to) are in one span. */
 bool spans_cover(const struct spans *s, size_t from, size_t to);
 
 #endif

@@ -1,4 +1,10 @@
-/* core/base/stop_signals.c - see stop_signals.h. */
+/* core/base/stop_signals.c - see stop_signals.h.
+ *
+ * The thread waits in sigwait(), so the callback runs in an ordinary thread and may lock and log.
+ * After the second signal it sleeps in sigtimedwait() until the deadline; closing sets a flag and
+ * sends it a SIGTERM to wake it. It depends on no other thread, which is why it can end a process
+ * that hangs.
+ */
 #include "core/base/stop_signals.h"
 
 #include "core/base/clock.h"
@@ -18,12 +24,14 @@ struct stop_signals {
     struct stop_signals_options opt;
     pthread_t thread;
     sigset_t set;
-    atomic_bool is_closing; /* then a SIGTERM to the thread is only to wake it */
-    pthread_mutex_t lock;   /* held while `told` is called; a leaf but for what that locks */
+    atomic_bool is_closing; /* set: a SIGTERM to the thread is only to wake it */
+    pthread_mutex_t lock;   /* held while `told` is called; only locks that `told` takes are taken
+                             * inside */
     bool is_muted;
 };
 
-/* False: it is ending in order. Further signals change nothing. */
+/* Wait for the deadline and end the process. Returns false when the program ends in order; further
+ * signals change nothing. */
 static bool kill_later(const struct stop_signals *s)
 {
     const uint64_t end = clock_ms() + s->opt.kill_after_ms;

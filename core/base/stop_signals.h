@@ -15,7 +15,7 @@
 struct stop_signals;
 
 struct stop_signals_options {
-    /* The nth signal (1 or 2) has come. On the thread of the signals: wake another one. */
+    /* Called on the signals' thread for the nth signal (1 or 2): it should wake another thread. */
     void (*told)(void *ud, int number, unsigned nth);
     void *ud;
     uint32_t kill_after_ms;
@@ -23,7 +23,7 @@ struct stop_signals_options {
 
 /* ERR_NOMEM, ERR_INTERNAL (no thread). */
 int stop_signals_open(struct stop_signals **out, const struct stop_signals_options *options);
-/* `told` is not called any more; the rest stays. */
+/* After this `told` is not called any more; nothing else changes. */
 void stop_signals_mute(struct stop_signals *s); /* NULL is allowed */
 /* Joins the thread; the signals stay blocked. */
 void stop_signals_close(struct stop_signals **s);

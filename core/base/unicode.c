@@ -1,4 +1,10 @@
-/* core/base/unicode.c - see unicode.h. The tables are libunistring's. */
+/* core/base/unicode.c - see unicode.h.
+ *
+ * libunistring has the tables; this file adds the places where Python differs from Unicode's
+ * properties (spaces, line ends, ideographs that are numbers) and case mapping of single characters
+ * with the special cases of sigma. Walking never leaves the text: an invalid byte is one character,
+ * U+FFFD.
+ */
 #include "core/base/unicode.h"
 
 #include "core/base/buf.h"
@@ -9,7 +15,7 @@
 #include <unictype.h>
 
 #define REPLACEMENT 0xFFFD
-#define CAPITAL_SIGMA 0x3A3 /* its small form depends on where it stands */
+#define CAPITAL_SIGMA 0x3A3 /* its small form depends on its place in a word */
 #define FINAL_SIGMA 0x3C2
 #define SMALL_SIGMA 0x3C3
 
@@ -98,7 +104,7 @@ bool unicode_is_digit(uint32_t cp)
     return uc_digit_value(cp) >= 0;
 }
 
-/* Ideographs that Unihan calls numbers: Python counts them, libunistring does not. Sorted. */
+/* Ideographs that are numbers in Unihan: Python counts them, libunistring does not. Sorted. */
 static const uint32_t ideographs[] = {
     0x3405, 0x3483, 0x382A, 0x3B4D, 0x4E00, 0x4E03, 0x4E07, 0x4E09, 0x4E5D, 0x4E8C, 0x4E94,
     0x4E96, 0x4EBF, 0x4EC0, 0x4EDF, 0x4EE8, 0x4F0D, 0x4F70, 0x5104, 0x5146, 0x5169, 0x516B,
@@ -176,8 +182,8 @@ bool unicode_is_name(uint32_t cp, bool first)
     return first ? uc_is_property_xid_start(cp) : uc_is_property_xid_continue(cp);
 }
 
-/* One character in upper, lower or title case: up to three characters, so the room suffices and
- * the library allocates nothing. */
+/* Append one character in upper, lower or title case: up to three characters, so that the room
+ * suffices and the library allocates nothing. */
 static int put_case(struct buf *out, const char *s, size_t len, enum unicode_case to)
 {
     uint8_t room[32];
@@ -191,7 +197,7 @@ static int put_case(struct buf *out, const char *s, size_t len, enum unicode_cas
             return buf_add_char(out, c >= 'A' && c <= 'Z' ? (char)(c + 32) : c);
         return buf_add_char(out, c >= 'a' && c <= 'z' ? (char)(c - 32) : c);
     }
-    if (utf8_len(from, len) != len) /* no character: nothing to change */
+    if (utf8_len(from, len) != len) /* not a character: nothing to change */
         return buf_add(out, s, len);
     if (to == UNICODE_UPPER)
         from = u8_toupper(from, len, NULL, NULL, room, &n);
@@ -204,7 +210,7 @@ static int put_case(struct buf *out, const char *s, size_t len, enum unicode_cas
     return from == room ? buf_add(out, room, n) : buf_add(out, s, len);
 }
 
-/* Is the sigma at s[i] the last letter of a word? Then some letter stands before it and none after
+/* Whether the sigma at s[i] is the last letter of a word: some letter is before it and none after
  * it, not counting apostrophes and the like. */
 static bool is_final_sigma(const char *s, size_t n, size_t i)
 {

@@ -23,7 +23,7 @@ size_t unicode_last(const char *s, size_t n);
 size_t unicode_count(const char *s, size_t n);
 /* The byte at which character number `k` begins; n when there are fewer. */
 size_t unicode_offset(const char *s, size_t n, size_t k);
-/* Append a character; cp is no surrogate and at most U+10FFFF. */
+/* Append a character; cp is at most U+10FFFF and not a surrogate. */
 int unicode_put(struct buf *out, uint32_t cp);
 
 /* str.isspace() and friends, of one character. */
@@ -42,14 +42,14 @@ int unicode_decimal_value(uint32_t cp); /* 0..9, or -1 */
 /* \s and \w of regular expressions (Unicode's annex C of UTS 18). */
 bool unicode_is_white(uint32_t cp);
 bool unicode_is_word(uint32_t cp);
-/* May it begin, or go on in, an identifier? */
+/* Whether it may begin an identifier, or continue one. */
 bool unicode_is_name(uint32_t cp, bool first);
 
 enum unicode_case {
     UNICODE_UPPER = 0,
     UNICODE_LOWER,
     UNICODE_CAPITAL, /* the first character in title case, the rest in lower case */
-    UNICODE_TITLE,   /* the same for each run of letters */
+    UNICODE_TITLE,   /* each run of letters like UNICODE_CAPITAL */
     UNICODE_SWAP,
     UNICODE_FOLD, /* for comparing without case */
 };

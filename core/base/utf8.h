@@ -1,6 +1,6 @@
-/* core/base/utf8.h - the length of a character in UTF-8 text, as libunistring decides it.
+/* core/base/utf8.h - the length of a character in UTF-8 text, as libunistring determines it.
  *
- * Well-formed is what table 3-7 of the Unicode standard lists: no overlong forms, no surrogates,
+ * Well-formed is defined by table 3-7 of the Unicode standard: no overlong forms, no surrogates,
  * nothing past U+10FFFF.
  *
  * Thread: any.

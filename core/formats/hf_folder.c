@@ -1,4 +1,10 @@
-/* core/formats/hf_folder.c - see hf_folder.h. */
+/* core/formats/hf_folder.c - see hf_folder.h.
+ *
+ * Files are read whole, with a limit on their size, and parsed with core/base/json.h, which limits
+ * depth and number of values. The small getters at the end do the same for members: they leave a
+ * default alone where a member is absent or null, and turn a wrong type or range into a sentence
+ * that names file and member.
+ */
 #include "core/formats/hf_folder.h"
 
 #include "core/base/err.h"
@@ -18,7 +24,8 @@
 
 #define MAX_CONFIG ((size_t)1 << 20)
 #define MAX_TOKENIZER ((size_t)64 << 20) /* the largest in use have 33 MB */
-#define MAX_VALUES ((size_t)1 << 22)     /* of those, with merges as pairs: 2 million */
+#define MAX_VALUES ((size_t)1 << 22)     /* most values in tokenizer.json, with merges as pairs: 2
+                                          * million in use */
 
 int hf_fail(const struct hf_folder *f, int rc, const char *file, const char *format, ...)
 {
@@ -94,7 +101,8 @@ int hf_read_bytes(const struct hf_folder *f, const char *file, uint64_t at, char
 static int parse(const struct hf_folder *f, const char *file, const char *text, size_t n,
                  cJSON **out)
 {
-    static const char subject[] = "the body "; /* of a request; here, of a file */
+    static const char subject[] = "the body "; /* the JSON parser's sentences begin so; here it is a
+                                                * file */
     const char *why = "";
     const int rc = json_parse_up_to(text, n, MAX_VALUES, out, &why);
 
@@ -105,7 +113,7 @@ static int parse(const struct hf_folder *f, const char *file, const char *text, 
     return 0;
 }
 
-/* Keep what was parsed if it is what was wanted. */
+/* Keep the parsed tree if it has the wanted type. */
 static int keep_if(const struct hf_folder *f, bool is_wanted, const char *file, const char *what,
                    cJSON **out)
 {

@@ -1,4 +1,9 @@
-/* core/formats/model_folder.c - see model_folder.h. */
+/* core/formats/model_folder.c - see model_folder.h.
+ *
+ * One pass over the directory counts the models: every .gguf that is not a later part of a split
+ * one, and config.json for a transformers folder. Names are collected as they are found, so that
+ * with several models the sentence can list them and the user name one.
+ */
 #include "core/formats/model_folder.h"
 
 #include "core/base/buf.h"
@@ -15,8 +20,8 @@
 struct found {
     unsigned n;
     bool is_hf;
-    char name[256];    /* the least one */
-    struct buf listed; /* all of them, as far as there is room */
+    char name[256];    /* name of the last model found */
+    struct buf listed; /* names of all models, as far as there is room */
 };
 
 bool model_folder_is(const char *path)
@@ -26,7 +31,7 @@ bool model_folder_is(const char *path)
     return path[0] != '\0' && stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
-/* Part 2 of 3 or a later one: its first part counts. */
+/* Whether the name is of part 2 or later of a split model; only its first part counts. */
 static bool is_later_part(const char *name)
 {
     const size_t len = strlen(name);

@@ -1,4 +1,10 @@
-/* core/hub/answer.c - the head of an answer, line by line; see transfer.h. */
+/* core/hub/answer.c - reads the head of an answer, line by line; see transfer.h.
+ *
+ * libcurl calls hub_answer_take_line() for every header line of every answer of a chain of
+ * redirects. A new status line clears the values that belong to one answer, while commit, hash and
+ * size, which only the Hub's own first answer has, are kept. Values are cut to numbers and texts
+ * with limits, since any server may have sent them.
+ */
 #include "core/hub/transfer.h"
 
 #include <stdio.h>
@@ -29,7 +35,8 @@ static bool is_named(const char *line, size_t n, const char *name, struct value 
     return true;
 }
 
-/* What has no room is nothing: half of a URL or of a hash is another one. */
+/* Copy a value; one that does not fit becomes empty, since half a URL or hash means something
+ * else. */
 static void copy(char *dst, size_t size, struct value v)
 {
     if (v.n >= size || memchr(v.text, '\0', v.n) != NULL)
@@ -57,7 +64,7 @@ static void take_etag(struct hub_answer *a, struct value v)
     copy(a->etag, sizeof(a->etag), v);
 }
 
-/* <https://...>; rel="next", perhaps among others with commas between. */
+/* Take <https://...>; rel="next", which may be one of several links with commas between. */
 static void take_link(struct hub_answer *a, struct value v)
 {
     const char *at = v.text, *end = v.text + v.n;
@@ -78,7 +85,7 @@ static void take_link(struct hub_answer *a, struct value v)
     }
 }
 
-/* "api";r=0;t=55: nothing remains, and after 55 seconds there is more. */
+/* Take "api";r=0;t=55: no request is left, and there are new ones after 55 seconds. */
 static void take_rate_limit(struct hub_answer *a, struct value v)
 {
     char text[200];
@@ -102,7 +109,8 @@ static void take_range(struct hub_answer *a, struct value v)
                          : UINT64_MAX;
 }
 
-/* Of a chain of redirects the last head counts, but what only the Hub itself says stays. */
+/* Begin another answer. In a chain of redirects the last head counts, except for values that only
+ * the Hub itself sends. */
 static void take_status(struct hub_answer *a)
 {
     a->location[0] = a->next[0] = a->error_code[0] = a->error_text[0] = '\0';

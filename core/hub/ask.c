@@ -1,4 +1,10 @@
-/* core/hub/ask.c - see ask.h. */
+/* core/hub/ask.c - see ask.h.
+ *
+ * hub_ask() is a loop around one exchange: success returns, a lasting refusal becomes a sentence,
+ * and anything else is repeated after a wait that signals can interrupt. HEAD requests follow
+ * redirects here instead of in libcurl, and only within the endpoint: the answer wanted is the
+ * Hub's own, not that of the file server behind it.
+ */
 #include "core/hub/ask.h"
 
 #include "core/base/buf.h"
@@ -17,8 +23,8 @@
 #define MAX_TRIES 5
 #define MAX_HOPS 5
 #define FIRST_WAIT_MS 250
-#define MAX_WAIT_S 300 /* of what the Hub may ask for */
-#define MAX_ANSWER_S 120 /* for one answer to a question, which is no file */
+#define MAX_WAIT_S 300 /* longest wait that the Hub may ask for */
+#define MAX_ANSWER_S 120 /* for one answer that is not a file */
 
 bool hub_status_passes(long status)
 {
@@ -34,7 +40,7 @@ unsigned long hub_wait_ms(const struct hub_answer *a, unsigned n_failed)
     return (unsigned long)FIRST_WAIT_MS << (n_failed > 0 ? n_failed - 1 : 0);
 }
 
-/* What the Hub said itself. */
+/* The Hub's own words about an error. */
 static const char *said(const struct hub_answer *a, char text[300])
 {
     char shown[256];
@@ -96,12 +102,13 @@ static int take(void *ud, const struct hub_answer *a, const void *bytes, size_t 
     return buf_add(ud, bytes, n);
 }
 
-/* A redirect that stays with the endpoint: of a repository that has another name now, say. */
+/* Whether a redirect stays with the endpoint, as that of a renamed repository does; `url` gets its
+ * target. */
 static bool is_hop(const struct hub_asker *k, const struct hub_answer *a, char url[HUB_MAX_URL])
 {
     const char *e = k->place->endpoint, *to = a->location;
     const size_t n = strlen(e);
-    const char *path = strchr(e + 8, '/'); /* of an endpoint that has one */
+    const char *path = strchr(e + 8, '/'); /* path of the endpoint, or NULL */
 
     if (a->status < 300 || a->status > 399)
         return false;
@@ -112,7 +119,7 @@ static bool is_hop(const struct hub_asker *k, const struct hub_answer *a, char u
                HUB_MAX_URL;
 }
 
-/* One try, with redirects. */
+/* Try once, following redirects. */
 static int try_once(const struct hub_asker *k, const char *url, struct buf *body,
                     struct hub_answer *a, char *err, size_t err_len)
 {

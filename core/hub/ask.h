@@ -28,19 +28,19 @@ struct hub_asker {
 };
 
 /* GET into `body`, or, with body NULL, HEAD, whose answer may be a redirect to another host. 0 for
- * a status that is no error. */
+ * a status that is not an error. */
 int hub_ask(const struct hub_asker *k, const char *url, struct buf *body, struct hub_answer *a,
             char *err, size_t err_len);
 
-/* The sentence for a status that is an error; `what` is asked for. Returns ERR_*. */
+/* Write the sentence for a status that is an error; `what` was asked for. Returns ERR_*. */
 int hub_refused(const struct hub_asker *k, const struct hub_answer *a, const char *what, char *err,
                 size_t err_len);
 
-/* Is it worth while to ask again after this status? */
+/* Whether a request with this status may succeed if it is repeated. */
 bool hub_status_passes(long status);
 
-/* How long to wait before the next of the tries without success (1, 2, ...), in ms: what the Hub
- * said, else longer each time. UINT64_MAX: no more. */
+/* The wait in ms before the next try, after so many failed ones (1, 2, ...): the time that the Hub
+ * asked for, else longer each time. UINT64_MAX: give up. */
 unsigned long hub_wait_ms(const struct hub_answer *a, unsigned n_failed);
 
 #endif

@@ -1,4 +1,10 @@
-/* core/hub/cache.c - see cache.h. */
+/* core/hub/cache.c - see cache.h.
+ *
+ * Small files are written under another name and renamed; snapshots are relative symbolic links, as
+ * the Hub's clients make them. A lock is taken without blocking, in a loop with naps, so that
+ * signals are seen. After taking it the path is compared with the locked file, since the previous
+ * holder may have removed it.
+ */
 #include "core/hub/cache.h"
 
 #include "core/base/err.h"
@@ -21,9 +27,9 @@
 #include <unistd.h>
 
 #define LOCK_NAP_MS 100
-#define KEPT_FREE ((uint64_t)16 << 20) /* bytes that a download leaves of a disk */
+#define KEPT_FREE ((uint64_t)16 << 20) /* bytes that a download leaves free on a disk */
 
-/* As https://bford.info/cachedir/ has it: programs that make backups leave the folder out. */
+/* By https://bford.info/cachedir/: programs that make backups skip the folder. */
 #define CACHEDIR_TAG "Signature: 8a477f597d28d172789f06886806bc55\n"
 
 int hub_cache_fail(const char *path, const char *verb, char *err, size_t err_len)
@@ -34,7 +40,7 @@ int hub_cache_fail(const char *path, const char *verb, char *err, size_t err_len
                     strerror(errnum));
 }
 
-/* OWNER--NAME for OWNER/NAME. */
+/* Write OWNER--NAME for OWNER/NAME. */
 static void flat_name(char out[HUB_MAX_REPO + 2], const char *repo)
 {
     const size_t owner = strcspn(repo, "/");
@@ -78,7 +84,7 @@ int hub_cache_commit(const struct hub_place *p, const struct hub_reference *r, c
     return hub_is_commit(commit) ? 0 : ERR_NOENT;
 }
 
-/* Who reads it meanwhile sees the older text or this one. */
+/* Write a small file; a reader sees the old text or the new one. */
 static int write_small(const char *path, const char *text, char *err, size_t err_len)
 {
     const size_t n = strlen(text);
@@ -111,7 +117,7 @@ int hub_cache_set_commit(const struct hub_place *p, const struct hub_reference *
     return rc == 0 ? write_small(path, commit, err, err_len) : rc;
 }
 
-/* ---- what is there ---- */
+/* ---- reading ---- */
 
 bool hub_cache_has(const char *path, uint64_t size)
 {
@@ -120,7 +126,8 @@ bool hub_cache_has(const char *path, uint64_t size)
     return stat(path, &st) == 0 && S_ISREG(st.st_mode) && (uint64_t)st.st_size == size;
 }
 
-/* `root` is the snapshot and its slash; behind it, from `at` on, the path of a folder in it. */
+/* List a folder of the snapshot. `root` is the length of the snapshot's path with its slash; the
+ * path inside it begins there and ends at `at`. */
 static int list_folder(struct hub_listing *l, char path[HUB_MAX_LOCAL], size_t root, int depth,
                        char *err, size_t err_len)
 {
@@ -161,7 +168,7 @@ int hub_cache_list(struct hub_listing *l, const struct hub_place *p, const char 
     return list_folder(l, path, n + 1, 0, err, err_len);
 }
 
-/* ---- what is made ---- */
+/* ---- writing ---- */
 
 int hub_cache_make_folders(const char *path, char *err, size_t err_len)
 {
@@ -177,7 +184,7 @@ int hub_cache_make_folders(const char *path, char *err, size_t err_len)
             struct stat st;
 
             if (stat(folder, &st) == 0 && S_ISDIR(st.st_mode))
-                continue; /* of a disk that is read-only, say */
+                continue; /* the disk may be read-only */
             errno = errnum;
             return hub_cache_fail(folder, "make the folder", err, err_len);
         }
@@ -185,7 +192,8 @@ int hub_cache_make_folders(const char *path, char *err, size_t err_len)
     return 0;
 }
 
-/* 0 also where another process has made the same link; a folder of that name is a failure. */
+/* Make a link. 0 also if another process has made the same link; a folder of that name is an
+ * error. */
 static int make_link(const char *target, const char *link)
 {
     char there[HUB_MAX_LOCAL];
@@ -219,7 +227,7 @@ int hub_cache_link(const struct hub_place *p, const char *repo, const char *comm
     rc = hub_cache_make_folders(link, err, err_len);
     if (rc < 0)
         return rc;
-    (void)unlink(link); /* one whose blob is gone, or of another size */
+    (void)unlink(link); /* remove a link whose blob is gone or has another size */
     if (make_link(target, link) < 0 || sync_folder_of(link) < 0)
         return hub_cache_fail(link, "make the link", err, err_len);
     return 0;
@@ -234,7 +242,8 @@ static void tag_cache(const struct hub_place *p)
         (void)write_small(path, CACHEDIR_TAG, err, sizeof(err));
 }
 
-/* Whoever had it may have removed the file: then the lock is of nothing that others see. */
+/* Whether the locked file is still the one at the path: its previous holder may have removed it,
+ * and then other processes do not see the lock. */
 static bool is_still(int fd, const char *path)
 {
     struct stat mine, there;
@@ -243,7 +252,7 @@ static bool is_still(int fd, const char *path)
            mine.st_dev == there.st_dev;
 }
 
-/* The lock, or ERR_AGAIN: another process has it. */
+/* Take the lock, or return ERR_AGAIN: another process has it. */
 static int try_lock(const char *path, char *err, size_t err_len)
 {
     const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0664);
@@ -285,7 +294,8 @@ int hub_cache_lock(const struct hub_place *p, const char *repo, const char *hash
     return rc;
 }
 
-/* Of the first folder that is there: the cache may have to be made. */
+/* Check the disk of the first folder on the path that exists, since the cache may have to be
+ * made. */
 int hub_cache_check_room(const struct hub_place *p, uint64_t bytes, char *err, size_t err_len)
 {
     char folder[HUB_MAX_FOLDER];
@@ -297,7 +307,7 @@ int hub_cache_check_room(const struct hub_place *p, uint64_t bytes, char *err, s
     while (statvfs(folder, &fs) < 0) {
         slash = strrchr(folder, '/');
         if (slash == NULL || slash == folder)
-            return 0; /* it will be said when it is made */
+            return 0; /* making the folder will report the error */
         *slash = '\0';
     }
     room = (uint64_t)fs.f_bavail * fs.f_frsize;

@@ -5,7 +5,7 @@
  *                               snapshots/COMMIT/PATH  a relative link to its blob
  *     CACHE/.locks/models--OWNER--NAME/HASH.lock       flock(2): one process fetches the blob
  *
- * A blob that is not whole is blobs/HASH.incomplete, and is gone on with by whoever holds the lock.
+ * An incomplete blob is blobs/HASH.incomplete, and the process that holds the lock continues it.
  *
  * Thread: any; processes keep each other out by the lock.
  * Memory: paths on the stack.
@@ -28,36 +28,37 @@ struct hub_listing;
 
 enum hub_part { HUB_FOLDER, HUB_REFS, HUB_BLOBS, HUB_SNAPSHOTS, HUB_LOCKS };
 
-/* The path of a part, and below it of the two names with slashes between (either may be ""). */
+/* The path of a part of the cache, and below it of the two names with slashes between (either may
+ * be ""). */
 void hub_cache_path(char path[HUB_MAX_LOCAL], const struct hub_place *p, const char *repo,
                     enum hub_part part, const char *name, const char *below);
 
-/* The commit of a revision, as it was when it was last fetched. ERR_NOENT without a sentence. */
+/* The commit of a revision when it was last fetched. ERR_NOENT without a sentence. */
 int hub_cache_commit(const struct hub_place *p, const struct hub_reference *r, char commit[41]);
-/* Keep it, for those that come offline. */
+/* Store the commit of a revision, for offline use. */
 int hub_cache_set_commit(const struct hub_place *p, const struct hub_reference *r,
                          const char *commit, char *err, size_t err_len);
 
-/* Add what a snapshot holds, without hashes; links whose blob is gone are left out. */
+/* Add the files of a snapshot, without hashes; links whose blob is gone are left out. */
 int hub_cache_list(struct hub_listing *l, const struct hub_place *p, const char *repo,
                    const char *commit, char *err, size_t err_len);
 
-/* Is the file there, whole by its size? */
+/* Whether the file is there, with its full size. */
 bool hub_cache_has(const char *path, uint64_t size);
 
-/* Make the folders that a file of this path lies in. */
+/* Make the folders above this path. */
 int hub_cache_make_folders(const char *path, char *err, size_t err_len);
 
 /* Make snapshots/COMMIT/PATH a link to the blob. */
 int hub_cache_link(const struct hub_place *p, const char *repo, const char *commit,
                    const char *path, const char *hash, char *err, size_t err_len);
 
-/* Wait for the lock of a blob, with a line in the log when another process has it. A descriptor, to
- * be closed; or ERR_*, ERR_CANCELED: a signal came. */
+/* Wait for the lock of a blob, with a log line when another process has it. Returns a descriptor,
+ * to be closed; or ERR_*, ERR_CANCELED: a signal came. */
 int hub_cache_lock(const struct hub_place *p, const char *repo, const char *hash, char *err,
                    size_t err_len);
 
-/* ERR_LIMIT with a sentence unless the disk has room for so many bytes. */
+/* Check that the disk has room for so many bytes: else ERR_LIMIT with a sentence. */
 int hub_cache_check_room(const struct hub_place *p, uint64_t bytes, char *err, size_t err_len);
 
 /* "PATH: cannot VERB: what errno says"; returns err_from_errno(). */

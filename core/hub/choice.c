@@ -1,4 +1,10 @@
-/* core/hub/choice.c - see choice.h. */
+/* core/hub/choice.c - see choice.h.
+ *
+ * A GGUF file is found by its quantization as a whole word of the name, the shortest name first,
+ * and then all parts with the same name and count are collected by number. For a folder every file
+ * is tested against lists: weights of one scheme, files of the tokenizer and of
+ * sentence-transformers, templates. Nothing else is fetched.
+ */
 #include "core/hub/choice.h"
 
 #include "core/base/buf.h"
@@ -12,8 +18,8 @@
 
 #define INDEX "model.safetensors.index.json"
 #define MAX_LISTED 600     /* bytes of the names in a sentence */
-#define MAX_PARTS 1024     /* as many as the loader takes */
-#define PART_SUFFIX_LEN 15 /* of -00001-of-00003 */
+#define MAX_PARTS 1024     /* the loader's own limit */
+#define PART_SUFFIX_LEN 15 /* bytes of -00001-of-00003 */
 
 static bool ends_with(const char *s, size_t n, const char *end)
 {
@@ -29,7 +35,8 @@ static const char *base_name(const char *path)
     return slash != NULL ? slash + 1 : path;
 }
 
-/* The length of s[0..n) without "-00001-of-00003"; *no and *count are 1 where there is none. */
+/* The length of s[0..n) without "-00001-of-00003"; *no and *count are 1 where the name has no such
+ * end. */
 static size_t without_part(const char *s, size_t n, unsigned *no, unsigned *count)
 {
     char tail[PART_SUFFIX_LEN + 1];
@@ -52,7 +59,8 @@ static bool is_gguf(const char *path)
     return ends_with(path, strlen(path), ".gguf");
 }
 
-/* Projectors and importance matrices have the word in their names. */
+/* Whether the file is a model: projectors and importance matrices have these words in their
+ * names. */
 static bool is_model_gguf(const char *path)
 {
     const char *name = base_name(path);
@@ -63,10 +71,10 @@ static bool is_model_gguf(const char *path)
 
 static size_t stem_of(const char *path, unsigned *no, unsigned *count)
 {
-    return without_part(path, strlen(path) - 5, no, count); /* without ".gguf" */
+    return without_part(path, strlen(path) - 5, no, count); /* name without ".gguf" */
 }
 
-/* Does the quantization stand in the path as a word of its own? "Q4_K" is no word of "Q4_K_M". */
+/* Whether the path has the quantization as a whole word: "Q4_K" is not one of "Q4_K_M". */
 static bool has_quant(const char *path, size_t len, const char *quant)
 {
     const size_t n = strlen(quant);
@@ -79,8 +87,8 @@ static bool has_quant(const char *path, size_t len, const char *quant)
     return false;
 }
 
-/* The first part of the file with this quantization whose name is the shortest: "x-Q8_0" comes
- * before "x-tuned-Q8_0". "": any, and then the first by name. */
+/* Find the first part of the file with this quantization and the shortest name: "x-Q8_0" comes
+ * before "x-tuned-Q8_0". "": any quantization, the first by name. */
 static const struct hub_file *find_quant(const struct hub_listing *l, const char *quant)
 {
     const struct hub_file *best = NULL;
@@ -122,7 +130,7 @@ static int fail_listed(const struct hub_listing *l, const char *want, char *err,
     return ERR_NOENT;
 }
 
-/* All parts of the file, of which one is given; *first is the first of them. */
+/* Choose all parts of the file that `f` is a part of; *first is the first of them. */
 static int choose_parts(struct hub_listing *l, const struct hub_file *f, const char **first,
                         char *err, size_t err_len)
 {
@@ -154,7 +162,7 @@ static int choose_parts(struct hub_listing *l, const struct hub_file *f, const c
 
 /* ---- a folder ---- */
 
-/* Files that transformers and sentence-transformers write beside the weights. */
+/* Whether the file is one that transformers and sentence-transformers write beside the weights. */
 static bool is_side_file(const char *path)
 {
     static const char *const names[] = {"config.json",
@@ -179,7 +187,7 @@ static bool is_side_file(const char *path)
     return false;
 }
 
-/* "additional_chat_templates/tool_use.jinja" */
+/* Whether the file is a template: "additional_chat_templates/tool_use.jinja". */
 static bool is_template_file(const char *path)
 {
     static const char folder[] = "additional_chat_templates/";
@@ -189,7 +197,8 @@ static bool is_template_file(const char *path)
            ends_with(path, strlen(path), ".jinja");
 }
 
-/* "1_Pooling/config.json", "2_Dense/model.safetensors": modules of sentence-transformers. */
+/* Whether the file is of a module of sentence-transformers: "1_Pooling/config.json",
+ * "2_Dense/model.safetensors". */
 static bool is_module_file(const char *path)
 {
     const size_t digits = strspn(path, "0123456789");
@@ -201,7 +210,7 @@ static bool is_module_file(const char *path)
 
 enum weights { WEIGHTS_ONE, WEIGHTS_SHARDS, WEIGHTS_ANY };
 
-/* Of weights that are there twice, under other names, those that the loader takes. */
+/* The kind of weights that the loader takes, where a repository has them twice. */
 static enum weights weights_of(const struct hub_listing *l)
 {
     unsigned no, count;
@@ -234,7 +243,7 @@ static bool is_weight_file(const char *path, enum weights kind)
     return strncmp(path, "adapter", 7) != 0 && strncmp(path, "consolidated", 12) != 0;
 }
 
-/* A LoRA adapter as PEFT saves it, and no model beside it. */
+/* Choose a LoRA adapter as PEFT saves it, if there is no model beside it. */
 static bool choose_adapter(struct hub_listing *l)
 {
     struct hub_file *config = hub_listing_find(l, "adapter_config.json");

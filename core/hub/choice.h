@@ -1,11 +1,11 @@
-/* core/hub/choice.h - which files of a repository make the model that a reference means.
+/* core/hub/choice.h - chooses the files of a repository that make the model a reference means.
  *
  * Where there are GGUF files the model is one of them, with all its parts: the one whose name has
  * the quantization that is wanted; else Q4_K_M, else Q8_0, else the first by name, as llama.cpp
- * chooses. Projectors of images (mmproj) and importance matrices are no models. Where there are
- * none, or "safetensors" is wanted, it is the folder: config.json, what belongs to the tokenizer,
- * to sampling and to pooling, and the weights with their index; never pickles or other formats. A
- * repository that holds an adapter of PEFT and no model is the adapter's folder.
+ * chooses. Projectors of images (mmproj) and importance matrices are not models. Where there are
+ * none, or "safetensors" is wanted, it is the folder: config.json, the files of the tokenizer, of
+ * sampling and of pooling, and the weights with their index; never pickles or other formats. A
+ * repository with a PEFT adapter and no model is the adapter's folder.
  *
  * Thread: any.
  * Memory: none.
@@ -19,7 +19,7 @@
 struct hub_listing;
 
 /* Set is_chosen of the files. *first is the path of the GGUF file to open (borrowed from the
- * listing), or "": the folder itself. The listing is sorted. */
+ * listing), or "": the folder itself. The listing must be sorted. */
 int hub_choose(struct hub_listing *l, const char *want, const char **first, char *err,
                size_t err_len);
 

@@ -1,4 +1,10 @@
-/* core/hub/download.c - see download.h. */
+/* core/hub/download.c - see download.h.
+ *
+ * Bytes are hashed as they arrive, and an earlier part is read into the hash first, so a file is
+ * never read again at the end. A resumed answer must say where it begins: a server without ranges
+ * sends the whole file, and the part starts over. Tries that bring bytes are repeated without
+ * limit, tries without are counted; a speed below HUB_MIN_SPEED over the whole file ends it.
+ */
 #include "core/hub/download.h"
 
 #include "core/base/clock.h"
@@ -25,7 +31,7 @@
 #include <unistd.h>
 
 #define CHUNK ((size_t)1 << 20)
-#define SLOW_AFTER_MS 30000 /* from then on a file must have come at HUB_MIN_SPEED */
+#define SLOW_AFTER_MS 30000 /* from then on the average speed must be HUB_MIN_SPEED */
 
 struct download {
     const struct hub_asker *k;
@@ -33,7 +39,7 @@ struct download {
     char url[HUB_MAX_URL];
     char part[HUB_MAX_LOCAL + 16]; /* blobs/HASH.incomplete */
     int fd;
-    uint64_t done; /* bytes of the part, all of them in the hash */
+    uint64_t done; /* bytes of the part, all of them hashed */
     struct hub_hash hash;
     struct hub_progress progress;
     char *err;
@@ -52,7 +58,7 @@ int hub_url(char *url, size_t size, const char *endpoint, const char *middle, co
     fixed_text_add(&t, "%s/%s", endpoint, middle);
     for (int i = 0; i < 2; i++) {
         fixed_text_add(&t, "/");
-        /* The slashes of a path stay; those of a revision (refs/pr/1) do not. */
+        /* the slashes of a path are kept; those of a revision (refs/pr/1) are escaped */
         for (const char *s = parts[i]; *s != '\0' && !t.is_full; s++)
             fixed_text_add(&t,
                            strchr(plain, *s) != NULL || (i == 1 && *s == '/') ? "%c" : "%%%02X",
@@ -63,7 +69,7 @@ int hub_url(char *url, size_t size, const char *endpoint, const char *middle, co
 
 /* ---- the part ---- */
 
-/* ERR_LIMIT, never ERR_IO: a disk is not tried again. */
+/* Fail with ERR_LIMIT for an error of the disk; ERR_IO would be tried again. */
 static int fail_part(struct download *d, const char *verb)
 {
     (void)hub_cache_fail(d->part, verb, d->err, d->err_len);
@@ -81,7 +87,7 @@ static int restart(struct download *d)
     return 0;
 }
 
-/* What an earlier download has left goes into the hash first. */
+/* Hash the bytes that an earlier download has left. */
 static int read_part(struct download *d, uint64_t size)
 {
     char *bytes = mem_alloc(CHUNK);
@@ -152,8 +158,8 @@ static int take(struct download *d, const void *bytes, size_t n)
     return rc;
 }
 
-/* The first piece of an answer says whether it goes on, or begins again: there are servers that
- * know no ranges. */
+/* State of one answer: its first piece tells whether it continues the part or begins again, since
+ * some servers have no ranges. */
 struct piece {
     struct download *d;
     bool is_begun;
@@ -177,7 +183,7 @@ static int take_piece(void *ud, const struct hub_answer *a, const void *bytes, s
     return rc == 0 ? take(p->d, bytes, n) : rc;
 }
 
-/* One answer's bytes. 0: all are there; ERR_IO: try again. */
+/* Fetch the bytes of one answer. 0: the file is complete; ERR_IO: try again. */
 static int fetch_once(struct download *d, struct hub_answer *a)
 {
     struct piece p = {.d = d, .offset = d->done};
@@ -186,7 +192,7 @@ static int fetch_once(struct download *d, struct hub_answer *a)
 
     if (rc < 0)
         return rc;
-    if (a->status == 416) { /* it has no such range: the part is of something else */
+    if (a->status == 416) { /* there is no such range: the part belongs to another file */
         rc = restart(d);
         return rc == 0 ? hub_fail(ERR_IO, d->err, d->err_len, "%s: the part is not of this file",
                                   d->file->path)
@@ -201,7 +207,8 @@ static int fetch_once(struct download *d, struct hub_answer *a)
                     d->done, d->file->size);
 }
 
-/* A server that sends a few bytes of each answer, or of each minute, does not end by itself. */
+/* Whether the download is too slow: a server that sends a few bytes in each answer, or each minute,
+ * would never end. */
 static bool is_too_slow(const struct download *d, uint64_t begin_ms, uint64_t begin_bytes)
 {
     const uint64_t ms = clock_ms() - begin_ms;
@@ -240,7 +247,7 @@ static int fetch(struct download *d)
                  log_quote(quoted, sizeof(quoted), d->err));
         if (!hub_interrupt_sleep(wait))
             return hub_fail(ERR_CANCELED, d->err, d->err_len, "interrupted");
-        if (d->done == before) /* it asked for a pause, or was not there: such tries are counted */
+        if (d->done == before) /* n_failed counts such tries; the speed ignores their waits */
             begin_ms += wait;
     }
     return 0;
@@ -272,7 +279,7 @@ static int keep(struct download *d, const char *blob)
     return hub_cache_fail(blob, "write", d->err, d->err_len);
 }
 
-/* With the lock held. */
+/* Fetch the blob; the caller holds the lock. */
 static int fetch_blob(struct download *d, const char *blob)
 {
     int rc;
@@ -299,7 +306,7 @@ static int fetch_blob(struct download *d, const char *blob)
     return rc;
 }
 
-/* The Hub's head for the file must say what its listing says. */
+/* Check that the Hub's head for the file agrees with its listing. */
 static int check_head(struct download *d, const char *commit)
 {
     struct hub_answer a;

@@ -1,4 +1,8 @@
-/* core/hub/fail.c - see hub_impl.h. */
+/* core/hub/fail.c - error sentences; see hub_impl.h.
+ *
+ * Texts from the Hub go through hub_printable() before they are put into a sentence, so that a
+ * server cannot write control characters to a terminal or a log.
+ */
 #include "core/hub/hub_impl.h"
 
 #include <stdarg.h>

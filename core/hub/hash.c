@@ -1,4 +1,8 @@
-/* core/hub/hash.c - see hash.h. */
+/* core/hub/hash.c - see hash.h.
+ *
+ * The number of expected digits chooses the hash. git hashes a blob with a header of its size in
+ * front, which is fed at the start, so both kinds are then fed the file's bytes alone.
+ */
 #include "core/hub/hash.h"
 
 #include "core/base/err.h"
@@ -24,7 +28,7 @@ int hub_hash_begin(struct hub_hash *h, const char *expected, uint64_t size)
     h->n_bytes = gnutls_hash_get_len(kind);
     n = snprintf(head, sizeof(head), "blob %" PRIu64, size);
     if (is_git)
-        hub_hash_add(h, head, (size_t)n + 1); /* with its NUL */
+        hub_hash_add(h, head, (size_t)n + 1); /* includes its NUL */
     return 0;
 }
 

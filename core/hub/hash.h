@@ -1,5 +1,5 @@
-/* core/hub/hash.h - the two hashes that name files in the Hub: SHA-256 of what lies in git's large
- * file storage, and git's SHA-1 of a blob ("blob SIZE", a NUL, and the bytes) for the rest.
+/* core/hub/hash.h - the two hashes that name files in the Hub: SHA-256 of files in git's large file
+ * storage, and git's SHA-1 of a blob ("blob SIZE", a NUL, and the bytes) for the rest.
  *
  * Thread: one owner.
  * Memory: a state of GnuTLS; hub_hash_finish() frees it.
@@ -15,13 +15,14 @@
 
 struct hub_hash {
     void *state;
-    unsigned n_bytes; /* of the result */
+    unsigned n_bytes; /* bytes of the result */
 };
 
-/* Which one the digits of the expected result say: 64 or 40. `size`: of the whole file. */
+/* Begin the hash that the digits of the expected result imply: 64 or 40. `size`: of the whole
+ * file. */
 int hub_hash_begin(struct hub_hash *h, const char *expected, uint64_t size);
 void hub_hash_add(struct hub_hash *h, const void *bytes, size_t n);
-/* The digits, in lower case; frees the state. `out` may be NULL. */
+/* Write the digits, in lower case, and free the state. `out` may be NULL. */
 void hub_hash_finish(struct hub_hash *h, char out[HUB_HASH_TEXT]);
 
 #endif

@@ -1,4 +1,4 @@
-/* core/hub/hub_impl.h - what the files of core/hub share: limits, and how they fail.
+/* core/hub/hub_impl.h - limits and error functions that the files of core/hub share.
  *
  * Thread: any.
  * Memory: none.
@@ -15,7 +15,8 @@
 int hub_fail(int rc, char *err, size_t err_len, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
-/* A text from outside for messages: what is not printable ASCII becomes '?'. Returns dst. */
+/* Make a text from outside fit for messages: bytes that are not printable ASCII become '?'. Returns
+ * dst. */
 const char *hub_printable(char *dst, size_t size, const char *text);
 
 #endif

@@ -1,4 +1,10 @@
-/* core/hub/interrupt.c - see interrupt.h. */
+/* core/hub/interrupt.c - see interrupt.h.
+ *
+ * The handler sets a flag, which the loops of a download ask for between pieces; nothing is done in
+ * the handler itself. Handlers that were set before are put back at the end, when the server
+ * installs its own way to stop (core/base/stop_signals.h). Sleeps are cut into naps of NAP_MS, so
+ * that a signal just before one is seen soon.
+ */
 #include "core/hub/interrupt.h"
 
 #include "core/base/clock.h"
@@ -7,12 +13,12 @@
 #include <stddef.h>
 #include <time.h>
 
-#define NAP_MS 50 /* a signal may come between the question and the sleep */
+#define NAP_MS 50 /* a signal may come between the check and the sleep */
 
 static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGXFSZ};
 enum { N_NUMBERS = sizeof(numbers) / sizeof(numbers[0]), N_ENDING = 3 };
 
-/* What a signal handler can reach must be global. */
+/* global, because a signal handler uses it */
 static volatile sig_atomic_t came;
 static struct sigaction before[N_NUMBERS];
 
@@ -30,7 +36,7 @@ void hub_interrupt_begin(void)
 
         sigemptyset(&action.sa_mask);
         sigaction(numbers[i], &action, &before[i]);
-        /* One that was ignored from outside (nohup) stays ignored. */
+        /* a signal that was ignored from outside (nohup) stays ignored */
         if (before[i].sa_handler == SIG_IGN)
             sigaction(numbers[i], &before[i], NULL);
     }

@@ -1,4 +1,9 @@
-/* core/hub/listing.c - see listing.h. */
+/* core/hub/listing.c - see listing.h.
+ *
+ * Entries are checked when they are added, so that every later function may use a path as it is:
+ * relative, without "..", at most HUB_MAX_DEPTH folders. The array grows by doubling, is sorted
+ * once, and is searched from the front, since a listing is searched a few times only.
+ */
 #include "core/hub/listing.h"
 
 #include "core/base/err.h"
@@ -69,7 +74,7 @@ static const char *text_of(const cJSON *o, const char *name)
     return text != NULL ? text : "";
 }
 
-/* UINT64_MAX: it is no whole number. */
+/* The size, or UINT64_MAX: it is not a whole number. */
 static uint64_t size_of(const cJSON *o)
 {
     const cJSON *m = cJSON_GetObjectItemCaseSensitive(o, "size");
@@ -78,8 +83,8 @@ static uint64_t size_of(const cJSON *o)
     return v >= 0 && v <= (double)HUB_MAX_FILE_BYTES && v == floor(v) ? (uint64_t)v : UINT64_MAX;
 }
 
-/* What lies in git's large file storage has its size and hash in `lfs`: those beside it are of the
- * pointer in git. Folders are entries of their own and count for nothing. */
+/* Add an entry of a page. A file in git's large file storage has its size and hash in `lfs`; those
+ * beside it are of its pointer in git. Entries of folders are skipped. */
 static int add_entry(struct hub_listing *l, const cJSON *entry, char *err, size_t err_len)
 {
     const cJSON *lfs = cJSON_GetObjectItemCaseSensitive(entry, "lfs");

@@ -1,8 +1,8 @@
 /* core/hub/listing.h - the files of a repository at one commit: name, size, hash.
  *
  * Filled from pages of /api/models/OWNER/NAME/tree/COMMIT?recursive=true, or from the snapshot of
- * the cache. The pages are not trusted: a path that must not become one here refuses the listing,
- * and so do sizes, counts and hashes beyond their limits.
+ * the cache. The pages are not trusted: a path that is not allowed in the cache makes the whole
+ * listing fail, and so do sizes, counts and hashes beyond their limits.
  *
  * Thread: one owner.
  * Memory: grows with the entries, HUB_MAX_FILES at most; hub_listing_release() frees it.
@@ -39,9 +39,9 @@ int hub_listing_add_page(struct hub_listing *l, const char *json, size_t n, char
 /* Add a file; the path is checked and copied. */
 int hub_listing_add(struct hub_listing *l, const char *path, uint64_t size, const char *hash,
                     char *err, size_t err_len);
-/* By path, so that what is chosen does not depend on the order of the pages. */
+/* Sort by path, so that the choice does not depend on the order of the pages. */
 void hub_listing_sort(struct hub_listing *l);
-/* NULL: there is none. */
+/* The file of that path, or NULL. */
 struct hub_file *hub_listing_find(const struct hub_listing *l, const char *path);
 void hub_listing_release(struct hub_listing *l);
 

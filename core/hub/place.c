@@ -1,4 +1,10 @@
-/* core/hub/place.c - see place.h. */
+/* core/hub/place.c - see place.h.
+ *
+ * The environment is read once, before other threads start, into a struct that is passed on; no
+ * other file of core/hub calls getenv(). Values end up in URLs, headers and paths, so each is
+ * checked here: the endpoint for its scheme and characters, the token for printable ASCII, folders
+ * for their length.
+ */
 #include "core/hub/place.h"
 
 #include "core/base/err.h"
@@ -27,7 +33,7 @@ static bool is_true(const char *name)
                          strcasecmp(v, "yes") == 0 || strcasecmp(v, "true") == 0);
 }
 
-/* With ~ at its beginning for the home. */
+/* Join folder and rest; ~ at the start is the home folder. */
 static bool join(char *dst, size_t size, const char *folder, const char *rest)
 {
     const char *home = variable("HOME");
@@ -71,7 +77,7 @@ static int find_cache(struct hub_place *p, char *err, size_t err_len)
                     "HOME");
 }
 
-/* Printable ASCII without blanks: it stands in a header. */
+/* Take a token: printable ASCII without blanks, since it becomes part of a header. */
 static int take_token(struct hub_place *p, const char *text, size_t n, const char *from, char *err,
                       size_t err_len)
 {
@@ -140,7 +146,7 @@ static int find_endpoint(struct hub_place *p, char *err, size_t err_len)
     return 0;
 }
 
-/* What must be trusted behind a proxy that opens TLS. */
+/* The certificates to trust, for instance behind a proxy that opens TLS. */
 static const char *find_ca_file(void)
 {
     static const char *const names[] = {"CURL_CA_BUNDLE", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE"};

@@ -1,4 +1,9 @@
-/* core/hub/progress.c - see progress.h. */
+/* core/hub/progress.c - see progress.h.
+ *
+ * Each update compares the clock with the time of the last output and usually returns at once, so
+ * it may be called for every piece. Speed and time left are averages since the start of this run
+ * and leave out bytes that were there before.
+ */
 #include "core/hub/progress.h"
 
 #include "core/base/clock.h"

@@ -1,4 +1,4 @@
-/* core/hub/progress.h - how far a download is: a bar on a terminal, else lines of the log.
+/* core/hub/progress.h - shows the progress of a download: a bar on a terminal, else log lines.
  *
  * Thread: one owner.
  * Memory: none.
@@ -11,15 +11,15 @@
 
 struct hub_progress {
     const char *name;      /* borrowed */
-    uint64_t total, begin; /* bytes; of these were there before */
+    uint64_t total, begin; /* bytes in all; bytes that were there before */
     uint64_t start_ms, shown_ms;
     bool is_terminal;
 };
 
 void hub_progress_begin(struct hub_progress *p, const char *name, uint64_t done, uint64_t total);
-/* Now `done` bytes are there; shown a few times a second on a terminal, else every ten seconds. */
+/* Report `done` bytes; shown a few times a second on a terminal, else every ten seconds. */
 void hub_progress_update(struct hub_progress *p, uint64_t done);
-/* The end: the bar's line is closed, or a line says how long it took. */
+/* End: finish the bar's line, or log how long it took. */
 void hub_progress_end(struct hub_progress *p, uint64_t done, bool is_whole);
 
 #endif

@@ -1,4 +1,10 @@
-/* core/hub/pull.c - see pull.h. */
+/* core/hub/pull.c - see pull.h.
+ *
+ * Four steps: resolve the revision to a commit, list the commit's files page by page, choose those
+ * of the model, fetch the missing ones. Every later request names the commit, so a push to the
+ * repository meanwhile cannot mix two versions. If the Hub cannot be reached, the same choice is
+ * made among the cached files. The token is wiped at the end.
+ */
 #include "core/hub/pull.h"
 
 #include "core/base/buf.h"
@@ -28,11 +34,11 @@ struct pull {
     struct hub_asker asker;
     struct hub_listing listing;
     char commit[41];
-    const char *first; /* of the listing, or "" */
+    const char *first; /* borrowed from the listing, or "" */
     char err[MAX_SENTENCE];
 };
 
-/* ---- what the Hub says ---- */
+/* ---- questions to the Hub ---- */
 
 static int take_commit(struct pull *p, const struct buf *body)
 {
@@ -61,12 +67,12 @@ static int ask_commit(struct pull *p, struct buf *body)
     snprintf(middle, sizeof(middle), "api/models/%s/revision", p->reference.repo);
     if (hub_url(url, sizeof(url), p->place.endpoint, middle, p->reference.revision, "") < 0)
         return hub_fail(ERR_LIMIT, p->err, sizeof(p->err), "the URL is too long");
-    url[strlen(url) - 1] = '\0'; /* there is no path behind it */
+    url[strlen(url) - 1] = '\0'; /* no path follows */
     rc = hub_ask(&p->asker, url, body, &a, p->err, sizeof(p->err));
     return rc == 0 ? take_commit(p, body) : rc;
 }
 
-/* The next page is the endpoint's too: it gets the token. */
+/* Take the URL of the next page, which must be the endpoint's too, since it gets the token. */
 static int next_page(struct pull *p, const struct hub_answer *a, char url[HUB_MAX_URL])
 {
     const char *e = p->place.endpoint;
@@ -119,7 +125,7 @@ static int ask(struct pull *p)
     return rc;
 }
 
-/* ---- what is fetched ---- */
+/* ---- fetching ---- */
 
 static int choose(struct pull *p)
 {
@@ -127,7 +133,7 @@ static int choose(struct pull *p)
     return hub_choose(&p->listing, p->reference.want, &p->first, p->err, sizeof(p->err));
 }
 
-/* A cache that is read-only, and has all the files, will do. */
+/* Store the commit; a read-only cache that has all the files is enough. */
 static void note_commit(struct pull *p)
 {
     char quoted[400];
@@ -154,7 +160,8 @@ static int fetch_all(struct pull *p)
     return rc;
 }
 
-/* Where the reference leaves open which file, the Hub's listing might have had another one. */
+/* Choose among cached files. Where the reference leaves the file open, the Hub's full listing might
+ * have given another one. */
 static int choose_cached(struct pull *p)
 {
     const int rc = choose(p);
@@ -182,7 +189,7 @@ static int look_up(struct pull *p)
     return rc == 0 ? choose_cached(p) : rc;
 }
 
-/* The Hub does not answer: what was fetched before will do, and the log says so. */
+/* The Hub does not answer: use the files fetched before, and log it. */
 static int fall_back(struct pull *p)
 {
     char said[MAX_SENTENCE], quoted[400];

@@ -1,4 +1,10 @@
-/* core/hub/reference.c - see reference.h. */
+/* core/hub/reference.c - see reference.h.
+ *
+ * The text is split at the first "@" and ":", and each part is checked by the characters that the
+ * Hub allows before it is copied. The checks are strict because the parts become folders of the
+ * cache and pieces of URLs: no "..", no control characters, and no "--" in names, which stands for
+ * the slash in the cache.
+ */
 #include "core/hub/reference.h"
 
 #include "core/base/err.h"
@@ -9,7 +15,7 @@
 #include <unistr.h>
 
 #define PREFIX "hf:"
-#define MAX_NAME 255 /* bytes of a name in a folder, as Linux has it */
+#define MAX_NAME 255 /* bytes of a file name on Linux */
 #define FORM "hf:OWNER/NAME[@REVISION][:QUANT|FILE]"
 
 bool hub_reference_is(const char *text)
@@ -22,7 +28,7 @@ static bool is_alnum(char c)
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }
 
-/* One of the two names of a repository. */
+/* Whether it may be one of the two names of a repository. */
 static bool is_repo_name(const char *s, size_t n)
 {
     if (n == 0 || s[0] == '-' || s[0] == '.' || s[n - 1] == '-' || s[n - 1] == '.')
@@ -85,7 +91,7 @@ bool hub_is_commit(const char *text)
     return strspn(text, "0123456789abcdef") == 40 && text[40] == '\0';
 }
 
-/* Copy text[0..n) if it has room. */
+/* Copy text[0..n) if it fits. */
 static bool take(char *dst, size_t size, const char *text, size_t n)
 {
     if (n >= size)

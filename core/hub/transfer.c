@@ -1,4 +1,10 @@
-/* core/hub/transfer.c - see transfer.h. */
+/* core/hub/transfer.c - see transfer.h.
+ *
+ * One curl handle is reused, so that its connection is. Options that never change are set when it
+ * is opened, those of a request before each exchange. The token is a header that is only added to
+ * requests for the endpoint, and curl drops it on a redirect to another host. Without libcurl the
+ * file compiles to functions that refuse.
+ */
 #include "core/hub/transfer.h"
 
 #include "core/base/err.h"
@@ -15,7 +21,7 @@
 #include <string.h>
 
 #define CONNECT_S 15L
-#define STALLED_S 30L /* less than HUB_MIN_SPEED for so long: cut */
+#define STALLED_S 30L /* an exchange below HUB_MIN_SPEED for so long is cut */
 #define MAX_REDIRECTS 8L
 
 struct hub_transfer {
@@ -24,7 +30,7 @@ struct hub_transfer {
     struct curl_slist *with_token, *without;
     char agent[100];
     char why[CURL_ERROR_SIZE];
-    /* Of the exchange under way. */
+    /* the current exchange: */
     const struct hub_request *request;
     struct hub_answer *answer;
     int sink_rc;
@@ -46,7 +52,7 @@ static size_t on_body(char *bytes, size_t size, size_t n, void *ud)
         return 0;
     (void)curl_easy_getinfo(t->curl, CURLINFO_RESPONSE_CODE, &t->answer->status);
     if (t->request->sink == NULL || (t->answer->status != 200 && t->answer->status != 206))
-        return size * n; /* the text of an error: the headers say it too */
+        return size * n; /* the body of an error: the headers have its text too */
     t->sink_rc = t->request->sink(t->request->ud, t->answer, bytes, size * n);
     return t->sink_rc == 0 ? size * n : 0;
 }
@@ -85,7 +91,7 @@ static void set_options(struct hub_transfer *t)
     curl_easy_setopt(c, CURLOPT_UNRESTRICTED_AUTH, 0L);
 }
 
-/* A header of our own, which libcurl leaves away when a redirect leads to another host. */
+/* Make the token's header, which libcurl drops when a redirect leads to another host. */
 static int make_headers(struct hub_transfer *t)
 {
     char line[HUB_MAX_TOKEN + 40];
@@ -133,7 +139,7 @@ void hub_transfer_close(struct hub_transfer **tp)
     *tp = NULL;
 }
 
-/* Is the URL the endpoint's own? Only then it gets the token. */
+/* Whether the URL is the endpoint's own; only then it gets the token. */
 static bool is_endpoint(const struct hub_place *p, const char *url)
 {
     const size_t n = strlen(p->endpoint);
@@ -155,7 +161,7 @@ static void set_request(struct hub_transfer *t, const struct hub_request *r, cha
     curl_easy_setopt(t->curl, CURLOPT_HTTPHEADER, is_own ? t->with_token : t->without);
 }
 
-/* Errors that the next try would have as well: of certificates, of where a redirect leads. */
+/* Whether a repeated try would fail too: errors of certificates or redirects. */
 static bool is_lasting(CURLcode code)
 {
     return code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_CACERT_BADFILE ||
@@ -180,7 +186,7 @@ int hub_transfer_run(struct hub_transfer *t, const struct hub_request *r, struct
     if (hub_interrupt_came())
         return hub_fail(ERR_CANCELED, err, err_len, "interrupted");
     if (t->sink_rc < 0)
-        return t->sink_rc; /* with its own sentence */
+        return t->sink_rc; /* the sink has written its own sentence */
     if (code == CURLE_OK)
         return 0;
     return hub_fail(is_lasting(code) ? ERR_INVAL : ERR_IO, err, err_len, "%.200s: %s",

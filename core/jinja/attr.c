@@ -1,4 +1,10 @@
-/* core/jinja/attr.c - members, items, slices and lengths of values; undefined values. */
+/* core/jinja/attr.c - members, items, slices and lengths of values; undefined values.
+ *
+ * x.name and x[key] try the same two things, member and item, in opposite order, as jinja2 does. A
+ * lookup that finds nothing is not an error: it gives an undefined value that carries the name it
+ * lacks in its own fields, without allocation, so that the sentence can be made only when a
+ * template uses the value in a way that fails.
+ */
 #include "core/jinja/template_impl.h"
 
 #include "core/base/err.h"
@@ -7,7 +13,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What `s` of an undefined value is; from UNDEFINED_MEMBER on the kind of what lacks it, added. */
+/* The meaning of `s` in an undefined value; from UNDEFINED_MEMBER on the kind of the value that
+ * lacks the member is added. */
 enum { UNDEFINED_HINT = 0, UNDEFINED_NAME, UNDEFINED_MEMBER };
 
 static struct value undefined(uint8_t what, struct value name)
@@ -56,7 +63,7 @@ static const char *object_name(struct value v)
     }
 }
 
-/* The member or element is not there. */
+/* The undefined value for a member or element that is not there. */
 static struct value lacking(struct render *r, struct value v, struct value name)
 {
     struct value text;
@@ -116,7 +123,7 @@ static struct value range_attr(struct value v, struct value name, bool *found)
     return v;
 }
 
-/* Python's getattr() as far as it is not a method. */
+/* Python's getattr() for members that are not methods. */
 static struct value data_attr(struct render *r, struct value v, struct value name, bool *found)
 {
     const struct value *member;
@@ -141,7 +148,7 @@ static struct value data_attr(struct render *r, struct value v, struct value nam
     case VALUE_MACRO:
         *found = value_is_text(name, "name");
         return template_macro_name(v);
-    case VALUE_TUPLE: /* groupby gives named ones */
+    case VALUE_TUPLE: /* tuples of groupby have names */
         if ((v.flags & TEMPLATE_GROUP) != 0) {
             *found = value_is_text(name, "grouper") || value_is_text(name, "list");
             return v.list->at[value_is_text(name, "list") ? 1 : 0];
@@ -152,7 +159,7 @@ static struct value data_attr(struct render *r, struct value v, struct value nam
     }
 }
 
-/* getattr(); *found is also true for what exists but may not be used: that is undefined. */
+/* getattr(); *found is also true for a member that exists but may not be used: it is undefined. */
 static struct value attr(struct render *r, struct value v, struct value name, bool *found)
 {
     const struct value got = data_attr(r, v, name, found);
@@ -199,14 +206,14 @@ static struct value range_item(struct value v, int64_t i, bool *found)
     return *found ? value_int(template_range_at(v, i)) : value_null();
 }
 
-/* obj[key]; not found: it has no such item, or no items. */
+/* obj[key]; *found is false if there is no such item, or no items at all. */
 static struct value item(struct render *r, struct value v, struct value key, bool *found)
 {
     const struct value *member;
 
     *found = false;
     if (v.kind == VALUE_DICT) {
-        template_step(r, key.kind == VALUE_STRING ? key.n / 256 : 0); /* it is hashed */
+        template_step(r, key.kind == VALUE_STRING ? key.n / 256 : 0); /* the key is hashed */
         member = value_dict_find(v, key);
         *found = member != NULL;
         return member != NULL ? *member : v;
@@ -228,7 +235,7 @@ struct value template_getattr(struct render *r, struct value v, struct value nam
     bool found, there;
     struct value got, other;
 
-    if (v.kind == VALUE_UNDEFINED) /* names like __this__ are simply not there */
+    if (v.kind == VALUE_UNDEFINED) /* names like __this__ are not there */
         return name.n >= 2 && memcmp(name.s, "__", 2) == 0 ? lacking(r, v, name)
                                                            : template_fail_undefined(r, v);
     got = attr(r, v, name, &found);
@@ -266,7 +273,7 @@ bool template_index(struct render *r, struct value v, int64_t *i)
     return r->rc == 0;
 }
 
-struct bounds { /* of a slice, brought into the sequence: `n` items from `start` */
+struct bounds { /* a slice as `n` items from `start` */
     int64_t start, stop, step, n;
 };
 
@@ -288,7 +295,7 @@ static bool slice_bounds(struct render *r, int64_t n, struct value start, struct
         template_fail(r, "slice step cannot be zero");
         return false;
     }
-    if (by < -n - 1) /* any step over everything is as good, and cannot overflow */
+    if (by < -n - 1) /* a step over everything gives the same and cannot overflow */
         by = -n - 1;
     from = by > 0 ? 0 : n - 1;
     to = by > 0 ? n : -1;
@@ -320,7 +327,7 @@ static struct value slice_list(struct render *r, struct value v, const struct bo
     return out;
 }
 
-/* Where each character begins is only written down when the step is not one. */
+/* Offsets of characters are only listed when the step is not one. */
 static struct value slice_text(struct render *r, struct value v, const struct bounds *b, int64_t n)
 {
     size_t from, to, len, k = 0;

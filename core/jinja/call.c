@@ -1,5 +1,11 @@
-/* core/jinja/call.c - what can be called: macros, methods, builtins; how arguments find
- * their parameters. */
+/* core/jinja/call.c - calls of macros, methods and builtins, and the binding of arguments.
+ *
+ * A builtin's parameters are a string of names; template_bind() puts positional and keyword
+ * arguments into an array in that order, with VALUE_MISSING for those not given, so that its
+ * function reads them by index. A macro call makes a frame below the one where the macro was
+ * defined, fills parameters and defaults, and returns what its body prints. template_call() counts
+ * one level of depth.
+ */
 #include "core/jinja/template_impl.h"
 
 #include "core/base/err.h"
@@ -8,7 +14,7 @@
 
 struct macro {
     const struct node *node; /* NODE_MACRO or NODE_CALL_BLOCK */
-    struct frame *frame;     /* where it was defined */
+    struct frame *frame;     /* frame of its definition */
 };
 
 struct method {
@@ -85,7 +91,7 @@ int template_repr_object(struct value v, struct buf *out)
                           value_type_name(((const struct method *)v.object)->of));
     case VALUE_FUNCTION:
         return buf_printf(out, "<function %s>", template_function_name(v));
-    case VALUE_GENERATOR: /* as many words as with a name and an address */
+    case VALUE_GENERATOR: /* has as many words as with a name and an address */
         return buf_add_str(out, "<generator object of a filter>");
     default:
         return buf_printf(out, "<%s object>", value_type_name(v));
@@ -182,8 +188,8 @@ static bool is_param(const struct node *node, struct value name, uint32_t from)
     return false;
 }
 
-/* The keywords that are no parameters of the macro, as a dict. `caller` is not among them where
- * the macro asks for it. */
+/* The keywords that are not parameters of the macro, as a dict; without `caller` where the macro
+ * asks for it. */
 static struct value other_keywords(struct render *r, const struct node *node,
                                    const struct args *args, bool own_caller)
 {
@@ -236,7 +242,7 @@ static bool bind_special(struct render *r, const struct node *node, const struct
     return r->rc == 0;
 }
 
-/* The values that the call gives; VALUE_MISSING stays where it gives none. */
+/* Bind the call's arguments; parameters without one stay VALUE_MISSING. */
 static void bind_given(const struct node *node, const struct args *args, struct frame *f)
 {
     for (uint32_t i = 0; i < node->list.n; i++) {
@@ -258,7 +264,7 @@ static struct value not_provided(struct render *r, struct value name)
     template_text(r, &b);
     buf_printf(&b, "parameter '%.*s' was not provided", (int)name.n, name.s);
     name = template_take(r, &b);
-    name.kind = VALUE_UNDEFINED; /* its text says why */
+    name.kind = VALUE_UNDEFINED; /* its text is the reason */
     return name;
 }
 

@@ -1,11 +1,15 @@
-/* core/jinja/escape.c - HTML and URLs: escaping, and taking tags away. */
+/* core/jinja/escape.c - HTML and URLs: escaping, and removing tags.
+ *
+ * The results follow Python's markupsafe and urllib. An escaped string has VALUE_SAFE, so that it
+ * is not escaped a second time when it is printed or joined with other text.
+ */
 #include "core/jinja/filters.h"
 
 #include "core/base/unicode.h"
 
 #include <string.h>
 
-/* What stands for a character in HTML; NULL: itself. */
+/* The entity of a character in HTML, or NULL if it has none. */
 static const char *entity(char c)
 {
     switch (c) {
@@ -68,7 +72,7 @@ struct value filter_forceescape(struct render *r, struct value v, const struct v
     return template_escaped(r, template_plain(r, v));
 }
 
-/* Comments and tags away, runs of blanks as one, entities as what they stand for. */
+/* Copy the text without comments and tags. */
 static void skip_markup(struct value v, struct buf *out)
 {
     for (uint32_t i = 0; i < v.n;) {

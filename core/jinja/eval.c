@@ -1,4 +1,10 @@
-/* core/jinja/eval.c - expressions at work. */
+/* core/jinja/eval.c - evaluates expressions.
+ *
+ * A recursive walk over the nodes of an expression that the parser has made. Each node costs a step
+ * of the budget and a level of depth, which bound time and stack. After an error the functions
+ * return some value and r->rc is set; the caller that must not continue checks it. Names are read
+ * by scope and slot, without any search.
+ */
 #include "core/jinja/template_impl.h"
 
 #include "core/base/err.h"
@@ -131,7 +137,7 @@ static struct value eval_item(struct render *r, const struct node *node, struct 
     return r->rc == 0 ? template_slice(r, of, a, b, c) : a;
 }
 
-/* *values */
+/* Add the values of *values to the arguments. */
 static void add_values(struct render *r, const struct node *node, struct frame *f,
                        struct value list)
 {
@@ -151,7 +157,7 @@ static bool has_keyword(const struct args *args, struct value name)
     return false;
 }
 
-/* Room for the keywords of the call, those of **more, and one that a call block adds. */
+/* Make room for the keywords of the call, those of **more, and one that a call block adds. */
 static bool eval_keywords(struct render *r, const struct node *node, struct frame *f,
                           struct args *args)
 {
@@ -222,7 +228,7 @@ static struct value eval_call(struct render *r, const struct node *node, struct 
     return v;
 }
 
-/* The same for a filter whose input is at hand and for a test. */
+/* Call a filter or test whose input is evaluated already. */
 static struct value eval_builtin(struct render *r, const struct node *node, struct value v,
                                  struct frame *f)
 {
@@ -238,7 +244,7 @@ static struct value eval_builtin(struct render *r, const struct node *node, stru
     return template_call_builtin(r, node->builtin, v, &args);
 }
 
-/* A filter of a block: innermost is what the block has printed. */
+/* Evaluate the filters of a block; the innermost input is the text that the block has printed. */
 struct value template_eval_filter(struct render *r, const struct node *node, struct value v,
                                   struct frame *f)
 {

@@ -1,4 +1,10 @@
-/* core/jinja/exec.c - statements at work. */
+/* core/jinja/exec.c - executes statements.
+ *
+ * template_exec() runs a list of statements and tells by its result whether a break or continue
+ * left it. Everything prints into one buffer; a block whose output is a value (set, filter, call,
+ * macro) remembers the length, runs, and cuts its own text off again, so that no second buffer is
+ * needed. Frames, one for each scope, are in the render's pool.
+ */
 #include "core/jinja/template_impl.h"
 
 #include "core/base/err.h"
@@ -29,7 +35,7 @@ static struct value global_named(const struct render *r, struct value name)
     return v != NULL ? *v : (struct value){.kind = VALUE_MISSING};
 }
 
-/* Give the variables the values that they begin with. */
+/* Give the variables of a scope their first values. */
 void template_frame_fill(struct render *r, const struct scope *scope, struct frame *f)
 {
     for (uint32_t i = 0; i < scope->n_slots; i++)
@@ -147,7 +153,7 @@ bool template_all_text(struct render *r, uint32_t before)
     return r->rc == 0;
 }
 
-/* What body prints is cut off the output again. *flow tells whether it left a loop. */
+/* Cut the text that the body printed off the output. *flow tells whether it left a loop. */
 static struct value capture(struct render *r, const struct node_list *body, struct frame *f,
                             enum flow *flow)
 {
@@ -182,7 +188,7 @@ static void put_text(struct render *r, struct value v)
         template_print(r, v);
 }
 
-/* {% set x %} and {% filter f %}: what the body prints, filtered, is assigned or printed. */
+/* {% set x %} and {% filter f %}: the text of the body, filtered, is assigned or printed. */
 static enum flow exec_captured(struct render *r, const struct node *node, struct frame *f)
 {
     const bool is_set = node->type == NODE_SET_BLOCK;
@@ -220,14 +226,14 @@ static void exec_call_block(struct render *r, const struct node *node, struct fr
     struct args args = {0};
     struct value v;
 
-    if (node->a == NULL) { /* generation */
+    if (node->a == NULL) { /* a generation block */
         v = template_call(r, caller, &args);
     } else {
         const struct value callee = template_eval(r, node->a->a, f);
 
         if (r->rc < 0 || !template_eval_args(r, node->a, f, &args))
             return;
-        /* room for one more stands behind the keywords */
+        /* there is room for one more behind the keywords */
         args.kw[args.n_kw++] = (struct kwarg){value_text("caller"), caller};
         v = template_call(r, callee, &args);
     }

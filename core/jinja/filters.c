@@ -1,4 +1,10 @@
-/* core/jinja/filters.c - the table of filters, and the filters of single values. */
+/* core/jinja/filters.c - the table of filters, and the filters of single values.
+ *
+ * Macros of filters.h list every filter with its parameters, once for declarations and once for
+ * this table, which is searched in order when a template is parsed; a node then points to its
+ * filter. A filter gets its input and its bound arguments and returns a new value; it never changes
+ * the input.
+ */
 #include "core/jinja/filters.h"
 
 #include "core/base/err.h"
@@ -95,7 +101,7 @@ struct value filter_abs(struct render *r, struct value v, const struct value *a)
     return v.i < 0 ? template_unary(r, TOKEN_SUB, v) : value_int(v.i);
 }
 
-/* Members only, no items. */
+/* Looks for members only, not for items. */
 struct value filter_attr(struct render *r, struct value v, const struct value *a)
 {
     struct value got;
@@ -104,7 +110,7 @@ struct value filter_attr(struct render *r, struct value v, const struct value *a
         return template_fail_undefined(r, v);
     if (a[0].kind != VALUE_STRING)
         return template_fail(r, "attr() needs a name");
-    if (v.kind == VALUE_DICT) { /* its items hide nothing here */
+    if (v.kind == VALUE_DICT) { /* items do not hide members here */
         struct value empty = value_dict(r->pool);
 
         if (!template_step(r, 0))

@@ -1,4 +1,5 @@
-/* core/jinja/filters.h - the filters by what they work on, for the table of all of them.
+/* core/jinja/filters.h - the filters, grouped by the values they work on; filters.c has their
+ * table.
  *
  * Thread: as template_impl.h.
  * Memory: as template_impl.h.
@@ -76,20 +77,20 @@ LIST_FILTERS(XX)
 RAW_FILTERS(XX)
 #undef XX
 
-/* "a.b.0": members of members, as filters take it; `otherwise` (VALUE_MISSING: none) stands in for
- * what is undefined on the way. */
+/* Follow "a.b.0", members of members, as filters take it; `otherwise` (VALUE_MISSING: none)
+ * replaces an undefined value on the way. */
 struct value filter_member(struct render *r, struct value v, struct value path,
                            struct value otherwise);
-/* A generator of the items that `compute` gives, which is not called before the first is asked for:
- * an error in the input does not count if none is. */
+/* A generator of the items that `compute` gives, which is not called before the first item is asked
+ * for: an error in the input does not count if none is. */
 struct value filter_later(struct render *r, struct value v, const struct value *a,
                           struct value (*compute)(struct render *r, struct value v,
                                                   const struct value *a));
-/* A string in lower case, anything else as it is. */
+/* A string in lower case; any other value unchanged. */
 struct value filter_fold(struct render *r, struct value v);
-/* text in another case; the flags stay */
+/* The text in another case; its flags stay. */
 struct value filter_case(struct render *r, struct value v, int to);
-/* without the characters at its ends that are in `chars` (missing or null: blanks) */
+/* The text without the characters at its ends that are in `chars` (missing or null: blanks). */
 struct value filter_strip(struct render *r, struct value v, struct value chars, bool left,
                           bool right);
 struct value filter_replace_text(struct render *r, struct value s, struct value old,

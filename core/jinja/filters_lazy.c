@@ -1,14 +1,19 @@
-/* core/jinja/filters_lazy.c - filters that compute items only when they are asked for. */
+/* core/jinja/filters_lazy.c - filters that compute items only when they are asked for.
+ *
+ * jinja2's map, select and their like give Python generators, and templates can notice: an item
+ * that is never read is never computed, and its error never occurs. So each is a state in the pool
+ * with a pull function, called by the walk over it (iter.c), which gives one item or ends.
+ */
 #include "core/jinja/filters.h"
 
 #include <string.h>
 
-/* A generator whose items are all computed when the first is asked for. So an error in the input
- * does not count if none is. */
+/* A generator whose items are all computed when the first is asked for, so that an error in the
+ * input does not count if none is. */
 struct later {
     struct value (*compute)(struct render *r, struct value v, const struct value *a);
     struct value v, a[TEMPLATE_MAX_PARAMS];
-    struct value_list *list; /* NULL until then */
+    struct value_list *list; /* NULL until the first item is asked for */
     uint32_t i;
 };
 
@@ -48,15 +53,15 @@ struct value filter_later(struct render *r, struct value v, const struct value *
 struct lazy {
     struct iter it;
     struct args args;
-    const struct template_builtin *builtin; /* of map or the test; NULL: none yet */
-    struct value path;                      /* of map(attribute=...), selectattr */
+    const struct template_builtin *builtin; /* map's filter or the test; NULL: none yet */
+    struct value path;                      /* for map(attribute=...) and selectattr */
     struct value otherwise;
-    bool keep;    /* what passes the test, or what does not */
-    bool by_path; /* look at a member */
+    bool keep;    /* keep the items that pass the test, or those that fail it */
+    bool by_path; /* test a member of the item */
     bool begun;
 };
 
-/* The first argument is the name of `builtin`, or of none; the others are its arguments. */
+/* Take the first argument as the name of `builtin`; the others are its arguments. */
 static bool take_builtin(struct render *r, struct lazy *z,
                          const struct template_builtin *builtin, const char *kind)
 {
@@ -145,7 +150,7 @@ static bool pull_select(struct render *r, void *state, struct value *item)
     return false;
 }
 
-/* Something that is not true (none, "") needs not even be a list. */
+/* A value that is not true (none, "") need not be a list. */
 static struct value lazy(struct render *r, struct value v, const struct args *args,
                          template_pull pull, bool keep, bool by_path)
 {

@@ -1,4 +1,10 @@
-/* core/jinja/filters_list.c - the filters of lists and dicts. */
+/* core/jinja/filters_list.c - the filters of lists and dicts.
+ *
+ * The input may be any value that can be walked over; it is listed first where a filter needs all
+ * items. Filters that compare (sort, min, groupby, unique) compute one key for each item, by
+ * attribute and without case if asked, and then compare keys alone. Results are new lists, since
+ * values never change.
+ */
 #include "core/jinja/filters.h"
 
 #include "core/base/err.h"
@@ -119,7 +125,7 @@ struct value filter_sum(struct render *r, struct value v, const struct value *a)
     return sum;
 }
 
-/* Cut into lists of `size`; the last one filled up. */
+/* Cut the list into lists of `size` items; the last one is filled up. */
 static struct value batch(struct render *r, struct value v, const struct value *a)
 {
     const struct value all = value_list(r->pool);
@@ -148,7 +154,7 @@ struct value filter_batch(struct render *r, struct value v, const struct value *
     return filter_later(r, v, a, batch);
 }
 
-/* Cut into so many lists; the first ones longer by one, or the others filled up. */
+/* Cut the list into so many lists; the first ones are longer by one, or the others filled up. */
 static struct value slice(struct render *r, struct value v, const struct value *a)
 {
     const struct value all = value_list(r->pool), list = template_listed(r, v);
@@ -181,9 +187,9 @@ struct value filter_slice(struct render *r, struct value v, const struct value *
 
 /* --- keys to compare by --- */
 
-struct by { /* what to compare items by */
+struct by { /* how to make the keys of items */
     struct value path, otherwise;
-    bool fold; /* strings without case */
+    bool fold; /* strings are compared without case */
 };
 
 static struct value key_of(struct render *r, const struct by *by, struct value v)
@@ -192,7 +198,7 @@ static struct value key_of(struct render *r, const struct by *by, struct value v
     return by->fold && r->rc == 0 ? filter_fold(r, v) : v;
 }
 
-/* "a,b": a list of keys. */
+/* The keys of an item for "a,b": a list. */
 static struct value keys_of(struct render *r, const struct by *by, struct value v)
 {
     const struct value keys = value_list(r->pool), path = by->path;
@@ -219,7 +225,7 @@ static struct by by_args(struct value case_sensitive, struct value path)
                        .fold = !value_truth(case_sensitive)};
 }
 
-/* The items with their keys, sorted; NULL: failed. */
+/* Sort the items by their keys; NULL: an error. */
 static struct sort_item *sorted(struct render *r, const struct by *by, bool several,
                                 struct value list, bool reverse)
 {
@@ -303,7 +309,7 @@ struct value filter_unique(struct render *r, struct value v, const struct value 
     return filter_later(r, v, a, unique);
 }
 
-/* The first of the smallest, or of the largest. */
+/* The first of the smallest items, or of the largest. */
 static struct value extreme(struct render *r, struct value v, const struct value *a,
                             enum token_type op)
 {
@@ -336,7 +342,7 @@ struct value filter_max(struct render *r, struct value v, const struct value *a)
     return extreme(r, v, a, TOKEN_GT);
 }
 
-/* (grouper, [items]) for the items from `from` to `to`. */
+/* Make the group of the items from `from` to `to`: (grouper, [items]). */
 static struct value group(struct render *r, const struct by *by, const struct sort_item *at,
                           uint32_t from, uint32_t to)
 {

@@ -1,4 +1,10 @@
-/* core/jinja/filters_text.c - the filters of text. */
+/* core/jinja/filters_text.c - the filters of text.
+ *
+ * Text is assembled by struct text (template_impl.h) where pieces of the input are kept, so that
+ * each byte keeps its origin, and by a plain buffer where all of it changes. Positions are in
+ * characters, as in Python, and turned into bytes by a walk. Each filter spends steps for the
+ * characters it looks at.
+ */
 #include "core/jinja/filters.h"
 
 #include "core/base/err.h"
@@ -43,7 +49,7 @@ static bool begins_word(uint32_t cp)
     return cp == '-' || cp == '(' || cp == '{' || cp == '[' || cp == '<' || unicode_is_space(cp);
 }
 
-/* Other words than str.title() knows: only blanks, dashes and opening brackets part them. */
+/* Unlike str.title(): only blanks, dashes and opening brackets separate words. */
 struct value filter_title(struct render *r, struct value v, const struct value *a)
 {
     size_t from = 0, len;
@@ -111,7 +117,7 @@ struct value filter_trim(struct render *r, struct value v, const struct value *a
     return filter_strip(r, template_str(r, v), a[0], true, true);
 }
 
-/* An empty `old` stands before every character and at the end. */
+/* Replace an empty `old`: it matches before every character and at the end. */
 static void replace_empty(struct render *r, struct value s, struct value by, int64_t count,
                           struct text *text)
 {
@@ -169,8 +175,8 @@ struct value filter_replace(struct render *r, struct value v, const struct value
                                template_plain(r, a[1]), count);
 }
 
-/* Blanks, or `fill`, around s until it is `width` characters wide. left_share: 0 none on the left,
- * 1 as str.center() shares them, 2 all on the left. */
+/* Put blanks, or `fill`, around s until it is `width` characters wide. left_share: 0 none on the
+ * left, 1 as str.center() shares them, 2 all on the left. */
 struct value filter_pad(struct render *r, struct value s, int64_t width, struct value fill,
                         int left_share)
 {
@@ -196,7 +202,7 @@ struct value filter_pad(struct render *r, struct value s, int64_t width, struct 
     for (int64_t i = left; i < all && b.err == 0; i++)
         buf_add(&b, fill.s, fill.n);
     out = template_take(r, &b);
-    out.flags = s.flags & VALUE_SAFE; /* the fill may be another's */
+    out.flags = s.flags & VALUE_SAFE; /* the fill may have another origin */
     return out;
 }
 
@@ -232,7 +238,7 @@ struct value filter_split_lines(struct render *r, struct value s, bool keep_ends
     return lines;
 }
 
-/* A string is what most filters of text insist on. */
+/* Whether the value is a string, as most text filters require; else fail. */
 static bool is_text(struct render *r, struct value v)
 {
     if (v.kind == VALUE_UNDEFINED)
@@ -276,7 +282,7 @@ struct value filter_indent(struct render *r, struct value v, const struct value 
     return lines;
 }
 
-/* Up to the last blank, if there is one. */
+/* The text up to the last blank, if there is one. */
 static struct value without_last_word(struct value s)
 {
     for (size_t i = s.n; i > 0; i--)

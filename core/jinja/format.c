@@ -1,5 +1,10 @@
-/* core/jinja/format.c - the two ways of Python to put values into text: "%5d" % x and
- * "{:5d}".format(x). */
+/* core/jinja/format.c - Python's two ways to put values into text: "%5d" % x and "{:5d}".format(x).
+ *
+ * Both are read left to right in one pass: plain text is copied and each conversion takes the next
+ * value, or one by name. Numbers of the first way are translated into a specification of the
+ * second, so that format_spec.c formats both. Width and precision have limits, so a short template
+ * cannot ask for a huge text.
+ */
 #include "core/jinja/template_impl.h"
 
 #include "core/base/err.h"
@@ -16,9 +21,9 @@ struct percent { /* one conversion */
     struct value v;
 };
 
-struct source { /* where the values come from */
+struct source { /* the values to format */
     struct value with;        /* a tuple, a dict or a single value */
-    const struct args *named; /* of the format filter; or NULL */
+    const struct args *named; /* the format filter's keywords; or NULL */
     uint32_t i;
 };
 
@@ -48,7 +53,7 @@ static struct value named_value(struct render *r, struct source *from, struct va
     return v != NULL ? *v : template_fail(r, "no value named '%.*s'", (int)name.n, name.s);
 }
 
-/* A number in the format, or "*": from the values. */
+/* Read a number of the format; "*" takes it from the values. */
 static int64_t read_number(struct render *r, struct value f, size_t *i, struct source *from)
 {
     int64_t n = 0;
@@ -88,7 +93,7 @@ static void read_flags(struct value f, size_t *i, struct percent *p)
     }
 }
 
-/* What stands between "%" and the type, and the type. */
+/* Read the flags, width and precision behind "%", and the type. */
 static bool read_percent(struct render *r, struct value f, size_t *i, struct source *from,
                          struct percent *p, bool *has_name)
 {
@@ -124,7 +129,7 @@ static bool read_percent(struct render *r, struct value f, size_t *i, struct sou
     return r->rc == 0;
 }
 
-/* The same as a specification of format(). */
+/* Put a number by the equivalent specification of format(). */
 static void put_number(struct render *r, const struct percent *p, char type, struct buf *out)
 {
     struct buf b;
@@ -196,7 +201,7 @@ static void put_char(struct render *r, const struct percent *p, struct text *out
     put_padded(r, text, p, out);
 }
 
-/* With a precision integers get zeros in front up to so many digits. */
+/* Put an integer; with a precision it gets leading zeros up to so many digits. */
 static void put_int(struct render *r, struct percent *p, struct buf *out)
 {
     const bool decimal = strchr("diu", p->type) != NULL;
@@ -260,7 +265,8 @@ static void put_percent(struct render *r, struct percent *p, struct text *out)
     }
 }
 
-/* Values that no % has used; a lone value that can be looked up by name or index may be unused. */
+/* Whether there are values that no % has used; a single value that can be indexed by name or number
+ * may be unused. */
 static bool has_unused(const struct source *from)
 {
     const struct value with = from->with;
@@ -311,9 +317,9 @@ struct value template_percent(struct render *r, struct value f, struct value wit
 
 /* --- "{}" --- */
 
-struct fields { /* which of the arguments come next */
+struct fields { /* which argument comes next */
     const struct args *args;
-    int64_t next; /* of "{}"; -1 after "{0}" */
+    int64_t next; /* next argument of "{}"; -1 after "{0}" */
     bool automatic;
 };
 
@@ -356,7 +362,7 @@ static struct value index_of(struct value text)
     return text.n > 0 ? value_int(i) : text;
 }
 
-/* name.member[index] */
+/* The value of name.member[index]. */
 static struct value field_value(struct render *r, struct fields *fields, struct value path)
 {
     size_t i = 0, from;
@@ -382,7 +388,8 @@ static struct value field_value(struct render *r, struct fields *fields, struct 
     return v;
 }
 
-/* The inside of { }: path!conversion:specification. The specification may hold fields itself. */
+/* Put the field inside { }: path!conversion:specification. The specification may contain fields
+ * itself. */
 static void put_field(struct render *r, struct fields *fields, struct value field,
                       struct text *out)
 {

@@ -1,5 +1,10 @@
 /* core/jinja/format_spec.c - one value by a format specification:
- * [[fill]align][sign][#][0][width][,][.precision][type] */
+ * [[fill]align][sign][#][0][width][,][.precision][type]
+ *
+ * The specification is parsed into a struct; then the value becomes sign, prefix and digits, and
+ * the alignment puts them together. Doubles are written by the C library's %e, %f and %g with a
+ * given precision, which round as Python does, and then corrected where Python's form differs.
+ */
 #include "core/jinja/template_impl.h"
 
 #include "core/base/err.h"
@@ -10,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_WIDTH 100000 /* of a field, and of its digits: far more than a line */
+#define MAX_WIDTH 100000 /* most characters of a field, and of its digits: far more than a line */
 
 struct spec {
     char fill[4];
@@ -35,7 +40,7 @@ static int64_t number(const char *s, size_t n, size_t *i)
     return value;
 }
 
-/* [[fill]align]; returns what is behind it. */
+/* Read [[fill]align]; returns the text behind it. */
 static size_t read_align(const char *s, size_t n, struct spec *spec)
 {
     size_t len = 0;
@@ -91,7 +96,7 @@ static bool read_spec(struct render *r, const char *s, size_t n, struct spec *sp
     return r->rc == 0;
 }
 
-/* `head` (sign and prefix) and `body`, with fill where the alignment says. */
+/* Put `head` (sign and prefix) and `body`, with fill by the alignment. */
 static void put_aligned(const struct spec *spec, char align, struct value head, struct value body,
                         struct buf *out)
 {
@@ -111,7 +116,7 @@ static void put_aligned(const struct spec *spec, char align, struct value head, 
 }
 
 /* Copy digits with a mark between groups of `size`; with "=" and zeros the zeros are grouped too,
- * up to `least` characters. What stands behind the digits is copied as it is. */
+ * up to `least` characters. Text behind the digits is copied unchanged. */
 static void put_groups(const struct spec *spec, const char *digits, size_t n, int size,
                        int64_t least, struct buf *out)
 {
@@ -153,7 +158,7 @@ static void put_signed(struct render *r, const struct spec *spec, bool negative,
 
 static void put_float(struct render *r, const struct spec *spec, double f, struct buf *out);
 
-/* 0: no type of an integer. */
+/* The base of an integer type; 0: another type. */
 static unsigned base_of(char type)
 {
     switch (type) {
@@ -173,7 +178,7 @@ static unsigned base_of(char type)
     }
 }
 
-/* In `room`, which the digits end with. */
+/* Write the digits at the end of `room`. */
 static const char *int_digits(uint64_t u, unsigned base, bool upper, char room[65])
 {
     const char *digits = upper ? "0123456789ABCDEF" : "0123456789abcdef";
@@ -211,16 +216,16 @@ static void put_int(struct render *r, const struct spec *spec, int64_t i, struct
                base == 10 ? 3 : 4, out);
 }
 
-/* Without a type as many digits as the precision says, but with an exponent where no digit behind
- * the point would be left. */
+/* Write a float without a type: with as many digits as the precision, but with an exponent where no
+ * digit would be left behind the point. */
 static void general_digits(int precision, double f, struct buf *b)
 {
-    char text[80]; /* 60 digits and what stands around them */
+    char text[80]; /* 60 digits, sign, point and exponent */
     char *e;
     size_t n;
 
     precision = precision < 1 ? 1 : precision;
-    if (precision > 60) { /* no double has that many digits before the point that it counts */
+    if (precision > 60) { /* no double has more digits that count before the point */
         buf_printf(b, "%.*g", precision, f);
         return;
     }
@@ -238,7 +243,7 @@ static void general_digits(int precision, double f, struct buf *b)
     buf_add_str(b, e);
 }
 
-/* The digits without a sign. */
+/* Write the digits without a sign. */
 static void float_digits(const struct spec *spec, double f, struct buf *b)
 {
     const int precision = spec->precision >= 0 ? (int)spec->precision : 6;
@@ -281,7 +286,7 @@ static void float_digits(const struct spec *spec, double f, struct buf *b)
     }
 }
 
-/* Without a type a number in general form still shows that it is no integer. */
+/* Without a type a whole number in general form still gets a point. */
 static void show_point(const struct spec *spec, struct buf *b)
 {
     if (spec->type == '\0' && spec->precision >= 0 && strpbrk(b->data, ".en") == NULL)

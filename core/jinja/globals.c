@@ -1,4 +1,9 @@
-/* core/jinja/globals.c - the functions that every template sees. */
+/* core/jinja/globals.c - the functions that every template sees.
+ *
+ * A constant table of names and functions, looked up when a name is in no scope and not among the
+ * caller's variables. cycler, joiner and namespace are objects in the pool whose state changes, so
+ * that templates can carry it from one round of a loop to the next.
+ */
 #include "core/jinja/template_impl.h"
 
 #include "core/base/err.h"
@@ -49,7 +54,7 @@ static struct value call_range(struct render *r, const struct args *args)
     return v;
 }
 
-/* One pair of dict([...]). */
+/* Add one pair of dict([...]). */
 static bool add_pair(struct render *r, struct value dict, struct value pair)
 {
     struct value list;
@@ -66,7 +71,7 @@ static bool add_pair(struct render *r, struct value dict, struct value pair)
     return r->rc == 0;
 }
 
-/* dict() and namespace(): from a mapping or pairs, then keywords. */
+/* Make the dict of dict() or namespace(): from a mapping or pairs, then keywords. */
 static struct value new_dict(struct render *r, const char *name, const struct args *args)
 {
     const struct value dict = value_dict(r->pool);
@@ -158,7 +163,7 @@ static struct value call_strftime(struct render *r, const struct args *args)
     if (localtime_r(&now, &tm) == NULL)
         return template_fail(r, "the time is out of range");
 #pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wformat-nonliteral" /* the format is the template's */
+#pragma GCC diagnostic ignored "-Wformat-nonliteral" /* the template gives the format */
     n = strftime(text, sizeof(text), format, &tm);
 #pragma GCC diagnostic pop
     if (n == 0)

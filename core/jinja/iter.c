@@ -1,4 +1,10 @@
-/* core/jinja/iter.c - walking over values; ranges, dict views and generators. */
+/* core/jinja/iter.c - walking over values; ranges, dict views and generators.
+ *
+ * struct iter walks over any value that Python could: lists, dicts (their keys), strings
+ * (characters), ranges, views, generators and loops, one item at a call and without a list of all
+ * items. Ranges and views keep only bounds or a reference. A generator keeps its position in the
+ * pool, so it can be walked once, by whichever loop comes first.
+ */
 #include "core/jinja/template_impl.h"
 
 #include "core/base/err.h"
@@ -146,7 +152,7 @@ static bool next_of_text(struct iter *it, struct value *item)
         return false;
     unicode_at(it->of.s + it->i, it->of.n - it->i, &len);
     *item = template_piece(it->of, it->i, it->i + len);
-    item->flags &= VALUE_ORIGIN; /* single characters are not safe, whatever they are taken from */
+    item->flags &= VALUE_ORIGIN; /* single characters are not safe, even from a safe string */
     it->i += len;
     return true;
 }

@@ -1,8 +1,8 @@
 /* core/jinja/lexer.c - the source of a template as tokens.
  *
- * Outside of tags everything is data. A tag may take blanks around it away: "-" all of them,
- * trim_blocks the line end after a block, lstrip_blocks the blanks before it on its line; "+"
- * prevents the last two.
+ * Text outside of tags is data. A tag may remove blanks around it: "-" all of them, trim_blocks the
+ * line end after a block, lstrip_blocks the blanks before it on its line; "+" prevents the last
+ * two.
  */
 #include "core/jinja/template_impl.h"
 
@@ -61,7 +61,7 @@ static void count_lines(struct lexer *lex, size_t from, size_t to)
         lex->line += lex->s[i] == '\n';
 }
 
-/* Everything up to `to` has been read. */
+/* Set the position to `to`; the text before it is read. */
 static void read_to(struct lexer *lex, size_t to)
 {
     count_lines(lex, lex->pos, to);
@@ -99,7 +99,7 @@ static size_t back_over_spaces(const struct lexer *lex, size_t from, size_t to)
     return to;
 }
 
-/* Where the data ends before a tag at `tag` whose sign is `sign`. */
+/* The end of the data before a tag at `tag` with the sign `sign`. */
 static size_t data_end(const struct lexer *lex, size_t tag, char sign, bool is_variable)
 {
     size_t line = tag;
@@ -115,7 +115,8 @@ static size_t data_end(const struct lexer *lex, size_t tag, char sign, bool is_v
     return skip_spaces(lex, line) >= tag ? line : tag;
 }
 
-/* After the end of a block or comment at pos: the position behind what it swallows; 0: no end. */
+/* The position behind the end of a block or comment at pos and the text that it removes; 0: no
+ * end. */
 static size_t tag_end(const struct lexer *lex, size_t pos, const char *end)
 {
     if (pos >= lex->n)
@@ -134,7 +135,7 @@ static char sign_at(const struct lexer *lex, size_t pos)
     return pos < lex->n && (lex->s[pos] == '-' || lex->s[pos] == '+') ? lex->s[pos] : '\0';
 }
 
-/* Is there "{% word %}" at pos, however spaced? The position behind the word and its blanks. */
+/* Whether "{% word %}", in any spacing, is at pos: the position behind the word and its blanks. */
 static size_t block_word(const struct lexer *lex, size_t pos, const char *word)
 {
     pos += 2;
@@ -167,7 +168,7 @@ static struct token lex_raw(struct lexer *lex, size_t pos)
             return t;
         }
     }
-    if (lex->pos < lex->n) /* where nothing follows nothing is missing */
+    if (lex->pos < lex->n) /* at the end of the source nothing is missing */
         template_lex_fail(lex, line, ERR_FORMAT, "missing end of raw block");
     return (struct token){TOKEN_END, line, {0}};
 }
@@ -200,7 +201,7 @@ static size_t find_tag(const struct lexer *lex)
     return lex->n;
 }
 
-/* "{% raw %}": the position of its content, else 0. Its end swallows no line end. */
+/* The position of the content of "{% raw %}", else 0. Its end removes no line end. */
 static size_t raw_content(const struct lexer *lex, size_t tag)
 {
     const size_t pos = lex->s[tag + 1] == '%' ? block_word(lex, tag, "raw") : 0;
@@ -212,7 +213,7 @@ static size_t raw_content(const struct lexer *lex, size_t tag)
     return has(lex, pos, "%}") ? pos + 2 : 0;
 }
 
-/* The tag at `tag` was found; the data before it has been given. */
+/* Begin the tag at `tag`; the data before it has been returned. */
 static struct token begin_tag(struct lexer *lex, size_t tag)
 {
     const bool is_variable = lex->s[tag + 1] == '{';
@@ -338,7 +339,7 @@ static struct token lex_quoted(struct lexer *lex)
     return t;
 }
 
-/* The end of the tag that is open: 0 when it does not stand here. */
+/* The position behind the end of the open tag, if the end is here; else 0. */
 static size_t open_tag_end(const struct lexer *lex)
 {
     if (lex->n_brackets > 0)

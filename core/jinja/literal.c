@@ -1,4 +1,9 @@
-/* core/jinja/literal.c - numbers and strings as they are written in a template. */
+/* core/jinja/literal.c - number and string literals of a template.
+ *
+ * Called by the lexer at the first character of a literal. Numbers follow Python: underscores
+ * between digits, prefixes 0x, 0o and 0b, and no leading zeros. Strings have Python's escapes,
+ * decoded into a new string in the pool; one without a backslash is used in place.
+ */
 #include "core/jinja/template_impl.h"
 
 #include "core/base/err.h"
@@ -9,7 +14,7 @@
 
 /* --- numbers --- */
 
-/* Digits with single "_" between them; the position behind, or `pos`. */
+/* Skip digits with single "_" between them: the position behind, or `pos`. */
 static size_t digits(const struct lexer *lex, size_t pos, const char *set, bool may_begin_low)
 {
     const size_t from = pos;
@@ -31,7 +36,7 @@ static bool is_sign(const struct lexer *lex, size_t pos)
 
 static const char decimal[] = "0123456789";
 
-/* A float needs a fraction or an exponent; the position behind it, or 0. */
+/* The position behind a float, which needs a fraction or an exponent; 0: it is not a float. */
 static size_t float_end(const struct lexer *lex)
 {
     size_t pos = digits(lex, lex->pos, decimal, false), more;
@@ -119,7 +124,7 @@ struct token template_lex_number(struct lexer *lex, size_t *behind)
 
 /* --- strings --- */
 
-/* Up to `max` digits in the given base at s[*i]. Returns how many there were. */
+/* Read up to `max` digits in the given base at s[*i]. Returns how many there were. */
 static int read_digits(const char *s, size_t n, size_t *i, int base, int max, uint32_t *cp)
 {
     int k = 0;
@@ -138,7 +143,7 @@ static int read_digits(const char *s, size_t n, size_t *i, int base, int max, ui
     return k;
 }
 
-/* \x41, \u00e9, \U0001F600: the letter is at s[*i]. */
+/* Decode \x41, \u00e9, \U0001F600: the letter is at s[*i]. */
 static void put_numbered(struct lexer *lex, const char *s, size_t n, size_t *i, struct buf *out)
 {
     const char letter = s[(*i)++];
@@ -155,8 +160,8 @@ static void put_numbered(struct lexer *lex, const char *s, size_t n, size_t *i, 
         unicode_put(out, cp);
 }
 
-/* Python escapes what is not ASCII before it undoes the escapes: a backslash before such a
- * character keeps it from being undone. */
+/* Put a character beyond ASCII after a backslash: Python escapes such characters before it decodes
+ * escapes, so the backslash stays. */
 static void put_escaped_other(const char *s, size_t n, size_t *i, struct buf *out)
 {
     size_t len;
@@ -169,7 +174,7 @@ static void put_escaped_other(const char *s, size_t n, size_t *i, struct buf *ou
     *i += len;
 }
 
-/* The escape whose character after the backslash is s[*i]. */
+/* Decode the escape whose character after the backslash is s[*i]. */
 static void put_escape(struct lexer *lex, const char *s, size_t n, size_t *i, struct buf *out)
 {
     static const char letters[] = "\\'\"abfnrtv";

@@ -1,4 +1,10 @@
-/* core/jinja/loop.c - for loops, and the `loop` that a loop's body sees. */
+/* core/jinja/loop.c - for loops, and the `loop` variable of a loop's body.
+ *
+ * A loop pulls items one by one and looks one ahead only if the body asks for loop.nextitem or
+ * loop.last. Only if it asks for the length of something without one are all remaining items taken
+ * into a list, `ahead`. A filter condition runs in a frame of its own before the body sees an item.
+ * A recursive loop is called as a function and prints into a value.
+ */
 #include "core/jinja/template_impl.h"
 
 #include "core/base/err.h"
@@ -6,14 +12,14 @@
 #include <string.h>
 
 struct loop {
-    struct render *r; /* to find out the length where it is printed */
+    struct render *r; /* for finding the length when the loop is printed */
     const struct node *node; /* for a recursive call */
-    struct frame *frame;     /* around the loop */
+    struct frame *frame;     /* frame around the loop */
     struct iter it;
-    struct frame *test_frame; /* of the condition */
-    struct value_list *ahead; /* items that were taken early to count them; NULL: none were */
+    struct frame *test_frame; /* frame of the condition */
+    struct value_list *ahead; /* items that were taken early to count them; NULL: none */
     uint32_t i_ahead;
-    struct value current, before, after; /* after: VALUE_MISSING unless it was looked at */
+    struct value current, before, after; /* after: VALUE_MISSING unless it was peeked at */
     struct value changed;                /* arguments of the last loop.changed() */
     int64_t index0, length;              /* length: -1 until it is known */
     uint32_t depth0;
@@ -24,7 +30,7 @@ static struct loop *loop_of(struct value v)
     return (struct loop *)v.object;
 }
 
-/* The next item from where the loop takes them, those left out that the condition refuses. */
+/* The next item from the loop's source that the condition accepts. */
 static bool pull(struct render *r, struct loop *l, struct value *item)
 {
     if (l->ahead != NULL) {
@@ -69,7 +75,7 @@ bool template_loop_next(struct render *r, struct value loop, struct value *item)
     return template_step(r, 1);
 }
 
-/* Look at the item after this one; VALUE_MISSING at the end. */
+/* Peek at the item after this one; VALUE_MISSING at the end. */
 static struct value peek(struct render *r, struct loop *l)
 {
     if (l->after.kind == VALUE_MISSING && !pull(r, l, &l->after))
@@ -77,7 +83,7 @@ static struct value peek(struct render *r, struct loop *l)
     return l->after;
 }
 
-/* Where there is no length all items are taken to count them. */
+/* The length; where the source has none, all items are taken to count them. */
 static int64_t length(struct render *r, struct loop *l)
 {
     struct value list, item;
@@ -123,7 +129,7 @@ static enum flow run(struct render *r, struct loop *l)
     const struct node *node = l->node;
     const struct value self = {.kind = VALUE_LOOP, .object = (struct template_object *)l};
     struct frame *inside = template_frame(r, node->scope, l->frame), *other;
-    bool none = true; /* no round went to the end of the body: then `else` is for it */
+    bool none = true; /* no round has reached the end of the body, so `else` runs */
 
     while (inside != NULL && r->rc == 0 && advance(r, l)) {
         enum flow flow;
@@ -155,7 +161,7 @@ enum flow template_exec_for(struct render *r, const struct node *node, struct fr
     return run(r, l);
 }
 
-/* loop(items): the body again, one deeper, as text. */
+/* loop(items): run the body again, one level deeper, and return its text. */
 struct value template_loop_call(struct render *r, struct value loop, const struct args *args)
 {
     const struct loop *outer = loop_of(loop);

@@ -1,4 +1,10 @@
-/* core/jinja/methods.c - which methods values have. */
+/* core/jinja/methods.c - the methods of values.
+ *
+ * One constant table for each kind of value. A method that Python has but a sandbox forbids is in
+ * the table with a function that refuses, so that a template gets the right sentence instead of
+ * "undefined". append() and pop() of lists are the exceptions, because published templates call
+ * them.
+ */
 #include "core/jinja/filters.h"
 
 #include "core/jinja/methods.h"
@@ -39,7 +45,7 @@ static struct value dict_values(struct render *r, struct value v, const struct v
     return template_new_view(r, v, TEMPLATE_VALUES);
 }
 
-/* Nothing changes what is shared: the same will do. */
+/* For copy() of values that never change: the value itself. */
 static struct value same(struct render *r, struct value v, const struct value *a)
 {
     (void)r;
@@ -146,8 +152,8 @@ static struct value left_out(struct render *r, struct value v, const struct args
     return template_fail(r, "this method of '%s' is not supported", value_type_name(v));
 }
 
-/* Python has it, but a sandboxed template may not change anything; published templates append to
- * lists and take from them all the same. */
+/* Refuse a method that Python has: a sandboxed template may not change a value. append() and pop()
+ * of lists are allowed all the same, because published templates use them. */
 static struct value unsafe(struct render *r, struct value v, const struct args *args)
 {
     (void)args;

@@ -1,4 +1,4 @@
-/* core/jinja/methods.h - the methods of strings, for the table of all methods.
+/* core/jinja/methods.h - the methods of strings, for the table in string_methods.c.
  *
  * Thread: any; the table is constant.
  * Memory: none.
@@ -8,7 +8,7 @@
 
 #include "core/jinja/template_impl.h"
 
-/* Those that look for something in a string; the arguments as in the table. */
+/* The methods that search in a string; the arguments as in the table. */
 struct value method_startswith(struct render *r, struct value v, const struct value *a);
 struct value method_endswith(struct render *r, struct value v, const struct value *a);
 struct value method_find(struct render *r, struct value v, const struct value *a);

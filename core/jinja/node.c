@@ -1,5 +1,11 @@
-/* core/jinja/node.c - what the parts of the parser share: making nodes, and the token at
- * hand. */
+/* core/jinja/node.c - functions that all files of the parser use: making nodes, and the current
+ * token.
+ *
+ * Nodes are allocated in the template's pool and never freed one by one. Each records the height of
+ * the tree below it, so that the evaluator's recursion is bounded when the template is loaded.
+ * After the first error the parser only sees TOKEN_END, so its loops end without checks of their
+ * own.
+ */
 #include "core/jinja/template_impl.h"
 
 #include "core/base/err.h"
@@ -8,8 +14,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Without memory the parser goes on with this one until it sees the error; what is written to it
- * is never read. */
+/* Make a node. Without memory it returns NULL with the error noted, and the parser sees only
+ * TOKEN_END from then on. */
 struct node *template_node(struct parser *p, enum node_type type, uint32_t line)
 {
     struct node *node = value_pool_alloc(p->pool, sizeof(*node));
@@ -88,7 +94,7 @@ void template_fail_at(struct parser *p, uint32_t line, const char *format, ...)
     va_end(args);
     template_trim_sentence(text, sizeof(text));
     template_lex_fail(&p->lex, line, ERR_FORMAT, "%s", text);
-    p->now.type = p->next.type = TOKEN_END; /* so that every loop of the parser comes to its end */
+    p->now.type = p->next.type = TOKEN_END; /* so that every loop of the parser ends */
 }
 
 bool template_enter(struct parser *p)

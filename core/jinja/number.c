@@ -1,4 +1,9 @@
-/* core/jinja/number.c - text to numbers, and rounding, as Python does them. */
+/* core/jinja/number.c - text to numbers, and rounding, as Python does them.
+ *
+ * Text is first tidied into ASCII (any Unicode digits, blanks at the ends) in a fixed array, then
+ * checked for Python's form, and only then given to the C library, which accepts other forms.
+ * Integers beyond 64 bits fail by name instead of wrapping.
+ */
 #include "core/jinja/template_impl.h"
 
 #include "core/base/err.h"
@@ -10,9 +15,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_DIGITS 400 /* of a number written out: more than any double needs */
+#define MAX_DIGITS 400 /* most digits of a written number: more than any double needs */
 
-/* The text without blanks around it and with ASCII digits; false: too long, or not a number. */
+/* Copy text without blanks around it and with ASCII digits; false: too long, or not a number. */
 static bool tidy(struct value v, char *text)
 {
     size_t n = 0, len, from = 0, to = v.n;
@@ -45,7 +50,7 @@ static int digit_of(char c)
     return (c | 32) >= 'a' && (c | 32) <= 'z' ? (c | 32) - 'a' + 10 : 99;
 }
 
-/* After "0x" and the like, where the base allows it: behind the prefix. */
+/* Skip "0x" and the like, where the base allows it; sets the base. */
 static const char *skip_prefix(const char *p, int64_t *base)
 {
     const char mark = p[0] == '0' ? (char)(p[1] | 32) : '\0';
@@ -57,7 +62,7 @@ static const char *skip_prefix(const char *p, int64_t *base)
     }
     if (*base == 0) {
         *base = 10;
-        if (p[0] == '0' && strspn(p, "0_") < strlen(p)) /* 012 is no number without a base */
+        if (p[0] == '0' && strspn(p, "0_") < strlen(p)) /* 012 is not a number in base 0 */
             return "";
     }
     return p;
@@ -124,7 +129,7 @@ struct value template_to_int(struct render *r, struct value v, int64_t base, boo
     return value_null();
 }
 
-/* Digits with single underscores between them, which go away; false: anything else. */
+/* Remove single underscores between digits; false: any other underscore. */
 static bool drop_underscores(char *text)
 {
     size_t n = 0;
@@ -198,7 +203,7 @@ static struct value round_int(struct render *r, int64_t i, int64_t digits)
         rest += unit;
     if (__builtin_sub_overflow(i, rest, &i))
         return template_fail_big(r);
-    /* half goes to the even side */
+    /* a half rounds to the even side */
     if (rest > unit - rest || (rest == unit - rest && (i / unit) % 2 != 0))
         if (__builtin_add_overflow(i, unit, &i))
             return template_fail_big(r);

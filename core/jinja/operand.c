@@ -1,8 +1,12 @@
-/* core/jinja/operand.c - what operators stand between: names, literals, members, calls,
- * filters, tests. */
+/* core/jinja/operand.c - parses operands: names, literals, members, calls, filters, tests.
+ *
+ * The lowest level of the expression parser (parse_expr.c has the operators): a primary, then any
+ * number of members, indices and calls behind it, then filters and tests. Each step makes a node
+ * whose `a` is what was parsed so far, so chains lean to the left.
+ */
 #include "core/jinja/template_impl.h"
 
-/* The arguments of a call, filter or test, in its lists (list2: keywords), *b and **c. */
+/* Parse the arguments of a call, filter or test into its lists (list2: keywords); *b and **c. */
 static void parse_arguments(struct parser *p, struct node *node)
 {
     const uint32_t line = p->now.line;
@@ -50,7 +54,7 @@ static struct node *parse_call(struct parser *p, struct node *callee)
     return template_node_done(p, node);
 }
 
-/* word, or words with dots between */
+/* Parse a word, or words with dots between. */
 static struct value parse_dotted(struct parser *p)
 {
     struct token t = template_expect(p, TOKEN_WORD);
@@ -80,7 +84,7 @@ struct node *template_parse_filters(struct parser *p, struct node *node, bool at
     return node;
 }
 
-/* May the current token begin the argument of a test without parentheses? */
+/* Whether the current token may begin a test's argument without parentheses. */
 static bool begins_argument(struct parser *p)
 {
     switch ((int)p->now.type) {
@@ -121,7 +125,7 @@ static struct node *parse_test(struct parser *p, struct node *tested)
     return negated ? template_node_two(p, NODE_NOT, 0, node, NULL) : node;
 }
 
-/* What may follow a value, filters and tests included. */
+/* Parse everything that may follow a value, filters and tests included. */
 struct node *template_parse_suffixes(struct parser *p, struct node *node)
 {
     while (p->lex.rc == 0) {
@@ -137,7 +141,7 @@ struct node *template_parse_suffixes(struct parser *p, struct node *node)
     return node;
 }
 
-/* One index or slice inside [ ]: a:b:c */
+/* Parse one index or slice inside [ ]: a:b:c */
 static struct node *parse_index(struct parser *p)
 {
     struct node *node = template_node(p, NODE_SLICE, p->now.line), *first = NULL;
@@ -158,7 +162,7 @@ static struct node *parse_index(struct parser *p)
     return template_node_done(p, node);
 }
 
-/* The inside of [ ]: several with commas make a tuple, which slices may not be in. */
+/* Parse the inside of [ ]: several with commas make a tuple, which may not contain slices. */
 static struct node *parse_subscript(struct parser *p)
 {
     struct node *first = NULL, *tuple = NULL;
@@ -191,7 +195,7 @@ static struct node *parse_subscript(struct parser *p)
     return tuple != NULL ? template_node_done(p, tuple) : first;
 }
 
-/* .name (v), .0 and [index] (b) */
+/* Parse .name (v), .0 and [index] (b) */
 static struct node *parse_member(struct parser *p, struct node *of)
 {
     struct node *node = template_node(p, NODE_ATTR, p->now.line);
@@ -291,7 +295,7 @@ static struct node *parse_list(struct parser *p)
     return template_node_done(p, node);
 }
 
-/* list: key, value, key, value ... */
+/* Parse a dict into list: key, value, key, value ... */
 static struct node *parse_dict(struct parser *p)
 {
     struct node *node = template_node(p, NODE_DICT, p->now.line);

@@ -1,4 +1,10 @@
-/* core/jinja/ops.c - operators: arithmetic, comparison, membership. */
+/* core/jinja/ops.c - operators: arithmetic, comparison, membership.
+ *
+ * Arithmetic picks the case by the kinds of both operands: text and lists, integers with overflow
+ * checks, then doubles. An integer result beyond 64 bits is an error by name, never a wrapped
+ * number. Comparisons go through value.h with the request's budget, since nested values can be
+ * large. Floor division and modulo have Python's signs.
+ */
 #include "core/jinja/template_impl.h"
 
 #include "core/base/err.h"
@@ -75,8 +81,8 @@ static struct value int_power(struct render *r, int64_t a, int64_t b)
     return value_int(result);
 }
 
-/* The nearest double of a / b, as in Python: with 64 bits of the quotient and one that says whether
- * there are more, it is rounded once. */
+/* The nearest double of a / b, as in Python: 64 bits of the quotient, and one bit that tells
+ * whether there are more, are rounded once. */
 static double quotient_of(int64_t a, int64_t b)
 {
     const uint64_t n = a < 0 ? -(uint64_t)a : (uint64_t)a, d = b < 0 ? -(uint64_t)b : (uint64_t)b;
@@ -113,7 +119,7 @@ static struct value int_binary(struct render *r, enum token_type op, int64_t a, 
     return overflow ? template_fail_big(r) : value_int(i);
 }
 
-/* The remainder has the sign of b; the quotient is what fits it. */
+/* The remainder has the sign of b; the quotient is chosen to fit it. */
 static struct value float_divide(struct render *r, double a, double b, bool modulo)
 {
     double rest, quotient;
@@ -219,7 +225,7 @@ static struct value join_lists(struct render *r, struct value a, struct value b)
     return v;
 }
 
-/* Where one side is safe the other is escaped. */
+/* Join two texts; where one is safe the other is escaped. */
 static struct value join_text(struct render *r, struct value a, struct value b)
 {
     const bool safe = ((a.flags | b.flags) & VALUE_SAFE) != 0;
@@ -245,7 +251,8 @@ static struct value multiply_sequence(struct render *r, struct value a, struct v
                                      : repeat_list(r, what, value_as_int(times));
 }
 
-/* With a float Python computes in doubles; what is whole would have to be so to the last digit. */
+/* Compute with an integer beyond 64 bits: with a float Python uses doubles; a whole result would
+ * have to be exact to the last digit, which fails. */
 static struct value big_binary(struct render *r, enum token_type op, struct value a, struct value b)
 {
     const double x = value_as_double(a), y = value_as_double(b);
@@ -257,7 +264,7 @@ static struct value big_binary(struct render *r, enum token_type op, struct valu
     return float_binary(r, op, x, y);
 }
 
-/* -x: its sign is taken or given. */
+/* -x: remove or add the sign of the digits. */
 static struct value negative_big(struct render *r, struct value v)
 {
     char *text = value_pool_text(r->pool, (size_t)v.n + 2);
@@ -321,7 +328,7 @@ static uint64_t steps_left(const struct render *r)
     return r->rc == 0 ? r->budget->steps_left / TEMPLATE_STEP : 0;
 }
 
-/* How a comparison ended that was given `before` steps and has `left` of them. */
+/* Spend the budget of a comparison that was given `before` steps and has `left` of them. */
 static void account(struct render *r, int rc, uint64_t before, uint64_t left)
 {
     template_step(r, before - left);
@@ -385,7 +392,7 @@ bool template_contains(struct render *r, struct value seq, struct value item)
         return contains_text(r, seq, item);
     if (seq.kind == VALUE_DICT ||
         (seq.kind == VALUE_VIEW && template_view_kind(seq) == TEMPLATE_KEYS)) {
-        template_step(r, item.kind == VALUE_STRING ? item.n / 128 : 0); /* hashed twice */
+        template_step(r, item.kind == VALUE_STRING ? item.n / 128 : 0); /* it is hashed twice */
         if (value_hash(item, &hash) < 0)
             template_fail(r, "unhashable type: '%s'", value_type_name(item));
         if (seq.kind == VALUE_VIEW) {

@@ -1,4 +1,8 @@
-/* core/jinja/parse_expr.c - expressions: from tokens to nodes, the loosest operator first. */
+/* core/jinja/parse_expr.c - parses expressions, the loosest operator first.
+ *
+ * Recursive descent with one function for each level of Jinja's precedence, from the inline if down
+ * to powers; operand.c parses the operands. Left-associative levels share parse_chain().
+ */
 #include "core/jinja/template_impl.h"
 
 #include "core/base/err.h"
@@ -17,7 +21,7 @@ struct node *template_parse_expression(struct parser *p)
     return node;
 }
 
-/* b if a else c */
+/* Parse b if a else c */
 static struct node *parse_cond(struct parser *p)
 {
     struct node *node = parse_or(p);
@@ -69,7 +73,7 @@ static struct node *parse_or(struct parser *p)
     return node;
 }
 
-/* Left-associative operators of one level. */
+/* Parse left-associative operators of one level. */
 static struct node *parse_chain(struct parser *p, struct node *(*parse)(struct parser *p),
                                 const enum token_type *ops, int n)
 {
@@ -106,7 +110,7 @@ static struct node *parse_product(struct parser *p)
     return parse_chain(p, parse_power, ops, 4);
 }
 
-/* a ~ b ~ c: the list */
+/* Parse a ~ b ~ c into the list. */
 static struct node *parse_concat(struct parser *p)
 {
     struct node *first = parse_product(p), *node;
@@ -129,7 +133,7 @@ static struct node *parse_sum(struct parser *p)
     return parse_chain(p, parse_concat, ops, 2);
 }
 
-/* The operator that stands here, read; 0 if it is none. */
+/* Take a comparison operator, if there is one here; else 0. */
 static int accept_comparison(struct parser *p)
 {
     const int type = (int)p->now.type;
@@ -149,7 +153,7 @@ static int accept_comparison(struct parser *p)
     return 0;
 }
 
-/* a < b <= c: a, and a list of operands with op and a */
+/* Parse a < b <= c: a, and a list of operands with op and a. */
 static struct node *parse_compare(struct parser *p)
 {
     struct node *first = parse_sum(p), *node = NULL;
@@ -198,7 +202,7 @@ static struct node *parse_tuple_item(struct parser *p, unsigned flags)
     return (flags & TUPLE_NO_COND) != 0 ? parse_or(p) : template_parse_expression(p);
 }
 
-/* One expression, or several with commas between as a tuple. */
+/* Parse one expression, or several with commas between as a tuple. */
 static struct node *parse_tuple(struct parser *p, unsigned flags)
 {
     struct node *tuple = template_node(p, NODE_TUPLE, p->now.line);

@@ -1,4 +1,10 @@
-/* core/jinja/parser.c - statements: from tokens to nodes. */
+/* core/jinja/parser.c - parses statements into nodes.
+ *
+ * Recursive descent over the lexer's tokens with one token of look-ahead. Each tag has a function
+ * that reads its head, parses its body up to one of its end tags, and stores both in a node whose
+ * fields the function's comment explains. Text and {{ }} in a row become one output node. Names are
+ * resolved afterwards, in scope.c.
+ */
 #include "core/jinja/template_impl.h"
 
 static struct node_list parse_body(struct parser *p, const char *const *ends);
@@ -48,7 +54,7 @@ static struct node *parse_target(struct parser *p, unsigned flags, enum name_use
 }
 
 /* {% set a = b %} (a: target, b: value) and {% set a | filter %}...{% endset %} (b: filter, list:
- * what is inside). */
+ * the body). */
 static struct node *parse_set(struct parser *p)
 {
     static const char *const ends[] = {"endset", NULL};
@@ -89,7 +95,7 @@ static struct node *parse_for(struct parser *p)
     p->n_loops = n_loops + 1;
     node->list = parse_body(p, ends);
     p->n_loops = n_loops;
-    if (node->recursive) /* calling itself makes it a function: no break leaves it */
+    if (node->recursive) /* a recursive loop is called as a function: no break leaves it */
         p->n_loops = 0;
     if (template_accept_word(p, "else"))
         node->list2 = parse_body(p, last);
@@ -125,7 +131,7 @@ static struct node *parse_if(struct parser *p)
         break;
     }
     template_advance(p);
-    /* The branches after one another are no nesting: their heights do not add up. */
+    /* Branches after one another are not nested: their heights do not add up. */
     for (node = first; node != NULL && p->lex.rc == 0; node = node == first ? node->b : node->c) {
         struct node alone = *node;
 
@@ -136,7 +142,7 @@ static struct node *parse_if(struct parser *p)
     return first;
 }
 
-/* {% with a = 1, b = 2 %}: list: the targets, c: the values, list2: what is inside. */
+/* {% with a = 1, b = 2 %}: list: the targets, c: the values, list2: the body. */
 static struct node *parse_with(struct parser *p)
 {
     static const char *const ends[] = {"endwith", NULL};
@@ -159,7 +165,7 @@ static struct node *parse_with(struct parser *p)
     return template_node_done(p, node);
 }
 
-/* (a, b=1): the names into `list`, the defaults of the last ones into c. */
+/* Parse (a, b=1): the names into `list`, the defaults of the last ones into c. */
 static void parse_signature(struct parser *p, struct node *node)
 {
     template_expect(p, TOKEN_LPAREN);
@@ -175,7 +181,7 @@ static void parse_signature(struct parser *p, struct node *node)
     template_expect(p, TOKEN_RPAREN);
 }
 
-/* The body of a macro or call block, which no break may leave. */
+/* Parse the body of a macro or call block, which no break may leave. */
 static struct node *parse_callable(struct parser *p, struct node *node, const char *const *ends)
 {
     const uint32_t n_loops = p->n_loops;
@@ -224,7 +230,7 @@ static struct node *parse_call(struct parser *p)
     return parse_callable(p, node, ends);
 }
 
-/* {% generation %}: a call block whose caller does nothing but call it. */
+/* {% generation %}: a call block whose caller only calls it. */
 static struct node *parse_generation(struct parser *p)
 {
     static const char *const ends[] = {"endgeneration", NULL};
@@ -310,7 +316,7 @@ static struct node *parse_statement(struct parser *p)
     return NULL;
 }
 
-/* Text and {{ ... }} in a row become one node. */
+/* Parse text and {{ ... }} in a row into one node. */
 static struct node *parse_output(struct parser *p)
 {
     struct node *node = template_node(p, NODE_OUTPUT, p->now.line);
@@ -341,7 +347,7 @@ static bool is_end(const struct parser *p, const char *const *ends)
     return false;
 }
 
-/* Statements up to one of `ends`, whose word is then the current token; NULL: to the very end. */
+/* Parse statements up to one of `ends`, whose word is then the current token; NULL: to the end. */
 static struct node_list parse_until(struct parser *p, const char *const *ends)
 {
     struct node_list body = {0};

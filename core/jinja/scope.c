@@ -1,4 +1,4 @@
-/* core/jinja/scope.c - which variable a name means.
+/* core/jinja/scope.c - resolves names to variables.
  *
  * Jinja decides that before a template runs. Each loop, macro, call block, set block, filter block
  * and with has variables of its own; an if has not. A scope is looked at as a whole first: a name
@@ -20,7 +20,7 @@ struct symbol {
     uint32_t up, from;
 };
 
-struct symbols { /* what is known of a scope's names at one point of the first pass */
+struct symbols { /* names of a scope at one point of the first pass */
     struct parser *p;
     struct symbols *parent;
     struct value names; /* dict: name to slot; shared by the copies for branches */
@@ -73,7 +73,7 @@ static struct symbol *symbol_at(struct symbols *s, struct value name)
     return &s->at[i];
 }
 
-/* Where is the variable of that name? Scopes outwards and slot. */
+/* Find the variable of that name: scopes outwards and slot. */
 static bool find_ref(const struct symbols *s, struct value name, uint32_t *up, uint32_t *slot)
 {
     for (*up = 0; s != NULL; s = s->parent, (*up)++) {
@@ -99,7 +99,7 @@ static void load_name(struct symbols *s, struct value name)
         *symbol = (struct symbol){.load = LOAD_GLOBAL, .known = true, .stored = symbol->stored};
 }
 
-/* Begin with the value of the outer scope's variable, if it has one. */
+/* Let the symbol begin with the value of the outer scope's variable, if it has one. */
 static bool alias(const struct symbols *s, struct value name, struct symbol *symbol)
 {
     uint32_t up, slot;
@@ -157,8 +157,8 @@ static bool copy_symbols(struct symbols *copy, const struct symbols *s)
     return true;
 }
 
-/* What a branch has learned. A name that only branches have set has the value from before where
- * its branch is not taken. */
+/* Merge the symbols of a branch. A name that only branches have set keeps its value from before
+ * where its branch is not taken. */
 static void merge_branch(struct symbols *s, const struct symbols *before,
                          const struct symbols *branch)
 {
@@ -217,7 +217,7 @@ static void look_name(struct symbols *s, const struct node *node)
         declare(s, node->v);
 }
 
-/* What is inside other scopes is not looked at: only what belongs to this one. */
+/* Look at the names of this scope; the insides of other scopes are skipped. */
 static void look(struct symbols *s, const struct node *node)
 {
     if (node == NULL || s->p->lex.rc < 0)
@@ -285,7 +285,7 @@ static void search_list(const struct node_list *list, enum sighting seen[SPECIAL
         search(list->at[i], seen);
 }
 
-/* Are the special names read anywhere inside, before anything is set under that name? */
+/* Find special names that are read anywhere inside before anything is set under that name. */
 static void search(const struct node *node, enum sighting seen[SPECIAL_COUNT])
 {
     if (node == NULL)
@@ -316,10 +316,10 @@ static void search(const struct node *node, enum sighting seen[SPECIAL_COUNT])
 
 /* --- second pass --- */
 
-struct context { /* where the second pass is */
+struct context { /* position of the second pass */
     struct symbols *s;
     bool soft;    /* in a branch: an unknown filter fails only when it is used */
-    bool in_loop; /* where `loop` may not be set */
+    bool in_loop; /* `loop` may not be set here */
 };
 
 static void settle(const struct context *at, struct node *node);
@@ -330,7 +330,7 @@ static void settle_list(const struct context *at, const struct node_list *list)
         settle(at, list->at[i]);
 }
 
-/* The scope as the evaluator needs it. */
+/* Make the scope in the evaluator's form. */
 static struct scope *finish(const struct symbols *s)
 {
     struct parser *p = s->p;
@@ -431,7 +431,7 @@ static bool has_param(const struct node *node, const char *name)
     return false;
 }
 
-/* "caller" as a parameter must have a default, because not every call gives one. */
+/* Check that "caller" as a parameter has a default, because not every call gives one. */
 static void check_caller(struct parser *p, const struct node *node)
 {
     const uint32_t first = node->list.n - node->c->list.n;
@@ -473,7 +473,8 @@ static void settle_callable(const struct context *at, struct node *node)
     node->scope->varargs = slots[SPECIAL_VARARGS];
 }
 
-/* A set or filter block, or with: `body` and `filter` are inside, as are the targets of with. */
+/* Settle a set or filter block, or with: `body` and `filter` are inside, as are the targets of
+ * with. */
 static void settle_block(const struct context *at, struct node *node,
                          const struct node_list *targets, const struct node_list *body,
                          struct node *filter)

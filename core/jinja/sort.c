@@ -1,4 +1,9 @@
-/* core/jinja/sort.c - sorting: a merge sort, because it is stable like Python's. */
+/* core/jinja/sort.c - a merge sort, because it must be stable like Python's.
+ *
+ * Bottom-up, between the array and room of the same size in the pool, without recursion. An error
+ * of a comparison (values without an order, no steps left) stops it. Reversed, equal items still
+ * keep their order, as with Python's reverse=True.
+ */
 #include "core/jinja/template_impl.h"
 
 #include <string.h>

@@ -1,4 +1,9 @@
-/* core/jinja/string_methods.c - the methods of strings. */
+/* core/jinja/string_methods.c - the methods of strings, and their table.
+ *
+ * Methods without a search are here; string_search.c has the others, and filters share the case and
+ * padding functions. Strings are UTF-8, so questions about characters walk over them with
+ * core/base/unicode.h, whose classes are Python's.
+ */
 #include "core/jinja/methods.h"
 
 #include "core/base/err.h"
@@ -30,7 +35,7 @@ CASE_METHOD(title, UNICODE_TITLE)
 CASE_METHOD(swapcase, UNICODE_SWAP)
 CASE_METHOD(casefold, UNICODE_FOLD)
 
-/* --- questions: every character is such, and there is one --- */
+/* --- questions: true if every character has the property, and there is one --- */
 
 #define EVERY_METHOD(name, test, of_empty)                                                         \
     static struct value text_##name(struct render *r, struct value v, const struct value *a)      \
@@ -180,7 +185,7 @@ static struct value text_rjust(struct render *r, struct value v, const struct va
     return pad(r, v, a, 2);
 }
 
-/* Zeros between the sign and the rest. */
+/* Put zeros between the sign and the rest. */
 static struct value text_zfill(struct render *r, struct value v, const struct value *a)
 {
     const bool sign = v.n > 0 && (v.s[0] == '+' || v.s[0] == '-');

@@ -1,4 +1,9 @@
-/* core/jinja/string_search.c - the methods of strings that look for something in them. */
+/* core/jinja/string_search.c - the methods of strings that search in them.
+ *
+ * Searching is byte by byte (memmem() or from the end), which is right for UTF-8; positions are
+ * converted to characters only for arguments and results. Start and end arguments first cut the
+ * string to a part. Pieces of a split share the bytes of the string and keep their origin.
+ */
 #include "core/jinja/methods.h"
 
 #include "core/base/err.h"
@@ -29,10 +34,10 @@ static bool ends(struct value v, struct value with)
     return with.n <= v.n && (with.n == 0 || memcmp(v.s + v.n - with.n, with.s, with.n) == 0);
 }
 
-struct part { /* of a string, as start and end arguments say */
+struct part { /* part of a string, from the start and end arguments */
     struct value v;
     int64_t from;  /* in characters */
-    bool possible; /* the start is not behind the end */
+    bool possible; /* false: the start is behind the end */
 };
 
 static bool cut_part(struct render *r, struct value v, struct value start, struct value stop,
@@ -61,7 +66,7 @@ static bool cut_part(struct render *r, struct value v, struct value start, struc
     return true;
 }
 
-/* One text, or any of a tuple of them. */
+/* Whether one text, or any of a tuple of them, matches. */
 static struct value matches(struct render *r, struct value v, const struct value *a,
                             bool (*match)(struct value v, struct value with))
 {
@@ -90,7 +95,7 @@ struct value method_endswith(struct render *r, struct value v, const struct valu
     return matches(r, v, a, ends);
 }
 
-/* What looking for `what` from the end may cost. */
+/* Spend the steps of a search for `what` from the end. */
 static bool step_backwards(struct render *r, struct value v, struct value what)
 {
     return template_step(r, v.n / 32 * (1 + (uint64_t)what.n / 64));
@@ -104,7 +109,7 @@ static const char *find_last(const char *s, size_t n, struct value what)
     return NULL;
 }
 
-/* The character where a[0] begins, or -1. */
+/* The index of the character where a[0] begins, or -1. */
 static int64_t search(struct render *r, struct value v, const struct value *a, bool last)
 {
     const char *at;
@@ -198,7 +203,7 @@ static void add(struct render *r, struct value list, struct value v, size_t from
         value_list_add(r->pool, list, template_piece(v, from, to));
 }
 
-/* Blanks in any number part the words. */
+/* Split at blanks, in any number. */
 static struct value split_blanks(struct render *r, struct value v, int64_t max)
 {
     const struct value list = value_list(r->pool);

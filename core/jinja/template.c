@@ -1,5 +1,10 @@
-/* core/jinja/template.c - see template.h. Creation and rendering as a whole, and what every part of
- * the evaluator uses: failing, counting steps, building text. */
+/* core/jinja/template.c - see template.h. Creation and rendering as a whole, and functions of all
+ * parts of the evaluator: failing, counting steps, building text.
+ *
+ * A rendering has one error: the first failure is stored in r->rc with its sentence, and later ones
+ * are dropped. template_step() also turns errors of the pool and the output buffer into that one,
+ * so other code need not check them. After an error the output is cut back to where it began.
+ */
 #include "core/jinja/template_impl.h"
 
 #include "core/base/err.h"
@@ -113,7 +118,7 @@ int template_render(const struct template *t, struct value_pool *pool, const str
     if (f != NULL)
         template_exec(&r, &t->body, f);
     template_all_text(&r, 0);
-    template_step(&r, 0); /* notes what pool and output have met */
+    template_step(&r, 0); /* takes over an error of the pool or the output */
     if (r.rc < 0 && out->data != NULL) {
         out->len = before;
         out->data[before] = '\0';

@@ -1,4 +1,4 @@
-/* core/jinja/template_impl.h - what the files of the template engine share.
+/* core/jinja/template_impl.h - types and functions that the files of the template engine share.
  *
  * lexer.c cuts the source into tokens, parser.c and parse_expr.c make nodes of them, scope.c
  * resolves each name to a variable, exec.c and eval.c interpret the nodes. The first failure of a
@@ -18,7 +18,7 @@
 /* --- tokens --- */
 
 enum token_type {
-    TOKEN_END = 0, /* of the source */
+    TOKEN_END = 0, /* the source has ended */
     TOKEN_DATA,
     TOKEN_VARIABLE_BEGIN,
     TOKEN_VARIABLE_END,
@@ -70,17 +70,17 @@ struct lexer {
     size_t n, pos;
     uint32_t line;
     enum lex_state state;
-    bool line_starting;  /* the last thing read ended with a line end */
+    bool line_starting;  /* the last token ended with a line end */
     char *brackets;      /* the closing brackets that are due */
     uint32_t n_brackets;
-    struct token pending; /* the tag that comes after the data just given */
+    struct token pending; /* the tag after the data that was just returned */
     bool has_pending;
     int rc;
     char *err;
     size_t err_len;
 };
 
-/* The source is copied with its line ends made alike. */
+/* Begin with a copy of the source in which all line ends are \n. */
 int template_lex_init(struct lexer *lex, struct value_pool *pool, const char *source, size_t n,
                       char *err, size_t err_len);
 /* The next token; TOKEN_END at the end and after an error (lex->rc). */
@@ -90,7 +90,7 @@ int template_lex_fail(struct lexer *lex, uint32_t line, int rc, const char *form
     __attribute__((format(printf, 4, 5)));
 /* literal.c: the number that begins here, and where it ends. */
 struct token template_lex_number(struct lexer *lex, size_t *behind);
-/* The characters that a string literal between its quotes stands for. */
+/* The text of a string literal, given the source between its quotes. */
 struct value template_lex_string(struct lexer *lex, const char *s, size_t n);
 
 /* --- nodes --- */
@@ -133,7 +133,7 @@ enum node_type {
 
 enum name_use { NAME_LOAD = 0, NAME_STORE, NAME_PARAM };
 
-enum operand { OPERAND_IN = 100, OPERAND_NOT_IN }; /* beside the comparing tokens */
+enum operand { OPERAND_IN = 100, OPERAND_NOT_IN }; /* besides the comparing tokens */
 
 struct node;
 struct node_list {
@@ -142,7 +142,7 @@ struct node_list {
 };
 
 struct scope;
-struct node { /* what a, b, c and the lists are stands at the function that makes the node */
+struct node { /* the function that makes a node explains a, b, c and the lists */
     uint8_t type; /* enum node_type */
     uint8_t op;   /* a token, an operand, a name_use */
     uint16_t height;
@@ -150,9 +150,9 @@ struct node { /* what a, b, c and the lists are stands at the function that make
     struct node *a, *b, *c;
     struct node_list list, list2;
     struct value v; /* constant or name */
-    uint32_t up, slot; /* of names: scopes outwards, place there */
+    uint32_t up, slot; /* for names: scopes outwards, slot there */
     struct scope *scope;
-    const struct template_builtin *builtin; /* of filters and tests; NULL: no such name */
+    const struct template_builtin *builtin; /* for filters and tests; NULL: no such name */
     bool recursive, takes_caller, takes_kwargs, takes_varargs;
     struct value w; /* NSREF: the member */
     struct node *d; /* FOR: the target once more, for the condition */
@@ -164,8 +164,8 @@ enum load_kind { LOAD_NONE = 0, LOAD_PARAM, LOAD_GLOBAL, LOAD_OUTER, LOAD_MISSIN
 struct scope_load {
     uint8_t kind; /* enum load_kind */
     uint32_t slot;
-    uint32_t up, from; /* LOAD_OUTER: where */
-    struct value name; /* LOAD_GLOBAL: which */
+    uint32_t up, from; /* LOAD_OUTER: scopes outwards, slot there */
+    struct value name; /* LOAD_GLOBAL: the name */
 };
 
 struct scope {
@@ -173,7 +173,7 @@ struct scope {
     uint32_t n_loads;
     struct scope_load *loads;
     uint32_t loop, caller, kwargs, varargs; /* slots of the special names */
-    struct scope *other, *test;             /* of loops: else branch, condition */
+    struct scope *other, *test;             /* for loops: else branch, condition */
 };
 
 struct parser {
@@ -186,12 +186,12 @@ struct parser {
 /* node.c */
 struct node *template_node(struct parser *p, enum node_type type, uint32_t line);
 void template_node_add(struct parser *p, struct node_list *list, struct node *child);
-/* The height of a node is known once its children are in place. Returns the node. */
+/* Set a node's height, once its children are in place. Returns the node. */
 struct node *template_node_done(struct parser *p, struct node *node);
-/* A node of a and b, done. */
+/* Make a node of a and b. */
 struct node *template_node_two(struct parser *p, enum node_type type, uint8_t op, struct node *a,
                                struct node *b);
-/* The parser's current token. */
+/* Move on to the next token. */
 void template_advance(struct parser *p);
 bool template_is(const struct parser *p, enum token_type type);
 bool template_is_word(const struct parser *p, const char *word);
@@ -211,7 +211,7 @@ struct node_list template_parse(struct parser *p);
 enum tuple_flags {
     TUPLE_SIMPLE = 1u << 0,   /* names and literals only: the target of an assignment */
     TUPLE_NO_COND = 1u << 1,  /* no inline if */
-    TUPLE_BRACKETS = 1u << 2, /* stands in parentheses: may be empty */
+    TUPLE_BRACKETS = 1u << 2, /* in parentheses: may be empty */
     TUPLE_NSREF = 1u << 3,    /* namespace.member is allowed */
 };
 struct node *template_parse_tuple(struct parser *p, unsigned flags);
@@ -221,10 +221,10 @@ struct node *template_parse_expression(struct parser *p);
 struct node *template_parse_primary(struct parser *p, bool with_nsref);
 struct node *template_parse_postfix(struct parser *p, struct node *node); /* members, calls */
 struct node *template_parse_suffixes(struct parser *p, struct node *node); /* filters, tests */
-/* Filters one after the other; node may be NULL (a filter block). */
+/* Parse filters one after the other; node may be NULL (a filter block). */
 struct node *template_parse_filters(struct parser *p, struct node *node, bool at_name);
 
-/* scope.c: fill in scopes, places of names, builtins. Fails through the lexer's error. */
+/* scope.c: fill in scopes, slots of names, builtins. Fails through the lexer's error. */
 int template_resolve(struct parser *p, struct node_list body, struct scope **root);
 
 /* --- rendering --- */
@@ -239,10 +239,10 @@ struct render {
     const struct value *globals;
     struct template_options options;
     struct buf *out;
-    struct budget own_budget; /* where the options have none */
+    struct budget own_budget; /* used if the options have no budget */
     struct budget *budget;
     uint32_t depth, line;
-    uint32_t n_not_text; /* values that blocks gave instead of text, in what is being captured */
+    uint32_t n_not_text; /* values that blocks gave instead of text, in the text being captured */
     int rc;
     char *err;
     size_t err_len;
@@ -257,10 +257,10 @@ struct args {
     uint32_t n, n_kw;
 };
 
-#define TEMPLATE_MAX_PARAMS 6 /* of a builtin */
+#define TEMPLATE_MAX_PARAMS 6 /* most parameters of a builtin */
 
 /* A filter, a test or a method: with `params` its arguments come bound to those names, in order,
- * VALUE_MISSING where not given; without they come as they are. */
+ * VALUE_MISSING where not given; without `params` they come as they are. */
 struct template_builtin {
     const char *name;
     struct value (*call)(struct render *r, struct value v, const struct value *a);
@@ -277,22 +277,22 @@ struct value template_call_builtin(struct render *r, const struct template_built
 bool template_bind(struct render *r, const char *name, const char *params, uint8_t n_required,
                    const struct args *args, struct value *a);
 
-/* template.c. A sentence that was cut off ends with a whole character. */
+/* template.c. Cuts a sentence that did not fit behind its last whole character. */
 void template_trim_sentence(char *err, size_t err_len);
-/* fail() notes the first failure and returns a value to return. */
+/* Store the first failure; returns a value for the caller to return. */
 struct value template_fail(struct render *r, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 struct value template_limit(struct render *r, const char *what);
 /* Characters that are looked at one by one, for a step; plain copying and searching is 64 bytes. */
 #define SCANNED_PER_STEP 16
-/* n more steps; false when there are none left, or something has failed. */
+/* Spend n more steps; false when there are none left, or something has failed. */
 bool template_step(struct render *r, uint64_t n);
 bool template_push(struct render *r); /* one level deeper */
 void template_pop(struct render *r);
-/* A buffer for text that becomes a value; release it by template_take(). */
+/* Begin a buffer for text that becomes a value; end it by template_take(). */
 void template_text(struct render *r, struct buf *b);
 struct value template_take(struct render *r, struct buf *b);
-/* Text that is put together of strings, each byte of which stays whose it was; end it by
+/* Text put together from strings, each byte of which keeps its origin; end it by
  * template_text_end(). */
 struct text {
     struct buf buf;
@@ -301,10 +301,10 @@ struct text {
 void template_text_begin(struct render *r, struct text *t);
 void template_text_add(struct render *r, struct text *t, struct value string);
 struct value template_text_end(struct render *r, struct text *t);
-/* The string is printed; and what was printed from `before` on is cut off again. */
+/* Print the string; and cut the text printed from `before` on off again, as a string. */
 void template_print(struct render *r, struct value string);
 struct value template_unprint(struct render *r, size_t before);
-/* The flags of a string that is made of s's bytes alone, in another order or case. */
+/* The flags of a string made of s's bytes alone, in another order or case. */
 uint8_t template_flags_of(struct value s);
 /* A piece of a string's bytes, with its flags. */
 struct value template_piece(struct value s, size_t from, size_t to);
@@ -318,10 +318,10 @@ enum flow { FLOW_NEXT = 0, FLOW_BREAK, FLOW_CONTINUE };
 struct frame *template_frame(struct render *r, const struct scope *scope, struct frame *up);
 void template_frame_fill(struct render *r, const struct scope *scope, struct frame *f);
 enum flow template_exec(struct render *r, const struct node_list *body, struct frame *f);
-/* Blocks may give values that are no text; that fails when what they stand in is put together, and
- * not when it is left by a break before. `before`: n_not_text when it began. */
+/* Whether all blocks gave text. Values that are not text fail when the text around them is put
+ * together, and not when a break leaves it before. `before`: n_not_text when it began. */
 bool template_all_text(struct render *r, uint32_t before);
-/* What the statements print, as a string instead. */
+/* The text that the statements print, as a string instead. */
 struct value template_capture(struct render *r, const struct node_list *body, struct frame *f);
 void template_assign(struct render *r, const struct node *target, struct value v, struct frame *f);
 
@@ -329,7 +329,7 @@ void template_assign(struct render *r, const struct node *target, struct value v
 enum flow template_exec_for(struct render *r, const struct node *node, struct frame *f);
 struct value template_loop_attr(struct render *r, struct value loop, struct value name,
                                 bool *found);
-/* What walking over `loop` gives, which takes the items away from the loop: (item, loop). */
+/* The next item of a walk over `loop`, which takes the items away from the loop: (item, loop). */
 bool template_loop_next(struct render *r, struct value loop, struct value *item);
 int template_repr_loop(struct value v, struct buf *out);
 struct value template_loop_call(struct render *r, struct value loop, const struct args *args);
@@ -356,7 +356,7 @@ struct value template_getattr(struct render *r, struct value v, struct value nam
 struct value template_getitem(struct render *r, struct value v, struct value key);
 struct value template_slice(struct render *r, struct value v, struct value start, struct value stop,
                             struct value step);
-/* name = "'x' is undefined", as failing says it */
+/* The undefined value that fails as "'name' is undefined". */
 struct value template_undefined_name(struct value name);
 struct value template_undefined_hint(const char *hint); /* a literal */
 struct value template_fail_undefined(struct render *r, struct value undefined);
@@ -392,7 +392,7 @@ struct value template_new_generator(struct render *r, struct value list);
 typedef bool (*template_pull)(struct render *r, void *state, struct value *item);
 struct value template_new_pull(struct render *r, template_pull pull, void *state);
 
-/* call.c */
+/* objects of different kinds have no common beginning */
 struct template_object; /* each kind of object begins with nothing in common */
 struct value template_call(struct render *r, struct value callee, const struct args *args);
 struct value template_new_macro(struct render *r, const struct node *node, struct frame *f);
@@ -409,8 +409,8 @@ struct value template_cycler_attr(struct render *r, struct value v, struct value
 struct value template_cycler_next(struct value v, bool reset); /* reset: back to the first */
 struct value template_joiner_call(struct render *r, struct value v);
 
-/* methods.c: the method of that name, or NULL; *exists tells that Python has one which a
- * template may not use. */
+/* methods.c: the method of that name, or NULL; *exists tells that Python has it, even if a template
+ * may not use it. */
 const struct template_builtin *template_method(struct value v, struct value name, bool *exists);
 
 /* format.c: "%d" % x, and "{}".format(x) */
@@ -429,7 +429,7 @@ struct value template_round(struct render *r, struct value v, int64_t digits);
 /* escape.c */
 struct value template_escaped(struct render *r, struct value v); /* str(v), escaped if not safe */
 
-/* sort.c: stable; `key` gives what to compare. */
+/* sort.c: stable; compares the items' `key`. */
 struct sort_item {
     struct value key, item;
 };

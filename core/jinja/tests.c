@@ -1,4 +1,10 @@
-/* core/jinja/tests.c - what may stand after "is". */
+/* core/jinja/tests.c - the tests behind "is".
+ *
+ * A constant table of names and functions, searched when a template is parsed, or by select and
+ * reject while it runs. A test gets its value and bound arguments and returns true or false; most
+ * look only at the kind. An undefined value is an ordinary input here, since "is defined" must not
+ * fail.
+ */
 #include "core/jinja/template_impl.h"
 
 #include "core/base/unicode.h"
@@ -30,7 +36,7 @@ KIND_TEST(mapping, v.kind == VALUE_DICT)
 KIND_TEST(iterable, template_iterable(v))
 KIND_TEST(escaped, v.kind == VALUE_STRING && (v.flags & VALUE_SAFE) != 0)
 
-/* A name is looked up in a dict, so it must be something that could be a key. */
+/* Whether the value could be a key of a dict, as a name that is looked up must be. */
 static bool could_be_key(struct render *r, struct value v)
 {
     uint64_t hash;
@@ -74,7 +80,7 @@ static struct value test_callable(struct render *r, struct value v, const struct
     (void)r;
     (void)a;
     switch ((enum value_kind)v.kind) {
-    case VALUE_UNDEFINED: /* calling it is what fails */
+    case VALUE_UNDEFINED: /* calling an undefined value is the failure */
     case VALUE_LOOP:
     case VALUE_MACRO:
     case VALUE_FUNCTION:
@@ -112,7 +118,7 @@ static struct value test_divisibleby(struct render *r, struct value v, const str
     return answer(r->rc == 0 && value_equal(m, value_int(0)) == 1);
 }
 
-/* All cased letters are of one case, and there is one. */
+/* Whether all cased letters are of one case, and there is one. */
 static struct value has_case(struct render *r, struct value v, bool upper)
 {
     bool any = false;
@@ -141,8 +147,8 @@ static struct value test_upper(struct render *r, struct value v, const struct va
     return has_case(r, v, true);
 }
 
-/* The same object; numbers and strings have no identity worth asking for, so equal ones count. What
- * is undefined is made anew whenever it is asked for. */
+/* Whether both are the same object. Numbers and strings have no identity here: equal ones count as
+ * the same. An undefined value is made anew each time. */
 static struct value test_sameas(struct render *r, struct value v, const struct value *a)
 {
     if (v.kind != a[0].kind)

@@ -1,4 +1,11 @@
-/* core/jinja/value.c - see value.h. The arena, and how values are built. */
+/* core/jinja/value.c - see value.h. The arena, and how values are built.
+ *
+ * The arena has chunks of doubling size and a pointer to the free room in the newest; nothing is
+ * freed before the pool. Lists and dicts grow by taking twice the room and leaving the old one. A
+ * dict keeps its pairs in order of insertion, with a hash index once it has more than SMALL_DICT of
+ * them. Origins of mixed strings are a byte for each byte of text, in an array beside the chunk
+ * that is made when first needed.
+ */
 #include "core/jinja/value.h"
 
 #include "core/base/err.h"
@@ -9,14 +16,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FIRST_CHUNK (16u << 10) /* a short chat fits */
+#define FIRST_CHUNK (16u << 10) /* enough for a short chat */
 #define LARGEST_CHUNK (1u << 20)
-#define SMALL_DICT 8 /* up to here a search from the front is faster than an index */
+#define SMALL_DICT 8 /* up to this size a search from the front is faster than an index */
 
 struct value_chunk {
     struct value_chunk *next;
     size_t bytes;
-    char *own; /* NULL, or for each byte of data whether the template wrote it, where it counts */
+    char *own; /* NULL, or for each byte of data that counts, whether the template wrote it */
     _Alignas(16) char data[];
 };
 
@@ -167,7 +174,7 @@ struct value value_string(struct value_pool *pool, const char *bytes, size_t n)
     return value_borrow(copy, n);
 }
 
-/* ---- whose the bytes are */
+/* ---- origins of bytes */
 
 struct value value_own(struct value string)
 {
@@ -185,7 +192,7 @@ static struct value_chunk *chunk_of(const struct value_pool *pool, const char *p
     return chunk;
 }
 
-/* Where the marks of text in the pool begin; they are made when they are first needed. */
+/* The marks of text in the pool; they are made when first needed. */
 static char *marks_of(struct value_pool *pool, const char *p)
 {
     struct value_chunk *chunk = chunk_of(pool, p);
@@ -207,7 +214,7 @@ static char *marks_of(struct value_pool *pool, const char *p)
     return chunk->own + (p - chunk->data);
 }
 
-/* The same, where something was marked before: else NULL. */
+/* marks_of() for text of which something was marked before; else NULL. */
 static const char *known_marks(const struct value_pool *pool, struct value s)
 {
     const struct value_chunk *chunk =
@@ -216,7 +223,7 @@ static const char *known_marks(const struct value_pool *pool, struct value s)
     return chunk != NULL && chunk->own != NULL ? chunk->own + (s.s - chunk->data) : NULL;
 }
 
-/* The bytes of s are copied to the marked text. */
+/* Mark the bytes of s as copied to the marked text. */
 static void mark(const struct value_pool *pool, char *marks, struct value s)
 {
     const char *from = known_marks(pool, s);
@@ -229,7 +236,7 @@ static void mark(const struct value_pool *pool, char *marks, struct value s)
         memcpy(marks, from, s.n);
 }
 
-/* The origin of `text`, in which b stands behind a. */
+/* The origin of `text`, which is a and then b. */
 static uint8_t joined_origin(struct value_pool *pool, const char *text, struct value a,
                              struct value b)
 {
@@ -391,8 +398,7 @@ static struct value_pair *find(const struct value_dict *d, struct value key, uin
     return NULL;
 }
 
-/* One more pair stands at the end; the index, if the dict is large enough for one, has room for
- * twice the pairs. */
+/* Add the last pair to the index; the index, if the dict has one, has room for twice the pairs. */
 static void index_last(struct value_pool *pool, struct value_dict *d)
 {
     if (d->n <= SMALL_DICT)
@@ -403,7 +409,7 @@ static void index_last(struct value_pool *pool, struct value_dict *d)
     }
     d->n_slots = d->n_slots == 0 ? 4 * SMALL_DICT : 2 * d->n_slots;
     d->slots = value_pool_alloc(pool, d->n_slots * sizeof(*d->slots));
-    if (d->slots == NULL) /* the pool's error stands: the dict is of no more use */
+    if (d->slots == NULL) /* the pool has an error: the dict is not used any more */
         return;
     for (uint32_t i = 0; i < d->n; i++)
         index_pair(d, i);

@@ -1,4 +1,10 @@
-/* core/jinja/value_compare.c - see value.h. Truth, equality, order and hash, as in Python. */
+/* core/jinja/value_compare.c - truth, equality, order and hash, as in Python; see value.h.
+ *
+ * Numbers of all kinds compare by their exact value: integers and doubles as long double, big
+ * integers digit by digit. Lists and dicts are compared recursively with a count of the values
+ * looked at, because a value that contains one list many times, level by level, is small in memory
+ * but exponential to walk.
+ */
 #include "core/jinja/template_impl.h"
 
 #include "core/base/err.h"
@@ -59,8 +65,8 @@ bool value_truth(struct value v)
         return template_range_length(v) > 0;
     case VALUE_VIEW:
         return template_view_dict(v)->n > 0;
-    case VALUE_BIG: /* none is zero */
-    case VALUE_LOOP: /* a loop in progress has a length of at least one */
+    case VALUE_BIG: /* a big integer is never zero */
+    case VALUE_LOOP: /* a loop in progress has at least one item */
     case VALUE_NAMESPACE:
     case VALUE_GENERATOR:
     case VALUE_MACRO:
@@ -73,7 +79,7 @@ bool value_truth(struct value v)
     return true;
 }
 
-/* Values can hold one value many times over, and so on inwards: each look at one is counted. */
+/* Counts each look at a value, since values can contain one value many times, on every level. */
 struct work {
     uint64_t *left;
     int depth;
@@ -120,16 +126,16 @@ static int equal_dicts(struct value a, struct value b, struct work w)
     return 1;
 }
 
-/* long double has 64 bits of mantissa at least: all integers and doubles are exact. */
+/* The exact number: a long double has at least 64 bits of mantissa. */
 static long double exact(struct value v)
 {
     return v.kind == VALUE_FLOAT ? (long double)v.f : (long double)v.i;
 }
 
-struct whole { /* a number without what is behind its point */
+struct whole { /* a number without its fraction */
     char room[320]; /* the largest double has 309 digits */
     const char *digits;
-    size_t n; /* SIZE_MAX: it is infinite */
+    size_t n; /* SIZE_MAX: infinite */
     bool is_negative;
 };
 
@@ -148,7 +154,7 @@ static void read_whole(struct whole *w, struct value v)
     w->n = v.kind == VALUE_FLOAT && isinf(v.f) ? SIZE_MAX : strlen(w->digits);
 }
 
-/* < 0, 0, > 0, where one of them is big: the other one's fraction does not count. */
+/* < 0, 0, > 0, where one number is big: the other one's fraction does not matter. */
 static int order_big(struct value a, struct value b)
 {
     struct whole x, y;
@@ -165,7 +171,7 @@ static int order_big(struct value a, struct value b)
     return c == 0 ? 0 : c < 0 ? -sign : sign;
 }
 
-/* As order_big(), of any two numbers; false: one is no number. */
+/* The order of any two numbers, as order_big(); false: one is not a number. */
 static bool order(struct value a, struct value b, int *c)
 {
     if ((a.kind == VALUE_FLOAT && isnan(a.f)) || (b.kind == VALUE_FLOAT && isnan(b.f)))
@@ -219,7 +225,7 @@ int value_equal(struct value a, struct value b)
 
 static int less(struct value a, struct value b, bool or_equal, struct work w);
 
-/* Elements that are equal need no order; the first two that differ decide. */
+/* Equal elements need no order; the first two that differ decide. */
 static int less_lists(const struct value_list *a, const struct value_list *b, bool or_equal,
                       struct work w)
 {
@@ -276,7 +282,7 @@ static int hash_at(struct value v, uint64_t *hash, struct work w)
     w.depth++;
     switch ((enum value_kind)v.kind) {
     case VALUE_BIG:
-    case VALUE_FLOAT: /* equal numbers hash alike, whatever their kind */
+    case VALUE_FLOAT: /* equal numbers have equal hashes, whatever their kinds */
         v.f = value_as_double(v);
         if (v.f >= -9223372036854775808.0 && v.f < 9223372036854775808.0 &&
             v.f == floor(v.f))

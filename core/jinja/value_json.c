@@ -1,4 +1,9 @@
-/* core/jinja/value_json.c - see value.h. What Python's json.dumps() prints. */
+/* core/jinja/value_json.c - Python's json.dumps(); see value.h.
+ *
+ * A recursive writer into the caller's buffer, with Python's separators, escapes and form of
+ * floats. Sorted keys are merge-sorted in an array of pointers, which is stable and can fail where
+ * keys have no order. Runs of text without an escape are copied at once.
+ */
 #include "core/jinja/value.h"
 
 #include "core/base/buf.h"
@@ -57,7 +62,7 @@ static void put_float(struct buf *out, double f)
         value_repr_float(f, out);
 }
 
-/* 0, or ERR_INVAL for what has no JSON by itself. */
+/* Put a value that contains no others. 0, or ERR_INVAL: it has no JSON. */
 static int put_scalar(const struct writer *w, struct value v)
 {
     switch ((enum value_kind)v.kind) {

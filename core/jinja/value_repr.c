@@ -1,4 +1,10 @@
-/* core/jinja/value_repr.c - see value.h. What Python's str() and repr() print. */
+/* core/jinja/value_repr.c - Python's str() and repr(); see value.h.
+ *
+ * Strings get Python's choice of quotes and its escapes, floats the shortest digits that read back,
+ * containers their elements' repr. The chain of containers being printed is a list on the stack: it
+ * bounds the depth, and finds a namespace that contains itself, which is printed as <Namespace
+ * {...}>.
+ */
 #include "core/jinja/template_impl.h"
 
 #include "core/base/buf.h"
@@ -82,9 +88,9 @@ static void repr_string(struct value v, struct buf *out)
         buf_add_char(out, ')');
 }
 
-struct nest { /* what is being printed around a value */
+struct nest { /* the containers around a value */
     const struct nest *up;
-    const struct value_dict *namespace; /* or NULL: only a namespace can hold itself */
+    const struct value_dict *namespace; /* or NULL: only a namespace can contain itself */
     int depth;
 };
 

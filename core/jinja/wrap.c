@@ -1,13 +1,19 @@
-/* core/jinja/wrap.c - breaking a line of text into shorter ones, as Python's textwrap. */
+/* core/jinja/wrap.c - breaks a line of text into shorter ones, as Python's textwrap.
+ *
+ * The line is decoded once into arrays of characters and offsets. It is read as pieces (runs of
+ * blanks, words, parts of words behind hyphens), which textwrap finds by a regular expression and
+ * this file by hand, and pieces are put on a line as long as they fit. Dropped blanks and long
+ * words follow textwrap's rules.
+ */
 #include "core/jinja/filters.h"
 
 #include "core/base/unicode.h"
 
 #include <string.h>
 
-struct line { /* the text by characters */
+struct line { /* a text by characters */
     const char *s;
-    uint32_t *at; /* where character i begins; at[n]: the end */
+    uint32_t *at; /* offset of character i; at[n]: the end */
     uint32_t *cp;
     int64_t n;
 };
@@ -42,7 +48,7 @@ static bool is_dash(const struct line *l, int64_t i)
     return i >= 0 && i < l->n && l->cp[i] == '-';
 }
 
-/* Behind two or more dashes that begin at i and stand before a word; else i. */
+/* The position behind two or more dashes that begin at i, before a word; else i. */
 static int64_t dashes_end(const struct line *l, int64_t i)
 {
     int64_t j = i;
@@ -52,7 +58,7 @@ static int64_t dashes_end(const struct line *l, int64_t i)
     return j - i >= 2 && is_word(l, j) ? j : i;
 }
 
-/* May a hyphenated word be broken behind the dash at i? */
+/* Whether a hyphenated word may be broken behind the dash at i. */
 static bool breaks_behind(const struct line *l, int64_t i)
 {
     const bool before = is_letter(l, i - 1) && (is_letter(l, i - 2) ||
@@ -62,7 +68,7 @@ static bool breaks_behind(const struct line *l, int64_t i)
     return is_dash(l, i) && before && is_letter(l, i + 1) && is_letter(l, next);
 }
 
-/* The piece that begins at i: blanks, dashes, or (part of) a word. */
+/* The end of the piece that begins at i: blanks, dashes, or (part of) a word. */
 static int64_t piece_end(const struct line *l, int64_t i, bool hyphens)
 {
     int64_t j = i;
@@ -90,7 +96,7 @@ static bool all_blank(const struct line *l, struct piece p)
     return true;
 }
 
-/* Where to cut a word that is too long for the `room` that is left: behind a dash if there is one
+/* The place to cut a word that is too long for the remaining `room`: behind a dash, if there is one
  * after something else. */
 static int64_t cut_at(const struct line *l, struct piece p, int64_t room, bool hyphens)
 {
@@ -125,8 +131,8 @@ static bool read_line(struct render *r, struct line *l, struct value v)
 struct wrap {
     int64_t width;
     bool break_long, hyphens;
-    int64_t next; /* the first character that is in no line yet */
-    struct piece piece; /* the next piece; empty: none is read */
+    int64_t next; /* the first character that is on no line yet */
+    struct piece piece; /* the next piece; empty: none is read yet */
 };
 
 static void next_piece(const struct line *l, struct wrap *w)
@@ -142,7 +148,7 @@ static void use_to(struct wrap *w, int64_t to)
     w->next = to;
 }
 
-/* The pieces that go on one line: from `from` to *to. */
+/* Fill one line with pieces: from `from` to *to. */
 static int64_t fill_line(const struct line *l, struct wrap *w, bool first, int64_t *to)
 {
     struct piece last = {0, 0};

@@ -1,4 +1,10 @@
-/* core/model/adapter.c - who holds an adapter; see adapter.h. */
+/* core/model/adapter.c - reference counts of an adapter; see adapter.h.
+ *
+ * Requests hold an adapter from the moment they name it until they end, on several threads, so its
+ * count is atomic and the last holder frees it, whichever thread that is. An adapter that an
+ * operator removes or replaces while requests run therefore stays until these are done. The two
+ * counters of requests are only for display.
+ */
 #include "core/model/adapter.h"
 
 #include "core/base/mem.h"
@@ -8,7 +14,7 @@
 
 struct adapter *adapter_ref(struct adapter *a)
 {
-    /* Relaxed: whoever counts up holds it already. */
+    /* relaxed: a caller that counts up holds the adapter already */
     atomic_fetch_add_explicit(&a->n_refs, 1, memory_order_relaxed);
     return a;
 }
@@ -18,7 +24,8 @@ void adapter_unref(struct adapter **ap)
     struct adapter *a = *ap;
 
     *ap = NULL;
-    /* Release what this holder has read, acquire what all others have, before it is freed. */
+    /* acq_rel: the holder's reads are released, and the last one acquires all others' before it
+     * frees */
     if (a == NULL || atomic_fetch_sub_explicit(&a->n_refs, 1, memory_order_acq_rel) > 1)
         return;
     mem_free(a->layers);
@@ -34,7 +41,7 @@ bool adapter_is_alone(const struct adapter *a)
     return atomic_load_explicit(&a->n_refs, memory_order_acquire) == 1;
 }
 
-/* Relaxed: numbers for a page, which say nothing of other memory. */
+/* Relaxed: the numbers are only displayed and order no other memory. */
 void adapter_count(struct adapter *a, bool runs, int change)
 {
     atomic_fetch_add_explicit(&a->n_requests[runs ? ADAPTER_RUNNING : ADAPTER_WAITING],

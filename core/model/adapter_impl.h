@@ -1,4 +1,4 @@
-/* core/model/adapter_impl.h - what the steps of adapter_load() share.
+/* core/model/adapter_impl.h - the state that the steps of adapter_load() share.
  *
  * Private to core/model: adapter_load.c finds the tensors and checks them, adapter_pack.c makes the
  * panels.
@@ -13,9 +13,9 @@
 #include "core/formats/gguf/gguf.h"
 #include "core/model/adapter.h"
 
-/* A and B of a target; B's rows for it begin with row0. */
+/* A and B of a target; B's rows for the target begin with row0. */
 struct adapter_pair {
-    const struct gguf_tensor *a, *b; /* NULL: it is none of the adapter's */
+    const struct gguf_tensor *a, *b; /* NULL: the adapter does not change this product */
     uint32_t row0, n_out, n_in, rank;
 };
 
@@ -27,11 +27,11 @@ struct adapter_loading {
     struct adapter_pair (*pairs)[ADAPTER_N_TARGET]; /* [n_layer] */
     bool *used;                                     /* [tensors of the file] */
     float alpha;                                    /* 0: scale is 1 */
-    /* In a head, number i of a file's rows of q and k is rotated with its neighbour, or with that
-     * of the second half: where the model has them the other way, rows change places. */
+    /* In a head, number i of a file's rows of q and k is rotated with its neighbour, or with number
+     * i of the second half: where the model has the other order, rows change places. */
     bool turns_rows, file_has_pairs;
-    float *row;  /* one, decoded */
-    uint8_t *at; /* where the next matrix's panels begin */
+    float *row;  /* one decoded row */
+    uint8_t *at; /* place of the next matrix's panels */
     char *err;
     size_t err_len;
 };
@@ -41,7 +41,7 @@ int adapter_fail(struct adapter_loading *l, int rc, const char *format, ...)
 int adapter_fail_tensor(struct adapter_loading *l, int rc, const struct gguf_tensor *t,
                         const char *what);
 
-/* The panels of all pairs, and the adapter's id. */
+/* Make the panels of all pairs, and the adapter's id. */
 int adapter_pack(struct adapter_loading *l);
 
 #endif

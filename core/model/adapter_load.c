@@ -1,4 +1,10 @@
-/* core/model/adapter_load.c - from a file's tensors to an adapter's matrices; see adapter.h. */
+/* core/model/adapter_load.c - from a file's tensors to an adapter's matrices; see adapter.h.
+ *
+ * Every target of every layer looks for its pair blk.N.NAME.lora_a and lora_b, under its own name
+ * and under the names of fused tensors that contain it, whose B is then cut by rows. Each tensor
+ * found is marked as used; an unused tensor at the end is an error, because an adapter that is
+ * applied in part gives wrong answers silently. Only then adapter_pack() takes memory.
+ */
 #include "core/model/adapter_impl.h"
 
 #include "core/base/err.h"
@@ -12,8 +18,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The tensors of a layer that are targets. Of a layer with experts, the dense net is the shared
- * one, whose tensors have names of their own. */
+/* The tensors of a layer that can be targets. In a layer with experts the dense net is the shared
+ * expert, whose tensors have names of their own. */
 static const struct target_row {
     enum adapter_target target;
     enum layer_tensor tensor, shared;
@@ -46,7 +52,7 @@ int adapter_fail_tensor(struct adapter_loading *l, int rc, const struct gguf_ten
     return adapter_fail(l, rc, "tensor '%.*s': %s", (int)t->name.len, t->name.data, what);
 }
 
-/* ---- what the file says ---- */
+/* ---- keys of the file ---- */
 
 static int check_text(struct adapter_loading *l, const char *key, const char *wanted)
 {
@@ -115,8 +121,8 @@ static bool is_flat(const struct gguf_tensor *t, uint64_t n_in, uint64_t n_out)
     return t->dims[0] == n_in && t->dims[1] == n_out && t->dims[2] == 1 && t->dims[3] == 1;
 }
 
-/* Where the rows of `t` begin in a tensor that has those of all parts of `f`; *n_all: how many
- * these are. False when `t` is no part of it, or the layer lacks one. */
+/* Find the rows of `t` in a tensor that has those of all parts of `f`: they begin at *row0, of
+ * *n_all. False when `t` is not a part of it, or the layer lacks one. */
 static bool place_in(const struct model_layer *layer, const struct fused_row *f,
                      enum layer_tensor t, uint32_t *row0, uint32_t *n_all)
 {
@@ -136,8 +142,8 @@ static bool place_in(const struct model_layer *layer, const struct fused_row *f,
     return has;
 }
 
-/* Take the tensors of that name, B of n_all rows, as those of a target with the matrix `w`; *done:
- * they are there and fit. */
+/* Take the tensors of that name, B with n_all rows, for a target with the matrix `w`; *done: they
+ * are there and fit. */
 static int take_pair(struct adapter_loading *l, uint32_t layer, const char *suffix,
                      const struct matrix *w, uint32_t n_all, struct adapter_pair *to, bool *done)
 {
@@ -150,7 +156,7 @@ static int take_pair(struct adapter_loading *l, uint32_t layer, const char *suff
         return adapter_fail_tensor(l, ERR_FORMAT, a != NULL ? a : b,
                                    "has no counterpart (of lora_a and lora_b both are needed)");
     if (b->dims[1] != n_all)
-        return 0; /* it may be one of another part's */
+        return 0; /* the tensor may be another part's */
     if (a->dims[1] < 1 || a->dims[1] > ADAPTER_MAX_RANK)
         return adapter_fail(l, ERR_UNSUPPORTED,
                             "tensor '%.*s': has the rank %" PRIu64
@@ -176,7 +182,7 @@ static int fail_rows(struct adapter_loading *l, const struct gguf_tensor *b, con
                         (int)b->name.len, b->name.data, b->dims[1], w->n_out);
 }
 
-/* A target's own tensors, or its rows of those that it has in common with others. */
+/* Find a target's own tensors, or its rows of the tensors that it shares with other targets. */
 static int find_pair(struct adapter_loading *l, uint32_t layer, const struct target_row *row)
 {
     const struct model_layer *of = &l->m->layers[layer];
@@ -222,7 +228,7 @@ static int find_pairs(struct adapter_loading *l)
     return rc;
 }
 
-/* ---- all of it ---- */
+/* ---- loading ---- */
 
 static void count_params(struct adapter_loading *l)
 {
@@ -233,7 +239,7 @@ static void count_params(struct adapter_loading *l)
     }
 }
 
-/* A file that changed meanwhile is also why anything else may have failed. */
+/* If the file changed meanwhile, that is the error, because any other one may come from it. */
 static int load(struct adapter_loading *l)
 {
     int rc = check_kind(l);

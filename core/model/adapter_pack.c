@@ -1,4 +1,10 @@
-/* core/model/adapter_pack.c - an adapter's matrices as panels; see adapter_impl.h. */
+/* core/model/adapter_pack.c - an adapter's matrices as panels; see adapter_impl.h.
+ *
+ * Two passes over the layers: the first chooses types and adds up sizes, so that one allocation
+ * takes all panels; the second reads the file row by row, 16 rows to a panel. The id is a hash over
+ * the finished panels, their places and factors, so adapters with the same numbers share cached
+ * prefixes, whatever their files are called.
+ */
 #include "core/model/adapter_impl.h"
 
 #include "core/base/err.h"
@@ -31,7 +37,7 @@ static bool is_8bit(const struct matrix *m)
     return !matrix_exists(m) || kern_weight_is_quantised(m->type);
 }
 
-/* Do all of the model's matrices that take this input take it as 8-bit rows? */
+/* Whether all of the model's matrices that take this input take it as 8-bit rows. */
 static bool takes_8bit(const struct model_layer *l, enum adapter_input in)
 {
     switch (in) {
@@ -46,8 +52,8 @@ static bool takes_8bit(const struct model_layer *l, enum adapter_input in)
     }
 }
 
-/* What the As of an input become: what they all are, else F32. Q8_0 ones need 8-bit rows, and are
- * also made where the model was loaded as such. */
+/* The type of the As of an input: their common type, else F32. Q8_0 needs 8-bit rows, and is also
+ * made where the model was loaded as such. */
 static enum kern_weight type_of_downs(const struct adapter_loading *l, uint32_t layer,
                                       enum adapter_input in)
 {
@@ -68,13 +74,13 @@ static enum kern_weight type_of_downs(const struct adapter_loading *l, uint32_t 
     return type == KERN_Q8_0 && is_8bit_input ? type : type < KERN_Q8_0 ? type : KERN_F32;
 }
 
-/* Rows of B are too short for blocks, most of them: Q8_0 ones of a file become F32. */
+/* The type of a B. Most Bs have rows too short for blocks: Q8_0 ones of a file become F32. */
 static enum kern_weight type_of_up(const struct adapter_loading *l, const struct adapter_pair *p)
 {
     const enum kern_weight type = type_of(p->b);
 
     if (l->m->load_type != BLOCK_F32)
-        return KERN_Q8_0; /* with one scale for a row */
+        return KERN_Q8_0; /* one scale for a row */
     return type == KERN_Q8_0 ? KERN_F32 : type;
 }
 
@@ -85,7 +91,7 @@ static size_t row_bytes(enum kern_weight type, size_t n)
                               : 2 * n;
 }
 
-/* ---- room ---- */
+/* ---- memory ---- */
 
 static size_t matrix_bytes(const struct matrix *m)
 {
@@ -110,7 +116,7 @@ static struct matrix make_up(enum kern_weight type, uint32_t n_in, uint32_t n_ou
     return m;
 }
 
-/* The matrices of a layer, without data; returns their bytes. */
+/* Set the sizes of a layer's matrices, without data; returns their bytes. */
 static size_t shape_layer(const struct adapter_loading *l, uint32_t layer, struct adapter_layer *to)
 {
     const struct adapter_pair *pairs = l->pairs[layer];
@@ -140,8 +146,8 @@ static size_t shape_layer(const struct adapter_loading *l, uint32_t layer, struc
     return bytes;
 }
 
-/* A step reads all panels of all its adapters, so in small pages every one would be looked up
- * anew: what fills a huge page gets some. */
+/* Take the panels. A step reads all panels of all its adapters, and in small pages each page would
+ * need a TLB entry: panels that fill a huge page get huge pages. */
 static void take_panels(struct adapter *a)
 {
     if (a->bytes < MEM_HUGE_PAGE) {
@@ -177,7 +183,7 @@ static int take_room(struct adapter_loading *l)
 
 /* ---- panels ---- */
 
-/* Row i of a tensor as floats in l->row. */
+/* Decode row i of a tensor into l->row. */
 static int decode_row(struct adapter_loading *l, const struct gguf_tensor *t, uint64_t i)
 {
     const size_t n = (size_t)t->dims[0];
@@ -191,7 +197,7 @@ static int decode_row(struct adapter_loading *l, const struct gguf_tensor *t, ui
     return 0;
 }
 
-/* Row `i` of the panels of q or k comes from this one of the file. */
+/* The file's row that becomes row `i` of the panels of q or k. */
 static uint64_t turned_row(const struct adapter_loading *l, uint32_t i)
 {
     const uint32_t dim = l->m->shape.key_dim, half = dim / 2, in = i % dim;
@@ -200,11 +206,12 @@ static uint64_t turned_row(const struct adapter_loading *l, uint32_t i)
     return i - in + from;
 }
 
-/* Rows of a matrix of the file, one after the other; panels are made of 16 of them. */
+/* Adds rows one after the other to a matrix; 16 of them make a panel. */
 struct rows {
     struct matrix *to;
-    enum kern_weight type; /* of the lanes: of a B of Q8_0 floats, for its scales are the panel's */
-    uint8_t *lanes; /* [16][row bytes]: those of the panel that is being filled */
+    enum kern_weight type; /* type of the lanes; for a Q8_0 B floats, because its scales are the
+                            * panel's */
+    uint8_t *lanes; /* [16][row bytes]: rows of the panel that is being filled */
     size_t row_bytes;
     uint32_t n; /* rows so far */
 };
@@ -224,7 +231,7 @@ static void flush_panel(struct rows *r, uint32_t panel)
         kern_lora_pack_q8_0(to, rows, r->to->n_in);
 }
 
-/* A decoded row as the panels' type has it. */
+/* Encode a decoded row in the panels' type. */
 static void encode_row(enum kern_weight type, const float *row, size_t n, uint8_t *to)
 {
     if (type == KERN_F32)
@@ -235,7 +242,7 @@ static void encode_row(enum kern_weight type, const float *row, size_t n, uint8_
         (void)block_encode(type == KERN_F16 ? BLOCK_F16 : BLOCK_BF16, row, to, n);
 }
 
-/* Row i of a tensor. What is quantised in the file stays as it is. */
+/* Add row i of a tensor. A row that is quantised in the file stays as it is. */
 static int add_row(struct adapter_loading *l, struct rows *r, const struct gguf_tensor *t,
                    uint64_t i)
 {
@@ -312,7 +319,7 @@ static int fill_layer(struct adapter_loading *l, uint32_t i)
 
 /* ---- identity ---- */
 
-/* Of what it computes: numbers, where they belong, and factors. */
+/* Hash the parts that decide a layer's results: numbers, their places, and factors. */
 static void hash_layer(XXH3_state_t *state, const struct adapter_layer *layer)
 {
     for (int t = 0; t < ADAPTER_N_TARGET; t++) {
@@ -357,7 +364,7 @@ int adapter_pack(struct adapter_loading *l)
     return rc == 0 ? identify(l) : rc;
 }
 
-/* Where all numbers are of one type of 16 bits they stay so; no others take more than F32. */
+/* Bytes of a number: 2 if all tensors have the same 16-bit type, else at most those of F32. */
 static size_t most_bytes_each(const struct gguf *g)
 {
     const enum block_type first = gguf_n_tensors(g) > 0 ? gguf_tensor_at(g, 0)->type : BLOCK_F32;

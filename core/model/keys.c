@@ -1,4 +1,10 @@
-/* core/model/keys.c - see keys.h. */
+/* core/model/keys.c - see keys.h.
+ *
+ * Each function makes the full key "arch.suffix", calls the typed getter of core/formats/gguf, and
+ * turns its ERR_NOENT into a missing-key error or, for an optional key, into 0 with the caller's
+ * default left in *v. The functions for layers accept both forms that converters write: one number,
+ * or an array with one for each layer.
+ */
 #include "core/model/keys.h"
 
 #include "core/base/err.h"
@@ -86,7 +92,7 @@ int key_u32_at(struct load *l, const char *suffix, enum key_need need, uint32_t 
     return check_range(l, key, *v, lo, hi);
 }
 
-/* The number; *is_there tells whether there is one. */
+/* Read the number; *is_there tells whether the key exists. */
 static int key_f32(struct load *l, const char *suffix, enum key_need need, char *key, float *v,
                    bool *is_there)
 {

@@ -1,6 +1,6 @@
 /* core/model/keys.h - the metadata keys of a model file, looked up under its architecture's name.
  *
- * Private to core/model. Each checks type and range, and says what is wrong with a sentence.
+ * Private to core/model. Each function checks type and range, and writes a sentence on an error.
  *
  * Thread: the loading thread.
  * Memory: none.
@@ -13,21 +13,21 @@
 
 enum key_need { KEY_REQUIRED = 0, KEY_OPTIONAL = 1 };
 
-/* "arch.suffix" */
+/* Make the key "arch.suffix". */
 void key_name(const struct load *l, const char *suffix, char key[GGUF_MAX_NAME]);
 
-/* An integer within lo..hi. */
+/* Read an integer within lo..hi. */
 int key_u32(struct load *l, const char *suffix, enum key_need need, uint32_t lo, uint32_t hi,
             uint32_t *v);
-/* The same where a file may have one for each layer, if they are all equal. */
+/* Read an integer that a file may have once for each layer, if these are all equal. */
 int key_u32_of_layers(struct load *l, const char *suffix, enum key_need need, uint32_t lo,
                       uint32_t hi, uint32_t *v);
-/* That of layer i where a file has one for each, else the only one. */
+/* Read the integer of layer i where the file has one for each layer, else the only one. */
 int key_u32_at(struct load *l, const char *suffix, enum key_need need, uint32_t i, uint32_t lo,
                uint32_t hi, uint32_t *v);
-/* A number greater than 0. */
+/* Read a number greater than 0. */
 int key_positive(struct load *l, const char *suffix, enum key_need need, float *v);
-/* A number that is 0 (off) or more. */
+/* Read a number that is 0 (off) or more. */
 int key_not_negative(struct load *l, const char *suffix, float *v);
 int key_bool(struct load *l, const char *suffix, bool *v);
 int key_str(struct load *l, const char *suffix, struct gguf_str *v);

@@ -1,4 +1,9 @@
-/* core/model/labels.c - the names of a classifier's labels; see load.h. */
+/* core/model/labels.c - the names of a classifier's labels; see load.h.
+ *
+ * The names come from outside and go to clients and logs, so each is cut at MAX_LABEL bytes and
+ * reduced to printable ASCII by load_printable(). A file without names is valid: labels stay NULL
+ * and scores are reported by number.
+ */
 #include "core/model/load.h"
 
 #include "core/base/err.h"
@@ -7,7 +12,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#define MAX_LABEL 256 /* bytes */
+#define MAX_LABEL 256 /* bytes of a label's name */
 
 static int copy(struct load *l, const struct gguf_kv *kv)
 {

@@ -1,4 +1,4 @@
-/* core/model/matrix.h - packed matrices and norms: what the weights of a model are made of.
+/* core/model/matrix.h - packed matrices and norms, the weights of a model.
  *
  * Plain data; the panels and vectors are the model's (model.h). On machines with several memory
  * nodes panels lie in parts, one for each node (core/base/numa.h).
@@ -15,20 +15,22 @@
 
 #include "kernels/kernels.h"
 
-/* One matrix, or one for each expert (or head) of the same shape, one after the other. */
+/* One matrix, or one for each expert (or head), all of the same shape, one after the other. */
 struct matrix {
     enum kern_weight type;
     uint32_t n_out;     /* rows of a matrix, as in the file */
     uint32_t n_in;      /* columns */
-    uint32_t n_each;    /* matrices: 1, or the number of experts; 0: there is none */
-    uint32_t n_panels;  /* of one: ceil(n_out / 16) */
+    uint32_t n_each;    /* number of matrices: 1, or the number of experts; 0: the matrix does not
+                         * exist */
+    uint32_t n_panels;  /* panels of one matrix: ceil(n_out / 16) */
     size_t panel_bytes;
     const uint8_t *data; /* see matrix_panel() */
-    uint32_t n_parts;    /* for that many memory nodes; 0 and 1: there is one */
-    uint32_t part_panels; /* room in a part for those of a matrix */
-    size_t part_stride;  /* bytes from a part to the next */
-    uint32_t n_scale;   /* products are multiplied by scale[0], or of each matrix by its own; */
-    const float *scale; /* [n_scale] NULL: they are not */
+    uint32_t n_parts;    /* parts, one for each memory node; 0 and 1: one part */
+    uint32_t part_panels; /* panels that a part has room for, of one matrix */
+    size_t part_stride;  /* bytes from one part to the next */
+    uint32_t n_scale;   /* products are multiplied by scale[0], or those of each matrix by its own
+                         * scale; */
+    const float *scale; /* [n_scale]; NULL: they are not multiplied */
 };
 
 static inline bool matrix_exists(const struct matrix *m)
@@ -37,13 +39,13 @@ static inline bool matrix_exists(const struct matrix *m)
 }
 
 /* With several parts, each has a share of every matrix's panels, in pairs: two panels give one
- * group of what the next product takes. The pairs before part i, of n pairs: */
+ * group of the next product's input. Returns the pairs before part i, of n pairs. */
 static inline uint32_t matrix_cut(uint32_t n_pairs, uint32_t part, uint32_t n_parts)
 {
     return (uint32_t)((uint64_t)n_pairs * part / n_parts);
 }
 
-/* The panels before part i; all of them before the one behind the last. */
+/* The panels before part i; for the part behind the last one, all panels. */
 static inline uint32_t matrix_part_panel(const struct matrix *m, uint32_t part)
 {
     uint32_t panel;
@@ -62,7 +64,7 @@ static inline uint32_t matrix_part_of(const struct matrix *m, uint32_t panel)
     return (uint32_t)(((panel / 2 + 1) * (uint64_t)m->n_parts - 1) / n_pairs);
 }
 
-/* A panel of matrix `each`; of one part the next ones follow it. */
+/* A panel of matrix `each`; the next panels of the same part follow it. */
 static inline const uint8_t *matrix_panel(const struct matrix *m, uint32_t each, uint32_t panel)
 {
     uint32_t part;
@@ -75,7 +77,7 @@ static inline const uint8_t *matrix_panel(const struct matrix *m, uint32_t each,
            ((size_t)each * m->part_panels + panel) * m->panel_bytes;
 }
 
-/* A norm over n numbers; without a weight there is none. */
+/* A norm over n numbers; weight NULL: there is no norm. */
 struct norm {
     const float *weight, *bias; /* [n]; bias or NULL */
 };

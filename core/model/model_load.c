@@ -1,4 +1,11 @@
-/* core/model/model_load.c - loading a model step by step (see load.h), and freeing it. */
+/* core/model/model_load.c - loading a model step by step (see load.h), and freeing it.
+ *
+ * load_weights() has given every matrix and vector an offset, so two mappings take everything, and
+ * pointers are set before a byte is read. only_plan stops there: the same code that loads a model
+ * computes how much memory it will take. Vectors are decoded by the loading thread; panels come
+ * from the weight cache or from the packing threads. The file is checked at the end, because pages
+ * of a truncated mapping read as zeros.
+ */
 #include "core/model/model.h"
 
 #include "core/base/err.h"
@@ -22,7 +29,7 @@ struct arena {
     size_t panel_bytes;
     float *floats; /* vectors, then the rope tables */
     size_t float_bytes;
-    struct weight_cache_writer *writer; /* of the panels, or NULL */
+    struct weight_cache_writer *writer; /* writes the panels to the cache, or NULL */
 };
 
 int load_fail(struct load *l, int rc, const char *format, ...)
@@ -46,7 +53,7 @@ void load_printable(char *dst, size_t size, struct gguf_str s)
     dst[n] = '\0';
 }
 
-/* general.name, or the file's name without folder and ".gguf". */
+/* Set the model's name: general.name, or the file's name without folder and ".gguf". */
 static int set_name(struct load *l)
 {
     struct gguf_str name = {0};
@@ -95,10 +102,10 @@ static void set_totals(struct load *l)
 
 static size_t rope_floats(const struct rope_options *r)
 {
-    return (size_t)r->n_ctx * (r->n_rot / 2); /* of cosines, and as many of sines */
+    return (size_t)r->n_ctx * (r->n_rot / 2); /* cosines of a table; it has as many sines */
 }
 
-/* Every rope table gets its place behind the vectors. */
+/* Place every rope table behind the vectors. */
 static void place_ropes(struct load *l)
 {
     const struct arena *a = l->m->arena;
@@ -112,7 +119,7 @@ static void place_ropes(struct load *l)
     }
 }
 
-/* A layer that guesses has the model's ends where the file has no others. */
+/* Give a layer that guesses the model's embedding, norm and output where the file has no others. */
 static void share_ends(struct model *m)
 {
     struct model_mtp *mtp = &m->mtp;
@@ -127,7 +134,7 @@ static void share_ends(struct model *m)
         mtp->output = m->output;
 }
 
-/* Parts are whole huge pages, of one node each. */
+/* Bytes of a part: whole huge pages, which lie on one node each. */
 static size_t part_stride(const struct load *l)
 {
     const size_t bytes = (size_t)l->panel_bytes;
@@ -135,7 +142,7 @@ static size_t part_stride(const struct load *l)
     return l->n_parts > 1 ? (bytes + MEM_HUGE_PAGE - 1) & ~(MEM_HUGE_PAGE - 1) : bytes;
 }
 
-/* Take the two mappings and tell every matrix and vector its place in them. */
+/* Take the two mappings and set the pointer of every matrix and vector. */
 static int take_arena(struct load *l)
 {
     struct model *m = l->m;
@@ -174,7 +181,7 @@ static int fail_not_finite(struct load *l, const struct gguf_tensor *t)
                      (int)t->name.len, t->name.data);
 }
 
-/* Number j of row i to where its layout has it. */
+/* Write number j of row i to its place in the vector's layout. */
 static void place_number(const struct vector_job *job, float *to, size_t i, size_t j, float v)
 {
     switch (job->layout) {
@@ -194,8 +201,8 @@ static void place_number(const struct vector_job *job, float *to, size_t i, size
     }
 }
 
-/* The numbers first .. first + n - 1 of row i; blocks of one number, so any may be the first.
- * `room`: of rows that are made, whose jobs reach into no other row. */
+/* Decode numbers first .. first + n - 1 of row i; blocks have one number, so any may be the first.
+ * `room` is for rows that a recipe makes, whose jobs never reach into another row. */
 static int decode_vector_row(struct load *l, const struct vector_job *job, uint32_t i,
                              uint8_t *room)
 {
@@ -264,7 +271,7 @@ static int fill_ropes(struct load *l)
     return 0;
 }
 
-/* The last of the first n layers that rotates and sees as layer i does. */
+/* The last of the first n layers with the same window and rope table as layer i. */
 static uint32_t owner_of(const struct model *m, uint32_t n, uint32_t i)
 {
     const struct model_layer *of = &m->layers[i];
@@ -275,7 +282,7 @@ static uint32_t owner_of(const struct model *m, uint32_t n, uint32_t i)
     return j > 0 ? j - 1 : UINT32_MAX;
 }
 
-/* Of the first n layers those with attention; a model may have none. */
+/* Assign cache groups to those of the first n layers that have attention; a model may have none. */
 static void assign_groups(struct model *m, uint32_t n, uint32_t *windows,
                           struct kv_location *places)
 {
@@ -293,8 +300,8 @@ static void assign_groups(struct model *m, uint32_t n, uint32_t *windows,
             m->layers[i].kv = places[at++];
 }
 
-/* Which layers lie together in the cache, of those that have keys and values. An encoder never
- * drops anything. ERR_FORMAT: a layer has none, and no layer before it is its like. */
+/* Group the layers that have keys and values by their cache policy; an encoder never drops
+ * anything. ERR_FORMAT: a layer shares keys and values, but no layer before it is like it. */
 static int assign_layers(struct model *m)
 {
     const uint32_t n_layer = model_n_layers(m), n = n_layer - m->shape.n_shared_kv;
@@ -317,7 +324,7 @@ static int assign_layers(struct model *m)
     return rc;
 }
 
-/* Norms that files may leave out: in all layers or in none, and biases only with them. */
+/* Check norms that files may leave out: in all layers or in none, and a bias only with its norm. */
 static int check_norms(struct load *l, uint32_t i)
 {
     const struct model_layer *layer = &l->m->layers[i], *first = &l->m->layers[0];
@@ -335,8 +342,8 @@ static int check_norms(struct load *l, uint32_t i)
     return 0;
 }
 
-/* grok's norm of what the experts add has one of two names; keys that are values as well must be as
- * long as these. */
+/* Check that grok's norm of the experts' output is there under one of its two names, and that keys
+ * that serve as values are as long as values. */
 static int check_tensors(struct load *l, uint32_t i)
 {
     const struct model_layer *layer = &l->m->layers[i];
@@ -350,7 +357,8 @@ static int check_tensors(struct load *l, uint32_t i)
     return load_fail(l, ERR_FORMAT, "tensor 'blk.%u.post_ffw_norm.weight' is missing", i);
 }
 
-/* What a layer is beside its tensors; where one norm serves both branches, it is both norms. */
+/* Check all layers and set what their tensors do not tell: windows, rope tables, places in the
+ * cache. Where one norm serves both parallel branches, both get it. */
 static int settle_layers(struct load *l)
 {
     int rc = 0;
@@ -392,7 +400,7 @@ static int pack(struct load *l, const struct model_options *options)
     return rc < 0 ? load_fail(l, rc, "out of memory") : 0;
 }
 
-/* The same, of a file that stayed as it was: else zeros may stand where it could not be read, and
+/* Pack, and check that the file did not change: where it could not be read zeros may stand, which
  * must not be written to a cache. */
 static int pack_unchanged(struct load *l, const struct model_options *options)
 {
@@ -404,7 +412,7 @@ static int pack_unchanged(struct load *l, const struct model_options *options)
     return rc == 0 ? gguf_check_unchanged(l->g, l->err, l->err_len) : rc;
 }
 
-/* The panels from the cache, or packed and, when there is to be a cache, written to it. */
+/* Read the panels from the cache; or pack them and, when there is to be a cache, write it. */
 static int pack_or_fetch(struct load *l, const struct model_options *options)
 {
     struct arena *a = l->m->arena;

@@ -16,28 +16,28 @@
 
 #define MAX_F16 65504.0f
 #define CHUNK_BYTES ((size_t)1 << 20)
-#define CHUNKS_AHEAD 16 /* that the disk is asked for before they are packed */
+#define CHUNKS_AHEAD 16 /* chunks that are prefetched from the disk before they are packed */
 
 struct work {
     const struct gguf *g;
     const struct matrix_job *jobs;
     size_t n_jobs;
-    uint64_t *first; /* [n_jobs + 1] the number of each job's first chunk */
+    uint64_t *first; /* [n_jobs + 1] number of each job's first chunk */
     uint64_t total;  /* file bytes of all jobs */
     const struct model_options *options;
-    /* Relaxed: threads hand over panels by being joined, these are counts only. */
-    atomic_uint_fast64_t next; /* chunk to be taken */
+    /* relaxed: these are only counts; joining a thread hands over its panels */
+    atomic_uint_fast64_t next; /* next chunk to take */
     atomic_uint_fast64_t done; /* file bytes packed */
-    atomic_size_t bad;         /* least job with a number that is not finite, or n_jobs */
+    atomic_size_t bad;         /* lowest job with a number that is not finite, or n_jobs */
 };
 
 struct worker {
     struct work *w;
     pthread_t thread;
     bool reports;
-    uint8_t *rows; /* of a panel, made or quantised; NULL when no job wants that */
-    uint8_t *made; /* one made row that is to be quantised, or turned */
-    float *row;    /* one as floats */
+    uint8_t *rows; /* rows of a panel, made or quantised; NULL when no job needs them */
+    uint8_t *made; /* a made row that will be quantised or rotated */
+    float *row;    /* a row as floats */
 };
 
 /* Finite numbers only: an infinity in a weight would become NaN in every answer. */
@@ -50,8 +50,8 @@ static bool halves_are_finite(const uint8_t *p, size_t stride, size_t n)
     return true;
 }
 
-/* Numbers side by side, eight bytes of them at a time: `exponent` has the exponents' bits set. When
- * one has all of its own, adding `lowest` to it carries into the sign bit. */
+/* Whether all numbers are finite, eight bytes at a time. `exponent` has the exponents' bits set;
+ * when a number has all of them set, adding `lowest` carries into its sign bit. */
 static bool all_finite(const uint8_t *p, size_t bytes, uint64_t exponent, uint64_t lowest)
 {
     uint64_t carries = 0, word = 0;
@@ -67,8 +67,8 @@ static bool all_finite(const uint8_t *p, size_t bytes, uint64_t exponent, uint64
     return (carries & ~exponent & (exponent << 1)) == 0;
 }
 
-/* A scale of 2^(e - 128), which multiplies up to 12: within the range of float up to e = 252. The
- * last exponent is no number. */
+/* Check scales of 2^(e - 128) that multiply up to 12: within the range of float up to e = 252. The
+ * last exponent means NaN. */
 static bool exponents_are_finite(const uint8_t *p, size_t stride, size_t n)
 {
     for (size_t i = 0; i < n; i++, p += stride)
@@ -77,7 +77,7 @@ static bool exponents_are_finite(const uint8_t *p, size_t stride, size_t n)
     return true;
 }
 
-/* IQ1_M: of a scale, the exponent is split between the top bits of two words. */
+/* Check IQ1_M, whose scale has its exponent split between the top bits of two words. */
 static bool split_halves_are_finite(const uint8_t *p, size_t stride, size_t n)
 {
     for (size_t i = 0; i < n; i++, p += stride)
@@ -86,17 +86,17 @@ static bool split_halves_are_finite(const uint8_t *p, size_t stride, size_t n)
     return true;
 }
 
-/* Where the f16 numbers of a block stand: a scale and a minimum, or a scale alone. */
+/* Offsets of a block's f16 numbers: a scale and a minimum, or a scale alone. */
 static const struct {
     uint8_t scale, minimum;
 } halves[] = {
     [BLOCK_Q4_1] = {0, 2},     [BLOCK_Q5_1] = {0, 2},     [BLOCK_Q4_K] = {0, 2},
     [BLOCK_Q5_K] = {0, 2},     [BLOCK_Q2_K] = {80, 82},   [BLOCK_Q3_K] = {108, 108},
     [BLOCK_Q6_K] = {208, 208}, [BLOCK_TQ1_0] = {52, 52},  [BLOCK_TQ2_0] = {64, 64},
-    [BLOCK_IQ6_K] = {0, 0}, /* the last type; of all others a block begins with its scale */
+    [BLOCK_IQ6_K] = {0, 0}, /* the last type; all others begin a block with its scale */
 };
 
-/* A row's scale, which multiplies up to 127 x 127. */
+/* Check a row's scale, which multiplies up to 127 x 127. */
 static bool row_scale_is_finite(const uint8_t *row)
 {
     float d;
@@ -109,7 +109,7 @@ static bool blocks_are_finite(enum block_type type, const uint8_t *row, size_t s
 {
     if (type == BLOCK_MXFP4)
         return exponents_are_finite(row, stride, n);
-    if (type == BLOCK_NVFP4) /* there is no scale that is no number */
+    if (type == BLOCK_NVFP4) /* every scale is a number */
         return true;
     if (type == BLOCK_IQ1_M)
         return split_halves_are_finite(row + 48, stride, n);
@@ -118,7 +118,7 @@ static bool blocks_are_finite(enum block_type type, const uint8_t *row, size_t s
             halves_are_finite(row + halves[type].minimum, stride, n));
 }
 
-/* A row as the file has it; of quantised rows the scales and minima count. */
+/* Whether a row of the file is finite; for quantised rows, its scales and minima. */
 static bool row_is_finite(enum block_type type, const uint8_t *row, size_t n)
 {
     const struct block_format *f = block_format(type);
@@ -136,13 +136,13 @@ static bool row_is_finite(enum block_type type, const uint8_t *row, size_t n)
 
 /* ---- panels ---- */
 
-/* Panels of all the matrices of a job, one matrix after the other. */
+/* Panels of all matrices of a job, one matrix after the other. */
 static uint64_t total_panels(const struct matrix_job *job)
 {
     return (uint64_t)job->dst->n_each * job->dst->n_panels;
 }
 
-/* The tensor's row that is output `lane` of panel p; of a transposed matrix, its first one. */
+/* The tensor's row for output `lane` of panel p; for a transposed matrix, its first row. */
 static uint64_t row_of(const struct matrix_job *job, uint64_t p, uint32_t lane)
 {
     const uint64_t each = p / job->dst->n_panels, panel = p % job->dst->n_panels;
@@ -153,7 +153,7 @@ static uint64_t row_of(const struct matrix_job *job, uint64_t p, uint32_t lane)
     return each * job->row_stride + job->row0 + row;
 }
 
-/* Outputs of panel p: 16, or what is left of a matrix. */
+/* Outputs of panel p: 16, or the rest of a matrix. */
 static uint32_t n_outputs(const struct matrix_job *job, uint64_t p)
 {
     const uint32_t first = (uint32_t)(p % job->dst->n_panels) * KERN_LANES;
@@ -161,7 +161,7 @@ static uint32_t n_outputs(const struct matrix_job *job, uint64_t p)
     return job->dst->n_out - first < KERN_LANES ? job->dst->n_out - first : KERN_LANES;
 }
 
-/* Row `i` of the tensor, made into `room` if it is made; NULL when it is not finite. */
+/* Row `i` of the tensor, in `room` if a recipe makes it; NULL when it is not finite. */
 static const uint8_t *finite_row(const struct gguf_tensor *t, uint64_t i, uint8_t *room)
 {
     const uint8_t *row = gguf_row(t, i, room);
@@ -169,7 +169,7 @@ static const uint8_t *finite_row(const struct gguf_tensor *t, uint64_t i, uint8_
     return row_is_finite(t->type, row, (size_t)t->dims[0]) ? row : NULL;
 }
 
-/* Columns first .. first + n - 1 (16 of them at most) of a row: they stand in one block. */
+/* Decode columns first .. first + n - 1 (at most 16) of a row; they are in one block. */
 static void decode_columns(const struct gguf_tensor *t, const uint8_t *row, uint32_t first,
                            uint32_t n, float out[KERN_LANES])
 {
@@ -184,7 +184,7 @@ static void decode_columns(const struct gguf_tensor *t, const uint8_t *row, uint
     memcpy(out, block + first % f->elems, n * sizeof(*out));
 }
 
-/* A number as the panel's type has it: exact, unless the tensor was quantised. */
+/* Write a number in the panel's type: exact, unless the tensor was quantised. */
 static void put_number(enum kern_weight type, uint8_t *row, size_t i, float v)
 {
     uint16_t half;
@@ -197,7 +197,7 @@ static void put_number(enum kern_weight type, uint8_t *row, size_t i, float v)
     memcpy(row + 2 * i, &half, 2);
 }
 
-/* Lanes of a transposed matrix are columns of the tensor. */
+/* Pack a transposed matrix, whose lanes are columns of the tensor. */
 static bool pack_transposed(const struct worker *me, const struct matrix_job *job, uint64_t p,
                             uint8_t *panel)
 {
@@ -225,7 +225,7 @@ static bool pack_transposed(const struct worker *me, const struct matrix_job *jo
     return true;
 }
 
-/* ---- quantised on the way ---- */
+/* ---- quantise while packing ---- */
 
 enum block_type pack_job_type(const struct matrix_job *job)
 {
@@ -242,7 +242,7 @@ static bool is_quantising(const struct matrix_job *job)
     return pack_job_type(job) != job->src->type;
 }
 
-/* Of a row as it is packed. */
+/* Bytes of a packed row. */
 static size_t packed_bytes(const struct matrix_job *job)
 {
     return (size_t)block_row_bytes(block_format(pack_job_type(job)), job->src->dims[0]);
@@ -258,7 +258,7 @@ static size_t cache_lines(size_t bytes)
     return (bytes + 63) / 64 * 64;
 }
 
-/* Room for the longest rows of the jobs that need it. */
+/* Allocate room for the longest rows of the jobs that need it. */
 static int take_rows(const struct work *w, struct worker *to)
 {
     size_t row = 0, made = 0, n = 0;
@@ -285,7 +285,7 @@ static int take_rows(const struct work *w, struct worker *to)
     return 0;
 }
 
-/* Where a lane's row is made that is packed as it is. */
+/* Room where a lane's row is made that is packed unchanged. */
 static uint8_t *room_of(const struct worker *me, const struct gguf_tensor *t, uint32_t lane)
 {
     return t->recipe != NULL ? me->rows + lane * gguf_row_bytes(t) : NULL;
@@ -305,7 +305,7 @@ static const uint8_t *quantise(const struct worker *me, const struct matrix_job 
 static bool pack_panel(const struct worker *me, const struct matrix_job *job, uint64_t p)
 {
     const struct matrix *m = job->dst;
-    /* The panels are const in all other code. */
+    /* the panels are const in all other code */
     const uint32_t each = (uint32_t)(p / m->n_panels), i = (uint32_t)(p % m->n_panels);
     uint8_t *panel = (uint8_t *)matrix_panel(m, each, i);
     const void *rows[KERN_LANES] = {0};
@@ -341,8 +341,8 @@ static void note_bad(struct work *w, size_t job)
         ;
 }
 
-/* The first row of a chunk, and how many up to its last one; with parts of other matrices between,
- * if the tensor holds several. A transposed matrix needs all of its rows again and again. */
+/* The first row of a chunk, and the number of rows up to its last one, including rows of other
+ * matrices between them. A transposed matrix needs all of its rows again and again. */
 static uint64_t chunk_rows(const struct matrix_job *job, uint64_t chunk, uint64_t *n_rows)
 {
     const uint64_t per = chunk_panels(job), begin = chunk * per, n = total_panels(job);
@@ -362,7 +362,7 @@ uint64_t pack_job_bytes(const struct matrix_job *job)
            gguf_row_bytes(job->src);
 }
 
-/* Bytes of the file that chunks up to this one pack; exact at the job's end. */
+/* Bytes of the file that the chunks up to this panel pack; exact at the job's end. */
 static uint64_t bytes_until(const struct matrix_job *job, uint64_t panel)
 {
     return (uint64_t)((double)pack_job_bytes(job) * (double)panel / (double)total_panels(job));
@@ -422,7 +422,7 @@ static void *run(void *arg)
     }
 }
 
-/* Number the chunks and measure. */
+/* Number the chunks and add up their bytes. */
 static int plan(struct work *w)
 {
     w->first = mem_calloc(w->n_jobs + 1, sizeof(*w->first));
@@ -437,7 +437,7 @@ static int plan(struct work *w)
     return 0;
 }
 
-/* Run on all of the workers that can be started; the first is this thread. */
+/* Run all workers that can be started; the first is this thread. */
 static void run_all(struct worker *workers, uint32_t n)
 {
     uint32_t started = 1;

@@ -1,10 +1,10 @@
-/* core/model/pack.h - matrices of a file into panels, on several threads.
+/* core/model/pack.h - packs matrices of a file into panels, on several threads.
  *
  * Every type is interleaved as it is: the kernels know them all. Only floats that the job wants in
  * another type are quantised on the way, a panel's rows at a time.
  *
  * Thread: the calling thread packs too, and makes the progress calls.
- * Memory: none but the panels, whose room the caller has taken.
+ * Memory: none but the panels, which the caller has mapped.
  */
 #ifndef CORE_MODEL_PACK_H
 #define CORE_MODEL_PACK_H
@@ -21,7 +21,7 @@
 int pack_matrices(const struct gguf *g, const struct matrix_job *jobs, size_t n,
                   const struct model_options *options, size_t *bad);
 
-/* Bytes of the file that a job packs, and the type that they become. */
+/* Bytes of the file that a job packs, and the type of the packed rows. */
 uint64_t pack_job_bytes(const struct matrix_job *job);
 enum block_type pack_job_type(const struct matrix_job *job);
 

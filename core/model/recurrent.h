@@ -33,35 +33,35 @@ enum recurrent_kind {
     RECURRENT_MAMBA2,
 };
 
-/* What a kind does not have is 0. */
+/* Sizes of the recurrent layers; those that a kind does not have are 0. */
 struct recurrent_shape {
     enum recurrent_kind kind; /* NONE: no layer is recurrent */
-    uint32_t n_tap;           /* of the convolution, 2 .. KERN_MAX_TAP */
-    uint32_t n_channel;       /* of the convolution, padded: the row's first ones */
+    uint32_t n_tap;           /* taps of the convolution, 2 .. KERN_MAX_TAP */
+    uint32_t n_channel;       /* channels of the convolution, padded: the row's first ones */
     uint32_t n_inner;         /* numbers that `out` takes */
     /* DELTA: heads of queries and keys, and of values; n_value_head is a multiple of n_key_head.
      * MAMBA2: value heads are the heads, key heads the groups of them that share B and C. */
     uint32_t n_key_head, n_value_head;
-    uint32_t key_dim, value_dim; /* numbers of such a head; key_dim: at most KERN_MAX_STATE; MAMBA2
-                                  * has none */
+    uint32_t key_dim, value_dim; /* numbers of such a head; key_dim: at most KERN_MAX_STATE, unused
+                                  * by MAMBA2 */
     bool is_spread;              /* DELTA: value head h has key head h % n_key_head, else
                                   * h / (n_value_head / n_key_head) */
     bool is_per_key;             /* DELTA: a gate for each key dimension (KDA) */
-    enum kern_act gate_act;      /* of z */
-    float query_scale;           /* DELTA: length of its queries */
+    enum kern_act gate_act;      /* applied to z */
+    float query_scale;           /* DELTA: length that queries are scaled to */
     uint32_t n_state;    /* MAMBA: numbers of B and of C, rows of a state; columns are channels */
     uint32_t n_rank;     /* MAMBA1: numbers that dt is made of */
-    bool has_unit_norms; /* MAMBA1: these, B and C have norms without weights */
+    bool has_unit_norms; /* MAMBA1: dt's low-rank input, B and C have norms without weights */
     /* Offsets in a row. DELTA: q at 0, k and v behind it, all three through the convolution; z, the
-     * gate of the output; alpha, of which decay comes; beta; low: what a KDA's alpha and z are made
-     * of. CONV: B at 0, C at k_at, X at v_at. MAMBA: x at 0, z, dt, B and C; of MAMBA2 B and C are
-     * behind x, of MAMBA1 behind what dt is made of, at low_at. */
+     * gate of the output; alpha, which makes the decay; beta; low: inputs of a KDA's alpha and z.
+     * CONV: B at 0, C at k_at, X at v_at. MAMBA: x at 0, z, dt, B and C; in MAMBA2 B and C are
+     * behind x, in MAMBA1 behind the input of dt, at low_at. */
     uint32_t k_at, v_at, z_at, alpha_at, beta_at, low_at;
     uint32_t dt_at, b_at, c_at;
     uint32_t row_floats;
-    size_t scan_at;       /* of the heads' states in a layer's ... */
-    size_t heads_floats;  /* ... and how many floats they are */
-    size_t layer_floats;  /* of a layer's state, a multiple of 16 */
+    size_t scan_at;       /* offset of the heads' states in a layer's state, */
+    size_t heads_floats;  /* and their number of floats */
+    size_t layer_floats;  /* floats of a layer's state, a multiple of 16 */
 };
 
 /* The weights of a layer. */
@@ -69,21 +69,22 @@ struct recurrent {
     struct matrix in;      /* CONV: B, C and X of a row, [3*n_embd][n_embd]; MAMBA1: x; MAMBA2: x, B
                             * and C: all that goes through the convolution */
     struct matrix q, k, v; /* DELTA: [heads*key_dim | value_dim][n_embd] */
-    struct matrix z;       /* DELTA, MAMBA: [n_inner][n_embd], or of z_low's outputs */
-    struct matrix alpha;   /* DELTA: [n_value_head][n_embd], or [n_value_head*key_dim] of
+    struct matrix z;       /* DELTA, MAMBA: [n_inner][n_embd], or takes z_low's outputs */
+    struct matrix alpha;   /* DELTA: [n_value_head][n_embd], or [n_value_head*key_dim] and takes
                             * alpha_low's outputs */
     struct matrix beta;    /* DELTA: [n_value_head][n_embd] */
     struct matrix z_low, alpha_low; /* KDA: [value_dim][n_embd] */
-    struct matrix x;       /* MAMBA1: dt, B and C of what the convolution makes */
+    struct matrix x;       /* MAMBA1: dt's low-rank input, B and C from the convolved x */
     struct matrix dt;      /* MAMBA1: [n_inner][n_rank]; MAMBA2: [n_value_head][n_embd] */
     const float *conv;     /* [n_tap][n_channel] */
     const float *conv_bias; /* [n_channel] or NULL */
     const float *dt_bias;  /* added to alpha (dt), as many as it has */
     const float *a;        /* -exp(A_log): as many as alpha has; MAMBA1: [n_state][n_inner] in
-                            * panels, as a state; MAMBA2: [n_value_head] */
+                            * panels, like a state; MAMBA2: [n_value_head] */
     const float *d;        /* MAMBA: [n_inner], MAMBA2: [n_value_head] */
     struct norm dt_norm, b_norm, c_norm; /* MAMBA1: [n_rank], [n_state], [n_state] */
-    struct norm norm;      /* DELTA: [value_dim], of each head; MAMBA2: [n_inner], of each group */
+    struct norm norm;      /* DELTA: [value_dim], over each head; MAMBA2: [n_inner], over each
+                            * group */
     struct matrix out;     /* [n_embd][n_inner] */
 };
 

@@ -1,4 +1,10 @@
-/* core/model/rope.c - see rope.h. */
+/* core/model/rope.c - see rope.h.
+ *
+ * The table is computed once at load: a cosine and a sine for each position and pair, so that a
+ * step only multiplies. YaRN blends two frequencies of a pair by the share that its speed gives:
+ * pairs that turn more than beta_fast times in the original context keep their frequency, slow ones
+ * are divided by the factor.
+ */
 #include "core/model/rope.h"
 
 #include "core/base/maths.h"
@@ -16,7 +22,7 @@ static double pair_turning(const struct rope_options *o, double beta)
     return o->n_rot * maths_log(o->n_ctx_orig / (beta * 2.0 * PI)) / (2.0 * maths_log(o->base));
 }
 
-/* How much of pair j is scaled: 0 for fast ones, 1 for slow ones. */
+/* The share of pair j that is scaled: 0 for fast pairs, 1 for slow ones. */
 static double yarn_share(const struct rope_options *o, uint32_t j)
 {
     double low = pair_turning(o, o->beta_fast), high = pair_turning(o, o->beta_slow), share;

@@ -20,15 +20,16 @@ struct rope_options {
     double base;           /* > 0, and not 1 with yarn */
     double factor;         /* scaling, > 0; 1 = none */
     const float *divisors; /* [n_rot/2] all > 0 (llama 3, longrope), or NULL */
-    double magnitude;      /* of the turned vectors; 1 = as they were */
+    double magnitude;      /* factor of the rotated vectors; 1 = unchanged */
     bool is_yarn;
     /* Pairs that rotate more often than beta_fast within n_ctx_orig positions are not scaled, those
-     * that do so less often than beta_slow are; unless exact, the range is of whole pairs. */
+     * that rotate less often than beta_slow are scaled in full; unless is_exact, the bounds are
+     * rounded to whole pairs. */
     double n_ctx_orig, beta_fast, beta_slow;
     bool is_exact;
 };
 
-/* cos_out, sin_out: [n_ctx][n_rot/2], times magnitude */
+/* Fill cos_out and sin_out, [n_ctx][n_rot/2] each, multiplied by magnitude. */
 void rope_tables(const struct rope_options *o, float *cos_out, float *sin_out);
 
 #endif

@@ -1,4 +1,9 @@
-/* core/model/sampling_defaults.c - see sampling_defaults.h. */
+/* core/model/sampling_defaults.c - see sampling_defaults.h.
+ *
+ * All keys with the prefix general.sampling. are looked up in one table of names, kinds and ranges,
+ * the same ranges that a request's fields have. A key that is unknown or out of range becomes one
+ * log line, at most MAX_WARNINGS of them for a file, so that a model still loads.
+ */
 #include "core/model/sampling_defaults.h"
 
 #include "core/base/log.h"
@@ -9,7 +14,7 @@
 #include <string.h>
 
 #define PREFIX "general.sampling."
-#define MAX_WARNINGS 16 /* of one file */
+#define MAX_WARNINGS 16 /* most warnings about one file */
 
 enum kind { ANY, ABOVE, WHOLE }; /* a number; above the lower bound; a whole number */
 
@@ -51,7 +56,7 @@ double sampling_defaults_get(const struct sampling_defaults *d, enum sampling_de
     return d != NULL && (d->has >> what & 1) != 0 ? d->value[what] : otherwise;
 }
 
-/* Floats have not all whole numbers of 32 bits: those are looked for first. */
+/* Load a value. A float cannot hold all 32-bit whole numbers, so these are looked up first. */
 static bool load(const struct gguf *g, const struct row *row, double *value)
 {
     char err[200];
@@ -72,7 +77,7 @@ static bool is_in_range(const struct row *row, double v)
 {
     if (!(v >= row->min && v <= row->max) || (row->kind == ABOVE && v == row->min))
         return false;
-    if (row == &rows[SAMPLING_MIROSTAT] && v == 1) /* the first version is not computed here */
+    if (row == &rows[SAMPLING_MIROSTAT] && v == 1) /* version 1 is not supported */
         return false;
     return row->kind != WHOLE || v == floor(v);
 }
@@ -86,7 +91,7 @@ static void warn(const struct gguf_str *key, const char *why)
              log_quote(quoted, sizeof(quoted), name), why);
 }
 
-/* Take the key, or say why it is not; NULL: it was taken. */
+/* Take the key; returns NULL, or the reason why it was not taken. */
 static const char *take(struct sampling_defaults *d, const struct gguf *g,
                         const struct gguf_str *key)
 {

@@ -1,12 +1,12 @@
 /* core/model/sampling_defaults.h - how to sample where a request says nothing.
  *
  * Files may say how their model wants to be sampled: a GGUF file in keys general.sampling.*, a
- * folder in generation_config.json, which becomes the same keys. Settings come before the file; a
- * request's own field comes before both. What nobody says is left to the caller.
+ * folder in generation_config.json, which becomes the same keys. Settings override the file; a
+ * request's own field overrides both. A parameter that none of them sets is left to the caller.
  *
  * Thread: filled while the model is loaded, then constant.
  * Memory: none.
- * Errors: none. A key that cannot be obeyed is a line of the log, and as if it were not there.
+ * Errors: none. A key that cannot be used is logged and ignored.
  * Source: the keys' names are those of llama.cpp's gguf-py, constants.py (Keys.General); it has
  *         none for penalty_present, penalty_freq and max_tokens.
  */
@@ -36,17 +36,18 @@ enum sampling_default {
     SAMPLING_DEFAULT_COUNT
 };
 
-struct sampling_defaults { /* zero says nothing */
-    uint32_t has;          /* bit i: value[i] is one */
+struct sampling_defaults { /* zero sets nothing */
+    uint32_t has;          /* bit i: value[i] is set */
     double value[SAMPLING_DEFAULT_COUNT];
 };
 
-/* What the file says, within the ranges that a request's fields have. */
+/* Read the file's parameters, within the ranges that a request's fields have. */
 void sampling_defaults_read(struct sampling_defaults *d, const struct gguf *g);
 
 void sampling_defaults_set(struct sampling_defaults *d, enum sampling_default what, double value);
-const char *sampling_default_name(enum sampling_default what); /* "temp": as in a file's key */
-/* `otherwise` where it says nothing, or is NULL. */
+const char *sampling_default_name(enum sampling_default what); /* "temp": the name as in a file's
+                                                                * key */
+/* The value of `what`; `otherwise` where it is not set, or `d` is NULL. */
 double sampling_defaults_get(const struct sampling_defaults *d, enum sampling_default what,
                              double otherwise);
 

@@ -1,7 +1,8 @@
 /* core/model/shape.c - the metadata of a model file, checked (see load.h).
  *
- * Here are sizes and heads; shape_rope.c has positions and windows, shape_experts.c mixtures,
- * shape_recurrent.c layers with a state.
+ * This file has sizes and heads; shape_rope.c has positions and windows, shape_experts.c mixtures,
+ * shape_recurrent.c layers with a state. A key that would change the arithmetic in a way that is
+ * not computed here is refused, because ignoring it would give wrong answers silently.
  */
 #include "core/model/load.h"
 
@@ -14,8 +15,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Ranges: wide enough for every model of this kind that there is, and narrow enough that no product
- * of two of them and an element size overflows 64 bits. */
+/* Ranges: wide enough for every model of this kind, and narrow enough that no product of two of
+ * them and an element size overflows 64 bits. */
 #define MAX_LAYERS 1024
 #define MAX_EMBD (1u << 17)
 #define MAX_HEADS 1024
@@ -54,15 +55,15 @@ static int find_traits(struct load *l)
     return 0;
 }
 
-/* Keys that would change the arithmetic in a way that we do not compute. Each is refused unless it
- * is absent, 0, or has the value that means "as usual". */
+/* Keys that would change the arithmetic in a way that is not computed here. Each is refused unless
+ * it is absent, 0, or has the value that means "as usual". */
 static int check_neutral(struct load *l)
 {
     static const struct {
         const char *suffix;
         float usual;
         const char *what;
-        uint32_t computed; /* by architectures with this enum attn_trait */
+        uint32_t computed; /* architectures with this enum attn_trait compute it */
     } keys[] = {
         {"attention.clamp_kqv", 0.0f, "clamped keys and values", 0},
         {"attention.max_alibi_bias", 0.0f, "ALiBi positions", 0},
@@ -96,7 +97,7 @@ static int check_neutral(struct load *l)
     return 0;
 }
 
-/* Layers, and behind them those that predict more than one token at a time. */
+/* Read the number of layers, and of the layers behind them that guess tokens. */
 static int read_layers(struct load *l)
 {
     struct model_shape *s = &l->m->shape;
@@ -125,7 +126,7 @@ static int read_sizes(struct load *l)
     return rc;
 }
 
-/* The activation by the name that its trainers gave it. */
+/* Read the activation by the name that its trainers gave it. */
 static int read_act(struct load *l)
 {
     static const struct {
@@ -182,7 +183,8 @@ static int check_head(struct load *l, const char *what, uint32_t n)
     return 0;
 }
 
-/* Heads of layers with a window may have another size, one for keys and values. */
+/* Read the head sizes of layers with a window, which may be others, the same for keys and
+ * values. */
 static int read_window_dims(struct load *l)
 {
     struct model_shape *s = &l->m->shape;
@@ -200,7 +202,7 @@ static int read_window_dims(struct load *l)
     return rc;
 }
 
-/* key_dim and value_dim: the keys, or an equal share of the embedding. */
+/* Read key_dim and value_dim: from the keys, or an equal share of the embedding. */
 static int read_head_dims(struct load *l)
 {
     struct model_shape *s = &l->m->shape;
@@ -214,8 +216,8 @@ static int read_head_dims(struct load *l)
     return rc == 0 ? read_window_dims(l) : rc;
 }
 
-/* Latent attention: the lengths of a head's query and result are those of the .._mla keys; files
- * from before there were such have them as if no head shared anything. */
+/* Read the sizes of latent attention: the lengths of a head's query and result are in the .._mla
+ * keys; older files without these give them as if each head had keys and values of its own. */
 static int read_latent(struct load *l)
 {
     struct model_shape *s = &l->m->shape;
@@ -247,7 +249,7 @@ static int read_latent(struct load *l)
     return 0;
 }
 
-/* Layers that have the keys and values of others, and those that are told their tokens again. */
+/* Read how many layers use other layers' keys and values, and the sizes of per-layer embeddings. */
 static int read_shared_kv(struct load *l)
 {
     struct model_shape *s = &l->m->shape;
@@ -261,8 +263,8 @@ static int read_shared_kv(struct load *l)
                    : rc;
 }
 
-/* AltUp's streams, of which the first is run through the layers, and LAuReL's rank, which only its
- * tensors tell. */
+/* Read AltUp's number of streams, of which the first runs through the layers, and LAuReL's rank,
+ * which only its tensors tell. */
 static int read_streams(struct load *l)
 {
     const struct gguf_tensor *t = gguf_tensor_find(l->g, "blk.0.laurel_l.weight");
@@ -287,7 +289,7 @@ static int read_streams(struct load *l)
                            l->traits->arch);
 }
 
-/* Models whose layers are all recurrent alone have no heads, whatever their keys say. */
+/* Read the heads. Models whose layers are all only recurrent have none, whatever their keys say. */
 static int read_heads(struct load *l)
 {
     struct model_shape *s = &l->m->shape;
@@ -320,7 +322,7 @@ static int read_heads(struct load *l)
     return rc == 0 && s->window_dim > 0 ? check_head(l, "keys in windows", s->window_dim) : rc;
 }
 
-/* The embedding's rows are the vocabulary; a tokenizer in the file must agree. */
+/* Read n_vocab from the embedding's rows; a tokenizer in the file must agree. */
 static int read_vocab(struct load *l)
 {
     const struct gguf_tensor *t = gguf_tensor_find(l->g, "token_embd.weight");
@@ -342,7 +344,7 @@ static int read_vocab(struct load *l)
     return 0;
 }
 
-/* A factor; 0 is how some files say that there is none. */
+/* Read a factor; in some files 0 means that there is none. */
 static int read_factor(struct load *l, const char *suffix, float *v)
 {
     float found = 0.0f;
@@ -353,13 +355,13 @@ static int read_factor(struct load *l, const char *suffix, float *v)
     return rc;
 }
 
-/* A family's own where it has one. */
+/* Use the family's own value where it has one. */
 static void use_usual(float *v, float usual)
 {
     *v = usual != 0.0f ? usual : *v;
 }
 
-/* The factors that families put here and there. */
+/* Read the factors that families multiply embeddings, residuals, scores and logits by. */
 static int read_scales(struct load *l)
 {
     const struct traits *t = l->traits;

@@ -1,4 +1,10 @@
-/* core/model/shape_experts.c - mixtures of experts in the metadata (see load.h). */
+/* core/model/shape_experts.c - mixtures of experts in the metadata (see load.h).
+ *
+ * load_experts() runs after the dense sizes are known, since an expert's width may default to the
+ * dense net's. Keys come first; where old files lack one, the architecture's traits decide. Each
+ * number is checked against the others (groups divide the experts, a token finds enough experts in
+ * its groups), so that forward_moe.c needs no checks.
+ */
 #include "core/model/load.h"
 
 #include "core/base/err.h"
@@ -10,10 +16,11 @@
 #define MAX_EXPERTS 1024
 #define MAX_FF (1u << 20)
 
-/* The numbers that files give to what a router's outputs go through. */
+/* The numbers by which files name the function of a router's outputs. */
 enum { GATING_SOFTMAX = 1, GATING_SIGMOID = 2, GATING_SOFTMAX_OF_CHOSEN = 3 };
 
-/* An expert's width: its key, or what is left to each of those used; or the dense net's. */
+/* Read an expert's width: from its key, or the dense width divided by the experts used, or the
+ * dense net's width. */
 static int read_widths(struct load *l)
 {
     struct model_shape *s = &l->m->shape;
@@ -41,8 +48,8 @@ static int read_widths(struct load *l)
     return rc;
 }
 
-/* Files from before there was a key leave it to the architecture, or, of DeepSeek's line, to
- * whether there are biases of the choice, which came with sigmoids. */
+/* The function of the router's outputs in files older than its key: the architecture's, or, for
+ * DeepSeek's line, sigmoids if there are choice biases, which came with them. */
 static uint32_t usual_gating(const struct load *l)
 {
     char name[GGUF_MAX_NAME];
@@ -70,12 +77,13 @@ static int read_gate(struct load *l)
                                                                     : EXPERT_SOFTMAX;
     if (rc == 0)
         rc = key_bool(l, "expert_weights_norm", &s->expert_norm);
-    if (gating == GATING_SOFTMAX_OF_CHOSEN) /* the same as a softmax of all, made to sum to 1 */
+    if (gating == GATING_SOFTMAX_OF_CHOSEN) /* the same as a softmax of all experts, made to sum to
+                                             * 1 */
         s->expert_norm = true;
     return rc == 0 ? key_not_negative(l, "expert_weights_scale", &s->expert_scale) : rc;
 }
 
-/* Groups of which only the best take part: every token must find its experts in them. */
+/* Read the groups, of which only the best take part: every token must find its experts in them. */
 static int read_groups(struct load *l)
 {
     struct model_shape *s = &l->m->shape;
@@ -97,7 +105,7 @@ static int read_groups(struct load *l)
     return 0;
 }
 
-/* Of so many layers one has experts: the second or, by the other name of the key, the last. */
+/* Read which layer of each period has experts: the second or, by the key's other name, the last. */
 static int read_period(struct load *l)
 {
     uint32_t step = 0;
@@ -113,7 +121,7 @@ static int read_period(struct load *l)
     return 0;
 }
 
-/* What the traits say of a mixture, and whether a dense net is beside it. */
+/* Take the traits of a mixture, and whether a dense net is beside it. */
 static void take_traits(struct load *l)
 {
     struct model_shape *s = &l->m->shape;
@@ -131,7 +139,7 @@ static void take_traits(struct load *l)
     s->router_scale = (float)(1.0 / sqrt(s->n_embd));
 }
 
-/* Some files count experts that no layer has. */
+/* Whether any layer has a router: some files count experts that no layer has. */
 static bool has_routers(const struct load *l)
 {
     char name[GGUF_MAX_NAME];
@@ -174,6 +182,6 @@ int load_experts(struct load *l)
     if (rc == 0 && (l->traits->experts & EXPERT_TRAIT_LATENT) != 0)
         rc = key_u32(l, "moe_latent_size", KEY_OPTIONAL, 0, s->n_embd, &s->n_moe_latent);
     if (rc == 0 && s->expert_scale == 0.0f)
-        s->expert_scale = 1.0f; /* how files say that there is none */
+        s->expert_scale = 1.0f; /* 0 means no scale in some files */
     return rc;
 }

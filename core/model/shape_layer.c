@@ -1,7 +1,7 @@
 /* core/model/shape_layer.c - sizes that may differ from layer to layer (see load.h).
  *
- * Widths of feed-forward nets and KV heads have a number for each layer in some files; and heads of
- * layers with a window may have sizes of their own.
+ * Widths of feed-forward nets and numbers of KV heads are an array with one number for each layer
+ * in some files; and heads of layers with a window may have sizes of their own.
  */
 #include "core/model/load.h"
 
@@ -18,8 +18,8 @@ static uint32_t larger(uint32_t a, uint32_t b)
     return a > b ? a : b;
 }
 
-/* The width of layer i's dense net; 0 where it has none. Recurrent models whose layers all have
- * experts may be silent. */
+/* Read the width of layer i's dense net; 0 where it has none. Recurrent models whose layers all
+ * have experts may lack the key. */
 static int read_width(struct load *l, uint32_t i, const struct layer_parts *parts, uint32_t *n_ff)
 {
     const bool may_lack = l->traits->recurrent != RECURRENT_NONE;
@@ -31,7 +31,7 @@ static int read_width(struct load *l, uint32_t i, const struct layer_parts *part
                           : 0;
 }
 
-/* The two numbers of layer i; files may be silent about KV heads. */
+/* Read the width and KV heads of layer i; files may lack the key of KV heads. */
 static int read_layer(struct load *l, uint32_t i, const struct layer_parts *parts, uint32_t *n_ff,
                       uint32_t *n_kv_head)
 {
@@ -70,7 +70,7 @@ int load_layer_sizes(struct load *l)
     return rc;
 }
 
-/* activation_sparsity_scale: one number for each layer, -inf where none is cut. */
+/* Read activation_sparsity_scale: one number for each layer, -inf where nothing is cut. */
 static int read_sparsity(struct load *l, uint32_t i)
 {
     struct model_layer *to = &l->m->layers[i];

@@ -1,4 +1,9 @@
-/* core/model/shape_mamba.c - sizes of layers of Mamba and Mamba-2 in the metadata (see load.h). */
+/* core/model/shape_mamba.c - sizes of layers of Mamba and Mamba-2 in the metadata (see load.h).
+ *
+ * Both kinds use the same keys with different meanings: ssm.time_step_rank is the rank of dt in
+ * Mamba and the number of heads in Mamba-2. The offsets of a row's parts are placed here, each
+ * padded to whole panels, because the products that fill them write whole panels.
+ */
 #include "core/model/load.h"
 
 #include "core/base/err.h"
@@ -13,7 +18,7 @@ static uint32_t panels(uint32_t n)
     return (n + KERN_LANES - 1) / KERN_LANES * KERN_LANES;
 }
 
-/* What both have: `most`: of ssm.time_step_rank, which is not the same in the two. */
+/* Read the sizes of both kinds; `most` limits ssm.time_step_rank, which differs between them. */
 static int read_sizes(struct load *l, struct recurrent_shape *r, uint32_t most, uint32_t *rank)
 {
     int rc = key_u32(l, "ssm.conv_kernel", KEY_REQUIRED, 2, KERN_MAX_TAP, &r->n_tap);
@@ -25,7 +30,7 @@ static int read_sizes(struct load *l, struct recurrent_shape *r, uint32_t most, 
     return rc == 0 ? key_u32(l, "ssm.time_step_rank", KEY_REQUIRED, 1, most, rank) : rc;
 }
 
-/* x, and behind it z, dt, and what dt, B and C are made of. */
+/* Place x, and behind it z, dt, and the low-rank input of dt with B and C. */
 static int read_mamba1(struct load *l, struct recurrent_shape *r)
 {
     int rc = read_sizes(l, r, MAX_INNER, &r->n_rank);
@@ -58,7 +63,7 @@ static int check_heads(struct load *l, const struct recurrent_shape *r)
     return 0;
 }
 
-/* x, B and C, and behind them z and dt. */
+/* Place x, B and C, and behind them z and dt. */
 static int read_mamba2(struct load *l, struct recurrent_shape *r)
 {
     int rc = read_sizes(l, r, MAX_HEADS, &r->n_value_head);

@@ -1,5 +1,11 @@
-/* core/model/shape_recurrent.c - recurrent layers in the metadata: which they are, and their sizes
- * (see load.h). */
+/* core/model/shape_recurrent.c - recurrent layers in the metadata: which layers they are, and their
+ * sizes (see load.h).
+ *
+ * Files tell which layers are recurrent in three ways: a list, a period, or 0 KV heads; the
+ * architecture's traits say which one applies. Sizes become offsets in a row of the in-products and
+ * in a sequence's state. A row whose length is a multiple of PAGE_FLOATS gets one more panel, so
+ * that rows do not compete for the same cache sets.
+ */
 #include "core/model/load.h"
 
 #include "core/base/err.h"
@@ -8,7 +14,7 @@
 #include <math.h>
 
 #define MAX_RECURRENT_HEADS 1024
-#define PAGE_FLOATS 1024 /* rows a multiple of that apart compete for the same lines of a cache */
+#define PAGE_FLOATS 1024 /* rows a multiple of this apart compete for the same cache lines */
 #define MAX_INNER (1u << 18) /* heads of KERN_MAX_STATE numbers */
 
 static uint32_t panels(uint32_t n)
@@ -18,7 +24,7 @@ static uint32_t panels(uint32_t n)
 
 /* ---- which layers ---- */
 
-/* The file's own list, or all but the last of so many. */
+/* Whether layer i is in the file's list, or not the last layer of its period. */
 static int is_in_period(struct load *l, uint32_t i, bool *yes)
 {
     uint32_t period = 4;
@@ -40,8 +46,8 @@ static int is_in_period(struct load *l, uint32_t i, bool *yes)
     return 0;
 }
 
-/* A layer without KV heads is recurrent; where mixers and nets are layers of their own, it is
- * neither if it has a net. */
+/* The parts of a layer without KV heads: recurrent; where mixers and nets are layers of their own,
+ * it is neither if it has a net. */
 static int parts_by_heads(struct load *l, uint32_t i, struct layer_parts *parts)
 {
     uint32_t n_kv_head = l->m->shape.n_head, n_ff = 0;
@@ -83,7 +89,7 @@ int load_layer_parts(struct load *l, uint32_t i, struct layer_parts *parts)
 
 /* ---- sizes ---- */
 
-/* Short convolution: B, C and X as one matrix makes them. */
+/* Read the short convolution: one matrix makes B, C and X. */
 static int read_conv(struct load *l, struct recurrent_shape *r)
 {
     const uint32_t n = l->m->shape.n_embd;
@@ -97,7 +103,7 @@ static int read_conv(struct load *l, struct recurrent_shape *r)
     return rc;
 }
 
-/* q, k and v, and behind them what the heads take beside; n_gate: numbers of alpha. */
+/* Place q, k and v, and behind them the other inputs of the heads; n_gate: numbers of alpha. */
 static void place_delta(struct recurrent_shape *r, uint32_t n_gate)
 {
     const uint32_t n_key = panels(r->n_key_head * r->key_dim);
@@ -131,8 +137,8 @@ static int check_delta(struct load *l, const struct recurrent_shape *r, uint32_t
     return 0;
 }
 
-/* ssm.grouped_heads is a key that only Quire knows: the value heads that share a key head stand
- * together, as published weights have them, whatever the architecture's files do. */
+/* Read a delta net. ssm.grouped_heads is Quire's own key: the value heads that share a key head are
+ * neighbours, as in published weights, whatever the architecture's files do. */
 static int read_delta(struct load *l, struct recurrent_shape *r)
 {
     uint32_t n_inner = 0;
@@ -159,7 +165,7 @@ static int read_delta(struct load *l, struct recurrent_shape *r)
     return rc;
 }
 
-/* KDA: as many heads of keys as of values, and a gate for each key dimension. */
+/* Read KDA: as many heads of keys as of values, and a gate for each key dimension. */
 static int read_delta_per_key(struct load *l, struct recurrent_shape *r)
 {
     int rc = key_u32(l, "ssm.conv_kernel", KEY_REQUIRED, 2, KERN_MAX_TAP, &r->n_tap);
@@ -174,7 +180,7 @@ static int read_delta_per_key(struct load *l, struct recurrent_shape *r)
     return rc;
 }
 
-/* Floats of the state of a layer: the tail, and the heads' matrices. */
+/* Place the state of a layer: the convolution's tail, and the heads' matrices. */
 static void place_state(struct recurrent_shape *r)
 {
     r->scan_at = (size_t)(r->n_tap - 1) * r->n_channel;

@@ -1,4 +1,9 @@
-/* core/model/shape_rope.c - positions and windows in the metadata (see load.h). */
+/* core/model/shape_rope.c - positions and windows in the metadata (see load.h).
+ *
+ * First the options of up to two rope tables are read, of the model and of its layers with a
+ * window; load_layer_rope() then says for each layer which table it uses, or none, and how far it
+ * sees. A type of rope scaling that is not computed is refused by its key.
+ */
 #include "core/model/load.h"
 
 #include "core/base/err.h"
@@ -19,8 +24,8 @@ static double mscale(double factor, double weight)
     return factor > 1.0 ? 0.1 * weight * maths_log(factor) + 1.0 : 1.0;
 }
 
-/* Yarn makes turned vectors longer. Latent attention takes that back and scales all of a score
- * instead, also what is not turned; how much, its files say. */
+/* Read YaRN, which makes rotated vectors longer. Latent attention takes that back and scales the
+ * whole score instead, the part that is not rotated too; the file says by how much. */
 static int read_yarn(struct load *l, struct rope_options *r)
 {
     struct model_shape *s = &l->m->shape;
@@ -46,19 +51,19 @@ static int read_yarn(struct load *l, struct rope_options *r)
     return rc;
 }
 
-/* Longrope divides each pair by a factor of its own: one set up to the original context, another
- * one beyond. Which one depends on what is served, not on a sequence's length, so that a token's
- * keys do not depend on what follows. */
+/* Read longrope's factors: one set for contexts up to the original one, another for longer ones.
+ * The served context chooses the set, not a sequence's length, so that a token's keys do not depend
+ * on the tokens after it. */
 static void read_longrope(struct load *l, struct rope_options *r)
 {
     l->divisors_name = (double)l->m->shape.n_ctx > r->n_ctx_orig ? "rope_factors_long.weight"
                                                                  : "rope_factors_short.weight";
-    r->factor = 1.0; /* is in the factors */
+    r->factor = 1.0; /* the factors contain it */
 }
 
 static int read_scaling(struct load *l, struct rope_options *r)
 {
-    struct gguf_str type = {"linear", 6}; /* what a factor without a type means */
+    struct gguf_str type = {"linear", 6}; /* the meaning of a factor without a type */
     float factor = 1.0f, magnitude = 1.0f;
     uint32_t orig = l->m->shape.n_ctx_train;
     char name[32];
@@ -80,7 +85,7 @@ static int read_scaling(struct load *l, struct rope_options *r)
         return 0;
     r->factor = (double)factor;
     if (is_text(type, "longrope") || gguf_tensor_find(l->g, "rope_factors_long.weight") != NULL)
-        read_longrope(l, r); /* whose type many files leave unsaid */
+        read_longrope(l, r); /* many files lack its type */
     else if (is_text(type, "yarn"))
         return read_yarn(l, r);
     else if (!is_text(type, "linear")) {
@@ -93,8 +98,8 @@ static int read_scaling(struct load *l, struct rope_options *r)
     return 0;
 }
 
-/* Positions of images have several parts, and their rope as many sections; those of texts have the
- * same number in each, so that nothing but the order of pairs tells the two ropes apart. */
+/* Whether positions have several sections, for images. Those of texts have the same number in each
+ * section, so only the order of pairs differs. */
 static bool has_sections(const struct load *l)
 {
     char key[GGUF_MAX_NAME];
@@ -111,7 +116,7 @@ static bool has_sections(const struct load *l)
     return false;
 }
 
-/* Where sections of several position axes must not leave a pair to none of them. */
+/* Check, where sections must cover all pairs, that none is left out. */
 static int check_sections(struct load *l)
 {
     char key[GGUF_MAX_NAME];
@@ -132,9 +137,9 @@ static int check_sections(struct load *l)
     return 0;
 }
 
-/* rope.halves is a key that only Quire knows, for weights whose rows are not in the order of the
- * architecture's files: number i of a head rotates with number i of its second half (true), or
- * neighbours do. */
+/* Read rope.halves, Quire's own key for weights whose rows are not in the order of the
+ * architecture's files: true: number i of a head rotates with number i of its second half; false:
+ * neighbours rotate. */
 static int read_rotated(struct load *l)
 {
     struct model_shape *s = &l->m->shape;
@@ -158,7 +163,7 @@ static int read_rotated(struct load *l)
     return rc == 0 ? check_sections(l) : rc;
 }
 
-/* The table of layers with a window, where the family gives them one: not scaled. */
+/* Set the table of layers with a window, not scaled, where the family gives them one. */
 static int read_window_rope(struct load *l, float base)
 {
     struct rope_options *r = &l->ropes[1];
@@ -215,7 +220,7 @@ int load_rope(struct load *l)
         rc = key_bool(l, "rope.scaling.finetuned", &is_turned);
     if ((l->traits->attention & ATTN_TRAIT_UNTURNED) != 0)
         is_turned = false;
-    if (rc == 0 && !is_turned && s->n_latent == 0) /* else a part of that size is not turned */
+    if (rc == 0 && !is_turned && s->n_latent == 0) /* else only a part of that size is rotated */
         s->n_rot = s->window_rot = 0;
     if (rc < 0 || !is_turned)
         return rc;
@@ -237,8 +242,9 @@ int load_rope(struct load *l)
 
 /* ---- ALiBi ---- */
 
-/* The slopes of its paper (Press et al. 2022): with n heads, n a power of two, a row from
- * 2^(-max/n) down to 2^-max; with more, those and every other one of twice as many. */
+/* The slopes of the ALiBi paper (Press et al. 2022): with n heads, n a power of two, a row from
+ * 2^(-max/n) down to 2^-max; with another n those of the next lower power, and every other slope of
+ * twice as many. */
 int load_alibi(struct load *l)
 {
     struct model *m = l->m;
@@ -264,7 +270,7 @@ int load_alibi(struct load *l)
 
 /* ---- layer by layer ---- */
 
-/* The file's own pattern, or the family's period. */
+/* Whether layer i has a window: by the file's own pattern, or by the family's period. */
 int load_has_window(struct load *l, uint32_t i, bool *yes)
 {
     const bool is_full_first = (l->traits->flags & TRAIT_FULL_FIRST) != 0;
@@ -303,7 +309,7 @@ static void set_window(const struct model_shape *s, struct model_layer *to, bool
     to->ahead = to->window > 0 ? half : 0;
 }
 
-/* Is it a layer of a family that turns none that sees everything? */
+/* Whether the family does not rotate layers without a window, and this is one. */
 static bool is_unturned(const struct load *l, bool is_local)
 {
     if ((l->traits->flags & TRAIT_FULL_NO_ROPE) == 0 || is_local)

@@ -1,8 +1,8 @@
 /* core/model/shape_temperature.c - queries that grow with their position (see load.h).
  *
- * A softmax over more tokens is flatter; such models make their queries longer instead:
- * 1 + scale * ln(1 + floor(p / length)) at position p (Llama 4's and Mistral 3's published code).
- * Computed in double and rounded once.
+ * A softmax over more tokens is flatter; such models make their queries longer instead: 1 + scale *
+ * ln(1 + floor(p / length)) at position p (Llama 4's and Mistral 3's published code). Computed in
+ * double and rounded once.
  */
 #include "core/model/load.h"
 
@@ -32,8 +32,8 @@ static int fill(struct load *l, double scale, uint32_t length)
     return 0;
 }
 
-/* What some do beyond a position behind the cap of their scores: where no such position is served,
- * nothing is missing. */
+/* Check a temperature that some models apply beyond a position and that is not computed here: where
+ * no such position is served, it does not matter. */
 static int check_untempered(struct load *l)
 {
     uint32_t length = 0;

@@ -1,4 +1,10 @@
-/* core/model/traits.c - see traits.h. */
+/* core/model/traits.c - see traits.h.
+ *
+ * Almost all of the file is the tables. traits_tensors() derives from an architecture's row and the
+ * shape which tensors layer i must and may have, as bit sets, in one order: the base set, experts
+ * in place of the dense net, shared keys and values, MLA, and last the parts that this layer lacks.
+ * weights.c and adapter_load.c ask only these functions, never the architecture's name.
+ */
 #include "core/model/traits.h"
 
 #include <string.h>
@@ -34,7 +40,7 @@
     (BIT(STREAM_ROUTER) | BIT(STREAM_ROUTER_NORM) | BIT(STREAM_PREDICT) | BIT(STREAM_CORRECT) |    \
      BIT(STREAM_SCALE) | BIT(LAUREL_IN) | BIT(LAUREL_OUT) | BIT(LAUREL_NORM))
 #define SHARED_EXPERT (BIT(GATE_SHARED) | BIT(UP_SHARED) | BIT(DOWN_SHARED))
-/* What a layer without attention lacks, and one without a feed-forward net. */
+/* The tensors of attention, and of a feed-forward net, for layers that lack it. */
 #define ATTENTION_PARTS                                                                            \
     (ATTENTION | LATENT | QKV_BIAS | QK_NORM_B | BIT(SINKS) | BIT(ATTN_OUT_BIAS) |                 \
      BIT(ATTN_SUB_NORM) | BIT(Q_DOWN) | BIT(Q_DOWN_NORM) | BIT(Q_UP))
@@ -52,7 +58,7 @@
 
 #define NEMOTRON_H (BIT(ATTN_NORM) | ATTENTION | PLAIN_FFN)
 
-/* Rows without a kind of norm have RMS norms, without an activation silu. */
+/* Rows that name no kind of norm have RMS norms, rows without an activation silu. */
 static const struct traits table[] = {
     {.arch = "llama", .required = LLAMA, .flags = TRAIT_EXPERT_NORM | TRAIT_PAIRED_ROWS},
     {.arch = "smollm3",
@@ -497,7 +503,7 @@ const struct traits *traits_find(struct gguf_str arch)
     return NULL;
 }
 
-/* Without what the layer lacks. */
+/* Remove the tensors of the parts that the layer lacks. */
 static void drop_parts(struct traits_tensors *set, const struct model_layer *of)
 {
     tensor_set lacks = 0;
@@ -514,7 +520,7 @@ static void drop_parts(struct traits_tensors *set, const struct model_layer *of)
     set->optional &= ~lacks;
 }
 
-/* Experts, which have gates where the dense net must have one, take its place. */
+/* Experts take the place of the dense net, with gates where it must have one. */
 struct traits_tensors traits_tensors(const struct traits *t, const struct model_shape *s,
                                      uint32_t i, const struct model_layer *of, bool has_experts)
 {

@@ -25,13 +25,13 @@
 enum dim {
     DIM_ONE = 0,
     DIM_EMBD,
-    DIM_Q,         /* n_head x what a head's query has before MLA's key_up */
-    DIM_K,         /* outputs of k: n_kv_head x key_dim, also of MLA's latent and rotated part */
+    DIM_Q,         /* n_head x the numbers of a head's query before MLA's key_up */
+    DIM_K,         /* outputs of k: n_kv_head x key_dim; with MLA its latent and rotated part */
     DIM_V,
     DIM_HEADS,
     DIM_QK_HEADS,  /* 1, or the heads when each has a norm of its own */
     DIM_QK_KV_HEADS,
-    DIM_Q_NORM,    /* numbers that share a norm of the queries: a head's, or all */
+    DIM_Q_NORM,    /* numbers that one norm of the queries is taken over: a head's, or all */
     DIM_K_NORM,
     DIM_ATTN_OUT,  /* n_head x head_out */
     DIM_HEAD_OUT,
@@ -39,7 +39,7 @@ enum dim {
     DIM_FF_EXPERT,
     DIM_FF_SHARED,
     DIM_EXPERTS,
-    DIM_EXPERT_IN, /* numbers that an expert takes and makes */
+    DIM_EXPERT_IN, /* numbers of an expert's input and output */
     DIM_LORA_Q,
     DIM_LATENT,
     DIM_NOPE,
@@ -51,9 +51,9 @@ enum dim {
 
 enum layer_tensor {
     LAYER_ATTN_NORM = 0,
-    LAYER_ATTN_NORM_AS_FFN, /* of a layer that is a feed-forward net alone */
+    LAYER_ATTN_NORM_AS_FFN, /* the only norm of a layer that is a feed-forward net alone */
     LAYER_ATTN_NORM_BIAS,
-    LAYER_ATTN_NORM_2, /* of attention alone, beside attn_norm for the feed-forward net */
+    LAYER_ATTN_NORM_2, /* norm of attention alone, beside attn_norm for the feed-forward net */
     LAYER_ATTN_NORM_2_BIAS,
     LAYER_Q,
     LAYER_K,
@@ -72,11 +72,11 @@ enum layer_tensor {
     LAYER_ATTN_POST_NORM_AS_FFN, /* gpt-oss: the name of the norm before the experts */
     LAYER_ATTN_SUM_NORM,
     LAYER_ATTN_SUM_NORM_BIAS,
-    LAYER_ATTN_NORM_2_AS_INPUT, /* jina-bert-v2: of the sum with what attention took */
+    LAYER_ATTN_NORM_2_AS_INPUT, /* jina-bert-v2: norm of the sum with attention's input */
     LAYER_ATTN_NORM_2_AS_INPUT_BIAS,
     LAYER_FFN_NORM,
     LAYER_FFN_NORM_BIAS,
-    LAYER_FFN_NORM_BARE, /* falcon-h1's: its name has no ending */
+    LAYER_FFN_NORM_BARE, /* falcon-h1: its name has no ending */
     LAYER_GATE,
     LAYER_UP,
     LAYER_DOWN,
@@ -110,7 +110,7 @@ enum layer_tensor {
     LAYER_VALUE_UP,
     LAYER_ATTN_SUB_NORM,
     LAYER_FFN_SUB_NORM,
-    LAYER_ATTN_SUM_NORM_AS_POST, /* grok's names of the norms of what is added */
+    LAYER_ATTN_SUM_NORM_AS_POST, /* grok's names of the norms of the branches' outputs */
     LAYER_FFN_SUM_NORM_AS_POST,
     LAYER_ROUTER_NORM,
     LAYER_EXPERTS_NORM,
@@ -138,11 +138,11 @@ struct layer_tensor_row {
     const char *suffix; /* the name after "blk.N." */
     bool is_matrix;     /* struct matrix at `offset`, else const float * */
     enum dim n_in, n_out;
-    enum dim n_each;    /* of matrices: DIM_ONE, or one for each expert or head */
+    enum dim n_each;    /* number of matrices: DIM_ONE, or one for each expert or head */
     size_t offset;      /* in struct model_layer */
 };
 
-/* A tensor that holds several, row by row, where those themselves are absent. */
+/* A tensor with the rows of several tensors, where those themselves are absent. */
 #define FUSED_MAX_PARTS 3
 struct fused_row {
     const char *suffix;
@@ -160,18 +160,19 @@ enum trait_flag {
     TRAIT_EMBED_ROOT = 1 << 6,     /* embeddings are scaled by sqrt(n_embd) */
     TRAIT_LOGIT_DIVIDE = 1 << 7,   /* logit_scale divides */
     TRAIT_EXPERT_NORM = 1 << 8,    /* unless expert_weights_norm says otherwise */
-    TRAIT_FULL_NO_ROPE = 1 << 9,   /* layers without a window are not turned */
+    TRAIT_FULL_NO_ROPE = 1 << 9,   /* layers without a window are not rotated */
     TRAIT_WINDOW_ROPE = 1 << 10,   /* layers with a window have a table of their own, not scaled */
     TRAIT_YARN_EXACT = 1 << 11,    /* yarn's range of dimensions is not rounded */
     TRAIT_QK_ROW = 1 << 12,        /* norms of queries and keys are taken over all heads */
     TRAIT_QK_EACH = 1 << 13,       /* ... over each head, with weights of its own */
     TRAIT_MLA = 1 << 14,
-    TRAIT_ROPE_SWITCH = 1 << 15,   /* rope.scaling.finetuned false: no layer is turned */
-    TRAIT_PAIRED_ROWS = 1 << 25,   /* GGUF files have rows of q and k in another order than weights
-                                    * as they are published: pairs that rotate are neighbours */
+    TRAIT_ROPE_SWITCH = 1 << 15,   /* rope.scaling.finetuned false: no layer is rotated */
+    TRAIT_PAIRED_ROWS = 1 << 25,   /* GGUF files have rows of q and k in another order than the
+                                    * published weights: pairs that rotate are neighbours */
     TRAIT_EMBED_NORM = 1 << 16,    /* an encoder's embeddings are normed ... */
     TRAIT_OUT_NORM = 1 << 17,      /* ... and its last states */
-    TRAIT_FULL_FIRST = 1 << 18,    /* of window_period layers the first sees all, not the last */
+    TRAIT_FULL_FIRST = 1 << 18,    /* of window_period layers the first sees all tokens, not the
+                                    * last */
     TRAIT_BARE_FIRST = 1 << 19,    /* layer 0 may have no norm before attention */
     TRAIT_ACT_KEY = 1 << 20,       /* hidden_activation may name another activation */
     TRAIT_MEAN_HEAD = 1 << 21,     /* see enum head_kind */
@@ -179,48 +180,55 @@ enum trait_flag {
     TRAIT_ALIBI = 1 << 23,         /* scores say how far away tokens are; no rope */
     TRAIT_SINGLE_HEAD = 1 << 24,   /* a classifier may have cls alone, without cls.output */
     TRAIT_OUT_NORM_AS_EMBED = 1 << 26, /* the last norm has the name of the embedding's */
-    TRAIT_MTP = 1 << 27,           /* the layer behind the last one, where there is one, guesses
-                                    * tokens (struct model_mtp), and is as its last ones */
+    TRAIT_MTP = 1 << 27,           /* the layer behind the last one, if there is one, guesses tokens
+                                    * (struct model_mtp), and is like the last ones */
 };
 
-/* How attention differs. */
+/* Differences in attention. */
 enum attn_trait {
     ATTN_TRAIT_LATE_NORMS = 1 << 0,    /* norms of queries and keys come behind their rotation */
     ATTN_TRAIT_TEMPERATURE = 1 << 1,   /* queries grow with their position if the keys say so */
-    ATTN_TRAIT_YARN_WHOLE = 1 << 2,    /* yarn_log_multiplier is the weight, not a tenth of it */
+    ATTN_TRAIT_YARN_WHOLE = 1 << 2,    /* yarn_log_multiplier is the weight itself, not a tenth of
+                                        * it */
     ATTN_TRAIT_SECTION_HALVES = 1 << 3, /* TRAIT_NEOX where positions have several sections */
     ATTN_TRAIT_PLAIN_ROPE = 1 << 4,    /* TRAIT_FULL_NO_ROPE holds only where some have a window */
     ATTN_TRAIT_CHUNKED = 1 << 5,       /* windows begin at multiples of their size */
-    ATTN_TRAIT_UNIT_NORMS = 1 << 6,    /* turned queries and keys have norms without weights */
+    ATTN_TRAIT_UNIT_NORMS = 1 << 6,    /* rotated queries and keys have norms without weights */
     ATTN_TRAIT_UNIT_VALUES = 1 << 8,   /* values have such norms */
-    ATTN_TRAIT_OUTPUT_SCALE = 1 << 10, /* output_scale is that of scores; routers may be capped */
-    ATTN_TRAIT_SHARED_KV = 1 << 9,     /* the last layers may have those of one before them */
+    ATTN_TRAIT_OUTPUT_SCALE = 1 << 10, /* output_scale is the scale of scores; routers may be
+                                        * capped */
+    ATTN_TRAIT_SHARED_KV = 1 << 9,     /* the last layers may use keys and values of a layer before
+                                        * them */
     ATTN_TRAIT_UNTURNED_WARM = 1 << 7, /* only layers without rope have a temperature; it counts
                                         * positions from 1 */
     ATTN_TRAIT_GATED = 1 << 11,        /* attn_q has a head's query and then its gate (attn_gate) */
-    ATTN_TRAIT_UNTURNED = 1 << 12,     /* nothing is turned, whatever the keys of rope say */
-    ATTN_TRAIT_WHOLE_SECTIONS = 1 << 13, /* sections must cover all that is turned */
+    ATTN_TRAIT_UNTURNED = 1 << 12,     /* nothing is rotated, whatever the keys of rope say */
+    ATTN_TRAIT_WHOLE_SECTIONS = 1 << 13, /* sections must cover all rotated pairs */
 };
 
-/* How mixtures of experts differ. */
+/* Differences in mixtures of experts. */
 enum expert_trait {
     EXPERT_TRAIT_SIGMOID = 1 << 0,     /* the router's gate where the file does not say ... */
     EXPERT_TRAIT_SIGMOID_BIASED = 1 << 1, /* ... or so if there are biases of the choice */
     EXPERT_TRAIT_MIXER = 1 << 2,       /* see EXPERT_MIXER */
-    EXPERT_TRAIT_SHARED = 1 << 3,      /* there is a shared one, an expert wide if not said */
-    EXPERT_TRAIT_WEIGH_INPUT = 1 << 4, /* weights multiply what experts take */
-    EXPERT_TRAIT_BESIDE = 1 << 5,      /* the dense net may stay beside them: see moe_scale */
-    EXPERT_TRAIT_APART = 1 << 6,       /* it stays, and has other norms than they and the router */
-    EXPERT_TRAIT_LATENT = 1 << 7,      /* they may work on fewer numbers than x has */
-    EXPERT_TRAIT_BY_ROUTER = 1 << 8,   /* a layer has some if it has a router */
+    EXPERT_TRAIT_SHARED = 1 << 3,      /* there is a shared expert, as wide as one expert if no key
+                                        * tells */
+    EXPERT_TRAIT_WEIGH_INPUT = 1 << 4, /* weights multiply the experts' inputs */
+    EXPERT_TRAIT_BESIDE = 1 << 5,      /* the dense net may stay beside the experts: see
+                                        * moe_scale */
+    EXPERT_TRAIT_APART = 1 << 6,       /* it stays, and has other norms than the experts and the
+                                        * router */
+    EXPERT_TRAIT_LATENT = 1 << 7,      /* experts may work on fewer numbers than x has */
+    EXPERT_TRAIT_BY_ROUTER = 1 << 8,   /* a layer has experts if it has a router */
 };
 
-/* How layers are recurrent. Without one of the first three, those without KV heads are. */
+/* Differences in recurrent layers. Without one of the first three, layers without KV heads are
+ * recurrent. */
 enum recurrent_trait {
-    RECURRENT_TRAIT_PERIOD = 1 << 0, /* recurrent_layers says which, or full_attention_interval: all
-                                      * but the last layer of so many */
+    RECURRENT_TRAIT_PERIOD = 1 << 0, /* recurrent_layers tells which, or full_attention_interval:
+                                      * all but the last layer of a period */
     RECURRENT_TRAIT_ALL = 1 << 1,    /* all layers are; they have neither attention nor FFN */
-    RECURRENT_TRAIT_BESIDE = 1 << 2, /* all are, and have attention as well */
+    RECURRENT_TRAIT_BESIDE = 1 << 2, /* all layers are, and have attention as well */
     RECURRENT_TRAIT_ALONE = 1 << 3,  /* a layer has a mixer or a feed-forward net, not both */
     RECURRENT_TRAIT_SPREAD = 1 << 4, /* see recurrent_shape.is_spread */
     RECURRENT_TRAIT_PER_KEY = 1 << 5, /* see recurrent_shape.is_per_key */
@@ -228,25 +236,26 @@ enum recurrent_trait {
 
 struct traits {
     const char *arch;  /* general.architecture, and the prefix of its keys */
-    tensor_set required; /* of enum layer_tensor; of layers with experts, see traits_tensors() */
+    tensor_set required; /* by enum layer_tensor; layers with experts: see traits_tensors() */
     tensor_set optional;
     uint32_t flags;     /* enum trait_flag */
     uint32_t attention; /* enum attn_trait */
     uint32_t experts;   /* enum expert_trait */
-    enum recurrent_kind recurrent; /* of the layers that are */
+    enum recurrent_kind recurrent; /* kind of the recurrent layers */
     uint32_t recurrence; /* enum recurrent_trait */
     enum norm_kind norm;
-    const char *eps_key; /* of the norms; NULL: the kind's own */
+    const char *eps_key; /* key of the norms' epsilon; NULL: that of the kind of norm */
     enum kern_act act;
-    float rope_base;        /* where the file does not say; 0: 10000 */
-    float window_base;      /* of TRAIT_WINDOW_ROPE; 0: as without a window */
-    uint32_t window;        /* where the file does not say */
-    uint32_t window_period; /* one layer of so many sees everything; 0: none does */
-    uint32_t no_rope_period; /* the last layer of so many is not turned */
-    float attn_cap, logit_cap; /* where the file does not say */
-    uint32_t wide_layers;   /* with so many layers, scores are scaled by 1/sqrt(n_embd / n_head) */
-    uint32_t bare_experts;  /* with so many experts, there are no ATTN_TRAIT_UNIT_NORMS */
-    /* Where the file does not say; 0: as usual. */
+    float rope_base;        /* where the file has none; 0: 10000 */
+    float window_base;      /* with TRAIT_WINDOW_ROPE; 0: as without a window */
+    uint32_t window;        /* where the file has none */
+    uint32_t window_period; /* one layer of this many sees all tokens; 0: none does */
+    uint32_t no_rope_period; /* the last layer of this many is not rotated */
+    float attn_cap, logit_cap; /* where the file has none */
+    uint32_t wide_layers;   /* with this many layers, scores are scaled by 1/sqrt(n_embd /
+                             * n_head) */
+    uint32_t bare_experts;  /* with this many experts, there are no ATTN_TRAIT_UNIT_NORMS */
+    /* where the file has none; 0: the usual value */
     float temperature;
     uint32_t temperature_length;
     float embed_scale, logit_scale, attn_scale, router_cap;
@@ -255,11 +264,11 @@ struct traits {
 /* The row of an architecture, or NULL. */
 const struct traits *traits_find(struct gguf_str arch);
 
-/* All of them, i = 0, 1, ...; NULL behind the last. */
+/* Row i of the table, i = 0, 1, ...; NULL behind the last. */
 const struct traits *traits_at(size_t i);
 
-/* The tensors that layer `i` must have and may have, but those of its recurrent part; `of` knows
- * what it consists of. */
+/* The tensors that layer `i` must have and may have, except those of its recurrent part; `of` tells
+ * its parts. */
 struct traits_tensors {
     tensor_set required, optional;
 };

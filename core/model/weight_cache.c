@@ -1,4 +1,11 @@
-/* core/model/weight_cache.c - see weight_cache.h; writing is in weight_cache_write.c. */
+/* core/model/weight_cache.c - the id, header and reading of the weight cache; see weight_cache.h.
+ * Writing is in weight_cache_write.c.
+ *
+ * model_load() computes the id from the open model file and the list of matrices, without reading
+ * their data but for samples. A cache is refused at the first difference, with the reason. Its
+ * panels are then read in chunks by several threads, each of which takes the next chunk's number
+ * and compares its checksum, straight into the model's mapping.
+ */
 #include "core/model/weight_cache.h"
 
 #include "core/base/err.h"
@@ -21,7 +28,7 @@
 #define N_SAMPLES 64
 #define SAMPLE_BYTES 4096
 
-/* ---- what was packed ---- */
+/* ---- the id ---- */
 
 static void put_hash(uint64_t out[2], XXH128_hash_t h)
 {
@@ -29,7 +36,7 @@ static void put_hash(uint64_t out[2], XXH128_hash_t h)
     out[1] = h.high64;
 }
 
-/* N_SAMPLES parts at equal distances, the last one at the end. */
+/* Hash N_SAMPLES parts at equal distances, the last one at the end. */
 static void hash_samples(uint64_t out[2], const uint8_t *data, uint64_t bytes)
 {
     uint64_t sums[N_SAMPLES] = {0};
@@ -41,7 +48,8 @@ static void hash_samples(uint64_t out[2], const uint8_t *data, uint64_t bytes)
     put_hash(out, XXH3_128bits(sums, sizeof(sums)));
 }
 
-/* The panel of a known pattern, one group wide: bytes that differ from place to place. */
+/* Hash the panel that packing a known pattern gives, one group wide; the pattern's bytes differ
+ * from place to place. */
 static uint64_t panel_form(enum kern_weight type)
 {
     _Alignas(64) uint8_t panel[8192] = {0}; /* more than a group of any type takes */
@@ -83,7 +91,7 @@ static void hash_layout(uint64_t out[2], const struct matrix_job *jobs, size_t n
     put_hash(out, h);
 }
 
-/* What is before the data, of this file and those before it. */
+/* Hash the bytes before the tensors' data, chained with those of the files before. */
 static void hash_directory(struct weight_cache_id *id, const struct gguf_file *f)
 {
     struct {
@@ -136,7 +144,7 @@ int weight_cache_path(char path[WEIGHT_CACHE_MAX_PATH], const char *folder, cons
                      full != NULL ? (unsigned long long)XXH3_64bits(full, strlen(full)) : 0);
         mem_free(full);
     }
-    /* The writer's name is a little longer. */
+    /* the name of the file being written is a little longer */
     return n < 0 || n + 8 > WEIGHT_CACHE_MAX_PATH ? ERR_LIMIT : 0;
 }
 
@@ -185,7 +193,7 @@ static const char *id_differs(const struct weight_cache_id *a, const struct weig
     return same(a->layout, b->layout) ? NULL : "the panels have another layout";
 }
 
-/* NULL, or what is wrong; `want` is the header that a new file would begin with. */
+/* The reason why the header is refused, or NULL; `want` is the header of a new file. */
 static const char *header_differs(const struct weight_cache_header *h,
                                   const struct weight_cache_header *want)
 {
@@ -219,9 +227,9 @@ struct reading {
     struct weight_cache_header header;
     uint64_t *sums;
     uint8_t *panels;
-    /* Relaxed: what threads wrote is handed over by joining them. */
-    atomic_uint_fast64_t next; /* chunk to be taken */
-    atomic_uint_fast64_t bad;  /* a chunk that is damaged, or UINT64_MAX */
+    /* relaxed: joining the threads hands over what they wrote */
+    atomic_uint_fast64_t next; /* next chunk to take */
+    atomic_uint_fast64_t bad;  /* number of a damaged chunk, or UINT64_MAX */
 };
 
 static void *read_chunks(void *ud)
@@ -281,7 +289,7 @@ static int read_header(struct reading *r, const struct weight_cache_header *want
     return 0;
 }
 
-/* May its owner be believed, and is it whole? */
+/* Check that only a trusted owner can write to the file, and that it has a whole header. */
 static int check_file(const struct reading *r, const struct weight_cache_header *want, char *cause)
 {
     struct stat st;

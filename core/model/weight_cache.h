@@ -8,15 +8,16 @@
  *   padding   to a multiple of 4,096 bytes
  *   panels    the bytes of the model's panel mapping, as the products read them
  *
- * The id says what was packed and how: size and time of the model file, a hash of all its bytes
- * before the tensors' data, a hash of samples of the data (all that for every file, where there are
- * several), and a hash of the layout: where each matrix lies, in which type, and what packing a
- * known pattern into that type gives (so a cache of another version of the panels is another
- * layout, without anyone counting versions).
+ * The id identifies the packed model and the way it was packed: size and time of the model file, a
+ * hash of all its bytes before the tensors' data, a hash of samples of the data (all that for every
+ * file, where there are several), and a hash of the layout: the place and type of each matrix, and
+ * the result of packing a known pattern into that type (so another version of the panels gives
+ * another layout, without a version number).
  *
- * Nothing in the file is believed: it must be a regular file that only its owner can write, the
- * owner being us or root; whatever differs or fails its checksum is a reason, in words, not to use
- * it. Files are written under another name, synced and renamed, so a reader sees all or nothing.
+ * Nothing in the file is trusted: it must be a regular file that only its owner can write, the
+ * owner being this process's user or root; anything that differs or fails its checksum is a reason,
+ * as a text, not to use it. Files are written under another name, synced and renamed, so a reader
+ * sees all or nothing.
  *
  * The panels are read into huge pages, not mapped. Mapping 0.5 GB and checking it would take 0.03 s
  * instead of 0.07 (two cores, from the page cache). But each decode step would then read the panels
@@ -43,28 +44,29 @@ struct matrix_job;
 struct weight_cache_writer;
 
 struct weight_cache_id {
-    uint64_t model_bytes;   /* of all files */
-    int64_t model_mtime_ns; /* of several files: their sum */
+    uint64_t model_bytes;   /* bytes of all files */
+    int64_t model_mtime_ns; /* the sum of the files' times */
     uint64_t directory[2];  /* XXH3-128 of the file up to the tensors' data */
-    uint64_t samples[2];   /* of parts of the data */
-    uint64_t layout[2];    /* of the offsets and types of the matrices, and of the panels' form */
+    uint64_t samples[2];   /* hash of samples of the data */
+    uint64_t layout[2];    /* hash of the offsets and types of the matrices, and of the panels'
+                            * form */
 };
 
 void weight_cache_identify(struct weight_cache_id *id, const struct gguf *g,
                            const struct matrix_job *jobs, size_t n_jobs);
 
-/* Where the cache of a model file is: `folder` NULL or "" means beside the model, else in that
- * folder, under a name that holds a hash of the model's full path. ERR_LIMIT when too long. */
+/* The path of a model file's cache: with `folder` NULL or "" beside the model, else in that folder,
+ * under a name with a hash of the model's full path. ERR_LIMIT when too long. */
 int weight_cache_path(char path[WEIGHT_CACHE_MAX_PATH], const char *folder, const char *model);
 
-/* Fill `panels` from the file on n threads. 0; ERR_NOENT when there is none; else why it is not
- * used is in `cause`, and the panels may hold anything. */
+/* Fill `panels` from the file on n threads. 0; ERR_NOENT when there is no file; else `cause` is the
+ * reason why it is not used, and the panels may hold anything. */
 int weight_cache_load(const char *path, const struct weight_cache_id *id, void *panels,
                       uint64_t bytes, uint32_t n_threads, char cause[WEIGHT_CACHE_MAX_CAUSE]);
 
-/* Write the file, in the background: the outcome goes to the log. `panels` must stay until the
- * writer is destroyed, which gives up a file that is not done. NULL when there is no memory or no
- * thread, also to the log. */
+/* Write the file, in the background: the outcome is logged. `panels` must stay until the writer is
+ * destroyed, which abandons an unfinished file. NULL when there is no memory or no thread, which is
+ * logged too. */
 struct weight_cache_writer *weight_cache_write(const char *path, const struct weight_cache_id *id,
                                                const void *panels, uint64_t bytes);
 void weight_cache_writer_destroy(struct weight_cache_writer **w);

@@ -21,23 +21,23 @@
 struct weight_cache_header { /* without gaps */
     char magic[8];
     uint32_t order, format;
-    uint64_t panels_at;   /* in the file, after the header and the sums */
-    uint64_t panel_bytes; /* up to the end of the file */
+    uint64_t panels_at;   /* offset in the file, after the header and the sums */
+    uint64_t panel_bytes; /* bytes from there to the end of the file */
     uint64_t chunk_bytes;
     struct weight_cache_id id;
-    uint64_t sums_sum;   /* of the chunks' sums */
-    uint64_t header_sum; /* of all fields above */
+    uint64_t sums_sum;   /* checksum of the chunks' sums */
+    uint64_t header_sum; /* checksum of all fields above */
 };
 _Static_assert(sizeof(struct weight_cache_header) == 120, "a file format has no gaps");
 
-/* All but the two sums. */
+/* Fill all but the two sums. */
 void weight_cache_fill_header(struct weight_cache_header *h, const struct weight_cache_id *id,
                               uint64_t panel_bytes);
 uint64_t weight_cache_header_sum(const struct weight_cache_header *h);
 uint64_t weight_cache_n_chunks(uint64_t panel_bytes);
 uint64_t weight_cache_chunk_sum(const void *data, size_t bytes, uint64_t chunk);
 
-/* All of the bytes, or ERR_FORMAT at the file's end, or ERR_IO. */
+/* Read all of the bytes; ERR_FORMAT at the file's end, or ERR_IO. */
 int weight_cache_read(int fd, void *data, size_t bytes, uint64_t at);
 
 #endif

@@ -1,7 +1,9 @@
-/* core/model/weight_cache_write.c - making the weight cache's file (see weight_cache.h).
+/* core/model/weight_cache_write.c - writes the weight cache's file (see weight_cache.h).
  *
  * The file is written under the cache's name with ".new" appended, and renamed at the end. The
  * process that holds the lock of that file writes; a second server that starts meanwhile does not.
+ * A thread of its own does it while the server already answers; it looks between chunks whether it
+ * must stop.
  */
 #include "core/model/weight_cache.h"
 
@@ -31,9 +33,9 @@ struct weight_cache_writer {
     struct weight_cache_id id;
     const uint8_t *panels;
     uint64_t bytes;
-    uint64_t *sums;    /* of the chunks written */
-    int fd;            /* of new_path, or -1 */
-    const char *cause; /* of the failure */
+    uint64_t *sums;    /* sums of the chunks written */
+    int fd;            /* descriptor of new_path, or -1 */
+    const char *cause; /* reason of the failure */
     pthread_t thread;
     atomic_bool stop;
 };
@@ -59,7 +61,8 @@ static int write_at(struct weight_cache_writer *w, const void *data, size_t byte
     return file_write(w->fd, data, bytes, (int64_t)at) < 0 ? fail_errno(w) : 0;
 }
 
-/* Open and lock; the one before us may have renamed the file between the two. */
+/* Open and lock the file. Its last writer may have renamed it between the two: then the path is no
+ * longer this file's, and the attempt is given up. */
 static int open_new(struct weight_cache_writer *w)
 {
     struct stat mine, there;
@@ -90,7 +93,7 @@ static int write_panels(struct weight_cache_writer *w, uint64_t panels_at)
             return fail(w, "the-program-ends");
         w->sums[c] = weight_cache_chunk_sum(w->panels + at, n, c);
         rc = write_at(w, w->panels + at, n, panels_at + at);
-        /* To the disk now, so that the sync at the end is a short one. */
+        /* start writing to the disk now, so that the sync at the end is short */
         (void)sync_file_range(w->fd, (off_t)(panels_at + at), (off_t)n, SYNC_FILE_RANGE_WRITE);
     }
     return rc;
@@ -103,7 +106,7 @@ static int write_file(struct weight_cache_writer *w)
     int rc;
 
     weight_cache_fill_header(&h, &w->id, w->bytes);
-    /* A disk that is too full says so now; file systems that cannot reserve say so later. */
+    /* a full disk is an error here; file systems that cannot reserve report it later */
     if (fallocate(w->fd, 0, 0, (off_t)(h.panels_at + h.panel_bytes)) != 0 &&
         (errno == ENOSPC || errno == EFBIG || errno == EDQUOT))
         return fail_errno(w);
@@ -124,13 +127,13 @@ static void *writer_main(void *ud)
 {
     struct weight_cache_writer *w = ud;
     const uint64_t begin = clock_ms();
-    char path[300]; /* a longer one is cut */
+    char path[300]; /* a longer path is cut */
     int rc = open_new(w);
 
     if (rc == 0) {
         rc = write_file(w);
         if (rc < 0)
-            (void)unlink(w->new_path); /* ours: the lock is held */
+            (void)unlink(w->new_path); /* no other process uses it: the lock is held */
     }
     if (w->fd >= 0)
         close(w->fd);
@@ -143,15 +146,15 @@ static void *writer_main(void *ud)
     return NULL;
 }
 
-/* With all signals blocked: the program's are for its main thread, and a file that may not grow
- * is an error of write(). */
+/* Start the thread with all signals blocked: the program's are for its main thread, and a file that
+ * may not grow gives an error of write(). */
 static int start(struct weight_cache_writer *w)
 {
     sigset_t all, before;
     int rc;
 
     sigfillset(&all);
-    sigdelset(&all, SIGSYS); /* of a system call that the sandbox refuses */
+    sigdelset(&all, SIGSYS); /* raised for a system call that the sandbox refuses */
     pthread_sigmask(SIG_SETMASK, &all, &before);
     rc = pthread_create(&w->thread, NULL, writer_main, w);
     pthread_sigmask(SIG_SETMASK, &before, NULL);

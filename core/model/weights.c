@@ -1,7 +1,8 @@
 /* core/model/weights.c - from the names of tensors to members of the model (see load.h).
  *
- * Every tensor that the architecture has is looked up, checked against the shape, and given room.
- * A tensor of the file that nothing asked for is refused: what a model holds, it was trained with.
+ * Every tensor that the architecture has is looked up, checked against the shape, and given its
+ * place. A tensor of the file that nothing asked for is refused: the model was trained with it, and
+ * ignoring it would give wrong answers.
  */
 #include "core/model/weights.h"
 
@@ -41,7 +42,7 @@ static enum kern_weight packed_type(enum block_type type)
     return (enum kern_weight)packed[type];
 }
 
-/* ---- one tensor ---- */
+/* ---- a tensor ---- */
 
 bool tensor_has_extent(const struct gguf_tensor *t, struct extent e)
 {
@@ -65,7 +66,7 @@ int tensor_fail_extent(struct load *l, const char *name, const struct gguf_tenso
                      name, t->dims[0], t->dims[1], t->dims[2], t->dims[3], wanted);
 }
 
-/* The tensor by its name, its shape checked; *t is NULL when it may be absent and is. */
+/* Find a tensor by its name and check its shape; *t is NULL when it may be absent and is. */
 static int find(struct load *l, const char *name, int need, struct extent e,
                 const struct gguf_tensor **t)
 {
@@ -79,7 +80,7 @@ static int find(struct load *l, const char *name, int need, struct extent e,
     return 0;
 }
 
-/* Is it a matrix that quantisers make small? */
+/* Whether quantisers would make this matrix small. */
 static bool may_be_quantised(const struct gguf_tensor *t)
 {
     static const char *const kept[] = {"ffn_gate_inp", "position_embd", "altup_router", "_coef"};
@@ -102,14 +103,14 @@ static bool is_mtp_output(const struct gguf_tensor *t)
     return memmem(t->name.data, t->name.len, end, sizeof(end) - 1) != NULL;
 }
 
-/* Does it make the logits? Errors there are felt most. */
+/* Whether the matrix makes the logits, where errors matter most. */
 static bool is_output(const struct load *l, const struct gguf_tensor *t)
 {
     return is_called(t, "output.weight") || is_mtp_output(t) ||
            (is_called(t, "token_embd.weight") && gguf_tensor_find(l->g, "output.weight") == NULL);
 }
 
-/* What a matrix of floats becomes. */
+/* The type that a matrix of floats is quantised to. */
 static enum kern_weight small_type(const struct load *l, const struct gguf_tensor *t)
 {
     enum block_type type = l->load_type;
@@ -119,8 +120,8 @@ static enum kern_weight small_type(const struct load *l, const struct gguf_tenso
     return packed_type(t->dims[0] % block_format(type)->elems == 0 ? type : BLOCK_Q8_0);
 }
 
-/* Panels of a matrix are of its tensor's type; those of a transposed one are of floats, as exact
- * as the tensor is (a block's scales go along its rows, so codes cannot be turned). */
+/* The type of a matrix's panels: its tensor's; for a transposed one floats, as exact as the tensor
+ * (a block's scales go along its rows, so codes cannot be transposed). */
 static enum kern_weight job_type(const struct load *l, const struct matrix_job *job)
 {
     const enum kern_weight type = packed_type(job->src->type);
@@ -131,8 +132,8 @@ static enum kern_weight job_type(const struct load *l, const struct matrix_job *
     return job->is_transposed && kern_weight_is_quantised(type) ? KERN_F16 : type;
 }
 
-/* X.scale, if the file has it: what products with X.weight are multiplied by, or for each expert
- * with its own. Rows of embeddings are looked up, and have none. */
+/* Add X.scale, if the file has it: products with X.weight are multiplied by it, or those of each
+ * expert by its own. Rows of embeddings are only looked up, so they have none. */
 static int add_scale(struct load *l, const struct matrix_job *job)
 {
     static const char weight[] = ".weight";
@@ -147,7 +148,7 @@ static int add_scale(struct load *l, const struct matrix_job *job)
         return 0;
     if ((l->traits->experts & EXPERT_TRAIT_APART) != 0 &&
         memmem(whole.data, n, "ffn_gate_inp", 12) != NULL)
-        return 0; /* it is a norm's: LAYER_ROUTER_NORM */
+        return 0; /* the name is that of a norm: LAYER_ROUTER_NORM */
     snprintf(name, sizeof(name), "%.*s.scale", (int)n, whole.data);
     t = gguf_tensor_find(l->g, name);
     if (t == NULL)
@@ -160,7 +161,7 @@ static int add_scale(struct load *l, const struct matrix_job *job)
         l, (struct vector_job){.src = t, .dst = &job->dst->scale, .n = n_scale, .n_rows = 1});
 }
 
-/* The most that a part has of a matrix. */
+/* The most panels of a matrix in one part. */
 static uint32_t panels_of_part(const struct matrix *m)
 {
     const uint32_t n_pairs = (m->n_panels + 1) / 2;
@@ -214,7 +215,7 @@ int weights_add_matrix(struct load *l, const char *name, int need, uint32_t n_in
     return weights_add_matrices(l, name, need, n_in, n_out, 1, dst);
 }
 
-/* Of the room that a job takes, its padding included. */
+/* Floats that a job's vector takes, padding included. */
 static size_t vector_floats(const struct vector_job *job)
 {
     switch (job->layout) {
@@ -289,7 +290,7 @@ static struct extent extent_of(const struct load *l, uint32_t layer, enum layer_
     };
 }
 
-/* Add rows (numbers, of a vector) from `first` on of a tensor as the layer's `t`. */
+/* Add rows (of a vector: numbers) of a tensor, from `first` on, as the layer's tensor `t`. */
 static int add_part(struct load *l, uint32_t layer, enum layer_tensor t,
                     const struct gguf_tensor *src, uint64_t first)
 {
@@ -320,7 +321,7 @@ const struct gguf_tensor *weights_in_layer(const struct load *l, uint32_t layer,
     return gguf_tensor_find(l->g, name);
 }
 
-/* What a tensor with all of the parts would measure; *first: where part `t` begins in it. */
+/* The extent of a tensor with all of the parts; *first: where part `t` begins in it. */
 static struct extent fused_extent(const struct load *l, const struct fused_row *f, uint32_t layer,
                                   enum layer_tensor t, uint64_t *first)
 {
@@ -342,7 +343,7 @@ static struct extent fused_extent(const struct load *l, const struct fused_row *
     return sum;
 }
 
-/* Does a part of `f` have a tensor of its own, that is, of another name? */
+/* Whether a part of `f` has a tensor of its own, that is, of another name. */
 static bool has_own(const struct load *l, const struct fused_row *f, uint32_t layer)
 {
     for (int i = 0; i < f->n_parts; i++) {
@@ -354,7 +355,7 @@ static bool has_own(const struct load *l, const struct fused_row *f, uint32_t la
     return false;
 }
 
-/* The tensor of the file that holds `t` together with others, or NULL. */
+/* The tensor of the file that contains `t` together with others, or NULL. */
 static const struct gguf_tensor *find_fused(const struct load *l, struct traits_tensors set,
                                             uint32_t layer, enum layer_tensor t, uint64_t *first)
 {
@@ -406,7 +407,7 @@ static bool layer_has_experts(const struct load *l, uint32_t i)
            (l->expert_period == 0 || i % l->expert_period == l->expert_at);
 }
 
-/* The norm whose name has no ending has one in some files. */
+/* In some files the norm whose name has no ending has one. */
 static void name_ffn_norm(const struct load *l, uint32_t i, struct traits_tensors *set)
 {
     const tensor_set bare = (tensor_set)1 << LAYER_FFN_NORM_BARE;
@@ -443,7 +444,7 @@ static int add_layer_tensors(struct load *l, uint32_t i)
     return rc;
 }
 
-/* A layer's sizes, the room of its state, and its tensors. */
+/* Add a layer: its sizes, the place of its state, and its tensors. */
 static int add_layer(struct load *l, uint32_t i)
 {
     struct model *m = l->m;
@@ -457,7 +458,7 @@ static int add_layer(struct load *l, uint32_t i)
     return add_layer_tensors(l, i);
 }
 
-/* X.input_scale: activations in 4 bits, which ours are not. */
+/* Whether the tensor is X.input_scale, for activations in 4 bits, which are not used here. */
 static bool is_input_scale(struct gguf_str name)
 {
     static const char end[] = ".input_scale";
@@ -466,7 +467,7 @@ static bool is_input_scale(struct gguf_str name)
     return name.len > n && memcmp(name.data + name.len - n, end, n) == 0;
 }
 
-/* The layer of "blk.N.SUFFIX", or UINT32_MAX. */
+/* The layer number of "blk.N.SUFFIX", or UINT32_MAX. */
 static uint32_t layer_in(struct gguf_str name, struct gguf_str *suffix)
 {
     uint32_t layer = 0;
@@ -482,8 +483,8 @@ static uint32_t layer_in(struct gguf_str name, struct gguf_str *suffix)
     return layer;
 }
 
-/* Is it there for nothing that is computed: of a layer that would guess tokens, or keys and values
- * of a layer that has those of another? */
+/* Whether nothing that is computed needs the tensor: it is of a layer that would guess tokens, or
+ * keys and values of a layer that uses those of another. */
 static bool is_left(const struct load *l, struct gguf_str name)
 {
     static const char *const kv[] = {"attn_k.", "attn_v.", "attn_k_norm."};
@@ -516,7 +517,7 @@ static int check_all_used(struct load *l)
 static int make_room(struct load *l)
 {
     const size_t n = (size_t)gguf_n_tensors(l->g);
-    const size_t most = TENSOR_MAX_JOBS * n; /* that the tensors become */
+    const size_t most = TENSOR_MAX_JOBS * n; /* most jobs that the tensors become */
 
     l->matrices = mem_calloc(most, sizeof(*l->matrices));
     l->vectors = mem_calloc(most, sizeof(*l->vectors));

@@ -1,12 +1,12 @@
-/* core/model/weights.h - what weights*.c share: from tensors to jobs (see load.h).
+/* core/model/weights.h - functions that weights*.c share: from tensors to jobs (see load.h).
  *
- * Private to core/model. weights.c has the tensors of layers, weights_attention.c those that hold
- * parts of attention in an order of their own, weights_recurrent.c and weights_mamba.c those of
- * recurrent layers, weights_ends.c those behind the layers, and weights_mtp.c those around the one
- * that guesses.
+ * Private to core/model. weights.c has the tensors of layers, weights_attention.c those that
+ * contain parts of attention in another order, weights_recurrent.c and weights_mamba.c those of
+ * recurrent layers, weights_ends.c those behind the layers, and weights_mtp.c those around the
+ * layer that guesses.
  *
  * Thread: the loading thread.
- * Memory: load_weights() has made room for all jobs.
+ * Memory: load_weights() has allocated all jobs.
  * Errors: a sentence that names the tensor.
  */
 #ifndef CORE_MODEL_WEIGHTS_H
@@ -16,27 +16,27 @@
 
 enum { TENSOR_REQUIRED = 0, TENSOR_OPTIONAL = 1 };
 
-/* Numbers of a row, rows of a matrix, matrices. */
+/* numbers of a row, rows of a matrix, matrices */
 struct extent {
     uint64_t n_in, n_out, n_each;
 };
 bool tensor_has_extent(const struct gguf_tensor *t, struct extent e);
-/* ERR_FORMAT: it has another. */
+/* Fail with ERR_FORMAT: the tensor has another extent. */
 int tensor_fail_extent(struct load *l, const char *name, const struct gguf_tensor *t,
                        struct extent e);
 
-/* The tensor of that name, [n_out][n_in], becomes *dst; nothing does where it may be absent and is.
- */
+/* Add the tensor of that name, [n_out][n_in], as *dst; *dst stays empty where the tensor may be
+ * absent and is. */
 int weights_add_matrix(struct load *l, const char *name, int need, uint32_t n_in, uint32_t n_out,
                        struct matrix *dst);
-/* The same of several, [n_each][n_out][n_in]. */
+/* Add several matrices, [n_each][n_out][n_in]. */
 int weights_add_matrices(struct load *l, const char *name, int need, uint32_t n_in, uint32_t n_out,
                          uint32_t n_each, struct matrix *dst);
 int weights_add_vector(struct load *l, const char *name, int need, uint32_t n, const float **dst);
-/* ERR_UNSUPPORTED where its tensor is not of floats. */
+/* Add a job. ERR_UNSUPPORTED where its tensor is not of floats. */
 int weights_add_vector_job(struct load *l, struct vector_job job);
 
-/* The most jobs that a tensor becomes. */
+/* The most jobs that one tensor becomes. */
 #define TENSOR_MAX_JOBS 4
 
 int weights_add_matrix_job(struct load *l, struct matrix_job job, uint32_t n_in, uint32_t n_out,
@@ -45,37 +45,39 @@ int weights_add_matrix_job(struct load *l, struct matrix_job job, uint32_t n_in,
 /* The tensor blk.LAYER.SUFFIX, or NULL. */
 const struct gguf_tensor *weights_in_layer(const struct load *l, uint32_t layer,
                                            const char *suffix);
-/* The same, its extent checked, as one that is used; *t is NULL where it may be absent and is. */
+/* Find the tensor blk.LAYER.SUFFIX, check its extent and mark it as used; *t is NULL where it may
+ * be absent and is. */
 int weights_find(struct load *l, uint32_t layer, const char *suffix, int need, struct extent e,
                  const struct gguf_tensor **t);
-/* Such a tensor becomes *dst. The matrix must be there. */
+/* Add such a tensor as *dst. The matrix must be there. */
 int weights_add_layer_matrix(struct load *l, uint32_t layer, const char *suffix, uint32_t n_in,
                              uint32_t n_out, struct matrix *dst);
 int weights_add_layer_vector(struct load *l, uint32_t layer, const char *suffix, int need,
                              uint32_t n, const float **dst);
 
-/* The tensors of layer i's attention that are no matrices as they are; *done: what they are. */
+/* Add the tensors of layer i's attention that are not plain matrices; *done: the members that they
+ * fill. */
 int weights_add_attention(struct load *l, uint32_t i, tensor_set *done);
 
-/* All of its recurrent part. */
+/* Add the tensors of the layer's recurrent part. */
 int weights_add_recurrent(struct load *l, uint32_t i);
 int weights_add_mamba(struct load *l, uint32_t layer);
 
-/* Rows of a tensor [..][n_tap] that become taps of a convolution, of channels from `at` on. */
+/* Rows of a tensor [..][n_tap] that become taps of a convolution, for channels from `at` on. */
 struct taps {
     const struct gguf_tensor *t;
     uint32_t row0, n, at;
 };
-/* All of the layer's. */
+/* Add all taps of the layer. */
 int weights_add_taps(struct load *l, uint32_t layer, const struct taps *taps, uint32_t n);
 
-/* What layers get of each token beside x (n_per_layer). */
+/* Add the per-layer embeddings (n_per_layer). */
 int weights_add_per_layer(struct load *l);
 
-/* Everything that belongs to no layer, but embeddings. */
+/* Add all tensors that belong to no layer, except embeddings. */
 int weights_add_ends(struct load *l);
 
-/* What is around the layer that guesses (struct model_mtp). */
+/* Add the parts around the layer that guesses (struct model_mtp). */
 int weights_add_mtp(struct load *l);
 
 #endif

@@ -1,13 +1,19 @@
-/* core/model/weights_attention.c - tensors that hold parts of attention in an order of their own
- * (see weights.h). */
+/* core/model/weights_attention.c - tensors that contain several parts of attention in another order
+ * (see weights.h).
+ *
+ * Nothing is copied to reorder them: each part becomes a job whose runs and strides say which rows
+ * of the tensor it takes, and pack.c reads the tensor once for each. The parts done here are marked
+ * in *done, so that weights.c does not look for tensors of their names.
+ */
 #include "core/model/weights.h"
 
 #include "core/base/err.h"
 
 #define BIT(t) ((tensor_set)1 << LAYER_##t)
 
-/* Older files of latent attention have one tensor that maps the latent vector to each head's
- * key and value. Its rows of values are value_up's; those of keys, transposed, are key_up's. */
+/* Add the one tensor that older files of latent attention have: it maps the latent vector to
+ * each head's key and value. Its rows of values are value_up's; those of keys, transposed, are
+ * key_up's. */
 static int add_latent(struct load *l, uint32_t layer, tensor_set *done)
 {
     const struct model_shape *s = &l->m->shape;
@@ -39,7 +45,7 @@ static int add_latent(struct load *l, uint32_t layer, tensor_set *done)
                                   s->n_latent, s->head_out, s->n_head);
 }
 
-/* Of each head first the query's rows and then the gate's. */
+/* Split a tensor that has, for each head, first the query's rows and then the gate's. */
 static int add_query_and_gate(struct load *l, struct model_layer *to, const struct gguf_tensor *src)
 {
     const struct model_shape *s = &l->m->shape;
@@ -52,7 +58,7 @@ static int add_query_and_gate(struct load *l, struct model_layer *to, const stru
     return rc == 0 ? weights_add_matrix_job(l, gate, s->n_embd, s->n_head * n, 1) : rc;
 }
 
-/* Behind them, in one tensor of all, keys and values. */
+/* Add the keys and values behind all queries and gates, where one tensor has all of them. */
 static int add_keys_and_values(struct load *l, struct model_layer *to,
                                const struct gguf_tensor *src)
 {

@@ -1,4 +1,10 @@
-/* core/model/weights_ends.c - the tensors behind the layers: norms, outputs, heads (see weights.h).
+/* core/model/weights_ends.c - the tensors outside the layers: norms, outputs, heads (see
+ * weights.h).
+ *
+ * An encoder has norms of its embeddings and a pooling head; a decoder has a last norm and an
+ * output matrix, which may be missing where the embedding serves as one. Classifiers and
+ * projections behind the pooling are looked up by name, since files mark them in no other way.
+ * Tensors of parts that are not computed are marked as used, so that the file is not refused.
  */
 #include "core/model/weights.h"
 
@@ -11,9 +17,9 @@
 #define MAX_LABELS 65536
 #define MAX_TOKEN_TYPES 16
 #define MAX_WIDE (1u << 17)
-#define POOLING_TYPE_RANK 4 /* as files number it */
+#define POOLING_TYPE_RANK 4 /* the number in files */
 
-/* What is added to every token: the first type's, or the second's in a second text. */
+/* Add the vector of token types: the first type's, and the second's for a second text. */
 static int add_token_type(struct load *l)
 {
     const uint32_t n = l->m->shape.n_embd;
@@ -31,7 +37,8 @@ static int add_token_type(struct load *l)
                                                          .n_rows = 1});
 }
 
-/* NAME.weight and, of a layer norm, NAME.bias, which must be there where the layers' must. */
+/* Add NAME.weight and, for a layer norm, NAME.bias, which is required where the layers' biases
+ * are. */
 static int add_norm(struct load *l, const char *name, struct norm *norm)
 {
     const uint32_t n = l->m->shape.n_embd;
@@ -48,8 +55,8 @@ static int add_norm(struct load *l, const char *name, struct norm *norm)
     return rc;
 }
 
-/* A dense layer behind the pooling: NAME.weight, which takes n_in numbers and makes *n_out, and has
- * the sizes that the keys NAME_feat_in and NAME_feat_out say. */
+/* Add a dense layer behind the pooling: NAME.weight, which takes n_in numbers and makes *n_out,
+ * with the sizes of the keys NAME_feat_in and NAME_feat_out. */
 static int add_projection(struct load *l, const char *name, uint32_t n_in, struct matrix *dst,
                           uint32_t *n_out)
 {
@@ -115,7 +122,7 @@ static int add_encoder(struct load *l)
     return rc;
 }
 
-/* What stands before the last matrix of a classifier. */
+/* Add the part before the last matrix of a classifier. */
 static int add_dense(struct load *l)
 {
     struct model_head *h = &l->m->head;
@@ -128,7 +135,7 @@ static int add_dense(struct load *l)
     return rc == 0 && l->m->shape.head_kind == HEAD_MEAN ? add_norm(l, "cls.norm", &h->norm) : rc;
 }
 
-/* The last matrix, NAME.weight, which has a row for each label. */
+/* Add the last matrix, NAME.weight, which has a row for each label. */
 static int add_labels(struct load *l, const char *name, const struct gguf_tensor *t)
 {
     struct model_head *h = &l->m->head;
@@ -148,7 +155,7 @@ static int add_labels(struct load *l, const char *name, const struct gguf_tensor
     return rc == 0 ? load_labels(l) : rc;
 }
 
-/* The classifier of a model that ranks or labels texts. */
+/* Add the classifier of a model that ranks or labels texts. */
 static int add_head(struct load *l)
 {
     const struct gguf_tensor *t = gguf_tensor_find(l->g, "cls.output.weight");
@@ -170,7 +177,7 @@ static int add_head(struct load *l)
     return rc == 0 ? add_labels(l, "cls.output", t) : rc;
 }
 
-/* A tensor that is there for what is not computed here is no error. */
+/* Mark a tensor as used that only parts need which are not computed here. */
 static void use(struct load *l, const char *name)
 {
     const struct gguf_tensor *t = gguf_tensor_find(l->g, name);
@@ -203,7 +210,7 @@ static int add_output(struct load *l)
     return rc;
 }
 
-/* Those for another context than the one that is served are left. */
+/* Add rope's factors; those for another context length than the served one are ignored. */
 static int add_divisors(struct load *l)
 {
     use(l, "rope_factors_long.weight");

@@ -1,13 +1,13 @@
 /* core/model/weights_mamba.c - the tensors of layers of Mamba and Mamba-2 (see weights.h).
  *
- * Files have all that the layer's input becomes in one tensor; here x (with B and C), z and dt are
+ * Files have all products of the layer's input in one tensor; here x (with B and C), z and dt are
  * matrices of their own, whose outputs begin on whole panels.
  */
 #include "core/model/weights.h"
 
 #include "core/base/err.h"
 
-/* Rows of ssm_in.weight, from *row0 on. */
+/* Add rows of ssm_in.weight, from *row0 on, as a matrix. */
 static int add_input(struct load *l, const struct gguf_tensor *src, uint32_t *row0, uint32_t n_out,
                      struct matrix *dst)
 {
@@ -31,7 +31,7 @@ static int add_taps(struct load *l, uint32_t layer, uint32_t n_channel, int bias
                    : rc;
 }
 
-/* Numbers of a tensor [n_row][n], n_row 1 of a plain vector. */
+/* Add numbers of a tensor [n_row][n]; n_row is 1 for a plain vector. */
 static int add_numbers(struct load *l, uint32_t layer, const char *suffix, int need, uint32_t n,
                        uint32_t n_row, struct vector_job job)
 {
@@ -44,7 +44,7 @@ static int add_numbers(struct load *l, uint32_t layer, const char *suffix, int n
 
 /* ---- Mamba-2 ---- */
 
-/* Rows of z, of x, B and C, and of dt. */
+/* Add the rows of z, of x, B and C, and of dt. */
 static int add_mamba2_inputs(struct load *l, uint32_t layer, struct recurrent *to)
 {
     const struct recurrent_shape *r = &l->m->shape.recurrent;
@@ -91,7 +91,7 @@ static int add_mamba2(struct load *l, uint32_t layer)
 
 /* ---- Mamba ---- */
 
-/* Norms of what dt is made of, of B and of C: with weights, without, or none. */
+/* Add the norms of dt's input, of B and of C: with weights, without, or none. */
 static int add_mamba1_norms(struct load *l, uint32_t layer, struct recurrent *to)
 {
     const struct recurrent_shape *r = &l->m->shape.recurrent;
@@ -111,7 +111,7 @@ static int add_mamba1_norms(struct load *l, uint32_t layer, struct recurrent *to
                    : rc;
 }
 
-/* Rows of x and of z, and what becomes of x. */
+/* Add the rows of x and of z, and the matrices that x goes through. */
 static int add_mamba1_inputs(struct load *l, uint32_t layer, struct recurrent *to)
 {
     const struct recurrent_shape *r = &l->m->shape.recurrent;

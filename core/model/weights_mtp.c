@@ -1,9 +1,14 @@
-/* core/model/weights_mtp.c - what is around a layer that guesses tokens (see weights.h). */
+/* core/model/weights_mtp.c - the parts around a layer that guesses tokens (see weights.h).
+ *
+ * The layer itself is loaded like any other, as number n_layer. Its embedding, last norm and output
+ * matrix are optional: share_ends() in model_load.c puts the model's own in their place.
+ */
 #include "core/model/weights.h"
 
 #include <stdio.h>
 
-/* Quantisers may have left its tensors out, whatever the keys say: then there is none. */
+/* Quantisers may have dropped its tensors although the keys name the layer: then it does not
+ * exist. */
 bool load_has_mtp(const struct load *l)
 {
     return l->wants_mtp && l->n_nextn > 0 && (l->traits->flags & TRAIT_MTP) != 0 &&

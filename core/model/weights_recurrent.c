@@ -30,7 +30,7 @@ int weights_add_taps(struct load *l, uint32_t layer, const struct taps *taps, ui
 
 /* ---- delta nets ---- */
 
-/* Rows of a tensor in runs, one for each key head. */
+/* Add rows of a tensor in runs, one for each key head. */
 static int add_runs(struct load *l, const struct gguf_tensor *src, uint32_t row0, uint32_t run,
                     uint32_t run_stride, struct matrix *dst)
 {
@@ -43,7 +43,7 @@ static int add_runs(struct load *l, const struct gguf_tensor *src, uint32_t row0
         l->m->shape.n_embd, r->n_key_head * run, 1);
 }
 
-/* q, k, v and z of each key head. */
+/* Add q, k, v and z of each key head. */
 static int add_grouped_inputs(struct load *l, uint32_t layer, struct recurrent *to)
 {
     const struct recurrent_shape *r = &l->m->shape.recurrent;
@@ -85,7 +85,7 @@ static int add_inputs(struct load *l, uint32_t layer, struct recurrent *to)
                    : rc;
 }
 
-/* What becomes beta and decay of each value head. */
+/* Add the matrices of beta, and of alpha, which makes the decay, of each value head. */
 static int add_gates(struct load *l, uint32_t layer, struct recurrent *to)
 {
     const struct recurrent_shape *r = &l->m->shape.recurrent;
@@ -107,7 +107,7 @@ static int add_gates(struct load *l, uint32_t layer, struct recurrent *to)
     return rc == 0 ? add_runs(l, t, run, run, 2 * run, &to->alpha) : rc;
 }
 
-/* Some files have dimensions of 1 among those of their small tensors. */
+/* Find a small tensor; in some files such tensors have extra dimensions of 1. */
 static int find_small(struct load *l, uint32_t layer, const char *suffix, struct extent plain,
                       struct extent other, const struct gguf_tensor **t)
 {
@@ -125,7 +125,7 @@ static int find_taps(struct load *l, uint32_t layer, const char *suffix, uint32_
                       (struct extent){n_tap, 1, n_channel}, t);
 }
 
-/* The taps of q, k and v, each to where its numbers are in a row. */
+/* Add the taps of q, k and v, each at the channels of its numbers in a row. */
 static int add_delta_taps(struct load *l, uint32_t layer)
 {
     const struct recurrent_shape *r = &l->m->shape.recurrent;
@@ -138,7 +138,7 @@ static int add_delta_taps(struct load *l, uint32_t layer)
     return rc == 0 ? weights_add_taps(l, layer, taps, 3) : rc;
 }
 
-/* The rates at which states fade: a number a head, `each` times. */
+/* Add the rates at which states fade: a number for each head, repeated `each` times. */
 static int add_rates(struct load *l, uint32_t layer, const struct gguf_tensor *t, uint32_t each)
 {
     const struct recurrent_shape *r = &l->m->shape.recurrent;

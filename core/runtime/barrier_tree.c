@@ -1,8 +1,8 @@
 /* core/runtime/barrier_tree.c - see barrier_tree.h.
  *
- * Pairings: each arrival is acq_rel, so the last one at a node has acquired what all of them did
- * before; it goes on to the parent, and in the end announces the node's phase, which the others
- * acquire.
+ * Pairings: each arrival is acq_rel, so the last thread at a node has acquired what all the others
+ * did before. It continues to the parent node and at the end announces the phase of each node it
+ * passed, which the waiting threads acquire.
  */
 #include "core/runtime/barrier_tree.h"
 
@@ -14,18 +14,18 @@
 
 struct node {
     _Alignas(64) atomic_uint arrived;
-    uint32_t n; /* threads, or nodes below */
+    uint32_t n; /* threads, or child nodes */
     uint32_t parent;
     struct spin_word phase;
 };
 
 struct barrier_tree {
     uint32_t n_pauses;
-    struct node *nodes; /* the groups', then those above */
+    struct node *nodes; /* nodes of the groups, then their parents */
 };
 
-/* A node above each memory node's groups, and one above these; fewer where that changes nothing.
- * Groups of a memory node stand together. */
+/* Build the tree: a node above the groups of each memory node, and one above these; fewer where a
+ * level would have one child. Groups of a memory node are neighbours. */
 static void connect(struct node *nodes, const struct topology_group *groups, uint32_t n_groups)
 {
     uint32_t n = n_groups, n_memory = 1;

@@ -1,12 +1,12 @@
 /* core/runtime/barrier_tree.h - a barrier whose threads meet group by group.
  *
- * The threads of a group change one word, and only the last one of them goes on to what stands
- * above: a word for each memory node, where there are several, and one for all. The way back is the
- * same, so a word is shared by a group's threads, or by one of each group, and its cache line stays
- * where they are. One group is one word.
+ * The threads of a group change one word, and only the last of them continues to the word above:
+ * one for each memory node, where there are several, and one for all. Waking goes the same way
+ * back, so a word is shared by a group's threads, or by one thread of each group, and its cache
+ * line stays near them. With one group there is one word.
  *
- * Thread: barrier_tree_wait() by each thread of the groups, once each time.
- * Memory: one allocation of create.
+ * Thread: each thread of the groups calls barrier_tree_wait() once for each barrier.
+ * Memory: one allocation, in barrier_tree_create().
  * Errors: ERR_NOMEM.
  */
 #ifndef CORE_RUNTIME_BARRIER_TREE_H

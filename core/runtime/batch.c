@@ -1,4 +1,10 @@
-/* core/runtime/batch.c - see batch.h. */
+/* core/runtime/batch.c - see batch.h.
+ *
+ * The engine thread fills one batch a step: batch_clear() resets four counters, and the add
+ * functions append to arrays whose capacity was taken at start, so that a step allocates nothing
+ * and asserts guard the capacities. A span also writes `pos` and `span_of` for each row, so that
+ * kernels and row loops find a row's position and block table without a search.
+ */
 #include "core/runtime/batch.h"
 
 #include "core/base/err.h"

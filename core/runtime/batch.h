@@ -1,13 +1,13 @@
 /* core/runtime/batch.h - plain data between the scheduler's loop and the runner.
  *
- * A batch is a flat list of token rows, cut into spans: a span is a run of consecutive positions
- * of one sequence. Decode is a span of one row; a prompt chunk is a longer one. There are no
- * phases. Outputs name the rows whose logits are wanted and what to do with them.
+ * A batch is a flat list of token rows, cut into spans: a span is a run of consecutive positions of
+ * one sequence. Decode is a span of one row; a prompt chunk is a longer one. There are no phases.
+ * Outputs name the rows whose logits are wanted and what to do with them.
  *
- * Drafts. A span may go on with tokens that are only guessed: each such row has an output, and so
- * has the row before the first of them. Outputs of a span are in the order of their rows. One that
- * chooses another token than the guess makes those behind it void: they choose nothing. A token
- * depends on the tokens before it alone, so what is chosen is what would be chosen without drafts.
+ * Drafts. The last tokens of a span may be guesses: each such row has an output, and so has the row
+ * before the first of them. Outputs of a span are in the order of their rows. An output that
+ * chooses another token than the guess makes the outputs behind it void: they choose nothing. A
+ * token depends on the tokens before it alone, so the result is the same as without drafts.
  *
  * Thread: built by the engine loop, read by the runner and its workers, results written in place.
  * Memory: arrays of fixed capacity, taken at start by batch_create().
@@ -29,7 +29,7 @@ struct logit_bias {
     float bias; /* added to the logit; -inf bans */
 };
 
-/* The stages of a chain, in which each works on what the one before it has left. */
+/* The stages of a sampler chain; each works on the tokens that the stage before it left. */
 enum sampling_stage {
     STAGE_NONE = 0,
     STAGE_TOP_N_SIGMA,
@@ -42,7 +42,7 @@ enum sampling_stage {
 };
 #define SAMPLING_MAX_CHAIN 16
 
-/* How to choose a token. Filled by the server, immutable afterwards. */
+/* A request's sampling parameters. Filled by the server, immutable afterwards. */
 struct sampling {
     float temperature; /* 0 = greedy, ties to the lowest id; below 0 the same */
     float top_p;       /* 1 = off; 0 leaves the best */
@@ -57,22 +57,23 @@ struct sampling {
     float dry_multiplier, dry_base;       /* multiplier 0 = off */
     uint32_t dry_allowed_length, dry_last_n;
     const uint32_t *dry_breakers; /* bits by token id, lives as long as the request */
-    uint32_t penalty_last_n;  /* 0: penalties as said above; else all three count in so many of the
-                               * last tokens, be they prompt or not; UINT32_MAX: in all of them */
+    uint32_t penalty_last_n;  /* 0: penalties as said above. Else all three count so many last
+                               * tokens of prompt and answer; UINT32_MAX: all of them */
     const uint32_t *allowed;  /* bits by token id, lives as long as the request; NULL: all */
     const int32_t *bad_words; /* runs of ids that must not appear, each behind its length; a length
                                * of 0 ends them; lives as long as the request; NULL: none */
-    /* Of a chain only: */
-    uint32_t n_chain;    /* 0: there is none, and the order is the sampler's own */
+    /* only for a chain: */
+    uint32_t n_chain;    /* 0: no chain, the sampler uses its own order */
     uint8_t chain[SAMPLING_MAX_CHAIN]; /* enum sampling_stage */
-    float top_n_sigma;   /* so many standard deviations below the largest logit */
+    float top_n_sigma;   /* cut below this many standard deviations under the largest logit */
     float dynatemp_range, dynatemp_exponent; /* range 0 = off */
-    uint32_t min_keep;   /* top_p, min_p, typical_p and XTC leave so many; 0 is as 1 */
+    uint32_t min_keep;   /* top_p, min_p, typical_p and XTC leave at least so many tokens; 0 counts
+                          * as 1 */
     bool wants_shares;   /* report the shares after the chain in place of log-probabilities */
     uint64_t seed;
     int32_t n_top;       /* alternatives wanted with log-probabilities; -1 = no log-probs */
-    const int32_t *top_ids; /* [n_top_ids] alternatives to report in place of the likeliest, of what
-                             * is chosen; at most SAMPLING_MAX_TOP; live as long as the request */
+    const int32_t *top_ids; /* [n_top_ids] alternatives of a chosen token to report in place of the
+                             * likeliest; at most SAMPLING_MAX_TOP; live as long as the request */
     uint32_t n_top_ids;
     uint32_t n_bias;
     struct logit_bias *bias; /* [n_bias], lives as long as the request */
@@ -83,8 +84,9 @@ struct top_logprob {
     float logprob;
 };
 
-/* How often each token stands in a sequence: open addressing, sized at the request's birth. */
-struct token_count { /* of a token that stands in the prompt or in the answer */
+/* Counts of the tokens in a sequence: a hash table with open addressing, sized when the request
+ * begins. */
+struct token_count { /* of a token that is in the prompt or in the answer */
     int32_t id;
     uint32_t n_prompt, n_generated;
 };
@@ -95,16 +97,17 @@ struct batch_span {
     const uint32_t *table; /* block table: in group i of layers position p is in block
                             * table[i * group_stride + p / 16] */
     uint32_t group_stride;
-    uint32_t state;     /* slot of the sequence's state (kvcache/state_store.h), which holds what is
-                         * behind the row before pos0; at pos0 == 0 it is cleared first; afterwards
-                         * what is behind the last row. No two spans have the same one; 0: the model
-                         * has none */
-    /* What guesses need is kept from step to step (runner.h): the sequence's slot, of those that
-     * run, and a number that no other sequence has; 0: nothing is to be guessed of it. */
+    uint32_t state;     /* slot of the sequence's state (kvcache/state_store.h). On entry it holds
+                         * the state after the row before pos0; with pos0 == 0 it is cleared first;
+                         * on return the state after the last row. No two spans have the same slot;
+                         * 0: the model has no states */
+    /* The hidden state for guesses is kept from step to step (runner.h) under the slot of the
+     * running sequence and a number that no other sequence has; 0: no token of it will be guessed.
+     */
     uint32_t slot;
     uint64_t owner;
-    uint32_t second_at; /* where a second text begins that an encoder reads; 0: there is none */
-    const struct adapter *adapter; /* of its sequence, or NULL; by how much it counts: */
+    uint32_t second_at; /* position where an encoder's second text begins; 0: there is none */
+    const struct adapter *adapter; /* adapter of the sequence, or NULL; its scale: */
     float adapter_scale;
 };
 
@@ -127,24 +130,27 @@ struct batch_output {
     const int32_t *history; /* [pos] tokens before it */
     uint32_t n_discarded;   /* tokens that stood before these once: random numbers are drawn for
                              * the position n_discarded + pos */
-    float *mirostat_mu;     /* the request's state; moved on by each choice */
-    bool is_draft; /* the row's token is a guess: this output is void unless the one before it has
-                    * chosen that token, and something may follow */
-    uint32_t n_uncounted; /* drafts: the last tokens of history, generated, that counts lacks */
+    float *mirostat_mu;     /* state of the request; each choice updates it */
+    bool is_draft; /* the row's token is a guess: this output is void unless the output before it
+                    * chose that token and the text may continue */
+    uint32_t n_uncounted; /* drafts: the last generated tokens of history that counts lacks */
     bool ban_eog;  /* min_tokens is not reached: end-of-generation tokens may not be chosen */
-    struct constraint_state *constraint; /* what may follow, or NULL; goes on behind the token */
-    struct thought *thought; /* before that, or NULL; goes on behind the token */
+    struct constraint_state *constraint; /* what may follow, or NULL; advanced by the chosen
+                                          * token */
+    struct thought *thought; /* the thought before the answer, or NULL; advanced by the chosen
+                              * token */
     uint32_t seq; /* the loop's own mark: index into the plan */
     /* in for SCORE, out for SAMPLE */
     int32_t token;
-    bool is_void; /* out: a guess before it was wrong; nothing else is filled in */
+    bool is_void; /* out: a guess before it was wrong; no other field is filled in */
     /* out, with a constraint */
-    bool is_complete; /* the text is, with this token, and nothing may follow */
+    bool is_complete; /* the text is complete with this token: nothing may follow */
     bool is_broken;   /* no token was allowed: a bug, for the loop to report */
     /* out, when sampling->n_top >= 0: log-softmax of the raw logits, before any
      * temperature, penalty or filter */
     float logprob; /* with wants_shares a chosen token's share, as in top */
-    uint32_t rank; /* SCORE: of `token` in that row, 1 is the likeliest; of equals the lower id's */
+    uint32_t rank; /* SCORE: rank of `token` in that row; 1 is the likeliest, of equals the lower id
+                    * is first */
     uint32_t n_top;
     struct top_logprob top[SAMPLING_MAX_TOP]; /* best first */
 };
@@ -154,10 +160,10 @@ struct batch_output {
 struct batch_pool {
     uint32_t row0, n_row; /* n_row >= 1 */
     float *sum;           /* [n_embd] */
-    size_t next;          /* where a row is kept for itself: floats from its sum to the next one's;
-                           * 0: there is one sum */
-    float *labels;        /* [n_labels] of the classifier, which takes `scale` times the sum; NULL:
-                           * it is not asked, or not yet */
+    size_t next;          /* floats from one row's vector to the next, where each row is kept for
+                           * itself; 0: all rows are added to one sum */
+    float *labels;        /* [n_labels] scores of the classifier, which takes `scale` times the sum;
+                           * NULL: not wanted, or not yet */
     float scale;
 };
 
@@ -165,8 +171,8 @@ struct batch {
     uint32_t max_rows, max_spans, max_outputs;
     uint32_t n_rows, n_spans, n_outputs;
     uint32_t n_pools; /* at most one for each span */
-    bool has_labels;  /* of one of them at least */
-    bool has_adapters; /* some span has one; those with the same one stand together */
+    bool has_labels;  /* at least one pool has labels */
+    bool has_adapters; /* some span has an adapter; spans with the same adapter are neighbours */
     int32_t *ids;        /* [n_rows] */
     uint32_t *pos;       /* [n_rows] */
     uint32_t *span_of;   /* [n_rows] index of the row's span */
@@ -179,13 +185,13 @@ int batch_create(struct batch **out, uint32_t max_rows, uint32_t max_spans, uint
 void batch_destroy(struct batch **b);
 void batch_clear(struct batch *b);
 
-/* Append a span; ids are copied. The capacities are the caller's to respect (asserted). Returns
- * the row index of the first token. */
+/* Append a span; ids are copied. The caller keeps within the capacities (asserted). Returns the row
+ * index of the first token. */
 uint32_t batch_add_span(struct batch *b, const int32_t *ids, uint32_t n, uint32_t pos0,
                         const uint32_t *table, uint32_t group_stride);
-/* Append an output for a row; the rest of it is the caller's to fill (zeroed here). */
+/* Append an output for a row. The other fields are zeroed here, for the caller to fill. */
 struct batch_output *batch_add_output(struct batch *b, uint32_t row);
-/* Append rows that become one sum; for anything else the caller fills the rest. */
+/* Append a pool: rows that become one sum. The caller fills its other fields. */
 struct batch_pool *batch_add_pool(struct batch *b, uint32_t row0, uint32_t n_row, float *sum);
 
 #endif

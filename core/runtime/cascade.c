@@ -1,4 +1,10 @@
-/* core/runtime/cascade.c - see cascade.h. */
+/* core/runtime/cascade.c - see cascade.h.
+ *
+ * Spans are inserted into a list sorted by their block tables, so spans with a common prefix become
+ * neighbours and common[i], the number of segments that members i - 1 and i share, describes the
+ * whole tree of prefixes. One pass over common[] with a stack of open runs then emits the runs: a
+ * run closes where common[] falls below its depth (as in the construction of an LCP interval tree).
+ */
 #include "core/runtime/cascade.h"
 
 #include "core/base/err.h"
@@ -40,7 +46,7 @@ void cascade_release(struct cascade *c)
     *c = (struct cascade){0};
 }
 
-/* Whole segments before the span. */
+/* Whole segments before the span's first row. */
 static uint32_t segments_before(const struct batch_span *s)
 {
     return s->pos0 / KERN_SEGMENT;
@@ -58,8 +64,8 @@ static int compare_segment(const struct cascade *c, const struct batch_span *a,
     return order;
 }
 
-/* The order of two spans' tables; *common gets the segments that they share. One that ends within
- * the other's comes first. */
+/* Compare the tables of two spans; *common gets the number of segments that they share. A table
+ * that is a prefix of the other one comes first. */
 static int compare(const struct cascade *c, const struct batch_span *a,
                    const struct batch_span *b, uint32_t *common)
 {
@@ -75,7 +81,7 @@ static int compare(const struct cascade *c, const struct batch_span *a,
     return (n_a > n_b) - (n_a < n_b);
 }
 
-/* Where a span belongs among the first n members. */
+/* Binary search for a span's place among the first n members. */
 static uint32_t place_of(const struct cascade *c, const struct batch *b, uint32_t n, uint32_t span)
 {
     uint32_t from = 0, to = n, common;
@@ -91,7 +97,7 @@ static uint32_t place_of(const struct cascade *c, const struct batch *b, uint32_
     return from;
 }
 
-/* The spans that may take part, sorted; returns their number. */
+/* Sort the spans that may take part into members[]; returns their number. */
 static uint32_t sort_members(struct cascade *c, const struct batch *b)
 {
     uint32_t n = 0;
@@ -108,7 +114,8 @@ static uint32_t sort_members(struct cascade *c, const struct batch *b)
     return n;
 }
 
-/* common[] of n members; none of the first and of the end. */
+/* Fill common[] of n members; the first member and the end share nothing with a member before
+ * them. */
 static void note_common(struct cascade *c, const struct batch *b, uint32_t n)
 {
     c->common[0] = c->common[n] = 0;
@@ -117,7 +124,7 @@ static void note_common(struct cascade *c, const struct batch *b, uint32_t n)
                 &c->common[i]);
 }
 
-/* Members member0 .. end - 1 share segments seg0 .. seg1 - 1. */
+/* Add a run: members member0 .. end - 1 share segments seg0 .. seg1 - 1. */
 static void add_run(struct cascade *c, const struct batch *b, uint32_t member0, uint32_t end,
                     uint32_t seg0, uint32_t seg1)
 {
@@ -133,12 +140,12 @@ static void add_run(struct cascade *c, const struct batch *b, uint32_t member0, 
     };
 }
 
-/* Close the runs that member `end` has no part in: those deeper than what it has in common with the
- * member before it. `n` are open; returns how many then are. */
+/* Close the runs that member `end` is not part of: those deeper than the prefix it shares with the
+ * member before it. `n` runs are open; returns how many are open afterwards. */
 static uint32_t close_runs(struct cascade *c, const struct batch *b, uint32_t n, uint32_t end)
 {
     const uint32_t common = c->common[end];
-    uint32_t from = end - 1; /* where a run that begins to be shared by `end` began */
+    uint32_t from = end - 1; /* first member of the run that `end` joins */
 
     while (n > 0 && c->depths[n - 1] > common) {
         const uint32_t outer = n > 1 ? c->depths[n - 2] : 0;
@@ -166,7 +173,7 @@ static void add_rows(struct cascade *c, const struct batch *b, uint32_t member)
         c->rows[c->n_rows++] = (struct kern_attn_row){s->row0 + i, s->pos0 + i};
 }
 
-/* The group of members member0 .. end - 1. */
+/* Add the group of members member0 .. end - 1. */
 static void add_group(struct cascade *c, const struct batch *b, uint32_t member0, uint32_t end)
 {
     struct cascade_group *g = &c->groups[c->n_groups++];

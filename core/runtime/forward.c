@@ -1,4 +1,11 @@
-/* core/runtime/forward.c - the forward pass: embeddings, layers, outputs; see forward.h. */
+/* core/runtime/forward.c - the forward pass: embeddings, layers, outputs; see forward.h.
+ *
+ * Every thread of the pool runs runner_forward() from end to end and calls the same regions in the
+ * same order. A branch of a layer (attention, feed-forward net) is not added to x when it is done:
+ * it stays `pending` until the next norm, which adds it and norms x in one pass over the row.
+ * Logits are made for LOGIT_ROWS outputs at a time, so that their memory does not grow with the
+ * batch.
+ */
 #include "core/runtime/forward.h"
 
 #include "core/base/clock.h"
@@ -24,7 +31,7 @@ void unpack_row(const struct matrix *m, uint32_t row, float *out)
     kern_unpack_row(m->type, matrix_panel(m, 0, row / KERN_LANES), row % KERN_LANES, out, m->n_in);
 }
 
-/* 1 in the second of two texts that are read together. */
+/* 1 for a row in the second of two texts that an encoder reads together, else 0. */
 static size_t token_type(const struct runner *r, uint32_t row)
 {
     const struct batch *b = r->batch;
@@ -69,7 +76,7 @@ struct residual attention_residual(const struct runner *r, const struct model_la
                              l->attn_input_norm, NULL};
 }
 
-/* Experts have had their biases. */
+/* The branch of a feed-forward net or of experts; the experts' biases are added already. */
 struct residual ffn_residual(const struct runner *r, const struct model_layer *l)
 {
     return (struct residual){r->ffn_out, matrix_exists(&l->router) ? NULL : l->ffn.down_bias,
@@ -81,7 +88,8 @@ bool attention_quantises(const struct model_layer *l)
 {
     return recurrent_quantises(l) || is_quantised(&l->attn_gate) || is_quantised(&l->q_down) ||
            is_quantised(&l->k) || is_quantised(&l->v) ||
-           (!matrix_exists(&l->q_down) && is_quantised(&l->q)); /* else it takes q_down's outputs */
+           (!matrix_exists(&l->q_down) && is_quantised(&l->q)); /* with q_down, q takes the outputs
+                                                                 * of q_down instead */
 }
 
 bool ffn_quantises(const struct model_layer *l)
@@ -91,7 +99,8 @@ bool ffn_quantises(const struct model_layer *l)
            is_quantised(&l->shared_gate);
 }
 
-/* Attention, the recurrent part, or both; the latter has no other place than r->ffn_out then. */
+/* Run the layer's attention, its recurrent part, or both. With both, the recurrent part writes into
+ * r->ffn_out, because r->delta gets the result of attention. */
 static void mix_tokens(struct runner *r, struct thread_pool_worker *w, uint32_t i,
                        struct residual pending[2])
 {
@@ -101,7 +110,7 @@ static void mix_tokens(struct runner *r, struct thread_pool_worker *w, uint32_t 
     residual_norm(r, w, pending, &l->attn_norm, attention_quantises(l));
     pending[0] = l->has_attention ? attention_residual(r, l) : (struct residual){0};
     pending[1] = (struct residual){0};
-    if (is_recurrent) { /* first, because attention overwrites what is quantised of r->norm */
+    if (is_recurrent) { /* first, because attention overwrites the quantised rows of r->norm */
         pending[1].delta = l->has_attention ? r->ffn_out : r->delta;
         recurrent(r, w, i, l->has_attention ? r->ffn_out : r->delta);
     }
@@ -194,7 +203,7 @@ static void finish_logits(const struct runner *r, float *logits)
         r->kern.cap(logits, s->logit_cap, s->n_vocab);
 }
 
-/* Was each guess right that the output's row depends on? */
+/* Whether all guesses were right that the output's row depends on. */
 static bool is_reached(const struct batch *b, const struct batch_output *o)
 {
     const struct batch_output *before = o - 1;
@@ -220,15 +229,16 @@ static bool is_draft(const struct runner *r, uint32_t i)
     return r->batch->outputs[r->out0 + i].is_draft;
 }
 
-/* Drafts and what is before them are one thread's, in their order: each goes on with the state of
- * constraint, thought and mirostat that the one before it leaves. */
+/* Choose the tokens. One thread takes an output together with the drafts after it, in order: each
+ * draft continues from the state of constraint, thought and mirostat that the output before it
+ * left. */
 static void pick_outputs(struct runner *r, struct thread_pool_worker *w)
 {
     uint32_t from, to;
 
     while (thread_pool_take(w, r->n_out, 1, &from, &to)) {
         if (from > 0 && is_draft(r, from))
-            continue; /* the thread of the output before it comes to this one */
+            continue; /* the thread that took the output before it picks this one too */
         do
             pick_output(r, w, from);
         while (++from < r->n_out && is_draft(r, from));

@@ -1,12 +1,12 @@
 /* core/runtime/forward_adapters.c - what LoRA adapters add to products; see forward.h.
  *
- * Rows of one adapter stand together in the batch, so that its matrices are read once for all of
- * them. A row's sums are those of its own numbers in one order: sum of A over the input, sum of B
- * over the rank, then y = fma(sum, scale, y); who else is in the batch changes nothing.
+ * Rows of one adapter are neighbours in the batch, so that its matrices are read once for all of
+ * them. A row's sums are of its own numbers in one order: sum of A over the input, sum of B over
+ * the rank, then y = fma(sum, scale, y); the other rows of the batch change nothing.
  *
- * Each adapter of a batch adds its matrices to what a step reads, while the products that they
- * belong to, with many rows, leave memory idle for half of the time: so those fetch what the next
- * halves will read.
+ * Each adapter of a batch adds its matrices to the bytes that a step reads, while products with
+ * many rows leave memory idle for half of the time: so the products prefetch the As and Bs that the
+ * next halves will read.
  */
 #include "core/runtime/forward.h"
 
@@ -41,7 +41,7 @@ static const struct adapter_layer *layer_of(const struct runner *r, const struct
     return &a->adapter->layers[l - r->model->layers];
 }
 
-/* Tiles of rows are items: 0 where the adapter changes nothing here. */
+/* Items of a shrink: tiles of rows; 0 where the adapter has no A for this input. */
 static uint32_t n_items(const struct runner *r, const struct adapter_rows *a,
                         const struct model_layer *l, enum adapter_input in)
 {
@@ -50,7 +50,7 @@ static uint32_t n_items(const struct runner *r, const struct adapter_rows *a,
                : 0;
 }
 
-/* All of an A, and a tile of rows. */
+/* Multiply a tile of rows by all of an A. */
 static void shrink_item(struct runner *r, const struct adapter_rows *a, const struct matrix *down,
                         uint32_t item, const struct input *all)
 {
@@ -111,7 +111,7 @@ void adapters_expand(struct runner *r, const struct product *p, uint32_t from, u
     }
 }
 
-/* The As that take the input which this product is a part of making; NULL: none. */
+/* The As for the input that this product helps to make; NULL: there are none. */
 static const struct adapter_layer *layer_ahead(const struct runner *r, const struct adapter *a,
                                                const struct product *p, enum adapter_input *in)
 {
@@ -135,8 +135,9 @@ static size_t matrix_bytes(const struct matrix *m)
     return matrix_exists(m) ? m->n_panels * m->panel_bytes : 0;
 }
 
-/* Threads take panels and adapters alike in order: the first panels' thread is that of the first
- * adapters, so that what it fetches is in its own cache. */
+/* The share of the next As to prefetch. Threads take panels and adapters in the same order, so the
+ * thread of the first panels prefetches for the first adapters, and the bytes are in its own cache.
+ */
 static size_t downs_ahead(const struct runner *r, const struct product *p, uint32_t from,
                           uint32_t to, struct kern_range *ranges, size_t n)
 {

@@ -1,9 +1,15 @@
-/* core/runtime/forward_attention.c - attention over the paged cache; see forward.h. */
+/* core/runtime/forward_attention.c - attention over the paged cache; see forward.h.
+ *
+ * split_kv_make() has cut the step into items; a work item of the region is one of them and one KV
+ * head, that is, all query heads that share its keys. An item that sees all its segments writes its
+ * heads into r->att and quantises them at once; an item of a split sequence leaves softmax states,
+ * and a second region merges them in ascending order of segments, so the result has the same bits.
+ */
 #include "core/runtime/forward.h"
 #include "kvcache/kv_store.h"
 
-/* Do the heads of a KV head fill whole groups, so that the item that computes them can quantise
- * them? */
+/* Whether the query heads of one KV head fill whole groups, so that the item that computes them can
+ * quantise them. */
 static bool quantises_heads(const struct runner *r, const struct model_layer *l)
 {
     const struct model_shape *s = &r->model->shape;
@@ -12,8 +18,7 @@ static bool quantises_heads(const struct runner *r, const struct model_layer *l)
            s->n_head / l->n_kv_head * l->value_dim % KERN_GROUP == 0;
 }
 
-/* The attention output of some heads of a row is done: gate it, and quantise it if the next product
- * wants that. */
+/* Gate the finished heads of a row, and quantise them if the next product takes quantised rows. */
 static void finish_heads(struct runner *r, const struct model_layer *l, uint32_t row, uint32_t head,
                          uint32_t n)
 {
@@ -38,14 +43,14 @@ struct queries {
     size_t stride;
 };
 
-/* The first token of the chunk that a position is in. Chunks are whole segments of the softmax, so
- * that attention may count from there as well as from 0. */
+/* The first token of the chunk that a position is in. Chunks are whole softmax segments, so
+ * attention may count positions from there instead of from 0. */
 static uint32_t chunk_at(const struct runner *r, const struct model_layer *l, uint32_t pos)
 {
     return r->model->shape.is_chunked && l->window > 0 ? pos / l->window * l->window : 0;
 }
 
-/* Where the states of an item's first query go, of one KV head with `group` query heads. */
+/* The place for the states of an item's first query, for one KV head with `group` query heads. */
 static float *part_of(const struct attn_item *item, uint32_t kv_head, uint32_t group)
 {
     const size_t row = (size_t)kv_head * item->part_rows + item->part_row;
@@ -53,8 +58,8 @@ static float *part_of(const struct attn_item *item, uint32_t kv_head, uint32_t g
     return item->part != NULL ? item->part + row * group * item->part_stride : NULL;
 }
 
-/* The tokens that all rows see: those of an encoder's span, or of shared segments; 0: each row sees
- * those up to its own. */
+/* The number of tokens that every row of the item sees: an encoder's span, or shared segments. 0:
+ * each row sees the tokens up to its own. */
 static uint32_t seen_by_all(const struct runner *r, const struct model_layer *l,
                             const struct attn_item *item)
 {
@@ -71,7 +76,7 @@ struct attn_work {
     uint32_t kv_head;
 };
 
-/* Neither `next` nor is_fetched is set. */
+/* The arguments of the kernel for one item; `next` and is_fetched are left unset. */
 static struct kern_attn call_of(const struct runner *r, const struct thread_pool_worker *w,
                                 uint32_t layer, const struct queries *queries,
                                 const struct attn_work *p)
@@ -128,7 +133,7 @@ static void finish_work(struct runner *r, const struct model_layer *l, const str
         finish_heads(r, l, row + i, p->kv_head * group, group);
 }
 
-/* The heads of a KV head of a row whose segments were shared out. */
+/* Merge the states of a row whose segments were split, for the heads of one KV head. */
 static void merge_split(struct runner *r, const struct model_layer *l,
                         const struct attn_split *split, uint32_t kv_head)
 {
@@ -144,8 +149,9 @@ static void merge_split(struct runner *r, const struct model_layer *l,
     finish_heads(r, l, split->row, kv_head * group, group);
 }
 
-/* The longest contexts come last in a prompt, so single items are handed out. A thread mostly gets
- * the one after that which it had, whose first keys are then prefetched already. */
+/* Run all items. Items are handed out one at a time, because the longest contexts come last in a
+ * prompt. A thread usually gets the next item in order, whose first keys its last call has
+ * prefetched. */
 static void attend_items(struct runner *r, struct thread_pool_worker *w, uint32_t layer,
                          const struct queries *queries, const struct split_kv *split_kv)
 {
@@ -211,7 +217,7 @@ void project_out(struct runner *r, struct thread_pool_worker *w, const struct mo
     products(r, w, &p, 1, &in, r->batch->n_rows, RUNNER_ATTN_OUT);
 }
 
-/* The heads' results of each row, normed as one. */
+/* Norm the results of all heads of each row as one vector. */
 static void norm_results(struct runner *r, struct thread_pool_worker *w, const struct norm *norm,
                          size_t n)
 {

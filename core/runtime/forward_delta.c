@@ -1,15 +1,16 @@
 /* core/runtime/forward_delta.c - gated delta nets (arXiv 2412.06464), and KDA (arXiv 2510.26692),
  * which has a gate for each key dimension; see forward.h and kernels/recurrent.h.
  *
- * Of each head of queries and keys: convolution, silu, and length 1. Of each value head: the delta
- * rule with its key head, a norm, and the gate z.
+ * Each head of queries and keys gets convolution, silu, and length 1. Each value head gets the
+ * delta rule with its key head, a norm, and the gate z.
  */
 #include "core/runtime/forward.h"
 
 #include <string.h>
 
-#define LENGTH_EPS 1e-6f /* the published code's, which no file has */
-#define ITEMS_A_THREAD 2 /* heads are shared by threads where there are fewer */
+#define LENGTH_EPS 1e-6f /* constant of the published code; model files do not have it */
+#define ITEMS_A_THREAD 2 /* heads are cut into columns where there are fewer items than this for a
+                          * thread */
 
 static const struct recurrent_shape *shape_of(const struct runner *r)
 {
@@ -23,7 +24,7 @@ static size_t low_floats(const struct recurrent_shape *s)
     return (s->value_dim + KERN_LANES - 1) / KERN_LANES * KERN_LANES;
 }
 
-/* The short vectors that a KDA's alpha and z are made of, as these products take them. */
+/* The rows of low-rank vectors that KDA's alpha and z products take. */
 static struct input low_input(const struct runner *r, uint32_t i)
 {
     const struct recurrent_shape *s = shape_of(r);
@@ -62,7 +63,7 @@ static void project_low(struct runner *r, struct thread_pool_worker *w, const st
     }
 }
 
-/* q, k, v, z, alpha and beta of all rows. */
+/* Compute q, k, v, z, alpha and beta of all rows. */
 static void project(struct runner *r, struct thread_pool_worker *w, const struct model_layer *l)
 {
     const struct recurrent_shape *s = shape_of(r);
@@ -88,9 +89,9 @@ static void project(struct runner *r, struct thread_pool_worker *w, const struct
         project_low(r, w, l);
 }
 
-/* ---- what the heads take ---- */
+/* ---- inputs of the heads ---- */
 
-/* A head of queries or keys of a span, as the delta rule wants it. */
+/* Prepare one head of queries or keys of a span for the delta rule. */
 static void make_key(const struct runner *r, const struct model_layer *l,
                      const struct batch_span *span, uint32_t at, float scale)
 {
@@ -101,7 +102,8 @@ static void make_key(const struct runner *r, const struct model_layer *l,
         r->kern.l2norm(mix_row(r, i) + at, mix_row(r, i) + at, n, LENGTH_EPS, scale);
 }
 
-/* What is kept of states: n numbers of each row, from number `first` of alpha on. */
+/* Turn n numbers of each row, from number `first` of alpha on, into the decay factors of the
+ * states. */
 static void make_decay(const struct runner *r, const struct model_layer *l,
                        const struct batch_span *span, uint32_t first, uint32_t n)
 {
@@ -123,7 +125,8 @@ static void make_beta(const struct runner *r, const struct batch_span *span)
     }
 }
 
-/* Pieces of a span: heads of queries, of keys, of values; and what all heads have a number of. */
+/* Pieces of a span: heads of queries, of keys and of values; and one for the numbers that each head
+ * has one of. */
 static uint32_t n_pieces(const struct recurrent_shape *s)
 {
     return 2 * s->n_key_head + s->n_value_head + 1;
@@ -165,7 +168,8 @@ static void make_pieces(struct runner *r, struct thread_pool_worker *w, const st
 
 /* ---- the delta rule ---- */
 
-/* Panels from .. to - 1 of a value head's columns, all rows of a span. */
+/* Run the delta rule over all rows of a span, for panels from .. to - 1 of a value head's
+ * columns. */
 static void run_rule(const struct runner *r, const struct model_layer *l,
                      const struct batch_span *span, uint32_t head, uint32_t from, uint32_t to)
 {
@@ -201,13 +205,13 @@ static void run_rule(const struct runner *r, const struct model_layer *l,
     r->kern.delta(&d);
 }
 
-/* Does a head fill whole groups, so that what computes it can quantise it? */
+/* Whether a head fills whole groups, so that the item that computes it can quantise it. */
 static bool quantises_head(const struct runner *r, const struct model_layer *l)
 {
     return is_quantised(&l->mix.out) && shape_of(r)->value_dim % KERN_GROUP == 0;
 }
 
-/* A value head of a row: normed, gated, and quantised if that is wanted. */
+/* Norm and gate a value head of a row, and quantise it if that is wanted. */
 static void finish_head(const struct runner *r, const struct model_layer *l, uint32_t row,
                         uint32_t head)
 {
@@ -221,7 +225,7 @@ static void finish_head(const struct runner *r, const struct model_layer *l, uin
         r->kern.quantise(r->mix_qrows + row * r->mix_qrow_stride, s->n_inner, y, at, n);
 }
 
-/* Heads whose columns were shared out. */
+/* Finish the heads whose columns were shared out to several items. */
 static void finish_heads(struct runner *r, struct thread_pool_worker *w,
                          const struct model_layer *l)
 {
@@ -234,7 +238,7 @@ static void finish_heads(struct runner *r, struct thread_pool_worker *w,
     end_region(r, w, RUNNER_RECURRENT);
 }
 
-/* All of a head, or fewer where there are not enough heads for the threads. */
+/* Panels in an item: all of a head, or fewer where there are not enough heads for the threads. */
 uint32_t panels_of_item(const struct runner *r)
 {
     const struct recurrent_shape *s = shape_of(r);

@@ -1,4 +1,10 @@
-/* core/runtime/forward_ffn.c - the dense feed-forward net; see forward.h. */
+/* core/runtime/forward_ffn.c - the dense feed-forward net; see forward.h.
+ *
+ * Two regions: gate and up with the activation, then down. In the first, a thread computes the same
+ * columns of gate and up, activates them in place in r->gate and quantises them for down before it
+ * takes the next item, so the intermediate numbers never leave its cache. A net with a norm before
+ * down, or with sparse gates, needs whole rows first and pays for another region.
+ */
 #include "core/runtime/forward.h"
 
 void activate(const struct runner *r, const struct ffn *net, uint32_t each,
@@ -24,7 +30,7 @@ void activate(const struct runner *r, const struct ffn *net, uint32_t each,
 }
 
 /* Gate and up projections with the activation fused: the thread that has computed some columns of
- * both activates them while they are in its cache. An item is two panels, which give one group of
+ * both activates them while they are in its cache. An item is two panels, which make one group of
  * the quantised input of `down`. */
 static void gate_up(struct runner *r, struct thread_pool_worker *w, const struct model_layer *l)
 {
@@ -32,7 +38,8 @@ static void gate_up(struct runner *r, struct thread_pool_worker *w, const struct
     const struct product gate = {&net->gate, r->gate, r->ff_stride, ADAPTER_GATE, l};
     const struct product up = {&net->up, r->up, r->ff_stride, ADAPTER_UP, l};
     const struct input in = {r->norm, r->embd_stride, r->qrows, r->qrow_stride};
-    const bool is_last = l->ffn_sub_norm.weight == NULL; /* is nothing done before `down`? */
+    const bool is_last = l->ffn_sub_norm.weight == NULL; /* true: `down` takes the activations as
+                                                          * they are */
     const struct activation a = {r->gate, r->up, r->ff_stride, is_last ? r->ff_rows : NULL,
                                  r->ff_row_stride};
     const uint32_t n_panels = net->up.n_panels, n_items = (n_panels + 1) / 2;
@@ -57,7 +64,7 @@ static void gate_up(struct runner *r, struct thread_pool_worker *w, const struct
     end_region(r, w, RUNNER_GATE_UP);
 }
 
-/* What is activated, normed before `down` takes it. */
+/* Norm the activations before `down` takes them. */
 static void norm_activated(struct runner *r, struct thread_pool_worker *w,
                            const struct model_layer *l)
 {

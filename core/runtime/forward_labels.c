@@ -1,6 +1,7 @@
-/* core/runtime/forward_labels.c - numbers for labels of pooled rows; see forward.h.
+/* core/runtime/forward_labels.c - label scores of pooled rows (classifiers); see forward.h.
  *
- * Pools go through the classifier in tiles, also those that want no labels: a step has few of them.
+ * Pools go through the classifier in tiles, including those that want no labels: a step has few of
+ * them.
  */
 #include "core/runtime/forward.h"
 
@@ -27,7 +28,7 @@ static void gather(struct runner *r, struct thread_pool_worker *w, uint32_t at, 
     end_region(r, w, RUNNER_NORM);
 }
 
-/* Bias and activation of what dense has made, and its norm. */
+/* Add the bias to the outputs of `dense`, activate and norm them. */
 static void activate_dense(struct runner *r, struct thread_pool_worker *w, uint32_t n_pools)
 {
     const struct model_head *h = &r->model->head;

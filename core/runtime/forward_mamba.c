@@ -2,16 +2,17 @@
  * forward.h and kernels/recurrent.h.
  *
  * x goes through the convolution and silu, then through a scan whose steps dt and whose B and C
- * are the row's own, and is gated with z. In Mamba-2 the layer's input makes all of them; a head
+ * belong to the row, and is gated with z. In Mamba-2 the layer's input makes all of them; a head
  * has one step, and a group of heads has B and C in common and, behind the gate, a norm. In Mamba
- * x, behind the convolution, makes dt, B and C, and each channel has a step of its own.
+ * the convolved x makes dt, B and C, and each channel has a step of its own.
  */
 #include "core/runtime/forward.h"
 
 #include <string.h>
 
 #define ITEM_CHANNELS 64 /* whole panels of a state, and whole groups of a quantised row */
-#define ITEM_ROWS 64     /* of so many channels: what is done to them finds them in a near cache */
+#define ITEM_ROWS 64     /* rows handled at a time, so that the next operation finds them in a near
+                          * cache */
 
 static const struct recurrent_shape *shape_of(const struct runner *r)
 {
@@ -24,7 +25,7 @@ static uint32_t n_pieces(uint32_t n)
     return (n + ITEM_CHANNELS - 1) / ITEM_CHANNELS;
 }
 
-/* The channel behind those of a piece. */
+/* The end of a piece's channels. */
 static uint32_t piece_end(uint32_t piece, uint32_t n)
 {
     const uint32_t end = (piece + 1) * ITEM_CHANNELS;
@@ -32,7 +33,7 @@ static uint32_t piece_end(uint32_t piece, uint32_t n)
     return end < n ? end : n;
 }
 
-/* What the layer's input makes of each row: x (and B and C), z, and dt of Mamba-2. */
+/* Compute x (with B and C), z, and dt of Mamba-2 from each row of the layer's input. */
 static void project(struct runner *r, struct thread_pool_worker *w, const struct model_layer *l)
 {
     const struct recurrent_shape *s = shape_of(r);
@@ -53,7 +54,7 @@ static uint32_t scan_channels(const struct recurrent_shape *s)
     return s->n_inner + 2 * s->n_key_head * s->n_state;
 }
 
-/* The steps of all heads, of each row of a span. */
+/* Compute the steps of all heads for each row of a span. */
 static void make_steps(const struct runner *r, const struct model_layer *l,
                        const struct batch_span *span)
 {
@@ -66,7 +67,7 @@ static void make_steps(const struct runner *r, const struct model_layer *l,
     }
 }
 
-/* What the heads take: pieces of x, B and C, and the steps as one more. */
+/* Prepare the inputs of the heads: pieces of x, B and C, and the steps as one more piece. */
 static void make_pieces(struct runner *r, struct thread_pool_worker *w, const struct model_layer *l)
 {
     const uint32_t n = scan_channels(shape_of(r)), n_conv = n_pieces(n);
@@ -85,7 +86,7 @@ static void make_pieces(struct runner *r, struct thread_pool_worker *w, const st
     end_region(r, w, RUNNER_RECURRENT);
 }
 
-/* Panels from .. to - 1 of a head's columns, all rows of a span. */
+/* Scan panels from .. to - 1 of a head's columns over all rows of a span. */
 static void scan_head(const struct runner *r, const struct model_layer *l,
                       const struct batch_span *span, uint32_t head, uint32_t from, uint32_t to)
 {
@@ -135,7 +136,7 @@ static void scan_heads(struct runner *r, struct thread_pool_worker *w, const str
     end_region(r, w, RUNNER_RECURRENT);
 }
 
-/* A row's results: gated, and then normed, group by group. */
+/* Gate a row's results, and then norm them group by group. */
 static void finish_row(const struct runner *r, const struct model_layer *l, uint32_t row)
 {
     const struct recurrent_shape *s = shape_of(r);
@@ -179,7 +180,7 @@ void mamba2(struct runner *r, struct thread_pool_worker *w, const struct model_l
 
 /* ---- Mamba ---- */
 
-/* n numbers of a row from `from` on, as the product with m takes them. */
+/* Quantise n numbers of a row from `from` on, if the product with m takes quantised rows. */
 static void quantise_part(const struct runner *r, const struct matrix *m, uint32_t row,
                           uint32_t from, uint32_t to)
 {
@@ -205,7 +206,8 @@ static void make_x(struct runner *r, struct thread_pool_worker *w, const struct 
     end_region(r, w, RUNNER_RECURRENT);
 }
 
-/* What the steps are made of, B and C of each row, normed where the model has that. */
+/* Norm the numbers that the steps are made of, B and C of each row, where the model has these
+ * norms. */
 static void finish_short(struct runner *r, struct thread_pool_worker *w,
                          const struct model_layer *l)
 {
@@ -229,7 +231,7 @@ static void finish_short(struct runner *r, struct thread_pool_worker *w,
     end_region(r, w, RUNNER_RECURRENT);
 }
 
-/* dt, B and C of x. */
+/* Compute dt, B and C from x. */
 static void project_x(struct runner *r, struct thread_pool_worker *w, const struct model_layer *l)
 {
     const struct recurrent_shape *s = shape_of(r);
@@ -245,7 +247,7 @@ static void project_x(struct runner *r, struct thread_pool_worker *w, const stru
     products(r, w, &dt, 1, &in, r->batch->n_rows, RUNNER_QKV);
 }
 
-/* Channels from .. to - 1 of n rows: steps, scan, gate. */
+/* Run channels from .. to - 1 of n rows through steps, scan and gate. */
 static void scan_rows(const struct runner *r, const struct model_layer *l, float *state,
                       uint32_t row0, uint32_t n, uint32_t from, uint32_t to)
 {
@@ -279,7 +281,7 @@ static void scan_rows(const struct runner *r, const struct model_layer *l, float
     }
 }
 
-/* A piece of a span. */
+/* Scan one piece of a span. */
 static void scan_piece(const struct runner *r, const struct model_layer *l,
                        const struct batch_span *span, uint32_t from, uint32_t to)
 {

@@ -1,9 +1,9 @@
 /* core/runtime/forward_mla.c - latent attention (MLA, arXiv 2405.04434); see forward.h.
  *
- * The cache holds a latent vector for each token, and beside it a key part that is turned, both
- * shared by all heads: one KV head, whose values are the latent vector. A head's query is taken
- * into the latent space by its key_up, and its result out of it by its value_up, so that no head's
- * keys or values are ever made.
+ * The cache holds a latent vector for each token and a rotated part of the key beside it, both
+ * shared by all heads: one KV head, whose values are the latent vector. key_up maps a head's query
+ * into the latent space and value_up maps its result out of it, so that no head's keys or values
+ * are ever made.
  */
 #include "core/runtime/forward.h"
 
@@ -15,7 +15,7 @@ struct head_product {
     const struct matrix *w;
     float *out;
     size_t out_stride, to_each;
-    struct input in; /* of head 0; strides are from row to row */
+    struct input in; /* rows of head 0; strides are from row to row */
     size_t from_each, q_each;
 };
 
@@ -40,7 +40,7 @@ static void head_products(struct runner *r, struct thread_pool_worker *w,
     end_region(r, w, part);
 }
 
-/* Heads of a row, `n` numbers each, quantised one by one. */
+/* Quantise the heads of a row one by one, `n` numbers each. */
 static void quantise_each(struct runner *r, uint32_t row, const float *x, size_t next, size_t n)
 {
     const uint32_t n_head = r->model->shape.n_head;
@@ -52,7 +52,7 @@ static void quantise_each(struct runner *r, uint32_t row, const float *x, size_t
 
 /* ---- queries ---- */
 
-/* Where there is a matrix between, queries come of its normed outputs. */
+/* Compute the queries; with q_down, from its normed outputs. */
 static void project_queries(struct runner *r, struct thread_pool_worker *w,
                             const struct model_layer *l)
 {
@@ -91,7 +91,7 @@ static void project(struct runner *r, struct thread_pool_worker *w, const struct
         products(r, w, p, 2, &in, r->batch->n_rows, RUNNER_QKV);
 }
 
-/* Norm the latent vector, rotate the part beside it, and put both into the cache. */
+/* Norm the latent vector, rotate the part beside it, and write both to the cache. */
 static void store_latent(struct runner *r, const struct model_layer *l, uint32_t layer,
                          uint32_t row)
 {
@@ -103,7 +103,8 @@ static void store_latent(struct runner *r, const struct model_layer *l, uint32_t
     store_row(r, layer, row, k, k);
 }
 
-/* Keys, and queries, whose rotary parts are written behind the columns that key_up will fill. */
+/* Finish a row's keys and queries; the rotated parts of the queries are written behind the columns
+ * that key_up will fill. */
 static void mla_finish_row(struct runner *r, const struct model_layer *l, uint32_t layer,
                            uint32_t row)
 {

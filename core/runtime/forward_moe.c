@@ -2,8 +2,8 @@
  *
  * Every row chooses its experts. Rows are then sorted by expert into slots, so that an expert's
  * weights are read once for all of its rows, and its products are those of a dense net over its
- * slots. A row's sum over its experts goes in the order of its choice: what others chose changes
- * nothing.
+ * slots. A row's sum over its experts is in the order of its choice, so the choices of other rows
+ * change nothing.
  */
 #include "core/runtime/forward.h"
 
@@ -11,16 +11,17 @@
 #include <math.h>
 #include <string.h>
 
-#define MIXER_JITTER 0.01f /* router_jitter_noise, which no published file changes */
-#define LEAST_SUM 0x1p-100f /* of weights that are made to sum to 1: all of them may be 0 */
+#define MIXER_JITTER 0.01f /* router_jitter_noise, the same in all published files */
+#define LEAST_SUM 0x1p-100f /* least sum of weights that are made to sum to 1: all of them may be
+                             * 0 */
 
 /* ---- the choice ---- */
 
-/* How a row's experts are told apart: outputs of the router, or, if more than them counts,
- * `ranks`. */
+/* The numbers that a row's experts are chosen by: the outputs of the router, or `ranks` where more
+ * than the outputs counts. */
 struct router_scores {
     const float *logits;
-    float max, sum; /* of a softmax over all of them */
+    float max, sum; /* maximum and sum of a softmax over all experts */
 };
 
 static float weight_of(const struct model_shape *s, const struct router_scores *b, uint32_t expert)
@@ -30,8 +31,8 @@ static float weight_of(const struct model_shape *s, const struct router_scores *
     return kern_exp(b->logits[expert] - b->max) / b->sum;
 }
 
-/* What a group of n experts is worth: its best one where the weights are a softmax (DeepSeek-V2's
- * report), its two best ones together where they are apart (DeepSeek-V3's). */
+/* Score a group of n experts: by its best expert where the weights are a softmax (DeepSeek-V2's
+ * report), by the sum of its two best ones where they are sigmoids (DeepSeek-V3's). */
 static float group_score_of(struct runner *r, float *ranks, uint32_t n)
 {
     const float best = r->kern.max(ranks, n);
@@ -46,7 +47,7 @@ static float group_score_of(struct runner *r, float *ranks, uint32_t n)
     return best + second;
 }
 
-/* Only experts of the best groups can be chosen; of equal groups the lowest. */
+/* Drop all experts outside the best groups; of equal groups the lowest is kept. */
 static void drop_groups(struct runner *r, float *ranks)
 {
     const struct model_shape *s = &r->model->shape;
@@ -68,8 +69,8 @@ static void drop_groups(struct runner *r, float *ranks)
         ranks[e] = is_kept[e / each] ? ranks[e] : -INFINITY;
 }
 
-/* The weight of the best of those that are left, of a mixer: its share among all whose outputs are
- * not behind it by more than 2 jitters, in parts of the larger magnitude: Phi-3.5-MoE's code. */
+/* SparseMixer's weight of the best expert that is left: its share among all experts whose outputs
+ * are at most 2 jitters below it, relative to the larger magnitude (Phi-3.5-MoE's code). */
 static float mixer_weight(const float *ranks, uint32_t n, float best)
 {
     float sum = 0.0f;
@@ -83,7 +84,8 @@ static float mixer_weight(const float *ranks, uint32_t n, float best)
     return 1.0f / (sum > 1.0f ? sum : 1.0f);
 }
 
-/* The experts with the highest numbers in `ranks`, which loses them; of equals the lowest first. */
+/* Choose the experts with the highest numbers in `ranks`, and remove them from it; of equals the
+ * lowest comes first. */
 static void choose(struct runner *r, float *ranks, const struct router_scores *b,
                    struct expert_pick *picks)
 {
@@ -108,7 +110,8 @@ static void choose(struct runner *r, float *ranks, const struct router_scores *b
             (s->expert_norm ? picks[j].weight / sum : picks[j].weight) * s->expert_scale;
 }
 
-/* The order of the weights is that of the logits; where they are added up they must be there. */
+/* Fill the numbers to choose by. The order of the weights is that of the logits; weights themselves
+ * are needed only where they are added up, with a bias or for a group's score. */
 static void fill_ranks(const struct model_shape *s, const struct model_layer *l,
                        const struct router_scores *b, float *ranks)
 {
@@ -158,8 +161,8 @@ void moe_choose(struct runner *r, struct thread_pool_worker *w, const struct mod
 
 /* ---- rows sorted by expert ---- */
 
-/* Slots of each expert that was chosen, one expert after the other, rows ascending. One thread's
- * work: a few numbers for each choice. */
+/* Give each chosen expert its slots, one expert after the other, rows ascending. One thread does
+ * it: a few numbers for each choice. */
 static void assign_slots(struct runner *r)
 {
     const struct model_shape *s = &r->model->shape;
@@ -174,13 +177,13 @@ static void assign_slots(struct runner *r)
         if (count[e] > 0)
             r->active[r->n_active++] = (struct expert_rows){e, slot, count[e]};
         slot += count[e];
-        count[e] = slot - count[e]; /* from here on: the expert's next slot */
+        count[e] = slot - count[e]; /* from here on count[e] is the expert's next slot */
     }
     for (uint32_t i = 0; i < n; i++)
         r->picks[i].slot = count[r->picks[i].expert]++;
 }
 
-/* A row's copy for an expert, multiplied by the weight that it has there. */
+/* Write a row's copy for an expert, multiplied by the expert's weight. */
 static void weigh_slot(struct runner *r, uint32_t row, const struct expert_pick *p, bool quantised)
 {
     const size_t n = r->model->shape.n_embd;
@@ -192,7 +195,7 @@ static void weigh_slot(struct runner *r, uint32_t row, const struct expert_pick 
         r->kern.quantise(r->slot_qrows + p->slot * r->slot_qrow_stride, n, x, 0, n);
 }
 
-/* A row's copy for an expert: as it is, or what experts_in has made of it. */
+/* Write a row's copy for an expert: the row itself, or its product with experts_in. */
 static void copy_slot(struct runner *r, uint32_t row, uint32_t slot, const struct model_layer *l)
 {
     const bool quantised = is_quantised(&l->experts.up) || is_quantised(&l->experts.gate);
@@ -210,7 +213,7 @@ static void copy_slot(struct runner *r, uint32_t row, uint32_t slot, const struc
         memcpy(r->slot_rows + slot * r->embd_stride, x, n * sizeof(*x));
 }
 
-/* Copies of the rows, as the experts take them. */
+/* Copy the rows into their slots, in the form that the experts take. */
 static void fill_slots(struct runner *r, struct thread_pool_worker *w, const struct model_layer *l)
 {
     const uint32_t used = r->model->shape.n_expert_used;
@@ -303,7 +306,7 @@ void moe_add_experts(struct runner *r, const struct model_layer *l, uint32_t row
     }
 }
 
-/* The shared expert's part of a row, as its own gate lets it pass; or nothing. */
+/* Begin a row's sum with the gated output of the shared expert, or with zeros. */
 static void begin_row(struct runner *r, const struct model_layer *l, uint32_t row, float *out)
 {
     const size_t n = r->model->shape.n_embd;

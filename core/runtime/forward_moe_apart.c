@@ -1,14 +1,14 @@
 /* core/runtime/forward_moe_apart.c - mixtures of experts beside a dense net that has norms of its
  * own; see forward.h.
  *
- * x goes through three norms: the dense net's, the router's and the experts'. What the net and the
- * experts make is normed too, each for itself, before it is added up.
+ * x goes through three norms: the dense net's, the router's and the experts'. The outputs of the
+ * net and of the experts are normed separately before they are added up.
  */
 #include "core/runtime/forward.h"
 
 #include <string.h>
 
-/* delta = what the dense net has made, normed. */
+/* delta = the normed output of the dense net. */
 static void keep_dense(struct runner *r, struct thread_pool_worker *w, const struct model_layer *l)
 {
     const size_t n = r->model->shape.n_embd;
@@ -25,7 +25,7 @@ static void keep_dense(struct runner *r, struct thread_pool_worker *w, const str
     end_region(r, w, RUNNER_NORM);
 }
 
-/* What the experts have made, normed, and that. */
+/* Norm the sum of the experts and add the dense net's output to it. */
 static void join(struct runner *r, struct thread_pool_worker *w, const struct model_layer *l)
 {
     const size_t n = r->model->shape.n_embd;

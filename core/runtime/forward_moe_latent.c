@@ -1,7 +1,7 @@
 /* core/runtime/forward_moe_latent.c - experts that work on fewer numbers than x has; see forward.h.
  *
- * A row goes through experts_in before the experts take it, and what they have made of it, added
- * up, through experts_out. The router and the shared expert take the row as it is.
+ * experts_in maps a row to the numbers that the experts take, and experts_out maps the sum of their
+ * outputs back. The router and the shared expert take the row itself.
  */
 #include "core/runtime/forward.h"
 
@@ -17,7 +17,7 @@ void moe_latent_in(struct runner *r, struct thread_pool_worker *w, const struct 
         products(r, w, &p, 1, &in, r->batch->n_rows, RUNNER_ROUTE);
 }
 
-/* The sums over each row's experts. Nobody takes the rows of r->norm quantised any more. */
+/* Sum up the experts of each row. The quantised rows of r->norm are no longer needed. */
 static void sum_latent(struct runner *r, struct thread_pool_worker *w, const struct model_layer *l)
 {
     const size_t n = l->experts_out.n_in;

@@ -1,12 +1,11 @@
 /* core/runtime/forward_mtp.c - a layer that guesses tokens; see forward.h and mtp.h.
  *
  * Its input at a position is eh_proj of two vectors in a row: the token's embedding, and the hidden
- * state before it, each normed. The hidden state is the model's, as its last norm makes it, or,
- * from the second guess on, the layer's own, as its output norm makes it (so do llama.cpp and
- * vLLM).
+ * state before it, each normed. The hidden state is the model's, after its last norm, or, from the
+ * second guess on, the layer's own, after its output norm (as in llama.cpp and vLLM).
  *
- * In a step the layer leaves its keys and values, which later guesses look at, and nothing else of
- * it is computed. Where a guess is made it is run as any layer, and its output makes logits.
+ * In a step only the layer's keys and values are computed, because later guesses attend to them.
+ * For a guess it runs like any other layer, and its output makes logits.
  */
 #include "core/runtime/forward.h"
 
@@ -47,7 +46,7 @@ static void join_row(struct runner *r, uint32_t row, uint32_t at, bool is_guess)
         r->kern.quantise(r->mtp.pair_qrows + at * r->mtp.pair_qrow_stride, 2 * n, pair, 0, 2 * n);
 }
 
-/* `out`, which is not r->x where rows of a step are joined, = the layer's input. */
+/* `out` = the layer's input. In a step `out` is not r->x. */
 static void join(struct runner *r, struct thread_pool_worker *w, bool is_guess, float *out)
 {
     const struct input in = {r->mtp.pairs, r->mtp.pair_stride, r->mtp.pair_qrows,
@@ -71,7 +70,7 @@ static void join(struct runner *r, struct thread_pool_worker *w, bool is_guess, 
 
 /* ---- in a step ---- */
 
-/* The layer's norm of its input, r->delta. */
+/* Norm the layer's input, r->delta. */
 static void norm_input(struct runner *r, struct thread_pool_worker *w, const struct model_layer *l)
 {
     const size_t n = r->model->shape.n_embd;
@@ -119,7 +118,7 @@ void mtp_step(struct runner *r, struct thread_pool_worker *w)
 {
     const uint32_t layer = r->model->shape.n_layer;
 
-    join(r, w, false, r->delta); /* x stays: the hidden states are made of it */
+    join(r, w, false, r->delta); /* not into x: the hidden states are made of x */
     keep_all(r, w);
     norm_input(r, w, &r->model->layers[layer]);
     if (r->model->shape.n_latent > 0)

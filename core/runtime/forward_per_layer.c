@@ -1,9 +1,10 @@
-/* core/runtime/forward_per_layer.c - what layers are told of their tokens once more; see forward.h.
+/* core/runtime/forward_per_layer.c - per-layer embeddings: each layer gets its token once more; see
+ * forward.h.
  *
- * A second embedding has a row of n_per_layer numbers for each token and layer. Together with what
- * a matrix makes of the first embedding, normed for each layer, it is the layer's input beside x:
- * (norm(in(x) / sqrt(n_embd)) + row * sqrt(n_per_layer)) / sqrt(2). A layer ends with
- * x += norm(out(act(gate(x)) * input)) (Gemma 3n's and Gemma 4's published code).
+ * A second embedding has a row of n_per_layer numbers for each token and layer. A matrix makes as
+ * many numbers from the first embedding, normed for each layer. Both together are the layer's input
+ * beside x: (norm(in(x) / sqrt(n_embd)) + row * sqrt(n_per_layer)) / sqrt(2). A layer ends with x
+ * += norm(out(act(gate(x)) * input)) (Gemma 3n's and Gemma 4's published code).
  */
 #include "core/runtime/forward.h"
 
@@ -12,7 +13,7 @@
 
 #define ROOT_HALF 0.70710678f
 
-/* The embedding as the matrix takes it. */
+/* Quantise the embeddings if the matrix takes quantised rows. */
 static void quantise_embedding(struct runner *r, struct thread_pool_worker *w)
 {
     uint32_t from, to;
@@ -25,7 +26,7 @@ static void quantise_embedding(struct runner *r, struct thread_pool_worker *w)
     end_region(r, w, RUNNER_EMBED);
 }
 
-/* The token's row for all layers, as it is in the file. */
+/* The token's row for all layers, as the file has it. */
 static const float *row_of(struct runner *r, const struct thread_pool_worker *w, int32_t id)
 {
     const struct matrix *m = &r->model->per_layer_embed;
@@ -65,7 +66,7 @@ void per_layer_inputs(struct runner *r, struct thread_pool_worker *w)
     end_region(r, w, RUNNER_EMBED);
 }
 
-/* act(gate x) times the layer's input. */
+/* Multiply act(gate x) by the layer's input. */
 static void gate_input(struct runner *r, struct thread_pool_worker *w, uint32_t layer)
 {
     const struct model_shape *s = &r->model->shape;

@@ -1,10 +1,17 @@
-/* core/runtime/forward_products.c - products of a matrix and all rows; see forward.h. */
+/* core/runtime/forward_products.c - products of a matrix and all rows; see forward.h.
+ *
+ * Items are panels of 16 outputs, and each item covers all rows of the batch, so a weight is read
+ * once a step whatever the batch. Several products of one input are numbered through as one region.
+ * With weights on several memory nodes the numbering goes node by node, so that the share that a
+ * thread owns by default is the part on its own node. Rows come quantised or as floats as the type
+ * of the weights wants.
+ */
 #include "core/runtime/forward.h"
 
 uint32_t grain_for(const struct runner *r, uint32_t n_items, uint32_t n)
 {
-    /* Most of a thread's share first, since each go costs a look at all rows, then little by
-     * little, so that a thread that was interrupted does not hold up the others for long. */
+    /* First most of a thread's share, since each call goes over all rows, then small parts, so that
+     * an interrupted thread does not hold up the others for long. */
     const uint32_t n_threads = thread_pool_n_threads(r->pool);
     const uint32_t eighth = n_items / (n_threads * 8);
     uint32_t grain = n_items;
@@ -27,7 +34,7 @@ bool takes_floats(const struct ffn *net)
            (matrix_exists(&net->gate) && !is_quantised(&net->gate));
 }
 
-/* Panels of one part. */
+/* Compute panels of one part (memory node). */
 static void run_part(struct runner *r, const struct product *p, uint32_t each,
                      const struct input *in, uint32_t n_rows, uint32_t from, uint32_t to)
 {
@@ -87,7 +94,7 @@ bool next_piece(struct pieces *s, uint32_t *i, uint32_t *from, uint32_t *to)
     return true;
 }
 
-/* And what adapters add to them. */
+/* Compute panels of a product and add what adapters contribute to them. */
 static void run_panels(struct runner *r, const struct product *p, const struct input *in,
                        uint32_t n_rows, uint32_t from, uint32_t to)
 {

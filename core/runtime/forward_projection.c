@@ -1,8 +1,8 @@
 /* core/runtime/forward_projection.c - layers behind the pooling; see forward.h.
  *
  * A pooled vector goes through the model's projections in place, in tiles of pools. They have no
- * biases, so it does not matter that a mean is a sum here. Vectors of single tokens are left as
- * they are.
+ * biases, so a sum gives the same direction as its mean. Vectors of single tokens are left as they
+ * are.
  */
 #include "core/runtime/forward.h"
 
@@ -26,7 +26,7 @@ static void gather(struct runner *r, struct thread_pool_worker *w, uint32_t at, 
     end_region(r, w, RUNNER_NORM);
 }
 
-/* What the first has made, as the second takes it. */
+/* Quantise the outputs of the first projection if the second takes quantised rows. */
 static void quantise_wide(struct runner *r, struct thread_pool_worker *w, uint32_t n_pools)
 {
     const struct matrix *second = &r->model->projections[1];

@@ -1,17 +1,17 @@
-/* core/runtime/forward_recurrent.c - layers with a state: what their kinds share, and the short
- * convolution (LFM2); see forward.h.
+/* core/runtime/forward_recurrent.c - layers with a state: the parts that all kinds share, and the
+ * short convolution (LFM2); see forward.h.
  *
- * Products make a row of r->mix of each normed row. What follows is cut by spans, and within a span
- * by channels or heads, never by rows: a thread takes some channels of a span through all of its
- * rows, in order, and so does the state. A channel's or head's numbers meet no others in a sum, so
- * the bits depend neither on who computes them nor on how a sequence was cut into spans.
+ * Products make a row of r->mix from each normed row. The work after them is cut by spans, and
+ * within a span by channels or heads, never by rows: a thread takes some channels of a span through
+ * all of its rows, in order, and so does the state. Numbers of different channels or heads never
+ * meet in a sum, so the bits depend neither on the thread nor on how a sequence was cut into spans.
  */
 #include "core/runtime/forward.h"
 #include "kvcache/state_store.h"
 
 #include <string.h>
 
-#define CONV_CHANNELS 64 /* of an item; a multiple of KERN_GROUP */
+#define CONV_CHANNELS 64 /* channels of an item; a multiple of KERN_GROUP */
 
 bool recurrent_quantises(const struct model_layer *l)
 {
@@ -91,7 +91,7 @@ void recurrent_out(struct runner *r, struct thread_pool_worker *w, const struct 
 
 /* ---- short convolution ---- */
 
-/* Channels of a span: y = C * conv(B * X). */
+/* Compute y = C * conv(B * X) for some channels of a span. */
 static void conv_item(const struct runner *r, const struct model_layer *l,
                       const struct batch_span *span, uint32_t from, uint32_t to)
 {

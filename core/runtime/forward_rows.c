@@ -1,4 +1,11 @@
-/* core/runtime/forward_rows.c - what is done row by row; see forward.h. */
+/* core/runtime/forward_rows.c - residuals, norms, rotation and cache writes, row by row; see
+ * forward.h.
+ *
+ * A row belongs to one thread within a region, so everything that happens to it between two
+ * products (bias, norm, rotation, quantising) is done in one visit, in place. residual_norm() adds
+ * the branch that the last layer left before it norms x, which spares a pass over the rows of its
+ * own.
+ */
 #include "core/runtime/forward.h"
 #include "kvcache/kv_store.h"
 
@@ -36,8 +43,8 @@ void norm_row(const struct runner *r, float *out, const float *x, const struct n
 static void add_residual(const struct runner *r, float *x, const struct residual *b, uint32_t row)
 {
     const struct model_shape *s = &r->model->shape;
-    float *before = r->norm + row * r->embd_stride; /* is free until x is normed into it */
-    /* No other thread reads this row of the branch. */
+    float *before = r->norm + row * r->embd_stride; /* free until the norm of x is written there */
+    /* no other thread reads this row of the branch */
     float *delta = (float *)b->delta + row * r->embd_stride;
 
     if (b->bias != NULL)
@@ -137,7 +144,7 @@ void scale_query(const struct runner *r, const struct model_layer *l, float *q, 
         r->kern.scale(q, l->query_scale[pos], n);
 }
 
-/* Heads as they are compared: normed and turned, in the model's order. */
+/* Norm and rotate the heads of queries or keys, in the model's order. */
 static void position_heads(const struct runner *r, const struct model_layer *l, float *x,
                            uint32_t n_head, const struct norm *norm, uint32_t pos)
 {
@@ -161,7 +168,8 @@ static void finish_queries(const struct runner *r, const struct model_layer *l, 
     scale_query(r, l, q, pos, n);
 }
 
-/* Where a layer has no values of its own, they are its keys before their norm and rotation. */
+/* Finish a row's keys and values. A layer without v has its keys, before norm and rotation, as
+ * values. */
 static void finish_keys(const struct runner *r, const struct model_layer *l, float *k, float *v,
                         uint32_t pos)
 {

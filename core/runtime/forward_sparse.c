@@ -1,13 +1,13 @@
-/* core/runtime/forward_sparse.c - activations of which most are cut away; see forward.h.
+/* core/runtime/forward_sparse.c - activations of which most are cut to 0; see forward.h.
  *
- * Of the gates of a row only those above a bound count: their mean and so many standard deviations
- * (Gemma 3n's published code). They are what is above it, and the others 0.
+ * Only the gates of a row above a bound count: their mean plus a number of standard deviations
+ * (Gemma 3n's published code). A gate becomes its excess over the bound, or 0 below it.
  */
 #include "core/runtime/forward.h"
 
 #include <math.h>
 
-/* In 16 lanes, as sums of kernels are. */
+/* The mean, summed in 16 lanes as kernels sum. */
 static float mean_of(const float *x, size_t n)
 {
     float lane[KERN_LANES] = {0};

@@ -1,18 +1,18 @@
 /* core/runtime/forward_streams.c - models with several streams (AltUp, arXiv 2301.13310) and a
  * low-rank net beside attention (LAuReL, arXiv 2411.07501); see forward.h.
  *
- * A token has n_streams rows of n_embd numbers. Each layer first predicts all of them from what
- * they were, runs on the first alone, in r->x, and then corrects all by what the layer has changed
- * in it. A router of the first stream gives the coefficients of both. What the layer is told of its
- * token once more (forward_per_layer.c) goes to the streams behind the first. Order and formulas
- * are those of Gemma 3n's published code.
+ * A token has n_streams rows of n_embd numbers. Each layer first predicts all streams from their
+ * old values, runs on the first alone, in r->x, and then corrects all of them by the change of the
+ * first. A router of the first stream gives the coefficients of both. The layer's output for the
+ * per-layer embedding (forward_per_layer.c) is added to the streams behind the first. Order and
+ * formulas are those of Gemma 3n's published code.
  */
 #include "core/runtime/forward.h"
 
 #include <math.h>
 #include <string.h>
 
-#define LEAST_SQUARE 1e-5f /* mean of squares that a stream is divided by the root of */
+#define LEAST_SQUARE 1e-5f /* least mean of squares: a stream is divided by its root */
 
 static const float root_half = 0.70710678f;
 
@@ -32,7 +32,7 @@ static float mean_square(const float *x, size_t n)
 
 /* ---- coefficients ---- */
 
-/* out = the few outputs of a matrix of one panel for a row. */
+/* out = the few outputs of a matrix of one panel, for a row. */
 static void few_outputs(struct runner *r, const struct matrix *m, uint32_t row, const float *x,
                         float out[KERN_LANES])
 {
@@ -44,7 +44,7 @@ static void few_outputs(struct runner *r, const struct matrix *m, uint32_t row, 
     run_product(r, &p, 0, &in, 1, 0, 1);
 }
 
-/* What the router makes of the row x, and `m` of that. */
+/* The router's outputs for the row x, multiplied by `m`. */
 static void coefficients(struct runner *r, const struct model_layer *l, const struct matrix *m,
                          uint32_t row, const float *x, float out[KERN_LANES])
 {
@@ -59,9 +59,9 @@ static void coefficients(struct runner *r, const struct model_layer *l, const st
     few_outputs(r, m, row, modalities, out);
 }
 
-/* ---- before and behind a layer ---- */
+/* ---- before and after a layer ---- */
 
-/* Streams as the layer expects them, and x, the first of them. */
+/* Predict the streams of a row, and set x to the first of them. */
 static void predict_row(struct runner *r, const struct thread_pool_worker *w,
                         const struct model_layer *l, uint32_t row)
 {
@@ -88,7 +88,8 @@ static void predict(struct runner *r, struct thread_pool_worker *w, const struct
     end_region(r, w, RUNNER_NORM);
 }
 
-/* Streams get what the layer has changed in the first; norm = that, as per_layer_gate takes it. */
+/* Correct the streams by the change that the layer made in the first; norm = that, as
+ * per_layer_gate takes it. */
 static void correct_row(struct runner *r, const struct model_layer *l, uint32_t row)
 {
     const struct model_shape *s = &r->model->shape;
@@ -114,7 +115,7 @@ static void correct(struct runner *r, struct thread_pool_worker *w, const struct
     end_region(r, w, RUNNER_NORM);
 }
 
-/* What per_layer_out has made, into the streams behind the first. */
+/* Add the output of per_layer_out to the streams behind the first. */
 static void add_to_others(struct runner *r, struct thread_pool_worker *w,
                           const struct model_layer *l)
 {
@@ -147,7 +148,7 @@ static void quantise_low(struct runner *r, struct thread_pool_worker *w, const s
     end_region(r, w, RUNNER_QKV);
 }
 
-/* r->laurel = what attention takes, and what the net makes of that, normed. */
+/* r->laurel = attention's input plus the normed output of the low-rank net for it. */
 static void laurel(struct runner *r, struct thread_pool_worker *w, const struct model_layer *l)
 {
     const size_t n = r->model->shape.n_embd;
@@ -198,7 +199,7 @@ void streams_layer(struct runner *r, struct thread_pool_worker *w, uint32_t i)
 
 /* ---- the ends ---- */
 
-/* made = its direction, as long as `like` is. */
+/* Scale `made` to the length of `like`. */
 static void match_length(const struct runner *r, float *made, const float *like, size_t n)
 {
     const float own = mean_square(made, n);
@@ -207,7 +208,7 @@ static void match_length(const struct runner *r, float *made, const float *like,
     r->kern.scale(made, sqrtf(mean_square(like, n)) / sqrtf(least), n);
 }
 
-/* Streams behind the first: what a matrix of each makes of the embedding. */
+/* Fill stream i: the embedding for i = 0, else r->delta scaled to the embedding's length. */
 static void fill_streams(struct runner *r, struct thread_pool_worker *w, uint32_t i)
 {
     const size_t n = r->model->shape.n_embd;
@@ -225,7 +226,7 @@ static void fill_streams(struct runner *r, struct thread_pool_worker *w, uint32_
     end_region(r, w, RUNNER_EMBED);
 }
 
-/* The rows of a stream, quantised if a matrix wants that. */
+/* Quantise the rows of a stream if the matrix wants that. */
 static void quantise_rows_of(struct runner *r, struct thread_pool_worker *w, const struct matrix *m,
                              const struct input *in)
 {
@@ -239,7 +240,7 @@ static void quantise_rows_of(struct runner *r, struct thread_pool_worker *w, con
     end_region(r, w, RUNNER_EMBED);
 }
 
-/* r->delta = matrix `each` of `m`, of the rows of a stream. */
+/* r->delta = matrix `each` of `m` times the rows of a stream. */
 static void stream_product(struct runner *r, struct thread_pool_worker *w, const struct matrix *m,
                            uint32_t each, const struct input *in)
 {
@@ -265,7 +266,7 @@ void streams_begin(struct runner *r, struct thread_pool_worker *w)
     }
 }
 
-/* x = the sum of the streams so far. */
+/* Add stream i to x. */
 static void add_stream(struct runner *r, struct thread_pool_worker *w, uint32_t i)
 {
     const struct model_shape *s = &r->model->shape;

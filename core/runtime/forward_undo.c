@@ -1,4 +1,11 @@
-/* core/runtime/forward_undo.c - recurrent states behind wrong guesses; see forward.h and undo.h. */
+/* core/runtime/forward_undo.c - recurrent states behind wrong guesses; see forward.h and undo.h.
+ *
+ * Three steps inside a forward pass. Before the layers, the states of spans with guesses are
+ * copied; after the products of each recurrent layer, their rows of r->mix are copied; after the
+ * outputs, which know which guesses were wrong, the copied state is put back and the kept rows that
+ * were right run through the layer's scan again. That is exact and cheaper than keeping a state
+ * behind every row.
+ */
 #include "core/runtime/forward.h"
 #include "kvcache/state_store.h"
 
@@ -21,7 +28,7 @@ static uint8_t *state_of(const struct runner *r, uint32_t i)
     return state_store_at(r->states, r->step->spans[r->undo.spans[i]].state);
 }
 
-/* A recurrent layer's part of the state. */
+/* Copy a recurrent layer's part of a state. */
 static void copy_part(const struct runner *r, uint8_t *to, const uint8_t *from, uint32_t layer)
 {
     const size_t bytes = r->model->shape.recurrent.layer_floats * sizeof(float);
@@ -67,7 +74,7 @@ void undo_keep_rows(struct runner *r, struct thread_pool_worker *w, const struct
 
 /* ---- afterwards ---- */
 
-/* The first guess of a span that was wrong; behind the last row: none was. */
+/* The first row of a span that was void, because a guess before it was wrong; or the span's end. */
 static uint32_t first_wrong(const struct batch *b, const struct batch_span *span)
 {
     uint32_t row = span->row0 + span->n_row;
@@ -114,7 +121,7 @@ static void restore_states(struct runner *r, struct thread_pool_worker *w)
     end_region(r, w, RUNNER_RECURRENT);
 }
 
-/* Let the layer's states take in the rows that were right. */
+/* Advance the layer's states by the rows that were right. */
 static void take_in(struct runner *r, struct thread_pool_worker *w, uint32_t layer)
 {
     const struct model_layer *l = &r->model->layers[layer];
@@ -133,7 +140,7 @@ static void take_in(struct runner *r, struct thread_pool_worker *w, uint32_t lay
 
 void undo_wrong(struct runner *r, struct thread_pool_worker *w)
 {
-    thread_pool_barrier(w); /* nobody looks at r->batch any more */
+    thread_pool_barrier(w); /* no thread reads r->batch any more */
     if (w->index == 0) {
         find_wrong(r);
         r->batch = r->undo.batch;

@@ -1,4 +1,11 @@
-/* core/runtime/mtp.c - guesses, from what is known to rows and back; see mtp.h and runner.h. */
+/* core/runtime/mtp.c - guesses: from a sequence's state to rows of a batch, and back; see mtp.h and
+ * runner.h.
+ *
+ * runner_guess() turns each guess into a span of one row in a batch of its own, whose block table
+ * is the sequence's table with the private blocks of its slot at the end, and whose output samples
+ * like any other. The engine thread calls it once for each further guess; the hidden state to
+ * continue from is the model's for the first guess and the layer's own afterwards.
+ */
 #include "core/runtime/mtp.h"
 
 #include "core/base/err.h"
@@ -12,7 +19,7 @@
 #include <assert.h>
 #include <string.h>
 
-#define PAGE 4096u /* what a private block's layer takes is whole ones */
+#define PAGE 4096u /* bytes of a page: a private block takes whole pages in each layer */
 
 _Static_assert(RUNNER_MAX_GUESSES <= (MTP_PRIVATE_BLOCKS - 1) * BLOCK_TOKENS,
                "guesses that begin in a block end in the next one");
@@ -27,7 +34,7 @@ static const struct model_layer *layer_of(const struct runner *r)
     return &r->model->layers[r->model->shape.n_layer];
 }
 
-/* ---- what there is ---- */
+/* ---- buffers ---- */
 
 static void set_sizes(struct runner *r, const struct runner_options *o)
 {
@@ -93,7 +100,9 @@ static double bytes_of(const struct matrix *m)
     return (double)m->n_panels * (double)m->panel_bytes;
 }
 
-/* The output matrix, and of all that is no end a layer's share. Of experts both read few. */
+/* The share of a step's bytes that a guess reads: the output matrix, and one layer's share of all
+ * weights except embedding and output. Both read few experts, so that the ratio holds for mixtures
+ * too. */
 double runner_guess_weight(const struct model *m)
 {
     const double ends = bytes_of(&m->embed) +
@@ -130,8 +139,8 @@ void mtp_find_last(struct mtp *m, const struct batch *b)
 
 /* ---- guesses ---- */
 
-/* The sequence's blocks, of which the last one, if it is not full, and those behind it are private.
- */
+/* Copy the sequence's block table. Its last block, if it is not full, and the blocks behind it
+ * become the private blocks of the slot. */
 static void make_table(struct runner *r, const struct runner_guess *g)
 {
     const struct kv_location *at = &layer_of(r)->kv;

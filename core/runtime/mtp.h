@@ -1,17 +1,17 @@
-/* core/runtime/mtp.h - what a layer that guesses tokens (struct model_mtp) keeps in the runner.
+/* core/runtime/mtp.h - buffers of the runner for a layer that guesses tokens (struct model_mtp).
  *
- * The layer's keys and values lie in the KV cache as those of any other layer: at a position what
- * it computes from the token there and the model's hidden state before it. So they are shared,
- * copied and swapped with the blocks. Of a sequence's last row the hidden state is kept by the
- * sequence's slot; where it is not there, behind a prefix that was found or a preemption, zeros
- * take its place at one position, and guesses are the worse for it, never an answer.
+ * The layer's keys and values are in the KV cache like those of any other layer: at a position they
+ * come from the token there and the model's hidden state before it. So they are shared, copied and
+ * swapped with the blocks. The hidden state of a sequence's last row is kept under the sequence's
+ * slot. Where it is missing, behind a cached prefix or a preemption, zeros take its place at one
+ * position: guesses become worse, answers do not.
  *
  * A guess is a row beyond all that is computed. Its keys and values go into two private blocks of
  * its slot (kv_store.h), the first of which begins as a copy of the sequence's last block, so that
- * no block of any sequence is written, whoever else holds it.
+ * no block of a sequence is written, whoever else holds it.
  *
- * Thread: mtp_create(), mtp_release() and what is guessed: the engine thread; in a step all threads
- * of the pool, each its rows or spans.
+ * Thread: mtp_create(), mtp_release() and guesses: the engine thread; in a step all threads of the
+ *         pool, each for its rows or spans.
  * Memory: taken in mtp_create().
  */
 #ifndef CORE_RUNTIME_MTP_H
@@ -27,22 +27,22 @@
 struct runner;
 struct runner_options;
 
-#define MTP_TILE_ROWS 64     /* whose two vectors are in memory at a time */
-#define MTP_PRIVATE_BLOCKS 2 /* of a slot */
+#define MTP_TILE_ROWS 64     /* rows whose two vectors are in memory at a time */
+#define MTP_PRIVATE_BLOCKS 2 /* private blocks of a slot */
 
-/* The hidden state that is kept in a slot: of whom, and behind which row. */
+/* The owner and the position of the hidden state that a slot keeps. */
 struct mtp_kept {
     uint64_t owner;
-    uint32_t pos;  /* of the row that goes on from it */
+    uint32_t pos;  /* position of the row that takes it as input */
     bool is_there;
 };
 
 struct mtp {
-    uint32_t n_slots;      /* 0: nothing is guessed, and there is nothing else */
+    uint32_t n_slots;      /* 0: nothing is guessed, and no buffer exists */
     size_t stride;         /* floats of a hidden state */
     struct mtp_kept *kept; /* [n_slots] */
     float *hidden;         /* [n_slots][stride] */
-    float *guessed;        /* [n_slots][stride] the layer's own, behind guesses */
+    float *guessed;        /* [n_slots][stride] the layer's own hidden states behind guesses */
     uint32_t *last;        /* [max_rows] by span of a step: its last row whose token was right */
     /* two vectors in a row, as eh_proj takes them: [MTP_TILE_ROWS][..] */
     size_t pair_stride;    /* floats */
@@ -51,19 +51,20 @@ struct mtp {
     uint8_t *pair_qrows;
     /* guesses: one row each */
     struct batch *batch;
-    const float **from;    /* [n_slots] by row: the hidden state that it goes on from */
+    const float **from;    /* [n_slots] by row: the hidden state that the row continues from */
     block_id *tables;      /* [n_slots][table_cap] */
     uint32_t table_cap;
 };
 
-/* Nothing where options->n_slots is 0. ERR_NOMEM; mtp_release() is to be called all the same. */
+/* Take the buffers; none where options->n_slots is 0. ERR_NOMEM; mtp_release() is to be called all
+ * the same. */
 int mtp_create(struct runner *r, const struct runner_options *options);
 void mtp_release(struct mtp *m);
 
 /* The hidden state before a position, or NULL: it is not known. */
 const float *mtp_hidden(const struct mtp *m, uint32_t slot, uint64_t owner, uint32_t pos);
 
-/* Of each span of a step that is computed, the last row whose token was no wrong guess. */
+/* Find the last row of each span of the step whose token was not a wrong guess. */
 void mtp_find_last(struct mtp *m, const struct batch *b);
 
 #endif

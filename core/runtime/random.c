@@ -1,4 +1,9 @@
-/* core/runtime/random.c - see random.h. The constants are the paper's. */
+/* core/runtime/random.c - see random.h. The constants are the paper's.
+ *
+ * The counter is (position, stream) and the key is the seed, so the generator has no state to save:
+ * the sampler computes the number of a token from the request alone. 53 bits of the first two words
+ * of a block make the double.
+ */
 #include "core/runtime/random.h"
 
 void random_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4])

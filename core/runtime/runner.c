@@ -1,4 +1,11 @@
-/* core/runtime/runner.c - what a runner takes and gives back, and the step; see runner.h. */
+/* core/runtime/runner.c - creation, destruction and the step of a runner; see runner.h.
+ *
+ * runner_create() computes the strides of all activations from the model's shape and takes each
+ * buffer at its largest size, so runner_step() only plans: it finds the spans to undo, the rows of
+ * adapters and the attention items on the engine thread, and then lets the thread pool run
+ * runner_forward(). The functions about shapes and sizes are called before, when the KV cache is
+ * planned.
+ */
 #include "core/runtime/runner.h"
 
 #include "core/base/clock.h"
@@ -24,7 +31,7 @@ static size_t max_size(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-/* Of the layers that have any; there is one at least. */
+/* The least number of KV heads of a layer with attention; at least 1. */
 static uint32_t least_kv_heads(const struct model *m)
 {
     uint32_t n = m->shape.n_kv_head;
@@ -48,7 +55,7 @@ static bool has_gated_attention(const struct model *m)
     return false;
 }
 
-/* What recurrent layers need. */
+/* Strides of the rows of recurrent layers. */
 static void set_mix_strides(struct runner *r)
 {
     const struct recurrent_shape *s = &r->model->shape.recurrent;
@@ -105,8 +112,9 @@ static void set_strides(struct runner *r)
     set_mix_strides(r);
 }
 
-/* Rows of floats, or, with another size, of bytes; they count as scratch. Rows of nothing, of what
- * the model has not, take a line, so that NULL has one meaning. */
+/* Take a buffer of rows; `size` is the bytes of a number. The bytes count as scratch. Rows of no
+ * numbers, for parts that the model lacks, take a cache line, so that NULL always means out of
+ * memory. */
 static void *take(struct runner *r, size_t rows, size_t stride, size_t size)
 {
     stride = stride > 0 ? stride : KERN_LANES;
@@ -179,7 +187,7 @@ static int create_wide_rows(struct runner *r)
     return r->wide_rows != NULL && r->wide_out != NULL ? 0 : ERR_NOMEM;
 }
 
-/* Do some experts take rows as floats? */
+/* Whether some experts take rows as floats. */
 static bool has_float_experts(const struct model *m)
 {
     for (uint32_t i = 0; i < model_n_layers(m); i++)
@@ -252,7 +260,7 @@ static int create_mla_rows(struct runner *r, const struct runner_options *o)
 
     if (s->n_latent == 0)
         return 0;
-    r->lora = take(r, n, r->lora_stride + KERN_LANES, f); /* there may be none */
+    r->lora = take(r, n, r->lora_stride + KERN_LANES, f); /* may hold no numbers */
     r->mla_q = take(r, n, r->mla_q_stride, f);
     r->heads = take(r, n, r->heads_stride, f);
     r->head_qrows = take(r, n * s->n_head, r->head_qrow_stride, 1);

@@ -1,10 +1,10 @@
 /* core/runtime/runner.h - one forward pass over a mixed batch, and the tokens that come out.
  *
- * runner_step() computes every row of a batch through all layers, writes keys and values into
- * the KV store, and for the rows named in batch->outputs computes logits and samples or scores.
- * What a row yields depends on its sequence alone: not on the batch, the chunk or the threads.
+ * runner_step() computes every row of a batch through all layers, writes keys and values into the
+ * KV store, and for the rows named in batch->outputs computes logits and samples or scores. The
+ * outputs of a sequence depend on that sequence alone: not on the batch, the chunk or the threads.
  * With a layer that guesses (struct model_mtp) a step computes that layer's keys and values too,
- * and runner_guess() what may come next; no output of a step depends on either.
+ * and runner_guess() guesses the next tokens; no output of a step depends on either.
  *
  * Thread: called by the engine thread; the thread pool works inside.
  * Memory: all scratch is taken in runner_create() from the options; a step allocates nothing.
@@ -38,11 +38,11 @@ struct runner_options {
     /* With model->has_mtp: sequences that run at a time, at most max_rows; kv has
      * runner_private_blocks() for them. 0: nothing is guessed. */
     uint32_t n_slots;
-    bool takes_adapters;        /* spans may have some */
-    /* Of a model with recurrent states: RUNNER_UNDO_SPANS of a batch, at most, may have guesses,
-     * and RUNNER_UNDO_ROWS rows each then. Of other models all may, and any number. */
+    bool takes_adapters;        /* spans may have adapters */
+    /* For a model with recurrent states: at most RUNNER_UNDO_SPANS spans of a batch may have
+     * guesses, and then at most RUNNER_UNDO_ROWS rows each. Other models have no such limit. */
     bool undoes;
-    bool no_cascade;            /* shared blocks are read by each sequence for itself */
+    bool no_cascade;            /* each sequence reads shared blocks for itself */
     const int32_t *eog;         /* ids that end a generation, for ban_eog; copied */
     size_t n_eog;
 };
@@ -50,13 +50,13 @@ struct runner_options {
 #define RUNNER_UNDO_SPANS 4
 #define RUNNER_UNDO_ROWS 8
 
-/* The KV cache that a model needs: where layers differ, a slot takes the largest. */
+/* The shape of the KV cache for a model: where layers differ, a slot takes the largest. */
 struct kv_shape runner_kv_shape(const struct model *m, enum kern_kv type);
 /* Bytes of a sequence's recurrent states; 0: the model has none. */
 size_t runner_state_bytes(const struct model *m);
-/* Private blocks of the KV cache (kv_store.h) for guesses of so many sequences. */
+/* Number of private KV blocks (kv_store.h) for guesses of so many sequences. */
 uint32_t runner_private_blocks(const struct model *m, uint32_t n_slots);
-/* Do its heads fill whole groups of that type? */
+/* Whether the model's heads fill whole groups of that type. */
 bool runner_kv_fits(const struct model *m, enum kern_kv type);
 
 int runner_create(struct runner **out, const struct runner_options *options, char *err,
@@ -66,38 +66,39 @@ void runner_destroy(struct runner **r);
 /* Compute the batch and fill its outputs. Cannot fail. */
 void runner_step(struct runner *r, struct batch *b);
 
-/* A guess by the layer of the model that is made for that (struct model_mtp), which goes on from
- * the model's hidden state behind the last token but one, and then from its own behind guesses. */
+/* A guess by the model's guessing layer (struct model_mtp). The first one continues from the
+ * model's hidden state behind the last token but one, later ones from the layer's own hidden
+ * state. */
 struct runner_guess {
     uint32_t slot;  /* as in the sequence's spans */
     uint64_t owner;
-    const uint32_t *table; /* block table of the rows computed so far, as there */
+    const uint32_t *table; /* block table of the computed rows, as in the sequence's spans */
     uint32_t group_stride;
     const int32_t *ids; /* [pos + 1 + n_made]: known up to pos, and behind that the guesses made */
-    uint32_t pos;       /* of the last known one, whose row no step has computed */
-    uint32_t n_made;    /* by calls one after the other, below RUNNER_MAX_GUESSES */
-    const struct sampling *sampling; /* the guess is what it chooses; without mirostat */
+    uint32_t pos;       /* position of the last known token, whose row no step has computed */
+    uint32_t n_made;    /* guesses made by earlier calls, below RUNNER_MAX_GUESSES */
+    const struct sampling *sampling; /* how to choose the guess; without mirostat */
     const struct token_count *counts; /* as in struct batch_output */
     uint32_t n_counts, n_discarded;
     int32_t token; /* out: the guess, */
-    float logprob; /* and, if sampling->n_top >= 0, how likely the layer thinks it */
+    float logprob; /* its log-probability in the layer's distribution, if sampling->n_top >= 0 */
 };
 #define RUNNER_MAX_GUESSES 16
 
-/* Of the bytes of weights that a step reads, so much of 1 does a guess read, about. */
+/* The bytes of weights that a guess reads, as a share of those of a step; an estimate. */
 double runner_guess_weight(const struct model *m);
-/* Is the hidden state there that the first guess goes on from: did the last step of the slot
- * compute the row before pos? */
+/* Whether the hidden state for a first guess is there: the last step of the slot computed the row
+ * before pos. */
 bool runner_can_guess(const struct runner *r, uint32_t slot, uint64_t owner, uint32_t pos);
-/* A guess more for each of n sequences, at most n_slots, each in another slot, for which it can. No
- * step sees anything of it. Cannot fail. */
+/* Make one more guess for each of n sequences, at most n_slots, each in another slot, for which
+ * runner_can_guess() holds. No step sees anything of it. Cannot fail. */
 void runner_guess(struct runner *r, struct runner_guess *guesses, uint32_t n);
 
 /* Bytes of scratch taken at creation. */
 size_t runner_scratch_bytes(const struct runner *r);
 
-/* Where the time of all steps so far went, as thread 0 saw it: a part ends when all threads have
- * done theirs. */
+/* The parts that a step's time is counted by, as thread 0 sees it: a part ends when all threads
+ * have done their share. */
 enum runner_part {
     RUNNER_EMBED = 0,
     RUNNER_NORM,      /* residual, norm, quantise */
@@ -106,12 +107,12 @@ enum runner_part {
     RUNNER_ATTENTION,
     RUNNER_RECURRENT, /* convolutions, scans, and what is done to their rows */
     RUNNER_ATTN_OUT,
-    RUNNER_ROUTE,     /* of rows to experts */
-    RUNNER_GATE_UP,   /* and the activation */
+    RUNNER_ROUTE,     /* routing rows to experts */
+    RUNNER_GATE_UP,   /* with the activation */
     RUNNER_DOWN,
     RUNNER_LOGITS,
     RUNNER_SAMPLE,
-    RUNNER_MTP,       /* what guesses need: of a step */
+    RUNNER_MTP,       /* the guessing layer's work in a step */
     RUNNER_N_PART,
 };
 

@@ -1,10 +1,10 @@
-/* core/runtime/runner_impl.h - what the files of the runner share; see runner.h.
+/* core/runtime/runner_impl.h - the struct that the files of the runner share; see runner.h.
  *
- * runner.c takes and gives back, forward*.c compute. Buffers are row-major with strides padded to
- * whole panels, because products write whole panels.
+ * runner.c takes and releases the buffers, forward*.c compute. Buffers are row-major with strides
+ * padded to whole panels, because products write whole panels.
  *
  * Thread: the engine thread outside a step; inside, all threads of the thread pool run forward()
- * together.
+ *         together.
  * Memory: see runner.h.
  */
 #ifndef CORE_RUNTIME_RUNNER_IMPL_H
@@ -22,20 +22,20 @@ struct thread_pool_worker;
 
 #define LOGIT_ROWS 32 /* outputs whose logits are in memory at a time */
 
-/* An expert that a row has chosen. */
+/* An expert that a row chose. */
 struct expert_pick {
     uint32_t expert;
-    uint32_t slot; /* where the row's copy for it is */
+    uint32_t slot; /* slot of the row's copy for this expert */
     float weight;
 };
 
-/* The rows of an expert that some row has chosen: slots slot0 .. slot0 + n - 1. */
+/* The rows of a chosen expert: slots slot0 .. slot0 + n - 1. */
 struct expert_rows {
     uint32_t expert;
     uint32_t slot0, n;
 };
 
-/* Neighbouring rows of a batch that have an adapter in common. */
+/* Neighbouring rows of a batch that have the same adapter. */
 struct adapter_rows {
     const struct adapter *adapter;
     float scale;
@@ -71,28 +71,28 @@ struct runner {
     uint32_t n_active;
     size_t moe_latent_stride;                          /* floats */
     float *moe_latent;                                 /* [max_rows][moe_latent_stride] */
-    /* what layers get of tokens beside x: [max_rows][per_layer_stride], a row for each thread */
+    /* per-layer inputs: [max_rows][per_layer_stride], and a row for each thread */
     size_t per_layer_stride;                           /* floats */
     float *per_layer, *per_layer_row;
-    float per_layer_scales[2];                         /* of its two parts */
-    /* several streams: [max_rows][n_streams][embd_stride], one such row for each thread, and what
-     * is added beside attention, [max_rows][embd_stride] */
+    float per_layer_scales[2];                         /* factors of its two parts */
+    /* several streams: [max_rows][n_streams][embd_stride], one such row for each thread, and the
+     * output of the net beside attention, [max_rows][embd_stride] */
     float *streams, *stream_row, *laurel;
     /* latent attention: [max_rows][stride] */
     size_t lora_stride, mla_q_stride, heads_stride;    /* floats */
     size_t head_qrow_stride;                           /* bytes */
     float *lora, *mla_q, *heads;
     uint8_t *head_qrows;                               /* [max_rows][n_head] */
-    /* recurrent layers: [max_rows][mix_stride] rows as recurrent.h has them, and what products take
-     * of them quantised */
+    /* recurrent layers: [max_rows][mix_stride] rows laid out as in recurrent.h, and their parts
+     * that products take quantised */
     size_t mix_stride;                                 /* floats */
     size_t mix_qrow_stride;                            /* bytes */
     float *mix;
     uint8_t *mix_qrows;
-    /* adapters; NULL where none are taken */
+    /* adapters; NULL where spans may have none */
     struct adapter_rows *adapters; /* [max_rows], of this step n_adapters */
     uint32_t n_adapters;
-    float *adapter_in;  /* [max_rows][ADAPTER_IN_STRIDE]: what the As have made of the rows */
+    float *adapter_in;  /* [max_rows][ADAPTER_IN_STRIDE]: the rows multiplied by the As */
     float *logits; /* [LOGIT_ROWS][vocab_stride] */
     /* classifiers: [LOGIT_ROWS][embd_stride] and [LOGIT_ROWS][label_stride] */
     float *head_rows, *head_out;
@@ -102,7 +102,7 @@ struct runner {
     size_t wide_stride; /* floats */
     float *lrows;  /* [LOGIT_ROWS][embd_stride] normed rows of outputs */
     struct split_kv split_kv,
-        window_split_kv;   /* of layers that see everything, and of those that do not */
+        window_split_kv;   /* for layers without a window, and with one */
     struct mtp mtp;
     struct undo undo;
     uint8_t *attn_scratch; /* [threads][attn_scratch_bytes] */
@@ -110,10 +110,11 @@ struct runner {
     struct sampler_scratch *samplers; /* [threads] */
     size_t scratch_bytes;
     /* the step */
-    struct batch *step;  /* the batch of the step, and what of it, or of guesses, is computed: */
+    struct batch *step;  /* the batch of the step; and the batch that is computed, of the step or of
+                          * guesses: */
     struct batch *batch;
-    uint32_t out0, n_out; /* outputs of the tile being made */
-    uint64_t since_ns;    /* when the part that is being computed began; thread 0 only */
+    uint32_t out0, n_out; /* outputs of the current tile */
+    uint64_t since_ns;    /* when the current part began; thread 0 only */
     struct runner_times times;
 };
 
@@ -123,10 +124,10 @@ struct runner {
 /* The step, run by every thread of the thread pool; ud is the runner. */
 void runner_forward(void *ud, struct thread_pool_worker *w);
 
-/* One go of the layer that guesses, for r->batch. */
+/* Run the guessing layer once for r->batch. */
 void runner_forward_mtp(void *ud, struct thread_pool_worker *w);
 
-/* Does a net's gate or what it lets pass take rows of floats? */
+/* Whether gate or up of a net takes rows of floats. */
 struct ffn;
 bool takes_floats(const struct ffn *net);
 

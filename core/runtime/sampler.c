@@ -1,4 +1,11 @@
-/* core/runtime/sampler.c - see sampler.h. */
+/* core/runtime/sampler.c - see sampler.h.
+ *
+ * A thread of the pool calls sampler_pick() for one row of logits at a time, with scratch of its
+ * own. The row is copied into s->logits only when something changes it. A greedy choice under a
+ * constraint first asks whether the largest logit is allowed and builds the mask of the vocabulary
+ * only if not. Scans skip LOOK tokens at a time by the maximum of the run, which the vector kernels
+ * find fast.
+ */
 #include "core/runtime/sampler.h"
 
 #include "core/base/err.h"
@@ -66,7 +73,7 @@ static void insert(struct best *b, struct candidate c)
     b->at[i] = c;
 }
 
-/* The best n of the row, by insertion: n is small and few elements pass. */
+/* Find the best n of the row by insertion: n is small and few elements get in. */
 static void find_top(const struct kern_table *kern, const float *x, uint32_t n_vocab, uint32_t n,
                      struct batch_output *o, double log_sum)
 {
@@ -86,7 +93,7 @@ static void find_top(const struct kern_table *kern, const float *x, uint32_t n_v
             (struct top_logprob){best.at[i].id, (float)((double)best.at[i].logit - log_sum)};
 }
 
-/* The tokens that the request names, in its order. */
+/* Report the tokens that the request names, in its order. */
 static void take_named(const float *x, struct batch_output *o, double log_sum)
 {
     const struct sampling *p = o->sampling;
@@ -97,7 +104,7 @@ static void take_named(const float *x, struct batch_output *o, double log_sum)
                                          (float)((double)x[p->top_ids[i]] - log_sum)};
 }
 
-/* How many come before the token, and itself. */
+/* The token's rank: the number of tokens before it, and itself. */
 static uint32_t rank_of(const float *x, uint32_t n_vocab, int32_t token)
 {
     const float own = x[token];
@@ -110,7 +117,7 @@ static uint32_t rank_of(const float *x, uint32_t n_vocab, int32_t token)
     return n;
 }
 
-/* log of the sum of exp over the row, and the alternatives when wanted. */
+/* The logarithm of the sum of exp over the row. */
 static double log_sum_exp(const struct kern_table *kern, const float *x, uint32_t n)
 {
     const float max = kern->max(x, n);
@@ -120,13 +127,14 @@ static double log_sum_exp(const struct kern_table *kern, const float *x, uint32_
 
 /* ---- changes to the logits ---- */
 
-/* Is there a constraint on the token? */
+/* Whether the constraint applies to this token. */
 static bool needs_mask(const struct batch_output *o)
 {
     return o->constraint != NULL && !thought_is_open(o->thought);
 }
 
-/* May the text not end here? A thought is no answer to a constraint that holds from the start. */
+/* Whether the text may not end here. A thought alone does not satisfy a constraint that holds from
+ * the start. */
 static bool bans_end(const struct batch_output *o)
 {
     return o->ban_eog || (o->constraint != NULL && thought_is_open(o->thought) &&
@@ -140,8 +148,8 @@ static bool needs_changes(const struct batch_output *o)
            o->sampling->allowed != NULL || o->sampling->bad_words != NULL;
 }
 
-/* Take what the mask's zeros stand for out of 32 logits. Most words are nearly full or nearly
- * empty. */
+/* Set the logits at the zeros of a 32-bit mask word to -infinity. Most words are nearly full or
+ * nearly empty, so the loop goes over the rarer bits. */
 static void keep_allowed(float *x, const float *from, uint32_t word)
 {
     if (__builtin_popcount(word) > 16) {
@@ -155,7 +163,7 @@ static void keep_allowed(float *x, const float *from, uint32_t word)
         x[__builtin_ctz(word)] = from[__builtin_ctz(word)];
 }
 
-/* Of logits x, which may be the row itself or s->logits. */
+/* Apply the constraint's mask to logits x, which may be the row itself or s->logits. */
 static const float *mask_logits(struct sampler_scratch *s, const float *x, const int32_t *eog,
                                 size_t n_eog, const struct batch_output *o)
 {
@@ -184,7 +192,8 @@ static const float *mask_logits(struct sampler_scratch *s, const float *x, const
     return s->logits;
 }
 
-/* Whatever else is asked for: nothing but the next token of the message, or the closing mark. */
+/* Leave one token only, whatever else is asked for: the message's next token, or the closing
+ * mark. */
 static void close_thought(struct sampler_scratch *s, const struct thought *thought)
 {
     for (uint32_t i = 0; i < s->n_vocab; i++)
@@ -192,7 +201,7 @@ static void close_thought(struct sampler_scratch *s, const struct thought *thoug
     s->logits[thought_closing_token(thought)] = 0;
 }
 
-/* With all that changes them but a constraint. */
+/* The logits after all changes except the constraint's mask. */
 static const float *changed_logits(struct sampler_scratch *s, const float *logits,
                                    const int32_t *eog, size_t n_eog, const struct batch_output *o)
 {
@@ -214,7 +223,7 @@ static const float *changed_logits(struct sampler_scratch *s, const float *logit
 
 /* ---- choosing ---- */
 
-/* The first of the largest; NaN is passed over. */
+/* The first of the largest logits; NaN is passed over. */
 static int32_t largest(const struct kern_table *kern, const float *x, uint32_t n)
 {
     const size_t at = kern->find(x, n, kern->max(x, n));
@@ -222,9 +231,9 @@ static int32_t largest(const struct kern_table *kern, const float *x, uint32_t n
     return at < n ? (int32_t)at : 0;
 }
 
-/* No cut at all: sums of blocks find the block, then the weights inside it decide. The two sums
- * round differently, so the walk may run out of the block: then its last token with any weight
- * is the answer, never a banned one. */
+/* Draw from all tokens: sums of blocks find the block, then the weights inside it decide. The two
+ * sums round differently, so the walk may reach the end of the block: then the block's last token
+ * with any weight is the answer, never a banned one. */
 int32_t sampler_draw_from_all(const struct kern_table *kern, struct sampler_scratch *s,
                               const float *x, float max, float scale, double u)
 {
@@ -271,7 +280,8 @@ static bool is_among(int32_t id, const int32_t *ids, size_t n)
     return false;
 }
 
-/* Where nothing was allowed the token is any one, and breaks the constraint. */
+/* Advance thought and constraint by the chosen token. Where no token was allowed the chosen one is
+ * arbitrary, and breaks the constraint. */
 static void go_on(struct sampler_scratch *s, const int32_t *eog, size_t n_eog,
                   struct batch_output *o)
 {
@@ -293,7 +303,8 @@ static bool is_greedy(const struct sampling *p)
     return p->temperature < SAMPLER_GREEDY_BELOW && p->dynatemp_range <= 0.0f;
 }
 
-/* Of the only token that was left; or, with a temperature below 0, of all tokens as they are. */
+/* Shares of a greedy choice: 1 for the only token that is left; with a temperature below 0, the
+ * shares of all tokens without temperature. */
 static void share_greedily(struct batch_output *o)
 {
     const bool is_plain = o->sampling->temperature < 0.0f;
@@ -321,8 +332,8 @@ static void find_logprobs(const struct kern_table *kern, const struct sampler_sc
         find_top(kern, logits, s->n_vocab, (uint32_t)o->sampling->n_top, o, log_sum);
 }
 
-/* The token of the largest logit, if it is one that a constraint allows: then no mask is needed to
- * know that it is the largest of those. Ends of the text are the mask's to say. */
+/* Take the token of the largest logit if the constraint allows it: then no mask is needed to know
+ * that it is the largest allowed one. Whether the text may end is decided by the mask. */
 static bool takes_largest(const struct kern_table *kern, struct sampler_scratch *s, const float *x,
                           const int32_t *eog, size_t n_eog, struct batch_output *o)
 {

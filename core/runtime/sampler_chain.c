@@ -18,10 +18,11 @@
 #include <string.h>
 
 #define LN_2 0.69314718055994530942
-#define DEPTH 8          /* nats below the best that hold nearly all weight of most rows */
-#define MOST_SCALE 1e30f /* several temperatures in one chain leave the scale a number */
+#define DEPTH 8          /* nats below the best logit that hold nearly all weight of most rows */
+#define MOST_SCALE 1e30f /* largest scale, so that several temperatures in one chain keep it a
+                          * number */
 
-/* ---- what is left ---- */
+/* ---- tokens that are left ---- */
 
 static float logit_at(struct sampler_chain *c, uint32_t rank)
 {
@@ -33,7 +34,7 @@ static bool has(struct sampler_chain *c, uint32_t rank)
     return c->is_whole ? ranking_at(&c->ranking, rank) != NULL : rank < c->to;
 }
 
-/* ln of a token's weight: 0 is that of the best. */
+/* The logarithm of a token's weight: 0 for the best. */
 static float distance(struct sampler_chain *c, uint32_t rank)
 {
     return (logit_at(c, rank) - c->best) * c->scale;
@@ -44,8 +45,9 @@ static float weight(struct sampler_chain *c, uint32_t rank)
     return kern_exp(distance(c, rank));
 }
 
-/* Is there a token of that rank with that weight at least? None is ranked to find out that there is
- * not: where all tokens of so much weight have been gathered, the others need not be. */
+/* Whether there is a token of that rank with at least that weight. No further token is ranked to
+ * find out that there is none: when all tokens of that weight are gathered, the others cannot have
+ * it. */
 static bool weighs(struct sampler_chain *c, uint32_t rank, float least)
 {
     const float nats = least > 0 ? (float)kern_log((double)least) - 1e-3f : -INFINITY;
@@ -81,7 +83,7 @@ static uint32_t count(const struct sampler_chain *c)
     return c->is_whole ? ranking_count(&c->ranking) : c->to - c->from;
 }
 
-/* Ranks from .. to - 1 are left; the best of them always is. */
+/* Keep ranks from .. to - 1; the best of them always stays. */
 static void keep(struct sampler_chain *c, uint32_t from, uint32_t to)
 {
     c->from = from;
@@ -90,7 +92,7 @@ static void keep(struct sampler_chain *c, uint32_t from, uint32_t to)
     c->best = logit_at(c, from);
 }
 
-/* Rank the logits anew. */
+/* Begin the ranking of the logits anew. */
 static void begin(struct sampler_chain *c, const float *x)
 {
     c->x = x;
@@ -105,7 +107,7 @@ static void begin(struct sampler_chain *c, const float *x)
 
 struct moments {
     double n, weights;    /* tokens, and the sum of their weights */
-    double mean, squares; /* of distances */
+    double mean, squares; /* moments of the distances */
 };
 
 static void add_moment(struct moments *m, float far, float w)
@@ -118,8 +120,8 @@ static void add_moment(struct moments *m, float far, float w)
     m->squares += (double)w * (double)far * (double)far;
 }
 
-/* Of the distances in nats, each token counting as its weight; a token that may not come counts for
- * nothing. */
+/* Moments of the distances in nats, each token counting by its weight; a token that cannot be drawn
+ * counts for nothing. */
 static struct moments weighted_moments(struct sampler_chain *c)
 {
     struct moments m = {0};
@@ -136,7 +138,7 @@ static struct moments weighted_moments(struct sampler_chain *c)
     return m;
 }
 
-/* Moments of the distances between logits; every token counts alike. */
+/* Moments of the distances between logits; every token counts the same. */
 static struct moments plain_moments(struct sampler_chain *c)
 {
     struct moments m = {0};
@@ -175,7 +177,7 @@ static void cut_top_p(struct sampler_chain *c)
         const float w = weight(c, c->from + n);
 
         if (w == 0 && n >= c->p->min_keep)
-            break; /* what is missing is rounding */
+            break; /* only rounding is missing */
         sum += (double)w;
         n++;
     }
@@ -213,13 +215,14 @@ static void cut_top_n_sigma(struct sampler_chain *c)
     keep(c, c->from, c->from + n);
 }
 
-/* Keep the tokens whose surprise is nearest to the mean surprise, until they have typical_p of all;
- * of two equally near the likelier one comes first. That is a run of ranks around the mean. */
+/* Keep the tokens whose surprise is nearest to the mean surprise, until they have typical_p of the
+ * weight; of two equally near ones the likelier comes first. The kept tokens are a run of ranks
+ * around the mean. */
 static void cut_typical(struct sampler_chain *c)
 {
     const struct moments m = weighted_moments(c);
     double sum = 0;
-    uint32_t low, high = c->from; /* kept are low .. high - 1 */
+    uint32_t low, high = c->from; /* kept ranks: low .. high - 1 */
 
     while (has(c, high) && (double)distance(c, high) > m.mean)
         high++;
@@ -238,7 +241,7 @@ static void cut_typical(struct sampler_chain *c)
     keep(c, low, high);
 }
 
-/* XTC takes the n best of all away: the others are ranked anew. */
+/* Remove the n best tokens for XTC, and rank the others anew. */
 static void drop_best(struct sampler_chain *c, uint32_t n)
 {
     float *const x = c->s->logits;
@@ -250,7 +253,8 @@ static void drop_best(struct sampler_chain *c, uint32_t n)
     begin(c, x);
 }
 
-/* XTC removes every token that reaches the threshold but the last one; a single one stays. */
+/* XTC removes every token that reaches the threshold except the least likely of them; a single one
+ * stays. */
 static void cut_xtc(struct sampler_chain *c, uint32_t pos)
 {
     float least;
@@ -269,8 +273,9 @@ static void cut_xtc(struct sampler_chain *c, uint32_t pos)
         keep(c, c->from + n - 1, c->to);
 }
 
-/* Between temperature - range and temperature + range: the evener the shares of the n tokens, the
- * higher. Evenness is entropy over the largest that n tokens can have. */
+/* The dynamic temperature, between temperature - range and temperature + range: the more even the
+ * shares of the n tokens, the higher. Evenness is entropy divided by the largest entropy of n
+ * tokens. */
 static float dynamic_temperature(struct sampler_chain *c, const struct moments *m)
 {
     const float low = c->p->temperature > c->p->dynatemp_range
@@ -344,7 +349,7 @@ static double bits(double share)
     return -kern_log(share) / LN_2;
 }
 
-/* Leave out what would surprise by more than mu bits. */
+/* Remove the tokens whose surprise is more than mu bits. */
 static void cut_mirostat(struct sampler_chain *c, float mu)
 {
     const double total = sampler_chain_total(c);
@@ -378,7 +383,7 @@ bool sampler_chain_cut(struct sampler_chain *c, const struct kern_table *kern,
 
 /* ---- the draw ---- */
 
-/* Index of the token at `at` of the total, best first. */
+/* Rank of the token at `at` of the total weight, best first. */
 static uint32_t find(struct sampler_chain *c, double at)
 {
     uint32_t rank = c->from;
@@ -399,7 +404,7 @@ static void report(struct sampler_chain *c, double total, struct batch_output *o
             sampler_chain_id(c, i), (float)((double)weight(c, c->from + i) / total)};
 }
 
-/* mu moves towards the wanted surprise. */
+/* Move mu towards the wanted surprise. */
 static void steer(const struct sampler_chain *c, double share, float *mu)
 {
     *mu -= c->p->mirostat_eta * ((float)bits(share) - c->p->mirostat_tau);

@@ -1,4 +1,10 @@
-/* core/runtime/sampler_changes.c - penalties, and tokens that may not come; see sampler_impl.h. */
+/* core/runtime/sampler_changes.c - penalties, and tokens that may not come; see sampler_impl.h.
+ *
+ * Penalties need a count for each id. Counts of the answer so far come with the output; counts of a
+ * window, or of drafts that were right in this very step, are made in counts[n_vocab] and set back
+ * to zero token by token as each id is penalised, so that the array is zero for the next call and
+ * no id is penalised twice.
+ */
 #include "core/runtime/sampler_impl.h"
 
 #include <math.h>
@@ -27,7 +33,8 @@ static void penalise(const struct sampling *p, float *x, uint32_t n_generated)
         *x -= p->frequency_penalty * (float)n_generated + p->presence_penalty;
 }
 
-/* Drafts that were right are not in o->counts yet: they are counted here. */
+/* Penalise by o->counts. Drafts that turned out right in this step are not in o->counts yet: they
+ * are counted here. */
 static void penalise_counted(uint32_t *counts, const struct batch_output *o, float *x)
 {
     const int32_t *drafts = o->history + (o->pos - o->n_uncounted);
@@ -43,13 +50,13 @@ static void penalise_counted(uint32_t *counts, const struct batch_output *o, flo
     for (uint32_t i = 0; i < o->n_uncounted; i++) {
         const int32_t id = drafts[i];
 
-        if (counts[id] > 0) /* it stands nowhere before */
+        if (counts[id] > 0) /* it is not in o->counts */
             penalise(o->sampling, &x[id], counts[id]);
         counts[id] = 0;
     }
 }
 
-/* As llama-server has them: a window, and prompt and answer are the same. */
+/* Penalise by a window of last tokens as llama-server does: prompt and answer count the same. */
 static void penalise_window(uint32_t *counts, const struct batch_output *o, float *x)
 {
     const struct sampling *p = o->sampling;
@@ -85,7 +92,7 @@ static void keep_allowed(const uint32_t *allowed, float *x, uint32_t n)
             x[i] = -INFINITY;
 }
 
-/* Does the text end with all of the word's n ids but the last? */
+/* Whether the text ends with all of the word's n ids but the last. */
 static bool would_end(const struct batch_output *o, const int32_t *word, uint32_t n)
 {
     if (o->pos < n - 1)

@@ -1,4 +1,4 @@
-/* core/runtime/sampler_impl.h - what the files of sampler.c share.
+/* core/runtime/sampler_impl.h - functions that the files of the sampler share.
  *
  * Thread: any; everything is in the arguments.
  * Memory: none.
@@ -22,32 +22,32 @@ void sampler_dry(uint32_t *repeats, const struct batch_output *o, float *logits)
 /* Repetition, frequency and presence penalties; counts: [n_vocab], all zero before and after. */
 void sampler_penalties(uint32_t *counts, const struct batch_output *o, float *logits);
 bool sampler_has_penalties(const struct batch_output *o);
-/* What may not come is -infinity: all that is not allowed, and the last token of a bad word that
- * the text ends with but for that. */
+/* Set the logits of banned tokens to -infinity: of all that is not allowed, and of the last token
+ * of a bad word whose other tokens the text ends with. */
 void sampler_bans(const struct batch_output *o, float *logits, uint32_t n_vocab);
 
-/* What the stages of a request leave of a row: all that may come, or a run of ranks. */
+/* The tokens that the stages of a request leave of a row: all tokens, or a run of ranks. */
 struct sampler_chain {
     const struct kern_table *kern;
     struct sampler_scratch *s;
     const struct sampling *p;
-    const float *x; /* [n_vocab] the logits, without what XTC took off */
+    const float *x; /* [n_vocab] the logits, without the tokens that XTC removed */
     uint32_t n_vocab;
-    float best, scale; /* logit of the best that is left; 1 / temperature so far */
+    float best, scale; /* logit of the best token left; 1 / temperature so far */
     struct ranking ranking;
     uint32_t from, to; /* ranks from .. to - 1 are left */
-    bool is_whole;     /* or nothing was cut, and from and to are 0 */
+    bool is_whole;     /* nothing was cut yet: from and to are 0 */
 };
 
-/* Run the request's stages over logits x, which may be s->logits. False: there is no largest logit
- * that is a number. */
+/* Run the request's stages over logits x, which may be s->logits. False: no logit is a finite
+ * largest one. */
 bool sampler_chain_cut(struct sampler_chain *c, const struct kern_table *kern,
                        struct sampler_scratch *s, const float *x, const struct batch_output *o);
-/* Draw a token of what is left; with wants_shares the outputs of `o` are filled, too. */
+/* Draw one of the tokens left; with wants_shares the outputs of `o` are filled, too. */
 void sampler_chain_draw(struct sampler_chain *c, struct batch_output *o, double u);
 
-/* The i-th of those left, best first: its weight, that of the best being 1; below 0: there are not
- * so many. And the sum of all weights. */
+/* The weight of the i-th token left, best first, in parts of the best token's weight; below 0:
+ * there are fewer tokens. And the sum of all weights. */
 float sampler_chain_weight(struct sampler_chain *c, uint32_t i);
 int32_t sampler_chain_id(struct sampler_chain *c, uint32_t i);
 double sampler_chain_total(struct sampler_chain *c);

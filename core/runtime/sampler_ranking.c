@@ -1,11 +1,17 @@
-/* core/runtime/sampler_ranking.c - see sampler_ranking.h. */
+/* core/runtime/sampler_ranking.c - see sampler_ranking.h.
+ *
+ * A band is gathered by one scan of the row, made a heap, and popped only as ranks are asked for.
+ * Popped tokens are stored behind the shrinking heap, worst first from its end, so that a finished
+ * band is reversed in place and becomes the next part of the sorted prefix: one array of n_vocab
+ * candidates holds everything.
+ */
 #include "core/runtime/sampler_ranking.h"
 
 #include <float.h>
 #include <math.h>
 
 #define LOOK 64      /* tokens passed over together when none of them is large enough */
-#define DEEPEST 1024 /* times the first depth; the band behind has all that are left */
+#define DEEPEST 1024 /* times the first depth; the band after that takes all tokens that are left */
 
 void ranking_init(struct ranking *r, const struct kern_table *kern, struct candidate *at,
                   const float *x, uint32_t n_vocab)
@@ -40,7 +46,7 @@ static void sift_down(struct candidate *heap, uint32_t n, uint32_t i)
     heap[i] = c;
 }
 
-/* The tokens from `floor` on that no earlier band has, as a heap with the best on top. */
+/* Gather the tokens from `floor` on that are in no earlier band, as a heap with the best on top. */
 static void gather_band(struct ranking *r, float floor)
 {
     struct candidate *const heap = r->at + r->base;
@@ -59,7 +65,7 @@ static void gather_band(struct ranking *r, float floor)
         sift_down(heap, r->n, i);
 }
 
-/* A band whose tokens are all taken off lies with its best last: turn it round. */
+/* Finish a band: all its tokens are popped and lie with the best last, so reverse them. */
 static void close_band(struct ranking *r)
 {
     struct candidate *const band = r->at + r->base;
@@ -74,7 +80,7 @@ static void close_band(struct ranking *r)
     r->n = r->n_popped = 0;
 }
 
-/* The next band that has a token. */
+/* Gather the next band that has a token. */
 static bool next_band(struct ranking *r)
 {
     close_band(r);
@@ -88,7 +94,7 @@ static bool next_band(struct ranking *r)
     return r->n > 0;
 }
 
-/* The best moves behind the shrunken heap. */
+/* Move the best token behind the shrunken heap. */
 static void pop(struct ranking *r)
 {
     struct candidate *const heap = r->at + r->base;

@@ -21,28 +21,30 @@ struct ranking {
     const float *x; /* [n_vocab], of which the largest is finite */
     uint32_t n_vocab;
     float max;
-    float depth, deepest; /* of the next band below the largest logit, and of the last but one */
-    float floor;          /* of the last band, a logit */
+    float depth, deepest; /* depth of the next band below the largest logit; depth of the last band
+                           * but one */
+    float floor;          /* lower bound of the last band, a logit */
     struct candidate *at;
-    uint32_t base;        /* ranks of earlier bands: at[0 .. base), best first */
-    uint32_t n, n_popped; /* of this band: a heap, behind which those taken off lie, best last */
+    uint32_t base;        /* number of ranked tokens of earlier bands: at[0 .. base), best first */
+    uint32_t n, n_popped; /* tokens of this band: a heap, and behind it the popped ones, best
+                           * last */
 };
 
 void ranking_init(struct ranking *r, const struct kern_table *kern, struct candidate *at,
                   const float *x, uint32_t n_vocab);
 
-/* The next band reaches so far below the largest logit. To be said before a rank is asked for; the
- * order does not depend on it. */
+/* Set the depth of the next band below the largest logit, before a rank is asked for; the order
+ * does not depend on it. */
 void ranking_reach(struct ranking *r, float depth);
 
-/* The candidate of that rank, 0 is the best; NULL: there are not so many. It stands until another
- * rank is asked for. */
+/* The candidate of that rank; 0 is the best; NULL: there are fewer. It is valid until another rank
+ * is asked for. */
 const struct candidate *ranking_at(struct ranking *r, uint32_t rank);
 
-/* Have all tokens from that logit on been gathered, and are there not so many? */
+/* Whether all tokens from that logit on have been gathered, and are no more than `rank`. */
 bool ranking_ends(const struct ranking *r, uint32_t rank, float logit);
 
-/* How many tokens have a rank. */
+/* Number of tokens that have a rank. */
 uint32_t ranking_count(const struct ranking *r);
 
 #endif

@@ -1,4 +1,9 @@
-/* core/runtime/spin_word.c - see spin_word.h. */
+/* core/runtime/spin_word.c - see spin_word.h.
+ *
+ * Three phases of a wait: PAUSE_US of pause instructions, counted beforehand so that the loop needs
+ * no clock; sched_yield() between polls up to SPIN_WORD_US; then a futex. An announcement makes a
+ * system call only when the count of sleepers is not 0, so a busy pool never enters the kernel.
+ */
 #include "core/runtime/spin_word.h"
 
 #include <linux/futex.h>
@@ -9,11 +14,11 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Of the SPIN_WORD_US, so long without a system call: a barrier of a quiet thread pool is over by
- * then. */
+/* The part of SPIN_WORD_US that is spent without a system call: a barrier of a quiet thread pool
+ * takes less. */
 #define PAUSE_US 10
 
-/* Leave the core to its sibling, and the bus to others, for a moment. */
+/* Give the core to its sibling thread, and the bus to other cores, for a moment. */
 static void pause_cpu(void)
 {
 #if defined(__x86_64__)
@@ -41,8 +46,8 @@ static void futex_wake_all(atomic_uint *word)
     syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
 }
 
-/* A pause is 40 cycles on one processor and 140 on the next. The best of three: an interrupt
- * must not make it look long. */
+/* Measure how many pauses fill PAUSE_US: a pause is 40 cycles on one processor and 140 on another.
+ * The best of three counts, so that an interrupt does not make it look long. */
 uint32_t spin_word_count_pauses(void)
 {
     uint64_t best = UINT64_MAX;
@@ -77,8 +82,8 @@ static bool changes_while_spinning(atomic_uint *word, unsigned seen, uint32_t n_
     return false;
 }
 
-/* The sleeper count is raised before the word is checked again and the waker changes the word
- * before it reads the count (both seq_cst), so a wake-up cannot be missed. */
+/* No wake-up is missed: the sleeper raises the count of sleepers before it checks the word again,
+ * and the waker changes the word before it reads that count (both seq_cst). */
 void spin_word_wait(struct spin_word *w, unsigned seen, uint32_t n_pauses)
 {
     if (changes_while_spinning(&w->count, seen, n_pauses))

@@ -1,7 +1,7 @@
 /* core/runtime/spin_word.h - a counter that threads wait for: they spin for some microseconds, then
  * call sched_yield() between polls, and after SPIN_WORD_US sleep on a futex.
  *
- * spin_word_wait() acquires what came before the spin_word_announce() that it saw.
+ * spin_word_wait() acquires the writes before the spin_word_announce() that it saw.
  *
  * Thread: any.
  * Memory: the struct is the caller's, zero is a valid start.
@@ -16,12 +16,12 @@
 #define SPIN_WORD_US 200
 
 struct spin_word {
-    _Alignas(64) atomic_uint count; /* of announcements */
+    _Alignas(64) atomic_uint count; /* number of announcements */
     atomic_uint sleepers;
 };
 
-/* Pauses of this processor in the part of SPIN_WORD_US that is without a system call: `n_pauses` of
- * spin_word_wait(). Takes some ten microseconds. */
+/* Measure the pauses of this processor that fill the part of SPIN_WORD_US without system calls:
+ * `n_pauses` of spin_word_wait(). Takes some ten microseconds. */
 uint32_t spin_word_count_pauses(void);
 
 /* Wait until the count differs from `seen`. */

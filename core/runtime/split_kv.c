@@ -1,4 +1,11 @@
-/* core/runtime/split_kv.c - see split_kv.h. */
+/* core/runtime/split_kv.c - see split_kv.h.
+ *
+ * The engine thread runs split_kv_make() before each step. Work is counted in pairs of query row
+ * and key. Each thread's fair share is the total divided by the threads; only an item above that
+ * share is cut, into pieces of about half a share, so that a step of many short sequences gets no
+ * cuts and no merging. States go into one arena, `parts`, by a bump pointer; an item without room
+ * there stays whole.
+ */
 #include "core/runtime/split_kv.h"
 
 #include "core/base/err.h"
@@ -9,37 +16,38 @@
 #include <assert.h>
 #include <string.h>
 
-#define SHARES 2             /* pieces of a thread's fair share, when an item is cut at all */
-#define MIN_SEGMENTS 2       /* of a piece: less is over before another thread has noticed */
-#define SPLIT_ROWS 256       /* of the longest sequence that can be split at a time ... */
-#define GROUP_ITEMS 2        /* most items of groups, for each row that a step can have */
-/* Query heads of a KV head up to which groups are worth it. The heads of one row use each number of
- * f16 that is read that many times: from 7 on the machine's FMAs take longer than its memory
- * (236 Gflop/s beside 35 GB/s), and a tile is filled by one row. Measured with 16 rows that share
- * 4,096 tokens, AVX-512, f16: steps of attention and little else take 0.67 to 0.80 of the time with
- * 2 query heads, 0.81 to 0.97 with 3 and 4, 0.93 to 1.04 with 7 and 0.94 to 1.75 with 8. */
+#define SHARES 2             /* pieces of a thread's fair share, when an item is cut */
+#define MIN_SEGMENTS 2       /* least segments of a piece: less is over before another thread has
+                              * noticed */
+#define SPLIT_ROWS 256       /* rows of the longest sequence that can be split at a time ... */
+#define GROUP_ITEMS 2        /* most items of groups, for each row of a step */
+/* Up to so many query heads of a KV head groups pay. The heads of one row use each f16 number as
+ * often as there are heads: from 7 on the machine's FMAs take longer than its memory (236 Gflop/s
+ * beside 35 GB/s), and one row fills a tile. Measured with 16 rows that share 4,096 tokens,
+ * AVX-512, f16: steps of little but attention take 0.67 to 0.80 of the time with 2 query heads,
+ * 0.81 to 0.97 with 3 and 4, 0.93 to 1.04 with 7 and 0.94 to 1.75 with 8. */
 #define GROUP_HEADS 6
-#define MAX_PARTS ((size_t)16 << 20) /* ... within so many floats */
+#define MAX_PARTS ((size_t)16 << 20) /* ... if their states fit into so many floats */
 
 static size_t segments(uint32_t n_tokens)
 {
     return (n_tokens + KERN_SEGMENT - 1) / KERN_SEGMENT;
 }
 
-/* States of so many segments, the first n_merged of which leave one. */
+/* Number of states for so many segments, the first n_merged of which leave one together. */
 static size_t states(size_t n_seg, uint32_t n_merged)
 {
     return n_seg - n_merged + 1;
 }
 
-/* Floats that one row's states take. */
+/* Floats of one row's states. */
 static size_t row_parts(const struct split_kv *c, size_t n_state)
 {
     return n_state * c->options.n_head * KERN_ATTN_PART(c->options.value_dim);
 }
 
-/* Items of groups, and an item for each row that is in none; pieces of an item are as many as
- * shares it has, rounded up. */
+/* The most items of a step: those of groups, one for each row outside groups, and the pieces, of
+ * which an item has as many as it has shares, rounded up. */
 static size_t most_items(const struct split_kv_options *o)
 {
     const size_t grouped = o->n_tables > 0 ? GROUP_ITEMS * (size_t)o->max_rows : 0;
@@ -82,7 +90,7 @@ void split_kv_release(struct split_kv *c)
     *c = (struct split_kv){0};
 }
 
-/* Pairs of query row and key that an item of all segments looks at. */
+/* Pairs of query row and key in an item over all segments. */
 static uint64_t item_work(const struct split_kv *c, const struct batch_span *s, uint32_t from,
                           uint32_t n)
 {
@@ -92,7 +100,7 @@ static uint64_t item_work(const struct split_kv *c, const struct batch_span *s, 
     return n * (window > 0 && window + n < before ? window + n : before);
 }
 
-/* Rows of the item that begins at `from`: none of another chunk. */
+/* Rows of the item that begins at `from`; an item never crosses into another chunk. */
 static uint32_t rows_at(const struct split_kv *c, const struct batch_span *s, uint32_t from)
 {
     const uint32_t n = s->n_row - from < ATTN_ROWS ? s->n_row - from : ATTN_ROWS;
@@ -128,7 +136,7 @@ static void note_splits(struct split_kv *c, const struct batch_span *s,
         };
 }
 
-/* Pieces of so many segments that are worth it, of so many that are wanted. */
+/* Number of pieces for so many segments: as many as wanted, but none too small. */
 static size_t fit_pieces(size_t n_seg, uint64_t wanted)
 {
     const size_t most = n_seg / MIN_SEGMENTS, fit = wanted < most ? (size_t)wanted : most;
@@ -136,7 +144,7 @@ static size_t fit_pieces(size_t n_seg, uint64_t wanted)
     return fit > 1 ? fit : 1;
 }
 
-/* Add an item whose states have room, in n pieces of about as many segments each. */
+/* Add an item, whose states have room, in n pieces of about the same number of segments. */
 static void add_pieces(struct split_kv *c, struct attn_item item, size_t n)
 {
     const size_t first = item.seg0, n_seg = item.seg1 - item.seg0;
@@ -148,7 +156,7 @@ static void add_pieces(struct split_kv *c, struct attn_item item, size_t n)
     }
 }
 
-/* Add an item, split if that is worth it and the room for its states suffices. */
+/* Add an item; split it if that pays and there is room for its states. */
 static void add_item(struct split_kv *c, const struct batch_span *s, struct attn_item item,
                      uint64_t pieces)
 {
@@ -170,9 +178,9 @@ static void add_item(struct split_kv *c, const struct batch_span *s, struct attn
     add_pieces(c, item, n);
 }
 
-/* ---- what decoding sequences share ---- */
+/* ---- shared prefixes of decoding sequences ---- */
 
-/* How much a thread is to do, and in what pieces: pairs of query row and key. */
+/* A thread's fair share and the size of a piece, in pairs of query row and key. */
 struct shares {
     uint64_t fair, piece;
 };
@@ -182,7 +190,7 @@ static uint64_t pieces_of(const struct shares *f, uint64_t work)
     return work > f->fair ? work / f->piece + 1 : 1;
 }
 
-/* The segments of the member of a group that sees most. */
+/* Segments of the group's member that sees the most. */
 static size_t group_segments(const struct split_kv *c, const struct batch *b,
                              const struct cascade_group *g)
 {
@@ -202,7 +210,7 @@ static uint32_t run_items(const struct cascade_run *r)
     return (r->n_row + ATTN_ROWS - 1) / ATTN_ROWS;
 }
 
-/* Items that a group takes before any of them is cut into pieces. */
+/* Number of a group's items before any of them is cut into pieces. */
 static size_t group_items(const struct split_kv *c, const struct cascade_group *g)
 {
     size_t n = g->n_members;
@@ -212,7 +220,7 @@ static size_t group_items(const struct split_kv *c, const struct cascade_group *
     return n;
 }
 
-/* Pieces of each of a run's items, the largest of which has this many rows. */
+/* Number of pieces of each item of a run, by its item with the most rows. */
 static size_t run_pieces(const struct cascade_run *r, const struct shares *f)
 {
     const uint32_t n_seg = r->seg1 - r->seg0;
@@ -221,8 +229,8 @@ static size_t run_pieces(const struct cascade_run *r, const struct shares *f)
     return fit_pieces(n_seg, pieces_of(f, n_row * n_seg * KERN_SEGMENT));
 }
 
-/* Segments that a group's rows leave one state of: those of the first piece of what all of them
- * share, which is the group's last run. */
+/* The number of segments that a group's rows leave one state of: those of the first piece of the
+ * prefix that all of them share, which is the group's last run. */
 static uint32_t group_merged(const struct split_kv *c, const struct cascade_group *g,
                              const struct shares *f)
 {
@@ -232,7 +240,7 @@ static uint32_t group_merged(const struct split_kv *c, const struct cascade_grou
     return (uint32_t)(all->seg1 / run_pieces(all, f));
 }
 
-/* What the members of a group share: item->part is theirs. */
+/* Add the items of a run, the segments that some members share; item->part is the group's. */
 static void add_run(struct split_kv *c, const struct cascade_group *g, const struct cascade_run *r,
                     struct attn_item item, const struct shares *f)
 {
@@ -251,7 +259,7 @@ static void add_run(struct split_kv *c, const struct cascade_group *g, const str
     }
 }
 
-/* What a member sees alone. */
+/* Add the item of a member's own segments. */
 static void add_member(struct split_kv *c, const struct batch *b, const struct cascade_group *g,
                        const struct cascade_member *m, struct attn_item item,
                        const struct shares *f)
@@ -269,7 +277,7 @@ static void add_member(struct split_kv *c, const struct batch *b, const struct c
     c->is_grouped[m->span] = true;
 }
 
-/* Add the items of a group, if there is room for its states and for them. */
+/* Add the items of a group, if there is room for its states and items. */
 static void add_group(struct split_kv *c, const struct batch *b, const struct cascade_group *g,
                       const struct shares *f, size_t *room)
 {
@@ -308,7 +316,7 @@ static void add_groups(struct split_kv *c, const struct batch *b, const struct s
 
 void split_kv_make(struct split_kv *c, const struct batch *b)
 {
-    /* Each item is there once for each KV head. */
+    /* each item counts once for each KV head */
     const uint64_t fair = total_work(c, b) * c->options.n_kv_head / c->options.threads;
     const struct shares f = {fair, fair / SHARES + 1};
     const bool may_split = c->options.window == 0 && !c->options.is_encoder;

@@ -1,16 +1,17 @@
 /* core/runtime/split_kv.h - how the attention of a step is cut into work items for the threads.
  *
- * An item is a tile of query rows of one span, for each KV head, over a run of softmax segments.
- * Usually that is all segments. When few sequences with long contexts would leave threads idle, an
- * item that is more than a thread's share of the step is cut between segments (flash decoding,
- * split KV). Its queries then leave softmax states in `parts`: the item that begins at segment 0
- * leaves one of all its segments, the others one a segment, and one thread merges them in ascending
- * order afterwards. So a split never changes a result (kernels.h, kern_attn.part).
+ * An item is a tile of query rows of one span, for each KV head, over a run of softmax segments,
+ * usually all of them. When few sequences with long contexts would leave threads idle, an item that
+ * is more than a thread's share of the step is cut between segments (flash decoding, split KV). Its
+ * queries then leave softmax states in `parts`: the item that begins at segment 0 leaves one state
+ * of all its segments, the others one state for each segment, and one thread merges them in
+ * ascending order afterwards. So a split never changes a result (kernels.h, kern_attn.part).
  *
- * Decoding sequences that have the first blocks of their tables in common (cascade.h) share the
- * items of these: rows of several spans over the same segments. What each sees alone is an item of
- * its own, and its states are merged in the same way. Where many query heads share a KV head (more
- * than GROUP_HEADS), each sequence is left to itself: arithmetic bounds it, and nothing is saved.
+ * Decoding sequences with the same first blocks in their tables (cascade.h) share the items of
+ * these blocks: rows of several spans over the same segments. The segments that a sequence sees
+ * alone are an item of its own, and its states are merged in the same way. Where many query heads
+ * share a KV head (more than GROUP_HEADS), no items are shared: arithmetic is the limit then, and
+ * nothing would be saved.
  *
  * Thread: split_kv_make() by the engine thread; the cut is read-only during the step.
  * Memory: taken in split_kv_create(); `parts` is mapped, so pages cost RAM when first used.
@@ -26,27 +27,27 @@
 
 struct batch;
 
-/* Rows of an item. Times any number of heads they fill tiles of 16, of 12 and of 6 queries well,
- * and their numbers stay in the second-level cache beside a segment's keys and values. */
+/* Rows of an item. Multiplied by any number of heads they fill tiles of 16, of 12 and of 6 queries
+ * well, and their numbers stay in the second-level cache beside a segment's keys and values. */
 #define ATTN_ROWS 24
 
 struct attn_item {
     uint32_t span, from, n;  /* rows from .. from + n - 1 of the span */
-    uint32_t seg0, seg1;     /* of their segments */
-    float *part;             /* [n_kv_head][part_rows][heads of one] queries' states, the first of
-                              * which is row part_row's; NULL: not split */
+    uint32_t seg0, seg1;     /* the rows' segments */
+    float *part;             /* [n_kv_head][part_rows][heads of one] states of the queries, from row
+                              * part_row on; NULL: the item is not split */
     uint32_t part_row, part_rows;
     size_t part_stride;      /* floats from one query to the next */
-    uint32_t n_merged;       /* the first so many segments, of one item, leave one state */
+    uint32_t n_merged;       /* this many first segments, all of one item, leave one state */
     const struct kern_attn_row *rows; /* NULL, or [n] rows of several spans, all of which see the
-                              * segments as `span` does; `from` is not looked at then */
+                                       * segments as `span` does; `from` is unused then */
 };
 
 /* A row of the batch whose segments were split. */
 struct attn_split {
     uint32_t row, n_state;
-    const float *part;       /* its item's queries, see there */
-    uint32_t i_row, n_row;   /* the row is number i_row of n_row there */
+    const float *part;       /* the states of its item's queries */
+    uint32_t i_row, n_row;   /* the row is number i_row of the item's n_row rows */
     size_t part_stride;
 };
 
@@ -57,7 +58,7 @@ struct split_kv_options {
     uint32_t window;          /* tokens that a row sees, 0: all before it. Windows are not split */
     bool is_chunked;          /* a window begins at a multiple of its size, and so do items */
     bool is_encoder;          /* rows of a span see all of the span */
-    uint32_t n_tables;        /* see cascade.h; 0: what is shared is not looked for */
+    uint32_t n_tables;        /* see cascade.h; 0: shared prefixes are not looked for */
 };
 
 struct split_kv {
@@ -69,7 +70,7 @@ struct split_kv {
     /* private */
     struct split_kv_options options;
     struct cascade cascade;
-    uint8_t *is_grouped;        /* [max_rows] by span: its items are those of a group */
+    uint8_t *is_grouped;        /* [max_rows] by span: a group has its items */
     float *parts;
     size_t n_parts, parts_used; /* floats */
 };
@@ -78,7 +79,7 @@ struct split_kv {
 int split_kv_create(struct split_kv *c, const struct split_kv_options *options);
 void split_kv_release(struct split_kv *c);
 
-/* The items of this batch. */
+/* Cut the attention of this batch into items. */
 void split_kv_make(struct split_kv *c, const struct batch *b);
 
 #endif

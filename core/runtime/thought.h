@@ -1,13 +1,12 @@
-/* core/runtime/thought.h - whether a text is inside a thought, by its tokens: a constraint is for
- * what comes behind it, and a thought may have a budget.
+/* core/runtime/thought.h - follows by its tokens whether a text is inside a thought: a constraint
+ * applies to the text behind it, and a thought may have a budget.
  *
  * While a thought is open nothing is constrained, but where a constraint waits the text may not
- * end, unless it waits for a trigger besides (core/grammar/lazy.h). When the thought's tokens are
- * used up, or it is told to end, the next ones are those of the message, if there is one, and the
- * closing mark. Where a thought may open, a constraint allows the opening mark as the very first
- * token.
+ * end, unless it also waits for a trigger (core/grammar/lazy.h). When the thought's tokens are used
+ * up, or it is told to end, the message, if there is one, and the closing mark are forced. Where a
+ * thought may open, a constraint allows the opening mark as the very first token.
  *
- * Thread: the engine's, as the rest of a request.
+ * Thread: the engine's, like the rest of a request.
  * Memory: the message is borrowed from the request.
  */
 #ifndef CORE_RUNTIME_THOUGHT_H
@@ -20,8 +19,8 @@
 #define THOUGHT_NO_LIMIT UINT32_MAX
 
 enum thought_phase {
-    THOUGHT_NONE = 0, /* it is over, or there was none */
-    THOUGHT_MAY_OPEN, /* the first token decides; without a constraint, any */
+    THOUGHT_NONE = 0, /* the thought is over, or there was none */
+    THOUGHT_MAY_OPEN, /* the first token decides; without a constraint, any token */
     THOUGHT_OPEN,
 };
 
@@ -29,36 +28,36 @@ struct thought { /* zero: none */
     enum thought_phase phase;
     int32_t open, close; /* the marks */
     uint32_t n_left;     /* tokens before the message, or THOUGHT_NO_LIMIT */
-    uint32_t n_message;  /* of its tokens, those that still have to come */
+    uint32_t n_message;  /* tokens of the message that are still to come */
     const int32_t *message; /* [n_message] */
 };
 
-/* Is the next token the message's or the closing mark, whatever the model would say? */
+/* Whether the next token is forced: the message's next token or the closing mark. */
 static inline bool thought_must_close(const struct thought *t)
 {
     return t != NULL && t->phase == THOUGHT_OPEN && t->n_left == 0;
 }
 
-/* Which token that is. */
+/* The forced token. */
 static inline int32_t thought_closing_token(const struct thought *t)
 {
     return t->n_message > 0 ? t->message[0] : t->close;
 }
 
-/* Does a constraint wait for its end? */
+/* Whether the thought is open, so that a constraint waits. */
 static inline bool thought_is_open(const struct thought *t)
 {
     return t != NULL && t->phase == THOUGHT_OPEN;
 }
 
-/* Let it end as if its tokens were used up. */
+/* End the thought as if its tokens were used up. */
 static inline void thought_end(struct thought *t)
 {
     if (t->phase == THOUGHT_OPEN)
         t->n_left = 0;
 }
 
-/* May it open with the next token? */
+/* Whether the next token may open the thought. */
 static inline bool thought_may_open(const struct thought *t)
 {
     return t != NULL && t->phase == THOUGHT_MAY_OPEN;
@@ -72,7 +71,7 @@ static inline void thought_take_message(struct thought *t, int32_t id)
     t->n_message--;
 }
 
-/* Go on behind a token. Does it belong to the thought, marks included? */
+/* Advance by a token. Returns whether the token belongs to the thought, marks included. */
 static inline bool thought_take(struct thought *t, int32_t id, bool is_constrained)
 {
     if (t == NULL || t->phase == THOUGHT_NONE)

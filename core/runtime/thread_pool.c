@@ -1,9 +1,9 @@
 /* core/runtime/thread_pool.c - see thread_pool.h.
  *
- * Pairings: `epoch` is released by thread_pool_run() and acquired by a worker: it publishes fn and
- * ud. The shares need no order of their own: two sets of them serve regions in turn, and before a
+ * Pairings: thread_pool_run() releases `epoch` and a worker acquires it, which publishes fn and ud.
+ * The shares need no order of their own: two sets of them serve regions in turn, and before a
  * thread arrives at the barrier of one region it renews its share for the next, which no other
- * thread touches then. `drained` needs none either: what it says of a region stays true.
+ * thread touches then. `drained` needs none either: once a region is drained it stays so.
  */
 #include "core/runtime/thread_pool.h"
 
@@ -24,8 +24,8 @@
 
 #define NO_CPU UINT32_MAX
 
-/* What is left of a thread's share: the first item in the low half, the end in the high half, one
- * word so that owner and thieves change it by compare-and-swap. UNTOUCHED: all of it. */
+/* The rest of a thread's share: the first item in the low half, the end in the high half, one word
+ * so that owner and thieves change it by compare-and-swap. UNTOUCHED: the whole share. */
 #define UNTOUCHED UINT64_MAX
 
 struct share {
@@ -34,7 +34,8 @@ struct share {
 
 /* Threads that steal from each other first. */
 struct group {
-    _Alignas(64) atomic_uint drained; /* region + 1 of which none of them has anything left */
+    _Alignas(64) atomic_uint drained; /* region + 1 in which no thread of the group has anything
+                                       * left */
     struct topology_group threads;
 };
 
@@ -42,8 +43,8 @@ struct member {
     struct thread_pool_worker w;
     uint32_t group;
     pthread_t thread;
-    uint32_t cpu;     /* that it is meant for, or NO_CPU: it is free */
-    cpu_set_t set[8]; /* that it is kept on: 8,192 CPUs, the kernel's most */
+    uint32_t cpu;     /* the member's CPU, or NO_CPU: the member is free */
+    cpu_set_t set[8]; /* CPUs that the member is kept on: 8,192, the kernel's most */
 };
 
 struct thread_pool {
@@ -53,7 +54,8 @@ struct thread_pool {
     struct member *members; /* [n]; the first is the caller of thread_pool_run() */
     struct share *shares;   /* [n] */
     uint32_t n_started;     /* threads made, the members after the first */
-    pthread_t callers[THREAD_POOL_MAX_CALLERS]; /* of thread_pool_run(), pinned if they are to be */
+    pthread_t callers[THREAD_POOL_MAX_CALLERS]; /* callers of thread_pool_run(), pinned if `pin` is
+                                                 * set */
     uint32_t n_callers;
     uint32_t n_pauses;
     struct group *groups; /* [n_groups] */
@@ -63,7 +65,7 @@ struct thread_pool {
     atomic_bool stop;
 };
 
-/* ---- life ---- */
+/* ---- create and destroy ---- */
 
 static void pin(const struct member *m)
 {
@@ -97,7 +99,7 @@ static void *worker_main(void *arg)
     }
 }
 
-/* Each thread on one CPU, or on all CPUs of that one's node. */
+/* Keep each thread on one CPU, or on all CPUs of that CPU's node. */
 static void choose_cpus(struct thread_pool *t, const struct cpus *cpus, bool one_each)
 {
     for (uint32_t i = 0; i < t->n && (i < cpus->n || !one_each); i++) {
@@ -114,7 +116,7 @@ static void choose_cpus(struct thread_pool *t, const struct cpus *cpus, bool one
                  t->n - cpus->n, cpus->n);
 }
 
-/* Groups of the members, and their barrier. */
+/* Make the groups of the members, and their barrier. */
 static int make_groups(struct thread_pool *t, const struct cpus *cpus)
 {
     struct topology_group *groups = mem_calloc(t->n, sizeof(*groups));
@@ -246,7 +248,7 @@ static uint64_t range(uint64_t from, uint64_t end)
     return end << 32 | from;
 }
 
-/* What is left of thread i's share, as [from, end). */
+/* The rest of thread i's share, as [from, end). */
 static uint64_t left_of(uint64_t word, uint32_t i, uint32_t n, uint32_t n_threads)
 {
     if (word != UNTOUCHED)
@@ -269,7 +271,7 @@ static uint32_t least(uint32_t a, uint32_t b)
     return a < b ? a : b;
 }
 
-/* The owner's way: from the front. */
+/* Take from the front of the thread's own share. */
 static bool take_own(struct thread_pool_worker *w, uint32_t n, uint32_t grain, uint32_t *from,
                      uint32_t *to)
 {
@@ -288,9 +290,9 @@ static bool take_own(struct thread_pool_worker *w, uint32_t n, uint32_t grain, u
     return true;
 }
 
-/* What the thread of a group with the most left has, and in *victim and *seen the thread and its
- * word; 0 when nothing is left, which a group remembers: at the end of a region each thread asks
- * all groups. */
+/* Items left to the richest thread of a group; *victim and *seen get the thread and its word. 0:
+ * nothing is left, which the group remembers, because at the end of a region each thread asks all
+ * groups. */
 static uint32_t richest_of(const struct thread_pool_worker *w, struct group *g, uint32_t n,
                            uint32_t *victim, uint64_t *seen)
 {
@@ -316,7 +318,8 @@ static uint32_t richest_of(const struct thread_pool_worker *w, struct group *g, 
     return most;
 }
 
-/* The same of all groups of the thread's memory node but its own, or of all of the other nodes. */
+/* Items left to the richest thread of all other groups of the thread's memory node, or of all other
+ * nodes. */
 static uint32_t richest_elsewhere(const struct thread_pool_worker *w, bool same_node, uint32_t n,
                                   uint32_t *victim, uint64_t *seen)
 {
@@ -342,7 +345,7 @@ static uint32_t richest_elsewhere(const struct thread_pool_worker *w, bool same_
     return most;
 }
 
-/* The thread with the most left of the nearest ones that have anything, and in *seen its word; t->n
+/* The richest thread of the nearest threads that have anything left, and in *seen its word; t->n
  * when nothing is left. */
 static uint32_t choose_victim(const struct thread_pool_worker *w, uint32_t n, uint64_t *seen)
 {
@@ -355,8 +358,8 @@ static uint32_t choose_victim(const struct thread_pool_worker *w, uint32_t n, ui
     return victim;
 }
 
-/* Take items from the back of the victim's share: at most half, since its owner goes on from the
- * front. False: another thread took items of it meanwhile. */
+/* Take items from the back of the victim's share, at most half of it, since its owner takes from
+ * the front. False: another thread took some of its items meanwhile. */
 static bool steal(struct thread_pool_worker *w, uint32_t n, uint32_t grain, uint32_t *from,
                   uint32_t *to)
 {

@@ -10,10 +10,10 @@
  *
  * In every region of n items, thread t owns items n*t/threads..n*(t+1)/threads-1 and takes them
  * from the front, so weights that fit into its cache are still there in the next step. A thread
- * that has done its own steals items from the back of the share with the most left, of the threads
- * that share its last-level cache if any of them has something left, else of those of its memory
- * node, else of the others. There is no counter that all threads write, and no lock; the barrier is
- * a tree of the same groups (topology.h).
+ * that has finished its own share steals items from the back of the share with the most left: among
+ * the threads of its last-level cache if any of them has items left, else among those of its memory
+ * node, else among all others. There is no counter that all threads write, and no lock; the barrier
+ * is a tree of the same groups (topology.h).
  *
  * Every thread must pass through the same regions and barriers in the same order, with the same
  * n. Which thread takes an item never changes a result: kernels guarantee that.
@@ -35,7 +35,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define THREAD_POOL_MAX_CALLERS 16 /* threads; further ones are not pinned */
+#define THREAD_POOL_MAX_CALLERS 16 /* threads that are pinned; further callers are not */
 
 struct cpus;
 struct thread_pool;
@@ -48,13 +48,14 @@ struct thread_pool_worker {
 
 struct thread_pool_options {
     uint32_t n_threads; /* >= 1, the caller of thread_pool_run() included */
-    /* Keep thread i on the i-th of the process's CPUs (see cpus.h for their order): the
-     * callers too, from their first thread_pool_run() on. A thread that has no CPU left or is
-     * refused one stays free, with a warning that says why. */
+    /* Keep thread i on the i-th of the process's CPUs (see cpus.h for their order); callers too,
+     * from their first thread_pool_run() on. A thread that has no CPU left, or is refused one,
+     * stays free, with a warning that says why. */
     bool pin;
     /* Keep thread i on the node of that CPU, on any of the process's CPUs there; callers too. */
     bool keep_nodes;
-    const struct cpus *cpus; /* what threads are grouped by, and pinned to; NULL: this machine's */
+    const struct cpus *cpus; /* CPUs that threads are grouped by and pinned to; NULL: this
+                              * machine's */
 };
 
 /* ERR_INVAL (0 threads), ERR_NOMEM, ERR_INTERNAL (no thread can be made). */
@@ -62,7 +63,7 @@ int thread_pool_create(struct thread_pool **out, const struct thread_pool_option
 void thread_pool_destroy(struct thread_pool **t);
 
 uint32_t thread_pool_n_threads(const struct thread_pool *t);
-/* Barriers that have been passed, at the end of each run too; asked between runs. */
+/* Number of barriers passed, at the end of each run too; asked between runs. */
 uint32_t thread_pool_n_barriers(const struct thread_pool *t);
 
 void thread_pool_run(struct thread_pool *t, void (*fn)(void *ud, struct thread_pool_worker *w),

@@ -1,11 +1,17 @@
-/* core/runtime/topology.c - see topology.h. */
+/* core/runtime/topology.c - see topology.h.
+ *
+ * CPUs are ordered by node and cache, so groups are runs of neighbouring threads: each run of one
+ * cache is cut into equal parts of at most TOPOLOGY_GROUP threads. Caches count only where they
+ * have FEW threads or more on average; else runs are those of a node.
+ */
 #include "core/runtime/topology.h"
 
 #include <stdbool.h>
 
-#define FEW 4 /* threads of a cache, on average: a barrier's word more is not worth it */
+#define FEW 4 /* least threads of a cache, on average, for groups by cache: each group costs a
+               * barrier one word more */
 
-/* Threads that have no CPU are where the last one is. */
+/* The CPU of a thread; threads beyond the last CPU count as there. */
 static const struct cpu *cpu_of(const struct cpus *c, uint32_t thread)
 {
     return &c->cpu[thread < c->n ? thread : c->n - 1];
@@ -18,7 +24,7 @@ static bool is_together(const struct cpus *c, uint32_t a, uint32_t b, bool by_ca
     return x->node == y->node && (!by_cache || x->cache == y->cache);
 }
 
-/* The first thread that is not together with `first`. */
+/* The end of the run of threads that are on the same node (and cache) as `first`. */
 static uint32_t end_of_run(const struct cpus *c, uint32_t first, uint32_t n_threads, bool by_cache)
 {
     uint32_t end = first + 1;

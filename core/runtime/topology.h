@@ -20,7 +20,8 @@ struct topology_group {
     uint32_t node;
 };
 
-/* Cut n_threads (>= 1) threads into groups; groups has room for as many. The number of groups. */
+/* Cut n_threads (>= 1) threads into groups; groups[] has room for n_threads. Returns the number of
+ * groups. */
 uint32_t topology_groups(struct topology_group *groups, const struct cpus *cpus,
                          uint32_t n_threads);
 

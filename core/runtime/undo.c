@@ -1,4 +1,9 @@
-/* core/runtime/undo.c - see undo.h. */
+/* core/runtime/undo.c - buffers for undoing guesses, and the spans that need it; see undo.h.
+ *
+ * The copies themselves are made inside the step, by forward_undo.c. States and rows are mapped,
+ * not allocated, so they cost RAM only once a step with guesses touches them. undo_find() runs on
+ * the engine thread before each step.
+ */
 #include "core/runtime/undo.h"
 
 #include "core/base/err.h"
@@ -39,7 +44,7 @@ void undo_release(struct undo *u)
     *u = (struct undo){0};
 }
 
-/* Outputs of a span stand together, and those of its guesses are not the first. */
+/* The outputs of a span are neighbours, and the output before a span's first guess is no guess. */
 void undo_find(struct undo *u, const struct batch *b)
 {
     u->n = 0;

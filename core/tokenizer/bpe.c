@@ -1,5 +1,10 @@
-/* core/tokenizer/bpe.c - BPE: cut into words, then join their bytes, or characters, by merge
- * rank. */
+/* core/tokenizer/bpe.c - BPE: cut into words, then join their bytes, or characters, by merge rank.
+ *
+ * The merges become a hash table from a pair of token ids to the id and rank of their join, so
+ * joining never looks at text. The pretokenizer cuts the text word by word; each word is looked up
+ * in the word cache, and only an unknown one is merged (merge.h). Runs of bytes that are not UTF-8
+ * bypass the patterns, which need valid text, and go to the same merges.
+ */
 #include "core/tokenizer/tokenizer_impl.h"
 
 #include "core/base/err.h"
@@ -25,7 +30,7 @@ struct bpe {
     struct pretokenizer *pretokenizer;
     struct pair_slot *slots; /* open addressing */
     uint32_t mask;
-    bool whole_words; /* a word that is a token is taken as it is, whatever the merges say */
+    bool whole_words; /* a word that is a token is taken whole, whatever the merges are */
 };
 
 /* ---- the merges */
@@ -60,8 +65,8 @@ static int64_t piece_bytes(const struct vocab *v, const char *text, size_t n, ch
     return v->raw ? (int64_t)unescape_spaces(text, n, out) : letters_to_bytes(text, n, out);
 }
 
-/* One element of the merges: two pieces in letters with a space between. `bytes` has room for
- * the element. */
+/* Add one element of the merges: two pieces in byte letters with a space between. `bytes` has room
+ * for the element. */
 static const char *add_merge(struct bpe *b, const struct vocab *v, struct gguf_str s, uint32_t rank,
                              char *bytes)
 {
@@ -188,7 +193,8 @@ bool bpe_takes_whole_words(const struct bpe *b)
 
 /* ---- encoding */
 
-/* The symbols that merging begins with: bytes, or characters where pieces are UTF-8. */
+/* Split a word into the symbols that merging begins with: bytes, or characters where pieces are
+ * UTF-8. */
 static size_t split_word(struct encoder *e, const char *word, size_t n)
 {
     const struct vocab *v = &e->t->vocab;
@@ -206,7 +212,7 @@ static size_t split_word(struct encoder *e, const char *word, size_t n)
     return n_symbols;
 }
 
-/* A symbol that is no token: its bytes, as far as they are, else the unknown token. */
+/* Push the byte tokens of a symbol that is not a token, or else the unknown token. */
 static int push_unknown(struct encoder *e, const char *bytes, size_t n)
 {
     const struct vocab *v = &e->t->vocab;
@@ -240,13 +246,14 @@ static int merge_word(struct encoder *e, const char *word, size_t n)
     return rc;
 }
 
-/* Models whose pieces are UTF-8 take runs of line ends whole: no merge makes them. */
+/* Encode a word. Models whose pieces are UTF-8 take runs of line ends whole: no merge makes
+ * them. */
 static int encode_word(struct encoder *e, const char *word, size_t n)
 {
     const struct tokenizer *t = e->t;
     const bool whole = t->bpe->whole_words || (t->vocab.raw && word[0] == '\n');
     const int32_t found = whole ? vocab_find(&t->vocab, word, n) : TOKEN_NONE;
-    /* Where a token did not count that stands alone only, no word is it. */
+    /* a TOKEN_ALONE token did not match as a special token, so no word may become it */
     const bool is_alone = found != TOKEN_NONE && t->vocab.sides != NULL &&
                           (t->vocab.sides[found] & TOKEN_ALONE) != 0;
     const int32_t id = is_alone ? TOKEN_NONE : found;
@@ -254,8 +261,9 @@ static int encode_word(struct encoder *e, const char *word, size_t n)
     return id != TOKEN_NONE ? encoder_push(e, id) : merge_word(e, word, n);
 }
 
-/* Rules that cut into words have done what safe splits would do, but for the longest. A line of a
- * model whose pieces are UTF-8 is no word; and its runs of line ends are one part, or one each. */
+/* Encode a piece of the pretokenizer. Patterns that cut into words leave nothing for safe splits,
+ * except in the longest words. In a model whose pieces are UTF-8 a piece is a line, not a word, and
+ * its runs of line ends are one part, or one each. */
 static int encode_cut(struct encoder *e, const char *word, size_t n)
 {
     if (e->t->vocab.raw || n > WORD_CACHE_BYTES)
@@ -263,7 +271,7 @@ static int encode_cut(struct encoder *e, const char *word, size_t n)
     return encoder_word(e, word, n, encode_word);
 }
 
-/* How far text is well-formed (*valid), or ill-formed, from its start. */
+/* The length of the well-formed (*valid) or ill-formed run at the start of the text. */
 static size_t uniform_run(const char *text, size_t n, bool *valid)
 {
     const uint8_t *s = (const uint8_t *)text;

@@ -1,4 +1,9 @@
-/* core/tokenizer/charsmap.c - see charsmap.h. */
+/* core/tokenizer/charsmap.c - see charsmap.h.
+ *
+ * The trie is the double array of the Darts library, used as the file has it: a child is at (offset
+ * XOR byte), and its unit repeats the byte, which tells it from a unit of another parent. Every
+ * index is checked against the table before it is used, because the file may be damaged or hostile.
+ */
 #include "core/tokenizer/charsmap.h"
 
 #include "core/base/err.h"
@@ -12,10 +17,12 @@
 #define MAX_BYTES (16u << 20) /* the longest in use has 240 KB */
 
 /* A unit: bits 0-7 are the byte that leads to it, bit 8 is set if a sequence ends here, and bits
- * 10-30 are the offset to its children, times 256 if bit 9 is set. One with bit 31 is a value. */
+ * 10-30 are the offset to its children, times 256 if bit 9 is set. A unit with bit 31 is a
+ * value. */
 #define IS_VALUE (1u << 31)
-#define MAX_SEQUENCE 64 /* bytes that are rewritten at a time: units may lead back to themselves */
-#define MAX_TEXT 256    /* bytes that they become; the longest in use have 33 */
+#define MAX_SEQUENCE 64 /* most bytes of a sequence: in a bad table units may lead back to
+                         * themselves */
+#define MAX_TEXT 256    /* most bytes of a replacement; the longest in use have 33 */
 
 static uint32_t offset_of(uint32_t unit)
 {

@@ -27,8 +27,8 @@ struct charsmap { /* zero is valid and rewrites nothing */
 int charsmap_load(struct charsmap *m, const struct gguf *g, char *err, size_t err_len);
 void charsmap_release(struct charsmap *m);
 
-/* The bytes at text[0..n) that are rewritten, 0 if none are; *out, NUL-terminated and borrowed, is
- * what they become. *steps grows by the bytes looked at. */
+/* The bytes at text[0..n) that are replaced, 0 if none are; *out, NUL-terminated and borrowed, is
+ * their replacement. *steps grows by the bytes looked at. */
 size_t charsmap_match(const struct charsmap *m, const char *text, size_t n, const char **out,
                       uint64_t *steps);
 

@@ -1,7 +1,8 @@
-/* core/tokenizer/chat_templates.c - see vocab.h: the chat templates of a file, by name.
+/* core/tokenizer/chat_templates.c - the chat templates of a file, by name; see vocab.h.
  *
  * tokenizer.chat_template is the one called "default", tokenizer.chat_template.NAME another one.
- * That of the name "rerank" is no chat's.
+ * The template named "rerank" is not for chats and is kept apart. Templates are copied
+ * NUL-terminated and sorted by name; they are parsed elsewhere, by the server.
  */
 #include "core/tokenizer/vocab.h"
 
@@ -43,7 +44,7 @@ static int read_template(const struct gguf *g, const char *key, char **out, char
     return *out != NULL ? 0 : text_fail(g, ERR_NOMEM, err, err_len, "no memory for %s", key);
 }
 
-/* Is it the key of a chat's template? Its name: "default" where the key has none. */
+/* Whether the key is that of a chat template; *name is "default" where the key has none. */
 static bool names_template(struct gguf_str key, struct gguf_str *name)
 {
     const size_t n = strlen(KEY);
@@ -67,7 +68,8 @@ static int add(struct vocab *v, const struct gguf *g, struct gguf_str key, struc
     if (v->n_chat_templates == MAX_TEMPLATES)
         return text_fail(g, ERR_LIMIT, err, err_len, "there are more than %d chat templates",
                          MAX_TEMPLATES);
-    v->n_chat_templates++; /* is released from now on */
+    v->n_chat_templates++; /* counted first, so that vocab_release_templates() frees it after an
+                            * error */
     snprintf(text, sizeof(text), "%.*s", (int)key.len, key.data);
     t->name = copy(name);
     if (t->name == NULL)

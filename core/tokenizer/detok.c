@@ -1,4 +1,10 @@
-/* core/tokenizer/detok.c - ids to text, a piece at a time, never half a character. */
+/* core/tokenizer/detok.c - ids to text, a piece at a time, never half a character.
+ *
+ * A character may be spread over several tokens, so bytes wait in a tail of at most four until they
+ * are a whole character. Each byte is checked as it comes: bytes that can no longer become a
+ * character give one U+FFFD at once, and the byte that broke the sequence may begin the next
+ * character. A stream therefore never shows text that a later token would change.
+ */
 #include "core/tokenizer/tokenizer.h"
 
 #include "core/base/buf.h"
@@ -8,14 +14,14 @@
 
 #define REPLACEMENT "\xEF\xBF\xBD" /* U+FFFD */
 #define BROKEN (-1)
-#define LAST_LEAD 0xF4 /* u8_mbtoucr() takes F5 to F7 for the first byte of a character, too */
+#define LAST_LEAD 0xF4 /* u8_mbtoucr() also takes F5 to F7 for the first byte of a character */
 
 void detok_init(struct detok *d, const struct tokenizer *t, bool at_start)
 {
     *d = (struct detok){.t = t, .strip_space = at_start && t->vocab.add_space_prefix};
 }
 
-/* What stands in the tail can be continued by no byte that follows. */
+/* Replace a tail that no further byte can complete by U+FFFD. */
 static void give_up_tail(struct detok *d, struct buf *out)
 {
     if (d->n_tail > 0)
@@ -23,7 +29,8 @@ static void give_up_tail(struct detok *d, struct buf *out)
     d->n_tail = 0;
 }
 
-/* Bytes of the character that the tail is; BROKEN, or another negative number if it begins one. */
+/* Bytes of the character that the tail is; BROKEN; or another negative number if it is a
+ * beginning. */
 static int tail_len(const struct detok *d)
 {
     ucs4_t c;
@@ -37,7 +44,7 @@ static void add_byte(struct detok *d, uint8_t byte, struct buf *out)
 
     d->tail[d->n_tail++] = byte;
     len = tail_len(d);
-    if (len == BROKEN && d->n_tail > 1) { /* the byte may begin a character itself */
+    if (len == BROKEN && d->n_tail > 1) { /* the new byte may begin a character */
         d->n_tail--;
         give_up_tail(d, out);
         d->tail[d->n_tail++] = byte;

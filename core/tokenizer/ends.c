@@ -1,8 +1,8 @@
 /* core/tokenizer/ends.c - which tokens end a generation.
  *
- * What the file names does, by any of its keys; and tokens of the names below, for most files name
- * one end and models have several. The names are those of llama.cpp's llama_vocab (its list of
- * end-of-generation texts as of August 2026, with what it takes out again), and four more that
+ * A token is an end if any key of the file names it, or if it has one of the names below, because
+ * most files name one end and models have several. The names are those of llama.cpp's llama_vocab
+ * (its list of end-of-generation texts as of August 2026, with its exceptions), and four more that
  * published vocabularies have: <|eos|>, <|end_of_turn|>, <|END_OF_TURN_TOKEN|> and <|EOT|>.
  */
 #include "core/tokenizer/vocab.h"
@@ -13,11 +13,12 @@
 
 #include <string.h>
 
-#define NAMED_IDS "tokenizer.ggml.eos_token_ids" /* as Ollama's files have it, and hf/eos.c */
+#define NAMED_IDS "tokenizer.ggml.eos_token_ids" /* the key in Ollama's files; hf/eos.c makes it
+                                                  * too */
 #define LONGEST 27                                /* bytes of a name below */
 
-/* A mark is a token of that name whatever its type in the file, for no text has it otherwise; the
- * others could be a piece of text, and are ends if they are special. */
+/* A NAME_MARK is an end whatever its type in the file, because no ordinary text contains it; the
+ * other names could be pieces of text, and are ends only if they are special tokens. */
 enum name_kind { NAME_MARK = 0, NAME_IF_SPECIAL, NAME_IF_CONTROL };
 
 static const struct {
@@ -35,11 +36,11 @@ static const struct {
     {"<|endoftext|>", NAME_MARK},
     {"<|end_of_text|>", NAME_MARK},
     {"<end_of_turn>", NAME_MARK}, /* Gemma 2 and 3 */
-    {"<turn|>", NAME_MARK},       /* Gemma 4, and behind a call of a tool: */
+    {"<turn|>", NAME_MARK},       /* Gemma 4; the next one ends a tool call: */
     {"<|tool_response>", NAME_MARK},
     {"<end_of_utterance>", NAME_MARK}, /* SmolVLM */
     {"_<EOT>", NAME_MARK},
-    {"[e~[", NAME_MARK}, /* MiniMax M2, and DeepSeek: */
+    {"[e~[", NAME_MARK}, /* MiniMax M2; the next one is DeepSeek's: */
     {"<\xEF\xBD\x9C" "end\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>", NAME_MARK},
     {"<EOT>", NAME_IF_SPECIAL},
     {"<|EOT|>", NAME_IF_SPECIAL},
@@ -55,8 +56,8 @@ static const struct {
 struct search {
     const struct vocab *v;
     const struct gguf_kv *tokens;
-    bool spares_end;    /* <|end|> is behind each message of an answer, not behind the last */
-    bool spares_struck; /* </s> is a piece of text: in Gemma it ends what HTML strikes out */
+    bool spares_end;    /* <|end|> closes each message of an answer, so it is not an end */
+    bool spares_struck; /* </s> is a piece of text: in Gemma it is the HTML tag */
 };
 
 static bool is_named(const struct search *s, int32_t id, const char *name)
@@ -74,9 +75,9 @@ static bool has(const struct search *s, const char *name)
     return false;
 }
 
-/* In OpenAI's "harmony" an answer is several messages: "<|end|>" is behind each, "<|return|>"
- * behind the last, and "<|call|>" hands over to a tool; Solar Open has other names for these. Gemma
- * has the tags of HTML as tokens, and PLaMo </s> as a piece of text. */
+/* Find the families with exceptions. In OpenAI's "harmony" an answer is several messages: "<|end|>"
+ * closes each, "<|return|>" the last, and "<|call|>" hands over to a tool; Solar Open has other
+ * names for these. Gemma has the tags of HTML as tokens, and PLaMo </s> as a piece of text. */
 static void look_at_families(struct search *s)
 {
     const bool calls = has(s, "<|call|>") || has(s, "<|calls|>");
@@ -105,7 +106,7 @@ static bool has_end_name(const struct search *s, int32_t id)
     return false;
 }
 
-/* Files name <|end|> where it is none all the same. */
+/* Whether the token ends a generation. Some files name <|end|> in their keys where it does not. */
 static bool is_end(const struct search *s, int32_t id, bool is_in_keys)
 {
     if (s->spares_end && is_named(s, id, "<|end|>"))

@@ -1,5 +1,8 @@
-/* core/tokenizer/infill.c - which tokens stand around a gap in a text, for models that fill gaps
- * in. */
+/* core/tokenizer/infill.c - the tokens around a gap in a text, for models that fill gaps in (FIM).
+ *
+ * A table has the keys and the names of each role. Keys come first and later keys win; one pass
+ * over the vocabulary then fills the roles left by the names of special tokens.
+ */
 #include "core/tokenizer/vocab.h"
 
 #include "core/formats/gguf/gguf.h"
@@ -8,9 +11,9 @@
 
 #define MAX_NAMES 7
 
-/* Files name these tokens by keys, of which the later one wins, or leave it to their texts. */
+/* The roles; files name a token by keys, of which the later one wins, or only by its text. */
 static const struct role {
-    size_t at; /* in struct infill_tokens */
+    size_t at; /* offset in struct infill_tokens */
     const char *keys[2];
     const char *names[MAX_NAMES];
 } roles[] = {
@@ -51,7 +54,8 @@ static bool has_name(const struct role *role, struct gguf_str s)
     return false;
 }
 
-/* A normal token of such a name may be part of plain text; the others are control tokens then. */
+/* Find roles by names. A normal token of such a name may be part of plain text and is skipped; the
+ * others become control tokens. */
 static void find_names(struct vocab *v, const struct gguf *g)
 {
     const struct gguf_kv *tokens = gguf_find(g, "tokenizer.ggml.tokens");

@@ -1,4 +1,11 @@
-/* core/tokenizer/merge.c - see merge.h. */
+/* core/tokenizer/merge.c - see merge.h.
+ *
+ * Symbols are a doubly linked list in an array, so a join changes two links and leaves indices
+ * valid. Heap entries are rank << 32 | left symbol: the smallest is the best pair and, of equal
+ * ranks, the leftmost. Entries are never removed when a pair changes; a popped entry whose symbol
+ * has another rank by now is stale and skipped. Runs of up to FEW symbols, nearly all words, use a
+ * plain scan instead.
+ */
 #include "core/tokenizer/merge.h"
 
 #include "core/base/err.h"
@@ -77,7 +84,7 @@ static uint64_t pop(struct merge *m)
     return top;
 }
 
-/* Look at symbol i and its right neighbour anew: can they be joined, and when? */
+/* Look up symbol i and its right neighbour again: set the rank and the token of their join. */
 static uint32_t look(const struct run *r, uint32_t i)
 {
     struct symbol *s = &r->m->symbols[i];
@@ -105,12 +112,12 @@ static void unite(const struct run *r, uint32_t i)
     left->len += right->len;
     left->id = left->joined;
     left->next = right->next;
-    right->rank = RANK_NONE; /* what the heap still says of it is stale */
+    right->rank = RANK_NONE; /* makes its entry in the heap stale */
     if (left->next != SYMBOL_NONE)
         r->m->symbols[left->next].prev = i;
 }
 
-/* A short run: looking through it for the best pair is quicker than keeping a heap. */
+/* Join a short run: scanning it for the best pair is faster than keeping a heap. */
 static void join_few(const struct run *r)
 {
     const struct symbol *symbols = r->m->symbols;
@@ -138,7 +145,7 @@ static void join(const struct run *r, uint32_t i)
         look_and_push(r, r->m->symbols[i].prev);
 }
 
-/* All pairs, as a heap. */
+/* Make a heap of all pairs. */
 static void fill_heap(const struct run *r, uint32_t n)
 {
     struct merge *m = r->m;
@@ -153,7 +160,7 @@ static void fill_heap(const struct run *r, uint32_t n)
 
 /* An entry of the heap is current if its symbol still has that rank: then joining it now is right
  * even if the entry was made for an earlier pair. Each join removes at least one entry and adds at
- * most two, so twice the symbols is room enough. */
+ * most two, so room for twice the symbols is enough. */
 void merge_run(struct merge *m, size_t n, const char *text, merge_rank_fn rank_of,
                const void *model)
 {

@@ -19,11 +19,11 @@
 #define RANK_NONE UINT32_MAX
 
 struct symbol {
-    uint32_t at, len;    /* the bytes of the text that it covers */
+    uint32_t at, len;    /* bytes of the text that the symbol covers */
     uint32_t prev, next; /* neighbours, or SYMBOL_NONE */
     int32_t id;          /* its token, or TOKEN_NONE */
-    uint32_t rank;       /* of joining it with `next`, lowest first, or RANK_NONE */
-    int32_t joined;      /* the token of that pair */
+    uint32_t rank;       /* rank of joining it with `next`, lowest first, or RANK_NONE */
+    int32_t joined;      /* token of that join */
 };
 
 struct merge { /* zero is valid and empty */
@@ -35,7 +35,7 @@ struct merge { /* zero is valid and empty */
     struct budget *budget; /* borrowed, or NULL */
 };
 
-/* The rank at which `left` and `right` may be joined, with the token that gives, or RANK_NONE. */
+/* The rank at which `left` and `right` may be joined, and the joined token; or RANK_NONE. */
 typedef uint32_t (*merge_rank_fn)(const void *model, const char *text, const struct symbol *left,
                                   const struct symbol *right, int32_t *joined);
 
@@ -43,8 +43,8 @@ typedef uint32_t (*merge_rank_fn)(const void *model, const char *text, const str
 int merge_reserve(struct merge *m, size_t n);
 void merge_release(struct merge *m);
 
-/* Join symbols[0..n), of which at, len and id are set. Those that remain hang together by `next`
- * from symbols[0] on. n >= 1. When the budget is used up it stops early: the caller asks for
+/* Join symbols[0..n), n >= 1, of which at, len and id are set. The remaining symbols are linked by
+ * `next` from symbols[0] on. When the budget is used up it stops early: the caller asks for
  * budget_error(). */
 void merge_run(struct merge *m, size_t n, const char *text, merge_rank_fn rank_of,
                const void *model);

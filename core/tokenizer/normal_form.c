@@ -1,4 +1,11 @@
-/* core/tokenizer/normal_form.c - see normal_form.h. */
+/* core/tokenizer/normal_form.c - see normal_form.h.
+ *
+ * Creating a form asks libunistring about every character once and stores the answers as three bit
+ * sets. A text is then scanned by a table of first bytes and the bit sets; a run goes from the
+ * character before a changing one to a point where nothing can join across, and only that run is
+ * copied through libunistring. Runs have a limit, so a text of combining marks costs linear time
+ * and bounded memory.
+ */
 #include "core/tokenizer/normal_form.h"
 
 #include "core/base/buf.h"
@@ -12,34 +19,34 @@
 #include <unictype.h>
 #include <uninorm.h>
 
-#define N_CHARACTERS 0x30000 /* none from there on changes */
-#define MAX_RUN 4096         /* bytes after which a run ends where it can, */
-#define LONGEST_RUN 65536    /* and where it ends anyway: memory and time have a limit */
-#define GROWTH 3             /* times: U+0390 becomes three times its bytes in NFD, */
+#define N_CHARACTERS 0x30000 /* no character from there on changes */
+#define MAX_RUN 4096         /* bytes after which a run ends at the next possible point, */
+#define LONGEST_RUN 65536    /* and where it ends in any case: memory and time have a limit */
+#define GROWTH 3             /* most growth: U+0390 becomes three times its bytes in NFD, */
 #define GROWTH_K 11          /* U+FDFA eleven times in NFKC and NFKD */
-#define JAMO_VOWELS 0x1161   /* 21 of them; behind a leading consonant they are joined to it */
+#define JAMO_VOWELS 0x1161   /* 21 of them; one is joined to the leading consonant before it */
 #define JAMO_TRAILS 0x11A8   /* 27 */
 
 enum kind {
-    STILL = 0, /* the character is itself in the form, whatever stands before it */
-    CHANGES,   /* it becomes other characters, but none that is joined to one before */
-    HANGS,     /* it may be joined to what stands before it, or change places with it */
+    STILL = 0, /* the character is unchanged in the form, whatever is before it */
+    CHANGES,   /* it becomes other characters, of which none is joined to one before */
+    HANGS,     /* it may be joined to the character before it, or change places with it */
     NEWER,     /* it stays, and nothing is joined to it */
 };
 
 struct normal_form {
     uninorm_t form;
     bool joins, is_compatible; /* C and KC; KC and KD */
-    /* No character that begins with this byte changes or hangs. Nor do the bytes within one. */
+    /* no character that begins with this byte changes or hangs; true for inner bytes too */
     bool is_still[256];
     uint64_t changes[N_CHARACTERS / 64];
     uint64_t hangs[N_CHARACTERS / 64];
     uint64_t newer[N_CHARACTERS / 64];
 };
 
-/* Characters of Unicode 10 to 18 that have a mapping or a combining class, are part of one that
- * has, or are marks. Between the two ends of a range are only such, and characters that no form
- * treats. Found with the libraries tokenizers 0.23 and unicodedata2 18. */
+/* Characters of Unicode 10 to 18 that have a mapping or a combining class, are part of a character
+ * that has one, or are marks. A range contains only these, and characters that no form changes.
+ * Found with the libraries tokenizers 0.23 and unicodedata2 18. */
 static const uint32_t newer_ranges[][2] = {
     {0x558, 0x558},     {0x58B, 0x58C},     {0x5C8, 0x5C9},     {0x7FD, 0x7FD},
     {0x897, 0x8D3},     {0x9FE, 0x9FE},     {0xAFA, 0xAFF},     {0xB53, 0xB55},
@@ -75,7 +82,7 @@ bool normal_form_is_newer(uint32_t character)
     return i < sizeof(newer_ranges) / sizeof(newer_ranges[0]) && newer_ranges[i][0] <= character;
 }
 
-/* ---- which characters change */
+/* ---- classes of characters */
 
 static void add_newer(struct normal_form *f)
 {
@@ -84,8 +91,8 @@ static void add_newer(struct normal_form *f)
             add(f->newer, c);
 }
 
-/* Ideographs and syllables that no form takes apart or joins, by blocks, so that a table takes a
- * millisecond. */
+/* Skip ideographs and syllables that no form takes apart or joins, by blocks, so that the tables
+ * take a millisecond. */
 static uint32_t next_character(uint32_t c)
 {
     c++;
@@ -94,7 +101,7 @@ static uint32_t next_character(uint32_t c)
     return c == 0x20000 ? 0x2F800 : c;
 }
 
-/* The last parts of the pairs that are joined. */
+/* Mark the last parts of the pairs that are joined. */
 static void add_joined(struct normal_form *f)
 {
     ucs4_t parts[UC_DECOMPOSITION_MAX_LENGTH];
@@ -111,7 +118,7 @@ static void add_joined(struct normal_form *f)
         add(f->hangs, JAMO_TRAILS + i);
 }
 
-/* The first character of those that it is taken apart into. */
+/* The first character of the decomposition. */
 static uint32_t first_part(const struct normal_form *f, uint32_t c)
 {
     ucs4_t parts[UC_DECOMPOSITION_MAX_LENGTH];
@@ -123,7 +130,7 @@ static uint32_t first_part(const struct normal_form *f, uint32_t c)
     return c;
 }
 
-/* Is the character, by itself, another text in this form? */
+/* Whether the character, by itself, becomes another text in this form. */
 static bool changes_alone(const struct normal_form *f, uint32_t c)
 {
     uint8_t from[4], room[64];
@@ -203,8 +210,8 @@ void normal_form_destroy(struct normal_form **form)
 
 /* ---- text */
 
-/* What the character at `at` is, and its bytes. A byte that is no UTF-8 is like a newer character:
- * nothing is joined to it. */
+/* The kind of the character at `at`, and its bytes. A byte that is not UTF-8 counts as a newer
+ * character: nothing is joined to it. */
 static enum kind kind_at(const struct normal_form *f, const char *text, size_t n, size_t at,
                          size_t *len)
 {
@@ -224,8 +231,8 @@ static enum kind kind_at(const struct normal_form *f, const char *text, size_t n
     return has(f->changes, c) ? CHANGES : STILL;
 }
 
-/* The bytes of the character at s, if it has the shape of one of two or three and does not change;
- * else 0. One that is no UTF-8 for all that does not change either. */
+/* The bytes of the character at s, if it has the shape of a character of two or three bytes and
+ * does not change; else 0. Bytes of that shape that are not UTF-8 do not change either. */
 static size_t still_len(const struct normal_form *f, const uint8_t *s, size_t n)
 {
     uint32_t c;
@@ -270,8 +277,8 @@ size_t normal_form_check(const struct normal_form *form, const char *text, size_
     return n;
 }
 
-/* The run around the character at `at` that changes: from the character before it, which may be
- * joined to it, unless that is a newer one, ... */
+/* The begin of the run around the changing character at `at`: the character before it, which may be
+ * joined to it, unless that is a newer one. */
 static size_t run_begin(const struct normal_form *f, const char *text, size_t from, size_t at)
 {
     size_t begin, len;
@@ -282,12 +289,12 @@ static size_t run_begin(const struct normal_form *f, const char *text, size_t fr
     return kind_at(f, text, at, begin, &len) == STILL ? begin : at;
 }
 
-/* ... to where two characters in a row do not change, to a newer one, or to the end. A longer run
- * ends in front of a character that does not hang on the one before. */
+/* The end of the run: where two characters in a row do not change, a newer one, or the text's end.
+ * A longer run ends before a character that cannot be joined to the one before. */
 static size_t run_end(const struct normal_form *f, const char *text, size_t n, size_t begin,
                       size_t at)
 {
-    size_t still = SIZE_MAX; /* where the last character stands, if it does not change */
+    size_t still = SIZE_MAX; /* place of the last character, if it does not change */
 
     for (size_t len; at < n; at += len) {
         const enum kind kind = kind_at(f, text, n, at, &len);

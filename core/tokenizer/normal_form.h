@@ -1,14 +1,14 @@
 /* core/tokenizer/normal_form.h - Unicode's normalization forms of UTF-8 text, as tokenizers have
  * them.
  *
- * The characters' mappings are libunistring's, but for characters that came after Unicode 9.0: the
- * library `tokenizers` has the tables of that version, models were taught with it, and so these
- * characters stay as they are. What the older ones become never changes (Unicode's stability
- * policy), so the result is the same whatever the version of libunistring.
+ * The characters' mappings are libunistring's, except for characters that came after Unicode 9.0:
+ * the library `tokenizers` has the tables of that version, and models were trained with it, so
+ * these characters stay unchanged. Mappings of older characters never change (Unicode's stability
+ * policy), so the result is the same with every version of libunistring.
  *
  * Most text has its form already. A table knows the characters that may change, or change what is
  * beside them, and only the runs around such characters are given to libunistring. Bytes that are
- * no UTF-8 are left alone. Of more than 64 KiB of marks in a row each 64 KiB are ordered alone.
+ * not UTF-8 stay unchanged. More than 64 KiB of marks in a row are ordered in pieces of 64 KiB.
  *
  * Thread: read-only once created.
  * Memory: 73 KiB.
@@ -30,8 +30,8 @@ enum normal_form_kind { NORMAL_FORM_C = 0, NORMAL_FORM_D, NORMAL_FORM_KC, NORMAL
 int normal_form_create(struct normal_form **out, enum normal_form_kind kind);
 void normal_form_destroy(struct normal_form **form);
 
-/* Where the first character stands that may change or be joined to the one before; n: the text has
- * the form. */
+/* The place of the first character that may change or be joined to the one before; n: the text is
+ * in the form already. */
 size_t normal_form_check(const struct normal_form *form, const char *text, size_t n);
 
 /* Append the text in the form. Spends steps of the budget (NULL: no limit) run by run, and stops
@@ -39,7 +39,7 @@ size_t normal_form_check(const struct normal_form *form, const char *text, size_
 int normal_form_add(const struct normal_form *form, const char *text, size_t n,
                     struct budget *budget, struct buf *out);
 
-/* Did the character come after Unicode 9.0, and do forms or the class of marks treat it? */
+/* Whether the character came after Unicode 9.0 and matters to a form or to the class of marks. */
 bool normal_form_is_newer(uint32_t character);
 
 #endif

@@ -1,4 +1,10 @@
-/* core/tokenizer/normalizer.c - see normalizer.h. */
+/* core/tokenizer/normalizer.c - see normalizer.h.
+ *
+ * Each step is a function that reads one text and appends the result to a buffer; two buffers take
+ * turns, and a step that changes nothing leaves the text where it is, so unchanged texts are never
+ * copied. Every step spends the request's budget as it goes, because a file's steps and a client's
+ * text together decide how long it takes.
+ */
 #include "core/tokenizer/normalizer.h"
 
 #include "core/base/buf.h"
@@ -15,8 +21,9 @@
 #include <string.h>
 #include <unictype.h>
 
-#define MAX_STEPS 16 /* the longest in use has 6 */
-#define MOST_GROWTH 16 /* times, and so many bytes beside: NFKC makes 11 of 1, at most */
+#define MAX_STEPS 16 /* most steps; the longest in use has 6 */
+#define MOST_GROWTH 16 /* most growth of a text, besides MOST_ADDED bytes: NFKC makes at most 11
+                        * bytes of 1 */
 #define MOST_ADDED 65536
 
 struct piece {
@@ -26,7 +33,7 @@ struct piece {
 
 struct step {
     const struct step_kind *kind;
-    char *first, *second; /* its texts */
+    char *first, *second; /* texts of the step */
     size_t n_first, n_second;
     struct normal_form *form;      /* or NULL */
     struct split_pattern *pattern; /* or NULL */
@@ -34,10 +41,10 @@ struct step {
 
 struct step_kind {
     const char *name;
-    /* Append the text after the step to `out`; 1: it is there, 0: the text stays. Steps of the
-     * budget are spent as the text is gone through, so that a client that leaves is seen. */
+    /* Append the changed text to `out`: returns 1; 0: the text stays unchanged. The budget is spent
+     * along the way, so that a client that disconnects stops the work. */
     int (*run)(const struct step *step, struct piece text, struct budget *budget, struct buf *out);
-    int form;       /* of NORMAL_FORM_*, or -1 */
+    int form;       /* one of NORMAL_FORM_*, or -1 */
     size_t shrinks; /* see normalizer_shrinks() */
     bool is_regex;  /* the first text is a pattern */
 };
@@ -57,7 +64,7 @@ static int run_form(const struct step *step, struct piece p, struct budget *budg
     return rc < 0 ? rc : 1;
 }
 
-/* Character by character: what stands around one makes no difference, as `tokenizers` has it. */
+/* Lower-case each character for itself, without context, as `tokenizers` does. */
 static int run_lowercase(const struct step *step, struct piece p, struct budget *budget,
                          struct buf *out)
 {
@@ -72,7 +79,7 @@ static int run_lowercase(const struct step *step, struct piece p, struct budget 
     return rc < 0 ? rc : 1;
 }
 
-/* As Unicode 9.0 has it; two signs of the Vedas have been letters since. */
+/* Whether the character is a mark in Unicode 9.0; two Vedic signs have become letters since. */
 static bool is_mark(uint32_t c)
 {
     return c == 0x1CF2 || c == 0x1CF3 ||
@@ -180,7 +187,7 @@ static int run_replace_regex(const struct step *step, struct piece p, struct bud
     return rc < 0 ? rc : 1;
 }
 
-/* A form makes at most 4 bytes one, a small letter 3. */
+/* A form makes at most 4 bytes one; lower case 3. */
 static const struct step_kind kinds[] = {
     {"nfc", run_form, NORMAL_FORM_C, 4, false},
     {"nfd", run_form, NORMAL_FORM_D, 4, false},
@@ -215,7 +222,7 @@ static char *copy_text(struct gguf_str s, size_t *n)
     return copy;
 }
 
-/* ERR_FORMAT, ERR_LIMIT: the pattern or the text is none that is supported. */
+/* Add a step. ERR_FORMAT, ERR_LIMIT: its pattern or text is not supported. */
 static int add_step(struct normalizer *normalizer, struct gguf_str name, struct gguf_str first,
                     struct gguf_str second)
 {
@@ -258,7 +265,7 @@ static int read_steps(struct normalizer *normalizer, const struct gguf *g, const
     return 0;
 }
 
-/* What the family does where the file does not say. */
+/* Take the family's steps where the file has none. */
 static int read_family(struct normalizer *normalizer, const struct vocab *v, const struct gguf *g,
                        char *err, size_t err_len)
 {
@@ -349,7 +356,8 @@ int normalizer_run(const struct normalizer *normalizer, const char *text, size_t
 {
     *out = (struct normal_text){.text = text, .n = n};
     if (max > MOST_ADDED && (max - MOST_ADDED) / MOST_GROWTH > n)
-        max = MOST_GROWTH * n + MOST_ADDED; /* a file may ask to replace a letter by a book */
+        max = MOST_GROWTH * n + MOST_ADDED; /* a file's step may replace one letter by a very long
+                                             * text */
     for (size_t i = 0; i < normalizer->n; i++) {
         const struct step *step = &normalizer->steps[i];
         struct buf *to;

@@ -1,13 +1,12 @@
-/* core/tokenizer/normalizer.h - what is done to a text before it is cut and merged.
+/* core/tokenizer/normalizer.h - changes a text before it is cut and merged.
  *
- * A normalizer is a list of steps, as the "normalizer" of a tokenizer.json has them. The key
- * tokenizer.ggml.normalizer.steps, which only Quire knows, holds three strings for each: its name
- * and two texts, of which some use the first, "replace" and "replace_regex" both. A GGUF file
- * without that key has the normalizer that its tokenizer.ggml.pre stands for
- * (pretokenizer_rules.inc).
+ * A normalizer is a list of steps, like the "normalizer" of a tokenizer.json. The key
+ * tokenizer.ggml.normalizer.steps, which is Quire's own, holds three strings for each: its name and
+ * two texts, of which some steps use the first, "replace" and "replace_regex" both. A GGUF file
+ * without that key has the normalizer that its tokenizer.ggml.pre implies (pretokenizer_rules.inc).
  *
- * Each piece of text between two special tokens is normalized by itself, before all else. So is the
- * name of a special token that is looked for in normalized text (TOKEN_IN_NORMALIZED).
+ * Each piece of text between two special tokens is normalized by itself, before anything else. So
+ * is the name of a special token that is looked for in normalized text (TOKEN_IN_NORMALIZED).
  *
  * Thread: read-only once loaded.
  * Memory: a table of 73 KiB for each step that is a normalization form.
@@ -33,19 +32,19 @@ struct normal_text { /* zero is ready for normalizer_run() */
 };
 void normal_text_release(struct normal_text *t);
 
-/* *out is NULL where texts stay as they are. */
+/* Load the normalizer; *out is NULL where texts stay unchanged. */
 int normalizer_load(struct normalizer **out, const struct vocab *v, const struct gguf *g, char *err,
                     size_t err_len);
 void normalizer_destroy(struct normalizer **normalizer);
 
-/* text[0..n) normalized, in at most `max` bytes after each step, and some 16 times its own:
+/* Normalize text[0..n), into at most `max` bytes after each step, and some 16 times its own length:
  * ERR_LIMIT when it is longer, or when the budget (NULL: no limit) is used up, ERR_CANCELED,
  * ERR_NOMEM. */
 int normalizer_run(const struct normalizer *normalizer, const char *text, size_t n, size_t max,
                    struct budget *budget, struct normal_text *out);
 
-/* How many times longer than its normalized text a text may be; 0: nobody knows, since some of it
- * may be left out. */
+/* How many times longer than its normalized text a text may be; 0: unbounded, since parts of it may
+ * be dropped. */
 size_t normalizer_shrinks(const struct normalizer *normalizer);
 
 #endif

@@ -1,4 +1,11 @@
-/* core/tokenizer/pretokenizer.c - see pretokenizer.h. */
+/* core/tokenizer/pretokenizer.c - see pretokenizer.h.
+ *
+ * The cuts of a family work like a pipeline that is pulled: pretokenizer_next() asks the last cut
+ * for the end of its piece, and a cut whose piece is used up gets a new one from the cut before. No
+ * list of pieces is stored, so memory does not depend on the text. A cut remembers the match it
+ * found behind a gap, and split_memo what failed, so each character is looked at a fixed number of
+ * times.
+ */
 #include "core/tokenizer/pretokenizer.h"
 
 #include "core/base/err.h"
@@ -11,7 +18,7 @@
 
 #define MAX_CUTS 6
 
-/* Cuts that are no patterns: numbers in groups of three digits from the right (thousands.h). */
+/* Names of cuts that are not patterns: digits in groups of three from the right (thousands.h). */
 #define DIGITS_IN_THREES "#digits"
 #define NUMBERS_IN_THREES "#numbers"
 #define THOUSANDS "#thousands"
@@ -40,7 +47,7 @@ static const struct {
 };
 
 struct cut {
-    struct split_pattern *pattern; /* or NULL: numbers */
+    struct split_pattern *pattern; /* NULL: the cut is for numbers */
     enum thousands_kind thousands;
 };
 
@@ -49,10 +56,10 @@ struct pretokenizer {
     size_t n_cuts;
 };
 
-/* What one cut has under way: its piece ends at `end`, and what follows it, up to `next_end`, is
- * known to be a match when next_end > end. */
+/* The state of one cut: its piece ends at `end`; when next_end > end, the text behind it up to
+ * `next_end` is known to be a match. */
 struct cut_state {
-    size_t limit; /* the end of the piece that it cuts */
+    size_t limit; /* end of the piece that the cut divides */
     size_t end, next_end;
     struct split_memo memo;
     struct thousands thousands;
@@ -65,7 +72,7 @@ struct pretokenizer_run {
     struct cut_state states[MAX_CUTS];
 };
 
-/* ---- the list */
+/* ---- table of rules */
 
 int pretokenizer_find(const char *name, size_t n)
 {
@@ -172,7 +179,7 @@ static size_t match(struct pretokenizer_run *run, size_t i, size_t at)
     return thousands_match(&s->thousands, cut->thousands, run->text, s->limit, at);
 }
 
-/* The end of cut i's piece that begins at `at`: a match, or what lies before the next one. */
+/* The end of cut i's piece that begins at `at`: of a match, or of the gap before the next one. */
 static size_t piece_end(struct pretokenizer_run *run, size_t i, size_t at)
 {
     struct cut_state *s = &run->states[i];
@@ -186,7 +193,7 @@ static size_t piece_end(struct pretokenizer_run *run, size_t i, size_t at)
     for (size_t next = at; next < s->limit;) {
         unicode_at(run->text + next, s->limit - next, &len);
         next += len;
-        if (run->p->cuts[i].pattern != NULL) /* most characters begin nothing */
+        if (run->p->cuts[i].pattern != NULL) /* most characters begin no match */
             next = split_pattern_skip(run->p->cuts[i].pattern, &s->memo, run->text, s->limit, next);
         s->next_end = next < s->limit ? match(run, i, next) : 0;
         if (s->next_end != SPLIT_NONE)
@@ -195,7 +202,7 @@ static size_t piece_end(struct pretokenizer_run *run, size_t i, size_t at)
     return s->limit;
 }
 
-/* Cut i gets another piece to cut: what it knew of the last one is void. */
+/* Give cut i another piece to divide; its knowledge of the last piece is dropped. */
 static void set_limit(struct pretokenizer_run *run, size_t i, size_t limit)
 {
     struct cut_state *s = &run->states[i];
@@ -226,7 +233,7 @@ size_t pretokenizer_next(struct pretokenizer_run *run)
         struct cut_state *s = &run->states[i];
 
         if (s->end > run->at)
-            continue; /* the piece is not yet used up */
+            continue; /* the piece is not used up yet */
         s->end = piece_end(run, i, run->at);
         if (i + 1 < n_cuts)
             set_limit(run, i + 1, s->end);

@@ -1,8 +1,8 @@
-/* core/tokenizer/pretokenizer.h - cut text into the words that byte-level BPE treats one by one.
+/* core/tokenizer/pretokenizer.h - cuts text into the words that byte-level BPE encodes one by one.
  *
  * Each family of models has its rules, named by tokenizer.ggml.pre (pretokenizer_rules.inc lists
- * them). Rules are up to six patterns, one after the other: the first splits the text, each other
- * one the pieces of the one before. Text between two matches is a piece as well.
+ * them). Rules are up to six patterns, applied in turn: the first splits the text, each other one
+ * the pieces of the one before. Text between two matches is a piece as well.
  *
  * Thread: struct pretokenizer is read-only after creation; a struct pretokenizer_run belongs to
  *         one.
@@ -22,7 +22,7 @@ enum pretokenizer_traits {
     PRETOKENIZER_WHOLE_WORDS = 1u << 0, /* a word that is a token is taken without merges */
     PRETOKENIZER_ADD_BOS = 1u << 1,     /* texts begin with BOS unless the file says otherwise */
     PRETOKENIZER_RAW = 1u << 2,         /* pieces are UTF-8 with U+2581 for spaces */
-    PRETOKENIZER_ADD_SEP = 1u << 3,     /* two texts have a separator between them, beside the end
+    PRETOKENIZER_ADD_SEP = 1u << 3,     /* two texts have a separator between them, besides the end
                                          * of the first, unless the file says otherwise */
     PRETOKENIZER_NFC = 1u << 4,         /* texts are in NFC, unless the file says otherwise */
 };
@@ -31,10 +31,10 @@ enum pretokenizer_traits {
 int pretokenizer_find(const char *name, size_t n);
 unsigned pretokenizer_traits(int number);
 bool pretokenizer_same_rules(int a, int b);
-/* Number `i` of the names, in the order of the list; NULL past the last. */
+/* Name `i` of the list, in its order; NULL past the last. */
 const char *pretokenizer_name(size_t i);
 
-/* ERR_NOMEM; ERR_INTERNAL if the list itself is wrong. */
+/* Create the rules of that number. ERR_NOMEM; ERR_INTERNAL if the list itself is wrong. */
 int pretokenizer_create(struct pretokenizer **out, int number);
 void pretokenizer_destroy(struct pretokenizer **p);
 
@@ -42,11 +42,12 @@ int pretokenizer_run_create(struct pretokenizer_run **out,
                             const struct pretokenizer *p); /* borrows p */
 void pretokenizer_run_destroy(struct pretokenizer_run **run);
 
-/* The next text is text[0..n), valid UTF-8, and is borrowed. */
+/* Begin with the text text[0..n), valid UTF-8, which is borrowed. */
 void pretokenizer_begin(struct pretokenizer_run *run, const char *text, size_t n);
-/* Where the word ends that begins where the last one ended; the text is not at its end. */
+/* The end of the word that begins where the last one ended; not to be called at the end of the
+ * text. */
 size_t pretokenizer_next(struct pretokenizer_run *run);
-/* Characters looked at so far, in all texts: tests see by it that work is linear. */
+/* Characters looked at so far, in all texts: tests check by it that work is linear. */
 uint64_t pretokenizer_steps(const struct pretokenizer_run *run);
 
 #endif

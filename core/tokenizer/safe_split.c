@@ -1,4 +1,10 @@
-/* core/tokenizer/safe_split.c - see safe_split.h. */
+/* core/tokenizer/safe_split.c - see safe_split.h.
+ *
+ * Three bit sets are filled from the vocabulary at load: pairs of neighbouring bytes, those of them
+ * that come from pieces which are not UTF-8, and a one-hash filter of neighbouring characters. A
+ * search tests the byte pair at each character boundary first, which settles ASCII, and only then
+ * the filter. A collision in the filter can only hide a split.
+ */
 #include "core/tokenizer/safe_split.h"
 
 #include "core/base/err.h"
@@ -16,10 +22,12 @@ struct byte_pairs {
 };
 
 struct safe_splits {
-    struct byte_pairs seen;   /* side by side in a piece, the second begins a character */
-    struct byte_pairs broken; /* of these, in a piece that is no UTF-8 */
-    uint64_t *characters;     /* a bit by the hash of two characters, one of them not ASCII */
-    uint32_t mask;            /* of the bits */
+    struct byte_pairs seen;   /* neighbouring bytes in a piece, where the second begins a
+                               * character */
+    struct byte_pairs broken; /* those of `seen` in a piece that is not UTF-8 */
+    uint64_t *characters;     /* a bit for the hash of two neighbouring characters, one of them not
+                               * ASCII */
+    uint32_t mask;            /* mask of the hash */
 };
 
 static bool has(const struct byte_pairs *p, uint8_t a, uint8_t b)
@@ -37,7 +45,7 @@ static bool begins_character(uint8_t byte)
     return (byte & 0xC0) != 0x80;
 }
 
-/* The bytes of a character, as a number. */
+/* The bytes of a character, as one number. */
 static uint32_t pack(const uint8_t *bytes, size_t n)
 {
     uint32_t c = bytes[0];
@@ -47,7 +55,7 @@ static uint32_t pack(const uint8_t *bytes, size_t n)
     return c;
 }
 
-/* The bit of two packed characters. */
+/* The bit of a pair of packed characters. */
 static uint32_t bit_of(const struct safe_splits *s, uint32_t x, uint32_t y)
 {
     const uint64_t key = (uint64_t)x << 32 | y;
@@ -55,9 +63,9 @@ static uint32_t bit_of(const struct safe_splits *s, uint32_t x, uint32_t y)
     return (uint32_t)((key * 0x9E3779B97F4A7C15u) >> 32) & s->mask; /* golden ratio hash */
 }
 
-/* ---- what the pieces have side by side */
+/* ---- neighbours in the pieces */
 
-/* As far as the piece is UTF-8; false if that is not to its end. */
+/* Add the piece's characters as far as it is UTF-8; false if it is not to its end. */
 static bool add_characters(struct safe_splits *s, const uint8_t *piece, size_t n)
 {
     uint32_t x = 0;
@@ -91,7 +99,7 @@ static void add_broken(struct safe_splits *s, const uint8_t *piece, size_t n)
     }
 }
 
-/* The pieces that vocab_find() can find. */
+/* Add the pieces that vocab_find() can find. */
 static void add_pieces(struct safe_splits *s, const struct vocab *v)
 {
     for (int32_t id = 0; id < v->n; id++) {
@@ -139,8 +147,8 @@ void safe_splits_destroy(struct safe_splits **safe_splits)
 
 /* ---- cutting */
 
-/* The pair of bytes around `at` is in some piece: are the characters? What is no character is left
- * as it is. */
+/* The byte pair around `at` is in some piece: returns true if the pair of characters is in none.
+ * Bytes that are not a character are never parted. */
 static bool parts_characters(const struct safe_splits *s, const uint8_t *text, size_t n,
                              size_t from, size_t at)
 {

@@ -16,9 +16,9 @@
  * itself: both ways of cutting give the same ones, since no safe split is before a byte that
  * continues a character (10xxxxxx).
  *
- * For ASCII two bytes say it all. Other characters are known by a hash of the pair: two pairs that
- * fall together cost a safe split, never a token. A piece that is no UTF-8 (byte-level BPE) may
- * begin or end within a character: its bytes count for all characters that end or begin with them.
+ * For ASCII two bytes decide. Pairs with other characters are looked up by a hash: pairs with equal
+ * hashes cost a safe split, never a token. A piece that is not UTF-8 (byte-level BPE) may begin or
+ * end within a character: its bytes count for all characters that end or begin with them.
  *
  * Thread: read-only once created.
  * Memory: 16 KiB, and half a byte to a byte for each byte of the pieces, at most 1 MiB.
@@ -35,8 +35,8 @@ struct vocab;
 int safe_splits_create(struct safe_splits **out, const struct vocab *v);
 void safe_splits_destroy(struct safe_splits **safe_splits);
 
-/* The first safe split behind `from`, which is 0 or a safe split, else n; `safe splits` NULL: there
- * is none. */
+/* The first safe split behind `from`, which is 0 or a safe split, or n if there is none; NULL for
+ * `s`: there are none. */
 size_t safe_splits_next(const struct safe_splits *s, const char *text, size_t n, size_t from);
 
 #endif

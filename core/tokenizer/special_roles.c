@@ -1,5 +1,11 @@
 /* core/tokenizer/special_roles.c - which tokens begin and end texts, and the flags that go with
- * them. */
+ * them.
+ *
+ * Three layers, each overriding the one before: defaults of the model kind, the ids that older
+ * files leave out and SentencePiece and WordPiece fix, and the file's keys. An id outside the
+ * vocabulary is logged and ignored, since many published files have one. Files without token types
+ * get them from the roles.
+ */
 #include "core/tokenizer/vocab.h"
 
 #include "core/base/err.h"
@@ -47,9 +53,9 @@ static int read_flag(const struct gguf *g, const char *key, bool *flag, char *er
     return rc == ERR_NOENT ? 0 : rc;
 }
 
-/* What holds where the file does not say otherwise. BERT's texts stand between [CLS] and [SEP], and
- * its words begin with a space that is none of the text's. Of models with a unigram vocabulary only
- * XLM-RoBERTa has a separator, which it wants between two texts. */
+/* Set the flags' defaults. BERT's texts are between [CLS] and [SEP], and its words begin with a
+ * space that is not in the text. Of the unigram models only XLM-RoBERTa has a separator, which it
+ * wants between two texts. */
 static void set_flags(struct vocab *v)
 {
     v->add_bos =
@@ -63,8 +69,8 @@ static void set_flags(struct vocab *v)
     v->lower_case = true;
 }
 
-/* Phi-3's files do not say that its special tokens take the spaces behind them, only that the model
- * is one. */
+/* Whether the model is a Phi-3, whose special tokens take the spaces behind them; only its name
+ * tells. */
 static bool is_phi3(const struct gguf *g)
 {
     struct gguf_str name;
@@ -77,7 +83,7 @@ static bool is_phi3(const struct gguf *g)
     return false;
 }
 
-/* How texts are made ready for the models that want it (wpm.c, unigram.c). */
+/* Read how texts are normalized for WordPiece and unigram models (wpm.c, unigram.c). */
 static int read_normaliser(struct vocab *v, const struct gguf *g, char *err, size_t err_len)
 {
     int rc = read_flag(g, "tokenizer.ggml.remove_extra_whitespaces", &v->merge_spaces, err,
@@ -92,8 +98,8 @@ static int read_normaliser(struct vocab *v, const struct gguf *g, char *err, siz
     return rc;
 }
 
-/* Does a token of its own stand between two texts, beside the end of the first? Not where [SEP], as
- * in BERT's texts and ModernBERT's, ends both. */
+/* Whether a separator is put between two texts, besides the end of the first. Not where [SEP] ends
+ * both texts, as in BERT and ModernBERT. */
 static bool separates_pairs(const struct vocab *v, const struct gguf *g)
 {
     const struct gguf_kv *tokens = gguf_find(g, "tokenizer.ggml.tokens");
@@ -130,7 +136,7 @@ static int read_flags(struct vocab *v, const struct gguf *g, char *err, size_t e
     return rc;
 }
 
-/* Without types in the file, the tokens that have a role are the control tokens. */
+/* In a file without types, make the tokens that have a role control tokens. */
 static void guess_types(struct vocab *v)
 {
     if (v->bos != TOKEN_NONE)
@@ -159,7 +165,7 @@ static int32_t first_unknown(const struct vocab *v)
     return TOKEN_NONE;
 }
 
-/* The ids that SentencePiece and WordPiece give them by default. */
+/* Set the ids that SentencePiece and WordPiece give the roles by default. */
 static void guess_roles(struct vocab *v, const struct gguf *g, int32_t *eos)
 {
     if (v->model == VOCAB_SPM) {
@@ -178,7 +184,7 @@ static void guess_roles(struct vocab *v, const struct gguf *g, int32_t *eos)
         v->unknown = first_unknown(v);
 }
 
-/* The ids of single roles; what begins a BERT text has a name of its own. */
+/* Read the ids of single roles; BERT has a key of its own for the first token. */
 static int read_roles(struct vocab *v, const struct gguf *g, char *err, size_t err_len)
 {
     const struct {
@@ -225,7 +231,7 @@ int vocab_load_roles(struct vocab *v, const struct gguf *g, char *err, size_t er
     rc = vocab_load_infill(v, g, err, err_len);
     if (rc != 0)
         return rc;
-    ends[3] = v->infill.pad; /* none of these is part of what fills a gap */
+    ends[3] = v->infill.pad; /* these are never part of the text that fills a gap */
     ends[4] = v->infill.repository;
     ends[5] = v->infill.file;
     return vocab_load_ends(v, g, ends, N_ENDS, err, err_len);

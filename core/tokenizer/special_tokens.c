@@ -1,4 +1,10 @@
-/* core/tokenizer/special_tokens.c - see special_tokens.h. */
+/* core/tokenizer/special_tokens.c - see special_tokens.h.
+ *
+ * The trie's edges are one hash table keyed by (node, byte), sized beforehand by the total length
+ * of the names. A table of first bytes skips text in which no name can begin. Names are at most
+ * SPECIAL_MAX_NAME bytes, so a walk from each position is bounded, and white_end remembers how far
+ * spaces were looked at, so that many tokens before one long gap do not look at it again and again.
+ */
 #include "core/tokenizer/special_tokens.h"
 
 #include "core/base/err.h"
@@ -36,7 +42,7 @@ static bool is_listed(const struct vocab *v, const struct special_names *names, 
            in_normalized == names->in_normalized;
 }
 
-/* Enter one name. Tables have room for every byte of every name. */
+/* Enter one name. The tables have room for every byte of every name. */
 static int32_t *enter(struct special *s, struct gguf_str name)
 {
     uint32_t node = 0;
@@ -53,8 +59,8 @@ static int32_t *enter(struct special *s, struct gguf_str name)
     return &s->ends[node];
 }
 
-/* How a token is written in a text. SentencePiece looks for user-defined tokens after it has turned
- * spaces into U+2581, so there either may stand for the other. */
+/* A token's name as texts contain it. SentencePiece looks for user-defined tokens after it has
+ * turned spaces into U+2581, so in these either may be written for the other. */
 static struct gguf_str written(const struct vocab *v, int32_t id, struct gguf_str name, char *room)
 {
     if (v->type[id] != TOKEN_USER_DEFINED || !v->raw || v->model == VOCAB_WPM)
@@ -88,8 +94,8 @@ static int enter_one(struct special *s, const struct gguf *g, const struct gguf_
     return 0;
 }
 
-/* How the token is written in the text that is searched; `room` has SPECIAL_MAX_NAME bytes, and
- * `normal` is released by the caller. */
+/* A token's name as it is in the searched text; `room` has SPECIAL_MAX_NAME bytes, and the caller
+ * releases `normal`. */
 static int listed_name(const struct vocab *v, const struct special_names *names, int32_t id,
                        struct gguf_str *name, char *room, struct normal_text *normal)
 {
@@ -126,7 +132,7 @@ static int enter_all(struct special *s, const struct special_names *names, const
     return rc;
 }
 
-/* Bytes of all names together: the most nodes the trie can have, less the root. */
+/* Count the bytes of all names: the most nodes of the trie besides its root. */
 static int count_bytes(const struct vocab *v, const struct special_names *names,
                        const struct gguf *g, const struct gguf_kv *tokens, size_t *total, char *err,
                        size_t err_len)
@@ -193,7 +199,7 @@ void special_release(struct special *s)
     *s = (struct special){0};
 }
 
-/* Whose names count, and where. */
+/* A search: its text, and which names may match where. */
 struct search {
     const struct special *special;
     const char *text;
@@ -202,7 +208,7 @@ struct search {
     const struct spans *own;
 };
 
-/* Does the token count whose name is text[from..to)? */
+/* Whether the token named by text[from..to) may match there. */
 static bool counts(const struct search *s, int32_t id, size_t from, size_t to)
 {
     const bool is_users = s->special->vocab->type[id] == TOKEN_USER_DEFINED;
@@ -212,7 +218,7 @@ static bool counts(const struct search *s, int32_t id, size_t from, size_t to)
     return s->own == NULL || spans_cover(s->own, from, to);
 }
 
-/* How long the longest name at `at` is that counts, in *id; 0 if there is none. */
+/* The length of the longest name at `at` that may match, and its token in *id; 0: there is none. */
 static size_t longest_name(const struct search *search, size_t at, int32_t *id)
 {
     const struct special *s = search->special;
@@ -233,7 +239,7 @@ static size_t longest_name(const struct search *search, size_t at, int32_t *id)
     return best;
 }
 
-/* Does the model take the spaces behind this token for part of it? Phi-3's does so for all but the
+/* Whether the model takes the spaces behind this token as part of it, as Phi-3 does for all but the
  * first of its special tokens. */
 static bool takes_right(const struct special *s, const char *name, size_t n, int32_t id)
 {
@@ -243,8 +249,7 @@ static bool takes_right(const struct special *s, const char *name, size_t n, int
            (n != 13 || memcmp(name, "<|endoftext|>", 13) != 0);
 }
 
-/* What the token asks of the text around it; of a file that does not say so, what its family
- * does. */
+/* The token's enum token_side bits: from the file, else those of its family. */
 static unsigned sides_of(const struct special *s, const struct special_match *m, const char *text)
 {
     if (s->vocab->sides != NULL)
@@ -253,7 +258,7 @@ static unsigned sides_of(const struct special *s, const struct special_match *m,
            (m->id == s->vocab->gap ? TOKEN_TAKES_LEFT : 0);
 }
 
-/* A file's own sides are of all spaces that Unicode knows, a family's of ASCII's. */
+/* Whether the character is a space: of Unicode for a file's own sides, of ASCII for a family's. */
 static bool is_space(const struct special *s, uint32_t c)
 {
     return s->vocab->sides != NULL ? unicode_is_white(c) : c == ' ' || (c >= '\t' && c <= '\r');
@@ -286,7 +291,7 @@ static void take_left(const struct special *s, const char *text, size_t from,
     }
 }
 
-/* Does no word go on in front of it, or behind? */
+/* Whether no word continues before or behind the match. */
 static bool is_alone(const char *text, size_t n, const struct special_match *m)
 {
     const size_t end = m->at + m->len;
@@ -315,7 +320,7 @@ bool special_find(const struct special *s, const char *text, size_t n, size_t at
         match->name_end = i + match->len;
         sides = sides_of(s, match, text);
         if ((sides & TOKEN_ALONE) != 0 && !is_alone(text, n, match)) {
-            i += match->len - 1; /* nor does a shorter name in it count */
+            i += match->len - 1; /* a shorter name inside it does not match either */
             continue;
         }
         if ((sides & TOKEN_TAKES_RIGHT) != 0)

@@ -27,29 +27,29 @@ struct special {                /* zero is valid and finds nothing */
     uint32_t mask;
     int32_t *ends; /* [n_nodes] the token whose name ends here, or TOKEN_NONE */
     uint32_t n_nodes;
-    bool begins[2][256]; /* [scope]: can a name begin so? */
+    bool begins[2][256]; /* [scope] whether a name can begin with this byte */
     const struct vocab *vocab;
     size_t n_names;
 };
 
-/* Which tokens are looked for: those that stand in normalized text (TOKEN_IN_NORMALIZED), by their
- * normalized names; or all others. `normalizer` is NULL where texts stay as they are; then none is
- * of the first kind. */
+/* The tokens to look for: those that are found in normalized text (TOKEN_IN_NORMALIZED), by their
+ * normalized names; or all others. `normalizer` is NULL where texts stay unchanged; then there are
+ * none of the first kind. */
 struct special_names {
     const struct normalizer *normalizer;
     bool in_normalized;
 };
 
-enum special_scope { /* which names count: user-defined tokens', and */
-    SPECIAL_USER_DEFINED = 0, /* no other */
-    SPECIAL_ALL = 1,          /* those of control tokens and of the unknown one */
+enum special_scope { /* the names that match: of user-defined tokens, and */
+    SPECIAL_USER_DEFINED = 0, /* no others */
+    SPECIAL_ALL = 1,          /* of control tokens and the unknown one */
 };
 
-struct special_match { /* zero before the first; spaces that go with the token are part of it */
+struct special_match { /* zero before the first; includes spaces that the token takes */
     size_t at;
     size_t len;
-    size_t name_end; /* where to look for the next one: names may begin within spaces taken */
-    size_t white_end; /* spaces behind this name or one before reach up to here */
+    size_t name_end; /* where to look for the next one: a name may begin within taken spaces */
+    size_t white_end; /* end of the spaces behind this name or one before */
     int32_t id;
 };
 
@@ -58,9 +58,9 @@ int special_load(struct special *s, const struct vocab *v, const struct special_
                  const struct gguf *g, char *err, size_t err_len);
 void special_release(struct special *s);
 
-/* The first match of a name at or after `at`; it takes no spaces in front of `from`, up to which
- * the text is done with (its name may begin there). Where `own` is not NULL, names of other than
- * user-defined tokens count only where they lie in one of those spans as a whole. */
+/* Find the first name at or after `at`; its match takes no spaces before `from`, the end of the
+ * text already encoded (its name may begin before). Where `own` is not NULL, names of other than
+ * user-defined tokens match only where one of those spans contains them whole. */
 bool special_find(const struct special *s, const char *text, size_t n, size_t at, size_t from,
                   enum special_scope scope, const struct spans *own, struct special_match *match);
 

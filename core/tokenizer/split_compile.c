@@ -1,4 +1,11 @@
-/* core/tokenizer/split_compile.c - see split_pattern.h: from the notation to steps and sets. */
+/* core/tokenizer/split_compile.c - from a pattern's notation to steps and sets; see
+ * split_pattern.h.
+ *
+ * A recursive-descent reader over the notation; an error is stored once in the reader and every
+ * later step is harmless, so the parser has no error paths. Equal sets get one number. At the end
+ * the sets of each ASCII character, and of each category for those sets that are the same for a
+ * whole category, are tabulated; only other sets are evaluated while matching.
+ */
 #include "core/tokenizer/split_pattern_impl.h"
 
 #include "core/base/err.h"
@@ -11,9 +18,9 @@
 
 struct reader {
     struct split_pattern *p;
-    const char *s; /* what is left */
+    const char *s; /* the rest of the pattern */
     int rc;
-    struct split_step spare; /* what a step that has no room is written to */
+    struct split_step spare; /* written instead of a step that has no room */
 };
 
 static void refuse(struct reader *r, int rc)
@@ -54,7 +61,7 @@ static void add_spaces(struct reader *r, struct split_set *set)
     add_range(r, set, '\t', '\r');
 }
 
-/* \p{...}, behind the p. */
+/* Read \p{...}, behind the p. */
 static void add_property(struct reader *r, struct split_set *set)
 {
     char name[3] = {0};
@@ -90,7 +97,7 @@ static uint32_t read_hex(struct reader *r)
     return (uint32_t)value;
 }
 
-/* One character; an escape that is none has been taken before. */
+/* Read one character; class escapes have been taken before. */
 static uint32_t read_character(struct reader *r)
 {
     size_t len;
@@ -114,7 +121,7 @@ static uint32_t read_character(struct reader *r)
     return c;
 }
 
-/* A class escape, if one stands here. */
+/* Read a class escape, if there is one. */
 static bool take_class(struct reader *r, struct split_set *set)
 {
     if (take(r, "\\s"))
@@ -128,7 +135,7 @@ static bool take_class(struct reader *r, struct split_set *set)
     return true;
 }
 
-/* What stands between [ and ]. */
+/* Read the members of a set between [ and ]. */
 static void read_members(struct reader *r, struct split_set *set)
 {
     set->negated = take(r, "^");
@@ -155,7 +162,7 @@ static bool same_ranges(const struct split_pattern *p, const struct split_set *a
            memcmp(&p->ranges[a->first], &p->ranges[b->first], a->n * sizeof(p->ranges[0])) == 0;
 }
 
-/* The bit of a set: sets that are written twice share one. */
+/* The bit of a set; equal sets share one. */
 static uint32_t bit_of(struct reader *r, const struct split_set *set)
 {
     struct split_pattern *p = r->p;
@@ -192,7 +199,7 @@ static uint32_t read_set(struct reader *r)
     if (take(r, "["))
         read_members(r, &set);
     else if (!take_class(r, &set)) {
-        if (strchr("()[]{}?*+^.", r->s[0]) != NULL) /* it would mean something else in Perl */
+        if (strchr("()[]{}?*+^.", r->s[0]) != NULL) /* it has another meaning in Perl */
             refuse(r, ERR_FORMAT);
         set_single(r, &set);
     }
@@ -255,7 +262,7 @@ static void read_ending(struct reader *r)
     r->s += n;
 }
 
-/* (?i:...), behind the colon. */
+/* Read (?i:...), behind the colon. */
 static void read_endings(struct reader *r)
 {
     struct split_step *step = add_step(r, SPLIT_ENDINGS);
@@ -299,7 +306,7 @@ static void read_choice(struct reader *r)
 
 /* ---- tables */
 
-/* Does a set say of two characters of the same category, beyond ASCII, different things? */
+/* Whether the set differs between two characters of the same category, beyond ASCII. */
 static bool is_asked(const struct split_pattern *p, const struct split_set *set)
 {
     for (uint32_t i = set->first; i < set->first + set->n; i++)

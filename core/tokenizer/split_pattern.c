@@ -1,4 +1,10 @@
-/* core/tokenizer/split_pattern.c - see split_pattern.h: matching. */
+/* core/tokenizer/split_pattern.c - matching of split patterns; see split_pattern.h.
+ *
+ * A small backtracking matcher: alternatives are tried in order, and a set step takes the longest
+ * run and gives characters back until the steps behind it match. A character's sets are one word of
+ * bits, so a test is a table look-up and an AND. dead[] stores for each alternative how far it is
+ * known to fail, which makes cutting a whole text linear.
+ */
 #include "core/tokenizer/split_pattern_impl.h"
 
 #include "core/base/unicode.h"
@@ -6,7 +12,7 @@
 #include <string.h>
 #include <unictype.h>
 
-#define LONG_S 0x17F /* the other capital-less form of s, equal to it without case */
+#define LONG_S 0x17F /* long s: equal to s without regard to case */
 
 struct scan {
     const struct split_pattern *p;
@@ -15,7 +21,7 @@ struct scan {
     size_t n;
 };
 
-/* ---- what a character is */
+/* ---- classes of a character */
 
 static const struct {
     uint32_t from, to, category;
@@ -24,7 +30,7 @@ static const struct {
 #include "core/tokenizer/newer_categories.inc"
 };
 
-/* Of a character that libunistring does not know. */
+/* The category of a character that libunistring does not know. */
 static uint32_t newer_category(uint32_t character)
 {
     size_t low = 0, high = sizeof(newer) / sizeof(newer[0]);
@@ -104,7 +110,7 @@ static bool is_of(const struct scan *c, size_t at, uint32_t set, size_t *len)
 
 /* ---- steps */
 
-/* The end of the run of a step's characters, and how many they are. */
+/* The end of the run of characters in the step's set, and their number. */
 static size_t run_end(const struct scan *c, const struct split_step *step, size_t from,
                       uint32_t *count)
 {
@@ -154,13 +160,13 @@ static size_t match_endings(const struct scan *c, const struct split_step *step,
     return step->min == 0 ? match_from(c, step + 1, at) : SPLIT_NONE;
 }
 
-/* As many characters as there are, then fewer, until what follows fits. */
+/* Take as many characters as there are, then fewer, until the steps behind match. */
 static size_t match_set(const struct scan *c, const struct split_step *step, size_t at)
 {
     uint32_t count;
     size_t end = run_end(c, step, at, &count);
 
-    if (step[1].kind == SPLIT_END) /* nothing follows that could want less */
+    if (step[1].kind == SPLIT_END) /* no step behind could need fewer */
         return count >= step->min ? end : SPLIT_NONE;
     for (; count >= step->min; count--) {
         const size_t fits = match_from(c, step + 1, end);
@@ -172,7 +178,7 @@ static size_t match_set(const struct scan *c, const struct split_step *step, siz
     return SPLIT_NONE;
 }
 
-/* As deep as the alternative has steps. */
+/* Match from this step on. Recursion is as deep as the alternative has steps. */
 static size_t match_from(const struct scan *c, const struct split_step *step, size_t at)
 {
     size_t len;
@@ -194,8 +200,9 @@ static size_t match_from(const struct scan *c, const struct split_step *step, si
     return SPLIT_NONE;
 }
 
-/* An alternative that begins with a run without limit and does not fit here cannot fit further on
- * in the run either: what follows the run could stand in fewer places only. */
+/* Remember where an alternative fails. If it begins with a run without limit and does not match
+ * here, it cannot match further on in the run: the steps behind the run would have fewer places to
+ * match. */
 static void remember_failure(const struct scan *c, uint32_t choice, size_t from)
 {
     const struct split_step *step = &c->p->steps[c->p->choices[choice]];

@@ -2,9 +2,9 @@
  *
  * A pattern is a list of alternatives, the first that fits wins, and each is a few steps in a row:
  * characters of a set, repeated greedily; one of some endings such as 's; the end of the spaces.
- * That is little enough to be matched by hand, several times faster than by a library for regular
- * expressions, and to bound the work: no step that can fail stands behind two that repeat without
- * limit, and where a run of characters leads an alternative nowhere, that is remembered for all
+ * That is simple enough for a matcher of its own, several times faster than a library for regular
+ * expressions and with bounded work: no step that can fail comes after two that repeat without
+ * limit, and where an alternative fails on a run of characters, that is remembered for all
  * positions of the run. So cutting a text looks at each character a fixed number of times.
  *
  * The notation is Perl's: | ? * + {n} {m,n}, sets such as [^\r\n\p{L}] with ranges, \s \d \p{X}
@@ -13,7 +13,7 @@
  *
  * Thread: a pattern is read-only after creation; a memo belongs to one thread.
  * Memory: one block each.
- * Errors: ERR_FORMAT for what is not in the notation, ERR_LIMIT for too much, ERR_NOMEM.
+ * Errors: ERR_FORMAT: not in the notation; ERR_LIMIT: too many steps, sets or ranges; ERR_NOMEM.
  */
 #ifndef CORE_TOKENIZER_SPLIT_PATTERN_H
 #define CORE_TOKENIZER_SPLIT_PATTERN_H
@@ -26,19 +26,19 @@
 
 struct split_pattern;
 
-/* What is known of one text to one pattern; zero knows nothing. */
+/* Results of one pattern on one text; zero is a valid start. */
 struct split_memo {
-    size_t dead[SPLIT_MAX_CHOICES]; /* alternative i fits nowhere before this position */
+    size_t dead[SPLIT_MAX_CHOICES]; /* alternative i matches nowhere before this position */
     uint64_t steps;                 /* characters looked at, for tests; never zeroed here */
 };
 
 int split_pattern_create(struct split_pattern **out, const char *source);
 void split_pattern_destroy(struct split_pattern **p);
-/* The text, or its end, changes. */
+/* Forget the results: the text, or its end, changes. */
 void split_memo_forget(const struct split_pattern *p, struct split_memo *memo);
 
-/* Where the match that begins at `from` ends, or SPLIT_NONE; text[0..n) is valid UTF-8 and
- * from < n. No match is empty. */
+/* The end of the match that begins at `from`, or SPLIT_NONE; text[0..n) is valid UTF-8 and from <
+ * n. No match is empty. */
 size_t split_pattern_match(const struct split_pattern *p, struct split_memo *memo, const char *text,
                            size_t n, size_t from);
 

@@ -21,13 +21,13 @@
 #define SPLIT_MAX_RANGES 256
 #define SPLIT_MAX_ENDINGS 16
 #define SPLIT_N_CATEGORIES 32
-/* U+0085 is a space and, by category, a control character: it counts as a category of its own. */
+/* U+0085 is a space and, by category, a control character: it gets a category of its own. */
 #define SPLIT_NEXT_LINE 30
 
 enum split_step_kind {
-    SPLIT_END = 0,   /* of the alternative: it fits */
+    SPLIT_END = 0,   /* end of the alternative: it matches */
     SPLIT_SET,       /* min to max characters of the set */
-    SPLIT_ENDINGS,   /* one of the endings; none if min is 0 */
+    SPLIT_ENDINGS,   /* one of the endings; may be missing if min is 0 */
     SPLIT_NO_LETTER, /* (?!\S): the end, or a space */
     SPLIT_AT_END,    /* $ */
 };
@@ -35,8 +35,8 @@ enum split_step_kind {
 struct split_step {
     enum split_step_kind kind;
     uint32_t min, max;
-    uint32_t set;          /* its bit */
-    uint32_t first, count; /* of the endings */
+    uint32_t set;          /* bit of the set */
+    uint32_t first, count; /* endings of the step */
 };
 
 struct split_range {
@@ -45,7 +45,7 @@ struct split_range {
 
 struct split_set {
     uint32_t categories; /* bit i: the category of that number */
-    uint32_t first, n;   /* of the ranges */
+    uint32_t first, n;   /* ranges of the set */
     bool negated;
     bool with_han, without_han;
 };
@@ -56,10 +56,13 @@ struct split_ending {
 };
 
 struct split_pattern {
-    uint32_t ascii[128];                      /* the sets of a character, as bits */
-    uint32_t by_category[SPLIT_N_CATEGORIES]; /* the same for what is not asked */
-    uint32_t asked;                           /* sets to ask, as bits */
-    uint32_t starts[128];                     /* alternatives that can begin so, as bits */
+    uint32_t ascii[128];                      /* the sets of each ASCII character, as bits */
+    uint32_t by_category[SPLIT_N_CATEGORIES]; /* the sets of other characters, except those in
+                                               * `asked` */
+    uint32_t asked;                           /* sets that are evaluated for each character, as
+                                               * bits */
+    uint32_t starts[128];                     /* alternatives that can begin with this character, as
+                                               * bits */
     uint32_t all;                             /* all alternatives */
     uint32_t space;                           /* the bit of \s */
     struct split_step steps[SPLIT_MAX_STEPS];

@@ -1,4 +1,9 @@
-/* core/tokenizer/spm.c - SentencePiece: join characters into the pieces of the best score. */
+/* core/tokenizer/spm.c - SentencePiece: join characters into the pieces of the best score.
+ *
+ * The merge loop (merge.h) starts with characters, and a join is allowed if the joined bytes are a
+ * piece; its rank is the piece's score, reversed. The text is copied once with the added space and
+ * with spaces for U+2581, then cut at safe splits, so that the loop runs on short parts.
+ */
 #include "core/tokenizer/tokenizer_impl.h"
 
 #include "core/base/err.h"
@@ -8,8 +13,8 @@
 
 #include <string.h>
 
-/* A float's bits, turned so that they compare as the number does, then over so that the highest
- * score is the lowest rank. No number but a NaN gives RANK_NONE. */
+/* The rank of a score: the float's bits, changed so that they compare like the number, then
+ * inverted so that the highest score is the lowest rank. Only a NaN gives RANK_NONE. */
 static uint32_t rank_of_score(float score)
 {
     uint32_t bits;
@@ -35,7 +40,7 @@ static size_t split_characters(struct encoder *e, const char *text, size_t n)
     for (size_t at = 0; at < n;) {
         size_t len = utf8_len((const uint8_t *)text + at, n - at);
 
-        if (len == 0) /* no UTF-8: a symbol of one byte */
+        if (len == 0) /* not UTF-8: a symbol of one byte */
             len = 1;
         e->merge.symbols[n_symbols++] = (struct symbol){
             .at = (uint32_t)at,
@@ -90,7 +95,7 @@ int spm_encode(struct encoder *e, const char *text, size_t n, bool prefix)
         copy[len++] = ' ';
     n = unescape_spaces(text, n, copy + len);
     if (len > 0 && n > 0 && e->t->vocab.prefix_once && copy[1] == ' ')
-        memmove(copy, copy + 1, n); /* the text has one already */
+        memmove(copy, copy + 1, n); /* the text begins with a space already */
     else
         n += len;
     rc = encoder_parts(e, copy, n, encode_part);

@@ -1,4 +1,9 @@
-/* core/tokenizer/thousands.c - see thousands.h. */
+/* core/tokenizer/thousands.c - see thousands.h.
+ *
+ * A run of digits is counted once, when the first group of it is asked for; `left` then says how
+ * many digits remain, so the next group's size is left % 3, or 3. Positions inside the counted run
+ * need no second look at its end.
+ */
 #include "core/tokenizer/thousands.h"
 
 #include "core/base/unicode.h"
@@ -20,7 +25,7 @@ static uint32_t digits_of(enum thousands_kind kind)
     return kind == THOUSANDS_ALL ? UC_CATEGORY_MASK_N : UC_CATEGORY_MASK_Nd;
 }
 
-/* Is there a digit at `at`? If it begins a run, count it. */
+/* Whether there is a digit at `at`; the digits of a new run are counted. */
 static bool enter_run(struct thousands *t, enum thousands_kind kind, const char *text, size_t n,
                       size_t at)
 {
@@ -50,7 +55,7 @@ static size_t skip(struct thousands *t, const char *text, size_t n, size_t at, s
     return at;
 }
 
-/* The next place, behind `from`, where a multiple of three digits follows; else the end. */
+/* The next place behind `from` that a multiple of three digits follows; else the end. */
 static size_t next_place(struct thousands *t, const char *text, size_t n, size_t from)
 {
     bool inside = enter_run(t, THOUSANDS_BETWEEN, text, n, from);

@@ -15,17 +15,17 @@
 enum thousands_kind {
     THOUSANDS_ALL = 1, /* any run of \p{N} */
     THOUSANDS_ALONE,   /* runs of \d that no letter follows */
-    THOUSANDS_BETWEEN, /* no matches of their own: text is cut wherever 3, 6, ... digits follow */
+    THOUSANDS_BETWEEN, /* no matches: the text is cut wherever 3, 6, ... digits follow */
 };
 
-struct thousands {      /* zero all but `steps` when the text, or its end, changes */
-    size_t first, last; /* the run of digits that was counted, [first, last) */
-    size_t left;        /* digits of it that are yet to be cut */
+struct thousands {      /* to be zeroed, except `steps`, when the text, or its end, changes */
+    size_t first, last; /* the counted run of digits, [first, last) */
+    size_t left;        /* digits of it that are not cut yet */
     uint64_t steps;     /* characters looked at */
 };
 
-/* As split_pattern_match(): where the group that begins at `from` ends, or SPLIT_NONE. Calls go
- * from left to right, and from the ends of groups. */
+/* Like split_pattern_match(): the end of the group that begins at `from`, or SPLIT_NONE. Calls go
+ * from left to right, each from the end of a group. */
 size_t thousands_match(struct thousands *t, enum thousands_kind kind, const char *text, size_t n,
                        size_t from);
 

@@ -1,4 +1,4 @@
-/* core/tokenizer/token.h - what the vocabulary and the tokenizer say of a token alike.
+/* core/tokenizer/token.h - types of the vocabulary that users of the tokenizer need too.
  *
  * Thread: any.
  * Memory: none.
@@ -10,9 +10,8 @@
 
 #define TOKEN_NONE (-1) /* in place of an id */
 
-/* The tokens that stand around a gap in a text, or TOKEN_NONE. A prompt for what is missing is
- * prefix, text before, suffix, text after, middle; before these, `repository` and `file` may each
- * precede a name. */
+/* The tokens around a gap in a text, or TOKEN_NONE. A prompt is prefix, text before the gap,
+ * suffix, text after it, middle; before these, `repository` and `file` may each precede a name. */
 struct infill_tokens {
     int32_t prefix, suffix, middle, pad, repository, file;
 };

@@ -1,4 +1,11 @@
-/* core/tokenizer/tokenizer.c - see tokenizer.h. */
+/* core/tokenizer/tokenizer.c - see tokenizer.h.
+ *
+ * Encoding peels a text in layers: special tokens as written cut it (encode_between), each piece
+ * between is normalized (encode_plain), special tokens that belong to normalized text cut it again,
+ * and the family's encoder gets the rest, split where no token can lie across (encoder_parts) and
+ * through the word cache (encoder_word). A text that could not fit into `max` ids is refused by its
+ * length before any work is done. All scratch is in struct encoder, which lives for one call.
+ */
 #include "core/tokenizer/tokenizer.h"
 
 #include "core/base/err.h"
@@ -13,7 +20,8 @@
 #include <assert.h>
 #include <string.h>
 
-#define MAX_BYTES ((size_t)UINT32_MAX / 4) /* of a text, before it is normalized and after */
+#define MAX_BYTES ((size_t)UINT32_MAX / 4) /* most bytes of a text, before and after it is
+                                            * normalized */
 
 void token_list_release(struct token_list *list)
 {
@@ -142,8 +150,9 @@ static int push_all(struct encoder *e, const int32_t *ids, size_t n)
     return rc;
 }
 
-/* Keep the word whose ids are those from `before` on, if they fit. Where unknown characters in a
- * row are one token, a word with one may look different behind another. */
+/* Cache the word with its ids, those from `before` on, if they fit. A unigram word with an unknown
+ * character is not cached: unknown characters in a row are one token, so its ids depend on the word
+ * before. */
 static void keep_word(const struct encoder *e, struct cached_word *slot, const char *word,
                       size_t n, size_t before)
 {
@@ -216,8 +225,8 @@ static int encode_text(struct encoder *e, const char *text, size_t n, bool behin
     return ERR_INTERNAL;
 }
 
-/* No token stands for more bytes than the longest piece or name, in which U+2581 (3 bytes) may
- * stand for each space: so many have those that still fit. SIZE_MAX: bytes can be left out. */
+/* The most bytes of text that can fit: no token covers more bytes than the longest piece or name,
+ * in which U+2581 (3 bytes) may stand for each space. SIZE_MAX: bytes may be dropped. */
 static size_t most_bytes(const struct encoder *e)
 {
     const struct vocab *v = &e->t->vocab;
@@ -225,7 +234,7 @@ static size_t most_bytes(const struct encoder *e)
     const size_t room = e->max - e->out->n;
 
     if (v->model == VOCAB_WPM || v->model == VOCAB_UGM || v->rstrip ||
-        v->sides != NULL) /* spaces may cost nothing */
+        v->sides != NULL) /* spaces may take no token */
         return SIZE_MAX;
     for (int b = 0; b < 256; b++) {
         if (v->byte_id[b] == TOKEN_NONE)
@@ -236,7 +245,7 @@ static size_t most_bytes(const struct encoder *e)
     return room < SIZE_MAX / (3 * most) ? (room + 1) * (3 * most) : SIZE_MAX;
 }
 
-/* The same of a text that is not yet normalized. */
+/* The most bytes before normalizing. */
 static size_t most_bytes_before(const struct encoder *e)
 {
     const size_t times = e->t->normalizer != NULL ? normalizer_shrinks(e->t->normalizer) : 1;
@@ -248,7 +257,7 @@ static size_t most_bytes_before(const struct encoder *e)
 static int encode_between(struct encoder *e, const struct special *special, const char *text,
                           size_t n, enum special_scope scope, bool behind_special);
 
-/* Text in which no special token stands as it comes. */
+/* Encode text that contains no special token as written. */
 static int encode_plain(struct encoder *e, const char *text, size_t n, bool behind_special)
 {
     const struct tokenizer *t = e->t;
@@ -267,8 +276,8 @@ static int encode_plain(struct encoder *e, const char *text, size_t n, bool behi
     return rc;
 }
 
-/* Special tokens cut the text; what is between them is encoded piece by piece. SentencePiece puts
- * a space in front of the pieces behind one, and of the first if `behind_special`. */
+/* Cut the text at special tokens and encode the pieces between them. SentencePiece adds a space
+ * before a piece behind a special token, and before the first piece if `behind_special`. */
 static int encode_between(struct encoder *e, const struct special *special, const char *text,
                           size_t n, enum special_scope scope, bool behind_special)
 {
@@ -285,7 +294,7 @@ static int encode_between(struct encoder *e, const struct special *special, cons
         if (end > at)
             rc = is_normal ? encode_text(e, text + at, end - at, spaced)
                            : encode_plain(e, text + at, end - at, spaced);
-        behind_special = found && !is_normal; /* it was put there before these were looked for */
+        behind_special = found && !is_normal; /* the space was added before these were looked for */
         if (rc == 0 && found)
             rc = encoder_push(e, match.id);
         at = found ? match.at + match.len : n;
@@ -303,15 +312,15 @@ static int encode_with_special(struct encoder *e, const char *text, size_t n, un
     if (rc == 0)
         rc = encode_between(e, &e->t->special, text, n,
                             flags & TOKENIZER_PARSE_SPECIAL ? SPECIAL_ALL : SPECIAL_USER_DEFINED,
-                            true); /* SentencePiece counts the start of the text, too */
+                            true); /* SentencePiece also adds it at the start of the text */
     if (rc == 0 && adds && v->add_separator)
         rc = encoder_push(e, v->separator);
     if (rc == 0 && adds && v->add_eos)
         rc = encoder_push(e, v->eos);
-    return rc == 0 ? budget_error(e->budget) : rc; /* some stop early and say nothing */
+    return rc == 0 ? budget_error(e->budget) : rc; /* some functions stop early and return 0 */
 }
 
-/* Everything that tokenizer_encode() does; *steps as in encoder_run(). */
+/* Encode, for all callers; *steps as in encoder_run(). */
 static int run(struct encoder *e, const char *text, size_t n, unsigned flags, uint64_t *steps)
 {
     const size_t n_before = e->out->n;
@@ -328,7 +337,7 @@ static int run(struct encoder *e, const char *text, size_t n, unsigned flags, ui
         rc = encode_with_special(e, text, n, flags);
     if (rc != 0)
         e->out->n = n_before;
-    if (rc != 0 && n_before == 0) /* after a failure the caller has nothing to release */
+    if (rc != 0 && n_before == 0) /* after an error the caller has nothing to release */
         token_list_release(e->out);
     *steps = e->steps + e->merge.steps + (e->run != NULL ? pretokenizer_steps(e->run) : 0);
     merge_release(&e->merge);
@@ -364,7 +373,7 @@ int tokenizer_encode_own(const struct tokenizer *t, const char *text, size_t n,
     return run(&e, text, n, TOKENIZER_PARSE_SPECIAL, &steps);
 }
 
-/* ---- what is known of the tokens */
+/* ---- properties of the tokens */
 
 const char *tokenizer_model(const struct tokenizer *t)
 {

@@ -19,15 +19,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define UNKNOWN_PENALTY 10.0 /* what an unknown character scores below the worst piece */
+#define UNKNOWN_PENALTY 10.0 /* an unknown character scores this much below the worst piece */
 #define REPLACEMENT "\xEF\xBF\xBD"
-#define MIN_NODES 256         /* longer than nearly all parts */
+#define MIN_NODES 256         /* least nodes: longer than nearly all parts */
 #define MAX_PIECE 256         /* bytes; the longest in use have 64 */
-/* Bytes; a node for each, where no safe split is, takes 16 times that. */
+/* most bytes of a normal form; a node for each takes 16 times that where there is no safe split */
 #define MAX_NORMAL (8u << 20)
 
-/* So many scores of at most BIGGEST, in grains of 2^-25, add up to at most 2^53 grains: no sum of
- * them is rounded. Models in use have scores from -21 to -2 in grains of 2^-22. */
+/* MAX_NORMAL scores of at most BIGGEST, in units of 2^-25, add up to at most 2^53 units: no sum of
+ * them is rounded. Models in use have scores from -21 to -2 in units of 2^-22. */
 #define GRAINS (1 << 25)
 #define BIGGEST 32
 _Static_assert((uint64_t)MAX_NORMAL * BIGGEST * GRAINS <= (uint64_t)1 << 53, "sums are exact");
@@ -35,7 +35,7 @@ _Static_assert((uint64_t)MAX_NORMAL * BIGGEST * GRAINS <= (uint64_t)1 << 53, "su
 struct ugm {
     struct charsmap map;
     int32_t *sorted;  /* pieces in the order of their bytes */
-    uint32_t at[257]; /* where those with each first byte begin in it */
+    uint32_t at[257]; /* first piece in `sorted` with each first byte */
     double unknown;   /* the score of an unknown character */
     bool all_bytes;   /* every byte has a token */
     bool exact;       /* sums of scores are never rounded */
@@ -43,7 +43,7 @@ struct ugm {
 
 struct ugm_node { /* the best way to a place */
     double score;
-    uint32_t from; /* where its last piece begins */
+    uint32_t from; /* begin of the way's last piece */
     int32_t id;    /* or TOKEN_NONE: an unknown character */
 };
 
@@ -143,9 +143,9 @@ bool ugm_sums_are_exact(const struct ugm *u)
     return u->exact;
 }
 
-/* ---- making a text ready */
+/* ---- normalizing */
 
-/* Add a character's bytes. Spaces that are merged wait in *gap until something follows. */
+/* Add a character's bytes. Merged spaces wait in *gap until another character follows. */
 static void add_normal(const struct vocab *v, struct buf *out, const char *bytes, size_t n,
                        bool *gap)
 {
@@ -161,7 +161,7 @@ static void add_normal(const struct vocab *v, struct buf *out, const char *bytes
     }
 }
 
-/* What U+2581 stands for is a space; so is the one in front of the text. */
+/* Normalise the text: U+2581 becomes a space, and so does the prefix. */
 static int normalise(struct encoder *e, const char *text, size_t n, struct buf *out)
 {
     const struct vocab *v = &e->t->vocab;
@@ -189,7 +189,8 @@ static int normalise(struct encoder *e, const char *text, size_t n, struct buf *
 
 /* ---- the best way */
 
-/* The first of sorted[low..high), pieces that begin alike, whose byte `k` is `byte` or more. */
+/* The first of sorted[low..high), pieces with equal beginnings, whose byte `k` is `byte` or
+ * more. */
 static uint32_t first_from(const struct vocab *v, const int32_t *sorted, uint32_t low,
                            uint32_t high, size_t k, unsigned byte)
 {
@@ -206,7 +207,7 @@ static uint32_t first_from(const struct vocab *v, const int32_t *sorted, uint32_
     return low;
 }
 
-/* The character's bytes: one, where a table of replacements has left what is no UTF-8. */
+/* The character's bytes: one, where a table of replacements has left bytes that are not UTF-8. */
 static size_t character_len(const char *text, size_t n)
 {
     const size_t len = utf8_len((const uint8_t *)text, n);
@@ -222,7 +223,7 @@ static void offer(struct ugm_node *nodes, size_t from, size_t to, double score, 
         nodes[to] = (struct ugm_node){.score = sum, .from = (uint32_t)from, .id = id};
 }
 
-/* Offer every piece that begins at `at`, and the unknown character if none is that long. */
+/* Try every piece that begins at `at`, and the unknown character if no piece is that long. */
 static void offer_all(struct encoder *e, struct ugm_node *nodes, const char *text, size_t n,
                       size_t at)
 {
@@ -265,7 +266,7 @@ static int push_unknown(struct encoder *e, const char *bytes, size_t n)
     return e->after_unknown || v->unknown == TOKEN_NONE ? 0 : encoder_push(e, v->unknown);
 }
 
-/* The way was found from its end: turn its links round, then follow them. */
+/* Push the way's tokens. Its links go backwards, so they are reversed first. */
 static int push_way(struct encoder *e, struct ugm_node *nodes, const char *text, size_t n)
 {
     uint32_t next = (uint32_t)n;
@@ -288,7 +289,7 @@ static int push_way(struct encoder *e, struct ugm_node *nodes, const char *text,
     return rc;
 }
 
-/* Room for the ways through n bytes; what was there is lost. */
+/* Take room for the ways through n bytes; the old contents are lost. */
 static int reserve_nodes(struct encoder *e, size_t n)
 {
     const size_t room = n > MIN_NODES ? n : MIN_NODES;
@@ -315,7 +316,7 @@ static int encode_part(struct encoder *e, const char *text, size_t n)
     return push_way(e, nodes, text, n);
 }
 
-/* No token stands for more than MAX_PIECE bytes, but that unknown characters in a row are one. */
+/* The most bytes that fit: a token covers at most MAX_PIECE bytes, except unknown ones in a row. */
 static size_t most_normal(const struct encoder *e)
 {
     const size_t room = e->max > e->out->n ? e->max - e->out->n : 0;

@@ -1,4 +1,10 @@
-/* core/tokenizer/vocab.c - see vocab.h. */
+/* core/tokenizer/vocab.c - see vocab.h.
+ *
+ * All pieces are one block of bytes with an array of offsets, and a hash table from bytes to id of
+ * twice the size or more; no piece has an allocation of its own, since vocabularies have some
+ * 250,000. Pieces are decoded as they are read, so encoders compare raw bytes. Every count, type
+ * and text of the file is checked here, because everything behind indexes by it.
+ */
 #include "core/tokenizer/vocab.h"
 
 #include "core/base/buf.h"
@@ -21,7 +27,7 @@
 #define MAX_TOKENS (1 << 24) /* sixty times the largest vocabulary in use */
 #define META "\xE2\x96\x81"  /* U+2581, SentencePiece's way to write a space */
 
-struct load { /* what vocab_load() carries through its steps */
+struct load { /* state of vocab_load()'s steps */
     struct vocab *v;
     const struct gguf *g;
     const char *pre; /* forced pretokenizer rules, or "" */
@@ -44,8 +50,8 @@ int text_fail(const struct gguf *g, int code, char *err, size_t err_len, const c
     return code;
 }
 
-/* GPT-2 writes a byte as the Latin-1 character of that number where this is visible, and the
- * others, in order, as the characters from U+0100 on. */
+/* The byte of a GPT-2 letter, or -1. GPT-2 writes a byte as the Latin-1 character of that number
+ * where this is visible, and the other bytes, in order, as the characters from U+0100 on. */
 static int byte_of_letter(uint32_t c)
 {
     if ((c >= 33 && c <= 126) || (c >= 161 && c <= 172) || (c >= 174 && c <= 255))
@@ -130,8 +136,8 @@ static bool same_name(const struct gguf_kv *tokens, int32_t a, int32_t b)
     return x.len == y.len && memcmp(x.data, y.data, x.len) == 0;
 }
 
-/* Two pieces of the same bytes may differ in the file ("\u2581" and " "): then the normal one,
- * else the first, is what text becomes. */
+/* Insert a piece. Two pieces with the same bytes may differ in the file ("\u2581" and " "): then
+ * text becomes the normal one, else the first. */
 static int insert(const struct load *l, int32_t id)
 {
     struct vocab *v = l->v;
@@ -234,8 +240,8 @@ static int add_unescaped(struct buf *out, struct gguf_str s)
     return out->err;
 }
 
-/* Byte-level letters become bytes; a normal piece with another character in it can never come
- * out of a text and is marked unused. */
+/* Append a byte-level piece's bytes. A normal piece with a character that is not a byte letter can
+ * never match text and is marked unused. */
 static int add_letters(struct buf *out, struct gguf_str s, uint8_t *type)
 {
     int64_t n;
@@ -252,7 +258,7 @@ static int add_letters(struct buf *out, struct gguf_str s, uint8_t *type)
     return 0;
 }
 
-/* Append what token `id` stands for. An unknown token has lost what it stood for: U+FFFD. */
+/* Append the bytes of token `id`. The unknown token has none of its own: U+FFFD. */
 static int add_piece(const struct load *l, int32_t id, struct buf *out)
 {
     struct vocab *v = l->v;
@@ -324,7 +330,7 @@ static int index_pieces(const struct load *l)
     return 0;
 }
 
-/* The values of tokenizer.ggml.model; `rules` where these are not in tokenizer.ggml.pre. */
+/* The values of tokenizer.ggml.model; `rules` where tokenizer.ggml.pre does not name them. */
 static const struct {
     const char *name;
     enum vocab_model model;
@@ -338,7 +344,7 @@ static const struct {
     "; if you know which rules fit, say so: tokenizer_pre = NAME in the configuration or "         \
     "--tokenizer-pre NAME, for instance gpt-2, llama-bpe, qwen2 or gpt-4o"
 
-/* Which rules cut the text: those that were forced, else the file's. */
+/* Choose the rules that cut the text: the forced ones, else the file's. */
 static int read_rules(struct load *l, const char *rules)
 {
     struct gguf_str pre = {rules, rules != NULL ? strlen(rules) : 0};

@@ -31,14 +31,14 @@ enum token_type { /* the numbers of tokenizer.ggml.token_type */
                   TOKEN_BYTE = 6,
 };
 
-/* What a special token asks of the text around it: tokenizer.ggml.token_sides, a key that only
- * Quire knows, for vocabularies of tokenizer.json. */
+/* How a special token treats the text around it: tokenizer.ggml.token_sides, Quire's own key, for
+ * vocabularies of tokenizer.json. */
 enum token_side {
-    TOKEN_TAKES_LEFT = 1 << 0,  /* spaces in front go with it (lstrip) */
-    TOKEN_TAKES_RIGHT = 1 << 1, /* spaces behind (rstrip) */
-    TOKEN_ALONE = 1 << 2,       /* it counts only where no word goes on at its ends (single_word) */
-    TOKEN_IN_NORMALIZED = 1 << 3, /* it is looked for in the normalized text (normalized); of
-                                   * user-defined tokens */
+    TOKEN_TAKES_LEFT = 1 << 0,  /* takes the spaces before it (lstrip) */
+    TOKEN_TAKES_RIGHT = 1 << 1, /* takes the spaces behind it (rstrip) */
+    TOKEN_ALONE = 1 << 2,       /* matches only where no word continues at its ends (single_word) */
+    TOKEN_IN_NORMALIZED = 1 << 3, /* matches in normalized text (normalized); for user-defined
+                                   * tokens */
 };
 
 struct chat_template {
@@ -47,28 +47,29 @@ struct chat_template {
 
 struct vocab {
     enum vocab_model model;
-    int rules;   /* BPE: how text is cut (pretokenizer.h) */
+    int rules;   /* BPE: rules that cut the text (pretokenizer.h) */
     bool raw;    /* pieces are UTF-8 with U+2581 for spaces; else byte letters */
-    bool rstrip; /* spaces behind a special token go with it (phi-3) */
+    bool rstrip; /* spaces behind a special token belong to it (phi-3) */
     int32_t n;
     char *bytes;     /* all pieces, one after the other */
-    uint32_t *at;    /* [n + 1] where each begins */
+    uint32_t *at;    /* [n + 1] offset of each piece */
     uint8_t *type;   /* [n] enum token_type */
-    uint8_t *sides;  /* [n] enum token_side of special tokens, or NULL: as families have it */
+    uint8_t *sides;  /* [n] enum token_side bits of special tokens; NULL: the family's */
     float *score;    /* [n], SPM and UGM only */
     uint32_t *slots; /* open addressing: id + 1, 0 = empty */
     uint32_t mask;
     uint32_t longest;          /* bytes of the longest piece that can be looked up */
     int32_t byte_id[256];      /* the token of a single byte, or TOKEN_NONE */
-    int32_t bos, eos, unknown; /* or TOKEN_NONE; bos is [CLS] where texts begin so */
-    int32_t separator, gap;    /* or TOKEN_NONE; gap: [MASK], what is to be guessed */
+    int32_t bos, eos, unknown; /* or TOKEN_NONE; bos is [CLS] for BERT */
+    int32_t separator, gap;    /* or TOKEN_NONE; gap: [MASK], the place to guess */
     bool add_bos, add_eos, add_separator, add_space_prefix;
-    /* SPM, of tokenizer.json's Metaspace (keys that only Quire knows): the added space stands only
-     * where the text begins, not behind special tokens; and not in front of another one. */
+    /* SPM, from tokenizer.json's Metaspace (Quire's own keys): the space is added only where the
+     * text begins, not behind special tokens; and not before another space. */
     bool prefix_first, prefix_once;
-    bool separates_pairs; /* one more separator stands between two texts */
-    bool merge_spaces;                /* UGM: runs of spaces are one, those at the ends none */
-    bool lower_case, without_accents; /* WPM: what is done to a text before */
+    bool separates_pairs; /* a further separator is put between two texts */
+    bool merge_spaces;                /* UGM: runs of spaces become one, spaces at the ends are
+                                       * dropped */
+    bool lower_case, without_accents; /* WPM: normalization of a text */
     struct infill_tokens infill;
     int32_t *eog; /* ascending */
     size_t n_eog;
@@ -77,7 +78,7 @@ struct vocab {
     char *rerank_template; /* or NULL */
 };
 
-/* `pre`: the pretokenizer rules to use whatever the file says, or NULL or "". */
+/* Load; `pre`: the pretokenizer rules to use whatever the file says, or NULL or "". */
 int vocab_load(struct vocab *v, const struct gguf *g, const char *pre, char *err, size_t err_len);
 void vocab_release(struct vocab *v);
 
@@ -90,31 +91,31 @@ static inline const char *vocab_piece(const struct vocab *v, int32_t id, size_t 
     return v->bytes + v->at[id];
 }
 
-/* The roles: BOS, EOS, what ends a generation, the flags and the chat templates
+/* Load the roles: BOS, EOS, the ends of a generation, the flags and the chat templates
  * (special_roles.c). */
 int vocab_load_roles(struct vocab *v, const struct gguf *g, char *err, size_t err_len);
 
-/* v->eog: the ids that are named (or TOKEN_NONE), those of tokenizer.ggml.eos_token_ids, and what
- * has the name of an end. They are control tokens from then on (ends.c). */
+/* Load v->eog: the ids in named[] (or TOKEN_NONE), those of tokenizer.ggml.eos_token_ids, and
+ * tokens with the name of an end. They become control tokens (ends.c). */
 int vocab_load_ends(struct vocab *v, const struct gguf *g, const int32_t *named, size_t n_named,
                     char *err, size_t err_len);
 
-/* v->infill; what is found by its name is a control token from then on (infill.c). */
+/* Load v->infill; tokens found by their names become control tokens (infill.c). */
 int vocab_load_infill(struct vocab *v, const struct gguf *g, char *err, size_t err_len);
 
-/* v->chat_templates and v->rerank_template (chat_templates.c). */
+/* Load v->chat_templates and v->rerank_template (chat_templates.c). */
 int vocab_load_templates(struct vocab *v, const struct gguf *g, char *err, size_t err_len);
 void vocab_release_templates(struct vocab *v);
 
-/* Is the id that the key has a token's? If not, a line of the log says that it is not used. */
+/* Whether the id of that key is a token's; if not, a log line says that it is not used. */
 bool vocab_has_id(const struct vocab *v, const struct gguf *g, const char *key, int64_t id);
 
-/* The token that a key names; *id keeps its value when the key is absent or names no token. */
+/* Read the token that a key names; *id is unchanged when the key is absent or names no token. */
 int vocab_read_id(const struct vocab *v, const struct gguf *g, const char *key, int32_t *id,
                   char *err, size_t err_len);
 
-/* The bytes behind a byte-level piece, written to out[0..len): their number, or -1 if the text
- * has a character that stands for no byte. */
+/* Write the bytes of a byte-level piece to out[0..len); returns their number, or -1 if the text has
+ * a character that stands for no byte. */
 int64_t letters_to_bytes(const char *text, size_t len, char *out);
 
 /* Copy with a space for each U+2581; the number of bytes, at most n. */

@@ -1,4 +1,10 @@
-/* core/tokenizer/word_cache.c - see word_cache.h. */
+/* core/tokenizer/word_cache.c - see word_cache.h.
+ *
+ * The low bits of an XXH3 hash choose a pair of neighbouring slots. The one used last is kept
+ * first: a hit in the second slot, or a new word, swaps the two, so the word that is overwritten is
+ * the one not used for longer. Texts below MIN_TEXT bytes get no cache, since their words rarely
+ * repeat.
+ */
 #include "core/tokenizer/word_cache.h"
 
 #include "core/base/err.h"
@@ -54,7 +60,7 @@ static bool is_word(const struct cached_word *slot, const char *word, size_t n)
     return slot->len == n && memcmp(slot->bytes, word, n) == 0;
 }
 
-/* Of the pair of slots the first is the one that was wanted last. */
+/* The first slot of a pair is the one used last. */
 struct cached_word *word_cache_slot(struct word_cache *c, const char *word, size_t n, bool *known)
 {
     struct cached_word *pair = &c->slots[(uint32_t)XXH3_64bits(word, n) & c->mask & ~1u];

@@ -15,7 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define WORD_CACHE_BYTES 26 /* longer words, and those of more ids, are not kept */
+#define WORD_CACHE_BYTES 26 /* longer words, and those with more ids, are not cached */
 #define WORD_CACHE_IDS 5
 
 struct cached_word {
@@ -27,12 +27,12 @@ struct cached_word {
 
 struct word_cache;
 
-/* For a text of that many bytes; *out is NULL where it would not pay. ERR_NOMEM. */
+/* Create a cache for a text of that many bytes; *out is NULL where it would not pay. ERR_NOMEM. */
 int word_cache_create(struct word_cache **out, size_t text_bytes);
 void word_cache_destroy(struct word_cache **c);
 
-/* The slot of a word, n in 1..WORD_CACHE_BYTES: what stands there is this word (*known), or is to
- * be overwritten by it. Good until the next call. */
+/* The slot of a word, n in 1..WORD_CACHE_BYTES: it holds this word (*known), or is to be
+ * overwritten by it. Valid until the next call. */
 struct cached_word *word_cache_slot(struct word_cache *c, const char *word, size_t n, bool *known);
 
 #endif

@@ -1,8 +1,8 @@
 /* core/tokenizer/wpm.c - WordPiece: cut words at spaces and punctuation, then take the longest
  * pieces.
  *
- * What comes first is BERT's normalisation: control characters go, spaces are one kind, Han
- * characters are words of their own; an uncased model wants small letters without accents. A piece
+ * BERT's normalisation comes first: control characters are dropped, all spaces are alike, Han
+ * characters are words of their own; an uncased model takes lower case without accents. A piece
  * that begins a word begins with a space in the vocabulary.
  */
 #include "core/tokenizer/tokenizer_impl.h"
@@ -15,7 +15,7 @@
 #include <unictype.h>
 #include <uninorm.h>
 
-#define MAX_WORD 100 /* characters; BERT calls longer words unknown, so no word costs much */
+#define MAX_WORD 100 /* characters; BERT makes longer words unknown, so no word costs much */
 #define MAX_DECOMPOSED UC_DECOMPOSITION_MAX_LENGTH
 #define REPLACEMENT 0xFFFD
 
@@ -23,7 +23,7 @@ struct words {
     struct encoder *e;
     struct buf word; /* begins with a space */
     size_t n_characters;
-    struct buf one, small; /* for changing a character's case */
+    struct buf one, small; /* buffers for changing a character's case */
 };
 
 /* ---- words to pieces */
@@ -83,7 +83,7 @@ static bool is_mark(uint32_t c)
     return is_one_of(c, UC_CATEGORY_MASK_P);
 }
 
-/* The blocks that BERT's own tokenizer counts. */
+/* Whether the character is in the blocks that BERT's own tokenizer counts as ideographs. */
 static bool is_ideograph(uint32_t c)
 {
     return (c >= 0x4E00 && c <= 0x9FFF) || (c >= 0x3400 && c <= 0x4DBF) ||
@@ -101,7 +101,7 @@ static void add_character(struct words *w, uint32_t c)
 {
     if (w->n_characters == 0)
         buf_add_char(&w->word, ' ');
-    if (w->n_characters < MAX_WORD) /* the rest of a word that is unknown anyway */
+    if (w->n_characters < MAX_WORD) /* the word is unknown from there on */
         unicode_put(&w->word, c);
     w->n_characters++;
 }
@@ -122,7 +122,7 @@ static int take_character(struct words *w, uint32_t c)
     return rc;
 }
 
-/* One character in small letters: sometimes several. */
+/* Take a character in lower case, which may be several characters. */
 static int take_small(struct words *w, uint32_t c)
 {
     size_t len;
@@ -149,7 +149,7 @@ static int take_plain(struct words *w, uint32_t c)
     return v->lower_case ? take_small(w, c) : take_character(w, c);
 }
 
-/* Take a character apart into letter and accents, whole. */
+/* Take a character decomposed into letter and accents, recursively. */
 static int take_decomposed(struct words *w, uint32_t c)
 {
     ucs4_t parts[MAX_DECOMPOSED];
@@ -159,7 +159,7 @@ static int take_decomposed(struct words *w, uint32_t c)
     if (n < 0)
         return take_plain(w, c);
     for (int i = 0; rc == 0 && i < n; i++) {
-        /* A part may have parts again, but never without end: canonical mappings are a tree. */
+        /* a part may have parts again; it ends because canonical mappings are a tree */
         rc = parts[i] == c ? take_plain(w, c) : take_decomposed(w, parts[i]);
     }
     return rc;

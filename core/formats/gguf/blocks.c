@@ -1,6 +1,6 @@
 /* core/formats/gguf/blocks.c - the table of formats, half floats, and the formats with one scale a
  * block of 32 (Q4_0, Q4_1, Q5_0, Q5_1, Q8_0). The 256-wide formats are in blocks_k.c, those whose
- * codes are no numbers in blocks_iq.c and blocks_ik.c.
+ * codes are indices of a table in blocks_iq.c and blocks_ik.c.
  *
  * In the 4- and 5-bit formats byte j of the codes holds number j in its low nibble and number
  * j + 16 in its high one; bit j of the 32-bit word `qh` is the fifth bit of number j.
@@ -49,7 +49,7 @@ uint16_t block_f32_to_f16(float f)
     bits &= 0x7fffffff;
     if (bits > 0x7f800000u)
         return (uint16_t)(sign | 0x7e00 | (bits >> 13 & 0x3ff));
-    if (bits >= 0x47800000u) /* 2^16 and more */
+    if (bits >= 0x47800000u) /* 2^16 and more: infinity */
         return (uint16_t)(sign | 0x7c00);
     if (bits < 0x38800000u) { /* below 2^-14: a sum with 0.5 rounds at 2^-24, the last place */
         a = fabsf(f) + 0.5f;
@@ -123,7 +123,7 @@ static void decode_q4_1(const uint8_t *src, float *dst, size_t n)
     }
 }
 
-/* The 32 codes 0..31 of a block whose fifth bits are the 4 bytes at `qh`. */
+/* The 32 codes 0..31 of a block; the 4 bytes at `qh` are the fifth bits. */
 static void codes_5bit(int code[32], const uint8_t *qh, const uint8_t *qs)
 {
     for (int j = 0; j < 16; j++) {
@@ -229,7 +229,7 @@ static void encode_q8_0(const float *src, uint8_t *dst, size_t n)
     }
 }
 
-/* The number of largest magnitude becomes code -8, the one that has no positive counterpart. */
+/* The number of largest magnitude becomes code -8, the code without a positive counterpart. */
 static void encode_q4_0(const float *src, uint8_t *dst, size_t n)
 {
     for (; n > 0; n--, src += 32, dst += 18) {
@@ -287,7 +287,7 @@ static const struct format_row {
     {BLOCK_IQ6_K, {"IQ6_K", 256, 212, 0}, blocks_decode_iq6_k, NULL},
 };
 
-/* Those whose rows have a head: a float that multiplies all of their numbers. */
+/* Formats whose rows have a head: a float that multiplies all numbers of the row. */
 static const struct scaled_row {
     uint32_t type;
     struct block_format format;

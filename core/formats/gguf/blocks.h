@@ -17,7 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum block_type { /* the tensor types that we define, with the numbers of the file format */
+enum block_type { /* the tensor types that are supported, with the numbers of the file format */
                   BLOCK_F32 = 0,
                   BLOCK_F16 = 1,
                   BLOCK_Q4_0 = 2,
@@ -46,7 +46,7 @@ enum block_type { /* the tensor types that we define, with the numbers of the fi
                   BLOCK_NVFP4 = 40,
                   BLOCK_Q1_0 = 41,
                   BLOCK_Q2_0 = 42,
-                  BLOCK_IQ2_K = 137, /* these of ik_llama.cpp */
+                  BLOCK_IQ2_K = 137, /* from here on types of ik_llama.cpp */
                   BLOCK_IQ3_K = 138,
                   BLOCK_IQ4_K = 139,
                   BLOCK_IQ5_K = 140,
@@ -62,7 +62,7 @@ struct block_format {
     uint32_t head;    /* bytes before the blocks of a row: 0, or 4 (a float) */
 };
 
-/* The format of a file's type number, or NULL when it is none of ours. */
+/* The format of a file's type number, or NULL when it is not supported. */
 const struct block_format *block_format(uint32_t type);
 
 /* Bytes of a row of n numbers, a multiple of the format's elems. */

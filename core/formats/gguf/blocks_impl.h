@@ -1,10 +1,10 @@
 /* core/formats/gguf/blocks_impl.h - the decoders and encoders of single formats, for blocks.c.
  *
- * They take whole blocks. In blocks_k.c are the formats of 256 numbers with two levels of scales,
- * in blocks_iq.c those whose codes are no numbers: with a table of numbers or a codebook of
- * patterns, and the ternary ones; every product there is exact in fp32. In blocks_ik.c are those of
- * ik_llama.cpp: with tables of numbers, of which each part of a block takes the plain one or the
- * shifted one; products are exact but for IQ6_K's last one and those with a row's scale.
+ * They take whole blocks. blocks_k.c has the formats of 256 numbers with two levels of scales,
+ * blocks_iq.c those whose codes are indices of a table of numbers or of a codebook of patterns, and
+ * the ternary ones; every product there is exact in fp32. blocks_ik.c has those of ik_llama.cpp,
+ * with tables of numbers in a plain and a shifted form, of which each part of a block chooses one;
+ * products are exact except IQ6_K's last one and those with a row's scale.
  *
  * Thread: any.
  * Memory: none.

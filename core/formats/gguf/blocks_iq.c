@@ -66,7 +66,7 @@ void blocks_decode_iq4_xs(const uint8_t *src, float *dst, size_t n)
 }
 
 /* 2^(e - 128): the table has twice the numbers of E2M1, so that they are whole. The last exponent
- * stands for no number. */
+ * means NaN. */
 static float e8m0_half(uint8_t e)
 {
     const uint32_t bits = e == 255 ? 0x7fc00000u : e < 2 ? 0x200000u << e : (uint32_t)(e - 1) << 23;
@@ -82,7 +82,7 @@ void blocks_decode_mxfp4(const uint8_t *src, float *dst, size_t n)
         table_numbers(dst, e8m0_half(src[0]), TABLE_E2M1, src + 1);
 }
 
-/* Half of an e4m3 number, whose sign's bit says nothing; what would be no number is 0. */
+/* Half of an e4m3 number without a sign; its sign bit is ignored, and NaN becomes 0. */
 static float ue4m3_half(uint8_t x)
 {
     const int e = x >> 3 & 15, m = x & 7;
@@ -160,7 +160,7 @@ void blocks_decode_tq1_0(const uint8_t *src, float *dst, size_t n)
     }
 }
 
-/* Four numbers, the signs of which are the low bits of `sign`. */
+/* Four numbers; the low bits of `sign` are their signs. */
 static void pattern_of_4(float *dst, float d, const float *magnitude, uint32_t pattern,
                          uint32_t sign)
 {

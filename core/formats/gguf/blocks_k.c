@@ -174,7 +174,7 @@ static void put_scale_min(uint8_t *s, int j, int scale, int min)
     }
 }
 
-/* Code one group of 32 with a step and an offset that are already in stored precision. */
+/* Encode one group of 32 with a step and an offset that are already in stored precision. */
 static void put_nibbles(uint8_t *qs, const float *x, int g, float step, float offset)
 {
     for (int l = 0; l < 32; l++)

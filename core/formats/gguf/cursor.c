@@ -1,4 +1,9 @@
-/* core/formats/gguf/cursor.c - see cursor.h. */
+/* core/formats/gguf/cursor.c - see cursor.h.
+ *
+ * Every read goes through cursor_take(), which compares with the bytes left before it moves, so no
+ * other function of the parser does bounds arithmetic. Numbers are assembled byte by byte: that
+ * works unaligned and on any byte order. A sentence is made of file, subject and what was found.
+ */
 #include "core/formats/gguf/cursor.h"
 
 #include "core/base/err.h"

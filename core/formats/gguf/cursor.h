@@ -1,7 +1,7 @@
 /* core/formats/gguf/cursor.h - reading a file's bytes in order, each step checked against its end.
  *
- * All numbers are little-endian and unaligned. The subject says what is being read, so that a
- * failure is told in one sentence, FILE: SUBJECT: WHAT WAS FOUND.
+ * All numbers are little-endian and unaligned. The subject names the item that is being read, so
+ * that a failure is one sentence, FILE: SUBJECT: WHAT WAS FOUND.
  *
  * Private to core/formats/gguf.
  * Thread: one owner.
@@ -14,7 +14,7 @@
 #include "core/formats/gguf/gguf.h"
 
 struct cursor {
-    const char *file; /* how the file is called in sentences */
+    const char *file; /* the file's name in error sentences */
     const uint8_t *base;
     uint64_t bytes;
     uint64_t at; /* offset of the next byte; never past `bytes` */
@@ -25,20 +25,21 @@ struct cursor {
 
 uint64_t cursor_left(const struct cursor *p);
 
-/* The next n bytes; `what` begins the sentence that says that they are cut off. */
+/* Take the next n bytes; `what` begins the sentence that says that they are cut off. */
 int cursor_take(struct cursor *p, uint64_t n, const char *what, const uint8_t **bytes);
 int cursor_take_u32(struct cursor *p, const char *what, uint32_t *v);
 int cursor_take_u64(struct cursor *p, const char *what, uint64_t *v);
 int cursor_take_str(struct cursor *p, const char *what, struct gguf_str *s);
 
-/* A key or a tensor's name: 1 .. 127 printable ASCII characters, so that it may stand in
- * messages and logs as it is. It becomes the subject, after `kind`: "key" or "tensor". */
+/* Take a key or a tensor's name: 1 .. 127 printable ASCII characters, so that messages and logs may
+ * show it unchanged. It becomes the subject, after `kind`: "key" or "tensor". */
 int cursor_take_name(struct cursor *p, const char *kind, struct gguf_str *s);
 
-/* Are n things of at least `each` bytes believable: at most `max`, and room for them left? */
+/* Check that n things of at least `each` bytes are possible: at most `max`, and enough bytes left
+ * for them. */
 int cursor_check_count(struct cursor *p, const char *what, uint64_t n, uint64_t max, uint64_t each);
 
-/* Set what the next sentences are about. */
+/* Set the subject of the next sentences. */
 void cursor_subject(struct cursor *p, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 

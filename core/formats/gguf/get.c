@@ -1,4 +1,9 @@
-/* core/formats/gguf/get.c - typed look-ups and the elements of arrays. */
+/* core/formats/gguf/get.c - typed look-ups of keys, and the elements of arrays.
+ *
+ * Files write the same key with different types (a count as u32, u64 or even i32), so a getter
+ * takes any type whose value fits and refuses the rest with a sentence. An absent key is ERR_NOENT
+ * without a sentence, because only the caller knows whether it is required.
+ */
 #include "core/formats/gguf/gguf.h"
 
 #include "core/base/err.h"
@@ -43,7 +48,7 @@ const char *gguf_type_name(enum gguf_type type)
     return "unknown";
 }
 
-/* An integer of any width; false when it is none. */
+/* Load an integer of any width; false when the type is not an integer. */
 static bool load_int(enum gguf_type type, const uint8_t *p, int64_t *v)
 {
     switch (type) {

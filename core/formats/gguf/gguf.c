@@ -1,5 +1,10 @@
-/* core/formats/gguf/gguf.c - opening, closing and looking up; the checks are in parse.c,
- * sets of files in parts.c. */
+/* core/formats/gguf/gguf.c - opening, closing and looking up; the checks are in parse.c, sets of
+ * files in parts.c.
+ *
+ * A handle is one directory (keys, tensors, two name indexes) over one or more mapped files: `more`
+ * has the other parts of a split model, or the safetensors files that a header in memory refers to.
+ * Functions about bytes loop over all files; look-ups use the first one's directory alone.
+ */
 #include "core/formats/gguf/gguf.h"
 
 #include "core/base/err.h"
@@ -117,7 +122,7 @@ void gguf_close(struct gguf **gp)
     *gp = NULL;
 }
 
-/* The i-th file: itself, or one beside it. */
+/* The i-th file: the handle's own, or one of `more`. */
 static const struct gguf *file_at(const struct gguf *g, uint32_t i)
 {
     assert(i <= g->n_more);

@@ -1,4 +1,10 @@
-/* core/formats/gguf/mapped_file.c - see mapped_file.h. */
+/* core/formats/gguf/mapped_file.c - see mapped_file.h.
+ *
+ * The file is mapped privately and read-only under a guard (mapped_guard.h), and the descriptor is
+ * closed at once. Hints are madvise() on whole pages: will_read rounds inwards at the end, so that
+ * parts read side by side do not prefetch twice; has_read rounds outwards, because the kernel's
+ * fault-around has mapped pages beyond both ends.
+ */
 #include "core/formats/gguf/mapped_file.h"
 
 #include "core/base/err.h"
@@ -12,7 +18,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* A page fault in a mapping brings in its neighbours too, up to an aligned window of this size. */
+/* A page fault in a mapping also maps its neighbours, up to an aligned window of this size. */
 #define FAULT_AROUND ((uintptr_t)64 << 10)
 
 static int fail_errno(const char *path, const char *verb, char *err, size_t err_len)
@@ -40,7 +46,7 @@ static int map_fd(struct mapped_file *f, int fd, const char *path, char *err, si
         snprintf(err, err_len, "%s: is not a regular file", path);
         return ERR_IO;
     }
-    if (st.st_size == 0) { /* cannot be mapped */
+    if (st.st_size == 0) { /* an empty file cannot be mapped */
         snprintf(err, err_len, "%s: the file is empty", path);
         return ERR_FORMAT;
     }
@@ -93,8 +99,8 @@ bool mapped_file_holds(const struct mapped_file *f, const void *data)
     return f->mapping != NULL && at >= base && at - base < f->bytes;
 }
 
-/* From the page of `from` to that of `to`, without the page of `to` itself unless the file ends
- * in it. */
+/* Advise about the pages from that of `from` to that of `to`, without the page of `to` itself
+ * unless the file ends in it. */
 static void advise(const struct mapped_file *f, uintptr_t from, uintptr_t to, int advice)
 {
     const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
@@ -111,8 +117,9 @@ void mapped_file_will_read(const struct mapped_file *f, const void *data, uint64
     advise(f, (uintptr_t)data, (uintptr_t)data + bytes, MADV_WILLNEED);
 }
 
-/* Rounded outwards to what faults at both ends have mapped. Pages that other threads still read
- * come back from the page cache; pages that no call covers would add up over the file. */
+/* Drop the pages of a part, rounded outwards to what faults at both ends have mapped. Pages that
+ * other threads still read come back from the page cache; pages that no call covers would add up
+ * over the file. */
 void mapped_file_has_read(const struct mapped_file *f, const void *data, uint64_t bytes)
 {
     const uintptr_t at = (uintptr_t)data;

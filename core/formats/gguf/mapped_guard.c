@@ -1,4 +1,10 @@
-/* core/formats/gguf/mapped_guard.c - see mapped_guard.h. */
+/* core/formats/gguf/mapped_guard.c - see mapped_guard.h.
+ *
+ * The table of mappings is global, fixed in size and written with atomics, because the signal
+ * handler scans it without a lock; only adding and removing guards takes the mutex. The handler is
+ * installed while at least one guard is on. It maps zeros over the rest of the file and returns, so
+ * the faulting instruction simply runs again.
+ */
 #include "core/formats/gguf/mapped_guard.h"
 
 #include <errno.h>
@@ -9,23 +15,23 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* `base` is stored last (release) and cleared first: the handler sees whole slots only. */
+/* `base` is stored last (release) and cleared first, so that the handler sees only whole slots. */
 struct guarded {
     _Atomic uintptr_t base; /* 0: free */
     _Atomic size_t bytes;
     atomic_bool has_holes;
 };
 
-/* What a signal handler can reach must be global. */
+/* global, because a signal handler uses it */
 static struct {
     struct guarded slots[MAPPED_GUARD_MAX];
-    atomic_uint end; /* of the slots that were ever used */
+    atomic_uint end; /* slots that were ever used end here */
     uintptr_t page;
-    struct sigaction before; /* written while no slot is in use */
+    struct sigaction before; /* the previous handler; written while no slot is in use */
     unsigned n_on;
 } guards;
 
-/* Taking and giving back slots, and the handler's coming and going. */
+/* protects taking and freeing slots, and installing and removing the handler */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 static struct guarded *find(uintptr_t at)
@@ -43,8 +49,9 @@ static struct guarded *find(uintptr_t at)
     return NULL;
 }
 
-/* Only mmap() and atomics: it runs in the middle of any code. Without a guarded mapping there, or
- * without memory for zeros, the instruction faults again, for the handler of before. */
+/* Uses only mmap() and atomics, since it may interrupt any code. If the address is in no guarded
+ * mapping, or there is no memory for zeros, the previous handler is restored and the instruction
+ * faults again. */
 static void on_bus_error(int number, siginfo_t *info, void *context)
 {
     const uintptr_t at = (uintptr_t)info->si_addr & ~(guards.page - 1);
@@ -66,7 +73,8 @@ static void on_bus_error(int number, siginfo_t *info, void *context)
     errno = saved;
 }
 
-/* A blocked SIGBUS would end the process; threads inherit the mask of their creator. */
+/* Install the handler. A blocked SIGBUS would end the process; threads inherit their creator's
+ * mask. */
 static void take_signal(void)
 {
     struct sigaction action = {.sa_sigaction = on_bus_error, .sa_flags = SA_SIGINFO | SA_RESTART};

@@ -21,16 +21,16 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* More than a model has parts (1024), twice: a model of a folder names its files. */
+/* Twice the most parts of a model (1024): a model in a folder names its files. */
 #define MAPPED_GUARD_MAX 2048
 
-/* Guard a mapping until mapped_guard_off(); the number to ask with, or -1: too many at a time. */
+/* Guard a mapping until mapped_guard_off(). Returns its number, or -1: too many at a time. */
 int mapped_guard_on(void *base, size_t bytes);
 
-/* Before it is unmapped. */
+/* Remove the guard, before the mapping is unmapped. */
 void mapped_guard_off(int guard);
 
-/* Has a part of it been replaced by zeros? */
+/* Whether a part of it has been replaced by zeros. */
 bool mapped_guard_has_holes(int guard);
 
 #endif

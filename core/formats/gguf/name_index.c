@@ -1,4 +1,9 @@
-/* core/formats/gguf/name_index.c - see name_index.h. */
+/* core/formats/gguf/name_index.c - see name_index.h.
+ *
+ * Open addressing with linear probing in a table of at least twice the items, so that a probe is
+ * short and an empty slot always ends it. The table has the items' numbers only, so a look-up
+ * compares the item's own name. Nothing is ever removed.
+ */
 #include "core/formats/gguf/name_index.h"
 
 #include "core/base/err.h"
@@ -22,7 +27,7 @@ int name_index_init(struct name_index *ix, const void *items, size_t stride, uin
     if (ix->slots == NULL)
         return ERR_NOMEM;
     if (getrandom(&ix->seed, sizeof(ix->seed), GRND_NONBLOCK) < 0)
-        ix->seed = (uintptr_t)ix->slots; /* early in boot: less random, never wrong */
+        ix->seed = (uintptr_t)ix->slots; /* early in boot: less random, but not wrong */
     return 0;
 }
 
@@ -37,7 +42,7 @@ static const struct gguf_str *name_of(const struct name_index *ix, uint32_t i)
     return (const void *)((const char *)ix->items + i * ix->stride);
 }
 
-/* The slot that holds the name, or the empty one where it would stand. */
+/* The slot that holds the name, or the empty slot where it would be put. */
 static uint32_t probe(const struct name_index *ix, const char *name, size_t len)
 {
     uint32_t at = (uint32_t)XXH3_64bits_withSeed(name, len, ix->seed) & ix->mask;

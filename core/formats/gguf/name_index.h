@@ -27,7 +27,7 @@ struct name_index {
 int name_index_init(struct name_index *ix, const void *items, size_t stride, uint32_t n);
 void name_index_release(struct name_index *ix);
 
-/* Add item i. Returns i, or the number of the item that already has this name. */
+/* Add item i. Returns i, or the number of the item that has this name already. */
 uint32_t name_index_add(struct name_index *ix, uint32_t i);
 
 /* The item with this name, or NAME_INDEX_NONE. */

@@ -14,7 +14,7 @@
 #include <string.h>
 
 #define HEADER_BYTES 24
-/* The least that an entry takes: the name's length and one byte of it, the type, a value. */
+/* The least bytes of an entry: the name's length and one byte of it, the type, a value. */
 #define MIN_KV_BYTES (8 + 1 + 4 + 1)
 #define DEFAULT_ALIGNMENT 32
 #define MAX_ALIGNMENT 65536

@@ -1,8 +1,8 @@
-/* core/formats/gguf/parts.c - the parts of a split model become one (see gguf.h).
+/* core/formats/gguf/parts.c - joins the parts of a split model into one (see gguf.h).
  *
- * Each part is a whole GGUF file, parsed as one; its keys say which part it is of how many:
- * split.no, counted from 0, and split.count; the first says in split.tensors.count how many tensors
- * all have together. The names of the files differ in these numbers only.
+ * Each part is a whole GGUF file, parsed by itself; its keys split.no, counted from 0, and
+ * split.count tell which part of how many it is; split.tensors.count in the first is the number of
+ * tensors of all parts. The names of the files differ in these numbers only.
  */
 #include "core/formats/gguf/gguf_impl.h"
 
@@ -15,7 +15,7 @@
 #include <string.h>
 
 #define MAX_PARTS 1024
-#define SUFFIX_LEN 20 /* of -00001-of-00003.gguf */
+#define SUFFIX_LEN 20 /* bytes of -00001-of-00003.gguf */
 
 static int part_fail(const struct gguf *g, int rc, char *err, size_t err_len, const char *format,
                      ...)
@@ -34,7 +34,7 @@ static int part_fail(const struct gguf *g, int rc, char *err, size_t err_len, co
     return rc;
 }
 
-/* What the file says of itself; count 1 when it is whole. */
+/* Read the file's part number and count; count 1 when it is whole. */
 static int read_numbers(const struct gguf *g, uint32_t *no, uint32_t *count, char *err,
                         size_t err_len)
 {
@@ -58,7 +58,7 @@ static int read_numbers(const struct gguf *g, uint32_t *no, uint32_t *count, cha
     return 0;
 }
 
-/* The path of part i, beside that of another: NULL when there is no memory. */
+/* The path of part i, in the folder of another part; NULL when there is no memory. */
 static char *path_of_part(const char *path, uint32_t i, uint32_t count)
 {
     char suffix[SUFFIX_LEN + 8]; /* five digits at least */
@@ -129,7 +129,7 @@ static int add_tensors(struct gguf *g, const struct gguf *part, char *err, size_
     return 0;
 }
 
-/* One directory of all parts' tensors. */
+/* Join the tensors of all parts into one directory. */
 static int join(struct gguf *g, char *err, size_t err_len)
 {
     struct gguf own = {.name = g->name, .tensors = g->tensors, .n_tensors = g->n_tensors};

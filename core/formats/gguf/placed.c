@@ -1,4 +1,9 @@
-/* core/formats/gguf/placed.c - a header in memory whose tensors lie in other files (see gguf.h). */
+/* core/formats/gguf/placed.c - a header in memory whose tensors are in other files (see gguf.h).
+ *
+ * Each place becomes a spot: file, offset, length, and where to store the address. The spots are
+ * sorted by file and offset, so one pass checks that each is inside its file and that no two
+ * overlap, tensors and parts of recipes alike.
+ */
 #include "core/formats/gguf/gguf_impl.h"
 
 #include "core/base/err.h"
@@ -10,11 +15,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Where a tensor is, or a part of what it is made from; for sorting. */
+/* The place of a tensor, or of a part of its recipe; for sorting. */
 struct spot {
     uint32_t file, tensor;
     uint64_t offset, bytes;
-    const uint8_t **data; /* where to put the address */
+    const uint8_t **data; /* pointer that gets the address */
 };
 
 static int by_place(const void *a, const void *b)
@@ -63,7 +68,7 @@ static int place_sorted(struct gguf *g, const struct spot *spots, size_t n, char
     return 0;
 }
 
-/* The spots of tensor i: itself, or the parts that it is made from. */
+/* Add the spots of tensor i: its own, or those of its recipe's parts. */
 static size_t add_spots(struct gguf *g, uint32_t i, const struct gguf_location *place,
                         struct spot *spots)
 {

@@ -1,4 +1,10 @@
-/* core/formats/gguf/rows.c - rows of tensors, as they lie or made by a recipe (see gguf.h). */
+/* core/formats/gguf/rows.c - rows of tensors, taken from the file or made by a recipe (see gguf.h).
+ *
+ * Packing threads ask for rows one by one; a row in the file costs nothing, a recipe makes it into
+ * the caller's room. Hints about rows become hints about bytes of the mapped file; for a recipe
+ * they are given only if its rows come from its parts in order, so that a share of the rows is the
+ * same share of each part's bytes.
+ */
 #include "core/formats/gguf/gguf_impl.h"
 
 #include <assert.h>
@@ -32,7 +38,7 @@ static void give_bytes(const struct gguf *g, hint *give, const uint8_t *data, ui
     }
 }
 
-/* The bytes of a part that rows from .. to - 1 of the n come from. */
+/* Give a hint about the share from .. to of a part's bytes. */
 static void give_part(const struct gguf *g, hint *give, const struct gguf_part *p, double from,
                       double to)
 {

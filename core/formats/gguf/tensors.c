@@ -1,4 +1,9 @@
-/* core/formats/gguf/tensors.c - the tensor infos and where their data stands. */
+/* core/formats/gguf/tensors.c - the tensor infos, and the places of their data.
+ *
+ * Infos are parsed one by one with every size computed by overflow-checked arithmetic; only then
+ * the offsets are sorted, and one pass checks bounds and overlaps. A type that is known but not
+ * supported is refused by its name.
+ */
 #include "core/formats/gguf/gguf_impl.h"
 
 #include "core/base/err.h"
@@ -8,13 +13,13 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-/* Where a tensor's data stands, until all are known. */
+/* The offset of a tensor's data, until all are known. */
 struct extent {
     uint64_t offset; /* from the start of the data section */
     uint32_t tensor;
 };
 
-/* Names of types that exist but are not ours, for the sentence that refuses them. */
+/* The names of types that exist but are not supported, for the sentence that refuses them. */
 static const char *foreign_type(uint32_t type)
 {
     static const char *const names[] = {
@@ -48,7 +53,7 @@ static int parse_dims(struct cursor *p, struct gguf_tensor *t)
     return 0;
 }
 
-/* Type and dimensions -> bytes. */
+/* Compute a tensor's bytes from its type and dimensions. */
 static int size_tensor(struct cursor *p, struct gguf_tensor *t, uint32_t type)
 {
     const struct block_format *f = block_format(type);
@@ -108,7 +113,7 @@ static int by_offset(const void *a, const void *b)
     return x->offset < y->offset ? -1 : x->offset > y->offset;
 }
 
-/* Give every tensor its data: inside the file, and no byte to two of them. */
+/* Place every tensor's data: inside the file, and no byte in two tensors. */
 static int place(struct gguf *g, struct cursor *p, struct extent *e, uint32_t n)
 {
     const uint64_t start = (p->at + g->alignment - 1) & ~(g->alignment - 1);

@@ -1,7 +1,7 @@
 /* core/formats/gguf/write.c - see write.h.
  *
- * Keys are serialised as they come. Tensors are kept in a list until the end, because their infos
- * stand before the data of all of them.
+ * Keys are serialised as they come. Tensors are kept in a list until the end, because all their
+ * infos stand before the data of any.
  */
 #include "core/formats/gguf/write.h"
 
@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #define DEFAULT_ALIGNMENT 32
-#define PIECE_BYTES ((size_t)1 << 20) /* about what `fill` is asked for at once */
+#define PIECE_BYTES ((size_t)1 << 20) /* about so many bytes are asked of `fill` at once */
 
 struct entry {
     struct list link;
@@ -27,7 +27,7 @@ struct entry {
     uint32_t n_dims;
     uint64_t dims[GGUF_MAX_DIMS];
     uint64_t bytes;
-    uint64_t room; /* bytes that it takes in the file: those, or 0 */
+    uint64_t room; /* bytes that the tensor takes in the file, or 0 if they are elsewhere */
     uint8_t *data; /* owned, or NULL: */
     gguf_writer_fill *fill;
     void *ud;
@@ -42,7 +42,7 @@ struct gguf_writer {
     int err; /* the first error */
 };
 
-/* Where finished bytes go: memory or a file. */
+/* The destination of finished bytes: memory or a file. */
 struct sink {
     uint8_t *memory;
     FILE *file;
@@ -203,7 +203,7 @@ void gguf_writer_kv(struct gguf_writer *w, const struct gguf_kv *kv)
     size_t each;
 
     snprintf(key, sizeof(key), "%.*s", (int)kv->key.len, kv->key.data);
-    if (strcmp(key, "general.alignment") == 0) { /* is the writer's own matter */
+    if (strcmp(key, "general.alignment") == 0) { /* the writer writes this key itself */
         gguf_writer_u32(w, key, gguf_load_u32(kv->data));
         return;
     }
@@ -222,7 +222,7 @@ void gguf_writer_kv(struct gguf_writer *w, const struct gguf_kv *kv)
 
 /* Tensors. */
 
-/* Bytes of the tensor and count of its numbers; ERR_INVAL when the shape is none. */
+/* Compute a tensor's bytes and numbers; ERR_INVAL when its shape is not valid. */
 static int measure(const struct entry *e, uint64_t *bytes, uint64_t *n)
 {
     const struct block_format *f = block_format(e->type);
@@ -239,7 +239,7 @@ static int measure(const struct entry *e, uint64_t *bytes, uint64_t *n)
                : 0;
 }
 
-/* A new entry at the end of the list, or NULL with the error set. */
+/* Append a new entry to the list; NULL with the error set. */
 static struct entry *add_entry(struct gguf_writer *w, const char *name, enum block_type type,
                                uint32_t n_dims, const uint64_t *dims, uint64_t *n)
 {
@@ -334,7 +334,7 @@ static void add_infos(const struct gguf_writer *w, struct buf *b)
     }
 }
 
-/* All that stands before the data. */
+/* Write everything that is before the data. */
 static int make_head(const struct gguf_writer *w, struct buf *b)
 {
     buf_add(b, "GGUF", 4);
@@ -356,7 +356,7 @@ static int put(struct sink *s, const void *bytes, size_t n)
     return 0;
 }
 
-/* Zeros up to the alignment. */
+/* Write zeros up to the alignment. */
 static int pad(const struct gguf_writer *w, struct sink *s)
 {
     static const char zeros[64];
@@ -406,7 +406,7 @@ static int put_all(const struct gguf_writer *w, struct sink *s, const struct buf
     return rc;
 }
 
-/* The file up to the tensors' data; an error that the writer has met before. `head` is to be
+/* Make the file up to the tensors' data; returns the writer's first error, if any. `head` is to be
  * released in any case. */
 static int begin(const struct gguf_writer *w, struct buf *head)
 {

@@ -26,14 +26,14 @@ void gguf_writer_u32(struct gguf_writer *w, const char *key, uint32_t value);
 void gguf_writer_f32(struct gguf_writer *w, const char *key, float value);
 void gguf_writer_bool(struct gguf_writer *w, const char *key, bool value);
 void gguf_writer_str(struct gguf_writer *w, const char *key, const char *value);
-/* The same for bytes that may hold NULs. */
+/* Add a text key whose value may hold NULs. */
 void gguf_writer_text(struct gguf_writer *w, const char *key, struct gguf_str value);
 void gguf_writer_str_array(struct gguf_writer *w, const char *key, const struct gguf_str *values,
                            size_t n);
 void gguf_writer_f32_array(struct gguf_writer *w, const char *key, const float *values, size_t n);
 void gguf_writer_i32_array(struct gguf_writer *w, const char *key, const int32_t *values, size_t n);
 
-/* A key as another file has it. */
+/* Add a copy of another file's key. */
 void gguf_writer_kv(struct gguf_writer *w, const struct gguf_kv *kv);
 
 /* Add a tensor and encode `values` (row-major, dims[0] contiguous) into `type`. */
@@ -48,17 +48,18 @@ void gguf_writer_tensor_fill(struct gguf_writer *w, const char *name, enum block
                              uint32_t n_dims, const uint64_t *dims, gguf_writer_fill *fill,
                              void *ud);
 
-/* Add a tensor whose bytes lie elsewhere and take no room here: for gguf_open_placed() only. */
+/* Add a tensor whose bytes are in another file and take no room here: for gguf_open_placed()
+ * only. */
 void gguf_writer_tensor_elsewhere(struct gguf_writer *w, const char *name, enum block_type type,
                                   uint32_t n_dims, const uint64_t *dims);
 
 /* The file's bytes (8-byte aligned; free with mem_free). 0, or the first error of any call above:
- * ERR_NOMEM, ERR_INVAL (row length no multiple of the block, a dimension of 0, a name that no
- * reader takes, a "general.alignment" that is none), ERR_UNSUPPORTED (no encoder). */
+ * ERR_NOMEM, ERR_INVAL (a row that is not whole blocks, a dimension of 0, a name that no reader
+ * takes, an invalid "general.alignment"), ERR_UNSUPPORTED (no encoder). */
 int gguf_writer_finish(struct gguf_writer *w, uint8_t **data, size_t *bytes);
 
-/* The same into a file, without a second copy of the data; ERR_IO, and no file, when it cannot be
- * written. */
+/* Write the file to a path, without a second copy of the data; ERR_IO, and no file, when it cannot
+ * be written. */
 int gguf_writer_save(struct gguf_writer *w, const char *path);
 
 #endif

@@ -1,5 +1,10 @@
-/* core/formats/hf/bert.c - see hf_impl.h: config.json of BertModel, and what sentence-transformers
- * writes beside it. */
+/* core/formats/hf/bert.c - config.json of BertModel and RobertaModel classes, and the files that
+ * sentence-transformers writes beside it; see hf_impl.h.
+ *
+ * An embedding is right only if pooling, normalisation and prompts are those of training, so every
+ * module of the sentence-transformers pipeline is either turned into a key or refused by name.
+ * modern_bert.c and nomic.c use that part too, through hf_sentence_add().
+ */
 #include "core/formats/hf/config.h"
 
 #include "core/base/err.h"
@@ -76,9 +81,9 @@ static int add_sizes(struct hf_folder *f)
     return 0;
 }
 
-/* ---- what sentence-transformers writes ---- */
+/* ---- files of sentence-transformers ---- */
 
-/* A module of the pipeline: what does not follow a Transformer here is refused. */
+/* Check a module of the pipeline: one that cannot follow a Transformer here is refused. */
 static int check_module(const struct hf_folder *f, const cJSON *module)
 {
     const char *type = hf_text(module, "type"), *path = hf_text(module, "path");
@@ -115,7 +120,7 @@ static int check_modules(const struct hf_folder *f)
     return rc;
 }
 
-/* Exactly one of the pooling_mode_* is true; which one goes to *type. */
+/* Find the one pooling_mode_* that is true, as *type; more or none are refused. */
 static int find_mode(const struct hf_folder *f, const cJSON *o, uint32_t *type)
 {
     static const char start[] = "pooling_mode_";
@@ -142,7 +147,8 @@ static int find_mode(const struct hf_folder *f, const cJSON *o, uint32_t *type)
                             "%u of the 'pooling_mode_*' are true, but exactly 1 is supported", n);
 }
 
-/* No such file: the setting `pooling` or its default, as for a GGUF file that says nothing. */
+/* Add the pooling. Without the file the setting `pooling` or its default applies, as for a GGUF
+ * file without the key. */
 static int add_pooling(struct hf_folder *f)
 {
     cJSON *o = NULL;
@@ -159,7 +165,7 @@ static int add_pooling(struct hf_folder *f)
     return rc;
 }
 
-/* Texts in small letters, for a tokenizer that keeps the large ones. */
+/* Refuse lower-casing before a tokenizer that keeps capital letters. */
 static int check_sentence(const struct hf_folder *f)
 {
     const cJSON *normalizer = hf_member(f->tokenizer, "normalizer");
@@ -179,7 +185,7 @@ static int check_sentence(const struct hf_folder *f)
     return rc;
 }
 
-/* A prompt that stands before every text. */
+/* Refuse a prompt that is put before every text. */
 static int check_prompts(const struct hf_folder *f)
 {
     cJSON *o = NULL;
@@ -220,7 +226,7 @@ static const char *label_of(const cJSON *names, int i)
     return hf_text(names, number);
 }
 
-/* Names of the labels, by their numbers; one label alone needs none. */
+/* Add the names of the labels, by their numbers; a single label needs none. */
 static int add_labels(struct hf_folder *f)
 {
     const cJSON *names = hf_member(f->config, "id2label");
@@ -248,7 +254,7 @@ static int add_labels(struct hf_folder *f)
     return rc;
 }
 
-/* RoBERTa counts positions from behind the padding's number on. */
+/* Read RoBERTa's first position: it counts from behind the padding's id. */
 static int read_skipped(struct hf_folder *f)
 {
     uint32_t pad = 1;

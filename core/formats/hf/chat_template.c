@@ -1,8 +1,8 @@
-/* core/formats/hf/chat_template.c - see hf_impl.h.
+/* core/formats/hf/chat_template.c - chat templates of a folder as GGUF keys; see hf_impl.h.
  *
- * As transformers reads and writes them: chat_template.jinja is the template called "default",
- * additional_chat_templates/NAME.jinja another one. Where there is neither, "chat_template" of
- * tokenizer_config.json is one, or a list of {"name": …, "template": …}.
+ * Read as transformers does: chat_template.jinja is the template called "default",
+ * additional_chat_templates/NAME.jinja another one. Without these files, "chat_template" of
+ * tokenizer_config.json is a template, or a list of {"name": …, "template": …}.
  */
 #include "core/formats/hf/hf_impl.h"
 
@@ -26,7 +26,7 @@
 #define MAX_NAME 64
 #define MAX_FILES 32
 
-/* Letters, digits, - and _: as the key of a GGUF file has it, too. */
+/* Whether the name has only letters, digits, - and _, as keys of GGUF files need. */
 static bool is_name(const char *name, size_t n)
 {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -52,7 +52,7 @@ static int add_text(struct hf_folder *f, const char *file, const char *name, con
     return 0;
 }
 
-/* ERR_NOENT: there is no such file. */
+/* Add a file's template. ERR_NOENT: there is no such file. */
 static int add_file(struct hf_folder *f, const char *file, const char *name)
 {
     char *text = mem_calloc(1, MAX_FILE + 2);
@@ -73,7 +73,7 @@ static int add_file(struct hf_folder *f, const char *file, const char *name)
 
 /* ---- files ---- */
 
-/* The bytes of the name before ".jinja", or 0: the file is none that counts. */
+/* The bytes of the name before ".jinja", or 0: the file is not a template. */
 static size_t name_len(const char *file)
 {
     const size_t n = strlen(file), end = strlen(END);

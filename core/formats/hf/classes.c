@@ -1,4 +1,9 @@
-/* core/formats/hf/classes.c - see classes.h. */
+/* core/formats/hf/classes.c - see classes.h.
+ *
+ * Almost all of the file is tables: first the names of tensors, in lists that families share, then
+ * one row for each class. A new architecture that is computed already needs a row here and, for
+ * settings of its own, a function in a config_*.c; names.c interprets the lists.
+ */
 #include "core/formats/hf/classes.h"
 
 #include "core/formats/hf/config.h"
@@ -118,7 +123,7 @@ static const struct hf_name gemma2[] = {
     {".post_attention_layernorm", "post_attention_norm", FIT_PLUS_ONE},
     {".pre_feedforward_layernorm", "ffn_norm", FIT_PLUS_ONE},
     {".post_feedforward_layernorm", "post_ffw_norm", FIT_PLUS_ONE},
-    {".self_attn.q_norm", "attn_q_norm", FIT_PLUS_ONE}, /* of Gemma 3 */
+    {".self_attn.q_norm", "attn_q_norm", FIT_PLUS_ONE}, /* Gemma 3 */
     {".self_attn.k_norm", "attn_k_norm", FIT_PLUS_ONE},
     END};
 
@@ -241,7 +246,8 @@ static const struct hf_name lfm2[] = {EMBED,
                                       {".feed_forward.w1", "ffn_gate", 0},
                                       {".feed_forward.w2", "ffn_down", 0},
                                       {".feed_forward.w3", "ffn_up", 0},
-                                      {".feed_forward.gate", "ffn_gate_inp", 0}, /* of experts */
+                                      {".feed_forward.gate", "ffn_gate_inp", 0}, /* the experts'
+                                                                                  * router */
                                       {".feed_forward.expert_bias", "exp_probs_b.bias", 0},
                                       {".feed_forward.experts.*.w1", "ffn_gate_exps", 0},
                                       {".feed_forward.experts.*.w2", "ffn_down_exps", 0},
@@ -257,9 +263,9 @@ static const struct hf_name qwen_next[] = {
     {".self_attn.k_norm", "attn_k_norm", FIT_PLUS_ONE},
     {".input_layernorm", "attn_norm", FIT_PLUS_ONE},
     {".post_attention_layernorm", "post_attention_norm", FIT_PLUS_ONE},
-    {".linear_attn.in_proj_qkvz", "ssm_in", 0}, /* of Qwen3-Next */
+    {".linear_attn.in_proj_qkvz", "ssm_in", 0}, /* Qwen3-Next */
     {".linear_attn.in_proj_ba", "ssm_ba", 0},
-    {".linear_attn.in_proj_qkv", "attn_qkv", 0}, /* of Qwen3.5 */
+    {".linear_attn.in_proj_qkv", "attn_qkv", 0}, /* Qwen3.5 */
     {".linear_attn.in_proj_z", "attn_gate", 0},
     {".linear_attn.in_proj_b", "ssm_beta", 0},
     {".linear_attn.in_proj_a", "ssm_alpha", 0},
@@ -270,7 +276,7 @@ static const struct hf_name qwen_next[] = {
     {".linear_attn.out_proj", "ssm_out", 0},
     GATED,
     EXPERTS,
-    {".mlp.experts.gate_up_proj", "ffn_gate_up_exps.weight", 0}, /* of Qwen3.5 */
+    {".mlp.experts.gate_up_proj", "ffn_gate_up_exps.weight", 0}, /* Qwen3.5 */
     {".mlp.experts.down_proj", "ffn_down_exps.weight", 0},
     SHARED("shared_expert"),
     {".mlp.shared_expert_gate", "ffn_gate_inp_shexp", 0},

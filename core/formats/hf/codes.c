@@ -1,4 +1,11 @@
-/* core/formats/hf/codes.c - see recipe.h: numbers that are codes with scales. */
+/* core/formats/hf/codes.c - rows of quantised weights: codes with scales in tensors of their own;
+ * see recipe.h.
+ *
+ * A row is made in blocks of 32 columns: the codes are unpacked from the file's words and their
+ * zero points subtracted, and then either stored as a block of Q4_0 or Q8_0 with the published
+ * scale, which is exact, or multiplied by the scale and rounded to BF16. Called by packing threads,
+ * row by row.
+ */
 #include "core/formats/hf/recipe.h"
 
 #include <math.h>
@@ -14,10 +21,10 @@ float hf_scale(enum block_type type, const uint8_t *data, uint64_t i)
     return v;
 }
 
-/* Sign, four bits of exponent (less 7), three of fraction; all ones are no number. */
+/* Decode FP8 E4M3: sign, four bits of exponent (bias 7), three of fraction; all ones are NaN. */
 float hf_fp8(uint8_t code)
 {
-    /* A half has a bit more of exponent and seven more of fraction, and its exponent is less 15. */
+    /* a half has one more bit of exponent, seven more of fraction, and the bias 15 */
     const uint16_t half = (uint16_t)((code & 0x80) << 8 | (code & 0x7f) << 7);
 
     return (code & 0x7f) == 0x7f ? NAN : block_f16_to_f32(half) * 256.0f;
@@ -36,8 +43,8 @@ static uint32_t field(uint32_t w, uint32_t i, uint32_t bits)
     return w >> (i * bits) & ((1u << bits) - 1);
 }
 
-/* The group of an input, which the file's list may put anywhere; a list that was changed since it
- * was checked reaches into no other tensor. */
+/* The group of an input; with g_idx any input may be in any group. The index is bounded, so that a
+ * list changed since it was checked never reaches into another tensor. */
 static uint64_t group_at(const struct hf_recipe *r, const struct gguf_part *parts, uint64_t col)
 {
     const uint64_t group =
@@ -46,7 +53,7 @@ static uint64_t group_at(const struct hf_recipe *r, const struct gguf_part *part
     return group < r->n_groups ? group : r->n_groups - 1;
 }
 
-/* The scale of a number, and so its group. */
+/* The index of a number's scale, and so of its group. */
 static uint64_t scale_at(const struct hf_recipe *r, const struct gguf_part *parts, uint64_t row,
                          uint64_t col)
 {
@@ -59,7 +66,7 @@ static uint64_t scale_at(const struct hf_recipe *r, const struct gguf_part *part
     }
 }
 
-static const uint8_t awq_place[8] = {0, 4, 1, 5, 2, 6, 3, 7}; /* of output i, in its word */
+static const uint8_t awq_place[8] = {0, 4, 1, 5, 2, 6, 3, 7}; /* place of output i in its word */
 
 static uint32_t zero_at(const struct hf_recipe *r, const struct gguf_part *parts, uint64_t row,
                         uint64_t col)
@@ -140,7 +147,7 @@ static void put_rounded(const struct hf_recipe *r, const struct gguf_part *parts
     }
 }
 
-/* A block of Q4_0 (two codes a byte: i and i + 16) or Q8_0, behind its scale. */
+/* Store a block of Q4_0 (two codes a byte: i and i + 16) or Q8_0, behind its scale. */
 static void put_block(const struct hf_recipe *r, const struct gguf_part *parts, uint64_t row,
                       uint64_t col, const int16_t codes[BLOCK], uint8_t *to)
 {
@@ -157,7 +164,7 @@ static void put_block(const struct hf_recipe *r, const struct gguf_part *parts, 
             to[2 + i] = (uint8_t)codes[i];
 }
 
-/* Published blocks have numbers 2i and 2i + 1 in byte i, GGUF's i and i + 16. */
+/* Reorder MXFP4: published blocks have numbers 2i and 2i + 1 in byte i, GGUF's i and i + 16. */
 static void mxfp4_row(const struct hf_recipe *r, const struct gguf_part *parts, uint64_t row,
                       uint8_t *to)
 {

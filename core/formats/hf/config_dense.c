@@ -1,4 +1,10 @@
-/* core/formats/hf/config_dense.c - see config.h: families with gated layers and no experts. */
+/* core/formats/hf/config_dense.c - settings of families with gated layers and no experts; see
+ * config.h.
+ *
+ * Called behind the common settings, which were read by the class's row: each function adds the
+ * keys that only its family has, with the defaults of its transformers class where config.json is
+ * silent, and refuses values that the forward pass does not compute.
+ */
 #include "core/formats/hf/config.h"
 
 #include "core/base/err.h"
@@ -9,7 +15,7 @@
 
 /* ---- Gemma ---- */
 
-/* Scores are divided by the root of this number, not of the head's size. */
+/* Add the number whose root divides scores, in place of the head's size. */
 static int add_query_scale(struct hf_folder *f)
 {
     double v = 256.0;
@@ -20,7 +26,7 @@ static int add_query_scale(struct hf_folder *f)
     return rc;
 }
 
-/* A cap; null: none, where GGUF's default would be one. */
+/* Add a cap; null means none, where GGUF's default would be one. */
 static int add_cap(struct hf_folder *f, const char *name, double usual, const char *suffix)
 {
     const bool is_null = cJSON_IsNull(cJSON_GetObjectItemCaseSensitive(f->config, name));
@@ -32,7 +38,7 @@ static int add_cap(struct hf_folder *f, const char *name, double usual, const ch
     return rc;
 }
 
-/* The first files say gelu in hidden_act, and mean by it what hidden_activation is by default. */
+/* Older files have gelu in hidden_act, but the class uses hidden_activation's default. */
 int hf_gemma_add(struct hf_folder *f)
 {
     return hf_only_text(f, "hidden_activation", "gelu_pytorch_tanh");
@@ -60,7 +66,7 @@ int hf_gemma3_add(struct hf_folder *f)
     return rc == 0 ? add_cap(f, "final_logit_softcapping", 0.0, "final_logit_softcapping") : rc;
 }
 
-/* ---- SmolLM 3: every fourth layer is not turned ---- */
+/* ---- SmolLM 3: every fourth layer is not rotated ---- */
 
 int hf_smollm3_add(struct hf_folder *f)
 {
@@ -90,7 +96,7 @@ int hf_granite_add(struct hf_folder *f)
         rc = hf_number_key(f, "residual_multiplier", "residual_scale");
     if (rc == 0)
         rc = hf_number_key(f, "logits_scaling", "logit_scale");
-    /* Without it a score is not scaled: by 1. */
+    /* the class does not scale scores by default */
     if (rc == 0 && hf_member(f->config, "attention_multiplier") == NULL)
         hf_key_f32(f, "attention.scale", 1.0);
     return rc == 0 ? hf_number_key(f, "attention_multiplier", "attention.scale") : rc;
@@ -113,7 +119,7 @@ int hf_cohere_add(struct hf_folder *f)
 
 /* ---- StableLM ---- */
 
-/* A file has a norm before the second branch, or both are side by side. */
+/* Read whether both branches are side by side; else there is a norm before the second one. */
 int hf_stablelm_add(struct hf_folder *f)
 {
     return hf_bool(f, HF_CONFIG, f->config, "use_parallel_residual", &f->is_parallel);

@@ -1,4 +1,9 @@
-/* core/formats/hf/config_experts.c - see config.h: families with mixtures of experts. */
+/* core/formats/hf/config_experts.c - settings of families with mixtures of experts; see config.h.
+ *
+ * The same mixture has different names in each family (num_local_experts, num_experts,
+ * n_routed_experts) and different defaults for what the router's outputs go through; here they
+ * become the GGUF keys that core/model/shape_experts.c reads.
+ */
 #include "core/formats/hf/config.h"
 
 #include "core/base/err.h"
@@ -8,7 +13,7 @@
 
 #define MAX_EXPERTS 1024
 
-/* How many there are, and how many of them a token goes to. */
+/* Add the number of experts, and how many of them a token uses. */
 static int add_counts(struct hf_folder *f, const char *all, const char *used)
 {
     int rc = hf_need_key(f, all, MAX_EXPERTS, "expert_count");
@@ -31,7 +36,7 @@ int hf_mixtral_add(struct hf_folder *f)
     return add_counts(f, "num_local_experts", "num_experts_per_tok");
 }
 
-/* All layers have experts. */
+/* Check that all layers have experts. */
 static int check_all_sparse(struct hf_folder *f)
 {
     const int rc = hf_only_number(f, "decoder_sparse_step", 1);
@@ -62,7 +67,7 @@ int hf_gpt_oss_add(struct hf_folder *f)
 
     if (rc == 0)
         rc = hf_only_number(f, "swiglu_alpha", 1.702);
-    /* Without it, the class has a scaling of its own. */
+    /* the class has a default scaling of its own */
     if (rc == 0 && hf_member(f->config, "rope_scaling") == NULL &&
         hf_member(f->config, "rope_parameters") == NULL)
         rc = hf_fail(f, ERR_FORMAT, HF_CONFIG, "'rope_scaling' is missing");
@@ -82,7 +87,8 @@ int hf_granite_moe_add(struct hf_folder *f)
 
 /* ---- DeepSeek ---- */
 
-/* V3 chooses by sigmoids and a bias, of groups; V2 by a softmax, of groups or not. */
+/* Add the choice: V3 by sigmoids and a bias, within groups; V2 by a softmax, with groups or
+ * without. */
 static int add_choice(struct hf_folder *f, bool is_v3)
 {
     const char *method = hf_text(f->config, "topk_method");
@@ -136,7 +142,7 @@ static int add_deepseek_experts(struct hf_folder *f)
     return rc == 0 ? add_choice(f, is_v3) : rc;
 }
 
-/* Keys and values out of one short vector. */
+/* Add the sizes of latent attention: keys and values come from one short vector. */
 static int add_latent(struct hf_folder *f)
 {
     static const char *const parts[] = {"qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim"};

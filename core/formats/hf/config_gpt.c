@@ -1,4 +1,9 @@
-/* core/formats/hf/config_gpt.c - see config.h: families with layer norms and no gates. */
+/* core/formats/hf/config_gpt.c - settings of families with layer norms and no gates; see config.h.
+ *
+ * GPT-2, GPT-NeoX, Falcon, Phi and StarCoder have nearly all settings in common; these functions
+ * read how many KV heads there are and whether both branches run side by side, and refuse the
+ * variants that are not computed (alibi, per-head norms, scaled attention).
+ */
 #include "core/formats/hf/config.h"
 
 #include "core/base/err.h"
@@ -20,7 +25,7 @@ int hf_gpt_neox_add(struct hf_folder *f)
     return rc;
 }
 
-/* GPT-2, and GPTBigCode, whose heads share one key and value. */
+/* GPT-2, and GPTBigCode, all of whose heads share one key and value. */
 int hf_gpt2_add(struct hf_folder *f)
 {
     int rc = hf_only_bool(f, "scale_attn_weights", true);

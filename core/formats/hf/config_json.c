@@ -1,4 +1,9 @@
-/* core/formats/hf/config_json.c - see config.h: what most classes have. */
+/* core/formats/hf/config_json.c - the settings that most classes have; see config.h.
+ *
+ * hf_config_add() finds the class's row and then runs in a fixed order: neutral settings, sizes,
+ * the class's corrections, its own settings, positions, windows. A class of images and text has its
+ * text_config merged over the outer object first, so that the rest sees one flat object.
+ */
 #include "core/formats/hf/config.h"
 
 #include "core/base/err.h"
@@ -148,7 +153,7 @@ static int find_class(struct hf_folder *f)
                    hf_printable(shown, sizeof(shown), class));
 }
 
-/* Is the text one of several with commas between? */
+/* Whether the text is in a list with commas. */
 static bool is_one_of(const char *text, const char *list)
 {
     const size_t n = strlen(text);
@@ -163,7 +168,7 @@ static bool is_one_of(const char *text, const char *list)
     return false;
 }
 
-/* What is not computed here must be off. */
+/* Check that settings that are not computed here are off. */
 static int check_neutral(struct hf_folder *f)
 {
     char name[64], shown[32];
@@ -185,7 +190,8 @@ static int check_neutral(struct hf_folder *f)
 
 /* ---- sizes ---- */
 
-/* The first of the names that is there, in *v; *v stays 0 when none is and it may miss. */
+/* Read the first of the names that is there into *v; *v stays 0 when none is and it may be
+ * missing. */
 static int read_size(struct hf_folder *f, const char *names, uint32_t most, bool may_miss,
                      uint32_t *v)
 {
@@ -259,7 +265,8 @@ static int add_sizes(struct hf_folder *f)
     return rc;
 }
 
-/* Keys that `more` may have changed; without KV heads it has written their numbers. */
+/* Add keys that `more` may have changed; with n_kv_head 0 it has written the numbers of KV heads
+ * itself. */
 static void add_heads(struct hf_folder *f)
 {
     if (f->n_kv_head > 0)
@@ -272,7 +279,7 @@ static void add_heads(struct hf_folder *f)
 
 /* ---- windows ---- */
 
-/* layer_types, one for each layer, as yes and no. */
+/* Add layer_types, one for each layer, as yes and no. */
 static int add_layer_types(struct hf_folder *f, const cJSON *list, bool has_window)
 {
     int32_t *yes = mem_calloc(f->n_layer, sizeof(*yes));
@@ -305,8 +312,8 @@ static int add_layer_types(struct hf_folder *f, const cJSON *list, bool has_wind
     return rc;
 }
 
-/* "LLLG": a letter a layer, L with a window and G without, again and again; the last layer has
- * none. */
+/* Add the pattern "LLLG": a letter for each layer, L with a window and G without, repeated; the
+ * last layer has none. */
 static int add_pattern_text(struct hf_folder *f, const char *text)
 {
     const size_t n = strlen(text);
@@ -328,8 +335,8 @@ static int add_pattern_text(struct hf_folder *f, const char *text)
                    hf_printable(shown, sizeof(shown), text));
 }
 
-/* Every period-th layer has none, or as the text says; layer_types, where it is there, says it
- * instead of either. */
+/* Add the pattern of windows: every period-th layer has none, or as the text says; layer_types
+ * overrides both. */
 static int add_pattern(struct hf_folder *f)
 {
     const char *text = hf_text(f->config, "sliding_window_pattern");
@@ -350,7 +357,7 @@ static int add_window(struct hf_folder *f)
     uint32_t window = 0;
     int rc = 0;
 
-    if ((f->class->flags & HF_RECURRENT) != 0) /* whose types of layers are its family's */
+    if ((f->class->flags & HF_RECURRENT) != 0) /* the family reads its layer types itself */
         return 0;
     if ((f->class->flags & HF_WINDOW) == 0)
         return types != NULL ? add_layer_types(f, types, false) : 0;
@@ -365,8 +372,8 @@ static int add_window(struct hf_folder *f)
     return window > 0 ? add_pattern(f) : 0;
 }
 
-/* Of a class that reads images too: the settings of its text part stand beside those of all, and
- * before them. */
+/* In a class that reads images too, merge the outer settings into those of the text part, which
+ * have precedence. */
 static int take_text_part(struct hf_folder *f)
 {
     cJSON *text = cJSON_DetachItemFromObjectCaseSensitive(f->config, "text_config");
@@ -379,9 +386,9 @@ static int take_text_part(struct hf_folder *f)
     while ((m = f->config->child) != NULL) {
         cJSON_DetachItemViaPointer(f->config, m);
         if (cJSON_GetObjectItemCaseSensitive(text, m->string) == NULL)
-            cJSON_AddItemToArray(text, m); /* with its name */
+            cJSON_AddItemToArray(text, m); /* keeps its name */
         else if (strcmp(m->string, "eos_token_id") == 0)
-            json_put(text, HF_OUTER_EOS, m); /* both count */
+            json_put(text, HF_OUTER_EOS, m); /* both lists of ends count */
         else
             cJSON_Delete(m);
     }

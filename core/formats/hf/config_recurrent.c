@@ -1,4 +1,10 @@
-/* core/formats/hf/config_recurrent.c - see config.h: families whose layers keep a state. */
+/* core/formats/hf/config_recurrent.c - settings of families whose layers keep a state; see
+ * config.h.
+ *
+ * These families list in layer_types which layers have attention. LFM2's list becomes KV heads for
+ * each layer, 0 where it has a convolution; the delta nets' list becomes the key
+ * attention.recurrent_layers, since their recurrent layers have no other mark.
+ */
 #include "core/formats/hf/config.h"
 
 #include "core/base/err.h"
@@ -9,9 +15,9 @@
 
 #define MAX_EXPERTS 1024
 
-/* ---- which layers ---- */
+/* ---- kinds of layers ---- */
 
-/* layer_types: `other` or full_attention. */
+/* Read layer_types: each is `other` or full_attention. */
 static int read_types(struct hf_folder *f, const cJSON *list, const char *other, int32_t *yes)
 {
     const cJSON *m;
@@ -35,7 +41,7 @@ static int read_types(struct hf_folder *f, const cJSON *list, const char *other,
     return 0;
 }
 
-/* Older files of LFM2 number the layers with attention. */
+/* Read the layers with attention by number, as older files of LFM2 have them. */
 static int read_numbers(struct hf_folder *f, const cJSON *list, int32_t *yes)
 {
     const cJSON *m;
@@ -63,7 +69,7 @@ static int read_period(struct hf_folder *f, int32_t *yes)
     return rc;
 }
 
-/* 1 for each layer that keeps a state, which layer_types calls `other`. */
+/* Fill yes[] with 1 for each layer that keeps a state, which layer_types calls `other`. */
 static int read_kinds(struct hf_folder *f, const char *other, int32_t *yes)
 {
     const cJSON *types = hf_member(f->config, "layer_types");
@@ -76,8 +82,8 @@ static int read_kinds(struct hf_folder *f, const char *other, int32_t *yes)
 
 /* ---- LFM2 ---- */
 
-/* The numbers of KV heads say which layers have attention; they are written here (hf_config_add()
- * then writes none). */
+/* Add the numbers of KV heads, which tell the layers with attention; hf_config_add() then writes
+ * none. */
 static int add_lfm2_layers(struct hf_folder *f)
 {
     int32_t *layers = mem_calloc(f->n_layer, sizeof(*layers));
@@ -93,8 +99,8 @@ static int add_lfm2_layers(struct hf_folder *f)
     return rc;
 }
 
-/* The dense net's width is two thirds of what the file says, times a factor, up to a multiple of
- * some number; that of experts' families is as it says. */
+/* Correct the dense net's width: two thirds of the setting, times a factor, rounded up to a
+ * multiple; in families with experts it is as stated. */
 int hf_lfm2_adjust(struct hf_folder *f)
 {
     uint32_t multiple = 256;
@@ -164,7 +170,7 @@ static int add_delta_layers(struct hf_folder *f)
     return rc;
 }
 
-/* Value heads that share a key head stand together, which in GGUF files of Qwen3.5 they do not. */
+/* Value heads that share a key head are neighbours here, but not in GGUF files of Qwen3.5. */
 static int add_delta_net(struct hf_folder *f)
 {
     uint32_t n_tap = 4, key = 128, value = 128, n_key = 16, n_value = 32;

@@ -1,5 +1,9 @@
-/* core/formats/hf/ends.c - see hf_impl.h: the special tokens between which an encoder's texts
- * stand. */
+/* core/formats/hf/ends.c - the special tokens at both ends of an encoder's texts; see hf_impl.h.
+ *
+ * "post_processor" of tokenizer.json has templates: "single" must be token, text, token, and gives
+ * BOS, EOS and separator. The template for two texts tells by its length whether a second separator
+ * stands between them. Any other form is refused.
+ */
 #include "core/formats/hf/hf_impl.h"
 
 #include "core/base/err.h"

@@ -1,18 +1,24 @@
-/* core/formats/hf/eos.c - see hf_impl.h: the ids that end a generation, wherever files say so. */
+/* core/formats/hf/eos.c - the ids that end a generation, from all files that name them; see
+ * hf_impl.h.
+ *
+ * The ids of config.json, of its outer object in classes with a text part, and of
+ * generation_config.json are united into one list, because published models list some ends in one
+ * file and some in another.
+ */
 #include "core/formats/hf/hf_impl.h"
 
 #include "core/base/err.h"
 #include "core/formats/gguf/write.h"
 #include "core/formats/hf_folder.h"
 
-#define MAX_IDS 64 /* of all lists; models have up to eight */
+#define MAX_IDS 64 /* most ids of all lists; models have up to eight */
 
 struct ids {
     int32_t at[MAX_IDS];
     size_t n;
 };
 
-/* One that the vocabulary lacks never comes. */
+/* Add an id once; one outside the vocabulary is dropped, since it never comes. */
 static void add_id(const struct hf_folder *f, struct ids *ids, double id)
 {
     for (size_t i = 0; i < ids->n; i++)
@@ -22,7 +28,7 @@ static void add_id(const struct hf_folder *f, struct ids *ids, double id)
         ids->at[ids->n++] = (int32_t)id;
 }
 
-/* A number, a list of numbers, or nothing. */
+/* Add the ids of a member: a number, a list of numbers, or absent. */
 static int add_member(const struct hf_folder *f, struct ids *ids, const char *file, const cJSON *o,
                       const char *name)
 {

@@ -1,4 +1,9 @@
-/* core/formats/hf/generation_config.c - see generation_config.h. */
+/* core/formats/hf/generation_config.c - see generation_config.h.
+ *
+ * A table maps the members to general.sampling.* keys; a member that is no number is an error, one
+ * that is not in the table is ignored. Ranges are checked later, where a GGUF file's own keys are
+ * checked too. The file's eos_token_id goes on to eos.c, with or without a file.
+ */
 #include "core/formats/hf/generation_config.h"
 
 #include "core/base/err.h"
@@ -23,7 +28,7 @@ static const struct {
     {"max_new_tokens", "general.sampling.max_tokens"},
 };
 
-/* A float does not hold every whole number of 32 bits. */
+/* Whole numbers are written as u32: a float does not hold every whole number of 32 bits. */
 static void add(struct hf_folder *f, const char *key, double v)
 {
     if (v >= 0 && v <= UINT32_MAX && v == floor(v))

@@ -5,8 +5,8 @@
  *
  * tokenizer.json: byte-level BPE, whose pretokenizer is recognised by its patterns and named as in
  * GGUF files; SentencePiece's BPE with byte fallback, whose merges become scores; WordPiece with
- * what BERT does to texts before. A token is
- * special if the file says so or its name is one that special tokens have by custom.
+ * BERT's normalisation. A token is special if the file says so or its name is one that special
+ * tokens have by custom.
  *
  * Thread: the one that loads.
  * Memory: the writer's copies.
@@ -22,48 +22,48 @@
 
 struct hf_folder;
 
-/* config.json: adds the keys to the writer, and fills what the folder knows of its model. */
+/* config.json: adds the keys to the writer, and fills the folder's fields about its model. */
 int hf_config_add(struct hf_folder *f);
 
 /* tokenizer.json and the chat template: adds the keys to the writer; after hf_config_add(). */
 int hf_tokenizer_add(struct hf_folder *f);
 
-/* tokenizer.json of BertModel, which is of the kind WordPiece; what it asks for and is not done
- * here is refused. */
+/* tokenizer.json of BertModel, of the kind WordPiece; settings that are not supported are
+ * refused. */
 int hf_wordpiece_add(struct hf_folder *f);
 
-/* tokenizer.json of the kind Unigram, whose texts stand between two special tokens. */
+/* tokenizer.json of the kind Unigram, whose texts are put between two special tokens. */
 int hf_unigram_add(struct hf_folder *f);
 
-/* <s> a </s>, and of two texts <s> a </s></s> b </s>, or one </s> between, as "post_processor" has
- * it. `names`: of the tokens [n]. */
+/* Add the special tokens by "post_processor": <s> a </s>, and for two texts <s> a </s></s> b </s>,
+ * or one </s> between. `names`: of the tokens [n]. */
 int hf_ends_add(struct hf_folder *f, const struct gguf_str *names, uint32_t n);
 
-/* The ids of "eos_token_id" in config.json, in its text part and in generation_config.json (NULL:
- * there is none), as tokenizer.ggml.eos_token_ids: an end of any is an end. HF_OUTER_EOS: the name
- * in f->config of what config.json says beside its text part. */
+/* Add the ids of "eos_token_id" in config.json, in its text part and in generation_config.json
+ * (NULL: there is none), as tokenizer.ggml.eos_token_ids: an end in any file is an end.
+ * HF_OUTER_EOS: the name in f->config of config.json's own list beside that of its text part. */
 #define HF_OUTER_EOS "outer eos_token_id"
 #define HF_GENERATION_CONFIG "generation_config.json"
 int hf_eos_add(struct hf_folder *f, const cJSON *generation_config);
 
-/* "normalizer" of tokenizer.json, before the rest of it, but of WordPiece: f->steps, and those of
- * them that are done as they stand as tokenizer.ggml.normalizer.steps. */
+/* "normalizer" of tokenizer.json, before the rest of it, except for WordPiece: fills f->steps, and
+ * adds the general ones among them as tokenizer.ggml.normalizer.steps. */
 int hf_normalizer_add(struct hf_folder *f);
-/* Does the step write spaces as U+2581, or one before the text? */
+/* Whether the step writes spaces as U+2581, or adds one before the text. */
 bool hf_is_space_step(const cJSON *step);
 /* ERR_UNSUPPORTED with a sentence that names the step. */
 int hf_normalizer_refuse(const struct hf_folder *f, const cJSON *step);
 
-/* What an element of "added_tokens" asks of the text around it: tokenizer.ggml.token_sides. */
+/* tokenizer.ggml.token_sides of an element of "added_tokens": how it treats the text around it. */
 int32_t hf_token_sides(const struct hf_folder *f, const cJSON *added);
 
-/* The chat templates, from chat_template.jinja and additional_chat_templates/, else from
- * tokenizer_config.json; none is no error. */
+/* Add the chat templates, from chat_template.jinja and additional_chat_templates/, else from
+ * tokenizer_config.json; a folder without templates is valid. */
 int hf_template_add(struct hf_folder *f);
 
 /* The value of tokenizer.ggml.pre for the member "pre_tokenizer" of a byte-level tokenizer, or NULL
- * when it is none that is known. `whole_words`: are words that are tokens left whole, whatever the
- * merges say ("ignore_merges")? The name is static. */
+ * when it is not known. `whole_words`: words that are tokens stay whole, whatever the merges are
+ * ("ignore_merges"). The name is static. */
 const char *hf_pretokenizer_name(const cJSON *pre_tokenizer, bool whole_words);
 
 #endif

@@ -1,4 +1,10 @@
-/* core/formats/hf/model.c - see model.h. */
+/* core/formats/hf/model.c - see model.h.
+ *
+ * The order matters: config.json decides the class and sizes that the tokenizer and the tensors are
+ * checked against. The header goes through the GGUF writer and the ordinary GGUF parser, so a
+ * folder gets every check that a file gets. Trees and names are freed before the function returns;
+ * the handle keeps the header, the mappings and the recipes.
+ */
 #include "core/formats/hf/model.h"
 
 #include "core/base/err.h"

@@ -1,9 +1,8 @@
 /* core/formats/hf/model.h - a folder with config.json and *.safetensors, opened as if it were GGUF.
  *
- * The header that a GGUF file of the model would have is made in memory; the tensors stay where
- * they are, in the mapped safetensors files, and what GGUF has otherwise is made row by row when
- * the model is packed (recipe.h). Names become GGUF's; types are F32, F16, BF16 and what quant.h
- * says.
+ * The header that a GGUF file of the model would have is made in memory; the tensors stay in the
+ * mapped safetensors files, and rows that GGUF has in another form are made one by one when the
+ * model is packed (recipe.h). Names become GGUF's; types are F32, F16, BF16 and those of quant.h.
  *
  * Thread: the one that loads.
  * Memory: the handle's, see gguf.h.
@@ -16,8 +15,8 @@
 
 struct gguf;
 
-/* `pre`: the setting tokenizer_pre, which serves where tokenizer.json cuts words in a way that is
- * not known here; or "". */
+/* `pre`: the setting tokenizer_pre, which is used where the pretokenizer of tokenizer.json is not
+ * known; or "". */
 int hf_model_open(struct gguf **out, const char *folder, const char *pre, char *err,
                   size_t err_len);
 

@@ -1,4 +1,9 @@
-/* core/formats/hf/modern_bert.c - see config.h: config.json of ModernBertModel. */
+/* core/formats/hf/modern_bert.c - config.json of ModernBertModel; see config.h.
+ *
+ * The class shares few names with the others, so it reads its whole config itself: sizes, two rope
+ * bases, and windows. Only one layout of windows is supported, the first of every n layers without
+ * and the others with one; layer_types of newer files must agree with it.
+ */
 #include "core/formats/hf/config.h"
 
 #include "core/base/err.h"
@@ -20,7 +25,7 @@ static int check_activation(struct hf_folder *f)
     return 0;
 }
 
-/* A rope for layers that see everything, another for those with a window; newer files have the
+/* Add two ropes, of layers that see everything and of those with a window; newer files have the
  * bases in one object for each. */
 static int add_ropes(struct hf_folder *f)
 {
@@ -50,7 +55,8 @@ static int add_ropes(struct hf_folder *f)
     return 0;
 }
 
-/* The first of so many layers sees everything, the others half the window on each side. */
+/* Add the windows: the first of every period sees everything, the others half the window each
+ * way. */
 static int add_windows(struct hf_folder *f)
 {
     const cJSON *types = hf_member(f->config, "layer_types"), *m;

@@ -1,10 +1,16 @@
-/* core/formats/hf/names.c - the name of a folder's tensor in GGUF files (see classes.h). */
+/* core/formats/hf/names.c - the GGUF name of a folder's tensor (see classes.h).
+ *
+ * A name is taken apart from the left: the class's root, the prefix of layers and the layer's
+ * number are removed if present, and the rest is compared with the class's rows in order; "*" in a
+ * row matches an expert's number. The ending .weight or .bias is carried over. Tensors that are
+ * known but not needed get an empty name.
+ */
 #include "core/formats/hf/classes.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* Digits at *at, five at most: their value, and *at is behind them. */
+/* Read a number of at most five digits at *at; *at moves behind it. */
 static bool take_number(const char **at, uint32_t *n)
 {
     const size_t digits = strspn(*at, "0123456789");
@@ -25,7 +31,7 @@ static const char *behind(const char *text, const char *start)
     return strncmp(text, start, n) == 0 ? text + n : text;
 }
 
-/* Does the name begin as the pattern says? *rest: what follows. */
+/* Whether the name begins like the pattern; *rest is the text behind. */
 static bool begins(const char *name, const char *pattern, struct hf_found *found, const char **rest)
 {
     found->is_expert = false;
@@ -74,7 +80,8 @@ bool hf_class_name(const struct hf_class *c, uint32_t n_layer, const char *their
     found->fit = row->fit;
     if (row->ours == NULL)
         return true;
-    /* A whole name has its end in both, or none in either; the end of another one stays. */
+    /* A row with a whole name needs nothing behind it; any other keeps the ending of the tensor's
+     * name. */
     if ((strchr(row->ours, '.') != NULL || row->fit == FIT_MINUS_EXP) != (*rest == '\0'))
         return false;
     if (in_layer)

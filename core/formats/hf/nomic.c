@@ -1,7 +1,7 @@
-/* core/formats/hf/nomic.c - see config.h: config.json of NomicBertModel.
+/* core/formats/hf/nomic.c - config.json of NomicBertModel; see config.h.
  *
- * Its own code stretches rope where a text is longer than max_trained_positions
- * (rotary_scaling_factor); longer texts are not taken here, so that none is stretched.
+ * The published code stretches rope where a text is longer than max_trained_positions
+ * (rotary_scaling_factor); longer texts are not accepted here, so none is stretched.
  */
 #include "core/formats/hf/config.h"
 
@@ -48,7 +48,7 @@ static int check_neutral(const struct hf_folder *f)
     return rc;
 }
 
-/* Positions up to those that were trained. */
+/* Add the context: the positions that were trained. */
 static int add_context(struct hf_folder *f)
 {
     uint32_t trained = 2048;

@@ -1,5 +1,11 @@
-/* core/formats/hf/normalizer_json.c - see hf_impl.h: "normalizer" of tokenizer.json as steps of
- * tokenizer.ggml.normalizer.steps (core/tokenizer/normalizer.h). */
+/* core/formats/hf/normalizer_json.c - "normalizer" of tokenizer.json as steps of
+ * tokenizer.ggml.normalizer.steps (core/tokenizer/normalizer.h); see hf_impl.h.
+ *
+ * Sequences, nested to MAX_DEPTH, are flattened into f->steps. The first steps are general and
+ * become the key; those at the end that SentencePiece does itself (spaces as U+2581, a prefix
+ * space) become flags instead, read by the readers of each tokenizer. A step that is neither is
+ * refused by its type.
+ */
 #include "core/formats/hf/hf_impl.h"
 
 #include "core/base/err.h"
@@ -9,9 +15,9 @@
 #include <string.h>
 
 #define META "\xE2\x96\x81" /* U+2581, SentencePiece's way to write a space */
-#define MAX_DEPTH 4         /* of a Sequence in a Sequence */
+#define MAX_DEPTH 4         /* depth of a Sequence in a Sequence */
 
-/* The key's steps: a name and two texts each. Strip may be two. */
+/* The key's steps: a name and two texts each. A Strip may become two. */
 struct steps {
     struct gguf_str texts[3 * 2 * HF_MAX_STEPS];
     size_t n;
@@ -31,7 +37,7 @@ bool hf_is_space_step(const cJSON *step)
             is(hf_member(step, "pattern"), "String", " "));
 }
 
-/* Steps that only change characters. */
+/* Whether the step only changes characters. */
 static bool is_plain(const cJSON *step)
 {
     static const char *const types[] = {"NFC", "NFD", "NFKC", "NFKD", "Lowercase", "StripAccents"};
@@ -67,7 +73,7 @@ static int list_steps(struct hf_folder *f, const cJSON *step, int depth)
     return rc;
 }
 
-/* How many of the first steps are taken as they are. What SentencePiece does itself is not. */
+/* The number of first steps that are general; those that SentencePiece does itself are not. */
 static uint32_t count_general(const struct hf_folder *f)
 {
     const cJSON *model = hf_member(f->tokenizer, "model");
@@ -102,7 +108,7 @@ static bool add_replace(struct steps *s, const cJSON *step)
     return true;
 }
 
-/* False: it is none that is known. */
+/* Add a general step; false: it is not known. */
 static bool add_known(struct steps *s, const cJSON *step)
 {
     static const char *const plain[][2] = {

@@ -1,4 +1,10 @@
-/* core/formats/hf/peft.c - see peft.h. */
+/* core/formats/hf/peft.c - see peft.h.
+ *
+ * adapter_config.json is checked against lists of settings that must be off or empty, so an adapter
+ * that needs more than y = W x + scale * B (A x) is refused by the setting's name. Tensor names are
+ * resolved through the tables of all classes; since the base model is not known yet, shapes are
+ * checked when the adapter is loaded for it (core/model/adapter_load.c).
+ */
 #include "core/formats/hf/peft.h"
 
 #include "core/base/err.h"
@@ -14,7 +20,7 @@
 #include <string.h>
 
 #define MAX_CONFIG ((size_t)1 << 20)
-#define MAX_RANK 65536 /* what a model takes is checked when the adapter is loaded for it */
+#define MAX_RANK 65536 /* the model's own limit is checked when the adapter is loaded for it */
 #define PREFIX "base_model.model."
 
 struct opening {
@@ -32,7 +38,7 @@ static int refuse(const struct opening *o, int rc, const char *what)
 
 /* ---- adapter_config.json ---- */
 
-/* Switches that change what is computed. */
+/* Check switches that would change the arithmetic. */
 static int check_switches(const struct opening *o)
 {
     static const char *const names[] = {"use_dora", "lora_bias", "use_qalora"};
@@ -56,7 +62,7 @@ static bool is_empty(const cJSON *v)
            ((cJSON_IsArray(v) || cJSON_IsObject(v)) && v->child == NULL);
 }
 
-/* Lists and maps that must say nothing. */
+/* Check lists and maps that must be empty. */
 static int check_lists(const struct opening *o)
 {
     static const char *const names[] = {
@@ -71,7 +77,7 @@ static int check_lists(const struct opening *o)
     return 0;
 }
 
-/* Some ways to begin change the base model's weights, which the file then belongs to. */
+/* Refuse ways to initialise that also change the base model's weights. */
 static int check_start(const struct opening *o)
 {
     static const char *const changing[] = {"pissa", "olora", "corda", "loftq", "lora_ga"};
@@ -97,11 +103,12 @@ static int check_start(const struct opening *o)
     return 0;
 }
 
-/* alpha / rank is the scale of GGUF adapters; rank-stabilised ones have alpha / sqrt(rank). */
+/* Add alpha: GGUF adapters are scaled by alpha / rank, rank-stabilised ones by alpha /
+ * sqrt(rank). */
 static int add_alpha(const struct opening *o)
 {
     const bool varies = !is_empty(cJSON_GetObjectItemCaseSensitive(o->config, "rank_pattern"));
-    double alpha = 8.0; /* LoraConfig's own */
+    double alpha = 8.0; /* LoraConfig's default */
     bool is_stabilised = false;
     uint32_t rank = 8;
     int rc = hf_positive(&o->f, PEFT_CONFIG, o->config, "lora_alpha", &alpha);
@@ -141,9 +148,9 @@ static int read_config(struct opening *o)
 
 /* ---- tensors ---- */
 
-/* model.layers.3.self_attn.q_proj.weight -> blk.3.attn_q.weight, whatever class has it: those that
- * have a name in common mean the same matrix by it. Rows are an adapter's as they are the matrix's,
- * and how that lies in a file does not matter. */
+/* model.layers.3.self_attn.q_proj.weight -> blk.3.attn_q.weight, by the first class that has the
+ * name: classes with the same name mean the same matrix. An adapter's rows are the matrix's rows,
+ * however its file stores the matrix. */
 static bool find_module(const char *theirs, struct hf_found *found)
 {
     const struct hf_class *c;

@@ -1,13 +1,13 @@
 /* core/formats/hf/peft.h - a folder with a LoRA adapter as PEFT saves it, opened as if it were a
  * GGUF adapter.
  *
- * adapter_config.json says how it is applied, adapter_model.safetensors holds the pairs. Names
- * become GGUF's (blk.0.attn_q.weight.lora_a) as those of the classes do whose folders are read
- * (classes.h), where the matrix has its rows in the same order in both; the key
- * adapter.lora.halves, which only Quire knows, says that rows of queries and keys are in the order
- * of published weights. What would change the arithmetic beyond y = W x + scale * B (A x) is
- * refused by its name: DoRA, biases, saved modules, scales that differ from module to module.
- * fan_in_fan_out says only how the base model's weights lie.
+ * adapter_config.json tells how it is applied, adapter_model.safetensors holds the pairs. Names
+ * become GGUF's (blk.0.attn_q.weight.lora_a) by the tables of the classes (classes.h), where the
+ * matrix has its rows in the same order in both; the key adapter.lora.halves, Quire's own, says
+ * that rows of queries and keys are in the order of published weights. Settings that would change
+ * the arithmetic beyond y = W x + scale * B (A x) are refused by name: DoRA, biases, saved modules,
+ * scales that differ from module to module. fan_in_fan_out only describes how the base model's
+ * weights are stored.
  *
  * Thread: the one that loads.
  * Memory: the handle's, see gguf.h.

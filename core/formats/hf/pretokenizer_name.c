@@ -1,4 +1,9 @@
-/* core/formats/hf/pretokenizer_name.c - see hf_impl.h. */
+/* core/formats/hf/pretokenizer_name.c - the GGUF name of a "pre_tokenizer"; see hf_impl.h.
+ *
+ * tokenizer.json has patterns, GGUF files names. The steps become a list of cuts (their regular
+ * expressions as text, or names below), which is compared with a table of the published tokenizers.
+ * Only an exact match counts: a pattern that merely looks alike would cut some texts differently.
+ */
 #include "core/formats/hf/hf_impl.h"
 
 #include "core/formats/hf_folder.h"
@@ -7,7 +12,7 @@
 
 #define MAX_STEPS 8
 
-/* Steps that are no pattern of the file's. */
+/* Names of steps that have no pattern in the file. */
 #define GPT2 "ByteLevel" /* GPT-2's pattern */
 #define DIGIT "Digits one by one"
 #define DIGITS "Digits"
@@ -37,11 +42,11 @@ static const struct {
     {"smollm", false, {DIGIT, GPT2}},
     {"falcon", false, {MARKS, GPT2, DIGITS, "[0-9][0-9][0-9]"}},
     {"llama-bpe", true, {LLAMA3}},
-    {"smaug-bpe", false, {LLAMA3}}, /* the same, merging all */
+    {"smaug-bpe", false, {LLAMA3}}, /* LLAMA3 without "ignore_merges" */
     {"qwen2", false, {ANY_CASE "|" WORD "|\\p{N}" REST}},
     {"tekken", true, {CASED("") "|\\p{N}" CASED_REST}},
     {"gpt-4o", false, {O200K}},
-    {"granite-embed-multi-97m", true, {O200K}}, /* the same, with whole words */
+    {"granite-embed-multi-97m", true, {O200K}}, /* O200K with whole words */
     {"deepseek-v3", false, {"\\p{N}{1,3}", "[一-龥぀-ゟ゠-ヿ]+", DEEPSEEK3}},
 };
 
@@ -64,8 +69,8 @@ static bool has_behavior(const cJSON *step, const char *behavior)
     return found != NULL && strcmp(found, behavior) == 0;
 }
 
-/* What a step cuts by: one of the names above, the pattern whose matches, and what is between
- * them, are the words; or NULL, when it is none that is known. "": by nothing. */
+/* The cut of a step: one of the names above, or the pattern whose matches, and the text between
+ * them, are the words; "": it cuts nothing; NULL: it is not known. */
 static const char *cut_of(const cJSON *step)
 {
     const cJSON *regex = cJSON_GetObjectItemCaseSensitive(step, "use_regex");
@@ -81,8 +86,8 @@ static const char *cut_of(const cJSON *step)
     return hf_text(cJSON_GetObjectItemCaseSensitive(step, "pattern"), "Regex");
 }
 
-/* The cuts of all steps; false: there is one that is not known, or too many. *turns: do bytes
- * become letters on the way? */
+/* List the cuts of all steps; false: one is not known, or there are too many. *turns: a step writes
+ * bytes as letters. */
 static bool list_cuts(const cJSON *first, bool is_list, const char *cuts[MAX_STEPS + 1],
                       bool *turns)
 {

@@ -1,4 +1,9 @@
-/* core/formats/hf/quant.c - see quant.h: the configuration and the names. */
+/* core/formats/hf/quant.c - quantization_config and the names of its tensors; see quant.h.
+ *
+ * Each method has a function that reads its settings into one struct hf_quant and refuses what
+ * recipe.c cannot make. The layers that a config excludes need no list: a weight is quantised if
+ * its other tensors (scales, zero points) are there. Names are split by a table of endings.
+ */
 #include "core/formats/hf/quant.h"
 
 #include "core/base/err.h"
@@ -45,7 +50,7 @@ static int read_fp8(const struct hf_folder *f, const cJSON *o, struct hf_quant *
     return 0;
 }
 
-/* Inputs that share a scale: -1 means all. */
+/* Read the number of inputs that share a scale: -1 means all. */
 static int read_group(const struct hf_folder *f, const cJSON *o, struct hf_quant *q)
 {
     const cJSON *m = hf_member(o, "group_size");
@@ -93,7 +98,7 @@ static int read_awq(const struct hf_folder *f, const cJSON *o, struct hf_quant *
     return rc == 0 ? read_group(f, o, q) : rc;
 }
 
-/* What one of the groups says of weights; all must say the same. */
+/* Read a group's settings for weights; all groups must agree. */
 static int read_weights(const struct hf_folder *f, const cJSON *w, const char *format,
                         struct hf_quant *q)
 {
@@ -199,7 +204,7 @@ bool hf_quant_split(const struct hf_quant *q, const char *theirs, char name[256]
     const size_t n = strlen(theirs);
 
     *role = ROLE_WEIGHT;
-    /* A name that is cut here is not a known tensor's: those are shorter than GGUF_MAX_NAME. */
+    /* a name that is cut here is not a known tensor's: those are shorter than GGUF_MAX_NAME */
     snprintf(name, 256, "%s", theirs);
     for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]) && q->code != CODE_PLAIN; i++) {
         const size_t m = strlen(ends[i].end);

@@ -1,4 +1,10 @@
-/* core/formats/hf/quant_shape.c - see quant.h: the tensors of a quantised weight, checked. */
+/* core/formats/hf/quant_shape.c - checks the tensors of a quantised weight; see quant.h.
+ *
+ * Sizes follow from the shapes of the packed words and scales. The type to make follows from the
+ * numbers: Q4_0 or Q8_0 keep published codes only if every scale is a half-precision number, zero
+ * points are the middle (Q4_0) and scales serve whole blocks of 32, so scales, zero points and
+ * g_idx are read in pieces of PIECE bytes while the model is opened.
+ */
 #include "core/formats/hf/quant.h"
 
 #include "core/base/err.h"
@@ -89,7 +95,7 @@ static int shape_weight(struct shaping *s)
 
 /* ---- scales ---- */
 
-/* A scale for each block, row or group, or one for all, by the shape of their tensor. */
+/* Find from the scales' shape whether there is one for each block, row or group, or one for all. */
 static int shape_scale_rows(struct shaping *s, const struct hf_quant *q)
 {
     const struct safetensor *t = s->c->parts[ROLE_SCALE];
@@ -112,7 +118,7 @@ static int shape_scale_rows(struct shaping *s, const struct hf_quant *q)
     return 0;
 }
 
-/* Scales of GPTQ and AWQ: groups of inputs by outputs. */
+/* Shape the scales of GPTQ and AWQ: groups of inputs by outputs. */
 static int shape_scale_groups(struct shaping *s, const struct hf_quant *q)
 {
     const struct safetensor *t = s->c->parts[ROLE_SCALE];
@@ -174,9 +180,9 @@ static int shape_order(struct shaping *s)
     return 0;
 }
 
-/* ---- what their numbers allow ---- */
+/* ---- the numbers ---- */
 
-/* Are all words of a tensor as `is` says? They are read piece by piece. */
+/* Whether all words of a tensor satisfy `is`; they are read piece by piece. */
 static int look_at(struct shaping *s, const struct safetensor *t, uint32_t width,
                    bool (*is)(const struct hf_recipe *r, const uint8_t *at, uint64_t i), bool *all)
 {
@@ -209,7 +215,7 @@ static bool is_half(const struct hf_recipe *r, const uint8_t *at, uint64_t i)
     return block_f16_to_f32(block_f32_to_f16(v)) == v;
 }
 
-/* All zero points of a word are the middle. */
+/* Whether all zero points of a word are the middle. */
 static bool is_middle(const struct hf_recipe *r, const uint8_t *at, uint64_t i)
 {
     const uint32_t zero = (1u << (r->bits - 1)) - r->zero_more;
@@ -237,7 +243,8 @@ static bool is_group(const struct hf_recipe *r, const uint8_t *at, uint64_t i)
     return word < r->n_groups;
 }
 
-/* Inputs may be of any group, in any order; one after the other needs no list. */
+/* Check g_idx: inputs may be in any group, in any order; where they are in order, no list is
+ * needed. */
 static int look_at_order(struct shaping *s, bool *in_turn)
 {
     const struct safetensor *t = s->c->parts[ROLE_ORDER];

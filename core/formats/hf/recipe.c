@@ -1,4 +1,11 @@
-/* core/formats/hf/recipe.c - see recipe.h: where a row comes from; codes are in codes.c. */
+/* core/formats/hf/recipe.c - makes rows of GGUF tensors from a folder's tensors; see recipe.h.
+ * Quantised codes are in codes.c.
+ *
+ * make() finds the group of parts and the matrix of a row and then does one thing: copy a row in
+ * another order, gather a column, add 1, take -exp, or decode codes. Packing threads call it at the
+ * same time, so it keeps no state. hf_recipe_finish() gives an id that changes whenever other rows
+ * would be made, for the weight cache.
+ */
 #include "core/formats/hf/recipe.h"
 
 #include "core/base/maths.h"
@@ -9,7 +16,7 @@
 
 /* ---- orders of rows ---- */
 
-/* Row i of all q, then all k, then all v: where it is in groups of `n` q's, a k and a v. */
+/* The place of row i (all q, then all k, then all v) in groups of `n` q's, a k and a v. */
 static uint64_t grouped(uint64_t i, uint64_t n_groups, uint64_t n, uint64_t head)
 {
     const uint64_t h = i / head, n_q = n_groups * n;
@@ -20,7 +27,7 @@ static uint64_t grouped(uint64_t i, uint64_t n_groups, uint64_t n, uint64_t head
     return from * head + i % head;
 }
 
-/* Where number i of n is. */
+/* The file's place of number i of n. */
 static uint64_t ordered(const struct hf_recipe *r, uint64_t i, uint64_t n)
 {
     switch (r->fit) {
@@ -85,7 +92,7 @@ static void plus_one(const struct hf_recipe *r, const uint8_t *data, uint8_t *to
     }
 }
 
-/* Matrices of n_rows rows, one after the other in each group of parts. */
+/* Make a row; each group of parts has one or more matrices of n_rows rows. */
 static void make(const struct gguf_recipe *base, uint64_t row, uint8_t *to)
 {
     const struct hf_recipe *r = (const struct hf_recipe *)base;

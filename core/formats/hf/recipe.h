@@ -1,8 +1,8 @@
 /* core/formats/hf/recipe.h - rows of a GGUF tensor, made from tensors of a folder.
  *
- * A folder's tensors are not always what a GGUF file has: experts are apart, rows in another order,
- * matrices turned, norms short of 1, numbers in 4 or 8 bits with their scales in a tensor beside. A
- * recipe says how one row is made; nothing is made before it is asked for, and nothing is kept.
+ * A folder's tensors often differ from a GGUF file's: experts are separate, rows in another order,
+ * matrices transposed, norms smaller by 1, numbers in 4 or 8 bits with their scales in another
+ * tensor. A recipe makes one row when it is asked for, and keeps nothing.
  *
  * Numbers with scales become:
  *   FP8 (E4M3)               BF16: the product code * scale in float, rounded to nearest even
@@ -43,42 +43,42 @@ enum hf_code {
     CODE_MXFP4,
 };
 
-/* The parts that belong together. */
+/* The parts of a weight. */
 enum hf_role { ROLE_WEIGHT = 0, ROLE_SCALE, ROLE_ZERO, ROLE_ORDER, HF_N_ROLE };
 
 struct hf_recipe {
     struct gguf_recipe base; /* groups of HF_N_ROLE parts; those that are absent have no bytes */
     enum hf_fit fit;
     enum hf_code code;
-    enum block_type from, to; /* `from`: of plain numbers */
+    enum block_type from, to; /* `from`: type of plain numbers */
     enum block_type scale_type;
-    uint64_t n_in;                    /* numbers of a row that is made */
-    uint64_t n_rows;                  /* of a matrix: rows that are made */
-    uint32_t n_head, n_kv_head, head; /* of fused rows */
+    uint64_t n_in;                    /* numbers of a made row */
+    uint64_t n_rows;                  /* made rows of a matrix */
+    uint32_t n_head, n_kv_head, head; /* sizes of fused rows */
     uint32_t bits;
     bool is_symmetric;             /* no zero points: the middle code is 0 */
-    uint32_t zero_more;            /* what is added to zero points */
-    uint64_t rows_each, cols_each; /* of a scale */
+    uint32_t zero_more;            /* added to zero points */
+    uint64_t rows_each, cols_each; /* rows and columns that share a scale */
     uint64_t n_scale_cols;
-    uint64_t n_groups; /* of inputs: GPTQ, AWQ */
+    uint64_t n_groups; /* groups of inputs: GPTQ, AWQ */
 };
 
-/* An empty one with room for so many groups of parts; NULL: out of memory. */
+/* Create an empty recipe with room for this many groups of parts; NULL: out of memory. */
 struct hf_recipe *hf_recipe_create(uint32_t n_groups);
 
-/* When all else is set: how its rows are made, and the numbers that tell it from others. */
+/* Set its functions and its id, once all else is set. */
 void hf_recipe_finish(struct hf_recipe *r);
 
-/* Numbers of scales, by their type. */
+/* Number i of the scales, by their type. */
 float hf_scale(enum block_type type, const uint8_t *data, uint64_t i);
 
-/* E4M3 without infinities. */
+/* Decode E4M3 without infinities. */
 float hf_fp8(uint8_t code);
 
-/* Codes of row `row`, columns col .. col + 31, less their zero points. */
+/* Take the codes of row `row`, columns col .. col + 31, minus their zero points. */
 void hf_codes(const struct hf_recipe *r, const struct gguf_part *parts, uint64_t row, uint64_t col,
               int16_t codes[32]);
-/* The row, decoded into blocks of r->to. */
+/* Make the row, in blocks of r->to. */
 void hf_coded_row(const struct hf_recipe *r, const struct gguf_part *parts, uint64_t row,
                   uint8_t *to);
 

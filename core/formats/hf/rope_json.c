@@ -1,7 +1,7 @@
 /* core/formats/hf/rope_json.c - positions in config.json (see config.h).
  *
- * `dynamic` scaling is taken for none: it begins where a text is longer than
- * max_position_embeddings, and no longer one is served.
+ * `dynamic` scaling counts as none: it begins where a text is longer than max_position_embeddings,
+ * and longer texts are not served.
  */
 #include "core/formats/hf/config.h"
 
@@ -26,8 +26,8 @@ static struct hf_vector *add_vector(struct hf_folder *f, const char *name)
     return to;
 }
 
-/* Llama 3.1's: long waves are divided by the factor, short ones are not, and between them it is a
- * mixture of both. */
+/* Add Llama 3.1's scaling: long waves are divided by the factor, short ones are not, and those
+ * between are blended. */
 static void add_llama3(struct hf_folder *f, const struct scaling *r)
 {
     const double orig = r->n_ctx_orig;
@@ -106,7 +106,7 @@ static int check_mscale(struct hf_folder *f, const struct scaling *r)
 static int add_yarn(struct hf_folder *f, const cJSON *o, const struct scaling *r)
 {
     const double usual = r->factor > 1.0 ? 0.1 * maths_log(r->factor) + 1.0 : 1.0;
-    const bool cuts = strcmp(f->arch, "gpt-oss") != 0; /* to whole pairs */
+    const bool cuts = strcmp(f->arch, "gpt-oss") != 0; /* the range is rounded to whole pairs */
     bool truncates = true;
     int rc = check_mscale(f, r);
 
@@ -131,7 +131,7 @@ static int add_yarn(struct hf_folder *f, const cJSON *o, const struct scaling *r
     return 0;
 }
 
-/* ---- any of them ---- */
+/* ---- all kinds ---- */
 
 static int read_scaling(struct hf_folder *f, const cJSON *o, struct scaling *r)
 {
@@ -189,7 +189,7 @@ static int add_scaling(struct hf_folder *f, const cJSON *o)
                    hf_printable(shown, sizeof(shown), type));
 }
 
-/* How many numbers of a head turn. */
+/* Read how many numbers of a head rotate. */
 static int read_rotated(struct hf_folder *f, const cJSON *newer)
 {
     double part = f->class->rotated > 0.0 ? f->class->rotated : 1.0;
@@ -212,7 +212,7 @@ static int read_rotated(struct hf_folder *f, const cJSON *newer)
     return 0;
 }
 
-/* Newer files have one set for each kind of layer. */
+/* Read the bases; newer files have one set for each kind of layer. */
 static int read_bases(struct hf_folder *f, const cJSON **newer)
 {
     const cJSON *full = hf_member(*newer, "full_attention");
@@ -250,7 +250,7 @@ int hf_rope_add(struct hf_folder *f)
     if (rc < 0)
         return rc;
     hf_key_f32(f, "rope.freq_base", f->rope_base);
-    /* Llama's own files have the rows of queries and keys in another order than these. */
+    /* GGUF files of Llama have the rows of queries and keys in another order than these */
     if ((f->class->flags & HF_HALVES) != 0)
         hf_key_bool(f, "rope.halves", true);
     return scaling != NULL ? add_scaling(f, scaling) : 0;

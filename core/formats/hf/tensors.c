@@ -1,4 +1,10 @@
-/* core/formats/hf/tensors.c - see tensors.h. */
+/* core/formats/hf/tensors.c - see tensors.h.
+ *
+ * Every tensor of the folder becomes a piece with its GGUF name, layer, expert and role; sorting by
+ * these brings the pieces of one GGUF tensor together. A run of one plain piece is used where it
+ * is; any other run (experts, codes with scales, rows in another order) becomes a recipe.
+ * Model-wide checks come last, as they need the whole list.
+ */
 #include "core/formats/hf/tensors.h"
 
 #include "core/base/err.h"
@@ -11,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One of their tensors: a part of one of ours. */
+/* A tensor of the folder: a part of a GGUF tensor. */
 struct piece {
     struct hf_found found;
     enum hf_role role;
@@ -111,7 +117,7 @@ static bool is_same_kind(const struct safetensor *a, const struct safetensor *b)
            memcmp(a->dims, b->dims, sizeof(a->dims)) == 0;
 }
 
-/* A tensor that lies in a file as it is wanted. */
+/* Add a tensor that is used in the file as it is. */
 static int add_in_place(struct adding *a, const struct piece *p, enum block_type type,
                         const struct shape *s)
 {
@@ -122,7 +128,7 @@ static int add_in_place(struct adding *a, const struct piece *p, enum block_type
     return 0;
 }
 
-/* The same without its first rows. */
+/* Add a tensor in place, without its first rows. */
 static int add_behind_pad(struct adding *a, const struct piece *p, enum block_type type,
                           struct shape *s)
 {
@@ -138,7 +144,7 @@ static int add_behind_pad(struct adding *a, const struct piece *p, enum block_ty
     return add_in_place(a, &rest, type, s);
 }
 
-/* ---- made ones ---- */
+/* ---- recipes ---- */
 
 static void set_part(struct hf_recipe *r, uint32_t group, enum hf_role role,
                      const struct safetensor *t)
@@ -158,7 +164,7 @@ static int add_made(struct adding *a, const struct piece *p, struct hf_recipe *r
     return 0;
 }
 
-/* Vectors become vectors, and a tensor of several vectors one row each. */
+/* Set the shape: vectors become vectors, a tensor of several vectors one row each. */
 static void shape_plain(struct hf_recipe *r, const struct piece *p, struct shape *s)
 {
     const bool is_vector = s->n_dims == 1 || ends_with(p->found.name, ".bias");
@@ -177,7 +183,7 @@ static void shape_plain(struct hf_recipe *r, const struct piece *p, struct shape
     r->base.rows_each = n;
 }
 
-/* Fused rows are of all heads; pairs are pairs. */
+/* Check that fused rows cover all heads, and pairs are even. */
 static int check_order(const struct adding *a, const struct piece *p, const struct hf_recipe *r)
 {
     const struct hf_folder *f = a->f;
@@ -240,7 +246,7 @@ static int add_plain(struct adding *a, const struct piece *p, uint32_t n)
     return rc;
 }
 
-/* ---- quantised ones ---- */
+/* ---- quantised weights ---- */
 
 static struct hf_coded coded_of(const struct piece *p, uint32_t n_roles)
 {
@@ -251,7 +257,7 @@ static struct hf_coded coded_of(const struct piece *p, uint32_t n_roles)
     return c;
 }
 
-/* The experts' types may differ where their numbers do: then all become BF16. */
+/* Shape the experts; if their numbers allow different types, all become BF16. */
 static int shape_groups(struct adding *a, const struct piece *p, uint32_t n, uint32_t n_roles,
                         struct hf_recipe *r, uint64_t *n_each)
 {
@@ -314,9 +320,9 @@ static int add_coded(struct adding *a, const struct piece *p, uint32_t n, uint32
     return add_made(a, p, r, &s);
 }
 
-/* ---- all that have one name ---- */
+/* ---- pieces of one name ---- */
 
-/* Experts from 0 on, each with the same parts. */
+/* Check that experts are numbered from 0 on, each with the same parts. */
 static int check_pieces(const struct adding *a, const struct piece *p, size_t n, uint32_t n_roles)
 {
     for (size_t i = 0; i < n; i++) {
@@ -362,7 +368,7 @@ static int add_all(struct adding *a)
     return rc;
 }
 
-/* StableLM's second branch has a norm, or stands beside the first. */
+/* Check that StableLM's second branch has a norm, unless it is beside the first. */
 static int check_second_norm(const struct adding *a)
 {
     bool has_norm = a->f->is_parallel || strcmp(a->f->arch, "stablelm") != 0;
@@ -375,7 +381,7 @@ static int check_second_norm(const struct adding *a)
                               "but there is no 'post_attention_layernorm'");
 }
 
-/* A model writes by an output, or by its embedding. */
+/* Check that there is an output matrix, or that the embedding serves as one. */
 static int check_output(const struct adding *a)
 {
     bool has_output = a->f->is_tied || (a->f->class->flags & HF_ENCODER) != 0;

@@ -1,8 +1,8 @@
 /* core/formats/hf/tensors.h - the tensors of a folder as those of a GGUF header.
  *
- * Each of theirs is given its name (classes.h); those of one name, experts or a weight with its
- * scales, become one tensor. What lies in the files as GGUF has it stays there; all else has a
- * recipe (recipe.h).
+ * Each tensor of the folder gets its GGUF name (classes.h); those with the same name, experts or a
+ * weight with its scales, become one tensor. A tensor that has GGUF's form already stays in its
+ * file; every other one gets a recipe (recipe.h).
  *
  * Thread: the one that loads.
  * Memory: hf_tensors_release() frees; recipes belong to the handle once it is open.
@@ -17,13 +17,13 @@
 struct hf_folder;
 
 struct hf_tensors {               /* zero is a valid empty one */
-    struct gguf_location *places; /* of the writer's tensors */
+    struct gguf_location *places; /* places of the writer's tensors */
     uint64_t n_places;
 };
 
-/* Add all to the folder's writer; after hf_config_add(). */
+/* Add all tensors to the folder's writer; after hf_config_add(). */
 int hf_tensors_add(struct hf_tensors *to, struct hf_folder *f, const struct safetensors *files);
-/* `taken`: the recipes are another's. */
+/* `taken`: the handle owns the recipes now. */
 void hf_tensors_release(struct hf_tensors *t, bool taken);
 
 #endif

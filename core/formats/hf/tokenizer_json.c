@@ -1,4 +1,10 @@
-/* core/formats/hf/tokenizer_json.c - see hf_impl.h. */
+/* core/formats/hf/tokenizer_json.c - tokenizer.json as GGUF keys; see hf_impl.h.
+ *
+ * Pieces, added tokens and merges of a BPE tokenizer become tokens, types, scores and roles, with
+ * names borrowed from the JSON tree. Merges of a SentencePiece tokenizer become scores: a piece's
+ * score is the negative rank of the earliest merge that makes it, which merges in the same order.
+ * Steps that core/tokenizer does not do are refused, since they would give other ids.
+ */
 #include "core/formats/hf/classes.h"
 #include "core/formats/hf/hf_impl.h"
 
@@ -22,13 +28,13 @@ struct vocab {
     uint32_t n;
     struct gguf_str *names; /* [n + 1]; data NULL: no token has this id */
     int32_t *types;
-    int32_t *sides; /* [n] what added tokens ask of the text around them */
+    int32_t *sides; /* [n] how added tokens treat the text around them */
     bool has_sides;
-    char (*pads)[16];  /* [n] names of those */
+    char (*pads)[16];  /* [n] names of tokens without one */
     float *scores;     /* SentencePiece only */
     uint32_t *by_name; /* [n] ids in the order of their names; SentencePiece only */
     struct gguf_str *merges;
-    char **joined; /* [n_merges] where the file has pairs, their text; else NULL */
+    char **joined; /* [n_merges] texts of merges that the file has as pairs, else NULL */
     size_t n_merges;
     bool is_spm;
 };
@@ -50,7 +56,8 @@ static bool is(struct gguf_str s, const char *text)
 
 /* ---- tokens ---- */
 
-/* Special by its name, whatever the file says: <|...|>, and a few others. */
+/* Whether a name is a special token's by custom, whatever the file says: <|...|>, and a few
+ * others. */
 static bool looks_special(const char *name)
 {
     static const char *const others[] = {"<pad>", "<mask>", "<2mass>", "[@BOS@]"};
@@ -120,7 +127,7 @@ int32_t hf_token_sides(const struct hf_folder *f, const cJSON *added)
         if (cJSON_IsTrue(hf_member(added, flags[i])))
             sides |= 1 << i;
     if (f->n_general > 0 && cJSON_IsTrue(hf_member(added, "normalized")))
-        sides |= 1 << 3; /* no matter where texts stay as they are */
+        sides |= 1 << 3; /* does not matter where texts stay unchanged */
     return sides;
 }
 
@@ -153,7 +160,7 @@ static int read_added(struct vocab *v)
     return 0;
 }
 
-/* Ids that the model has and the tokenizer does not. */
+/* Name the ids that the model has and the tokenizer does not. */
 static void fill_gaps(struct vocab *v)
 {
     for (uint32_t i = 0; i < v->n; i++)
@@ -166,7 +173,7 @@ static void fill_gaps(struct vocab *v)
 
 /* ---- merges ---- */
 
-/* "a b", from that or from ["a", "b"]. */
+/* Read a merge, "a b" or ["a", "b"], as "a b". */
 static int read_merge(struct vocab *v, const cJSON *m)
 {
     const char *text = cJSON_GetStringValue(m);
@@ -237,7 +244,7 @@ static const uint32_t *made_by(struct vocab *v, struct gguf_str m)
         return NULL;
     memcpy(piece, m.data, first);
     memcpy(piece + first, space + 1, m.len - first - 1);
-    v->names[v->n] = (struct gguf_str){piece, m.len - 1}; /* the name behind the last */
+    v->names[v->n] = (struct gguf_str){piece, m.len - 1}; /* scratch name behind the last one */
     while (from < to) {
         const uint32_t middle = from + (to - from) / 2;
         const int order = compare(&v->by_name[middle], &v->n, v->names);
@@ -252,7 +259,7 @@ static const uint32_t *made_by(struct vocab *v, struct gguf_str m)
     return NULL;
 }
 
-/* SentencePiece merges the pair whose token scores highest: the earliest merge. */
+/* Make the scores. SentencePiece merges the pair whose token scores highest: the earliest merge. */
 static int make_scores(struct vocab *v)
 {
     v->scores = mem_calloc(v->n, sizeof(*v->scores));
@@ -294,7 +301,7 @@ static int add_bpe(struct vocab *v)
     return 0;
 }
 
-/* Is a space put before a text? By a normaliser that prepends one, or by Metaspace. */
+/* Whether a space is put before a text: by a normaliser that prepends one, or by Metaspace. */
 static bool adds_space(const struct hf_folder *f)
 {
     const cJSON *pre = hf_member(f->tokenizer, "pre_tokenizer");
@@ -318,7 +325,8 @@ static bool is_text(const cJSON *o, const char *name, const char *wanted)
     return found != NULL && strcmp(found, wanted) == 0;
 }
 
-/* Metaspace; or, of Gemma, words apart at spaces, of which there are none behind the normalizer. */
+/* Whether the pretokenizer is Metaspace; or Gemma's, which cuts at spaces, of which the normalizer
+ * leaves none. */
 static bool is_space_cut(const struct hf_folder *f, const cJSON *pre)
 {
     bool no_spaces = false;
@@ -330,7 +338,7 @@ static bool is_space_cut(const struct hf_folder *f, const cJSON *pre)
             no_spaces);
 }
 
-/* All that happens before the merges must be what SentencePiece does, behind the general steps. */
+/* Check that all steps before the merges are SentencePiece's own, behind the general ones. */
 static int check_sentencepiece(const struct hf_folder *f)
 {
     const cJSON *pre = hf_member(f->tokenizer, "pre_tokenizer");
@@ -344,8 +352,8 @@ static int check_sentencepiece(const struct hf_folder *f)
     return 0;
 }
 
-/* Metaspace cuts before each space, if it is not told not to: nothing changes by it where no piece
- * has a space but at its start. */
+/* Metaspace cuts before each space unless told not to: that changes nothing as long as no piece has
+ * a space except at its start. */
 static int check_split(const struct vocab *v, const cJSON *pre)
 {
     if (!is_text(pre, "type", "Metaspace") || cJSON_IsFalse(hf_member(pre, "split")))
@@ -385,7 +393,7 @@ static int add_spm(struct vocab *v)
 
 /* ---- roles ---- */
 
-/* The text of a token in tokenizer_config.json: itself, or an object with it. */
+/* The text of a token in tokenizer_config.json: a text, or an object with it. */
 static const char *role_text(const struct hf_folder *f, const char *role)
 {
     const cJSON *m = hf_member(f->tokenizer_config, role);
@@ -412,7 +420,7 @@ static void add_role(struct vocab *v, const char *role, const char *key)
         gguf_writer_u32(v->f->w, key, (uint32_t)id->valuedouble);
 }
 
-/* Does the template that is put around a text begin with a special token? */
+/* Whether the template put around a text begins with a special token. */
 static bool template_begins(const cJSON *processor)
 {
     const cJSON *single = hf_member(processor, "single"), *step;
@@ -445,7 +453,7 @@ static int add_roles(struct vocab *v)
     return 0;
 }
 
-/* ---- all of it ---- */
+/* ---- the whole file ---- */
 
 static int open_vocab(struct vocab *v)
 {
@@ -469,7 +477,7 @@ static int open_vocab(struct vocab *v)
 
 static void close_vocab(struct vocab *v)
 {
-    for (size_t i = 0; v->joined != NULL && i <= v->n_merges; i++) /* the last one was refused */
+    for (size_t i = 0; v->joined != NULL && i <= v->n_merges; i++) /* and one that was refused */
         mem_free(v->joined[i]);
     mem_free(v->names);
     mem_free(v->types);

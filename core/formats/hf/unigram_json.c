@@ -1,4 +1,4 @@
-/* core/formats/hf/unigram_json.c - see hf_impl.h: tokenizer.json of the kind Unigram.
+/* core/formats/hf/unigram_json.c - tokenizer.json of the kind Unigram; see hf_impl.h.
  *
  * Texts are normalised as SentencePiece does (core/tokenizer/unigram.c): by the longest match of
  * the precompiled map, where the library tokenizers goes from grapheme to grapheme.
@@ -27,9 +27,9 @@ struct pieces {
     float *scores;
     int32_t *types, *sides;
     bool has_sides;
-    char (*pads)[16]; /* names of those without */
+    char (*pads)[16]; /* names of tokens without one */
     struct buf charsmap;
-    bool merges_spaces, strips_right, cuts_white; /* is said by a step before */
+    bool merges_spaces, strips_right, cuts_white; /* flags of the steps read so far */
 };
 
 static int refuse(const struct pieces *p, const char *what)
@@ -116,7 +116,7 @@ static int read_tokens(struct pieces *p)
     return 0;
 }
 
-/* ---- what happens to a text before ---- */
+/* ---- normalizer and pretokenizer ---- */
 
 static int read_charsmap(struct pieces *p, const cJSON *step)
 {
@@ -127,7 +127,7 @@ static int read_charsmap(struct pieces *p, const cJSON *step)
     return 0;
 }
 
-/* A step that SentencePiece does, too. */
+/* Read a step that SentencePiece does, too. */
 static int read_step(struct pieces *p, const cJSON *step)
 {
     const bool is_replace = is(step, "type", "Replace");
@@ -189,7 +189,7 @@ static int read_rules(struct pieces *p)
                     !p->strips_right))
         rc = refuse(p, "its 'normalizer' and 'pre_tokenizer' keep spaces that SentencePiece does "
                        "not, which is not supported");
-    /* All that it cuts at is a space to the map, but not without one. */
+    /* the map turns all white space into spaces; without a map it would be cut here only */
     if (rc == 0 && p->cuts_white && p->charsmap.len == 0)
         rc = refuse(p, "'WhitespaceSplit' without a 'precompiled_charsmap' is not supported");
     if (rc == 0 && cJSON_IsTrue(hf_member(p->model, "byte_fallback")))

@@ -1,7 +1,8 @@
-/* core/formats/hf/wordpiece.c - see hf_impl.h: tokenizer.json of the kind WordPiece.
+/* core/formats/hf/wordpiece.c - tokenizer.json of the kind WordPiece; see hf_impl.h.
  *
- * The file writes "word" where one begins and "##piece" within; GGUF files write U+2581 in front of
- * the first and nothing in front of the second. What special tokens are called stays as it is.
+ * The file writes "word" for a piece that begins a word and "##piece" for one inside; GGUF files
+ * write U+2581 before the first and nothing before the second. Names of special tokens stay as they
+ * are.
  */
 #include "core/formats/hf/hf_impl.h"
 
@@ -28,7 +29,7 @@ struct pieces {
     const char **theirs; /* [n], NULL: no token has this id */
     struct gguf_str *names;
     int32_t *types;
-    char *text; /* of the names */
+    char *text; /* memory of the names */
 };
 
 static int refuse(const struct hf_folder *f, const char *what)
@@ -74,7 +75,7 @@ static int put_added(struct pieces *p, const cJSON *added)
 
     if (name == NULL)
         return refuse(p->f, "an element of 'added_tokens' has no 'content'");
-    /* The space in front of [MASK] is dropped here anyway, as all are. */
+    /* the space before [MASK] is dropped here anyway, as all spaces are */
     for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++)
         if (cJSON_IsTrue(hf_member(added, flags[i])) && strcmp(name, "[MASK]") != 0)
             return hf_fail(p->f, ERR_UNSUPPORTED, HF_TOKENIZER,
@@ -110,7 +111,7 @@ static int read_tokens(struct pieces *p)
     return 0;
 }
 
-/* As GGUF files write them, one behind the other in `text`. */
+/* Write the names as GGUF files have them, one behind the other in `text`. */
 static int write_names(struct pieces *p)
 {
     size_t room = 1, at = 0;
@@ -140,9 +141,9 @@ static int write_names(struct pieces *p)
     return 0;
 }
 
-/* ---- what happens to a text before ---- */
+/* ---- normalizer and pretokenizer ---- */
 
-/* Absent: true, as BERT has it. Only that is done here. */
+/* Check a flag that must be true, which is also its default. */
 static int check_flag(const struct hf_folder *f, const cJSON *o, const char *name)
 {
     bool v = true;
@@ -217,7 +218,7 @@ static const char *special_of(const cJSON *step)
     return hf_text(hf_member(step, "SpecialToken"), "id");
 }
 
-/* What stands before and behind a text. */
+/* Add the special tokens before and behind a text. */
 static int add_template(struct pieces *p)
 {
     const cJSON *o = hf_member(p->f->tokenizer, "post_processor");
@@ -242,7 +243,7 @@ static int add_template(struct pieces *p)
     return rc;
 }
 
-/* ---- all of it ---- */
+/* ---- the whole file ---- */
 
 static int add_all(struct pieces *p)
 {

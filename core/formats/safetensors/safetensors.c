@@ -1,4 +1,9 @@
-/* core/formats/safetensors/safetensors.c - see safetensors.h. */
+/* core/formats/safetensors/safetensors.c - see safetensors.h.
+ *
+ * Only headers are read, never data. Each is a JSON tree that stays in memory, because tensor names
+ * are borrowed from it, so the total of all headers has a limit too. All tensors go into one array
+ * sorted by name: neighbours show duplicates, and a binary search compares it with the index.
+ */
 #include "core/formats/safetensors/safetensors.h"
 
 #include "core/base/err.h"
@@ -13,8 +18,8 @@
 
 #define MAX_HEAD ((size_t)32 << 20) /* some hundred bytes a tensor */
 #define MAX_FILES 1024
-#define MAX_HEADS ((size_t)64 << 20) /* of all files: their trees stay in memory */
-#define MAX_TENSORS ((size_t)1 << 18) /* each expert has its own, and each scale */
+#define MAX_HEADS ((size_t)64 << 20) /* bytes of all headers: their trees stay in memory */
+#define MAX_TENSORS ((size_t)1 << 18) /* each expert has tensors of its own, and each scale */
 #define EXACT 9007199254740992.0 /* 2^53: whole numbers up to here are exact in JSON's doubles */
 
 static const struct {
@@ -54,7 +59,7 @@ static uint32_t type_bytes(const char *type)
     return 0;
 }
 
-/* The shape's numbers, multiplied into *n. */
+/* Read the shape, and multiply its numbers into *n. */
 static bool read_shape(const cJSON *shape, struct safetensor *t, uint64_t *n)
 {
     const cJSON *d;
@@ -176,7 +181,7 @@ static int read_file(struct safetensors *s, const struct hf_folder *f, uint32_t 
     return 0;
 }
 
-/* ---- all of them ---- */
+/* ---- all files ---- */
 
 static int by_text(const void *a, const void *b)
 {
@@ -188,7 +193,7 @@ static int by_name(const void *a, const void *b)
     return strcmp(((const struct safetensor *)a)->name, ((const struct safetensor *)b)->name);
 }
 
-/* A file's name that stays in the folder. */
+/* Whether a file's name stays in the folder. */
 static bool is_plain_name(const char *name)
 {
     const size_t n = strlen(name);
@@ -197,7 +202,7 @@ static bool is_plain_name(const char *name)
            strcmp(name + n - 12, ".safetensors") == 0;
 }
 
-/* The files that the index names, each once. */
+/* List the files that the index names, each once. */
 static int list_files(struct safetensors *s, const struct hf_folder *f, const cJSON *map)
 {
     const size_t n = cJSON_IsObject(map) ? (size_t)cJSON_GetArraySize(map) : 0;
@@ -240,7 +245,7 @@ static int take_file(struct safetensors *s, const struct hf_folder *f, const cha
     return 0;
 }
 
-/* One file, or those of the index. */
+/* Find the one file, or those of the index. */
 static int find_files(struct safetensors *s, const struct hf_folder *f)
 {
     uint64_t size;
@@ -265,7 +270,8 @@ static int check_names(const struct safetensors *s, const struct hf_folder *f)
     return 0;
 }
 
-/* Each tensor of the index is in the file that it says; others are in none. */
+/* Check that each tensor of the index is in the file that it names, and that the files have no
+ * others. */
 static int check_index(const struct safetensors *s, const struct hf_folder *f)
 {
     const cJSON *map = hf_member(s->index, "weight_map"), *m;
@@ -287,7 +293,7 @@ static int check_index(const struct safetensors *s, const struct hf_folder *f)
     return 0;
 }
 
-/* What is in the files that were found. */
+/* Read the headers of the files that were found. */
 static int read_files(struct safetensors *s, const struct hf_folder *f)
 {
     int rc = 0;

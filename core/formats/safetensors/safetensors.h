@@ -1,13 +1,13 @@
-/* core/formats/safetensors/safetensors.h - what is in the *.safetensors files of a folder
+/* core/formats/safetensors/safetensors.h - the tensors in the *.safetensors files of a folder
  * (hf_folder.h).
  *
  * A file is the length of its header (8 bytes), the header (JSON: for each name a type, a shape and
- * where its bytes are in the data), and the data. The files are model.safetensors, or those that
- * model.safetensors.index.json lists with the tensors that are in each.
+ * the range of its bytes in the data), and the data. The files are model.safetensors, or those that
+ * model.safetensors.index.json lists with the tensors in each.
  *
  * Every header is checked: sizes, types, shapes that fit their bytes, bytes within the file, no
- * name twice, and, with an index, that it and the headers agree. That tensors do not overlap,
- * gguf_open_placed() checks.
+ * name twice, and, with an index, that it and the headers agree. gguf_open_placed() checks that
+ * tensors do not overlap.
  *
  * Thread: the one that loads.
  * Memory: names are borrowed from the headers' trees; safetensors_release() frees.
@@ -37,16 +37,16 @@ struct safetensor {
 
 struct safetensors { /* zero is a valid empty one */
     const char **files;
-    cJSON **heads; /* of the files */
+    cJSON **heads; /* parsed header of each file */
     uint32_t n_files;
-    uint64_t head_bytes; /* of all of them */
-    cJSON *index; /* NULL: there is none */
-    struct safetensor *items; /* in the order of their names */
+    uint64_t head_bytes; /* bytes of all headers */
+    cJSON *index; /* NULL: there is no index */
+    struct safetensor *items; /* sorted by name */
     size_t n_items;
 };
 
 int safetensors_read(struct safetensors *s, const struct hf_folder *f);
-/* The one file of that name (borrowed). */
+/* Read the one file of that name (borrowed). */
 int safetensors_read_file(struct safetensors *s, const struct hf_folder *f, const char *name);
 void safetensors_release(struct safetensors *s);
 

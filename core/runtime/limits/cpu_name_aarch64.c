@@ -1,4 +1,8 @@
-/* core/runtime/limits/cpu_name_aarch64.c - see cpu_name.h. */
+/* core/runtime/limits/cpu_name_aarch64.c - see cpu_name.h.
+ *
+ * MIDR_EL1 identifies the core. Linux traps the read in user space and answers it when HWCAP_CPUID
+ * is set; without that bit the instruction would kill the process, so the name stays empty.
+ */
 #include "core/runtime/limits/cpu_name.h"
 
 #include <stddef.h>
@@ -7,7 +11,7 @@
 #include <sys/auxv.h>
 
 #ifndef HWCAP_CPUID
-#define HWCAP_CPUID (1 << 11) /* the kernel answers for MIDR_EL1, which processes cannot read */
+#define HWCAP_CPUID (1 << 11) /* the kernel emulates reads of MIDR_EL1 for processes */
 #endif
 
 /* Implementer and part of MIDR_EL1, from the reference manuals of these cores. */

@@ -1,4 +1,8 @@
-/* core/runtime/limits/cpu_name_x86_64.c - see cpu_name.h. */
+/* core/runtime/limits/cpu_name_x86_64.c - see cpu_name.h.
+ *
+ * CPUID leaves 0x80000002 to 0x80000004 hold the brand string, 16 bytes in the four registers of
+ * each. A processor that lacks a leaf leaves its part zero, which ends the string.
+ */
 #include "core/runtime/limits/cpu_name.h"
 
 #include <cpuid.h>

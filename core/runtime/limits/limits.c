@@ -1,4 +1,10 @@
-/* core/runtime/limits/limits.c - see limits.h. */
+/* core/runtime/limits/limits.c - see limits.h.
+ *
+ * A probe is a function that all threads of a pool run many times between two barriers; thread 0
+ * keeps the shortest time from barrier to barrier. Peaks of products run in registers alone;
+ * reading streams over a region in 64 KiB units, whose pages are filled first, because untouched
+ * pages would all be the same zero page.
+ */
 #include "core/runtime/limits/limits.h"
 
 #include "core/base/err.h"
@@ -12,11 +18,13 @@
 #include <string.h>
 #include <time.h>
 
-#define PEAK_ROUNDS 8 /* the kinds of products in turn: a host that is slow for a while slows all */
-#define PEAK_RUNS 20  /* of a kind in a round */
+#define PEAK_ROUNDS 8 /* rounds over all kinds of products: a host that is slow for a while slows
+                       * all kinds */
+#define PEAK_RUNS 20  /* runs of a kind in a round */
 #define READ_RUNS 30
 #define QUICK_READ_RUNS 8
-#define READ_AHEAD 4096 /* bytes, as products of a row prefetch their weights */
+#define READ_AHEAD 4096 /* bytes that are prefetched ahead, as products of one row prefetch their
+                         * weights */
 
 typedef uint64_t vector __attribute__((vector_size(16), may_alias));
 
@@ -38,12 +46,12 @@ void limits_run_read(const void *bytes, size_t n_bytes)
 struct probe {
     enum kern_isa isa;
     enum kern_product product;
-    const uint8_t *bytes; /* not NULL: reading, [n_bytes], 64-byte aligned */
-    uint8_t *room;        /* the same, to be filled */
+    const uint8_t *bytes; /* not NULL: the region to read, [n_bytes], 64-byte aligned */
+    uint8_t *room;        /* the same region, to be filled */
     size_t n_bytes;
     int n_runs;
-    double ops;  /* of a thread in a run */
-    double best; /* seconds of a run */
+    double ops;  /* operations of a thread in a run */
+    double best; /* seconds of the best run */
 };
 
 static double now(void)
@@ -54,7 +62,7 @@ static double now(void)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-/* 64 KiB at a time, in the order of memory: the shares are contiguous. */
+/* Read 64 KiB units in the order of memory: the threads' shares are contiguous. */
 static void read_share(const struct probe *p, struct thread_pool_worker *w)
 {
     uint32_t from, to;
@@ -85,7 +93,7 @@ static void run_probe(void *ud, struct thread_pool_worker *w)
     }
 }
 
-/* Operations a second, in 10^9. */
+/* The rate in 10^9 operations a second. */
 static double peak_rate(struct thread_pool *t, enum kern_isa isa, enum kern_product product)
 {
     struct probe p = {.isa = isa, .product = product, .n_runs = PEAK_RUNS};
@@ -116,7 +124,7 @@ static int measure_reading(double *gbps, uint32_t threads, const struct numa *nu
 
     if (rc == 0) {
         (void)numa_place(numa, region, n_bytes);
-        thread_pool_run(t, fill_share, &p); /* else all pages would be one */
+        thread_pool_run(t, fill_share, &p); /* else all pages would be the zero page */
         thread_pool_run(t, run_probe, &p);
         *gbps = (double)n_bytes / p.best * 1e-9;
     }
@@ -125,8 +133,8 @@ static int measure_reading(double *gbps, uint32_t threads, const struct numa *nu
     return rc;
 }
 
-/* The calling thread is kept on a node as well, and is free again afterwards: it is what
- * cpus_read() asks. */
+/* The pool also keeps the calling thread on a node. Its CPU set is restored afterwards, because
+ * cpus_read() asks the calling thread for its CPUs. */
 int limits_measure_reading(double *gbps, uint32_t threads, const struct numa *numa, size_t n_bytes,
                            int n_runs)
 {

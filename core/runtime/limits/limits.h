@@ -1,9 +1,10 @@
-/* core/runtime/limits/limits.h - the peaks of this machine, measured: what the benches compare
+/* core/runtime/limits/limits.h - measures the peaks of this machine, which the benches compare
  * kernels with.
  *
- * Each kind of product has a peak of its own (peaks.h), which none exceeds. The memory rate
- * is loads, with prefetching as products do it, over a region that fits in no cache. The best of
- * many short runs counts, since a peak is what a quiet machine reaches. Takes about a second.
+ * Each kind of product has a peak of its own (peaks.h), which no product of that kind exceeds. The
+ * memory rate is that of loads, with prefetching as products do it, over a region that fits in no
+ * cache. The best of many short runs counts, since a peak is what a quiet machine reaches. Takes
+ * about a second.
  *
  * Thread: limits_measure() computes on the calling thread and on a thread pool of its own; the
  *         single loops: any.
@@ -25,12 +26,12 @@ struct limits {
     double read_gbps;            /* 10^9 bytes a second from memory */
 };
 
-/* All `threads` at work at once, and what they read placed as weights are; numa may be NULL.
- * ERR_NOMEM, or what thread_pool_create() says. */
+/* Measure with all `threads` working at once, and with the region placed as weights are; numa may
+ * be NULL. ERR_NOMEM, or an error of thread_pool_create(). */
 int limits_measure(struct limits *l, enum kern_isa isa, uint32_t threads, const struct numa *numa,
                    bool quick);
 
-/* The same of reading alone, n_bytes in every run. */
+/* Measure reading alone, n_bytes in every run. */
 int limits_measure_reading(double *gbps, uint32_t threads, const struct numa *numa, size_t n_bytes,
                            int n_runs);
 

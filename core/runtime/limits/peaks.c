@@ -1,4 +1,8 @@
-/* core/runtime/limits/peaks.c - see peaks.h. */
+/* core/runtime/limits/peaks.c - see peaks.h.
+ *
+ * Only counts: the loops are in peaks_x86_64.c and peaks_aarch64.c. A loop has a fixed number of
+ * steps, so the number of operations follows from the level's lanes without a counter in the loop.
+ */
 #include "core/runtime/limits/peaks.h"
 
 #include "core/runtime/limits/peaks_impl.h"

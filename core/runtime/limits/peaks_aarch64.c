@@ -1,12 +1,17 @@
-/* core/runtime/limits/peaks_aarch64.c - the loops of aarch64's levels. */
+/* core/runtime/limits/peaks_aarch64.c - the loops of aarch64's levels.
+ *
+ * Macros of peaks_impl.h make each loop from one step of a product (smull, sdot, usmmla) and the
+ * conversion of its sum; a "halves" loop has a scale for each half of a group. LEVELS maps the name
+ * of an instruction set to its loops; an unknown name gets those of "scalar".
+ */
 #include "core/runtime/limits/peaks_impl.h"
 
 #include <arm_neon.h>
 #include <string.h>
 
-/* ---- the definition: no more than what a compiler can make of it with ARMv8.0 ---- */
+/* ---- "scalar": the fastest loop that a compiler can make for ARMv8.0 ---- */
 
-/* Widened codes: a step is half of the lanes' products of two columns, smlal's four at a time. */
+/* A step of widened codes: half of the lanes' products of two columns, four of them in an smlal. */
 #define WIDE_128                                                                                   \
     vmlal_s16(a, vget_low_s16(vreinterpretq_s16_s32(w)), vget_high_s16(vreinterpretq_s16_s32(x)))
 
@@ -15,14 +20,14 @@ GROUPS(wide_128, "arch=armv8-a", int32x4_t, vreinterpretq_s32_s16(vdupq_n_s16(1)
 
 FMAS(fma_128, "arch=armv8-a", float32x4_t, vdupq_n_f32(0.5f), vfmaq_f32(x, a[j], x))
 
-/* ---- levels: sums start at a float's magic number, so a subtraction makes numbers of them ---- */
+/* ---- levels: sums start at the bits of a magic float; a subtraction converts them ---- */
 
 #define ONES vreinterpretq_s32_s8(vdupq_n_s8(1))
 #define HALF vdupq_n_f32(0.5f)
 #define BYTES(v) vreinterpretq_s8_s32(v)
 #define FLOAT(flat) vsubq_f32(vreinterpretq_f32_s32(flat), d)
 #define FINISH(flat) s = vfmaq_f32(s, FLOAT(flat), vmulq_f32(d, scale))
-/* One scale for either half, where the halves meet as floats. */
+/* A scale for each half of the group; the halves are added as floats. */
 #define FINISH_HALVES(flat)                                                                        \
     float32x4_t float_of_half = vmulq_f32(FLOAT(flat), d);                                         \
     OPAQUE(a);                                                                                     \
@@ -33,8 +38,8 @@ FMAS(fma_128, "arch=armv8-a", float32x4_t, vdupq_n_f32(0.5f), vfmaq_f32(x, a[j],
     GROUPS(name##_halves, isa, int32x4_t, ONES, float32x4_t, HALF, n_steps, add,                   \
            FINISH_HALVES(flat))
 
-/* Four lanes are two registers of products in 16 bits: a step is one of them. What adds these in
- * pairs comes once for each; that of wide codes after every second product. */
+/* Four lanes are two registers of 16-bit products, and a step is one register. Narrow codes add
+ * neighbouring products once at the end, wide codes after every second product. */
 #define SMLAL(a) vmlal_s8(a, vget_low_s8(BYTES(w)), vget_low_s8(BYTES(x)))
 #define SMULL vmull_s8(vget_low_s8(BYTES(w)), vget_low_s8(BYTES(x)))
 #define NARROW vreinterpretq_s32_s16(SMLAL(vreinterpretq_s16_s32(a)))
@@ -42,7 +47,7 @@ FMAS(fma_128, "arch=armv8-a", float32x4_t, vdupq_n_f32(0.5f), vfmaq_f32(x, a[j],
 LEVEL(smull_narrow, "arch=armv8-a", 16, NARROW, vaddq_s32(x, vpaddq_s32(PAIRS, PAIRS)))
 LEVEL(smull_wide, "arch=armv8-a", 8, vpadalq_s16(a, SMLAL(SMULL)), vaddq_s32(x, vpaddq_s32(a, w)))
 LEVEL(sdot, "arch=armv8.2-a+dotprod", 8, vdotq_s32(a, BYTES(w), BYTES(x)), a)
-/* Four sums are of two lanes and two rows. */
+/* A register of four sums holds two lanes of two rows. */
 LEVEL(usmmla, "arch=armv8.2-a+i8mm", 4, vusmmlaq_s32(a, vreinterpretq_u8_s32(w), BYTES(x)), a)
 
 static const struct peak_level LEVELS[] = {

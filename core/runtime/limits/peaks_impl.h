@@ -1,8 +1,8 @@
 /* core/runtime/limits/peaks_impl.h - the loops that every architecture's levels are made of.
  *
- * A loop of integers is a group of 32 columns over and over: eight quads for each sum, then what
- * makes a float of it, as the tiles in kernels/gemm/ do it. Sums are not set back: integers wrap,
- * and no instruction here takes longer for great numbers. What loads and unpacks weights is left
+ * A loop of integers repeats a group of 32 columns: eight quads for each sum, then the conversion
+ * of the sum to a float, as the tiles in kernels/gemm/ do it. Sums are not reset: integers wrap,
+ * and no instruction here takes longer for great numbers. Loading and unpacking weights is left
  * out, since a tile of many rows does it once for all of them.
  *
  * IN_VECTOR is the constraint of inline assembly for a vector register.
@@ -29,18 +29,19 @@ const struct peak_level *peak_level_of(enum kern_isa isa);
 #define IN_VECTOR "w"
 #endif
 
-#define N_GROUPS 8192 /* of a run: a fifth of a millisecond or more */
+#define N_GROUPS 8192 /* groups in a run: a fifth of a millisecond or more */
 #define N_FMAS 65536
-#define GROUP_SUMS 10 /* with what else a group needs they fill sixteen registers */
-#define FMA_SUMS 12   /* hide the latency of any fused multiply-add */
+#define GROUP_SUMS 10 /* sums that fill sixteen registers together with a group's other operands */
+#define FMA_SUMS 12   /* sums that hide the latency of any fused multiply-add */
 
-/* The compiler knows nothing of v any more: it neither folds nor moves what follows. */
+/* Hide the value of v from the compiler, so that it neither folds nor moves the code behind. */
 #define OPAQUE(v) __asm__ volatile("" : "+" IN_VECTOR(v))
 
 #define EACH_SUM _Pragma("GCC unroll 10") for (int j = 0; j < GROUP_SUMS; j++)
 #define EACH_FMA _Pragma("GCC unroll 12") for (int j = 0; j < FMA_SUMS; j++)
 
-/* `add` is sum a plus a step's products of w by x, `finish` takes a to the float sum s. */
+/* `add` is sum a plus a step's products of w and x; `finish` adds the converted a to the float sum
+ * s. */
 #define GROUPS(name, isa, int_vector, ones, float_vector, half, n_steps, add, finish)              \
     __attribute__((target(isa))) static void name(void)                                            \
     {                                                                                              \

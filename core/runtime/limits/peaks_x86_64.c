@@ -1,11 +1,16 @@
-/* core/runtime/limits/peaks_x86_64.c - the loops of x86-64's levels. */
+/* core/runtime/limits/peaks_x86_64.c - the loops of x86-64's levels.
+ *
+ * Macros of peaks_impl.h make each loop from one step of a product (vpdpbusd, tdpbssd, vpmaddubsw,
+ * vpmaddwd) and the conversion of its sum; a "halves" loop has a scale for each half of a group.
+ * Target attributes compile each loop for its level, whatever the build's own flags are.
+ */
 #include "core/runtime/limits/peaks_impl.h"
 
 #include <cpuid.h>
 #include <immintrin.h>
 #include <string.h>
 
-/* One scale for the group; for either half one, where the halves meet as floats. */
+/* A scale for the group; or a scale for each half, and the halves are added as floats. */
 #define FINISH(p, flat) s = p##_fmadd_ps(p##_cvtepi32_ps(flat), p##_mul_ps(d, scale), s)
 #define FINISH_HALVES(p, flat)                                                                     \
     float_of_half = p##_mul_ps(p##_cvtepi32_ps(flat), d);                                          \
@@ -35,7 +40,7 @@ GROUPS(vnni_256_halves, "avx2,fma,avxvnni", __m256i, ONES_256, __m256, HALF_256,
 
 /* ---- AMX: sixteen sums of a group at a time, on tiles of shapes as gemm_q_amx.c has them ---- */
 
-/* Products of a group, or of half of one; a row's sums to floats as above. */
+/* Products of a group, or of half a group; a row's sums become floats as above. */
 #define TILE_GROUPS(name, columns, dots, finish)                                                   \
     __attribute__((target("avx512f"))) static void name(void)                                      \
     {                                                                                              \
@@ -67,7 +72,7 @@ TILE_GROUPS(tiles, 32, "tdpbssd %%tmm3, %%tmm2, %%tmm0", FINISH(_mm512, a))
 TILE_GROUPS(tiles_halves, 16, "tdpbssd %%tmm3, %%tmm2, %%tmm0; tdpbssd %%tmm3, %%tmm2, %%tmm1",
             __m512 FINISH_HALVES(_mm512, a))
 
-/* ---- AVX2: sums in 16 bits that vpmaddwd makes 32 in the end, or widened codes ---- */
+/* ---- AVX2: 16-bit sums that vpmaddwd widens to 32 bits at the end, or widened codes ---- */
 
 #define NARROW_256 _mm256_add_epi16(a, _mm256_maddubs_epi16(w, x))
 #define WIDE_256 _mm256_add_epi32(a, _mm256_madd_epi16(w, x))
@@ -81,7 +86,7 @@ GROUPS(wide_256, "avx2,fma", __m256i, ONES_256, __m256, HALF_256, 16, WIDE_256, 
 GROUPS(wide_256_halves, "avx2,fma", __m256i, ONES_256, __m256, HALF_256, 16, WIDE_256,
        __m256 FINISH_HALVES(_mm256, a))
 
-/* ---- the definition: no more than what a compiler can make of it with SSE2 ---- */
+/* ---- "scalar": the fastest loop that a compiler can make with SSE2 ---- */
 
 GROUPS(wide_128, "sse2", __m128i, _mm_set1_epi16(1), __m128, _mm_set1_ps(0.5f), 16,
        _mm_add_epi32(a, _mm_madd_epi16(w, x)),
@@ -91,7 +96,7 @@ FMAS(fma_512, "avx512f", __m512, _mm512_set1_ps(0.5f), _mm512_fmadd_ps(a[j], x, 
 FMAS(fma_256, "avx2,fma", __m256, _mm256_set1_ps(0.5f), _mm256_fmadd_ps(a[j], x, x))
 FMAS(fma_128, "sse2", __m128, _mm_set1_ps(0.5f), _mm_add_ps(_mm_mul_ps(a[j], x), x))
 
-/* By name, so that a level without a row of its own is measured as the lowest. */
+/* Looked up by name; a level without a row of its own is measured as the lowest. */
 static const struct peak_level LEVELS[] = {
     {"scalar", {fma_128, wide_128, wide_128, wide_128, wide_128}, 4},
     {"avx2", {fma_256, narrow_256, narrow_256_halves, wide_256, wide_256_halves}, 8},
@@ -100,7 +105,8 @@ static const struct peak_level LEVELS[] = {
     {"amx", {fma_512, tiles, tiles_halves, tiles, tiles_halves}, 16},
 };
 
-/* The level below 512 bits, where the instruction exists in AVX-512's encoding only. */
+/* Used at the level below 512 bits on processors that have the instruction only in AVX-512's
+ * encoding. */
 static const struct peak_level AVX512VL = {
     "avxvnni", {fma_256, vnni_256vl, vnni_256vl_halves, vnni_256vl, vnni_256vl_halves}, 8};
 
