@@ -10,9 +10,6 @@
 
 #include <string.h>
 
-/* Text that whoever reads it takes for a value of another type. */
-#define OTHER_VALUES "\\s*(([-0-9\\[{][\\s\\S]*)|null|None|true|True|false|False)\\s*"
-
 static uint32_t strings_of(struct schema *s, const struct schema_node *at, struct expr_set *e);
 
 static uint32_t strings_of_branches(struct schema *s, const struct schema_node *at,
@@ -62,37 +59,35 @@ static uint32_t strings_of(struct schema *s, const struct schema_node *at, struc
     return (types & SCHEMA_STRING) != 0 ? schema_string_expr(s, at, e) : EXPR_NONE;
 }
 
-static struct grammar_piece write_text(struct schema *s, const cJSON *schema,
-                                       const struct schema_text *how, struct expr_set *e)
+static bool write_text(struct schema *s, const cJSON *schema, const struct schema_text *how,
+                       struct expr_set *e, struct grammar_piece *piece)
 {
     const struct schema_node at = {.schema = schema, .pointer = "#"};
     uint32_t out = strings_of(s, &at, e);
     const uint32_t has_end = expr_then(e, EXPR_ALL, expr_then(e, expr_text(e, how->end), EXPR_ALL));
 
     out = expr_and(e, out, expr_not(e, has_end));
-    if (how->is_plain)
+    if (how->others != NULL)
         out = expr_and(
-            e, out,
-            expr_not(e, grammar_regex_expr(e, s->b, OTHER_VALUES, strlen(OTHER_VALUES), 0)));
-    if (schema_has_failed(s))
-        out = EXPR_NONE; /* the builder makes no piece any more */
-    return expr_piece(e, out, false);
+            e, out, expr_not(e, grammar_regex_expr(e, s->b, how->others, strlen(how->others), 0)));
+    return !schema_has_failed(s) && expr_piece_or_none(e, out, false, piece);
 }
 
-struct grammar_piece grammar_schema_text(struct grammar_builder *b, const cJSON *root,
-                                         const cJSON *schema, const struct schema_text *how)
+bool grammar_schema_text(struct grammar_builder *b, const cJSON *root, const cJSON *schema,
+                         const struct schema_text *how, struct grammar_piece *out)
 {
     struct char_class all = {.n = 0};
-    struct grammar_piece p = {0};
     struct expr_set *e = NULL;
+    bool any = false;
     struct schema s;
 
+    *out = (struct grammar_piece){0};
     char_class_add(&all, 1, CHAR_LAST); /* U+0000 would end a C string */
     if (schema_begin(&s, b, root) == 0 && expr_create(&e, b, &all) == 0)
-        p = write_text(&s, schema, how, e);
+        any = write_text(&s, schema, how, e, out);
     expr_destroy(&e);
     schema_end(&s);
-    return p;
+    return any;
 }
 
 /* What is left of the schema without strings. */

@@ -162,6 +162,49 @@ def test_whole_schemas_are_held(sampler, reader, path):
     assert len(seen) > 2 * len(ROOTS), seen
 
 
+STRINGS = {
+    "day": {"anyOf": [{"type": "string", "format": "date"}, {"type": "null"}]},
+    "size": {"anyOf": [{"enum": ["1", "2"], "type": "string"}, {"type": "null"}]},
+    "code": {"type": ["string", "boolean"], "pattern": "^[0-9]{3}$"},
+    "mark": {"type": ["string", "null"], "pattern": "^[-{\\[][a-z]$"},
+}
+
+
+@pytest.mark.parametrize("path", ONE_BY_ONE, ids=lambda p: p.stem)
+def test_strings_beside_other_types(sampler, reader, path):
+    """A raw text is only kept from what its reader takes for one of the other types: "1" is a string where numbers are not
+    allowed. Where all strings of a schema would be taken so, its other values are left."""
+    parameters = {"type": "object", "properties": {**STRINGS, "one": {"enum": ["1", 1]}}, "required": [*STRINGS, "one"],
+                  "additionalProperties": False}
+    made = sampler.ask(calls={"family": path.stem, "max": 1, "tools": [{"name": "f", "parameters": parameters}]}, samples=40,
+                       seed=3, texts=[], endings=marks_of(path))
+    assert "error" not in made, made
+    seen = set()
+    for text in made["samples"]:
+        got = reader.ask(family=path.stem, text=text, tools=[{"type": "function", "function": {"name": "f", "parameters": parameters}}])
+        assert got["error"] == 0 and [c["whole"] for c in got["calls"]] == [True], (text, got)
+        value = json.loads(got["calls"][0]["arguments"])
+        jsonschema.validate(value, parameters)
+        seen |= {k for k, v in value.items() if isinstance(v, str)}
+    assert seen >= set(STRINGS), seen
+
+
+def test_what_no_text_can_be(sampler):
+    """The only value holds the text that would end it."""
+    parameters = {"type": "object", "properties": {"a": {"const": "b</parameter>c"}}, "required": ["a"]}
+    made = sampler.ask(calls={"family": "qwen3_coder", "max": 1, "tools": [{"name": "f", "parameters": parameters}]}, texts=[])
+    assert "the argument 'a' has no value that can be written" in made["error"], made
+
+
+@pytest.mark.parametrize("family,head", [("gemma4", "<|tool_call>call:f{"), ("functiongemma", "<start_function_call>call:f{")])
+def test_strings_of_json_among_quoted_values(reader, family, head):
+    """A quote that is escaped does not end a string: brackets behind it are part of the string."""
+    tail = {"gemma4": "}<tool_call|>", "functiongemma": "}<end_function_call>"}[family]
+    for value in (['"}'], {"k": "a\"] b", "l": ["\\", "}"]}, '"', 'a\\"}'):
+        got = reader.ask(family=family, text=head + "v:" + json.dumps(value) + ",n:1" + tail, tools=OFFERED)
+        assert [(c["whole"], json.loads(c["arguments"])) for c in got["calls"]] == [(True, {"v": value, "n": 1})], (value, got)
+
+
 def test_schemas_that_fork(reader):
     """Each level refers to the next one eight times: how long it is looked at has a bound, and the call is read."""
     levels = {f"d{i}": {"allOf": [{"$ref": f"#/$defs/d{i + 1}"}] * 8} for i in range(14)}

@@ -497,8 +497,10 @@ static bool skip_json_string(struct call_value_scan *s, const char *text, size_t
     for (; s->at < n && s->quote != 0; s->at++) {
         if (text[s->at] == '\\' && s->at + 1 == n)
             return false;
-        s->at += text[s->at] == '\\';
-        s->quote = text[s->at] == '"' ? 0 : s->quote;
+        if (text[s->at] == '\\')
+            s->at++; /* what it escapes ends nothing */
+        else if (text[s->at] == '"')
+            s->quote = 0;
     }
     return true;
 }

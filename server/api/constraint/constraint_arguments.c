@@ -30,14 +30,63 @@ static bool has_kind(const struct family *f, enum pattern_kind kind)
     return false;
 }
 
-/* A string between the family's quotes. */
-static struct grammar_piece quoted_piece(const struct calls_tool *t, const cJSON *schema)
+/* A string between the family's quotes. False: there is none. */
+static bool quoted_piece(const struct calls_tool *t, const cJSON *schema, struct grammar_piece *out)
 {
     const struct schema_text how = {.end = t->family->quotes[1]};
-    struct grammar_piece p = calls_text_piece(t, t->family->quotes[0]);
+    struct grammar_piece text;
 
-    p = grammar_then(t->b, p, grammar_schema_text(t->b, t->parameters, schema, &how));
-    return grammar_then(t->b, p, calls_text_piece(t, t->family->quotes[1]));
+    if (!grammar_schema_text(t->b, t->parameters, schema, &how, &text))
+        return false;
+    *out = grammar_then(t->b, calls_text_piece(t, t->family->quotes[0]), text);
+    *out = grammar_then(t->b, *out, calls_text_piece(t, t->family->quotes[1]));
+    return true;
+}
+
+#define OTHERS_MAX 160
+
+/* Raw text of an argument that may be of these types, and is taken for one that is no string
+ * (call_value_add_text()). NULL: none is. */
+static const char *other_values(unsigned types, char out[static OTHERS_MAX])
+{
+    static const struct {
+        unsigned type;
+        const char *regex;
+    } others[] = {
+        {ARGUMENT_NULL, "|null|None"},
+        {ARGUMENT_BOOLEAN, "|true|True|false|False"},
+        {ARGUMENT_INTEGER, "|-?(0|[1-9][0-9]*)(\\.0+)?"},
+        {ARGUMENT_NUMBER, "|-?(0|[1-9][0-9]*)(\\.[0-9]+)?([eE][-+]?[0-9]+)?"},
+        {ARGUMENT_ARRAY, "|\\[[\\s\\S]*"},
+        {ARGUMENT_OBJECT, "|\\{[\\s\\S]*"},
+    };
+    bool any = false;
+
+    snprintf(out, OTHERS_MAX, "[ \\t\\r\\n]*(");
+    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+        if ((types & others[i].type) != 0) {
+            snprintf(out + strlen(out), OTHERS_MAX - strlen(out), "%s", others[i].regex + !any);
+            any = true;
+        }
+    snprintf(out + strlen(out), OTHERS_MAX - strlen(out), ")[ \\t\\r\\n]*");
+    return any ? out : NULL;
+}
+
+/* The strings of the schema as the pattern's hole has them. False: there are none. */
+static bool string_piece(const struct calls_tool *t, const struct call_pattern *p,
+                         const cJSON *schema, unsigned types, struct grammar_piece *out)
+{
+    const enum pattern_kind kind = p->at[pattern_hole(p)].kind;
+    struct schema_text how = {.end = end_of(p)};
+    char others[OTHERS_MAX];
+
+    if ((types & ARGUMENT_STRING) == 0 || kind == PATTERN_VALUE_JSON)
+        return false;
+    if (kind == PATTERN_VALUE_QUOTED)
+        return quoted_piece(t, schema, out);
+    if (kind != PATTERN_VALUE_STRING)
+        how.others = other_values(types | t->read_types, others);
+    return grammar_schema_text(t->b, t->parameters, schema, &how, out);
 }
 
 /* The values of the schema, of these types, as the pattern's hole has them. False: it has none. */
@@ -45,12 +94,9 @@ static bool value_piece(const struct calls_tool *t, const struct call_pattern *p
                         const cJSON *schema, unsigned types, struct grammar_piece *out)
 {
     const enum pattern_kind kind = p->at[pattern_hole(p)].kind;
-    const bool is_text = kind == PATTERN_VALUE_TEXT || kind == PATTERN_VALUE_TAGS;
-    const bool has_strings = (types & ARGUMENT_STRING) != 0;
     const bool has_others = (types & ~(unsigned)ARGUMENT_STRING) != 0;
-    const bool is_read_as = ((types | t->read_types) & ~(unsigned)ARGUMENT_STRING) != 0;
-    const struct schema_text how = {.end = end_of(p), .is_plain = is_read_as && is_text};
     struct grammar_piece others;
+    bool has_strings;
 
     if (kind == PATTERN_VALUE_PYTHON ||
         (kind == PATTERN_VALUE_JSON && !has_kind(t->family, PATTERN_VALUE_STRING))) {
@@ -58,18 +104,11 @@ static bool value_piece(const struct calls_tool *t, const struct call_pattern *p
             grammar_schema_within(t->b, t->parameters, schema, true, kind == PATTERN_VALUE_PYTHON);
         return true;
     }
-    if (kind == PATTERN_VALUE_STRING && has_strings)
-        *out = grammar_schema_text(t->b, t->parameters, schema, &how);
-    if (kind == PATTERN_VALUE_STRING)
+    has_strings = string_piece(t, p, schema, types, out);
+    if (kind == PATTERN_VALUE_STRING || !has_others)
         return has_strings;
-    if (is_text && has_strings)
-        *out = grammar_schema_text(t->b, t->parameters, schema, &how);
-    if (kind == PATTERN_VALUE_QUOTED && has_strings)
-        *out = quoted_piece(t, schema);
-    if (!has_others)
-        return has_strings && kind != PATTERN_VALUE_JSON;
     others = grammar_schema_within(t->b, t->parameters, schema, false, false);
-    *out = has_strings && kind != PATTERN_VALUE_JSON ? grammar_or(t->b, *out, others) : others;
+    *out = has_strings ? grammar_or(t->b, *out, others) : others;
     return true;
 }
 
@@ -85,10 +124,9 @@ static bool pattern_argument(const struct calls_tool *t, const struct call_patte
         (kind == PATTERN_VALUE_JSON && types == ARGUMENT_STRING &&
          has_kind(t->family, PATTERN_VALUE_STRING)))
         return false;
-    *out = calls_pattern_piece(t, p, 0, hole);
     if (!value_piece(t, p, schema, types, &value))
         return false;
-    *out = grammar_then(t->b, *out, value);
+    *out = grammar_then(t->b, calls_pattern_piece(t, p, 0, hole), value);
     *out = grammar_then(t->b, *out, calls_pattern_piece(t, p, hole + 1, p->n));
     return true;
 }
