@@ -189,6 +189,39 @@ def test_strings_beside_other_types(sampler, reader, path):
     assert seen >= set(STRINGS), seen
 
 
+@pytest.mark.parametrize("path", ONE_BY_ONE, ids=lambda p: p.stem)
+def test_many_tools(sampler, path):
+    """As many as agents have: the strings of all arguments share what they have in common."""
+    kinds = [{"type": "string"}, {"anyOf": [{"type": "string"}, {"type": "null"}]}, {"type": "integer"},
+             {"enum": [f"kind {i}" for i in range(6)], "type": "string"}, {"type": "array", "items": {"type": "string"}}]
+    tools = [{"name": f"tool_{i}", "parameters": {"type": "object", "properties": {
+        f"p{k}": {**kinds[k % 5], "description": f"argument {k} of {i}"} for k in range(10)}, "required": ["p0"],
+        "additionalProperties": False}} for i in range(64)]
+    made = sampler.ask(calls={"family": path.stem, "max": 8, "tools": tools}, samples=1, seed=1, texts=[])
+    assert "error" not in made, made
+
+
+@pytest.mark.parametrize("path", ONE_BY_ONE, ids=lambda p: p.stem)
+def test_long_lists_of_strings(sampler, reader, path):
+    words = [f"{'abcdefghij'[i % 10]}-{i} of them" for i in range(600)]
+    parameters = {"type": "object", "properties": {"a": {"anyOf": [{"enum": words}, {"type": "null"}]}}, "required": ["a"],
+                  "additionalProperties": False}
+    made = sampler.ask(calls={"family": path.stem, "max": 1, "tools": [{"name": "f", "parameters": parameters}]}, samples=20,
+                       seed=1, texts=[])
+    assert "error" not in made, made
+    seen = set()
+    for text in made["samples"]:
+        got = reader.ask(family=path.stem, text=text, tools=[{"type": "function", "function": {"name": "f", "parameters": parameters}}])
+        seen.add(json.loads(got["calls"][0]["arguments"])["a"])
+    assert seen <= {*words, None} and len(seen) > 2, seen
+
+
+def test_a_length_that_is_too_long(sampler):
+    tool = {"name": "f", "parameters": {"type": "object", "properties": {"a": {"type": "string", "maxLength": 9000}}}}
+    made = sampler.ask(calls={"family": "qwen3_coder", "max": 1, "tools": [tool]}, texts=[])
+    assert "the argument 'a' of 'f'" in made["error"] and "a shorter 'maxLength'" in made["error"], made
+
+
 def test_what_no_text_can_be(sampler):
     """The only value holds the text that would end it."""
     parameters = {"type": "object", "properties": {"a": {"const": "b</parameter>c"}}, "required": ["a"]}
@@ -440,6 +473,17 @@ def test_the_order_is_the_model_s(start, path, stream):
             done = [e["item"] for e in events if e["type"] == "response.output_item.done"]
             assert done == got["output"] and [e["output_index"] for e in events if e["type"].endswith("item.done")] == list(range(7))
     assert blocks_of(path, got) == ORDER
+
+
+@pytest.mark.parametrize("answer,kinds", [("<think>Hm", ["reasoning"]), ("<think>Hm</think>\n", ["reasoning"]), ("<think></think>", ["message"])])
+def test_answers_without_text(start, answer, kinds):
+    """Whole and streamed a response has the same items: a message is made up only where there would be none."""
+    s = start("--tool-call-parser", "hermes", "--reasoning-parser", "hermes")
+    body = {"input": "Once", "max_output_tokens": 99, "structured_outputs": {"choice": [answer]}, "temperature": 0}
+    streamed = [e for _, e in events_of(s, "/v1/responses", {**body, "stream": True})][-1]["response"]["output"]
+    whole = s.post("/v1/responses", body).json["output"]
+    assert [[(i["type"], [c["text"] for c in i["content"]]) for i in o] for o in (whole, streamed)] == [
+        [(k, ["Hm" if k == "reasoning" else ""]) for k in kinds]] * 2
 
 
 def test_chats_have_one_text(start):
