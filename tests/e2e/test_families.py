@@ -475,6 +475,20 @@ def test_the_order_is_the_model_s(start, path, stream):
     assert blocks_of(path, got) == ORDER
 
 
+@pytest.mark.parametrize("family,word", [("granite", "response"), ("jamba", "answer"), ("hunyuan", "answer")])
+def test_texts_about_the_marks_around_texts(reader, family, word):
+    """`<answer>` is a mark where the answer begins with it, and a word of XML anywhere else."""
+    a, z = f"<{word}>", f"</{word}>"
+    for text, content in ((f"{a}Hi.{z}", "Hi."), (f"<think>Hm.</think>\n{a}\nHi.\n{z}\n", "Hi.\n\n"), (f"{a}Hi.", "Hi."),
+                          (f"Use `{a}` and `{z}`.", None), (f'{{"a": "{a}x{z}"}}', None), (f"x{z}", None), (f"{z} ends it", None),
+                          (f"{a}See {a}y{z}{z}", f"See {a}y{z}"), (f"{a}{z}", ""), (f"{a[:-1]} x", None)):
+        got = reader.ask(family=family, text=text, tools=OFFERED)
+        assert got.get("content") == (text if content is None else content), (text, got)
+        assert got["reasoning"] == ("Hm." if "think" in text else "")
+    got = reader.ask(family=family, text=f"<think>{a} and {z}?</think>So.", tools=OFFERED)
+    assert (got["reasoning"], got["content"]) == (f"{a} and {z}?", "So."), got
+
+
 @pytest.mark.parametrize("answer,kinds", [("<think>Hm", ["reasoning"]), ("<think>Hm</think>\n", ["reasoning"]), ("<think></think>", ["message"])])
 def test_answers_without_text(start, answer, kinds):
     """Whole and streamed a response has the same items: a message is made up only where there would be none."""
