@@ -414,6 +414,24 @@ def test_a_schema_of_whole_objects(start):
         assert whole > 1
 
 
+@pytest.mark.parametrize("family", ["hermes", "kimi_k2", "harmony", "none"])
+def test_arguments_are_an_object(start, family):
+    """Whatever else a tool's schema allows: a call with other arguments is none to whoever reads it."""
+    s = start("--tool-call-parser", family)
+    body = {"messages": [{"role": "user", "content": "Once"}], "max_tokens": 300, "temperature": 1}
+    for choice in ("required", {"type": "function", "function": {"name": "f"}}):
+        for parameters in ({"title": "Nothing"}, {"type": ["null", "object"]}, {"anyOf": [{"type": "null"}, {"type": "object"}]}):
+            tool = {"type": "function", "function": {"name": "f", "parameters": parameters}}
+            for seed in range(5):
+                [c] = s.post("/v1/chat/completions", {**body, "tools": [tool], "tool_choice": choice, "seed": seed}).json["choices"]
+                if c["finish_reason"] != "length":
+                    assert isinstance(json.loads(c["message"]["tool_calls"][0]["function"]["arguments"]), dict), (parameters, c)
+        for parameters in ({"type": "string"}, {"enum": ["a"]}, {"type": ["string", "null"]}):
+            tool = {"type": "function", "function": {"name": "f", "parameters": parameters}}
+            r = s.post("/v1/chat/completions", {**body, "tools": [tool], "tool_choice": choice})
+            assert r.status == 400 and r.json["error"]["param"] == "tools", (parameters, r.body)
+
+
 # ---- in order
 
 def hermes(value):
