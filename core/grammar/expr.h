@@ -62,5 +62,8 @@ bool expr_matches(struct expr_set *e, uint32_t a, const char *text);
 bool expr_is_none(struct expr_set *e, uint32_t a);
 /* As a piece; is_json: its characters as in a JSON string. */
 struct grammar_piece expr_piece(struct expr_set *e, uint32_t a, bool is_json);
+/* The same, where there may be no text: false, and no error of the builder's but one that it had or
+ * that came of the work. */
+bool expr_piece_or_none(struct expr_set *e, uint32_t a, bool is_json, struct grammar_piece *out);
 
 #endif

@@ -187,22 +187,38 @@ static void write_state(struct automaton *a, uint32_t state, bool is_json)
     grammar_define(b, a->rules[state], p);
 }
 
+static void write_states(struct automaton *a, bool is_json)
+{
+    for (uint32_t i = 0; i < a->n && !expr_has_failed(a->e); i++)
+        if (a->is_alive[i])
+            a->rules[i] = grammar_rule(a->e->b, "");
+    for (uint32_t i = 0; i < a->n && !expr_has_failed(a->e); i++)
+        if (a->is_alive[i])
+            write_state(a, i, is_json);
+}
+
+bool expr_piece_or_none(struct expr_set *e, uint32_t start, bool is_json, struct grammar_piece *out)
+{
+    struct automaton a;
+    bool any;
+
+    *out = (struct grammar_piece){0};
+    any = make(&a, e, start) && a.n > 0 && a.is_alive[0];
+    if (any)
+        write_states(&a, is_json);
+    any = any && !expr_has_failed(e);
+    if (any)
+        *out = grammar_call(e->b, a.rules[0]);
+    automaton_release(&a);
+    return any;
+}
+
 struct grammar_piece expr_piece(struct expr_set *e, uint32_t start, bool is_json)
 {
-    struct grammar_piece p = {0};
-    struct automaton a;
+    struct grammar_piece p;
 
-    if (make(&a, e, start) && (a.n == 0 || !a.is_alive[0]))
+    if (!expr_piece_or_none(e, start, is_json, &p))
         grammar_builder_fail(e->b, ERR_INVAL, "no text matches");
-    for (uint32_t i = 0; i < a.n && !expr_has_failed(e); i++)
-        if (a.is_alive[i])
-            a.rules[i] = grammar_rule(e->b, "");
-    for (uint32_t i = 0; i < a.n && !expr_has_failed(e); i++)
-        if (a.is_alive[i])
-            write_state(&a, i, is_json);
-    if (!expr_has_failed(e))
-        p = grammar_call(e->b, a.rules[0]);
-    automaton_release(&a);
     return p;
 }
 

@@ -60,6 +60,7 @@
 #ifndef CORE_GRAMMAR_JSON_SCHEMA_H
 #define CORE_GRAMMAR_JSON_SCHEMA_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "core/base/json.h"
@@ -74,14 +75,16 @@ struct grammar_piece grammar_schema(struct grammar_builder *b, const cJSON *sche
 
 /* ---- values that are not written as JSON; json_schema_text.c ---- */
 
-struct schema_text { /* a string without quotes and escapes */
-    const char *end; /* the text that ends it, which it cannot have */
-    bool is_plain;   /* it must not read as a number, true, false, null, a list or an object */
+struct schema_text {    /* a string without quotes and escapes */
+    const char *end;    /* the text that ends it, which it cannot have */
+    const char *others; /* a regular expression (regex.h): texts that its reader takes for a value
+                           of another type, which it cannot be; NULL: none */
 };
 
-/* The strings of `schema`, which stands within `root` ($ref). ERR_INVAL: there are none. */
-struct grammar_piece grammar_schema_text(struct grammar_builder *b, const cJSON *root,
-                                         const cJSON *schema, const struct schema_text *how);
+/* The strings of `schema`, which stands within `root` ($ref), to *out. False: there are none, or
+ * the builder has failed. */
+bool grammar_schema_text(struct grammar_builder *b, const cJSON *root, const cJSON *schema,
+                         const struct schema_text *how, struct grammar_piece *out);
 
 /* All values, or all but strings, as JSON or, is_python, as literals of Python. */
 struct grammar_piece grammar_schema_within(struct grammar_builder *b, const cJSON *root,

@@ -39,7 +39,7 @@ bool schema_is_impossible(const cJSON *merged)
  * recursion goes through a rule. False: it contradicts what stands beside. */
 static bool merge_branch(struct schema *s, struct schema_node *in, const cJSON *base)
 {
-    const cJSON *merged;
+    const cJSON *merged, *value = NULL;
 
     if (base->child == NULL && schema_get(in->schema, "allOf") == NULL)
         return true;
@@ -47,7 +47,8 @@ static bool merge_branch(struct schema *s, struct schema_node *in, const cJSON *
     if (merged == NULL || schema_is_impossible(merged))
         return false;
     in->schema = merged;
-    return true;
+    return (schema_get(merged, "enum") == NULL && schema_get(merged, "const") == NULL) ||
+           schema_next_value(s, in, &value);
 }
 
 bool schema_branch(struct schema *s, const struct schema_node *at, const char *keyword, uint32_t n,

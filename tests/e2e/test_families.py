@@ -164,6 +164,82 @@ def test_whole_schemas_are_held(sampler, reader, path):
     assert len(seen) > 2 * len(ROOTS), seen
 
 
+STRINGS = {
+    "day": {"anyOf": [{"type": "string", "format": "date"}, {"type": "null"}]},
+    "size": {"anyOf": [{"enum": ["1", "2"], "type": "string"}, {"type": "null"}]},
+    "code": {"type": ["string", "boolean"], "pattern": "^[0-9]{3}$"},
+    "mark": {"type": ["string", "null"], "pattern": "^[-{\\[][a-z]$"},
+}
+
+
+@pytest.mark.parametrize("path", ONE_BY_ONE, ids=lambda p: p.stem)
+def test_strings_beside_other_types(sampler, reader, path):
+    """A raw text is only kept from what its reader takes for one of the other types: "1" is a string where numbers are not
+    allowed. Where all strings of a schema would be taken so, its other values are left."""
+    parameters = {"type": "object", "properties": {**STRINGS, "one": {"enum": ["1", 1]}}, "required": [*STRINGS, "one"],
+                  "additionalProperties": False}
+    made = sampler.ask(calls={"family": path.stem, "max": 1, "tools": [{"name": "f", "parameters": parameters}]}, samples=40,
+                       seed=3, texts=[], endings=marks_of(path))
+    assert "error" not in made, made
+    seen = set()
+    for text in made["samples"]:
+        got = reader.ask(family=path.stem, text=text, tools=[{"type": "function", "function": {"name": "f", "parameters": parameters}}])
+        assert got["error"] == 0 and [c["whole"] for c in got["calls"]] == [True], (text, got)
+        value = json.loads(got["calls"][0]["arguments"])
+        jsonschema.validate(value, parameters)
+        seen |= {k for k, v in value.items() if isinstance(v, str)}
+    assert seen >= set(STRINGS), seen
+
+
+@pytest.mark.parametrize("path", ONE_BY_ONE, ids=lambda p: p.stem)
+def test_many_tools(sampler, path):
+    """As many as agents have: the strings of all arguments share what they have in common."""
+    kinds = [{"type": "string"}, {"anyOf": [{"type": "string"}, {"type": "null"}]}, {"type": "integer"},
+             {"enum": [f"kind {i}" for i in range(6)], "type": "string"}, {"type": "array", "items": {"type": "string"}}]
+    tools = [{"name": f"tool_{i}", "parameters": {"type": "object", "properties": {
+        f"p{k}": {**kinds[k % 5], "description": f"argument {k} of {i}"} for k in range(10)}, "required": ["p0"],
+        "additionalProperties": False}} for i in range(64)]
+    made = sampler.ask(calls={"family": path.stem, "max": 8, "tools": tools}, samples=1, seed=1, texts=[])
+    assert "error" not in made, made
+
+
+@pytest.mark.parametrize("path", ONE_BY_ONE, ids=lambda p: p.stem)
+def test_long_lists_of_strings(sampler, reader, path):
+    words = [f"{'abcdefghij'[i % 10]}-{i} of them" for i in range(600)]
+    parameters = {"type": "object", "properties": {"a": {"anyOf": [{"enum": words}, {"type": "null"}]}}, "required": ["a"],
+                  "additionalProperties": False}
+    made = sampler.ask(calls={"family": path.stem, "max": 1, "tools": [{"name": "f", "parameters": parameters}]}, samples=20,
+                       seed=1, texts=[])
+    assert "error" not in made, made
+    seen = set()
+    for text in made["samples"]:
+        got = reader.ask(family=path.stem, text=text, tools=[{"type": "function", "function": {"name": "f", "parameters": parameters}}])
+        seen.add(json.loads(got["calls"][0]["arguments"])["a"])
+    assert seen <= {*words, None} and len(seen) > 2, seen
+
+
+def test_a_length_that_is_too_long(sampler):
+    tool = {"name": "f", "parameters": {"type": "object", "properties": {"a": {"type": "string", "maxLength": 9000}}}}
+    made = sampler.ask(calls={"family": "qwen3_coder", "max": 1, "tools": [tool]}, texts=[])
+    assert "the argument 'a' of 'f'" in made["error"] and "a shorter 'maxLength'" in made["error"], made
+
+
+def test_what_no_text_can_be(sampler):
+    """The only value holds the text that would end it."""
+    parameters = {"type": "object", "properties": {"a": {"const": "b</parameter>c"}}, "required": ["a"]}
+    made = sampler.ask(calls={"family": "qwen3_coder", "max": 1, "tools": [{"name": "f", "parameters": parameters}]}, texts=[])
+    assert "the argument 'a' has no value that can be written" in made["error"], made
+
+
+@pytest.mark.parametrize("family,head", [("gemma4", "<|tool_call>call:f{"), ("functiongemma", "<start_function_call>call:f{")])
+def test_strings_of_json_among_quoted_values(reader, family, head):
+    """A quote that is escaped does not end a string: brackets behind it are part of the string."""
+    tail = {"gemma4": "}<tool_call|>", "functiongemma": "}<end_function_call>"}[family]
+    for value in (['"}'], {"k": "a\"] b", "l": ["\\", "}"]}, '"', 'a\\"}'):
+        got = reader.ask(family=family, text=head + "v:" + json.dumps(value) + ",n:1" + tail, tools=OFFERED)
+        assert [(c["whole"], json.loads(c["arguments"])) for c in got["calls"]] == [(True, {"v": value, "n": 1})], (value, got)
+
+
 def test_schemas_that_fork(reader):
     """Each level refers to the next one eight times: how long it is looked at has a bound, and the call is read."""
     levels = {f"d{i}": {"allOf": [{"$ref": f"#/$defs/d{i + 1}"}] * 8} for i in range(14)}
@@ -350,6 +426,24 @@ def test_a_schema_of_whole_objects(start):
         assert whole > 1
 
 
+@pytest.mark.parametrize("family", ["hermes", "kimi_k2", "harmony", "none"])
+def test_arguments_are_an_object(start, family):
+    """Whatever else a tool's schema allows: a call with other arguments is none to whoever reads it."""
+    s = start("--tool-call-parser", family)
+    body = {"messages": [{"role": "user", "content": "Once"}], "max_tokens": 300, "temperature": 1}
+    for choice in ("required", {"type": "function", "function": {"name": "f"}}):
+        for parameters in ({"title": "Nothing"}, {"type": ["null", "object"]}, {"anyOf": [{"type": "null"}, {"type": "object"}]}):
+            tool = {"type": "function", "function": {"name": "f", "parameters": parameters}}
+            for seed in range(5):
+                [c] = s.post("/v1/chat/completions", {**body, "tools": [tool], "tool_choice": choice, "seed": seed}).json["choices"]
+                if c["finish_reason"] != "length":
+                    assert isinstance(json.loads(c["message"]["tool_calls"][0]["function"]["arguments"]), dict), (parameters, c)
+        for parameters in ({"type": "string"}, {"enum": ["a"]}, {"type": ["string", "null"]}):
+            tool = {"type": "function", "function": {"name": "f", "parameters": parameters}}
+            r = s.post("/v1/chat/completions", {**body, "tools": [tool], "tool_choice": choice})
+            assert r.status == 400 and r.json["error"]["param"] == "tools", (parameters, r.body)
+
+
 # ---- in order
 
 def hermes(value):
@@ -411,6 +505,31 @@ def test_the_order_is_the_model_s(start, path, stream):
     assert blocks_of(path, got) == ORDER
     if path == "/v1/messages":  # some clients send a thought back as such only if it is signed
         assert [b["signature"] for b in got["content"] if b["type"] == "thinking"] == ["cXVpcmU=", "cXVpcmU="]
+
+
+@pytest.mark.parametrize("family,word", [("granite", "response"), ("jamba", "answer"), ("hunyuan", "answer")])
+def test_texts_about_the_marks_around_texts(reader, family, word):
+    """`<answer>` is a mark where the answer begins with it, and a word of XML anywhere else."""
+    a, z = f"<{word}>", f"</{word}>"
+    for text, content in ((f"{a}Hi.{z}", "Hi."), (f"<think>Hm.</think>\n{a}\nHi.\n{z}\n", "Hi.\n\n"), (f"{a}Hi.", "Hi."),
+                          (f"Use `{a}` and `{z}`.", None), (f'{{"a": "{a}x{z}"}}', None), (f"x{z}", None), (f"{z} ends it", None),
+                          (f"{a}See {a}y{z}{z}", f"See {a}y{z}"), (f"{a}{z}", ""), (f"{a[:-1]} x", None)):
+        got = reader.ask(family=family, text=text, tools=OFFERED)
+        assert got.get("content") == (text if content is None else content), (text, got)
+        assert got["reasoning"] == ("Hm." if "think" in text else "")
+    got = reader.ask(family=family, text=f"<think>{a} and {z}?</think>So.", tools=OFFERED)
+    assert (got["reasoning"], got["content"]) == (f"{a} and {z}?", "So."), got
+
+
+@pytest.mark.parametrize("answer,kinds", [("<think>Hm", ["reasoning"]), ("<think>Hm</think>\n", ["reasoning"]), ("<think></think>", ["message"])])
+def test_answers_without_text(start, answer, kinds):
+    """Whole and streamed a response has the same items: a message is made up only where there would be none."""
+    s = start("--tool-call-parser", "hermes", "--reasoning-parser", "hermes")
+    body = {"input": "Once", "max_output_tokens": 99, "structured_outputs": {"choice": [answer]}, "temperature": 0}
+    streamed = [e for _, e in events_of(s, "/v1/responses", {**body, "stream": True})][-1]["response"]["output"]
+    whole = s.post("/v1/responses", body).json["output"]
+    assert [[(i["type"], [c["text"] for c in i["content"]]) for i in o] for o in (whole, streamed)] == [
+        [(k, ["Hm" if k == "reasoning" else ""]) for k in kinds]] * 2
 
 
 def test_chats_have_one_text(start):

@@ -495,12 +495,12 @@ static void count_brackets(struct call_value_scan *s, char c)
 static bool skip_json_string(struct call_value_scan *s, const char *text, size_t n)
 {
     for (; s->at < n && s->quote != 0; s->at++) {
-        const char c = text[s->at];
-
-        if (c == '\\' && s->at + 1 == n)
+        if (text[s->at] == '\\' && s->at + 1 == n)
             return false;
-        s->at += c == '\\';
-        s->quote = c == '"' ? 0 : s->quote;
+        if (text[s->at] == '\\')
+            s->at++; /* an escaped character ends nothing */
+        else if (text[s->at] == '"')
+            s->quote = 0;
     }
     return true;
 }

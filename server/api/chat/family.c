@@ -101,6 +101,11 @@ static const char *read_off(struct family *f, char *line)
     return why != NULL ? why : n == 3 ? NULL : "it must be three texts";
 }
 
+static const char *read_wrap(struct family *f, char *line)
+{
+    return read_pair(line, f->wrap);
+}
+
 static const char *read_closing(struct family *f, char *line)
 {
     return read_pair(line, f->closing);
@@ -259,7 +264,7 @@ static const struct {
     {"comma", read_comma},     {"quote", read_quote},         {"members", read_members},
     {"bare", read_bare},       {"short_ids", read_short_ids}, {"channels", read_channels},
     {"off", read_off},         {"closing", read_closing},     {"header", read_header},
-    {"begin", read_begin},
+    {"begin", read_begin},     {"wrap", read_wrap},
 };
 
 static const char *read_line(struct family *f, char *line)
@@ -437,5 +442,7 @@ bool family_has_mark(const struct family *f, const char *name, size_t n)
               has_text(f->thoughts[i].close, name, n);
     for (uint32_t i = 0; i < f->n_hidden; i++)
         has = has || has_text(f->hidden[i], name, n);
+    for (uint32_t i = 0; i < 2 && f->wrap[0] != NULL; i++)
+        has = has || has_text(f->wrap[i], name, n);
     return has;
 }

@@ -17,11 +17,11 @@
  *                        neither the request nor a setting says what does. It is what the family's
  *                        own pages tell users to put there, special tokens included
  *     hide "text" …      marks that are no content
- *     begin "text"       the same, of an answer's beginning only
- *     section PATTERN    around all calls (call_pattern.h)
- *     between PATTERN    behind a call that another one follows; without it white space
- *     call PATTERN       one call; several lines: one of them, the first that fits
- *     argument PATTERN   one argument, the same
+ *     wrap "a" "b"       marks around the text of an answer, words that a text may as well be
+ * about: a is no content where the text begins, and b once behind it begin "text"       the same as
+ * hide, of an answer's beginning only section PATTERN    around all calls (call_pattern.h) between
+ * PATTERN    behind a call that another one follows; without it white space call PATTERN       one
+ * call; several lines: one of them, the first that fits argument PATTERN   one argument, the same
  *     comma PATTERN      behind an argument that another one follows; without it white space
  *     quote "a" "b"      marks around a string of QUOTED
  *     members N A [A2]   of OBJECT: the members with the name and the arguments
@@ -55,6 +55,7 @@ struct family {
     const char *off[3]; /* NULL: none */
     const char *closing[2];
     const char *hidden[FAMILY_MAX_HIDDEN];
+    const char *wrap[2];                         /* NULL: none */
     const char *begin;                           /* NULL: none */
     struct call_pattern section, between, comma; /* n 0: none */
     struct call_pattern calls[FAMILY_MAX_LINES], arguments[FAMILY_MAX_LINES];

@@ -164,20 +164,35 @@ void output_parser_consume(struct output_parser *s, size_t n)
     s->n_blank = s->n_blank > n ? s->n_blank - n : 0;
 }
 
+/* Does what is held begin, white space left out and as far as it goes, with that mark? */
+static bool begins_with(struct output_parser *s, const char *mark)
+{
+    const size_t len = strlen(mark), i = first_letter(s), left = s->held.len - i;
+
+    return memcmp(s->held.data + i, mark, left < len ? left : len) == 0;
+}
+
 /* Only what is said first can be a thought, or end one that the prompt has opened; and what is said
- * first behind a call. Does what is held begin, as far as it goes, with that mark? */
+ * first behind a call. May what is held begin with that mark? */
 static bool may_begin_with(struct output_parser *s, const char *mark)
 {
     const bool is_first = !s->has_thought && !s->has_text;
-    size_t i, len;
 
-    if (mark == NULL || s->has_begun || !(is_first || s->n_calls > s->n_calls_thought))
-        return false;
-    len = strlen(mark);
-    i = first_letter(s);
-    if (i == s->held.len)
-        return true;
-    return memcmp(s->held.data + i, mark, s->held.len - i < len ? s->held.len - i : len) == 0;
+    return mark != NULL && !s->has_begun && (is_first || s->n_calls > s->n_calls_thought) &&
+           begins_with(s, mark);
+}
+
+/* The mark that the family wraps a text in: the first one where the text begins, then the second
+ * one. NULL: none may stand here. */
+static const char *wrap_mark(struct output_parser *s)
+{
+    const struct family *f = s->style.family;
+
+    if (f == NULL || f->wrap[0] == NULL || s->part != OUTPUT_TEXT)
+        return NULL;
+    if (s->is_wrapped)
+        return f->wrap[1];
+    return !s->has_text && begins_with(s, f->wrap[0]) ? f->wrap[0] : NULL;
 }
 
 static size_t add_mark(const char **marks, size_t n, const char *mark)
@@ -239,7 +254,7 @@ size_t output_marks_here(struct output_parser *s, const char *marks[OUTPUT_MAX_M
     n = add_call_marks(s, marks, n);
     for (uint32_t i = 0; s->style.family != NULL && i < s->style.family->n_hidden; i++)
         n = add_mark(marks, n, s->style.family->hidden[i]);
-    return n;
+    return add_mark(marks, n, wrap_mark(s));
 }
 
 static bool starts_with(const struct buf *b, size_t at, const char *mark)
@@ -379,12 +394,17 @@ static void enter_channel(struct output_parser *s, const char *header, size_t n)
     }
 }
 
+static bool is_wrap(const struct output_parser *s, const char *mark)
+{
+    return mark == s->style.family->wrap[0] || mark == s->style.family->wrap[1];
+}
+
 static bool is_hidden(const struct output_parser *s, const char *mark)
 {
     for (uint32_t i = 0; i < s->style.family->n_hidden; i++)
         if (s->style.family->hidden[i] == mark)
             return true;
-    return false;
+    return is_wrap(s, mark);
 }
 
 /* The prompt may end with "<|start|>assistant": then the answer begins inside of a header, " to=f".
@@ -444,6 +464,8 @@ static void pass_mark(struct output_parser *s, size_t at, const char *mark)
     } else if (is_hidden(s, mark)) {
         output_parser_put(s, s->held.data + n, at - n);
         output_parser_consume(s, at + strlen(mark));
+        if (is_wrap(s, mark))
+            s->is_wrapped = mark == s->style.family->wrap[0];
     } else {
         output_parser_consume(s, n);
         output_reader_begin(s, strlen(mark));

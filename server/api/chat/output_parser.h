@@ -124,6 +124,7 @@ struct output_parser {
     bool has_text;               /* any text at all */
     bool has_consumed;           /* of what is held, anything */
     bool has_thought;            /* a thought has ended */
+    bool is_wrapped;             /* the text has begun with the mark that the family wraps it in */
     uint32_t n_calls_thought;    /* calls before the latest thought's mark */
     enum output_part latest;     /* of the latest piece, sent or not */
     struct output_reader reader; /* of the CALL part */

@@ -2,6 +2,7 @@
 #include "server/api/constraint/constraint_arguments.h"
 
 #include "core/base/err.h"
+#include "core/base/mem.h"
 #include "core/grammar/json_schema.h"
 #include "server/api/chat/call_value.h"
 #include "server/api/chat/family.h"
@@ -30,14 +31,191 @@ static bool has_kind(const struct family *f, enum pattern_kind kind)
     return false;
 }
 
-/* A string between the family's quotes. */
-static struct grammar_piece quoted_piece(const struct calls_tool *t, const cJSON *schema)
+#define STRING_KEY_MAX 4096 /* longer ones are not shared */
+#define STRING_KEY_DEPTH 4
+#define IS_ONE_OF(name, names) is_one_of(name, names, sizeof(names) / sizeof((names)[0]))
+
+static bool is_one_of(const char *name, const char *const *names, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(name, names[i]) == 0)
+            return true;
+    return false;
+}
+
+static bool key_add(struct buf *key, const cJSON *schema, unsigned depth);
+
+static bool key_add_list(struct buf *key, const cJSON *list, unsigned depth)
+{
+    const cJSON *it;
+
+    cJSON_ArrayForEach(it, list)
+    {
+        if (!key_add(key, it, depth + 1))
+            return false;
+    }
+    return true;
+}
+
+/* The schema without its annotations. False: it has something else that is not understood here. */
+static bool key_add(struct buf *key, const cJSON *schema, unsigned depth)
+{
+    static const char *const passed[] = {"title", "description", "default", "examples"};
+    static const char *const known[] = {"type",   "enum",      "const",    "pattern",
+                                        "format", "minLength", "maxLength"};
+    static const char *const lists[] = {"anyOf", "oneOf"};
+    const cJSON *it;
+
+    if (!cJSON_IsObject(schema) || depth > STRING_KEY_DEPTH)
+        return false;
+    buf_add_char(key, '{');
+    cJSON_ArrayForEach(it, schema)
+    {
+        if (IS_ONE_OF(it->string, passed))
+            continue;
+        json_add_cstring(key, it->string);
+        if (IS_ONE_OF(it->string, known))
+            json_add_value(key, it);
+        else if (!IS_ONE_OF(it->string, lists) || !key_add_list(key, it, depth))
+            return false;
+    }
+    buf_add_char(key, '}');
+    return true;
+}
+
+/* Of two strings with the same key the same texts are allowed: the schema, and how it is written.
+ * NULL: the schema refers to another one, or is of another kind, or there is no memory. */
+static char *string_key(const cJSON *schema, const struct schema_text *how)
+{
+    struct buf key;
+    size_t n;
+
+    buf_init(&key, STRING_KEY_MAX);
+    json_add_cstring(&key, how->end);
+    json_add_cstring(&key, how->others != NULL ? how->others : "");
+    if (!key_add(&key, schema, 0) || key.err < 0) {
+        buf_release(&key);
+        return NULL;
+    }
+    return buf_detach(&key, &n);
+}
+
+/* The strings of the schema, whose expression may become too large: then the client is told of
+ * which argument. False: there are none, or the builder has failed. */
+static bool own_text(const struct calls_tool *t, const cJSON *schema, const struct schema_text *how,
+                     struct grammar_piece *out)
+{
+    const bool has_failed = grammar_builder_error(t->b) != 0;
+    const bool any = grammar_schema_text(t->b, t->parameters, schema, how, out);
+    char why[200];
+
+    snprintf(why, sizeof(why), "%s", grammar_builder_sentence(t->b));
+    if (has_failed || grammar_builder_error(t->b) != ERR_LIMIT || strncmp(why, "it makes", 8) != 0)
+        return any;
+    grammar_builder_retell(t->b,
+                           "the argument '%.60s' of '%.60s', which this model writes without "
+                           "quotes: %s; give it a shorter 'maxLength' or 'pattern', or none",
+                           t->key->name != NULL ? t->key->name : "", t->name, why);
+    return false;
+}
+
+/* The rule of the strings with that key, or NULL. */
+static const uint32_t *find_shared(const struct calls_shared *shared, const char *key)
+{
+    for (uint32_t i = 0; i < shared->n; i++)
+        if (strcmp(shared->strings[i].key, key) == 0)
+            return &shared->strings[i].rule;
+    return NULL;
+}
+
+/* The piece becomes a rule that others with its key, which is taken, can call. */
+static struct grammar_piece share_text(const struct calls_tool *t, char *key,
+                                       struct grammar_piece piece)
+{
+    const uint32_t rule = grammar_rule(t->b, "");
+
+    grammar_define(t->b, rule, piece);
+    t->shared->strings[t->shared->n].key = key;
+    t->shared->strings[t->shared->n++].rule = rule;
+    return grammar_call(t->b, rule);
+}
+
+/* Most arguments are strings of one kind, each of which has many nodes: they share a rule. */
+static bool text_piece(const struct calls_tool *t, const cJSON *schema,
+                       const struct schema_text *how, struct grammar_piece *out)
+{
+    char *key = string_key(schema, how);
+    const uint32_t *rule = key != NULL ? find_shared(t->shared, key) : NULL;
+    bool any = true;
+
+    if (rule != NULL)
+        *out = grammar_call(t->b, *rule);
+    else
+        any = own_text(t, schema, how, out);
+    if (rule == NULL && any && key != NULL && t->shared->n < CALLS_MAX_SHARED)
+        *out = share_text(t, key, *out);
+    else
+        mem_free(key);
+    return any;
+}
+
+/* A string between the family's quotes. False: there is none. */
+static bool quoted_piece(const struct calls_tool *t, const cJSON *schema, struct grammar_piece *out)
 {
     const struct schema_text how = {.end = t->family->quotes[1]};
-    struct grammar_piece p = calls_text_piece(t, t->family->quotes[0]);
+    struct grammar_piece text;
 
-    p = grammar_then(t->b, p, grammar_schema_text(t->b, t->parameters, schema, &how));
-    return grammar_then(t->b, p, calls_text_piece(t, t->family->quotes[1]));
+    if (!text_piece(t, schema, &how, &text))
+        return false;
+    *out = grammar_then(t->b, calls_text_piece(t, t->family->quotes[0]), text);
+    *out = grammar_then(t->b, *out, calls_text_piece(t, t->family->quotes[1]));
+    return true;
+}
+
+#define OTHERS_MAX 160
+
+/* Raw text of an argument that may be of these types, and is taken for one that is no string
+ * (call_value_add_text()). NULL: none is. */
+static const char *other_values(unsigned types, char out[static OTHERS_MAX])
+{
+    static const struct {
+        unsigned type;
+        const char *regex;
+    } others[] = {
+        {ARGUMENT_NULL, "|null|None"},
+        {ARGUMENT_BOOLEAN, "|true|True|false|False"},
+        {ARGUMENT_INTEGER, "|-?(0|[1-9][0-9]*)(\\.0+)?"},
+        {ARGUMENT_NUMBER, "|-?(0|[1-9][0-9]*)(\\.[0-9]+)?([eE][-+]?[0-9]+)?"},
+        {ARGUMENT_ARRAY, "|\\[[\\s\\S]*"},
+        {ARGUMENT_OBJECT, "|\\{[\\s\\S]*"},
+    };
+    bool any = false;
+
+    snprintf(out, OTHERS_MAX, "[ \\t\\r\\n]*(");
+    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+        if ((types & others[i].type) != 0) {
+            snprintf(out + strlen(out), OTHERS_MAX - strlen(out), "%s", others[i].regex + !any);
+            any = true;
+        }
+    snprintf(out + strlen(out), OTHERS_MAX - strlen(out), ")[ \\t\\r\\n]*");
+    return any ? out : NULL;
+}
+
+/* The strings of the schema as the pattern's hole has them. False: there are none. */
+static bool string_piece(const struct calls_tool *t, const struct call_pattern *p,
+                         const cJSON *schema, unsigned types, struct grammar_piece *out)
+{
+    const enum pattern_kind kind = p->at[pattern_hole(p)].kind;
+    struct schema_text how = {.end = end_of(p)};
+    char others[OTHERS_MAX];
+
+    if ((types & ARGUMENT_STRING) == 0 || kind == PATTERN_VALUE_JSON)
+        return false;
+    if (kind == PATTERN_VALUE_QUOTED)
+        return quoted_piece(t, schema, out);
+    if (kind != PATTERN_VALUE_STRING)
+        how.others = other_values(types | t->read_types, others);
+    return text_piece(t, schema, &how, out);
 }
 
 /* The values of the schema, of these types, as the pattern's hole has them. False: it has none. */
@@ -45,12 +223,9 @@ static bool value_piece(const struct calls_tool *t, const struct call_pattern *p
                         const cJSON *schema, unsigned types, struct grammar_piece *out)
 {
     const enum pattern_kind kind = p->at[pattern_hole(p)].kind;
-    const bool is_text = kind == PATTERN_VALUE_TEXT || kind == PATTERN_VALUE_TAGS;
-    const bool has_strings = (types & ARGUMENT_STRING) != 0;
     const bool has_others = (types & ~(unsigned)ARGUMENT_STRING) != 0;
-    const bool is_read_as = ((types | t->read_types) & ~(unsigned)ARGUMENT_STRING) != 0;
-    const struct schema_text how = {.end = end_of(p), .is_plain = is_read_as && is_text};
     struct grammar_piece others;
+    bool has_strings;
 
     if (kind == PATTERN_VALUE_PYTHON ||
         (kind == PATTERN_VALUE_JSON && !has_kind(t->family, PATTERN_VALUE_STRING))) {
@@ -58,18 +233,11 @@ static bool value_piece(const struct calls_tool *t, const struct call_pattern *p
             grammar_schema_within(t->b, t->parameters, schema, true, kind == PATTERN_VALUE_PYTHON);
         return true;
     }
-    if (kind == PATTERN_VALUE_STRING && has_strings)
-        *out = grammar_schema_text(t->b, t->parameters, schema, &how);
-    if (kind == PATTERN_VALUE_STRING)
+    has_strings = string_piece(t, p, schema, types, out);
+    if (kind == PATTERN_VALUE_STRING || !has_others)
         return has_strings;
-    if (is_text && has_strings)
-        *out = grammar_schema_text(t->b, t->parameters, schema, &how);
-    if (kind == PATTERN_VALUE_QUOTED && has_strings)
-        *out = quoted_piece(t, schema);
-    if (!has_others)
-        return has_strings && kind != PATTERN_VALUE_JSON;
     others = grammar_schema_within(t->b, t->parameters, schema, false, false);
-    *out = has_strings && kind != PATTERN_VALUE_JSON ? grammar_or(t->b, *out, others) : others;
+    *out = has_strings ? grammar_or(t->b, *out, others) : others;
     return true;
 }
 
@@ -85,10 +253,9 @@ static bool pattern_argument(const struct calls_tool *t, const struct call_patte
         (kind == PATTERN_VALUE_JSON && types == ARGUMENT_STRING &&
          has_kind(t->family, PATTERN_VALUE_STRING)))
         return false;
-    *out = calls_pattern_piece(t, p, 0, hole);
     if (!value_piece(t, p, schema, types, &value))
         return false;
-    *out = grammar_then(t->b, *out, value);
+    *out = grammar_then(t->b, calls_pattern_piece(t, p, 0, hole), value);
     *out = grammar_then(t->b, *out, calls_pattern_piece(t, p, hole + 1, p->n));
     return true;
 }

@@ -14,8 +14,21 @@ struct call_pattern;
 struct family;
 struct token_trie;
 
+#define CALLS_MAX_SHARED 32
+
+struct calls_shared { /* what many calls and arguments have in common, as rules */
+    bool has_blanks;
+    uint32_t blanks;
+    uint32_t n;
+    struct {
+        char *key; /* the schema of a string, and what its reader takes for another value */
+        uint32_t rule;
+    } strings[CALLS_MAX_SHARED];
+};
+
 struct calls_tool { /* whose call is written */
     struct grammar_builder *b;
+    struct calls_shared *shared;
     const struct family *family;
     const struct token_trie *trie; /* of the vocabulary, for its control tokens; NULL: none */
     const char *name;              /* of the function */

@@ -2,6 +2,7 @@
 #include "server/api/constraint/constraint_calls.h"
 
 #include "core/base/err.h"
+#include "core/base/mem.h"
 #include "core/grammar/json_schema.h"
 #include "core/grammar/regex.h"
 #include "core/grammar/token_trie.h"
@@ -52,7 +53,16 @@ struct grammar_piece calls_text_piece(const struct calls_tool *t, const char *te
 
 struct grammar_piece calls_blanks(const struct calls_tool *t)
 {
-    return regex_piece(t->b, t->is_terse ? "[ \\n]?" : "[ \\n\\t\\r]{0,40}");
+    struct calls_shared *shared = t->shared;
+
+    if (t->is_terse)
+        return regex_piece(t->b, "[ \\n]?");
+    if (!shared->has_blanks) {
+        shared->blanks = grammar_rule(t->b, "white space");
+        grammar_define(t->b, shared->blanks, regex_piece(t->b, "[ \\n\\t\\r]{0,40}"));
+        shared->has_blanks = true;
+    }
+    return grammar_call(t->b, shared->blanks);
 }
 
 /* p, white space, and the text. */
@@ -214,6 +224,7 @@ static struct grammar_piece tool_piece(const struct calls_tool *any, const cJSON
     const struct family *f = any->family;
     const struct calls_tool t = {
         .b = any->b,
+        .shared = any->shared,
         .family = f,
         .trie = any->trie,
         .is_terse = any->is_terse,
@@ -304,7 +315,9 @@ struct grammar_piece constraint_calls_piece(struct grammar_builder *b, const cJS
                                             const struct token_trie *trie)
 {
     const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(calls, "family"));
+    struct calls_shared shared = {0};
     struct calls_tool t = {.b = b,
+                           .shared = &shared,
                            .trie = trie,
                            .is_terse = is_set(calls, "is_terse"),
                            .is_lazy = is_set(calls, "is_lazy")};
@@ -317,6 +330,8 @@ struct grammar_piece constraint_calls_piece(struct grammar_builder *b, const cJS
         grammar_builder_fail(b, ERR_NOMEM, "out of memory");
     else
         p = f->has_channels ? messages_piece(&t, calls) : section_piece(&t, calls);
+    for (uint32_t i = 0; i < shared.n; i++)
+        mem_free(shared.strings[i].key);
     family_destroy(&f);
     return p;
 }

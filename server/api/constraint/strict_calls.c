@@ -65,7 +65,7 @@ static void add_tool(cJSON *list, const struct params *p, const struct tool *too
 
     cJSON_AddStringToObject(it, "name", tool->name);
     if (is_held && tool->parameters != NULL && tool->parameters->child != NULL) {
-        json_put(it, "parameters", cJSON_Duplicate(tool->parameters, true));
+        json_put(it, "parameters", params_tool_schema(tool));
     } else {
         any = cJSON_AddObjectToObject(it, "parameters");
         cJSON_AddStringToObject(any, "type", "object");

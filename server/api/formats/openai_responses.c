@@ -264,7 +264,7 @@ static void whole(struct response_writer *a, struct buf *out)
             add_call_item(a, &s->calls[s->pieces[i].call], a->n_blocks++, true, next_item(a));
         else
             add_run_item(a, c, i);
-    if (s->text.len == 0 && s->n_calls == 0 && !(s->thought.len > 0 && is_cut(a)))
+    if (a->n_blocks == 0) /* a message, if an empty one */
         add_text_item(a, ITEM_MESSAGE, a->n_blocks++, &empty, true, next_item(a));
     responses_add(a, true, out);
     response_pass_choice(out, c);

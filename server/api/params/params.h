@@ -278,6 +278,9 @@ struct field_path;
 int params_take_adapter_item(const struct adapter_set *set, const struct field_path *p,
                              const cJSON *item, struct adapter_choice *to);
 
+/* A copy of the schema of a tool's arguments, which it holds to be an object. NULL: no memory. */
+cJSON *params_tool_schema(const struct tool *tool);
+
 /* Does an item of Responses' input stand for one that was kept? */
 bool params_is_reference(const cJSON *item);
 

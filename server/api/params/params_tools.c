@@ -240,15 +240,50 @@ static int move_references(cJSON *v, const char *where)
     return 0;
 }
 
-static cJSON *parameters_of(const struct tool *tool)
+/* Does the list have "object", or is there no list? */
+static bool may_be_object(const cJSON *type)
 {
-    cJSON *any;
+    const cJSON *it;
 
-    if (tool->parameters != NULL && tool->parameters->child != NULL)
-        return cJSON_Duplicate(tool->parameters, true);
-    any = cJSON_CreateObject();
-    cJSON_AddStringToObject(any, "type", "object");
-    return any;
+    if (type == NULL)
+        return true;
+    cJSON_ArrayForEach(it, type)
+    {
+        if (cJSON_IsString(it) && strcmp(it->valuestring, "object") == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Arguments are an object, whatever else their schema allows: of one that says nothing of it, or
+ * allows null, no reader would take the rest for a call. A schema of no objects is left without a
+ * value, which whoever compiles it says. */
+static void hold_to_objects(cJSON *schema)
+{
+    cJSON *type = cJSON_GetObjectItemCaseSensitive(schema, "type"), *all;
+
+    if (cJSON_IsString(type) && strcmp(type->valuestring, "object") == 0)
+        return;
+    if (may_be_object(type)) {
+        cJSON_DeleteItemFromObjectCaseSensitive(schema, "type");
+        cJSON_AddStringToObject(schema, "type", "object");
+        return;
+    }
+    all = cJSON_GetObjectItemCaseSensitive(schema, "allOf");
+    if (all == NULL)
+        all = cJSON_AddArrayToObject(schema, "allOf");
+    if (cJSON_IsArray(all))
+        cJSON_AddStringToObject(json_put(all, NULL, cJSON_CreateObject()), "type", "object");
+}
+
+cJSON *params_tool_schema(const struct tool *tool)
+{
+    cJSON *schema = cJSON_IsObject(tool->parameters) ? cJSON_Duplicate(tool->parameters, true)
+                                                     : cJSON_CreateObject();
+
+    if (schema != NULL)
+        hold_to_objects(schema);
+    return schema;
 }
 
 /* {"type":"object","properties":{"name":{"const":…},"arguments":…},"required":[…],…} */
@@ -260,7 +295,7 @@ static cJSON *call_schema(const struct tool *tool, uint32_t i)
     cJSON_AddStringToObject(call, "type", "object");
     members = cJSON_AddObjectToObject(call, "properties");
     cJSON_AddStringToObject(cJSON_AddObjectToObject(members, "name"), "const", tool->name);
-    arguments = parameters_of(tool);
+    arguments = params_tool_schema(tool);
     snprintf(where, sizeof(where), "#/items/anyOf/%u/properties/arguments", i);
     if (arguments == NULL || move_references(arguments, where) < 0) {
         cJSON_Delete(arguments);
@@ -297,7 +332,7 @@ int params_force_call(struct params *p, struct api_error *e)
         return 0;
     json_watch();
     p->forced_schema = p->tool_choice == TOOL_CHOICE_NAMED
-                           ? parameters_of(conversation_tool(&p->chat, p->tool_name))
+                           ? params_tool_schema(conversation_tool(&p->chat, p->tool_name))
                            : list_schema(p);
     if (p->forced_schema == NULL || json_is_incomplete()) /* params_release() frees it */
         return api_error_no_memory(e);
