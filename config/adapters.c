@@ -21,7 +21,7 @@ static size_t trimmed(const char *text, size_t n)
     return n;
 }
 
-static int fail(const char *item, size_t n, char *err, size_t err_len)
+static int refuse_adapter_item(const char *item, size_t n, char *err, size_t err_len)
 {
     snprintf(err, err_len,
              "'adapters' must be NAME=PATH with commas between, got '%.*s'; " MODELS_NAME_RULE,
@@ -44,12 +44,12 @@ int adapters_next(const char **text, struct model_item *out, char *err, size_t e
     }
     path = memchr(item, '=', n);
     if (path == NULL)
-        return fail(item, n, err, err_len);
+        return refuse_adapter_item(item, n, err, err_len);
     n_name = trimmed(item, (size_t)(path - item));
     path += 1 + strspn(path + 1, BLANKS);
     n_path = path < item + n ? trimmed(path, (size_t)(item + n - path)) : 0;
     if (!models_is_name(item, n_name) || n_path == 0 || n_path > MODELS_MAX_PATH)
-        return fail(item, n, err, err_len);
+        return refuse_adapter_item(item, n, err, err_len);
     snprintf(out->name, sizeof(out->name), "%.*s", (int)n_name, item);
     snprintf(out->path, sizeof(out->path), "%.*s", (int)n_path, path);
     *text = item[n] == ',' ? item + n + 1 : NULL;

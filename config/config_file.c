@@ -1,10 +1,10 @@
 /* config/config_file.c - see config_impl.h.
  *
- * inih splits lines into names and values. It reads them through read_line(), which counts lines
- * and reads section heads itself, because inih cuts their names and does not report empty sections.
- * Each section [NAME] gets a config of its own; its lines go there, and lines above the first
- * section into the main config. The first error stops inih and is kept in `rc`, with its sentence
- * in `err`.
+ * inih splits lines into names and values. It reads them through read_ini_line(), which counts
+ * lines and reads section heads itself, because inih cuts their names and does not report empty
+ * sections. Each section [NAME] gets a config of its own; its lines go there, and lines above the
+ * first section into the main config. The first error stops inih and is kept in `rc`, with its
+ * sentence in `err`.
  */
 #include "config/config_impl.h"
 
@@ -30,11 +30,11 @@ struct file_state {
     char where[SETTING_WHERE];
 };
 
-static int refuse(struct file_state *f, const char *format, ...)
+static int refuse_file_line(struct file_state *f, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
 /* Write the error sentence behind "quire.conf:7: ", and make it the file's result. */
-static int refuse(struct file_state *f, const char *format, ...)
+static int refuse_file_line(struct file_state *f, const char *format, ...)
 {
     const struct setting *s = &f->setting;
     int n = snprintf(s->err, s->err_len, "%s: ", f->where);
@@ -81,21 +81,23 @@ static int begin_section(struct file_state *f, const char *line)
     if (end == NULL)
         return 0;
     if (strchr("\r\n;#", end[1 + strspn(end + 1, " \t")]) == NULL) /* a NUL is found too */
-        return refuse(f, "there is something behind the section's ']'; settings have lines of "
-                         "their own");
+        return refuse_file_line(
+            f, "there is something behind the section's ']'; settings have lines of "
+               "their own");
     if (len > MODELS_MAX_NAME)
-        return refuse(f,
-                      "the section's name has %zu bytes, and the names of models have %d at most: "
-                      "give the model a shorter name with NAME=PATH",
-                      len, MODELS_MAX_NAME);
+        return refuse_file_line(
+            f,
+            "the section's name has %zu bytes, and the names of models have %d at most: "
+            "give the model a shorter name with NAME=PATH",
+            len, MODELS_MAX_NAME);
     snprintf(name, sizeof(name), "%.*s", (int)len, line + 1);
     other = setting_section(f->setting.config, name);
     if (other != NULL)
-        return refuse(f, "section [%s] comes a second time; the first is at %s", name,
-                      other->where);
+        return refuse_file_line(f, "section [%s] comes a second time; the first is at %s", name,
+                                other->where);
     if (source->n_sections == MODELS_MAX)
-        return refuse(f, "section [%s] is one too many: at most %d models are served", name,
-                      MODELS_MAX);
+        return refuse_file_line(f, "section [%s] is one too many: at most %d models are served",
+                                name, MODELS_MAX);
     return add_section(f, name);
 }
 
@@ -113,9 +115,9 @@ static void set_where(struct file_state *f)
 static void refuse_line(struct file_state *f, int rc, int size)
 {
     if (rc == ERR_LIMIT)
-        refuse(f, "the line is longer than %d bytes", size - 2);
+        refuse_file_line(f, "the line is longer than %d bytes", size - 2);
     else if (rc == ERR_FORMAT)
-        refuse(f, "there is a NUL in the line");
+        refuse_file_line(f, "there is a NUL in the line");
     else { /* for example a directory */
         snprintf(f->setting.err, f->setting.err_len, "cannot read the configuration file '%s': %s",
                  f->path, strerror(errno));
@@ -124,7 +126,7 @@ static void refuse_line(struct file_state *f, int rc, int size)
 }
 
 /* The reader that inih calls: counts lines, and reads the heads of sections. */
-static char *read_line(char *line, int size, void *stream)
+static char *read_ini_line(char *line, int size, void *stream)
 {
     struct file_state *f = stream;
     const int rc = ini_line_read(line, size, f->file, f->line == 0);
@@ -144,28 +146,29 @@ static int check_scope(struct file_state *f, const char *name)
 
     if (id == OPTION_N || id == OPTION_ID_model || option_at(id)->scope == OPTION_MODEL)
         return 0;
-    return refuse(f,
-                  "'%s' in section [%s]: it is a setting of the whole server, and belongs outside "
-                  "the sections, above the first of them",
-                  name, f->section->name);
+    return refuse_file_line(
+        f,
+        "'%s' in section [%s]: it is a setting of the whole server, and belongs outside "
+        "the sections, above the first of them",
+        name, f->section->name);
 }
 
 /* Apply `model` in a section: it is that model's path and is appended to the list of models, if the
  * file has one. */
-static int add_model(struct file_state *f, const struct setting *s, const char *path)
+static int add_model_section(struct file_state *f, const struct setting *s, const char *path)
 {
     const struct config *c = f->setting.config;
     const bool is_first = c->source->of[OPTION_ID_model].layer != SETTING_FILE;
     struct buf list;
 
     if (!models_is_name(f->section->name, strlen(f->section->name)))
-        return refuse(f, "'model' in section [%s]: " MODELS_NAME_RULE, f->section->name);
+        return refuse_file_line(f, "'model' in section [%s]: " MODELS_NAME_RULE, f->section->name);
     if (!is_first && models_find(c->model, f->section->name) >= 0)
-        return refuse(f, "'model' in section [%s]: there is a model of this name already",
-                      f->section->name);
+        return refuse_file_line(f, "'model' in section [%s]: there is a model of this name already",
+                                f->section->name);
     if (strchr(path, ',') != NULL)
-        return refuse(f, "'model' in section [%s] is one path, without a comma",
-                      f->section->name);
+        return refuse_file_line(f, "'model' in section [%s] is one path, without a comma",
+                                f->section->name);
     buf_init(&list, 2 * MODELS_MAX * MODELS_MAX_TEXT);
     if (!is_first) /* an empty list is the demo model */
         buf_printf(&list, "%s,", c->model[0] != '\0' ? c->model : MODELS_DEMO "=");
@@ -186,7 +189,7 @@ static int on_pair(void *user, const char *section, const char *name, const char
         return 0;
     s.where = f->where;
     if (f->section != NULL && option_find(name) == OPTION_ID_model)
-        return add_model(f, &s, value) == 0;
+        return add_model_section(f, &s, value) == 0;
     if (f->section != NULL)
         s.config = &f->section->values;
     f->rc = setting_apply(&s, name, name, value);
@@ -220,7 +223,7 @@ int config_file_load(const struct setting *s, const char *path)
                  strerror(errno));
         return ERR_INVAL;
     }
-    bad_line = ini_parse_stream(read_line, &f, on_pair, &f);
+    bad_line = ini_parse_stream(read_ini_line, &f, on_pair, &f);
     fclose(f.file);
     if (f.rc == 0 && bad_line > 0) {
         snprintf(s->err, s->err_len, "%s:%d: not a line of the form name = value", path, bad_line);

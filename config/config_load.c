@@ -65,7 +65,8 @@ struct flag {
     int used;          /* arguments consumed */
 };
 
-static int read_flag(const struct setting *s, int argc, char *const *argv, int i, struct flag *f)
+static int read_setting_flag(const struct setting *s, int argc, char *const *argv, int i,
+                             struct flag *f)
 {
     const char *arg = argv[i], *eq = strchr(arg, '=');
     const size_t n = eq != NULL ? (size_t)(eq - arg) : strlen(arg);
@@ -111,7 +112,7 @@ static int load_flags(const struct setting *s, int argc, char *const *argv,
             i++;
             continue;
         }
-        rc = read_flag(s, argc, argv, i, &f);
+        rc = read_setting_flag(s, argc, argv, i, &f);
         if (rc < 0)
             return rc;
         if (f.value == NULL && (strcmp(f.name, "config") == 0 || option_find(f.name) != OPTION_N)) {
@@ -131,7 +132,7 @@ static int load_flags(const struct setting *s, int argc, char *const *argv,
     return 0;
 }
 
-static int load(struct setting *s, int argc, char *const *argv, enum config_action *action)
+static int load_settings(struct setting *s, int argc, char *const *argv, enum config_action *action)
 {
     const char *file = getenv("QUIRE_CONFIG");
     bool is_question;
@@ -184,7 +185,7 @@ static int add_folder(const struct setting *s)
     return rc;
 }
 
-static int check(const struct setting *s)
+static int check_settings(const struct setting *s)
 {
     int rc = add_folder(s);
 
@@ -205,9 +206,9 @@ int config_load(struct config *c, int argc, char *const *argv, enum config_actio
     snprintf(err, err_len, "no memory for the settings");
     rc = setting_init(c);
     if (rc == 0)
-        rc = load(&s, argc, argv, action);
+        rc = load_settings(&s, argc, argv, action);
     if (rc == 0)
-        rc = check(&s);
+        rc = check_settings(&s);
     if (rc < 0)
         config_release(c);
     return rc;

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <strings.h>
 
-static bool is_name_char(char c)
+static bool is_host_char(char c)
 {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
            (c != '\0' && strchr("-._", c) != NULL);
@@ -37,7 +37,7 @@ static bool is_host(const char *text, size_t n)
     if (n > 0 && text[0] == '[')
         return is_address_6(text, n, &address);
     for (size_t i = 0; i < n; i++)
-        if (!is_name_char(text[i]))
+        if (!is_host_char(text[i]))
             return false;
     return n > 0;
 }
@@ -58,7 +58,7 @@ bool hosts_are_valid(const char *text)
 }
 
 /* Does an entry match the host? "*.example.org" matches names that end in ".example.org". */
-static bool fits(const char *entry, size_t n_entry, const char *host, size_t n)
+static bool host_fits(const char *entry, size_t n_entry, const char *host, size_t n)
 {
     if (n_entry > 1 && entry[0] == '*') {
         entry++, n_entry--;
@@ -81,7 +81,7 @@ bool hosts_have(const char *text, const char *host, size_t n)
     while (*text != '\0') {
         const size_t n_entry = strcspn(text, ",");
 
-        if (fits(text, n_entry, host, n))
+        if (host_fits(text, n_entry, host, n))
             return true;
         text += n_entry + (text[n_entry] == ',');
     }
@@ -95,7 +95,7 @@ bool hosts_is_local(const char *host, size_t n)
     char copy[INET_ADDRSTRLEN];
 
     n = without_dot(host, n);
-    if (fits("localhost", 9, host, n) || fits("*.localhost", 11, host, n))
+    if (host_fits("localhost", 9, host, n) || host_fits("*.localhost", 11, host, n))
         return true;
     if (is_address_6(host, n, &address_6))
         return IN6_IS_ADDR_LOOPBACK(&address_6);

@@ -20,16 +20,16 @@ struct span {
     size_t len;
 };
 
-static bool is_blank(char c)
+static bool is_list_blank(char c)
 {
     return c == ' ' || c == '\t';
 }
 
 static struct span trim(const char *text, size_t len)
 {
-    while (len > 0 && is_blank(text[len - 1]))
+    while (len > 0 && is_list_blank(text[len - 1]))
         len--;
-    while (len > 0 && is_blank(*text)) {
+    while (len > 0 && is_list_blank(*text)) {
         text++;
         len--;
     }

@@ -78,7 +78,7 @@ static bool is_model(const char *path, const char *name)
 }
 
 /* Append a path to the list, unless the list cannot hold it or has its name already. */
-static void add(const char *path, struct buf *list)
+static void add_model_path(const char *path, struct buf *list)
 {
     const char *text = path;
     struct model_item item;
@@ -96,7 +96,7 @@ static void consider(const char *folder, const char *name, struct buf *list)
     const int n = snprintf(path, sizeof(path), "%.*s/%s", (int)folder_len(folder), folder, name);
 
     if (n < (int)sizeof(path) && is_model(path, name))
-        add(path, list);
+        add_model_path(path, list);
 }
 
 int models_dir_add(const char *folder, struct buf *list, char *err, size_t err_len)

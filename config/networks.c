@@ -75,7 +75,7 @@ static bool has_only_its_bits(const struct network *n)
 }
 
 /* Read the next item at *text, which is moved behind it; false: the item is invalid. */
-static bool next(const char **text, struct network *out)
+static bool next_network(const char **text, struct network *out)
 {
     char item[64];
     const char *from = *text + strspn(*text, " \t");
@@ -102,7 +102,7 @@ bool networks_are_valid(const char *text)
     if (*text == '\0' || text[strlen(text) - 1] == ',')
         return false;
     while (*text != '\0')
-        if (!next(&text, &n))
+        if (!next_network(&text, &n))
             return false;
     return true;
 }
@@ -121,7 +121,7 @@ bool networks_have(const char *text, const struct in6_addr *address)
 
     if (strcmp(text, "*") == 0)
         return true;
-    while (*text != '\0' && next(&text, &n))
+    while (*text != '\0' && next_network(&text, &n))
         if (address == NULL ? n.is_unix : !n.is_unix && is_in(&n, address))
             return true;
     return false;

@@ -24,7 +24,7 @@ static bool is_priority(const struct objective *o)
 }
 
 /* Read the next pair at *text, which is moved behind it and its comma; false: it is invalid. */
-static bool next(const char **text, struct objective *out)
+static bool next_objective(const char **text, struct objective *out)
 {
     const char *p = *text + strspn(*text, " \t");
     const size_t n = strcspn(p, ",");
@@ -48,7 +48,7 @@ bool objectives_are_valid(const char *text)
     if (*text != '\0' && text[strlen(text) - 1] == ',')
         return false;
     while (*text != '\0')
-        if (!next(&text, &o))
+        if (!next_objective(&text, &o))
             return false;
     return true;
 }
@@ -57,7 +57,7 @@ bool objectives_find(const char *text, const char *name, char *out, size_t size)
 {
     struct objective o;
 
-    while (*text != '\0' && next(&text, &o)) {
+    while (*text != '\0' && next_objective(&text, &o)) {
         if (strlen(name) != o.n_name || strncmp(name, o.name, o.n_name) != 0 || o.n_word >= size)
             continue;
         memcpy(out, o.word, o.n_word);

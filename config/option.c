@@ -144,7 +144,7 @@ static void *target(const struct option *o, struct config *c)
     return (char *)c + o->offset;
 }
 
-static const void *value_of(const struct option *o, const struct config *c)
+static const void *option_value(const struct option *o, const struct config *c)
 {
     return (const char *)c + o->offset;
 }
@@ -212,7 +212,7 @@ int option_set_default(const struct option *o, struct config *c)
 
 int option_copy(const struct option *o, struct config *c, const struct config *from)
 {
-    const void *value = value_of(o, from);
+    const void *value = option_value(o, from);
 
     if (o->type == OPTION_STR)
         return set_string(o, c, *(char *const *)value);
@@ -260,7 +260,7 @@ static void format_number(char *buf, size_t size, double v)
 
 const char *option_show(const struct option *o, const struct config *c, char *buf, size_t size)
 {
-    const void *at = value_of(o, c);
+    const void *at = option_value(o, c);
 
     if (o->type == OPTION_STR)
         return *(char *const *)at;

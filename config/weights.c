@@ -10,13 +10,13 @@
 
 #include <string.h>
 
-static const char *skip_blanks(const char *p)
+static const char *skip_weight_blanks(const char *p)
 {
     return p + strspn(p, " \t");
 }
 
 /* Read a name, which ends at '='. Returns what follows, or NULL. */
-static const char *read_name(const char *p, struct weight *out)
+static const char *read_tenant_name(const char *p, struct weight *out)
 {
     size_t n = 0;
 
@@ -44,17 +44,17 @@ static const char *read_value(const char *p, struct weight *out)
 
 int weights_next(const char **text, struct weight *out)
 {
-    const char *p = skip_blanks(*text);
+    const char *p = skip_weight_blanks(*text);
 
     if (*p == '\0')
         return 0;
-    p = read_name(p, out);
+    p = read_tenant_name(p, out);
     if (p != NULL)
         p = read_value(p, out);
     if (p == NULL)
         return ERR_INVAL;
-    p = skip_blanks(p);
-    if (*p == ',' && *skip_blanks(p + 1) != '\0')
+    p = skip_weight_blanks(p);
+    if (*p == ',' && *skip_weight_blanks(p + 1) != '\0')
         p++;
     else if (*p != '\0')
         return ERR_INVAL;

@@ -80,7 +80,7 @@ static struct prefix_id cursor_part(const struct kv_manager *m, const struct pre
 
 /* Could a sequence continue at this position? Groups with the window have all blocks from `run` on,
  * and need those from kv_groups_seen() on. */
-static bool is_end(const struct kv_manager *m, const struct prefix_cursor *p, uint32_t run)
+static bool can_continue_at(const struct kv_manager *m, const struct prefix_cursor *p, uint32_t run)
 {
     return run <= kv_groups_seen(&m->opt.groups, p->n * BLOCK_TOKENS) &&
            kv_state_is_at(m, p->entry);
@@ -103,7 +103,7 @@ static struct prefix longest(const struct kv_manager *m, const struct kv_key *ke
         n_held += block_pool_holders(m->pool, prefix_index_at(m->index, p.entry, 0)) > 0;
         if (!prefix_index_is_whole(m->index, p.entry))
             run = p.n;
-        if (is_end(m, &p, run))
+        if (can_continue_at(m, &p, run))
             best = (struct prefix){p, n_held};
         if (entries != NULL)
             entries[p.n - 1] = p.entry;

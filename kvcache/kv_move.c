@@ -29,7 +29,7 @@ static uint8_t *state_part(const struct kv_bytes *b, uint32_t slot, uint32_t par
     return (uint8_t *)state_store_at(b->states, slot) + part * n;
 }
 
-static void run(const struct kv_move *move, const struct kv_bytes *b)
+static void run_move(const struct kv_move *move, const struct kv_bytes *b)
 {
     switch (move->kind) {
     case KV_COPY:
@@ -56,5 +56,5 @@ static void run(const struct kv_move *move, const struct kv_bytes *b)
 void kv_move_run(const struct kv_move *moves, uint32_t n, const struct kv_bytes *bytes)
 {
     for (uint32_t i = 0; i < n; i++)
-        run(&moves[i], bytes);
+        run_move(&moves[i], bytes);
 }

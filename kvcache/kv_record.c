@@ -82,7 +82,7 @@ void kv_record_name(char name[KV_RECORD_NAME + 1], const struct kv_record_form *
 }
 
 /* The checksum of the header with a zero sum and of the bytes behind it. */
-static XXH128_hash_t sum_of(const struct header *h, const uint8_t *record, size_t n)
+static XXH128_hash_t record_sum(const struct header *h, const uint8_t *record, size_t n)
 {
     struct header blank = *h;
     XXH128_hash_t both[2];
@@ -109,13 +109,13 @@ void kv_record_finish(uint8_t *record, const struct kv_record_form *f,
     assert(f->n_blocks > 0 && f->n_blocks <= KV_RECORD_MOST && f->reserved == 0);
     memcpy(h.magic, magic, sizeof(magic));
     memcpy(record + sizeof(h), key->ids, ids_bytes(f));
-    sum = sum_of(&h, record, h.bytes);
+    sum = record_sum(&h, record, h.bytes);
     h.sum[0] = sum.low64;
     h.sum[1] = sum.high64;
     memcpy(record, &h, sizeof(h));
 }
 
-static int is_same(struct prefix_hash a, struct prefix_hash b)
+static int is_same_key(struct prefix_hash a, struct prefix_hash b)
 {
     return a.lo == b.lo && a.hi == b.hi;
 }
@@ -135,11 +135,11 @@ enum kv_record_fault kv_record_check(const uint8_t *record, size_t n,
         return KV_RECORD_FOREIGN;
     if (h.bytes != n)
         return KV_RECORD_CUT;
-    sum = sum_of(&h, record, n);
+    sum = record_sum(&h, record, n);
     if (h.sum[0] != sum.low64 || h.sum[1] != sum.high64)
         return KV_RECORD_DAMAGED;
     if (n != kv_record_bytes(f) || memcmp(&h.form, f, sizeof(*f)) != 0 ||
-        !is_same(h.before, key->before) || !is_same(h.last, key->last) ||
+        !is_same_key(h.before, key->before) || !is_same_key(h.last, key->last) ||
         memcmp(record + sizeof(h), key->ids, ids_bytes(f)) != 0)
         return KV_RECORD_OTHER;
     return KV_RECORD_OK;

@@ -79,7 +79,7 @@ void prefix_hash_bytes(struct prefix_hash hash, uint8_t bytes[PREFIX_HASH_BYTES]
     memcpy(bytes, &canonical, sizeof(canonical));
 }
 
-static bool is_same(struct prefix_hash a, struct prefix_hash b)
+static bool is_same_hash(struct prefix_hash a, struct prefix_hash b)
 {
     return a.lo == b.lo && a.hi == b.hi;
 }
@@ -215,7 +215,7 @@ struct prefix_id prefix_index_find(const struct prefix_index *x, struct prefix_h
     for (; !prefix_id_is_none(id); id = entry_at(x, id)->in_bucket) {
         const struct entry *e = entry_at(x, id);
 
-        if (is_same(e->hash, hash) && prefix_id_is(e->before, before) &&
+        if (is_same_hash(e->hash, hash) && prefix_id_is(e->before, before) &&
             memcmp(e->tokens, tokens, sizeof(e->tokens)) == 0)
             break;
     }
@@ -253,7 +253,7 @@ struct prefix_id prefix_index_find_partial(const struct prefix_index *x,
         const struct entry *e = entry_at(x, id);
         uint32_t have = 0;
 
-        if (is_same(e->before_hash, before_hash))
+        if (is_same_hash(e->before_hash, before_hash))
             have = common(e->tokens, tokens, n);
         if (have > *n_common) {
             *n_common = have;
@@ -385,9 +385,9 @@ static bool check_entry(const struct prefix_index *x, struct prefix_id id)
     const struct entry *e = entry_at(x, id);
 
     if (!prefix_id_is_none(e->before) &&
-        (!entry_is_in(x, e->before) || !is_same(entry_at(x, e->before)->hash, e->before_hash)))
+        (!entry_is_in(x, e->before) || !is_same_hash(entry_at(x, e->before)->hash, e->before_hash)))
         return false;
-    return is_same(prefix_hash_next(e->before_hash, e->tokens), e->hash) &&
+    return is_same_hash(prefix_hash_next(e->before_hash, e->tokens), e->hash) &&
            prefix_id_is(prefix_index_find(x, e->hash, e->before, e->tokens), id);
 }
 

@@ -52,10 +52,10 @@ struct swap_store {
     _Atomic uint64_t log_after_ms; /* compare-exchange: one of the I/O threads logs */
 };
 
-static int fail(int rc, char *err, size_t err_len, const char *format, ...)
+static int fail_store(int rc, char *err, size_t err_len, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
-static int fail(int rc, char *err, size_t err_len, const char *format, ...)
+static int fail_store(int rc, char *err, size_t err_len, const char *format, ...)
 {
     va_list args;
 
@@ -84,15 +84,15 @@ static int check_owner(int fd, const char *path, char *err, size_t err_len)
     ssize_t got;
 
     if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
-        return fail(ERR_FORMAT, err, err_len, "%s is not a regular file", path);
+        return fail_store(ERR_FORMAT, err, err_len, "%s is not a regular file", path);
     if (st.st_size == 0)
         return 0;
     got = pread(fd, &h, sizeof(h), 0);
     if (got < 0)
-        return fail(ERR_IO, err, err_len, "cannot read %s: %s", path, strerror(errno));
+        return fail_store(ERR_IO, err, err_len, "cannot read %s: %s", path, strerror(errno));
     if (got < (ssize_t)sizeof(magic) || memcmp(h.magic, magic, sizeof(magic)) != 0)
-        return fail(ERR_FORMAT, err, err_len,
-                    "%s exists and is not a swap file; it is left as it is", path);
+        return fail_store(ERR_FORMAT, err, err_len,
+                          "%s exists and is not a swap file; it is left as it is", path);
     return 0;
 }
 
@@ -105,13 +105,14 @@ static int open_locked(const char *path, char *err, size_t err_len)
     int rc;
 
     if (fd < 0)
-        return fail(ERR_IO, err, err_len, "cannot open %s: %s", path, file_append_error(errno));
+        return fail_store(ERR_IO, err, err_len, "cannot open %s: %s", path,
+                          file_append_error(errno));
     if (flock(fd, LOCK_EX | LOCK_NB) < 0)
         rc = errno == EWOULDBLOCK
-                 ? fail(ERR_BUSY, err, err_len, "%s is in use already", path)
-                 : fail(ERR_IO, err, err_len, "cannot lock %s: %s", path, strerror(errno));
+                 ? fail_store(ERR_BUSY, err, err_len, "%s is in use already", path)
+                 : fail_store(ERR_IO, err, err_len, "cannot lock %s: %s", path, strerror(errno));
     else if (!is_still_there(fd, path))
-        rc = fail(ERR_AGAIN, err, err_len, "%s comes and goes", path);
+        rc = fail_store(ERR_AGAIN, err, err_len, "%s comes and goes", path);
     else
         rc = check_owner(fd, path, err, err_len);
     if (rc == 0)
@@ -138,14 +139,14 @@ static int open_file(struct swap_store *s, const char *path, char *err, size_t e
 
     s->path = mem_strdup(path); /* allocated before a file exists that would have to be removed */
     if (s->path == NULL)
-        return fail(ERR_NOMEM, err, err_len, "no memory for the path of %s", path);
+        return fail_store(ERR_NOMEM, err, err_len, "no memory for the path of %s", path);
     for (int i = 0; i < OPEN_TRIALS && fd == ERR_AGAIN; i++)
         fd = open_locked(path, err, err_len);
     if (fd < 0)
         return fd == ERR_AGAIN ? ERR_BUSY : fd;
     s->fd = fd;
     if (write_header(s) < 0)
-        return fail(ERR_IO, err, err_len, "cannot write %s: %s", path, strerror(errno));
+        return fail_store(ERR_IO, err, err_len, "cannot write %s: %s", path, strerror(errno));
     return 0;
 }
 
@@ -162,7 +163,7 @@ int swap_store_open(struct swap_store **out, const struct swap_store_options *o,
     assert(o->block_bytes > 0 && o->n_ram > 0);
     s = mem_calloc(1, sizeof(*s));
     if (s == NULL)
-        return fail(ERR_NOMEM, err, err_len, "no memory for swapping");
+        return fail_store(ERR_NOMEM, err, err_len, "no memory for swapping");
     s->block_bytes = o->block_bytes;
     s->n_ram = o->n_ram;
     s->n_file = o->n_file;
@@ -171,8 +172,8 @@ int swap_store_open(struct swap_store **out, const struct swap_store_options *o,
         s->ram = mem_map(bytes);
     s->sums = mem_calloc(o->n_file, sizeof(*s->sums));
     if (s->ram == NULL || s->sums == NULL)
-        rc = fail(ERR_NOMEM, err, err_len, "no memory for %u swapped blocks of %zu bytes", o->n_ram,
-                  o->block_bytes);
+        rc = fail_store(ERR_NOMEM, err, err_len, "no memory for %u swapped blocks of %zu bytes",
+                        o->n_ram, o->block_bytes);
     if (rc == 0 && o->n_file > 0)
         rc = open_file(s, o->path, err, err_len);
     if (rc < 0)
@@ -239,7 +240,7 @@ static int io_failed(struct swap_store *s, const char *what, int errnum)
 }
 
 /* Take `done` bytes off the front of the list. */
-static struct iovec *advance(struct iovec *iov, struct iovec *end, size_t done)
+static struct iovec *advance_io(struct iovec *iov, struct iovec *end, size_t done)
 {
     while (iov < end && done >= iov->iov_len)
         done -= iov++->iov_len;
@@ -264,7 +265,7 @@ static int transfer(int fd, bool is_write, struct iovec *iov, uint32_t n, off_t 
         if (done <= 0)
             return done < 0 ? errno : EIO;
         at += done;
-        iov = advance(iov, end, (size_t)done);
+        iov = advance_io(iov, end, (size_t)done);
     }
     return 0;
 }
@@ -287,7 +288,7 @@ static int transfer_run(const struct swap_store *s, bool is_write, uint32_t n, c
     return errnum == 0 ? (int)run : -errnum;
 }
 
-static uint64_t sum_of(const struct swap_store *s, uint32_t ram)
+static uint64_t slot_sum(const struct swap_store *s, uint32_t ram)
 {
     return XXH3_64bits(ram_slot(s, ram), s->block_bytes);
 }
@@ -300,7 +301,7 @@ int swap_store_write(struct swap_store *s, uint32_t n, const uint32_t *ram, cons
         if (run < 0)
             return io_failed(s, "write", -run);
         for (const uint32_t end = i + (uint32_t)run; i < end; i++)
-            s->sums[file[i]] = sum_of(s, ram[i]);
+            s->sums[file[i]] = slot_sum(s, ram[i]);
     }
     return 0;
 }
@@ -313,7 +314,7 @@ int swap_store_read(struct swap_store *s, uint32_t n, const uint32_t *ram, const
         if (run < 0)
             return io_failed(s, "read", -run);
         for (const uint32_t end = i + (uint32_t)run; i < end; i++)
-            if (s->sums[file[i]] != sum_of(s, ram[i]))
+            if (s->sums[file[i]] != slot_sum(s, ram[i]))
                 return io_failed(s, "read", 0);
     }
     return 0;

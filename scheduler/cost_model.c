@@ -201,7 +201,7 @@ static void learn_coef(struct cost_model *m, const double *x, double error)
         m->coef[i] = m->coef[i] + delta[i] > 0 ? m->coef[i] + delta[i] : 0;
 }
 
-static bool is_known(const struct cost_model *m)
+static bool cost_is_known(const struct cost_model *m)
 {
     return m->n_steps >= (m->has_decode ? MIN_STEPS : MANY_STEPS) && m->has_prefill;
 }
@@ -209,7 +209,7 @@ static bool is_known(const struct cost_model *m)
 double cost_observe(struct cost_model *m, const struct step_work *w, uint64_t us)
 {
     const double ns = us > 0 ? (double)us * 1e3 : 500; /* below the clock's resolution */
-    const bool was_known = is_known(m);
+    const bool was_known = cost_is_known(m);
     double x[COST_TERMS], predicted, scale, error;
 
     features(w, x);
@@ -276,7 +276,7 @@ struct step_costs cost_get(const struct cost_model *m)
         .fetch_delay_ns = rounded(m->fetch_delay_ns, MAX_ROW_NS),
     };
 
-    if (!is_known(m))
+    if (!cost_is_known(m))
         return c;
     c.is_known = true;
     c.step_ns = rounded(m->coef[0], MAX_STEP_NS);

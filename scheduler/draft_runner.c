@@ -4,8 +4,8 @@
  * guess() runs one batch for each depth: each stream adds the rows that its slot lacks, and its
  * last row yields the next guess, which becomes input of the next batch. Before a slot is used
  * again, keep_right() compares the guesses that were computed with the tokens that were chosen, and
- * truncates the slot at the first difference. When the cache is full, grow() takes the blocks of
- * the slot that was used longest ago.
+ * truncates the slot at the first difference. When the cache is full, grow_slot() takes the blocks
+ * of the slot that was used longest ago.
  */
 #include "scheduler/draft_runner.h"
 
@@ -47,7 +47,7 @@ struct draft_runner {
 
 /* ---- slots ---- */
 
-static void leave(struct draft_runner *d, struct draft_slot *slot)
+static void leave_slot(struct draft_runner *d, struct draft_slot *slot)
 {
     kv_manager_release(d->opt.manager, &slot->kv);
     slot->request = 0;
@@ -58,7 +58,7 @@ static void enter(struct draft_runner *d, struct draft_slot *slot, const struct 
 {
     const struct request *r = s->item->request;
 
-    leave(d, slot);
+    leave_slot(d, slot);
     slot->request = r->id;
     slot->n_discarded = s->item->n_discarded;
     slot->key.ids = r->ids;
@@ -92,7 +92,7 @@ static void keep_right(struct draft_runner *d, struct draft_slot *slot,
 }
 
 /* The stream's slot, after everything in it that is not the stream's text was dropped. */
-static struct draft_slot *slot_of(struct draft_runner *d, const struct draft_stream *s)
+static struct draft_slot *stream_slot(struct draft_runner *d, const struct draft_stream *s)
 {
     struct draft_slot *slot = &d->slots[s->item->slot];
 
@@ -124,7 +124,7 @@ static struct draft_slot *oldest(struct draft_runner *d)
 
 /* Allocate the slot's blocks up to token `to`, if need be by emptying other slots. False: no
  * room. */
-static bool grow(struct draft_runner *d, struct draft_slot *slot, uint32_t to)
+static bool grow_slot(struct draft_runner *d, struct draft_slot *slot, uint32_t to)
 {
     struct draft_slot *other;
 
@@ -132,7 +132,7 @@ static bool grow(struct draft_runner *d, struct draft_slot *slot, uint32_t to)
         other = oldest(d);
         if (other == NULL)
             return false;
-        leave(d, other);
+        leave_slot(d, other);
     }
     return true;
 }
@@ -146,14 +146,14 @@ static uint32_t n_behind(void *ud, const struct draft_stream *s)
         return DRAFT_FAR;
     if (is_of(slot, s) && slot->n_ids > 0 && slot->n_sure == s->n_known)
         return 0; /* this plan has its guesses already */
-    return s->n_known - 1 - slot_of(d, s)->n_done;
+    return s->n_known - 1 - stream_slot(d, s)->n_done;
 }
 
 /* ---- batches ---- */
 
 /* Add rows slot->n_done .. to-1 of the stream to the batch. Returns the last one's index in it. */
-static uint32_t add_rows(struct draft_runner *d, const struct draft_slot *slot,
-                         const struct draft_stream *s, uint32_t to)
+static uint32_t add_draft_rows(struct draft_runner *d, const struct draft_slot *slot,
+                               const struct draft_stream *s, uint32_t to)
 {
     const int32_t *ids = s->item->request->ids;
 
@@ -163,7 +163,7 @@ static uint32_t add_rows(struct draft_runner *d, const struct draft_slot *slot,
 }
 
 /* Carry out pending block moves and run the batch. Returns the microseconds it took. */
-static uint64_t run(struct draft_runner *d)
+static uint64_t run_draft_step(struct draft_runner *d)
 {
     const uint64_t from = clock_us();
     uint32_t n_moves;
@@ -176,22 +176,22 @@ static uint64_t run(struct draft_runner *d)
     return clock_us() - from;
 }
 
-static bool take_in(void *ud, const struct draft_stream *s, uint32_t n)
+static bool take_in_prompt(void *ud, const struct draft_stream *s, uint32_t n)
 {
     struct draft_runner *d = ud;
     struct draft_slot *slot;
     uint32_t to;
 
     d->serial++;
-    slot = slot_of(d, s);
+    slot = stream_slot(d, s);
     n = n < DRAFT_RUNNER_ROWS ? n : DRAFT_RUNNER_ROWS;
     to = slot->n_done + n < s->n_known ? slot->n_done + n : s->n_known - 1;
-    if (to == slot->n_done || !grow(d, slot, to))
+    if (to == slot->n_done || !grow_slot(d, slot, to))
         return false;
     n = to - slot->n_done;
     batch_clear(d->batch);
-    add_rows(d, slot, s, to);
-    draft_model_costs_took_in(&d->costs, n, run(d));
+    add_draft_rows(d, slot, s, to);
+    draft_model_costs_took_in(&d->costs, n, run_draft_step(d));
     slot->n_done = to;
     kv_manager_commit(d->opt.manager, &slot->kv, &slot->key, to);
     return true;
@@ -199,11 +199,11 @@ static bool take_in(void *ud, const struct draft_stream *s, uint32_t n)
 
 /* ---- guesses ---- */
 
-static void begin(struct draft_runner *d, struct draft_stream *streams, uint32_t n)
+static void begin_drafts(struct draft_runner *d, struct draft_stream *streams, uint32_t n)
 {
     d->serial++;
     for (uint32_t i = 0; i < n; i++) {
-        struct draft_slot *slot = slot_of(d, &streams[i]);
+        struct draft_slot *slot = stream_slot(d, &streams[i]);
 
         d->sampling[i] = draft_stream_sampling(streams[i].item->request);
         slot->n_sure = streams[i].n_known;
@@ -212,7 +212,8 @@ static void begin(struct draft_runner *d, struct draft_stream *streams, uint32_t
 }
 
 /* Add an output: the token sampled at `row` is the stream's next guess. */
-static void ask(struct draft_runner *d, const struct draft_stream *s, uint32_t i, uint32_t row)
+static void ask_draft_model(struct draft_runner *d, const struct draft_stream *s, uint32_t i,
+                            uint32_t row)
 {
     struct batch_output *o = batch_add_output(d->batch, row);
     const struct request *r = s->item->request;
@@ -230,8 +231,8 @@ static void ask(struct draft_runner *d, const struct draft_stream *s, uint32_t i
 
 /* Fill the batch with the rows of streams[first ..] that are to have guess number `depth`, as long
  * as they fit. Returns the first stream that does not fit. */
-static uint32_t fill(struct draft_runner *d, struct draft_stream *streams, uint32_t first,
-                     uint32_t n, uint32_t depth)
+static uint32_t fill_batch(struct draft_runner *d, struct draft_stream *streams, uint32_t first,
+                           uint32_t n, uint32_t depth)
 {
     uint32_t i;
 
@@ -245,11 +246,11 @@ static uint32_t fill(struct draft_runner *d, struct draft_stream *streams, uint3
             continue;
         if (d->batch->n_rows + to - slot->n_done > DRAFT_RUNNER_ROWS)
             break;
-        if (!grow(d, slot, to)) {
+        if (!grow_slot(d, slot, to)) {
             draft_stream_end(s);
             continue;
         }
-        ask(d, s, i, add_rows(d, slot, s, to));
+        ask_draft_model(d, s, i, add_draft_rows(d, slot, s, to));
         slot->n_done = to;
     }
     return i;
@@ -257,7 +258,7 @@ static uint32_t fill(struct draft_runner *d, struct draft_stream *streams, uint3
 
 /* Take the batch's output as a guess. A token id that only the draft model knows ends the stream's
  * guesses. */
-static void take(struct draft_runner *d, struct draft_stream *s, const struct batch_output *o)
+static void take_guess(struct draft_runner *d, struct draft_stream *s, const struct batch_output *o)
 {
     struct draft_slot *slot = &d->slots[s->item->slot];
 
@@ -273,15 +274,15 @@ static void guess(void *ud, struct draft_stream *streams, uint32_t n, uint32_t d
 {
     struct draft_runner *d = ud;
 
-    begin(d, streams, n);
+    begin_drafts(d, streams, n);
     for (uint32_t k = 1; k <= depth; k++)
         for (uint32_t i = 0; i < n;) {
-            i = fill(d, streams, i, n, k);
+            i = fill_batch(d, streams, i, n, k);
             if (d->batch->n_rows == 0)
                 break;
-            draft_model_costs_guessed(&d->costs, d->batch->n_rows, run(d));
+            draft_model_costs_guessed(&d->costs, d->batch->n_rows, run_draft_step(d));
             for (uint32_t j = 0; j < d->batch->n_outputs; j++)
-                take(d, &streams[d->batch->outputs[j].seq], &d->batch->outputs[j]);
+                take_guess(d, &streams[d->batch->outputs[j].seq], &d->batch->outputs[j]);
         }
 }
 
@@ -293,7 +294,7 @@ void draft_runner_destroy(struct draft_runner **d)
         return;
     for (uint32_t i = 0; (*d)->slots != NULL && i < (*d)->opt.max_sequences; i++)
         if ((*d)->slots[i].request != 0)
-            leave(*d, &(*d)->slots[i]);
+            leave_slot(*d, &(*d)->slots[i]);
     batch_destroy(&(*d)->batch);
     mem_free((*d)->slots);
     mem_free((*d)->tables);
@@ -338,6 +339,9 @@ struct draft_model_costs *draft_runner_costs(struct draft_runner *d)
 
 struct draft_model draft_runner_get(struct draft_runner *d)
 {
-    return (struct draft_model){.ud = d, .source = DRAFT_MODEL, .n_behind = n_behind,
-                                .take_in = take_in, .guess = guess};
+    return (struct draft_model){.ud = d,
+                                .source = DRAFT_MODEL,
+                                .n_behind = n_behind,
+                                .take_in = take_in_prompt,
+                                .guess = guess};
 }

@@ -1,10 +1,10 @@
 /* scheduler/engine_arbiter.c - see engine_arbiter.h.
  *
- * Start-time fair queueing over an array of engines; choose() scans all of them, as there are few.
- * `start` is an engine's tag: engine_arbiter_end() moves it on by the step's duration / share, and
- * compete() lifts an engine that was idle to `now`, so that idle time is not saved up. The engine
- * that ends its turn picks the one with the least tag and, on its own thread, calls that engine's
- * `granted`.
+ * Start-time fair queueing over an array of engines; choose_engine() scans all of them, as there
+ * are few. `start` is an engine's tag: engine_arbiter_end() moves it on by the step's duration /
+ * share, and compete() lifts an engine that was idle to `now`, so that idle time is not saved up.
+ * The engine that ends its turn picks the one with the least tag and, on its own thread, calls that
+ * engine's `granted`.
  */
 #include "scheduler/engine_arbiter.h"
 
@@ -93,7 +93,7 @@ static void compete(struct engine_arbiter *t, struct contender *c)
 
 /* Give the turn to the competing engine with the least tag and tell it, unless it is `self`, the
  * engine that calls. */
-static void choose(struct engine_arbiter *t, uint32_t self)
+static void choose_engine(struct engine_arbiter *t, uint32_t self)
 {
     uint32_t first = NO_ENGINE;
 
@@ -121,7 +121,7 @@ bool engine_arbiter_ask(struct engine_arbiter *t, uint32_t engine)
     if (!t->engines[engine].competes)
         compete(t, &t->engines[engine]);
     if (t->owner == NO_ENGINE)
-        choose(t, engine);
+        choose_engine(t, engine);
     is_own = t->owner == engine;
     pthread_mutex_unlock(&t->mutex);
     return is_own;
@@ -149,6 +149,6 @@ void engine_arbiter_end(struct engine_arbiter *t, uint32_t engine, uint64_t us, 
     t->engines[engine].start += us * SCALE / t->engines[engine].share;
     t->engines[engine].competes = wants_more;
     if (t->owner == engine)
-        choose(t, engine);
+        choose_engine(t, engine);
     pthread_mutex_unlock(&t->mutex);
 }

@@ -1,11 +1,11 @@
 /* scheduler/engine_drafter.c - see engine_drafter.h.
  *
  * sched_plan() calls propose() for each decoding sequence. Injected guesses (debug builds) come
- * first; a request with a constraint goes to the grammar drafter, which calls find() back for texts
- * to look up; all others take what find() returns. find() compares three places by the number of
- * matching tokens: the request's own text, its prediction, and the kept answers, which it searches
- * only while the first two could be beaten. At last the guess is cut before the first token that
- * would end the generation.
+ * first; a request with a constraint goes to the grammar drafter, which calls find_guess() back for
+ * texts to look up; all others take what find_guess() returns. find_guess() compares three places
+ * by the number of matching tokens: the request's own text, its prediction, and the kept answers,
+ * which it searches only while the first two could be beaten. At last the guess is cut before the
+ * first token that would end the generation.
  */
 #include "scheduler/engine_drafter.h"
 
@@ -78,7 +78,8 @@ static bool is_best(const struct lookup_guess *own)
 }
 
 /* Find a guess in the text with the longest match: own text, prediction or an earlier answer. */
-static struct lookup_guess find(void *ud, struct request *r, uint32_t n_known, uint32_t n_guessed)
+static struct lookup_guess find_guess(void *ud, struct request *r, uint32_t n_known,
+                                      uint32_t n_guessed)
 {
     const struct engine_drafter *d = ud;
     const struct lookup_guess own = lookup_drafter_find(r, n_known, n_guessed);
@@ -96,12 +97,12 @@ static struct lookup_guess find(void *ud, struct request *r, uint32_t n_known, u
 static struct draft guess(struct engine_drafter *d, struct request *r, uint32_t n_known,
                           uint32_t most)
 {
-    const struct lookup lookup = {d, find};
+    const struct lookup lookup = {d, find_guess};
     struct lookup_guess found;
 
     if (grammar_drafter_is_for(r))
         return grammar_drafter_propose(d->grammar, &lookup, r, n_known, most);
-    found = find(d, r, n_known, 0);
+    found = find_guess(d, r, n_known, 0);
     return lookup_drafter_take(r, n_known, most, &found);
 }
 

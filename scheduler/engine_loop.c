@@ -282,7 +282,7 @@ static void emit_outputs(struct engine_loop *l, const struct plan *plan)
 
 /* ---- the inbox ---- */
 
-static void refuse(struct engine_loop *l, struct request *r, int rc)
+static void refuse_request(struct engine_loop *l, struct request *r, int rc)
 {
     const struct sched_end end = {.request = r, .finish = FINISH_ERROR};
 
@@ -334,7 +334,7 @@ static void take_post(struct engine_loop *l, struct request *r, uint64_t now)
         return;
     if (r->asks_store)
         prefix_fetch_drop(l->opt.fetch, r->id);
-    refuse(l, r, rc);
+    refuse_request(l, r, rc);
 }
 
 static void take_io_ends(struct engine_loop *l, const struct queue_inbox *inbox)

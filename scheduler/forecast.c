@@ -67,7 +67,7 @@ static uint32_t rows_beside(const struct engine_stats *s, const struct forecast_
 
 /* The backlog, with streams as many as there are on average while it is computed: half of the
  * prompts ahead have become streams. */
-static struct backlog look(const struct engine_stats *s, const struct forecast_ask *ask)
+static struct backlog look_at_backlog(const struct engine_stats *s, const struct forecast_ask *ask)
 {
     struct backlog backlog = {0};
     uint64_t joining;
@@ -167,7 +167,7 @@ struct forecast forecast_make(const struct engine_stats *s, const struct forecas
 
     if (!s->costs.is_known)
         return (struct forecast){0};
-    backlog = look(s, ask);
+    backlog = look_at_backlog(s, ask);
     ends = most(ends_for_slots(&backlog, s, ask), ends_for_blocks(&backlog, s, ask));
     start = under_way_ns(&backlog, s) +
             most(ahead_ns(&backlog, s), steps_to_ends(s, ends) * backlog.base_ns);

@@ -80,7 +80,7 @@ static void look_ahead(struct grammar_drafter *d)
     spend(d);
 }
 
-static void begin(struct grammar_drafter *d, const struct request *r)
+static void begin_grammar_draft(struct grammar_drafter *d, const struct request *r)
 {
     memcpy(d->state, r->constraint, constraint_state_bytes());
     d->is_over = false;
@@ -100,7 +100,7 @@ static bool is_forced(const struct grammar_drafter *d, int32_t id)
 }
 
 /* Move the copied constraint behind a token; false: the token is not allowed. */
-static bool go_on(struct grammar_drafter *d, int32_t id)
+static bool advance_grammar_draft(struct grammar_drafter *d, int32_t id)
 {
     const bool was_forced = is_forced(d, id);
     uint32_t n = 0;
@@ -131,7 +131,7 @@ static void add_looked_up(struct grammar_drafter *d, struct guess *g, const stru
                                           * which repeats it */
         const bool forced = is_forced(d, id);
 
-        if (!go_on(d, id))
+        if (!advance_grammar_draft(d, id))
             return;
         ids[i] = id;
         if (forced)
@@ -148,7 +148,7 @@ static void add_forced(struct grammar_drafter *d, struct guess *g)
     const uint32_t n = constraint_spell(d->state, d->forced + d->at, d->n_forced - d->at, ids,
                                         g->most - g->draft.n);
 
-    for (uint32_t i = 0; i < n && !d->is_over && go_on(d, ids[i]); i++) {
+    for (uint32_t i = 0; i < n && !d->is_over && advance_grammar_draft(d, ids[i]); i++) {
         g->r->ids[g->n_known + g->draft.n] = ids[i];
         draft_add(&g->draft, DRAFT_GRAMMAR, i < FIT_SPELLED ? (uint8_t)i : FIT_SPELLED - 1);
     }
@@ -160,7 +160,7 @@ struct draft grammar_drafter_propose(struct grammar_drafter *d, const struct loo
     struct guess g = {r, n_known, most, {0}};
     uint32_t before;
 
-    begin(d, r);
+    begin_grammar_draft(d, r);
     do {
         before = g.draft.n;
         add_looked_up(d, &g, lookup);

@@ -1,8 +1,8 @@
 /* scheduler/heap.c - see heap.h.
  *
- * An array heap. Every move of an element goes through put(), which writes the new position back
- * into the sequence: that is what makes heap_remove() of any element O(log n). The scheduler keeps
- * its expiry times in one, so that it sees a request's timeout without a scan.
+ * An array heap. Every move of an element goes through put_seq(), which writes the new position
+ * back into the sequence: that is what makes heap_remove() of any element O(log n). The scheduler
+ * keeps its expiry times in one, so that it sees a request's timeout without a scan.
  */
 #include "scheduler/heap.h"
 
@@ -30,7 +30,7 @@ static uint32_t *index_of(const struct heap *h, struct seq *s)
     return (uint32_t *)(void *)((char *)s + h->index_offset);
 }
 
-static void put(struct heap *h, uint32_t i, struct seq *s)
+static void put_seq(struct heap *h, uint32_t i, struct seq *s)
 {
     h->items[i] = s;
     *index_of(h, s) = i;
@@ -39,10 +39,10 @@ static void put(struct heap *h, uint32_t i, struct seq *s)
 static void sift_up(struct heap *h, uint32_t i, struct seq *s)
 {
     while (i > 0 && h->before(s, h->items[(i - 1) / 2])) {
-        put(h, i, h->items[(i - 1) / 2]);
+        put_seq(h, i, h->items[(i - 1) / 2]);
         i = (i - 1) / 2;
     }
-    put(h, i, s);
+    put_seq(h, i, s);
 }
 
 static void sift_down(struct heap *h, uint32_t i, struct seq *s)
@@ -52,10 +52,10 @@ static void sift_down(struct heap *h, uint32_t i, struct seq *s)
             child++;
         if (!h->before(h->items[child], s))
             break;
-        put(h, i, h->items[child]);
+        put_seq(h, i, h->items[child]);
         i = child;
     }
-    put(h, i, s);
+    put_seq(h, i, s);
 }
 
 void heap_push(struct heap *h, struct seq *s)

@@ -32,7 +32,7 @@ void injected_drafter_init(struct injected_drafter *d)
 }
 
 /* A random number below n. */
-static uint32_t draw(struct injected_drafter *d, uint32_t n)
+static uint32_t draw_injected(struct injected_drafter *d, uint32_t n)
 {
     return (uint32_t)(random_uniform(d->state++, 0) * n);
 }
@@ -42,10 +42,10 @@ struct draft injected_drafter_propose(struct injected_drafter *d, struct request
 {
     uint32_t n = 0;
 
-    if (d->permille > 0 && draw(d, 1000) < d->permille)
-        n = 1 + draw(d, most);
+    if (d->permille > 0 && draw_injected(d, 1000) < d->permille)
+        n = 1 + draw_injected(d, most);
     for (uint32_t i = 0; i < n; i++)
-        r->ids[n_known + i] = r->ids[draw(d, n_known)];
+        r->ids[n_known + i] = r->ids[draw_injected(d, n_known)];
     return draft_behind_match(n, DRAFT_INJECTED, 0);
 }
 #else

@@ -59,7 +59,7 @@ void journal_destroy(struct journal **j)
 
 /* ---- composing: numbers and punctuation only, so nothing has to be escaped ---- */
 
-static void put(struct journal *j, const char *text, size_t n)
+static void put_journal(struct journal *j, const char *text, size_t n)
 {
     if (j->line_len > j->cap || n > j->cap - j->line_len) {
         j->line_len = j->cap + 1;
@@ -69,12 +69,12 @@ static void put(struct journal *j, const char *text, size_t n)
     j->line_len += n;
 }
 
-static void put_text(struct journal *j, const char *text)
+static void put_journal_text(struct journal *j, const char *text)
 {
-    put(j, text, strlen(text));
+    put_journal(j, text, strlen(text));
 }
 
-static void put_number(struct journal *j, uint64_t v, uint32_t base)
+static void put_member_number(struct journal *j, uint64_t v, uint32_t base)
 {
     char digits[24];
     size_t at = sizeof(digits);
@@ -83,27 +83,27 @@ static void put_number(struct journal *j, uint64_t v, uint32_t base)
         digits[--at] = "0123456789abcdef"[v % base];
         v /= base;
     } while (v > 0);
-    put(j, digits + at, sizeof(digits) - at);
+    put_journal(j, digits + at, sizeof(digits) - at);
 }
 
 static void put_signed(struct journal *j, int64_t v)
 {
     if (v < 0)
-        put_text(j, "-");
-    put_number(j, v < 0 ? -(uint64_t)v : (uint64_t)v, 10);
+        put_journal_text(j, "-");
+    put_member_number(j, v < 0 ? -(uint64_t)v : (uint64_t)v, 10);
 }
 
 static void put_key(struct journal *j, const char *name)
 {
-    put_text(j, ",\"");
-    put_text(j, name);
-    put_text(j, "\":");
+    put_journal_text(j, ",\"");
+    put_journal_text(j, name);
+    put_journal_text(j, "\":");
 }
 
 static void put_value(struct journal *j, const char *name, uint64_t v)
 {
     put_key(j, name);
-    put_number(j, v, 10);
+    put_member_number(j, v, 10);
 }
 
 static void put_nonzero(struct journal *j, const char *name, uint64_t v)
@@ -116,35 +116,35 @@ static void put_tokens(struct journal *j, const char *name, const int32_t *token
 {
     put_key(j, name);
     for (size_t i = 0; i < n; i++) {
-        put_text(j, i > 0 ? "," : "[");
+        put_journal_text(j, i > 0 ? "," : "[");
         put_signed(j, tokens[i]);
     }
-    put_text(j, n > 0 ? "]" : "[]");
+    put_journal_text(j, n > 0 ? "]" : "[]");
 }
 
 static void put_numbers(struct journal *j, const char *name, const uint64_t *v, size_t n)
 {
     put_key(j, name);
     for (size_t i = 0; i < n; i++) {
-        put_text(j, i > 0 ? "," : "[");
-        put_number(j, v[i], 10);
+        put_journal_text(j, i > 0 ? "," : "[");
+        put_member_number(j, v[i], 10);
     }
-    put_text(j, n > 0 ? "]" : "[]");
+    put_journal_text(j, n > 0 ? "]" : "[]");
 }
 
 /* Begin a line with {"kind":value, after a line that notes dropped ones. */
-static void begin(struct journal *j, const char *kind, uint64_t value)
+static void begin_record(struct journal *j, const char *kind, uint64_t value)
 {
     j->line_len = 0;
     if (j->n_missing > 0) {
-        put_text(j, "{\"dropped\":");
-        put_number(j, j->n_missing, 10);
-        put_text(j, "}\n");
+        put_journal_text(j, "{\"dropped\":");
+        put_member_number(j, j->n_missing, 10);
+        put_journal_text(j, "}\n");
     }
-    put_text(j, "{\"");
-    put_text(j, kind);
-    put_text(j, "\":");
-    put_number(j, value, 10);
+    put_journal_text(j, "{\"");
+    put_journal_text(j, kind);
+    put_journal_text(j, "\":");
+    put_member_number(j, value, 10);
 }
 
 static void append_line(struct journal *j)
@@ -157,9 +157,9 @@ static void append_line(struct journal *j)
     j->len += j->line_len;
 }
 
-static void end(struct journal *j)
+static void end_record(struct journal *j)
 {
-    put_text(j, "}\n");
+    put_journal_text(j, "}\n");
     pthread_mutex_lock(&j->lock);
     if (j->line_len <= j->cap - j->len) {
         append_line(j);
@@ -185,8 +185,8 @@ void journal_gap(struct journal *j)
 
 static void put_sched(struct journal *j, const struct sched_options *o)
 {
-    put_text(j, ",\"sched\":{\"policy\":");
-    put_number(j, o->policy, 10);
+    put_journal_text(j, ",\"sched\":{\"policy\":");
+    put_member_number(j, o->policy, 10);
     put_value(j, "preemption", o->preemption);
     put_value(j, "aging_milli", o->aging_milli);
     put_value(j, "max_wait_ms", o->max_wait_ms);
@@ -200,13 +200,13 @@ static void put_sched(struct journal *j, const struct sched_options *o)
     put_value(j, "whole_prompts", o->whole_prompts);
     put_nonzero(j, "store_blocks", o->store_blocks);
     put_nonzero(j, "store_wait_ms", o->store_wait_ms);
-    put_text(j, "}");
+    put_journal_text(j, "}");
 }
 
 static void put_kv(struct journal *j, const struct kv_manager_options *o)
 {
-    put_text(j, ",\"kv\":{\"n_blocks\":");
-    put_number(j, o->n_blocks, 10);
+    put_journal_text(j, ",\"kv\":{\"n_blocks\":");
+    put_member_number(j, o->n_blocks, 10);
     put_value(j, "placement", o->placement);
     put_value(j, "prefix_cache", o->prefix_cache);
     put_value(j, "n_ram", o->n_ram);
@@ -223,7 +223,7 @@ static void put_kv(struct journal *j, const struct kv_manager_options *o)
     put_value(j, "max_chunk", o->max_chunk);
     put_value(j, "low_percent", o->low_percent);
     put_value(j, "critical_percent", o->critical_percent);
-    put_text(j, "}");
+    put_journal_text(j, "}");
 }
 
 void journal_start(struct journal *j, const struct sched_options *sched,
@@ -232,12 +232,12 @@ void journal_start(struct journal *j, const struct sched_options *sched,
 {
     if (j == NULL)
         return;
-    begin(j, "start", 1);
+    begin_record(j, "start", 1);
     put_nonzero(j, "unix", unix_us);
     put_sched(j, sched);
     put_kv(j, kv);
     put_tokens(j, "eog", eog, n_eog);
-    end(j);
+    end_record(j);
 }
 
 void journal_post(struct journal *j, const struct request *r, uint64_t now_us)
@@ -245,7 +245,7 @@ void journal_post(struct journal *j, const struct request *r, uint64_t now_us)
     if (j == NULL)
         return;
     assert(!r->is_dry_run);
-    begin(j, "post", r->id);
+    begin_record(j, "post", r->id);
     put_value(j, "now", now_us);
     put_value(j, "arrival", r->arrival_us);
     put_nonzero(j, "deadline", r->deadline_us);
@@ -256,9 +256,9 @@ void journal_post(struct journal *j, const struct request *r, uint64_t now_us)
     put_value(j, "priority", r->priority);
     put_nonzero(j, "tenant", r->tenant);
     put_value(j, "weight", r->weight);
-    put_text(j, ",\"salt\":\""); /* 64 bits: more than a JSON number holds everywhere */
-    put_number(j, r->key.salt, 16);
-    put_text(j, "\"");
+    put_journal_text(j, ",\"salt\":\""); /* 64 bits: more than a JSON number holds everywhere */
+    put_member_number(j, r->key.salt, 16);
+    put_journal_text(j, "\"");
     put_nonzero(j, "max_tokens", r->max_tokens - r->n_resumed);
     if (request_may_shift(r)) {
         put_value(j, "max_known", r->max_known);
@@ -273,26 +273,26 @@ void journal_post(struct journal *j, const struct request *r, uint64_t now_us)
     if (r->n_stop_ids > 0)
         put_tokens(j, "stop", r->stop_ids, r->n_stop_ids);
     put_tokens(j, "prompt", r->ids, request_n_given(r)); /* the scheduler treats both the same */
-    end(j);
+    end_record(j);
 }
 
 void journal_cancel(struct journal *j, uint64_t id, enum finish why, uint64_t now_us)
 {
     if (j == NULL)
         return;
-    begin(j, "cancel", id);
+    begin_record(j, "cancel", id);
     put_value(j, "why", why);
     put_value(j, "now", now_us);
-    end(j);
+    end_record(j);
 }
 
 void journal_cancel_all(struct journal *j, enum finish why, uint64_t now_us)
 {
     if (j == NULL)
         return;
-    begin(j, "cancel_all", why);
+    begin_record(j, "cancel_all", why);
     put_value(j, "now", now_us);
-    end(j);
+    end_record(j);
 }
 
 static void put_limits(struct journal *j, const struct sched_limits *l)
@@ -314,15 +314,15 @@ static void put_items(struct journal *j, const struct plan *p)
     for (uint32_t i = 0; i < p->n_items; i++) {
         const struct plan_item *item = &p->items[i];
 
-        put_text(j, i > 0 ? ",[" : "[[");
-        put_number(j, item->request->id, 10);
-        put_text(j, ",");
-        put_number(j, item->first, 10);
-        put_text(j, ",");
-        put_number(j, item->n, 10);
-        put_text(j, item->wants_token ? ",1]" : ",0]");
+        put_journal_text(j, i > 0 ? ",[" : "[[");
+        put_member_number(j, item->request->id, 10);
+        put_journal_text(j, ",");
+        put_member_number(j, item->first, 10);
+        put_journal_text(j, ",");
+        put_member_number(j, item->n, 10);
+        put_journal_text(j, item->wants_token ? ",1]" : ",0]");
     }
-    put_text(j, p->n_items > 0 ? "]" : "[]");
+    put_journal_text(j, p->n_items > 0 ? "]" : "[]");
 }
 
 static void put_drafts(struct journal *j, const struct plan *p)
@@ -338,16 +338,16 @@ static void put_drafts(struct journal *j, const struct plan *p)
 
         if (item->n_drafts == 0)
             continue;
-        put_text(j, any ? ",[" : "[[");
-        put_number(j, item->request->id, 10);
+        put_journal_text(j, any ? ",[" : "[[");
+        put_member_number(j, item->request->id, 10);
         for (uint32_t k = 0; k < item->n_drafts; k++) {
-            put_text(j, ",");
+            put_journal_text(j, ",");
             put_signed(j, ids[k]);
         }
-        put_text(j, "]");
+        put_journal_text(j, "]");
         any = true;
     }
-    put_text(j, "]");
+    put_journal_text(j, "]");
 }
 
 static void put_accepted(struct journal *j, const struct plan *p, const uint32_t *n_accepted)
@@ -360,11 +360,11 @@ static void put_accepted(struct journal *j, const struct plan *p, const uint32_t
     for (uint32_t i = 0; i < p->n_items; i++) {
         if (p->items[i].n_drafts == 0)
             continue;
-        put_text(j, any ? "," : "[");
-        put_number(j, n_accepted[i], 10);
+        put_journal_text(j, any ? "," : "[");
+        put_member_number(j, n_accepted[i], 10);
         any = true;
     }
-    put_text(j, "]");
+    put_journal_text(j, "]");
 }
 
 void journal_plan(struct journal *j, const struct plan *p, uint64_t now_us,
@@ -372,7 +372,7 @@ void journal_plan(struct journal *j, const struct plan *p, uint64_t now_us,
 {
     if (j == NULL)
         return;
-    begin(j, "plan", p->step);
+    begin_record(j, "plan", p->step);
     put_value(j, "now", now_us);
     put_limits(j, limits);
     put_items(j, p);
@@ -382,65 +382,65 @@ void journal_plan(struct journal *j, const struct plan *p, uint64_t now_us,
     put_numbers(j, "swapped_out", p->swapped_out, p->n_swapped_out);
     put_numbers(j, "swapped_in", p->swapped_in, p->n_swapped_in);
     put_value(j, "moves", p->n_moves);
-    end(j);
+    end_record(j);
 }
 
 void journal_moves_done(struct journal *j)
 {
     if (j == NULL)
         return;
-    begin(j, "moves_done", 1);
-    end(j);
+    begin_record(j, "moves_done", 1);
+    end_record(j);
 }
 
 void journal_io_start(struct journal *j, const struct swap_io *io)
 {
     if (j == NULL)
         return;
-    begin(j, "io_start", io->copy);
+    begin_record(j, "io_start", io->copy);
     put_value(j, "write", io->is_write);
     put_value(j, "n", io->n);
-    end(j);
+    end_record(j);
 }
 
 void journal_io_done(struct journal *j, uint32_t copy, int rc)
 {
     if (j == NULL)
         return;
-    begin(j, "io_done", copy);
+    begin_record(j, "io_done", copy);
     put_key(j, "rc");
     put_signed(j, rc);
-    end(j);
+    end_record(j);
 }
 
 void journal_stored(struct journal *j, uint64_t id, uint32_t n_blocks)
 {
     if (j == NULL)
         return;
-    begin(j, "stored", id);
+    begin_record(j, "stored", id);
     put_value(j, "n", n_blocks);
-    end(j);
+    end_record(j);
 }
 
 void journal_fetch(struct journal *j, const struct sched_fetch *fetch)
 {
     if (j == NULL)
         return;
-    begin(j, "fetch", fetch->request);
+    begin_record(j, "fetch", fetch->request);
     put_value(j, "first", fetch->first);
     put_value(j, "n", fetch->n);
-    end(j);
+    end_record(j);
 }
 
 void journal_fetched(struct journal *j, uint64_t id, uint32_t first, uint32_t n, bool is_last)
 {
     if (j == NULL)
         return;
-    begin(j, "fetched", id);
+    begin_record(j, "fetched", id);
     put_value(j, "first", first);
     put_value(j, "n", n);
     put_value(j, "last", is_last);
-    end(j);
+    end_record(j);
 }
 
 void journal_commit(struct journal *j, const struct plan *p, const int32_t *tokens,
@@ -450,19 +450,19 @@ void journal_commit(struct journal *j, const struct plan *p, const int32_t *toke
 
     if (j == NULL)
         return;
-    begin(j, "commit", p->step);
+    begin_record(j, "commit", p->step);
     put_value(j, "now", now_us);
     put_key(j, "tokens");
     for (uint32_t i = 0; i < p->n_items; i++) {
         if (!p->items[i].wants_token)
             continue;
-        put_text(j, any ? "," : "[");
+        put_journal_text(j, any ? "," : "[");
         put_signed(j, tokens[i]);
         any = true;
     }
-    put_text(j, any ? "]" : "[]");
+    put_journal_text(j, any ? "]" : "[]");
     put_accepted(j, p, n_accepted);
-    end(j);
+    end_record(j);
 }
 
 /* ---- the thread that writes the journal ---- */

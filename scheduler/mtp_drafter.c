@@ -64,7 +64,7 @@ static uint32_t n_behind(void *ud, const struct draft_stream *s)
 }
 
 /* Never needed: a stream is not behind, or cannot be guessed for at all. */
-static bool take_in(void *ud, const struct draft_stream *s, uint32_t n)
+static bool take_in_guess(void *ud, const struct draft_stream *s, uint32_t n)
 {
     (void)ud;
     (void)s;
@@ -72,7 +72,7 @@ static bool take_in(void *ud, const struct draft_stream *s, uint32_t n)
     return false;
 }
 
-static void add(struct mtp_drafter *d, const struct draft_stream *s, uint32_t i)
+static void add_mtp_row(struct mtp_drafter *d, const struct draft_stream *s, uint32_t i)
 {
     const struct plan_item *item = s->item;
     const struct request *r = item->request;
@@ -94,13 +94,13 @@ static void add(struct mtp_drafter *d, const struct draft_stream *s, uint32_t i)
 }
 
 /* Collect the streams that are to have guess number `depth`. */
-static void collect(struct mtp_drafter *d, const struct draft_stream *streams, uint32_t n,
-                    uint32_t depth)
+static void collect_guesses(struct mtp_drafter *d, const struct draft_stream *streams, uint32_t n,
+                            uint32_t depth)
 {
     d->n = 0;
     for (uint32_t i = 0; i < n; i++)
         if (draft_stream_wants(&streams[i], depth))
-            add(d, &streams[i], i);
+            add_mtp_row(d, &streams[i], i);
 }
 
 static void guess(void *ud, struct draft_stream *streams, uint32_t n, uint32_t depth)
@@ -114,7 +114,7 @@ static void guess(void *ud, struct draft_stream *streams, uint32_t n, uint32_t d
     for (uint32_t k = 1; k <= depth; k++) {
         uint64_t from;
 
-        collect(d, streams, n, k);
+        collect_guesses(d, streams, n, k);
         if (d->n == 0)
             return;
         from = clock_us();
@@ -128,6 +128,9 @@ static void guess(void *ud, struct draft_stream *streams, uint32_t n, uint32_t d
 
 struct draft_model mtp_drafter_get(struct mtp_drafter *d)
 {
-    return (struct draft_model){.ud = d, .source = DRAFT_MTP, .n_behind = n_behind,
-                                .take_in = take_in, .guess = guess};
+    return (struct draft_model){.ud = d,
+                                .source = DRAFT_MTP,
+                                .n_behind = n_behind,
+                                .take_in = take_in_guess,
+                                .guess = guess};
 }

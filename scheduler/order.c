@@ -39,16 +39,16 @@ static void update(struct order_node *s)
     s->size = 1 + size(s->left) + size(s->right);
 }
 
-static struct order_node *merge(struct order_node *a, struct order_node *b)
+static struct order_node *merge_orders(struct order_node *a, struct order_node *b)
 {
     if (a == NULL || b == NULL)
         return a != NULL ? a : b;
     if (weight(a) > weight(b)) {
-        a->right = merge(a->right, b);
+        a->right = merge_orders(a->right, b);
         update(a);
         return a;
     }
-    b->left = merge(a, b->left);
+    b->left = merge_orders(a, b->left);
     update(b);
     return b;
 }
@@ -78,7 +78,7 @@ void order_insert(struct order *o, struct order_node *s)
     s->left = s->right = NULL;
     s->size = 1;
     split(o->root, &s->key, &left, &right);
-    o->root = merge(merge(left, s), right);
+    o->root = merge_orders(merge_orders(left, s), right);
 }
 
 void order_remove(struct order *o, struct order_node *s)
@@ -90,7 +90,7 @@ void order_remove(struct order *o, struct order_node *s)
         (*link)->size--;
         link = order_key_before(&s->key, &(*link)->key) ? &(*link)->left : &(*link)->right;
     }
-    *link = merge(s->left, s->right);
+    *link = merge_orders(s->left, s->right);
     s->left = s->right = NULL;
     s->size = 0;
 }
@@ -140,8 +140,8 @@ uint32_t order_rank(const struct order *o, const struct order_key *k)
     return n;
 }
 
-static bool check(const struct order_node *s, const struct order_key *low,
-                  const struct order_key *high)
+static bool check_node(const struct order_node *s, const struct order_key *low,
+                       const struct order_key *high)
 {
     if (s == NULL)
         return true;
@@ -150,10 +150,10 @@ static bool check(const struct order_node *s, const struct order_key *low,
         return false;
     if (s->size != 1 + size(s->left) + size(s->right))
         return false;
-    return check(s->left, low, &s->key) && check(s->right, &s->key, high);
+    return check_node(s->left, low, &s->key) && check_node(s->right, &s->key, high);
 }
 
 bool order_check(const struct order *o)
 {
-    return check(o->root, NULL, NULL);
+    return check_node(o->root, NULL, NULL);
 }

@@ -78,7 +78,7 @@ static void add_pool(struct batch *b, const struct plan_item *item, uint32_t row
     }
 }
 
-static void add_item(struct batch *b, const struct plan_item *item, uint32_t i)
+static void add_batch_item(struct batch *b, const struct plan_item *item, uint32_t i)
 {
     const uint32_t row0 = batch_add_span(b, item->request->ids + item->first, item->n, item->first,
                                          item->table, item->group_stride);
@@ -112,7 +112,7 @@ static void add_items_like(struct batch *b, const struct plan *plan, uint32_t fi
             return;
     for (uint32_t i = first; i < plan->n_items; i++)
         if (has_same_adapter(&plan->items[i], &plan->items[first]))
-            add_item(b, &plan->items[i], i);
+            add_batch_item(b, &plan->items[i], i);
 }
 
 void plan_batch_build(struct batch *b, const struct plan *plan)

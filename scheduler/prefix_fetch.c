@@ -280,7 +280,7 @@ struct kv_record_key prefix_fetch_key(const struct prefix_fetch *f, const struct
     };
 }
 
-static void forget(struct prefix_fetch *f, struct fetch_prompt *p)
+static void forget_prompt(struct prefix_fetch *f, struct fetch_prompt *p)
 {
     list_unlink(&p->in_all);
     list_unlink(&p->in_turn);
@@ -324,7 +324,7 @@ void prefix_fetch_work_done(struct prefix_fetch *f, const struct fetch_work *w, 
     if (p->is_dropped) {
         if (!w->is_probe)
             give_buffer(f, w->buffer);
-        forget(f, p);
+        forget_prompt(f, p);
     } else {
         p->answer = answer_of(f, w, n, us);
         p->has_answer = p->is_found = true;
@@ -349,13 +349,13 @@ bool prefix_fetch_take_answer(struct prefix_fetch *f, struct fetch_answer *out)
         p->has_answer = false;
         *out = p->answer;
         if (out->is_last)
-            forget(f, p);
+            forget_prompt(f, p);
     }
     pthread_mutex_unlock(&f->lock);
     return p != NULL;
 }
 
-static struct fetch_prompt *find(const struct prefix_fetch *f, uint64_t request)
+static struct fetch_prompt *find_prompt(const struct prefix_fetch *f, uint64_t request)
 {
     list_each(link, &f->all) {
         struct fetch_prompt *p = list_entry(link, struct fetch_prompt, in_all);
@@ -379,7 +379,7 @@ void prefix_fetch_ask(struct prefix_fetch *f, uint64_t request, uint32_t first, 
 
     assert(n > 0 && n % each == 0 && first % each == 0);
     pthread_mutex_lock(&f->lock);
-    p = find(f, request);
+    p = find_prompt(f, request);
     if (p != NULL) {
         assert(p->is_found && !p->is_read && (first + n) / each <= p->n_records);
         p->is_read = true;
@@ -396,7 +396,7 @@ void prefix_fetch_give(struct prefix_fetch *f, const struct fetch_answer *part)
 
     pthread_mutex_lock(&f->lock);
     give_buffer(f, part->bytes);
-    p = part->is_last ? NULL : find(f, part->request);
+    p = part->is_last ? NULL : find_prompt(f, part->request);
     if (p != NULL)
         queue_read(f, p);
     pthread_mutex_unlock(&f->lock);
@@ -408,13 +408,13 @@ void prefix_fetch_drop(struct prefix_fetch *f, uint64_t request)
     struct fetch_prompt *p;
 
     pthread_mutex_lock(&f->lock);
-    p = find(f, request);
+    p = find_prompt(f, request);
     if (p != NULL && p->is_busy) {
         p->is_dropped = true;
     } else if (p != NULL) {
         if (p->has_answer && p->answer.bytes != NULL)
             give_buffer(f, p->answer.bytes);
-        forget(f, p);
+        forget_prompt(f, p);
     }
     pthread_mutex_unlock(&f->lock);
 }

@@ -37,7 +37,7 @@ static struct draft_stream stream_of(const struct sched *s, uint32_t i_item)
 }
 
 /* Collect the sequences that the model can guess for once it has taken in their texts. */
-static void collect(const struct sched *s, struct candidates *c)
+static void collect_drafted(const struct sched *s, struct candidates *c)
 {
     const struct draft_model *m = &s->opt.model;
 
@@ -227,7 +227,7 @@ void sched_guess_by_model(struct sched *s)
     struct candidates c;
     uint32_t depth;
 
-    collect(s, &c);
+    collect_drafted(s, &c);
     choose_taken_in(s, &c);
     keep_near(s, &c);
     depth = c.n > 0 ? choose_depth(s, &c) : 0;

@@ -1,8 +1,8 @@
 /* scheduler/scheduler_drafts.c - how many guessed tokens a step computes; see scheduler.h.
  *
  * A draft of a stream counts only if those before it are right: its worth, in tokens, is the
- * product of their rates. choose() adds drafts one by one, the one of most worth first, over all
- * streams, and keeps the number at which the step yields the most tokens in its time.
+ * product of their rates. choose_drafts() adds drafts one by one, the one of most worth first, over
+ * all streams, and keeps the number at which the step yields the most tokens in its time.
  * sched_plan_drafts() runs when the rest of the plan is complete, sched_settle_drafts() after the
  * step.
  */
@@ -129,7 +129,7 @@ static uint32_t worth_of_next(const struct sched *s, const struct seq *seq, uint
     return (uint32_t)((uint64_t)worth * sched_draft_rate(s, seq, d->source[n], d->fit[n]) / 1000);
 }
 
-static void begin(const struct sched *s, struct choice *c)
+static void begin_choice(const struct sched *s, struct choice *c)
 {
     memset(c, 0, sizeof(*c));
     c->tokens = (uint64_t)DRAFT_TOKEN * s->plan.n_items;
@@ -195,17 +195,17 @@ struct draft_pace sched_draft_pace(const struct sched *s, uint64_t made_us)
 {
     struct choice c;
 
-    begin(s, &c);
+    begin_choice(s, &c);
     return best_pace(s, &c, made_us);
 }
 
 /* Cut each guess to the rows that are worth it. */
-static void choose(struct sched *s)
+static void choose_drafts(struct sched *s)
 {
     struct choice c;
     uint32_t n;
 
-    begin(s, &c);
+    begin_choice(s, &c);
     n = best_pace(s, &c, 0).n_drafts;
     for (uint32_t i = 0; i < s->plan.n_items; i++)
         s->item_seq[i]->draft.n = 0;
@@ -215,7 +215,7 @@ static void choose(struct sched *s)
 
 /* ---- in the plan ---- */
 
-static void add_rows(struct sched *s, struct plan_item *item, struct seq *seq)
+static void add_choice_rows(struct sched *s, struct plan_item *item, struct seq *seq)
 {
     const uint32_t n = sched_min(seq->draft.n, s->rows_left);
 
@@ -262,9 +262,9 @@ void sched_plan_drafts(struct sched *s)
     if (s->opt.model.guess != NULL)
         sched_guess_by_model(s);
     if (has_drafts(s) && !takes_all)
-        choose(s);
+        choose_drafts(s);
     for (uint32_t i = 0; i < s->plan.n_items; i++)
-        add_rows(s, &s->items[i], s->item_seq[i]);
+        add_choice_rows(s, &s->items[i], s->item_seq[i]);
     s->n_with_drafts += s->plan.n_drafts > 0;
     if (s->plan.n_drafts > 0)
         s->plan.predicted_ns = predicted_ns(s);

@@ -3,7 +3,7 @@
  * The order is the policy: decode rows of all streams first, so that running streams never stall
  * (P7); then the time that is left, cut into prompt chunks for running prefills and newcomers in
  * the order of sched_is_due_before(); if that leaves the plan empty, the first sequence in the run
- * order preempts until it fits; drafts last, when everything else is fixed. add_item() and
+ * order preempts until it fits; drafts last, when everything else is fixed. add_plan_item() and
  * sched_drop_item() keep the sums of the plan, as a preemption can remove an item again.
  */
 #include "scheduler/scheduler_impl.h"
@@ -47,7 +47,7 @@ void sched_drop_item(struct sched *s, struct seq *seq)
     seq->item = SEQ_NO_ITEM;
 }
 
-static void add_item(struct sched *s, struct seq *seq, uint32_t n, bool is_prefill)
+static void add_plan_item(struct sched *s, struct seq *seq, uint32_t n, bool is_prefill)
 {
     struct plan *p = &s->plan;
     struct request *r = seq->request;
@@ -90,7 +90,7 @@ static void plan_decodes(struct sched *s)
         if (seq_behind(seq) == 1 && seq->item == SEQ_NO_ITEM) {
             if (!sched_make_room(s, seq, seq->n_done + 1))
                 continue; /* it was preempted: another one is at i now */
-            add_item(s, seq, 1, false);
+            add_plan_item(s, seq, 1, false);
         }
         i++;
     }
@@ -157,7 +157,7 @@ void sched_plan_chunk(struct sched *s, struct seq *seq)
                              : until_wanted(s, seq, rows_in_time(s, seq, n));
     if (n == 0 || kv_manager_alloc(s->kv, &seq->kv, seq->n_done, seq->n_done + n) < 0)
         return;
-    add_item(s, seq, n, true);
+    add_plan_item(s, seq, n, true);
     if (s->room_ns == SCHED_NO_LIMIT)
         return;
     ns = step_costs_chunk_ns(&s->limits->costs, seq->n_done, n);
@@ -247,7 +247,7 @@ static void plan_prompts(struct sched *s)
 
 /* ---- the plan ---- */
 
-static void begin(struct sched *s, uint64_t now_us, const struct sched_limits *limits)
+static void begin_plan(struct sched *s, uint64_t now_us, const struct sched_limits *limits)
 {
     struct plan *p = &s->plan;
 
@@ -267,7 +267,7 @@ const struct plan *sched_plan(struct sched *s, uint64_t now_us, const struct sch
 {
     struct plan *p = &s->plan;
 
-    begin(s, now_us, limits);
+    begin_plan(s, now_us, limits);
     sched_end_expired(s, now_us);
     sched_plan_store(s);
     sched_shift_full(s);

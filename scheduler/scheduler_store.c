@@ -19,7 +19,7 @@
 
 /* Tell the store to read blocks of a request, or with n 0 that it ended or needs no more. Twice at
  * most for each request; see sched_create(). */
-static void tell(struct sched *s, const struct seq *seq, uint32_t first, uint32_t n)
+static void tell_store(struct sched *s, const struct seq *seq, uint32_t first, uint32_t n)
 {
     if (s->n_fetches == s->max_fetches) /* the ring is full because nothing empties it: a replay of
                                          * an edited journal */
@@ -37,7 +37,7 @@ bool sched_hold_for_store(struct sched *s, struct seq *seq)
         return false;
     if (kv_manager_match(s->kv, &r->key, r->n_prompt - 1).n_blocks + each >
         r->n_prompt / BLOCK_TOKENS) {
-        tell(s, seq, 0, 0);
+        tell_store(s, seq, 0, 0);
         return false; /* fewer blocks are missing than a record has */
     }
     seq->store = STORE_ASKED;
@@ -65,7 +65,7 @@ static void release(struct sched *s, struct seq *seq)
 void sched_end_in_store(struct sched *s, struct seq *seq)
 {
     sched_leave_store(s, seq);
-    tell(s, seq, 0, 0);
+    tell_store(s, seq, 0, 0);
 }
 
 /* ---- is it worth reading? ---- */
@@ -107,12 +107,12 @@ static void decide(struct sched *s, struct seq *seq)
 
     if (n == 0 || seq->n_stored <= there || !is_cheaper(&s->limits->costs, there, n)) {
         s->store_declined += n > 0 && seq->n_stored > there;
-        tell(s, seq, 0, 0);
+        tell_store(s, seq, 0, 0);
         release(s, seq);
     } else if (s->n_reading < MOST_READING && !is_being_read(s, seq, first)) {
         seq->store = STORE_READING;
         s->n_reading++;
-        tell(s, seq, first, n);
+        tell_store(s, seq, first, n);
     }
 }
 
@@ -123,7 +123,7 @@ void sched_plan_store(struct sched *s)
 
         if (seq->store_until_us <= s->now_us) {
             s->store_timeouts++;
-            tell(s, seq, 0, 0);
+            tell_store(s, seq, 0, 0);
             release(s, seq);
         } else if (seq->store == STORE_FOUND) {
             decide(s, seq);

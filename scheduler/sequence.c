@@ -155,7 +155,7 @@ void seq_set_release(struct seq_set *set)
 }
 
 /* The chain of an id. Ids count upwards, so their low bits spread well. */
-static struct seq **bucket_of(const struct seq_set *set, uint64_t id)
+static struct seq **seq_bucket(const struct seq_set *set, uint64_t id)
 {
     return &set->bucket[id & (set->n_bucket - 1)];
 }
@@ -172,7 +172,7 @@ struct seq *seq_set_take(struct seq_set *set, struct request *r)
     else
         set->free = s->hash_next;
     set->n++;
-    bucket = bucket_of(set, r->id);
+    bucket = seq_bucket(set, r->id);
     *s = (struct seq){
         .request = r,
         .n_known = request_n_given(r),
@@ -188,7 +188,7 @@ struct seq *seq_set_take(struct seq_set *set, struct request *r)
 
 void seq_set_give(struct seq_set *set, struct seq *s)
 {
-    struct seq **link = bucket_of(set, s->request->id);
+    struct seq **link = seq_bucket(set, s->request->id);
 
     while (*link != s)
         link = &(*link)->hash_next;
@@ -200,7 +200,7 @@ void seq_set_give(struct seq_set *set, struct seq *s)
 
 struct seq *seq_set_find(const struct seq_set *set, uint64_t id)
 {
-    struct seq *s = *bucket_of(set, id);
+    struct seq *s = *seq_bucket(set, id);
 
     while (s != NULL && s->request->id != id)
         s = s->hash_next;

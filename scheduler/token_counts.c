@@ -52,7 +52,7 @@ static uint32_t *find_slot(const struct token_counts *c, int32_t token)
     return &table[i];
 }
 
-static void grow(struct token_counts *c)
+static void grow_counts(struct token_counts *c)
 {
     c->capacity *= 2;
     for (uint32_t i = 0; i < c->n; i++)
@@ -64,7 +64,7 @@ struct token_count *token_counts_at(struct token_counts *c, int32_t token)
     uint32_t *slot = find_slot(c, token);
 
     if (*slot == 0 && 2 * (c->n + 1) > c->capacity) {
-        grow(c);
+        grow_counts(c);
         slot = find_slot(c, token);
     }
     if (*slot == 0) {

@@ -119,7 +119,8 @@ static int check_vocabulary(const struct instance *e, const struct instance *dra
     return 0;
 }
 
-static int check(const struct instance *e, const struct instance *draft, char *err, size_t err_len)
+static int check_draft(const struct instance *e, const struct instance *draft, char *err,
+                       size_t err_len)
 {
     if (e->model->shape.is_encoder) {
         snprintf(err, err_len, "the model '%s' is an encoder, and takes no drafts", e->id);
@@ -145,15 +146,15 @@ static uint64_t kv_memory_for(const struct instance *e, const struct instance *d
 }
 
 /* Plan the draft model: check that it fits, and choose the memory of its cache. */
-static int look(struct config *own, const struct instance *e, const struct config *c, char *err,
-                size_t err_len)
+static int look_at_draft(struct config *own, const struct instance *e, const struct config *c,
+                         char *err, size_t err_len)
 {
     struct instance draft;
     int code = instance_init(&draft, own, INSTANCE_PLAN, err, err_len);
 
     if (code != EXIT_OK)
         return code;
-    if (check(e, &draft, err, err_len) < 0)
+    if (check_draft(e, &draft, err, err_len) < 0)
         code = EXIT_USAGE;
     else
         own->kv_memory = c->draft_kv_memory > 0 ? c->draft_kv_memory : kv_memory_for(e, &draft);
@@ -182,8 +183,9 @@ static int make_runner(struct instance_draft *d, const struct instance *e, char 
     return rc;
 }
 
-static int load(struct instance_draft *d, const struct instance *e, struct config *own,
-                unsigned flags, const struct instance_company *company, char *err, size_t err_len)
+static int load_draft(struct instance_draft *d, const struct instance *e, struct config *own,
+                      unsigned flags, const struct instance_company *company, char *err,
+                      size_t err_len)
 {
     const int code = instance_init_among(&d->engine, own, flags, company, err, err_len);
 
@@ -205,9 +207,9 @@ int instance_draft_init(struct instance_draft *d, const struct instance *e, cons
         return EXIT_OK;
     if (take_settings(&own, c, err, err_len) < 0)
         return EXIT_FAILED;
-    code = look(&own, e, c, why, sizeof(why));
+    code = look_at_draft(&own, e, c, why, sizeof(why));
     if (code == EXIT_OK)
-        code = load(d, e, &own, flags, company, why, sizeof(why));
+        code = load_draft(d, e, &own, flags, company, why, sizeof(why));
     if (code != EXIT_OK) {
         snprintf(err, err_len, "draft model '%.200s': %s", c->draft, why);
         instance_draft_release(d);

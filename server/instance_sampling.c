@@ -9,7 +9,7 @@
 
 #include <math.h>
 
-static void take(struct sampling_defaults *d, enum sampling_default what, double setting)
+static void take_default(struct sampling_defaults *d, enum sampling_default what, double setting)
 {
     if (!isnan(setting)) /* NaN is `auto` */
         sampling_defaults_set(d, what, setting);
@@ -21,12 +21,12 @@ void instance_read_sampling(struct sampling_defaults *d, const struct gguf *g,
     *d = (struct sampling_defaults){0};
     if (c->file_sampling == CONFIG_ON)
         sampling_defaults_read(d, g);
-    take(d, SAMPLING_TEMPERATURE, c->temperature);
-    take(d, SAMPLING_TOP_P, c->top_p);
-    take(d, SAMPLING_TOP_K, c->top_k);
-    take(d, SAMPLING_MIN_P, c->min_p);
-    take(d, SAMPLING_REPETITION_PENALTY, c->repetition_penalty);
-    take(d, SAMPLING_PRESENCE_PENALTY, c->presence_penalty);
-    take(d, SAMPLING_FREQUENCY_PENALTY, c->frequency_penalty);
-    take(d, SAMPLING_MAX_TOKENS, c->max_tokens);
+    take_default(d, SAMPLING_TEMPERATURE, c->temperature);
+    take_default(d, SAMPLING_TOP_P, c->top_p);
+    take_default(d, SAMPLING_TOP_K, c->top_k);
+    take_default(d, SAMPLING_MIN_P, c->min_p);
+    take_default(d, SAMPLING_REPETITION_PENALTY, c->repetition_penalty);
+    take_default(d, SAMPLING_PRESENCE_PENALTY, c->presence_penalty);
+    take_default(d, SAMPLING_FREQUENCY_PENALTY, c->frequency_penalty);
+    take_default(d, SAMPLING_MAX_TOKENS, c->max_tokens);
 }

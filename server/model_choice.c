@@ -2,14 +2,14 @@
  *
  * model_choose() is called again after each step until nothing is left to do, so that it returns
  * one step at a time: look at an unknown file, unload an idle model, then serve the model that is
- * waited for longest (load it, refuse it, or make room). Sums of bytes and times saturate (add()),
- * because UINT64_MAX means "never".
+ * waited for longest (load it, refuse it, or make room). Sums of bytes and times saturate
+ * (add_bytes()), because UINT64_MAX means "never".
  */
 #include "server/model_choice.h"
 
 #define NOBODY UINT32_MAX
 
-static uint64_t add(uint64_t a, uint64_t b)
+static uint64_t add_bytes(uint64_t a, uint64_t b)
 {
     return a > UINT64_MAX - b ? UINT64_MAX : a + b;
 }
@@ -22,14 +22,14 @@ static uint64_t idle_since(const struct model_view *v)
 
 static uint64_t idle_until(const struct model_view *v)
 {
-    return add(idle_since(v), v->idle_us);
+    return add_bytes(idle_since(v), v->idle_us);
 }
 
 static uint64_t stay_until(const struct model_view *v)
 {
     const uint64_t stay = v->load_us > MODEL_MIN_STAY_US ? v->load_us : MODEL_MIN_STAY_US;
 
-    return add(v->ready_us, stay);
+    return add_bytes(v->ready_us, stay);
 }
 
 static bool is_there(const struct model_view *v)
@@ -75,7 +75,7 @@ static uint64_t taken(const struct model_view *v, uint32_t n, const struct model
     uint64_t sum = m->base;
 
     for (uint32_t i = 0; i < n; i++)
-        sum = add(sum, is_there(&v[i]) ? v[i].bytes : 0);
+        sum = add_bytes(sum, is_there(&v[i]) ? v[i].bytes : 0);
     return sum;
 }
 
@@ -85,7 +85,7 @@ static uint64_t kept(const struct model_view *v, uint32_t n, const struct model_
     uint64_t sum = m->base;
 
     for (uint32_t i = 0; i < n; i++)
-        sum = add(sum, v[i].is_pinned && is_there(&v[i]) ? v[i].bytes : 0);
+        sum = add_bytes(sum, v[i].is_pinned && is_there(&v[i]) ? v[i].bytes : 0);
     return sum;
 }
 
@@ -113,7 +113,7 @@ static uint32_t find_held(const struct model_view *v, uint32_t n, uint64_t now_u
     return found;
 }
 
-static struct model_choice make_room(const struct model_view *v, uint32_t n, uint64_t now_us)
+static struct model_choice choose_to_unload(const struct model_view *v, uint32_t n, uint64_t now_us)
 {
     uint32_t i = find_idle(v, n);
 
@@ -148,11 +148,11 @@ struct model_choice model_choose(const struct model_view *v, uint32_t n,
     i = find_oldest(v, n);
     if (i == NOBODY || !v[i].is_known)
         return (struct model_choice){0};
-    if (m->limit > 0 && add(kept(v, n, m), v[i].bytes) > m->limit)
+    if (m->limit > 0 && add_bytes(kept(v, n, m), v[i].bytes) > m->limit)
         return (struct model_choice){MODEL_STEP_REFUSE, i};
-    if (m->limit == 0 || add(taken(v, n, m), v[i].bytes) <= m->limit)
+    if (m->limit == 0 || add_bytes(taken(v, n, m), v[i].bytes) <= m->limit)
         return (struct model_choice){MODEL_STEP_LOAD, i};
-    return make_room(v, n, now_us);
+    return choose_to_unload(v, n, now_us);
 }
 
 uint64_t model_choice_next_us(const struct model_view *v, uint32_t n, uint64_t now_us)

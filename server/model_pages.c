@@ -18,7 +18,7 @@
 /* ---- load and unload ---- */
 
 /* The model's name in the body; the caller frees *body with cJSON_Delete(). */
-static const char *read_name(struct http_call *call, cJSON **body, struct api_error *e)
+static const char *read_model_name(struct http_call *call, cJSON **body, struct api_error *e)
 {
     const struct buf *text = http_call_body(call);
     const cJSON *name;
@@ -41,7 +41,7 @@ static void act(struct model_set *s, struct http_call *call,
     struct served_model *h = NULL;
     struct api_error e = {0};
     cJSON *body = NULL;
-    const char *name = read_name(call, &body, &e);
+    const char *name = read_model_name(call, &body, &e);
     struct buf b;
 
     if (name != NULL && (h = model_router_find(s->opt.models, s->opt.n, name)) == NULL)
@@ -92,7 +92,7 @@ static void add_times(struct buf *b, const struct model_set *s, const struct ser
         buf_printf(b, ",\"idle_unload_s\":%.3f", seconds(l->idle_us));
 }
 
-static void add_model(struct buf *b, const struct model_set *s, struct served_model *h)
+static void add_model_entry(struct buf *b, const struct model_set *s, struct served_model *h)
 {
     const struct model_life *l = &h->life;
 
@@ -126,7 +126,7 @@ void model_pages_debug(struct model_set *s, struct http_call *call)
         if (s->opt.models[i].life.is_gone)
             continue;
         buf_add_str(&b, comma);
-        add_model(&b, s, &s->opt.models[i]);
+        add_model_entry(&b, s, &s->opt.models[i]);
         comma = ",";
     }
     buf_add_str(&b, "]}");

@@ -11,21 +11,21 @@
 #define STOPPING_MS 1000u
 
 /* A refusal without Retry-After: a retry would not help. */
-static void begin(struct refusal *why)
+static void begin_refusal(struct refusal *why)
 {
     *why = (struct refusal){.reason = REJECTION_MODEL, .is_final = true};
 }
 
 void model_refusal_failed(struct refusal *why, const struct served_model *h)
 {
-    begin(why);
+    begin_refusal(why);
     api_error_set(&why->error, 503, "model", "model_load_failed",
                   "the model '%.60s' cannot be loaded: %.180s", h->model.id, h->life.reason);
 }
 
 void model_refusal_not_loaded(struct refusal *why, const struct served_model *h)
 {
-    begin(why);
+    begin_refusal(why);
     api_error_set(&why->error, 503, "model", "model_not_loaded",
                   "the model '%.100s' is not loaded (POST /models/load)", h->model.id);
 }
@@ -33,7 +33,7 @@ void model_refusal_not_loaded(struct refusal *why, const struct served_model *h)
 void model_refusal_too_large(struct refusal *why, const struct served_model *h,
                              const struct model_memory *memory)
 {
-    begin(why);
+    begin_refusal(why);
     api_error_set(&why->error, 503, "model", "model_too_large",
                   "the model '%.60s' takes %" PRIu64 " MiB: more than memory_limit (%" PRIu64
                   " MiB) has beside the process (%" PRIu64 " MiB) and models that stay",

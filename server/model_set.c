@@ -26,7 +26,7 @@
 /* Assumed time of a load before the first one was measured. */
 #define LOAD_MS 1000u
 
-static void on_timer(uv_timer_t *timer)
+static void on_idle_timer(uv_timer_t *timer)
 {
     LOOP_CALLBACK(timer->loop, "model_set.timer");
     model_set_pump(timer->data);
@@ -54,7 +54,7 @@ static void on_idle(void *ud)
     if (!s->has_timer || s->is_closed || !is_watched(s))
         return;
     s->is_stale = true;
-    uv_timer_start(&s->timer, on_timer, 0, 0);
+    uv_timer_start(&s->timer, on_idle_timer, 0, 0);
 }
 
 void model_set_watch(struct model_set *s, uint32_t i)
@@ -264,7 +264,7 @@ static void rearm(struct model_set *s, const struct model_view *v)
     if (ms == UINT64_MAX)
         uv_timer_stop(&s->timer);
     else
-        uv_timer_start(&s->timer, on_timer, ms, 0);
+        uv_timer_start(&s->timer, on_idle_timer, ms, 0);
 }
 
 void model_set_pump(struct model_set *s)

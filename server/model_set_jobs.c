@@ -1,9 +1,9 @@
 /* server/model_set_jobs.c - the jobs of a model on pool threads; see model_set_impl.h.
  *
- * Each model has one job struct, and at most one job of it runs. on_work() runs on a pool thread
- * and calls only the loader's callbacks; it touches nothing but its job. after_work() runs on the
- * I/O thread, writes the result into struct model_life and pumps the set. Looks have another owner
- * in the pool than loads, so that a look need not wait for a load.
+ * Each model has one job struct, and at most one job of it runs. on_model_work() runs on a pool
+ * thread and calls only the loader's callbacks; it touches nothing but its job. after_model_work()
+ * runs on the I/O thread, writes the result into struct model_life and pumps the set. Looks have
+ * another owner in the pool than loads, so that a look need not wait for a load.
  */
 #include "server/model_set_impl.h"
 
@@ -21,7 +21,7 @@ struct model_set_job *model_set_job_of(struct model_set *s, const struct served_
 
 /* ---- a thread's work ---- */
 
-static void on_work(struct worker_job *job)
+static void on_model_work(struct worker_job *job)
 {
     struct model_set_job *j = list_entry(job, struct model_set_job, job);
     const struct server_loader *l = j->set->opt.loader;
@@ -39,7 +39,7 @@ static void on_work(struct worker_job *job)
     }
 }
 
-static void fail(struct served_model *h, const char *reason)
+static void fail_load(struct served_model *h, const char *reason)
 {
     struct refusal why;
     char quoted[440], id[280];
@@ -71,7 +71,7 @@ static void after_look(struct served_model *h, const struct model_set_job *j)
     l->files = j->look.files;
     l->bytes = j->look.bytes;
     if (j->rc < 0) {
-        fail(h, j->err);
+        fail_load(h, j->err);
         return;
     }
     l->state = MODEL_UNLOADED;
@@ -84,7 +84,7 @@ static void after_load(struct model_set *s, struct served_model *h, const struct
 
     h->life.load_us = clock_us() - h->life.begin_us;
     if (j->rc < 0)
-        fail(h, j->err);
+        fail_load(h, j->err);
     else
         loader->loaded(loader->ud, j->i);
 }
@@ -121,7 +121,7 @@ void model_set_take_change(struct model_set *s, struct served_model *h)
     l->comes_back = false;
 }
 
-static void after_work(struct worker_job *job)
+static void after_model_work(struct worker_job *job)
 {
     struct model_set_job *j = list_entry(job, struct model_set_job, job);
     struct model_set *s = j->set;
@@ -150,8 +150,8 @@ void model_set_begin_job(struct model_set *s, struct served_model *h, enum model
 
     j->kind = kind;
     j->rc = 0;
-    j->job.work = on_work;
-    j->job.done = after_work;
+    j->job.work = on_model_work;
+    j->job.done = after_model_work;
     j->job.name = "model_set";
     j->job.owner = kind == MODEL_JOB_LOOK ? 0 : 1;
     j->is_running = true;

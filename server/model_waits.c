@@ -37,19 +37,19 @@ static struct wait *first(const struct model_waits *w)
     return list_entry(w->list.next, struct wait, link);
 }
 
-static void forget(struct wait *v)
+static void forget_wait(struct wait *v)
 {
     v->owner->n--;
     list_unlink(&v->link);
     mem_free(v);
 }
 
-static void on_gone(void *ud)
+static void on_waiting_client_gone(void *ud)
 {
     struct wait *v = ud;
 
     v->owner->engine->metrics->outcomes[OUTCOME_CANCELLED]++;
-    forget(v);
+    forget_wait(v);
 }
 
 static uint64_t earlier(uint64_t a_us, uint64_t from_us, uint64_t ms)
@@ -85,7 +85,7 @@ int model_waits_add(struct model_waits *w, struct http_call *call, const struct 
     set_times(v, w->engine->model, scan);
     list_push_back(&w->list, &v->link);
     w->n++;
-    http_call_on_gone(call, on_gone, v);
+    http_call_on_gone(call, on_waiting_client_gone, v);
     return 0;
 }
 
@@ -102,18 +102,18 @@ void model_waits_start(struct model_waits *w)
         const struct model_work *work = v->work;
         const struct body_scan scan = v->scan;
 
-        forget(v);
+        forget_wait(v);
         http_call_on_gone(call, NULL, NULL);
         work->start(w->engine, call, work->wire_format, &scan);
     }
 }
 
-static void refuse(struct wait *v, struct refusal why)
+static void refuse_wait(struct wait *v, struct refusal why)
 {
     struct engine_client *engine = v->owner->engine;
     struct http_call *call = v->call;
 
-    forget(v);
+    forget_wait(v);
     http_call_on_gone(call, NULL, NULL);
     refusal_send(&why, engine, call, 1);
 }
@@ -121,7 +121,7 @@ static void refuse(struct wait *v, struct refusal why)
 void model_waits_refuse(struct model_waits *w, const struct refusal *why)
 {
     while (w->n > 0)
-        refuse(first(w), *why);
+        refuse_wait(first(w), *why);
 }
 
 static bool has_expired(const struct wait *v, uint64_t now_us, struct refusal *why)
@@ -152,6 +152,6 @@ void model_waits_expire(struct model_waits *w, uint64_t now_us)
             continue;
         if (loop_guard_is_due(w->engine->loop))
             return;
-        refuse(v, why);
+        refuse_wait(v, why);
     }
 }

@@ -140,7 +140,7 @@ static void scan_on_pool(struct server *s, struct http_call *call)
 }
 
 /* A long body is scanned by a pool thread: that takes a millisecond or more for each megabyte. */
-static void on_work(void *ud, struct http_call *call)
+static void on_work_route(void *ud, struct http_call *call)
 {
     const struct buf *body = http_call_body(call);
 
@@ -502,8 +502,7 @@ static void on_metrics(void *ud, struct http_call *call)
     on_kept, &(const enum kept_responses_page){KEPT_RESPONSES_##page}, HTTP_SMALL_BODY
 #define BATCHES(page)                                                                              \
     on_batches, &(const enum batch_page_kind){BATCH_PAGE_##page}, BATCH_PAGE_MAX_BODY
-#define WORK(start, format)                                                                        \
-    on_work, &(const struct model_work){start, &wire_##format}, 0
+#define WORK(start, format) on_work_route, &(const struct model_work){start, &wire_##format}, 0
 #define COMPLETION(format) WORK(completion_start, format)
 #define DRY_RUN(format) WORK(dry_run_start, format)
 #define TEXT(format) WORK(text_endpoints_start, format)

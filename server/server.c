@@ -65,7 +65,7 @@
 /* Bytes of an upload beside its file: boundaries, headers, other fields. */
 #define UPLOAD_EXTRA ((uint64_t)16 << 10)
 
-static void on_done(void *ud, size_t route, int status)
+static void on_call_done(void *ud, size_t route, int status)
 {
     metrics_http(&((struct server *)ud)->server_counts, route, status);
 }
@@ -177,7 +177,7 @@ static void end_or_abandon(struct server *s)
     abandon(s);
 }
 
-static void on_tick(uv_timer_t *tick)
+static void on_server_tick(uv_timer_t *tick)
 {
     LOOP_CALLBACK(tick->loop, "server.tick");
     struct server *s = tick->data;
@@ -194,7 +194,7 @@ static void on_tick(uv_timer_t *tick)
         end_or_abandon(s);
 }
 
-static const char *name_of(int number)
+static const char *log_name(int number)
 {
     return number == SIGINT ? "signal=INT" : "signal=TERM";
 }
@@ -202,7 +202,7 @@ static const char *name_of(int number)
 /* Stop during the load; no request is under way except probes of /health. */
 static void abandon_load(struct server *s, int number)
 {
-    log_info("server", "event=stopping %s outstanding=0", name_of(number));
+    log_info("server", "event=stopping %s outstanding=0", log_name(number));
     s->has_abandoned_load = true;
     abandon(s);
 }
@@ -241,7 +241,7 @@ void server_stop(struct server *s, const char *why)
 
 void server_begin_ticks(struct server *s)
 {
-    uv_timer_start(&s->tick, on_tick, 0, DRAIN_TICK_MS);
+    uv_timer_start(&s->tick, on_server_tick, 0, DRAIN_TICK_MS);
 }
 
 /* Two signals may have arrived by now. */
@@ -257,9 +257,9 @@ static void on_stop(uv_async_t *handle)
         return;
     }
     if (!s->is_draining)
-        server_stop(s, name_of(number));
+        server_stop(s, log_name(number));
     if (n > 1 && s->stopped_us == 0)
-        server_stop(s, name_of(number));
+        server_stop(s, log_name(number));
 }
 
 void server_tell_to_stop(void *server, int number, unsigned nth)
@@ -299,7 +299,7 @@ static void on_reopen(uv_signal_t *handle, int number)
 
 /* ---- life ---- */
 
-static void on_wake(uv_async_t *wake)
+static void on_server_wake(uv_async_t *wake)
 {
     LOOP_CALLBACK(wake->loop, "server.wake");
     struct server *s = wake->data;
@@ -320,10 +320,10 @@ static int init_loop(struct server *s)
         return ERR_INTERNAL;
     s->has_loop = true;
     loop_guard_attach(&s->guard, &s->loop);
-    if (uv_async_init(&s->loop, &s->wake, on_wake) != 0 ||
+    if (uv_async_init(&s->loop, &s->wake, on_server_wake) != 0 ||
         uv_async_init(&s->loop, &s->stop, on_stop) != 0 ||
-        uv_signal_init(&s->loop, &s->on_hup) != 0 ||
-        uv_signal_init(&s->loop, &s->on_usr1) != 0 || uv_timer_init(&s->loop, &s->tick) != 0)
+        uv_signal_init(&s->loop, &s->on_hup) != 0 || uv_signal_init(&s->loop, &s->on_usr1) != 0 ||
+        uv_timer_init(&s->loop, &s->tick) != 0)
         return ERR_INTERNAL;
     s->wake.data = s->stop.data = s->on_hup.data = s->tick.data = s;
     return 0;
@@ -497,7 +497,7 @@ static int open_http(struct server *s, char *err, size_t err_len)
         .hold = on_hold,
         .admit = on_admit,
         .refuse_path = not_built_refuse,
-        .done = on_done,
+        .done = on_call_done,
     };
 
     if (server_take_sockets(s, err, err_len) < 0)

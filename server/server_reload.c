@@ -107,14 +107,14 @@ void server_reload_keys(struct server *s)
 
 /* ---- settings ---- */
 
-static void on_work(struct worker_job *job)
+static void on_reload_work(struct worker_job *job)
 {
     struct server *s = list_entry(job, struct server, reload);
 
     s->reload_rc = s->opt.reload.read(s->opt.reload.ud, s->reload_err, sizeof(s->reload_err));
 }
 
-static void after_work(struct worker_job *job)
+static void after_reload_work(struct worker_job *job)
 {
     struct server *s = list_entry(job, struct server, reload);
     char quoted[600];
@@ -143,8 +143,8 @@ void server_begin_reload(struct server *s)
         return;
     }
     s->is_reloading = true;
-    s->reload.work = on_work;
-    s->reload.done = after_work;
+    s->reload.work = on_reload_work;
+    s->reload.done = after_reload_work;
     s->reload.name = "server.reload";
     worker_pool_post(s->model_pool, &s->reload); /* the pool has room: at most one job for each
                                                   * model */

@@ -22,7 +22,7 @@ struct mask {
     unsigned long bits[MASK_CPUS / (8 * sizeof(unsigned long))];
 };
 
-static bool has(const struct mask *m, uint32_t cpu)
+static bool mask_has(const struct mask *m, uint32_t cpu)
 {
     return CPU_ISSET_S(cpu, sizeof(*m), (const cpu_set_t *)(const void *)m);
 }
@@ -60,7 +60,7 @@ static bool list_meets(const char *list, const struct mask *m, uint32_t limit)
 
     while (next_range(&list, &from, &to))
         for (uint32_t cpu = from; cpu <= to && cpu < limit; cpu++)
-            if (has(m, cpu))
+            if (mask_has(m, cpu))
                 return true;
     return false;
 }
@@ -119,7 +119,7 @@ static void read_cores(struct cpus *c, const struct mask *m, const char *root)
     uint32_t n_others = 0;
 
     for (uint32_t id = 0; id < MASK_CPUS && c->n_cores + n_others < CPUS_MAX; id++) {
-        if (!has(m, id))
+        if (!mask_has(m, id))
             continue;
         const struct cpu cpu = {.id = (uint16_t)id, .cache = cache_of(root, id)};
 

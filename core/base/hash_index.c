@@ -27,7 +27,7 @@ uint64_t hash_of_texts(const char *a, const char *b)
     return XXH3_64bits_withSeed(b, strlen(b), hash_of_text(a));
 }
 
-static void put(struct hash_slot *slots, uint64_t n_slots, struct hash_slot what)
+static void put_slot(struct hash_slot *slots, uint64_t n_slots, struct hash_slot what)
 {
     uint64_t i = what.hash & (n_slots - 1);
 
@@ -50,7 +50,7 @@ int hash_index_reserve(struct hash_index *x, uint64_t n_items)
         return ERR_NOMEM;
     for (uint64_t i = 0; i < x->n_slots; i++)
         if (x->slots[i].item != 0)
-            put(slots, n, x->slots[i]);
+            put_slot(slots, n, x->slots[i]);
     mem_free(x->slots);
     x->slots = slots;
     x->n_slots = n;
@@ -61,7 +61,7 @@ int hash_index_add(struct hash_index *x, uint64_t hash, uintptr_t item)
 {
     if (hash_index_reserve(x, x->n + 1) < 0)
         return ERR_NOMEM;
-    put(x->slots, x->n_slots, (struct hash_slot){hash, item});
+    put_slot(x->slots, x->n_slots, (struct hash_slot){hash, item});
     x->n++;
     return 0;
 }

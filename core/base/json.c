@@ -24,7 +24,7 @@
 
 static _Thread_local bool has_lost; /* an allocation for this thread's trees has failed */
 
-static void *allocate(size_t bytes)
+static void *allocate_node(size_t bytes)
 {
     void *p = mem_alloc(bytes);
 
@@ -34,7 +34,7 @@ static void *allocate(size_t bytes)
 
 __attribute__((constructor)) static void hook_allocator(void)
 {
-    cJSON_Hooks hooks = {.malloc_fn = allocate, .free_fn = mem_free};
+    cJSON_Hooks hooks = {.malloc_fn = allocate_node, .free_fn = mem_free};
 
     cJSON_InitHooks(&hooks);
 }
@@ -178,7 +178,7 @@ static int check_size(const char *s, size_t n, size_t max_values, struct numbers
     return 0;
 }
 
-static bool is_blank(const char *s, const char *end)
+static bool is_json_blank(const char *s, const char *end)
 {
     while (s < end && (*s == ' ' || *s == '\t' || *s == '\n' || *s == '\r'))
         s++;
@@ -194,7 +194,7 @@ static int build_tree(const char *text, size_t n, cJSON **out, const char **why)
     *out = cJSON_ParseWithLengthOpts(text, n, &end, 0);
     if (*out == NULL && json_is_incomplete())
         return *why = "out of memory", ERR_NOMEM;
-    if (*out != NULL && is_blank(end, text + n))
+    if (*out != NULL && is_json_blank(end, text + n))
         return 0;
     *why = *out == NULL ? "the body is not valid JSON" : "something follows the JSON value";
     cJSON_Delete(*out);

@@ -21,7 +21,7 @@ struct names {
 };
 
 /* The slot of the name, or the empty slot where it would be put. */
-static cJSON **slot_of(const struct names *t, const char *name)
+static cJSON **name_slot(const struct names *t, const char *name)
 {
     static const char address; /* its address differs from process to process: the seed */
     size_t at = XXH3_64bits_withSeed(name, strlen(name), (uintptr_t)&address) & t->mask;
@@ -64,7 +64,7 @@ static int unique_among_many(cJSON *object, size_t n)
     if (t.slots == NULL)
         return ERR_NOMEM;
     for (cJSON *it = object->child; it != NULL; it = next) {
-        cJSON **slot = slot_of(&t, it->string);
+        cJSON **slot = name_slot(&t, it->string);
 
         next = it->next;
         if (*slot != NULL)

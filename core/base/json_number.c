@@ -197,7 +197,7 @@ void json_add_number(struct buf *b, const cJSON *v)
 
 /* ---- exact values ---- */
 
-static const char *text_of(const struct json_decimal *d)
+static const char *decimal_text(const struct json_decimal *d)
 {
     return d->literal != NULL ? d->literal : d->room;
 }
@@ -218,7 +218,7 @@ void json_decimal_read(struct json_decimal *d, const cJSON *number)
     *d = (struct json_decimal){.literal = json_number_literal(number)};
     if (d->literal == NULL)
         print_double(number->valuedouble, d->room);
-    text = text_of(d);
+    text = decimal_text(d);
     d->is_negative = text[0] == '-';
     d->from = d->is_negative;
     end = d->from + strspn(text + d->from, "0123456789.");
@@ -239,7 +239,7 @@ void json_decimal_read(struct json_decimal *d, const cJSON *number)
 
 char json_decimal_digit(const struct json_decimal *d, int64_t i)
 {
-    const char *text = text_of(d);
+    const char *text = decimal_text(d);
     size_t at;
 
     if (i >= d->n_digits)
@@ -256,8 +256,8 @@ char json_decimal_digit(const struct json_decimal *d, int64_t i)
 /* Compare two decimals above zero whose first digits have the same weight, digit by digit. */
 static int compare_digits(const struct json_decimal *a, const struct json_decimal *b)
 {
-    const char *p = text_of(a) + a->from, *p_end = text_of(a) + a->to;
-    const char *q = text_of(b) + b->from, *q_end = text_of(b) + b->to;
+    const char *p = decimal_text(a) + a->from, *p_end = decimal_text(a) + a->to;
+    const char *q = decimal_text(b) + b->from, *q_end = decimal_text(b) + b->to;
 
     for (; p < p_end && q < q_end; p++, q++) {
         p += *p == '.';

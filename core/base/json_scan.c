@@ -38,7 +38,7 @@ void json_scan_init(struct json_scan *s)
     memset(s, 0, sizeof(*s));
 }
 
-static bool is_blank(char c)
+static bool is_scan_blank(char c)
 {
     return c == ' ' || c == '\t' || c == '\r' || c == '\n';
 }
@@ -124,7 +124,7 @@ static unsigned next_of_container(struct json_scan *s, char c)
 
 static unsigned between_values(struct json_scan *s, char c)
 {
-    if (is_blank(c))
+    if (is_scan_blank(c))
         return 0;
     switch (s->state) {
     case AT_VALUE_OR_END:

@@ -11,7 +11,7 @@
 #define MAX_ESCAPED 6 /* most bytes of JSON for one byte of text: \u0061 */
 
 /* Skip the blanks of json_parse(), and a byte order mark at the start of the text. */
-static size_t skip_blanks(const char *s, size_t n, size_t i)
+static size_t skip_text_blanks(const char *s, size_t n, size_t i)
 {
     if (i == 0 && n >= 3 && memcmp(s, "\xEF\xBB\xBF", 3) == 0)
         i = 3;
@@ -88,20 +88,20 @@ bool json_text_is(const char *s, size_t n, const char *text)
 bool json_member_text(const char *s, size_t n, const char *key, const char **value, size_t *len)
 {
     bool found = false;
-    size_t i = skip_blanks(s, n, 0) + 1;
+    size_t i = skip_text_blanks(s, n, 0) + 1;
 
-    for (i = skip_blanks(s, n, i); i < n && s[i] != '}'; i = skip_blanks(s, n, i)) {
+    for (i = skip_text_blanks(s, n, i); i < n && s[i] != '}'; i = skip_text_blanks(s, n, i)) {
         const size_t name = i, behind = skip_string(s, n, i);
-        const size_t colon = skip_blanks(s, n, behind);
+        const size_t colon = skip_text_blanks(s, n, behind);
 
-        i = skip_blanks(s, n, colon < n ? colon + 1 : n);
+        i = skip_text_blanks(s, n, colon < n ? colon + 1 : n);
         const size_t end = skip_value(s, n, i);
         if (json_text_is(s + name, behind - name, key)) {
             *value = s + i;
             *len = end - i;
             found = true;
         }
-        i = skip_blanks(s, n, end);
+        i = skip_text_blanks(s, n, end);
         if (i < n && s[i] == ',')
             i++;
     }
@@ -110,9 +110,9 @@ bool json_member_text(const char *s, size_t n, const char *key, const char **val
 
 bool json_element_text(const char *s, size_t n, size_t k, const char **value, size_t *len)
 {
-    size_t i = skip_blanks(s, n, 0) + 1;
+    size_t i = skip_text_blanks(s, n, 0) + 1;
 
-    for (i = skip_blanks(s, n, i); i < n && s[i] != ']'; i = skip_blanks(s, n, i)) {
+    for (i = skip_text_blanks(s, n, i); i < n && s[i] != ']'; i = skip_text_blanks(s, n, i)) {
         const size_t end = skip_value(s, n, i);
 
         if (k-- == 0) {
@@ -120,7 +120,7 @@ bool json_element_text(const char *s, size_t n, size_t k, const char **value, si
             *len = end - i;
             return true;
         }
-        i = skip_blanks(s, n, end);
+        i = skip_text_blanks(s, n, end);
         if (i < n && s[i] == ',')
             i++;
     }

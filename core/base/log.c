@@ -40,16 +40,16 @@ bool log_is_on(enum log_level level)
     return level >= form.level && level != LOG_OFF;
 }
 
-static void put(struct line *l, char c)
+static void put_log_char(struct line *l, char c)
 {
     if (l->len < sizeof(l->text) - 4) /* room for the closing quote, brace and newline */
         l->text[l->len++] = c;
 }
 
-static void put_text(struct line *l, const char *s)
+static void put_log_text(struct line *l, const char *s)
 {
     while (*s != '\0')
-        put(l, *s++);
+        put_log_char(l, *s++);
 }
 
 static void put_time(struct line *l)
@@ -63,7 +63,7 @@ static void put_time(struct line *l)
     gmtime_r(&now.tv_sec, &tm);
     n = strftime(buf, sizeof(buf), "%Y-%m-%dT%H:%M:%S", &tm);
     snprintf(buf + n, sizeof(buf) - n, ".%03ldZ", now.tv_nsec / 1000000);
-    put_text(l, buf);
+    put_log_text(l, buf);
 }
 
 /* Whether the value may stand without quotes, as a JSON number. */
@@ -133,7 +133,7 @@ static void put_json_text(struct line *l, const char *s, size_t n, bool is_escap
         if (!has_room(l, len))
             return;
         for (size_t i = 0; i < len; i++)
-            put(l, text[i]);
+            put_log_char(l, text[i]);
         s += unit > 0 ? unit : 1;
         n -= unit > 0 ? unit : 1;
     }
@@ -148,15 +148,15 @@ static bool put_json_value(struct line *l, const char *s, size_t n)
         return false;
     if (is_number(s, n)) {
         for (size_t i = 0; i < n; i++)
-            put(l, s[i]);
+            put_log_char(l, s[i]);
         return true;
     }
-    put(l, '"');
+    put_log_char(l, '"');
     if (is_quoted)
         put_json_text(l, s + 1, n - (n > 1 && s[n - 1] == '"' ? 2 : 1), true);
     else
         put_json_text(l, s, n, false);
-    l->text[l->len++] = '"'; /* put() keeps this byte free */
+    l->text[l->len++] = '"'; /* put_log_char() keeps this byte free */
     return true;
 }
 
@@ -172,13 +172,13 @@ static void put_json_pairs(struct line *l, const char *s, bool is_cut)
         bool fits = has_room(l, key + 8) && !(is_cut && *end == '\0' && (n == 0 || *value != '"'));
 
         if (fits) {
-            put_text(l, ",\"");
+            put_log_text(l, ",\"");
             put_json_text(l, s, key, false);
-            put_text(l, "\":");
+            put_log_text(l, "\":");
             if (has_value)
                 fits = put_json_value(l, value, n);
             else
-                put_text(l, "true");
+                put_log_text(l, "true");
         }
         if (!fits) {
             l->len = start;
@@ -218,9 +218,9 @@ static void put_plain_pairs(struct line *l, const char *s)
         if (!has_room(l, unit))
             return;
         for (size_t i = 0; i < unit && !harmful; i++)
-            put(l, s[i]);
+            put_log_char(l, s[i]);
         if (harmful)
-            put(l, '?');
+            put_log_char(l, '?');
         s += unit;
         n -= unit;
     }
@@ -232,18 +232,18 @@ static void put_head(struct line *l, enum log_level level, const char *module)
     static const char *const letters[] = {" D ", " I ", " W ", " E "};
 
     if (form.as_json) {
-        put_text(l, "{\"time\":\"");
+        put_log_text(l, "{\"time\":\"");
         put_time(l);
-        put_text(l, "\",\"level\":\"");
-        put_text(l, names[level]);
-        put_text(l, "\",\"module\":\"");
-        put_text(l, module);
-        put(l, '"');
+        put_log_text(l, "\",\"level\":\"");
+        put_log_text(l, names[level]);
+        put_log_text(l, "\",\"module\":\"");
+        put_log_text(l, module);
+        put_log_char(l, '"');
     } else {
         put_time(l);
-        put_text(l, letters[level]);
-        put_text(l, module);
-        put(l, ' ');
+        put_log_text(l, letters[level]);
+        put_log_text(l, module);
+        put_log_char(l, ' ');
     }
 }
 

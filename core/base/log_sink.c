@@ -46,7 +46,7 @@ static struct {
 
 /* ---- writing ---- */
 
-static void drop(uint64_t n)
+static void count_dropped(uint64_t n)
 {
     atomic_fetch_add_explicit(&sink.dropped, n, memory_order_relaxed);
 }
@@ -109,7 +109,7 @@ static void write_or_drop(const char *line, size_t n)
     if (write_line(line, n))
         tell_dropped();
     else
-        drop(1);
+        count_dropped(1);
 }
 
 /* Write from the thread that logs; other threads may do so at the same time. */
@@ -121,7 +121,7 @@ static void write_directly(const char *line, size_t n)
         got = write(sink.fd, line, n);
     while (got < 0 && errno == EINTR);
     if (got != (ssize_t)n)
-        drop(1);
+        count_dropped(1);
 }
 
 void log_sink_put(const char *line, size_t n)
@@ -134,10 +134,10 @@ void log_sink_put(const char *line, size_t n)
         if (log_ring_put(sink.ring, line, n))
             sem_post(&sink.work);
         else
-            drop(1);
+            count_dropped(1);
         return;
     case MODE_MUTED:
-        drop(1);
+        count_dropped(1);
         return;
     }
 }

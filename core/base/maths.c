@@ -42,7 +42,7 @@ static struct pair product(double a, double b)
     return (struct pair){hi, fma(a, b, -hi)};
 }
 
-static struct pair add(struct pair a, struct pair b)
+static struct pair add_pairs(struct pair a, struct pair b)
 {
     struct pair s = sum(a.hi, b.hi);
     const struct pair low = sum(a.lo, b.lo);
@@ -74,11 +74,11 @@ static double exp_of(struct pair x)
 {
     const double k = rint(x.hi * 0x1.71547652b82fep0);
     const struct pair whole = multiply(LN_2, (struct pair){k, 0});
-    const struct pair r = add(x, (struct pair){-whole.hi, -whole.lo});
+    const struct pair r = add_pairs(x, (struct pair){-whole.hi, -whole.lo});
     struct pair p = {1, 0};
 
     for (int n = 24; n >= 1; n--)
-        p = add((struct pair){1, 0}, multiply(p, divide(r, (struct pair){n, 0})));
+        p = add_pairs((struct pair){1, 0}, multiply(p, divide(r, (struct pair){n, 0})));
     return ldexp(p.hi, (int)k); /* p.hi is p's nearest double */
 }
 
@@ -97,9 +97,9 @@ static struct pair log_of(double x)
     f = divide((struct pair){m - 1, 0}, sum(m, 1));
     square = multiply(f, f);
     for (int n = 43; n >= 1; n -= 2)
-        p = add(multiply(p, square), divide((struct pair){1, 0}, (struct pair){n, 0}));
+        p = add_pairs(multiply(p, square), divide((struct pair){1, 0}, (struct pair){n, 0}));
     p = multiply(p, f);
-    return add(multiply(LN_2, (struct pair){e, 0}), (struct pair){2 * p.hi, 2 * p.lo});
+    return add_pairs(multiply(LN_2, (struct pair){e, 0}), (struct pair){2 * p.hi, 2 * p.lo});
 }
 
 /* e^x within the bounds of doubles; beyond them the result is infinite or zero. */

@@ -9,16 +9,16 @@
 
 #include <string.h>
 
-static bool is_blank(char c)
+static bool is_name_blank(char c)
 {
     return c == ' ' || c == '\t';
 }
 
 static struct name_list_item trim(const char *text, size_t len)
 {
-    while (len > 0 && is_blank(text[len - 1]))
+    while (len > 0 && is_name_blank(text[len - 1]))
         len--;
-    while (len > 0 && is_blank(*text)) {
+    while (len > 0 && is_name_blank(*text)) {
         text++;
         len--;
     }
@@ -43,7 +43,7 @@ bool name_list_next(const char **text, struct name_list_item *out)
     return true;
 }
 
-static bool is_name(const struct name_list_item *item)
+static bool is_listed_name(const struct name_list_item *item)
 {
     if (item->len == 0 || item->len > NAME_LIST_MAX_NAME)
         return false;
@@ -65,7 +65,7 @@ bool name_list_is_valid(const char *text)
         return true;
     for (const char *at = text; at != NULL;) { /* each text between two commas is a name */
         name_list_next(&at, &item);
-        if (!is_name(&item))
+        if (!is_listed_name(&item))
             return false;
     }
     return true;

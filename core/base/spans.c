@@ -17,7 +17,7 @@ void spans_release(struct spans *s)
     *s = (struct spans){0};
 }
 
-static int grow(struct spans *s)
+static int grow_spans(struct spans *s)
 {
     const size_t cap = s->cap > 0 ? 2 * s->cap : 32;
     struct span *at;
@@ -43,7 +43,7 @@ int spans_add(struct spans *s, size_t from, size_t to)
         s->at[s->n - 1].to = to;
         return s->err;
     }
-    if (s->n == s->cap && grow(s) < 0)
+    if (s->n == s->cap && grow_spans(s) < 0)
         return s->err;
     s->at[s->n++] = (struct span){from, to};
     return s->err;

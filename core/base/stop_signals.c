@@ -51,7 +51,7 @@ static bool kill_later(const struct stop_signals *s)
     _exit(EXIT_FAILURE);
 }
 
-static void tell(struct stop_signals *s, int number, unsigned nth)
+static void tell_signal(struct stop_signals *s, int number, unsigned nth)
 {
     pthread_mutex_lock(&s->lock);
     if (!s->is_muted)
@@ -59,14 +59,14 @@ static void tell(struct stop_signals *s, int number, unsigned nth)
     pthread_mutex_unlock(&s->lock);
 }
 
-static void *receive(void *ud)
+static void *receive_signal(void *ud)
 {
     struct stop_signals *s = ud;
     unsigned nth = 0;
     int number;
 
     while (sigwait(&s->set, &number) == 0 && !atomic_load(&s->is_closing)) {
-        tell(s, number, ++nth);
+        tell_signal(s, number, ++nth);
         if (nth == 2 && !kill_later(s))
             break;
     }
@@ -86,7 +86,7 @@ int stop_signals_open(struct stop_signals **out, const struct stop_signals_optio
     sigaddset(&s->set, SIGTERM);
     sigaddset(&s->set, SIGINT);
     if (pthread_sigmask(SIG_BLOCK, &s->set, NULL) != 0 ||
-        pthread_create(&s->thread, NULL, receive, s) != 0) {
+        pthread_create(&s->thread, NULL, receive_signal, s) != 0) {
         mem_free(s);
         return ERR_INTERNAL;
     }

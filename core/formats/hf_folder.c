@@ -98,8 +98,8 @@ int hf_read_bytes(const struct hf_folder *f, const char *file, uint64_t at, char
     return rc;
 }
 
-static int parse(const struct hf_folder *f, const char *file, const char *text, size_t n,
-                 cJSON **out)
+static int parse_file(const struct hf_folder *f, const char *file, const char *text, size_t n,
+                      cJSON **out)
 {
     static const char subject[] = "the body "; /* the JSON parser's sentences begin so; here it is a
                                                 * file */
@@ -126,7 +126,7 @@ static int keep_if(const struct hf_folder *f, bool is_wanted, const char *file, 
 
 int hf_parse(const struct hf_folder *f, const char *file, const char *text, size_t n, cJSON **out)
 {
-    const int rc = parse(f, file, text, n, out);
+    const int rc = parse_file(f, file, text, n, out);
 
     return rc == 0 ? keep_if(f, cJSON_IsObject(*out), file, "object", out) : rc;
 }
@@ -150,7 +150,7 @@ static int read_any(const struct hf_folder *f, const char *file, size_t max, cJS
         return hf_fail(f, ERR_NOMEM, file, "out of memory");
     rc = hf_read_bytes(f, file, 0, text, &n, &size);
     if (rc == 0)
-        rc = parse(f, file, text, n, out);
+        rc = parse_file(f, file, text, n, out);
     mem_free(text);
     return rc;
 }

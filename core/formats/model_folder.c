@@ -42,7 +42,7 @@ static bool is_later_part(const char *name)
            end == 20 && no > 1;
 }
 
-static void add(struct found *found, const char *name, bool is_hf)
+static void add_found(struct found *found, const char *name, bool is_hf)
 {
     buf_printf(&found->listed, "%s%s", found->n > 0 ? ", " : "", name);
     snprintf(found->name, sizeof(found->name), "%s", name);
@@ -55,10 +55,10 @@ static void consider(struct found *found, const char *name)
     const size_t len = strlen(name);
 
     if (strcmp(name, "config.json") == 0)
-        add(found, "config.json with safetensors", true);
+        add_found(found, "config.json with safetensors", true);
     else if (len > 5 && strcmp(name + len - 5, ".gguf") == 0 && name[0] != '.' &&
              !is_later_part(name))
-        add(found, name, false);
+        add_found(found, name, false);
 }
 
 static int list(struct found *found, const char *folder, char *err, size_t err_len)
@@ -76,8 +76,8 @@ static int list(struct found *found, const char *folder, char *err, size_t err_l
     return 0;
 }
 
-static int choose(const struct found *found, const char *folder, int len,
-                  char path[MODEL_FOLDER_MAX_PATH], char *err, size_t err_len)
+static int choose_file(const struct found *found, const char *folder, int len,
+                       char path[MODEL_FOLDER_MAX_PATH], char *err, size_t err_len)
 {
     int n;
 
@@ -114,7 +114,7 @@ int model_folder_find(const char *folder, char path[MODEL_FOLDER_MAX_PATH], bool
     buf_init(&found.listed, MAX_LISTED);
     rc = list(&found, folder, err, err_len);
     if (rc == 0)
-        rc = choose(&found, folder, (int)len, path, err, err_len);
+        rc = choose_file(&found, folder, (int)len, path, err, err_len);
     *is_hf = found.is_hf;
     buf_release(&found.listed);
     return rc;

@@ -241,7 +241,7 @@ struct grammar_piece grammar_or(struct grammar_builder *b, struct grammar_piece 
 
 /* The piece's nodes once more, behind everything. Its end leads nowhere yet, nor does the
  * copy's. */
-static struct grammar_piece copy(struct grammar_builder *b, const struct grammar_piece *p)
+static struct grammar_piece copy_piece(struct grammar_builder *b, const struct grammar_piece *p)
 {
     const uint32_t from = b->n_nodes, shift = from - p->from;
 
@@ -307,7 +307,7 @@ static struct grammar_piece unroll(struct grammar_builder *b, struct grammar_pie
     uint32_t start = end, last = NOWHERE;
 
     for (uint32_t i = 1; i <= n && b->error == 0; i++) {
-        const struct grammar_piece c = i < n ? copy(b, &p) : endless ? loop(b, p, true) : p;
+        const struct grammar_piece c = i < n ? copy_piece(b, &p) : endless ? loop(b, p, true) : p;
         const uint32_t entry = i > min ? builder_node(b, GRAMMAR_SPLIT, 0, c.start, end) : c.start;
 
         if (last == NOWHERE)

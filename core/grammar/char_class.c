@@ -25,7 +25,7 @@ void char_class_merge(struct char_class *c, const struct char_class *more)
     c->is_full = c->is_full || more->is_full;
 }
 
-static int compare(const void *a, const void *b)
+static int compare_ranges(const void *a, const void *b)
 {
     const struct char_range *x = a, *y = b;
 
@@ -36,7 +36,7 @@ void char_class_sort(struct char_class *c)
 {
     uint32_t n = 0;
 
-    qsort(c->at, c->n, sizeof(c->at[0]), compare);
+    qsort(c->at, c->n, sizeof(c->at[0]), compare_ranges);
     for (uint32_t i = 0; i < c->n; i++) {
         if (n > 0 && c->at[i].from <= c->at[n - 1].to + 1) {
             if (c->at[i].to > c->at[n - 1].to)

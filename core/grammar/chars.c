@@ -64,7 +64,7 @@ static void add_sequence(struct sequences *s, const uint8_t from[4], const uint8
 
 /* Both ends have the same encoded length n. Each cut leaves parts that need fewer cuts, so the
  * depth is at most 2 * n. */
-static void add_range(struct sequences *s, uint32_t from, uint32_t to, uint32_t n)
+static void add_char_range(struct sequences *s, uint32_t from, uint32_t to, uint32_t n)
 {
     uint8_t a[4], z[4];
 
@@ -74,13 +74,13 @@ static void add_range(struct sequences *s, uint32_t from, uint32_t to, uint32_t 
         if ((from & ~low) == (to & ~low))
             continue;
         if ((from & low) != 0) {
-            add_range(s, from, from | low, n);
-            add_range(s, (from | low) + 1, to, n);
+            add_char_range(s, from, from | low, n);
+            add_char_range(s, (from | low) + 1, to, n);
             return;
         }
         if ((to & low) != low) {
-            add_range(s, from, (to & ~low) - 1, n);
-            add_range(s, to & ~low, to, n);
+            add_char_range(s, from, (to & ~low) - 1, n);
+            add_char_range(s, to & ~low, to, n);
             return;
         }
     }
@@ -90,13 +90,13 @@ static void add_range(struct sequences *s, uint32_t from, uint32_t to, uint32_t 
 }
 
 /* What the range has in common with low..high, whose encoded length is n. */
-static void add_part(struct sequences *s, const struct char_range *r, uint32_t low, uint32_t high,
-                     uint32_t n)
+static void add_char_part(struct sequences *s, const struct char_range *r, uint32_t low,
+                          uint32_t high, uint32_t n)
 {
     const uint32_t from = r->from > low ? r->from : low, to = r->to < high ? r->to : high;
 
     if (from <= to)
-        add_range(s, from, to, n);
+        add_char_range(s, from, to, n);
 }
 
 static struct grammar_piece piece_of(struct grammar_builder *b, const struct sequence *q)
@@ -129,11 +129,11 @@ struct grammar_piece grammar_chars(struct grammar_builder *b, const struct char_
     if (s.at == NULL)
         grammar_builder_fail(b, ERR_NOMEM, "out of memory");
     for (size_t i = 0; i < n && grammar_builder_error(b) == 0; i++) {
-        add_part(&s, &ranges[i], 0, 0x7F, 1);
-        add_part(&s, &ranges[i], 0x80, 0x7FF, 2);
-        add_part(&s, &ranges[i], 0x800, 0xD7FF, 3);
-        add_part(&s, &ranges[i], 0xE000, 0xFFFF, 3);
-        add_part(&s, &ranges[i], 0x10000, 0x10FFFF, 4);
+        add_char_part(&s, &ranges[i], 0, 0x7F, 1);
+        add_char_part(&s, &ranges[i], 0x80, 0x7FF, 2);
+        add_char_part(&s, &ranges[i], 0x800, 0xD7FF, 3);
+        add_char_part(&s, &ranges[i], 0xE000, 0xFFFF, 3);
+        add_char_part(&s, &ranges[i], 0x10000, 0x10FFFF, 4);
     }
     if (s.n == 0)
         grammar_builder_fail(b, ERR_INVAL, "a class of characters is empty");

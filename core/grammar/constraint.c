@@ -15,7 +15,7 @@
 
 /* ---- constraints ---- */
 
-static void destroy(struct constraint *c)
+static void destroy_constraint(struct constraint *c)
 {
     for (uint32_t i = 0; i < c->n_places; i++)
         place_release(&c->places[i]);
@@ -42,8 +42,8 @@ static int check_needs(struct constraint *c, char *err, size_t err_len)
     return 0;
 }
 
-static int prepare(struct constraint *c, uint32_t worth_it, struct budget *budget, char *err,
-                   size_t err_len)
+static int prepare_constraint(struct constraint *c, uint32_t worth_it, struct budget *budget,
+                              char *err, size_t err_len)
 {
     int rc;
 
@@ -74,14 +74,14 @@ int constraint_make(struct constraint **out, struct grammar *g, const struct tok
     c->g = g;
     c->trie = trie;
     memcpy(c->bytes.bits, trie->has_byte, sizeof(c->bytes.bits));
-    rc = prepare(c, worth_it, budget, err, err_len);
+    rc = prepare_constraint(c, worth_it, budget, err, err_len);
     if (rc < 0) {
         if (rc == ERR_NOMEM)
             snprintf(err, err_len, "out of memory");
         if (budget_error(budget) < 0) /* whatever was noticed first */
             snprintf(err, err_len, "it takes too many steps to compile");
         c->g = NULL;
-        destroy(c);
+        destroy_constraint(c);
         return rc;
     }
     c->bytes_used += sizeof(*c) + g->n_nodes * (sizeof(*g->nodes) + sizeof(*c->needs)) +
@@ -112,7 +112,7 @@ void constraint_unref(struct constraint **constraint)
         return;
     *constraint = NULL;
     if (atomic_fetch_sub_explicit(&c->n_refs, 1, memory_order_acq_rel) == 1)
-        destroy(c);
+        destroy_constraint(c);
 }
 
 size_t constraint_bytes(const struct constraint *c)
@@ -263,7 +263,7 @@ bool constraint_is_waiting(const struct constraint_state *s)
     return false;
 }
 
-static bool is_mark(const struct token_trie *t, int32_t id)
+static bool is_control_mark(const struct token_trie *t, int32_t id)
 {
     return t->marks != NULL && (t->marks[id >> 5] >> (id & 31) & 1) != 0;
 }
@@ -302,7 +302,7 @@ enum constraint_status constraint_take(struct constraint_state *s, struct constr
 
     if (id < 0 || (uint32_t)id >= t->n_vocab)
         return CONSTRAINT_BROKEN;
-    if (is_mark(t, id))
+    if (is_control_mark(t, id))
         return take_mark(s, w, id);
     if (t->text[id] == NULL)
         return CONSTRAINT_BROKEN;
@@ -315,7 +315,7 @@ const char *constraint_text(const struct constraint_state *s, int32_t id, uint32
 
     if (id < 0 || (uint32_t)id >= t->n_vocab || t->text[id] == NULL)
         return NULL;
-    if (is_mark(t, id))
+    if (is_control_mark(t, id))
         return constraint_is_waiting(s) ? NULL : token_trie_name(t, id, len);
     *len = t->len[id];
     return t->text[id];

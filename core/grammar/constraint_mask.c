@@ -29,8 +29,8 @@ struct rest_rule {
     uint32_t count, min, left; /* of the loop that was left */
 };
 
-static void take(const struct mask *m, const struct token_trie *t, const struct trie_node *n,
-                 const struct rest_rule *rule)
+static void take_node(const struct mask *m, const struct token_trie *t, const struct trie_node *n,
+                      const struct rest_rule *rule)
 {
     for (uint32_t i = n->first; i < n->first + n->n; i++) {
         const int32_t id = t->ids[i];
@@ -50,7 +50,7 @@ struct level { /* the readings after some bytes */
     uint32_t from, to, n_frames;
 };
 
-static bool is_empty(const struct mask *m)
+static bool mask_is_empty(const struct mask *m)
 {
     uint32_t any = 0;
 
@@ -63,7 +63,7 @@ static bool is_empty(const struct mask *m)
  * those until one has been found. */
 static bool is_over(const struct mask *m, const struct trie_node *n, uint32_t most)
 {
-    return m->w->work > most && (n->depth > 1 || !is_empty(m));
+    return m->w->work > most && (n->depth > 1 || !mask_is_empty(m));
 }
 
 /* Readings[from ..] along all texts. */
@@ -91,7 +91,7 @@ static void walk_trie(const struct mask *m, const struct token_trie *t, uint32_t
             continue;
         }
         at[n->depth] = (struct level){above->to, w->n_readings, w->n_frames};
-        take(m, t, n, rule);
+        take_node(m, t, n, rule);
         i++;
     }
     w->n_readings = from;
@@ -100,7 +100,7 @@ static void walk_trie(const struct mask *m, const struct token_trie *t, uint32_t
 
 /* ---- places ---- */
 
-static void merge(const struct mask *m, const uint32_t *words)
+static void merge_masks(const struct mask *m, const uint32_t *words)
 {
     for (uint32_t i = 0; i < m->n_words; i++)
         m->bits[i] |= words[i];
@@ -120,9 +120,9 @@ static void add_fits(const struct mask *m, const struct place *p, uint32_t left,
     const uint32_t n = p->upto[left < TOKEN_TRIE_MAX_BYTES ? left : TOKEN_TRIE_MAX_BYTES];
 
     if (p->all != NULL && n == p->n_ids) {
-        merge(m, p->all);
+        merge_masks(m, p->all);
     } else if (p->levels != NULL && left < PLACE_LEVELS) {
-        merge(m, p->levels + (size_t)left * p->n_words);
+        merge_masks(m, p->levels + (size_t)left * p->n_words);
     } else if (p->all != NULL && is_only) {
         merge_but_last(m, p, n);
     } else {
@@ -132,7 +132,7 @@ static void add_fits(const struct mask *m, const struct place *p, uint32_t left,
 }
 
 /* The place of a reading, if it was looked at and the tokens found there fit on this stack. */
-static const struct place *place_of(const struct mask *m, struct reading r, uint32_t *loop)
+static const struct place *mask_place(const struct mask *m, struct reading r, uint32_t *loop)
 {
     const struct constraint *c = m->c;
     const struct frame *f = &m->w->frames[r.top];
@@ -188,7 +188,7 @@ static void add_readings(const struct mask *m)
 
     for (uint32_t i = 0; i < n; i++) {
         const struct reading r = w->readings[i];
-        const struct place *p = place_of(m, r, &loop);
+        const struct place *p = mask_place(m, r, &loop);
 
         if (p != NULL)
             add_place(m, p, r, loop, n == 1);
@@ -222,7 +222,7 @@ bool constraint_mask(const struct constraint_state *s, struct constraint_scratch
     walk_look(m.w, 0, s->n_readings);
     may_end = m.w->may_end;
     add_readings(&m);
-    if (!may_end && is_empty(&m)) { /* the steps ran out before the first token was found */
+    if (!may_end && mask_is_empty(&m)) { /* the steps ran out before the first token was found */
         constraint_load(s, m.w);
         walk_trie(&m, m.c->trie, 0, &all, 0);
     }

@@ -14,7 +14,7 @@
 
 /* ---- the map ---- */
 
-static uint32_t slot_of(const struct place_map *map, struct place_key key)
+static uint32_t place_slot(const struct place_map *map, struct place_key key)
 {
     const uint64_t hash = ((uint64_t)key.node << 32 | key.loop) * 0x9e3779b97f4a7c15u;
     uint32_t at = (uint32_t)(hash >> 32) & (map->cap - 1);
@@ -27,12 +27,12 @@ static uint32_t slot_of(const struct place_map *map, struct place_key key)
 
 struct place_entry *places_find(const struct place_map *map, struct place_key key)
 {
-    struct place_entry *e = &map->slots[slot_of(map, key)];
+    struct place_entry *e = &map->slots[place_slot(map, key)];
 
     return e->is_used ? e : NULL;
 }
 
-static int grow(struct place_map *map)
+static int grow_places(struct place_map *map)
 {
     struct place_map bigger = {.n = map->n, .cap = map->cap > 0 ? 2 * map->cap : 256};
 
@@ -41,7 +41,7 @@ static int grow(struct place_map *map)
         return ERR_NOMEM;
     for (uint32_t i = 0; i < map->cap; i++)
         if (map->slots[i].is_used)
-            bigger.slots[slot_of(&bigger, map->slots[i].key)] = map->slots[i];
+            bigger.slots[place_slot(&bigger, map->slots[i].key)] = map->slots[i];
     mem_free(map->slots);
     *map = bigger;
     return 0;
@@ -89,10 +89,10 @@ static void visit(struct tour *t, uint32_t node, uint32_t loop, bool is_target)
     if (t->rc == 0)
         t->rc = budget_spend(t->budget, 1);
     if (t->rc == 0 && 4 * (t->map->n + 1) > 3 * t->map->cap)
-        t->rc = t->map->n < MAX_PLACES ? grow(t->map) : ERR_LIMIT;
+        t->rc = t->map->n < MAX_PLACES ? grow_places(t->map) : ERR_LIMIT;
     if (t->rc != 0)
         return;
-    e = &t->map->slots[slot_of(t->map, key)];
+    e = &t->map->slots[place_slot(t->map, key)];
     if (!e->is_used) {
         *e = (struct place_entry){.key = key, .is_used = true};
         t->map->n++;
@@ -102,7 +102,7 @@ static void visit(struct tour *t, uint32_t node, uint32_t loop, bool is_target)
         e->is_target = true;
 }
 
-static bool is_end(const struct tour *t, uint32_t node)
+static bool place_is_end(const struct tour *t, uint32_t node)
 {
     return t->g->nodes[node].kind == GRAMMAR_END;
 }
@@ -123,7 +123,7 @@ static void visit_next(struct tour *t, struct place_key key)
 
     switch ((enum grammar_kind)n->kind) {
     case GRAMMAR_BYTE:
-        if (!is_end(t, n->next))
+        if (!place_is_end(t, n->next))
             visit(t, n->next, key.loop, true);
         break;
     case GRAMMAR_SPLIT:
@@ -178,7 +178,7 @@ struct following {
 };
 
 /* What is behind node `next` of the rule follows what was called there. */
-static void note(struct following *f, uint32_t rule, uint32_t next, uint32_t to, bool to_loop)
+static void note_place(struct following *f, uint32_t rule, uint32_t next, uint32_t to, bool to_loop)
 {
     bool nullable = false;
 
@@ -203,9 +203,9 @@ static void note_all(struct following *f)
         const struct grammar_node *n = &g->nodes[i];
 
         if (n->kind == GRAMMAR_CALL) {
-            note(f, n->rule, n->next, n->arg, false);
+            note_place(f, n->rule, n->next, n->arg, false);
         } else if (n->kind == GRAMMAR_LOOP) {
-            note(f, n->rule, n->next, g->repeats[n->arg].body, true);
+            note_place(f, n->rule, n->next, g->repeats[n->arg].body, true);
             note_body(f, g->repeats[n->arg].body);
         }
     }

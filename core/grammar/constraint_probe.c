@@ -67,7 +67,7 @@ static bool spend(struct probe *p)
     return true;
 }
 
-static inline bool go_on(struct probe *p)
+static inline bool advance_probe(struct probe *p)
 {
     return p->n_steps + *p->n_set_steps - p->n_spent < OFTEN || spend(p);
 }
@@ -104,7 +104,7 @@ static void note_rests(struct probe *p, uint32_t from, uint32_t end, uint32_t de
 {
     const struct trie_node *nodes = p->c->trie->nodes;
 
-    for (uint32_t i = from; i < end && !p->too_many && go_on(p);) {
+    for (uint32_t i = from; i < end && !p->too_many && advance_probe(p);) {
         p->n_steps++;
         if (nodes[i].depth == depth + 1 && !byte_set_has(behind, nodes[i].byte)) {
             i = nodes[i].end;
@@ -137,7 +137,7 @@ static uint64_t walk_all(struct probe *p, uint16_t start, const struct byte_set 
     p->too_many = false;
     at[0] = start;
     note_exits(p, start, 0, t->n_nodes, 0, behind);
-    for (uint32_t i = 0; i < t->n_nodes && !p->too_many && go_on(p);) {
+    for (uint32_t i = 0; i < t->n_nodes && !p->too_many && advance_probe(p);) {
         const struct trie_node *n = &t->nodes[i];
         const uint16_t set = sets_step(p->sets, at[n->depth - 1], n->byte);
 
@@ -312,14 +312,14 @@ static uint32_t n_bytes(const struct byte_set *s)
 }
 
 /* In the middle of a word of the grammar hardly any token fits: not worth a walk. */
-static bool is_plain(const struct grammar *g, struct place_key key)
+static bool probe_is_plain(const struct grammar *g, struct place_key key)
 {
     const struct grammar_node *n = &g->nodes[key.node];
 
     return n->kind == GRAMMAR_BYTE && n_bytes(&g->sets[n->arg]) == 1;
 }
 
-static const struct byte_set *behind(const struct probe *p, struct place_key key)
+static const struct byte_set *place_behind(const struct probe *p, struct place_key key)
 {
     return key.loop != PLACE_NO_LOOP ? &p->behind_loop[key.loop]
                                      : &p->behind_rule[p->c->g->nodes[key.node].rule];
@@ -336,7 +336,7 @@ static int probe_place(struct probe *p, struct place_entry *entry)
             sets_clear(p->sets);
         start = sets_start(p->sets, entry->key);
         if (!sets_are_full(p->sets))
-            n_steps = walk_all(p, start, behind(p, entry->key));
+            n_steps = walk_all(p, start, place_behind(p, entry->key));
     }
     if (sets_walk(p->sets)->dropped)
         return ERR_RANGE; /* more readings than a state can hold */
@@ -355,7 +355,7 @@ static int probe_all(struct probe *p, char *err, size_t err_len)
     for (uint32_t i = 0; rc == 0 && i < c->map.cap; i++) {
         struct place_entry *entry = &c->map.slots[i];
 
-        if (!entry->is_used || !entry->is_target || is_plain(c->g, entry->key))
+        if (!entry->is_used || !entry->is_target || probe_is_plain(c->g, entry->key))
             continue;
         p->n_steps += PER_BUDGET_STEP;
         rc = probe_place(p, entry);
@@ -375,7 +375,7 @@ static int probe_all(struct probe *p, char *err, size_t err_len)
     return rc;
 }
 
-static int allocate(struct probe *p)
+static int allocate_probe(struct probe *p)
 {
     const uint32_t n_rules = p->c->g->n_rules;
 
@@ -410,7 +410,7 @@ int probe_places(struct constraint *c, uint32_t worth_it, struct budget *budget,
     int rc;
 
     snprintf(err, err_len, "out of memory");
-    rc = allocate(&p);
+    rc = allocate_probe(&p);
     if (rc == 0)
         rc = probe_all(&p, err, err_len);
     release(&p);

@@ -107,7 +107,7 @@ static uint32_t push_frame(struct walk *w, uint32_t node, uint32_t count, uint32
     return w->n_frames++;
 }
 
-static struct reading settle(struct walk *w, struct reading r)
+static struct reading settle_reading(struct walk *w, struct reading r)
 {
     while (w->g->nodes[r.node].kind == GRAMMAR_END && r.top != 0) {
         const struct frame *f = &w->frames[r.top];
@@ -127,7 +127,7 @@ static struct reading settle(struct walk *w, struct reading r)
 struct reading walk_settle(struct walk *w, struct reading r)
 {
     begin_step(w);
-    return settle(w, r);
+    return settle_reading(w, r);
 }
 
 static bool same_stack(struct walk *w, uint32_t a, uint32_t b)
@@ -186,7 +186,7 @@ void walk_add(struct walk *w, struct reading r)
 
 /* ---- what a reading leads to without a byte ---- */
 
-static void put(struct walk *w, uint32_t node, uint32_t top)
+static void push_node(struct walk *w, uint32_t node, uint32_t top)
 {
     if (w->n_todo == WALK_MAX_TODO)
         w->dropped = true;
@@ -201,7 +201,7 @@ static void put_above(struct walk *w, uint32_t node, uint32_t back, uint32_t cou
         w->dropped = true;
         return;
     }
-    put(w, node, push_frame(w, back, count, parent));
+    push_node(w, node, push_frame(w, back, count, parent));
 }
 
 /* Is it the first time in this step that the node is come to with this stack? What it leads to is
@@ -223,7 +223,7 @@ static bool is_first_visit(struct walk *w, struct reading r)
 }
 
 /* Nodes that lead on in one way are not worth remembering. */
-static bool is_known(struct walk *w, const struct grammar_node *n, struct reading r)
+static bool reading_is_known(struct walk *w, const struct grammar_node *n, struct reading r)
 {
     return n->kind != GRAMMAR_BYTE && n->kind != GRAMMAR_END && !is_first_visit(w, r);
 }
@@ -250,7 +250,7 @@ static void go_call(struct walk *w, const struct grammar_node *n, uint32_t top, 
     if (!rule->is_nullable && !can_begin(w, rule, byte))
         return;
     if (n->flags & GRAMMAR_IS_TAIL)
-        put(w, n->other, top);
+        push_node(w, n->other, top);
     else
         put_above(w, n->other, n->next, 0, top);
 }
@@ -266,7 +266,7 @@ static void go_repeat(struct walk *w, const struct grammar_node *n, uint32_t top
 static void leave_loop(struct walk *w, uint32_t node, const struct frame *f)
 {
     if (node < w->g->first_probe)
-        put(w, w->g->nodes[node].next, f->parent);
+        push_node(w, w->g->nodes[node].next, f->parent);
     else if (w->n_exits == WALK_MAX_EXITS)
         w->too_many_exits = true;
     else
@@ -295,9 +295,9 @@ static void go_end(struct walk *w, uint32_t top)
     if (top == 0)
         w->may_end = true;
     else if (!is_loop(w, f->node))
-        put(w, f->node, f->parent);
+        push_node(w, f->node, f->parent);
     else if (top < w->born)
-        put(w, f->node, top);
+        push_node(w, f->node, top);
 }
 
 static bool is_viable(struct walk *w, struct reading r)
@@ -320,11 +320,11 @@ static void visit_node(struct walk *w, struct reading r, const struct grammar_no
         if (byte == NO_BYTE)
             byte_set_merge(&w->first, &w->g->sets[n->arg]);
         else if (has_byte(w, &w->g->sets[n->arg], byte))
-            add_to_set(w, to, settle(w, (struct reading){n->next, r.top}));
+            add_to_set(w, to, settle_reading(w, (struct reading){n->next, r.top}));
         break;
     case GRAMMAR_SPLIT:
-        put(w, n->other, r.top);
-        put(w, n->next, r.top);
+        push_node(w, n->other, r.top);
+        push_node(w, n->next, r.top);
         break;
     case GRAMMAR_CALL:
         go_call(w, n, r.top, byte);
@@ -345,10 +345,10 @@ static void visit_node(struct walk *w, struct reading r, const struct grammar_no
 
 /* Everything that `start` leads to: with a byte, the readings behind it join the set that begins at
  * `to`; without one, `first` gathers what could come. */
-static void follow(struct walk *w, struct reading start, int byte, uint32_t to)
+static void follow_byte(struct walk *w, struct reading start, int byte, uint32_t to)
 {
     w->n_todo = 0;
-    put(w, start.node, start.top);
+    push_node(w, start.node, start.top);
     while (w->n_todo > 0) {
         const struct reading r = w->todo[--w->n_todo];
         const struct grammar_node *n = &w->g->nodes[r.node];
@@ -359,7 +359,7 @@ static void follow(struct walk *w, struct reading start, int byte, uint32_t to)
             w->dropped = true;
             return;
         }
-        if (is_viable(w, r) && !is_known(w, n, r))
+        if (is_viable(w, r) && !reading_is_known(w, n, r))
             visit_node(w, r, n, byte, to);
     }
 }
@@ -373,7 +373,7 @@ void walk_step(struct walk *w, uint32_t from, uint32_t to, uint8_t byte)
     memset(&w->same, 0xFF, sizeof(w->same));
     w->n_exits = 0;
     for (uint32_t i = from; i < to; i++)
-        follow(w, w->readings[i], byte, at);
+        follow_byte(w, w->readings[i], byte, at);
     if (w->n_readings == at)
         w->n_frames = w->born;
 }
@@ -386,7 +386,7 @@ void walk_look(struct walk *w, uint32_t from, uint32_t to)
     w->too_many_exits = false;
     w->n_exits = 0;
     for (uint32_t i = from; i < to; i++)
-        follow(w, w->readings[i], NO_BYTE, 0);
+        follow_byte(w, w->readings[i], NO_BYTE, 0);
     for (int i = 0; i < 4; i++)
         w->first.bits[i] &= w->bytes->bits[i];
     w->n_frames = w->born;

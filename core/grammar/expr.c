@@ -52,12 +52,12 @@ bool expr_has_failed(const struct expr_set *e)
 
 /* ---- nodes ---- */
 
-static bool is_same(const struct expr_node *x, const struct expr_node *y)
+static bool is_same_expr(const struct expr_node *x, const struct expr_node *y)
 {
     return x->kind == y->kind && x->a == y->a && x->b == y->b && x->max == y->max;
 }
 
-static bool make_room(struct expr_set *e)
+static bool grow_exprs(struct expr_set *e)
 {
     const uint32_t cap = e->cap_nodes > 0 ? 2 * e->cap_nodes : 256;
     struct expr_node *nodes;
@@ -84,14 +84,14 @@ uint32_t expr_node(struct expr_set *e, struct expr_node node)
     uint32_t at;
 
     hash = (hash ^ (uint64_t)node.max << 13) * 0x9e3779b97f4a7c15u;
-    if (grammar_builder_spend(e->b, 3) < 0 || !make_room(e))
+    if (grammar_builder_spend(e->b, 3) < 0 || !grow_exprs(e))
         return EXPR_NONE;
     if (node.depth > EXPR_MAX_DEPTH) {
         grammar_builder_fail(e->b, ERR_LIMIT, "it makes too large an automaton");
         return EXPR_NONE;
     }
     for (at = (uint32_t)(hash >> 32) % EXPR_SLOTS; e->slots[at] != 0; at = (at + 1) % EXPR_SLOTS)
-        if (is_same(&e->nodes[e->slots[at] - 1], &node))
+        if (is_same_expr(&e->nodes[e->slots[at] - 1], &node))
             return e->slots[at] - 1;
     e->nodes[e->n_nodes] = node;
     e->slots[at] = ++e->n_nodes;
@@ -225,7 +225,7 @@ static uint32_t rebuild(struct expr_set *e, uint8_t kind, const uint32_t *member
     return out;
 }
 
-static uint32_t join(struct expr_set *e, uint8_t kind, uint32_t a, uint32_t b)
+static uint32_t join_exprs(struct expr_set *e, uint8_t kind, uint32_t a, uint32_t b)
 {
     uint32_t x[EXPR_MAX_MEMBERS], y[EXPR_MAX_MEMBERS], all[2 * EXPR_MAX_MEMBERS], n = 0;
     const uint32_t n_x = gather(e, kind, a, x, EXPR_MAX_MEMBERS);
@@ -253,7 +253,7 @@ uint32_t expr_or(struct expr_set *e, uint32_t a, uint32_t b)
         return a;
     if (a == EXPR_NONE || b == EXPR_ALL)
         return b;
-    return join(e, KIND_OR, a, b);
+    return join_exprs(e, KIND_OR, a, b);
 }
 
 uint32_t expr_and(struct expr_set *e, uint32_t a, uint32_t b)
@@ -266,7 +266,7 @@ uint32_t expr_and(struct expr_set *e, uint32_t a, uint32_t b)
         return b;
     if (a == EXPR_EMPTY || b == EXPR_EMPTY)
         return node_at(e, a)->has_empty && node_at(e, b)->has_empty ? EXPR_EMPTY : EXPR_NONE;
-    return join(e, KIND_AND, a, b);
+    return join_exprs(e, KIND_AND, a, b);
 }
 
 uint32_t expr_not(struct expr_set *e, uint32_t a)

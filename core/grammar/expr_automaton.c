@@ -37,7 +37,7 @@ static bool out_of_memory(struct expr_set *e)
     return false;
 }
 
-static bool grow(struct automaton *a)
+static bool grow_automaton(struct automaton *a)
 {
     const uint32_t cap = a->cap > 0 ? 2 * a->cap : 64;
     uint32_t *nodes, *next;
@@ -66,7 +66,7 @@ static uint32_t state_of(struct automaton *a, uint32_t node)
         return NO_STATE;
     if (a->state_of[node] != NO_STATE)
         return a->state_of[node];
-    if (!grow(a))
+    if (!grow_automaton(a))
         return NO_STATE;
     a->nodes[a->n] = node;
     a->state_of[node] = a->n;
@@ -114,7 +114,7 @@ static void find_alive(struct automaton *a)
     }
 }
 
-static bool make(struct automaton *a, struct expr_set *e, uint32_t start)
+static bool make_automaton(struct automaton *a, struct expr_set *e, uint32_t start)
 {
     *a = (struct automaton){.e = e};
     if (!expr_seal(e))
@@ -203,7 +203,7 @@ bool expr_piece_or_none(struct expr_set *e, uint32_t start, bool is_json, struct
     bool any;
 
     *out = (struct grammar_piece){0};
-    any = make(&a, e, start) && a.n > 0 && a.is_alive[0];
+    any = make_automaton(&a, e, start) && a.n > 0 && a.is_alive[0];
     if (any)
         write_states(&a, is_json);
     any = any && !expr_has_failed(e);
@@ -227,7 +227,7 @@ bool expr_is_none(struct expr_set *e, uint32_t start)
     struct automaton a;
     bool none;
 
-    none = !make(&a, e, start) || a.n == 0 || !a.is_alive[0];
+    none = !make_automaton(&a, e, start) || a.n == 0 || !a.is_alive[0];
     automaton_release(&a);
     return none;
 }

@@ -10,14 +10,14 @@
 
 /* ---- atoms ---- */
 
-static int compare(const void *a, const void *b)
+static int compare_bounds(const void *a, const void *b)
 {
     const uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
 
     return (x > y) - (x < y);
 }
 
-static bool has(const struct expr_set *e, uint32_t class, uint32_t character)
+static bool class_has(const struct expr_set *e, uint32_t class, uint32_t character)
 {
     const struct char_range *at = e->pool + e->classes[class].from;
     uint32_t from = 0, to = e->classes[class].n;
@@ -40,7 +40,7 @@ static uint32_t atom_like(struct expr_set *e, uint32_t character)
     uint32_t i = 0;
 
     for (uint32_t k = 0; k < e->n_classes; k++)
-        if (has(e, k, character))
+        if (class_has(e, k, character))
             in[k / 64] |= (uint64_t)1 << k % 64;
     while (i < e->n_atoms && memcmp(e->atoms[i], in, sizeof(in)) != 0)
         i++;
@@ -53,12 +53,12 @@ static uint32_t atom_like(struct expr_set *e, uint32_t character)
     return i;
 }
 
-static void add_range(struct expr_set *e, uint32_t from, uint32_t to)
+static void add_derived_range(struct expr_set *e, uint32_t from, uint32_t to)
 {
     const uint32_t n = e->n_ranges;
     uint32_t atom;
 
-    if (!has(e, 0, from)) /* not of the alphabet */
+    if (!class_has(e, 0, from)) /* not of the alphabet */
         return;
     atom = atom_like(e, from);
     if (n > 0 && e->ranges[n - 1].atom == atom && e->ranges[n - 1].to + 1 == from)
@@ -87,10 +87,10 @@ bool expr_seal(struct expr_set *e)
         }
     grammar_builder_spend(e->b, 30000 + (uint64_t)n * (10 + e->n_classes));
     if (!expr_has_failed(e)) {
-        qsort(bounds, n, sizeof(*bounds), compare);
+        qsort(bounds, n, sizeof(*bounds), compare_bounds);
         for (uint32_t i = 0; i + 1 < n && !expr_has_failed(e); i++)
             if (bounds[i] < bounds[i + 1])
-                add_range(e, bounds[i], bounds[i + 1] - 1);
+                add_derived_range(e, bounds[i], bounds[i + 1] - 1);
     }
     mem_free(bounds);
     return !expr_has_failed(e);
@@ -114,7 +114,7 @@ uint32_t expr_atom_of(const struct expr_set *e, uint32_t character)
 
 /* ---- derivatives ---- */
 
-static struct expr_derived *slot_of(struct expr_set *e, uint32_t n, uint32_t atom)
+static struct expr_derived *derived_slot(struct expr_set *e, uint32_t n, uint32_t atom)
 {
     const uint64_t hash = (((uint64_t)n << 9) ^ atom) * 0x9e3779b97f4a7c15u;
     uint32_t at = (uint32_t)(hash >> 32) % (2 * EXPR_MAX_DERIVED);
@@ -187,7 +187,7 @@ uint32_t expr_derive(struct expr_set *e, uint32_t n, uint32_t atom)
         return EXPR_NONE;
     if (n == EXPR_ALL)
         return n;
-    slot = slot_of(e, n, atom);
+    slot = derived_slot(e, n, atom);
     if (slot->node == n)
         return slot->is;
     out = derive(e, e->nodes[n], atom);
@@ -195,6 +195,6 @@ uint32_t expr_derive(struct expr_set *e, uint32_t n, uint32_t atom)
         grammar_builder_fail(e->b, ERR_LIMIT, "it makes too large an automaton");
     if (expr_has_failed(e))
         return EXPR_NONE;
-    *slot_of(e, n, atom) = (struct expr_derived){n, atom, out};
+    *derived_slot(e, n, atom) = (struct expr_derived){n, atom, out};
     return out;
 }

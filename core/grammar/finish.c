@@ -39,7 +39,7 @@ static uint32_t behind_jumps(struct grammar_builder *b, uint32_t node)
     return to;
 }
 
-static uint32_t place_of(struct layout *l, uint32_t node)
+static uint32_t node_place(struct layout *l, uint32_t node)
 {
     node = behind_jumps(l->b, node);
     if (l->moved[node] == 0) {
@@ -56,16 +56,16 @@ static void lay_out_rule(struct layout *l, uint32_t rule)
     struct grammar *g = l->g;
     uint32_t at = g->n_nodes;
 
-    g->rules[rule].start = place_of(l, l->b->rules[rule].start);
+    g->rules[rule].start = node_place(l, l->b->rules[rule].start);
     g->rules[rule].is_free = l->b->rules[rule].is_free;
     for (; at < g->n_nodes && g->n_nodes <= GRAMMAR_MAX_NODES; at++) {
         struct grammar_node n = l->b->nodes[l->old[at]];
 
         n.rule = (uint16_t)rule;
         if (n.kind != GRAMMAR_END)
-            n.next = place_of(l, n.next);
+            n.next = node_place(l, n.next);
         if (n.kind == GRAMMAR_SPLIT || n.kind == GRAMMAR_REPEAT)
-            n.other = place_of(l, n.other);
+            n.other = node_place(l, n.other);
         g->nodes[at] = n;
     }
 }
@@ -158,7 +158,7 @@ static void enter_rule(struct firsts *f, uint32_t rule)
     f->todo[f->n_todo++] = f->g->rules[rule].start;
 }
 
-static void go_on(struct firsts *f, uint32_t node)
+static void follow_firsts(struct firsts *f, uint32_t node)
 {
     if (!f->seen[node])
         f->todo[f->n_todo++] = node;
@@ -172,7 +172,7 @@ static void go_over(struct firsts *f, struct grammar_rule *into, const struct gr
     if (n->kind == GRAMMAR_CALL) {
         byte_set_merge(&into->first, &g->rules[n->arg].first);
         if (g->rules[n->arg].is_nullable)
-            go_on(f, n->next);
+            follow_firsts(f, n->next);
     } else {
         struct grammar_repeat *repeat = &g->repeats[g->nodes[n->other].arg];
 
@@ -180,7 +180,7 @@ static void go_over(struct firsts *f, struct grammar_rule *into, const struct gr
         if (g->rules[repeat->body].is_nullable)
             repeat->min = 0;
         if (repeat->min == 0)
-            go_on(f, g->nodes[n->other].next);
+            follow_firsts(f, g->nodes[n->other].next);
     }
 }
 
@@ -207,8 +207,8 @@ static int look_at_node(struct firsts *f, uint32_t node)
     if (n->kind == GRAMMAR_BYTE) {
         byte_set_merge(&rule->first, &f->g->sets[n->arg]);
     } else if (n->kind == GRAMMAR_SPLIT) {
-        go_on(f, n->other);
-        go_on(f, n->next);
+        follow_firsts(f, n->other);
+        follow_firsts(f, n->next);
     } else if (n->kind == GRAMMAR_END) {
         rule->is_nullable = true;
     } else {
@@ -293,7 +293,7 @@ static int check_texts(struct grammar_builder *b, const struct grammar *g)
     return b->error;
 }
 
-static struct grammar *allocate(const struct grammar_builder *b)
+static struct grammar *allocate_grammar(const struct grammar_builder *b)
 {
     struct grammar *g = mem_calloc(1, sizeof(*g));
 
@@ -313,7 +313,7 @@ static struct grammar *allocate(const struct grammar_builder *b)
     return g;
 }
 
-static int make(struct grammar_builder *b, struct grammar **out)
+static int make_grammar(struct grammar_builder *b, struct grammar **out)
 {
     struct grammar *g;
     int rc = check_rules(b);
@@ -323,7 +323,7 @@ static int make(struct grammar_builder *b, struct grammar **out)
     rc = grammar_builder_spend(b, 8 * (uint64_t)b->n_nodes); /* each is looked at so often */
     if (rc < 0)
         return rc;
-    g = allocate(b);
+    g = allocate_grammar(b);
     rc = g != NULL ? lay_out(b, g) : ERR_NOMEM;
     if (rc == 0) {
         add_probes(g);
@@ -346,7 +346,7 @@ int grammar_builder_finish(struct grammar_builder *b, struct grammar **out, char
 {
     *out = NULL;
     if (b->error == 0)
-        make(b, out);
+        make_grammar(b, out);
     if (b->error != 0)
         snprintf(err, err_len, "%s", b->sentence);
     return b->error;

@@ -41,7 +41,7 @@ static void skip(struct reader *r, bool lines)
 
 /* ---- names ---- */
 
-static bool is_name_char(char c)
+static bool is_rule_char(char c)
 {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
            c == '-' || c == '_';
@@ -88,10 +88,10 @@ static uint32_t rule_named(struct reader *r, const char *text, size_t n)
     return slot->rule;
 }
 
-static size_t read_name(struct reader *r, const char **text)
+static size_t read_rule_name(struct reader *r, const char **text)
 {
     *text = r->text + r->at;
-    while (is_name_char(reader_peek(r)))
+    while (is_rule_char(reader_peek(r)))
         reader_pass(r);
     return (size_t)(r->text + r->at - *text);
 }
@@ -103,7 +103,7 @@ static bool at_definition(struct reader *r)
     const char *text;
     bool found;
 
-    found = read_name(r, &text) > 0;
+    found = read_rule_name(r, &text) > 0;
     skip(r, false);
     found = found && reader_take(r, "::=");
     r->at = from;
@@ -112,7 +112,7 @@ static bool at_definition(struct reader *r)
 
 /* ---- characters ---- */
 
-static uint32_t read_hex(struct reader *r, uint32_t n_digits)
+static uint32_t read_gbnf_hex(struct reader *r, uint32_t n_digits)
 {
     return reader_hex(r, n_digits, ERR_INVAL, "an escape that is no character");
 }
@@ -130,11 +130,11 @@ static uint32_t read_escape(struct reader *r)
     case 't':
         return '\t';
     case 'x':
-        return read_hex(r, 2);
+        return read_gbnf_hex(r, 2);
     case 'u':
-        return read_hex(r, 4);
+        return read_gbnf_hex(r, 4);
     case 'U':
-        return read_hex(r, 8);
+        return read_gbnf_hex(r, 8);
     case '\\':
     case '"':
     case '[':
@@ -243,7 +243,7 @@ static struct grammar_piece element(struct reader *r)
         return group(r);
     if (reader_take(r, "."))
         return grammar_chars(r->b, &any, 1);
-    n = read_name(r, &text);
+    n = read_rule_name(r, &text);
     if (n > 0)
         return grammar_call(r->b, rule_named(r, text, n));
     if (reader_peek(r) == '<' || reader_peek(r) == '!')
@@ -356,7 +356,7 @@ static void definition(struct reader *r)
         reader_fail(r, ERR_INVAL, "a rule is expected: name ::= ...");
         return;
     }
-    n = read_name(r, &text);
+    n = read_rule_name(r, &text);
     rule = rule_named(r, text, n);
     if (grammar_is_defined(r->b, rule)) {
         reader_fail(r, ERR_INVAL, "a rule is defined twice");
@@ -371,7 +371,7 @@ static void definition(struct reader *r)
 }
 
 /* The rule `root`, which is made first. */
-static uint32_t read_all(struct reader *r)
+static uint32_t read_grammar(struct reader *r)
 {
     const uint32_t root = rule_named(r, "root", 4);
 
@@ -396,7 +396,7 @@ static uint32_t read_rules(struct grammar_builder *b, const char *text, size_t n
     if (names.slots == NULL)
         grammar_builder_fail(b, ERR_NOMEM, "out of memory");
     else
-        root = read_all(&r);
+        root = read_grammar(&r);
     mem_free(names.slots);
     return root;
 }

@@ -135,7 +135,7 @@ static uint32_t depends_on(const struct grammar *g, const struct grammar_node *n
     return 0;
 }
 
-static uint16_t behind(uint16_t inside, uint16_t after)
+static uint16_t node_behind(uint16_t inside, uint16_t after)
 {
     if (inside == GRAMMAR_HOPELESS || after == GRAMMAR_HOPELESS)
         return GRAMMAR_HOPELESS;
@@ -161,11 +161,11 @@ static uint16_t need_of(const struct needs *s, const struct grammar_node *n)
     case GRAMMAR_CALL:
         if (n->flags & GRAMMAR_IS_TAIL)
             return s->of[n->other];
-        return behind(s->of[n->other], s->of[n->next]);
+        return node_behind(s->of[n->other], s->of[n->next]);
     case GRAMMAR_REPEAT:
         if (g->repeats[loop->arg].min == 0) /* the count has to lie somewhere even so */
-            return behind(0, s->of[loop->next]);
-        return behind(s->of[loop->other], s->of[loop->next]);
+            return node_behind(0, s->of[loop->next]);
+        return node_behind(s->of[loop->other], s->of[loop->next]);
     case GRAMMAR_JUMP:
         return s->of[n->next];
     case GRAMMAR_LOOP: /* only reached through its REPEAT */

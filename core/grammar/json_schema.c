@@ -36,7 +36,7 @@ static const char *const refused[] = {
 static const char *const type_names[] = {"null",   "boolean", "integer", "number",
                                          "string", "array",   "object"};
 
-static bool is_among(const char *word, const char *const *list, size_t n)
+static bool word_is_among(const char *word, const char *const *list, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         if (strcmp(word, list[i]) == 0)
@@ -44,7 +44,7 @@ static bool is_among(const char *word, const char *const *list, size_t n)
     return false;
 }
 
-#define IS_AMONG(word, list) is_among(word, list, sizeof(list) / sizeof((list)[0]))
+#define IS_AMONG(word, list) word_is_among(word, list, sizeof(list) / sizeof((list)[0]))
 
 bool schema_is_annotation(const char *keyword)
 {

@@ -20,21 +20,21 @@ static cJSON *new_schema(struct schema *s, const struct schema_node *at)
 }
 
 /* Every item that is made passes here: NULL is lack of memory. */
-static void put(struct schema *s, cJSON *to, const char *name, cJSON *item)
+static void put_keyword(struct schema *s, cJSON *to, const char *name, cJSON *item)
 {
     if (to == NULL || json_put(to, name, item) == NULL)
         grammar_builder_fail(s->b, ERR_NOMEM, "out of memory");
     schema_spend(s, 2);
 }
 
-static void add(struct schema *s, cJSON *to, const char *name, const cJSON *v)
+static void add_keyword(struct schema *s, cJSON *to, const char *name, const cJSON *v)
 {
     if (to == NULL || json_put_reference(to, name, v) == NULL)
         grammar_builder_fail(s->b, ERR_NOMEM, "out of memory");
     schema_spend(s, 2);
 }
 
-static cJSON *add_list(struct schema *s, cJSON *to, const char *name)
+static cJSON *add_keyword_list(struct schema *s, cJSON *to, const char *name)
 {
     cJSON *list = cJSON_AddArrayToObject(to, name);
 
@@ -46,28 +46,28 @@ static cJSON *add_list(struct schema *s, cJSON *to, const char *name)
 /* {"allOf":[a,b]}, to be merged when it is come to; NULL with an error. */
 static cJSON *both(struct schema *s, const cJSON *a, const cJSON *b)
 {
-    cJSON *made = cJSON_CreateObject(), *list = add_list(s, made, "allOf");
+    cJSON *made = cJSON_CreateObject(), *list = add_keyword_list(s, made, "allOf");
 
-    add(s, list, NULL, a);
-    add(s, list, NULL, b);
+    add_keyword(s, list, NULL, a);
+    add_keyword(s, list, NULL, b);
     return made;
 }
 
 static void add_both(struct schema *s, cJSON *to, const char *name, const cJSON *a, const cJSON *b)
 {
     if (cJSON_IsFalse(a) || cJSON_IsFalse(b))
-        put(s, to, name, cJSON_CreateFalse());
+        put_keyword(s, to, name, cJSON_CreateFalse());
     else if (cJSON_IsTrue(a) || a == b)
-        add(s, to, name, b);
+        add_keyword(s, to, name, b);
     else if (cJSON_IsTrue(b))
-        add(s, to, name, a);
+        add_keyword(s, to, name, a);
     else
-        put(s, to, name, both(s, a, b));
+        put_keyword(s, to, name, both(s, a, b));
 }
 
 /* ---- keywords that both have ---- */
 
-static bool is_one_of(const char *keyword, const char *const *list)
+static bool is_keyword_of(const char *keyword, const char *const *list)
 {
     for (; *list != NULL; list++)
         if (strcmp(keyword, *list) == 0)
@@ -98,21 +98,21 @@ static bool names_type(const cJSON *types, const char *name)
 static void merge_types(struct schema *s, cJSON *to, const cJSON *a, const cJSON *b)
 {
     static const char *const names[] = {"null", "boolean", "string", "array", "object", "number"};
-    cJSON *list = add_list(s, to, "type");
+    cJSON *list = add_keyword_list(s, to, "type");
 
     schema_spend(s, 16 * (1 + schema_size(a) + schema_size(b)));
     for (int i = 0; i < 6; i++)
         if (names_type(a, names[i]) && names_type(b, names[i]))
-            put(s, list, NULL, cJSON_CreateString(names[i]));
+            put_keyword(s, list, NULL, cJSON_CreateString(names[i]));
     if ((names_type(a, "integer") || names_type(a, "number")) &&
         (names_type(b, "integer") || names_type(b, "number")) &&
         !(names_type(a, "number") && names_type(b, "number")))
-        put(s, list, NULL, cJSON_CreateString("integer"));
+        put_keyword(s, list, NULL, cJSON_CreateString("integer"));
 }
 
 static void merge_enums(struct schema *s, cJSON *to, const cJSON *a, const cJSON *b)
 {
-    cJSON *list = add_list(s, to, "enum");
+    cJSON *list = add_keyword_list(s, to, "enum");
     const uint64_t n_b = schema_size(b);
     const cJSON *x, *y;
 
@@ -124,33 +124,33 @@ static void merge_enums(struct schema *s, cJSON *to, const cJSON *a, const cJSON
         if (schema_has_failed(s))
             return;
         if (y != NULL)
-            add(s, list, NULL, x);
+            add_keyword(s, list, NULL, x);
     }
 }
 
-static void add_all(struct schema *s, cJSON *list, const cJSON *from)
+static void add_all_keywords(struct schema *s, cJSON *list, const cJSON *from)
 {
     const cJSON *it;
 
     cJSON_ArrayForEach(it, from) {
         if (schema_has_failed(s))
             return;
-        add(s, list, NULL, it);
+        add_keyword(s, list, NULL, it);
     }
 }
 
 static void merge_required(struct schema *s, cJSON *to, const cJSON *a, const cJSON *b)
 {
-    cJSON *list = add_list(s, to, "required");
+    cJSON *list = add_keyword_list(s, to, "required");
 
-    add_all(s, list, a);
-    add_all(s, list, b);
+    add_all_keywords(s, list, a);
+    add_all_keywords(s, list, b);
 }
 
 static void merge_unions(struct schema *s, const struct schema_node *at, cJSON *to,
                          const char *keyword, const cJSON *a, const cJSON *b)
 {
-    cJSON *list = add_list(s, to, keyword);
+    cJSON *list = add_keyword_list(s, to, keyword);
     const cJSON *x, *y;
 
     if (cJSON_GetArraySize(a) * (int64_t)cJSON_GetArraySize(b) > MAX_PRODUCT) {
@@ -158,18 +158,17 @@ static void merge_unions(struct schema *s, const struct schema_node *at, cJSON *
         return;
     }
     cJSON_ArrayForEach(x, a) {
-        cJSON_ArrayForEach(y, b)
-            put(s, list, NULL, both(s, x, y));
+        cJSON_ArrayForEach(y, b) put_keyword(s, list, NULL, both(s, x, y));
     }
 }
 
 /* A property that only one side names must obey the other side's additionalProperties. */
-static void add_property(struct schema *s, cJSON *to, const cJSON *p, const cJSON *other)
+static void add_merged_property(struct schema *s, cJSON *to, const cJSON *p, const cJSON *other)
 {
     const cJSON *additional = schema_get(other, "additionalProperties");
 
     if (additional == NULL)
-        add(s, to, p->string, p);
+        add_keyword(s, to, p->string, p);
     else
         add_both(s, to, p->string, p, additional);
 }
@@ -189,11 +188,11 @@ static void merge_properties(struct schema *s, cJSON *to, const cJSON *a, const 
         if (of_b != NULL && schema_get(of_b, p->string) != NULL)
             add_both(s, made, p->string, p, schema_get(of_b, p->string));
         else
-            add_property(s, made, p, b);
+            add_merged_property(s, made, p, b);
     }
     cJSON_ArrayForEach(p, of_b) {
         if (of_a == NULL || schema_get(of_a, p->string) == NULL)
-            add_property(s, made, p, a);
+            add_merged_property(s, made, p, a);
     }
 }
 
@@ -210,16 +209,16 @@ static void merge_keyword(struct schema *s, const struct schema_node *at, cJSON 
         merge_enums(s, to, a, b);
     else if (lists && strcmp(keyword, "required") == 0)
         merge_required(s, to, a, b);
-    else if (numbers && is_one_of(keyword, lower_bounds))
-        add(s, to, keyword, json_number_compare(a, b) > 0 ? a : b);
-    else if (numbers && is_one_of(keyword, upper_bounds))
-        add(s, to, keyword, json_number_compare(a, b) < 0 ? a : b);
-    else if (is_one_of(keyword, schemas))
+    else if (numbers && is_keyword_of(keyword, lower_bounds))
+        add_keyword(s, to, keyword, json_number_compare(a, b) > 0 ? a : b);
+    else if (numbers && is_keyword_of(keyword, upper_bounds))
+        add_keyword(s, to, keyword, json_number_compare(a, b) < 0 ? a : b);
+    else if (is_keyword_of(keyword, schemas))
         add_both(s, to, keyword, a, b);
-    else if (lists && is_one_of(keyword, unions))
+    else if (lists && is_keyword_of(keyword, unions))
         merge_unions(s, at, to, keyword, a, b);
     else if (schema_equal(s, a, b))
-        add(s, to, keyword, a);
+        add_keyword(s, to, keyword, a);
     else if (strcmp(keyword, "const") == 0)
         schema_refuse(s, at, "no value fits: there are two different 'const' for it");
     else
@@ -229,7 +228,7 @@ static void merge_keyword(struct schema *s, const struct schema_node *at, cJSON 
 /* The items of one side are those of a tuple on the other as well. */
 static void merge_tuple(struct schema *s, cJSON *to, const cJSON *tuple, const cJSON *items)
 {
-    cJSON *list = add_list(s, to, "prefixItems");
+    cJSON *list = add_keyword_list(s, to, "prefixItems");
     const cJSON *it;
 
     cJSON_ArrayForEach(it, tuple) {
@@ -296,13 +295,13 @@ static void combine_into(struct schema *s, const struct schema_node *at, cJSON *
         if (other != NULL)
             merge_keyword(s, at, to, it, other);
         else
-            add(s, to, it->string, it);
+            add_keyword(s, to, it->string, it);
     }
     cJSON_ArrayForEach(it, b) {
         if (!schema_has_failed(s) && !is_special(it->string) &&
             !(has_tuple && strcmp(it->string, "prefixItems") == 0) &&
             schema_get(a, it->string) == NULL)
-            add(s, to, it->string, it);
+            add_keyword(s, to, it->string, it);
     }
 }
 
@@ -325,13 +324,13 @@ static const cJSON *combine(struct schema *s, const struct schema_node *at, cons
 /* OpenAPI's nullable is one more type; without a type null is not written. */
 static void add_nullable_type(struct schema *s, cJSON *to, const cJSON *type)
 {
-    cJSON *list = add_list(s, to, "type");
+    cJSON *list = add_keyword_list(s, to, "type");
 
     if (cJSON_IsString(type))
-        add(s, list, NULL, type);
+        add_keyword(s, list, NULL, type);
     else
-        add_all(s, list, type);
-    put(s, list, NULL, cJSON_CreateString("null"));
+        add_all_keywords(s, list, type);
+    put_keyword(s, list, NULL, cJSON_CreateString("null"));
 }
 
 bool schema_has_old_bounds(const cJSON *schema)
@@ -373,7 +372,7 @@ static const cJSON *own(struct schema *s, const struct schema_node *at)
             add_nullable_type(s, to, it);
         else if ((strcmp(it->string, "properties") == 0 || !is_special(it->string)) &&
                  schema_bound_name(at->schema, it) != NULL)
-            add(s, to, schema_bound_name(at->schema, it), it);
+            add_keyword(s, to, schema_bound_name(at->schema, it), it);
     }
     return to;
 }
@@ -401,7 +400,7 @@ static const cJSON *merge_all_of(struct schema *s, const struct schema_node *at,
     return merged;
 }
 
-static const cJSON *merge(struct schema *s, const struct schema_node *at)
+static const cJSON *merge_schemas(struct schema *s, const struct schema_node *at)
 {
     struct schema_node in = *at;
     const cJSON *merged;
@@ -436,7 +435,7 @@ const cJSON *schema_merge(struct schema *s, const struct schema_node *at)
         return NULL;
     if (at->schema != NULL && schema_known(s, at->schema)->merged != NULL)
         return schema_known(s, at->schema)->merged;
-    merged = merge(s, at);
+    merged = merge_schemas(s, at);
     if (merged != NULL)
         schema_known(s, at->schema)->merged = merged;
     return merged;

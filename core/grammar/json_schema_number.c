@@ -89,7 +89,8 @@ static struct grammar_piece parting(struct schema *s, const struct digits_range 
     return grammar_or(s->b, p, q);
 }
 
-static struct grammar_piece behind(struct schema *s, const struct digits_range *r, uint32_t at)
+static struct grammar_piece digits_behind(struct schema *s, const struct digits_range *r,
+                                          uint32_t at)
 {
     struct grammar_piece p = point(s, r, at);
 
@@ -98,7 +99,7 @@ static struct grammar_piece behind(struct schema *s, const struct digits_range *
     if (r->low[at] != r->high[at])
         return grammar_then(s->b, p, parting(s, r, at));
     p = grammar_then(s->b, p, digits(s, r->low[at], r->low[at], 1));
-    return grammar_then(s->b, p, behind(s, r, at + 1));
+    return grammar_then(s->b, p, digits_behind(s, r, at + 1));
 }
 
 /* ---- whole numbers of 10^-decimals ---- */
@@ -108,7 +109,7 @@ struct sum_of { /* alternatives, of which there may be none */
     bool any;
 };
 
-static void add(struct schema *s, struct sum_of *sum, struct grammar_piece p)
+static void add_alternative(struct schema *s, struct sum_of *sum, struct grammar_piece p)
 {
     sum->p = sum->any ? grammar_or(s->b, sum->p, p) : p;
     sum->any = true;
@@ -151,13 +152,13 @@ static void add_positive(struct schema *s, struct sum_of *sum, const char *sign,
         schema_print_digits(r.low, low, n);
         schema_print_digits(r.high, end, n);
         p = grammar_text(s->b, sign);
-        add(s, sum, grammar_then(s->b, p, behind(s, &r, 0)));
+        add_alternative(s, sum, grammar_then(s->b, p, digits_behind(s, &r, 0)));
         low = end + 1;
     }
 }
 
-static void add_range(struct schema *s, struct sum_of *sum, __int128 low, __int128 high,
-                      uint32_t decimals)
+static void add_number_range(struct schema *s, struct sum_of *sum, __int128 low, __int128 high,
+                             uint32_t decimals)
 {
     if (low < 0)
         add_positive(s, sum, "-", high < 0 ? -high : 1, -low, decimals);
@@ -300,10 +301,10 @@ static struct grammar_piece bounded(struct schema *s, const struct schema_node *
     if (is_too_far(b))
         return schema_refuse(s, at, "bounds of more than %d digits are not supported",
                              SCHEMA_MAX_DIGITS);
-    add_range(s, &sum, lowest(b, 0, before), highest(b, 0, before), 0);
+    add_number_range(s, &sum, lowest(b, 0, before), highest(b, 0, before), 0);
     for (uint32_t n = 1; !integers && (n <= decimals || (!sum.any && n <= MOST_DECIMALS)); n++) {
         before = digits_before(b, n, DIGITS_BEFORE_POINT, false);
-        add_range(s, &sum, lowest(b, n, before), highest(b, n, before), n);
+        add_number_range(s, &sum, lowest(b, n, before), highest(b, n, before), n);
         if (!sum.any && n == decimals)
             decimals = decimals_for(b, MOST_DECIMALS);
     }
@@ -314,7 +315,7 @@ static struct grammar_piece bounded(struct schema *s, const struct schema_node *
 
 /* ---- without bounds ---- */
 
-static struct grammar_piece whole(struct schema *s)
+static struct grammar_piece whole_number(struct schema *s)
 {
     static const char regex[] = "-?(0|[1-9][0-9]{0,18})";
 
@@ -331,31 +332,31 @@ struct grammar_piece schema_any_number(struct schema *s)
 /* ---- multiples ---- */
 
 /* d = *whole * 10^*power; false: it has too many digits. */
-static bool take_apart(const struct json_decimal *d, __int128 *whole, int *power)
+static bool take_apart(const struct json_decimal *d, __int128 *whole_number, int *power)
 {
     const int64_t behind_point = d->n_digits - d->scale;
 
-    *whole = 0;
+    *whole_number = 0;
     if (d->n_digits == 0 || d->is_negative || behind_point > MOST_DECIMALS ||
         d->n_digits > SCHEMA_MAX_DIGITS - MOST_MULTIPLES ||
         d->scale > SCHEMA_MAX_DIGITS - MOST_MULTIPLES)
         return false;
     for (int64_t i = 0; i < d->n_digits; i++)
-        *whole = *whole * 10 + (json_decimal_digit(d, i) - '0');
+        *whole_number = *whole_number * 10 + (json_decimal_digit(d, i) - '0');
     *power = (int)-behind_point;
     return true;
 }
 
 /* The modulus of the whole numbers among the multiples of whole * 10^power: v * 10^-power has to be
  * a multiple of `whole`. */
-static __int128 whole_modulus(__int128 whole, int power)
+static __int128 whole_modulus(__int128 whole_number, int power)
 {
     for (int i = power; i < 0; i++)
-        whole = whole % 10 == 0  ? whole / 10
-                : whole % 2 == 0 ? whole / 2
-                : whole % 5 == 0 ? whole / 5
-                                 : whole;
-    return whole;
+        whole_number = whole_number % 10 == 0  ? whole_number / 10
+                       : whole_number % 2 == 0 ? whole_number / 2
+                       : whole_number % 5 == 0 ? whole_number / 5
+                                               : whole_number;
+    return whole_number;
 }
 
 /* The multiples with so many decimals, within the bounds: of as many digits as other numbers have,
@@ -392,11 +393,11 @@ static struct grammar_piece multiples(struct schema *s, const struct schema_node
     m.modulus = whole_modulus(whole_of, power);
     m.zeros = power > 0 ? (uint32_t)power : 0;
     if (multiples_of(s, b, &of, &m, &p))
-        add(s, &sum, p);
+        add_alternative(s, &sum, p);
     if (!integers && power < 0) {
         m = (struct schema_multiples){.modulus = whole_of, .decimals = (uint32_t)-power};
         if (multiples_of(s, b, &of, &m, &p))
-            add(s, &sum, p);
+            add_alternative(s, &sum, p);
     }
     if (!sum.any)
         return schema_refuse(s, at, "no multiple is within the bounds");
@@ -425,5 +426,5 @@ struct grammar_piece schema_number(struct schema *s, const struct schema_node *a
     integers = integers || of != NULL;
     if (b.has_low || b.has_high)
         return bounded(s, at, &b, integers);
-    return integers ? whole(s) : schema_any_number(s);
+    return integers ? whole_number(s) : schema_any_number(s);
 }

@@ -37,7 +37,7 @@ struct object {
 
 /* ---- reading ---- */
 
-static struct member *find(struct schema *s, struct object *o, const char *name)
+static struct member *find_member(struct schema *s, struct object *o, const char *name)
 {
     schema_spend(s, 1 + o->n / 2);
     for (uint32_t i = 0; i < o->n; i++)
@@ -46,8 +46,8 @@ static struct member *find(struct schema *s, struct object *o, const char *name)
     return NULL;
 }
 
-static struct member *add_member(struct schema *s, const struct schema_node *at, struct object *o,
-                                 const char *name, const cJSON *schema)
+static struct member *add_object_member(struct schema *s, const struct schema_node *at,
+                                        struct object *o, const char *name, const cJSON *schema)
 {
     if (o->n == MAX_PROPERTIES) {
         schema_refuse(s, at, "more than %d properties", MAX_PROPERTIES);
@@ -67,14 +67,14 @@ static void read_properties(struct schema *s, const struct schema_node *at, stru
     }
     cJSON_ArrayForEach(it, properties)
     {
-        struct member *known = find(s, o, it->string);
+        struct member *known = find_member(s, o, it->string);
 
         if (schema_has_failed(s))
             return;
         if (known != NULL)
             known->schema = it; /* of duplicate keys the last one holds */
         else
-            add_member(s, at, o, it->string, it);
+            add_object_member(s, at, o, it->string, it);
     }
 }
 
@@ -92,9 +92,9 @@ static void read_required(struct schema *s, const struct schema_node *at, struct
             schema_refuse(s, at, "'required' must be a list of names");
         if (schema_has_failed(s))
             return;
-        m = find(s, o, it->valuestring);
+        m = find_member(s, o, it->valuestring);
         if (m == NULL)
-            m = add_member(s, at, o, it->valuestring, NULL);
+            m = add_object_member(s, at, o, it->valuestring, NULL);
         if (m == NULL)
             return;
         o->n_required += !m->is_required;
@@ -103,7 +103,7 @@ static void read_required(struct schema *s, const struct schema_node *at, struct
 }
 
 /* What patterns and additionalProperties say of the members that have names. */
-static void settle(struct schema *s, const struct schema_node *at, struct object *o)
+static void settle_members(struct schema *s, const struct schema_node *at, struct object *o)
 {
     const cJSON *additional = schema_get(at->schema, "additionalProperties");
 
@@ -153,7 +153,7 @@ static void read_object(struct schema *s, const struct schema_node *at, struct o
     o->keys = schema_keys_create(s, at);
     read_properties(s, at, o);
     read_required(s, at, o);
-    settle(s, at, o);
+    settle_members(s, at, o);
     if (additional != NULL ? !cJSON_IsFalse(additional) : !has_named)
         o->additional = additional != NULL ? additional : schema_keep(s, at, cJSON_CreateTrue());
     if (!schema_has_failed(s))

@@ -9,7 +9,7 @@
 /* ---- nodes ---- */
 
 /* A name in a JSON pointer has ~ and / escaped. */
-static void add_step(char *pointer, const char *name)
+static void add_pointer_step(char *pointer, const char *name)
 {
     size_t n = strlen(pointer);
 
@@ -32,9 +32,9 @@ struct schema_node schema_in(const struct schema_node *at, const cJSON *schema,
     struct schema_node in = {.schema = schema, .depth = at->depth + 1};
 
     memcpy(in.pointer, at->pointer, sizeof(in.pointer));
-    add_step(in.pointer, keyword);
+    add_pointer_step(in.pointer, keyword);
     if (name != NULL)
-        add_step(in.pointer, name);
+        add_pointer_step(in.pointer, name);
     return in;
 }
 

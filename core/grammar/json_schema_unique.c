@@ -19,7 +19,8 @@ struct unique {
     uint32_t *rest; /* [1 << n] what follows behind these values: a rule + 1, or 0 */
 };
 
-static void add(struct unique *u, const struct schema_node *at, const cJSON *v, const char *text)
+static void add_unique(struct unique *u, const struct schema_node *at, const cJSON *v,
+                       const char *text)
 {
     if (u->n == MAX_VALUES) {
         schema_refuse(u->s, at, "'uniqueItems' is supported for items of up to %d listed values",
@@ -32,7 +33,7 @@ static void add(struct unique *u, const struct schema_node *at, const cJSON *v, 
 }
 
 /* 1.0 is the item 1 once more. */
-static bool is_known(struct unique *u, const cJSON *v)
+static bool is_known_value(struct unique *u, const cJSON *v)
 {
     uint32_t i = 0;
 
@@ -46,10 +47,10 @@ static void add_listed(struct unique *u, const struct schema_node *at)
     const cJSON *v = NULL;
 
     while (!schema_has_failed(u->s) && schema_next_value(u->s, at, &v)) {
-        char *text = !is_known(u, v) ? schema_value_text(u->s, v) : NULL;
+        char *text = !is_known_value(u, v) ? schema_value_text(u->s, v) : NULL;
 
         if (text != NULL)
-            add(u, at, v, text);
+            add_unique(u, at, v, text);
         mem_free(text);
     }
 }
@@ -66,7 +67,7 @@ static void add_words(struct unique *u, const struct schema_node *at)
     }
     for (int i = 0; i < 3; i++)
         if (types & (i == 0 ? SCHEMA_NULL : SCHEMA_BOOLEAN))
-            add(u, at, NULL, words[i]);
+            add_unique(u, at, NULL, words[i]);
 }
 
 static void read_values(struct unique *u, const struct schema_node *at, const cJSON *items)

@@ -15,7 +15,7 @@ static const char *const checked[] = {"minLength",        "maxLength", "pattern"
                                       "minimum",          "maximum",   "exclusiveMinimum",
                                       "exclusiveMaximum", "format",    NULL};
 
-static unsigned type_of(const cJSON *v)
+static unsigned value_type(const cJSON *v)
 {
     if (cJSON_IsNumber(v))
         return json_number_is_whole(v) ? SCHEMA_INTEGER : SCHEMA_NUMBER;
@@ -109,7 +109,7 @@ static bool string_fits(struct schema *s, const struct schema_node *at, const ch
     return fits;
 }
 
-static bool fits(struct schema *s, const struct schema_node *at, const cJSON *v)
+static bool value_fits(struct schema *s, const struct schema_node *at, const cJSON *v)
 {
     if (cJSON_IsNumber(v))
         return number_fits(at->schema, v);
@@ -131,8 +131,8 @@ bool schema_next_value(struct schema *s, const struct schema_node *at, const cJS
     }
     for (; *v != NULL && !schema_has_failed(s); *v = list == only ? NULL : (*v)->next) {
         schema_spend(s, 4);
-        if ((type_of(*v) & types) != 0 && (only == NULL || schema_equal(s, *v, only)) &&
-            fits(s, at, *v))
+        if ((value_type(*v) & types) != 0 && (only == NULL || schema_equal(s, *v, only)) &&
+            value_fits(s, at, *v))
             return true;
     }
     return false;

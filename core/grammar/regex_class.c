@@ -125,7 +125,7 @@ static bool has_property(const struct property *p, uint32_t c)
 }
 
 /* A newer Unicode may give a character that has no meaning here any property. */
-static void add_property(struct char_class *c, const struct property *p, bool wide)
+static void add_regex_property(struct char_class *c, const struct property *p, bool wide)
 {
     uint32_t from = UINT32_MAX;
 
@@ -160,7 +160,7 @@ void regex_add_property(struct reader *r, struct char_class *c, bool negated, bo
     if (grammar_builder_spend(r->b, (CHAR_LAST + 1) / 4) < 0)
         return;
     char_class_clear(&one);
-    add_property(&one, &p, wide != negated);
+    add_regex_property(&one, &p, wide != negated);
     if (negated)
         char_class_negate(&one);
     char_class_merge(c, &one);

@@ -40,7 +40,7 @@ static bool has_failed(const struct build *x)
     return reader_has_failed(&x->re->r);
 }
 
-static void refuse(struct build *x, const char *what)
+static void refuse_regex(struct build *x, const char *what)
 {
     grammar_builder_fail(builder_of(x), ERR_UNSUPPORTED, "at character 1: %s", what);
 }
@@ -103,22 +103,22 @@ static bool behind_class(const struct regex *re, const struct regex_node *n, str
     }
 }
 
-static bool is_same(const struct char_class *a, const struct char_class *b)
+static bool is_same_node(const struct char_class *a, const struct char_class *b)
 {
     return a->n == b->n && memcmp(a->at, b->at, a->n * sizeof(a->at[0])) == 0;
 }
 
 /* The number of the class among those that are told apart. */
-static uint32_t tell(struct build *x, const struct char_class *c)
+static uint32_t tell_class(struct build *x, const struct char_class *c)
 {
     uint32_t i = 0;
 
-    while (i < x->n_told && !is_same(x->told[i], c))
+    while (i < x->n_told && !is_same_node(x->told[i], c))
         i++;
     if (i < x->n_told)
         return i;
     if (i == MAX_TOLD) {
-        refuse(x, "it looks behind for too many different characters");
+        refuse_regex(x, "it looks behind for too many different characters");
         return 0;
     }
     x->told[i] = mem_alloc(sizeof(**x->told));
@@ -139,11 +139,11 @@ static uint32_t told_behind(struct build *x, const struct regex_node *n, bool *h
     char_class_clear(&c);
     *has_beginning = false;
     if (!behind_class(x->re, &x->re->nodes[n->first], &c, has_beginning)) {
-        refuse(x, "look-behind is supported for one character");
+        refuse_regex(x, "look-behind is supported for one character");
         return 0;
     }
     char_class_sort(&c);
-    return tell(x, &c);
+    return tell_class(x, &c);
 }
 
 /* Characters that are part of a word in one language and not in the other. */
@@ -153,10 +153,10 @@ static void tell_words(struct build *x)
 
     char_class_clear(&c);
     regex_word_class(&c);
-    tell(x, &c);
+    tell_class(x, &c);
     char_class_clear(&c);
     char_class_add(&c, 0x80, CHAR_LAST);
-    tell(x, &c);
+    tell_class(x, &c);
 }
 
 static void find_told(struct build *x)
@@ -211,7 +211,7 @@ static void find_cells(struct build *x)
 
 /* ---- building ---- */
 
-static struct contexts build(struct build *x, const struct regex_node *n, struct contexts k);
+static struct contexts build_expr(struct build *x, const struct regex_node *n, struct contexts k);
 
 /* A character, and what follows it in the context that it makes. */
 static struct contexts build_class(struct build *x, const struct regex_node *n, struct contexts k)
@@ -268,12 +268,12 @@ static struct contexts build_endless(struct build *x, const struct regex_node *i
     struct contexts again = {{0}}, body;
 
     if (may_be_empty(x->re, inside)) {
-        refuse(x, "look-around in a repetition of what may be empty is not supported");
+        refuse_regex(x, "look-around in a repetition of what may be empty is not supported");
         return k;
     }
     for (uint32_t i = 0; i < x->n; i++)
         again.at[i] = expr_later(x->e, expr_has_empty(x->e, k.at[i]));
-    body = build(x, inside, again);
+    body = build_expr(x, inside, again);
     for (uint32_t i = 0; i < x->n && !has_failed(x); i++)
         expr_say(x->e, again.at[i], expr_or(x->e, k.at[i], body.at[i]));
     return again;
@@ -300,9 +300,9 @@ static struct contexts unfold(struct build *x, const struct regex_node *inside, 
                               uint32_t n, struct contexts last, const struct contexts *k)
 {
     if (n > MAX_UNFOLDED)
-        refuse(x, "look-around within or behind so many repetitions is not supported");
+        refuse_regex(x, "look-around within or behind so many repetitions is not supported");
     for (uint32_t i = n; i-- > 0 && !has_failed(x);) {
-        last = build(x, inside, last);
+        last = build_expr(x, inside, last);
         if (i >= min)
             last = either(x, &last, k);
     }
@@ -317,7 +317,7 @@ static struct contexts build_repeat(struct build *x, const struct regex_node *n,
     uint32_t plain;
 
     if (!asserts && (is_everywhere(x, &k) || n->max == GRAMMAR_NO_LIMIT)) {
-        plain = build(x, inside, everywhere(x, EXPR_EMPTY)).at[0];
+        plain = build_expr(x, inside, everywhere(x, EXPR_EMPTY)).at[0];
         if (is_everywhere(x, &k))
             return everywhere(x,
                               expr_then(x->e, expr_repeat(x->e, plain, n->min, n->max), k.at[0]));
@@ -332,7 +332,7 @@ static struct contexts build_repeat(struct build *x, const struct regex_node *n,
 
 static struct contexts build_ahead(struct build *x, const struct regex_node *n, struct contexts k)
 {
-    struct contexts seen = build(x, &x->re->nodes[n->first], everywhere(x, EXPR_ALL));
+    struct contexts seen = build_expr(x, &x->re->nodes[n->first], everywhere(x, EXPR_ALL));
 
     for (uint32_t i = 0; i < x->n; i++)
         k.at[i] =
@@ -376,7 +376,7 @@ static struct contexts build_list(struct build *x, uint32_t first, struct contex
 {
     if (first == REGEX_NOTHING || has_failed(x))
         return k;
-    return build(x, &x->re->nodes[first], build_list(x, x->re->nodes[first].next, k));
+    return build_expr(x, &x->re->nodes[first], build_list(x, x->re->nodes[first].next, k));
 }
 
 static struct contexts build_choice(struct build *x, const struct regex_node *n, struct contexts k)
@@ -384,13 +384,13 @@ static struct contexts build_choice(struct build *x, const struct regex_node *n,
     struct contexts out = everywhere(x, EXPR_NONE), one;
 
     for (uint32_t i = n->first; i != REGEX_NOTHING && !has_failed(x); i = x->re->nodes[i].next) {
-        one = build(x, &x->re->nodes[i], k);
+        one = build_expr(x, &x->re->nodes[i], k);
         out = either(x, &out, &one);
     }
     return out;
 }
 
-static struct contexts build(struct build *x, const struct regex_node *n, struct contexts k)
+static struct contexts build_expr(struct build *x, const struct regex_node *n, struct contexts k)
 {
     if (has_failed(x))
         return k;
@@ -447,7 +447,7 @@ uint32_t regex_expr(struct regex *re, struct expr_set *e)
     find_told(&x);
     find_cells(&x);
     if (!has_failed(&x)) {
-        k = build(&x, re->root, everywhere(&x, searches ? EXPR_ALL : EXPR_EMPTY));
+        k = build_expr(&x, re->root, everywhere(&x, searches ? EXPR_ALL : EXPR_EMPTY));
         out = searches ? anywhere(&x, &k) : k.at[BEGINNING];
     }
     for (uint32_t i = 0; i < x.n_told; i++)

@@ -15,8 +15,8 @@ static bool has_failed(const struct regex *re)
 }
 
 /* Room for n more in an array that doubles. */
-static bool make_room(struct regex *re, void **array, uint32_t n, uint32_t more, uint32_t *cap,
-                      size_t bytes)
+static bool grow_nodes(struct regex *re, void **array, uint32_t n, uint32_t more, uint32_t *cap,
+                       size_t bytes)
 {
     uint32_t bigger_cap = *cap > 0 ? *cap : 16;
     void *bigger;
@@ -36,8 +36,8 @@ static bool make_room(struct regex *re, void **array, uint32_t n, uint32_t more,
 }
 
 /* The number of a new node, or REGEX_NOTHING after an error. */
-static uint32_t make(struct regex *re, enum regex_kind kind, uint32_t first, uint32_t min,
-                     uint32_t max)
+static uint32_t make_regex_node(struct regex *re, enum regex_kind kind, uint32_t first,
+                                uint32_t min, uint32_t max)
 {
     void *nodes = re->nodes;
 
@@ -47,7 +47,7 @@ static uint32_t make(struct regex *re, enum regex_kind kind, uint32_t first, uin
         reader_fail(&re->r, ERR_LIMIT, "the expression is too long");
         return REGEX_NOTHING;
     }
-    if (!make_room(re, &nodes, re->n_nodes, 1, &re->cap_nodes, sizeof(*re->nodes)))
+    if (!grow_nodes(re, &nodes, re->n_nodes, 1, &re->cap_nodes, sizeof(*re->nodes)))
         return REGEX_NOTHING;
     re->nodes = nodes;
     re->nodes[re->n_nodes] = (struct regex_node){
@@ -66,12 +66,13 @@ static uint32_t make_class(struct regex *re, struct char_class *c)
         reader_fail(&re->r, ERR_LIMIT, "a class of too many characters");
     else if (c->n == 0)
         reader_fail(&re->r, ERR_INVAL, "a class without characters");
-    if (has_failed(re) || !make_room(re, &ranges, from, c->n, &re->cap_ranges, sizeof(*re->ranges)))
+    if (has_failed(re) ||
+        !grow_nodes(re, &ranges, from, c->n, &re->cap_ranges, sizeof(*re->ranges)))
         return REGEX_NOTHING;
     re->ranges = ranges;
     memcpy(re->ranges + from, c->at, c->n * sizeof(c->at[0]));
     re->n_ranges += c->n;
-    return make(re, REGEX_CLASS, REGEX_NOTHING, from, c->n);
+    return make_regex_node(re, REGEX_CLASS, REGEX_NOTHING, from, c->n);
 }
 
 void regex_class_of(const struct regex *re, const struct regex_node *n, struct char_class *c)
@@ -86,7 +87,7 @@ void regex_class_of(const struct regex *re, const struct regex_node *n, struct c
 
 /* ---- one character ---- */
 
-static uint32_t read_hex(struct reader *r, uint32_t n_digits)
+static uint32_t read_regex_hex(struct reader *r, uint32_t n_digits)
 {
     return reader_hex(r, n_digits, ERR_UNSUPPORTED, "halves of characters are not supported");
 }
@@ -99,7 +100,7 @@ static uint32_t read_braced(struct reader *r)
 
     while (r->at + n < r->n && r->text[r->at + n] != '}' && n < 7)
         n++;
-    value = n > 0 ? read_hex(r, (uint32_t)n) : 0;
+    value = n > 0 ? read_regex_hex(r, (uint32_t)n) : 0;
     if (n == 0 || !reader_take(r, "}"))
         reader_fail(r, ERR_INVAL, "an escape that does not end");
     return value;
@@ -115,7 +116,7 @@ static uint32_t read_escape(struct reader *r)
         reader_pass(r);
         if (c == 'u' && reader_take(r, "{"))
             return read_braced(r);
-        return read_hex(r, c == 'x' ? 2 : 4);
+        return read_regex_hex(r, c == 'x' ? 2 : 4);
     }
     if (c >= '1' && c <= '9')
         reader_fail(r, ERR_UNSUPPORTED, "back-references are not supported");
@@ -245,7 +246,7 @@ static uint32_t group(struct regex *re)
     if (look < 0)
         return inside;
     re->needs_expr = true;
-    return make(re, REGEX_LOOK, inside, (uint32_t)look, 0);
+    return make_regex_node(re, REGEX_LOOK, inside, (uint32_t)look, 0);
 }
 
 static uint32_t escape(struct regex *re)
@@ -259,16 +260,16 @@ static uint32_t escape(struct regex *re)
     if (reader_peek(r) == 'b' || reader_peek(r) == 'B') {
         re->needs_expr = true;
         reader_pass(r);
-        return make(re, REGEX_WORD_EDGE, REGEX_NOTHING, r->text[r->at - 1] == 'B', 0);
+        return make_regex_node(re, REGEX_WORD_EDGE, REGEX_NOTHING, r->text[r->at - 1] == 'B', 0);
     }
     if (reader_peek(r) == 'A' || reader_peek(r) == 'Z' || reader_peek(r) == 'z') {
         reader_fail(r, ERR_UNSUPPORTED, "this assertion is not supported");
         return REGEX_NOTHING;
     }
-    return make(re, REGEX_CHAR, REGEX_NOTHING, read_escape(r), 0);
+    return make_regex_node(re, REGEX_CHAR, REGEX_NOTHING, read_escape(r), 0);
 }
 
-static bool is_one_of(char c, const char *list)
+static bool is_regex_char(char c, const char *list)
 {
     return c != '\0' && strchr(list, c) != NULL;
 }
@@ -295,12 +296,13 @@ static uint32_t atom(struct regex *re)
     if (reader_take(r, "\\"))
         return escape(re);
     if (reader_take(r, "^"))
-        return make(re, REGEX_BEGIN, REGEX_NOTHING, 0, 0);
+        return make_regex_node(re, REGEX_BEGIN, REGEX_NOTHING, 0, 0);
     if (reader_take(r, "$"))
-        return make(re, REGEX_END, REGEX_NOTHING, 0, 0);
-    if (is_one_of(reader_peek(r), "*+?{"))
+        return make_regex_node(re, REGEX_END, REGEX_NOTHING, 0, 0);
+    if (is_regex_char(reader_peek(r), "*+?{"))
         reader_fail(r, ERR_INVAL, "there is nothing to repeat");
-    return has_failed(re) ? REGEX_NOTHING : make(re, REGEX_CHAR, REGEX_NOTHING, read_char(r), 0);
+    return has_failed(re) ? REGEX_NOTHING
+                          : make_regex_node(re, REGEX_CHAR, REGEX_NOTHING, read_char(r), 0);
 }
 
 /* ---- repetition ---- */
@@ -331,7 +333,7 @@ static uint32_t repeated(struct regex *re)
 
     if (has_failed(re))
         return REGEX_NOTHING;
-    if (is_assertion(re, inside) && is_one_of(reader_peek(r), "*+?{"))
+    if (is_assertion(re, inside) && is_regex_char(reader_peek(r), "*+?{"))
         reader_fail(r, ERR_UNSUPPORTED, "a repeated assertion is not supported");
     if (reader_take(r, "+"))
         min = 1;
@@ -344,9 +346,9 @@ static uint32_t repeated(struct regex *re)
     if (reader_take(r, "+"))
         reader_fail(r, ERR_UNSUPPORTED, "possessive repetition is not supported");
     reader_take(r, "?");
-    if (is_one_of(reader_peek(r), "*+?{"))
+    if (is_regex_char(reader_peek(r), "*+?{"))
         reader_fail(r, ERR_INVAL, "there is nothing to repeat");
-    return make(re, REGEX_REPEAT, inside, min, max);
+    return make_regex_node(re, REGEX_REPEAT, inside, min, max);
 }
 
 /* ---- alternatives ---- */
@@ -387,7 +389,7 @@ static uint32_t alternative(struct regex *re)
         last = n;
     }
     check_anchors(re, first);
-    return make(re, REGEX_SEQUENCE, first, 0, 0);
+    return make_regex_node(re, REGEX_SEQUENCE, first, 0, 0);
 }
 
 static uint32_t alternatives(struct regex *re)
@@ -405,7 +407,7 @@ static uint32_t alternatives(struct regex *re)
         re->nodes[last].next = n;
         last = n;
     }
-    return make(re, REGEX_CHOICE, first, 0, 0);
+    return make_regex_node(re, REGEX_CHOICE, first, 0, 0);
 }
 
 void regex_parse(struct regex *re, struct grammar_builder *b, const char *text, size_t n,

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int compare(const void *a, const void *b)
+static int compare_texts(const void *a, const void *b)
 {
     const struct trie_text *x = a, *y = b;
     const size_t n = x->n < y->n ? x->n : y->n;
@@ -47,8 +47,8 @@ static bool is_usable(const struct trie_text *t)
 }
 
 /* Sorted texts: each adds the nodes that it does not share with the one before. */
-static void add_text(struct token_trie *t, const struct trie_text *text, uint32_t shared,
-                     uint32_t *path)
+static void add_trie_text(struct token_trie *t, const struct trie_text *text, uint32_t shared,
+                          uint32_t *path)
 {
     for (uint32_t k = shared; k < text->n; k++) {
         path[k] = t->n_nodes;
@@ -76,7 +76,7 @@ static void add_mark(struct token_trie *t, const struct trie_text *mark)
     t->len[mark->id] = (uint8_t)mark->n;
 }
 
-static void fill(struct token_trie *t, const struct trie_text *texts, size_t n)
+static void fill_trie(struct token_trie *t, const struct trie_text *texts, size_t n)
 {
     uint32_t path[TOKEN_TRIE_MAX_BYTES];
     const struct trie_text *before = NULL;
@@ -86,7 +86,7 @@ static void fill(struct token_trie *t, const struct trie_text *texts, size_t n)
             add_mark(t, &texts[i]);
         if (!is_usable(&texts[i]))
             continue;
-        add_text(t, &texts[i], before != NULL ? common(before, &texts[i]) : 0, path);
+        add_trie_text(t, &texts[i], before != NULL ? common(before, &texts[i]) : 0, path);
         before = &texts[i];
     }
 }
@@ -105,7 +105,7 @@ static size_t count_nodes(const struct trie_text *texts, size_t n)
     return sum;
 }
 
-static int allocate(struct token_trie *t, const struct trie_text *texts, size_t n)
+static int allocate_trie(struct token_trie *t, const struct trie_text *texts, size_t n)
 {
     const size_t n_nodes = count_nodes(texts, n);
     bool has_marks = false;
@@ -135,12 +135,12 @@ int token_trie_create(struct token_trie **out, struct trie_text *texts, size_t n
     if (t == NULL)
         return ERR_NOMEM;
     t->n_vocab = n_vocab;
-    qsort(texts, n, sizeof(*texts), compare);
-    if (allocate(t, texts, n) < 0) {
+    qsort(texts, n, sizeof(*texts), compare_texts);
+    if (allocate_trie(t, texts, n) < 0) {
         token_trie_destroy(&t);
         return ERR_NOMEM;
     }
-    fill(t, texts, n);
+    fill_trie(t, texts, n);
     *out = t;
     return 0;
 }

@@ -37,7 +37,7 @@ static bool is_named(const char *line, size_t n, const char *name, struct value 
 
 /* Copy a value; one that does not fit becomes empty, since half a URL or hash means something
  * else. */
-static void copy(char *dst, size_t size, struct value v)
+static void copy_value(char *dst, size_t size, struct value v)
 {
     if (v.n >= size || memchr(v.text, '\0', v.n) != NULL)
         v.n = 0;
@@ -45,12 +45,12 @@ static void copy(char *dst, size_t size, struct value v)
     dst[v.n] = '\0';
 }
 
-static uint64_t number(struct value v, uint64_t otherwise)
+static uint64_t header_number(struct value v, uint64_t otherwise)
 {
     char text[24], *end;
     uint64_t n;
 
-    copy(text, sizeof(text), v);
+    copy_value(text, sizeof(text), v);
     n = strtoull(text, &end, 10);
     return text[0] >= '0' && text[0] <= '9' && *end == '\0' ? n : otherwise;
 }
@@ -61,7 +61,7 @@ static void take_etag(struct hub_answer *a, struct value v)
         v = (struct value){v.text + 2, v.n - 2};
     if (v.n > 1 && v.text[0] == '"' && v.text[v.n - 1] == '"')
         v = (struct value){v.text + 1, v.n - 2};
-    copy(a->etag, sizeof(a->etag), v);
+    copy_value(a->etag, sizeof(a->etag), v);
 }
 
 /* Take <https://...>; rel="next", which may be one of several links with commas between. */
@@ -80,7 +80,8 @@ static void take_link(struct hub_answer *a, struct value v)
         stop = stop != NULL ? stop : end;
         if (memmem(close, (size_t)(stop - close), "rel=\"next\"", 10) != NULL ||
             memmem(close, (size_t)(stop - close), "rel=next", 8) != NULL)
-            copy(a->next, sizeof(a->next), (struct value){open + 1, (size_t)(close - open - 1)});
+            copy_value(a->next, sizeof(a->next),
+                       (struct value){open + 1, (size_t)(close - open - 1)});
         at = stop;
     }
 }
@@ -91,7 +92,7 @@ static void take_rate_limit(struct hub_answer *a, struct value v)
     char text[200];
     const char *left, *wait;
 
-    copy(text, sizeof(text), v);
+    copy_value(text, sizeof(text), v);
     left = strstr(text, ";r=0;");
     wait = left != NULL ? strstr(left, ";t=") : NULL;
     if (wait != NULL && a->retry_after == 0)
@@ -103,7 +104,7 @@ static void take_range(struct hub_answer *a, struct value v)
 {
     char text[80];
 
-    copy(text, sizeof(text), v);
+    copy_value(text, sizeof(text), v);
     a->range_start = strncasecmp(text, "bytes ", 6) == 0 && text[6] >= '0' && text[6] <= '9'
                          ? strtoull(text + 6, NULL, 10)
                          : UINT64_MAX;
@@ -125,25 +126,25 @@ void hub_answer_take_line(struct hub_answer *a, const char *line, size_t n)
     if (n > 5 && strncasecmp(line, "HTTP/", 5) == 0)
         take_status(a);
     else if (is_named(line, n, "X-Repo-Commit", &v))
-        copy(a->commit, sizeof(a->commit), v);
+        copy_value(a->commit, sizeof(a->commit), v);
     else if (is_named(line, n, "X-Linked-Etag", &v) ||
              (a->etag[0] == '\0' && is_named(line, n, "ETag", &v)))
         take_etag(a, v);
     else if (is_named(line, n, "X-Linked-Size", &v) ||
              (a->size == UINT64_MAX && is_named(line, n, "Content-Length", &v)))
-        a->size = number(v, UINT64_MAX);
+        a->size = header_number(v, UINT64_MAX);
     else if (is_named(line, n, "Location", &v))
-        copy(a->location, sizeof(a->location), v);
+        copy_value(a->location, sizeof(a->location), v);
     else if (is_named(line, n, "Link", &v))
         take_link(a, v);
     else if (is_named(line, n, "Content-Range", &v))
         take_range(a, v);
     else if (is_named(line, n, "Retry-After", &v))
-        a->retry_after = number(v, 0) < MAX_WAIT_S ? number(v, 0) : MAX_WAIT_S;
+        a->retry_after = header_number(v, 0) < MAX_WAIT_S ? header_number(v, 0) : MAX_WAIT_S;
     else if (is_named(line, n, "RateLimit", &v))
         take_rate_limit(a, v);
     else if (is_named(line, n, "X-Error-Code", &v))
-        copy(a->error_code, sizeof(a->error_code), v);
+        copy_value(a->error_code, sizeof(a->error_code), v);
     else if (is_named(line, n, "X-Error-Message", &v))
-        copy(a->error_text, sizeof(a->error_text), v);
+        copy_value(a->error_text, sizeof(a->error_text), v);
 }

@@ -96,7 +96,7 @@ int hub_refused(const struct hub_asker *k, const struct hub_answer *a, const cha
                     a->status, said(a, text));
 }
 
-static int take(void *ud, const struct hub_answer *a, const void *bytes, size_t n)
+static int take_body(void *ud, const struct hub_answer *a, const void *bytes, size_t n)
 {
     (void)a;
     return buf_add(ud, bytes, n);
@@ -125,7 +125,7 @@ static int try_once(const struct hub_asker *k, const char *url, struct buf *body
 {
     char at[HUB_MAX_URL];
     const struct hub_request r = {
-        .url = at, .is_head = body == NULL, .max_s = MAX_ANSWER_S, .sink = take, .ud = body};
+        .url = at, .is_head = body == NULL, .max_s = MAX_ANSWER_S, .sink = take_body, .ud = body};
     int rc = 0;
 
     snprintf(at, sizeof(at), "%s", url);

@@ -21,7 +21,7 @@
 #define MAX_PARTS 1024     /* the loader's own limit */
 #define PART_SUFFIX_LEN 15 /* bytes of -00001-of-00003 */
 
-static bool ends_with(const char *s, size_t n, const char *end)
+static bool file_ends_with(const char *s, size_t n, const char *end)
 {
     const size_t len = strlen(end);
 
@@ -56,7 +56,7 @@ static size_t without_part(const char *s, size_t n, unsigned *no, unsigned *coun
 
 static bool is_gguf(const char *path)
 {
-    return ends_with(path, strlen(path), ".gguf");
+    return file_ends_with(path, strlen(path), ".gguf");
 }
 
 /* Whether the file is a model: projectors and importance matrices have these words in their
@@ -194,7 +194,7 @@ static bool is_template_file(const char *path)
     const size_t n = strlen(folder);
 
     return strncmp(path, folder, n) == 0 && strchr(path + n, '/') == NULL &&
-           ends_with(path, strlen(path), ".jinja");
+           file_ends_with(path, strlen(path), ".jinja");
 }
 
 /* Whether the file is of a module of sentence-transformers: "1_Pooling/config.json",
@@ -221,7 +221,7 @@ static enum weights weights_of(const struct hub_listing *l)
         const char *path = l->files[i].path;
         const size_t n = strlen(path);
 
-        if (ends_with(path, n, ".safetensors") && strncmp(path, "model-", 6) == 0 &&
+        if (file_ends_with(path, n, ".safetensors") && strncmp(path, "model-", 6) == 0 &&
             without_part(path, n - strlen(".safetensors"), &no, &count) == 5)
             return WEIGHTS_SHARDS;
     }
@@ -233,7 +233,7 @@ static bool is_weight_file(const char *path, enum weights kind)
     unsigned no, count;
     size_t n = strlen(path);
 
-    if (strchr(path, '/') != NULL || !ends_with(path, n, ".safetensors"))
+    if (strchr(path, '/') != NULL || !file_ends_with(path, n, ".safetensors"))
         return false;
     if (kind == WEIGHTS_ONE)
         return strcmp(path, "model.safetensors") == 0;

@@ -145,7 +145,7 @@ static int write_all(struct download *d, const char *bytes, size_t n)
     return 0;
 }
 
-static int take(struct download *d, const void *bytes, size_t n)
+static int take_chunk(struct download *d, const void *bytes, size_t n)
 {
     int rc;
 
@@ -180,7 +180,7 @@ static int take_piece(void *ud, const struct hub_answer *a, const void *bytes, s
                             "%s: the server answers with another range than was asked for",
                             p->d->file->path);
     }
-    return rc == 0 ? take(p->d, bytes, n) : rc;
+    return rc == 0 ? take_chunk(p->d, bytes, n) : rc;
 }
 
 /* Fetch the bytes of one answer. 0: the file is complete; ERR_IO: try again. */

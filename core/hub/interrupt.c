@@ -22,7 +22,7 @@ enum { N_NUMBERS = sizeof(numbers) / sizeof(numbers[0]), N_ENDING = 3 };
 static volatile sig_atomic_t came;
 static struct sigaction before[N_NUMBERS];
 
-static void note(int number)
+static void note_signal(int number)
 {
     (void)number;
     came = 1;
@@ -32,7 +32,7 @@ void hub_interrupt_begin(void)
 {
     came = 0;
     for (int i = 0; i < N_NUMBERS; i++) {
-        struct sigaction action = {.sa_handler = i < N_ENDING ? note : SIG_IGN};
+        struct sigaction action = {.sa_handler = i < N_ENDING ? note_signal : SIG_IGN};
 
         sigemptyset(&action.sa_mask);
         sigaction(numbers[i], &action, &before[i]);

@@ -22,7 +22,7 @@ static bool is_hash(const char *text)
     return (n == 40 || n == 64) && text[n] == '\0';
 }
 
-static int make_room(struct hub_listing *l)
+static int grow_listing(struct hub_listing *l)
 {
     const size_t room = l->room > 0 ? 2 * l->room : 64;
     struct hub_file *files;
@@ -54,7 +54,7 @@ int hub_listing_add(struct hub_listing *l, const char *path, uint64_t size, cons
         return hub_fail(ERR_FORMAT, err, err_len,
                         "the listing of the repository has no size or no hash for '%s'",
                         hub_printable(shown, sizeof(shown), path));
-    if (make_room(l) < 0)
+    if (grow_listing(l) < 0)
         return hub_fail(ERR_NOMEM, err, err_len, "no memory for the listing of the repository");
     f = &l->files[l->n];
     memset(f, 0, sizeof(*f));
@@ -67,7 +67,7 @@ int hub_listing_add(struct hub_listing *l, const char *path, uint64_t size, cons
     return 0;
 }
 
-static const char *text_of(const cJSON *o, const char *name)
+static const char *listed_text(const cJSON *o, const char *name)
 {
     const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(o, name));
 
@@ -89,15 +89,15 @@ static int add_entry(struct hub_listing *l, const cJSON *entry, char *err, size_
 {
     const cJSON *lfs = cJSON_GetObjectItemCaseSensitive(entry, "lfs");
     const cJSON *from = cJSON_IsObject(lfs) ? lfs : entry;
-    const char *hash = text_of(from, "oid");
+    const char *hash = listed_text(from, "oid");
 
     if (!cJSON_IsObject(entry))
         return hub_fail(ERR_FORMAT, err, err_len,
                         "the listing of the repository has an entry that is no object");
-    if (strcmp(text_of(entry, "type"), "file") != 0)
+    if (strcmp(listed_text(entry, "type"), "file") != 0)
         return 0;
-    return hub_listing_add(l, text_of(entry, "path"), size_of(from), hash[0] != '\0' ? hash : "?",
-                           err, err_len);
+    return hub_listing_add(l, listed_text(entry, "path"), size_of(from),
+                           hash[0] != '\0' ? hash : "?", err, err_len);
 }
 
 int hub_listing_add_page(struct hub_listing *l, const char *json, size_t n, char *err,

@@ -34,7 +34,7 @@ static bool is_true(const char *name)
 }
 
 /* Join folder and rest; ~ at the start is the home folder. */
-static bool join(char *dst, size_t size, const char *folder, const char *rest)
+static bool join_place(char *dst, size_t size, const char *folder, const char *rest)
 {
     const char *home = variable("HOME");
     int n;
@@ -49,10 +49,10 @@ static bool join(char *dst, size_t size, const char *folder, const char *rest)
 static bool find_home(char home[HUB_MAX_FOLDER])
 {
     if (variable("HF_HOME") != NULL)
-        return join(home, HUB_MAX_FOLDER, variable("HF_HOME"), "");
+        return join_place(home, HUB_MAX_FOLDER, variable("HF_HOME"), "");
     if (variable("XDG_CACHE_HOME") != NULL)
-        return join(home, HUB_MAX_FOLDER, variable("XDG_CACHE_HOME"), "/huggingface");
-    return variable("HOME") != NULL && join(home, HUB_MAX_FOLDER, "~", "/.cache/huggingface");
+        return join_place(home, HUB_MAX_FOLDER, variable("XDG_CACHE_HOME"), "/huggingface");
+    return variable("HOME") != NULL && join_place(home, HUB_MAX_FOLDER, "~", "/.cache/huggingface");
 }
 
 static int find_cache(struct hub_place *p, char *err, size_t err_len)
@@ -62,13 +62,14 @@ static int find_cache(struct hub_place *p, char *err, size_t err_len)
     bool is_found = false;
 
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]) && !is_found; i++)
-        is_found =
-            variable(names[i]) != NULL && join(p->cache, sizeof(p->cache), variable(names[i]), "");
+        is_found = variable(names[i]) != NULL &&
+                   join_place(p->cache, sizeof(p->cache), variable(names[i]), "");
     if (!is_found)
-        is_found = find_home(home) && join(p->cache, sizeof(p->cache), home, "/hub");
+        is_found = find_home(home) && join_place(p->cache, sizeof(p->cache), home, "/hub");
     if (is_found && p->cache[0] != '/') {
         snprintf(given, sizeof(given), "/%s", p->cache);
-        is_found = getcwd(cwd, sizeof(cwd)) != NULL && join(p->cache, sizeof(p->cache), cwd, given);
+        is_found =
+            getcwd(cwd, sizeof(cwd)) != NULL && join_place(p->cache, sizeof(p->cache), cwd, given);
     }
     if (is_found)
         return 0;
@@ -120,10 +121,10 @@ static int find_token(struct hub_place *p, char *err, size_t err_len)
             return rc;
     }
     if (variable("HF_TOKEN_PATH") != NULL)
-        return join(path, sizeof(path), variable("HF_TOKEN_PATH"), "")
+        return join_place(path, sizeof(path), variable("HF_TOKEN_PATH"), "")
                    ? read_token(p, path, err, err_len)
                    : 0;
-    return find_home(home) && join(path, sizeof(path), home, "/token")
+    return find_home(home) && join_place(path, sizeof(path), home, "/token")
                ? read_token(p, path, err, err_len)
                : 0;
 }

@@ -34,7 +34,7 @@ static uint64_t rate_of(const struct hub_progress *p, uint64_t done)
     return done > p->begin ? (done - p->begin) * 1000 / (ms > 0 ? ms : 1) : 0;
 }
 
-static void draw(const struct hub_progress *p, uint64_t done)
+static void draw_progress(const struct hub_progress *p, uint64_t done)
 {
     const uint64_t rate = rate_of(p, done);
     const uint64_t left_s = rate > 0 ? (p->total - done) / rate : 0;
@@ -76,7 +76,7 @@ void hub_progress_update(struct hub_progress *p, uint64_t done)
         return;
     p->shown_ms = now;
     if (p->is_terminal)
-        draw(p, done);
+        draw_progress(p, done);
     else
         write_line(p, "fetching", done);
 }
@@ -84,7 +84,7 @@ void hub_progress_update(struct hub_progress *p, uint64_t done)
 void hub_progress_end(struct hub_progress *p, uint64_t done, bool is_whole)
 {
     if (p->is_terminal) {
-        draw(p, done);
+        draw_progress(p, done);
         fputc('\n', stderr);
     } else if (is_whole) {
         write_line(p, "fetched", done);

@@ -112,7 +112,7 @@ static int ask_listing(struct pull *p, struct buf *body)
                     MAX_PAGES);
 }
 
-static int ask(struct pull *p)
+static int ask_hub(struct pull *p)
 {
     struct buf body;
     int rc;
@@ -127,7 +127,7 @@ static int ask(struct pull *p)
 
 /* ---- fetching ---- */
 
-static int choose(struct pull *p)
+static int choose_pulled(struct pull *p)
 {
     hub_listing_sort(&p->listing);
     return hub_choose(&p->listing, p->reference.want, &p->first, p->err, sizeof(p->err));
@@ -164,7 +164,7 @@ static int fetch_all(struct pull *p)
  * have given another one. */
 static int choose_cached(struct pull *p)
 {
-    const int rc = choose(p);
+    const int rc = choose_pulled(p);
     char quoted[300];
 
     if (rc == 0 && p->reference.want[0] == '\0' && p->first[0] != '\0')
@@ -216,11 +216,11 @@ static int pull_online(struct pull *p)
     if (rc < 0)
         return rc;
     hub_interrupt_begin();
-    rc = ask(p);
+    rc = ask_hub(p);
     if (rc == ERR_IO)
         rc = fall_back(p);
     else if (rc == 0)
-        rc = choose(p) == 0 ? fetch_all(p) : ERR_NOENT;
+        rc = choose_pulled(p) == 0 ? fetch_all(p) : ERR_NOENT;
     hub_interrupt_end();
     hub_transfer_close(&p->asker.transfer);
     return rc;

@@ -92,7 +92,7 @@ bool hub_is_commit(const char *text)
 }
 
 /* Copy text[0..n) if it fits. */
-static bool take(char *dst, size_t size, const char *text, size_t n)
+static bool take_reference_part(char *dst, size_t size, const char *text, size_t n)
 {
     if (n >= size)
         return false;
@@ -101,7 +101,7 @@ static bool take(char *dst, size_t size, const char *text, size_t n)
     return true;
 }
 
-static int refuse(const char *text, const char *what, char *err, size_t err_len)
+static int refuse_reference(const char *text, const char *what, char *err, size_t err_len)
 {
     char shown[200];
 
@@ -116,27 +116,32 @@ int hub_reference_parse(struct hub_reference *r, const char *text, char *err, si
 
     memset(r, 0, sizeof(*r));
     if (!hub_reference_is(text))
-        return refuse(text, "does not begin with " PREFIX, err, err_len);
+        return refuse_reference(text, "does not begin with " PREFIX, err, err_len);
     n = strcspn(at, "@:");
-    if (!is_repo(at, n) || !take(r->repo, sizeof(r->repo), at, n))
-        return refuse(text,
-                      "names no repository (letters, digits, - _ and . on both sides of a "
-                      "slash, 96 at most)",
-                      err, err_len);
+    if (!is_repo(at, n) || !take_reference_part(r->repo, sizeof(r->repo), at, n))
+        return refuse_reference(
+            text,
+            "names no repository (letters, digits, - _ and . on both sides of a "
+            "slash, 96 at most)",
+            err, err_len);
     at += n;
-    take(r->revision, sizeof(r->revision), "main", 4);
+    take_reference_part(r->revision, sizeof(r->revision), "main", 4);
     if (*at == '@') {
         n = strcspn(++at, ":");
-        if (!take(r->revision, sizeof(r->revision), at, n) || !is_revision(r->revision))
-            return refuse(text, "has no branch, tag or commit behind the @", err, err_len);
+        if (!take_reference_part(r->revision, sizeof(r->revision), at, n) ||
+            !is_revision(r->revision))
+            return refuse_reference(text, "has no branch, tag or commit behind the @", err,
+                                    err_len);
         at += n;
     }
     if (*at == '\0')
         return 0;
     at++;
-    if (!take(r->want, sizeof(r->want), at, strlen(at)) || !hub_path_is_safe(r->want))
-        return refuse(text, "has neither a quantization nor the path of a file behind the colon",
-                      err, err_len);
+    if (!take_reference_part(r->want, sizeof(r->want), at, strlen(at)) ||
+        !hub_path_is_safe(r->want))
+        return refuse_reference(
+            text, "has neither a quantization nor the path of a file behind the colon", err,
+            err_len);
     return 0;
 }
 

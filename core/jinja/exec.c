@@ -180,7 +180,7 @@ struct value template_capture(struct render *r, const struct node_list *body, st
 }
 
 /* Unlike {{ }} blocks print strings only. */
-static void put_text(struct render *r, struct value v)
+static void write_text_node(struct render *r, struct value v)
 {
     if (r->rc == 0 && v.kind != VALUE_STRING)
         r->n_not_text++;
@@ -207,7 +207,7 @@ static enum flow exec_captured(struct render *r, const struct node *node, struct
     if (is_set)
         template_assign(r, node->a, v, f);
     else
-        put_text(r, v);
+        write_text_node(r, v);
     return FLOW_NEXT;
 }
 
@@ -237,7 +237,7 @@ static void exec_call_block(struct render *r, const struct node *node, struct fr
         args.kw[args.n_kw++] = (struct kwarg){value_text("caller"), caller};
         v = template_call(r, callee, &args);
     }
-    put_text(r, v);
+    write_text_node(r, v);
 }
 
 static enum flow exec_one(struct render *r, const struct node *node, struct frame *f)

@@ -239,7 +239,7 @@ struct value filter_split_lines(struct render *r, struct value s, bool keep_ends
 }
 
 /* Whether the value is a string, as most text filters require; else fail. */
-static bool is_text(struct render *r, struct value v)
+static bool filter_is_text(struct render *r, struct value v)
 {
     if (v.kind == VALUE_UNDEFINED)
         template_fail_undefined(r, v);
@@ -254,7 +254,7 @@ struct value filter_indent(struct render *r, struct value v, const struct value 
     int64_t width = 4;
     struct text text;
 
-    if (!is_text(r, v))
+    if (!filter_is_text(r, v))
         return value_null();
     if (a[0].kind == VALUE_STRING)
         by = a[0];
@@ -306,7 +306,7 @@ struct value filter_truncate(struct render *r, struct value v, const struct valu
                              (long long)n_end);
     if (template_length(r, v) - leeway <= length)
         return v;
-    if (!is_text(r, v))
+    if (!filter_is_text(r, v))
         return value_null();
     v = template_piece(v, 0, unicode_offset(v.s, v.n, (size_t)(length - n_end)));
     if (!value_truth(a[1]))
@@ -343,7 +343,7 @@ struct value filter_wordwrap(struct render *r, struct value v, const struct valu
 
     if (newline.kind == VALUE_NULL)
         newline = value_text("\n");
-    if (!is_text(r, v) || !is_text(r, newline))
+    if (!filter_is_text(r, v) || !filter_is_text(r, newline))
         return value_null();
     lines = filter_split_lines(r, v, false);
     if (r->rc < 0 || lines.list->n == 0)

@@ -130,7 +130,7 @@ static bool read_percent(struct render *r, struct value f, size_t *i, struct sou
 }
 
 /* Put a number by the equivalent specification of format(). */
-static void put_number(struct render *r, const struct percent *p, char type, struct buf *out)
+static void format_number(struct render *r, const struct percent *p, char type, struct buf *out)
 {
     struct buf b;
 
@@ -220,7 +220,7 @@ static void put_int(struct render *r, struct percent *p, struct buf *out)
         template_fail(r, "%%.%lldd is not supported", (long long)p->precision);
     if (value_is_int(p->v))
         p->v = value_int(value_as_int(p->v));
-    put_number(r, p, decimal ? 'd' : p->type, out);
+    format_number(r, p, decimal ? 'd' : p->type, out);
 }
 
 static void put_percent(struct render *r, struct percent *p, struct text *out)
@@ -257,7 +257,7 @@ static void put_percent(struct render *r, struct percent *p, struct text *out)
         p->v = template_to_float(r, p->v, &(bool){true});
         if (r->rc < 0)
             break;
-        put_number(r, p, p->type, &out->buf);
+        format_number(r, p, p->type, &out->buf);
         break;
     default: /* it may be the first byte of a longer character */
         template_fail(r, "unsupported format character '%c'",

@@ -31,7 +31,7 @@ static bool is_align(char c)
     return c != '\0' && strchr("<>^=", c) != NULL;
 }
 
-static int64_t number(const char *s, size_t n, size_t *i)
+static int64_t spec_number(const char *s, size_t n, size_t *i)
 {
     int64_t value = 0;
 
@@ -77,13 +77,13 @@ static bool read_spec(struct render *r, const char *s, size_t n, struct spec *sp
         i++;
     }
     if (i < n && s[i] >= '0' && s[i] <= '9')
-        spec->width = number(s, n, &i);
+        spec->width = spec_number(s, n, &i);
     if (i < n && (s[i] == ',' || s[i] == '_'))
         spec->group = s[i++];
     if (i < n && s[i] == '.') {
         const size_t from = ++i;
 
-        spec->precision = number(s, n, &i);
+        spec->precision = spec_number(s, n, &i);
         if (i == from)
             template_fail(r, "Format specifier missing precision");
     }
@@ -310,7 +310,7 @@ static void put_float(struct render *r, const struct spec *spec, double f, struc
     buf_release(&b);
 }
 
-static void put_text(struct render *r, const struct spec *spec, struct value v, struct buf *out)
+static void put_padded(struct render *r, const struct spec *spec, struct value v, struct buf *out)
 {
     if (spec->type != '\0' && spec->type != 's') {
         template_fail(r, "Unknown format code '%c' for object of type 'str'", spec->type);
@@ -342,7 +342,7 @@ void template_format_spec(struct render *r, struct value v, const char *s, size_
         return;
     template_step(r, spec.width > 0 ? (uint64_t)spec.width / 16 : 1);
     if (v.kind == VALUE_STRING)
-        put_text(r, &spec, v, out);
+        put_padded(r, &spec, v, out);
     else if (value_is_int(v))
         put_int(r, &spec, value_as_int(v), out);
     else if (v.kind == VALUE_FLOAT)

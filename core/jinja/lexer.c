@@ -70,7 +70,7 @@ static void read_to(struct lexer *lex, size_t to)
     lex->pos = to;
 }
 
-static bool has(const struct lexer *lex, size_t pos, const char *text)
+static bool source_has(const struct lexer *lex, size_t pos, const char *text)
 {
     const size_t n = strlen(text);
 
@@ -121,11 +121,11 @@ static size_t tag_end(const struct lexer *lex, size_t pos, const char *end)
 {
     if (pos >= lex->n)
         return 0;
-    if (lex->s[pos] == '+' && has(lex, pos + 1, end))
+    if (lex->s[pos] == '+' && source_has(lex, pos + 1, end))
         return pos + 3;
-    if (lex->s[pos] == '-' && has(lex, pos + 1, end))
+    if (lex->s[pos] == '-' && source_has(lex, pos + 1, end))
         return skip_spaces(lex, pos + 3);
-    if (!has(lex, pos, end))
+    if (!source_has(lex, pos, end))
         return 0;
     return pos + 2 < lex->n && lex->s[pos + 2] == '\n' ? pos + 3 : pos + 2;
 }
@@ -141,7 +141,7 @@ static size_t block_word(const struct lexer *lex, size_t pos, const char *word)
     pos += 2;
     pos += sign_at(lex, pos) != '\0';
     pos = skip_spaces(lex, pos);
-    return has(lex, pos, word) ? skip_spaces(lex, pos + strlen(word)) : 0;
+    return source_has(lex, pos, word) ? skip_spaces(lex, pos + strlen(word)) : 0;
 }
 
 static struct token data_token(const struct lexer *lex, size_t to)
@@ -157,7 +157,7 @@ static struct token lex_raw(struct lexer *lex, size_t pos)
 
     read_to(lex, pos);
     for (; pos < lex->n; pos++) {
-        const size_t behind = has(lex, pos, "{%") ? block_word(lex, pos, "endraw") : 0;
+        const size_t behind = source_has(lex, pos, "{%") ? block_word(lex, pos, "endraw") : 0;
         const size_t end = behind > 0 ? tag_end(lex, behind, "%}") : 0;
 
         if (end > 0) {
@@ -208,9 +208,9 @@ static size_t raw_content(const struct lexer *lex, size_t tag)
 
     if (pos == 0)
         return 0;
-    if (has(lex, pos, "-%}"))
+    if (source_has(lex, pos, "-%}"))
         return skip_spaces(lex, pos + 3);
-    return has(lex, pos, "%}") ? pos + 2 : 0;
+    return source_has(lex, pos, "%}") ? pos + 2 : 0;
 }
 
 /* Begin the tag at `tag`; the data before it has been returned. */
@@ -293,7 +293,7 @@ static struct token lex_operator(struct lexer *lex)
     for (size_t i = 0; i < sizeof(operators) / sizeof(operators[0]); i++) {
         struct token t = {operators[i].type, lex->line, value_text(operators[i].text)};
 
-        if (!has(lex, lex->pos, operators[i].text))
+        if (!source_has(lex, lex->pos, operators[i].text))
             continue;
         balance(lex, operators[i].text[0]);
         read_to(lex, lex->pos + t.v.n);
@@ -346,9 +346,9 @@ static size_t open_tag_end(const struct lexer *lex)
         return 0;
     if (lex->state == LEX_BLOCK)
         return tag_end(lex, lex->pos, "%}");
-    if (has(lex, lex->pos, "-}}"))
+    if (source_has(lex, lex->pos, "-}}"))
         return skip_spaces(lex, lex->pos + 3);
-    return has(lex, lex->pos, "}}") ? lex->pos + 2 : 0;
+    return source_has(lex, lex->pos, "}}") ? lex->pos + 2 : 0;
 }
 
 static struct token lex_tag(struct lexer *lex)

@@ -50,7 +50,7 @@ static bool pull(struct render *r, struct loop *l, struct value *item)
     return false;
 }
 
-static bool advance(struct render *r, struct loop *l)
+static bool advance_loop(struct render *r, struct loop *l)
 {
     struct value item = l->after;
 
@@ -67,7 +67,7 @@ bool template_loop_next(struct render *r, struct value loop, struct value *item)
 {
     struct loop *l = loop_of(loop);
 
-    if (!advance(r, l))
+    if (!advance_loop(r, l))
         return false;
     *item = value_tuple(r->pool);
     value_list_add(r->pool, *item, l->current);
@@ -124,14 +124,14 @@ static struct loop *new_loop(struct render *r, const struct node *node, struct f
     return r->rc == 0 ? l : NULL;
 }
 
-static enum flow run(struct render *r, struct loop *l)
+static enum flow run_loop(struct render *r, struct loop *l)
 {
     const struct node *node = l->node;
     const struct value self = {.kind = VALUE_LOOP, .object = (struct template_object *)l};
     struct frame *inside = template_frame(r, node->scope, l->frame), *other;
     bool none = true; /* no round has reached the end of the body, so `else` runs */
 
-    while (inside != NULL && r->rc == 0 && advance(r, l)) {
+    while (inside != NULL && r->rc == 0 && advance_loop(r, l)) {
         enum flow flow;
 
         r->line = node->line;
@@ -158,7 +158,7 @@ enum flow template_exec_for(struct render *r, const struct node *node, struct fr
         template_step(r, 0);
         return FLOW_NEXT;
     }
-    return run(r, l);
+    return run_loop(r, l);
 }
 
 /* loop(items): run the body again, one level deeper, and return its text. */
@@ -177,7 +177,7 @@ struct value template_loop_call(struct render *r, struct value loop, const struc
     if (template_push(r)) {
         l = new_loop(r, outer->node, outer->frame, args->at[0], outer->depth0 + 1);
         if (l != NULL)
-            run(r, l);
+            run_loop(r, l);
     }
     template_pop(r);
     if (!template_step(r, (r->out->len - before) / 64) || !template_all_text(r, n_not_text))

@@ -339,7 +339,7 @@ static struct node *parse_output(struct parser *p)
     return template_node_done(p, node);
 }
 
-static bool is_end(const struct parser *p, const char *const *ends)
+static bool is_end_tag(const struct parser *p, const char *const *ends)
 {
     for (; ends != NULL && *ends != NULL; ends++)
         if (template_is_word(p, *ends))
@@ -358,7 +358,7 @@ static struct node_list parse_until(struct parser *p, const char *const *ends)
             continue;
         }
         template_advance(p);
-        if (is_end(p, ends))
+        if (is_end_tag(p, ends))
             return body;
         template_node_add(p, &body, parse_statement(p));
         template_expect(p, TOKEN_BLOCK_END);

@@ -138,12 +138,12 @@ static uint32_t declare(struct symbols *s, struct value name)
 
 /* --- first pass --- */
 
-static void look(struct symbols *s, const struct node *node);
+static void look_through(struct symbols *s, const struct node *node);
 
 static void look_list(struct symbols *s, const struct node_list *list)
 {
     for (uint32_t i = 0; i < list->n; i++)
-        look(s, list->at[i]);
+        look_through(s, list->at[i]);
 }
 
 static bool copy_symbols(struct symbols *copy, const struct symbols *s)
@@ -185,7 +185,7 @@ static void look_if(struct symbols *s, const struct node *node, bool is_elif)
 {
     struct symbols before, branch[3] = {{0}};
 
-    look(s, node->a);
+    look_through(s, node->a);
     if (!copy_symbols(&before, s))
         return;
     for (int i = 0; i < 3 && s->p->lex.rc == 0; i++) {
@@ -218,7 +218,7 @@ static void look_name(struct symbols *s, const struct node *node)
 }
 
 /* Look at the names of this scope; the insides of other scopes are skipped. */
-static void look(struct symbols *s, const struct node *node)
+static void look_through(struct symbols *s, const struct node *node)
 {
     if (node == NULL || s->p->lex.rc < 0)
         return;
@@ -236,24 +236,24 @@ static void look(struct symbols *s, const struct node *node)
         store_name(s, node->v);
         return;
     case NODE_SET:
-        look(s, node->b);
-        look(s, node->a);
+        look_through(s, node->b);
+        look_through(s, node->a);
         return;
     case NODE_FOR:
-        look(s, node->b);
+        look_through(s, node->b);
         return;
     case NODE_CALL_BLOCK:
     case NODE_FILTER_BLOCK:
     case NODE_SET_BLOCK:
-        look(s, node->a);
+        look_through(s, node->a);
         return;
     case NODE_WITH:
-        look(s, node->c);
+        look_through(s, node->c);
         return;
     default:
-        look(s, node->a);
-        look(s, node->b);
-        look(s, node->c);
+        look_through(s, node->a);
+        look_through(s, node->b);
+        look_through(s, node->c);
         look_list(s, &node->list);
         look_list(s, &node->list2);
     }
@@ -322,16 +322,16 @@ struct context { /* position of the second pass */
     bool in_loop; /* `loop` may not be set here */
 };
 
-static void settle(const struct context *at, struct node *node);
+static void settle_names(const struct context *at, struct node *node);
 
 static void settle_list(const struct context *at, const struct node_list *list)
 {
     for (uint32_t i = 0; i < list->n; i++)
-        settle(at, list->at[i]);
+        settle_names(at, list->at[i]);
 }
 
 /* Make the scope in the evaluator's form. */
-static struct scope *finish(const struct symbols *s)
+static struct scope *finish_scope(const struct symbols *s)
 {
     struct parser *p = s->p;
     const uint32_t n = s->names.kind == VALUE_DICT ? s->names.dict->n : 0;
@@ -388,11 +388,11 @@ static void settle_test(const struct context *at, struct node *node)
     symbols_init(&s, at->s->p, at->s);
     node->d = clone_target(at->s->p, node->a);
     look_target(&s, node->d);
-    look(&s, node->c);
-    settle(&inside, node->d);
-    settle(&inside, node->c);
+    look_through(&s, node->c);
+    settle_names(&inside, node->d);
+    settle_names(&inside, node->c);
     if (node->scope != NULL)
-        node->scope->test = finish(&s);
+        node->scope->test = finish_scope(&s);
     symbols_release(&s);
 }
 
@@ -402,14 +402,14 @@ static void settle_for(const struct context *at, struct node *node)
     struct context inside = {.s = &s, .in_loop = true};
     uint32_t loop;
 
-    settle(at, node->b);
+    settle_names(at, node->b);
     symbols_init(&s, at->s->p, at->s);
     loop = declare(&s, value_text("loop"));
     look_target(&s, node->a);
     look_list(&s, &node->list);
-    settle(&inside, node->a);
+    settle_names(&inside, node->a);
     settle_list(&inside, &node->list);
-    node->scope = finish(&s);
+    node->scope = finish_scope(&s);
     symbols_release(&s);
     if (node->scope == NULL)
         return;
@@ -419,7 +419,7 @@ static void settle_for(const struct context *at, struct node *node)
     inside.s = &other;
     look_list(&other, &node->list2);
     settle_list(&inside, &node->list2);
-    node->scope->other = finish(&other);
+    node->scope->other = finish_scope(&other);
     symbols_release(&other);
 }
 
@@ -456,12 +456,12 @@ static void settle_callable(const struct context *at, struct node *node)
             slots[i] = declare(&s, value_text(specials[i]));
     if (seen[SPECIAL_CALLER] == SEEN_READ && node->list.n >= node->c->list.n)
         check_caller(at->s->p, node);
-    look(&s, node->c);
+    look_through(&s, node->c);
     look_list(&s, &node->list2);
     settle_list(&inside, &node->list);
-    settle(&inside, node->c);
+    settle_names(&inside, node->c);
     settle_list(&inside, &node->list2);
-    node->scope = finish(&s);
+    node->scope = finish_scope(&s);
     symbols_release(&s);
     if (node->scope == NULL)
         return;
@@ -486,12 +486,12 @@ static void settle_block(const struct context *at, struct node *node,
     if (targets != NULL)
         look_list(&s, targets);
     look_list(&s, body);
-    look(&s, filter);
+    look_through(&s, filter);
     if (targets != NULL)
         settle_list(&inside, targets);
     settle_list(&inside, body);
-    settle(&inside, filter);
-    node->scope = finish(&s);
+    settle_names(&inside, filter);
+    node->scope = finish_scope(&s);
     symbols_release(&s);
 }
 
@@ -499,10 +499,10 @@ static void settle_if(const struct context *at, const struct node *node)
 {
     const struct context inside = {.s = at->s, .soft = true, .in_loop = at->in_loop};
 
-    settle(&inside, node->a);
+    settle_names(&inside, node->a);
     settle_list(&inside, &node->list);
     for (const struct node *other = node->b; other != NULL; other = other->c) {
-        settle(&inside, other->a);
+        settle_names(&inside, other->a);
         settle_list(&inside, &other->list);
     }
     settle_list(&inside, &node->list2);
@@ -513,9 +513,9 @@ static void settle_children(const struct context *at, struct node *node)
     struct context inside = *at;
 
     inside.soft = at->soft || node->type == NODE_COND;
-    settle(&inside, node->a);
-    settle(&inside, node->b);
-    settle(&inside, node->c);
+    settle_names(&inside, node->a);
+    settle_names(&inside, node->b);
+    settle_names(&inside, node->c);
     settle_list(&inside, &node->list);
     settle_list(&inside, &node->list2);
 }
@@ -531,7 +531,7 @@ static void settle_builtin(const struct context *at, struct node *node)
     settle_children(at, node);
 }
 
-static void settle(const struct context *at, struct node *node)
+static void settle_names(const struct context *at, struct node *node)
 {
     if (node == NULL || at->s->p->lex.rc < 0)
         return;
@@ -556,18 +556,18 @@ static void settle(const struct context *at, struct node *node)
         settle_callable(at, node);
         return;
     case NODE_CALL_BLOCK:
-        settle(at, node->a);
+        settle_names(at, node->a);
         settle_callable(at, node);
         return;
     case NODE_SET_BLOCK:
-        settle(at, node->a);
+        settle_names(at, node->a);
         settle_block(at, node, NULL, &node->list, node->b);
         return;
     case NODE_FILTER_BLOCK:
         settle_block(at, node, NULL, &node->list, node->a);
         return;
     case NODE_WITH:
-        settle(at, node->c);
+        settle_names(at, node->c);
         settle_block(at, node, &node->list, &node->list2, NULL);
         return;
     default:
@@ -583,7 +583,7 @@ int template_resolve(struct parser *p, struct node_list body, struct scope **roo
     symbols_init(&s, p, NULL);
     look_list(&s, &body);
     settle_list(&at, &body);
-    *root = finish(&s);
+    *root = finish_scope(&s);
     symbols_release(&s);
     return p->lex.rc;
 }

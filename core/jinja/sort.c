@@ -8,8 +8,8 @@
 
 #include <string.h>
 
-static void merge(struct render *r, const struct sort_item *from, struct sort_item *to, size_t lo,
-                  size_t mid, size_t hi, bool reverse)
+static void merge_runs(struct render *r, const struct sort_item *from, struct sort_item *to,
+                       size_t lo, size_t mid, size_t hi, bool reverse)
 {
     size_t a = lo, b = mid;
 
@@ -34,7 +34,7 @@ bool template_sort(struct render *r, struct sort_item *at, uint32_t n, bool reve
             const size_t mid = lo + run < n ? lo + run : n;
             const size_t hi = lo + 2 * run < n ? lo + 2 * run : n;
 
-            merge(r, at, room, lo, mid, hi, reverse);
+            merge_runs(r, at, room, lo, mid, hi, reverse);
         }
         memcpy(at, room, n * sizeof(*at));
     }

@@ -12,7 +12,7 @@
 
 #include <string.h>
 
-static bool is_text(struct render *r, struct value v)
+static bool method_is_text(struct render *r, struct value v)
 {
     if (v.kind != VALUE_STRING)
         template_fail(r, "must be str, not %s", value_type_name(v));
@@ -109,7 +109,7 @@ static struct value text_rstrip(struct render *r, struct value v, const struct v
     return filter_strip(r, v, a[0], false, true);
 }
 
-static bool begins(struct value v, struct value with)
+static bool text_begins(struct value v, struct value with)
 {
     return with.n <= v.n && (with.n == 0 || memcmp(v.s, with.s, with.n) == 0);
 }
@@ -121,14 +121,14 @@ static bool ends(struct value v, struct value with)
 
 static struct value text_removeprefix(struct render *r, struct value v, const struct value *a)
 {
-    if (!is_text(r, a[0]) || !begins(v, a[0]))
+    if (!method_is_text(r, a[0]) || !text_begins(v, a[0]))
         return v;
     return template_piece(v, a[0].n, v.n);
 }
 
 static struct value text_removesuffix(struct render *r, struct value v, const struct value *a)
 {
-    if (!is_text(r, a[0]) || !ends(v, a[0]))
+    if (!method_is_text(r, a[0]) || !ends(v, a[0]))
         return v;
     return template_piece(v, 0, v.n - a[0].n);
 }

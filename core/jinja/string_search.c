@@ -17,14 +17,14 @@ static bool given(struct value v)
     return v.kind != VALUE_MISSING && v.kind != VALUE_NULL;
 }
 
-static bool is_text(struct render *r, struct value v)
+static bool search_is_text(struct render *r, struct value v)
 {
     if (v.kind != VALUE_STRING)
         template_fail(r, "must be str, not %s", value_type_name(v));
     return r->rc == 0;
 }
 
-static bool begins(struct value v, struct value with)
+static bool begins_at(struct value v, struct value with)
 {
     return with.n <= v.n && (with.n == 0 || memcmp(v.s, with.s, with.n) == 0);
 }
@@ -75,9 +75,10 @@ static struct value matches(struct render *r, struct value v, const struct value
     if (!cut_part(r, v, a[1], a[2], &part))
         return value_null();
     if (a[0].kind != VALUE_TUPLE)
-        return is_text(r, a[0]) ? value_bool(part.possible && match(part.v, a[0])) : value_null();
+        return search_is_text(r, a[0]) ? value_bool(part.possible && match(part.v, a[0]))
+                                       : value_null();
     for (uint32_t i = 0; i < a[0].list->n; i++) {
-        if (!is_text(r, a[0].list->at[i]))
+        if (!search_is_text(r, a[0].list->at[i]))
             return value_null();
         if (part.possible && match(part.v, a[0].list->at[i]))
             return value_bool(true);
@@ -87,7 +88,7 @@ static struct value matches(struct render *r, struct value v, const struct value
 
 struct value method_startswith(struct render *r, struct value v, const struct value *a)
 {
-    return matches(r, v, a, begins);
+    return matches(r, v, a, begins_at);
 }
 
 struct value method_endswith(struct render *r, struct value v, const struct value *a)
@@ -115,7 +116,7 @@ static int64_t search(struct render *r, struct value v, const struct value *a, b
     const char *at;
     struct part part;
 
-    if (!is_text(r, a[0]) || !cut_part(r, v, a[1], a[2], &part) || !part.possible)
+    if (!search_is_text(r, a[0]) || !cut_part(r, v, a[1], a[2], &part) || !part.possible)
         return -1;
     if (last ? !step_backwards(r, part.v, a[0]) : !template_step(r, part.v.n / 32))
         return -1;
@@ -160,7 +161,7 @@ struct value method_count(struct render *r, struct value v, const struct value *
     int64_t n = 0;
     size_t from = 0;
 
-    if (!is_text(r, a[0]) || !cut_part(r, v, a[1], a[2], &part))
+    if (!search_is_text(r, a[0]) || !cut_part(r, v, a[1], a[2], &part))
         return value_null();
     template_step(r, part.v.n / 64);
     if (!part.possible)
@@ -185,7 +186,7 @@ struct value method_replace(struct render *r, struct value v, const struct value
     struct value old = a[0], by = a[1], out;
     int64_t count = -1;
 
-    if (!is_text(r, old) || !is_text(r, by) ||
+    if (!search_is_text(r, old) || !search_is_text(r, by) ||
         (a[2].kind != VALUE_MISSING && !template_index(r, a[2], &count)))
         return value_null();
     if ((v.flags & VALUE_SAFE) != 0) {
@@ -197,7 +198,7 @@ struct value method_replace(struct render *r, struct value v, const struct value
     return out;
 }
 
-static void add(struct render *r, struct value list, struct value v, size_t from, size_t to)
+static void add_split(struct render *r, struct value list, struct value v, size_t from, size_t to)
 {
     if (template_step(r, 1))
         value_list_add(r->pool, list, template_piece(v, from, to));
@@ -217,12 +218,12 @@ static struct value split_blanks(struct render *r, struct value v, int64_t max)
         if (from == v.n)
             break;
         if (max-- == 0) {
-            add(r, list, v, from, v.n);
+            add_split(r, list, v, from, v.n);
             break;
         }
         for (to = from; to < v.n && !unicode_is_space(unicode_at(v.s + to, v.n - to, &len));)
             to += len;
-        add(r, list, v, from, to);
+        add_split(r, list, v, from, to);
         from = to;
     }
     return list;
@@ -237,7 +238,7 @@ static struct value rsplit_blanks(struct render *r, struct value v, int64_t max)
         size_t from = rest.n, len;
 
         if (max-- == 0) {
-            add(r, list, rest, 0, rest.n);
+            add_split(r, list, rest, 0, rest.n);
             break;
         }
         while (from > 0) {
@@ -247,7 +248,7 @@ static struct value rsplit_blanks(struct render *r, struct value v, int64_t max)
                 break;
             from -= last;
         }
-        add(r, list, rest, from, rest.n);
+        add_split(r, list, rest, from, rest.n);
         rest = filter_strip(r, template_piece(rest, 0, from), none, false, true);
     }
     return template_reversed(r, list);
@@ -263,10 +264,10 @@ static struct value split_at(struct render *r, struct value v, struct value at, 
 
         if (p == NULL)
             break;
-        add(r, list, v, from, (size_t)(p - v.s));
+        add_split(r, list, v, from, (size_t)(p - v.s));
         from = (size_t)(p - v.s) + at.n;
     }
-    add(r, list, v, from, v.n);
+    add_split(r, list, v, from, v.n);
     return list;
 }
 
@@ -280,10 +281,10 @@ static struct value rsplit_at(struct render *r, struct value v, struct value at,
 
         if (p == NULL)
             break;
-        add(r, list, v, (size_t)(p - v.s) + at.n, to);
+        add_split(r, list, v, (size_t)(p - v.s) + at.n, to);
         to = (size_t)(p - v.s);
     }
-    add(r, list, v, 0, to);
+    add_split(r, list, v, 0, to);
     return template_reversed(r, list);
 }
 
@@ -299,7 +300,7 @@ static struct value split(struct render *r, struct value v, const struct value *
         return value_null();
     if (!given(a[0]))
         return right ? rsplit_blanks(r, v, max) : split_blanks(r, v, max);
-    if (!is_text(r, a[0]))
+    if (!search_is_text(r, a[0]))
         return value_null();
     if (a[0].n == 0)
         return template_fail(r, "empty separator");
@@ -333,7 +334,7 @@ static struct value partition(struct render *r, struct value v, const struct val
     const char *at = NULL;
     size_t i;
 
-    if (!is_text(r, a[0]))
+    if (!search_is_text(r, a[0]))
         return value_null();
     if (a[0].n == 0)
         return template_fail(r, "empty separator");

@@ -42,7 +42,8 @@ static int check_source(const char *source, size_t n, char *err, size_t err_len)
     return ERR_FORMAT;
 }
 
-static int parse(struct template *t, const char *source, size_t n, char *err, size_t err_len)
+static int parse_template(struct template *t, const char *source, size_t n, char *err,
+                          size_t err_len)
 {
     struct parser p = {.pool = &t->pool};
 
@@ -75,7 +76,7 @@ int template_create(struct template **out, const char *source, size_t n, char *e
         return ERR_NOMEM;
     }
     value_pool_init(&t->pool, TEMPLATE_MAX_MEMORY);
-    rc = parse(t, source, n, err, err_len);
+    rc = parse_template(t, source, n, err, err_len);
     if (rc < 0)
         template_destroy(&t);
     *out = t;
@@ -167,7 +168,7 @@ struct value template_limit(struct render *r, const char *what)
     return value_null();
 }
 
-static void note(struct render *r, int err, const char *what)
+static void note_error(struct render *r, int err, const char *what)
 {
     if (r->rc < 0)
         return;
@@ -183,13 +184,13 @@ bool template_step(struct render *r, uint64_t n)
         return false;
     rc = budget_spend(r->budget, n < UINT64_MAX / TEMPLATE_STEP ? n * TEMPLATE_STEP : UINT64_MAX);
     if (r->pool->err < 0)
-        note(r, r->pool->err, "the template needs too much memory");
+        note_error(r, r->pool->err, "the template needs too much memory");
     else if (r->out->err < 0)
-        note(r, r->out->err, "the template prints too much");
+        note_error(r, r->out->err, "the template prints too much");
     else if (r->options.own != NULL && r->options.own->err < 0)
-        note(r, r->options.own->err, "the template prints too many pieces");
+        note_error(r, r->options.own->err, "the template prints too many pieces");
     else if (rc < 0)
-        note(r, rc, rc == ERR_LIMIT ? "the template takes too many steps" : "canceled");
+        note_error(r, rc, rc == ERR_LIMIT ? "the template takes too many steps" : "canceled");
     return r->rc == 0;
 }
 
@@ -218,7 +219,7 @@ struct value template_take(struct render *r, struct buf *b)
     struct value v = value_text("");
 
     if (b->err < 0)
-        note(r, b->err, "the template needs too much memory");
+        note_error(r, b->err, "the template needs too much memory");
     else if (r->rc == 0 && template_step(r, b->len / 64))
         v = value_string(r->pool, b->data != NULL ? b->data : "", b->len);
     buf_release(b);
@@ -244,7 +245,8 @@ struct value template_text_end(struct render *r, struct text *t)
     struct value v = value_text("");
 
     if (t->buf.err < 0 || t->own.err < 0)
-        note(r, t->buf.err < 0 ? t->buf.err : t->own.err, "the template needs too much memory");
+        note_error(r, t->buf.err < 0 ? t->buf.err : t->own.err,
+                   "the template needs too much memory");
     else if (r->rc == 0 && template_step(r, t->buf.len / 64))
         v = value_cut(r->pool, t->buf.data != NULL ? t->buf.data : "", 0, t->buf.len, &t->own);
     buf_release(&t->buf);

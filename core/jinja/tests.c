@@ -9,17 +9,17 @@
 
 #include "core/base/unicode.h"
 
-static struct value answer(bool yes)
+static struct value answer_test(bool yes)
 {
     return value_bool(yes);
 }
 
 #define KIND_TEST(name, condition)                                                                 \
-    static struct value test_##name(struct render *r, struct value v, const struct value *a)      \
+    static struct value test_##name(struct render *r, struct value v, const struct value *a)       \
     {                                                                                              \
         (void)r;                                                                                   \
         (void)a;                                                                                   \
-        return answer(condition);                                                                  \
+        return answer_test(condition);                                                             \
     }
 
 KIND_TEST(defined, v.kind != VALUE_UNDEFINED)
@@ -49,13 +49,13 @@ static bool could_be_key(struct render *r, struct value v)
 static struct value test_filter(struct render *r, struct value v, const struct value *a)
 {
     (void)a;
-    return answer(could_be_key(r, v) && v.kind == VALUE_STRING && template_filter(v) != NULL);
+    return answer_test(could_be_key(r, v) && v.kind == VALUE_STRING && template_filter(v) != NULL);
 }
 
 static struct value test_test(struct render *r, struct value v, const struct value *a)
 {
     (void)a;
-    return answer(could_be_key(r, v) && v.kind == VALUE_STRING && template_test(v) != NULL);
+    return answer_test(could_be_key(r, v) && v.kind == VALUE_STRING && template_test(v) != NULL);
 }
 
 static struct value test_sequence(struct render *r, struct value v, const struct value *a)
@@ -69,9 +69,9 @@ static struct value test_sequence(struct render *r, struct value v, const struct
     case VALUE_TUPLE:
     case VALUE_DICT:
     case VALUE_RANGE:
-        return answer(true);
+        return answer_test(true);
     default:
-        return answer(false);
+        return answer_test(false);
     }
 }
 
@@ -86,9 +86,9 @@ static struct value test_callable(struct render *r, struct value v, const struct
     case VALUE_FUNCTION:
     case VALUE_METHOD:
     case VALUE_JOINER:
-        return answer(true);
+        return answer_test(true);
     default:
-        return answer(false);
+        return answer_test(false);
     }
 }
 
@@ -96,7 +96,7 @@ static struct value remainder_is(struct render *r, struct value v, int64_t by, i
 {
     const struct value m = template_binary(r, TOKEN_MOD, v, value_int(by));
 
-    return answer(r->rc == 0 && value_equal(m, value_int(rest)) == 1);
+    return answer_test(r->rc == 0 && value_equal(m, value_int(rest)) == 1);
 }
 
 static struct value test_even(struct render *r, struct value v, const struct value *a)
@@ -115,7 +115,7 @@ static struct value test_divisibleby(struct render *r, struct value v, const str
 {
     const struct value m = template_binary(r, TOKEN_MOD, v, a[0]);
 
-    return answer(r->rc == 0 && value_equal(m, value_int(0)) == 1);
+    return answer_test(r->rc == 0 && value_equal(m, value_int(0)) == 1);
 }
 
 /* Whether all cased letters are of one case, and there is one. */
@@ -129,10 +129,10 @@ static struct value has_case(struct render *r, struct value v, bool upper)
         const uint32_t cp = unicode_at(v.s + i, v.n - i, &len);
 
         if (unicode_is_title(cp) || (upper ? unicode_is_lower(cp) : unicode_is_upper(cp)))
-            return answer(false);
+            return answer_test(false);
         any = any || (upper ? unicode_is_upper(cp) : unicode_is_lower(cp));
     }
-    return answer(any);
+    return answer_test(any);
 }
 
 static struct value test_lower(struct render *r, struct value v, const struct value *a)
@@ -152,29 +152,29 @@ static struct value test_upper(struct render *r, struct value v, const struct va
 static struct value test_sameas(struct render *r, struct value v, const struct value *a)
 {
     if (v.kind != a[0].kind)
-        return answer(false);
+        return answer_test(false);
     switch ((enum value_kind)v.kind) {
     case VALUE_LIST:
     case VALUE_TUPLE:
     case VALUE_DICT:
     case VALUE_RANGE:
-        return answer(v.object == a[0].object);
+        return answer_test(v.object == a[0].object);
     case VALUE_UNDEFINED:
-        return answer(false);
+        return answer_test(false);
     default:
-        return answer(template_equal(r, v, a[0]));
+        return answer_test(template_equal(r, v, a[0]));
     }
 }
 
 static struct value test_in(struct render *r, struct value v, const struct value *a)
 {
-    return answer(template_contains(r, a[0], v));
+    return answer_test(template_contains(r, a[0], v));
 }
 
 #define COMPARE_TEST(name, op)                                                                     \
-    static struct value test_##name(struct render *r, struct value v, const struct value *a)      \
+    static struct value test_##name(struct render *r, struct value v, const struct value *a)       \
     {                                                                                              \
-        return answer(template_compare(r, op, v, a[0]));                                           \
+        return answer_test(template_compare(r, op, v, a[0]));                                      \
     }
 
 COMPARE_TEST(eq, TOKEN_EQ)

@@ -334,7 +334,8 @@ struct value value_tuple(struct value_pool *pool)
 }
 
 /* Twice the room, or NULL. The old room stays in the arena: at most as much again. */
-static void *grow(struct value_pool *pool, const void *old, uint32_t n, size_t bytes, uint32_t *cap)
+static void *grow_pool(struct value_pool *pool, const void *old, uint32_t n, size_t bytes,
+                       uint32_t *cap)
 {
     const uint32_t more = *cap == 0 ? 4 : 2 * *cap;
     void *p = more > *cap ? value_pool_alloc(pool, more * bytes) : NULL;
@@ -354,7 +355,7 @@ void value_list_add(struct value_pool *pool, struct value list, struct value ite
     if (pool->err < 0 || (list.kind != VALUE_LIST && list.kind != VALUE_TUPLE))
         return;
     if (l->n == l->cap) {
-        struct value *at = grow(pool, l->at, l->n, sizeof(*at), &l->cap);
+        struct value *at = grow_pool(pool, l->at, l->n, sizeof(*at), &l->cap);
 
         if (at == NULL)
             return;
@@ -380,7 +381,7 @@ static void index_pair(struct value_dict *d, uint32_t i)
     d->slots[slot] = i + 1;
 }
 
-static struct value_pair *find(const struct value_dict *d, struct value key, uint64_t hash)
+static struct value_pair *find_pair(const struct value_dict *d, struct value key, uint64_t hash)
 {
     if (d->slots == NULL) {
         for (uint32_t i = 0; i < d->n; i++)
@@ -425,13 +426,13 @@ int value_dict_put(struct value_pool *pool, struct value dict, struct value key,
         return 0;
     if (value_hash(key, &hash) < 0)
         return ERR_INVAL;
-    p = find(d, key, hash);
+    p = find_pair(d, key, hash);
     if (p != NULL) {
         p->value = value;
         return 0;
     }
     if (d->n == d->cap) {
-        p = grow(pool, d->at, d->n, sizeof(*p), &d->cap);
+        p = grow_pool(pool, d->at, d->n, sizeof(*p), &d->cap);
         if (p == NULL)
             return 0;
         d->at = p;
@@ -453,7 +454,7 @@ const struct value *value_dict_find(struct value dict, struct value key)
 
     if ((dict.kind != VALUE_DICT && dict.kind != VALUE_NAMESPACE) || value_hash(key, &hash) < 0)
         return NULL;
-    p = find(dict.dict, key, hash);
+    p = find_pair(dict.dict, key, hash);
     return p != NULL ? &p->value : NULL;
 }
 

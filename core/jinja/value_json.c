@@ -109,12 +109,12 @@ static void put_line(const struct writer *w, int depth)
         buf_add(w->out, w->how->indent.s, w->how->indent.n);
 }
 
-static void put_text(const struct writer *w, struct value text)
+static void write_json_text(const struct writer *w, struct value text)
 {
     buf_add(w->out, text.s, text.n);
 }
 
-static int put(const struct writer *w, struct value v, int depth);
+static int write_value(const struct writer *w, struct value v, int depth);
 
 static int put_list(const struct writer *w, const struct value_list *list, int depth)
 {
@@ -125,9 +125,9 @@ static int put_list(const struct writer *w, const struct value_list *list, int d
         int rc;
 
         if (i > 0)
-            put_text(w, w->how->item_separator);
+            write_json_text(w, w->how->item_separator);
         put_line(w, depth + 1);
-        rc = put(w, list->at[i], depth + 1);
+        rc = write_value(w, list->at[i], depth + 1);
         if (rc < 0)
             return rc;
     }
@@ -140,18 +140,18 @@ static int put_pair(const struct writer *w, const struct value_pair *pair, bool 
     int rc;
 
     if (!first)
-        put_text(w, w->how->item_separator);
+        write_json_text(w, w->how->item_separator);
     put_line(w, depth + 1);
     rc = put_key(w, pair->key);
     if (rc < 0)
         return rc;
-    put_text(w, w->how->key_separator);
-    return put(w, pair->value, depth + 1);
+    write_json_text(w, w->how->key_separator);
+    return write_value(w, pair->value, depth + 1);
 }
 
 /* Merge two sorted runs of `from` into `to`. ERR_INVAL where keys have no order. */
-static int merge(const struct value_pair **from, const struct value_pair **to, size_t lo,
-                 size_t mid, size_t hi)
+static int merge_keys(const struct value_pair **from, const struct value_pair **to, size_t lo,
+                      size_t mid, size_t hi)
 {
     size_t a = lo, b = mid;
 
@@ -174,7 +174,7 @@ static int sort_pairs(const struct value_pair **at, const struct value_pair **ro
         for (size_t lo = 0; lo < n; lo += 2 * run) {
             const size_t mid = lo + run < n ? lo + run : n;
             const size_t hi = lo + 2 * run < n ? lo + 2 * run : n;
-            const int rc = merge(at, room, lo, mid, hi);
+            const int rc = merge_keys(at, room, lo, mid, hi);
 
             if (rc < 0)
                 return rc;
@@ -218,7 +218,7 @@ static int put_dict(const struct writer *w, const struct value_dict *d, int dept
     return buf_add_char(w->out, '}');
 }
 
-static int put(const struct writer *w, struct value v, int depth)
+static int write_value(const struct writer *w, struct value v, int depth)
 {
     if (depth > VALUE_MAX_DEPTH)
         return ERR_LIMIT;
@@ -234,5 +234,5 @@ int value_to_json(struct value v, const struct value_json *how, struct buf *out,
 {
     const struct writer w = {.how = how, .out = out, .culprit = culprit};
 
-    return put(&w, v, 0);
+    return write_value(&w, v, 0);
 }

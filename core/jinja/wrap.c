@@ -22,25 +22,25 @@ struct piece {
     int64_t from, to;
 };
 
-static bool is_blank(const struct line *l, int64_t i)
+static bool is_blank_at(const struct line *l, int64_t i)
 {
     return l->cp[i] == ' ' || (l->cp[i] >= 9 && l->cp[i] <= 13);
 }
 
-static bool is_word(const struct line *l, int64_t i)
+static bool is_word_at(const struct line *l, int64_t i)
 {
     return i >= 0 && i < l->n && (l->cp[i] == '_' || unicode_is_alnum(l->cp[i]));
 }
 
 static bool is_letter(const struct line *l, int64_t i)
 {
-    return is_word(l, i) && !unicode_is_decimal(l->cp[i]);
+    return is_word_at(l, i) && !unicode_is_decimal(l->cp[i]);
 }
 
 static bool is_word_mark(const struct line *l, int64_t i)
 {
-    return is_word(l, i) || (i >= 0 && l->cp[i] < 0x80 && l->cp[i] > 0 &&
-                             strchr("!\"'&.,?", (int)l->cp[i]) != NULL);
+    return is_word_at(l, i) ||
+           (i >= 0 && l->cp[i] < 0x80 && l->cp[i] > 0 && strchr("!\"'&.,?", (int)l->cp[i]) != NULL);
 }
 
 static bool is_dash(const struct line *l, int64_t i)
@@ -55,7 +55,7 @@ static int64_t dashes_end(const struct line *l, int64_t i)
 
     while (is_dash(l, j))
         j++;
-    return j - i >= 2 && is_word(l, j) ? j : i;
+    return j - i >= 2 && is_word_at(l, j) ? j : i;
 }
 
 /* Whether a hyphenated word may be broken behind the dash at i. */
@@ -73,13 +73,13 @@ static int64_t piece_end(const struct line *l, int64_t i, bool hyphens)
 {
     int64_t j = i;
 
-    while (j < l->n && is_blank(l, j))
+    while (j < l->n && is_blank_at(l, j))
         j++;
     if (j > i)
         return j;
     if (hyphens && is_word_mark(l, i - 1) && dashes_end(l, i) > i)
         return dashes_end(l, i);
-    for (j = i + 1; j < l->n && !is_blank(l, j); j++) {
+    for (j = i + 1; j < l->n && !is_blank_at(l, j); j++) {
         if (hyphens && breaks_behind(l, j))
             return j + 1;
         if (hyphens && is_word_mark(l, j - 1) && dashes_end(l, j) > j)
@@ -111,7 +111,7 @@ static int64_t cut_at(const struct line *l, struct piece p, int64_t room, bool h
     return p.from + room;
 }
 
-static bool read_line(struct render *r, struct line *l, struct value v)
+static bool read_wrap_line(struct render *r, struct line *l, struct value v)
 {
     size_t len;
 
@@ -187,7 +187,7 @@ void filter_wrap_line(struct render *r, struct value line, int64_t width, bool b
         template_fail(r, "invalid width %lld (must be > 0)", (long long)width);
         return;
     }
-    if (!read_line(r, &l, line))
+    if (!read_wrap_line(r, &l, line))
         return;
     while (w.next < l.n && template_step(r, 1)) {
         int64_t to, from = fill_line(&l, &w, first, &to);

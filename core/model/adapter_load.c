@@ -107,8 +107,8 @@ static const struct matrix *matrix_of(const struct model_layer *layer, enum laye
     return (const void *)((const char *)layer + traits_layer_tensor(t)->offset);
 }
 
-static const struct gguf_tensor *find(const struct adapter_loading *l, uint32_t layer,
-                                      const char *suffix, char which)
+static const struct gguf_tensor *find_adapter_tensor(const struct adapter_loading *l,
+                                                     uint32_t layer, const char *suffix, char which)
 {
     char name[GGUF_MAX_NAME];
 
@@ -147,7 +147,8 @@ static bool place_in(const struct model_layer *layer, const struct fused_row *f,
 static int take_pair(struct adapter_loading *l, uint32_t layer, const char *suffix,
                      const struct matrix *w, uint32_t n_all, struct adapter_pair *to, bool *done)
 {
-    const struct gguf_tensor *a = find(l, layer, suffix, 'a'), *b = find(l, layer, suffix, 'b');
+    const struct gguf_tensor *a = find_adapter_tensor(l, layer, suffix, 'a'),
+                             *b = find_adapter_tensor(l, layer, suffix, 'b');
 
     *done = false;
     if (a == NULL && b == NULL)
@@ -204,8 +205,9 @@ static int find_pair(struct adapter_loading *l, uint32_t layer, const struct tar
         if (rc == 0 && done)
             to->row0 = row0;
     }
-    if (rc == 0 && !done && find(l, layer, traits_layer_tensor(t)->suffix, 'b') != NULL)
-        return fail_rows(l, find(l, layer, traits_layer_tensor(t)->suffix, 'b'), w);
+    if (rc == 0 && !done &&
+        find_adapter_tensor(l, layer, traits_layer_tensor(t)->suffix, 'b') != NULL)
+        return fail_rows(l, find_adapter_tensor(l, layer, traits_layer_tensor(t)->suffix, 'b'), w);
     return rc;
 }
 
@@ -240,7 +242,7 @@ static void count_params(struct adapter_loading *l)
 }
 
 /* If the file changed meanwhile, that is the error, because any other one may come from it. */
-static int load(struct adapter_loading *l)
+static int load_adapter(struct adapter_loading *l)
 {
     int rc = check_kind(l);
 
@@ -274,7 +276,7 @@ int adapter_load(struct adapter **out, const struct gguf *g, const struct model 
         l.out->layers = mem_calloc(m->shape.n_layer, sizeof(*l.out->layers));
     }
     if (l.out != NULL && l.out->layers != NULL && l.pairs != NULL && l.used != NULL)
-        rc = load(&l);
+        rc = load_adapter(&l);
     mem_free(l.pairs);
     mem_free(l.used);
     mem_free(l.row);

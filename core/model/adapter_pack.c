@@ -24,7 +24,7 @@ static size_t round_up(size_t n, size_t to)
 
 /* ---- types ---- */
 
-static enum kern_weight type_of(const struct gguf_tensor *t)
+static enum kern_weight packed_type(const struct gguf_tensor *t)
 {
     return t->type == BLOCK_F16    ? KERN_F16
            : t->type == BLOCK_BF16 ? KERN_BF16
@@ -64,10 +64,10 @@ static enum kern_weight type_of_downs(const struct adapter_loading *l, uint32_t 
     for (enum adapter_target t = ADAPTER_NONE + 1; t < ADAPTER_N_TARGET; t++) {
         if (pairs[t].a == NULL || adapter_input_of(t) != in)
             continue;
-        if (type != KERN_N_WEIGHT && type != type_of(pairs[t].a))
+        if (type != KERN_N_WEIGHT && type != packed_type(pairs[t].a))
             type = KERN_F32;
         else if (type == KERN_N_WEIGHT)
-            type = type_of(pairs[t].a);
+            type = packed_type(pairs[t].a);
     }
     if (is_8bit_input && l->m->load_type != BLOCK_F32)
         return KERN_Q8_0;
@@ -77,7 +77,7 @@ static enum kern_weight type_of_downs(const struct adapter_loading *l, uint32_t 
 /* The type of a B. Most Bs have rows too short for blocks: Q8_0 ones of a file become F32. */
 static enum kern_weight type_of_up(const struct adapter_loading *l, const struct adapter_pair *p)
 {
-    const enum kern_weight type = type_of(p->b);
+    const enum kern_weight type = packed_type(p->b);
 
     if (l->m->load_type != BLOCK_F32)
         return KERN_Q8_0; /* one scale for a row */

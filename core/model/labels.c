@@ -14,7 +14,7 @@
 
 #define MAX_LABEL 256 /* bytes of a label's name */
 
-static int copy(struct load *l, const struct gguf_kv *kv)
+static int copy_labels(struct load *l, const struct gguf_kv *kv)
 {
     for (uint32_t i = 0; i < l->m->shape.n_labels; i++) {
         const struct gguf_str s = gguf_array_str(kv, i);
@@ -46,5 +46,5 @@ int load_labels(struct load *l)
     l->m->labels = mem_calloc(l->m->shape.n_labels, sizeof(*l->m->labels));
     if (l->m->labels == NULL)
         return load_fail(l, ERR_NOMEM, "out of memory");
-    return copy(l, kv);
+    return copy_labels(l, kv);
 }

@@ -446,7 +446,7 @@ static int plan(struct load *l)
     return rc;
 }
 
-static int load(struct load *l, const struct model_options *options)
+static int load_model(struct load *l, const struct model_options *options)
 {
     int rc = load_shape(l, options->n_ctx);
 
@@ -492,7 +492,7 @@ int model_load(struct model **out, const struct gguf *g, const struct model_opti
         return load_fail(&l, ERR_NOMEM, "out of memory");
     l.m->load_type = options->load_type;
     l.m->n_parts = l.n_parts;
-    rc = load(&l, options);
+    rc = load_model(&l, options);
     load_weights_release(&l);
     if (rc < 0) {
         model_destroy(&l.m);

@@ -185,7 +185,7 @@ static void decode_columns(const struct gguf_tensor *t, const uint8_t *row, uint
 }
 
 /* Write a number in the panel's type: exact, unless the tensor was quantised. */
-static void put_number(enum kern_weight type, uint8_t *row, size_t i, float v)
+static void put_float(enum kern_weight type, uint8_t *row, size_t i, float v)
 {
     uint16_t half;
 
@@ -218,7 +218,7 @@ static bool pack_transposed(const struct worker *me, const struct matrix_job *jo
         for (uint32_t lane = 0; lane < n; lane++) {
             if (m->type == KERN_F16 && !(fabsf(numbers[lane]) <= MAX_F16))
                 return false;
-            put_number(m->type, turned[lane], i, numbers[lane]);
+            put_float(m->type, turned[lane], i, numbers[lane]);
         }
     }
     kern_pack(m->type, panel, rows, m->n_in);
@@ -399,7 +399,7 @@ static void read_ahead(const struct work *w, size_t job, uint64_t c)
     gguf_will_read(w->g, w->jobs[job].src, row, n_rows);
 }
 
-static void *run(void *arg)
+static void *run_pack_job(void *arg)
 {
     struct worker *me = arg;
     struct work *w = me->w;
@@ -443,9 +443,9 @@ static void run_all(struct worker *workers, uint32_t n)
     uint32_t started = 1;
 
     while (started < n &&
-           pthread_create(&workers[started].thread, NULL, run, &workers[started]) == 0)
+           pthread_create(&workers[started].thread, NULL, run_pack_job, &workers[started]) == 0)
         started++;
-    run(&workers[0]);
+    run_pack_job(&workers[0]);
     for (uint32_t i = 1; i < started; i++)
         pthread_join(workers[i].thread, NULL);
 }

@@ -57,7 +57,7 @@ double sampling_defaults_get(const struct sampling_defaults *d, enum sampling_de
 }
 
 /* Load a value. A float cannot hold all 32-bit whole numbers, so these are looked up first. */
-static bool load(const struct gguf *g, const struct row *row, double *value)
+static bool load_default(const struct gguf *g, const struct row *row, double *value)
 {
     char err[200];
     uint32_t whole;
@@ -92,15 +92,15 @@ static void warn(const struct gguf_str *key, const char *why)
 }
 
 /* Take the key; returns NULL, or the reason why it was not taken. */
-static const char *take(struct sampling_defaults *d, const struct gguf *g,
-                        const struct gguf_str *key)
+static const char *take_key_name(struct sampling_defaults *d, const struct gguf *g,
+                                 const struct gguf_str *key)
 {
     double v;
 
     for (int i = 0; i < SAMPLING_DEFAULT_COUNT; i++) {
         if (strlen(rows[i].key) != key->len || memcmp(rows[i].key, key->data, key->len) != 0)
             continue;
-        if (!load(g, &rows[i], &v))
+        if (!load_default(g, &rows[i], &v))
             return "is no number";
         if (!is_in_range(&rows[i], v))
             return "is not a value that is obeyed here";
@@ -120,7 +120,7 @@ void sampling_defaults_read(struct sampling_defaults *d, const struct gguf *g)
 
         if (key->len < sizeof(PREFIX) || memcmp(key->data, PREFIX, sizeof(PREFIX) - 1) != 0)
             continue;
-        why = take(d, g, key);
+        why = take_key_name(d, g, key);
         if (why != NULL && n_warnings++ < MAX_WARNINGS)
             warn(key, why);
     }

@@ -57,7 +57,7 @@ static int find_traits(struct load *l)
 
 /* Keys that would change the arithmetic in a way that is not computed here. Each is refused unless
  * it is absent, 0, or has the value that means "as usual". */
-static int check_neutral(struct load *l)
+static int check_key_neutral(struct load *l)
 {
     static const struct {
         const char *suffix;
@@ -110,7 +110,7 @@ static int read_layers(struct load *l)
     return rc;
 }
 
-static int read_sizes(struct load *l)
+static int read_shape_sizes(struct load *l)
 {
     struct model_shape *s = &l->m->shape;
     int rc = read_layers(l);
@@ -447,9 +447,9 @@ int load_shape(struct load *l, uint32_t n_ctx)
     int rc = find_traits(l);
 
     if (rc == 0)
-        rc = check_neutral(l);
+        rc = check_key_neutral(l);
     if (rc == 0)
-        rc = read_sizes(l);
+        rc = read_shape_sizes(l);
     if (rc == 0)
         rc = read_norms(l);
     if (rc == 0)

@@ -13,13 +13,14 @@
 #define MAX_STATE 1024
 #define MAX_HEADS 4096
 
-static uint32_t panels(uint32_t n)
+static uint32_t mamba_panels(uint32_t n)
 {
     return (n + KERN_LANES - 1) / KERN_LANES * KERN_LANES;
 }
 
 /* Read the sizes of both kinds; `most` limits ssm.time_step_rank, which differs between them. */
-static int read_sizes(struct load *l, struct recurrent_shape *r, uint32_t most, uint32_t *rank)
+static int read_mamba_sizes(struct load *l, struct recurrent_shape *r, uint32_t most,
+                            uint32_t *rank)
 {
     int rc = key_u32(l, "ssm.conv_kernel", KEY_REQUIRED, 2, KERN_MAX_TAP, &r->n_tap);
 
@@ -33,17 +34,17 @@ static int read_sizes(struct load *l, struct recurrent_shape *r, uint32_t most, 
 /* Place x, and behind it z, dt, and the low-rank input of dt with B and C. */
 static int read_mamba1(struct load *l, struct recurrent_shape *r)
 {
-    int rc = read_sizes(l, r, MAX_INNER, &r->n_rank);
+    int rc = read_mamba_sizes(l, r, MAX_INNER, &r->n_rank);
 
     if (rc == 0 && (l->traits->recurrence & RECURRENT_TRAIT_ALL) != 0)
         rc = key_bool(l, "ssm.dt_b_c_rms", &r->has_unit_norms);
-    r->n_channel = panels(r->n_inner);
+    r->n_channel = mamba_panels(r->n_inner);
     r->z_at = r->n_channel;
     r->dt_at = r->z_at + r->n_channel;
     r->low_at = r->dt_at + r->n_channel;
     r->b_at = r->low_at + r->n_rank;
     r->c_at = r->b_at + r->n_state;
-    r->row_floats = r->low_at + panels(r->n_rank + 2 * r->n_state);
+    r->row_floats = r->low_at + mamba_panels(r->n_rank + 2 * r->n_state);
     r->heads_floats = kern_state_floats(r->n_state, r->n_inner);
     return rc;
 }
@@ -66,7 +67,7 @@ static int check_heads(struct load *l, const struct recurrent_shape *r)
 /* Place x, B and C, and behind them z and dt. */
 static int read_mamba2(struct load *l, struct recurrent_shape *r)
 {
-    int rc = read_sizes(l, r, MAX_HEADS, &r->n_value_head);
+    int rc = read_mamba_sizes(l, r, MAX_HEADS, &r->n_value_head);
 
     if (rc == 0)
         rc = key_u32(l, "ssm.group_count", KEY_REQUIRED, 1, MAX_HEADS, &r->n_key_head);
@@ -77,10 +78,10 @@ static int read_mamba2(struct load *l, struct recurrent_shape *r)
     r->value_dim = r->n_inner / r->n_value_head;
     r->b_at = r->n_inner;
     r->c_at = r->b_at + r->n_key_head * r->n_state;
-    r->n_channel = panels(r->c_at + r->n_key_head * r->n_state);
+    r->n_channel = mamba_panels(r->c_at + r->n_key_head * r->n_state);
     r->z_at = r->n_channel;
-    r->dt_at = r->z_at + panels(r->n_inner);
-    r->row_floats = r->dt_at + panels(r->n_value_head);
+    r->dt_at = r->z_at + mamba_panels(r->n_inner);
+    r->row_floats = r->dt_at + mamba_panels(r->n_value_head);
     r->heads_floats = r->n_value_head * kern_state_floats(r->n_state, r->value_dim);
     return 0;
 }

@@ -17,7 +17,7 @@
 #define PAGE_FLOATS 1024 /* rows a multiple of this apart compete for the same cache lines */
 #define MAX_INNER (1u << 18) /* heads of KERN_MAX_STATE numbers */
 
-static uint32_t panels(uint32_t n)
+static uint32_t recurrent_panels(uint32_t n)
 {
     return (n + KERN_LANES - 1) / KERN_LANES * KERN_LANES;
 }
@@ -96,28 +96,28 @@ static int read_conv(struct load *l, struct recurrent_shape *r)
     const int rc = key_u32(l, "shortconv.l_cache", KEY_REQUIRED, 2, KERN_MAX_TAP, &r->n_tap);
 
     r->n_inner = n;
-    r->n_channel = panels(n);
+    r->n_channel = recurrent_panels(n);
     r->k_at = n;
     r->v_at = 2 * n;
-    r->row_floats = panels(3 * n);
+    r->row_floats = recurrent_panels(3 * n);
     return rc;
 }
 
 /* Place q, k and v, and behind them the other inputs of the heads; n_gate: numbers of alpha. */
 static void place_delta(struct recurrent_shape *r, uint32_t n_gate)
 {
-    const uint32_t n_key = panels(r->n_key_head * r->key_dim);
+    const uint32_t n_key = recurrent_panels(r->n_key_head * r->key_dim);
 
     r->query_scale = (float)(1.0 / sqrt(r->key_dim));
     r->n_inner = r->n_value_head * r->value_dim;
     r->k_at = n_key;
     r->v_at = 2 * n_key;
-    r->n_channel = r->v_at + panels(r->n_inner);
+    r->n_channel = r->v_at + recurrent_panels(r->n_inner);
     r->z_at = r->n_channel;
-    r->alpha_at = r->z_at + panels(r->n_inner);
-    r->beta_at = r->alpha_at + panels(n_gate);
-    r->low_at = r->beta_at + panels(r->n_value_head);
-    r->row_floats = r->low_at + (r->is_per_key ? 2 * panels(r->value_dim) : 0);
+    r->alpha_at = r->z_at + recurrent_panels(r->n_inner);
+    r->beta_at = r->alpha_at + recurrent_panels(n_gate);
+    r->low_at = r->beta_at + recurrent_panels(r->n_value_head);
+    r->row_floats = r->low_at + (r->is_per_key ? 2 * recurrent_panels(r->value_dim) : 0);
     r->heads_floats = r->n_value_head * kern_state_floats(r->key_dim, r->value_dim);
 }
 

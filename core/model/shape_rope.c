@@ -14,7 +14,7 @@
 #include <math.h>
 #include <string.h>
 
-static bool is_text(struct gguf_str s, const char *text)
+static bool rope_is_named(struct gguf_str s, const char *text)
 {
     return s.len == strlen(text) && memcmp(s.data, text, s.len) == 0;
 }
@@ -81,14 +81,15 @@ static int read_scaling(struct load *l, struct rope_options *r)
         return rc;
     r->magnitude = (double)magnitude;
     r->n_ctx_orig = orig;
-    if (is_text(type, "none"))
+    if (rope_is_named(type, "none"))
         return 0;
     r->factor = (double)factor;
-    if (is_text(type, "longrope") || gguf_tensor_find(l->g, "rope_factors_long.weight") != NULL)
+    if (rope_is_named(type, "longrope") ||
+        gguf_tensor_find(l->g, "rope_factors_long.weight") != NULL)
         read_longrope(l, r); /* many files lack its type */
-    else if (is_text(type, "yarn"))
+    else if (rope_is_named(type, "yarn"))
         return read_yarn(l, r);
-    else if (!is_text(type, "linear")) {
+    else if (!rope_is_named(type, "linear")) {
         load_printable(name, sizeof(name), type);
         return load_fail(l, ERR_UNSUPPORTED,
                          "key '%s.rope.scaling.type': is '%s', but only none, linear, yarn and "

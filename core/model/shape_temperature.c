@@ -13,7 +13,7 @@
 
 #include <math.h>
 
-static int fill(struct load *l, double scale, uint32_t length)
+static int fill_temperatures(struct load *l, double scale, uint32_t length)
 {
     const uint32_t offset = (l->traits->attention & ATTN_TRAIT_UNTURNED_WARM) != 0 ? 1 : 0;
     const uint32_t n = l->m->shape.n_ctx;
@@ -63,7 +63,7 @@ int load_temperature(struct load *l)
     rc = key_not_negative(l, "attention.temperature_scale", &scale);
     if (rc == 0)
         rc = key_u32(l, "attention.temperature_length", KEY_OPTIONAL, 1, UINT32_MAX, &length);
-    return rc == 0 && scale > 0.0f ? fill(l, (double)scale, length) : rc;
+    return rc == 0 && scale > 0.0f ? fill_temperatures(l, (double)scale, length) : rc;
 }
 
 int load_ones(struct load *l)

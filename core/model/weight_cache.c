@@ -263,7 +263,7 @@ static void read_on(struct reading *r, uint32_t n_threads)
         pthread_join(threads[--n], NULL);
 }
 
-static int refuse(char *cause, const char *why)
+static int refuse_cache(char *cause, const char *why)
 {
     snprintf(cause, WEIGHT_CACHE_MAX_CAUSE, "%s", why);
     return ERR_FORMAT;
@@ -275,17 +275,17 @@ static int read_header(struct reading *r, const struct weight_cache_header *want
     const char *why;
 
     if (weight_cache_read(r->fd, &r->header, sizeof(r->header), 0) < 0)
-        return refuse(cause, "it is cut short");
+        return refuse_cache(cause, "it is cut short");
     why = header_differs(&r->header, want);
     if (why != NULL)
-        return refuse(cause, why);
+        return refuse_cache(cause, why);
     r->sums = mem_calloc((size_t)n, sizeof(*r->sums));
     if (r->sums == NULL)
-        return refuse(cause, "there is no memory");
+        return refuse_cache(cause, "there is no memory");
     if (weight_cache_read(r->fd, r->sums, (size_t)n * sizeof(*r->sums), sizeof(r->header)) < 0)
-        return refuse(cause, "it is cut short");
+        return refuse_cache(cause, "it is cut short");
     if (XXH3_64bits(r->sums, (size_t)n * sizeof(*r->sums)) != r->header.sums_sum)
-        return refuse(cause, "its checksums are damaged");
+        return refuse_cache(cause, "its checksums are damaged");
     return 0;
 }
 
@@ -295,13 +295,13 @@ static int check_file(const struct reading *r, const struct weight_cache_header 
     struct stat st;
 
     if (fstat(r->fd, &st) != 0)
-        return refuse(cause, strerror(errno));
+        return refuse_cache(cause, strerror(errno));
     if (!S_ISREG(st.st_mode))
-        return refuse(cause, "it is not a regular file");
+        return refuse_cache(cause, "it is not a regular file");
     if ((st.st_uid != 0 && st.st_uid != geteuid()) || (st.st_mode & (S_IWGRP | S_IWOTH)) != 0)
-        return refuse(cause, "others can write to it");
+        return refuse_cache(cause, "others can write to it");
     if ((uint64_t)st.st_size < sizeof(*want))
-        return refuse(cause, "it is cut short");
+        return refuse_cache(cause, "it is cut short");
     return 0;
 }
 
@@ -311,7 +311,7 @@ static int check_size(const struct reading *r, char *cause)
 
     if (fstat(r->fd, &st) != 0 ||
         (uint64_t)st.st_size != r->header.panels_at + r->header.panel_bytes)
-        return refuse(cause, "it is cut short");
+        return refuse_cache(cause, "it is cut short");
     return 0;
 }
 

@@ -45,7 +45,7 @@ uint64_t weight_cache_chunk_sum(const void *data, size_t bytes, uint64_t chunk)
     return XXH3_64bits_withSeed(data, bytes, chunk);
 }
 
-static int fail(struct weight_cache_writer *w, const char *cause)
+static int fail_write(struct weight_cache_writer *w, const char *cause)
 {
     w->cause = cause;
     return ERR_IO;
@@ -53,7 +53,7 @@ static int fail(struct weight_cache_writer *w, const char *cause)
 
 static int fail_errno(struct weight_cache_writer *w)
 {
-    return fail(w, strerrorname_np(errno));
+    return fail_write(w, strerrorname_np(errno));
 }
 
 static int write_at(struct weight_cache_writer *w, const void *data, size_t bytes, uint64_t at)
@@ -73,10 +73,10 @@ static int open_new(struct weight_cache_writer *w)
     if (flock(w->fd, LOCK_EX | LOCK_NB) != 0 || fstat(w->fd, &mine) != 0 ||
         lstat(w->new_path, &there) != 0 || mine.st_ino != there.st_ino ||
         mine.st_dev != there.st_dev)
-        return fail(w, "another-process-writes-it");
+        return fail_write(w, "another-process-writes-it");
     if (!S_ISREG(mine.st_mode) || mine.st_nlink != 1 || mine.st_uid != geteuid() ||
         (mine.st_mode & (S_IWGRP | S_IWOTH)) != 0)
-        return fail(w, "another-file-has-its-name");
+        return fail_write(w, "another-file-has-its-name");
     return ftruncate(w->fd, 0) != 0 ? fail_errno(w) : 0;
 }
 
@@ -90,7 +90,7 @@ static int write_panels(struct weight_cache_writer *w, uint64_t panels_at)
         const size_t n = (size_t)(left < WEIGHT_CACHE_CHUNK ? left : WEIGHT_CACHE_CHUNK);
 
         if (atomic_load_explicit(&w->stop, memory_order_relaxed))
-            return fail(w, "the-program-ends");
+            return fail_write(w, "the-program-ends");
         w->sums[c] = weight_cache_chunk_sum(w->panels + at, n, c);
         rc = write_at(w, w->panels + at, n, panels_at + at);
         /* start writing to the disk now, so that the sync at the end is short */
@@ -148,7 +148,7 @@ static void *writer_main(void *ud)
 
 /* Start the thread with all signals blocked: the program's are for its main thread, and a file that
  * may not grow gives an error of write(). */
-static int start(struct weight_cache_writer *w)
+static int start_write(struct weight_cache_writer *w)
 {
     sigset_t all, before;
     int rc;
@@ -175,7 +175,7 @@ struct weight_cache_writer *weight_cache_write(const char *path, const struct we
         w->bytes = bytes;
         w->sums = sums;
         w->fd = -1;
-        if (start(w) == 0)
+        if (start_write(w) == 0)
             return w;
     }
     log_warn("model", "event=weight-cache-not-written cause=no-memory-or-thread");

@@ -67,8 +67,8 @@ int tensor_fail_extent(struct load *l, const char *name, const struct gguf_tenso
 }
 
 /* Find a tensor by its name and check its shape; *t is NULL when it may be absent and is. */
-static int find(struct load *l, const char *name, int need, struct extent e,
-                const struct gguf_tensor **t)
+static int find_tensor(struct load *l, const char *name, int need, struct extent e,
+                       const struct gguf_tensor **t)
 {
     *t = gguf_tensor_find(l->g, name);
     if (*t == NULL)
@@ -193,14 +193,14 @@ int weights_find(struct load *l, uint32_t layer, const char *suffix, int need, s
     char name[GGUF_MAX_NAME];
 
     snprintf(name, sizeof(name), "blk.%u.%s", layer, suffix);
-    return find(l, name, need, e, t);
+    return find_tensor(l, name, need, e, t);
 }
 
 int weights_add_matrices(struct load *l, const char *name, int need, uint32_t n_in, uint32_t n_out,
                          uint32_t n_each, struct matrix *dst)
 {
     const struct gguf_tensor *t;
-    const int rc = find(l, name, need, (struct extent){n_in, n_out, n_each}, &t);
+    const int rc = find_tensor(l, name, need, (struct extent){n_in, n_out, n_each}, &t);
 
     if (rc < 0 || t == NULL)
         return rc;
@@ -250,7 +250,7 @@ int weights_add_vector_job(struct load *l, struct vector_job job)
 int weights_add_vector(struct load *l, const char *name, int need, uint32_t n, const float **dst)
 {
     const struct gguf_tensor *t;
-    const int rc = find(l, name, need, (struct extent){n, 1, 1}, &t);
+    const int rc = find_tensor(l, name, need, (struct extent){n, 1, 1}, &t);
 
     if (rc < 0 || t == NULL)
         return rc;
@@ -291,8 +291,8 @@ static struct extent extent_of(const struct load *l, uint32_t layer, enum layer_
 }
 
 /* Add rows (of a vector: numbers) of a tensor, from `first` on, as the layer's tensor `t`. */
-static int add_part(struct load *l, uint32_t layer, enum layer_tensor t,
-                    const struct gguf_tensor *src, uint64_t first)
+static int add_matrix_part(struct load *l, uint32_t layer, enum layer_tensor t,
+                           const struct gguf_tensor *src, uint64_t first)
 {
     const struct layer_tensor_row *row = traits_layer_tensor(t);
     const struct extent e = extent_of(l, layer, t);
@@ -386,13 +386,13 @@ static int add_layer_tensor(struct load *l, struct traits_tensors set, uint32_t 
     uint64_t first = 0;
 
     if (src != NULL && tensor_has_extent(src, extent_of(l, layer, t)))
-        return add_part(l, layer, t, src, 0);
+        return add_matrix_part(l, layer, t, src, 0);
     snprintf(name, sizeof(name), "blk.%u.%s", layer, row->suffix);
     if (src != NULL && find_fused(l, set, layer, t, &first) == NULL)
         return tensor_fail_extent(l, name, src, extent_of(l, layer, t));
     src = find_fused(l, set, layer, t, &first);
     if (src != NULL)
-        return add_part(l, layer, t, src, first);
+        return add_matrix_part(l, layer, t, src, first);
     return (set.required >> t & 1) == 0 ? 0
                                         : load_fail(l, ERR_FORMAT, "tensor '%s' is missing", name);
 }
@@ -514,7 +514,7 @@ static int check_all_used(struct load *l)
     return 0;
 }
 
-static int make_room(struct load *l)
+static int grow_matrices(struct load *l)
 {
     const size_t n = (size_t)gguf_n_tensors(l->g);
     const size_t most = TENSOR_MAX_JOBS * n; /* most jobs that the tensors become */
@@ -532,7 +532,7 @@ int load_weights(struct load *l)
 {
     struct model *m = l->m;
     const struct model_shape *s = &m->shape;
-    int rc = make_room(l);
+    int rc = grow_matrices(l);
 
     if (rc == 0)
         rc = weights_add_matrix(l, "token_embd.weight", TENSOR_REQUIRED, s->n_embd, s->n_vocab,

@@ -32,8 +32,8 @@ static int add_taps(struct load *l, uint32_t layer, uint32_t n_channel, int bias
 }
 
 /* Add numbers of a tensor [n_row][n]; n_row is 1 for a plain vector. */
-static int add_numbers(struct load *l, uint32_t layer, const char *suffix, int need, uint32_t n,
-                       uint32_t n_row, struct vector_job job)
+static int add_mamba_numbers(struct load *l, uint32_t layer, const char *suffix, int need,
+                             uint32_t n, uint32_t n_row, struct vector_job job)
 {
     const int rc = weights_find(l, layer, suffix, need, (struct extent){n, n_row, 1}, &job.src);
 
@@ -78,14 +78,14 @@ static int add_mamba2(struct load *l, uint32_t layer)
         rc = weights_add_layer_vector(l, layer, "ssm_dt.bias", TENSOR_REQUIRED, r->n_value_head,
                                       &to->dt_bias);
     if (rc == 0)
-        rc = add_numbers(l, layer, "ssm_a", TENSOR_REQUIRED, 1, r->n_value_head,
-                         (struct vector_job){.dst = &to->a, .is_rate = true});
+        rc = add_mamba_numbers(l, layer, "ssm_a", TENSOR_REQUIRED, 1, r->n_value_head,
+                               (struct vector_job){.dst = &to->a, .is_rate = true});
     if (rc == 0)
-        rc = add_numbers(l, layer, "ssm_d", TENSOR_REQUIRED, 1, r->n_value_head,
-                         (struct vector_job){.dst = &to->d});
+        rc = add_mamba_numbers(l, layer, "ssm_d", TENSOR_REQUIRED, 1, r->n_value_head,
+                               (struct vector_job){.dst = &to->d});
     if (rc == 0)
-        rc = add_numbers(l, layer, "ssm_norm.weight", norm, r->n_inner / r->n_key_head,
-                         r->n_key_head, (struct vector_job){.dst = &to->norm.weight});
+        rc = add_mamba_numbers(l, layer, "ssm_norm.weight", norm, r->n_inner / r->n_key_head,
+                               r->n_key_head, (struct vector_job){.dst = &to->norm.weight});
     return rc;
 }
 
@@ -145,7 +145,7 @@ static int add_mamba1(struct load *l, uint32_t layer)
         rc = weights_add_layer_vector(l, layer, "ssm_dt.bias", TENSOR_REQUIRED, r->n_inner,
                                       &to->dt_bias);
     if (rc == 0)
-        rc = add_numbers(l, layer, "ssm_a", TENSOR_REQUIRED, r->n_state, r->n_inner, rates);
+        rc = add_mamba_numbers(l, layer, "ssm_a", TENSOR_REQUIRED, r->n_state, r->n_inner, rates);
     if (rc == 0)
         rc = weights_add_layer_vector(l, layer, "ssm_d", TENSOR_REQUIRED, r->n_inner, &to->d);
     return rc == 0 ? add_mamba1_norms(l, layer, to) : rc;

@@ -66,8 +66,8 @@ static int compare_segment(const struct cascade *c, const struct batch_span *a,
 
 /* Compare the tables of two spans; *common gets the number of segments that they share. A table
  * that is a prefix of the other one comes first. */
-static int compare(const struct cascade *c, const struct batch_span *a,
-                   const struct batch_span *b, uint32_t *common)
+static int compare_spans(const struct cascade *c, const struct batch_span *a,
+                         const struct batch_span *b, uint32_t *common)
 {
     const uint32_t n_a = segments_before(a), n_b = segments_before(b);
     const uint32_t n = n_a < n_b ? n_a : n_b;
@@ -82,14 +82,15 @@ static int compare(const struct cascade *c, const struct batch_span *a,
 }
 
 /* Binary search for a span's place among the first n members. */
-static uint32_t place_of(const struct cascade *c, const struct batch *b, uint32_t n, uint32_t span)
+static uint32_t span_place(const struct cascade *c, const struct batch *b, uint32_t n,
+                           uint32_t span)
 {
     uint32_t from = 0, to = n, common;
 
     while (from < to) {
         const uint32_t mid = from + (to - from) / 2;
 
-        if (compare(c, &b->spans[c->members[mid].span], &b->spans[span], &common) <= 0)
+        if (compare_spans(c, &b->spans[c->members[mid].span], &b->spans[span], &common) <= 0)
             from = mid + 1;
         else
             to = mid;
@@ -105,7 +106,7 @@ static uint32_t sort_members(struct cascade *c, const struct batch *b)
     for (uint32_t i = 0; i < b->n_spans; i++) {
         if (b->spans[i].n_row > CASCADE_ROWS || segments_before(&b->spans[i]) == 0)
             continue;
-        const uint32_t at = place_of(c, b, n, i);
+        const uint32_t at = span_place(c, b, n, i);
 
         memmove(c->members + at + 1, c->members + at, (n - at) * sizeof(*c->members));
         c->members[at] = (struct cascade_member){.span = i};
@@ -120,13 +121,13 @@ static void note_common(struct cascade *c, const struct batch *b, uint32_t n)
 {
     c->common[0] = c->common[n] = 0;
     for (uint32_t i = 1; i < n; i++)
-        compare(c, &b->spans[c->members[i - 1].span], &b->spans[c->members[i].span],
-                &c->common[i]);
+        compare_spans(c, &b->spans[c->members[i - 1].span], &b->spans[c->members[i].span],
+                      &c->common[i]);
 }
 
 /* Add a run: members member0 .. end - 1 share segments seg0 .. seg1 - 1. */
-static void add_run(struct cascade *c, const struct batch *b, uint32_t member0, uint32_t end,
-                    uint32_t seg0, uint32_t seg1)
+static void add_cascade_run(struct cascade *c, const struct batch *b, uint32_t member0,
+                            uint32_t end, uint32_t seg0, uint32_t seg1)
 {
     const struct cascade_member *last = &c->members[end - 1];
     const uint32_t row0 = c->members[member0].row0;
@@ -152,7 +153,7 @@ static uint32_t close_runs(struct cascade *c, const struct batch *b, uint32_t n,
 
         n--;
         from = c->open[n];
-        add_run(c, b, from, end, outer > common ? outer : common, c->depths[n]);
+        add_cascade_run(c, b, from, end, outer > common ? outer : common, c->depths[n]);
     }
     if (common > (n > 0 ? c->depths[n - 1] : 0)) {
         c->open[n] = from;
@@ -161,7 +162,7 @@ static uint32_t close_runs(struct cascade *c, const struct batch *b, uint32_t n,
     return n;
 }
 
-static void add_rows(struct cascade *c, const struct batch *b, uint32_t member)
+static void add_cascade_rows(struct cascade *c, const struct batch *b, uint32_t member)
 {
     struct cascade_member *m = &c->members[member];
     const struct batch_span *s = &b->spans[m->span];
@@ -182,7 +183,7 @@ static void add_group(struct cascade *c, const struct batch *b, uint32_t member0
     *g = (struct cascade_group){.member0 = member0, .n_members = end - member0,
                                 .run0 = c->n_runs, .row0 = c->n_rows};
     for (uint32_t i = member0; i < end; i++)
-        add_rows(c, b, i);
+        add_cascade_rows(c, b, i);
     for (uint32_t i = member0 + 1; i <= end; i++)
         n_open = close_runs(c, b, n_open, i);
     assert(n_open == 0);

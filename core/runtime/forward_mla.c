@@ -135,7 +135,7 @@ static void mla_finish_rows(struct runner *r, struct thread_pool_worker *w,
     end_region(r, w, RUNNER_ROPE);
 }
 
-static void take_in(struct runner *r, struct thread_pool_worker *w, const struct model_layer *l)
+static void take_latent(struct runner *r, struct thread_pool_worker *w, const struct model_layer *l)
 {
     const struct model_shape *s = &r->model->shape;
     const struct head_product p = {
@@ -182,7 +182,7 @@ void mla_attention(struct runner *r, struct thread_pool_worker *w, uint32_t laye
 
     project(r, w, l);
     mla_finish_rows(r, w, l, layer);
-    take_in(r, w, l);
+    take_latent(r, w, l);
     attend(r, w, layer, r->mla_q, r->mla_q_stride);
     take_out(r, w, l);
     project_out(r, w, l, r->heads, r->heads_stride, false);

@@ -86,8 +86,8 @@ static float mixer_weight(const float *ranks, uint32_t n, float best)
 
 /* Choose the experts with the highest numbers in `ranks`, and remove them from it; of equals the
  * lowest comes first. */
-static void choose(struct runner *r, float *ranks, const struct router_scores *b,
-                   struct expert_pick *picks)
+static void choose_experts(struct runner *r, float *ranks, const struct router_scores *b,
+                           struct expert_pick *picks)
 {
     const struct model_shape *s = &r->model->shape;
     float sum = 0.0f;
@@ -142,7 +142,7 @@ static void choose_row(struct runner *r, const struct model_layer *l, uint32_t r
     fill_ranks(s, l, &b, ranks);
     if (s->n_expert_group > 0)
         drop_groups(r, ranks);
-    choose(r, ranks, &b, r->picks + (size_t)row * s->n_expert_used);
+    choose_experts(r, ranks, &b, r->picks + (size_t)row * s->n_expert_used);
 }
 
 void moe_choose(struct runner *r, struct thread_pool_worker *w, const struct model_layer *l)

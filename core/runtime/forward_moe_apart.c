@@ -26,7 +26,8 @@ static void keep_dense(struct runner *r, struct thread_pool_worker *w, const str
 }
 
 /* Norm the sum of the experts and add the dense net's output to it. */
-static void join(struct runner *r, struct thread_pool_worker *w, const struct model_layer *l)
+static void join_experts(struct runner *r, struct thread_pool_worker *w,
+                         const struct model_layer *l)
 {
     const size_t n = r->model->shape.n_embd;
     uint32_t from, to;
@@ -52,7 +53,7 @@ static void moe_apart(struct runner *r, struct thread_pool_worker *w, const stru
     residual_norm(r, w, none, &l->experts_norm,
                   is_quantised(&l->experts.gate) || is_quantised(&l->experts.up));
     moe_run(r, w, l);
-    join(r, w, l);
+    join_experts(r, w, l);
 }
 
 void moe(struct runner *r, struct thread_pool_worker *w, const struct model_layer *l)

@@ -47,7 +47,7 @@ static void join_row(struct runner *r, uint32_t row, uint32_t at, bool is_guess)
 }
 
 /* `out` = the layer's input. In a step `out` is not r->x. */
-static void join(struct runner *r, struct thread_pool_worker *w, bool is_guess, float *out)
+static void join_hidden(struct runner *r, struct thread_pool_worker *w, bool is_guess, float *out)
 {
     const struct input in = {r->mtp.pairs, r->mtp.pair_stride, r->mtp.pair_qrows,
                              r->mtp.pair_qrow_stride};
@@ -118,7 +118,7 @@ void mtp_step(struct runner *r, struct thread_pool_worker *w)
 {
     const uint32_t layer = r->model->shape.n_layer;
 
-    join(r, w, false, r->delta); /* not into x: the hidden states are made of x */
+    join_hidden(r, w, false, r->delta); /* not into x: the hidden states are made of x */
     keep_all(r, w);
     norm_input(r, w, &r->model->layers[layer]);
     if (r->model->shape.n_latent > 0)
@@ -149,7 +149,7 @@ void runner_forward_mtp(void *ud, struct thread_pool_worker *w)
 
     if (w->index == 0)
         r->since_ns = clock_ns();
-    join(r, w, true, r->x);
+    join_hidden(r, w, true, r->x);
     run_layer(r, w, r->model->shape.n_layer, pending);
     residual_norm(r, w, pending, &none, false);
     keep_guessed(r, w);

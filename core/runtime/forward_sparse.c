@@ -26,7 +26,7 @@ static float deviation_of(const float *x, size_t n, float mean)
     return sqrtf(kern_lanes_sum(lane) / (float)n);
 }
 
-static void cut(float *gate, size_t n, float deviations)
+static void cut_activations(float *gate, size_t n, float deviations)
 {
     const float mean = mean_of(gate, n);
     const float bound = mean + deviation_of(gate, n, mean) * deviations;
@@ -43,7 +43,7 @@ void sparse_activate(struct runner *r, struct thread_pool_worker *w, const struc
 
     while (take_rows_of(r, w, r->batch->n_rows, &from, &to))
         for (uint32_t i = from; i < to; i++) {
-            cut(r->gate + i * r->ff_stride, n, l->sparsity);
+            cut_activations(r->gate + i * r->ff_stride, n, l->sparsity);
             activate(r, &l->ffn, 0, &a, i, 1, 0, n);
         }
     end_region(r, w, RUNNER_GATE_UP);

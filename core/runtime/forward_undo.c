@@ -122,7 +122,7 @@ static void restore_states(struct runner *r, struct thread_pool_worker *w)
 }
 
 /* Advance the layer's states by the rows that were right. */
-static void take_in(struct runner *r, struct thread_pool_worker *w, uint32_t layer)
+static void take_in_rows(struct runner *r, struct thread_pool_worker *w, uint32_t layer)
 {
     const struct model_layer *l = &r->model->layers[layer];
     uint32_t from, to;
@@ -150,7 +150,7 @@ void undo_wrong(struct runner *r, struct thread_pool_worker *w)
         restore_states(r, w);
         for (uint32_t i = 0; i < r->model->shape.n_layer; i++)
             if (r->model->layers[i].recurrent != RECURRENT_NONE)
-                take_in(r, w, i);
+                take_in_rows(r, w, i);
     }
     thread_pool_barrier(w);
     if (w->index == 0)

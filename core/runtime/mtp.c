@@ -24,7 +24,7 @@
 _Static_assert(RUNNER_MAX_GUESSES <= (MTP_PRIVATE_BLOCKS - 1) * BLOCK_TOKENS,
                "guesses that begin in a block end in the next one");
 
-static size_t panels(size_t n)
+static size_t mtp_panels(size_t n)
 {
     return (n + KERN_LANES - 1) / KERN_LANES * KERN_LANES;
 }
@@ -42,8 +42,8 @@ static void set_sizes(struct runner *r, const struct runner_options *o)
     const size_t n_embd = r->model->shape.n_embd, layer = r->kv->layer_stride;
 
     m->n_slots = o->n_slots;
-    m->stride = panels(n_embd);
-    m->pair_stride = panels(2 * n_embd);
+    m->stride = mtp_panels(n_embd);
+    m->pair_stride = mtp_panels(2 * n_embd);
     m->pair_qrow_stride = kern_qrow_bytes(m->pair_stride + 16);
     m->table_cap = block_table_needed(r->model->shape.n_ctx) + MTP_PRIVATE_BLOCKS;
     r->scratch_bytes += 2 * m->n_slots * m->stride * sizeof(float) +
@@ -182,7 +182,7 @@ static void add_row(struct runner *r, const struct runner_guess *g)
     add_output(r, g, row);
 }
 
-static void run(struct runner *r)
+static void run_mtp_layer(struct runner *r)
 {
     r->batch = r->mtp.batch;
     r->n_adapters = 0;
@@ -210,7 +210,7 @@ void runner_guess(struct runner *r, struct runner_guess *guesses, uint32_t n)
             make_table(r, g);
         add_row(r, g);
     }
-    run(r);
+    run_mtp_layer(r);
     for (uint32_t i = 0; i < n; i++) {
         guesses[i].token = r->mtp.batch->outputs[i].token;
         guesses[i].logprob = r->mtp.batch->outputs[i].logprob;

@@ -21,7 +21,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static size_t panels(size_t n)
+static size_t row_panels(size_t n)
 {
     return (n + KERN_LANES - 1) / KERN_LANES * KERN_LANES;
 }
@@ -59,11 +59,11 @@ static bool has_gated_attention(const struct model *m)
 static void set_mix_strides(struct runner *r)
 {
     const struct recurrent_shape *s = &r->model->shape.recurrent;
-    const size_t low = 2 * kern_qrow_bytes(panels(s->value_dim) + 16);
+    const size_t low = 2 * kern_qrow_bytes(row_panels(s->value_dim) + 16);
 
     r->mix_stride = s->row_floats;
     r->mix_qrow_stride =
-        max_size(kern_qrow_bytes(panels(max_size(s->n_inner, s->n_rank)) + 16), low);
+        max_size(kern_qrow_bytes(row_panels(max_size(s->n_inner, s->n_rank)) + 16), low);
 }
 
 static void set_strides(struct runner *r)
@@ -72,50 +72,52 @@ static void set_strides(struct runner *r)
     const size_t key_dim = max_size(s->key_dim, s->window_dim);
     const size_t value_dim = max_size(s->value_dim, s->window_dim);
     const size_t query = s->n_latent > 0 ? s->n_nope + s->n_rot : key_dim;
-    const size_t q = panels(s->n_head * query);
-    const size_t k = panels(s->n_kv_head * key_dim);
-    const size_t v = panels(s->n_kv_head * value_dim);
-    const size_t att = panels(s->n_head * value_dim);
-    const size_t heads = panels((size_t)s->n_head * (s->n_latent > 0 ? s->head_out : value_dim));
+    const size_t q = row_panels(s->n_head * query);
+    const size_t k = row_panels(s->n_kv_head * key_dim);
+    const size_t v = row_panels(s->n_kv_head * value_dim);
+    const size_t att = row_panels(s->n_head * value_dim);
+    const size_t heads =
+        row_panels((size_t)s->n_head * (s->n_latent > 0 ? s->head_out : value_dim));
 
-    r->embd_stride = panels(s->n_embd);
+    r->embd_stride = row_panels(s->n_embd);
     r->k_at = q;
     r->v_at = q + k;
     r->gate_at = q + k + v;
     r->qkv_stride = r->gate_at + (has_gated_attention(r->model) ? att : 0);
     r->att_stride = att;
-    r->ff_stride = panels(max_size(max_size(s->n_ff, s->n_ff_shared),
-                                   max_size(s->n_per_layer, s->n_laurel)));
-    r->per_layer_stride = panels((size_t)s->n_layer * s->n_per_layer);
+    r->ff_stride = row_panels(
+        max_size(max_size(s->n_ff, s->n_ff_shared), max_size(s->n_per_layer, s->n_laurel)));
+    r->per_layer_stride = row_panels((size_t)s->n_layer * s->n_per_layer);
     r->per_layer_scales[0] = (float)(1.0 / sqrt(s->n_embd));
     r->per_layer_scales[1] = (float)sqrt(s->n_per_layer);
-    r->vocab_stride = panels(s->n_vocab);
-    r->label_stride = panels(s->n_labels);
-    r->wide_stride = panels(s->n_wide);
-    r->qrow_stride = kern_qrow_bytes(
-        panels(max_size(max_size(max_size(s->n_embd, s->n_lora_q), s->n_wide),
-                        max_size(max_size(att, heads), s->n_per_layer))) + 16);
+    r->vocab_stride = row_panels(s->n_vocab);
+    r->label_stride = row_panels(s->n_labels);
+    r->wide_stride = row_panels(s->n_wide);
+    r->qrow_stride =
+        kern_qrow_bytes(row_panels(max_size(max_size(max_size(s->n_embd, s->n_lora_q), s->n_wide),
+                                            max_size(max_size(att, heads), s->n_per_layer))) +
+                        16);
     r->ff_row_stride = kern_qrow_bytes(r->ff_stride + 16);
     if (has_attention(r->model))
         r->attn_scratch_bytes =
             (kern_attn_scratch(ATTN_ROWS, s->n_head / least_kv_heads(r->model), (uint32_t)key_dim,
                                (uint32_t)value_dim) + 63) / 64 * 64;
-    r->router_stride = panels(s->n_expert);
-    r->expert_stride = panels(s->n_ff_expert);
-    r->moe_latent_stride = panels(s->n_moe_latent);
+    r->router_stride = row_panels(s->n_expert);
+    r->expert_stride = row_panels(s->n_ff_expert);
+    r->moe_latent_stride = row_panels(s->n_moe_latent);
     r->slot_qrow_stride = kern_qrow_bytes(r->embd_stride + 16);
     r->expert_qrow_stride = kern_qrow_bytes(r->expert_stride + 16);
-    r->lora_stride = panels(s->n_lora_q);
-    r->mla_q_stride = panels((size_t)s->n_head * s->key_dim);
+    r->lora_stride = row_panels(s->n_lora_q);
+    r->mla_q_stride = row_panels((size_t)s->n_head * s->key_dim);
     r->heads_stride = heads;
-    r->head_qrow_stride = kern_qrow_bytes(panels(max_size(s->n_nope, s->value_dim)) + 16);
+    r->head_qrow_stride = kern_qrow_bytes(row_panels(max_size(s->n_nope, s->value_dim)) + 16);
     set_mix_strides(r);
 }
 
 /* Take a buffer of rows; `size` is the bytes of a number. The bytes count as scratch. Rows of no
  * numbers, for parts that the model lacks, take a cache line, so that NULL always means out of
  * memory. */
-static void *take(struct runner *r, size_t rows, size_t stride, size_t size)
+static void *take_buffer(struct runner *r, size_t rows, size_t stride, size_t size)
 {
     stride = stride > 0 ? stride : KERN_LANES;
     r->scratch_bytes += rows * stride * size;
@@ -148,19 +150,19 @@ static int create_rows(struct runner *r, const struct runner_options *o)
 {
     const size_t n = o->max_rows, f = sizeof(float);
 
-    r->x = take(r, n, r->embd_stride, f);
-    r->norm = take(r, n, r->embd_stride, f);
-    r->delta = take(r, n, r->embd_stride, f);
-    r->ffn_out = take(r, n, r->embd_stride, f);
-    r->qkv = take(r, n, r->qkv_stride, f);
-    r->att = take(r, n, r->att_stride, f);
-    r->gate = take(r, n, r->ff_stride, f);
-    r->up = take(r, n, r->ff_stride, f);
-    r->logits = take(r, LOGIT_ROWS, r->vocab_stride, f);
-    r->lrows = take(r, LOGIT_ROWS, r->embd_stride, f);
-    r->qrows = take(r, max_size(n, LOGIT_ROWS), r->qrow_stride, 1);
-    r->ff_rows = take(r, n, r->ff_row_stride, 1);
-    r->attn_scratch = take(r, thread_pool_n_threads(o->pool), r->attn_scratch_bytes, 1);
+    r->x = take_buffer(r, n, r->embd_stride, f);
+    r->norm = take_buffer(r, n, r->embd_stride, f);
+    r->delta = take_buffer(r, n, r->embd_stride, f);
+    r->ffn_out = take_buffer(r, n, r->embd_stride, f);
+    r->qkv = take_buffer(r, n, r->qkv_stride, f);
+    r->att = take_buffer(r, n, r->att_stride, f);
+    r->gate = take_buffer(r, n, r->ff_stride, f);
+    r->up = take_buffer(r, n, r->ff_stride, f);
+    r->logits = take_buffer(r, LOGIT_ROWS, r->vocab_stride, f);
+    r->lrows = take_buffer(r, LOGIT_ROWS, r->embd_stride, f);
+    r->qrows = take_buffer(r, max_size(n, LOGIT_ROWS), r->qrow_stride, 1);
+    r->ff_rows = take_buffer(r, n, r->ff_row_stride, 1);
+    r->attn_scratch = take_buffer(r, thread_pool_n_threads(o->pool), r->attn_scratch_bytes, 1);
     if (r->x == NULL || r->norm == NULL || r->delta == NULL || r->ffn_out == NULL ||
         r->qkv == NULL || r->att == NULL || r->gate == NULL || r->up == NULL ||
         r->logits == NULL || r->lrows == NULL || r->qrows == NULL || r->ff_rows == NULL ||
@@ -173,8 +175,8 @@ static int create_head_rows(struct runner *r)
 {
     if (r->model->shape.n_labels == 0)
         return 0;
-    r->head_rows = take(r, LOGIT_ROWS, r->embd_stride, sizeof(float));
-    r->head_out = take(r, LOGIT_ROWS, r->label_stride, sizeof(float));
+    r->head_rows = take_buffer(r, LOGIT_ROWS, r->embd_stride, sizeof(float));
+    r->head_out = take_buffer(r, LOGIT_ROWS, r->label_stride, sizeof(float));
     return r->head_rows != NULL && r->head_out != NULL ? 0 : ERR_NOMEM;
 }
 
@@ -182,8 +184,8 @@ static int create_wide_rows(struct runner *r)
 {
     if (r->model->shape.n_wide == 0)
         return 0;
-    r->wide_rows = take(r, LOGIT_ROWS, r->wide_stride, sizeof(float));
-    r->wide_out = take(r, LOGIT_ROWS, r->wide_stride, sizeof(float));
+    r->wide_rows = take_buffer(r, LOGIT_ROWS, r->wide_stride, sizeof(float));
+    r->wide_out = take_buffer(r, LOGIT_ROWS, r->wide_stride, sizeof(float));
     return r->wide_rows != NULL && r->wide_out != NULL ? 0 : ERR_NOMEM;
 }
 
@@ -203,15 +205,15 @@ static int create_expert_rows(struct runner *r, const struct runner_options *o)
 
     if (s->n_expert == 0)
         return 0;
-    r->router = take(r, rows, 2 * r->router_stride, f);
-    r->shared_gate = take(r, rows, KERN_LANES, f);
-    r->slot_rows = take(r, s->experts_weigh_input || has_float_experts(r->model) ? n : 1,
-                        r->embd_stride, f);
-    r->expert_gate = take(r, n, r->expert_stride, f);
-    r->expert_up = take(r, n, r->expert_stride, f);
-    r->slot_out = take(r, n, r->embd_stride, f);
-    r->slot_qrows = take(r, n, r->slot_qrow_stride, 1);
-    r->expert_qrows = take(r, n, r->expert_qrow_stride, 1);
+    r->router = take_buffer(r, rows, 2 * r->router_stride, f);
+    r->shared_gate = take_buffer(r, rows, KERN_LANES, f);
+    r->slot_rows = take_buffer(r, s->experts_weigh_input || has_float_experts(r->model) ? n : 1,
+                               r->embd_stride, f);
+    r->expert_gate = take_buffer(r, n, r->expert_stride, f);
+    r->expert_up = take_buffer(r, n, r->expert_stride, f);
+    r->slot_out = take_buffer(r, n, r->embd_stride, f);
+    r->slot_qrows = take_buffer(r, n, r->slot_qrow_stride, 1);
+    r->expert_qrows = take_buffer(r, n, r->expert_qrow_stride, 1);
     r->picks = mem_calloc(n, sizeof(*r->picks));
     r->active = mem_calloc(s->n_expert, sizeof(*r->active));
     r->expert_slots = mem_calloc(s->n_expert, sizeof(*r->expert_slots));
@@ -227,7 +229,7 @@ static int create_moe_latent(struct runner *r, const struct runner_options *o)
 {
     if (r->model->shape.n_moe_latent == 0)
         return 0;
-    r->moe_latent = take(r, o->max_rows, r->moe_latent_stride, sizeof(float));
+    r->moe_latent = take_buffer(r, o->max_rows, r->moe_latent_stride, sizeof(float));
     return r->moe_latent != NULL ? 0 : ERR_NOMEM;
 }
 
@@ -235,9 +237,9 @@ static int create_per_layer_rows(struct runner *r, const struct runner_options *
 {
     if (r->model->shape.n_per_layer == 0)
         return 0;
-    r->per_layer = take(r, o->max_rows, r->per_layer_stride, sizeof(float));
+    r->per_layer = take_buffer(r, o->max_rows, r->per_layer_stride, sizeof(float));
     r->per_layer_row =
-        take(r, thread_pool_n_threads(o->pool), r->per_layer_stride, sizeof(float));
+        take_buffer(r, thread_pool_n_threads(o->pool), r->per_layer_stride, sizeof(float));
     return r->per_layer != NULL && r->per_layer_row != NULL ? 0 : ERR_NOMEM;
 }
 
@@ -247,9 +249,10 @@ static int create_streams(struct runner *r, const struct runner_options *o)
 
     if (n <= 1)
         return 0;
-    r->streams = take(r, o->max_rows, n * r->embd_stride, sizeof(float));
-    r->stream_row = take(r, thread_pool_n_threads(o->pool), n * r->embd_stride, sizeof(float));
-    r->laurel = take(r, o->max_rows, r->embd_stride, sizeof(float));
+    r->streams = take_buffer(r, o->max_rows, n * r->embd_stride, sizeof(float));
+    r->stream_row =
+        take_buffer(r, thread_pool_n_threads(o->pool), n * r->embd_stride, sizeof(float));
+    r->laurel = take_buffer(r, o->max_rows, r->embd_stride, sizeof(float));
     return r->streams != NULL && r->stream_row != NULL && r->laurel != NULL ? 0 : ERR_NOMEM;
 }
 
@@ -260,10 +263,10 @@ static int create_mla_rows(struct runner *r, const struct runner_options *o)
 
     if (s->n_latent == 0)
         return 0;
-    r->lora = take(r, n, r->lora_stride + KERN_LANES, f); /* may hold no numbers */
-    r->mla_q = take(r, n, r->mla_q_stride, f);
-    r->heads = take(r, n, r->heads_stride, f);
-    r->head_qrows = take(r, n * s->n_head, r->head_qrow_stride, 1);
+    r->lora = take_buffer(r, n, r->lora_stride + KERN_LANES, f); /* may hold no numbers */
+    r->mla_q = take_buffer(r, n, r->mla_q_stride, f);
+    r->heads = take_buffer(r, n, r->heads_stride, f);
+    r->head_qrows = take_buffer(r, n * s->n_head, r->head_qrow_stride, 1);
     if (r->lora == NULL || r->mla_q == NULL || r->heads == NULL || r->head_qrows == NULL)
         return ERR_NOMEM;
     return 0;
@@ -273,8 +276,8 @@ static int create_mix_rows(struct runner *r, const struct runner_options *o)
 {
     if (r->model->shape.recurrent.kind == RECURRENT_NONE)
         return 0;
-    r->mix = take(r, o->max_rows, r->mix_stride, sizeof(float));
-    r->mix_qrows = take(r, o->max_rows, r->mix_qrow_stride, 1);
+    r->mix = take_buffer(r, o->max_rows, r->mix_stride, sizeof(float));
+    r->mix_qrows = take_buffer(r, o->max_rows, r->mix_qrow_stride, 1);
     return r->mix != NULL && r->mix_qrows != NULL ? 0 : ERR_NOMEM;
 }
 
@@ -285,7 +288,7 @@ static int create_adapter_rows(struct runner *r, const struct runner_options *o)
     if (!o->takes_adapters)
         return 0;
     r->adapters = mem_calloc(n, sizeof(*r->adapters));
-    r->adapter_in = take(r, n, ADAPTER_IN_STRIDE, sizeof(float));
+    r->adapter_in = take_buffer(r, n, ADAPTER_IN_STRIDE, sizeof(float));
     return r->adapters != NULL && r->adapter_in != NULL ? 0 : ERR_NOMEM;
 }
 

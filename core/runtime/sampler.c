@@ -261,8 +261,8 @@ int32_t sampler_draw_from_all(const struct kern_table *kern, struct sampler_scra
     return (int32_t)last;
 }
 
-static void draw(const struct kern_table *kern, struct sampler_scratch *s, const float *x,
-                 struct batch_output *o)
+static void draw_token(const struct kern_table *kern, struct sampler_scratch *s, const float *x,
+                       struct batch_output *o)
 {
     struct sampler_chain chain;
 
@@ -272,7 +272,7 @@ static void draw(const struct kern_table *kern, struct sampler_scratch *s, const
         o->token = largest(kern, x, s->n_vocab);
 }
 
-static bool is_among(int32_t id, const int32_t *ids, size_t n)
+static bool id_is_among(int32_t id, const int32_t *ids, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         if (ids[i] == id)
@@ -282,10 +282,10 @@ static bool is_among(int32_t id, const int32_t *ids, size_t n)
 
 /* Advance thought and constraint by the chosen token. Where no token was allowed the chosen one is
  * arbitrary, and breaks the constraint. */
-static void go_on(struct sampler_scratch *s, const int32_t *eog, size_t n_eog,
-                  struct batch_output *o)
+static void force_continuation(struct sampler_scratch *s, const int32_t *eog, size_t n_eog,
+                               struct batch_output *o)
 {
-    const bool ends = is_among(o->token, eog, n_eog);
+    const bool ends = id_is_among(o->token, eog, n_eog);
     const bool ends_too_early = ends && bans_end(o);
     const bool is_thought = thought_take(o->thought, o->token, o->constraint != NULL);
     enum constraint_status status = CONSTRAINT_OPEN;
@@ -338,12 +338,13 @@ static bool takes_largest(const struct kern_table *kern, struct sampler_scratch 
                           const int32_t *eog, size_t n_eog, struct batch_output *o)
 {
     o->token = largest(kern, x, s->n_vocab);
-    return x[o->token] > -INFINITY && !is_among(o->token, eog, n_eog) &&
+    return x[o->token] > -INFINITY && !id_is_among(o->token, eog, n_eog) &&
            constraint_allows(o->constraint, s->walk, o->token);
 }
 
-static void choose(const struct kern_table *kern, struct sampler_scratch *s, const float *logits,
-                   const int32_t *eog, size_t n_eog, struct batch_output *o)
+static void choose_token(const struct kern_table *kern, struct sampler_scratch *s,
+                         const float *logits, const int32_t *eog, size_t n_eog,
+                         struct batch_output *o)
 {
     const struct sampling *p = o->sampling;
     const float *x = changed_logits(s, logits, eog, n_eog, o);
@@ -356,7 +357,7 @@ static void choose(const struct kern_table *kern, struct sampler_scratch *s, con
     if (is_greedy(p))
         o->token = largest(kern, x, s->n_vocab);
     else
-        draw(kern, s, x, o);
+        draw_token(kern, s, x, o);
 }
 
 void sampler_pick(const struct kern_table *kern, struct sampler_scratch *s, const float *logits,
@@ -366,9 +367,9 @@ void sampler_pick(const struct kern_table *kern, struct sampler_scratch *s, cons
     const bool has_shares = o->want == BATCH_SAMPLE && p->wants_shares;
 
     if (o->want == BATCH_SAMPLE) {
-        choose(kern, s, logits, eog, n_eog, o);
+        choose_token(kern, s, logits, eog, n_eog, o);
         if (o->constraint != NULL || o->thought != NULL)
-            go_on(s, eog, n_eog, o);
+            force_continuation(s, eog, n_eog, o);
     }
     if ((p->n_top >= 0 && (!has_shares || is_greedy(p))) || o->want == BATCH_SCORE)
         find_logprobs(kern, s, logits, o);

@@ -29,7 +29,7 @@ static float logit_at(struct sampler_chain *c, uint32_t rank)
     return ranking_at(&c->ranking, rank)->logit;
 }
 
-static bool has(struct sampler_chain *c, uint32_t rank)
+static bool rank_has_room(struct sampler_chain *c, uint32_t rank)
 {
     return c->is_whole ? ranking_at(&c->ranking, rank) != NULL : rank < c->to;
 }
@@ -54,7 +54,7 @@ static bool weighs(struct sampler_chain *c, uint32_t rank, float least)
 
     if (c->is_whole && ranking_ends(&c->ranking, rank, c->best + nats / c->scale))
         return false;
-    return has(c, rank) && weight(c, rank) >= least;
+    return rank_has_room(c, rank) && weight(c, rank) >= least;
 }
 
 double sampler_chain_total(struct sampler_chain *c)
@@ -70,7 +70,7 @@ double sampler_chain_total(struct sampler_chain *c)
 
 float sampler_chain_weight(struct sampler_chain *c, uint32_t i)
 {
-    return has(c, c->from + i) ? weight(c, c->from + i) : -1;
+    return rank_has_room(c, c->from + i) ? weight(c, c->from + i) : -1;
 }
 
 int32_t sampler_chain_id(struct sampler_chain *c, uint32_t i)
@@ -78,7 +78,7 @@ int32_t sampler_chain_id(struct sampler_chain *c, uint32_t i)
     return ranking_at(&c->ranking, c->from + i)->id;
 }
 
-static uint32_t count(const struct sampler_chain *c)
+static uint32_t count_kept(const struct sampler_chain *c)
 {
     return c->is_whole ? ranking_count(&c->ranking) : c->to - c->from;
 }
@@ -93,7 +93,7 @@ static void keep(struct sampler_chain *c, uint32_t from, uint32_t to)
 }
 
 /* Begin the ranking of the logits anew. */
-static void begin(struct sampler_chain *c, const float *x)
+static void begin_chain(struct sampler_chain *c, const float *x)
 {
     c->x = x;
     ranking_init(&c->ranking, c->kern, c->s->heap, x, c->n_vocab);
@@ -161,7 +161,7 @@ static void cut_top_k(struct sampler_chain *c)
 
     if (k >= c->n_vocab || (!c->is_whole && k >= c->to - c->from))
         return;
-    if (has(c, c->from + k - 1))
+    if (rank_has_room(c, c->from + k - 1))
         keep(c, c->from, c->from + k);
 }
 
@@ -173,7 +173,7 @@ static void cut_top_p(struct sampler_chain *c)
     if (c->p->top_p >= 1)
         return;
     mass = (double)c->p->top_p * sampler_chain_total(c);
-    while ((sum < mass || n < c->p->min_keep) && has(c, c->from + n)) {
+    while ((sum < mass || n < c->p->min_keep) && rank_has_room(c, c->from + n)) {
         const float w = weight(c, c->from + n);
 
         if (w == 0 && n >= c->p->min_keep)
@@ -190,7 +190,7 @@ static void cut_min_p(struct sampler_chain *c)
 
     if (c->p->min_p <= 0)
         return;
-    while (n < c->p->min_keep ? has(c, c->from + n) : weighs(c, c->from + n, c->p->min_p))
+    while (n < c->p->min_keep ? rank_has_room(c, c->from + n) : weighs(c, c->from + n, c->p->min_p))
         n++;
     keep(c, c->from, c->from + n);
 }
@@ -206,7 +206,7 @@ static void cut_top_n_sigma(struct sampler_chain *c)
         return;
     m = plain_moments(c);
     most = (m.squares - m.mean * m.mean) * (double)c->p->top_n_sigma * (double)c->p->top_n_sigma;
-    for (; has(c, c->from + n); n++) {
+    for (; rank_has_room(c, c->from + n); n++) {
         const double far = (double)(logit_at(c, c->from + n) - c->best);
 
         if (far * far > most)
@@ -224,12 +224,12 @@ static void cut_typical(struct sampler_chain *c)
     double sum = 0;
     uint32_t low, high = c->from; /* kept ranks: low .. high - 1 */
 
-    while (has(c, high) && (double)distance(c, high) > m.mean)
+    while (rank_has_room(c, high) && (double)distance(c, high) > m.mean)
         high++;
     low = high;
     while (low == high || high - low < c->p->min_keep ||
            sum < (double)c->p->typical_p * m.weights) {
-        const bool has_high = has(c, high);
+        const bool has_high = rank_has_room(c, high);
         double above, below;
 
         if (low == c->from && !has_high)
@@ -250,7 +250,7 @@ static void drop_best(struct sampler_chain *c, uint32_t n)
         memcpy(x, c->x, c->n_vocab * sizeof(*x));
     for (uint32_t i = 0; i < n; i++)
         x[ranking_at(&c->ranking, i)->id] = -INFINITY;
-    begin(c, x);
+    begin_chain(c, x);
 }
 
 /* XTC removes every token that reaches the threshold except the least likely of them; a single one
@@ -265,7 +265,7 @@ static void cut_xtc(struct sampler_chain *c, uint32_t pos)
     least = (float)((double)c->p->xtc_threshold * sampler_chain_total(c));
     while (weighs(c, c->from + n, least))
         n++;
-    if (n < 2 || (c->p->min_keep > 1 && count(c) - (n - 1) < c->p->min_keep))
+    if (n < 2 || (c->p->min_keep > 1 && count_kept(c) - (n - 1) < c->p->min_keep))
         return;
     if (c->is_whole)
         drop_best(c, n - 1);
@@ -313,7 +313,7 @@ static void change_temperature(struct sampler_chain *c)
     ranking_reach(&c->ranking, DEPTH / c->scale);
 }
 
-static void run(struct sampler_chain *c, enum sampling_stage stage, uint32_t pos)
+static void run_stage(struct sampler_chain *c, enum sampling_stage stage, uint32_t pos)
 {
     switch (stage) {
     case STAGE_NONE:
@@ -355,7 +355,8 @@ static void cut_mirostat(struct sampler_chain *c, float mu)
     const double total = sampler_chain_total(c);
     uint32_t n = 1;
 
-    while (has(c, n) && weight(c, n) > 0 && bits((double)weight(c, n) / total) <= (double)mu)
+    while (rank_has_room(c, n) && weight(c, n) > 0 &&
+           bits((double)weight(c, n) / total) <= (double)mu)
         n++;
     keep(c, 0, n);
 }
@@ -371,11 +372,11 @@ bool sampler_chain_cut(struct sampler_chain *c, const struct kern_table *kern,
     const uint32_t n = has_chain ? p->n_chain : is_mirostat ? 1 : sizeof(own);
 
     *c = (struct sampler_chain){.kern = kern, .s = s, .p = p, .n_vocab = s->n_vocab, .scale = 1};
-    begin(c, x);
+    begin_chain(c, x);
     if (!isfinite(c->best))
         return false;
     for (uint32_t i = 0; i < n; i++)
-        run(c, (enum sampling_stage)(has_chain ? p->chain : own)[i], o->n_discarded + o->pos);
+        run_stage(c, (enum sampling_stage)(has_chain ? p->chain : own)[i], o->n_discarded + o->pos);
     if (is_mirostat)
         cut_mirostat(c, *o->mirostat_mu);
     return true;
@@ -384,7 +385,7 @@ bool sampler_chain_cut(struct sampler_chain *c, const struct kern_table *kern,
 /* ---- the draw ---- */
 
 /* Rank of the token at `at` of the total weight, best first. */
-static uint32_t find(struct sampler_chain *c, double at)
+static uint32_t find_rank(struct sampler_chain *c, double at)
 {
     uint32_t rank = c->from;
 
@@ -399,7 +400,7 @@ static void report(struct sampler_chain *c, double total, struct batch_output *o
 
     o->logprob = (float)((double)kern_exp((c->x[o->token] - c->best) * c->scale) / total);
     o->n_top = 0;
-    for (uint32_t i = 0; i < most && has(c, c->from + i); i++)
+    for (uint32_t i = 0; i < most && rank_has_room(c, c->from + i); i++)
         o->top[o->n_top++] = (struct top_logprob){
             sampler_chain_id(c, i), (float)((double)weight(c, c->from + i) / total)};
 }
@@ -416,7 +417,7 @@ void sampler_chain_draw(struct sampler_chain *c, struct batch_output *o, double 
         o->token = sampler_draw_from_all(c->kern, c->s, c->x, c->best, c->scale, u);
     } else {
         const double total = sampler_chain_total(c);
-        const uint32_t rank = find(c, u * total);
+        const uint32_t rank = find_rank(c, u * total);
 
         o->token = ranking_at(&c->ranking, rank)->id;
         if (c->p->mirostat_tau > 0.0f)

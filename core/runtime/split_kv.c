@@ -157,8 +157,8 @@ static void add_pieces(struct split_kv *c, struct attn_item item, size_t n)
 }
 
 /* Add an item; split it if that pays and there is room for its states. */
-static void add_item(struct split_kv *c, const struct batch_span *s, struct attn_item item,
-                     uint64_t pieces)
+static void add_split_item(struct split_kv *c, const struct batch_span *s, struct attn_item item,
+                           uint64_t pieces)
 {
     const size_t n_seg = segments(s->pos0 + item.from + item.n), n = fit_pieces(n_seg, pieces);
     const uint32_t n_merged = (uint32_t)(n_seg / n);
@@ -241,8 +241,9 @@ static uint32_t group_merged(const struct split_kv *c, const struct cascade_grou
 }
 
 /* Add the items of a run, the segments that some members share; item->part is the group's. */
-static void add_run(struct split_kv *c, const struct cascade_group *g, const struct cascade_run *r,
-                    struct attn_item item, const struct shares *f)
+static void add_split_run(struct split_kv *c, const struct cascade_group *g,
+                          const struct cascade_run *r, struct attn_item item,
+                          const struct shares *f)
 {
     const uint32_t n_item = run_items(r);
 
@@ -260,9 +261,9 @@ static void add_run(struct split_kv *c, const struct cascade_group *g, const str
 }
 
 /* Add the item of a member's own segments. */
-static void add_member(struct split_kv *c, const struct batch *b, const struct cascade_group *g,
-                       const struct cascade_member *m, struct attn_item item,
-                       const struct shares *f)
+static void add_split_member(struct split_kv *c, const struct batch *b,
+                             const struct cascade_group *g, const struct cascade_member *m,
+                             struct attn_item item, const struct shares *f)
 {
     const struct batch_span *s = &b->spans[m->span];
     const uint32_t alone = s->pos0 + s->n_row - m->shared * KERN_SEGMENT;
@@ -297,9 +298,9 @@ static void add_group(struct split_kv *c, const struct batch *b, const struct ca
     *room -= n_items;
     c->n_grouped_rows += g->n_rows;
     for (uint32_t i = 0; i < g->n_runs; i++)
-        add_run(c, g, &c->cascade.runs[g->run0 + i], item, f);
+        add_split_run(c, g, &c->cascade.runs[g->run0 + i], item, f);
     for (uint32_t i = 0; i < g->n_members; i++)
-        add_member(c, b, g, &c->cascade.members[g->member0 + i], item, f);
+        add_split_member(c, b, g, &c->cascade.members[g->member0 + i], item, f);
 }
 
 static void add_groups(struct split_kv *c, const struct batch *b, const struct shares *f)
@@ -330,7 +331,7 @@ void split_kv_make(struct split_kv *c, const struct batch *b)
             const struct attn_item item = {.span = i, .from = from, .n = n, .seg1 = UINT32_MAX};
             const uint64_t work = item_work(c, &b->spans[i], from, n);
 
-            add_item(c, &b->spans[i], item, may_split ? pieces_of(&f, work) : 1);
+            add_split_item(c, &b->spans[i], item, may_split ? pieces_of(&f, work) : 1);
         }
     assert(c->n_items <= most_items(&c->options));
 }

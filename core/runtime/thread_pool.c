@@ -261,7 +261,7 @@ static uint32_t from_of(uint64_t left)
     return (uint32_t)left;
 }
 
-static uint32_t end_of(uint64_t left)
+static uint32_t range_end(uint64_t left)
 {
     return (uint32_t)(left >> 32);
 }
@@ -282,10 +282,10 @@ static bool take_own(struct thread_pool_worker *w, uint32_t n, uint32_t grain, u
     do {
         left = left_of(seen, w->index, n, t->n);
         *from = from_of(left);
-        *to = *from + least(grain, end_of(left) - *from);
+        *to = *from + least(grain, range_end(left) - *from);
         if (*from == *to)
             return false;
-    } while (!atomic_compare_exchange_weak_explicit(word, &seen, range(*to, end_of(left)),
+    } while (!atomic_compare_exchange_weak_explicit(word, &seen, range(*to, range_end(left)),
                                                     memory_order_relaxed, memory_order_relaxed));
     return true;
 }
@@ -307,8 +307,8 @@ static uint32_t richest_of(const struct thread_pool_worker *w, struct group *g, 
             atomic_load_explicit(&t->shares[i].left[w->region & 1], memory_order_relaxed);
         const uint64_t left = left_of(word, i, n, t->n);
 
-        if (end_of(left) - from_of(left) > most) {
-            most = end_of(left) - from_of(left);
+        if (range_end(left) - from_of(left) > most) {
+            most = range_end(left) - from_of(left);
             *victim = i;
             *seen = word;
         }
@@ -373,7 +373,7 @@ static bool steal(struct thread_pool_worker *w, uint32_t n, uint32_t grain, uint
         if (victim == t->n)
             return false;
         left = left_of(seen, victim, n, t->n);
-        *to = end_of(left);
+        *to = range_end(left);
         *from = *to - least(grain, (*to - from_of(left) + 1) / 2);
         if (atomic_compare_exchange_strong_explicit(
                 &t->shares[victim].left[w->region & 1], &seen, range(from_of(left), *from),

@@ -35,7 +35,7 @@ struct bpe {
 
 /* ---- the merges */
 
-static struct pair_slot *slot_of(const struct bpe *b, int32_t left, int32_t right)
+static struct pair_slot *pair_slot_of(const struct bpe *b, int32_t left, int32_t right)
 {
     const uint64_t key = (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
     uint32_t i = (uint32_t)((key * 0x9E3779B97F4A7C15u) >> 40) & b->mask; /* golden ratio hash */
@@ -55,7 +55,7 @@ static uint32_t rank_pair(const void *model, const char *text, const struct symb
     (void)text;
     if (left->id == TOKEN_NONE || right->id == TOKEN_NONE)
         return RANK_NONE;
-    slot = slot_of(b, left->id, right->id);
+    slot = pair_slot_of(b, left->id, right->id);
     *joined = slot->joined;
     return slot->left == TOKEN_NONE ? RANK_NONE : slot->rank;
 }
@@ -90,7 +90,7 @@ static const char *add_merge(struct bpe *b, const struct vocab *v, struct gguf_s
     joined = vocab_find(v, bytes, (size_t)(n_left + n_right));
     if (left_id == TOKEN_NONE || right_id == TOKEN_NONE || joined == TOKEN_NONE)
         return "joins or gives a piece that is not among the tokens";
-    slot = slot_of(b, left_id, right_id);
+    slot = pair_slot_of(b, left_id, right_id);
     if (slot->left == TOKEN_NONE) /* a repeated pair keeps its first rank */
         *slot = (struct pair_slot){left_id, right_id, rank, joined};
     return NULL;

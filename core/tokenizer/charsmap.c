@@ -38,7 +38,7 @@ static uint32_t unit_at(const struct gguf_kv *kv, uint64_t i)
     return unit;
 }
 
-static int copy(struct charsmap *m, const struct gguf_kv *kv, uint32_t n_bytes)
+static int copy_charsmap(struct charsmap *m, const struct gguf_kv *kv, uint32_t n_bytes)
 {
     m->n_units = n_bytes / 4;
     m->n_texts = (size_t)kv->count - 4 - n_bytes;
@@ -69,7 +69,7 @@ int charsmap_load(struct charsmap *m, const struct gguf *g, char *err, size_t er
     n_bytes = kv->count >= 4 ? unit_at(kv, 0) : UINT32_MAX;
     if (kv->count > MAX_BYTES || n_bytes % 4 != 0 || n_bytes > kv->count - 4)
         return text_fail(g, ERR_FORMAT, err, err_len, KEY ": its parts do not fit in it");
-    rc = copy(m, kv, n_bytes);
+    rc = copy_charsmap(m, kv, n_bytes);
     return rc == 0 ? 0 : text_fail(g, rc, err, err_len, "no memory for " KEY);
 }
 

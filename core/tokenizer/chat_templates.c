@@ -18,7 +18,7 @@
 #define MAX_TEMPLATE (1u << 20) /* bytes; the longest in use have 20 KiB */
 #define MAX_TEMPLATES 32        /* the most in use are 3 */
 
-static char *copy(struct gguf_str s)
+static char *copy_gguf_text(struct gguf_str s)
 {
     char *text = mem_alloc(s.len + 1);
 
@@ -40,7 +40,7 @@ static int read_template(const struct gguf *g, const char *key, char **out, char
     if (s.len > MAX_TEMPLATE || memchr(s.data, '\0', s.len) != NULL)
         return text_fail(g, ERR_FORMAT, err, err_len,
                          "%s has a NUL byte or is longer than %u bytes", key, MAX_TEMPLATE);
-    *out = copy(s);
+    *out = copy_gguf_text(s);
     return *out != NULL ? 0 : text_fail(g, ERR_NOMEM, err, err_len, "no memory for %s", key);
 }
 
@@ -59,8 +59,8 @@ static bool names_template(struct gguf_str key, struct gguf_str *name)
     return name->len != 6 || memcmp(name->data, "rerank", 6) != 0;
 }
 
-static int add(struct vocab *v, const struct gguf *g, struct gguf_str key, struct gguf_str name,
-               char *err, size_t err_len)
+static int add_named_template(struct vocab *v, const struct gguf *g, struct gguf_str key,
+                              struct gguf_str name, char *err, size_t err_len)
 {
     struct chat_template *t = &v->chat_templates[v->n_chat_templates];
     char text[GGUF_MAX_NAME];
@@ -71,13 +71,13 @@ static int add(struct vocab *v, const struct gguf *g, struct gguf_str key, struc
     v->n_chat_templates++; /* counted first, so that vocab_release_templates() frees it after an
                             * error */
     snprintf(text, sizeof(text), "%.*s", (int)key.len, key.data);
-    t->name = copy(name);
+    t->name = copy_gguf_text(name);
     if (t->name == NULL)
         return text_fail(g, ERR_NOMEM, err, err_len, "no memory for %s", text);
     return read_template(g, text, &t->text, err, err_len);
 }
 
-static int compare(const void *a, const void *b)
+static int compare_templates(const void *a, const void *b)
 {
     return strcmp(((const struct chat_template *)a)->name, ((const struct chat_template *)b)->name);
 }
@@ -97,10 +97,11 @@ int vocab_load_templates(struct vocab *v, const struct gguf *g, char *err, size_
         struct gguf_str name;
 
         if (names_template(key, &name))
-            rc = add(v, g, key, name, err, err_len);
+            rc = add_named_template(v, g, key, name, err, err_len);
     }
     if (rc == 0)
-        qsort(v->chat_templates, v->n_chat_templates, sizeof(*v->chat_templates), compare);
+        qsort(v->chat_templates, v->n_chat_templates, sizeof(*v->chat_templates),
+              compare_templates);
     return rc;
 }
 

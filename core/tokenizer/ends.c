@@ -67,7 +67,7 @@ static bool is_named(const struct search *s, int32_t id, const char *name)
     return text.len == strlen(name) && memcmp(text.data, name, text.len) == 0;
 }
 
-static bool has(const struct search *s, const char *name)
+static bool vocab_has(const struct search *s, const char *name)
 {
     for (int32_t id = 0; id < s->v->n; id++)
         if (is_named(s, id, name))
@@ -80,11 +80,11 @@ static bool has(const struct search *s, const char *name)
  * names for these. Gemma has the tags of HTML as tokens, and PLaMo </s> as a piece of text. */
 static void look_at_families(struct search *s)
 {
-    const bool calls = has(s, "<|call|>") || has(s, "<|calls|>");
+    const bool calls = vocab_has(s, "<|call|>") || vocab_has(s, "<|calls|>");
 
-    s->spares_end = calls && (has(s, "<|return|>") || has(s, "<|flush|>"));
+    s->spares_end = calls && (vocab_has(s, "<|return|>") || vocab_has(s, "<|flush|>"));
     s->spares_struck =
-        has(s, "<eos>") || has(s, "<|tool_response>") || has(s, "<|plamo:eos|>");
+        vocab_has(s, "<eos>") || vocab_has(s, "<|tool_response>") || vocab_has(s, "<|plamo:eos|>");
 }
 
 static bool has_kind(const struct search *s, int32_t id, enum name_kind kind)
@@ -107,7 +107,7 @@ static bool has_end_name(const struct search *s, int32_t id)
 }
 
 /* Whether the token ends a generation. Some files name <|end|> in their keys where it does not. */
-static bool is_end(const struct search *s, int32_t id, bool is_in_keys)
+static bool is_end_token(const struct search *s, int32_t id, bool is_in_keys)
 {
     if (s->spares_end && is_named(s, id, "<|end|>"))
         return false;
@@ -133,17 +133,17 @@ static int mark_listed(const struct vocab *v, const struct gguf *g, bool *marks,
     return 0;
 }
 
-static int collect(struct vocab *v, const struct search *s, const bool *marks)
+static int collect_ends(struct vocab *v, const struct search *s, const bool *marks)
 {
     size_t n = 0;
 
     for (int32_t id = 0; id < v->n; id++)
-        n += is_end(s, id, marks[id]);
+        n += is_end_token(s, id, marks[id]);
     v->eog = mem_calloc(n + 1, sizeof(*v->eog));
     if (v->eog == NULL)
         return ERR_NOMEM;
     for (int32_t id = 0; id < v->n; id++)
-        if (is_end(s, id, marks[id]))
+        if (is_end_token(s, id, marks[id]))
             v->eog[v->n_eog++] = id;
     for (size_t i = 0; i < v->n_eog; i++)
         v->type[v->eog[i]] = TOKEN_CONTROL;
@@ -164,7 +164,7 @@ int vocab_load_ends(struct vocab *v, const struct gguf *g, const int32_t *named,
             marks[named[i]] = true;
     look_at_families(&s);
     rc = mark_listed(v, g, marks, err, err_len);
-    if (rc == 0 && collect(v, &s, marks) < 0)
+    if (rc == 0 && collect_ends(v, &s, marks) < 0)
         rc = text_fail(g, ERR_NOMEM, err, err_len, "no memory for the tokens' roles");
     mem_free(marks);
     return rc;

@@ -85,7 +85,7 @@ static uint64_t pop(struct merge *m)
 }
 
 /* Look up symbol i and its right neighbour again: set the rank and the token of their join. */
-static uint32_t look(const struct run *r, uint32_t i)
+static uint32_t look_up_pair(const struct run *r, uint32_t i)
 {
     struct symbol *s = &r->m->symbols[i];
 
@@ -98,7 +98,7 @@ static uint32_t look(const struct run *r, uint32_t i)
 
 static void look_and_push(const struct run *r, uint32_t i)
 {
-    const uint32_t rank = look(r, i);
+    const uint32_t rank = look_up_pair(r, i);
 
     if (rank != RANK_NONE)
         push(r->m, (uint64_t)rank << 32 | i);
@@ -131,13 +131,13 @@ static void join_few(const struct run *r)
         if (symbols[best].rank == RANK_NONE)
             return;
         unite(r, best);
-        look(r, best);
+        look_up_pair(r, best);
         if (symbols[best].prev != SYMBOL_NONE)
-            look(r, symbols[best].prev);
+            look_up_pair(r, symbols[best].prev);
     }
 }
 
-static void join(const struct run *r, uint32_t i)
+static void join_pair(const struct run *r, uint32_t i)
 {
     unite(r, i);
     look_and_push(r, i);
@@ -173,7 +173,7 @@ void merge_run(struct merge *m, size_t n, const char *text, merge_rank_fn rank_o
     if (budget_spend(m->budget, n) < 0)
         return;
     for (uint32_t i = 0; i < n; i++)
-        look(&r, i);
+        look_up_pair(&r, i);
     if (n <= FEW) {
         join_few(&r);
         return;
@@ -184,7 +184,7 @@ void merge_run(struct merge *m, size_t n, const char *text, merge_rank_fn rank_o
         const uint32_t i = (uint32_t)top;
 
         if (m->symbols[i].rank == (uint32_t)(top >> 32))
-            join(&r, i);
+            join_pair(&r, i);
         if (k % SPEND_OFTEN == 0 && budget_spend(m->budget, 2 * SPEND_OFTEN) < 0)
             return;
     }

@@ -63,12 +63,12 @@ static const uint32_t newer_ranges[][2] = {
     {0x1E030, 0x1E6F5}, {0x1F16C, 0x1F16C}, {0x1FBF0, 0x1FBF9},
 };
 
-static bool has(const uint64_t *bits, uint32_t c)
+static bool bit_is_set(const uint64_t *bits, uint32_t c)
 {
     return c < N_CHARACTERS && (bits[c / 64] >> c % 64 & 1) != 0;
 }
 
-static void add(uint64_t *bits, uint32_t c)
+static void set_bit(uint64_t *bits, uint32_t c)
 {
     bits[c / 64] |= (uint64_t)1 << c % 64;
 }
@@ -88,7 +88,7 @@ static void add_newer(struct normal_form *f)
 {
     for (size_t i = 0; i < sizeof(newer_ranges) / sizeof(newer_ranges[0]); i++)
         for (uint32_t c = newer_ranges[i][0]; c <= newer_ranges[i][1]; c++)
-            add(f->newer, c);
+            set_bit(f->newer, c);
 }
 
 /* Skip ideographs and syllables that no form takes apart or joins, by blocks, so that the tables
@@ -109,13 +109,13 @@ static void add_joined(struct normal_form *f)
     for (uint32_t c = 0x80; c < N_CHARACTERS; c = next_character(c)) {
         const bool is_syllable = c >= 0xAC00 && c <= 0xD7A3; /* made of the jamo below */
 
-        if (!is_syllable && !has(f->newer, c) && uc_canonical_decomposition(c, parts) == 2)
-            add(f->hangs, parts[1]);
+        if (!is_syllable && !bit_is_set(f->newer, c) && uc_canonical_decomposition(c, parts) == 2)
+            set_bit(f->hangs, parts[1]);
     }
     for (uint32_t i = 0; i < 21; i++)
-        add(f->hangs, JAMO_VOWELS + i);
+        set_bit(f->hangs, JAMO_VOWELS + i);
     for (uint32_t i = 0; i < 27; i++)
-        add(f->hangs, JAMO_TRAILS + i);
+        set_bit(f->hangs, JAMO_TRAILS + i);
 }
 
 /* The first character of the decomposition. */
@@ -146,13 +146,13 @@ static void find_changes(struct normal_form *f)
     for (uint32_t c = 0x80; c < N_CHARACTERS; c = next_character(c)) {
         uint32_t first;
 
-        if (has(f->newer, c) || (c >= 0xD800 && c < 0xE000))
+        if (bit_is_set(f->newer, c) || (c >= 0xD800 && c < 0xE000))
             continue;
         first = first_part(f, c);
-        if (uc_combining_class(first) != 0 || has(f->hangs, first))
-            add(f->hangs, c);
-        if (has(f->hangs, c) || (first != c && changes_alone(f, c)))
-            add(f->changes, c);
+        if (uc_combining_class(first) != 0 || bit_is_set(f->hangs, first))
+            set_bit(f->hangs, c);
+        if (bit_is_set(f->hangs, c) || (first != c && changes_alone(f, c)))
+            set_bit(f->changes, c);
     }
 }
 
@@ -167,7 +167,7 @@ static void find_still_bytes(struct normal_form *f)
 {
     memset(f->is_still, true, sizeof(f->is_still));
     for (uint32_t c = 0x80; c < N_CHARACTERS; c++)
-        if (has(f->changes, c))
+        if (bit_is_set(f->changes, c))
             f->is_still[first_byte(c)] = false;
 }
 
@@ -224,11 +224,11 @@ static enum kind kind_at(const struct normal_form *f, const char *text, size_t n
     if (utf8_len(s, n - at) == 0)
         return NEWER;
     c = unicode_at(text + at, n - at, len);
-    if (has(f->newer, c))
+    if (bit_is_set(f->newer, c))
         return NEWER;
-    if (has(f->hangs, c))
+    if (bit_is_set(f->hangs, c))
         return HANGS;
-    return has(f->changes, c) ? CHANGES : STILL;
+    return bit_is_set(f->changes, c) ? CHANGES : STILL;
 }
 
 /* The bytes of the character at s, if it has the shape of a character of two or three bytes and
@@ -241,10 +241,10 @@ static size_t still_len(const struct normal_form *f, const uint8_t *s, size_t n)
         return 0;
     if (s[0] < 0xE0) {
         c = (s[0] & 0x1Fu) << 6 | (s[1] & 0x3Fu);
-        return has(f->changes, c) ? 0 : 2;
+        return bit_is_set(f->changes, c) ? 0 : 2;
     }
     c = (s[0] & 0x0Fu) << 12 | (s[1] & 0x3Fu) << 6 | (s[2] & 0x3Fu);
-    return (s[2] & 0xC0) != 0x80 || has(f->changes, c) ? 0 : 3;
+    return (s[2] & 0xC0) != 0x80 || bit_is_set(f->changes, c) ? 0 : 3;
 }
 
 size_t normal_form_check(const struct normal_form *form, const char *text, size_t n)
@@ -308,7 +308,7 @@ static size_t run_end(const struct normal_form *f, const char *text, size_t n, s
     return n;
 }
 
-static int add_run(const struct normal_form *f, const char *run, size_t n, struct buf *out)
+static int set_run(const struct normal_form *f, const char *run, size_t n, struct buf *out)
 {
     uint8_t little[1024], *room = little;
     size_t len = n * (f->is_compatible ? GROWTH_K : GROWTH);
@@ -338,7 +338,7 @@ int normal_form_add(const struct normal_form *form, const char *text, size_t n,
         if (rc < 0)
             return rc;
         buf_add(out, text + from, begin - from);
-        rc = begin < end ? add_run(form, text + begin, end - begin, out) : 0;
+        rc = begin < end ? set_run(form, text + begin, end - begin, out) : 0;
         if (rc != 0)
             return rc;
         from = end;

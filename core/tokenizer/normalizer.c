@@ -80,7 +80,7 @@ static int run_lowercase(const struct step *step, struct piece p, struct budget 
 }
 
 /* Whether the character is a mark in Unicode 9.0; two Vedic signs have become letters since. */
-static bool is_mark(uint32_t c)
+static bool is_combining_mark(uint32_t c)
 {
     return c == 0x1CF2 || c == 0x1CF3 ||
            (c >= 0x300 && uc_is_general_category_withtable(c, UC_CATEGORY_MASK_M) &&
@@ -94,7 +94,7 @@ static int run_strip_accents(const struct step *step, struct piece p, struct bud
 
     (void)step;
     for (size_t at = 0, len; rc == 0 && at < p.n; at += len) {
-        if (!is_mark(unicode_at(p.text + at, p.n - at, &len)))
+        if (!is_combining_mark(unicode_at(p.text + at, p.n - at, &len)))
             buf_add(out, p.text + at, len);
         rc = budget_spend(budget, 1);
     }
@@ -223,8 +223,8 @@ static char *copy_text(struct gguf_str s, size_t *n)
 }
 
 /* Add a step. ERR_FORMAT, ERR_LIMIT: its pattern or text is not supported. */
-static int add_step(struct normalizer *normalizer, struct gguf_str name, struct gguf_str first,
-                    struct gguf_str second)
+static int add_step_of(struct normalizer *normalizer, struct gguf_str name, struct gguf_str first,
+                       struct gguf_str second)
 {
     const struct step_kind *kind = find_kind(name);
     struct step *step = &normalizer->steps[normalizer->n];
@@ -252,7 +252,7 @@ static int read_steps(struct normalizer *normalizer, const struct gguf *g, const
                          (unsigned long long)kv->count, MAX_STEPS);
     for (uint64_t i = 0; i < kv->count; i += 3) {
         const struct gguf_str name = gguf_array_str(kv, i), first = gguf_array_str(kv, i + 1);
-        const int rc = add_step(normalizer, name, first, gguf_array_str(kv, i + 2));
+        const int rc = add_step_of(normalizer, name, first, gguf_array_str(kv, i + 2));
 
         if (rc == ERR_NOMEM)
             return text_fail(g, rc, err, err_len, "no memory for " NORMALIZER_KEY);
@@ -273,7 +273,7 @@ static int read_family(struct normalizer *normalizer, const struct vocab *v, con
 
     if (v->model != VOCAB_BPE || (pretokenizer_traits(v->rules) & PRETOKENIZER_NFC) == 0)
         return 0;
-    return add_step(normalizer, nfc, none, none) == 0
+    return add_step_of(normalizer, nfc, none, none) == 0
                ? 0
                : text_fail(g, ERR_NOMEM, err, err_len, "no memory for the normalizer");
 }

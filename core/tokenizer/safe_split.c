@@ -30,12 +30,12 @@ struct safe_splits {
     uint32_t mask;            /* mask of the hash */
 };
 
-static bool has(const struct byte_pairs *p, uint8_t a, uint8_t b)
+static bool has_byte_pair(const struct byte_pairs *p, uint8_t a, uint8_t b)
 {
     return (p->bits[a][b >> 6] >> (b & 63) & 1) != 0;
 }
 
-static void add(struct byte_pairs *p, uint8_t a, uint8_t b)
+static void add_byte_pair(struct byte_pairs *p, uint8_t a, uint8_t b)
 {
     p->bits[a][b >> 6] |= (uint64_t)1 << (b & 63);
 }
@@ -78,7 +78,7 @@ static bool add_characters(struct safe_splits *s, const uint8_t *piece, size_t n
             return false;
         y = pack(piece + at, len);
         if (at > 0)
-            add(&s->seen, piece[at - 1], piece[at]);
+            add_byte_pair(&s->seen, piece[at - 1], piece[at]);
         if (at > 0 && (x | y) >= 0x80) {
             const uint32_t bit = bit_of(s, x, y);
 
@@ -94,8 +94,8 @@ static void add_broken(struct safe_splits *s, const uint8_t *piece, size_t n)
     for (size_t at = 1; at < n; at++) {
         if (!begins_character(piece[at]))
             continue;
-        add(&s->seen, piece[at - 1], piece[at]);
-        add(&s->broken, piece[at - 1], piece[at]);
+        add_byte_pair(&s->seen, piece[at - 1], piece[at]);
+        add_byte_pair(&s->broken, piece[at - 1], piece[at]);
     }
 }
 
@@ -175,9 +175,10 @@ size_t safe_splits_next(const struct safe_splits *s, const char *bytes, size_t n
 
         if (!begins_character(b))
             continue;
-        if (!has(&s->seen, a, b))
+        if (!has_byte_pair(&s->seen, a, b))
             return at;
-        if ((a | b) >= 0x80 && !has(&s->broken, a, b) && parts_characters(s, text, n, from, at))
+        if ((a | b) >= 0x80 && !has_byte_pair(&s->broken, a, b) &&
+            parts_characters(s, text, n, from, at))
             return at;
     }
     return n;

@@ -19,7 +19,7 @@
 
 #define N_ENDS 6
 
-static bool is_text(struct gguf_str s, const char *text)
+static bool gguf_is_text(struct gguf_str s, const char *text)
 {
     return s.len == strlen(text) && memcmp(s.data, text, s.len) == 0;
 }
@@ -46,7 +46,8 @@ int vocab_read_id(const struct vocab *v, const struct gguf *g, const char *key, 
     return rc == ERR_NOENT ? 0 : rc;
 }
 
-static int read_flag(const struct gguf *g, const char *key, bool *flag, char *err, size_t err_len)
+static int read_role_flag(const struct gguf *g, const char *key, bool *flag, char *err,
+                          size_t err_len)
 {
     const int rc = gguf_get_bool(g, key, flag, err, err_len);
 
@@ -86,15 +87,15 @@ static bool is_phi3(const struct gguf *g)
 /* Read how texts are normalized for WordPiece and unigram models (wpm.c, unigram.c). */
 static int read_normaliser(struct vocab *v, const struct gguf *g, char *err, size_t err_len)
 {
-    int rc = read_flag(g, "tokenizer.ggml.remove_extra_whitespaces", &v->merge_spaces, err,
-                       err_len);
+    int rc = read_role_flag(g, "tokenizer.ggml.remove_extra_whitespaces", &v->merge_spaces, err,
+                            err_len);
 
     if (rc == 0)
-        rc = read_flag(g, "tokenizer.ggml.normalizer.lowercase", &v->lower_case, err, err_len);
+        rc = read_role_flag(g, "tokenizer.ggml.normalizer.lowercase", &v->lower_case, err, err_len);
     v->without_accents = v->lower_case;
     if (rc == 0)
-        rc = read_flag(g, "tokenizer.ggml.normalizer.strip_accents", &v->without_accents, err,
-                       err_len);
+        rc = read_role_flag(g, "tokenizer.ggml.normalizer.strip_accents", &v->without_accents, err,
+                            err_len);
     return rc;
 }
 
@@ -106,7 +107,7 @@ static bool separates_pairs(const struct vocab *v, const struct gguf *g)
 
     return v->add_separator && v->separator != TOKEN_NONE && v->model != VOCAB_WPM &&
            !(v->separator == v->eos &&
-             is_text(gguf_array_str(tokens, (uint64_t)v->separator), "[SEP]"));
+             gguf_is_text(gguf_array_str(tokens, (uint64_t)v->separator), "[SEP]"));
 }
 
 static int read_flags(struct vocab *v, const struct gguf *g, char *err, size_t err_len)
@@ -115,17 +116,18 @@ static int read_flags(struct vocab *v, const struct gguf *g, char *err, size_t e
 
     set_flags(v);
     v->rstrip = v->model == VOCAB_SPM && is_phi3(g);
-    rc = read_flag(g, "tokenizer.ggml.add_bos_token", &v->add_bos, err, err_len);
+    rc = read_role_flag(g, "tokenizer.ggml.add_bos_token", &v->add_bos, err, err_len);
     if (rc == 0)
-        rc = read_flag(g, "tokenizer.ggml.add_eos_token", &v->add_eos, err, err_len);
+        rc = read_role_flag(g, "tokenizer.ggml.add_eos_token", &v->add_eos, err, err_len);
     if (rc == 0)
-        rc = read_flag(g, "tokenizer.ggml.add_sep_token", &v->add_separator, err, err_len);
+        rc = read_role_flag(g, "tokenizer.ggml.add_sep_token", &v->add_separator, err, err_len);
     if (rc == 0)
-        rc = read_flag(g, "tokenizer.ggml.add_space_prefix", &v->add_space_prefix, err, err_len);
+        rc = read_role_flag(g, "tokenizer.ggml.add_space_prefix", &v->add_space_prefix, err,
+                            err_len);
     if (rc == 0)
-        rc = read_flag(g, "tokenizer.ggml.space_prefix_first", &v->prefix_first, err, err_len);
+        rc = read_role_flag(g, "tokenizer.ggml.space_prefix_first", &v->prefix_first, err, err_len);
     if (rc == 0)
-        rc = read_flag(g, "tokenizer.ggml.space_prefix_once", &v->prefix_once, err, err_len);
+        rc = read_role_flag(g, "tokenizer.ggml.space_prefix_once", &v->prefix_once, err, err_len);
     if (rc == 0)
         rc = read_normaliser(v, g, err, err_len);
     v->add_bos = v->add_bos && v->bos != TOKEN_NONE;
@@ -152,7 +154,7 @@ static int32_t id_if_named(const struct vocab *v, const struct gguf *g, int32_t 
 {
     const struct gguf_kv *tokens = gguf_find(g, "tokenizer.ggml.tokens");
 
-    if (id >= v->n || !is_text(gguf_array_str(tokens, (uint64_t)id), name))
+    if (id >= v->n || !gguf_is_text(gguf_array_str(tokens, (uint64_t)id), name))
         return TOKEN_NONE;
     return id;
 }

@@ -23,13 +23,13 @@ struct reader {
     struct split_step spare; /* written instead of a step that has no room */
 };
 
-static void refuse(struct reader *r, int rc)
+static void refuse_pattern(struct reader *r, int rc)
 {
     if (r->rc == 0)
         r->rc = rc;
 }
 
-static bool take(struct reader *r, const char *text)
+static bool take_pattern_text(struct reader *r, const char *text)
 {
     const size_t n = strlen(text);
 
@@ -41,10 +41,10 @@ static bool take(struct reader *r, const char *text)
 
 /* ---- sets */
 
-static void add_range(struct reader *r, struct split_set *set, uint32_t from, uint32_t to)
+static void add_class_range(struct reader *r, struct split_set *set, uint32_t from, uint32_t to)
 {
     if (r->p->n_ranges == SPLIT_MAX_RANGES || to < from)
-        refuse(r, to < from ? ERR_FORMAT : ERR_LIMIT);
+        refuse_pattern(r, to < from ? ERR_FORMAT : ERR_LIMIT);
     else
         r->p->ranges[r->p->n_ranges++] = (struct split_range){from, to};
     set->n = r->p->n_ranges - set->first;
@@ -58,16 +58,16 @@ static uint32_t category_bits(uc_general_category_t category)
 static void add_spaces(struct reader *r, struct split_set *set)
 {
     set->categories |= category_bits(UC_CATEGORY_Z) | 1u << SPLIT_NEXT_LINE;
-    add_range(r, set, '\t', '\r');
+    add_class_range(r, set, '\t', '\r');
 }
 
 /* Read \p{...}, behind the p. */
-static void add_property(struct reader *r, struct split_set *set)
+static void add_class_property(struct reader *r, struct split_set *set)
 {
     char name[3] = {0};
     uc_general_category_t category;
 
-    if (take(r, "{Han}")) {
+    if (take_pattern_text(r, "{Han}")) {
         set->with_han = true;
         return;
     }
@@ -75,7 +75,7 @@ static void add_property(struct reader *r, struct split_set *set)
         name[i] = r->s[1 + i];
     category = uc_general_category_byname(name);
     if (category_bits(category) == 0 || r->s[1 + strlen(name)] != '}') {
-        refuse(r, ERR_FORMAT);
+        refuse_pattern(r, ERR_FORMAT);
         return;
     }
     r->s += strlen(name) + 2;
@@ -84,13 +84,13 @@ static void add_property(struct reader *r, struct split_set *set)
         set->categories |= 1u << SPLIT_NEXT_LINE;
 }
 
-static uint32_t read_hex(struct reader *r)
+static uint32_t read_pattern_hex(struct reader *r)
 {
     char *end;
     const unsigned long value = strtoul(r->s + 1, &end, 16);
 
     if (r->s[0] != '{' || *end != '}' || value > 0x10FFFF) {
-        refuse(r, ERR_FORMAT);
+        refuse_pattern(r, ERR_FORMAT);
         return 0;
     }
     r->s = end + 1;
@@ -103,17 +103,17 @@ static uint32_t read_character(struct reader *r)
     size_t len;
     uint32_t c;
 
-    if (take(r, "\\x"))
-        return read_hex(r);
-    if (take(r, "\\r"))
+    if (take_pattern_text(r, "\\x"))
+        return read_pattern_hex(r);
+    if (take_pattern_text(r, "\\r"))
         return '\r';
-    if (take(r, "\\n"))
+    if (take_pattern_text(r, "\\n"))
         return '\n';
-    if (take(r, "\\t"))
+    if (take_pattern_text(r, "\\t"))
         return '\t';
-    take(r, "\\");
+    take_pattern_text(r, "\\");
     if (r->s[0] == '\0') {
-        refuse(r, ERR_FORMAT);
+        refuse_pattern(r, ERR_FORMAT);
         return 0;
     }
     c = unicode_at(r->s, strlen(r->s), &len);
@@ -124,12 +124,12 @@ static uint32_t read_character(struct reader *r)
 /* Read a class escape, if there is one. */
 static bool take_class(struct reader *r, struct split_set *set)
 {
-    if (take(r, "\\s"))
+    if (take_pattern_text(r, "\\s"))
         add_spaces(r, set);
-    else if (take(r, "\\d"))
+    else if (take_pattern_text(r, "\\d"))
         set->categories |= category_bits(UC_CATEGORY_Nd);
-    else if (take(r, "\\p"))
-        add_property(r, set);
+    else if (take_pattern_text(r, "\\p"))
+        add_class_property(r, set);
     else
         return false;
     return true;
@@ -138,20 +138,20 @@ static bool take_class(struct reader *r, struct split_set *set)
 /* Read the members of a set between [ and ]. */
 static void read_members(struct reader *r, struct split_set *set)
 {
-    set->negated = take(r, "^");
-    while (r->rc == 0 && !take(r, "]")) {
+    set->negated = take_pattern_text(r, "^");
+    while (r->rc == 0 && !take_pattern_text(r, "]")) {
         uint32_t from, to;
 
-        if (take(r, "&&[^\\p{Han}]")) {
+        if (take_pattern_text(r, "&&[^\\p{Han}]")) {
             set->without_han = true;
             continue;
         }
         if (take_class(r, set))
             continue;
         from = to = read_character(r);
-        if (r->s[0] == '-' && r->s[1] != ']' && take(r, "-"))
+        if (r->s[0] == '-' && r->s[1] != ']' && take_pattern_text(r, "-"))
             to = read_character(r);
-        add_range(r, set, from, to);
+        add_class_range(r, set, from, to);
     }
 }
 
@@ -178,7 +178,7 @@ static uint32_t bit_of(struct reader *r, const struct split_set *set)
         }
     }
     if (p->n_sets == SPLIT_MAX_SETS) {
-        refuse(r, ERR_LIMIT);
+        refuse_pattern(r, ERR_LIMIT);
         return 0;
     }
     p->sets[p->n_sets] = *set;
@@ -189,18 +189,18 @@ static void set_single(struct reader *r, struct split_set *set)
 {
     const uint32_t c = read_character(r);
 
-    add_range(r, set, c, c);
+    add_class_range(r, set, c, c);
 }
 
 static uint32_t read_set(struct reader *r)
 {
     struct split_set set = {.first = r->p->n_ranges};
 
-    if (take(r, "["))
+    if (take_pattern_text(r, "["))
         read_members(r, &set);
     else if (!take_class(r, &set)) {
         if (strchr("()[]{}?*+^.", r->s[0]) != NULL) /* it has another meaning in Perl */
-            refuse(r, ERR_FORMAT);
+            refuse_pattern(r, ERR_FORMAT);
         set_single(r, &set);
     }
     return r->rc == 0 ? bit_of(r, &set) : 0;
@@ -208,10 +208,10 @@ static uint32_t read_set(struct reader *r)
 
 /* ---- steps */
 
-static struct split_step *add_step(struct reader *r, enum split_step_kind kind)
+static struct split_step *add_split_step(struct reader *r, enum split_step_kind kind)
 {
     if (r->p->n_steps == SPLIT_MAX_STEPS) {
-        refuse(r, ERR_LIMIT);
+        refuse_pattern(r, ERR_LIMIT);
         return &r->spare;
     }
     r->p->steps[r->p->n_steps] = (struct split_step){.kind = kind, .min = 1, .max = 1};
@@ -224,26 +224,26 @@ static uint32_t read_number(struct reader *r)
     const unsigned long value = strtoul(r->s, &end, 10);
 
     if (end == r->s || value > 65536)
-        refuse(r, ERR_FORMAT);
+        refuse_pattern(r, ERR_FORMAT);
     r->s = end;
     return (uint32_t)value;
 }
 
 static void read_repeat(struct reader *r, struct split_step *step)
 {
-    if (take(r, "?")) {
+    if (take_pattern_text(r, "?")) {
         step->min = 0;
-    } else if (take(r, "*")) {
+    } else if (take_pattern_text(r, "*")) {
         step->min = 0;
         step->max = UINT32_MAX;
-    } else if (take(r, "+")) {
+    } else if (take_pattern_text(r, "+")) {
         step->max = UINT32_MAX;
-    } else if (take(r, "{")) {
+    } else if (take_pattern_text(r, "{")) {
         step->min = step->max = read_number(r);
-        if (take(r, ","))
+        if (take_pattern_text(r, ","))
             step->max = read_number(r);
-        if (!take(r, "}"))
-            refuse(r, ERR_FORMAT);
+        if (!take_pattern_text(r, "}"))
+            refuse_pattern(r, ERR_FORMAT);
     }
 }
 
@@ -253,7 +253,7 @@ static void read_ending(struct reader *r)
     const size_t n = strcspn(r->s, "|)");
 
     if (n == 0 || n > sizeof(ending->text) || r->p->n_endings == SPLIT_MAX_ENDINGS) {
-        refuse(r, ERR_LIMIT);
+        refuse_pattern(r, ERR_LIMIT);
         return;
     }
     memcpy(ending->text, r->s, n);
@@ -265,16 +265,16 @@ static void read_ending(struct reader *r)
 /* Read (?i:...), behind the colon. */
 static void read_endings(struct reader *r)
 {
-    struct split_step *step = add_step(r, SPLIT_ENDINGS);
+    struct split_step *step = add_split_step(r, SPLIT_ENDINGS);
 
     step->first = r->p->n_endings;
     do
         read_ending(r);
-    while (take(r, "|"));
+    while (take_pattern_text(r, "|"));
     step->count = r->p->n_endings - step->first;
-    if (!take(r, ")"))
-        refuse(r, ERR_FORMAT);
-    if (take(r, "?"))
+    if (!take_pattern_text(r, ")"))
+        refuse_pattern(r, ERR_FORMAT);
+    if (take_pattern_text(r, "?"))
         step->min = 0;
 }
 
@@ -283,25 +283,25 @@ static void read_choice(struct reader *r)
     struct split_pattern *p = r->p;
 
     if (p->n_choices == SPLIT_MAX_CHOICES) {
-        refuse(r, ERR_LIMIT);
+        refuse_pattern(r, ERR_LIMIT);
         return;
     }
     p->choices[p->n_choices++] = p->n_steps;
     while (r->rc == 0 && r->s[0] != '\0' && r->s[0] != '|') {
-        if (take(r, "(?i:")) {
+        if (take_pattern_text(r, "(?i:")) {
             read_endings(r);
-        } else if (take(r, "(?!\\S)")) {
-            add_step(r, SPLIT_NO_LETTER);
-        } else if (take(r, "$")) {
-            add_step(r, SPLIT_AT_END);
+        } else if (take_pattern_text(r, "(?!\\S)")) {
+            add_split_step(r, SPLIT_NO_LETTER);
+        } else if (take_pattern_text(r, "$")) {
+            add_split_step(r, SPLIT_AT_END);
         } else {
-            struct split_step *step = add_step(r, SPLIT_SET);
+            struct split_step *step = add_split_step(r, SPLIT_SET);
 
             step->set = read_set(r);
             read_repeat(r, step);
         }
     }
-    add_step(r, SPLIT_END);
+    add_split_step(r, SPLIT_END);
 }
 
 /* ---- tables */
@@ -366,7 +366,7 @@ int split_pattern_create(struct split_pattern **out, const char *source)
     r.p->space = bit_of(&r, &space);
     do
         read_choice(&r);
-    while (take(&r, "|"));
+    while (take_pattern_text(&r, "|"));
     if (r.rc == 0 && r.s[0] != '\0')
         r.rc = ERR_FORMAT;
     if (r.rc != 0) {

@@ -15,7 +15,7 @@
 #define OF_WORDS                                                                                   \
     (UC_CATEGORY_MASK_L | UC_CATEGORY_MASK_M | UC_CATEGORY_MASK_Nd | UC_CATEGORY_MASK_Pc)
 
-static bool is_one_of(const char *text, size_t n, size_t at, uint32_t categories, size_t *len)
+static bool is_digit_of(const char *text, size_t n, size_t at, uint32_t categories, size_t *len)
 {
     return uc_is_general_category_withtable(unicode_at(text + at, n - at, len), categories);
 }
@@ -33,7 +33,7 @@ static bool enter_run(struct thousands *t, enum thousands_kind kind, const char 
 
     if (at >= t->first && at < t->last)
         return true;
-    for (; end < n && is_one_of(text, n, end, digits_of(kind), &len); left++)
+    for (; end < n && is_digit_of(text, n, end, digits_of(kind), &len); left++)
         end += len;
     t->steps += left + 1;
     if (left == 0)
@@ -84,7 +84,7 @@ size_t thousands_match(struct thousands *t, enum thousands_kind kind, const char
         return next_place(t, text, n, from);
     if (!enter_run(t, kind, text, n, from))
         return SPLIT_NONE;
-    if (kind == THOUSANDS_ALONE && t->last < n && is_one_of(text, n, t->last, OF_WORDS, &len))
+    if (kind == THOUSANDS_ALONE && t->last < n && is_digit_of(text, n, t->last, OF_WORDS, &len))
         return SPLIT_NONE;
     return skip(t, text, n, from, t->left % 3 > 0 ? t->left % 3 : 3);
 }

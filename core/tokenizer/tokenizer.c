@@ -54,8 +54,8 @@ static int load_special(struct tokenizer *t, const struct gguf *g, char *err, si
     return rc;
 }
 
-static int load(struct tokenizer *t, const struct gguf *g, const char *pre, char *err,
-                size_t err_len)
+static int load_tokenizer(struct tokenizer *t, const struct gguf *g, const char *pre, char *err,
+                          size_t err_len)
 {
     int rc = vocab_load(&t->vocab, g, pre, err, err_len);
 
@@ -89,7 +89,7 @@ int tokenizer_create_as(struct tokenizer **out, const struct gguf *g, const char
     *out = NULL;
     if (t == NULL)
         return text_fail(g, ERR_NOMEM, err, err_len, "no memory for the tokenizer");
-    rc = load(t, g, pre, err, err_len);
+    rc = load_tokenizer(t, g, pre, err, err_len);
     if (rc != 0) {
         tokenizer_destroy(&t);
         return rc;
@@ -321,7 +321,8 @@ static int encode_with_special(struct encoder *e, const char *text, size_t n, un
 }
 
 /* Encode, for all callers; *steps as in encoder_run(). */
-static int run(struct encoder *e, const char *text, size_t n, unsigned flags, uint64_t *steps)
+static int run_encoder(struct encoder *e, const char *text, size_t n, unsigned flags,
+                       uint64_t *steps)
 {
     const size_t n_before = e->out->n;
     int rc = 0;
@@ -352,7 +353,7 @@ int encoder_run(const struct tokenizer *t, const char *text, size_t n, unsigned 
 {
     struct encoder e = {.t = t, .out = out, .max = max, .budget = budget};
 
-    return run(&e, text, n, flags, steps);
+    return run_encoder(&e, text, n, flags, steps);
 }
 
 int tokenizer_encode(const struct tokenizer *t, const char *text, size_t n, unsigned flags,
@@ -370,7 +371,7 @@ int tokenizer_encode_own(const struct tokenizer *t, const char *text, size_t n,
     struct encoder e = {.t = t, .out = out, .max = max, .budget = budget, .own = own};
     uint64_t steps;
 
-    return run(&e, text, n, TOKENIZER_PARSE_SPECIAL, &steps);
+    return run_encoder(&e, text, n, TOKENIZER_PARSE_SPECIAL, &steps);
 }
 
 /* ---- properties of the tokens */

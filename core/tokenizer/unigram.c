@@ -49,7 +49,7 @@ struct ugm_node { /* the best way to a place */
 
 /* ---- the pieces */
 
-static int compare(const void *a, const void *b, void *ud)
+static int compare_pieces(const void *a, const void *b, void *ud)
 {
     const struct vocab *v = ud;
     size_t n, m;
@@ -91,7 +91,7 @@ static void index_pieces(struct ugm *u, const struct vocab *v)
     }
     u->unknown = lowest - UNKNOWN_PENALTY;
     u->exact = u->exact && is_exact(u->unknown);
-    qsort_r(u->sorted, count, sizeof(u->sorted[0]), compare, (void *)v);
+    qsort_r(u->sorted, count, sizeof(u->sorted[0]), compare_pieces, (void *)v);
     for (uint32_t b = 0, i = 0; b <= 256; b++) {
         size_t n;
 

@@ -107,7 +107,7 @@ static uint32_t first_slot(const struct vocab *v, const char *bytes, size_t n)
     return (uint32_t)XXH3_64bits(bytes, n) & v->mask;
 }
 
-static uint32_t *slot_of(const struct vocab *v, const char *bytes, size_t n)
+static uint32_t *vocab_slot(const struct vocab *v, const char *bytes, size_t n)
 {
     for (uint32_t i = first_slot(v, bytes, n);; i = (i + 1) & v->mask) {
         size_t len;
@@ -125,7 +125,7 @@ int32_t vocab_find(const struct vocab *v, const char *bytes, size_t n)
 {
     if (n > v->longest)
         return TOKEN_NONE;
-    return (int32_t)*slot_of(v, bytes, n) - 1;
+    return (int32_t)*vocab_slot(v, bytes, n) - 1;
 }
 
 static bool same_name(const struct gguf_kv *tokens, int32_t a, int32_t b)
@@ -143,7 +143,7 @@ static int insert(const struct load *l, int32_t id)
     struct vocab *v = l->v;
     size_t n;
     const char *piece = vocab_piece(v, id, &n);
-    uint32_t *slot = slot_of(v, piece, n);
+    uint32_t *slot = vocab_slot(v, piece, n);
     const int32_t old = (int32_t)*slot - 1;
 
     if (n == 0)
@@ -259,7 +259,7 @@ static int add_letters(struct buf *out, struct gguf_str s, uint8_t *type)
 }
 
 /* Append the bytes of token `id`. The unknown token has none of its own: U+FFFD. */
-static int add_piece(const struct load *l, int32_t id, struct buf *out)
+static int add_vocab_piece(const struct load *l, int32_t id, struct buf *out)
 {
     struct vocab *v = l->v;
     const struct gguf_str name = gguf_array_str(l->tokens, (uint64_t)id);
@@ -296,7 +296,7 @@ static int read_pieces(const struct load *l)
     rc = buf_reserve(&out, 1);
     for (int32_t id = 0; rc == 0 && id < v->n; id++) {
         v->at[id] = (uint32_t)out.len;
-        rc = add_piece(l, id, &out);
+        rc = add_vocab_piece(l, id, &out);
     }
     if (rc != 0) {
         buf_release(&out);

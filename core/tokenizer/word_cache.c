@@ -55,7 +55,7 @@ void word_cache_destroy(struct word_cache **cache)
     *cache = NULL;
 }
 
-static bool is_word(const struct cached_word *slot, const char *word, size_t n)
+static bool is_cached_word(const struct cached_word *slot, const char *word, size_t n)
 {
     return slot->len == n && memcmp(slot->bytes, word, n) == 0;
 }
@@ -66,10 +66,10 @@ struct cached_word *word_cache_slot(struct word_cache *c, const char *word, size
     struct cached_word *pair = &c->slots[(uint32_t)XXH3_64bits(word, n) & c->mask & ~1u];
     struct cached_word swap;
 
-    *known = is_word(&pair[0], word, n);
+    *known = is_cached_word(&pair[0], word, n);
     if (*known)
         return &pair[0];
-    *known = is_word(&pair[1], word, n);
+    *known = is_cached_word(&pair[1], word, n);
     swap = pair[0];
     pair[0] = pair[1];
     pair[1] = swap;

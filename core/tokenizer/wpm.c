@@ -70,17 +70,17 @@ static int end_word(struct words *w)
 
 /* ---- characters to words */
 
-static bool is_one_of(uint32_t c, uint32_t categories)
+static bool is_char_of(uint32_t c, uint32_t categories)
 {
     return uc_is_general_category_withtable(c, categories);
 }
 
-static bool is_mark(uint32_t c)
+static bool is_accent(uint32_t c)
 {
     if (c < 0x80)
         return (c >= 33 && c <= 47) || (c >= 58 && c <= 64) || (c >= 91 && c <= 96) ||
                (c >= 123 && c <= 126);
-    return is_one_of(c, UC_CATEGORY_MASK_P);
+    return is_char_of(c, UC_CATEGORY_MASK_P);
 }
 
 /* Whether the character is in the blocks that BERT's own tokenizer counts as ideographs. */
@@ -94,7 +94,7 @@ static bool is_ideograph(uint32_t c)
 
 static bool is_dropped(uint32_t c)
 {
-    return c == 0 || c == REPLACEMENT || is_one_of(c, UC_CATEGORY_MASK_C);
+    return c == 0 || c == REPLACEMENT || is_char_of(c, UC_CATEGORY_MASK_C);
 }
 
 static void add_character(struct words *w, uint32_t c)
@@ -110,7 +110,7 @@ static int take_character(struct words *w, uint32_t c)
 {
     int rc = 0;
 
-    if (!is_mark(c) && !is_ideograph(c)) {
+    if (!is_accent(c) && !is_ideograph(c)) {
         add_character(w, c);
         return w->word.err;
     }
@@ -144,7 +144,7 @@ static int take_plain(struct words *w, uint32_t c)
 {
     const struct vocab *v = &w->e->t->vocab;
 
-    if (v->without_accents && is_one_of(c, UC_CATEGORY_MASK_Mn))
+    if (v->without_accents && is_char_of(c, UC_CATEGORY_MASK_Mn))
         return 0;
     return v->lower_case ? take_small(w, c) : take_character(w, c);
 }
@@ -167,7 +167,7 @@ static int take_decomposed(struct words *w, uint32_t c)
 
 static int take_any(struct words *w, uint32_t c)
 {
-    if (c == '\t' || c == '\n' || c == '\r' || is_one_of(c, UC_CATEGORY_MASK_Z))
+    if (c == '\t' || c == '\n' || c == '\r' || is_char_of(c, UC_CATEGORY_MASK_Z))
         return end_word(w);
     if (is_dropped(c))
         return 0;

@@ -2,9 +2,9 @@
  * definition.
  *
  * One query and one segment of 256 tokens at a time: scores, their exponentials, weighted values,
- * then merge() folds the segment's softmax state into that of the segments before it. Segments are
- * counted from position 0 and always merged in ascending order; vector bodies and split KV
- * (attn_merge) may cut the work anywhere between segments and still give the same bits.
+ * then merge_segments() folds the segment's softmax state into that of the segments before it.
+ * Segments are counted from position 0 and always merged in ascending order; vector bodies and
+ * split KV (attn_merge) may cut the work anywhere between segments and still give the same bits.
  */
 #include "kernels/kern_math.h"
 #include "kernels/kernels_impl.h"
@@ -216,8 +216,8 @@ static struct softmax_state segment_q4(const struct kern_attn *a, const struct q
 /* ---- merging segments ---- */
 
 /* Fold a segment's state into the state of the segments before it. */
-static void merge(struct softmax_state *s, float *out, struct softmax_state seg, const float *o,
-                  size_t value_dim)
+static void merge_segments(struct softmax_state *s, float *out, struct softmax_state seg,
+                           const float *o, size_t value_dim)
 {
     const float max = seg.max > s->max ? seg.max : s->max;
     const float a = kern_exp_inline(s->max - max);
@@ -230,12 +230,12 @@ static void merge(struct softmax_state *s, float *out, struct softmax_state seg,
 }
 
 /* Write the result; the sink, unless NULL, is merged as the last segment. */
-static void finish(struct softmax_state s, float *out, const float *sink, size_t value_dim)
+static void finish_softmax(struct softmax_state s, float *out, const float *sink, size_t value_dim)
 {
     static const float nothing[KERN_MAX_HEAD];
 
     if (sink)
-        merge(&s, out, (struct softmax_state){*sink, 1}, nothing, value_dim);
+        merge_segments(&s, out, (struct softmax_state){*sink, 1}, nothing, value_dim);
     for (size_t d = 0; d < value_dim; d++)
         out[d] = out[d] / s.sum;
 }
@@ -249,7 +249,7 @@ static void keep_part(const struct kern_attn *a, size_t query, size_t seg, struc
 
     if (seg > 0 && seg < a->n_merged) {
         to = (struct softmax_state){part[0], part[1]};
-        merge(&to, part + 2, s, o, a->value_dim);
+        merge_segments(&to, part + 2, s, o, a->value_dim);
     } else {
         memcpy(part + 2, o, a->value_dim * sizeof *o);
     }
@@ -291,10 +291,10 @@ static void attend(const struct kern_attn *a, segment_fn *segment_of, const floa
         else if (seg == first)
             s = segment_of(a, q, t0, t1, e, out);
         else
-            merge(&s, out, segment_of(a, q, t0, t1, e, o), o, a->value_dim);
+            merge_segments(&s, out, segment_of(a, q, t0, t1, e, o), o, a->value_dim);
     }
     if (!a->part)
-        finish(s, out, a->sinks ? a->sinks + head : NULL, a->value_dim);
+        finish_softmax(s, out, a->sinks ? a->sinks + head : NULL, a->value_dim);
 }
 
 /* The numbers of one head of row i in a->q. */
@@ -354,7 +354,7 @@ void kern_attn_merge_scalar(float *out, const float *part, size_t n_state, size_
     memcpy(out, part + 2, value_dim * sizeof *out);
     for (size_t i = 1; i < n_state; i++) {
         part += KERN_ATTN_PART(value_dim);
-        merge(&s, out, (struct softmax_state){part[0], part[1]}, part + 2, value_dim);
+        merge_segments(&s, out, (struct softmax_state){part[0], part[1]}, part + 2, value_dim);
     }
-    finish(s, out, sink, value_dim);
+    finish_softmax(s, out, sink, value_dim);
 }

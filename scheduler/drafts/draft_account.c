@@ -10,7 +10,7 @@
 #define ALLOWANCE (1.0 / 200)
 #define MOST_SAVED 4 /* plain steps: the balance is at most this */
 
-static void add(struct draft_account *a, double ns, double plain_ns)
+static void add_step_cost(struct draft_account *a, double ns, double plain_ns)
 {
     a->balance += ns;
     if (a->balance > MOST_SAVED * plain_ns)
@@ -19,13 +19,13 @@ static void add(struct draft_account *a, double ns, double plain_ns)
 
 void draft_account_allow(struct draft_account *a, double plain_ns)
 {
-    add(a, ALLOWANCE * plain_ns, plain_ns);
+    add_step_cost(a, ALLOWANCE * plain_ns, plain_ns);
 }
 
 void draft_account_settle(struct draft_account *a, double plain_ns, double took_ns,
                           uint32_t n_streams, uint32_t n_tokens)
 {
-    add(a, plain_ns * n_tokens / n_streams - took_ns, plain_ns);
+    add_step_cost(a, plain_ns * n_tokens / n_streams - took_ns, plain_ns);
 }
 
 void draft_account_pay(struct draft_account *a, double ns)

@@ -45,7 +45,7 @@ static double charged_ns(const struct draft_learner *l, const struct draft_step 
 
 /* Book the step. Time that the draft model spends on taking in texts counts against its own account
  * only. */
-static void settle(struct draft_learner *l, const struct draft_step *step)
+static void settle_step(struct draft_learner *l, const struct draft_step *step)
 {
     const double plain_ns = draft_costs_rows(&l->cost, step->n_streams) + (double)step->keys_ns;
     const double guess_ns = l->model != NULL ? (double)l->model->guess_us * 1e3 : 0;
@@ -67,5 +67,5 @@ static void settle(struct draft_learner *l, const struct draft_step *step)
 void draft_learner_observe(struct draft_learner *l, const struct draft_step *step)
 {
     draft_costs_observe(&l->cost, step->n_streams + step->n_drafts, step->us, step->keys_ns);
-    settle(l, step);
+    settle_step(l, step);
 }

@@ -1,9 +1,9 @@
 /* scheduler/drafts/draft_rates.c - see draft_rates.h.
  *
  * A rate is a Bayesian mean: counts of guesses start from a prior, a sequence's from the rate of
- * all sequences, and that one from assumed(). When a count reaches its memory, count() halves it,
- * so older guesses fade without a clock. Integers only, because the rates decide plans, which a
- * replay must repeat exactly.
+ * all sequences, and that one from assumed(). When a count reaches its memory, count_outcome()
+ * halves it, so older guesses fade without a clock. Integers only, because the rates decide plans,
+ * which a replay must repeat exactly.
  */
 #include "scheduler/drafts/draft_rates.h"
 
@@ -37,7 +37,7 @@ uint32_t draft_rates_permille(const struct draft_rates *own, const struct draft_
 }
 
 /* Count a guess that was right with probability `right` / ONE. */
-static void count(struct draft_rate *r, uint32_t right, uint32_t memory)
+static void count_outcome(struct draft_rate *r, uint32_t right, uint32_t memory)
 {
     if (r->n >= memory * ONE) {
         r->n /= 2;
@@ -50,8 +50,8 @@ static void count(struct draft_rate *r, uint32_t right, uint32_t memory)
 static void count_both(struct draft_rates *own, struct draft_rates *all, enum draft_source source,
                        uint8_t fit, uint32_t right)
 {
-    count(&own->of[source][fit], right, OWN_MEMORY);
-    count(&all->of[source][fit], right, ALL_MEMORY);
+    count_outcome(&own->of[source][fit], right, OWN_MEMORY);
+    count_outcome(&all->of[source][fit], right, ALL_MEMORY);
 }
 
 void draft_rates_note(struct draft_rates *own, struct draft_rates *all, const struct draft *d,

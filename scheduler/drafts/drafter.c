@@ -9,7 +9,7 @@
 
 #include <assert.h>
 
-static bool is_among(int32_t id, const int32_t *ids, size_t n)
+static bool source_is_among(int32_t id, const int32_t *ids, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         if (ids[i] == id)
@@ -21,7 +21,7 @@ uint32_t draft_before_end(const int32_t *ids, uint32_t n, const int32_t *ends, s
 {
     uint32_t i = 0;
 
-    while (i < n && !is_among(ids[i], ends, n_ends))
+    while (i < n && !source_is_among(ids[i], ends, n_ends))
         i++;
     return i;
 }

@@ -68,7 +68,7 @@ static size_t home_of(const struct block_holders *h, struct prefix_hash hash)
 }
 
 /* The block's slot, or the free slot where it belongs. */
-static struct entry *slot_of(const struct block_holders *h, struct prefix_hash hash)
+static struct entry *holder_slot(const struct block_holders *h, struct prefix_hash hash)
 {
     size_t i = home_of(h, hash);
 
@@ -78,7 +78,7 @@ static struct entry *slot_of(const struct block_holders *h, struct prefix_hash h
     return &h->entries[i];
 }
 
-static int grow(struct block_holders *h)
+static int grow_holders(struct block_holders *h)
 {
     struct block_holders larger = *h;
 
@@ -88,13 +88,13 @@ static int grow(struct block_holders *h)
         return ERR_NOMEM;
     for (size_t i = 0; i < h->n_slots; i++)
         if (h->entries[i].n > 0)
-            *slot_of(&larger, h->entries[i].hash) = h->entries[i];
+            *holder_slot(&larger, h->entries[i].hash) = h->entries[i];
     mem_free(h->entries);
     *h = larger;
     return 0;
 }
 
-static bool has(const struct entry *e, uint32_t replica)
+static bool entry_has(const struct entry *e, uint32_t replica)
 {
     if (e->is_many != 0)
         return (e->set[replica / 64] >> replica % 64 & 1) != 0;
@@ -122,10 +122,10 @@ int block_holders_add(struct block_holders *h, struct prefix_hash hash, uint32_t
 {
     struct entry *e;
 
-    if (2 * h->n >= h->n_slots && grow(h) < 0)
+    if (2 * h->n >= h->n_slots && grow_holders(h) < 0)
         return ERR_NOMEM;
-    e = slot_of(h, hash);
-    if (has(e, replica))
+    e = holder_slot(h, hash);
+    if (entry_has(e, replica))
         return 0;
     if (e->is_many == 0 && e->n == FEW && make_many(h, e) < 0)
         return ERR_NOMEM;
@@ -154,9 +154,9 @@ static void close_gap(struct block_holders *h, size_t gap)
 
 void block_holders_remove(struct block_holders *h, struct prefix_hash hash, uint32_t replica)
 {
-    struct entry *e = slot_of(h, hash);
+    struct entry *e = holder_slot(h, hash);
 
-    if (e->n == 0 || !has(e, replica))
+    if (e->n == 0 || !entry_has(e, replica))
         return;
     e->n--;
     if (e->is_many != 0)
@@ -193,7 +193,7 @@ static bool narrow_to_few(const struct entry *e, uint64_t *set, uint32_t n_words
 
 bool block_holders_narrow(const struct block_holders *h, struct prefix_hash hash, uint64_t *set)
 {
-    const struct entry *e = slot_of(h, hash);
+    const struct entry *e = holder_slot(h, hash);
     uint64_t any = 0;
 
     if (e->is_many == 0)

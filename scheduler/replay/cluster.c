@@ -175,7 +175,7 @@ static void run_until(struct cluster *c, uint64_t key)
 
 /* ---- arrivals ---- */
 
-static int grow(struct cluster *c)
+static int grow_cluster(struct cluster *c)
 {
     const size_t cap = c->cap > 0 ? 2 * c->cap : 256;
     struct place *places = mem_realloc(c->places, cap * sizeof(*places));
@@ -188,7 +188,7 @@ static int grow(struct cluster *c)
 }
 
 /* Choose the replica of an arrival; a parallel choice goes to the replica of its prefix owner. */
-static int64_t choose(struct cluster *c, struct simulate_arrival *a)
+static int64_t choose_replica(struct cluster *c, struct simulate_arrival *a)
 {
     const struct place *owner;
 
@@ -206,9 +206,9 @@ static int arrive(struct cluster *c, struct simulate_arrival *a)
 {
     int64_t replica, number;
 
-    if (c->n_places == c->cap && grow(c) < 0)
+    if (c->n_places == c->cap && grow_cluster(c) < 0)
         return ERR_NOMEM;
-    replica = choose(c, a);
+    replica = choose_replica(c, a);
     if (replica < 0)
         return (int)replica;
     if (c->policy == ROUTER_LEAST_LOADED)

@@ -10,7 +10,7 @@
 #define EXACT 64 /* values below this have a bucket each */
 #define STEPS 32 /* buckets between two powers of two above EXACT */
 
-static uint32_t bucket_of(uint64_t value)
+static uint32_t quantile_bucket(uint64_t value)
 {
     uint32_t log = 6;
 
@@ -33,7 +33,7 @@ static uint64_t bound_of(uint32_t bucket)
 void quantiles_add(struct quantiles *q, uint64_t value)
 {
     q->n++;
-    q->count[bucket_of(value)]++;
+    q->count[quantile_bucket(value)]++;
 }
 
 uint64_t quantiles_get(const struct quantiles *q, uint32_t percent)

@@ -198,7 +198,7 @@ static int take_start(struct replay *r, struct replay_record *rec, char *err, si
 
 /* ---- calls of the scheduler ---- */
 
-static int advance(struct replay *r, uint64_t now_us, char *err, size_t err_len)
+static int advance_replay(struct replay *r, uint64_t now_us, char *err, size_t err_len)
 {
     if (now_us < r->now_us)
         return fail(ERR_FORMAT, err, err_len, "time goes backwards, from %" PRIu64 " to %" PRIu64,
@@ -462,7 +462,7 @@ static int take_fetch(struct replay *r, const struct replay_record *rec, char *e
 
 /* ---- all kinds of records ---- */
 
-static int take(struct replay *r, struct replay_record *rec, char *err, size_t err_len)
+static int take_record(struct replay *r, struct replay_record *rec, char *err, size_t err_len)
 {
     const block_id *ids;
     uint32_t from;
@@ -526,9 +526,9 @@ int replay_take(struct replay *r, struct replay_record *rec, char *err, size_t e
         rec->kind != REPLAY_FETCH && rec->kind != REPLAY_DROPPED)
         return fail(ERR_FORMAT, err, err_len, "step %" PRIu64 " was not committed", r->plan->step);
     if (has_time(rec->kind))
-        rc = advance(r, rec->now_us, err, err_len);
+        rc = advance_replay(r, rec->now_us, err, err_len);
     if (rc == 0)
-        rc = take(r, rec, err, err_len);
+        rc = take_record(r, rec, err, err_len);
     if (rc == 0)
         take_ends(r);
     return rc;

@@ -125,7 +125,7 @@ static int grow_one(void **array, size_t cap, size_t bytes)
     return 0;
 }
 
-static int grow(struct simulate *s)
+static int grow_simulation(struct simulate *s)
 {
     const size_t cap = s->cap > 0 ? 2 * s->cap : 64;
 
@@ -138,7 +138,7 @@ static int grow(struct simulate *s)
 
 int64_t simulate_add(struct simulate *s, const struct simulate_arrival *a)
 {
-    if (s->n == s->cap && grow(s) < 0)
+    if (s->n == s->cap && grow_simulation(s) < 0)
         return ERR_NOMEM;
     s->arrivals[s->n] = *a;
     if (a->at_us < s->now_us)
@@ -168,7 +168,7 @@ void simulate_make_prompt(const struct simulate_arrival *a, int32_t *ids)
         ids[i] = (int32_t)rnd(i < a->n_shared ? &shared : &own, VOCABULARY);
 }
 
-static struct request *make_request(const struct simulate *s, size_t i)
+static struct request *make_simulated_request(const struct simulate *s, size_t i)
 {
     const struct simulate_arrival *a = &s->arrivals[i];
     const struct request_size size = {.n_prompt = a->n_prompt, .max_tokens = a->max_tokens,
@@ -234,7 +234,7 @@ static void arrive(struct simulate *s, size_t i)
 
     if (s->opt.on_arrive != NULL)
         s->opt.on_arrive(s->opt.ud, s, i);
-    r = make_request(s, i);
+    r = make_simulated_request(s, i);
     if (r == NULL) {
         s->rc = ERR_NOMEM;
         return;

@@ -37,7 +37,7 @@ void trace_release(struct trace *t)
 
 /* ---- by id ---- */
 
-static struct trace_entry *slot_of(const struct trace *t, uint64_t id)
+static struct trace_entry *trace_slot(const struct trace *t, uint64_t id)
 {
     size_t i = (size_t)(id * 0x9e3779b97f4a7c15u >> 20) & (t->n_slots - 1);
 
@@ -48,7 +48,7 @@ static struct trace_entry *slot_of(const struct trace *t, uint64_t id)
 
 bool trace_has(const struct trace *t, uint64_t id)
 {
-    return t->n_slots > 0 && slot_of(t, id)->id == id;
+    return t->n_slots > 0 && trace_slot(t, id)->id == id;
 }
 
 static int grow_entries(struct trace *t)
@@ -61,7 +61,7 @@ static int grow_entries(struct trace *t)
         return ERR_NOMEM;
     for (size_t i = 0; i < t->n_slots; i++)
         if (t->entries[i].id != 0)
-            *slot_of(&larger, t->entries[i].id) = t->entries[i];
+            *trace_slot(&larger, t->entries[i].id) = t->entries[i];
     mem_free(t->entries);
     t->entries = larger.entries;
     t->n_slots = larger.n_slots;
@@ -100,9 +100,9 @@ bool trace_follows_an_equal(const struct trace *t, const struct request *r)
 
     if (r->prefix_owner == 0 || !trace_has(t, r->prefix_owner))
         return true;
-    prefix_owner = &t->arrivals[slot_of(t, r->prefix_owner)->i];
+    prefix_owner = &t->arrivals[trace_slot(t, r->prefix_owner)->i];
     return prefix_owner->n_prompt == r->n_prompt && prefix_owner->salt == r->key.salt &&
-           slot_of(t, r->prefix_owner)->hash == hash_prompt(r);
+           trace_slot(t, r->prefix_owner)->hash == hash_prompt(r);
 }
 
 /* ---- posts, tokens, ends ---- */
@@ -127,7 +127,7 @@ static struct simulate_arrival arrival_of(const struct trace *t, const struct re
         .first_by_us = r->first_by_us,
         .queue_until_us = r->queue_until_us,
         .prefix_owner = r->prefix_owner != 0 && trace_has(t, r->prefix_owner)
-                            ? slot_of(t, r->prefix_owner)->i + 1
+                            ? trace_slot(t, r->prefix_owner)->i + 1
                             : 0,
         .score_prompt = r->score_prompt,
     };
@@ -149,14 +149,14 @@ int trace_add(struct trace *t, const struct request *r)
     t->outputs[t->n] = (struct trace_output){0};
     t->arrivals[t->n] = arrival_of(t, r);
     t->arrivals[t->n].prompt = prompt;
-    *slot_of(t, r->id) = (struct trace_entry){.id = r->id, .i = t->n, .hash = hash_prompt(r)};
+    *trace_slot(t, r->id) = (struct trace_entry){.id = r->id, .i = t->n, .hash = hash_prompt(r)};
     t->n++;
     return 0;
 }
 
 int trace_add_token(struct trace *t, uint64_t id, int32_t token)
 {
-    struct trace_output *o = &t->outputs[slot_of(t, id)->i];
+    struct trace_output *o = &t->outputs[trace_slot(t, id)->i];
     const uint32_t cap = o->cap > 0 ? 2 * o->cap : 16;
 
     if (t->keep_tokens && o->n == o->cap) {
@@ -175,7 +175,7 @@ int trace_add_token(struct trace *t, uint64_t id, int32_t token)
 
 void trace_end(struct trace *t, uint64_t id, enum finish finish, uint64_t now_us)
 {
-    const size_t i = slot_of(t, id)->i;
+    const size_t i = trace_slot(t, id)->i;
 
     if (finish == FINISH_STOP || finish == FINISH_LENGTH ||
         (finish == FINISH_CANCELLED && t->outputs[i].n > 0))

@@ -220,7 +220,7 @@ static double exponential(struct workload *w)
     }
 }
 
-static void draw(struct workload *w, struct simulate_arrival *out)
+static void draw_request(struct workload *w, struct simulate_arrival *out)
 {
     const struct recorded *r = &w->all[rnd(w) % w->n];
 
@@ -240,7 +240,7 @@ bool workload_next(struct workload *w, struct simulate_arrival *out)
     if (w->n == 0 || w->i == workload_n(w))
         return false;
     if (w->opt.n_requests > 0)
-        draw(w, out);
+        draw_request(w, out);
     else
         take_recorded(w, out);
     w->i++;

@@ -69,7 +69,7 @@ static void give_back(struct adapter_read *r)
     r->reserved = 0;
 }
 
-static int load(struct adapter_read *r, const struct gguf *g)
+static int load_read_adapter(struct adapter_read *r, const struct gguf *g)
 {
     char err[400] = "";
     int rc = reserve(r, adapter_most_bytes(g));
@@ -96,12 +96,12 @@ static int read_file(struct adapter_read *r)
     if (rc < 0)
         return api_error_set(&r->error, rc == ERR_NOENT ? 404 : 400, NULL, "adapter_unusable", "%s",
                              err);
-    rc = load(r, g);
+    rc = load_read_adapter(r, g);
     gguf_close(&g);
     return rc;
 }
 
-static void on_work(struct worker_job *job)
+static void on_read_work(struct worker_job *job)
 {
     struct adapter_read *r = list_entry(job, struct adapter_read, job);
 
@@ -111,7 +111,7 @@ static void on_work(struct worker_job *job)
 
 /* ---- on the I/O thread: reads ---- */
 
-static void destroy(struct adapter_read *r)
+static void destroy_read(struct adapter_read *r)
 {
     mem_free(r->path);
     mem_free(r);
@@ -127,7 +127,7 @@ static int make_read(struct adapter_set *s, struct adapter_entry *entry, struct 
     *out = NULL;
     if (r == NULL)
         return ERR_NOMEM;
-    r->job.work = on_work;
+    r->job.work = on_read_work;
     r->job.done = on_read;
     r->job.name = "adapter_read";
     r->set = s;
@@ -135,7 +135,7 @@ static int make_read(struct adapter_set *s, struct adapter_entry *entry, struct 
     r->path = mem_strdup(entry->path);
     list_init(&r->waits);
     if (r->path == NULL) {
-        destroy(r);
+        destroy_read(r);
         return ERR_NOMEM;
     }
     entry->read = r;
@@ -145,7 +145,7 @@ static int make_read(struct adapter_set *s, struct adapter_entry *entry, struct 
 
 /* Tell the waits that the read has failed, or that they hold the adapter. `r` no longer belongs to
  * an entry, and is freed. */
-static void tell(struct adapter_read *r)
+static void tell_readers(struct adapter_read *r)
 {
     while (!list_is_empty(&r->waits)) {
         struct adapter_wait *w = list_entry(r->waits.next, struct adapter_wait, link);
@@ -155,7 +155,7 @@ static void tell(struct adapter_read *r)
         w->error = r->error;
         w->done(w);
     }
-    destroy(r);
+    destroy_read(r);
 }
 
 static int refuse_known(struct api_error *e, const char *name)
@@ -196,7 +196,7 @@ static void keep_adapter(struct adapter_read *r, struct adapter_entry *entry)
 
 /* End the entry's read. Each wait gets its reference under the mutex, before another thread can
  * evict the adapter. */
-static void settle(struct adapter_read *r)
+static void settle_read(struct adapter_read *r)
 {
     struct adapter_entry *entry = adapter_list_find_id(&r->set->list, r->id);
 
@@ -216,13 +216,13 @@ static void end_read(struct adapter_read *r)
     struct adapter_set *s = r->set;
 
     adapter_set_lock(s);
-    settle(r);
+    settle_read(r);
     adapter_set_unlock(s);
-    tell(r);
+    tell_readers(r);
 }
 
 /* Post the job, or run it at once. */
-static void start(struct adapter_read *r)
+static void start_read(struct adapter_read *r)
 {
     if (r->set->pool == NULL) {
         r->job.work(&r->job);
@@ -239,7 +239,7 @@ static void on_read(struct worker_job *job)
     struct adapter_read *r = list_entry(job, struct adapter_read, job);
 
     if (r->rc == ERR_CANCELED && !list_is_empty(&r->waits))
-        start(r);
+        start_read(r);
     else
         end_read(r);
 }
@@ -254,7 +254,7 @@ static void enlist(struct adapter_wait *w, struct adapter_read *r)
     list_push_back(&r->waits, &w->link);
 }
 
-static struct adapter_wait *leave(struct adapter_wait *w)
+static struct adapter_wait *leave_read(struct adapter_wait *w)
 {
     struct adapter_read *r = w->read;
 
@@ -269,7 +269,7 @@ bool adapter_wait_cancel(struct adapter_wait *w)
 {
     if (w->read == NULL)
         return false;
-    leave(w);
+    leave_read(w);
     adapter_unref(&w->adapter);
     return true;
 }
@@ -312,7 +312,7 @@ int adapter_set_take(struct adapter_set *s, const char *name, struct adapter_wai
         entry->last_used = ++s->list.clock;
     adapter_set_unlock(s);
     if (fresh != NULL)
-        start(fresh);
+        start_read(fresh);
     return rc;
 }
 
@@ -332,8 +332,8 @@ static int check_source(const struct adapter_set *s, const struct adapter_source
 }
 
 /* Whether the name may be given to one more adapter. */
-static int check_room(const struct adapter_set *s, const struct adapter_source *what,
-                      struct api_error *e)
+static int check_adapter_room(const struct adapter_set *s, const struct adapter_source *what,
+                              struct api_error *e)
 {
     const bool is_known = adapter_list_find(&s->list, what->name) != NULL;
 
@@ -375,12 +375,12 @@ int adapter_set_load(struct adapter_set *s, const struct adapter_source *what,
     if (rc < 0)
         return rc;
     adapter_set_lock(s);
-    rc = check_room(s, what, e);
+    rc = check_adapter_room(s, what, e);
     if (rc == 0)
         rc = begin_load(s, what, w, &fresh, e);
     adapter_set_unlock(s);
     if (fresh != NULL)
-        start(fresh);
+        start_read(fresh);
     return rc;
 }
 
@@ -396,7 +396,7 @@ static struct adapter_wait *any_wait(struct adapter_set *s)
         struct adapter_read *r = s->list.entries[i].read;
 
         if (r != NULL && !list_is_empty(&r->waits))
-            w = leave(list_entry(r->waits.next, struct adapter_wait, link));
+            w = leave_read(list_entry(r->waits.next, struct adapter_wait, link));
     }
     adapter_set_unlock(s);
     return w;

@@ -17,7 +17,7 @@
 
 /* ---- names ---- */
 
-static void forget(struct adapter_set *s, struct adapter_entry *e)
+static void forget_adapter(struct adapter_set *s, struct adapter_entry *e)
 {
     if (strcmp(s->chosen.name, e->name) == 0)
         s->chosen = (struct adapter_choice){.name = ""};
@@ -33,7 +33,7 @@ int adapter_set_unload(struct adapter_set *s, const char *name, struct api_error
     adapter_set_lock(s);
     entry = adapter_list_find(&s->list, name);
     if (entry != NULL)
-        forget(s, entry);
+        forget_adapter(s, entry);
     else
         rc = api_error_set(e, 404, "lora_name", NULL, "there is no adapter '%.127s'", name);
     adapter_set_unlock(s);

@@ -23,7 +23,7 @@ bool anthropic_pages_are_wanted(const struct http_call *call)
     return http_call_header(call, "anthropic-version") != NULL;
 }
 
-static void add_model(struct buf *b, const struct server_model *m)
+static void add_anthropic_model(struct buf *b, const struct server_model *m)
 {
     const time_t when = (time_t)m->created;
     char text[32] = "";
@@ -39,7 +39,7 @@ static void add_model(struct buf *b, const struct server_model *m)
                "\"max_tokens\":%u}", text, m->max_context, m->max_context);
 }
 
-static void add_id(struct buf *b, const char *name, const struct server_model *m)
+static void add_model_id(struct buf *b, const char *name, const struct server_model *m)
 {
     buf_printf(b, ",\"%s\":", name);
     if (m != NULL)
@@ -53,7 +53,7 @@ struct page { /* from models[first] to models[end - 1] */
 };
 
 /* The index of a model by its id; n: there is none. */
-static uint32_t place_of(const struct server_model *const *models, uint32_t n, const char *id)
+static uint32_t model_place(const struct server_model *const *models, uint32_t n, const char *id)
 {
     uint32_t i = 0;
 
@@ -91,9 +91,9 @@ static int read_page(const struct http_call *call, const struct server_model *co
     *page = (struct page){0, n};
     if (limit == 0)
         return ERR_INVAL;
-    if (after != NULL && (page->first = place_of(models, n, after) + 1) > n)
+    if (after != NULL && (page->first = model_place(models, n, after) + 1) > n)
         return refuse_id("after_id", e);
-    if (before != NULL && (page->end = place_of(models, n, before)) == n)
+    if (before != NULL && (page->end = model_place(models, n, before)) == n)
         return refuse_id("before_id", e);
     if (page->end < page->first)
         page->end = page->first;
@@ -125,11 +125,11 @@ void anthropic_pages_models(struct http_call *call, const struct server_model *c
     for (uint32_t i = page.first; i < page.end; i++) {
         if (i > page.first)
             buf_add_char(&b, ',');
-        add_model(&b, models[i]);
+        add_anthropic_model(&b, models[i]);
     }
     buf_printf(&b, "],\"has_more\":%s", has_more ? "true" : "false");
-    add_id(&b, "first_id", page.first < page.end ? models[page.first] : NULL);
-    add_id(&b, "last_id", page.first < page.end ? models[page.end - 1] : NULL);
+    add_model_id(&b, "first_id", page.first < page.end ? models[page.first] : NULL);
+    add_model_id(&b, "last_id", page.first < page.end ? models[page.end - 1] : NULL);
     buf_add_char(&b, '}');
     http_call_reply_page(call, "application/json", &b);
 }
@@ -139,6 +139,6 @@ void anthropic_pages_model(struct http_call *call, const struct server_model *m)
     struct buf b;
 
     buf_init(&b, 4096);
-    add_model(&b, m);
+    add_anthropic_model(&b, m);
     http_call_reply_page(call, "application/json", &b);
 }

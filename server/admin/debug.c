@@ -31,18 +31,18 @@ void debug_init(struct debug *g, struct engine_client *engine)
     list_init(&g->waiting);
 }
 
-static void forget(struct asker *a)
+static void forget_debug(struct asker *a)
 {
     list_unlink(&a->link);
     mem_free(a);
 }
 
-static void on_gone(void *ud)
+static void on_debug_gone(void *ud)
 {
-    forget(ud);
+    forget_debug(ud);
 }
 
-static void refuse(struct http_call *call, int status, const char *message)
+static void refuse_debug(struct http_call *call, int status, const char *message)
 {
     struct api_error e;
 
@@ -62,12 +62,13 @@ void debug_ask(struct debug *g, struct http_call *call, enum debug_page page)
     struct asker *a;
 
     if (g->engine->queue == NULL || g->engine->is_draining) {
-        refuse(call, 503, "there is no engine to ask: the server is starting or shutting down");
+        refuse_debug(call, 503,
+                     "there is no engine to ask: the server is starting or shutting down");
         return;
     }
     a = mem_calloc(1, sizeof(*a));
     if (a == NULL) {
-        refuse(call, 500, "out of memory");
+        refuse_debug(call, 500, "out of memory");
         return;
     }
     a->call = call;
@@ -75,7 +76,7 @@ void debug_ask(struct debug *g, struct http_call *call, enum debug_page page)
     a->wants_idle = page == DEBUG_SLOTS && is_set(call, "fail_on_no_slot");
     a->wants_hashes = page == DEBUG_KV && is_set(call, "hashes");
     list_push_back(&g->waiting, &a->link);
-    http_call_on_gone(call, on_gone, a);
+    http_call_on_gone(call, on_debug_gone, a);
     a->number = queue_ask_snapshot(g->engine->queue);
 }
 
@@ -113,18 +114,18 @@ static void render(const struct debug *g, const struct asker *a, const struct sn
     }
 }
 
-static void answer(const struct debug *g, struct asker *a, const struct snapshot *s)
+static void answer_debug(const struct debug *g, struct asker *a, const struct snapshot *s)
 {
     struct buf out;
 
     if (a->wants_idle && debug_n_running(s) >= g->engine->model->max_sequences) {
-        refuse(a->call, 503, "no slot available");
+        refuse_debug(a->call, 503, "no slot available");
     } else {
         buf_init(&out, HTTP_MAX_REPLY);
         render(g, a, s, &out);
         http_call_reply_page(a->call, "application/json", &out);
     }
-    forget(a);
+    forget_debug(a);
 }
 
 /* Even if all callers have left, the snapshot must be released, or no other one would be made. */
@@ -142,7 +143,7 @@ void debug_take(struct debug *g)
         struct asker *a = list_entry(it, struct asker, link);
 
         if (a->number <= number)
-            answer(g, a, s);
+            answer_debug(g, a, s);
     }
     queue_release_snapshot(g->engine->queue);
 }
@@ -158,7 +159,7 @@ void debug_close(struct debug *g)
     {
         struct asker *a = list_entry(it, struct asker, link);
 
-        refuse(a->call, 503, "the server is shutting down");
-        forget(a);
+        refuse_debug(a->call, 503, "the server is shutting down");
+        forget_debug(a);
     }
 }

@@ -12,7 +12,7 @@
 
 #include <inttypes.h>
 
-static void add_name(struct buf *out, const char *name)
+static void add_owner_name(struct buf *out, const char *name)
 {
     if (name != NULL)
         json_add_cstring(out, name);
@@ -57,17 +57,17 @@ static const char *swap_name(int swap)
 static void add_request(struct buf *out, const struct seq_info *q, const struct debug_names *names)
 {
     buf_printf(out, "{\"id\":%" PRIu64 ",\"request_id\":", q->id);
-    add_name(out, names->request(names->ud, q->id));
+    add_owner_name(out, names->request(names->ud, q->id));
     buf_printf(out, ",\"state\":\"%s\",\"priority\":\"%s\",\"tenant\":", state_name(q->state),
                priority_name(q->priority));
-    add_name(out, names->tenant(names->ud, q->tenant));
+    add_owner_name(out, names->tenant(names->ud, q->tenant));
     buf_printf(out,
                ",\"prompt_tokens\":%u,\"max_tokens\":%u,\"known_tokens\":%u,"
                "\"discarded_tokens\":%u,\"computed_tokens\":%u,\"cached_tokens\":%u,\"blocks\":%u,"
                "\"draft_tokens\":%u,\"accepted_draft_tokens\":%u,\"n_preempted\":%u,\"swapped\":",
                q->n_prompt, q->max_tokens, q->n_known, q->n_discarded, q->n_done, q->n_cached,
                q->n_blocks, q->n_drafted, q->n_accepted, q->n_preempted);
-    add_name(out, swap_name(q->swap));
+    add_owner_name(out, swap_name(q->swap));
     buf_printf(out, ",\"age_ms\":%.3f,\"queue_ms\":%.3f", ms_of(q->age_us), ms_of(q->waited_us));
     add_time(out, "deadline_in_ms", q->deadline_in_us);
     buf_add_char(out, '}');
@@ -77,7 +77,7 @@ static void add_tenant(struct buf *out, const struct tenant_info *t,
                        const struct debug_names *names)
 {
     buf_printf(out, "{\"tenant\":%u,\"name\":", t->tenant);
-    add_name(out, names->tenant(names->ud, t->tenant));
+    add_owner_name(out, names->tenant(names->ud, t->tenant));
     buf_printf(out,
                ",\"weight\":%u,\"running\":%u,\"waiting\":%u,\"service_tokens\":%" PRIu64 "}",
                t->weight, t->n_running, t->n_waiting, t->service);
@@ -150,7 +150,7 @@ static void add_draft_costs(struct buf *out, const struct draft_costs *c)
     buf_add_char(out, '}');
 }
 
-static void add_step(struct buf *out, const struct step_info *t)
+static void add_iteration(struct buf *out, const struct step_info *t)
 {
     buf_printf(out,
                "{\"step\":%" PRIu64 ",\"at_ms\":%.3f,\"sequences\":%u,\"prefill_rows\":%u,"
@@ -174,7 +174,7 @@ void debug_render_iterations(const struct snapshot *s, struct buf *out)
     buf_add_str(out, ",\"iterations\":[");
     for (uint32_t i = 0; i < s->n_steps; i++) {
         buf_add_str(out, i > 0 ? "," : "");
-        add_step(out, &s->steps[i]);
+        add_iteration(out, &s->steps[i]);
     }
     buf_add_str(out, "]}");
 }

@@ -40,7 +40,7 @@
 /* For the most models with ADAPTER_SET_MAX adapters each, at most some 700 bytes for an adapter. */
 #define MAX_MODELS ((size_t)128 << 20)
 
-static void reply(struct http_call *call, struct buf *body)
+static void reply_info(struct http_call *call, struct buf *body)
 {
     http_call_reply_page(call, JSON, body);
 }
@@ -51,7 +51,7 @@ void info_live(struct http_call *call)
 
     buf_init(&b, 64);
     buf_add_str(&b, "{\"status\":\"ok\"}");
-    reply(call, &b);
+    reply_info(call, &b);
 }
 
 bool info_is_wedged(struct info_watchdog *w, const struct engine_stats *s, uint64_t now_us)
@@ -107,7 +107,7 @@ void info_version(struct http_call *call)
     buf_add_str(&b, "{\"version\":");
     json_add_cstring(&b, quire_version());
     buf_add_char(&b, '}');
-    reply(call, &b);
+    reply_info(call, &b);
 }
 
 /* Add the capabilities of the model's chat template, under llama-server's names (none for a
@@ -180,7 +180,7 @@ void info_props(const struct server_model *m, struct http_call *call)
     buf_add_str(&b, ",\"modalities\":{\"vision\":false,\"audio\":false},\"build_info\":");
     json_add_cstring(&b, quire_version());
     buf_add_str(&b, ",\"is_sleeping\":false}");
-    reply(call, &b);
+    reply_info(call, &b);
 }
 
 void info_post_props(bool is_taken, struct http_call *call)
@@ -196,7 +196,7 @@ void info_post_props(bool is_taken, struct http_call *call)
     }
     buf_init(&b, 64);
     buf_add_str(&b, "{\"success\":true}");
-    reply(call, &b);
+    reply_info(call, &b);
 }
 
 /* The text is rendered at the first call and kept: it takes a millisecond, and is the same for all
@@ -216,7 +216,7 @@ void info_openapi(struct http_call *call)
         buf_release(&text);
     else
         buf_borrow(&b, text.data, text.len);
-    reply(call, &b);
+    reply_info(call, &b);
 }
 
 /* llama-server's number for the type of vocabulary; NULL: no model is loaded. */
@@ -271,7 +271,7 @@ static void add_status(struct buf *b, const struct server_model *m)
     buf_add_char(b, '}');
 }
 
-static void add_model(struct buf *b, const struct server_model *m)
+static void add_info_model(struct buf *b, const struct server_model *m)
 {
     buf_add_str(b, "{\"id\":");
     json_add_cstring(b, m->id);
@@ -320,11 +320,11 @@ void info_models(struct http_call *call, const struct server_model *const *model
     for (uint32_t i = 0; i < n; i++) {
         if (i > 0)
             buf_add_char(&b, ',');
-        add_model(&b, models[i]);
+        add_info_model(&b, models[i]);
         add_adapters(&b, models[i]);
     }
     buf_add_str(&b, "]}");
-    reply(call, &b);
+    reply_info(call, &b);
 }
 
 void info_model(struct http_call *call, const struct server_model *m, const char *name)
@@ -336,8 +336,8 @@ void info_model(struct http_call *call, const struct server_model *m, const char
     if (adapter_set_find(m->adapters, name, &a))
         add_adapter(&b, m, &a);
     else
-        add_model(&b, m);
-    reply(call, &b);
+        add_info_model(&b, m);
+    reply_info(call, &b);
 }
 
 /* max_adapters: a batch has at most as many adapters as there are sequences. */

@@ -25,14 +25,14 @@
 
 #define OLLAMA_VERSION "0.12.11" /* the last version that added a field that is supported here */
 
-static void reply(struct http_call *call, struct buf *body)
+static void reply_ollama(struct http_call *call, struct buf *body)
 {
     http_call_reply_page(call, "application/json", body);
 }
 
 /* ---- a model ---- */
 
-static void add_name(struct buf *b, const struct server_model *m)
+static void add_ollama_name(struct buf *b, const struct server_model *m)
 {
     json_add_cstring(b, m->id);
     if (strchr(m->id, ':') == NULL && b->err == 0) {
@@ -112,9 +112,9 @@ static void add_capabilities(struct buf *b, const struct server_model *m)
 static void open_model(struct buf *b, const struct server_model *m)
 {
     buf_add_str(b, "{\"name\":");
-    add_name(b, m);
+    add_ollama_name(b, m);
     buf_add_str(b, ",\"model\":");
-    add_name(b, m);
+    add_ollama_name(b, m);
     buf_printf(b, ",\"size\":%" PRIu64, m->size);
     add_digest(b, m);
     add_details(b, m);
@@ -169,7 +169,7 @@ static void list(struct http_call *call, const struct server_model *const *model
         comma = ",";
     }
     buf_add_str(&b, "]}");
-    reply(call, &b);
+    reply_ollama(call, &b);
 }
 
 void ollama_pages_tags(struct http_call *call, const struct server_model *const *models,
@@ -191,7 +191,7 @@ void ollama_pages_version(struct http_call *call)
 
     buf_init(&b, 64);
     buf_add_str(&b, "{\"version\":\"" OLLAMA_VERSION "\"}");
-    reply(call, &b);
+    reply_ollama(call, &b);
 }
 
 void ollama_pages_running(struct http_call *call)

@@ -3,8 +3,8 @@
  * The .inc tables are included several times with different macros, each making one array: routes,
  * fields with their parse functions, and descriptions. An enum with a value for each row of
  * params_fields.inc indexes the descriptions, so a row without one does not compile. The document
- * is then written from the arrays in one pass. Strings in the tables have ' for ", which add()
- * replaces.
+ * is then written from the arrays in one pass. Strings in the tables have ' for ", which
+ * add_openapi_text() replaces.
  */
 #include "server/admin/openapi.h"
 
@@ -148,14 +148,14 @@ static const char *const in_lines[] = {"OllamaGenerated", "OllamaChatted"};
 /* ---- writing ---- */
 
 /* Add JSON that is written with ' for ", as in the tables. */
-static void add(struct buf *out, const char *text)
+static void add_openapi_text(struct buf *out, const char *text)
 {
     for (; *text != '\0'; text++)
         buf_add_char(out, *text == '\'' ? '"' : *text);
 }
 
 /* Add ,"name": without the comma for the first. */
-static void add_name(struct buf *out, bool *is_first, const char *name)
+static void add_schema_name(struct buf *out, bool *is_first, const char *name)
 {
     if (!*is_first)
         buf_add_char(out, ',');
@@ -170,22 +170,22 @@ static void add_ref(struct buf *out, const char *schema)
 }
 
 /* Add a property: its schema, with the text as its description, and how it is used. */
-static void add_property(struct buf *out, bool *is_first, const char *name, const struct doc *doc,
-                         const char *use)
+static void add_schema_property(struct buf *out, bool *is_first, const char *name,
+                                const struct doc *doc, const char *use)
 {
     const char *schema = doc->schema;
 
-    add_name(out, is_first, name);
+    add_schema_name(out, is_first, name);
     buf_printf(out, "{\"x-quire\":\"%s\",\"description\":", use);
     json_add_cstring(out, doc->text);
     if (strcmp(schema, "{}") != 0)
         buf_add_char(out, ',');
-    add(out, schema + 1);
+    add_openapi_text(out, schema + 1);
 }
 
 /* ---- schemas ---- */
 
-static bool is_same(const char *a, const char *b)
+static bool is_same_route(const char *a, const char *b)
 {
     return strcmp(a, b) == 0;
 }
@@ -194,7 +194,7 @@ static bool is_same(const char *a, const char *b)
 static bool has_row(const char *rows, const char *field)
 {
     for (size_t i = 0; i < N_BODIES; i++)
-        if (is_same(bodies[i].schema, rows) && is_same(bodies[i].name, field))
+        if (is_same_route(bodies[i].schema, rows) && is_same_route(bodies[i].name, field))
             return true;
     return false;
 }
@@ -203,8 +203,8 @@ static void add_field(struct buf *out, bool *is_first, size_t i)
 {
     const struct doc own = {"{}", fields[i].why};
 
-    add_property(out, is_first, fields[i].name,
-                 fields[i].doc >= 0 ? &docs[fields[i].doc] : &own, fields[i].use);
+    add_schema_property(out, is_first, fields[i].name,
+                        fields[i].doc >= 0 ? &docs[fields[i].doc] : &own, fields[i].use);
 }
 
 /* Add a body's own rows, and then the fields of completions that it accepts. */
@@ -212,14 +212,14 @@ static void add_request(struct buf *out, bool *is_first, const struct request_do
 {
     bool first = true;
 
-    add_name(out, is_first, r->name);
+    add_schema_name(out, is_first, r->name);
     buf_add_str(out, "{\"type\":\"object\",\"required\":");
-    add(out, r->required);
+    add_openapi_text(out, r->required);
     buf_add_str(out, ",\"properties\":{");
     for (size_t i = 0; i < N_BODIES; i++)
-        if (is_same(bodies[i].schema, r->rows) && bodies[i].type[0] != '\0')
-            add_property(out, &first, bodies[i].name,
-                         &(struct doc){bodies[i].type, bodies[i].text}, "obeyed");
+        if (is_same_route(bodies[i].schema, r->rows) && bodies[i].type[0] != '\0')
+            add_schema_property(out, &first, bodies[i].name,
+                                &(struct doc){bodies[i].type, bodies[i].text}, "obeyed");
     for (size_t i = 0; i < N_FIELDS; i++)
         if ((fields[i].forms & r->forms) != 0 && !has_row(r->rows, fields[i].name))
             add_field(out, &first, i);
@@ -231,8 +231,8 @@ static void add_schemas(struct buf *out)
     bool first = true;
 
     for (size_t i = 0; i < N_SCHEMAS; i++) {
-        add_name(out, &first, schemas[i].name);
-        add(out, schemas[i].schema);
+        add_schema_name(out, &first, schemas[i].name);
+        add_openapi_text(out, schemas[i].schema);
     }
     for (size_t i = 0; i < N_REQUESTS; i++)
         add_request(out, &first, &requests[i]);
@@ -243,7 +243,7 @@ static void add_schemas(struct buf *out)
 static bool takes_priority(const char *body)
 {
     for (size_t i = 0; i < N_REQUESTS; i++)
-        if (is_same(requests[i].name, body))
+        if (is_same_route(requests[i].name, body))
             return requests[i].forms != 0;
     return false;
 }
@@ -251,7 +251,7 @@ static bool takes_priority(const char *body)
 static bool is_in_lines(const char *reply)
 {
     for (size_t i = 0; i < sizeof(in_lines) / sizeof(in_lines[0]); i++)
-        if (is_same(in_lines[i], reply))
+        if (is_same_route(in_lines[i], reply))
             return true;
     return false;
 }
@@ -259,7 +259,7 @@ static bool is_in_lines(const char *reply)
 static bool is_streamed(const char *reply)
 {
     for (size_t i = 0; i < sizeof(streamed) / sizeof(streamed[0]); i++)
-        if (is_same(streamed[i], reply))
+        if (is_same_route(streamed[i], reply))
             return true;
     return false;
 }
@@ -277,12 +277,12 @@ static const struct {
 static void add_queries(struct buf *out, const char *route, enum http_methods method)
 {
     for (size_t i = 0; i < sizeof(queries) / sizeof(queries[0]); i++) {
-        if (!is_same(queries[i].route, route) || (queries[i].methods & method) == 0)
+        if (!is_same_route(queries[i].route, route) || (queries[i].methods & method) == 0)
             continue;
         buf_printf(out, ",{\"name\":\"%s\",\"in\":\"query\",\"description\":", queries[i].name);
         json_add_cstring(out, queries[i].text);
         buf_add_str(out, ",\"schema\":");
-        add(out, queries[i].schema);
+        add_openapi_text(out, queries[i].schema);
         buf_add_char(out, '}');
     }
 }
@@ -321,7 +321,7 @@ static void add_texts(struct buf *out, const char *types)
         const size_t n = strcspn(at, " ");
 
         buf_printf(out, "%s\"%.*s\"", at > types ? "," : "", (int)n, at);
-        add(out, ":{'schema':{'type':'string'}}");
+        add_openapi_text(out, ":{'schema':{'type':'string'}}");
         at += n + strspn(at + n, " ");
     }
 }
@@ -331,23 +331,25 @@ static void add_responses(struct buf *out, size_t i, enum http_methods method)
     const char *reply = method == HTTP_DELETE && routes[i].methods != HTTP_DELETE ? "Deleted"
                                                                                   : routes[i].reply;
 
-    add(out, ",'responses':{'200':{'description':'The answer.','content':{");
+    add_openapi_text(out, ",'responses':{'200':{'description':'The answer.','content':{");
     if (reply[0] == '\0' || strchr(reply, '/') != NULL) {
         add_texts(out, reply[0] != '\0' ? reply : "text/plain");
     } else {
-        add(out, "'application/json':{'schema':");
+        add_openapi_text(out, "'application/json':{'schema':");
         add_ref(out, reply);
         buf_add_char(out, '}');
     }
     if (is_streamed(reply) && routes[i].body[0] != '\0')
-        add(out, ",'text/event-stream':{'schema':{'type':'string','description':'With stream: the "
+        add_openapi_text(
+            out, ",'text/event-stream':{'schema':{'type':'string','description':'With stream: the "
                  "frames of the API that the answer has the shape of.'}}");
     if (is_in_lines(reply)) {
-        add(out, ",'application/x-ndjson':{'schema':");
+        add_openapi_text(out, ",'application/x-ndjson':{'schema':");
         add_ref(out, reply);
         buf_add_char(out, '}');
     }
-    add(out, "}},'default':{'description':'A refusal; 403 also for hosts and origins that are not "
+    add_openapi_text(
+        out, "}},'default':{'description':'A refusal; 403 also for hosts and origins that are not "
              "answered, 408 for what comes too slowly; 429 and 503 say in Retry-After and "
              "retry-after-ms when to come back.','content':{'application/json':{'schema':");
     add_ref(out, (routes[i].flags & AUTH_ANTHROPIC) != 0 ? "AnthropicError"
@@ -400,7 +402,7 @@ static void add_path(struct buf *out, bool *is_first, size_t i, const struct rou
     snprintf(path, sizeof(path), routes[i].tail[0] != '\0' ? "%.*s{%s}%.*s" : "%.*s%s%.*s", before,
              name->path, routes[i].tail, star != NULL ? name->len - before - 1 : 0,
              star != NULL ? star + 1 : "");
-    add_name(out, is_first, path);
+    add_schema_name(out, is_first, path);
     buf_add_char(out, '{');
     for (size_t k = 0; k < sizeof(all) / sizeof(all[0]); k++) {
         if ((methods & all[k]) == 0)
@@ -430,7 +432,8 @@ static void add_route(struct buf *out, bool *is_first, size_t i)
 
 static void add_components(struct buf *out)
 {
-    add(out, "'components':{'securitySchemes':{"
+    add_openapi_text(
+        out, "'components':{'securitySchemes':{"
              "'bearer':{'type':'http','scheme':'bearer'},"
              "'header':{'type':'apiKey','in':'header','name':'X-Api-Key'}},"
              "'parameters':{"
@@ -457,12 +460,14 @@ void openapi_render(struct buf *out)
 {
     bool first = true;
 
-    add(out, "{'openapi':'3.1.0','info':{'title':'Quire','description':'HTTP inference server for "
+    add_openapi_text(
+        out, "{'openapi':'3.1.0','info':{'title':'Quire','description':'HTTP inference server for "
              "GGUF language models on CPUs. A null stands for an absent field; unknown fields are "
              "ignored; x-quire says what becomes of a known one (a refused one may have a value "
              "that changes nothing); keys are needed only where the server has some.','version':");
     json_add_cstring(out, quire_version());
-    add(out, "},'servers':[{'url':'/'}],'security':[{},{'bearer':[]},{'header':[]}],'paths':{");
+    add_openapi_text(
+        out, "},'servers':[{'url':'/'}],'security':[{},{'bearer':[]},{'header':[]}],'paths':{");
     for (size_t i = 0; i < N_ROUTES; i++)
         add_route(out, &first, i);
     buf_add_str(out, "},");

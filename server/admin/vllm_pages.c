@@ -18,7 +18,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-static void reply(struct http_call *call, struct buf *body)
+static void reply_vllm(struct http_call *call, struct buf *body)
 {
     http_call_reply_page(call, "application/json", body);
 }
@@ -29,7 +29,7 @@ void vllm_pages_load(struct http_call *call, uint64_t n_calls)
 
     buf_init(&b, 64);
     buf_printf(&b, "{\"server_load\":%" PRIu64 "}", n_calls);
-    reply(call, &b);
+    reply_vllm(call, &b);
 }
 
 /* ---- the tokenizer ---- */
@@ -81,7 +81,7 @@ void vllm_pages_tokenizer_info(struct http_call *call, const struct server_model
         json_add_cstring(&b, template);
     }
     buf_add_char(&b, '}');
-    reply(call, &b);
+    reply_vllm(call, &b);
 }
 
 /* ---- the settings ---- */
@@ -158,7 +158,7 @@ void vllm_pages_server_info(struct http_call *call, const struct server_model *c
     buf_add_str(&b, "},\"models\":");
     add_configs(&b, models, n);
     buf_add_char(&b, '}');
-    reply(call, &b);
+    reply_vllm(call, &b);
 }
 
 /* ---- for routers ---- */
@@ -175,7 +175,7 @@ void vllm_pages_get_server_info(struct http_call *call, const struct server_mode
     buf_printf(&b, ",\"max_num_seqs\":%u,\"version\":", m->max_sequences);
     json_add_cstring(&b, quire_version());
     buf_add_char(&b, '}');
-    reply(call, &b);
+    reply_vllm(call, &b);
 }
 
 static void add_source(struct buf *b, const struct kv_event_source *s)
@@ -204,5 +204,5 @@ void vllm_pages_kv_event_sources(struct http_call *call, const struct server_mod
         add_source(&b, &source);
     }
     buf_add_char(&b, '}');
-    reply(call, &b);
+    reply_vllm(call, &b);
 }

@@ -38,8 +38,8 @@ static int parse_body(struct http_call *call, cJSON **out, struct api_error *e)
     return api_error_set(e, 400, NULL, NULL, "%s", why);
 }
 
-static int take_text(const cJSON *body, const char *name, char *to, size_t size,
-                     struct api_error *e)
+static int take_adapter_text(const cJSON *body, const char *name, char *to, size_t size,
+                             struct api_error *e)
 {
     const char *text = field_text(body, name);
 
@@ -73,7 +73,7 @@ static void reply_text(struct http_call *call, const char *name, const char *wha
 /* ---- loading ---- */
 
 /* `error` is its outcome. */
-static void end(struct adapter_job *j)
+static void end_adapter_job(struct adapter_job *j)
 {
     if (j->error.status != 0)
         refusal_reply_error(j->engine, j->call, &j->error);
@@ -89,10 +89,10 @@ static void on_read(struct adapter_wait *w)
 
     j->error = w->error;
     adapter_unref(&w->adapter); /* the set has it */
-    end(j);
+    end_adapter_job(j);
 }
 
-static void on_gone(void *ud)
+static void on_adapter_client_gone(void *ud)
 {
     struct adapter_job *j = ud;
 
@@ -108,9 +108,9 @@ static int read_load(struct adapter_job *j)
     int rc = parse_body(j->call, &body, &j->error);
 
     if (rc == 0)
-        rc = take_text(body, "lora_name", j->name, sizeof(j->name), &j->error);
+        rc = take_adapter_text(body, "lora_name", j->name, sizeof(j->name), &j->error);
     if (rc == 0)
-        rc = take_text(body, "lora_path", j->path, sizeof(j->path), &j->error);
+        rc = take_adapter_text(body, "lora_path", j->path, sizeof(j->path), &j->error);
     inplace = rc == 0 ? field_find(body, "load_inplace") : NULL;
     if (inplace != NULL)
         rc = field_bool(inplace, "load_inplace", &j->replaces, &j->error);
@@ -130,7 +130,7 @@ static int begin_load(struct adapter_job *j, bool (*is_taken)(void *ud, const ch
         return api_error_set(&j->error, 400, "lora_name", NULL, "'%s' is the name of a model",
                              j->name);
     what.replaces = j->replaces;
-    http_call_on_gone(j->call, on_gone, j);
+    http_call_on_gone(j->call, on_adapter_client_gone, j);
     return adapter_set_load(set, &what, &j->wait, &j->error);
 }
 
@@ -150,7 +150,7 @@ void adapter_call_load(struct engine_client *engine, struct http_call *call,
     j->call = call;
     engine_client_begin_job(engine);
     if (begin_load(j, is_taken, ud) != ERR_AGAIN)
-        end(j);
+        end_adapter_job(j);
 }
 
 void adapter_call_unload(struct engine_client *engine, struct http_call *call)
@@ -162,7 +162,7 @@ void adapter_call_unload(struct engine_client *engine, struct http_call *call)
 
     set = set_of(engine, &e);
     if (set == NULL || parse_body(call, &body, &e) < 0 ||
-        take_text(body, "lora_name", name, sizeof(name), &e) < 0 ||
+        take_adapter_text(body, "lora_name", name, sizeof(name), &e) < 0 ||
         adapter_set_unload(set, name, &e) < 0)
         http_call_reply_error(call, &e);
     else
@@ -172,7 +172,7 @@ void adapter_call_unload(struct engine_client *engine, struct http_call *call)
 
 /* ---- the list ---- */
 
-static void add_item(struct buf *out, const struct adapter_info *a)
+static void add_adapter_item(struct buf *out, const struct adapter_info *a)
 {
     buf_printf(out, "{\"id\":%u,\"name\":", a->id);
     json_add_cstring(out, a->name);
@@ -192,7 +192,7 @@ static void reply_list(struct engine_client *engine, struct http_call *call)
     for (uint32_t from = 0; adapter_set_next(engine->model->adapters, from, &a); from = a.id + 1) {
         if (out.len > 1)
             buf_add_char(&out, ',');
-        add_item(&out, &a);
+        add_adapter_item(&out, &a);
     }
     buf_add_char(&out, ']');
     http_call_reply_page(call, "application/json", &out);

@@ -10,7 +10,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-static enum admission refuse(struct refusal *why, enum rejection limit)
+static enum admission refuse_limit(struct refusal *why, enum rejection limit)
 {
     why->reason = why->error.status == 429   ? limit
                   : why->error.status == 503 ? REJECTION_DRAINING
@@ -29,7 +29,7 @@ static enum admission check_key(const struct api_call *api, struct refusal *why)
                                       &why->error) == 0)
         return ADMISSION_YES;
     why->retry_ms = (uint32_t)((wait_us + 999) / 1000);
-    return refuse(why, REJECTION_RATE_LIMIT);
+    return refuse_limit(why, REJECTION_RATE_LIMIT);
 }
 
 /* ---- deadlines ---- */
@@ -94,7 +94,7 @@ static enum admission refuse_deadline(const struct api_call *api, uint64_t us, u
     why->is_final = idle_us > wanted_us;
     if (!why->is_final)
         why->retry_ms = retry_after_bound((us - wanted_us + 999) / 1000);
-    return refuse(why, REJECTION_DEADLINE);
+    return refuse_limit(why, REJECTION_DEADLINE);
 }
 
 static enum admission check_deadline(const struct api_call *api, const struct event_probe *found,
@@ -138,14 +138,14 @@ enum admission admission_decide(struct engine_client *engine, struct api_call *a
     rc = is_dry ? engine_client_check_dry_room(engine, n, &why->error)
                 : engine_client_check_room(engine, n, &why->error);
     if (rc < 0)
-        return refuse(why, REJECTION_QUEUE_FULL);
+        return refuse_limit(why, REJECTION_QUEUE_FULL);
     if (api == NULL)
         return ADMISSION_YES;
     tenant = api_call_set_tenant(api);
     if (is_dry)
         return ADMISSION_YES;
     if (tenants_check(engine->tenants, tenant, n, &why->error) < 0)
-        return refuse(why, REJECTION_TENANT_LIMIT);
+        return refuse_limit(why, REJECTION_TENANT_LIMIT);
     if (check_key(api, why) == ADMISSION_NO)
         return ADMISSION_NO;
     return check_deadline(api, found, why);

@@ -154,7 +154,7 @@ static void set_limits(struct api_call *api)
 }
 
 /* There is nothing left to wait for. */
-static void finish(struct api_call *api)
+static void finish_parsing(struct api_call *api)
 {
     struct api_request *p = &api->request;
 
@@ -204,8 +204,8 @@ static void after_parse(struct api_call *api)
     api->engine->metrics->unknown_fields += p->params.n_unknown;
     if (p->error.status == 0)
         set_limits(api);
-    if (p->error.status != 0 || api->call == NULL || api_call_take_adapter(api, finish))
-        finish(api);
+    if (p->error.status != 0 || api->call == NULL || api_call_take_adapter(api, finish_parsing))
+        finish_parsing(api);
 }
 
 static void do_parse(struct api_call *api, uint64_t steps)
@@ -215,7 +215,7 @@ static void do_parse(struct api_call *api, uint64_t steps)
                       &api->headers, &api->budget);
 }
 
-static void on_work(struct worker_job *job)
+static void on_parse_work(struct worker_job *job)
 {
     struct api_call *api = list_entry(job, struct api_call, job);
 
@@ -226,7 +226,7 @@ static void on_work(struct worker_job *job)
         mem_trim();
 }
 
-static void after_work(struct worker_job *job)
+static void after_parse_work(struct worker_job *job)
 {
     struct api_call *api = list_entry(job, struct api_call, job);
 
@@ -235,8 +235,8 @@ static void after_work(struct worker_job *job)
 
 static void post(struct api_call *api, struct worker_pool *pool)
 {
-    api->job.work = on_work;
-    api->job.done = after_work;
+    api->job.work = on_parse_work;
+    api->job.done = after_parse_work;
     api->job.name = "api_call.parsed";
     api->job.owner = XXH3_64bits(api->tenant, strlen(api->tenant));
     if (worker_pool_post(pool, &api->job) == 0)
@@ -377,7 +377,7 @@ void api_call_leave(struct api_call *api)
     api->call = NULL;
     worker_job_cancel(&api->job);
     if (api_call_stop_waiting(api))
-        finish(api);
+        finish_parsing(api);
 }
 
 void api_call_grow(struct api_call *api, uint64_t bytes)

@@ -50,7 +50,7 @@ static struct api_call *find_expired(struct engine_client *engine)
     return NULL;
 }
 
-static void on_tick(uv_timer_t *timer)
+static void on_adapter_tick(uv_timer_t *timer)
 {
     LOOP_CALLBACK(timer->loop, "adapter_wait.tick");
     struct engine_client *engine = timer->data;
@@ -69,7 +69,7 @@ static void begin_waiting(struct api_call *api)
     struct engine_client *engine = api->engine;
 
     if (list_is_empty(&engine->adapter_waits))
-        uv_timer_start(&engine->expiry, on_tick, EXPIRY_TICK_MS, EXPIRY_TICK_MS);
+        uv_timer_start(&engine->expiry, on_adapter_tick, EXPIRY_TICK_MS, EXPIRY_TICK_MS);
     list_push_back(&engine->adapter_waits, &api->adapter_link);
 }
 
@@ -100,7 +100,7 @@ static enum rejection reason_of(const struct api_error *e)
 }
 
 /* It has come, or *e says why not. */
-static void settle(struct api_call *api, struct adapter *a, const struct api_error *e)
+static void settle_adapter(struct api_call *api, struct adapter *a, const struct api_error *e)
 {
     if (a != NULL) {
         api_request_adapt(&api->request, a);
@@ -115,7 +115,7 @@ static void on_adapter(struct adapter_wait *w)
     struct api_call *api = list_entry(w, struct api_call, adapter_wait);
 
     end_waiting(api);
-    settle(api, w->adapter, &w->error);
+    settle_adapter(api, w->adapter, &w->error);
     api->adapted(api);
 }
 
@@ -135,6 +135,6 @@ bool api_call_take_adapter(struct api_call *api, void (*adapted)(struct api_call
         ERR_AGAIN)
         return false;
     end_waiting(api);
-    settle(api, a, &e);
+    settle_adapter(api, a, &e);
     return true;
 }

@@ -197,7 +197,7 @@ static int make_requests(struct api_request *p, const struct server_model *model
 }
 
 /* Where no requests are made: would there be room for their answers? */
-static int check_room(struct api_request *p, const struct server_model *model)
+static int check_request_room(struct api_request *p, const struct server_model *model)
 {
     for (uint32_t i = 0; i < p->params.n_prompts; i++) {
         struct request_size size = {.n_prompt = (uint32_t)p->prompts[i].ids.n};
@@ -409,11 +409,11 @@ static int build_requests(struct api_request *p, const struct server_model *mode
     if (p->wire_format->answer == NULL)
         return make_requests(p, model, headers);
     p->n_choices = 0; /* only the prompts are wanted */
-    return p->wire_format->must_fit ? check_room(p, model) : 0;
+    return p->wire_format->must_fit ? check_request_room(p, model) : 0;
 }
 
-static int build(struct api_request *p, const struct server_model *model, cJSON *body,
-                 const struct api_headers *headers)
+static int build_request(struct api_request *p, const struct server_model *model, cJSON *body,
+                         const struct api_headers *headers)
 {
     if (p->wire_format->pick != NULL)
         p->wire_format = p->wire_format->pick(body);
@@ -455,7 +455,7 @@ void api_request_parse(struct api_request *p, const struct server_model *model,
     if (rc < 0)
         api_error_set(&p->error, rc == ERR_NOMEM ? 500 : 400, NULL, NULL, "%s",
                       why != NULL ? why : "out of memory");
-    else if (build(p, model, json, headers != NULL ? headers : &none) == 0)
+    else if (build_request(p, model, json, headers != NULL ? headers : &none) == 0)
         take_receipt(p, model, body);
     p->params.prompt = NULL; /* it was the tree's */
     p->params.context = NULL;

@@ -26,7 +26,7 @@ static struct ends ends_of(const struct api_request *p, const struct tokenizer *
 }
 
 /* Without the tokens behind the first `most` of the text; 0: with all. */
-static void cut(struct token_list *list, const struct ends *e, uint32_t most)
+static void cut_pair(struct token_list *list, const struct ends *e, uint32_t most)
 {
     const size_t n = list->n - e->before - e->behind;
 
@@ -52,7 +52,7 @@ static int encode(struct api_request *p, const struct server_model *model, const
         return api_request_too_long(p, model, 0);
     if (rc < 0)
         return api_request_cannot_encode(p);
-    cut(list, &e, most);
+    cut_pair(list, &e, most);
     return 0;
 }
 

@@ -8,7 +8,7 @@
 #include "server/api/response/response_writer.h"
 #include "server/http/http_call.h"
 
-static int refuse(struct api_request *p, const struct server_model *m, const char *what)
+static int refuse_pooling(struct api_request *p, const struct server_model *m, const char *what)
 {
     const char *kind = m->n_labels > 0 ? "a classifier (POST /classify)"
                        : m->is_encoder ? "an embedding model (POST /v1/embeddings)"
@@ -23,9 +23,10 @@ int api_request_check_pooling(struct api_request *p, const struct server_model *
     const enum params_form form = p->wire_format->form;
 
     if (form == PARAMS_CLASSIFY && m->n_labels == 0)
-        return refuse(p, m, "has no labels");
+        return refuse_pooling(p, m, "has no labels");
     if ((form & PARAMS_PAIRS) != 0 && m->n_labels > 0 && !m->is_cross)
-        return refuse(p, m, "has several labels, of which none says how well two texts fit");
+        return refuse_pooling(p, m,
+                              "has several labels, of which none says how well two texts fit");
     if (form == PARAMS_EMBED && m->keeps_tokens && !p->wire_format->gives_tokens)
         return api_error_set(&p->error, 400, "model", "unsupported_model",
                              "the model '%s' is served with the pooling none, and the answer has "
@@ -52,7 +53,7 @@ static bool wants_each(const struct params *p, const struct server_model *m)
 }
 
 /* What a vector for each token takes in the answer must have room there. */
-static int check_room(struct api_request *p, const struct server_model *m)
+static int check_pooling_room(struct api_request *p, const struct server_model *m)
 {
     uint64_t n = 0;
 
@@ -73,9 +74,9 @@ int api_request_pool(struct api_request *p, const struct server_model *m, struct
     size_t n;
 
     if (has_labels && m->n_labels == 0)
-        return refuse(p, m, "has no labels");
+        return refuse_pooling(p, m, "has no labels");
     prompt->is_each = wants_each(&p->params, m);
-    if (prompt->is_each && check_room(p, m) < 0)
+    if (prompt->is_each && check_pooling_room(p, m) < 0)
         return ERR_INVAL;
     prompt->n_pooled = prompt->is_each ? (uint32_t)prompt->ids.n : 1;
     n = (size_t)prompt->n_pooled * m->n_embd + (has_labels ? m->n_labels : 0);

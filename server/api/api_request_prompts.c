@@ -262,8 +262,8 @@ int api_request_take_budget_message(struct api_request *p, const struct server_m
 }
 
 /* An id, or a text; only the first text of a prompt gets BOS and a prefix space. */
-static int add_part(struct api_request *p, struct prompt *prompt,
-                    const struct server_model *model, const cJSON *v, bool is_first)
+static int add_prompt_part(struct api_request *p, struct prompt *prompt,
+                           const struct server_model *model, const cJSON *v, bool is_first)
 {
     const bool adds = is_first && (!p->params.has_add_special || p->params.add_special);
     const unsigned flags = (adds ? TOKENIZER_ADD_SPECIAL : 0u) | TOKENIZER_PARSE_SPECIAL;
@@ -282,7 +282,7 @@ static int take_parts(struct api_request *p, const struct server_model *model,
     int rc = 0;
 
     for (const cJSON *it = list->child; rc == 0 && it != NULL; it = it->next)
-        rc = add_part(p, prompt, model, it, it == list->child);
+        rc = add_prompt_part(p, prompt, model, it, it == list->child);
     if (rc == ERR_LIMIT && budget_error(p->budget) == 0)
         return api_request_too_long(p, model, 0);
     if (rc < 0)
@@ -292,8 +292,8 @@ static int take_parts(struct api_request *p, const struct server_model *model,
     return p->params.echo ? decode_ids(p, model->tokenizer, prompt) : 0;
 }
 
-static int take_text(struct api_request *p, const struct server_model *model,
-                     struct prompt *prompt, const cJSON *v)
+static int take_prompt_text(struct api_request *p, const struct server_model *model,
+                            struct prompt *prompt, const cJSON *v)
 {
     prompt->n_text = strlen(v->valuestring);
     prompt->text = mem_strdup(v->valuestring);
@@ -326,7 +326,7 @@ static int take_prompt(struct api_request *p, const struct server_model *model, 
         v = field_find(v, "prompt_string");
     if (p->params.infill.suffix != NULL)
         return take_infill(p, model, &p->prompts[i], v);
-    return cJSON_IsString(v) ? take_text(p, model, &p->prompts[i], v)
+    return cJSON_IsString(v) ? take_prompt_text(p, model, &p->prompts[i], v)
                              : take_parts(p, model, &p->prompts[i], v);
 }
 

@@ -18,7 +18,7 @@
 /* Steps of the request's budget that a token through a grammar is worth. */
 #define TOKEN_STEPS 64
 
-static int refuse(struct api_request *p, const char *field, const char *why)
+static int refuse_resume(struct api_request *p, const char *field, const char *why)
 {
     return api_error_set(&p->error, 400, field, NULL, "'%s' %s", field, why);
 }
@@ -28,17 +28,19 @@ static int check_rest(struct api_request *p)
     const struct params *params = &p->params;
 
     if (p->n_choices != 1)
-        return refuse(p, "resume", "goes on with one choice of one prompt: 'n' and 'best_of' must "
-                                   "be 1");
+        return refuse_resume(p, "resume",
+                             "goes on with one choice of one prompt: 'n' and 'best_of' must "
+                             "be 1");
     if (params->sampling.mirostat_tau > 0)
-        return refuse(p, "resume", "and 'mirostat' do not go together: its state cannot be found "
-                                   "out from tokens");
+        return refuse_resume(p, "resume",
+                             "and 'mirostat' do not go together: its state cannot be found "
+                             "out from tokens");
     if (params->prompt_logprobs >= 0)
-        return refuse(p, "resume", "and 'prompt_logprobs' do not go together");
+        return refuse_resume(p, "resume", "and 'prompt_logprobs' do not go together");
     return 0;
 }
 
-static bool is_among(int32_t id, const int32_t *ids, size_t n)
+static bool token_is_among(int32_t id, const int32_t *ids, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         if (ids[i] == id)
@@ -51,19 +53,20 @@ static bool is_eog(const struct tokenizer *t, int32_t id)
     size_t n_eog;
     const int32_t *eog = tokenizer_eog(t, &n_eog);
 
-    return is_among(id, eog, n_eog);
+    return token_is_among(id, eog, n_eog);
 }
 
 /* Would the engine have ended with token i? */
-static bool ends_with(const struct request *r, const struct tokenizer *t, uint32_t i, int32_t id)
+static bool text_ends_with(const struct request *r, const struct tokenizer *t, uint32_t i,
+                           int32_t id)
 {
-    return i >= r->min_tokens && ((!r->ignore_eos && is_eog(t, id)) ||
-                                  is_among(id, r->stop_ids, r->n_stop_ids));
+    return i >= r->min_tokens &&
+           ((!r->ignore_eos && is_eog(t, id)) || token_is_among(id, r->stop_ids, r->n_stop_ids));
 }
 
 /* As the sampler goes on behind a token that it has chosen. */
-static enum constraint_status take(struct request *r, const struct tokenizer *t,
-                                   struct constraint_scratch *scratch, int32_t id)
+static enum constraint_status take_resumed(struct request *r, const struct tokenizer *t,
+                                           struct constraint_scratch *scratch, int32_t id)
 {
     const bool is_thought = thought_take(&r->thought, id, r->constraint != NULL);
 
@@ -80,14 +83,16 @@ static int lead_through(struct api_request *p, const struct tokenizer *t, struct
 
     for (uint32_t i = 0; i < resume->n; i++) {
         if (p->resume_end != FINISH_NONE)
-            return refuse(p, "resume.tokens", "has tokens behind the one that ends the answer");
-        status = take(r, t, scratch, resume->tokens[i]);
+            return refuse_resume(p, "resume.tokens",
+                                 "has tokens behind the one that ends the answer");
+        status = take_resumed(r, t, scratch, resume->tokens[i]);
         if (status == CONSTRAINT_BROKEN)
-            return refuse(p, "resume.tokens", "has a token that the grammar or schema does not "
-                                              "allow there");
+            return refuse_resume(p, "resume.tokens",
+                                 "has a token that the grammar or schema does not "
+                                 "allow there");
         if (r->constraint != NULL && budget_spend(p->budget, TOKEN_STEPS) < 0)
-            return refuse(p, "resume.tokens", "takes too many steps to follow");
-        if (ends_with(r, t, i, resume->tokens[i]) || status == CONSTRAINT_DONE)
+            return refuse_resume(p, "resume.tokens", "takes too many steps to follow");
+        if (text_ends_with(r, t, i, resume->tokens[i]) || status == CONSTRAINT_DONE)
             p->resume_end = FINISH_STOP;
     }
     p->resume_is_complete = status == CONSTRAINT_DONE;
@@ -137,10 +142,11 @@ int api_request_resume(struct api_request *p, const struct server_model *model, 
     if (check_rest(p) < 0)
         return ERR_INVAL;
     if (resume->n > r->max_tokens)
-        return refuse(p, "resume.tokens", "has more tokens than the answer may have");
+        return refuse_resume(p, "resume.tokens", "has more tokens than the answer may have");
     if (resume->n >= r->max_known - r->n_prompt && request_may_shift(r))
-        return refuse(p, "resume.tokens", "fills the context, which was shifted: such an answer "
-                                          "cannot be gone on with");
+        return refuse_resume(p, "resume.tokens",
+                             "fills the context, which was shifted: such an answer "
+                             "cannot be gone on with");
     if (r->constraint != NULL && constraint_scratch_create(&scratch) < 0)
         return api_request_no_memory(p);
     if (resume->n > 0)

@@ -99,7 +99,7 @@ static void scan_number(struct scan *p)
         p->out.has_long_number = true;
 }
 
-static bool is_blank(char c)
+static bool is_body_blank(char c)
 {
     return c == ' ' || c == '\t' || c == '\r' || c == '\n';
 }
@@ -112,9 +112,9 @@ static void end_member(struct scan *p)
     p->value = 0;
     if (from == 0)
         return;
-    while (from < to && is_blank(p->s[from]))
+    while (from < to && is_body_blank(p->s[from]))
         from++;
-    while (to > from && is_blank(p->s[to - 1]))
+    while (to > from && is_body_blank(p->s[to - 1]))
         to--;
     p->found[p->in] = (struct span){p->s + from, to - from};
 }
@@ -143,7 +143,7 @@ static void scan_mark(struct scan *p, char c)
 }
 
 /* A whole number, or 0: the parser says what is wrong with another. */
-static uint64_t number_of(struct span s)
+static uint64_t scanned_number(struct span s)
 {
     uint64_t n = 0;
 
@@ -163,8 +163,8 @@ static void take_members(struct scan *p)
     p->out.n_name = p->found[NAME].n;
     p->out.keep_alive = p->found[KEEP_ALIVE].text;
     p->out.n_keep_alive = p->found[KEEP_ALIVE].n;
-    p->out.deadline_ms = number_of(p->found[DEADLINE_MS]);
-    p->out.max_queue_ms = number_of(p->found[MAX_QUEUE_MS]);
+    p->out.deadline_ms = scanned_number(p->found[DEADLINE_MS]);
+    p->out.max_queue_ms = scanned_number(p->found[MAX_QUEUE_MS]);
 }
 
 struct body_scan body_scan(const char *body, size_t n)

@@ -52,7 +52,7 @@ void completion_abandon(struct completion *c)
     api_call_leave(&c->api); /* at last: one that has not begun may be gone then */
 }
 
-static void on_gone(void *ud)
+static void on_completion_client_gone(void *ud)
 {
     struct completion *c = ud;
 
@@ -295,7 +295,7 @@ static void end_at_once(struct completion *c)
 }
 
 /* Post all requests. */
-static void begin(struct completion *c)
+static void begin_completion(struct completion *c)
 {
     bool posts;
 
@@ -346,7 +346,7 @@ static void admit(struct completion *c, const struct event_probe *found)
         admission_decide(engine, &c->api, ADMISSION_FOR_DRY_RUNS, NULL, &why) == ADMISSION_YES &&
         api_call_probe(&c->api, &c->probe, on_probed) == 0)
         return;
-    begin(c);
+    begin_completion(c);
 }
 
 static void on_probed(struct engine_probe *p)
@@ -360,7 +360,7 @@ static void on_probed(struct engine_probe *p)
 }
 
 /* It has been written down. */
-static void go_on(struct completion *c)
+static void advance_completion(struct completion *c)
 {
     if (c->api.call == NULL)
         completion_destroy(c);
@@ -374,7 +374,7 @@ static void save_or_admit(struct completion *c)
     struct refusal why = {.reason = REJECTION_INVALID};
 
     if (completion_save_fits(c)) {
-        if (!completion_save(c, go_on))
+        if (!completion_save(c, advance_completion))
             admit(c, NULL);
         return;
     }
@@ -433,7 +433,7 @@ void completion_start(struct engine_client *engine, struct http_call *call,
                                        .request_id = c->api.request_id};
     if (conversation != NULL)
         (void)name_copy(c->conversation, sizeof(c->conversation), conversation);
-    http_call_on_gone(call, on_gone, c);
+    http_call_on_gone(call, on_completion_client_gone, c);
     completion_save_prepare(c, call);
     api_call_start(&c->api, engine, call, wire_format, scan, on_ready);
 }

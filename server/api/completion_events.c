@@ -183,7 +183,7 @@ bool completion_is_failure(const struct completion *c, const struct choice *choi
 }
 
 /* There is room for one more at least: that of the choice that has ended. */
-static void go_on(struct completion *c)
+static void advance_events(struct completion *c)
 {
     struct api_error error;
 
@@ -206,7 +206,7 @@ static void keep_slot(struct completion *c, const struct choice *choice)
 }
 
 /* All choices have ended: the completion goes when its client has the answer. */
-static void answer(struct completion *c)
+static void answer_whole(struct completion *c)
 {
     const struct response_usage *u = &c->answer.usage;
 
@@ -249,9 +249,9 @@ static void on_end(struct completion *c, uint32_t i, const struct event *e)
     if (completion_has_client(c) && c->api.request.params.stream)
         completion_send_choice(c, choice);
     if (completion_has_client(c) && c->n_posted < c->n_choices)
-        go_on(c);
+        advance_events(c);
     if (c->n_open == 0)
-        answer(c);
+        answer_whole(c);
 }
 
 /* Tokens of one step go into one frame, but for streams that can be gone on with: those have a

@@ -139,7 +139,7 @@ static void on_end(struct response_job *job, struct response_store *store)
 }
 
 /* The end of the answer, which waited for the file. */
-static void answer(struct completion *c)
+static void answer_kept(struct completion *c)
 {
     struct completion_keep *k = &c->keep;
     struct http_call *call = c->api.call;
@@ -160,7 +160,7 @@ static void after_end(struct response_job *job)
     if (completion_has_client(c) && k->end_error.status != 0)
         completion_fail(c, &k->end_error);
     else if (completion_has_client(c))
-        answer(c);
+        answer_kept(c);
     completion_destroy(c);
 }
 

@@ -18,7 +18,7 @@
 #include <xxhash.h>
 
 /* Can a local call have such a path? */
-static bool is_plain(const char *path)
+static bool is_plain_request(const char *path)
 {
     const size_t n = strlen(path);
 
@@ -38,7 +38,7 @@ void completion_save_prepare(struct completion *c, const struct http_call *call)
     if (saved != NULL)
         (void)name_copy_n(c->conversation, sizeof(c->conversation), saved->begin.conversation.text,
                           saved->begin.conversation.n);
-    else if (is_plain(path))
+    else if (is_plain_request(path))
         (void)name_copy(c->saving.path, sizeof(c->saving.path), path);
 }
 
@@ -61,7 +61,7 @@ static bool can_go_on(const struct completion *c)
            c->api.request.prediction.n == 0;
 }
 
-static struct request_text text_of(const char *text)
+static struct request_text request_text_of(const char *text)
 {
     return (struct request_text){text, (uint32_t)strlen(text)};
 }
@@ -114,7 +114,7 @@ bool completion_save_fits(const struct completion *c)
     return saved == NULL || saved->begin.origin_id == origin_id(c);
 }
 
-static bool begin(struct completion *c)
+static bool begin_save(struct completion *c)
 {
     const struct params *p = &c->api.request.params;
     const struct request_begin b = {
@@ -125,10 +125,10 @@ static bool begin(struct completion *c)
         .priority = (uint32_t)p->priority,
         .n_past = p->resume.n,
         .tells_tokens = p->resume_tokens,
-        .tenant = text_of(c->api.tenant),
-        .key = text_of(c->api.key != NULL ? c->api.key->spec.name : ""),
-        .path = text_of(c->saving.path),
-        .conversation = text_of(c->conversation),
+        .tenant = request_text_of(c->api.tenant),
+        .key = request_text_of(c->api.key != NULL ? c->api.key->spec.name : ""),
+        .path = request_text_of(c->saving.path),
+        .conversation = request_text_of(c->conversation),
         .body = {c->api.body.data, (uint32_t)c->api.body.len},
     };
 
@@ -146,7 +146,7 @@ bool completion_save(struct completion *c, void (*goes_on)(struct completion *c)
     if (can_be_saved(c) && admission_decide(c->api.engine, &c->api, ADMISSION_FOR_WORK, NULL,
                                             &ignored) != ADMISSION_NO) {
         name_answer(c);
-        is_begun = begin(c);
+        is_begun = begin_save(c);
     }
     api_call_drop_body(&c->api);
     if (is_begun)

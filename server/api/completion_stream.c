@@ -20,7 +20,7 @@ static bool is_lines(const struct completion *c)
     return c->api.request.wire_format->stream_type != NULL;
 }
 
-static const char *type_of(const struct completion *c)
+static const char *stream_content_type(const struct completion *c)
 {
     const char *type = c->api.request.wire_format->stream_type;
 
@@ -93,7 +93,7 @@ static void add_comments(struct completion *c, bool is_last, struct buf *out)
 }
 
 /* Number the engine client's frames, which go to `numbered`. Returns how many they are. */
-static uint64_t number(struct completion *c, struct buf *numbered)
+static uint64_t number_frames(struct completion *c, struct buf *numbered)
 {
     const struct buf *frame = &c->api.engine->frame;
     const uint64_t first = c->frames.next;
@@ -114,7 +114,7 @@ static uint64_t number(struct completion *c, struct buf *numbered)
 /* ---- writing ---- */
 
 /* The client is too slow, or there is no memory. */
-static void cut(struct completion *c, int rc)
+static void cut_frame(struct completion *c, int rc)
 {
     struct http_call *call = c->api.call;
     char id[280];
@@ -140,7 +140,7 @@ static int write_frame(struct completion *c)
         return frame->err;
     if (c->frames.are_numbered) {
         out = &c->api.engine->numbered;
-        n_frames = number(c, out);
+        n_frames = number_frames(c, out);
     }
     c->frames.n_sent = c->choices[0].tokens.n;
     if (out->err < 0 || c->frames.are_past)
@@ -157,7 +157,7 @@ static void send_frame(struct completion *c)
     const int rc = write_frame(c);
 
     if (rc < 0)
-        cut(c, rc);
+        cut_frame(c, rc);
 }
 
 void completion_send_choice(struct completion *c, struct choice *choice)
@@ -171,7 +171,7 @@ void completion_send_choice(struct completion *c, struct choice *choice)
 }
 
 /* Nothing more comes. */
-static void end(struct completion *c)
+static void end_stream(struct completion *c)
 {
     struct http_call *call = c->api.call;
     struct kept_stream *stream = c->stream;
@@ -200,7 +200,7 @@ void completion_end_stream(struct completion *c, const struct buf *tail)
     send_frame(c);
     completion_save_end(c, false);
     if (completion_has_client(c))
-        end(c);
+        end_stream(c);
 }
 
 void completion_fail_stream(struct completion *c, struct http_call *call,
@@ -223,7 +223,7 @@ void completion_fail_stream(struct completion *c, struct http_call *call,
     send_frame(c);
     completion_save_end(c, true);
     if (completion_has_client(c))
-        end(c);
+        end_stream(c);
 }
 
 /* ---- the beginning ---- */
@@ -256,7 +256,7 @@ int completion_keep_stream(struct completion *c)
     struct stream_start start = {.owner = c->api.tenant,
                                  .id = c->answer.id,
                                  .conversation = c->conversation,
-                                 .type = type_of(c),
+                                 .type = stream_content_type(c),
                                  .is_lines = is_lines(c),
                                  .is_alone = c->api.request.params.background,
                                  .is_restored = c->api.request.params.resume.is_restored,
@@ -321,7 +321,7 @@ void completion_begin_stream(struct completion *c)
         hand_over(c);
     } else {
         http_call_set_header(c->api.call, "Cache-Control", "no-cache");
-        http_call_stream(c->api.call, type_of(c));
+        http_call_stream(c->api.call, stream_content_type(c));
     }
     for (uint32_t i = 0; i < c->n_choices && completion_has_client(c); i++)
         if (choice_has_output(&c->choices[i])) /* an echo that waits for no scores */

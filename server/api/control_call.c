@@ -14,7 +14,7 @@
 
 /* ---- the body ---- */
 
-static int read_members(struct control_order *o, struct api_error *e)
+static int read_order_members(struct control_order *o, struct api_error *e)
 {
     const char *action = field_text(o->body, "action");
 
@@ -40,7 +40,7 @@ int control_order_read(struct control_order *o, struct http_call *call, struct a
     if (rc < 0 || !cJSON_IsObject(o->body))
         return api_error_set(e, 400, NULL, NULL, "the body is not a JSON object%s%s",
                              why != NULL ? ": " : "", why != NULL ? why : "");
-    return read_members(o, e);
+    return read_order_members(o, e);
 }
 
 void control_order_release(struct control_order *o)

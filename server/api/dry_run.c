@@ -19,14 +19,14 @@ struct plan_job {
     struct engine_probe probe;
 };
 
-static void destroy(struct plan_job *j)
+static void destroy_plan_job(struct plan_job *j)
 {
     engine_probe_release(&j->probe);
     api_call_release(&j->api);
     mem_free(j);
 }
 
-static void on_gone(void *ud)
+static void on_plan_client_gone(void *ud)
 {
     struct plan_job *j = ud;
 
@@ -48,7 +48,8 @@ static void add_forecast(struct buf *out, const struct forecast *f, bool has_tok
     buf_printf(out, ",\"finish\":%.3f}", ms_of(f->finish_us));
 }
 
-static void add_prompt(const struct plan_job *j, uint32_t i, uint64_t ahead, struct buf *out)
+static void add_planned_prompt(const struct plan_job *j, uint32_t i, uint64_t ahead,
+                               struct buf *out)
 {
     struct engine_client *engine = j->api.engine;
     const struct request *r = j->api.request.requests[i * j->api.request.params.n_each];
@@ -66,7 +67,7 @@ static void add_prompt(const struct plan_job *j, uint32_t i, uint64_t ahead, str
     buf_printf(out, ",\"context_shifts\":%llu,\"fits\":true}", (unsigned long long)n_shifts);
 }
 
-static void answer(struct plan_job *j)
+static void answer_plan(struct plan_job *j)
 {
     const struct api_request *p = &j->api.request;
     uint64_t ahead = 0;
@@ -79,7 +80,7 @@ static void answer(struct plan_job *j)
     for (uint32_t i = 0; i < p->params.n_prompts; i++) {
         if (i > 0)
             buf_add_char(&out, ',');
-        add_prompt(j, i, ahead, &out);
+        add_planned_prompt(j, i, ahead, &out);
         ahead += p->requests[i * p->params.n_each]->n_prompt - j->probe.found[i].n_cached;
     }
     buf_add_str(&out, "]}");
@@ -96,9 +97,9 @@ static void on_probed(struct engine_probe *p)
         api_error_set(&why.error, 503, NULL, NULL, "the server is shutting down");
         api_call_refuse(&j->api, &why);
     } else if (j->api.call != NULL) {
-        answer(j);
+        answer_plan(j);
     }
-    destroy(j);
+    destroy_plan_job(j);
 }
 
 static void on_ready(struct api_call *api)
@@ -107,14 +108,14 @@ static void on_ready(struct api_call *api)
     struct refusal why;
 
     if (api->call == NULL) {
-        destroy(j);
+        destroy_plan_job(j);
     } else if (admission_decide(api->engine, api, ADMISSION_FOR_DRY_RUNS, NULL, &why) ==
                ADMISSION_NO) {
         api_call_refuse(api, &why);
-        destroy(j);
+        destroy_plan_job(j);
     } else if (api_call_probe(api, &j->probe, on_probed) < 0) {
         refusal_send_no_memory(api->engine, api->call);
-        destroy(j);
+        destroy_plan_job(j);
     }
 }
 
@@ -143,6 +144,6 @@ void dry_run_start(struct engine_client *engine, struct http_call *call,
         refusal_send_no_memory(engine, call);
         return;
     }
-    http_call_on_gone(call, on_gone, j);
+    http_call_on_gone(call, on_plan_client_gone, j);
     api_call_start(&j->api, engine, call, wire_format, scan, on_ready);
 }

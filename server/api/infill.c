@@ -20,14 +20,14 @@ static void add_token(struct writer *w, int32_t id)
         w->rc = token_list_add(w->out, id, w->max);
 }
 
-static void add_text(struct writer *w, const char *text)
+static void add_infill_text(struct writer *w, const char *text)
 {
     if (w->rc == 0)
         w->rc = tokenizer_encode(w->t, text, strlen(text), 0, w->max, w->budget, w->out);
 }
 
 /* What a file's text begins with, where the model knows of files: a name on a line of its own. */
-static void add_name(struct writer *w, int32_t mark, const char *name)
+static void add_file_name(struct writer *w, int32_t mark, const char *name)
 {
     struct buf line;
 
@@ -37,7 +37,7 @@ static void add_name(struct writer *w, int32_t mark, const char *name)
     buf_init(&line, SIZE_MAX);
     buf_printf(&line, "%s\n", name);
     if (line.err == 0)
-        add_text(w, line.data);
+        add_infill_text(w, line.data);
     else
         w->rc = line.err;
     buf_release(&line);
@@ -49,23 +49,23 @@ static void add_files(struct writer *w, const struct infill_tokens *gap, const c
 {
     if (files == NULL || files->child == NULL)
         return;
-    add_name(w, gap->repository, "project");
+    add_file_name(w, gap->repository, "project");
     for (const cJSON *it = files->child; it != NULL; it = it->next) {
         const cJSON *name = field_find(it, "filename");
 
         if (gap->file == TOKEN_NONE)
-            add_text(w, "\n\n--- snippet ---\n\n");
-        add_name(w, gap->file, name != NULL ? name->valuestring : "file");
-        add_text(w, field_find(it, "text")->valuestring);
+            add_infill_text(w, "\n\n--- snippet ---\n\n");
+        add_file_name(w, gap->file, name != NULL ? name->valuestring : "file");
+        add_infill_text(w, field_find(it, "text")->valuestring);
     }
-    add_name(w, gap->file, "current");
+    add_file_name(w, gap->file, "current");
 }
 
 /* A string, or ids. */
-static void add_prompt(struct writer *w, const cJSON *v)
+static void add_infill_prompt(struct writer *w, const cJSON *v)
 {
     if (cJSON_IsString(v)) {
-        add_text(w, v->valuestring);
+        add_infill_text(w, v->valuestring);
         return;
     }
     for (const cJSON *it = v != NULL ? v->child : NULL; it != NULL; it = it->next)
@@ -90,10 +90,10 @@ int infill_encode(const struct tokenizer *t, const struct infill_spec *spec, con
     add_files(&w, gap, spec->extra);
     add_token(&w, gap->prefix);
     if (spec->prefix != NULL)
-        add_text(&w, spec->prefix);
-    add_prompt(&w, prompt);
+        add_infill_text(&w, spec->prefix);
+    add_infill_prompt(&w, prompt);
     add_token(&w, gap->suffix);
-    add_text(&w, spec->suffix);
+    add_infill_text(&w, spec->suffix);
     add_token(&w, gap->middle);
     return w.rc;
 }

@@ -19,8 +19,8 @@ _Static_assert(RESPONSE_MAX_ID == PARAMS_MAX_RESPONSE_ID, "an id that is taken c
 /* ---- what is wanted ---- */
 
 /* Each item is looked up once. `known` has the places of ids in wish->items, and one. */
-static bool is_known(const struct hash_index *known, const struct response_wish *wish,
-                     const char *id)
+static bool is_known_item(const struct hash_index *known, const struct response_wish *wish,
+                          const char *id)
 {
     struct hash_walk w = {.hash = hash_of_text(id)};
     uintptr_t at;
@@ -39,7 +39,7 @@ static int wish_for(const cJSON *item, struct hash_index *known, struct response
     if (id == NULL || id[0] == '\0' || strlen(id) > RESPONSE_MAX_ID)
         return api_error_set(e, 400, "input", NULL,
                              "'input' has an item_reference without an item's id");
-    if (is_known(known, wish, id))
+    if (is_known_item(known, wish, id))
         return 0;
     if (hash_index_add(known, hash_of_text(id), wish->items.len + 1) < 0)
         return api_error_no_memory(e);
@@ -73,7 +73,7 @@ int kept_input_wish(const cJSON *body, struct response_wish *wish, struct api_er
 /* ---- what is kept ---- */
 
 /* {"id":…,"type":… before its own members, where it lacks these. */
-static int add_item(const cJSON *item, const char *hex, unsigned n, struct buf *out)
+static int add_kept_item(const cJSON *item, const char *hex, unsigned n, struct buf *out)
 {
     const char *id = field_text(item, "id"), *type = field_text(item, "type");
     char *text = json_value_text(item);
@@ -91,7 +91,7 @@ static int add_item(const cJSON *item, const char *hex, unsigned n, struct buf *
     return out->err;
 }
 
-static int add_text(const cJSON *input, const char *hex, struct buf *out)
+static int add_kept_text(const cJSON *input, const char *hex, struct buf *out)
 {
     buf_printf(out,
                "{\"id\":\"msg_%s0\",\"type\":\"message\",\"status\":\"completed\","
@@ -116,12 +116,12 @@ int kept_input_list(const cJSON *body, const struct kept_items *kept, struct buf
     response_random_hex(hex);
     buf_add_char(out, '[');
     if (cJSON_IsString(input))
-        rc = add_text(input, hex, out);
+        rc = add_kept_text(input, hex, out);
     else
         for (const cJSON *it = input->child; rc == 0 && it != NULL; it = it->next, n++) {
             if (n > 0)
                 buf_add_char(out, ',');
-            rc = add_item(resolve(it, kept), hex, n, out);
+            rc = add_kept_item(resolve(it, kept), hex, n, out);
         }
     return rc < 0 ? rc : buf_add_char(out, ']');
 }

@@ -31,14 +31,14 @@ struct asker {
 
 /* ---- the answer ---- */
 
-static struct response_name name_of(const struct asker *a)
+static struct response_name kept_name(const struct asker *a)
 {
     return (struct response_name){a->owner, a->id};
 }
 
 static void delete_one(struct asker *a, struct response_store *s)
 {
-    const struct response_name name = name_of(a);
+    const struct response_name name = kept_name(a);
 
     if (response_store_delete(s, &name, &a->error) < 0)
         return;
@@ -47,10 +47,10 @@ static void delete_one(struct asker *a, struct response_store *s)
     buf_add_str(&a->out, ",\"object\":\"response\",\"deleted\":true}");
 }
 
-static void on_work(struct response_job *job, struct response_store *s)
+static void on_kept_work(struct response_job *job, struct response_store *s)
 {
     struct asker *a = list_entry(job, struct asker, job);
-    const struct response_name name = name_of(a);
+    const struct response_name name = kept_name(a);
 
     if (a->page == KEPT_RESPONSES_CANCEL)
         response_store_cancel(s, &name, &a->out, &a->error);
@@ -62,7 +62,7 @@ static void on_work(struct response_job *job, struct response_store *s)
         response_store_get(s, &name, &a->out, &a->error);
 }
 
-static void on_done(struct response_job *job)
+static void on_kept_done(struct response_job *job)
 {
     struct asker *a = list_entry(job, struct asker, job);
 
@@ -74,7 +74,7 @@ static void on_done(struct response_job *job)
     mem_free(a);
 }
 
-static void on_gone(void *ud)
+static void on_kept_client_gone(void *ud)
 {
     ((struct asker *)ud)->call = NULL;
 }
@@ -102,7 +102,7 @@ static int read_page(struct asker *a)
     return 0;
 }
 
-static int read_call(struct asker *a, const struct server_options *server)
+static int read_kept_call(struct asker *a, const struct server_options *server)
 {
     const char *id = http_call_tail(a->call);
 
@@ -114,7 +114,7 @@ static int read_call(struct asker *a, const struct server_options *server)
     return a->page == KEPT_RESPONSES_ITEMS ? read_page(a) : 0;
 }
 
-static void refuse(struct http_call *call, int status, const char *message)
+static void refuse_kept(struct http_call *call, int status, const char *message)
 {
     struct api_error e;
 
@@ -129,27 +129,27 @@ void kept_responses_ask(struct response_keeper *k, const struct server_options *
     struct asker *a;
 
     if (k == NULL) {
-        refuse(call, 400, "no responses are kept here (the setting 'responses_db')");
+        refuse_kept(call, 400, "no responses are kept here (the setting 'responses_db')");
         return;
     }
     a = mem_calloc(1, sizeof(*a));
     if (a == NULL) {
-        refuse(call, 500, "out of memory");
+        refuse_kept(call, 500, "out of memory");
         return;
     }
     a->call = call;
     a->page = page;
     buf_init(&a->out, HTTP_MAX_REPLY);
-    if (read_call(a, server) < 0) {
+    if (read_kept_call(a, server) < 0) {
         http_call_reply_error(call, &a->error);
         mem_free(a);
         return;
     }
-    name = name_of(a);
+    name = kept_name(a);
     if (a->deletes || page == KEPT_RESPONSES_CANCEL)
         response_keeper_cancel(k, &name);
-    http_call_on_gone(call, on_gone, a);
-    a->job.work = on_work;
-    a->job.done = on_done;
+    http_call_on_gone(call, on_kept_client_gone, a);
+    a->job.work = on_kept_work;
+    a->job.done = on_kept_done;
     response_keeper_post(k, &a->job, a->owner);
 }

@@ -31,8 +31,8 @@ static bool leaves(const struct server_model *model, const cJSON *body)
 }
 
 /* `member` is what stands where an answer would. */
-static int load(struct api_request *p, const struct server_model *model, const cJSON *body,
-                const char *member)
+static int load_for_ollama(struct api_request *p, const struct server_model *model,
+                           const cJSON *body, const char *member)
 {
     struct buf name;
     int rc;
@@ -51,12 +51,13 @@ static int load(struct api_request *p, const struct server_model *model, const c
 
 static int load_chat(struct api_request *p, const struct server_model *model, const cJSON *body)
 {
-    return load(p, model, body, ",\"message\":{\"role\":\"assistant\",\"content\":\"\"}");
+    return load_for_ollama(p, model, body,
+                           ",\"message\":{\"role\":\"assistant\",\"content\":\"\"}");
 }
 
 static int load_generate(struct api_request *p, const struct server_model *model, const cJSON *body)
 {
-    return load(p, model, body, ",\"response\":\"\"");
+    return load_for_ollama(p, model, body, ",\"response\":\"\"");
 }
 
 static int load_embed(struct api_request *p, const struct server_model *model, const cJSON *body)

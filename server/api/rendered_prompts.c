@@ -35,7 +35,7 @@ static void pass(struct walk *w, size_t n, struct buf *out)
     buf_printf(out, "[%" PRIu64 ",%" PRIu64 "]", begin, w->n_chars);
 }
 
-static bool fits(const struct walk *w, const char *piece, size_t n)
+static bool rendered_fits(const struct walk *w, const char *piece, size_t n)
 {
     return w->n - w->at >= n && memcmp(w->text + w->at, piece, n) == 0;
 }
@@ -52,11 +52,11 @@ static bool add_offset(struct walk *w, const struct tokenizer *t, int32_t id, bo
         buf_add_str(out, "[0,0]");
         return true;
     }
-    if (!fits(w, piece, n) && w->at == 0 && n > 0 && piece[0] == ' ') {
+    if (!rendered_fits(w, piece, n) && w->at == 0 && n > 0 && piece[0] == ' ') {
         piece++;
         n--;
     }
-    if (!fits(w, piece, n))
+    if (!rendered_fits(w, piece, n))
         return false;
     pass(w, n, out);
     return true;
@@ -88,7 +88,7 @@ static void add_offsets(struct buf *out, const struct tokenizer *t, const struct
 
 /* ---- how tokens would be chosen, under vLLM's names ---- */
 
-static void add_number(struct buf *out, const char *name, float v)
+static void add_rendered_number(struct buf *out, const char *name, float v)
 {
     buf_printf(out, ",\"%s\":", name);
     json_add_float(out, v);
@@ -130,13 +130,13 @@ static void add_sampling(struct buf *out, const struct params *p, uint32_t conte
     buf_printf(out, ",\"sampling_params\":{\"n\":%u,\"max_tokens\":%u,\"min_tokens\":%u", p->n,
                p->max_tokens < room ? p->max_tokens : room, p->min_tokens);
     add_count(out, "seed", p->has_seed ? (int64_t)(s->seed & INT64_MAX) : -1);
-    add_number(out, "temperature", s->temperature);
-    add_number(out, "top_p", s->top_p);
+    add_rendered_number(out, "temperature", s->temperature);
+    add_rendered_number(out, "top_p", s->top_p);
     buf_printf(out, ",\"top_k\":%d", s->top_k);
-    add_number(out, "min_p", s->min_p);
-    add_number(out, "repetition_penalty", s->repetition_penalty);
-    add_number(out, "frequency_penalty", s->frequency_penalty);
-    add_number(out, "presence_penalty", s->presence_penalty);
+    add_rendered_number(out, "min_p", s->min_p);
+    add_rendered_number(out, "repetition_penalty", s->repetition_penalty);
+    add_rendered_number(out, "frequency_penalty", s->frequency_penalty);
+    add_rendered_number(out, "presence_penalty", s->presence_penalty);
     add_stops(out, p);
     add_flag(out, "ignore_eos", p->ignore_eos);
     add_flag(out, "include_stop_str_in_output", p->includes_stop);

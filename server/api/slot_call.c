@@ -2,8 +2,8 @@
  *
  * A save asks the engine how many blocks there are, makes the file, and then takes turns: the
  * engine copies a piece out, a thread writes it. A restore opens the file, and a thread reads a
- * piece, the engine copies it in. Each turn ends in on_copied() or after_work(), which choose the
- * next; an error or a client that has gone ends the action there.
+ * piece, the engine copies it in. Each turn ends in on_copied() or after_slot_work(), which choose
+ * the next; an error or a client that has gone ends the action there.
  */
 #include "server/api/slot_call.h"
 
@@ -63,7 +63,7 @@ void slots_release(struct slots *s)
 
 /* ---- the end ---- */
 
-static void destroy(struct slot_job *j)
+static void destroy_slot_job(struct slot_job *j)
 {
     engine_client_end_job(j->engine);
     j->engine->slots->is_busy = false;
@@ -74,7 +74,7 @@ static void destroy(struct slot_job *j)
     mem_free(j);
 }
 
-static void add_result(struct slot_job *j, struct buf *out)
+static void add_slot_result(struct slot_job *j, struct buf *out)
 {
     const bool is_save = j->action == SLOT_SAVE;
     const double ms = (double)(clock_us() - j->begin_us) / 1000;
@@ -97,7 +97,7 @@ static void remember_restored(struct slot_job *j)
                    (struct slot_text){NULL, 0});
 }
 
-static void end(struct slot_job *j)
+static void end_slot_job(struct slot_job *j)
 {
     struct buf out;
 
@@ -107,43 +107,43 @@ static void end(struct slot_job *j)
         http_call_reply_error(j->call, &j->error);
     } else if (j->call != NULL) {
         buf_init(&out, 4096);
-        add_result(j, &out);
+        add_slot_result(j, &out);
         http_call_reply(j->call, 200, "application/json", &out);
     }
-    destroy(j);
+    destroy_slot_job(j);
 }
 
-static void on_gone(void *ud)
+static void on_slot_client_gone(void *ud)
 {
     ((struct slot_job *)ud)->call = NULL;
 }
 
 /* ---- turns on a thread ---- */
 
-static void go_on(struct slot_job *j);
+static void advance_slot_job(struct slot_job *j);
 
-static void on_work(uv_work_t *work)
+static void on_slot_work(uv_work_t *work)
 {
     struct slot_job *j = work->data;
 
     j->do_work(j);
 }
 
-static void after_work(uv_work_t *work, int status)
+static void after_slot_work(uv_work_t *work, int status)
 {
     LOOP_CALLBACK(work->loop, "slot_call.done");
     (void)status; /* never canceled */
-    go_on(work->data);
+    advance_slot_job(work->data);
 }
 
 static void work(struct slot_job *j, void (*do_work)(struct slot_job *j))
 {
     j->do_work = do_work;
     j->work.data = j;
-    if (uv_queue_work(j->engine->loop, &j->work, on_work, after_work) == 0)
+    if (uv_queue_work(j->engine->loop, &j->work, on_slot_work, after_slot_work) == 0)
         return;
     api_error_no_memory(&j->error);
-    end(j);
+    end_slot_job(j);
 }
 
 static void create_file(struct slot_job *j)
@@ -182,7 +182,7 @@ static const int32_t *ids_of(const struct slot_job *j, uint32_t *n)
     return j->action == SLOT_SAVE ? j->ids : slot_file_ids(j->file, n);
 }
 
-static struct request *make_request(struct slot_job *j)
+static struct request *make_slot_request(struct slot_job *j)
 {
     uint32_t n;
     const int32_t *ids = ids_of(j, &n);
@@ -201,20 +201,20 @@ static struct request *make_request(struct slot_job *j)
 }
 
 /* The copy is described; on_copied() follows. */
-static void copy(struct slot_job *j)
+static void copy_slot_text(struct slot_job *j)
 {
     struct request *r;
 
     if (engine_client_check_dry_room(j->engine, 1, &j->error) < 0) {
-        end(j);
+        end_slot_job(j);
         return;
     }
     mem_free(j->copy.table);
     j->copy.table = mem_alloc((size_t)(j->copy.first + j->copy.n + 1) * sizeof(*j->copy.table));
-    r = j->copy.table != NULL ? make_request(j) : NULL;
+    r = j->copy.table != NULL ? make_slot_request(j) : NULL;
     if (r == NULL) {
         api_error_no_memory(&j->error);
-        end(j);
+        end_slot_job(j);
         return;
     }
     engine_client_register(j->engine, r, &j->client, 0);
@@ -240,7 +240,7 @@ static void on_copied_out(struct slot_job *j)
         api_error_set(&j->error, 503, NULL, NULL,
                       "the slot's blocks were evicted while it was saved: there is too little room "
                       "in the KV cache");
-        end(j);
+        end_slot_job(j);
     } else {
         work(j, write_piece);
     }
@@ -252,7 +252,7 @@ static void on_copied_in(struct slot_job *j)
     j->at = j->copy.n_there;
     if (j->at < j->copy.first + j->copy.n)
         j->n_blocks = j->at;
-    go_on(j);
+    advance_slot_job(j);
 }
 
 static void on_copied(struct engine_caller *client, uint32_t part, const struct event *e)
@@ -264,7 +264,7 @@ static void on_copied(struct engine_caller *client, uint32_t part, const struct 
         return;
     if (e->finish != FINISH_DRY_RUN) {
         api_error_set(&j->error, 503, NULL, NULL, "the server is shutting down");
-        end(j);
+        end_slot_job(j);
     } else if (j->action == SLOT_SAVE) {
         on_copied_out(j);
     } else {
@@ -277,10 +277,10 @@ static void on_copied(struct engine_caller *client, uint32_t part, const struct 
 static void after_save_work(struct slot_job *j)
 {
     if (j->do_work == finish_file) {
-        end(j);
+        end_slot_job(j);
     } else if (j->at < j->n_blocks) {
         describe_piece(j);
-        copy(j);
+        copy_slot_text(j);
     } else {
         work(j, finish_file);
     }
@@ -289,19 +289,19 @@ static void after_save_work(struct slot_job *j)
 static void after_restore_work(struct slot_job *j)
 {
     if (j->do_work == read_piece && j->at == j->copy.first && j->at < j->n_blocks) {
-        copy(j);
+        copy_slot_text(j);
     } else if (j->at < j->n_blocks) {
         describe_piece(j);
         work(j, read_piece);
     } else {
-        end(j);
+        end_slot_job(j);
     }
 }
 
-static void go_on(struct slot_job *j)
+static void advance_slot_job(struct slot_job *j)
 {
     if (j->call == NULL || j->error.status != 0)
-        end(j);
+        end_slot_job(j);
     else if (j->action == SLOT_SAVE)
         after_save_work(j);
     else
@@ -395,7 +395,7 @@ static int read_engine(struct slot_job *j)
     return j->copy.bytes != NULL ? 0 : api_error_no_memory(&j->error);
 }
 
-static int take_text(struct slot_job *j)
+static int take_slot_text(struct slot_job *j)
 {
     const struct slot_name name = {j->tenant, j->slot};
     const struct slot_text text = slot_table_get(&j->engine->slots->table, &name);
@@ -408,7 +408,7 @@ static int take_text(struct slot_job *j)
     return j->ids != NULL ? 0 : api_error_no_memory(&j->error);
 }
 
-static int read_call(struct slot_job *j, struct http_call *call)
+static int read_slot_call(struct slot_job *j, struct http_call *call)
 {
     const struct server_options *server = j->engine->server;
 
@@ -424,7 +424,7 @@ static int read_call(struct slot_job *j, struct http_call *call)
         return 0;
     if (read_filename(j, call) < 0 || read_engine(j) < 0)
         return ERR_INVAL;
-    return j->action == SLOT_SAVE ? take_text(j) : 0;
+    return j->action == SLOT_SAVE ? take_slot_text(j) : 0;
 }
 
 static void erase(struct slot_job *j)
@@ -437,19 +437,19 @@ static void erase(struct slot_job *j)
                slot_table_erase(&j->engine->slots->table, &name));
     http_call_reply(j->call, 200, "application/json", &out);
     j->call = NULL;
-    destroy(j);
+    destroy_slot_job(j);
 }
 
-static void begin(struct slot_job *j)
+static void begin_slot_job(struct slot_job *j)
 {
     j->begin_us = clock_us();
-    http_call_on_gone(j->call, on_gone, j);
+    http_call_on_gone(j->call, on_slot_client_gone, j);
     if (j->action == SLOT_RESTORE) {
         work(j, open_file);
         return;
     }
     j->copy.first = j->n_ids / BLOCK_TOKENS;
-    copy(j);
+    copy_slot_text(j);
 }
 
 void slot_call_start(struct engine_client *engine, struct http_call *call)
@@ -469,10 +469,10 @@ void slot_call_start(struct engine_client *engine, struct http_call *call)
     j->client.event = on_copied;
     engine_client_begin_job(engine);
     engine->slots->is_busy = true;
-    if (read_call(j, call) < 0)
-        end(j);
+    if (read_slot_call(j, call) < 0)
+        end_slot_job(j);
     else if (j->action == SLOT_ERASE)
         erase(j);
     else
-        begin(j);
+        begin_slot_job(j);
 }

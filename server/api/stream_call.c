@@ -101,8 +101,8 @@ static int read_behind(struct kept_stream *k, struct http_call *call, const char
     return 0;
 }
 
-static void go_on(struct stream_store *streams, const struct server_options *server,
-                  struct http_call *call, const char *query)
+static void follow_stream(struct stream_store *streams, const struct server_options *server,
+                          struct http_call *call, const char *query)
 {
     const struct owner owner = owner_of(call, server);
     struct kept_stream *k =
@@ -121,8 +121,8 @@ static void go_on(struct stream_store *streams, const struct server_options *ser
         http_call_reply_error(call, &e);
 }
 
-static void end(struct stream_store *streams, const struct server_options *server,
-                struct http_call *call)
+static void end_kept_stream(struct stream_store *streams, const struct server_options *server,
+                            struct http_call *call)
 {
     const struct owner owner = owner_of(call, server);
     struct kept_stream *k =
@@ -171,9 +171,9 @@ void stream_call_one(struct stream_store *streams, const struct request_restorer
     if (is_restoring(streams, restorer, server, call))
         send_restoring(call);
     else if (http_call_is(call, HTTP_DELETE))
-        end(streams, server, call);
+        end_kept_stream(streams, server, call);
     else
-        go_on(streams, server, call, "after");
+        follow_stream(streams, server, call, "after");
 }
 
 void stream_call_response(struct stream_store *streams, const struct request_restorer *restorer,
@@ -182,7 +182,7 @@ void stream_call_response(struct stream_store *streams, const struct request_res
     if (is_restoring(streams, restorer, server, call))
         send_restoring(call);
     else
-        go_on(streams, server, call, "starting_after");
+        follow_stream(streams, server, call, "starting_after");
 }
 
 /* ---- llama-server's ---- */

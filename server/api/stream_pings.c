@@ -4,7 +4,7 @@
 #include "core/base/clock.h"
 #include "server/process/loop_guard.h"
 
-static void on_timer(uv_timer_t *timer);
+static void on_ping_timer(uv_timer_t *timer);
 
 /* Not earlier than the one that is silent for the longest wants it: whoever sends something before
  * makes it come too early, and nothing else. */
@@ -18,10 +18,10 @@ static void arm(struct stream_pings *s)
     p = list_entry(s->all.next, struct stream_ping, link);
     now = clock_us();
     at = p->last_us + (uint64_t)s->every_ms * 1000;
-    uv_timer_start(&s->timer, on_timer, at > now ? (at - now) / 1000 + 1 : 1, 0);
+    uv_timer_start(&s->timer, on_ping_timer, at > now ? (at - now) / 1000 + 1 : 1, 0);
 }
 
-static void on_timer(uv_timer_t *timer)
+static void on_ping_timer(uv_timer_t *timer)
 {
     LOOP_CALLBACK(timer->loop, "stream_pings.timer");
     struct stream_pings *s = timer->data;

@@ -16,14 +16,14 @@
 
 /* ---- /tokenize ---- */
 
-static int read_flag(const cJSON *body, const char *name, bool *out, struct api_error *e)
+static int read_text_flag(const cJSON *body, const char *name, bool *out, struct api_error *e)
 {
     const cJSON *v = field_find(body, name);
 
     return v != NULL ? field_bool(v, name, out, e) : 0;
 }
 
-static void add_piece(struct buf *out, const struct tokenizer *t, int32_t id)
+static void add_token_piece(struct buf *out, const struct tokenizer *t, int32_t id)
 {
     size_t n = 0;
     const char *piece = tokenizer_piece(t, id, &n);
@@ -40,15 +40,15 @@ static void add_piece(struct buf *out, const struct tokenizer *t, int32_t id)
 }
 
 /* "KEY":[…], with the pieces of `t`, unless that is NULL. */
-static void add_list(struct buf *out, const char *key, const struct token_list *list,
-                     const struct tokenizer *t)
+static void add_id_list(struct buf *out, const char *key, const struct token_list *list,
+                        const struct tokenizer *t)
 {
     buf_printf(out, "\"%s\":[", key);
     for (size_t i = 0; i < list->n; i++) {
         if (i > 0)
             buf_add_char(out, ',');
         if (t != NULL)
-            add_piece(out, t, list->ids[i]);
+            add_token_piece(out, t, list->ids[i]);
         else
             buf_printf(out, "%d", list->ids[i]);
     }
@@ -57,7 +57,7 @@ static void add_list(struct buf *out, const char *key, const struct token_list *
 
 static void add_tokens(struct buf *out, const struct token_list *list, const struct tokenizer *t)
 {
-    add_list(out, "tokens", list, t);
+    add_id_list(out, "tokens", list, t);
 }
 
 /* ,"token_strs":[…]: vLLM's pieces */
@@ -107,11 +107,11 @@ static int encode(struct api_request *p, const struct server_model *model, const
 
     if (!cJSON_IsString(text))
         return api_error_set(&p->error, 400, name, NULL, "'%s' must be a string", name);
-    if (read_flag(body, "add_special", &add_special, &p->error) < 0 ||
-        read_flag(body, "add_special_tokens", &add_special, &p->error) < 0 ||
-        read_flag(body, "parse_special", &parse_special, &p->error) < 0 ||
-        read_flag(body, "with_pieces", &with_pieces, &p->error) < 0 ||
-        read_flag(body, "return_token_strs", &with_strings, &p->error) < 0)
+    if (read_text_flag(body, "add_special", &add_special, &p->error) < 0 ||
+        read_text_flag(body, "add_special_tokens", &add_special, &p->error) < 0 ||
+        read_text_flag(body, "parse_special", &parse_special, &p->error) < 0 ||
+        read_text_flag(body, "with_pieces", &with_pieces, &p->error) < 0 ||
+        read_text_flag(body, "return_token_strs", &with_strings, &p->error) < 0)
         return ERR_INVAL;
     rc = encode_text(p, model->tokenizer, name, text->valuestring,
                      (add_special ? TOKENIZER_ADD_SPECIAL : 0u) |
@@ -134,7 +134,7 @@ static int encode_chat(struct api_request *p, const struct server_model *model, 
 {
     bool with_strings = false;
 
-    if (read_flag(body, "return_token_strs", &with_strings, &p->error) < 0)
+    if (read_text_flag(body, "return_token_strs", &with_strings, &p->error) < 0)
         return ERR_INVAL;
     buf_add_char(&p->echo, '{');
     add_count(&p->echo, &p->prompts->ids, model);
@@ -194,7 +194,8 @@ const struct wire_format wire_detokenize = {.answer = decode, .answer_bytes = 12
 
 /* ---- chats ---- */
 
-static int add_prompt(struct api_request *p, const struct server_model *model, const cJSON *body)
+static int add_rendered_prompt(struct api_request *p, const struct server_model *model,
+                               const cJSON *body)
 {
     (void)model, (void)body;
     buf_add_str(&p->echo, "{\"prompt\":");
@@ -204,9 +205,9 @@ static int add_prompt(struct api_request *p, const struct server_model *model, c
 }
 
 const struct wire_format wire_apply_template = {
-    .form = PARAMS_CHAT, .keeps_text = true, .answer = add_prompt};
+    .form = PARAMS_CHAT, .keeps_text = true, .answer = add_rendered_prompt};
 
-static int count(struct api_request *p, const struct server_model *model, const cJSON *body)
+static int count_tokens(struct api_request *p, const struct server_model *model, const cJSON *body)
 {
     (void)model, (void)body;
     buf_printf(&p->echo, "{\"input_tokens\":%zu", p->prompts->ids.n);
@@ -217,7 +218,7 @@ static int count(struct api_request *p, const struct server_model *model, const 
     return 0;
 }
 
-const struct wire_format wire_count_tokens = {.form = PARAMS_COUNT, .answer = count};
+const struct wire_format wire_count_tokens = {.form = PARAMS_COUNT, .answer = count_tokens};
 
 static int count_input(struct api_request *p, const struct server_model *model, const cJSON *body)
 {
@@ -233,7 +234,7 @@ const struct wire_format wire_input_tokens = {.form = PARAMS_RESPONSES, .answer 
 
 /* ---- a call ---- */
 
-static void on_gone(void *ud)
+static void on_text_client_gone(void *ud)
 {
     api_call_leave(ud);
 }
@@ -255,6 +256,6 @@ void text_endpoints_start(struct engine_client *engine, struct http_call *call,
         refusal_send_no_memory(engine, call);
         return;
     }
-    http_call_on_gone(call, on_gone, api);
+    http_call_on_gone(call, on_text_client_gone, api);
     api_call_start(api, engine, call, wire_format, scan, on_ready);
 }

@@ -117,7 +117,7 @@ static void change_key(struct key *key, const struct key_spec *spec, uint64_t no
 
 /* Build a table of new keys only; adopt() replaces those that existed before. A key's times begin
  * when it comes into force. */
-static int build(struct table *t, const struct key_list *list)
+static int build_keys(struct table *t, const struct key_list *list)
 {
     int rc = 0;
 
@@ -190,7 +190,7 @@ int keys_read(struct keys_fresh **out, const struct keys *k, char *err, size_t e
     if (f == NULL)
         return rc;
     rc = key_file_read(&f->list, k->path, err, err_len);
-    if (rc == 0 && build(&f->table, &f->list) < 0)
+    if (rc == 0 && build_keys(&f->table, &f->list) < 0)
         rc = (snprintf(err, err_len, "out of memory"), ERR_NOMEM);
     if (rc < 0)
         keys_drop(out);

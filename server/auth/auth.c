@@ -24,8 +24,8 @@
  * unknown. */
 #define LOADING_MS 1000u
 
-static int refuse(struct auth *g, struct http_call *call, const struct api_error *e,
-                  enum rejection reason)
+static int refuse_call(struct auth *g, struct http_call *call, const struct api_error *e,
+                       enum rejection reason)
 {
     g->server_counts->rejections[reason]++;
     http_call_reply_error(call, e);
@@ -86,7 +86,7 @@ static int refuse_unknown_key(struct auth *g, struct http_call *call, bool has_s
     http_call_set_header(call, "WWW-Authenticate",
                          has_secret ? "Bearer realm=\"quire\", error=\"invalid_token\""
                                     : "Bearer realm=\"quire\"");
-    return refuse(g, call, &e, REJECTION_UNAUTHORIZED);
+    return refuse_call(g, call, &e, REJECTION_UNAUTHORIZED);
 }
 
 static int check_rate(struct auth *g, struct http_call *call, struct key *key)
@@ -99,7 +99,7 @@ static int check_rate(struct auth *g, struct http_call *call, struct key *key)
     api_error_set(&e, 429, NULL, "rate_limit_exceeded",
                   "this key has a limit of %u requests a minute", key->requests.per_minute);
     retry_after_set(call, (uint32_t)((wait + 999) / 1000));
-    return refuse(g, call, &e, REJECTION_RATE_LIMIT);
+    return refuse_call(g, call, &e, REJECTION_RATE_LIMIT);
 }
 
 static void release_key(void *key)
@@ -121,7 +121,7 @@ static int check_key(struct auth *g, struct http_call *call, unsigned flags)
     if ((flags & AUTH_ADMIN) != 0 && !key->spec.is_admin) {
         api_error_set(&e, 403, NULL, "insufficient_permissions",
                       "this needs a key with admin rights");
-        return refuse(g, call, &e, REJECTION_FORBIDDEN);
+        return refuse_call(g, call, &e, REJECTION_FORBIDDEN);
     }
     return (flags & AUTH_WORK) != 0 ? check_rate(g, call, key) : 0;
 }
@@ -171,13 +171,13 @@ static int check_tenant(struct auth *g, struct http_call *call, unsigned flags)
         api_error_set(&e, 400, name, NULL,
                       "the header %s must be a name of at most %d visible characters", name,
                       WEIGHTS_MAX_NAME);
-        return refuse(g, call, &e, REJECTION_INVALID);
+        return refuse_call(g, call, &e, REJECTION_INVALID);
     }
     if ((flags & AUTH_ADMIN) == 0)
         return 0;
     api_error_set(&e, 403, NULL, "insufficient_permissions",
                   "this tells of all tenants: it is not for requests with the header %s", name);
-    return refuse(g, call, &e, REJECTION_FORBIDDEN);
+    return refuse_call(g, call, &e, REJECTION_FORBIDDEN);
 }
 
 int auth_admit(struct auth *g, struct http_call *call, unsigned flags)

@@ -1,9 +1,9 @@
 /* server/auth/key_file.c - see key_file.h.
  *
- * inih splits lines into sections and fields and reads through read_line(), which counts lines and
- * refuses NULs and long lines. A table maps each field to its setter and to the sentence of what is
- * allowed. The keys are checked together at the end: duplicates are found in hash indices, and the
- * first error keeps its line.
+ * inih splits lines into sections and fields and reads through read_key_line(), which counts lines
+ * and refuses NULs and long lines. A table maps each field to its setter and to the sentence of
+ * what is allowed. The keys are checked together at the end: duplicates are found in hash indices,
+ * and the first error keeps its line.
  */
 #include "server/auth/key_file.h"
 
@@ -165,7 +165,7 @@ struct reader {
     size_t err_len;
 };
 
-static int fail(struct reader *r, int rc, const char *what)
+static int refuse_key_line(struct reader *r, int rc, const char *what)
 {
     if (r->rc == 0)
         snprintf(r->err, r->err_len, "%s:%d: %s", r->path, r->line, what);
@@ -176,13 +176,14 @@ static int fail(struct reader *r, int rc, const char *what)
 static int refuse_line(struct reader *r, int rc)
 {
     if (rc == ERR_IO) /* the path is a directory, for example */
-        return fail(r, ERR_INVAL, strerror(errno));
-    return fail(r, ERR_INVAL, rc == ERR_LIMIT ? "the line is too long" : "there is a NUL in it");
+        return refuse_key_line(r, ERR_INVAL, strerror(errno));
+    return refuse_key_line(r, ERR_INVAL,
+                           rc == ERR_LIMIT ? "the line is too long" : "there is a NUL in it");
 }
 
 /* inih reads through this: it counts lines, and notices sections, which inih reports only with
  * their first field. */
-static char *read_line(char *line, int size, void *stream)
+static char *read_key_line(char *line, int size, void *stream)
 {
     struct reader *r = stream;
     const int rc = r->rc == 0 ? ini_line_read(line, size, r->file, r->line == 0) : 0;
@@ -194,7 +195,7 @@ static char *read_line(char *line, int size, void *stream)
         return NULL;
     if (line[0] == '[') {
         if (r->has_section)
-            return fail(r, ERR_INVAL, "the section before this one is empty"), NULL;
+            return refuse_key_line(r, ERR_INVAL, "the section before this one is empty"), NULL;
         r->has_section = true;
     }
     return line;
@@ -222,23 +223,23 @@ static int begin_key(struct reader *r, const char *name)
     struct key_spec *k;
 
     if (!key_file_is_name(name, KEY_NAME_MAX))
-        return fail(r, ERR_INVAL,
-                    "a key's name must have 1 to 48 visible characters other than []\";#,=");
+        return refuse_key_line(
+            r, ERR_INVAL, "a key's name must have 1 to 48 visible characters other than []\";#,=");
     if (has_name(r, name))
-        return fail(r, ERR_INVAL, "there is a key of this name already");
+        return refuse_key_line(r, ERR_INVAL, "there is a key of this name already");
     if (l->n == KEY_FILE_MAX)
-        return fail(r, ERR_LIMIT, "more keys than the 4096 that are possible");
+        return refuse_key_line(r, ERR_LIMIT, "more keys than the 4096 that are possible");
     if (l->n == r->cap) {
         const uint32_t cap = r->cap > 0 ? 2 * r->cap : 16;
         struct key_spec *grown = mem_realloc(l->keys, cap * sizeof(*grown));
 
         if (grown == NULL)
-            return fail(r, ERR_NOMEM, "out of memory");
+            return refuse_key_line(r, ERR_NOMEM, "out of memory");
         l->keys = grown;
         r->cap = cap;
     }
     if (hash_index_add(&r->names, hash_of_text(name), l->n + 1) < 0)
-        return fail(r, ERR_NOMEM, "out of memory");
+        return refuse_key_line(r, ERR_NOMEM, "out of memory");
     k = &l->keys[l->n++];
     r->seen = 0;
     *k = (struct key_spec){.max_priority = PRIORITY_CRITICAL};
@@ -280,7 +281,7 @@ static int set_field(struct reader *r, const char *name, const char *value)
     k->has_late_fields = k->has_late_fields || k->has_hash;
     if ((r->seen & bit) != 0) {
         snprintf(what, sizeof(what), "'%s' stands twice in this key", name);
-        return fail(r, ERR_INVAL, what);
+        return refuse_key_line(r, ERR_INVAL, what);
     }
     r->seen |= bit;
     if (key_spec_set(k, name, value, &allowed) == 0)
@@ -289,7 +290,7 @@ static int set_field(struct reader *r, const char *name, const char *value)
         describe_unknown(name, what, sizeof(what));
     else
         snprintf(what, sizeof(what), "'%s' must be %s", name, allowed);
-    return fail(r, ERR_INVAL, what);
+    return refuse_key_line(r, ERR_INVAL, what);
 }
 
 /* inih's callback: 1 when the field is accepted. */
@@ -300,7 +301,7 @@ static int on_field(void *user, const char *section, const char *name, const cha
     if (r->rc < 0)
         return 0;
     if (section[0] == '\0')
-        return fail(r, ERR_INVAL, "a field before the first [name of a key]"), 0;
+        return refuse_key_line(r, ERR_INVAL, "a field before the first [name of a key]"), 0;
     if (r->has_section && begin_key(r, section) < 0)
         return 0;
     r->has_section = false;
@@ -403,14 +404,14 @@ int key_file_read(struct key_list *out, const char *path, char *err, size_t err_
         snprintf(err, err_len, "cannot open the file of keys '%s': %s", path, strerror(errno));
         return ERR_INVAL;
     }
-    bad_line = ini_parse_stream(read_line, &r, on_field, &r);
+    bad_line = ini_parse_stream(read_key_line, &r, on_field, &r);
     fclose(r.file);
     if (r.rc == 0 && bad_line != 0) {
         r.line = bad_line > 0 ? bad_line : r.line;
-        fail(&r, ERR_INVAL, "not a line of the form name = value");
+        refuse_key_line(&r, ERR_INVAL, "not a line of the form name = value");
     }
     if (r.rc == 0 && r.has_section)
-        fail(&r, ERR_INVAL, "the last section is empty");
+        refuse_key_line(&r, ERR_INVAL, "the last section is empty");
     if (r.rc == 0)
         r.rc = check_list(&r);
     if (r.rc < 0)

@@ -28,7 +28,7 @@ static int64_t level_at(const struct rate_limit *b, uint64_t now_us)
     return b->level + (int64_t)(elapsed * b->per_minute);
 }
 
-static void settle(struct rate_limit *b, int64_t level, uint64_t now_us)
+static void settle_level(struct rate_limit *b, int64_t level, uint64_t now_us)
 {
     const int64_t full = parts_of(b->per_minute), least = -parts_of(MAX_AMOUNT);
 
@@ -39,7 +39,7 @@ static void settle(struct rate_limit *b, int64_t level, uint64_t now_us)
 void rate_limit_init(struct rate_limit *b, uint32_t per_minute, uint64_t now_us)
 {
     b->per_minute = per_minute;
-    settle(b, parts_of(per_minute), now_us);
+    settle_level(b, parts_of(per_minute), now_us);
 }
 
 void rate_limit_set_rate(struct rate_limit *b, uint32_t per_minute, uint64_t now_us)
@@ -51,7 +51,7 @@ void rate_limit_set_rate(struct rate_limit *b, uint32_t per_minute, uint64_t now
         return;
     }
     b->per_minute = per_minute;
-    settle(b, level, now_us);
+    settle_level(b, level, now_us);
 }
 
 uint64_t rate_limit_wait_us(const struct rate_limit *b, uint64_t n, uint64_t now_us)
@@ -67,11 +67,11 @@ uint64_t rate_limit_wait_us(const struct rate_limit *b, uint64_t n, uint64_t now
 void rate_limit_take(struct rate_limit *b, uint64_t n, uint64_t now_us)
 {
     if (b->per_minute > 0)
-        settle(b, level_at(b, now_us) - parts_of(n), now_us);
+        settle_level(b, level_at(b, now_us) - parts_of(n), now_us);
 }
 
 void rate_limit_give(struct rate_limit *b, uint64_t n, uint64_t now_us)
 {
     if (b->per_minute > 0)
-        settle(b, level_at(b, now_us) + parts_of(n), now_us);
+        settle_level(b, level_at(b, now_us) + parts_of(n), now_us);
 }

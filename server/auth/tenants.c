@@ -33,7 +33,7 @@ struct tenants {
     struct tenant list[];
 };
 
-static void settle(struct tenants *t, uint32_t i, const char *name, uint32_t weight)
+static void settle_tenant(struct tenants *t, uint32_t i, const char *name, uint32_t weight)
 {
     struct tenant *p = &t->list[i];
 
@@ -49,7 +49,7 @@ static void take_weights(struct tenants *t)
     struct weight w;
 
     while (weights_next(&text, &w) > 0 && t->n + 1 < t->opt.max) {
-        settle(t, t->n, w.name, w.value);
+        settle_tenant(t, t->n, w.name, w.value);
         t->list[t->n++].is_fixed = true;
     }
 }
@@ -68,12 +68,12 @@ int tenants_create(struct tenants **out, const struct tenants_options *options)
         mem_free(t);
         return ERR_NOMEM;
     }
-    settle(t, 0, "", 1);
+    settle_tenant(t, 0, "", 1);
     t->list[0].is_fixed = true;
     t->n = 1;
     take_weights(t);
     if (max > 1)
-        settle(t, max - 1, "(others)", 1);
+        settle_tenant(t, max - 1, "(others)", 1);
     *out = t;
     return 0;
 }
@@ -117,7 +117,7 @@ static uint32_t give_index(struct tenants *t, const char *name)
             return i;
         }
     }
-    settle(t, i, name, 1);
+    settle_tenant(t, i, name, 1);
     return i;
 }
 

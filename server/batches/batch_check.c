@@ -73,7 +73,7 @@ void batch_check_fail(struct buf *errors, const char *code, const char *message)
     add_error(errors, &e, 0);
 }
 
-static void note(struct batch_check *c, const struct batch_line_error *e, uint32_t number)
+static void note_bad_line(struct batch_check *c, const struct batch_line_error *e, uint32_t number)
 {
     if (c->n_errors++ < BATCH_CHECK_MAX_ERRORS)
         add_error(&c->errors, e, number);
@@ -82,8 +82,8 @@ static void note(struct batch_check *c, const struct batch_line_error *e, uint32
 /* ---- custom ids ---- */
 
 /* The slot of an id, or a free one. */
-static struct batch_check_id *slot_of(struct batch_check_id *ids, size_t n_slots,
-                                      struct batch_check_id id)
+static struct batch_check_id *custom_id_slot(struct batch_check_id *ids, size_t n_slots,
+                                             struct batch_check_id id)
 {
     size_t i = (size_t)id.low & (n_slots - 1);
 
@@ -93,7 +93,7 @@ static struct batch_check_id *slot_of(struct batch_check_id *ids, size_t n_slots
     return &ids[i];
 }
 
-static int grow(struct batch_check *c)
+static int grow_ids(struct batch_check *c)
 {
     const size_t n = c->n_slots > 0 ? 2 * c->n_slots : FIRST_SLOTS;
     struct batch_check_id *ids = mem_calloc(n, sizeof(*ids));
@@ -102,7 +102,7 @@ static int grow(struct batch_check *c)
         return ERR_NOMEM;
     for (size_t i = 0; i < c->n_slots; i++)
         if (c->ids[i].low != 0 || c->ids[i].high != 0)
-            *slot_of(ids, n, c->ids[i]) = c->ids[i];
+            *custom_id_slot(ids, n, c->ids[i]) = c->ids[i];
     mem_free(c->ids);
     c->ids = ids;
     c->n_slots = n;
@@ -111,15 +111,15 @@ static int grow(struct batch_check *c)
 
 /* Add a custom_id: 1: it is new; 0: another line has it; ERR_NOMEM. Compared as written: other
  * escapes make other ids. */
-static int add_id(struct batch_check *c, const struct buf *custom_id)
+static int add_custom_id(struct batch_check *c, const struct buf *custom_id)
 {
     const XXH128_hash_t h = XXH3_128bits(custom_id->data, custom_id->len);
     const struct batch_check_id id = {h.low64 | (h.low64 == 0 && h.high64 == 0), h.high64};
     struct batch_check_id *slot;
 
-    if (2 * (size_t)(c->n_lines + 1) > c->n_slots && grow(c) < 0)
+    if (2 * (size_t)(c->n_lines + 1) > c->n_slots && grow_ids(c) < 0)
         return ERR_NOMEM;
-    slot = slot_of(c->ids, c->n_slots, id);
+    slot = custom_id_slot(c->ids, c->n_slots, id);
     if (slot->low != 0 || slot->high != 0)
         return 0;
     *slot = id;
@@ -136,14 +136,14 @@ static int check_line(struct batch_check *c)
     int rc = batch_line_parse(&line, text->data, text->len, c->opt.endpoint, c->n_lines, 0, &e);
 
     if (rc == 0)
-        rc = add_id(c, &line.custom_id);
+        rc = add_custom_id(c, &line.custom_id);
     if (rc == 0) {
         e = (struct batch_line_error){.code = "duplicate_custom_id", .param = "custom_id"};
         snprintf(e.message, sizeof(e.message), "another line has this 'custom_id' already");
         rc = ERR_INVAL;
     }
     if (rc == ERR_INVAL)
-        note(c, &e, c->reader.number);
+        note_bad_line(c, &e, c->reader.number);
     batch_line_release(&line);
     return rc == ERR_NOMEM ? rc : 0;
 }
@@ -154,7 +154,7 @@ static int end_with(struct batch_check *c, const char *code, const char *what, u
     struct batch_line_error e = {.code = code};
 
     snprintf(e.message, sizeof(e.message), "%s at most %" PRIu64, what, most);
-    note(c, &e, c->reader.number);
+    note_bad_line(c, &e, c->reader.number);
     return 0;
 }
 

@@ -33,7 +33,7 @@ struct batch_files {
     uint32_t index; /* of the input's next line */
 };
 
-static int say(char *err, size_t err_len, const char *what, const char *path, int errnum)
+static int say_files(char *err, size_t err_len, const char *what, const char *path, int errnum)
 {
     snprintf(err, err_len, "the %s '%s': %s", what, path, strerror(errnum));
     return errnum == ENOENT ? ERR_NOENT : err_from_errno(errnum);
@@ -68,7 +68,7 @@ static int find_done(struct batch_files *f, enum batch_kind kind, uint64_t limit
     return rc == ERR_LIMIT ? 0 : rc < 0 ? rc : 0;
 }
 
-static int cut(const struct batch_files *f, enum batch_kind kind)
+static int cut_answers(const struct batch_files *f, enum batch_kind kind)
 {
     return ftruncate(f->answers[kind], (off_t)f->progress.ends[kind]) == 0 ? 0
                                                                            : err_from_errno(errno);
@@ -85,10 +85,10 @@ static int open_answers(struct batch_files *f, const struct batch_files_options 
         return 0;
     f->answers[kind] = open(o->answers[kind], O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (f->answers[kind] < 0 || sync_folder_of(o->answers[kind]) < 0)
-        return say(err, err_len, "file of answers", o->answers[kind], errno);
+        return say_files(err, err_len, "file of answers", o->answers[kind], errno);
     rc = find_done(f, kind, o->ends[kind]);
     if (rc == 0)
-        rc = cut(f, kind);
+        rc = cut_answers(f, kind);
     if (rc < 0)
         snprintf(err, err_len, "the file of answers '%s': %s", o->answers[kind], err_text(rc));
     return rc;
@@ -111,7 +111,7 @@ int batch_files_open(struct batch_files **out, const struct batch_files_options 
     if (f->done == NULL)
         rc = (snprintf(err, err_len, "out of memory"), ERR_NOMEM);
     else if (o->input != NULL && f->input < 0)
-        rc = say(err, err_len, "input", o->input, errno);
+        rc = say_files(err, err_len, "input", o->input, errno);
     for (int kind = 0; rc == 0 && kind < BATCH_N_KINDS; kind++)
         rc = open_answers(f, o, (enum batch_kind)kind, err, err_len);
     line_reader_init(&f->reader, f->input, o->max_line, UINT64_MAX);
@@ -207,7 +207,8 @@ int batch_files_append(struct batch_files *f, const struct buf answers[BATCH_N_K
     f->progress = before;
     for (int kind = 0; kind < BATCH_N_KINDS; kind++)
         if (f->answers[kind] >= 0)
-            (void)cut(f, (enum batch_kind)kind); /* if this fails, the next append overwrites it */
+            (void)cut_answers(
+                f, (enum batch_kind)kind); /* if this fails, the next append overwrites it */
     snprintf(err, err_len, "answers cannot be written: %s", strerror(e));
     return err_from_errno(e);
 }

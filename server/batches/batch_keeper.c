@@ -67,7 +67,7 @@ void batch_keeper_close(struct batch_keeper **keeper)
     *keeper = NULL;
 }
 
-static void on_work(struct worker_job *job)
+static void on_batch_keeper_work(struct worker_job *job)
 {
     struct batch_job *b = list_entry(job, struct batch_job, job);
 
@@ -75,7 +75,7 @@ static void on_work(struct worker_job *job)
     b->work(b, b->keeper->store);
 }
 
-static void on_done(struct worker_job *job)
+static void on_batch_keeper_done(struct worker_job *job)
 {
     struct batch_job *b = list_entry(job, struct batch_job, job);
 
@@ -86,8 +86,8 @@ static void on_done(struct worker_job *job)
 void batch_keeper_post(struct batch_keeper *k, struct batch_job *job, const char *owner)
 {
     job->keeper = k;
-    job->job.work = on_work;
-    job->job.done = on_done;
+    job->job.work = on_batch_keeper_work;
+    job->job.done = on_batch_keeper_done;
     job->job.name = "batch_keeper";
     job->job.owner = XXH3_64bits(owner, strlen(owner));
     k->n_jobs++;

@@ -50,11 +50,11 @@ static bool takes_seed(const char *url)
 
 /* ---- requests ---- */
 
-static int fail(struct batch_line_error *e, const char *code, const char *param,
-                const char *format, ...) __attribute__((format(printf, 4, 5)));
+static int refuse_line(struct batch_line_error *e, const char *code, const char *param,
+                       const char *format, ...) __attribute__((format(printf, 4, 5)));
 
-static int fail(struct batch_line_error *e, const char *code, const char *param,
-                const char *format, ...)
+static int refuse_line(struct batch_line_error *e, const char *code, const char *param,
+                       const char *format, ...)
 {
     va_list args;
 
@@ -65,54 +65,56 @@ static int fail(struct batch_line_error *e, const char *code, const char *param,
     return ERR_INVAL;
 }
 
-static const char *text_of(const cJSON *line, const char *name)
+static const char *line_text(const cJSON *line, const char *name)
 {
     return cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(line, name));
 }
 
 static int check_url(const cJSON *line, const char *endpoint, struct batch_line_error *e)
 {
-    const char *method = text_of(line, "method"), *url = text_of(line, "url");
+    const char *method = line_text(line, "method"), *url = line_text(line, "url");
 
     if (method == NULL)
-        return fail(e, "missing_required_parameter", "method", "'method' is missing: it is POST");
+        return refuse_line(e, "missing_required_parameter", "method",
+                           "'method' is missing: it is POST");
     if (strcmp(method, "POST") != 0)
-        return fail(e, "invalid_method", "method", "'method' must be POST");
+        return refuse_line(e, "invalid_method", "method", "'method' must be POST");
     if (url == NULL)
-        return fail(e, "missing_required_parameter", "url", "'url' is missing");
+        return refuse_line(e, "missing_required_parameter", "url", "'url' is missing");
     if (endpoint != NULL && strcmp(url, endpoint) != 0)
-        return fail(e, "mismatched_endpoint", "url", "'url' must be the batch's endpoint, %s",
-                    endpoint);
+        return refuse_line(e, "mismatched_endpoint", "url",
+                           "'url' must be the batch's endpoint, %s", endpoint);
     if (!batch_line_is_endpoint(url))
-        return fail(e, "invalid_url", "url",
-                    "'url' must be /v1/chat/completions, /v1/completions, /v1/responses or "
-                    "/v1/embeddings");
+        return refuse_line(e, "invalid_url", "url",
+                           "'url' must be /v1/chat/completions, /v1/completions, /v1/responses or "
+                           "/v1/embeddings");
     return 0;
 }
 
 static int check_body(const cJSON *body, struct batch_line_error *e)
 {
     if (body == NULL)
-        return fail(e, "missing_required_parameter", "body", "'body' is missing");
+        return refuse_line(e, "missing_required_parameter", "body", "'body' is missing");
     if (!cJSON_IsObject(body))
-        return fail(e, "invalid_type", "body", "'body' must be an object");
+        return refuse_line(e, "invalid_type", "body", "'body' must be an object");
     if (cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(body, "stream")))
-        return fail(e, "invalid_value", "body.stream", "a line of a batch cannot be streamed");
+        return refuse_line(e, "invalid_value", "body.stream",
+                           "a line of a batch cannot be streamed");
     if (cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(body, "background")))
-        return fail(e, "invalid_value", "body.background",
-                    "a line of a batch cannot be answered in the background");
+        return refuse_line(e, "invalid_value", "body.background",
+                           "a line of a batch cannot be answered in the background");
     return 0;
 }
 
-static int check(const cJSON *line, const char *endpoint, struct batch_line_error *e)
+static int check_line(const cJSON *line, const char *endpoint, struct batch_line_error *e)
 {
-    const char *id = text_of(line, "custom_id");
+    const char *id = line_text(line, "custom_id");
 
     if (!cJSON_IsObject(line))
-        return fail(e, "invalid_json_line", NULL, "the line must be an object");
+        return refuse_line(e, "invalid_json_line", NULL, "the line must be an object");
     if (id == NULL || id[0] == '\0')
-        return fail(e, "missing_required_parameter", "custom_id",
-                    "'custom_id' is missing: a text that no other line has");
+        return refuse_line(e, "missing_required_parameter", "custom_id",
+                           "'custom_id' is missing: a text that no other line has");
     if (check_url(line, endpoint, e) < 0)
         return ERR_INVAL;
     return check_body(cJSON_GetObjectItemCaseSensitive(line, "body"), e);
@@ -133,7 +135,7 @@ static bool needs_seed(const cJSON *line)
     const cJSON *body = cJSON_GetObjectItemCaseSensitive(line, "body");
     const cJSON *seed = cJSON_GetObjectItemCaseSensitive(body, "seed");
 
-    return takes_seed(text_of(line, "url")) && (seed == NULL || cJSON_IsNull(seed));
+    return takes_seed(line_text(line, "url")) && (seed == NULL || cJSON_IsNull(seed));
 }
 
 /* Add the seed as the last member: of duplicate members the last one counts. */
@@ -151,16 +153,16 @@ static void add_seed(struct buf *body, uint64_t seed, uint32_t index)
     buf_printf(body, "%s\"seed\":%" PRIu64 "}", body->data[body->len - 1] == '{' ? "" : ",", own);
 }
 
-static int take(struct batch_line *out, const cJSON *line, const char *text, size_t n,
-                uint64_t seed, struct batch_line_error *e)
+static int take_line(struct batch_line *out, const cJSON *line, const char *text, size_t n,
+                     uint64_t seed, struct batch_line_error *e)
 {
-    (void)name_copy(out->url, sizeof(out->url), text_of(line, "url")); /* it fits: it is an
-                                                                        * endpoint */
+    (void)name_copy(out->url, sizeof(out->url), line_text(line, "url")); /* it fits: it is an
+                                                                          * endpoint */
     copy_member(text, n, "custom_id", &out->custom_id);
     copy_member(text, n, "body", &out->body);
     if (out->custom_id.err == ERR_LIMIT)
-        return fail(e, "invalid_value", "custom_id", "'custom_id' must have at most %d bytes",
-                    BATCH_LINE_MAX_ID - 2);
+        return refuse_line(e, "invalid_value", "custom_id",
+                           "'custom_id' must have at most %d bytes", BATCH_LINE_MAX_ID - 2);
     if (needs_seed(line))
         add_seed(&out->body, seed, out->index);
     return out->body.err < 0 || out->custom_id.err < 0 ? ERR_NOMEM : 0;
@@ -179,10 +181,10 @@ int batch_line_parse(struct batch_line *out, const char *text, size_t n, const c
     if (rc == ERR_NOMEM)
         return rc;
     if (rc < 0)
-        return fail(e, "invalid_json_line", NULL, "the line is no JSON: %s", why);
-    rc = check(line, endpoint, e);
+        return refuse_line(e, "invalid_json_line", NULL, "the line is no JSON: %s", why);
+    rc = check_line(line, endpoint, e);
     if (rc == 0)
-        rc = take(out, line, text, n, seed, e);
+        rc = take_line(out, line, text, n, seed, e);
     cJSON_Delete(line);
     return rc;
 }

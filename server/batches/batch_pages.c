@@ -1,9 +1,9 @@
 /* server/batches/batch_pages.c - see batch_pages.h.
  *
  * A call becomes a struct asker, a job on the keeper's thread that parses, asks the store and
- * renders; its result is sent on the I/O thread. A job outlives its client: on_gone() only clears
- * the call. After a batch was created or cancelled the runner is told, on the I/O thread, and reads
- * the batch from the store itself.
+ * renders; its result is sent on the I/O thread. A job outlives its client: on_batch_client_gone()
+ * only clears the call. After a batch was created or cancelled the runner is told, on the I/O
+ * thread, and reads the batch from the store itself.
  */
 #include "server/batches/batch_pages.h"
 
@@ -46,7 +46,8 @@ struct asker {
     struct api_error error;
 };
 
-static int copy(struct asker *a, const char *name, const char *value, char *out, size_t size)
+static int copy_text_field(struct asker *a, const char *name, const char *value, char *out,
+                           size_t size)
 {
     if (value == NULL)
         return 0;
@@ -58,7 +59,8 @@ static int copy(struct asker *a, const char *name, const char *value, char *out,
 
 /* ---- a new batch ---- */
 
-static int take_text(struct asker *a, const cJSON *body, const char *name, char *out, size_t size)
+static int take_batch_text(struct asker *a, const cJSON *body, const char *name, char *out,
+                           size_t size)
 {
     const cJSON *v = cJSON_GetObjectItemCaseSensitive(body, name);
 
@@ -67,7 +69,7 @@ static int take_text(struct asker *a, const cJSON *body, const char *name, char 
                              name);
     if (!cJSON_IsString(v))
         return api_error_set(&a->error, 400, name, NULL, "'%s' must be a text", name);
-    return copy(a, name, v->valuestring, out, size);
+    return copy_text_field(a, name, v->valuestring, out, size);
 }
 
 static int read_window(struct asker *a)
@@ -118,9 +120,9 @@ static int read_body(struct asker *a, const cJSON *body)
         return api_error_set(&a->error, 400, "output_expires_after", "unsupported_parameter",
                              "'output_expires_after' is not supported: files of answers are kept "
                              "as long as others (batch_days)");
-    if (take_text(a, body, "input_file_id", a->input, sizeof(a->input)) < 0 ||
-        take_text(a, body, "endpoint", a->endpoint, sizeof(a->endpoint)) < 0 ||
-        take_text(a, body, "completion_window", a->window, sizeof(a->window)) < 0 ||
+    if (take_batch_text(a, body, "input_file_id", a->input, sizeof(a->input)) < 0 ||
+        take_batch_text(a, body, "endpoint", a->endpoint, sizeof(a->endpoint)) < 0 ||
+        take_batch_text(a, body, "completion_window", a->window, sizeof(a->window)) < 0 ||
         read_window(a) < 0 || read_metadata(a, body) < 0)
         return ERR_INVAL;
     if (!batch_line_is_endpoint(a->endpoint))
@@ -163,7 +165,7 @@ static void ask_files(struct asker *a, struct batch_store *s, const struct batch
         batch_store_get_file(s, name, &a->out, &a->error);
 }
 
-static void on_work(struct batch_job *job, struct batch_store *s)
+static void on_batch_page_work(struct batch_job *job, struct batch_store *s)
 {
     struct asker *a = list_entry(job, struct asker, job);
     const struct batch_name name = {a->owner, a->id};
@@ -199,7 +201,7 @@ static void tell_runner(const struct asker *a)
     mem_free(record);
 }
 
-static void destroy(struct asker *a)
+static void destroy_asker(struct asker *a)
 {
     cJSON_free(a->metadata);
     buf_release(&a->out);
@@ -207,7 +209,7 @@ static void destroy(struct asker *a)
     mem_free(a);
 }
 
-static void on_done(struct batch_job *job)
+static void on_batch_page_done(struct batch_job *job)
 {
     struct asker *a = list_entry(job, struct asker, job);
 
@@ -216,10 +218,10 @@ static void on_done(struct batch_job *job)
         http_call_reply_error(a->call, &a->error);
     else if (a->call != NULL)
         http_call_reply_page(a->call, "application/json", &a->out);
-    destroy(a);
+    destroy_asker(a);
 }
 
-static void on_gone(void *ud)
+static void on_batch_client_gone(void *ud)
 {
     ((struct asker *)ud)->call = NULL;
 }
@@ -238,8 +240,8 @@ static int read_page(struct asker *a, unsigned long most, unsigned long usual)
         return api_error_set(&a->error, 400, "limit", NULL, "'limit' must be from 1 to %lu", most);
     if (order != NULL && strcmp(order, "asc") != 0 && strcmp(order, "desc") != 0)
         return api_error_set(&a->error, 400, "order", NULL, "'order' must be asc or desc");
-    if (copy(a, "after", after, a->after, sizeof(a->after)) < 0 ||
-        copy(a, "purpose", purpose, a->purpose, sizeof(a->purpose)) < 0)
+    if (copy_text_field(a, "after", after, a->after, sizeof(a->after)) < 0 ||
+        copy_text_field(a, "purpose", purpose, a->purpose, sizeof(a->purpose)) < 0)
         return ERR_INVAL;
     a->page = (struct batch_page){.limit = (uint32_t)n,
                                   .is_ascending = order != NULL && strcmp(order, "asc") == 0,
@@ -248,7 +250,7 @@ static int read_page(struct asker *a, unsigned long most, unsigned long usual)
     return 0;
 }
 
-static int read_call(struct asker *a)
+static int read_batch_call(struct asker *a)
 {
     const struct key *key = http_call_owner(a->call);
     const char *id = http_call_tail(a->call);
@@ -305,13 +307,13 @@ void batch_pages_ask(const struct batch_pages *p, struct http_call *call,
     a->deletes = http_call_is(call, HTTP_DELETE);
     a->creates = kind == BATCH_PAGE_BATCHES && http_call_is(call, HTTP_POST);
     buf_init(&a->out, HTTP_MAX_REPLY);
-    if (read_call(a) < 0) {
+    if (read_batch_call(a) < 0) {
         http_call_reply_error(call, &a->error);
-        destroy(a);
+        destroy_asker(a);
         return;
     }
-    http_call_on_gone(call, on_gone, a);
-    a->job.work = on_work;
-    a->job.done = on_done;
+    http_call_on_gone(call, on_batch_client_gone, a);
+    a->job.work = on_batch_page_work;
+    a->job.done = on_batch_page_done;
     batch_keeper_post(p->keeper, &a->job, a->owner);
 }

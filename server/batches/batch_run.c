@@ -1,10 +1,10 @@
 /* server/batches/batch_run.c - see batch_run.h.
  *
- * A batch is a state machine: batch_run_post() hands a job to the keeper's thread, on_work() does
- * the phase's work, on_done() takes the result on the I/O thread and sets the next phase. Only the
- * job touches the members that batch_run.h marks as the job's, and no lock is needed. A line's item
- * moves through the lists read, ready, running, answered and handed until its answer is on the
- * disk.
+ * A batch is a state machine: batch_run_post() hands a job to the keeper's thread,
+ * on_batch_run_work() does the phase's work, on_batch_run_done() takes the result on the I/O thread
+ * and sets the next phase. Only the job touches the members that batch_run.h marks as the job's,
+ * and no lock is needed. A line's item moves through the lists read, ready, running, answered and
+ * handed until its answer is on the disk.
  */
 #include "server/batches/batch_run.h"
 
@@ -272,7 +272,7 @@ static int write_answers(struct batch_run *run, struct batch_store *s)
 }
 
 /* Read one line: 1, 0 at the end of the input, or a negative ERR_*: see open_check(). */
-static int read_line(struct batch_run *run)
+static int read_batch_line(struct batch_run *run)
 {
     struct batch_item *item = mem_calloc(1, sizeof(*item));
     char err[300];
@@ -306,7 +306,7 @@ static void do_run(struct batch_run *run, struct batch_store *s)
     if (rc < 0 || write_answers(run, s) < 0)
         return;
     for (uint32_t i = 0; i < run->n_wanted && bytes < MAX_READY; i++) {
-        rc = read_line(run);
+        rc = read_batch_line(run);
         run->has_read_all = rc == 0;
         if (rc <= 0)
             return;
@@ -330,7 +330,7 @@ static int write_rest(struct batch_run *run, struct batch_store *s)
     int rc = 1;
 
     for (int i = 0; i < REST_AT_ONCE && rc > 0; i++) {
-        rc = read_line(run);
+        rc = read_batch_line(run);
         if (rc <= 0)
             break;
         struct batch_item *item = list_entry(run->read.next, struct batch_item, link);
@@ -368,7 +368,7 @@ static void do_end(struct batch_run *run, struct batch_store *s)
         run->next = BATCH_OVER;
 }
 
-static void on_work(struct batch_job *job, struct batch_store *s)
+static void on_batch_run_work(struct batch_job *job, struct batch_store *s)
 {
     struct batch_run *run = list_entry(job, struct batch_run, job);
 
@@ -421,7 +421,7 @@ static void note_failure(struct batch_run *run)
     run->retry_us = clock_us() + RETRY_US;
 }
 
-static void on_done(struct batch_job *job)
+static void on_batch_run_done(struct batch_job *job)
 {
     struct batch_run *run = list_entry(job, struct batch_run, job);
 
@@ -487,7 +487,7 @@ void batch_run_post(struct batch_run *run, struct batch_keeper *k, uint32_t n_li
     run->found_ending = BATCH_ENDS_NOT;
     run->failure = (struct api_error){0};
     run->has_job = true;
-    run->job.work = on_work;
-    run->job.done = on_done;
+    run->job.work = on_batch_run_work;
+    run->job.done = on_batch_run_done;
     batch_keeper_post(k, &run->job, run->record.owner);
 }

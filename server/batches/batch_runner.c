@@ -53,7 +53,7 @@ static bool has_expired(const struct batch_run *run)
 }
 
 /* Decide whether the batch ends now; false: it has ended. */
-static bool settle(struct batch_runner *r, struct batch_run *run)
+static bool settle_run(struct batch_runner *r, struct batch_run *run)
 {
     if (run->has_job || run->phase == BATCH_LOADING)
         return true;
@@ -139,7 +139,7 @@ static void start_lines(struct batch_runner *r)
 
 static void look_for_open(struct batch_runner *r);
 
-static void on_tick(uv_timer_t *tick)
+static void on_runner_tick(uv_timer_t *tick)
 {
     LOOP_CALLBACK(tick->loop, "batch_runner.tick");
     struct batch_runner *r = tick->data;
@@ -158,7 +158,7 @@ static void set_tick(struct batch_runner *r)
         return;
     r->is_ticking = wants;
     if (wants)
-        uv_timer_start(&r->tick, on_tick, TICK_MS, TICK_MS);
+        uv_timer_start(&r->tick, on_runner_tick, TICK_MS, TICK_MS);
     else
         uv_timer_stop(&r->tick);
 }
@@ -195,7 +195,7 @@ void batch_runner_pump(struct batch_runner *r)
     {
         struct batch_run *run = list_entry(it, struct batch_run, link);
 
-        if (!settle(r, run))
+        if (!settle_run(r, run))
             continue;
         n_checking += run->phase == BATCH_CHECKING;
         if (run->phase != BATCH_CHECKING || n_checking <= MAX_CHECKING)

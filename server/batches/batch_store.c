@@ -204,7 +204,7 @@ static void remove_parts(const struct batch_store *s)
         closedir(dir);
 }
 
-static int prepare(struct batch_store *s)
+static int prepare_batch_statements(struct batch_store *s)
 {
     if (sqlite3_exec(s->db, "PRAGMA synchronous=FULL", NULL, NULL, NULL) != SQLITE_OK)
         return ERR_IO;
@@ -247,7 +247,7 @@ static int open_database(struct batch_store *s, char *err, size_t err_len)
 
     batch_store_path(s, "batches.db", path);
     rc = sqlite_file_open(&s->db, path, &form, &s->loss, err, err_len);
-    if (rc == 0 && prepare(s) < 0) {
+    if (rc == 0 && prepare_batch_statements(s) < 0) {
         snprintf(err, err_len, "'%.200s' is no database of batches: %s", path,
                  sqlite3_errmsg(s->db));
         rc = ERR_FORMAT;

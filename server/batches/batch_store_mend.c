@@ -29,7 +29,7 @@ static const char files_sql[] = "SELECT id FROM file ORDER BY filename,id";
 static const char is_known_sql[] = "SELECT 1 FROM file WHERE id=?1 UNION ALL SELECT 1 FROM batch"
                                    " WHERE ended=0 AND (output=?1 OR failures=?1) LIMIT 1";
 
-static const char *text_of(sqlite3_stmt *st, int i)
+static const char *column_text(sqlite3_stmt *st, int i)
 {
     const char *text = (const char *)sqlite3_column_text(st, i);
 
@@ -61,7 +61,7 @@ static void name_lost(struct batch_store *s, const char *id, const char *reason)
 
 static int restore(struct batch_store *s, sqlite3_stmt *file, struct api_error *e)
 {
-    const char *id = text_of(file, 0);
+    const char *id = column_text(file, 0);
     const int64_t bytes = bytes_of(s, id), created = sqlite3_column_int64(file, 4);
     char quoted[200];
     int rc;
@@ -69,8 +69,9 @@ static int restore(struct batch_store *s, sqlite3_stmt *file, struct api_error *
     if (bytes < 0)
         return 0; /* it was deleted, or its batch will report that it is missing */
     rc = batch_store_step(s,
-                          batch_store_bind(s, SQL_ADD_FILE, "ttttiii", id, text_of(file, 1),
-                                           text_of(file, 2), text_of(file, 3), bytes, created,
+                          batch_store_bind(s, SQL_ADD_FILE, "ttttiii", id, column_text(file, 1),
+                                           column_text(file, 2), column_text(file, 3), bytes,
+                                           created,
                                            created + (int64_t)s->max_days * BATCH_STORE_DAY_S),
                           e);
     if (rc < 0)
@@ -81,7 +82,7 @@ static int restore(struct batch_store *s, sqlite3_stmt *file, struct api_error *
 
 static int drop_empty(struct batch_store *s, sqlite3_stmt *file, struct api_error *e)
 {
-    const char *id = text_of(file, 0);
+    const char *id = column_text(file, 0);
 
     if (bytes_of(s, id) >= 0)
         return 0;
@@ -108,7 +109,7 @@ static int each(struct batch_store *s, const char *sql,
 
 /* ---- the folder ---- */
 
-static bool is_known(struct batch_store *s, const char *id)
+static bool is_known_file(struct batch_store *s, const char *id)
 {
     sqlite3_stmt *st = NULL;
     bool is = true;
@@ -129,7 +130,7 @@ static void name_unknown(struct batch_store *s)
 
     while (dir != NULL && (it = readdir(dir)) != NULL)
         if (strncmp(it->d_name, "file-", 5) == 0 && strchr(it->d_name, '.') == NULL &&
-            !is_known(s, it->d_name))
+            !is_known_file(s, it->d_name))
             name_lost(s, it->d_name, "\"no row of the database has it\"");
     if (dir != NULL)
         closedir(dir);

@@ -109,7 +109,7 @@ int batch_store_cancel(struct batch_store *s, const struct batch_name *name, str
 
 /* ---- for batch_run.c and batch_runner.c ---- */
 
-static void take_text(sqlite3_stmt *st, int i, char *out, size_t size)
+static void take_column_text(sqlite3_stmt *st, int i, char *out, size_t size)
 {
     const char *text = (const char *)sqlite3_column_text(st, i);
 
@@ -121,7 +121,7 @@ static void take_path(const struct batch_store *s, sqlite3_stmt *st, int i,
 {
     char id[BATCH_STORE_ID];
 
-    take_text(st, i, id, sizeof(id));
+    take_column_text(st, i, id, sizeof(id));
     batch_store_path(s, id, out);
 }
 
@@ -129,10 +129,10 @@ static void take_record(const struct batch_store *s, sqlite3_stmt *st, struct ba
 {
     const int ending = sqlite3_column_int(st, 13);
 
-    take_text(st, 1, out->id, sizeof(out->id));
-    take_text(st, 2, out->owner, sizeof(out->owner));
-    take_text(st, 3, out->key, sizeof(out->key));
-    take_text(st, 4, out->endpoint, sizeof(out->endpoint));
+    take_column_text(st, 1, out->id, sizeof(out->id));
+    take_column_text(st, 2, out->owner, sizeof(out->owner));
+    take_column_text(st, 3, out->key, sizeof(out->key));
+    take_column_text(st, 4, out->endpoint, sizeof(out->endpoint));
     take_path(s, st, 5, out->input);
     take_path(s, st, 6, out->answers[BATCH_OUTPUT]);
     take_path(s, st, 7, out->answers[BATCH_ERRORS]);

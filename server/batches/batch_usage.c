@@ -18,7 +18,7 @@ static const cJSON *either(const cJSON *object, const char *name, const char *ot
     return item != NULL ? item : cJSON_GetObjectItemCaseSensitive(object, other);
 }
 
-static uint64_t number_of(const cJSON *item)
+static uint64_t usage_number(const cJSON *item)
 {
     return cJSON_IsNumber(item) && item->valuedouble >= 0 && item->valuedouble <= UINT32_MAX
                ? (uint64_t)item->valuedouble
@@ -30,10 +30,10 @@ static void add_object(struct batch_usage *u, const cJSON *usage)
     const cJSON *input = either(usage, "prompt_tokens_details", "input_tokens_details");
     const cJSON *output = either(usage, "completion_tokens_details", "output_tokens_details");
 
-    u->n_input += number_of(either(usage, "prompt_tokens", "input_tokens"));
-    u->n_output += number_of(either(usage, "completion_tokens", "output_tokens"));
-    u->n_cached += number_of(cJSON_GetObjectItemCaseSensitive(input, "cached_tokens"));
-    u->n_reasoning += number_of(cJSON_GetObjectItemCaseSensitive(output, "reasoning_tokens"));
+    u->n_input += usage_number(either(usage, "prompt_tokens", "input_tokens"));
+    u->n_output += usage_number(either(usage, "completion_tokens", "output_tokens"));
+    u->n_cached += usage_number(cJSON_GetObjectItemCaseSensitive(input, "cached_tokens"));
+    u->n_reasoning += usage_number(cJSON_GetObjectItemCaseSensitive(output, "reasoning_tokens"));
 }
 
 static void add_answer(struct batch_usage *u, const char *text, size_t n)

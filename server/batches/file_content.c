@@ -55,7 +55,7 @@ static void read_piece(struct content *c)
     c->has_ended = n == 0;
 }
 
-static void on_work(struct batch_job *job, struct batch_store *s)
+static void on_content_work(struct batch_job *job, struct batch_store *s)
 {
     struct content *c = list_entry(job, struct content, job);
     const struct batch_name name = {c->owner, c->id};
@@ -94,33 +94,33 @@ static void post(struct content *c, void (*work)(struct batch_job *job, struct b
     batch_keeper_post(c->keeper, &c->job, c->owner);
 }
 
-static void end(struct content *c)
+static void end_content(struct content *c)
 {
     c->call = NULL;
     post(c, on_close, on_closed);
 }
 
-static void on_gone(void *ud)
+static void on_content_client_gone(void *ud)
 {
     struct content *c = ud;
 
     c->call = NULL;
     if (!c->has_job)
-        end(c);
+        end_content(c);
 }
 
-static void on_done(struct batch_job *job);
+static void on_content_done(struct batch_job *job);
 
 static void on_room(void *ud)
 {
     struct content *c = ud;
 
     if (!c->has_job)
-        post(c, on_work, on_done);
+        post(c, on_content_work, on_content_done);
 }
 
 /* After the first piece an error can only be shown by aborting the answer. */
-static void fail(struct content *c)
+static void fail_content(struct content *c)
 {
     struct http_call *call = c->call;
 
@@ -128,21 +128,21 @@ static void fail(struct content *c)
         http_call_abort(call);
     else
         http_call_reply_error(call, &c->error);
-    end(c);
+    end_content(c);
 }
 
-static void on_done(struct batch_job *job)
+static void on_content_done(struct batch_job *job)
 {
     struct content *c = list_entry(job, struct content, job);
     struct http_call *call = c->call;
 
     c->has_job = false;
     if (call == NULL) {
-        end(c);
+        end_content(c);
         return;
     }
     if (c->error.status != 0) {
-        fail(c);
+        fail_content(c);
         return;
     }
     if (!c->has_begun) {
@@ -152,10 +152,10 @@ static void on_done(struct batch_job *job)
     c->has_begun = true;
     if (c->has_ended) {
         http_call_end(call);
-        end(c);
+        end_content(c);
     } else if (http_call_write(call, c->piece.data, c->piece.len) < 0) {
         http_call_abort(call);
-        end(c);
+        end_content(c);
     }
 }
 
@@ -176,6 +176,6 @@ void file_content_send(const struct batch_pages *pages, struct http_call *call)
     memcpy(c->id, id, strlen(id) + 1);
     auth_tenant(call, pages->tenant_header, c->owner, sizeof(c->owner));
     buf_init(&c->piece, PIECE);
-    http_call_on_gone(call, on_gone, c);
-    post(c, on_work, on_done);
+    http_call_on_gone(call, on_content_client_gone, c);
+    post(c, on_content_work, on_content_done);
 }

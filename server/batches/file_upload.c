@@ -2,8 +2,8 @@
  *
  * The HTTP layer passes the body in pieces (http_route.receive). Each becomes a job on the keeper's
  * thread that runs the multipart parser and writes the file's bytes; the client is paused until the
- * job is done, so that at most one piece is in memory. Every way out ends with the job drop(),
- * which closes the file and removes it unless it was placed.
+ * job is done, so that at most one piece is in memory. Every way out ends with the job
+ * drop_upload(), which closes the file and removes it unless it was placed.
  */
 #include "server/batches/file_upload.h"
 
@@ -187,7 +187,7 @@ static void keep_file(struct batch_job *job, struct batch_store *s)
     u->is_placed = batch_store_end_file(s, &name, u->fd, &file, &u->out, &u->error) == 0;
 }
 
-static void drop(struct batch_job *job, struct batch_store *s)
+static void drop_upload(struct batch_job *job, struct batch_store *s)
 {
     struct upload *u = list_entry(job, struct upload, job);
 
@@ -220,19 +220,19 @@ static void after_drop(struct batch_job *job)
 }
 
 /* The call was answered, or its client disconnected: clean up on the keeper's thread. */
-static void leave(struct upload *u)
+static void leave_upload(struct upload *u)
 {
     u->call = NULL;
-    post(u, drop, after_drop);
+    post(u, drop_upload, after_drop);
 }
 
-static void on_gone(void *ud)
+static void on_upload_client_gone(void *ud)
 {
     struct upload *u = ud;
 
     u->call = NULL;
     if (!u->has_job)
-        leave(u);
+        leave_upload(u);
 }
 
 static bool has_failed(struct upload *u)
@@ -244,7 +244,7 @@ static bool has_failed(struct upload *u)
         http_call_set_received(u->call, NULL);
         http_call_reply_error(u->call, &u->error);
     }
-    leave(u);
+    leave_upload(u);
     return true;
 }
 
@@ -264,10 +264,10 @@ static void after_keep(struct batch_job *job)
     if (has_failed(u))
         return;
     http_call_reply(u->call, 200, "application/json", &u->out);
-    leave(u);
+    leave_upload(u);
 }
 
-static void refuse(struct http_call *call, int status, const char *message)
+static void refuse_upload(struct http_call *call, int status, const char *message)
 {
     struct api_error e;
 
@@ -276,7 +276,7 @@ static void refuse(struct http_call *call, int status, const char *message)
 }
 
 /* Begin with the first piece. NULL: the call has been answered. */
-static struct upload *begin(const struct batch_pages *pages, struct http_call *call)
+static struct upload *begin_upload(const struct batch_pages *pages, struct http_call *call)
 {
     struct upload *u;
 
@@ -284,10 +284,10 @@ static struct upload *begin(const struct batch_pages *pages, struct http_call *c
         return batch_pages_refuse(call), NULL;
     u = mem_calloc(1, sizeof(*u));
     if (u == NULL)
-        return refuse(call, 500, "out of memory"), NULL;
+        return refuse_upload(call, 500, "out of memory"), NULL;
     if (!multipart_init(&u->form, http_call_header(call, "Content-Type"))) {
         mem_free(u);
-        return refuse(call, 415, "the content type must be multipart/form-data"), NULL;
+        return refuse_upload(call, 415, "the content type must be multipart/form-data"), NULL;
     }
     u->keeper = pages->keeper;
     u->call = call;
@@ -296,7 +296,7 @@ static struct upload *begin(const struct batch_pages *pages, struct http_call *c
     buf_init(&u->out, HTTP_MAX_REPLY);
     auth_tenant(call, pages->tenant_header, u->owner, sizeof(u->owner));
     http_call_set_received(call, u);
-    http_call_on_gone(call, on_gone, u);
+    http_call_on_gone(call, on_upload_client_gone, u);
     return u;
 }
 
@@ -305,7 +305,7 @@ void file_upload_receive(const struct batch_pages *pages, struct http_call *call
     struct upload *u = http_call_received(call);
 
     if (u == NULL)
-        u = begin(pages, call);
+        u = begin_upload(pages, call);
     if (u == NULL)
         return;
     u->piece = http_call_take_body(call);
@@ -322,5 +322,5 @@ void file_upload_end(const struct batch_pages *pages, struct http_call *call)
     else if (pages->keeper == NULL)
         batch_pages_refuse(call);
     else
-        refuse(call, 400, "the form is empty");
+        refuse_upload(call, 400, "the form is empty");
 }

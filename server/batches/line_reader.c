@@ -28,7 +28,7 @@ void line_reader_release(struct line_reader *r)
 }
 
 /* Read the next block. 1, 0 at the end, or ERR_*. */
-static int fill(struct line_reader *r)
+static int fill_block(struct line_reader *r)
 {
     const uint64_t at = r->end;
     const size_t n = r->limit - at < BLOCK ? (size_t)(r->limit - at) : BLOCK;
@@ -56,7 +56,7 @@ int line_reader_next(struct line_reader *r)
     r->number++;
     r->is_whole = false;
     while (!r->is_whole) {
-        if (r->pos == r->block.len && (rc = fill(r)) <= 0)
+        if (r->pos == r->block.len && (rc = fill_block(r)) <= 0)
             break;
         from = r->block.data + r->pos;
         lf = memchr(from, '\n', r->block.len - r->pos);

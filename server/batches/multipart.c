@@ -14,7 +14,7 @@ enum state { PREAMBLE = 0, BEHIND_BOUNDARY, CLOSING, LINE_END, HEADERS, DATA, EP
 
 /* ---- parameters of header fields ---- */
 
-static const char *skip_blanks(const char *s)
+static const char *skip_header_blanks(const char *s)
 {
     return s + strspn(s, " \t");
 }
@@ -48,7 +48,7 @@ static int find_parameter(const char *value, const char *name, char *out, size_t
     const char *s = strchr(value, ';');
 
     while (s != NULL && *s == ';') {
-        const char *at = skip_blanks(s + 1), *equals = strchr(at, '=');
+        const char *at = skip_header_blanks(s + 1), *equals = strchr(at, '=');
         const bool is_it =
             equals != NULL && (size_t)(equals - at) == n && strncasecmp(at, name, n) == 0;
 
@@ -61,7 +61,7 @@ static int find_parameter(const char *value, const char *name, char *out, size_t
             return -1;
         if (is_it)
             return 1;
-        s = skip_blanks(s);
+        s = skip_header_blanks(s);
     }
     return 0;
 }
@@ -100,7 +100,7 @@ bool multipart_init(struct multipart *m, const char *content_type)
     return true;
 }
 
-static enum multipart_event fail(struct multipart *m, const char *why)
+static enum multipart_event fail_multipart(struct multipart *m, const char *why)
 {
     m->state = FAILED;
     m->why = why;
@@ -117,14 +117,14 @@ static enum multipart_event take_field(struct multipart *m)
 
     if (strncasecmp(m->line, field, sizeof(field) - 1) != 0)
         return MULTIPART_MORE;
-    value = skip_blanks(value);
+    value = skip_header_blanks(value);
     if (m->has_name || strncasecmp(value, "form-data", 9) != 0)
-        return fail(m, "a part's Content-Disposition must be form-data, and stand once");
+        return fail_multipart(m, "a part's Content-Disposition must be form-data, and stand once");
     if (find_parameter(value, "name", m->name, sizeof(m->name)) != 1)
-        return fail(m, "a part must have a name of at most 63 bytes");
+        return fail_multipart(m, "a part must have a name of at most 63 bytes");
     rc = find_parameter(value, "filename", m->filename, sizeof(m->filename));
     if (rc < 0)
-        return fail(m, "a file's name must have at most 255 bytes");
+        return fail_multipart(m, "a file's name must have at most 255 bytes");
     m->has_name = true;
     m->has_filename = rc > 0;
     return MULTIPART_MORE;
@@ -135,13 +135,13 @@ static enum multipart_event end_line(struct multipart *m)
     const bool is_empty = m->n_line == 1;
 
     if (m->line[m->n_line - 1] != '\r')
-        return fail(m, "a part's headers must end with CR LF");
+        return fail_multipart(m, "a part's headers must end with CR LF");
     m->line[m->n_line - 1] = '\0';
     m->n_line = 0;
     if (!is_empty)
         return take_field(m);
     if (!m->has_name)
-        return fail(m, "a part must have a Content-Disposition with a name");
+        return fail_multipart(m, "a part must have a Content-Disposition with a name");
     m->state = DATA;
     m->n_matched = 0;
     return MULTIPART_PART;
@@ -150,11 +150,12 @@ static enum multipart_event end_line(struct multipart *m)
 static enum multipart_event header_byte(struct multipart *m, char c)
 {
     if (++m->n_headers > MULTIPART_MAX_HEADERS)
-        return fail(m, "a part's headers are too long");
+        return fail_multipart(m, "a part's headers are too long");
     if (c == '\0')
-        return fail(m, "a part's headers cannot have a NUL");
+        return fail_multipart(m, "a part's headers cannot have a NUL");
     if (c == '\n')
-        return m->n_line > 0 ? end_line(m) : fail(m, "a part's headers must end with CR LF");
+        return m->n_line > 0 ? end_line(m)
+                             : fail_multipart(m, "a part's headers must end with CR LF");
     m->line[m->n_line++] = c;
     return MULTIPART_MORE;
 }
@@ -179,16 +180,16 @@ static enum multipart_event boundary_byte(struct multipart *m, char c)
         else if (c == '\r')
             m->state = LINE_END;
         else if (c != ' ' && c != '\t')
-            return fail(m, "a boundary must end its line");
+            return fail_multipart(m, "a boundary must end its line");
         return MULTIPART_MORE;
     case CLOSING:
         if (c != '-')
-            return fail(m, "a boundary must end its line");
+            return fail_multipart(m, "a boundary must end its line");
         m->state = EPILOGUE;
         return MULTIPART_END;
     default:
         if (c != '\n')
-            return fail(m, "a boundary must end its line");
+            return fail_multipart(m, "a boundary must end its line");
         begin_headers(m);
         return MULTIPART_MORE;
     }

@@ -42,7 +42,7 @@ struct batch_command {
     uint64_t begin_us, shown_us;
 };
 
-static void print_help(void)
+static void print_batch_help(void)
 {
     fputs("quire batch IN.jsonl -o OUT.jsonl [settings]\n"
           "  IN.jsonl   a request of OpenAI's Batch API on each line: custom_id, method, url,\n"
@@ -236,7 +236,7 @@ static void lower_log(struct config *c)
     log_setup(LOG_WARN, c->log_format == CONFIG_LOG_JSON, STDERR_FILENO);
 }
 
-static int run(struct config *config, const char *input, const char *output)
+static int run_batch(struct config *config, const char *input, const char *output)
 {
     struct batch_command b = {.output = output, .is_tty = isatty(STDERR_FILENO) == 1};
     struct server_batch batch = {.input = input,
@@ -279,7 +279,7 @@ int cmd_batch(int argc, char **argv)
         return EXIT_USAGE;
     if (input == NULL)
         input = take_input(&argc, argv);
-    code = command_config(&config, argc, argv, print_help, &done);
+    code = command_config(&config, argc, argv, print_batch_help, &done);
     if (done)
         return code;
     if (input == NULL || output == NULL) {
@@ -288,5 +288,5 @@ int cmd_batch(int argc, char **argv)
                             "batch wants IN.jsonl and -o OUT.jsonl (quire batch --help)");
     }
     lower_log(&config);
-    return run(&config, input, output);
+    return run_batch(&config, input, output);
 }

@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void print_help(void)
+static void print_bench_help(void)
 {
     fputs("quire bench [settings]    how fast a model is here, beside the machine's limits\n"
           "  --prefill N     tokens of a prompt; 0: none [512]\n"
@@ -249,7 +249,7 @@ static int print_report(struct bench_report *r, const struct bench_spec *w)
     return EXIT_OK;
 }
 
-static int make_room(struct bench *b, const struct bench_spec *w)
+static int make_bench_room(struct bench *b, const struct bench_spec *w)
 {
     const struct instance *e = &b->e;
     int rc = batch_create(&b->batch, e->sched.max_batch_tokens, e->sched.max_batch_tokens,
@@ -266,7 +266,7 @@ static int bench(struct bench *b, const struct bench_spec *w)
 {
     const struct model *m = b->e.model;
     char cpu[CPU_NAME_BYTES];
-    int code = EXIT_OK, rc = make_room(b, w);
+    int code = EXIT_OK, rc = make_bench_room(b, w);
 
     cpu_name_read(cpu);
     b->report.version = quire_version();
@@ -304,7 +304,7 @@ int cmd_bench(int argc, char **argv)
 
     if (!read_spec(&argc, argv, &w))
         return EXIT_USAGE;
-    code = command_config(&config, argc, argv, print_help, &done);
+    code = command_config(&config, argc, argv, print_bench_help, &done);
     if (done)
         return code;
     if (w.csv && w.json) {

@@ -145,7 +145,8 @@ void bench_report_csv(const struct bench_report *r, FILE *out)
     }
 }
 
-static void add_result(cJSON *array, const struct bench_report *r, const struct bench_result *b)
+static void add_bench_result(cJSON *array, const struct bench_report *r,
+                             const struct bench_result *b)
 {
     const struct rates v = rates_of(r, b);
     cJSON *o = cJSON_CreateObject(), *shares;
@@ -193,7 +194,7 @@ int bench_report_json(const struct bench_report *r, FILE *out)
     for (int i = 0; i < KERN_N_PRODUCT; i++)
         cJSON_AddNumberToObject(gops, kern_product_name((enum kern_product)i), r->limits.gops[i]);
     for (uint32_t i = 0; i < r->n_results; i++)
-        add_result(results, r, &r->results[i]);
+        add_bench_result(results, r, &r->results[i]);
     text = cJSON_Print(o); /* NULL also if an item above could not be created */
     cJSON_Delete(o);
     if (text == NULL)

@@ -151,9 +151,9 @@ static void add_summary(cJSON *o, const struct cluster_summary *s, uint64_t span
     cJSON_AddNumberToObject(o, "utilisation", busy_share(s, span_us, n));
 }
 
-static void add_run(const struct cluster_report *r, const char *settings,
-                    const struct cluster_summary *all, const struct cluster_summary *each,
-                    uint32_t n)
+static void add_cluster_run(const struct cluster_report *r, const char *settings,
+                            const struct cluster_summary *all, const struct cluster_summary *each,
+                            uint32_t n)
 {
     cJSON *run = cJSON_CreateObject(), *array, *o;
 
@@ -210,7 +210,7 @@ int cluster_report_run(struct cluster_report *r, const char *settings, const str
     for (uint32_t i = 0; i < n && rc == 0; i++)
         rc = cluster_summarise_replica(c, i, &each[i]);
     if (rc == 0 && r->root != NULL)
-        add_run(r, settings, all, each, n);
+        add_cluster_run(r, settings, all, each, n);
     else if (rc == 0)
         print_run(r, settings, all, each, n);
     r->n_runs++;

@@ -51,7 +51,7 @@ int command_fail(int code, const char *format, ...)
     return code;
 }
 
-static void drop(int *argc, char **argv, int at, int n)
+static void drop_arguments(int *argc, char **argv, int at, int n)
 {
     for (int i = at; i + n <= *argc; i++)
         argv[i] = argv[i + n];
@@ -65,14 +65,14 @@ bool command_take_value(int *argc, char **argv, const char *name, const char **v
     for (int i = 1; i < *argc; i++) {
         if (strncmp(argv[i], name, n) == 0 && argv[i][n] == '=') {
             *value = argv[i] + n + 1;
-            drop(argc, argv, i--, 1);
+            drop_arguments(argc, argv, i--, 1);
         } else if (strcmp(argv[i], name) == 0) {
             if (i + 1 == *argc) {
                 command_fail(EXIT_USAGE, "%s wants a value", name);
                 return false;
             }
             *value = argv[i + 1];
-            drop(argc, argv, i--, 2);
+            drop_arguments(argc, argv, i--, 2);
         }
     }
     return true;
@@ -82,7 +82,7 @@ bool command_take_switch(int *argc, char **argv, const char *name)
 {
     for (int i = 1; i < *argc; i++)
         if (strcmp(argv[i], name) == 0) {
-            drop(argc, argv, i, 1);
+            drop_arguments(argc, argv, i, 1);
             return true;
         }
     return false;

@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void print_help(void)
+static void print_doctor_help(void)
 {
     fputs("quire doctor [--json] [settings]   is this machine ready for a server with these "
           "settings\n"
@@ -77,7 +77,7 @@ int cmd_doctor(int argc, char **argv)
     if (!command_take_value(&argc, argv, "--root", &root))
         return EXIT_USAGE;
     file = settings_file(argc, argv);
-    code = command_config(&config, argc, argv, print_help, &done);
+    code = command_config(&config, argc, argv, print_doctor_help, &done);
     if (done)
         return code;
     doctor_check_machine(&report, &config, root);

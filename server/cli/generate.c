@@ -26,7 +26,7 @@ struct spec {
     double temperature, top_p, min_p;
 };
 
-static void print_help(void)
+static void print_generate_help(void)
 {
     fputs("quire generate --prompt TEXT [settings]\n"
           "  --max-tokens N    most tokens to write [256]\n"
@@ -94,7 +94,8 @@ static void set_others(struct sampling *s, const struct sampling_defaults *d)
 }
 
 /* Make a request of the prompt; *out is NULL on failure, which has been reported. */
-static void make_request(const struct instance *e, const struct spec *w, struct request **out)
+static void make_generate_request(const struct instance *e, const struct spec *w,
+                                  struct request **out)
 {
     struct token_list ids = {0};
     struct request_size size = {0};
@@ -135,7 +136,7 @@ static void make_request(const struct instance *e, const struct spec *w, struct 
     token_list_release(&ids);
 }
 
-static void on_wake(void *ud)
+static void on_generate_wake(void *ud)
 {
     sem_post(ud);
 }
@@ -150,7 +151,7 @@ static void print_token(struct detok *d, struct buf *text, const struct event *e
 }
 
 /* Print events until the end; returns how the request ended. */
-static enum finish follow(const struct instance *e, struct queue *q, sem_t *wake)
+static enum finish follow_answer(const struct instance *e, struct queue *q, sem_t *wake)
 {
     enum finish finish = FINISH_NONE;
     struct event events[16];
@@ -185,7 +186,7 @@ static enum finish follow(const struct instance *e, struct queue *q, sem_t *wake
     return finish;
 }
 
-static int run(struct instance *e, const struct config *c, struct request *r)
+static int run_generate(struct instance *e, const struct config *c, struct request *r)
 {
     struct engine_loop_options options = {
         .sched = e->sched, .runner = e->runner, .kv_options = &e->cache, .kv = e->kv};
@@ -195,7 +196,7 @@ static int run(struct instance *e, const struct config *c, struct request *r)
     const struct queue_options qo = {
         .max_outstanding = 1,
         .max_events = e->sched.max_batch_tokens + 16,
-        .wake = on_wake,
+        .wake = on_generate_wake,
         .wake_ud = &wake,
     };
     enum finish finish = FINISH_ERROR;
@@ -208,7 +209,7 @@ static int run(struct instance *e, const struct config *c, struct request *r)
         if (engine_loop_create(&loop, &options) == 0 && engine_loop_start(loop) == 0) {
             if (queue_post(queue, r) == 0) {
                 r = NULL; /* the engine owns it now */
-                finish = follow(e, queue, &wake);
+                finish = follow_answer(e, queue, &wake);
             }
             queue_close(queue, true);
             engine_loop_join(loop);
@@ -234,7 +235,7 @@ int cmd_generate(int argc, char **argv)
 
     if (!read_spec(&argc, argv, &spec))
         return EXIT_USAGE;
-    code = command_config(&config, argc, argv, print_help, &done);
+    code = command_config(&config, argc, argv, print_generate_help, &done);
     if (done)
         return code;
     if (spec.prompt == NULL)
@@ -243,8 +244,8 @@ int cmd_generate(int argc, char **argv)
         command_fail(code, "%s", err);
     else {
         complete_spec(&spec, &engine.sampling);
-        make_request(&engine, &spec, &request);
-        code = request != NULL ? run(&engine, &config, request) : EXIT_FAILED;
+        make_generate_request(&engine, &spec, &request);
+        code = request != NULL ? run_generate(&engine, &config, request) : EXIT_FAILED;
         instance_release(&engine);
     }
     config_release(&config);

@@ -25,7 +25,7 @@ struct wanted {
     bool is_admin;
 };
 
-static void print_help(void)
+static void print_key_help(void)
 {
     fputs("quire key --name NAME [options] >> FILE\n"
           "\n"
@@ -62,7 +62,7 @@ static bool take_fields(struct wanted *w, int *argc, char **argv)
 }
 
 /* Check by the rules of the file, so that the entry can be read by a server. */
-static int check(const struct wanted *w)
+static int check_key_fields(const struct wanted *w)
 {
     struct key_spec spec = {0};
     const char *allowed;
@@ -101,7 +101,7 @@ int cmd_key(int argc, char **argv)
     int code;
 
     if (command_take_switch(&argc, argv, "--help") || command_take_switch(&argc, argv, "-h")) {
-        print_help();
+        print_key_help();
         return EXIT_OK;
     }
     if (!take_fields(&wanted, &argc, argv))
@@ -109,7 +109,7 @@ int cmd_key(int argc, char **argv)
     if (argc > 1)
         return command_fail(EXIT_USAGE, "unexpected '%s'; quire key --help says what is possible",
                             argv[1]);
-    code = check(&wanted);
+    code = check_key_fields(&wanted);
     if (code != EXIT_OK)
         return code;
     if (secret_make(secret) < 0 || secret_hash(secret, strlen(secret), &hash) < 0)

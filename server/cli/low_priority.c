@@ -19,7 +19,7 @@ struct job {
     void *ud;
 };
 
-static void *run(void *ud)
+static void *run_at_low_priority(void *ud)
 {
     const struct job *job = ud;
 
@@ -34,7 +34,7 @@ void low_priority_run(void (*work)(void *ud), void *ud)
     struct job job = {work, ud};
     pthread_t thread;
 
-    if (pthread_create(&thread, NULL, run, &job) == 0)
+    if (pthread_create(&thread, NULL, run_at_low_priority, &job) == 0)
         pthread_join(thread, NULL);
     else
         work(ud);

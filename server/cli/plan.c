@@ -29,7 +29,7 @@ struct planned {
     struct memory_estimate plan;
 };
 
-static void print_help(void)
+static void print_plan_help(void)
 {
     fputs("quire plan [--json] [settings]   the memory that a server would take, without loading\n"
           "\n"
@@ -48,7 +48,7 @@ static uint64_t resident_bytes(void)
 }
 
 /* Add up the models, and the process once, with all of them. */
-static struct memory_estimate sum_of(const struct planned *all, uint32_t n, uint64_t process)
+static struct memory_estimate memory_sum(const struct planned *all, uint32_t n, uint64_t process)
 {
     struct memory_estimate sum = {.process = process};
 
@@ -317,7 +317,7 @@ static int open_plans(struct plans *p, const struct config *c, char *err, size_t
     if (p->all == NULL)
         return EXIT_FAILED;
     code = make_plans(p->all, n, &p->made, c, err, err_len);
-    p->sum = sum_of(p->all, p->made, resident_bytes() + MEMORY_ESTIMATE_SERVER);
+    p->sum = memory_sum(p->all, p->made, resident_bytes() + MEMORY_ESTIMATE_SERVER);
     return code;
 }
 
@@ -365,7 +365,7 @@ int cmd_plan(int argc, char **argv)
     const bool json = command_take_switch(&argc, argv, "--json");
     struct config config;
     bool done;
-    int code = command_config(&config, argc, argv, print_help, &done);
+    int code = command_config(&config, argc, argv, print_plan_help, &done);
 
     if (done)
         return code;

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static void print_help(void)
+static void print_pull_help(void)
 {
     fputs(
         "quire pull [--offline] hf:OWNER/NAME[@REVISION][:QUANT|FILE] ...\n"
@@ -41,7 +41,7 @@ int cmd_pull(int argc, char **argv)
     int code = EXIT_OK;
 
     if (is_question)
-        return print_help(), EXIT_OK;
+        return print_pull_help(), EXIT_OK;
     if (argc < 2)
         return command_fail(EXIT_USAGE, "usage: quire pull [--offline] hf:OWNER/NAME[:QUANT]");
     for (int i = 1; i < argc && code == EXIT_OK; i++) {

@@ -204,7 +204,7 @@ static int replay_path(struct replay **r, const char *path, bool collect)
     return code;
 }
 
-static int run(const struct command *c)
+static int run_replay(const struct command *c)
 {
     const bool is_cluster = cluster_spec_is_set(&c->cluster);
     struct replay *replays[MAX_JOURNALS] = {NULL};
@@ -261,5 +261,5 @@ int cmd_replay(int argc, char **argv)
     if (!cluster_spec_read(&argc, argv, &c.cluster))
         return EXIT_USAGE;
     code = read_arguments(argc, argv, &c);
-    return code == EXIT_OK ? run(&c) : code;
+    return code == EXIT_OK ? run_replay(&c) : code;
 }

@@ -35,7 +35,7 @@ const char *cluster_router_name(enum router_policy p)
 
 /* ---- options ---- */
 
-static bool read_sizes(const char *list, struct cluster_spec *spec)
+static bool read_replica_counts(const char *list, struct cluster_spec *spec)
 {
     char *end;
 
@@ -109,7 +109,7 @@ bool cluster_spec_read(int *argc, char **argv, struct cluster_spec *out)
         !command_take_int(argc, argv, "--seed", 0, INT32_MAX, &seed) ||
         !command_take_float(argc, argv, "--rate", 1e-6, 1e6, &out->workload.rate) ||
         !command_take_float(argc, argv, "--speed", 1e-6, 1e6, &out->workload.speed) ||
-        (sizes != NULL && !read_sizes(sizes, out)) ||
+        (sizes != NULL && !read_replica_counts(sizes, out)) ||
         (router != NULL && !read_router(router, out)))
         return false;
     out->workload.n_requests = (size_t)n_requests;
@@ -135,15 +135,15 @@ struct planning {
     struct cluster_report report;
 };
 
-static int fail(const char *settings, int rc)
+static int refuse_what_if(const char *settings, int rc)
 {
     if (rc == ERR_INVAL)
         return command_fail(EXIT_USAGE, "%s: these settings do not go together", settings);
     return command_fail(EXIT_FAILED, "%s: the simulation failed: %s", settings, err_text(rc));
 }
 
-static int run(struct planning *p, const char *settings, uint32_t n_replicas,
-               struct cluster_summary *all)
+static int run_cluster(struct planning *p, const char *settings, uint32_t n_replicas,
+                       struct cluster_summary *all)
 {
     const struct cluster_options options = {.kinds = p->kinds, .n_kinds = p->n,
                                             .n_replicas = n_replicas, .router = p->spec->router};
@@ -157,13 +157,13 @@ static int run(struct planning *p, const char *settings, uint32_t n_replicas,
     if (rc == 0)
         rc = cluster_report_run(&p->report, settings, c, all);
     cluster_destroy(&c);
-    return rc < 0 ? fail(settings, rc) : EXIT_OK;
+    return rc < 0 ? refuse_what_if(settings, rc) : EXIT_OK;
 }
 
 static int run_keeps(struct planning *p, const char *settings, uint32_t n, bool *keeps)
 {
     struct cluster_summary all;
-    const int code = run(p, settings, n, &all);
+    const int code = run_cluster(p, settings, n, &all);
 
     *keeps = code == EXIT_OK && (double)all.ttft_p95_all_us <= p->spec->ttft_p95_ms * 1e3;
     return code;
@@ -203,7 +203,7 @@ static int run_all(struct planning *p, const char *settings)
     if (p->spec->find)
         return search(p, settings);
     for (uint32_t i = 0; i < p->spec->n_sizes && code == EXIT_OK; i++)
-        code = run(p, settings, p->spec->sizes[i], &all);
+        code = run_cluster(p, settings, p->spec->sizes[i], &all);
     return code;
 }
 
@@ -251,7 +251,7 @@ static bool have_dates(struct replay *const *replays, uint32_t n)
     return n > 1;
 }
 
-static int collect(struct planning *p, struct replay *const *replays)
+static int collect_settings(struct planning *p, struct replay *const *replays)
 {
     const bool dated = have_dates(replays, p->n);
     uint32_t max_tenants = 0;
@@ -288,7 +288,7 @@ int replay_cluster(const struct cluster_spec *spec, struct replay *const *replay
     if (p.own == NULL || p.kinds == NULL || workload_create(&p.workload, &spec->workload) < 0)
         code = command_fail(EXIT_FAILED, "out of memory");
     else
-        code = collect(&p, replays);
+        code = collect_settings(&p, replays);
     if (code == EXIT_OK)
         code = run_what_ifs(&p, what_ifs, n_what_ifs);
     workload_destroy(&p.workload);

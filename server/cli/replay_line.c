@@ -35,7 +35,7 @@ static void wrong(struct line *l, const char *key, const char *what)
     snprintf(l->err, l->err_len, "\"%s\" %s", key, what);
 }
 
-static uint64_t value_of(struct line *l, const cJSON *v, const char *key, uint64_t max)
+static uint64_t line_value(struct line *l, const cJSON *v, const char *key, uint64_t max)
 {
     const double d = cJSON_IsNumber(v) ? v->valuedouble : -1;
     char what[64];
@@ -53,7 +53,7 @@ static uint64_t want(struct line *l, const cJSON *o, const char *key, uint64_t m
     const cJSON *v = cJSON_GetObjectItemCaseSensitive(o, key);
 
     if (v != NULL)
-        return value_of(l, v, key, max);
+        return line_value(l, v, key, max);
     wrong(l, key, "is missing");
     return 0;
 }
@@ -62,7 +62,7 @@ static uint64_t may(struct line *l, const cJSON *o, const char *key, uint64_t ma
 {
     const cJSON *v = cJSON_GetObjectItemCaseSensitive(o, key);
 
-    return v != NULL ? value_of(l, v, key, max) : 0;
+    return v != NULL ? line_value(l, v, key, max) : 0;
 }
 
 static uint32_t want32(struct line *l, const cJSON *o, const char *key)
@@ -124,8 +124,7 @@ static void want_ids(struct line *l, const cJSON *o, const char *key, struct rep
 
     out->ids = room_for(l, array, sizeof(*out->ids), &out->n);
     if (out->ids != NULL)
-        cJSON_ArrayForEach(v, array)
-            out->ids[i++] = value_of(l, v, key, UINT64_MAX);
+        cJSON_ArrayForEach(v, array) out->ids[i++] = line_value(l, v, key, UINT64_MAX);
 }
 
 /* ---- the kinds ---- */
@@ -285,9 +284,11 @@ static void parse_limits(struct line *l, const cJSON *o, struct sched_limits *ou
     if (n != 8 && n != 10)
         wrong(l, "costs", "does not hold 8 numbers, or 10");
     for (int i = 0; i < n && l->rc == 0; i++)
-        v[i] = value_of(l, cJSON_GetArrayItem(costs, i), "costs",
-                        i == 0 ? 1 : i == 4 || i == 5 ? MAX_KV_COST : i == 1 ? MAX_COST
-                                                                             : 100000000000);
+        v[i] = line_value(l, cJSON_GetArrayItem(costs, i), "costs",
+                          i == 0             ? 1
+                          : i == 4 || i == 5 ? MAX_KV_COST
+                          : i == 1           ? MAX_COST
+                                             : 100000000000);
     if (l->rc == 0)
         out->costs = (struct step_costs){v[0] == 1, v[1], v[2], v[3], v[4], v[5],
                                          v[6],      v[7], v[8], v[9]};
@@ -299,10 +300,10 @@ static void parse_item(struct line *l, const cJSON *array, struct replay_item *o
         wrong(l, "items", "holds something that is no list of 4 numbers");
         return;
     }
-    out->request = value_of(l, cJSON_GetArrayItem(array, 0), "items", MAX_EXACT);
-    out->first = (uint32_t)value_of(l, cJSON_GetArrayItem(array, 1), "items", UINT32_MAX);
-    out->n = (uint32_t)value_of(l, cJSON_GetArrayItem(array, 2), "items", UINT32_MAX);
-    out->wants_token = value_of(l, cJSON_GetArrayItem(array, 3), "items", 1) == 1;
+    out->request = line_value(l, cJSON_GetArrayItem(array, 0), "items", MAX_EXACT);
+    out->first = (uint32_t)line_value(l, cJSON_GetArrayItem(array, 1), "items", UINT32_MAX);
+    out->n = (uint32_t)line_value(l, cJSON_GetArrayItem(array, 2), "items", UINT32_MAX);
+    out->wants_token = line_value(l, cJSON_GetArrayItem(array, 3), "items", 1) == 1;
 }
 
 static void parse_draft(struct line *l, const cJSON *array, struct recorded_draft *out)
@@ -313,7 +314,7 @@ static void parse_draft(struct line *l, const cJSON *array, struct recorded_draf
         wrong(l, "drafts", "holds something that is no list of a request and its drafts");
         return;
     }
-    out->request = value_of(l, cJSON_GetArrayItem(array, 0), "drafts", MAX_EXACT);
+    out->request = line_value(l, cJSON_GetArrayItem(array, 0), "drafts", MAX_EXACT);
     out->n = (uint32_t)n - 1;
     for (int i = 1; i < n; i++)
         out->ids[i - 1] = token_of(l, cJSON_GetArrayItem(array, i), "drafts");
@@ -415,7 +416,7 @@ static void parse_object(struct line *l, const cJSON *o, struct replay_record *o
         if (strcmp(kinds[k].key, key) != 0)
             continue;
         out->kind = (enum replay_kind)k;
-        out->id = value_of(l, o->child, key, MAX_EXACT);
+        out->id = line_value(l, o->child, key, MAX_EXACT);
         if (kinds[k].parse != NULL && l->rc == 0)
             kinds[k].parse(l, o, out);
         return;

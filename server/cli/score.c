@@ -24,7 +24,7 @@
 
 #define MAX_FILE ((size_t)1 << 30)
 
-static void print_help(void)
+static void print_score_help(void)
 {
     fputs(
         "quire score --ids FILE.json | --text FILE [--each] [settings]\n"
@@ -193,7 +193,7 @@ int cmd_score(int argc, char **argv)
     if (!command_take_value(&argc, argv, "--ids", &ids_path) ||
         !command_take_value(&argc, argv, "--text", &text_path))
         return EXIT_USAGE;
-    code = command_config(&config, argc, argv, print_help, &done);
+    code = command_config(&config, argc, argv, print_score_help, &done);
     if (done)
         return code;
     if ((ids_path == NULL) == (text_path == NULL)) {

@@ -58,7 +58,7 @@ struct service {
     char err[512];
 };
 
-static void print_help(void)
+static void print_serve_help(void)
 {
     fputs("quire - HTTP inference server for GGUF language models on CPUs\n\n", stdout);
 #define COMMAND(name, usage, text) printf("  quire %-30s %s\n", usage, text);
@@ -75,7 +75,7 @@ static void print_help(void)
 
 /* ---- on a thread of the loop's pool, while the server already answers that it is loading ---- */
 
-static void load(void *ud)
+static void load_server(void *ud)
 {
     struct service *s = ud;
 
@@ -171,7 +171,7 @@ static int make_server(struct service *s, const struct server_model *models)
         .n_models = s->models.n,
         .n_text_threads = PREPARING_THREADS,
         .n_constraint_threads = PREPARING_THREADS,
-        .load = {load, loaded, load_permille, s},
+        .load = {load_server, loaded, load_permille, s},
         .loader = serve_models_loader(&s->models),
         .reload = serve_reload_callbacks(s->reload),
         .memory_limit = s->models.memory_limit,
@@ -223,7 +223,7 @@ static int size_pool(struct service *s)
     return rc == 0 ? EXIT_OK : EXIT_FAILED;
 }
 
-static int build(struct service *s)
+static int build_options(struct service *s)
 {
     struct server_model models[MODELS_MAX];
     int code;
@@ -288,7 +288,7 @@ static void print_places(const struct service *s)
 
 /* Do everything from the log file to bound sockets, the sandbox, signals, and the thread of the
  * log, which keeps writers from blocking. */
-static int begin(struct service *s)
+static int begin_service(struct service *s)
 {
     int code;
 
@@ -297,7 +297,7 @@ static int begin(struct service *s)
         return EXIT_FAILED;
     if (s->batch == NULL)
         sandbox_begin((enum sandbox_mode)s->config.sandbox, &s->sandbox);
-    code = build(s);
+    code = build_options(s);
     sandbox_probe("early");
     if (code != EXIT_OK)
         return code;
@@ -315,7 +315,7 @@ static int begin(struct service *s)
 }
 
 /* Exit without freeing: a thread still runs and uses what would be freed. */
-static void leave(void)
+static void leave_service(void)
 {
     log_info("main", "stopped=1");
     (void)log_flush(LOG_STOP_MS);
@@ -330,11 +330,11 @@ static int serve(struct service *s)
         print_places(s);
     rc = server_run(s->server);
     if (rc == ERR_BUSY) /* the load still runs, and uses everything */
-        leave();
+        leave_service();
     serve_models_stop(&s->models); /* for every reason that ended the server, engines must end
                                     * too */
     if (rc == ERR_AGAIN) /* a thread uses models, or makes one */
-        leave();
+        leave_service();
     if (s->code != EXIT_OK)
         return command_fail(s->code, "%s", s->err);
     if (rc < 0)
@@ -347,7 +347,7 @@ int cmd_serve(int argc, char **argv)
 {
     struct config config;
     bool done;
-    const int code = command_config(&config, argc, argv, print_help, &done);
+    const int code = command_config(&config, argc, argv, print_serve_help, &done);
 
     return done ? code : serve_run(&config, argc, argv, NULL);
 }
@@ -360,7 +360,7 @@ int serve_run(const struct config *config, int argc, char *const *argv,
     int code;
 
     startup_ignore_signals();
-    code = serve_reload_create(&s.reload, &reload) == 0 ? begin(&s) : EXIT_FAILED;
+    code = serve_reload_create(&s.reload, &reload) == 0 ? begin_service(&s) : EXIT_FAILED;
     if (code == EXIT_OK)
         code = serve(&s);
     else

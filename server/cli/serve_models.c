@@ -192,7 +192,7 @@ static int load_one(struct serve_models *s, uint32_t i, bool is_beside, char *er
 }
 
 /* At the start: check that the next model fits besides those that are loaded. */
-static int check_room(struct serve_models *s, uint32_t i, char *err, size_t err_len)
+static int check_memory_room(struct serve_models *s, uint32_t i, char *err, size_t err_len)
 {
     uint64_t sum = s->process_bytes;
     int code;
@@ -213,7 +213,7 @@ static int check_room(struct serve_models *s, uint32_t i, char *err, size_t err_
 
 static int load_at_start(struct serve_models *s, uint32_t i, char *err, size_t err_len)
 {
-    const int code = check_room(s, i, err, err_len);
+    const int code = check_memory_room(s, i, err, err_len);
 
     return code == EXIT_OK ? load_one(s, i, false, err, err_len) : code;
 }
@@ -294,8 +294,8 @@ static void look_inside(void *ud)
 }
 
 /* Find out how much memory a model needs, from the header of its file. */
-static int look(void *ud, uint32_t i, uint64_t files, struct server_look *out, char *err,
-                size_t err_len)
+static int look_at_files(void *ud, uint32_t i, uint64_t files, struct server_look *out, char *err,
+                         size_t err_len)
 {
     struct serve_models *s = ud;
     struct looking l = {s, &s->all[i], err, err_len, EXIT_OK};
@@ -310,7 +310,7 @@ static int look(void *ud, uint32_t i, uint64_t files, struct server_look *out, c
     return l.code == EXIT_OK ? 0 : ERR_FORMAT;
 }
 
-static int load(void *ud, uint32_t i, char *err, size_t err_len)
+static int load_served(void *ud, uint32_t i, char *err, size_t err_len)
 {
     struct serve_models *s = ud;
 
@@ -345,7 +345,8 @@ static uint32_t permille(void *ud, uint32_t i)
 
 struct server_loader serve_models_loader(struct serve_models *s)
 {
-    return (struct server_loader){look, load, unload, loaded, unloaded, permille, s};
+    return (struct server_loader){look_at_files, load_served, unload, loaded,
+                                  unloaded,      permille,    s};
 }
 
 /* ---- the end ---- */

@@ -47,7 +47,7 @@ int serve_reload_create(struct serve_reload **out, const struct serve_reload_opt
 }
 
 /* Drop everything that was read and not applied. */
-static void drop(struct serve_reload *r)
+static void drop_reload(struct serve_reload *r)
 {
     struct serve_models *m = r->opt.models;
 
@@ -68,7 +68,7 @@ void serve_reload_destroy(struct serve_reload **r)
 {
     if (*r == NULL)
         return;
-    drop(*r);
+    drop_reload(*r);
     mem_free(*r);
     *r = NULL;
 }
@@ -81,7 +81,8 @@ static void item_of(const struct served *m, struct model_item *item)
 }
 
 /* The index of the model of that name, even if it was removed; or r->n. */
-static uint32_t find(const struct serve_reload *r, const char *name, struct model_item *item)
+static uint32_t find_model_item(const struct serve_reload *r, const char *name,
+                                struct model_item *item)
 {
     for (uint32_t i = 0; i < r->n; i++) {
         models_get(r->known[i], 0, item);
@@ -121,7 +122,7 @@ static int keep_fetched(struct serve_reload *r, char *err, size_t err_len)
         if (hub_reference_is(item.path)) {
             struct model_item known;
 
-            if (find(r, item.name, &known) < r->n)
+            if (find_model_item(r, item.name, &known) < r->n)
                 item = known;
             else if ((rc = find_cached(&item, err, err_len)) < 0)
                 break;
@@ -142,7 +143,7 @@ static int read_model(struct serve_reload *r, uint32_t i, char *err, size_t err_
     uint32_t at;
 
     models_get(r->fresh.model, i, &item);
-    at = find(r, item.name, &known);
+    at = find_model_item(r, item.name, &known);
     if (at < r->n) {
         r->now[at] = i;
         return served_settings_read(&r->next[at], &r->fresh, i, true, err, err_len);
@@ -190,12 +191,12 @@ static int begin_reading(void *ud)
 {
     struct serve_reload *r = ud;
 
-    drop(r);
+    drop_reload(r);
     for (; r->n < r->opt.models->n; r->n++) {
         r->now[r->n] = GONE;
         r->known[r->n] = mem_strdup(r->opt.models->all[r->n].config.model);
         if (r->known[r->n] == NULL) {
-            drop(r);
+            drop_reload(r);
             return ERR_NOMEM;
         }
     }
@@ -210,7 +211,7 @@ static int read_again(void *ud, char *err, size_t err_len)
     hold_here("QUIRE_DEBUG_HOLD_SETTINGS");
     rc = read_fresh(r, err, err_len);
     if (rc < 0)
-        drop(r);
+        drop_reload(r);
     return rc;
 }
 
@@ -346,7 +347,7 @@ static void apply(void *ud)
     }
     add_models(r);
     server_settle(r->opt.models->server);
-    drop(r);
+    drop_reload(r);
 }
 
 struct server_reload serve_reload_callbacks(struct serve_reload *r)

@@ -43,7 +43,7 @@ static void add_weights(struct sandbox_paths *p, const struct config *c, const c
 
 /* Allow what loads of a model need: models are loaded after this, with caches and swap files that
  * are created then. The journal is already open. */
-static void add_model(struct sandbox_paths *p, const struct config *c)
+static void allow_model(struct sandbox_paths *p, const struct config *c)
 {
     struct model_item item;
 
@@ -163,7 +163,7 @@ int serve_sandbox_enter(const struct config *c, const struct served *models, uin
     if (rc < 0)
         return snprintf(err, err_len, "no memory for the sandbox"), rc;
     for (uint32_t i = 0; i < n_models; i++) {
-        add_model(paths, &models[i].config);
+        allow_model(paths, &models[i].config);
         add_adapters(paths, &models[i].config);
     }
     add_server(paths, c);

@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void print_help(void)
+static void print_top_help(void)
 {
     fputs(
         "quire top [URL] [options]\n"
@@ -39,7 +39,7 @@ static void print_help(void)
 }
 
 /* Wipe the key out of argv, so that lists of processes do not show it. */
-static char *take_key(const char *argument)
+static char *take_api_key(const char *argument)
 {
     const char *key = argument != NULL ? argument : getenv("QUIRE_API_KEY");
     char *copy = mem_strdup(key != NULL ? key : "");
@@ -49,7 +49,7 @@ static char *take_key(const char *argument)
     return copy;
 }
 
-static int run(const struct top_options *options)
+static int run_top(const struct top_options *options)
 {
     char err[600];
 
@@ -69,7 +69,7 @@ int cmd_top(int argc, char **argv)
     int code;
 
     if (is_question)
-        return print_help(), EXIT_OK;
+        return print_top_help(), EXIT_OK;
     options.is_once = command_take_switch(&argc, argv, "--once");
     if (!command_take_value(&argc, argv, "--key", &key) ||
         !command_take_value(&argc, argv, "--model", &options.model) ||
@@ -87,9 +87,9 @@ int cmd_top(int argc, char **argv)
         return command_fail(EXIT_USAGE, "unexpected '%s'; quire top --help says what is possible",
                             argv[argc - 1]);
     options.url = argc == 2 ? argv[1] : options.url;
-    copy = take_key(key);
+    copy = take_api_key(key);
     options.key = copy;
-    code = run(&options);
+    code = run_top(&options);
     if (copy != NULL)
         explicit_bzero(copy, strlen(copy));
     mem_free(copy);

@@ -25,7 +25,7 @@
 #define MAX_FLAGS 8
 #define MAX_FLAG 96
 
-static void print_help(void)
+static void print_verify_help(void)
 {
     fputs("quire verify FILE [settings]\n"
           "Compute again what the receipts in a file (-: standard input) say was computed, and\n"
@@ -148,14 +148,14 @@ static int load_config(struct config *c, int argc, char **argv, struct flags *f,
         all[n++] = argv[i];
     for (int i = 0; i < n_own; i++)
         all[n++] = (char *)(uintptr_t)own[i]; /* they are only read */
-    code = command_config(c, n, all, print_help, done);
+    code = command_config(c, n, all, print_verify_help, done);
     mem_free(all);
     return code;
 }
 
 /* ---- checking ---- */
 
-static void on_wake(void *ud)
+static void on_verify_wake(void *ud)
 {
     sem_post(ud);
 }
@@ -176,7 +176,7 @@ static void check_lines(struct served *model, sem_t *wake, struct lines l, struc
            v->n_tokens, v->n_different);
 }
 
-static int run(const struct config *c, const struct lines *l)
+static int run_verify(const struct config *c, const struct lines *l)
 {
     struct served model;
     struct verifier v = {.n_different = 1};
@@ -184,7 +184,8 @@ static int run(const struct config *c, const struct lines *l)
     char err[512];
     int code;
     const struct store_place nowhere = {0};
-    const struct served_company company = {.wake = on_wake, .wake_ud = &wake, .place = &nowhere};
+    const struct served_company company = {
+        .wake = on_verify_wake, .wake_ud = &wake, .place = &nowhere};
 
     sem_init(&wake, 0, 0);
     code = served_init(&model, c, 0, false, err, sizeof(err));
@@ -221,7 +222,7 @@ static int verify(int argc, char **argv, struct buf *file)
     flags_of(text, n, &flags);
     code = load_config(&config, argc, argv, &flags, &done);
     if (!done && code == EXIT_OK)
-        code = run(&config, &l);
+        code = run_verify(&config, &l);
     if (!done)
         config_release(&config);
     return code;
@@ -236,7 +237,7 @@ int cmd_verify(int argc, char **argv)
     int code;
 
     if (argc < 2 || (path[0] == '-' && path[1] != '\0')) {
-        code = command_config(&config, argc, argv, print_help, &done);
+        code = command_config(&config, argc, argv, print_verify_help, &done);
         if (done)
             return code;
         config_release(&config);

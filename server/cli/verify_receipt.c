@@ -50,14 +50,14 @@ static const cJSON *member(const cJSON *object, const char *name)
     return cJSON_GetObjectItemCaseSensitive(object, name);
 }
 
-static const char *text_of(const cJSON *object, const char *name)
+static const char *receipt_text(const cJSON *object, const char *name)
 {
     const cJSON *item = member(object, name);
 
     return cJSON_IsString(item) ? item->valuestring : "";
 }
 
-static double number_of(const cJSON *object, const char *name, double otherwise)
+static double receipt_number(const cJSON *object, const char *name, double otherwise)
 {
     const cJSON *item = member(object, name);
 
@@ -104,17 +104,18 @@ static bool has_same_settings(struct verifier *v, const cJSON *receipt)
     char text[32];
 
     snprintf(text, sizeof(text), "%" PRIu32, v->model->engine.model->shape.n_ctx);
-    if (strcmp(text_of(settings, "context"), text) != 0) {
-        differs(v, "context is %s here, and '%.20s' there", text, text_of(settings, "context"));
+    if (strcmp(receipt_text(settings, "context"), text) != 0) {
+        differs(v, "context is %s here, and '%.20s' there", text,
+                receipt_text(settings, "context"));
         return false;
     }
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         const char *here = config_show(&v->model->config, names[i], text, sizeof(text));
 
-        if (strcmp(text_of(settings, names[i]), here) == 0)
+        if (strcmp(receipt_text(settings, names[i]), here) == 0)
             continue;
         differs(v, "%s is '%s' here, and '%.40s' there", names[i], here,
-                text_of(settings, names[i]));
+                receipt_text(settings, names[i]));
         return false;
     }
     return true;
@@ -147,22 +148,22 @@ static void take_defaults(struct verifier *v, const cJSON *receipt)
         .reasoning_budget = (int32_t)whole_of(member(d, "reasoning_budget"), -1),
         .template_kwargs = cJSON_Duplicate(member(d, "chat_template_kwargs"), true),
     };
-    (void)request_defaults_take_message(r, text_of(d, "reasoning_budget_message"));
+    (void)request_defaults_take_message(r, receipt_text(d, "reasoning_budget_message"));
 }
 
 /* ---- the request ---- */
 
 static const struct wire_format *format_of(const cJSON *receipt)
 {
-    const char *endpoint = text_of(receipt, "endpoint");
+    const char *endpoint = receipt_text(receipt, "endpoint");
 
     if (strcmp(endpoint, "/v1/completions") == 0)
         return &wire_openai_completions;
     return strcmp(endpoint, "/v1/chat/completions") == 0 ? &wire_openai_chat : NULL;
 }
 
-static bool parse(struct verifier *v, const cJSON *receipt, const char *text, size_t n,
-                  struct api_request *p)
+static bool parse_receipt(struct verifier *v, const cJSON *receipt, const char *text, size_t n,
+                          struct api_request *p)
 {
     const struct api_headers headers = {.now = whole_of(member(receipt, "time"), 0),
                                         .keeps_streams = true};
@@ -200,10 +201,10 @@ static bool take_adapter(struct verifier *v, const cJSON *receipt, struct api_re
     struct api_error e = {0};
     char numbers[40];
 
-    *choice = (struct adapter_choice){.scale = (float)number_of(adapter, "scale", 1)};
+    *choice = (struct adapter_choice){.scale = (float)receipt_number(adapter, "scale", 1)};
     if (adapter == NULL)
         return true;
-    snprintf(choice->name, sizeof(choice->name), "%s", text_of(adapter, "name"));
+    snprintf(choice->name, sizeof(choice->name), "%s", receipt_text(adapter, "name"));
     if (v->model->adapters == NULL ||
         adapter_set_take(v->model->adapters, choice->name, &wait, &a, &e) < 0 || a == NULL) {
         differs(v, "its adapter '%s' is not here: name it with --adapters NAME=PATH",
@@ -211,9 +212,9 @@ static bool take_adapter(struct verifier *v, const cJSON *receipt, struct api_re
         return false;
     }
     snprintf(numbers, sizeof(numbers), "%016" PRIx64 "%016" PRIx64, a->id[1], a->id[0]);
-    if (strcmp(numbers, text_of(adapter, "numbers")) != 0) {
+    if (strcmp(numbers, receipt_text(adapter, "numbers")) != 0) {
         differs(v, "the numbers of the adapter '%s' are %s here, and %.32s there", choice->name,
-                numbers, text_of(adapter, "numbers"));
+                numbers, receipt_text(adapter, "numbers"));
         adapter_unref(&a);
         return false;
     }
@@ -248,7 +249,7 @@ static bool is_consistent(struct verifier *v, const cJSON *choice, const struct 
     char digest[DIGEST_TEXT];
 
     if (digest_tokens(x->tokens.ids, x->tokens.n, digest) == 0 &&
-        strcmp(digest, text_of(choice, "answer")) == 0)
+        strcmp(digest, receipt_text(choice, "answer")) == 0)
         return true;
     differs(v, "the receipt contradicts itself: its tokens are not those of its digest");
     return false;
@@ -265,7 +266,7 @@ static struct request **find_request(struct verifier *v, const cJSON *choice,
         const struct request *r = p->requests[i];
 
         if (r != NULL && digest_tokens(r->ids, r->n_prompt, digest) == 0 &&
-            strcmp(digest, text_of(choice, "prompt")) == 0)
+            strcmp(digest, receipt_text(choice, "prompt")) == 0)
             return &p->requests[i];
     }
     differs(v, "no prompt of its request, as it is read here, is that of choice %" PRId64
@@ -275,22 +276,22 @@ static struct request **find_request(struct verifier *v, const cJSON *choice,
 }
 
 /* Remove time limits and reports that only a waiting client needs. */
-static void prepare(struct verifier *v, const cJSON *choice, const struct expected *x,
-                    struct request *r)
+static void prepare_choice(struct verifier *v, const cJSON *choice, const struct expected *x,
+                           struct request *r)
 {
     const uint32_t n = (uint32_t)x->tokens.n;
 
     r->id = v->next_id++;
     r->arrival_us = clock_us();
     r->deadline_us = r->timeout_us = r->queue_until_us = r->first_by_us = 0;
-    r->sampling.seed = strtoull(text_of(choice, "seed"), NULL, 10);
+    r->sampling.seed = strtoull(receipt_text(choice, "seed"), NULL, 10);
     r->score_prompt = r->reports_progress = false;
     r->max_tokens = n < r->max_tokens ? n : r->max_tokens;
 }
 
 /* Compare the tokens as they come. The recorded answer may be shorter, because a stop string ends
  * an answer before the limit: the comparison ends with its last token. */
-static void follow(struct verifier *v, struct expected *x)
+static void follow_choice(struct verifier *v, struct expected *x)
 {
     struct event events[16];
 
@@ -309,7 +310,7 @@ static void follow(struct verifier *v, struct expected *x)
     }
 }
 
-static void tell(struct verifier *v, const cJSON *choice, const struct expected *x)
+static void tell_choice(struct verifier *v, const cJSON *choice, const struct expected *x)
 {
     const int64_t index = whole_of(member(choice, "index"), 0);
 
@@ -331,12 +332,12 @@ static void check_choice(struct verifier *v, const cJSON *choice, const struct a
     if (read_tokens(member(choice, "tokens"), &x.tokens) < 0)
         differs(v, "its tokens cannot be read");
     else if (is_consistent(v, choice, &x) && (r = find_request(v, choice, p)) != NULL) {
-        prepare(v, choice, &x, *r);
+        prepare_choice(v, choice, &x, *r);
         if (x.tokens.n > 0 && queue_post(v->model->queue, *r) == 0) {
             *r = NULL; /* the engine owns it */
-            follow(v, &x);
+            follow_choice(v, &x);
         }
-        tell(v, choice, &x);
+        tell_choice(v, choice, &x);
     }
     token_list_release(&x.tokens);
 }
@@ -350,21 +351,21 @@ static void check_choices(struct verifier *v, const cJSON *receipt, const struct
     cJSON_ArrayForEach(choice, member(receipt, "choices")) check_choice(v, choice, p);
 }
 
-static void check(struct verifier *v, const cJSON *receipt, const char *text, size_t n)
+static void check_receipt(struct verifier *v, const cJSON *receipt, const char *text, size_t n)
 {
     struct api_request p = {0};
 
-    if (number_of(receipt, "receipt", 0) != RECEIPT_VERSION) {
+    if (receipt_number(receipt, "receipt", 0) != RECEIPT_VERSION) {
         differs(v, "it is no receipt of version %d", RECEIPT_VERSION);
         return;
     }
-    if (strcmp(text_of(receipt, "quire"), quire_version()) != 0)
+    if (strcmp(receipt_text(receipt, "quire"), quire_version()) != 0)
         printf("%s: note: it was computed by version %.80s, this is %s\n", v->place,
-               text_of(receipt, "quire"), quire_version());
+               receipt_text(receipt, "quire"), quire_version());
     if (!has_same_weights(v, receipt) || !has_same_settings(v, receipt))
         return;
     take_defaults(v, receipt);
-    if (parse(v, receipt, text, n, &p) && take_adapter(v, receipt, &p))
+    if (parse_receipt(v, receipt, text, n, &p) && take_adapter(v, receipt, &p))
         check_choices(v, receipt, &p);
     api_request_release(&p);
 }
@@ -381,8 +382,8 @@ void verify_receipt(struct verifier *v, const char *text, size_t n)
     }
     if (cJSON_IsObject(member(json, "receipt")) &&
         json_member_text(text, n, "receipt", &inner, &len))
-        check(v, member(json, "receipt"), inner, len);
+        check_receipt(v, member(json, "receipt"), inner, len);
     else
-        check(v, json, text, n);
+        check_receipt(v, json, text, n);
     cJSON_Delete(json);
 }

@@ -76,7 +76,7 @@ void doctor_print(const struct doctor_report *r, FILE *out)
             r->count[DOCTOR_PROBLEM] + r->count[DOCTOR_NOTE] + r->count[DOCTOR_OK]);
 }
 
-static void add_member(struct buf *b, const char *key, const char *value)
+static void add_report_member(struct buf *b, const char *key, const char *value)
 {
     buf_printf(b, ",\"%s\":", key);
     json_add_cstring(b, value);
@@ -91,10 +91,10 @@ void doctor_print_json(const struct doctor_report *r, FILE *out)
                r->count[DOCTOR_NOTE]);
     for (uint32_t i = 0; i < r->n_checks; i++) {
         buf_printf(&b, "%s{\"level\":\"%s\"", i > 0 ? "," : "", level_names[r->checks[i].level]);
-        add_member(&b, "name", r->checks[i].name);
-        add_member(&b, "text", r->checks[i].text);
+        add_report_member(&b, "name", r->checks[i].name);
+        add_report_member(&b, "text", r->checks[i].text);
         if (r->checks[i].remedy[0] != '\0')
-            add_member(&b, "remedy", r->checks[i].remedy);
+            add_report_member(&b, "remedy", r->checks[i].remedy);
         buf_add_char(&b, '}');
     }
     buf_add_str(&b, "]}");

@@ -305,7 +305,7 @@ static int open_worker(const struct block_store *s, struct worker *w)
                                   : store_folder_open(&w->backend, s->opt.place, s->opt.max_bytes);
 }
 
-static int start(struct block_store *s, struct worker *w, void *(*run)(void *))
+static int start_workers(struct block_store *s, struct worker *w, void *(*run)(void *))
 {
     w->runs = pthread_create(&w->thread, NULL, run, s) == 0;
     return w->runs ? 0 : ERR_INTERNAL;
@@ -330,9 +330,9 @@ static int open_parts(struct block_store *s)
     if (rc == 0)
         rc = open_worker(s, &s->writer);
     if (rc == 0)
-        rc = start(s, &s->reader, read_main);
+        rc = start_workers(s, &s->reader, read_main);
     if (rc == 0)
-        rc = start(s, &s->writer, write_main);
+        rc = start_workers(s, &s->writer, write_main);
     return rc;
 }
 
@@ -387,7 +387,7 @@ void block_store_flush(struct block_store *s, uint32_t most_ms)
 }
 
 /* Join the thread; false: it hangs. */
-static bool join(struct worker *w)
+static bool join_worker(struct worker *w)
 {
     struct timespec until;
 
@@ -419,8 +419,8 @@ int block_store_close(struct block_store **store)
         block_offers_wake(s->offers);
     if (s->fetch != NULL)
         prefix_fetch_wake(s->fetch);
-    is_over = join(&s->reader) && is_over;
-    is_over = join(&s->writer) && is_over;
+    is_over = join_worker(&s->reader) && is_over;
+    is_over = join_worker(&s->writer) && is_over;
     if (!is_over) {
         log_warn("store", "event=left_behind reason=\"a call has not come back\"");
         return ERR_BUSY;

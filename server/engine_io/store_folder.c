@@ -45,7 +45,7 @@ struct store_folder {
     uint64_t n_written;
 };
 
-static int fail(struct store_folder *f, const char *what, const char *name)
+static int fail_folder(struct store_folder *f, const char *what, const char *name)
 {
     snprintf(f->base.why, sizeof(f->base.why), "%s %.20s: %s", what, name, strerror(errno));
     return ERR_IO;
@@ -85,7 +85,7 @@ static int folder_count(struct store_backend *b, const store_name *names, uint32
         if (faccessat(f->fd, path, R_OK, 0) == 0)
             continue;
         if (errno != ENOENT)
-            return fail(f, "cannot find", names[i]);
+            return fail_folder(f, "cannot find", names[i]);
         break;
     }
     return (int)i;
@@ -120,10 +120,10 @@ static int64_t folder_get(struct store_backend *b, const char *name, uint8_t *bu
     path_of(path, name);
     fd = openat(f->fd, path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
     if (fd < 0)
-        return errno == ENOENT ? ERR_NOENT : fail(f, "cannot open", name);
+        return errno == ENOENT ? ERR_NOENT : fail_folder(f, "cannot open", name);
     n = read_record(fd, buf, size);
     if (n < 0)
-        n = fail(f, "cannot read", name);
+        n = fail_folder(f, "cannot read", name);
     else
         touch(fd);
     close(fd);
@@ -141,15 +141,15 @@ static int folder_put(struct store_backend *b, const char *name, const uint8_t *
              (unsigned long long)(clock_us() ^ f->n_written++ << 48));
     fd = openat(f->fd, part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0)
-        return fail(f, "cannot make", name);
+        return fail_folder(f, "cannot make", name);
     if (file_write(fd, bytes, n, FILE_POSITION) < 0)
-        rc = fail(f, "cannot write", name);
+        rc = fail_folder(f, "cannot write", name);
     if (close(fd) < 0 && rc == 0) /* a network's file system reports errors here */
-        rc = fail(f, "cannot write", name);
+        rc = fail_folder(f, "cannot write", name);
     /* Not synced, which would cost more than a record saves: a record that a power failure has cut
      * fails its checksum, is removed, and is computed again. */
     if (rc == 0 && renameat(f->fd, part, f->fd, path) < 0)
-        rc = fail(f, "cannot rename", name);
+        rc = fail_folder(f, "cannot rename", name);
     if (rc < 0)
         (void)unlinkat(f->fd, part, 0);
     else
@@ -163,13 +163,14 @@ static int folder_remove(struct store_backend *b, const char *name)
     char path[KV_RECORD_NAME + 16];
 
     path_of(path, name);
-    return unlinkat(f->fd, path, 0) == 0 || errno == ENOENT ? 0 : fail(f, "cannot remove", name);
+    return unlinkat(f->fd, path, 0) == 0 || errno == ENOENT ? 0
+                                                            : fail_folder(f, "cannot remove", name);
 }
 
 /* ---- the budget ---- */
 
 /* The bucket of an age: the older, the higher. */
-static unsigned bucket_of(uint64_t ms)
+static unsigned age_bucket(uint64_t ms)
 {
     const unsigned log = 63u - (unsigned)__builtin_clzll(ms | 1);
     const unsigned part = (unsigned)(log >= 4 ? ms >> (log - 4) : ms << (4 - log)) & 15;
@@ -199,7 +200,7 @@ static void see_file(struct folder_sum *s, int dir, const char *name)
         return; /* not a record */
     if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(st.st_mode))
         return; /* another server has just removed it */
-    bucket = bucket_of(age_ms(&st, s->now));
+    bucket = age_bucket(age_ms(&st, s->now));
     if (is_part) {
         if (age_ms(&st, s->now) > PART_AFTER_MS)
             (void)unlinkat(dir, name, 0);

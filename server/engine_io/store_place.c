@@ -56,7 +56,7 @@ static bool starts_with(const char *text, const char *with, const char **rest)
 }
 
 /* Parse digits up to `most`, with nothing after them; -1: something else. */
-static long number(const char *text, long most)
+static long place_number(const char *text, long most)
 {
     char *end;
     const long v = strtol(text, &end, 10);
@@ -72,7 +72,7 @@ static int parse_host(struct store_place *p, char *text, char *err, size_t err_l
     if (text[0] == '[' && colon != NULL)
         colon++;
     if (colon != NULL) {
-        port = number(colon + 1, 65535);
+        port = place_number(colon + 1, 65535);
         *colon = '\0';
     }
     if (text[0] == '[' && text[strlen(text) - 1] == ']') {
@@ -98,10 +98,10 @@ static int parse_redis(struct store_place *p, const char *rest, char *err, size_
         return fail(ERR_INVAL, err, err_len, "'kv_store' is too long");
     slash = strchr(text, '/');
     if (slash != NULL && slash[1] != '\0') {
-        if (number(slash + 1, 65535) < 0)
+        if (place_number(slash + 1, 65535) < 0)
             return fail(ERR_INVAL, err, err_len, "'kv_store': '%.100s' is no number of a database",
                         slash + 1);
-        p->db = (unsigned)number(slash + 1, 65535);
+        p->db = (unsigned)place_number(slash + 1, 65535);
     }
     if (slash != NULL)
         *slash = '\0';
@@ -121,7 +121,7 @@ static int parse_redis(struct store_place *p, const char *rest, char *err, size_
     return parse_host(p, host, err, err_len);
 }
 
-static int parse(struct store_place *p, const char *url, char *err, size_t err_len)
+static int parse_place(struct store_place *p, const char *url, char *err, size_t err_len)
 {
     const char *rest;
 
@@ -138,7 +138,7 @@ static int parse(struct store_place *p, const char *url, char *err, size_t err_l
 }
 
 /* Read the file's first line. */
-static int read_line(const char *path, char *out, size_t size, char *err, size_t err_len)
+static int read_secret_line(const char *path, char *out, size_t size, char *err, size_t err_len)
 {
     const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
     const ssize_t n = fd >= 0 ? read(fd, out, size - 1) : -1;
@@ -191,7 +191,7 @@ static int share_file(const struct store_place *p, const char *offered, char *se
         return fail(ERR_IO, err, err_len, "'kv_store': cannot make %.200s: %s", path,
                     strerror(errno));
     (void)unlink(part);
-    return read_line(path, secret, size, err, err_len);
+    return read_secret_line(path, secret, size, err, err_len);
 }
 
 /* ---- Redis ---- */
@@ -255,14 +255,14 @@ int store_place_open(struct store_place *p, const char *url, const char *passwor
     *p = (struct store_place){.timeout_ms = timeout_ms};
     if (url[0] == '\0')
         return 0;
-    rc = parse(p, url, err, err_len);
+    rc = parse_place(p, url, err, err_len);
     if (rc == 0 && p->is_redis && !store_redis_is_built())
         rc = fail(ERR_UNSUPPORTED, err, err_len,
                   "'kv_store' is '%.100s', and this program was built without hiredis (Debian: "
                   "libhiredis-dev)",
                   url);
     if (rc == 0 && password_file[0] != '\0')
-        rc = read_line(password_file, p->password, sizeof(p->password), err, err_len);
+        rc = read_secret_line(password_file, p->password, sizeof(p->password), err, err_len);
     if (rc == 0)
         rc = p->is_redis ? resolve(p, err, err_len) : make_folders(p, err, err_len);
     if (rc == 0)

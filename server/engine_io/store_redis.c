@@ -46,7 +46,7 @@ bool store_redis_is_built(void)
 
 /* ---- the connection ---- */
 
-static int fail(struct store_redis *r, const char *what, const char *why)
+static int fail_redis(struct store_redis *r, const char *what, const char *why)
 {
     snprintf(r->base.why, sizeof(r->base.why), "%s: %.120s", what, why);
     redisFree(r->c); /* NULL is allowed; the state of the connection is unknown */
@@ -77,15 +77,16 @@ static int send_all(struct store_redis *r, const char *what, uint64_t end_ms)
 
     while (!is_sent) {
         if (redisBufferWrite(r->c, &is_sent) != REDIS_OK)
-            return fail(r, what, r->c->errstr);
+            return fail_redis(r, what, r->c->errstr);
         if (!is_sent && clock_ms() > end_ms)
-            return fail(r, what, "the server takes the command too slowly");
+            return fail_redis(r, what, "the server takes the command too slowly");
     }
     return 0;
 }
 
 /* Receive the next answer of at most `most` bytes. NULL: it failed, with the reason in base.why. */
-static redisReply *receive(struct store_redis *r, const char *what, size_t most, uint64_t end_ms)
+static redisReply *receive_reply(struct store_redis *r, const char *what, size_t most,
+                                 uint64_t end_ms)
 {
     const redisReader *reader = r->c->reader;
     const char *why = NULL;
@@ -109,23 +110,23 @@ static redisReply *receive(struct store_redis *r, const char *what, size_t most,
         why = a->str;
     if (why == NULL)
         return a;
-    (void)fail(r, what, why);
+    (void)fail_redis(r, what, why);
     if (a != NULL)
         freeReplyObject(a);
     return NULL;
 }
 
 /* The time until which a command and its answer, of `bytes` bytes together, must have passed. */
-static uint64_t end_of(const struct store_redis *r, size_t bytes)
+static uint64_t reply_end(const struct store_redis *r, size_t bytes)
 {
     return clock_ms() + r->place->timeout_ms + bytes / BYTES_PER_MS;
 }
 
 /* Send one command and receive its answer; `bytes`: of the value in either. NULL: it failed. */
-static redisReply *ask(struct store_redis *r, const char *what, size_t bytes, const char *format,
-                       ...)
+static redisReply *ask_redis(struct store_redis *r, const char *what, size_t bytes,
+                             const char *format, ...)
 {
-    const uint64_t end_ms = end_of(r, bytes);
+    const uint64_t end_ms = reply_end(r, bytes);
     va_list args;
     int rc;
 
@@ -133,8 +134,9 @@ static redisReply *ask(struct store_redis *r, const char *what, size_t bytes, co
     rc = redisvAppendCommand(r->c, format, args);
     va_end(args);
     if (rc != REDIS_OK)
-        return (void)fail(r, what, r->c->errstr), NULL;
-    return send_all(r, what, end_ms) == 0 ? receive(r, what, bytes + MORE_BYTES, end_ms) : NULL;
+        return (void)fail_redis(r, what, r->c->errstr), NULL;
+    return send_all(r, what, end_ms) == 0 ? receive_reply(r, what, bytes + MORE_BYTES, end_ms)
+                                          : NULL;
 }
 
 static int done(redisReply *reply)
@@ -151,11 +153,11 @@ static int greet(struct store_redis *r)
     int rc = 0;
 
     if (p->password[0] != '\0' && p->user[0] != '\0')
-        rc = done(ask(r, "AUTH", 0, "AUTH %s %s", p->user, p->password));
+        rc = done(ask_redis(r, "AUTH", 0, "AUTH %s %s", p->user, p->password));
     else if (p->password[0] != '\0')
-        rc = done(ask(r, "AUTH", 0, "AUTH %s", p->password));
+        rc = done(ask_redis(r, "AUTH", 0, "AUTH %s", p->password));
     if (rc == 0 && p->db != 0)
-        rc = done(ask(r, "SELECT", 0, "SELECT %u", p->db));
+        rc = done(ask_redis(r, "SELECT", 0, "SELECT %u", p->db));
     return rc;
 }
 
@@ -170,9 +172,9 @@ static int connect_now(struct store_redis *r)
         return ERR_BUSY;
     r->c = redisConnectWithTimeout(p->address, p->port, timeout);
     if (r->c == NULL || r->c->err != 0)
-        return fail(r, "cannot connect", r->c != NULL ? r->c->errstr : "no memory");
+        return fail_redis(r, "cannot connect", r->c != NULL ? r->c->errstr : "no memory");
     if (redisSetTimeout(r->c, timeout) != REDIS_OK)
-        return fail(r, "cannot set a timeout", r->c->errstr);
+        return fail_redis(r, "cannot set a timeout", r->c->errstr);
     r->answers = *r->c->reader->fn;
     r->answers.createArray = refuse_list;
     r->c->reader->fn = &r->answers;
@@ -191,20 +193,20 @@ static void went_well(struct store_redis *r)
 static int redis_count(struct store_backend *b, const store_name *names, uint32_t n)
 {
     struct store_redis *r = (struct store_redis *)b;
-    const uint64_t end_ms = end_of(r, 0);
+    const uint64_t end_ms = reply_end(r, 0);
     int rc = connect_now(r);
     uint32_t n_there = 0;
     bool goes_on = true;
 
     for (uint32_t i = 0; i < n && rc == 0; i++)
         if (redisAppendCommand(r->c, "EXISTS " KEY, names[i]) != REDIS_OK)
-            rc = fail(r, "EXISTS", r->c->errstr);
+            rc = fail_redis(r, "EXISTS", r->c->errstr);
     if (rc == 0)
         rc = send_all(r, "EXISTS", end_ms);
     if (rc < 0)
         return rc;
     for (uint32_t i = 0; i < n; i++) {
-        redisReply *a = receive(r, "EXISTS", MORE_BYTES, end_ms);
+        redisReply *a = receive_reply(r, "EXISTS", MORE_BYTES, end_ms);
 
         if (a == NULL)
             return ERR_IO;
@@ -225,7 +227,7 @@ static int64_t redis_get(struct store_backend *b, const char *name, uint8_t *buf
 
     if (rc < 0)
         return rc;
-    a = ask(r, "GET", size, "GET " KEY, name);
+    a = ask_redis(r, "GET", size, "GET " KEY, name);
     if (a == NULL)
         return ERR_IO;
     if (a->type == REDIS_REPLY_STRING) {
@@ -243,7 +245,7 @@ static int redis_put(struct store_backend *b, const char *name, const uint8_t *b
     int rc = connect_now(r);
 
     if (rc == 0)
-        rc = done(ask(r, "SET", n, "SET " KEY " %b", name, bytes, n));
+        rc = done(ask_redis(r, "SET", n, "SET " KEY " %b", name, bytes, n));
     if (rc == 0)
         went_well(r);
     return rc;
@@ -254,7 +256,7 @@ static int redis_remove(struct store_backend *b, const char *name)
     struct store_redis *r = (struct store_redis *)b;
     const int rc = connect_now(r);
 
-    return rc < 0 ? rc : done(ask(r, "DEL", 0, "DEL " KEY, name));
+    return rc < 0 ? rc : done(ask_redis(r, "DEL", 0, "DEL " KEY, name));
 }
 
 /* Reconnect, if need be, when the server answers again. */
@@ -268,7 +270,7 @@ static int redis_tidy(struct store_backend *b, uint64_t *bytes)
         return 0;
     rc = connect_now(r);
     if (rc == 0)
-        rc = done(ask(r, "PING", 0, "PING"));
+        rc = done(ask_redis(r, "PING", 0, "PING"));
     if (rc == 0)
         went_well(r);
     return rc;
@@ -307,9 +309,9 @@ int store_redis_secret(const struct store_place *place, const char *offered, cha
     int rc = connect_now(&r);
 
     if (rc == 0)
-        rc = done(ask(&r, "SET", 0, "SET quire:secret %s NX", offered));
+        rc = done(ask_redis(&r, "SET", 0, "SET quire:secret %s NX", offered));
     if (rc == 0)
-        a = ask(&r, "GET", 0, "GET quire:secret");
+        a = ask_redis(&r, "GET", 0, "GET quire:secret");
     if (rc == 0 && (a == NULL || a->type != REDIS_REPLY_STRING))
         rc = ERR_IO;
     if (rc == 0)

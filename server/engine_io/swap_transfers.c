@@ -1,9 +1,9 @@
 /* server/engine_io/swap_transfers.c - see swap_transfers.h.
  *
  * A fixed array of two jobs: swap_transfers_pump() fills free ones from the engine's queue, a
- * thread of libuv's pool copies between RAM and file, and after_work(), on the I/O thread, reports
- * the result with its duration back through the queue. If a job cannot be posted, the engine gets
- * ERR_IO at once.
+ * thread of libuv's pool copies between RAM and file, and after_transfer_work(), on the I/O thread,
+ * reports the result with its duration back through the queue. If a job cannot be posted, the
+ * engine gets ERR_IO at once.
  */
 #include "server/engine_io/swap_transfers.h"
 
@@ -13,7 +13,7 @@
 #include "scheduler/queue.h"
 #include "server/process/loop_guard.h"
 
-static void on_work(uv_work_t *work)
+static void on_transfer_work(uv_work_t *work)
 {
     struct swap_transfer *j = work->data;
     const uint64_t start = clock_us();
@@ -25,7 +25,7 @@ static void on_work(uv_work_t *work)
     j->us = clock_us() - start;
 }
 
-static void after_work(uv_work_t *work, int status)
+static void after_transfer_work(uv_work_t *work, int status)
 {
     LOOP_CALLBACK(work->loop, "swap.done");
     struct swap_transfer *j = work->data;
@@ -37,12 +37,12 @@ static void after_work(uv_work_t *work, int status)
     swap_transfers_pump(s);
 }
 
-static void begin(struct swap_transfers *s, struct swap_transfer *j)
+static void begin_transfer(struct swap_transfers *s, struct swap_transfer *j)
 {
     j->owner = s;
     j->work.data = j;
     j->begin_us = clock_us();
-    if (uv_queue_work(s->loop, &j->work, on_work, after_work) == 0)
+    if (uv_queue_work(s->loop, &j->work, on_transfer_work, after_transfer_work) == 0)
         return;
     j->owner = NULL;
     queue_io_done(s->queue, j->io.copy, ERR_IO, j->io.n, 0);
@@ -54,7 +54,7 @@ void swap_transfers_pump(struct swap_transfers *s)
         return;
     for (int i = 0; i < SWAP_TRANSFERS_JOBS; i++)
         while (s->jobs[i].owner == NULL && queue_take_io(s->queue, &s->jobs[i].io))
-            begin(s, &s->jobs[i]);
+            begin_transfer(s, &s->jobs[i]);
 }
 
 uint64_t swap_transfers_oldest_us(const struct swap_transfers *s)

@@ -13,7 +13,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-static const char *type_of(int status)
+static const char *error_type(int status)
 {
     switch (status) {
     case 404:
@@ -55,7 +55,7 @@ int api_error_set(struct api_error *e, int status, const char *param, const char
 {
     va_list args;
 
-    *e = (struct api_error){.status = status, .type = type_of(status), .code = code};
+    *e = (struct api_error){.status = status, .type = error_type(status), .code = code};
     snprintf(e->param, sizeof(e->param), "%s", param != NULL ? param : "");
     va_start(args, format);
     vsnprintf(e->message, sizeof(e->message), format, args);

@@ -136,7 +136,8 @@ static bool check_origin(struct http_call *c)
 
 /* Whether the path matches the pattern own[0..n); *tail is then what matched its star, or follows
  * its final slash. */
-static bool fits(const char *own, size_t n, const char *path, const char **tail, size_t *n_tail)
+static bool field_fits(const char *own, size_t n, const char *path, const char **tail,
+                       size_t *n_tail)
 {
     const char *star = memchr(own, '*', n);
     const size_t before = star != NULL ? (size_t)(star - own) : n;
@@ -160,7 +161,7 @@ static bool is_listed(const char *list, const char *path, const char **tail, siz
     for (const char *at = list; at != NULL && *at != '\0'; at += strspn(at, " ")) {
         const size_t len = strcspn(at, " ");
 
-        if (fits(at, len, path, tail, n_tail))
+        if (field_fits(at, len, path, tail, n_tail))
             return true;
         at += len;
     }
@@ -176,7 +177,7 @@ bool head_find_route(struct http_call *c)
     for (c->route = 0; c->route < o->n_routes; c->route++) {
         const struct http_route *route = &o->routes[c->route];
 
-        if (fits(route->path, strlen(route->path), path, &tail, &n) ||
+        if (field_fits(route->path, strlen(route->path), path, &tail, &n) ||
             is_listed(route->also, path, &tail, &n)) {
             memcpy(c->tail, tail, n);
             c->tail[n] = '\0';

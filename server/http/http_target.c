@@ -19,7 +19,7 @@
 
 /* A character of a host name or IPv4 address: those of RFC 3986's reg-name that names in use
  * have. */
-static bool is_name_char(char c)
+static bool is_target_name_char(char c)
 {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
            (c != '\0' && strchr("-._~", c) != NULL);
@@ -66,7 +66,7 @@ bool http_host_is_valid(const char *text)
     if (text[0] == '[')
         return is_address_6(text, n);
     for (size_t i = 0; i < n; i++)
-        if (!is_name_char(text[i]))
+        if (!is_target_name_char(text[i]))
             return false;
     return true;
 }

@@ -58,7 +58,7 @@ bool limits_address(const struct sockaddr_storage *from, struct in6_addr *out)
     return true;
 }
 
-static struct list *bucket_of(struct limits *l, const struct in6_addr *address)
+static struct list *address_bucket(struct limits *l, const struct in6_addr *address)
 {
     return &l->buckets[XXH3_64bits_withSeed(address, sizeof(*address), l->salt) % LIMITS_BUCKETS];
 }
@@ -67,14 +67,14 @@ static uint32_t n_of_address(struct limits *l, const struct in6_addr *address)
 {
     uint32_t n = 0;
 
-    list_each(it, bucket_of(l, address))
-        n += IN6_ARE_ADDR_EQUAL(&list_entry(it, struct connection, by_address)->address, address);
+    list_each(it, address_bucket(l, address)) n +=
+        IN6_ARE_ADDR_EQUAL(&list_entry(it, struct connection, by_address)->address, address);
     return n;
 }
 
 void limits_add(struct limits *l, struct connection *cn)
 {
-    list_push_back(bucket_of(l, &cn->address), &cn->by_address);
+    list_push_back(address_bucket(l, &cn->address), &cn->by_address);
 }
 
 /* ---- slots ---- */

@@ -61,7 +61,7 @@ void listener_resume(struct listener *l)
 
 /* ---- one client ---- */
 
-static void refuse(struct listener *l, int fd, enum http_edge why)
+static void refuse_client(struct listener *l, int fd, enum http_edge why)
 {
     l->http->edge[why]++;
     close(fd);
@@ -100,7 +100,7 @@ static void welcome(struct listener *l, int fd, const struct sockaddr_storage *f
         admit(l, fd, is_counted ? &address : NULL, verdict == LIMITS_RESERVED_PLACE);
         break;
     case LIMITS_TOO_MANY_OF_ADDRESS:
-        refuse(l, fd, HTTP_EDGE_ADDRESS);
+        refuse_client(l, fd, HTTP_EDGE_ADDRESS);
         break;
     }
 }

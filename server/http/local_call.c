@@ -70,7 +70,7 @@ static void finish_call(struct local_call *c)
 
 /* The handler has written: the call is finished at an end or a death, not while it still
  * streams. */
-static void on_wake(void *client)
+static void on_local_wake(void *client)
 {
     struct local_call *c = client;
 
@@ -132,8 +132,8 @@ static int copy_texts(struct local_call *c, const struct local_request *r, size_
     return 0;
 }
 
-static int make_request(struct local_call *c, const struct local_request *r,
-                        struct http_request *out)
+static int make_local_request(struct local_call *c, const struct local_request *r,
+                              struct http_request *out)
 {
     const size_t n_path = strlen(r->path) + 1, n_id = strlen(r->id) + 1;
     int rc;
@@ -178,9 +178,9 @@ int local_call_start(struct local_call *c, struct local_calls *group,
     c->texts = NULL;
     list_init(&c->link);
     list_init(&c->woken);
-    rc = make_request(c, r, &request);
+    rc = make_local_request(c, r, &request);
     if (rc == 0) {
-        c->call = exchange_create(group->http, c, on_wake, &request);
+        c->call = exchange_create(group->http, c, on_local_wake, &request);
         rc = c->call != NULL ? 0 : ERR_NOMEM;
     }
     if (rc == 0 && !head_find_route(c->call))

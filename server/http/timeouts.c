@@ -16,7 +16,7 @@ static struct timeout *first_of(struct timeouts *t, enum timeout_kind kind)
                : list_entry(t->waiting[kind].next, struct timeout, link);
 }
 
-static void on_timer(uv_timer_t *timer);
+static void on_timeout_timer(uv_timer_t *timer);
 
 /* Set the timer unless it fires earlier. A limit that has passed gets 1 ms: with 0 libuv would call
  * the timer again and again in the same turn. */
@@ -28,12 +28,12 @@ static void set_timer(struct timeouts *t, uint64_t due_ms)
         return;
     t->timer_ms = due_ms;
     uv_update_time(t->timer.loop);
-    uv_timer_start(&t->timer, on_timer, due_ms > now ? due_ms - now : 1, 0);
+    uv_timer_start(&t->timer, on_timeout_timer, due_ms > now ? due_ms - now : 1, 0);
 }
 
 /* Report entries that are due. `due` may begin another wait of the same connection, at the end of a
  * list. */
-static void on_timer(uv_timer_t *timer)
+static void on_timeout_timer(uv_timer_t *timer)
 {
     LOOP_CALLBACK(timer->loop, "timeouts.timer");
     struct timeouts *t = timer->data;

@@ -99,7 +99,7 @@ void block_set_clear(struct block_set *s)
 }
 
 /* The link that names the place with this hash, or the end of its chain. */
-static uint32_t *find(const struct block_set *s, struct prefix_hash hash)
+static uint32_t *find_hash(const struct block_set *s, struct prefix_hash hash)
 {
     uint32_t *link = &s->buckets[hash.lo & s->mask];
 
@@ -115,7 +115,7 @@ static uint32_t *find(const struct block_set *s, struct prefix_hash hash)
 
 void block_set_add(struct block_set *s, const struct kv_event *stored)
 {
-    uint32_t *link = find(s, stored->hash);
+    uint32_t *link = find_hash(s, stored->hash);
     const uint32_t at = s->free;
 
     if (*link != NONE || at == NONE)
@@ -128,7 +128,7 @@ void block_set_add(struct block_set *s, const struct kv_event *stored)
 
 void block_set_remove(struct block_set *s, struct prefix_hash hash)
 {
-    uint32_t *link = find(s, hash);
+    uint32_t *link = find_hash(s, hash);
     const uint32_t at = *link;
 
     if (at == NONE)
@@ -142,7 +142,7 @@ void block_set_remove(struct block_set *s, struct prefix_hash hash)
 
 bool block_set_has(const struct block_set *s, struct prefix_hash hash)
 {
-    return *find(s, hash) != NONE;
+    return *find_hash(s, hash) != NONE;
 }
 
 uint32_t block_set_n(const struct block_set *s)
@@ -160,7 +160,7 @@ static void list_chain(struct block_set *s, uint32_t at, uint32_t *n)
 
         s->places[at].is_listed = true;
         s->climb[depth++] = at;
-        at = block->is_first ? NONE : *find(s, block->before);
+        at = block->is_first ? NONE : *find_hash(s, block->before);
     }
     while (depth > 0)
         s->list[(*n)++] = &s->places[s->climb[--depth]].block;

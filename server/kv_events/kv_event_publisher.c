@@ -1,10 +1,10 @@
 /* server/kv_events/kv_event_publisher.c - see kv_event_publisher.h.
  *
- * One thread (run()) takes events from the engine's ring, applies them to its copy of the index,
- * publishes them and answers replay requests; between events it sleeps in zmq_poll(), with an
- * eventfd that the engine's wake callback writes. The listening sockets are bound at the start and
- * handed to ZeroMQ as descriptors, because the sandbox refuses bind(). The publishing socket is an
- * XPUB, which reports subscriptions, so that a new reader gets a snapshot of all blocks.
+ * One thread (run_publisher()) takes events from the engine's ring, applies them to its copy of the
+ * index, publishes them and answers replay requests; between events it sleeps in zmq_poll(), with
+ * an eventfd that the engine's wake callback writes. The listening sockets are bound at the start
+ * and handed to ZeroMQ as descriptors, because the sandbox refuses bind(). The publishing socket is
+ * an XPUB, which reports subscriptions, so that a new reader gets a snapshot of all blocks.
  */
 #ifdef QUIRE_ZMQ
 #include "server/kv_events/kv_event_publisher.h"
@@ -82,14 +82,14 @@ struct kv_event_publisher {
     _Atomic uint64_t n_batches, n_events, n_bytes, n_lost, n_pictures, n_replays; /* relaxed */
 };
 
-static void count(_Atomic uint64_t *n, uint64_t more)
+static void count_event(_Atomic uint64_t *n, uint64_t more)
 {
     atomic_fetch_add_explicit(n, more, memory_order_relaxed);
 }
 
 /* ---- sending ---- */
 
-static void put_number(uint8_t bytes[8], uint64_t number)
+static void put_big_endian(uint8_t bytes[8], uint64_t number)
 {
     for (int i = 0; i < 8; i++)
         bytes[i] = (uint8_t)(number >> (56 - 8 * i));
@@ -100,7 +100,7 @@ static void publish_bytes(struct kv_event_publisher *p)
 {
     uint8_t number[8];
 
-    put_number(number, p->next);
+    put_big_endian(number, p->next);
     if (zmq_send(p->publish_socket, p->topic, strlen(p->topic), ZMQ_SNDMORE | ZMQ_DONTWAIT) >= 0 &&
         zmq_send(p->publish_socket, number, sizeof(number), ZMQ_SNDMORE | ZMQ_DONTWAIT) >= 0)
         (void)zmq_send(p->publish_socket, p->bytes.data, p->bytes.len, ZMQ_DONTWAIT);
@@ -111,15 +111,15 @@ static void send_batch(struct kv_event_publisher *p)
 {
     event_batch_finish(&p->batch, clock_unix_s(), &p->bytes);
     if (p->bytes.err < 0) {
-        count(&p->n_lost, p->batch.n_events);
+        count_event(&p->n_lost, p->batch.n_events);
         sent_batches_clear(p->sent);
     } else {
         publish_bytes(p);
         if (p->replay_socket != NULL)
             sent_batches_add(p->sent, p->next, p->bytes.data, p->bytes.len);
-        count(&p->n_batches, 1);
-        count(&p->n_events, p->batch.n_events);
-        count(&p->n_bytes, p->bytes.len);
+        count_event(&p->n_batches, 1);
+        count_event(&p->n_events, p->batch.n_events);
+        count_event(&p->n_bytes, p->bytes.len);
     }
     p->next++;
     event_batch_clear(&p->batch);
@@ -133,7 +133,7 @@ static void send_picture(struct kv_event_publisher *p)
 
     p->picture_from = p->next;
     p->owes_picture = false;
-    count(&p->n_pictures, 1);
+    count_event(&p->n_pictures, 1);
     event_batch_add_cleared(&p->batch);
     do {
         const uint32_t n_here = n - i < MAX_TAKEN ? n - i : MAX_TAKEN;
@@ -195,7 +195,7 @@ static void handle(struct kv_event_publisher *p, uint32_t n)
 
 /* Read the frames of a message into frames[0 .. max-1], cut to MAX_REQUEST bytes; returns how many
  * there were, or -1: no message. */
-static int receive(void *socket, uint8_t frames[][MAX_REQUEST], int *sizes, int max)
+static int receive_question(void *socket, uint8_t frames[][MAX_REQUEST], int *sizes, int max)
 {
     int n = 0, more = 1;
     size_t size = sizeof(more);
@@ -258,12 +258,12 @@ static void send_owed(struct kv_event_publisher *p, const void *bytes, size_t n)
     }
 }
 
-static void answer(struct kv_event_publisher *p, const struct asker *to, const char *topic,
-                   uint64_t number, const void *bytes, size_t n)
+static void answer_question(struct kv_event_publisher *p, const struct asker *to, const char *topic,
+                            uint64_t number, const void *bytes, size_t n)
 {
     uint8_t text[8];
 
-    put_number(text, number);
+    put_big_endian(text, number);
     if (zmq_send(p->replay_socket, to->id, to->n, ZMQ_SNDMORE | ZMQ_DONTWAIT) >= 0 &&
         zmq_send(p->replay_socket, "", 0, ZMQ_SNDMORE | ZMQ_DONTWAIT) >= 0 &&
         zmq_send(p->replay_socket, topic, strlen(topic), ZMQ_SNDMORE | ZMQ_DONTWAIT) >= 0 &&
@@ -350,10 +350,10 @@ static void answer_from(struct kv_event_publisher *p, const struct asker *to, ui
             renew_replay_socket(p);
             return;
         }
-        answer(p, to, p->topic, i, bytes, n);
+        answer_question(p, to, p->topic, i, bytes, n);
     }
-    answer(p, to, "", UINT64_MAX, "", 0);
-    count(&p->n_replays, 1);
+    answer_question(p, to, "", UINT64_MAX, "", 0);
+    count_event(&p->n_replays, 1);
 }
 
 /* Answer [id, "", number]; any other message is ignored. */
@@ -363,7 +363,7 @@ static void take_question(struct kv_event_publisher *p)
     int sizes[3];
     uint64_t number = 0;
 
-    if (receive(p->replay_socket, frames, sizes, 3) != 3 || sizes[0] > MAX_REQUEST ||
+    if (receive_question(p->replay_socket, frames, sizes, 3) != 3 || sizes[0] > MAX_REQUEST ||
         sizes[1] != 0 || sizes[2] != 8)
         return;
     for (int i = 0; i < 8; i++)
@@ -386,7 +386,8 @@ static void take_subscriptions(struct kv_event_publisher *p)
     uint8_t frames[1][MAX_REQUEST];
     int sizes[1];
 
-    while (p->subscribed <= MAX_SUBSCRIBED && receive(p->publish_socket, frames, sizes, 1) > 0) {
+    while (p->subscribed <= MAX_SUBSCRIBED &&
+           receive_question(p->publish_socket, frames, sizes, 1) > 0) {
         p->owes_picture = p->owes_picture || (sizes[0] > 0 && frames[0][0] == 1);
         p->subscribed += (size_t)sizes[0] + SUBSCRIPTION_BYTES;
     }
@@ -442,7 +443,7 @@ static void wait_for_more(struct kv_event_publisher *p)
         take_question(p);
 }
 
-static void *run(void *ud)
+static void *run_publisher(void *ud)
 {
     struct kv_event_publisher *p = ud;
 
@@ -561,7 +562,7 @@ int kv_event_publisher_start(struct kv_event_publisher *p, struct kv_events *eve
     rc = make_sockets(p);
     if (rc < 0)
         return rc;
-    p->has_thread = pthread_create(&p->thread, NULL, run, p) == 0;
+    p->has_thread = pthread_create(&p->thread, NULL, run_publisher, p) == 0;
     if (!p->has_thread)
         return ERR_INTERNAL;
     log_info("kv_events", "endpoint=%s replay_endpoint=%s topic=%s", p->publish.endpoint,

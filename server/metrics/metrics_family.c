@@ -16,7 +16,7 @@ const char *metrics_model_label(const struct metrics_scene *scene, uint32_t i)
     return scene->n_models > 1 ? scene->models[i].id : NULL;
 }
 
-static const void *value_of(const struct metrics_sample *p, const struct metrics_model *m)
+static const void *family_value(const struct metrics_sample *p, const struct metrics_model *m)
 {
     const char *base = p->owner == OWNER_COUNTS ? (const char *)m->counts : (const char *)m;
 
@@ -40,7 +40,7 @@ static void add_hist(struct buf *b, const struct prom_series *series, const stru
 static void add_sample(struct buf *b, const struct prom_series *series,
                        const struct metrics_sample *p, const struct metrics_model *m)
 {
-    const void *value = value_of(p, m);
+    const void *value = family_value(p, m);
 
     switch (p->form) {
     case FORM_NONE:
@@ -77,14 +77,14 @@ static void add_sample(struct buf *b, const struct prom_series *series,
 }
 
 /* Whether no model has values for the family; histograms have one sample per model. */
-static bool is_empty(const struct metrics_family *f, const struct metrics_scene *scene)
+static bool family_is_empty(const struct metrics_family *f, const struct metrics_scene *scene)
 {
     const struct metrics_sample *p = &f->samples[0];
 
     if (p->form != FORM_HIST)
         return false;
     for (uint32_t i = 0; i < scene->n_models; i++)
-        if (((const struct hist *)value_of(p, &scene->models[i]))->n > 0)
+        if (((const struct hist *)family_value(p, &scene->models[i]))->n > 0)
             return false;
     return true;
 }
@@ -92,7 +92,7 @@ static bool is_empty(const struct metrics_family *f, const struct metrics_scene 
 static void add_family(const struct metrics_family *f, const struct metrics_scene *scene,
                        enum metrics_label label, struct buf *b)
 {
-    if (is_empty(f, scene))
+    if (family_is_empty(f, scene))
         return;
     prom_family(b, f->name, f->type, f->help);
     for (uint32_t i = 0; i < scene->n_models; i++)

@@ -41,7 +41,7 @@ static const char policy[] =
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-static const struct asset *find(const char *name)
+static const struct asset *find_asset(const char *name)
 {
     for (size_t i = 0; i < sizeof(assets) / sizeof(assets[0]); i++)
         if (strcmp(assets[i].name, name) == 0)
@@ -78,7 +78,7 @@ static bool has_tag(const struct http_call *call, const char *tag)
     return false;
 }
 
-static void reply(struct http_call *call, const struct asset *a)
+static void reply_asset(struct http_call *call, const struct asset *a)
 {
     const size_t n = (size_t)(a->end - a->begin);
     char tag[24];
@@ -123,16 +123,16 @@ bool page_is_wanted(const char *accept)
 
 void page_show(struct http_call *call)
 {
-    reply(call, find(INDEX));
+    reply_asset(call, find_asset(INDEX));
 }
 
 void page_file(struct http_call *call)
 {
-    const struct asset *a = find(http_call_tail(call));
+    const struct asset *a = find_asset(http_call_tail(call));
     struct api_error e;
 
     if (a != NULL) {
-        reply(call, a);
+        reply_asset(call, a);
         return;
     }
     api_error_set(&e, 404, NULL, NULL, "the page has no such file");

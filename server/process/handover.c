@@ -38,7 +38,7 @@ struct message {
     } control;
 };
 
-static void prepare(struct message *m, size_t n_control)
+static void prepare_message(struct message *m, size_t n_control)
 {
     m->iov = (struct iovec){m->text, sizeof(m->text)};
     m->head = (struct msghdr){.msg_iov = &m->iov, .msg_iovlen = 1};
@@ -63,7 +63,7 @@ static int send_sockets(const struct handover *h)
         m.text[strlen(m.text)] = "tlh"[i];
         sent[n++] = fds[i];
     }
-    prepare(&m, CMSG_SPACE(n * sizeof(int)));
+    prepare_message(&m, CMSG_SPACE(n * sizeof(int)));
     m.iov.iov_len = strlen(m.text);
     c = CMSG_FIRSTHDR(&m.head);
     c->cmsg_level = SOL_SOCKET;
@@ -149,7 +149,7 @@ static void on_connect(uv_poll_t *poll, int status, int events)
 
 /* ---- the new process ---- */
 
-static void take(struct handover *h, struct http_sockets *taken, char kind, int fd)
+static void take_socket(struct handover *h, struct http_sockets *taken, char kind, int fd)
 {
     fcntl(fd, F_SETFD, FD_CLOEXEC);
     if (kind == 't')
@@ -160,7 +160,7 @@ static void take(struct handover *h, struct http_sockets *taken, char kind, int 
         h->fd = fd;
 }
 
-static int receive(struct handover *h, struct http_sockets *taken)
+static int receive_sockets(struct handover *h, struct http_sockets *taken)
 {
     const struct timeval limit = {.tv_sec = RECEIVE_S};
     struct message m = {.text = ""};
@@ -169,7 +169,7 @@ static int receive(struct handover *h, struct http_sockets *taken)
     const char *kinds;
     ssize_t n;
 
-    prepare(&m, sizeof(m.control.bytes));
+    prepare_message(&m, sizeof(m.control.bytes));
     m.iov.iov_len = sizeof(m.text) - 1;
     setsockopt(h->peer, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
     n = recvmsg(h->peer, &m.head, MSG_CMSG_CLOEXEC);
@@ -183,7 +183,7 @@ static int receive(struct handover *h, struct http_sockets *taken)
         return ERR_FORMAT;
     memcpy(fds, CMSG_DATA(c), strlen(kinds) * sizeof(int));
     for (size_t i = 0; kinds[i] != '\0'; i++)
-        take(h, taken, kinds[i], fds[i]);
+        take_socket(h, taken, kinds[i], fds[i]);
     return h->fd >= 0 ? 0 : ERR_FORMAT;
 }
 
@@ -209,7 +209,7 @@ int handover_open(struct handover *h, const char *path, struct http_sockets *tak
     *taken = HTTP_NO_SOCKETS;
     if (!reach(h, path))
         return listen_unix(path, S_IRUSR | S_IWUSR, &h->fd, &h->file, err, err_len);
-    if (receive(h, taken) == 0)
+    if (receive_sockets(h, taken) == 0)
         return 0;
     snprintf(err, err_len,
              "the process that listens at '%s' (handover_socket) does not hand its sockets over",

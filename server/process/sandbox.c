@@ -62,7 +62,7 @@ struct sandbox_paths {
 
 /* ---- the allowed paths ---- */
 
-static void add(struct sandbox_paths *p, const char *path, unsigned access, int mode)
+static void add_path(struct sandbox_paths *p, const char *path, unsigned access, int mode)
 {
     struct allowed_path *to = &p->items[p->n];
 
@@ -88,7 +88,7 @@ int sandbox_paths_create(struct sandbox_paths **out)
     if (p == NULL)
         return ERR_NOMEM;
     for (size_t i = 0; i < sizeof(always) / sizeof(always[0]); i++)
-        add(p, always[i], LANDLOCK_READ, 0);
+        add_path(p, always[i], LANDLOCK_READ, 0);
     return 0;
 }
 
@@ -108,7 +108,7 @@ void sandbox_allow(struct sandbox_paths *p, const char *path, unsigned access)
 {
     const bool writes = (access & ~(unsigned)LANDLOCK_READ) != 0;
 
-    add(p, path, access, writes ? W_OK | X_OK : R_OK);
+    add_path(p, path, access, writes ? W_OK | X_OK : R_OK);
 }
 
 /* Add a folder and its files. Files in it, and in its folders (1_Pooling), may be links to
@@ -118,7 +118,7 @@ static void read_folder(struct sandbox_paths *p, const char *path, bool is_inner
     DIR *d = opendir(path);
     char inside[PATH_MAX];
 
-    add(p, path, is_inner ? 0 : LANDLOCK_READ, R_OK | X_OK);
+    add_path(p, path, is_inner ? 0 : LANDLOCK_READ, R_OK | X_OK);
     for (const struct dirent *e = d != NULL ? readdir(d) : NULL; e != NULL; e = readdir(d)) {
         if (e->d_name[0] == '.' ||
             snprintf(inside, sizeof(inside), "%s/%s", path, e->d_name) >= (int)sizeof(inside))
@@ -126,8 +126,8 @@ static void read_folder(struct sandbox_paths *p, const char *path, bool is_inner
         if (e->d_type == DT_DIR && !is_inner)
             read_folder(p, inside, true);
         else
-            add(p, inside, e->d_type == DT_LNK || e->d_type == DT_UNKNOWN ? LANDLOCK_READ : 0,
-                R_OK);
+            add_path(p, inside, e->d_type == DT_LNK || e->d_type == DT_UNKNOWN ? LANDLOCK_READ : 0,
+                     R_OK);
     }
     if (d != NULL)
         closedir(d);
@@ -153,7 +153,7 @@ static void read_parts(struct sandbox_paths *p, const char *path, unsigned n)
     for (unsigned i = 1; i <= n; i++)
         if (snprintf(part, sizeof(part), "%.*s-%05u-of-%05u.gguf", head, path, i, n) <
             (int)sizeof(part))
-            add(p, part, LANDLOCK_READ, R_OK);
+            add_path(p, part, LANDLOCK_READ, R_OK);
 }
 
 void sandbox_read(struct sandbox_paths *p, const char *path)
@@ -165,7 +165,7 @@ void sandbox_read(struct sandbox_paths *p, const char *path)
     else if (n_parts(path) > 0)
         read_parts(p, path, n_parts(path));
     else
-        add(p, path, LANDLOCK_READ, R_OK);
+        add_path(p, path, LANDLOCK_READ, R_OK);
 }
 
 /* The folder of a path without slashes at its end; "" for a file directly in the root. */
@@ -187,12 +187,12 @@ void sandbox_read_replaced(struct sandbox_paths *p, const char *path)
 {
     char folder[PATH_MAX], *real = path[0] != '\0' ? realpath(path, NULL) : NULL;
 
-    add(p, path, LANDLOCK_READ, R_OK);
+    add_path(p, path, LANDLOCK_READ, R_OK);
     folder_of(path, folder);
-    add(p, folder, LANDLOCK_READ, 0);
+    add_path(p, folder, LANDLOCK_READ, 0);
     if (real != NULL) {
         folder_of(real, folder);
-        add(p, folder, LANDLOCK_READ, 0);
+        add_path(p, folder, LANDLOCK_READ, 0);
     }
     mem_free(real);
 }
@@ -254,7 +254,7 @@ static int restrict_files(const struct sandbox_paths *p, int *abi)
     return rc;
 }
 
-static int fail(char *err, size_t err_len, const char *what)
+static int fail_sandbox(char *err, size_t err_len, const char *what)
 {
     snprintf(err, err_len,
              "sandbox = strict, but %s; with sandbox = auto the rest of the sandbox is used", what);
@@ -265,17 +265,19 @@ static int demand(const struct sandbox_state *s, const struct sandbox_paths *p, 
                   char *err, size_t err_len)
 {
     if (n_threads != 1)
-        return fail(err, err_len, "there are other threads already, or /proc cannot be read");
+        return fail_sandbox(err, err_len,
+                            "there are other threads already, or /proc cannot be read");
     if (p->is_short)
-        return fail(err, err_len, "there is no room for the list of its files");
+        return fail_sandbox(err, err_len, "there is no room for the list of its files");
     if (!s->has_no_new_privs)
-        return fail(err, err_len, "the kernel does not set no_new_privs");
+        return fail_sandbox(err, err_len, "the kernel does not set no_new_privs");
     if (s->landlock_abi == 0)
-        return fail(err, err_len, "the kernel has no Landlock, or has it switched off");
+        return fail_sandbox(err, err_len, "the kernel has no Landlock, or has it switched off");
     if (!s->has_filter)
-        return fail(err, err_len,
-                    "there is no filter of system calls (built without libseccomp, or the kernel "
-                    "refuses it)");
+        return fail_sandbox(
+            err, err_len,
+            "there is no filter of system calls (built without libseccomp, or the kernel "
+            "refuses it)");
     return 0;
 }
 
@@ -296,7 +298,8 @@ int sandbox_enter(enum sandbox_mode mode, const struct sandbox_paths *paths,
     if (mode == SANDBOX_OFF)
         return 0;
     if (IS_SANITIZED && mode == SANDBOX_STRICT)
-        return fail(err, err_len, "this build has a sanitizer, which needs what it forbids");
+        return fail_sandbox(err, err_len,
+                            "this build has a sanitizer, which needs what it forbids");
     if (IS_SANITIZED) {
         state->why_not = "sanitizer";
         return 0;

@@ -143,7 +143,7 @@ static void on_refused(int number, siginfo_t *info, void *context)
 }
 
 /* Add the same action for each call of a list. */
-static int add_list(scmp_filter_ctx f, uint32_t action, const int *calls, size_t n)
+static int add_call_list(scmp_filter_ctx f, uint32_t action, const int *calls, size_t n)
 {
     int rc = 0;
 
@@ -154,12 +154,12 @@ static int add_list(scmp_filter_ctx f, uint32_t action, const int *calls, size_t
 
 static int add_lists(scmp_filter_ctx f)
 {
-    int rc = add_list(f, SCMP_ACT_ALLOW, allowed, N(allowed));
+    int rc = add_call_list(f, SCMP_ACT_ALLOW, allowed, N(allowed));
 
     if (rc == 0)
-        rc = add_list(f, SCMP_ACT_KILL_PROCESS, hostile, N(hostile));
+        rc = add_call_list(f, SCMP_ACT_KILL_PROCESS, hostile, N(hostile));
     if (rc == 0)
-        rc = add_list(f, SCMP_ACT_TRAP, told, N(told));
+        rc = add_call_list(f, SCMP_ACT_TRAP, told, N(told));
     for (size_t i = 0; i < N(allowed_prctl) && rc == 0; i++)
         rc = seccomp_rule_add(f, SCMP_ACT_ALLOW, SCMP_SYS(prctl), 1,
                               SCMP_A0(SCMP_CMP_EQ, allowed_prctl[i]));
@@ -247,7 +247,7 @@ static int refuse_connections(scmp_filter_ctx f)
 {
     static const int calls[] = {SCMP_SYS(socket), SCMP_SYS(connect)};
 
-    return add_list(f, SCMP_ACT_TRAP, calls, N(calls));
+    return add_call_list(f, SCMP_ACT_TRAP, calls, N(calls));
 }
 
 /* Load the filter for all threads of the process. `rc`: the result of building it. */

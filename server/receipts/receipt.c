@@ -52,7 +52,7 @@ static void add_digest(struct buf *out, const char *name, const int32_t *ids, si
         buf_printf(out, ",\"%s\":\"%s\"", name, digest);
 }
 
-static void add_choice(const struct receipt_choice *c, struct buf *out)
+static void add_receipt_choice(const struct receipt_choice *c, struct buf *out)
 {
     buf_printf(out, "{\"index\":%u,\"seed\":\"%" PRIu64 "\",\"prompt_tokens\":%zu", c->index,
                c->seed, c->n_prompt);
@@ -75,7 +75,7 @@ void receipt_add(const struct receipt_source *s, const char *endpoint,
     for (uint32_t i = 0; i < n; i++) {
         if (i > 0)
             buf_add_char(out, ',');
-        add_choice(&choices[i], out);
+        add_receipt_choice(&choices[i], out);
     }
     buf_add_str(out, "]}");
 }

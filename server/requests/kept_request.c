@@ -102,8 +102,8 @@ bool request_keeper_has_failed(const struct request_keeper *k)
     return k->failed_us > 0 && clock_us() - k->failed_us < PAUSE_US;
 }
 
-static struct kept_request *add(struct request_keeper *k, const char *id,
-                                const struct request_begin *begin)
+static struct kept_request *add_kept_request(struct request_keeper *k, const char *id,
+                                             const struct request_begin *begin)
 {
     const size_t before = k->gathers.len;
     struct kept_request *r;
@@ -128,7 +128,7 @@ struct kept_request *request_keeper_begin(struct request_keeper *k, const char *
                                           void (*written)(void *ud, bool is_kept), void *ud)
 {
     struct request_waiter *w = k != NULL ? mem_calloc(1, sizeof(*w)) : NULL;
-    struct kept_request *r = w != NULL ? add(k, id, begin) : NULL;
+    struct kept_request *r = w != NULL ? add_kept_request(k, id, begin) : NULL;
 
     if (r == NULL) {
         mem_free(w);

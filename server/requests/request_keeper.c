@@ -27,7 +27,7 @@
 
 /* ---- the job ---- */
 
-static void on_work(struct worker_job *job)
+static void on_request_keeper_work(struct worker_job *job)
 {
     struct request_keeper *k = list_entry(job, struct request_keeper, job);
 
@@ -160,7 +160,7 @@ static void after_compact(struct request_keeper *k)
                                                                 * at once */
 }
 
-static void on_done(struct worker_job *job)
+static void on_request_keeper_done(struct worker_job *job)
 {
     struct request_keeper *k = list_entry(job, struct request_keeper, job);
 
@@ -190,8 +190,8 @@ static void on_done(struct worker_job *job)
 static void work(struct request_keeper *k, enum request_task task)
 {
     k->task = task;
-    k->job.work = on_work;
-    k->job.done = on_done;
+    k->job.work = on_request_keeper_work;
+    k->job.done = on_request_keeper_done;
     k->job.name = "request_keeper";
     k->is_working = true;
     (void)worker_pool_post(k->pool, &k->job); /* the only job of the pool: there is room */
@@ -222,7 +222,7 @@ void request_keeper_pump(struct request_keeper *k)
                                      * ended */
 }
 
-static void on_timer(uv_timer_t *timer)
+static void on_keeper_timer(uv_timer_t *timer)
 {
     LOOP_CALLBACK(timer->loop, "request_keeper.timer");
     struct request_keeper *k = timer->data;
@@ -248,7 +248,7 @@ static void on_timer(uv_timer_t *timer)
 void request_keeper_tick(struct request_keeper *k)
 {
     if (!k->is_closed && !uv_is_active((uv_handle_t *)&k->timer))
-        uv_timer_start(&k->timer, on_timer, TICK_MS, TICK_MS);
+        uv_timer_start(&k->timer, on_keeper_timer, TICK_MS, TICK_MS);
 }
 
 struct request_keeper_counts request_keeper_counts(const struct request_keeper *k)

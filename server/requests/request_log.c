@@ -243,8 +243,8 @@ static int take_file(struct request_log *l, char *err, size_t err_len)
     return ERR_BUSY;
 }
 
-static int load(struct request_log *l, struct saved_requests *saved, uint64_t *n_lost, char *err,
-                size_t err_len)
+static int load_log(struct request_log *l, struct saved_requests *saved, uint64_t *n_lost,
+                    char *err, size_t err_len)
 {
     int rc = read_saved(l, saved, true);
 
@@ -280,7 +280,7 @@ int request_log_open(struct request_log **out, const char *path, struct saved_re
     if (rc == ERR_INVAL)
         snprintf(err, err_len, "the path of requests_db is too long");
     if (rc == 0)
-        rc = load(l, saved, n_lost, err, err_len);
+        rc = load_log(l, saved, n_lost, err, err_len);
     if (rc < 0) {
         saved_requests_release(saved);
         request_log_close(&l);

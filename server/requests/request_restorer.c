@@ -66,7 +66,7 @@ static int register_item(struct item *item)
     return rc;
 }
 
-static void destroy(struct item *item)
+static void destroy_item(struct item *item)
 {
     struct request_restorer *r = item->restorer;
 
@@ -88,10 +88,10 @@ static void lose(struct item *item, const char *why)
               log_quote(id, sizeof(id), item->saved.id), why);
     request_keeper_forget(r->opt.keeper, &item->saved, true);
     r->n_lost++;
-    destroy(item);
+    destroy_item(item);
 }
 
-static void refuse(struct item *item, int status)
+static void refuse_restored(struct item *item, int status)
 {
     struct saved_request *s = &item->saved;
     char why[32];
@@ -130,12 +130,12 @@ static void on_reply(struct local_call *call, const struct local_reply *reply)
     r->n_running--;
     if (reply->status >= 200 && reply->status < 300) {
         r->n_begun++;
-        destroy(item);
+        destroy_item(item);
     } else if (reply->status == 0 || reply->status == 408 || reply->status == 429 ||
                reply->status >= 500) {
         put_back(item);
     } else {
-        refuse(item, reply->status);
+        refuse_restored(item, reply->status);
     }
     pump(r);
 }
@@ -152,7 +152,7 @@ static int copy_text(struct request_text t, char *out, size_t size)
     return name_copy_n(out, size, t.text, t.n);
 }
 
-static int start(struct item *item, struct key *key)
+static int start_restorer(struct item *item, struct key *key)
 {
     struct request_restorer *r = item->restorer;
     const struct request_begin *b = &item->saved.begin;
@@ -174,7 +174,7 @@ static int start(struct item *item, struct key *key)
     return rc;
 }
 
-static void begin(struct item *item)
+static void begin_restored(struct item *item)
 {
     struct request_restorer *r = item->restorer;
     const struct request_text name = item->saved.begin.key;
@@ -195,7 +195,7 @@ static void begin(struct item *item)
     list_unlink(&item->link);
     list_push_back(&r->running, &item->link);
     r->n_running++;
-    rc = start(item, key);
+    rc = start_restorer(item, key);
     if (rc == 0)
         return;
     r->n_running--;
@@ -203,7 +203,7 @@ static void begin(struct item *item)
     if (rc == ERR_NOMEM)
         put_back(item);
     else
-        refuse(item, 404);
+        refuse_restored(item, 404);
 }
 
 static void say_end(struct request_restorer *r)
@@ -214,13 +214,13 @@ static void say_end(struct request_restorer *r)
     r->n_begun = r->n_lost = 0;
 }
 
-static void on_tick(uv_timer_t *tick)
+static void on_restorer_tick(uv_timer_t *tick)
 {
     LOOP_CALLBACK(tick->loop, "request_restorer.tick");
     pump(tick->data);
 }
 
-static struct item *next(struct request_restorer *r)
+static struct item *next_restored(struct request_restorer *r)
 {
     const uint64_t now = clock_us();
 
@@ -240,10 +240,10 @@ static void pump(struct request_restorer *r)
 
     if (r->is_stopping || r->calls == NULL)
         return;
-    while (r->n_running < MAX_RUNNING && (item = next(r)) != NULL)
-        begin(item);
+    while (r->n_running < MAX_RUNNING && (item = next_restored(r)) != NULL)
+        begin_restored(item);
     if (!list_is_empty(&r->waiting))
-        uv_timer_start(&r->tick, on_tick, TICK_MS, 0);
+        uv_timer_start(&r->tick, on_restorer_tick, TICK_MS, 0);
     else if (r->n_running == 0)
         say_end(r);
 }
@@ -266,7 +266,7 @@ static void on_saved(void *ud, struct saved_requests *saved)
         saved->all[i].tokens = NULL;
         list_push_back(&r->waiting, &item->link);
         if (register_item(item) < 0) {
-            destroy(item);
+            destroy_item(item);
             break;
         }
     }
@@ -323,8 +323,8 @@ void request_restorer_destroy(struct request_restorer **restorer)
 
     if (r == NULL)
         return;
-    list_each(it, &r->waiting) destroy(list_entry(it, struct item, link));
-    list_each(it, &r->running) destroy(list_entry(it, struct item, link));
+    list_each(it, &r->waiting) destroy_item(list_entry(it, struct item, link));
+    list_each(it, &r->running) destroy_item(list_entry(it, struct item, link));
     hash_index_release(&r->by_id);
     hash_index_release(&r->by_conversation);
     mem_free(r);
@@ -333,7 +333,7 @@ void request_restorer_destroy(struct request_restorer **restorer)
 
 /* ---- expected streams ---- */
 
-static bool is_text(struct request_text t, const char *text)
+static bool is_request_text(struct request_text t, const char *text)
 {
     return strlen(text) == t.n && memcmp(t.text, text, t.n) == 0;
 }
@@ -344,7 +344,7 @@ static bool has_id(const struct request_restorer *r, const char *owner, const ch
     const struct item *item;
 
     while ((item = (const struct item *)hash_index_next(&r->by_id, &w)) != NULL)
-        if (strcmp(item->saved.id, id) == 0 && is_text(item->saved.begin.tenant, owner))
+        if (strcmp(item->saved.id, id) == 0 && is_request_text(item->saved.begin.tenant, owner))
             return true;
     return false;
 }
@@ -355,8 +355,8 @@ static bool has_conversation(const struct request_restorer *r, const char *owner
     const struct item *item;
 
     while ((item = (const struct item *)hash_index_next(&r->by_conversation, &w)) != NULL)
-        if (is_text(item->saved.begin.conversation, name) &&
-            is_text(item->saved.begin.tenant, owner))
+        if (is_request_text(item->saved.begin.conversation, name) &&
+            is_request_text(item->saved.begin.tenant, owner))
             return true;
     return false;
 }

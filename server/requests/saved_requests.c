@@ -34,7 +34,7 @@ void saved_requests_release(struct saved_requests *s)
 /* ---- finding ---- */
 
 /* The index of the first request whose number is not lower. */
-static size_t place_of(const struct saved_requests *s, uint64_t number)
+static size_t saved_place(const struct saved_requests *s, uint64_t number)
 {
     size_t low = 0, high = s->n;
 
@@ -49,7 +49,7 @@ static size_t place_of(const struct saved_requests *s, uint64_t number)
     return low;
 }
 
-static int make_room(struct saved_requests *s)
+static int grow_saved(struct saved_requests *s)
 {
     const size_t n = s->n_room > 0 ? 2 * s->n_room : FIRST_ROOM;
     struct saved_request *all;
@@ -67,12 +67,12 @@ static int make_room(struct saved_requests *s)
 /* The record's request, added if it is new; NULL: no memory. */
 static struct saved_request *get(struct saved_requests *s, const struct request_record *record)
 {
-    const size_t at = place_of(s, record->number);
+    const size_t at = saved_place(s, record->number);
     struct saved_request *r;
 
     if (at < s->n && s->all[at].number == record->number)
         return &s->all[at];
-    if (make_room(s) < 0)
+    if (grow_saved(s) < 0)
         return NULL;
     r = &s->all[at];
     memmove(r + 1, r, (s->n - at) * sizeof(*r));
@@ -170,7 +170,7 @@ static int take_head(struct saved_requests *s, const struct request_record *reco
 }
 
 /* Drop ends that do not match the tokens that are there. */
-static void settle(struct saved_requests *s)
+static void settle_saved(struct saved_requests *s)
 {
     for (size_t i = 0; i < s->n; i++) {
         struct saved_request *r = &s->all[i];
@@ -200,7 +200,7 @@ int saved_requests_read(struct saved_requests *s, const char *data, size_t n,
         if (damage != NULL)
             damage(ud, scan.begin, scan.at - scan.begin);
     }
-    settle(s);
+    settle_saved(s);
     return 0;
 }
 

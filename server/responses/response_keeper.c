@@ -69,14 +69,14 @@ void response_keeper_close(struct response_keeper **keeper)
 
 /* ---- jobs ---- */
 
-static void on_work(struct worker_job *job)
+static void on_response_keeper_work(struct worker_job *job)
 {
     struct response_job *r = list_entry(job, struct response_job, job);
 
     r->work(r, r->keeper->store);
 }
 
-static void on_done(struct worker_job *job)
+static void on_response_keeper_done(struct worker_job *job)
 {
     struct response_job *r = list_entry(job, struct response_job, job);
 
@@ -87,8 +87,8 @@ static void on_done(struct worker_job *job)
 void response_keeper_post(struct response_keeper *k, struct response_job *job, const char *owner)
 {
     job->keeper = k;
-    job->job.work = on_work;
-    job->job.done = on_done;
+    job->job.work = on_response_keeper_work;
+    job->job.done = on_response_keeper_done;
     job->job.name = "response_keeper";
     job->job.owner = XXH3_64bits(owner, strlen(owner));
     k->n_jobs++;

@@ -138,7 +138,7 @@ static int step(struct response_store *s, sqlite3_stmt *st, struct api_error *e)
     return rc == SQLITE_NOMEM ? ERR_NOMEM : ERR_IO;
 }
 
-static int run(struct response_store *s, enum statement which, struct api_error *e)
+static int run_statement(struct response_store *s, enum statement which, struct api_error *e)
 {
     return step(s, bind(s, which, ""), e);
 }
@@ -148,14 +148,14 @@ static void roll_back(struct response_store *s)
     struct api_error ignored = {0};
 
     if (sqlite3_get_autocommit(s->db) == 0)
-        (void)run(s, SQL_ROLLBACK, &ignored);
+        (void)run_statement(s, SQL_ROLLBACK, &ignored);
 }
 
 /* Commit the change if rc is 0, else roll it back. */
 static int end_change(struct response_store *s, int rc, struct api_error *e)
 {
     if (rc >= 0)
-        rc = run(s, SQL_COMMIT, e);
+        rc = run_statement(s, SQL_COMMIT, e);
     if (rc < 0)
         roll_back(s);
     return rc < 0 ? rc : 0;
@@ -173,8 +173,8 @@ static int not_found(struct api_error *e, const char *what, const char *id)
 }
 
 /* Find the row of a response, with FIND or GET; 0 with *st at it. */
-static int find(struct response_store *s, enum statement which, const struct response_name *name,
-                sqlite3_stmt **st, struct api_error *e)
+static int find_response(struct response_store *s, enum statement which,
+                         const struct response_name *name, sqlite3_stmt **st, struct api_error *e)
 {
     int rc;
 
@@ -236,7 +236,7 @@ struct response_counts response_store_counts(const struct response_store *s)
 }
 
 /* Run a statement that deletes responses. Their number, or a negative ERR_*. */
-static int drop(struct response_store *s, sqlite3_stmt *st, struct api_error *e)
+static int drop_response(struct response_store *s, sqlite3_stmt *st, struct api_error *e)
 {
     const int rc = step(s, st, e);
     const int n = rc < 0 ? 0 : sqlite3_changes(s->db);
@@ -249,13 +249,13 @@ static int drop(struct response_store *s, sqlite3_stmt *st, struct api_error *e)
 static int prune(struct response_store *s, const char *last, struct api_error *e)
 {
     uint64_t bytes = 0;
-    int rc = drop(s, bind(s, SQL_DELETE_OLD, "i", oldest(s)), e);
+    int rc = drop_response(s, bind(s, SQL_DELETE_OLD, "i", oldest(s)), e);
 
     while (rc >= 0) {
         rc = used(s, &bytes, e);
         if (rc < 0 || bytes <= s->max_bytes)
             break;
-        rc = drop(s, bind(s, SQL_DELETE_OLDEST, "t", last), e);
+        rc = drop_response(s, bind(s, SQL_DELETE_OLDEST, "t", last), e);
         if (rc <= 0)
             break;
     }
@@ -264,7 +264,7 @@ static int prune(struct response_store *s, const char *last, struct api_error *e
 
 /* ---- life ---- */
 
-static int prepare(struct response_store *s)
+static int prepare_response_statements(struct response_store *s)
 {
     for (int i = 0; i < N_SQL; i++)
         if (sqlite3_prepare_v3(s->db, texts[i], -1, SQLITE_PREPARE_PERSISTENT, &s->statements[i],
@@ -288,12 +288,12 @@ static int open_database(struct response_store *s, const char *path, char *err, 
     struct api_error e = {0};
     int rc = sqlite_file_open(&s->db, path, &form, &s->loss, err, err_len);
 
-    if (rc == 0 && prepare(s) < 0) {
+    if (rc == 0 && prepare_response_statements(s) < 0) {
         snprintf(err, err_len, "'%s' is no database of kept responses: %s", path,
                  sqlite3_errmsg(s->db));
         return ERR_FORMAT;
     }
-    if (rc == 0 && (count_rows(s, &e) < 0 || run(s, SQL_FAIL_OPEN, &e) < 0 ||
+    if (rc == 0 && (count_rows(s, &e) < 0 || run_statement(s, SQL_FAIL_OPEN, &e) < 0 ||
                     prune(s, "", &e) < 0)) {
         snprintf(err, err_len, "'%s': %s", path, e.message);
         return ERR_IO;
@@ -362,11 +362,11 @@ static int end_counted(struct response_store *s, int64_t n, int rc, struct api_e
 
 /* Delete what is too much, in a change of its own: if that fails, for a damaged page, the new
  * response stays. */
-static void make_room(struct response_store *s, const char *last)
+static void make_response_room(struct response_store *s, const char *last)
 {
     const int64_t n = s->n;
     struct api_error ignored = {0};
-    int rc = run(s, SQL_BEGIN, &ignored);
+    int rc = run_statement(s, SQL_BEGIN, &ignored);
 
     if (rc == 0)
         rc = prune(s, last, &ignored);
@@ -374,7 +374,7 @@ static void make_room(struct response_store *s, const char *last)
 }
 
 /* A damaged file that cannot be made smaller must not grow. */
-static int check_room(struct response_store *s, struct api_error *e)
+static int check_response_room(struct response_store *s, struct api_error *e)
 {
     uint64_t bytes;
 
@@ -404,9 +404,9 @@ int response_store_begin(struct response_store *s, const struct response_name *n
     }
     if (start->is_restored)
         return step(s, bind(s, SQL_REOPEN, "ttb", name->id, name->owner, start->body), e);
-    rc = check_room(s, e);
+    rc = check_response_room(s, e);
     if (rc == 0)
-        rc = run(s, SQL_BEGIN, e);
+        rc = run_statement(s, SQL_BEGIN, e);
     if (rc == 0)
         rc = step(s,
                   bind(s, SQL_INSERT, "tttiib", name->id, name->owner, start->previous,
@@ -424,7 +424,7 @@ int response_store_end(struct response_store *s, const struct response_name *nam
                        const struct buf *body, const struct buf *output, struct api_error *e)
 {
     const int64_t n = s->n;
-    int rc = run(s, SQL_BEGIN, e);
+    int rc = run_statement(s, SQL_BEGIN, e);
 
     if (rc == 0)
         rc = step(s, bind(s, SQL_END, "ttb", name->id, name->owner, body), e);
@@ -432,7 +432,7 @@ int response_store_end(struct response_store *s, const struct response_name *nam
         rc = step(s, bind(s, SQL_ADD_ITEMS, "ttib", name->id, name->owner, (int64_t)1, output), e);
     rc = end_counted(s, n, rc, e);
     if (rc == 0)
-        make_room(s, name->id);
+        make_response_room(s, name->id);
     return rc;
 }
 
@@ -446,7 +446,7 @@ int response_store_get(struct response_store *s, const struct response_name *nam
                        struct api_error *e)
 {
     sqlite3_stmt *st;
-    const int rc = find(s, SQL_GET, name, &st, e);
+    const int rc = find_response(s, SQL_GET, name, &st, e);
 
     if (rc < 0)
         return rc;
@@ -458,7 +458,8 @@ int response_store_get(struct response_store *s, const struct response_name *nam
 int response_store_delete(struct response_store *s, const struct response_name *name,
                           struct api_error *e)
 {
-    const int rc = drop(s, bind(s, SQL_DELETE, "tti", name->id, name->owner, oldest(s)), e);
+    const int rc =
+        drop_response(s, bind(s, SQL_DELETE, "tti", name->id, name->owner, oldest(s)), e);
 
     if (rc < 0)
         return rc;
@@ -470,7 +471,7 @@ int response_store_cancel(struct response_store *s, const struct response_name *
                           struct buf *out, struct api_error *e)
 {
     sqlite3_stmt *st;
-    int rc = find(s, SQL_FIND, name, &st, e);
+    int rc = find_response(s, SQL_FIND, name, &st, e);
     bool is_background;
 
     if (rc < 0)
@@ -493,7 +494,7 @@ static int find_number(struct response_store *s, const struct response_name *nam
                        struct api_error *e)
 {
     sqlite3_stmt *st;
-    const int rc = find(s, SQL_FIND, name, &st, e);
+    const int rc = find_response(s, SQL_FIND, name, &st, e);
 
     if (rc < 0)
         return rc;
@@ -577,13 +578,13 @@ struct chain {
 };
 
 /* Add the response `id` to the chain; `id` becomes the one before it, or "". */
-static int follow(struct response_store *s, const char *owner, char id[RESPONSE_MAX_ID + 1],
-                  struct chain *chain, struct api_error *e)
+static int follow_chain(struct response_store *s, const char *owner, char id[RESPONSE_MAX_ID + 1],
+                        struct chain *chain, struct api_error *e)
 {
     const struct response_name name = {owner, id};
     const char *previous;
     sqlite3_stmt *st;
-    int rc = find(s, SQL_FIND, &name, &st, e);
+    int rc = find_response(s, SQL_FIND, &name, &st, e);
 
     if (rc == ERR_NOENT)
         api_error_set(e, 404, "previous_response_id", "previous_response_not_found",
@@ -637,15 +638,15 @@ static int add_before(struct response_store *s, const char *owner, const char *p
         return api_error_no_memory(e);
     snprintf(id, sizeof(id), "%s", previous);
     while (rc == 0 && id[0] != '\0')
-        rc = follow(s, owner, id, chain, e);
+        rc = follow_chain(s, owner, id, chain, e);
     for (uint32_t i = chain->length; rc == 0 && i > 0; i--)
         rc = add_items_of(s, chain->n[i - 1], out, &is_first, e);
     mem_free(chain);
     return rc;
 }
 
-static int add_item(struct response_store *s, const char *owner, const char *id, struct buf *out,
-                    struct api_error *e)
+static int add_response_item(struct response_store *s, const char *owner, const char *id,
+                             struct buf *out, struct api_error *e)
 {
     sqlite3_stmt *st = bind(s, SQL_ITEM, "tti", id, owner, oldest(s));
     const int rc = step(s, st, e);
@@ -674,7 +675,7 @@ int response_store_history(struct response_store *s, const char *owner,
     for (; rc == 0 && id != end; id += strlen(id) + 1) {
         if (id != wish->items.data)
             buf_add_char(out, ',');
-        rc = add_item(s, owner, id, out, e);
+        rc = add_response_item(s, owner, id, out, e);
     }
     buf_add_str(out, "}}");
     return rc < 0 ? rc : check_out(out, e);

@@ -47,27 +47,27 @@ struct slot_file {
     size_t n_before;   /* bytes of the path before the client's name */
 };
 
-static const char *name_of(const struct slot_file *f)
+static const char *slot_file_name_of(const struct slot_file *f)
 {
     return f->path + f->n_before;
 }
 
 /* ---- errors ---- */
 
-static int refuse(const struct slot_file *f, struct api_error *e, const char *why)
+static int refuse_slot_file(const struct slot_file *f, struct api_error *e, const char *why)
 {
-    return api_error_set(e, 400, "filename", NULL, "the file '%s' %s", name_of(f), why);
+    return api_error_set(e, 400, "filename", NULL, "the file '%s' %s", slot_file_name_of(f), why);
 }
 
-static int fail(const struct slot_file *f, struct api_error *e, const char *what)
+static int fail_slot_file(const struct slot_file *f, struct api_error *e, const char *what)
 {
     const int number = errno;
     char quoted[300];
 
     log_error("slots", "event=file_failed file=%s what=%s errno=%d",
-              log_quote(quoted, sizeof(quoted), name_of(f)), what, number);
-    return api_error_set(e, 503, "filename", NULL, "the file '%s' cannot be %s: %s", name_of(f),
-                         what, strerror(number));
+              log_quote(quoted, sizeof(quoted), slot_file_name_of(f)), what, number);
+    return api_error_set(e, 503, "filename", NULL, "the file '%s' cannot be %s: %s",
+                         slot_file_name_of(f), what, strerror(number));
 }
 
 /* ---- life ---- */
@@ -86,8 +86,8 @@ bool slot_file_is_name(const char *name)
 
 /* Make the struct and the path. An owner's files begin with a dot, so that no client can name
  * another owner's. */
-static int make(struct slot_file **out, const char *folder, const char *name, uint64_t owner,
-                struct api_error *e)
+static int make_slot_file(struct slot_file **out, const char *folder, const char *name,
+                          uint64_t owner, struct api_error *e)
 {
     const size_t n = strlen(folder) + strlen(name) + 32;
     struct slot_file *f = mem_calloc(1, sizeof(*f));
@@ -150,14 +150,14 @@ static uint64_t sums_bytes(const struct slot_file *f)
     return (uint64_t)f->head.n_blocks * sizeof(*f->sums);
 }
 
-static uint64_t place_of(const struct slot_file *f, uint32_t block)
+static uint64_t block_place(const struct slot_file *f, uint32_t block)
 {
     return sizeof(f->head) + ids_bytes(f) + sums_bytes(f) + block * f->head.block_bytes;
 }
 
 uint64_t slot_file_bytes(const struct slot_file *f)
 {
-    return place_of(f, f->head.n_blocks);
+    return block_place(f, f->head.n_blocks);
 }
 
 static int take_memory(struct slot_file *f)
@@ -167,7 +167,7 @@ static int take_memory(struct slot_file *f)
     return f->ids != NULL && f->sums != NULL ? 0 : ERR_NOMEM;
 }
 
-static uint64_t sum_of(const struct slot_file *f)
+static uint64_t block_sum(const struct slot_file *f)
 {
     struct header head = f->head;
     uint64_t sum;
@@ -205,7 +205,7 @@ static int make_part(struct slot_file *f, struct api_error *e)
     f->fd = open(f->part, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (f->fd < 0 || flock(f->fd, LOCK_EX | LOCK_NB) < 0 ||
         ftruncate(f->fd, (off_t)slot_file_bytes(f)) < 0)
-        return fail(f, e, "written");
+        return fail_slot_file(f, e, "written");
     return 0;
 }
 
@@ -216,7 +216,7 @@ static int open_part(struct slot_file *f, const char *folder, const struct slot_
     int rc;
 
     if (lock < 0)
-        return fail(f, e, "written");
+        return fail_slot_file(f, e, "written");
     rc = slot_folder_check_room(lock, limits, slot_file_bytes(f), strrchr(f->path, '/') + 1, e);
     if (rc == 0)
         rc = make_part(f, e);
@@ -228,7 +228,7 @@ int slot_file_create(struct slot_file **out, const char *folder, const char *nam
                      const struct slot_file_owner *owner, const int32_t *ids, uint32_t n_ids,
                      uint32_t n_blocks, struct api_error *e)
 {
-    int rc = make(out, folder, name, owner->owner, e);
+    int rc = make_slot_file(out, folder, name, owner->owner, e);
     struct slot_file *f = *out;
 
     if (rc < 0)
@@ -259,8 +259,8 @@ int slot_file_write(struct slot_file *f, uint32_t first, uint32_t n, const uint8
 
     for (uint32_t i = 0; i < n; i++)
         f->sums[first + i] = XXH3_64bits(bytes + i * size, size);
-    if (file_write(f->fd, bytes, n * size, (int64_t)place_of(f, first)) < 0)
-        return fail(f, e, "written");
+    if (file_write(f->fd, bytes, n * size, (int64_t)block_place(f, first)) < 0)
+        return fail_slot_file(f, e, "written");
     return 0;
 }
 
@@ -268,12 +268,12 @@ int slot_file_finish(struct slot_file *f, struct api_error *e)
 {
     uint64_t at = sizeof(f->head);
 
-    f->head.sum = sum_of(f);
+    f->head.sum = block_sum(f);
     if (file_write(f->fd, &f->head, sizeof(f->head), 0) < 0 ||
         file_write(f->fd, f->ids, ids_bytes(f), (int64_t)at) < 0 ||
         file_write(f->fd, f->sums, sums_bytes(f), (int64_t)(at + ids_bytes(f))) < 0 ||
         replace_file(f->fd, f->part, f->path) < 0)
-        return fail(f, e, "written");
+        return fail_slot_file(f, e, "written");
     mem_free(f->part);
     f->part = NULL;
     return 0;
@@ -284,7 +284,7 @@ int slot_file_finish(struct slot_file *f, struct api_error *e)
 static int refuse_missing(const struct slot_file *f, struct api_error *e)
 {
     return api_error_set(e, 404, "filename", "not_found", "there is no saved slot '%s'",
-                         name_of(f));
+                         slot_file_name_of(f));
 }
 
 static int check_head(const struct slot_file *f, const struct slot_file_owner *owner,
@@ -293,16 +293,16 @@ static int check_head(const struct slot_file *f, const struct slot_file_owner *o
     const struct header *h = &f->head;
 
     if (memcmp(h->magic, MAGIC, sizeof(h->magic)) != 0 || h->byte_order != BYTE_ORDER_MARK)
-        return refuse(f, e, "is no saved slot");
+        return refuse_slot_file(f, e, "is no saved slot");
     if (h->version != VERSION)
-        return refuse(f, e, "is a saved slot of another version");
+        return refuse_slot_file(f, e, "is a saved slot of another version");
     if (h->owner != owner->owner)
         return refuse_missing(f, e);
     if (h->kv_id[0] != owner->kv_id[0] || h->kv_id[1] != owner->kv_id[1] ||
         h->block_bytes != owner->block_bytes)
-        return refuse(f, e, "was saved with another model, kv_type or max_context");
+        return refuse_slot_file(f, e, "was saved with another model, kv_type or max_context");
     if (h->n_ids > owner->max_tokens || h->n_blocks > h->n_ids / BLOCK)
-        return refuse(f, e, "is damaged: its sizes cannot be");
+        return refuse_slot_file(f, e, "is damaged: its sizes cannot be");
     return 0;
 }
 
@@ -315,12 +315,12 @@ static int read_tables(struct slot_file *f, const struct slot_file_owner *owner,
         return api_error_no_memory(e);
     if (read_bytes(f->fd, f->ids, ids_bytes(f), at) < 0 ||
         read_bytes(f->fd, f->sums, sums_bytes(f), at + ids_bytes(f)) < 0)
-        return fail(f, e, "read");
-    if (f->head.sum != sum_of(f))
-        return refuse(f, e, "is damaged: its checksum is wrong");
+        return fail_slot_file(f, e, "read");
+    if (f->head.sum != block_sum(f))
+        return refuse_slot_file(f, e, "is damaged: its checksum is wrong");
     for (uint32_t i = 0; i < f->head.n_ids; i++)
         if (f->ids[i] < 0 || (uint32_t)f->ids[i] >= owner->n_vocab)
-            return refuse(f, e, "is damaged: a token that the model does not have");
+            return refuse_slot_file(f, e, "is damaged: a token that the model does not have");
     return 0;
 }
 
@@ -333,23 +333,23 @@ static int read_all(struct slot_file *f, const struct slot_file_owner *owner, st
     if (f->fd < 0 && (errno == ENOENT || errno == ELOOP))
         return refuse_missing(f, e);
     if (f->fd < 0 || fstat(f->fd, &s) < 0)
-        return fail(f, e, "read");
+        return fail_slot_file(f, e, "read");
     if (!S_ISREG(s.st_mode) || (uint64_t)s.st_size < sizeof(f->head))
-        return refuse(f, e, "is no saved slot");
+        return refuse_slot_file(f, e, "is no saved slot");
     if (read_bytes(f->fd, &f->head, sizeof(f->head), 0) < 0)
-        return fail(f, e, "read");
+        return fail_slot_file(f, e, "read");
     rc = check_head(f, owner, e);
     if (rc < 0)
         return rc;
     if ((uint64_t)s.st_size != slot_file_bytes(f))
-        return refuse(f, e, "is damaged: it is cut, or longer than it says");
+        return refuse_slot_file(f, e, "is damaged: it is cut, or longer than it says");
     return read_tables(f, owner, e);
 }
 
 int slot_file_open(struct slot_file **out, const char *folder, const char *name,
                    const struct slot_file_owner *owner, struct api_error *e)
 {
-    int rc = make(out, folder, name, owner->owner, e);
+    int rc = make_slot_file(out, folder, name, owner->owner, e);
 
     if (rc == 0)
         rc = read_all(*out, owner, e);
@@ -363,10 +363,10 @@ int slot_file_read(struct slot_file *f, uint32_t first, uint32_t n, uint8_t *byt
 {
     const size_t size = f->head.block_bytes;
 
-    if (read_bytes(f->fd, bytes, n * size, place_of(f, first)) < 0)
-        return fail(f, e, "read");
+    if (read_bytes(f->fd, bytes, n * size, block_place(f, first)) < 0)
+        return fail_slot_file(f, e, "read");
     for (uint32_t i = 0; i < n; i++)
         if (f->sums[first + i] != XXH3_64bits(bytes + i * size, size))
-            return refuse(f, e, "is damaged: a block's checksum is wrong");
+            return refuse_slot_file(f, e, "is damaged: a block's checksum is wrong");
     return 0;
 }

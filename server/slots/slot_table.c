@@ -25,7 +25,7 @@ void slot_table_init(struct slot_table *t)
     list_init(&t->texts);
 }
 
-static void drop(struct slot_table *t, struct entry *e)
+static void drop_slot(struct slot_table *t, struct entry *e)
 {
     list_unlink(&e->link);
     t->n_texts--;
@@ -38,11 +38,10 @@ void slot_table_release(struct slot_table *t)
 {
     if (t->texts.next == NULL) /* was never initialised */
         return;
-    list_each(it, &t->texts)
-        drop(t, list_entry(it, struct entry, link));
+    list_each(it, &t->texts) drop_slot(t, list_entry(it, struct entry, link));
 }
 
-static struct entry *find(const struct slot_table *t, const struct slot_name *name)
+static struct entry *find_slot(const struct slot_table *t, const struct slot_name *name)
 {
     list_each(it, &t->texts)
     {
@@ -54,7 +53,7 @@ static struct entry *find(const struct slot_table *t, const struct slot_name *na
     return NULL;
 }
 
-static struct entry *make(const struct slot_name *name, struct slot_text a, struct slot_text b)
+static struct entry *make_slot(const struct slot_name *name, struct slot_text a, struct slot_text b)
 {
     struct entry *e = mem_alloc(sizeof(*e) + (a.n + b.n) * sizeof(*e->ids));
 
@@ -75,7 +74,7 @@ static struct entry *make(const struct slot_name *name, struct slot_text a, stru
 void slot_table_set(struct slot_table *t, const struct slot_name *name, struct slot_text a,
                     struct slot_text b)
 {
-    struct entry *e = a.n + b.n <= SLOT_TABLE_IDS ? make(name, a, b) : NULL;
+    struct entry *e = a.n + b.n <= SLOT_TABLE_IDS ? make_slot(name, a, b) : NULL;
 
     slot_table_erase(t, name);
     if (e == NULL)
@@ -84,22 +83,22 @@ void slot_table_set(struct slot_table *t, const struct slot_name *name, struct s
     t->n_texts++;
     t->n_ids += e->n;
     while (t->n_texts > SLOT_TABLE_TEXTS || t->n_ids > SLOT_TABLE_IDS)
-        drop(t, list_entry(t->texts.prev, struct entry, link));
+        drop_slot(t, list_entry(t->texts.prev, struct entry, link));
 }
 
 struct slot_text slot_table_get(const struct slot_table *t, const struct slot_name *name)
 {
-    const struct entry *e = find(t, name);
+    const struct entry *e = find_slot(t, name);
 
     return e != NULL ? (struct slot_text){e->ids, e->n} : (struct slot_text){NULL, 0};
 }
 
 size_t slot_table_erase(struct slot_table *t, const struct slot_name *name)
 {
-    struct entry *e = find(t, name);
+    struct entry *e = find_slot(t, name);
     const size_t n = e != NULL ? e->n : 0;
 
     if (e != NULL)
-        drop(t, e);
+        drop_slot(t, e);
     return n;
 }

@@ -56,7 +56,7 @@ static bool is_full(int errnum)
     return errnum == ENOSPC || errnum == EDQUOT || errnum == EFBIG;
 }
 
-static int say(sqlite3 *db, const char *path, char *err, size_t err_len)
+static int say_database(sqlite3 *db, const char *path, char *err, size_t err_len)
 {
     const int rc = sqlite3_errcode(db);
 
@@ -71,7 +71,7 @@ static int say(sqlite3 *db, const char *path, char *err, size_t err_len)
 }
 
 /* The number that a statement returns; -1: it failed. */
-static int64_t number_of(sqlite3 *db, const char *sql)
+static int64_t pragma_number(sqlite3 *db, const char *sql)
 {
     sqlite3_stmt *st = NULL;
     int64_t n = -1;
@@ -83,15 +83,15 @@ static int64_t number_of(sqlite3 *db, const char *sql)
 }
 
 /* Check that an existing file is empty, or a database of ours in this version. */
-static int check(sqlite3 *db, const char *path, const struct sqlite_form *form, enum state *state,
-                 char *err, size_t err_len)
+static int check_database(sqlite3 *db, const char *path, const struct sqlite_form *form,
+                          enum state *state, char *err, size_t err_len)
 {
-    const int64_t n = number_of(db, "SELECT count(*) FROM sqlite_schema");
-    const int64_t id = n < 0 ? -1 : number_of(db, "PRAGMA application_id");
-    const int64_t version = n < 0 ? -1 : number_of(db, "PRAGMA user_version");
+    const int64_t n = pragma_number(db, "SELECT count(*) FROM sqlite_schema");
+    const int64_t id = n < 0 ? -1 : pragma_number(db, "PRAGMA application_id");
+    const int64_t version = n < 0 ? -1 : pragma_number(db, "PRAGMA user_version");
 
     if (n < 0)
-        return say(db, path, err, err_len);
+        return say_database(db, path, err, err_len);
     if (n == 0 && id == 0)
         return 0;
     if (id != form->application_id) {
@@ -111,8 +111,8 @@ static int check(sqlite3 *db, const char *path, const struct sqlite_form *form, 
 static int check_pages(sqlite3 *db, const char *path, enum state *state, char *err, size_t err_len)
 {
     sqlite3_stmt *st = NULL;
-    const int64_t bytes = number_of(db, "SELECT page_count*page_size FROM pragma_page_count,"
-                                        "pragma_page_size");
+    const int64_t bytes = pragma_number(db, "SELECT page_count*page_size FROM pragma_page_count,"
+                                            "pragma_page_size");
     int rc;
 
     if (*state != CHECKED || bytes > SQLITE_FILE_CHECKED)
@@ -122,13 +122,13 @@ static int check_pages(sqlite3 *db, const char *path, enum state *state, char *e
         rc = sqlite3_step(st);
     if (rc == SQLITE_ROW && strcmp((const char *)sqlite3_column_text(st, 0), "ok") != 0)
         *state = DAMAGED_ONE;
-    rc = rc == SQLITE_ROW ? 0 : say(db, path, err, err_len);
+    rc = rc == SQLITE_ROW ? 0 : say_database(db, path, err, err_len);
     sqlite3_finalize(st);
     return rc;
 }
 
 /* Create the file, readable only by its owner. 1: it did not exist. */
-static int make(const char *path, char *err, size_t err_len)
+static int make_database(const char *path, char *err, size_t err_len)
 {
     int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     const bool is_new = fd >= 0;
@@ -149,8 +149,8 @@ static int make(const char *path, char *err, size_t err_len)
  * written to, so that it opens on a full disk too. */
 static int make_tables(sqlite3 *db, const struct sqlite_form *form)
 {
-    const bool is_made = number_of(db, "PRAGMA application_id") == form->application_id &&
-                         number_of(db, "PRAGMA user_version") == form->version;
+    const bool is_made = pragma_number(db, "PRAGMA application_id") == form->application_id &&
+                         pragma_number(db, "PRAGMA user_version") == form->version;
     char *ids = is_made ? sqlite3_mprintf("COMMIT")
                         : sqlite3_mprintf("PRAGMA application_id=%u;PRAGMA user_version=%u;COMMIT",
                                           form->application_id, form->version);
@@ -217,8 +217,8 @@ static void tell_cut(const struct sqlite_image *image, const char *path, struct 
 
 /* Look at the pages before SQLite opens the file, or after it has found damage (is_damaged);
  * salvage a damaged file. */
-static int look(const char *path, const struct sqlite_form *form, bool is_damaged,
-                enum state *state, struct sqlite_loss *loss, char *err, size_t err_len)
+static int look_at_database(const char *path, const struct sqlite_form *form, bool is_damaged,
+                            enum state *state, struct sqlite_loss *loss, char *err, size_t err_len)
 {
     struct sqlite_image image;
     const struct attempt a = {path, form, &image};
@@ -245,18 +245,18 @@ static int open_whole(sqlite3 **out, const char *path, const struct sqlite_form 
 
     if (sqlite_pages_open(out, path, form->application_id, is_checked) != SQLITE_OK ||
         sqlite3_exec(*out, exclusive, NULL, NULL, NULL) != SQLITE_OK)
-        return *out != NULL ? say(*out, path, err, err_len)
+        return *out != NULL ? say_database(*out, path, err, err_len)
                             : (snprintf(err, err_len, "no memory for '%s'", path), ERR_NOMEM);
     sqlite3_busy_timeout(*out, BUSY_MS);
     sqlite3_db_config(*out, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, NULL);
     sqlite3_db_config(*out, SQLITE_DBCONFIG_ENABLE_VIEW, 0, NULL);
     sqlite3_db_config(*out, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
-    rc = check(*out, path, form, state, err, err_len);
+    rc = check_database(*out, path, form, state, err, err_len);
     if (rc == 0)
         sqlite3_file_control(*out, "main", SQLITE_FCNTL_PERSIST_WAL, &on);
     if (rc == 0 && (sqlite3_exec(*out, modes, NULL, NULL, NULL) != SQLITE_OK ||
                     make_tables(*out, form) != SQLITE_OK))
-        rc = say(*out, path, err, err_len);
+        rc = say_database(*out, path, err, err_len);
     if (rc == 0)
         rc = check_pages(*out, path, state, err, err_len);
     if (rc < 0 && is_checked && sqlite_pages_is_damage(*out))
@@ -290,16 +290,16 @@ int sqlite_file_open(sqlite3 **out, const char *path, const struct sqlite_form *
     *loss = (struct sqlite_loss){0};
     rc = finish_place(path, loss, err, err_len);
     if (rc >= 0)
-        rc = make(path, err, err_len);
+        rc = make_database(path, err, err_len);
     if (rc == 0)
-        rc = look(path, form, false, &state, loss, err, err_len);
+        rc = look_at_database(path, form, false, &state, loss, err, err_len);
     if (rc >= 0)
         rc = open_whole(out, path, form, &state, err, err_len);
     if (state != DAMAGED_ONE)
         return rc;
     sqlite3_close(*out);
     *out = NULL;
-    rc = look(path, form, true, &state, loss, err, err_len);
+    rc = look_at_database(path, form, true, &state, loss, err, err_len);
     return rc < 0 ? rc : open_whole(out, path, form, &state, err, err_len);
 }
 
@@ -315,7 +315,7 @@ static void write_mark(sqlite3 *db)
         reserved != SQLITE_PAGES_RESERVED)
         return;
     snprintf(mark, sizeof(mark), "PRAGMA user_version=%" PRId64,
-             number_of(db, "PRAGMA user_version") | DAMAGED);
+             pragma_number(db, "PRAGMA user_version") | DAMAGED);
     (void)sqlite3_exec(db, mark, NULL, NULL, NULL);
 }
 

@@ -239,7 +239,7 @@ static bool find_owner(const struct sqlite_image *image)
            page[20] == SQLITE_PAGES_RESERVED && number_at(page + 68) == image->id;
 }
 
-static int look(struct sqlite_image *image, bool is_durable)
+static int look_at_image(struct sqlite_image *image, bool is_durable)
 {
     struct log l = {.fd = image->log_fd};
     unsigned char page[SQLITE_PAGES_SIZE];
@@ -285,7 +285,7 @@ int sqlite_image_open(struct sqlite_image *image, const char *path, uint32_t id,
     rc = lock(image->fd);
     if (rc == 0) {
         image->log_fd = open(log, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-        rc = look(image, is_durable);
+        rc = look_at_image(image, is_durable);
     }
     if (rc < 0)
         sqlite_image_close(image);

@@ -30,14 +30,14 @@ struct file {
 
 /* ---- pages ---- */
 
-static uint64_t sum_of(const unsigned char *page, uint32_t number, uint32_t id)
+static uint64_t page_sum(const unsigned char *page, uint32_t number, uint32_t id)
 {
     return XXH3_64bits_withSeed(page, SQLITE_PAGES_USABLE, (uint64_t)id << 32 | number);
 }
 
 void sqlite_pages_seal(unsigned char *page, uint32_t number, uint32_t id)
 {
-    const uint64_t sum = sum_of(page, number, id);
+    const uint64_t sum = page_sum(page, number, id);
 
     for (unsigned i = 0; i < SQLITE_PAGES_RESERVED; i++)
         page[SQLITE_PAGES_USABLE + i] = (unsigned char)(sum >> (56 - 8 * i));
@@ -49,7 +49,7 @@ bool sqlite_pages_fit(const unsigned char *page, uint32_t number, uint32_t id)
 
     for (unsigned i = 0; i < SQLITE_PAGES_RESERVED; i++)
         sum = sum << 8 | page[SQLITE_PAGES_USABLE + i];
-    return sum == sum_of(page, number, id);
+    return sum == page_sum(page, number, id);
 }
 
 static bool is_page(const struct file *f, int n, sqlite3_int64 at)
@@ -57,7 +57,7 @@ static bool is_page(const struct file *f, int n, sqlite3_int64 at)
     return f->is_checked && n == (int)SQLITE_PAGES_SIZE && at % SQLITE_PAGES_SIZE == 0;
 }
 
-static uint32_t number_of(sqlite3_int64 at)
+static uint32_t page_number(sqlite3_int64 at)
 {
     return (uint32_t)(at / SQLITE_PAGES_SIZE) + 1;
 }
@@ -84,7 +84,7 @@ static int on_read(sqlite3_file *base, void *out, int n, sqlite3_int64 at)
         return rc;
     if (rc == SQLITE_IOERR_SHORT_READ)
         return at == 0 ? rc : SQLITE_IOERR_DATA;
-    return sqlite_pages_fit(out, number_of(at), f->id) ? SQLITE_OK : SQLITE_IOERR_DATA;
+    return sqlite_pages_fit(out, page_number(at), f->id) ? SQLITE_OK : SQLITE_IOERR_DATA;
 }
 
 static int on_write(sqlite3_file *base, const void *data, int n, sqlite3_int64 at)
@@ -93,7 +93,7 @@ static int on_write(sqlite3_file *base, const void *data, int n, sqlite3_int64 a
 
     if (is_page(f, n, at)) {
         memcpy(f->page, data, SQLITE_PAGES_SIZE);
-        sqlite_pages_seal(f->page, number_of(at), f->id);
+        sqlite_pages_seal(f->page, page_number(at), f->id);
         data = f->page;
     }
     return real_of(base)->pMethods->xWrite(real_of(base), data, n, at);

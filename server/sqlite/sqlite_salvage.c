@@ -50,7 +50,7 @@ static const char lists[] = "CREATE TEMP TABLE lost(what,id,PRIMARY KEY(what,id)
                             "CREATE TEMP TABLE damage(n_pages);"
                             "BEGIN;";
 
-static int prepare(struct salvage *s)
+static int prepare_salvage(struct salvage *s)
 {
     int rc = SQLITE_OK;
 
@@ -61,7 +61,7 @@ static int prepare(struct salvage *s)
     return rc;
 }
 
-static int begin(struct salvage *s, const char *path)
+static int begin_salvage(struct salvage *s, const char *path)
 {
     char ids[100];
     int rc, fd;
@@ -82,10 +82,10 @@ static int begin(struct salvage *s, const char *path)
         rc = sqlite3_exec(s->db, ids, NULL, NULL, NULL);
     if (rc == SQLITE_OK)
         rc = sqlite3_exec(s->db, lists, NULL, NULL, NULL);
-    return rc == SQLITE_OK ? prepare(s) : rc;
+    return rc == SQLITE_OK ? prepare_salvage(s) : rc;
 }
 
-static void end(struct salvage *s)
+static void end_salvage(struct salvage *s)
 {
     for (uint32_t i = 0; i < MAX_TABLES; i++)
         sqlite3_finalize(s->insert[i]);
@@ -97,7 +97,7 @@ static void end(struct salvage *s)
 /* ---- rows ---- */
 
 /* Step a statement. A row that the schema refuses is not one of ours, and is left out. */
-static int run(sqlite3_stmt *st)
+static int run_salvage_step(sqlite3_stmt *st)
 {
     int rc = sqlite3_step(st);
 
@@ -121,7 +121,7 @@ static int save_row(struct salvage *s, bool of_index)
             sqlite_record_bind(r, c, s->insert[i], (int)c + 1);
         if (!of_index)
             sqlite3_bind_int64(s->insert[i], (int)r->n + 1, r->row);
-        rc = run(s->insert[i]);
+        rc = run_salvage_step(s->insert[i]);
         s->n_rows += rc == SQLITE_OK && sqlite3_changes(s->db) > 0;
         return rc;
     }
@@ -137,7 +137,7 @@ static int enter_lost(struct salvage *s, bool of_index)
     sqlite3_bind_int64(s->enter_lost, 1, r->n);
     for (uint32_t i = 0; i < r->n; i++)
         sqlite_record_bind(r, i, s->enter_lost, (int)i + 2);
-    return run(s->enter_lost);
+    return run_salvage_step(s->enter_lost);
 }
 
 static int read_records(struct salvage *s, const unsigned char *page, uint32_t number,
@@ -223,7 +223,7 @@ static uint64_t name_lost(struct salvage *s, const char *path)
 }
 
 /* Log and count the losses. If nothing has names, count at least one row for each lost page. */
-static void tell(struct salvage *s, const char *path, struct sqlite_loss *loss)
+static void tell_loss(struct salvage *s, const char *path, struct sqlite_loss *loss)
 {
     char quoted[300];
     uint64_t n = name_lost(s, path);
@@ -253,15 +253,15 @@ int sqlite_salvage(const struct sqlite_image *image, const char *path,
     snprintf(kept, sizeof(kept), "%s.damaged", path);
     log_error("database", "event=database_damaged kept_as=%s",
               log_quote(quoted, sizeof(quoted), kept));
-    rc = begin(&s, new_path);
+    rc = begin_salvage(&s, new_path);
     if (rc == SQLITE_OK)
         rc = save(&s);
     if (rc == SQLITE_OK)
-        tell(&s, path, loss);
+        tell_loss(&s, path, loss);
     else
         snprintf(err, err_len, "'%s' is damaged, and what can be saved cannot be written: %s", path,
                  s.db != NULL ? sqlite3_errmsg(s.db) : sqlite3_errstr(rc));
-    end(&s);
+    end_salvage(&s);
     if (rc == SQLITE_OK && sqlite_place_take(path, new_path) == 0)
         return 0;
     if (rc == SQLITE_OK)

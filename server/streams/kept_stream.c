@@ -31,7 +31,7 @@ struct stream_reader {
 
 /* ---- readers ---- */
 
-static void forget(struct stream_reader *r)
+static void forget_reader(struct stream_reader *r)
 {
     list_unlink(&r->link);
     r->stream->n_readers--;
@@ -39,12 +39,12 @@ static void forget(struct stream_reader *r)
     mem_free(r);
 }
 
-static void on_gone(void *ud)
+static void on_reader_gone(void *ud)
 {
-    forget(ud);
+    forget_reader(ud);
 }
 
-static uint64_t end_of(const struct kept_stream *k)
+static uint64_t kept_end(const struct kept_stream *k)
 {
     return k->frames.next_byte;
 }
@@ -56,7 +56,7 @@ static void feed(struct stream_reader *r)
 
     if (r->awaits > 0 && !k->is_over)
         return;
-    while (r->at < end_of(k) && http_call_n_waiting(r->call) < MAX_WAITING) {
+    while (r->at < kept_end(k) && http_call_n_waiting(r->call) < MAX_WAITING) {
         size_t n;
         const char *bytes = frame_log_bytes(&k->frames, r->at, &n);
 
@@ -66,10 +66,10 @@ static void feed(struct stream_reader *r)
                      * dropped */
         r->at += n;
     }
-    if (!k->is_over || r->at < end_of(k))
+    if (!k->is_over || r->at < kept_end(k))
         return;
     http_call_end(r->call);
-    forget(r);
+    forget_reader(r);
 }
 
 static void on_room(void *ud)
@@ -77,14 +77,14 @@ static void on_room(void *ud)
     feed(ud);
 }
 
-static void cut(struct stream_reader *r, const char *why)
+static void cut_kept(struct stream_reader *r, const char *why)
 {
     char id[280];
 
     log_warn("http", "event=stream_cut id=%s reason=%s",
              log_quote(id, sizeof(id), http_call_id(r->call)), why);
     http_call_abort(r->call);
-    forget(r);
+    forget_reader(r);
 }
 
 static int attach(struct kept_stream *k, struct http_call *call, uint64_t at, uint64_t awaits,
@@ -98,7 +98,7 @@ static int attach(struct kept_stream *k, struct http_call *call, uint64_t at, ui
     list_push_back(&k->readers, &r->link);
     k->n_readers++;
     stream_store_note(k);
-    http_call_on_gone(call, on_gone, r);
+    http_call_on_gone(call, on_reader_gone, r);
     http_call_on_room(call, on_room, r);
     http_call_set_header(call, "Cache-Control", "no-cache");
     http_call_set_header(call, "X-Stream-Id", k->id);
@@ -126,7 +126,7 @@ int kept_stream_read(struct kept_stream *k, struct http_call *call, int64_t afte
                              " have been written",
                              after, k->frames.next_frame);
     if (next > k->frames.next_frame)
-        rc = attach(k, call, end_of(k), next, e);
+        rc = attach(k, call, kept_end(k), next, e);
     else
         rc = attach(k, call, frame_log_byte_of(&k->frames, next), 0, e);
     if (rc == 0 && after >= 0)
@@ -143,9 +143,9 @@ int kept_stream_read_bytes(struct kept_stream *k, struct http_call *call, uint64
         return api_error_set(e, 400, "from", "offset_lost",
                              "the stream's bytes before %" PRIu64 " are not kept any more",
                              frame_log_first_byte(&k->frames));
-    if (from > end_of(k) && !(k->is_restored && !k->is_over))
+    if (from > kept_end(k) && !(k->is_restored && !k->is_over))
         return api_error_set(e, 400, "from", NULL, "the stream has %" PRIu64 " bytes so far",
-                             end_of(k));
+                             kept_end(k));
     rc = attach(k, call, from, 0, e);
     if (rc == 0 && from > 0)
         stream_store_resumed(k->store);
@@ -166,13 +166,13 @@ static void cut_behind(struct kept_stream *k)
         struct stream_reader *r = list_entry(it, struct stream_reader, link);
 
         if (r->at < frame_log_first_byte(&k->frames))
-            cut(r, "slow_reader");
+            cut_kept(r, "slow_reader");
     }
 }
 
 static uint64_t bytes_kept(const struct kept_stream *k)
 {
-    return end_of(k) - frame_log_first_byte(&k->frames);
+    return kept_end(k) - frame_log_first_byte(&k->frames);
 }
 
 /* When the stream, or all streams together, have more than they may, drop the oldest quarter of the
@@ -227,7 +227,7 @@ static void begin_waiting(struct kept_stream *k, uint64_t n_frames)
 
         if (r->awaits == 0)
             continue;
-        r->at = end_of(k);
+        r->at = kept_end(k);
         if (r->awaits >= k->frames.next_frame)
             continue;
         if (r->awaits + n_frames >= k->frames.next_frame &&
@@ -261,7 +261,7 @@ void kept_stream_comment(struct kept_stream *k, const char *text, size_t n)
     list_each(it, &k->readers) {
         const struct stream_reader *r = list_entry(it, struct stream_reader, link);
 
-        if (r->at == end_of(k) && http_call_n_waiting(r->call) == 0)
+        if (r->at == kept_end(k) && http_call_n_waiting(r->call) == 0)
             (void)http_call_write(r->call, text, n); /* a comment may be lost */
     }
 }
@@ -306,5 +306,5 @@ bool kept_stream_is_read(const struct kept_stream *k, int64_t after)
 
 struct stream_facts kept_stream_facts(const struct kept_stream *k)
 {
-    return (struct stream_facts){k->is_over, end_of(k), k->begun_s, k->ended_s};
+    return (struct stream_facts){k->is_over, kept_end(k), k->begun_s, k->ended_s};
 }

@@ -33,7 +33,7 @@ struct stream_store {
 
 /* ---- time ---- */
 
-static void on_timer(uv_timer_t *timer);
+static void on_stream_timer(uv_timer_t *timer);
 
 static void arm(struct stream_store *s)
 {
@@ -46,10 +46,10 @@ static void arm(struct stream_store *s)
     now = clock_us();
     at = k->idle_us + (uint64_t)s->opt.keep_ms * 1000;
     uv_update_time(s->opt.loop);
-    uv_timer_start(&s->timer, on_timer, at > now ? (at - now) / 1000 + 1 : 1, 0);
+    uv_timer_start(&s->timer, on_stream_timer, at > now ? (at - now) / 1000 + 1 : 1, 0);
 }
 
-static void on_timer(uv_timer_t *timer)
+static void on_stream_timer(uv_timer_t *timer)
 {
     LOOP_CALLBACK(timer->loop, "stream_store.timer");
     struct stream_store *s = timer->data;

@@ -41,7 +41,7 @@ struct top_client {
     struct page pages[TOP_MAX_PAGES];
 };
 
-static int fail(int rc, char *err, size_t err_len, const char *sentence)
+static int fail_client(int rc, char *err, size_t err_len, const char *sentence)
 {
     snprintf(err, err_len, "%s", sentence);
     return rc;
@@ -51,7 +51,7 @@ static int fail(int rc, char *err, size_t err_len, const char *sentence)
 
 /* Whether a URL may be shown on the terminal and put into a request line: printable, without a
  * query or a password. */
-static bool is_plain(const char *url)
+static bool is_plain_char(const char *url)
 {
     for (const char *p = url; *p != '\0'; p++)
         if (*p <= ' ' || *p > '~' || strchr("\"<>\\^`{|}#?@", *p) != NULL)
@@ -59,31 +59,32 @@ static bool is_plain(const char *url)
     return true;
 }
 
-static bool begins(const char *text, const char *with)
+static bool url_begins(const char *text, const char *with)
 {
     return strncmp(text, with, strlen(with)) == 0;
 }
 
 static int take_url(struct top_client *c, const char *url, char *err, size_t err_len)
 {
-    const bool has_scheme = strstr(url, "://") != NULL || begins(url, "unix:");
+    const bool has_scheme = strstr(url, "://") != NULL || url_begins(url, "unix:");
     size_t n;
 
-    if (!is_plain(url) || strlen(url) + sizeof("http://") > sizeof(c->url) || url[0] == '\0' ||
-        (has_scheme && !begins(url, "http://") && !begins(url, "https://") &&
-         !begins(url, "unix:/")))
-        return fail(ERR_INVAL, err, err_len,
-                    "the server's URL must be http://HOST:PORT, https://HOST:PORT, HOST:PORT or "
-                    "unix:/PATH");
+    if (!is_plain_char(url) || strlen(url) + sizeof("http://") > sizeof(c->url) || url[0] == '\0' ||
+        (has_scheme && !url_begins(url, "http://") && !url_begins(url, "https://") &&
+         !url_begins(url, "unix:/")))
+        return fail_client(
+            ERR_INVAL, err, err_len,
+            "the server's URL must be http://HOST:PORT, https://HOST:PORT, HOST:PORT or "
+            "unix:/PATH");
     snprintf(c->url, sizeof(c->url), "%s%s", has_scheme ? "" : "http://", url);
     for (n = strlen(c->url); n > 0 && c->url[n - 1] == '/'; n--)
         c->url[n - 1] = '\0';
-    c->socket = begins(c->url, "unix:") ? c->url + strlen("unix:") : NULL;
+    c->socket = url_begins(c->url, "unix:") ? c->url + strlen("unix:") : NULL;
     snprintf(c->base, sizeof(c->base), "%s", c->socket != NULL ? "http://localhost" : c->url);
     return 0;
 }
 
-static int take_key(struct top_client *c, const char *key, char *err, size_t err_len)
+static int take_client_key(struct top_client *c, const char *key, char *err, size_t err_len)
 {
     char line[600];
 
@@ -91,12 +92,12 @@ static int take_key(struct top_client *c, const char *key, char *err, size_t err
         return 0;
     for (const char *p = key; *p != '\0'; p++)
         if (*p <= ' ' || *p > '~' || p - key > 500)
-            return fail(ERR_INVAL, err, err_len,
-                        "the key must be at most 500 printable characters without blanks");
+            return fail_client(ERR_INVAL, err, err_len,
+                               "the key must be at most 500 printable characters without blanks");
     snprintf(line, sizeof(line), "Authorization: Bearer %s", key);
     c->heads = curl_slist_append(NULL, line);
     explicit_bzero(line, sizeof(line));
-    return c->heads != NULL ? 0 : fail(ERR_NOMEM, err, err_len, "no memory");
+    return c->heads != NULL ? 0 : fail_client(ERR_NOMEM, err, err_len, "no memory");
 }
 
 int top_client_open(struct top_client **out, const char *url, const char *key, char *err,
@@ -108,17 +109,17 @@ int top_client_open(struct top_client **out, const char *url, const char *key, c
     *out = NULL;
     if (c == NULL || curl_global_init(CURL_GLOBAL_DEFAULT) != 0) {
         mem_free(c);
-        return fail(ERR_NOMEM, err, err_len, "no memory");
+        return fail_client(ERR_NOMEM, err, err_len, "no memory");
     }
     for (uint32_t i = 0; i < TOP_MAX_PAGES; i++)
         buf_init(&c->pages[i].answer.body, MAX_BODY);
     c->multi = curl_multi_init();
     if (c->multi == NULL)
-        rc = fail(ERR_NOMEM, err, err_len, "no memory");
+        rc = fail_client(ERR_NOMEM, err, err_len, "no memory");
     if (rc == 0)
         rc = take_url(c, url, err, err_len);
     if (rc == 0)
-        rc = take_key(c, key, err, err_len);
+        rc = take_client_key(c, key, err, err_len);
     if (rc < 0)
         top_client_close(&c);
     *out = c;
@@ -206,7 +207,7 @@ static int set_url(const struct top_client *c, struct page *p, const struct top_
     return curl_easy_setopt(p->curl, CURLOPT_URL, url) == CURLE_OK ? 0 : ERR_NOMEM;
 }
 
-static int ask(struct top_client *c, const struct top_question *q)
+static int ask_server(struct top_client *c, const struct top_question *q)
 {
     struct page *p = &c->pages[c->n_pages];
 
@@ -232,7 +233,7 @@ int top_client_begin(struct top_client *c, const struct top_question *questions,
 
     end_round(c);
     for (uint32_t i = 0; i < n && rc == 0; i++)
-        rc = ask(c, &questions[i]);
+        rc = ask_server(c, &questions[i]);
     if (rc < 0)
         end_round(c);
     return rc;
@@ -253,7 +254,7 @@ static void end_page(struct top_client *c, const CURLMsg *m)
 }
 
 /* Do all that is possible without waiting. True: the round is over. */
-static bool advance(struct top_client *c)
+static bool advance_client(struct top_client *c)
 {
     const CURLMsg *m;
     int n;
@@ -285,12 +286,12 @@ bool top_client_wait(struct top_client *c, struct pollfd *fds, uint32_t n, int t
     }
     for (uint32_t i = 0; i < n; i++)
         extra[i] = (struct curl_waitfd){.fd = fds[i].fd, .events = CURL_WAIT_POLLIN};
-    if (!advance(c)) {
+    if (!advance_client(c)) {
         curl_multi_poll(c->multi, extra, n, timeout_ms, NULL);
         for (uint32_t i = 0; i < n; i++)
             fds[i].revents = extra[i].revents;
     }
-    return any_ready(fds, n) ? c->n_open == 0 : advance(c);
+    return any_ready(fds, n) ? c->n_open == 0 : advance_client(c);
 }
 
 const struct top_answer *top_client_answer(const struct top_client *c, uint32_t i)

@@ -39,7 +39,7 @@ static bool read_value(const char *text, size_t n, double *value)
     return end != number && (*end == '\0' || *end == ' ');
 }
 
-static bool read_line(const char *line, size_t n, struct top_sample *s)
+static bool read_metric_line(const char *line, size_t n, struct top_sample *s)
 {
     size_t at = 0;
 
@@ -67,7 +67,7 @@ bool top_sample_next(const char *text, size_t n, size_t *at, struct top_sample *
         const size_t len = end != NULL ? (size_t)(end - line) : n - *at;
 
         *at += len + (end != NULL);
-        if (read_line(line, len, s))
+        if (read_metric_line(line, len, s))
             return true;
     }
     return false;

@@ -55,7 +55,7 @@ void top_reading_release(struct top_reading *r)
 
 /* ---- /metrics ---- */
 
-static void add_model(struct top_reading *r, const struct top_sample *s)
+static void add_model_sample(struct top_reading *r, const struct top_sample *s)
 {
     struct top_model *m = &r->models[r->n_models];
 
@@ -104,7 +104,7 @@ static void add_bucket(struct top_histogram *h, const struct top_sample *s)
         h->count[i] += s->value;
 }
 
-static void add_number(struct top_model *m, const struct top_sample *s)
+static void add_reading_number(struct top_model *m, const struct top_sample *s)
 {
     char value[40];
 
@@ -132,11 +132,11 @@ static void take_sample(struct top_reading *r, const struct top_sample *s)
     else if (top_sample_is(s, "quire_build_info"))
         (void)top_sample_label(s, "version", r->version, sizeof(r->version));
     else if (top_sample_is(s, "quire_model_info"))
-        add_model(r, s);
+        add_model_sample(r, s);
     model = model_of(r, s);
     if (model == r->n_models)
         return;
-    add_number(&r->models[model], s);
+    add_reading_number(&r->models[model], s);
     if (r->shown != TOP_ALL_MODELS && r->shown != model)
         return;
     if (top_sample_is(s, "quire_time_to_first_token_seconds_bucket"))
@@ -158,7 +158,7 @@ void top_reading_take_metrics(struct top_reading *r, const char *text, size_t n)
 
 /* ---- /debug ---- */
 
-static int parse(const char *text, size_t n, const char *object, cJSON **out)
+static int parse_page(const char *text, size_t n, const char *object, cJSON **out)
 {
     const char *why;
 
@@ -172,7 +172,7 @@ static int parse(const char *text, size_t n, const char *object, cJSON **out)
     return ERR_FORMAT;
 }
 
-static double number_of(const cJSON *from, const char *key)
+static double reading_number(const cJSON *from, const char *key)
 {
     const cJSON *v = cJSON_GetObjectItemCaseSensitive(from, key);
 
@@ -181,7 +181,7 @@ static double number_of(const cJSON *from, const char *key)
 
 static uint32_t count_of(const cJSON *from, const char *key)
 {
-    const double v = number_of(from, key);
+    const double v = reading_number(from, key);
 
     return v <= 0 ? 0 : v < UINT32_MAX ? (uint32_t)v : UINT32_MAX;
 }
@@ -200,7 +200,7 @@ static void copy_text(char *out, size_t size, const cJSON *from, const char *key
     out[n] = '\0';
 }
 
-static int make_room(struct top_reading *r)
+static int grow_samples(struct top_reading *r)
 {
     const uint32_t n = r->n_room > 0 ? 2 * r->n_room : 64;
     struct top_request *p;
@@ -217,8 +217,9 @@ static int make_room(struct top_reading *r)
 
 static void take_request(struct top_request *q, uint32_t model, const cJSON *from)
 {
-    const double known = number_of(from, "known_tokens") + number_of(from, "discarded_tokens");
-    const double id = number_of(from, "id");
+    const double known =
+        reading_number(from, "known_tokens") + reading_number(from, "discarded_tokens");
+    const double id = reading_number(from, "id");
 
     *q = (struct top_request){
         .id = id > 0 && id < 9e15 ? (uint64_t)id : 0,
@@ -228,8 +229,8 @@ static void take_request(struct top_request *q, uint32_t model, const cJSON *fro
         .max_tokens = count_of(from, "max_tokens"),
         .n_blocks = count_of(from, "blocks"),
         .n_preempted = count_of(from, "n_preempted"),
-        .age_ms = number_of(from, "age_ms"),
-        .queue_ms = number_of(from, "queue_ms"),
+        .age_ms = reading_number(from, "age_ms"),
+        .queue_ms = reading_number(from, "queue_ms"),
         .rate = TOP_UNKNOWN,
     };
     q->n_generated = known > q->n_prompt ? (uint32_t)fmin(known - q->n_prompt, UINT32_MAX) : 0;
@@ -243,13 +244,13 @@ int top_reading_take_requests(struct top_reading *r, uint32_t model, const char 
 {
     const cJSON *item;
     cJSON *page;
-    int rc = parse(text, n, "debug.requests", &page);
+    int rc = parse_page(text, n, "debug.requests", &page);
 
     if (rc < 0)
         return rc;
     cJSON_ArrayForEach(item, cJSON_GetObjectItemCaseSensitive(page, "requests"))
     {
-        rc = make_room(r);
+        rc = grow_samples(r);
         if (rc < 0)
             break;
         take_request(&r->requests[r->n_requests], model, item);
@@ -267,7 +268,7 @@ int top_reading_take_steps(struct top_reading *r, const char *text, size_t n)
     int rc, skip;
     cJSON *page;
 
-    rc = parse(text, n, "debug.iterations", &page);
+    rc = parse_page(text, n, "debug.iterations", &page);
     if (rc < 0)
         return rc;
     list = cJSON_GetObjectItemCaseSensitive(page, "iterations");
@@ -276,7 +277,7 @@ int top_reading_take_steps(struct top_reading *r, const char *text, size_t n)
     {
         if (skip-- <= 0)
             r->steps[r->n_steps++] =
-                (struct top_step){number_of(item, "took_ms"), count_of(item, "sequences")};
+                (struct top_step){reading_number(item, "took_ms"), count_of(item, "sequences")};
     }
     r->has_steps = true;
     cJSON_Delete(page);
@@ -286,7 +287,7 @@ int top_reading_take_steps(struct top_reading *r, const char *text, size_t n)
 int top_reading_take_kv(struct top_reading *r, const char *text, size_t n)
 {
     cJSON *page;
-    const int rc = parse(text, n, "debug.kv", &page);
+    const int rc = parse_page(text, n, "debug.kv", &page);
 
     if (rc < 0)
         return rc;

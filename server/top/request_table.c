@@ -118,7 +118,7 @@ static const struct {
 };
 
 /* Choose columns by rank, as long as they fit; with one model its name is left out. */
-static void choose(bool chosen[N_COLUMNS], uint32_t width, bool has_models)
+static void choose_columns(bool chosen[N_COLUMNS], uint32_t width, bool has_models)
 {
     uint32_t taken = 0;
 
@@ -132,8 +132,8 @@ static void choose(bool chosen[N_COLUMNS], uint32_t width, bool has_models)
             }
 }
 
-static const char *text_of(const struct top_reading *r, const struct top_request *q, int column,
-                           struct top_text *t)
+static const char *cell_text(const struct top_reading *r, const struct top_request *q, int column,
+                             struct top_text *t)
 {
     switch ((enum column)column) {
     case COLUMN_REQUEST:
@@ -196,7 +196,7 @@ static void draw_request(const struct top_reading *r, const struct top_request *
     for (int i = 0; i < N_COLUMNS; i++)
         if (chosen[i])
             top_screen_cell(s, style_of(q, i), columns[i].align, columns[i].width,
-                            text_of(r, q, i, &t));
+                            cell_text(r, q, i, &t));
     top_screen_end_line(s);
 }
 
@@ -208,7 +208,7 @@ void top_requests_draw(const struct top_reading *r, uint32_t *first, uint32_t n_
 
     if (n <= n_below + 1)
         return;
-    choose(chosen, s->width, r->n_models > 1);
+    choose_columns(chosen, s->width, r->n_models > 1);
     draw_head(chosen, s);
     n -= n_below + 1;
     if (n >= r->n_requests)

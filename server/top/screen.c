@@ -134,7 +134,7 @@ static const char *style_sequence(const struct top_screen *s, enum top_style sty
     return "";
 }
 
-static uint32_t end_of(const struct top_screen *s, uint32_t width)
+static uint32_t line_end(const struct top_screen *s, uint32_t width)
 {
     return s->column + width < s->width ? s->column + width : s->width;
 }
@@ -177,10 +177,10 @@ void top_screen_fill(struct top_screen *s, uint32_t column)
 void top_screen_cell(struct top_screen *s, enum top_style style, enum top_align align,
                      uint32_t width, const char *text)
 {
-    const uint32_t end = end_of(s, width), has = top_screen_width_of(s, text);
+    const uint32_t end = line_end(s, width), has = top_screen_width_of(s, text);
 
     if (align == TOP_RIGHT && has < width)
-        top_screen_fill(s, end_of(s, width - has));
+        top_screen_fill(s, line_end(s, width - has));
     add_styled(s, style, text, end);
     top_screen_fill(s, end + 1);
 }

@@ -91,7 +91,7 @@ static void tell_trouble(struct session *t)
         snprintf(t->trouble, sizeof(t->trouble), "no answer for %u s", (unsigned)s);
 }
 
-static void draw(struct session *t)
+static void draw_session(struct session *t)
 {
     if (t->terminal.is_open)
         top_terminal_size(&t->screen.width, &t->screen.height);
@@ -161,7 +161,7 @@ static void scroll(struct session *t, int by)
     t->view.first = first > 0 ? (uint32_t)first : 0;
 }
 
-static void take_key(struct session *t, int key)
+static void take_session_key(struct session *t, int key)
 {
     switch (key) {
     case 'q':
@@ -194,7 +194,7 @@ static void take_event(struct session *t, int event)
     else if (event == TOP_PAGE_UP || event == TOP_PAGE_DOWN)
         scroll(t, event == TOP_PAGE_UP ? -page : page);
     else if (event >= TOP_KEY)
-        take_key(t, event - TOP_KEY);
+        take_session_key(t, event - TOP_KEY);
 }
 
 /* ---- the loop ---- */
@@ -236,7 +236,7 @@ static void loop(struct session *t)
         }
         is_new |= take_events(t);
         if (!t->is_over && (is_new || clock_ms() - t->drawn_ms >= TROUBLE_MS))
-            draw(t);
+            draw_session(t);
     }
 }
 
@@ -258,12 +258,12 @@ static int once(struct session *t, char *err, size_t err_len)
             return ERR_IO;
         }
     }
-    draw(t);
+    draw_session(t);
     snprintf(err, err_len, "%s", t->round.trouble);
     return t->round.trouble[0] != '\0' || t->is_over ? ERR_IO : 0;
 }
 
-static int make(struct session *t, char *err, size_t err_len)
+static int make_session(struct session *t, char *err, size_t err_len)
 {
     t->now = mem_calloc(1, sizeof(*t->now));
     t->before = mem_calloc(1, sizeof(*t->before));
@@ -304,7 +304,7 @@ int top_session_run(const struct top_options *options, char *err, size_t err_len
     snprintf(t.wanted, sizeof(t.wanted), "%s", options->model);
     rc = top_client_open(&t.client, options->url, options->key, err, err_len);
     if (rc == 0)
-        rc = make(&t, err, err_len);
+        rc = make_session(&t, err, err_len);
     if (rc == 0 && options->is_once)
         rc = once(&t, err, err_len);
     else if (rc == 0)

@@ -187,7 +187,7 @@ static void read_keys(struct top_terminal *t, bool *is_gone)
 }
 
 /* Take the first key out of the typed bytes. */
-static int take_key(struct top_terminal *t)
+static int take_typed_key(struct top_terminal *t)
 {
     size_t used = 1;
     int event;
@@ -216,5 +216,5 @@ int top_terminal_next(struct top_terminal *t)
     if (event != TOP_NOTHING)
         return event;
     read_keys(t, &is_gone);
-    return is_gone ? TOP_END : take_key(t);
+    return is_gone ? TOP_END : take_typed_key(t);
 }

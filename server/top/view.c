@@ -36,7 +36,7 @@ static void value(struct top_screen *s, struct top_text number, const char *what
     top_screen_printf(s, TOP_PLAIN, " %s   ", what);
 }
 
-static double number(const struct frame *f, enum top_number which)
+static double view_number(const struct frame *f, enum top_number which)
 {
     return top_reading_number(f->now, f->now->shown, which);
 }
@@ -75,10 +75,10 @@ static void draw_title(const struct frame *f, const struct top_view *v)
 static void draw_requests(const struct frame *f)
 {
     label(f->screen, "Requests");
-    value(f->screen, top_count(number(f, TOP_RUNNING)), "running");
-    value(f->screen, top_count(number(f, TOP_WAITING)), "queued");
-    value(f->screen, top_count(number(f, TOP_PREEMPTED)), "preempted now");
-    value(f->screen, top_count(number(f, TOP_PREEMPTIONS)), "preemptions");
+    value(f->screen, top_count(view_number(f, TOP_RUNNING)), "running");
+    value(f->screen, top_count(view_number(f, TOP_WAITING)), "queued");
+    value(f->screen, top_count(view_number(f, TOP_PREEMPTED)), "preempted now");
+    value(f->screen, top_count(view_number(f, TOP_PREEMPTIONS)), "preemptions");
     top_screen_end_line(f->screen);
 }
 
@@ -161,8 +161,8 @@ static void draw_latencies(const struct frame *f)
 
 static void draw_cache(const struct frame *f)
 {
-    const double parts[] = {number(f, TOP_KV_HELD), number(f, TOP_KV_CACHED)};
-    const double total = parts[0] + parts[1] + number(f, TOP_KV_FREE);
+    const double parts[] = {view_number(f, TOP_KV_HELD), view_number(f, TOP_KV_CACHED)};
+    const double total = parts[0] + parts[1] + view_number(f, TOP_KV_FREE);
 
     label(f->screen, "KV cache");
     top_screen_bar(f->screen, BAR, parts, 2, total);
@@ -181,7 +181,7 @@ static void draw_prefixes(const struct frame *f)
 
     label(f->screen, "Prefixes");
     top_screen_printf(f->screen, TOP_PLAIN, "%.0f %% of the tokens looked up were cached",
-                      percent(number(f, TOP_PREFIX_HITS), number(f, TOP_PREFIX_QUERIES)));
+                      percent(view_number(f, TOP_PREFIX_HITS), view_number(f, TOP_PREFIX_QUERIES)));
     if (queries > 0)
         top_screen_printf(f->screen, TOP_PLAIN, ", %.0f %% now", percent(hits, queries));
     top_screen_end_line(f->screen);
@@ -224,7 +224,8 @@ static void draw_owners(const struct frame *f)
 {
     struct owner owners[MAX_OWNERS];
     const uint32_t n = find_owners(f->now, owners);
-    const double total = number(f, TOP_KV_HELD) + number(f, TOP_KV_CACHED) + number(f, TOP_KV_FREE);
+    const double total =
+        view_number(f, TOP_KV_HELD) + view_number(f, TOP_KV_CACHED) + view_number(f, TOP_KV_FREE);
 
     for (uint32_t i = 0; i < n && i < SHOWN_OWNERS; i++) {
         label(f->screen, i == 0 ? " held by" : "");

@@ -33,7 +33,7 @@ struct usage_keeper {
 
 /* ---- the job ---- */
 
-static void on_work(struct worker_job *job)
+static void on_usage_keeper_work(struct worker_job *job)
 {
     struct usage_keeper *k = list_entry(job, struct usage_keeper, job);
 
@@ -42,7 +42,7 @@ static void on_work(struct worker_job *job)
 
 static void wait_for(struct usage_keeper *k, uint64_t ms);
 
-static void on_done(struct worker_job *job)
+static void on_usage_keeper_done(struct worker_job *job)
 {
     struct usage_keeper *k = list_entry(job, struct usage_keeper, job);
     char quoted[400];
@@ -71,8 +71,8 @@ static void save(struct usage_keeper *k)
         snprintf(k->saved[i].owner, sizeof(k->saved[i].owner), "%s",
                  usage_ledger_name(k->ledger, k->taken[i].owner));
     }
-    k->job.work = on_work;
-    k->job.done = on_done;
+    k->job.work = on_usage_keeper_work;
+    k->job.done = on_usage_keeper_done;
     k->job.name = "usage_keeper";
     k->is_running = true;
     (void)worker_pool_post(k->pool, &k->job); /* the only job of the pool: there is room */
@@ -80,7 +80,7 @@ static void save(struct usage_keeper *k)
 
 /* ---- the timer ---- */
 
-static void on_timer(uv_timer_t *timer)
+static void on_usage_timer(uv_timer_t *timer)
 {
     LOOP_CALLBACK(timer->loop, "usage_keeper.timer");
     save(timer->data);
@@ -90,7 +90,7 @@ static void wait_for(struct usage_keeper *k, uint64_t ms)
 {
     if (!k->is_running && !uv_is_closing((uv_handle_t *)&k->timer) &&
         !uv_is_active((uv_handle_t *)&k->timer))
-        uv_timer_start(&k->timer, on_timer, ms, 0);
+        uv_timer_start(&k->timer, on_usage_timer, ms, 0);
 }
 
 static void on_change(void *ud)

@@ -45,7 +45,7 @@ void usage_amounts_add(struct usage_amounts *to, const struct usage_amounts *mor
 /* ---- room ---- */
 
 /* Make room for one more item; the array stays as it is when there is no memory. */
-static int make_room(void **items, uint32_t n, uint32_t *cap, size_t size)
+static int grow_ledger(void **items, uint32_t n, uint32_t *cap, size_t size)
 {
     const uint32_t more = *cap > 0 ? 2 * *cap : 64;
     void *grown;
@@ -66,7 +66,7 @@ static int add_owner(struct usage_ledger *l, const char *name)
 
     if (l->n_owners == USAGE_MAX_OWNERS)
         return ERR_LIMIT;
-    if (make_room((void **)&l->owners, l->n_owners, &l->cap_owners, sizeof(*o)) < 0)
+    if (grow_ledger((void **)&l->owners, l->n_owners, &l->cap_owners, sizeof(*o)) < 0)
         return ERR_NOMEM;
     o = &l->owners[l->n_owners];
     *o = (struct owner){.row = NO_ROW};
@@ -86,7 +86,7 @@ int usage_ledger_create(struct usage_ledger **out)
     if (l == NULL)
         return ERR_NOMEM;
     if (add_owner(l, USAGE_OTHERS) < 0 ||
-        make_room((void **)&l->rows, 0, &l->cap_rows, sizeof(*l->rows)) < 0) {
+        grow_ledger((void **)&l->rows, 0, &l->cap_rows, sizeof(*l->rows)) < 0) {
         usage_ledger_destroy(out);
         return ERR_NOMEM;
     }
@@ -206,7 +206,7 @@ static struct usage_row *take_row(struct usage_ledger *l, uint32_t owner, int32_
         return row;
     if (l->n_rows == USAGE_MAX_ROWS)
         drop_oldest_day(l);
-    if (make_room((void **)&l->rows, l->n_rows, &l->cap_rows, sizeof(*row)) < 0)
+    if (grow_ledger((void **)&l->rows, l->n_rows, &l->cap_rows, sizeof(*row)) < 0)
         return &l->rows[l->n_rows - 1];
     return insert_row(l, owner, day);
 }

@@ -49,7 +49,7 @@ struct usage_store {
     struct sqlite_loss loss; /* at the opening */
 };
 
-static int say(struct usage_store *s, char *err, size_t err_len)
+static int say_usage(struct usage_store *s, char *err, size_t err_len)
 {
     const int rc = sqlite3_errcode(s->db) == SQLITE_NOMEM ? ERR_NOMEM : ERR_IO;
 
@@ -129,7 +129,7 @@ int usage_store_load(struct usage_store *s, struct usage_ledger *l, char *err, s
         rc = SQLITE_OK;
     }
     if (rc != SQLITE_DONE)
-        rc = say(s, err, err_len);
+        rc = say_usage(s, err, err_len);
     sqlite3_finalize(st);
     return rc == SQLITE_DONE ? 0 : rc;
 }
@@ -159,7 +159,7 @@ int usage_store_save(struct usage_store *s, const struct usage_saved *rows, uint
         rc = save_row(s, &rows[i]);
     if (rc == 0 && sqlite3_exec(s->db, "COMMIT", NULL, NULL, NULL) == SQLITE_OK)
         return 0;
-    rc = say(s, err, err_len);
+    rc = say_usage(s, err, err_len);
     if (sqlite3_get_autocommit(s->db) == 0)
         sqlite3_exec(s->db, "ROLLBACK", NULL, NULL, NULL);
     return rc;

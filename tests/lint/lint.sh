@@ -15,6 +15,9 @@ fi
 echo "lint: include table"
 python3 tests/lint/includes.py || bad=1
 
+echo "lint: names of static functions"
+python3 tests/lint/statics.py || bad=1
+
 echo "lint: callbacks of the I/O thread are measured"
 python3 tests/lint/loop_callbacks.py || bad=1
 

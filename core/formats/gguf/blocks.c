@@ -297,7 +297,7 @@ static const struct scaled_row {
     {BLOCK_IQ5_KS, {"IQ5_KS", 256, 168, 4}, blocks_decode_iq5_ks},
 };
 
-static const struct format_row *find(uint32_t type)
+static const struct format_row *find_format(uint32_t type)
 {
     for (size_t i = 0; i < sizeof(formats) / sizeof(formats[0]); i++)
         if (formats[i].type == type)
@@ -315,7 +315,7 @@ static const struct scaled_row *find_scaled(uint32_t type)
 
 const struct block_format *block_format(uint32_t type)
 {
-    const struct format_row *row = find(type);
+    const struct format_row *row = find_format(type);
     const struct scaled_row *other = row == NULL ? find_scaled(type) : NULL;
 
     if (row != NULL)
@@ -338,7 +338,7 @@ void block_decode_part(enum block_type type, const void *row, size_t first, floa
     assert(f != NULL && first % f->elems == 0 && n % f->elems == 0);
     src += block_row_bytes(f, first);
     if (s == NULL) {
-        find(type)->decode(src, dst, n / f->elems);
+        find_format(type)->decode(src, dst, n / f->elems);
         return;
     }
     memcpy(&d, row, sizeof(d));
@@ -352,7 +352,7 @@ void block_decode(enum block_type type, const void *src, float *dst, size_t n)
 
 bool block_encode(enum block_type type, const float *src, void *dst, size_t n)
 {
-    const struct format_row *row = find(type);
+    const struct format_row *row = find_format(type);
 
     if (row == NULL || row->encode == NULL)
         return false;

@@ -34,7 +34,7 @@ static struct {
 /* protects taking and freeing slots, and installing and removing the handler */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-static struct guarded *find(uintptr_t at)
+static struct guarded *find_guarded(uintptr_t at)
 {
     const unsigned end = atomic_load_explicit(&guards.end, memory_order_acquire);
 
@@ -55,7 +55,7 @@ static struct guarded *find(uintptr_t at)
 static void on_bus_error(int number, siginfo_t *info, void *context)
 {
     const uintptr_t at = (uintptr_t)info->si_addr & ~(guards.page - 1);
-    struct guarded *g = find((uintptr_t)info->si_addr);
+    struct guarded *g = find_guarded((uintptr_t)info->si_addr);
     const int saved = errno;
 
     (void)context;

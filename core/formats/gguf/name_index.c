@@ -37,7 +37,7 @@ void name_index_release(struct name_index *ix)
     *ix = (struct name_index){0};
 }
 
-static const struct gguf_str *name_of(const struct name_index *ix, uint32_t i)
+static const struct gguf_str *indexed_name(const struct name_index *ix, uint32_t i)
 {
     return (const void *)((const char *)ix->items + i * ix->stride);
 }
@@ -48,7 +48,7 @@ static uint32_t probe(const struct name_index *ix, const char *name, size_t len)
     uint32_t at = (uint32_t)XXH3_64bits_withSeed(name, len, ix->seed) & ix->mask;
 
     for (; ix->slots[at] != 0; at = (at + 1) & ix->mask) {
-        const struct gguf_str *s = name_of(ix, ix->slots[at] - 1);
+        const struct gguf_str *s = indexed_name(ix, ix->slots[at] - 1);
 
         if (s->len == len && memcmp(s->data, name, len) == 0)
             break;
@@ -58,7 +58,7 @@ static uint32_t probe(const struct name_index *ix, const char *name, size_t len)
 
 uint32_t name_index_add(struct name_index *ix, uint32_t i)
 {
-    const struct gguf_str *s = name_of(ix, i);
+    const struct gguf_str *s = indexed_name(ix, i);
     const uint32_t at = probe(ix, s->data, s->len);
 
     if (ix->slots[at] != 0)

@@ -130,7 +130,7 @@ static int add_tensors(struct gguf *g, const struct gguf *part, char *err, size_
 }
 
 /* Join the tensors of all parts into one directory. */
-static int join(struct gguf *g, char *err, size_t err_len)
+static int join_parts(struct gguf *g, char *err, size_t err_len)
 {
     struct gguf own = {.name = g->name, .tensors = g->tensors, .n_tensors = g->n_tensors};
     uint64_t total = g->n_tensors;
@@ -177,7 +177,7 @@ static int open_others(struct gguf *g, uint32_t count, char *err, size_t err_len
         g->n_more += rc == 0;
     }
     if (rc == 0)
-        rc = join(g, err, err_len);
+        rc = join_parts(g, err, err_len);
     return rc == 0 ? check_total(g, count, err, err_len) : rc;
 }
 

@@ -111,7 +111,7 @@ static void add_str(struct buf *b, const char *s, size_t len)
     buf_add(b, s, len);
 }
 
-static bool is_name(const char *name)
+static bool is_key_name(const char *name)
 {
     const size_t len = strlen(name);
 
@@ -120,7 +120,7 @@ static bool is_name(const char *name)
 
 static void begin_key(struct gguf_writer *w, const char *key, enum gguf_type type)
 {
-    if (!is_name(key))
+    if (!is_key_name(key))
         set_err(w, ERR_INVAL);
     add_str(&w->keys, key, strlen(key));
     add_int(&w->keys, type, 4);
@@ -246,7 +246,7 @@ static struct entry *add_entry(struct gguf_writer *w, const char *name, enum blo
     struct entry *e;
     int rc;
 
-    if (!is_name(name) || n_dims < 1 || n_dims > GGUF_MAX_DIMS) {
+    if (!is_key_name(name) || n_dims < 1 || n_dims > GGUF_MAX_DIMS) {
         set_err(w, ERR_INVAL);
         return NULL;
     }
@@ -346,7 +346,7 @@ static int make_head(const struct gguf_writer *w, struct buf *b)
     return b->err;
 }
 
-static int put(struct sink *s, const void *bytes, size_t n)
+static int put_bytes(struct sink *s, const void *bytes, size_t n)
 {
     if (s->memory != NULL)
         memcpy(s->memory + s->at, bytes, n);
@@ -364,7 +364,7 @@ static int pad(const struct gguf_writer *w, struct sink *s)
     int rc = 0;
 
     for (; n > 0 && rc == 0; n -= n < 64 ? n : 64)
-        rc = put(s, zeros, n < 64 ? (size_t)n : 64);
+        rc = put_bytes(s, zeros, n < 64 ? (size_t)n : 64);
     return rc;
 }
 
@@ -380,7 +380,7 @@ static int put_filled(struct sink *s, const struct entry *e)
         const size_t n = e->room - at < piece ? (size_t)(e->room - at) : piece;
 
         e->fill(e->ud, at, bytes, n);
-        rc = put(s, bytes, n);
+        rc = put_bytes(s, bytes, n);
     }
     mem_free(bytes);
     return rc;
@@ -388,7 +388,7 @@ static int put_filled(struct sink *s, const struct entry *e)
 
 static int put_all(const struct gguf_writer *w, struct sink *s, const struct buf *head)
 {
-    int rc = put(s, head->data, head->len);
+    int rc = put_bytes(s, head->data, head->len);
 
     if (rc == 0)
         rc = pad(w, s);
@@ -399,7 +399,7 @@ static int put_all(const struct gguf_writer *w, struct sink *s, const struct buf
         if (rc == 0 && e->fill != NULL)
             rc = put_filled(s, e);
         else if (rc == 0 && e->data != NULL)
-            rc = put(s, e->data, (size_t)e->room);
+            rc = put_bytes(s, e->data, (size_t)e->room);
         if (rc == 0)
             rc = pad(w, s);
     }
@@ -408,7 +408,7 @@ static int put_all(const struct gguf_writer *w, struct sink *s, const struct buf
 
 /* Make the file up to the tensors' data; returns the writer's first error, if any. `head` is to be
  * released in any case. */
-static int begin(const struct gguf_writer *w, struct buf *head)
+static int begin_head(const struct gguf_writer *w, struct buf *head)
 {
     const int rc = w->err != 0 ? w->err : w->keys.err;
 
@@ -421,7 +421,7 @@ int gguf_writer_finish(struct gguf_writer *w, uint8_t **data, size_t *bytes)
     struct sink s = {0};
     struct buf head;
     uint64_t total;
-    int rc = begin(w, &head);
+    int rc = begin_head(w, &head);
 
     *data = NULL;
     *bytes = 0;
@@ -446,7 +446,7 @@ int gguf_writer_save(struct gguf_writer *w, const char *path)
 {
     struct sink s = {0};
     struct buf head;
-    int rc = begin(w, &head);
+    int rc = begin_head(w, &head);
 
     if (rc < 0)
         goto done;

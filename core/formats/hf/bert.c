@@ -28,7 +28,7 @@ enum { MEAN = 1, FIRST = 2, RANK = 4 }; /* values of pooling_type */
 
 /* ---- config.json ---- */
 
-static int check_neutral(const struct hf_folder *f)
+static int check_bert_neutral(const struct hf_folder *f)
 {
     int rc = hf_only_text(f, "hidden_act", "gelu");
 
@@ -270,7 +270,7 @@ static int read_skipped(struct hf_folder *f)
 int hf_bert_add(struct hf_folder *f)
 {
     double eps = 1e-12;
-    int rc = check_neutral(f);
+    int rc = check_bert_neutral(f);
 
     if (rc == 0)
         rc = hf_positive(f, HF_CONFIG, f->config, "layer_norm_eps", &eps);

@@ -27,7 +27,7 @@
 #define MAX_FILES 32
 
 /* Whether the name has only letters, digits, - and _, as keys of GGUF files need. */
-static bool is_name(const char *name, size_t n)
+static bool is_template_name(const char *name, size_t n)
 {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
                                   "0123456789-_";
@@ -35,13 +35,13 @@ static bool is_name(const char *name, size_t n)
     return n > 0 && n <= MAX_NAME && strspn(name, letters) >= n;
 }
 
-static int add_text(struct hf_folder *f, const char *file, const char *name, const char *text)
+static int add_template(struct hf_folder *f, const char *file, const char *name, const char *text)
 {
     char key[sizeof(KEY) + MAX_NAME + 1], shown[MAX_NAME];
 
     if (strcmp(name, "default") == 0)
         snprintf(key, sizeof(key), KEY);
-    else if (is_name(name, strlen(name)))
+    else if (is_template_name(name, strlen(name)))
         snprintf(key, sizeof(key), KEY ".%s", name);
     else
         return hf_fail(f, ERR_UNSUPPORTED, file,
@@ -66,7 +66,7 @@ static int add_file(struct hf_folder *f, const char *file, const char *name)
     else if (rc == 0 && (!json_is_utf8(text, n) || memchr(text, 0, n) != NULL))
         rc = hf_fail(f, ERR_FORMAT, file, "is not valid UTF-8");
     else if (rc == 0)
-        rc = add_text(f, file, name, text);
+        rc = add_template(f, file, name, text);
     mem_free(text);
     return rc;
 }
@@ -116,7 +116,7 @@ static int add_folder(struct hf_folder *f, uint32_t *n)
 
 /* ---- tokenizer_config.json ---- */
 
-static int add_list(struct hf_folder *f, const cJSON *list)
+static int add_template_list(struct hf_folder *f, const cJSON *list)
 {
     const cJSON *each;
     int rc = 0;
@@ -128,7 +128,7 @@ static int add_list(struct hf_folder *f, const cJSON *list)
         if (name == NULL || text == NULL)
             return hf_fail(f, ERR_FORMAT, HF_TOKENIZER_CONFIG,
                            "an element of 'chat_template' has no 'name' or no 'template'");
-        rc = add_text(f, HF_TOKENIZER_CONFIG, name, text);
+        rc = add_template(f, HF_TOKENIZER_CONFIG, name, text);
         if (rc < 0)
             return rc;
     }
@@ -147,6 +147,6 @@ int hf_template_add(struct hf_folder *f)
     if (rc < 0 || has_file || n > 0)
         return rc;
     if (cJSON_IsArray(t))
-        return add_list(f, t);
-    return cJSON_IsString(t) ? add_text(f, HF_TOKENIZER_CONFIG, "default", t->valuestring) : 0;
+        return add_template_list(f, t);
+    return cJSON_IsString(t) ? add_template(f, HF_TOKENIZER_CONFIG, "default", t->valuestring) : 0;
 }

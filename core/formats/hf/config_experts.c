@@ -89,7 +89,7 @@ int hf_granite_moe_add(struct hf_folder *f)
 
 /* Add the choice: V3 by sigmoids and a bias, within groups; V2 by a softmax, with groups or
  * without. */
-static int add_choice(struct hf_folder *f, bool is_v3)
+static int add_expert_choice(struct hf_folder *f, bool is_v3)
 {
     const char *method = hf_text(f->config, "topk_method");
     const char *scores = hf_text(f->config, "scoring_func");
@@ -139,7 +139,7 @@ static int add_deepseek_experts(struct hf_folder *f)
     if (rc == 0)
         rc = add_norm(f, is_v3);
     hf_key_u32(f, "leading_dense_block_count", lead);
-    return rc == 0 ? add_choice(f, is_v3) : rc;
+    return rc == 0 ? add_expert_choice(f, is_v3) : rc;
 }
 
 /* Add the sizes of latent attention: keys and values come from one short vector. */

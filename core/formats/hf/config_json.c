@@ -154,7 +154,7 @@ static int find_class(struct hf_folder *f)
 }
 
 /* Whether the text is in a list with commas. */
-static bool is_one_of(const char *text, const char *list)
+static bool is_config_word(const char *text, const char *list)
 {
     const size_t n = strlen(text);
 
@@ -169,7 +169,7 @@ static bool is_one_of(const char *text, const char *list)
 }
 
 /* Check that settings that are not computed here are off. */
-static int check_neutral(struct hf_folder *f)
+static int check_config_neutral(struct hf_folder *f)
 {
     char name[64], shown[32];
     const cJSON *m =
@@ -181,7 +181,7 @@ static int check_neutral(struct hf_folder *f)
         rc = hf_only_bool(f, "rope_interleaved", false);
     if (rc == 0)
         rc = hf_only_bool(f, "add_cross_attention", false);
-    if (rc == 0 && m != NULL && (act == NULL || !is_one_of(act, f->class->acts)))
+    if (rc == 0 && m != NULL && (act == NULL || !is_config_word(act, f->class->acts)))
         return hf_fail(f, ERR_UNSUPPORTED, HF_CONFIG, "'%s' is '%s', but only %s is supported",
                        name, act != NULL ? hf_printable(shown, sizeof(shown), act) : "?",
                        f->class->acts);
@@ -205,7 +205,7 @@ static int read_size(struct hf_folder *f, const char *names, uint32_t most, bool
     return 0;
 }
 
-static int read_sizes(struct hf_folder *f)
+static int read_config_sizes(struct hf_folder *f)
 {
     const uint32_t flags = f->class->flags;
     const struct {
@@ -406,9 +406,9 @@ int hf_config_add(struct hf_folder *f)
     if (rc == 0 && f->class->config != NULL)
         return f->class->config(f);
     if (rc == 0)
-        rc = check_neutral(f);
+        rc = check_config_neutral(f);
     if (rc == 0)
-        rc = read_sizes(f);
+        rc = read_config_sizes(f);
     if (rc == 0 && f->class->adjust != NULL)
         rc = f->class->adjust(f);
     if (rc == 0)

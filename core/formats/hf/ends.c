@@ -12,7 +12,7 @@
 
 #include <string.h>
 
-static int refuse(const struct hf_folder *f)
+static int refuse_ends(const struct hf_folder *f)
 {
     return hf_fail(f, ERR_UNSUPPORTED, HF_TOKENIZER,
                    "the 'post_processor' does not put a text between two special tokens");
@@ -28,7 +28,7 @@ static int add_role(struct hf_folder *f, const struct gguf_str *names, uint32_t 
             gguf_writer_u32(f->w, key, i);
             return 0;
         }
-    return refuse(f);
+    return refuse_ends(f);
 }
 
 int hf_ends_add(struct hf_folder *f, const struct gguf_str *names, uint32_t n)
@@ -40,7 +40,7 @@ int hf_ends_add(struct hf_folder *f, const struct gguf_str *names, uint32_t n)
 
     if (cJSON_GetArraySize(single) != 3 ||
         hf_member(cJSON_GetArrayItem(single, 1), "Sequence") == NULL)
-        return refuse(f);
+        return refuse_ends(f);
     rc = add_role(f, names, n, cJSON_GetArrayItem(single, 0), "tokenizer.ggml.bos_token_id");
     if (rc == 0)
         rc = add_role(f, names, n, last, "tokenizer.ggml.eos_token_id");

@@ -19,7 +19,7 @@ struct ids {
 };
 
 /* Add an id once; one outside the vocabulary is dropped, since it never comes. */
-static void add_id(const struct hf_folder *f, struct ids *ids, double id)
+static void add_eos_id(const struct hf_folder *f, struct ids *ids, double id)
 {
     for (size_t i = 0; i < ids->n; i++)
         if (ids->at[i] == id)
@@ -29,15 +29,15 @@ static void add_id(const struct hf_folder *f, struct ids *ids, double id)
 }
 
 /* Add the ids of a member: a number, a list of numbers, or absent. */
-static int add_member(const struct hf_folder *f, struct ids *ids, const char *file, const cJSON *o,
-                      const char *name)
+static int add_eos_member(const struct hf_folder *f, struct ids *ids, const char *file,
+                          const cJSON *o, const char *name)
 {
     const cJSON *m = hf_member(o, name), *it = cJSON_IsArray(m) ? m->child : m;
 
     for (; it != NULL; it = cJSON_IsArray(m) ? it->next : NULL) {
         if (!cJSON_IsNumber(it))
             return hf_fail(f, ERR_FORMAT, file, "'%s' is no id, nor a list of ids", name);
-        add_id(f, ids, it->valuedouble);
+        add_eos_id(f, ids, it->valuedouble);
     }
     return 0;
 }
@@ -45,12 +45,12 @@ static int add_member(const struct hf_folder *f, struct ids *ids, const char *fi
 int hf_eos_add(struct hf_folder *f, const cJSON *generation_config)
 {
     struct ids ids = {.n = 0};
-    int rc = add_member(f, &ids, HF_CONFIG, f->config, "eos_token_id");
+    int rc = add_eos_member(f, &ids, HF_CONFIG, f->config, "eos_token_id");
 
     if (rc == 0)
-        rc = add_member(f, &ids, HF_CONFIG, f->config, HF_OUTER_EOS);
+        rc = add_eos_member(f, &ids, HF_CONFIG, f->config, HF_OUTER_EOS);
     if (rc == 0)
-        rc = add_member(f, &ids, HF_GENERATION_CONFIG, generation_config, "eos_token_id");
+        rc = add_eos_member(f, &ids, HF_GENERATION_CONFIG, generation_config, "eos_token_id");
     if (rc == 0 && ids.n > 0)
         gguf_writer_i32_array(f->w, "tokenizer.ggml.eos_token_ids", ids.at, ids.n);
     return rc;

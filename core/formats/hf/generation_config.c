@@ -29,7 +29,7 @@ static const struct {
 };
 
 /* Whole numbers are written as u32: a float does not hold every whole number of 32 bits. */
-static void add(struct hf_folder *f, const char *key, double v)
+static void add_default(struct hf_folder *f, const char *key, double v)
 {
     if (v >= 0 && v <= UINT32_MAX && v == floor(v))
         gguf_writer_u32(f->w, key, (uint32_t)v);
@@ -47,7 +47,7 @@ static int take_members(struct hf_folder *f, const cJSON *config)
         if (!cJSON_IsNumber(m) || !(fabs(m->valuedouble) <= 1e30))
             return hf_fail(f, ERR_FORMAT, HF_GENERATION_CONFIG, "'%s' is no number",
                            members[i].theirs);
-        add(f, members[i].ours, m->valuedouble);
+        add_default(f, members[i].ours, m->valuedouble);
     }
     return 0;
 }

@@ -24,7 +24,7 @@ static bool take_number(const char **at, uint32_t *n)
     return true;
 }
 
-static const char *behind(const char *text, const char *start)
+static const char *rest_behind(const char *text, const char *start)
 {
     const size_t n = strlen(start);
 
@@ -32,7 +32,8 @@ static const char *behind(const char *text, const char *start)
 }
 
 /* Whether the name begins like the pattern; *rest is the text behind. */
-static bool begins(const char *name, const char *pattern, struct hf_found *found, const char **rest)
+static bool begins_with(const char *name, const char *pattern, struct hf_found *found,
+                        const char **rest)
 {
     found->is_expert = false;
     for (; *pattern != '\0'; pattern++) {
@@ -49,11 +50,11 @@ static bool begins(const char *name, const char *pattern, struct hf_found *found
 }
 
 /* The row for a name, or NULL. */
-static const struct hf_name *find(const struct hf_name *rows, const char *name,
-                                  struct hf_found *found, const char **rest)
+static const struct hf_name *find_name_row(const struct hf_name *rows, const char *name,
+                                           struct hf_found *found, const char **rest)
 {
     for (; rows->theirs != NULL; rows++)
-        if (begins(name, rows->theirs, found, rest) &&
+        if (begins_with(name, rows->theirs, found, rest) &&
             (**rest == '\0' || strcmp(*rest, ".weight") == 0 || strcmp(*rest, ".bias") == 0))
             return rows;
     return NULL;
@@ -62,19 +63,19 @@ static const struct hf_name *find(const struct hf_name *rows, const char *name,
 bool hf_class_name(const struct hf_class *c, uint32_t n_layer, const char *theirs,
                    struct hf_found *found)
 {
-    const char *name = behind(theirs, c->root), *at = behind(name, c->layers), *rest = "";
+    const char *name = rest_behind(theirs, c->root), *at = rest_behind(name, c->layers), *rest = "";
     const struct hf_name *row;
     uint32_t layer = 0;
     const bool in_layer = at != name && take_number(&at, &layer) && *at == '.';
 
     name = in_layer ? at : name;
     *found = (struct hf_found){0};
-    if (((c->flags & HF_MTP) != 0 && behind(theirs, "mtp.") != theirs) ||
-        ((c->flags & HF_TEXT_PART) != 0 && behind(theirs, "model.visual.") != theirs))
+    if (((c->flags & HF_MTP) != 0 && rest_behind(theirs, "mtp.") != theirs) ||
+        ((c->flags & HF_TEXT_PART) != 0 && rest_behind(theirs, "model.visual.") != theirs))
         return true;
     if (in_layer && layer >= n_layer && (c->flags & HF_MORE_LAYERS) != 0)
         return true;
-    row = find(c->names, name, found, &rest);
+    row = find_name_row(c->names, name, found, &rest);
     if (row == NULL || (row->theirs[0] == '.') != in_layer)
         return false;
     found->fit = row->fit;

@@ -32,7 +32,7 @@ static int check_bools(const struct hf_folder *f)
     return 0;
 }
 
-static int check_neutral(const struct hf_folder *f)
+static int check_nomic_neutral(const struct hf_folder *f)
 {
     int rc = check_bools(f);
 
@@ -63,7 +63,7 @@ static int add_context(struct hf_folder *f)
     return rc;
 }
 
-static int add_numbers(struct hf_folder *f)
+static int add_nomic_numbers(struct hf_folder *f)
 {
     double eps = 1e-12, base = 1000.0;
     uint32_t n_types = 0;
@@ -85,7 +85,7 @@ static int add_numbers(struct hf_folder *f)
 
 int hf_nomic_add(struct hf_folder *f)
 {
-    int rc = check_neutral(f);
+    int rc = check_nomic_neutral(f);
 
     if (rc < 0)
         return rc;
@@ -103,6 +103,6 @@ int hf_nomic_add(struct hf_folder *f)
     if (rc == 0)
         rc = add_context(f);
     if (rc == 0)
-        rc = add_numbers(f);
+        rc = add_nomic_numbers(f);
     return rc == 0 ? hf_sentence_add(f) : rc;
 }

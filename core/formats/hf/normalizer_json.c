@@ -23,7 +23,7 @@ struct steps {
     size_t n;
 };
 
-static bool is(const cJSON *o, const char *name, const char *wanted)
+static bool is_normalizer(const cJSON *o, const char *name, const char *wanted)
 {
     const char *found = hf_text(o, name);
 
@@ -32,20 +32,21 @@ static bool is(const cJSON *o, const char *name, const char *wanted)
 
 bool hf_is_space_step(const cJSON *step)
 {
-    return (is(step, "type", "Prepend") && is(step, "prepend", META)) ||
-           (is(step, "type", "Replace") && is(step, "content", META) &&
-            is(hf_member(step, "pattern"), "String", " "));
+    return (is_normalizer(step, "type", "Prepend") && is_normalizer(step, "prepend", META)) ||
+           (is_normalizer(step, "type", "Replace") && is_normalizer(step, "content", META) &&
+            is_normalizer(hf_member(step, "pattern"), "String", " "));
 }
 
 /* Whether the step only changes characters. */
-static bool is_plain(const cJSON *step)
+static bool is_plain_pattern(const cJSON *step)
 {
     static const char *const types[] = {"NFC", "NFD", "NFKC", "NFKD", "Lowercase", "StripAccents"};
 
     for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++)
-        if (is(step, "type", types[i]))
+        if (is_normalizer(step, "type", types[i]))
             return true;
-    return is(step, "type", "Replace") && hf_text(hf_member(step, "pattern"), "String") != NULL;
+    return is_normalizer(step, "type", "Replace") &&
+           hf_text(hf_member(step, "pattern"), "String") != NULL;
 }
 
 /* ---- the list ---- */
@@ -55,7 +56,7 @@ static int list_steps(struct hf_folder *f, const cJSON *step, int depth)
     const cJSON *m;
     int rc = 0;
 
-    if (!is(step, "type", "Sequence")) {
+    if (!is_normalizer(step, "type", "Sequence")) {
         if (f->n_steps == HF_MAX_STEPS)
             return hf_fail(f, ERR_LIMIT, HF_TOKENIZER, "'normalizer' has more than %d steps",
                            HF_MAX_STEPS);
@@ -77,11 +78,11 @@ static int list_steps(struct hf_folder *f, const cJSON *step, int depth)
 static uint32_t count_general(const struct hf_folder *f)
 {
     const cJSON *model = hf_member(f->tokenizer, "model");
-    const bool is_unigram = is(model, "type", "Unigram");
+    const bool is_unigram = is_normalizer(model, "type", "Unigram");
     const bool is_spm = cJSON_IsTrue(hf_member(model, "byte_fallback"));
     uint32_t n = 0;
 
-    while (n < f->n_steps && !(is_unigram && !is_plain(f->steps[n])) &&
+    while (n < f->n_steps && !(is_unigram && !is_plain_pattern(f->steps[n])) &&
            !(is_spm && hf_is_space_step(f->steps[n])))
         n++;
     return n;
@@ -89,7 +90,8 @@ static uint32_t count_general(const struct hf_folder *f)
 
 /* ---- the key ---- */
 
-static void add_step(struct steps *s, const char *name, const char *first, const char *second)
+static void add_normalizer_step(struct steps *s, const char *name, const char *first,
+                                const char *second)
 {
     s->texts[s->n++] = (struct gguf_str){name, strlen(name)};
     s->texts[s->n++] = (struct gguf_str){first, strlen(first)};
@@ -104,7 +106,8 @@ static bool add_replace(struct steps *s, const cJSON *step)
 
     if (content == NULL || (text == NULL && regex == NULL) || (text != NULL && text[0] == '\0'))
         return false;
-    add_step(s, text != NULL ? "replace" : "replace_regex", text != NULL ? text : regex, content);
+    add_normalizer_step(s, text != NULL ? "replace" : "replace_regex", text != NULL ? text : regex,
+                        content);
     return true;
 }
 
@@ -117,22 +120,22 @@ static bool add_known(struct steps *s, const cJSON *step)
     };
 
     for (size_t i = 0; i < sizeof(plain) / sizeof(plain[0]); i++)
-        if (is(step, "type", plain[i][0])) {
-            add_step(s, plain[i][1], "", "");
+        if (is_normalizer(step, "type", plain[i][0])) {
+            add_normalizer_step(s, plain[i][1], "", "");
             return true;
         }
-    if (is(step, "type", "Strip")) {
+    if (is_normalizer(step, "type", "Strip")) {
         if (!cJSON_IsFalse(hf_member(step, "strip_left")))
-            add_step(s, "strip_left", "", "");
+            add_normalizer_step(s, "strip_left", "", "");
         if (!cJSON_IsFalse(hf_member(step, "strip_right")))
-            add_step(s, "strip_right", "", "");
+            add_normalizer_step(s, "strip_right", "", "");
         return true;
     }
-    if (is(step, "type", "Prepend") && hf_text(step, "prepend") != NULL) {
-        add_step(s, "prepend", hf_text(step, "prepend"), "");
+    if (is_normalizer(step, "type", "Prepend") && hf_text(step, "prepend") != NULL) {
+        add_normalizer_step(s, "prepend", hf_text(step, "prepend"), "");
         return true;
     }
-    return is(step, "type", "Replace") && add_replace(s, step);
+    return is_normalizer(step, "type", "Replace") && add_replace(s, step);
 }
 
 int hf_normalizer_refuse(const struct hf_folder *f, const cJSON *step)

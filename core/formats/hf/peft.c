@@ -31,7 +31,7 @@ struct opening {
     uint64_t n_places;
 };
 
-static int refuse(const struct opening *o, int rc, const char *what)
+static int refuse_peft(const struct opening *o, int rc, const char *what)
 {
     return hf_fail(&o->f, rc, PEFT_CONFIG, "%s", what);
 }
@@ -56,7 +56,7 @@ static int check_switches(const struct opening *o)
     return 0;
 }
 
-static bool is_empty(const cJSON *v)
+static bool is_empty_list(const cJSON *v)
 {
     return v == NULL || cJSON_IsNull(v) || cJSON_IsFalse(v) ||
            ((cJSON_IsArray(v) || cJSON_IsObject(v)) && v->child == NULL);
@@ -71,7 +71,7 @@ static int check_lists(const struct opening *o)
         "arrow_config",      "monteclora_config"};
 
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-        if (!is_empty(cJSON_GetObjectItemCaseSensitive(o->config, names[i])))
+        if (!is_empty_list(cJSON_GetObjectItemCaseSensitive(o->config, names[i])))
             return hf_fail(&o->f, ERR_UNSUPPORTED, PEFT_CONFIG,
                            "'%s' is not empty, which is not supported", names[i]);
     return 0;
@@ -107,7 +107,7 @@ static int check_start(const struct opening *o)
  * sqrt(rank). */
 static int add_alpha(const struct opening *o)
 {
-    const bool varies = !is_empty(cJSON_GetObjectItemCaseSensitive(o->config, "rank_pattern"));
+    const bool varies = !is_empty_list(cJSON_GetObjectItemCaseSensitive(o->config, "rank_pattern"));
     double alpha = 8.0; /* LoraConfig's default */
     bool is_stabilised = false;
     uint32_t rank = 8;
@@ -120,7 +120,8 @@ static int add_alpha(const struct opening *o)
     if (rc < 0)
         return rc;
     if (is_stabilised && varies)
-        return refuse(o, ERR_UNSUPPORTED, "'use_rslora' with a 'rank_pattern' is not supported");
+        return refuse_peft(o, ERR_UNSUPPORTED,
+                           "'use_rslora' with a 'rank_pattern' is not supported");
     gguf_writer_f32(o->f.w, "adapter.lora.alpha",
                     (float)(is_stabilised ? alpha * sqrt((double)rank) : alpha));
     return 0;
@@ -164,7 +165,7 @@ static bool find_module(const char *theirs, struct hf_found *found)
 }
 
 /* base_model.model.model.layers.3.self_attn.q_proj.lora_A.weight -> blk.3.attn_q.weight.lora_a */
-static bool name_of(const char *theirs, char ours[GGUF_MAX_NAME])
+static bool peft_tensor_name(const char *theirs, char ours[GGUF_MAX_NAME])
 {
     const char *end = strstr(theirs, ".lora_");
     char module[2 * GGUF_MAX_NAME];
@@ -204,7 +205,7 @@ static int add_tensor(struct opening *o, const struct safetensor *t)
         i++;
     if (i == 3)
         return fail_tensor(o, t, ERR_UNSUPPORTED, "is not F32, F16 or BF16");
-    if (!name_of(t->name, name))
+    if (!peft_tensor_name(t->name, name))
         return fail_tensor(o, t, ERR_UNSUPPORTED,
                            "is no LoRA pair of a layer's projections (q, k, v, o, gate, up, "
                            "down), which are what is supported");
@@ -246,7 +247,7 @@ static int open_placed(struct opening *o, struct gguf **out)
         return rc;
     rc = gguf_writer_finish(o->f.w, &head, &bytes);
     if (rc < 0)
-        return refuse(o, rc, err_text(rc));
+        return refuse_peft(o, rc, err_text(rc));
     rc = gguf_open_placed(out, o->f.path, head, bytes, &placed, o->f.err, o->f.err_len);
     if (rc < 0)
         mem_free(head);

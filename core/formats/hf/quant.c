@@ -12,7 +12,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static int refuse(const struct hf_folder *f, const char *name, const char *found, const char *only)
+static int refuse_quant(const struct hf_folder *f, const char *name, const char *found,
+                        const char *only)
 {
     char shown[40];
 
@@ -35,7 +36,7 @@ static int read_fp8(const struct hf_folder *f, const cJSON *o, struct hf_quant *
 
     q->code = CODE_FP8;
     if (format != NULL && !same(format, "e4m3"))
-        return refuse(f, "fmt", format, "e4m3");
+        return refuse_quant(f, "fmt", format, "e4m3");
     if (size == NULL)
         return 0;
     for (int i = 0; i < 2; i++) {
@@ -80,7 +81,7 @@ static int read_gptq(const struct hf_folder *f, const cJSON *o, struct hf_quant 
     q->code = CODE_GPTQ;
     q->zero_more = same(format, "gptq_v2") ? 0 : 1;
     if (format != NULL && !same(format, "gptq") && !same(format, "gptq_v2"))
-        return refuse(f, "checkpoint_format", format, "gptq or gptq_v2");
+        return refuse_quant(f, "checkpoint_format", format, "gptq or gptq_v2");
     return rc == 0 ? read_group(f, o, q) : rc;
 }
 
@@ -94,7 +95,7 @@ static int read_awq(const struct hf_folder *f, const cJSON *o, struct hf_quant *
         return hf_fail(f, ERR_UNSUPPORTED, HF_CONFIG,
                        "'bits' of 'quantization_config' is 8, but only 4 is supported for awq");
     if (version != NULL && !same(version, "gemm") && !same(version, "GEMM"))
-        return refuse(f, "version", version, "gemm");
+        return refuse_quant(f, "version", version, "gemm");
     return rc == 0 ? read_group(f, o, q) : rc;
 }
 
@@ -111,7 +112,7 @@ static int read_weights(const struct hf_folder *f, const cJSON *w, const char *f
         return rc;
     if (hf_text(w, "actorder") != NULL && !same(hf_text(w, "actorder"), "static") &&
         !same(hf_text(w, "actorder"), "weight"))
-        return refuse(f, "actorder", hf_text(w, "actorder"), "static");
+        return refuse_quant(f, "actorder", hf_text(w, "actorder"), "static");
     if (same(type, "float") && q->bits == 8 && !same(format, "pack-quantized"))
         q->code = CODE_FP8;
     else if (same(type, "int") && same(format, "pack-quantized"))
@@ -119,7 +120,7 @@ static int read_weights(const struct hf_folder *f, const cJSON *w, const char *f
     else if (same(type, "int") && q->bits == 8)
         q->code = CODE_INT8;
     else
-        return refuse(f, "type", type, "int, or float with 8 bits,");
+        return refuse_quant(f, "type", type, "int, or float with 8 bits,");
     return 0;
 }
 
@@ -136,12 +137,12 @@ static int read_compressed(const struct hf_folder *f, const cJSON *o, struct hf_
     for (size_t i = 0; i < sizeof(formats) / sizeof(formats[0]); i++)
         is_known |= same(format, formats[i]);
     if (!is_known)
-        return refuse(f, "format", format,
-                      "pack-quantized, float-quantized, int-quantized or naive-quantized");
+        return refuse_quant(f, "format", format,
+                            "pack-quantized, float-quantized, int-quantized or naive-quantized");
     if (sparsity != NULL && !same(sparsity, "dense"))
-        return refuse(f, "sparsity_config", sparsity, "dense");
+        return refuse_quant(f, "sparsity_config", sparsity, "dense");
     if (hf_member(o, "kv_cache_scheme") != NULL)
-        return refuse(f, "kv_cache_scheme", "set", "null");
+        return refuse_quant(f, "kv_cache_scheme", "set", "null");
     cJSON_ArrayForEach(group, hf_member(o, "config_groups"))
     {
         struct hf_quant one = {0};
@@ -150,7 +151,7 @@ static int read_compressed(const struct hf_folder *f, const cJSON *o, struct hf_
         if (rc < 0)
             return rc;
         if (n++ > 0 && memcmp(&one, q, sizeof(one)) != 0)
-            return refuse(f, "config_groups", "several", "one kind of weights");
+            return refuse_quant(f, "config_groups", "several", "one kind of weights");
         *q = one;
     }
     return n > 0 ? 0 : hf_fail(f, ERR_FORMAT, HF_CONFIG, "'config_groups' has no groups");
@@ -175,8 +176,8 @@ int hf_quant_read(const struct hf_folder *f, struct hf_quant *q)
     if (same(method, "compressed-tensors"))
         return read_compressed(f, o, q);
     if (!same(method, "mxfp4"))
-        return refuse(f, "quant_method", method,
-                      "one of fp8, gptq, awq, mxfp4 and compressed-tensors");
+        return refuse_quant(f, "quant_method", method,
+                            "one of fp8, gptq, awq, mxfp4 and compressed-tensors");
     q->code = CODE_MXFP4;
     return 0;
 }

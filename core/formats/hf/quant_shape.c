@@ -24,7 +24,7 @@ struct shaping {
     uint64_t n_each;
 };
 
-static int fail(const struct shaping *s, const struct safetensor *t, const char *what)
+static int refuse_quant_shape(const struct shaping *s, const struct safetensor *t, const char *what)
 {
     char shown[80];
 
@@ -72,18 +72,19 @@ static int shape_weight(struct shaping *s)
                                                : "I32";
 
     if (!is_type(t, type))
-        return fail(s, t, "has a scale, but not the type that 'quantization_config' says");
+        return refuse_quant_shape(s, t,
+                                  "has a scale, but not the type that 'quantization_config' says");
     s->n_each = 1;
     if (r->code == CODE_MXFP4) {
         if (t->n_dims != 4 || t->dims[3] != 16)
-            return fail(s, t, "has no shape of 4 dimensions, the last one 16");
+            return refuse_quant_shape(s, t, "has no shape of 4 dimensions, the last one 16");
         s->n_each = t->dims[0];
         r->n_rows = t->dims[1];
         r->n_in = t->dims[2] * 32;
         return 0;
     }
     if (t->n_dims != 2)
-        return fail(s, t, "has no shape of 2 dimensions");
+        return refuse_quant_shape(s, t, "has no shape of 2 dimensions");
     r->n_rows = r->code == CODE_GPTQ  ? t->dims[1]
                 : r->code == CODE_AWQ ? t->dims[1] * n
                                       : t->dims[0];
@@ -114,7 +115,7 @@ static int shape_scale_rows(struct shaping *s, const struct hf_quant *q)
         r->cols_each = q->group > 0 ? q->group : r->n_in;
     }
     if (t->n_dims > 2 || rows != up(r->n_rows, r->rows_each) || cols != up(r->n_in, r->cols_each))
-        return fail(s, t, "its shape does not fit the weights");
+        return refuse_quant_shape(s, t, "its shape does not fit the weights");
     return 0;
 }
 
@@ -127,8 +128,9 @@ static int shape_scale_groups(struct shaping *s, const struct hf_quant *q)
     r->rows_each = 1;
     r->cols_each = q->group > 0 ? q->group : r->n_in;
     r->n_groups = up(r->n_in, r->cols_each);
-    return has_shape(t, r->n_groups, r->n_rows) ? 0
-                                                : fail(s, t, "its shape does not fit the weights");
+    return has_shape(t, r->n_groups, r->n_rows)
+               ? 0
+               : refuse_quant_shape(s, t, "its shape does not fit the weights");
 }
 
 static int shape_scales(struct shaping *s, const struct hf_quant *q)
@@ -137,14 +139,14 @@ static int shape_scales(struct shaping *s, const struct hf_quant *q)
     struct hf_recipe *r = s->r;
 
     if (t == NULL)
-        return fail(s, s->c->parts[ROLE_WEIGHT], "has no scales beside it");
+        return refuse_quant_shape(s, s->c->parts[ROLE_WEIGHT], "has no scales beside it");
     if (r->code == CODE_MXFP4)
         return is_type(t, "U8") && t->n_dims == 3 && t->dims[0] == s->n_each &&
                        t->dims[1] == r->n_rows && t->dims[2] == r->n_in / 32
                    ? 0
-                   : fail(s, t, "its shape does not fit the blocks");
+                   : refuse_quant_shape(s, t, "its shape does not fit the blocks");
     if (!is_float(t->type, &r->scale_type))
-        return fail(s, t, "is not F32, F16 or BF16");
+        return refuse_quant_shape(s, t, "is not F32, F16 or BF16");
     return r->code == CODE_GPTQ || r->code == CODE_AWQ ? shape_scale_groups(s, q)
                                                        : shape_scale_rows(s, q);
 }
@@ -166,7 +168,9 @@ static int shape_zeros(struct shaping *s)
     else
         fits = (r->code == CODE_GPTQ || r->code == CODE_AWQ) && r->n_rows % n == 0 &&
                has_shape(t, r->n_groups, r->n_rows / n);
-    return fits && is_type(t, "I32") ? 0 : fail(s, t, "its shape does not fit the weights");
+    return fits && is_type(t, "I32")
+               ? 0
+               : refuse_quant_shape(s, t, "its shape does not fit the weights");
 }
 
 static int shape_order(struct shaping *s)
@@ -176,7 +180,7 @@ static int shape_order(struct shaping *s)
     if (t == NULL)
         return 0;
     if (s->r->code != CODE_GPTQ || !is_type(t, "I32") || t->n_dims != 1 || t->dims[0] != s->r->n_in)
-        return fail(s, t, "its shape does not fit the weights");
+        return refuse_quant_shape(s, t, "its shape does not fit the weights");
     return 0;
 }
 
@@ -257,7 +261,7 @@ static int look_at_order(struct shaping *s, bool *in_turn)
     rc = look_at(s, t, 4, is_in_turn, in_turn);
     if (rc == 0 && !*in_turn)
         rc = look_at(s, t, 4, is_group, &are_groups);
-    return rc == 0 && !are_groups ? fail(s, t, "names a group that is none") : rc;
+    return rc == 0 && !are_groups ? refuse_quant_shape(s, t, "names a group that is none") : rc;
 }
 
 static int choose_type(struct shaping *s)
@@ -297,7 +301,7 @@ int hf_quant_shape(const struct hf_folder *f, const struct hf_quant *q,
     r->scale_type = BLOCK_F32;
     rc = shape_weight(&s);
     if (rc == 0 && (r->n_rows == 0 || r->n_in == 0))
-        rc = fail(&s, c->parts[ROLE_WEIGHT], "has a dimension of 0");
+        rc = refuse_quant_shape(&s, c->parts[ROLE_WEIGHT], "has a dimension of 0");
     if (rc == 0)
         rc = shape_scales(&s, q);
     if (rc == 0)

@@ -1,10 +1,10 @@
 /* core/formats/hf/recipe.c - makes rows of GGUF tensors from a folder's tensors; see recipe.h.
  * Quantised codes are in codes.c.
  *
- * make() finds the group of parts and the matrix of a row and then does one thing: copy a row in
- * another order, gather a column, add 1, take -exp, or decode codes. Packing threads call it at the
- * same time, so it keeps no state. hf_recipe_finish() gives an id that changes whenever other rows
- * would be made, for the weight cache.
+ * make_row() finds the group of parts and the matrix of a row and then does one thing: copy a row
+ * in another order, gather a column, add 1, take -exp, or decode codes. Packing threads call it at
+ * the same time, so it keeps no state. hf_recipe_finish() gives an id that changes whenever other
+ * rows would be made, for the weight cache.
  */
 #include "core/formats/hf/recipe.h"
 
@@ -93,7 +93,7 @@ static void plus_one(const struct hf_recipe *r, const uint8_t *data, uint8_t *to
 }
 
 /* Make a row; each group of parts has one or more matrices of n_rows rows. */
-static void make(const struct gguf_recipe *base, uint64_t row, uint8_t *to)
+static void make_row(const struct gguf_recipe *base, uint64_t row, uint8_t *to)
 {
     const struct hf_recipe *r = (const struct hf_recipe *)base;
     const struct gguf_part *parts = base->parts + row / base->rows_each * HF_N_ROLE;
@@ -127,7 +127,7 @@ void hf_recipe_finish(struct hf_recipe *r)
 {
     const bool is_order = r->fit == FIT_HEAD_QKV || r->fit == FIT_GROUP_QKV || r->fit == FIT_PAIRS;
 
-    r->base.make = make;
+    r->base.make = make_row;
     r->base.is_in_order = !is_order && !is_turned(r) && r->code != CODE_GPTQ && r->code != CODE_AWQ;
     r->base.id = 1 + (uint64_t)r->fit + ((uint64_t)r->code << 8) + ((uint64_t)r->bits << 16) +
                  ((uint64_t)r->zero_more << 24) + (r->cols_each << 32);

@@ -41,7 +41,7 @@ static int fail_tensor(const struct adding *a, const struct safetensor *t, int r
                    hf_printable(shown, sizeof(shown), t->name), what);
 }
 
-static bool ends_with(const char *text, const char *end)
+static bool name_ends_with(const char *text, const char *end)
 {
     const size_t n = strlen(text), m = strlen(end);
 
@@ -167,7 +167,7 @@ static int add_made(struct adding *a, const struct piece *p, struct hf_recipe *r
 /* Set the shape: vectors become vectors, a tensor of several vectors one row each. */
 static void shape_plain(struct hf_recipe *r, const struct piece *p, struct shape *s)
 {
-    const bool is_vector = s->n_dims == 1 || ends_with(p->found.name, ".bias");
+    const bool is_vector = s->n_dims == 1 || name_ends_with(p->found.name, ".bias");
     uint64_t n = 1;
 
     if (r->fit == FIT_TURNED || r->fit == FIT_TURNED_PAIRS) {
@@ -355,7 +355,7 @@ static int add_named(struct adding *a, const struct piece *p, size_t n)
     return add_coded(a, p, (uint32_t)(n / n_roles), n_roles);
 }
 
-static int add_all(struct adding *a)
+static int add_all_tensors(struct adding *a)
 {
     int rc = 0;
 
@@ -425,7 +425,7 @@ int hf_tensors_add(struct hf_tensors *to, struct hf_folder *f, const struct safe
     if (rc == 0)
         rc = check_second_norm(&a);
     if (rc == 0)
-        rc = add_all(&a);
+        rc = add_all_tensors(&a);
     if (rc == 0)
         add_vectors(&a);
     mem_free(a.pieces);

@@ -39,7 +39,7 @@ struct vocab {
     bool is_spm;
 };
 
-static int fail(const struct vocab *v, const char *what)
+static int refuse_tokenizer(const struct vocab *v, const char *what)
 {
     return hf_fail(v->f, ERR_FORMAT, HF_TOKENIZER, "%s", what);
 }
@@ -49,7 +49,7 @@ static struct gguf_str str(const char *text)
     return (struct gguf_str){text, strlen(text)};
 }
 
-static bool is(struct gguf_str s, const char *text)
+static bool is_tokenizer_word(struct gguf_str s, const char *text)
 {
     return s.data != NULL && s.len == strlen(text) && memcmp(s.data, text, s.len) == 0;
 }
@@ -86,7 +86,7 @@ static int put_token(struct vocab *v, const char *name, const cJSON *id, int32_t
                        "the id of token '%s' is no whole number below 'vocab_size', %u", shown,
                        v->n);
     i = (uint32_t)id->valuedouble;
-    if (v->names[i].data != NULL && !is(v->names[i], name))
+    if (v->names[i].data != NULL && !is_tokenizer_word(v->names[i], name))
         return hf_fail(v->f, ERR_FORMAT, HF_TOKENIZER, "two tokens have the id %u, one is '%s'", i,
                        shown);
     v->names[i] = str(name);
@@ -105,7 +105,7 @@ static int32_t type_of_piece(const struct vocab *v, const char *name)
 static int read_pieces(struct vocab *v)
 {
     const cJSON *pieces = hf_member(v->model, "vocab"), *p;
-    int rc = cJSON_IsObject(pieces) ? 0 : fail(v, "'vocab' is no object");
+    int rc = cJSON_IsObject(pieces) ? 0 : refuse_tokenizer(v, "'vocab' is no object");
 
     if (rc < 0)
         return rc;
@@ -137,7 +137,7 @@ static int read_added(struct vocab *v)
     const char *unknown = hf_text(v->model, "unk_token");
 
     if (added != NULL && !cJSON_IsArray(added))
-        return fail(v, "'added_tokens' is no list");
+        return refuse_tokenizer(v, "'added_tokens' is no list");
     cJSON_ArrayForEach(a, added)
     {
         const char *name = hf_text(a, "content");
@@ -146,7 +146,7 @@ static int read_added(struct vocab *v)
         int rc;
 
         if (name == NULL)
-            return fail(v, "an element of 'added_tokens' has no 'content'");
+            return refuse_tokenizer(v, "an element of 'added_tokens' has no 'content'");
         if (special || looks_special(name))
             type = CONTROL;
         if (v->is_spm && unknown != NULL && strcmp(name, unknown) == 0)
@@ -183,7 +183,7 @@ static int read_merge(struct vocab *v, const cJSON *m)
     size_t len;
 
     if (text == NULL && (!cJSON_IsArray(m) || a == NULL || b == NULL || cJSON_GetArraySize(m) != 2))
-        return fail(v, "an element of 'merges' is neither a text nor a pair of texts");
+        return refuse_tokenizer(v, "an element of 'merges' is neither a text nor a pair of texts");
     if (text == NULL) {
         len = strlen(a) + strlen(b) + 2;
         joined = mem_alloc(len);
@@ -194,7 +194,7 @@ static int read_merge(struct vocab *v, const cJSON *m)
         text = joined;
     }
     if (text[0] == '\0' || strchr(text + 1, ' ') == NULL)
-        return fail(v, "an element of 'merges' is no two pieces with a space between");
+        return refuse_tokenizer(v, "an element of 'merges' is no two pieces with a space between");
     v->merges[v->n_merges++] = str(text);
     return 0;
 }
@@ -205,7 +205,7 @@ static int read_merges(struct vocab *v)
     const size_t n = cJSON_IsArray(list) ? (size_t)cJSON_GetArraySize(list) : 0;
 
     if (!cJSON_IsArray(list))
-        return fail(v, "'merges' is no list");
+        return refuse_tokenizer(v, "'merges' is no list");
     v->merges = mem_calloc(n + 1, sizeof(*v->merges));
     v->joined = mem_calloc(n + 1, sizeof(*v->joined));
     if (v->merges == NULL || v->joined == NULL)
@@ -222,7 +222,7 @@ static int read_merges(struct vocab *v)
 
 /* ---- scores ---- */
 
-static int compare(const void *a, const void *b, void *names)
+static int compare_merges(const void *a, const void *b, void *names)
 {
     const struct gguf_str *x = (const struct gguf_str *)names + *(const uint32_t *)a;
     const struct gguf_str *y = (const struct gguf_str *)names + *(const uint32_t *)b;
@@ -247,7 +247,7 @@ static const uint32_t *made_by(struct vocab *v, struct gguf_str m)
     v->names[v->n] = (struct gguf_str){piece, m.len - 1}; /* scratch name behind the last one */
     while (from < to) {
         const uint32_t middle = from + (to - from) / 2;
-        const int order = compare(&v->by_name[middle], &v->n, v->names);
+        const int order = compare_merges(&v->by_name[middle], &v->n, v->names);
 
         if (order == 0)
             return &v->by_name[middle];
@@ -268,7 +268,7 @@ static int make_scores(struct vocab *v)
         return hf_fail(v->f, ERR_NOMEM, HF_TOKENIZER, "out of memory");
     for (uint32_t i = 0; i < v->n; i++)
         v->by_name[i] = i;
-    qsort_r(v->by_name, v->n, sizeof(*v->by_name), compare, v->names);
+    qsort_r(v->by_name, v->n, sizeof(*v->by_name), compare_merges, v->names);
     for (size_t i = v->n_merges; i-- > 0;) {
         const uint32_t *id = made_by(v, v->merges[i]);
 
@@ -318,7 +318,7 @@ static bool adds_space(const struct hf_folder *f)
     return false;
 }
 
-static bool is_text(const cJSON *o, const char *name, const char *wanted)
+static bool member_is_text(const cJSON *o, const char *name, const char *wanted)
 {
     const char *found = hf_text(o, name);
 
@@ -332,10 +332,10 @@ static bool is_space_cut(const struct hf_folder *f, const cJSON *pre)
     bool no_spaces = false;
 
     for (uint32_t i = f->n_general; i < f->n_steps; i++)
-        no_spaces |= is_text(f->steps[i], "type", "Replace");
-    return is_text(pre, "type", "Metaspace") ||
-           (is_text(pre, "type", "Split") && is_text(hf_member(pre, "pattern"), "String", " ") &&
-            no_spaces);
+        no_spaces |= member_is_text(f->steps[i], "type", "Replace");
+    return member_is_text(pre, "type", "Metaspace") ||
+           (member_is_text(pre, "type", "Split") &&
+            member_is_text(hf_member(pre, "pattern"), "String", " ") && no_spaces);
 }
 
 /* Check that all steps before the merges are SentencePiece's own, behind the general ones. */
@@ -356,7 +356,7 @@ static int check_sentencepiece(const struct hf_folder *f)
  * a space except at its start. */
 static int check_split(const struct vocab *v, const cJSON *pre)
 {
-    if (!is_text(pre, "type", "Metaspace") || cJSON_IsFalse(hf_member(pre, "split")))
+    if (!member_is_text(pre, "type", "Metaspace") || cJSON_IsFalse(hf_member(pre, "split")))
         return 0;
     for (uint32_t i = 0; i < v->n; i++)
         if (v->types[i] == NORMAL && v->names[i].len > 0 &&
@@ -383,10 +383,10 @@ static int add_spm(struct vocab *v)
     gguf_writer_str(v->f->w, "tokenizer.ggml.model", "llama");
     gguf_writer_f32_array(v->f->w, "tokenizer.ggml.scores", v->scores, v->n);
     gguf_writer_bool(v->f->w, "tokenizer.ggml.add_space_prefix", adds_space(v->f));
-    if (is_text(pre, "type", "Metaspace")) {
+    if (member_is_text(pre, "type", "Metaspace")) {
         gguf_writer_bool(v->f->w, "tokenizer.ggml.space_prefix_once", true);
         gguf_writer_bool(v->f->w, "tokenizer.ggml.space_prefix_first",
-                         is_text(pre, "prepend_scheme", "first"));
+                         member_is_text(pre, "prepend_scheme", "first"));
     }
     return 0;
 }
@@ -408,7 +408,7 @@ static void add_role(struct vocab *v, const char *role, const char *key)
     char name[32];
 
     for (uint32_t i = 0; i < v->n && text != NULL; i++)
-        if (is(v->names[i], text)) {
+        if (is_tokenizer_word(v->names[i], text)) {
             gguf_writer_u32(v->f->w, key, i);
             return;
         }

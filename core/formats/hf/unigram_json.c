@@ -32,12 +32,12 @@ struct pieces {
     bool merges_spaces, strips_right, cuts_white; /* flags of the steps read so far */
 };
 
-static int refuse(const struct pieces *p, const char *what)
+static int refuse_unigram(const struct pieces *p, const char *what)
 {
     return hf_fail(p->f, ERR_UNSUPPORTED, HF_TOKENIZER, "%s", what);
 }
 
-static bool is(const cJSON *o, const char *name, const char *wanted)
+static bool is_unigram_word(const cJSON *o, const char *name, const char *wanted)
 {
     const char *found = hf_text(o, name);
 
@@ -78,7 +78,7 @@ static int read_added(struct pieces *p, const cJSON *added)
     if (rc < 0)
         return rc;
     if (name == NULL || id == p->n)
-        return refuse(p, "an element of 'added_tokens' has no 'content' or no 'id'");
+        return refuse_unigram(p, "an element of 'added_tokens' has no 'content' or no 'id'");
     if (p->names[id].data != NULL &&
         (p->names[id].len != strlen(name) || strcmp(p->names[id].data, name) != 0))
         return hf_fail(p->f, ERR_FORMAT, HF_TOKENIZER, "two tokens have the id %u", id);
@@ -105,7 +105,7 @@ static int read_tokens(struct pieces *p)
     if (rc < 0)
         return rc;
     if (p->unknown == p->n || p->names[p->unknown].data == NULL)
-        return refuse(p, "'unk_id' is no token");
+        return refuse_unigram(p, "'unk_id' is no token");
     p->types[p->unknown] = UNKNOWN;
     for (uint32_t i = 0; i < p->n; i++)
         if (p->names[i].data == NULL) {
@@ -130,27 +130,30 @@ static int read_charsmap(struct pieces *p, const cJSON *step)
 /* Read a step that SentencePiece does, too. */
 static int read_step(struct pieces *p, const cJSON *step)
 {
-    const bool is_replace = is(step, "type", "Replace");
+    const bool is_replace = is_unigram_word(step, "type", "Replace");
     const char *type = hf_text(step, "type");
     char shown[64];
 
-    if (is(step, "type", "Precompiled"))
+    if (is_unigram_word(step, "type", "Precompiled"))
         return read_charsmap(p, step);
-    if (is(step, "type", "WhitespaceSplit")) {
+    if (is_unigram_word(step, "type", "WhitespaceSplit")) {
         p->merges_spaces = p->strips_right = p->cuts_white = true;
         return 0;
     }
-    if (is(step, "type", "Strip")) {
+    if (is_unigram_word(step, "type", "Strip")) {
         p->strips_right |= cJSON_IsTrue(hf_member(step, "strip_right"));
         return 0;
     }
-    if (is_replace && is(hf_member(step, "pattern"), "Regex", " {2,}") &&
-        (is(step, "content", " ") || is(step, "content", "\xE2\x96\x81"))) {
+    if (is_replace && is_unigram_word(hf_member(step, "pattern"), "Regex", " {2,}") &&
+        (is_unigram_word(step, "content", " ") ||
+         is_unigram_word(step, "content", "\xE2\x96\x81"))) {
         p->merges_spaces = true;
         return 0;
     }
-    if (is(step, "type", "Metaspace") && !cJSON_IsFalse(hf_member(step, "add_prefix_space")) &&
-        (hf_member(step, "prepend_scheme") == NULL || is(step, "prepend_scheme", "always")))
+    if (is_unigram_word(step, "type", "Metaspace") &&
+        !cJSON_IsFalse(hf_member(step, "add_prefix_space")) &&
+        (hf_member(step, "prepend_scheme") == NULL ||
+         is_unigram_word(step, "prepend_scheme", "always")))
         return 0;
     return hf_fail(p->f, ERR_UNSUPPORTED, HF_TOKENIZER,
                    "the step '%s' of its 'normalizer' or 'pre_tokenizer' is not supported for "
@@ -166,7 +169,7 @@ static int read_pre_tokenizer(struct pieces *p)
     const cJSON *steps = hf_member(o, "pretokenizers");
     int rc = 0;
 
-    if (o == NULL || !is(o, "type", "Sequence"))
+    if (o == NULL || !is_unigram_word(o, "type", "Sequence"))
         return o != NULL ? read_step(p, o) : 0;
     cJSON_ArrayForEach(m, steps)
     {
@@ -187,13 +190,15 @@ static int read_rules(struct pieces *p)
         rc = read_pre_tokenizer(p);
     if (rc == 0 && (hf_member(p->f->tokenizer, "pre_tokenizer") == NULL || !p->merges_spaces ||
                     !p->strips_right))
-        rc = refuse(p, "its 'normalizer' and 'pre_tokenizer' keep spaces that SentencePiece does "
-                       "not, which is not supported");
+        rc = refuse_unigram(
+            p, "its 'normalizer' and 'pre_tokenizer' keep spaces that SentencePiece does "
+               "not, which is not supported");
     /* the map turns all white space into spaces; without a map it would be cut here only */
     if (rc == 0 && p->cuts_white && p->charsmap.len == 0)
-        rc = refuse(p, "'WhitespaceSplit' without a 'precompiled_charsmap' is not supported");
+        rc = refuse_unigram(p,
+                            "'WhitespaceSplit' without a 'precompiled_charsmap' is not supported");
     if (rc == 0 && cJSON_IsTrue(hf_member(p->model, "byte_fallback")))
-        rc = refuse(p, "'byte_fallback' is true, which is not supported for Unigram");
+        rc = refuse_unigram(p, "'byte_fallback' is true, which is not supported for Unigram");
     return rc;
 }
 

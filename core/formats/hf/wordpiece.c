@@ -32,7 +32,7 @@ struct pieces {
     char *text; /* memory of the names */
 };
 
-static int refuse(const struct hf_folder *f, const char *what)
+static int refuse_wordpiece(const struct hf_folder *f, const char *what)
 {
     return hf_fail(f, ERR_UNSUPPORTED, HF_TOKENIZER, "%s", what);
 }
@@ -46,7 +46,7 @@ static bool has_type(const cJSON *o, const char *type)
 
 /* ---- tokens ---- */
 
-static int put(struct pieces *p, const char *name, const cJSON *id, int32_t type)
+static int put_piece(struct pieces *p, const char *name, const cJSON *id, int32_t type)
 {
     const double at = cJSON_IsNumber(id) ? id->valuedouble : -1.0;
     char shown[64];
@@ -74,7 +74,7 @@ static int put_added(struct pieces *p, const cJSON *added)
     char shown[64];
 
     if (name == NULL)
-        return refuse(p->f, "an element of 'added_tokens' has no 'content'");
+        return refuse_wordpiece(p->f, "an element of 'added_tokens' has no 'content'");
     /* the space before [MASK] is dropped here anyway, as all spaces are */
     for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++)
         if (cJSON_IsTrue(hf_member(added, flags[i])) && strcmp(name, "[MASK]") != 0)
@@ -83,7 +83,7 @@ static int put_added(struct pieces *p, const cJSON *added)
                            hf_printable(shown, sizeof(shown), name), flags[i]);
     if (unknown != NULL && strcmp(name, unknown) == 0)
         type = UNKNOWN;
-    return put(p, name, hf_member(added, "id"), type);
+    return put_piece(p, name, hf_member(added, "id"), type);
 }
 
 static int read_tokens(struct pieces *p)
@@ -98,7 +98,7 @@ static int read_tokens(struct pieces *p)
         return hf_fail(p->f, ERR_FORMAT, HF_TOKENIZER, "'vocab' is no object");
     cJSON_ArrayForEach(t, vocab)
     {
-        rc = put(p, t->string, t, NORMAL);
+        rc = put_piece(p, t->string, t, NORMAL);
         if (rc < 0)
             return rc;
     }
@@ -188,13 +188,13 @@ static int check_rules(const struct pieces *p)
     const cJSON *longest = hf_member(p->model, "max_input_chars_per_word");
 
     if (!has_type(p->model, "WordPiece"))
-        return refuse(p->f, "the tokenizer of BertModel is not of the kind WordPiece");
+        return refuse_wordpiece(p->f, "the tokenizer of BertModel is not of the kind WordPiece");
     if (inner != NULL && strcmp(inner, INNER) != 0)
-        return refuse(p->f, "'continuing_subword_prefix' is not '##'");
+        return refuse_wordpiece(p->f, "'continuing_subword_prefix' is not '##'");
     if (longest != NULL && (!cJSON_IsNumber(longest) || longest->valuedouble != LONGEST_WORD))
-        return refuse(p->f, "'max_input_chars_per_word' is not 100");
+        return refuse_wordpiece(p->f, "'max_input_chars_per_word' is not 100");
     if (!has_type(hf_member(p->f->tokenizer, "pre_tokenizer"), "BertPreTokenizer"))
-        return refuse(p->f, "the 'pre_tokenizer' of WordPiece is not BertPreTokenizer");
+        return refuse_wordpiece(p->f, "the 'pre_tokenizer' of WordPiece is not BertPreTokenizer");
     return 0;
 }
 
@@ -234,7 +234,8 @@ static int add_template(struct pieces *p)
         first = special_of(cJSON_GetArrayItem(single, 0));
         last = special_of(cJSON_GetArrayItem(single, 2));
     } else {
-        return refuse(p->f, "the 'post_processor' does not put a text between two special tokens");
+        return refuse_wordpiece(
+            p->f, "the 'post_processor' does not put a text between two special tokens");
     }
     rc = add_role(p, first, "the first of 'post_processor',", "tokenizer.ggml.cls_token_id");
     if (rc == 0)
@@ -245,7 +246,7 @@ static int add_template(struct pieces *p)
 
 /* ---- the whole file ---- */
 
-static int add_all(struct pieces *p)
+static int add_all_pieces(struct pieces *p)
 {
     struct gguf_writer *w = p->f->w;
     int rc = check_rules(p);
@@ -278,7 +279,7 @@ int hf_wordpiece_add(struct hf_folder *f)
     p.names = mem_calloc(p.n, sizeof(*p.names));
     p.types = mem_calloc(p.n, sizeof(*p.types));
     rc = p.theirs != NULL && p.names != NULL && p.types != NULL
-             ? add_all(&p)
+             ? add_all_pieces(&p)
              : hf_fail(f, ERR_NOMEM, HF_TOKENIZER, "out of memory");
     mem_free(p.theirs);
     mem_free(p.names);

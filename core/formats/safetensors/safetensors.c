@@ -40,7 +40,7 @@ static int fail_tensor(const struct hf_folder *f, const char *file, const char *
                    what);
 }
 
-static bool whole(const cJSON *m, uint64_t *v)
+static bool read_whole(const cJSON *m, uint64_t *v)
 {
     if (!cJSON_IsNumber(m) || !(m->valuedouble >= 0.0) || m->valuedouble > EXACT ||
         m->valuedouble != floor(m->valuedouble))
@@ -72,7 +72,7 @@ static bool read_shape(const cJSON *shape, struct safetensor *t, uint64_t *n)
     {
         uint64_t v;
 
-        if (!whole(d, &v) || __builtin_mul_overflow(*n, v, n))
+        if (!read_whole(d, &v) || __builtin_mul_overflow(*n, v, n))
             return false;
         if (t->n_dims >= SAFETENSORS_MAX_DIMS) {
             t->n_dims = UINT32_MAX;
@@ -95,8 +95,8 @@ static int read_tensor(const struct hf_folder *f, const char *file, const cJSON 
         return fail_tensor(f, file, t->name, "its 'dtype' is none that is known");
     if (!read_shape(hf_member(m, "shape"), t, &n))
         return fail_tensor(f, file, t->name, "its 'shape' is no list of whole numbers");
-    if (cJSON_GetArraySize(at) != 2 || !whole(cJSON_GetArrayItem(at, 0), &begin) ||
-        !whole(cJSON_GetArrayItem(at, 1), &end) || end < begin)
+    if (cJSON_GetArraySize(at) != 2 || !read_whole(cJSON_GetArrayItem(at, 0), &begin) ||
+        !read_whole(cJSON_GetArrayItem(at, 1), &end) || end < begin)
         return fail_tensor(f, file, t->name, "its 'data_offsets' are no begin and end");
     if (end > n_data)
         return fail_tensor(f, file, t->name, "its data reaches past the end of the file");

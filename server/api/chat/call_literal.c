@@ -17,15 +17,15 @@ struct literal {
 
 static bool add_literal(struct literal *l);
 
-static void skip_blanks(struct literal *l)
+static void skip_literal_blanks(struct literal *l)
 {
     while (l->at < l->n && pattern_is_blank(l->text[l->at]))
         l->at++;
 }
 
-static bool take(struct literal *l, char c)
+static bool take_char(struct literal *l, char c)
 {
-    skip_blanks(l);
+    skip_literal_blanks(l);
     if (l->at == l->n || l->text[l->at] != c)
         return false;
     l->at++;
@@ -35,7 +35,7 @@ static bool take(struct literal *l, char c)
 /* ---- strings ---- */
 
 /* The code point of n digits. False: they are not there. */
-static bool read_hex(struct literal *l, size_t n, uint32_t *out)
+static bool read_escape_hex(struct literal *l, size_t n, uint32_t *out)
 {
     *out = 0;
     if (n > l->n - l->at)
@@ -59,7 +59,7 @@ static bool add_code(struct literal *l, uint32_t code)
     if (code >= 0xd800 && code < 0xdc00 && l->n - l->at >= 6 && l->text[l->at] == '\\' &&
         l->text[l->at + 1] == 'u') {
         l->at += 2;
-        if (!read_hex(l, 4, &low) || low < 0xdc00 || low > 0xdfff)
+        if (!read_escape_hex(l, 4, &low) || low < 0xdc00 || low > 0xdfff)
             return false;
         code = 0x10000 + ((code - 0xd800) << 10) + (low - 0xdc00);
     }
@@ -78,7 +78,7 @@ static bool add_escape(struct literal *l)
     uint32_t code;
 
     if (c == 'x' || c == 'u' || c == 'U')
-        return read_hex(l, c == 'x' ? 2 : c == 'u' ? 4 : 8, &code) && add_code(l, code);
+        return read_escape_hex(l, c == 'x' ? 2 : c == 'u' ? 4 : 8, &code) && add_code(l, code);
     if (c == '\n')
         return true; /* the string goes on in the next line */
     if (c == '\0' || at == NULL) {
@@ -141,7 +141,7 @@ static bool add_string(struct literal *l)
 /* ---- words and numbers ---- */
 
 /* Of Python's numbers those that JSON has, too, but for their signs, points and underscores. */
-static bool add_number(struct literal *l, const char *text, size_t n)
+static bool add_literal_number(struct literal *l, const char *text, size_t n)
 {
     size_t i = 0, digits;
 
@@ -182,7 +182,7 @@ static bool add_word(struct literal *l)
             buf_add_str(l->out, words[i][1]);
             return true;
         }
-    if (!add_number(l, text, n) || l->out->err < 0 ||
+    if (!add_literal_number(l, text, n) || l->out->err < 0 ||
         json_parse(l->out->data + begin, l->out->len - begin, &json, &why) < 0)
         return false;
     cJSON_Delete(json);
@@ -191,16 +191,16 @@ static bool add_word(struct literal *l)
 
 /* ---- lists and objects ---- */
 
-static bool add_list(struct literal *l, char close)
+static bool add_literal_list(struct literal *l, char close)
 {
     bool is_first = true;
 
     l->at++;
     buf_add_char(l->out, '[');
-    while (!take(l, close)) {
-        if (!is_first && !take(l, ','))
+    while (!take_char(l, close)) {
+        if (!is_first && !take_char(l, ','))
             return false;
-        if (!is_first && take(l, close))
+        if (!is_first && take_char(l, close))
             break; /* a comma behind the last */
         if (!is_first)
             buf_add_str(l->out, ", ");
@@ -233,15 +233,15 @@ static bool add_object(struct literal *l)
 
     l->at++;
     buf_add_char(l->out, '{');
-    while (!take(l, '}')) {
-        if (!is_first && !take(l, ','))
+    while (!take_char(l, '}')) {
+        if (!is_first && !take_char(l, ','))
             return false;
-        if (!is_first && take(l, '}'))
+        if (!is_first && take_char(l, '}'))
             break;
         if (!is_first)
             buf_add_str(l->out, ", ");
-        skip_blanks(l);
-        if (!add_key(l) || !take(l, ':'))
+        skip_literal_blanks(l);
+        if (!add_key(l) || !take_char(l, ':'))
             return false;
         buf_add_str(l->out, ": ");
         if (!add_literal(l))
@@ -256,15 +256,15 @@ static bool add_literal(struct literal *l)
 {
     bool done;
 
-    skip_blanks(l);
+    skip_literal_blanks(l);
     if (l->at == l->n || ++l->depth > JSON_MAX_DEPTH)
         return false;
     if (is_string(l))
         done = add_string(l);
     else if (l->text[l->at] == '[')
-        done = add_list(l, ']');
+        done = add_literal_list(l, ']');
     else if (l->text[l->at] == '(' && l->family == NULL)
-        done = add_list(l, ')');
+        done = add_literal_list(l, ')');
     else if (l->text[l->at] == '{')
         done = add_object(l);
     else
@@ -310,7 +310,7 @@ bool call_value_add_literal(struct buf *out, const struct family *f, const char 
     const size_t from = out->len;
 
     if (add_literal(&l)) {
-        skip_blanks(&l);
+        skip_literal_blanks(&l);
         if (l.at == n)
             return true;
     }

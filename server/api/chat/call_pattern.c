@@ -174,7 +174,7 @@ void pattern_next(const struct family *f, const struct call_pattern *p, uint32_t
 
 /* ---- matching ---- */
 
-static size_t skip_blanks(const char *text, size_t at, size_t n)
+static size_t skip_pattern_blanks(const char *text, size_t at, size_t n)
 {
     while (at < n && pattern_is_blank(text[at]))
         at++;
@@ -194,7 +194,7 @@ static enum pattern_verdict text_at(const char *what, const char *text, size_t a
 enum pattern_verdict pattern_texts_at(const struct pattern_texts *texts, const char *text,
                                       size_t at, size_t n)
 {
-    const size_t behind = skip_blanks(text, at, n);
+    const size_t behind = skip_pattern_blanks(text, at, n);
     enum pattern_verdict verdict = PATTERN_FAILS;
 
     for (uint32_t i = 0; i < texts->n; i++)
@@ -211,7 +211,7 @@ enum pattern_verdict pattern_texts_at(const struct pattern_texts *texts, const c
 }
 
 /* Names of functions: whatever a client may call one, and no more, so that prose is no call. */
-static bool is_name_char(char c)
+static bool is_hole_char(char c)
 {
     return (unsigned char)c > 0x20 && c != 0x7f && strchr("<>{}[]()\"'`,;=|\\", c) == NULL;
 }
@@ -243,7 +243,7 @@ static enum pattern_verdict match_hole(const struct family *f, const struct call
     struct pattern_texts next;
 
     pattern_next(f, p, i + 1, &next);
-    *begin = *at = is_key ? *at : skip_blanks(text, *at, n);
+    *begin = *at = is_key ? *at : skip_pattern_blanks(text, *at, n);
     for (; *at < n; ++*at) {
         switch (pattern_texts_at(&next, text, *at, n)) {
         case PATTERN_FITS:
@@ -255,7 +255,7 @@ static enum pattern_verdict match_hole(const struct family *f, const struct call
             break;
         }
         if (is_key ? is_bare ? !is_key_char(text[*at]) : is_first(&next, text[*at])
-                   : !is_name_char(text[*at]))
+                   : !is_hole_char(text[*at]))
             return PATTERN_FAILS;
         if (*at - *begin > PATTERN_MAX_HEAD)
             return PATTERN_FAILS;
@@ -293,7 +293,7 @@ static enum pattern_verdict match_item(const struct family *f, const struct call
 
     switch (item->kind) {
     case PATTERN_BLANKS:
-        out->end = skip_blanks(text, out->end, n);
+        out->end = skip_pattern_blanks(text, out->end, n);
         return PATTERN_FITS;
     case PATTERN_TEXT:
         verdict = text_at(item->text, text, out->end, n);

@@ -162,7 +162,7 @@ size_t call_tools_bytes(const struct call_tools *tools)
 
 /* ---- questions ---- */
 
-static bool is_text(const char *text, const char *name, size_t n)
+static bool name_is(const char *text, const char *name, size_t n)
 {
     return strlen(text) == n && memcmp(text, name, n) == 0;
 }
@@ -170,7 +170,7 @@ static bool is_text(const char *text, const char *name, size_t n)
 static const struct known_tool *find_tool(const struct call_tools *t, const char *name, size_t n)
 {
     for (uint32_t i = 0; t != NULL && i < t->n_tools; i++)
-        if (is_text(t->tools[i].name, name, n))
+        if (name_is(t->tools[i].name, name, n))
             return &t->tools[i];
     return NULL;
 }
@@ -194,7 +194,7 @@ static unsigned types_of(const struct call_tools *t, const struct known_tool *to
     unsigned types = 0;
 
     for (uint32_t i = tool->first; i < tool->first + tool->n_keys; i++)
-        if (t->keys[i].kind == kind && is_text(t->keys[i].text, key, n))
+        if (t->keys[i].kind == kind && name_is(t->keys[i].text, key, n))
             types |= t->keys[i].types;
     return types;
 }

@@ -22,7 +22,7 @@ static unsigned type_named(const cJSON *v)
     return 0;
 }
 
-static unsigned type_of(const cJSON *v)
+static unsigned json_type(const cJSON *v)
 {
     return cJSON_IsNull(v)     ? ARGUMENT_NULL
            : cJSON_IsBool(v)   ? ARGUMENT_BOOLEAN
@@ -102,7 +102,7 @@ static unsigned types_of_values(struct type_walk *w, const cJSON *values)
         if (w->n_left == 0)
             return ARGUMENT_ANY;
         w->n_left--;
-        types |= type_of(it);
+        types |= json_type(it);
     }
     return types;
 }
@@ -117,7 +117,7 @@ static unsigned listed_types(struct type_walk *w, const cJSON *schema)
     if (types == 0)
         types = types_of_values(w, member(schema, "enum"));
     if (types == 0 && member(schema, "const") != NULL)
-        types = type_of(member(schema, "const"));
+        types = json_type(member(schema, "const"));
     if ((types & ARGUMENT_NUMBER) != 0)
         types |= ARGUMENT_INTEGER;
     if (types != 0 && cJSON_IsTrue(member(schema, "nullable")))
@@ -345,7 +345,7 @@ void call_value_add_string(struct buf *out, const char *text, size_t n)
     buf_add_char(out, '"');
 }
 
-static bool is_word(const char *text, size_t n, const char *word)
+static bool is_literal_word(const char *text, size_t n, const char *word)
 {
     return strlen(word) == n && memcmp(text, word, n) == 0;
 }
@@ -405,13 +405,13 @@ static bool add_plain(struct buf *out, const char *text, size_t n, unsigned type
     bool is_whole;
 
     if ((types & ARGUMENT_NULL) != 0 &&
-        (is_word(text, n, "null") || (is_typed && is_word(text, n, "None"))))
+        (is_literal_word(text, n, "null") || (is_typed && is_literal_word(text, n, "None"))))
         word = "null";
     else if ((types & ARGUMENT_BOOLEAN) != 0 &&
-             (is_word(text, n, "true") || (is_typed && is_word(text, n, "True"))))
+             (is_literal_word(text, n, "true") || (is_typed && is_literal_word(text, n, "True"))))
         word = "true";
     else if ((types & ARGUMENT_BOOLEAN) != 0 &&
-             (is_word(text, n, "false") || (is_typed && is_word(text, n, "False"))))
+             (is_literal_word(text, n, "false") || (is_typed && is_literal_word(text, n, "False"))))
         word = "false";
     if (word != NULL) {
         buf_add_str(out, word);

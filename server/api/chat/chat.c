@@ -160,7 +160,7 @@ static struct chat_text token_text(const struct tokenizer *t, int32_t id)
 }
 
 /* A template that cannot be parsed is a complaint, and no error. */
-static int parse(struct chat *c)
+static int parse_chat_template(struct chat *c)
 {
     if (c->complaint[0] != '\0') /* there is none */
         return 0;
@@ -311,7 +311,7 @@ static int create_one(struct chat **out, const struct chat_options *options,
     c->special_in_messages = options->special_in_messages;
     c->tokens.bos = token_text(t, tokenizer_bos(t));
     c->tokens.eos = token_text(t, tokenizer_eos(t));
-    rc = parse(c);
+    rc = parse_chat_template(c);
     if (rc < 0)
         snprintf(err, err_len, "chat template: out of memory");
     else
@@ -480,8 +480,8 @@ static int cut_behind_content(const struct params *p, struct buf *out, size_t fr
 }
 
 /* The template's own bytes of out, behind `from`. */
-static int finish(const struct chat *c, const struct buf *out, size_t from, struct spans *own,
-                  struct api_error *e)
+static int finish_prompt(const struct chat *c, const struct buf *out, size_t from,
+                         struct spans *own, struct api_error *e)
 {
     if (c->special_in_messages)
         spans_add(own, from, out->len);
@@ -490,7 +490,7 @@ static int finish(const struct chat *c, const struct buf *out, size_t from, stru
     return own->err < 0 ? api_error_no_memory(e) : 0;
 }
 
-static int refuse(int rc, const char *why, struct api_error *e)
+static int refuse_chat(int rc, const char *why, struct api_error *e)
 {
     if (rc == ERR_NOMEM)
         return api_error_no_memory(e);
@@ -520,7 +520,7 @@ int chat_render(const struct chat *c, const struct params *p, struct budget *bud
         snprintf(why, sizeof(why), "the conversation is too large");
     value_pool_release(&pool);
     if (rc < 0)
-        return refuse(rc, why, e);
+        return refuse_chat(rc, why, e);
     rc = p->continue_final_message ? cut_behind_content(p, out, from, e) : 0;
-    return rc == 0 ? finish(c, out, from, own, e) : rc;
+    return rc == 0 ? finish_prompt(c, out, from, own, e) : rc;
 }

@@ -48,19 +48,19 @@ static void render(struct probe *p, const struct chat_caps *caps)
     p->rendered = rc == 0;
 }
 
-static bool has(const struct probe *p, const char *mark)
+static bool prints_mark(const struct probe *p, const char *mark)
 {
     return p->rendered && p->text.data != NULL && strstr(p->text.data, mark) != NULL;
 }
 
-static void say(struct probe *p, const char *role, const char *text)
+static void say_message(struct probe *p, const char *role, const char *text)
 {
     if (conversation_add_message(&p->params.chat, role) == NULL ||
         (text != NULL && conversation_add_text(&p->params.chat, text) < 0))
         p->err = ERR_NOMEM;
 }
 
-static void begin(struct probe *p)
+static void begin_probe(struct probe *p)
 {
     conversation_release(&p->params.chat);
 }
@@ -69,13 +69,13 @@ static void begin(struct probe *p)
 
 static void probe_content(struct probe *p, struct chat_caps *caps)
 {
-    begin(p);
-    say(p, "user", USER);
+    begin_probe(p);
+    say_message(p, "user", USER);
     for (int form = 0; form < 4; form++) {
         caps->typed_content = (form & 1) != 0;
         caps->no_tools_unset = (form & 2) != 0;
         render(p, caps);
-        if (has(p, USER))
+        if (prints_mark(p, USER))
             return;
     }
     caps->typed_content = caps->no_tools_unset = false;
@@ -84,8 +84,8 @@ static void probe_content(struct probe *p, struct chat_caps *caps)
 /* It is OpenAI's word for not to think, and an error in some templates. */
 static void probe_effort(struct probe *p, struct chat_caps *caps)
 {
-    begin(p);
-    say(p, "user", USER);
+    begin_probe(p);
+    say_message(p, "user", USER);
     p->params.reasoning_effort = "none";
     render(p, caps);
     if (!p->rendered) {
@@ -99,29 +99,30 @@ static void probe_effort(struct probe *p, struct chat_caps *caps)
 /* Only a template that does without it loses the role. */
 static void probe_system(struct probe *p, struct chat_caps *caps)
 {
-    begin(p);
-    say(p, "system", SYSTEM);
-    say(p, "user", USER);
+    begin_probe(p);
+    say_message(p, "system", SYSTEM);
+    say_message(p, "user", USER);
     render(p, caps);
-    if (has(p, SYSTEM) && has(p, USER))
+    if (prints_mark(p, SYSTEM) && prints_mark(p, USER))
         return;
     caps->knows_system = false;
     render(p, caps);
-    caps->knows_system = !(has(p, SYSTEM) && has(p, USER));
+    caps->knows_system = !(prints_mark(p, SYSTEM) && prints_mark(p, USER));
 }
 
 /* Some want it first, and fail for one elsewhere, or print one only. */
 static void probe_late_system(struct probe *p, struct chat_caps *caps)
 {
-    begin(p);
-    say(p, "system", FIRST_SYSTEM);
-    say(p, "user", USER);
-    say(p, "system", SYSTEM);
-    say(p, "assistant", "It is 4.");
-    say(p, "user", USER);
+    begin_probe(p);
+    say_message(p, "system", FIRST_SYSTEM);
+    say_message(p, "user", USER);
+    say_message(p, "system", SYSTEM);
+    say_message(p, "assistant", "It is 4.");
+    say_message(p, "user", USER);
     caps->late_system = caps->knows_system;
     render(p, caps);
-    caps->late_system = caps->knows_system && has(p, FIRST_SYSTEM) && has(p, SYSTEM);
+    caps->late_system =
+        caps->knows_system && prints_mark(p, FIRST_SYSTEM) && prints_mark(p, SYSTEM);
 }
 
 /* Most templates print whatever role there is: that they know it takes that they name it. */
@@ -129,12 +130,12 @@ static void probe_developer(struct probe *p, const char *source, struct chat_cap
 {
     if (strstr(source, "developer") == NULL)
         return;
-    begin(p);
-    say(p, "developer", SYSTEM);
-    say(p, "user", USER);
+    begin_probe(p);
+    say_message(p, "developer", SYSTEM);
+    say_message(p, "user", USER);
     caps->knows_developer = true;
     render(p, caps);
-    caps->knows_developer = has(p, SYSTEM);
+    caps->knows_developer = prints_mark(p, SYSTEM);
 }
 
 static void add_tool(struct probe *p, const cJSON *parameters)
@@ -148,24 +149,25 @@ static void add_tool(struct probe *p, const cJSON *parameters)
 /* A tool of which only the name is known, and one whose parameter is not described. */
 static void probe_tools(struct probe *p, const cJSON *parameters, struct chat_caps *caps)
 {
-    begin(p);
+    begin_probe(p);
     add_tool(p, NULL);
     add_tool(p, parameters);
-    say(p, "user", USER);
+    say_message(p, "user", USER);
     render(p, caps);
     if (!p->rendered) {
         caps->full_tools = true;
         render(p, caps);
         caps->full_tools = p->rendered;
     }
-    caps->prints_tools = has(p, TOOL);
+    caps->prints_tools = prints_mark(p, TOOL);
 }
 
 /* A call whose arguments are JSON, or in the model's own words: not what Python makes of a dict,
  * nor a text within a text. */
 static bool has_call(const struct probe *p)
 {
-    return has(p, VALUE) && !has(p, "{'quire_key'") && !has(p, "\\\"quire_key");
+    return prints_mark(p, VALUE) && !prints_mark(p, "{'quire_key'") &&
+           !prints_mark(p, "\\\"quire_key");
 }
 
 static const struct tool_call probe_call = {
@@ -174,10 +176,10 @@ static const struct tool_call probe_call = {
 /* A question with a tool, and the call that answers it. */
 static void say_call(struct probe *p, const cJSON *parameters)
 {
-    begin(p);
+    begin_probe(p);
     add_tool(p, parameters);
-    say(p, "user", USER);
-    say(p, "assistant", NULL);
+    say_message(p, "user", USER);
+    say_message(p, "assistant", NULL);
     if (p->err == 0 && conversation_add_call(&p->params.chat, &probe_call) < 0)
         p->err = ERR_NOMEM;
 }
@@ -189,11 +191,11 @@ static void probe_calls(struct probe *p, const cJSON *parameters, struct chat_ca
     } forms[] = {{false, false}, {true, false}, {false, true}, {true, true}};
 
     say_call(p, parameters);
-    say(p, "tool", "4");
+    say_message(p, "tool", "4");
     if (p->err == 0)
         conversation_last(&p->params.chat)->tool_call_id = probe_call.id;
-    say(p, "assistant", "It is 4.");
-    say(p, "user", USER);
+    say_message(p, "assistant", "It is 4.");
+    say_message(p, "user", USER);
     for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]) && !caps->prints_calls; i++) {
         caps->string_arguments = forms[i].string_arguments;
         caps->null_content = forms[i].null_content;
@@ -317,9 +319,9 @@ int chat_caps_find_family(const struct family **out, const struct chat_caps *cap
     if (!caps->prints_calls)
         return 0;
     p.err = probe_begin(&p, &parameters);
-    begin(&p);
+    begin_probe(&p);
     add_tool(&p, parameters);
-    say(&p, "user", USER);
+    say_message(&p, "user", USER);
     p.params.add_generation_prompt = true;
     render(&p, caps);
     question = p.text;

@@ -10,7 +10,7 @@
 #define MAX_RESULTS 128 /* in a row, of which the call is looked for */
 
 /* Depth is bounded by JSON_MAX_DEPTH. */
-static struct value value_of(struct value_pool *pool, const cJSON *v)
+static struct value json_value(struct value_pool *pool, const cJSON *v)
 {
     struct value out;
 
@@ -26,13 +26,13 @@ static struct value value_of(struct value_pool *pool, const cJSON *v)
     if (cJSON_IsArray(v)) {
         out = value_list(pool);
         for (const cJSON *it = v->child; it != NULL; it = it->next)
-            value_list_add(pool, out, value_of(pool, it));
+            value_list_add(pool, out, json_value(pool, it));
         return out;
     }
     if (cJSON_IsObject(v)) {
         out = value_dict(pool);
         for (const cJSON *it = v->child; it != NULL; it = it->next)
-            value_dict_set(pool, out, it->string, value_of(pool, it));
+            value_dict_set(pool, out, it->string, json_value(pool, it));
         return out;
     }
     return value_null();
@@ -45,7 +45,7 @@ struct source {
     struct buf before; /* system messages that go into the user's next one */
 };
 
-static struct value text_of(struct value_pool *pool, const char *text)
+static struct value text_value(struct value_pool *pool, const char *text)
 {
     return value_string(pool, text, strlen(text));
 }
@@ -83,7 +83,7 @@ static void add_parts(const struct source *c, const struct chat_message *m, stru
     for (uint32_t i = 0; i < m->n_parts; i++) {
         const char *text = c->conversation->parts[m->first_part + i];
 
-        value_list_add(c->pool, list, part_of(c->pool, text_of(c->pool, text)));
+        value_list_add(c->pool, list, part_of(c->pool, text_value(c->pool, text)));
     }
 }
 
@@ -121,7 +121,7 @@ static struct value joined_content(const struct source *c, const struct chat_mes
     return out;
 }
 
-static bool is_empty(const struct source *c, const struct chat_message *m)
+static bool is_empty_content(const struct source *c, const struct chat_message *m)
 {
     for (uint32_t i = 0; i < m->n_parts; i++)
         if (c->conversation->parts[m->first_part + i][0] != '\0')
@@ -134,12 +134,12 @@ static struct value content_of(const struct source *c, const struct chat_message
 {
     const uint32_t n_behind = count_behind(c, m);
 
-    if (c->caps->null_content && m->n_calls > 0 && is_empty(c, m))
+    if (c->caps->null_content && m->n_calls > 0 && is_empty_content(c, m))
         return value_null();
     if (c->caps->typed_content)
         return parts_of(c, m, n_behind);
     if (c->before.len == 0 && n_behind == 0 && m->n_parts <= 1)
-        return text_of(c->pool, m->n_parts == 1 ? c->conversation->parts[m->first_part] : "");
+        return text_value(c->pool, m->n_parts == 1 ? c->conversation->parts[m->first_part] : "");
     return joined_content(c, m, n_behind);
 }
 
@@ -171,9 +171,9 @@ static struct value object_of(struct value_pool *pool, const char *text)
     if (text[0] == '\0')
         return value_dict(pool);
     if (json_parse(text, strlen(text), &json, &why) == 0 && cJSON_IsObject(json))
-        out = value_of(pool, json);
+        out = json_value(pool, json);
     else
-        out = text_of(pool, text);
+        out = text_value(pool, text);
     cJSON_Delete(json);
     return out;
 }
@@ -181,16 +181,16 @@ static struct value object_of(struct value_pool *pool, const char *text)
 static struct value arguments_of(const struct source *c, const struct tool_call *call)
 {
     if (!c->caps->string_arguments)
-        return call->input != NULL ? value_of(c->pool, call->input)
+        return call->input != NULL ? json_value(c->pool, call->input)
                                    : object_of(c->pool, call->arguments);
-    return call->input != NULL ? json_of(c->pool, value_of(c->pool, call->input))
-                               : text_of(c->pool, call->arguments);
+    return call->input != NULL ? json_of(c->pool, json_value(c->pool, call->input))
+                               : text_value(c->pool, call->arguments);
 }
 
 static void set_text(struct value_pool *pool, struct value dict, const char *name, const char *text)
 {
     if (text != NULL)
-        value_dict_set(pool, dict, name, text_of(pool, text));
+        value_dict_set(pool, dict, name, text_value(pool, text));
 }
 
 /* A call as it was given, but for its arguments and with the function behind the rest. */
@@ -201,11 +201,11 @@ static struct value given_call(const struct source *c, const struct tool_call *c
 
     for (const cJSON *it = call->given->child; it != NULL; it = it->next)
         if (strcmp(it->string, "function") != 0)
-            value_dict_set(pool, out, it->string, value_of(pool, it));
+            value_dict_set(pool, out, it->string, json_value(pool, it));
     for (const cJSON *it = field_find(call->given, "function")->child; it != NULL; it = it->next)
         value_dict_set(pool, function, it->string,
                        strcmp(it->string, "arguments") == 0 ? arguments_of(c, call)
-                                                            : value_of(pool, it));
+                                                            : json_value(pool, it));
     value_dict_set(pool, out, "function", function);
     return out;
 }
@@ -280,7 +280,7 @@ static void add_given(const struct source *c, const struct chat_message *m, stru
     for (const cJSON *it = m->given->child; it != NULL; it = it->next)
         if (strcmp(it->string, "role") != 0 && strcmp(it->string, "content") != 0 &&
             strcmp(it->string, "tool_calls") != 0 && !cJSON_IsNull(it))
-            value_dict_set(c->pool, out, it->string, value_of(c->pool, it));
+            value_dict_set(c->pool, out, it->string, json_value(c->pool, it));
 }
 
 static struct value message_of(const struct source *c, const struct chat_message *m,
@@ -353,12 +353,12 @@ static struct value messages_of(struct source *c)
 static void set_json(struct value_pool *pool, struct value dict, const char *name, const cJSON *v)
 {
     if (v != NULL)
-        value_dict_set(pool, dict, name, value_of(pool, v));
+        value_dict_set(pool, dict, name, json_value(pool, v));
 }
 
 static struct value with_description(struct value_pool *pool, const cJSON *property)
 {
-    const struct value out = value_of(pool, property);
+    const struct value out = json_value(pool, property);
 
     if (out.kind == VALUE_DICT && field_find(property, "description") == NULL)
         value_dict_set(pool, out, "description", value_text(""));
@@ -385,7 +385,7 @@ static struct value full_parameters(struct value_pool *pool, const cJSON *given)
         value_dict_set(pool, out, it->string,
                        strcmp(it->string, "properties") == 0 && cJSON_IsObject(it)
                            ? full_properties(pool, it)
-                           : value_of(pool, it));
+                           : json_value(pool, it));
     return out;
 }
 
@@ -406,7 +406,7 @@ static struct value function_of(const struct source *c, const struct tool *tool)
 
     for (const cJSON *it = given != NULL ? given->child : NULL; it != NULL; it = it->next)
         if (!cJSON_IsNull(it))
-            value_dict_set(c->pool, out, it->string, value_of(c->pool, it));
+            value_dict_set(c->pool, out, it->string, json_value(c->pool, it));
     if (given == NULL) {
         set_text(c->pool, out, "name", tool->name);
         set_json(c->pool, out, "description", tool->description);
@@ -428,7 +428,7 @@ static struct value tool_of(const struct source *c, const struct tool *tool)
         for (const cJSON *it = tool->given->child; it != NULL; it = it->next)
             value_dict_set(c->pool, out, it->string,
                            strcmp(it->string, "function") == 0 ? function_of(c, tool)
-                                                               : value_of(c->pool, it));
+                                                               : json_value(c->pool, it));
     else {
         value_dict_set(c->pool, out, "type", value_text("function"));
         value_dict_set(c->pool, out, "function", function_of(c, tool));
@@ -490,7 +490,7 @@ bool chat_wants_thoughts(const struct params *p)
 static void add_kwargs(struct value_pool *pool, struct value out, const cJSON *kwargs)
 {
     for (const cJSON *it = kwargs != NULL ? kwargs->child : NULL; it != NULL; it = it->next)
-        value_dict_set(pool, out, it->string, value_of(pool, it));
+        value_dict_set(pool, out, it->string, json_value(pool, it));
 }
 
 static void add_thinking(struct value_pool *pool, struct value out, const struct params *p,

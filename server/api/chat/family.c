@@ -52,7 +52,7 @@ static const char *read_texts(char *line, const char **out, uint32_t max, uint32
 
 /* ---- lines ---- */
 
-static const char *read_name(struct family *f, char *line)
+static const char *read_family_name(struct family *f, char *line)
 {
     f->name = line;
     return line[0] != '\0' && strpbrk(line, " \t") == NULL ? NULL : "it must be one word";
@@ -144,7 +144,7 @@ static const char *read_comma(struct family *f, char *line)
     return pattern_parse(&f->comma, line);
 }
 
-static const char *read_call(struct family *f, char *line)
+static const char *read_call_line(struct family *f, char *line)
 {
     struct call_pattern *p = &f->calls[f->n_calls];
     uint32_t hole;
@@ -204,7 +204,7 @@ static const char *read_members(struct family *f, char *line)
     return why != NULL ? why : n >= 2 ? NULL : "it must be two texts or three";
 }
 
-static const char *read_flag(bool *flag, const char *line)
+static const char *read_family_flag(bool *flag, const char *line)
 {
     *flag = true;
     return line[0] == '\0' ? NULL : "nothing may stand behind it";
@@ -212,12 +212,12 @@ static const char *read_flag(bool *flag, const char *line)
 
 static const char *read_bare(struct family *f, char *line)
 {
-    return read_flag(&f->is_bare, line);
+    return read_family_flag(&f->is_bare, line);
 }
 
 static const char *read_short_ids(struct family *f, char *line)
 {
-    return read_flag(&f->has_short_ids, line);
+    return read_family_flag(&f->has_short_ids, line);
 }
 
 static const char *read_channels(struct family *f, char *line)
@@ -258,16 +258,16 @@ static const struct {
     const char *word;
     const char *(*read)(struct family *f, char *line);
 } keywords[] = {
-    {"name", read_name},       {"aliases", read_aliases},     {"sign", read_sign},
-    {"thought", read_thought}, {"hide", read_hidden},         {"section", read_section},
-    {"between", read_between}, {"call", read_call},           {"argument", read_argument},
-    {"comma", read_comma},     {"quote", read_quote},         {"members", read_members},
-    {"bare", read_bare},       {"short_ids", read_short_ids}, {"channels", read_channels},
-    {"off", read_off},         {"closing", read_closing},     {"header", read_header},
-    {"begin", read_begin},     {"wrap", read_wrap},
+    {"name", read_family_name}, {"aliases", read_aliases},     {"sign", read_sign},
+    {"thought", read_thought},  {"hide", read_hidden},         {"section", read_section},
+    {"between", read_between},  {"call", read_call_line},      {"argument", read_argument},
+    {"comma", read_comma},      {"quote", read_quote},         {"members", read_members},
+    {"bare", read_bare},        {"short_ids", read_short_ids}, {"channels", read_channels},
+    {"off", read_off},          {"closing", read_closing},     {"header", read_header},
+    {"begin", read_begin},      {"wrap", read_wrap},
 };
 
-static const char *read_line(struct family *f, char *line)
+static const char *read_family_line(struct family *f, char *line)
 {
     const size_t n = strcspn(line, " \t");
     char *rest = line + n + strspn(line + n, " \t");
@@ -338,7 +338,7 @@ struct family *family_create(const char *text, size_t n, char *err, size_t err_l
     memcpy(f->text + n + 1, text, n);
     f->source = f->text + n + 1;
     for (rest = f->text; rest != NULL && why == NULL; n_lines++)
-        why = read_line(f, next_line(&rest));
+        why = read_family_line(f, next_line(&rest));
     if (why != NULL)
         snprintf(err, err_len, "line %u: %s", n_lines, why);
     else if ((why = check_family(f)) != NULL)
@@ -366,7 +366,7 @@ const char *family_header_word(const struct call_pattern *header)
 }
 
 /* A dash stands for an underscore, and the case of letters does not matter. */
-static bool is_word(const char *word, size_t n_word, const char *name, size_t n)
+static bool is_family_word(const char *word, size_t n_word, const char *name, size_t n)
 {
     if (n_word != n)
         return false;
@@ -381,12 +381,12 @@ static bool is_word(const char *word, size_t n_word, const char *name, size_t n)
 
 bool family_has_name(const struct family *f, const char *name, size_t n)
 {
-    if (is_word(f->name, strlen(f->name), name, n))
+    if (is_family_word(f->name, strlen(f->name), name, n))
         return true;
     for (const char *at = f->aliases; at != NULL && *at != '\0'; at += strspn(at, " \t")) {
         const size_t len = strcspn(at, " \t");
 
-        if (is_word(at, len, name, n))
+        if (is_family_word(at, len, name, n))
             return true;
         at += len;
     }

@@ -27,7 +27,7 @@ static void make_id(const struct output_parser *s, struct output_call *call)
     snprintf(call->id, sizeof(call->id), s->style.family->has_short_ids ? "%s" : "call_%s", text);
 }
 
-static char *copy(const char *text, size_t n)
+static char *copy_name(const char *text, size_t n)
 {
     char *to = mem_alloc(n + 1);
 
@@ -55,7 +55,7 @@ struct output_call *output_calls_begin(struct output_parser *s, const char *name
     if (s->calls == NULL)
         return no_memory(s);
     call = &s->calls[s->n_calls];
-    *call = (struct output_call){.name = copy(name, n)};
+    *call = (struct output_call){.name = copy_name(name, n)};
     if (call->name == NULL)
         return no_memory(s);
     call->traits = call_tools_traits(s->tools, call->name);

@@ -117,7 +117,7 @@ static bool skips_blanks(const struct output_parser *s)
 }
 
 /* Behind a call or a thought a second text begins: to clients that know one text it is set off. */
-static void add_text(struct output_parser *s, const char *text, size_t n)
+static void add_output_text(struct output_parser *s, const char *text, size_t n)
 {
     if (s->has_text && s->latest != OUTPUT_TEXT)
         buf_add_str(&s->text, "\n\n");
@@ -138,7 +138,7 @@ void output_parser_put(struct output_parser *s, const char *text, size_t n)
     if (s->part == OUTPUT_THOUGHT)
         output_pieces_put(s, OUTPUT_THOUGHT, text, n);
     else
-        add_text(s, text, n);
+        add_output_text(s, text, n);
 }
 
 void output_parser_enter(struct output_parser *s, enum output_part part)

@@ -251,8 +251,8 @@ static void remember_name(struct output_parser *s, const struct pattern_found *f
 }
 
 /* PATTERN_FITS: a call begins at held[at], and the reader has gone on. */
-static enum pattern_verdict read_call(struct output_parser *s, size_t at,
-                                      enum output_verdict *verdict)
+static enum pattern_verdict read_output_call(struct output_parser *s, size_t at,
+                                             enum output_verdict *verdict)
 {
     const struct family *f = family_of(s);
     struct pattern_found found;
@@ -295,7 +295,7 @@ static enum output_verdict read_calls(struct output_parser *s)
     if (f->section.n > 0)
         fits = pattern_match(f, &f->section, 0, s->held.data, blanks, s->held.len, &found);
     if (fits == PATTERN_FITS)
-        fits = read_call(s, found.end, &verdict);
+        fits = read_output_call(s, found.end, &verdict);
     if (fits == PATTERN_FAILS || (fits == PATTERN_MORE && s->held.len - blanks > MAX_HEAD))
         return output_reader_fail(s);
     return fits == PATTERN_FITS ? verdict : OUTPUT_NEEDS_MORE;
@@ -328,7 +328,7 @@ static enum output_verdict read_between(struct output_parser *s)
         return OUTPUT_NEEDS_MORE;
     next = pattern_match(f, &f->between, 0, b->data, 0, b->len, &found);
     if (next == PATTERN_FITS)
-        next = found.end == b->len ? PATTERN_MORE : read_call(s, found.end, &verdict);
+        next = found.end == b->len ? PATTERN_MORE : read_output_call(s, found.end, &verdict);
     if (next == PATTERN_FITS)
         return verdict;
     end = match_section_end(s, &found);

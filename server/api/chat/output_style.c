@@ -64,7 +64,7 @@ bool output_parser_is_mark(const struct output_style *style, const char *name, s
     return style->family != NULL && family_has_mark(style->family, name, n);
 }
 
-static bool ends_with(const char *prompt, size_t n, const char *mark)
+static bool prompt_ends_with(const char *prompt, size_t n, const char *mark)
 {
     size_t len = mark != NULL ? strlen(mark) : 0;
 
@@ -77,13 +77,13 @@ static bool ends_with(const char *prompt, size_t n, const char *mark)
 
 bool output_parser_prompt_thinks(const struct output_style *style, const char *prompt, size_t n)
 {
-    return ends_with(prompt, n, style->think_open);
+    return prompt_ends_with(prompt, n, style->think_open);
 }
 
 bool output_parser_prompt_has_thought(const struct output_style *style, const char *prompt,
                                       size_t n)
 {
-    return ends_with(prompt, n, style->think_close);
+    return prompt_ends_with(prompt, n, style->think_close);
 }
 
 void output_parser_close_thought(const struct output_style *style, struct buf *prompt)
@@ -97,6 +97,6 @@ void output_parser_skip_thought(const struct output_style *style, bool may_call,
 {
     const char *const *off = style->family != NULL ? style->family->off : NULL;
 
-    if (off != NULL && off[0] != NULL && ends_with(prompt->data, prompt->len, off[0]))
+    if (off != NULL && off[0] != NULL && prompt_ends_with(prompt->data, prompt->len, off[0]))
         buf_add_str(prompt, off[may_call ? 1 : 2]);
 }

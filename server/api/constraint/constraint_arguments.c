@@ -13,7 +13,7 @@
 /* ---- values ---- */
 
 /* The text that ends a raw value; where tags may stand within it, what begins any tag. */
-static const char *end_of(const struct call_pattern *p)
+static const char *argument_end(const struct call_pattern *p)
 {
     if (p->at[pattern_hole(p)].kind == PATTERN_VALUE_TAGS)
         return p->at[0].text;
@@ -206,7 +206,7 @@ static bool string_piece(const struct calls_tool *t, const struct call_pattern *
                          const cJSON *schema, unsigned types, struct grammar_piece *out)
 {
     const enum pattern_kind kind = p->at[pattern_hole(p)].kind;
-    struct schema_text how = {.end = end_of(p)};
+    struct schema_text how = {.end = argument_end(p)};
     char others[OTHERS_MAX];
 
     if ((types & ARGUMENT_STRING) == 0 || kind == PATTERN_VALUE_JSON)

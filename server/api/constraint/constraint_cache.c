@@ -54,7 +54,7 @@ int constraint_cache_create(struct constraint_cache **out,
 
 /* ---- entries ---- */
 
-static void drop(struct constraint_cache *c, struct entry *e)
+static void drop_cached(struct constraint_cache *c, struct entry *e)
 {
     list_unlink(&e->link);
     c->stats.n_entries--;
@@ -70,8 +70,7 @@ void constraint_cache_destroy(struct constraint_cache **constraint_cache)
 
     if (c == NULL)
         return;
-    list_each(it, &c->entries)
-        drop(c, list_entry(it, struct entry, link));
+    list_each(it, &c->entries) drop_cached(c, list_entry(it, struct entry, link));
     pthread_mutex_destroy(&c->lock);
     token_trie_destroy(&c->trie);
     mem_free(c);
@@ -86,7 +85,7 @@ struct key {
     uint64_t hash;
 };
 
-static struct entry *find(struct constraint_cache *c, const struct key *key)
+static struct entry *find_cached(struct constraint_cache *c, const struct key *key)
 {
     list_each(it, &c->entries)
     {
@@ -106,7 +105,7 @@ static struct constraint *look_up(struct constraint_cache *c, const struct key *
     struct entry *e;
 
     pthread_mutex_lock(&c->lock);
-    e = find(c, key);
+    e = find_cached(c, key);
     if (e != NULL) {
         list_unlink(&e->link);
         list_push_front(&c->entries, &e->link);
@@ -118,11 +117,11 @@ static struct constraint *look_up(struct constraint_cache *c, const struct key *
 }
 
 /* Evict the least recently used until the limits hold; the newest always stays. */
-static void make_room(struct constraint_cache *c)
+static void make_cache_room(struct constraint_cache *c)
 {
     while (c->stats.n_entries > 1 &&
            (c->stats.n_entries > c->opt.max_entries || c->stats.bytes > c->opt.max_bytes))
-        drop(c, list_entry(c->entries.prev, struct entry, link));
+        drop_cached(c, list_entry(c->entries.prev, struct entry, link));
 }
 
 /* Two threads may have compiled the same: both keep what they have, one is remembered. Takes the
@@ -146,13 +145,13 @@ static void remember(struct constraint_cache *c, struct key *key, struct constra
     list_push_front(&c->entries, &e->link);
     c->stats.n_entries++;
     c->stats.bytes += e->bytes;
-    make_room(c);
+    make_cache_room(c);
     pthread_mutex_unlock(&c->lock);
 }
 
 /* ---- specs ---- */
 
-static char *text_of(const cJSON *value)
+static char *cached_text(const cJSON *value)
 {
     if (value == NULL)
         return mem_strdup("");
@@ -164,7 +163,7 @@ static char *text_of(const cJSON *value)
 /* The value, and the triggers behind a NUL, of which they have none. */
 static int make_text(struct key *key, const struct constraint_spec *w)
 {
-    char *value = text_of(w->value), *triggers = text_of(w->triggers);
+    char *value = cached_text(w->value), *triggers = cached_text(w->triggers);
     const size_t n_value = value != NULL ? strlen(value) : 0;
     const size_t n_triggers = triggers != NULL ? strlen(triggers) : 0;
 

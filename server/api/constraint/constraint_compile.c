@@ -19,7 +19,7 @@
 
 /* ---- the shape of a spec ---- */
 
-static int refuse(const struct constraint_spec *w, struct api_error *e, const char *what)
+static int refuse_constraint(const struct constraint_spec *w, struct api_error *e, const char *what)
 {
     return api_error_set(e, 400, w->field, NULL, "'%s' %s", w->field, what);
 }
@@ -32,9 +32,9 @@ static int check_choices(const struct constraint_spec *w, struct api_error *e)
     cJSON_ArrayForEach(it, w->value)
     {
         if (!cJSON_IsString(it) || ++n > CONSTRAINT_MAX_CHOICES)
-            return refuse(w, e, "must be a list of at most 10000 strings");
+            return refuse_constraint(w, e, "must be a list of at most 10000 strings");
     }
-    return n > 0 ? 0 : refuse(w, e, "must hold at least one string");
+    return n > 0 ? 0 : refuse_constraint(w, e, "must hold at least one string");
 }
 
 int constraint_check_spec(const struct constraint_spec *w, struct api_error *e)
@@ -42,14 +42,14 @@ int constraint_check_spec(const struct constraint_spec *w, struct api_error *e)
     switch (w->kind) {
     case CONSTRAINT_GRAMMAR:
     case CONSTRAINT_REGEX:
-        return cJSON_IsString(w->value) ? 0 : refuse(w, e, "must be a string");
+        return cJSON_IsString(w->value) ? 0 : refuse_constraint(w, e, "must be a string");
     case CONSTRAINT_CHOICE:
         return cJSON_IsArray(w->value) ? check_choices(w, e)
-                                       : refuse(w, e, "must be a list of strings");
+                                       : refuse_constraint(w, e, "must be a list of strings");
     case CONSTRAINT_SCHEMA:
         if (cJSON_IsObject(w->value) || cJSON_IsBool(w->value) || cJSON_IsString(w->value))
             return 0;
-        return refuse(w, e, "must be a JSON Schema");
+        return refuse_constraint(w, e, "must be a JSON Schema");
     case CONSTRAINT_JSON:
     case CONSTRAINT_CALLS:
     case CONSTRAINT_NONE:

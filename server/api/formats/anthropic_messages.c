@@ -17,7 +17,7 @@
 
 enum piece { PIECE_NONE = 0, PIECE_THOUGHT, PIECE_TEXT, PIECE_CALL };
 
-static void begin(struct response_writer *a)
+static void begin_messages(struct response_writer *a)
 {
     buf_printf(&a->head,
                "{\"id\":\"%s\",\"type\":\"message\",\"role\":\"assistant\",\"model\":", a->id);
@@ -87,7 +87,7 @@ static void add_edits(const struct response_writer *a, struct buf *out)
 
 /* ---- whole ---- */
 
-static void add_call(struct buf *out, const struct output_call *call)
+static void add_tool_block(struct buf *out, const struct output_call *call)
 {
     buf_printf(out, "{\"type\":\"tool_use\",\"id\":\"%s\",\"name\":", call->id);
     json_add_cstring(out, call->name);
@@ -99,7 +99,7 @@ static void add_call(struct buf *out, const struct output_call *call)
 static void add_block(struct buf *out, const struct output_parser *s, const struct output_piece *p)
 {
     if (p->part == OUTPUT_CALL) {
-        add_call(out, &s->calls[p->call]);
+        add_tool_block(out, &s->calls[p->call]);
     } else if (p->part == OUTPUT_THOUGHT) {
         buf_add_str(out, "{\"type\":\"thinking\",\"thinking\":");
         json_add_string(out, s->thought.data + p->at, p->n);
@@ -123,7 +123,7 @@ static void add_blocks(struct buf *out, const struct output_parser *s)
     }
 }
 
-static void whole(struct response_writer *a, struct buf *out)
+static void whole_messages(struct response_writer *a, struct buf *out)
 {
     struct choice *c = &a->choices[0];
 
@@ -192,8 +192,8 @@ static void close_block(struct response_writer *a, struct buf *out)
     close_event(out);
 }
 
-static void add_run(struct response_writer *a, enum piece block, const char *text, size_t n,
-                    struct buf *out)
+static void add_message_run(struct response_writer *a, enum piece block, const char *text, size_t n,
+                            struct buf *out)
 {
     const bool is_text = block == PIECE_TEXT;
 
@@ -239,28 +239,28 @@ static void add_tool_use(struct response_writer *a, const struct output_call *ca
         close_block(a, out);
 }
 
-static void add_piece(struct response_writer *a, const struct output_parser *s,
-                      const struct output_piece *p, struct buf *out)
+static void add_message_piece(struct response_writer *a, const struct output_parser *s,
+                              const struct output_piece *p, struct buf *out)
 {
     if (p->part == OUTPUT_CALL)
         add_tool_use(a, &s->calls[p->call], out);
     else if (p->part == OUTPUT_TEXT)
-        add_run(a, PIECE_TEXT, s->text.data + p->at, p->n, out);
+        add_message_run(a, PIECE_TEXT, s->text.data + p->at, p->n, out);
     else if (s->thought.len > 0) /* else it is hidden */
-        add_run(a, PIECE_THOUGHT, s->thought.data + p->at, p->n, out);
+        add_message_run(a, PIECE_THOUGHT, s->thought.data + p->at, p->n, out);
 }
 
-static void frame(struct response_writer *a, struct choice *c, struct buf *out)
+static void messages_frame(struct response_writer *a, struct choice *c, struct buf *out)
 {
     if (!c->has_opened)
         start_message(a, c, out);
     c->has_opened = true;
     for (uint32_t i = 0; i < c->output.n_pieces; i++)
-        add_piece(a, &c->output, &c->output.pieces[i], out);
+        add_message_piece(a, &c->output, &c->output.pieces[i], out);
     response_pass_choice(out, c);
 }
 
-static void end(struct response_writer *a, struct buf *out)
+static void end_messages(struct response_writer *a, struct buf *out)
 {
     close_block(a, out);
     open_event(out, "message_delta");
@@ -312,7 +312,7 @@ void anthropic_messages_error(const struct api_error *e, struct buf *out)
     buf_add_str(out, "}}");
 }
 
-static void failure(const struct api_error *e, struct buf *out)
+static void messages_failure(const struct api_error *e, struct buf *out)
 {
     buf_add_str(out, "event: error\ndata: ");
     anthropic_messages_error(e, out);
@@ -322,9 +322,9 @@ static void failure(const struct api_error *e, struct buf *out)
 const struct wire_format wire_anthropic_messages = {
     .id_prefix = "msg_",
     .form = PARAMS_MESSAGES,
-    .begin = begin,
-    .whole = whole,
-    .frame = frame,
-    .close = end,
-    .failure = failure,
+    .begin = begin_messages,
+    .whole = whole_messages,
+    .frame = messages_frame,
+    .close = end_messages,
+    .failure = messages_failure,
 };

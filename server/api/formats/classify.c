@@ -10,7 +10,7 @@
 
 #include <inttypes.h>
 
-static void begin(struct response_writer *a)
+static void begin_classes(struct response_writer *a)
 {
     (void)a;
 }
@@ -33,7 +33,8 @@ static void add_label(const struct response_labels *l, uint32_t label, struct bu
         buf_printf(out, "\"LABEL_%u\"", label);
 }
 
-static void add_text(const struct response_writer *a, uint32_t i, float *probs, struct buf *out)
+static void add_class_text(const struct response_writer *a, uint32_t i, float *probs,
+                           struct buf *out)
 {
     const uint32_t n = a->labels.n;
 
@@ -49,7 +50,7 @@ static void add_text(const struct response_writer *a, uint32_t i, float *probs, 
     buf_printf(out, "],\"num_classes\":%u}", n);
 }
 
-static void whole(struct response_writer *a, struct buf *out)
+static void whole_classes(struct response_writer *a, struct buf *out)
 {
     float *probs = mem_calloc(a->labels.n, sizeof(*probs));
 
@@ -62,7 +63,7 @@ static void whole(struct response_writer *a, struct buf *out)
     json_add_cstring(out, a->model);
     buf_add_str(out, ",\"data\":[");
     for (uint32_t i = 0; i < a->n_choices; i++)
-        add_text(a, i, probs, out);
+        add_class_text(a, i, probs, out);
     buf_printf(out, "],\"usage\":{\"prompt_tokens\":%" PRIu64 ",\"total_tokens\":%" PRIu64
                     ",\"completion_tokens\":0}}",
                a->usage.prompt, a->usage.prompt);
@@ -72,6 +73,6 @@ static void whole(struct response_writer *a, struct buf *out)
 const struct wire_format wire_classify = {
     .id_prefix = "classify-",
     .form = PARAMS_CLASSIFY,
-    .begin = begin,
-    .whole = whole,
+    .begin = begin_classes,
+    .whole = whole_classes,
 };

@@ -14,13 +14,13 @@
 #include <inttypes.h>
 #include <string.h>
 
-static void begin(struct response_writer *a)
+static void begin_llamacpp(struct response_writer *a)
 {
     (void)a; /* each object is complete in itself */
 }
 
 /* ,"temperature":0.8 */
-static void add_number(struct buf *out, const char *name, float value)
+static void add_llamacpp_number(struct buf *out, const char *name, float value)
 {
     buf_printf(out, ",\"%s\":", name);
     json_add_float(out, value);
@@ -39,8 +39,8 @@ static int64_t or_all(uint32_t n)
 
 static void add_dry(struct buf *out, const struct params *p)
 {
-    add_number(out, "dry_multiplier", p->sampling.dry_multiplier);
-    add_number(out, "dry_base", p->sampling.dry_base);
+    add_llamacpp_number(out, "dry_multiplier", p->sampling.dry_multiplier);
+    add_llamacpp_number(out, "dry_base", p->sampling.dry_base);
     buf_printf(out, ",\"dry_allowed_length\":%u,\"dry_penalty_last_n\":%" PRId64,
                p->sampling.dry_allowed_length, or_all(p->sampling.dry_last_n));
     buf_add_str(out, ",\"dry_sequence_breakers\":[");
@@ -88,26 +88,26 @@ void llamacpp_settings(const struct params *p, uint64_t seed, struct buf *out)
 
     buf_printf(out, "{\"n_predict\":%" PRId64 ",\"max_tokens\":%" PRId64 ",\"seed\":%" PRIu64,
                or_all(p->max_tokens), or_all(p->max_tokens), seed);
-    add_number(out, "temperature", s->temperature);
-    add_number(out, "dynatemp_range", s->dynatemp_range);
-    add_number(out, "dynatemp_exponent", s->dynatemp_exponent);
-    add_number(out, "top_n_sigma", s->top_n_sigma > 0 ? s->top_n_sigma : -1);
+    add_llamacpp_number(out, "temperature", s->temperature);
+    add_llamacpp_number(out, "dynatemp_range", s->dynatemp_range);
+    add_llamacpp_number(out, "dynatemp_exponent", s->dynatemp_exponent);
+    add_llamacpp_number(out, "top_n_sigma", s->top_n_sigma > 0 ? s->top_n_sigma : -1);
     buf_printf(out, ",\"min_keep\":%u", s->min_keep);
     buf_printf(out, ",\"top_k\":%d", s->top_k);
-    add_number(out, "top_p", s->top_p);
-    add_number(out, "min_p", s->min_p);
-    add_number(out, "typical_p", s->typical_p > 0 ? s->typical_p : 1);
-    add_number(out, "xtc_probability", s->xtc_probability);
-    add_number(out, "xtc_threshold", s->xtc_threshold);
+    add_llamacpp_number(out, "top_p", s->top_p);
+    add_llamacpp_number(out, "min_p", s->min_p);
+    add_llamacpp_number(out, "typical_p", s->typical_p > 0 ? s->typical_p : 1);
+    add_llamacpp_number(out, "xtc_probability", s->xtc_probability);
+    add_llamacpp_number(out, "xtc_threshold", s->xtc_threshold);
     buf_printf(out, ",\"repeat_last_n\":%" PRId64,
                p->has_no_window || s->penalty_last_n == 0 ? 0 : or_all(s->penalty_last_n));
-    add_number(out, "repeat_penalty", s->repetition_penalty);
-    add_number(out, "presence_penalty", s->presence_penalty);
-    add_number(out, "frequency_penalty", s->frequency_penalty);
+    add_llamacpp_number(out, "repeat_penalty", s->repetition_penalty);
+    add_llamacpp_number(out, "presence_penalty", s->presence_penalty);
+    add_llamacpp_number(out, "frequency_penalty", s->frequency_penalty);
     add_dry(out, p);
     buf_printf(out, ",\"mirostat\":%d", p->has_mirostat ? 2 : 0);
-    add_number(out, "mirostat_tau", s->mirostat_tau);
-    add_number(out, "mirostat_eta", s->mirostat_eta);
+    add_llamacpp_number(out, "mirostat_tau", s->mirostat_tau);
+    add_llamacpp_number(out, "mirostat_eta", s->mirostat_eta);
     add_stops(out, p);
     add_samplers(out, p);
     buf_printf(out, ",\"n_keep\":%d,\"n_discard\":%u", p->n_keep, p->n_discard);
@@ -122,7 +122,7 @@ void llamacpp_settings(const struct params *p, uint64_t seed, struct buf *out)
 }
 
 /* The prompt as the model reads it. */
-static void add_prompt(struct buf *out, const struct choice *c)
+static void add_llamacpp_prompt(struct buf *out, const struct choice *c)
 {
     const struct token_list *ids = &c->prompt->ids;
     struct detok d;
@@ -183,7 +183,7 @@ static bool is_truncated(const struct response_writer *a, const struct choice *c
            (c->finish == FINISH_LENGTH && !c->has_run_out && c->n_tokens < a->params->max_tokens);
 }
 
-static void add_all(const struct response_writer *a, struct buf *out, struct choice *c);
+static void add_all_llamacpp(const struct response_writer *a, struct buf *out, struct choice *c);
 
 /* The members of the answer that are wanted, in the order of the wish, each under its path. What is
  * not there is left out. */
@@ -215,7 +215,7 @@ static void add_picked(const struct response_writer *a, struct buf *out, struct 
     struct buf whole;
 
     buf_init(&whole, HTTP_MAX_REPLY);
-    add_all(a, &whole, c);
+    add_all_llamacpp(a, &whole, c);
     json_watch();
     if (whole.err == 0 && json_parse(whole.data, whole.len, &all, &why) == 0 && picked != NULL) {
         pick_members(a->params->response_fields, all, picked);
@@ -228,15 +228,15 @@ static void add_picked(const struct response_writer *a, struct buf *out, struct 
     buf_release(&whole);
 }
 
-static void add_result(const struct response_writer *a, struct buf *out, struct choice *c)
+static void add_llamacpp_result(const struct response_writer *a, struct buf *out, struct choice *c)
 {
     if (a->params->response_fields != NULL)
         add_picked(a, out, c);
     else
-        add_all(a, out, c);
+        add_all_llamacpp(a, out, c);
 }
 
-static void add_all(const struct response_writer *a, struct buf *out, struct choice *c)
+static void add_all_llamacpp(const struct response_writer *a, struct buf *out, struct choice *c)
 {
     const size_t n_prompt = c->prompt->ids.n;
     const uint32_t k = c->index % a->params->n_each; /* choices of a prompt differ by seeds */
@@ -247,7 +247,7 @@ static void add_all(const struct response_writer *a, struct buf *out, struct cho
     buf_printf(out, ",\"tokens_predicted\":%u,\"tokens_evaluated\":%zu,\"generation_settings\":",
                c->n_tokens, n_prompt);
     llamacpp_settings(a->params, a->params->sampling.seed + k, out);
-    add_prompt(out, c);
+    add_llamacpp_prompt(out, c);
     buf_printf(out, ",\"has_new_line\":%s,\"truncated\":%s,\"stop_type\":\"%s\"",
                yes_no(c->has_new_line), yes_no(is_truncated(a, c)), stop_type(c));
     buf_add_str(out, ",\"stopping_word\":");
@@ -259,14 +259,14 @@ static void add_all(const struct response_writer *a, struct buf *out, struct cho
     response_pass_choice(out, c);
 }
 
-static void whole(struct response_writer *a, struct buf *out)
+static void whole_llamacpp(struct response_writer *a, struct buf *out)
 {
     const bool is_list = a->n_choices > 1;
 
     buf_add_str(out, is_list ? "[" : "");
     for (uint32_t i = 0; i < a->n_choices; i++) {
         buf_add_str(out, i > 0 ? "," : "");
-        add_result(a, out, &a->choices[i]);
+        add_llamacpp_result(a, out, &a->choices[i]);
     }
     buf_add_str(out, is_list ? "]" : "");
 }
@@ -287,24 +287,24 @@ static void add_delta(struct response_writer *a, struct choice *c, struct buf *o
 }
 
 /* The last frame of a choice has no content: what is left goes before it. */
-static void frame(struct response_writer *a, struct choice *c, struct buf *out)
+static void llamacpp_frame(struct response_writer *a, struct choice *c, struct buf *out)
 {
     if (c->text.len > 0 || c->ids.len > 0 || (c->has_progress && a->params->return_progress))
         add_delta(a, c, out);
     if (c->finish == FINISH_NONE)
         return;
     response_begin_frame(a, out);
-    add_result(a, out, c);
+    add_llamacpp_result(a, out, c);
     response_end_frame(out);
 }
 
-static void end(struct response_writer *a, struct buf *out)
+static void end_llamacpp(struct response_writer *a, struct buf *out)
 {
     (void)a; /* no [DONE] here: the last frame says that it stops */
     (void)out;
 }
 
-static void failure(const struct api_error *e, struct buf *out)
+static void llamacpp_failure(const struct api_error *e, struct buf *out)
 {
     buf_add_str(out, "data: ");
     api_error_render(e, out);
@@ -314,19 +314,19 @@ static void failure(const struct api_error *e, struct buf *out)
 const struct wire_format wire_llamacpp = {
     .id_prefix = "cmpl-",
     .form = PARAMS_NATIVE,
-    .begin = begin,
-    .whole = whole,
-    .frame = frame,
-    .close = end,
-    .failure = failure,
+    .begin = begin_llamacpp,
+    .whole = whole_llamacpp,
+    .frame = llamacpp_frame,
+    .close = end_llamacpp,
+    .failure = llamacpp_failure,
 };
 
 const struct wire_format wire_llamacpp_infill = {
     .id_prefix = "cmpl-",
     .form = PARAMS_INFILL,
-    .begin = begin,
-    .whole = whole,
-    .frame = frame,
-    .close = end,
-    .failure = failure,
+    .begin = begin_llamacpp,
+    .whole = whole_llamacpp,
+    .frame = llamacpp_frame,
+    .close = end_llamacpp,
+    .failure = llamacpp_failure,
 };

@@ -7,12 +7,12 @@
 
 #include "server/api/formats/embedding.h"
 
-static void begin(struct response_writer *a)
+static void begin_llamacpp_vectors(struct response_writer *a)
 {
     a->has_raw_tokens = true;
 }
 
-static void whole(struct response_writer *a, struct buf *out)
+static void whole_llamacpp_vectors(struct response_writer *a, struct buf *out)
 {
     buf_add_char(out, '[');
     for (uint32_t i = 0; i < a->n_choices; i++) {
@@ -30,6 +30,6 @@ const struct wire_format wire_llamacpp_embeddings = {
     .id_prefix = "embd-",
     .form = PARAMS_EMBED,
     .gives_tokens = true,
-    .begin = begin,
-    .whole = whole,
+    .begin = begin_llamacpp_vectors,
+    .whole = whole_llamacpp_vectors,
 };

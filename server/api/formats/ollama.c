@@ -38,14 +38,14 @@ void ollama_open(const struct buf *echo, const char *model, struct buf *out)
     buf_printf(out, ",\"created_at\":\"%s.%06ldZ\"", text, now.tv_nsec / 1000);
 }
 
-static void begin(struct response_writer *a)
+static void begin_ollama(struct response_writer *a)
 {
     (void)a; /* each object has a time of its own */
 }
 
 /* ---- what is new ---- */
 
-static void add_member(struct buf *out, const char *name, const struct buf *text)
+static void add_ollama_member(struct buf *out, const char *name, const struct buf *text)
 {
     if (text->len == 0)
         return;
@@ -54,7 +54,7 @@ static void add_member(struct buf *out, const char *name, const struct buf *text
 }
 
 /* {"id":…,"function":{"index":0,"name":…,"arguments":{…}}} */
-static void add_call(struct buf *out, const struct output_call *call, uint32_t i)
+static void add_ollama_call(struct buf *out, const struct output_call *call, uint32_t i)
 {
     buf_printf(out, "{\"id\":\"%s\",\"function\":{\"index\":%u,\"name\":", call->id, i);
     json_add_cstring(out, call->name);
@@ -78,7 +78,7 @@ static void add_calls(struct buf *out, const struct output_parser *s, uint32_t f
 {
     for (uint32_t i = from; i < end; i++) {
         buf_add_str(out, i == from ? ",\"tool_calls\":[" : ",");
-        add_call(out, &s->calls[i], i);
+        add_ollama_call(out, &s->calls[i], i);
     }
     if (end > from)
         buf_add_char(out, ']');
@@ -96,7 +96,7 @@ static void add_content(const struct response_writer *a, struct buf *out, const 
                              : ",\"response\":");
     json_add_string(out, text->data != NULL ? text->data : "", text->len);
     if (c->rules->style != NULL)
-        add_member(out, "thinking", &s->thought);
+        add_ollama_member(out, "thinking", &s->thought);
     if (is_chat) {
         add_calls(out, s, from, end);
         buf_add_char(out, '}');
@@ -121,7 +121,7 @@ static uint64_t nanoseconds(uint64_t us)
 }
 
 /* The model was loaded when the call came. */
-static void add_numbers(struct buf *out, const struct choice *c)
+static void add_ollama_numbers(struct buf *out, const struct choice *c)
 {
     buf_printf(out,
                ",\"total_duration\":%" PRIu64 ",\"load_duration\":0,\"prompt_eval_count\":%zu,"
@@ -162,13 +162,13 @@ static void add_end(const struct response_writer *a, struct buf *out, const stru
                c->finish == FINISH_LENGTH ? "length" : "stop");
     if (a->params->form == PARAMS_OLLAMA_GENERATE)
         add_context(a, out, c);
-    add_numbers(out, c);
+    add_ollama_numbers(out, c);
     buf_add_char(out, '}');
 }
 
 /* ---- objects ---- */
 
-static void whole(struct response_writer *a, struct buf *out)
+static void whole_ollama(struct response_writer *a, struct buf *out)
 {
     struct choice *c = &a->choices[0];
 
@@ -188,7 +188,7 @@ static bool has_news(const struct choice *c, uint32_t end)
            c->entries.len > 0;
 }
 
-static void frame(struct response_writer *a, struct choice *c, struct buf *out)
+static void ollama_frame(struct response_writer *a, struct choice *c, struct buf *out)
 {
     const uint32_t end = complete_calls(c);
 
@@ -208,7 +208,7 @@ static void frame(struct response_writer *a, struct choice *c, struct buf *out)
     buf_add_char(out, '\n');
 }
 
-static void end(struct response_writer *a, struct buf *out)
+static void end_ollama(struct response_writer *a, struct buf *out)
 {
     (void)a; /* the last line says that it is done */
     (void)out;
@@ -223,7 +223,7 @@ void ollama_error(const struct api_error *e, struct buf *out)
     buf_add_char(out, '}');
 }
 
-static void failure(const struct api_error *e, struct buf *out)
+static void ollama_failure(const struct api_error *e, struct buf *out)
 {
     ollama_error(e, out);
     buf_add_char(out, '\n');
@@ -233,7 +233,8 @@ static void failure(const struct api_error *e, struct buf *out)
 
 #define OLLAMA(form_)                                                                              \
     .id_prefix = "", .stream_type = "application/x-ndjson", .form = form_, .echo = ollama_echo,    \
-    .begin = begin, .whole = whole, .frame = frame, .close = end, .failure = failure
+    .begin = begin_ollama, .whole = whole_ollama, .frame = ollama_frame, .close = end_ollama,      \
+    .failure = ollama_failure
 
 static const struct wire_format chat = {OLLAMA(PARAMS_OLLAMA_CHAT)};
 static const struct wire_format generate = {OLLAMA(PARAMS_OLLAMA_GENERATE)};

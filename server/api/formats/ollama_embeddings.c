@@ -9,12 +9,12 @@
 
 #include <inttypes.h>
 
-static void begin(struct response_writer *a)
+static void begin_ollama_vectors(struct response_writer *a)
 {
     (void)a; /* there is one object */
 }
 
-static void whole(struct response_writer *a, struct buf *out)
+static void whole_ollama_vectors(struct response_writer *a, struct buf *out)
 {
     uint64_t us = 0;
 
@@ -46,10 +46,12 @@ static void older(struct response_writer *a, struct buf *out)
 static const struct wire_format embed = {.id_prefix = "",
                                          .form = PARAMS_OLLAMA_EMBED,
                                          .echo = ollama_echo,
-                                         .begin = begin,
-                                         .whole = whole};
-static const struct wire_format embeddings = {
-    .id_prefix = "", .form = PARAMS_OLLAMA_EMBEDDINGS, .begin = begin, .whole = older};
+                                         .begin = begin_ollama_vectors,
+                                         .whole = whole_ollama_vectors};
+static const struct wire_format embeddings = {.id_prefix = "",
+                                              .form = PARAMS_OLLAMA_EMBEDDINGS,
+                                              .begin = begin_ollama_vectors,
+                                              .whole = older};
 
 /* Without a text the model is to be loaded. */
 static bool is_nothing(const cJSON *v)
@@ -74,10 +76,10 @@ static const struct wire_format *pick_embeddings(const cJSON *body)
 const struct wire_format wire_ollama_embed = {.id_prefix = "",
                                               .form = PARAMS_OLLAMA_EMBED,
                                               .pick = pick_embed,
-                                              .begin = begin,
-                                              .whole = whole};
+                                              .begin = begin_ollama_vectors,
+                                              .whole = whole_ollama_vectors};
 const struct wire_format wire_ollama_embeddings = {.id_prefix = "",
                                                    .form = PARAMS_OLLAMA_EMBEDDINGS,
                                                    .pick = pick_embeddings,
-                                                   .begin = begin,
+                                                   .begin = begin_ollama_vectors,
                                                    .whole = older};

@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-static void begin(struct response_writer *a)
+static void begin_chat(struct response_writer *a)
 {
     response_add_head(a, "chat.completion", &a->head);
     response_add_head(a, "chat.completion.chunk", &a->frame_head);
@@ -50,7 +50,7 @@ static void add_custom_call(struct buf *out, const struct output_call *call)
     buf_add_str(out, "}}");
 }
 
-static void add_call(struct buf *out, const struct output_call *call)
+static void add_chat_call(struct buf *out, const struct output_call *call)
 {
     if (call->traits.is_custom) {
         add_custom_call(out, call);
@@ -111,12 +111,12 @@ static void add_message(struct buf *out, const struct buf *echo, const struct ou
         add_function_call(out, &s->calls[0]);
     for (uint32_t i = 0; i < s->n_calls && !has_functions; i++) {
         buf_add_str(out, i == 0 ? ",\"tool_calls\":[" : ",");
-        add_call(out, &s->calls[i]);
+        add_chat_call(out, &s->calls[i]);
     }
     buf_add_str(out, s->n_calls > 0 && !has_functions ? "]}" : "}");
 }
 
-static void add_choice(struct response_writer *a, struct buf *out, struct choice *c)
+static void add_chat_choice(struct response_writer *a, struct buf *out, struct choice *c)
 {
     buf_printf(out, "{\"index\":%u,\"message\":", c->index);
     add_message(out, a->echo, &c->output, c->rules->has_functions);
@@ -127,13 +127,13 @@ static void add_choice(struct response_writer *a, struct buf *out, struct choice
     response_pass_choice(out, c);
 }
 
-static void whole(struct response_writer *a, struct buf *out)
+static void whole_chat(struct response_writer *a, struct buf *out)
 {
     buf_add(out, a->head.data, a->head.len);
     for (uint32_t i = 0; i < a->n_choices; i++) {
         if (i > 0)
             buf_add_char(out, ',');
-        add_choice(a, out, &a->choices[i]);
+        add_chat_choice(a, out, &a->choices[i]);
     }
     buf_add_char(out, ']');
     response_add_prompt_scores(out, &a->choices[0]); /* they have the same prompt */
@@ -283,7 +283,7 @@ static void add_opening(struct response_writer *a, struct choice *c, struct buf 
     c->has_opened = true;
 }
 
-static void frame(struct response_writer *a, struct choice *c, struct buf *out)
+static void chat_frame(struct response_writer *a, struct choice *c, struct buf *out)
 {
     if (!c->has_opened)
         add_opening(a, c, out);
@@ -330,7 +330,7 @@ static int echo(const cJSON *body, struct buf *out)
     return out->err;
 }
 
-static void end(struct response_writer *a, struct buf *out)
+static void end_chat(struct response_writer *a, struct buf *out)
 {
     response_close_stream(a, true, out);
 }
@@ -338,10 +338,10 @@ static void end(struct response_writer *a, struct buf *out)
 const struct wire_format wire_openai_chat = {
     .id_prefix = "chatcmpl-",
     .form = PARAMS_CHAT,
-    .begin = begin,
+    .begin = begin_chat,
     .echo = echo,
-    .whole = whole,
-    .frame = frame,
-    .close = end,
+    .whole = whole_chat,
+    .frame = chat_frame,
+    .close = end_chat,
     .failure = response_add_failure,
 };

@@ -3,14 +3,14 @@
 
 #include "core/base/json.h"
 
-static void begin(struct response_writer *a)
+static void begin_completions(struct response_writer *a)
 {
     response_add_head(a, "text_completion", &a->head);
     buf_add(&a->frame_head, a->head.data, a->head.len);
 }
 
 /* {"index":0,"text":"…","finish_reason":null,"logprobs":null} */
-static void add_choice(struct buf *out, struct choice *c)
+static void add_text_choice(struct buf *out, struct choice *c)
 {
     buf_printf(out, "{\"index\":%u,\"text\":", c->index);
     json_add_string(out, c->text.data, c->text.len);
@@ -26,13 +26,13 @@ static void add_choice(struct buf *out, struct choice *c)
     response_pass_choice(out, c);
 }
 
-static void whole(struct response_writer *a, struct buf *out)
+static void whole_completions(struct response_writer *a, struct buf *out)
 {
     buf_add(out, a->head.data, a->head.len);
     for (uint32_t i = 0; i < a->n_choices; i++) {
         if (i > 0)
             buf_add_char(out, ',');
-        add_choice(out, &a->choices[i]);
+        add_text_choice(out, &a->choices[i]);
     }
     buf_add_str(out, "],");
     response_add_usage(out, &a->usage, false);
@@ -40,14 +40,14 @@ static void whole(struct response_writer *a, struct buf *out)
     buf_add_char(out, '}');
 }
 
-static void frame(struct response_writer *a, struct choice *c, struct buf *out)
+static void completions_frame(struct response_writer *a, struct choice *c, struct buf *out)
 {
     response_begin_frame(a, out);
-    add_choice(out, c);
+    add_text_choice(out, c);
     response_end_choices(a, out);
 }
 
-static void end(struct response_writer *a, struct buf *out)
+static void end_completions(struct response_writer *a, struct buf *out)
 {
     response_close_stream(a, false, out);
 }
@@ -55,9 +55,9 @@ static void end(struct response_writer *a, struct buf *out)
 const struct wire_format wire_openai_completions = {
     .id_prefix = "cmpl-",
     .form = PARAMS_TEXT,
-    .begin = begin,
-    .whole = whole,
-    .frame = frame,
-    .close = end,
+    .begin = begin_completions,
+    .whole = whole_completions,
+    .frame = completions_frame,
+    .close = end_completions,
     .failure = response_add_failure,
 };

@@ -21,7 +21,7 @@
 
 #define NUMBERS_AT_ONCE 768 /* a multiple of 3: the bytes of base64 go on without padding */
 
-static void begin(struct response_writer *a)
+static void begin_embeddings(struct response_writer *a)
 {
     (void)a;
 }
@@ -38,7 +38,7 @@ static void add_floats(struct buf *out, const float *x, uint32_t n)
 }
 
 /* A number as the body wants it: returns how many bytes. */
-static size_t put_number(const struct params *p, float x, unsigned char *to)
+static size_t put_vector_number(const struct params *p, float x, unsigned char *to)
 {
     const size_t n = p->number_type == NUMBER_FLOAT32 ? 4 : 2;
     uint32_t bits;
@@ -64,7 +64,7 @@ static void add_base64(struct buf *out, const struct params *p, const float *x, 
         size_t len = 0;
 
         for (size_t i = from; i < end; i++)
-            len += put_number(p, x[i], bytes + len);
+            len += put_vector_number(p, x[i], bytes + len);
         base64_add(out, bytes, len);
     }
     buf_add_char(out, '"');
@@ -146,8 +146,8 @@ static const float *pack(struct response_writer *a, uint32_t i)
     return prompt->pooled;
 }
 
-static void add_rows(const struct response_writer *a, const float *x, uint32_t n_rows,
-                     struct buf *out)
+static void add_vector_rows(const struct response_writer *a, const float *x, uint32_t n_rows,
+                            struct buf *out)
 {
     const uint32_t n = n_wanted(a);
 
@@ -160,7 +160,7 @@ static void add_rows(const struct response_writer *a, const float *x, uint32_t n
 
 void embedding_add_rows(struct response_writer *a, uint32_t i, struct buf *out)
 {
-    add_rows(a, pack(a, i), a->choices[i].prompt->n_pooled, out);
+    add_vector_rows(a, pack(a, i), a->choices[i].prompt->n_pooled, out);
 }
 
 void embedding_add_tokens(struct response_writer *a, uint32_t i, struct buf *out)
@@ -173,11 +173,11 @@ void embedding_add_tokens(struct response_writer *a, uint32_t i, struct buf *out
         return;
     }
     buf_add_char(out, '[');
-    add_rows(a, x, n_rows, out);
+    add_vector_rows(a, x, n_rows, out);
     buf_add_char(out, ']');
 }
 
-static void whole(struct response_writer *a, struct buf *out)
+static void whole_embeddings(struct response_writer *a, struct buf *out)
 {
     buf_add_str(out, "{\"object\":\"list\",\"model\":");
     json_add_cstring(out, a->model);
@@ -195,6 +195,6 @@ static void whole(struct response_writer *a, struct buf *out)
 const struct wire_format wire_openai_embeddings = {
     .id_prefix = "embd-",
     .form = PARAMS_EMBED,
-    .begin = begin,
-    .whole = whole,
+    .begin = begin_embeddings,
+    .whole = whole_embeddings,
 };

@@ -17,7 +17,7 @@
 
 enum item { ITEM_NONE = 0, ITEM_THOUGHT, ITEM_MESSAGE, ITEM_CALL };
 
-static void begin(struct response_writer *a)
+static void begin_response(struct response_writer *a)
 {
     (void)a; /* nothing is the same in all events */
 }
@@ -44,8 +44,8 @@ static void add_logprobs(const struct buf *entries, struct buf *out)
     buf_add_char(out, ']');
 }
 
-static void add_part(enum item item, const struct buf *text, const struct buf *entries,
-                     struct buf *out)
+static void add_response_part(enum item item, const struct buf *text, const struct buf *entries,
+                              struct buf *out)
 {
     buf_printf(
         out, "{\"type\":\"%s\",\"text\":", item == ITEM_THOUGHT ? "reasoning_text" : "output_text");
@@ -76,7 +76,7 @@ static void add_text_item(const struct response_writer *a, enum item item, uint3
                item == ITEM_THOUGHT ? "reasoning" : "message", status,
                item == ITEM_THOUGHT ? "\"summary\":[]" : "\"role\":\"assistant\"");
     if (text != NULL)
-        add_part(item, text, &a->probs, out);
+        add_response_part(item, text, &a->probs, out);
     buf_add_str(out, "]}");
 }
 
@@ -253,7 +253,7 @@ static void add_run_item(struct response_writer *a, struct choice *c, uint32_t i
                   i + 1 == s->n_pieces, next_item(a));
 }
 
-static void whole(struct response_writer *a, struct buf *out)
+static void whole_response(struct response_writer *a, struct buf *out)
 {
     static const struct buf empty;
     struct choice *c = &a->choices[0];
@@ -323,7 +323,7 @@ static void open_text(struct response_writer *a, enum item item, struct buf *out
     close_event(out);
     begin_part_event(a, "response.content_part.added", out);
     buf_add_str(out, ",\"part\":");
-    add_part(item, &empty, &empty, out);
+    add_response_part(item, &empty, &empty, out);
     close_event(out);
 }
 
@@ -343,7 +343,7 @@ static void close_text(struct response_writer *a, bool is_last, struct buf *out)
     close_event(out);
     begin_part_event(a, "response.content_part.done", out);
     buf_add_str(out, ",\"part\":");
-    add_part(item, &a->piece, &a->probs, out);
+    add_response_part(item, &a->piece, &a->probs, out);
     close_event(out);
     begin_item_event(a, "response.output_item.done", out);
     add_text_item(a, item, a->n_blocks, &a->piece, is_last, out);
@@ -366,8 +366,8 @@ static void keep_logprobs(struct response_writer *a, struct choice *c, struct bu
     buf_clear(&c->entries);
 }
 
-static void add_run(struct response_writer *a, enum item item, struct choice *c,
-                    const struct buf *run, struct buf *out)
+static void add_response_run(struct response_writer *a, enum item item, struct choice *c,
+                             const struct buf *run, struct buf *out)
 {
     const bool is_message = item == ITEM_MESSAGE;
 
@@ -441,7 +441,8 @@ static void close_call(struct response_writer *a, const struct output_call *call
 }
 
 /* A call begins, goes on or ends; while it does it is the open item. */
-static void add_call(struct response_writer *a, const struct output_call *call, struct buf *out)
+static void add_response_call(struct response_writer *a, const struct output_call *call,
+                              struct buf *out)
 {
     if (!call->was_announced)
         open_call(a, call, out);
@@ -457,22 +458,22 @@ static void add_call(struct response_writer *a, const struct output_call *call, 
         close_call(a, call, out);
 }
 
-static void add_piece(struct response_writer *a, struct choice *c, const struct output_piece *p,
-                      struct buf *out)
+static void add_response_piece(struct response_writer *a, struct choice *c,
+                               const struct output_piece *p, struct buf *out)
 {
     const bool is_thought = p->part == OUTPUT_THOUGHT;
     struct buf run = is_thought ? c->output.thought : c->output.text;
 
     if (p->part == OUTPUT_CALL) {
-        add_call(a, &c->output.calls[p->call], out);
+        add_response_call(a, &c->output.calls[p->call], out);
     } else if (run.len > 0) { /* else it is hidden */
         run.data += p->at;
         run.len = p->n;
-        add_run(a, is_thought ? ITEM_THOUGHT : ITEM_MESSAGE, c, &run, out);
+        add_response_run(a, is_thought ? ITEM_THOUGHT : ITEM_MESSAGE, c, &run, out);
     }
 }
 
-static void frame(struct response_writer *a, struct choice *c, struct buf *out)
+static void response_frame(struct response_writer *a, struct choice *c, struct buf *out)
 {
     if (!c->has_opened) {
         add_response_event(a, "response.created", false, out);
@@ -480,12 +481,12 @@ static void frame(struct response_writer *a, struct choice *c, struct buf *out)
     }
     c->has_opened = true;
     for (uint32_t i = 0; i < c->output.n_pieces; i++)
-        add_piece(a, c, &c->output.pieces[i], out);
+        add_response_piece(a, c, &c->output.pieces[i], out);
     keep_logprobs(a, c, out); /* of tokens whose text is held back, or none */
     response_pass_choice(out, c);
 }
 
-static void end(struct response_writer *a, struct buf *out)
+static void end_response(struct response_writer *a, struct buf *out)
 {
     if (a->n_blocks == 0 && a->open_block == ITEM_NONE) /* a message, if an empty one */
         open_text(a, ITEM_MESSAGE, out);
@@ -494,7 +495,7 @@ static void end(struct response_writer *a, struct buf *out)
 }
 
 /* Its sequence number is 0: the writer's state is not known here. */
-static void failure(const struct api_error *e, struct buf *out)
+static void response_failure(const struct api_error *e, struct buf *out)
 {
     buf_add_str(out, "event: error\ndata: {\"type\":\"error\",\"sequence_number\":0,\"code\":");
     json_add_cstring(out, e->code != NULL ? e->code : e->type);
@@ -507,9 +508,9 @@ const struct wire_format wire_openai_responses = {
     .id_prefix = "resp_",
     .form = PARAMS_RESPONSES,
     .echo = responses_add_echo,
-    .begin = begin,
-    .whole = whole,
-    .frame = frame,
-    .close = end,
-    .failure = failure,
+    .begin = begin_response,
+    .whole = whole_response,
+    .frame = response_frame,
+    .close = end_response,
+    .failure = response_failure,
 };

@@ -9,7 +9,7 @@
 
 #include <inttypes.h>
 
-static void begin(struct response_writer *a)
+static void begin_pooling(struct response_writer *a)
 {
     (void)a;
 }
@@ -28,7 +28,7 @@ static void add_data(struct response_writer *a, uint32_t i, struct buf *out)
     }
 }
 
-static void whole(struct response_writer *a, struct buf *out)
+static void whole_pooling(struct response_writer *a, struct buf *out)
 {
     buf_printf(out, "{\"id\":\"%s\",\"object\":\"list\",\"created\":%" PRId64 ",\"model\":", a->id,
                a->created);
@@ -48,6 +48,6 @@ const struct wire_format wire_pooling = {
     .id_prefix = "pool-",
     .form = PARAMS_POOL,
     .gives_tokens = true,
-    .begin = begin,
-    .whole = whole,
+    .begin = begin_pooling,
+    .whole = whole_pooling,
 };

@@ -19,13 +19,13 @@ struct ranked {
     double score;
 };
 
-static void begin(struct response_writer *a)
+static void begin_rerank(struct response_writer *a)
 {
     (void)a;
 }
 
 /* The best first; of equals the earlier. */
-static int compare(const void *x, const void *y)
+static int compare_scores(const void *x, const void *y)
 {
     const struct ranked *a = x, *b = y;
 
@@ -43,11 +43,12 @@ static struct ranked *rank(const struct response_writer *a)
     for (uint32_t i = 0; list != NULL && i < n; i++)
         list[i] = (struct ranked){i, scores_of(a, i)};
     if (list != NULL)
-        qsort(list, n, sizeof(*list), compare);
+        qsort(list, n, sizeof(*list), compare_scores);
     return list;
 }
 
-static void add_result(const struct response_writer *a, const struct ranked *r, struct buf *out)
+static void add_rerank_result(const struct response_writer *a, const struct ranked *r,
+                              struct buf *out)
 {
     const bool is_plain = a->params->is_texts;
     const char *text = scores_document(a, r->index);
@@ -77,7 +78,7 @@ static void add_results(const struct response_writer *a, struct buf *out)
     for (uint32_t i = 0; i < n; i++) {
         if (i > 0)
             buf_add_char(out, ',');
-        add_result(a, &list[i], out);
+        add_rerank_result(a, &list[i], out);
     }
     buf_add_char(out, ']');
     mem_free(list);
@@ -93,7 +94,7 @@ static void add_answer(const struct response_writer *a, struct buf *out)
     add_results(a, out);
 }
 
-static void whole(struct response_writer *a, struct buf *out)
+static void whole_rerank(struct response_writer *a, struct buf *out)
 {
     if (a->params->is_texts) {
         add_results(a, out);
@@ -121,20 +122,20 @@ const struct wire_format wire_rerank = {
     .id_prefix = "rerank-",
     .form = PARAMS_RERANK,
     .gives_documents = true,
-    .begin = begin,
-    .whole = whole,
+    .begin = begin_rerank,
+    .whole = whole_rerank,
 };
 
 const struct wire_format wire_llamacpp_rerank = {
     .id_prefix = "rerank-",
     .form = PARAMS_RERANK,
-    .begin = begin,
-    .whole = whole,
+    .begin = begin_rerank,
+    .whole = whole_rerank,
 };
 
 const struct wire_format wire_cohere_rerank = {
     .id_prefix = "rerank-",
     .form = PARAMS_RERANK,
-    .begin = begin,
+    .begin = begin_rerank,
     .whole = whole_with_meta,
 };

@@ -85,12 +85,12 @@ const char *scores_document(const struct response_writer *a, uint32_t i)
     return a->params->return_documents ? a->choices[at].prompt->text : NULL;
 }
 
-static void begin(struct response_writer *a)
+static void begin_scores(struct response_writer *a)
 {
     (void)a;
 }
 
-static void whole(struct response_writer *a, struct buf *out)
+static void whole_scores(struct response_writer *a, struct buf *out)
 {
     buf_printf(out, "{\"id\":\"%s\",\"object\":\"list\",\"created\":%" PRId64 ",\"model\":", a->id,
                a->created);
@@ -109,6 +109,6 @@ static void whole(struct response_writer *a, struct buf *out)
 const struct wire_format wire_score = {
     .id_prefix = "score-",
     .form = PARAMS_SCORE,
-    .begin = begin,
-    .whole = whole,
+    .begin = begin_scores,
+    .whole = whole_scores,
 };

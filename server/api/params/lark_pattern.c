@@ -61,7 +61,7 @@ __attribute__((format(printf, 2, 3))) static void fail(struct lark *l, const cha
 /* ---- tokens ---- */
 
 /* White space and comments; is there a line end among them? */
-static bool skip_blanks(struct lark *l)
+static bool skip_lark_blanks(struct lark *l)
 {
     bool has_line_end = false;
 
@@ -114,10 +114,10 @@ static void read_word(struct lark *l)
     l->token.n = (size_t)(l->at - l->token.at);
 }
 
-static void next(struct lark *l)
+static void next_token(struct lark *l)
 {
     const char *from = l->at;
-    const bool has_line_end = skip_blanks(l);
+    const bool has_line_end = skip_lark_blanks(l);
     const char c = *l->at;
 
     l->token = (struct token){.at = l->at, .opens_line = has_line_end};
@@ -134,22 +134,22 @@ static void next(struct lark *l)
         fail(l, "it is too large");
 }
 
-static bool is_text(const struct token *t, const char *text)
+static bool token_is(const struct token *t, const char *text)
 {
     return t->n == strlen(text) && memcmp(t->at, text, t->n) == 0;
 }
 
-static bool is_mark(const struct lark *l, const char *mark)
+static bool is_lark_mark(const struct lark *l, const char *mark)
 {
-    return l->token.kind == LARK_MARK && is_text(&l->token, mark);
+    return l->token.kind == LARK_MARK && token_is(&l->token, mark);
 }
 
 static bool skip_mark(struct lark *l, const char *mark)
 {
-    const bool yes = is_mark(l, mark);
+    const bool yes = is_lark_mark(l, mark);
 
     if (yes)
-        next(l);
+        next_token(l);
     return yes;
 }
 
@@ -169,10 +169,10 @@ static bool skip_head(struct lark *l)
 
     if (name.kind != LARK_NAME)
         return false;
-    next(l);
+    next_token(l);
     if (skip_mark(l, ".") && l->token.kind == LARK_NUMBER)
-        next(l);
-    if (is_mark(l, ":"))
+        next_token(l);
+    if (is_lark_mark(l, ":"))
         return true;
     l->at = at;
     l->token = name;
@@ -188,26 +188,26 @@ static bool begins_statement(struct lark *l)
 
     l->at = at;
     l->token = token;
-    return is_head || token.kind == LARK_END || is_mark(l, "%") ||
-           (token.opens_line && (is_mark(l, "?") || is_mark(l, "!")));
+    return is_head || token.kind == LARK_END || is_lark_mark(l, "%") ||
+           (token.opens_line && (is_lark_mark(l, "?") || is_lark_mark(l, "!")));
 }
 
 /* %import common.NAME, or a list of names between parentheses. */
 static void skip_import(struct lark *l)
 {
-    const bool is_import = is_text(&l->token, "import");
+    const bool is_import = token_is(&l->token, "import");
 
     if (!is_import) {
         fail(l, "%%%.*s is not supported", (int)l->token.n, l->token.at);
         return;
     }
-    next(l);
-    if (!is_text(&l->token, "common"))
+    next_token(l);
+    if (!token_is(&l->token, "common"))
         fail(l, "only names of 'common' can be imported");
     while (l->token.kind != LARK_END && !begins_statement(l)) {
-        if (is_mark(l, "->"))
+        if (is_lark_mark(l, "->"))
             fail(l, "an import with another name is not supported");
-        next(l);
+        next_token(l);
     }
 }
 
@@ -228,13 +228,13 @@ static void find_rule(struct lark *l)
     }
     l->rules[l->n_rules++] = (struct rule){name.at, l->at, name.n, false};
     do
-        next(l);
+        next_token(l);
     while (!begins_statement(l));
 }
 
 static void find_rules(struct lark *l)
 {
-    next(l);
+    next_token(l);
     while (l->token.kind != LARK_END && l->rc == 0) {
         if (skip_mark(l, "%"))
             skip_import(l);
@@ -257,7 +257,7 @@ static void add_choices(struct lark *l);
 
 /* Characters that mean something in a regular expression are escaped; escapes stay, for Lark has
  * them in common with it, but that of the quote. */
-static void add_text(struct lark *l, const struct token *t)
+static void add_lark_text(struct lark *l, const struct token *t)
 {
     for (size_t i = 0; i < t->n; i++) {
         const char c = t->at[i];
@@ -320,7 +320,7 @@ static bool add_common(struct lark *l, const struct token *name)
     };
 
     for (size_t i = 0; i < sizeof(common) / sizeof(common[0]); i++)
-        if (is_text(name, common[i][0])) {
+        if (token_is(name, common[i][0])) {
             buf_printf(l->out, "(?:%s)", common[i][1]);
             return true;
         }
@@ -337,7 +337,7 @@ static void add_rule(struct lark *l, struct rule *r)
     }
     r->is_open = true;
     l->at = r->body;
-    next(l);
+    next_token(l);
     add_choices(l);
     if (!begins_statement(l))
         fail(l, "this is not supported: %.20s", l->token.at);
@@ -345,7 +345,7 @@ static void add_rule(struct lark *l, struct rule *r)
     l->at = at;
 }
 
-static void add_name(struct lark *l, const struct token *name)
+static void add_rule_name(struct lark *l, const struct token *name)
 {
     struct rule *r = rule_named(l, name->at, name->n);
 
@@ -373,21 +373,21 @@ static void add_atom(struct lark *l)
         return;
     }
     if (t.kind == LARK_NAME)
-        add_name(l, &t);
+        add_rule_name(l, &t);
     else if (t.kind == LARK_TEXT)
-        add_text(l, &t);
+        add_lark_text(l, &t);
     else
         add_regex(l, &t);
     buf_add_char(l->out, ')');
-    next(l);
+    next_token(l);
 }
 
-static void add_number(struct lark *l)
+static void add_repeat_number(struct lark *l)
 {
     if (l->token.kind != LARK_NUMBER)
         fail(l, "a number is missing before: %.20s", l->token.at);
     buf_add(l->out, l->token.at, l->token.n);
-    next(l);
+    next_token(l);
 }
 
 /* How often the part before it comes. */
@@ -395,15 +395,15 @@ static void add_times(struct lark *l)
 {
     if (begins_statement(l))
         return;
-    if (is_mark(l, "?") || is_mark(l, "*") || is_mark(l, "+")) {
+    if (is_lark_mark(l, "?") || is_lark_mark(l, "*") || is_lark_mark(l, "+")) {
         buf_add_char(l->out, *l->token.at);
-        next(l);
+        next_token(l);
     } else if (skip_mark(l, "~")) {
         buf_add_char(l->out, '{');
-        add_number(l);
+        add_repeat_number(l);
         if (skip_mark(l, "..")) {
             buf_add_char(l->out, ',');
-            add_number(l);
+            add_repeat_number(l);
         }
         buf_add_char(l->out, '}');
     }
@@ -413,8 +413,8 @@ static bool begins_atom(struct lark *l)
 {
     const enum token_kind kind = l->token.kind;
 
-    return kind == LARK_TEXT || kind == LARK_REGEX || is_mark(l, "(") || is_mark(l, "[") ||
-           (kind == LARK_NAME && !begins_statement(l));
+    return kind == LARK_TEXT || kind == LARK_REGEX || is_lark_mark(l, "(") ||
+           is_lark_mark(l, "[") || (kind == LARK_NAME && !begins_statement(l));
 }
 
 static void add_sequence(struct lark *l)
@@ -424,7 +424,7 @@ static void add_sequence(struct lark *l)
         add_times(l);
     }
     if (skip_mark(l, "->")) /* a name for the tree, which nobody builds */
-        next(l);
+        next_token(l);
 }
 
 static void add_choices(struct lark *l)
@@ -450,7 +450,7 @@ int lark_pattern(const char *grammar, struct buf *out, char *why, size_t size)
 
     find_rules(&l);
     if (l.rc == 0)
-        add_name(&l, &start);
+        add_rule_name(&l, &start);
     if (l.rc == 0 && (out->err < 0 || out->len >= LARK_MAX_PATTERN))
         fail(&l, "it is too large");
     return out->err == ERR_NOMEM ? ERR_NOMEM : l.rc;

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool is_name(const char *own, const char *aliases, const char *name)
+static bool is_field_name(const char *own, const char *aliases, const char *name)
 {
     return strcmp(name, own) == 0 || strcmp(name, "default") == 0 ||
            name_list_has(aliases, name) || name_list_matches(aliases, name);
@@ -23,8 +23,8 @@ bool params_is_model(const char *own, const char *aliases, const char *name)
 {
     char bare[NAME_LIST_MAX_BARE];
 
-    return is_name(own, aliases, name) ||
-           (name_list_untag(name, bare) && is_name(own, aliases, bare));
+    return is_field_name(own, aliases, name) ||
+           (name_list_untag(name, bare) && is_field_name(own, aliases, bare));
 }
 
 int params_parse_model(const struct field_args *a)
@@ -217,8 +217,8 @@ static int parse_field(const struct field *f, const struct field_args *a)
 }
 
 /* Sort the members into the table's order; the last of a name stays. */
-static void collect(struct params *p, enum params_form form, const cJSON *body,
-                    const cJSON *found[FIELD_COUNT])
+static void collect_fields(struct params *p, enum params_form form, const cJSON *body,
+                           const cJSON *found[FIELD_COUNT])
 {
     for (const cJSON *v = body->child; v != NULL; v = v->next) {
         size_t i = 0;
@@ -314,7 +314,7 @@ int params_take_fields(struct params *p, enum params_form form, const cJSON *obj
 {
     const cJSON *found[FIELD_COUNT] = {NULL};
 
-    collect(p, form, object, found);
+    collect_fields(p, form, object, found);
     for (size_t i = 0; i < FIELD_COUNT; i++) {
         const struct field_args args = {found[i], fields[i].name, p, limits, e};
 

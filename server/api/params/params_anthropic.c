@@ -21,7 +21,7 @@ int params_parse_system(const struct field_args *a)
 
 /* ---- messages ---- */
 
-static bool is(const char *text, const char *word)
+static bool is_block_type(const char *text, const char *word)
 {
     return text != NULL && strcmp(text, word) == 0;
 }
@@ -36,13 +36,13 @@ static int take_system_turn(const struct field_args *a, const struct field_path 
 
     if (config != NULL && (!cJSON_IsObject(config) || config->child != NULL))
         return field_refuse(p, "output_config", "empty: only the request has one");
-    if (clear_at != NULL && !is(cJSON_GetStringValue(clear_at), "never") &&
-        !is(cJSON_GetStringValue(clear_at), "next_user_message"))
+    if (clear_at != NULL && !is_block_type(cJSON_GetStringValue(clear_at), "never") &&
+        !is_block_type(cJSON_GetStringValue(clear_at), "next_user_message"))
         return field_refuse(p, "clear_at", "next_user_message or never");
     if (params_add_message(a, "system") < 0)
         return ERR_INVAL;
     conversation_last(&a->p->chat)->is_passing =
-        is(cJSON_GetStringValue(clear_at), "next_user_message");
+        is_block_type(cJSON_GetStringValue(clear_at), "next_user_message");
     return params_take_system(a, p, "content", field_find(message, "content"));
 }
 
@@ -53,9 +53,9 @@ static int take_turn(const struct field_args *a, const struct field_path *p, con
     bool is_open = false;
     int i = 0;
 
-    if (is(role, "system"))
+    if (is_block_type(role, "system"))
         return take_system_turn(a, p, message);
-    if (!is(role, "user") && !is(role, "assistant"))
+    if (!is_block_type(role, "user") && !is_block_type(role, "assistant"))
         return field_refuse(p, "role", "user, assistant or system");
     if (cJSON_IsString(content))
         return params_add_message(a, role) == 0 ? params_add_text(a, content->valuestring)
@@ -151,11 +151,11 @@ int params_parse_thinking(const struct field_args *a)
                          strcmp(type, "adaptive") != 0))
         return api_error_set(a->e, 400, "thinking.type", NULL,
                              "'thinking.type' must be enabled, adaptive or disabled");
-    if (display != NULL && !is(cJSON_GetStringValue(display), "summarized") &&
-        !is(cJSON_GetStringValue(display), "omitted"))
+    if (display != NULL && !is_block_type(cJSON_GetStringValue(display), "summarized") &&
+        !is_block_type(cJSON_GetStringValue(display), "omitted"))
         return api_error_set(a->e, 400, "thinking.display", NULL,
                              "'thinking.display' must be summarized or omitted");
-    if (is(cJSON_GetStringValue(display), "omitted"))
+    if (is_block_type(cJSON_GetStringValue(display), "omitted"))
         a->p->reasoning_format = REASONING_HIDDEN;
     a->p->thinking = strcmp(type, "disabled") == 0 ? THINKING_OFF : THINKING_ON;
     if (budget != NULL)

@@ -177,7 +177,8 @@ static int take_tool_change(const struct field_args *a, const struct field_path 
 
 /* ---- blocks ---- */
 
-static int take_text(const struct field_args *a, const struct field_path *p, const cJSON *block)
+static int take_block_text(const struct field_args *a, const struct field_path *p,
+                           const cJSON *block)
 {
     const char *text = field_need_text(p, block, "text");
 
@@ -257,7 +258,7 @@ static const struct block {
     unsigned places;
     int (*take)(const struct field_args *a, const struct field_path *p, const cJSON *block);
 } blocks[] = {
-    {"text", IN_USER | IN_ASSISTANT | IN_SYSTEM | IN_RESULT, take_text},
+    {"text", IN_USER | IN_ASSISTANT | IN_SYSTEM | IN_RESULT, take_block_text},
     {"document", IN_USER | IN_RESULT, take_document},
     {"search_result", IN_USER | IN_RESULT, take_search_result},
     {"tool_result", IN_USER, take_tool_result},

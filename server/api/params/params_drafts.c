@@ -16,18 +16,18 @@ int params_parse_speculation(const struct field_args *a)
     return 0;
 }
 
-static int add_text(const struct field_args *a, const char *text)
+static int add_prediction_text(const struct field_args *a, const char *text)
 {
     return buf_add(&a->p->prediction, text, strlen(text)) < 0 ? api_error_no_memory(a->e) : 0;
 }
 
-static int add_part(const struct field_args *a, const cJSON *part)
+static int add_prediction_part(const struct field_args *a, const cJSON *part)
 {
     const char *type = field_text(part, "type"), *text = field_text(part, "text");
 
     if (type == NULL || strcmp(type, "text") != 0 || text == NULL)
         return params_refuse(a, "must hold parts of the type 'text', with a text each");
-    return add_text(a, text);
+    return add_prediction_text(a, text);
 }
 
 /* {"type":"content","content":"…"}, or a list of texts as in a message. */
@@ -40,11 +40,9 @@ int params_parse_prediction(const struct field_args *a)
     if (type == NULL || strcmp(type, "content") != 0)
         return params_refuse(a, "must be an object of the type 'content'");
     if (cJSON_IsString(content))
-        return add_text(a, content->valuestring);
+        return add_prediction_text(a, content->valuestring);
     if (!cJSON_IsArray(content))
         return params_refuse(a, "must have a 'content': a text, or a list of texts");
-    cJSON_ArrayForEach(part, content)
-        if (add_part(a, part) < 0)
-            return ERR_INVAL;
+    cJSON_ArrayForEach(part, content) if (add_prediction_part(a, part) < 0) return ERR_INVAL;
     return 0;
 }

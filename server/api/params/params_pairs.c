@@ -7,7 +7,7 @@
 #include <string.h>
 
 /* A text, or an object with one: NULL for anything else. */
-static const cJSON *text_of(const cJSON *v)
+static const cJSON *pair_text(const cJSON *v)
 {
     const cJSON *text = cJSON_IsObject(v) ? field_find(v, "text") : v;
 
@@ -18,13 +18,13 @@ static int take_texts(const struct field_args *a, const cJSON **out, uint32_t *n
 {
     *out = a->v;
     *n = 1;
-    if (text_of(a->v) != NULL)
+    if (pair_text(a->v) != NULL)
         return 0;
     if (!cJSON_IsArray(a->v) || a->v->child == NULL)
         return params_refuse(a, "must be a text, an object with a 'text', or a list of these");
     *n = 0;
     for (const cJSON *it = a->v->child; it != NULL; it = it->next) {
-        if (text_of(it) == NULL)
+        if (pair_text(it) == NULL)
             return params_refuse(a, "must hold texts or objects with a 'text': element %u is none",
                                  *n);
         if (++*n > PARAMS_MAX_TEXTS)
@@ -35,7 +35,7 @@ static int take_texts(const struct field_args *a, const cJSON **out, uint32_t *n
 
 int params_parse_query(const struct field_args *a)
 {
-    if (text_of(a->v) == NULL)
+    if (pair_text(a->v) == NULL)
         return params_refuse(a, "must be a string, or an object with a 'text'");
     return take_texts(a, &a->p->queries, &a->p->n_queries);
 }
@@ -134,11 +134,11 @@ int params_settle_pairs(struct params *p, const struct params_limits *limits, st
 static const cJSON *nth(const cJSON *list, uint32_t i)
 {
     if (!cJSON_IsArray(list))
-        return text_of(list);
+        return pair_text(list);
     list = list->child;
     while (i-- > 0)
         list = list->next;
-    return text_of(list);
+    return pair_text(list);
 }
 
 const cJSON *params_query(const struct params *p, uint32_t i)

@@ -83,7 +83,7 @@ static int refuse_id(const struct field_args *a)
 }
 
 /* A key of digits is an id, in whatever way it is written; any other a text. */
-static int take_key(const struct field_args *a, const cJSON *member)
+static int take_bias_key(const struct field_args *a, const cJSON *member)
 {
     const char *key = member->string;
     const size_t n = strlen(key), digits = strspn(key[0] == '-' ? key + 1 : key, "0123456789");
@@ -121,7 +121,7 @@ int params_parse_logit_bias(const struct field_args *a)
     if (!cJSON_IsArray(a->v) && !cJSON_IsObject(a->v))
         return params_refuse(a, "must be an object or a list of pairs");
     for (const cJSON *it = a->v->child; rc == 0 && it != NULL; it = it->next)
-        rc = cJSON_IsArray(a->v) ? take_pair(a, it) : take_key(a, it);
+        rc = cJSON_IsArray(a->v) ? take_pair(a, it) : take_bias_key(a, it);
     return rc;
 }
 

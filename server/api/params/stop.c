@@ -24,7 +24,7 @@ void stop_release(struct stop *s)
 }
 
 /* Where the stop string that is complete first begins; false when there is none. */
-static bool find(struct stop *s, size_t *start)
+static bool find_stop(struct stop *s, size_t *start)
 {
     size_t best_end = 0;
     bool found = false;
@@ -90,7 +90,7 @@ bool stop_feed(struct stop *s, const char *text, size_t n, bool is_armed, struct
         out->err = s->held.err; /* the caller checks its own buffer once */
         return false;
     }
-    if (find(s, &start)) {
+    if (find_stop(s, &start)) {
         release_front(s, s->keeps_found ? start + strlen(s->found) : start, out);
         buf_clear(&s->held);
         return true;

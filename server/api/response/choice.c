@@ -128,7 +128,7 @@ void choice_score(struct choice *c, const struct event *e)
         c->n_chars = json_n_chars(c->prompt->text, c->prompt->n_text);
 }
 
-static void add_id(struct choice *c, int32_t id)
+static void add_choice_id(struct choice *c, int32_t id)
 {
     if (c->rules->wants_ids)
         buf_printf(&c->ids, c->ids.len > 0 ? ",%d" : "%d", id);
@@ -184,7 +184,7 @@ void choice_progress(struct choice *c, const struct event *e, uint64_t now_us)
 }
 
 /* The text that came: *to is where it goes first. */
-static void take_text(struct choice *c, const char *text, size_t n, bool is_armed)
+static void take_choice_text(struct choice *c, const char *text, size_t n, bool is_armed)
 {
     struct buf *to = c->rules->n_indent > 0 ? &c->indent.held : &c->text;
 
@@ -204,7 +204,7 @@ bool choice_token(struct choice *c, const struct event *e, struct buf *scratch)
     c->sum_logprob += (double)e->logprob;
     thinks = c->rules->style != NULL && output_parser_is_thinking(&c->output);
     c->n_thinking += thinks;
-    add_id(c, e->token);
+    add_choice_id(c, e->token);
     if (c->rules->keeps_tokens && token_list_add(&c->tokens, e->token, SIZE_MAX) < 0)
         token_list_release(&c->tokens);
     if (c->rules->wants_logprobs && !c->is_past && !(thinks && c->rules->skips_thoughts))
@@ -219,7 +219,8 @@ bool choice_token(struct choice *c, const struct event *e, struct buf *scratch)
     c->has_new_line =
         c->has_new_line || (scratch->len > 0 && memchr(scratch->data, '\n', scratch->len) != NULL);
     /* Stop strings are for the answer: a thought may have them. */
-    take_text(c, scratch->data, scratch->len, c->n_tokens >= c->rules->min_tokens && !thinks);
+    take_choice_text(c, scratch->data, scratch->len,
+                     c->n_tokens >= c->rules->min_tokens && !thinks);
     pass_on(c);
     return c->has_stopped || c->has_run_out;
 }
@@ -231,7 +232,7 @@ static enum finish finish_text(struct choice *c, enum finish finish, struct buf 
         return c->has_stopped ? FINISH_STOP : FINISH_LENGTH;
     buf_clear(scratch);
     detok_finish(&c->detok, scratch);
-    take_text(c, scratch->data, scratch->len, true);
+    take_choice_text(c, scratch->data, scratch->len, true);
     if (c->has_stopped || c->has_run_out)
         return c->has_stopped ? FINISH_STOP : FINISH_LENGTH;
     stop_flush(&c->stop, c->rules->n_indent > 0 ? &c->indent.held : &c->text);

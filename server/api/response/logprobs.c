@@ -48,8 +48,8 @@ void logprobs_add_token(struct buf *b, const struct tokenizer *t, int32_t id)
     buf_add_char(b, '"');
 }
 
-static void add_name(struct buf *b, const struct tokenizer *t, const struct logprob_entry *e,
-                     int32_t id)
+static void add_token_name(struct buf *b, const struct tokenizer *t, const struct logprob_entry *e,
+                           int32_t id)
 {
     if (e->as_ids)
         buf_printf(b, "\"token_id:%d\"", id);
@@ -70,12 +70,12 @@ static bool has_same_text(const struct tokenizer *t, const struct logprob_entry 
     return n_a == n_b && memcmp(text_a, text_b, n_a) == 0;
 }
 
-static void add_member(struct buf *b, const struct tokenizer *t, const struct logprob_entry *e,
-                       int32_t id, float logprob)
+static void add_logprob_member(struct buf *b, const struct tokenizer *t,
+                               const struct logprob_entry *e, int32_t id, float logprob)
 {
     if (b->data[b->len - 1] != '{')
         buf_add_char(b, ',');
-    add_name(b, t, e, id);
+    add_token_name(b, t, e, id);
     buf_add_char(b, ':');
     json_add_float(b, logprob);
 }
@@ -97,10 +97,10 @@ static void add_top(struct buf *b, const struct tokenizer *t, const struct logpr
         if (is_duplicate)
             continue;
         seen = seen || e->top[i].id == e->id;
-        add_member(b, t, e, e->top[i].id, e->top[i].logprob);
+        add_logprob_member(b, t, e, e->top[i].id, e->top[i].logprob);
     }
     if (!seen)
-        add_member(b, t, e, e->id, *e->logprob);
+        add_logprob_member(b, t, e, e->id, *e->logprob);
     buf_add_char(b, '}');
 }
 
@@ -112,7 +112,7 @@ void logprobs_add(struct logprobs *l, const struct tokenizer *t, const struct lo
         buf_add_char(&l->tops, ',');
         buf_add_char(&l->offsets, ',');
     }
-    add_name(&l->tokens, t, e, e->id);
+    add_token_name(&l->tokens, t, e, e->id);
     buf_printf(&l->offsets, "%llu", (unsigned long long)e->offset);
     if (e->logprob == NULL) {
         buf_add_str(&l->values, "null");
@@ -152,7 +152,7 @@ static void add_chat_token(struct buf *b, const struct tokenizer *t, const struc
     if (with_id)
         buf_printf(b, "\"id\":%d,", x.id);
     buf_add_str(b, "\"token\":");
-    add_name(b, t, e, x.id);
+    add_token_name(b, t, e, x.id);
     buf_add_str(b, e->has_shares ? ",\"prob\":" : ",\"logprob\":");
     json_add_float(b, x.logprob);
     buf_add_str(b, ",\"bytes\":[");
