@@ -9,7 +9,7 @@
 
 #include "core/base/float_mode.h"
 #include "core/base/mem.h"
-#include "server/instance.h"
+#include "server/models/instance.h"
 #include "server/process/startup.h"
 
 #include <stddef.h>

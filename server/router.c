@@ -32,14 +32,14 @@
 #include "server/batches/batch_pages.h"
 #include "server/batches/batch_runner.h"
 #include "server/batches/file_upload.h"
-#include "server/model_pages.h"
-#include "server/model_router.h"
+#include "server/models/model_pages.h"
+#include "server/models/model_router.h"
 #include "server/page/page.h"
 #include "server/process/syscall_filter.h"
 #include "server/process/worker_pool.h"
-#include "server/responses/response_keeper.h"
-#include "server/streams/stream_store.h"
-#include "server/usage/usage_keeper.h"
+#include "server/storage/response_keeper.h"
+#include "server/storage/stream_store.h"
+#include "server/storage/usage_keeper.h"
 
 #include <string.h>
 

@@ -26,11 +26,11 @@
 #include "server/http/tls.h"
 #include "server/process/loop_guard.h"
 #include "server/process/worker_pool.h"
-#include "server/responses/response_keeper.h"
-#include "server/slots/slot_folder.h"
-#include "server/streams/stream_store.h"
-#include "server/usage/usage_keeper.h"
-#include "server/usage/usage_ledger.h"
+#include "server/storage/response_keeper.h"
+#include "server/storage/slot_folder.h"
+#include "server/storage/stream_store.h"
+#include "server/storage/usage_keeper.h"
+#include "server/storage/usage_ledger.h"
 
 #include <signal.h>
 #include <stdio.h>

@@ -15,11 +15,11 @@
 #include "server/batches/batch_pages.h"
 #include "server/http/http.h"
 #include "server/metrics/metrics.h"
-#include "server/model_set.h"
+#include "server/models/model_set.h"
 #include "server/process/loop_guard.h"
 #include "server/process/worker_pool.h"
-#include "server/requests/request_keeper.h"
-#include "server/served_model.h"
+#include "server/storage/request_keeper.h"
+#include "server/models/served_model.h"
 #include "server/server.h"
 
 struct server {

@@ -17,9 +17,9 @@
 #include "server/batches/batch_runner.h"
 #include "server/http/http_call.h"
 #include "server/process/syscall_filter.h"
-#include "server/responses/response_keeper.h"
-#include "server/streams/stream_store.h"
-#include "server/usage/usage_keeper.h"
+#include "server/storage/response_keeper.h"
+#include "server/storage/stream_store.h"
+#include "server/storage/usage_keeper.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -13,7 +13,7 @@
 #include "core/base/log.h"
 #include "core/base/mem.h"
 #include "server/auth/api_keys.h"
-#include "server/usage/usage_ledger.h"
+#include "server/storage/usage_ledger.h"
 
 #include <stdio.h>
 

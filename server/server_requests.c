@@ -8,7 +8,7 @@
 
 #include "core/base/err.h"
 #include "server/auth/api_keys.h"
-#include "server/requests/request_restorer.h"
+#include "server/storage/request_restorer.h"
 
 #include <stdio.h>
 

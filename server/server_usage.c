@@ -8,7 +8,7 @@
 #include "core/base/err.h"
 #include "core/base/mem.h"
 #include "server/http/http_call.h"
-#include "server/usage/usage_page.h"
+#include "server/storage/usage_page.h"
 
 struct usage_job {
     struct body_job body; /* without a body, as it is a GET */

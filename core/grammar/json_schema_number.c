@@ -332,31 +332,31 @@ struct grammar_piece schema_any_number(struct schema *s)
 /* ---- multiples ---- */
 
 /* d = *whole * 10^*power; false: it has too many digits. */
-static bool take_apart(const struct json_decimal *d, __int128 *whole_number, int *power)
+static bool take_apart(const struct json_decimal *d, __int128 *whole, int *power)
 {
     const int64_t behind_point = d->n_digits - d->scale;
 
-    *whole_number = 0;
+    *whole = 0;
     if (d->n_digits == 0 || d->is_negative || behind_point > MOST_DECIMALS ||
         d->n_digits > SCHEMA_MAX_DIGITS - MOST_MULTIPLES ||
         d->scale > SCHEMA_MAX_DIGITS - MOST_MULTIPLES)
         return false;
     for (int64_t i = 0; i < d->n_digits; i++)
-        *whole_number = *whole_number * 10 + (json_decimal_digit(d, i) - '0');
+        *whole = *whole * 10 + (json_decimal_digit(d, i) - '0');
     *power = (int)-behind_point;
     return true;
 }
 
 /* The modulus of the whole numbers among the multiples of whole * 10^power: v * 10^-power has to be
  * a multiple of `whole`. */
-static __int128 whole_modulus(__int128 whole_number, int power)
+static __int128 whole_modulus(__int128 whole, int power)
 {
     for (int i = power; i < 0; i++)
-        whole_number = whole_number % 10 == 0  ? whole_number / 10
-                       : whole_number % 2 == 0 ? whole_number / 2
-                       : whole_number % 5 == 0 ? whole_number / 5
-                                               : whole_number;
-    return whole_number;
+        whole = whole % 10 == 0  ? whole / 10
+                       : whole % 2 == 0 ? whole / 2
+                       : whole % 5 == 0 ? whole / 5
+                                               : whole;
+    return whole;
 }
 
 /* The multiples with so many decimals, within the bounds: of as many digits as other numbers have,

@@ -11,7 +11,7 @@
 #include "server/api/response/response_writer.h"
 #include "server/auth/auth.h"
 #include "server/auth/tenants.h"
-#include "server/usage/usage_ledger.h"
+#include "server/storage/usage_ledger.h"
 #include "server/http/http_call.h"
 #include "server/http/proxy_headers.h"
 #include "server/process/loop_guard.h"

@@ -26,8 +26,8 @@
 #include "server/auth/api_keys.h"
 #include "server/http/access_log.h"
 #include "server/process/worker_pool.h"
-#include "server/requests/saved_requests.h"
-#include "server/responses/response_keeper.h"
+#include "server/storage/saved_requests.h"
+#include "server/storage/response_keeper.h"
 
 struct body_scan;
 struct engine_client;

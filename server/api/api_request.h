@@ -13,8 +13,8 @@
 #include "server/api/server_options.h"
 #include "server/http/error.h"
 #include "server/metrics/metrics.h"
-#include "server/receipts/receipt.h"
-#include "server/responses/response_store.h"
+#include "server/api/response/receipt.h"
+#include "server/storage/response_store.h"
 
 struct saved_request;
 struct wire_format;

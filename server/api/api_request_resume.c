@@ -10,7 +10,7 @@
 #include "core/base/mem.h"
 #include "core/grammar/constraint.h"
 #include "core/tokenizer/tokenizer.h"
-#include "server/requests/saved_requests.h"
+#include "server/storage/saved_requests.h"
 
 #include <stdio.h>
 #include <string.h>

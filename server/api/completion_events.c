@@ -6,7 +6,7 @@
 #include "server/api/refusal.h"
 #include "server/api/slot_call.h"
 #include "server/http/http_call.h"
-#include "server/slots/slot_table.h"
+#include "server/storage/slot_table.h"
 
 #include <string.h>
 

@@ -14,8 +14,8 @@
 #include "server/api/engine_client.h"
 #include "server/api/response/response_writer.h"
 #include "server/api/stream_pings.h"
-#include "server/requests/request_keeper.h"
-#include "server/streams/stream_store.h"
+#include "server/storage/request_keeper.h"
+#include "server/storage/stream_store.h"
 
 #define COMPLETION_MAX_PATH 256
 

@@ -7,7 +7,7 @@
 #include "core/base/log.h"
 #include "server/api/stream_pings.h"
 #include "server/http/http_call.h"
-#include "server/streams/stream_store.h"
+#include "server/storage/stream_store.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -8,7 +8,7 @@
 
 #include "core/base/json.h"
 #include "server/http/error.h"
-#include "server/responses/response_store.h"
+#include "server/storage/response_store.h"
 
 struct kept_items;
 

@@ -9,7 +9,7 @@
 #include "server/api/server_options.h"
 #include "server/auth/auth.h"
 #include "server/http/http_call.h"
-#include "server/responses/response_keeper.h"
+#include "server/storage/response_keeper.h"
 
 #include <stdio.h>
 #include <stdlib.h>

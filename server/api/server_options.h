@@ -13,7 +13,7 @@
 
 #include "scheduler/request.h"
 #include "server/process/handover.h"
-#include "server/slots/slot_folder.h"
+#include "server/storage/slot_folder.h"
 
 /* Questions that may be on their way to the engine beside the requests. */
 #define SERVER_DRY_RUNS 128

@@ -18,7 +18,7 @@
 #include "server/auth/auth.h"
 #include "server/http/http_call.h"
 #include "server/process/loop_guard.h"
-#include "server/slots/slot_file.h"
+#include "server/storage/slot_file.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -20,7 +20,7 @@
 
 #include <stdbool.h>
 
-#include "server/slots/slot_table.h"
+#include "server/storage/slot_table.h"
 
 #define SLOT_CALL_PIECE ((size_t)8 << 20)
 

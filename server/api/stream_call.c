@@ -8,8 +8,8 @@
 #include "server/api/server_options.h"
 #include "server/auth/auth.h"
 #include "server/http/http_call.h"
-#include "server/requests/request_restorer.h"
-#include "server/streams/stream_store.h"
+#include "server/storage/request_restorer.h"
+#include "server/storage/stream_store.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

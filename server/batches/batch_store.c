@@ -13,7 +13,7 @@
 #include "core/base/json.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
-#include "server/sqlite/sqlite_bind.h"
+#include "server/storage/sqlite_bind.h"
 
 #include <dirent.h>
 #include <stdio.h>

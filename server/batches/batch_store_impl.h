@@ -11,7 +11,7 @@
 #include <stdatomic.h>
 
 #include "server/batches/batch_store.h"
-#include "server/sqlite/sqlite_file.h"
+#include "server/storage/sqlite_file.h"
 
 #define BATCH_STORE_DAY_S 86400
 #define BATCH_STORE_PART ".part" /* the end of a file's name during its upload */

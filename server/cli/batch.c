@@ -16,7 +16,7 @@
 #include "server/batches/line_reader.h"
 #include "server/cli/command.h"
 #include "server/cli/serve.h"
-#include "server/instance.h"
+#include "server/models/instance.h"
 
 #include <cjson/cJSON.h>
 #include <errno.h>

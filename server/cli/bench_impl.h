@@ -13,7 +13,7 @@
 #include "core/runtime/runner.h"
 #include "kvcache/kv_manager.h"
 #include "server/cli/bench_report.h"
-#include "server/instance.h"
+#include "server/models/instance.h"
 
 #define BENCH_MAX_STREAMS 1024
 #define BENCH_MAX_SAMPLES 4096

@@ -13,7 +13,7 @@
 #include "core/base/version.h"
 #include "core/hub/pull.h"
 #include "core/hub/reference.h"
-#include "server/instance.h"
+#include "server/models/instance.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -1,7 +1,7 @@
 /* server/cli/doctor.c - `quire doctor`: checks whether the machine and the settings are ready for a
  * server, and says what to change.
  *
- * The checks are in server/doctor/; this file reads the settings, plans each model's memory with
+ * The checks are in server/cli/; this file reads the settings, plans each model's memory with
  * plan_total(), which does everything of a load but reading weights, and prints the report.
  */
 #include "server/cli/command.h"
@@ -9,11 +9,11 @@
 #include "config/config.h"
 #include "config/models.h"
 #include "server/cli/plan.h"
-#include "server/doctor/files.h"
-#include "server/doctor/machine.h"
-#include "server/doctor/network.h"
-#include "server/doctor/report.h"
-#include "server/instance.h"
+#include "server/cli/files.h"
+#include "server/cli/machine.h"
+#include "server/cli/network.h"
+#include "server/cli/report.h"
+#include "server/models/instance.h"
 
 #include <stdio.h>
 #include <stdlib.h>

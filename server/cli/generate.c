@@ -11,7 +11,7 @@
 #include "core/base/err.h"
 #include "core/tokenizer/tokenizer.h"
 #include "scheduler/engine_loop.h"
-#include "server/instance.h"
+#include "server/models/instance.h"
 
 #include <math.h>
 #include <semaphore.h>

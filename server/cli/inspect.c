@@ -10,7 +10,7 @@
 #include "core/hub/pull.h"
 #include "core/tokenizer/tokenizer.h"
 #include "server/api/chat/chat.h"
-#include "server/instance.h"
+#include "server/models/instance.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -7,7 +7,7 @@
 
 #include "core/base/err.h"
 #include "server/auth/key_file.h"
-#include "server/instance.h"
+#include "server/models/instance.h"
 
 #include <stdio.h>
 #include <string.h>

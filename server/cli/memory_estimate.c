@@ -15,8 +15,8 @@
 #include "kvcache/state_store.h"
 #include "scheduler/drafts/history_lookup.h"
 #include "server/engine_io/block_store.h"
-#include "server/instance.h"
-#include "server/instance_draft.h"
+#include "server/models/instance.h"
+#include "server/models/instance_draft.h"
 #include "server/kv_events/kv_event_publisher.h"
 
 #define HUGE_PAGE ((uint64_t)2 << 20) /* large memory is made of huge pages, where the system has

@@ -15,7 +15,7 @@
 #include "server/cli/memory_estimate.h"
 #include "server/http/http.h"
 #include "server/http/limits.h"
-#include "server/instance.h"
+#include "server/models/instance.h"
 #include "server/kv_events/kv_event_publisher.h"
 #include "server/metrics/process_stats.h"
 

@@ -4,7 +4,7 @@
 
 #include "core/hub/pull.h"
 #include "core/hub/reference.h"
-#include "server/instance.h"
+#include "server/models/instance.h"
 
 #include <stdio.h>
 #include <string.h>

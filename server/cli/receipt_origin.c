@@ -13,7 +13,7 @@
 #include "core/model/model.h"
 #include "core/model/sampling_defaults.h"
 #include "server/api/params/request_defaults.h"
-#include "server/instance.h"
+#include "server/models/instance.h"
 
 #include <inttypes.h>
 

@@ -1,5 +1,5 @@
-/* server/cli/receipt_origin.h - writes the part of a receipt (server/receipts/receipt.h) about the
- * model and the settings: its members from "quire" to "defaults".
+/* server/cli/receipt_origin.h - writes the part of a receipt (server/api/response/receipt.h) about
+ * the model and the settings: its members from "quire" to "defaults".
  *
  * Thread: any. Memory: appended to `out`, whose errors stay in it.
  */

@@ -15,7 +15,7 @@
 #include "server/cli/replay_cluster.h"
 #include "server/cli/replay_line.h"
 #include "server/cli/what_if.h"
-#include "server/instance.h"
+#include "server/models/instance.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -14,7 +14,7 @@
 #include "server/cli/cluster_report.h"
 #include "server/cli/command.h"
 #include "server/cli/what_if.h"
-#include "server/instance.h"
+#include "server/models/instance.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -15,7 +15,7 @@
 #include "core/runtime/runner.h"
 #include "core/tokenizer/tokenizer.h"
 #include "kvcache/kv_manager.h"
-#include "server/instance.h"
+#include "server/models/instance.h"
 
 #include <cjson/cJSON.h>
 #include <stdio.h>

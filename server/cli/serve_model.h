@@ -12,8 +12,8 @@
 
 #include "config/config.h"
 #include "core/base/buf.h"
-#include "server/instance.h"
-#include "server/instance_draft.h"
+#include "server/models/instance.h"
+#include "server/models/instance_draft.h"
 #include "server/api/params/request_defaults.h"
 #include "server/server.h"
 

@@ -2,10 +2,9 @@
  *
  * The models are an array whose indexes never change: a removed model keeps its place, a new one is
  * appended. At the start the models with load = start are loaded one by one. Later the I/O thread
- * decides (server/model_set.h) and calls the functions of struct server_loader: look, load and
- * unload run on a thread of the pool, loaded and unloaded on the I/O thread, so only one thread has
- * a model at any time.
- */
+ * decides (server/models/model_set.h) and calls the functions of struct server_loader: look, load
+ * and unload run on a thread of the pool, loaded and unloaded on the I/O thread, so only one thread
+ * has a model at any time. */
 #include "server/cli/serve_models.h"
 
 #include "config/adapters.h"

@@ -1,5 +1,5 @@
 /* server/cli/serve_models.h - the models of `quire serve`: loads and unloads them for
- * server/model_set.h.
+ * server/models/model_set.h.
  *
  * Those with load = start are loaded one after the other before requests are taken, each with all
  * threads. Later ones are loaded while others are served: what reads a file and packs its weights

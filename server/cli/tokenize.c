@@ -7,7 +7,7 @@
 #include "core/base/file_io.h"
 #include "core/formats/gguf/gguf.h"
 #include "core/tokenizer/tokenizer.h"
-#include "server/instance.h"
+#include "server/models/instance.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -5,7 +5,7 @@
 #include "server/cli/command.h"
 
 #include "core/base/mem.h"
-#include "server/instance.h"
+#include "server/models/instance.h"
 #include "server/top/client.h"
 #include "server/top/session.h"
 

@@ -19,8 +19,8 @@
 #include "server/api/response/response_writer.h"
 #include "server/cli/receipt_origin.h"
 #include "server/cli/serve_model.h"
-#include "server/receipts/digest.h"
-#include "server/receipts/receipt.h"
+#include "server/api/response/digest.h"
+#include "server/api/response/receipt.h"
 
 #include <inttypes.h>
 #include <stdarg.h>

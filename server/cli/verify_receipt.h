@@ -1,4 +1,4 @@
-/* server/cli/verify_receipt.h - computes the answers of a receipt (server/receipts/receipt.h)
+/* server/cli/verify_receipt.h - computes the answers of a receipt (server/api/response/receipt.h)
  * again, on a model that was loaded for it, and compares the tokens.
  *
  * The result is printed on standard output: a line for each difference and for each choice that is

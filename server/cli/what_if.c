@@ -8,7 +8,7 @@
 #include "config/words.h"
 #include "scheduler/replay/simulate.h"
 #include "server/cli/command.h"
-#include "server/instance.h"
+#include "server/models/instance.h"
 
 #include <errno.h>
 #include <stdio.h>

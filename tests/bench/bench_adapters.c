@@ -17,7 +17,7 @@
 #include "core/model/adapter.h"
 #include "core/runtime/runner_impl.h"
 #include "kvcache/kv_manager.h"
-#include "server/instance.h"
+#include "server/models/instance.h"
 #include "tests/fixtures/random.h"
 
 #include <stdio.h>

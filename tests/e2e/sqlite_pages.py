@@ -1,4 +1,4 @@
-"""Databases of a server between two of its lives: their pages have checksums (server/sqlite/sqlite_pages.h)."""
+"""Databases of a server between two of its lives: their pages have checksums (server/storage/sqlite_pages.h)."""
 import ctypes
 import pathlib
 

@@ -7,7 +7,7 @@
  */
 #include "tests/fuzz/target.h"
 
-#include "server/requests/saved_requests.h"
+#include "server/storage/saved_requests.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -8,8 +8,8 @@
 #include "tests/fuzz/target.h"
 
 #include "core/base/log.h"
-#include "server/sqlite/sqlite_pages.h"
-#include "server/sqlite/sqlite_record.h"
+#include "server/storage/sqlite_pages.h"
+#include "server/storage/sqlite_record.h"
 #include "tests/fuzz/scratch.h"
 
 #include <stdio.h>

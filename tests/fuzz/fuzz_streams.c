@@ -19,7 +19,7 @@
 #include "server/api/stream_call.h"
 #include "server/http/http.h"
 #include "server/http/http_call.h"
-#include "server/streams/stream_store.h"
+#include "server/storage/stream_store.h"
 #include "tests/fuzz/target.h"
 
 #define N_STREAMS 4

@@ -3,7 +3,7 @@
 
 A room is a folder. The rooms stand in an order: each may include only rooms above it in the table,
 and of these the ones that it names. Only what puts the parts together sees everything:
-server/main.c, server/instance.* and server/cli/.
+server/main.c, server/models/instance.* and server/cli/.
 """
 import os
 import re
@@ -40,45 +40,37 @@ MAY = {
     "server/engine_io": ["core/base", "kvcache", "scheduler", "server/process"],
     "server/http": ["core/base", "config", "server/process"],
     "server/kv_events": ["core/base", "kvcache", "server/process", "server/http"],
-    "server/sqlite": ["core/base"],
-    "server/responses": ["core/base", "server/sqlite", "server/process", "server/http"],
-    "server/slots": ["core/base", "server/http"],
-    "server/streams": ["core/base", "server/process", "server/http"],
-    "server/usage": ["core/base", "scheduler", "server/sqlite", "server/process", "server/http"],
     "server/adapters": ["core/base", "config", "core/formats/gguf", "core/formats", "core/formats/hf",
                         "core/model", "server/process", "server/http"],
-    "server/receipts": ["core/base", "core/model", "server/http"],
     "server/metrics": ["core/base", "scheduler/drafts", "scheduler", "server/process", "server/http"],
     "server/auth": ["core/base", "config", "scheduler", "server/http", "server/metrics"],
-    "server/batches": ["core/base", "config", "server/sqlite", "server/process", "server/http", "server/auth"],
-    "server/requests": ["core/base", "server/process", "server/http", "server/auth"],
+    "server/storage": ["core/base", "scheduler", "server/process", "server/http", "server/auth"],
+    "server/batches": ["core/base", "config", "server/process", "server/http", "server/auth", "server/storage"],
     "server/api/params": ["core/base", "core/tokenizer", "core/model", "scheduler", "server/http",
                           "server/adapters"],
     "server/api/chat": ["core/base", "core/jinja", "core/tokenizer", "server/http", "server/api/params"],
     "server/api/constraint": ["core/base", "core/grammar", "core/tokenizer", "server/http", "server/api/params",
                               "server/api/chat"],
-    "server/api/response": ["core/base", "core/tokenizer", "scheduler", "server/http",
-                            "server/receipts", "server/api/params", "server/api/chat"],
+    "server/api/response": ["core/base", "core/tokenizer", "core/model", "scheduler", "server/http", "server/api/params",
+                            "server/api/chat"],
     "server/api/formats": ["core/base", "core/formats/gguf", "core/tokenizer", "server/http", "server/api/params",
                            "server/api/response"],
-    "server/api": ["core/base", "core/grammar", "core/tokenizer", "core/model", "config", "scheduler",
-                   "server/process", "server/http", "server/responses", "server/slots", "server/streams",
-                   "server/adapters", "server/metrics", "server/auth", "server/usage",
-                   "server/receipts", "server/requests", "server/api/params", "server/api/chat", "server/api/constraint",
-                   "server/api/response", "server/api/formats"],
+    "server/api": ["core/base", "core/grammar", "core/tokenizer", "core/model", "config", "scheduler", "server/process",
+                   "server/http", "server/storage", "server/adapters", "server/metrics", "server/auth", "server/api/params",
+                   "server/api/chat", "server/api/constraint", "server/api/response", "server/api/formats"],
     "server/admin": ["core/base", "core/tokenizer", "scheduler", "server/http", "server/adapters", "server/metrics",
                      "server/auth", "server/api/params", "server/api/chat", "server/api/constraint",
                      "server/api/response",
                      "server/api", "server/kv_events"],
     "server/page": ["core/base", "server/http"],
     "server/top": ["core/base"],
-    "server/doctor": ["core/base", "kernels", "config", "server/http", "server/auth"],
-    "server": ["core/base", "server/process", "server/engine_io", "server/http", "server/kv_events", "server/responses",
-               "server/batches", "server/requests",
-               "server/slots", "server/streams", "server/usage", "server/adapters",
-               "server/metrics", "server/auth", "server/api/response", "server/api", "server/admin", "server/page"],
+    "server/models": ["core/base", "server/process", "server/engine_io", "server/http", "server/kv_events", "server/storage",
+                      "server/adapters", "server/metrics", "server/auth", "server/api", "server/admin"],
+    "server": ["core/base", "server/process", "server/http", "server/kv_events", "server/storage", "server/batches",
+               "server/adapters", "server/metrics", "server/auth", "server/api/response", "server/api", "server/admin",
+               "server/page", "server/models"],
 }
-ALL = re.compile(r"tests/|server/(main\.c|instance(_\w+)?\.[ch]|cli/)")
+ALL = re.compile(r"tests/|server/(main\.c|models/instance(_\w+)?\.[ch]|cli/)")
 
 
 def unordered():

@@ -2,7 +2,7 @@
  *
  * Prints one line for each: the ids, ascending, as a JSON list; or the sentence why there are none.
  */
-#include "server/instance.h"
+#include "server/models/instance.h"
 
 #include "core/formats/gguf/gguf.h"
 #include "core/tokenizer/tokenizer.h"

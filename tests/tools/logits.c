@@ -23,7 +23,7 @@
 #include "kvcache/kv_manager.h"
 #include "kvcache/state_store.h"
 #include "server/adapters/adapter_file.h"
-#include "server/instance.h"
+#include "server/models/instance.h"
 
 #include <limits.h>
 #include <malloc.h>

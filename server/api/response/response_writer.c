@@ -7,7 +7,7 @@
 #include "core/base/json.h"
 #include "core/base/version.h"
 #include "server/http/http_call.h"
-#include "server/receipts/receipt.h"
+#include "server/api/response/receipt.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -12,7 +12,7 @@
 
 #include "core/base/err.h"
 #include "core/base/mem.h"
-#include "server/streams/frame_log.h"
+#include "server/storage/frame_log.h"
 #include "tests/fixtures/random.h"
 
 #define MAX_FRAMES 20000

@@ -13,7 +13,7 @@
 #include "server/api/body_scan.h"
 #include "server/api/engine_client.h"
 #include "server/http/exchange.h"
-#include "server/model_waits.h"
+#include "server/models/model_waits.h"
 #include "server/process/loop_guard.h"
 
 static uint64_t cpu_ms(void)

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "server/model_choice.h"
+#include "server/models/model_choice.h"
 #include "tests/fixtures/random.h"
 
 #define NEVER UINT64_MAX

@@ -13,7 +13,7 @@
 #include "core/base/err.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
-#include "server/requests/request_log.h"
+#include "server/storage/request_log.h"
 #include "tests/fixtures/random.h"
 
 #include <fcntl.h>

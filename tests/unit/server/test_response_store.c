@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "core/base/err.h"
-#include "server/responses/response_store.h"
+#include "server/storage/response_store.h"
 
 #include <fcntl.h>
 #include <sqlite3.h>

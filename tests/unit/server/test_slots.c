@@ -11,8 +11,8 @@
 
 #include <cmocka.h>
 
-#include "server/slots/slot_file.h"
-#include "server/slots/slot_table.h"
+#include "server/storage/slot_file.h"
+#include "server/storage/slot_table.h"
 
 #define BLOCK_BYTES 24
 #define N_BLOCKS 3

@@ -13,9 +13,9 @@
 
 #include "core/base/err.h"
 #include "core/base/log.h"
-#include "server/sqlite/sqlite_file.h"
-#include "server/sqlite/sqlite_pages.h"
-#include "server/sqlite/sqlite_place.h"
+#include "server/storage/sqlite_file.h"
+#include "server/storage/sqlite_pages.h"
+#include "server/storage/sqlite_place.h"
 #include "tests/fixtures/files.h"
 #include "tests/fixtures/random.h"
 

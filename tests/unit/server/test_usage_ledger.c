@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "server/usage/usage_ledger.h"
+#include "server/storage/usage_ledger.h"
 #include "tests/fixtures/random.h"
 
 static struct usage_amounts amounts(uint64_t n)

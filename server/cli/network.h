@@ -1,0 +1,17 @@
+/* server/cli/network.h - checks whether the server can listen, who can reach it, and whether its
+ * certificate is valid.
+ *
+ * `root` is put before /proc: "" for the machine itself.
+ *
+ * Thread: the main thread.
+ * Memory: none is kept.
+ */
+#ifndef SERVER_CLI_NETWORK_H
+#define SERVER_CLI_NETWORK_H
+
+struct config;
+struct doctor_report;
+
+void doctor_check_network(struct doctor_report *r, const struct config *c, const char *root);
+
+#endif

@@ -1,0 +1,55 @@
+/* server/models/model_refusal.c - see model_refusal.h.
+ *
+ * Each function fills a struct refusal: the error for the client, the reason that the metrics
+ * count, and whether a retry can help (Retry-After) or is_final says that it cannot.
+ */
+#include "server/models/model_refusal.h"
+
+#include <inttypes.h>
+
+/* Time until a new process may serve. */
+#define STOPPING_MS 1000u
+
+/* A refusal without Retry-After: a retry would not help. */
+static void begin_refusal(struct refusal *why)
+{
+    *why = (struct refusal){.reason = REJECTION_MODEL, .is_final = true};
+}
+
+void model_refusal_failed(struct refusal *why, const struct served_model *h)
+{
+    begin_refusal(why);
+    api_error_set(&why->error, 503, "model", "model_load_failed",
+                  "the model '%.60s' cannot be loaded: %.180s", h->model.id, h->life.reason);
+}
+
+void model_refusal_not_loaded(struct refusal *why, const struct served_model *h)
+{
+    begin_refusal(why);
+    api_error_set(&why->error, 503, "model", "model_not_loaded",
+                  "the model '%.100s' is not loaded (POST /models/load)", h->model.id);
+}
+
+void model_refusal_too_large(struct refusal *why, const struct served_model *h,
+                             const struct model_memory *memory)
+{
+    begin_refusal(why);
+    api_error_set(&why->error, 503, "model", "model_too_large",
+                  "the model '%.60s' takes %" PRIu64 " MiB: more than memory_limit (%" PRIu64
+                  " MiB) has beside the process (%" PRIu64 " MiB) and models that stay",
+                  h->model.id, h->life.bytes >> 20, memory->limit >> 20, memory->base >> 20);
+}
+
+void model_refusal_stopping(struct refusal *why)
+{
+    *why = (struct refusal){.reason = REJECTION_DRAINING, .retry_ms = STOPPING_MS};
+    api_error_set(&why->error, 503, NULL, NULL, "the server is shutting down");
+}
+
+void model_refusal_full(struct refusal *why, const struct served_model *h, uint32_t wait_ms)
+{
+    *why = (struct refusal){.reason = REJECTION_QUEUE_FULL, .retry_ms = wait_ms};
+    api_error_set(&why->error, 429, NULL, "queue_full",
+                  "the queue is full (%u requests), and its model is being loaded",
+                  h->life.waits.max);
+}

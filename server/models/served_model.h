@@ -1,0 +1,105 @@
+/* server/models/served_model.h - one served model on the I/O thread: its engine client, journal,
+ * swap transfers, slots and pages.
+ *
+ * It stands between one queue and HTTP; what all models share (sockets, keys, tenants, the loop)
+ * belongs to the server.
+ *
+ * Thread: the loop's.
+ * Memory: the engine client's and the journal's, taken in served_model_open().
+ */
+#ifndef SERVER_MODELS_SERVED_MODEL_H
+#define SERVER_MODELS_SERVED_MODEL_H
+
+#include "server/admin/debug.h"
+#include "server/admin/info.h"
+#include "server/api/server_options.h"
+#include "server/api/slot_call.h"
+#include "server/engine_io/swap_transfers.h"
+#include "server/metrics/metrics.h"
+#include "server/models/model_choice.h"
+#include "server/models/model_waits.h"
+
+/* A model's state between unloaded and ready; see model_set.h. */
+struct model_life {
+    enum model_state state;
+    struct model_waits waits; /* calls that wait until it is loaded */
+    bool wants_load, wants_unload; /* an operator or the settings asked for it */
+    bool is_held;             /* new calls wait, so that its requests come to an end */
+    bool is_gone;             /* the settings no longer list it; its running calls end */
+    bool has_change, comes_back; /* new settings wait for its unload; then it is loaded again */
+    bool is_known, is_looked_at; /* of its files: see struct model_view */
+    uint64_t files, bytes;    /* of its files, from the last look */
+    uint64_t looked_us, asked_us, ready_us, begin_us; /* begin: of the load under way */
+    uint64_t idle_us;         /* idle time after which it is unloaded; UINT64_MAX: never */
+    uint64_t load_us;         /* duration of the last load */
+    uint64_t n_loads, n_unloads, n_failures, all_load_us;
+    char reason[400];
+};
+
+struct journal_file;
+struct request_memory;
+struct tenants;
+struct usage_ledger;
+struct response_keeper;
+struct stream_pings;
+struct stream_store;
+struct worker_pool;
+
+struct served_model_shared { /* borrowed from the server; the same for all models */
+    const struct server_options *options;
+    uv_loop_t *loop;
+    struct tenants *tenants;
+    struct usage_ledger *usage;
+    struct worker_pool *text_pool, *constraint_pool, *answer_pool;
+    struct response_keeper *keeper;
+    struct request_memory *memory;
+    struct stream_store *streams;
+    struct request_keeper *requests;
+    struct stream_pings *pings;
+};
+
+struct served_model { /* zero is closed */
+    struct server_model model;
+    struct engine_client *engine;
+    struct metrics metrics;
+    struct info_watchdog watchdog;
+    struct journal_file *journal;
+    struct debug debug;
+    struct swap_transfers transfers;
+    struct slots slots;
+    struct model_life life;
+    char arch[64], ftype[64]; /* the text that model.arch and ftype point to */
+};
+
+/* Open a model that is not loaded. `h` must not move until served_model_close(). On failure `err`
+ * has a sentence. */
+int served_model_open(struct served_model *h, const struct served_model_shared *shared,
+                      const struct server_model *model, char *err, size_t err_len);
+/* Close it after the loop has run out. */
+void served_model_close(struct served_model *h);
+
+void served_model_set_model(struct served_model *h, const struct server_model *model);
+void served_model_attach(struct served_model *h, struct queue *q);
+
+/* Nothing uses what was loaded: no request, no page, no transfer. */
+bool served_model_is_idle(const struct served_model *h);
+/* Clear all pointers to what was loaded; the model must be idle. */
+void served_model_detach(struct served_model *h);
+
+/* Pass on the engine's events, and carry out the transfers that it asked for; called on each wake.
+ * True: more events wait than fitted into this callback, and it is to be called again. */
+bool served_model_pump(struct served_model *h);
+
+/* Why it cannot be used now, or NULL. */
+const char *served_model_trouble(struct served_model *h);
+
+/* Refuse requests from now on; with `now` cancel running ones as well. */
+void served_model_drain(struct served_model *h, bool now);
+/* Nothing is under way any more, except reads of adapters that nobody waits for:
+ * served_model_is_reading(). */
+bool served_model_is_over(const struct served_model *h);
+bool served_model_is_reading(const struct served_model *h);
+/* Requests that were posted and have not ended. */
+uint32_t served_model_n_outstanding(const struct served_model *h);
+
+#endif

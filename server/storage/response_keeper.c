@@ -1,0 +1,136 @@
+/* server/storage/response_keeper.c - see response_keeper.h.
+ *
+ * A worker pool with one thread runs the jobs, so that the database has one user and jobs of one
+ * owner keep their order. Running background responses are a list, searched only by a cancel. The
+ * struct is the I/O thread's; a job's thread gets nothing but the store.
+ */
+#include "server/storage/response_keeper.h"
+
+#include "core/base/err.h"
+#include "core/base/mem.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <xxhash.h>
+
+struct response_keeper {
+    struct response_store *store;
+    struct worker_pool *pool;
+    struct list runs;
+    uint32_t n_jobs;
+};
+
+int response_keeper_open(struct response_keeper **out,
+                         const struct response_keeper_options *options, char *err, size_t err_len)
+{
+    /* The number of waiting jobs is bounded by that of calls, each of which has few. */
+    const struct worker_pool_options pool = {.loop = options->loop, .max_waiting = UINT32_MAX};
+    struct response_keeper *k = mem_calloc(1, sizeof(*k));
+    int rc;
+
+    *out = NULL;
+    if (k == NULL)
+        return snprintf(err, err_len, "no memory for kept responses"), ERR_NOMEM;
+    list_init(&k->runs);
+    rc = response_store_open(&k->store, &options->store, err, err_len);
+    if (rc == 0) {
+        rc = worker_pool_create(&k->pool, &pool);
+        if (rc < 0)
+            snprintf(err, err_len, "the thread of kept responses cannot be set up");
+    }
+    if (rc < 0)
+        response_keeper_close(&k);
+    *out = k;
+    return rc;
+}
+
+int response_keeper_start(struct response_keeper *k)
+{
+    return worker_pool_start(k->pool, 1);
+}
+
+void response_keeper_stop(struct response_keeper *k)
+{
+    if (k != NULL)
+        worker_pool_stop(k->pool);
+}
+
+void response_keeper_close(struct response_keeper **keeper)
+{
+    struct response_keeper *k = keeper != NULL ? *keeper : NULL;
+
+    if (k == NULL)
+        return;
+    worker_pool_destroy(&k->pool);
+    response_store_close(&k->store);
+    mem_free(k);
+    *keeper = NULL;
+}
+
+/* ---- jobs ---- */
+
+static void on_response_keeper_work(struct worker_job *job)
+{
+    struct response_job *r = list_entry(job, struct response_job, job);
+
+    r->work(r, r->keeper->store);
+}
+
+static void on_response_keeper_done(struct worker_job *job)
+{
+    struct response_job *r = list_entry(job, struct response_job, job);
+
+    r->keeper->n_jobs--;
+    r->done(r);
+}
+
+void response_keeper_post(struct response_keeper *k, struct response_job *job, const char *owner)
+{
+    job->keeper = k;
+    job->job.work = on_response_keeper_work;
+    job->job.done = on_response_keeper_done;
+    job->job.name = "response_keeper";
+    job->job.owner = XXH3_64bits(owner, strlen(owner));
+    k->n_jobs++;
+    (void)worker_pool_post(k->pool, &job->job); /* max_waiting is never reached */
+}
+
+bool response_keeper_is_idle(const struct response_keeper *k)
+{
+    return k == NULL || k->n_jobs == 0;
+}
+
+uint64_t response_keeper_oldest_us(struct response_keeper *k)
+{
+    return k != NULL ? worker_pool_stats(k->pool).oldest_us : 0;
+}
+
+struct response_counts response_keeper_counts(const struct response_keeper *k)
+{
+    return response_store_counts(k != NULL ? k->store : NULL);
+}
+
+/* ---- responses in the background ---- */
+
+void response_keeper_add(struct response_keeper *k, struct response_run *run)
+{
+    list_push_back(&k->runs, &run->link);
+}
+
+void response_keeper_remove(struct response_run *run)
+{
+    list_unlink(&run->link);
+}
+
+void response_keeper_cancel(struct response_keeper *k, const struct response_name *name)
+{
+    list_each(it, &k->runs)
+    {
+        struct response_run *run = list_entry(it, struct response_run, link);
+
+        if (strcmp(run->name.id, name->id) == 0 && strcmp(run->name.owner, name->owner) == 0) {
+            run->cancel(run);
+            return;
+        }
+    }
+}

@@ -1,0 +1,61 @@
+/* server/storage/response_keeper.h - kept responses for the I/O thread: jobs on a thread of their
+ * own, and the responses in the background that run now.
+ *
+ * One thread runs the jobs of one owner in their order: a job that was posted before an answer was
+ * sent is done before any job of a client that has the answer.
+ *
+ * Thread: the loop's, except for the jobs' work.
+ * Memory: the thread; jobs and runs are their posters'.
+ */
+#ifndef SERVER_STORAGE_RESPONSE_KEEPER_H
+#define SERVER_STORAGE_RESPONSE_KEEPER_H
+
+#include "core/base/list.h"
+#include "server/process/worker_pool.h"
+#include "server/storage/response_store.h"
+
+struct response_keeper; /* NULL: nothing is kept */
+
+struct response_keeper_options {
+    uv_loop_t *loop;
+    struct response_store_options store;
+};
+
+/* As response_store_open(), or ERR_NOMEM. response_keeper_start() makes the thread. */
+int response_keeper_open(struct response_keeper **out,
+                         const struct response_keeper_options *options, char *err, size_t err_len);
+int response_keeper_start(struct response_keeper *k);
+/* As worker_pool_stop(), and then, after the loop, close. NULL is allowed. */
+void response_keeper_stop(struct response_keeper *k);
+void response_keeper_close(struct response_keeper **k);
+
+struct response_job {
+    void (*work)(struct response_job *job, struct response_store *s); /* on the thread */
+    void (*done)(struct response_job *job); /* on the loop's, exactly once */
+    /* private */
+    struct response_keeper *keeper;
+    struct worker_job job;
+};
+
+/* Post a job whose `work` and `done` are set. */
+void response_keeper_post(struct response_keeper *k, struct response_job *job, const char *owner);
+/* Whether no job waits or runs. */
+bool response_keeper_is_idle(const struct response_keeper *k);
+/* When the running job began, clock_us(); 0: none runs. */
+uint64_t response_keeper_oldest_us(struct response_keeper *k);
+
+/* NULL: zeros, nothing is kept. */
+struct response_counts response_keeper_counts(const struct response_keeper *k);
+
+struct response_run {          /* a response in the background */
+    struct response_name name; /* borrowed */
+    void (*cancel)(struct response_run *run);
+    struct list link; /* private */
+};
+
+void response_keeper_add(struct response_keeper *k, struct response_run *run);
+void response_keeper_remove(struct response_run *run);
+/* Cancel the run of that name, if there is one. */
+void response_keeper_cancel(struct response_keeper *k, const struct response_name *name);
+
+#endif

@@ -1,0 +1,58 @@
+/* server/storage/saved_requests.h - the records of requests_db, put together request by request.
+ *
+ * Records come in the order of the file. Some of a request's may be missing: tokens count up to the
+ * first gap (the others are computed again, with the same bits), and an end counts if it is the end
+ * of these tokens. A request that has records but no beginning is lost.
+ *
+ * Thread: any, one at a time.
+ * Memory: a copy of all that is not gone.
+ */
+#ifndef SERVER_STORAGE_SAVED_REQUESTS_H
+#define SERVER_STORAGE_SAVED_REQUESTS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "server/storage/request_record.h"
+
+struct saved_request {
+    uint64_t number;
+    char id[REQUEST_RECORD_ID];
+    bool has_begin, is_gone;
+    bool is_damaged;            /* one of its records is */
+    struct request_begin begin; /* its texts are in `payload` */
+    char *payload;
+    int32_t *tokens; /* [n_tokens] from index begin.n_past on */
+    uint32_t n_tokens, n_room;
+    bool has_end;
+    uint32_t finish, n_answer; /* of the end: enum finish, tokens with those of n_past */
+};
+
+struct saved_requests {        /* zero is empty */
+    struct saved_request *all; /* [n] by number, ascending */
+    size_t n, n_room;
+    uint64_t n_damaged; /* bytes that are not valid records */
+};
+
+/* Add all records in data[0..n). `damage` is called for each range that is not a valid record. 0,
+ * or ERR_NOMEM. */
+int saved_requests_read(struct saved_requests *s, const char *data, size_t n,
+                        void (*damage)(void *ud, size_t offset, size_t n), void *ud);
+void saved_requests_release(struct saved_requests *s);
+void saved_request_release(struct saved_request *r);
+
+/* Whether it can be continued. */
+static inline bool saved_request_is_whole(const struct saved_request *r)
+{
+    return r->has_begin && !r->is_gone;
+}
+/* Whether its loss is to be reported. */
+static inline bool saved_request_is_lost(const struct saved_request *r)
+{
+    return !r->has_begin && !r->is_gone;
+}
+
+/* Append its records again, as few as possible. */
+void saved_request_write(const struct saved_request *r, struct buf *out);
+
+#endif

@@ -1,0 +1,54 @@
+/* server/storage/stream_store_impl.h - what the files of stream_store.h share: stream_store.c knows
+ * all streams, kept_stream.c one.
+ *
+ * Thread: the loop's.
+ * Memory: as stream_store.h says.
+ */
+#ifndef SERVER_STORAGE_STREAM_STORE_IMPL_H
+#define SERVER_STORAGE_STREAM_STORE_IMPL_H
+
+#include "core/base/list.h"
+#include "server/storage/frame_log.h"
+#include "server/storage/stream_store.h"
+
+/* Bytes that a stream counts for beside its frames. */
+#define STREAM_COST 4096
+
+struct kept_stream {
+    struct stream_store *store;
+    struct list link, idle_link, ended_link; /* in the store's lists; the second while it is idle,
+                                              * the third while it is idle and over */
+    struct list readers;         /* struct stream_reader, n_readers */
+    uint32_t n_readers;
+    uint64_t number; /* streams that began later have greater numbers */
+    char id[STREAM_MAX_ID + 1], owner[STREAM_MAX_OWNER + 2];
+    char conversation[STREAM_MAX_CONVERSATION + 1];
+    const char *type;
+    bool is_alone, is_restored, is_over;
+    int64_t begun_s, ended_s;
+    uint64_t idle_us;                 /* when it became idle */
+    struct frame_log frames; /* the latest frames */
+    uint64_t n_counted;      /* bytes of `frames` in the store's account */
+    void (*stop)(void *ud);           /* NULL: the writer has ended */
+    void *ud;
+    void (*gone)(void *gone_ud); /* or NULL */
+    void *gone_ud;
+};
+
+void kept_stream_init(struct kept_stream *k, struct stream_store *s,
+                      const struct stream_start *start);
+
+/* Called when a reader comes or goes, or the stream ends: update whether it is idle. */
+void stream_store_note(struct kept_stream *k);
+void stream_store_over(struct kept_stream *k);
+void stream_store_remove(struct kept_stream *k);
+/* Count that many bytes more, or less. */
+void stream_store_count(struct stream_store *s, int64_t bytes);
+/* Drop ended streams that nobody reads, except `other`, until memory suffices. True: it does. */
+bool stream_store_make_room(struct stream_store *s, const struct kept_stream *other);
+bool stream_store_is_stopped(const struct stream_store *s);
+uint64_t stream_store_max_bytes(const struct stream_store *s);
+void stream_store_lost_frames(struct stream_store *s);
+void stream_store_resumed(struct stream_store *s);
+
+#endif
