@@ -173,7 +173,7 @@ static int make_folders(const struct store_place *p, char *err, size_t err_len)
     return 0;
 }
 
-/* Publish the secret unless there is one: link(), unlike rename(), replaces nothing. */
+/* Publish the secret unless there is one: link() replaces nothing, other than a rename. */
 static int share_file(const struct store_place *p, const char *offered, char *secret, size_t size,
                       char *err, size_t err_len)
 {

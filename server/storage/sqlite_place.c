@@ -1,6 +1,6 @@
 /* server/storage/sqlite_place.c - see sqlite_place.h.
  *
- * Names change by rename() only, in an order that can be resumed after any of them: NEW to
+ * Names change by renaming only, in an order that can be resumed after any of them: NEW to
  * FILE.saved, FILE to FILE.damaged, FILE-wal to FILE.damaged-wal, FILE.saved to FILE. While
  * FILE.saved exists the work is not done, and sqlite_place_finish() does the rest at the next
  * opening. The lock on that file keeps two processes from doing so at once.

@@ -268,6 +268,16 @@ def test_what_cannot_be_held_is_refused_by_name(sampler, family, parameters, wor
     assert "the parameters of 'f'" in made["error"] and words in made["error"], made
 
 
+def test_a_value_that_begins_another_argument(sampler):
+    """MiniCPM writes a value raw, or between marks: a raw one may not begin with the mark, or it would not end."""
+    path = next(p for p in FAMILIES if p.stem == "minicpm5")
+    call = '<function name="g"><param name="only">{}</param></function>'
+    values = ["x", "x<![CDATA[", "<![CDATA[x", "<![CDATA[x]]>", "<![CDAT"]
+    made = sampler.ask(calls={"family": path.stem, "max": 1, "tools": [{"name": "g", "parameters": SCHEMAS["g"]}]},
+                       samples=0, seed=1, texts=[call.format(v) for v in values])
+    assert made["taken"] == [True, True, False, True, True]
+
+
 # ---- in a server
 
 CALL = "<tool_call>\n<function=f>\n<parameter=s>\nOslo\n</parameter>\n<parameter=n>\n3\n</parameter>\n</function>\n</tool_call>"

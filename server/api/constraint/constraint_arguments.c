@@ -7,6 +7,7 @@
 #include "server/api/chat/call_value.h"
 #include "server/api/chat/family.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -172,11 +173,51 @@ static bool quoted_piece(const struct calls_tool *t, const cJSON *schema, struct
     return true;
 }
 
-#define OTHERS_MAX 160
+#define OTHERS_MAX 320 /* bytes of alternatives */
+#define OTHERS_REGEX_MAX (OTHERS_MAX + 32)
 
-/* Raw text of an argument that may be of these types, and is taken for one that is no string
- * (call_value_add_text()). NULL: none is. */
-static const char *other_values(unsigned types, char out[static OTHERS_MAX])
+/* The text right before the pattern's value. */
+static const char *text_before_value(const struct call_pattern *p)
+{
+    const uint32_t hole = pattern_hole(p);
+
+    return hole > 0 && p->at[hole - 1].kind == PATTERN_TEXT ? p->at[hole - 1].text : "";
+}
+
+/* Append "|" and a regular expression of the text. */
+static void add_escaped(char out[static OTHERS_MAX], const char *text)
+{
+    size_t n = strlen(out);
+
+    n += (size_t)snprintf(out + n, OTHERS_MAX - n, "|");
+    for (; *text != '\0' && n + 3 < OTHERS_MAX; text++)
+        n += (size_t)snprintf(out + n, OTHERS_MAX - n,
+                              isalnum((unsigned char)*text) ? "%c" : "\\%c", *text);
+}
+
+/* A value may not begin with the rest of a longer text that another of the family's patterns has in
+ * front of its value: the reader would take the argument for one of that pattern. */
+static void add_longer_patterns(const struct family *f, const struct call_pattern *p,
+                                char out[static OTHERS_MAX])
+{
+    const char *mine = text_before_value(p);
+    const size_t n = strlen(mine);
+
+    for (uint32_t i = 0; i < f->n_arguments; i++) {
+        const char *other = text_before_value(&f->arguments[i]);
+
+        if (n == 0 || strncmp(other, mine, n) != 0 || other[n] == '\0')
+            continue;
+        add_escaped(out, other + n);
+        snprintf(out + strlen(out), OTHERS_MAX - strlen(out), "[\\s\\S]*");
+    }
+}
+
+/* A regular expression of the raw texts that the reader takes for something else than a string: for
+ * a value of one of these types (call_value_add_text()), or for an argument of another pattern.
+ * NULL: there are none. */
+static const char *other_values(const struct family *f, const struct call_pattern *p,
+                                unsigned types, char out[static OTHERS_REGEX_MAX])
 {
     static const struct {
         unsigned type;
@@ -189,16 +230,16 @@ static const char *other_values(unsigned types, char out[static OTHERS_MAX])
         {ARGUMENT_ARRAY, "|\\[[\\s\\S]*"},
         {ARGUMENT_OBJECT, "|\\{[\\s\\S]*"},
     };
-    bool any = false;
+    char any[OTHERS_MAX] = "";
 
-    snprintf(out, OTHERS_MAX, "[ \\t\\r\\n]*(");
     for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
-        if ((types & others[i].type) != 0) {
-            snprintf(out + strlen(out), OTHERS_MAX - strlen(out), "%s", others[i].regex + !any);
-            any = true;
-        }
-    snprintf(out + strlen(out), OTHERS_MAX - strlen(out), ")[ \\t\\r\\n]*");
-    return any ? out : NULL;
+        if ((types & others[i].type) != 0)
+            snprintf(any + strlen(any), sizeof(any) - strlen(any), "%s", others[i].regex);
+    add_longer_patterns(f, p, any);
+    if (any[0] == '\0')
+        return NULL;
+    snprintf(out, OTHERS_REGEX_MAX, "[ \\t\\r\\n]*(%s)[ \\t\\r\\n]*", any + 1);
+    return out;
 }
 
 /* The strings of the schema as the pattern's hole has them. False: there are none. */
@@ -207,14 +248,14 @@ static bool string_piece(const struct calls_tool *t, const struct call_pattern *
 {
     const enum pattern_kind kind = p->at[pattern_hole(p)].kind;
     struct schema_text how = {.end = argument_end(p)};
-    char others[OTHERS_MAX];
+    char others[OTHERS_REGEX_MAX];
 
     if ((types & ARGUMENT_STRING) == 0 || kind == PATTERN_VALUE_JSON)
         return false;
     if (kind == PATTERN_VALUE_QUOTED)
         return quoted_piece(t, schema, out);
     if (kind != PATTERN_VALUE_STRING)
-        how.others = other_values(types | t->read_types, others);
+        how.others = other_values(t->family, p, types | t->read_types, others);
     return text_piece(t, schema, &how, out);
 }
 

@@ -214,7 +214,7 @@ static struct grammar_piece thought_piece(const struct calls_tool *t)
 {
     struct grammar_piece p = calls_text_piece(t, t->family->message[0]);
 
-    p = grammar_then(t->b, p, regex_piece(t->b, "(?![\\s\\S]*<\\|(end|channel)\\|>)[\\s\\S]*"));
+    p = grammar_then(t->b, p, regex_piece(t->b, "(?![\\s\\S]*<\\|(end|channel)\\|>)[^\\x00]*"));
     p = grammar_then(t->b, p, calls_text_piece(t, t->family->message[1]));
     return grammar_or(t->b, p, grammar_empty(t->b));
 }
