@@ -252,3 +252,22 @@ def test_gpt_oss_with_a_format_beside_tools(gpt_oss):
             jsonschema.validate(json.loads(c["message"]["content"]), schema)
             assert re.fullmatch(THOUGHT + "?\x01<.channel.>\x02final\x01<.message.>\x02{.*}(\x01<.call.>\x02)?", text, re.S), text
     assert seen == {"call", "format"}
+
+
+@pytest.mark.parametrize("tools", [{"tools": None}, {"tool_choice": "none"}], ids=["alone", "beside tools that may not be called"])
+@pytest.mark.parametrize("thinks", [True, False])
+def test_gpt_oss_with_a_format_alone(gpt_oss, thinks, tools):
+    """The format stands in the final channel, behind a thought or none; where thinking is off the prompt has the header."""
+    ids, schema = gpt_oss.ids, SCHEMAS["g"]
+    bias = {str(ids["<|call|>"]): 100, str(ids["<|end|>"]): 6, str(ids["<|channel|>"]): 6}
+    form = {"type": "json_schema", "json_schema": {"name": "a", "schema": schema}}
+    header = THOUGHT + "?\x01<.channel.>\x02final\x01<.message.>\x02" if thinks else ""
+    n_whole = 0
+    for c in answers(gpt_oss, AT_ONCE, logit_bias=bias, response_format=form, **tools, **({} if thinks else {"reasoning_effort": "none"})):
+        text = written(c, ids)
+        if c["finish_reason"] == "length":
+            continue
+        n_whole += 1
+        jsonschema.validate(json.loads(c["message"]["content"]), schema)
+        assert re.fullmatch(header + "{.*}(\x01<.call.>\x02)?", text, re.S), text
+    assert n_whole > 0

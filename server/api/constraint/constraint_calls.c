@@ -268,30 +268,34 @@ static bool is_set(const cJSON *calls, const char *name)
     return cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(calls, name));
 }
 
-/* A text of that schema in place of the calls. */
+/* A text of that schema, behind the header of the final channel if the family has channels. */
+static struct grammar_piece answer_piece(const struct calls_tool *t, const cJSON *answer)
+{
+    struct grammar_piece p = grammar_empty(t->b);
+
+    if (t->family->has_channels && t->family->off[2] != NULL)
+        p = calls_text_piece(t, t->family->off[2]);
+    return grammar_then(t->b, p, grammar_schema(t->b, answer));
+}
+
+/* p, or a text of the answer's schema in its place. */
 static struct grammar_piece or_answer(const struct calls_tool *t, struct grammar_piece p,
                                       const cJSON *answer)
 {
-    struct grammar_piece q;
-
-    if (answer == NULL)
-        return p;
-    q = grammar_empty(t->b);
-    if (t->family->has_channels && t->family->off[2] != NULL)
-        q = calls_text_piece(t, t->family->off[2]);
-    q = grammar_then(t->b, q, grammar_schema(t->b, answer));
-    return grammar_or(t->b, p, q);
+    return answer == NULL ? p : grammar_or(t->b, p, answer_piece(t, answer));
 }
 
 /* Harmony's answers end with the first call. */
 static struct grammar_piece messages_piece(const struct calls_tool *t, const cJSON *calls)
 {
     const cJSON *answer = cJSON_GetObjectItemCaseSensitive(calls, "answer");
-    const uint32_t call = call_rule(t, calls);
     struct grammar_piece p =
         is_set(calls, "thinks") && !t->is_lazy ? thought_piece(t) : grammar_empty(t->b);
-    struct grammar_piece q = grammar_call(t->b, call);
+    struct grammar_piece q;
 
+    if (cJSON_GetObjectItemCaseSensitive(calls, "tools")->child == NULL)
+        return grammar_then(t->b, p, answer_piece(t, answer));
+    q = grammar_call(t->b, call_rule(t, calls));
     return grammar_then(t->b, p, or_answer(t, q, answer));
 }
 

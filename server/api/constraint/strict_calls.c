@@ -41,6 +41,19 @@ static bool is_wanted(const struct params *p)
     return has_answer_format(p) || (p->constraint.kind == CONSTRAINT_NONE && has_strict_tool(p));
 }
 
+static bool wants_thoughts(const struct params *p)
+{
+    return chat_wants_thoughts(p) && p->thinking_budget > 0;
+}
+
+/* Does a format alone have to be written behind the header of a family's final channel? Not where
+ * thinking is off: then the prompt ends with that header. */
+static bool wants_final_channel(const struct params *p, const struct family *f)
+{
+    return f != NULL && f->has_channels && (p->form & PARAMS_TURNS) != 0 && wants_thoughts(p) &&
+           (p->chat.n_tools == 0 || p->tool_choice == TOOL_CHOICE_NONE) && has_answer_format(p);
+}
+
 /* The schema of an answer that is no call, beside the calls. */
 static void add_answer(cJSON *to, const struct constraint_spec *format)
 {
@@ -76,7 +89,8 @@ static void add_tool(cJSON *list, const struct params *p, const struct tool *too
 /* May the call be one of this tool? */
 static bool is_chosen(const struct params *p, const struct tool *tool)
 {
-    return p->tool_choice != TOOL_CHOICE_NAMED || strcmp(tool->name, p->tool_name) == 0;
+    return p->tool_choice != TOOL_CHOICE_NONE &&
+           (p->tool_choice != TOOL_CHOICE_NAMED || strcmp(tool->name, p->tool_name) == 0);
 }
 
 /* Llama's templates take one call a turn. */
@@ -84,11 +98,6 @@ static bool is_single(const struct family *f)
 {
     return f->is_bare && f->section.n == 0 &&
            f->calls[0].at[pattern_hole(&f->calls[0])].kind == PATTERN_OBJECT;
-}
-
-static bool wants_thoughts(const struct params *p)
-{
-    return chat_wants_thoughts(p) && p->thinking_budget > 0;
 }
 
 static void add_calls(cJSON *to, const struct params *p, const struct family *f, bool is_lazy)
@@ -251,6 +260,8 @@ int strict_calls_constrain(struct params *p, const struct output_style *style, s
         p->forces_own_form = true;
         return constrain(p, style->family, false, "tools", e);
     }
+    if (wants_final_channel(p, style->family))
+        return constrain(p, style->family, true, p->constraint.field, e);
     if (!is_wanted(p) || style->family == NULL)
         return 0;
     return constrain(p, style->family, true, has_answer_format(p) ? p->constraint.field : "tools",
