@@ -112,7 +112,7 @@ def test_routes_are_served(doc, server):
         assert r.status == 405 and method in r.headers["Allow"].split(", ")
 
 
-QUERIES = re.compile(r'(?:http_call_query\(\w[\w>-]*, |is_set\(call, |take_day\(call, |take_word\(call, |go_on\(streams, server, call, )"(\w+)"')
+QUERIES = re.compile(r'(?:http_call_query\(\w[\w>-]*, |is_set\(call, |take_day\(call, |take_word\(call, |follow_stream\(streams, server, call, )"(\w+)"')
 
 
 def test_queries_are_those_that_are_read(doc):
@@ -201,7 +201,7 @@ def test_fields_of_the_tokenizer(doc):
     text = source("api/text_endpoints.c")
     for name, function in (("TokenizeRequest", "encode"), ("DetokenizeRequest", "decode")):
         body = re.search(rf"^static int {function}\(.*?^}}", text, re.M | re.S)[0]
-        known = set(re.findall(r'(?:field_find|read_flag)\(body, "(\w+)"', body))
+        known = set(re.findall(r'(?:field_find|read_text_flag)\(body, "(\w+)"', body))
         if name == "TokenizeRequest":
             assert 'field_find(body, "messages")' in text
             known |= {"messages", "model"}  # whose tokens: the router's
