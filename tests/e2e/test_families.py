@@ -268,6 +268,16 @@ def test_what_cannot_be_held_is_refused_by_name(sampler, family, parameters, wor
     assert "the parameters of 'f'" in made["error"] and words in made["error"], made
 
 
+def test_a_text_with_a_bracket_in_front(reader):
+    """Of an argument that may be no list, a text that begins as one ends at its mark like any other."""
+    tool = {"type": "function", "function": {"name": "f", "parameters": {
+        "type": "object", "properties": {"b": {"type": ["integer", "string"]}}}}}
+    for value in ('["O', "[x", '{"a', "{"):
+        text = f"<tool_call>\n<function=f>\n<parameter=b>\n{value}\n</parameter>\n</function>\n</tool_call>"
+        [call] = reader.ask(family="qwen3_coder", text=text, tools=[tool], cuts=True)["calls"]
+        assert call["whole"] and json.loads(call["arguments"]) == {"b": value}
+
+
 def test_a_value_that_begins_another_argument(sampler):
     """MiniCPM writes a value raw, or between marks: a raw one may not begin with the mark, or it would not end."""
     path = next(p for p in FAMILIES if p.stem == "minicpm5")

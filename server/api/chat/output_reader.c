@@ -674,13 +674,16 @@ static void grow_string(struct output_parser *s, size_t sure)
     s->reader.at = s->reader.at > sure ? s->reader.at - sure : 0;
 }
 
-/* Does held[at] stand inside of a string of a list or an object, which may have any text in it? */
+/* Does held[at] stand inside of a string of a list or an object, which may have any text in it? Only
+ * an argument that may be of such a type has one; in another a bracket is a text's first character. */
 static bool is_in_json_string(struct output_parser *s, size_t at)
 {
     struct output_reader *r = &s->reader;
     const char first = s->held.data[n_blanks(s)];
 
-    if (r->is_string || (first != '{' && first != '['))
+    if (first != '{' && first != '[')
+        return false;
+    if ((r->types & (first == '[' ? ARGUMENT_ARRAY : ARGUMENT_OBJECT)) == 0)
         return false;
     for (; r->n_scanned < at; r->n_scanned++)
         json_scan_byte(&r->scan, s->held.data[r->n_scanned]);
