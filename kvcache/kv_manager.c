@@ -350,8 +350,8 @@ int kv_manager_alloc(struct kv_manager *m, struct kv_seq *kv, uint32_t from, uin
         return ERR_AGAIN;
     kv_manager_take(m, n, kv_manager_last(kv), m->scratch);
     n_used = copy_on_write(m, kv, from, m->scratch);
-    /* Where all layers have the window, taking blocks may have evicted the block that was to be
-     * copied from the index: the sequence may write into it then. */
+    /* Taking blocks may have evicted the block that was to be copied from the index, if all layers
+     * have the window: the sequence may write into it then. */
     kv_must(block_pool_give(m->pool, m->scratch + n_used, n_copies - n_used));
     for (uint32_t group = 0; group < m->n_groups; group++)
         for (uint32_t b = kv->table.n; b < kv->table.n + n_new; b++)

@@ -43,7 +43,7 @@ uint32_t kv_store_blocks_for(const struct kv_shape *shape, size_t budget_bytes);
 /* Create the arena. Without layers blocks have no bytes, and there is no mapping. ERR_INVAL: no
  * blocks, or no bytes in a layer; ERR_NOMEM. */
 int kv_store_create(struct kv_store **out, const struct kv_shape *shape, uint32_t n_blocks);
-/* The same with n_private more blocks, ids n_blocks + 1 and on, which no block pool knows: rows of
+/* A store with n_private more blocks, ids n_blocks + 1 and on, which no block pool knows: rows of
  * guesses are written there. They have small pages, so that using one layer of them takes no memory
  * for the others. */
 int kv_store_create_private(struct kv_store **out, const struct kv_shape *shape, uint32_t n_blocks,

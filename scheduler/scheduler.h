@@ -194,7 +194,7 @@ bool sched_can_ever_fit(const struct sched_options *options, uint32_t n_prompt,
  * fit; the caller still owns it. */
 int sched_add(struct sched *s, struct request *r, uint64_t now_us);
 
-/* What a request would find if it arrived now (dry runs). */
+/* Tell what a request would find if it arrived now (dry runs). */
 struct event_probe sched_probe(const struct sched *s, struct request *r);
 
 /* End a request in any state; its blocks are free when this returns. An unknown id is ignored. */

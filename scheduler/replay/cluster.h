@@ -47,8 +47,8 @@ struct cluster_summary { /* totals of one replica, or of all */
     uint64_t prompt_tokens, cached_tokens, generated_tokens;
     uint64_t n_preempted;
     uint64_t ttft_p50_us, ttft_p95_us, ttft_p99_us; /* of requests that got a token */
-    /* The same with requests that timed out before a token or were refused, as if they waited for
-     * ever. */
+    /* The p95 of all requests: those that timed out before a token or were refused count as if they
+     * waited for ever. */
     uint64_t ttft_p95_all_us;
     uint64_t itl_p50_us, itl_p95_us;
     uint64_t span_us;                   /* from the cluster's first arrival to its last end */

@@ -142,7 +142,7 @@ static const struct request_doc {
 /* Replies that are sent as events when the body has "stream": true. */
 static const char *const streamed[] = {"Completion",       "ChatCompletion",    "Response",
                                        "AnthropicMessage", "NativeCompletions"};
-/* The same as lines of JSON, each an object of the same schema. */
+/* Replies that are then sent as lines of JSON, each an object of the reply's schema. */
 static const char *const in_lines[] = {"OllamaGenerated", "OllamaChatted"};
 
 /* ---- writing ---- */

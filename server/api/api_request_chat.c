@@ -20,8 +20,8 @@ static bool has_no_thoughts(const struct params *params)
     return !chat_wants_thoughts(params) || params->thinking_budget == 0;
 }
 
-/* What the sampler has to know of thoughts, where a constraint waits for their end, they have a
- * budget, or their client may end them. */
+/* Tell the sampler of thoughts if a constraint waits for their end, they have a budget, or their
+ * client may end them. */
 static void begin_thought(const struct api_request *p, const struct chat *chat,
                           const struct buf *text, struct prompt *prompt)
 {
