@@ -162,9 +162,9 @@ enum kern_weight {
 
 /* Does the product take quantised activation rows (kern.quantise) instead of float rows? */
 bool kern_weight_is_quantised(enum kern_weight w);
-/* The kind of a product's sums, which bounds its speed: floats, or integers of groups of 32 columns,
- * with a scale for the group or for either half. Without VNNI narrow codes are summed
- * in 16 bits, wide ones in 32. */
+/* The kind of a product's sums, which bounds its speed: floats, or integers of groups of 32
+ * columns, with a scale for the group or for either half. Without VNNI narrow codes are summed in
+ * 16 bits, wide ones in 32. */
 enum kern_product {
     KERN_PRODUCT_FLOAT = 0,
     KERN_PRODUCT_NARROW,

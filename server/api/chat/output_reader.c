@@ -674,8 +674,9 @@ static void grow_string(struct output_parser *s, size_t sure)
     s->reader.at = s->reader.at > sure ? s->reader.at - sure : 0;
 }
 
-/* Does held[at] stand inside of a string of a list or an object, which may have any text in it? Only
- * an argument that may be of such a type has one; in another a bracket is a text's first character. */
+/* Does held[at] stand inside of a string of a list or an object, which may have any text in it?
+ * Only an argument that may be of such a type has one; in another a bracket is a text's first
+ * character. */
 static bool is_in_json_string(struct output_parser *s, size_t at)
 {
     struct output_reader *r = &s->reader;
