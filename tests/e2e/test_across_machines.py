@@ -178,7 +178,8 @@ def bits(r):
 @both_ways
 @pytest.mark.parametrize("kv_type", ["f16", "q4_0"])
 def test_blocks_of_the_store(models, tmp_path, writer, reader, kv_type):
-    flags = ("--kv-store", f"dir:{tmp_path}/store", "--kv-memory", "64m", "--kv-type", kv_type)
+    flags = ("--kv-store", f"dir:{tmp_path}/store", "--kv-memory", "64m", "--kv-type", kv_type,
+             "--kv-store-wait-ms", "60000")
     first, _ = served(writer, models["Q8_0"], *flags)
     names = {f.name: f.read_bytes() for f in (tmp_path / "store").glob("??/*.kv")}
     assert len(names) >= 2 and first["usage"]["prompt_tokens_details"]["cached_tokens"] == 0

@@ -75,8 +75,8 @@ def test_drain_ms_bounds_the_end(start):
     assert "resume" not in error and error["message"] == "the server is shutting down"
     t.join()
     assert whole["r"].status == 503 and int(whole["r"].headers["Retry-After"]) >= 1
-    assert s.process.wait(10) == 0
-    assert 0.3 <= time.monotonic() - begin < 5
+    assert s.process.wait(60) == 0
+    assert 0.3 <= time.monotonic() - begin < 30
     assert "event=stopping reason=drain_ms" in s.read_log()
 
 
