@@ -5,7 +5,7 @@ import pytest
 
 from quire import Server
 from test_chat import ONCE, prompt
-from test_custom_tools import FLAT, FUNCTION, ask, call_text, n_tokens, refusal, says
+from test_custom_tools import FLAT, FUNCTION, ask, call_text, n_tokens, refusal, says, server, shown
 from test_tool_calls import RESPONSES, events
 
 SCHEMA = {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"], "additionalProperties": False}
@@ -37,24 +37,6 @@ REFUSED_ITEMS = {
 HOSTED_TOOLS = ["file_search", "computer", "computer_use_preview", "web_search", "web_search_2025_08_26", "mcp", "code_interpreter",
                 "programmatic_tool_calling", "image_generation", "local_shell", "shell", "web_search_preview",
                 "web_search_preview_2025_03_11", "apply_patch"]
-
-
-@pytest.fixture(scope="module")
-def server():
-    s = Server("--tool-call-parser", "hermes")
-    yield s
-    s.stop()
-
-
-@pytest.fixture(scope="module")
-def shown(tmp_path_factory):
-    """A server whose template shows what it is given."""
-    file = tmp_path_factory.mktemp("search") / "t.jinja"
-    file.write_text("{% for m in messages %}[{{ m.role }}|{{ m.content }}|{{ m.tool_calls | tojson if m.tool_calls }}"
-                    "|{{ m.tool_call_id }}]{% endfor %}{{ tools | tojson }}")
-    s = Server("--chat-template", str(file))
-    yield s
-    s.stop()
 
 
 def function(name, description, parameters):
