@@ -140,8 +140,8 @@ uint64_t kv_manager_needed(const struct kv_manager *m, uint32_t n_tokens);
  * computed its first n_done. */
 uint64_t kv_manager_owed(const struct kv_manager *m, const struct kv_seq *kv, uint32_t n_done,
                          uint32_t n_tokens);
-/* How many tokens behind the first n_done kv_manager_alloc() has blocks for now, in the table or
- * available. */
+/* The number of tokens behind the first n_done that kv_manager_alloc() can hold at this moment, in
+ * blocks of the table or available ones. */
 uint32_t kv_manager_room(const struct kv_manager *m, const struct kv_seq *kv, uint32_t n_done);
 /* Swap slots that a copy of the sequence takes, whose computed tokens are the first n_done. */
 uint32_t kv_manager_n_swapped(const struct kv_manager *m, const struct kv_seq *kv, uint32_t n_done);

@@ -73,7 +73,7 @@ static bool is_far(const struct candidate *c)
     return c->behind > DRAFT_NEAR;
 }
 
-/* Keep the candidates that the model can guess for now and that have no better guess. */
+/* Keep the candidates that the model can guess for in this step and that have no better guess. */
 static void keep_near(const struct sched *s, struct candidates *c)
 {
     uint32_t n = 0;

@@ -89,8 +89,8 @@ int hub_refused(const struct hub_asker *k, const struct hub_answer *a, const cha
                         said(a, text));
     if (a->status == 429)
         return hub_fail(ERR_IO, err, err_len,
-                        "the Hub takes no more requests for now (429)%s: try again in %" PRIu64
-                        " seconds",
+                        "the Hub takes no more requests at the moment (429)%s: try again in "
+                        "%" PRIu64 " seconds",
                         said(a, text), a->retry_after > 0 ? a->retry_after : 60);
     return hub_fail(ERR_IO, err, err_len, "%s: the Hub answers %s with status %ld%s", repo, what,
                     a->status, said(a, text));

@@ -1,5 +1,5 @@
-/* server/api/dry_run.h - POST /v1/plan: what would happen to a completion, or an embedding, if it
- * were asked for now.
+/* server/api/dry_run.h - POST /v1/plan: what would happen to a completion, or an embedding, that
+ * came at this moment.
  *
  * The body is that of /v1/completions or, if it has `input` and no `prompt`, that of
  * /v1/embeddings, read and checked in the same way; nothing is computed.

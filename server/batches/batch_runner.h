@@ -4,9 +4,9 @@
  * it, and take its place while they need it. As many lines run as `room` allows. Batches take
  * turns, line by line; each owner has some batches active at a time, the others wait.
  *
- * A line that is turned away for now (429, 503) starts again when it may; a line whose time was
- * over (408) does too, a few times. Any other reply is its answer. When the server stops, running
- * lines are cancelled, and start again in the next process.
+ * A line that gets 429 or 503 starts again after its Retry-After, a minute at most; a line that
+ * timed out (408) does too, a few times. Any other reply is its answer. When the server stops,
+ * running lines are cancelled, and start again in the next process.
  *
  * Thread: the loop's.
  * Memory: batches (batch_run.h), at most BATCH_STORE_MAX_OPEN.

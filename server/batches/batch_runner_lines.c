@@ -47,7 +47,7 @@ static uint64_t pause_of(const struct local_reply *reply)
     return s > 0 ? s * UINT64_C(1000000) : PAUSE_US;
 }
 
-static bool is_for_now(struct batch_item *item, const struct local_reply *reply)
+static bool may_try_again(struct batch_item *item, const struct local_reply *reply)
 {
     if (reply->status == 408)
         return ++item->n_tries < MAX_TRIES;
@@ -73,7 +73,7 @@ static void on_reply(struct local_call *call, const struct local_reply *reply)
     struct batch_item *item = list_entry(call, struct batch_item, call);
     struct batch_runner *r = batch_runner_of(item->run);
 
-    if (is_for_now(item, reply))
+    if (may_try_again(item, reply))
         put_back(item, pause_of(reply));
     else
         keep_answer(item, reply);

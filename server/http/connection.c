@@ -64,8 +64,8 @@ static enum timeout_kind timeout_of(const struct connection *cn)
     return TIMEOUT_NONE;
 }
 
-/* Start the time limit of what the connection waits for now; a connection that still waits for the
- * same keeps its limit. */
+/* Start the time limit of what the connection waits for; a connection that still waits for the same
+ * keeps its limit. */
 static void set_time_limit(struct connection *cn)
 {
     const enum timeout_kind kind = timeout_of(cn);

@@ -1,8 +1,8 @@
 /* server/storage/request_restorer.h - starts requests of an earlier process again.
  *
  * Each becomes a local call (http/local_call.h) with its old body, in the order of arrival; the
- * call's context is its struct saved_request, and it is answered as soon as it runs. A call that is
- * turned away for now (429, 503) is tried again after 0.2 to 5 seconds. A request that is refused
+ * call's context is its struct saved_request, and it is answered as soon as it runs. A call that
+ * gets 429 or 503 is tried again after 0.2 to 5 seconds. A request that is refused
  * is started once more without its tokens, which takes longer and has the same result; if that
  * fails it is lost, as is a request that this model would answer with other tokens (409), and the
  * log says why.

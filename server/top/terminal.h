@@ -19,7 +19,7 @@
 #include <termios.h>
 
 enum top_event {
-    TOP_NOTHING = 0, /* no more events for now */
+    TOP_NOTHING = 0, /* no more events at the moment */
     TOP_END,         /* a signal, or the terminal is gone */
     TOP_REDRAW,      /* the size changed, or the program goes on after a stop */
     TOP_UP,
