@@ -244,14 +244,35 @@ static void set_forecast_header(struct completion *c)
     http_call_set_header(c->api.call, "X-Predicted-TTFT-Ms", text);
 }
 
-/* The client offers tools, but how the model writes calls is not known. */
+/* Is there a budget for thoughts whose end the engine cannot see? */
+static bool has_lost_budget(const struct completion *c)
+{
+    const uint32_t budget = c->api.request.params.thinking_budget;
+
+    return c->rules.style->think_close != NULL && budget > 0 && budget != THOUGHT_NO_LIMIT &&
+           c->choices[0].prompt->thought.close == TOKEN_NONE;
+}
+
+/* What the client asks for and this model cannot do. NULL: nothing. */
+static const char *warning_of(const struct completion *c)
+{
+    if (c->rules.style == NULL)
+        return NULL;
+    if (c->rules.style->family == NULL && c->rules.finds_calls && !c->rules.has_forced_call)
+        return "tool calls in this model's answers are not read: its chat template shows no way to "
+               "write them that is known; set tool_call_parser";
+    if (has_lost_budget(c))
+        return "the budget for thoughts is not held: the marks around this model's thoughts are "
+               "not tokens of its vocabulary";
+    return NULL;
+}
+
 static void set_warning_header(struct completion *c)
 {
-    if (c->rules.style != NULL && c->rules.style->family == NULL && c->rules.finds_calls &&
-        !c->rules.has_forced_call)
-        http_call_set_header(c->api.call, "X-Warning",
-                             "tool calls in this model's answers are not read: its chat template "
-                             "shows no way to write them that is known; set tool_call_parser");
+    const char *text = warning_of(c);
+
+    if (text != NULL)
+        http_call_set_header(c->api.call, "X-Warning", text);
 }
 
 /* The stream's numbers, and where it is kept. False: there is no room, and the call has been

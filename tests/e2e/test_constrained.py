@@ -134,6 +134,21 @@ def test_malformed(server, fields, param):
     assert r.json["error"]["param"] == param, r.body
 
 
+@pytest.mark.parametrize("param, fields", [
+    ("grammar", {"grammar": 'root ::= "a"'}), ("json_schema", {"json_schema": {"type": "object"}}), ("guided_regex", {"guided_regex": "a"}),
+    ("structured_outputs.choice", {"structured_outputs": {"choice": ["a"]}})])
+@pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "f"}}], ids=["required", "named"])
+def test_a_forced_call_excludes_other_constraints(server, param, fields, choice):
+    """The answer is the call: a constraint of the whole answer would be dropped. One of a text that is no call may stand."""
+    tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}, "additionalProperties": False}}}
+    body = {"messages": [{"role": "user", "content": "x"}], "tools": [tool], "max_tokens": 40}
+    r = server.post("/v1/chat/completions", {**body, **fields, "tool_choice": choice})
+    assert r.status == 400 and r.json["error"]["param"] == param and "tool_choice" in r.json["error"]["message"], r.body
+    assert server.post("/v1/chat/completions", {**body, **fields, "tool_choice": "auto"}).status == 200
+    r = server.post("/v1/chat/completions", {**body, "tool_choice": choice, "response_format": {"type": "json_object"}})
+    assert r.status == 200 and r.json["choices"][0]["message"]["tool_calls"][0]["function"]["name"] == "f", r.body
+
+
 def test_hostile(server):
     """Deep, long and tangled: a quick 400 each, and the server goes on."""
     deep = "(" * 60000

@@ -314,6 +314,16 @@ def test_a_template_chooses_the_family(start, tmp_path):
     assert json.loads(call["function"]["arguments"]) == {"s": "Oslo", "n": 3}
 
 
+def test_a_budget_that_cannot_be_held(start):
+    """The demo model's vocabulary has no token for <think>: the engine does not see a thought end, and the client is told."""
+    s = start("--reasoning-parser", "qwen3")
+    body = {"messages": [{"role": "user", "content": "Once"}], "max_tokens": 3}
+    for fields, is_told in (({}, False), ({"reasoning_budget": 2}, True), ({"reasoning_budget": 0}, False), ({"reasoning_budget": -1}, False)):
+        r = s.post("/v1/chat/completions", {**body, **fields})
+        assert r.status == 200 and ("budget" in (r.headers["X-Warning"] or "")) == is_told, fields
+    assert s.post("/v1/completions", {"prompt": "Once", "max_tokens": 3, "reasoning_budget": 2}).headers["X-Warning"] is None
+
+
 def test_a_family_that_nobody_knows(start):
     """Calls stay text, and whoever offers tools is told."""
     s = start()

@@ -20,25 +20,12 @@ static bool has_strict_tool(const struct params *p)
     return false;
 }
 
-/* Does the client say how an answer that is no call has to look? */
-static bool has_answer_format(const struct params *p)
-{
-    static const char *const fields[] = {"response_format", "text.format", "output_config.format",
-                                         "output_format", "format"};
-
-    if (p->constraint.kind != CONSTRAINT_SCHEMA && p->constraint.kind != CONSTRAINT_JSON)
-        return false;
-    for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
-        if (strcmp(fields[i], p->constraint.field) == 0)
-            return p->constraint.triggers == NULL;
-    return false;
-}
-
 static bool is_wanted(const struct params *p)
 {
     if ((p->form & PARAMS_TURNS) == 0 || p->tool_choice != TOOL_CHOICE_AUTO || p->chat.n_tools == 0)
         return false;
-    return has_answer_format(p) || (p->constraint.kind == CONSTRAINT_NONE && has_strict_tool(p));
+    return params_has_answer_format(p) ||
+           (p->constraint.kind == CONSTRAINT_NONE && has_strict_tool(p));
 }
 
 static bool wants_thoughts(const struct params *p)
@@ -51,7 +38,8 @@ static bool wants_thoughts(const struct params *p)
 static bool wants_final_channel(const struct params *p, const struct family *f)
 {
     return f != NULL && f->has_channels && (p->form & PARAMS_TURNS) != 0 && wants_thoughts(p) &&
-           (p->chat.n_tools == 0 || p->tool_choice == TOOL_CHOICE_NONE) && has_answer_format(p);
+           (p->chat.n_tools == 0 || p->tool_choice == TOOL_CHOICE_NONE) &&
+           params_has_answer_format(p);
 }
 
 /* The schema of an answer that is no call, beside the calls. */
@@ -214,8 +202,8 @@ static int constrain(struct params *p, const struct family *f, bool has_triggers
     json_watch();
     cJSON_Delete(p->forced_schema);
     p->forced_schema = cJSON_CreateObject();
-    add_calls(p->forced_schema, p, f, has_triggers && !has_answer_format(p));
-    if (has_answer_format(p))
+    add_calls(p->forced_schema, p, f, has_triggers && !params_has_answer_format(p));
+    if (params_has_answer_format(p))
         add_answer(p->forced_schema, &p->constraint);
     else if (has_triggers)
         add_triggers(p->forced_schema, p, f);
@@ -264,6 +252,6 @@ int strict_calls_constrain(struct params *p, const struct output_style *style, s
         return constrain(p, style->family, true, p->constraint.field, e);
     if (!is_wanted(p) || style->family == NULL)
         return 0;
-    return constrain(p, style->family, true, has_answer_format(p) ? p->constraint.field : "tools",
-                     e);
+    return constrain(p, style->family, true,
+                     params_has_answer_format(p) ? p->constraint.field : "tools", e);
 }

@@ -280,6 +280,8 @@ int params_take_adapter_item(const struct adapter_set *set, const struct field_p
 
 /* A copy of the schema of a tool's arguments, which it holds to be an object. NULL: no memory. */
 cJSON *params_tool_schema(const struct tool *tool);
+/* Is the constraint a format (response_format and its like) of an answer that is no call? */
+bool params_has_answer_format(const struct params *p);
 
 /* Does an item of Responses' input stand for one that was kept? */
 bool params_is_reference(const cJSON *item);

@@ -183,3 +183,16 @@ int params_settle_lazy(struct params *p, struct api_error *e)
     p->constraint.triggers = p->triggers;
     return 0;
 }
+
+bool params_has_answer_format(const struct params *p)
+{
+    static const char *const fields[] = {"response_format", "text.format", "output_config.format",
+                                         "output_format", "format"};
+
+    if (p->constraint.kind != CONSTRAINT_SCHEMA && p->constraint.kind != CONSTRAINT_JSON)
+        return false;
+    for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
+        if (strcmp(fields[i], p->constraint.field) == 0)
+            return p->constraint.triggers == NULL;
+    return false;
+}

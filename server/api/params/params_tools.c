@@ -330,6 +330,11 @@ int params_force_call(struct params *p, struct api_error *e)
 {
     if (p->tool_choice != TOOL_CHOICE_REQUIRED && p->tool_choice != TOOL_CHOICE_NAMED)
         return 0;
+    if (p->constraint.kind != CONSTRAINT_NONE && !params_has_answer_format(p))
+        return api_error_set(e, 400, p->constraint.field, NULL,
+                             "'%s' and a 'tool_choice' that forces a call exclude each other: the "
+                             "answer is the call; leave out one of them",
+                             p->constraint.field);
     json_watch();
     p->forced_schema = p->tool_choice == TOOL_CHOICE_NAMED
                            ? params_tool_schema(conversation_tool(&p->chat, p->tool_name))
