@@ -1,6 +1,6 @@
 # Libraries that are used where they are installed, unless WITHOUT names them (WITHOUT='libcurl sqlite3'). OPTIONAL lists the
 # files that depend on them.
-OPTIONAL := server/process/syscall_filter.c server/storage/%.c server/batches/%.c \
+OPTIONAL := server/process/syscall_filter.c server/storage/%.c \
             core/hub/%.c server/kv_events/%.c server/engine_io/store_redis.c server/top/client.c
 optional = $(if $(filter $(1),$(WITHOUT)),,$(shell $(PKGCONF) --exists $(1) 2>/dev/null && echo yes))
 # Without libseccomp there is no filter of system calls.
@@ -13,7 +13,7 @@ endif
 ifneq ($(call optional,sqlite3),)
 LIBS    += $(shell $(PKGCONF) --libs sqlite3)
 SQLITE  := -DQUIRE_SQLITE $(shell $(PKGCONF) --cflags sqlite3)
-$(BUILD)/server/storage/%.o $(BUILD)/server/batches/%.o: DEFS = $(SQLITE)
+$(BUILD)/server/storage/%.o: DEFS = $(SQLITE)
 endif
 # Without libcurl nothing is fetched from the Hub (`quire pull`), and no server is asked (`quire top`).
 ifneq ($(call optional,libcurl),)

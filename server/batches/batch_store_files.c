@@ -5,7 +5,6 @@
  * a row without bytes. Uploads reserve their bytes in an atomic counter, since they have no row
  * yet.
  */
-#ifdef QUIRE_SQLITE
 #include "server/batches/batch_store_impl.h"
 
 #include "core/base/err.h"
@@ -107,12 +106,9 @@ int batch_store_end_file(struct batch_store *s, const struct batch_name *name, i
         rc = place_file(s, name->id, fd, e);
     if (rc < 0)
         return rc;
-    rc = batch_store_step(s,
-                          batch_store_bind(s, SQL_ADD_FILE, "ttttiii", name->id, name->owner,
-                                           u->purpose, u->filename, (int64_t)u->bytes,
-                                           batch_store_now(),
-                                           u->keep_s > 0 && wanted < most ? wanted : most),
-                          e);
+    rc = sql_store_run(&s->sql, SQL_ADD_FILE, e, "ttttiii", name->id, name->owner, u->purpose,
+                       u->filename, (int64_t)u->bytes, batch_store_now(),
+                       u->keep_s > 0 && wanted < most ? wanted : most);
     if (rc < 0) {
         batch_store_path(s, name->id, path);
         unlink(path);
@@ -139,10 +135,9 @@ int batch_store_open_file(struct batch_store *s, const struct batch_name *name, 
 
 static int check_unneeded(struct batch_store *s, const char *id, struct api_error *e)
 {
-    sqlite3_stmt *st = batch_store_bind(s, SQL_IS_NEEDED, "t", id);
-    const int rc = batch_store_step(s, st, e);
+    const int rc = sql_store_run(&s->sql, SQL_IS_NEEDED, e, "t", id);
 
-    sqlite3_reset(st);
+    sql_store_reset(&s->sql, SQL_IS_NEEDED);
     if (rc <= 0)
         return rc;
     api_error_set(e, 409, NULL, "file_in_use",
@@ -157,13 +152,11 @@ int batch_store_delete_file(struct batch_store *s, const struct batch_name *name
     int rc = check_unneeded(s, name->id, e);
 
     if (rc == 0)
-        rc = batch_store_step(s,
-                              batch_store_bind(s, SQL_DELETE_FILE, "tti", name->id, name->owner,
-                                               batch_store_now()),
-                              e);
+        rc = sql_store_run(&s->sql, SQL_DELETE_FILE, e, "tti", name->id, name->owner,
+                           batch_store_now());
     if (rc < 0)
         return rc;
-    if (sqlite3_changes(s->db) == 0)
+    if (sql_store_n_changed(&s->sql) == 0)
         return batch_store_not_found(e, "file", name->id);
     batch_store_path(s, name->id, path);
     unlink(path);
@@ -178,29 +171,22 @@ int batch_store_delete_file(struct batch_store *s, const struct batch_name *name
 int batch_store_sweep(struct batch_store *s, struct api_error *e)
 {
     char id[BATCH_STORE_ID], path[BATCH_STORE_PATH];
-    int64_t oldest;
+    const int64_t oldest = batch_store_now() - (int64_t)s->max_days * BATCH_STORE_DAY_S;
     int rc;
 
-    for (;;) {
-        sqlite3_stmt *st = batch_store_bind(s, SQL_OLD_FILE, "i", batch_store_now());
-
-        rc = batch_store_step(s, st, e);
-        if (rc <= 0)
-            break;
-        snprintf(id, sizeof(id), "%s", (const char *)sqlite3_column_text(st, 0));
-        sqlite3_reset(st);
-        rc = batch_store_step(s, batch_store_bind(s, SQL_DROP_FILE, "t", id), e);
+    while ((rc = sql_store_run(&s->sql, SQL_OLD_FILE, e, "i", batch_store_now())) == 1) {
+        snprintf(id, sizeof(id), "%s", sql_store_text(&s->sql, SQL_OLD_FILE, 0));
+        sql_store_reset(&s->sql, SQL_OLD_FILE);
+        rc = sql_store_run(&s->sql, SQL_DROP_FILE, e, "t", id);
         if (rc < 0)
             break;
         batch_store_path(s, id, path);
         unlink(path);
     }
-    oldest = batch_store_now() - (int64_t)s->max_days * BATCH_STORE_DAY_S;
     if (rc == 0)
-        rc = batch_store_step(s, batch_store_bind(s, SQL_DELETE_OLD, "i", oldest), e);
+        rc = sql_store_run(&s->sql, SQL_DELETE_OLD, e, "i", oldest);
     if (rc == 0)
-        rc = batch_store_run(s, SQL_DELETE_UNUSED, e);
+        rc = sql_store_run(&s->sql, SQL_DELETE_UNUSED, e, "");
     batch_store_show_counts(s);
     return rc;
 }
-#endif

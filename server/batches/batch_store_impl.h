@@ -1,5 +1,4 @@
-/* server/batches/batch_store_impl.h - what the files of batch_store.h share: the statements and
- * their steps. For builds with SQLite.
+/* server/batches/batch_store_impl.h - what the files of batch_store.h share.
  *
  * Thread: the store's.
  * Memory: none of its own.
@@ -7,11 +6,10 @@
 #ifndef SERVER_BATCHES_BATCH_STORE_IMPL_H
 #define SERVER_BATCHES_BATCH_STORE_IMPL_H
 
-#include <sqlite3.h>
 #include <stdatomic.h>
 
 #include "server/batches/batch_store.h"
-#include "server/storage/sqlite_file.h"
+#include "server/storage/sql_store.h"
 
 #define BATCH_STORE_DAY_S 86400
 #define BATCH_STORE_PART ".part" /* the end of a file's name during its upload */
@@ -24,23 +22,16 @@ enum batch_statement {
 };
 
 struct batch_store {
-    sqlite3 *db; /* NULL: the disk was full when it should have been opened */
-    sqlite3_stmt *statements[N_BATCH_SQL];
+    struct sql_store sql; /* not open: the disk was full when it should have been opened */
     char folder[BATCH_STORE_PATH - BATCH_STORE_ID - 8]; /* short enough that a path with an id
                                                          * fits */
     uint64_t max_bytes;
     uint32_t max_days;
-    struct sqlite_loss loss; /* at the opening */
+    uint64_t n_lost;                 /* rows and files, at the opening */
     _Atomic uint64_t n_files, bytes; /* as of the last change that has ended */
     _Atomic uint64_t uploading;      /* bytes of uploads, which have no row yet */
 };
 
-/* Bind the parameters of a statement (sqlite_bind.h). */
-sqlite3_stmt *batch_store_bind(struct batch_store *s, enum batch_statement which,
-                               const char *types, ...);
-/* Take one step: 1 with a row, 0 without, or the ERR_* of the database. */
-int batch_store_step(struct batch_store *s, sqlite3_stmt *st, struct api_error *e);
-int batch_store_run(struct batch_store *s, enum batch_statement which, struct api_error *e);
 /* Commit the change if rc is not negative, else roll it back. */
 int batch_store_end_change(struct batch_store *s, int rc, struct api_error *e);
 void batch_store_show_counts(struct batch_store *s);

@@ -4,7 +4,6 @@
  * leave, so that a job that comes late changes nothing. Progress and usage are one transaction, and
  * so are the end and the rows of its answers. A batch's seed is a hash of its id.
  */
-#ifdef QUIRE_SQLITE
 #include "server/batches/batch_store_impl.h"
 
 #include "core/base/err.h"
@@ -16,22 +15,18 @@
 #include <xxhash.h>
 
 static const char *const statuses[] = {
-    [BATCH_ENDS_NOT] = "",
-    [BATCH_COMPLETED] = "completed",
-    [BATCH_FAILED] = "failed",
-    [BATCH_EXPIRED] = "expired",
-    [BATCH_CANCELLED] = "cancelled",
+    [BATCH_ENDS_NOT] = "",       [BATCH_COMPLETED] = "completed", [BATCH_FAILED] = "failed",
+    [BATCH_EXPIRED] = "expired", [BATCH_CANCELLED] = "cancelled",
 };
 
 /* ---- for clients ---- */
 
 static int check_input(struct batch_store *s, const struct batch_name *input, struct api_error *e)
 {
-    sqlite3_stmt *st =
-        batch_store_bind(s, SQL_GET_FILE, "tti", input->id, input->owner, batch_store_now());
-    const int rc = batch_store_step(s, st, e);
+    const int rc =
+        sql_store_run(&s->sql, SQL_GET_FILE, e, "tti", input->id, input->owner, batch_store_now());
 
-    sqlite3_reset(st);
+    sql_store_reset(&s->sql, SQL_GET_FILE);
     if (rc == 0) {
         batch_store_not_found(e, "file", input->id);
         snprintf(e->param, sizeof(e->param), "input_file_id");
@@ -44,13 +39,12 @@ static int check_input(struct batch_store *s, const struct batch_name *input, st
  * take the last place. */
 static int check_open(struct batch_store *s, const char *owner, struct api_error *e)
 {
-    sqlite3_stmt *st = batch_store_bind(s, SQL_COUNT_OPEN, "t", owner);
     const int64_t most = owner[0] != '\0' ? BATCH_STORE_MAX_OPEN_OF_OWNER : BATCH_STORE_MAX_OPEN;
-    const int rc = batch_store_step(s, st, e);
-    const int64_t n = rc == 1 ? sqlite3_column_int64(st, 0) : 0;
-    const int64_t n_own = rc == 1 ? sqlite3_column_int64(st, 1) : 0;
+    const int rc = sql_store_run(&s->sql, SQL_COUNT_OPEN, e, "t", owner);
+    const int64_t n = sql_store_int(&s->sql, SQL_COUNT_OPEN, 0);
+    const int64_t n_own = sql_store_int(&s->sql, SQL_COUNT_OPEN, 1);
 
-    sqlite3_reset(st);
+    sql_store_reset(&s->sql, SQL_COUNT_OPEN);
     if (rc < 0 || (n < BATCH_STORE_MAX_OPEN && n_own < most))
         return rc < 0 ? rc : 0;
     api_error_set(e, 429, NULL, "too_many_batches",
@@ -76,12 +70,9 @@ int batch_store_create(struct batch_store *s, const char *owner, const struct ba
     seed = (int64_t)XXH3_64bits(id, strlen(id));
     for (int kind = 0; kind < BATCH_N_KINDS; kind++)
         batch_store_random_id("file-", answers[kind]);
-    rc = batch_store_step(s,
-                          batch_store_bind(s, SQL_ADD, "tttttttiitti", id, owner, start->key,
-                                           start->endpoint, start->input, start->window,
-                                           start->metadata, now, now + start->window_s,
-                                           answers[BATCH_OUTPUT], answers[BATCH_ERRORS], seed),
-                          e);
+    rc = sql_store_run(&s->sql, SQL_ADD, e, "tttttttiitti", id, owner, start->key, start->endpoint,
+                       start->input, start->window, start->metadata, now, now + start->window_s,
+                       answers[BATCH_OUTPUT], answers[BATCH_ERRORS], seed);
     return rc < 0 ? rc : batch_store_get(s, &name, out, e);
 }
 
@@ -92,13 +83,11 @@ int batch_store_cancel(struct batch_store *s, const struct batch_name *name, str
     bool is_cancelled;
 
     if (rc == 0)
-        rc = batch_store_step(s,
-                              batch_store_bind(s, SQL_CANCEL, "ttii", name->id, name->owner,
-                                               batch_store_now(), (int64_t)BATCH_CANCELLED),
-                              e);
+        rc = sql_store_run(&s->sql, SQL_CANCEL, e, "ttii", name->id, name->owner, batch_store_now(),
+                           (int64_t)BATCH_CANCELLED);
     if (rc < 0)
         return rc;
-    is_cancelled = sqlite3_changes(s->db) > 0;
+    is_cancelled = sql_store_n_changed(&s->sql) > 0;
     buf_clear(out);
     rc = batch_store_get(s, name, out, e);
     if (rc < 0 || is_cancelled || strstr(out->data, "\"status\":\"cancelling\"") != NULL)
@@ -109,61 +98,61 @@ int batch_store_cancel(struct batch_store *s, const struct batch_name *name, str
 
 /* ---- for batch_run.c and batch_runner.c ---- */
 
-static void take_column_text(sqlite3_stmt *st, int i, char *out, size_t size)
+static void take_text(const struct batch_store *s, int column, char *out, size_t size)
 {
-    const char *text = (const char *)sqlite3_column_text(st, i);
-
-    snprintf(out, size, "%s", text != NULL ? text : "");
+    snprintf(out, size, "%s", sql_store_text(&s->sql, SQL_FIND_OPEN, column));
 }
 
-static void take_path(const struct batch_store *s, sqlite3_stmt *st, int i,
-                      char out[BATCH_STORE_PATH])
+static void take_path(const struct batch_store *s, int column, char out[BATCH_STORE_PATH])
 {
     char id[BATCH_STORE_ID];
 
-    take_column_text(st, i, id, sizeof(id));
+    take_text(s, column, id, sizeof(id));
     batch_store_path(s, id, out);
 }
 
-static void take_record(const struct batch_store *s, sqlite3_stmt *st, struct batch_record *out)
+static uint64_t take_number(const struct batch_store *s, int column)
 {
-    const int ending = sqlite3_column_int(st, 13);
+    return (uint64_t)sql_store_int(&s->sql, SQL_FIND_OPEN, column);
+}
 
-    take_column_text(st, 1, out->id, sizeof(out->id));
-    take_column_text(st, 2, out->owner, sizeof(out->owner));
-    take_column_text(st, 3, out->key, sizeof(out->key));
-    take_column_text(st, 4, out->endpoint, sizeof(out->endpoint));
-    take_path(s, st, 5, out->input);
-    take_path(s, st, 6, out->answers[BATCH_OUTPUT]);
-    take_path(s, st, 7, out->answers[BATCH_ERRORS]);
-    out->seed = (uint64_t)sqlite3_column_int64(st, 8);
-    out->expires_s = sqlite3_column_int64(st, 9);
-    out->n_lines = (uint32_t)sqlite3_column_int64(st, 10);
-    out->ends[BATCH_OUTPUT] = (uint64_t)sqlite3_column_int64(st, 11);
-    out->ends[BATCH_ERRORS] = (uint64_t)sqlite3_column_int64(st, 12);
-    out->ending = ending > 0 && ending <= BATCH_CANCELLED ? (enum batch_ending)ending
-                                                          : BATCH_ENDS_NOT;
+static void take_record(const struct batch_store *s, struct batch_record *out)
+{
+    const uint64_t ending = take_number(s, 13);
+
+    take_text(s, 1, out->id, sizeof(out->id));
+    take_text(s, 2, out->owner, sizeof(out->owner));
+    take_text(s, 3, out->key, sizeof(out->key));
+    take_text(s, 4, out->endpoint, sizeof(out->endpoint));
+    take_path(s, 5, out->input);
+    take_path(s, 6, out->answers[BATCH_OUTPUT]);
+    take_path(s, 7, out->answers[BATCH_ERRORS]);
+    out->seed = take_number(s, 8);
+    out->expires_s = (int64_t)take_number(s, 9);
+    out->n_lines = (uint32_t)take_number(s, 10);
+    out->ends[BATCH_OUTPUT] = take_number(s, 11);
+    out->ends[BATCH_ERRORS] = take_number(s, 12);
+    out->ending = ending <= BATCH_CANCELLED ? (enum batch_ending)ending : BATCH_ENDS_NOT;
 }
 
 int batch_store_find_open(struct batch_store *s, const char *id, int64_t *n,
                           struct batch_record *out, struct api_error *e)
 {
-    sqlite3_stmt *st = batch_store_bind(s, SQL_FIND_OPEN, "ti", id, id == NULL ? *n : (int64_t)-1);
-    const int rc = batch_store_step(s, st, e);
+    const int rc =
+        sql_store_run(&s->sql, SQL_FIND_OPEN, e, "ti", id, id == NULL ? *n : (int64_t)-1);
 
     if (rc == 1) {
-        *n = sqlite3_column_int64(st, 0);
-        take_record(s, st, out);
+        *n = sql_store_int(&s->sql, SQL_FIND_OPEN, 0);
+        take_record(s, out);
     }
-    sqlite3_reset(st);
+    sql_store_reset(&s->sql, SQL_FIND_OPEN);
     return rc;
 }
 
 int batch_store_set_lines(struct batch_store *s, const char *id, uint32_t n_lines,
                           struct api_error *e)
 {
-    return batch_store_step(
-        s, batch_store_bind(s, SQL_SET_LINES, "tii", id, batch_store_now(), (int64_t)n_lines), e);
+    return sql_store_run(&s->sql, SQL_SET_LINES, e, "tii", id, batch_store_now(), (int64_t)n_lines);
 }
 
 /* Update progress and usage within a transaction. */
@@ -171,27 +160,20 @@ static int set_progress(struct batch_store *s, const char *id, const struct batc
                         struct api_error *e)
 {
     const struct batch_usage *u = &p->usage;
-    int rc = batch_store_step(s,
-                              batch_store_bind(s, SQL_SET_PROGRESS, "tiiii", id,
-                                               (int64_t)p->n_done[BATCH_OUTPUT],
-                                               (int64_t)p->n_done[BATCH_ERRORS],
-                                               (int64_t)p->ends[BATCH_OUTPUT],
-                                               (int64_t)p->ends[BATCH_ERRORS]),
-                              e);
+    int rc = sql_store_run(&s->sql, SQL_SET_PROGRESS, e, "tiiii", id,
+                           (int64_t)p->n_done[BATCH_OUTPUT], (int64_t)p->n_done[BATCH_ERRORS],
+                           (int64_t)p->ends[BATCH_OUTPUT], (int64_t)p->ends[BATCH_ERRORS]);
 
     if (rc == 0)
-        rc = batch_store_step(s,
-                              batch_store_bind(s, SQL_SET_USAGE, "tiiii", id, (int64_t)u->n_input,
-                                               (int64_t)u->n_cached, (int64_t)u->n_output,
-                                               (int64_t)u->n_reasoning),
-                              e);
+        rc = sql_store_run(&s->sql, SQL_SET_USAGE, e, "tiiii", id, (int64_t)u->n_input,
+                           (int64_t)u->n_cached, (int64_t)u->n_output, (int64_t)u->n_reasoning);
     return rc;
 }
 
 int batch_store_set_progress(struct batch_store *s, const char *id,
                              const struct batch_progress *progress, struct api_error *e)
 {
-    int rc = batch_store_run(s, SQL_BEGIN, e);
+    int rc = sql_store_begin(&s->sql, e);
 
     if (rc == 0)
         rc = set_progress(s, id, progress, e);
@@ -201,8 +183,7 @@ int batch_store_set_progress(struct batch_store *s, const char *id,
 int batch_store_set_ending(struct batch_store *s, const char *id, enum batch_ending ending,
                            struct api_error *e)
 {
-    return batch_store_step(
-        s, batch_store_bind(s, SQL_SET_ENDING, "tii", id, (int64_t)ending, batch_store_now()), e);
+    return sql_store_run(&s->sql, SQL_SET_ENDING, e, "tii", id, (int64_t)ending, batch_store_now());
 }
 
 static void add_error_list(const struct buf *errors, struct buf *out)
@@ -217,27 +198,26 @@ static int add_answers(struct batch_store *s, const char *id, struct api_error *
     int rc = 0;
 
     for (int64_t kind = 0; rc == 0 && kind < BATCH_N_KINDS; kind++)
-        rc = batch_store_step(s,
-                              batch_store_bind(s, SQL_ADD_ANSWERS, "tiii", id, kind,
-                                               batch_store_now(), batch_store_keep_until(s)),
-                              e);
+        rc = sql_store_run(&s->sql, SQL_ADD_ANSWERS, e, "tiii", id, kind, batch_store_now(),
+                           batch_store_keep_until(s));
     return rc;
 }
 
 /* Remove the files of answers that are empty, and get no row. */
 static void remove_unused(struct batch_store *s, const char *id)
 {
-    sqlite3_stmt *st = batch_store_bind(s, SQL_UNUSED_ANSWERS, "t", id);
     char path[BATCH_STORE_PATH];
     struct api_error ignored = {0};
 
-    if (batch_store_step(s, st, &ignored) == 1)
-        for (int kind = 0; kind < BATCH_N_KINDS; kind++)
-            if (sqlite3_column_type(st, kind) != SQLITE_NULL) {
-                take_path(s, st, kind, path);
+    if (sql_store_run(&s->sql, SQL_UNUSED_ANSWERS, &ignored, "t", id) == 1)
+        for (int kind = 0; kind < BATCH_N_KINDS; kind++) {
+            const char *unused = sql_store_text(&s->sql, SQL_UNUSED_ANSWERS, kind);
+
+            batch_store_path(s, unused, path);
+            if (unused[0] != '\0')
                 unlink(path);
-            }
-    sqlite3_reset(st);
+        }
+    sql_store_reset(&s->sql, SQL_UNUSED_ANSWERS);
 }
 
 int batch_store_end(struct batch_store *s, const char *id, enum batch_ending ending,
@@ -245,7 +225,7 @@ int batch_store_end(struct batch_store *s, const char *id, enum batch_ending end
                     struct api_error *e)
 {
     struct buf list;
-    int rc = batch_store_run(s, SQL_BEGIN, e);
+    int rc = sql_store_begin(&s->sql, e);
 
     buf_init(&list, SIZE_MAX / 2);
     if (errors != NULL && errors->len > 0)
@@ -253,10 +233,8 @@ int batch_store_end(struct batch_store *s, const char *id, enum batch_ending end
     if (rc == 0)
         rc = set_progress(s, id, progress, e);
     if (rc == 0)
-        rc = batch_store_step(s,
-                              batch_store_bind(s, SQL_END, "ttti", id, statuses[ending],
-                                               list.len > 0 ? list.data : NULL, batch_store_now()),
-                              e);
+        rc = sql_store_run(&s->sql, SQL_END, e, "ttti", id, statuses[ending],
+                           list.len > 0 ? list.data : NULL, batch_store_now());
     if (rc == 0)
         rc = add_answers(s, id, e);
     rc = batch_store_end_change(s, rc, e);
@@ -265,4 +243,3 @@ int batch_store_end(struct batch_store *s, const char *id, enum batch_ending end
         remove_unused(s, id);
     return rc;
 }
-#endif

@@ -21,10 +21,11 @@
 #ifndef SERVER_STORAGE_SQLITE_FILE_H
 #define SERVER_STORAGE_SQLITE_FILE_H
 
-#include <sqlite3.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+struct sqlite3;
 
 #define SQLITE_FILE_CHECKED (INT64_C(256) << 20)
 
@@ -61,11 +62,11 @@ struct sqlite_loss {
 /* ERR_BUSY: another process has it. ERR_FORMAT: another kind of database, or a newer one.
  * ERR_AGAIN: the disk is full, or takes no writes now (a quota, a limit of the process). ERR_IO,
  * ERR_NOMEM. On failure *out may be a database to be closed, or NULL. */
-int sqlite_file_open(sqlite3 **out, const char *path, const struct sqlite_form *form,
+int sqlite_file_open(struct sqlite3 **out, const char *path, const struct sqlite_form *form,
                      struct sqlite_loss *loss, char *err, size_t err_len);
 
 /* Why the last call failed: SQLite's message, or that the file is damaged. In that case the file is
  * marked for the next opening, and the transaction under way is rolled back. */
-const char *sqlite_file_fail(sqlite3 *db);
+const char *sqlite_file_fail(struct sqlite3 *db);
 
 #endif

@@ -24,8 +24,8 @@ struct usage_keeper {
     struct worker_job job;
     uv_timer_t timer;
     bool is_running, has_failed;
-    int rc; /* of the job, with its sentence */
-    char err[300];
+    int rc; /* of the job */
+    struct api_error error;
     uint32_t n;
     struct usage_row taken[USAGE_SAVE_ROWS];   /* [n] the rows that the job saves, for the ledger */
     struct usage_saved saved[USAGE_SAVE_ROWS]; /* the same rows, for the file */
@@ -37,7 +37,7 @@ static void on_usage_keeper_work(struct worker_job *job)
 {
     struct usage_keeper *k = list_entry(job, struct usage_keeper, job);
 
-    k->rc = usage_store_save(k->store, k->saved, k->n, k->err, sizeof(k->err));
+    k->rc = usage_store_save(k->store, k->saved, k->n, &k->error);
 }
 
 static void wait_for(struct usage_keeper *k, uint64_t ms);
@@ -51,7 +51,8 @@ static void on_usage_keeper_done(struct worker_job *job)
     if (k->rc < 0)
         usage_ledger_give_back(k->ledger, k->taken, k->n);
     if (k->rc < 0 && !k->has_failed)
-        log_error("usage", "event=not-saved reason=%s", log_quote(quoted, sizeof(quoted), k->err));
+        log_error("usage", "event=not-saved reason=%s",
+                  log_quote(quoted, sizeof(quoted), k->error.message));
     if (k->rc == 0 && k->has_failed)
         log_info("usage", "event=saved-again");
     k->has_failed = k->rc < 0;
@@ -135,8 +136,11 @@ int usage_keeper_open(struct usage_keeper **out, uv_loop_t *loop, struct usage_l
     k->timer.data = k;
     *out = k;
     rc = usage_store_open(&k->store, path, err, err_len);
-    if (rc == 0)
-        rc = usage_store_load(k->store, ledger, err, err_len);
+    if (rc == 0) {
+        rc = usage_store_load(k->store, ledger, &k->error);
+        if (rc < 0)
+            snprintf(err, err_len, "'%.200s': %s", path, k->error.message);
+    }
     if (rc == 0) {
         rc = worker_pool_create(&k->pool, &pool);
         if (rc < 0)

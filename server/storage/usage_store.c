@@ -1,61 +1,56 @@
 /* server/storage/usage_store.c - see usage_store.h.
  *
  * One table whose key is day and owner; a save replaces whole rows, so that saving a row twice does
- * no harm. All rows of a save are one transaction. The keeper's thread calls after the start. A
- * build without SQLite has usage_store_none.c in its place.
+ * no harm. All rows of a save are one transaction. The keeper's thread calls after the start.
  */
-#ifdef QUIRE_SQLITE
 #include "server/storage/usage_store.h"
 
 #include "core/base/err.h"
 #include "core/base/mem.h"
-#include "server/storage/sqlite_file.h"
+#include "server/storage/sql_store.h"
 
 #include <stdio.h>
-#include <string.h>
 
 #define COLUMNS                                                                                    \
     "day,owner,requests,prompt_tokens,computed_tokens,cached_tokens,generated_tokens,compute_us,"  \
     "block_us,cpu_us"
 
 static const struct sqlite_table tables[] = {
-    {"usage", 10, true, "INSERT OR IGNORE INTO usage(" COLUMNS ")"
-                        " VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10)"},
+    {"usage", 10, true,
+     "INSERT OR IGNORE INTO usage(" COLUMNS ")"
+     " VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10)"},
 };
 
-static const struct sqlite_form form = {
-    .what = "usage",
-    .application_id = 0x51554955, /* "QUIU" */
-    .version = 1,
-    .schema = "CREATE TABLE IF NOT EXISTS usage(day INTEGER NOT NULL, owner TEXT NOT NULL,"
-              " requests INTEGER NOT NULL, prompt_tokens INTEGER NOT NULL,"
-              " computed_tokens INTEGER NOT NULL, cached_tokens INTEGER NOT NULL,"
-              " generated_tokens INTEGER NOT NULL, compute_us INTEGER NOT NULL,"
-              " block_us INTEGER NOT NULL, cpu_us INTEGER NOT NULL,"
-              " PRIMARY KEY(day,owner)) WITHOUT ROWID;",
-    .tables = tables,
-    .n_tables = 1,
+enum statement { SQL_LOAD, SQL_SAVE, N_SQL };
+
+static const char *const texts[N_SQL] = {
+    /* The latest days, in ascending order. */
+    [SQL_LOAD] = "SELECT * FROM (SELECT " COLUMNS " FROM usage ORDER BY day DESC LIMIT ?1)"
+                 " ORDER BY day",
+    [SQL_SAVE] = "INSERT OR REPLACE INTO usage(" COLUMNS ") VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10)",
 };
 
-/* The latest days, in ascending order. */
-static const char load_sql[] = "SELECT * FROM (SELECT " COLUMNS " FROM usage"
-                               " ORDER BY day DESC LIMIT ?1) ORDER BY day";
-static const char save_sql[] = "INSERT OR REPLACE INTO usage(" COLUMNS ")"
-                               " VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10)";
+static const struct sql_store_form form = {
+    .file.what = "usage",
+    .file.application_id = 0x51554955, /* "QUIU" */
+    .file.version = 1,
+    .file.schema = "CREATE TABLE IF NOT EXISTS usage(day INTEGER NOT NULL, owner TEXT NOT NULL,"
+                   " requests INTEGER NOT NULL, prompt_tokens INTEGER NOT NULL,"
+                   " computed_tokens INTEGER NOT NULL, cached_tokens INTEGER NOT NULL,"
+                   " generated_tokens INTEGER NOT NULL, compute_us INTEGER NOT NULL,"
+                   " block_us INTEGER NOT NULL, cpu_us INTEGER NOT NULL,"
+                   " PRIMARY KEY(day,owner)) WITHOUT ROWID;",
+    .file.tables = tables,
+    .file.n_tables = 1,
+    .statements = texts,
+    .n_statements = N_SQL,
+    .subject = "the usage",
+    .setting = "usage_db",
+};
 
 struct usage_store {
-    sqlite3 *db;
-    sqlite3_stmt *save;
-    struct sqlite_loss loss; /* at the opening */
+    struct sql_store sql;
 };
-
-static int say_usage(struct usage_store *s, char *err, size_t err_len)
-{
-    const int rc = sqlite3_errcode(s->db) == SQLITE_NOMEM ? ERR_NOMEM : ERR_IO;
-
-    snprintf(err, err_len, "the usage cannot be read or written: %s", sqlite_file_fail(s->db));
-    return rc;
-}
 
 int usage_store_open(struct usage_store **out, const char *path, char *err, size_t err_len)
 {
@@ -65,11 +60,7 @@ int usage_store_open(struct usage_store **out, const char *path, char *err, size
     *out = NULL;
     if (s == NULL)
         return snprintf(err, err_len, "no memory for the usage"), ERR_NOMEM;
-    rc = sqlite_file_open(&s->db, path, &form, &s->loss, err, err_len);
-    if (rc == 0 && sqlite3_prepare_v2(s->db, save_sql, -1, &s->save, NULL) != SQLITE_OK) {
-        snprintf(err, err_len, "'%s' is no database of usage: %s", path, sqlite3_errmsg(s->db));
-        rc = ERR_FORMAT;
-    }
+    rc = sql_store_open(&s->sql, &form, path, err, err_len);
     if (rc < 0)
         usage_store_close(&s);
     *out = s;
@@ -82,86 +73,60 @@ void usage_store_close(struct usage_store **store)
 
     if (s == NULL)
         return;
-    sqlite3_finalize(s->save);
-    sqlite3_close(s->db);
+    sql_store_close(&s->sql);
     mem_free(s);
     *store = NULL;
 }
 
 uint64_t usage_store_n_lost(const struct usage_store *s)
 {
-    return s->loss.n_rows;
+    return s->sql.loss.n_rows;
 }
 
 /* ---- rows ---- */
 
-/* Pointers to the amounts, in the order of the columns. */
-static void list_amounts(struct usage_amounts *a, uint64_t *list[8])
+static uint64_t amount(const struct usage_store *s, int column)
 {
-    uint64_t *const all[] = {&a->requests,
-                             &a->prompt_tokens,
-                             &a->engine.computed_tokens,
-                             &a->engine.cached_tokens,
-                             &a->engine.generated_tokens,
-                             &a->engine.compute_us,
-                             &a->engine.block_us,
-                             &a->cpu_us};
-
-    memcpy(list, all, sizeof(all));
+    return (uint64_t)sql_store_int(&s->sql, SQL_LOAD, column);
 }
 
-int usage_store_load(struct usage_store *s, struct usage_ledger *l, char *err, size_t err_len)
+int usage_store_load(struct usage_store *s, struct usage_ledger *l, struct api_error *e)
 {
-    sqlite3_stmt *st = NULL;
-    int rc = sqlite3_prepare_v2(s->db, load_sql, -1, &st, NULL);
+    int rc = sql_store_run(&s->sql, SQL_LOAD, e, "i", (int64_t)USAGE_MAX_ROWS);
 
-    if (rc == SQLITE_OK)
-        rc = sqlite3_bind_int(st, 1, USAGE_MAX_ROWS);
-    while (rc == SQLITE_OK && (rc = sqlite3_step(st)) == SQLITE_ROW) {
-        const char *owner = (const char *)sqlite3_column_text(st, 1);
-        struct usage_amounts a;
-        uint64_t *list[8];
+    for (; rc == 1; rc = sql_store_next(&s->sql, SQL_LOAD, e)) {
+        const struct usage_amounts a = {.requests = amount(s, 2),
+                                        .prompt_tokens = amount(s, 3),
+                                        .engine.computed_tokens = amount(s, 4),
+                                        .engine.cached_tokens = amount(s, 5),
+                                        .engine.generated_tokens = amount(s, 6),
+                                        .engine.compute_us = amount(s, 7),
+                                        .engine.block_us = amount(s, 8),
+                                        .cpu_us = amount(s, 9)};
 
-        list_amounts(&a, list);
-        for (int i = 0; i < 8; i++)
-            *list[i] = (uint64_t)sqlite3_column_int64(st, i + 2);
-        usage_ledger_restore(l, owner != NULL ? owner : "", sqlite3_column_int(st, 0), &a);
-        rc = SQLITE_OK;
+        usage_ledger_restore(l, sql_store_text(&s->sql, SQL_LOAD, 1), (int32_t)amount(s, 0), &a);
     }
-    if (rc != SQLITE_DONE)
-        rc = say_usage(s, err, err_len);
-    sqlite3_finalize(st);
-    return rc == SQLITE_DONE ? 0 : rc;
-}
-
-static int save_row(struct usage_store *s, const struct usage_saved *row)
-{
-    struct usage_amounts a = row->row.amounts;
-    uint64_t *list[8];
-    int rc;
-
-    list_amounts(&a, list);
-    sqlite3_bind_int(s->save, 1, row->row.day);
-    sqlite3_bind_text(s->save, 2, row->owner, -1, SQLITE_STATIC);
-    for (int i = 0; i < 8; i++)
-        sqlite3_bind_int64(s->save, i + 3, (int64_t)*list[i]);
-    rc = sqlite3_step(s->save);
-    sqlite3_reset(s->save);
-    return rc == SQLITE_DONE ? 0 : ERR_IO;
-}
-
-int usage_store_save(struct usage_store *s, const struct usage_saved *rows, uint32_t n, char *err,
-                     size_t err_len)
-{
-    int rc = sqlite3_exec(s->db, "BEGIN IMMEDIATE", NULL, NULL, NULL) == SQLITE_OK ? 0 : ERR_IO;
-
-    for (uint32_t i = 0; rc == 0 && i < n; i++)
-        rc = save_row(s, &rows[i]);
-    if (rc == 0 && sqlite3_exec(s->db, "COMMIT", NULL, NULL, NULL) == SQLITE_OK)
-        return 0;
-    rc = say_usage(s, err, err_len);
-    if (sqlite3_get_autocommit(s->db) == 0)
-        sqlite3_exec(s->db, "ROLLBACK", NULL, NULL, NULL);
     return rc;
 }
-#endif
+
+static int save_row(struct usage_store *s, const struct usage_saved *row, struct api_error *e)
+{
+    const struct usage_amounts *a = &row->row.amounts;
+    const struct usage *u = &a->engine;
+
+    return sql_store_run(&s->sql, SQL_SAVE, e, "itiiiiiiii", (int64_t)row->row.day, row->owner,
+                         (int64_t)a->requests, (int64_t)a->prompt_tokens,
+                         (int64_t)u->computed_tokens, (int64_t)u->cached_tokens,
+                         (int64_t)u->generated_tokens, (int64_t)u->compute_us, (int64_t)u->block_us,
+                         (int64_t)a->cpu_us);
+}
+
+int usage_store_save(struct usage_store *s, const struct usage_saved *rows, uint32_t n,
+                     struct api_error *e)
+{
+    int rc = sql_store_begin(&s->sql, e);
+
+    for (uint32_t i = 0; rc == 0 && i < n; i++)
+        rc = save_row(s, &rows[i], e);
+    return sql_store_end(&s->sql, rc, e);
+}

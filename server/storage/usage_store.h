@@ -4,10 +4,10 @@
  * The file is locked for this process. Saved rows survive any end of the process.
  *
  * Thread: any, one call at a time; every call may wait for a disk, so never the I/O thread's,
- * except
- *         for those before the loop.
+ *         except for those before the loop.
  * Memory: SQLite's.
- * Errors: a sentence in `err`.
+ * Errors: opening fails with a sentence, the other calls with one in *e (sql_store.h). They log
+ *         nothing, since a save that fails is repeated every few seconds.
  */
 #ifndef SERVER_STORAGE_USAGE_STORE_H
 #define SERVER_STORAGE_USAGE_STORE_H
@@ -15,6 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "server/http/error.h"
 #include "server/storage/usage_ledger.h"
 
 struct usage_store;
@@ -27,7 +28,7 @@ void usage_store_close(struct usage_store **s);
 uint64_t usage_store_n_lost(const struct usage_store *s);
 
 /* Add the rows of the file, at most USAGE_MAX_ROWS of the latest days, to an empty ledger. */
-int usage_store_load(struct usage_store *s, struct usage_ledger *l, char *err, size_t err_len);
+int usage_store_load(struct usage_store *s, struct usage_ledger *l, struct api_error *e);
 
 struct usage_saved { /* a row with its owner's name */
     struct usage_row row;
@@ -35,7 +36,7 @@ struct usage_saved { /* a row with its owner's name */
 };
 
 /* Save all rows or none; they replace those of the file. */
-int usage_store_save(struct usage_store *s, const struct usage_saved *rows, uint32_t n, char *err,
-                     size_t err_len);
+int usage_store_save(struct usage_store *s, const struct usage_saved *rows, uint32_t n,
+                     struct api_error *e);
 
 #endif
