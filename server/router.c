@@ -81,20 +81,20 @@ static void take_keep_alive(struct server *s, struct served_model *h, struct htt
 
 static void on_scanned(struct server *s, struct http_call *call, struct body_scan scan)
 {
-    const struct model_work *work = http_call_arg(call);
+    const struct wire_format *format = http_call_arg(call);
     struct served_model *h;
 
-    if (work->wire_format == &wire_ollama_show && scan.model == NULL) {
+    if (format == &wire_ollama_show && scan.model == NULL) {
         scan.model = scan.name;
         scan.n_model = scan.n_name;
     }
     h = model_router_by_body(s->models, s->opt.n_models, call, &scan);
     if (h != NULL)
-        take_keep_alive(s, h, call, work->wire_format->form, &scan);
+        take_keep_alive(s, h, call, format->form, &scan);
     if (h == NULL)
         s->server_counts.rejections[REJECTION_INVALID]++;
     else
-        model_set_start(&s->set, h, call, work, &scan);
+        model_set_start(&s->set, h, call, format, &scan);
 }
 
 struct scan_job {
@@ -364,8 +364,7 @@ static void on_health(void *ud, struct http_call *call)
     }
     for (uint32_t i = 0; trouble == NULL && i < s->opt.n_models; i++)
         trouble = served_model_trouble(&s->models[i]);
-    if (trouble == NULL &&
-        info_is_stuck(response_keeper_oldest_us(s->keeper), INFO_STUCK_DISK_US))
+    if (trouble == NULL && info_is_stuck(response_keeper_oldest_us(s->keeper), INFO_STUCK_DISK_US))
         trouble = "the file of kept responses has not answered for a minute";
     if (trouble == NULL &&
         info_is_stuck(usage_keeper_oldest_us(s->usage_keeper), INFO_STUCK_DISK_US))
@@ -502,17 +501,12 @@ static void on_metrics(void *ud, struct http_call *call)
     on_kept, &(const enum kept_responses_page){KEPT_RESPONSES_##page}, HTTP_SMALL_BODY
 #define BATCHES(page)                                                                              \
     on_batches, &(const enum batch_page_kind){BATCH_PAGE_##page}, BATCH_PAGE_MAX_BODY
-#define WORK(start, format) on_work_route, &(const struct model_work){start, &wire_##format}, 0
-#define COMPLETION(format) WORK(completion_start, format)
-#define DRY_RUN(format) WORK(dry_run_start, format)
-#define TEXT(format) WORK(text_endpoints_start, format)
+#define WORK(format) on_work_route, &wire_##format, 0
 #define ERRORS(flags)                                                                              \
-    ((flags) & AUTH_ANTHROPIC ? anthropic_messages_error                                           \
-     : (flags) & AUTH_OLLAMA  ? ollama_error                                                       \
-                              : NULL)
+    ((flags)&AUTH_ANTHROPIC ? anthropic_messages_error : (flags)&AUTH_OLLAMA ? ollama_error : NULL)
 #define ID_HEADER(flags) ((flags) & (AUTH_ANTHROPIC | AUTH_BY_VERSION) ? "Request-Id" : NULL)
 #define TYPE(flags) ((flags) & (AUTH_OLLAMA | AUTH_UPLOAD)) != 0
-#define BODY(flags) TYPE(flags), ((flags) & AUTH_UPLOAD) != 0 ? on_upload_piece : NULL
+#define BODY(flags) TYPE(flags), ((flags)&AUTH_UPLOAD) != 0 ? on_upload_piece : NULL
 
 static const struct http_route routes[] = {
 #define ROUTE(path, also, tail, methods, id, handler, flags, body, reply, text)                    \

@@ -534,7 +534,7 @@ static int open_models(struct server *s, char *err, size_t err_len)
 
     if (rc < 0)
         snprintf(err, err_len, "no memory for %u tenants", s->opt.max_tenants);
-    s->shared = (struct served_model_shared){.options = &s->opt,
+    s->shared = (struct engine_shared){.options = &s->opt,
                                              .loop = &s->loop,
                                              .tenants = s->tenants,
                                              .usage = s->usage,

@@ -19,6 +19,7 @@
 #include "server/process/loop_guard.h"
 #include "server/process/worker_pool.h"
 #include "server/storage/request_keeper.h"
+#include "server/api/engine_client.h"
 #include "server/models/served_model.h"
 #include "server/server.h"
 
@@ -53,7 +54,7 @@ struct server {
     struct batch_pages batch_pages;
     struct metrics_server server_counts;
     struct served_model models[SERVER_MAX_MODELS]; /* [opt.n_models] */
-    struct served_model_shared shared;       /* for served_model_open() */
+    struct engine_shared shared;       /* for served_model_open() */
     struct worker_job reload;                /* reads the settings */
     bool is_reloading, reloads_again;        /* again: another signal came meanwhile */
     uv_work_t keys_work;                     /* reads the file of keys */

@@ -84,7 +84,7 @@ void debug_ask(struct debug *g, struct http_call *call, enum debug_page page)
 
 static const char *tenant_name(void *ud, uint32_t tenant)
 {
-    return tenants_name(((struct engine_client *)ud)->tenants, tenant);
+    return tenants_name(((struct engine_client *)ud)->shared->tenants, tenant);
 }
 
 static const char *request_name(void *ud, uint64_t id)

@@ -144,7 +144,7 @@ enum admission admission_decide(struct engine_client *engine, struct api_call *a
     tenant = api_call_set_tenant(api);
     if (is_dry)
         return ADMISSION_YES;
-    if (tenants_check(engine->tenants, tenant, n, &why->error) < 0)
+    if (tenants_check(engine->shared->tenants, tenant, n, &why->error) < 0)
         return refuse_limit(why, REJECTION_TENANT_LIMIT);
     if (check_key(api, why) == ADMISSION_NO)
         return ADMISSION_NO;

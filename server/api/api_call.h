@@ -1,13 +1,8 @@
-/* server/api/api_call.h - one call whose body asks for work in the form of a completion: who calls,
- * since when, with which limits, and the api_request that its body becomes.
+/* server/api/api_call.h - who calls, since when, with which limits, and the api_request that the
+ * call's body becomes: the part of a completion (completion.h) that knows HTTP, keys and tenants.
  *
- * Parsing (body -> JSON -> params -> tokens -> requests) is a pure function of the body and two
- * headers. The I/O thread does it for a short body as long as a moment's budget allows; else
- * threads of a pool do: those of constraint_pool for bodies that ask for a constraint, those of
- * text_pool for others. One that goes on from kept responses is parsed again when these have been
- * looked up. One whose adapter is not in memory waits, without a thread, until that was read. What
- * is refused is answered here. Embedded as the first member of what goes on with it (a completion,
- * a dry run).
+ * completion_parse.c fills it in. Its functions keep the accounts of the call: the key, the tenant,
+ * the memory outside the KV cache, the access log.
  *
  * Thread: the loop's, except parsing.
  * Memory: bounded by max_body, and by 128 choices of at most max_context tokens.
@@ -29,37 +24,33 @@
 #include "server/storage/saved_requests.h"
 #include "server/storage/response_keeper.h"
 
-struct body_scan;
 struct engine_client;
-struct engine_probe;
 struct http_call;
 struct refusal;
 struct wire_format;
 
 struct api_call {
     struct engine_client *engine;
-    struct http_call *call; /* NULL once it is answered or its client has gone (api_call_leave) */
+    struct http_call *call; /* NULL once it is answered or its client has gone */
     uint64_t arrival_us;
     char request_id[132];
     struct api_request request;
-    const struct wire_format *wire_format;
-    struct key *key;           /* held; NULL = the server has no keys */
-    struct access_work report; /* for the log; */
-    bool has_report;           /* then this says so */
-    struct buf body;           /* empty once it is parsed, but where engine->requests may want it */
+    const struct wire_format *wire_format; /* the route's; request.wire_format is the body's */
+    struct key *key;                       /* held; NULL: the server has no keys */
+    struct access_work report;             /* for the access log, if has_report */
+    bool has_report;
+    struct buf body; /* empty once it is parsed, unless engine->shared->requests may save it */
     /* private */
     struct key_use use;
     struct access *access;
-    void (*ready)(struct api_call *api);
-    struct worker_job job;
+    struct worker_job job; /* parses the body; later it renders a large answer */
     struct budget budget;
     struct memory_share share;
-    bool is_constrained;         /* who parses it */
-    bool is_local;               /* the server's own work: it goes last */
+    bool is_constrained; /* the constraint pool parses the body, else the text pool */
+    bool is_local;       /* the server itself calls: the request gets the lowest priority */
     struct adapter_wait adapter_wait;
-    struct list adapter_link; /* then: of engine_client.adapter_waits, and it calls */
-    void (*adapted)(struct api_call *api);
-    struct response_job look_up; /* of what it goes on from */
+    struct list adapter_link;    /* of engine_client.adapter_waits while it waits */
+    struct response_job look_up; /* reads the kept responses that the call continues */
     struct response_wish wish;
     struct buf kept;
     struct api_error kept_error;
@@ -68,38 +59,34 @@ struct api_call {
     struct api_headers headers;
 };
 
-/* Begin, with the call's body: `ready` is called on the loop's thread, perhaps before this returns.
- * Then either api->call is NULL, and nothing is left to do but to end, or the requests are complete
- * but for id, prefix owner and tenant. */
-void api_call_start(struct api_call *api, struct engine_client *engine, struct http_call *call,
-                    const struct wire_format *wire_format, const struct body_scan *scan,
-                    void (*ready)(struct api_call *api));
-/* The body is of no more use. */
-void api_call_drop_body(struct api_call *api);
-/* Its client has gone: parsing stops, and so does a wait for an adapter. `ready` comes soon if it
- * has not yet, perhaps before this returns. */
-void api_call_leave(struct api_call *api);
+/* Fill in everything that the head of the call says, and take its body. The call counts as a job of
+ * the engine client until api_call_release(). */
+void api_call_init(struct api_call *api, struct engine_client *engine, struct http_call *call,
+                   const struct wire_format *wire_format);
 void api_call_release(struct api_call *api);
+
+/* Replace the memory that the call holds by this many bytes. Where the server has no room for them,
+ * request.error says so. */
+void api_call_set_memory(struct api_call *api, uint64_t bytes);
+/* Add bytes that the answer gathers. */
+void api_call_grow(struct api_call *api, uint64_t bytes);
+/* Free the body, which is of no more use. */
+void api_call_drop_body(struct api_call *api);
+/* Give the parsed requests their times, and lower a priority above the highest one allowed. */
+void api_call_set_limits(struct api_call *api);
 
 /* Answer with a refusal and count it. */
 void api_call_refuse(struct api_call *api, struct refusal *why);
 
-/* The requests get the index and weight of their tenant; returns the index. Only good until the
- * loop's next turn, unless they are posted. */
+/* Set the index and weight of the tenant in the requests. Returns the index, which is valid until
+ * the loop's next turn, or while requests of that tenant are posted. */
 uint32_t api_call_set_tenant(struct api_call *api);
 
-/* Ask the engine what each prompt would find, by its first request. 0, or ERR_NOMEM. */
-int api_call_probe(struct api_call *api, struct engine_probe *probe,
-                   void (*done)(struct engine_probe *p));
-
-/* The requests begin: their key pays for all that they may take. They have all ended, with so many
- * tokens in truth. */
+/* api_call_begin_key() charges the key with all tokens that the requests may take, when they begin;
+ * api_call_end_key() corrects that to the tokens they took, when all have ended. */
 void api_call_begin_key(struct api_call *api);
 void api_call_end_key(struct api_call *api, uint64_t n_tokens);
-/* One of its choices has ended: what it used goes to the key's account, or the tenant's. */
+/* Add the use of one ended choice to the account of the key, or of the tenant. */
 void api_call_bill(struct api_call *api, uint64_t n_prompt, const struct usage *used);
-
-/* What its answer gathers takes so many bytes more. */
-void api_call_grow(struct api_call *api, uint64_t bytes);
 
 #endif

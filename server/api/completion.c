@@ -1,22 +1,84 @@
-/* server/api/completion.c - see completion.h. */
+/* server/api/completion.c - see completion.h. The table of states, and those that are decided on
+ * the spot: ADMIT, PROBE and END (completion_impl.h).
+ */
 #include "server/api/completion_impl.h"
 
 #include "core/base/clock.h"
-#include "core/base/err.h"
-#include "core/base/list.h"
 #include "core/base/mem.h"
 #include "core/base/name_copy.h"
 #include "server/api/admission.h"
-#include "server/api/chat/chat.h"
-#include "server/api/slot_call.h"
-#include "server/auth/tenants.h"
+#include "server/api/body_scan.h"
+#include "server/api/refusal.h"
 #include "server/http/http_call.h"
 
-#include <stdio.h>
+#include <assert.h>
 #include <string.h>
-#include <xxhash.h>
 
-void completion_destroy(struct completion *c)
+/* ---- ADMIT ---- */
+
+static enum admission_for admission_for(const struct completion *c)
+{
+    return completion_is_plan(c) ? ADMISSION_FOR_DRY_RUNS : ADMISSION_FOR_WORK;
+}
+
+/* A plan always asks the engine; work asks it when a deadline depends on how much is cached. */
+static void admit(struct completion *c)
+{
+    const bool needs_no_engine = c->api.request.wire_format->answer != NULL;
+    enum admission answer = ADMISSION_YES;
+    struct refusal why;
+
+    if (!needs_no_engine)
+        answer = admission_decide(c->api.engine, &c->api, admission_for(c), c->probe.found, &why);
+    if (answer == ADMISSION_NO) {
+        api_call_refuse(&c->api, &why);
+        completion_advance(c, COMPLETION_END);
+    } else if (answer == ADMISSION_PROBE || completion_is_plan(c)) {
+        completion_advance(c, COMPLETION_PROBE);
+    } else {
+        completion_advance(c, COMPLETION_RUN);
+    }
+}
+
+/* ---- PROBE ---- */
+
+static void on_probed(struct engine_probe *p)
+{
+    struct completion *c = list_entry(p, struct completion, probe);
+
+    completion_advance(c, completion_is_plan(c) ? COMPLETION_RUN : COMPLETION_ADMIT);
+}
+
+static int start_probe(struct completion *c)
+{
+    const struct params *p = &c->api.request.params;
+
+    c->probe = (struct engine_probe){.client.request_id = c->api.request_id, .done = on_probed};
+    return engine_probe_start(&c->probe, c->api.engine, c->api.request.requests, p->n_prompts,
+                              p->n_each);
+}
+
+/* Work whose question the engine cannot take now runs without an answer: the engine ends it at its
+ * deadline. */
+static void probe(struct completion *c)
+{
+    struct refusal ignored;
+
+    if (admission_decide(c->api.engine, &c->api, ADMISSION_FOR_DRY_RUNS, NULL, &ignored) ==
+            ADMISSION_YES &&
+        start_probe(c) == 0)
+        return;
+    if (!completion_is_plan(c)) {
+        completion_advance(c, COMPLETION_RUN);
+        return;
+    }
+    refusal_send_no_memory(c->api.engine, c->api.call);
+    completion_advance(c, COMPLETION_END);
+}
+
+/* ---- END ---- */
+
+static void destroy(struct completion *c)
 {
     list_unlink(&c->live);
     for (uint32_t i = 0; c->choices != NULL && i < c->n_choices; i++)
@@ -35,6 +97,71 @@ void completion_destroy(struct completion *c)
     mem_free(c);
 }
 
+/* ---- the states ---- */
+
+struct completion_rule {
+    void (*enter)(struct completion *c);
+    uint32_t next; /* a bit for each state that may follow, beside END */
+};
+
+#define TO(state) (1u << COMPLETION_##state)
+
+static const struct completion_rule rules[COMPLETION_END] = {
+    [COMPLETION_PARSE] = {completion_parse, TO(LOOK_UP) | TO(ADAPTER)},
+    [COMPLETION_LOOK_UP] = {completion_look_up, TO(PARSE)},
+    [COMPLETION_ADAPTER] = {completion_take_adapter, TO(SAVE)},
+    [COMPLETION_SAVE] = {completion_save, TO(ADMIT)},
+    [COMPLETION_ADMIT] = {admit, TO(PROBE) | TO(RUN)},
+    [COMPLETION_PROBE] = {probe, TO(ADMIT) | TO(RUN)},
+    [COMPLETION_RUN] = {completion_run, 0},
+};
+
+static void refuse_parsed(struct api_call *api)
+{
+    struct refusal why = {.error = api->request.error,
+                          .reason = api->request.reason,
+                          .is_final = api->request.error.status == 408}; /* the time is over */
+
+    request_memory_release(&api->share);
+    api_call_refuse(api, &why);
+}
+
+/* The state that is entered in place of `next`. */
+static enum completion_state state_after_check(struct completion *c, enum completion_state next)
+{
+    if (next == COMPLETION_END || c->api.call == NULL)
+        return COMPLETION_END;
+    if (c->api.request.error.status == 0)
+        return next;
+    refuse_parsed(&c->api);
+    return COMPLETION_END;
+}
+
+static void enter_states(struct completion *c)
+{
+    c->is_advancing = true;
+    while (c->next != N_COMPLETION_STATES) {
+        c->state = state_after_check(c, c->next);
+        c->next = N_COMPLETION_STATES;
+        if (c->state == COMPLETION_END) {
+            destroy(c);
+            return;
+        }
+        rules[c->state].enter(c);
+    }
+    c->is_advancing = false;
+}
+
+void completion_advance(struct completion *c, enum completion_state next)
+{
+    assert(next == COMPLETION_END || (rules[c->state].next & (1u << next)) != 0);
+    c->next = next;
+    if (!c->is_advancing)
+        enter_states(c);
+}
+
+/* ---- the client ---- */
+
 void completion_cancel(struct completion *c, struct choice *choice)
 {
     if (choice->id == 0 || choice->is_cancelled)
@@ -43,13 +170,15 @@ void completion_cancel(struct completion *c, struct choice *choice)
     engine_client_cancel(c->api.engine, choice->id);
 }
 
-/* The client has left. */
 void completion_abandon(struct completion *c)
 {
     for (uint32_t i = 0; i < c->n_choices; i++)
         completion_cancel(c, &c->choices[i]);
     stream_pings_remove(&c->ping);
-    api_call_leave(&c->api); /* at last: one that has not begun may be gone then */
+    c->api.call = NULL;
+    worker_job_cancel(&c->api.job);
+    if (c->state == COMPLETION_ADAPTER)
+        completion_stop_adapter(c);
 }
 
 static void on_completion_client_gone(void *ud)
@@ -62,361 +191,7 @@ static void on_completion_client_gone(void *ud)
         completion_abandon(c);
 }
 
-/* ---- admission ---- */
-
-static void make_rules(struct completion *c)
-{
-    const struct params *p = &c->api.request.params;
-
-    c->rules = (struct choice_rules){.tokenizer = c->api.engine->model->tokenizer,
-                                     .stop = &p->stop,
-                                     .echo = p->echo,
-                                     .wants_logprobs = p->sampling.n_top >= 0,
-                                     .wants_prompt_scores = p->prompt_logprobs >= 0,
-                                     .wants_timings = p->timings,
-                                     .min_tokens = p->min_tokens};
-    c->rules.includes_stop = p->includes_stop;
-    c->rules.shows_special = p->shows_special;
-    c->rules.slot = p->slot;
-    c->rules.keeps_slot = slots_are_on(c->api.engine->slots) && p->cache_salt[0] == '\0' &&
-                            c->api.request.adapter == NULL && (p->form & PARAMS_POOLED) == 0;
-    c->rules.keeps_tokens = c->rules.keeps_slot || p->receipt ||
-                            ((p->form & PARAMS_COMPLETIONS) != 0 && p->stream &&
-                             c->api.request.n_choices == 1);
-    c->rules.preserved = p->preserved;
-    c->rules.n_preserved = p->n_preserved;
-    c->rules.has_shares = p->sampling.wants_shares;
-    c->rules.tokens_as_ids = p->tokens_as_ids;
-    c->rules.n_indent = p->n_indent;
-    c->rules.has_entries = (p->form & (PARAMS_LLAMA | PARAMS_OLLAMA_RAW)) != 0;
-    c->rules.wants_ids = p->return_token_ids || p->form == PARAMS_OLLAMA_GENERATE ||
-                         ((p->form & PARAMS_LLAMA) != 0 && p->stream);
-    if (c->rules.wants_logprobs)
-        c->rules.n_top = (uint32_t)p->sampling.n_top;
-    if (c->rules.wants_prompt_scores)
-        c->rules.n_prompt_top = (uint32_t)p->prompt_logprobs;
-    if ((p->form & PARAMS_TURNS) == 0)
-        return;
-    c->rules.style = chat_style(chat_for(c->api.engine->model->chat, p));
-    c->rules.tools = c->api.request.tools;
-    c->rules.skips_thoughts = p->form == PARAMS_RESPONSES;
-    c->rules.has_functions = p->has_functions;
-    c->rules.reasoning = p->reasoning_format;
-    if (p->reasoning_format == REASONING_LEGACY)
-        c->rules.reasoning = p->stream ? REASONING_INLINE : REASONING_APART;
-    c->rules.finds_calls = p->chat.n_tools > 0 && p->tool_choice != TOOL_CHOICE_NONE;
-    c->rules.insists = p->forces_own_form;
-    c->rules.has_forced_call =
-        !p->forces_own_form &&
-        (p->tool_choice == TOOL_CHOICE_REQUIRED || p->tool_choice == TOOL_CHOICE_NAMED);
-    c->rules.forced_name = p->tool_choice == TOOL_CHOICE_NAMED ? p->tool_name : NULL;
-    c->rules.has_one_call = !p->parallel_tool_calls || p->has_functions;
-}
-
-static struct response_labels labels_of(const struct server_model *m)
-{
-    return (struct response_labels){m->n_labels, m->labels, m->is_cross, m->yes_label};
-}
-
-static int make_choices(struct completion *c)
-{
-    const struct params *p = &c->api.request.params;
-    const uint32_t n = c->api.request.n_choices;
-    int rc;
-
-    make_rules(c);
-    c->choices = mem_calloc(n, sizeof(*c->choices));
-    if (c->choices == NULL)
-        return ERR_NOMEM;
-    for (uint32_t i = 0; i < n; i++)
-        choice_init(&c->choices[i], i, &c->api.request.prompts[i / p->n_each], &c->rules);
-    for (uint32_t i = 0; i < n; i++) {
-        const struct request *r = c->api.request.requests[i];
-
-        c->choices[i].begun_us = c->api.arrival_us;
-        c->choices[i].max_known = r->max_known;
-        c->choices[i].n_discard = r->n_discard;
-        c->choices[i].seed = r->sampling.seed;
-    }
-    c->n_choices = n;
-    rc = response_init(&c->answer, c->api.request.wire_format,
-                       api_request_model(&c->api.request, c->api.engine->model), c->choices, n);
-    if (rc == 0 && (p->resume.is_on || p->resume.id[0] != '\0'))
-        rc = response_set_identity(&c->answer, p->resume.id, p->resume.created);
-    else if (rc == 0 && p->request_id[0] != '\0')
-        rc = response_set_request_id(&c->answer, p->request_id);
-    for (uint32_t i = 0; i < n; i++)
-        c->choices[i].output.call_seed =
-            XXH3_64bits_withSeed(c->answer.id, strlen(c->answer.id), i);
-    c->answer.include_usage = p->include_usage;
-    c->answer.echo = &c->api.request.echo;
-    c->answer.params = p;
-    c->answer.receipt = p->receipt ? &c->api.request.receipt : NULL;
-    c->answer.labels = labels_of(c->api.engine->model);
-    c->answer.n_embd = c->api.engine->model->n_embd;
-    c->answer.has_mean = c->api.engine->model->pooling == POOLING_MEAN;
-    list_push_back(&c->api.engine->completions, &c->live);
-    return rc;
-}
-
-/* The choice whose prompt is the same and comes first: the others share its blocks. Scores want
- * every token of the prompt computed, so with them nothing is shared. */
-static uint64_t prefix_owner_of(const struct completion *c, uint32_t i)
-{
-    const struct params *p = &c->api.request.params;
-    const uint32_t first = c->api.request.prompts[i / p->n_each].twin * p->n_each;
-
-    return first == i || request_wants_rows(c->api.request.requests[i]) ? 0 : c->choices[first].id;
-}
-
-static void note_begin(struct completion *c)
-{
-    c->api.has_report = true;
-    c->api.report.priority = priority_name(c->api.request.params.priority);
-    c->api.report.model = c->api.engine->server->n_models > 1 ? c->api.engine->model->id : NULL;
-    c->api.report.n_choices = c->n_choices;
-    c->api.report.arrival_us = c->api.arrival_us;
-    completion_count_usage(c);
-    c->api.report.prompt_tokens = c->answer.usage.prompt;
-}
-
-/* Choices of a text go together; texts that are embedded or scored, of which there may be more than
- * the queue holds, as there is room, and leave half of it to others. */
-static uint32_t n_to_post(const struct completion *c)
-{
-    const struct engine_client *engine = c->api.engine;
-    const uint32_t left = c->n_choices - c->n_posted;
-    uint32_t room = engine_client_room(engine), own;
-
-    if ((c->api.request.params.form & PARAMS_POOLED) == 0 || left == 0)
-        return left;
-    own = (engine->model->max_outstanding + 1) / 2;
-    own = own > c->n_open ? own - c->n_open : 0;
-    room = own < room ? own : room;
-    own = tenants_room(engine->tenants, c->api.request.requests[c->n_posted]->tenant);
-    room = own < room ? own : room;
-    return left < room ? left : room;
-}
-
-void completion_post(struct completion *c)
-{
-    const uint32_t first = c->n_posted, n = n_to_post(c);
-
-    for (uint32_t i = first; i < first + n; i++) {
-        struct request *r = c->api.request.requests[i];
-
-        r->prefix_owner = prefix_owner_of(c, i);
-        if (r->prefix_owner != 0 || first > 0) /* its wait is for prompts that are being computed */
-            r->queue_until_us = 0;
-        c->choices[i].id = engine_client_register(c->api.engine, r, &c->client, i);
-    }
-    c->n_open += n;
-    c->n_posted += n;
-    if (n > 0)
-        engine_client_post(c->api.engine, c->api.request.requests + first, n);
-}
-
-static void set_position_header(struct completion *c)
-{
-    const uint32_t position = engine_client_position(c->api.engine, c->api.request.params.priority);
-    char text[16];
-
-    if (position == 0)
-        return;
-    snprintf(text, sizeof(text), "%u", position);
-    http_call_set_header(c->api.call, "X-Queue-Position", text);
-}
-
-/* When the first token of the first choice would come, for whoever chooses among servers: with what
- * the engine was asked, or as if nothing were cached. */
-static void set_forecast_header(struct completion *c)
-{
-    const uint32_t n_cached = c->probe.found != NULL ? c->probe.found[0].n_cached : 0;
-    struct forecast f;
-    char text[24];
-
-    if ((c->api.request.params.form & PARAMS_POOLED) != 0)
-        return;
-    f = engine_client_forecast(c->api.engine, c->api.request.requests[0], n_cached, 0);
-    if (!f.is_known)
-        return;
-    snprintf(text, sizeof(text), "%.3f", ms_of(f.first_us));
-    http_call_set_header(c->api.call, "X-Predicted-TTFT-Ms", text);
-}
-
-/* Is there a budget for thoughts whose end the engine cannot see? */
-static bool has_lost_budget(const struct completion *c)
-{
-    const uint32_t budget = c->api.request.params.thinking_budget;
-
-    return c->rules.style->think_close != NULL && budget > 0 && budget != THOUGHT_NO_LIMIT &&
-           c->choices[0].prompt->thought.close == TOKEN_NONE;
-}
-
-/* What the client asks for and this model cannot do. NULL: nothing. */
-static const char *warning_of(const struct completion *c)
-{
-    if (c->rules.style == NULL)
-        return NULL;
-    if (c->rules.style->family == NULL && c->rules.finds_calls && !c->rules.has_forced_call)
-        return "tool calls in this model's answers are not read: its chat template shows no way to "
-               "write them that is known; set tool_call_parser";
-    if (has_lost_budget(c))
-        return "the budget for thoughts is not held: the marks around this model's thoughts are "
-               "not tokens of its vocabulary";
-    return NULL;
-}
-
-static void set_warning_header(struct completion *c)
-{
-    const char *text = warning_of(c);
-
-    if (text != NULL)
-        http_call_set_header(c->api.call, "X-Warning", text);
-}
-
-/* The stream's numbers, and where it is kept. False: there is no room, and the call has been
- * answered. */
-static bool begin_frames(struct completion *c)
-{
-    struct refusal why = {.reason = REJECTION_MEMORY};
-    const bool is_kept = completion_wants_stream_kept(c);
-
-    c->frames.tells_tokens = c->api.request.params.resume_tokens;
-    c->frames.are_numbered = is_kept || c->frames.tells_tokens;
-    if (c->api.request.params.resume.is_on)
-        completion_pass_tokens(c);
-    if (!is_kept || completion_keep_stream(c) == 0) {
-        if (c->api.request.params.resume.is_on && c->api.request.params.resume.is_restored)
-            completion_restore_tokens(c);
-        return completion_has_client(c);
-    }
-    api_error_set(&why.error, 429, NULL, "stream_memory",
-                  "the memory for streams that are kept (stream_memory) is in use");
-    refusal_send(&why, c->api.engine, c->api.call, 1);
-    return false;
-}
-
-/* Nothing is left to compute of an answer that is gone on with. */
-static bool is_over(const struct completion *c)
-{
-    return c->api.request.resume_end != FINISH_NONE || c->choices[0].has_stopped ||
-           c->choices[0].has_run_out;
-}
-
-static void end_at_once(struct completion *c)
-{
-    const struct event e = {.kind = EVENT_END,
-                            .finish = c->api.request.resume_end != FINISH_NONE
-                                          ? c->api.request.resume_end
-                                          : FINISH_STOP};
-
-    c->n_posted = c->n_open = 1;
-    completion_on_event(&c->client, 0, &e);
-}
-
-/* Post all requests. */
-static void begin_completion(struct completion *c)
-{
-    bool posts;
-
-    if (make_choices(c) < 0 || completion_save_take_up(c) < 0) {
-        refusal_send_no_memory(c->api.engine, c->api.call);
-        completion_destroy(c);
-        return;
-    }
-    if (!begin_frames(c)) {
-        completion_destroy(c);
-        return;
-    }
-    posts = !is_over(c);
-    set_position_header(c);
-    set_forecast_header(c);
-    set_warning_header(c);
-    if (posts || !c->api.request.params.resume.is_restored) /* or it was paid for */
-        api_call_begin_key(&c->api);
-    note_begin(c);
-    if (c->api.request.params.store)
-        completion_keep_begin(c);
-    if (posts)
-        completion_post(c);
-    completion_save_run(c);
-    if (c->api.request.params.stream)
-        completion_begin_stream(c);
-    if (!posts)
-        end_at_once(c);
-}
-
-static void on_probed(struct engine_probe *p);
-
-/* Post all requests, or refuse the call. When the engine cannot be asked now, the requests begin,
- * and the engine ends them at their deadline. */
-static void admit(struct completion *c, const struct event_probe *found)
-{
-    struct engine_client *engine = c->api.engine;
-    struct refusal why;
-    enum admission answer =
-        admission_decide(engine, &c->api, ADMISSION_FOR_WORK, found, &why);
-
-    if (answer == ADMISSION_NO) {
-        api_call_refuse(&c->api, &why);
-        completion_destroy(c);
-        return;
-    }
-    if (answer == ADMISSION_PROBE &&
-        admission_decide(engine, &c->api, ADMISSION_FOR_DRY_RUNS, NULL, &why) == ADMISSION_YES &&
-        api_call_probe(&c->api, &c->probe, on_probed) == 0)
-        return;
-    begin_completion(c);
-}
-
-static void on_probed(struct engine_probe *p)
-{
-    struct completion *c = list_entry(p, struct completion, probe);
-
-    if (c->api.call == NULL)
-        completion_destroy(c);
-    else
-        admit(c, p->found);
-}
-
-/* It has been written down. */
-static void advance_completion(struct completion *c)
-{
-    if (c->api.call == NULL)
-        completion_destroy(c);
-    else
-        admit(c, NULL);
-}
-
-/* Once its first record is written, where it has one. */
-static void save_or_admit(struct completion *c)
-{
-    struct refusal why = {.reason = REJECTION_INVALID};
-
-    if (completion_save_fits(c)) {
-        if (!completion_save(c, advance_completion))
-            admit(c, NULL);
-        return;
-    }
-    api_error_set(&why.error, 409, NULL, "changed", "the model is not the one that has begun it");
-    api_call_refuse(&c->api, &why);
-    completion_destroy(c);
-}
-
-static void on_ready(struct api_call *api)
-{
-    struct completion *c = list_entry(api, struct completion, api);
-
-    if (api->call != NULL && api->request.wire_format->answer == NULL) {
-        save_or_admit(c);
-        return;
-    }
-    if (api->call != NULL) /* there is nothing to compute */
-        http_call_reply(api->call, 200, "application/json", &api->request.echo);
-    api->call = NULL;
-    completion_destroy(c);
-}
+/* ---- the start ---- */
 
 static void refuse_conversation(struct http_call *call)
 {
@@ -428,33 +203,59 @@ static void refuse_conversation(struct http_call *call)
     http_call_reply_error(call, &e);
 }
 
+/* Refuse a call before its body is parsed. True: it was refused. */
+static bool is_refused(struct engine_client *engine, struct http_call *call,
+                       const struct wire_format *wire_format)
+{
+    const enum admission_for what =
+        wire_format == &wire_dry_run ? ADMISSION_FOR_DRY_RUNS : ADMISSION_FOR_WORK;
+    const char *conversation = http_call_header(call, "X-Conversation-Id");
+    struct refusal why;
+
+    if (wire_format->answer != NULL)
+        return false; /* it needs no room in the queue */
+    if (conversation != NULL && strlen(conversation) > STREAM_MAX_CONVERSATION) {
+        refuse_conversation(call);
+        return true;
+    }
+    if (admission_decide(engine, NULL, what, NULL, &why) != ADMISSION_NO)
+        return false;
+    refusal_send(&why, engine, call, 1);
+    return true;
+}
+
+static void init_completion(struct completion *c, struct engine_client *engine,
+                            struct http_call *call, const struct wire_format *wire_format)
+{
+    const char *conversation = http_call_header(call, "X-Conversation-Id");
+
+    buf_init(&c->whole, HTTP_MAX_REPLY);
+    list_init(&c->live);
+    c->client =
+        (struct engine_caller){.event = completion_on_event, .request_id = c->api.request_id};
+    if (conversation != NULL)
+        (void)name_copy(c->conversation, sizeof(c->conversation), conversation);
+    http_call_on_gone(call, on_completion_client_gone, c);
+    completion_save_prepare(c, call);
+    api_call_init(&c->api, engine, call, wire_format);
+}
+
 void completion_start(struct engine_client *engine, struct http_call *call,
                       const struct wire_format *wire_format, const struct body_scan *scan)
 {
-    const char *conversation = http_call_header(call, "X-Conversation-Id");
     struct completion *c;
-    struct refusal why;
 
-    if (conversation != NULL && strlen(conversation) > STREAM_MAX_CONVERSATION) {
-        refuse_conversation(call);
+    if (is_refused(engine, call, wire_format))
         return;
-    }
-    if (admission_decide(engine, NULL, ADMISSION_FOR_WORK, NULL, &why) == ADMISSION_NO) {
-        refusal_send(&why, engine, call, 1);
-        return;
-    }
     c = mem_calloc(1, sizeof(*c));
     if (c == NULL) {
         refusal_send_no_memory(engine, call);
         return;
     }
-    buf_init(&c->whole, HTTP_MAX_REPLY);
-    list_init(&c->live);
-    c->client = (struct engine_caller){.event = completion_on_event,
-                                       .request_id = c->api.request_id};
-    if (conversation != NULL)
-        (void)name_copy(c->conversation, sizeof(c->conversation), conversation);
-    http_call_on_gone(call, on_completion_client_gone, c);
-    completion_save_prepare(c, call);
-    api_call_start(&c->api, engine, call, wire_format, scan, on_ready);
+    init_completion(c, engine, call, wire_format);
+    c->api.is_constrained = scan->may_be_constrained;
+    api_call_set_memory(&c->api,
+                        request_memory_of_body(scan) + wire_format->answer_bytes * scan->n_bytes);
+    c->next = COMPLETION_PARSE;
+    enter_states(c);
 }

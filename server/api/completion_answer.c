@@ -72,7 +72,7 @@ static void answer_reply(struct completion *c)
     c->api.call = NULL;
     if (call != NULL)
         http_call_reply(call, 200, "application/json", &c->whole);
-    completion_destroy(c);
+    completion_advance(c, COMPLETION_END);
 }
 
 static void render_work(struct worker_job *job)
@@ -101,11 +101,11 @@ static void render_on_pool(struct completion *c)
     job->done = render_done;
     job->name = "completion.rendered";
     job->owner = XXH3_64bits(c->api.tenant, strlen(c->api.tenant));
-    if (worker_pool_post(c->api.engine->answer_pool, job) == 0)
+    if (worker_pool_post(c->api.engine->shared->answer_pool, job) == 0)
         return;
     api_error_set(&error, 429, NULL, "queue_full", "too many large answers are being written");
     completion_fail(c, &error);
-    completion_destroy(c);
+    completion_advance(c, COMPLETION_END);
 }
 
 void completion_answer_whole(struct completion *c)

@@ -11,8 +11,7 @@
 #include <string.h>
 
 /* Add an ended choice to the access log's record. */
-static void note_end(struct completion *c, const struct choice *choice,
-                     const struct event_times *t)
+static void note_end(struct completion *c, const struct choice *choice, const struct event_times *t)
 {
     struct access_work *w = &c->api.report;
     const char *finish = finish_name(choice->finish);
@@ -146,8 +145,8 @@ static void count_end(struct completion *c, const struct choice *choice,
 /* Of the time since the engine's end: how long the client's socket has been full. */
 static uint64_t blocked_us(const struct completion *c, const struct event_times *t, uint64_t now)
 {
-    const uint64_t engine_end = c->api.arrival_us + t->queue_us + t->prefill_us + t->decode_us +
-                                t->preempted_us;
+    const uint64_t engine_end =
+        c->api.arrival_us + t->queue_us + t->prefill_us + t->decode_us + t->preempted_us;
     const uint64_t since = c->api.call != NULL ? http_call_blocked_since(c->api.call) : 0;
     const uint64_t from = since > engine_end ? since : engine_end;
 
@@ -220,7 +219,7 @@ static void answer_whole(struct completion *c)
     } else {
         if (completion_has_client(c))
             completion_end_stream(c, NULL);
-        completion_destroy(c);
+        completion_advance(c, COMPLETION_END);
     }
 }
 

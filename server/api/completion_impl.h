@@ -1,7 +1,30 @@
-/* server/api/completion_impl.h - what the files of completion.h share: completion.c parses, admits
- * and submits; completion_events.c collects; completion_answer.c writes whole answers and
- * completion_stream.c frames; completion_keep.c keeps responses; completion_save.c keeps requests
- * that outlive the process.
+/* server/api/completion_impl.h - the states of a completion, and what its files share.
+ *
+ *            kept responses found
+ *           +----------------+
+ *           v                |
+ *   start > PARSE -------> LOOK_UP          completion_parse.c
+ *             |
+ *             v
+ *          ADAPTER                          completion_adapter.c
+ *             |
+ *             v
+ *           SAVE                            completion_save.c
+ *             |
+ *             v
+ *           ADMIT <------> PROBE            completion.c; a plan goes from PROBE to RUN
+ *             |
+ *             v
+ *            RUN                            completion_run.c: requests are posted
+ *             |                             completion_events.c: tokens arrive
+ *             v                             completion_stream.c, _answer.c, _keep.c: they are sent
+ *            END
+ *
+ * completion_advance() is the only function that changes the state. Each state has one function
+ * that is called when the state is entered: it advances at once, or it starts something whose
+ * callback advances. Before each state up to RUN, completion_advance() looks whether
+ * request.error is set, in which case it refuses the call, and whether the client has gone; both
+ * lead to END, from every state. END frees the completion.
  *
  * Thread: the loop's.
  * Memory: as completion.h says.
@@ -9,8 +32,10 @@
 #ifndef SERVER_API_COMPLETION_IMPL_H
 #define SERVER_API_COMPLETION_IMPL_H
 
+#include "core/base/list.h"
 #include "server/api/api_call.h"
 #include "server/api/completion.h"
+#include "server/api/dry_run.h"
 #include "server/api/engine_client.h"
 #include "server/api/response/response_writer.h"
 #include "server/api/stream_pings.h"
@@ -19,6 +44,18 @@
 
 #define COMPLETION_MAX_PATH 256
 
+enum completion_state {
+    COMPLETION_PARSE,   /* this thread, or a pool's, makes requests of the body */
+    COMPLETION_LOOK_UP, /* the storage thread reads the kept responses that the call continues */
+    COMPLETION_ADAPTER, /* the adapter is read from its file */
+    COMPLETION_SAVE,    /* the first record of a request that outlives the process is written */
+    COMPLETION_ADMIT,   /* admission.h decides */
+    COMPLETION_PROBE,   /* the engine says how much of each prompt is cached */
+    COMPLETION_RUN,     /* the engine computes; a call without an engine is answered */
+    COMPLETION_END,     /* all choices have ended, or the call was refused: it is freed */
+    N_COMPLETION_STATES,
+};
+
 struct completion_keep { /* of a response that is kept; zero: it is not */
     bool is_on;
     struct response_name name; /* borrowed */
@@ -26,8 +63,8 @@ struct completion_keep { /* of a response that is kept; zero: it is not */
     struct buf first, body, output; /* the response as it begins and ends, the answer's items */
     struct buf tail;                /* how a stream ends */
     bool has_answer;
-    const char *status;             /* of one that has none, or whose answer was lost; else NULL */
-    struct buf why;                 /* then: the member error, or empty */
+    const char *status; /* of one that has none, or whose answer was lost; else NULL */
+    struct buf why;     /* then: the member error, or empty */
     struct api_error begin_error, end_error;
     struct response_run run; /* in the background */
 };
@@ -42,19 +79,20 @@ struct completion_frames { /* of a stream */
 
 struct completion;
 
-struct completion_saving { /* of a request that is to outlive the process; zero: it is not */
+struct completion_saving {        /* of a request that is to outlive the process; zero: it is not */
     struct kept_request *request; /* or NULL */
     bool has_run;
     bool has_stream; /* whose it is then: the completion has lost it when that is gone */
     bool is_put_off; /* it is the next process's */
-    void (*goes_on)(struct completion *c); /* when its first record is written */
     char path[COMPLETION_MAX_PATH]; /* of the call; "": it cannot be called again */
 };
 
 struct completion {
     struct api_call api;
+    enum completion_state state, next; /* next: to be entered by the running completion_advance() */
+    bool is_advancing;
     struct engine_caller client;
-    struct engine_probe probe; /* before the posts, when a deadline hangs on what is cached */
+    struct engine_probe probe; /* of PROBE */
     struct choice_rules rules;
     struct choice *choices; /* [n_choices] */
     uint32_t n_choices, n_posted, n_open;
@@ -76,8 +114,33 @@ static inline bool completion_has_client(const struct completion *c)
     return c->api.call != NULL || c->stream != NULL;
 }
 
-void completion_destroy(struct completion *c);
-/* Post those that have room. */
+static inline struct completion *completion_of_api(struct api_call *api)
+{
+    return list_entry(api, struct completion, api);
+}
+
+/* Enter a state. Where a function that enters a state calls this, the new state is entered after
+ * that function has returned; otherwise before this returns, and after END the completion is
+ * freed. */
+void completion_advance(struct completion *c, enum completion_state next);
+
+/* The functions that enter the states of those names. */
+void completion_parse(struct completion *c);
+void completion_look_up(struct completion *c);
+void completion_take_adapter(struct completion *c);
+void completion_save(struct completion *c);
+void completion_run(struct completion *c);
+
+/* In ADAPTER: do not wait any longer. In other states this does nothing. */
+void completion_stop_adapter(struct completion *c);
+
+/* True: the call asks what would happen (dry_run.h), and nothing is computed. */
+static inline bool completion_is_plan(const struct completion *c)
+{
+    return c->api.wire_format == &wire_dry_run;
+}
+
+/* Post the requests that the queue has room for. */
 void completion_post(struct completion *c);
 /* Tell the engine that nothing more is wanted of a choice, or of all. */
 void completion_cancel(struct completion *c, struct choice *choice);
@@ -125,10 +188,6 @@ void completion_restore_tokens(struct completion *c);
 
 /* Before the parse. */
 void completion_save_prepare(struct completion *c, const struct http_call *call);
-/* It is parsed. True: it is being written down, and goes_on() follows. */
-bool completion_save(struct completion *c, void (*goes_on)(struct completion *c));
-/* Would one of an earlier process have the same tokens here? Of others: yes. */
-bool completion_save_fits(const struct completion *c);
 /* Before its stream is kept: one of an earlier process is this one's from now on. 0, or
  * ERR_NOMEM. */
 int completion_save_take_up(struct completion *c);

@@ -89,9 +89,9 @@ void completion_keep_begin(struct completion *c)
     k->begin.done = after_begin;
     k->run.name = k->name;
     k->run.cancel = on_cancel;
-    response_keeper_post(c->api.engine->keeper, &k->begin, c->api.tenant);
+    response_keeper_post(c->api.engine->shared->keeper, &k->begin, c->api.tenant);
     if (is_background(c))
-        response_keeper_add(c->api.engine->keeper, &k->run);
+        response_keeper_add(c->api.engine->shared->keeper, &k->run);
 }
 
 /* ---- the end ---- */
@@ -161,7 +161,7 @@ static void after_end(struct response_job *job)
         completion_fail(c, &k->end_error);
     else if (completion_has_client(c))
         answer_kept(c);
-    completion_destroy(c);
+    completion_advance(c, COMPLETION_END);
 }
 
 /* A stream without its reader has lost what would have been its last items. */
@@ -199,5 +199,5 @@ void completion_keep_end(struct completion *c)
         give_up(c, &why);
     k->end.work = on_end;
     k->end.done = after_end;
-    response_keeper_post(c->api.engine->keeper, &k->end, c->api.tenant);
+    response_keeper_post(c->api.engine->shared->keeper, &k->end, c->api.tenant);
 }

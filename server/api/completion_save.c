@@ -1,5 +1,5 @@
 /* server/api/completion_save.c - completions that outlive the process: written down before they
- * begin, and while they run; see completion_impl.h and requests/request_keeper.h.
+ * begin, and while they run; see completion_impl.h and server/storage/request_keeper.h.
  *
  * These are streams of one choice that are kept to be gone on with, and responses that run in the
  * background. The next process has the same body, seed, id and times, and so gives the same frames.
@@ -47,9 +47,9 @@ static bool can_be_saved(const struct completion *c)
 {
     const struct params *p = &c->api.request.params;
 
-    return c->api.engine->requests != NULL && c->api.headers.restored == NULL &&
-           c->saving.path[0] != '\0' && c->api.body.len > 0 &&
-           (p->form & PARAMS_SAVED) != 0 && c->api.request.n_choices == 1 && !p->return_progress &&
+    return c->api.engine->shared->requests != NULL && c->api.headers.restored == NULL &&
+           c->saving.path[0] != '\0' && c->api.body.len > 0 && (p->form & PARAMS_SAVED) != 0 &&
+           c->api.request.n_choices == 1 && !p->return_progress &&
            (completion_wants_stream_kept(c) || (p->background && p->store));
 }
 
@@ -69,12 +69,10 @@ static struct request_text request_text_of(const char *text)
 static void on_written(void *ud, bool is_kept)
 {
     struct completion *c = ud;
-    void (*goes_on)(struct completion * c) = c->saving.goes_on;
 
-    c->saving.goes_on = NULL;
     if (!is_kept)
         c->saving.request = NULL;
-    goes_on(c);
+    completion_advance(c, COMPLETION_ADMIT);
 }
 
 /* The answer is called now as it will be. */
@@ -107,7 +105,8 @@ static uint64_t origin_id(const struct completion *c)
     return XXH3_64bits(&from, sizeof(from));
 }
 
-bool completion_save_fits(const struct completion *c)
+/* A request of an earlier process may only run where it gets the same tokens. */
+static bool has_same_origin(const struct completion *c)
 {
     const struct saved_request *saved = c->api.headers.restored;
 
@@ -133,25 +132,35 @@ static bool begin_save(struct completion *c)
     };
 
     c->saving.request =
-        request_keeper_begin(c->api.engine->requests, p->resume.id, &b, on_written, c);
+        request_keeper_begin(c->api.engine->shared->requests, p->resume.id, &b, on_written, c);
     return c->saving.request != NULL;
 }
 
-/* What is refused anyway is not written. */
-bool completion_save(struct completion *c, void (*goes_on)(struct completion *c))
+/* A call that admission refuses now is not written. */
+static bool is_worth_saving(struct completion *c)
 {
     struct refusal ignored;
+
+    return !completion_is_plan(c) && can_be_saved(c) &&
+           admission_decide(c->api.engine, &c->api, ADMISSION_FOR_WORK, NULL, &ignored) !=
+               ADMISSION_NO;
+}
+
+void completion_save(struct completion *c)
+{
     bool is_begun = false;
 
-    if (can_be_saved(c) && admission_decide(c->api.engine, &c->api, ADMISSION_FOR_WORK, NULL,
-                                            &ignored) != ADMISSION_NO) {
+    if (!has_same_origin(c)) {
+        api_error_set(&c->api.request.error, 409, NULL, "changed",
+                      "the model is not the one that has begun it");
+        c->api.request.reason = REJECTION_INVALID;
+    } else if (is_worth_saving(c)) {
         name_answer(c);
         is_begun = begin_save(c);
     }
     api_call_drop_body(&c->api);
-    if (is_begun)
-        c->saving.goes_on = goes_on;
-    return is_begun;
+    if (!is_begun)
+        completion_advance(c, COMPLETION_ADMIT);
 }
 
 int completion_save_take_up(struct completion *c)
@@ -160,7 +169,7 @@ int completion_save_take_up(struct completion *c)
 
     if (saved == NULL)
         return 0;
-    c->saving.request = request_keeper_take_up(c->api.engine->requests, saved);
+    c->saving.request = request_keeper_take_up(c->api.engine->shared->requests, saved);
     return c->saving.request != NULL ? 0 : ERR_NOMEM;
 }
 

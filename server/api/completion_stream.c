@@ -145,7 +145,7 @@ static int write_frame(struct completion *c)
     c->frames.n_sent = c->choices[0].tokens.n;
     if (out->err < 0 || c->frames.are_past)
         return out->err;
-    stream_pings_note(c->api.engine->pings, &c->ping);
+    stream_pings_note(c->api.engine->shared->pings, &c->ping);
     if (c->stream == NULL)
         return http_call_write(c->api.call, out->data, out->len);
     kept_stream_write(c->stream, out->data, out->len, n_frames);
@@ -203,8 +203,7 @@ void completion_end_stream(struct completion *c, const struct buf *tail)
         end_stream(c);
 }
 
-void completion_fail_stream(struct completion *c, struct http_call *call,
-                            const struct api_error *e)
+void completion_fail_stream(struct completion *c, struct http_call *call, const struct api_error *e)
 {
     struct buf *frame = &c->api.engine->frame;
     struct buf resume;
@@ -247,7 +246,7 @@ bool completion_wants_stream_kept(const struct completion *c)
 {
     const struct params *p = &c->api.request.params;
 
-    return c->api.engine->streams != NULL && p->stream && (p->form & PARAMS_POOLED) == 0 &&
+    return c->api.engine->shared->streams != NULL && p->stream && (p->form & PARAMS_POOLED) == 0 &&
            (p->resumable || p->background || c->conversation[0] != '\0');
 }
 
@@ -265,7 +264,7 @@ int completion_keep_stream(struct completion *c)
                                  .ud = c};
 
     completion_save_stream(c, &start);
-    return stream_store_add(&c->stream, c->api.engine->streams, &start);
+    return stream_store_add(&c->stream, c->api.engine->shared->streams, &start);
 }
 
 static void on_silence(struct stream_ping *ping)
@@ -313,7 +312,7 @@ void completion_begin_stream(struct completion *c)
         set_seed_header(c);
     if (!is_lines(c)) {
         c->ping.ping = on_silence;
-        stream_pings_note(c->api.engine->pings, &c->ping);
+        stream_pings_note(c->api.engine->shared->pings, &c->ping);
     }
     if (c->api.request.params.resume.is_restored) {
         answer_restored(c);

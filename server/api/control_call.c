@@ -124,7 +124,7 @@ bool control_call_take(struct engine_client *engine, struct http_call *call,
     char tenant[WEIGHTS_MAX_NAME + 2];
     struct completion *c;
 
-    auth_tenant(call, engine->server->tenant_header, tenant, sizeof(tenant));
+    auth_tenant(call, engine->shared->options->tenant_header, tenant, sizeof(tenant));
     c = find_completion(engine, tenant, o->id);
     if (c == NULL)
         return false;

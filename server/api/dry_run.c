@@ -1,37 +1,20 @@
-/* server/api/dry_run.c - see dry_run.h. */
+/* server/api/dry_run.c - see dry_run.h.
+ *
+ * A plan is a completion whose probe asks the engine about every prompt, and whose state RUN writes
+ * the answer from what the probe has found and from the forecast.
+ */
 #include "server/api/dry_run.h"
+
 
 #include "core/base/clock.h"
 #include "core/base/json.h"
-#include "core/base/list.h"
-#include "core/base/mem.h"
-#include "server/api/admission.h"
-#include "server/api/api_call.h"
-#include "server/api/engine_client.h"
+#include "server/api/completion_impl.h"
 #include "server/api/params/field.h"
+#include "server/api/refusal.h"
 #include "server/api/response/response_writer.h"
 #include "server/http/http_call.h"
 
 _Static_assert(PARAMS_MAX_CHOICES <= SERVER_DRY_RUNS, "each has room when it is alone");
-
-struct plan_job {
-    struct api_call api;
-    struct engine_probe probe;
-};
-
-static void destroy_plan_job(struct plan_job *j)
-{
-    engine_probe_release(&j->probe);
-    api_call_release(&j->api);
-    mem_free(j);
-}
-
-static void on_plan_client_gone(void *ud)
-{
-    struct plan_job *j = ud;
-
-    api_call_leave(&j->api);
-}
 
 static void add_forecast(struct buf *out, const struct forecast *f, bool has_tokens)
 {
@@ -48,14 +31,14 @@ static void add_forecast(struct buf *out, const struct forecast *f, bool has_tok
     buf_printf(out, ",\"finish\":%.3f}", ms_of(f->finish_us));
 }
 
-static void add_planned_prompt(const struct plan_job *j, uint32_t i, uint64_t ahead,
+static void add_planned_prompt(const struct completion *c, uint32_t i, uint64_t ahead,
                                struct buf *out)
 {
-    struct engine_client *engine = j->api.engine;
-    const struct request *r = j->api.request.requests[i * j->api.request.params.n_each];
-    const struct event_probe *found = &j->probe.found[i];
-    const uint64_t n_shifts = request_n_shifts((uint64_t)r->n_prompt + r->max_tokens,
-                                               r->max_known, r->n_discard);
+    struct engine_client *engine = c->api.engine;
+    const struct request *r = c->api.request.requests[i * c->api.request.params.n_each];
+    const struct event_probe *found = &c->probe.found[i];
+    const uint64_t n_shifts =
+        request_n_shifts((uint64_t)r->n_prompt + r->max_tokens, r->max_known, r->n_discard);
     const struct forecast f = engine_client_forecast(engine, r, found->n_cached, ahead);
 
     buf_printf(out,
@@ -63,60 +46,42 @@ static void add_planned_prompt(const struct plan_job *j, uint32_t i, uint64_t ah
                "\"blocks_total\":%u,\"queue_position\":%u",
                r->n_prompt, r->max_tokens, found->n_cached, (unsigned long long)found->n_blocks,
                engine->model->n_blocks, engine_client_position_behind(engine, found->n_ahead, i));
-    add_forecast(out, &f, j->api.request.params.form != PARAMS_EMBED);
+    add_forecast(out, &f, c->api.request.params.form != PARAMS_EMBED);
     buf_printf(out, ",\"context_shifts\":%llu,\"fits\":true}", (unsigned long long)n_shifts);
 }
 
-static void answer_plan(struct plan_job *j)
+static void answer_plan(struct completion *c)
 {
-    const struct api_request *p = &j->api.request;
+    const struct api_request *p = &c->api.request;
     uint64_t ahead = 0;
     struct buf out;
 
     buf_init(&out, (size_t)1 << 20);
     buf_add_str(&out, "{\"object\":\"plan\",\"model\":");
-    json_add_cstring(&out, api_request_model(p, j->api.engine->model));
+    json_add_cstring(&out, api_request_model(p, c->api.engine->model));
     buf_add_str(&out, ",\"prompts\":[");
     for (uint32_t i = 0; i < p->params.n_prompts; i++) {
         if (i > 0)
             buf_add_char(&out, ',');
-        add_planned_prompt(j, i, ahead, &out);
-        ahead += p->requests[i * p->params.n_each]->n_prompt - j->probe.found[i].n_cached;
+        add_planned_prompt(c, i, ahead, &out);
+        ahead += p->requests[i * p->params.n_each]->n_prompt - c->probe.found[i].n_cached;
     }
     buf_add_str(&out, "]}");
-    http_call_reply(j->api.call, 200, "application/json", &out);
-    j->api.call = NULL;
+    http_call_reply(c->api.call, 200, "application/json", &out);
+    c->api.call = NULL;
 }
 
-static void on_probed(struct engine_probe *p)
+void dry_run_answer(struct completion *c)
 {
-    struct plan_job *j = list_entry(p, struct plan_job, probe);
     struct refusal why = {.reason = REJECTION_DRAINING};
 
-    if (j->api.call != NULL && p->is_failed) {
+    if (c->probe.is_failed) {
         api_error_set(&why.error, 503, NULL, NULL, "the server is shutting down");
-        api_call_refuse(&j->api, &why);
-    } else if (j->api.call != NULL) {
-        answer_plan(j);
+        api_call_refuse(&c->api, &why);
+    } else {
+        answer_plan(c);
     }
-    destroy_plan_job(j);
-}
-
-static void on_ready(struct api_call *api)
-{
-    struct plan_job *j = list_entry(api, struct plan_job, api);
-    struct refusal why;
-
-    if (api->call == NULL) {
-        destroy_plan_job(j);
-    } else if (admission_decide(api->engine, api, ADMISSION_FOR_DRY_RUNS, NULL, &why) ==
-               ADMISSION_NO) {
-        api_call_refuse(api, &why);
-        destroy_plan_job(j);
-    } else if (api_call_probe(api, &j->probe, on_probed) < 0) {
-        refusal_send_no_memory(api->engine, api->call);
-        destroy_plan_job(j);
-    }
+    completion_advance(c, COMPLETION_END);
 }
 
 /* An embedding's body is known by its text's name. */
@@ -128,22 +93,3 @@ static const struct wire_format *pick(const cJSON *body)
 }
 
 const struct wire_format wire_dry_run = {.form = PARAMS_TEXT, .pick = pick};
-
-void dry_run_start(struct engine_client *engine, struct http_call *call,
-                   const struct wire_format *wire_format, const struct body_scan *scan)
-{
-    struct refusal why;
-    struct plan_job *j;
-
-    if (admission_decide(engine, NULL, ADMISSION_FOR_DRY_RUNS, NULL, &why) == ADMISSION_NO) {
-        refusal_send(&why, engine, call, 1);
-        return;
-    }
-    j = mem_calloc(1, sizeof(*j));
-    if (j == NULL) {
-        refusal_send_no_memory(engine, call);
-        return;
-    }
-    http_call_on_gone(call, on_plan_client_gone, j);
-    api_call_start(&j->api, engine, call, wire_format, scan, on_ready);
-}

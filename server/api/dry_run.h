@@ -19,14 +19,12 @@
 #ifndef SERVER_API_DRY_RUN_H
 #define SERVER_API_DRY_RUN_H
 
-struct body_scan;
-struct engine_client;
-struct http_call;
+struct completion;
 struct wire_format;
 
 extern const struct wire_format wire_dry_run;
 
-void dry_run_start(struct engine_client *engine, struct http_call *call,
-                   const struct wire_format *wire_format, const struct body_scan *scan);
+/* The state RUN of a plan: answer the call from the completion's probe, and end it. */
+void dry_run_answer(struct completion *c);
 
 #endif

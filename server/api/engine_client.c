@@ -19,9 +19,11 @@ static void init_slots(struct engine_client_private *p, uint32_t n)
         p->slots[i].next_free = i + 1;
 }
 
-int engine_client_create(struct engine_client **out, const struct engine_client_options *o)
+int engine_client_create(struct engine_client **out, const struct engine_shared *shared,
+                         const struct server_model *model, struct metrics *metrics,
+                         struct slots *slots)
 {
-    const uint32_t n = o->model->max_outstanding + SERVER_DRY_RUNS;
+    const uint32_t n = model->max_outstanding + SERVER_DRY_RUNS;
     struct engine_client *engine = mem_calloc(1, sizeof(*engine));
 
     *out = NULL;
@@ -33,30 +35,19 @@ int engine_client_create(struct engine_client **out, const struct engine_client_
         return ERR_NOMEM;
     }
     init_slots(engine->priv, n);
-    engine->priv->max_requests = o->model->max_outstanding;
+    engine->priv->max_requests = model->max_outstanding;
     completion_rate_start(&engine->priv->completion_rate, clock_us());
-    engine->server = o->server;
-    engine->model = o->model;
-    engine->loop = o->loop;
-    engine->metrics = o->metrics;
-    engine->tenants = o->tenants;
-    engine->usage = o->usage;
-    engine->text_pool = o->text_pool;
-    engine->constraint_pool = o->constraint_pool;
-    engine->answer_pool = o->answer_pool;
-    engine->keeper = o->keeper;
-    engine->streams = o->streams;
-    engine->requests = o->requests;
-    engine->pings = o->pings;
-    engine->slots = o->slots;
-    engine->memory = o->memory;
+    engine->shared = shared;
+    engine->model = model;
+    engine->metrics = metrics;
+    engine->slots = slots;
     buf_init(&engine->scratch, (size_t)1 << 20); /* one token's text */
     buf_init(&engine->frame, HTTP_MAX_REPLY);
     buf_init(&engine->numbered, HTTP_MAX_REPLY);
     list_init(&engine->completions);
     list_init(&engine->adapter_waits);
     engine->expiry.data = engine;
-    uv_timer_init(engine->loop, &engine->expiry); /* cannot fail */
+    uv_timer_init(shared->loop, &engine->expiry); /* cannot fail */
     *out = engine;
     return 0;
 }
@@ -126,7 +117,7 @@ static void take_event(struct engine_client *engine, const struct event *e)
             engine->priv->n_dry--;
         } else {
             engine->priv->n_open--;
-            tenants_end(engine->tenants, s->tenant);
+            tenants_end(engine->shared->tenants, s->tenant);
             completion_rate_end(&engine->priv->completion_rate, clock_us());
         }
     }
@@ -142,7 +133,7 @@ bool engine_client_take_events(struct engine_client *engine)
     for (;;) {
         while (p->next_event < p->n_events) {
             take_event(engine, &p->events[p->next_event++]);
-            if (loop_guard_is_due(engine->loop))
+            if (loop_guard_is_due(engine->shared->loop))
                 return true;
         }
         p->next_event = 0;
@@ -230,7 +221,7 @@ uint64_t engine_client_register(struct engine_client *engine, struct request *r,
         p->n_dry++;
     } else {
         p->n_open++;
-        tenants_begin(engine->tenants, r->tenant);
+        tenants_begin(engine->shared->tenants, r->tenant);
         p->recent[p->n_recent++ % ENGINE_RECENT] = (struct engine_post){r->priority, r->n_prompt};
     }
     return r->id;

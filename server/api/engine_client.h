@@ -43,54 +43,46 @@ struct engine_caller {
     const char *request_id; /* X-Request-Id */
 };
 
-struct engine_client {                   /* read by completions, dry runs and endpoints */
-    const struct server_options *server; /* borrowed, as what follows */
-    const struct server_model *model;    /* not all of it is known before engine_client_attach() */
+/* Parts of the server that all its models share; borrowed, and set before the first model opens. */
+struct engine_shared {
+    const struct server_options *options;
     uv_loop_t *loop;
-    struct metrics *metrics;
-    struct tenants *tenants; /* of the server, as the pools: the same for all engine clients */
-    struct usage_ledger *usage;          /* as the tenants */
+    struct tenants *tenants;
+    struct usage_ledger *usage;
     struct worker_pool *text_pool;       /* parses requests: templates and tokens */
-    struct worker_pool *constraint_pool; /* the same for requests with a schema or a grammar */
-    struct worker_pool *answer_pool;     /* it renders large answers */
+    struct worker_pool *constraint_pool; /* parses requests with a schema or a grammar */
+    struct worker_pool *answer_pool;     /* renders large answers */
     struct response_keeper *keeper;      /* NULL: responses are not kept */
-    struct stream_store *streams;        /* NULL: streams are not */
-    struct request_keeper *requests;     /* NULL: nor are requests */
+    struct stream_store *streams;        /* NULL: streams are not kept */
+    struct request_keeper *requests;     /* NULL: requests do not outlive the process */
     struct stream_pings *pings;
-    struct slots *slots;                 /* the model's; NULL: there are none */
-    struct request_memory *memory;       /* what requests hold outside the KV cache */
-    struct list completions;             /* struct completion: those that have an id */
-    struct list adapter_waits;           /* struct api_call: their adapters are being read; */
-    uv_timer_t expiry;                   /* then it runs, for those whose time is over */
-    struct queue *queue; /* attached later, as is http */
+    struct request_memory *memory; /* of requests, outside the KV cache */
+};
+
+struct engine_client { /* read by completions and endpoints */
+    const struct engine_shared *shared;
+    const struct server_model *model; /* borrowed; complete after engine_client_attach() */
+    struct metrics *metrics;          /* the model's, borrowed */
+    struct slots *slots;              /* the model's, borrowed */
+    struct list completions;          /* struct completion: those that have an id */
+    struct list adapter_waits;        /* struct api_call: their adapters are being read */
+    uv_timer_t expiry;                /* runs while there are any, and ends those that are late */
+    struct queue *queue;              /* NULL until it is attached */
     bool is_draining;
-    bool is_stopping;       /* the second signal came: cancellations are ours */
-    uint32_t n_jobs; /* that exist, also those whose client has gone */
-    uint64_t used_us;        /* when the last one ended, clock_us() */
-    void (*idle)(void *ud);  /* NULL, or told when there is none any more; it may free nothing */
+    bool is_stopping;       /* the second signal came: the server itself cancels requests */
+    uint32_t n_jobs;        /* calls that exist, also those whose client has gone */
+    uint64_t used_us;       /* when the last call ended, clock_us() */
+    void (*idle)(void *ud); /* NULL, or called when n_jobs becomes 0; it may free nothing */
     void *idle_ud;
     struct engine_client_private *priv;
-    /* For the one call that is being worked on; empty between calls. */
+    /* For the one call that the loop works on; empty between calls. */
     struct buf scratch, frame, numbered;
 };
 
-struct engine_client_options { /* see struct engine_client */
-    const struct server_options *server;
-    const struct server_model *model;
-    uv_loop_t *loop;
-    struct metrics *metrics;
-    struct tenants *tenants;
-    struct usage_ledger *usage;
-    struct worker_pool *text_pool, *constraint_pool, *answer_pool;
-    struct response_keeper *keeper;
-    struct stream_store *streams;
-    struct request_keeper *requests;
-    struct stream_pings *pings;
-    struct slots *slots;
-    struct request_memory *memory;
-};
-
-int engine_client_create(struct engine_client **out, const struct engine_client_options *options);
+/* `model`, `metrics` and `slots` are borrowed until engine_client_destroy(). ERR_NOMEM. */
+int engine_client_create(struct engine_client **out, const struct engine_shared *shared,
+                         const struct server_model *model, struct metrics *metrics,
+                         struct slots *slots);
 void engine_client_attach(struct engine_client *engine, struct queue *q);
 /* The queue is there no longer: nothing is outstanding, and there are no jobs. */
 void engine_client_detach(struct engine_client *engine);

@@ -140,7 +140,7 @@ static void work(struct slot_job *j, void (*do_work)(struct slot_job *j))
 {
     j->do_work = do_work;
     j->work.data = j;
-    if (uv_queue_work(j->engine->loop, &j->work, on_slot_work, after_slot_work) == 0)
+    if (uv_queue_work(j->engine->shared->loop, &j->work, on_slot_work, after_slot_work) == 0)
         return;
     api_error_no_memory(&j->error);
     end_slot_job(j);
@@ -387,7 +387,7 @@ static int read_engine(struct slot_job *j)
                                         .block_bytes = stats.block_bytes,
                                         .n_vocab = m->n_vocab,
                                         .max_tokens = m->max_context,
-                                        .limits = j->engine->server->slot_limits};
+                                        .limits = j->engine->shared->options->slot_limits};
     j->n_piece = (uint32_t)(SLOT_CALL_PIECE / stats.block_bytes);
     if (j->n_piece == 0)
         j->n_piece = 1;
@@ -410,7 +410,7 @@ static int take_slot_text(struct slot_job *j)
 
 static int read_slot_call(struct slot_job *j, struct http_call *call)
 {
-    const struct server_options *server = j->engine->server;
+    const struct server_options *server = j->engine->shared->options;
 
     if (!slots_are_on(j->engine->slots))
         return api_error_set(&j->error, 501, NULL, NULL,

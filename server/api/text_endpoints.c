@@ -154,7 +154,7 @@ static const struct wire_format *pick(const cJSON *body)
 }
 
 /* Beside its list, a byte may become a token, and a number in the answer. */
-const struct wire_format wire_tokenize = {.pick = pick, .answer_bytes = 12};
+const struct wire_format wire_tokenize = {.pick = pick, .answer = encode, .answer_bytes = 12};
 
 /* ---- /detokenize ---- */
 
@@ -230,32 +230,3 @@ static int count_input(struct api_request *p, const struct server_model *model, 
 
 const struct wire_format wire_chat_input_tokens = {.form = PARAMS_CHAT, .answer = count_input};
 const struct wire_format wire_input_tokens = {.form = PARAMS_RESPONSES, .answer = count_input};
-
-
-/* ---- a call ---- */
-
-static void on_text_client_gone(void *ud)
-{
-    api_call_leave(ud);
-}
-
-static void on_ready(struct api_call *api)
-{
-    if (api->call != NULL)
-        http_call_reply(api->call, 200, "application/json", &api->request.echo);
-    api_call_release(api);
-    mem_free(api);
-}
-
-void text_endpoints_start(struct engine_client *engine, struct http_call *call,
-                          const struct wire_format *wire_format, const struct body_scan *scan)
-{
-    struct api_call *api = mem_calloc(1, sizeof(*api));
-
-    if (api == NULL) {
-        refusal_send_no_memory(engine, call);
-        return;
-    }
-    http_call_on_gone(call, on_text_client_gone, api);
-    api_call_start(api, engine, call, wire_format, scan, on_ready);
-}

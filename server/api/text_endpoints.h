@@ -16,8 +16,8 @@
  * POST /v1/responses/input_tokens, /v1/chat/completions/input_tokens: the same of OpenAI's bodies
  *      -> {"object":"response.input_tokens","input_tokens":…}.
  *
- * Chats are read and checked as those that are to be answered. The thread that parses a body
- * (api_call.h) writes its answer too.
+ * Chats are read and checked as those of a completion. The thread that parses a body
+ * (completion_parse.c) writes its answer too.
  *
  * Thread: the loop's.
  * Memory: as for an API call.
@@ -25,15 +25,9 @@
 #ifndef SERVER_API_TEXT_ENDPOINTS_H
 #define SERVER_API_TEXT_ENDPOINTS_H
 
-struct body_scan;
-struct engine_client;
-struct http_call;
 struct wire_format;
 
 extern const struct wire_format wire_tokenize, wire_detokenize, wire_apply_template,
     wire_count_tokens, wire_input_tokens, wire_chat_input_tokens, wire_render, wire_chat_render;
-
-void text_endpoints_start(struct engine_client *engine, struct http_call *call,
-                          const struct wire_format *wire_format, const struct body_scan *scan);
 
 #endif

@@ -148,8 +148,8 @@ static void begin_load(struct model_set *s, struct served_model *h)
     h->life.state = MODEL_LOADING;
     h->life.wants_unload = false;
     h->life.begin_us = clock_us();
-    log_info("models", "event=loading model=%s waiting=%u",
-             log_quote(id, sizeof(id), h->model.id), h->life.waits.n);
+    log_info("models", "event=loading model=%s waiting=%u", log_quote(id, sizeof(id), h->model.id),
+             h->life.waits.n);
     model_set_begin_job(s, h, MODEL_JOB_LOAD);
 }
 
@@ -157,8 +157,7 @@ static void begin_unload(struct model_set *s, struct served_model *h)
 {
     char id[280];
 
-    log_info("models", "event=unloading model=%s reason=%s",
-             log_quote(id, sizeof(id), h->model.id),
+    log_info("models", "event=unloading model=%s reason=%s", log_quote(id, sizeof(id), h->model.id),
              h->life.wants_unload ? "asked" : "room_or_idle");
     h->life.state = MODEL_UNLOADING;
     h->life.is_held = false;

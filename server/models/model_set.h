@@ -59,7 +59,7 @@ void model_set_ready(struct model_set *s, struct served_model *h);
 
 /* Start the work with a call's body: now, or when the model is loaded. */
 void model_set_start(struct model_set *s, struct served_model *h, struct http_call *call,
-                     const struct model_work *work, const struct body_scan *scan);
+                     const struct wire_format *wire_format, const struct body_scan *scan);
 /* Whether the model is loaded; if not, the call has been answered. For pages about loaded
  * models. */
 bool model_set_check_ready(struct model_set *s, struct served_model *h, struct http_call *call);

@@ -9,6 +9,7 @@
 
 #include "core/base/clock.h"
 #include "core/base/err.h"
+#include "server/api/completion.h"
 #include "server/api/engine_client.h"
 #include "server/api/refusal.h"
 #include "server/http/http_call.h"
@@ -43,8 +44,7 @@ static int64_t leaves_at(const struct served_model *h)
         return 0;
     if (h->engine->n_jobs > 0)
         since = now;
-    return (int64_t)clock_unix_s() +
-           ((int64_t)(since + h->life.idle_us) - (int64_t)now) / 1000000;
+    return (int64_t)clock_unix_s() + ((int64_t)(since + h->life.idle_us) - (int64_t)now) / 1000000;
 }
 
 void model_set_tell(struct served_model *h)
@@ -89,19 +89,19 @@ static bool is_hopeless(const struct model_set *s, const struct served_model *h,
 }
 
 void model_set_start(struct model_set *s, struct served_model *h, struct http_call *call,
-                     const struct model_work *work, const struct body_scan *scan)
+                     const struct wire_format *wire_format, const struct body_scan *scan)
 {
     struct refusal why;
 
     if (model_set_is_served(h)) {
-        work->start(h->engine, call, work->wire_format, scan);
+        completion_start(h->engine, call, wire_format, scan);
         return;
     }
     if (is_hopeless(s, h, &why)) {
         refusal_send(&why, h->engine, call, 1);
         return;
     }
-    if (model_waits_add(&h->life.waits, call, work, scan) < 0) {
+    if (model_waits_add(&h->life.waits, call, wire_format, scan) < 0) {
         refusal_send_no_memory(h->engine, call);
         return;
     }
@@ -115,8 +115,7 @@ bool model_set_check_ready(struct model_set *s, struct served_model *h, struct h
     if (h->life.state == MODEL_READY)
         return true;
     api_error_set(&e, 503, "model", "model_not_loaded", "the model '%.100s' is %s", h->model.id,
-                  h->life.state == MODEL_FAILED ? "not loaded: its file cannot be"
-                                                : state_name(h));
+                  h->life.state == MODEL_FAILED ? "not loaded: its file cannot be" : state_name(h));
     if (h->life.state == MODEL_LOADING)
         retry_after_set(call, model_set_wait_ms(s, h));
     http_call_reply_error(call, &e);

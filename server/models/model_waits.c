@@ -19,16 +19,17 @@ struct wait {
     struct list link;
     struct model_waits *owner;
     struct http_call *call;
-    const struct model_work *work;
+    const struct wire_format *wire_format;
     struct body_scan scan; /* offsets into the body, which does not move */
     uint64_t arrival_us;
     uint64_t over_us;        /* the time of a 408 */
     uint64_t queue_until_us; /* the time of a 429; 0: never */
 };
 
-void model_waits_init(struct model_waits *w, struct engine_client *engine, uint32_t max)
+void model_waits_init(struct model_waits *w, struct engine_client *engine, uint32_t max,
+                      model_waits_start_fn *start)
 {
-    *w = (struct model_waits){.engine = engine, .max = max};
+    *w = (struct model_waits){.engine = engine, .max = max, .start = start};
     list_init(&w->list);
 }
 
@@ -64,12 +65,12 @@ static void set_times(struct wait *v, const struct server_model *m, const struct
     v->arrival_us = http_call_arrival_us(v->call);
     v->over_us = earlier(0, v->arrival_us, (uint64_t)m->request_timeout_s * 1000);
     v->over_us = earlier(v->over_us, v->arrival_us, scan->deadline_ms);
-    v->queue_until_us = earlier(0, v->arrival_us,
-                                scan->max_queue_ms > 0 ? scan->max_queue_ms : m->max_queue_ms);
+    v->queue_until_us =
+        earlier(0, v->arrival_us, scan->max_queue_ms > 0 ? scan->max_queue_ms : m->max_queue_ms);
 }
 
-int model_waits_add(struct model_waits *w, struct http_call *call, const struct model_work *work,
-                    const struct body_scan *scan)
+int model_waits_add(struct model_waits *w, struct http_call *call,
+                    const struct wire_format *wire_format, const struct body_scan *scan)
 {
     struct wait *v;
 
@@ -80,7 +81,7 @@ int model_waits_add(struct model_waits *w, struct http_call *call, const struct 
         return ERR_NOMEM;
     v->owner = w;
     v->call = call;
-    v->work = work;
+    v->wire_format = wire_format;
     v->scan = *scan;
     set_times(v, w->engine->model, scan);
     list_push_back(&w->list, &v->link);
@@ -96,15 +97,15 @@ uint64_t model_waits_since_us(const struct model_waits *w)
 
 void model_waits_start(struct model_waits *w)
 {
-    while (w->n > 0 && !loop_guard_is_due(w->engine->loop)) { /* work->start() adds none */
+    while (w->n > 0 && !loop_guard_is_due(w->engine->shared->loop)) { /* starting adds none */
         struct wait *v = first(w);
         struct http_call *call = v->call;
-        const struct model_work *work = v->work;
+        const struct wire_format *wire_format = v->wire_format;
         const struct body_scan scan = v->scan;
 
         forget_wait(v);
         http_call_on_gone(call, NULL, NULL);
-        work->start(w->engine, call, work->wire_format, &scan);
+        w->start(w->engine, call, wire_format, &scan);
     }
 }
 
@@ -150,7 +151,7 @@ void model_waits_expire(struct model_waits *w, uint64_t now_us)
 
         if (!has_expired(v, now_us, &why))
             continue;
-        if (loop_guard_is_due(w->engine->loop))
+        if (loop_guard_is_due(w->engine->shared->loop))
             return;
         refuse_wait(v, why);
     }

@@ -22,24 +22,24 @@ struct http_call;
 struct refusal;
 struct wire_format;
 
-/* The function that a body of this wire format is given to. */
-struct model_work {
-    void (*start)(struct engine_client *engine, struct http_call *call,
-                  const struct wire_format *wire_format, const struct body_scan *scan);
-    const struct wire_format *wire_format;
-};
+/* Takes over a call whose model is ready: completion_start(). */
+typedef void model_waits_start_fn(struct engine_client *engine, struct http_call *call,
+                                  const struct wire_format *wire_format,
+                                  const struct body_scan *scan);
 
 struct model_waits {
     struct engine_client *engine;
+    model_waits_start_fn *start;
     struct list list;
     uint32_t n, max;
 };
 
-void model_waits_init(struct model_waits *w, struct engine_client *engine, uint32_t max);
+void model_waits_init(struct model_waits *w, struct engine_client *engine, uint32_t max,
+                      model_waits_start_fn *start);
 
 /* Add a call, unless `max` wait already. ERR_LIMIT, ERR_NOMEM: the caller still owns it. */
-int model_waits_add(struct model_waits *w, struct http_call *call, const struct model_work *work,
-                    const struct body_scan *scan);
+int model_waits_add(struct model_waits *w, struct http_call *call,
+                    const struct wire_format *wire_format, const struct body_scan *scan);
 /* When the first waiting call arrived; 0: none waits. */
 uint64_t model_waits_since_us(const struct model_waits *w);
 

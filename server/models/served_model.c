@@ -9,41 +9,24 @@
 
 #include "core/base/err.h"
 #include "server/adapters/adapter_set.h"
+#include "server/api/completion.h"
 #include "server/api/engine_client.h"
 #include "server/engine_io/journal_file.h"
 
 #include <stdio.h>
 
-int served_model_open(struct served_model *h, const struct served_model_shared *shared,
+int served_model_open(struct served_model *h, const struct engine_shared *shared,
                       const struct server_model *model, char *err, size_t err_len)
 {
-    const struct engine_client_options engine = {
-        .server = shared->options,
-        .model = &h->model,
-        .loop = shared->loop,
-        .metrics = &h->metrics,
-        .tenants = shared->tenants,
-        .usage = shared->usage,
-        .text_pool = shared->text_pool,
-        .constraint_pool = shared->constraint_pool,
-        .answer_pool = shared->answer_pool,
-        .keeper = shared->keeper,
-        .streams = shared->streams,
-        .requests = shared->requests,
-        .pings = shared->pings,
-        .slots = &h->slots,
-        .memory = shared->memory,
-    };
-
     *h = (struct served_model){.model = *model};
     metrics_init(&h->metrics);
     slots_init(&h->slots, shared->options->slot_save_path);
-    if (engine_client_create(&h->engine, &engine) < 0) {
+    if (engine_client_create(&h->engine, shared, &h->model, &h->metrics, &h->slots) < 0) {
         snprintf(err, err_len, "no memory for %u requests", model->max_outstanding);
         return ERR_NOMEM;
     }
     debug_init(&h->debug, h->engine);
-    model_waits_init(&h->life.waits, h->engine, model->max_outstanding);
+    model_waits_init(&h->life.waits, h->engine, model->max_outstanding, completion_start);
     h->life.idle_us = model->idle_unload_us;
     h->transfers.loop = shared->loop;
     if (model->journal_path == NULL || model->journal == NULL)
@@ -106,7 +89,7 @@ bool served_model_pump(struct served_model *h)
     swap_transfers_pump(&h->transfers);
     has_more = engine_client_take_events(h->engine);
     debug_take(&h->debug);
-    journal_file_pump(h->journal, h->engine->loop);
+    journal_file_pump(h->journal, h->engine->shared->loop);
     return has_more;
 }
 

@@ -36,27 +36,8 @@ struct model_life {
     char reason[400];
 };
 
+struct engine_shared;
 struct journal_file;
-struct request_memory;
-struct tenants;
-struct usage_ledger;
-struct response_keeper;
-struct stream_pings;
-struct stream_store;
-struct worker_pool;
-
-struct served_model_shared { /* borrowed from the server; the same for all models */
-    const struct server_options *options;
-    uv_loop_t *loop;
-    struct tenants *tenants;
-    struct usage_ledger *usage;
-    struct worker_pool *text_pool, *constraint_pool, *answer_pool;
-    struct response_keeper *keeper;
-    struct request_memory *memory;
-    struct stream_store *streams;
-    struct request_keeper *requests;
-    struct stream_pings *pings;
-};
 
 struct served_model { /* zero is closed */
     struct server_model model;
@@ -73,7 +54,7 @@ struct served_model { /* zero is closed */
 
 /* Open a model that is not loaded. `h` must not move until served_model_close(). On failure `err`
  * has a sentence. */
-int served_model_open(struct served_model *h, const struct served_model_shared *shared,
+int served_model_open(struct served_model *h, const struct engine_shared *shared,
                       const struct server_model *model, char *err, size_t err_len);
 /* Close it after the loop has run out. */
 void served_model_close(struct served_model *h);

@@ -150,10 +150,10 @@ static void start_call(struct engine_client *engine, struct http_call *call,
 
 static void test_calls_that_waited_for_a_model_begin_in_several_turns(void **state)
 {
-    const struct model_work work = {.start = start_call};
     const struct server_model model = {.request_timeout_s = 60};
     const struct body_scan scan = {0};
-    struct engine_client engine = {.model = &model};
+    struct engine_shared shared = {0};
+    struct engine_client engine = {.model = &model, .shared = &shared};
     struct http_call calls[N_CALLS] = {0};
     struct model_waits waits;
     struct world w;
@@ -161,11 +161,11 @@ static void test_calls_that_waited_for_a_model_begin_in_several_turns(void **sta
 
     (void)state;
     set_up(&w);
-    engine.loop = &w.loop;
-    model_waits_init(&waits, &engine, N_CALLS);
+    shared.loop = &w.loop;
+    model_waits_init(&waits, &engine, N_CALLS, start_call);
     for (uint32_t i = 0; i < N_CALLS; i++) {
         calls[i].arrival_us = i + 1;
-        assert_int_equal(model_waits_add(&waits, &calls[i], &work, &scan), 0);
+        assert_int_equal(model_waits_add(&waits, &calls[i], NULL, &scan), 0);
     }
     for (; waits.n > 0; n_turns++) {
         LOOP_CALLBACK(&w.loop, "turn");

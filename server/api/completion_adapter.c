@@ -1,28 +1,31 @@
-/* server/api/api_call_adapter.c - a call takes its adapter, and waits where that must be read; see
- * api_call_impl.h. */
-#include "server/api/api_call_impl.h"
+/* server/api/completion_adapter.c - the state ADAPTER of a completion: it takes the adapter that
+ * its body names, and waits without a thread while the adapter is read from its file.
+ *
+ * The waiting completions of an engine client are a list. A timer runs while there are any and ends
+ * those whose deadline, timeout or queue time is over, since the engine does not know them yet.
+ */
+#include "server/api/completion_impl.h"
 
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "server/adapters/adapter_set.h"
-#include "server/api/engine_client.h"
 #include "server/api/refusal.h"
 #include "server/api/response/response_writer.h"
 #include "server/process/loop_guard.h"
 
 #include <string.h>
 
-/* How often it is asked whose time is over. */
+/* How often the timer looks for completions whose time is over. */
 #define EXPIRY_TICK_MS 100
 
-/* ---- whose time is over ---- */
+/* ---- times ---- */
 
 static bool is_past(uint64_t us, uint64_t now)
 {
     return us > 0 && us <= now;
 }
 
-/* With the error that the engine's end of such a request becomes. */
+/* True: the time is over, and request.error is what a timeout of the engine becomes. */
 static bool has_expired(struct api_call *api, uint64_t now)
 {
     struct api_request *p = &api->request;
@@ -44,9 +47,10 @@ static struct api_call *find_expired(struct engine_client *engine)
 {
     const uint64_t now = clock_us();
 
-    list_each(it, &engine->adapter_waits)
-        if (has_expired(list_entry(it, struct api_call, adapter_link), now))
-            return list_entry(it, struct api_call, adapter_link);
+    list_each(it,
+              &engine->adapter_waits) if (has_expired(list_entry(it, struct api_call, adapter_link),
+                                                      now)) return list_entry(it, struct api_call,
+                                                                              adapter_link);
     return NULL;
 }
 
@@ -56,10 +60,8 @@ static void on_adapter_tick(uv_timer_t *timer)
     struct engine_client *engine = timer->data;
     struct api_call *api;
 
-    while (!loop_guard_is_due(timer->loop) && (api = find_expired(engine)) != NULL) {
-        api_call_stop_waiting(api);
-        api->adapted(api);
-    }
+    while (!loop_guard_is_due(timer->loop) && (api = find_expired(engine)) != NULL)
+        completion_stop_adapter(completion_of_api(api));
 }
 
 /* ---- waiting ---- */
@@ -82,12 +84,12 @@ static void end_waiting(struct api_call *api)
         uv_timer_stop(&engine->expiry);
 }
 
-bool api_call_stop_waiting(struct api_call *api)
+void completion_stop_adapter(struct completion *c)
 {
-    if (!adapter_wait_cancel(&api->adapter_wait))
-        return false;
-    end_waiting(api);
-    return true;
+    if (!adapter_wait_cancel(&c->api.adapter_wait))
+        return;
+    end_waiting(&c->api);
+    completion_advance(c, COMPLETION_SAVE);
 }
 
 static enum rejection reason_of(const struct api_error *e)
@@ -99,7 +101,7 @@ static enum rejection reason_of(const struct api_error *e)
     return strcmp(e->code, "queue_full") == 0 ? REJECTION_QUEUE_FULL : REJECTION_MEMORY;
 }
 
-/* It has come, or *e says why not. */
+/* The requests get the adapter; without one, request.error says why (*e). */
 static void settle_adapter(struct api_call *api, struct adapter *a, const struct api_error *e)
 {
     if (a != NULL) {
@@ -116,25 +118,24 @@ static void on_adapter(struct adapter_wait *w)
 
     end_waiting(api);
     settle_adapter(api, w->adapter, &w->error);
-    api->adapted(api);
+    completion_advance(completion_of_api(api), COMPLETION_SAVE);
 }
 
-bool api_call_take_adapter(struct api_call *api, void (*adapted)(struct api_call *api))
+void completion_take_adapter(struct completion *c)
 {
-    const struct api_request *p = &api->request;
-    const char *name = p->params.adapter.name;
+    struct api_call *api = &c->api;
+    const char *name = api->request.params.adapter.name;
     struct adapter *a = NULL;
     struct api_error e = {0};
 
-    if (name[0] == '\0' || p->wire_format->answer != NULL)
-        return true;
-    api->adapted = adapted;
-    api->adapter_wait.done = on_adapter;
-    begin_waiting(api); /* before there is anything to wait for: its end may come at once */
-    if (adapter_set_take(api->engine->model->adapters, name, &api->adapter_wait, &a, &e) ==
-        ERR_AGAIN)
-        return false;
-    end_waiting(api);
-    settle_adapter(api, a, &e);
-    return true;
+    if (name[0] != '\0' && api->request.wire_format->answer == NULL) {
+        api->adapter_wait.done = on_adapter;
+        begin_waiting(api); /* first, since on_adapter() may be called at once */
+        if (adapter_set_take(api->engine->model->adapters, name, &api->adapter_wait, &a, &e) ==
+            ERR_AGAIN)
+            return;
+        end_waiting(api);
+        settle_adapter(api, a, &e);
+    }
+    completion_advance(c, COMPLETION_SAVE);
 }
