@@ -60,7 +60,7 @@ static int start_probe(struct completion *c)
 
 /* Work whose question the engine cannot take now runs without an answer: the engine ends it at its
  * deadline. */
-static void probe(struct completion *c)
+static void ask_engine(struct completion *c)
 {
     struct refusal ignored;
 
@@ -112,7 +112,7 @@ static const struct completion_rule rules[COMPLETION_END] = {
     [COMPLETION_ADAPTER] = {completion_take_adapter, TO(SAVE)},
     [COMPLETION_SAVE] = {completion_save, TO(ADMIT)},
     [COMPLETION_ADMIT] = {admit, TO(PROBE) | TO(RUN)},
-    [COMPLETION_PROBE] = {probe, TO(ADMIT) | TO(RUN)},
+    [COMPLETION_PROBE] = {ask_engine, TO(ADMIT) | TO(RUN)},
     [COMPLETION_RUN] = {completion_run, 0},
 };
 

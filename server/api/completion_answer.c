@@ -35,8 +35,8 @@ static void choice_move(struct choice *choices, uint32_t to, uint32_t from)
     choices[to] = moved;
 }
 
-/* Of each n_each choices in a row the n with the highest mean log-probability of a token come to
- * the front, best first and numbered as if they were alone; equal ones keep their order. */
+/* Sort each group of n_each choices by mean log-probability, best first, and move the first n of
+ * each group to the front of the array, numbered from 0 on. Equal choices keep their order. */
 static void take_best(struct choice *choices, uint32_t n_prompts, uint32_t n_each, uint32_t n)
 {
     for (uint32_t i = 0; i < n_prompts * n; i++) {

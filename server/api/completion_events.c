@@ -70,7 +70,7 @@ void completion_count_usage(struct completion *c)
 
 /* ---- events ---- */
 
-/* Has it generated for as long as it may? A first line it may always end. */
+/* True: the choice has generated for t_max_predict_ms. It may always end its first line. */
 static bool has_run_out(const struct completion *c, struct choice *choice)
 {
     const uint64_t most_us = (uint64_t)c->api.request.params.t_max_predict_ms * 1000;
@@ -142,7 +142,7 @@ static void count_end(struct completion *c, const struct choice *choice,
         hist_add(&m->per_token, (double)t->decode_us / (choice->n_tokens - 1) / 1e6);
 }
 
-/* Of the time since the engine's end: how long the client's socket has been full. */
+/* Microseconds since the engine's end for which the client's socket has been full. */
 static uint64_t blocked_us(const struct completion *c, const struct event_times *t, uint64_t now)
 {
     const uint64_t engine_end =
@@ -194,7 +194,7 @@ static void advance_events(struct completion *c)
     completion_post(c);
 }
 
-/* Its text can be saved from now on. */
+/* Remember the text of the choice, which a slot's page can save from now on. */
 static void keep_slot(struct completion *c, const struct choice *choice)
 {
     const struct slot_name name = {c->api.tenant, c->rules.slot + choice->index};
@@ -204,7 +204,7 @@ static void keep_slot(struct completion *c, const struct choice *choice)
                    (struct slot_text){choice->tokens.ids, choice->tokens.n});
 }
 
-/* All choices have ended: the completion goes when its client has the answer. */
+/* Answer the client, since all choices have ended; then the completion ends. */
 static void answer_whole(struct completion *c)
 {
     const struct response_usage *u = &c->answer.usage;

@@ -22,9 +22,9 @@
  *
  * completion_advance() is the only function that changes the state. Each state has one function
  * that is called when the state is entered: it advances at once, or it starts something whose
- * callback advances. Before each state up to RUN, completion_advance() looks whether
- * request.error is set, in which case it refuses the call, and whether the client has gone; both
- * lead to END, from every state. END frees the completion.
+ * callback advances. Before it enters a state, completion_advance() checks whether the client has
+ * gone and whether request.error is set; such a call is refused, and its next state is END, which
+ * frees the completion.
  *
  * Thread: the loop's.
  * Memory: as completion.h says.
@@ -56,35 +56,35 @@ enum completion_state {
     N_COMPLETION_STATES,
 };
 
-struct completion_keep { /* of a response that is kept; zero: it is not */
+struct completion_keep { /* a response that is written to the database; zero: it is not */
     bool is_on;
     struct response_name name; /* borrowed */
     struct response_job begin, end;
-    struct buf first, body, output; /* the response as it begins and ends, the answer's items */
-    struct buf tail;                /* how a stream ends */
+    struct buf first, body, output; /* the response at its begin and at its end, its items */
+    struct buf tail;                /* last frames of a stream */
     bool has_answer;
-    const char *status; /* of one that has none, or whose answer was lost; else NULL */
-    struct buf why;     /* then: the member error, or empty */
+    const char *status; /* "failed" or "cancelled", where there is no answer; else NULL */
+    struct buf why;     /* the member `error` of a failed response, or empty */
     struct api_error begin_error, end_error;
     struct response_run run; /* in the background */
 };
 
-struct completion_frames { /* of a stream */
+struct completion_frames { /* the frames of a stream */
     bool are_numbered;
-    bool tells_tokens; /* they say what `resume` takes */
-    bool are_past;     /* they were sent before, by whoever began the answer: only counted */
-    uint64_t next;     /* the number of the next one */
-    size_t n_sent;     /* tokens that all frames so far stand for */
+    bool tells_tokens; /* comments in them name the tokens, which `resume` takes */
+    bool are_past;     /* frames are counted and not sent: an earlier server has sent them */
+    uint64_t next;     /* number of the next frame */
+    size_t n_sent;     /* tokens in all frames so far */
 };
 
 struct completion;
 
-struct completion_saving {        /* of a request that is to outlive the process; zero: it is not */
+struct completion_saving {        /* a request that outlives the process; zero: it does not */
     struct kept_request *request; /* or NULL */
     bool has_run;
-    bool has_stream; /* whose it is then: the completion has lost it when that is gone */
-    bool is_put_off; /* it is the next process's */
-    char path[COMPLETION_MAX_PATH]; /* of the call; "": it cannot be called again */
+    bool has_stream;                /* the kept stream owns `request`, which is gone with it */
+    bool is_put_off;                /* the next process continues it */
+    char path[COMPLETION_MAX_PATH]; /* of the call; "": the call cannot be repeated */
 };
 
 struct completion {
@@ -92,23 +92,23 @@ struct completion {
     enum completion_state state, next; /* next: to be entered by the running completion_advance() */
     bool is_advancing;
     struct engine_caller client;
-    struct engine_probe probe; /* of PROBE */
+    struct engine_probe probe;
     struct choice_rules rules;
     struct choice *choices; /* [n_choices] */
     uint32_t n_choices, n_posted, n_open;
     uint64_t n_cached;
     struct response_writer answer;
-    struct buf whole; /* the answer that is no stream, when it is rendered */
+    struct buf whole; /* the rendered answer of a call that does not stream */
     struct completion_keep keep;
     struct completion_frames frames;
     struct completion_saving saving;
     struct stream_ping ping;
-    struct kept_stream *stream; /* or NULL; in place of api.call, which has become its reader */
+    struct kept_stream *stream; /* NULL, or it has the answer, and api.call is one of its readers */
     char conversation[STREAM_MAX_CONVERSATION + 1]; /* X-Conversation-Id, or "" */
-    struct list live; /* of engine_client.completions, once it has an id */
+    struct list live; /* of engine_client.completions, while the answer has an id */
 };
 
-/* Is there anybody who may still get the answer? */
+/* True: a client, or a kept stream, still takes the answer. */
 static inline bool completion_has_client(const struct completion *c)
 {
     return c->api.call != NULL || c->stream != NULL;
@@ -142,69 +142,75 @@ static inline bool completion_is_plan(const struct completion *c)
 
 /* Post the requests that the queue has room for. */
 void completion_post(struct completion *c);
-/* Tell the engine that nothing more is wanted of a choice, or of all. */
+/* Cancel a choice in the engine, which still sends its end. */
 void completion_cancel(struct completion *c, struct choice *choice);
-/* The answer is over for the client; its choices still come to their ends. */
+/* Cancel all choices and whatever is under way: the client takes no answer any more. In the state
+ * ADAPTER the completion may be freed before this returns; otherwise it lives until its callback,
+ * or the last end, has come. */
 void completion_abandon(struct completion *c);
 
-/* An event of choice i. The last end destroys the completion. */
+/* Take an event of choice i. The last end leads to END. */
 void completion_on_event(struct engine_caller *client, uint32_t i, const struct event *e);
-/* A choice failed: the whole request has, and the others need not go on. Nothing is done without a
- * client. */
+/* Answer with an error and cancel all choices, since one of them has failed. Without a client this
+ * does nothing. */
 void completion_fail(struct completion *c, const struct api_error *e);
-/* Is the choice's end an error? */
+/* True: the choice has ended with the error *e. */
 bool completion_is_failure(const struct completion *c, const struct choice *choice,
                            struct api_error *e);
 void completion_count_usage(struct completion *c);
 
-/* All choices have ended, and the usage is counted: answer the client, now or when a thread of a
- * pool has rendered it, and destroy. */
+/* Answer the client and advance to END, now or when a pool's thread has rendered the answer. All
+ * choices have ended, and the usage is counted. */
 void completion_answer_whole(struct completion *c);
 
 /* ---- streams ---- */
 
-/* Write what the choice has as frames of the stream. */
+/* Write the new output of the choice as frames of the stream. */
 void completion_send_choice(struct completion *c, struct choice *choice);
-/* The head, and what there is already. */
+/* Send the head, and output that exists before the first event. */
 void completion_begin_stream(struct completion *c);
-/* The last frames: `tail`, or NULL: what the wire format closes with. */
+/* Send the last frames and end the stream: `tail`, or, if that is NULL, those of the wire format.
+ */
 void completion_end_stream(struct completion *c, const struct buf *tail);
-/* The same for an error; `call` is the one that was the completion's, or NULL. */
+/* Send an error as the last frame and end the stream. `call` was the completion's before
+ * completion_abandon(), or is NULL. */
 void completion_fail_stream(struct completion *c, struct http_call *call,
                             const struct api_error *e);
-/* Is its stream to be kept? Then, before it begins: 0, ERR_AGAIN (the memory is in use) or
- * ERR_NOMEM. */
+/* completion_keep_stream() keeps the stream of a completion that wants it, before the stream
+ * begins. 0, ERR_AGAIN (the memory for streams is in use) or ERR_NOMEM. */
 bool completion_wants_stream_kept(const struct completion *c);
 int completion_keep_stream(struct completion *c);
 void completion_drop_stream(struct completion *c);
-/* Are all tokens of the answer known, so that another server can go on with it? */
+/* True: all tokens of the answer are known, so that another server can continue it. */
 bool completion_can_be_resumed(const struct completion *c);
-/* Lead the only choice through the tokens of params.resume: those that its client has, whose frames
- * are only counted; then those of an earlier process, whose frames are written again. */
+/* Give the only choice the tokens of params.resume. completion_pass_tokens() gives it those that
+ * the client has, and counts their frames; completion_restore_tokens() gives it those that an
+ * earlier process computed, and writes their frames again. */
 void completion_pass_tokens(struct completion *c);
 void completion_restore_tokens(struct completion *c);
 
 /* ---- requests that outlive the process ---- */
 
-/* Before the parse. */
+/* Remember path and conversation of the call, before its body is parsed. */
 void completion_save_prepare(struct completion *c, const struct http_call *call);
-/* Before its stream is kept: one of an earlier process is this one's from now on. 0, or
- * ERR_NOMEM. */
+/* Take over a request of an earlier process, before its stream is kept. 0, or ERR_NOMEM. */
 int completion_save_take_up(struct completion *c);
-/* Its stream is kept, and will tell when it is gone. */
+/* Make the kept stream the owner of the saved request: both are deleted together. */
 void completion_save_stream(struct completion *c, struct stream_start *start);
-/* It has been posted. */
+/* The requests have been posted: their tokens are saved from now on. */
 void completion_save_run(struct completion *c);
-/* The stream has its end. */
+/* The stream has ended: its last state is saved. */
 void completion_save_end(struct completion *c, bool is_error);
-/* The completion goes. */
+/* The completion is freed: a request that was not computed to its end is put back or deleted. */
 void completion_save_release(struct completion *c);
 
-/* ---- kept responses: a row when it begins, and when it ends before its client has the end ---- */
+/* ---- kept responses ---- */
 
-/* The requests are about to be posted. In the background the client gets its answer now. */
+/* Write the row of the response, before its requests are posted. The client of a response in the
+ * background gets its answer when the row is written. */
 void completion_keep_begin(struct completion *c);
-/* All have ended, and the usage is counted: write, answer and destroy. */
+/* Write the end of the response, then answer the client and advance to END. All choices have ended,
+ * and the usage is counted. */
 void completion_keep_end(struct completion *c);
 void completion_keep_release(struct completion_keep *k);
 

@@ -49,7 +49,7 @@ static void on_begin(struct response_job *job, struct response_store *store)
         response_store_begin(store, &k->name, &start, &k->begin_error);
 }
 
-/* What cannot be kept is not computed to its end. */
+/* A response whose row cannot be written is cancelled. */
 static void after_begin(struct response_job *job)
 {
     struct completion_keep *k = list_entry(job, struct completion_keep, begin);

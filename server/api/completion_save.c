@@ -89,7 +89,7 @@ static void name_answer(struct completion *c)
         r->created = (int64_t)time(NULL);
 }
 
-/* What its tokens come from, beside the body and the seed. */
+/* A hash of everything that decides the tokens, beside the body and the seed. */
 static uint64_t origin_id(const struct completion *c)
 {
     const struct api_request *r = &c->api.request;

@@ -65,7 +65,7 @@ static bool add_resume(const struct completion *c, struct buf *out)
 
 /* ---- numbers and comments ---- */
 
-/* Of the frames at `at`: the length of the first one. */
+/* The length of the first of the frames at `at`. */
 static size_t n_of_frame(const struct completion *c, const char *at, size_t n)
 {
     const char *end = is_lines(c) ? memmem(at, n, "\n", 1) : memmem(at, n, "\n\n", 2);
@@ -170,7 +170,7 @@ void completion_send_choice(struct completion *c, struct choice *choice)
     send_frame(c);
 }
 
-/* Nothing more comes. */
+/* End the stream: no frame follows. */
 static void end_stream(struct completion *c)
 {
     struct http_call *call = c->api.call;
@@ -329,8 +329,8 @@ void completion_begin_stream(struct completion *c)
 
 /* ---- an answer that is gone on with ---- */
 
-/* Nothing of what the tokens give is sent, but all that follows from it is there: what is held
- * back, how the frames are numbered, what has been told of calls and thoughts. */
+/* Write frames of tokens that are past. write_frame() only counts them, and everything that depends
+ * on them advances: held-back text, frame numbers, calls and thoughts. */
 static void send_output(struct completion *c, struct choice *choice)
 {
     if (c->api.request.params.stream && choice_has_output(choice))

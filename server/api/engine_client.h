@@ -36,8 +36,8 @@ struct stream_pings;
 struct stream_store;
 struct worker_pool;
 
-/* What posts requests and gets their events: embedded in a completion or a probe, and alive until
- * the last EVENT_END has come. */
+/* The poster of requests, who gets their events: embedded in a completion or a probe, which lives
+ * until the last EVENT_END has come. */
 struct engine_caller {
     void (*event)(struct engine_caller *c, uint32_t part, const struct event *e);
     const char *request_id; /* X-Request-Id */
@@ -112,8 +112,8 @@ uint32_t engine_client_retry_ms(struct engine_client *engine, int status, uint32
 
 /* The position in the queue of a request that arrives now: 1 is the next; 0: it need not wait. */
 uint32_t engine_client_position(struct engine_client *engine, enum priority p);
-/* The same when the engine has said how many of those it has waiting would go first, and n_more
- * are still to be posted before. */
+/* The position behind n_ahead requests that the engine has waiting and n_more that are posted
+ * before. */
 uint32_t engine_client_position_behind(struct engine_client *engine, uint32_t n_ahead,
                                        uint32_t n_more);
 
@@ -121,7 +121,7 @@ uint32_t engine_client_position_behind(struct engine_client *engine, uint32_t n_
  * of `ahead` other prompt tokens go first beside what the engine client knows. */
 struct forecast engine_client_forecast(struct engine_client *engine, const struct request *r,
                                        uint32_t n_cached, uint64_t ahead);
-/* The same on an idle engine. */
+/* engine_client_forecast() on an idle engine. */
 struct forecast engine_client_forecast_idle(struct engine_client *engine, const struct request *r,
                                             uint32_t n_cached);
 /* Microseconds until a prompt of one token that arrives now would have its first; 0: unknown. */
