@@ -26,7 +26,7 @@
 int grammar_from_gbnf(struct grammar **out, const char *text, size_t n, struct budget *budget,
                       char *err, size_t err_len);
 
-/* Its root as a piece of a larger grammar; errors are the builder's. */
+/* The grammar's root as a piece of a larger grammar; errors are the builder's. */
 struct grammar_piece grammar_gbnf(struct grammar_builder *b, const char *text, size_t n);
 
 #endif

@@ -25,7 +25,7 @@
 enum grammar_trigger_kind {
     TRIGGER_WORD = 0,      /* the text itself */
     TRIGGER_PATTERN,       /* a regular expression (regex.h), anywhere */
-    TRIGGER_WHOLE_PATTERN, /* for all of the text so far */
+    TRIGGER_WHOLE_PATTERN, /* must match all of the text so far */
 };
 
 struct grammar_trigger {
@@ -34,9 +34,9 @@ struct grammar_trigger {
     size_t n;
 };
 
-/* Texts without a trigger, of which there is at least one; its rules become the
- * grammar's free ones (struct grammar_rule). Where each text has one, the empty one too, it is
- * ERR_INVAL. */
+/* The texts that complete none of the n >= 1 triggers. The piece's rules become the free rules of
+ * the grammar (struct grammar_rule). ERR_INVAL if a trigger matches the empty text: then no text is
+ * without one. */
 struct grammar_piece grammar_untriggered(struct grammar_builder *b,
                                          const struct grammar_trigger *triggers, size_t n);
 

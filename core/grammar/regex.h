@@ -31,21 +31,21 @@ struct expr_set;
 
 enum regex_flags {
     REGEX_SEARCH = 1u << 0, /* without anchors it may match anywhere in the text */
-    REGEX_JSON = 1u << 1,   /* characters are spelled as inside a JSON string; U+0000 is none */
+    REGEX_JSON = 1u << 1,   /* characters are spelled as inside a JSON string, U+0000 is refused */
 };
 
 /* The expression as a piece; errors are the builder's. */
 struct grammar_piece grammar_regex(struct grammar_builder *b, const char *text, size_t n,
                                    unsigned flags);
 
-/* The expression as a set of texts, to be put together with others; what e is made with must be
- * regex_alphabet() or less. */
+/* The expression as a set of texts, to be combined with others; `e` must have been made with
+ * regex_alphabet() or a part of it. */
 uint32_t grammar_regex_expr(struct expr_set *e, struct grammar_builder *b, const char *text,
                             size_t n, unsigned flags);
-/* A set for all characters that may stand in a text. */
+/* Makes an expression set whose alphabet is all characters that may stand in a text. */
 int regex_alphabet(struct expr_set **out, struct grammar_builder *b, unsigned flags);
 
-/* A grammar of texts that match as a whole. The budget may be NULL. */
+/* Makes a grammar of the texts that match as a whole. The budget may be NULL. */
 int grammar_from_regex(struct grammar **out, const char *text, size_t n, struct budget *budget,
                        char *err, size_t err_len);
 
