@@ -2,9 +2,8 @@
  *
  * A reading at a precomputed place gives its mask at once, and a few rests of tokens that are
  * walked along the real stack. All other readings are walked along the whole vocabulary together.
- * The engine thread computes a mask for each token of a constrained sequence
- * (core/runtime/sampler.c), so CONSTRAINT_MAX_WORK bounds the steps; beyond it only single bytes
- * are tried.
+ * The sampler (core/runtime/sampler.c) asks for a mask before each token of a constrained sequence,
+ * so CONSTRAINT_MAX_WORK bounds the steps; beyond it only single bytes are tried.
  */
 #include "core/grammar/constraint.h"
 

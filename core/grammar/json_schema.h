@@ -66,7 +66,7 @@
 #include "core/base/json.h"
 #include "core/grammar/builder.h"
 
-/* The budget may be NULL: no limit. */
+/* Compiles a schema; `budget` may be NULL: no limit. */
 int schema_to_grammar(struct grammar **out, const cJSON *schema, struct budget *budget, char *err,
                       size_t err_len);
 
@@ -76,17 +76,17 @@ struct grammar_piece grammar_schema(struct grammar_builder *b, const cJSON *sche
 /* ---- values that are not written as JSON; json_schema_text.c ---- */
 
 struct schema_text {    /* a string without quotes and escapes */
-    const char *end;    /* the text that ends it, which it cannot have */
+    const char *end;    /* the text that ends it, which the string cannot have */
     const char *others; /* a regular expression (regex.h): texts that its reader takes for a value
-                           of another type, which it cannot be; NULL: none */
+                         * of another type, which the string cannot be; NULL: none */
 };
 
-/* The strings of `schema`, which stands within `root` ($ref), to *out. False: there are none, or
- * the builder has failed. */
+/* Writes the strings of `schema`, which is part of `root` (for $ref), to *out. False: there are
+ * none, or the builder has failed. */
 bool grammar_schema_text(struct grammar_builder *b, const cJSON *root, const cJSON *schema,
                          const struct schema_text *how, struct grammar_piece *out);
 
-/* All values, or all but strings, as JSON or, is_python, as literals of Python. */
+/* Writes all values, or all but strings, as JSON or, with is_python, as literals of Python. */
 struct grammar_piece grammar_schema_within(struct grammar_builder *b, const cJSON *root,
                                            const cJSON *schema, bool has_strings, bool is_python);
 
@@ -94,29 +94,29 @@ struct grammar_piece grammar_schema_within(struct grammar_builder *b, const cJSO
 
 struct expr_set;
 
-struct schema_key {       /* of a member */
-    const char *name;     /* NULL: it is any of the expression `keys` of the set */
-    struct expr_set *set; /* or NULL with a name */
+struct schema_key {       /* the key of a member */
+    const char *name;     /* NULL: any key of the expression `keys` of the set */
+    struct expr_set *set; /* NULL if there is a name */
     uint32_t keys;
 };
 
-struct schema_members { /* how they are written */
+struct schema_members { /* how members are written */
     void *ud;
-    /* A member with the key; the schema is merged of all that says something of it. */
+    /* Writes a member with the key; `schema` is merged of all schemas that apply to it. */
     struct grammar_piece (*member)(void *ud, const struct schema_key *key, const cJSON *schema);
-    struct grammar_piece (*comma)(void *ud); /* before a member that another one precedes */
+    struct grammar_piece (*comma)(void *ud); /* separates two members */
     const char *keys; /* a regular expression (regex.h) for keys that `properties` does not name */
-    const cJSON *names; /* strings: no such key is one of them */
+    const cJSON *names; /* strings that no such key may be */
 };
 
-/* The objects that the schema allows, without braces; how they are composed is as in JSON (see
+/* Writes the objects that the schema allows, without braces; members are composed as in JSON (see
  * above). Objects that are listed (enum, const) are refused: ERR_UNSUPPORTED. */
 struct grammar_piece grammar_schema_members(struct grammar_builder *b, const cJSON *root,
                                             const struct schema_members *how);
-/* The key's text; a new piece each time. */
+/* Writes the key's text; each call makes a new piece. */
 struct grammar_piece grammar_schema_key(struct grammar_builder *b, const struct schema_key *key);
 
-/* Any JSON object. */
+/* Makes a grammar of any JSON object. */
 int schema_any_object(struct grammar **out, char *err, size_t err_len);
 
 #endif
