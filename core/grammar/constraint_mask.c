@@ -28,7 +28,8 @@ static void set_bit(const struct mask *m, int32_t id)
 /* Decides which texts that end at a node of a trie are allowed. */
 struct rest_rule {
     const struct place *place; /* NULL: the trie is the vocabulary */
-    uint32_t count, min, left; /* of the loop that the token leaves */
+    uint32_t count, min, left; /* the count of the loop that the token leaves, its minimum, the
+                                * iterations left */
 };
 
 static void take_node(const struct mask *m, const struct token_trie *t, const struct trie_node *n,

@@ -160,7 +160,7 @@ int places_list(struct place_map *map, const struct grammar *g, struct budget *b
     return t.rc;
 }
 
-/* ---- what follows ---- */
+/* ---- bytes that follow ---- */
 
 /* All bytes that follow rule `from` follow rule `to` as well; *_loop: its last iteration
  * instead. */

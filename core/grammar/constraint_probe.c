@@ -16,7 +16,7 @@
 
 /* A set of more readings hardly turns up again: its place is not kept, and walked for each mask. */
 #define MANY_READINGS 48
-#define MAX_STEPS 200000000u /* of all walks: about a second */
+#define MAX_STEPS 200000000u /* steps of all walks: about a second */
 
 struct found { /* a token and the iterations that it begins */
     int32_t id;
@@ -160,7 +160,7 @@ static uint64_t walk_all(struct probe *p, uint16_t start, const struct byte_set 
     return n_steps;
 }
 
-/* ---- keeping what was found ---- */
+/* ---- keeping the results ---- */
 
 void place_release(struct place *p)
 {

@@ -191,7 +191,7 @@ void walk_add(struct walk *w, struct reading r)
     add_to_set(w, w->n_readings, r);
 }
 
-/* ---- what a reading leads to without a byte ---- */
+/* ---- edges that take no byte ---- */
 
 static void push_node(struct walk *w, uint32_t node, uint32_t top)
 {
@@ -401,8 +401,8 @@ void walk_look(struct walk *w, uint32_t from, uint32_t to)
 
 /* ---- keeping ---- */
 
-/* A frame that is needed is marked by its depth's top bit; parents lie before their children, so
- * one pass up marks the chains and one pass down moves them together. */
+/* The top bit of a frame's depth marks it as needed. Parents lie before their children, so one pass
+ * up marks the chains and one pass down moves them together. */
 #define KEPT 0x80000000u
 
 static uint32_t mark_stack(struct walk *w, uint32_t top, uint32_t room)
@@ -418,7 +418,8 @@ static uint32_t mark_stack(struct walk *w, uint32_t top, uint32_t room)
     return n;
 }
 
-/* No frame goes behind its old place, so none is overwritten before it has been moved. */
+/* Moves the marked frames down. None moves behind its old place, so none is overwritten before it
+ * has been moved. */
 static void move_frames(struct walk *w)
 {
     uint32_t n = 1;

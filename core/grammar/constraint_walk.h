@@ -17,12 +17,12 @@
 
 #include "core/grammar/grammar.h"
 
-#define WALK_MAX_NODES (2 * GRAMMAR_MAX_NODES) /* with the probes, of which there are fewer */
+#define WALK_MAX_NODES (2 * GRAMMAR_MAX_NODES) /* nodes and probes, of which there are fewer */
 #define WALK_MAX_FRAMES 16384
 #define WALK_MAX_READINGS 16384
 #define WALK_MAX_TODO 1024
-#define WALK_MAX_VISITS 32768     /* of one step: pairs of branching node and stack */
-#define WALK_MAX_STEP_WORK 1000000 /* of one step: some 10 ms */
+#define WALK_MAX_VISITS 32768     /* pairs of branching node and stack in a step */
+#define WALK_MAX_STEP_WORK 1000000 /* nodes looked at in a step: some 10 ms */
 #define WALK_MAX_EXITS 4
 
 struct frame {

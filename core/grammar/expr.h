@@ -1,17 +1,16 @@
-/* core/grammar/expr.h - sets of texts as expressions that know "and" and "not", and the automaton
- * of one.
+/* core/grammar/expr.h - sets of texts as expressions that know "and" and "not", and their
+ * automaton.
  *
- * A grammar has no intersection and no complement. Where a set of texts needs one (look-around, a
- * pattern beside a length, keys that match one pattern and not another) it is written as an
- * expression here: equal expressions are one node, and the derivatives of an expression by its
- * characters, of which there are finitely many, are the states of a deterministic automaton
- * (Brzozowski). Each state becomes a rule that ends with the call of the next, so nothing goes on
- * the stack.
+ * A grammar has no intersection and no complement. A set of texts that needs one (look-around, a
+ * pattern beside a length, keys that match one pattern and not another) is written as an expression
+ * here: equal expressions are one node, and the derivatives of an expression by its characters, of
+ * which there are finitely many, are the states of a deterministic automaton (Brzozowski). Each
+ * state becomes a rule that ends with the call of the next, so nothing goes on the stack.
  *
  * Thread: one owner.
  * Memory: bounded by EXPR_MAX_NODES, EXPR_MAX_STATES and EXPR_MAX_RANGES; the builder is borrowed.
  * Errors: the builder's (ERR_LIMIT: too large, or no steps left; ERR_INVAL: no text matches). After
- * one every expression is EXPR_NONE.
+ * an error every expression is EXPR_NONE.
  */
 #ifndef CORE_GRAMMAR_EXPR_H
 #define CORE_GRAMMAR_EXPR_H

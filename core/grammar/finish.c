@@ -133,7 +133,7 @@ static void add_probes(struct grammar *g)
     }
 }
 
-/* ---- what rules begin with ---- */
+/* ---- first bytes of rules ---- */
 
 enum progress { RULE_UNKNOWN = 0, RULE_OPEN, RULE_KNOWN };
 

@@ -161,7 +161,7 @@ static uint32_t read_char(struct reader *r)
     return c == '\\' ? read_escape(r) : c;
 }
 
-/* ---- what stands in a rule ---- */
+/* ---- elements of a rule ---- */
 
 static struct grammar_piece alternatives(struct reader *r);
 

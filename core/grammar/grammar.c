@@ -27,7 +27,7 @@ void grammar_destroy(struct grammar **grammar)
     *grammar = NULL;
 }
 
-/* ---- what comes next ---- */
+/* ---- first bytes ---- */
 
 struct scan {
     const struct grammar *g;
@@ -104,7 +104,7 @@ uint32_t grammar_first(const struct grammar *g, uint32_t node, struct byte_set *
     return s.n_todo;
 }
 
-/* ---- what a rule needs ---- */
+/* ---- needs ---- */
 
 /* A breadth-first search backwards along lists of predecessors: first all nodes that need nothing,
  * then those that need one entry, and so on. */

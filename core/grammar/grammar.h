@@ -1,13 +1,13 @@
-/* core/grammar/grammar.h - which texts are allowed, as an automaton over bytes with a stack.
+/* core/grammar/grammar.h - the texts that are allowed, as an automaton over bytes with a stack.
  *
- * A grammar is a list of nodes. A rule is entered at its first node and left at an END; in between
+ * A grammar is a list of nodes. A rule is entered at its first node and left at an END; in between,
  * nodes take a byte of a set, branch, call a rule, or repeat one a counted number of times, so that
  * x{0,10000} is as small as x{0,3}. Characters are spelled as UTF-8, so any text that matches is
  * well formed. Three properties hold for each grammar that exists:
- *   - no rule can come back to itself without taking a byte (left recursion is refused), so what
- *     is reached without a byte is finite;
+ *   - no rule can come back to itself without taking a byte (left recursion is refused), so
+ *     finitely many nodes are reached without a byte;
  *   - every rule is defined, and the first one matches some text that is not empty;
- *   - what repeats a counted number of times and may be empty has a least count of 0.
+ *   - a counted repetition whose body may be empty has a minimum of 0.
  *
  * Thread: read-only once made; counted, so that threads can share it.
  * Memory: bounded by GRAMMAR_MAX_NODES.

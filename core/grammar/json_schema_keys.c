@@ -262,7 +262,7 @@ void schema_keys_name(struct schema *s, struct schema_keys *k, const char *name)
     schema_spend(s, 1);
 }
 
-/* ---- schemas of what has matched ---- */
+/* ---- schemas of matched keys ---- */
 
 /* Returns {"allOf": [...]} of the patterns' schemas in `set` and `own`, or the only one; NULL:
  * there are none. */

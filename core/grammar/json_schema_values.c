@@ -43,7 +43,7 @@ char *schema_value_text(struct schema *s, const cJSON *v)
     return text;
 }
 
-/* ---- what else the schema says ---- */
+/* ---- the other keywords ---- */
 
 static bool is_checked(const char *keyword)
 {

@@ -73,7 +73,7 @@ static struct contexts either(const struct build *x, const struct contexts *a,
     return out;
 }
 
-/* ---- what is told apart ---- */
+/* ---- contexts ---- */
 
 /* Collects the characters of a look-behind, and whether it accepts the beginning; false: it is not
  * one character. */

@@ -207,7 +207,7 @@ static uint32_t class(struct regex *re)
     return make_class(re, &c);
 }
 
-/* ---- what is repeated ---- */
+/* ---- atoms ---- */
 
 static uint32_t alternatives(struct regex *re);
 
