@@ -1,4 +1,10 @@
-/* server/api/chat/call_tools.c - see call_tools.h. */
+/* server/api/chat/call_tools.c - a flat copy of the names and types of offered functions.
+ *
+ * Two passes over the schemas with the same visitors: the first counts keys and bytes, the second
+ * fills one block of memory. A function's keys are consecutive and searched linearly. The list
+ * belongs to the request and outlives its body, which the parser of the answer (output_reader.c)
+ * needs.
+ */
 #include "server/api/chat/call_tools.h"
 
 #include "core/base/err.h"
@@ -12,14 +18,14 @@ enum key_kind { KEY_ARGUMENT = 0, KEY_MEMBER, KEY_ITEM };
 
 struct known_key {
     const char *text;   /* NUL-terminated */
-    enum key_kind kind; /* of an argument, or within one: a member, or the items of a list */
+    enum key_kind kind; /* an argument, or within one a member, or the items of a list */
     unsigned types;
 };
 
 struct known_tool {
     const char *name;
     struct call_traits traits;
-    unsigned others;        /* types of properties that are not named */
+    unsigned others;        /* types of properties that the schema does not name */
     uint32_t first, n_keys; /* in `keys` */
 };
 
@@ -187,7 +193,7 @@ struct call_traits call_tools_traits(const struct call_tools *tools, const char 
     return tool != NULL ? tool->traits : (struct call_traits){0};
 }
 
-/* Of all that have the name; 0: none has. */
+/* Returns the types of all keys with the name; 0: there is none. */
 static unsigned types_of(const struct call_tools *t, const struct known_tool *tool,
                          enum key_kind kind, const char *key, size_t n)
 {
