@@ -12,7 +12,7 @@
 
 #include <string.h>
 
-#define MAX_DEPTH 16 /* of tags within tags: each searches the text inside it */
+#define MAX_DEPTH 16 /* nesting of tags: each level searches the text inside it */
 
 struct piece { /* a part of the text */
     const char *text;

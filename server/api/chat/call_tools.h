@@ -27,8 +27,8 @@ size_t call_tools_bytes(const struct call_tools *tools); /* NULL: 0 */
 bool call_tools_have(const struct call_tools *tools, const char *name, size_t n);
 
 struct call_traits {  /* how the client is told of a call of a function */
-    bool is_custom;   /* as a call of a custom tool */
-    bool is_search;   /* as a call of the tool that finds tools */
+    bool is_custom;   /* it is a call of a custom tool */
+    bool is_search;   /* it is a call of the tool that finds tools */
     uint32_t n_space; /* bytes of the namespace, before the dot of the name; 0: none */
 };
 

@@ -45,7 +45,7 @@ struct tokenizer;
 
 struct chat_options {
     const char *template; /* "" for the tokenizer's, else plain; "plain", "chatml", or a file */
-    const char *name;     /* of the tokenizer's template; NULL or "": chat_for() chooses */
+    const char *name;     /* name of the tokenizer's template; NULL or "": chat_for() chooses */
     bool special_in_messages;
     /* The parsers of answers (family.h): "" or "auto" for what the template shows, "none", a
      * family's name, or a file with a description (tool calls only). NULL: "" */

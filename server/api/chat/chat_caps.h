@@ -16,7 +16,7 @@
 #include "server/api/chat/chat_values.h"
 
 #define CHAT_PROBE_MEMORY ((size_t)4 << 20) /* values; and as much text */
-#define CHAT_PROBE_STEPS 500000 /* of a budget, a probe: the largest known template takes 20,000 */
+#define CHAT_PROBE_STEPS 500000 /* steps of a probe: the largest known template takes 20,000 */
 
 struct family;
 struct template;
