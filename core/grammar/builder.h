@@ -1,9 +1,9 @@
-/* core/grammar/builder.h - putting a grammar together, piece by piece.
+/* core/grammar/builder.h - builds a grammar, piece by piece.
  *
- * A piece is a run of nodes with one entry and one exit. Each function makes a new piece, and uses
+ * A piece is a run of nodes with one entry and one exit. Each function makes a new piece and uses
  * up the pieces that it is given: every piece is used exactly once. Pieces are joined in the order
  * in which they were made, so a parser of a notation calls these as it reads. The first error
- * sticks: everything afterwards does nothing, and grammar_builder_finish() reports it.
+ * sticks: all functions do nothing afterwards, and grammar_builder_finish() reports it.
  *
  * Thread: one owner.
  * Memory: bounded by GRAMMAR_MAX_NODES and GRAMMAR_MAX_RULES.
@@ -33,7 +33,7 @@ struct char_range { /* code points, both ends included */
 int grammar_builder_create(struct grammar_builder **out, struct budget *budget);
 void grammar_builder_destroy(struct grammar_builder **b);
 
-/* The first error so far, or 0. */
+/* Returns the first error so far, or 0. */
 int grammar_builder_error(const struct grammar_builder *b);
 /* Makes the builder fail with a sentence of the caller's, unless it has failed before. */
 void grammar_builder_fail(struct grammar_builder *b, int code, const char *format, ...)

@@ -1,7 +1,6 @@
-/* core/grammar/builder_impl.h - what the files that put a grammar together share.
+/* core/grammar/builder_impl.h - shared by the files that build a grammar.
  *
- * builder.c makes pieces, chars.c spells characters, finish.c checks the
- * whole and lays it out.
+ * builder.c makes pieces, chars.c spells characters, finish.c checks the grammar and lays it out.
  *
  * Thread: one owner.
  * Memory: see builder.h.

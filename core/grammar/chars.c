@@ -121,8 +121,7 @@ struct grammar_piece grammar_chars(struct grammar_builder *b, const struct char_
     uint8_t bytes[4];
     int n_bytes = 0;
 
-    if (n == 1 && ranges->from == ranges->to) /* one character needs no list of sequences, which is
-                                               * large */
+    if (n == 1 && ranges->from == ranges->to) /* a character needs no list of sequences */
         n_bytes = u8_uctomb(bytes, ranges->from, sizeof(bytes));
     if (n_bytes > 0)
         return grammar_bytes(b, bytes, (size_t)n_bytes);

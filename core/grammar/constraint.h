@@ -1,14 +1,14 @@
-/* core/grammar/constraint.h - which tokens of a vocabulary a grammar allows next: the masks of
+/* core/grammar/constraint.h - the tokens of a vocabulary that a grammar allows next: the masks of
  * constrained decoding.
  *
- * A constraint is a grammar, a trie of the vocabulary and what was computed from them before the
- * first token: for each place of the grammar at which many tokens fit, the tokens that fit whatever
- * is on the stack below, and those that leave the rule, by their remaining bytes. A state belongs
- * to one text: the readings of it that are still possible, each a node and a stack. A mask is then
- * the union of precomputed sets, and a walk over the few tokens that depend on the stack.
+ * A constraint is a grammar, a trie of the vocabulary and data that was computed from them before
+ * the first token: for each place of the grammar at which many tokens fit, the tokens that fit
+ * whatever is on the stack below, and those that leave the rule, by their remaining bytes. A state
+ * belongs to one text and has its readings that are still possible, each a node and a stack. A mask
+ * is then the union of precomputed sets, and a walk over the few tokens that depend on the stack.
  *
  * For every text whose tokens were all allowed:
- *   - it can be completed: a reading that cannot be ended within CONSTRAINT_MAX_DEPTH is none;
+ *   - it can be completed: a reading that cannot end within CONSTRAINT_MAX_DEPTH is dropped;
  *   - some token or the end is allowed, if the vocabulary has a token for each single byte that the
  *     grammar cannot do without (else creation fails);
  *   - the mask depends on the grammar, the vocabulary and the tokens so far only.
@@ -45,9 +45,9 @@ int constraint_create(struct constraint **out, struct grammar *g /* takes */,
                       const struct token_trie *trie, struct budget *budget, char *err,
                       size_t err_len);
 struct constraint *constraint_ref(struct constraint *c);
-void constraint_unref(struct constraint **c); /* NULL is allowed; frees when it was the last */
+void constraint_unref(struct constraint **c); /* NULL is allowed; the last one frees */
 size_t constraint_bytes(const struct constraint *c);
-uint32_t constraint_n_places(const struct constraint *c); /* whose tokens are precomputed */
+uint32_t constraint_n_places(const struct constraint *c); /* places whose tokens are precomputed */
 
 /* Working memory of masks and steps; each thread that computes them has one. */
 int constraint_scratch_create(struct constraint_scratch **out);
@@ -61,8 +61,8 @@ uint32_t constraint_work(const struct constraint_scratch *s);
 size_t constraint_state_bytes(void);
 void constraint_state_init(struct constraint_state *s, const struct constraint *c);
 
-/* Set bit `id` of bits[0 .. n_vocab / 32] for each token that may come next, clear all others;
- * n_vocab is that of the trie or more. Returns whether the text may end here. */
+/* Sets bit `id` of bits[0 .. n_vocab / 32] for each token that may come next and clears all others;
+ * n_vocab is the trie's or more. Returns whether the text may end here. */
 bool constraint_mask(const struct constraint_state *s, struct constraint_scratch *w, uint32_t *bits,
                      uint32_t n_vocab);
 /* May the token come next, as text? Costs less than a mask. */
@@ -85,7 +85,7 @@ uint32_t constraint_spell(const struct constraint_state *s, const uint8_t *bytes
 const char *constraint_text(const struct constraint_state *s, int32_t id, uint32_t *len);
 
 enum constraint_status {
-    CONSTRAINT_OPEN = 0, /* something may follow */
+    CONSTRAINT_OPEN = 0, /* more text may follow */
     CONSTRAINT_DONE,     /* the text is complete, and nothing may follow */
     CONSTRAINT_BROKEN,   /* the token was not allowed; the state is as it was */
 };

@@ -34,8 +34,7 @@
 struct place {
     uint32_t n_ids, n_words;
     int32_t *ids;                      /* [n_ids]; NULL where `all` is enough */
-    uint32_t upto[TOKEN_TRIE_MAX_BYTES + 1]; /* number of ids that begin so many iterations or
-                                              * fewer */
+    uint32_t upto[TOKEN_TRIE_MAX_BYTES + 1]; /* ids that begin so many iterations or fewer */
     uint32_t *all;                     /* [n_words] mask of all ids, or NULL: a list alone */
     uint32_t *levels;                  /* [PLACE_LEVELS][n_words] where a count matters, or NULL */
     /* The remaining bytes of tokens that leave the rule: the trie's ids are indices of out_*. */
@@ -50,7 +49,7 @@ struct place_key {
 
 struct place_entry {
     struct place_key key;
-    uint32_t place; /* index + 1 in constraint.places, 0 = none */
+    uint32_t place; /* index + 1 in constraint.places, 0 = not precomputed */
     bool is_used, is_target;
 };
 

@@ -1,9 +1,10 @@
 /* core/grammar/constraint_mask.c - the tokens that a state allows next.
  *
- * A reading at a precomputed place gives its mask at once, and a few rests of tokens that are
- * walked along the real stack. All other readings are walked along the whole vocabulary together.
- * The sampler (core/runtime/sampler.c) asks for a mask before each token of a constrained sequence,
- * so CONSTRAINT_MAX_WORK bounds the steps; beyond it only single bytes are tried.
+ * A reading at a precomputed place gives its mask at once; only the remaining bytes of tokens that
+ * leave its rule are walked along the real stack. All other readings are walked along the whole
+ * vocabulary together. The sampler (core/runtime/sampler.c) asks for a mask before each token of a
+ * constrained sequence, so CONSTRAINT_MAX_WORK bounds the steps; beyond it only single bytes are
+ * tried.
  */
 #include "core/grammar/constraint.h"
 

@@ -98,8 +98,7 @@ static void visit(struct tour *t, uint32_t node, uint32_t loop, bool is_target)
         t->map->n++;
         push(t, key);
     }
-    if (is_target && t->g->nodes[node].kind != GRAMMAR_REPEAT) /* a REPEAT's LOOP is the place
-                                                                * instead */
+    if (is_target && t->g->nodes[node].kind != GRAMMAR_REPEAT) /* the place is its LOOP */
         e->is_target = true;
 }
 
@@ -162,8 +161,7 @@ int places_list(struct place_map *map, const struct grammar *g, struct budget *b
 
 /* ---- bytes that follow ---- */
 
-/* All bytes that follow rule `from` follow rule `to` as well; *_loop: its last iteration
- * instead. */
+/* All bytes that follow rule `from` follow rule `to` as well; *_loop: the rule's last iteration. */
 struct passes_on {
     uint32_t from, to;
     bool from_loop, to_loop;

@@ -97,7 +97,8 @@ static void begin_step(struct walk *w)
     w->step = 1;
 }
 
-/* Pushes a frame, or returns the equal one that this step has made. The caller sees to the room. */
+/* Pushes a frame, or returns the equal one that this step has made. The caller has checked that
+ * there is room. */
 static uint32_t push_frame(struct walk *w, uint32_t node, uint32_t count, uint32_t parent)
 {
     uint32_t at = mix(node ^ count << 20, parent) & (FRESH_SLOTS - 1);

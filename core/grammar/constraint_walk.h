@@ -1,16 +1,17 @@
-/* core/grammar/constraint_walk.h - follow a grammar byte by byte, on all of its possible readings
+/* core/grammar/constraint_walk.h - follows a grammar byte by byte, on all of its possible readings
  * at once.
  *
  * Stacks form a tree: a frame points at the one below, so readings share frames and a push copies
- * nothing. Frame 0 is the empty stack. Frames are only ever added; a caller goes back by setting
- * n_frames to an earlier value.
+ * nothing. Frame 0 is the empty stack. Frames are only ever added; a caller returns to an earlier
+ * state by setting n_frames to its value.
  *
  * A step from a set of readings visits each pair of node and stack once, however many paths lead to
  * it: the stacks that a step makes are looked up by their contents. So a step takes at most nodes
  * times stacks visits, and never more than WALK_MAX_STEP_WORK.
  *
  * Thread: one owner.
- * Memory: fixed, taken at creation; what does not fit is dropped, and `dropped` says so.
+ * Memory: fixed, taken at creation; a reading or frame that does not fit is dropped, and `dropped`
+ * is set.
  */
 #ifndef CORE_GRAMMAR_CONSTRAINT_WALK_H
 #define CORE_GRAMMAR_CONSTRAINT_WALK_H
@@ -36,11 +37,11 @@ struct reading {
     uint32_t node, top;
 };
 
-struct visit { /* valid in the step of that number */
+struct visit { /* a pair that step number `step` has visited */
     uint32_t step, node, top;
 };
 
-struct fresh_frame { /* made by the step of that number */
+struct fresh_frame { /* a frame that step number `step` has made */
     uint32_t step, frame;
 };
 
@@ -54,7 +55,7 @@ struct walk {
     uint32_t n_readings;
     uint32_t work;     /* nodes looked at */
     uint32_t deepest;  /* largest depth of a reading, with what it still needs */
-    bool dropped;      /* something did not fit */
+    bool dropped;      /* a reading or frame did not fit */
     struct byte_set same; /* bytes by which the latest step would have gone the same way */
     /* results of walk_look() */
     struct byte_set first;

@@ -162,8 +162,7 @@ uint32_t expr_text(struct expr_set *e, const char *text)
     uint32_t out = EXPR_EMPTY;
     size_t end = n;
 
-    while (end > 0 && !expr_has_failed(e)) { /* from the last character: the rest is a node
-                                              * already */
+    while (end > 0 && !expr_has_failed(e)) { /* from the end: the rest is a node */
         size_t from = end - 1, len;
         struct char_class one;
         uint32_t c;

@@ -1,7 +1,7 @@
-/* core/grammar/expr_impl.h - what the files of expressions share.
+/* core/grammar/expr_impl.h - shared by the files of expressions.
  *
- * expr.c makes expressions, expr_derive.c tells characters apart and derives, expr_automaton.c
- * explores and writes the rules.
+ * expr.c makes expressions, expr_derive.c cuts the alphabet into atoms and derives,
+ * expr_automaton.c explores and writes the rules.
  *
  * Thread: one owner. Memory: see expr.h.
  */

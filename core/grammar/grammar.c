@@ -196,7 +196,7 @@ static void find_predecessors(struct needs *s)
     for (uint32_t i = 0; i < n; i++)
         for (uint32_t k = depends_on(s->g, &s->g->nodes[i], on); k-- > 0;)
             s->preds[--s->from[on[k] + 1]] = i;
-    /* Filling moved each node's end down to its beginning. */
+    /* Filling has moved each node's end down to its beginning. */
     memmove(s->from, s->from + 1, n * sizeof(*s->from));
     s->from[n] = n_edges;
 }

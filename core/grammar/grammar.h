@@ -9,7 +9,7 @@
  *   - every rule is defined, and the first one matches some text that is not empty;
  *   - a counted repetition whose body may be empty has a minimum of 0.
  *
- * Thread: read-only once made; counted, so that threads can share it.
+ * Thread: read-only once made, so threads share it through the constraint that owns it.
  * Memory: bounded by GRAMMAR_MAX_NODES.
  */
 #ifndef CORE_GRAMMAR_GRAMMAR_H

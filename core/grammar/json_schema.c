@@ -148,7 +148,7 @@ uint32_t schema_char_rule(struct schema *s)
     return (uint32_t)s->character;
 }
 
-/* open item (, item)* close, or open close */
+/* Writes a list: open item (, item)* close, or open close. */
 static struct grammar_piece list_of(struct schema *s, uint32_t item, const char *open,
                                     const char *close)
 {
@@ -279,7 +279,7 @@ uint32_t schema_count(struct schema *s, const struct schema_node *at, const char
 
 /* ---- a schema ---- */
 
-/* Is the keyword, as it is used here, true of every value? */
+/* Is the refused keyword, as this schema uses it, true of every value? */
 static bool asserts_nothing(const cJSON *schema, const cJSON *keyword)
 {
     if (strcmp(keyword->string, "not") == 0)
@@ -297,7 +297,7 @@ static void check_keywords(struct schema *s, const struct schema_node *at)
     const cJSON *it;
 
     cJSON_ArrayForEach(it, at->schema) {
-        schema_spend(s, 20); /* the comparisons of words */
+        schema_spend(s, 20); /* comparisons of words */
         if (IS_AMONG(it->string, refused) && !asserts_nothing(at->schema, it))
             schema_refuse(s, at, "the keyword '%.40s' is not supported", it->string);
     }

@@ -68,7 +68,7 @@ struct schema {
     const struct schema_members *members; /* how the only object is written; NULL: as JSON */
 };
 
-struct schema_node { /* a schema within the whole */
+struct schema_node { /* a schema within the root, and its place */
     const cJSON *schema;
     uint32_t depth;
     char pointer[SCHEMA_MAX_POINTER];
@@ -87,7 +87,7 @@ unsigned schema_written_types(struct schema *s, const struct schema_node *at);
 /* The value of a keyword that is a count, or `otherwise` without it. */
 uint32_t schema_count(struct schema *s, const struct schema_node *at, const char *keyword,
                       uint32_t otherwise);
-/* The rule of any JSON value, and of a character of a string. */
+/* The rules of any JSON value, and of any character of a JSON string. */
 uint32_t schema_value_rule(struct schema *s);
 uint32_t schema_char_rule(struct schema *s);
 struct grammar_piece schema_comma(struct schema *s);
@@ -175,11 +175,11 @@ char *schema_value_text(struct schema *s, const cJSON *v);
 
 /* ---- json_schema_unique.c ---- */
 
-/* An array of min to max items of the schema, no two of them equal. */
+/* Writes an array of min to max items of the schema, no two of them equal. */
 struct grammar_piece schema_unique(struct schema *s, const struct schema_node *at,
                                    const cJSON *items, uint32_t min, uint32_t max);
 
-#define SCHEMA_MAX_DIGITS 36 /* of a written number; ten times such a number fits 128 bits */
+#define SCHEMA_MAX_DIGITS 36 /* digits of a written number; ten times it fits 128 bits */
 #define SCHEMA_DIGITS_ROOM (SCHEMA_MAX_DIGITS + 4)
 
 __int128 schema_power_of_ten(uint32_t n);
@@ -189,8 +189,7 @@ uint32_t schema_print_digits(char out[static SCHEMA_DIGITS_ROOM], __int128 v, ui
 
 /* ---- json_schema_multiple.c ---- */
 
-struct schema_multiples { /* multiples of modulus * 10^zeros in low..high, in units of
-                           * 10^-decimals */
+struct schema_multiples { /* modulus * 10^zeros, from low to high, in units of 10^-decimals */
     __int128 low, high;
     __int128 modulus;
     uint32_t zeros, decimals; /* one of them is 0 */

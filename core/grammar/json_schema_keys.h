@@ -14,7 +14,7 @@
 
 struct schema_keys;
 
-/* NULL: the schema has neither keyword, or an error. */
+/* Reads both keywords of a schema. NULL: it has neither, or there is an error. */
 struct schema_keys *schema_keys_create(struct schema *s, const struct schema_node *at);
 void schema_keys_destroy(struct schema_keys **k);
 

@@ -365,7 +365,7 @@ static const cJSON *own(struct schema *s, const struct schema_node *at)
     if (to == NULL)
         return NULL;
     cJSON_ArrayForEach(it, at->schema) {
-        schema_spend(s, 20); /* words compared */
+        schema_spend(s, 20); /* comparisons of words */
         if (schema_has_failed(s))
             return NULL;
         if (strcmp(it->string, "nullable") == 0)

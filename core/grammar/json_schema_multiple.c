@@ -12,9 +12,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MAX_LISTED 2000 /* multiples that are written out */
-#define FEW 300         /* multiples that are written out although there are few remainders */
-#define MAX_MODULUS 400 /* remainders */
+#define MAX_LISTED 2000 /* multiples that are written out at most */
+#define FEW 300         /* fewer multiples are written out in any case */
+#define MAX_MODULUS 400 /* remainders that are told apart */
 
 struct digits {
     struct schema *s;
@@ -100,8 +100,7 @@ static uint32_t loose_rule(struct digits *d, int64_t rest, uint32_t left)
     if (*slot > 0 || schema_has_failed(d->s))
         return *slot - 1;
     *slot = grammar_rule(b, "digits") + 1;
-    for (int i = 0; left > 1 && i < 10; i++) /* makes these rules first: a piece is made in one
-                                              * go */
+    for (int i = 0; left > 1 && i < 10; i++) /* rules first: a piece is contiguous */
         if (is_possible(d, (rest * 10 + i) % d->modulus, left - 1))
             loose_rule(d, (rest * 10 + i) % d->modulus, left - 1);
     for (int i = 0; i < 10; i++) {

@@ -15,7 +15,7 @@
 #define WHOLE_DIGITS 15
 #define DIGITS_BEFORE_POINT 11
 #define MAX_DECIMALS 6   /* digits behind the point */
-#define MOST_DECIMALS 20 /* if no number with fewer is within the bounds */
+#define MOST_DECIMALS 20 /* digits behind the point if no number with fewer is in range */
 #define MOST_MULTIPLES 3 /* digits beyond those of a multipleOf: hundreds of multiples */
 
 /* ---- digits ---- */

@@ -30,11 +30,11 @@ struct object {
     uint32_t n, n_required;
     const cJSON *additional; /* schema of keys that no pattern matches; NULL: none are written */
     struct schema_keys *keys;
-    const char **names; /* [MAX_PROPERTIES] of all members, forbidden ones included */
+    const char **names; /* [MAX_PROPERTIES] names of all members, forbidden ones too */
     uint32_t n_names;
-    bool has_others;   /* there may be members beyond those */
+    bool has_others;   /* members beyond those names may be written */
     uint32_t other;    /* the rule of such a member */
-    uint32_t min, max; /* number of members */
+    uint32_t min, max; /* least and most members */
 };
 
 /* ---- reading ---- */
@@ -242,7 +242,7 @@ static struct grammar_piece additional_alone(struct schema *s, const struct obje
 
 /* ---- putting members together ---- */
 
-/* Writes the members if some are required: see above. */
+/* Writes the members if some are required, with commas as described above. */
 static struct grammar_piece around_required(struct schema *s, const struct schema_node *at,
                                             const struct object *o)
 {
@@ -269,8 +269,8 @@ static struct grammar_piece around_required(struct schema *s, const struct schem
     return p;
 }
 
-/* Writes the members if none is required. `rest` is the rule of what can follow the member at hand;
- * each member is a rule as well. */
+/* Writes the members if none is required. `rest` is the rule of the members that can follow the
+ * current one; each member is a rule as well. */
 static struct grammar_piece all_optional(struct schema *s, const struct schema_node *at,
                                          const struct object *o)
 {

@@ -116,7 +116,7 @@ static uint32_t rest_of(struct unique *u, uint32_t set)
     rule = grammar_rule(b, "further items");
     u->rest[set] = rule + 1;
     for (uint32_t i = 0; i < u->n && written < u->max;
-         i++) /* makes these rules first: a piece is made in one go */
+         i++) /* rules first: a piece is contiguous */
         if (!(set >> i & 1) && written + 1 < u->max)
             rest_of(u, set | 1u << i);
     if (any)

@@ -1,9 +1,9 @@
 /* core/grammar/lazy.c - the text before a trigger, as the complement of an expression.
  *
- * The texts that contain a trigger are an expression, "trigger, then anything"; what may be written
- * before a trigger is its complement, which a grammar alone could not say. The rules of the
- * complement's automaton are marked `is_free` by their numbers: all that expr_piece() makes between
- * two counts of rules. constraint_is_waiting() tells by them that no trigger has come yet.
+ * The texts that contain a trigger are an expression, "trigger, then anything"; the text before a
+ * trigger is its complement, which grammars cannot express. The rules of the complement's automaton
+ * are marked `is_free` by their numbers: all that expr_piece() makes between two counts of rules.
+ * constraint_is_waiting() tells by them that no trigger has come yet.
  */
 #include "core/grammar/lazy.h"
 

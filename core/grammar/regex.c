@@ -84,7 +84,7 @@ static struct grammar_piece class_piece(const struct regex *re, const struct reg
 
 static struct grammar_piece write(const struct regex *re, const struct regex_node *n);
 
-/* Any text at all. */
+/* Writes any text, of any length. */
 static struct grammar_piece anything(const struct regex *re)
 {
     struct grammar_builder *b = re->r.b;

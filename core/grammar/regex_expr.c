@@ -25,9 +25,8 @@ struct contexts {
 struct build {
     const struct regex *re;
     struct expr_set *e;
-    struct char_class *told[MAX_TOLD]; /* with \b the first two are word characters and non-ASCII
-                                        * ones */
-    uint32_t n_told, n;                /* number of contexts */
+    struct char_class *told[MAX_TOLD]; /* with \b: word and non-ASCII characters first */
+    uint32_t n_told, n;                /* number of classes and of contexts */
     uint32_t any_in[MAX_CONTEXTS];     /* a character of the context's cell */
 };
 

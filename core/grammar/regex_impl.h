@@ -1,8 +1,8 @@
-/* core/grammar/regex_impl.h - what the files of regular expressions share.
+/* core/grammar/regex_impl.h - shared by the files of regular expressions.
  *
- * regex_parse.c reads the notation into a tree, regex_class.c knows the classes that have names;
- * regex.c writes the tree as pieces, or, where a piece cannot say it (look-around, words, anchors
- * inside), has regex_expr.c make an expression of it (expr.h).
+ * regex_parse.c reads the notation into a tree, regex_class.c has the classes with names; regex.c
+ * writes the tree as pieces, or, where a piece cannot express it (look-around, words, anchors
+ * inside), lets regex_expr.c make an expression of it (expr.h).
  *
  * Thread: one owner.
  * Memory: in proportion to the text and the ranges of its classes.
@@ -51,7 +51,7 @@ struct regex {
     struct char_range *ranges;
     uint32_t n_ranges, cap_ranges;
     struct regex_node *root; /* set when the whole text was read */
-    bool needs_expr;         /* pieces cannot say it: regex_expr.c does */
+    bool needs_expr;         /* pieces cannot express it: regex_expr.c does */
 };
 
 /* Parses the text into a tree; errors are the builder's. The caller releases it even then. */

@@ -40,7 +40,7 @@ static bool grow_nodes(struct regex *re, void **array, uint32_t n, uint32_t more
     return true;
 }
 
-/* The number of a new node, or REGEX_NOTHING after an error. */
+/* Makes a node; returns its number, or REGEX_NOTHING after an error. */
 static uint32_t make_regex_node(struct regex *re, enum regex_kind kind, uint32_t first,
                                 uint32_t min, uint32_t max)
 {
@@ -365,7 +365,8 @@ static bool at_end(const struct reader *r)
     return r->at >= r->n || reader_peek(r) == '|' || reader_peek(r) == ')';
 }
 
-/* Pieces can say anchors only at the two ends of an alternative outside parentheses. */
+/* Sets needs_expr for anchors that pieces cannot express: all but those at the two ends of an
+ * alternative outside parentheses. */
 static void check_anchors(struct regex *re, uint32_t first)
 {
     bool begins = re->r.nesting == 0, ended = false;

@@ -20,7 +20,7 @@
 #include <stdint.h>
 
 #define TOKEN_TRIE_MAX_BYTES 128 /* longer texts are left out */
-#define TOKEN_TRIE_MARK 0xFF     /* around the name of a control token */
+#define TOKEN_TRIE_MARK 0xFF     /* stands around the name of a control token */
 
 struct tokenizer;
 
