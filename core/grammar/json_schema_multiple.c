@@ -14,7 +14,7 @@
 
 #define MAX_LISTED 2000 /* multiples that are written out at most */
 #define FEW 300         /* fewer multiples are written out in any case */
-#define MAX_MODULUS 400 /* remainders that are told apart */
+#define MAX_MODULUS 400 /* largest modulus, so the most remainders */
 
 struct digits {
     struct schema *s;

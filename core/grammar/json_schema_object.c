@@ -33,7 +33,7 @@ struct object {
     const char **names; /* [MAX_PROPERTIES] names of all members, forbidden ones too */
     uint32_t n_names;
     bool has_others;   /* members beyond those names may be written */
-    uint32_t other;    /* the rule of such a member */
+    uint32_t other;    /* rule of a member beyond those names */
     uint32_t min, max; /* least and most members */
 };
 

@@ -101,7 +101,7 @@ uint32_t pattern_hole(const struct call_pattern *p);
 struct pattern_texts { /* the texts that may come next */
     const char *at[PATTERN_MAX_TEXTS];
     uint32_t n;
-    bool is_open; /* none of them must come */
+    bool is_open; /* all of them are optional */
 };
 
 /* Lists the texts that may begin item i, or the items behind it if it may be missing, without white
@@ -119,8 +119,7 @@ enum pattern_verdict {
 struct pattern_found {                         /* offsets into the text */
     size_t name, n_name, id, n_id, key, n_key; /* n 0: not found */
     size_t end;                                /* offset behind the bytes that were read */
-    uint32_t item;                             /* index of the item at which it stopped: a hole, or
-                                                * p->n */
+    uint32_t item;                             /* item at which it stopped: a hole, or p->n */
 };
 
 /* Matches text[at..n) from item `first` on, up to the first hole or the end. */

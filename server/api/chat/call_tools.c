@@ -1,9 +1,8 @@
 /* server/api/chat/call_tools.c - a flat copy of the names and types of offered functions.
  *
  * Two passes over the schemas with the same visitors: the first counts keys and bytes, the second
- * fills one block of memory. A function's keys are consecutive and searched linearly. The list
- * belongs to the request and outlives its body, which the parser of the answer (output_reader.c)
- * needs.
+ * fills one block of memory. A function's keys are consecutive and searched linearly. The copy
+ * outlives the request's body, because the parser of the answer (output_reader.c) needs it.
  */
 #include "server/api/chat/call_tools.h"
 
@@ -26,7 +25,7 @@ struct known_tool {
     const char *name;
     struct call_traits traits;
     unsigned others;        /* types of properties that the schema does not name */
-    uint32_t first, n_keys; /* in `keys` */
+    uint32_t first, n_keys; /* its keys in `keys` */
 };
 
 struct call_tools {
@@ -81,7 +80,7 @@ static const char *keep_text(struct call_tools *t, size_t *at, const char *text)
 
 struct filling {
     struct call_tools *tools;
-    size_t at; /* in `texts` */
+    size_t at; /* bytes used of `texts` */
 };
 
 static void fill_name(struct filling *f, const char *name, enum key_kind kind, unsigned types)

@@ -357,7 +357,7 @@ static bool is_literal_word(const char *text, size_t n, const char *word)
     return strlen(word) == n && memcmp(text, word, n) == 0;
 }
 
-/* Is text[0..n) a number of JSON, and one without a fraction? */
+/* Is text[0..n) a number of JSON? *is_whole: it has no fraction. */
 static bool is_number(const char *text, size_t n, bool *is_whole)
 {
     size_t i = n > 0 && text[0] == '-', digits;
@@ -468,7 +468,7 @@ static bool skip_quoted(struct call_value_scan *s, const char *text, size_t n)
     return true;
 }
 
-/* Looks for an opening quote. False: the text ends inside one, perhaps. */
+/* Looks for an opening quote. False: the text ends in what may become one. */
 static bool open_quoted(struct call_value_scan *s, const char *text, size_t n)
 {
     const char *open = s->family->quotes[0];

@@ -18,7 +18,7 @@
 #include "core/base/json.h"
 #include "server/api/chat/family.h"
 
-/* Flags, or-ed. */
+/* Bits of a mask of types. */
 enum argument_types {
     ARGUMENT_NULL = 1,
     ARGUMENT_BOOLEAN = 2,
@@ -47,7 +47,7 @@ typedef void call_value_inner(void *ud, const cJSON *root, const char *name, boo
 void call_value_each_inner(const cJSON *parameters, call_value_inner *take, void *ud);
 
 /* Returns the types that an argument of that name may have: by the properties of the name, or
- * without any (NULL: a name that is no property) by additionalProperties and patternProperties
+ * without any (NULL: a name that is not a property) by additionalProperties and patternProperties
  * anywhere in the schema. ARGUMENT_ANY: no restriction. */
 unsigned call_value_key_types(const cJSON *parameters, const char *key);
 
@@ -67,8 +67,7 @@ bool call_value_add_literal(struct buf *out, const struct family *f, const char 
 void call_value_add_typed(struct buf *out, const struct family *f, const char *text, size_t n,
                           unsigned types);
 
-struct call_value_scan {         /* finds the end of a PYTHON or QUOTED value; zero at its
-                                  * beginning */
+struct call_value_scan {         /* finds the end of a PYTHON or QUOTED value; zero at first */
     const struct family *family; /* the family of QUOTED; NULL: Python */
     size_t at;                   /* bytes of the value that were looked at */
     unsigned depth;              /* open brackets */

@@ -151,7 +151,7 @@ static struct value content_of(const struct source *c, const struct chat_message
     return joined_content(c, m, n_behind);
 }
 
-/* {"a": 1} as JSON text, spaced as Python and most models write it. */
+/* Writes an object as JSON text, {"a": 1}, spaced as Python and most models do. */
 static struct value json_of(struct value_pool *pool, struct value object)
 {
     const struct value_json how = {.item_separator = value_text(", "),

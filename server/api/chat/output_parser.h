@@ -35,8 +35,7 @@
 struct output_style {                     /* how a model writes its answers */
     const struct family *family;          /* NULL: calls are not read */
     const char *think_open, *think_close; /* marks around a thought; NULL: the model has none */
-    const char *closing;                  /* text that ends a thought by default (family.h); NULL:
-                                           * none */
+    const char *closing;                  /* text that ends a thought by default, or NULL */
 };
 
 /* Finds the style that a chat template shows: the family whose signs it has, and the marks of
@@ -49,7 +48,7 @@ struct output_style output_style_of(const struct family *family, const char *cha
 void output_style_find_closing(struct output_style *style, const struct family *thinker,
                                const char *chat_template);
 
-/* Can thoughts in the model's answers be told from its text? */
+/* Can the parser tell thoughts from text in the model's answers? */
 bool output_style_has_thoughts(const struct output_style *style);
 
 /* Is the name part of a mark of the style? Some vocabularies have it as a control token, which the
@@ -130,8 +129,7 @@ struct output_parser {
     uint32_t n_calls_thought;    /* calls before the latest thought's mark */
     enum output_part latest;     /* part of the latest piece, sent or not */
     struct output_reader reader; /* state of the CALL part */
-    struct buf held;   /* not sorted yet: a possible mark, white space, a call before its
-                        * arguments */
+    struct buf held;   /* not sorted yet: a possible mark, white space, a call's beginning */
     size_t n_searched; /* bytes of `held` in which no mark begins */
     size_t n_blank;    /* white space at the beginning of `held`, as far as was looked */
     struct buf thought, text;    /* sorted, not sent yet; the sender clears them */
@@ -174,7 +172,7 @@ void output_parser_flatten(struct output_parser *s);
 bool output_parser_calls_are_whole(const struct output_parser *s);
 /* Bytes of memory that the parser holds. */
 size_t output_parser_bytes(const struct output_parser *s);
-/* Does what the model writes now count as thinking? */
+/* Is the model inside a thought now? */
 bool output_parser_is_thinking(const struct output_parser *s);
 /* The first error, after which text was lost, or 0. */
 int output_parser_error(const struct output_parser *s);

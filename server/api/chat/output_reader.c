@@ -59,7 +59,7 @@ static enum output_verdict reader_enter(struct output_parser *s, enum reader_sta
     return OUTPUT_GOES_ON;
 }
 
-/* Drops white space between calls and arguments. True: nothing else is held. */
+/* Drops white space between calls and arguments. True: `held` is empty. */
 static bool pass_blanks(struct output_parser *s)
 {
     size_t n = 0;
@@ -229,7 +229,7 @@ static enum output_verdict commit_call(struct output_parser *s, const struct pat
     return reader_enter(s, READER_ARGUMENT);
 }
 
-/* Does call pattern i fit what is held from `at` on, up to its arguments? */
+/* Does call pattern i fit the bytes in `held` from `at` on, up to its arguments? */
 static enum pattern_verdict match_call(const struct output_parser *s, uint32_t i, size_t at,
                                        struct pattern_found *found)
 {
@@ -391,7 +391,7 @@ static void add_control(struct buf *out, char c)
         buf_printf(out, "\\u%04x", (unsigned)(unsigned char)c);
 }
 
-/* Counts the bytes inside a string that need no look of their own. */
+/* Counts the bytes inside a string up to the next special one. */
 static size_t n_plain(const struct json_scan *scan, const char *text, size_t n)
 {
     size_t i = 0;
@@ -678,8 +678,9 @@ static void grow_string(struct output_parser *s, size_t sure)
     s->reader.at = s->reader.at > sure ? s->reader.at - sure : 0;
 }
 
-/* Is held[at] inside a string of a list or an object, where any text may stand? Only an argument
- * that may have such a type is one; in others a bracket is just the first character. */
+/* Is held[at] inside a string of a list or an object, where any text may stand? Only the value of
+ * an argument that may have such a type is a list or an object; in others a bracket is just the
+ * first character. */
 static bool is_in_json_string(struct output_parser *s, size_t at)
 {
     struct output_reader *r = &s->reader;

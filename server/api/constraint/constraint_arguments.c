@@ -205,8 +205,9 @@ static void add_escaped(char out[static OTHERS_MAX], const char *text)
                               isalnum((unsigned char)*text) ? "%c" : "\\%c", *text);
 }
 
-/* Adds the rests of longer texts that other patterns of the family have before their values. A
- * value may not begin with one: the reader would take the argument for one of that pattern. */
+/* Adds, for each pattern of the family whose text before the value begins with that of p, the rest
+ * of that text. A value may not begin with it: the reader would take the argument for one of that
+ * pattern. */
 static void add_longer_patterns(const struct family *f, const struct call_pattern *p,
                                 char out[static OTHERS_MAX])
 {
@@ -327,7 +328,7 @@ static char end_of_key(const struct call_pattern *p, bool *is_bare)
 }
 
 /* Makes a regular expression for keys that no property names: words if keys have no mark before
- * them, else a few characters that end nothing. */
+ * them, else characters that cannot end a key. */
 static void free_keys(const struct family *f, char out[static 80])
 {
     bool is_bare = false, is_word = false;

@@ -35,9 +35,9 @@ struct calls_tool { /* the tool whose call is written */
     const cJSON *parameters;       /* schema of the arguments */
     bool is_terse;                 /* at most one blank between the parts of a call */
     bool is_lazy;                  /* the text before the call is not constrained */
-    bool is_argument;              /* an argument is written: */
+    bool is_argument;              /* an argument is written; the next two are set */
     const struct schema_key *key;
-    unsigned read_types; /* types that a reader takes its value for (call_value.h) */
+    unsigned read_types; /* types that the parser may take its value for (call_value.h) */
 };
 
 /* Returns the first keyword of a schema that cannot be enforced on single arguments, or NULL. Other

@@ -20,8 +20,7 @@
 #include "server/api/params/constraint_spec.h"
 #include "server/http/error.h"
 
-#define CONSTRAINT_MAX_TEXT ((size_t)256 << 10) /* bytes of a grammar or schema, with its
-                                                 * triggers */
+#define CONSTRAINT_MAX_TEXT ((size_t)256 << 10) /* bytes of a text with its triggers */
 
 struct budget;
 struct constraint_cache;

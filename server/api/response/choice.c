@@ -131,8 +131,7 @@ void choice_score(struct choice *c, const struct event *e)
         return;
     add_logprob(c, e);
     pass_prompt_token(c, e->token, false);
-    if (--c->n_scores_due == 0) /* the text counts, in case decoding does not reproduce it
-                                 * exactly */
+    if (--c->n_scores_due == 0) /* decoding may differ: the text counts */
         c->n_chars = json_n_chars(c->prompt->text, c->prompt->n_text);
 }
 
@@ -253,8 +252,7 @@ void choice_end(struct choice *c, enum finish finish, struct buf *scratch)
 {
     size_t n;
 
-    if (finish == FINISH_LENGTH && c->is_complete) /* complete with the very last token: nothing was
-                                                    * cut */
+    if (finish == FINISH_LENGTH && c->is_complete) /* nothing was cut */
         finish = FINISH_STOP;
     c->finish = finish_text(c, finish, scratch);
     pass_on(c);

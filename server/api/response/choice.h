@@ -29,8 +29,7 @@ struct prompt { /* one prompt of the request, shared by its n choices */
     bool has_added_bos; /* ids[0] was added, not sent by the client */
     bool at_start;      /* no text in it: the completion begins the text */
     float *pooled;      /* [n_embd] of an embedding; the engine's until the request ends */
-    uint32_t n_pooled;  /* number of vectors; with is_each, or if more than one, one for each
-                         * token */
+    uint32_t n_pooled;  /* vectors; with is_each, or if several, one for each token */
     bool is_each;
     float *labels;      /* [n_labels] of the classifier, behind the vectors; NULL: not asked for */
     uint32_t second_at; /* index of the second of two texts, or 0 */

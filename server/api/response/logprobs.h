@@ -38,7 +38,7 @@ void logprobs_clear(struct logprobs *l);
 
 void logprobs_add(struct logprobs *l, const struct tokenizer *t, const struct logprob_entry *entry);
 
-/* {"tokens":[…],"token_logprobs":[…],"top_logprobs":[…],"text_offset":[…]} */
+/* Appends {"tokens":[…],"token_logprobs":[…],"top_logprobs":[…],"text_offset":[…]}. */
 void logprobs_render(const struct logprobs *l, struct buf *out);
 
 /* Appends the entry as a chat has it, with a comma before it unless `b` is empty:

@@ -67,7 +67,7 @@ struct response_labels { /* labels of the model's classifier */
 
 struct response_usage { /* tokens */
     uint64_t prompt, completion, cached, thinking;
-    uint64_t prediction, predicted; /* tokens of a prediction, and those that came true */
+    uint64_t prediction, predicted; /* tokens of a prediction, and those that were accepted */
 };
 
 struct response_writer {
@@ -114,7 +114,8 @@ extern const struct wire_format wire_openai_embeddings;  /* /v1/embeddings: no s
 extern const struct wire_format wire_openai_responses;   /* /v1/responses */
 extern const struct wire_format wire_anthropic_messages; /* /v1/messages */
 extern const struct wire_format wire_llamacpp_embeddings; /* /embedding: no stream */
-extern const struct wire_format wire_rerank;             /* /v1/rerank: none of these has one */
+extern const struct wire_format wire_rerank;             /* /v1/rerank: no stream, and so down to
+                                                          * /score */
 extern const struct wire_format wire_llamacpp_rerank;    /* /v1/reranking */
 extern const struct wire_format wire_cohere_rerank;      /* /v2/rerank */
 extern const struct wire_format wire_classify;           /* /classify */
