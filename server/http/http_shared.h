@@ -48,8 +48,7 @@ struct http_options {
     unsigned unix_mode;    /* its permissions */
     size_t max_body;
     uint64_t max_upload; /* for routes that receive their body in pieces */
-    uint32_t max_connections; /* limit of all sockets, lowered to the number that the descriptors
-                               * allow */
+    uint32_t max_connections; /* for all sockets, lowered to what the descriptors allow */
     uint32_t max_connections_per_address; /* 0 = half of them; loopback and the Unix socket: all */
     uint32_t n_other_fds;   /* that the process may open later */
     uint32_t header_timeout_s; /* for a head, a handshake included */

@@ -114,13 +114,12 @@ extern const struct wire_format wire_openai_embeddings;  /* /v1/embeddings: no s
 extern const struct wire_format wire_openai_responses;   /* /v1/responses */
 extern const struct wire_format wire_anthropic_messages; /* /v1/messages */
 extern const struct wire_format wire_llamacpp_embeddings; /* /embedding: no stream */
-extern const struct wire_format wire_rerank;             /* /v1/rerank: no stream, and so down to
-                                                          * /score */
-extern const struct wire_format wire_llamacpp_rerank;    /* /v1/reranking */
-extern const struct wire_format wire_cohere_rerank;      /* /v2/rerank */
-extern const struct wire_format wire_classify;           /* /classify */
-extern const struct wire_format wire_pooling;            /* /pooling */
-extern const struct wire_format wire_score;              /* /score */
+extern const struct wire_format wire_rerank;             /* /v1/rerank: no stream */
+extern const struct wire_format wire_llamacpp_rerank;    /* /v1/reranking: no stream */
+extern const struct wire_format wire_cohere_rerank;      /* /v2/rerank: no stream */
+extern const struct wire_format wire_classify;           /* /classify: no stream */
+extern const struct wire_format wire_pooling;            /* /pooling: no stream */
+extern const struct wire_format wire_score;              /* /score: no stream */
 extern const struct wire_format wire_llamacpp;           /* /completion */
 extern const struct wire_format wire_llamacpp_infill;    /* /infill */
 
