@@ -1,4 +1,11 @@
-/* core/grammar/builder.c - pieces and how they are joined; see builder.h. */
+/* core/grammar/builder.c - makes pieces of nodes and joins them.
+ *
+ * Each piece ends in a JUMP whose `next` is NOWHERE until the piece is joined to another, so
+ * joining is one assignment (Thompson's construction); finish.c removes the JUMPs. A small
+ * repetition is unrolled into copies; a larger one becomes a rule with a count on the stack. After
+ * an error builder_node() returns 0 and nothing is linked any more, so parsers need not check each
+ * call.
+ */
 #include "core/grammar/builder.h"
 
 #include "core/base/err.h"
@@ -11,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Copies of a piece are faster to follow than a count on the stack, while they are few. */
+/* Few copies of a piece are faster to follow than a count on the stack. */
 #define UNROLL_NODES 24
 
 int grammar_builder_create(struct grammar_builder **out, struct budget *budget)
@@ -239,8 +246,8 @@ struct grammar_piece grammar_or(struct grammar_builder *b, struct grammar_piece 
 
 /* ---- repetition ---- */
 
-/* The piece's nodes once more, behind everything. Its end leads nowhere yet, nor does the
- * copy's. */
+/* Appends a copy of the piece's nodes. The piece must not be joined yet, and neither is the
+ * copy. */
 static struct grammar_piece copy_piece(struct grammar_builder *b, const struct grammar_piece *p)
 {
     const uint32_t from = b->n_nodes, shift = from - p->from;
@@ -260,7 +267,7 @@ static struct grammar_piece copy_piece(struct grammar_builder *b, const struct g
     return builder_piece(b, from, p->start + shift, p->end + shift);
 }
 
-/* p* and p+: a SPLIT goes round again or on. */
+/* p* and p+: a SPLIT leads to another pass or out of the loop. */
 static struct grammar_piece loop(struct grammar_builder *b, struct grammar_piece p, bool once)
 {
     const uint32_t head = builder_node(b, GRAMMAR_SPLIT, 0, p.start, b->n_nodes + 1);
@@ -296,8 +303,8 @@ struct grammar_piece grammar_repeat_rule(struct grammar_builder *b, uint32_t rul
     return builder_piece(b, from, start, end);
 }
 
-/* Copies in a row, the piece itself as the last one. Before each copy beyond `min` the rest may be
- * left out, so that every count can be read in one way only. */
+/* Chains copies, with the piece itself as the last. Before each copy beyond `min` a SPLIT skips all
+ * the rest, so that every count can be read in one way only. */
 static struct grammar_piece unroll(struct grammar_builder *b, struct grammar_piece p, uint32_t min,
                                    uint32_t max)
 {
@@ -353,8 +360,8 @@ static int compare_texts(const void *a, const void *b)
     return order != 0 ? order : (x->n > y->n) - (x->n < y->n);
 }
 
-/* One more way on from a node of the texts: a JUMP, which leads to nothing, to the one way on, or
- * to a SPLIT of several. */
+/* Adds a successor to a node of the trie of texts: a JUMP, which leads nowhere, to its only
+ * successor, or to a SPLIT of several. */
 static void branch(struct grammar_builder *b, uint32_t node, uint32_t to)
 {
     const uint32_t before = b->nodes[node].next;
@@ -362,7 +369,7 @@ static void branch(struct grammar_builder *b, uint32_t node, uint32_t to)
     lead(b, node, before == NOWHERE ? to : builder_node(b, GRAMMAR_SPLIT, 0, before, to));
 }
 
-/* A byte on from a node; returns the new one. */
+/* Adds a byte behind a node of the trie; returns the node behind it. */
 static uint32_t spell(struct grammar_builder *b, uint32_t node, uint8_t byte)
 {
     struct byte_set set = {{0}};
@@ -399,7 +406,7 @@ struct grammar_piece grammar_choice(struct grammar_builder *b, struct text_ref *
         return builder_piece(b, from, start, end);
     }
     qsort(texts, n, sizeof(*texts), compare_texts);
-    grammar_builder_spend(b, 10 * n); /* of sorting */
+    grammar_builder_spend(b, 10 * n); /* for the sort */
     path[0] = start;
     for (size_t i = 0; i < n && b->error == 0; i++) {
         size_t k = i > 0 ? common(&texts[i - 1], &texts[i]) : 0;

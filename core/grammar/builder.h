@@ -1,9 +1,9 @@
-/* core/grammar/builder.h - putting a grammar together, piece by piece.
+/* core/grammar/builder.h - builds a grammar, piece by piece.
  *
- * A piece is a run of nodes with one entry and one exit. Each function makes a new piece, and uses
+ * A piece is a run of nodes with one entry and one exit. Each function makes a new piece and uses
  * up the pieces that it is given: every piece is used exactly once. Pieces are joined in the order
  * in which they were made, so a parser of a notation calls these as it reads. The first error
- * sticks: everything afterwards does nothing, and grammar_builder_finish() reports it.
+ * sticks: all functions do nothing afterwards, and grammar_builder_finish() reports it.
  *
  * Thread: one owner.
  * Memory: bounded by GRAMMAR_MAX_NODES and GRAMMAR_MAX_RULES.
@@ -33,17 +33,17 @@ struct char_range { /* code points, both ends included */
 int grammar_builder_create(struct grammar_builder **out, struct budget *budget);
 void grammar_builder_destroy(struct grammar_builder **b);
 
-/* The first error so far, or 0. */
+/* Returns the first error so far, or 0. */
 int grammar_builder_error(const struct grammar_builder *b);
-/* Make it fail with a sentence of one's own. */
+/* Makes the builder fail with a sentence of the caller's, unless it has failed before. */
 void grammar_builder_fail(struct grammar_builder *b, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* The sentence of the error, or ""; and another one for the error that there is. */
+/* The sentence of the error, or "". grammar_builder_retell() replaces it; the error stays. */
 const char *grammar_builder_sentence(const struct grammar_builder *b);
 void grammar_builder_retell(struct grammar_builder *b, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-/* `n` steps of the caller's own are about to be done; makes the builder fail when there are none
- * left. The error so far, or 0. */
+/* Spends `n` steps of the budget for work that the caller is about to do; the builder fails when
+ * none are left. Returns the error so far, or 0. */
 int grammar_builder_spend(struct grammar_builder *b, uint64_t n);
 struct budget *grammar_builder_budget(const struct grammar_builder *b);
 
@@ -51,8 +51,8 @@ struct grammar_piece grammar_empty(struct grammar_builder *b);
 struct grammar_piece grammar_bytes(struct grammar_builder *b, const void *bytes, size_t n);
 struct grammar_piece grammar_text(struct grammar_builder *b, const char *text);
 struct grammar_piece grammar_one_of(struct grammar_builder *b, const struct byte_set *set);
-/* One character of any of the ranges, as UTF-8. Surrogates and what is beyond U+10FFFF are left
- * out; what remains must not be empty (ERR_INVAL). */
+/* One character of any of the ranges, as UTF-8. Surrogates and numbers beyond U+10FFFF are left
+ * out; ERR_INVAL if no character remains. */
 struct grammar_piece grammar_chars(struct grammar_builder *b, const struct char_range *ranges,
                                    size_t n);
 struct grammar_piece grammar_call(struct grammar_builder *b, uint32_t rule);
@@ -65,7 +65,7 @@ struct grammar_piece grammar_or(struct grammar_builder *b, struct grammar_piece 
 /* p, min to max times; max may be GRAMMAR_NO_LIMIT. p must be the piece made last. */
 struct grammar_piece grammar_repeat(struct grammar_builder *b, struct grammar_piece p, uint32_t min,
                                     uint32_t max);
-/* The same for a rule, which all its repetitions then share, whatever their counts. */
+/* A rule, min to max times. All repetitions of one rule share its nodes, whatever their counts. */
 struct grammar_piece grammar_repeat_rule(struct grammar_builder *b, uint32_t rule, uint32_t min,
                                          uint32_t max);
 
@@ -76,13 +76,14 @@ struct text_ref {
 };
 struct grammar_piece grammar_choice(struct grammar_builder *b, struct text_ref *texts, size_t n);
 
-/* A new rule; the first one made is where a text begins. `name` appears in errors: a copy. */
+/* Makes a rule; texts begin with the first one that is made. `name`, which is copied, appears in
+ * errors. */
 uint32_t grammar_rule(struct grammar_builder *b, const char *name);
 void grammar_define(struct grammar_builder *b, uint32_t rule, struct grammar_piece p);
 bool grammar_is_defined(const struct grammar_builder *b, uint32_t rule);
 
-/* Everything is defined: check and make the grammar. 0, or a negative ERR_* with a sentence. The
- * builder is still the caller's to destroy. */
+/* Checks that all rules are defined and makes the grammar. 0, or a negative ERR_* with a sentence.
+ * The caller still destroys the builder. */
 int grammar_builder_finish(struct grammar_builder *b, struct grammar **out, char *err,
                            size_t err_len);
 

@@ -1,7 +1,6 @@
-/* core/grammar/builder_impl.h - what the files that put a grammar together share.
+/* core/grammar/builder_impl.h - shared by the files that build a grammar.
  *
- * builder.c makes pieces, chars.c spells characters, finish.c checks the
- * whole and lays it out.
+ * builder.c makes pieces, chars.c spells characters, finish.c checks the grammar and lays it out.
  *
  * Thread: one owner.
  * Memory: see builder.h.
@@ -11,7 +10,7 @@
 
 #include "core/grammar/builder.h"
 
-/* JUMPs and what nothing leads to any more are dropped at the end. */
+/* More than a grammar may have: finish.c drops JUMPs and nodes that no rule reaches. */
 #define BUILD_MAX_NODES (4 * GRAMMAR_MAX_NODES)
 #define BUILD_MAX_SETS 4096
 #define BUILD_SET_SLOTS (2 * BUILD_MAX_SETS)
@@ -38,15 +37,16 @@ struct grammar_builder {
     char sentence[200];
 };
 
-/* A node, or node 0 after an error. */
+/* Makes a node and returns its index; 0 after an error. */
 uint32_t builder_node(struct grammar_builder *b, enum grammar_kind kind, uint32_t arg,
                       uint32_t next, uint32_t other);
-/* The index of the set. */
+/* Returns the index of the set; equal sets share one. */
 uint32_t builder_set(struct grammar_builder *b, const struct byte_set *set);
-/* The piece of everything made since `from`. */
+/* The piece of all nodes made since index `from`. */
 struct grammar_piece builder_piece(struct grammar_builder *b, uint32_t from, uint32_t start,
                                    uint32_t end);
-/* Room for one more in an array that doubles. */
+/* Doubles the array if it has no room for one more element; ERR_LIMIT beyond `max`, where `what`
+ * names the elements. */
 int builder_grow(struct grammar_builder *b, void **array, uint32_t n, uint32_t *cap, size_t bytes,
                  uint32_t max, const char *what);
 

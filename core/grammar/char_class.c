@@ -1,4 +1,9 @@
-/* core/grammar/char_class.c - see char_class.h. */
+/* core/grammar/char_class.c - a set of characters as an array of ranges.
+ *
+ * char_class_add() only appends; char_class_sort() joins ranges. The complement consists of the
+ * gaps between sorted ranges, and removal is built on it: A without B is not(not(A) or B). A class
+ * is an array of 16 KiB on the caller's stack, so it is cleared by its count and never zeroed.
+ */
 #include "core/grammar/char_class.h"
 
 #include <stdlib.h>

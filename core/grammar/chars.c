@@ -18,7 +18,7 @@
 struct sequence {
     uint32_t n; /* bytes */
     struct byte_set lead;
-    uint8_t from[3], to[3]; /* of the bytes behind the first */
+    uint8_t from[3], to[3]; /* ranges of the bytes behind the first */
 };
 
 struct sequences {
@@ -89,7 +89,7 @@ static void add_char_range(struct sequences *s, uint32_t from, uint32_t to, uint
     add_sequence(s, a, z, n);
 }
 
-/* What the range has in common with low..high, whose encoded length is n. */
+/* Adds the part of the range within low..high, whose characters have n bytes each. */
 static void add_char_part(struct sequences *s, const struct char_range *r, uint32_t low,
                           uint32_t high, uint32_t n)
 {
@@ -121,11 +121,11 @@ struct grammar_piece grammar_chars(struct grammar_builder *b, const struct char_
     uint8_t bytes[4];
     int n_bytes = 0;
 
-    if (n == 1 && ranges->from == ranges->to) /* without the list of sequences, which is large */
+    if (n == 1 && ranges->from == ranges->to) /* a character needs no list of sequences */
         n_bytes = u8_uctomb(bytes, ranges->from, sizeof(bytes));
     if (n_bytes > 0)
         return grammar_bytes(b, bytes, (size_t)n_bytes);
-    s.at = mem_alloc(MAX_SEQUENCES * sizeof(*s.at)); /* each is filled in before it is read */
+    s.at = mem_alloc(MAX_SEQUENCES * sizeof(*s.at)); /* entries are written before they are read */
     if (s.at == NULL)
         grammar_builder_fail(b, ERR_NOMEM, "out of memory");
     for (size_t i = 0; i < n && grammar_builder_error(b) == 0; i++) {

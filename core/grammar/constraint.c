@@ -1,4 +1,10 @@
-/* core/grammar/constraint.c - the life of constraints and states; see constraint.h. */
+/* core/grammar/constraint.c - creates constraints, and advances states.
+ *
+ * A state is what a walk needs to continue: constraint_load() copies its readings and frames into
+ * the thread's scratch, the walk takes the bytes one by one there, and save() copies the result
+ * back only if all bytes were allowed, so a refused token leaves the state unchanged. Creation does
+ * the expensive part, listing and probing places within a budget; masks and steps allocate nothing.
+ */
 #include "core/grammar/constraint.h"
 
 #include "core/base/budget.h"
@@ -10,7 +16,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Steps of a walk that is not worth being done beforehand: it takes some 20 us. */
+/* Places whose walk takes fewer steps are not precomputed: such a walk takes some 20 us. */
 #define WORTH_IT 150
 
 /* ---- constraints ---- */
@@ -26,7 +32,7 @@ static void destroy_constraint(struct constraint *c)
     mem_free(c);
 }
 
-/* A deep enough stack must do, with the bytes that there are. */
+/* Checks that some text can be spelled with the vocabulary's bytes within the largest depth. */
 static int check_needs(struct constraint *c, char *err, size_t err_len)
 {
     const uint16_t need = c->needs[c->g->rules[0].start];
@@ -78,7 +84,7 @@ int constraint_make(struct constraint **out, struct grammar *g, const struct tok
     if (rc < 0) {
         if (rc == ERR_NOMEM)
             snprintf(err, err_len, "out of memory");
-        if (budget_error(budget) < 0) /* whatever was noticed first */
+        if (budget_error(budget) < 0) /* the budget's error replaces any other */
             snprintf(err, err_len, "it takes too many steps to compile");
         c->g = NULL;
         destroy_constraint(c);
@@ -172,7 +178,7 @@ void constraint_state_init(struct constraint_state *s, const struct constraint *
     s->n_frames = 1;
     s->n_readings = 1;
     s->readings[0] = (struct reading){.node = c->g->rules[0].start};
-    if (c->g->nodes[s->readings[0].node].kind == GRAMMAR_REPEAT) { /* as walk_settle() has it */
+    if (c->g->nodes[s->readings[0].node].kind == GRAMMAR_REPEAT) { /* as walk_settle() does */
         s->readings[0].node = c->g->nodes[s->readings[0].node].other;
         s->readings[0].top = s->n_frames;
         s->frames[s->n_frames++] = (struct frame){.node = s->readings[0].node, .depth = 1};
@@ -197,7 +203,7 @@ static void save(struct constraint_state *s, const struct walk *w)
     s->n_readings = w->n_readings;
 }
 
-/* Each step's readings are moved to the front once room gets short. */
+/* Walks over the bytes; the latest step's readings move to the front when space runs low. */
 static bool advance_bytes(struct walk *w, const char *bytes, size_t n)
 {
     uint32_t from = 0;
@@ -257,7 +263,7 @@ bool constraint_is_waiting(const struct constraint_state *s)
         const struct grammar_node *n = &g->nodes[s->readings[i].node];
 
         if (g->rules[n->rule].is_free ||
-            (n->kind == GRAMMAR_CALL && g->rules[n->arg].is_free)) /* nothing has been said yet */
+            (n->kind == GRAMMAR_CALL && g->rules[n->arg].is_free)) /* before the first byte */
             return true;
     }
     return false;
@@ -268,7 +274,7 @@ static bool is_control_mark(const struct token_trie *t, int32_t id)
     return t->marks != NULL && (t->marks[id >> 5] >> (id & 31) & 1) != 0;
 }
 
-/* Does the grammar want this control token here? */
+/* Takes a control token if the grammar asks for it here. */
 static enum constraint_status take_named(struct constraint_state *s, struct constraint_scratch *w,
                                          int32_t id)
 {
@@ -278,7 +284,8 @@ static enum constraint_status take_named(struct constraint_state *s, struct cons
     return name != NULL ? constraint_advance(s, w, name, n) : CONSTRAINT_BROKEN;
 }
 
-/* While nothing has been said yet any of them may come: it is its name, if that goes on. */
+/* Takes a token that is not text. Before a trigger any may come: it stands for its name or, where
+ * that cannot follow, restarts the text. */
 static enum constraint_status take_mark(struct constraint_state *s, struct constraint_scratch *w,
                                         int32_t id)
 {

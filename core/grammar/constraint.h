@@ -1,14 +1,14 @@
-/* core/grammar/constraint.h - which tokens of a vocabulary a grammar allows next: the masks of
+/* core/grammar/constraint.h - the tokens of a vocabulary that a grammar allows next: the masks of
  * constrained decoding.
  *
- * A constraint is a grammar, a trie of the vocabulary and what was computed from them before the
- * first token: for each place of the grammar at which many tokens fit, the tokens that fit whatever
- * is on the stack below, and those that leave the rule, by their remaining bytes. A state belongs
- * to one text: the readings of it that are still possible, each a node and a stack. A mask is then
- * the union of precomputed sets, and a walk over the few tokens that depend on the stack.
+ * A constraint is a grammar, a trie of the vocabulary and data that was computed from them before
+ * the first token: for each place of the grammar at which many tokens fit, the tokens that fit
+ * whatever is on the stack below, and those that leave the rule, by their remaining bytes. A state
+ * belongs to one text and has its readings that are still possible, each a node and a stack. A mask
+ * is then the union of precomputed sets, and a walk over the few tokens that depend on the stack.
  *
  * For every text whose tokens were all allowed:
- *   - it can be completed: a reading that cannot be ended within CONSTRAINT_MAX_DEPTH is none;
+ *   - it can be completed: a reading that cannot end within CONSTRAINT_MAX_DEPTH is dropped;
  *   - some token or the end is allowed, if the vocabulary has a token for each single byte that the
  *     grammar cannot do without (else creation fails);
  *   - the mask depends on the grammar, the vocabulary and the tokens so far only.
@@ -38,60 +38,61 @@ struct constraint_scratch;
 struct grammar;
 struct token_trie;
 
-/* The grammar is the constraint's afterwards; of a failure, still the caller's. The trie is
- * borrowed; the budget too, and may be NULL. ERR_LIMIT, ERR_CANCELED, ERR_UNSUPPORTED (the
- * vocabulary cannot spell it), ERR_NOMEM. */
+/* The constraint owns the grammar; after a failure the caller still does. The trie and the budget
+ * are borrowed; the budget may be NULL. ERR_LIMIT, ERR_CANCELED, ERR_UNSUPPORTED (the vocabulary
+ * cannot spell it), ERR_NOMEM. */
 int constraint_create(struct constraint **out, struct grammar *g /* takes */,
                       const struct token_trie *trie, struct budget *budget, char *err,
                       size_t err_len);
 struct constraint *constraint_ref(struct constraint *c);
-void constraint_unref(struct constraint **c); /* NULL is allowed; frees when it was the last */
+void constraint_unref(struct constraint **c); /* NULL is allowed; the last one frees */
 size_t constraint_bytes(const struct constraint *c);
-uint32_t constraint_n_places(const struct constraint *c); /* with tokens found out before */
+uint32_t constraint_n_places(const struct constraint *c); /* places whose tokens are precomputed */
 
-/* Where masks and steps are computed: one for each thread that does. */
+/* Working memory of masks and steps; each thread that computes them has one. */
 int constraint_scratch_create(struct constraint_scratch **out);
 void constraint_scratch_destroy(struct constraint_scratch **s);
 
-/* Steps that the latest call took: a grammar decides what they cost. */
+/* Steps that the latest call took; their number depends on the grammar. */
 uint32_t constraint_work(const struct constraint_scratch *s);
 
-/* A state is memory of the caller's, of this size, aligned as any pointer. It holds no count: the
- * constraint must outlive it. States may be copied byte by byte. */
+/* The caller provides the memory of a state: so many bytes, aligned as any pointer. A state holds
+ * no reference: the constraint must outlive it. States may be copied byte by byte. */
 size_t constraint_state_bytes(void);
 void constraint_state_init(struct constraint_state *s, const struct constraint *c);
 
-/* Set bit `id` of bits[0 .. n_vocab / 32] for each token that may come next, clear all others;
- * n_vocab is that of the trie or more. Returns whether the text may end here. */
+/* Sets bit `id` of bits[0 .. n_vocab / 32] for each token that may come next and clears all others;
+ * n_vocab is the trie's or more. Returns whether the text may end here. */
 bool constraint_mask(const struct constraint_state *s, struct constraint_scratch *w, uint32_t *bits,
                      uint32_t n_vocab);
-/* Is the token a text that may come next? For less than a mask costs. */
+/* May the token come next, as text? Costs less than a mask. */
 bool constraint_allows(const struct constraint_state *s, struct constraint_scratch *w, int32_t id);
-/* Of a lazy grammar (lazy.h): has no trigger been completed yet? Then the mask has the tokens that
- * are no text as well. */
+/* Has a lazy grammar (lazy.h) not completed any trigger yet? Its mask then allows the tokens that
+ * are not text as well. */
 bool constraint_is_waiting(const struct constraint_state *s);
 
-/* The bytes with which the text goes on where there is one way only; returns how many. Where there
- * is another way for white space alone, a guess: a space where this text had one behind the same
- * byte the last time (behind commas and colons from the beginning), else none. */
+/* Finds the bytes that must follow because the grammar allows no others; returns how many. Where
+ * only white space is open they are a guess: a space if this text had one behind the same byte the
+ * last time (behind commas and colons from the beginning), else none. */
 uint32_t constraint_forced(const struct constraint_state *s, struct constraint_scratch *w,
                            uint8_t bytes[CONSTRAINT_FORCED]);
-/* The tokens that spell these bytes, the longest ones, at most `most`. Returns how many. Others may
- * spell them too, and the last of those go on behind them: so these are a guess. */
+/* Spells the bytes with the longest tokens, at most `most`; returns how many. They are a guess:
+ * other tokens may spell the bytes too, and the last of those may reach beyond them. */
 uint32_t constraint_spell(const struct constraint_state *s, const uint8_t *bytes, uint32_t n,
                           int32_t *ids, uint32_t most);
-/* The bytes of a token, valid as long as the vocabulary and the trie: of a control token its name
- * as a grammar has it. NULL: it spells nothing here. */
+/* The bytes of a token, or the name of a control token as a grammar spells it; valid as long as the
+ * vocabulary and the trie. NULL: the token spells nothing here. */
 const char *constraint_text(const struct constraint_state *s, int32_t id, uint32_t *len);
 
 enum constraint_status {
-    CONSTRAINT_OPEN = 0, /* something may follow */
+    CONSTRAINT_OPEN = 0, /* more text may follow */
     CONSTRAINT_DONE,     /* the text is complete, and nothing may follow */
     CONSTRAINT_BROKEN,   /* the token was not allowed; the state is as it was */
 };
-/* Go on behind these bytes, or behind a token's; what the mask allowed never breaks. A token that
- * is no text, before a trigger, stands for its name; where that cannot follow, the text begins anew
- * behind it. Anywhere else it must be a control token that the grammar has there (token_trie.h). */
+/* Advances the state by these bytes, or by a token; a token that the mask allows never breaks.
+ * Before a trigger, a token that is not text stands for its name; where that cannot follow, the
+ * text begins anew behind it. Elsewhere it must be a control token that the grammar asks for
+ * (token_trie.h). */
 enum constraint_status constraint_advance(struct constraint_state *s, struct constraint_scratch *w,
                                           const char *bytes, size_t n);
 enum constraint_status constraint_take(struct constraint_state *s, struct constraint_scratch *w,

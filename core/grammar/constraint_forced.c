@@ -1,10 +1,15 @@
-/* core/grammar/constraint_forced.c - how a text goes on where there is one way only; see
- * constraint.h. */
+/* core/grammar/constraint_forced.c - looks ahead along bytes that leave no choice.
+ *
+ * The grammar drafter (scheduler/grammar_drafter.c) turns these bytes into draft tokens, which the
+ * model then verifies; so a wrong guess about white space costs time, never the result. The walk
+ * looks at its readings before each byte and continues while there is one way only; a limit on its
+ * steps keeps it cheap beside a decode step.
+ */
 #include "core/grammar/constraint.h"
 
 #include "core/grammar/constraint_impl.h"
 
-#define MAX_WORK 20000 /* steps of the walk: then it is looked ahead no further */
+#define MAX_WORK 20000 /* steps of the walk after which it stops */
 
 /* The only byte of a set, or -1: there are none or several. */
 static int only_byte(const struct byte_set *set)
@@ -19,8 +24,7 @@ static int only_byte(const struct byte_set *set)
     return n == 1 ? byte : -1;
 }
 
-/* The byte of `first` that comes next behind `last`, or -1: more than white space is to be chosen
- * there. */
+/* The byte of `first` that comes next behind `last`; -1: there is a choice beyond white space. */
 static int next_byte(const struct constraint_state *s, const struct byte_set *first, uint8_t last)
 {
     static const char white[] = " \t\n\r";
@@ -60,7 +64,7 @@ uint32_t constraint_forced(const struct constraint_state *s, struct constraint_s
     return n;
 }
 
-/* The longest text at the beginning of the bytes: its id, or -1, and its length. */
+/* Returns the longest token with which the bytes begin, or -1; *len is its length. */
 static int32_t longest(const struct token_trie *t, const uint8_t *bytes, uint32_t n, uint32_t *len)
 {
     uint32_t node = UINT32_MAX;

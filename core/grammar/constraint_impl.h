@@ -1,4 +1,4 @@
-/* core/grammar/constraint_impl.h - what the files of a constraint share.
+/* core/grammar/constraint_impl.h - shared by the files of a constraint.
  *
  * constraint_places.c lists the places of a grammar, constraint_probe.c computes for each the
  * tokens that fit whatever the rest of the stack is, constraint_mask.c merges these into masks,
@@ -7,8 +7,8 @@
  *
  * A place is a node and the top of the stack: either anything (the node is in a rule that was
  * called, or in the first rule), or the count of a loop over the body that the node is in. All
- * loops over one body share its places: what is kept for a place depends on the iterations that are
- * left when a token begins, and on how many more the token begins.
+ * loops over one body share its places: whether a token fits depends on the iterations that are
+ * left when it begins, and on how many more it begins.
  *
  * Thread, Memory: see constraint.h.
  */
@@ -24,20 +24,20 @@
 #include "core/grammar/token_trie.h"
 
 #define PLACE_NO_LOOP UINT32_MAX
-#define PLACE_LEVELS 17   /* fewer iterations left than this: a mask for each number */
-#define PLACE_FEW 1024    /* so many tokens are kept as a list alone */
-#define PLACE_MANY 60000  /* so many that leave a rule are too many to look at */
+#define PLACE_LEVELS 17   /* with fewer iterations left, each number has a mask */
+#define PLACE_FEW 1024    /* up to so many tokens are kept as a list alone */
+#define PLACE_MANY 60000  /* with more tokens that leave its rule a place is not kept */
 #define STATE_MAX_FRAMES 1024
 
-/* What fits at a place. A token that begins `more` further iterations fits where as many are left;
- * ids are in ascending order of that. */
+/* The tokens that fit at a place. A token that begins `more` further iterations fits where as many
+ * are left; ids are in ascending order of `more`. */
 struct place {
     uint32_t n_ids, n_words;
-    int32_t *ids;                      /* [n_ids]; NULL where `all` is all there is to say */
-    uint32_t upto[TOKEN_TRIE_MAX_BYTES + 1]; /* ids that need so many iterations or fewer */
-    uint32_t *all;                     /* [n_words] mask of all of them, or NULL: a list alone */
+    int32_t *ids;                      /* [n_ids]; NULL where `all` is enough */
+    uint32_t upto[TOKEN_TRIE_MAX_BYTES + 1]; /* ids that begin so many iterations or fewer */
+    uint32_t *all;                     /* [n_words] mask of all ids, or NULL: a list alone */
     uint32_t *levels;                  /* [PLACE_LEVELS][n_words] where a count matters, or NULL */
-    /* What is left of tokens that leave the rule: the trie's ids are indices of out_*. */
+    /* The remaining bytes of tokens that leave the rule: the trie's ids are indices of out_*. */
     struct token_trie *rest;           /* or NULL */
     int32_t *out_ids;
     uint8_t *out_more;
@@ -49,7 +49,7 @@ struct place_key {
 
 struct place_entry {
     struct place_key key;
-    uint32_t place; /* index + 1 in constraint.places, 0 = none */
+    uint32_t place; /* index + 1 in constraint.places, 0 = not precomputed */
     bool is_used, is_target;
 };
 
@@ -63,19 +63,19 @@ struct constraint {
     _Atomic uint32_t n_refs;
     struct grammar *g;
     const struct token_trie *trie;
-    struct byte_set bytes; /* that the vocabulary has as tokens */
+    struct byte_set bytes; /* bytes that are tokens of the vocabulary */
     uint16_t *needs;       /* [n_nodes] */
     struct place_map map;
     struct place *places;
     uint32_t n_places, cap_places;
-    uint32_t deepest; /* room on the stack that any token at a place needs */
+    uint32_t deepest; /* stack entries that a token at a place needs at most */
     size_t bytes_used;
 };
 
 struct constraint_state {
     const struct constraint *c;
     uint32_t n_readings, n_frames;
-    uint8_t last;           /* byte of the text, or 0 */
+    uint8_t last;           /* latest byte of the text, or 0 */
     struct byte_set spaced; /* bytes that had a space behind them the last time */
     struct reading readings[CONSTRAINT_MAX_READINGS];
     struct frame frames[STATE_MAX_FRAMES];
@@ -85,25 +85,26 @@ struct constraint_scratch {
     struct walk *walk;
 };
 
-/* constraint_create() with a say in which places are looked at beforehand. */
+/* constraint_create() with a threshold: places whose walk takes fewer than `worth_it` steps are not
+ * precomputed. */
 int constraint_make(struct constraint **out, struct grammar *g, const struct token_trie *trie,
                     uint32_t worth_it, struct budget *budget, char *err, size_t err_len);
 
-/* The state's readings and frames, at the beginning of the walk's. */
+/* Copies the state's readings and frames to the beginning of the walk's. */
 void constraint_load(const struct constraint_state *s, struct walk *w);
 
-/* List all places that a text can come to. ERR_NOMEM, ERR_LIMIT, ERR_CANCELED. */
+/* Lists all places that a text can reach. ERR_NOMEM, ERR_LIMIT, ERR_CANCELED. */
 int places_list(struct place_map *map, const struct grammar *g, struct budget *budget);
 void places_release(struct place_map *map);
 struct place_entry *places_find(const struct place_map *map, struct place_key key);
 
-/* Which bytes can follow the end of each rule [n_rules], and of the last iteration of each rule
- * that is repeated [n_rules]; at least those. */
+/* Computes the bytes that can follow the end of each rule [n_rules], and those that can follow the
+ * last iteration of each repeated rule [n_rules]; a set may have too many bytes, never too few. */
 int places_follow(const struct grammar *g, struct byte_set *behind_rule,
                   struct byte_set *behind_loop, struct budget *budget);
 
-/* Find out what fits at each place from which a walk along all tokens takes `worth_it` steps or
- * more. ERR_NOMEM, ERR_LIMIT, ERR_CANCELED. */
+/* Computes the tokens that fit at each place from which a walk along all tokens takes `worth_it`
+ * steps or more. ERR_NOMEM, ERR_LIMIT, ERR_CANCELED. */
 int probe_places(struct constraint *c, uint32_t worth_it, struct budget *budget, char *err,
                  size_t err_len);
 void place_release(struct place *p);

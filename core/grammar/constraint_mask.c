@@ -1,7 +1,10 @@
-/* core/grammar/constraint_mask.c - the tokens that may come next, of one state; see constraint.h.
+/* core/grammar/constraint_mask.c - the tokens that a state allows next.
  *
- * Readings at places that were looked at beforehand give their mask and a few remainders of tokens
- * to be walked along the real stack; all other readings are walked along the vocabulary together.
+ * A reading at a precomputed place gives its mask at once; only the remaining bytes of tokens that
+ * leave its rule are walked along the real stack. All other readings are walked along the whole
+ * vocabulary together. The sampler (core/runtime/sampler.c) asks for a mask before each token of a
+ * constrained sequence, so CONSTRAINT_MAX_WORK bounds the steps; beyond it only single bytes are
+ * tried.
  */
 #include "core/grammar/constraint.h"
 
@@ -23,10 +26,11 @@ static void set_bit(const struct mask *m, int32_t id)
 
 /* ---- walking along a trie ---- */
 
-/* Which of the texts that end at a node of a trie are allowed. */
+/* Decides which texts that end at a node of a trie are allowed. */
 struct rest_rule {
     const struct place *place; /* NULL: the trie is the vocabulary */
-    uint32_t count, min, left; /* of the loop that was left */
+    uint32_t count, min, left; /* the count of the loop that the token leaves, its minimum, the
+                                * iterations left */
 };
 
 static void take_node(const struct mask *m, const struct token_trie *t, const struct trie_node *n,
@@ -59,14 +63,14 @@ static bool mask_is_empty(const struct mask *m)
     return any == 0;
 }
 
-/* Past `most` steps only texts of one byte are looked at, with which every text can be spelled, and
- * those until one has been found. */
+/* Beyond `most` steps only texts of one byte, which can spell every text, are tried, and those only
+ * until one has been found. */
 static bool is_over(const struct mask *m, const struct trie_node *n, uint32_t most)
 {
     return m->w->work > most && (n->depth > 1 || !mask_is_empty(m));
 }
 
-/* Readings[from ..] along all texts. */
+/* Walks readings[from ..] along all texts of a trie and sets the bits of those that fit. */
 static void walk_trie(const struct mask *m, const struct token_trie *t, uint32_t from,
                       const struct rest_rule *rule, uint32_t most)
 {
@@ -106,7 +110,8 @@ static void merge_masks(const struct mask *m, const uint32_t *words)
         m->bits[i] |= words[i];
 }
 
-/* Tokens with many iterations are at the end of the list, and few. */
+/* Merges the mask of all ids, then clears those from `keep` on: tokens that begin many iterations
+ * are few, and at the end of the list. */
 static void merge_but_last(const struct mask *m, const struct place *p, uint32_t keep)
 {
     for (uint32_t i = 0; i < m->n_words; i++)
@@ -131,7 +136,8 @@ static void add_fits(const struct mask *m, const struct place *p, uint32_t left,
     }
 }
 
-/* The place of a reading, if it was looked at and the tokens found there fit on this stack. */
+/* The precomputed place of a reading; NULL: there is none, or its tokens might not fit on this
+ * stack. */
 static const struct place *mask_place(const struct mask *m, struct reading r, uint32_t *loop)
 {
     const struct constraint *c = m->c;
@@ -151,7 +157,7 @@ static const struct place *mask_place(const struct mask *m, struct reading r, ui
     return &c->places[e->place - 1];
 }
 
-/* What the place found, and what is left of the tokens that leave it, on the stack as it is. */
+/* Adds the place's tokens, and those that leave it, whose rests are walked along the real stack. */
 static void add_place(const struct mask *m, const struct place *p, struct reading r, uint32_t loop,
                       bool is_only)
 {
@@ -178,7 +184,7 @@ static void add_place(const struct mask *m, const struct place *p, struct readin
     walk_trie(m, p->rest, from, &rule, CONSTRAINT_MAX_WORK);
 }
 
-/* Readings that were not looked at beforehand come last, all of them together. */
+/* Adds the tokens of all readings; those without a precomputed place are walked last, together. */
 static void add_readings(const struct mask *m)
 {
     static const struct rest_rule all = {0};

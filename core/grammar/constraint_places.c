@@ -80,7 +80,7 @@ static void push(struct tour *t, struct place_key key)
     t->todo[t->n_todo++] = key;
 }
 
-/* is_target: a text can stand here, it is not only passed through. */
+/* Adds a place to the map. is_target: a text can stop there, it is not only passed through. */
 static void visit(struct tour *t, uint32_t node, uint32_t loop, bool is_target)
 {
     const struct place_key key = {node, loop};
@@ -98,7 +98,7 @@ static void visit(struct tour *t, uint32_t node, uint32_t loop, bool is_target)
         t->map->n++;
         push(t, key);
     }
-    if (is_target && t->g->nodes[node].kind != GRAMMAR_REPEAT) /* whose loop is a place instead */
+    if (is_target && t->g->nodes[node].kind != GRAMMAR_REPEAT) /* the place is its LOOP */
         e->is_target = true;
 }
 
@@ -159,9 +159,9 @@ int places_list(struct place_map *map, const struct grammar *g, struct budget *b
     return t.rc;
 }
 
-/* ---- what follows ---- */
+/* ---- bytes that follow ---- */
 
-/* "What follows rule `from` follows `to` as well." Either may be the rule's last iteration. */
+/* All bytes that follow rule `from` follow rule `to` as well; *_loop: the rule's last iteration. */
 struct passes_on {
     uint32_t from, to;
     bool from_loop, to_loop;
@@ -177,7 +177,8 @@ struct following {
     struct budget *budget;
 };
 
-/* What is behind node `next` of the rule follows what was called there. */
+/* Notes that the bytes at node `next` of `rule` follow rule `to`, which was called or repeated
+ * before it. */
 static void note_place(struct following *f, uint32_t rule, uint32_t next, uint32_t to, bool to_loop)
 {
     bool nullable = false;
@@ -188,7 +189,8 @@ static void note_place(struct following *f, uint32_t rule, uint32_t next, uint32
         f->edges[f->n_edges++] = (struct passes_on){rule, to, false, to_loop};
 }
 
-/* The end of a body is followed by another iteration, or by what follows the last one. */
+/* Notes that the end of a body is followed by another iteration, or by what follows the last
+ * one. */
 static void note_body(struct following *f, uint32_t body)
 {
     byte_set_merge(&f->rule[body], &f->g->rules[body].first);
@@ -211,7 +213,8 @@ static void note_all(struct following *f)
     }
 }
 
-/* A round hands on along every edge. Few rounds do; should they not, anything may follow. */
+/* Propagates the sets along all edges until none changes. Few rounds suffice; after 64, any byte
+ * may follow. */
 static void hand_on(struct following *f)
 {
     struct byte_set before, *to;

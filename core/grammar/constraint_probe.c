@@ -1,8 +1,8 @@
-/* core/grammar/constraint_probe.c - which tokens fit at a place, whatever the stack below holds.
+/* core/grammar/constraint_probe.c - the tokens that fit at a place, whatever the stack below holds.
  *
- * The trie of all tokens is walked from the place on an empty stack, which takes a few milliseconds
- * (constraint_sets.h). Where a token leaves the rule, its remaining bytes are kept, to be tried on
- * the stack of a text, if they begin with a byte that can follow the rule at all.
+ * The probe walks the trie of all tokens from the place on an empty stack, which takes a few
+ * milliseconds (constraint_sets.h). Where a token leaves the rule and its next byte can follow the
+ * rule at all, its remaining bytes are kept; constraint_mask.c tries them on the stack of a text.
  */
 #include "core/grammar/constraint_impl.h"
 
@@ -14,9 +14,9 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A set of more readings hardly turns up again: its place is walked when a text gets there. */
+/* A set of more readings hardly turns up again: its place is not kept, and walked for each mask. */
 #define MANY_READINGS 48
-#define MAX_STEPS 200000000u /* of all walks: about a second */
+#define MAX_STEPS 200000000u /* steps of all walks: about a second */
 
 struct found { /* a token and the iterations that it begins */
     int32_t id;
@@ -24,7 +24,7 @@ struct found { /* a token and the iterations that it begins */
 };
 
 struct found_rest {
-    uint32_t at, n; /* its bytes */
+    uint32_t at, n; /* its bytes in probe.text */
     struct found token;
 };
 
@@ -32,17 +32,17 @@ struct probe {
     struct constraint *c;
     struct sets *sets;
     struct byte_set *behind_rule, *behind_loop;
-    uint64_t n_steps; /* beside those of the sets */
-    uint64_t n_spent; /* steps, with those of the sets, that the budget knows of */
+    uint64_t n_steps; /* steps besides those of the sets */
+    uint64_t n_spent; /* steps charged to the budget, with those of the sets */
     const uint64_t *n_set_steps; /* sets_n_steps() */
     struct budget *budget;
     uint32_t worth_it;
-    /* the place at hand */
+    /* of the place that is being probed */
     struct found *fits; /* [trie->n_ids] */
     uint32_t n_fits;
     struct found_rest *rests; /* [PLACE_MANY] */
     uint32_t n_rests;
-    char *text; /* of the rests */
+    char *text; /* [MAX_TEXT] bytes of the rests */
     uint32_t n_text;
     bool too_many;
     uint8_t path[TOKEN_TRIE_MAX_BYTES];
@@ -50,13 +50,13 @@ struct probe {
 
 #define MAX_TEXT (16 * PLACE_MANY)
 
-/* Steps here are looks into a table, of some 10 ns: so many are a step of the budget. */
+/* A step here is a table lookup of some 10 ns; so many are a step of the budget. */
 #define PER_BUDGET_STEP 2
-#define OFTEN 4096 /* at most so many between looks at the budget: some 50 us */
+#define OFTEN 4096 /* at most so many steps between checks of the budget: some 50 us */
 
 /* ---- walking ---- */
 
-/* False: nothing is left to be spent. */
+/* Charges the steps since the last call to the budget; false: it is spent. */
 static bool spend(struct probe *p)
 {
     const uint64_t now = p->n_steps + *p->n_set_steps;
@@ -78,7 +78,7 @@ static void note_fits(struct probe *p, const struct trie_node *n, uint32_t more)
         p->fits[p->n_fits++] = (struct found){p->c->trie->ids[n->first + i], more};
 }
 
-/* The rule was left `depth` bytes into the texts of node i: what is left of them. */
+/* Notes what is left of the texts of node i, which leave the rule after `depth` bytes. */
 static void note_rests_at(struct probe *p, uint32_t i, uint32_t depth, uint32_t more)
 {
     const struct token_trie *t = p->c->trie;
@@ -126,7 +126,8 @@ static void note_exits(struct probe *p, uint16_t set, uint32_t from, uint32_t en
         note_rests(p, from, end, depth, s->exits[k], behind);
 }
 
-/* All tokens from a set of readings. Returns the steps, or 0 when the tables are full. */
+/* Walks all tokens from a set of readings. Returns the steps, or 0 when the tables are full or a
+ * reading was dropped. */
 static uint64_t walk_all(struct probe *p, uint16_t start, const struct byte_set *behind)
 {
     const struct token_trie *t = p->c->trie;
@@ -159,7 +160,7 @@ static uint64_t walk_all(struct probe *p, uint16_t start, const struct byte_set 
     return n_steps;
 }
 
-/* ---- keeping what was found ---- */
+/* ---- keeping the results ---- */
 
 void place_release(struct place *p)
 {
@@ -177,7 +178,7 @@ static void set_bit(uint32_t *bits, int32_t id)
     bits[id >> 5] |= (uint32_t)1 << (id & 31);
 }
 
-/* Each level has its own tokens first, then those of the levels below it as well. */
+/* Gives each level its own tokens, then those of the levels below it as well. */
 static void fill_levels(struct place *place, const struct probe *p)
 {
     for (uint32_t i = 0; i < p->n_fits; i++)
@@ -202,8 +203,8 @@ static int make_masks(struct place *place, const struct probe *p, bool has_level
     return 0;
 }
 
-/* Sorted by counting: `upto` first says where each number's tokens begin, in the end where they
- * end. */
+/* Sorts the ids by counting: at[more] is where the next id of that number goes, upto[more] where
+ * they end. */
 static int keep_fits(struct place *place, const struct probe *p)
 {
     uint32_t at[TOKEN_TRIE_MAX_BYTES + 2] = {0};
@@ -222,7 +223,7 @@ static int keep_fits(struct place *place, const struct probe *p)
         place->ids[at[p->fits[i].more]++] = p->fits[i].id;
     if (p->n_fits <= PLACE_FEW)
         return 0;
-    if (place->upto[0] == p->n_fits) { /* all or nothing of them: the mask says it */
+    if (place->upto[0] == p->n_fits) { /* no token begins an iteration: the mask is enough */
         mem_free(place->ids);
         place->ids = NULL;
         return make_masks(place, p, false);
@@ -311,7 +312,7 @@ static uint32_t n_bytes(const struct byte_set *s)
     return n;
 }
 
-/* In the middle of a word of the grammar hardly any token fits: not worth a walk. */
+/* Is only one byte allowed? Inside a literal hardly any token fits, so a walk is not worth it. */
 static bool probe_is_plain(const struct grammar *g, struct place_key key)
 {
     const struct grammar_node *n = &g->nodes[key.node];

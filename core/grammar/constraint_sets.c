@@ -1,4 +1,11 @@
-/* core/grammar/constraint_sets.c - see constraint_sets.h. */
+/* core/grammar/constraint_sets.c - numbers sets of readings and caches their steps.
+ *
+ * Stacks are interned first: frames below n_interned are unique, so equal stacks have one number
+ * and a set is a sorted array that memcmp() compares. A step copies a set into the walk above the
+ * interned frames, interns the frames that it makes, and fills the set's row for all bytes that
+ * would have gone the same way, mostly many at once. When a table is full, the caller clears all of
+ * them and begins again.
+ */
 #include "core/grammar/constraint_sets.h"
 
 #include "core/base/err.h"
@@ -13,19 +20,19 @@
 #define FRAME_SLOTS (2 * WALK_MAX_FRAMES)
 #define MAX_INTERNED (WALK_MAX_FRAMES / 2)
 #define UNKNOWN UINT16_MAX
-#define STEPS_PER_SET 64 /* what a new set costs, in steps */
+#define STEPS_PER_SET 64 /* steps that a new set costs */
 #define STEPS_TO_CLEAR 2000
 
 struct sets {
     struct walk *w; /* frames below n_interned are those of the sets */
     uint32_t n_interned;
     uint32_t *frame_slots, *set_slots; /* open addressing */
-    struct frame *fresh;               /* of the latest step */
-    struct numbered *at;               /* [MAX_SETS] 0 is the dead one */
+    struct frame *fresh;               /* copies of the frames that the latest step made */
+    struct numbered *at;               /* [MAX_SETS] set 0 is the dead one */
     uint32_t n_sets;
     struct reading *pool;
     uint32_t n_pool;
-    uint16_t *rows; /* [MAX_SETS][256] where a byte leads */
+    uint16_t *rows; /* [MAX_SETS][256] the set that a byte leads to */
     uint32_t n_rows;
     bool is_full;
     uint64_t n_steps;
@@ -98,7 +105,7 @@ void sets_clear(struct sets *s)
     memset(s->set_slots, 0, SET_SLOTS * sizeof(*s->set_slots));
     s->n_interned = 1;
     s->w->n_frames = 1;
-    s->n_sets = 1; /* 0 is the dead one */
+    s->n_sets = 1; /* set 0 is the dead one */
     s->n_pool = 0;
     s->n_rows = 0;
     s->is_full = false;
@@ -130,7 +137,7 @@ static uint32_t intern_frame(struct sets *s, const struct frame *f)
     return s->n_interned++;
 }
 
-/* The number of a stack whose latest frames are among the fresh ones, which begin at `base`. */
+/* Interns a stack whose top frames are fresh ones, numbered from `base` on; returns its number. */
 static uint32_t intern_stack(struct sets *s, uint32_t top, uint32_t base)
 {
     uint32_t chain[CONSTRAINT_MAX_DEPTH + 1], n = 0, below;
@@ -155,7 +162,7 @@ static int compare_readings(const void *a, const void *b)
     return (x->top > y->top) - (x->top < y->top);
 }
 
-/* How many iterations the reading has begun, if the place is in a loop. */
+/* Returns how many iterations the reading has begun, if the place is in a loop. */
 static uint32_t begun(const struct sets *s, struct reading r)
 {
     const struct frame *f;
@@ -168,7 +175,7 @@ static uint32_t begun(const struct sets *s, struct reading r)
     return f->node >= s->w->g->first_probe ? f->count : 0;
 }
 
-/* What can be said of a new set, once and for all. */
+/* Computes the facts about a new set, which never change. */
 static void look_at_set(struct sets *s, struct numbered *set)
 {
     struct walk *w = s->w;
@@ -221,7 +228,7 @@ static uint16_t number_set(struct sets *s, struct reading *r, uint32_t n)
     return (uint16_t)s->n_sets++;
 }
 
-/* Number what a step has left in readings[from ..]. */
+/* Numbers the set that a step has left in readings[from ..]. */
 static uint16_t number_result(struct sets *s, uint32_t from)
 {
     struct walk *w = s->w;

@@ -15,12 +15,12 @@
 
 #define SETS_DEAD 0 /* the empty set */
 
-struct numbered {     /* a set of readings, and what is known of it */
-    uint32_t from, n; /* where its readings are kept */
-    uint32_t row;     /* index + 1 of its steps, 0 = none yet */
-    uint8_t more;     /* iterations begun, of the reading with the fewest */
-    uint8_t n_exits, exits[WALK_MAX_EXITS]; /* iterations begun where the rule is left here */
-    bool is_vague;    /* there are more exits than that */
+struct numbered {     /* a set of readings, and facts about it */
+    uint32_t from, n; /* its readings in the pool */
+    uint32_t row;     /* index + 1 of its row of steps, 0 = none yet */
+    uint8_t more;     /* the fewest iterations that a reading has begun */
+    uint8_t n_exits, exits[WALK_MAX_EXITS]; /* iterations begun by readings that leave the rule */
+    bool is_vague;    /* more exits than fit */
     struct byte_set first;
 };
 
@@ -30,14 +30,14 @@ int sets_create(struct sets **out, const struct constraint *c);
 void sets_destroy(struct sets **s);
 void sets_clear(struct sets *s);
 
-/* The place alone, on an empty stack. */
+/* The set of one reading: the place, on an empty stack. */
 uint16_t sets_start(struct sets *s, struct place_key key);
-/* Where the byte leads; SETS_DEAD also when the table has become full. */
+/* The set that the byte leads to; SETS_DEAD also when the table has become full. */
 uint16_t sets_step(struct sets *s, uint16_t set, uint8_t byte);
 
 const struct numbered *sets_at(const struct sets *s, uint16_t set);
 bool sets_are_full(const struct sets *s);
-const uint64_t *sets_n_steps(const struct sets *s); /* what filling the table has cost so far */
+const uint64_t *sets_n_steps(const struct sets *s); /* steps spent on filling the table */
 const struct walk *sets_walk(const struct sets *s);
 
 #endif

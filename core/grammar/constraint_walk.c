@@ -1,4 +1,11 @@
-/* core/grammar/constraint_walk.c - see constraint_walk.h. */
+/* core/grammar/constraint_walk.c - runs a pushdown automaton over bytes, on all readings at once.
+ *
+ * A step is a depth-first search from each reading along the edges that take no byte, with a list
+ * of its own instead of recursion; where a BYTE node has the byte, the reading behind it joins the
+ * next set. Marks of visited pairs and of new frames carry the step's number, so no table is
+ * cleared between steps. A reading that could not end within CONSTRAINT_MAX_DEPTH is not followed,
+ * so every set that is left can be completed.
+ */
 #include "core/grammar/constraint_walk.h"
 
 #include "core/base/err.h"
@@ -76,7 +83,7 @@ static uint32_t mix(uint32_t a, uint32_t b)
     return (uint32_t)(product >> 32);
 }
 
-/* Numbers of steps may come round again: then all marks are old. */
+/* Begins a step. When its number wraps around, all marks are cleared. */
 static void begin_step(struct walk *w)
 {
     w->born = w->n_frames;
@@ -90,7 +97,8 @@ static void begin_step(struct walk *w)
     w->step = 1;
 }
 
-/* The frame of these contents, if this step has made it; else a new one. There is room for one. */
+/* Pushes a frame, or returns the equal one that this step has made. The caller has checked that
+ * there is room. */
 static uint32_t push_frame(struct walk *w, uint32_t node, uint32_t count, uint32_t parent)
 {
     uint32_t at = mix(node ^ count << 20, parent) & (FRESH_SLOTS - 1);
@@ -143,7 +151,7 @@ static bool same_stack(struct walk *w, uint32_t a, uint32_t b)
     return true;
 }
 
-/* Numbers of sets may come round again: then all marks are old. */
+/* Begins a set. When its number wraps around, all marks are cleared. */
 static void begin_set(struct walk *w)
 {
     if (++w->set != 0)
@@ -152,7 +160,7 @@ static void begin_set(struct walk *w)
     w->set = 1;
 }
 
-/* Is it in the set that begins at `from`? Most often no reading stands at its node. */
+/* Is the reading in the set that begins at `from`? Most often no other one stands at its node. */
 static bool has_reading(struct walk *w, uint32_t from, struct reading r)
 {
     if (w->in_set[r.node] != w->set) {
@@ -184,7 +192,7 @@ void walk_add(struct walk *w, struct reading r)
     add_to_set(w, w->n_readings, r);
 }
 
-/* ---- what a reading leads to without a byte ---- */
+/* ---- edges that take no byte ---- */
 
 static void push_node(struct walk *w, uint32_t node, uint32_t top)
 {
@@ -194,7 +202,7 @@ static void push_node(struct walk *w, uint32_t node, uint32_t top)
         w->todo[w->n_todo++] = (struct reading){node, top};
 }
 
-/* Put a frame on the stack `parent` and go on at `node`. */
+/* Pushes a frame on the stack `parent` and continues at `node`. */
 static void put_above(struct walk *w, uint32_t node, uint32_t back, uint32_t count, uint32_t parent)
 {
     if (w->n_frames == WALK_MAX_FRAMES) {
@@ -204,8 +212,8 @@ static void put_above(struct walk *w, uint32_t node, uint32_t back, uint32_t cou
     push_node(w, node, push_frame(w, back, count, parent));
 }
 
-/* Is it the first time in this step that the node is come to with this stack? What it leads to is
- * the same every time; coming back to a loop's head means that nothing was taken. */
+/* Does this step reach the node with this stack for the first time? Another visit would lead to the
+ * same readings; at a loop's head it means that an iteration took no byte. */
 static bool is_first_visit(struct walk *w, struct reading r)
 {
     uint32_t at = mix(r.node, r.top) & (VISIT_SLOTS - 1);
@@ -222,13 +230,13 @@ static bool is_first_visit(struct walk *w, struct reading r)
     return true;
 }
 
-/* Nodes that lead on in one way are not worth remembering. */
+/* BYTEs and ENDs, which have one successor, are not worth remembering. */
 static bool reading_is_known(struct walk *w, const struct grammar_node *n, struct reading r)
 {
     return n->kind != GRAMMAR_BYTE && n->kind != GRAMMAR_END && !is_first_visit(w, r);
 }
 
-/* Is the byte in the set? Then other bytes of the set go the same way, else those outside. */
+/* Is the byte in the set? Bytes with the other answer go another way: removes them from `same`. */
 static bool has_byte(struct walk *w, const struct byte_set *set, int byte)
 {
     const bool has = byte_set_has(set, (uint8_t)byte);
@@ -273,7 +281,7 @@ static void leave_loop(struct walk *w, uint32_t node, const struct frame *f)
         w->exits[w->n_exits++] = f->count;
 }
 
-/* A count without an upper limit stops at the lower one, where it has nothing more to say. */
+/* A count without an upper limit stops at the minimum: further iterations are all alike. */
 static void go_loop(struct walk *w, uint32_t node, uint32_t top, int byte)
 {
     const struct grammar_node *n = &w->g->nodes[node];
@@ -287,7 +295,7 @@ static void go_loop(struct walk *w, uint32_t node, uint32_t top, int byte)
         put_above(w, n->other, node, is_full ? f.count : f.count + 1, f.parent);
 }
 
-/* An iteration that ends in the step in which it began was empty, and counts for nothing. */
+/* An iteration that ends in the step in which it began was empty, and does not count. */
 static void go_end(struct walk *w, uint32_t top)
 {
     const struct frame *f = &w->frames[top];
@@ -311,7 +319,7 @@ static bool is_viable(struct walk *w, struct reading r)
     return true;
 }
 
-/* One node on the way: its successors are put on the list of what is to be visited. */
+/* Visits one node: its successors are pushed; behind a BYTE that fits there is a new reading. */
 static void visit_node(struct walk *w, struct reading r, const struct grammar_node *n, int byte,
                        uint32_t to)
 {
@@ -343,8 +351,8 @@ static void visit_node(struct walk *w, struct reading r, const struct grammar_no
     }
 }
 
-/* Everything that `start` leads to: with a byte, the readings behind it join the set that begins at
- * `to`; without one, `first` gathers what could come. */
+/* Follows all edges from `start`: with a byte, the readings behind it join the set that begins at
+ * `to`; with NO_BYTE, `first` gathers the bytes that could come. */
 static void follow_byte(struct walk *w, struct reading start, int byte, uint32_t to)
 {
     w->n_todo = 0;
@@ -394,8 +402,8 @@ void walk_look(struct walk *w, uint32_t from, uint32_t to)
 
 /* ---- keeping ---- */
 
-/* A frame that is needed is marked by its depth's top bit; parents lie before their children, so
- * one pass up marks the chains and one pass down moves them together. */
+/* The top bit of a frame's depth marks it as needed. Parents lie before their children, so one pass
+ * up marks the chains and one pass down moves them together. */
 #define KEPT 0x80000000u
 
 static uint32_t mark_stack(struct walk *w, uint32_t top, uint32_t room)
@@ -411,7 +419,8 @@ static uint32_t mark_stack(struct walk *w, uint32_t top, uint32_t room)
     return n;
 }
 
-/* No frame goes behind its old place, so none is overwritten before it has been moved. */
+/* Moves the marked frames down. None moves behind its old place, so none is overwritten before it
+ * has been moved. */
 static void move_frames(struct walk *w)
 {
     uint32_t n = 1;

@@ -1,5 +1,11 @@
-/* core/grammar/expr.c - expressions, in a form in which equal ones are mostly the same node: see
- * expr.h. */
+/* core/grammar/expr.c - makes expressions, as nodes that are shared.
+ *
+ * expr_node() looks a node up in a hash table and returns the number of an equal one. The
+ * constructors bring a node into a normal form first: a THEN leans to the right, an OR or AND is a
+ * list of members sorted by number without duplicates. Each different node becomes a state of the
+ * automaton, so without the normal form an expression could have infinitely many states. After an
+ * error all constructors return EXPR_NONE, so callers check once at the end.
+ */
 #include "core/grammar/expr_impl.h"
 
 #include "core/base/err.h"
@@ -26,7 +32,7 @@ int expr_create(struct expr_set **out, struct grammar_builder *b, const struct c
     expr_node(e, (struct expr_node){.kind = KIND_NONE});
     expr_node(e, (struct expr_node){.kind = KIND_EMPTY, .has_empty = true});
     expr_node(e, (struct expr_node){.kind = KIND_NOT, .a = EXPR_NONE, .has_empty = true});
-    expr_class(e, alphabet); /* is class 0 */
+    expr_class(e, alphabet); /* the alphabet is class 0 */
     return grammar_builder_error(b);
 }
 
@@ -156,7 +162,7 @@ uint32_t expr_text(struct expr_set *e, const char *text)
     uint32_t out = EXPR_EMPTY;
     size_t end = n;
 
-    while (end > 0 && !expr_has_failed(e)) { /* from behind: what follows is one node */
+    while (end > 0 && !expr_has_failed(e)) { /* from the end: the rest is a node */
         size_t from = end - 1, len;
         struct char_class one;
         uint32_t c;
@@ -303,7 +309,7 @@ uint32_t expr_repeat(struct expr_set *e, uint32_t a, uint32_t min, uint32_t max)
 
 uint32_t expr_later(struct expr_set *e, bool has_empty_text)
 {
-    /* its own number makes it unlike any other */
+    /* its own number makes it different from all others */
     return expr_node(
         e, (struct expr_node){.kind = KIND_LATER, .b = e->n_nodes, .has_empty = has_empty_text});
 }
@@ -311,5 +317,5 @@ uint32_t expr_later(struct expr_set *e, bool has_empty_text)
 void expr_say(struct expr_set *e, uint32_t later, uint32_t a)
 {
     if (!expr_has_failed(e))
-        e->nodes[later].a = a; /* nobody looks for it by its content any more */
+        e->nodes[later].a = a; /* no lookup finds a LATER by its contents */
 }

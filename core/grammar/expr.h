@@ -1,17 +1,16 @@
-/* core/grammar/expr.h - sets of texts as expressions that know "and" and "not", and the automaton
- * of one.
+/* core/grammar/expr.h - sets of texts as expressions that know "and" and "not", and their
+ * automaton.
  *
- * A grammar has no intersection and no complement. Where a set of texts needs one (look-around, a
- * pattern beside a length, keys that match one pattern and not another) it is written as an
- * expression here: equal expressions are one node, and the derivatives of an expression by its
- * characters, of which there are finitely many, are the states of a deterministic automaton
- * (Brzozowski). Each state becomes a rule that ends with the call of the next, so nothing goes on
- * the stack.
+ * A grammar has no intersection and no complement. A set of texts that needs one (look-around, a
+ * pattern beside a length, keys that match one pattern and not another) is written as an expression
+ * here: equal expressions are one node, and the derivatives of an expression by its characters, of
+ * which there are finitely many, are the states of a deterministic automaton (Brzozowski). Each
+ * state becomes a rule that ends with the call of the next, so nothing goes on the stack.
  *
  * Thread: one owner.
  * Memory: bounded by EXPR_MAX_NODES, EXPR_MAX_STATES and EXPR_MAX_RANGES; the builder is borrowed.
  * Errors: the builder's (ERR_LIMIT: too large, or no steps left; ERR_INVAL: no text matches). After
- * one every expression is EXPR_NONE.
+ * an error every expression is EXPR_NONE.
  */
 #ifndef CORE_GRAMMAR_EXPR_H
 #define CORE_GRAMMAR_EXPR_H
@@ -25,8 +24,8 @@
 
 #define EXPR_MAX_NODES (1u << 16)
 #define EXPR_MAX_STATES 8192
-#define EXPR_MAX_CLASSES 128  /* different ones */
-#define EXPR_MAX_RANGES 16384 /* of all classes together */
+#define EXPR_MAX_CLASSES 128  /* different classes */
+#define EXPR_MAX_RANGES 16384 /* ranges of all classes together */
 
 struct expr_set;
 
@@ -36,12 +35,12 @@ enum expr_constant {
     EXPR_ALL,      /* any text */
 };
 
-/* Texts are of the characters of `alphabet`. */
+/* All texts consist of characters of `alphabet`. */
 int expr_create(struct expr_set **out, struct grammar_builder *b,
                 const struct char_class *alphabet);
 void expr_destroy(struct expr_set **e);
 
-/* One character of the class, which is sorted. */
+/* One character of the class, which must be sorted. */
 uint32_t expr_class(struct expr_set *e, const struct char_class *c);
 uint32_t expr_any(struct expr_set *e); /* one character */
 uint32_t expr_text(struct expr_set *e, const char *text);
@@ -50,20 +49,21 @@ uint32_t expr_or(struct expr_set *e, uint32_t a, uint32_t b);
 uint32_t expr_and(struct expr_set *e, uint32_t a, uint32_t b);
 uint32_t expr_not(struct expr_set *e, uint32_t a);
 uint32_t expr_repeat(struct expr_set *e, uint32_t a, uint32_t min, uint32_t max);
-/* An expression that is said afterwards and may contain itself, behind a character at least. */
+/* A placeholder that expr_say() fills in later; its expression may contain it, behind at least one
+ * character. */
 uint32_t expr_later(struct expr_set *e, bool has_empty_text);
 void expr_say(struct expr_set *e, uint32_t later, uint32_t a);
 
-bool expr_has_empty(const struct expr_set *e, uint32_t a); /* the empty text */
+bool expr_has_empty(const struct expr_set *e, uint32_t a); /* does the empty text match? */
 
-/* From here on no new classes. */
+/* The functions below seal the set: afterwards expr_class() makes no new class. */
 bool expr_matches(struct expr_set *e, uint32_t a, const char *text);
-/* Is there no text at all? Explores as the piece does. */
+/* Does no text match? Explores the automaton as expr_piece() does. */
 bool expr_is_none(struct expr_set *e, uint32_t a);
-/* As a piece; is_json: its characters as in a JSON string. */
+/* Writes the expression as a piece; is_json: characters are spelled as in a JSON string. */
 struct grammar_piece expr_piece(struct expr_set *e, uint32_t a, bool is_json);
-/* The same, where there may be no text: false, and no error of the builder's but one that it had or
- * that came of the work. */
+/* As expr_piece(), but an expression that no text matches is not an error: returns false. Returns
+ * false for any error of the builder as well. */
 bool expr_piece_or_none(struct expr_set *e, uint32_t a, bool is_json, struct grammar_piece *out);
 
 #endif

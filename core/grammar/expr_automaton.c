@@ -1,5 +1,10 @@
-/* core/grammar/expr_automaton.c - the states of an expression, and a rule for each that leads to
- * an end. */
+/* core/grammar/expr_automaton.c - explores the automaton of an expression and writes it as rules.
+ *
+ * A state is an expression; `nodes` is both the list of states and the queue of the search, which
+ * derives each state by each atom. States that reach no accepting state are dead and get no rule.
+ * The rule of a live state is a choice of classes of characters, each followed by a call of the
+ * next state's rule; it is a tail call, so a text of any length needs no stack.
+ */
 #include "core/grammar/expr_impl.h"
 
 #include "core/base/err.h"
@@ -9,16 +14,16 @@
 
 #include <string.h>
 
-#define INLINE_RANGES 12 /* a class of more is a rule of its own */
+#define INLINE_RANGES 12 /* a class of more ranges becomes a rule of its own */
 #define NO_STATE UINT32_MAX
 
 struct automaton {
     struct expr_set *e;
-    uint32_t *nodes;    /* of the states */
-    uint32_t *state_of; /* node: its state, or NO_STATE */
-    uint32_t *next;     /* [n * n_atoms] */
+    uint32_t *nodes;    /* the expression of each state */
+    uint32_t *state_of; /* the state of an expression, or NO_STATE */
+    uint32_t *next;     /* [n * n_atoms] the state behind an atom, or NO_STATE */
     uint32_t *rules;
-    bool *is_alive; /* an end can be reached */
+    bool *is_alive; /* whether the state reaches an accepting one */
     uint32_t n, cap;
 };
 
@@ -97,7 +102,8 @@ static bool leads_on(const struct automaton *a, uint32_t state)
     return false;
 }
 
-/* States were found along the ways that lead to them, so going backwards few rounds are needed. */
+/* Most states were found before their successors, so going from the last to the first takes few
+ * rounds. */
 static void find_alive(struct automaton *a)
 {
     bool more = true;
@@ -133,7 +139,7 @@ static bool make_automaton(struct automaton *a, struct expr_set *e, uint32_t sta
 
 /* ---- as rules ---- */
 
-/* The characters that lead from one state to another. */
+/* Writes the characters that lead from one state to another. */
 static struct grammar_piece way(struct automaton *a, uint32_t from, uint32_t to, bool is_json)
 {
     const uint32_t *next = a->next + (size_t)from * a->e->n_atoms;
@@ -158,7 +164,7 @@ static struct grammar_piece way(struct automaton *a, uint32_t from, uint32_t to,
     return grammar_call(e->b, rule);
 }
 
-/* Is this the first atom that leads there? */
+/* Is k the first atom that leads to its state? */
 static bool is_first(const uint32_t *next, uint32_t k)
 {
     for (uint32_t i = 0; i < k; i++)

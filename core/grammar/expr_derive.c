@@ -1,5 +1,11 @@
-/* core/grammar/expr_derive.c - which characters are told apart, and what is left of an expression
- * behind one of them. */
+/* core/grammar/expr_derive.c - atoms of the alphabet, and derivatives of expressions.
+ *
+ * expr_seal() cuts the alphabet at the bounds of all classes; characters that are in the same
+ * classes share an atom, so derivatives are computed per atom and not per character. The derivative
+ * of an expression by an atom (Brzozowski) matches what is left of its texts behind such a
+ * character. Derivatives are cached by node and atom in an open-addressing table, which is full at
+ * half its size.
+ */
 #include "core/grammar/expr_impl.h"
 
 #include "core/base/err.h"
@@ -33,7 +39,7 @@ static bool class_has(const struct expr_set *e, uint32_t class, uint32_t charact
     return from < e->classes[class].n && at[from].from <= character;
 }
 
-/* The atom of the characters that are in the same classes as this one. */
+/* Returns the atom of all characters that are in the same classes as this one. */
 static uint32_t atom_like(struct expr_set *e, uint32_t character)
 {
     uint64_t in[EXPR_MAX_CLASSES / 64] = {0};
@@ -58,7 +64,7 @@ static void add_derived_range(struct expr_set *e, uint32_t from, uint32_t to)
     const uint32_t n = e->n_ranges;
     uint32_t atom;
 
-    if (!class_has(e, 0, from)) /* not of the alphabet */
+    if (!class_has(e, 0, from)) /* not in the alphabet */
         return;
     atom = atom_like(e, from);
     if (n > 0 && e->ranges[n - 1].atom == atom && e->ranges[n - 1].to + 1 == from)

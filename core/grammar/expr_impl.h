@@ -1,7 +1,7 @@
-/* core/grammar/expr_impl.h - what the files of expressions share.
+/* core/grammar/expr_impl.h - shared by the files of expressions.
  *
- * expr.c makes expressions, expr_derive.c tells characters apart and derives, expr_automaton.c
- * explores and writes the rules.
+ * expr.c makes expressions, expr_derive.c cuts the alphabet into atoms and derives,
+ * expr_automaton.c explores and writes the rules.
  *
  * Thread: one owner. Memory: see expr.h.
  */
@@ -11,10 +11,10 @@
 #include "core/grammar/expr.h"
 
 #define EXPR_SLOTS (2 * EXPR_MAX_NODES)
-#define EXPR_MAX_DERIVED (1u << 17) /* derivatives that are kept */
+#define EXPR_MAX_DERIVED (1u << 17) /* cached derivatives */
 #define EXPR_MAX_ATOMS 256
-#define EXPR_MAX_DEPTH 3000   /* of expressions within each other, as far as a derivative goes */
-#define EXPR_MAX_MEMBERS 1024 /* of one "or" or "and" */
+#define EXPR_MAX_DEPTH 3000   /* nesting; a derivative recurses so deep */
+#define EXPR_MAX_MEMBERS 1024 /* members of one "or" or "and" */
 
 enum expr_kind {
     KIND_NONE,
@@ -33,7 +33,7 @@ struct expr_node {
     bool has_empty; /* the empty text is one of its texts */
     uint16_t depth;
     uint32_t a, b; /* OR and AND: a member, and the others, whose numbers are higher */
-    uint32_t max;  /* REPEAT: b times at least */
+    uint32_t max;  /* REPEAT: at most so often; the minimum is b */
 };
 
 struct expr_range { /* characters that no class tells apart */
@@ -42,10 +42,10 @@ struct expr_range { /* characters that no class tells apart */
 };
 
 struct expr_class_ranges {
-    uint32_t from, n; /* in `pool` */
+    uint32_t from, n; /* pool[from .. from + n - 1] */
 };
 
-struct expr_derived {    /* a derivative */
+struct expr_derived {    /* the derivative of a node by an atom */
     uint32_t node, atom; /* node 0: an empty slot */
     uint32_t is;
 };
@@ -59,22 +59,22 @@ struct expr_set {
     uint32_t n_pool;
     struct expr_class_ranges classes[EXPR_MAX_CLASSES];
     uint32_t n_classes;
-    /* once it is sealed */
+    /* filled in by expr_seal() */
     bool is_sealed;
     struct expr_range *ranges; /* ascending */
     uint32_t n_ranges, n_atoms;
-    uint64_t atoms[EXPR_MAX_ATOMS][EXPR_MAX_CLASSES / 64]; /* the classes that have it */
+    uint64_t atoms[EXPR_MAX_ATOMS][EXPR_MAX_CLASSES / 64]; /* the classes that contain the atom */
     struct expr_derived *derived;                          /* [2 * EXPR_MAX_DERIVED] */
     uint32_t n_derived;
 };
 
 bool expr_has_failed(const struct expr_set *e);
-/* The node, made unless it exists. */
+/* Returns the number of the node; an equal one that exists is reused. */
 uint32_t expr_node(struct expr_set *e, struct expr_node node);
-/* Tells the characters apart; false: an error. */
+/* Cuts the alphabet into atoms: sets of characters that no class tells apart. False: an error. */
 bool expr_seal(struct expr_set *e);
 uint32_t expr_derive(struct expr_set *e, uint32_t n, uint32_t atom);
-/* UINT32_MAX: not of the alphabet. */
+/* The atom of a character; UINT32_MAX: it is not in the alphabet. */
 uint32_t expr_atom_of(const struct expr_set *e, uint32_t character);
 
 #endif

@@ -1,8 +1,9 @@
-/* core/grammar/finish.c - from the nodes of a builder to a checked grammar.
+/* core/grammar/finish.c - turns the nodes of a builder into a checked grammar.
  *
- * JUMPs are removed, and all nodes that no rule reaches; the nodes of a rule become consecutive.
- * Then a depth-first search follows the rules that a rule can begin with: meeting a rule that is
- * still on the search's path is left recursion.
+ * The layout removes JUMPs and all nodes that no rule reaches, and makes the nodes of a rule
+ * consecutive. Then a depth-first search follows the rules that a rule can begin with, on a stack
+ * of its own; if it meets a rule that is still on its path, that is left recursion. First bytes and
+ * nullability fall out of the same search.
  */
 #include "core/grammar/builder.h"
 
@@ -19,11 +20,11 @@ struct layout {
     struct grammar_builder *b;
     struct grammar *g;
     uint32_t *moved; /* [b->n_nodes] new index + 1 of a node, 0 = none yet */
-    uint32_t *old;   /* [b->n_nodes] and back */
+    uint32_t *old;   /* [b->n_nodes] the old index of a new node */
 };
 
-/* Where the JUMPs lead to. All that were passed lead there directly afterwards: the end of an
- * alternative has as many before it as there are alternatives behind it. */
+/* Follows JUMPs to the first other node and lets each of them lead there directly: the first of n
+ * alternatives ends in a chain of n JUMPs. */
 static uint32_t behind_jumps(struct grammar_builder *b, uint32_t node)
 {
     uint32_t to = node;
@@ -49,8 +50,8 @@ static uint32_t node_place(struct layout *l, uint32_t node)
     return l->moved[node] - 1;
 }
 
-/* All nodes that are reached from the rule's start, in the order in which they are found: the list
- * of found nodes is the list of what is still to be done. */
+/* Lays out all nodes that the rule's start reaches, in the order in which they are found: the list
+ * of found nodes is also the queue of the search. */
 static void lay_out_rule(struct layout *l, uint32_t rule)
 {
     struct grammar *g = l->g;
@@ -70,7 +71,7 @@ static void lay_out_rule(struct layout *l, uint32_t rule)
     }
 }
 
-/* Rules have starts now. */
+/* Points CALLs and LOOPs at the starts of their rules, which are all known now. */
 static void link_calls(struct grammar *g)
 {
     for (uint32_t i = 0; i < g->n_nodes; i++) {
@@ -108,7 +109,7 @@ static int lay_out(struct grammar_builder *b, struct grammar *g)
     return rc;
 }
 
-/* One for each rule that is repeated. Counts end where GRAMMAR_NO_LIMIT would begin. */
+/* Adds a probe for each rule that is repeated. Its count ends below GRAMMAR_NO_LIMIT. */
 static void add_probes(struct grammar *g)
 {
     const uint32_t n_repeats = g->n_repeats;
@@ -132,13 +133,13 @@ static void add_probes(struct grammar *g)
     }
 }
 
-/* ---- what rules begin with ---- */
+/* ---- first bytes of rules ---- */
 
 enum progress { RULE_UNKNOWN = 0, RULE_OPEN, RULE_KNOWN };
 
-struct opening { /* a rule that is being looked at */
+struct opening { /* a rule on the path of the search */
     uint32_t rule;
-    uint32_t n_todo; /* where its part of the list begins */
+    uint32_t n_todo; /* index of its first entry in `todo` */
 };
 
 struct firsts {
@@ -147,7 +148,7 @@ struct firsts {
     uint8_t *seen;     /* [n_nodes] */
     uint32_t *todo;    /* [2 * n_nodes] */
     uint32_t n_todo;
-    struct opening *open; /* [n_rules] each was met in the one before */
+    struct opening *open; /* [n_rules] the path: each rule was met in the one before */
     uint32_t n_open;
 };
 
@@ -164,7 +165,7 @@ static void follow_firsts(struct firsts *f, uint32_t node)
         f->todo[f->n_todo++] = node;
 }
 
-/* A rule is called whose beginnings are known. */
+/* Merges the first bytes of a callee or body, which are known, and passes it if it may be empty. */
 static void go_over(struct firsts *f, struct grammar_rule *into, const struct grammar_node *n)
 {
     struct grammar *g = f->g;
@@ -184,7 +185,7 @@ static void go_over(struct firsts *f, struct grammar_rule *into, const struct gr
     }
 }
 
-/* One node of the rule that was opened last. 0, or ERR_INVAL: left recursion. */
+/* Visits a node of the rule that was opened last. 0, or ERR_INVAL: left recursion. */
 static int look_at_node(struct firsts *f, uint32_t node)
 {
     struct grammar_rule *rule = &f->g->rules[f->open[f->n_open - 1].rule];
@@ -196,7 +197,7 @@ static int look_at_node(struct firsts *f, uint32_t node)
         if (f->progress[callee] == RULE_OPEN)
             return ERR_INVAL;
         if (f->progress[callee] == RULE_UNKNOWN) {
-            f->todo[f->n_todo++] = node; /* again, once that is known */
+            f->todo[f->n_todo++] = node; /* visited again once the callee is known */
             enter_rule(f, callee);
             return 0;
         }
@@ -251,7 +252,7 @@ static int find_firsts(struct grammar_builder *b, struct grammar *g)
                 rc = find_first(&f, i);
     }
     for (uint32_t i = 0; rc == 0 && i < g->n_repeats; i++)
-        if (g->rules[g->repeats[i].body].is_nullable) /* empty iterations are not gone through */
+        if (g->rules[g->repeats[i].body].is_nullable) /* such iterations need not be written */
             g->repeats[i].min = 0;
     if (rc == ERR_INVAL)
         grammar_builder_fail(b, ERR_INVAL, "%s refers to itself before it takes a character",
@@ -275,7 +276,7 @@ static int check_rules(struct grammar_builder *b)
     return b->error;
 }
 
-/* Some text matches, and not the empty one alone. */
+/* Checks that a text other than the empty one matches. */
 static int check_texts(struct grammar_builder *b, const struct grammar *g)
 {
     static const struct byte_set all = {{UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX}};
@@ -320,7 +321,7 @@ static int make_grammar(struct grammar_builder *b, struct grammar **out)
 
     if (rc < 0)
         return rc;
-    rc = grammar_builder_spend(b, 8 * (uint64_t)b->n_nodes); /* each is looked at so often */
+    rc = grammar_builder_spend(b, 8 * (uint64_t)b->n_nodes); /* each node is visited so often */
     if (rc < 0)
         return rc;
     g = allocate_grammar(b);

@@ -1,5 +1,11 @@
-/* core/grammar/gbnf.c - see gbnf.h. A parser by descent: each function reads what it
- * is named after, from where the reader stands. */
+/* core/grammar/gbnf.c - reads GBNF by recursive descent and makes pieces as it reads.
+ *
+ * Each function reads the construct that it is named after, from the reader's position; there is no
+ * tree. A rule is made when its name is first mentioned and defined later, so rules may refer to
+ * each other in any order; `root` is made before all others, because texts begin with the first
+ * rule. The names are in a hash table whose collisions cost steps of the budget. GBNF_MAX_NESTING
+ * bounds the recursion.
+ */
 #include "core/grammar/gbnf.h"
 
 #include "core/base/err.h"
@@ -22,7 +28,7 @@ struct rule_names {
     uint32_t n, cap;
 };
 
-/* Blanks and comments; line ends as well where a rule cannot end. */
+/* Skips blanks and comments; `lines`: line ends as well, where a rule cannot end. */
 static void skip(struct reader *r, bool lines)
 {
     while (r->at < r->n) {
@@ -70,7 +76,7 @@ static struct name *name_slot(struct reader *r, const char *text, size_t n)
     return &slots[at];
 }
 
-/* The rule of that name; at its first mention it is made. */
+/* Returns the rule of that name, which is made at its first mention. */
 static uint32_t rule_named(struct reader *r, const char *text, size_t n)
 {
     struct name *slot = name_slot(r, text, n);
@@ -155,7 +161,7 @@ static uint32_t read_char(struct reader *r)
     return c == '\\' ? read_escape(r) : c;
 }
 
-/* ---- what stands in a rule ---- */
+/* ---- elements of a rule ---- */
 
 static struct grammar_piece alternatives(struct reader *r);
 
@@ -255,7 +261,7 @@ static struct grammar_piece element(struct reader *r)
 
 /* ---- repetition ---- */
 
-/* The inside of {...}. */
+/* Reads the inside of {...}. */
 static void read_counts(struct reader *r, uint32_t *min, uint32_t *max)
 {
     bool any;
@@ -278,7 +284,7 @@ static void read_counts(struct reader *r, uint32_t *min, uint32_t *max)
         reader_fail(r, ERR_INVAL, "a repetition whose most is below its least");
 }
 
-/* `from` is where the piece's nodes begin: everything since is one piece. */
+/* Reads the repetition marks behind a piece; each repeats all before it. */
 static struct grammar_piece repeated(struct reader *r, struct grammar_piece p)
 {
     uint32_t min, max;
@@ -321,7 +327,7 @@ static struct grammar_piece sequence(struct reader *r)
     return p;
 }
 
-/* Is there another alternative, perhaps on the next line? */
+/* Is there another alternative, perhaps on the next line? Passes its bar. */
 static bool next_alternative(struct reader *r)
 {
     const size_t from = r->at;
@@ -370,7 +376,7 @@ static void definition(struct reader *r)
         reader_fail(r, ERR_INVAL, "a parenthesis that was not opened");
 }
 
-/* The rule `root`, which is made first. */
+/* Reads all rules; returns `root`, which is made first. */
 static uint32_t read_grammar(struct reader *r)
 {
     const uint32_t root = rule_named(r, "root", 4);
@@ -385,7 +391,7 @@ static uint32_t read_grammar(struct reader *r)
     return root;
 }
 
-/* The text's rules in a builder; returns its root. */
+/* Reads the text's rules into a builder; returns the root. */
 static uint32_t read_rules(struct grammar_builder *b, const char *text, size_t n)
 {
     struct rule_names names = {.cap = 4 * GRAMMAR_MAX_RULES};

@@ -22,11 +22,11 @@
 
 #define GBNF_MAX_NESTING 128 /* parentheses within each other */
 
-/* The budget may be NULL: no limit. */
+/* Makes a grammar of the text. The budget may be NULL: no limit. */
 int grammar_from_gbnf(struct grammar **out, const char *text, size_t n, struct budget *budget,
                       char *err, size_t err_len);
 
-/* Its root as a piece of a larger grammar; errors are the builder's. */
+/* Reads the text's rules; its root is a piece of a larger grammar. Errors are the builder's. */
 struct grammar_piece grammar_gbnf(struct grammar_builder *b, const char *text, size_t n);
 
 #endif

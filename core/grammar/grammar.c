@@ -1,4 +1,11 @@
-/* core/grammar/grammar.c - what can be asked of a finished grammar; see grammar.h. */
+/* core/grammar/grammar.c - questions about a finished grammar.
+ *
+ * grammar_first() searches within one rule: for a call it merges the callee's first bytes, which
+ * finish.c has computed, instead of following it. grammar_needs() is a shortest-path search
+ * backwards from all ENDs, level by level, in which a CALL or REPEAT costs one stack entry. With
+ * its result the walk drops a reading that could not end within CONSTRAINT_MAX_DEPTH. Both run when
+ * a grammar is compiled, on the compiling thread.
+ */
 #include "core/grammar/grammar.h"
 
 #include "core/base/err.h"
@@ -20,13 +27,13 @@ void grammar_destroy(struct grammar **grammar)
     *grammar = NULL;
 }
 
-/* ---- what comes next ---- */
+/* ---- first bytes ---- */
 
 struct scan {
     const struct grammar *g;
     struct byte_set *first;
     uint8_t *seen;
-    uint32_t *todo, n_todo; /* each node stands in it once at most */
+    uint32_t *todo, n_todo; /* each node is added once at most */
 };
 
 static void look_at(struct scan *s, uint32_t node)
@@ -37,7 +44,7 @@ static void look_at(struct scan *s, uint32_t node)
     s->todo[s->n_todo++] = node;
 }
 
-/* What lies behind a rule that may be empty is next as well. */
+/* A rule that may be empty can be passed: the node behind the call comes next as well. */
 static void look_at_call(struct scan *s, const struct grammar_node *n)
 {
     const struct grammar_rule *rule = &s->g->rules[n->arg];
@@ -97,21 +104,21 @@ uint32_t grammar_first(const struct grammar *g, uint32_t node, struct byte_set *
     return s.n_todo;
 }
 
-/* ---- what a rule needs ---- */
+/* ---- needs ---- */
 
-/* Breadth-first, backwards: first all nodes that need nothing, then those that need one entry, and
- * so on, along lists of predecessors. */
+/* A breadth-first search backwards along lists of predecessors: first all nodes that need nothing,
+ * then those that need one entry, and so on. */
 struct needs {
     const struct grammar *g;
     const struct byte_set *bytes;
     uint16_t *of;
-    uint32_t *from;        /* [n_nodes + 1] where a node's predecessors begin */
+    uint32_t *from;        /* [n_nodes + 1] index of a node's first predecessor */
     uint32_t *preds;       /* [3 * n_nodes] */
     uint32_t *now, *later; /* nodes to be looked at: [4 * n_nodes] each */
     uint32_t n_now, n_later;
 };
 
-/* The nodes that a node's need is made of: 0 to 2 of them. */
+/* Lists the 0 to 2 nodes on which a node's need depends. */
 static uint32_t depends_on(const struct grammar *g, const struct grammar_node *n, uint32_t on[2])
 {
     switch ((enum grammar_kind)n->kind) {
@@ -163,12 +170,12 @@ static uint16_t need_of(const struct needs *s, const struct grammar_node *n)
             return s->of[n->other];
         return node_behind(s->of[n->other], s->of[n->next]);
     case GRAMMAR_REPEAT:
-        if (g->repeats[loop->arg].min == 0) /* the count has to lie somewhere even so */
+        if (g->repeats[loop->arg].min == 0) /* the count takes an entry even without iterations */
             return node_behind(0, s->of[loop->next]);
         return node_behind(s->of[loop->other], s->of[loop->next]);
     case GRAMMAR_JUMP:
         return s->of[n->next];
-    case GRAMMAR_LOOP: /* only reached through its REPEAT */
+    case GRAMMAR_LOOP: /* a LOOP is only reached through its REPEAT */
     case GRAMMAR_END:
         break;
     }
@@ -189,7 +196,7 @@ static void find_predecessors(struct needs *s)
     for (uint32_t i = 0; i < n; i++)
         for (uint32_t k = depends_on(s->g, &s->g->nodes[i], on); k-- > 0;)
             s->preds[--s->from[on[k] + 1]] = i;
-    /* Filling moved each node's end down to its beginning. */
+    /* Filling has moved each node's end down to its beginning. */
     memmove(s->from, s->from + 1, n * sizeof(*s->from));
     s->from[n] = n_edges;
 }

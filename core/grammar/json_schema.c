@@ -1,4 +1,11 @@
-/* core/grammar/json_schema.c - see json_schema.h. */
+/* core/grammar/json_schema.c - walks a schema and writes it as pieces of a grammar.
+ *
+ * schema_write() handles the keywords of a schema in a fixed order: references, merging of $ref and
+ * allOf, unions, listed values, types. A schema that is referred to becomes a rule at its first
+ * mention and is written later from a list, so recursive schemas end, and calls are nested as deep
+ * as the JSON text. A keyword is handled, refused, or an annotation; check_keywords() refuses
+ * assertions that the grammar would not enforce.
+ */
 #include "core/grammar/json_schema.h"
 
 #include "core/base/err.h"
@@ -21,7 +28,7 @@ static const char *const handled[] = {
     "maxProperties",         "nullable",         "additionalItems",  "patternProperties",
     "propertyNames",
 };
-/* Keywords of any draft that assert something and are not kept to. */
+/* Assertions of any draft that are not enforced. */
 static const char *const refused[] = {
     "not",               "if",
     "contains",          "dependencies",
@@ -81,7 +88,7 @@ const cJSON *schema_get(const cJSON *schema, const char *keyword)
 
 /* ---- references ---- */
 
-/* The rule of a schema that is referred to; written later. */
+/* Returns the rule of a schema that is referred to; write_rules() writes it later. */
 static uint32_t rule_of(struct schema *s, const struct schema_node *at, const cJSON *target,
                         const char *name)
 {
@@ -141,7 +148,7 @@ uint32_t schema_char_rule(struct schema *s)
     return (uint32_t)s->character;
 }
 
-/* open item (, item)* close, or open close */
+/* Writes a list: open item (, item)* close, or open close. */
 static struct grammar_piece list_of(struct schema *s, uint32_t item, const char *open,
                                     const char *close)
 {
@@ -272,7 +279,7 @@ uint32_t schema_count(struct schema *s, const struct schema_node *at, const char
 
 /* ---- a schema ---- */
 
-/* Is it true of every value, as it stands there? */
+/* Is the refused keyword, as this schema uses it, true of every value? */
 static bool asserts_nothing(const cJSON *schema, const cJSON *keyword)
 {
     if (strcmp(keyword->string, "not") == 0)
@@ -290,7 +297,7 @@ static void check_keywords(struct schema *s, const struct schema_node *at)
     const cJSON *it;
 
     cJSON_ArrayForEach(it, at->schema) {
-        schema_spend(s, 20); /* words compared */
+        schema_spend(s, 20); /* comparisons of words */
         if (IS_AMONG(it->string, refused) && !asserts_nothing(at->schema, it))
             schema_refuse(s, at, "the keyword '%.40s' is not supported", it->string);
     }
@@ -330,7 +337,7 @@ static struct grammar_piece write_types(struct schema *s, const struct schema_no
 
     if (types == SCHEMA_ANY && !HAS_ANY(at->schema, "type"))
         return grammar_call(s->b, schema_value_rule(s));
-    if (types & SCHEMA_NUMBER) /* integers are among them */
+    if (types & SCHEMA_NUMBER) /* numbers include integers */
         types &= ~(unsigned)SCHEMA_INTEGER;
     for (unsigned i = 0; i < 7 && !schema_has_failed(s); i++) {
         if (!(types >> i & 1))
@@ -364,7 +371,7 @@ static struct grammar_piece write_reference(struct schema *s, const struct schem
     return grammar_call(s->b, rule);
 }
 
-/* OpenAPI: null as well, but where the values are listed. */
+/* Writes OpenAPI's nullable: null as well, unless the values are listed. */
 static struct grammar_piece write_nullable(struct schema *s, const struct schema_node *at)
 {
     const cJSON *nullable = schema_get(at->schema, "nullable"), *it;
@@ -390,7 +397,7 @@ static struct grammar_piece write_nullable(struct schema *s, const struct schema
     return p;
 }
 
-/* Draft 4's exclusive bounds as numbers. */
+/* Writes a schema whose exclusive bounds are draft 4's truth values, with numbers instead. */
 static struct grammar_piece write_new_bounds(struct schema *s, const struct schema_node *at)
 {
     cJSON *copy = schema_keep(s, at, cJSON_CreateObject());
@@ -488,7 +495,7 @@ void schema_end(struct schema *s)
     mem_free(s->rules);
 }
 
-/* The rule of the schema, which is made first. */
+/* Writes the schema and all that it refers to; returns its rule, which is made first. */
 static uint32_t write_whole(struct schema *s, const cJSON *schema)
 {
     const struct schema_node at = {.schema = schema, .pointer = "#"};

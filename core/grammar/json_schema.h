@@ -1,38 +1,39 @@
 /* core/grammar/json_schema.h - JSON Schema as a grammar of JSON texts that validate.
  *
- * Draft 2020-12, with what older drafts and OpenAPI write differently. What comes out validates;
- * where a schema allows more than is useful to write, less is written:
+ * The compiler reads draft 2020-12, and the older drafts and OpenAPI where they differ. Every text
+ * of the grammar validates; where a schema allows more than is useful to write, the grammar allows
+ * less:
  *   - members stand in the order of `properties`; optional ones may be left out;
  *   - members beyond `properties` come last, and only where additionalProperties is true or a
  *     schema, where a pattern matches their key, or where there are neither properties nor
  *     patterns; their keys have no escapes, and some 64 characters at most where there are no
  *     patterns;
- *   - all of a tuple are written, and what comes behind only where its schema is given;
+ *   - all items of a tuple are written, and more items only where their schema is given;
  *   - a schema without `type` that has keywords of one type is of that type;
- *   - integers have up to 19 digits, numbers with bounds no exponent, and behind ',' and ':' one
- *     blank at most may stand;
+ *   - integers have up to 19 digits, numbers with bounds no exponent, and at most one blank may
+ *     follow ',' and ':';
  *   - numbers with a bound have 15 digits, or 11 before the point and 6 behind it, and more where
  *     the bounds leave no others or a whole number's bound has more: up to 36. Bounds are compared
  *     exactly, digit by digit (core/base/json_number.h).
  *
- * What is kept to, beside type, enum, const, properties, required, additionalProperties, items,
- * anyOf, allOf, $ref within the schema, $defs, definitions, minItems, maxItems, minLength,
- * maxLength, minimum, maximum, exclusiveMinimum and exclusiveMaximum:
+ * These keywords are enforced, beside type, enum, const, properties, required,
+ * additionalProperties, items, anyOf, allOf, $ref within the schema, $defs, definitions, minItems,
+ * maxItems, minLength, maxLength, minimum, maximum, exclusiveMinimum and exclusiveMaximum:
  *
- *   - pattern: what regex.h says; beside lengths and a format as well.
+ *   - pattern: the expressions of regex.h; beside lengths and a format as well.
  *
- *   - format: date, time, date-time, duration, uuid, email, ipv4, ipv6, hostname, uri; any other is
- *     a note to the reader, and so is each of them beside enum or const.
+ *   - format: date, time, date-time, duration, uuid, email, ipv4, ipv6, hostname, uri. Any other is
+ *     an annotation, and so is each of them beside enum or const.
  *
- *   - oneOf: is an anyOf; that only one branch matches is not seen to.
+ *   - oneOf: as anyOf; the grammar does not check that only one branch matches.
  *
- *   - patternProperties, propertyNames: up to 6 patterns; what they match at once has a value of
- *     all their schemas. propertyNames may say type, enum, const, pattern, format and lengths.
+ *   - patternProperties, propertyNames: up to 6 patterns; a key that several match has a value of
+ *     all their schemas. propertyNames may have type, enum, const, pattern, format and lengths.
  *
  *   - minProperties, maxProperties: a minimum up to the number of properties, and one more where
  *     others may stand.
  *
- *   - prefixItems: or a list in `items` (draft 4 to 7), with additionalItems for what is behind.
+ *   - prefixItems: or a list in `items` (draft 4 to 7), with additionalItems for the items behind.
  *
  *   - uniqueItems: of items that are listed (enum, const, booleans, null), up to 16 values;
  *     otherwise refused, for a grammar does not remember what it wrote.
@@ -43,16 +44,16 @@
  *   - multipleOf: by the decimal digits, as they are written: 0.07 is a multiple of 0.01. Up to 33
  *     digits, 20 of them behind the point. Of large steps 2,000 multiples are written.
  *
- *   - nullable: null as well, but where the values are listed.
+ *   - nullable: null as well, unless the values are listed.
  *
  *   - enum, const: the values that type, lengths, pattern and bounds allow, their numbers as they
  *     were written: 1.0 is 1.0, and 9007199254740993 is not 9007199254740992.
  *
- * What no draft knows as an assertion is an annotation, and passed over (2020-12, 6.5). Assertions
- * that are not kept to are refused, with the keyword and a JSON pointer to it: not, if (with then
- * or else), contains, dependentRequired, dependentSchemas, dependencies, unevaluatedProperties,
- * unevaluatedItems, $dynamicRef, $recursiveRef and draft 3's; where one is true of every value
- * (not: false, unevaluatedItems: true), it is passed over.
+ * A keyword that no draft defines as an assertion is an annotation and ignored (2020-12, 6.5).
+ * Assertions that the compiler cannot enforce are refused, with the keyword and a JSON pointer to
+ * it: not, if (with then or else), contains, dependentRequired, dependentSchemas, dependencies,
+ * unevaluatedProperties, unevaluatedItems, $dynamicRef, $recursiveRef and draft 3's; one that is
+ * true of every value (not: false, unevaluatedItems: true) is ignored.
  *
  * Thread: any. Memory: the grammar's; scratch in proportion to the schema.
  * Errors: ERR_UNSUPPORTED, ERR_INVAL, ERR_LIMIT, ERR_CANCELED, ERR_NOMEM with a sentence.
@@ -66,7 +67,7 @@
 #include "core/base/json.h"
 #include "core/grammar/builder.h"
 
-/* The budget may be NULL: no limit. */
+/* Compiles a schema; `budget` may be NULL: no limit. */
 int schema_to_grammar(struct grammar **out, const cJSON *schema, struct budget *budget, char *err,
                       size_t err_len);
 
@@ -76,17 +77,17 @@ struct grammar_piece grammar_schema(struct grammar_builder *b, const cJSON *sche
 /* ---- values that are not written as JSON; json_schema_text.c ---- */
 
 struct schema_text {    /* a string without quotes and escapes */
-    const char *end;    /* the text that ends it, which it cannot have */
+    const char *end;    /* the text that ends it, which the string cannot have */
     const char *others; /* a regular expression (regex.h): texts that its reader takes for a value
-                           of another type, which it cannot be; NULL: none */
+                         * of another type, which the string cannot be; NULL: none */
 };
 
-/* The strings of `schema`, which stands within `root` ($ref), to *out. False: there are none, or
- * the builder has failed. */
+/* Writes the strings of `schema`, which is part of `root` (for $ref), to *out. False: there are
+ * none, or the builder has failed. */
 bool grammar_schema_text(struct grammar_builder *b, const cJSON *root, const cJSON *schema,
                          const struct schema_text *how, struct grammar_piece *out);
 
-/* All values, or all but strings, as JSON or, is_python, as literals of Python. */
+/* Writes all values, or all but strings, as JSON or, with is_python, as literals of Python. */
 struct grammar_piece grammar_schema_within(struct grammar_builder *b, const cJSON *root,
                                            const cJSON *schema, bool has_strings, bool is_python);
 
@@ -94,29 +95,29 @@ struct grammar_piece grammar_schema_within(struct grammar_builder *b, const cJSO
 
 struct expr_set;
 
-struct schema_key {       /* of a member */
-    const char *name;     /* NULL: it is any of the expression `keys` of the set */
-    struct expr_set *set; /* or NULL with a name */
+struct schema_key {       /* the key of a member */
+    const char *name;     /* NULL: any key of the expression `keys` of the set */
+    struct expr_set *set; /* NULL if there is a name */
     uint32_t keys;
 };
 
-struct schema_members { /* how they are written */
+struct schema_members { /* how members are written */
     void *ud;
-    /* A member with the key; the schema is merged of all that says something of it. */
+    /* Writes a member with the key; `schema` is merged of all schemas that apply to it. */
     struct grammar_piece (*member)(void *ud, const struct schema_key *key, const cJSON *schema);
-    struct grammar_piece (*comma)(void *ud); /* before a member that another one precedes */
+    struct grammar_piece (*comma)(void *ud); /* separates two members */
     const char *keys; /* a regular expression (regex.h) for keys that `properties` does not name */
-    const cJSON *names; /* strings: no such key is one of them */
+    const cJSON *names; /* strings that no such key may be */
 };
 
-/* The objects that the schema allows, without braces; how they are composed is as in JSON (see
+/* Writes the objects that the schema allows, without braces; members are composed as in JSON (see
  * above). Objects that are listed (enum, const) are refused: ERR_UNSUPPORTED. */
 struct grammar_piece grammar_schema_members(struct grammar_builder *b, const cJSON *root,
                                             const struct schema_members *how);
-/* The key's text; a new piece each time. */
+/* Writes the key's text; each call makes a new piece. */
 struct grammar_piece grammar_schema_key(struct grammar_builder *b, const struct schema_key *key);
 
-/* Any JSON object. */
+/* Makes a grammar of any JSON object. */
 int schema_any_object(struct grammar **out, char *err, size_t err_len);
 
 #endif

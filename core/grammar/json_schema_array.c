@@ -1,18 +1,25 @@
-/* core/grammar/json_schema_array.c - JSON arrays of a schema. */
+/* core/grammar/json_schema_array.c - JSON arrays of a schema.
+ *
+ * read_array() reduces all keywords to a prefix of fixed items, one schema for the items behind it,
+ * and a minimum and maximum: a `false` in the prefix, or no schema behind it, lowers the maximum.
+ * Then an array is the prefix, and a counted repetition of "comma, item". An array of different
+ * values is written by json_schema_unique.c.
+ */
 #include "core/grammar/json_schema_impl.h"
 
 #include <stdio.h>
 
 struct array {
-    const cJSON *prefix; /* the list, or NULL */
-    const cJSON *items;  /* of those behind; NULL: nothing was said */
+    const cJSON *prefix; /* the list of a tuple, or NULL */
+    const cJSON *items;  /* schema of the items behind the prefix, or NULL */
     const char *items_keyword;
     uint32_t n_prefix, min, max;
-    uint32_t item; /* its rule */
+    uint32_t item; /* rule of an item behind the prefix */
     bool is_unique;
 };
 
-/* Draft 4 and others say tuples with a list in `items`, and `additionalItems` for the rest. */
+/* Reads the items' keywords. Older drafts write a tuple as a list in `items`, and the rest as
+ * `additionalItems`. */
 static void read_items(struct schema *s, const struct schema_node *at, struct array *a)
 {
     const cJSON *items = schema_get(at->schema, "items");
@@ -34,7 +41,8 @@ static void read_items(struct schema *s, const struct schema_node *at, struct ar
         schema_refuse(s, at, "'%s' must be a schema", a->items_keyword);
 }
 
-/* How many of the prefix are written: up to the most, or to what must not be there. */
+/* Returns how many items of the prefix are written: up to the maximum, or to one that must not be
+ * there. */
 static uint32_t prefix_length(struct schema *s, struct array *a)
 {
     const cJSON *it;
@@ -63,7 +71,7 @@ static void read_array(struct schema *s, const struct schema_node *at, struct ar
         schema_refuse(s, at, "'uniqueItems' must be true or false");
     a->n_prefix = prefix_length(s, a);
     if (cJSON_IsFalse(a->items) || (a->items == NULL && a->n_prefix > 0 && a->min <= a->n_prefix))
-        a->max = a->max < a->n_prefix ? a->max : a->n_prefix; /* nothing behind the prefix */
+        a->max = a->max < a->n_prefix ? a->max : a->n_prefix; /* no items behind the prefix */
     if (a->min < a->n_prefix)
         a->min = a->n_prefix;
     a->is_unique = cJSON_IsTrue(unique) && a->max > 1;
@@ -92,7 +100,7 @@ static struct grammar_piece prefix_items(struct schema *s, const struct schema_n
     return p;
 }
 
-/* The item is a rule, because it stands twice: as the first, and behind a comma. */
+/* Makes the item a rule, because it is used twice: as the first one, and behind a comma. */
 static uint32_t item_rule(struct schema *s, const struct schema_node *at, const struct array *a)
 {
     const struct schema_node in = schema_in(at, a->items, a->items_keyword, NULL);

@@ -1,12 +1,12 @@
-/* core/grammar/json_schema_impl.h - what the files of the schema compiler share.
+/* core/grammar/json_schema_impl.h - shared by the files of the schema compiler.
  *
- * json_schema.c goes through a schema, json_schema_ref.c follows pointers into it,
- * json_schema_known.c knows the schemas that were written and compares values, json_schema_merge.c
- * makes one schema of several; json_schema_values.c writes enums, json_schema_union.c unions,
- * json_schema_unique.c arrays of different values, json_schema_multiple.c multiples,
- * json_schema_keys.c the members that have no names, and those named after types the rest. A
- * schema that others refer to is a rule; rules are written one after the other from a list, so the
- * depth of the calls is that of the JSON text.
+ * json_schema.c walks a schema, json_schema_ref.c follows pointers into it, json_schema_known.c
+ * finds schemas that were seen before and compares values, json_schema_merge.c makes one schema of
+ * several; json_schema_values.c writes enums, json_schema_union.c unions, json_schema_unique.c
+ * arrays of different values, json_schema_multiple.c multiples, json_schema_keys.c the members that
+ * have no names, and the files named after types the rest. A schema that others refer to is a rule;
+ * rules are written one after the other from a list, so the depth of the calls is that of the JSON
+ * text.
  *
  * Thread: one owner. Memory: see json_schema.h.
  */
@@ -21,7 +21,7 @@
 #include "core/grammar/builder.h"
 
 #define SCHEMA_MAX_RULES 8192
-#define SCHEMA_MAX_DEPTH 200   /* of schemas within schemas, merged ones included */
+#define SCHEMA_MAX_DEPTH 200   /* nesting of schemas, merged ones included */
 #define SCHEMA_MAX_MERGED 4096 /* schemas made of several */
 #define SCHEMA_MAX_POINTER 160 /* bytes of a JSON pointer that are kept for errors */
 
@@ -32,7 +32,7 @@ enum schema_type {
     SCHEMA_NULL = 1u << 0,
     SCHEMA_BOOLEAN = 1u << 1,
     SCHEMA_INTEGER = 1u << 2,
-    SCHEMA_NUMBER = 1u << 3, /* that is no integer */
+    SCHEMA_NUMBER = 1u << 3, /* a number that is not an integer */
     SCHEMA_STRING = 1u << 4,
     SCHEMA_ARRAY = 1u << 5,
     SCHEMA_OBJECT = 1u << 6,
@@ -46,11 +46,11 @@ struct schema_rule { /* a schema that is referred to */
     char pointer[SCHEMA_MAX_POINTER];
 };
 
-/* What is known of a schema by its address. */
+/* The rule and the merged schema of a schema, found by its address. */
 struct schema_known {
     const cJSON *schema; /* NULL: an empty slot */
     uint32_t rule;       /* index + 1 in `rules`, 0 = none */
-    const cJSON *merged; /* what schema_merge() made of it, or NULL */
+    const cJSON *merged; /* the result of schema_merge(), or NULL */
 };
 #define SCHEMA_KNOWN_SLOTS 32768 /* at most SCHEMA_MAX_RULES + SCHEMA_MAX_MERGED are used */
 
@@ -59,16 +59,16 @@ struct schema {
     const cJSON *root;
     struct schema_rule *rules;
     uint32_t n_rules;
-    cJSON **merged; /* [SCHEMA_MAX_MERGED] to be deleted in the end */
+    cJSON **merged; /* [SCHEMA_MAX_MERGED] deleted by schema_end() */
     uint32_t n_merged;
     struct schema_known *known; /* [SCHEMA_KNOWN_SLOTS] open addressing */
-    /* rules of any JSON, made when first wanted; -1 before */
+    /* rules of any JSON, made at their first use; -1 before */
     int32_t character, value, plain;
     bool is_python;                       /* True, False and None stand for true, false and null */
-    const struct schema_members *members; /* of the only object that is written; NULL: as JSON */
+    const struct schema_members *members; /* how the only object is written; NULL: as JSON */
 };
 
-struct schema_node { /* a schema within the whole */
+struct schema_node { /* a schema within the root, and its place */
     const cJSON *schema;
     uint32_t depth;
     char pointer[SCHEMA_MAX_POINTER];
@@ -82,50 +82,54 @@ struct grammar_piece schema_refuse(struct schema *s, const struct schema_node *a
 bool schema_has_failed(const struct schema *s);
 /* The types that a schema allows by its `type`, or all; a malformed one is refused. */
 unsigned schema_types(struct schema *s, const struct schema_node *at);
-/* The types that are written for it. */
+/* The types that are written for a schema; without `type` its keywords decide. */
 unsigned schema_written_types(struct schema *s, const struct schema_node *at);
-/* A member that holds a count, or `otherwise`. */
+/* The value of a keyword that is a count, or `otherwise` without it. */
 uint32_t schema_count(struct schema *s, const struct schema_node *at, const char *keyword,
                       uint32_t otherwise);
-/* The rule of any JSON value, and of a character of a string. */
+/* The rules of any JSON value, and of any character of a JSON string. */
 uint32_t schema_value_rule(struct schema *s);
 uint32_t schema_char_rule(struct schema *s);
 struct grammar_piece schema_comma(struct schema *s);
 struct grammar_piece schema_colon(struct schema *s);
 const cJSON *schema_get(const cJSON *schema, const char *keyword);
-/* `n` steps are about to be done; without any left the builder has failed. */
+/* Spends `n` steps of the budget; the builder fails when none are left. */
 void schema_spend(struct schema *s, uint64_t n);
-/* How many members or elements it has, 0 for NULL. Takes as long to count. */
+/* Counts the members or elements of a value, 0 for NULL. Takes time in proportion. */
 uint64_t schema_size(const cJSON *v);
-/* The slot of the schema, to be read and filled in; it is new when slot->schema was NULL. */
+/* Returns the slot of the schema, which is made if there is none; the caller reads it or fills it
+ * in. */
 struct schema_known *schema_known(struct schema *s, const cJSON *schema);
-/* Are they equal, numbers by their exact values? Spends steps for what is compared within them. */
+/* Are two values equal, numbers by their exact values? Spends steps for members and elements. */
 bool schema_equal(struct schema *s, const cJSON *a, const cJSON *b);
 bool schema_is_annotation(const char *keyword);
 bool schema_is_refused(const char *keyword);
 
-/* null, true or false, as the text has them. */
+/* The spelling of null, true or false: that of JSON or Python. */
 const char *schema_word(const struct schema *s, const char *word);
 
-/* Room for the rules of a schema within `root`, its merged schemas and the table of known ones. */
+/* Allocates the lists of rules and merged schemas, and the table of known schemas; `root` is what
+ * $ref points into. */
 int schema_begin(struct schema *s, struct grammar_builder *b, const cJSON *root);
 void schema_end(struct schema *s);
-/* The schema and all that it refers to as rules: a call of the first. */
+/* Writes the schema and all that it refers to as rules; the piece calls the first one. */
 struct grammar_piece schema_rules(struct schema *s, const cJSON *schema);
 
 /* ---- the others ---- */
 
-/* A member of the schema, or a member of that (`name` may be NULL). */
+/* A node for `schema`, which is member `keyword` of `at`, or member `name` of that one unless
+ * `name` is NULL. */
 struct schema_node schema_in(const struct schema_node *at, const cJSON *schema, const char *keyword,
                              const char *name);
-/* A new value (NULL: no memory) that is deleted with everything else; NULL with an error. */
+/* Keeps a new value, which schema_end() deletes; `made` may be NULL: out of memory. NULL with an
+ * error. */
 cJSON *schema_keep(struct schema *s, const struct schema_node *at, cJSON *made /* takes */);
-/* What the schema refers to with $ref, or NULL with an error. */
+/* The schema to which $ref points, or NULL with an error. */
 const cJSON *schema_target(struct schema *s, const struct schema_node *at);
 
 /* One schema with all that the schema says, its $ref and allOf resolved; NULL with an error. */
 const cJSON *schema_merge(struct schema *s, const struct schema_node *at);
-/* And with what `also` says. */
+/* Merges `schema` and `also`, both of which apply; NULL with an error. */
 const cJSON *schema_merge_two(struct schema *s, const struct schema_node *at, const cJSON *schema,
                               const cJSON *also);
 /* Draft 4 and OpenAPI 3.0: is exclusiveMinimum or exclusiveMaximum a truth value? */
@@ -133,64 +137,64 @@ bool schema_has_old_bounds(const cJSON *schema);
 /* The keyword that the member is in 2020-12: "exclusiveMinimum" for a minimum beside
  * exclusiveMinimum: true, NULL for the latter. */
 const char *schema_bound_name(const cJSON *schema, const cJSON *member);
-/* Did merging leave no type or no value? */
+/* Did merging leave a schema without types or values? */
 bool schema_is_impossible(const cJSON *merged);
-/* The branches in `list`, which is an anyOf or a oneOf. */
+/* Writes the branches in `list`, which is an anyOf or a oneOf. */
 struct grammar_piece schema_union(struct schema *s, const struct schema_node *at, const cJSON *list,
                                   const char *keyword);
-/* A branch of the union `keyword` with what stands beside it, which is `base`: schema_without() of
- * the keyword. False: it contradicts that. */
+/* Merges a branch of the union `keyword` with the keywords beside the union, which are `base`:
+ * schema_without() of the keyword. False: the branch contradicts them. */
 bool schema_branch(struct schema *s, const struct schema_node *at, const char *keyword, uint32_t n,
                    const cJSON *branch, const cJSON *base, struct schema_node *in);
 const cJSON *schema_without(struct schema *s, const struct schema_node *at, const char *keyword);
 struct grammar_piece schema_object(struct schema *s, const struct schema_node *at);
 struct grammar_piece schema_array(struct schema *s, const struct schema_node *at);
 struct grammar_piece schema_string(struct schema *s, const struct schema_node *at);
-/* Is its `format` one that is kept to? */
+/* Is its `format` one that is enforced? */
 bool schema_has_known_format(const cJSON *schema);
 /* The strings of the schema's pattern, format and lengths. */
 uint32_t schema_string_expr(struct schema *s, const struct schema_node *at, struct expr_set *e);
 /* The strings of enum and const; EXPR_NONE where there are none. */
 uint32_t schema_listed_strings(struct schema *s, const struct schema_node *at, struct expr_set *e);
-/* An error of an expression is told with the place. */
+/* Adds a JSON pointer and the keyword to the error of an expression. */
 void schema_point(struct schema *s, const struct schema_node *at, const char *keyword);
 struct grammar_piece schema_any_string(struct schema *s, uint32_t min, uint32_t max);
-/* Integers only, or all numbers. */
+/* Writes the schema's integers, or all its numbers. */
 struct grammar_piece schema_number(struct schema *s, const struct schema_node *at, bool integers);
 struct grammar_piece schema_any_number(struct schema *s);
 
 /* ---- json_schema_values.c ---- */
 
-/* Those of enum and const that everything else allows. */
+/* Writes the values of enum and const that the other keywords allow. */
 struct grammar_piece schema_values(struct schema *s, const struct schema_node *at);
 
-/* The next of them behind *v, or the first behind NULL; false: there is none. */
+/* Sets *v to the next of these values, or to the first if it is NULL; false: there is none. */
 bool schema_next_value(struct schema *s, const struct schema_node *at, const cJSON **v);
 /* The value as JSON, for the caller to free; NULL with an error. */
 char *schema_value_text(struct schema *s, const cJSON *v);
 
 /* ---- json_schema_unique.c ---- */
 
-/* An array of min to max items of the schema, no two of them equal. */
+/* Writes an array of min to max items of the schema, no two of them equal. */
 struct grammar_piece schema_unique(struct schema *s, const struct schema_node *at,
                                    const cJSON *items, uint32_t min, uint32_t max);
 
-#define SCHEMA_MAX_DIGITS 36 /* of a number that is written; their products by ten fit 128 bits */
+#define SCHEMA_MAX_DIGITS 36 /* digits of a written number; ten times it fits 128 bits */
 #define SCHEMA_DIGITS_ROOM (SCHEMA_MAX_DIGITS + 4)
 
 __int128 schema_power_of_ten(uint32_t n);
-/* The digits of v, which is not negative, with zeros before it up to the least number of them. How
- * many they are. */
+/* Writes the digits of v, which is not negative, with leading zeros up to `least` digits. Returns
+ * how many there are. */
 uint32_t schema_print_digits(char out[static SCHEMA_DIGITS_ROOM], __int128 v, uint32_t least);
 
 /* ---- json_schema_multiple.c ---- */
 
-struct schema_multiples { /* of modulus * 10^zeros, low to high, in units of 10^-decimals */
+struct schema_multiples { /* modulus * 10^zeros, from low to high, in units of 10^-decimals */
     __int128 low, high;
     __int128 modulus;
     uint32_t zeros, decimals; /* one of them is 0 */
 };
-/* False: there is none. */
+/* Writes the multiples; false: there are none. */
 bool schema_multiples(struct schema *s, const struct schema_multiples *m,
                       struct grammar_piece *out);
 

@@ -1,8 +1,9 @@
-/* core/grammar/json_schema_keys.c - keys of members that `properties` does not name: any others, or
- * those of patternProperties and propertyNames.
+/* core/grammar/json_schema_keys.c - keys of members that `properties` does not name.
  *
- * Patterns overlap, and a key that matches two of them has a value of both schemas. So the keys are
- * taken apart by which patterns they match, each set an expression (expr.h).
+ * Without patterns such a key is any text that is none of the names: a trie walk over the sorted
+ * names writes, for each prefix, the characters that leave all of them. With patterns a key that
+ * matches two of them needs a value of both schemas. So the keys are split by the set of patterns
+ * that they match, each set an expression (expr.h) with a merged schema.
  */
 #include "core/grammar/json_schema_keys.h"
 
@@ -18,13 +19,13 @@
 #include <string.h>
 
 #define MAX_PATTERNS 6
-#define OTHER_KEY_CHARS 64 /* that a key beyond `properties` has at most, about */
-#define MAX_KEY 128        /* bytes, where keys have to be told apart from all others */
+#define OTHER_KEY_CHARS 64 /* characters of a key beyond `properties`, about */
+#define MAX_KEY 128        /* bytes of a name that other keys must differ from */
 
 struct schema_keys {
     struct expr_set *e;
-    uint32_t allowed; /* by propertyNames; EXPR_ALL: all */
-    uint32_t plain;   /* no characters that would have to be escaped */
+    uint32_t allowed; /* keys that propertyNames allows; EXPR_ALL: all */
+    uint32_t plain;   /* keys without characters that need escapes */
     uint32_t patterns[MAX_PATTERNS];
     const cJSON *schemas[MAX_PATTERNS];
     uint32_t n;
@@ -63,7 +64,7 @@ static struct grammar_piece any_plain(struct schema *s)
     return grammar_repeat_rule(s->b, (uint32_t)s->plain, 0, OTHER_KEY_CHARS);
 }
 
-/* A character that none of the names has there. */
+/* Writes a character that none of names[from .. to - 1] has at byte `at`. */
 static struct grammar_piece other_char(const struct other_keys *k, uint32_t from, uint32_t to,
                                        size_t at)
 {
@@ -77,15 +78,15 @@ static struct grammar_piece other_char(const struct other_keys *k, uint32_t from
         const uint32_t c = unicode_at(k->names[i] + at, strlen(k->names[i] + at) + 1, &len);
 
         schema_spend(k->s, c == last ? 4 : 100 + 10 * (uint64_t)others.n);
-        if (c != last) /* they are sorted */
+        if (c != last) /* names are sorted, so equal characters are neighbours */
             char_class_remove(&others, c, c);
         last = c;
     }
     return grammar_chars(k->s->b, others.at, others.n);
 }
 
-/* What may follow the first `at` bytes of names[from .. to - 1], which they share, so that in the
- * end none of them stands there. Recursion is as deep as a name is long. */
+/* Writes the continuations of the first `at` bytes of names[from .. to - 1], which they share, that
+ * make none of these names. Recursion is as deep as a name is long. */
 static struct grammar_piece other_ends(const struct other_keys *k, uint32_t from, uint32_t to,
                                        size_t at)
 {
@@ -110,7 +111,7 @@ static struct grammar_piece other_ends(const struct other_keys *k, uint32_t from
     return p;
 }
 
-/* The keys made here have no escapes, so a name that needs some is told apart by itself. */
+/* Keys that are made here have no escapes, so they differ from any name that needs some. */
 static bool needs_escapes(const char *name)
 {
     for (; *name != '\0'; name++)
@@ -152,7 +153,7 @@ static struct grammar_piece other_key(struct schema *s, const struct schema_node
 
 /* ---- reading patterns ---- */
 
-/* Keys that the schema in propertyNames allows. */
+/* The keys that the schema in propertyNames allows. */
 static uint32_t allowed_keys(struct schema *s, const struct schema_node *at, struct expr_set *e)
 {
     static const char *const known[] = {"type",   "pattern", "minLength", "maxLength",
@@ -203,7 +204,7 @@ static void read_patterns(struct schema *s, const struct schema_node *at, struct
     }
 }
 
-/* Keys of members that are not written as JSON. */
+/* The keys of members that are not written as JSON. */
 static uint32_t own_keys(struct schema *s, struct expr_set *e)
 {
     const char *keys = s->members->keys;
@@ -211,7 +212,7 @@ static uint32_t own_keys(struct schema *s, struct expr_set *e)
 
     cJSON_ArrayForEach(it, s->members->names)
     {
-        expr_text(e, it->valuestring); /* known before any characters are told apart */
+        expr_text(e, it->valuestring); /* registers its characters before the set is sealed */
         schema_spend(s, 1);
     }
     return grammar_regex_expr(e, s->b, keys, strlen(keys), 0);
@@ -257,13 +258,14 @@ void schema_keys_destroy(struct schema_keys **keys)
 void schema_keys_name(struct schema *s, struct schema_keys *k, const char *name)
 {
     if (k != NULL)
-        expr_text(k->e, name); /* its characters are known before any are told apart */
+        expr_text(k->e, name); /* registers its characters before the set is sealed */
     schema_spend(s, 1);
 }
 
-/* ---- schemas of what has matched ---- */
+/* ---- schemas of matched keys ---- */
 
-/* {"allOf": [...]} of those in `set` and `own`, or the one; NULL: there are none. */
+/* Returns {"allOf": [...]} of the patterns' schemas in `set` and `own`, or the only one; NULL:
+ * there are none. */
 static const cJSON *all_of(struct schema *s, const struct schema_node *at,
                            const struct schema_keys *k, uint32_t set, const cJSON *own)
 {
@@ -293,7 +295,7 @@ static const cJSON *all_of(struct schema *s, const struct schema_node *at,
     return made;
 }
 
-/* Then no member that has to be all of it is written. */
+/* Does the allOf contradict itself? Then no member with that schema is written. */
 static bool contradicts_itself(struct schema *s, const struct schema_node *at, const cJSON *schema)
 {
     const struct schema_node in = schema_in(at, schema, "patternProperties", NULL);
@@ -328,7 +330,7 @@ const cJSON *schema_keys_settle(struct schema *s, const struct schema_node *at,
 
 /* ---- members ---- */
 
-/* Keys that match these patterns and no others. */
+/* The keys that match the patterns in `set` and no others. */
 static uint32_t keys_of(const struct schema_keys *k, uint32_t set, uint32_t names)
 {
     uint32_t out = expr_and(k->e, k->plain, expr_and(k->e, k->allowed, expr_not(k->e, names)));
@@ -359,7 +361,7 @@ static void add_members(struct schema *s, const struct schema_node *at, uint32_t
     *any = true;
 }
 
-/* The names that no key without one may have. */
+/* The names that keys beyond `properties` must not be. */
 static uint32_t names_elsewhere(struct schema *s, struct expr_set *e)
 {
     uint32_t out = EXPR_NONE;

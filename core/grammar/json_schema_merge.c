@@ -1,8 +1,9 @@
-/* core/grammar/json_schema_merge.c - one schema that says what several say together.
+/* core/grammar/json_schema_merge.c - merges schemas that all apply into one.
  *
- * A merged schema is a new object whose members are references into the client's tree, or new
- * where two say different things. It has no $ref and no allOf at its top; below, those that it had
- * to make itself are left for later.
+ * A merged schema is a new object whose members are references into the client's tree, or new where
+ * two schemas differ. It has no $ref and no allOf at its top; where members differ below, it gets
+ * an allOf of both, which is merged when the compiler reaches it. So merging costs what is written,
+ * even of recursive schemas.
  */
 #include "core/grammar/json_schema_impl.h"
 
@@ -12,14 +13,14 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MAX_PRODUCT 64 /* branches of two unions in one */
+#define MAX_PRODUCT 64 /* branches of the product of two unions */
 
 static cJSON *new_schema(struct schema *s, const struct schema_node *at)
 {
     return schema_keep(s, at, cJSON_CreateObject());
 }
 
-/* Every item that is made passes here: NULL is lack of memory. */
+/* Adds a new item to a schema; `item` may be NULL: out of memory. */
 static void put_keyword(struct schema *s, cJSON *to, const char *name, cJSON *item)
 {
     if (to == NULL || json_put(to, name, item) == NULL)
@@ -43,7 +44,7 @@ static cJSON *add_keyword_list(struct schema *s, cJSON *to, const char *name)
     return list;
 }
 
-/* {"allOf":[a,b]}, to be merged when it is come to; NULL with an error. */
+/* Makes {"allOf":[a,b]}, which is merged when the compiler reaches it; NULL with an error. */
 static cJSON *both(struct schema *s, const cJSON *a, const cJSON *b)
 {
     cJSON *made = cJSON_CreateObject(), *list = add_keyword_list(s, made, "allOf");
@@ -181,7 +182,7 @@ static void merge_properties(struct schema *s, cJSON *to, const cJSON *a, const 
 
     if (made == NULL)
         grammar_builder_fail(s->b, ERR_NOMEM, "out of memory");
-    schema_spend(s, 2 * n_a * n_b); /* of each the other's are looked through */
+    schema_spend(s, 2 * n_a * n_b); /* each name is searched among the other's */
     if (schema_has_failed(s))
         return;
     cJSON_ArrayForEach(p, of_a) {
@@ -225,7 +226,7 @@ static void merge_keyword(struct schema *s, const struct schema_node *at, cJSON 
         schema_refuse(s, at, "two different '%.40s' for one value are not supported", keyword);
 }
 
-/* The items of one side are those of a tuple on the other as well. */
+/* Merges a tuple with the `items` of the other side, which apply to each of its items. */
 static void merge_tuple(struct schema *s, cJSON *to, const cJSON *tuple, const cJSON *items)
 {
     cJSON *list = add_keyword_list(s, to, "prefixItems");
@@ -239,7 +240,7 @@ static void merge_tuple(struct schema *s, cJSON *to, const cJSON *tuple, const c
     }
 }
 
-/* False: neither is a tuple that the other says something about. */
+/* Merges a tuple on one side with `items` on the other; false: there is no such pair. */
 static bool merge_tuples(struct schema *s, const struct schema_node *at, cJSON *to, const cJSON *a,
                          const cJSON *b)
 {
@@ -258,7 +259,8 @@ static bool merge_tuples(struct schema *s, const struct schema_node *at, cJSON *
     return true;
 }
 
-/* additionalProperties are those that the patterns beside it do not match, and no others'. */
+/* Refuses additionalProperties of one schema beside patterns of the other: it depends only on
+ * patterns beside it. */
 static void check_patterns(struct schema *s, const struct schema_node *at, const cJSON *a,
                            const cJSON *b)
 {
@@ -321,7 +323,7 @@ static const cJSON *combine(struct schema *s, const struct schema_node *at, cons
 
 /* ---- $ref and allOf ---- */
 
-/* OpenAPI's nullable is one more type; without a type null is not written. */
+/* Writes OpenAPI's nullable as one more type; without a type null is not written. */
 static void add_nullable_type(struct schema *s, cJSON *to, const cJSON *type)
 {
     cJSON *list = add_keyword_list(s, to, "type");
@@ -354,7 +356,7 @@ const char *schema_bound_name(const cJSON *schema, const cJSON *member)
     return member->string;
 }
 
-/* What the schema itself says. */
+/* Copies the schema's own keywords, without $ref and allOf. */
 static const cJSON *own(struct schema *s, const struct schema_node *at)
 {
     cJSON *to = new_schema(s, at);
@@ -363,7 +365,7 @@ static const cJSON *own(struct schema *s, const struct schema_node *at)
     if (to == NULL)
         return NULL;
     cJSON_ArrayForEach(it, at->schema) {
-        schema_spend(s, 20); /* words compared */
+        schema_spend(s, 20); /* comparisons of words */
         if (schema_has_failed(s))
             return NULL;
         if (strcmp(it->string, "nullable") == 0)
@@ -425,8 +427,8 @@ static const cJSON *merge_schemas(struct schema *s, const struct schema_node *at
     return merged != NULL ? merge_all_of(s, at, merged) : NULL;
 }
 
-/* A schema that several refer to is merged once: else $refs that fork would double the work with
- * each of them. */
+/* Merges a schema once, however many refer to it: else each level of $refs that fork would double
+ * the work. */
 const cJSON *schema_merge(struct schema *s, const struct schema_node *at)
 {
     const cJSON *merged;

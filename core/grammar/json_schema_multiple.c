@@ -1,7 +1,8 @@
 /* core/grammar/json_schema_multiple.c - numbers that are multiples of another.
  *
- * Few of them are written out. Otherwise the digits are gone through with the remainder of what was
- * read: what can follow is a rule for each remainder and each number of digits that are left.
+ * Few multiples are written out. Otherwise the digits are a deterministic automaton whose state is
+ * the remainder of the digits so far: a rule for each remainder and each number of digits that are
+ * left. Only along the two ends of the range are digits compared with the bounds (tight()).
  */
 #include "core/grammar/json_schema_impl.h"
 
@@ -11,9 +12,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MAX_LISTED 2000 /* written out */
-#define FEW 300         /* written out although there are few remainders */
-#define MAX_MODULUS 400 /* remainders */
+#define MAX_LISTED 2000 /* multiples that are written out at most */
+#define FEW 300         /* fewer multiples are written out in any case */
+#define MAX_MODULUS 400 /* largest modulus, so the most remainders */
 
 struct digits {
     struct schema *s;
@@ -21,7 +22,7 @@ struct digits {
     __int128 power[SCHEMA_MAX_DIGITS + 1];
     uint32_t decimals;
     uint32_t *loose; /* [SCHEMA_MAX_DIGITS][MAX_MODULUS] rule + 1, or 0: any digits may follow */
-    char low[SCHEMA_DIGITS_ROOM], high[SCHEMA_DIGITS_ROOM]; /* of the same length */
+    char low[SCHEMA_DIGITS_ROOM], high[SCHEMA_DIGITS_ROOM]; /* both of length n */
     uint32_t n;
 };
 
@@ -37,7 +38,7 @@ static __int128 floor_div(__int128 a, __int128 b)
     return a / b - (a % b < 0);
 }
 
-/* v in units of 10^-decimals, or of 10^zeros. */
+/* Prints v, in units of 10^-decimals or of 10^zeros. */
 static void print_multiple(char out[static 48], __int128 v, const struct schema_multiples *m)
 {
     char digits[SCHEMA_DIGITS_ROOM];
@@ -78,7 +79,7 @@ static struct grammar_piece digit(struct digits *d, uint32_t at, int value)
     return grammar_text(d->s->b, d->decimals > 0 && at == d->n - d->decimals ? text : text + 1);
 }
 
-/* Can `left` more digits make a multiple of it? */
+/* Can `left` more digits behind remainder `rest` make a multiple? */
 static bool is_possible(const struct digits *d, int64_t rest, uint32_t left)
 {
     const int64_t made = rest * (int64_t)(d->power[left] % d->modulus) % d->modulus;
@@ -87,8 +88,8 @@ static bool is_possible(const struct digits *d, int64_t rest, uint32_t left)
     return wanted < d->power[left];
 }
 
-/* The rule of the last `left` digits behind the remainder; the point is `decimals` before the end.
- */
+/* Returns the rule of the last `left` digits behind remainder `rest`; the point stands `decimals`
+ * digits before the end. */
 static uint32_t loose_rule(struct digits *d, int64_t rest, uint32_t left)
 {
     uint32_t *slot = &d->loose[(size_t)left * MAX_MODULUS + (size_t)rest];
@@ -99,7 +100,7 @@ static uint32_t loose_rule(struct digits *d, int64_t rest, uint32_t left)
     if (*slot > 0 || schema_has_failed(d->s))
         return *slot - 1;
     *slot = grammar_rule(b, "digits") + 1;
-    for (int i = 0; left > 1 && i < 10; i++) /* these rules first */
+    for (int i = 0; left > 1 && i < 10; i++) /* rules first: a piece is contiguous */
         if (is_possible(d, (rest * 10 + i) % d->modulus, left - 1))
             loose_rule(d, (rest * 10 + i) % d->modulus, left - 1);
     for (int i = 0; i < 10; i++) {
@@ -117,7 +118,8 @@ static uint32_t loose_rule(struct digits *d, int64_t rest, uint32_t left)
     return *slot - 1;
 }
 
-/* Digits from `at` on, on the lower end of the range, the upper one, or both. False: none. */
+/* Writes the digits from `at` on, where all digits so far are those of the range's lower end, upper
+ * end, or both. False: there are none. */
 static bool tight(struct digits *d, uint32_t at, int64_t rest, bool on_low, bool on_high,
                   struct grammar_piece *out)
 {
@@ -146,7 +148,7 @@ static bool tight(struct digits *d, uint32_t at, int64_t rest, bool on_low, bool
     return any;
 }
 
-/* Multiples in low .. high, 0 < low, one alternative for each length. */
+/* Adds the multiples in low .. high, 0 < low, one alternative for each length. */
 static void add_positive(struct digits *d, const char *sign, __int128 low, __int128 high,
                          uint32_t zeros, bool *any, struct grammar_piece *out)
 {
@@ -208,7 +210,7 @@ bool schema_multiples(struct schema *s, const struct schema_multiples *m, struct
         return false;
     if (to - from >= FEW && m->modulus <= MAX_MODULUS)
         return by_remainders(s, m, low, high, out);
-    if (to - from >= MAX_LISTED) { /* those around zero, or next to it */
+    if (to - from >= MAX_LISTED) { /* keeps those around zero, or nearest to it */
         from = from > -MAX_LISTED / 2 ? from : to < 0 ? to - MAX_LISTED + 1 : -MAX_LISTED / 2;
         to = to - from >= MAX_LISTED ? from + MAX_LISTED - 1 : to;
     }

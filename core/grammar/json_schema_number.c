@@ -1,21 +1,22 @@
 /* core/grammar/json_schema_number.c - JSON numbers of a schema.
  *
  * A range becomes the decimal numbers in it, written without an exponent: whole numbers, and those
- * with one, two or, where the bounds need them, more digits behind the point, as whole numbers of
- * tenths, hundredths and so on.
+ * with one, two or, where the bounds need them, more digits behind the point, which are whole
+ * numbers of tenths, hundredths and so on. Such a range is cut by length, and then digit by digit
+ * where both ends part. Bounds are decimals of any length (core/base/json_number.h), never doubles.
  */
 #include "core/grammar/json_schema_impl.h"
 
 #include "core/base/json_number.h"
 #include "core/grammar/regex.h"
 
-/* Digits of numbers that no bound makes longer: a double has all whole numbers of so many, and all
- * of so many before the point with MAX_DECIMALS behind it. */
+/* Digits of numbers, unless a bound needs more: a double holds all whole numbers of WHOLE_DIGITS
+ * digits, and all numbers of DIGITS_BEFORE_POINT with MAX_DECIMALS behind the point. */
 #define WHOLE_DIGITS 15
 #define DIGITS_BEFORE_POINT 11
-#define MAX_DECIMALS 6   /* behind the point */
-#define MOST_DECIMALS 20 /* where no number with fewer is within the bounds */
-#define MOST_MULTIPLES 3 /* digits more than a multipleOf has: hundreds of multiples */
+#define MAX_DECIMALS 6   /* digits behind the point */
+#define MOST_DECIMALS 20 /* digits behind the point if no number with fewer is in range */
+#define MOST_MULTIPLES 3 /* digits beyond those of a multipleOf: hundreds of multiples */
 
 /* ---- digits ---- */
 
@@ -31,12 +32,12 @@ static struct grammar_piece digits(struct schema *s, char from, char to, uint32_
 }
 
 struct digits_range {
-    char low[SCHEMA_DIGITS_ROOM], high[SCHEMA_DIGITS_ROOM]; /* of the same length */
+    char low[SCHEMA_DIGITS_ROOM], high[SCHEMA_DIGITS_ROOM]; /* both of length n */
     uint32_t n;
-    uint32_t point; /* digits before it; n = there is none */
+    uint32_t point; /* digits before the point; n: there is none */
 };
 
-/* What stands before digit `at`: the point, or nothing. */
+/* Writes the point if it stands before digit `at`, else nothing. */
 static struct grammar_piece point(struct schema *s, const struct digits_range *r, uint32_t at)
 {
     return grammar_text(s->b, at == r->point && at < r->n ? "." : "");
@@ -53,7 +54,7 @@ static struct grammar_piece any_behind(struct schema *s, const struct digits_ran
     return p;
 }
 
-/* Digits from `at` on that are not below low's (or not above high's). */
+/* Writes digits from `at` on that are not below low's (or not above high's). */
 static struct grammar_piece bound_behind(struct schema *s, const struct digits_range *r,
                                          uint32_t at, bool is_low)
 {
@@ -72,7 +73,7 @@ static struct grammar_piece bound_behind(struct schema *s, const struct digits_r
     return grammar_then(s->b, p, on_edge);
 }
 
-/* Where both ends part: the lower end's digit, those between, the upper end's. */
+/* Writes the digit where both ends part: the lower end's, those between, or the upper end's. */
 static struct grammar_piece parting(struct schema *s, const struct digits_range *r, uint32_t at)
 {
     const char low = r->low[at], high = r->high[at];
@@ -104,7 +105,7 @@ static struct grammar_piece digits_behind(struct schema *s, const struct digits_
 
 /* ---- whole numbers of 10^-decimals ---- */
 
-struct sum_of { /* alternatives, of which there may be none */
+struct sum_of { /* a choice that may have no alternative yet */
     struct grammar_piece p;
     bool any;
 };
@@ -137,8 +138,8 @@ uint32_t schema_print_digits(char out[static SCHEMA_DIGITS_ROOM], __int128 v, ui
     return n;
 }
 
-/* Numbers low .. high, 0 <= low: one alternative for each length. At least one digit stands before
- * the point. */
+/* Adds the numbers low .. high, 0 <= low: one alternative for each length, with at least one digit
+ * before the point. */
 static void add_positive(struct schema *s, struct sum_of *sum, const char *sign, __int128 low,
                          __int128 high, uint32_t decimals)
 {
@@ -209,9 +210,9 @@ static struct bounds read_bounds(struct schema *s, const struct schema_node *at)
     return b;
 }
 
-/* Digits before the point that are written: so many, or one more than a bound has beyond which all
- * numbers are; `any_bound`: than any bound has. One that has more than can be written bounds
- * nothing. */
+/* The number of digits before the point that are written: `least`, or one more than a bound has, if
+ * all numbers lie beyond it or any_bound is set. A bound with more digits than can be written is
+ * ignored. */
 static uint32_t digits_before(const struct bounds *b, uint32_t decimals, int64_t least,
                               bool any_bound)
 {
@@ -226,9 +227,9 @@ static uint32_t digits_before(const struct bounds *b, uint32_t decimals, int64_t
     return (uint32_t)(least < most ? least : most);
 }
 
-/* The number as whole 10^-decimals, without what is behind them; *side is where that lies: below
- * the number (-1), on it or above it. One with more digits before the point than `before` becomes
- * the first that has. */
+/* Returns the number in units of 10^-decimals, cut off; *side is where the cut-off number lies:
+ * below the exact one (-1), on it (0) or above it (1). A number with more digits before the point
+ * than `before` becomes the first that has so many. */
 static __int128 scaled(const struct json_decimal *d, uint32_t decimals, uint32_t before, int *side)
 {
     const int64_t n = d->scale + decimals;
@@ -272,7 +273,7 @@ static __int128 highest(const struct bounds *b, uint32_t decimals, uint32_t befo
     return n < most ? n : most;
 }
 
-/* Digits behind the point that tell the bounds apart from their neighbours: two at least. */
+/* The digits behind the point that the bounds have: two at least. */
 static uint32_t decimals_for(const struct bounds *b, uint32_t most)
 {
     int64_t n = 2;
@@ -331,7 +332,7 @@ struct grammar_piece schema_any_number(struct schema *s)
 
 /* ---- multiples ---- */
 
-/* d = *whole * 10^*power; false: it has too many digits. */
+/* Splits d into *whole * 10^*power; false: it is not above 0, or has too many digits. */
 static bool take_apart(const struct json_decimal *d, __int128 *whole, int *power)
 {
     const int64_t behind_point = d->n_digits - d->scale;
@@ -347,8 +348,8 @@ static bool take_apart(const struct json_decimal *d, __int128 *whole, int *power
     return true;
 }
 
-/* The modulus of the whole numbers among the multiples of whole * 10^power: v * 10^-power has to be
- * a multiple of `whole`. */
+/* Returns the modulus of the whole numbers among the multiples of whole * 10^power: v * 10^-power
+ * has to be a multiple of `whole`. */
 static __int128 whole_modulus(__int128 whole, int power)
 {
     for (int i = power; i < 0; i++)
@@ -359,8 +360,8 @@ static __int128 whole_modulus(__int128 whole, int power)
     return whole;
 }
 
-/* The multiples with so many decimals, within the bounds: of as many digits as other numbers have,
- * before the point and behind it. */
+/* Writes the multiples with m->decimals decimals within the bounds; they have as many digits before
+ * and behind the point as other numbers. */
 static bool multiples_of(struct schema *s, const struct bounds *b, const struct json_decimal *of,
                          struct schema_multiples *m, struct grammar_piece *p)
 {

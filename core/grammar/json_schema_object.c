@@ -1,8 +1,10 @@
 /* core/grammar/json_schema_object.c - JSON objects of a schema.
  *
- * Members come in the order of `properties`. Up to the first required one each may stand, with a
- * comma behind it; after that one each may stand with a comma before it. Where nothing is required
- * the first member may be any, and what can follow it is a rule for each.
+ * Members come in the order of `properties`. Where some are required, a member before the first
+ * required one has its comma behind it, one after it has its comma before it, so no list of commas
+ * depends on what was left out. Where none is required, any member may be the first, and what can
+ * follow each is a rule. With minProperties or maxProperties there is a rule for each member and
+ * each number of members before it.
  */
 #include "core/grammar/json_schema_impl.h"
 
@@ -19,20 +21,20 @@
 
 struct member {
     const char *name;
-    const cJSON *schema; /* NULL: anything */
+    const cJSON *schema; /* NULL: any value */
     bool is_required;
 };
 
 struct object {
     struct member *members; /* [MAX_PROPERTIES] */
     uint32_t n, n_required;
-    const cJSON *additional; /* of those that no pattern matches; NULL: none are written */
+    const cJSON *additional; /* schema of keys that no pattern matches; NULL: none are written */
     struct schema_keys *keys;
-    const char **names; /* [MAX_PROPERTIES] of all members, those included that are forbidden */
+    const char **names; /* [MAX_PROPERTIES] names of all members, forbidden ones too */
     uint32_t n_names;
-    bool has_others;   /* members beyond those */
-    uint32_t other;    /* the rule of one */
-    uint32_t min, max; /* members */
+    bool has_others;   /* members beyond those names may be written */
+    uint32_t other;    /* rule of a member beyond those names */
+    uint32_t min, max; /* least and most members */
 };
 
 /* ---- reading ---- */
@@ -72,7 +74,7 @@ static void read_properties(struct schema *s, const struct schema_node *at, stru
         if (schema_has_failed(s))
             return;
         if (known != NULL)
-            known->schema = it; /* of duplicate keys the last one holds */
+            known->schema = it; /* the last of duplicate keys counts */
         else
             add_object_member(s, at, o, it->string, it);
     }
@@ -102,7 +104,7 @@ static void read_required(struct schema *s, const struct schema_node *at, struct
     }
 }
 
-/* What patterns and additionalProperties say of the members that have names. */
+/* Applies patterns and additionalProperties to the members that have names. */
 static void settle_members(struct schema *s, const struct schema_node *at, struct object *o)
 {
     const cJSON *additional = schema_get(at->schema, "additionalProperties");
@@ -179,7 +181,7 @@ static struct grammar_piece key(struct schema *s, const char *name)
     return p;
 }
 
-/* Not as JSON, but as the one who wants the members writes them. */
+/* Writes a member through the caller's callback instead of as JSON. */
 static void write_own(struct schema *s, const struct schema_node *at, const struct member *m,
                       struct grammar_piece *out)
 {
@@ -240,7 +242,7 @@ static struct grammar_piece additional_alone(struct schema *s, const struct obje
 
 /* ---- putting members together ---- */
 
-/* Some member is required: see above. */
+/* Writes the members if some are required, with commas as described above. */
 static struct grammar_piece around_required(struct schema *s, const struct schema_node *at,
                                             const struct object *o)
 {
@@ -267,7 +269,8 @@ static struct grammar_piece around_required(struct schema *s, const struct schem
     return p;
 }
 
-/* None is: rests[i] is what can follow member i, a rule; members are rules as well. */
+/* Writes the members if none is required. `rest` is the rule of the members that can follow the
+ * current one; each member is a rule as well. */
 static struct grammar_piece all_optional(struct schema *s, const struct schema_node *at,
                                          const struct object *o)
 {
@@ -304,9 +307,9 @@ static struct grammar_piece all_optional(struct schema *s, const struct schema_n
 struct counted {
     struct schema *s;
     const struct object *o;
-    uint32_t cap;      /* more than so many are not told apart */
+    uint32_t cap;      /* larger counts are treated as this one */
     uint32_t *members; /* [n] rules */
-    uint32_t *rests;   /* [(n + 1) * (cap + 1)] rule + 1 of what follows, 0: nothing can */
+    uint32_t *rests;   /* [(n + 1) * (cap + 1)] rule + 1 of what follows, 0: no object does */
 };
 
 static uint32_t *rest_at(const struct counted *c, uint32_t member, uint32_t count)
@@ -314,7 +317,7 @@ static uint32_t *rest_at(const struct counted *c, uint32_t member, uint32_t coun
     return &c->rests[member * (c->cap + 1) + (count < c->cap ? count : c->cap)];
 }
 
-/* What can follow all members with names, when so many were written. */
+/* Writes what can follow all named members after `count` members; false: no object does. */
 static bool count_others(const struct counted *c, uint32_t count, struct grammar_piece *out)
 {
     const struct object *o = c->o;
@@ -338,7 +341,8 @@ static bool count_others(const struct counted *c, uint32_t count, struct grammar
     return true;
 }
 
-/* What can follow member i - 1: with member i, or without it. */
+/* Writes what can follow member i - 1 after `count` members: member i or not; false: no object
+ * does. */
 static bool count_member(const struct counted *c, uint32_t i, uint32_t count,
                          struct grammar_piece *out)
 {
@@ -377,7 +381,8 @@ static void fill_rests(const struct counted *c)
         }
 }
 
-/* Members with counts: what can follow each, for each number of those before it. */
+/* Writes members with counts: a rule for what can follow each member, for each number of members
+ * before it. */
 static struct grammar_piece counted(struct schema *s, const struct schema_node *at,
                                     const struct object *o)
 {

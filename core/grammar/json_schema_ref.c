@@ -1,5 +1,10 @@
-/* core/grammar/json_schema_ref.c - where in a schema something is: JSON pointers, made and
- * followed. */
+/* core/grammar/json_schema_ref.c - JSON pointers: the place of a node, and the target of $ref.
+ *
+ * schema_in() extends a node's pointer as the compiler descends, so each error can name its place;
+ * a pointer that gets too long is cut. schema_target() follows a $ref step by step from the root of
+ * the same document and spends steps for each list that it searches. Other documents are not
+ * fetched.
+ */
 #include "core/grammar/json_schema_impl.h"
 
 #include "core/base/hex.h"
@@ -8,7 +13,7 @@
 
 /* ---- nodes ---- */
 
-/* A name in a JSON pointer has ~ and / escaped. */
+/* Appends a name to a JSON pointer, with ~ and / escaped. */
 static void add_pointer_step(char *pointer, const char *name)
 {
     size_t n = strlen(pointer);
@@ -40,7 +45,7 @@ struct schema_node schema_in(const struct schema_node *at, const cJSON *schema,
 
 /* ---- $ref ---- */
 
-/* One step of a JSON pointer in a URI fragment; returns what is behind it. */
+/* Reads one step of a JSON pointer in a URI fragment; returns the position behind it. */
 static const char *read_step(const char *at, char *name, size_t size)
 {
     size_t n = 0;

@@ -1,4 +1,10 @@
-/* core/grammar/json_schema_string.c - JSON strings of a schema: lengths, patterns, formats. */
+/* core/grammar/json_schema_string.c - JSON strings of a schema: lengths, patterns, formats.
+ *
+ * One of the three alone maps onto a piece: a counted repetition, or a regular expression, a format
+ * being a fixed one. Several at once are the intersection of expressions (expr.h) and become one
+ * automaton. Lengths that a format implies anyway are dropped first, because each would multiply
+ * the automaton's states by the count.
+ */
 #include "core/grammar/json_schema_impl.h"
 
 #include "core/grammar/expr.h"
@@ -22,14 +28,14 @@
 #define ANY_LABEL "[a-z0-9]([a-z0-9-]*[a-z0-9])?"
 #define ANY_LOCAL "[A-Za-z0-9_+-]+"
 
-/* Each is a part of what the format allows, in a common spelling. Other formats are notes to the
- * reader, as the standard has it. */
+/* A known format. Its expression allows the common spellings, not all that the standard allows;
+ * other formats are annotations, as the standard says. */
 struct format {
     const char *name, *regex;
-    /* Beside lengths, which bound it: no repetition in it has a count, so that the automaton of
-     * both counts characters once. NULL: the same one. */
+    /* The expression to use beside lengths, which bound it: it has no counted repetition, so the
+     * automaton of both counts characters once. NULL: `regex` serves for that. */
     const char *uncounted;
-    uint32_t shortest, longest; /* characters that `regex` can have */
+    uint32_t shortest, longest; /* lengths of the texts of `regex` */
 };
 static const struct format formats[] = {
     {"date", DATE, NULL, 10, 10},
@@ -80,7 +86,7 @@ bool schema_has_known_format(const cJSON *schema)
     return known_format(schema) != NULL;
 }
 
-/* The lengths, without what the format keeps to anyway: 0 and GRAMMAR_NO_LIMIT. */
+/* Reads the lengths; one that the format implies becomes 0 or GRAMMAR_NO_LIMIT. */
 static void read_lengths(struct schema *s, const struct schema_node *at, uint32_t *min,
                          uint32_t *max)
 {
@@ -101,7 +107,8 @@ static bool are_lengths(uint32_t min, uint32_t max)
     return min > 0 || max != GRAMMAR_NO_LIMIT;
 }
 
-/* What an expression or an automaton is refused for is told with a pointer to it. */
+/* Adds the pointer and the keyword to errors of regular expressions and automata, which do not name
+ * a place. */
 void schema_point(struct schema *s, const struct schema_node *at, const char *keyword)
 {
     char why[100];
@@ -146,7 +153,7 @@ uint32_t schema_listed_strings(struct schema *s, const struct schema_node *at, s
     return out;
 }
 
-/* Several of them at once. */
+/* Writes a string with several of pattern, format and lengths. */
 static struct grammar_piece with_all(struct schema *s, const struct schema_node *at)
 {
     struct grammar_piece p = grammar_text(s->b, "\"");

@@ -1,5 +1,10 @@
-/* core/grammar/json_schema_text.c - values of a schema that are not written as JSON: strings as
- * they are, up to a text that ends them, and literals of Python. */
+/* core/grammar/json_schema_text.c - values of a schema that are not written as JSON.
+ *
+ * Arguments of some chat templates are raw strings, up to a text that ends them, or Python
+ * literals. The strings of a schema become an expression from which the end and texts that would be
+ * read as another type are subtracted; a list of strings (enum) is filtered and spelled out
+ * instead, because as an expression a long list is too large.
+ */
 #include "core/grammar/json_schema.h"
 
 #include "core/base/err.h"
@@ -31,7 +36,7 @@ static uint32_t strings_of_branches(struct schema *s, const struct schema_node *
     return out;
 }
 
-/* The strings that the schema allows; EXPR_NONE where there are none. */
+/* The strings that the schema allows; EXPR_NONE if there are none. */
 static uint32_t strings_of(struct schema *s, const struct schema_node *at, struct expr_set *e)
 {
     const cJSON *any = schema_get(at->schema, "anyOf"), *one = schema_get(at->schema, "oneOf");
@@ -104,7 +109,7 @@ static bool list_branches(struct schema *s, const struct schema_node *at, const 
     return true;
 }
 
-/* The schema's strings, if all of them are listed (enum, const). False: some are not. */
+/* Collects the schema's strings if all of them are listed (enum, const). False: some are not. */
 static bool list_strings(struct schema *s, const struct schema_node *at, struct listed *l)
 {
     const cJSON *any = schema_get(at->schema, "anyOf"), *one = schema_get(at->schema, "oneOf");
@@ -129,7 +134,8 @@ static bool list_strings(struct schema *s, const struct schema_node *at, struct 
     return true;
 }
 
-/* Those that hold no end, and are not taken for another value. False: there are none. */
+/* Writes the listed strings that do not contain the end and are not read as another value. False:
+ * there are none. */
 static bool write_listed(struct schema *s, const struct schema_text *how, struct expr_set *e,
                          struct listed *l, struct grammar_piece *piece)
 {
@@ -194,7 +200,7 @@ bool grammar_schema_text(struct grammar_builder *b, const cJSON *root, const cJS
     return any;
 }
 
-/* What is left of the schema without strings. */
+/* Returns the schema without its strings; NULL with an error. */
 static const cJSON *without_strings(struct schema *s, const cJSON *schema)
 {
     static const char *const types[] = {"null", "boolean", "number", "array", "object"};

@@ -1,5 +1,10 @@
-/* core/grammar/json_schema_union.c - anyOf and oneOf: the branches, each with what stands beside
- * the union. */
+/* core/grammar/json_schema_union.c - anyOf and oneOf: a choice of the branches.
+ *
+ * A branch is merged with the keywords beside the union, so that both apply; a branch that
+ * contradicts them, or whose listed values they all exclude, is left out. A branch with nothing
+ * beside it stays as it is, so that a $ref in it remains the call of a rule and recursion ends.
+ * oneOf is treated as anyOf.
+ */
 #include "core/grammar/json_schema_impl.h"
 
 #include "core/base/err.h"
@@ -9,7 +14,7 @@
 
 #define MAX_BRANCHES 256
 
-/* The schema without its anyOf or oneOf. */
+/* Copies the schema without its anyOf or oneOf, and without annotations. */
 const cJSON *schema_without(struct schema *s, const struct schema_node *at, const char *keyword)
 {
     cJSON *copy = schema_keep(s, at, cJSON_CreateObject());
@@ -35,8 +40,8 @@ bool schema_is_impossible(const cJSON *merged)
            (cJSON_IsArray(values) && values->child == NULL);
 }
 
-/* A branch with all that stands beside the union, or as it is: a plain reference stays one, so that
- * recursion goes through a rule. False: it contradicts what stands beside. */
+/* Merges a branch with the keywords beside the union. Without any it stays as it is: a plain
+ * reference must stay one, so that recursion goes through a rule. False: it contradicts them. */
 static bool merge_branch(struct schema *s, struct schema_node *in, const cJSON *base)
 {
     const cJSON *merged, *value = NULL;
@@ -61,7 +66,7 @@ bool schema_branch(struct schema *s, const struct schema_node *at, const char *k
     return !cJSON_IsFalse(branch) && merge_branch(s, in, base);
 }
 
-/* Branches that contradict what stands beside them are left out. */
+/* Writes the union; branches that contradict the keywords beside it are left out. */
 struct grammar_piece schema_union(struct schema *s, const struct schema_node *at, const cJSON *list,
                                   const char *keyword)
 {

@@ -1,7 +1,8 @@
 /* core/grammar/json_schema_unique.c - arrays whose items are all different.
  *
- * A grammar remembers what was written only as where it is, so this is done for items of which
- * there are few: what can follow is a rule for each set of items that were written.
+ * A grammar remembers what was written only by its position, so this is done only for items with
+ * few values: there is a rule for each set of values that have been written, made when another rule
+ * first needs it.
  */
 #include "core/grammar/json_schema_impl.h"
 
@@ -9,14 +10,14 @@
 #include "core/base/mem.h"
 
 #define MAX_VALUES 16
-#define MAX_SETS 1100 /* all of ten values, or those of few of sixteen */
+#define MAX_SETS 1100 /* all sets of ten values, or the small ones of sixteen */
 
 struct unique {
     struct schema *s;
     uint32_t values[MAX_VALUES];   /* rules */
-    const cJSON *listed[MAX_VALUES]; /* what they write, where the schema lists it */
+    const cJSON *listed[MAX_VALUES]; /* the value, if the schema lists it */
     uint32_t n, min, max;
-    uint32_t *rest; /* [1 << n] what follows behind these values: a rule + 1, or 0 */
+    uint32_t *rest; /* [1 << n] rule + 1 of what follows this set of values, or 0 */
 };
 
 static void add_unique(struct unique *u, const struct schema_node *at, const cJSON *v,
@@ -32,7 +33,7 @@ static void add_unique(struct unique *u, const struct schema_node *at, const cJS
     u->listed[u->n++] = v;
 }
 
-/* 1.0 is the item 1 once more. */
+/* Is the value listed already? 1.0 and 1 are the same item. */
 static bool is_known_value(struct unique *u, const cJSON *v)
 {
     uint32_t i = 0;
@@ -83,7 +84,7 @@ static void read_values(struct unique *u, const struct schema_node *at, const cJ
     if (in.schema == NULL)
         return;
     if (schema_get(in.schema, "enum") != NULL || schema_get(in.schema, "const") != NULL) {
-        schema_values(u->s, &in); /* says what is wrong with them; nothing leads there */
+        schema_values(u->s, &in); /* reports errors in them; the piece is not used */
         add_listed(u, &in);
     } else {
         add_words(u, &in);
@@ -101,7 +102,7 @@ static uint64_t sets_below(uint32_t n, uint32_t max)
     return sum;
 }
 
-/* What can stand behind the values in `set`. */
+/* Returns the rule of what can follow the values in `set`. */
 static uint32_t rest_of(struct unique *u, uint32_t set)
 {
     const uint32_t written = (uint32_t)__builtin_popcount(set);
@@ -115,7 +116,7 @@ static uint32_t rest_of(struct unique *u, uint32_t set)
     rule = grammar_rule(b, "further items");
     u->rest[set] = rule + 1;
     for (uint32_t i = 0; i < u->n && written < u->max;
-         i++) /* these rules first: pieces are whole */
+         i++) /* rules first: a piece is contiguous */
         if (!(set >> i & 1) && written + 1 < u->max)
             rest_of(u, set | 1u << i);
     if (any)

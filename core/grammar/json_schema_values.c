@@ -1,5 +1,10 @@
 /* core/grammar/json_schema_values.c - enum and const: the values that the rest of the schema
- * allows, as they stand. */
+ * allows.
+ *
+ * Each listed value is checked against the other keywords while the grammar is compiled, and those
+ * that pass are written as a trie of their texts (grammar_choice). Keywords that cannot be checked
+ * that way are refused. Numbers keep the spelling of the schema and are compared exactly.
+ */
 #include "core/grammar/json_schema_impl.h"
 
 #include "core/base/err.h"
@@ -10,7 +15,7 @@
 
 #include <string.h>
 
-/* What a value is checked against, beside its type. */
+/* The keywords that a value is checked against, beside its type. */
 static const char *const checked[] = {"minLength",        "maxLength", "pattern",
                                       "minimum",          "maximum",   "exclusiveMinimum",
                                       "exclusiveMaximum", "format",    NULL};
@@ -38,7 +43,7 @@ char *schema_value_text(struct schema *s, const cJSON *v)
     return text;
 }
 
-/* ---- what else the schema says ---- */
+/* ---- the other keywords ---- */
 
 static bool is_checked(const char *keyword)
 {
@@ -48,7 +53,7 @@ static bool is_checked(const char *keyword)
     return false;
 }
 
-/* Other keywords cannot be checked against values. */
+/* Refuses keywords that cannot be checked against values. */
 static void check_keywords(struct schema *s, const struct schema_node *at)
 {
     const cJSON *it;
@@ -57,7 +62,7 @@ static void check_keywords(struct schema *s, const struct schema_node *at)
     {
         if (schema_is_annotation(it->string) || strcmp(it->string, "enum") == 0 ||
             strcmp(it->string, "const") == 0 || strcmp(it->string, "type") == 0 ||
-            schema_is_refused(it->string)) /* and was found to assert nothing */
+            schema_is_refused(it->string)) /* schema_write() found that it asserts nothing */
             continue;
         if (!is_checked(it->string))
             schema_refuse(s, at, "'%.40s' beside enum or const is not supported", it->string);
@@ -80,7 +85,7 @@ static bool number_fits(const cJSON *schema, const cJSON *v)
            is_within(schema, "exclusiveMaximum", v, -1, false);
 }
 
-/* The format of a value that is listed is the schema's business. */
+/* Does a string fit lengths and pattern? The format of a listed value is not checked. */
 static bool string_fits(struct schema *s, const struct schema_node *at, const char *text)
 {
     const cJSON *pattern = schema_get(at->schema, "pattern");
@@ -138,7 +143,7 @@ bool schema_next_value(struct schema *s, const struct schema_node *at, const cJS
     return false;
 }
 
-/* The value's text; a word may be spelled in another way than JSON's. */
+/* Returns the value's text, with the words of JSON or Python; NULL with an error. */
 static char *written_value(struct schema *s, const cJSON *v)
 {
     const char *word = cJSON_IsNull(v)    ? "null"

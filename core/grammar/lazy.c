@@ -1,4 +1,10 @@
-/* core/grammar/lazy.c - see lazy.h. */
+/* core/grammar/lazy.c - the text before a trigger, as the complement of an expression.
+ *
+ * The texts that contain a trigger are an expression, "trigger, then anything"; the text before a
+ * trigger is its complement, which grammars cannot express. The rules of the complement's automaton
+ * are marked `is_free` by their numbers: all that expr_piece() makes between two counts of rules.
+ * constraint_is_waiting() tells by them that no trigger has come yet.
+ */
 #include "core/grammar/lazy.h"
 
 #include "core/base/err.h"
@@ -6,7 +12,8 @@
 #include "core/grammar/expr.h"
 #include "core/grammar/regex.h"
 
-/* Texts that end with the trigger, or, where it is a pattern that looks ahead, behind that. */
+/* The texts that complete the trigger; a pattern that looks ahead is completed behind what it looks
+ * for. The caller appends any text. */
 static uint32_t completed(struct expr_set *e, struct grammar_builder *b,
                           const struct grammar_trigger *t)
 {

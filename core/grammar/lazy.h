@@ -1,14 +1,14 @@
 /* core/grammar/lazy.h - grammars that hold from a trigger on ("lazy" in llama.cpp).
  *
- * A lazy grammar is the texts in which no trigger has been completed, each of them alone or
+ * A lazy grammar allows the texts in which no trigger has been completed, each of them alone or
  * followed by a text of another grammar, G. G reads the trigger, too: where a text completes a
  * trigger, G must have begun inside it or before. So a trigger that G cannot read is never
- * completed, and a token that ends a trigger and goes on behind it is allowed only where G goes on
- * as well.
+ * completed, and a token that ends a trigger and has more bytes behind it is allowed only where G
+ * allows those bytes as well.
  *
  * A pattern has been completed when it matches anything before the end of the text so far; a whole
- * pattern when all of the text so far matches. What a pattern looks ahead for must be there, too.
- * llama.cpp begins G at the pattern's first group; here G begins wherever the rest fits. As in
+ * pattern when all of the text so far matches. Text that a pattern looks ahead for must be there,
+ * too. llama.cpp begins G at the pattern's first group; here G begins wherever the rest fits. As in
  * every grammar the text is well-formed UTF-8.
  *
  * Source: llama.cpp, tools/server/README.md ("grammar_lazy"), common.h (common_grammar_trigger).
@@ -25,7 +25,7 @@
 enum grammar_trigger_kind {
     TRIGGER_WORD = 0,      /* the text itself */
     TRIGGER_PATTERN,       /* a regular expression (regex.h), anywhere */
-    TRIGGER_WHOLE_PATTERN, /* for all of the text so far */
+    TRIGGER_WHOLE_PATTERN, /* must match all of the text so far */
 };
 
 struct grammar_trigger {
@@ -34,9 +34,9 @@ struct grammar_trigger {
     size_t n;
 };
 
-/* Texts without a trigger, of which there is at least one; its rules become the
- * grammar's free ones (struct grammar_rule). Where each text has one, the empty one too, it is
- * ERR_INVAL. */
+/* The texts that complete none of the n >= 1 triggers. The piece's rules become the free rules of
+ * the grammar (struct grammar_rule). ERR_INVAL if a trigger matches the empty text: then no text is
+ * without one. */
 struct grammar_piece grammar_untriggered(struct grammar_builder *b,
                                          const struct grammar_trigger *triggers, size_t n);
 

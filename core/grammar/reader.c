@@ -1,4 +1,9 @@
-/* core/grammar/reader.c - see reader.h. */
+/* core/grammar/reader.c - a cursor over the text of a notation.
+ *
+ * Lines are not counted while a parser reads: reader_fail() counts the line ends before `at` when
+ * it writes the error. Characters are decoded by libunistring, which refuses malformed UTF-8 and
+ * surrogates, so a grammar can only spell well-formed text.
+ */
 #include "core/grammar/reader.h"
 
 #include "core/base/err.h"

@@ -1,7 +1,8 @@
 /* core/grammar/reader.h - the text of a grammar or a regular expression, read from left to right.
  *
- * What the parsers of both notations share. `at` never goes beyond the end, where reader_peek() is
- * NUL. Parsers go on after an error until they next ask reader_has_failed(): the first one counts.
+ * The parsers of both notations share this reader. `at` never goes beyond the end, where
+ * reader_peek() is NUL. Parsers continue after an error until they next ask reader_has_failed();
+ * the first error counts.
  *
  * Thread: one owner.
  * Memory: none; text and builder are borrowed.
@@ -21,28 +22,29 @@ struct reader {
     struct grammar_builder *b;
     const char *text;
     size_t n, at;
-    bool has_lines;           /* in sentences */
-    uint32_t nesting;         /* parentheses that are open */
+    bool has_lines;           /* errors name the line, not the byte */
+    uint32_t nesting;         /* open parentheses */
     struct rule_names *names; /* gbnf.c: the rules by name */
     unsigned flags;           /* regex.c: enum regex_flags */
 };
 
-/* Record the error; false. */
+/* Records an error at this place; returns false. */
 bool reader_fail(struct reader *r, int code, const char *what);
 bool reader_has_failed(const struct reader *r);
 
 char reader_peek(const struct reader *r);
-/* Past one byte, if there is one. */
+/* Passes one byte, unless the text has ended. */
 void reader_pass(struct reader *r);
-/* Past `what`, if it stands here. */
+/* Passes `what` if it is next; returns whether it was. */
 bool reader_take(struct reader *r, const char *what);
 
-/* The character here, or 0 and an error: `what`. */
+/* Reads a character; returns 0 with the error `what` at the end or if it is not UTF-8. */
 uint32_t reader_char(struct reader *r, const char *what);
-/* The character whose code point stands here as n digits; halves of surrogate pairs and numbers
- * that are too high are the error `code` with `what`. */
+/* Reads a code point written as n hexadecimal digits; halves of surrogate pairs and numbers that
+ * are too high are the error `code` with `what`. */
 uint32_t reader_hex(struct reader *r, uint32_t n, int code, const char *what);
-/* A number in decimal, at most GRAMMAR_MAX_REPEAT; false: none, or too large, which is an error. */
+/* Reads a decimal number of at most GRAMMAR_MAX_REPEAT. False: there is none, or it is too large,
+ * which is an error. */
 bool reader_count(struct reader *r, uint32_t *n);
 
 #endif

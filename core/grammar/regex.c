@@ -1,4 +1,10 @@
-/* core/grammar/regex.c - regular expressions as pieces of a grammar: see regex.h. */
+/* core/grammar/regex.c - writes the tree of a regular expression as pieces.
+ *
+ * A tree without look-around, \b and inner anchors maps node by node onto pieces. Any other tree
+ * becomes an expression (regex_expr.c) and then an automaton, which costs far more steps, so only
+ * trees that need it take this path. With REGEX_SEARCH an alternative outside parentheses gets any
+ * text where it has no anchor. With REGEX_JSON each character is written as its JSON spelling.
+ */
 #include "core/grammar/regex.h"
 
 #include "core/base/err.h"
@@ -23,7 +29,7 @@ static struct grammar_piece escape_piece(struct grammar_builder *b, uint32_t c)
     return grammar_text(b, text);
 }
 
-/* Characters as they are, and those that JSON wants escaped. */
+/* Writes a character of the class as it is, or escaped where JSON requires it. */
 struct grammar_piece grammar_json_char(struct grammar_builder *b, struct char_class *c)
 {
     struct grammar_piece p = {0}, q;
@@ -78,7 +84,7 @@ static struct grammar_piece class_piece(const struct regex *re, const struct reg
 
 static struct grammar_piece write(const struct regex *re, const struct regex_node *n);
 
-/* Any text at all. */
+/* Writes any text, of any length. */
 static struct grammar_piece anything(const struct regex *re)
 {
     struct grammar_builder *b = re->r.b;
@@ -91,7 +97,7 @@ static struct grammar_piece anything(const struct regex *re)
     return grammar_repeat(b, p, 0, GRAMMAR_NO_LIMIT);
 }
 
-/* is_top: in no parentheses, where without anchors anything may stand before and behind. */
+/* is_top: the sequence is not in parentheses; a search allows any text where it has no anchor. */
 static struct grammar_piece sequence(const struct regex *re, const struct regex_node *n,
                                      bool is_top)
 {
@@ -146,7 +152,7 @@ static struct grammar_piece write(const struct regex *re, const struct regex_nod
     case REGEX_WORD_EDGE:
         break;
     }
-    return grammar_empty(re->r.b); /* an expression is made of these */
+    return grammar_empty(re->r.b); /* not reached: these trees become expressions */
 }
 
 static struct grammar_piece by_expression(struct regex *re)

@@ -1,4 +1,11 @@
-/* core/grammar/regex_class.c - classes of characters that have names: \d, \s, \w, \p{...}. */
+/* core/grammar/regex_class.c - classes of characters that have names: \d, \s, \w, \p{...}.
+ *
+ * ECMAScript and Python disagree about some characters. So each letter has two sets: the characters
+ * that surely belong to the class, and those that may belong to it in one of the languages. A class
+ * is made of the sure ones, a negated one leaves out all that may belong: a text that is made
+ * matches in both languages. \p asks libunistring about every code point; regex_add_property()
+ * charges the budget for that.
+ */
 #include "core/grammar/regex_impl.h"
 
 #include "core/base/err.h"
@@ -12,7 +19,7 @@ struct letter_class {
     struct char_range at[12];
 };
 
-/* Blanks of either language; what Python alone calls so is among them. */
+/* Characters that ECMAScript or Python takes for blanks. */
 #define BLANKS                                                                                     \
     {0x09, 0x0D}, {0x1C, 0x20}, {0x85, 0x85}, {0xA0, 0xA0}, {0x1680, 0x1680}, {0x180E, 0x180E},    \
         {0x2000, 0x200A}, {0x2028, 0x2029}, {0x202F, 0x202F}, {0x205F, 0x205F}, {0x3000, 0x3000},  \
@@ -20,13 +27,13 @@ struct letter_class {
         0xFEFF, 0xFEFF                                                                             \
     }
 
-/* What surely belongs to the class. */
+/* Characters that surely belong to the class. */
 static const struct letter_class sure[] = {
     {'d', 1, {{'0', '9'}}},
     {'w', 4, {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}}},
     {'s', 2, {{0x09, 0x0D}, {0x20, 0x20}}},
 };
-/* What may belong to it. */
+/* Characters that may belong to the class. */
 static const struct letter_class perhaps[] = {
     {'d', 2, {{'0', '9'}, {0x80, CHAR_LAST}}},
     {'w', 5, {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}, {0x80, CHAR_LAST}}},
@@ -72,14 +79,14 @@ void regex_dot(struct char_class *c)
 
 /* ---- Unicode ---- */
 
-struct property { /* one of the three */
+struct property { /* `kind` says which of the three is set */
     uc_general_category_t category;
     const uc_script_t *script;
     uc_property_t property;
     enum { NO_PROPERTY, BY_CATEGORY, BY_SCRIPT, BY_PROPERTY } kind;
 };
 
-/* Is there such a category? Their numbers are bits. */
+/* Finds a category by its name; libunistring's categories are bit masks, 0 for none. */
 static bool named_category(struct property *p, const char *name)
 {
     p->category = uc_general_category_byname(name);
@@ -124,7 +131,8 @@ static bool has_property(const struct property *p, uint32_t c)
     return uc_is_property(c, p->property);
 }
 
-/* A newer Unicode may give a character that has no meaning here any property. */
+/* Adds the characters with the property; `wide` adds unassigned ones, to which a newer Unicode may
+ * give it. */
 static void add_regex_property(struct char_class *c, const struct property *p, bool wide)
 {
     uint32_t from = UINT32_MAX;

@@ -1,9 +1,9 @@
-/* core/grammar/regex_expr.c - regular expressions with look-around as expressions: see expr.h.
+/* core/grammar/regex_expr.c - regular expressions with look-around as expressions (expr.h).
  *
- * A tree is gone through from behind, each part with what follows it: what looks ahead is then an
- * "and" with what follows. What looks behind asks for the character before, so what follows is one
- * expression for each context: the beginning of the text, and each cell of characters that \b and
- * look-behinds tell apart.
+ * The tree is built from its end to its beginning: each part is given the expression of what
+ * follows it, so a look-ahead is an "and" with what follows. A look-behind asks for the character
+ * before it, so what follows is one expression for each context: the beginning of the text, and
+ * each cell of characters that \b and look-behinds tell apart.
  */
 #include "core/grammar/regex_impl.h"
 
@@ -12,21 +12,21 @@
 
 #include <string.h>
 
-#define MAX_TEXT 4096 /* bytes of an expression: each is a call within calls */
+#define MAX_TEXT 4096 /* bytes of an expression: recursion may be as deep */
 #define MAX_TOLD 4    /* classes that contexts tell apart */
 #define MAX_CONTEXTS (1 + (1 << MAX_TOLD))
-#define MAX_UNFOLDED 64 /* counted repetitions with look-around within or behind */
+#define MAX_UNFOLDED 64 /* counted iterations with look-around in or behind them */
 #define BEGINNING 0
 
 struct contexts {
-    uint32_t at[MAX_CONTEXTS]; /* expressions, by what stands before */
+    uint32_t at[MAX_CONTEXTS]; /* an expression for each context */
 };
 
 struct build {
     const struct regex *re;
     struct expr_set *e;
-    struct char_class *told[MAX_TOLD]; /* the first two are a word's and foreign ones */
-    uint32_t n_told, n;                /* contexts */
+    struct char_class *told[MAX_TOLD]; /* with \b: word and non-ASCII characters first */
+    uint32_t n_told, n;                /* number of classes and of contexts */
     uint32_t any_in[MAX_CONTEXTS];     /* a character of the context's cell */
 };
 
@@ -72,9 +72,10 @@ static struct contexts either(const struct build *x, const struct contexts *a,
     return out;
 }
 
-/* ---- what is told apart ---- */
+/* ---- contexts ---- */
 
-/* The class of a look-behind: characters, and whether the beginning is among them. */
+/* Collects the characters of a look-behind, and whether it accepts the beginning; false: it is not
+ * one character. */
 static bool behind_class(const struct regex *re, const struct regex_node *n, struct char_class *c,
                          bool *has_beginning)
 {
@@ -108,7 +109,7 @@ static bool is_same_node(const struct char_class *a, const struct char_class *b)
     return a->n == b->n && memcmp(a->at, b->at, a->n * sizeof(a->at[0])) == 0;
 }
 
-/* The number of the class among those that are told apart. */
+/* Returns the class's number among those that contexts tell apart; adds a new one. */
 static uint32_t tell_class(struct build *x, const struct char_class *c)
 {
     uint32_t i = 0;
@@ -146,7 +147,8 @@ static uint32_t told_behind(struct build *x, const struct regex_node *n, bool *h
     return tell_class(x, &c);
 }
 
-/* Characters that are part of a word in one language and not in the other. */
+/* Tells apart word characters and non-ASCII ones, which may be part of a word in one language
+ * only. */
 static void tell_words(struct build *x)
 {
     struct char_class c;
@@ -179,12 +181,12 @@ static bool is_in(uint32_t context, uint32_t i)
     return context > 0 && (context - 1) >> i & 1;
 }
 
-/* Characters of the class whose context that is. */
+/* Narrows the class to the characters that lead to this context. */
 static void narrow(const struct build *x, uint32_t context, struct char_class *c)
 {
     struct char_class not_these;
 
-    for (uint32_t i = 0; i < x->n_told; i++) { /* the others are taken away */
+    for (uint32_t i = 0; i < x->n_told; i++) { /* removes the characters outside the cell */
         char_class_clear(&not_these);
         char_class_merge(&not_these, x->told[i]);
         if (is_in(context, i))
@@ -213,13 +215,13 @@ static void find_cells(struct build *x)
 
 static struct contexts build_expr(struct build *x, const struct regex_node *n, struct contexts k);
 
-/* A character, and what follows it in the context that it makes. */
+/* Builds a character, and behind it what follows in the context that it makes. */
 static struct contexts build_class(struct build *x, const struct regex_node *n, struct contexts k)
 {
     uint32_t out = EXPR_NONE;
     struct char_class c;
 
-    k.at[BEGINNING] = k.at[1]; /* does not come after a character */
+    k.at[BEGINNING] = k.at[1]; /* behind a character it is never the beginning */
     if (is_everywhere(x, &k)) {
         char_class_clear(&c);
         regex_class_of(x->re, n, &c);
@@ -261,7 +263,8 @@ static bool may_be_empty(const struct regex *re, const struct regex_node *n)
     return n->kind == REGEX_CHOICE ? any : all;
 }
 
-/* Any number of times, with assertions inside: what follows one is the same again. */
+/* Builds an endless repetition with assertions inside. An iteration is followed by the repetition
+ * itself, so that is a placeholder (expr_later). */
 static struct contexts build_endless(struct build *x, const struct regex_node *inside,
                                      struct contexts k)
 {
@@ -279,7 +282,8 @@ static struct contexts build_endless(struct build *x, const struct regex_node *i
     return again;
 }
 
-/* Any number of times, where only what follows asks for the context. */
+/* Builds an endless repetition without assertions inside: only what follows depends on the
+ * context. */
 static struct contexts build_plain_endless(struct build *x, uint32_t inside, struct contexts k)
 {
     const uint32_t some = expr_repeat(x->e, inside, 1, GRAMMAR_NO_LIMIT);
@@ -295,7 +299,7 @@ static struct contexts build_plain_endless(struct build *x, uint32_t inside, str
     return k;
 }
 
-/* The first `min` of them must be there. */
+/* Builds n iterations in a row; the first `min` of them must be there. */
 static struct contexts unfold(struct build *x, const struct regex_node *inside, uint32_t min,
                               uint32_t n, struct contexts last, const struct contexts *k)
 {
@@ -354,8 +358,8 @@ static struct contexts build_behind(struct build *x, const struct regex_node *n,
     return k;
 }
 
-/* The edge of a word. Beside characters that only one language counts to words there is neither
- * an edge nor none. */
+/* Builds \b, or \B with wants_none. Neither matches beside a character that only one language
+ * counts as part of a word. */
 static struct contexts build_edge(struct build *x, bool wants_none, struct contexts k)
 {
     struct expr_set *e = x->e;
@@ -420,7 +424,7 @@ static struct contexts build_expr(struct build *x, const struct regex_node *n, s
     return k;
 }
 
-/* Wherever it begins. */
+/* The texts in which a match begins anywhere. */
 static uint32_t anywhere(struct build *x, const struct contexts *k)
 {
     uint32_t out = k->at[BEGINNING];

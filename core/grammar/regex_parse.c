@@ -1,5 +1,10 @@
-/* core/grammar/regex_parse.c - regular expressions into trees: see regex_impl.h. A parser by
- * descent. */
+/* core/grammar/regex_parse.c - reads a regular expression into a tree by recursive descent.
+ *
+ * Nodes and the ranges of classes are two arrays that double, so nodes refer to each other by
+ * index. The parser also decides how the tree is compiled: look-around, \b, and anchors that are
+ * not at the ends of an alternative outside parentheses set needs_expr. A plain group leaves no
+ * node of its own. REGEX_MAX_NESTING bounds the recursion.
+ */
 #include "core/grammar/regex_impl.h"
 
 #include "core/base/err.h"
@@ -14,7 +19,7 @@ static bool has_failed(const struct regex *re)
     return reader_has_failed(&re->r);
 }
 
-/* Room for n more in an array that doubles. */
+/* Doubles the array until it has room for `more` elements behind the first n. */
 static bool grow_nodes(struct regex *re, void **array, uint32_t n, uint32_t more, uint32_t *cap,
                        size_t bytes)
 {
@@ -35,7 +40,7 @@ static bool grow_nodes(struct regex *re, void **array, uint32_t n, uint32_t more
     return true;
 }
 
-/* The number of a new node, or REGEX_NOTHING after an error. */
+/* Makes a node; returns its number, or REGEX_NOTHING after an error. */
 static uint32_t make_regex_node(struct regex *re, enum regex_kind kind, uint32_t first,
                                 uint32_t min, uint32_t max)
 {
@@ -92,7 +97,7 @@ static uint32_t read_regex_hex(struct reader *r, uint32_t n_digits)
     return reader_hex(r, n_digits, ERR_UNSUPPORTED, "halves of characters are not supported");
 }
 
-/* \u{...} */
+/* Reads the digits and the end of \u{...}. */
 static uint32_t read_braced(struct reader *r)
 {
     size_t n = 0;
@@ -133,7 +138,8 @@ static uint32_t read_char(struct reader *r)
 
 /* ---- classes ---- */
 
-/* The class of \d, \p{..} and the like; false: no such thing stands here, behind a backslash. */
+/* Reads, behind a backslash, the name of \d, \p{..} and the like and adds its class; false: there
+ * is none. */
 static bool read_named(struct reader *r, struct char_class *c, bool wide)
 {
     const char letter = reader_peek(r);
@@ -149,7 +155,7 @@ static bool read_named(struct reader *r, struct char_class *c, bool wide)
     return true;
 }
 
-/* A member of a class; false when it was a class of its own, which has been added. */
+/* Reads a member of a class; false: it was a named class, which has been added. */
 static bool read_member(struct reader *r, struct char_class *c, bool negated, uint32_t *out)
 {
     if (!reader_take(r, "\\")) {
@@ -201,11 +207,12 @@ static uint32_t class(struct regex *re)
     return make_class(re, &c);
 }
 
-/* ---- what is repeated ---- */
+/* ---- atoms ---- */
 
 static uint32_t alternatives(struct regex *re);
 
-/* What kind of group it is: past its (?... ; -1: a plain one. */
+/* Passes the (?... of a group; returns its look-around (enum regex_look), or -1 for a plain
+ * group. */
 static int read_group_kind(struct regex *re)
 {
     struct reader *r = &re->r;
@@ -358,7 +365,8 @@ static bool at_end(const struct reader *r)
     return r->at >= r->n || reader_peek(r) == '|' || reader_peek(r) == ')';
 }
 
-/* Pieces have anchors at the two ends of an alternative that is in no parentheses. */
+/* Sets needs_expr for anchors that pieces cannot express: all but those at the two ends of an
+ * alternative outside parentheses. */
 static void check_anchors(struct regex *re, uint32_t first)
 {
     bool begins = re->r.nesting == 0, ended = false;

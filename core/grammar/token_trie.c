@@ -1,4 +1,9 @@
-/* core/grammar/token_trie.c - see token_trie.h. */
+/* core/grammar/token_trie.c - builds the trie from sorted texts.
+ *
+ * In sorted order a text adds only the bytes that it does not share with the one before, so nodes
+ * come out in depth-first order, and their number is known before they are allocated. The trie of a
+ * vocabulary is made once per model; constraint_probe.c makes small ones of the rests of tokens.
+ */
 #include "core/grammar/token_trie.h"
 
 #include "core/base/err.h"
@@ -31,7 +36,7 @@ static uint32_t common(const struct trie_text *a, const struct trie_text *b)
     return n;
 }
 
-/* The name of a control token, as a grammar has it. */
+/* Is the text a control token's name between two marks? */
 static bool is_name(const struct trie_text *t)
 {
     return t->n > 2 && (uint8_t)t->bytes[0] == TOKEN_TRIE_MARK &&
@@ -46,7 +51,7 @@ static bool is_usable(const struct trie_text *t)
     return memchr(t->bytes, TOKEN_TRIE_MARK, t->n) == NULL || is_name(t);
 }
 
-/* Sorted texts: each adds the nodes that it does not share with the one before. */
+/* Adds the nodes that the text does not share with the one before it in sorted order. */
 static void add_trie_text(struct token_trie *t, const struct trie_text *text, uint32_t shared,
                           uint32_t *path)
 {
@@ -58,7 +63,7 @@ static void add_trie_text(struct token_trie *t, const struct trie_text *text, ui
     t->ids[t->n_ids++] = text->id;
     t->text[text->id] = text->bytes + is_name(text);
     t->len[text->id] = (uint8_t)(text->n - 2 * is_name(text));
-    if (is_name(text)) /* no single byte spells a part of it */
+    if (is_name(text)) /* no token is the mark alone, but grammars may use it */
         t->has_byte[TOKEN_TRIE_MARK >> 6] |= (uint64_t)1 << (TOKEN_TRIE_MARK & 63);
     t->nodes[path[text->n - 1]].n++;
     for (uint32_t k = 0; k < text->n; k++)
@@ -156,7 +161,7 @@ static bool is_end(const struct tokenizer *t, int32_t id)
     return false;
 }
 
-/* The token's name for grammars, of so many bytes with what stands around it; 0: it has none. */
+/* Bytes of the token's name with its two marks; 0: grammars have no name for it. */
 static size_t name_bytes(const struct tokenizer *t, int32_t id)
 {
     size_t n;
@@ -168,8 +173,8 @@ static size_t name_bytes(const struct tokenizer *t, int32_t id)
     return n + 2;
 }
 
-/* The names of control tokens, one after the other in `names`, are texts from texts[n] on. How many
- * texts there are. */
+/* Writes the names of control tokens one after the other to `names`, and adds them as texts from
+ * texts[n] on. Returns how many texts there are. */
 static size_t add_names(const struct tokenizer *t, char *names, struct trie_text *texts, size_t n)
 {
     size_t len;
@@ -199,7 +204,7 @@ static int make_trie(struct token_trie **out, const struct tokenizer *t, char *n
         texts[n].bytes = tokenizer_piece(t, id, &len);
         texts[n].n = len <= TOKEN_TRIE_MAX_BYTES ? (uint32_t)len : 0;
         if (!texts[n].is_mark && len > 0 && memchr(texts[n].bytes, TOKEN_TRIE_MARK, len) != NULL)
-            texts[n].n = 0; /* no text of a grammar has it */
+            texts[n].n = 0; /* a grammar's texts never have this byte */
         texts[n++].id = id;
     }
     n = add_names(t, names, texts, n);

@@ -39,7 +39,7 @@ struct bench_stream {
 };
 
 struct bench {
-    struct cpus cpus; /* of the process, before its threads were pinned */
+    struct cpus cpus; /* CPUs of the process, before its threads were pinned */
     struct instance e;
     struct batch *batch;
     struct bench_stream *streams; /* [BENCH_MAX_STREAMS + 1]: the last one for a prompt */

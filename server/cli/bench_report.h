@@ -28,10 +28,10 @@ struct bench_result {
     uint32_t depth;     /* tokens that each stream has when timing begins */
     uint32_t n_samples; /* that were timed */
     double median_s, least_s, most_s;
-    double ops;         /* of the matrix products; a multiplication and an addition count as two */
+    double ops;         /* operations of matrix products; a multiply-add counts as two */
     double limit_s;     /* the least time for them at the machine's peaks */
     double read_bytes;  /* weights once, and the keys and values that are attended to */
-    double part_s[RUNNER_N_PART]; /* of all samples */
+    double part_s[RUNNER_N_PART]; /* sums over all samples */
     double cost;        /* BENCH_ROWS: of a step, relative to one with the first number of rows */
 };
 

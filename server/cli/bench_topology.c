@@ -100,7 +100,7 @@ struct constants {
     uint32_t n_all;
     double barrier_s;  /* with two threads */
     double n_barriers; /* in a step */
-    double step_s;     /* of one stream */
+    double step_s;     /* duration of a step of one stream */
 };
 
 static void pass_barriers(void *ud, struct thread_pool_worker *w)

@@ -22,7 +22,8 @@
 bool command_take_value(int *argc, char **argv, const char *name, const char **value);
 /* Take `--name` out; returns whether it was there. */
 bool command_take_switch(int *argc, char **argv, const char *name);
-/* The same for numbers in a range; false, with a message, for anything else. */
+/* Take `--name value` out, where the value is a number in a range; false, with a message, for any
+ * other value. */
 bool command_take_int(int *argc, char **argv, const char *name, int64_t min, int64_t max,
                       int64_t *value);
 bool command_take_float(int *argc, char **argv, const char *name, double min, double max,

@@ -24,8 +24,8 @@ struct memory_estimate {
     uint64_t swap;                                  /* bytes, when sequences are swapped out */
     uint64_t adapters;                              /* bytes at most; 0: there are none */
     uint64_t weights, tables, cache, states, rows, process; /* bytes; states: of recurrent layers */
-    uint64_t events, store; /* of KV events and of the block store, if they are on */
-    uint64_t history;  /* of earlier answers, for drafts */
+    uint64_t events, store; /* bytes of KV events and of the block store, if they are on */
+    uint64_t history;  /* bytes of earlier answers, for drafts */
     uint64_t draft;    /* all memory of a draft model */
     uint64_t state;    /* bytes of one recurrent state; 0: the model has none */
     uint64_t token;    /* bytes of a token in the cache, in all layers */
@@ -38,7 +38,7 @@ struct memory_estimate {
 int memory_estimate_make(struct memory_estimate *out, struct instance *engine, struct config *own,
                          const struct instance_company *company, char *err, size_t err_len);
 
-/* The same for a loaded model; `draft` is its draft model, which may be empty. */
+/* Makes the estimate of a loaded model; `draft` is its draft model, which may be empty. */
 struct memory_estimate memory_estimate_of(const struct instance *engine,
                                           const struct instance *draft, const struct config *own);
 

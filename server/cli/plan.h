@@ -13,7 +13,7 @@
 struct config;
 
 struct plan_total {
-    uint64_t bytes;      /* of a server with these settings, when its caches and a step are full */
+    uint64_t bytes;      /* memory of such a server, when its caches and a step are full */
     uint64_t more_bytes; /* at most, in addition: swap_ram, adapter_memory, request_memory */
     uint32_t n_models;   /* that could be planned: with an error, the index of the model that
                           * failed */

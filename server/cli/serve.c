@@ -47,7 +47,7 @@
 #define KV_EVENT_THREADS 3
 
 struct service {
-    struct config config;  /* of the server */
+    struct config config;  /* the server's settings */
     struct serve_models models;
     struct serve_reload *reload;
     struct server *server;

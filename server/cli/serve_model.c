@@ -50,7 +50,7 @@
 /* Limits of the cache of compiled constraints: one may need a megabyte with a large vocabulary. */
 #define CONSTRAINT_CACHE_ENTRIES 256
 #define CONSTRAINT_CACHE_BYTES ((size_t)128 << 20)
-#define MAX_ORIGIN ((size_t)1 << 20) /* of the text for receipts */
+#define MAX_ORIGIN ((size_t)1 << 20) /* most bytes of the text for receipts */
 
 /* ---- before it is loaded ---- */
 

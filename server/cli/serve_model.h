@@ -46,7 +46,7 @@ struct served { /* zero is empty */
     struct block_store *store; /* NULL: there is none for this model */
     struct instance_progress progress;
     struct buf receipt_origin; /* empty without receipts */
-    uint64_t load_us, bytes; /* of its load: the time, and the estimated memory */
+    uint64_t load_us, bytes; /* duration of its load, and the estimated memory */
     char id[sizeof(((struct instance *)0)->id)];
     bool is_gone;  /* removed from the settings */
     bool has_next; /* new settings for the time when it is not loaded: */
@@ -57,10 +57,10 @@ struct served_company { /* shared by the models; borrowed */
     struct thread_pool *pool;
     const struct numa *numa;
     struct engine_arbiter *arbiter; /* NULL: there is only one model */
-    uint32_t index;      /* of the model */
-    void (*wake)(void *ud); /* of its queue: called by the engine's thread */
+    uint32_t index;      /* the model's index */
+    void (*wake)(void *ud); /* wakes its queue; called by the engine's thread */
     void *wake_ud;
-    const struct store_place *place; /* of the block store */
+    const struct store_place *place; /* place of the block store */
     bool is_beside; /* others are served meanwhile, and their steps come first */
 };
 

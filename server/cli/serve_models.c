@@ -152,7 +152,7 @@ void serve_models_release(struct serve_models *s)
 /* Memory of the process for a token of a vocabulary, as measured with the largest ones. */
 #define TOKEN_BYTES 200
 
-/* The same sum as `quire plan` prints. */
+/* Returns the sum of memory that `quire plan` prints. */
 static uint64_t most_bytes(const struct memory_estimate *e, const struct instance *engine)
 {
     return memory_estimate_sum(e) + e->swap + e->adapters +

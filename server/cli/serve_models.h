@@ -28,10 +28,10 @@ struct serve_models { /* zero is empty */
     struct served *all; /* [n], with room for MODELS_MAX: later ones are appended */
     uint32_t n;
     struct thread_pool *pool;
-    struct numa numa; /* where its memory is */
+    struct numa numa; /* NUMA plan of the pool's and the models' memory */
     struct engine_arbiter *arbiter; /* NULL: one model */
     struct server *server;
-    struct store_place place; /* of the block store */
+    struct store_place place; /* place of the block store */
     _Atomic uint64_t memory_limit; /* for all; 0: none; the I/O thread writes it */
     uint64_t process_bytes;   /* memory of the process without a model */
 };

@@ -23,7 +23,7 @@ struct serve_reload_options { /* borrowed */
     struct serve_models *models;
     struct config *config; /* in force, of the server */
     int argc;
-    char *const *argv; /* of the command line */
+    char *const *argv; /* arguments of the command line */
 };
 
 /* Create. ERR_NOMEM. */

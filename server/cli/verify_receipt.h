@@ -22,7 +22,7 @@ struct verifier {
     const char *place;  /* like "line 3" */
     uint64_t n_equal, n_different; /* choices; a receipt that cannot be computed counts as one */
     uint64_t n_tokens;  /* computed again */
-    uint64_t next_id;   /* of a request */
+    uint64_t next_id;   /* id of the next request */
 };
 
 /* Check a receipt, or an answer with one, as JSON text. */

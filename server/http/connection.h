@@ -53,7 +53,7 @@ struct connection {
     struct connections *group;
     struct daemon *daemon;
     struct MHD_Connection *mhd; /* NULL: only the socket is left */
-    struct tls_credentials *credentials; /* of its TLS session; NULL = plain */
+    struct tls_credentials *credentials; /* credentials of its TLS session; NULL = plain */
     int fd; /* libmicrohttpd's socket; the connection's own once `mhd` is NULL */
     struct timeout timeout;
     uint64_t n_moved; /* bytes received or sent since the timeout began */

@@ -30,7 +30,7 @@ struct daemons;
 
 struct daemon {
     struct list link;        /* in daemons.all */
-    struct list connections; /* of connection.h */
+    struct list connections; /* struct connection */
     struct daemons *group;
     struct MHD_Daemon *mhd;
     uv_poll_t poll;

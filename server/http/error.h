@@ -16,8 +16,8 @@ struct api_error { /* status 0 = no error */
     const char *code; /* static, or NULL for null */
     char param[64];   /* the field at fault, or "" for null */
     char message[256];
-    uint32_t n_prompt_tokens, n_ctx; /* of a prompt that is too long, as in llama-server; 0: another
-                                      * error, or not known */
+    uint32_t n_prompt_tokens, n_ctx; /* set for a prompt that is too long, as in llama-server; 0:
+                                      * another error, or not known */
     const struct buf *resume; /* JSON of the field `resume` with which another server continues the
                                * request; borrowed; NULL: none */
 };

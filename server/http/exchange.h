@@ -39,7 +39,7 @@ struct http_call {
     enum call_state state;
     bool has_head_sent; /* the answer has begun */
     bool is_local;      /* from the server itself: there is no connection */
-    const void *context; /* what a local call passes beside the request; or NULL */
+    const void *context; /* pointer that a local call passes beside the request, or NULL */
     bool is_head;       /* the answer is sent without its body */
     bool is_owed;       /* counted in n_owed: the request is complete, the answer is not */
     bool is_discarding; /* the rest of the body is thrown away: it was refused */

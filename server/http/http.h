@@ -34,7 +34,7 @@ struct local_calls;
 
 /* Bind and listen. On failure `err` has a sentence. */
 int http_create(struct http **out, const struct http_options *options, char *err, size_t err_len);
-uint16_t http_port(const struct http *h); /* of TCP; 0 = no TCP */
+uint16_t http_port(const struct http *h); /* the TCP port; 0 = no TCP */
 
 /* Join and leave the loop. http_stop() ends every connection, answered or not; the loop must run
  * once more before http_destroy(). */

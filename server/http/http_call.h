@@ -38,8 +38,8 @@ struct http_route {
     unsigned methods; /* enum http_methods; a GET's body is read and dropped */
     void (*handle)(void *ud, struct http_call *call);
     const void *arg; /* http_call_arg() */
-    size_t max_body; /* of a POST's body; 0: the setting max_body. The handler may parse it on the
-                      * loop's thread if this is HTTP_SMALL_BODY at most. */
+    size_t max_body; /* limit of a POST's body; 0: the setting max_body. The handler may parse it on
+                      * the loop's thread if this is HTTP_SMALL_BODY at most. */
     /* Renders its errors; NULL: api_error_render(). */
     void (*render_error)(const struct api_error *e, struct buf *out);
     unsigned flags; /* for admit() */
@@ -54,7 +54,8 @@ struct http_route {
 
 /* Whether the server itself made the call (local_call.h). */
 bool http_call_is_local(const struct http_call *c);
-/* What a local call passes beside its request (local_request.context); NULL for clients' calls. */
+/* Returns the pointer that a local call passes beside its request (local_request.context); NULL for
+ * clients' calls. */
 const void *http_call_context(const struct http_call *c);
 const char *http_call_path(const struct http_call *c); /* decoded, without the query */
 const char *http_call_id(const struct http_call *c);                       /* X-Request-Id */

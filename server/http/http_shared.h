@@ -1,7 +1,7 @@
-/* server/http/http_shared.h - what the parts of the HTTP server share: its options and counts.
+/* server/http/http_shared.h - the options and counts that the parts of the HTTP server share.
  *
  * Thread: the loop's.
- * Memory: none; what the options point to is borrowed.
+ * Memory: none; the options' pointers are borrowed.
  */
 #ifndef SERVER_HTTP_HTTP_SHARED_H
 #define SERVER_HTTP_HTTP_SHARED_H
@@ -48,7 +48,7 @@ struct http_options {
     unsigned unix_mode;    /* its permissions */
     size_t max_body;
     uint64_t max_upload; /* for routes that receive their body in pieces */
-    uint32_t max_connections; /* of all sockets, lowered to what the descriptors allow */
+    uint32_t max_connections; /* for all sockets, lowered to what the descriptors allow */
     uint32_t max_connections_per_address; /* 0 = half of them; loopback and the Unix socket: all */
     uint32_t n_other_fds;   /* that the process may open later */
     uint32_t header_timeout_s; /* for a head, a handshake included */
@@ -79,7 +79,7 @@ struct http_shared {
     struct http_options opt;
     uint32_t n_owed;  /* complete requests whose answers are not complete */
     bool is_draining; /* each answer is its connection's last */
-    uint64_t n_page_bytes; /* of pages that their clients have not read to the end */
+    uint64_t n_page_bytes; /* bytes of pages that their clients have not read to the end */
     uint64_t edge[HTTP_EDGE_COUNT];
     unsigned char random[256]; /* for request ids, from the kernel; [n_random] are unused */
     size_t n_random;

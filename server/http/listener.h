@@ -27,7 +27,7 @@ struct listener {
     struct limits *limits;
     struct tls *tls; /* NULL = plain */
     enum head_origin from;
-    struct socket_file file; /* of a Unix socket */
+    struct socket_file file; /* file of a Unix socket */
     int fd;                    /* -1 = closed */
     int spare_fd;              /* -1 = none at the moment */
     uv_poll_t poll;

@@ -39,7 +39,7 @@ struct local_request {
     const char *tenant; /* the tenant when there are no keys; "" = none */
     const char *id;     /* X-Request-Id */
     const struct buf *body; /* copies */
-    void *owner;      /* of http_call_set_owner(), taken on success; NULL: none */
+    void *owner;      /* owner for http_call_set_owner(), taken on success; NULL: none */
     void (*release_owner)(void *owner);
     const char *owner_name;
     const void *context; /* http_call_context(); NULL: none. It must live until `done`, or until no
@@ -60,7 +60,7 @@ struct local_call {
     /* private */
     struct local_calls *group;
     struct list link, woken;
-    char *texts; /* of the request */
+    char *texts; /* copies of the request's texts */
     struct http_call *call;
 };
 

@@ -58,7 +58,7 @@ struct instance {
     uint32_t threads;
     struct numa numa; /* the placement of memory on nodes: core/base/numa.h */
     /* The next two are set with slot_save_path, kv_store or requests_db only: */
-    uint64_t weights_id; /* of the weights' files, from the samples that weight caches take */
+    uint64_t weights_id; /* id of the weights' files, from the samples that weight caches take */
     uint64_t kv_id[2];   /* weights_id and the settings that keys and values depend on */
     char (*weights)[DIGEST_TEXT]; /* [n_weights] the digest of each file; NULL without receipts */
     uint32_t n_weights;
@@ -71,7 +71,7 @@ struct instance_progress {
     _Atomic uint32_t permille;
 };
 
-struct instance_company {     /* what several engines of a process share */
+struct instance_company {     /* shared by several engines of a process */
     struct thread_pool *pool; /* NULL: the engine makes its own */
     const struct numa *numa;  /* the one that the pool was made with; NULL: the engine plans its
                                * own */

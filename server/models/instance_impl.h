@@ -1,4 +1,4 @@
-/* server/models/instance_impl.h - what the files of an instance share: private to them.
+/* server/models/instance_impl.h - shared by the files of an instance, private to them.
  *
  * instance.c makes the model and its runner and logs their sizes; instance_cache.c makes the cache.
  *

@@ -64,8 +64,8 @@ void model_set_start(struct model_set *s, struct served_model *h, struct http_ca
  * models. */
 bool model_set_check_ready(struct model_set *s, struct served_model *h, struct http_call *call);
 
-/* What an operator asks for. 0; ERR_INVAL with *e: the model is loaded, or unloaded, already, or it
- * must stay. */
+/* Load or unload a model on an operator's request. 0; ERR_INVAL with *e: the model is loaded, or
+ * unloaded, already, or it must stay. */
 int model_set_load(struct model_set *s, struct served_model *h, struct api_error *e);
 int model_set_unload(struct model_set *s, struct served_model *h, struct api_error *e);
 

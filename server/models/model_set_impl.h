@@ -1,7 +1,7 @@
-/* server/models/model_set_impl.h - what the files of model_set.h share.
+/* server/models/model_set_impl.h - shared by the files of model_set.h.
  *
  * model_set.c decides the next step. model_set_jobs.c runs it on a thread of the pool and takes its
- * result. model_set_calls.c takes calls, operators' wishes and changed settings.
+ * result. model_set_calls.c takes calls, operators' requests and changed settings.
  *
  * Thread: the loop's.
  * Memory: as model_set.h says.

@@ -27,8 +27,8 @@ struct model_life {
     bool is_held;             /* new calls wait, so that its requests come to an end */
     bool is_gone;             /* the settings no longer list it; its running calls end */
     bool has_change, comes_back; /* new settings wait for its unload; then it is loaded again */
-    bool is_known, is_looked_at; /* of its files: see struct model_view */
-    uint64_t files, bytes;    /* of its files, from the last look */
+    bool is_known, is_looked_at; /* its files are known, were looked at: see struct model_view */
+    uint64_t files, bytes;    /* number and bytes of its files, from the last look */
     uint64_t looked_us, asked_us, ready_us, begin_us; /* begin: of the load under way */
     uint64_t idle_us;         /* idle time after which it is unloaded; UINT64_MAX: never */
     uint64_t load_us;         /* duration of the last load */

@@ -192,8 +192,8 @@ static size_t find_head(const struct request_scan *s, size_t at)
     return s->n;
 }
 
-/* Where to continue after a payload that does not match its sum: its bytes or its length may be
- * wrong. The next record is at its end only if a head is there. */
+/* Returns where to continue after a payload that does not match its sum: its bytes or its length
+ * may be wrong. The next record is at its end only if a head is there. */
 static size_t behind_damaged(const struct request_scan *s, size_t payload, uint32_t n)
 {
     struct head h;

@@ -42,7 +42,7 @@ struct request_text { /* not terminated */
 
 struct request_begin { /* everything, beside settings and weights, that the answer depends on */
     uint64_t seed;
-    uint64_t origin_id;   /* of the model, its settings, the prompt's ids and the adapter */
+    uint64_t origin_id;   /* id of the model, its settings, the prompt's ids and the adapter */
     int64_t created, now; /* Unix seconds: of the answer, of its template's clock */
     uint32_t priority;    /* enum priority */
     uint32_t n_past;      /* tokens of `resume` in the body */
@@ -78,7 +78,7 @@ enum request_found {
 struct request_scan { /* zero except data and n */
     const char *data;
     size_t n, at;
-    size_t begin; /* where the last result began; it ends at `at` */
+    size_t begin; /* start of the last result, which ends at `at` */
 };
 
 /* Find the next record or damage. */

@@ -42,7 +42,7 @@ struct request_restorer {
     struct request_restorer_options opt;
     struct local_calls *calls;
     struct list waiting, running; /* struct item; `waiting` by arrival */
-    struct hash_index by_id, by_conversation; /* of both lists */
+    struct hash_index by_id, by_conversation; /* indices of both lists */
     uint32_t n_running, n_begun, n_lost;
     bool is_stopping, is_closed;
     uint64_t start_us;

@@ -25,7 +25,7 @@ struct saved_request {
     int32_t *tokens; /* [n_tokens] from index begin.n_past on */
     uint32_t n_tokens, n_room;
     bool has_end;
-    uint32_t finish, n_answer; /* of the end: enum finish, tokens with those of n_past */
+    uint32_t finish, n_answer; /* the end: enum finish, and all tokens with those of n_past */
 };
 
 struct saved_requests {        /* zero is empty */

@@ -35,7 +35,7 @@ struct header {
     uint64_t kv_id[2];
     uint64_t owner, block_bytes;
     uint32_t n_ids, n_blocks;
-    uint64_t sum; /* of the header with 0 here, the ids and the sums */
+    uint64_t sum; /* checksum of the header with 0 here, the ids and the sums */
 };
 
 struct slot_file {

@@ -40,8 +40,8 @@ struct slot_file_owner {
     uint64_t owner; /* 0: no owner */
     uint64_t block_bytes;
     uint32_t n_vocab;
-    uint32_t max_tokens; /* of a text */
-    struct slot_limits limits; /* of the folder; for slot_file_create() */
+    uint32_t max_tokens; /* most tokens of a text */
+    struct slot_limits limits; /* limits of the folder, for slot_file_create() */
 };
 
 /* Whether it is a name without a path: no '/', no '\\', no control characters, neither "." nor

@@ -28,7 +28,7 @@ struct owner {
 struct usage_ledger {
     struct owner *owners;
     struct usage_row *rows; /* by day */
-    struct hash_index by_name; /* of owners, as index + 1 */
+    struct hash_index by_name; /* owners by name, as index + 1 */
     uint32_t n_owners, cap_owners, n_rows, cap_rows;
     void (*changed)(void *ud); /* or NULL */
     void *changed_ud;

@@ -1,4 +1,4 @@
-/* server/storage/usage_ledger.h - what each owner has used on each day, for billing.
+/* server/storage/usage_ledger.h - the use of each owner on each day, for billing.
  *
  * An owner is an API key or, without keys, a tenant, by its name. There is a row for each owner and
  * day (UTC) on which one of its requests has ended. Sums are exact: over all rows they equal those
@@ -29,7 +29,7 @@ struct usage_ledger;
 
 struct usage_amounts {
     uint64_t requests;      /* choices that the engine has ended */
-    uint64_t prompt_tokens; /* of these, including cached ones */
+    uint64_t prompt_tokens; /* tokens of their prompts, including cached ones */
     struct usage engine;
     uint64_t cpu_us;        /* engine.compute_us times the threads that computed */
 };

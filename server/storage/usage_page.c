@@ -81,7 +81,7 @@ struct sums { /* the sums of one period */
     char period[11];
     uint32_t n_owners;
     struct usage_amounts *of; /* [n_owners] */
-    struct usage_amounts all; /* of all periods */
+    struct usage_amounts all; /* sum of all periods */
     bool has_line;            /* a line has been written */
 };
 

@@ -1,5 +1,11 @@
-/* server/api/chat/call_literal.c - see call_value.h: literals of Python, and JSON with other
- * quotes, written as JSON. */
+/* server/api/chat/call_literal.c - converts literals of Python, and JSON with other quotes, to
+ * JSON.
+ *
+ * Recursive descent over a complete value, with JSON_MAX_DEPTH as limit, that writes JSON as it
+ * reads; if the text turns out not to be a literal, the output is cut back to its beginning.
+ * Numbers are copied digit by digit and checked with the JSON parser. One reader serves both
+ * notations: a family only changes which quotes open a string, and allows bare keys.
+ */
 #include "server/api/chat/call_value.h"
 
 #include "core/base/hex.h"
@@ -8,7 +14,7 @@
 #include <unistr.h>
 
 struct literal {
-    const struct family *family; /* its quotes; NULL: Python's */
+    const struct family *family; /* the family whose quotes are used; NULL: Python's */
     const char *text;
     size_t at, n;
     struct buf *out;
@@ -34,7 +40,7 @@ static bool take_char(struct literal *l, char c)
 
 /* ---- strings ---- */
 
-/* The code point of n digits. False: they are not there. */
+/* Reads a code point of n hexadecimal digits. False: there are fewer. */
 static bool read_escape_hex(struct literal *l, size_t n, uint32_t *out)
 {
     *out = 0;
@@ -50,7 +56,7 @@ static bool read_escape_hex(struct literal *l, size_t n, uint32_t *out)
     return true;
 }
 
-/* Two halves of a pair may follow each other, as JSON has them. */
+/* Appends a code point; two halves of a surrogate pair may follow each other, as in JSON. */
 static bool add_code(struct literal *l, uint32_t code)
 {
     uint8_t bytes[4];
@@ -69,7 +75,7 @@ static bool add_code(struct literal *l, uint32_t code)
     return true;
 }
 
-/* What stands behind a backslash. */
+/* Appends the character that an escape stands for; *l is behind the backslash. */
 static bool add_escape(struct literal *l)
 {
     static const char from[] = "abfnrtv\\'\"/", to[] = "\a\b\f\n\r\t\v\\'\"/";
@@ -80,7 +86,7 @@ static bool add_escape(struct literal *l)
     if (c == 'x' || c == 'u' || c == 'U')
         return read_escape_hex(l, c == 'x' ? 2 : c == 'u' ? 4 : 8, &code) && add_code(l, code);
     if (c == '\n')
-        return true; /* the string goes on in the next line */
+        return true; /* the string continues on the next line */
     if (c == '\0' || at == NULL) {
         call_value_add_chars(l->out, "\\", 1);
         l->at--;
@@ -140,7 +146,8 @@ static bool add_string(struct literal *l)
 
 /* ---- words and numbers ---- */
 
-/* Of Python's numbers those that JSON has, too, but for their signs, points and underscores. */
+/* Copies a number of Python that JSON has too, without a plus sign and underscores, and with digits
+ * around its point. */
 static bool add_literal_number(struct literal *l, const char *text, size_t n)
 {
     size_t i = 0, digits;
@@ -201,7 +208,7 @@ static bool add_literal_list(struct literal *l, char close)
         if (!is_first && !take_char(l, ','))
             return false;
         if (!is_first && take_char(l, close))
-            break; /* a comma behind the last */
+            break; /* a comma behind the last item */
         if (!is_first)
             buf_add_str(l->out, ", ");
         if (!add_literal(l))
@@ -212,7 +219,7 @@ static bool add_literal_list(struct literal *l, char close)
     return true;
 }
 
-/* A key in quotes, or, where the family has its own, the bytes before the colon. */
+/* Appends a key: a string or, in a family's notation, the bytes before the colon. */
 static bool add_key(struct literal *l)
 {
     const size_t from = l->at;
@@ -273,7 +280,7 @@ static bool add_literal(struct literal *l)
     return done;
 }
 
-/* The string literal out->data[from..) becomes a value of another type, if its text is one. */
+/* Converts the string literal out->data[from..) to a value of another type, if its text is one. */
 static void retype_string(struct buf *out, size_t from, unsigned types)
 {
     const char *why = NULL;

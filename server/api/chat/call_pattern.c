@@ -1,4 +1,11 @@
-/* server/api/chat/call_pattern.c - see call_pattern.h. */
+/* server/api/chat/call_pattern.c - parses patterns, and matches text against them.
+ *
+ * A pattern is a flat list of items that is matched from left to right without backtracking. A name
+ * or key is a hole that ends at the first text that may follow it (pattern_next), so the marks of a
+ * family decide where it ends. If the text ends in the middle of an item, the verdict is
+ * PATTERN_MORE and the caller matches again from the beginning with more text; PATTERN_MAX_HEAD
+ * bounds that.
+ */
 #include "server/api/chat/call_pattern.h"
 
 #include "server/api/chat/family.h"
@@ -38,7 +45,8 @@ static struct pattern_item *pattern_add(struct call_pattern *p, enum pattern_kin
     return item;
 }
 
-/* The item's text is behind the quote at *line; *line is then behind the quote that ends it. */
+/* Reads the item's text, whose opening quote stands at *line; moves *line behind the closing
+ * one. */
 static const char *parse_text(struct pattern_item *item, char **line)
 {
     item->text = family_unquote(line, &item->n);
@@ -59,7 +67,7 @@ static const char *parse_word(struct call_pattern *p, char **line)
     return "a pattern has a word that is not known";
 }
 
-/* `opened` is the index + 1 of the group that is open, 0: none. */
+/* Ends a group. `opened` is the index + 1 of the open group, 0: none. */
 static const char *close_group(struct call_pattern *p, uint32_t *opened, char **line)
 {
     struct pattern_item *group = &p->at[*opened - 1];
@@ -125,7 +133,7 @@ uint32_t pattern_hole(const struct call_pattern *p)
     return i;
 }
 
-/* ---- what may come next ---- */
+/* ---- the next texts ---- */
 
 static void texts_add(struct pattern_texts *out, const char *text)
 {
@@ -133,7 +141,7 @@ static void texts_add(struct pattern_texts *out, const char *text)
         out->at[out->n++] = text;
 }
 
-/* False: what stands there need not come, or is white space. */
+/* Adds the texts that an item may begin with. False: the item may be missing, or is white space. */
 static bool item_next(const struct family *f, const struct pattern_item *item,
                       struct pattern_texts *out)
 {
@@ -210,20 +218,21 @@ enum pattern_verdict pattern_texts_at(const struct pattern_texts *texts, const c
     return verdict;
 }
 
-/* Names of functions: whatever a client may call one, and no more, so that prose is no call. */
+/* Characters of function names: those that clients may use, and no others, so that prose is not a
+ * call. */
 static bool is_hole_char(char c)
 {
     return (unsigned char)c > 0x20 && c != 0x7f && strchr("<>{}[]()\"'`,;=|\\", c) == NULL;
 }
 
-/* Keys that stand bare, as in f(key=1). */
+/* Characters of keys without quotes, as in f(key=1). */
 static bool is_key_char(char c)
 {
     return (unsigned char)c >= 0x20 && strchr("<>{}[]()\"'`,;|\\", c) == NULL;
 }
 
-/* A hole ends where what follows may begin, whether it does or not: of several patterns of which
- * one goes on in another way, one must fail. */
+/* May the next text begin with c? A hole then ends even if the text does not follow, so that of
+ * several patterns the wrong one fails. */
 static bool is_first(const struct pattern_texts *next, char c)
 {
     for (uint32_t i = 0; i < next->n; i++)
@@ -232,8 +241,8 @@ static bool is_first(const struct pattern_texts *next, char c)
     return false;
 }
 
-/* The bytes up to the first of the texts that may follow item i go to *begin and *len, without
- * white space at both ends. */
+/* Matches a hole: the bytes up to the first text that may follow item i are *begin and *len. White
+ * space before a name is skipped. */
 static enum pattern_verdict match_hole(const struct family *f, const struct call_pattern *p,
                                        uint32_t i, const char *text, size_t *at, size_t n,
                                        size_t *begin, size_t *len)
@@ -263,7 +272,7 @@ static enum pattern_verdict match_hole(const struct family *f, const struct call
     return PATTERN_MORE;
 }
 
-/* functions.NAME:INDEX, or less of it. */
+/* Splits functions.NAME:INDEX, or a part of it, into name and id. */
 static void split_id(const char *text, struct pattern_found *out)
 {
     static const char prefix[] = "functions.";
@@ -332,7 +341,7 @@ enum pattern_verdict pattern_match(const struct family *f, const struct call_pat
     for (; verdict == PATTERN_FITS && i < p->n && p->at[i].kind < PATTERN_CALLS; i++)
         verdict = match_item(f, p, &i, text, n, out);
     out->item = i;
-    /* White space before a value may go on. */
+    /* White space before a value may continue. */
     if (verdict == PATTERN_FITS && out->end == n && i > first && i < p->n &&
         p->at[i].kind >= PATTERN_VALUE_TEXT && p->at[i - 1].kind == PATTERN_BLANKS)
         return PATTERN_MORE;

@@ -5,27 +5,27 @@
  *
  *     "<tool_call>"? ~ "<function=" NAME ">" ~ ARGUMENTS "</function>" ~ "</tool_call>"
  *
- *     "text"     stands there as it is; \n, \t, \" and \\ as in C
+ *     "text"     this text; \n, \t, \" and \\ as in C
  *     ~          white space, or none
  *     x?         x, or nothing: a text, or ( … ), which begins with a text
- *     NAME       the function's name, up to what follows
+ *     NAME       the function's name, up to the next item
  *     NAME_INDEX the name in functions.NAME:INDEX, which as a whole is the call's id
- *     ID         the call's id, up to what follows
- *     KEY        an argument's name, up to what follows
- *     SKIP       whatever stands before what follows
- *     CALLS      of `section`: the calls, one after the other
+ *     ID         the call's id, up to the next item
+ *     KEY        an argument's name, up to the next item
+ *     SKIP       any text up to the next item
+ *     CALLS      in `section`: the calls, one after the other
  *
  * The arguments of a call are one of
  *
  *     JSON       the object
  *     OBJECT     the whole call as a JSON object with the members of `members`
  *     KEYED      the whole call as a JSON object {"NAME": arguments}
- *     ARGUMENTS  one after the other, each as an `argument` pattern says
+ *     ARGUMENTS  one after the other, each in an `argument` pattern
  *
  * and the value of an argument is one of
  *
  *     TEXT       raw text, a value of the type that the tool's schema has for it (call_value.h)
- *     TAGS       the same, but objects and lists are tags within: of `argument "<" KEY ">" TAGS
+ *     TAGS       as TEXT, but objects and lists are nested tags: in `argument "<" KEY ">" TAGS
  *                "</" KEY ">"` a member is <KEY>...</KEY>, and an item of a list <item>...</item>
  *     STRING     raw text, always a string
  *     VALUE      a JSON value
@@ -43,20 +43,20 @@
 #include <stdint.h>
 
 #define PATTERN_MAX_ITEMS 24
-#define PATTERN_MAX_TEXTS 12 /* that may come next */
+#define PATTERN_MAX_TEXTS 12 /* texts that may come next */
 /* Bytes of a call before its arguments, or of an argument before its value. */
 #define PATTERN_MAX_HEAD 1024
 
 enum pattern_kind {
     PATTERN_TEXT = 0,
     PATTERN_BLANKS,
-    PATTERN_GROUP, /* the next n_items may be missing, all of them */
+    PATTERN_GROUP, /* the next n_items, which may be missing together */
     PATTERN_NAME,
     PATTERN_NAME_INDEX,
     PATTERN_ID,
     PATTERN_KEY,
     PATTERN_SKIP,
-    /* From here on whoever reads a call goes on by itself. */
+    /* Holes from here on: pattern_match() stops, and the reader of the call reads them. */
     PATTERN_CALLS,
     PATTERN_JSON,
     PATTERN_OBJECT,
@@ -73,8 +73,8 @@ enum pattern_kind {
 struct pattern_item {
     enum pattern_kind kind;
     bool is_optional;
-    uint8_t n_items;  /* of a group */
-    const char *text; /* [n] of PATTERN_TEXT, NUL-terminated */
+    uint8_t n_items;  /* size of a group */
+    const char *text; /* [n] the text of PATTERN_TEXT, NUL-terminated */
     size_t n;
 };
 
@@ -91,20 +91,22 @@ static inline bool pattern_is_blank(char c)
     return c == ' ' || c == '\t' || c == '\r' || c == '\n';
 }
 
-/* Parse a line of a description, which is cut into the texts in place. NULL, or what is wrong. */
+/* Parses a line of a description, whose texts are unquoted in place. NULL, or the reason of an
+ * error. */
 const char *pattern_parse(struct call_pattern *out, char *line);
 
-/* The index of the item from which on its reader goes on by itself; p->n: there is none. */
+/* Returns the index of the hole that the reader of the call reads itself; p->n: there is none. */
 uint32_t pattern_hole(const struct call_pattern *p);
 
-struct pattern_texts { /* what may come next; a prefix of none is something else */
+struct pattern_texts { /* the texts that may come next */
     const char *at[PATTERN_MAX_TEXTS];
     uint32_t n;
-    bool is_open; /* none of them need come */
+    bool is_open; /* all of them are optional */
 };
 
-/* What may stand at item i and behind it, white space left out. A hole with a JSON object is "{".
- * ARGUMENTS are the beginnings of the family's `argument` patterns, and what follows them. */
+/* Lists the texts that may begin item i, or the items behind it if it may be missing, without white
+ * space. A hole with a JSON object is "{". ARGUMENTS are the beginnings of the family's `argument`
+ * patterns, and the texts behind. */
 void pattern_next(const struct family *f, const struct call_pattern *p, uint32_t i,
                   struct pattern_texts *out);
 
@@ -116,16 +118,17 @@ enum pattern_verdict {
 
 struct pattern_found {                         /* offsets into the text */
     size_t name, n_name, id, n_id, key, n_key; /* n 0: not found */
-    size_t end;                                /* behind what was read */
-    uint32_t item;                             /* at which it stopped: a hole, or p->n */
+    size_t end;                                /* offset behind the bytes that were read */
+    uint32_t item;                             /* item at which it stopped: a hole, or p->n */
 };
 
-/* Read text[at..n) from item `first` on, up to the first hole or the end. */
+/* Matches text[at..n) from item `first` on, up to the first hole or the end. */
 enum pattern_verdict pattern_match(const struct family *f, const struct call_pattern *p,
                                    uint32_t first, const char *text, size_t at, size_t n,
                                    struct pattern_found *out);
 
-/* Does one of the texts stand at text[at..n), behind white space, unless it begins with some? */
+/* Does one of the texts stand at text[at..n)? White space before it is skipped, unless the text
+ * itself begins with some. */
 enum pattern_verdict pattern_texts_at(const struct pattern_texts *texts, const char *text,
                                       size_t at, size_t n);
 

@@ -1,4 +1,9 @@
-/* server/api/chat/call_tags.c - see call_tags.h. */
+/* server/api/chat/call_tags.c - converts a value made of tags to JSON, by recursive descent.
+ *
+ * A value is first checked to consist of matching tags only, and then written in a second pass, so
+ * that text that merely contains "<" stays a string. Each level searches the text inside it again,
+ * which is why MAX_DEPTH is small; output_reader.c calls this once for a finished value.
+ */
 #include "server/api/chat/call_tags.h"
 
 #include "server/api/chat/call_pattern.h"
@@ -7,9 +12,9 @@
 
 #include <string.h>
 
-#define MAX_DEPTH 16 /* of tags within tags: each looks through what is inside of it */
+#define MAX_DEPTH 16 /* nesting of tags: each level searches the text inside it */
 
-struct piece { /* of the text */
+struct piece { /* a part of the text */
     const char *text;
     size_t n;
 };
@@ -41,7 +46,7 @@ static struct piece without_blanks(struct piece p)
     return p;
 }
 
-/* The name of a tag, which *p goes behind. False: it has no end. */
+/* Takes the name of a tag from *p. False: it has no end. */
 static bool take_name(const struct reading *r, struct piece *p, struct piece *name)
 {
     const struct pattern_item *end = &r->tags->pattern->at[2];
@@ -54,7 +59,7 @@ static bool take_name(const struct reading *r, struct piece *p, struct piece *na
     return true;
 }
 
-/* The text up to the end of the tag that is open, which *p goes behind. False: it has no end. */
+/* Takes the text up to the end of the open tag from *p. False: it has no end. */
 static bool take_inside(const struct reading *r, struct piece *p, struct piece *inside)
 {
     const struct pattern_item *open = &r->tags->pattern->at[0], *close = &r->tags->pattern->at[4];
@@ -75,7 +80,7 @@ static bool take_inside(const struct reading *r, struct piece *p, struct piece *
     return take_name(r, p, &name);
 }
 
-/* The next tag of p, with what is inside of it. False: there is none, or it is none. */
+/* Takes the next tag from *p, with the text inside it. False: no tag stands there. */
 static bool take_tag(const struct reading *r, struct piece *p, struct piece *name,
                      struct piece *inside)
 {
@@ -88,7 +93,7 @@ static bool take_tag(const struct reading *r, struct piece *p, struct piece *nam
     return take_name(r, p, name) && take_inside(r, p, inside);
 }
 
-/* Is the text tags and nothing else, and are all of them items? */
+/* Does the text consist of tags only, and are all of them items? */
 static bool is_made_of_tags(const struct reading *r, struct piece p, bool *are_items)
 {
     struct piece name, inside;
@@ -131,7 +136,7 @@ static void add_tags(struct reading *r, struct piece key, struct piece p, bool i
     buf_add_char(r->out, is_list ? ']' : '}');
 }
 
-/* Without any text it is what its types have for nothing. */
+/* Appends the value of an empty text: the empty value of its types. */
 static void add_nothing(struct buf *out, unsigned types)
 {
     if ((types & ARGUMENT_STRING) != 0)

@@ -1,4 +1,9 @@
-/* server/api/chat/call_tools.c - see call_tools.h. */
+/* server/api/chat/call_tools.c - a flat copy of the names and types of offered functions.
+ *
+ * Two passes over the schemas with the same visitors: the first counts keys and bytes, the second
+ * fills one block of memory. A function's keys are consecutive and searched linearly. The copy
+ * outlives the request's body, because the parser of the answer (output_reader.c) needs it.
+ */
 #include "server/api/chat/call_tools.h"
 
 #include "core/base/err.h"
@@ -12,15 +17,15 @@ enum key_kind { KEY_ARGUMENT = 0, KEY_MEMBER, KEY_ITEM };
 
 struct known_key {
     const char *text;   /* NUL-terminated */
-    enum key_kind kind; /* of an argument, or within one: a member, or the items of a list */
+    enum key_kind kind; /* an argument, or within one a member, or the items of a list */
     unsigned types;
 };
 
 struct known_tool {
     const char *name;
     struct call_traits traits;
-    unsigned others;        /* types of properties that are not named */
-    uint32_t first, n_keys; /* in `keys` */
+    unsigned others;        /* types of properties that the schema does not name */
+    uint32_t first, n_keys; /* its keys in `keys` */
 };
 
 struct call_tools {
@@ -75,7 +80,7 @@ static const char *keep_text(struct call_tools *t, size_t *at, const char *text)
 
 struct filling {
     struct call_tools *tools;
-    size_t at; /* in `texts` */
+    size_t at; /* bytes used of `texts` */
 };
 
 static void fill_name(struct filling *f, const char *name, enum key_kind kind, unsigned types)
@@ -187,7 +192,7 @@ struct call_traits call_tools_traits(const struct call_tools *tools, const char 
     return tool != NULL ? tool->traits : (struct call_traits){0};
 }
 
-/* Of all that have the name; 0: none has. */
+/* Returns the types of all keys with the name; 0: there is none. */
 static unsigned types_of(const struct call_tools *t, const struct known_tool *tool,
                          enum key_kind kind, const char *key, size_t n)
 {

@@ -1,13 +1,20 @@
-/* server/api/chat/call_value.c - see call_value.h: types, raw text, and where values end. */
+/* server/api/chat/call_value.c - types from schemas, raw text as values, and the ends of values.
+ *
+ * Schemas are walked recursively with a depth limit and a count of steps that are left, because
+ * schemas that refer to each other would be visited exponentially often; beyond the limits any type
+ * is allowed. The types of a value are a bit mask that allOf intersects and anyOf unites. Raw text
+ * becomes a number or word only if it reads as one completely. call_value_ends() keeps its state
+ * between calls, so a long value is scanned once.
+ */
 #include "server/api/chat/call_value.h"
 
 #include <string.h>
 
-#define MAX_DEPTH 32    /* of schemas that refer to each other */
-#define MAX_PARTS 2000  /* schemas that one is made of */
+#define MAX_DEPTH 32    /* nesting of schemas that refer to each other */
+#define MAX_PARTS 2000  /* schemas that one refers to */
 #define MAX_INNER 1000  /* values within the arguments of a function */
-#define MAX_STEPS 10000 /* schemas and listed values that are looked at for the types of one */
-#define MAX_PROPERTIES 100000 /* of all parts together */
+#define MAX_STEPS 10000 /* schemas and listed values visited for the types of one value */
+#define MAX_PROPERTIES 100000 /* properties of all parts together */
 
 /* ---- types ---- */
 
@@ -32,7 +39,7 @@ static unsigned json_type(const cJSON *v)
                                : ARGUMENT_OBJECT;
 }
 
-/* The step of a JSON pointer text[0..n), in which ~1 is a slash and ~0 a tilde. */
+/* Is `name` the step text[0..n) of a JSON pointer, in which ~1 is a slash and ~0 a tilde? */
 static bool is_step(const char *name, const char *text, size_t n)
 {
     for (size_t i = 0; i < n; i++, name++) {
@@ -46,7 +53,7 @@ static bool is_step(const char *name, const char *text, size_t n)
     return *name == '\0';
 }
 
-/* "#/$defs/x" within the root; NULL: it leads elsewhere. */
+/* Follows a pointer such as "#/$defs/x" within the root; NULL: it leads elsewhere. */
 static const cJSON *find_reference(const cJSON *root, const char *pointer)
 {
     const cJSON *at = root;
@@ -70,10 +77,10 @@ static const cJSON *member(const cJSON *schema, const char *name)
     return cJSON_GetObjectItemCaseSensitive(schema, name);
 }
 
-struct type_walk { /* through the schemas that say something of a value */
+struct type_walk { /* a walk through the schemas that restrict a value */
     const cJSON *root;
-    uint32_t n_left; /* schemas and listed values: schemas that refer to each other come again and
-                        again, and their number doubles with each level */
+    uint32_t n_left; /* steps: schemas that refer to each other are visited repeatedly, and their
+                      * number doubles with each level */
 };
 
 static unsigned schema_types_of(struct type_walk *w, const cJSON *schema, unsigned depth);
@@ -154,9 +161,9 @@ unsigned call_value_schema_types(const cJSON *root, const cJSON *schema)
 
 /* ---- properties ---- */
 
-struct walk { /* through the schemas that one is made of */
+struct walk { /* a walk through the schemas that one refers to */
     const cJSON *root;
-    uint32_t n_left; /* schemas: those that refer to each other may come again and again */
+    uint32_t n_left; /* steps: schemas that refer to each other may be visited repeatedly */
     void (*visit)(void *ud, const cJSON *root, const cJSON *schema);
     void *ud;
 };
@@ -183,7 +190,7 @@ static void each_part(struct walk *w, const cJSON *schema, unsigned depth)
 struct taker {
     call_value_property *take;
     void *ud;
-    uint32_t n_left; /* properties */
+    uint32_t n_left; /* properties that may still be visited */
 };
 
 static void take_properties(void *ud, const cJSON *root, const cJSON *schema)
@@ -253,7 +260,7 @@ unsigned call_value_key_types(const cJSON *parameters, const char *key)
 struct inner { /* values within arguments */
     call_value_inner *take;
     void *ud;
-    const char *name; /* of the value that is looked into */
+    const char *name; /* name of the value that is visited */
     uint32_t n_left;
     unsigned depth;
 };
@@ -315,7 +322,7 @@ void call_value_each_inner(const cJSON *parameters, call_value_inner *take, void
 
 /* ---- raw text ---- */
 
-/* What is between two NULs. */
+/* Appends characters without a NUL among them. */
 static void add_chars(struct buf *out, const char *text, size_t n)
 {
     const size_t from = out->len;
@@ -350,7 +357,7 @@ static bool is_literal_word(const char *text, size_t n, const char *word)
     return strlen(word) == n && memcmp(text, word, n) == 0;
 }
 
-/* Is text[0..n) a number of JSON, and one without a fraction? */
+/* Is text[0..n) a number of JSON? *is_whole: it has no fraction. */
 static bool is_number(const char *text, size_t n, bool *is_whole)
 {
     size_t i = n > 0 && text[0] == '-', digits;
@@ -381,7 +388,7 @@ static bool is_number(const char *text, size_t n, bool *is_whole)
     return i == n;
 }
 
-/* Lists and objects, as JSON has them or, where a template printed them so, as Python does. */
+/* Appends a list or an object, written as JSON or, as some templates print them, as Python. */
 static bool add_nested(struct buf *out, const char *text, size_t n, unsigned types)
 {
     const char *why = NULL;
@@ -443,7 +450,7 @@ void call_value_add_text(struct buf *out, const char *text, size_t n, unsigned t
 
 /* ---- ends ---- */
 
-/* Past what the family's closing quote may begin, or behind it. */
+/* Skips a string up to behind the family's closing quote, or to where that quote may begin. */
 static bool skip_quoted(struct call_value_scan *s, const char *text, size_t n)
 {
     const char *close = s->family->quotes[1];
@@ -461,7 +468,7 @@ static bool skip_quoted(struct call_value_scan *s, const char *text, size_t n)
     return true;
 }
 
-/* False: the text ends inside of what may be an opening quote. */
+/* Looks for an opening quote. False: the text ends in what may become one. */
 static bool open_quoted(struct call_value_scan *s, const char *text, size_t n)
 {
     const char *open = s->family->quotes[0];
@@ -491,7 +498,7 @@ static void count_brackets(struct call_value_scan *s, char c)
         s->depth--;
 }
 
-/* Past a string of JSON, or what has come of it. False: what an escape stands for has not come. */
+/* Skips a JSON string, or as much of it as has come. False: the text ends inside an escape. */
 static bool skip_json_string(struct call_value_scan *s, const char *text, size_t n)
 {
     for (; s->at < n && s->quote != 0; s->at++) {
@@ -534,7 +541,7 @@ static bool python_ends(struct call_value_scan *s, const char *text, size_t n)
 
         if (s->quote != 0) {
             if (c == '\\' && s->at + 1 == n)
-                return false; /* what it escapes has not come */
+                return false; /* the escaped character has not come */
             s->at += c == '\\';
             s->quote = c == s->quote ? 0 : s->quote;
         } else if (closes(s, c)) {

@@ -1,4 +1,11 @@
-/* server/api/chat/chat.c - see chat.h. */
+/* server/api/chat/chat.c - finds the template of a model and renders prompts with it.
+ *
+ * chat_create() runs once per model: it takes a template from the tokenizer, a file or the two
+ * built-in ones, parses it, probes which forms of values it accepts (chat_caps.c), and finds the
+ * family that writes its answers. A template that cannot be used leaves a `complaint` instead of an
+ * error. chat_render() runs while a request is parsed; it builds all values in a pool with a limit,
+ * renders within the request's budget, and releases the pool at once.
+ */
 #include "server/api/chat/chat.h"
 
 #include "core/base/err.h"
@@ -28,12 +35,12 @@ struct chat {
     char complaint[256]; /* "" = none */
     struct template *template;
     struct output_style style;
-    struct family *family; /* of a file that the setting names; NULL: none */
+    struct family *family; /* made of a file that the setting names, or NULL */
     struct chat_tokens tokens;
     struct chat_caps caps;
     struct chat_marks marks;
     bool special_in_messages;
-    struct chat *tool_use; /* with the template for chats with tools, or NULL: this one is */
+    struct chat *tool_use; /* the chat with the template for tools; NULL: this one */
 };
 
 static int read_file(const char *path, char **out, char *err, size_t err_len)
@@ -70,7 +77,7 @@ static const char *own_template(const struct tokenizer *t, const char *name)
     return NULL;
 }
 
-/* "default, tool_use" */
+/* Lists the names of the tokenizer's templates: "default, tool_use". */
 static void list_names(const struct tokenizer *t, char *out, size_t size)
 {
     size_t n = 0;
@@ -91,8 +98,9 @@ static int refuse_name(const char *name, const struct tokenizer *t, char *err, s
     return ERR_NOENT;
 }
 
-/* One of the tokenizer's: the one that is named, "default", or where there is none "tool_use". Of
- * several others none is for a chat: that is a complaint. *text NULL: there is none at all. */
+/* Finds one of the tokenizer's templates: the one that is named, "default", or without it
+ * "tool_use". If there are only others, that is a complaint. *text NULL: the tokenizer has no
+ * template. */
 static int find_own(struct chat *c, const char *name, const struct tokenizer *t, const char **text,
                     char *err, size_t err_len)
 {
@@ -159,10 +167,10 @@ static struct chat_text token_text(const struct tokenizer *t, int32_t id)
     return text;
 }
 
-/* A template that cannot be parsed is a complaint, and no error. */
+/* Parses and probes the template. A parse error becomes a complaint, not an error. */
 static int parse_chat_template(struct chat *c)
 {
-    if (c->complaint[0] != '\0') /* there is none */
+    if (c->complaint[0] != '\0') /* there is no template */
         return 0;
     if (template_create(&c->template, c->source, strlen(c->source), c->complaint,
                         sizeof(c->complaint)) < 0)
@@ -176,7 +184,7 @@ static bool is_auto(const char *setting)
     return setting == NULL || setting[0] == '\0' || strcmp(setting, "auto") == 0;
 }
 
-/* Append the names that a setting may have. */
+/* Appends the names that a setting may have. */
 static void add_names(char *err, size_t err_len)
 {
     const char *before = "; known are ";
@@ -188,7 +196,7 @@ static void add_names(char *err, size_t err_len)
     }
 }
 
-/* The description in a file. */
+/* Reads the description of a family from a file. */
 static int read_family(struct chat *c, const char *path, char *err, size_t err_len)
 {
     char text[FAMILY_MAX_TEXT + 1], why[120];
@@ -235,7 +243,7 @@ static int find_family(struct chat *c, const char *setting, const struct family 
     return rc;
 }
 
-/* Whose calls, and whose thoughts. */
+/* Finds the families whose calls and whose thoughts are parsed. */
 static int find_style(struct chat *c, const struct chat_options *options, char *err, size_t err_len)
 {
     const char *setting = options->reasoning_parser;
@@ -261,8 +269,8 @@ static int find_style(struct chat *c, const struct chat_options *options, char *
     return 0;
 }
 
-/* Is the token the mark, or does it begin it, as a name between angles that no other one follows?
- * The second is Gemma 4's: the token <|channel> and the text "thought". */
+/* Is the token the mark, or its beginning: a name between angles that no other name follows? The
+ * second is Gemma 4's case: the token <|channel> and the text "thought". */
 static bool begins_mark(const struct tokenizer *t, int32_t id, const char *mark)
 {
     size_t n;
@@ -274,7 +282,7 @@ static bool begins_mark(const struct tokenizer *t, int32_t id, const char *mark)
            (piece[0] == '<' && piece[n - 1] == '>' && strchr(mark + n, '<') == NULL);
 }
 
-/* The first token that shows that the mark is there. */
+/* Returns the first token that is the mark or begins it. */
 static int32_t find_token(const struct tokenizer *t, const char *mark)
 {
     for (int32_t id = 0; mark != NULL && id < tokenizer_n_vocab(t); id++)
@@ -325,7 +333,7 @@ static int create_one(struct chat **out, const struct chat_options *options,
     return 0;
 }
 
-/* The one for tools is another one where both it and "default" are the model's own. */
+/* Does the model have both "default" and "tool_use", and no setting chooses between them? */
 static bool has_tool_use(const struct chat_options *options, const struct tokenizer *t)
 {
     return options->template[0] == '\0' && (options->name == NULL || options->name[0] == '\0') &&
@@ -360,7 +368,7 @@ void chat_destroy(struct chat **c)
     *c = NULL;
 }
 
-/* Tools are in the template where requests have some and may call them. */
+/* The template for tools is used if the request has tools and may call them. */
 const struct chat *chat_for(const struct chat *c, const struct params *p)
 {
     const bool has_tools = p->chat.n_tools > 0 && p->tool_choice != TOOL_CHOICE_NONE;
@@ -418,8 +426,9 @@ static void turn_round(char *to, const char *from, size_t n)
         to[i] = from[n - 1 - i];
 }
 
-/* Where text[0..n) has what[0..n_what), n_what > 0, for the last time ends: *end, 0 = nowhere. Both
- * are searched backwards, by a search that is linear in them. */
+/* Sets *end to where the last occurrence of what[0..n_what), n_what > 0, in text[0..n) ends, 0:
+ * there is none. It reverses both and searches forward, because memmem() is linear and there is no
+ * memrmem(). */
 static int find_last(const char *text, size_t n, const char *what, size_t n_what, size_t *end)
 {
     char *turned, *at;
@@ -439,7 +448,7 @@ static int find_last(const char *text, size_t n, const char *what, size_t n_what
     return 0;
 }
 
-/* text[0..n) without white space at both ends. */
+/* Returns text[0..n) without white space at both ends. */
 static const char *trimmed(const char *text, size_t *n)
 {
     while (*n > 0 && strchr(" \t\r\n", text[*n - 1]) != NULL)
@@ -451,7 +460,7 @@ static const char *trimmed(const char *text, size_t *n)
     return text;
 }
 
-/* The prompt ends where the last message's content does: what the template puts behind it goes. */
+/* Cuts the prompt behind the last message's content, so that the model continues that message. */
 static int cut_behind_content(const struct params *p, struct buf *out, size_t from,
                               struct api_error *e)
 {
@@ -479,7 +488,7 @@ static int cut_behind_content(const struct params *p, struct buf *out, size_t fr
     return 0;
 }
 
-/* The template's own bytes of out, behind `from`. */
+/* Limits `own` to the prompt, or with special_in_messages extends it to all of the prompt. */
 static int finish_prompt(const struct chat *c, const struct buf *out, size_t from,
                          struct spans *own, struct api_error *e)
 {

@@ -1,4 +1,10 @@
-/* server/api/chat/chat_caps.c - see chat_caps.h. */
+/* server/api/chat/chat_caps.c - probes a template with small conversations.
+ *
+ * Each probe renders a conversation of texts that no template contains, and looks for them in the
+ * output: a form is right if all of them are printed. The probes run in an order in which each
+ * builds on the caps found before it. The family is found by letting each family's parser read the
+ * call that the template prints, so a template with unknown signs works if its format is known.
+ */
 #include "server/api/chat/chat_caps.h"
 
 #include "core/base/budget.h"
@@ -21,12 +27,12 @@ struct probe {
     const struct template *template;
     const struct chat_tokens *tokens;
     struct params params;
-    struct buf text; /* what the template printed last */
+    struct buf text; /* the template's latest output */
     bool rendered;
     int err;
 };
 
-/* The probe's conversation as a prompt, for a template with these caps. */
+/* Renders the probe's conversation for a template with these caps. */
 static void render(struct probe *p, const struct chat_caps *caps)
 {
     struct budget budget = {.steps_left = CHAT_PROBE_STEPS};
@@ -65,7 +71,7 @@ static void begin_probe(struct probe *p)
     conversation_release(&p->params.chat);
 }
 
-/* ---- what is tried */
+/* ---- the probes */
 
 static void probe_content(struct probe *p, struct chat_caps *caps)
 {
@@ -81,7 +87,7 @@ static void probe_content(struct probe *p, struct chat_caps *caps)
     caps->typed_content = caps->no_tools_unset = false;
 }
 
-/* It is OpenAI's word for not to think, and an error in some templates. */
+/* Tries the effort "none": OpenAI's way to switch thinking off is an error in some templates. */
 static void probe_effort(struct probe *p, struct chat_caps *caps)
 {
     begin_probe(p);
@@ -96,7 +102,8 @@ static void probe_effort(struct probe *p, struct chat_caps *caps)
     p->params.reasoning_effort = NULL;
 }
 
-/* Only a template that does without it loses the role. */
+/* Tries a system message. knows_system becomes false only if the template prints all without that
+ * role. */
 static void probe_system(struct probe *p, struct chat_caps *caps)
 {
     begin_probe(p);
@@ -110,7 +117,8 @@ static void probe_system(struct probe *p, struct chat_caps *caps)
     caps->knows_system = !(prints_mark(p, SYSTEM) && prints_mark(p, USER));
 }
 
-/* Some want it first, and fail for one elsewhere, or print one only. */
+/* Tries a second system message: some templates want it first, and fail elsewhere or print only
+ * one. */
 static void probe_late_system(struct probe *p, struct chat_caps *caps)
 {
     begin_probe(p);
@@ -125,7 +133,8 @@ static void probe_late_system(struct probe *p, struct chat_caps *caps)
         caps->knows_system && prints_mark(p, FIRST_SYSTEM) && prints_mark(p, SYSTEM);
 }
 
-/* Most templates print whatever role there is: that they know it takes that they name it. */
+/* Tries the role developer. Most templates print any role, so one knows it only if its source names
+ * it. */
 static void probe_developer(struct probe *p, const char *source, struct chat_caps *caps)
 {
     if (strstr(source, "developer") == NULL)
@@ -146,7 +155,7 @@ static void add_tool(struct probe *p, const cJSON *parameters)
         p->err = ERR_NOMEM;
 }
 
-/* A tool of which only the name is known, and one whose parameter is not described. */
+/* Tries a tool that has only a name, and one whose parameter has no description. */
 static void probe_tools(struct probe *p, const cJSON *parameters, struct chat_caps *caps)
 {
     begin_probe(p);
@@ -162,8 +171,8 @@ static void probe_tools(struct probe *p, const cJSON *parameters, struct chat_ca
     caps->prints_tools = prints_mark(p, TOOL);
 }
 
-/* A call whose arguments are JSON, or in the model's own words: not what Python makes of a dict,
- * nor a text within a text. */
+/* Does the output have the call's value, as JSON or in the model's own format? Python's text of a
+ * dict and a text within a text do not count. */
 static bool has_call(const struct probe *p)
 {
     return prints_mark(p, VALUE) && !prints_mark(p, "{'quire_key'") &&
@@ -173,7 +182,7 @@ static bool has_call(const struct probe *p)
 static const struct tool_call probe_call = {
     .id = "call00001", .name = TOOL, .arguments = ARGUMENTS};
 
-/* A question with a tool, and the call that answers it. */
+/* Sets up a question with a tool, and the call that answers it. */
 static void say_call(struct probe *p, const cJSON *parameters)
 {
     begin_probe(p);
@@ -245,8 +254,8 @@ int chat_caps_probe(struct chat_caps *out, const struct template *t, const char 
 
 /* ---- the family */
 
-/* Where the answer begins in what the template has printed for a call: behind what it prints for
- * the question, less a tag that is cut. */
+/* Returns where the answer begins in the output with a call: behind the part that equals the output
+ * for the question alone, less a tag that this cuts. */
 static size_t find_answer(const struct buf *question, const struct buf *with_call)
 {
     size_t n = 0, tag;
@@ -260,7 +269,7 @@ static size_t find_answer(const struct buf *question, const struct buf *with_cal
     return tag > 0 && with_call->data[tag - 1] == '<' ? tag - 1 : n;
 }
 
-/* Are these the arguments that were to be printed? Some templates print them over several lines. */
+/* Are these the probe's arguments? Some templates print them over several lines. */
 static bool has_value(const struct buf *arguments)
 {
     static const char value[] = ": \"" VALUE "\"";
@@ -272,7 +281,8 @@ static bool has_value(const struct buf *arguments)
     return at[strspn(at, " \n")] == '}';
 }
 
-/* Does the family read the call in the answer? Kimi's templates write its id for its name. */
+/* Does the family's parser read the call in the answer? Kimi's templates write its id as its
+ * name. */
 static bool reads_call(const struct probe *p, const struct family *family, const char *source,
                        size_t at)
 {
@@ -282,7 +292,7 @@ static bool reads_call(const struct probe *p, const struct family *family, const
     struct output_parser s;
     bool is_read;
 
-    (void)call_tools_create(&tools, &p->params.chat); /* without memory any function may be meant */
+    (void)call_tools_create(&tools, &p->params.chat); /* without memory all names are accepted */
     output_parser_init(&s, &style, tools, true, output_parser_prompt_thinks(&style, text, at));
     output_parser_feed(&s, text + at, p->text.len - at);
     output_parser_end(&s);
@@ -294,7 +304,7 @@ static bool reads_call(const struct probe *p, const struct family *family, const
     return is_read;
 }
 
-/* The first that reads the call, `signed_by` before all others; NULL: none does. */
+/* Returns the first family that reads the call, `signed_by` before all others; NULL: none does. */
 static const struct family *find_reader(const struct probe *p, const struct family *signed_by,
                                         const char *source, size_t at)
 {

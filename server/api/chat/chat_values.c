@@ -1,4 +1,10 @@
-/* server/api/chat/chat_values.c - see chat_values.h. */
+/* server/api/chat/chat_values.c - builds the template's variables from a parsed chat.
+ *
+ * messages_of() goes through the conversation once. System messages that the template does not take
+ * at their place are held in `before`, or counted behind a user's message, and merged into that
+ * message's content. Everything that a client gave is copied member by member, so templates see
+ * fields that Quire does not know; typed fields replace their given versions.
+ */
 #include "server/api/chat/chat_values.h"
 
 #include "core/base/json_number.h"
@@ -7,9 +13,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MAX_RESULTS 128 /* in a row, of which the call is looked for */
+#define MAX_RESULTS 128 /* results in a row whose calls are searched for */
 
-/* Depth is bounded by JSON_MAX_DEPTH. */
+/* Converts a JSON value; recursion is bounded by JSON_MAX_DEPTH. */
 static struct value json_value(struct value_pool *pool, const cJSON *v)
 {
     struct value out;
@@ -65,7 +71,7 @@ static bool is_system(const struct source *c, const struct chat_message *m)
            (strcmp(m->role, "developer") == 0 && !c->caps->knows_developer);
 }
 
-/* The system's messages behind one of the user that the template takes at no such place. */
+/* Counts the system messages behind a user's message that the template does not take there. */
 static uint32_t count_behind(const struct source *c, const struct chat_message *m)
 {
     const struct chat_message *end = c->conversation->messages + c->conversation->n_messages;
@@ -87,7 +93,8 @@ static void add_parts(const struct source *c, const struct chat_message *m, stru
     }
 }
 
-/* With the messages of the system that go into it, before and behind what it says. */
+/* Makes the list of parts of a message, with the system messages that are merged into it before and
+ * behind. */
 static struct value parts_of(const struct source *c, const struct chat_message *m,
                              uint32_t n_behind)
 {
@@ -129,7 +136,8 @@ static bool is_empty_content(const struct source *c, const struct chat_message *
     return true;
 }
 
-/* With what goes before it. A content that is null or absent is an empty one. */
+/* Makes the content of a message, with the system messages that are merged into it. A content that
+ * is null or absent is empty. */
 static struct value content_of(const struct source *c, const struct chat_message *m)
 {
     const uint32_t n_behind = count_behind(c, m);
@@ -143,7 +151,7 @@ static struct value content_of(const struct source *c, const struct chat_message
     return joined_content(c, m, n_behind);
 }
 
-/* {"a": 1} as JSON text, spaced as Python and most models write it. */
+/* Writes an object as JSON text, {"a": 1}, spaced as Python and most models do. */
 static struct value json_of(struct value_pool *pool, struct value object)
 {
     const struct value_json how = {.item_separator = value_text(", "),
@@ -152,7 +160,7 @@ static struct value json_of(struct value_pool *pool, struct value object)
     struct buf text;
 
     buf_init(&text, CHAT_MAX_PROMPT);
-    value_to_json(object, &how, &text, &culprit); /* what came as JSON is */
+    value_to_json(object, &how, &text, &culprit); /* cannot fail: the value came as JSON */
     if (text.err < 0)
         pool->err = text.err;
     out = value_string(pool, text.data != NULL ? text.data : "", text.len);
@@ -160,8 +168,8 @@ static struct value json_of(struct value_pool *pool, struct value object)
     return out;
 }
 
-/* An object where the text of the arguments is one, as most templates expect; without any text it
- * is an empty one. */
+/* Parses arguments into an object, which most templates expect; an empty text is an empty object,
+ * and any other text stays a string. */
 static struct value object_of(struct value_pool *pool, const char *text)
 {
     const char *why = NULL;
@@ -193,7 +201,7 @@ static void set_text(struct value_pool *pool, struct value dict, const char *nam
         value_dict_set(pool, dict, name, text_value(pool, text));
 }
 
-/* A call as it was given, but for its arguments and with the function behind the rest. */
+/* Copies a call as it was given, with its arguments converted and `function` moved to the end. */
 static struct value given_call(const struct source *c, const struct tool_call *call)
 {
     struct value_pool *pool = c->pool;
@@ -210,7 +218,8 @@ static struct value given_call(const struct source *c, const struct tool_call *c
     return out;
 }
 
-/* Of nine letters and digits: there are templates that take no others. */
+/* Sets the call's id, or one of nine letters and digits, because some templates accept no
+ * others. */
 static void set_id(const struct source *c, struct value dict, const char *name,
                    const struct tool_call *call)
 {
@@ -220,7 +229,8 @@ static void set_id(const struct source *c, struct value dict, const char *name,
     set_text(c->pool, dict, name, call->id != NULL ? call->id : id);
 }
 
-/* The call that a result without an id is of: results come in the order of the calls. */
+/* Finds the call to which a result without an id belongs: results come in the order of the
+ * calls. */
 static const struct tool_call *answered_call(const struct source *c, const struct chat_message *m)
 {
     const struct chat_message *first = c->conversation->messages;
@@ -265,7 +275,7 @@ static struct value calls_of(const struct source *c, const struct chat_message *
     return out;
 }
 
-/* The typed members of a message that are there: content always. */
+/* Adds the typed members of a message: its content, which may be empty, and its calls. */
 static void add_typed(const struct source *c, const struct chat_message *m, struct value out)
 {
     value_dict_set(c->pool, out, "content", content_of(c, m));
@@ -273,8 +283,8 @@ static void add_typed(const struct source *c, const struct chat_message *m, stru
         value_dict_set(c->pool, out, "tool_calls", calls_of(c, m));
 }
 
-/* What is typed takes the place of what was given; the rest is for templates that know it. Clients
- * that send back what they were given send members that are null, which are as good as absent. */
+/* Adds the members as they were given, except those that are typed; some templates know them.
+ * Clients that send back an answer send members that are null, which count as absent. */
 static void add_given(const struct source *c, const struct chat_message *m, struct value out)
 {
     for (const cJSON *it = m->given->child; it != NULL; it = it->next)
@@ -302,7 +312,8 @@ static struct value message_of(const struct source *c, const struct chat_message
     return out;
 }
 
-/* The system's messages that went before, as one of the user: there is none to go into. */
+/* Adds the waiting system messages as a user's message of their own, because no user's message
+ * follows them. */
 static void add_pending(struct source *c, struct value list)
 {
     const struct chat_message nothing = {.role = "user"};
@@ -311,7 +322,8 @@ static void add_pending(struct source *c, struct value list)
     buf_clear(&c->before);
 }
 
-/* Where the template takes no message of the system, its text waits for the user's next one. */
+/* Adds a message. A system message that the template does not take waits in `before` for the user's
+ * next one. */
 static void add_message(struct source *c, struct value list, const struct chat_message *m,
                         bool is_late)
 {
@@ -374,7 +386,7 @@ static struct value full_properties(struct value_pool *pool, const cJSON *given)
     return out;
 }
 
-/* {"type": "object", "properties": {}}, with what is there. */
+/* Makes {"type": "object", "properties": {}}, overlaid with the given members. */
 static struct value full_parameters(struct value_pool *pool, const cJSON *given)
 {
     const struct value out = value_dict(pool);
@@ -389,7 +401,7 @@ static struct value full_parameters(struct value_pool *pool, const cJSON *given)
     return out;
 }
 
-/* What a function lacks that is to have all: after what it has. */
+/* Appends the description and parameters that a function lacks. */
 static void fill_function(struct value_pool *pool, struct value function)
 {
     if (value_dict_get(function, "description", strlen("description")) == NULL)
@@ -455,7 +467,7 @@ static enum thinking_word word_of(bool is_on)
     return is_on ? SAID_ON : SAID_OFF;
 }
 
-/* Templates call it by either name. */
+/* Finds the switch in the kwargs; templates call it by either name. */
 static enum thinking_word word_of_kwargs(const cJSON *kwargs)
 {
     static const char *const names[] = {"enable_thinking", "thinking"};
@@ -466,7 +478,8 @@ static enum thinking_word word_of_kwargs(const cJSON *kwargs)
     return SAID_NOTHING;
 }
 
-/* The request's own word first, in any of its fields, then that of the settings. */
+/* Finds whether thinking was switched on or off: first in the request's fields, then in the
+ * settings. */
 static enum thinking_word find_word(const struct params *p)
 {
     const enum thinking_word by_name = word_of_kwargs(p->template_kwargs);

@@ -1,7 +1,7 @@
 /* server/api/chat/chat_values.h - a chat as the variables of its template.
  *
- * Strings of the client are not the template's own (value.h); those that the server itself chose
- * are: roles, the efforts of reasoning, the texts of special tokens.
+ * Strings of the client are not marked as the template's own (value.h); strings that the server
+ * chose are: roles, reasoning efforts, the texts of special tokens.
  *
  * Thread: any.
  * Memory: everything is in the pool, or borrowed from the tokens and params.
@@ -27,14 +27,14 @@ struct chat_tokens {
     struct chat_text bos, eos;
 };
 
-/* What a template can be given; see chat_caps.h. */
+/* The forms of values that a template accepts; see chat_caps.h. */
 struct chat_caps {
     bool knows_system;     /* else a system message goes into the user's message behind it */
-    bool late_system;      /* it may come behind others; else it goes into the user's message before
-                            * it, or without one directly there into the next */
+    bool late_system;      /* a system message may come behind others; else it goes into the user's
+                            * message directly before it, or into the next one */
     bool knows_developer;  /* else that role becomes system */
     bool typed_content;    /* contents are lists of parts, not strings */
-    bool string_arguments; /* of calls: JSON text, not an object */
+    bool string_arguments; /* arguments of calls are JSON text, not objects */
     bool null_content;     /* an empty content beside calls is null, not "" */
     bool full_tools;       /* a tool has a description and parameters, and these have one each */
     bool no_tools_unset;   /* without tools the variable is undefined, not null */
@@ -42,11 +42,11 @@ struct chat_caps {
     bool prints_tools, prints_calls;
 };
 
-/* Whether to think: yes, but for an effort of none, Anthropic's switch, and what the client sets by
- * name, enable_thinking. */
+/* Should the model think? The client's enable_thinking or thinking decides, then Anthropic's
+ * switch, then the effort (none: no), then the settings; if nothing is set, yes. */
 bool chat_wants_thoughts(const struct params *p);
 
-/* The dict of a template's variables. */
+/* Makes the dict of a template's variables. */
 struct value chat_values(struct value_pool *pool, const struct params *p,
                          const struct chat_tokens *tokens, const struct chat_caps *caps);
 

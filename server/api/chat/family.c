@@ -1,4 +1,10 @@
-/* server/api/chat/family.c - see family.h: the reader of descriptions. */
+/* server/api/chat/family.c - parses the descriptions of families.
+ *
+ * A line's keyword selects a function that stores its values; texts are unquoted in place in the
+ * family's own copy, so the family is one block of memory and all strings point into it. Each
+ * reader of a line checks what the parser of answers relies on, e.g. that a call has a hole for its
+ * arguments; check_family() checks what depends on several lines.
+ */
 #include "server/api/chat/family.h"
 
 #include "core/base/mem.h"
@@ -34,7 +40,7 @@ const char *family_unquote(char **line, size_t *n)
     return text;
 }
 
-/* Up to `max` texts of a line. */
+/* Reads up to `max` texts of a line. */
 static const char *read_texts(char *line, const char **out, uint32_t max, uint32_t *n)
 {
     size_t len;
@@ -162,7 +168,7 @@ static const char *read_call_line(struct family *f, char *line)
                : "it must have JSON, OBJECT, KEYED or ARGUMENTS";
 }
 
-/* Is the value between two texts, of which the first has a name behind it? */
+/* Is the pattern "text" KEY "text" TAGS "text"? */
 static bool is_tag(const struct call_pattern *p, uint32_t hole)
 {
     return hole == 3 && p->at[0].kind == PATTERN_TEXT && p->at[1].kind == PATTERN_KEY &&
@@ -226,7 +232,7 @@ static const char *read_channels(struct family *f, char *line)
     return read_pair(line, f->message);
 }
 
-/* The first item that is a name; p->n: there is none. */
+/* Returns the index of the first NAME; p->n: there is none. */
 static uint32_t name_of(const struct call_pattern *p)
 {
     uint32_t i = 0;
@@ -282,7 +288,7 @@ static const char *read_family_line(struct family *f, char *line)
 
 /* ---- the whole ---- */
 
-/* What a reader of calls relies on. */
+/* Checks the rules between lines that the parser of calls relies on. */
 static const char *check_family(const struct family *f)
 {
     bool has_object = false, has_arguments = false, has_quoted = false;
@@ -309,8 +315,8 @@ static const char *check_family(const struct family *f)
     return NULL;
 }
 
-/* The next line of the text, without its end and the white space before that; *text goes on to the
- * one behind it, NULL: there is none. */
+/* Cuts off the next line of the text, without white space at its end; *text moves to the line
+ * behind it, NULL: there is none. */
 static char *next_line(char **text)
 {
     char *line = *text;
@@ -365,7 +371,7 @@ const char *family_header_word(const struct call_pattern *header)
     return blank != NULL ? blank + 1 : text;
 }
 
-/* A dash stands for an underscore, and the case of letters does not matter. */
+/* Are the words equal? A dash equals an underscore, and the case of letters does not matter. */
 static bool is_family_word(const char *word, size_t n_word, const char *name, size_t n)
 {
     if (n_word != n)

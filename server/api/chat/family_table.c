@@ -1,4 +1,9 @@
-/* server/api/chat/family_table.c - see family.h: the families that are built in. */
+/* server/api/chat/family_table.c - the families that are built in.
+ *
+ * The descriptions of the folder families/ are linked into the program as one text (families.S).
+ * The first question parses them once, under pthread_once(), into a list that is never freed; a
+ * description that fails is logged and left out.
+ */
 #include "server/api/chat/family.h"
 
 #include "core/base/log.h"
@@ -8,7 +13,7 @@
 
 extern const char family_texts[], family_texts_end[]; /* families.S */
 
-/* What a constraint has made of an answer: a list of calls, or the arguments of one. */
+/* Answers that a constraint has forced: a list of calls, or the arguments of one call. */
 static const char forced_list[] = "name forced\n"
                                   "section \"[\" ~ CALLS ~ \"]\"\n"
                                   "between ~ \",\" ~\n"
@@ -32,7 +37,7 @@ static struct family *make_family(const char *text, size_t n)
     return f;
 }
 
-/* Where the next description begins: a line with a name. */
+/* Finds the beginning of the next description: a line with a name. */
 static const char *next_name(const char *at)
 {
     static const char line[] = "\nname ";

@@ -1,4 +1,10 @@
-/* server/api/chat/output_calls.c - the list of a chat's tool calls. */
+/* server/api/chat/output_calls.c - the list of an answer's tool calls.
+ *
+ * The array has room for OUTPUT_MAX_CALLS from the first call on, so pointers to a call stay valid
+ * while it grows. Each new call also becomes a piece, which keeps its place among the texts. Whole
+ * objects are parsed with cJSON for their name, but their arguments are cut out of the model's
+ * text, so the client gets the digits and spaces that were written.
+ */
 #include "server/api/chat/output_parser_impl.h"
 
 #include "core/base/err.h"
@@ -11,9 +17,9 @@
 #include <string.h>
 #include <xxhash.h>
 
-/* Nine letters and digits behind "call_" as clients know it from OpenAI; Mistral's templates want
- * nothing but the nine. They follow from the answer's id, so that whoever goes on with the answer
- * finds the same. */
+/* Makes a call's id: "call_" and nine letters and digits, as clients know it from OpenAI; Mistral's
+ * templates want only the nine. It follows from the answer's id, so that a process that resumes the
+ * answer makes the same one. */
 static void make_id(const struct output_parser *s, struct output_call *call)
 {
     static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -101,7 +107,7 @@ static bool is_object(struct output_parser *s, const char *text)
     return yes;
 }
 
-/* The member of the object that has the arguments, and the function's name; NULL: it has none. */
+/* Finds the member with the arguments, and the function's name; NULL: there are no arguments. */
 static const cJSON *find_members(const struct output_parser *s, const cJSON *object,
                                  const char **name)
 {
@@ -118,7 +124,8 @@ static const cJSON *find_members(const struct output_parser *s, const cJSON *obj
     return v;
 }
 
-/* The arguments as the model wrote them; a string that holds an object is that object. */
+/* Finds the arguments as the model wrote them; a string that holds an object counts as that
+ * object. */
 static bool find_arguments(struct output_parser *s, const cJSON *v, const char *text, size_t n,
                            const char **arguments, size_t *len)
 {
@@ -146,9 +153,9 @@ static bool add_whole(struct output_parser *s, const char *name, const char *arg
     return true;
 }
 
-/* Templates print calls as clients send them back, {"id": …, "type": "function", "function":
- * {"name": …, "arguments": …}}, and models write what they have seen: the inner object is the call.
- */
+/* Finds the inner object of a call in the form that clients send back, {"id": …, "type":
+ * "function", "function": {"name": …, "arguments": …}}: models write it because templates print
+ * it. */
 static const cJSON *find_inner(const struct output_parser *s, const cJSON *json,
                                const char **object, size_t *n)
 {

@@ -1,8 +1,9 @@
-/* server/api/chat/output_object.c - calls that are JSON objects, read as they are written.
+/* server/api/chat/output_object.c - reads calls that are JSON objects as they are written.
  *
- * Bytes stay held until the call's name is known and its arguments begin: until then it may turn
- * out to be text. From there on they belong to the call. A call that has its arguments before its
- * name, or none, comes out with the object's end.
+ * json_scan reports names and values at depth 1. The reader only notes their offsets in `held`; it
+ * begins the call when the arguments open and the name is known, and from there output_reader.c
+ * copies them. A call that has its arguments before its name, or none, is added when the object
+ * ends.
  */
 #include "server/api/chat/output_parser_impl.h"
 
@@ -29,7 +30,7 @@ void output_object_begin(struct output_parser *s, size_t at)
     r->is_plain = false;
 }
 
-/* The object's own scan goes on; it has read the first byte. */
+/* Begins the call. The object's scan, which has read the first byte, continues in the arguments. */
 static enum output_verdict commit_member(struct output_parser *s, size_t at)
 {
     struct output_call *call =
@@ -49,7 +50,7 @@ static bool is_member(const struct output_parser *s, uint32_t i, const char *tex
     return name != NULL && json_text_is(text, n, name);
 }
 
-/* A member's name has ended with held[at]. */
+/* Finds which member it is whose name ends at held[at]. */
 static void find_member(struct output_parser *s, size_t at)
 {
     struct output_reader *r = &s->reader;
@@ -67,7 +68,7 @@ static void find_member(struct output_parser *s, size_t at)
                                                                        : MEMBER_OTHER;
 }
 
-/* A value of the object's own begins at held[at]. False: no call has that. */
+/* Begins a member's value at held[at]. False: no call has such a value. */
 static bool begin_member(struct output_parser *s, size_t at, bool *commits)
 {
     struct output_reader *r = &s->reader;
@@ -84,7 +85,7 @@ static bool begin_member(struct output_parser *s, size_t at, bool *commits)
     return c == '{' || c == '"' || c == 'n';
 }
 
-/* A value of the object's own, or the object, has ended with held[at]. */
+/* Ends a member's value, or the object, at held[at]. */
 static void end_member(struct output_parser *s, size_t at)
 {
     struct output_reader *r = &s->reader;
@@ -96,7 +97,8 @@ static void end_member(struct output_parser *s, size_t at)
     r->member = MEMBER_OTHER;
 }
 
-/* The object ends with held[at], and no arguments have come out: it has none, or they wait. */
+/* Adds the call of an object that ends at held[at] without having begun one: it has no arguments,
+ * or they came before the name. */
 static enum output_verdict end_object(struct output_parser *s, size_t at)
 {
     struct output_reader *r = &s->reader;

@@ -1,4 +1,11 @@
-/* server/api/chat/output_parser.c - see output_parser.h. */
+/* server/api/chat/output_parser.c - sorts the text of an answer into its parts.
+ *
+ * The parser is a state machine whose state is the `part` that the next bytes belong to. New text
+ * is appended to `held`; pass_marks() searches it for the marks of that part and switches parts,
+ * and all bytes that cannot begin a mark are moved on. Offsets of searched bytes are remembered, so
+ * each byte is looked at a bounded number of times however small the tokens are. A choice of a
+ * request (response/choice.c) feeds it each decoded text.
+ */
 #include "server/api/chat/output_parser_impl.h"
 
 #include "core/base/err.h"
@@ -109,14 +116,15 @@ int output_parser_error(const struct output_parser *s)
 
 /* ---- sorting ---- */
 
-/* A part that follows a mark begins with its first letter. */
+/* Is white space dropped here? A part behind a mark begins with its first letter. */
 static bool skips_blanks(const struct output_parser *s)
 {
     return !s->has_begun && !output_parser_is_harmony(s) &&
            (s->part == OUTPUT_THOUGHT || s->has_thought || s->n_calls > 0);
 }
 
-/* Behind a call or a thought a second text begins: to clients that know one text it is set off. */
+/* Appends to the text. A second text, behind a call or a thought, is separated by an empty line for
+ * clients that know one text only. */
 static void add_output_text(struct output_parser *s, const char *text, size_t n)
 {
     if (s->has_text && s->latest != OUTPUT_TEXT)
@@ -147,8 +155,8 @@ void output_parser_enter(struct output_parser *s, enum output_part part)
     s->has_begun = false;
 }
 
-/* The first byte that is no white space, or held.len. The offset is remembered: a
- * long run of blanks costs linear time. */
+/* Returns the offset of the first byte that is not white space, or held.len. It is remembered, so
+ * that a long run of blanks costs linear time. */
 static size_t first_letter(struct output_parser *s)
 {
     while (s->n_blank < s->held.len && pattern_is_blank(s->held.data[s->n_blank]))
@@ -164,7 +172,7 @@ void output_parser_consume(struct output_parser *s, size_t n)
     s->n_blank = s->n_blank > n ? s->n_blank - n : 0;
 }
 
-/* Does what is held begin, white space left out and as far as it goes, with that mark? */
+/* Does `held`, behind white space, begin with the mark, as far as it goes? */
 static bool begins_with(struct output_parser *s, const char *mark)
 {
     const size_t len = strlen(mark), i = first_letter(s), left = s->held.len - i;
@@ -172,8 +180,8 @@ static bool begins_with(struct output_parser *s, const char *mark)
     return memcmp(s->held.data + i, mark, left < len ? left : len) == 0;
 }
 
-/* Only what is said first can be a thought, or end one that the prompt has opened; and what is said
- * first behind a call. May what is held begin with that mark? */
+/* May `held` begin with that mark of a thought? Only the first text of an answer, or the first
+ * behind a call, can be a thought, or end one that the prompt has opened. */
 static bool may_begin_with(struct output_parser *s, const char *mark)
 {
     const bool is_first = !s->has_thought && !s->has_text;
@@ -182,8 +190,8 @@ static bool may_begin_with(struct output_parser *s, const char *mark)
            begins_with(s, mark);
 }
 
-/* The mark that the family wraps a text in: the first one where the text begins, then the second
- * one. NULL: none may stand here. */
+/* Returns the mark of the family's `wrap` that may stand here: the first one where the text begins,
+ * then the second one; NULL: none. */
 static const char *wrap_mark(struct output_parser *s)
 {
     const struct family *f = s->style.family;
@@ -203,7 +211,7 @@ static size_t add_mark(const char **marks, size_t n, const char *mark)
     return n + 1;
 }
 
-/* The texts that a pattern may begin with. */
+/* Adds the texts that a pattern may begin with. */
 static size_t add_first(const char **marks, size_t n, const struct call_pattern *p)
 {
     for (uint32_t i = 0; i < p->n; i++) {
@@ -216,7 +224,7 @@ static size_t add_first(const char **marks, size_t n, const struct call_pattern 
     return n;
 }
 
-/* The texts that a call may begin with, or the section of calls. */
+/* Adds the texts that a call, or the section of calls, may begin with. */
 static size_t add_call_marks(const struct output_parser *s, const char **marks, size_t n)
 {
     const struct family *f = s->style.family;
@@ -264,7 +272,8 @@ static bool starts_with(const struct buf *b, size_t at, const char *mark)
     return at + n <= b->len && memcmp(b->data + at, mark, n) == 0;
 }
 
-/* The next place from `at` on where a mark may begin: most begin with the same byte. */
+/* Returns the next place from `at` on where a mark may begin: if all begin with the same byte, the
+ * next such byte. */
 static size_t next_place(const struct buf *held, size_t at, const char *const *marks, size_t n)
 {
     const char *found;
@@ -278,7 +287,7 @@ static size_t next_place(const struct buf *held, size_t at, const char *const *m
     return found != NULL ? (size_t)(found - held->data) : held->len;
 }
 
-/* May a longer mark than this one come to stand at held[at]? What is held ends before it does. */
+/* May held[at] become a longer mark than this one? `held` ends before it is decided. */
 static bool may_be_longer(const struct buf *held, size_t at, const char *const *marks, size_t n,
                           size_t which)
 {
@@ -290,7 +299,7 @@ static bool may_be_longer(const struct buf *held, size_t at, const char *const *
     return false;
 }
 
-/* The longest mark that stands at held[at]; n: none does. */
+/* Returns the longest mark at held[at]; n: there is none. */
 static size_t mark_at(const struct buf *held, size_t at, const char *const *marks, size_t n)
 {
     size_t longest = n;
@@ -328,7 +337,7 @@ size_t output_marks_undecided(const struct buf *held, const char *const *marks, 
     return most;
 }
 
-/* Of text[0..n) what is left without the white space at its end. */
+/* Returns the length of text[0..n) without the white space at its end. */
 static size_t without_blanks(const char *text, size_t n)
 {
     while (n > 0 && pattern_is_blank(text[n - 1]))
@@ -336,8 +345,8 @@ static size_t without_blanks(const char *text, size_t n)
     return n;
 }
 
-/* Does an answer begin with a call that no mark stands before? What may be a mark is looked at as
- * one first. */
+/* Does the answer begin with a call without a mark? Text that may be a mark is treated as one
+ * first. */
 static bool begins_bare_call(struct output_parser *s)
 {
     const char *marks[OUTPUT_MAX_MARKS];
@@ -359,7 +368,7 @@ static bool begins_bare_call(struct output_parser *s)
                : i < s->held.len;
 }
 
-/* Of a header the function that the message is for: "to=functions.NAME", with or without
+/* Finds the function that a header's message is for: "to=functions.NAME", with or without
  * "functions.", before the channel or behind it; n 0: none. */
 static const char *find_recipient(const char *header, size_t len, size_t *n)
 {
@@ -377,8 +386,8 @@ static const char *find_recipient(const char *header, size_t len, size_t *n)
     return at;
 }
 
-/* "<|start|>assistant<|channel|>commentary to=functions.f <|constrain|>json", or
- * " to=functions.f<|channel|>commentary json" */
+/* Enters the part that a header names, for example "<|start|>assistant<|channel|>commentary
+ * to=functions.f <|constrain|>json", or " to=functions.f<|channel|>commentary json". */
 static void enter_channel(struct output_parser *s, const char *header, size_t n)
 {
     static const char analysis[] = "analysis";
@@ -407,8 +416,8 @@ static bool is_hidden(const struct output_parser *s, const char *mark)
     return is_wrap(s, mark);
 }
 
-/* The prompt may end with "<|start|>assistant": then the answer begins inside of a header, " to=f".
- * Does what is held begin so, as far as it goes? */
+/* May `held` begin a header? A prompt may end with "<|start|>assistant"; then the answer begins
+ * inside a header, with " to=f". */
 static bool may_begin_header(const struct output_parser *s)
 {
     static const char to[] = "to=";
@@ -419,7 +428,7 @@ static bool may_begin_header(const struct output_parser *s)
            memcmp(s->held.data + blank, to, left < len ? left : len) == 0;
 }
 
-/* What some answers begin with is no content. False: it may come to stand there. */
+/* Drops the family's `begin` from the beginning of the answer. False: it is not decided yet. */
 static bool pass_beginning(struct output_parser *s)
 {
     const char *begin = s->style.family != NULL ? s->style.family->begin : NULL;
@@ -447,8 +456,8 @@ static void pass_harmony_mark(struct output_parser *s, size_t at, const char *ma
     output_parser_consume(s, at + strlen(mark));
 }
 
-/* The part ends at held[at], where `mark` stands. A call has its mark, and the white space before
- * it: they may turn out to be text. */
+/* Ends the part at held[at], where `mark` stands. A call keeps its mark and the white space before
+ * it in `held`, because they may turn out to be text. */
 static void pass_mark(struct output_parser *s, size_t at, const char *mark)
 {
     const size_t n = without_blanks(s->held.data, at);
@@ -472,8 +481,8 @@ static void pass_mark(struct output_parser *s, size_t at, const char *mark)
     }
 }
 
-/* A thought may talk of calls. Only a mark at the beginning of a line ends it: is the one at
- * held[at] such, or of another kind? */
+/* Does the mark at held[at] count? A thought may talk of calls, so inside it the mark of a call
+ * counts only at the beginning of a line. */
 static bool counts_in_thought(const struct output_parser *s, size_t at, const char *mark)
 {
     const size_t n = without_blanks(s->held.data, at);
@@ -484,8 +493,8 @@ static bool counts_in_thought(const struct output_parser *s, size_t at, const ch
     return (n == 0 && !s->has_begun) || memchr(s->held.data + n, '\n', at - n) != NULL;
 }
 
-/* Up to the last mark; how much of what is held behind it may be the beginning of another, and how
- * many there are, goes to *keep and *n. False: a call is not over yet. */
+/* Handles all marks. *keep is how many bytes at the end of `held` may begin another one, *n how
+ * many marks may stand there. False: a call is not over yet. */
 static bool pass_marks(struct output_parser *s, size_t *keep, size_t *n)
 {
     const char *marks[OUTPUT_MAX_MARKS];
@@ -523,7 +532,7 @@ static bool pass_marks(struct output_parser *s, size_t *keep, size_t *n)
     return true;
 }
 
-/* Move all text that cannot be the beginning of a mark to where it belongs. */
+/* Moves all text that cannot be the beginning of a mark to its part. */
 static void sort_held(struct output_parser *s)
 {
     size_t n = 0, keep = 0;
@@ -534,7 +543,7 @@ static void sort_held(struct output_parser *s)
     if (s->part == OUTPUT_HEADER)
         return;
     if (n > 0 && !output_parser_is_harmony(s) && first_letter(s) >= s->held.len - keep)
-        return; /* white space, and what may be a mark */
+        return; /* only white space, and perhaps a mark */
     if (n > 0 && !output_parser_is_harmony(s))
         keep = s->held.len - without_blanks(s->held.data, s->held.len - keep);
     output_parser_put(s, s->held.data, s->held.len - keep);
@@ -548,7 +557,7 @@ void output_parser_feed(struct output_parser *s, const char *text, size_t n)
     sort_held(s);
 }
 
-/* A call was insisted on, and cut before its mark was whole. */
+/* Adds the call that had to come if the answer was cut inside its mark. */
 static void end_cut_mark(struct output_parser *s)
 {
     if (s->n_calls == 0 && s->recipient[0] != '\0')

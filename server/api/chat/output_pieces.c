@@ -1,5 +1,10 @@
-/* server/api/chat/output_pieces.c - in which order texts, thoughts and calls of an answer were
- * written. */
+/* server/api/chat/output_pieces.c - the order in which an answer's texts, thoughts and calls were
+ * written.
+ *
+ * Text and thought are collected in one buffer each; a piece is a range in one of them, or a call's
+ * number, and the array is the order. Adjacent text of one part extends the last piece. The pieces
+ * are of unsent output only: output_parser_clear() drops those that were sent.
+ */
 #include "server/api/chat/output_parser_impl.h"
 
 #include "core/base/err.h"

@@ -1,7 +1,10 @@
-/* server/api/chat/output_reader.c - the calls behind a mark, read as they are written.
+/* server/api/chat/output_reader.c - reads the calls behind a mark as they are written.
  *
- * The family's patterns say how (family.h). Bytes stay held until the call's name is known and its
- * arguments begin: until then it may turn out to be text. From there on they belong to the call.
+ * A state machine over `held`, one step per function, driven by the family's patterns (family.h).
+ * Bytes stay held until the call's name is known and its arguments begin, because until then they
+ * may turn out to be text; from there on they belong to the call. Arguments that are one JSON
+ * object are copied byte by byte through json_scan; those that stand one by one are converted to
+ * JSON.
  */
 #include "server/api/chat/output_parser_impl.h"
 
@@ -15,15 +18,15 @@
 enum reader_state {
     READER_CALLS = 0, /* the section's beginning and a call's, up to its arguments */
     READER_BETWEEN,   /* the next call, or the section's end */
-    READER_OBJECT,    /* inside the object of a call that has not begun to come out */
-    READER_JSON,      /* arguments that are a JSON object and come out */
-    READER_BEHIND,    /* them: what else the call's object has is passed over */
-    READER_ARGUMENT,  /* the next of arguments that stand one by one, or the call's end */
-    READER_TEXT,      /* its value, raw text */
-    READER_LITERAL,   /* its value, which ends where a comma or a bracket says */
+    READER_OBJECT,    /* inside the object of a call that is not announced yet */
+    READER_JSON,      /* arguments that are a JSON object, copied as they come */
+    READER_BEHIND,    /* behind the arguments: the rest of the call's object is dropped */
+    READER_ARGUMENT,  /* the next single argument, or the call's end */
+    READER_TEXT,      /* the argument's value, raw text */
+    READER_LITERAL,   /* the argument's value, up to a comma or a bracket */
     READER_TAIL,      /* behind the arguments, up to the end of the call */
-    READER_BROKEN,    /* the arguments are no JSON: whatever comes until the mark is theirs */
-    READER_SKIP,      /* no call comes any more; passed over until the mark */
+    READER_BROKEN,    /* the arguments are not JSON: all text up to the mark is theirs */
+    READER_SKIP,      /* no more calls: text is dropped up to the mark */
 };
 
 /* Bytes of a section's and a call's beginnings. */
@@ -56,8 +59,7 @@ static enum output_verdict reader_enter(struct output_parser *s, enum reader_sta
     return OUTPUT_GOES_ON;
 }
 
-/* White space between calls and arguments says nothing: however much comes, none is kept. True:
- * nothing else is held. */
+/* Drops white space between calls and arguments. True: `held` is empty. */
 static bool pass_blanks(struct output_parser *s)
 {
     size_t n = 0;
@@ -94,8 +96,8 @@ static enum output_verdict reader_leave(struct output_parser *s)
     return OUTPUT_LEFT;
 }
 
-/* It is no call: the mark, or the first letter where there is none, is text like what stood before
- * it, and more marks may follow. */
+/* Treats the mark, or the first letter if there is none, as text of the part before it: it was not
+ * a call. More marks may follow. */
 static enum output_verdict give_up(struct output_parser *s)
 {
     const size_t n_mark = s->reader.n_mark > 0 ? s->reader.n_mark : 1;
@@ -103,7 +105,7 @@ static enum output_verdict give_up(struct output_parser *s)
 
     n = n < s->held.len ? n : s->held.len;
     output_parser_enter(s, s->reader.from);
-    s->has_begun = true; /* white space and all */
+    s->has_begun = true; /* so that white space is kept */
     output_parser_put(s, s->held.data, n);
     output_parser_consume(s, n);
     return OUTPUT_LEFT;
@@ -132,8 +134,8 @@ enum output_verdict output_reader_fail(struct output_parser *s)
     return reader_leave(s);
 }
 
-/* Up to the mark that ends the calls; what stands before it goes to the call's arguments if they
- * are broken. */
+/* Reads up to the mark that ends the calls; text before it goes to the call's arguments if they are
+ * broken. */
 static enum output_verdict read_to_mark(struct output_parser *s)
 {
     const char *marks[OUTPUT_MAX_MARKS];
@@ -148,7 +150,7 @@ static enum output_verdict read_to_mark(struct output_parser *s)
         output_parser_consume(s, sure);
         at = at != SIZE_MAX ? 0 : SIZE_MAX;
     } else {
-        s->reader.at = sure; /* shown after all, should no mark come */
+        s->reader.at = sure; /* output_reader_end() shows it if no mark comes */
     }
     if (at == SIZE_MAX)
         return OUTPUT_NEEDS_MORE;
@@ -158,7 +160,7 @@ static enum output_verdict read_to_mark(struct output_parser *s)
 
 /* ---- a call begins ---- */
 
-/* Does the mark stand before the call that is the pattern's first text? */
+/* Did the call begin with a real mark, not only behind an optional text that is missing? */
 static bool is_marked(const struct output_parser *s)
 {
     const struct family *f = family_of(s);
@@ -206,7 +208,7 @@ static void set_id(struct output_call *call, const char *text, size_t n)
         snprintf(call->id, sizeof(call->id), "%.*s", (int)n, text);
 }
 
-/* The name is there, and the arguments stand at found->end. */
+/* Begins a call whose name was found; its arguments stand at found->end. */
 static enum output_verdict commit_call(struct output_parser *s, const struct pattern_found *found)
 {
     const char *name = found->n_name > 0 ? s->held.data + found->name : s->recipient;
@@ -227,7 +229,7 @@ static enum output_verdict commit_call(struct output_parser *s, const struct pat
     return reader_enter(s, READER_ARGUMENT);
 }
 
-/* Does call pattern i fit what is held from `at` on, up to its arguments? */
+/* Does call pattern i fit the bytes in `held` from `at` on, up to its arguments? */
 static enum pattern_verdict match_call(const struct output_parser *s, uint32_t i, size_t at,
                                        struct pattern_found *found)
 {
@@ -243,14 +245,15 @@ static enum pattern_verdict match_call(const struct output_parser *s, uint32_t i
     return b->data[found->end] == '{' ? PATTERN_FITS : PATTERN_FAILS;
 }
 
-/* What was found of a name so far is the call's, should the answer end here. */
+/* Remembers the name found so far: the call has it if the answer ends here. */
 static void remember_name(struct output_parser *s, const struct pattern_found *found)
 {
     s->reader.name = found->name;
     s->reader.n_name = found->n_name;
 }
 
-/* PATTERN_FITS: a call begins at held[at], and the reader has gone on. */
+/* Tries all call patterns at held[at]. PATTERN_FITS: a call has begun, and the reader has its next
+ * state. */
 static enum pattern_verdict read_output_call(struct output_parser *s, size_t at,
                                              enum output_verdict *verdict)
 {
@@ -280,7 +283,7 @@ static enum pattern_verdict read_output_call(struct output_parser *s, size_t at,
     return PATTERN_FAILS;
 }
 
-/* The first call behind the mark. */
+/* Reads the first call behind the mark. */
 static enum output_verdict read_calls(struct output_parser *s)
 {
     const struct family *f = family_of(s);
@@ -301,7 +304,7 @@ static enum output_verdict read_calls(struct output_parser *s)
     return fits == PATTERN_FITS ? verdict : OUTPUT_NEEDS_MORE;
 }
 
-/* The end of the section, with whatever the pattern has there. */
+/* Matches the end of the section. */
 static enum pattern_verdict match_section_end(const struct output_parser *s,
                                               struct pattern_found *found)
 {
@@ -350,7 +353,7 @@ static enum pattern_verdict match_tail(const struct output_parser *s, size_t at,
                          found);
 }
 
-/* The call is over: the family's next one, or its end. What closes a call may be missing. */
+/* Reads the text that closes a call, which may be missing. */
 static enum output_verdict read_tail(struct output_parser *s)
 {
     struct pattern_found found;
@@ -377,7 +380,7 @@ static enum output_verdict end_json(struct output_parser *s)
     return reader_enter(s, s->reader.level > 0 ? READER_BEHIND : READER_TAIL);
 }
 
-/* A control character in a string, which JSON wants escaped. */
+/* Appends a control character of a string, escaped as JSON requires. */
 static void add_control(struct buf *out, char c)
 {
     if (c == '\n')
@@ -388,7 +391,7 @@ static void add_control(struct buf *out, char c)
         buf_printf(out, "\\u%04x", (unsigned)(unsigned char)c);
 }
 
-/* Bytes that need no look of their own: inside of a string. */
+/* Counts the bytes inside a string up to the next special one. */
 static size_t n_plain(const struct json_scan *scan, const char *text, size_t n)
 {
     size_t i = 0;
@@ -435,7 +438,7 @@ static enum output_verdict read_json(struct output_parser *s)
     return OUTPUT_NEEDS_MORE;
 }
 
-/* The rest of an object whose arguments have come out. */
+/* Drops the rest of an object whose arguments have been copied. */
 static enum output_verdict read_behind(struct output_parser *s)
 {
     for (size_t i = 0; i < s->held.len; i++) {
@@ -464,14 +467,14 @@ static enum output_verdict end_arguments(struct output_parser *s, size_t at)
     return reader_enter(s, READER_BETWEEN);
 }
 
-/* Nothing that the family has stands here: the call ends as it is. */
+/* Ends a call whose arguments continue in a way that the family does not write. */
 static enum output_verdict break_arguments(struct output_parser *s)
 {
     latest(s)->is_over = true;
     return output_reader_fail(s);
 }
 
-/* The argument's name was found; its value stands at found->end. */
+/* Begins an argument whose name was found; its value stands at found->end. */
 static enum output_verdict begin_value(struct output_parser *s, const struct pattern_found *found)
 {
     struct output_reader *r = &s->reader;
@@ -501,7 +504,7 @@ static enum output_verdict begin_value(struct output_parser *s, const struct pat
     return reader_enter(s, is_text ? READER_TEXT : READER_LITERAL);
 }
 
-/* The first of the patterns of arguments that fits at held[at], or may come to. */
+/* Finds the first argument pattern that fits at held[at], or may fit with more text. */
 static enum pattern_verdict match_argument(struct output_parser *s, size_t at,
                                            struct pattern_found *found)
 {
@@ -532,7 +535,7 @@ static enum output_verdict read_argument(struct output_parser *s)
         next = pattern_match(f, &f->comma, 0, s->held.data, at, s->held.len, &found);
         at = found.end;
         if (next == PATTERN_FITS && at < s->held.len && match_tail(s, at, &tail) == PATTERN_FITS)
-            return end_arguments(s, tail.end); /* a comma behind the last */
+            return end_arguments(s, tail.end); /* a comma behind the last argument */
     }
     if (next == PATTERN_FITS)
         next = match_argument(s, at, &found);
@@ -551,7 +554,7 @@ static bool has_tags(const struct output_parser *s)
     return !s->reader.is_string && p->at[pattern_hole(p)].kind == PATTERN_VALUE_TAGS;
 }
 
-/* The value of the argument whose name stands last in the call's arguments. */
+/* Appends the value, made of tags, of the argument whose name ends the call's arguments so far. */
 static void add_tags(struct output_parser *s, const char *text, size_t n)
 {
     static const char behind[] = "\": ";
@@ -568,8 +571,8 @@ static void add_tags(struct output_parser *s, const char *text, size_t n)
     call_tags_add(out, &tags, name, n_name, text, n, s->reader.types);
 }
 
-/* Does the text at held[at], which ends a tag, end one within the value? Those that were opened
- * before it are counted. */
+/* Does the closing tag at held[at] close a tag inside the value? Counts the tags that were opened
+ * before it. */
 static bool ends_inner_tag(struct output_parser *s, size_t at)
 {
     const struct pattern_item *open = &argument_pattern_of(s)->at[0];
@@ -577,7 +580,7 @@ static bool ends_inner_tag(struct output_parser *s, size_t at)
     const char *text = s->held.data, *found;
     const char first = text[n_blanks(s)];
 
-    if (!has_tags(s) || first == '{' || first == '[') /* those are JSON */
+    if (!has_tags(s) || first == '{' || first == '[') /* such a value is JSON */
         return false;
     while (at > r->n_scanned &&
            (found = memmem(text + r->n_scanned, at - r->n_scanned, open->text, open->n)) != NULL) {
@@ -611,7 +614,8 @@ static void end_value(struct output_parser *s, size_t n, size_t at)
     reader_enter(s, READER_ARGUMENT);
 }
 
-/* The text that ends a raw value, and how many bytes of other texts may stand before it. */
+/* Returns the item of the text that ends a raw value, and how many bytes of optional texts may
+ * stand before it. */
 static uint32_t find_end_item(const struct call_pattern *p, size_t *n_before)
 {
     uint32_t i = pattern_hole(p) + 1;
@@ -622,7 +626,7 @@ static uint32_t find_end_item(const struct call_pattern *p, size_t *n_before)
     return i;
 }
 
-/* The value ends before held[at], but for optional texts between. */
+/* Returns where the value ends: before held[at] and the optional texts in front of it. */
 static size_t without_optional(const struct output_parser *s, size_t at)
 {
     const struct call_pattern *p = argument_pattern_of(s);
@@ -638,8 +642,8 @@ static size_t without_optional(const struct output_parser *s, size_t at)
     return at;
 }
 
-/* Is what stands at held[at], the end's text, the value's end? Another argument or the call's end
- * must follow; else the text is part of the value. */
+/* Is the closing text at held[at] really the value's end? Another argument or the call's end must
+ * follow; else the text is part of the value. */
 static enum pattern_verdict match_value_end(const struct output_parser *s, size_t at, size_t *end)
 {
     const struct family *f = family_of(s);
@@ -664,19 +668,19 @@ static enum pattern_verdict match_value_end(const struct output_parser *s, size_
     return verdict == PATTERN_MORE && s->held.len - at > MAX_HEAD ? PATTERN_FITS : verdict;
 }
 
-/* A string grows by what is certain. */
+/* Appends the bytes that surely belong to the string. */
 static void grow_string(struct output_parser *s, size_t sure)
 {
     while (sure > 0 && sure < s->held.len && ((unsigned char)s->held.data[sure] & 0xc0) == 0x80)
-        sure--; /* whole characters */
+        sure--; /* whole characters only */
     call_value_add_chars(&latest(s)->arguments, s->held.data, sure);
     output_parser_consume(s, sure);
     s->reader.at = s->reader.at > sure ? s->reader.at - sure : 0;
 }
 
-/* Does held[at] stand inside of a string of a list or an object, which may have any text in it?
- * Only an argument that may be of such a type has one; in another a bracket is a text's first
- * character. */
+/* Is held[at] inside a string of a list or an object, where any text may stand? Only the value of
+ * an argument that may have such a type is a list or an object; in others a bracket is just the
+ * first character. */
 static bool is_in_json_string(struct output_parser *s, size_t at)
 {
     struct output_reader *r = &s->reader;
@@ -730,7 +734,7 @@ static enum output_verdict read_literal(struct output_parser *s)
     return OUTPUT_GOES_ON;
 }
 
-/* ---- all ---- */
+/* ---- the state machine ---- */
 
 static enum output_verdict reader_step(struct output_parser *s)
 {
@@ -771,7 +775,7 @@ bool output_reader_read(struct output_parser *s)
 
 /* ---- the end ---- */
 
-/* A call that was cut before its arguments is one without any, if its name is known. */
+/* Ends a call that was cut before its arguments: if its name is known, it is a call without any. */
 static void end_before_arguments(struct output_parser *s)
 {
     struct output_reader *r = &s->reader;
@@ -796,7 +800,7 @@ static void end_before_arguments(struct output_parser *s)
     output_parser_put(s, s->held.data, s->held.len);
 }
 
-/* A raw value is whole where what ends it stands at the answer's end. */
+/* Ends a raw value at the answer's end: it is complete if its closing text stands there. */
 static void end_text(struct output_parser *s)
 {
     const struct call_pattern *p = argument_pattern_of(s);
@@ -829,13 +833,13 @@ void output_reader_end(struct output_parser *s)
         output_parser_enter(s, OUTPUT_TEXT);
         output_parser_put(s, s->held.data, s->held.len);
         break;
-    case READER_BROKEN: /* part of a mark */
+    case READER_BROKEN: /* `held` is part of a mark */
         buf_add(&latest(s)->arguments, s->held.data, s->held.len);
         break;
     case READER_TEXT:
         end_text(s);
         break;
-    case READER_ARGUMENT: /* cut inside of what ends the call */
+    case READER_ARGUMENT: /* cut inside the text that ends the call */
         if (s->held.len > 0 && match_tail(s, n_blanks(s), &found) == PATTERN_MORE)
             end_arguments(s, s->held.len);
         break;

@@ -1,11 +1,16 @@
-/* server/api/chat/output_style.c - whose way to write answers a chat template shows, and the ends
- * of prompts. */
+/* server/api/chat/output_style.c - finds the style of a model's answers, and looks at the ends of
+ * prompts.
+ *
+ * The chat template is searched as text, never run: the signs of a family and the closing mark of a
+ * thought stand in it literally. A template without a known family that has "</think>" gets the
+ * usual marks. Whether an answer begins inside a thought is seen at the end of its rendered prompt.
+ */
 #include "server/api/chat/output_parser.h"
 
 #include <string.h>
 
-/* The first of the family's marks whose end the template has; marks that are the family's alone in
- * any case, for a template may put them together. */
+/* Finds the first of the family's thought marks whose end the template has. Marks that only this
+ * family has are taken in any case, because a template may build them from parts. */
 static void find_thoughts(struct output_style *style, const char *chat_template)
 {
     const struct family *f = style->family;

@@ -1,4 +1,11 @@
-/* server/api/constraint/constraint_arguments.c - see constraint_arguments.h. */
+/* server/api/constraint/constraint_arguments.c - writes the arguments of a call one by one.
+ *
+ * The schema compiler composes the members (grammar_schema_members) and calls member_piece() for
+ * each, which tries all argument patterns of the family; a value that several patterns can write is
+ * a choice. The pieces allow only texts that the parser of answers (output_reader.c) reads back as
+ * the same value: a string may not contain its end or look like another type. Equal string schemas
+ * share a rule, because each is a large automaton.
+ */
 #include "server/api/constraint/constraint_arguments.h"
 
 #include "core/base/err.h"
@@ -13,7 +20,8 @@
 
 /* ---- values ---- */
 
-/* The text that ends a raw value; where tags may stand within it, what begins any tag. */
+/* Returns the text that ends a raw value; for values with tags inside, the text that begins any
+ * tag. */
 static const char *argument_end(const struct call_pattern *p)
 {
     if (p->at[pattern_hole(p)].kind == PATTERN_VALUE_TAGS)
@@ -32,7 +40,7 @@ static bool has_kind(const struct family *f, enum pattern_kind kind)
     return false;
 }
 
-#define STRING_KEY_MAX 4096 /* longer ones are not shared */
+#define STRING_KEY_MAX 4096 /* longer keys are not shared */
 #define STRING_KEY_DEPTH 4
 #define IS_ONE_OF(name, names) is_one_of(name, names, sizeof(names) / sizeof((names)[0]))
 
@@ -58,7 +66,8 @@ static bool key_add_list(struct buf *key, const cJSON *list, unsigned depth)
     return true;
 }
 
-/* The schema without its annotations. False: it has something else that is not understood here. */
+/* Appends the schema without its annotations. False: it has other keywords than those of
+ * strings. */
 static bool key_add(struct buf *key, const cJSON *schema, unsigned depth)
 {
     static const char *const passed[] = {"title", "description", "default", "examples"};
@@ -84,8 +93,9 @@ static bool key_add(struct buf *key, const cJSON *schema, unsigned depth)
     return true;
 }
 
-/* Of two strings with the same key the same texts are allowed: the schema, and how it is written.
- * NULL: the schema refers to another one, or is of another kind, or there is no memory. */
+/* Makes the key of a string, its schema and how it is written: strings with the same key allow the
+ * same texts. NULL: the schema refers to another one, or is of another kind, or there is no
+ * memory. */
 static char *string_key(const cJSON *schema, const struct schema_text *how)
 {
     struct buf key;
@@ -101,8 +111,8 @@ static char *string_key(const cJSON *schema, const struct schema_text *how)
     return buf_detach(&key, &n);
 }
 
-/* The strings of the schema, whose expression may become too large: then the client is told of
- * which argument. False: there are none, or the builder has failed. */
+/* Writes the strings of the schema. If their automaton is too large, the error names the argument.
+ * False: there are none, or the builder has failed. */
 static bool own_text(const struct calls_tool *t, const cJSON *schema, const struct schema_text *how,
                      struct grammar_piece *out)
 {
@@ -120,7 +130,7 @@ static bool own_text(const struct calls_tool *t, const cJSON *schema, const stru
     return false;
 }
 
-/* The rule of the strings with that key, or NULL. */
+/* Finds the rule of the strings with that key, or NULL. */
 static const uint32_t *find_shared(const struct calls_shared *shared, const char *key)
 {
     for (uint32_t i = 0; i < shared->n; i++)
@@ -129,7 +139,7 @@ static const uint32_t *find_shared(const struct calls_shared *shared, const char
     return NULL;
 }
 
-/* The piece becomes a rule that others with its key, which is taken, can call. */
+/* Makes the piece a rule that other strings with the key can call; takes the key. */
 static struct grammar_piece share_text(const struct calls_tool *t, char *key,
                                        struct grammar_piece piece)
 {
@@ -141,7 +151,7 @@ static struct grammar_piece share_text(const struct calls_tool *t, char *key,
     return grammar_call(t->b, rule);
 }
 
-/* Most arguments are strings of one kind, each of which has many nodes: they share a rule. */
+/* Writes a string. Most arguments are strings of one kind with many nodes: these share a rule. */
 static bool text_piece(const struct calls_tool *t, const cJSON *schema,
                        const struct schema_text *how, struct grammar_piece *out)
 {
@@ -160,7 +170,7 @@ static bool text_piece(const struct calls_tool *t, const cJSON *schema,
     return any;
 }
 
-/* A string between the family's quotes. False: there is none. */
+/* Writes a string between the family's quotes. False: no string is allowed. */
 static bool quoted_piece(const struct calls_tool *t, const cJSON *schema, struct grammar_piece *out)
 {
     const struct schema_text how = {.end = t->family->quotes[1]};
@@ -176,7 +186,7 @@ static bool quoted_piece(const struct calls_tool *t, const cJSON *schema, struct
 #define OTHERS_MAX 320 /* bytes of alternatives */
 #define OTHERS_REGEX_MAX (OTHERS_MAX + 32)
 
-/* The text right before the pattern's value. */
+/* Returns the text right before the pattern's value. */
 static const char *text_before_value(const struct call_pattern *p)
 {
     const uint32_t hole = pattern_hole(p);
@@ -184,7 +194,7 @@ static const char *text_before_value(const struct call_pattern *p)
     return hole > 0 && p->at[hole - 1].kind == PATTERN_TEXT ? p->at[hole - 1].text : "";
 }
 
-/* Append "|" and a regular expression of the text. */
+/* Appends "|" and a regular expression of the text. */
 static void add_escaped(char out[static OTHERS_MAX], const char *text)
 {
     size_t n = strlen(out);
@@ -195,8 +205,9 @@ static void add_escaped(char out[static OTHERS_MAX], const char *text)
                               isalnum((unsigned char)*text) ? "%c" : "\\%c", *text);
 }
 
-/* A value may not begin with the rest of a longer text that another of the family's patterns has in
- * front of its value: the reader would take the argument for one of that pattern. */
+/* Adds, for each pattern of the family whose text before the value begins with that of p, the rest
+ * of that text. A value may not begin with it: the reader would take the argument for one of that
+ * pattern. */
 static void add_longer_patterns(const struct family *f, const struct call_pattern *p,
                                 char out[static OTHERS_MAX])
 {
@@ -213,9 +224,8 @@ static void add_longer_patterns(const struct family *f, const struct call_patter
     }
 }
 
-/* A regular expression of the raw texts that the reader takes for something else than a string: for
- * a value of one of these types (call_value_add_text()), or for an argument of another pattern.
- * NULL: there are none. */
+/* Makes a regular expression of the raw texts that the reader does not take for a string: values of
+ * these types (call_value_add_text()), and arguments of another pattern. NULL: there are none. */
 static const char *other_values(const struct family *f, const struct call_pattern *p,
                                 unsigned types, char out[static OTHERS_REGEX_MAX])
 {
@@ -242,7 +252,7 @@ static const char *other_values(const struct family *f, const struct call_patter
     return out;
 }
 
-/* The strings of the schema as the pattern's hole has them. False: there are none. */
+/* Writes the strings of the schema as the pattern's hole has them. False: there are none. */
 static bool string_piece(const struct calls_tool *t, const struct call_pattern *p,
                          const cJSON *schema, unsigned types, struct grammar_piece *out)
 {
@@ -259,7 +269,8 @@ static bool string_piece(const struct calls_tool *t, const struct call_pattern *
     return text_piece(t, schema, &how, out);
 }
 
-/* The values of the schema, of these types, as the pattern's hole has them. False: it has none. */
+/* Writes the values of the schema, of these types, as the pattern's hole has them. False: there are
+ * none. */
 static bool value_piece(const struct calls_tool *t, const struct call_pattern *p,
                         const cJSON *schema, unsigned types, struct grammar_piece *out)
 {
@@ -282,7 +293,7 @@ static bool value_piece(const struct calls_tool *t, const struct call_pattern *p
     return true;
 }
 
-/* One pattern of arguments with the key and its value. False: it has no such value. */
+/* Writes one argument pattern with the key and its value. False: it cannot have such a value. */
 static bool pattern_argument(const struct calls_tool *t, const struct call_pattern *p,
                              const cJSON *schema, unsigned types, struct grammar_piece *out)
 {
@@ -303,7 +314,8 @@ static bool pattern_argument(const struct calls_tool *t, const struct call_patte
 
 /* ---- keys ---- */
 
-/* The text behind the key, which the key cannot have the first byte of: there it would end. */
+/* Returns the first byte of the text behind the key, which the key cannot have: it would end
+ * there. */
 static char end_of_key(const struct call_pattern *p, bool *is_bare)
 {
     for (uint32_t i = 0; i + 1 < p->n; i++)
@@ -315,8 +327,8 @@ static char end_of_key(const struct call_pattern *p, bool *is_bare)
     return '\0';
 }
 
-/* A regular expression for keys that no property names: words where no mark stands before them,
- * else a few characters that end nothing. */
+/* Makes a regular expression for keys that no property names: words if keys have no mark before
+ * them, else characters that cannot end a key. */
 static void free_keys(const struct family *f, char out[static 80])
 {
     bool is_bare = false, is_word = false;
@@ -335,7 +347,7 @@ static void free_keys(const struct family *f, char out[static 80])
         snprintf(out, 80, "(?!/)[^\\x00-\\x20\\x7f-\\xa0<>&\"\\[\\]{}|%s]{1,64}", ends);
 }
 
-/* Can a reader find the key's end? */
+/* Can the parser of answers find the key's end? */
 static bool can_be_read(const struct family *f, const char *key)
 {
     static const char ends_bare[] = "<>{}[]()\"'`,;|\\";
@@ -357,7 +369,7 @@ static bool can_be_read(const struct family *f, const char *key)
 
 /* ---- arguments ---- */
 
-/* One argument, and which types a reader takes its value for. */
+/* Writes an argument: a choice of the patterns that can have its value. */
 static struct grammar_piece argument_piece(const struct calls_tool *t, const cJSON *schema)
 {
     const unsigned types = call_value_schema_types(t->parameters, schema);
@@ -408,7 +420,8 @@ static struct grammar_piece comma_piece(void *ud)
     return comma->n > 0 ? calls_pattern_piece(t, comma, 0, comma->n) : grammar_empty(t->b);
 }
 
-/* Objects that are listed as a whole: their members cannot be told apart argument by argument. */
+/* Finds enum and const: objects that are listed as a whole cannot be written argument by
+ * argument. */
 const char *calls_arguments_unsupported(const cJSON *parameters)
 {
     static const char *const keywords[] = {"enum", "const"};

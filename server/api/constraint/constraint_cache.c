@@ -1,4 +1,10 @@
-/* server/api/constraint/constraint_cache.c - see constraint_cache.h. */
+/* server/api/constraint/constraint_cache.c - a least-recently-used cache of compiled constraints.
+ *
+ * A request looks its constraint up on the thread that parses its body. The list is short, so it is
+ * searched linearly by hash; the mutex is held for list operations only. A constraint is compiled
+ * without the lock, so two threads may compile the same one: both results are used, and both are
+ * put in the list, where the older one is evicted in time.
+ */
 #include "server/api/constraint/constraint_cache.h"
 
 #include "core/base/err.h"
@@ -15,7 +21,7 @@
 #include <xxhash.h>
 
 struct entry {
-    struct list link; /* the one used last comes first */
+    struct list link; /* the most recently used comes first */
     enum constraint_kind kind;
     uint64_t owner;
     char *text;
@@ -28,7 +34,7 @@ struct entry {
 struct constraint_cache {
     struct constraint_cache_options opt;
     struct token_trie *trie;
-    pthread_mutex_t lock; /* guards what follows; nothing else is locked under it */
+    pthread_mutex_t lock; /* guards the members below; nothing else is locked under it */
     struct list entries;
     struct constraint_cache_stats stats;
 };
@@ -80,7 +86,7 @@ void constraint_cache_destroy(struct constraint_cache **constraint_cache)
 struct key {
     enum constraint_kind kind;
     uint64_t owner;
-    char *text; /* to be freed */
+    char *text; /* owned */
     size_t n;
     uint64_t hash;
 };
@@ -98,7 +104,7 @@ static struct entry *find_cached(struct constraint_cache *c, const struct key *k
     return NULL;
 }
 
-/* The constraint of the key, with a count of its own for the caller, or NULL. */
+/* Returns the constraint of the key with a reference for the caller, or NULL. */
 static struct constraint *look_up(struct constraint_cache *c, const struct key *key)
 {
     struct constraint *found = NULL;
@@ -116,7 +122,7 @@ static struct constraint *look_up(struct constraint_cache *c, const struct key *
     return found;
 }
 
-/* Evict the least recently used until the limits hold; the newest always stays. */
+/* Evicts the least recently used until the limits hold; the newest always stays. */
 static void make_cache_room(struct constraint_cache *c)
 {
     while (c->stats.n_entries > 1 &&
@@ -124,14 +130,14 @@ static void make_cache_room(struct constraint_cache *c)
         drop_cached(c, list_entry(c->entries.prev, struct entry, link));
 }
 
-/* Two threads may have compiled the same: both keep what they have, one is remembered. Takes the
- * key's text. */
+/* Adds a constraint to the list; takes the key's text. Two threads may have compiled the same one:
+ * each keeps its own. */
 static void remember(struct constraint_cache *c, struct key *key, struct constraint *made)
 {
     struct entry *e = mem_calloc(1, sizeof(*e));
 
     if (e == NULL)
-        return; /* it works without */
+        return; /* the cache is optional */
     *e = (struct entry){.kind = key->kind,
                         .owner = key->owner,
                         .text = key->text,
@@ -160,7 +166,7 @@ static char *cached_text(const cJSON *value)
     return json_value_text(value);
 }
 
-/* The value, and the triggers behind a NUL, of which they have none. */
+/* Makes the key's text: the value, a NUL, which neither part contains, and the triggers. */
 static int make_text(struct key *key, const struct constraint_spec *w)
 {
     char *value = cached_text(w->value), *triggers = cached_text(w->triggers);
@@ -179,7 +185,7 @@ static int make_text(struct key *key, const struct constraint_spec *w)
     return key->text != NULL ? 0 : ERR_NOMEM;
 }
 
-/* What has no text of the client's is everyone's. */
+/* Makes the key. A constraint without a text of the client's belongs to all owners. */
 static int make_key(struct key *key, const struct constraint_spec *w, struct api_error *e)
 {
     const bool is_common = w->kind == CONSTRAINT_JSON && w->triggers == NULL;

@@ -1,8 +1,8 @@
-/* server/api/constraint/constraint_cache.h - the constraints that clients ask for,
- * compiled once each.
+/* server/api/constraint/constraint_cache.h - the constraints that clients ask for, compiled once
+ * each.
  *
- * A cache of the latest ones, found by owner, kind and text; texts are compared, so no two can be
- * taken for one another. What is evicted lives on while requests use it.
+ * The cache keeps the latest constraints, found by owner, kind and text; texts are compared in
+ * full, so none is taken for another. An evicted constraint lives on while requests use it.
  *
  * Thread: any; a mutex guards the list, and is not held while a constraint is compiled.
  * Memory: the trie of the vocabulary, and constraints up to the options' limits.
@@ -20,7 +20,7 @@
 #include "server/api/params/constraint_spec.h"
 #include "server/http/error.h"
 
-#define CONSTRAINT_MAX_TEXT ((size_t)256 << 10) /* of a grammar or schema, with triggers */
+#define CONSTRAINT_MAX_TEXT ((size_t)256 << 10) /* bytes of a text with its triggers */
 
 struct budget;
 struct constraint_cache;
@@ -43,8 +43,8 @@ int constraint_cache_create(struct constraint_cache **out,
                             const struct constraint_cache_options *options);
 void constraint_cache_destroy(struct constraint_cache **c);
 
-/* A counted constraint for the spec, which is not NONE. 0, or a negative ERR_* with *e filled.
- * Compiling spends steps of the budget (NULL: no limit). */
+/* Finds or compiles the constraint of the spec, which is not NONE; the caller gets a reference. 0,
+ * or a negative ERR_* with *e filled. Compiling spends steps of the budget (NULL: no limit). */
 int constraint_cache_get(struct constraint_cache *c, const struct constraint_spec *spec,
                          struct budget *budget, struct constraint **out, struct api_error *e);
 struct constraint_cache_stats constraint_cache_stats(struct constraint_cache *c);

@@ -1,4 +1,10 @@
-/* server/api/constraint/constraint_calls.c - see constraint_calls.h. */
+/* server/api/constraint/constraint_calls.c - writes tool calls by the family's patterns.
+ *
+ * The patterns that output_reader.c reads by are written here as grammar pieces, item by item, so
+ * that a constrained call is always one that the parser understands. A call is a rule that is a
+ * choice of all tools; the section repeats it. Names of control tokens in texts become the bytes by
+ * which token_trie.h spells them.
+ */
 #include "server/api/constraint/constraint_calls.h"
 
 #include "core/base/err.h"
@@ -20,7 +26,7 @@ static struct grammar_piece regex_piece(struct grammar_builder *b, const char *r
     return grammar_regex(b, regex, strlen(regex), 0);
 }
 
-/* The name of a control token, of n bytes, as a grammar has it. */
+/* Writes the name of a control token, of n bytes, as token_trie.h spells it. */
 static struct grammar_piece mark_piece(struct grammar_builder *b, const char *name, size_t n)
 {
     char bytes[TOKEN_TRIE_MAX_BYTES];
@@ -65,7 +71,7 @@ struct grammar_piece calls_blanks(const struct calls_tool *t)
     return grammar_call(t->b, shared->blanks);
 }
 
-/* p, white space, and the text. */
+/* Writes p, white space, and the text. */
 static struct grammar_piece then_text(const struct calls_tool *t, struct grammar_piece p,
                                       const char *text)
 {
@@ -73,7 +79,7 @@ static struct grammar_piece then_text(const struct calls_tool *t, struct grammar
     return grammar_then(t->b, p, grammar_text(t->b, text));
 }
 
-/* p, white space, and a member with the text for its name. */
+/* Writes p, white space, and the beginning of a member with that name. */
 static struct grammar_piece then_member(const struct calls_tool *t, struct grammar_piece p,
                                         const char *name)
 {
@@ -85,8 +91,8 @@ static struct grammar_piece then_member(const struct calls_tool *t, struct gramm
     return grammar_then(t->b, p, calls_blanks(t));
 }
 
-/* {"name":"NAME","arguments":…}; names need no escapes: they are of letters, digits, '_', '.' and
- * '-'. */
+/* Writes {"name":"NAME","arguments":…}. Names need no escapes: they consist of letters, digits,
+ * '_', '.' and '-'. */
 static struct grammar_piece object_piece(const struct calls_tool *t)
 {
     const char *const *members = t->family->members;
@@ -101,7 +107,7 @@ static struct grammar_piece object_piece(const struct calls_tool *t)
     return then_text(t, p, "}");
 }
 
-/* {"NAME":…} */
+/* Writes {"NAME":arguments}. */
 static struct grammar_piece keyed_piece(const struct calls_tool *t)
 {
     struct grammar_piece p = then_member(t, grammar_text(t->b, "{"), t->name);
@@ -110,7 +116,7 @@ static struct grammar_piece keyed_piece(const struct calls_tool *t)
     return then_text(t, p, "}");
 }
 
-/* functions.NAME:INDEX */
+/* Writes functions.NAME:INDEX. */
 static struct grammar_piece index_piece(const struct calls_tool *t)
 {
     struct grammar_piece p = grammar_text(t->b, "functions.");
@@ -150,7 +156,8 @@ static struct grammar_piece item_piece(const struct calls_tool *t, const struct 
     }
 }
 
-/* Is item i one of the texts that a lazy grammar begins at? They complete a trigger as texts. */
+/* Is item i one of the texts at which a lazy grammar begins? They complete a trigger as plain
+ * texts. */
 static bool is_trigger(const struct family *f, const struct call_pattern *p, uint32_t i)
 {
     if (p->at[i].kind != PATTERN_TEXT || p != (f->section.n > 0 ? &f->section : &f->calls[0]))
@@ -184,7 +191,7 @@ struct grammar_piece calls_pattern_piece(const struct calls_tool *t, const struc
 
 /* ---- calls ---- */
 
-/* A header as a whole or, of a lazy grammar, from the word on that is the trigger. */
+/* Writes a header; in a lazy grammar from the word on that is the trigger. */
 static struct grammar_piece header_piece(const struct calls_tool *t, const struct call_pattern *h)
 {
     struct grammar_piece p;
@@ -198,7 +205,7 @@ static struct grammar_piece header_piece(const struct calls_tool *t, const struc
     return grammar_then(t->b, p, calls_pattern_piece(t, h, from, h->n));
 }
 
-/* A message for the function: its content is the arguments. */
+/* Writes a message for the function, whose content is the arguments. */
 static struct grammar_piece channel_piece(const struct calls_tool *t)
 {
     const struct family *f = t->family;
@@ -209,7 +216,8 @@ static struct grammar_piece channel_piece(const struct calls_tool *t)
     return grammar_then(t->b, p, calls_pattern_piece(t, &f->calls[0], 0, f->calls[0].n));
 }
 
-/* A message that is a thought, or none. Its text has no mark that would end the message. */
+/* Writes a message that is a thought, or nothing. Its text has no mark that would end the
+ * message. */
 static struct grammar_piece thought_piece(const struct calls_tool *t)
 {
     struct grammar_piece p = calls_text_piece(t, t->family->message[0]);
@@ -237,7 +245,7 @@ static struct grammar_piece tool_piece(const struct calls_tool *any, const cJSON
                            : calls_pattern_piece(&t, &f->calls[0], 0, f->calls[0].n);
 }
 
-/* A rule of its own, which each call is. */
+/* Makes the rule of a call, a choice of all tools. */
 static uint32_t call_rule(const struct calls_tool *t, const cJSON *calls)
 {
     struct grammar_builder *b = t->b;
@@ -251,7 +259,7 @@ static uint32_t call_rule(const struct calls_tool *t, const cJSON *calls)
     return rule;
 }
 
-/* Up to `most` times what stands between two calls, and a call. */
+/* Writes, up to `most` times, the text between two calls and a call. */
 static struct grammar_piece more_calls(const struct calls_tool *t, uint32_t call, uint32_t most)
 {
     const struct call_pattern *between = &t->family->between;
@@ -268,7 +276,8 @@ static bool is_set(const cJSON *calls, const char *name)
     return cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(calls, name));
 }
 
-/* A text of that schema, behind the header of the final channel if the family has channels. */
+/* Writes a text of that schema, behind the header of the final channel if the family has
+ * channels. */
 static struct grammar_piece answer_piece(const struct calls_tool *t, const cJSON *answer)
 {
     struct grammar_piece p = grammar_empty(t->b);
@@ -278,14 +287,14 @@ static struct grammar_piece answer_piece(const struct calls_tool *t, const cJSON
     return grammar_then(t->b, p, grammar_schema(t->b, answer));
 }
 
-/* p, or a text of the answer's schema in its place. */
+/* Writes p, or a text of the answer's schema in its place. */
 static struct grammar_piece or_answer(const struct calls_tool *t, struct grammar_piece p,
                                       const cJSON *answer)
 {
     return answer == NULL ? p : grammar_or(t->b, p, answer_piece(t, answer));
 }
 
-/* Harmony's answers end with the first call. */
+/* Writes an answer in Harmony's messages, which ends with the first call. */
 static struct grammar_piece messages_piece(const struct calls_tool *t, const cJSON *calls)
 {
     const cJSON *answer = cJSON_GetObjectItemCaseSensitive(calls, "answer");

@@ -5,18 +5,17 @@
  *   family    the family's description (family.h)
  *   max       most calls, >= 1
  *   tools     [{"name":…,"parameters":JSON Schema}], at least one
- *   is_terse  one blank at most between the parts of a call, else 40; absent: false
- *   is_lazy   the calls are the end of a text that has come to one of the family's marks; absent:
- *             false
- *   thinks    of a family with channels: a thought may stand before the call; absent: false
- *   answer    a JSON Schema: a text of it may stand in place of the calls; or absent
+ *   is_terse  at most one blank between the parts of a call, else 40; absent: false
+ *   is_lazy   the calls end a text that has reached one of the family's marks; absent: false
+ *   thinks    in a family with channels a thought may precede the call; absent: false
+ *   answer    a JSON Schema: a text of it may take the place of the calls; or absent
  *
  * Each call is written by the first of the family's call patterns, with white space where the
- * pattern has it, and its arguments are valid under the schema of the tool that is named. Where
- * arguments stand one by one, they come in the order of `properties`, and keys beyond those last,
- * as in a JSON object; $ref, allOf, anyOf and oneOf of the whole are followed. A mark of the family
- * that is a control token of the vocabulary is that token, and no text that has its name in it
- * (`trie`, NULL: there are none); only the marks at which a lazy grammar begins may be either.
+ * pattern has it, and its arguments are valid under the schema of the named tool. Arguments that
+ * stand one by one come in the order of `properties`, and other keys last, as in a JSON object;
+ * $ref, allOf, anyOf and oneOf of the whole schema are followed. A mark of the family that is a
+ * control token of the vocabulary is that token, not a text with its name (`trie`, NULL: there are
+ * none); only the marks at which a lazy grammar begins may be either.
  *
  * Thread: any. Memory, errors: the builder's; of a schema, those of core/grammar/json_schema.h.
  */

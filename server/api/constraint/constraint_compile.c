@@ -1,4 +1,11 @@
-/* server/api/constraint/constraint_compile.c - see constraint_compile.h. */
+/* server/api/constraint/constraint_compile.c - turns a spec into a grammar, and the grammar into a
+ * constraint.
+ *
+ * Each kind of spec is one piece of a single builder, so the request's budget covers parsing,
+ * building and probing together. With triggers the grammar is lazy: untriggered text, and behind it
+ * nothing or the spec's piece (core/grammar/lazy.h). It runs on the thread that parses the
+ * request's body, when the constraint is not in the cache.
+ */
 #include "server/api/constraint/constraint_compile.h"
 
 #include "core/base/err.h"
@@ -78,7 +85,7 @@ static struct grammar_piece choice_piece(struct grammar_builder *b, const cJSON 
     return p;
 }
 
-/* A schema, or the text of one. */
+/* Writes a schema, or the text of one. */
 static struct grammar_piece schema_piece(struct grammar_builder *b, const cJSON *value)
 {
     struct grammar_piece p = {0};
@@ -138,11 +145,11 @@ static struct grammar_piece spec_piece(struct grammar_builder *b, const struct c
 
 struct trigger_list {
     struct grammar_trigger at[CONSTRAINT_MAX_TRIGGERS];
-    char names[CONSTRAINT_MAX_TRIGGERS][TOKEN_TRIE_MAX_BYTES + 1]; /* of tokens */
+    char names[CONSTRAINT_MAX_TRIGGERS][TOKEN_TRIE_MAX_BYTES + 1]; /* names of tokens */
     uint32_t n;
 };
 
-/* A token is what it stands for: a control token, its name. */
+/* Adds a token as a trigger word: its text, or the name of a control token. */
 static void take_token(struct trigger_list *list, struct grammar_builder *b,
                        const struct token_trie *trie, int32_t id)
 {

@@ -1,8 +1,7 @@
-/* server/api/constraint/constraint_compile.h - what a request wants its text to be constrained by,
- * as a constraint.
+/* server/api/constraint/constraint_compile.h - compiles a request's constraint.
  *
  * Thread: any.
- * Memory: scratch in proportion to the text; the constraint is the caller's.
+ * Memory: scratch in proportion to the text; the caller owns the constraint.
  */
 #ifndef SERVER_API_CONSTRAINT_CONSTRAINT_COMPILE_H
 #define SERVER_API_CONSTRAINT_CONSTRAINT_COMPILE_H
@@ -18,11 +17,12 @@ struct budget;
 struct constraint;
 struct token_trie;
 
-/* Has the value the shape that its kind asks for? 0, or a negative ERR_* with *e filled. */
+/* Checks that the value has the JSON type that its kind requires. 0, or a negative ERR_* with *e
+ * filled. */
 int constraint_check_spec(const struct constraint_spec *w, struct api_error *e);
 
-/* The spec was checked. `trie` is the vocabulary, which is borrowed; the budget may be NULL. ERR_*
- * with a sentence without a subject. */
+/* Compiles a spec that was checked. `trie` is the vocabulary, which is borrowed; the budget may be
+ * NULL. ERR_* with a sentence without a subject. */
 int constraint_compile(struct constraint **out, const struct constraint_spec *w,
                        const struct token_trie *trie, struct budget *budget, char *err,
                        size_t err_len);

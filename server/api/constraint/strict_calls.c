@@ -1,4 +1,10 @@
-/* server/api/constraint/strict_calls.c - see strict_calls.h. */
+/* server/api/constraint/strict_calls.c - describes calls to the constraint compiler.
+ *
+ * No grammar is made here: the functions write the object that constraint_calls.h describes, and
+ * the triggers at which it begins, into params->forced_schema, and point the request's constraint
+ * at it. So the constraint cache finds equal sets of tools by their JSON text. Memory errors are
+ * collected by json_watch() and checked once.
+ */
 #include "server/api/constraint/strict_calls.h"
 
 #include "core/base/err.h"
@@ -33,8 +39,8 @@ static bool wants_thoughts(const struct params *p)
     return chat_wants_thoughts(p) && p->thinking_budget > 0;
 }
 
-/* Does a format alone have to be written behind the header of a family's final channel? Not where
- * thinking is off: then the prompt ends with that header. */
+/* Must a format without tools stand behind the header of a family's final channel? Not if thinking
+ * is off: then the prompt ends with that header. */
 static bool wants_final_channel(const struct params *p, const struct family *f)
 {
     return f != NULL && f->has_channels && (p->form & PARAMS_TURNS) != 0 && wants_thoughts(p) &&
@@ -42,7 +48,7 @@ static bool wants_final_channel(const struct params *p, const struct family *f)
            params_has_answer_format(p);
 }
 
-/* The schema of an answer that is no call, beside the calls. */
+/* Adds the schema of an answer that is not a call, beside the calls. */
 static void add_answer(cJSON *to, const struct constraint_spec *format)
 {
     cJSON *calls = cJSON_GetObjectItemCaseSensitive(to, "calls");
@@ -58,7 +64,8 @@ static bool is_forced(const struct params *p)
     return p->tool_choice == TOOL_CHOICE_REQUIRED || p->tool_choice == TOOL_CHOICE_NAMED;
 }
 
-/* Its schema holds where the tool is strict, or a call is insisted on; else any object does. */
+/* Adds a tool. Its schema is enforced if the tool is strict or a call is required; else any object
+ * is allowed. */
 static void add_tool(cJSON *list, const struct params *p, const struct tool *tool)
 {
     const bool is_held = is_forced(p) || cJSON_IsTrue(tool->strict);
@@ -74,14 +81,14 @@ static void add_tool(cJSON *list, const struct params *p, const struct tool *too
     json_put(list, NULL, it);
 }
 
-/* May the call be one of this tool? */
+/* May a call be of this tool? */
 static bool is_chosen(const struct params *p, const struct tool *tool)
 {
     return p->tool_choice != TOOL_CHOICE_NONE &&
            (p->tool_choice != TOOL_CHOICE_NAMED || strcmp(tool->name, p->tool_name) == 0);
 }
 
-/* Llama's templates take one call a turn. */
+/* Does the family allow one call only? Llama's templates take one call a turn. */
 static bool is_single(const struct family *f)
 {
     return f->is_bare && f->section.n == 0 &&
@@ -116,7 +123,7 @@ static void add_trigger(cJSON *list, enum constraint_trigger type, const char *t
     json_put(list, NULL, trigger);
 }
 
-/* The texts that a call or the section of calls may begin with. */
+/* Adds the texts that a call, or the section of calls, may begin with. */
 static void add_words(cJSON *list, const struct family *f)
 {
     const struct call_pattern *p = f->section.n > 0 ? &f->section : &f->calls[0];
@@ -131,7 +138,7 @@ static void add_words(cJSON *list, const struct family *f)
     }
 }
 
-/* The end of names, and what stands behind one. */
+/* Appends the end of the group of names, and the text behind a name. */
 static void add_behind_name(struct buf *b, const struct call_pattern *p)
 {
     uint32_t i = 0;
@@ -144,7 +151,7 @@ static void add_behind_name(struct buf *b, const struct call_pattern *p)
         buf_printf(b, *c == '\n' ? "\\n" : "\\%c", *c);
 }
 
-/* An answer that begins with a call which no mark stands before. */
+/* Adds the trigger of an answer that begins with a call without a mark. */
 static void add_bare_trigger(cJSON *list, const struct params *p, const struct family *f)
 {
     const bool is_object = f->calls[0].at[pattern_hole(&f->calls[0])].kind == PATTERN_OBJECT;
@@ -181,8 +188,8 @@ static void add_triggers(cJSON *to, const struct params *p, const struct family 
         add_bare_trigger(list, p, f);
 }
 
-/* Can calls that are insisted on be written as the family does? Else they are a list of JSON, which
- * has no marks and no limits. */
+/* Can required calls be written in the family's format? Else they are a list of JSON, which has no
+ * marks and no limits. */
 static bool can_force(const struct params *p, const struct family *f)
 {
     const struct call_pattern *call = f != NULL && f->n_calls > 0 ? &f->calls[0] : NULL;

@@ -1,4 +1,11 @@
-/* server/api/response/choice.c - see choice.h. */
+/* server/api/response/choice.c - turns a request's events into the output of one choice.
+ *
+ * A token passes four stages, each of which may hold bytes back: the detokenizer (incomplete
+ * UTF-8), stop strings, the indent of lines, and for chats the parser of answers; choice_end()
+ * flushes them in this order. Log-probabilities and ids are not held back, so they may be ahead of
+ * the text. The completion calls this for each event of the engine, and choice_clear() after each
+ * frame.
+ */
 #include "server/api/response/choice.h"
 
 #include "core/base/json.h"
@@ -7,7 +14,7 @@
 
 #include <string.h>
 
-/* Decode one prompt token for its offset; the result itself is not needed. */
+/* Decodes one prompt token for its offset; the text itself is not needed. */
 static void pass_prompt_token(struct choice *c, int32_t id, bool is_hidden)
 {
     struct buf text;
@@ -31,7 +38,7 @@ static void begin_echo(struct choice *c)
         return;
     }
     detok_init(&c->echo_detok, c->rules->tokenizer, true);
-    c->echo_detok.show_control = p->is_text; /* they were written out in the text */
+    c->echo_detok.show_control = p->is_text; /* the text contains the names of control tokens */
     logprobs_add(&c->logprobs, c->rules->tokenizer, &(struct logprob_entry){.id = first});
     pass_prompt_token(c, first, p->has_added_bos);
     c->n_scores_due = (uint32_t)p->ids.n - 1;
@@ -124,7 +131,7 @@ void choice_score(struct choice *c, const struct event *e)
         return;
     add_logprob(c, e);
     pass_prompt_token(c, e->token, false);
-    if (--c->n_scores_due == 0) /* where decoding is not the text's exact inverse, the text holds */
+    if (--c->n_scores_due == 0) /* decoding may differ: the text counts */
         c->n_chars = json_n_chars(c->prompt->text, c->prompt->n_text);
 }
 
@@ -142,8 +149,8 @@ static bool is_preserved(const struct choice_rules *r, int32_t token)
     return false;
 }
 
-/* Control tokens are no text, but a model may mark its thoughts and calls with some, and a client
- * may ask for some. */
+/* Decides whether a control token is shown: it is not text, but may mark a thought or a call, or be
+ * one that the client asked for. */
 static void show_marks(struct choice *c, int32_t token)
 {
     const struct choice_rules *r = c->rules;
@@ -157,8 +164,8 @@ static void show_marks(struct choice *c, int32_t token)
                             (r->style != NULL && output_parser_is_mark(r->style, piece, n));
 }
 
-/* What is certain goes on to be taken apart. Where one call is all that is wanted, nothing behind
- * it is. */
+/* Passes decided text to the parser of a chat's answer. If one call is wanted, its end ends the
+ * choice. */
 static void pass_on(struct choice *c)
 {
     const size_t n = c->output.text.len;
@@ -177,13 +184,13 @@ void choice_progress(struct choice *c, const struct event *e, uint64_t now_us)
 {
     if (c->n_computed == 0)
         c->n_cached = e->rank;
-    if (e->pos > c->n_computed) /* not what a preempted one computes again */
+    if (e->pos > c->n_computed) /* a preempted request computes tokens again */
         c->n_computed = e->pos;
     c->computed_us = now_us;
     c->has_progress = true;
 }
 
-/* The text that came: *to is where it goes first. */
+/* Passes decoded text through stop strings and indent. */
 static void take_choice_text(struct choice *c, const char *text, size_t n, bool is_armed)
 {
     struct buf *to = c->rules->n_indent > 0 ? &c->indent.held : &c->text;
@@ -218,14 +225,14 @@ bool choice_token(struct choice *c, const struct event *e, struct buf *scratch)
     c->n_chars += json_n_chars(scratch->data, scratch->len);
     c->has_new_line =
         c->has_new_line || (scratch->len > 0 && memchr(scratch->data, '\n', scratch->len) != NULL);
-    /* Stop strings are for the answer: a thought may have them. */
+    /* Stop strings count in the answer only: a thought may contain them. */
     take_choice_text(c, scratch->data, scratch->len,
                      c->n_tokens >= c->rules->min_tokens && !thinks);
     pass_on(c);
     return c->has_stopped || c->has_run_out;
 }
 
-/* The text's last bytes; a stop string may end in them. */
+/* Flushes the last bytes of the text, in which a stop string may end; returns the finish. */
 static enum finish finish_text(struct choice *c, enum finish finish, struct buf *scratch)
 {
     if (c->has_stopped || c->has_run_out)
@@ -245,7 +252,7 @@ void choice_end(struct choice *c, enum finish finish, struct buf *scratch)
 {
     size_t n;
 
-    if (finish == FINISH_LENGTH && c->is_complete) /* with the very last token: nothing was cut */
+    if (finish == FINISH_LENGTH && c->is_complete) /* nothing was cut */
         finish = FINISH_STOP;
     c->finish = finish_text(c, finish, scratch);
     pass_on(c);

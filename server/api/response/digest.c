@@ -1,4 +1,4 @@
-/* server/api/response/digest.c - see digest.h.
+/* server/api/response/digest.c - computes the digests of receipts.
  *
  * GnuTLS computes the hash. Token ids are hashed as they lie in memory, which the static assertion
  * limits to little-endian machines, so that a digest is the same on every machine that builds.

@@ -13,7 +13,7 @@
 #define DIGEST_TEXT 72 /* bytes, with the NUL */
 
 int digest_bytes(const void *bytes, size_t n, char out[DIGEST_TEXT]);
-/* The digest of ids as little-endian 32-bit numbers. */
+/* Computes the digest of ids as little-endian 32-bit numbers. */
 int digest_tokens(const int32_t *ids, size_t n, char out[DIGEST_TEXT]);
 
 #endif

@@ -1,4 +1,9 @@
-/* server/api/response/indent.c - see indent.h. */
+/* server/api/response/indent.c - holds the beginning of a line back until its indent is known.
+ *
+ * `held` is consumed line by line: inside a line everything passes at once, at a line's beginning
+ * the blanks wait. The choice appends decoded text to `held` after its stop strings were searched
+ * (choice.c), so a line is dropped before a client sees any of it.
+ */
 #include "server/api/response/indent.h"
 
 #include "server/http/http_call.h"
@@ -24,7 +29,7 @@ static void pass(struct indent *d, size_t n, struct buf *out)
     buf_consume(&d->held, n);
 }
 
-/* To the end of the line, or of what there is. */
+/* Passes the text up to the end of the line, or all there is. */
 static void pass_line(struct indent *d, struct buf *out)
 {
     const char *end = memchr(d->held.data, '\n', d->held.len);

@@ -1,4 +1,9 @@
-/* server/api/response/logprobs.c - see logprobs.h. */
+/* server/api/response/logprobs.c - log-probabilities as JSON text.
+ *
+ * Each entry is rendered when its token comes and never parsed again; an answer only puts brackets
+ * around the buffers. A token whose bytes are not UTF-8 gets a name of hexadecimal digits. In
+ * objects keyed by text, of several tokens with equal text the chosen one is kept, else the best.
+ */
 #include "server/api/response/logprobs.h"
 
 #include "core/base/json.h"
@@ -57,7 +62,7 @@ static void add_token_name(struct buf *b, const struct tokenizer *t, const struc
         logprobs_add_token(b, t, id);
 }
 
-/* Two ids may have the same text; a JSON object should have each key once. */
+/* Do two ids have the same text? A JSON object should have each key once. */
 static bool has_same_text(const struct tokenizer *t, const struct logprob_entry *e, int32_t a,
                           int32_t b)
 {
@@ -80,7 +85,7 @@ static void add_logprob_member(struct buf *b, const struct tokenizer *t,
     json_add_float(b, logprob);
 }
 
-/* The alternatives, best first, and the token itself if it is none of them. */
+/* Appends the alternatives, best first, and the token itself if it is not among them. */
 static void add_top(struct buf *b, const struct tokenizer *t, const struct logprob_entry *e)
 {
     bool seen = false;

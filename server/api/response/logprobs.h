@@ -1,7 +1,7 @@
 /* server/api/response/logprobs.h - the four parallel arrays of the legacy "logprobs" object, and
  * the entries of a chat's.
  *
- * Kept as JSON text that grows by one entry a token, so that nothing has to be stored twice.
+ * They are JSON text that grows by one entry per token, so that nothing is stored twice.
  *
  * Thread: one owner.
  * Memory: bounded by HTTP_MAX_REPLY together.
@@ -27,9 +27,9 @@ struct logprob_entry {
     const float *logprob;          /* NULL for the first prompt token: null in the arrays */
     const struct top_logprob *top; /* [n_top], best first */
     uint32_t n_top;
-    uint64_t offset; /* characters before it */
-    bool as_ids;     /* tokens are called "token_id:5" */
-    bool has_shares; /* the numbers are shares: they are called prob and top_probs in an entry */
+    uint64_t offset; /* characters before the token */
+    bool as_ids;     /* tokens are named "token_id:5" */
+    bool has_shares; /* the numbers are probabilities: prob and top_probs in an entry */
 };
 
 void logprobs_init(struct logprobs *l);
@@ -38,20 +38,20 @@ void logprobs_clear(struct logprobs *l);
 
 void logprobs_add(struct logprobs *l, const struct tokenizer *t, const struct logprob_entry *entry);
 
-/* {"tokens":[…],"token_logprobs":[…],"top_logprobs":[…],"text_offset":[…]} */
+/* Appends {"tokens":[…],"token_logprobs":[…],"top_logprobs":[…],"text_offset":[…]}. */
 void logprobs_render(const struct logprobs *l, struct buf *out);
 
-/* Append the entry as a chat has it, with a comma before it unless `b` is empty:
+/* Appends the entry as a chat has it, with a comma before it unless `b` is empty:
  * {"token":…,"logprob":…,"bytes":[…],"top_logprobs":[…]}; with_ids: "id":… before each token. */
 void logprobs_add_entry(struct buf *b, const struct tokenizer *t,
                         const struct logprob_entry *entry, bool with_ids);
 
-/* Append the entry of a prompt's token, and a comma before it: {"5":{"logprob":…,"rank":…,
- * "decoded_token":…},…} by ids, the token itself first. */
+/* Appends a comma and the entry of a prompt's token:
+ * {"5":{"logprob":…,"rank":…,"decoded_token":…},…} by ids, the token itself first. */
 void logprobs_add_ranked(struct buf *b, const struct tokenizer *t,
                          const struct logprob_entry *entry, uint32_t rank);
 
-/* A token as a JSON string: its text, or "bytes:\\xe2\\x82" where that is no UTF-8. */
+/* Appends a token as a JSON string: its text, or "bytes:\\xe2\\x82" if that is not UTF-8. */
 void logprobs_add_token(struct buf *b, const struct tokenizer *t, int32_t id);
 
 #endif

@@ -1,11 +1,16 @@
-/* server/api/response/reasoning.c - see reasoning.h. */
+/* server/api/response/reasoning.c - moves thoughts into the content, or drops them.
+ *
+ * The parser appends thoughts and content to separate buffers. This runs after each feed, so the
+ * new part of the content is the bytes behind offset n: they are cut off, the thought is written
+ * between "<think>" marks, and they are appended again. The pieces are then rebuilt as one text.
+ */
 #include "server/api/response/reasoning.h"
 
 #include "core/base/mem.h"
 #include "server/api/response/choice.h"
 #include "server/http/http_call.h"
 
-/* What the prompt has opened needs no mark. */
+/* Writes the mark of a thought, unless one is open or the prompt has opened it. */
 static void open_thought(struct choice *c)
 {
     if (!c->has_open_thought && !(c->prompt->thinks && c->output.text.len == 0 && !c->has_opened))

@@ -1,4 +1,5 @@
-/* server/api/response/reasoning.h - where the thoughts of a chat's answer go.
+/* server/api/response/reasoning.h - drops the thoughts of a chat's answer, or writes them into its
+ * content.
  *
  * Thread: the loop's.
  * Memory: none of its own.
@@ -11,8 +12,8 @@
 
 struct choice;
 
-/* The parser has sorted more of the text, whose content had n bytes before: drop its thoughts, or
- * put them in front of what was added to the content, between marks; `is_over` ends an open one. */
+/* After the parser has sorted more text, whose content had n bytes before: drops its thoughts, or
+ * puts them in front of the new content, between marks; `is_over` ends an open one. */
 void reasoning_place(struct choice *c, size_t n, bool is_over);
 
 #endif

@@ -1,4 +1,4 @@
-/* server/api/response/receipt.c - see receipt.h.
+/* server/api/response/receipt.c - keeps the parts of a receipt, and writes it at the end.
  *
  * A request's body is copied and minified when it is accepted, since nothing keeps it until the
  * end. The members from "quire" to "defaults" are the same for all answers of a model and are

@@ -31,7 +31,7 @@
 
 struct adapter;
 
-struct receipt_source { /* of a request that wants a receipt; zero: it does not */
+struct receipt_source { /* for a request that wants a receipt; zero: it does not */
     const char *origin; /* members from "quire" to "defaults", of its model; borrowed */
     struct buf body;    /* its JSON without white space; owned */
     int64_t time;       /* Unix seconds, as given to its chat template */

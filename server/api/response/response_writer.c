@@ -1,4 +1,9 @@
-/* server/api/response/response_writer.c - see response_writer.h: what the wire formats share. */
+/* server/api/response/response_writer.c - the parts of answers that wire formats share.
+ *
+ * A wire format (server/api/formats/) composes its JSON from these functions; they append to `out`,
+ * whose first error stays in it, so nothing is checked in between. The head of each object is
+ * rendered once per answer and copied into every frame, because it never changes.
+ */
 #include "server/api/response/response_writer.h"
 
 #include "core/base/clock.h"
@@ -148,9 +153,9 @@ static void render_prompt_ids(struct choice *c, struct buf *out)
     buf_add_char(out, ']');
 }
 
-/* Where the time went: preempted is with nothing kept, swapped with a copy. What is left over is
- * the way between the engine and here, and what of that was spent waiting for the client to read;
- * the parts add up to the total. */
+/* Appends the times of a choice. preempted_ms is without kept blocks, swapped_ms with a copy of
+ * them. The rest of the total is the way between the engine and this thread, split into delivery_ms
+ * and the wait for a client that does not read; the parts add up to the total. */
 static void render_timings(const struct choice *c, struct buf *out)
 {
     const struct event_times *t = &c->times;
@@ -232,7 +237,7 @@ void response_add_receipt(const struct response_writer *a, struct buf *out)
         return;
     for (uint32_t i = 0; i < a->n_choices; i++) {
         choices[i] = of_choice(&a->choices[i]);
-        if (a->choices[i].tokens.n != a->choices[i].n_tokens) /* there was no memory for one */
+        if (a->choices[i].tokens.n != a->choices[i].n_tokens) /* memory ran out for some tokens */
             out->err = ERR_NOMEM;
     }
     buf_add_str(out, ",\"receipt\":");

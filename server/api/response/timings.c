@@ -1,10 +1,14 @@
-/* server/api/response/timings.c - times and progress as llama-server tells them; see
- * response_writer.h. */
+/* server/api/response/timings.c - times and progress under llama-server's names.
+ *
+ * Until the end only this side's clock is known: the arrival of the first and latest token, and of
+ * progress events. The end event brings the engine's own times, which are exact, so the last frame
+ * may differ from the ones before it.
+ */
 #include "server/api/response/response_writer.h"
 
 #include <inttypes.h>
 
-/* "predicted_n":8,"predicted_ms":… and what follows from the two */
+/* Appends "predicted_n":8,"predicted_ms":… and the rates that follow from the two. */
 static void add_rate(struct buf *out, const char *what, uint64_t n, uint64_t us)
 {
     const double ms = (double)us / 1e3;
@@ -14,7 +18,7 @@ static void add_rate(struct buf *out, const char *what, uint64_t n, uint64_t us)
                n > 0 ? ms / (double)n : 0, what, us > 0 ? (double)n * 1e6 / (double)us : 0);
 }
 
-/* At the end the engine's own times; before it what was seen from here. */
+/* Appends the engine's own times at the end; before it the times that this side has seen. */
 void response_add_rates(struct buf *out, const struct choice *c)
 {
     const bool is_over = c->finish != FINISH_NONE;
