@@ -1,4 +1,10 @@
-/* server/api/dry_run.c - see dry_run.h. */
+/* server/api/dry_run.c - see dry_run.h.
+ *
+ * A dry run is an API call whose requests are never posted. When the body is parsed the engine is
+ * probed for each prompt (cached tokens, blocks, place in the queue), and the times are forecast
+ * from its answers. A client that leaves only takes its call away: the job is freed when the parse
+ * or the probe has come back.
+ */
 #include "server/api/dry_run.h"
 
 #include "core/base/clock.h"
@@ -119,7 +125,7 @@ static void on_ready(struct api_call *api)
     }
 }
 
-/* An embedding's body is known by its text's name. */
+/* A body with `input` and without `prompt` is that of an embedding. */
 static const struct wire_format *pick(const cJSON *body)
 {
     const bool is_text = field_find(body, "prompt") != NULL || field_find(body, "input") == NULL;
