@@ -94,7 +94,7 @@ static void on_read(struct adapter_wait *w)
     struct adapter_job *j = list_entry(w, struct adapter_job, wait);
 
     j->error = w->error;
-    adapter_unref(&w->adapter); /* the set has it */
+    adapter_unref(&w->adapter); /* the set keeps its own reference */
     end_adapter_job(j);
 }
 

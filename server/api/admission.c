@@ -41,8 +41,7 @@ static enum admission check_key(const struct api_call *api, struct refusal *why)
 
 /* ---- deadlines ---- */
 
-enum cached { CACHED_NONE = 0, CACHED_ALL, CACHED_FOUND }; /* how much of the prompts counts as
-                                                            * cached */
+enum cached { CACHED_NONE = 0, CACHED_ALL, CACHED_FOUND }; /* how much counts as cached */
 
 static uint32_t n_cached(const struct request *r, enum cached cached, const struct event_probe *e)
 {

@@ -53,7 +53,8 @@ static uint64_t salt_of(const struct api_request *p, const struct api_headers *h
     return api_request_salt(tenant, p->params.cache_salt, headers->salt_seed);
 }
 
-/* Does not everybody share this request's prefixes? Then readers of KV events are told its salt. */
+/* Is the request's cache that of a tenant or a salt alone? Then readers of KV events are told its
+ * salt. */
 static bool is_private(const struct api_request *p, const struct api_headers *headers)
 {
     return (headers->tenant != NULL && headers->tenant[0] != '\0') ||

@@ -22,7 +22,7 @@ struct wire_format;
 
 /* A Responses body that uses kept responses is parsed twice: first to find out which, and once more
  * with them. */
-struct api_headers { /* NULL: the call does not have it */
+struct api_headers { /* pointers are NULL if the call lacks them */
     const char *priority;      /* X-Priority */
     const char *objective;     /* a trusted proxy's; `objectives` maps it (objectives.h) */
     const char *objectives;
@@ -44,7 +44,7 @@ struct api_request { /* zero is empty */
     const struct wire_format *wire_format;
     struct budget *budget;    /* while api_request_parse() runs; borrowed */
     uint32_t *breakers;       /* bits of the tokens that end a repetition; NULL without DRY */
-    const struct kept_items *kept; /* likewise: the kept items that the body uses */
+    const struct kept_items *kept; /* while api_request_parse() runs: kept items */
     struct response_wish wish; /* the kept responses that the body names */
     bool has_wish;             /* nothing but `wish` is filled in */
     struct buf input;          /* the items of a response that is to be kept */
@@ -63,7 +63,7 @@ struct api_request { /* zero is empty */
     struct constraint *constraint; /* a reference, or NULL */
     struct adapter *adapter;       /* a reference, from api_request_adapt(); or NULL */
     struct api_error error; /* status 0 when all is well */
-    enum rejection reason;  /* of the error */
+    enum rejection reason;  /* why the request is refused */
 };
 
 /* `headers` may be NULL. All work whose length the body decides spends steps of `budget` (NULL: no

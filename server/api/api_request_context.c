@@ -78,8 +78,7 @@ void api_request_cut_middle(const struct params *p, const struct tokenizer *t, u
     const uint32_t keep = at_most(wanted + tokenizer_adds_bos(t), context - 1);
     const uint32_t freed = (context - keep) / 2 > 1 ? (context - keep) / 2 : 1;
     const uint32_t room = context - freed - keep;
-    const uint32_t left = keep + room > 0 ? room : 1; /* in a context of one token: no prompt is
-                                                       * empty */
+    const uint32_t left = keep + room > 0 ? room : 1; /* no prompt is empty */
 
     memmove(ids->ids + keep, ids->ids + (n - left), left * sizeof(*ids->ids));
     ids->n = keep + left;

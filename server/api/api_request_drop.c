@@ -64,8 +64,8 @@ static uint32_t next_turn(const struct dropping *d, uint32_t n)
     return n;
 }
 
-/* As take_without(); but when the template refuses the rest, as where it does not begin with a
- * user, the messages before the next user go, too. *n says how many went. */
+/* Like take_without(). But a template may refuse the rest, for example if no user begins it: then
+ * the messages before the next user go, too. *n says how many went. */
 static int take_what_is_left(const struct dropping *d, uint32_t *n)
 {
     const int rc = take_without(d, *n);

@@ -22,9 +22,9 @@ struct body_scan {
     bool has_long_number;         /* then it is parsed from a copy: json_number_blank_long() */
     const char *model;            /* the JSON text of the member "model", or NULL */
     size_t n_model;
-    const char *name;             /* that of "name", used by older clients of Ollama's */
+    const char *name;             /* the JSON text of "name", of older clients of Ollama's */
     size_t n_name;
-    const char *keep_alive;       /* that of "keep_alive", which Ollama's clients send */
+    const char *keep_alive;       /* the JSON text of "keep_alive", of Ollama's clients */
     size_t n_keep_alive;
     uint64_t deadline_ms, max_queue_ms; /* 0: absent, or not a whole number of milliseconds */
     bool may_be_constrained;      /* it names a field that takes milliseconds: a schema, a

@@ -2,7 +2,7 @@
  *
  * The text is used as it stands in the body (body_scan.h), because the model has to be chosen
  * before the body is parsed. Without its quotes it has the syntax of durations in the settings, so
- * that is what parses it.
+ * duration_parse() reads it.
  */
 #include "server/api/keep_alive.h"
 

@@ -1,9 +1,9 @@
 /* server/api/kept_responses.h - calls about responses that are kept, of the caller's tenant:
  *
- * GET /v1/responses/ID: the response as it is now; with ?stream=true a 400. DELETE
- * /v1/responses/ID: {"id":…,"object":"response","deleted":true}; one that runs is cancelled. GET
- * /v1/responses/ID/input_items: {"object":"list","data":[…],…}; limit, order, after. POST
- * /v1/responses/ID/cancel: ends one in the background.
+ * GET /v1/responses/ID: the response as it is now; with ?stream=true a 400.
+ * DELETE /v1/responses/ID: {"id":…,"object":"response","deleted":true}; one that runs is cancelled.
+ * GET /v1/responses/ID/input_items: {"object":"list","data":[…],…}; limit, order, after.
+ * POST /v1/responses/ID/cancel: ends one in the background.
  *
  * Thread: the loop's.
  * Memory: the answer.

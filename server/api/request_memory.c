@@ -1,9 +1,9 @@
 /* server/api/request_memory.c - see request_memory.h.
  *
- * `used` is the sum of all shares and changes with them, on the I/O thread alone, so there is no
- * lock. A request's share is set from the scan of its body before the parse, and again from its
- * prompts, requests and answer after it. The constants below are sizes per value or token, rounded
- * up.
+ * `used` is the sum of all shares and of what HTTP counts. It changes on the I/O thread alone, so
+ * there is no lock. A request's share is set from the scan of its body before the parse, and again
+ * from its prompts, requests and answer after it. The constants below are sizes per value or token,
+ * rounded up.
  */
 #include "server/api/chat/call_tools.h"
 #include "server/api/request_memory.h"
@@ -15,7 +15,7 @@
 #include "server/api/response/response_writer.h"
 #include "server/http/error.h"
 
-/* A cJSON value and one of its strings, each with what the allocator adds. */
+/* Bytes of a cJSON value and of one of its strings, each with what the allocator adds. */
 #define JSON_VALUE_BYTES 80
 #define JSON_STRING_BYTES 24
 /* An alternative of a token in an answer, as chats write it: {"token":"…","logprob":…,"bytes":…} */

@@ -45,8 +45,8 @@ int request_memory_set(struct request_memory *m, struct memory_share *s, uint64_
 void request_memory_grow(struct memory_share *s, uint64_t bytes);
 void request_memory_release(struct memory_share *s);
 
-/* Count bytes that HTTP holds for calls, more or less. false, and nothing counted: there is no
- * room, and it may refuse. */
+/* Count bytes that HTTP holds for calls; a negative number means fewer. With may_refuse, false and
+ * nothing counted if there is no room. */
 bool request_memory_count(struct request_memory *m, int64_t bytes, bool may_refuse);
 
 /* Bytes that a body takes while it is parsed: itself, its values, its strings. */

@@ -16,7 +16,7 @@
  * POST /v1/responses/input_tokens, /v1/chat/completions/input_tokens: the same of OpenAI's bodies
  *      -> {"object":"response.input_tokens","input_tokens":…}.
  *
- * Chats are read and checked as those that are to be answered. The thread that parses a body
+ * Chats are read and checked like those that the engine answers. The thread that parses a body
  * (api_call.h) writes its answer too.
  *
  * Thread: the loop's.

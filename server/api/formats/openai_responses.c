@@ -483,7 +483,7 @@ static void response_frame(struct response_writer *a, struct choice *c, struct b
     c->has_opened = true;
     for (uint32_t i = 0; i < c->output.n_pieces; i++)
         add_response_piece(a, c, &c->output.pieces[i], out);
-    keep_logprobs(a, c, out); /* of tokens whose text is held back, if any */
+    keep_logprobs(a, c, out); /* for tokens whose text is held back */
     response_pass_choice(out, c);
 }
 

@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Is the model told of tools of this type? */
+/* Does the model see tools of this type? */
 static bool is_taken(const char *type)
 {
     static const char *const taken[] = {"function", "custom", "namespace", "tool_search"};
@@ -24,8 +24,8 @@ static bool is_taken(const char *type)
     return false;
 }
 
-/* Add a warning for each tool in the object's list `tools` that the model is not told of; `where`
- * is the object's path. */
+/* Add a warning for each tool in the object's list `tools` that the model does not see; `where` is
+ * the object's path. */
 static void warn_of_tools(const cJSON *object, const char *where, struct buf *out)
 {
     const cJSON *tools = field_find(object, "tools");

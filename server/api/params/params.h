@@ -142,7 +142,7 @@ struct params {
     uint32_t ttft_ms;      /* limit to the first token, from a gateway; 0 = none */
     uint32_t max_queue_ms; /* 0 = the setting */
     enum priority priority;
-    struct adapter_choice adapter; /* that the body names as its model or in `lora` */
+    struct adapter_choice adapter; /* named as the body's model or in `lora` */
     bool is_adapter_model;
     /* The name by which the body calls the model; the answer repeats it. "": the served name. */
     char asked_model[NAME_LIST_MAX_BARE];
@@ -207,7 +207,7 @@ struct params {
     bool return_token_offsets; /* for a prompt that is only rendered */
     bool echoes_message; /* CHAT: the answer begins with the last message's text */
     bool as_base64;
-    enum number_type number_type; /* of the numbers in base64 */
+    enum number_type number_type; /* type of the numbers in base64 */
     bool big_endian;
     int32_t embd_normalize; /* p of the norm that vectors are scaled by, default 2; 0: the largest
                              * number becomes 32760; -1: as the model gives them */

@@ -169,8 +169,8 @@ static struct tool *find_named(const struct field_args *a, const cJSON *v, bool 
     return name != NULL ? conversation_tool(&a->p->chat, name) : NULL;
 }
 
-/* {"mode":…,"tools":[…]}: these tools stay, and the model is not told of the others. A tool is
- * named in the form of the body's `tools`: within "function", or flat. */
+/* {"mode":…,"tools":[…]}: these tools stay, and the model does not see the others. A tool is named
+ * in the form of the body's `tools`: within "function", or flat. */
 static int take_allowed(const struct field_args *a, const cJSON *allowed, bool is_flat)
 {
     const cJSON *tools = field_find(allowed, "tools"), *it;
