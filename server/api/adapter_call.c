@@ -1,4 +1,10 @@
-/* server/api/adapter_call.c - see adapter_call.h. */
+/* server/api/adapter_call.c - see adapter_call.h.
+ *
+ * A load is a job that waits for adapter_set_load(). It ends in one of two ways: the file was read,
+ * or the client has left, which cancels the wait. While it waits it holds the engine client
+ * (engine_client_begin_job()), so that the model is not unloaded under it. Unloading and listing
+ * only touch tables and are answered at once.
+ */
 #include "server/api/adapter_call.h"
 
 #include "core/base/err.h"
@@ -50,7 +56,7 @@ static int take_adapter_text(const cJSON *body, const char *name, char *to, size
     return 0;
 }
 
-/* The set that the call is about. */
+/* The adapters of the call's model. NULL: it has no set, and *e says so. */
 static struct adapter_set *set_of(struct engine_client *engine, struct api_error *e)
 {
     if (engine->model->adapters == NULL)
@@ -72,7 +78,7 @@ static void reply_text(struct http_call *call, const char *name, const char *wha
 
 /* ---- loading ---- */
 
-/* `error` is its outcome. */
+/* Answer the load, with j->error if it failed, and free the job. */
 static void end_adapter_job(struct adapter_job *j)
 {
     if (j->error.status != 0)
@@ -88,7 +94,7 @@ static void on_read(struct adapter_wait *w)
     struct adapter_job *j = list_entry(w, struct adapter_job, wait);
 
     j->error = w->error;
-    adapter_unref(&w->adapter); /* the set has it */
+    adapter_unref(&w->adapter); /* the set keeps its own reference */
     end_adapter_job(j);
 }
 
@@ -118,7 +124,7 @@ static int read_load(struct adapter_job *j)
     return rc;
 }
 
-/* ERR_AGAIN: the file is being read. */
+/* Begin to load. ERR_AGAIN: the file is being read, and on_read() follows. */
 static int begin_load(struct adapter_job *j, bool (*is_taken)(void *ud, const char *name), void *ud)
 {
     struct adapter_set *set = set_of(j->engine, &j->error);
@@ -198,7 +204,7 @@ static void reply_list(struct engine_client *engine, struct http_call *call)
     http_call_reply_page(call, "application/json", &out);
 }
 
-/* Those that are not in the body's list get the scale 0. */
+/* Adapters that are not in the body's list get the scale 0. */
 static int apply(struct adapter_set *set, const cJSON *body, struct api_error *e)
 {
     struct adapter_choice choice = {.name = ""};

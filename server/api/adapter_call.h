@@ -1,15 +1,15 @@
 /* server/api/adapter_call.h - the endpoints of LoRA adapters: vLLM's to load and unload one by its
- * name, llama-server's to list them and to say which one holds for requests that name none.
+ * name, llama-server's to list them and to choose the one for requests that name none.
  *
- * A load waits for its file to be read, for as long as its client does. When the file is there the
- * name is; requests that run are not disturbed, and keep what they hold when a name is unloaded or
- * given to another file.
+ * A load is answered when its file has been read, and cancelled when its client leaves. From the
+ * answer on requests can use the name. Running requests are not disturbed: they keep their adapter
+ * when its name is unloaded or given to another file.
  *
  * Source: vLLM, docs/features/lora.md, "Dynamically serving LoRA Adapters"; llama.cpp,
  * tools/server/README.md, "GET /lora-adapters" and "POST /lora-adapters".
  *
  * Thread: the loop's.
- * Memory: of a load the name and the path; the numbers are the adapter set's.
+ * Memory: a load holds the name and the path; the numbers are the adapter set's.
  */
 #ifndef SERVER_API_ADAPTER_CALL_H
 #define SERVER_API_ADAPTER_CALL_H

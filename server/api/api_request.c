@@ -1,4 +1,10 @@
-/* server/api/api_request.c - see api_request.h. */
+/* server/api/api_request.c - see api_request.h.
+ *
+ * One pass on the thread that parses the body: JSON, then params, then all that is compiled or
+ * tokenized once for the request (constraint, breakers, messages), then the prompts as tokens, then
+ * one struct request for each choice. Whatever the requests and the answer need of the body is
+ * copied or rendered here, since its JSON tree is freed at the end.
+ */
 #include "server/api/chat/call_tools.h"
 #include "server/api/api_request_impl.h"
 
@@ -27,9 +33,9 @@
 
 #define MAX_TTFT_MS 86400000
 
-/* Cached prefixes and constraints are shared by requests of the same tenant with the same salt. The
- * name ends where the salt begins, and the seed is secret, so that no client can make its salt meet
- * another's. */
+/* Requests of one tenant with the same cache_salt share cached prefixes and constraints. A zero
+ * byte stands between name and salt, and the seed is secret, so that no client can make its salt
+ * meet another's. */
 uint64_t api_request_salt(const char *tenant, const char *cache_salt, uint64_t seed)
 {
     char text[WEIGHTS_MAX_NAME + PARAMS_MAX_SALT + 2] = "";
@@ -47,15 +53,16 @@ static uint64_t salt_of(const struct api_request *p, const struct api_headers *h
     return api_request_salt(tenant, p->params.cache_salt, headers->salt_seed);
 }
 
-/* Readers of KV events are told the salt of what not everybody shares. */
+/* Is the request's cache that of a tenant or a salt alone? Then readers of KV events are told its
+ * salt. */
 static bool is_private(const struct api_request *p, const struct api_headers *headers)
 {
     return (headers->tenant != NULL && headers->tenant[0] != '\0') ||
            p->params.cache_salt[0] != '\0';
 }
 
-/* Keys and values that an adapter has made are no others'; the same numbers under another name or
- * read again make the same ones. */
+/* Keys and values that were computed with an adapter are shared only where the same numbers and
+ * scale were used; its name and the time of its load do not matter. */
 static uint64_t salt_with(uint64_t salt, const struct adapter *a, float scale)
 {
     struct {
@@ -93,8 +100,8 @@ const char *api_request_model(const struct api_request *p, const struct server_m
     return p->params.asked_model[0] != '\0' ? p->params.asked_model : model->id;
 }
 
-/* Choices of one prompt differ by their seeds; the same seed gives the same n choices. The first
- * one finds out the scores of the prompt for all of them. */
+/* Fill in choice k of a prompt. Choices differ by their seeds, so the same seed gives the same n
+ * choices. The first choice scores the prompt for all of them. */
 static void fill_request(struct request *r, const struct params *p, const struct prompt *prompt,
                          uint32_t k, uint64_t salt)
 {
@@ -105,7 +112,7 @@ static void fill_request(struct request *r, const struct params *p, const struct
         memcpy(bias, p->bias, p->sampling.n_bias * sizeof(*bias));
     r->sampling = p->sampling;
     r->sampling.bias = bias;
-    if (p->n_each > p->n && r->sampling.n_top < 0) /* which is the best? */
+    if (p->n_each > p->n && r->sampling.n_top < 0) /* best_of compares them */
         r->sampling.n_top = 0;
     if (k == 0 && p->prompt_logprobs > r->sampling.n_top)
         r->sampling.n_top = p->prompt_logprobs;
@@ -123,8 +130,8 @@ static void fill_request(struct request *r, const struct params *p, const struct
     memcpy(r->stop_ids, p->stop_ids, p->n_stop_ids * sizeof(*r->stop_ids));
 }
 
-/* Tokens of the message that may end the prompt's thought: where it has a budget or may be ended,
- * and where there shall be a thought at all. */
+/* Tokens of the message that may end the prompt's thought: if there may be a thought, and it has a
+ * budget or its client may end it. */
 static uint32_t message_size(const struct api_request *p, const struct prompt *prompt)
 {
     const struct thought *t = &prompt->thought;
@@ -144,7 +151,7 @@ static void give_message(struct request *r, const struct token_list *message, ui
     r->thought.n_message = n;
 }
 
-/* Each request has its own state of the constraint, and a reference to it. */
+/* Give the request a state of the constraint of its own, and a reference to the constraint. */
 static void constrain_request(struct request *r, struct constraint *c)
 {
     if (c == NULL)
@@ -196,7 +203,7 @@ static int make_requests(struct api_request *p, const struct server_model *model
     return 0;
 }
 
-/* Where no requests are made: would there be room for their answers? */
+/* Would the answers have room, for a call that makes no requests? */
 static int check_request_room(struct api_request *p, const struct server_model *model)
 {
     for (uint32_t i = 0; i < p->params.n_prompts; i++) {
@@ -208,8 +215,8 @@ static int check_request_room(struct api_request *p, const struct server_model *
     return 0;
 }
 
-/* The gateway's word goes before the client's. A name that is neither one of the settings nor a
- * priority's says nothing. */
+/* Take the gateway's priority, which goes before the client's. A name that is neither one of the
+ * settings nor a priority's says nothing. */
 static bool take_objective(struct api_request *p, const struct api_headers *headers)
 {
     char word[16];
@@ -254,7 +261,7 @@ static int take_seed(struct api_request *p)
         return 0;
     if (getrandom(&p->params.sampling.seed, sizeof(p->params.sampling.seed), 0) < 0)
         return api_error_set(&p->error, 500, NULL, NULL, "the system gives no random numbers");
-    p->params.sampling.seed >>= 11; /* a client that is told it can give it back as JSON's number */
+    p->params.sampling.seed >>= 11; /* 53 bits: a JSON number gives it back exactly */
     return 0;
 }
 
@@ -266,7 +273,7 @@ static bool has_breaker(const struct params *p, const char *piece, size_t n)
     return false;
 }
 
-/* Which tokens have one of DRY's breakers in their text? */
+/* Mark the tokens that have one of DRY's breakers in their text. */
 static int find_breakers(struct api_request *p, const struct tokenizer *t)
 {
     const int32_t n_vocab = tokenizer_n_vocab(t);
@@ -311,7 +318,7 @@ static int hold_strict_calls(struct api_request *p, const struct server_model *m
                                   &p->error);
 }
 
-/* For whoever reads the answer: by then the body is gone. */
+/* Copy what the output parser needs of the tools: when the answer comes, the body is gone. */
 static int keep_tools(struct api_request *p)
 {
     return call_tools_create(&p->tools, &p->params.chat) < 0 ? api_request_no_memory(p) : 0;
@@ -329,7 +336,8 @@ static int check_task(struct api_request *p, const struct server_model *model)
                          model->id);
 }
 
-/* A receipt tells how to compute an answer from its beginning. */
+/* Fill in a receipt's source. A receipt tells how to compute an answer from its beginning, so a
+ * resumed answer has none. */
 static int take_receipt(struct api_request *p, const struct server_model *model,
                         const struct buf *body)
 {
@@ -346,7 +354,7 @@ static int take_receipt(struct api_request *p, const struct server_model *model,
     return receipt_take_body(&p->receipt, body) < 0 ? api_request_no_memory(p) : 0;
 }
 
-/* Only Ollama's clients are told that a model does not think. */
+/* Refuse thinking by a model that has no thoughts; only Ollama's clients are told so. */
 static int check_think(struct api_request *p, const struct server_model *model)
 {
     if ((p->params.form & PARAMS_OLLAMA_TURNS) == 0 || p->params.thinking != THINKING_ON ||
@@ -457,7 +465,7 @@ void api_request_parse(struct api_request *p, const struct server_model *model,
                       why != NULL ? why : "out of memory");
     else if (build_request(p, model, json, headers != NULL ? headers : &none) == 0)
         take_receipt(p, model, body);
-    p->params.prompt = NULL; /* it was the tree's */
+    p->params.prompt = NULL; /* it points into the JSON tree */
     p->params.context = NULL;
     p->params.infill = (struct infill_spec){0};
     p->params.constraint.value = NULL;

@@ -1,7 +1,8 @@
 /* server/api/api_request.h - from the bytes of a body to requests ready to be posted.
  *
  * Thread: any; touches nothing but its arguments.
- * Memory: the plan owns everything it points to; api_request_release() frees what was not taken.
+ * Memory: the api_request owns everything it points to; api_request_release() frees what was not
+ *         taken.
  */
 #ifndef SERVER_API_API_REQUEST_H
 #define SERVER_API_API_REQUEST_H
@@ -19,70 +20,71 @@
 struct saved_request;
 struct wire_format;
 
-/* A body of Responses that goes on from kept ones is parsed twice: first for what it wants of them,
- * and once more with that. */
-struct api_headers { /* NULL where there is none */
+/* A Responses body that uses kept responses is parsed twice: first to find out which, and once more
+ * with them. */
+struct api_headers { /* pointers are NULL if the call lacks them */
     const char *priority;      /* X-Priority */
-    const char *objective;     /* a trusted proxy's, and what each stands for (objectives.h) */
+    const char *objective;     /* a trusted proxy's; `objectives` maps it (objectives.h) */
     const char *objectives;
-    const char *ttft_ms;       /* the same proxy's */
-    const char *tenant;        /* as auth_tenant() has it: at most WEIGHTS_MAX_NAME bytes */
+    const char *ttft_ms;       /* a trusted proxy's */
+    const char *tenant;        /* from auth_tenant(): at most WEIGHTS_MAX_NAME bytes */
     uint64_t salt_seed;        /* the server's secret: no client can guess another's salt */
     bool keeps;                /* responses are kept */
-    bool keeps_streams, resumable; /* streams are, those of bodies that say nothing as well */
-    bool resume_tokens;            /* X-Resume-Tokens: as the field, but of any body */
+    bool keeps_streams, resumable; /* streams are kept; also those of bodies that do not say so */
+    bool resume_tokens;            /* X-Resume-Tokens: as the field, for any body */
     int64_t now;               /* Unix seconds, for chat templates; 0: the time of day */
-    /* The body was one of an earlier process, and what that has left of its answer; NULL: not. */
+    /* An earlier process had begun the request: what it has left of the answer; NULL: none had. */
     const struct saved_request *restored;
-    const struct buf *kept;    /* what response_store_history() gave; NULL: nothing was asked for */
+    const struct buf *kept;    /* from response_store_history(); NULL: it was not asked */
 };
 
 struct api_request { /* zero is empty */
     struct params params;
-    struct call_tools *tools; /* that were offered; or NULL */
+    struct call_tools *tools; /* the tools that were offered, or NULL */
     const struct wire_format *wire_format;
     struct budget *budget;    /* while api_request_parse() runs; borrowed */
     uint32_t *breakers;       /* bits of the tokens that end a repetition; NULL without DRY */
-    const struct kept_items *kept; /* the same time: what of kept responses it goes on from */
-    struct response_wish wish; /* what the body wants of them; */
-    bool has_wish;             /* then nothing else is filled in */
-    struct buf input;          /* of a response that is to be kept: the list of its items */
-    struct receipt_source receipt; /* where one is wanted */
-    struct buf echo;          /* of the body, for the answer; or all of that (wire_format.answer) */
+    const struct kept_items *kept; /* while api_request_parse() runs: kept items */
+    struct response_wish wish; /* the kept responses that the body names */
+    bool has_wish;             /* nothing but `wish` is filled in */
+    struct buf input;          /* the items of a response that is to be kept */
+    struct receipt_source receipt; /* if the body wants a receipt */
+    struct buf echo;          /* members that the answer repeats, or the whole answer
+                               * (wire_format.answer) */
     struct prompt *prompts;    /* [params.n_prompts] */
-    struct token_list prediction; /* of the answer; empty: none */
-    struct token_list budget_message; /* that ends a thought; empty: none */
+    struct token_list prediction; /* tokens of `prediction`; empty: none */
+    struct token_list budget_message; /* tokens that end a thought; empty: none */
     struct request **requests; /* [n_choices] id, prefix owner, tenant and times still to be filled;
                                 * an element that was posted is set to NULL by the completion */
     uint32_t n_choices;
-    enum finish resume_end;    /* of an answer that is gone on with and is complete: why; */
-    bool resume_is_complete;   /* its constraint lets nothing follow; */
-    bool resume_is_eog;        /* or its last token is no text */
-    struct constraint *constraint; /* counted, or NULL */
-    struct adapter *adapter;       /* the same: set by api_request_adapt() */
+    enum finish resume_end;    /* why a resumed answer is complete, or FINISH_NONE */
+    bool resume_is_complete;   /* its constraint lets nothing follow */
+    bool resume_is_eog;        /* its last token ends the text, and is no text itself */
+    struct constraint *constraint; /* a reference, or NULL */
+    struct adapter *adapter;       /* a reference, from api_request_adapt(); or NULL */
     struct api_error error; /* status 0 when all is well */
-    enum rejection reason;  /* when it is not */
+    enum rejection reason;  /* why the request is refused */
 };
 
 /* `headers` may be NULL. All work whose length the body decides spends steps of `budget` (NULL: no
  * limit). Without steps left p->error is a 400 that names the field; after a cancellation it is any
- * error: its client has gone. */
+ * error, since the client has gone. */
 void api_request_parse(struct api_request *p, const struct server_model *model,
                    const struct wire_format *wire_format, const struct buf *body,
                    const struct api_headers *headers, struct budget *budget);
 void api_request_release(struct api_request *p);
 
-/* The requests are computed with the adapter that params.adapter names, by as much as it says. */
+/* Compute the requests with this adapter, at the scale of params.adapter. */
 void api_request_adapt(struct api_request *p, struct adapter *a /* takes */);
 
-/* What the requests may take at most: prompts and max_tokens. */
+/* The most tokens that the requests may take: prompts and max_tokens. */
 uint64_t api_request_n_tokens(const struct api_request *p);
 
-/* The name that answers call the model by: an adapter's or an alias, where the body did so. */
+/* The model's name in answers: the adapter's or alias that the body used, else its own. */
 const char *api_request_model(const struct api_request *p, const struct server_model *model);
 
-/* The prefix cache of a tenant ("": of all without one) and of those with the same cache_salt
- * ("": none) is their own; `seed` is the server's. */
+/* The salt under which requests of a tenant ("": all clients without one) with the same cache_salt
+ * ("": none) share their prefix cache with nobody else; `seed` is the server's. */
 uint64_t api_request_salt(const char *tenant, const char *cache_salt, uint64_t seed);
 
 #endif

@@ -1,7 +1,9 @@
 /* server/api/api_request_chat.c - a conversation as tokens; see api_request_impl.h.
  *
- * Ollama's goes on from the tokens of an earlier one; Anthropic's may come with edits that take out
- * of it what is old.
+ * The template renders the conversation, and the text is tokenized with the spans that the template
+ * itself wrote (`own`): only these may name special tokens. Ollama's `context` goes before the
+ * tokens. Anthropic's edits and the dropping of old messages change the conversation and render it
+ * again.
  */
 #include "server/api/api_request_impl.h"
 
@@ -14,20 +16,20 @@
 
 #include <string.h>
 
-/* Whatever the template says: off is off. */
+/* Are thoughts off? This holds whatever the template writes. */
 static bool has_no_thoughts(const struct params *params)
 {
     return !chat_wants_thoughts(params) || params->thinking_budget == 0;
 }
 
-/* Tell the sampler of thoughts if a constraint waits for their end, they have a budget, or their
+/* Tell the sampler of thoughts if a constraint waits for their end, they have a budget, or the
  * client may end them. */
 static void begin_thought(const struct api_request *p, const struct chat *chat,
                           const struct buf *text, struct prompt *prompt)
 {
     const struct params *params = &p->params;
     const struct chat_marks marks = chat_marks(chat);
-    /* Behind a thought in the prompt a model rarely opens another; where there shall be none, it is
+    /* A model rarely opens another thought behind one in the prompt. If thoughts are off, one is
      * looked for all the same. */
     const bool may_open = params->add_generation_prompt && !params->continue_final_message &&
                           (has_no_thoughts(params) || !output_parser_prompt_has_thought(
@@ -69,7 +71,8 @@ static void skip_thought(const struct params *params, const struct output_style 
         spans_add(own, n, text->len);
 }
 
-/* Thinking is off, whatever the template says. */
+/* Thoughts are off: close the one that the template opened, or write what lets the model skip
+ * it. */
 static void end_thoughts(const struct params *params, const struct output_style *style,
                          struct prompt *prompt, struct buf *text, struct spans *own)
 {
@@ -79,10 +82,10 @@ static void end_thoughts(const struct params *params, const struct output_style 
         skip_thought(params, style, text, own);
 }
 
-/* The text that the model reads. A thought that the template opens is closed where there shall be
- * none, and where a constraint is for content, not for thoughts, and the sampler cannot see them
- * end, but for a lazy grammar, which waits for its trigger. What the server writes to end them is
- * no client's. */
+/* Render the text that the model reads. A thought that the template opens is closed if thoughts are
+ * off. It is also closed if a constraint is for the content and the sampler cannot see a thought
+ * end, but not for a lazy grammar, which waits for its trigger. The text that ends it is the
+ * server's own. */
 static int render_chat(struct api_request *p, const struct server_model *model,
                        struct prompt *prompt, struct buf *text, struct spans *own)
 {
@@ -104,7 +107,7 @@ static int render_chat(struct api_request *p, const struct server_model *model,
     return text->err < 0 || own->err < 0 ? api_request_no_memory(p) : 0;
 }
 
-/* The tokens of Ollama's `context` come first, and have the one that begins a text. */
+/* Put the tokens of Ollama's `context` first. They begin with BOS, so that of the prompt goes. */
 static int put_context_first(struct api_request *p, const struct server_model *model,
                              struct prompt *prompt)
 {
@@ -126,7 +129,8 @@ static int put_context_first(struct api_request *p, const struct server_model *m
     return rc < 0 ? api_request_no_memory(p) : 0;
 }
 
-/* A template writes the special tokens out, the first one as well. */
+/* Render the conversation and tokenize it. The template writes out all special tokens, the first
+ * one, too. */
 int api_request_take_turns(struct api_request *p, const struct server_model *model,
                            struct prompt *prompt)
 {
@@ -154,8 +158,8 @@ static void drop_prompt(struct prompt *prompt)
     *prompt = (struct prompt){0};
 }
 
-/* The prompt of an edited conversation in place of *prompt. Where the edit saves too little, that
- * stays, and the edit has not been applied. */
+/* Replace *prompt with that of the edited conversation. If the edit saves too few tokens, *prompt
+ * stays and the edit counts as not applied. */
 static int take_edited(struct api_request *p, const struct server_model *model,
                        struct prompt *prompt, struct context_edit *edit)
 {
@@ -214,7 +218,7 @@ static int apply_edits(struct api_request *p, const struct server_model *model,
     edits->n_original = (uint32_t)prompt->ids.n;
     for (uint32_t i = 0; rc == 0 && i < edits->n; i++)
         rc = apply_edit(p, model, prompt, &edits->list[i]);
-    for (uint32_t i = 0; i < edits->n; i++) /* they were the tree's */
+    for (uint32_t i = 0; i < edits->n; i++) /* they point into the JSON tree */
         edits->list[i].exclude = edits->list[i].inputs_of = NULL;
     return rc;
 }

@@ -1,5 +1,10 @@
-/* server/api/api_request_context.c - prompt, answer and context: what fits, and what is thrown away
- * when the context is shifted; see api_request_impl.h. */
+/* server/api/api_request_context.c - how prompt and answer fit into the context, and which tokens a
+ * context shift drops; see api_request_impl.h.
+ *
+ * max_tokens is cut to the room behind the prompt. Where the context may be shifted, a longer
+ * answer is allowed: its request holds one context of tokens (max_known), and whenever it is full
+ * the engine drops n_discard tokens behind the first n_keep.
+ */
 #include "server/api/api_request_impl.h"
 
 #include "core/base/err.h"
@@ -7,11 +12,11 @@
 
 #include <string.h>
 
-/* An answer goes on for so many contexts at most, as Ollama has it: without a bound a model that
- * does not end its text would go on until request_timeout. */
+/* An answer with context shift has at most so many contexts of tokens, as in Ollama: without a
+ * bound a model that does not end its text would continue until request_timeout. */
 #define MAX_CONTEXTS 10
 
-/* Tokens behind those that are kept, at least, as in llama-server. */
+/* At least so many tokens of the context are not kept, as in llama-server. */
 #define LEAST_BEHIND 4
 
 uint32_t api_request_context(const struct api_request *p, const struct server_model *model)
@@ -34,7 +39,7 @@ static int more_than_cache(struct api_request *p, const struct server_model *mod
                          model->max_kv_tokens);
 }
 
-/* It goes on beyond its context. */
+/* Fit an answer that continues beyond its context. */
 static int fit_shifted(struct api_request *p, const struct server_model *model,
                        struct request_size *size)
 {
@@ -73,13 +78,13 @@ void api_request_cut_middle(const struct params *p, const struct tokenizer *t, u
     const uint32_t keep = at_most(wanted + tokenizer_adds_bos(t), context - 1);
     const uint32_t freed = (context - keep) / 2 > 1 ? (context - keep) / 2 : 1;
     const uint32_t room = context - freed - keep;
-    const uint32_t left = keep + room > 0 ? room : 1; /* of a context of one: no prompt is empty */
+    const uint32_t left = keep + room > 0 ? room : 1; /* no prompt is empty */
 
     memmove(ids->ids + keep, ids->ids + (n - left), left * sizeof(*ids->ids));
     ids->n = keep + left;
 }
 
-/* The token that the model begins with is kept beside those asked for, as in llama-server. */
+/* BOS is kept beside the n_keep tokens, as in llama-server. */
 static uint32_t n_kept(const struct params *p, const struct tokenizer *t, const struct request *r)
 {
     const uint32_t most = r->max_known > LEAST_BEHIND ? r->max_known - LEAST_BEHIND : 0;

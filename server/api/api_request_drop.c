@@ -1,8 +1,8 @@
-/* server/api/api_request_drop.c - the oldest messages of a conversation that is too long are
- * dropped; see api_request_impl.h.
+/* server/api/api_request_drop.c - drops the oldest messages of a conversation that is too long; see
+ * api_request_impl.h.
  *
- * Ollama's chats do so unless they say otherwise, OpenAI's Responses with truncation "auto". How
- * many messages have to go is found by rendering what would be left, and by halving: a conversation
+ * Ollama's chats do so by default, OpenAI's Responses with truncation "auto". Only rendering tells
+ * how long the rest would be, so the number of messages that go is found by halving: a conversation
  * of n messages is rendered some 2 log2(n) times.
  */
 #include "server/api/api_request_impl.h"
@@ -19,10 +19,10 @@ struct dropping {
     struct prompt *prompt;
     struct chat_message *all; /* the conversation as it was sent */
     uint32_t *stays;          /* for each message, see conversation_find_stays() */
-    uint32_t n_all, most;     /* messages; and how many may be dropped */
+    uint32_t n_all, most;     /* all messages; how many may be dropped */
 };
 
-/* Has the conversation failed, or is it there, but without room for `answer` tokens behind it? */
+/* Does the conversation exceed the context, or leave no room in it for `answer` tokens? */
 static bool is_too_long(const struct api_request *p, const struct server_model *model,
                         const struct prompt *prompt, uint32_t answer)
 {
@@ -33,13 +33,13 @@ static bool is_too_long(const struct api_request *p, const struct server_model *
     return n > api_request_context(p, model) || n > model->max_kv_tokens;
 }
 
-/* Of steps, or of memory: another try would not help. */
+/* Has the request run out of steps or memory? Then another try would not help. */
 static bool has_run_out(const struct api_request *p)
 {
     return budget_error(p->budget) < 0 || p->error.status >= 500;
 }
 
-/* The prompt of the conversation without its first n messages but for those that stay. */
+/* Make the prompt without the first n messages, but with those of them that stay. */
 static int take_without(const struct dropping *d, uint32_t n)
 {
     struct api_request *p = d->p;
@@ -55,7 +55,8 @@ static int take_without(const struct dropping *d, uint32_t n)
     return api_request_take_turns(p, d->model, d->prompt);
 }
 
-/* From n on, the first number of messages behind which a user begins; at last, the most. */
+/* The first number of messages, from n on, whose drop leaves a user's message first; else the
+ * most. */
 static uint32_t next_turn(const struct dropping *d, uint32_t n)
 {
     while (n < d->most && strcmp(d->all[n].role, "user") != 0)
@@ -63,8 +64,8 @@ static uint32_t next_turn(const struct dropping *d, uint32_t n)
     return n;
 }
 
-/* The same as take_without(). A template may refuse what is left, as where no user begins: then the
- * messages before the next user go, too. *n says how many went. */
+/* Like take_without(). But a template may refuse the rest, for example if no user begins it: then
+ * the messages before the next user go, too. *n says how many went. */
 static int take_what_is_left(const struct dropping *d, uint32_t *n)
 {
     const int rc = take_without(d, *n);
@@ -76,7 +77,8 @@ static int take_what_is_left(const struct dropping *d, uint32_t *n)
     return take_without(d, next);
 }
 
-/* As few as it takes to leave room for `answer` tokens; all that may go, where it takes more. */
+/* Drop as few messages as leave room for `answer` tokens; all that may go, if even that is too
+ * few. */
 static int drop_few(const struct dropping *d, uint32_t answer)
 {
     uint32_t low = 1, high = d->most;
@@ -96,8 +98,8 @@ static int drop_few(const struct dropping *d, uint32_t answer)
     return take_what_is_left(d, &low);
 }
 
-/* Of Ollama's messages the last one stays, and is cut. Of a response's items the last one of the
- * user stays; where there is none, the last one that is no result of a call. */
+/* Find how many messages may go. Ollama's last message stays, and is cut. The last user's message
+ * of a response stays or, if there is none, the last one that is not a tool's result. */
 static void find_most(struct dropping *d)
 {
     const bool is_response = d->p->params.form == PARAMS_RESPONSES;
@@ -114,7 +116,7 @@ static void find_most(struct dropping *d)
         d->most--;
 }
 
-/* Room is left for what the answer may have at most, or for a quarter of the context. */
+/* Leave room for the answer's max_tokens, but not for more than a quarter of the context. */
 static int drop_messages(struct dropping *d, int rc)
 {
     const struct params *params = &d->p->params;

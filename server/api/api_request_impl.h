@@ -1,4 +1,4 @@
-/* server/api/api_request_impl.h - what the files of api_request.h share.
+/* server/api/api_request_impl.h - internals of api_request.c and the api_request_*.c.
  *
  * Thread: any.
  * Memory: none.
@@ -10,65 +10,68 @@
 
 struct spans;
 
-/* Fill prompt i with its text and tokens, the prompts before it being complete. 0, or a negative
+/* Fill prompt i with its text and tokens; the prompts before it are complete. 0, or a negative
  * ERR_* with p->error filled. */
 int api_request_make_prompt(struct api_request *p, const struct server_model *model, uint32_t i);
 
-/* prompt->text as ids. A client's own prompt may name special tokens anywhere, and gets those that
- * the model begins with; one that the server has written, which has them, only in the spans (else
+/* Tokenize prompt->text. A client's own prompt may name special tokens anywhere, and gets BOS. A
+ * text that the server has written has its BOS, and may name special tokens only in the spans (else
  * NULL). */
 struct spans;
 int api_request_encode_text(struct api_request *p, const struct server_model *model,
                             struct prompt *prompt, const struct spans *own);
-/* Of PARAMS_PAIRS: the ids of prompt i, a query, a document or both, and the document's text. */
+/* PARAMS_PAIRS: make the ids of prompt i (a query, a document or both), and keep the document's
+ * text. */
 int api_request_take_pair(struct api_request *p, const struct server_model *model, uint32_t i);
 
-/* Can the model do what the wire format of PARAMS_POOLED asks for? Then, of a prompt, where the
- * engine leaves what becomes of its states: in the prompt's memory, which outlives the request. */
+/* Can the model do what the wire format of PARAMS_POOLED asks for? api_request_pool() then gives
+ * the engine a place for the pooled states: in the prompt's memory, which outlives the request. */
 int api_request_check_pooling(struct api_request *p, const struct server_model *model);
 int api_request_pool(struct api_request *p, const struct server_model *model, struct request *r,
                      struct prompt *prompt);
-/* Tokens of a prompt and its answer together, at most; of a context that is shifted, at a time. */
+/* The most tokens of a prompt and its answer together; with context shift, at a time. */
 uint32_t api_request_context(const struct api_request *p, const struct server_model *model);
-/* Of a size with n_prompt: the rest, from what was asked for and what context and KV cache leave.
- * 0, or ERR_INVAL with p->error filled. */
+/* Fill in the rest of a size with n_prompt, from max_tokens and the room in the context and KV
+ * cache. 0, or ERR_INVAL with p->error filled. */
 int api_request_fit(struct api_request *p, const struct server_model *model,
                     struct request_size *size);
-/* What is kept and thrown away where the context is shifted. */
+/* Set the tokens that a context shift keeps and drops. */
 void api_request_set_shift(const struct params *p, const struct tokenizer *t, struct request *r);
 
-/* prompt->text as ids. A client's own prompt may name special tokens anywhere, and gets those that
- * the model begins with; a chat's, which has them, only in the spans (else NULL). */
+/* Tokenize prompt->text; the same function as declared further up. */
 int api_request_encode_text(struct api_request *p, const struct server_model *model,
                             struct prompt *prompt, const struct spans *own);
-/* The request goes on behind the tokens of params.resume, as if the engine had generated them. 0,
- * or a negative ERR_* with p->error filled. */
+/* Let the request continue behind the tokens of params.resume, as if the engine had generated them.
+ * 0, or a negative ERR_* with p->error filled. */
 int api_request_resume(struct api_request *p, const struct server_model *model,
                        struct request *r);
-/* What the headers have of an earlier process goes to params.resume. 0, or a negative ERR_* with
- * p->error filled. */
+/* Put what an earlier process has left of the answer into params.resume. 0, or a negative ERR_*
+ * with p->error filled. */
 int api_request_restore(struct api_request *p, const struct saved_request *saved);
-/* params.prediction as ids: text, in which no special tokens are looked for. */
+/* Tokenize params.prediction as plain text, in which no special tokens are looked for. */
 int api_request_take_prediction(struct api_request *p, const struct server_model *model);
-/* params.budget_message as ids: text, too. Of a chat without one, the words of its family. */
+/* Tokenize params.budget_message as plain text; a chat without one gets the words of its model's
+ * family. */
 int api_request_take_budget_message(struct api_request *p, const struct server_model *model);
-/* The conversation of the body as a prompt, as api_request_make_prompt(). */
+/* Make a prompt of the body's conversation; returns as api_request_make_prompt(). */
 int api_request_take_chat(struct api_request *p, const struct server_model *model,
                           struct prompt *prompt);
 
-/* The conversation as it stands: its template's text, and that as tokens. */
+/* Render the conversation as it stands with its template, and tokenize the text. */
 int api_request_take_turns(struct api_request *p, const struct server_model *model,
                            struct prompt *prompt);
-/* Where taking it has answered rc and left it too long: without its oldest messages. Else rc. */
+/* rc is api_request_take_turns()'s. If the conversation is too long, make the prompt without its
+ * oldest messages; else return rc. */
 int api_request_drop_messages(struct api_request *p, const struct server_model *model,
                               struct prompt *prompt, int rc);
 
-/* Set p->error and return ERR_*: no memory; why tokenizing has failed, if not for lack of room in
- * the context (steps, or memory); no room in the context for n_prompt tokens, 0: not known. */
+/* Set p->error and return ERR_*: there was no memory; or tokenizing failed for lack of steps or
+ * memory. api_request_too_long(): the context has no room for n_prompt tokens (0: not known). */
 int api_request_no_memory(struct api_request *p);
 int api_request_cannot_encode(struct api_request *p);
-/* As Ollama cuts a prompt that is longer than the context of `context` tokens: the first n_keep
- * tokens stay, and as many of the last ones that half of the rest is free for the answer. */
+/* May a long prompt lose its middle? api_request_cut_middle() cuts as Ollama does a prompt that is
+ * longer than `context` tokens: the first n_keep tokens stay, and as many of the last ones as leave
+ * half of the rest free for the answer. */
 bool api_request_may_cut(const struct api_request *p);
 void api_request_cut_middle(const struct params *p, const struct tokenizer *t, uint32_t context,
                             struct token_list *ids);

@@ -1,6 +1,6 @@
 /* server/api/api_request_pairs.c - queries and documents as tokens; see api_request.h.
  *
- * A model that makes vectors reads each alone; a cross-encoder reads both in one text, as the
+ * A model that makes vectors reads each text alone; a cross-encoder reads both in one text, as the
  * model's template says or, without one, as BERT does: [CLS] query [SEP] document [SEP].
  */
 #include "server/api/api_request_impl.h"
@@ -14,7 +14,7 @@
 
 #include <string.h>
 
-struct ends { /* ids that no text has, before and behind one */
+struct ends { /* special tokens that are added before and behind a text */
     uint32_t before, behind;
 };
 
@@ -25,7 +25,7 @@ static struct ends ends_of(const struct api_request *p, const struct tokenizer *
     return (struct ends){tokenizer_adds_bos(t) ? 1u : 0u, tokenizer_n_behind(t)};
 }
 
-/* Without the tokens behind the first `most` of the text; 0: with all. */
+/* Cut the text behind its first `most` tokens, and keep the tokens that end it; 0: do not cut. */
 static void cut_pair(struct token_list *list, const struct ends *e, uint32_t most)
 {
     const size_t n = list->n - e->before - e->behind;
@@ -86,8 +86,8 @@ static int take_alone(struct api_request *p, const struct server_model *model, u
 
 /* ---- together ---- */
 
-/* `text` with the query and the document in their places; only what is `own` may name special
- * tokens. */
+/* Append the template `text` with query and document in their places; only the template's own spans
+ * may name special tokens. */
 static void fill_template(const char *text, const char *query, const char *document,
                           struct buf *out, struct spans *own)
 {
@@ -135,7 +135,7 @@ static int take_filled(struct api_request *p, const struct server_model *model,
     return rc;
 }
 
-/* The document behind the query, without what begins a text. */
+/* Append the document to the query, without the token that begins a text. */
 static int append(struct api_request *p, const struct server_model *model, struct prompt *prompt,
                   const struct token_list *document)
 {
@@ -152,7 +152,7 @@ static int append(struct api_request *p, const struct server_model *model, struc
     return rc < 0 ? api_request_no_memory(p) : 0;
 }
 
-/* The document loses its end where both are too long together; what ends it stays. */
+/* Cut the document's end if both are too long together; the tokens that end a text stay. */
 static void shorten(const struct api_request *p, const struct server_model *model,
                     struct prompt *prompt)
 {

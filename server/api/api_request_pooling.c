@@ -1,5 +1,10 @@
-/* server/api/api_request_pooling.c - what becomes of the states of a text that nothing is generated
- * for; see api_request.h.
+/* server/api/api_request_pooling.c - the pooling of a text's states, for requests that generate
+ * nothing; see api_request.h.
+ *
+ * Wire format, task and model decide together what the engine leaves of a text: one vector, a
+ * vector for each token, or the outputs of the classifier behind these. All of it is one array of
+ * the prompt, allocated here, so that the engine allocates nothing in a step and the answer has it
+ * when the request is gone.
  */
 #include "server/api/api_request_impl.h"
 
@@ -52,7 +57,7 @@ static bool wants_each(const struct params *p, const struct server_model *m)
     return p->form == PARAMS_EMBED && m->keeps_tokens;
 }
 
-/* What a vector for each token takes in the answer must have room there. */
+/* Refuse vectors for each token for which an answer would have no room. */
 static int check_pooling_room(struct api_request *p, const struct server_model *m)
 {
     uint64_t n = 0;

@@ -1,4 +1,10 @@
-/* server/api/api_request_prompts.c - the prompts of a body as tokens; see api_request.h. */
+/* server/api/api_request_prompts.c - the prompts of a body as tokens; see api_request.h.
+ *
+ * Every prompt goes the same way: its text is tokenized, or its ids are taken; it is cut where the
+ * body allows that; and it gets the number of the first prompt with the same tokens, so that equal
+ * prompts of a request are computed once. A text is dropped as soon as it is tokenized, unless the
+ * answer repeats it.
+ */
 #include "server/api/api_request_impl.h"
 
 #include "core/base/err.h"
@@ -19,7 +25,7 @@ int api_request_no_memory(struct api_request *p)
     return api_error_no_memory(&p->error);
 }
 
-/* What the client called the text. */
+/* The name of the body's field that has the text. */
 static const char *text_field(const struct api_request *p)
 {
     switch (p->params.form) {
@@ -45,7 +51,8 @@ static const char *text_field(const struct api_request *p)
     }
 }
 
-/* Why tokenizing has failed, if not for lack of room in the context: steps, or memory. */
+/* Set the error of a failed tokenizing for which the context did not lack room: steps, or
+ * memory. */
 int api_request_cannot_encode(struct api_request *p)
 {
     if (budget_error(p->budget) == 0)
@@ -74,7 +81,8 @@ int api_request_too_long(struct api_request *p, const struct server_model *model
     return ERR_INVAL;
 }
 
-/* Is a prompt for which the context has no room an error? Not where it is only counted. */
+/* Is a prompt for which the context has no room an error? It is not when tokens are only
+ * counted. */
 static bool must_fit(const struct api_request *p)
 {
     return p->wire_format->answer == NULL || p->wire_format->must_fit;
@@ -85,9 +93,9 @@ bool api_request_may_cut(const struct api_request *p)
     return p->params.cuts_middle && !p->params.ends_with_context;
 }
 
-/* A prompt that is cut or edited may be longer than the context; of one that is refused
- * llama-server's clients want to know how long it is. A token stands for a byte at least, which a
- * normalization may make 4; some may be added. */
+/* The most ids of a text. A prompt that is cut or edited may first be longer than the context, and
+ * llama-server's clients are told how long a refused one is. A token has at least one byte, of
+ * which a normalization may make 4; some tokens may be added. */
 static size_t max_ids(const struct api_request *p, const struct server_model *model, size_t n_text)
 {
     const size_t context = api_request_context(p, model), most = n_text * 4 + 16;
@@ -98,7 +106,7 @@ static size_t max_ids(const struct api_request *p, const struct server_model *mo
     return most > context ? most : context;
 }
 
-/* The text of an echoed list of ids; control tokens are no text. */
+/* Decode the ids of a prompt that is echoed; control tokens are not text. */
 static int decode_ids(struct api_request *p, const struct tokenizer *t, struct prompt *prompt)
 {
     struct detok d;
@@ -117,7 +125,7 @@ static int decode_ids(struct api_request *p, const struct tokenizer *t, struct p
     return 0;
 }
 
-/* To as many tokens as are wanted, or leave room for the answer. */
+/* The length to which a prompt is cut: the body's, or what leaves room for the answer. */
 static uint32_t cut_to(const struct api_request *r, const struct server_model *model)
 {
     const struct params *p = &r->params;
@@ -129,7 +137,7 @@ static uint32_t cut_to(const struct api_request *r, const struct server_model *m
     return p->max_prompt == UINT32_MAX ? context - answer : p->max_prompt;
 }
 
-/* The prompt without the tokens that are too many; the text of an echo is that of the rest. */
+/* Cut the tokens that are too many; an echo then has the text of the rest. */
 static int fit_prompt(struct api_request *p, const struct server_model *model,
                       struct prompt *prompt)
 {
@@ -141,7 +149,8 @@ static int fit_prompt(struct api_request *p, const struct server_model *model,
             memmove(list->ids, list->ids + (list->n - most), most * sizeof(*list->ids));
         else if ((p->params.form & PARAMS_OLLAMA) != 0 &&
                  tokenizer_is_control(model->tokenizer, list->ids[list->n - 1]))
-            list->ids[most - 1] = list->ids[list->n - 1]; /* Ollama cuts the text before its end */
+            list->ids[most - 1] = list->ids[list->n - 1]; /* Ollama cuts the text before the token
+                                                           * that ends it */
         prompt->has_added_bos = prompt->has_added_bos && p->params.cuts_end;
         prompt->is_text = false;
         list->n = most;
@@ -222,8 +231,8 @@ int api_request_take_prediction(struct api_request *p, const struct server_model
     return rc < 0 ? api_request_no_memory(p) : 0;
 }
 
-/* The words of the model's family, where nobody says otherwise. A vocabulary that makes too many
- * tokens of them is not the family's: it goes without. */
+/* Take the words with which the model's family ends a thought, if nothing else is set. A vocabulary
+ * that makes too many tokens of them is not the family's, and does without. */
 static int take_closing(struct api_request *p, const struct server_model *model)
 {
     const char *text = chat_style(chat_for(model->chat, &p->params))->closing;
@@ -247,7 +256,7 @@ int api_request_take_budget_message(struct api_request *p, const struct server_m
     if (text == NULL && (p->params.form & PARAMS_TURNS) != 0 && model->chat != NULL)
         return take_closing(p, model);
 
-    p->params.budget_message = NULL; /* it may be the tree's */
+    p->params.budget_message = NULL; /* it may point into the JSON tree */
     if (text == NULL || text[0] == '\0')
         return 0;
     rc = tokenizer_encode(model->tokenizer, text, strlen(text), 0, REQUEST_MAX_MESSAGE, p->budget,
@@ -261,7 +270,7 @@ int api_request_take_budget_message(struct api_request *p, const struct server_m
     return rc < 0 ? api_request_no_memory(p) : 0;
 }
 
-/* An id, or a text; only the first text of a prompt gets BOS and a prefix space. */
+/* Append an id or a text; only the first text of a prompt gets BOS and a prefix space. */
 static int add_prompt_part(struct api_request *p, struct prompt *prompt,
                            const struct server_model *model, const cJSON *v, bool is_first)
 {
@@ -330,7 +339,7 @@ static int take_prompt(struct api_request *p, const struct server_model *model, 
                              : take_parts(p, model, &p->prompts[i], v);
 }
 
-/* The first prompt with the same tokens; the prompts before it are complete. */
+/* Find the first prompt with the same tokens; the prompts before this one are complete. */
 static void find_twin(struct api_request *p, uint32_t i)
 {
     struct prompt *prompt = &p->prompts[i];
@@ -363,7 +372,7 @@ int api_request_make_prompt(struct api_request *p, const struct server_model *mo
     for (size_t k = 0; k < prompt->ids.n; k++)
         prompt->at_start =
             prompt->at_start && tokenizer_is_control(model->tokenizer, prompt->ids.ids[k]);
-    if (p->constraint != NULL) /* a leading blank is then the constraint's */
+    if (p->constraint != NULL) /* a leading blank is part of the constrained text */
         prompt->at_start = false;
     find_twin(p, i);
     return 0;

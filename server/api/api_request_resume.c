@@ -1,9 +1,10 @@
-/* server/api/api_request_resume.c - an answer that another server has begun: the request as it
- * would be behind the tokens so far; see api_request_impl.h.
+/* server/api/api_request_resume.c - continues an answer that another server has begun; see
+ * api_request_impl.h.
  *
- * Random numbers are drawn by position, and penalties look at the ids, so for these the tokens have
- * to stand behind the prompt, and nothing else. Constraint and thought are led through them.
- * Mirostat's state depends on logits that are not there any more. */
+ * Random numbers are drawn by position, and penalties look at the ids, so for these it is enough
+ * that the answer's tokens stand behind the prompt. The states of constraint and thought are
+ * advanced token by token. Mirostat's state depends on logits that are not there any more, so it is
+ * refused. */
 #include "server/api/api_request_impl.h"
 
 #include "core/base/err.h"
@@ -15,7 +16,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Steps of the request's budget that a token through a grammar is worth. */
+/* Steps of the request's budget that one token through a grammar costs. */
 #define TOKEN_STEPS 64
 
 static int refuse_resume(struct api_request *p, const char *field, const char *why)
@@ -64,7 +65,7 @@ static bool text_ends_with(const struct request *r, const struct tokenizer *t, u
            ((!r->ignore_eos && is_eog(t, id)) || token_is_among(id, r->stop_ids, r->n_stop_ids));
 }
 
-/* As the sampler goes on behind a token that it has chosen. */
+/* Advance thought and constraint by a token, as the sampler does after its choice. */
 static enum constraint_status take_resumed(struct request *r, const struct tokenizer *t,
                                            struct constraint_scratch *scratch, int32_t id)
 {
@@ -105,7 +106,8 @@ static int lead_through(struct api_request *p, const struct tokenizer *t, struct
     return 0;
 }
 
-/* The earlier process drew the seed, the id and the time where the body has none. */
+/* Take over the answer of an earlier process, which drew the seed, the id and the time if the body
+ * had none. */
 int api_request_restore(struct api_request *p, const struct saved_request *saved)
 {
     struct resume_spec *r = &p->params.resume;
@@ -150,7 +152,7 @@ int api_request_resume(struct api_request *p, const struct server_model *model, 
     if (r->constraint != NULL && constraint_scratch_create(&scratch) < 0)
         return api_request_no_memory(p);
     if (resume->n > 0)
-        r->score_prompt = false; /* that was told before */
+        r->score_prompt = false; /* the prompt's scores were sent before */
     memcpy(r->ids + r->n_prompt, resume->tokens, resume->n * sizeof(*r->ids));
     r->n_resumed = resume->n;
     rc = lead_through(p, model->tokenizer, r, scratch);

@@ -1,5 +1,5 @@
-/* server/api/body_job.h - bodies that the I/O thread does not look at itself: a thread of a pool
- * reads them first.
+/* server/api/body_job.h - bodies that are too long for the I/O thread: a thread of a pool reads
+ * them first.
  *
  * The I/O thread parses bodies of HTTP_SMALL_BODY at most (http_call.h). A handler that takes
  * longer ones embeds a body_job, which takes the body from the call and hands it to a thread.
@@ -17,10 +17,10 @@
 
 struct http_call;
 
-struct body_jobs { /* of a server */
+struct body_jobs { /* the jobs of a server */
     struct worker_pool *pool;
     struct request_memory *memory;
-    uint32_t n; /* that have not been done */
+    uint32_t n; /* jobs that are not done */
 };
 
 struct body_job {
@@ -28,14 +28,15 @@ struct body_job {
     struct body_jobs *jobs;
     struct http_call *call; /* NULL: its client has left */
     struct buf body;
-    void (*read)(struct body_job *j); /* on a thread of the pool; not where nobody waits any more */
-    void (*done)(struct body_job *j); /* releases it, and answers the call, where it is there */
+    void (*read)(struct body_job *j); /* on a thread of the pool; not if the client has left */
+    void (*done)(struct body_job *j); /* releases the job, and answers the call if it is there */
 };
 
-/* 0; ERR_AGAIN: too many wait, the body is the call's again, and done() does not come. */
+/* Post the job. 0; ERR_AGAIN: too many jobs wait, the call has its body back, and done() is not
+ * called. */
 int body_job_start(struct body_job *j, struct body_jobs *jobs, struct http_call *call,
                    const char *name /* borrows for ever */);
-/* The call gets its body back. */
+/* Give the body back to the call. */
 void body_job_return(struct body_job *j);
 void body_job_release(struct body_job *j);
 

@@ -1,4 +1,10 @@
-/* server/api/body_scan.c - see body_scan.h. */
+/* server/api/body_scan.c - see body_scan.h.
+ *
+ * One pass without any memory: strings are skipped from quote to quote with memchr(), and of all
+ * other structure only the depth of brackets is counted. A name in the outermost object is looked
+ * up in members[]; its value ends at the next comma or bracket there. Counts are upper bounds,
+ * since every bracket and comma may begin a value.
+ */
 #include "server/api/body_scan.h"
 
 #include "core/base/json.h"
@@ -21,17 +27,18 @@ struct span {
 
 struct scan {
     const char *s;
-    size_t n, i;    /* bytes, and the one that is looked at */
-    int depth;      /* of brackets around it */
-    bool at_name;   /* in the outermost object, the next string is a member's name */
-    enum member member; /* the latest name was of this one */
-    size_t value;       /* where the value of one begins; 0: not in any */
-    enum member in;     /* then */
+    size_t n, i;    /* bytes, and the index of the current one */
+    int depth;      /* brackets around the current byte */
+    bool at_name;   /* the next string is a name in the outermost object */
+    enum member member; /* the member that the latest name is of */
+    size_t value;       /* index where the value of member `in` begins; 0: in none */
+    enum member in;     /* the member whose value it is */
     struct span found[N_MEMBERS];
     struct body_scan out;
 };
 
-/* Is it a field that is compiled to a grammar, or that looks at every token of the vocabulary? */
+/* Is the string the name of a field that is compiled to a grammar, or for which every token of the
+ * vocabulary is looked at? */
 static bool is_costly(const char *s, size_t n)
 {
     static const char *const names[] = {"grammar",           "json_schema", "response_format",
@@ -46,7 +53,8 @@ static bool is_costly(const char *s, size_t n)
     return false;
 }
 
-/* To the quote that ends a string, or to the end of the text: from one backslash to the next. */
+/* Skip to the quote that ends a string, or to the end of the text: from one backslash to the
+ * next. */
 static void skip_to_quote(struct scan *p)
 {
     const char *quote = NULL;
@@ -86,7 +94,8 @@ static void scan_string(struct scan *p)
             p->member = m;
 }
 
-/* One that is not short and whole keeps its text in the tree (json_number.h), as a string does. */
+/* A number that is not short and whole keeps its text in the tree (json_number.h), so it counts as
+ * a string. */
 static void scan_number(struct scan *p)
 {
     const size_t from = p->i;
@@ -104,7 +113,7 @@ static bool is_body_blank(char c)
     return c == ' ' || c == '\t' || c == '\r' || c == '\n';
 }
 
-/* A comma or the end of the outermost object. */
+/* End a member's value, at a comma or at the end of the outermost object. */
 static void end_member(struct scan *p)
 {
     size_t from = p->value, to = p->i;
@@ -142,7 +151,7 @@ static void scan_mark(struct scan *p, char c)
     p->i++;
 }
 
-/* A whole number, or 0: the parser says what is wrong with another. */
+/* Read a whole number; 0 for all else: the parser says what is wrong with it. */
 static uint64_t scanned_number(struct span s)
 {
     uint64_t n = 0;

@@ -1,4 +1,9 @@
-/* server/api/control_call.c - see control_call.h. */
+/* server/api/control_call.c - see control_call.h.
+ *
+ * The router offers the order to one model after another. A model looks for the answer's id in its
+ * engine client's list of live completions, and only among those of the caller's tenant, so that
+ * another tenant's id looks unknown.
+ */
 #include "server/api/control_call.h"
 
 #include "core/base/err.h"
@@ -72,7 +77,7 @@ void control_call_answer_unknown(struct http_call *call)
 
 /* ---- the completion ---- */
 
-/* A choice that the engine still computes. */
+/* Does the engine still compute the choice? */
 static bool is_running(const struct choice *choice)
 {
     return choice->id != 0 && !choice->is_cancelled;
@@ -99,7 +104,7 @@ static struct completion *find_completion(struct engine_client *engine, const ch
     return NULL;
 }
 
-/* Does the engine follow its thoughts, and may the client end them? */
+/* Does the engine follow the completion's thoughts, and may the client end them? */
 static bool is_controlled(const struct completion *c)
 {
     return c->api.request.params.reasoning_control &&

@@ -1,5 +1,5 @@
-/* server/api/dry_run.h - POST /v1/plan: what would happen to a completion, or an embedding, that
- * came at this moment.
+/* server/api/dry_run.h - POST /v1/plan: predicts what would happen to a completion, or an
+ * embedding, that came at this moment.
  *
  * The body is that of /v1/completions or, if it has `input` and no `prompt`, that of
  * /v1/embeddings, read and checked in the same way; nothing is computed.
@@ -8,9 +8,9 @@
  *  "blocks":…,"blocks_total":…,"queue_position":…,"predicted_ms":{"start":…,"first_token":…,
  *  "finish":…},"context_shifts":…,"fits":true}]}
  *
- * `blocks` is what prompt and max_tokens need together, at most a context that is shifted;
- * predicted_ms is null until the engine has made enough steps to tell. Each prompt is looked at by
- * itself, with the ones before it ahead. An embedding has no tokens: max_tokens is 0, and
+ * `blocks` is the number that prompt and max_tokens need together, at most a context that is
+ * shifted; predicted_ms is null until the engine has made enough steps to tell. Each prompt is
+ * forecast by itself, behind those before it. An embedding has no tokens: max_tokens is 0, and
  * first_token null.
  *
  * Thread: the loop's.

@@ -1,4 +1,9 @@
-/* server/api/infill.c - see infill.h. */
+/* server/api/infill.c - see infill.h.
+ *
+ * The prompt is written from front to back into one list of tokens. The writer keeps the first
+ * error, so no step has to check the one before it. A mark that the vocabulary lacks (TOKEN_NONE)
+ * is left out; infill_is_known() makes sure of the three that no prompt can do without.
+ */
 #include "server/api/infill.h"
 
 #include "core/base/buf.h"
@@ -6,7 +11,7 @@
 
 #include <string.h>
 
-struct writer { /* the first error stays */
+struct writer { /* keeps the first error */
     const struct tokenizer *t;
     struct token_list *out;
     size_t max;
@@ -26,7 +31,7 @@ static void add_infill_text(struct writer *w, const char *text)
         w->rc = tokenizer_encode(w->t, text, strlen(text), 0, w->max, w->budget, w->out);
 }
 
-/* What a file's text begins with, where the model knows of files: a name on a line of its own. */
+/* Begin a file's text, if the model knows of files: the mark, and a name on a line of its own. */
 static void add_file_name(struct writer *w, int32_t mark, const char *name)
 {
     struct buf line;
@@ -43,8 +48,8 @@ static void add_file_name(struct writer *w, int32_t mark, const char *name)
     buf_release(&line);
 }
 
-/* The other files. Those that have no name get one, and so do the repository and the file with the
- * gap, whose name the request does not tell. */
+/* Add the other files. A file without a name gets one, and so do the repository and the file with
+ * the gap, whose names the request does not tell. */
 static void add_files(struct writer *w, const struct infill_tokens *gap, const cJSON *files)
 {
     if (files == NULL || files->child == NULL)
@@ -61,7 +66,7 @@ static void add_files(struct writer *w, const struct infill_tokens *gap, const c
     add_file_name(w, gap->file, "current");
 }
 
-/* A string, or ids. */
+/* Add a prompt that is a string or ids. */
 static void add_infill_prompt(struct writer *w, const cJSON *v)
 {
     if (cJSON_IsString(v)) {

@@ -1,4 +1,4 @@
-/* server/api/infill.h - prompts for what is missing between two texts.
+/* server/api/infill.h - prompts that ask for the text between two texts.
  *
  * [BOS] repository and files that the text belongs with, prefix, text before the gap, suffix, text
  * after it, middle: for models whose vocabulary has tokens for this. The texts are plain: the
@@ -17,7 +17,7 @@
 #include "core/tokenizer/tokenizer.h"
 #include "server/api/params/infill_spec.h"
 
-/* Has the model the tokens for it? */
+/* Does the model's vocabulary have the tokens for it? */
 bool infill_is_known(const struct tokenizer *t);
 
 /* Append the prompt with `prompt`, a string or ids within the vocabulary or NULL, before the gap;

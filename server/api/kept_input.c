@@ -1,4 +1,10 @@
-/* server/api/kept_input.c - see kept_input.h. */
+/* server/api/kept_input.c - see kept_input.h.
+ *
+ * A body that uses kept responses is parsed twice (api_request.h). Before the first parse its ids
+ * are only collected here, each once, so that the database's thread can be asked; wrong fields are
+ * the second parse's to refuse. An item that is kept must have an id: one that lacks it gets random
+ * hex and its place in the list.
+ */
 #include "server/api/kept_input.h"
 
 #include "core/base/err.h"
@@ -16,9 +22,9 @@
 
 _Static_assert(RESPONSE_MAX_ID == PARAMS_MAX_RESPONSE_ID, "an id that is taken can be looked up");
 
-/* ---- what is wanted ---- */
+/* ---- the ids that a body names ---- */
 
-/* Each item is looked up once. `known` has the places of ids in wish->items, and one. */
+/* Is the id in the wish already? `known` has the place of each id in wish->items, plus one. */
 static bool is_known_item(const struct hash_index *known, const struct response_wish *wish,
                           const char *id)
 {
@@ -59,7 +65,7 @@ int kept_input_wish(const cJSON *body, struct response_wish *wish, struct api_er
 
     *wish = (struct response_wish){0};
     buf_init(&wish->items, MAX_WISHES);
-    if (previous != NULL && strlen(previous) <= RESPONSE_MAX_ID) /* else it is refused later */
+    if (previous != NULL && strlen(previous) <= RESPONSE_MAX_ID) /* a longer one is refused later */
         memcpy(wish->previous, previous, strlen(previous) + 1);
     if (!cJSON_IsArray(input))
         return 0;
@@ -70,9 +76,9 @@ int kept_input_wish(const cJSON *body, struct response_wish *wish, struct api_er
     return rc < 0 ? ERR_INVAL : 0;
 }
 
-/* ---- what is kept ---- */
+/* ---- the items that are kept ---- */
 
-/* {"id":…,"type":… before its own members, where it lacks these. */
+/* Append the item, with "id" and "type" before its own members if it lacks them. */
 static int add_kept_item(const cJSON *item, const char *hex, unsigned n, struct buf *out)
 {
     const char *id = field_text(item, "id"), *type = field_text(item, "type");

@@ -12,12 +12,12 @@
 
 struct kept_items;
 
-/* What an unchecked body wants of kept responses. 0, or ERR_* with *e filled; wish->items is the
- * caller's to release. */
+/* Collect the kept responses and items that an unchecked body names. 0, or ERR_* with *e filled;
+ * wish->items is the caller's to release. */
 int kept_input_wish(const cJSON *body, struct response_wish *wish, struct api_error *e);
 
-/* The items of a checked body as a list, each with an id; those that stand for kept ones as they
- * are in `kept`. 0 or ERR_NOMEM. */
+/* Append the items of a checked body as a list, each with an id; a reference is replaced by its
+ * item in `kept`. 0 or ERR_NOMEM. */
 int kept_input_list(const cJSON *body, const struct kept_items *kept, struct buf *out);
 
 #endif

@@ -3,7 +3,7 @@
  * GET /v1/responses/ID: the response as it is now; with ?stream=true a 400.
  * DELETE /v1/responses/ID: {"id":…,"object":"response","deleted":true}; one that runs is cancelled.
  * GET /v1/responses/ID/input_items: {"object":"list","data":[…],…}; limit, order, after.
- * POST /v1/responses/ID/cancel: of one in the background.
+ * POST /v1/responses/ID/cancel: ends one in the background.
  *
  * Thread: the loop's.
  * Memory: the answer.
@@ -17,7 +17,7 @@ struct server_options;
 
 enum kept_responses_page { KEPT_RESPONSES_ONE = 0, KEPT_RESPONSES_ITEMS, KEPT_RESPONSES_CANCEL };
 
-/* Answer it, now or later. `k` may be NULL: then it is refused. */
+/* Answer the call, now or later. `k` may be NULL: then it is refused. */
 void kept_responses_ask(struct response_keeper *k, const struct server_options *server,
                         struct http_call *call, enum kept_responses_page page);
 

@@ -1,4 +1,8 @@
-/* server/api/not_built.c - see not_built.h. */
+/* server/api/not_built.c - see not_built.h.
+ *
+ * A table of paths that other servers' APIs have and this one does not, each with what there is
+ * instead. It is only searched for a path that no route takes, so it costs other calls nothing.
+ */
 #include "server/api/not_built.h"
 
 #include "server/api/response/response_writer.h"
@@ -6,8 +10,8 @@
 
 #include <string.h>
 
-/* A path, or all below it where it ends with a slash, as OpenAI, Anthropic, Cohere, vLLM and
- * llama-server have them. */
+/* Paths as OpenAI, Anthropic, Cohere, vLLM and llama-server have them; one that ends with a slash
+ * stands for all below it, too. */
 static const struct area {
     const char *path, *why;
 } areas[] = {

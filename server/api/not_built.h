@@ -1,8 +1,8 @@
-/* server/api/not_built.h - what is answered on paths that no route takes.
+/* server/api/not_built.h - answers calls on paths that no route takes.
  *
- * A client whose base URL is this server's may ask for what its API has and this server has not:
- * that is said by name, with what there is instead, and each API's errors have its shape also where
- * there is no such path.
+ * A client of another API may ask for a path that this server does not have. The error names the
+ * path and what there is instead, in the form of that API's errors; unknown paths get this form,
+ * too.
  *
  * Thread: the I/O thread.
  * Memory: none.
@@ -14,8 +14,8 @@
 
 struct http_call;
 
-/* For http_options.refuse_path: answer with 404. is_known: there is such a path, but not with this
- * method; then false, and no answer, unless the path is of something that is not built. */
+/* For http_options.refuse_path: answer with a 404. is_known: the path exists, but not with this
+ * method; then return false without an answer, unless the path is in the table. */
 bool not_built_refuse(void *ud, struct http_call *call, bool is_known);
 
 #endif

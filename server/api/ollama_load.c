@@ -1,6 +1,6 @@
-/* server/api/ollama_load.c - bodies of Ollama's that ask for nothing but the model: a chat without
- * messages, a prompt without text, no texts to embed. It is there now; how long it stays,
- * keep_alive has said (keep_alive.h). */
+/* server/api/ollama_load.c - bodies of Ollama's clients that only ask for the model to be loaded: a
+ * chat without messages, a prompt without text, no texts to embed. When such a body is parsed the
+ * model is loaded; keep_alive has said how long it stays (keep_alive.h). */
 #include "server/api/api_request.h"
 
 #include "core/base/err.h"
@@ -22,7 +22,7 @@ static int check_model(struct api_request *p, const struct server_model *model, 
     return api_error_no_model(&p->error, name->valuestring);
 }
 
-/* It leaves right after this. */
+/* Does the model leave right after this call? */
 static bool leaves(const struct server_model *model, const cJSON *body)
 {
     const cJSON *stay = field_find(body, "keep_alive");
@@ -30,7 +30,7 @@ static bool leaves(const struct server_model *model, const cJSON *body)
     return model->load == SERVER_LOAD_DEMAND && cJSON_IsNumber(stay) && stay->valuedouble == 0;
 }
 
-/* `member` is what stands where an answer would. */
+/* `member` stands in the place of an answer. */
 static int load_for_ollama(struct api_request *p, const struct server_model *model,
                            const cJSON *body, const char *member)
 {

@@ -1,4 +1,9 @@
-/* server/api/refusal.c - see refusal.h. */
+/* server/api/refusal.c - see refusal.h.
+ *
+ * A refused call is counted and answered in one place, so that no reason is counted twice. Its
+ * Retry-After is computed from the engine's load at this moment, unless the caller knows a better
+ * one.
+ */
 #include "server/api/refusal.h"
 
 #include "server/api/engine_client.h"

@@ -1,5 +1,10 @@
 /* server/api/rendered_prompts.c - POST /v1/completions/render and /v1/chat/completions/render; see
- * text_endpoints.h. */
+ * text_endpoints.h.
+ *
+ * Offsets are found by walking along the prompt's text with the piece of each token. Where a piece
+ * does not match, normalization has changed the text before it was cut, and the answer has no
+ * offsets.
+ */
 #include "server/api/text_endpoints.h"
 
 #include "core/base/json.h"
@@ -10,12 +15,12 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* ---- where each token stands in the text ---- */
+/* ---- the place of each token in the text ---- */
 
 struct walk {
     const char *text;
-    size_t n, at;     /* bytes; before `at` the tokens so far stand */
-    uint64_t n_chars; /* that begin before `at` */
+    size_t n, at;     /* bytes; the tokens so far end at `at` */
+    uint64_t n_chars; /* characters that begin before `at` */
 };
 
 static bool begins_char(char c)
@@ -23,8 +28,8 @@ static bool begins_char(char c)
     return ((unsigned char)c & 0xC0) != 0x80;
 }
 
-/* Bytes that go on with a character belong to the token with its beginning too: then that token's
- * end and this one's begin are around the same character, as Hugging Face's tokenizers have it. */
+/* A token that begins within a character also covers it: that character is at the end of the token
+ * before and at the beginning of this one, as in Hugging Face's tokenizers. */
 static void pass(struct walk *w, size_t n, struct buf *out)
 {
     const bool is_within = w->at < w->n && !begins_char(w->text[w->at]) && n > 0;
@@ -40,8 +45,9 @@ static bool rendered_fits(const struct walk *w, const char *piece, size_t n)
     return w->n - w->at >= n && memcmp(w->text + w->at, piece, n) == 0;
 }
 
-/* False: the text has been changed before it was cut into tokens, so that nobody knows. A space
- * that SentencePiece puts before a text is none of it, and what was added is nowhere. */
+/* Append a token's place. false: the text was changed before it was cut into tokens, so the place
+ * is unknown. A space that SentencePiece puts before a text is not part of it, and added tokens
+ * have no place. */
 static bool add_offset(struct walk *w, const struct tokenizer *t, int32_t id, bool is_added,
                        struct buf *out)
 {
@@ -86,7 +92,7 @@ static void add_offsets(struct buf *out, const struct tokenizer *t, const struct
     buf_release(&list);
 }
 
-/* ---- how tokens would be chosen, under vLLM's names ---- */
+/* ---- the sampling, under vLLM's names ---- */
 
 static void add_rendered_number(struct buf *out, const char *name, float v)
 {
@@ -183,7 +189,7 @@ static int render_chat(struct api_request *p, const struct server_model *model, 
     return 0;
 }
 
-/* A token's number and its place in the text, as far as memory is counted before. */
+/* A token's number and its place in the text, for the memory that is counted beforehand. */
 #define ANSWER_BYTES 32
 
 const struct wire_format wire_render = {.form = PARAMS_TEXT,

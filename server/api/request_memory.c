@@ -1,4 +1,10 @@
-/* server/api/request_memory.c - see request_memory.h. */
+/* server/api/request_memory.c - see request_memory.h.
+ *
+ * `used` is the sum of all shares and of what HTTP counts. It changes on the I/O thread alone, so
+ * there is no lock. A request's share is set from the scan of its body before the parse, and again
+ * from its prompts, requests and answer after it. The constants below are sizes per value or token,
+ * rounded up.
+ */
 #include "server/api/chat/call_tools.h"
 #include "server/api/request_memory.h"
 
@@ -9,16 +15,16 @@
 #include "server/api/response/response_writer.h"
 #include "server/http/error.h"
 
-/* A cJSON value with what the allocator adds, and the same for one of its strings. */
+/* Bytes of a cJSON value and of one of its strings, each with what the allocator adds. */
 #define JSON_VALUE_BYTES 80
 #define JSON_STRING_BYTES 24
 /* An alternative of a token in an answer, as chats write it: {"token":"…","logprob":…,"bytes":…} */
 #define LOGPROB_BYTES 96
-/* Of a prompt's token in a request: its id and its share of a block's hash; with penalties also its
- * count and places in the index. */
+/* Bytes of a prompt's token in a request: its id and its share of a block's hash; with penalties
+ * also its count and places in the index. */
 #define ID_BYTES 5
 #define COUNT_BYTES 28
-/* Of such a token, and of one of a prediction, in the look-ups of drafts. */
+/* Bytes of a token of a prompt or a prediction in the look-ups of drafts. */
 #define LOOKUP_BYTES 8
 
 int request_memory_set(struct request_memory *m, struct memory_share *s, uint64_t bytes,
@@ -56,7 +62,7 @@ bool request_memory_count(struct request_memory *m, int64_t bytes, bool may_refu
 {
     if (may_refuse && bytes > 0 && m->used + (uint64_t)bytes > m->max)
         return false;
-    m->used += (uint64_t)bytes; /* modulo 2^64: less when it is negative */
+    m->used += (uint64_t)bytes; /* modulo 2^64, so a negative number subtracts */
     return true;
 }
 
@@ -127,7 +133,8 @@ uint64_t request_memory_of_parsed(const struct api_request *p)
                      params->n_allowed * sizeof(*params->allowed) + params->prediction.cap +
                      p->prediction.cap * sizeof(*p->prediction.ids);
 
-    bytes += 3 * (uint64_t)p->input.cap; /* of a response that is kept, and what is written of it */
+    bytes += 3 * (uint64_t)p->input.cap; /* the input of a kept response, and what is written of
+                                          * it */
     for (uint32_t i = 0; i < p->params.n_prompts; i++) {
         const struct prompt *prompt = &p->prompts[i];
 

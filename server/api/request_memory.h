@@ -2,9 +2,10 @@
  *
  * Bodies and their JSON, prompts, tokens, penalty counts, constraint states, answers that are being
  * gathered and those that their readers have not taken: each request has a share, which is set
- * before the memory is taken. What does not fit beside the others is refused with 429, what would
- * never fit with 413. A share may also grow without asking, where work has begun that cannot be
- * refused any more (the text of an answer): then new requests are refused until there is room.
+ * before the memory is taken. A request that does not fit beside the others is refused with 429,
+ * one that would never fit with 413. A share may also grow without asking, when work has begun that
+ * cannot be refused any more (the text of an answer): then new requests are refused until there is
+ * room.
  *
  * The sizes are estimates from above of what is touched, not of what is reserved: pages of a
  * request's arrays cost nothing before tokens come.
@@ -26,7 +27,7 @@ struct choice;
 struct params;
 struct prompt;
 
-struct request_memory { /* bytes; `max` is its creator's to set */
+struct request_memory { /* bytes; the creator sets `max` */
     uint64_t max, used;
 };
 
@@ -35,25 +36,27 @@ struct memory_share { /* zero holds nothing */
     uint64_t bytes;
 };
 
-/* The share is `bytes` of `m` from here on. If that is more than before and does not fit, it stays
- * as it was and *e is a 429 or 413: ERR_AGAIN, ERR_LIMIT. */
+/* Set the share to `bytes` of `m`. If that is more than before and does not fit, it stays as it was
+ * and *e is a 429 or 413: ERR_AGAIN, ERR_LIMIT. */
 int request_memory_set(struct request_memory *m, struct memory_share *s, uint64_t bytes,
                        struct api_error *e);
-/* So much more, whether there is room or not; nothing for a share that was never set. */
+/* Grow the share by `bytes`, whether there is room or not; a share that was never set stays
+ * empty. */
 void request_memory_grow(struct memory_share *s, uint64_t bytes);
 void request_memory_release(struct memory_share *s);
 
-/* What HTTP holds for exchanges: so many bytes more, or less. With may_refuse false, and nothing
- * counted, when there is no room. */
+/* Count bytes that HTTP holds for calls; a negative number means fewer. With may_refuse, false and
+ * nothing counted if there is no room. */
 bool request_memory_count(struct request_memory *m, int64_t bytes, bool may_refuse);
 
-/* What a body takes while it is parsed: itself, its values, its strings. */
+/* Bytes that a body takes while it is parsed: itself, its values, its strings. */
 uint64_t request_memory_of_body(const struct body_scan *scan);
-/* What a parsed request takes until its answer is complete, but for the text that is generated. */
+/* Bytes that a parsed request takes until its answer is complete, without the text that is
+ * generated. */
 uint64_t request_memory_of_parsed(const struct api_request *p);
-/* What the numbers of a prompt's vectors take as text of an answer; 0 where it has none. */
+/* Bytes of a prompt's vectors as text of an answer; 0: it has none. */
 uint64_t request_memory_of_vectors(const struct params *p, const struct prompt *prompt);
-/* What a choice has gathered and not sent. */
+/* Bytes that a choice has gathered and not sent. */
 uint64_t request_memory_of_choice(const struct choice *c);
 
 #endif

@@ -1,8 +1,9 @@
-/* server/api/server_options.h - what the server is told at its start, and of each model it serves.
+/* server/api/server_options.h - the settings that the server gets at its start, and those of each
+ * model it serves.
  *
- * Thread: written before the I/O thread runs; of a model's, what is known only when it is loaded is
- *         written by server_set_model() on the I/O thread.
- * Memory: borrowed, all that it points to.
+ * Thread: written before the I/O thread runs; members of a model that are known only when it is
+ *         loaded are written by server_set_model() on the I/O thread.
+ * Memory: all that it points to is borrowed.
  */
 #ifndef SERVER_API_SERVER_OPTIONS_H
 #define SERVER_API_SERVER_OPTIONS_H
@@ -15,7 +16,7 @@
 #include "server/process/handover.h"
 #include "server/storage/slot_folder.h"
 
-/* Questions that may be on their way to the engine beside the requests. */
+/* Dry runs that may be on their way to the engine beside the requests. */
 #define SERVER_DRY_RUNS 128
 #define SERVER_MAX_MODELS 128
 
@@ -38,119 +39,125 @@ enum server_load_when { /* in the order of the setting's words */
 };
 
 struct server_model { /* a served model; what it points to is borrowed */
-    /* From the start. */
-    const char *id;         /* name on the wire; no other model's */
+    /* Known from the start. */
+    const char *id;         /* name on the wire, which no other model has */
     const char *aliases;    /* further names and patterns (core/base/name_list.h) */
-    uint32_t share;         /* of the machine's time while others have work too */
+    uint32_t share;         /* share of the machine's time while other models have work */
     uint32_t max_sequences; /* this and the next as given to the scheduler */
     uint32_t max_batch_tokens;
     uint32_t max_outstanding; /* requests; the queue has room for SERVER_DRY_RUNS more */
     uint32_t request_timeout_s;
-    bool makes_drafts;        /* tokens are guessed ahead, for requests that let it */
-    bool shifts_context;      /* a text goes on beyond its context, and loses older tokens */
-    uint32_t max_queue_ms;    /* for requests that say nothing; 0 = no limit */
+    bool makes_drafts;        /* speculative decoding, for requests that allow it */
+    bool shifts_context;      /* a text continues beyond its context, and loses older tokens */
+    uint32_t max_queue_ms;    /* for requests that do not set it; 0 = no limit */
     const char *journal_path; /* or NULL */
     struct journal *journal;  /* or NULL */
     struct kv_event_publisher *kv_events; /* or NULL */
     enum server_load_when load;
     uint64_t idle_unload_us; /* UINT64_MAX: never */
-    bool is_pinned;          /* it leaves for no other, and not when it is idle */
+    bool is_pinned;          /* it is not unloaded for another model, nor when it is idle */
     bool stays;              /* it cannot be unloaded */
-    const char *adapter_list; /* those of the settings, NAME=PATH with commas between */
+    const char *adapter_list; /* adapters of the settings, NAME=PATH with commas between */
     int64_t created;          /* Unix seconds */
-    /* Of the moment, for pages that tell of models: model_set_tell(). */
-    const char *state;   /* llama-server's word for it; NULL: nobody has asked */
+    /* The state at this moment, for pages about models: model_set_tell(). */
+    const char *state;   /* llama-server's word for it; NULL: not filled in */
     const char *failure; /* why it could not be loaded; NULL: it did not fail */
     int64_t leaves_at;   /* Unix seconds, if no request comes; 0: never */
-    /* Once it is loaded. Before, numbers are zero and texts ""; after it was unloaded, numbers and
-     * texts are as they were, and what is behind a pointer to a struct is gone: NULL. */
+    /* Known once it is loaded. Before, numbers are zero and texts ""; after an unload numbers and
+     * texts are as they were, and pointers to structs are NULL. */
     const char *arch, *ftype;
-    uint64_t load_us, bytes; /* that its load took; bytes: 0: they were not estimated */
+    uint64_t load_us, bytes; /* time and memory that its load took; bytes 0: not estimated */
     uint32_t n_vocab, n_ctx_train, n_embd;
     uint32_t max_context;    /* longest prompt + completion that can be served */
     uint32_t max_kv_tokens;  /* tokens that fit into the whole KV cache */
-    uint32_t n_blocks;       /* in it */
+    uint32_t n_blocks;       /* blocks in the KV cache */
     uint32_t block_tokens;   /* tokens in a block */
     uint64_t n_params, size; /* parameters; bytes of the file */
-    const char *kv_type;     /* what keys and values are stored as */
-    uint64_t kv_id[2];       /* of the model and the settings that they depend on */
-    uint64_t origin_id;      /* of those that answers depend on, whatever the version */
-    enum pooling pooling;    /* of embeddings */
-    bool keeps_tokens;       /* where nothing else is asked, each token has a vector */
-    uint32_t n_labels;       /* of its classifier; 0: it has none */
+    const char *kv_type;     /* the type in which keys and values are stored */
+    uint64_t kv_id[2];       /* id of the model and settings that keys and values depend on */
+    uint64_t origin_id;      /* id of the model and settings that answers depend on, in any
+                              * version */
+    enum pooling pooling;    /* pooling of embeddings */
+    bool keeps_tokens;       /* each token has a vector, unless a body asks for another pooling */
+    uint32_t n_labels;       /* labels of its classifier; 0: it has none */
     char *const *labels;     /* their names; NULL: they have none */
-    bool is_cross;           /* it reads two texts as one, and tells by a label whether they fit */
+    bool is_cross;           /* it reads two texts in one prompt; label yes_label says whether they
+                              * fit */
     uint32_t yes_label;
-    bool is_encoder;         /* it makes embeddings only */
-    uint32_t prefill_chunk;  /* as the scheduler has it for this model */
+    bool is_encoder;         /* the model only makes embeddings */
+    uint32_t prefill_chunk;  /* the scheduler's for this model */
     bool shares_prefixes;
     const struct tokenizer *tokenizer;
-    const struct sampling_defaults *sampling; /* for requests that say nothing */
+    const struct sampling_defaults *sampling; /* defaults of requests */
     const struct request_defaults *request_defaults;
     const struct chat *chat;
     struct constraint_cache *constraint_cache;
     struct adapter_set *adapters; /* or NULL */
     struct prefix_fetch *fetch; /* of the block store; NULL: there is none for this model */
     struct swap_store *swap; /* or NULL; closed by its owner after server_run() */
-    const char *receipt_origin; /* members of a receipt (server/receipts); NULL: there are none */
-    const char *isa;         /* that its kernels are for */
-    uint32_t threads;        /* that compute its steps */
+    const char *receipt_origin; /* members of a receipt (server/api/response/receipt.h); NULL: there
+                                 * are none */
+    const char *isa;         /* the instruction set of its kernels */
+    uint32_t threads;        /* threads that compute its steps */
 };
 
-/* What has to be done before there is an engine, while the port is open already. */
+/* Work that must be done before there is an engine, while the port is open already. */
 struct server_load {
     void (*work)(void *ud);     /* on a thread of the loop's pool; NULL = nothing, and
                                  * server_attach() comes before server_run() */
     void (*done)(void *ud);     /* afterwards, on the loop's thread: calls server_set_model() and
                                  * server_attach() for each model, or server_fail() */
-    uint32_t (*permille)(void *ud); /* how far it has come; on the loop's thread */
+    uint32_t (*permille)(void *ud); /* progress of the work; on the loop's thread */
     void *ud;
 };
 
 struct server_batch_progress {
     uint32_t n_lines, n_done; /* in all, and those with an answer in the file */
-    uint64_t n_tokens;        /* that were generated, by this process */
+    uint64_t n_tokens;        /* tokens that this process has generated */
 };
 
-struct server_batch { /* a batch of two files, which the server ends with */
+struct server_batch { /* a batch of two files; when it is over the server ends */
     const char *input, *output;
-    uint64_t seed; /* of the answers' ids, and of lines without one */
-    /* On the loop's thread, whenever answers have been written. */
+    uint64_t seed; /* for the answers' ids, and for lines without a seed */
+    /* Called on the loop's thread whenever answers have been written. */
     void (*progress)(void *ud, const struct server_batch_progress *p);
-    void (*over)(void *ud, const char *errors); /* the input is no batch: a list's items; NULL: all
-                                                 * lines have their answers */
+    void (*over)(void *ud, const char *errors); /* errors: the input is not a batch, items of a
+                                                 * list; NULL: all lines have their answers */
     void *ud;
 };
 
-struct server_look { /* at a model's files */
-    uint64_t files; /* changes when they do */
-    uint64_t bytes; /* that the model takes in memory; 0: nobody asked */
+struct server_look { /* the result of a look at a model's files */
+    uint64_t files; /* changes when the files do */
+    uint64_t bytes; /* memory that the model takes; 0: nobody asked */
 };
 
-/* How models come and go while others are served. Model i is touched by one call at a time. */
+/* Functions that load and unload models while others are served. Model i is touched by one call at
+ * a time. */
 struct server_loader {
     /* On a thread of a pool. 0, or a negative ERR_* with a sentence; out->files is filled then too.
-     * Where it equals `files`, nothing more is found out. */
+     * If it equals `files`, nothing more is found out. */
     int (*look)(void *ud, uint32_t i, uint64_t files, struct server_look *out, char *err,
                 size_t err_len);
     int (*load)(void *ud, uint32_t i, char *err, size_t err_len);
-    void (*unload)(void *ud, uint32_t i); /* nothing on the I/O thread uses it any more */
-    /* On the I/O thread. It was loaded: calls server_set_model() and server_attach(). */
+    void (*unload)(void *ud, uint32_t i); /* the I/O thread does not use the model any more */
+    /* On the I/O thread, after a load: calls server_set_model() and server_attach(). */
     void (*loaded)(void *ud, uint32_t i);
-    /* Nor does any thread: new settings come into force. Calls server_set_before(). */
+    /* On the I/O thread, when no thread uses the model any more: new settings come into force.
+     * Calls server_set_before(). */
     void (*unloaded)(void *ud, uint32_t i);
-    uint32_t (*permille)(void *ud, uint32_t i); /* how far its load has come */
+    uint32_t (*permille)(void *ud, uint32_t i); /* progress of its load */
     void *ud;
 };
 
-/* The settings are read again on SIGHUP. */
+/* Functions that read the settings again on SIGHUP. */
 struct server_reload {
-    /* On the I/O thread, before each: a copy of what reading has to know, for what is in force may
-     * change meanwhile. ERR_NOMEM. */
+    /* On the I/O thread, before each read: copy what reading has to know, since the settings in
+     * force may change meanwhile. ERR_NOMEM. */
     int (*begin)(void *ud);
-    /* On a thread of a pool, one at a time. ERR_*: all stays as it is, for this reason. */
+    /* On a thread of a pool, one at a time. ERR_*: all settings stay as they are, for the reason in
+     * err. */
     int (*read)(void *ud, char *err, size_t err_len);
-    /* On the I/O thread: calls server_add_model() and the like. */
+    /* On the I/O thread, after a read: calls server_add_model() and the like. */
     void (*apply)(void *ud);
     void *ud;
 };
@@ -177,35 +184,36 @@ struct server_options {
     const char *objectives;      /* checked; NULL or "" = none */
     const char *tenant_weights; /* checked */
     uint32_t max_tenants, tenant_limit;
-    uint64_t salt_seed; /* of those that share a block store; 0: server_create() fills it in */
+    uint64_t salt_seed; /* the same for servers that share a block store; 0: server_create() fills
+                         * it in */
     const struct server_model *models; /* [n_models], copied; the first is the default */
     uint32_t n_models;                 /* 1 to SERVER_MAX_MODELS */
     uint32_t stream_keep_ms; /* 0 = no streams are kept */
-    bool resumable_streams;  /* those of requests that say nothing */
+    bool resumable_streams;  /* also those of requests that do not say so */
     uint64_t stream_max_bytes, stream_memory;
     uint32_t stream_ping_ms; /* 0 = never */
     uint32_t drain_ms;       /* 0 = as long as answers take */
     const char *handover_socket; /* path; NULL or "" = none */
     struct http_sockets sockets; /* systemd's; -1 = none */
     const char *slot_save_path; /* a folder; NULL or "" = slots are not saved */
-    struct slot_limits slot_limits; /* of it */
+    struct slot_limits slot_limits; /* limits of slot_save_path */
     const char *requests_db; /* path; NULL or "" = requests end with the process */
-    uint64_t requests_size;  /* of it, at most */
+    uint64_t requests_size;  /* most bytes of requests_db */
     const char *usage_db; /* SQLite file; NULL or "" = usage is forgotten at the end */
     const char *responses_db; /* path; NULL or "" = responses are not kept */
     uint32_t responses_days;
     uint64_t responses_size;
     const char *batch_dir; /* a folder; NULL or "" = there are no files and batches */
-    uint32_t batch_streams; /* at most */
+    uint32_t batch_streams; /* lines that run at the same time, at most */
     uint32_t batch_max_lines, batch_days;
     uint64_t batch_file_size, batch_size;
-    const struct server_batch *batch; /* of the command line, in place of batch_dir; or NULL */
-    uint32_t n_text_threads, n_constraint_threads; /* of the pools that prepare requests */
+    const struct server_batch *batch; /* the command line's, in place of batch_dir; or NULL */
+    uint32_t n_text_threads, n_constraint_threads; /* threads of the pools that prepare requests */
     struct server_load load;
     struct server_loader loader;
-    struct server_reload reload; /* read NULL: there is nothing to be read */
+    struct server_reload reload; /* read NULL: settings are not read again */
     uint64_t memory_limit; /* for all models together; 0: there is none */
-    uint64_t process_bytes; /* of it, without any model */
+    uint64_t process_bytes; /* memory of the process without any model */
 };
 
 #endif

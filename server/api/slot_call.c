@@ -31,7 +31,7 @@ enum slot_action { SLOT_SAVE = 0, SLOT_RESTORE, SLOT_ERASE };
 struct slot_job {
     struct engine_caller client;
     struct engine_client *engine;
-    struct http_call *call; /* NULL: it has gone */
+    struct http_call *call; /* NULL: its client has gone */
     uv_work_t work;
     void (*do_work)(struct slot_job *j); /* on a thread; sets error */
     enum slot_action action;
@@ -42,8 +42,8 @@ struct slot_job {
     uint32_t n_ids;
     struct slot_file *file;
     struct slot_file_owner owner;
-    uint32_t n_blocks, at; /* in all; those that are moved */
-    bool is_asked;         /* a save knows n_blocks */
+    uint32_t n_blocks, at; /* all blocks; those that have been moved */
+    bool is_asked;         /* the engine has told a save n_blocks */
     uint32_t n_piece;      /* most blocks of a piece */
     struct prefix_copy copy;
     uint64_t begin_us;
@@ -200,7 +200,7 @@ static struct request *make_slot_request(struct slot_job *j)
     return r;
 }
 
-/* The copy is described; on_copied() follows. */
+/* Ask the engine for the copy that j->copy describes; on_copied() follows. */
 static void copy_slot_text(struct slot_job *j)
 {
     struct request *r;
@@ -246,7 +246,7 @@ static void on_copied_out(struct slot_job *j)
     }
 }
 
-/* Where there is no room for more, what is there is what was restored. */
+/* If the cache has no room for more blocks, those that are there are what was restored. */
 static void on_copied_in(struct slot_job *j)
 {
     j->at = j->copy.n_there;
@@ -272,7 +272,7 @@ static void on_copied(struct engine_caller *client, uint32_t part, const struct 
     }
 }
 
-/* ---- which turn is next ---- */
+/* ---- the next turn ---- */
 
 static void after_save_work(struct slot_job *j)
 {
@@ -361,7 +361,7 @@ static uint64_t owner_of(const char *tenant)
     return tenant[0] != '\0' ? XXH3_64bits(tenant, strlen(tenant)) : 0;
 }
 
-/* What is needed of the engine: whose keys and values these are, and how large. */
+/* Read from the engine whose keys and values these are, and how large a block is. */
 static int read_engine(struct slot_job *j)
 {
     const struct server_model *m = j->engine->model;

@@ -13,7 +13,7 @@
  * Source: llama.cpp, tools/server/README.md, "POST /slots/{id_slot}?action=save".
  *
  * Thread: the loop's.
- * Memory: the table's, and of an action a piece of SLOT_CALL_PIECE bytes, or one block.
+ * Memory: the table's; an action has a piece of SLOT_CALL_PIECE bytes, or one block.
  */
 #ifndef SERVER_API_SLOT_CALL_H
 #define SERVER_API_SLOT_CALL_H
@@ -27,7 +27,7 @@
 struct engine_client;
 struct http_call;
 
-struct slots { /* of a model; zero is off */
+struct slots { /* the slots of a model; zero is off */
     const char *folder; /* borrowed */
     struct slot_table table;
     bool is_busy;
@@ -37,7 +37,7 @@ struct slots { /* of a model; zero is off */
 void slots_init(struct slots *s, const char *folder);
 void slots_release(struct slots *s);
 
-/* Are texts to be remembered? */
+/* Are the texts of slots remembered? */
 static inline bool slots_are_on(const struct slots *s)
 {
     return s != NULL && s->folder != NULL;

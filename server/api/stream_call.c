@@ -1,4 +1,10 @@
-/* server/api/stream_call.c - see stream_call.h. */
+/* server/api/stream_call.c - see stream_call.h.
+ *
+ * A stream is found under its owner (the caller's tenant) by its id, or by llama-server's
+ * conversation id; kept_stream.c then writes to the call whatever is kept and whatever comes. The
+ * APIs differ in how a client names the place to continue from: a frame's number, or a number of
+ * bytes. A stream that an earlier process had begun is a 503 with Retry-After until it is restored.
+ */
 #include "server/api/stream_call.h"
 
 #include "core/base/err.h"
@@ -52,7 +58,7 @@ static int not_found(const struct server_options *server, struct api_error *e)
                          server->stream_keep_ms);
 }
 
-/* It runs soon, or can be read soon: whoever asks comes again. */
+/* Answer that the stream runs soon, or can be read soon: the client comes again. */
 static void send_restoring(struct http_call *call)
 {
     struct api_error e;
@@ -64,9 +70,10 @@ static void send_restoring(struct http_call *call)
     http_call_reply_error(call, &e);
 }
 
-/* ---- ours, and that of OpenAI's Responses ---- */
+/* ---- this server's endpoints, and that of OpenAI's Responses ---- */
 
-/* The number behind which to go on, -1: from the beginning. `name` is that of the query. */
+/* Read the number of the frame behind which to continue; -1: from the beginning. `name` is the
+ * query's member. */
 static int read_after(const struct http_call *call, const char *name, int64_t *after,
                       struct api_error *e)
 {
@@ -154,7 +161,7 @@ bool stream_call_is_restoring(const struct request_restorer *restorer,
     return true;
 }
 
-/* Not there yet, but expected? */
+/* Is the stream not there yet, but expected from an earlier process? */
 static bool is_restoring(struct stream_store *streams, const struct request_restorer *restorer,
                          const struct server_options *server, const struct http_call *call)
 {
@@ -185,7 +192,7 @@ void stream_call_response(struct stream_store *streams, const struct request_res
         follow_stream(streams, server, call, "starting_after");
 }
 
-/* ---- llama-server's ---- */
+/* ---- llama-server's endpoints ---- */
 
 static struct kept_stream *find_conversation(struct stream_store *streams,
                                              const struct server_options *server,

@@ -1,5 +1,5 @@
-/* server/api/stream_call.h - endpoints of kept streams: to go on reading one, and to end it; in our
- * shape, in llama-server's and in that of OpenAI's Responses.
+/* server/api/stream_call.h - endpoints that continue to read a kept stream, or end it, in a form of
+ * this server's own, in llama-server's and in that of OpenAI's Responses.
  *
  * Thread: the loop's.
  * Memory: none beside the stream's own.
@@ -9,7 +9,7 @@
 
 #include <stdbool.h>
 
-/* Of a look-up of as many conversations as there may be in one. */
+/* Bytes of a look-up with as many conversations as it may have. */
 #define STREAM_CALL_MAX_BODY ((size_t)256 << 10)
 
 struct body_jobs;
@@ -18,11 +18,11 @@ struct request_restorer;
 struct server_options;
 struct stream_store;
 
-/* GET and DELETE /v1/streams/ID. `streams` is NULL where none are kept, `restorer` where there is
- * no earlier process; one that is still being restored is a 503. */
+/* GET and DELETE /v1/streams/ID. `streams` is NULL if none are kept, `restorer` if there was no
+ * earlier process; a stream that is still being restored is a 503. */
 void stream_call_one(struct stream_store *streams, const struct request_restorer *restorer,
                      const struct server_options *server, struct http_call *call);
-/* GET and DELETE /v1/stream?conv_id=…, and POST /v1/streams/lookup, as llama-server has them. */
+/* GET and DELETE /v1/stream?conv_id=…, and POST /v1/streams/lookup, as in llama-server. */
 void stream_call_conversation(struct stream_store *streams,
                               const struct request_restorer *restorer,
                               const struct server_options *server, struct http_call *call);
@@ -32,7 +32,7 @@ void stream_call_look_up(struct stream_store *streams, const struct server_optio
 void stream_call_response(struct stream_store *streams, const struct request_restorer *restorer,
                           const struct server_options *server,
                           struct http_call *call);
-/* True: the response of the call's tail is still being restored, and the call was answered so. */
+/* true: the response that the path names is still being restored, and the call was answered so. */
 bool stream_call_is_restoring(const struct request_restorer *restorer,
                               const struct server_options *server, struct http_call *call);
 

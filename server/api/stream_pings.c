@@ -1,4 +1,10 @@
-/* server/api/stream_pings.c - see stream_pings.h. */
+/* server/api/stream_pings.c - see stream_pings.h.
+ *
+ * One timer serves all streams. The list is in the order of their silence, so its first entry alone
+ * decides when the timer fires, and a stream that sends something moves to the end. The timer is
+ * not moved then: it fires too early, finds no stream that was silent for long enough, and is set
+ * again.
+ */
 #include "server/api/stream_pings.h"
 
 #include "core/base/clock.h"
@@ -6,8 +12,8 @@
 
 static void on_ping_timer(uv_timer_t *timer);
 
-/* Not earlier than the one that is silent for the longest wants it: whoever sends something before
- * makes it come too early, and nothing else. */
+/* Start the timer for the stream that has been silent for the longest, if it does not run. When
+ * that stream sends something first, the timer fires too early, which does no harm. */
 static void arm(struct stream_pings *s)
 {
     const struct stream_ping *p;

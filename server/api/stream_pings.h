@@ -1,5 +1,5 @@
-/* server/api/stream_pings.h - comments in streams that have been silent for long, in the queue or
- * behind a long prompt: so that proxies and clients do not take the connection for dead.
+/* server/api/stream_pings.h - sends comments in streams that have been silent for long, in the
+ * queue or behind a long prompt, so that proxies and clients do not take the connection for dead.
  *
  * Thread: the loop's.
  * Memory: none; an entry is its stream's.
@@ -25,12 +25,12 @@ struct stream_ping { /* `ping` is called after every_ms of silence */
     void (*ping)(struct stream_ping *p);
 };
 
-/* every_ms 0: there are none. The loop must run once more after the stop. */
+/* every_ms 0: no pings. The loop must run once more after the stop. */
 void stream_pings_init(struct stream_pings *s, uv_loop_t *loop, uint32_t every_ms);
 void stream_pings_stop(struct stream_pings *s);
 
-/* Something was sent now: the first time it is added. */
+/* The stream has sent something now; the first call adds it. */
 void stream_pings_note(struct stream_pings *s, struct stream_ping *p);
-void stream_pings_remove(struct stream_ping *p); /* one that was never added, too */
+void stream_pings_remove(struct stream_ping *p); /* also one that was never added */
 
 #endif

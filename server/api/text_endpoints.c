@@ -1,4 +1,9 @@
-/* server/api/text_endpoints.c - see text_endpoints.h. */
+/* server/api/text_endpoints.c - see text_endpoints.h.
+ *
+ * Each endpoint is a wire format with an `answer` function, which writes the whole reply into the
+ * request's echo, on the thread that has parsed the body. So such a call is an API call that ends
+ * with its parse: on_ready() only sends the reply.
+ */
 #include "server/api/text_endpoints.h"
 
 #include "core/base/err.h"
@@ -39,7 +44,7 @@ static void add_token_piece(struct buf *out, const struct tokenizer *t, int32_t 
     buf_add_char(out, '}');
 }
 
-/* "KEY":[…], with the pieces of `t`, unless that is NULL. */
+/* Append "KEY":[…], with the tokens' pieces in `t` unless that is NULL. */
 static void add_id_list(struct buf *out, const char *key, const struct token_list *list,
                         const struct tokenizer *t)
 {
@@ -78,8 +83,9 @@ static void add_count(struct buf *out, const struct token_list *list,
     buf_printf(out, "\"count\":%zu,\"max_model_len\":%u,", list->n, model->max_context);
 }
 
-/* Bodies may be as large as the operator lets them: some 5 steps a byte are the most. How many
- * tokens a byte becomes is the normalizer's affair; each of them is a step. */
+/* Tokenize with more steps for a longer text: bodies may be as large as the operator allows, and
+ * take some 5 steps a byte at most. The normalizer decides how many tokens a byte becomes; each of
+ * them is a step. */
 static int encode_text(struct api_request *p, const struct tokenizer *t, const char *name,
                        const char *text, unsigned flags, struct token_list *list)
 {
@@ -153,7 +159,7 @@ static const struct wire_format *pick(const cJSON *body)
     return field_find(body, "messages") != NULL ? &chat : &text;
 }
 
-/* Beside its list, a byte may become a token, and a number in the answer. */
+/* Each byte of the body may become a token in a list, and a number in the answer. */
 const struct wire_format wire_tokenize = {.pick = pick, .answer = encode, .answer_bytes = 12};
 
 /* ---- /detokenize ---- */

@@ -1,7 +1,8 @@
 /* server/api/formats/anthropic_messages.c - answers of POST /v1/messages, in Anthropic's shape.
  *
- * The answer is a list of blocks: a thought, text, tool uses. A stream has an event for the start,
- * the pieces and the end of each of them.
+ * The answer is a list of blocks: a thought, text, tool uses. A stream has events for the start,
+ * the pieces and the end of each block. Only one block is open at a time (a->open_block): a piece
+ * of another kind closes it first.
  */
 #include "server/api/response/response_writer.h"
 
@@ -11,8 +12,8 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* Of a thought. Clients send a thought back as such only if it has one that is not empty; what they
- * send back is not looked at. */
+/* The signature of a thought. Clients send a thought back as such only if its signature is not
+ * empty; what they send back is not checked. */
 #define SIGNATURE "cXVpcmU=" /* "quire" in base64: the API's own are base64, too */
 
 enum piece { PIECE_NONE = 0, PIECE_THOUGHT, PIECE_TEXT, PIECE_CALL };
@@ -45,7 +46,7 @@ static void add_stop(struct buf *out, const struct choice *c)
         buf_add_str(out, "null");
 }
 
-/* What came from the cache is counted apart from the input. */
+/* Tokens from the cache are counted apart from the input. */
 static void add_usage(struct buf *out, const struct response_usage *u)
 {
     buf_printf(out,
@@ -116,7 +117,7 @@ static void add_blocks(struct buf *out, const struct output_parser *s)
     uint32_t n = 0;
 
     for (uint32_t i = 0; i < s->n_pieces; i++) {
-        if (s->pieces[i].part == OUTPUT_THOUGHT && s->thought.len == 0) /* it is hidden */
+        if (s->pieces[i].part == OUTPUT_THOUGHT && s->thought.len == 0) /* the thought is hidden */
             continue;
         add_separator(out, &n);
         add_block(out, s, &s->pieces[i]);
@@ -223,7 +224,7 @@ static void open_tool_use(struct response_writer *a, const struct output_call *c
     a->open_block = PIECE_CALL;
 }
 
-/* A call begins, or goes on: then its block is the open one. */
+/* Begin or continue a call; its block stays open until the call is over. */
 static void add_tool_use(struct response_writer *a, const struct output_call *call, struct buf *out)
 {
     if (!call->was_announced)
@@ -246,7 +247,7 @@ static void add_message_piece(struct response_writer *a, const struct output_par
         add_tool_use(a, &s->calls[p->call], out);
     else if (p->part == OUTPUT_TEXT)
         add_message_run(a, PIECE_TEXT, s->text.data + p->at, p->n, out);
-    else if (s->thought.len > 0) /* else it is hidden */
+    else if (s->thought.len > 0) /* else the thought is hidden */
         add_message_run(a, PIECE_THOUGHT, s->thought.data + p->at, p->n, out);
 }
 
@@ -304,8 +305,8 @@ void anthropic_messages_error(const struct api_error *e, struct buf *out)
     buf_printf(
         out, "{\"type\":\"error\",\"error\":{\"type\":\"%s\",\"message\":", error_type(e->status));
     json_add_cstring(out, e->message);
-    /* Anthropic's packages begin their tool loops with a thread, and from this code they know that
-     * they must send the whole conversation each time instead. */
+    /* Anthropic's client libraries begin their tool loops with a thread. This code tells them to
+     * send the whole conversation each time instead. */
     if (strcmp(e->param, "thread") == 0)
         buf_add_str(out, ",\"details\":{\"error_code\":\"thread_unsupported_request\","
                          "\"unsupported\":[\"thread\"]}");

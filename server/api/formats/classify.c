@@ -1,5 +1,9 @@
 /* server/api/formats/classify.c - answers of POST /classify, in the shape of vLLM: the label of a
- * text, and the shares of all labels.
+ * text, and the probabilities of all labels.
+ *
+ * The engine has left the classifier's outputs with each prompt; scores.c makes probabilities of
+ * them, in one buffer for all texts. The label that is told is the most probable one, the first of
+ * several that are equal.
  */
 #include "server/api/response/response_writer.h"
 
@@ -24,7 +28,7 @@ static uint32_t best_of(const float *x, uint32_t n)
     return best;
 }
 
-/* Without a name a label has the one that Hugging Face gives it. */
+/* A label without a name is called as in Hugging Face's models. */
 static void add_label(const struct response_labels *l, uint32_t label, struct buf *out)
 {
     if (l->names != NULL)

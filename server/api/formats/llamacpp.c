@@ -1,8 +1,10 @@
 /* server/api/formats/llamacpp.c - answers of POST /completion and /infill, in the shape of
  * llama-server.
  *
- * A slot is a name for a text (server/slots): id_slot is the request's, or 0, plus the number of
- * the choice.
+ * Each object is complete in itself: the last one of a choice repeats the settings and the prompt.
+ * For `response_fields` the whole object is rendered, parsed again, and the wanted members are
+ * copied. id_slot is the request's, or 0, plus the number of the choice: a slot only names a text
+ * (server/storage/slot_table.h).
  */
 #include "server/api/response/response_writer.h"
 
@@ -31,7 +33,7 @@ static const char *yes_no(bool value)
     return value ? "true" : "false";
 }
 
-/* How many: -1 stands for all. */
+/* A number of tokens as llama-server writes it: -1 stands for all. */
 static int64_t or_all(uint32_t n)
 {
     return n == UINT32_MAX ? -1 : (int64_t)n;
@@ -61,7 +63,7 @@ static void add_stops(struct buf *out, const struct params *p)
     buf_add_char(out, ']');
 }
 
-/* What comes before the stages of a chain is not among them. */
+/* Penalties and DRY come before the stages of a chain and are not among them. */
 static void add_samplers(struct buf *out, const struct params *p)
 {
     static const char *const names[] = {
@@ -121,7 +123,7 @@ void llamacpp_settings(const struct params *p, uint64_t seed, struct buf *out)
                yes_no(s->wants_shares));
 }
 
-/* The prompt as the model reads it. */
+/* Append the prompt as the model reads it, with its special tokens. */
 static void add_llamacpp_prompt(struct buf *out, const struct choice *c)
 {
     const struct token_list *ids = &c->prompt->ids;
@@ -168,7 +170,7 @@ static void add_probabilities(struct buf *out, const struct choice *c)
     buf_add_char(out, ']');
 }
 
-/* Tokens that were known at the end, without those that context shifts threw away. */
+/* Tokens of the context at the end, without those that context shifts dropped. */
 static uint64_t n_known(const struct choice *c)
 {
     const uint64_t n = c->prompt->ids.n + c->n_tokens;
@@ -176,7 +178,7 @@ static uint64_t n_known(const struct choice *c)
     return n - request_n_shifts(n, c->max_known, c->n_discard) * c->n_discard;
 }
 
-/* Was the context shifted, or was it what ended the text? */
+/* Was the context shifted, or did its end also end the text? */
 static bool is_truncated(const struct response_writer *a, const struct choice *c)
 {
     return c->prompt->ids.n + c->n_tokens > c->max_known ||
@@ -185,8 +187,8 @@ static bool is_truncated(const struct response_writer *a, const struct choice *c
 
 static void add_all_llamacpp(const struct response_writer *a, struct buf *out, struct choice *c);
 
-/* The members of the answer that are wanted, in the order of the wish, each under its path. What is
- * not there is left out. */
+/* Copy the wanted members of the answer, in the order of the request, each under its path. A member
+ * that does not exist is left out. */
 static void pick_members(const cJSON *wanted, const cJSON *all, cJSON *to)
 {
     for (const cJSON *it = wanted->child; it != NULL; it = it->next) {
@@ -286,7 +288,7 @@ static void add_delta(struct response_writer *a, struct choice *c, struct buf *o
     response_pass_choice(out, c);
 }
 
-/* The last frame of a choice has no content: what is left goes before it. */
+/* The last frame of a choice has no content: the rest of the text goes into a frame before it. */
 static void llamacpp_frame(struct response_writer *a, struct choice *c, struct buf *out)
 {
     if (c->text.len > 0 || c->ids.len > 0 || (c->has_progress && a->params->return_progress))

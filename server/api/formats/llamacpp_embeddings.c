@@ -1,7 +1,8 @@
 /* server/api/formats/llamacpp_embeddings.c - answers of POST /embedding, in the shape of
  * llama-server: a list with an object for each text, whose one row is its vector.
  *
- * With the pooling none there is a row for each token.
+ * With the pooling none there is a row for each token; these vectors are not normalised unless the
+ * body says so (has_raw_tokens).
  */
 #include "server/api/response/response_writer.h"
 

@@ -1,7 +1,9 @@
 /* server/api/formats/ollama.c - answers of POST /api/generate and /api/chat, in Ollama's shape.
  *
- * A stream is lines of JSON, each an object with what is new; the last one has nothing new, but the
- * numbers. Times are nanoseconds. A call's arguments are an object: it comes when it is complete.
+ * A stream is lines of JSON. Each is an object with the new text; the last one has no text, but the
+ * counts and times, in nanoseconds. A call's arguments are an object, so a call is sent when it is
+ * complete. One route takes bodies of several forms: a `pick` function looks for their members and
+ * gives the body its wire format.
  */
 #include "server/api/formats/ollama.h"
 
@@ -43,7 +45,7 @@ static void begin_ollama(struct response_writer *a)
     (void)a; /* each object has a time of its own */
 }
 
-/* ---- what is new ---- */
+/* ---- new text and calls ---- */
 
 static void add_ollama_member(struct buf *out, const char *name, const struct buf *text)
 {
@@ -63,7 +65,7 @@ static void add_ollama_call(struct buf *out, const struct output_call *call, uin
     buf_add_str(out, "}}");
 }
 
-/* Behind the calls that were sent, those that are complete: no call is before one that is not. */
+/* The end of the complete calls, which follow those that were sent: calls end in their order. */
 static uint32_t complete_calls(const struct choice *c)
 {
     const struct output_parser *s = &c->output;
@@ -114,13 +116,13 @@ static void add_logprobs(struct buf *out, const struct choice *c)
 
 /* ---- the end ---- */
 
-/* Clients divide by them: there is no time of nothing. */
+/* Clients divide by these times, so none is 0. */
 static uint64_t nanoseconds(uint64_t us)
 {
     return us > 0 ? us * 1000 : 1;
 }
 
-/* The model was loaded when the call came. */
+/* Append counts and times. load_duration is 0: the model was loaded when the call came. */
 static void add_ollama_numbers(struct buf *out, const struct choice *c)
 {
     buf_printf(out,

@@ -1,4 +1,4 @@
-/* server/api/formats/ollama.h - how every object of Ollama's answers begins.
+/* server/api/formats/ollama.h - the beginning of every object of Ollama's answers.
  *
  * Thread: any.
  * Memory: none.
@@ -10,12 +10,11 @@
 
 struct buf;
 
-/* Append the model's name as the body has it, as JSON; nothing where it has none. 0 or
- * ERR_NOMEM. */
+/* Append the model's name as the body has it, as JSON; nothing if it has none. 0 or ERR_NOMEM. */
 int ollama_echo(const cJSON *body, struct buf *echo);
 
-/* {"model":…,"created_at":"…": the time is now's. `echo` is what ollama_echo() left; without it the
- * name is `model`. */
+/* Append {"model":…,"created_at":"…" with the present time. `echo` has the name from ollama_echo();
+ * if it is empty, the name is `model`. */
 void ollama_open(const struct buf *echo, const char *model, struct buf *out);
 
 #endif

@@ -1,5 +1,9 @@
 /* server/api/formats/ollama_embeddings.c - answers of POST /api/embed, and of /api/embeddings, its
- * older shape: one text, whose vector is as the model gives it. */
+ * older shape: one text, whose vector is as the model gives it.
+ *
+ * A body without a text only asks for the model to be loaded. So the `pick` functions look at the
+ * body before its fields are read, and give it the wire format of ollama_load.c then.
+ */
 #include "server/api/response/response_writer.h"
 
 #include "core/base/json.h"
@@ -53,7 +57,7 @@ static const struct wire_format embeddings = {.id_prefix = "",
                                               .begin = begin_ollama_vectors,
                                               .whole = older};
 
-/* Without a text the model is to be loaded. */
+/* Is there no text? Then the body asks for the model to be loaded. */
 static bool is_nothing(const cJSON *v)
 {
     return v == NULL || (cJSON_IsString(v) && v->valuestring[0] == '\0') ||

@@ -1,7 +1,7 @@
 /* server/api/formats/openai_chat.c - answers of POST /v1/chat/completions.
  *
- * A stream opens each choice with its role; then come deltas that each carry one kind of thing, and
- * one without content that names the reason for the end.
+ * A stream opens each choice with its role; then come deltas that each carry one kind of data (a
+ * thought, text or a call), and at last one without content that has the finish_reason.
  */
 #include "server/api/response/response_writer.h"
 
@@ -63,7 +63,7 @@ static void add_chat_call(struct buf *out, const struct output_call *call)
     buf_add_str(out, "}}");
 }
 
-/* OpenAI's older shape: one call, as a member. */
+/* Append a call in OpenAI's older form: one call, as a member of the message. */
 static void add_function_call(struct buf *out, const struct output_call *call)
 {
     buf_add_str(out, ",\"function_call\":{\"name\":");
@@ -73,7 +73,7 @@ static void add_function_call(struct buf *out, const struct output_call *call)
     buf_add_char(out, '}');
 }
 
-/* What the answer goes on from, and then its text. */
+/* Append the text that the answer continues, and then its own. */
 static void add_content(struct buf *out, const struct buf *echo, const struct output_parser *s)
 {
     struct buf both;
@@ -136,7 +136,7 @@ static void whole_chat(struct response_writer *a, struct buf *out)
         add_chat_choice(a, out, &a->choices[i]);
     }
     buf_add_char(out, ']');
-    response_add_prompt_scores(out, &a->choices[0]); /* they have the same prompt */
+    response_add_prompt_scores(out, &a->choices[0]); /* all choices have the same prompt */
     buf_add_char(out, ',');
     response_add_usage(out, &a->usage, true);
     response_add_receipt(a, out);
@@ -151,7 +151,8 @@ static void open_delta(struct response_writer *a, const struct choice *c, struct
     buf_printf(out, "{\"index\":%u,\"delta\":{", c->index);
 }
 
-/* With the log-probabilities that have not been sent yet, in whichever frame comes first. */
+/* End a delta with the log-probabilities that have not been sent: they go into whichever frame
+ * comes first. */
 static void close_delta(struct response_writer *a, struct choice *c, struct buf *out)
 {
     buf_add_char(out, '}');
@@ -174,7 +175,8 @@ static void add_text_delta(struct response_writer *a, struct choice *c, const ch
     close_delta(a, c, out);
 }
 
-/* DeepSeek's name for it, and vLLM's and OpenRouter's. */
+/* Send a thought under DeepSeek's name, reasoning_content, and under vLLM's and OpenRouter's,
+ * reasoning. */
 static void add_thought_delta(struct response_writer *a, struct choice *c, struct buf *out)
 {
     const struct buf *thought = &c->output.thought;
@@ -189,7 +191,7 @@ static void add_thought_delta(struct response_writer *a, struct choice *c, struc
     close_delta(a, c, out);
 }
 
-/* A custom tool's call: its name, and its input in one piece once it is all there. */
+/* Send a custom tool's call: its name at once, its input in one piece when it is complete. */
 static void add_custom_deltas(struct response_writer *a, struct choice *c, uint32_t i,
                               struct buf *out)
 {
@@ -214,14 +216,14 @@ static void add_custom_deltas(struct response_writer *a, struct choice *c, uint3
     close_delta(a, c, out);
 }
 
-/* The name in a frame of its own, then what has come of the arguments. */
+/* Send a call's name in a frame of its own, then the new part of its arguments. */
 static void add_call_deltas(struct response_writer *a, struct choice *c, uint32_t i,
                             struct buf *out)
 {
     const struct output_call *call = &c->output.calls[i];
     const bool is_old = c->rules->has_functions;
 
-    if (is_old && i > 0) /* there is no place for it */
+    if (is_old && i > 0) /* the older form has no place for a second call */
         return;
     if (!call->was_announced) {
         open_delta(a, c, out);
@@ -259,7 +261,7 @@ static void add_end(struct response_writer *a, struct choice *c, struct buf *out
     response_end_choices(a, out);
 }
 
-/* It stands before the choice's tokens, and so does its usage. */
+/* Send the frame before the choice's tokens; its usage does not count them. */
 static void add_opening(struct response_writer *a, struct choice *c, struct buf *out)
 {
     const struct response_usage all = a->usage;
@@ -303,8 +305,8 @@ static void chat_frame(struct response_writer *a, struct choice *c, struct buf *
     response_pass_choice(out, c);
 }
 
-/* With echo: the content of the last message, if the answer has its role, as vLLM has it: parts
- * have line ends between them. */
+/* As in vLLM, `echo` repeats the content of the last message if the answer has its role; line ends
+ * stand between its parts. */
 static int echo(const cJSON *body, struct buf *out)
 {
     const cJSON *messages = cJSON_GetObjectItemCaseSensitive(body, "messages");

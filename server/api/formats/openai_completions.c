@@ -1,4 +1,8 @@
-/* server/api/formats/openai_completions.c - answers of POST /v1/completions. */
+/* server/api/formats/openai_completions.c - answers of POST /v1/completions.
+ *
+ * A frame of a stream has the same head and choices as the whole answer, so one function renders a
+ * choice for both. It empties the choice each time: the next frame has only what came since.
+ */
 #include "server/api/response/response_writer.h"
 
 #include "core/base/json.h"

@@ -1,8 +1,8 @@
 /* server/api/formats/openai_embeddings.c - answers of POST /v1/embeddings: a vector of length one
  * for a text; and the vectors of all wire formats (embedding.h).
  *
- * The engine has left the sum of the pooled states with the prompt. Its direction is the answer,
- * cut to the dimensions that are wanted: so a mean need not be divided. Sums are taken in double
+ * The engine has left the sum of the pooled states with the prompt. The answer is the direction of
+ * that sum, cut to the wanted dimensions, so a mean need not be divided. Sums are taken in double
  * and in one order, so equal texts have equal vectors, bit for bit.
  */
 #include "server/api/response/response_writer.h"
@@ -19,7 +19,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#define NUMBERS_AT_ONCE 768 /* a multiple of 3: the bytes of base64 go on without padding */
+#define NUMBERS_AT_ONCE 768 /* a multiple of 3: pieces of base64 then need no padding */
 
 static void begin_embeddings(struct response_writer *a)
 {
@@ -37,7 +37,7 @@ static void add_floats(struct buf *out, const float *x, uint32_t n)
     buf_add_char(out, ']');
 }
 
-/* A number as the body wants it: returns how many bytes. */
+/* Write a number in the type and byte order of the body. Returns how many bytes. */
 static size_t put_vector_number(const struct params *p, float x, unsigned char *to)
 {
     const size_t n = p->number_type == NUMBER_FLOAT32 ? 4 : 2;
@@ -70,7 +70,7 @@ static void add_base64(struct buf *out, const struct params *p, const float *x, 
     buf_add_char(out, '"');
 }
 
-/* The first n numbers with a length of one; a zero vector stays one. */
+/* Scale the first n numbers to a length of one; a zero vector stays one. */
 static void normalise(float *x, uint32_t n)
 {
     double sum = 0;
@@ -81,7 +81,8 @@ static void normalise(float *x, uint32_t n)
         x[i] = (float)((double)x[i] / sqrt(sum));
 }
 
-/* By the p-norm, the largest number to 32760 (0), or to a mean of the states (-1). */
+/* Scale by the p-norm; p = 0: the largest number becomes 32760; p = -1: the sum becomes the mean
+ * where the pooling is a mean. */
 static void scale(const struct response_writer *a, const struct choice *c, float *x, uint32_t n)
 {
     const bool is_raw = a->has_raw_tokens && c->prompt->is_each && !a->params->has_normalize;
@@ -131,7 +132,7 @@ void embedding_add(struct response_writer *a, uint32_t i, struct buf *out)
     embedding_add_numbers(a, x, n, out);
 }
 
-/* Cut and scale each vector, so that they lie one behind the other. */
+/* Cut and scale each vector, and move them so that they lie one behind the other. */
 static const float *pack(struct response_writer *a, uint32_t i)
 {
     struct prompt *prompt = a->choices[i].prompt;

@@ -19,7 +19,7 @@ enum item { ITEM_NONE = 0, ITEM_THOUGHT, ITEM_MESSAGE, ITEM_CALL };
 
 static void begin_response(struct response_writer *a)
 {
-    (void)a; /* nothing is the same in all events */
+    (void)a; /* events have no common beginning */
 }
 
 /* ---- items ---- */
@@ -29,7 +29,7 @@ static const char *prefix_of(enum item item)
     return item == ITEM_THOUGHT ? "rs_" : "msg_";
 }
 
-/* Each item has a name of its own: the response's, and its number. */
+/* An item's id is the response's, with another prefix and the item's number. */
 static void add_item_id(const struct response_writer *a, const char *prefix, uint32_t n,
                         struct buf *out)
 {
@@ -62,7 +62,8 @@ static bool is_cut(const struct response_writer *a)
     return a->choices[0].finish == FINISH_LENGTH;
 }
 
-/* An item of text; without `text` it has only begun. The answer's last one is cut where that is. */
+/* Append an item of text; without `text` it has only begun. The last item is incomplete if the
+ * answer was cut. */
 static void add_text_item(const struct response_writer *a, enum item item, uint32_t n,
                           const struct buf *text, bool is_last, struct buf *out)
 {
@@ -85,8 +86,7 @@ static const char *call_prefix(const struct output_call *call)
     return call->traits.is_search ? "tsc_" : call->traits.is_custom ? "ctc_" : "fc_";
 }
 
-/* What the model has written for the client as a JSON string: the arguments of a function, or the
- * input of a custom tool. */
+/* Append a function's arguments or a custom tool's input as a JSON string. */
 static void add_call_text(const struct output_call *call, struct buf *out)
 {
     struct buf input;
@@ -115,8 +115,8 @@ static void add_call_name(const struct output_call *call, struct buf *out)
     }
 }
 
-/* The arguments of a search are an object, not its text: no line of a stream may end within. What
- * was cut stays a text. */
+/* The arguments of a search are an object, not a text. It is written anew, so that no line of a
+ * stream ends within it. Arguments that were cut stay a text. */
 static void add_search_arguments(const struct output_call *call, struct buf *out)
 {
     const char *why;
@@ -132,7 +132,7 @@ static void add_search_arguments(const struct output_call *call, struct buf *out
     cJSON_Delete(object);
 }
 
-/* A call that has ended, or has only begun. */
+/* Append a call that has ended, or has only begun (is_done false). */
 static void add_call_item(const struct response_writer *a, const struct output_call *call,
                           uint32_t n, bool is_done, struct buf *out)
 {
@@ -159,7 +159,7 @@ static void add_call_item(const struct response_writer *a, const struct output_c
     buf_add_char(out, '}');
 }
 
-/* Keep a finished item for the whole response. */
+/* The buffer to which the next finished item is appended, for the whole response. */
 static struct buf *next_item(struct response_writer *a)
 {
     if (a->items.len > 0)
@@ -181,7 +181,8 @@ static void add_usage(const struct response_writer *a, struct buf *out)
                u->prompt, u->cached, u->completion, u->thinking, u->prompt + u->completion);
 }
 
-/* What is in force: what the request did not say may be a setting's or the model's file's. */
+/* Append the values in force: those that the request did not set may be the settings' or the model
+ * file's. */
 static void add_sampling(const struct params *p, struct buf *out)
 {
     buf_add_str(out, ",\"max_output_tokens\":");
@@ -235,7 +236,7 @@ static bool has_text_behind(const struct output_parser *s, uint32_t i)
     return false;
 }
 
-/* An item of text. The log-probabilities are of all texts: the last one has them. */
+/* Add a thought or a text as an item. The last text has the log-probabilities of all texts. */
 static void add_run_item(struct response_writer *a, struct choice *c, uint32_t i)
 {
     const struct output_parser *s = &c->output;
@@ -243,7 +244,7 @@ static void add_run_item(struct response_writer *a, struct choice *c, uint32_t i
     const bool is_thought = p->part == OUTPUT_THOUGHT;
     struct buf run = is_thought ? s->thought : s->text;
 
-    if (run.len == 0) /* it is hidden */
+    if (run.len == 0) /* the thought is hidden */
         return;
     run.data += p->at;
     run.len = p->n;
@@ -264,7 +265,7 @@ static void whole_response(struct response_writer *a, struct buf *out)
             add_call_item(a, &s->calls[s->pieces[i].call], a->n_blocks++, true, next_item(a));
         else
             add_run_item(a, c, i);
-    if (a->n_blocks == 0) /* a message, if an empty one */
+    if (a->n_blocks == 0) /* at least an empty message */
         add_text_item(a, ITEM_MESSAGE, a->n_blocks++, &empty, true, next_item(a));
     responses_add(a, true, out);
     response_pass_choice(out, c);
@@ -356,7 +357,7 @@ static void close_text(struct response_writer *a, bool is_last, struct buf *out)
     a->n_blocks++;
 }
 
-/* The log-probabilities that came since the last frame, for the whole text. */
+/* Keep the log-probabilities since the last frame for the event that has the whole text. */
 static void keep_logprobs(struct response_writer *a, struct choice *c, struct buf *out)
 {
     if (c->entries.len > 0 && a->probs.len > 0)
@@ -409,8 +410,8 @@ static void add_arguments_done(struct response_writer *a, const struct output_ca
     close_event(out);
 }
 
-/* The input of a custom tool comes in one piece, at its end: what the model writes is a string of
- * JSON, and the client gets its text. */
+/* A custom tool's input is sent in one piece, at its end: the model writes a JSON string, and the
+ * client gets its text. */
 static void add_input_events(struct response_writer *a, const struct output_call *call,
                              struct buf *out)
 {
@@ -430,7 +431,7 @@ static void close_call(struct response_writer *a, const struct output_call *call
 {
     if (call->traits.is_custom)
         add_input_events(a, call, out);
-    else if (!call->traits.is_search) /* which has no events but its item's */
+    else if (!call->traits.is_search) /* a search has only its item's events */
         add_arguments_done(a, call, out);
     begin_item_event(a, "response.output_item.done", out);
     add_call_item(a, call, a->n_blocks, true, out);
@@ -440,7 +441,7 @@ static void close_call(struct response_writer *a, const struct output_call *call
     a->n_blocks++;
 }
 
-/* A call begins, goes on or ends; while it does it is the open item. */
+/* Begin, continue or end a call, which is the open item until it ends. */
 static void add_response_call(struct response_writer *a, const struct output_call *call,
                               struct buf *out)
 {
@@ -466,7 +467,7 @@ static void add_response_piece(struct response_writer *a, struct choice *c,
 
     if (p->part == OUTPUT_CALL) {
         add_response_call(a, &c->output.calls[p->call], out);
-    } else if (run.len > 0) { /* else it is hidden */
+    } else if (run.len > 0) { /* else the thought is hidden */
         run.data += p->at;
         run.len = p->n;
         add_response_run(a, is_thought ? ITEM_THOUGHT : ITEM_MESSAGE, c, &run, out);
@@ -482,19 +483,19 @@ static void response_frame(struct response_writer *a, struct choice *c, struct b
     c->has_opened = true;
     for (uint32_t i = 0; i < c->output.n_pieces; i++)
         add_response_piece(a, c, &c->output.pieces[i], out);
-    keep_logprobs(a, c, out); /* of tokens whose text is held back, or none */
+    keep_logprobs(a, c, out); /* for tokens whose text is held back */
     response_pass_choice(out, c);
 }
 
 static void end_response(struct response_writer *a, struct buf *out)
 {
-    if (a->n_blocks == 0 && a->open_block == ITEM_NONE) /* a message, if an empty one */
+    if (a->n_blocks == 0 && a->open_block == ITEM_NONE) /* at least an empty message */
         open_text(a, ITEM_MESSAGE, out);
     close_text(a, true, out);
     add_response_event(a, is_cut(a) ? "response.incomplete" : "response.completed", true, out);
 }
 
-/* Its sequence number is 0: the writer's state is not known here. */
+/* The event's sequence number is 0: the writer's state is not known here. */
 static void response_failure(const struct api_error *e, struct buf *out)
 {
     buf_add_str(out, "event: error\ndata: {\"type\":\"error\",\"sequence_number\":0,\"code\":");

@@ -1,5 +1,8 @@
 /* server/api/formats/pooling.c - answers of POST /pooling, in the shape of vLLM: a text's vector,
  * the numbers of its labels, or a vector for each of its tokens.
+ *
+ * The engine has left with each prompt what the task asked for, and add_data() goes by that: the
+ * labels' numbers if there are any, else a vector for each token, else one vector.
  */
 #include "server/api/response/response_writer.h"
 

@@ -1,6 +1,9 @@
 /* server/api/formats/rerank.c - answers of POST /v1/rerank: documents in the order of how well they
  * fit a query, in the shape of Jina and vLLM, of llama-server, of Cohere, or of
  * text-embeddings-inference, whose bodies have `texts`.
+ *
+ * Every document has a score (scores.c); they are sorted by it, and those with equal scores keep
+ * the order of the request. `top_n` cuts the list afterwards, so it saves no work of the engine.
  */
 #include "server/api/response/response_writer.h"
 
@@ -12,7 +15,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#define SEARCH_UNIT 100 /* documents of one that Cohere counts */
+#define SEARCH_UNIT 100 /* documents in one of Cohere's search units */
 
 struct ranked {
     uint32_t index;
@@ -24,7 +27,7 @@ static void begin_rerank(struct response_writer *a)
     (void)a;
 }
 
-/* The best first; of equals the earlier. */
+/* The best document comes first; of equal ones, the earlier. */
 static int compare_scores(const void *x, const void *y)
 {
     const struct ranked *a = x, *b = y;
@@ -34,7 +37,7 @@ static int compare_scores(const void *x, const void *y)
     return a->index < b->index ? -1 : a->index > b->index;
 }
 
-/* The sorted documents; NULL without memory. */
+/* Score and sort the documents. NULL: no memory. */
 static struct ranked *rank(const struct response_writer *a)
 {
     const uint32_t n = a->params->n_documents;

@@ -1,5 +1,9 @@
-/* server/api/formats/responses_echo.c - what a response repeats of its request, and what of it has
- * no effect. */
+/* server/api/formats/responses_echo.c - the members of its request that a response repeats, and
+ * warnings of fields without effect.
+ *
+ * They are rendered once, by the thread that parses the body, because the body's tree is gone when
+ * the answer begins. openai_responses.c copies the text into every event that has the response.
+ */
 #include "server/api/response/response_writer.h"
 
 #include "core/base/json.h"
@@ -9,7 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Is the model told of tools of this type? */
+/* Does the model see tools of this type? */
 static bool is_taken(const char *type)
 {
     static const char *const taken[] = {"function", "custom", "namespace", "tool_search"};
@@ -20,8 +24,8 @@ static bool is_taken(const char *type)
     return false;
 }
 
-/* A warning for each tool of an object's list `tools` that the model is not told of; `where` the
- * list stands. */
+/* Add a warning for each tool in the object's list `tools` that the model does not see; `where` is
+ * the object's path. */
 static void warn_of_tools(const cJSON *object, const char *where, struct buf *out)
 {
     const cJSON *tools = field_find(object, "tools");
@@ -41,7 +45,7 @@ static void warn_of_tools(const cJSON *object, const char *where, struct buf *ou
     }
 }
 
-/* Clients send it unasked, as such tools. */
+/* Clients send a verbosity unasked, so it only gets a warning. */
 static void warn_of_verbosity(const cJSON *body, struct buf *out)
 {
     const char *verbosity = field_text(field_find(body, "text"), "verbosity");
@@ -58,8 +62,8 @@ static void warn_of_verbosity(const cJSON *body, struct buf *out)
     json_add_cstring(out, text);
 }
 
-/* ,"warnings":[…]: tools that the server would have to run itself are left out, not refused, for
- * many clients send them unasked. Nothing where there are none. */
+/* ,"warnings":[…]: tools that the server would have to run itself are left out, not refused, since
+ * many clients send them unasked. Nothing is added without warnings. */
 static int add_warnings(const cJSON *body, struct buf *echo)
 {
     const cJSON *input = field_find(body, "input");
@@ -85,7 +89,8 @@ static int add_warnings(const cJSON *body, struct buf *echo)
     return echo->err;
 }
 
-/* Members that a response repeats, with what stands for those that were not given. */
+/* Append the members that a response repeats; the table has the values of those that the body
+ * lacks. */
 int responses_add_echo(const cJSON *body, struct buf *echo)
 {
     static const char *const members[][2] = {

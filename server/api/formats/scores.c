@@ -1,5 +1,9 @@
 /* server/api/formats/scores.c - answers of POST /score, in the shape of vLLM; and the scores of all
  * wire formats (scores.h).
+ *
+ * A cross-encoder reads query and document in one prompt, and its score is one of its labels. Any
+ * other model has embedded each text as a prompt of its own: the queries come first, so document i
+ * is prompt n_queries + i, and the score is the cosine of the two vectors.
  */
 #include "server/api/formats/scores.h"
 
@@ -19,7 +23,7 @@ static double dot(const float *x, const float *y, uint32_t n)
     return sum;
 }
 
-/* The lengths of the vectors do not matter, so a mean need not be divided. */
+/* The cosine does not depend on the vectors' lengths, so a mean need not be divided. */
 static double cosine(const float *x, const float *y, uint32_t n)
 {
     const double length = sqrt(dot(x, x, n)) * sqrt(dot(y, y, n));
@@ -27,7 +31,8 @@ static double cosine(const float *x, const float *y, uint32_t n)
     return length > 0 ? dot(x, y, n) / length : 0;
 }
 
-/* A sigmoid of one number, a softmax of several. */
+/* The softmax of several numbers needs their largest and a sum; one number gets a sigmoid
+ * instead. */
 struct shares {
     double top, sum;
 };

@@ -1,4 +1,5 @@
-/* server/api/formats/scores.h - how well a query and a document fit, as each wire format has it.
+/* server/api/formats/scores.h - how well a query and a document fit, for all wire formats of
+ * scores.
  *
  * Thread: any.
  * Memory: none.
@@ -11,14 +12,15 @@
 struct prompt;
 struct response_writer;
 
-/* Of document i: what a cross-encoder says of it, else the cosine of its vector and its query's.
- * Taken in double and in one order, so equal texts have equal scores, bit for bit. */
+/* The score of document i: a cross-encoder's label, else the cosine of its vector and its query's.
+ * Computed in double and in one order, so equal texts have equal scores, bit for bit. */
 double scores_of(const struct response_writer *a, uint32_t i);
 
-/* out[n_labels] = the numbers of the classifier: shares, unless the body wants them as they are. */
+/* out[n_labels] = the probabilities of the classifier's labels; its outputs, if the body wants
+ * these. */
 void scores_of_labels(const struct response_writer *a, const struct prompt *prompt, float *out);
 
-/* The text of document i, where the answer has it; NULL: it has not. */
+/* The text of document i, if the answer has it; else NULL. */
 const char *scores_document(const struct response_writer *a, uint32_t i);
 
 #endif

@@ -1,4 +1,4 @@
-/* server/api/params/constraint_spec.h - what a request wants its text to be constrained by.
+/* server/api/params/constraint_spec.h - the constraint that a request puts on its text.
  *
  * Thread: any.
  * Memory: borrows from the JSON tree of the body.
@@ -17,14 +17,14 @@ enum constraint_kind {
     CONSTRAINT_CHOICE,  /* a list of strings */
     CONSTRAINT_SCHEMA,  /* a JSON Schema, or a string that holds one */
     CONSTRAINT_JSON,    /* any JSON object; no value */
-    CONSTRAINT_CALLS,   /* tool calls, as constraint_calls.h has them */
+    CONSTRAINT_CALLS,   /* tool calls; see constraint_calls.h */
 };
 
 enum constraint_trigger { /* llama-server's numbers */
     CONSTRAINT_TRIGGER_TOKEN = 0, /* the id `token` */
     CONSTRAINT_TRIGGER_WORD,
     CONSTRAINT_TRIGGER_PATTERN,
-    CONSTRAINT_TRIGGER_WHOLE_PATTERN, /* for all of the text so far */
+    CONSTRAINT_TRIGGER_WHOLE_PATTERN, /* matched against the whole text so far */
     CONSTRAINT_TRIGGER_COUNT,
 };
 
@@ -32,12 +32,13 @@ enum constraint_trigger { /* llama-server's numbers */
 
 struct constraint_spec {
     enum constraint_kind kind;
-    const char *field;  /* static: what the client called it */
+    const char *field;  /* static: the name of the body's field */
     const cJSON *value; /* borrowed from the body */
-    const cJSON *triggers; /* of a lazy grammar: checked objects with a `type` of constraint_trigger
-                            * and a `value` or a `token`; borrowed; NULL: it holds from the start */
-    uint64_t owner;     /* a number for the tenant: what one has compiled another does not find, or
-                         * the time it takes would tell what others ask for */
+    const cJSON *triggers; /* of a lazy grammar: checked objects with a `type` (enum
+                            * constraint_trigger) and a `value` or a `token`; borrowed; NULL: the
+                            * constraint holds from the first token */
+    uint64_t owner;     /* number of the tenant. Tenants share no compiled constraint: the time of a
+                         * cache hit would tell one what another asks for */
 };
 
 #endif

@@ -1,4 +1,10 @@
-/* server/api/params/context_edits.c - see context_edits.h. */
+/* server/api/params/context_edits.c - see context_edits.h.
+ *
+ * Tool uses are cleared in two passes over the messages: the first counts those that may be
+ * cleared, the second replaces the oldest until `keep` are left. All replaced results share one
+ * placeholder part, so no text is copied. api_request_chat.c calls this after it has counted the
+ * prompt's tokens, renders the result, and puts the messages back if an edit saves too few tokens.
+ */
 #include "server/api/params/context_edits.h"
 
 #include "core/base/budget.h"
@@ -22,7 +28,8 @@ static uint32_t n_names(const cJSON *list)
     return list != NULL ? (uint32_t)cJSON_GetArraySize(list) : 0;
 }
 
-/* The call of the last message with calls before message i, or NULL. */
+/* Find the call that the tool result in message i answers, among those of `caller`, the last
+ * message before it with calls. NULL: there is none. */
 static struct tool_call *call_of(const struct conversation *c, const struct chat_message *caller,
                                  uint32_t i)
 {
@@ -43,8 +50,8 @@ struct uses {
     const struct context_edit *edit;
     struct conversation *c;
     struct budget *budget;
-    uint32_t n_all, n_left; /* uses there are; of those that may be cleared, that still are to be */
-    uint32_t placeholder;   /* the part that takes the place of a result */
+    uint32_t n_all, n_left; /* all uses; how many the second pass clears */
+    uint32_t placeholder;   /* the part that replaces each result */
 };
 
 static void clear_use(const struct uses *u, struct chat_message *m, struct tool_call *call)
@@ -58,7 +65,8 @@ static void clear_use(const struct uses *u, struct chat_message *m, struct tool_
         call->input = &nothing;
 }
 
-/* Each use with a result, oldest first: counted, or cleared while there are some left to be. */
+/* Visit each tool use that has a result, oldest first. Without `clears`, count it in *n; else clear
+ * it, and stop after n_left. */
 static int walk(struct uses *u, bool clears, uint32_t *n)
 {
     const uint64_t n_listed = 1 + n_names(u->edit->exclude) + n_names(u->edit->inputs_of);
@@ -114,7 +122,7 @@ static int clear_tool_uses(struct context_edit *edit, struct conversation *c, ui
 
 /* ---- thoughts ---- */
 
-/* From the newest message to the oldest, so that the turns that stay come first. */
+/* Walk from the newest message to the oldest: the first `keep` turns found are those that stay. */
 static void clear_thoughts(struct context_edit *edit, struct conversation *c)
 {
     uint32_t n_turns = 0;

@@ -1,4 +1,11 @@
-/* server/api/params/conversation.c - see conversation.h. */
+/* server/api/params/conversation.c - see conversation.h.
+ *
+ * Six growing arrays. Capacities are not stored: an array doubles when its count reaches a power of
+ * two, so the count alone says when it is full (grown()). Messages refer to their parts and calls
+ * by index, which stays valid while these arrays move. Texts are borrowed from the body; only
+ * composed texts are copied, and composed JSON values hang in one array, so release needs no other
+ * list.
+ */
 #include "server/api/params/conversation.h"
 
 #include "core/base/err.h"
@@ -20,7 +27,8 @@ void conversation_release(struct conversation *c)
     *c = (struct conversation){0};
 }
 
-/* Room for one more of n items: capacities are powers of two, so n itself says when one is full. */
+/* Make room for one more item behind n. Capacities are powers of two, so n alone says when the
+ * array is full. */
 static void *grown(void *items, uint32_t n, size_t size)
 {
     if (n > 0 && (n & (n - 1)) != 0)

@@ -4,8 +4,8 @@
  * chat template, the constraint of a forced call and the output parser read it.
  *
  * Thread: any.
- * Memory: the arrays are the conversation's, and so are texts that were composed for it; other
- *         texts, schemas and `given` are borrowed from the body's JSON tree.
+ * Memory: the conversation owns its arrays and the texts that were composed for it; other texts,
+ *         schemas and `given` are borrowed from the body's JSON tree.
  * Errors: ERR_NOMEM.
  */
 #ifndef SERVER_API_PARAMS_CONVERSATION_H
@@ -19,43 +19,44 @@
 struct tool_call {
     const char *id; /* NULL: none was given */
     const char *name;
-    const char *arguments; /* their JSON text; NULL: `input` has them */
+    const char *arguments; /* JSON text; NULL: `input` has the arguments */
     const cJSON *input;    /* an object */
     const cJSON *given;    /* OpenAI's chat: the whole call, for members that only templates know */
 };
 
 struct chat_message {
     const char *role;
-    bool has_content;             /* an empty one, too */
-    uint32_t first_part, n_parts; /* of the conversation's parts: the texts of its content */
-    uint32_t first_call, n_calls; /* of the conversation's calls */
-    bool is_passing;              /* not shown once the user has said more */
+    bool has_content;             /* true for an empty content, too */
+    uint32_t first_part, n_parts; /* the texts of its content, in conversation.parts */
+    uint32_t first_call, n_calls; /* in conversation.calls */
+    bool is_passing;              /* dropped once the user or a tool has said more */
     const char *reasoning;        /* NULL: none */
-    const char *tool_call_id;     /* which call it answers, or NULL */
-    const char *tool_name;        /* whose result it is, in Ollama's bodies, or NULL */
-    const cJSON *given;           /* OpenAI's chat: the whole message, as for a call */
+    const char *tool_call_id;     /* id of the call that it answers, or NULL */
+    const char *tool_name;        /* Ollama: the tool whose result it is, or NULL */
+    const cJSON *given;           /* OpenAI's chat: the whole message, for the template */
 };
 
 struct tool {
     const char *name;
-    const cJSON *description, *parameters, *strict; /* NULL where not given */
+    const cJSON *description, *parameters, *strict; /* NULL: not given */
     const cJSON *given;                             /* OpenAI's chat: the whole tool */
     /* OpenAI's custom tool: the client gets a text, which the model writes as the string `input`
      * of a function. */
     bool is_custom;
-    bool is_search;      /* the client searches tools, and its call is told as an item of its own */
-    bool is_deferred;    /* the model is not told of it until it is found */
-    bool is_late;        /* it came with an item of the conversation */
-    const char *intro;   /* what its namespace says of itself, or NULL */
-    uint32_t n_space;    /* bytes of the name before the dot: its namespace; 0: it is in none */
+    bool is_search;      /* Responses' tool_search; the client searches, and a call is an item of
+                          * its own type */
+    bool is_deferred;    /* hidden from the model until a search finds it */
+    bool is_late;        /* an item of the conversation brought it */
+    const char *intro;   /* its namespace's description, or NULL */
+    uint32_t n_space;    /* bytes of the namespace, before the name's dot; 0: no namespace */
     const char *pattern; /* a regular expression that a custom tool's text matches, or NULL */
-    const char *pattern_field; /* where the body has it */
-    const char *lark;          /* the grammar that it was made of, or NULL */
-    const cJSON *shown;        /* what the template is told of the parameters; NULL: all */
-    bool is_hidden;            /* the model is not told of it, and cannot call it */
+    const char *pattern_field; /* the pattern's path in the body */
+    const char *lark;          /* the Lark grammar behind `pattern`, or NULL */
+    const cJSON *shown;        /* the parameters that the template sees; NULL: `parameters` */
+    bool is_hidden;            /* the model does not see it, and cannot call it */
 };
 
-struct tool_change { /* what a message says of the tools from there on */
+struct tool_change { /* a message shows or hides a tool */
     const char *name;
     bool removes;
 };
@@ -65,56 +66,56 @@ struct conversation { /* zero is empty */
     const char **parts;
     struct tool_call *calls;
     struct tool *tools;
-    char **owned; /* parts that were composed */
+    char **owned; /* composed texts */
     struct tool_change *changes;
-    cJSON *made; /* a list of JSON values that were composed */
+    cJSON *made; /* a list of composed JSON values */
     uint32_t n_messages, n_parts, n_calls, n_tools, n_owned, n_changes;
-    int64_t now;        /* Unix seconds: what the template is told */
+    int64_t now;        /* Unix seconds, for the template */
     bool numbers_calls; /* calls without an id get one, and so do the results that follow */
 };
 
 void conversation_release(struct conversation *c);
 
-/* Another message without content; NULL: no memory. Valid until the next one is added. */
+/* Append a message without content. NULL: no memory. The pointer is valid until the next message is
+ * added. */
 struct chat_message *conversation_add_message(struct conversation *c, const char *role);
 /* The last message, or NULL. */
 struct chat_message *conversation_last(const struct conversation *c);
-/* A part of no message: its index is n_parts before the call. */
+/* Append a part that belongs to no message; its index is n_parts before the call. */
 int conversation_add_part(struct conversation *c, const char *text);
-/* A text that was composed is the conversation's from now on; NULL: no memory. The buffer is empty
- * afterwards, also on failure. */
+/* Give a composed text to the conversation, which frees it with itself. NULL: no memory. The buffer
+ * is empty afterwards, also on failure. */
 const char *conversation_own(struct conversation *c, struct buf *text);
-/* To the last message: it has content from now on. */
+/* Append a text to the last message's content. */
 int conversation_add_text(struct conversation *c, const char *text);
-/* The same of a text that was composed; the buffer as above. */
+/* Append a composed text to it; the buffer as in conversation_own(). */
 int conversation_add_composed(struct conversation *c, struct buf *text);
 int conversation_add_call(struct conversation *c, const struct tool_call *call);
 int conversation_add_tool(struct conversation *c, const struct tool *tool);
 
-/* Keep a value that was composed: it lives as long as the conversation. The value, or NULL when
- * there was no memory for it, or for keeping it. */
+/* Keep a composed value as long as the conversation lives. Returns the value, or NULL when there
+ * was no memory for it, or for keeping it. */
 const cJSON *conversation_keep(struct conversation *c, cJSON *value /* takes */);
 
-/* How many of the first messages may be dropped so that message i stays, for stays[n_messages]:
- * UINT32_MAX for one of the system. With `keeps_pairs` the developer's stay as well, and the result
- * of a call goes together with the message that has the call. ERR_NOMEM. */
+/* Fill stays[n_messages]: message i stays while at most stays[i] of the first messages are dropped;
+ * UINT32_MAX: always, as system messages. With `keeps_pairs` developer messages always stay, too,
+ * and a tool result goes together with the message that has its call. ERR_NOMEM. */
 int conversation_find_stays(const struct conversation *c, bool keeps_pairs, uint32_t *stays);
-/* Without the messages that do not stay where the first n are dropped. */
+/* Drop the messages that do not stay when the first n are dropped. */
 void conversation_drop(struct conversation *c, const uint32_t *stays, uint32_t n);
 
-/* Without the passing messages that have one of the user, or a tool's result, behind them. */
+/* Drop the passing messages that a message of the user or a tool result follows. */
 void conversation_drop_passed(struct conversation *c);
 
-/* The tool of that name, or NULL. */
+/* Find the tool of that name, or NULL. */
 struct tool *conversation_tool(const struct conversation *c, const char *name);
-/* Of tools that came with items and have the same name as one before, the later one stays, in the
- * place of the other. */
+/* A tool that came with an item replaces, in its place, an earlier tool of the same name. */
 void conversation_merge_tools(struct conversation *c);
-/* Without the tools that are hidden. */
+/* Drop the hidden tools. */
 void conversation_drop_hidden(struct conversation *c);
 int conversation_add_change(struct conversation *c, const struct tool_change *change);
-/* Show and hide tools as the changes say, one after another, and drop those that are hidden then.
- * NULL, or the name in a change that no tool has. */
+/* Show and hide tools as the changes say, in order, then drop the hidden ones. Returns NULL, or the
+ * name in a change that no tool has. */
 const char *conversation_apply_changes(struct conversation *c);
 
 /* Append the message's content as one text, with line ends between its parts. */

@@ -1,5 +1,11 @@
 /* server/api/params/conversation_drop.c - a conversation without its oldest messages; see
- * conversation.h. */
+ * conversation.h.
+ *
+ * stays[] turns all rules about roles and pairs into one number for each message, so that
+ * api_request_drop.c can try different n by halving without looking at a role again. To pair a tool
+ * result with its call, all calls are sorted by id and message, and each result finds the latest
+ * call before it by bisection: a long conversation with many calls costs n log n.
+ */
 #include "server/api/params/conversation.h"
 
 #include "core/base/err.h"
@@ -13,7 +19,7 @@ struct call_place {
     uint32_t message;
 };
 
-/* By id, and calls with the same id by their messages. */
+/* Sort order: by id; calls with the same id by their messages. */
 static int compare_places(const void *a, const void *b)
 {
     const struct call_place *x = a, *y = b;
@@ -22,7 +28,7 @@ static int compare_places(const void *a, const void *b)
     return by_id != 0 ? by_id : (x->message > y->message) - (x->message < y->message);
 }
 
-/* The calls that have an id, in that order. */
+/* List the calls that have an id, sorted by compare_places(). */
 static uint32_t list_calls(const struct conversation *c, struct call_place *out)
 {
     uint32_t n = 0;
@@ -39,7 +45,7 @@ static uint32_t list_calls(const struct conversation *c, struct call_place *out)
     return n;
 }
 
-/* The message with the latest call of that id before message i; i, where there is none. */
+/* Find the message with the latest call of that id before message i. Returns i: there is none. */
 static uint32_t find_caller(const struct call_place *calls, uint32_t n, const char *id, uint32_t i)
 {
     const struct call_place wanted = {id, i};

@@ -1,4 +1,10 @@
-/* server/api/params/field.c - see field.h. */
+/* server/api/params/field.c - see field.h.
+ *
+ * Ranges are tested so that a NaN fails them. An integer is any JSON number without a fraction, in
+ * whatever notation (1e3). A seed needs all of its 64 bits, which a double does not have, so
+ * field_seed() reads the literal's own digits where it can. Paths are short fixed texts that are
+ * cut when they are too long: they only name a place in an error.
+ */
 #include "server/api/params/field.h"
 
 #include "core/base/err.h"

@@ -1,4 +1,4 @@
-/* server/api/params/infill_spec.h - what stands around a gap that a request wants filled.
+/* server/api/params/infill_spec.h - the text around a gap that a request wants filled.
  *
  * Thread: any.
  * Memory: borrows from the JSON tree of the body.
@@ -9,8 +9,8 @@
 #include "core/base/json.h"
 
 struct infill_spec {
-    const char *suffix; /* what comes after the gap; NULL: there is no gap */
-    const char *prefix; /* what comes before the prompt; NULL: nothing */
+    const char *suffix; /* text after the gap; NULL: there is no gap */
+    const char *prefix; /* text before the prompt; NULL: none */
     const cJSON *extra; /* [{"filename":"…","text":"…"}], or NULL */
 };
 

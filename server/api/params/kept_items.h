@@ -1,5 +1,5 @@
-/* server/api/params/kept_items.h - what a body of Responses goes on from: the conversation before
- * it, and the items that its references stand for, found by their ids.
+/* server/api/params/kept_items.h - the kept items that a Responses body uses: the conversation that
+ * it continues, and the items that its references stand for, found by their ids.
  *
  * Thread: any, one at a time.
  * Memory: an index of the items; the tree is borrowed.
@@ -16,11 +16,11 @@ struct kept_items {      /* zero is none */
     struct hash_index by_id;
 };
 
-/* {"before":[…],"items":{id:item}}, or NULL. ERR_NOMEM. */
+/* tree: {"before":[…],"items":{id:item}}, or NULL. ERR_NOMEM. */
 int kept_items_init(struct kept_items *k, const cJSON *tree);
 void kept_items_release(struct kept_items *k);
 
-/* NULL: there is none of that id. */
+/* Find the item with that id, or NULL. */
 const cJSON *kept_items_find(const struct kept_items *k, const char *id);
 
 #endif

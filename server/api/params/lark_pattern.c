@@ -1,7 +1,8 @@
 /* server/api/params/lark_pattern.c - see lark_pattern.h.
  *
- * The text is read twice: once to find where each rule begins, then from `start` on, where a name
- * sends the reader to that rule's beginning and back.
+ * The text is read twice: once to find where each rule begins, then from `start` on, where the
+ * reader jumps to the beginning of each rule that is named, and back. The expression is written as
+ * it is read, without a tree.
  */
 #include "server/api/params/lark_pattern.h"
 
@@ -16,25 +17,25 @@
 
 #define MAX_RULES 200
 #define MAX_DEPTH 100
-#define MAX_READ ((size_t)1 << 24) /* bytes, those of a rule each time that it is named */
+#define MAX_READ ((size_t)1 << 24) /* bytes; a rule counts each time that it is named */
 
 enum token_kind { LARK_END = 0, LARK_NAME, LARK_NUMBER, LARK_TEXT, LARK_REGEX, LARK_MARK };
 
 struct token {
     enum token_kind kind;
-    const char *at; /* of a text or an expression: without its quotes or slashes */
+    const char *at; /* a text or an expression without its quotes or slashes */
     size_t n;
-    bool opens_line; /* it is the first of its line */
+    bool opens_line; /* it is the first token of its line */
 };
 
 struct rule {
     const char *name, *body;
     size_t n_name;
-    bool is_open; /* it is being read */
+    bool is_open; /* the reader is inside of it */
 };
 
 struct lark {
-    const char *at; /* behind the token */
+    const char *at; /* the next byte to read, behind `token` */
     struct token token;
     struct rule rules[MAX_RULES];
     uint32_t n_rules, depth;
@@ -60,7 +61,7 @@ __attribute__((format(printf, 2, 3))) static void fail(struct lark *l, const cha
 
 /* ---- tokens ---- */
 
-/* White space and comments; is there a line end among them? */
+/* Skip white space and comments. Returns whether a line end was among them. */
 static bool skip_lark_blanks(struct lark *l)
 {
     bool has_line_end = false;
@@ -74,7 +75,7 @@ static bool skip_lark_blanks(struct lark *l)
     }
 }
 
-/* A text or an expression up to `end`, with what follows it. */
+/* Read a text or an expression up to `end`; a text's flag i is refused. */
 static void read_quoted(struct lark *l, char end, enum token_kind kind)
 {
     const char *from = ++l->at;
@@ -161,7 +162,8 @@ static void need_mark(struct lark *l, const char *mark)
 
 /* ---- rules ---- */
 
-/* NAME: or NAME.PRIORITY: - the cursor is behind the colon if so, else where it was. */
+/* Skip NAME: or NAME.PRIORITY: and return true, with the cursor behind the colon; else leave the
+ * cursor where it was. */
 static bool skip_head(struct lark *l)
 {
     const char *at = l->at;
@@ -192,7 +194,8 @@ static bool begins_statement(struct lark *l)
            (token.opens_line && (is_lark_mark(l, "?") || is_lark_mark(l, "!")));
 }
 
-/* %import common.NAME, or a list of names between parentheses. */
+/* Skip `%import common.NAME`, or a list of names between parentheses: add_common() knows them
+ * all. */
 static void skip_import(struct lark *l)
 {
     const bool is_import = token_is(&l->token, "import");
@@ -255,8 +258,8 @@ static struct rule *rule_named(struct lark *l, const char *name, size_t n)
 
 static void add_choices(struct lark *l);
 
-/* Characters that mean something in a regular expression are escaped; escapes stay, for Lark has
- * them in common with it, but that of the quote. */
+/* Escape the characters that are special in a regular expression. Lark's own escapes mean the same
+ * there and stay, but an escaped quote needs no backslash. */
 static void add_lark_text(struct lark *l, const struct token *t)
 {
     for (size_t i = 0; i < t->n; i++) {
@@ -273,7 +276,7 @@ static void add_lark_text(struct lark *l, const struct token *t)
     }
 }
 
-/* With the flag s a dot is a line end, too. */
+/* Copy an expression; with the flag s its dots match line ends, too. */
 static void add_regex(struct lark *l, const struct token *t)
 {
     const size_t n_flags = strspn(l->at, "abcdefghijklmnopqrstuvwxyz");
@@ -299,7 +302,7 @@ static void add_regex(struct lark *l, const struct token *t)
     }
 }
 
-/* A name that comes with Lark. */
+/* Append the expression of a name that Lark itself defines. false: there is no such name. */
 static bool add_common(struct lark *l, const struct token *name)
 {
     static const char *const common[][2] = {
@@ -355,7 +358,8 @@ static void add_rule_name(struct lark *l, const struct token *name)
         fail(l, "there is no rule '%.*s'", (int)name->n, name->at);
 }
 
-/* One part without what says how often; the token behind it is the next one. */
+/* Append one part of a sequence without its repetition; the next token is then the one behind
+ * it. */
 static void add_atom(struct lark *l)
 {
     const struct token t = l->token;
@@ -390,7 +394,7 @@ static void add_repeat_number(struct lark *l)
     next_token(l);
 }
 
-/* How often the part before it comes. */
+/* Append the repetition of the part before it. */
 static void add_times(struct lark *l)
 {
     if (begins_statement(l))
@@ -423,7 +427,7 @@ static void add_sequence(struct lark *l)
         add_atom(l);
         add_times(l);
     }
-    if (skip_mark(l, "->")) /* a name for the tree, which nobody builds */
+    if (skip_mark(l, "->")) /* an alias names a node of a tree that is not built */
         next_token(l);
 }
 

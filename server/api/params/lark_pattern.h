@@ -1,13 +1,13 @@
-/* server/api/params/lark_pattern.h - grammars in the notation of Lark as regular expressions.
+/* server/api/params/lark_pattern.h - translates grammars in Lark's notation to regular expressions.
  *
- * Each rule stands in for its name, from `start` on. So a rule cannot contain itself. The regular
- * expression matches what the rules derive: Lark's lexer, which takes the longest terminal, has no
- * part in it, so that a text may match which Lark would have cut in another way.
+ * Each name is replaced by its rule, from `start` on, so a rule cannot contain itself. The regular
+ * expression matches whatever the rules derive. Lark's lexer, which always takes the longest
+ * terminal, has no counterpart here, so a text may match that Lark would split in another way.
  *
- * Taken: rules and terminals (with ?, ! or a priority), "texts", regular expressions with the flags
- * s and u, groups, [optional parts], |, ? * + ~n ~n..m, aliases, comments, and the usual names of
- * `%import common`. Refused by name: recursion, %ignore, other directives, templates, ranges of
- * characters, texts and expressions with the flag i or others.
+ * Supported: rules and terminals (with ?, ! or a priority), "texts", regular expressions with the
+ * flags s and u, groups, [optional parts], |, ? * + ~n ~n..m, aliases, comments, and the usual
+ * names of `%import common`. Refused with an error that names it: recursion, %ignore, other
+ * directives, templates, ranges of characters, texts and expressions with the flag i or others.
  *
  * Source: https://lark-parser.readthedocs.io/en/stable/grammar.html
  *
@@ -22,9 +22,8 @@
 
 #define LARK_MAX_PATTERN ((size_t)1 << 16)
 
-/* Append the expression to an empty buffer that takes LARK_MAX_PATTERN bytes: it has room for one
- * byte more. 0; ERR_INVAL with a sentence
- * in `why`; ERR_NOMEM. */
+/* Append the expression to an empty buffer that takes LARK_MAX_PATTERN bytes; it leaves room for
+ * one byte more. 0; ERR_INVAL with a sentence in `why`; ERR_NOMEM. */
 int lark_pattern(const char *grammar, struct buf *out, char *why, size_t size);
 
 #endif

@@ -1,4 +1,10 @@
-/* server/api/params/params.c - see params.h. One row of the table for each known field. */
+/* server/api/params/params.c - see params.h. One row of the table for each known field.
+ *
+ * params_parse() first sorts the body's members into the order of params_fields.inc, then reads
+ * them in that order. So a row may rely on the rows above it (`stream_options` on `stream`), and
+ * where two names mean the same the later row wins, in whatever order a client writes them. Rules
+ * about several fields come last, when all are known. Runs on the thread that parses the body.
+ */
 #include "server/api/params/params_impl.h"
 #include "server/api/params/request_defaults.h"
 
@@ -35,7 +41,8 @@ int params_parse_model(const struct field_args *a)
         return 0;
     if (!params_is_model(a->limits->model, a->limits->aliases, a->v->valuestring))
         return api_error_no_model(a->e, a->v->valuestring);
-    if (strcmp(a->v->valuestring, "default") != 0) /* one that is too long is not repeated */
+    if (strcmp(a->v->valuestring, "default") != 0) /* a name that is too long is not repeated in the
+                                                    * answer */
         (void)name_copy(a->p->asked_model, sizeof(a->p->asked_model), a->v->valuestring);
     return 0;
 }
@@ -125,7 +132,7 @@ static const struct field {
     unsigned forms; /* enum params_form */
     enum field_kind kind;
     double min, max;
-    size_t at;                                /* of the member in struct params */
+    size_t at;                                /* the member's offset in struct params */
     int (*parse)(const struct field_args *a); /* KIND_OWN */
     const char *harmless, *why;               /* KIND_REFUSED */
 } fields[] = {
@@ -133,7 +140,7 @@ static const struct field {
 #define NO_EFFECT(name, forms, why) {#name, forms, KIND_NO_EFFECT, 0, 0, 0, NULL, NULL, why},
 #define REFUSED(name, forms, harmless, why)                                                        \
     {#name, forms, KIND_REFUSED, 0, 0, 0, NULL, harmless, why},
-/* Does not compile for a member of another type. */
+/* The member's offset; does not compile when the member has another type. */
 #define AT(type, member)                                                                           \
     (offsetof(struct params, member) + 0 * _Generic(((struct params *)0)->member, type: 1))
 #define BOOL_FIELD(name, forms, row, member)                                                       \
@@ -158,7 +165,7 @@ static int parse_above_zero(const struct field *f, const struct field_args *a, f
     return rc;
 }
 
-/* Is it what `text` says? That is one value of a row's, or several with a | between them. */
+/* Is the value harmless? `text` is a row's harmless value, or several with a | between them. */
 static bool is_harmless(const cJSON *v, const char *text)
 {
     const size_t n = strcspn(text, "|");
@@ -216,7 +223,7 @@ static int parse_field(const struct field *f, const struct field_args *a)
     return 0;
 }
 
-/* Sort the members into the table's order; the last of a name stays. */
+/* Sort the body's members into the table's order; of duplicate names the last one stays. */
 static void collect_fields(struct params *p, enum params_form form, const cJSON *body,
                            const cJSON *found[FIELD_COUNT])
 {
@@ -274,7 +281,7 @@ static const char *what_is_missing(const struct params *p)
     return (p->form & (PARAMS_INPUTS | PARAMS_OLLAMA_EMBED)) != 0 ? "input" : "prompt";
 }
 
-/* Rules about several fields. */
+/* Check the rules that involve several fields. */
 static int check_combinations(const struct params *p, struct api_error *e)
 {
     const char *missing = what_is_missing(p);

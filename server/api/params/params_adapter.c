@@ -1,4 +1,4 @@
-/* server/api/params/params_adapter.c - which LoRA adapter a body names; see params_impl.h.
+/* server/api/params/params_adapter.c - the LoRA adapter that a body names; see params_impl.h.
  *
  * vLLM's clients name one as their model, llama-server's give numbers and scales in `lora`.
  */
@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-/* As for models: Ollama's clients may put ":latest" behind a name. */
+/* Take `name` if an adapter has it. As for models, Ollama's clients may put ":latest" behind it. */
 bool params_take_adapter(const struct field_args *a, const char *name)
 {
     char bare[NAME_LIST_MAX_BARE];
@@ -19,7 +19,7 @@ bool params_take_adapter(const struct field_args *a, const char *name)
             return false;
         name = bare;
     }
-    memcpy(a->p->adapter.name, name, strlen(name) + 1); /* as long as such names may be */
+    memcpy(a->p->adapter.name, name, strlen(name) + 1); /* an adapter's name fits */
     a->p->adapter.scale = 1.0f;
     a->p->is_adapter_model = true;
     return true;

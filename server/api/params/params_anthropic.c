@@ -1,8 +1,8 @@
 /* server/api/params/params_anthropic.c - the fields that only Anthropic's Messages have.
  *
- * What is in the messages' content: params_blocks.c; the edits of context_management:
- * context_edits.c. Beside these fields, a body may have every field of a chat that Messages do not
- * define otherwise. https://docs.anthropic.com/en/api/messages
+ * params_blocks.c reads the content of the messages, params_edits.c the field context_management. A
+ * body may also have every field of a chat that Messages do not define otherwise.
+ * https://docs.anthropic.com/en/api/messages
  */
 #include "server/api/params/params_impl.h"
 
@@ -26,8 +26,8 @@ static bool is_block_type(const char *text, const char *word)
     return text != NULL && strcmp(text, word) == 0;
 }
 
-/* A message of the system between those of the others. An effort of its own would hold for its turn
- * alone. */
+/* Take a system message between the others. An effort of its own would hold for its turn alone, so
+ * only an empty output_config passes. */
 static int take_system_turn(const struct field_args *a, const struct field_path *p,
                             const cJSON *message)
 {
@@ -84,8 +84,8 @@ int params_parse_turns(const struct field_args *a)
 
 /* ---- tools ---- */
 
-/* Tools that Anthropic defines have a type and no schema: some it runs itself, and of the others
- * its models know the parameters. */
+/* Tools that Anthropic defines have a type and no schema: Anthropic runs some of them, and its
+ * models know the parameters of the others. */
 static int refuse_type(const struct field_args *a, const struct field_path *p, const char *type)
 {
     return api_error_set(a->e, 400, p->text, NULL,
@@ -181,7 +181,7 @@ int params_parse_output_config(const struct field_args *a)
     return format != NULL ? params_set_format(a, "output_config.format", format) : 0;
 }
 
-/* Its older name. */
+/* output_format is the older name of output_config.format. */
 int params_parse_output_format(const struct field_args *a)
 {
     return params_set_format(a, a->name, a->v);
@@ -189,8 +189,8 @@ int params_parse_output_format(const struct field_args *a)
 
 /* ---- the fields against each other ---- */
 
-/* Tools are shown and hidden by what the messages say of them, and an answer goes on with a last
- * message of the assistant. */
+/* Show and hide tools as the messages say. When the last message is the assistant's, the answer
+ * continues it. */
 int params_settle_anthropic(struct params *p, struct api_error *e)
 {
     const struct chat_message *last = conversation_last(&p->chat);

@@ -1,8 +1,9 @@
 /* server/api/params/params_blocks.c - the blocks in the content of Anthropic's messages.
  *
- * They become the parts, calls and reasoning of messages; each tool_result is a message of the role
- * tool. Models read texts: a document or a search result becomes one, between marks that say what
- * it is, its title and where it is from (server/README.md shows them). What is not text is refused.
+ * blocks[] says where a block of each type may stand and which function takes it. Blocks become the
+ * parts, calls and reasoning of messages; each tool_result becomes a message of the role tool. A
+ * document or a search result becomes one text, between marks that say its kind, title and source
+ * (server/README.md shows them). Blocks that are not text are refused.
  */
 #include "server/api/params/params_impl.h"
 
@@ -23,7 +24,7 @@ static bool is_type(const cJSON *block, const char *type)
     return given != NULL && strcmp(given, type) == 0;
 }
 
-/* A line with the text between the marks of an element. */
+/* Append a line with the text between the marks of an element. */
 static void add_element(struct buf *out, const char *name, const char *text)
 {
     buf_printf(out, "<%s>", name);
@@ -31,7 +32,7 @@ static void add_element(struct buf *out, const char *name, const char *text)
     buf_printf(out, "</%s>\n", name);
 }
 
-/* A string or blocks of text, as lines. */
+/* Append a string or text blocks as lines. */
 static int add_lines(const struct field_path *p, const char *member, const cJSON *v,
                      struct buf *out)
 {
@@ -60,7 +61,7 @@ static int refuse_citations(const struct field_path *p, const cJSON *block)
     return field_refuse(p, "citations", "off: answers have no citations");
 }
 
-/* What the document says: its source is a text, or content with texts. */
+/* Append the document's text: its source is a text, or content with texts. */
 static int add_source(const struct field_path *p, const cJSON *source, struct buf *out)
 {
     const struct field_path in = field_path_in(p, "source", -1);
@@ -107,7 +108,7 @@ static int compose_search_result(const struct field_path *p, const cJSON *block,
     return 0;
 }
 
-/* To the last message. */
+/* Compose a text of the block, and append it to the last message. */
 static int take_composed(const struct field_args *a, const struct field_path *p, const cJSON *block,
                          int (*compose)(const struct field_path *p, const cJSON *block,
                                         struct buf *out))
@@ -148,7 +149,8 @@ static int add_change(const struct field_args *a, const char *name, bool removes
     return conversation_add_change(&a->p->chat, &change) == 0 ? 0 : api_error_no_memory(a->e);
 }
 
-/* In the result of a search for tools: the tool is told of from here on. */
+/* A reference in the result of a tool search: show the tool to the model, and name it in the
+ * result. */
 static int take_tool_reference(const struct field_args *a, const struct field_path *p,
                                const cJSON *block)
 {
@@ -212,8 +214,8 @@ static const cJSON *next_thinking(const cJSON *block)
     return block;
 }
 
-/* A message has one reasoning: thoughts between calls go into it, with empty lines between them.
- * NULL: no memory. */
+/* Join the thoughts between a message's calls with empty lines: a message has one reasoning. NULL:
+ * no memory. */
 static const char *join_thoughts(struct conversation *c, const cJSON *block, const char *text)
 {
     struct buf all;
@@ -236,12 +238,12 @@ static int take_thinking(const struct field_args *a, const struct field_path *p,
 
     if (text == NULL)
         return ERR_INVAL;
-    if (m->reasoning == NULL) /* else the first one has taken it */
+    if (m->reasoning == NULL) /* else the first block has taken this one, too */
         m->reasoning = join_thoughts(&a->p->chat, block, text);
     return m->reasoning != NULL ? 0 : api_error_no_memory(a->e);
 }
 
-/* What it holds is opaque, or says where another model has gone on. */
+/* Ignore a block: its content is opaque, or says where another model took over. */
 static int pass_over(const struct field_args *a, const struct field_path *p, const cJSON *block)
 {
     (void)a, (void)p, (void)block;
@@ -302,7 +304,7 @@ static const struct block *find_block(const struct field_path *p, enum place pla
     return NULL;
 }
 
-/* A string or blocks, to the last message. */
+/* Append a string or blocks to the last message. */
 static int take_content(const struct field_args *a, const struct field_path *p, const char *member,
                         enum place place, const cJSON *v)
 {
@@ -340,7 +342,7 @@ static int take_tool_result(const struct field_args *a, const struct field_path 
                            : params_add_text(a, "");
 }
 
-/* Claude Code's own line for who is billed, with a number of its conversation: to a model it says
+/* Claude Code sends a line about billing with a number of its conversation. It tells a model
  * nothing, and conversations could share no prefix behind it. */
 static bool is_billing_line(const char *text)
 {

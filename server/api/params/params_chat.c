@@ -1,4 +1,10 @@
-/* server/api/params/params_chat.c - the fields of chats, in the shape of /v1/chat/completions. */
+/* server/api/params/params_chat.c - the fields of chats, in the shape of /v1/chat/completions.
+ *
+ * Messages and calls go into struct conversation as they are read. `given` keeps the client's own
+ * object beside the typed one, since chat templates read members that no API defines. The files of
+ * the other chat formats build their messages with the helpers here, so the limit on messages and
+ * the error without memory stand in one place.
+ */
 #include "server/api/params/params_impl.h"
 
 #include "core/base/err.h"
@@ -29,7 +35,7 @@ int params_add_call(const struct field_args *a, const struct tool_call *call)
     return conversation_add_call(&a->p->chat, call) == 0 ? 0 : api_error_no_memory(a->e);
 }
 
-/* A part's text stands under the name of its type. */
+/* Take a part's text, which stands in the member that is named like its type. */
 static int take_part(const struct field_args *a, const struct field_path *p, const cJSON *part)
 {
     const char *type, *text;
@@ -69,7 +75,7 @@ static int take_content(const struct field_args *a, const struct field_path *p,
     return 0;
 }
 
-/* A call of a custom tool: the template is given a function's. */
+/* Take a call of a custom tool; the template sees it as a call of a function. */
 static int take_custom_call(const struct field_args *a, const struct field_path *p,
                             const cJSON *call)
 {
@@ -102,7 +108,7 @@ static int take_call(const struct field_args *a, const struct field_path *p, con
     return out.arguments != NULL ? params_add_call(a, &out) : ERR_INVAL;
 }
 
-/* OpenAI's older shape: one call, without an id. */
+/* Take function_call, OpenAI's older form: one call, without an id. */
 static int take_function_call(const struct field_args *a, const struct field_path *p,
                               const cJSON *function)
 {
@@ -135,7 +141,7 @@ static int take_calls(const struct field_args *a, const struct field_path *p, co
     return 0;
 }
 
-/* The role as one of those that are known; NULL: it was refused. */
+/* Find the message's role among the known ones. NULL: it was refused. */
 static const char *find_role(const struct field_path *p, const cJSON *message)
 {
     static const char *const roles[] = {"system", "developer", "user", "assistant", "tool"};
@@ -144,7 +150,7 @@ static const char *find_role(const struct field_path *p, const cJSON *message)
     for (size_t i = 0; role != NULL && i < sizeof(roles) / sizeof(roles[0]); i++)
         if (strcmp(roles[i], role) == 0)
             return roles[i];
-    if (role != NULL && strcmp(role, "function") == 0) /* the older name */
+    if (role != NULL && strcmp(role, "function") == 0) /* OpenAI's older name of tool */
         return "tool";
     if (role != NULL)
         field_refuse(p, "role", "system, developer, user, assistant or tool");
@@ -266,7 +272,8 @@ int params_parse_top_logprobs(const struct field_args *a)
     return 0;
 }
 
-/* vLLM's: exactly these are told beside each token, whatever top_logprobs says. */
+/* vLLM's field: these tokens, and no others, are told beside each token, whatever top_logprobs
+ * says. */
 int params_parse_logprob_token_ids(const struct field_args *a)
 {
     int32_t ids[SAMPLING_MAX_TOP];

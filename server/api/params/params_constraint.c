@@ -1,6 +1,7 @@
 /* server/api/params/params_constraint.c - the fields that constrain what is generated: those of
- * llama-server, of OpenAI, and of vLLM under its new and its old names. One of them at most may be
- * set; llama-server's triggers make any of them lazy. */
+ * llama-server, of OpenAI, and of vLLM under its new and its old names. Each field only leaves its
+ * kind and value in struct constraint_spec, which server/api/constraint compiles later. One of them
+ * at most may be set; llama-server's triggers make any of them lazy. */
 #include "server/api/params/params_impl.h"
 
 #include "core/base/err.h"
@@ -19,7 +20,7 @@ int params_constrain(const struct field_args *a, const char *field, enum constra
     return 0;
 }
 
-/* llama-server takes "" for none. */
+/* llama-server takes "" for no grammar. */
 int params_parse_grammar(const struct field_args *a)
 {
     if (cJSON_IsString(a->v) && a->v->valuestring[0] == '\0')
@@ -92,8 +93,8 @@ int params_parse_structured_outputs(const struct field_args *a)
     return rc;
 }
 
-/* OpenAI's chats have the schema in json_schema.schema; Responses have it beside the type, and
- * llama-server takes it there, too. */
+/* OpenAI's chats have the schema in json_schema.schema, Responses beside the type; llama-server
+ * takes it there, too. */
 static int parse_schema_format(const struct field_args *a)
 {
     const cJSON *outer = field_find(a->v, "json_schema");

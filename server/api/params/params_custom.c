@@ -3,7 +3,7 @@
  * A custom tool takes a text instead of JSON. The chat template sees a function with one string,
  * `input`, for models have learned to call functions; struct tool says that the client did not ask
  * for a function. A regular expression for the text is the pattern of that string, and makes the
- * function a strict one; a grammar in Lark is made to one (lark_pattern.h).
+ * function a strict one; a grammar in Lark is translated to one (lark_pattern.h).
  *
  * Source: CustomTool and CustomToolInputFormat of OpenAI's API.
  */
@@ -15,7 +15,7 @@
 
 #include <string.h>
 
-#define MAX_TEXT (SIZE_MAX / 2) /* what is composed is bounded by the body it comes from */
+#define MAX_TEXT (SIZE_MAX / 2) /* composed texts are bounded by the body they come from */
 
 /* Keep a value for the conversation. NULL: there was no memory, and *a->e says so. */
 static const cJSON *keep(const struct field_args *a, cJSON *value)
@@ -27,7 +27,7 @@ static const cJSON *keep(const struct field_args *a, cJSON *value)
     return kept;
 }
 
-/* The composed text as a value that lives as long as the conversation; NULL as above. */
+/* Keep the composed text as a value of the conversation. NULL as in keep(). */
 static const cJSON *keep_string(const struct field_args *a, struct buf *text)
 {
     const bool is_whole = text->err == 0 && buf_add_char(text, '\0') == 0;
@@ -55,7 +55,8 @@ const char *params_name_within(const struct field_args *a, const char *space, co
 
 /* ---- a tool ---- */
 
-/* A pattern that the whole text matches: the groups around it keep its alternatives together. */
+/* Make a pattern that the whole text must match: the group keeps the expression's alternatives
+ * together. */
 static const char *whole_pattern(const struct field_args *a, const char *regex)
 {
     struct buf text;
@@ -86,7 +87,7 @@ static const cJSON *input_schema(const struct field_args *a, const char *pattern
     return keep(a, schema);
 }
 
-/* The grammar as a regular expression; the model is told of it as it was given. */
+/* Translate the grammar to a regular expression; the model is shown the grammar as it was given. */
 static int take_lark(const struct field_args *a, const char *definition, struct tool *tool)
 {
     char why[120] = "";
@@ -108,7 +109,7 @@ static int take_lark(const struct field_args *a, const char *definition, struct 
                          tool->pattern_field, why);
 }
 
-/* {"syntax":"regex","definition":…}, or the same of the syntax lark */
+/* {"syntax":"regex" or "lark","definition":…} */
 static int take_grammar(const struct field_args *a, const struct field_path *p,
                         const cJSON *grammar, struct tool *tool)
 {
@@ -131,7 +132,7 @@ static int take_grammar(const struct field_args *a, const struct field_path *p,
     return strcmp(syntax, "lark") == 0 ? take_lark(a, tool->pattern, tool) : 0;
 }
 
-/* The member `format`. In chats the grammar is an object of its own within it. */
+/* Take the member `format`. In chats the grammar is an object of its own within it. */
 static int take_format(const struct field_args *a, const struct field_path *p, const cJSON *format,
                        struct tool *tool)
 {
@@ -160,8 +161,8 @@ static int describe_grammar(const struct field_args *a, struct tool *tool)
     return tool->description != NULL ? 0 : ERR_NOMEM;
 }
 
-/* The function that the model is told of, and held to. A grammar in Lark stands in its description,
- * for the expression that it is made to is nothing to read. */
+/* Make the function that the model sees and is held to. A grammar in Lark stands in its
+ * description, because the expression made of it is unreadable. */
 static int make_function(const struct field_args *a, struct tool *tool)
 {
     const char *pattern = NULL;

@@ -1,5 +1,10 @@
 /* server/api/params/params_cuts.c - typical_p, XTC, mirostat and DRY, under llama-server's
- * names. */
+ * names.
+ *
+ * The defaults are llama-server's and are set before the body is read, so a body that only turns a
+ * sampler on gets them for the rest. params_settle_sampling() then clears the values of samplers
+ * that stayed off: the engine takes a mirostat_tau above 0 as on.
+ */
 #include "server/api/params/params_impl.h"
 
 #include "core/base/err.h"

@@ -1,11 +1,16 @@
-/* server/api/params/params_defaults.c - what a body gets that says nothing of sampling. */
+/* server/api/params/params_defaults.c - the sampling of a body that does not set it.
+ *
+ * There are three layers, each over the one before: the wire format's own defaults, then those of
+ * the model's file and the settings (sampling_defaults.h), then the body's fields, which are read
+ * afterwards. GET() returns its second argument where the middle layer sets nothing.
+ */
 #include "server/api/params/params_impl.h"
 
 #include "core/model/sampling_defaults.h"
 
 #define GET(what, otherwise) sampling_defaults_get(d, SAMPLING_##what, otherwise)
 
-/* llama-server's own, of its own endpoints. */
+/* llama-server's defaults, for its own endpoints. */
 static void set_llama_defaults(struct sampling *s)
 {
     s->temperature = 0.8f;
@@ -14,7 +19,7 @@ static void set_llama_defaults(struct sampling *s)
     s->min_p = 0.05f;
 }
 
-/* Ollama's own, of its options. */
+/* Ollama's defaults, for its options. */
 static void set_ollama_defaults(struct sampling *s)
 {
     s->temperature = 0.8f;
@@ -22,7 +27,7 @@ static void set_ollama_defaults(struct sampling *s)
     s->top_p = 0.9f;
 }
 
-/* Anthropic's bodies must say it themselves; embeddings generate nothing. */
+/* Anthropic's bodies must have max_tokens; embeddings generate nothing. */
 static bool has_default_length(enum params_form form)
 {
     return (form & (PARAMS_ANTHROPIC | PARAMS_VECTORS)) == 0;

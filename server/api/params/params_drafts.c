@@ -1,5 +1,9 @@
-/* server/api/params/params_drafts.c - the fields about tokens that are guessed ahead: they change
- * how soon an answer is there, and nothing else. */
+/* server/api/params/params_drafts.c - the fields of speculative decoding: they change how soon an
+ * answer is there, and nothing else.
+ *
+ * The parts of `prediction` are joined in one buffer here and tokenized together later, so that the
+ * guess has no token boundaries where the client cut its parts.
+ */
 #include "server/api/params/params_impl.h"
 
 #include "core/base/err.h"
@@ -36,7 +40,7 @@ int params_parse_prediction(const struct field_args *a)
     const char *type = cJSON_IsObject(a->v) ? field_text(a->v, "type") : NULL;
     const cJSON *content = type != NULL ? field_find(a->v, "content") : NULL, *part = NULL;
 
-    buf_clear(&a->p->prediction); /* of a body with two such fields */
+    buf_clear(&a->p->prediction); /* the field may have been read before */
     if (type == NULL || strcmp(type, "content") != 0)
         return params_refuse(a, "must be an object of the type 'content'");
     if (cJSON_IsString(content))

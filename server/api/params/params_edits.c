@@ -1,4 +1,5 @@
-/* server/api/params/params_edits.c - the field context_management of Anthropic's bodies.
+/* server/api/params/params_edits.c - the field context_management of Anthropic's bodies. It is only
+ * read here: context_edits.c applies the edits, once the prompt's tokens are counted.
  *
  * https://docs.anthropic.com/en/docs/build-with-claude/context-editing
  */
@@ -8,7 +9,7 @@
 
 #include <string.h>
 
-#define DEFAULT_TRIGGER 100000 /* Anthropic's, as are the others */
+#define DEFAULT_TRIGGER 100000 /* Anthropic's defaults, as the next two */
 #define DEFAULT_KEEP_USES 3
 #define DEFAULT_KEEP_TURNS 1
 
@@ -36,7 +37,7 @@ static int take_amount(const struct field_path *p, const cJSON *edit, const char
     return 0;
 }
 
-/* Names of tools; none: NULL. */
+/* Take a list of tool names; *out is NULL when there is none. */
 static int take_names(const struct field_path *p, const cJSON *edit, const char *member,
                       const cJSON **out)
 {

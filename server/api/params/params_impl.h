@@ -1,4 +1,5 @@
-/* server/api/params/params_impl.h - what the files of params.c share: a function for each field.
+/* server/api/params/params_impl.h - internals of params.c and its params_*.c: a function for each
+ * field.
  *
  * Thread: any.
  * Memory: none.
@@ -9,7 +10,7 @@
 #include "server/api/params/field.h"
 #include "server/api/params/params.h"
 
-struct field_args { /* what a parse function gets */
+struct field_args { /* arguments of a parse function */
     const cJSON *v; /* never NULL, never a JSON null */
     const char *name;
     struct params *p;
@@ -17,7 +18,7 @@ struct field_args { /* what a parse function gets */
     struct api_error *e;
 };
 
-/* Each takes the field into *a->p. 0, or a negative ERR_* with *a->e filled. */
+/* Each function reads its field into *a->p. 0, or a negative ERR_* with *a->e filled. */
 #define FIELD(name, forms, row) int params_parse_##row(const struct field_args *a);
 #define NO_EFFECT(name, forms, why)
 #define REFUSED(name, forms, harmless, why)
@@ -27,31 +28,33 @@ struct field_args { /* what a parse function gets */
 #define ABOVE_ZERO_FIELD(name, forms, row, max, member)
 #include "server/api/params/params_fields.inc"
 
-/* Is it the name of an adapter? Then it is the body's. */
+/* Make the adapter of that name the body's; false: there is none. */
 bool params_take_adapter(const struct field_args *a, const char *name);
 
 /* The entry of a token, a new one if need be; NULL when there are too many. */
 struct logit_bias *params_bias_slot(struct params *p, int32_t id);
 
-/* What llama-server takes for the knobs of XTC, mirostat and DRY, and its order of samplers. */
+/* Set llama-server's defaults for the values of XTC, mirostat and DRY. */
 void params_set_sampling_defaults(struct params *p);
-/* A name among the members that the server itself gives a meaning, or NULL: a template's variable
- * cannot have it. */
+/* Find a member with a name that the server itself sets for templates, so that no request may;
+ * NULL: there is none. */
 const char *params_taken_kwarg(const cJSON *object);
+/* Set the order of samplers: llama-server's for its forms, else the sampler's own. */
 void params_set_sampler_defaults(struct params *p);
-/* How many of the last tokens penalties look at; below 0: all, 0: there are no penalties. */
+/* Set how many of the last tokens penalties look at; below 0: all, 0: there are no penalties. */
 void params_set_window(struct params *p, double last_n);
-/* Of a body that says nothing: the wire format's own, and before these what `d` (or NULL) says. */
+/* Set the sampling of a body that says nothing: what `d` (or NULL) sets, else the wire format's
+ * own. */
 void sampling_defaults_apply(const struct sampling_defaults *d, struct params *p);
-/* Knobs of what is not on do nothing. */
+/* Clear the values of samplers that are off. */
 void params_settle_sampling(struct params *p);
-/* The chain of the stages that are on, where the sampler's own order is not the one that is
- * wanted. */
+/* Build the chain of the stages that are on, if the request wants another order than the sampler's
+ * own. */
 int params_settle_samplers(struct params *p, struct api_error *e);
 
-/* What a body of Ollama's asks for that says nothing; of others nothing changes. */
+/* Set Ollama's defaults; bodies of other APIs are unchanged. */
 void params_set_ollama_defaults(struct params *p);
-/* The members of an object as the fields of a form. */
+/* Read the members of an object as the fields of a form. */
 int params_take_fields(struct params *p, enum params_form form, const cJSON *object,
                        const struct params_limits *limits, struct api_error *e);
 
@@ -59,17 +62,17 @@ int params_take_fields(struct params *p, enum params_form form, const cJSON *obj
 int params_refuse(const struct field_args *a, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* What the wire formats of chats share; they return as a parse function does. The text or the call
- * goes to the last message. */
+/* Helpers of the chats' wire formats; they return as a parse function does. A text or a call goes
+ * to the last message. */
 int params_add_message(const struct field_args *a, const char *role);
 int params_add_text(const struct field_args *a, const char *text);
 int params_add_call(const struct field_args *a, const struct tool_call *call);
-/* p: where the tool's name and parameters stand. */
+/* p: the path of the object that has the tool's name and parameters. */
 int params_add_tool(const struct field_args *a, const struct field_path *p,
                     const struct tool *tool);
-/* OpenAI's custom tool of the object v, with `name`, `description` and `format`; space: the
- * namespace that it stands in, NULL: none. Then, a call of such a tool by an earlier answer: v has
- * its text, and *call what else is known of it. */
+/* Add OpenAI's custom tool of the object v, with `name`, `description` and `format`; space: the
+ * namespace around it, NULL: none. params_add_custom_call() adds an earlier answer's call of such a
+ * tool: v has its text, *call the rest. */
 int params_add_custom(const struct field_args *a, const struct field_path *p, const cJSON *v,
                       const char *space);
 int params_add_custom_call(const struct field_args *a, const struct field_path *p, const cJSON *v,
@@ -77,60 +80,64 @@ int params_add_custom_call(const struct field_args *a, const struct field_path *
 /* The name that the model sees: "SPACE.NAME", or the name alone where space is NULL. NULL: there
  * was no memory, and *a->e says so. */
 const char *params_name_within(const struct field_args *a, const char *space, const char *name);
-/* What a namespace says of its tools goes before what this one of them says of itself. */
+/* Put the namespace's description before the tool's own. */
 int params_introduce_tool(const struct field_args *a, struct tool *tool, const char *intro);
-/* OpenAI's Responses: a tool of whatever type. Then, the tool tool_search; those that the item
- * brings in `tools`; to the last message, the names of the tools from the first-th on. */
+/* OpenAI's Responses: take a tool of any type, the tool tool_search, or the tools in an item's
+ * `tools`; params_tell_found() puts the names of the tools from the first-th on into the last
+ * message. */
 int params_take_flat_tool(const struct field_args *a, const struct field_path *p, const cJSON *v);
 int params_take_search(const struct field_args *a, const struct field_path *p, const cJSON *v);
 int params_take_more_tools(const struct field_args *a, const struct field_path *p,
                            const cJSON *item);
 int params_tell_found(const struct field_args *a, uint32_t first);
-/* Tools that are still deferred are named by the search, and dropped. */
+/* The description of tool_search names the tools that are still deferred, which are then
+ * dropped. */
 int params_settle_search(struct params *p, struct api_error *e);
-/* Anthropic's: a block of a turn of `role`. The blocks of a turn go into one message, but that a
- * tool_result is one of its own: *is_open says whether the last message is the one that the block
- * goes into. Then, a string or blocks of a message of the system, to the last message; a tool. */
+/* Anthropic's: take a block of a turn of `role`. The blocks of a turn go into one message, but each
+ * tool_result is a message of its own; *is_open says whether the last message is the turn's.
+ * params_take_system() puts a string or blocks of a system message into the last message; the third
+ * takes a tool. */
 int params_take_block(const struct field_args *a, const struct field_path *p, const char *role,
                       const cJSON *block, bool *is_open);
 int params_take_system(const struct field_args *a, const struct field_path *p, const char *member,
                        const cJSON *v);
 int params_take_custom_tool(const struct field_args *a, const struct field_path *p, const cJSON *v);
-/* The fields of Anthropic's bodies against each other. */
+/* Settle the fields of Anthropic's bodies that depend on each other. */
 int params_settle_anthropic(struct params *p, struct api_error *e);
-/* Take each item of the list a->v; of `tools`, which must be a list. */
+/* Call `take` for each item of the list a->v; params_take_tools() also checks that it is a list. */
 int params_take_each(const struct field_args *a,
                      int (*take)(const struct field_args *a, const struct field_path *p,
                                  const cJSON *item));
 int params_take_tools(const struct field_args *a,
                       int (*take)(const struct field_args *a, const struct field_path *p,
                                   const cJSON *tool));
-/* How many alternatives are wanted; vLLM's -1, all, is refused with the reason. */
+/* Read how many alternatives are wanted; vLLM's -1, all, is refused with the reason. */
 int params_top_count(const struct field_args *a, uint32_t *n);
 
-/* tool_choice: a function's name, which stands in `field`; auto, none or required; either, as
- * OpenAI has it, or allowed_tools. Names stand in the object `function`, or, flat, beside the
- * type. */
+/* Set tool_choice: by a function's name, which stands in `field`; by a word (auto, none or
+ * required); or by OpenAI's field, which has either of them or allowed_tools. Names stand in the
+ * object `function`, or, is_flat, beside the type. */
 int params_choose_tool(const struct field_args *a, const char *field, const char *name);
 int params_choose_tool_by_word(const struct field_args *a, const char *word);
 int params_choose_either(const struct field_args *a, const char *field, bool is_flat);
 int params_set_effort(const struct field_args *a, const char *field, const char *effort);
 
 int params_set_format(const struct field_args *a, const char *field, const cJSON *format);
-/* Constrain to what a grammar, a schema or the like in `value` says; one such field at most. */
+/* Constrain the text to the grammar, schema or the like in `value`; one such field at most. */
 int params_constrain(const struct field_args *a, const char *field, enum constraint_kind kind,
                      const cJSON *value);
 
-/* All fields are known: a lazy grammar gets its triggers. */
+/* Give a lazy grammar its triggers, when all fields are read. */
 int params_settle_lazy(struct params *p, struct api_error *e);
 
-/* Of queries and documents: which is not there, NULL: none; then, how many prompts they are. */
+/* params_missing_pair() names the missing one of queries and documents, or gives NULL;
+ * params_settle_pairs() counts the prompts that they make. */
 const char *params_missing_pair(const struct params *p);
 int params_settle_pairs(struct params *p, const struct params_limits *limits, struct api_error *e);
 
-/* The fields of a chat against each other. */
+/* Check the fields of a chat against each other. */
 int params_check_chat(const struct params *p, struct api_error *e);
-/* Tools and tool_choice are known to fit: where a call is insisted on, constrain to it. */
+/* Constrain the answer to a call, if tool_choice forces one; tools and tool_choice were checked. */
 int params_force_call(struct params *p, struct api_error *e);
 
 #endif

@@ -15,7 +15,7 @@
 
 #define MAX_REASONING ((size_t)64 << 20) /* bytes: a prompt has no more */
 
-/* A text, or parts with texts of whatever kind, to the last message. */
+/* Append a text, or parts with texts, to the last message. */
 static int take_parts(const struct field_args *a, const struct field_path *p, const cJSON *item,
                       const char *member)
 {
@@ -42,7 +42,7 @@ static int take_parts(const struct field_args *a, const struct field_path *p, co
     return 0;
 }
 
-/* The last message if it is the assistant's, else a new one of the assistant. */
+/* Make the last message one of the assistant: add one if it is not. */
 static int open_assistant(const struct field_args *a)
 {
     const struct chat_message *last = conversation_last(&a->p->chat);
@@ -63,14 +63,14 @@ static int take_message(const struct field_args *a, const struct field_path *p, 
         i++;
     if (role == NULL || i == 4)
         return field_refuse(p, "role", "user, assistant, system or developer");
-    /* A message of the assistant behind its reasoning continues it. */
+    /* An assistant's message behind its reasoning item goes into the same message. */
     if (i != 1 || last == NULL || last->reasoning == NULL || last->has_content || last->n_calls > 0)
         if (params_add_message(a, roles[i]) < 0)
             return ERR_INVAL;
     return take_parts(a, p, item, "content");
 }
 
-/* The name that the model called; the item has the tool's namespace apart. */
+/* The name that the model called: the item has the tool's namespace in a member of its own. */
 static const char *called_name(const struct field_args *a, const struct field_path *p,
                                const cJSON *item)
 {
@@ -117,7 +117,7 @@ static int take_output(const struct field_args *a, const struct field_path *p, c
     return take_parts(a, p, item, "output");
 }
 
-/* The texts of a list of parts, one behind the other. */
+/* Append the texts of a list of parts. */
 static void gather_texts(const cJSON *parts, struct buf *out)
 {
     for (const cJSON *it = cJSON_IsArray(parts) ? parts->child : NULL; it != NULL; it = it->next) {
@@ -128,7 +128,7 @@ static void gather_texts(const cJSON *parts, struct buf *out)
     }
 }
 
-/* Reasoning that is given back: its text, where the client has kept it. */
+/* Take a reasoning item; it is ignored when the client has not kept its text. */
 static int take_reasoning(const struct field_args *a, const struct field_path *p, const cJSON *item)
 {
     struct chat_message *m;
@@ -148,7 +148,7 @@ static int take_reasoning(const struct field_args *a, const struct field_path *p
     return m->reasoning != NULL ? 0 : api_error_no_memory(a->e);
 }
 
-/* A call of the tool tool_search; servers of OpenAI's give theirs no call_id. */
+/* Take a call of tool_search; OpenAI's own servers give theirs no call_id. */
 static int take_search_call(const struct field_args *a, const struct field_path *p,
                             const cJSON *item)
 {
@@ -163,7 +163,8 @@ static int take_search_call(const struct field_args *a, const struct field_path 
     return open_assistant(a) == 0 ? params_add_call(a, &call) : ERR_INVAL;
 }
 
-/* The tools that were found: the model may call them from now on, and reads their names. */
+/* Take the tools that a search found: the model may call them, and reads their names in a tool
+ * message. */
 static int take_search_output(const struct field_args *a, const struct field_path *p,
                               const cJSON *item)
 {
@@ -179,7 +180,8 @@ static int take_search_output(const struct field_args *a, const struct field_pat
     return params_tell_found(a, first);
 }
 
-/* Items of tools that OpenAI's servers run, or that only they can read. */
+/* Refuse an item; the table has a remedy for tools that OpenAI's servers run and data that only
+ * they can read. */
 static int refuse_type(const struct field_path *p, const char *type)
 {
     static const struct {
@@ -259,7 +261,7 @@ bool params_is_reference(const cJSON *item)
     return field_text(item, "id") != NULL && field_find(item, "role") == NULL;
 }
 
-/* An item of the input, or the kept one that it stands for. */
+/* Take an item of the input, or the kept item that it refers to. */
 static int take_any(const struct field_args *a, const struct field_path *p, const cJSON *item)
 {
     const cJSON *found = NULL;
@@ -278,7 +280,7 @@ static int take_any(const struct field_args *a, const struct field_path *p, cons
                       : ERR_INVAL;
 }
 
-/* The conversation so far. */
+/* Take the kept conversation that the input continues. */
 static int take_before(const struct field_args *a)
 {
     const struct field_args before = {a->limits->kept != NULL ? a->limits->kept->before : NULL,

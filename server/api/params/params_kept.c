@@ -1,4 +1,9 @@
-/* server/api/params/params_kept.c - the fields of OpenAI's Responses about what is kept. */
+/* server/api/params/params_kept.c - the fields of OpenAI's Responses about kept responses.
+ *
+ * Nothing is read from a database here: the checks need only the settings (params_limits), and the
+ * items of an earlier response were fetched before this parse (kept_input.h), after a first look at
+ * the body had found its id.
+ */
 #include "server/api/params/params_impl.h"
 
 #include "core/base/err.h"
@@ -7,7 +12,7 @@
 
 #define NOT_KEPT "is not supported: no responses are kept here (the setting 'responses_db')"
 
-/* Its items are in limits->kept by now, and input takes them. */
+/* The response's items are already in limits->kept; `input` takes them. */
 int params_parse_previous_response_id(const struct field_args *a)
 {
     if (!cJSON_IsString(a->v) || a->v->valuestring[0] == '\0' ||

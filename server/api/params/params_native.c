@@ -1,4 +1,9 @@
-/* server/api/params/params_native.c - prompts, and fields that llama-server has. */
+/* server/api/params/params_native.c - prompts, and fields that llama-server has.
+ *
+ * A prompt is only checked here and stays in the JSON tree, as a string, ids or a list of prompts:
+ * params_prompt() finds the i-th, and api_request_prompts.c tokenizes it. Fields of llama-server
+ * that do nothing here are still checked, so that a wrong value is a 400.
+ */
 #include "server/api/params/params_impl.h"
 
 #include "core/base/err.h"
@@ -11,13 +16,13 @@
 
 /* ---- prompts ---- */
 
-/* Is it an id or a text? */
+/* Is the element a token id or a text? */
 static bool is_part(const struct field_args *a, const cJSON *v)
 {
     return cJSON_IsString(v) || field_is_int(v, 0, a->limits->n_vocab - 1);
 }
 
-/* {"prompt_string":"…"}: what llama-server takes where there may be images. */
+/* llama-server's form of a prompt that may have images: {"prompt_string":"…"} */
 static int check_object(const struct field_args *a, const cJSON *v)
 {
     const cJSON *images = field_find(v, "multimodal_data");
@@ -31,7 +36,7 @@ static int check_object(const struct field_args *a, const cJSON *v)
     return params_refuse(a, "must have a string prompt_string where it is an object");
 }
 
-/* A string, a list of ids and strings, or an object with a string. */
+/* Check one prompt: a string, a list of ids and strings, or an object with a string. */
 static int check_prompt(const struct field_args *a, const cJSON *v)
 {
     if (cJSON_IsString(v))
@@ -72,8 +77,8 @@ int params_parse_prompt(const struct field_args *a)
     return 0;
 }
 
-/* Of embeddings: their texts are as /completion has its prompts. */
-/* A list that begins with a message is a conversation, as vLLM has it. */
+/* The texts of an embedding have the forms of /completion's prompts. A list that begins with a
+ * message is a conversation, as in vLLM. */
 int params_parse_input(const struct field_args *a)
 {
     a->p->has_content = false;
@@ -109,7 +114,7 @@ int params_parse_input_suffix(const struct field_args *a)
     return parse_text(a, &a->p->infill.suffix);
 }
 
-/* What comes between the text before the gap and the gap. */
+/* The text between input_prefix and the gap. */
 int params_parse_infill_prompt(const struct field_args *a)
 {
     a->p->prompt = a->v;
@@ -147,7 +152,7 @@ static int parse_most(const struct field_args *a, int least)
     return 0;
 }
 
-/* -1: no limit, but for Anthropic, whose clients have to say one. */
+/* -1: no limit. Anthropic's clients must give a limit. */
 int params_parse_max_tokens(const struct field_args *a)
 {
     return parse_most(a, (a->p->form & PARAMS_ANTHROPIC) != 0 ? 0 : -1);
@@ -158,13 +163,13 @@ int params_parse_max_completion_tokens(const struct field_args *a)
     return params_parse_max_tokens(a);
 }
 
-/* -2: until the context is full, which is the same. */
+/* -2: until the context is full, which is the same as -1. */
 int params_parse_n_predict(const struct field_args *a)
 {
     return parse_most(a, -2);
 }
 
-/* -1, and what llama-server has for it as an unsigned number: another seed each time. */
+/* -1, also as an unsigned number as in llama-server, means another seed each time. */
 int params_parse_native_seed(const struct field_args *a)
 {
     if (field_is_int(a->v, -1, -1) || field_is_int(a->v, UINT32_MAX, UINT32_MAX))
@@ -183,7 +188,7 @@ int params_parse_n_probs(const struct field_args *a)
     return 0;
 }
 
-/* Some clients send -1 for none. */
+/* Some clients send -1 for no limit. */
 int params_parse_t_max_predict_ms(const struct field_args *a)
 {
     if (!field_is_int(a->v, -1, 0x1p53))
@@ -225,7 +230,7 @@ int params_parse_cache_prompt(const struct field_args *a)
     return field_bool(a->v, a->name, &ignored, a->e);
 }
 
-/* -1: whichever is free. */
+/* -1: any slot. */
 int params_parse_id_slot(const struct field_args *a)
 {
     double id;

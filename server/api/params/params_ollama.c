@@ -1,8 +1,8 @@
 /* server/api/params/params_ollama.c - the fields that only Ollama's bodies have.
  *
  * /api/generate is a conversation of a system message and one of the user; with `raw` or a `suffix`
- * it is a text. How tokens are chosen stands in the object `options`, whose members are a form of
- * their own. https://github.com/ollama/ollama/blob/main/docs/api.md
+ * it is a text. Sampling stands in the object `options`, whose members are read as a form of their
+ * own. https://github.com/ollama/ollama/blob/main/docs/api.md
  */
 #include "server/api/params/params_impl.h"
 
@@ -34,7 +34,7 @@ static int need_text(const struct field_args *a)
     return cJSON_IsString(a->v) ? 0 : params_refuse(a, "must be a string");
 }
 
-/* An empty one is as good as none. */
+/* An empty system message is left out. */
 int params_parse_ollama_system(const struct field_args *a)
 {
     if (need_text(a) < 0)
@@ -80,7 +80,7 @@ int params_parse_ollama_input(const struct field_args *a)
     return 0;
 }
 
-/* What an answer has given: the tokens of a conversation, which goes on. */
+/* The tokens of a conversation, as an earlier answer gave them; the prompt continues it. */
 int params_parse_context(const struct field_args *a)
 {
     if (!cJSON_IsArray(a->v))
@@ -92,7 +92,7 @@ int params_parse_context(const struct field_args *a)
     return 0;
 }
 
-/* The form of the body has been chosen by it. */
+/* `raw` has already chosen the form of the body. */
 int params_parse_raw(const struct field_args *a)
 {
     bool ignored;
@@ -100,7 +100,7 @@ int params_parse_raw(const struct field_args *a)
     return field_bool(a->v, a->name, &ignored, a->e);
 }
 
-/* 0, and more than there are: all. */
+/* 0, or more than the model has: all dimensions. */
 int params_parse_ollama_dimensions(const struct field_args *a)
 {
     uint32_t n = 0;
@@ -111,7 +111,7 @@ int params_parse_ollama_dimensions(const struct field_args *a)
     return 0;
 }
 
-/* Texts to embed lose their end. */
+/* Texts to embed that are too long lose their end. */
 int params_parse_truncate(const struct field_args *a)
 {
     bool wanted = true;
@@ -122,7 +122,8 @@ int params_parse_truncate(const struct field_args *a)
     return 0;
 }
 
-/* A conversation loses its oldest messages, and what is too long by itself its middle. */
+/* A conversation that is too long loses its oldest messages, and one that is still too long its
+ * middle. */
 int params_parse_truncate_messages(const struct field_args *a)
 {
     bool wanted = true;
@@ -135,7 +136,7 @@ int params_parse_truncate_messages(const struct field_args *a)
 
 /* ---- messages ---- */
 
-/* The arguments are an object. */
+/* Take a tool call; its arguments are a JSON object, not a text. */
 static int take_call(const struct field_args *a, const struct field_path *p, const cJSON *call)
 {
     const cJSON *function = field_find(call, "function");
@@ -168,7 +169,7 @@ static int take_calls(const struct field_args *a, const struct field_path *p, co
     return 0;
 }
 
-/* A member that is a text where it is there. */
+/* Read a member that must be a string if it is present. */
 static int take_member(const struct field_path *p, const cJSON *message, const char *name,
                        const char **out)
 {
@@ -219,7 +220,7 @@ static int take_message(const struct field_args *a, const struct field_path *p,
 int params_parse_ollama_messages(const struct field_args *a)
 {
     a->p->has_messages = true;
-    a->p->chat.numbers_calls = true; /* clients leave ids away, and some templates want them */
+    a->p->chat.numbers_calls = true; /* clients leave out ids, and some templates need them */
     if (!cJSON_IsArray(a->v))
         return params_refuse(a, "must be a list of messages");
     return params_take_each(a, take_message);
@@ -227,7 +228,7 @@ int params_parse_ollama_messages(const struct field_args *a)
 
 /* ---- the answer ---- */
 
-/* true, false, or how much. */
+/* true, false, or an effort. */
 int params_parse_think(const struct field_args *a)
 {
     static const char *const words[] = {"low", "medium", "high", "max"};
@@ -270,7 +271,7 @@ int params_parse_num_predict(const struct field_args *a)
     return params_parse_n_predict(a);
 }
 
-/* What is more than there is stands for all there is. */
+/* More than the model's context stands for all of it. */
 int params_parse_num_ctx(const struct field_args *a)
 {
     return field_uint(a->v, a->name, 0, INT32_MAX, &a->p->max_context, a->e);

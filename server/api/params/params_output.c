@@ -1,5 +1,10 @@
-/* server/api/params/params_output.c - what of an answer is given and in which shape, and how much
- * of the prompt is read. */
+/* server/api/params/params_output.c - the fields that choose the parts and the shape of an answer,
+ * and how much of the prompt is read.
+ *
+ * Where APIs have several names for one thing (the budget of thoughts), each name has a function
+ * and all of them share one reader. A value that could only matter to tools or media that this
+ * server does not have is accepted; one that asks for them is refused.
+ */
 #include "server/api/params/params_impl.h"
 
 #include "core/base/err.h"
@@ -38,7 +43,7 @@ int params_parse_include_reasoning(const struct field_args *a)
     return 0;
 }
 
-/* -1: as long as it takes; 0: none. */
+/* -1: no limit; 0: no thoughts. */
 static int parse_budget(const struct field_args *a)
 {
     if (!field_is_int(a->v, -1, INT32_MAX))
@@ -70,7 +75,7 @@ int params_parse_thinking_token_budget(const struct field_args *a)
     return parse_budget(a);
 }
 
-/* Its tokens are counted once the tokenizer has made them. */
+/* The length is checked later, when the message is tokenized. */
 int params_parse_reasoning_budget_message(const struct field_args *a)
 {
     if (!cJSON_IsString(a->v))
@@ -79,9 +84,9 @@ int params_parse_reasoning_budget_message(const struct field_args *a)
     return 0;
 }
 
-/* ---- what is given ---- */
+/* ---- the parts of an answer ---- */
 
-/* What belongs to tools that are not here changes nothing. */
+/* Names that belong to tools which this server does not have change nothing. */
 int params_parse_include(const struct field_args *a)
 {
     static const char *const harmless[] = {
@@ -106,7 +111,7 @@ int params_parse_include(const struct field_args *a)
     return 0;
 }
 
-/* Prefixes are found by what is in them, whatever the options say; but a prompt that is only to be
+/* The prefix cache goes by content, so the options change nothing; but a prompt that is only to be
  * prewarmed would have no answer. */
 int params_parse_prompt_cache_options(const struct field_args *a)
 {
@@ -156,7 +161,8 @@ int params_parse_normalize(const struct field_args *a)
     return 0;
 }
 
-/* Of a vector that is its length, of a classifier's numbers what makes shares of them. */
+/* The activation of a vector is its normalization, that of a classifier makes probabilities of its
+ * outputs. */
 int params_parse_use_activation(const struct field_args *a)
 {
     bool wanted = true;
@@ -177,7 +183,7 @@ int params_parse_add_special_tokens(const struct field_args *a)
     return field_bool(a->v, a->name, &a->p->add_special, a->e);
 }
 
-/* -1: to what fits. */
+/* -1: cut to as many tokens as fit. */
 int params_parse_truncate_prompt_tokens(const struct field_args *a)
 {
     if (!field_is_int(a->v, -1, INT32_MAX) || a->v->valuedouble == 0)

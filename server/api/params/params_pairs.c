@@ -1,4 +1,9 @@
-/* server/api/params/params_pairs.c - queries and documents of rankings and scores. */
+/* server/api/params/params_pairs.c - queries and documents of rankings and scores.
+ *
+ * Each API has its own names for the two lists (`texts`, `data_1`, `items`); all of them fill
+ * queries and documents, and the texts stay in the JSON tree. A cross-encoder reads one prompt for
+ * each document; any other model embeds every query and every document, one prompt each.
+ */
 #include "server/api/params/params_impl.h"
 
 #include "core/base/err.h"
@@ -6,7 +11,7 @@
 
 #include <string.h>
 
-/* A text, or an object with one: NULL for anything else. */
+/* The text itself, or that of an object; NULL: neither. */
 static const cJSON *pair_text(const cJSON *v)
 {
     const cJSON *text = cJSON_IsObject(v) ? field_find(v, "text") : v;

@@ -1,4 +1,9 @@
-/* server/api/params/params_prompt.c - prompts, and the other fields that chats do not have. */
+/* server/api/params/params_prompt.c - fields of completions and embeddings that chats do not
+ * have.
+ *
+ * The order of params_fields.inc matters for one of them: `best_of` is compared with `n`, so its
+ * row stands behind those of `n`.
+ */
 #include "server/api/params/params_impl.h"
 
 #include "core/base/err.h"
@@ -15,7 +20,7 @@ int params_parse_best_of(const struct field_args *a)
     return params_refuse(a, "%u is below 'n' %u", a->p->n_each, a->p->n);
 }
 
-/* Editors send an empty one at the end of a file: there is no gap. */
+/* Editors send an empty suffix at the end of a file: then there is no gap. */
 int params_parse_suffix(const struct field_args *a)
 {
     if (!cJSON_IsString(a->v))
@@ -60,12 +65,12 @@ int params_parse_embed_dtype(const struct field_args *a)
             return 0;
     }
     a->p->number_type = NUMBER_FLOAT32;
-    if (name != NULL && strcmp(name, "float") == 0) /* its older name */
+    if (name != NULL && strcmp(name, "float") == 0) /* the older name of float32 */
         return 0;
     return params_refuse(a, "must be float32, float16 or bfloat16");
 }
 
-/* Machines of ours are little-endian, and so is native. */
+/* The server runs on little-endian machines, so native is little. */
 int params_parse_endianness(const struct field_args *a)
 {
     const char *name = cJSON_GetStringValue(a->v);

@@ -1,7 +1,7 @@
 /* server/api/params/params_responses.c - the fields that only OpenAI's Responses have.
  *
- * Instructions become a message, tools those of the conversation; params_items.c has the input.
- * Beside these fields, a body may have every field of a chat that Responses do not define
+ * Instructions become a system message, and tools join those of the conversation; params_items.c
+ * reads the input. A body may also have every field of a chat that Responses do not define
  * otherwise.
  * https://platform.openai.com/docs/api-reference/responses
  */
@@ -35,7 +35,7 @@ static int take_function(const struct field_args *a, const struct field_path *p,
     return tool.name != NULL ? params_add_tool(a, p, &tool) : ERR_INVAL;
 }
 
-/* The model calls each tool itself: it writes no programs that could. */
+/* The model calls each tool itself: no programs call tools here. */
 static int check_callers(const struct field_path *p, const cJSON *v)
 {
     const cJSON *callers = field_find(v, "allowed_callers"), *it;
@@ -64,8 +64,8 @@ static int take_member(const struct field_args *a, const struct field_path *p, c
     return field_refuse(p, "type", "function or custom");
 }
 
-/* {"name":…,"description":…,"tools":[…]}: each tool is one of the model's, under the namespace's
- * name. */
+/* {"name":…,"description":…,"tools":[…]}: the model sees each tool under the name
+ * NAMESPACE.NAME. */
 static int take_namespace(const struct field_args *a, const struct field_path *p, const cJSON *v)
 {
     const char *space = field_need_text(p, v, "name");
@@ -103,7 +103,7 @@ int params_take_flat_tool(const struct field_args *a, const struct field_path *p
         return params_take_search(a, p, v);
     if (strcmp(type, "function") == 0 || strcmp(type, "custom") == 0)
         return take_member(a, p, v, NULL);
-    return 0; /* a tool of OpenAI's own: the answer says so */
+    return 0; /* a tool of OpenAI's own is left out; the answer warns of it */
 }
 
 int params_parse_flat_tools(const struct field_args *a)
@@ -116,7 +116,8 @@ int params_parse_flat_choice(const struct field_args *a)
     return params_choose_either(a, "tool_choice.name", true);
 }
 
-/* A member that must be one of the words, or not be there: which, or -1. ERR_INVAL else. */
+/* Read a member that must be one of the words (*which is its index) or absent (-1). ERR_INVAL
+ * else. */
 static int take_word(const struct field_args *a, const char *member, const char *const *words,
                      int n, int *which)
 {
@@ -147,7 +148,7 @@ int params_parse_text(const struct field_args *a)
     return format != NULL ? params_set_format(a, "text.format", format) : 0;
 }
 
-/* Without the thoughts of turns before the last one. */
+/* Drop the thoughts of turns before the last one. */
 static void drop_old_thoughts(struct conversation *c)
 {
     uint32_t last = c->n_messages;
@@ -175,7 +176,7 @@ int params_parse_reasoning(const struct field_args *a)
     return params_set_effort(a, "reasoning.effort", cJSON_GetStringValue(effort));
 }
 
-/* "auto": what is too long loses its oldest items; "disabled": it is refused. */
+/* "auto": an input that is too long loses its oldest items; "disabled": it is refused. */
 int params_parse_truncation(const struct field_args *a)
 {
     const char *word = cJSON_GetStringValue(a->v);

@@ -1,5 +1,10 @@
-/* server/api/params/params_resume.c - the fields of streams that can be gone on with: here, or on
- * another server. */
+/* server/api/params/params_resume.c - the fields of streams that can be continued, here or on
+ * another server.
+ *
+ * `resumable` keeps a stream on this server. `resume` needs no state of a server: it has the
+ * tokens, id, time and seed that the stream told its client, and a server with the same model
+ * computes the rest of the same answer (api_request_resume.c).
+ */
 #include "server/api/params/params_impl.h"
 
 #include "core/base/err.h"
@@ -26,7 +31,7 @@ static int take_tokens(const struct field_args *a, const cJSON *list)
     const int n = cJSON_IsArray(list) ? cJSON_GetArraySize(list) : 0;
     struct resume_spec *r = &a->p->resume;
 
-    mem_free(r->tokens); /* of a body with two such fields */
+    mem_free(r->tokens); /* the field may have been read before */
     r->n = 0;
     r->tokens = mem_alloc(((size_t)n + 1) * sizeof(*r->tokens));
     if (r->tokens == NULL)
@@ -34,7 +39,7 @@ static int take_tokens(const struct field_args *a, const cJSON *list)
     return field_ids(list, name, a->limits->n_vocab, (uint32_t)n, r->tokens, &r->n, a->e);
 }
 
-/* What stands in the answer as it is: as server made it, or another of its kind. */
+/* May the id stand in an answer unescaped? Ids of other servers of this kind may, too. */
 static bool is_answer_id(const char *id)
 {
     const size_t n = strlen(id);
@@ -44,7 +49,7 @@ static bool is_answer_id(const char *id)
                '\0';
 }
 
-/* The answer's id is this behind the prefix that such ids have. */
+/* The answer's id is its prefix, such as chatcmpl-, with this behind it. */
 int params_parse_request_id(const struct field_args *a)
 {
     if (!cJSON_IsString(a->v) || strlen(a->v->valuestring) > MAX_REQUEST_ID ||
@@ -86,6 +91,6 @@ int params_parse_resume(const struct field_args *a)
         return ERR_INVAL;
     if (seed == NULL)
         return 0;
-    a->p->has_seed = true; /* it goes before the body's, which may have been none */
+    a->p->has_seed = true; /* it wins over the body's seed, which may be missing */
     return field_seed(seed, "resume.seed", &a->p->sampling.seed, a->e);
 }

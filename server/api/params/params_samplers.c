@@ -1,7 +1,8 @@
-/* server/api/params/params_samplers.c - which stages choose a token, and in which order.
+/* server/api/params/params_samplers.c - the stages that choose a token, and their order.
  *
- * llama-server runs its samplers in an order that a request may change; the order of chats and
- * completions is the sampler's own, unless they use what only llama-server has.
+ * llama-server runs its samplers in an order that a request may change; chats and completions use
+ * the sampler's own order, which needs no chain, unless they have a field that only llama-server
+ * has.
  */
 #include "server/api/params/params_impl.h"
 
@@ -12,11 +13,11 @@
 
 #define LAST_N 64 /* llama-server's repeat_last_n */
 
-enum { FIRST_PENALTIES = STAGE_TEMPERATURE + 1, FIRST_DRY }; /* those are no stages of a chain */
+enum { FIRST_PENALTIES = STAGE_TEMPERATURE + 1, FIRST_DRY }; /* not stages of a chain */
 
 static const struct sampler_name {
     const char *name;
-    char letter; /* in the short form; 0: there is none */
+    char letter; /* in the short form; 0: it has no letter */
     uint8_t stage;
 } names[] = {
     {"top_n_sigma", 's', STAGE_TOP_N_SIGMA}, {"top_k", 'k', STAGE_TOP_K},
@@ -45,7 +46,8 @@ void params_set_sampler_defaults(struct params *p)
 
 /* ---- samplers ---- */
 
-/* Penalties and DRY change logits before anything is cut: nowhere else in the order. */
+/* Penalties and DRY always change the logits before anything is cut; a list with another order is
+ * noted, and refused when they are on. */
 static int add_sampler(const struct field_args *a, const struct sampler_name *s)
 {
     if (s->stage == FIRST_PENALTIES || s->stage == FIRST_DRY) {
@@ -75,7 +77,7 @@ static int add_by_letter(const struct field_args *a, char letter)
     return params_refuse(a, "has a letter that stands for no sampler here");
 }
 
-/* What is not named is not used. */
+/* A stage that is not named is not used. */
 int params_parse_samplers(const struct field_args *a)
 {
     if (!cJSON_IsArray(a->v) && !cJSON_IsString(a->v))
@@ -140,7 +142,7 @@ static bool is_on(const struct sampling *s, enum sampling_stage stage)
     return false;
 }
 
-/* What was not named is off. */
+/* Turn off the stages that were not named. */
 static void drop_unused(struct params *p)
 {
     struct sampling *s = &p->sampling;
@@ -176,7 +178,8 @@ static bool has_penalties(const struct sampling *s)
            s->dry_multiplier > 0;
 }
 
-/* A temperature alone cuts nothing: the sampler draws from the whole vocabulary then. */
+/* Build the chain of the stages that are on. A temperature alone needs no chain: it cuts nothing,
+ * and the sampler draws from the whole vocabulary. */
 static void build_chain(struct params *p)
 {
     struct sampling *s = &p->sampling;

@@ -1,4 +1,9 @@
-/* server/api/params/params_sampling.c - how tokens are chosen, and when it is enough. */
+/* server/api/params/params_sampling.c - the fields of sampling, and of where an answer ends.
+ *
+ * A field that is a number within a range, such as temperature, needs no function: its row in
+ * params_fields.inc has the range and the member of struct params. The fields here need more
+ * checks.
+ */
 #include "server/api/params/params_impl.h"
 
 #include "core/base/err.h"
@@ -7,7 +12,7 @@
 
 #include <string.h>
 
-/* vLLM's -1 means the same as 0: off. */
+/* vLLM's -1 means off, as 0 does. */
 int params_parse_top_k(const struct field_args *a)
 {
     if (!field_is_int(a->v, -1, INT32_MAX))

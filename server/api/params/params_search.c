@@ -1,9 +1,9 @@
 /* server/api/params/params_search.c - tools that are found when they are needed.
  *
  * The tool tool_search of OpenAI's Responses, where the client itself searches, is a function to
- * the model. Tools with defer_loading are not offered, but its description names them; an item
- * tool_search_output brings the definitions of those that were found, and additional_tools those
- * of others.
+ * the model. Tools with defer_loading are not offered, but its description names them. An item
+ * tool_search_output brings the definitions of the tools that were found; an item additional_tools
+ * brings other tools.
  * https://developers.openai.com/api/docs/guides/tools-tool-search
  */
 #include "server/api/params/params_impl.h"
@@ -14,7 +14,7 @@
 #include <string.h>
 
 #define MAX_TEXT                                                                                   \
-    ((size_t)64 << 20) /* bytes: what is composed is bounded by the body it comes from */
+    ((size_t)64 << 20) /* bytes; composed texts are bounded by the body they come from */
 #define DESCRIPTION "Loads tools by their names, or by those of their namespaces."
 
 static const cJSON *keep_json(const struct field_args *a, cJSON *value)
@@ -26,7 +26,7 @@ static const cJSON *keep_json(const struct field_args *a, cJSON *value)
     return kept;
 }
 
-/* {"paths":[…]}, as OpenAI's own search has it, where the client says nothing else. */
+/* The default parameters, {"paths":[…]}, are those of OpenAI's own search. */
 static const cJSON *paths_schema(const struct field_args *a)
 {
     static const char text[] = "{\"type\":\"object\",\"properties\":{\"paths\":{\"type\":\"array\","
@@ -93,15 +93,15 @@ int params_tell_found(const struct field_args *a, uint32_t first)
     return conversation_add_composed(&a->p->chat, &text) == 0 ? 0 : api_error_no_memory(a->e);
 }
 
-/* ---- what is deferred ---- */
+/* ---- deferred tools ---- */
 
-/* Are both in one namespace? */
+/* Are both tools in one namespace? */
 static bool share_space(const struct tool *a, const struct tool *b)
 {
     return a->n_space > 0 && a->n_space == b->n_space && memcmp(a->name, b->name, a->n_space) == 0;
 }
 
-/* A line for each deferred function; of a namespace, one for all. */
+/* Append a line for each deferred function, or one for all of a namespace. */
 static void list_deferred(const struct conversation *c, struct buf *out)
 {
     const struct tool *last = NULL;

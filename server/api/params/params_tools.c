@@ -1,6 +1,6 @@
-/* server/api/params/params_tools.c - the tools of a chat, the choice among them, and a call that
- * the client insists on as a constraint: a JSON Schema of the arguments of the function that is
- * named, or of a list of calls of any. */
+/* server/api/params/params_tools.c - the tools of a chat and the choice among them. A forced call
+ * becomes a constraint: the JSON Schema of the named function's arguments, or of a list of calls of
+ * any tool. */
 #include "server/api/params/params_impl.h"
 
 #include "core/base/err.h"
@@ -84,7 +84,7 @@ static int take_function(const struct field_args *a, const struct field_path *p,
     return out.name != NULL ? params_add_tool(a, p, &out) : ERR_INVAL;
 }
 
-/* An answer has one call at most. */
+/* Take `functions`, OpenAI's older form; an answer then has one call at most. */
 int params_parse_functions(const struct field_args *a)
 {
     if (a->p->chat.n_tools > 0)
@@ -129,7 +129,7 @@ int params_choose_tool_by_word(const struct field_args *a, const char *word)
     return params_refuse(a, "must be auto, none, required or name a function");
 }
 
-/* `member` is where the API at hand has it: within allowed_tools in chats, beside the type else. */
+/* Refuse a member: chats have it within allowed_tools, Responses (is_flat) beside the type. */
 static int refuse_allowed(const struct field_args *a, bool is_flat, const char *member,
                           const char *why)
 {
@@ -139,8 +139,8 @@ static int refuse_allowed(const struct field_args *a, bool is_flat, const char *
     return api_error_set(a->e, 400, name, NULL, "'%s' must be %s", name, why);
 }
 
-/* Where a function or a custom tool has its name: beside its type, or, in chats, in an object that
- * is called as the type. NULL: it is neither. */
+/* Find the object with the name of a function or custom tool: v itself if flat, else its member
+ * that is called as the type. NULL: v is neither. */
 static const cJSON *named_part(const cJSON *v, bool is_flat)
 {
     const char *type = field_text(v, "type");
@@ -152,7 +152,7 @@ static const cJSON *named_part(const cJSON *v, bool is_flat)
     return is_flat ? v : field_find(v, "function");
 }
 
-/* The name that the model sees of the tool that v names; NULL: there is none. */
+/* The name under which the model sees the tool that v names; NULL: v names none. */
 static const char *seen_name(const struct field_args *a, const cJSON *v, bool is_flat)
 {
     const char *name = field_text(named_part(v, is_flat), "name");
@@ -169,8 +169,8 @@ static struct tool *find_named(const struct field_args *a, const cJSON *v, bool 
     return name != NULL ? conversation_tool(&a->p->chat, name) : NULL;
 }
 
-/* {"mode":…,"tools":[…]}: of the tools these stay, and the model is not told of the others. A tool
- * is named as `tools` has it: within "function", or not. */
+/* {"mode":…,"tools":[…]}: these tools stay, and the model does not see the others. A tool is named
+ * in the form of the body's `tools`: within "function", or flat. */
 static int take_allowed(const struct field_args *a, const cJSON *allowed, bool is_flat)
 {
     const cJSON *tools = field_find(allowed, "tools"), *it;
@@ -220,8 +220,8 @@ int params_parse_tool_choice(const struct field_args *a)
 
 /* ---- a forced call ---- */
 
-/* References into a schema that has become a part of another one; depth is bounded by
- * JSON_MAX_DEPTH. */
+/* Prefix the references of a schema that becomes a part of another one with its place there. Depth
+ * is bounded by JSON_MAX_DEPTH. */
 static int move_references(cJSON *v, const char *where)
 {
     for (cJSON *it = v->child; it != NULL; it = it->next) {
@@ -255,9 +255,8 @@ static bool may_be_object(const cJSON *type)
     return false;
 }
 
-/* Arguments are an object, whatever else their schema allows: of one that says nothing of it, or
- * allows null, no reader would take the rest for a call. A schema of no objects is left without a
- * value, which whoever compiles it says. */
+/* Hold a schema of arguments to objects: the output parser takes nothing else for a call. A schema
+ * that admits no object then admits nothing at all, which its compiler reports. */
 static void hold_to_objects(cJSON *schema)
 {
     cJSON *type = cJSON_GetObjectItemCaseSensitive(schema, "type"), *all;

@@ -1,5 +1,10 @@
-/* server/api/params/params_vocab.c - fields that name tokens: biases, what is allowed, words
- * that may not appear, and control tokens that are text. */
+/* server/api/params/params_vocab.c - fields that name tokens: biases, allowed tokens, words that
+ * may not appear, and control tokens that appear as text.
+ *
+ * Texts are tokenized here, on the budget of the request, so the sampler sees ids alone. The
+ * allowed tokens become one bit for each token of the vocabulary; bad words become one list, in
+ * which each word's tokens follow their number, and a 0 ends the list.
+ */
 #include "server/api/params/params_impl.h"
 
 #include "core/base/budget.h"
@@ -13,10 +18,10 @@
 #include <string.h>
 
 #define MAX_BAD_WORDS 128
-#define MAX_BAD_IDS 1024 /* all of their tokens */
-#define MAX_PRESERVED_IDS 64 /* of one text */
+#define MAX_BAD_IDS 1024 /* tokens of all bad words */
+#define MAX_PRESERVED_IDS 64 /* tokens of one text */
 
-/* The text's tokens, without any that begin or end it, at most `max`. */
+/* Tokenize a text into at most `max` tokens, without any that begin or end it. */
 static int encode(const struct field_args *a, const char *text, unsigned flags, size_t max,
                   struct token_list *list)
 {
@@ -35,7 +40,7 @@ static int encode(const struct field_args *a, const char *text, unsigned flags, 
 
 /* ---- logit_bias ---- */
 
-/* Of duplicate keys the last one holds here as well. */
+/* A duplicate key gets the slot of the first, so that here, too, the last one wins. */
 struct logit_bias *params_bias_slot(struct params *p, int32_t id)
 {
     for (uint32_t i = 0; i < p->sampling.n_bias; i++)
@@ -54,7 +59,7 @@ static int add_bias(const struct field_args *a, int32_t id, float bias)
     return 0;
 }
 
-/* Each of the text's tokens. */
+/* Bias each token of the text. */
 static int add_text_bias(const struct field_args *a, const char *text, float bias)
 {
     struct token_list list = {0};
@@ -69,7 +74,7 @@ static int add_text_bias(const struct field_args *a, const char *text, float bia
     return rc;
 }
 
-/* false: never. */
+/* A bias of false means never. */
 static int read_bias(const struct field_args *a, const cJSON *v, float *bias)
 {
     *bias = -INFINITY;
@@ -82,7 +87,7 @@ static int refuse_id(const struct field_args *a)
                          a->limits->n_vocab - 1);
 }
 
-/* A key of digits is an id, in whatever way it is written; any other a text. */
+/* A key of digits is an id, with leading zeros or without; any other key is a text. */
 static int take_bias_key(const struct field_args *a, const cJSON *member)
 {
     const char *key = member->string;
@@ -125,7 +130,7 @@ int params_parse_logit_bias(const struct field_args *a)
     return rc;
 }
 
-/* ---- what may come ---- */
+/* ---- allowed and bad tokens ---- */
 
 int params_parse_allowed_token_ids(const struct field_args *a)
 {
@@ -144,7 +149,7 @@ int params_parse_allowed_token_ids(const struct field_args *a)
     return 0;
 }
 
-/* Its tokens behind their number, and the 0 that ends them all. */
+/* Append the word's tokens behind their number, before the 0 that ends the list. */
 static int add_bad_ids(const struct field_args *a, const char *text)
 {
     struct token_list list = {0};
@@ -165,7 +170,7 @@ static int add_bad_ids(const struct field_args *a, const char *text)
     return rc;
 }
 
-/* A word at the beginning of a text, and behind another one. */
+/* Add a word as it is at the beginning of a text, and as it is behind another word. */
 static int add_bad_word(const struct field_args *a, const char *word)
 {
     const size_t n = strlen(word);
@@ -210,7 +215,7 @@ int params_parse_bad_words(const struct field_args *a)
 
 /* ---- preserved_tokens ---- */
 
-/* As in llama-server, a text that is not one token alone says nothing. */
+/* As in llama-server, a text that is not exactly one token is ignored. */
 static int preserve(const struct field_args *a, const char *text)
 {
     struct token_list list = {0};

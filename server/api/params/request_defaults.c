@@ -1,4 +1,10 @@
-/* server/api/params/request_defaults.c - see request_defaults.h. */
+/* server/api/params/request_defaults.c - see request_defaults.h.
+ *
+ * The struct is filled and checked once, when its model is set up; a request only borrows its
+ * pointers. params_parse() applies it before it reads the body's fields, which then overwrite it.
+ * Template variables and the switch for thoughts are kept beside the request's own, since
+ * chat_values.c merges them later, one by one.
+ */
 #include "server/api/params/request_defaults.h"
 
 #include "core/base/err.h"

@@ -1,9 +1,9 @@
-/* server/api/params/request_defaults.h - what the settings say of a request that does not: its
- * seed, whether and how long to think, with which words a thought is ended, and variables of the
- * chat template.
+/* server/api/params/request_defaults.h - the settings' values for requests that have none: the
+ * seed, thinking and its budget, the message that ends a thought, and variables of the chat
+ * template.
  *
- * How to sample is in core/model/sampling_defaults.h, for the model's file has a say in that. A
- * request's own field comes first; of template variables, each for itself.
+ * Defaults of sampling are in core/model/sampling_defaults.h, since the model's file sets them,
+ * too. A request's own field wins; template variables are merged one by one.
  *
  * Thread: filled before the I/O thread runs, then constant.
  * Memory: the message and the tree of variables; request_defaults_release().
@@ -17,12 +17,12 @@
 
 struct tokenizer;
 
-struct request_defaults { /* zero says nothing, but that thoughts have a budget of 0 */
+struct request_defaults { /* zero sets nothing but a budget of 0 for thoughts */
     bool has_seed;
     uint64_t seed;
     enum thinking thinking;
     int32_t reasoning_budget; /* tokens of a thought; 0: none, -1: no limit */
-    char *budget_message;     /* what ends a thought that has used it up; NULL: nothing */
+    char *budget_message;     /* text that ends a thought at its budget; NULL: none */
     cJSON *template_kwargs;   /* an object, or NULL */
 };
 
@@ -37,7 +37,7 @@ int request_defaults_check_message(const struct request_defaults *d, const struc
                                    char *err, size_t err_len);
 void request_defaults_release(struct request_defaults *d);
 
-/* Into a body's params before its fields are read; NULL: nothing. */
+/* Set the defaults in a body's params before its fields are read. d may be NULL. */
 void request_defaults_apply(const struct request_defaults *d, struct params *p);
 
 #endif

@@ -1,4 +1,9 @@
-/* server/api/params/stop.c - see stop.h. */
+/* server/api/params/stop.c - see stop.h.
+ *
+ * `held` is the text that might still begin a stop string. Each piece of text is appended to it and
+ * every stop string is searched in it; when none is complete, all but the longest tail that begins
+ * one goes out. So no text is searched twice but that tail, which is shorter than a stop string.
+ */
 #include "server/api/params/stop.h"
 
 #include "core/base/mem.h"
@@ -23,7 +28,7 @@ void stop_release(struct stop *s)
     buf_release(&s->held);
 }
 
-/* Where the stop string that is complete first begins; false when there is none. */
+/* Find the stop string that is complete first, and where it begins. false: there is none. */
 static bool find_stop(struct stop *s, size_t *start)
 {
     size_t best_end = 0;
@@ -48,7 +53,7 @@ static bool find_stop(struct stop *s, size_t *start)
     return found;
 }
 
-/* Length of the longest tail that is the beginning of a stop string. */
+/* The length of the longest tail of `held` that is the beginning of a stop string. */
 static size_t tail_len(const struct stop *s)
 {
     size_t longest = 0;

@@ -27,19 +27,19 @@ void stop_list_release(struct stop_list *list);
 struct stop {
     const struct stop_list *list; /* borrowed */
     struct buf held;
-    bool keeps_found;  /* the caller's: it goes out, too */
+    bool keeps_found;  /* set by the caller: the found string goes out, too */
     const char *found; /* the string that was found, or NULL */
 };
 
 void stop_init(struct stop *s, const struct stop_list *list);
 void stop_release(struct stop *s);
 
-/* Take text[0..n) and append to `out` what is certain. With `is_armed` false nothing is looked
- * for and all of it goes out. Returns whether a stop string was found: then everything before it
- * is out, the rest is dropped, and the matching is over. */
+/* Take text[0..n) and append to `out` what can no longer be part of a stop string. With `is_armed`
+ * false all of it goes out unsearched. Returns whether a stop string was found: then everything
+ * before it is out, the rest is dropped, and the matching is over. */
 bool stop_feed(struct stop *s, const char *text, size_t n, bool is_armed, struct buf *out);
 
-/* No more text will come: what was held back goes out. */
+/* No more text will come: append the text that was held back. */
 void stop_flush(struct stop *s, struct buf *out);
 
 #endif
