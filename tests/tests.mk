@@ -21,6 +21,8 @@ $(BUILD)/tests/golden_%: $(BUILD)/tests/golden/golden_%.o ; $(link_test)
 $(BUILD)/tests/test_placed: $(BUILD)/tests/numa/test_placed.o $(LIB) ; $(link_test)
 $(CHECK): $(patsubst %.c,$(BUILD)/%.o,$(call here,tests/check/*.c)) ; $(link_test)
 $(BUILD)/tools/%: $(BUILD)/tests/tools/%.o $(LIB) ; $(link_test)
+CLUSTER := $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/tools/cluster/*.c))
+$(BUILD)/tools/cluster_sim $(BUILD)/tests/unit/scheduler/test_cluster: $(CLUSTER)
 define link_test
 	$(call say,LINK,$@)
 	$(Q)mkdir -p $(@D)

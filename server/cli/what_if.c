@@ -90,3 +90,17 @@ int what_if_set(struct simulate_options *o, const char *text)
     }
     return EXIT_OK;
 }
+
+int what_if_take(int argc, char **argv, int *i, const char **texts, uint32_t *n_texts)
+{
+    const bool joined = strncmp(argv[*i], "--what-if=", 10) == 0;
+
+    if (!joined && strcmp(argv[*i], "--what-if") != 0)
+        return 0;
+    if (*n_texts == WHAT_IF_MAX || (!joined && *i + 1 == argc)) {
+        command_fail(EXIT_USAGE, "--what-if wants a value, %d times at most", WHAT_IF_MAX);
+        return -1;
+    }
+    texts[(*n_texts)++] = joined ? argv[*i] + 10 : argv[++*i];
+    return 1;
+}

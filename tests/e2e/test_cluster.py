@@ -1,13 +1,14 @@
-"""quire replay --replicas: a recorded load on simulated replicas; with QUIRE_SLOW=1 beside two real ones."""
+"""cluster_sim: a recorded load on simulated replicas; with QUIRE_SLOW=1 beside two real ones."""
 import json
 import random
 import re
+import subprocess
 import threading
 import time
 
 import pytest
 
-from quire import SLOW, in_threads, make_model
+from quire import SLOW, TOOLS, in_threads, make_model
 from test_cli import quire
 from test_replay import start_module  # noqa: F401  (a fixture)
 
@@ -29,8 +30,15 @@ def journals(start_module, tmp_path_factory):  # noqa: F811
     return paths
 
 
+def cluster_sim(*args):
+    run = subprocess.run([f"{TOOLS}/cluster_sim", *map(str, args)], capture_output=True, timeout=120, check=False)
+    run.out, run.err = run.stdout.decode(), run.stderr.decode()
+    assert "Sanitizer" not in run.err and "runtime error" not in run.err, run.err
+    return run
+
+
 def plan(*args):
-    run = quire("replay", *args, "--json")
+    run = cluster_sim(*args, "--json")
     assert run.returncode == 0, run.err
     return json.loads(run.out)
 
@@ -114,14 +122,14 @@ def test_find_replicas(journals):
     assert n >= 3
     runs = {r["replicas"]: r["ttft_ms"]["p95"] for r in found["runs"]}
     assert runs[n] <= goal < runs[n - 1]
-    table = quire("replay", *load, rate, "--find-replicas", "--ttft-p95", goal)
+    table = cluster_sim(*load, rate, "--find-replicas", "--ttft-p95", goal)
     assert table.returncode == 0 and table.out.splitlines()[-1] == f"{n} replicas keep TTFT p95 within {goal:.1f} ms"
-    never = quire("replay", *load, rate, "--find-replicas", "--ttft-p95", "0.001")
+    never = cluster_sim(*load, rate, "--find-replicas", "--ttft-p95", "0.001")
     assert never.returncode == 1 and "not even 1024 replicas keep TTFT p95 within 0.0 ms" in never.err
 
 
 def test_many_replicas_in_a_table(journals):
-    out = quire("replay", journals[0], "--replicas", "20").out.splitlines()
+    out = cluster_sim(journals[0], "--replicas", "20").out.splitlines()
     assert [re.split(r"\s{2,}", line.strip())[0] for line in out[-4:-3]] == ["20 replicas"]
     assert all(re.search(p, line) for p, line in
                zip([r"\(least busy\)", r"\(median\)", r"\(busiest\)"], out[-3:], strict=True))
@@ -130,22 +138,22 @@ def test_many_replicas_in_a_table(journals):
 @pytest.mark.parametrize("args, words", [
     (["--replicas", "0"], "--replicas must be"), (["--replicas", "1,"], "--replicas must be"),
     (["--replicas", "2", "--router", "random"], "--router must be"),
-    (["--router", "prefix"], "want --replicas"), (["--json"], "want --replicas"),
-    (["--replicas", "2", "--costs", "none"], "--costs must be"), (["--costs", "learnt"], "want --replicas"),
-    (["--costs", "recorded"], "want --replicas"),
+    (["--router", "prefix"], "either --replicas"), (["--json"], "either --replicas"), ([], "either --replicas"),
+    (["--replicas", "2", "--costs", "none"], "--costs must be"), (["--costs", "learnt"], "either --replicas"),
+    (["--costs", "recorded"], "either --replicas"),
     (["--find-replicas"], "go together"), (["--replicas", "2", "--ttft-p95", "5"], "go together"),
-    (["--replicas", "2", "--find-replicas", "--ttft-p95", "5"], "exclude"),
+    (["--replicas", "2", "--find-replicas", "--ttft-p95", "5"], "either --replicas"),
     (["--replicas", "2", "--rate", "5"], "--rate wants --requests"),
     (["--replicas", "2", "--what-if", "speed=9"], "cannot set 'speed'"),
     (["--replicas"], "wants a value"), (["--replicas", "2", "--speed", "0"], "--speed"),
-    (["--replica", "2"], "no option")])
+    (["--replicas", "2", "--replica"], "does not take")])
 def test_refused(journals, args, words):
-    run = quire("replay", journals[0], *args)
+    run = cluster_sim(journals[0], *args)
     assert run.returncode == 2 and words in run.err and run.err.count("\n") == 1 and "TTFT" not in run.out
 
 
 def test_settings_that_do_not_go_together(journals):
-    run = quire("replay", journals[0], "--replicas", "2", "--what-if", "max_sequences=100000")
+    run = cluster_sim(journals[0], "--replicas", "2", "--what-if", "max_sequences=100000")
     assert run.returncode == 2 and "max_sequences=100000: these settings do not go together" in run.err
 
 

@@ -13,6 +13,7 @@ import pages
 from proxies import free_port
 from quire import Server, in_threads, make_model
 from test_cli import quire
+from test_cluster import cluster_sim
 
 ROOT = pages.ROOT
 PAGE = pages.read("docker/README.md")
@@ -47,7 +48,7 @@ def here(start):
 
 
 def test_each_command_has_its_test():
-    mine = [c for start in ("quire serve", "curl -sN", "curl -s -X", "quire replay") for c in here(start)]
+    mine = [c for start in ("quire serve", "curl -sN", "curl -s -X", "build/tools/cluster_sim") for c in here(start)]
     others = [c for c in commands() for start in BY_OTHERS if c.startswith(start)]
     assert sorted(mine + others) == sorted(commands()) and len(commands()) == 19
     for start, (path, name) in BY_OTHERS.items():
@@ -154,14 +155,14 @@ def test_replay(start, tmp_path):
         in_threads([lambda i=i: s.complete("Once upon a time " * (1 + i % 20) + str(i), max_tokens=8 + i % 20, ignore_eos=True)
                     for i in range(N_RECORDED)])
         assert s.stop() == 0
-    replays = here("quire replay")
+    replays = here("build/tools/cluster_sim")
     assert len(replays) == 4
     for command in replays:
         words = [str(tmp_path / w) if w in names else "2000" if w == "1000000" else w for w in command.split()[1:]]
-        run = quire(*words)
+        run = cluster_sim(*words)
         is_slow = "--find-replicas" in words and "not even 1024 replicas" in run.err  # a matter of this machine
         assert run.returncode == (1 if is_slow else 0), (command, run.err)
         assert ("TTFT p95 within 500" in run.out + run.err) == ("--find-replicas" in words) and " replica" in run.out
-        asked = json.loads(quire(*words, "--json").out)
+        asked = json.loads(cluster_sim(*words, "--json").out)
         n_journals = sum(w.endswith(".journal") for w in words)
         assert asked["requests"] == (2000 if "2000" in words else N_RECORDED * n_journals)

@@ -12,9 +12,9 @@
 
 #include "core/base/err.h"
 #include "core/base/mem.h"
-#include "scheduler/replay/block_holders.h"
-#include "scheduler/replay/cluster.h"
-#include "scheduler/replay/workload.h"
+#include "tests/tools/cluster/block_holders.h"
+#include "tests/tools/cluster/cluster.h"
+#include "tests/tools/cluster/workload.h"
 #include "tests/fixtures/random.h"
 
 #define MANY 400

@@ -1,24 +1,25 @@
-/* server/cli/cluster_report.c - see cluster_report.h.
+/* tests/tools/cluster/cluster_report.c - see cluster_report.h.
  *
  * Without --json each run prints its rows at once, under a table's heading that is printed when a
  * table begins. With --json runs are added to one cJSON object, which is printed at the end.
  */
-#include "server/cli/cluster_report.h"
+#include "tests/tools/cluster/cluster_report.h"
 
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/mem.h"
 #include "scheduler/cost_model.h"
-#include "scheduler/replay/cluster.h"
-#include "server/cli/replay_cluster.h"
+#include "tests/tools/cluster/cluster.h"
+#include "tests/tools/cluster/cluster_spec.h"
 
 #include <cjson/cJSON.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#define MAX_ROWS 16 /* with more replicas, only the least busy, the median and the busiest are
-                     * shown */
+#define MAX_ROWS                                                                                   \
+    16 /* with more replicas, only the least busy, the median and the busiest are                  \
+        * shown */
 
 static double seconds(uint64_t us)
 {
@@ -51,9 +52,9 @@ static void print_row(const char *name, const struct cluster_summary *s, uint64_
     printf("%-30s %9zu %12" PRIu64 " %12" PRIu64 " %9.1f %9.1f %9.1f %8.1f %8.1f %9.1f %4.0f %% "
            "%9" PRIu64 " %8zu %8zu\n",
            name, s->n_requests, s->prompt_tokens, s->cached_tokens, ms_of(s->ttft_p50_us),
-           ms_of(s->ttft_p95_us), ms_of(s->ttft_p99_us), ms_of(s->itl_p50_us),
-           ms_of(s->itl_p95_us), tokens_per_s(s, span_us), 100 * busy_share(s, span_us, n),
-           s->n_preempted, s->n_timeout, s->n_refused);
+           ms_of(s->ttft_p95_us), ms_of(s->ttft_p99_us), ms_of(s->itl_p50_us), ms_of(s->itl_p95_us),
+           tokens_per_s(s, span_us), 100 * busy_share(s, span_us, n), s->n_preempted, s->n_timeout,
+           s->n_refused);
 }
 
 struct numbered {
@@ -98,7 +99,7 @@ static void print_run(const struct cluster_report *r, const char *settings,
 
     snprintf(name, sizeof(name), "%u replica%s", n, n == 1 ? "" : "s");
     if (!r->spec->find || r->n_runs == 0) {
-        printf("\n%s router, %s\n", cluster_router_name(r->spec->router), settings);
+        printf("\n%s router, %s\n", router_policy_name(r->spec->router), settings);
         print_columns("");
     }
     print_row(name, all, all->span_us, n);
@@ -175,7 +176,7 @@ static void add_head(cJSON *root, const struct cluster_spec *spec, const struct 
 {
     cJSON *costs;
 
-    cJSON_AddStringToObject(root, "router", cluster_router_name(spec->router));
+    cJSON_AddStringToObject(root, "router", router_policy_name(spec->router));
     cJSON_AddNumberToObject(root, "requests", (double)workload_n(w));
     cJSON_AddBoolToObject(root, "drawn", spec->workload.n_requests > 0);
     cJSON_AddNumberToObject(root, "requests_per_s", workload_rate(w));

@@ -1,11 +1,11 @@
-/* scheduler/replay/cluster_summary.c - summarises the run of a cluster or a replica; see
+/* tests/tools/cluster/cluster_summary.c - summarises the run of a cluster or a replica; see
  * cluster.h.
  *
  * Times to the first token are collected and sorted, so their percentiles are exact; times between
  * tokens were counted by the replicas in buckets (quantiles.h), which are added. Requests that
  * never got a token sort last, as UINT64_MAX, which gives the second p95.
  */
-#include "scheduler/replay/cluster.h"
+#include "tests/tools/cluster/cluster.h"
 
 #include "core/base/err.h"
 #include "core/base/mem.h"

@@ -1,10 +1,11 @@
-/* server/cli/cluster_report.h - reports simulated clusters, as tables or as one JSON object.
+/* tests/tools/cluster/cluster_report.h - reports simulated clusters, as tables or as one JSON
+ * object.
  *
  * Thread: the main thread.
  * Memory: a JSON object until the end.
  */
-#ifndef SERVER_CLI_CLUSTER_REPORT_H
-#define SERVER_CLI_CLUSTER_REPORT_H
+#ifndef TESTS_TOOLS_CLUSTER_CLUSTER_REPORT_H
+#define TESTS_TOOLS_CLUSTER_CLUSTER_REPORT_H
 
 #include <stdint.h>
 

@@ -1,4 +1,4 @@
-/* scheduler/replay/cluster.h - many replicas behind a router, in virtual time.
+/* tests/tools/cluster/cluster.h - many replicas behind a router, in virtual time.
  *
  * Each replica is a simulation (simulate.h): the real scheduler and the real manager of blocks. One
  * clock moves from event to event in the order of their times: the ends of steps first, then
@@ -11,13 +11,13 @@
  * Thread: any, one at a time.
  * Memory: what the replicas have used of their blocks and sequences, and about 250 bytes a request.
  */
-#ifndef SCHEDULER_REPLAY_CLUSTER_H
-#define SCHEDULER_REPLAY_CLUSTER_H
+#ifndef TESTS_TOOLS_CLUSTER_CLUSTER_H
+#define TESTS_TOOLS_CLUSTER_CLUSTER_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-#include "scheduler/replay/router.h"
+#include "tests/tools/cluster/router.h"
 #include "scheduler/replay/simulate.h"
 
 struct workload;
@@ -43,7 +43,7 @@ const struct simulate *cluster_replica(const struct cluster *c, uint32_t i);
 
 struct cluster_summary { /* totals of one replica, or of all */
     size_t n_requests, n_ended, n_timeout;
-    size_t n_refused;                   /* refused: no room in the queue, or too long */
+    size_t n_refused; /* refused: no room in the queue, or too long */
     uint64_t prompt_tokens, cached_tokens, generated_tokens;
     uint64_t n_preempted;
     uint64_t ttft_p50_us, ttft_p95_us, ttft_p99_us; /* of requests that got a token */
@@ -51,8 +51,8 @@ struct cluster_summary { /* totals of one replica, or of all */
      * waited for ever. */
     uint64_t ttft_p95_all_us;
     uint64_t itl_p50_us, itl_p95_us;
-    uint64_t span_us;                   /* from the cluster's first arrival to its last end */
-    uint64_t busy_us;                   /* time in steps; for all replicas their sum */
+    uint64_t span_us; /* from the cluster's first arrival to its last end */
+    uint64_t busy_us; /* time in steps; for all replicas their sum */
 };
 
 /* cluster_summary.c. ERR_NOMEM */

@@ -1,37 +1,27 @@
-/* server/cli/replay_cluster.c - see replay_cluster.h.
+/* tests/tools/cluster_sim.c - simulates recorded requests on many replicas behind a router.
  *
  * The arrivals of all journals are merged into one workload, in order of time. A run simulates it
  * on n replicas behind a router; replica i has the settings of journal i modulo their number. Each
  * set of settings (the own ones and each --what-if) is checked before the first run, as runs may be
  * long.
  */
-#include "server/cli/replay_cluster.h"
-
 #include "core/base/err.h"
 #include "core/base/mem.h"
-#include "scheduler/replay/cluster.h"
 #include "scheduler/replay/replay.h"
-#include "server/cli/cluster_report.h"
 #include "server/cli/command.h"
+#include "server/cli/replay_file.h"
 #include "server/cli/what_if.h"
 #include "server/models/instance.h"
+#include "tests/tools/cluster/cluster.h"
+#include "tests/tools/cluster/cluster_report.h"
+#include "tests/tools/cluster/cluster_spec.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define OWN_SETTINGS "its own settings"
 #define MOST_FOUND 1024 /* the most replicas that a search tries */
-
-static const char *const router_names[] = {
-    [ROUTER_ROUND_ROBIN] = "round-robin",
-    [ROUTER_PREFIX] = "prefix",
-    [ROUTER_LEAST_LOADED] = "least-loaded",
-};
-
-const char *cluster_router_name(enum router_policy p)
-{
-    return router_names[p];
-}
 
 /* ---- options ---- */
 
@@ -55,8 +45,8 @@ static bool read_replica_counts(const char *list, struct cluster_spec *spec)
 
 static bool read_router(const char *name, struct cluster_spec *spec)
 {
-    for (size_t i = 0; i < sizeof(router_names) / sizeof(*router_names); i++)
-        if (strcmp(name, router_names[i]) == 0) {
+    for (unsigned i = 0; i < ROUTER_POLICIES; i++)
+        if (strcmp(name, router_policy_name((enum router_policy)i)) == 0) {
             spec->router = (enum router_policy)i;
             return true;
         }
@@ -75,17 +65,10 @@ static bool read_costs(const char *name, struct cluster_spec *spec)
 }
 
 /* A reason why the options do not fit together, or NULL. */
-static const char *complaint(const struct cluster_spec *s, const char *router, const char *costs)
+static const char *complaint(const struct cluster_spec *s)
 {
-    const bool has_more = router != NULL || costs != NULL || s->ttft_p95_ms > 0 ||
-                          s->workload.n_requests > 0 || s->workload.rate > 0 ||
-                          s->workload.speed != 1 || s->json;
-
-    if (has_more && !cluster_spec_is_set(s))
-        return "--router, --costs, --ttft-p95, --requests, --rate, --speed and --json want "
-               "--replicas or --find-replicas";
-    if (s->find && s->n_sizes > 0)
-        return "--replicas and --find-replicas exclude each other";
+    if (s->find == (s->n_sizes > 0))
+        return "give either --replicas or --find-replicas";
     if (s->find != (s->ttft_p95_ms > 0))
         return "--find-replicas and --ttft-p95 go together";
     if (s->workload.rate > 0 && s->workload.n_requests == 0)
@@ -93,7 +76,7 @@ static const char *complaint(const struct cluster_spec *s, const char *router, c
     return NULL;
 }
 
-bool cluster_spec_read(int *argc, char **argv, struct cluster_spec *out)
+static bool read_spec(int *argc, char **argv, struct cluster_spec *out)
 {
     const char *sizes = NULL, *router = NULL, *costs = NULL, *wrong;
     int64_t n_requests = 0, seed = 1;
@@ -114,15 +97,10 @@ bool cluster_spec_read(int *argc, char **argv, struct cluster_spec *out)
         return false;
     out->workload.n_requests = (size_t)n_requests;
     out->workload.seed = (uint64_t)seed;
-    wrong = complaint(out, router, costs);
+    wrong = complaint(out);
     if (wrong != NULL)
         command_fail(EXIT_USAGE, "%s", wrong);
     return wrong == NULL;
-}
-
-bool cluster_spec_is_set(const struct cluster_spec *spec)
-{
-    return spec->n_sizes > 0 || spec->find;
 }
 
 /* ---- runs ---- */
@@ -145,8 +123,8 @@ static int refuse_what_if(const char *settings, int rc)
 static int run_cluster(struct planning *p, const char *settings, uint32_t n_replicas,
                        struct cluster_summary *all)
 {
-    const struct cluster_options options = {.kinds = p->kinds, .n_kinds = p->n,
-                                            .n_replicas = n_replicas, .router = p->spec->router};
+    const struct cluster_options options = {
+        .kinds = p->kinds, .n_kinds = p->n, .n_replicas = n_replicas, .router = p->spec->router};
     struct cluster *c;
     int rc = cluster_create(&c, &options);
 
@@ -239,7 +217,7 @@ static int run_what_ifs(struct planning *p, const char *const *texts, uint32_t n
     return code;
 }
 
-/* ---- what was recorded ---- */
+/* ---- the journals ---- */
 
 /* If every journal has the date of its start, runs are merged by dates; else by the times in the
  * journals as they are. */
@@ -263,7 +241,8 @@ static int collect_settings(struct planning *p, struct replay *const *replays)
         if (!replay_trace(replays[i], &p->own[i], &arrivals, &n))
             return command_fail(EXIT_FAILED,
                                 "nothing to simulate: in the last run of journal %u too few steps "
-                                "were made to learn what they cost", i + 1);
+                                "were made to learn what they cost",
+                                i + 1);
         if (p->spec->recorded_costs && replay_recorded_costs(replays[i], &p->own[i]) < 0)
             return command_fail(EXIT_FAILED, "out of memory");
         if (workload_add(p->workload, arrivals, n, dated ? replay_unix_us(replays[i]) : 0) < 0)
@@ -277,8 +256,8 @@ static int collect_settings(struct planning *p, struct replay *const *replays)
     return workload_begin(p->workload) < 0 ? command_fail(EXIT_FAILED, "out of memory") : EXIT_OK;
 }
 
-int replay_cluster(const struct cluster_spec *spec, struct replay *const *replays,
-                   uint32_t n_replays, const char *const *what_ifs, uint32_t n_what_ifs)
+static int simulate_all(const struct cluster_spec *spec, struct replay *const *replays,
+                        uint32_t n_replays, const char *const *what_ifs, uint32_t n_what_ifs)
 {
     struct planning p = {.spec = spec, .n = n_replays};
     int code;
@@ -295,4 +274,81 @@ int replay_cluster(const struct cluster_spec *spec, struct replay *const *replay
     mem_free(p.own);
     mem_free(p.kinds);
     return code;
+}
+
+/* ---- the command ---- */
+
+#define MAX_JOURNALS 64
+
+struct arguments {
+    const char *paths[MAX_JOURNALS], *what_ifs[WHAT_IF_MAX];
+    uint32_t n_paths, n_what_ifs;
+    struct cluster_spec spec;
+};
+
+static int help(void)
+{
+    puts("cluster_sim FILE... --replicas N[,N...] [--router NAME] [...]\n"
+         "cluster_sim FILE... --find-replicas --ttft-p95 MS [--router NAME] [...]\n"
+         "  FILE               journals (quire serve --journal FILE), merged by time\n"
+         "  --replicas N,...   simulate the same traffic on so many replicas behind a router\n"
+         "  --find-replicas    the least number whose 95th percentile of times to first token is\n"
+         "  --ttft-p95 MS      within so many milliseconds (what timed out or was refused counts)\n"
+         "  --router NAME      round-robin (the default); least-loaded: the fewest requests in\n"
+         "                     flight; prefix: the most leading blocks of the prompt in its\n"
+         "                     cache, of equal ones the least loaded\n"
+         "  --costs NAME       what steps take: recorded (the default), as in the whole run, slow\n"
+         "                     times included; learnt, as the engine knew in the end\n"
+         "  --speed X          the recorded traffic X times as fast\n"
+         "  --requests N       N new requests like the recorded ones, at random times\n"
+         "  --rate R           of these, per second (else as recorded); --seed S: other ones\n"
+         "  --what-if          the same with other settings (quire replay --help)\n"
+         "  --json             one JSON object instead of tables");
+    return EXIT_OK;
+}
+
+static bool read_arguments(int argc, char **argv, struct arguments *a)
+{
+    for (int i = 1; i < argc; i++) {
+        const int taken = what_if_take(argc, argv, &i, a->what_ifs, &a->n_what_ifs);
+
+        if (taken < 0)
+            return false;
+        if (taken > 0)
+            continue;
+        if (argv[i][0] == '-' || a->n_paths == MAX_JOURNALS) {
+            command_fail(EXIT_USAGE, "cluster_sim does not take '%s' (at most %d journals)",
+                         argv[i], MAX_JOURNALS);
+            return false;
+        }
+        a->paths[a->n_paths++] = argv[i];
+    }
+    if (a->n_paths == 0)
+        command_fail(EXIT_USAGE, "cluster_sim wants a journal (cluster_sim --help)");
+    return a->n_paths > 0;
+}
+
+static int run_tool(const struct arguments *a)
+{
+    struct replay *replays[MAX_JOURNALS] = {NULL};
+    int code = EXIT_OK;
+
+    for (uint32_t i = 0; i < a->n_paths && code == EXIT_OK; i++)
+        code = replay_file(&replays[i], a->paths[i], true);
+    if (code == EXIT_OK)
+        code = simulate_all(&a->spec, replays, a->n_paths, a->what_ifs, a->n_what_ifs);
+    for (uint32_t i = 0; i < a->n_paths; i++)
+        replay_destroy(&replays[i]);
+    return code;
+}
+
+int main(int argc, char **argv)
+{
+    struct arguments a = {.n_paths = 0};
+
+    if (command_take_switch(&argc, argv, "--help"))
+        return help();
+    if (!read_spec(&argc, argv, &a.spec) || !read_arguments(argc, argv, &a))
+        return EXIT_USAGE;
+    return run_tool(&a);
 }

@@ -1,4 +1,4 @@
-/* scheduler/replay/router.h - chooses the replica of a cluster that gets a request.
+/* tests/tools/cluster/router.h - chooses the replica of a cluster that gets a request.
  *
  *   round-robin   one after the other
  *   least-loaded  the fewest requests in flight: routed there, and not ended
@@ -14,8 +14,8 @@
  * Thread: the owner's.
  * Memory: grows with the blocks that replicas hold, for `prefix`; else 16 bytes a replica.
  */
-#ifndef SCHEDULER_REPLAY_ROUTER_H
-#define SCHEDULER_REPLAY_ROUTER_H
+#ifndef TESTS_TOOLS_CLUSTER_ROUTER_H
+#define TESTS_TOOLS_CLUSTER_ROUTER_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -23,6 +23,10 @@
 #include "scheduler/scheduler.h"
 
 enum router_policy { ROUTER_ROUND_ROBIN = 0, ROUTER_PREFIX, ROUTER_LEAST_LOADED };
+
+#define ROUTER_POLICIES 3
+/* The name as --router takes it. */
+const char *router_policy_name(enum router_policy p);
 
 struct simulate_arrival;
 struct router;

@@ -1,4 +1,4 @@
-/* scheduler/replay/block_holders.h - which replicas hold a block, as a router knows it from KV
+/* tests/tools/cluster/block_holders.h - which replicas hold a block, as a router knows it from KV
  * events.
  *
  * A block is identified by the hash of its chain (prefix_index.h). Most blocks have one or two
@@ -7,8 +7,8 @@
  * Thread: the owner's.
  * Memory: grows with the number of blocks that are held.
  */
-#ifndef SCHEDULER_REPLAY_BLOCK_HOLDERS_H
-#define SCHEDULER_REPLAY_BLOCK_HOLDERS_H
+#ifndef TESTS_TOOLS_CLUSTER_BLOCK_HOLDERS_H
+#define TESTS_TOOLS_CLUSTER_BLOCK_HOLDERS_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,18 +1,29 @@
-/* scheduler/replay/router.c - see router.h.
+/* tests/tools/cluster/router.c - see router.h.
  *
  * A load is the number of requests in flight and the number of the latest choice, which breaks
  * ties. The prefix policy hashes the prompt block by block and narrows the set of replicas that
  * hold all blocks so far, until the set would be empty: what remains are the replicas with the
  * longest prefix.
  */
-#include "scheduler/replay/router.h"
+#include "tests/tools/cluster/router.h"
 
 #include "core/base/err.h"
 #include "core/base/mem.h"
-#include "scheduler/replay/block_holders.h"
+#include "tests/tools/cluster/block_holders.h"
 #include "scheduler/replay/simulate.h"
 
 #include <string.h>
+
+const char *router_policy_name(enum router_policy p)
+{
+    static const char *const names[ROUTER_POLICIES] = {
+        [ROUTER_ROUND_ROBIN] = "round-robin",
+        [ROUTER_PREFIX] = "prefix",
+        [ROUTER_LEAST_LOADED] = "least-loaded",
+    };
+
+    return names[p];
+}
 
 struct load {
     uint32_t n_in_flight;

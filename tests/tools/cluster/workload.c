@@ -1,11 +1,11 @@
-/* scheduler/replay/workload.c - see workload.h.
+/* tests/tools/cluster/workload.c - see workload.h.
  *
  * Recorded arrivals are sorted by time in one array; `places` maps their numbers to it, for prefix
  * owners. For drawn requests, sorting the prompts by text puts those with a common beginning side
  * by side, so that comparing neighbours finds the longest part that a prompt shares with any other.
  * Random numbers need no libm (von Neumann's method), so a workload is the same on every machine.
  */
-#include "scheduler/replay/workload.h"
+#include "tests/tools/cluster/workload.h"
 
 #include "core/base/err.h"
 #include "core/base/mem.h"
@@ -26,8 +26,8 @@ struct workload {
     struct workload_options opt;
     struct recorded *all; /* [n] sorted by time by workload_begin() */
     size_t n, cap;
-    size_t *places;       /* [n] index in `all` by number */
-    size_t i;             /* index of the next arrival */
+    size_t *places; /* [n] index in `all` by number */
+    size_t i;       /* index of the next arrival */
     uint64_t first_us, now_us, rng;
     double rate;
 };

@@ -1,11 +1,11 @@
-/* scheduler/replay/block_holders.c - see block_holders.h.
+/* tests/tools/cluster/block_holders.c - see block_holders.h.
  *
  * A hash table with open addressing and linear probing, at most half full. An entry lists up to FEW
  * holders in place and is turned into a bitmap of replicas by the next one; it never turns back.
  * Removal closes the gap by moving later entries up (close_gap), so there are no tombstones and
  * look-ups stay short however many blocks come and go.
  */
-#include "scheduler/replay/block_holders.h"
+#include "tests/tools/cluster/block_holders.h"
 
 #include "core/base/err.h"
 #include "core/base/mem.h"

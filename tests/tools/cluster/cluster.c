@@ -1,4 +1,4 @@
-/* scheduler/replay/cluster.c - see cluster.h.
+/* tests/tools/cluster/cluster.c - see cluster.h.
  *
  * A heap has the next time of each replica; an entry whose key is not the replica's present key is
  * outdated and skipped. Times are doubled, and the lowest bit orders ends of steps before arrivals
@@ -6,12 +6,12 @@
  * ahead many steps at once, which keeps its data in the processor's caches: the result is the same
  * as strict order, only faster.
  */
-#include "scheduler/replay/cluster.h"
+#include "tests/tools/cluster/cluster.h"
 
 #include "core/base/err.h"
 #include "core/base/mem.h"
 #include "scheduler/replay/time_heap.h"
-#include "scheduler/replay/workload.h"
+#include "tests/tools/cluster/workload.h"
 
 struct replica {
     struct simulate *sim;
@@ -30,8 +30,8 @@ struct cluster {
     uint32_t n;
     struct router *router;
     enum router_policy policy;
-    struct time_heap events;  /* replicas by their keys; some entries are outdated */
-    struct place *places;     /* [cap] by request */
+    struct time_heap events; /* replicas by their keys; some entries are outdated */
+    struct place *places;    /* [cap] by request */
     size_t n_places, cap;
     int rc;
 };

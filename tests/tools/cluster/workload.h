@@ -1,4 +1,4 @@
-/* scheduler/replay/workload.h - the requests that a simulated cluster gets, in the order of
+/* tests/tools/cluster/workload.h - the requests that a simulated cluster gets, in the order of
  * arrival: those of recorded runs, merged by time, or random ones drawn from them.
  *
  * Recorded: a speed other than 1 divides the times between two arrivals; time limits of requests
@@ -13,8 +13,8 @@
  * Thread: the owner's. The same arrivals and options make the same workload.
  * Memory: 40 bytes a recorded request; drawn ones exist one at a time.
  */
-#ifndef SCHEDULER_REPLAY_WORKLOAD_H
-#define SCHEDULER_REPLAY_WORKLOAD_H
+#ifndef TESTS_TOOLS_CLUSTER_WORKLOAD_H
+#define TESTS_TOOLS_CLUSTER_WORKLOAD_H
 
 #include <stdbool.h>
 #include <stddef.h>
