@@ -137,6 +137,8 @@ static const struct field {
     const char *harmless, *why;               /* KIND_REFUSED */
 } fields[] = {
 #define FIELD(name, forms, row) {#name, forms, KIND_OWN, 0, 0, 0, params_parse_##row, NULL, NULL},
+#define ALIAS(name, forms, row, of)                                                                \
+    {#name, forms, KIND_OWN, 0, 0, 0, params_parse_##of, NULL, NULL},
 #define NO_EFFECT(name, forms, why) {#name, forms, KIND_NO_EFFECT, 0, 0, 0, NULL, NULL, why},
 #define REFUSED(name, forms, harmless, why)                                                        \
     {#name, forms, KIND_REFUSED, 0, 0, 0, NULL, harmless, why},

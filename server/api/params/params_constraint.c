@@ -30,12 +30,7 @@ int params_parse_grammar(const struct field_args *a)
 
 int params_parse_json_schema(const struct field_args *a)
 {
-    return params_constrain(a, "json_schema", CONSTRAINT_SCHEMA, a->v);
-}
-
-int params_parse_guided_json(const struct field_args *a)
-{
-    return params_constrain(a, "guided_json", CONSTRAINT_SCHEMA, a->v);
+    return params_constrain(a, a->name, CONSTRAINT_SCHEMA, a->v);
 }
 
 int params_parse_guided_regex(const struct field_args *a)
@@ -165,7 +160,8 @@ int params_parse_grammar_triggers(const struct field_args *a)
 
     if (!cJSON_IsArray(a->v) || cJSON_GetArraySize(a->v) > CONSTRAINT_MAX_TRIGGERS)
         return refuse_trigger(a);
-    cJSON_ArrayForEach(it, a->v) {
+    cJSON_ArrayForEach(it, a->v)
+    {
         if (!is_trigger(a, it))
             return refuse_trigger(a);
     }

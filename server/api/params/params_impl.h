@@ -20,6 +20,7 @@ struct field_args { /* arguments of a parse function */
 
 /* Each function reads its field into *a->p. 0, or a negative ERR_* with *a->e filled. */
 #define FIELD(name, forms, row) int params_parse_##row(const struct field_args *a);
+#define ALIAS(name, forms, row, of)
 #define NO_EFFECT(name, forms, why)
 #define REFUSED(name, forms, harmless, why)
 #define BOOL_FIELD(name, forms, row, member)

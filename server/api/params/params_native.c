@@ -56,8 +56,7 @@ static int check_prompt(const struct field_args *a, const cJSON *v)
 /* A list with an id in it is one prompt, any other a list of prompts. */
 int params_parse_prompt(const struct field_args *a)
 {
-    const uint32_t most =
-        (a->p->form & PARAMS_POOLED) != 0 ? PARAMS_MAX_TEXTS : PARAMS_MAX_CHOICES;
+    const uint32_t most = (a->p->form & PARAMS_POOLED) != 0 ? PARAMS_MAX_TEXTS : PARAMS_MAX_CHOICES;
     uint32_t n = 0;
 
     a->p->prompt = a->v;
@@ -156,11 +155,6 @@ static int parse_most(const struct field_args *a, int least)
 int params_parse_max_tokens(const struct field_args *a)
 {
     return parse_most(a, (a->p->form & PARAMS_ANTHROPIC) != 0 ? 0 : -1);
-}
-
-int params_parse_max_completion_tokens(const struct field_args *a)
-{
-    return params_parse_max_tokens(a);
 }
 
 /* -2: until the context is full, which is the same as -1. */

@@ -206,8 +206,7 @@ static int take_message(const struct field_args *a, const struct field_path *p,
         return ERR_INVAL;
     if (images != NULL && !(cJSON_IsArray(images) && images->child == NULL))
         return field_refuse(p, "images", "empty: this model takes no images");
-    if (params_add_message(a, role) < 0 ||
-        take_calls(a, p, field_find(message, "tool_calls")) < 0)
+    if (params_add_message(a, role) < 0 || take_calls(a, p, field_find(message, "tool_calls")) < 0)
         return ERR_INVAL;
     m = conversation_last(&a->p->chat);
     if (take_member(p, message, "thinking", &m->reasoning) < 0 ||
@@ -266,20 +265,10 @@ int params_parse_options(const struct field_args *a)
     return params_take_fields(a->p, PARAMS_OLLAMA_OPTIONS, a->v, a->limits, a->e);
 }
 
-int params_parse_num_predict(const struct field_args *a)
-{
-    return params_parse_n_predict(a);
-}
-
 /* More than the model's context stands for all of it. */
 int params_parse_num_ctx(const struct field_args *a)
 {
     return field_uint(a->v, a->name, 0, INT32_MAX, &a->p->max_context, a->e);
-}
-
-int params_parse_num_keep(const struct field_args *a)
-{
-    return params_parse_n_keep(a);
 }
 
 int params_parse_shift(const struct field_args *a)

@@ -44,35 +44,14 @@ int params_parse_include_reasoning(const struct field_args *a)
 }
 
 /* -1: no limit; 0: no thoughts. */
-static int parse_budget(const struct field_args *a)
+int params_parse_reasoning_budget(const struct field_args *a)
 {
     if (!field_is_int(a->v, -1, INT32_MAX))
         return params_refuse(a, "must be an integer, -1 for no limit");
     if (a->v->valuedouble == 0)
         a->p->thinking = THINKING_OFF;
-    a->p->thinking_budget =
-        a->v->valuedouble > 0 ? (uint32_t)a->v->valuedouble : THOUGHT_NO_LIMIT;
+    a->p->thinking_budget = a->v->valuedouble > 0 ? (uint32_t)a->v->valuedouble : THOUGHT_NO_LIMIT;
     return 0;
-}
-
-int params_parse_reasoning_budget(const struct field_args *a)
-{
-    return parse_budget(a);
-}
-
-int params_parse_reasoning_budget_tokens(const struct field_args *a)
-{
-    return parse_budget(a);
-}
-
-int params_parse_thinking_budget_tokens(const struct field_args *a)
-{
-    return parse_budget(a);
-}
-
-int params_parse_thinking_token_budget(const struct field_args *a)
-{
-    return parse_budget(a);
 }
 
 /* The length is checked later, when the message is tokenized. */
@@ -90,9 +69,10 @@ int params_parse_reasoning_budget_message(const struct field_args *a)
 int params_parse_include(const struct field_args *a)
 {
     static const char *const harmless[] = {
-        "reasoning.encrypted_content", "web_search_call.results", "web_search_call.action.sources",
-        "file_search_call.results", "code_interpreter_call.outputs",
-        "message.input_image.image_url", "computer_call_output.output.image_url"};
+        "reasoning.encrypted_content",          "web_search_call.results",
+        "web_search_call.action.sources",       "file_search_call.results",
+        "code_interpreter_call.outputs",        "message.input_image.image_url",
+        "computer_call_output.output.image_url"};
     const size_t n = sizeof(harmless) / sizeof(harmless[0]);
 
     if (!cJSON_IsArray(a->v))

@@ -62,45 +62,15 @@ int params_parse_text_1(const struct field_args *a)
     return take_texts(a, &a->p->queries, &a->p->n_queries);
 }
 
-int params_parse_data_1(const struct field_args *a)
-{
-    return params_parse_text_1(a);
-}
-
-int params_parse_queries(const struct field_args *a)
-{
-    return params_parse_text_1(a);
-}
-
 int params_parse_text_2(const struct field_args *a)
 {
     return take_texts(a, &a->p->documents, &a->p->n_documents);
-}
-
-int params_parse_data_2(const struct field_args *a)
-{
-    return params_parse_text_2(a);
-}
-
-int params_parse_score_items(const struct field_args *a)
-{
-    return params_parse_text_2(a);
 }
 
 int params_parse_return_documents(const struct field_args *a)
 {
     a->p->has_return_documents = true;
     return field_bool(a->v, a->name, &a->p->return_documents, a->e);
-}
-
-int params_parse_return_text(const struct field_args *a)
-{
-    return params_parse_return_documents(a);
-}
-
-int params_parse_activation(const struct field_args *a)
-{
-    return params_parse_use_activation(a);
 }
 
 int params_parse_task(const struct field_args *a)

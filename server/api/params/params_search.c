@@ -116,7 +116,8 @@ static void list_deferred(const struct conversation *c, struct buf *out)
         last = tool;
         buf_add_str(out, "\n- ");
         buf_add(out, tool->name, tool->n_space > 0 ? tool->n_space : strlen(tool->name));
-        buf_printf(out, says != NULL ? ": %s" : "", says);
+        if (says != NULL)
+            buf_printf(out, ": %s", says);
     }
 }
 
