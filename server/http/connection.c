@@ -235,7 +235,8 @@ void connection_fail(struct connection *cn, int status, const char *why)
         connection_close(cn);
         return;
     }
-    exchange_refuse(cn->call, status, NULL, why);
+    if (cn->call->state == CALL_RECEIVING) /* else the handler's answer is sent */
+        exchange_refuse(cn->call, status, NULL, why);
     answer_now(cn);
 }
 

@@ -16,6 +16,7 @@
 #include "server/http/access_log.h"
 #include "server/process/loop_guard.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -138,14 +139,23 @@ void exchange_drop_owner(struct http_call *c)
     c->owner = NULL;
 }
 
-/* Call the handler's `gone`, at most once; the handler may not touch the call any more. */
+void exchange_take_from_handler(struct http_call *c)
+{
+    assert(!c->is_out_of_hands);
+    c->is_out_of_hands = true;
+    c->gone = NULL;
+    c->room = NULL;
+    c->received = NULL;
+}
+
+/* Call the handler's `gone`, unless the handler has answered. */
 static void tell_handler_gone(struct http_call *c)
 {
     void (*gone)(void *ud) = c->gone;
 
-    c->gone = NULL;
-    c->room = NULL;
-    c->received = NULL;
+    if (c->is_out_of_hands)
+        return;
+    exchange_take_from_handler(c);
     if (gone != NULL)
         gone(c->gone_ud);
 }
@@ -182,7 +192,7 @@ void exchange_refuse(struct http_call *c, int status, const char *code, const ch
     tell_handler_gone(c); /* a handler may have begun to receive the body */
     api_error_set(&e, status, NULL, code, "%s", message);
     c->is_discarding = true;
-    http_call_reply_error(c, &e);
+    exchange_answer_error(c, &e);
 }
 
 uint64_t exchange_max_body(const struct http_call *c)
@@ -226,7 +236,7 @@ int exchange_receive(struct http_call *c, const char *bytes, size_t n)
 
     c->n_received += n;
     if (c->n_received / DISCARD_FACTOR > max) {
-        if (!c->is_discarding)
+        if (c->state == CALL_RECEIVING) /* the handler may have answered already */
             exchange_refuse_body(c);
         return ERR_LIMIT;
     }
@@ -265,6 +275,8 @@ void exchange_dispatch(struct http_call *c)
     c->arrival_us = clock_us();
     LOOP_PART(o->loop, o->routes[c->route].path);
     o->routes[c->route].handle(o->ud, c);
+    /* a handler that answers later wants to know when its client leaves */
+    assert(c->state != CALL_WAITING || c->gone != NULL);
 }
 
 /* ---- the answer ---- */

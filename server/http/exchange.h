@@ -68,6 +68,7 @@ struct http_call {
     void *received; /* http_call_set_received() */
     void (*gone)(void *ud);
     void *gone_ud;
+    bool is_out_of_hands; /* the handler has answered to the end, or was told that it cannot */
     void (*room)(void *ud);
     void *room_ud;
 };
@@ -79,7 +80,8 @@ struct http_call *exchange_create(struct http_shared *h, void *client, void (*wa
 /* Call the handler's `gone` if it still waits, count, log, and free. */
 void exchange_end(struct http_call *c);
 
-/* Refuse; the rest of the body is discarded. */
+/* HTTP itself refuses the request: the handler is told that the call is gone, if it has begun to
+ * receive the body, the client gets the error, and the rest of the body is discarded. */
 void exchange_refuse(struct http_call *c, int status, const char *code, const char *message);
 
 /* The most bytes that the body may have, and the answer to one that has more. */
@@ -104,6 +106,16 @@ bool exchange_is_complete(const struct http_call *c);
 
 /* A drained buffer larger than this is freed instead of kept for the next write. */
 #define EXCHANGE_KEEPS ((size_t)64 << 10)
+
+/* The exchange leaves the handler's hands: the handler has answered, aborted, or was told that the
+ * client is gone. Once for each exchange, which is asserted; the handler must not use the call any
+ * more. */
+void exchange_take_from_handler(struct http_call *c);
+/* Send a whole answer, or an error in the form of the route: a handler's, or HTTP's own after
+ * exchange_take_from_handler(). */
+void exchange_answer(struct http_call *c, int status, const char *type,
+                     struct buf *body /* takes */);
+void exchange_answer_error(struct http_call *c, const struct api_error *e);
 
 /* Count the memory that the body and the unsent answer take now (http_hold()). */
 void exchange_hold_memory(struct http_call *c);

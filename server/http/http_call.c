@@ -14,6 +14,7 @@
 #include "server/http/access_log.h"
 #include "server/http/exchange.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -175,6 +176,7 @@ void http_call_render_errors(struct http_call *c,
 
 void http_call_on_gone(struct http_call *c, void (*gone)(void *ud), void *ud)
 {
+    assert(!c->is_out_of_hands);
     c->gone = gone;
     c->gone_ud = ud;
 }
@@ -190,9 +192,15 @@ static void kill_client(struct http_call *c)
 
 void http_call_reply(struct http_call *c, int status, const char *type, struct buf *body)
 {
+    exchange_take_from_handler(c);
+    exchange_answer(c, status, type, body);
+}
+
+void exchange_answer(struct http_call *c, int status, const char *type, struct buf *body)
+{
     char id[280];
 
-    c->gone = NULL;
+    assert(c->state == CALL_RECEIVING || c->state == CALL_WAITING);
     c->is_paused = false;
     if (body->err < 0) {
         log_error("http", "event=reply_too_large id=%s err=%s", log_quote(id, sizeof(id), c->id),
@@ -213,6 +221,12 @@ void http_call_reply(struct http_call *c, int status, const char *type, struct b
 
 void http_call_reply_error(struct http_call *c, const struct api_error *e)
 {
+    exchange_take_from_handler(c);
+    exchange_answer_error(c, e);
+}
+
+void exchange_answer_error(struct http_call *c, const struct api_error *e)
+{
     const struct http_route *route = exchange_route(c);
     struct buf body;
 
@@ -223,7 +237,7 @@ void http_call_reply_error(struct http_call *c, const struct api_error *e)
         route->render_error(e, &body);
     else
         api_error_render(e, &body);
-    http_call_reply(c, e->status, "application/json", &body);
+    exchange_answer(c, e->status, "application/json", &body);
 }
 
 void http_call_reply_page(struct http_call *c, const char *type, struct buf *body)
@@ -252,6 +266,7 @@ void http_call_reply_page(struct http_call *c, const char *type, struct buf *bod
 
 void http_call_stream(struct http_call *c, const char *type)
 {
+    assert(c->state == CALL_WAITING && !c->is_out_of_hands);
     c->status = 200;
     snprintf(c->type, sizeof(c->type), "%s", type);
     c->state = CALL_STREAMING;
@@ -260,6 +275,7 @@ void http_call_stream(struct http_call *c, const char *type)
 
 int http_call_write(struct http_call *c, const void *bytes, size_t n)
 {
+    assert(c->state == CALL_STREAMING && !c->is_out_of_hands);
     if (c->out.len - c->out_pos > HTTP_MAX_BACKLOG)
         return ERR_LIMIT;
     if (c->out_pos > EXCHANGE_KEEPS) {
@@ -288,15 +304,14 @@ void http_call_on_room(struct http_call *c, void (*room)(void *ud), void *ud)
 
 void http_call_end(struct http_call *c)
 {
-    c->gone = NULL;
-    c->room = NULL;
+    assert(c->state == CALL_STREAMING);
+    exchange_take_from_handler(c);
     c->state = CALL_ENDED;
     c->wake(c->client);
 }
 
 void http_call_abort(struct http_call *c)
 {
-    c->gone = NULL;
-    c->room = NULL;
+    exchange_take_from_handler(c);
     kill_client(c);
 }

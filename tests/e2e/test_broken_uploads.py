@@ -48,3 +48,16 @@ def test_nothing_is_left_of_a_slow_upload(tmp_path):
         c.close()
     s.wait_until(lambda _: left(s, tmp_path) == before, what=f"as it was: {before}")
     assert s.stop() == 0
+
+
+def test_the_handlers_answer_is_the_one_that_is_sent(tmp_path):
+    """The file is too large, and the client stops in the middle: 413 of the handler, not HTTP's 408."""
+    s = Server("--batch-dir", str(tmp_path), "--batch-file-size", str(MAX_FILE), "--min-body-rate", "1000000")
+    before = left(s, tmp_path)
+    c = s.socket()
+    c.sendall(head("Content-Length: 1000000") + form("x" * (3 * MAX_FILE)))
+    assert c.recv(4096).startswith(b"HTTP/1.1 413 ")
+    assert c.recv(4096) == b""
+    c.close()
+    s.wait_until(lambda _: left(s, tmp_path) == before, what=f"as it was: {before}")
+    assert s.stop() == 0
