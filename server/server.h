@@ -6,9 +6,9 @@
  *
  * The server turns HTTP into posted requests and events into bytes. The I/O thread parses a request
  * itself only if that takes a moment; otherwise threads of pools do (process/worker_pool.h): one
- * pool for texts, one for schemas and grammars, a third reads the files of adapters, and a fourth
- * loads and unloads models (model_set.h) and reads the settings again. /health, /metrics and
- * /version are answered from counters alone.
+ * pool for texts, one for schemas and grammars, one renders large answers, one reads the files of
+ * adapters, and one loads and unloads models (model_set.h) and reads the settings again. /health,
+ * /metrics and /version are answered from counters alone.
  *
  * Thread: the I/O thread (the one that calls server_run()).
  * Memory: all bounded by the options.

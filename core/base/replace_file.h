@@ -3,7 +3,8 @@
  *
  * A new file is written under a name of its own beside the file that it replaces. When it is
  * complete, replace_file() has its bytes on the disk before they get the name, and the name on the
- * disk before it returns. Nothing else in this program calls rename().
+ * disk before it returns. Everything else in this program that renames calls it, but for
+ * engine_io/store_folder.c.
  *
  * Thread: any; waits for the disk.
  * Memory: none.

@@ -1,8 +1,8 @@
 /* core/formats/hf_folder.h - a folder with a model as Hugging Face's transformers save it.
  *
  * config.json describes the model, tokenizer.json (and tokenizer_config.json) its tokenizer,
- * *.safetensors hold the weights. Each hf_* module turns one of these into keys of a GGUF header,
- * which only exists in memory; model.h puts them together.
+ * *.safetensors hold the weights. Each file of core/formats/hf turns one of these into keys of a
+ * GGUF header, which only exists in memory; model.h puts them together.
  *
  * Nothing in the files is trusted: sizes, depths and counts have limits, and anything unexpected is
  * an error with a sentence.

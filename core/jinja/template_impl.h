@@ -392,8 +392,7 @@ struct value template_new_generator(struct render *r, struct value list);
 typedef bool (*template_pull)(struct render *r, void *state, struct value *item);
 struct value template_new_pull(struct render *r, template_pull pull, void *state);
 
-/* objects of different kinds have no common beginning */
-struct template_object; /* each kind of object begins with nothing in common */
+struct template_object; /* structs of different kinds of objects share no first members */
 struct value template_call(struct render *r, struct value callee, const struct args *args);
 struct value template_new_macro(struct render *r, const struct node *node, struct frame *f);
 struct value template_macro_name(struct value v);

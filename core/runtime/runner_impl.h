@@ -3,10 +3,8 @@
  * runner.c takes and releases the buffers, forward*.c compute. Buffers are row-major with strides
  * padded to whole panels, because products write whole panels.
  *
- * Thread: the engine thread outside a step; inside, all threads of the thread pool run forward()
- *         together.
- * Memory: see runner.h.
- */
+ * Thread: the engine thread outside a step; inside, all threads of the thread pool run
+ * runner_forward() together. Memory: see runner.h. */
 #ifndef CORE_RUNTIME_RUNNER_IMPL_H
 #define CORE_RUNTIME_RUNNER_IMPL_H
 

@@ -17,7 +17,6 @@ int api_request_make_prompt(struct api_request *p, const struct server_model *mo
 /* Tokenize prompt->text. A client's own prompt may name special tokens anywhere, and gets BOS. A
  * text that the server has written has its BOS, and may name special tokens only in the spans (else
  * NULL). */
-struct spans;
 int api_request_encode_text(struct api_request *p, const struct server_model *model,
                             struct prompt *prompt, const struct spans *own);
 /* PARAMS_PAIRS: make the ids of prompt i (a query, a document or both), and keep the document's
@@ -38,9 +37,6 @@ int api_request_fit(struct api_request *p, const struct server_model *model,
 /* Set the tokens that a context shift keeps and drops. */
 void api_request_set_shift(const struct params *p, const struct tokenizer *t, struct request *r);
 
-/* Tokenize prompt->text; the same function as declared further up. */
-int api_request_encode_text(struct api_request *p, const struct server_model *model,
-                            struct prompt *prompt, const struct spans *own);
 /* Let the request continue behind the tokens of params.resume, as if the engine had generated them.
  * 0, or a negative ERR_* with p->error filled. */
 int api_request_resume(struct api_request *p, const struct server_model *model,

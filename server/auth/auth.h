@@ -1,10 +1,10 @@
 /* server/auth/auth.h - admission: decided on the head of a request, before its body is read.
  *
  * While the models are loading, only routes about that are answered. With keys, every route but the
- * open ones needs one: `Authorization: Bearer KEY` or `X-Api-Key: KEY`. A POST counts against the
- * key's requests per minute. Pages about all tenants are the operator's: with keys they need one
- * with admin rights; without keys, a request whose proxy names a tenant in a header is refused
- * there.
+ * open ones needs one: `Authorization: Bearer KEY` or `X-Api-Key: KEY`. A POST that
+ * asks a model for work counts against the key's requests per minute. Pages about all tenants are
+ * the operator's: with keys they need one with admin rights; without keys, a request whose proxy
+ * names a tenant in a header is refused there.
  *
  * Thread: the loop's.
  * Memory: none.

@@ -6,7 +6,7 @@
  * then runs at a lower priority than the threads that compute steps.
  *
  * Thread: each function says which.
- * Memory: owns the models, the compute threads and the turns on them.
+ * Memory: owns the models, the compute threads and the arbiter that lends them to engines.
  */
 #ifndef SERVER_CLI_SERVE_MODELS_H
 #define SERVER_CLI_SERVE_MODELS_H

@@ -1,8 +1,8 @@
 /* server/metrics/metrics.c - see metrics.h.
  *
  * Counters are plain numbers that only the I/O thread changes; nothing is rendered until /metrics
- * is asked for. metrics_render() writes families in a fixed order: the models' first
- * (metrics_models.c), then the server's own, then the same under other projects' names
+ * is asked for. metrics_render() writes families in a fixed order: those of the models
+ * (metrics_models.c) and of the server, then the same numbers under other projects' names
  * (metrics_peers.c). It reads one scene and touches nothing else, so that a pool thread can run it
  * on a copy.
  */

@@ -2,8 +2,8 @@
  *
  * Counters and histograms are fed by events: those of a model, and those of the server, which are
  * counted before the model of a call is known. Gauges come from one copy of each engine's
- * statistics, so that they add up at any moment. Labels are enums and the models' ids: their number
- * is bounded.
+ * statistics, so that they add up at any moment. Labels are enums, routes, and the ids of models
+ * and adapters, so that their number is bounded.
  *
  * Thread: the loop's.
  * Memory: none but the text.

@@ -36,8 +36,8 @@ struct tokenizer;
 enum instance_flags {
     INSTANCE_SWAP = 1u << 0, /* with the swap tiers of the settings */
     INSTANCE_ENCODERS = 1u << 1, /* encoders, which only make embeddings, are accepted too */
-    INSTANCE_NO_CASCADE = 1u << 3, /* each sequence reads shared blocks for itself */
     INSTANCE_PLAN = 1u << 2, /* sizes only: no weight is read, and nothing can be computed */
+    INSTANCE_NO_CASCADE = 1u << 3, /* each sequence reads shared blocks for itself */
 };
 
 struct instance {

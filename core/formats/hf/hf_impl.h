@@ -4,9 +4,9 @@
  * is not computed here is refused, not ignored (config.h).
  *
  * tokenizer.json: byte-level BPE, whose pretokenizer is recognised by its patterns and named as in
- * GGUF files; SentencePiece's BPE with byte fallback, whose merges become scores; WordPiece with
- * BERT's normalisation. A token is special if the file says so or its name is one that special
- * tokens have by custom.
+ * GGUF files; SentencePiece's BPE with byte fallback, whose merges become scores; Unigram;
+ * WordPiece with BERT's normalisation. A token is special if the file says so or its name is one
+ * that special tokens have by custom.
  *
  * Thread: the one that loads.
  * Memory: the writer's copies.
