@@ -80,7 +80,7 @@ static void ask_engine(struct completion *c)
 
 static void destroy(struct completion *c)
 {
-    list_unlink(&c->live);
+    hash_index_remove(&c->api.engine->completions, completion_hash(c), (uintptr_t)c);
     for (uint32_t i = 0; c->choices != NULL && i < c->n_choices; i++)
         choice_release(&c->choices[i]);
     stream_pings_remove(&c->ping);
@@ -230,7 +230,6 @@ static void init_completion(struct completion *c, struct engine_client *engine,
     const char *conversation = http_call_header(call, "X-Conversation-Id");
 
     buf_init(&c->whole, HTTP_MAX_REPLY);
-    list_init(&c->live);
     c->client =
         (struct engine_caller){.event = completion_on_event, .request_id = c->api.request_id};
     if (conversation != NULL)

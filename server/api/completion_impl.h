@@ -102,7 +102,6 @@ struct completion {
     struct stream_ping ping;
     struct kept_stream *stream; /* NULL, or it has the answer, and api.call is one of its readers */
     char conversation[STREAM_MAX_CONVERSATION + 1]; /* X-Conversation-Id, or "" */
-    struct list live; /* of engine_client.completions, while the answer has an id */
 };
 
 /* True: a client, or a kept stream, still takes the answer. */
@@ -135,6 +134,12 @@ void completion_stop_adapter(struct completion *c);
 static inline bool completion_is_plan(const struct completion *c)
 {
     return c->api.wire_format == &wire_dry_run;
+}
+
+/* Its hash in engine_client.completions, once the answer has an id. */
+static inline uint64_t completion_hash(const struct completion *c)
+{
+    return hash_of_texts(c->api.tenant, c->answer.id);
 }
 
 /* Post the requests that the queue has room for. */

@@ -110,7 +110,8 @@ static int make_choices(struct completion *c)
     c->answer.labels = labels_of(c->api.engine->model);
     c->answer.n_embd = c->api.engine->model->n_embd;
     c->answer.has_mean = c->api.engine->model->pooling == POOLING_MEAN;
-    list_push_back(&c->api.engine->completions, &c->live);
+    if (rc == 0)
+        rc = hash_index_add(&c->api.engine->completions, completion_hash(c), (uintptr_t)c);
     return rc;
 }
 

@@ -1,8 +1,8 @@
 /* server/api/control_call.c - see control_call.h.
  *
- * The router offers the order to one model after another. A model looks for the answer's id in its
- * engine client's list of live completions, and only among those of the caller's tenant, so that
- * another tenant's id looks unknown.
+ * The router offers the order to one model after another. A model looks for the caller's tenant and
+ * the answer's id in its engine client's index of completions, so that another tenant's id looks
+ * unknown.
  */
 #include "server/api/control_call.h"
 
@@ -94,13 +94,12 @@ static bool runs(const struct completion *c)
 static struct completion *find_completion(struct engine_client *engine, const char *tenant,
                                           const char *id)
 {
-    list_each(it, &engine->completions)
-    {
-        struct completion *c = list_entry(it, struct completion, live);
+    struct hash_walk walk = {.hash = hash_of_texts(tenant, id)};
+    struct completion *c;
 
+    while ((c = (struct completion *)hash_index_next(&engine->completions, &walk)) != NULL)
         if (strcmp(c->answer.id, id) == 0 && strcmp(c->api.tenant, tenant) == 0 && runs(c))
             return c;
-    }
     return NULL;
 }
 

@@ -44,7 +44,6 @@ int engine_client_create(struct engine_client **out, const struct engine_shared 
     buf_init(&engine->scratch, (size_t)1 << 20); /* one token's text */
     buf_init(&engine->frame, HTTP_MAX_REPLY);
     buf_init(&engine->numbered, HTTP_MAX_REPLY);
-    list_init(&engine->completions);
     list_init(&engine->adapter_waits);
     engine->expiry.data = engine;
     uv_timer_init(shared->loop, &engine->expiry); /* cannot fail */
@@ -82,6 +81,7 @@ void engine_client_destroy(struct engine_client **engine)
     buf_release(&(*engine)->scratch);
     buf_release(&(*engine)->frame);
     buf_release(&(*engine)->numbered);
+    hash_index_release(&(*engine)->completions);
     mem_free((*engine)->priv);
     mem_free(*engine);
     *engine = NULL;

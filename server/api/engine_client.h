@@ -19,6 +19,7 @@
 #include <uv.h>
 
 #include "core/base/buf.h"
+#include "core/base/hash_index.h"
 #include "core/base/list.h"
 #include "scheduler/forecast.h"
 #include "scheduler/queue.h"
@@ -64,7 +65,7 @@ struct engine_client { /* read by completions and endpoints */
     const struct server_model *model; /* borrowed; complete after engine_client_attach() */
     struct metrics *metrics;          /* the model's, borrowed */
     struct slots *slots;              /* the model's, borrowed */
-    struct list completions;          /* struct completion: those that have an id */
+    struct hash_index completions;    /* struct completion, by tenant and id of the answer */
     struct list adapter_waits;        /* struct api_call: their adapters are being read */
     uv_timer_t expiry;                /* runs while there are any, and ends those that are late */
     struct queue *queue;              /* NULL until it is attached */
