@@ -4,22 +4,16 @@
  * that are not in the cache are fetched (download.h). Offline, or when the Hub cannot be reached,
  * the cache alone is used, with the revision's last known commit.
  *
- * Thread: the one that starts the program, before there are others and before the sandbox; with
- *         is_offline any.
+ * Thread: the one that starts the program, before there are others and before the sandbox.
  * Memory: none that stays.
  * Errors: a sentence that begins with the reference.
  */
 #ifndef CORE_HUB_PULL_H
 #define CORE_HUB_PULL_H
 
-#include <stdbool.h>
-#include <stddef.h>
+#include "core/hub/cached.h"
 
-#define HUB_PULL_MAX_PATH 4096
-
-/* `reference`: see hub_reference_is(). `path`: the GGUF file or the folder in the cache.
- * `is_offline`: do not ask the Hub, as with HF_HUB_OFFLINE. */
-int hub_pull(const char *reference, bool is_offline, char path[HUB_PULL_MAX_PATH], char *err,
-             size_t err_len);
+/* With HF_HUB_OFFLINE in the environment it looks only into the cache, as hub_cached(). */
+hub_find_fn hub_pull;
 
 #endif

@@ -140,13 +140,13 @@ static void print_version(void)
 
 /* ---- models of the Hub ---- */
 
-int command_model_path(const char *text, bool is_offline, char *path, size_t size)
+int command_model_path(const char *text, hub_find_fn *find, char *path, size_t size)
 {
-    char err[1024], found[HUB_PULL_MAX_PATH];
+    char err[1024], found[HUB_MAX_FOUND];
     size_t n;
 
     if (hub_reference_is(text)) {
-        if (hub_pull(text, is_offline, found, err, sizeof(err)) < 0)
+        if (find(text, found, err, sizeof(err)) < 0)
             return command_fail(EXIT_FAILED, "%s", err);
         text = found;
     }
@@ -163,7 +163,7 @@ static int add_fetched(struct buf *list, struct model_item *item)
     char text[MODELS_MAX_TEXT];
     int code;
 
-    code = command_model_path(item->path, false, item->path, sizeof(item->path));
+    code = command_model_path(item->path, hub_pull, item->path, sizeof(item->path));
     if (code == EXIT_OK && strchr(item->path, ',') != NULL)
         return command_fail(EXIT_USAGE,
                             "%s: a comma cannot be in the path of a model: set "

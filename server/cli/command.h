@@ -15,6 +15,7 @@
 
 /* Declare cmd_serve(), cmd_generate(), ...: see commands.inc. */
 #define COMMAND(name, usage, text) int cmd_##name(int argc, char **argv);
+#include "core/hub/cached.h"
 #include "server/cli/commands.inc"
 
 /* Take `--name value` (or --name=value) out of the arguments; without it *value is not changed.
@@ -34,7 +35,7 @@ int command_fail(int code, const char *format, ...) __attribute__((format(printf
 
 /* A path is copied; a model of the Hub is fetched, and replaced by its path in the cache: at most
  * size - 1 bytes; `path` may be the same memory as `text`. Returns an exit_code, with a message. */
-int command_model_path(const char *text, bool is_offline, char *path, size_t size);
+int command_model_path(const char *text, hub_find_fn *find, char *path, size_t size);
 
 struct config;
 /* Call config_load() for a command: --help, --version and --print-config are handled here (then

@@ -160,7 +160,7 @@ int cmd_inspect(int argc, char **argv)
 {
     struct gguf *g;
     char err[512];
-    char path[HUB_PULL_MAX_PATH];
+    char path[HUB_MAX_FOUND];
     uint64_t n_params;
     size_t state_bytes;
     int code;
@@ -178,7 +178,7 @@ int cmd_inspect(int argc, char **argv)
     }
     if (argc != 2)
         return command_fail(EXIT_USAGE, "usage: quire inspect FILE");
-    code = command_model_path(argv[1], false, path, sizeof(path));
+    code = command_model_path(argv[1], hub_pull, path, sizeof(path));
     if (code != EXIT_OK)
         return code;
     if (instance_open_gguf(&g, path, "", err, sizeof(err)) < 0)

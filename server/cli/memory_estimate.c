@@ -7,6 +7,7 @@
 #include "server/cli/memory_estimate.h"
 
 #include "config/config.h"
+#include "core/hub/pull.h"
 #include "core/model/model.h"
 #include "core/runtime/runner.h"
 #include "kvcache/kv_events.h"
@@ -105,7 +106,7 @@ int memory_estimate_make(struct memory_estimate *out, struct instance *engine, s
     *out = (struct memory_estimate){0};
     if (code != EXIT_OK)
         return code;
-    if (instance_draft_fetch(own, false, err, err_len) < 0)
+    if (instance_draft_fetch(own, hub_pull, err, err_len) < 0)
         code = EXIT_FAILED;
     if (code == EXIT_OK)
         code = instance_draft_init(&draft, engine, own, INSTANCE_PLAN, company, err, err_len);

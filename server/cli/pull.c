@@ -37,7 +37,7 @@ int cmd_pull(int argc, char **argv)
     const bool is_question =
         command_take_switch(&argc, argv, "--help") || command_take_switch(&argc, argv, "-h");
     const bool is_offline = command_take_switch(&argc, argv, "--offline");
-    char path[HUB_PULL_MAX_PATH];
+    char path[HUB_MAX_FOUND];
     int code = EXIT_OK;
 
     if (is_question)
@@ -48,7 +48,7 @@ int cmd_pull(int argc, char **argv)
         if (!hub_reference_is(argv[i]))
             return command_fail(EXIT_USAGE, "'%s' is no model of the Hub: hf:OWNER/NAME[:QUANT]",
                                 argv[i]);
-        code = command_model_path(argv[i], is_offline, path, sizeof(path));
+        code = command_model_path(argv[i], is_offline ? hub_cached : hub_pull, path, sizeof(path));
         if (code == EXIT_OK)
             puts(path);
     }

@@ -18,7 +18,7 @@
 #include "core/base/fixed_text.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
-#include "core/hub/pull.h"
+#include "core/hub/cached.h"
 #include "core/hub/reference.h"
 #include "core/model/model.h"
 #include "core/runtime/runner.h"
@@ -176,13 +176,13 @@ static int read_request_defaults(struct request_defaults *out, const struct conf
 }
 
 /* Append an adapter to a list; one of the Hub with its path in the cache. */
-static int add_fetched(struct buf *list, const struct model_item *item, bool is_offline, char *err,
-                       size_t err_len)
+static int add_fetched(struct buf *list, const struct model_item *item, hub_find_fn *find,
+                       char *err, size_t err_len)
 {
-    char path[HUB_PULL_MAX_PATH];
+    char path[HUB_MAX_FOUND];
 
     snprintf(path, sizeof(path), "%s", item->path);
-    if (hub_reference_is(item->path) && hub_pull(item->path, is_offline, path, err, err_len) < 0)
+    if (hub_reference_is(item->path) && find(item->path, path, err, err_len) < 0)
         return ERR_IO;
     if (strchr(path, ',') != NULL) {
         snprintf(err, err_len,
@@ -195,7 +195,7 @@ static int add_fetched(struct buf *list, const struct model_item *item, bool is_
     return 0;
 }
 
-static int fetch_adapters(struct config *c, bool is_offline, char *err, size_t err_len)
+static int fetch_adapters(struct config *c, hub_find_fn *find, char *err, size_t err_len)
 {
     const char *text = c->adapters;
     struct model_item item;
@@ -205,7 +205,7 @@ static int fetch_adapters(struct config *c, bool is_offline, char *err, size_t e
 
     buf_init(&list, ADAPTERS_MAX * sizeof(item));
     while ((rc = adapters_next(&text, &item, err, err_len)) > 0)
-        if ((rc = add_fetched(&list, &item, is_offline, err, err_len)) < 0)
+        if ((rc = add_fetched(&list, &item, find, err, err_len)) < 0)
             break;
     fetched = rc == 0 && list.len > 0 && list.err == 0 ? mem_strdup(list.data) : NULL;
     if (rc == 0 && list.len > 0 && fetched == NULL) {
@@ -221,13 +221,13 @@ static int fetch_adapters(struct config *c, bool is_offline, char *err, size_t e
 }
 
 int served_settings_read(struct served_settings *out, const struct config *c, uint32_t i,
-                         bool is_offline, char *err, size_t err_len)
+                         hub_find_fn *find, char *err, size_t err_len)
 {
     *out = (struct served_settings){0};
     if (config_model(&out->config, c, i, err, err_len) < 0)
         return EXIT_FAILED; /* no memory */
-    if (fetch_adapters(&out->config, is_offline, err, err_len) == 0 &&
-        instance_draft_fetch(&out->config, is_offline, err, err_len) == 0 &&
+    if (fetch_adapters(&out->config, find, err, err_len) == 0 &&
+        instance_draft_fetch(&out->config, find, err, err_len) == 0 &&
         read_request_defaults(&out->defaults, &out->config, err, err_len) == 0)
         return EXIT_OK;
     served_settings_release(out);
@@ -271,11 +271,11 @@ void served_take_next(struct served *m)
     served_settings_release(&old);
 }
 
-int served_init(struct served *m, const struct config *c, uint32_t i, bool is_offline, char *err,
+int served_init(struct served *m, const struct config *c, uint32_t i, hub_find_fn *find, char *err,
                 size_t err_len)
 {
     struct served_settings settings;
-    int code = served_settings_read(&settings, c, i, is_offline, err, err_len), rc;
+    int code = served_settings_read(&settings, c, i, find, err, err_len), rc;
 
     *m = (struct served){0};
     if (code != EXIT_OK)
@@ -524,11 +524,11 @@ static void read_model(void *ud)
     const struct instance_company among = {
         .pool = r->company->pool, .numa = r->company->numa, .progress = &m->progress};
 
-    r->code = instance_init_among(&m->engine, &m->config, INSTANCE_SWAP | INSTANCE_ENCODERS,
-                                  &among, r->err, r->err_len);
+    r->code = instance_init_among(&m->engine, &m->config, INSTANCE_SWAP | INSTANCE_ENCODERS, &among,
+                                  r->err, r->err_len);
     if (r->code == EXIT_OK)
-        r->code = instance_draft_init(&m->draft, &m->engine, &m->config, 0, &among, r->err,
-                                      r->err_len);
+        r->code =
+            instance_draft_init(&m->draft, &m->engine, &m->config, 0, &among, r->err, r->err_len);
 }
 
 static int start_engine(struct served *m, const struct served_company *company, char *err,

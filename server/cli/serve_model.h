@@ -12,6 +12,7 @@
 
 #include "config/config.h"
 #include "core/base/buf.h"
+#include "core/hub/cached.h"
 #include "server/models/instance.h"
 #include "server/models/instance_draft.h"
 #include "server/api/params/request_defaults.h"
@@ -29,7 +30,7 @@ struct served_settings {
     struct request_defaults defaults;
 };
 
-struct served { /* zero is empty */
+struct served {           /* zero is empty */
     struct config config; /* in force for this model */
     struct server_model info;
     struct instance engine;
@@ -46,7 +47,7 @@ struct served { /* zero is empty */
     struct block_store *store; /* NULL: there is none for this model */
     struct instance_progress progress;
     struct buf receipt_origin; /* empty without receipts */
-    uint64_t load_us, bytes; /* duration of its load, and the estimated memory */
+    uint64_t load_us, bytes;   /* duration of its load, and the estimated memory */
     char id[sizeof(((struct instance *)0)->id)];
     bool is_gone;  /* removed from the settings */
     bool has_next; /* new settings for the time when it is not loaded: */
@@ -57,23 +58,23 @@ struct served_company { /* shared by the models; borrowed */
     struct thread_pool *pool;
     const struct numa *numa;
     struct engine_arbiter *arbiter; /* NULL: there is only one model */
-    uint32_t index;      /* the model's index */
-    void (*wake)(void *ud); /* wakes its queue; called by the engine's thread */
+    uint32_t index;                 /* the model's index */
+    void (*wake)(void *ud);         /* wakes its queue; called by the engine's thread */
     void *wake_ud;
     const struct store_place *place; /* place of the block store */
-    bool is_beside; /* others are served meanwhile, and their steps come first */
+    bool is_beside;                  /* others are served meanwhile, and their steps come first */
 };
 
-/* Initialise model i of the settings, without loading it. is_offline: as below. Returns an
+/* Initialise model i of the settings, without loading it. find: as below. Returns an
  * exit_code. */
-int served_init(struct served *m, const struct config *c, uint32_t i, bool is_offline, char *err,
+int served_init(struct served *m, const struct config *c, uint32_t i, hub_find_fn *find, char *err,
                 size_t err_len);
 
 /* Read the settings of model i, with the Hub's names in them replaced by paths, to be released.
- * is_offline: only the Hub's cache is used, no connection is made (the sandbox allows none).
- * Returns an exit_code. */
+ * `find`: hub_pull at the start; hub_cached in a running server, whose sandbox allows no
+ * connection. Returns an exit_code. */
 int served_settings_read(struct served_settings *out, const struct config *c, uint32_t i,
-                         bool is_offline, char *err, size_t err_len);
+                         hub_find_fn *find, char *err, size_t err_len);
 void served_settings_release(struct served_settings *s);
 /* The info that would follow from m->config as it is now. */
 struct server_model served_info(const struct served *m);
@@ -83,8 +84,7 @@ void served_refresh(struct served *m);
 void served_take_next(struct served *m);
 
 /* Load it and start its engine thread. Returns an exit_code; if it fails, nothing is loaded. */
-int served_load(struct served *m, const struct served_company *company, char *err,
-                size_t err_len);
+int served_load(struct served *m, const struct served_company *company, char *err, size_t err_len);
 uint32_t served_permille(const struct served *m); /* the progress of a load */
 
 /* Complete the info after a load. */

@@ -15,6 +15,7 @@
 #include "core/base/hold.h"
 #include "core/base/mem.h"
 #include "core/base/name_list.h"
+#include "core/hub/pull.h"
 #include "core/model/model.h"
 #include "core/runtime/thread_pool.h"
 #include "scheduler/engine_arbiter.h"
@@ -97,7 +98,7 @@ static int init_all(struct serve_models *s, const struct config *c, char *err, s
 
     for (uint32_t i = 0; i < s->n; i++) {
         const struct served *m = &s->all[i];
-        const int code = served_init(&s->all[i], c, i, false, err, err_len);
+        const int code = served_init(&s->all[i], c, i, hub_pull, err, err_len);
 
         if (code != EXIT_OK)
             return code;

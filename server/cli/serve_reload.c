@@ -13,7 +13,7 @@
 #include "core/base/hold.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
-#include "core/hub/pull.h"
+#include "core/hub/cached.h"
 #include "core/hub/reference.h"
 #include "scheduler/engine_arbiter.h"
 #include "server/cli/serve_model.h"
@@ -94,8 +94,8 @@ static uint32_t find_model_item(const struct serve_reload *r, const char *name,
 
 static int find_cached(struct model_item *item, char *err, size_t err_len)
 {
-    char path[HUB_PULL_MAX_PATH];
-    const int rc = hub_pull(item->path, true, path, err, err_len);
+    char path[HUB_MAX_FOUND];
+    const int rc = hub_cached(item->path, path, err, err_len);
 
     if (rc < 0)
         return rc;
@@ -146,13 +146,13 @@ static int read_model(struct serve_reload *r, uint32_t i, char *err, size_t err_
     at = find_model_item(r, item.name, &known);
     if (at < r->n) {
         r->now[at] = i;
-        return served_settings_read(&r->next[at], &r->fresh, i, true, err, err_len);
+        return served_settings_read(&r->next[at], &r->fresh, i, hub_cached, err, err_len);
     }
     if (r->n + r->n_added == MODELS_MAX) {
         snprintf(err, err_len, "there have been %d models: more need a restart", MODELS_MAX);
         return EXIT_FAILED;
     }
-    return served_init(&m->all[r->n + r->n_added++], &r->fresh, i, true, err, err_len);
+    return served_init(&m->all[r->n + r->n_added++], &r->fresh, i, hub_cached, err, err_len);
 }
 
 /* Check the names of the models as they will be. */

@@ -6,6 +6,7 @@
 #include "core/base/err.h"
 #include "core/base/file_io.h"
 #include "core/formats/gguf/gguf.h"
+#include "core/hub/pull.h"
 #include "core/tokenizer/tokenizer.h"
 #include "server/models/instance.h"
 
@@ -93,7 +94,7 @@ int cmd_tokenize(int argc, char **argv)
                             argv[1]);
     if (instance_one_model(&item, model, err, sizeof(err)) != EXIT_OK)
         return command_fail(EXIT_USAGE, "%s", err);
-    code = command_model_path(item.path, false, item.path, sizeof(item.path));
+    code = command_model_path(item.path, hub_pull, item.path, sizeof(item.path));
     if (code != EXIT_OK)
         return code;
     return tokenize(item.path, pre, only_ids,

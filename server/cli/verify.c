@@ -12,6 +12,7 @@
 #include "core/base/file_io.h"
 #include "core/base/json.h"
 #include "core/base/mem.h"
+#include "core/hub/pull.h"
 #include "server/cli/receipt_origin.h"
 #include "server/cli/serve_model.h"
 #include "server/cli/verify_receipt.h"
@@ -188,7 +189,7 @@ static int run_verify(const struct config *c, const struct lines *l)
         .wake = on_verify_wake, .wake_ud = &wake, .place = &nowhere};
 
     sem_init(&wake, 0, 0);
-    code = served_init(&model, c, 0, false, err, sizeof(err));
+    code = served_init(&model, c, 0, hub_pull, err, sizeof(err));
     if (code == EXIT_OK)
         code = served_load(&model, &company, err, sizeof(err));
     if (code != EXIT_OK) {

@@ -12,7 +12,7 @@
 #include "core/base/err.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
-#include "core/hub/pull.h"
+#include "core/hub/cached.h"
 #include "core/hub/reference.h"
 #include "core/model/model.h"
 #include "core/tokenizer/tokenizer.h"
@@ -39,13 +39,13 @@ static int replace(char **value, const char *text)
     return 0;
 }
 
-int instance_draft_fetch(struct config *c, bool is_offline, char *err, size_t err_len)
+int instance_draft_fetch(struct config *c, hub_find_fn *find, char *err, size_t err_len)
 {
-    char path[HUB_PULL_MAX_PATH];
+    char path[HUB_MAX_FOUND];
 
     if (!hub_reference_is(c->draft))
         return 0;
-    if (hub_pull(c->draft, is_offline, path, err, err_len) < 0)
+    if (find(c->draft, path, err, err_len) < 0)
         return ERR_IO;
     if (replace(&c->draft, path) == 0)
         return 0;
@@ -112,8 +112,10 @@ static int check_vocabulary(const struct instance *e, const struct instance *dra
 {
     for (int32_t id = 0; id < n_common(e, draft); id++)
         if (!is_same_token(e->tokenizer, draft->tokenizer, id)) {
-            snprintf(err, err_len, "its token %d is another than the model's: it must have the "
-                                   "same vocabulary", id);
+            snprintf(err, err_len,
+                     "its token %d is another than the model's: it must have the "
+                     "same vocabulary",
+                     id);
             return ERR_INVAL;
         }
     return 0;

@@ -11,6 +11,7 @@
 #ifndef SERVER_MODELS_INSTANCE_DRAFT_H
 #define SERVER_MODELS_INSTANCE_DRAFT_H
 
+#include "core/hub/cached.h"
 #include "server/models/instance.h"
 
 struct draft_runner;
@@ -21,8 +22,8 @@ struct instance_draft { /* zero: there is no draft model */
 };
 
 /* Replace a reference to the Hub in the setting `draft` (of one model's settings) by its path in
- * the Hub's cache; is_offline: nothing is downloaded. */
-int instance_draft_fetch(struct config *c, bool is_offline, char *err, size_t err_len);
+ * the Hub's cache; `find` is hub_pull, or hub_cached, which downloads nothing. */
+int instance_draft_fetch(struct config *c, hub_find_fn *find, char *err, size_t err_len);
 
 /* Load the draft model for `e`, whose settings are c; does nothing when no draft model is set or
  * speculation is off. Flags: INSTANCE_PLAN or 0. Returns an exit_code. */

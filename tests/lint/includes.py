@@ -71,6 +71,8 @@ MAY = {
                "server/page", "server/models"],
 }
 ALL = re.compile(r"tests/|server/(main\.c|models/instance(_\w+)?\.[ch]|cli/)")
+# Commands that download before the sandbox. A running server looks for models with core/hub/cached.h.
+DOWNLOADS = re.compile(r"core/hub/pull\.c|server/cli/(command|inspect|memory_estimate|pull|serve_models|tokenize|verify)\.c")
 
 
 def unordered():
@@ -91,11 +93,17 @@ def findings(path):
             yield f'{path}:{number}: may not include "{match[1]}"'
 
 
+def downloads(path):
+    if not DOWNLOADS.match(path) and '#include "core/hub/pull.h"' in open(path, encoding="utf-8").read():
+        yield f'{path}: may not include "core/hub/pull.h": it would download in a running server'
+
+
 def main():
     files = subprocess.run(["git", "ls-files", "*.c", "*.h", "*.inc"], capture_output=True,
                            text=True, check=True).stdout.split()
     bad = [f"tests/lint/includes.py: {what}" for what in unordered()]
     for path in files:
+        bad += downloads(path)
         if not ALL.match(path):
             bad += findings(path)
     print("\n".join(bad), end="\n" if bad else "")
