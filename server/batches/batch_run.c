@@ -27,8 +27,7 @@
 #define MAX_PENDING ((size_t)1 << 30)
 #define MAX_ERRORS ((size_t)64 << 10)
 
-#define EXPIRED_MESSAGE                                                                            \
-    "This request could not be executed before the completion window expired."
+#define EXPIRED_MESSAGE "This request could not be executed before the completion window expired."
 
 /* ---- life ---- */
 
@@ -252,11 +251,10 @@ static int write_answers(struct batch_run *run, struct batch_store *s)
         return ERR_NOMEM;
     for (int kind = 0; kind < BATCH_N_KINDS; kind++)
         bytes += run->writing[kind].len;
-    if (bytes > 0 && s != NULL &&
-        batch_store_check_room(s, bytes, &run->failure) < 0)
+    if (bytes > 0 && s != NULL && batch_store_check_room(s, bytes, &run->failure) < 0)
         return ERR_LIMIT;
-    if (bytes > 0 && batch_files_append(run->files, run->writing, run->n_writing, err,
-                                        sizeof(err)) < 0) {
+    if (bytes > 0 &&
+        batch_files_append(run->files, run->writing, run->n_writing, err, sizeof(err)) < 0) {
         fail_for_now(run, err);
         return ERR_IO;
     }
@@ -363,8 +361,8 @@ static void do_end(struct batch_run *run, struct batch_store *s)
         rc = write_rest(run, s);
     if (rc != 0)
         return;
-    if (s == NULL || batch_store_end(s, id, run->ending, &run->reached, &run->errors,
-                                     &run->failure) == 0)
+    if (s == NULL ||
+        batch_store_end(s, id, run->ending, &run->reached, &run->errors, &run->failure) == 0)
         run->next = BATCH_OVER;
 }
 
@@ -398,13 +396,10 @@ static void take_lines(struct batch_run *run)
 {
     list_each(it, &run->read)
     {
-        struct batch_item *item = list_entry(it, struct batch_item, link);
-
-        list_unlink(it);
-        list_push_back(&run->ready, it);
         run->n_ready++;
-        run->ready_bytes += item->line.body.len;
+        run->ready_bytes += list_entry(it, struct batch_item, link)->line.body.len;
     }
+    list_move_back(&run->ready, &run->read);
     run->has_all = run->has_read_all;
 }
 
@@ -463,17 +458,6 @@ uint32_t batch_run_n_left(const struct batch_run *run)
     return run->record.n_lines > n ? run->record.n_lines - n : 0;
 }
 
-/* Append the new answers to those that could not be written before. */
-static void hand_over_answers(struct batch_run *run)
-{
-    list_each(it, &run->answered)
-    {
-        list_unlink(it);
-        list_push_back(&run->handed, it);
-    }
-    run->answered_bytes = 0;
-}
-
 void batch_run_post(struct batch_run *run, uint32_t n_lines)
 {
     const bool wants_lines = run->phase == BATCH_RUNNING && !run->has_all &&
@@ -482,7 +466,8 @@ void batch_run_post(struct batch_run *run, uint32_t n_lines)
     if (run->has_job || run->phase == BATCH_OVER || clock_us() < run->retry_us ||
         (run->phase == BATCH_RUNNING && !wants_lines && !batch_run_has_answers(run)))
         return;
-    hand_over_answers(run);
+    list_move_back(&run->handed, &run->answered); /* behind those that could not be written */
+    run->answered_bytes = 0;
     run->n_wanted = wants_lines ? n_lines - run->n_ready : 0;
     run->has_read_all = run->has_all;
     run->next = run->phase;

@@ -63,7 +63,7 @@ struct usage_keeper {
     struct worker_pool *pool;
     struct worker_job job;
     uv_timer_t timer;
-    bool is_running, has_failed;
+    bool has_failed;
     int rc; /* of the job */
     struct api_error error;
     uint32_t n;
@@ -131,7 +131,6 @@ static void on_usage_keeper_done(struct worker_job *job)
     struct usage_keeper *k = list_entry(job, struct usage_keeper, job);
     char quoted[400];
 
-    k->is_running = false;
     if (k->rc < 0)
         usage_ledger_give_back(k->ledger, k->taken, k->n);
     if (k->rc < 0 && !k->has_failed)
@@ -146,7 +145,7 @@ static void on_usage_keeper_done(struct worker_job *job)
 
 static void save(struct usage_keeper *k)
 {
-    if (k->is_running)
+    if (!worker_pool_is_idle(k->pool))
         return;
     k->n = usage_ledger_take_unsaved(k->ledger, k->taken, USAGE_SAVE_ROWS);
     if (k->n == 0)
@@ -157,7 +156,6 @@ static void save(struct usage_keeper *k)
     k->job.work = on_usage_keeper_work;
     k->job.done = on_usage_keeper_done;
     k->job.name = "usage_keeper";
-    k->is_running = true;
     (void)worker_pool_post(k->pool, &k->job); /* the only job of the pool: there is room */
 }
 
@@ -171,7 +169,7 @@ static void on_usage_timer(uv_timer_t *timer)
 
 static void wait_for(struct usage_keeper *k, uint64_t ms)
 {
-    if (!k->is_running && !uv_is_closing((uv_handle_t *)&k->timer) &&
+    if (worker_pool_is_idle(k->pool) && !uv_is_closing((uv_handle_t *)&k->timer) &&
         !uv_is_active((uv_handle_t *)&k->timer))
         uv_timer_start(&k->timer, on_usage_timer, ms, 0);
 }
@@ -185,10 +183,11 @@ static void on_change(void *ud)
 
 bool usage_keeper_is_saved(struct usage_keeper *k)
 {
-    if (k == NULL || k->has_failed)
-        return k == NULL || !k->is_running;
-    save(k);
-    return !k->is_running;
+    if (k == NULL)
+        return true;
+    if (!k->has_failed)
+        save(k);
+    return worker_pool_is_idle(k->pool);
 }
 
 uint64_t usage_keeper_oldest_us(struct usage_keeper *k)
