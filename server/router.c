@@ -370,7 +370,7 @@ static void on_health(void *ud, struct http_call *call)
         info_is_stuck(usage_keeper_oldest_us(s->usage_keeper), INFO_STUCK_DISK_US))
         trouble = "the file of usage has not answered for a minute";
     if (trouble == NULL &&
-        info_is_stuck(batch_keeper_oldest_us(s->batch_keeper), INFO_STUCK_DISK_US))
+        info_is_stuck(worker_pool_stats(s->batch_pool).oldest_us, INFO_STUCK_DISK_US))
         trouble = "the folder of batches has not answered for a minute";
     if (trouble == NULL && (is_stuck(s->text_pool) || is_stuck(s->constraint_pool)))
         trouble = "the parsing of a request does not end";

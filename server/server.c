@@ -465,7 +465,7 @@ static uint32_t n_other_fds(const struct server *s)
 {
     uint32_t n = OTHER_FDS + OTHER_FDS_PER_MODEL * s->opt.n_models;
 
-    n += s->batch_keeper != NULL ? BATCH_FDS : 0;
+    n += s->batch_pool != NULL ? BATCH_FDS : 0;
     for (uint32_t i = 0; i < s->opt.n_models; i++)
         n += s->models[i].model.kv_events != NULL ? KV_EVENT_FDS : 0;
     return n;

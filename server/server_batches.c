@@ -67,37 +67,44 @@ static void on_over(void *ud, const struct batch_run *run)
 int server_open_batches(struct server *s, char *err, size_t err_len)
 {
     const bool has_dir = s->opt.batch_dir != NULL && s->opt.batch_dir[0] != '\0';
-    const struct batch_keeper_options keeper = {
+    const struct batch_store_options store = {s->opt.batch_dir, s->opt.batch_size,
+                                              s->opt.batch_days};
+    /* The number of waiting jobs is bounded: a call and a batch have one at a time. */
+    const struct worker_pool_options pool = {.loop = &s->loop, .max_waiting = UINT32_MAX};
+    struct batch_runner_options runner = {
         .loop = &s->loop,
-        .store = {has_dir ? s->opt.batch_dir : "", s->opt.batch_size, s->opt.batch_days}};
-    struct batch_runner_options runner = {.loop = &s->loop,
-                                          .limits = {s->opt.batch_max_lines, s->opt.max_body},
-                                          .room = room,
-                                          .find_key = find_key,
-                                          .progress = s->opt.batch != NULL ? on_progress : NULL,
-                                          .over = s->opt.batch != NULL ? on_over : NULL,
-                                          .ud = s};
-    int rc;
+        .run = {.max_lines = s->opt.batch_max_lines, .max_line = s->opt.max_body},
+        .room = room,
+        .find_key = find_key,
+        .progress = s->opt.batch != NULL ? on_progress : NULL,
+        .over = s->opt.batch != NULL ? on_over : NULL,
+        .ud = s};
+    int rc = 0;
 
     s->batch_pages.tenant_header = s->opt.tenant_header != NULL ? s->opt.tenant_header : "";
     s->batch_pages.max_file = s->opt.batch_file_size;
     if (!has_dir && s->opt.batch == NULL)
         return 0;
-    rc = batch_keeper_open(&s->batch_keeper, &keeper, err, err_len);
+    if (has_dir)
+        rc = batch_store_open(&s->batch_store, &store, err, err_len);
     if (rc < 0)
         return rc;
-    runner.keeper = s->batch_keeper;
-    rc = batch_runner_create(&s->batch_runner, &runner);
+    rc = worker_pool_create(&s->batch_pool, &pool);
+    runner.run.pool = s->batch_pool;
+    runner.run.store = s->batch_store;
+    if (rc == 0)
+        rc = batch_runner_create(&s->batch_runner, &runner);
     if (rc < 0)
-        return snprintf(err, err_len, "no memory for batches"), rc;
-    s->batch_pages.keeper = has_dir ? s->batch_keeper : NULL;
+        return snprintf(err, err_len, "the thread of batches cannot be set up"), rc;
+    s->batch_pages.store = s->batch_store;
+    s->batch_pages.pool = s->batch_pool;
     s->batch_pages.runner = s->batch_runner;
     return 0;
 }
 
 int server_start_batches(struct server *s)
 {
-    return s->batch_keeper != NULL ? batch_keeper_start(s->batch_keeper) : 0;
+    return s->batch_pool != NULL ? worker_pool_start(s->batch_pool, 1) : 0;
 }
 
 static void add_single(struct server *s)
@@ -133,12 +140,13 @@ void server_run_batches(struct server *s)
 void server_stop_batches(struct server *s)
 {
     batch_runner_stop(s->batch_runner);
-    batch_keeper_stop(s->batch_keeper);
+    worker_pool_stop(s->batch_pool);
 }
 
-/* Close the keeper's thread first: its job may still use a batch. */
+/* End the thread first: its job may still use the store and a batch. */
 void server_close_batches(struct server *s)
 {
-    batch_keeper_close(&s->batch_keeper);
+    worker_pool_destroy(&s->batch_pool);
+    batch_store_close(&s->batch_store);
     batch_runner_destroy(&s->batch_runner);
 }

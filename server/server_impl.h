@@ -49,7 +49,8 @@ struct server {
     struct tenants *tenants;
     struct usage_ledger *usage;
     struct usage_keeper *usage_keeper; /* or NULL */
-    struct batch_keeper *batch_keeper; /* or NULL, as the next */
+    struct batch_store *batch_store;   /* or NULL, as the next two */
+    struct worker_pool *batch_pool;    /* of one thread */
     struct batch_runner *batch_runner;
     struct batch_pages batch_pages;
     struct metrics_server server_counts;

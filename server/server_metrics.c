@@ -87,7 +87,7 @@ static void take_picture(struct server *s, struct metrics_job *j)
     const struct response_counts kept = response_keeper_counts(s->keeper);
     const struct stream_counts streams = stream_store_counts(s->streams);
     const struct batch_runner_counts batches = batch_runner_counts(s->batch_runner);
-    const struct batch_store_counts files = batch_keeper_counts(s->batch_keeper);
+    const struct batch_store_counts files = batch_store_counts(s->batch_store);
     const struct request_keeper_counts requests = request_keeper_counts(s->requests);
     size_t n_routes;
     const struct http_route *routes = server_routes(&n_routes);

@@ -15,11 +15,16 @@
 #define FIRST_SLOTS 16
 
 /* The seed differs from process to process, so that nobody can choose many names with one hash. */
-uint64_t hash_of_text(const char *text)
+uint64_t hash_of_bytes(const char *text, size_t n)
 {
     static const char address;
 
-    return XXH3_64bits_withSeed(text, strlen(text), (uintptr_t)&address);
+    return XXH3_64bits_withSeed(text, n, (uintptr_t)&address);
+}
+
+uint64_t hash_of_text(const char *text)
+{
+    return hash_of_bytes(text, strlen(text));
 }
 
 uint64_t hash_of_texts(const char *a, const char *b)

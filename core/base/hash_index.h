@@ -37,8 +37,10 @@ void hash_index_release(struct hash_index *x);
 /* The next item of w->hash, or 0. Begin with {.hash = …}, and again after each change. */
 uintptr_t hash_index_next(const struct hash_index *x, struct hash_walk *w);
 
-/* XXH3 of a text, and of two, with a seed of the process, because clients choose the names. */
+/* XXH3 of a text, of a text without a NUL, and of two texts, with a seed of the process, because
+ * clients choose the names. */
 uint64_t hash_of_text(const char *text);
+uint64_t hash_of_bytes(const char *text, size_t n);
 uint64_t hash_of_texts(const char *a, const char *b);
 
 #endif

@@ -50,7 +50,7 @@ struct api_call {
     bool is_local;       /* the server itself calls: the request gets the lowest priority */
     struct adapter_wait adapter_wait;
     struct list adapter_link;    /* of engine_client.adapter_waits while it waits */
-    struct response_job look_up; /* reads the kept responses that the call continues */
+    struct worker_job look_up; /* reads the kept responses that the call continues */
     struct response_wish wish;
     struct buf kept;
     struct api_error kept_error;

@@ -56,7 +56,7 @@ enum completion_state {
 struct completion_keep { /* a response that is written to the database; zero: it is not */
     bool is_on;
     struct response_name name; /* borrowed */
-    struct response_job begin, end;
+    struct worker_job begin, end;
     struct buf first, body, output; /* the response at its begin and at its end, its items */
     struct buf tail;                /* last frames of a stream */
     bool has_answer;

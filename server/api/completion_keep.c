@@ -29,9 +29,14 @@ static bool is_background(const struct completion *c)
     return c->api.request.params.background;
 }
 
+static struct response_store *store_of(const struct completion *c)
+{
+    return response_keeper_store(c->api.engine->shared->keeper);
+}
+
 /* ---- the begin ---- */
 
-static void on_begin(struct response_job *job, struct response_store *store)
+static void on_begin(struct worker_job *job)
 {
     struct completion_keep *k = list_entry(job, struct completion_keep, begin);
     const struct completion *c = completion_of(k);
@@ -46,11 +51,11 @@ static void on_begin(struct response_job *job, struct response_store *store)
     if (k->first.err < 0)
         api_error_no_memory(&k->begin_error);
     else
-        response_store_begin(store, &k->name, &start, &k->begin_error);
+        response_store_begin(store_of(c), &k->name, &start, &k->begin_error);
 }
 
 /* A response whose row cannot be written is cancelled. */
-static void after_begin(struct response_job *job)
+static void after_begin(struct worker_job *job)
 {
     struct completion_keep *k = list_entry(job, struct completion_keep, begin);
     struct completion *c = completion_of(k);
@@ -89,7 +94,7 @@ void completion_keep_begin(struct completion *c)
     k->begin.done = after_begin;
     k->run.name = k->name;
     k->run.cancel = on_cancel;
-    response_keeper_post(c->api.engine->shared->keeper, &k->begin, c->api.tenant);
+    response_keeper_post(c->api.engine->shared->keeper, &k->begin);
     if (is_background(c))
         response_keeper_add(c->api.engine->shared->keeper, &k->run);
 }
@@ -117,9 +122,10 @@ static void write_answer(struct completion *c)
     }
 }
 
-static void on_end(struct response_job *job, struct response_store *store)
+static void on_end(struct worker_job *job)
 {
     struct completion_keep *k = list_entry(job, struct completion_keep, end);
+    struct response_store *store = store_of(completion_of(k));
 
     if (completion_of(k)->saving.is_put_off) /* its row stays open */
         return;
@@ -152,7 +158,7 @@ static void answer_kept(struct completion *c)
     http_call_reply(call, 200, "application/json", &k->body);
 }
 
-static void after_end(struct response_job *job)
+static void after_end(struct worker_job *job)
 {
     struct completion_keep *k = list_entry(job, struct completion_keep, end);
     struct completion *c = completion_of(k);
@@ -199,5 +205,5 @@ void completion_keep_end(struct completion *c)
         give_up(c, &why);
     k->end.work = on_end;
     k->end.done = after_end;
-    response_keeper_post(c->api.engine->shared->keeper, &k->end, c->api.tenant);
+    response_keeper_post(c->api.engine->shared->keeper, &k->end);
 }

@@ -124,14 +124,15 @@ void completion_parse(struct completion *c)
 
 /* ---- LOOK_UP ---- */
 
-static void on_look_up(struct response_job *job, struct response_store *store)
+static void on_look_up(struct worker_job *job)
 {
     struct api_call *api = list_entry(job, struct api_call, look_up);
 
-    response_store_history(store, api->tenant, &api->wish, &api->kept, &api->kept_error);
+    response_store_history(response_keeper_store(api->engine->shared->keeper), api->tenant,
+                           &api->wish, &api->kept, &api->kept_error);
 }
 
-static void after_look_up(struct response_job *job)
+static void after_look_up(struct worker_job *job)
 {
     struct api_call *api = list_entry(job, struct api_call, look_up);
     const struct body_scan body = body_scan(api->body.data, api->body.len),
@@ -158,5 +159,5 @@ void completion_look_up(struct completion *c)
     api->headers.kept = &api->kept;
     api->look_up.work = on_look_up;
     api->look_up.done = after_look_up;
-    response_keeper_post(api->engine->shared->keeper, &api->look_up, api->tenant);
+    response_keeper_post(api->engine->shared->keeper, &api->look_up);
 }

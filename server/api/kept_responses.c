@@ -25,7 +25,8 @@
 #define DEFAULT_PAGE 20
 
 struct asker {
-    struct response_job job;
+    struct worker_job job;
+    struct response_store *store;
     struct http_call *call; /* NULL: its client has gone */
     enum kept_responses_page page;
     bool deletes;
@@ -42,33 +43,33 @@ static struct response_name kept_name(const struct asker *a)
     return (struct response_name){a->owner, a->id};
 }
 
-static void delete_one(struct asker *a, struct response_store *s)
+static void delete_one(struct asker *a)
 {
     const struct response_name name = kept_name(a);
 
-    if (response_store_delete(s, &name, &a->error) < 0)
+    if (response_store_delete(a->store, &name, &a->error) < 0)
         return;
     buf_add_str(&a->out, "{\"id\":");
     json_add_cstring(&a->out, a->id);
     buf_add_str(&a->out, ",\"object\":\"response\",\"deleted\":true}");
 }
 
-static void on_kept_work(struct response_job *job, struct response_store *s)
+static void on_kept_work(struct worker_job *job)
 {
     struct asker *a = list_entry(job, struct asker, job);
     const struct response_name name = kept_name(a);
 
     if (a->page == KEPT_RESPONSES_CANCEL)
-        response_store_cancel(s, &name, &a->out, &a->error);
+        response_store_cancel(a->store, &name, &a->out, &a->error);
     else if (a->page == KEPT_RESPONSES_ITEMS)
-        response_store_items(s, &name, &a->items, &a->out, &a->error);
+        response_store_items(a->store, &name, &a->items, &a->out, &a->error);
     else if (a->deletes)
-        delete_one(a, s);
+        delete_one(a);
     else
-        response_store_get(s, &name, &a->out, &a->error);
+        response_store_get(a->store, &name, &a->out, &a->error);
 }
 
-static void on_kept_done(struct response_job *job)
+static void on_kept_done(struct worker_job *job)
 {
     struct asker *a = list_entry(job, struct asker, job);
 
@@ -143,6 +144,7 @@ void kept_responses_ask(struct response_keeper *k, const struct server_options *
         refuse_kept(call, 500, "out of memory");
         return;
     }
+    a->store = response_keeper_store(k);
     a->call = call;
     a->page = page;
     buf_init(&a->out, HTTP_MAX_REPLY);
@@ -157,5 +159,5 @@ void kept_responses_ask(struct response_keeper *k, const struct server_options *
     http_call_on_gone(call, on_kept_client_gone, a);
     a->job.work = on_kept_work;
     a->job.done = on_kept_done;
-    response_keeper_post(k, &a->job, a->owner);
+    response_keeper_post(k, &a->job);
 }

@@ -1,14 +1,14 @@
 /* server/batches/batch_check.c - see batch_check.h.
  *
- * One pass over the file in steps of 1 MiB, each a part of a job on the keeper's thread, so that
+ * One pass over the file in steps of 1 MiB, each a part of a job on the batches' thread, so that
  * other jobs get their turn in between. Each line is parsed as it will be when it runs. Duplicate
- * custom_ids are found in an open hash table of 128-bit hashes, which doubles when it is half full.
+ * custom_ids are found by their 128-bit hashes: one half is the key of a hash index, the other half
+ * its item.
  */
 #include "server/batches/batch_check.h"
 
 #include "core/base/err.h"
 #include "core/base/json.h"
-#include "core/base/mem.h"
 #include "server/batches/batch_line.h"
 
 #include <inttypes.h>
@@ -19,11 +19,6 @@
 /* Bytes of a step, so that other jobs wait for some ten milliseconds at most. */
 #define STEP_BYTES ((uint64_t)1 << 20)
 #define MAX_ERROR_BYTES ((size_t)64 << 10)
-#define FIRST_SLOTS 256 /* a power of two */
-
-struct batch_check_id { /* the hash of a custom_id; zero is free */
-    uint64_t low, high;
-};
 
 void batch_check_init(struct batch_check *c, int fd, const struct batch_check_options *options)
 {
@@ -36,8 +31,7 @@ void batch_check_release(struct batch_check *c)
 {
     line_reader_release(&c->reader);
     buf_release(&c->errors);
-    mem_free(c->ids);
-    c->ids = NULL;
+    hash_index_release(&c->ids);
 }
 
 /* ---- errors ---- */
@@ -81,49 +75,19 @@ static void note_bad_line(struct batch_check *c, const struct batch_line_error *
 
 /* ---- custom ids ---- */
 
-/* The slot of an id, or a free one. */
-static struct batch_check_id *custom_id_slot(struct batch_check_id *ids, size_t n_slots,
-                                             struct batch_check_id id)
-{
-    size_t i = (size_t)id.low & (n_slots - 1);
-
-    while ((ids[i].low != 0 || ids[i].high != 0) &&
-           (ids[i].low != id.low || ids[i].high != id.high))
-        i = (i + 1) & (n_slots - 1);
-    return &ids[i];
-}
-
-static int grow_ids(struct batch_check *c)
-{
-    const size_t n = c->n_slots > 0 ? 2 * c->n_slots : FIRST_SLOTS;
-    struct batch_check_id *ids = mem_calloc(n, sizeof(*ids));
-
-    if (ids == NULL)
-        return ERR_NOMEM;
-    for (size_t i = 0; i < c->n_slots; i++)
-        if (c->ids[i].low != 0 || c->ids[i].high != 0)
-            *custom_id_slot(ids, n, c->ids[i]) = c->ids[i];
-    mem_free(c->ids);
-    c->ids = ids;
-    c->n_slots = n;
-    return 0;
-}
-
 /* Add a custom_id: 1: it is new; 0: another line has it; ERR_NOMEM. Compared as written: other
  * escapes make other ids. */
 static int add_custom_id(struct batch_check *c, const struct buf *custom_id)
 {
     const XXH128_hash_t h = XXH3_128bits(custom_id->data, custom_id->len);
-    const struct batch_check_id id = {h.low64 | (h.low64 == 0 && h.high64 == 0), h.high64};
-    struct batch_check_id *slot;
+    const uintptr_t rest = (uintptr_t)(h.high64 | 1); /* an item is never 0 */
+    struct hash_walk w = {.hash = h.low64};
+    uintptr_t other;
 
-    if (2 * (size_t)(c->n_lines + 1) > c->n_slots && grow_ids(c) < 0)
-        return ERR_NOMEM;
-    slot = custom_id_slot(c->ids, c->n_slots, id);
-    if (slot->low != 0 || slot->high != 0)
-        return 0;
-    *slot = id;
-    return 1;
+    while ((other = hash_index_next(&c->ids, &w)) != 0)
+        if (other == rest)
+            return 0;
+    return hash_index_add(&c->ids, h.low64, rest) < 0 ? ERR_NOMEM : 1;
 }
 
 /* ---- lines ---- */

@@ -9,6 +9,7 @@
 
 #include <stdint.h>
 
+#include "core/base/hash_index.h"
 #include "server/batches/line_reader.h"
 
 #define BATCH_CHECK_MAX_ERRORS 100
@@ -26,8 +27,7 @@ struct batch_check {
     /* private */
     struct batch_check_options opt;
     struct line_reader reader;
-    struct batch_check_id *ids; /* [n_slots] */
-    size_t n_slots;
+    struct hash_index ids; /* of custom_ids */
 };
 
 /* The file is borrowed. */

@@ -2,7 +2,7 @@
  *
  * Opening a batch reads the files of answers and sets a bit for each line that has one; reading the
  * input then skips those lines. An append writes at the known end of a file, syncs it and only then
- * moves the end; after a failure the files are cut back. All on the keeper's thread.
+ * moves the end; after a failure the files are cut back. All on the batches' thread.
  */
 #include "server/batches/batch_files.h"
 

@@ -1,6 +1,6 @@
 /* server/batches/batch_pages.c - see batch_pages.h.
  *
- * A call becomes a struct asker, a job on the keeper's thread that parses, asks the store and
+ * A call becomes a struct asker, a job on the batches' thread that parses, asks the store and
  * renders; its result is sent on the I/O thread. A job outlives its client: on_batch_client_gone()
  * only clears the call. After a batch was created or cancelled the runner is told, on the I/O
  * thread, and reads the batch from the store itself.
@@ -30,7 +30,7 @@
 #define MAX_METADATA_VALUE 512
 
 struct asker {
-    struct batch_job job;
+    struct worker_job job;
     const struct batch_pages *pages;
     struct http_call *call; /* NULL: the client disconnected */
     enum batch_page_kind kind;
@@ -137,7 +137,7 @@ static int read_body(struct asker *a, const cJSON *body)
     return 0;
 }
 
-/* Create a batch; runs on the keeper's thread. */
+/* Create a batch; runs on the batches' thread. */
 static void create(struct asker *a, struct batch_store *s)
 {
     cJSON *body = NULL;
@@ -165,11 +165,13 @@ static void ask_files(struct asker *a, struct batch_store *s, const struct batch
         batch_store_get_file(s, name, &a->out, &a->error);
 }
 
-static void on_batch_page_work(struct batch_job *job, struct batch_store *s)
+static void on_batch_page_work(struct worker_job *job)
 {
     struct asker *a = list_entry(job, struct asker, job);
     const struct batch_name name = {a->owner, a->id};
+    struct batch_store *s = a->pages->store;
 
+    batch_store_try_open(s);
     if (a->creates)
         create(a, s);
     else if (a->kind == BATCH_PAGE_BATCHES)
@@ -209,7 +211,7 @@ static void destroy_asker(struct asker *a)
     mem_free(a);
 }
 
-static void on_batch_page_done(struct batch_job *job)
+static void on_batch_page_done(struct worker_job *job)
 {
     struct asker *a = list_entry(job, struct asker, job);
 
@@ -259,7 +261,7 @@ static int read_batch_call(struct asker *a)
     if (key != NULL)
         snprintf(a->key, sizeof(a->key), "%s", key->spec.name);
     if (a->creates) {
-        a->body = http_call_take_body(a->call); /* parsed on the keeper's thread */
+        a->body = http_call_take_body(a->call); /* parsed on the batches' thread */
         return 0;
     }
     if (a->kind == BATCH_PAGE_FILES)
@@ -287,7 +289,7 @@ void batch_pages_ask(const struct batch_pages *p, struct http_call *call,
     struct asker *a;
     struct api_error e;
 
-    if (p->keeper == NULL) {
+    if (p->store == NULL) {
         batch_pages_refuse(call);
         return;
     }
@@ -315,5 +317,6 @@ void batch_pages_ask(const struct batch_pages *p, struct http_call *call,
     http_call_on_gone(call, on_batch_client_gone, a);
     a->job.work = on_batch_page_work;
     a->job.done = on_batch_page_done;
-    batch_keeper_post(p->keeper, &a->job, a->owner);
+    a->job.name = "batch_pages";
+    (void)worker_pool_post(p->pool, &a->job); /* it has no bound */
 }

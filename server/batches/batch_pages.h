@@ -1,7 +1,7 @@
 /* server/batches/batch_pages.h - OpenAI's /v1/files and /v1/batches, except uploads
  * (file_upload.h).
  *
- * Each call is a job on the keeper's thread; its changes are on the disk before its answer is sent.
+ * Each call is a job on the batches' thread; its changes are on the disk before its answer is sent.
  *
  * Thread: the loop's, except for the jobs' work.
  * Memory: a small allocation for a call, and its answer; a file's content is sent in pieces.
@@ -14,12 +14,14 @@
 /* Largest body of POST /v1/batches: the most metadata, and room to spare. */
 #define BATCH_PAGE_MAX_BODY ((size_t)64 << 10)
 
-struct batch_keeper;
 struct batch_runner;
+struct batch_store;
 struct http_call;
+struct worker_pool;
 
 struct batch_pages { /* everything that it points to is borrowed */
-    struct batch_keeper *keeper; /* NULL: there are no batches, and every call is refused */
+    struct batch_store *store; /* NULL: there are no batches, and every call is refused */
+    struct worker_pool *pool;  /* of one thread, the batches': jobs run in the order of posting */
     struct batch_runner *runner;
     const char *tenant_header;
     uint64_t max_file; /* bytes */

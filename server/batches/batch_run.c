@@ -1,6 +1,6 @@
 /* server/batches/batch_run.c - see batch_run.h.
  *
- * A batch is a state machine: batch_run_post() hands a job to the keeper's thread,
+ * A batch is a state machine: batch_run_post() hands a job to the batches' thread,
  * on_batch_run_work() does the phase's work, on_batch_run_done() takes the result on the I/O thread
  * and sets the next phase. Only the job touches the members that batch_run.h marks as the job's,
  * and no lock is needed. A line's item moves through the lists read, ready, running, answered and
@@ -27,8 +27,7 @@
 #define MAX_PENDING ((size_t)1 << 30)
 #define MAX_ERRORS ((size_t)64 << 10)
 
-#define EXPIRED_MESSAGE                                                                            \
-    "This request could not be executed before the completion window expired."
+#define EXPIRED_MESSAGE "This request could not be executed before the completion window expired."
 
 /* ---- life ---- */
 
@@ -40,7 +39,7 @@ static void init_buffers(struct batch_run *run)
 }
 
 struct batch_run *batch_run_create(const struct batch_record *record, enum batch_phase phase,
-                                   const struct batch_run_limits *limits,
+                                   const struct batch_run_options *options,
                                    void (*changed)(struct batch_run *run), void *ud)
 {
     struct batch_run *run = mem_calloc(1, sizeof(*run));
@@ -51,7 +50,7 @@ struct batch_run *batch_run_create(const struct batch_record *record, enum batch
     memcpy(run->id, record->id, sizeof(run->id));
     run->n_lines = record->n_lines;
     run->phase = phase;
-    run->limits = limits;
+    run->opt = options;
     run->changed = changed;
     run->ud = ud;
     run->check_fd = -1;
@@ -107,7 +106,7 @@ void batch_run_destroy(struct batch_run **out)
     *out = NULL;
 }
 
-/* ---- the job: on the keeper's thread ---- */
+/* ---- the job: on the batches' thread ---- */
 
 static void fail_for_now(struct batch_run *run, const char *why)
 {
@@ -146,8 +145,8 @@ static const char *endpoint_of(const struct batch_run *run)
 /* Open the input. 0; otherwise the batch has failed, or the job is tried again. */
 static int open_check(struct batch_run *run)
 {
-    const struct batch_check_options o = {endpoint_of(run), run->limits->max_lines,
-                                          run->limits->max_line};
+    const struct batch_check_options o = {endpoint_of(run), run->opt->max_lines,
+                                          run->opt->max_line};
 
     if (run->check_fd >= 0)
         return 0;
@@ -197,7 +196,7 @@ static int open_files(struct batch_run *run, const char *input)
         .endpoint = endpoint_of(run),
         .seed = r->seed,
         .n_lines = r->n_lines,
-        .max_line = run->limits->max_line,
+        .max_line = run->opt->max_line,
     };
     char err[400];
     int rc;
@@ -252,11 +251,10 @@ static int write_answers(struct batch_run *run, struct batch_store *s)
         return ERR_NOMEM;
     for (int kind = 0; kind < BATCH_N_KINDS; kind++)
         bytes += run->writing[kind].len;
-    if (bytes > 0 && s != NULL &&
-        batch_store_check_room(s, bytes, &run->failure) < 0)
+    if (bytes > 0 && s != NULL && batch_store_check_room(s, bytes, &run->failure) < 0)
         return ERR_LIMIT;
-    if (bytes > 0 && batch_files_append(run->files, run->writing, run->n_writing, err,
-                                        sizeof(err)) < 0) {
+    if (bytes > 0 &&
+        batch_files_append(run->files, run->writing, run->n_writing, err, sizeof(err)) < 0) {
         fail_for_now(run, err);
         return ERR_IO;
     }
@@ -363,15 +361,17 @@ static void do_end(struct batch_run *run, struct batch_store *s)
         rc = write_rest(run, s);
     if (rc != 0)
         return;
-    if (s == NULL || batch_store_end(s, id, run->ending, &run->reached, &run->errors,
-                                     &run->failure) == 0)
+    if (s == NULL ||
+        batch_store_end(s, id, run->ending, &run->reached, &run->errors, &run->failure) == 0)
         run->next = BATCH_OVER;
 }
 
-static void on_batch_run_work(struct batch_job *job, struct batch_store *s)
+static void on_batch_run_work(struct worker_job *job)
 {
     struct batch_run *run = list_entry(job, struct batch_run, job);
+    struct batch_store *s = run->opt->store;
 
+    batch_store_try_open(s);
     switch (run->phase) {
     case BATCH_LOADING:
         do_load(run, s);
@@ -396,13 +396,10 @@ static void take_lines(struct batch_run *run)
 {
     list_each(it, &run->read)
     {
-        struct batch_item *item = list_entry(it, struct batch_item, link);
-
-        list_unlink(it);
-        list_push_back(&run->ready, it);
         run->n_ready++;
-        run->ready_bytes += item->line.body.len;
+        run->ready_bytes += list_entry(it, struct batch_item, link)->line.body.len;
     }
+    list_move_back(&run->ready, &run->read);
     run->has_all = run->has_read_all;
 }
 
@@ -421,7 +418,7 @@ static void note_failure(struct batch_run *run)
     run->retry_us = clock_us() + RETRY_US;
 }
 
-static void on_batch_run_done(struct batch_job *job)
+static void on_batch_run_done(struct worker_job *job)
 {
     struct batch_run *run = list_entry(job, struct batch_run, job);
 
@@ -461,18 +458,7 @@ uint32_t batch_run_n_left(const struct batch_run *run)
     return run->record.n_lines > n ? run->record.n_lines - n : 0;
 }
 
-/* Append the new answers to those that could not be written before. */
-static void hand_over_answers(struct batch_run *run)
-{
-    list_each(it, &run->answered)
-    {
-        list_unlink(it);
-        list_push_back(&run->handed, it);
-    }
-    run->answered_bytes = 0;
-}
-
-void batch_run_post(struct batch_run *run, struct batch_keeper *k, uint32_t n_lines)
+void batch_run_post(struct batch_run *run, uint32_t n_lines)
 {
     const bool wants_lines = run->phase == BATCH_RUNNING && !run->has_all &&
                              run->n_ready < n_lines && run->ready_bytes < MAX_READY;
@@ -480,7 +466,8 @@ void batch_run_post(struct batch_run *run, struct batch_keeper *k, uint32_t n_li
     if (run->has_job || run->phase == BATCH_OVER || clock_us() < run->retry_us ||
         (run->phase == BATCH_RUNNING && !wants_lines && !batch_run_has_answers(run)))
         return;
-    hand_over_answers(run);
+    list_move_back(&run->handed, &run->answered); /* behind those that could not be written */
+    run->answered_bytes = 0;
     run->n_wanted = wants_lines ? n_lines - run->n_ready : 0;
     run->has_read_all = run->has_all;
     run->next = run->phase;
@@ -489,5 +476,6 @@ void batch_run_post(struct batch_run *run, struct batch_keeper *k, uint32_t n_li
     run->has_job = true;
     run->job.work = on_batch_run_work;
     run->job.done = on_batch_run_done;
-    batch_keeper_post(k, &run->job, run->record.owner);
+    run->job.name = "batch_run";
+    (void)worker_pool_post(run->opt->pool, &run->job); /* it has no bound */
 }

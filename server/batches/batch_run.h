@@ -1,7 +1,7 @@
 /* server/batches/batch_run.h - one batch: its lines on the way from the input to the files of
  * answers.
  *
- * Its phases follow each other; a job on the keeper's thread, one at a time, does the phase's work:
+ * Its phases follow each other; a job on the batches' thread, one at a time, does the phase's work:
  * look the batch up, check its input, write answers and read lines, end it. A failure of the disk
  * is retried after a pause, and nothing is lost; what cannot succeed (the input was deleted, or has
  * changed) ends the batch as failed, with the answers that it has.
@@ -14,8 +14,9 @@
 
 #include "core/base/list.h"
 #include "server/batches/batch_check.h"
-#include "server/batches/batch_keeper.h"
+#include "server/batches/batch_store.h"
 #include "server/http/local_call.h"
+#include "server/process/worker_pool.h"
 
 /* Bytes of answers that wait for the disk, beyond which no more lines begin. */
 #define BATCH_RUN_MAX_ANSWERS ((size_t)8 << 20)
@@ -57,8 +58,8 @@ struct batch_run {
     bool has_job;
     char trouble[160]; /* why the last job is repeated, or "" */
     /* The members below belong to the job while there is one. */
-    struct batch_job job;
-    const struct batch_run_limits *limits;
+    struct worker_job job;
+    const struct batch_run_options *opt;
     uint32_t n_wanted; /* lines to read */
     struct list read;
     bool has_read_all, is_reopened;
@@ -78,7 +79,9 @@ struct batch_run {
     void *ud;                               /* for it */
 };
 
-struct batch_run_limits { /* the same for all batches */
+struct batch_run_options { /* the same for all batches */
+    struct worker_pool *pool;  /* of one thread, the batches': jobs run in the order of posting */
+    struct batch_store *store; /* NULL: only the files of one batch, which the server computes */
     uint32_t max_lines;
     size_t max_line;
 };
@@ -86,14 +89,14 @@ struct batch_run_limits { /* the same for all batches */
 /* Create the run of a batch of the store, by its id, or of a batch without a store, whose record is
  * complete except for n_lines. NULL: no memory. */
 struct batch_run *batch_run_create(const struct batch_record *record, enum batch_phase phase,
-                                   const struct batch_run_limits *limits,
+                                   const struct batch_run_options *options,
                                    void (*changed)(struct batch_run *run), void *ud);
 /* Free it; it must have no job and no running line. */
 void batch_run_destroy(struct batch_run **run);
 void batch_item_destroy(struct batch_item *item);
 
 /* Post the job of the phase, if there is work now, to have up to n_lines lines ready. */
-void batch_run_post(struct batch_run *run, struct batch_keeper *k, uint32_t n_lines);
+void batch_run_post(struct batch_run *run, uint32_t n_lines);
 
 /* Whether nothing is left to compute. */
 bool batch_run_is_done(const struct batch_run *run);

@@ -179,7 +179,7 @@ static void pump_stopping(struct batch_runner *r)
         struct batch_run *run = list_entry(it, struct batch_run, link);
 
         if (run->phase == BATCH_RUNNING && batch_run_has_answers(run))
-            batch_run_post(run, r->opt.keeper, 0);
+            batch_run_post(run, 0);
     }
 }
 
@@ -199,7 +199,7 @@ void batch_runner_pump(struct batch_runner *r)
             continue;
         n_checking += run->phase == BATCH_CHECKING;
         if (run->phase != BATCH_CHECKING || n_checking <= MAX_CHECKING)
-            batch_run_post(run, r->opt.keeper, is_active(r, run, &n_active) ? n_wanted(r) : 0);
+            batch_run_post(run, is_active(r, run, &n_active) ? n_wanted(r) : 0);
     }
     start_lines(r);
     set_tick(r);
@@ -223,13 +223,15 @@ int batch_runner_create(struct batch_runner **out, const struct batch_runner_opt
     return 0;
 }
 
-/* Collect the ids of all open batches; runs on the keeper's thread. */
-static void find_open(struct batch_job *job, struct batch_store *s)
+/* Collect the ids of all open batches; runs on the batches' thread. */
+static void find_open(struct worker_job *job)
 {
     struct batch_runner *r = list_entry(job, struct batch_runner, open_job);
     struct batch_record *record = mem_alloc(sizeof(*record));
+    struct batch_store *s = r->opt.run.store;
     int64_t n = -1;
 
+    batch_store_try_open(s);
     r->open_error = (struct api_error){0};
     while (s != NULL && record != NULL &&
            batch_store_find_open(s, NULL, &n, record, &r->open_error) == 1) {
@@ -252,7 +254,7 @@ static bool has_run(const struct batch_runner *r, const char *id)
     return false;
 }
 
-static void after_find(struct batch_job *job)
+static void after_find(struct worker_job *job)
 {
     struct batch_runner *r = list_entry(job, struct batch_runner, open_job);
     struct batch_record *record = mem_calloc(1, sizeof(*record));
@@ -282,7 +284,8 @@ static void look_for_open(struct batch_runner *r)
     r->has_open_job = true;
     r->open_job.work = find_open;
     r->open_job.done = after_find;
-    batch_keeper_post(r->opt.keeper, &r->open_job, "");
+    r->open_job.name = "batch_runner";
+    (void)worker_pool_post(r->opt.run.pool, &r->open_job); /* it has no bound */
 }
 
 void batch_runner_start(struct batch_runner *r, struct local_calls *calls)
@@ -308,7 +311,7 @@ bool batch_runner_is_idle(const struct batch_runner *r)
 {
     if (r == NULL)
         return true;
-    if (!batch_keeper_is_idle(r->opt.keeper))
+    if (!worker_pool_is_idle(r->opt.run.pool))
         return false;
     for (const struct list *it = r->runs.next; it != &r->runs; it = it->next) {
         const struct batch_run *run = list_entry(it, struct batch_run, link);
@@ -350,7 +353,7 @@ void batch_runner_destroy(struct batch_runner **runner)
 int batch_runner_add(struct batch_runner *r, const struct batch_record *record,
                      enum batch_phase phase)
 {
-    struct batch_run *run = batch_run_create(record, phase, &r->opt.limits, on_changed, r);
+    struct batch_run *run = batch_run_create(record, phase, &r->opt.run, on_changed, r);
 
     if (run == NULL)
         return ERR_NOMEM;

@@ -26,8 +26,7 @@ struct keys;
 
 struct batch_runner_options {
     uv_loop_t *loop;
-    struct batch_keeper *keeper;
-    struct batch_run_limits limits;
+    struct batch_run_options run;
     /* How many lines may run now, including the n_running that do. */
     uint32_t (*room)(void *ud, uint32_t n_running);
     /* Find the key with which a batch was created; NULL: it no longer exists. Borrowed. */

@@ -17,7 +17,7 @@ struct batch_runner {
     uint64_t n_done[BATCH_N_KINDS];
     uv_timer_t tick;
     bool is_ticking, is_stopping, is_closed;
-    struct batch_job open_job; /* looks for open batches, again after a failure */
+    struct worker_job open_job; /* looks for open batches, again after a failure */
     bool has_open_job, wants_open;
     struct list found;         /* what it has found: struct found_id */
     struct api_error open_error;

@@ -27,7 +27,7 @@ struct batch_store {
                                                          * fits */
     uint64_t max_bytes;
     uint32_t max_days;
-    uint64_t n_lost;                 /* rows and files, at the opening */
+    _Atomic uint64_t n_lost;         /* rows and files, at the opening */
     _Atomic uint64_t n_files, bytes; /* as of the last change that has ended */
     _Atomic uint64_t uploading;      /* bytes of uploads, which have no row yet */
 };

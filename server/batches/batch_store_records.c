@@ -35,7 +35,7 @@ static int check_input(struct batch_store *s, const struct batch_name *input, st
     return rc < 0 ? rc : 0;
 }
 
-/* Checked here, on the keeper's thread, where calls run one after the other: no two of them can
+/* Checked here, on the batches' thread, where calls run one after the other: no two of them can
  * take the last place. */
 static int check_open(struct batch_store *s, const char *owner, struct api_error *e)
 {

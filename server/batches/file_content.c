@@ -1,6 +1,6 @@
 /* server/batches/file_content.c - see file_content.h.
  *
- * Two parties alternate: a job on the keeper's thread reads 256 KiB, the I/O thread writes it to
+ * Two parties alternate: a job on the batches' thread reads 256 KiB, the I/O thread writes it to
  * the stream, and on_room() posts the next job when the client has taken it. A client that
  * disconnects only clears `call`; the last job closes the descriptor, because closing may wait for
  * a disk.
@@ -12,9 +12,10 @@
 #include "core/base/log.h"
 #include "core/base/mem.h"
 #include "server/auth/auth.h"
-#include "server/batches/batch_keeper.h"
 #include "server/batches/batch_pages.h"
+#include "server/batches/batch_store.h"
 #include "server/http/http_call.h"
+#include "server/process/worker_pool.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -24,8 +25,8 @@
 #define PIECE ((size_t)256 << 10)
 
 struct content {
-    struct batch_job job;
-    struct batch_keeper *keeper;
+    struct worker_job job;
+    const struct batch_pages *pages;
     struct http_call *call; /* NULL: the client disconnected */
     char id[BATCH_STORE_ID], owner[BATCH_STORE_OWNER];
     int fd; /* -1 = not open yet */
@@ -55,27 +56,27 @@ static void read_piece(struct content *c)
     c->has_ended = n == 0;
 }
 
-static void on_content_work(struct batch_job *job, struct batch_store *s)
+static void on_content_work(struct worker_job *job)
 {
     struct content *c = list_entry(job, struct content, job);
     const struct batch_name name = {c->owner, c->id};
 
+    batch_store_try_open(c->pages->store);
     if (c->fd < 0)
-        batch_store_open_file(s, &name, &c->fd, &c->error);
+        batch_store_open_file(c->pages->store, &name, &c->fd, &c->error);
     if (c->fd >= 0)
         read_piece(c);
 }
 
-static void on_close(struct batch_job *job, struct batch_store *s)
+static void on_close(struct worker_job *job)
 {
     struct content *c = list_entry(job, struct content, job);
 
-    (void)s;
     if (c->fd >= 0)
         close(c->fd);
 }
 
-static void on_closed(struct batch_job *job)
+static void on_closed(struct worker_job *job)
 {
     struct content *c = list_entry(job, struct content, job);
 
@@ -85,13 +86,14 @@ static void on_closed(struct batch_job *job)
 
 /* ---- the call ---- */
 
-static void post(struct content *c, void (*work)(struct batch_job *job, struct batch_store *s),
-                 void (*done)(struct batch_job *job))
+static void post(struct content *c, void (*work)(struct worker_job *job),
+                 void (*done)(struct worker_job *job))
 {
     c->has_job = true;
     c->job.work = work;
     c->job.done = done;
-    batch_keeper_post(c->keeper, &c->job, c->owner);
+    c->job.name = "file_content";
+    (void)worker_pool_post(c->pages->pool, &c->job); /* it has no bound */
 }
 
 static void end_content(struct content *c)
@@ -109,7 +111,7 @@ static void on_content_client_gone(void *ud)
         end_content(c);
 }
 
-static void on_content_done(struct batch_job *job);
+static void on_content_done(struct worker_job *job);
 
 static void on_room(void *ud)
 {
@@ -131,7 +133,7 @@ static void fail_content(struct content *c)
     end_content(c);
 }
 
-static void on_content_done(struct batch_job *job)
+static void on_content_done(struct worker_job *job)
 {
     struct content *c = list_entry(job, struct content, job);
     struct http_call *call = c->call;
@@ -170,7 +172,7 @@ void file_content_send(const struct batch_pages *pages, struct http_call *call)
         http_call_reply_error(call, &e);
         return;
     }
-    c->keeper = pages->keeper;
+    c->pages = pages;
     c->call = call;
     c->fd = -1;
     memcpy(c->id, id, strlen(id) + 1);

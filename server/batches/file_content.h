@@ -10,7 +10,7 @@
 struct batch_pages;
 struct http_call;
 
-/* Answer with the file's content; pages->keeper is not NULL. */
+/* Answer with the file's content; pages->store is not NULL. */
 void file_content_send(const struct batch_pages *pages, struct http_call *call);
 
 #endif

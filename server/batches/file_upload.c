@@ -1,6 +1,6 @@
 /* server/batches/file_upload.c - see file_upload.h.
  *
- * The HTTP layer passes the body in pieces (http_route.receive). Each becomes a job on the keeper's
+ * The HTTP layer passes the body in pieces (http_route.receive). Each becomes a job on the batches'
  * thread that runs the multipart parser and writes the file's bytes; the client is paused until the
  * job is done, so that at most one piece is in memory. Every way out ends with the job
  * drop_upload(), which closes the file and removes it unless it was placed.
@@ -12,10 +12,11 @@
 #include "core/base/list.h"
 #include "core/base/mem.h"
 #include "server/auth/auth.h"
-#include "server/batches/batch_keeper.h"
 #include "server/batches/batch_pages.h"
+#include "server/batches/batch_store.h"
 #include "server/batches/multipart.h"
 #include "server/http/http_call.h"
+#include "server/process/worker_pool.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -38,11 +39,10 @@ static const char *const names[N_FIELDS] = {
 };
 
 struct upload {
-    struct batch_job job;
-    struct batch_keeper *keeper;
+    struct worker_job job;
+    const struct batch_pages *pages;
     struct http_call *call; /* NULL: it was answered, or the client disconnected */
     char owner[BATCH_STORE_OWNER];
-    uint64_t max_file;
     bool has_job;
     /* The members below belong to the job while there is one. */
     struct multipart form;
@@ -57,9 +57,9 @@ struct upload {
     struct api_error error;
 };
 
-/* ---- the job: on the keeper's thread ---- */
+/* ---- the job: on the batches' thread ---- */
 
-static int begin_part(struct upload *u, struct batch_store *s)
+static int begin_part(struct upload *u)
 {
     u->field = FIELD_OTHER;
     for (int f = FIELD_FILE; f < N_FIELDS; f++)
@@ -77,15 +77,15 @@ static int begin_part(struct upload *u, struct batch_store *s)
              u->form.filename[0] != '\0' ? u->form.filename : "file");
     if (!json_is_utf8(u->filename, strlen(u->filename)))
         return api_error_set(&u->error, 400, "file", NULL, "the file's name must be UTF-8");
-    return batch_store_begin_file(s, u->id, &u->fd, &u->error);
+    return batch_store_begin_file(u->pages->store, u->id, &u->fd, &u->error);
 }
 
-static int write_data(struct upload *u, struct batch_store *s, const char *data, size_t n)
+static int write_data(struct upload *u, const char *data, size_t n)
 {
-    if (u->bytes + n > u->max_file)
+    if (u->bytes + n > u->pages->max_file)
         return api_error_set(&u->error, 413, "file", NULL,
                              "the file is too large (batch_file_size)");
-    if (batch_store_take_room(s, n, &u->error) < 0)
+    if (batch_store_take_room(u->pages->store, n, &u->error) < 0)
         return ERR_LIMIT;
     u->n_taken += n;
     while (n > 0) {
@@ -103,7 +103,7 @@ static int write_data(struct upload *u, struct batch_store *s, const char *data,
     return 0;
 }
 
-static int take_data(struct upload *u, struct batch_store *s, const char *data, size_t n)
+static int take_data(struct upload *u, const char *data, size_t n)
 {
     char *value = u->values[u->field];
     const size_t len = strlen(value);
@@ -111,7 +111,7 @@ static int take_data(struct upload *u, struct batch_store *s, const char *data, 
     if (u->field == FIELD_OTHER)
         return 0;
     if (u->field == FIELD_FILE)
-        return write_data(u, s, data, n);
+        return write_data(u, data, n);
     if (n > MAX_FIELD - len || memchr(data, '\0', n) != NULL)
         return api_error_set(&u->error, 400, names[u->field], NULL, "'%s' is not valid",
                              names[u->field]);
@@ -120,7 +120,7 @@ static int take_data(struct upload *u, struct batch_store *s, const char *data, 
     return 0;
 }
 
-static void take_piece(struct batch_job *job, struct batch_store *s)
+static void take_piece(struct worker_job *job)
 {
     struct upload *u = list_entry(job, struct upload, job);
     const char *at = u->piece.data, *end = at + u->piece.len, *data = NULL;
@@ -128,15 +128,16 @@ static void take_piece(struct batch_job *job, struct batch_store *s)
     size_t n = 0;
     int rc = 0;
 
+    batch_store_try_open(u->pages->store);
     while (rc == 0 && e != MULTIPART_MORE) {
         e = multipart_next(&u->form, &at, end, &data, &n);
         if (e == MULTIPART_PART)
-            rc = begin_part(u, s);
+            rc = begin_part(u);
         else if (e == MULTIPART_DATA)
-            rc = take_data(u, s, data, n);
+            rc = take_data(u, data, n);
         else if (e == MULTIPART_BAD)
-            rc = api_error_set(&u->error, 400, NULL, NULL, "the form is not valid: %s",
-                               u->form.why);
+            rc =
+                api_error_set(&u->error, 400, NULL, NULL, "the form is not valid: %s", u->form.why);
         u->has_last_boundary |= e == MULTIPART_END;
     }
 }
@@ -176,7 +177,7 @@ static int check_form(struct upload *u)
     return 0;
 }
 
-static void keep_file(struct batch_job *job, struct batch_store *s)
+static void keep_file(struct worker_job *job)
 {
     struct upload *u = list_entry(job, struct upload, job);
     const struct batch_name name = {u->owner, u->id};
@@ -184,33 +185,35 @@ static void keep_file(struct batch_job *job, struct batch_store *s)
 
     if (check_form(u) < 0 || read_keep(u, &file.keep_s) < 0)
         return;
-    u->is_placed = batch_store_end_file(s, &name, u->fd, &file, &u->out, &u->error) == 0;
+    u->is_placed =
+        batch_store_end_file(u->pages->store, &name, u->fd, &file, &u->out, &u->error) == 0;
 }
 
-static void drop_upload(struct batch_job *job, struct batch_store *s)
+static void drop_upload(struct worker_job *job)
 {
     struct upload *u = list_entry(job, struct upload, job);
 
     if (u->fd < 0)
         return;
-    batch_store_give_room(s, u->n_taken);
+    batch_store_give_room(u->pages->store, u->n_taken);
     close(u->fd);
     if (!u->is_placed)
-        batch_store_drop_file(s, u->id);
+        batch_store_drop_file(u->pages->store, u->id);
 }
 
 /* ---- the call ---- */
 
-static void post(struct upload *u, void (*work)(struct batch_job *job, struct batch_store *s),
-                 void (*done)(struct batch_job *job))
+static void post(struct upload *u, void (*work)(struct worker_job *job),
+                 void (*done)(struct worker_job *job))
 {
     u->has_job = true;
     u->job.work = work;
     u->job.done = done;
-    batch_keeper_post(u->keeper, &u->job, u->owner);
+    u->job.name = "file_upload";
+    (void)worker_pool_post(u->pages->pool, &u->job); /* it has no bound */
 }
 
-static void after_drop(struct batch_job *job)
+static void after_drop(struct worker_job *job)
 {
     struct upload *u = list_entry(job, struct upload, job);
 
@@ -219,7 +222,7 @@ static void after_drop(struct batch_job *job)
     mem_free(u);
 }
 
-/* The call was answered, or its client disconnected: clean up on the keeper's thread. */
+/* The call was answered, or its client disconnected: clean up on the batches' thread. */
 static void leave_upload(struct upload *u)
 {
     u->call = NULL;
@@ -248,7 +251,7 @@ static bool has_failed(struct upload *u)
     return true;
 }
 
-static void after_piece(struct batch_job *job)
+static void after_piece(struct worker_job *job)
 {
     struct upload *u = list_entry(job, struct upload, job);
 
@@ -257,7 +260,7 @@ static void after_piece(struct batch_job *job)
         http_call_resume(u->call);
 }
 
-static void after_keep(struct batch_job *job)
+static void after_keep(struct worker_job *job)
 {
     struct upload *u = list_entry(job, struct upload, job);
 
@@ -280,7 +283,7 @@ static struct upload *begin_upload(const struct batch_pages *pages, struct http_
 {
     struct upload *u;
 
-    if (pages->keeper == NULL)
+    if (pages->store == NULL)
         return batch_pages_refuse(call), NULL;
     u = mem_calloc(1, sizeof(*u));
     if (u == NULL)
@@ -289,9 +292,8 @@ static struct upload *begin_upload(const struct batch_pages *pages, struct http_
         mem_free(u);
         return refuse_upload(call, 415, "the content type must be multipart/form-data"), NULL;
     }
-    u->keeper = pages->keeper;
+    u->pages = pages;
     u->call = call;
-    u->max_file = pages->max_file;
     u->fd = -1;
     buf_init(&u->out, HTTP_MAX_REPLY);
     auth_tenant(call, pages->tenant_header, u->owner, sizeof(u->owner));
@@ -319,7 +321,7 @@ void file_upload_end(const struct batch_pages *pages, struct http_call *call)
 
     if (u != NULL)
         post(u, keep_file, after_keep);
-    else if (pages->keeper == NULL)
+    else if (pages->store == NULL)
         batch_pages_refuse(call);
     else
         refuse_upload(call, 400, "the form is empty");

@@ -26,6 +26,7 @@ struct worker {
 struct worker_pool {
     uv_async_t ended; /* wakes the loop: jobs are in `done` */
     uint32_t n_threads, max_waiting;
+    uint32_t n_posted; /* jobs whose done() has not been called; the I/O thread's */
     struct worker workers[WORKER_POOL_MAX_THREADS];
     pthread_mutex_t lock; /* guards the members below, and the workers' owner and begin_us; a
                            * leaf */
@@ -148,6 +149,7 @@ static void on_ended(uv_async_t *ended)
 
     while ((job = take_done(p)) != NULL) {
         LOOP_PART(ended->loop, job->name);
+        p->n_posted--;
         job->done(job);
         if (!loop_guard_is_due(ended->loop))
             continue;
@@ -220,7 +222,13 @@ int worker_pool_post(struct worker_pool *p, struct worker_job *job)
         rc = 0;
     }
     pthread_mutex_unlock(&p->lock);
+    p->n_posted += rc == 0;
     return rc;
+}
+
+bool worker_pool_is_idle(const struct worker_pool *p)
+{
+    return p == NULL || p->n_posted == 0;
 }
 
 void worker_job_cancel(struct worker_job *job)
@@ -232,6 +240,8 @@ struct worker_pool_stats worker_pool_stats(struct worker_pool *p)
 {
     struct worker_pool_stats stats;
 
+    if (p == NULL)
+        return (struct worker_pool_stats){0};
     pthread_mutex_lock(&p->lock);
     stats = p->stats;
     for (uint32_t i = 0; i < p->n_threads; i++)

@@ -66,6 +66,9 @@ struct worker_pool_stats {
     uint64_t busy_us;     /* spent in jobs since the start, of all threads together */
     uint64_t n_done;
 };
-struct worker_pool_stats worker_pool_stats(struct worker_pool *p);
+struct worker_pool_stats worker_pool_stats(struct worker_pool *p); /* NULL: zeros */
+
+/* Whether done() of every posted job was called. NULL: yes. */
+bool worker_pool_is_idle(const struct worker_pool *p);
 
 #endif

@@ -130,7 +130,7 @@ int kept_stream_read(struct kept_stream *k, struct http_call *call, int64_t afte
     else
         rc = attach(k, call, frame_log_byte_of(&k->frames, next), 0, e);
     if (rc == 0 && after >= 0)
-        stream_store_resumed(k->store);
+        k->store->counts.n_resumed++;
     return rc;
 }
 
@@ -148,7 +148,7 @@ int kept_stream_read_bytes(struct kept_stream *k, struct http_call *call, uint64
                              kept_end(k));
     rc = attach(k, call, from, 0, e);
     if (rc == 0 && from > 0)
-        stream_store_resumed(k->store);
+        k->store->counts.n_resumed++;
     return rc;
 }
 
@@ -156,7 +156,7 @@ static void recount(struct kept_stream *k)
 {
     const uint64_t held = frame_log_held(&k->frames);
 
-    stream_store_count(k->store, (int64_t)(held - k->n_counted));
+    k->store->counts.bytes += held - k->n_counted; /* modulo 2^64, if there is less */
     k->n_counted = held;
 }
 
@@ -179,14 +179,14 @@ static uint64_t bytes_kept(const struct kept_stream *k)
  * stream's frames, and cut off readers that wanted them. */
 static void bound(struct kept_stream *k)
 {
-    const uint64_t max = stream_store_max_bytes(k->store);
+    const uint64_t max = k->store->opt.max_bytes;
     const bool is_over = bytes_kept(k) > max;
 
     if (is_over)
         frame_log_keep(&k->frames, max / 4 * 3);
     recount(k);
     if (!stream_store_make_room(k->store, k)) {
-        stream_store_lost_frames(k->store);
+        k->store->counts.n_evicted++;
         frame_log_keep(&k->frames, bytes_kept(k) / 4 * 3);
         recount(k);
     } else if (!is_over) {
@@ -270,7 +270,8 @@ void kept_stream_end(struct kept_stream *k)
 {
     k->stop = NULL;
     k->ended_s = (int64_t)time(NULL);
-    stream_store_over(k);
+    k->store->counts.n_running--;
+    k->store->counts.n_ended++;
     k->is_over = true;
     stream_store_note(k);
     feed_all(k);
@@ -280,7 +281,7 @@ void kept_stream_drop(struct kept_stream *k)
 {
     void (*stop)(void *ud) = k->stop, (*gone)(void *ud) = k->gone;
     void *ud = k->ud, *gone_ud = k->gone_ud;
-    const bool is_heard = gone != NULL && !stream_store_is_stopped(k->store);
+    const bool is_heard = gone != NULL && !k->store->is_stopped;
 
     stream_store_remove(k);
     list_each(it, &k->readers) {
@@ -290,7 +291,7 @@ void kept_stream_drop(struct kept_stream *k)
         http_call_end(r->call);
         mem_free(r);
     }
-    stream_store_count(k->store, -(int64_t)(k->n_counted + STREAM_COST));
+    k->store->counts.bytes -= k->n_counted + STREAM_COST;
     frame_log_release(&k->frames);
     mem_free(k);
     if (stop != NULL)

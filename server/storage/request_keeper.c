@@ -59,15 +59,6 @@ static void note_trouble(struct request_keeper *k, const char *what)
     k->failed_us = k->rc < 0 ? clock_us() : 0;
 }
 
-static void move_all(struct list *from, struct list *to)
-{
-    list_each(it, from)
-    {
-        list_unlink(it);
-        list_push_back(to, it);
-    }
-}
-
 /* Records that could not be written come first the next time, so that a request that is gone does
  * not come back. Requests do not wait for that. */
 static void gather_again(struct request_keeper *k)
@@ -78,7 +69,7 @@ static void gather_again(struct request_keeper *k)
     k->writes.err = 0; /* when there is no room, the later records are missing */
     k->gathers = k->writes;
     k->writes = gathers;
-    move_all(&k->waiting, &k->written);
+    list_move_back(&k->written, &k->waiting);
 }
 
 /* Tell the waiting requests; one whose first record was not written is not kept. */
@@ -94,7 +85,7 @@ static void after_write(struct request_keeper *k)
     buf_clear(&k->writes);
     request_keeper_tick(k);
     list_init(&told);
-    move_all(&k->written, &told);
+    list_move_back(&told, &k->written);
     while (!list_is_empty(&told)) {
         struct request_waiter *w = list_entry(told.next, struct request_waiter, link);
         void (*written)(void *ud, bool is_kept) = w->written;
@@ -164,7 +155,6 @@ static void on_request_keeper_done(struct worker_job *job)
 {
     struct request_keeper *k = list_entry(job, struct request_keeper, job);
 
-    k->is_working = false;
     if (k->log != NULL)
         k->bytes = request_log_bytes(k->log);
     switch (k->task) {
@@ -193,7 +183,6 @@ static void work(struct request_keeper *k, enum request_task task)
     k->job.work = on_request_keeper_work;
     k->job.done = on_request_keeper_done;
     k->job.name = "request_keeper";
-    k->is_working = true;
     (void)worker_pool_post(k->pool, &k->job); /* the only job of the pool: there is room */
 }
 
@@ -203,13 +192,13 @@ static void write_gathered(struct request_keeper *k)
 
     k->writes = k->gathers;
     k->gathers = empty;
-    move_all(&k->waiting, &k->written);
+    list_move_back(&k->written, &k->waiting);
     work(k, REQUEST_TASK_WRITE);
 }
 
 void request_keeper_pump(struct request_keeper *k)
 {
-    if (k->is_working || k->log == NULL || k->is_closed)
+    if (!worker_pool_is_idle(k->pool) || k->log == NULL || k->is_closed)
         return;
     if (k->gathers.len > 0 && !request_keeper_has_failed(k))
         write_gathered(k);
@@ -228,7 +217,7 @@ static void on_keeper_timer(uv_timer_t *timer)
     struct request_keeper *k = timer->data;
     uint32_t n_running = 0;
 
-    if (k->log == NULL && !k->is_working && !k->is_stopping)
+    if (k->log == NULL && worker_pool_is_idle(k->pool) && !k->is_stopping)
         work(k, REQUEST_TASK_OPEN);
     list_each(it, &k->all)
     {
@@ -241,7 +230,7 @@ static void on_keeper_timer(uv_timer_t *timer)
     }
     request_keeper_pump(k);
     if (n_running == 0 && (k->log != NULL || k->is_stopping) && k->gathers.len == 0 &&
-        !k->is_unsynced && !k->is_working)
+        !k->is_unsynced && worker_pool_is_idle(k->pool))
         uv_timer_stop(timer);
 }
 
@@ -324,7 +313,7 @@ void request_keeper_put_off(struct request_keeper *k)
         return;
     k->is_stopping = true;
     list_init(&rest);
-    move_all(&k->all, &rest);
+    list_move_back(&rest, &k->all);
     while (!list_is_empty(&rest)) {
         struct kept_request *r = list_entry(rest.next, struct kept_request, link);
 
@@ -342,8 +331,9 @@ void request_keeper_put_off(struct request_keeper *k)
 
 bool request_keeper_is_idle(const struct request_keeper *k)
 {
-    return k == NULL || (!k->is_working && (k->log == NULL || k->failed_us > 0 ||
-                                            (k->gathers.len == 0 && !k->is_unsynced)));
+    return k == NULL ||
+           (worker_pool_is_idle(k->pool) &&
+            (k->log == NULL || k->failed_us > 0 || (k->gathers.len == 0 && !k->is_unsynced)));
 }
 
 bool request_keeper_is_open(const struct request_keeper *k)

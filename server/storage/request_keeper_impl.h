@@ -45,7 +45,7 @@ struct request_keeper {
     struct worker_pool *pool;
     struct worker_job job;
     enum request_task task;
-    bool is_working, is_stopping, has_put_off, is_closed;
+    bool is_stopping, has_put_off, is_closed;
     int rc, reason; /* of the job, with errno; below: the log that it opened */
     struct request_log *opened;
     uint64_t n_opened_lost;

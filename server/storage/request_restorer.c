@@ -19,7 +19,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <xxhash.h>
 
 /* Calls at a time; the calls of a model that is still loading must leave room to others. */
 #define MAX_RUNNING 256
@@ -41,7 +40,7 @@ struct item {
 struct request_restorer {
     struct request_restorer_options opt;
     struct local_calls *calls;
-    struct list waiting, running; /* struct item; `waiting` by arrival */
+    struct list waiting, running;             /* struct item; `waiting` by arrival */
     struct hash_index by_id, by_conversation; /* indices of both lists */
     uint32_t n_running, n_begun, n_lost;
     bool is_stopping, is_closed;
@@ -53,7 +52,7 @@ static void pump(struct request_restorer *r);
 
 static uint64_t conversation_hash(const struct item *item)
 {
-    return XXH3_64bits(item->saved.begin.conversation.text, item->saved.begin.conversation.n);
+    return hash_of_bytes(item->saved.begin.conversation.text, item->saved.begin.conversation.n);
 }
 
 static int register_item(struct item *item)
@@ -338,39 +337,34 @@ static bool is_request_text(struct request_text t, const char *text)
     return strlen(text) == t.n && memcmp(t.text, text, t.n) == 0;
 }
 
-static bool has_id(const struct request_restorer *r, const char *owner, const char *id)
+/* Whether a request of the owner's waits that is filed under the name: its id or conversation. */
+static bool has_item(const struct request_restorer *r, const char *owner, const char *name,
+                     bool is_id)
 {
-    struct hash_walk w = {.hash = hash_of_text(id)};
-    const struct item *item;
-
-    while ((item = (const struct item *)hash_index_next(&r->by_id, &w)) != NULL)
-        if (strcmp(item->saved.id, id) == 0 && is_request_text(item->saved.begin.tenant, owner))
-            return true;
-    return false;
-}
-
-static bool has_conversation(const struct request_restorer *r, const char *owner, const char *name)
-{
+    const struct hash_index *index = is_id ? &r->by_id : &r->by_conversation;
     struct hash_walk w = {.hash = hash_of_text(name)};
     const struct item *item;
 
-    while ((item = (const struct item *)hash_index_next(&r->by_conversation, &w)) != NULL)
-        if (is_request_text(item->saved.begin.conversation, name) &&
-            is_request_text(item->saved.begin.tenant, owner))
+    while ((item = (const struct item *)hash_index_next(index, &w)) != NULL) {
+        const struct saved_request *s = &item->saved;
+        const bool is_it =
+            is_id ? strcmp(s->id, name) == 0 : is_request_text(s->begin.conversation, name);
+
+        if (is_it && is_request_text(s->begin.tenant, owner))
             return true;
+    }
     return false;
 }
 
 bool request_restorer_has(const struct request_restorer *r, const char *owner, const char *id)
 {
-    return r != NULL && has_id(r, owner, id);
+    return r != NULL && has_item(r, owner, id, true);
 }
 
 /* While another process has the file, any stream may still come. */
 bool request_restorer_expects(const struct request_restorer *r, const char *owner, const char *id,
                               const char *conversation)
 {
-    return r != NULL &&
-           (r->is_stopping || !request_keeper_is_open(r->opt.keeper) ||
-            (id != NULL ? has_id(r, owner, id) : has_conversation(r, owner, conversation)));
+    return r != NULL && (r->is_stopping || !request_keeper_is_open(r->opt.keeper) ||
+                         has_item(r, owner, id != NULL ? id : conversation, id != NULL));
 }

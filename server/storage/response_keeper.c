@@ -1,8 +1,8 @@
 /* server/storage/response_keeper.c - see response_keeper.h.
  *
- * A worker pool with one thread runs the jobs, so that the database has one user and jobs of one
- * owner keep their order. Running background responses are a list, searched only by a cancel. The
- * struct is the I/O thread's; a job's thread gets nothing but the store.
+ * A worker pool with one thread runs the jobs, so that the database has one user and jobs keep
+ * their order. Running background responses are a list, searched only by a cancel. The struct is
+ * the I/O thread's; a job uses nothing of it but the store.
  */
 #include "server/storage/response_keeper.h"
 
@@ -11,13 +11,11 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <xxhash.h>
 
 struct response_keeper {
     struct response_store *store;
     struct worker_pool *pool;
     struct list runs;
-    uint32_t n_jobs;
 };
 
 int response_keeper_open(struct response_keeper **out,
@@ -69,35 +67,20 @@ void response_keeper_close(struct response_keeper **keeper)
 
 /* ---- jobs ---- */
 
-static void on_response_keeper_work(struct worker_job *job)
+void response_keeper_post(struct response_keeper *k, struct worker_job *job)
 {
-    struct response_job *r = list_entry(job, struct response_job, job);
-
-    r->work(r, r->keeper->store);
+    job->name = "response_keeper";
+    (void)worker_pool_post(k->pool, job); /* max_waiting is never reached */
 }
 
-static void on_response_keeper_done(struct worker_job *job)
+struct response_store *response_keeper_store(const struct response_keeper *k)
 {
-    struct response_job *r = list_entry(job, struct response_job, job);
-
-    r->keeper->n_jobs--;
-    r->done(r);
-}
-
-void response_keeper_post(struct response_keeper *k, struct response_job *job, const char *owner)
-{
-    job->keeper = k;
-    job->job.work = on_response_keeper_work;
-    job->job.done = on_response_keeper_done;
-    job->job.name = "response_keeper";
-    job->job.owner = XXH3_64bits(owner, strlen(owner));
-    k->n_jobs++;
-    (void)worker_pool_post(k->pool, &job->job); /* max_waiting is never reached */
+    return k->store;
 }
 
 bool response_keeper_is_idle(const struct response_keeper *k)
 {
-    return k == NULL || k->n_jobs == 0;
+    return k == NULL || worker_pool_is_idle(k->pool);
 }
 
 uint64_t response_keeper_oldest_us(struct response_keeper *k)

@@ -1,8 +1,8 @@
 /* server/storage/response_keeper.h - kept responses for the I/O thread: jobs on a thread of their
  * own, and the responses in the background that run now.
  *
- * One thread runs the jobs of one owner in their order: a job that was posted before an answer was
- * sent is done before any job of a client that has the answer.
+ * One thread runs the jobs in the order of posting: a job that was posted before an answer was sent
+ * is done before any job of a client that has the answer.
  *
  * Thread: the loop's, except for the jobs' work.
  * Memory: the thread; jobs and runs are their posters'.
@@ -29,17 +29,11 @@ int response_keeper_start(struct response_keeper *k);
 void response_keeper_stop(struct response_keeper *k);
 void response_keeper_close(struct response_keeper **k);
 
-struct response_job {
-    void (*work)(struct response_job *job, struct response_store *s); /* on the thread */
-    void (*done)(struct response_job *job); /* on the loop's, exactly once */
-    /* private */
-    struct response_keeper *keeper;
-    struct worker_job job;
-};
-
-/* Post a job whose `work` and `done` are set. */
-void response_keeper_post(struct response_keeper *k, struct response_job *job, const char *owner);
-/* Whether no job waits or runs. */
+/* Post a job whose `work` and `done` are set. The work uses the store, and nothing else of the
+ * keeper. */
+void response_keeper_post(struct response_keeper *k, struct worker_job *job);
+struct response_store *response_keeper_store(const struct response_keeper *k);
+/* Whether done() of every job was called. */
 bool response_keeper_is_idle(const struct response_keeper *k);
 /* When the running job began, clock_us(); 0: none runs. */
 uint64_t response_keeper_oldest_us(struct response_keeper *k);

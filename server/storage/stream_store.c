@@ -9,7 +9,6 @@
 
 #include "core/base/clock.h"
 #include "core/base/err.h"
-#include "core/base/hash_index.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
 #include "server/process/loop_guard.h"
@@ -17,19 +16,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
-
-struct stream_store {
-    struct stream_store_options opt;
-    struct stream_counts counts;
-    struct list all;  /* of struct kept_stream.link */
-    struct hash_index by_id, by_conversation; /* with the owner; the second has streams with a
-                                               * conversation */
-    uint64_t n_begun;
-    struct list idle; /* .idle_link: streams without a reader, the longest idle first */
-    struct list ended; /* .ended_link: those of them that have ended, in the same order */
-    uv_timer_t timer; /* runs while `idle` is not empty */
-    bool is_stopped;
-};
 
 /* ---- time ---- */
 
@@ -86,11 +72,6 @@ void stream_store_note(struct kept_stream *k)
 
 /* ---- memory ---- */
 
-void stream_store_count(struct stream_store *s, int64_t bytes)
-{
-    s->counts.bytes += (uint64_t)bytes; /* modulo 2^64, so that negative numbers subtract */
-}
-
 /* The oldest stream that has ended and is not read, except `other`. */
 static struct kept_stream *oldest_ended(struct stream_store *s, const struct kept_stream *other)
 {
@@ -114,33 +95,7 @@ bool stream_store_make_room(struct stream_store *s, const struct kept_stream *ot
     return s->counts.bytes <= s->opt.memory;
 }
 
-bool stream_store_is_stopped(const struct stream_store *s)
-{
-    return s->is_stopped;
-}
-
-uint64_t stream_store_max_bytes(const struct stream_store *s)
-{
-    return s->opt.max_bytes;
-}
-
-void stream_store_lost_frames(struct stream_store *s)
-{
-    s->counts.n_evicted++;
-}
-
-void stream_store_resumed(struct stream_store *s)
-{
-    s->counts.n_resumed++;
-}
-
 /* ---- streams ---- */
-
-void stream_store_over(struct kept_stream *k)
-{
-    k->store->counts.n_running--;
-    k->store->counts.n_ended++;
-}
 
 static uint64_t id_hash(const struct kept_stream *k)
 {
@@ -198,15 +153,15 @@ int stream_store_add(struct kept_stream **out, struct stream_store *s,
         return ERR_NOMEM;
     if (before != NULL)
         kept_stream_drop(before);
-    stream_store_count(s, STREAM_COST);
+    s->counts.bytes += STREAM_COST;
     if (!stream_store_make_room(s, NULL)) {
-        stream_store_count(s, -STREAM_COST);
+        s->counts.bytes -= STREAM_COST;
         mem_free(k);
         return ERR_AGAIN;
     }
     kept_stream_init(k, s, start);
     if (register_stream(k) < 0) {
-        stream_store_count(s, -STREAM_COST);
+        s->counts.bytes -= STREAM_COST;
         mem_free(k);
         return ERR_NOMEM;
     }

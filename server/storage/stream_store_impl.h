@@ -7,12 +7,26 @@
 #ifndef SERVER_STORAGE_STREAM_STORE_IMPL_H
 #define SERVER_STORAGE_STREAM_STORE_IMPL_H
 
+#include "core/base/hash_index.h"
 #include "core/base/list.h"
 #include "server/storage/frame_log.h"
 #include "server/storage/stream_store.h"
 
 /* Bytes that a stream counts for beside its frames. */
 #define STREAM_COST 4096
+
+struct stream_store {
+    struct stream_store_options opt;
+    struct stream_counts counts;
+    struct list all; /* of struct kept_stream.link */
+    struct hash_index by_id, by_conversation; /* with the owner; the second has streams with a
+                                               * conversation */
+    uint64_t n_begun;
+    struct list idle;  /* .idle_link: streams without a reader, the longest idle first */
+    struct list ended; /* .ended_link: those of them that have ended, in the same order */
+    uv_timer_t timer;  /* runs while `idle` is not empty */
+    bool is_stopped;
+};
 
 struct kept_stream {
     struct stream_store *store;
@@ -40,15 +54,8 @@ void kept_stream_init(struct kept_stream *k, struct stream_store *s,
 
 /* Called when a reader comes or goes, or the stream ends: update whether it is idle. */
 void stream_store_note(struct kept_stream *k);
-void stream_store_over(struct kept_stream *k);
 void stream_store_remove(struct kept_stream *k);
-/* Count that many bytes more, or less. */
-void stream_store_count(struct stream_store *s, int64_t bytes);
 /* Drop ended streams that nobody reads, except `other`, until memory suffices. True: it does. */
 bool stream_store_make_room(struct stream_store *s, const struct kept_stream *other);
-bool stream_store_is_stopped(const struct stream_store *s);
-uint64_t stream_store_max_bytes(const struct stream_store *s);
-void stream_store_lost_frames(struct stream_store *s);
-void stream_store_resumed(struct stream_store *s);
 
 #endif

@@ -1,5 +1,6 @@
-/* server/storage/usage_keeper.h - saves the ledger as it changes: within USAGE_SAVE_MS of a
- * request's end its use is in the file, or, if that cannot be written, as soon as it can again.
+/* server/storage/usage_keeper.h - saves the ledger in a file, an SQLite database (sql_store.h), as
+ * it changes: within USAGE_SAVE_MS of a request's end its use is in the file, or, if that cannot be
+ * written, as soon as it can again. The file is locked for this process.
  *
  * Thread: the loop's; the file is written on a thread of the keeper's own.
  * Memory: the thread, and room for USAGE_SAVE_ROWS rows.
@@ -18,8 +19,9 @@
 struct usage_keeper; /* NULL: nothing is saved */
 struct usage_ledger;
 
-/* Open the file as usage_store_open() does, and read it into the empty ledger. usage_keeper_start()
- * makes the thread. */
+/* Open the file, and read the rows of the latest days into the empty ledger. ERR_UNSUPPORTED: this
+ * build has no SQLite; ERR_BUSY: another process has the file; ERR_FORMAT: it is another kind of
+ * database; ERR_IO, ERR_NOMEM. usage_keeper_start() makes the thread. */
 int usage_keeper_open(struct usage_keeper **out, uv_loop_t *loop, struct usage_ledger *ledger,
                       const char *path, char *err, size_t err_len);
 int usage_keeper_start(struct usage_keeper *k); /* ERR_INTERNAL */

@@ -119,7 +119,9 @@ static void too_many_are_refused(void **state)
     set_up(&w, 1, 1);
     a = make(&w, 0, true), b = make(&w, 0, false), c = make(&w, 0, false);
     assert_int_equal(worker_pool_stats(w.pool).oldest_us, 0);
+    assert_true(worker_pool_is_idle(w.pool) && worker_pool_is_idle(NULL));
     assert_int_equal(worker_pool_post(w.pool, &a.job), 0);
+    assert_false(worker_pool_is_idle(w.pool));
     sem_wait(&w.began);
     assert_int_not_equal(worker_pool_stats(w.pool).oldest_us, 0);
     assert_int_equal(worker_pool_post(w.pool, &b.job), 0);
@@ -127,6 +129,7 @@ static void too_many_are_refused(void **state)
     sem_post(&w.go_on);
     run_until_done(&w, 2);
     assert_false(c.ran);
+    assert_true(worker_pool_is_idle(w.pool));
     assert_int_equal(worker_pool_stats(w.pool).oldest_us, 0);
     tear_down(&w);
 }
