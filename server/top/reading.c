@@ -45,7 +45,8 @@ static bool sample_label(const char *line, const char *label, char *out, size_t 
     size_t len = 0;
 
     out[0] = '\0';
-    while (at != NULL && (strncmp(at + n, "=\"", 2) != 0 || strchr("{,", at[-1]) == NULL))
+    while (at != NULL &&
+           (at == line || (at[-1] != '{' && at[-1] != ',') || strncmp(at + n, "=\"", 2) != 0))
         at = strstr(at + 1, label);
     if (at == NULL)
         return false;
@@ -208,7 +209,7 @@ static void take_steps(struct top_reading *r, const cJSON *list)
 
     cJSON_ArrayForEach(item, list)
     {
-        if (skip-- > 0)
+        if (skip-- > 0 || r->n_steps == TOP_MAX_STEPS)
             continue;
         r->step_s[r->n_steps++] = page_number(item, "took_ms") / 1e3;
         r->step_sequences += page_number(item, "sequences");

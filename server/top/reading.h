@@ -21,7 +21,7 @@
 #define TOP_MAX_NAME 128
 #define TOP_MAX_STEPS 256
 #define TOP_MAX_BOUNDS 64
-#define TOP_MAX_REQUESTS 65536
+#define TOP_MAX_REQUESTS 16384
 #define TOP_UNKNOWN (-1.0) /* of rates and quantiles */
 
 /* XX(name, sample of /metrics, its label `state`): the numbers of a model. */
@@ -98,7 +98,7 @@ struct top_reading {
     double block_tokens, n_swap_copies; /* of the model whose /debug/kv was read */
     char pressure[16];
     uint32_t n_requests;
-    struct top_request requests[TOP_MAX_REQUESTS]; /* in any order */
+    struct top_request requests[TOP_MAX_REQUESTS];
 };
 
 void top_reading_clear(struct top_reading *r, const char *wanted);
@@ -108,7 +108,7 @@ bool top_reading_take(struct top_reading *r, enum top_page page, const char *mod
                       size_t n);
 
 /* When all pages were taken: set sums and rates. They are unknown (TOP_UNKNOWN) when the reading
- * before is none, or of another process. */
+ * before is none, or of another process. Both lists are as the server sent them. */
 void top_reading_compare(struct top_reading *r, const struct top_reading *before);
 
 /* The upper bound, in seconds, of the bucket with this quantile of the values since the first

@@ -9,6 +9,7 @@
 #include "core/base/err.h"
 #include "core/base/unicode.h"
 
+#include <errno.h>
 #include <langinfo.h>
 #include <locale.h>
 #include <math.h>
@@ -201,6 +202,7 @@ static int take_signals(void)
 static void set_modes(struct top_screen *s)
 {
     const char *no_color = getenv("NO_COLOR");
+    short behind;
 
     (void)cbreak();
     (void)noecho();
@@ -214,10 +216,10 @@ static void set_modes(struct top_screen *s)
     if (!s->has_colours)
         return;
     (void)start_color();
-    (void)use_default_colors();
-    (void)init_pair(TOP_GOOD, COLOR_GREEN, -1);
-    (void)init_pair(TOP_BUSY, COLOR_YELLOW, -1);
-    (void)init_pair(TOP_BAD, COLOR_RED, -1);
+    behind = use_default_colors() == OK ? -1 : COLOR_BLACK;
+    (void)init_pair(TOP_GOOD, COLOR_GREEN, behind);
+    (void)init_pair(TOP_BUSY, COLOR_YELLOW, behind);
+    (void)init_pair(TOP_BAD, COLOR_RED, behind);
 }
 
 int top_screen_open(struct top_screen *s, char *err, size_t err_len)
@@ -229,15 +231,17 @@ int top_screen_open(struct top_screen *s, char *err, size_t err_len)
         return ERR_INVAL;
     s->fds[0] = STDIN_FILENO;
     s->fds[1] = take_signals();
+    snprintf(err, err_len, "signals cannot be taken: %s", strerror(errno));
+    if (s->fds[1] < 0)
+        return ERR_INTERNAL;
     use_env(FALSE); /* the terminal knows its size better than LINES and COLUMNS */
     s->terminal = newterm(NULL, stdout, stdin);
     s->is_terminal = s->terminal != NULL && tigetstr("cup") != NULL;
-    snprintf(
-        err, err_len,
-        "the terminal '%.40s' (TERM) is not known as one whose cursor can be moved: set TERM to "
-        "what it is, or install its description (Debian: ncurses-base, ncurses-term); quire "
-        "top --once needs none",
-        term != NULL ? term : "");
+    snprintf(err, err_len,
+             "terminfo has no description of the terminal '%.40s' (TERM), or it cannot move its "
+             "cursor: set TERM to what it is, or install ncurses-base or ncurses-term (Debian); "
+             "quire top --once needs none",
+             term != NULL ? term : "");
     if (!s->is_terminal)
         return top_screen_close(s), ERR_INVAL;
     set_modes(s);

@@ -62,7 +62,7 @@ static void draw_session(struct session *t)
     t->drawn_ms = clock_ms();
     top_screen_begin(&t->screen);
     top_view_draw(&t->view, t->now, &t->screen);
-    if (!top_screen_end(&t->screen))
+    if (!top_screen_end(&t->screen)) /* a file */
         snprintf(t->last_failure, MAX_TROUBLE, "standard output cannot be written");
 }
 
@@ -80,6 +80,13 @@ static void show_next_model(struct session *t)
     t->is_dropped = t->is_forced = true;
 }
 
+/* What is shown when it pauses stays, also when a round is nearly over. */
+static void pause_or_go_on(struct session *t)
+{
+    t->view.is_paused = !t->view.is_paused;
+    t->is_dropped |= t->view.is_paused;
+}
+
 static void scroll_requests(struct session *t, int64_t by)
 {
     t->view.first = t->view.first + by > 0 ? (uint32_t)(t->view.first + by) : 0;
@@ -92,7 +99,7 @@ static void take_key(struct session *t, int key)
     if (key == 'q' || key == KEY_EXIT)
         t->is_over = true;
     else if (key == 'p' || key == ' ')
-        t->is_dropped = t->view.is_paused = !t->view.is_paused;
+        pause_or_go_on(t);
     else if (key == 's')
         t->view.sort = (t->view.sort + 1) % TOP_N_SORTS;
     else if (key == 'm' && t->now->n_models > 1)
@@ -125,11 +132,18 @@ static struct top_answer *wait_for_answer(struct session *t, uint64_t ms)
 
 /* ---- a round ---- */
 
+static const char *status_hint(long status)
+{
+    return status == 401   ? "the server wants a key: --key KEY or QUIRE_API_KEY"
+           : status == 403 ? "this page wants an admin's key, as quire key --admin makes it"
+                           : NULL;
+}
+
 /* Say why a page is missing; only the first one of a round is told. The body of an error is
  * {"error": {"message": ...}}. */
 static void blame_page(struct session *t, const char *path, const struct top_answer *a)
 {
-    const char *text, *why;
+    const char *hint = status_hint(a->status), *text, *why;
     cJSON *body = NULL;
 
     if (t->failure[0] != '\0')
@@ -141,11 +155,8 @@ static void blame_page(struct session *t, const char *path, const struct top_ans
     if (a->status == 0 || a->status == 200)
         snprintf(t->failure, MAX_TROUBLE, "%s: %s", path,
                  a->status == 0 ? a->why : "this is no answer of a Quire server");
-    else if (a->status == 401 || a->status == 403)
-        snprintf(t->failure, MAX_TROUBLE, "%s: %ld, %s (%.200s)", path, a->status,
-                 a->status == 401 ? "the server wants a key: --key KEY or QUIRE_API_KEY"
-                                  : "this page wants an admin's key, as quire key --admin makes it",
-                 text);
+    else if (hint != NULL)
+        snprintf(t->failure, MAX_TROUBLE, "%s: %ld, %s (%.200s)", path, a->status, hint, text);
     else
         snprintf(t->failure, MAX_TROUBLE, "%s: %ld, %.200s", path, a->status, text);
     cJSON_Delete(body);
@@ -174,8 +185,10 @@ static void fetch_pages(struct session *t)
     uint32_t n = 0;
 
     fetch_page(t, TOP_METRICS, "");
-    for (uint32_t i = 0; i < r->n_models && r->has[TOP_METRICS]; i++)
-        if (t->wanted[0] == '\0' || strcmp(r->models[i].id, t->wanted) == 0) {
+    if (!r->has[TOP_METRICS])
+        return;
+    for (uint32_t i = 0; i < r->n_models; i++)
+        if (r->wanted[0] == '\0' || strcmp(r->models[i].id, r->wanted) == 0) {
             fetch_page(t, TOP_REQUESTS, last = r->models[i].id);
             n++;
         }
@@ -183,8 +196,8 @@ static void fetch_pages(struct session *t)
         fetch_page(t, TOP_STEP_TIMES, last);
         fetch_page(t, TOP_KV, last);
     }
-    if (n == 0 && r->has[TOP_METRICS] && t->wanted[0] != '\0')
-        snprintf(t->failure, MAX_TROUBLE, "the server has no model '%.100s'", t->wanted);
+    if (n == 0 && r->wanted[0] != '\0')
+        snprintf(t->failure, MAX_TROUBLE, "the server has no model '%.100s'", r->wanted);
 }
 
 static void run_round(struct session *t)
@@ -205,6 +218,7 @@ static void run_round(struct session *t)
     if (!t->is_answered)
         return;
     t->answered_ms = clock_ms();
+    top_requests_sort(t->now, top_sort_of("state"));
     top_reading_compare(r, t->now);
     t->next = t->now;
     t->now = r;
@@ -255,14 +269,12 @@ static int run_in_terminal(struct session *t, char *err, size_t err_len)
 int top_session_run(const struct top_options *options, char *err, size_t err_len)
 {
     struct session t = {.options = options, .answered_ms = clock_ms()};
-    int rc = top_client_open(&t.client, options->url, options->key, err, err_len);
-
     struct top_reading *readings = mem_calloc(2, sizeof(*readings));
+    int rc = readings == NULL ? ERR_NOMEM : 0;
 
-    if (rc == 0 && readings == NULL) {
-        snprintf(err, err_len, "no memory");
-        rc = ERR_NOMEM;
-    }
+    snprintf(err, err_len, "no memory");
+    if (rc == 0)
+        rc = top_client_open(&t.client, options->url, options->key, err, err_len);
     if (rc == 0) {
         t.now = &readings[0];
         t.next = &readings[1];

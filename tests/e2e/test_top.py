@@ -379,7 +379,7 @@ def test_a_terminal_that_is_not_known(terminal, term):
     t = terminal("127.0.0.1:1", TERM=term)
     assert t.end() == 1 and not t.is_alternate()
     error = t.process.stderr.read().decode()
-    assert f"the terminal '{term}' (TERM)" in error and "ncurses-base" in error and "quire top --once" in error
+    assert f"terminfo has no description of the terminal '{term}' (TERM)" in error and "ncurses-base" in error and "quire top --once" in error
 
 
 # ---- servers that lie ----
