@@ -251,15 +251,15 @@ static void draw_models(const struct top_reading *r, struct top_screen *s)
     static const struct {
         const char *title;
         int width;
-    } columns[] = {{"MODEL", -22}, {"RUNNING", 7},  {"QUEUED", 6},
-                   {"GEN/S", 6},   {"PROMPT/S", 8}, {"KV CACHE", -BAR}};
+    } heads[] = {{"MODEL", -22}, {"RUNNING", 7},  {"QUEUED", 6},
+                 {"GEN/S", 6},   {"PROMPT/S", 8}, {"KV CACHE", -BAR}};
     const uint32_t n = r->n_models, room = (s->height - s->row) / 2;
     const uint32_t n_shown = n < room ? n : room > 0 ? room - 1 : 0;
 
     if (n < 2 || r->shown.id[0] != '\0')
         return;
     for (int i = 0; i < 6; i++)
-        top_screen_cell(s, TOP_TITLE, columns[i].width, columns[i].title);
+        top_screen_cell(s, TOP_TITLE, heads[i].width, heads[i].title);
     top_screen_end_line(s);
     for (uint32_t i = 0; i < n_shown; i++)
         draw_model(&r->models[i], s);
@@ -371,8 +371,8 @@ static void draw_requests(struct top_view *v, const struct top_reading *r, struc
 
 static void draw_keys(const struct top_view *v, const struct top_reading *r, struct top_screen *s)
 {
-    while (s->row + 1 < s->height)
-        top_screen_end_line(s);
+    if (s->row < s->height)
+        s->row = s->height - 1;
     top_screen_printf(s, TOP_DIM, "q quit  p %s  s sort: %s  ", v->is_paused ? "go on" : "pause",
                       sorts[v->sort].name);
     if (r->n_models > 1)
