@@ -1,7 +1,7 @@
 # Libraries that are used where they are installed, unless WITHOUT names them (WITHOUT='libcurl sqlite3'). OPTIONAL lists the
 # files that depend on them.
 OPTIONAL := server/process/syscall_filter.c server/storage/%.c \
-            core/hub/%.c server/kv_events/%.c server/engine_io/store_redis.c server/top/client.c
+            core/hub/%.c server/kv_events/%.c server/engine_io/store_redis.c server/top/%.c
 optional = $(if $(filter $(1),$(WITHOUT)),,$(shell $(PKGCONF) --exists $(1) 2>/dev/null && echo yes))
 # Without libseccomp there is no filter of system calls.
 ifneq ($(call optional,libseccomp),)
@@ -18,8 +18,15 @@ endif
 # Without libcurl nothing is fetched from the Hub (`quire pull`), and no server is asked (`quire top`).
 ifneq ($(call optional,libcurl),)
 LIBS    += $(shell $(PKGCONF) --libs libcurl)
-$(BUILD)/core/hub/%.o $(BUILD)/server/top/client.o: DEFS = -DQUIRE_CURL $(shell $(PKGCONF) --cflags libcurl)
+LIBCURL := -DQUIRE_CURL $(shell $(PKGCONF) --cflags libcurl)
+$(BUILD)/core/hub/%.o: DEFS = $(LIBCURL)
 endif
+# Without ncurses `quire top` has no screen, but --once prints.
+ifneq ($(call optional,ncursesw),)
+LIBS    += $(shell $(PKGCONF) --libs ncursesw)
+NCURSES := -DQUIRE_NCURSES $(shell $(PKGCONF) --cflags ncursesw)
+endif
+$(BUILD)/server/top/%.o: DEFS = $(LIBCURL) $(NCURSES)
 # Without ZeroMQ and msgpack-c (whose name differs between Debians) no KV events are published.
 MSGPACK := $(firstword $(foreach p,msgpack-c msgpack,$(if $(call optional,$(p)),$(p))))
 ifneq ($(and $(call optional,libzmq),$(MSGPACK)),)

@@ -23,7 +23,7 @@ esac
 base=(--variant=essential)
 if [ "$arch" != "$(dpkg --print-architecture)" ]; then
     # The hook does what scripts of ca-certificates and base-passwd would have done.
-    base=(--variant=extract --architectures="$arch" --include=base-files,base-passwd,bash,coreutils
+    base=(--variant=extract --architectures="$arch" --include=base-files,base-passwd,bash,coreutils,ncurses-base
         --hook-dir=/usr/share/mmdebstrap/hooks/merged-usr
         --extract-hook='cat "$1"/usr/share/ca-certificates/mozilla/*.crt >"$1/etc/ssl/certs/ca-certificates.crt"'
         --extract-hook='for f in passwd group; do cp "$1/usr/share/base-passwd/$f.master" "$1/etc/$f"; done')

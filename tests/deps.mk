@@ -1,10 +1,10 @@
 # Debian packages that targets need. Missing ones are installed when that is allowed; otherwise the command is printed.
 DEB_BUILD := gcc libc6-dev pkg-config libgnutls28-dev libuv1-dev libcjson-dev libxxhash-dev \
              libinih-dev libunistring-dev libseccomp-dev libsqlite3-dev libcurl4-gnutls-dev libzmq3-dev libmsgpack-dev \
-             libhiredis-dev ca-certificates patch
+             libhiredis-dev libncurses-dev ca-certificates patch
 DEB_TEST  := $(DEB_BUILD) libcmocka-dev libpcre2-dev groff-base python3 python3-pytest python3-regex python3-jsonschema python3-jinja2 \
              python3-numpy python3-zmq python3-msgpack python3-yaml libopenblas0-serial python3-pytest-xdist prometheus haproxy \
-             nginx-light libnginx-mod-http-lua openssl curl redis-server zsh fish
+             nginx-light libnginx-mod-http-lua openssl curl redis-server zsh fish python3-pyte
 DEB_LINT  := cppcheck
 DEB_CLIENTS := nodejs npm python3-venv
 DEB_FUZZ  := clang libclang-rt-dev

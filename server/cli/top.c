@@ -88,7 +88,7 @@ int cmd_top(int argc, char **argv)
                             argv[argc - 1]);
     options.url = argc == 2 ? argv[1] : options.url;
     copy = take_api_key(key);
-    options.key = copy;
+    options.key = copy != NULL ? copy : "";
     code = run_top(&options);
     if (copy != NULL)
         explicit_bzero(copy, strlen(copy));

@@ -1,406 +1,326 @@
 /* server/top/reading.c - see reading.h.
  *
- * A table maps the names of samples in /metrics to numbers; a sample is added to the model that its
- * label names. The pages of /debug are parsed as JSON. Rates are the difference of two readings
- * divided by the difference of the server's own times; when the uptime went back, the server was
- * restarted, and there is no rate.
+ * /metrics is read line by line: a sample is added to the model that its label names. The server
+ * writes the list of its models first. The pages of /debug are JSON. When the uptime went back, the
+ * server was restarted, and there are no rates.
  */
 #include "server/top/reading.h"
 
-#include "core/base/err.h"
 #include "core/base/json.h"
-#include "core/base/mem.h"
-#include "server/top/metrics_text.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* The samples of a model, and the number that each is added to. The label "": any. */
-static const struct family {
-    const char *name, *label, *value;
-    enum top_number number;
-} families[] = {
-    {"quire_requests_running", "", "", TOP_RUNNING},
-    {"quire_requests_waiting", "", "", TOP_WAITING},
-    {"quire_requests_preempted", "", "", TOP_PREEMPTED},
-    {"quire_kv_blocks", "state", "free", TOP_KV_FREE},
-    {"quire_kv_blocks", "state", "cached", TOP_KV_CACHED},
-    {"quire_kv_blocks", "state", "held", TOP_KV_HELD},
-    {"quire_prompt_tokens_total", "", "", TOP_PROMPT_TOKENS},
-    {"quire_generation_tokens_total", "", "", TOP_GENERATION_TOKENS},
-    {"quire_cached_tokens_total", "", "", TOP_CACHED_TOKENS},
-    {"quire_preemptions_total", "", "", TOP_PREEMPTIONS},
-    {"quire_iterations_total", "", "", TOP_STEPS},
-    {"quire_compute_seconds_total", "", "", TOP_STEP_SECONDS},
-    {"quire_prefix_cache_queries_tokens_total", "", "", TOP_PREFIX_QUERIES},
-    {"quire_prefix_cache_hits_tokens_total", "", "", TOP_PREFIX_HITS},
-};
-
 void top_reading_clear(struct top_reading *r, const char *wanted)
 {
-    const uint32_t n_room = r->n_room;
-    struct top_request *requests = r->requests;
-
-    *r = (struct top_reading){.shown = TOP_ALL_MODELS, .n_room = n_room, .requests = requests};
+    memset(r, 0, offsetof(struct top_reading, requests));
     snprintf(r->wanted, sizeof(r->wanted), "%s", wanted);
 }
 
-void top_reading_release(struct top_reading *r)
+static uint32_t find_model(const struct top_reading *r, const char *id)
 {
-    mem_free(r->requests);
-    *r = (struct top_reading){0};
-}
-
-/* ---- /metrics ---- */
-
-static void add_model_sample(struct top_reading *r, const struct top_sample *s)
-{
-    struct top_model *m = &r->models[r->n_models];
-
-    if (r->n_models == TOP_MAX_MODELS) {
-        r->n_more_models++;
-        return;
-    }
-    if (!top_sample_label(s, "model", m->id, sizeof(m->id)))
-        return;
-    if (strcmp(m->id, r->wanted) == 0)
-        r->shown = r->n_models;
-    r->n_models++;
-}
-
-/* Which model a sample belongs to. With one model, samples have no label for it. r->n_models:
- * none. */
-static uint32_t model_of(const struct top_reading *r, const struct top_sample *s)
-{
-    char id[TOP_MAX_NAME];
     uint32_t i = 0;
 
-    if (!top_sample_label(s, "model", id, sizeof(id)))
-        return r->n_models == 1 ? 0 : r->n_models;
     while (i < r->n_models && strcmp(r->models[i].id, id) != 0)
         i++;
     return i;
 }
 
-/* Add a bucket. Buckets of several models have the same bounds, and are added up. */
-static void add_bucket(struct top_histogram *h, const struct top_sample *s)
+/* ---- /metrics: name{label="value",...} number ---- */
+
+static bool sample_is(const char *line, const char *name)
+{
+    const size_t n = strlen(name);
+
+    return strncmp(line, name, n) == 0 && (line[n] == '{' || line[n] == ' ');
+}
+
+/* Copy the value of a label without its escapes, cut to fit; false, and "": there is none. */
+static bool sample_label(const char *line, const char *label, char *out, size_t size)
+{
+    const size_t n = strlen(label);
+    const char *at = strstr(line, label);
+    size_t len = 0;
+
+    out[0] = '\0';
+    while (at != NULL &&
+           (at == line || (at[-1] != '{' && at[-1] != ',') || strncmp(at + n, "=\"", 2) != 0))
+        at = strstr(at + 1, label);
+    if (at == NULL)
+        return false;
+    for (at += n + 2; *at != '"' && *at != '\0'; at++) {
+        const bool is_escaped = *at == '\\' && at[1] != '\0';
+
+        at += is_escaped;
+        if (len + 1 < size)
+            out[len++] = is_escaped && *at == 'n' ? '\n' : *at;
+    }
+    out[len] = '\0';
+    return true;
+}
+
+/* Labels end at the last brace, because no number has one. */
+static bool sample_value(const char *line, double *value)
+{
+    const char *brace = strrchr(line, '}'), *from = brace != NULL ? brace + 1 : strchr(line, ' ');
+    char *end = NULL;
+
+    *value = from != NULL ? strtod(from, &end) : 0;
+    return from != NULL && end != from && (*end == '\0' || *end == ' ');
+}
+
+static void add_number(struct top_model *m, const char *line, double value)
+{
+#define XX(name, sample, state) {sample, state},
+    static const struct family {
+        const char *name, *state;
+    } families[] = {TOP_NUMBERS(XX)};
+#undef XX
+    char state[16];
+
+    (void)sample_label(line, "state", state, sizeof(state));
+    for (int i = 0; i < TOP_N_NUMBERS; i++)
+        if (sample_is(line, families[i].name) && strcmp(state, families[i].state) == 0)
+            m->number[i] += value;
+}
+
+/* Buckets of several models have the same bounds, and are added up. */
+static void add_bucket(struct top_histogram *h, const char *line, double value)
 {
     char text[40];
     double bound;
     uint32_t i = 0;
 
-    if (!top_sample_label(s, "le", text, sizeof(text)))
+    if (!sample_label(line, "le", text, sizeof(text)))
         return;
-    bound = strtod(text, NULL); /* "+Inf" is parsed too */
+    bound = strtod(text, NULL); /* "+Inf" too */
     while (i < h->n && h->bound[i] < bound)
         i++;
-    if (i == h->n && h->n < TOP_MAX_BOUNDS) {
-        h->bound[h->n] = bound;
-        h->count[h->n++] = 0;
-    }
+    if (i == h->n && h->n < TOP_MAX_BOUNDS)
+        h->bound[h->n++] = bound;
     if (i < h->n && h->bound[i] == bound)
-        h->count[i] += s->value;
+        h->count[i] += value;
 }
 
-static void add_reading_number(struct top_model *m, const struct top_sample *s)
+static void take_server_sample(struct top_reading *r, const char *line, double value)
 {
-    char value[40];
+    if (sample_is(line, "quire_uptime_seconds"))
+        r->uptime_s = value;
+    else if (sample_is(line, "quire_build_info"))
+        (void)sample_label(line, "version", r->version, sizeof(r->version));
+    else if (sample_is(line, "quire_model_info") && r->n_models == TOP_MAX_MODELS)
+        r->n_more_models++;
+    else if (sample_is(line, "quire_model_info"))
+        r->n_models +=
+            sample_label(line, "model", r->models[r->n_models].id, sizeof(r->models[0].id));
+}
 
-    for (size_t i = 0; i < sizeof(families) / sizeof(families[0]); i++) {
-        const struct family *f = &families[i];
+/* With one model, samples have no label for it. */
+static void take_model_sample(struct top_reading *r, const char *line, double value)
+{
+    char id[TOP_MAX_NAME];
+    const bool is_named = sample_label(line, "model", id, sizeof(id));
+    const uint32_t i = is_named ? find_model(r, id) : r->n_models == 1 ? 0 : r->n_models;
 
-        if (!top_sample_is(s, f->name))
-            continue;
-        if (f->label[0] != '\0') {
-            (void)top_sample_label(s, f->label, value, sizeof(value));
-            if (strcmp(value, f->value) != 0)
-                continue;
+    if (i == r->n_models)
+        return;
+    add_number(&r->models[i], line, value);
+    if (r->wanted[0] != '\0' && strcmp(r->wanted, r->models[i].id) != 0)
+        return;
+    if (sample_is(line, "quire_time_to_first_token_seconds_bucket"))
+        add_bucket(&r->first_token, line, value);
+    else if (sample_is(line, "quire_inter_token_latency_seconds_bucket"))
+        add_bucket(&r->between_tokens, line, value);
+}
+
+static bool take_metrics(struct top_reading *r, char *text)
+{
+    char *line;
+    double value;
+
+    while ((line = strsep(&text, "\n")) != NULL)
+        if (sample_value(line, &value)) {
+            take_server_sample(r, line, value);
+            take_model_sample(r, line, value);
         }
-        m->number[f->number] += s->value;
-        return;
-    }
-}
-
-static void take_sample(struct top_reading *r, const struct top_sample *s)
-{
-    uint32_t model;
-
-    if (top_sample_is(s, "quire_uptime_seconds"))
-        r->uptime_s = s->value;
-    else if (top_sample_is(s, "quire_build_info"))
-        (void)top_sample_label(s, "version", r->version, sizeof(r->version));
-    else if (top_sample_is(s, "quire_model_info"))
-        add_model_sample(r, s);
-    model = model_of(r, s);
-    if (model == r->n_models)
-        return;
-    add_reading_number(&r->models[model], s);
-    if (r->shown != TOP_ALL_MODELS && r->shown != model)
-        return;
-    if (top_sample_is(s, "quire_time_to_first_token_seconds_bucket"))
-        add_bucket(&r->first_token, s);
-    else if (top_sample_is(s, "quire_inter_token_latency_seconds_bucket"))
-        add_bucket(&r->between_tokens, s);
-}
-
-/* The server writes the list of its models first, so samples can be assigned while reading. */
-void top_reading_take_metrics(struct top_reading *r, const char *text, size_t n)
-{
-    struct top_sample s;
-    size_t at = 0;
-
-    while (top_sample_next(text, n, &at, &s))
-        take_sample(r, &s);
-    r->has_metrics = true;
+    return r->version[0] != '\0';
 }
 
 /* ---- /debug ---- */
 
-static int parse_page(const char *text, size_t n, const char *object, cJSON **out)
-{
-    const char *why;
-
-    if (json_parse(text, n, out, &why) < 0)
-        return ERR_FORMAT;
-    why = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(*out, "object"));
-    if (why != NULL && strcmp(why, object) == 0)
-        return 0;
-    cJSON_Delete(*out);
-    *out = NULL;
-    return ERR_FORMAT;
-}
-
-static double reading_number(const cJSON *from, const char *key)
+/* Numbers are those of counts and times: not below zero, and finite. */
+static double page_number(const cJSON *from, const char *key)
 {
     const cJSON *v = cJSON_GetObjectItemCaseSensitive(from, key);
 
-    return cJSON_IsNumber(v) && isfinite(v->valuedouble) ? v->valuedouble : 0;
+    return cJSON_IsNumber(v) && v->valuedouble > 0 ? fmin(v->valuedouble, 1e15) : 0;
 }
 
-static uint32_t count_of(const cJSON *from, const char *key)
-{
-    const double v = reading_number(from, key);
-
-    return v <= 0 ? 0 : v < UINT32_MAX ? (uint32_t)v : UINT32_MAX;
-}
-
-/* Copy, cut at the end of a character. */
 static void copy_text(char *out, size_t size, const cJSON *from, const char *key)
 {
     const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(from, key));
-    size_t n = text != NULL ? strlen(text) : 0;
 
-    if (n >= size)
-        for (n = size - 1; n > 0 && ((unsigned char)text[n] & 0xC0) == 0x80;)
-            n--;
-    if (n > 0)
-        memcpy(out, text, n);
-    out[n] = '\0';
+    snprintf(out, size, "%s", text != NULL ? text : "");
 }
 
-static int grow_samples(struct top_reading *r)
+static void take_request(struct top_request *q, const cJSON *from, const char *model)
 {
-    const uint32_t n = r->n_room > 0 ? 2 * r->n_room : 64;
-    struct top_request *p;
+#define XX(name, key, title, width, rank) key,
+    static const char *const keys[] = {TOP_COLUMNS(XX)};
+#undef XX
+    double *n = q->number;
 
-    if (r->n_requests < r->n_room)
-        return 0;
-    p = mem_realloc(r->requests, n * sizeof(*p));
-    if (p == NULL)
-        return ERR_NOMEM;
-    r->requests = p;
-    r->n_room = n;
-    return 0;
+    for (int i = 0; i < TOP_N_TEXTS; i++)
+        copy_text(q->text[i], sizeof(q->text[i]), from, keys[i]);
+    for (int i = TOP_N_TEXTS; i < TOP_N_COLUMNS; i++)
+        n[i] = page_number(from, keys[i]);
+    n[TOP_AGE] /= 1e3;
+    n[TOP_QUEUED] /= 1e3;
+    n[TOP_GENERATED] += page_number(from, "discarded_tokens") - n[TOP_PROMPT];
+    n[TOP_GENERATED] = fmax(0, n[TOP_GENERATED]);
+    q->id = page_number(from, "id");
+    snprintf(q->text[TOP_MODEL], sizeof(q->text[0]), "%s", model);
+    if (q->text[TOP_REQUEST][0] == '\0')
+        snprintf(q->text[TOP_REQUEST], sizeof(q->text[0]), "%.0f", q->id);
+    if (q->text[TOP_TENANT][0] == '\0')
+        snprintf(q->text[TOP_TENANT], sizeof(q->text[0]), "-");
 }
 
-static void take_request(struct top_request *q, uint32_t model, const cJSON *from)
-{
-    const double known =
-        reading_number(from, "known_tokens") + reading_number(from, "discarded_tokens");
-    const double id = reading_number(from, "id");
-
-    *q = (struct top_request){
-        .id = id > 0 && id < 9e15 ? (uint64_t)id : 0,
-        .model = model,
-        .n_prompt = count_of(from, "prompt_tokens"),
-        .n_cached = count_of(from, "cached_tokens"),
-        .max_tokens = count_of(from, "max_tokens"),
-        .n_blocks = count_of(from, "blocks"),
-        .n_preempted = count_of(from, "n_preempted"),
-        .age_ms = reading_number(from, "age_ms"),
-        .queue_ms = reading_number(from, "queue_ms"),
-        .rate = TOP_UNKNOWN,
-    };
-    q->n_generated = known > q->n_prompt ? (uint32_t)fmin(known - q->n_prompt, UINT32_MAX) : 0;
-    copy_text(q->name, sizeof(q->name), from, "request_id");
-    copy_text(q->tenant, sizeof(q->tenant), from, "tenant");
-    copy_text(q->state, sizeof(q->state), from, "state");
-    copy_text(q->priority, sizeof(q->priority), from, "priority");
-}
-
-int top_reading_take_requests(struct top_reading *r, uint32_t model, const char *text, size_t n)
+static void take_requests(struct top_reading *r, const cJSON *list, const char *model)
 {
     const cJSON *item;
-    cJSON *page;
-    int rc = parse_page(text, n, "debug.requests", &page);
 
-    if (rc < 0)
-        return rc;
-    cJSON_ArrayForEach(item, cJSON_GetObjectItemCaseSensitive(page, "requests"))
-    {
-        rc = grow_samples(r);
-        if (rc < 0)
-            break;
-        take_request(&r->requests[r->n_requests], model, item);
-        r->requests[r->n_requests].place = r->n_requests;
-        r->n_requests++;
-    }
-    r->has_requests = true;
-    cJSON_Delete(page);
-    return rc;
-}
-
-int top_reading_take_steps(struct top_reading *r, const char *text, size_t n)
-{
-    const cJSON *item, *list;
-    int rc, skip;
-    cJSON *page;
-
-    rc = parse_page(text, n, "debug.iterations", &page);
-    if (rc < 0)
-        return rc;
-    list = cJSON_GetObjectItemCaseSensitive(page, "iterations");
-    skip = cJSON_GetArraySize(list) - TOP_MAX_STEPS;
     cJSON_ArrayForEach(item, list)
     {
-        if (skip-- <= 0)
-            r->steps[r->n_steps++] =
-                (struct top_step){reading_number(item, "took_ms"), count_of(item, "sequences")};
+        if (r->n_requests == TOP_MAX_REQUESTS)
+            return;
+        take_request(&r->requests[r->n_requests], item, model);
+        r->requests[r->n_requests].number[TOP_PLACE] = -(double)r->n_requests;
+        r->n_requests++;
     }
-    r->has_steps = true;
-    cJSON_Delete(page);
-    return 0;
 }
 
-int top_reading_take_kv(struct top_reading *r, const char *text, size_t n)
+static void take_steps(struct top_reading *r, const cJSON *list)
 {
-    cJSON *page;
-    const int rc = parse_page(text, n, "debug.kv", &page);
+    int skip = cJSON_GetArraySize(list) - TOP_MAX_STEPS;
+    const cJSON *item;
 
-    if (rc < 0)
-        return rc;
-    r->block_tokens = count_of(page, "block_tokens");
+    cJSON_ArrayForEach(item, list)
+    {
+        if (skip-- > 0 || r->n_steps == TOP_MAX_STEPS)
+            continue;
+        r->step_s[r->n_steps++] = page_number(item, "took_ms") / 1e3;
+        r->step_sequences += page_number(item, "sequences");
+    }
+    r->step_sequences /= r->n_steps > 0 ? r->n_steps : 1;
+}
+
+static void take_kv(struct top_reading *r, const cJSON *page)
+{
+    r->block_tokens = page_number(page, "block_tokens");
     copy_text(r->pressure, sizeof(r->pressure), page, "pressure");
-    r->n_swap_copies = count_of(cJSON_GetObjectItemCaseSensitive(page, "swap"), "copies");
-    r->has_kv = true;
-    cJSON_Delete(page);
-    return 0;
+    r->n_swap_copies = page_number(cJSON_GetObjectItemCaseSensitive(page, "swap"), "copies");
+}
+
+bool top_reading_take(struct top_reading *r, enum top_page page, const char *model, char *text,
+                      size_t n)
+{
+    static const char *const objects[] = {"", "debug.requests", "debug.iterations", "debug.kv"};
+    cJSON *json = NULL;
+    const char *object, *why;
+    bool is_known;
+
+    if (page == TOP_METRICS)
+        return r->has[page] = take_metrics(r, text);
+    (void)json_parse(text, n, &json, &why);
+    object = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(json, "object"));
+    is_known = object != NULL && strcmp(object, objects[page]) == 0;
+    if (is_known && page == TOP_REQUESTS)
+        take_requests(r, cJSON_GetObjectItemCaseSensitive(json, "requests"), model);
+    else if (is_known && page == TOP_STEP_TIMES)
+        take_steps(r, cJSON_GetObjectItemCaseSensitive(json, "iterations"));
+    else if (is_known)
+        take_kv(r, json);
+    r->has[page] |= is_known;
+    cJSON_Delete(json);
+    return is_known;
 }
 
 /* ---- two readings ---- */
 
-static bool is_same_process(const struct top_reading *r, const struct top_reading *before)
+/* Rates of all models, and the sums of those that are shown. */
+static void compare_models(struct top_reading *r, const struct top_reading *before, bool is_same)
 {
-    return before != NULL && before->has_metrics && r->has_metrics &&
-           r->uptime_s > before->uptime_s;
+    for (uint32_t i = 0; i < r->n_models; i++) {
+        struct top_model *m = &r->models[i];
+        const bool is_shown = r->wanted[0] == '\0' || strcmp(r->wanted, m->id) == 0;
+        const uint32_t was = find_model(before, m->id);
+
+        if (is_shown && r->wanted[0] != '\0')
+            snprintf(r->shown.id, sizeof(r->shown.id), "%s", m->id);
+        for (int k = 0; k < TOP_N_NUMBERS; k++) {
+            const double n = was < before->n_models ? before->models[was].number[k] : 0;
+
+            m->rate[k] = fmax(0, m->number[k] - n) / (r->uptime_s - before->uptime_s);
+            m->rate[k] = is_same ? m->rate[k] : TOP_UNKNOWN;
+            r->shown.number[k] += is_shown ? m->number[k] : 0;
+            r->shown.rate[k] += is_shown ? m->rate[k] : 0;
+        }
+    }
 }
 
-static const struct top_model *find_model(const struct top_reading *r, const char *id)
-{
-    for (uint32_t i = 0; i < r->n_models; i++)
-        if (strcmp(r->models[i].id, id) == 0)
-            return &r->models[i];
-    return NULL;
-}
-
-/* Lists of running requests change little from one reading to the next: the search begins after the
- * last one found. */
-static const struct top_request *find_request(const struct top_reading *r, const char *model,
-                                              uint64_t id, uint32_t *at)
+/* Lists of requests change little from one reading to the next: the search begins behind the last
+ * one found. */
+static const double *find_request(const struct top_reading *r, const struct top_request *q,
+                                  uint32_t *at)
 {
     for (uint32_t i = 0; i < r->n_requests; i++) {
-        const uint32_t k = (*at + i) % r->n_requests;
-        const struct top_request *q = &r->requests[k];
+        const struct top_request *was = &r->requests[(*at + i) % r->n_requests];
 
-        if (q->id == id && strcmp(r->models[q->model].id, model) == 0) {
-            *at = k + 1;
-            return q;
+        if (was->id == q->id && strcmp(was->text[TOP_MODEL], q->text[TOP_MODEL]) == 0) {
+            *at += i + 1;
+            return was->number;
         }
     }
     return NULL;
 }
 
-/* For a request that is new since the last reading, the rate is over its whole time of running. */
+static void keep_base(struct top_histogram *h, const struct top_histogram *before, bool is_same)
+{
+    memcpy(h->base, is_same && before->n == h->n ? before->base : h->count, sizeof(h->base));
+}
+
+/* For a request that is new since the reading before, the rate is over its whole time of running.
+ */
 void top_reading_compare(struct top_reading *r, const struct top_reading *before)
 {
-    const bool is_same = is_same_process(r, before);
+    const bool is_same = before->has[TOP_METRICS] && r->uptime_s > before->uptime_s;
+    const bool is_same_view = is_same && strcmp(r->wanted, before->wanted) == 0;
     uint32_t at = 0;
 
+    compare_models(r, before, is_same);
+    keep_base(&r->first_token, &before->first_token, is_same_view);
+    keep_base(&r->between_tokens, &before->between_tokens, is_same_view);
     for (uint32_t i = 0; i < r->n_requests; i++) {
-        struct top_request *q = &r->requests[i];
-        const struct top_request *was =
-            is_same ? find_request(before, r->models[q->model].id, q->id, &at) : NULL;
-        const double ms = q->age_ms - (was != NULL ? was->age_ms : q->queue_ms);
-        const uint32_t n = was != NULL ? was->n_generated : 0;
+        double *now = r->requests[i].number;
+        const double *was = is_same ? find_request(before, &r->requests[i], &at) : NULL;
+        const double n = now[TOP_GENERATED] - (was != NULL ? was[TOP_GENERATED] : 0);
+        const double s = now[TOP_AGE] - (was != NULL ? was[TOP_AGE] : now[TOP_QUEUED]);
 
-        if (ms > 0 && q->n_generated >= n)
-            q->rate = (q->n_generated - n) * 1e3 / ms;
+        now[TOP_RATE] = s > 0 && n >= 0 ? n / s : TOP_UNKNOWN;
     }
 }
 
-double top_reading_number(const struct top_reading *r, uint32_t model, enum top_number number)
+double top_quantile(const struct top_histogram *h, double q)
 {
-    double sum = 0;
+    const uint32_t last = h->n > 0 ? h->n - 1 : 0;
+    const double part = h->count[last] > h->base[last] ? 1 : 0; /* of the base, to leave out */
+    const double total = h->count[last] - part * h->base[last];
 
-    if (model < r->n_models)
-        return r->models[model].number[number];
-    for (uint32_t i = 0; i < r->n_models && model == TOP_ALL_MODELS; i++)
-        sum += r->models[i].number[number];
-    return sum;
-}
-
-static double growth_of(const struct top_model *m, const struct top_reading *before,
-                        enum top_number number)
-{
-    const struct top_model *was = find_model(before, m->id);
-
-    return fmax(0, m->number[number] - (was != NULL ? was->number[number] : 0));
-}
-
-double top_reading_growth(const struct top_reading *r, const struct top_reading *before,
-                          uint32_t model, enum top_number number)
-{
-    double sum = 0;
-
-    if (!is_same_process(r, before))
-        return TOP_UNKNOWN;
-    for (uint32_t i = 0; i < r->n_models; i++)
-        if (model == TOP_ALL_MODELS || model == i)
-            sum += growth_of(&r->models[i], before, number);
-    return sum;
-}
-
-double top_reading_rate(const struct top_reading *r, const struct top_reading *before,
-                        uint32_t model, enum top_number number)
-{
-    const double growth = top_reading_growth(r, before, model, number);
-
-    return growth < 0 ? TOP_UNKNOWN : growth / (r->uptime_s - before->uptime_s);
-}
-
-double top_histogram_quantile(const struct top_histogram *h, const struct top_histogram *before,
-                              double q)
-{
-    const bool is_comparable = before != NULL && before->n == h->n;
-    double total;
-
-    if (h->n == 0)
-        return TOP_UNKNOWN;
-    total = h->count[h->n - 1] - (is_comparable ? before->count[h->n - 1] : 0);
     for (uint32_t i = 0; i < h->n && total > 0; i++)
-        if (h->count[i] - (is_comparable ? before->count[i] : 0) >= q * total)
+        if (h->count[i] - part * h->base[i] >= q * total)
             return h->bound[i];
     return TOP_UNKNOWN;
 }

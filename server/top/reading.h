@@ -1,15 +1,14 @@
 /* server/top/reading.h - the numbers of a server at one time, from /metrics and the pages of
  * /debug.
  *
- * A reading is cleared, given the pages of one round (/metrics first, which names the models; the
- * others in any order), and then compared with the one before it. Rates are differences divided by
- * the server's own times (its uptime, a request's age), so that they do not depend on when an
- * answer arrived. Texts come from the server and may contain any bytes: screen.h cleans what it
- * shows.
+ * A reading is cleared, given the pages of one round (/metrics first: it names the models), and
+ * compared with the one before. Rates are differences divided by the server's own times (its
+ * uptime, a request's age), so they do not depend on when an answer arrived. Texts come from the
+ * server and may contain any bytes: screen.h cleans what it shows.
  *
  * Thread: one owner.
- * Memory: the list of requests grows; top_reading_release() frees it.
- * Errors: ERR_FORMAT: the page is not what it should be, and the reading is without it.
+ * Memory: of a fixed size, allocated with zeros: pages of requests that are not there are never
+ *         touched. What exceeds a TOP_MAX_* is left out.
  */
 #ifndef SERVER_TOP_READING_H
 #define SERVER_TOP_READING_H
@@ -22,96 +21,98 @@
 #define TOP_MAX_NAME 128
 #define TOP_MAX_STEPS 256
 #define TOP_MAX_BOUNDS 64
-#define TOP_ALL_MODELS UINT32_MAX
-#define TOP_UNKNOWN (-1.0) /* for rates and quantiles */
+#define TOP_MAX_REQUESTS 16384
+#define TOP_UNKNOWN (-1.0) /* of rates and quantiles */
 
-/* Numbers of a model, from /metrics. */
-enum top_number {
-    TOP_RUNNING = 0,
-    TOP_WAITING,
-    TOP_PREEMPTED,
-    TOP_KV_FREE,
-    TOP_KV_CACHED,
-    TOP_KV_HELD,
-    TOP_PROMPT_TOKENS,
-    TOP_GENERATION_TOKENS,
-    TOP_CACHED_TOKENS,
-    TOP_PREEMPTIONS,
-    TOP_STEPS,
-    TOP_STEP_SECONDS,
-    TOP_PREFIX_QUERIES,
-    TOP_PREFIX_HITS,
-    TOP_N_NUMBERS,
-};
+/* XX(name, sample of /metrics, its label `state`): the numbers of a model. */
+#define TOP_NUMBERS(XX)                                                                            \
+    XX(RUNNING, "quire_requests_running", "")                                                      \
+    XX(WAITING, "quire_requests_waiting", "")                                                      \
+    XX(PREEMPTED, "quire_requests_preempted", "")                                                  \
+    XX(KV_FREE, "quire_kv_blocks", "free")                                                         \
+    XX(KV_CACHED, "quire_kv_blocks", "cached")                                                     \
+    XX(KV_HELD, "quire_kv_blocks", "held")                                                         \
+    XX(PROMPT_TOKENS, "quire_prompt_tokens_total", "")                                             \
+    XX(GENERATION_TOKENS, "quire_generation_tokens_total", "")                                     \
+    XX(CACHED_TOKENS, "quire_cached_tokens_total", "")                                             \
+    XX(PREEMPTIONS, "quire_preemptions_total", "")                                                 \
+    XX(STEPS, "quire_iterations_total", "")                                                        \
+    XX(STEP_SECONDS, "quire_compute_seconds_total", "")                                            \
+    XX(PREFIX_QUERIES, "quire_prefix_cache_queries_tokens_total", "")                              \
+    XX(PREFIX_HITS, "quire_prefix_cache_hits_tokens_total", "")
+#define XX(name, sample, state) TOP_##name,
+enum top_number { TOP_NUMBERS(XX) TOP_N_NUMBERS };
+#undef XX
 
 struct top_model {
     char id[TOP_MAX_NAME];
-    double number[TOP_N_NUMBERS];
+    double number[TOP_N_NUMBERS], rate[TOP_N_NUMBERS]; /* a second, since the reading before */
 };
 
+/* XX(name, key of /debug/requests, title, width as in top_screen_cell(), rank): the columns of a
+ * request, first those of text. In a narrow terminal those of a lower rank are kept. */
+#define TOP_COLUMNS(XX)                                                                            \
+    XX(REQUEST, "request_id", "REQUEST", -22, 0)                                                   \
+    XX(TENANT, "tenant", "TENANT", -12, 7)                                                         \
+    XX(MODEL, "", "MODEL", -16, 6)                                                                 \
+    XX(STATE, "state", "STATE", -9, 1)                                                             \
+    XX(PRIORITY, "priority", "PRIORITY", -8, 11)                                                   \
+    XX(PROMPT, "prompt_tokens", "PROMPT", 6, 5)                                                    \
+    XX(CACHED, "cached_tokens", "CACHED", 6, 9)                                                    \
+    XX(GENERATED, "known_tokens", "GEN", 6, 2)                                                     \
+    XX(MOST, "max_tokens", "OF", 6, 12)                                                            \
+    XX(RATE, "", "TOK/S", 6, 3)                                                                    \
+    XX(BLOCKS, "blocks", "BLOCKS", 6, 8)                                                           \
+    XX(AGE, "age_ms", "AGE", 7, 4)                                                                 \
+    XX(QUEUED, "queue_ms", "QUEUED", 7, 10)
+#define TOP_N_TEXTS TOP_PROMPT
+#define XX(name, key, title, width, rank) TOP_##name,
+enum top_column { TOP_COLUMNS(XX) TOP_N_COLUMNS, TOP_PLACE = TOP_N_COLUMNS, TOP_N_FIELDS };
+#undef XX
+
 struct top_request {
-    uint64_t id;
-    uint32_t model;            /* index in the reading */
-    uint32_t place;            /* in the server's order */
-    char name[64], tenant[64]; /* "": none */
-    char state[16], priority[16];
-    uint32_t n_prompt, n_cached, n_generated, max_tokens, n_blocks, n_preempted;
-    double age_ms, queue_ms;
-    double rate; /* tokens a second since the reading before, or TOP_UNKNOWN */
+    double id;
+    char text[TOP_N_TEXTS][64];
+    double number[TOP_N_FIELDS]; /* times in seconds; TOP_PLACE: 0, -1, -2, ... as listed */
 };
 
 struct top_histogram {
     uint32_t n;
     double bound[TOP_MAX_BOUNDS], count[TOP_MAX_BOUNDS]; /* cumulative */
+    double base[TOP_MAX_BOUNDS];                         /* the counts of the first reading */
 };
 
-struct top_step {
-    double took_ms;
-    uint32_t n_sequences;
-};
+enum top_page { TOP_METRICS, TOP_REQUESTS, TOP_STEP_TIMES, TOP_KV, TOP_N_PAGES };
 
 struct top_reading {
-    bool has_metrics, has_requests, has_steps, has_kv;
+    bool has[TOP_N_PAGES];
     char version[64];
     double uptime_s;
     uint32_t n_models, n_more_models; /* how many had no room */
     struct top_model models[TOP_MAX_MODELS];
-    char wanted[TOP_MAX_NAME]; /* the model to show; "": all. Set by the caller, before /metrics */
-    uint32_t shown;            /* its index, or TOP_ALL_MODELS: the model or models of the
-                                * histograms */
+    char wanted[TOP_MAX_NAME]; /* the model to show; "": all */
+    struct top_model shown;    /* it, or the sums of all; id "": all */
     struct top_histogram first_token, between_tokens;
-    struct top_request *requests; /* [n_requests], in any order */
-    uint32_t n_requests, n_room;
-    struct top_step steps[TOP_MAX_STEPS]; /* [n_steps], the newest last */
+    double step_s[TOP_MAX_STEPS], step_sequences; /* [n_steps], the newest last; their mean */
     uint32_t n_steps;
-    uint32_t block_tokens, n_swap_copies; /* of the model whose /debug/kv was read */
+    double block_tokens, n_swap_copies; /* of the model whose /debug/kv was read */
     char pressure[16];
+    uint32_t n_requests;
+    struct top_request requests[TOP_MAX_REQUESTS];
 };
 
-/* Empty a reading; the memory of one that was used before is kept. A new one is all zero. */
 void top_reading_clear(struct top_reading *r, const char *wanted);
-void top_reading_release(struct top_reading *r);
 
-void top_reading_take_metrics(struct top_reading *r, const char *text, size_t n);
-int top_reading_take_requests(struct top_reading *r, uint32_t model, const char *text, size_t n);
-int top_reading_take_steps(struct top_reading *r, const char *text, size_t n);
-int top_reading_take_kv(struct top_reading *r, const char *text, size_t n);
+/* Take a page, text[0..n) and a NUL, which is changed. False: it is not the page of a server. */
+bool top_reading_take(struct top_reading *r, enum top_page page, const char *model, char *text,
+                      size_t n);
 
-/* Set the rates of the requests. */
+/* When all pages were taken: set sums and rates. They are unknown (TOP_UNKNOWN) when the reading
+ * before is none, or of another process. Both lists are as the server sent them. */
 void top_reading_compare(struct top_reading *r, const struct top_reading *before);
 
-/* For a model (or all of them together, TOP_ALL_MODELS): the number, its growth since the reading
- * before, and the growth a second; TOP_UNKNOWN if there is no reading before, or it is of another
- * process. */
-double top_reading_number(const struct top_reading *r, uint32_t model, enum top_number number);
-double top_reading_growth(const struct top_reading *r, const struct top_reading *before,
-                          uint32_t model, enum top_number number);
-double top_reading_rate(const struct top_reading *r, const struct top_reading *before,
-                        uint32_t model, enum top_number number);
-
-/* The upper bound, in seconds, of the bucket that contains the quantile, of the values since
- * `before` (NULL: of all); TOP_UNKNOWN when there are none. */
-double top_histogram_quantile(const struct top_histogram *h, const struct top_histogram *before,
-                              double q);
+/* The upper bound, in seconds, of the bucket with this quantile of the values since the first
+ * reading, or of all values when there are none since; TOP_UNKNOWN: there are none at all. */
+double top_quantile(const struct top_histogram *h, double q);
 
 #endif

@@ -1,158 +1,96 @@
 /* server/top/screen.c - see screen.h.
  *
- * A frame is built in one buffer and written to the terminal at once, so it does not flicker. Text
- * is taken apart into characters, and each is checked: its width in columns comes from
- * libunistring, and a character that is not visible becomes '?'. The column is counted on the way,
- * which is how cells are padded and lines are cut.
+ * The column is counted while characters are written: so cells are padded and lines are cut.
+ * Signals are read from a signalfd, so none can end the program before the terminal is restored.
+ * Without QUIRE_NCURSES there is no terminal.
  */
 #include "server/top/screen.h"
 
-#include "core/base/utf8.h"
+#include "core/base/err.h"
+#include "core/base/unicode.h"
 
+#include <errno.h>
+#include <langinfo.h>
+#include <locale.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
-#include <unictype.h>
-#include <uniwidth.h>
+#include <wchar.h>
+
+#ifdef QUIRE_NCURSES
+#include <curses.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/ioctl.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+#endif
+
+#define FILE_WIDTH 132 /* unless COLUMNS is set */
+#define MIN_WIDTH 20
+#define MAX_WIDTH 1000
+#define MAX_HEIGHT 1000
+#define ESCAPE_MS 50 /* how long ncurses waits for the rest of a key's sequence */
 
 void top_screen_init(struct top_screen *s)
 {
-    *s = (struct top_screen){0};
-    buf_init(&s->frame, TOP_MAX_FRAME);
+    const char *columns = getenv("COLUMNS");
+    const unsigned long n = columns != NULL ? strtoul(columns, NULL, 10) : 0;
+
+    *s = (struct top_screen){.width = FILE_WIDTH, .height = UINT32_MAX, .out = stdout};
+    s->has_utf8 = setlocale(LC_CTYPE, "") != NULL && strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
+    if (n > 0)
+        s->width = (uint32_t)(n < MIN_WIDTH ? MIN_WIDTH : n > MAX_WIDTH ? MAX_WIDTH : n);
 }
 
-void top_screen_release(struct top_screen *s)
+/* ---- text ---- */
+
+/* The columns of the first character, and its bytes; 0: it is not visible. */
+static uint32_t character_width(const struct top_screen *s, const char *text, size_t *len)
 {
-    buf_release(&s->frame);
+    const uint32_t c = unicode_at(text, strnlen(text, 4), len);
+
+    if (*len == 1)
+        return c >= ' ' && c <= '~';
+    return s->has_utf8 && unicode_is_printable(c) ? (uint32_t)fmax(0, wcwidth((wchar_t)c)) : 0;
 }
 
-static void add_escape(struct top_screen *s, const char *sequence)
+static void put_character(struct top_screen *s, enum top_style style, const char *text, int len)
 {
-    if (s->has_styles)
-        buf_add_str(&s->frame, sequence);
-}
+#ifdef QUIRE_NCURSES
+    static const attr_t attributes[] = {
+        [TOP_BOLD] = A_BOLD, [TOP_DIM] = A_DIM, [TOP_TITLE] = A_REVERSE, [TOP_BAD] = A_BOLD};
 
-void top_screen_begin(struct top_screen *s)
-{
-    buf_clear(&s->frame);
-    s->row = s->column = 0;
-    add_escape(s, "\033[H");
-}
-
-void top_screen_end(struct top_screen *s)
-{
-    add_escape(s, "\033[J");
-}
-
-/* ---- characters ---- */
-
-/* One character of a text: its bytes and columns; 0 columns: '?' is shown for it. */
-struct character {
-    size_t n;
-    uint32_t columns;
-};
-
-static bool is_visible(ucs4_t c)
-{
-    return !uc_is_general_category_withtable(c, UC_CATEGORY_MASK_C | UC_CATEGORY_MASK_M |
-                                                    UC_CATEGORY_MASK_Zl | UC_CATEGORY_MASK_Zp);
-}
-
-static struct character next_character(const struct top_screen *s, const char *text, size_t n)
-{
-    const uint8_t *bytes = (const uint8_t *)text;
-    const size_t len = utf8_len(bytes, n);
-    struct character c = {len > 0 ? len : 1, 0};
-    ucs4_t code;
-    int width;
-
-    if (len == 0)
-        return c;
-    if (len == 1) {
-        c.columns = bytes[0] >= ' ' && bytes[0] < 0x7F;
-        return c;
+    if (s->is_terminal) {
+        (void)attrset((int)(attributes[style] |
+                            (s->has_colours && style >= TOP_GOOD ? COLOR_PAIR(style) : 0)));
+        (void)mvaddnstr((int)s->row, (int)s->column, text, len);
+        return;
     }
-    if (!s->has_utf8)
-        return c;
-    u8_mbtoucr(&code, bytes, n);
-    width = uc_width(code, "UTF-8");
-    c.columns = width > 0 && is_visible(code) ? (uint32_t)width : 0;
-    return c;
+#endif
+    (void)style;
+    if (*text != ' ')
+        fprintf(s->out, "%*s%.*s", (int)(s->column - s->written), "", len, text);
 }
 
-uint32_t top_screen_width_of(const struct top_screen *s, const char *text)
+static void add_until(struct top_screen *s, enum top_style style, const char *text, uint32_t end)
 {
-    uint32_t width = 0;
-
-    for (size_t n = strlen(text); n > 0;) {
-        const struct character c = next_character(s, text, n);
-
-        width += c.columns > 0 ? c.columns : 1;
-        text += c.n;
-        n -= c.n;
-    }
-    return width;
-}
-
-/* Add text up to column `end`; the rest is left out. */
-static void add_until(struct top_screen *s, const char *text, uint32_t end)
-{
-    for (size_t n = strlen(text); n > 0;) {
-        const struct character c = next_character(s, text, n);
-        const uint32_t columns = c.columns > 0 ? c.columns : 1;
+    for (size_t len; *text != '\0' && s->row < s->height; text += len) {
+        const uint32_t width = character_width(s, text, &len), columns = width > 0 ? width : 1;
 
         if (s->column + columns > end)
             return;
-        if (c.columns > 0)
-            buf_add(&s->frame, text, c.n);
-        else
-            buf_add_char(&s->frame, '?');
+        put_character(s, style, width > 0 ? text : "?", width > 0 ? (int)len : 1);
         s->column += columns;
-        text += c.n;
-        n -= c.n;
+        s->written = *text != ' ' ? s->column : s->written;
     }
-}
-
-static const char *style_sequence(const struct top_screen *s, enum top_style style)
-{
-    switch (style) {
-    case TOP_PLAIN:
-        break;
-    case TOP_BOLD:
-        return "\033[1m";
-    case TOP_DIM:
-        return "\033[2m";
-    case TOP_TITLE:
-        return "\033[7m";
-    case TOP_GOOD:
-        return s->has_colours ? "\033[32m" : "";
-    case TOP_BUSY:
-        return s->has_colours ? "\033[33m" : "";
-    case TOP_BAD:
-        return s->has_colours ? "\033[1;31m" : "\033[1m";
-    }
-    return "";
-}
-
-static uint32_t line_end(const struct top_screen *s, uint32_t width)
-{
-    return s->column + width < s->width ? s->column + width : s->width;
-}
-
-static void add_styled(struct top_screen *s, enum top_style style, const char *text, uint32_t end)
-{
-    const char *sequence = style_sequence(s, style);
-
-    if (s->row >= s->height)
-        return;
-    add_escape(s, sequence);
-    add_until(s, text, end);
-    add_escape(s, sequence[0] != '\0' ? "\033[0m" : "");
 }
 
 void top_screen_text(struct top_screen *s, enum top_style style, const char *text)
 {
-    add_styled(s, style, text, s->width);
+    add_until(s, style, text, s->width);
 }
 
 void top_screen_printf(struct top_screen *s, enum top_style style, const char *format, ...)
@@ -166,86 +104,192 @@ void top_screen_printf(struct top_screen *s, enum top_style style, const char *f
     top_screen_text(s, style, text);
 }
 
-/* ---- fields and lines ---- */
-
-void top_screen_fill(struct top_screen *s, uint32_t column)
+void top_screen_cell(struct top_screen *s, enum top_style style, int width, const char *text)
 {
-    for (; s->column < column && s->column < s->width && s->row < s->height; s->column++)
-        buf_add_char(&s->frame, ' ');
+    const uint32_t n = (uint32_t)abs(width), has = width > 0 ? (uint32_t)strlen(text) : n;
+    const uint32_t end = s->column + n < s->width ? s->column + n : s->width;
+
+    s->column += has < n ? n - has : 0;
+    add_until(s, style, text, end);
+    s->column = end + 1;
 }
 
-void top_screen_cell(struct top_screen *s, enum top_style style, enum top_align align,
-                     uint32_t width, const char *text)
-{
-    const uint32_t end = line_end(s, width), has = top_screen_width_of(s, text);
-
-    if (align == TOP_RIGHT && has < width)
-        top_screen_fill(s, line_end(s, width - has));
-    add_styled(s, style, text, end);
-    top_screen_fill(s, end + 1);
-}
-
-/* In a file, blanks at the end of a line are removed. */
 void top_screen_end_line(struct top_screen *s)
 {
-    struct buf *b = &s->frame;
-
-    if (s->row >= s->height)
-        return;
-    if (!s->has_styles)
-        while (b->len > 0 && b->data[b->len - 1] == ' ')
-            b->data[--b->len] = '\0';
-    /* When the last column is used, the cursor stays on it and \033[K would erase its character. */
-    add_escape(s, s->column < s->width ? "\033[K" : "");
-    s->row++;
-    s->column = 0;
-    if (s->row < s->height)
-        buf_add_str(b, s->has_styles ? "\r\n" : "\n");
-}
-
-uint32_t top_screen_n_left(const struct top_screen *s)
-{
-    return s->height - s->row;
+    if (!s->is_terminal)
+        fputc('\n', s->out);
+    s->row += s->row < s->height;
+    s->column = s->written = 0;
 }
 
 /* ---- drawings ---- */
 
-static const char *bar_piece(const struct top_screen *s, uint32_t part)
+static uint32_t bar_end(double part, double total, uint32_t width)
 {
-    static const char *const utf8[] = {"█", "▒"}, *const ascii[] = {"#", "="};
-
-    return (s->has_utf8 ? utf8 : ascii)[part % 2];
+    return total > 0 ? (uint32_t)(fmin(fmax(part / total, 0), 1) * width + 0.5) : 0;
 }
 
-void top_screen_bar(struct top_screen *s, uint32_t width, const double *parts, uint32_t n,
-                    double total)
+void top_screen_bar(struct top_screen *s, uint32_t width, double held, double cached, double total)
 {
-    const uint32_t inner = width > 2 ? width - 2 : 0, begin = s->column + 1;
-    double sum = 0;
+    static const char *const pieces[2][3] = {{"#", "=", "."}, {"█", "▒", "·"}};
+    const uint32_t n_held = bar_end(held, total, width - 2);
+    const uint32_t n_used = bar_end(held + cached, total, width - 2);
 
     top_screen_text(s, TOP_PLAIN, "[");
-    for (uint32_t i = 0; i < n && total > 0; i++) {
-        uint32_t end;
-
-        sum += parts[i];
-        end = begin + (uint32_t)((sum < total ? sum / total : 1) * inner + 0.5);
-        while (s->column < end && s->column < s->width && s->row < s->height)
-            top_screen_text(s, i == 0 ? TOP_GOOD : TOP_BUSY, bar_piece(s, i));
-    }
-    while (s->column < begin + inner && s->column < s->width && s->row < s->height)
-        top_screen_text(s, TOP_DIM, s->has_utf8 ? "·" : ".");
+    for (uint32_t i = 0; i < width - 2; i++)
+        if (i < n_held)
+            top_screen_text(s, TOP_GOOD, pieces[s->has_utf8][0]);
+        else
+            top_screen_text(s, i < n_used ? TOP_BUSY : TOP_DIM,
+                            pieces[s->has_utf8][i < n_used ? 1 : 2]);
     top_screen_text(s, TOP_PLAIN, "]");
 }
 
 void top_screen_heights(struct top_screen *s, const double *values, uint32_t n, double most)
 {
-    static const char *const utf8[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
-    static const char *const ascii[] = {".", ":", "-", "=", "+", "*", "%", "#"};
+    static const char *const pieces[2][8] = {{".", ":", "-", "=", "+", "*", "%", "#"},
+                                             {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"}};
 
-    for (uint32_t i = 0; i < n; i++) {
-        const double part = most > 0 ? values[i] / most : 0;
-        const uint32_t level = part <= 0 ? 0 : part >= 1 ? 7 : (uint32_t)(part * 8);
-
-        top_screen_text(s, TOP_PLAIN, (s->has_utf8 ? utf8 : ascii)[level]);
-    }
+    for (uint32_t i = 0; i < n; i++)
+        top_screen_text(s, TOP_PLAIN,
+                        pieces[s->has_utf8][(int)fmin(7, fmax(0, 8 * values[i] / most))]);
 }
+
+/* ---- frames ---- */
+
+void top_screen_begin(struct top_screen *s)
+{
+    s->row = s->column = s->written = 0;
+#ifdef QUIRE_NCURSES
+    if (s->is_terminal) {
+        struct winsize size = {0};
+
+        (void)ioctl(STDOUT_FILENO, TIOCGWINSZ, &size);
+        s->width = size.ws_col == 0 ? 80 : size.ws_col < MAX_WIDTH ? size.ws_col : MAX_WIDTH;
+        s->height = size.ws_row == 0 ? 24 : size.ws_row < MAX_HEIGHT ? size.ws_row : MAX_HEIGHT;
+        (void)resizeterm((int)s->height, (int)s->width);
+        erase();
+    }
+#endif
+}
+
+bool top_screen_end(struct top_screen *s)
+{
+#ifdef QUIRE_NCURSES
+    if (s->is_terminal)
+        return refresh() == OK;
+#endif
+    return fflush(s->out) == 0 && !ferror(s->out);
+}
+
+#ifdef QUIRE_NCURSES
+
+/* ---- the terminal ---- */
+
+static int take_signals(void)
+{
+    static const int taken[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP, SIGCONT, SIGWINCH};
+    sigset_t set;
+
+    sigemptyset(&set);
+    for (size_t i = 0; i < sizeof(taken) / sizeof(taken[0]); i++)
+        sigaddset(&set, taken[i]);
+    return sigprocmask(SIG_BLOCK, &set, NULL) < 0 ? -1
+                                                  : signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+/* Pairs of colours have the numbers of their styles. */
+static void set_modes(struct top_screen *s)
+{
+    const char *no_color = getenv("NO_COLOR");
+    short behind;
+
+    (void)cbreak();
+    (void)noecho();
+    (void)keypad(stdscr, TRUE);
+    (void)nodelay(stdscr, TRUE);
+    (void)set_escdelay(ESCAPE_MS);
+    (void)curs_set(0);
+    (void)define_key("\033[A", KEY_UP); /* of terminals that terminfo has with ESC O only */
+    (void)define_key("\033[B", KEY_DOWN);
+    s->has_colours = has_colors() && (no_color == NULL || no_color[0] == '\0');
+    if (!s->has_colours)
+        return;
+    (void)start_color();
+    behind = use_default_colors() == OK ? -1 : COLOR_BLACK;
+    (void)init_pair(TOP_GOOD, COLOR_GREEN, behind);
+    (void)init_pair(TOP_BUSY, COLOR_YELLOW, behind);
+    (void)init_pair(TOP_BAD, COLOR_RED, behind);
+}
+
+int top_screen_open(struct top_screen *s, char *err, size_t err_len)
+{
+    const char *term = getenv("TERM");
+
+    snprintf(err, err_len, "this is no terminal: quire top --once prints the numbers once");
+    if (!isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO))
+        return ERR_INVAL;
+    s->fds[0] = STDIN_FILENO;
+    s->fds[1] = take_signals();
+    snprintf(err, err_len, "signals cannot be taken: %s", strerror(errno));
+    if (s->fds[1] < 0)
+        return ERR_INTERNAL;
+    use_env(FALSE); /* the terminal knows its size better than LINES and COLUMNS */
+    s->terminal = newterm(NULL, stdout, stdin);
+    s->is_terminal = s->terminal != NULL && tigetstr("cup") != NULL;
+    snprintf(err, err_len,
+             "terminfo has no description of the terminal '%.40s' (TERM), or it cannot move its "
+             "cursor: set TERM to what it is, or install ncurses-base or ncurses-term (Debian); "
+             "quire top --once needs none",
+             term != NULL ? term : "");
+    if (!s->is_terminal)
+        return top_screen_close(s), ERR_INVAL;
+    set_modes(s);
+    return 0;
+}
+
+void top_screen_close(struct top_screen *s)
+{
+    if (s->terminal == NULL)
+        return;
+    (void)endwin();
+    delscreen(s->terminal);
+    (void)close(s->fds[1]);
+    s->terminal = NULL;
+}
+
+/* Ctrl-Z: the shell gets its terminal back; after SIGCONT the program goes on here, and the next
+ * frame takes the terminal again. */
+static int next_signal(struct top_screen *s)
+{
+    struct signalfd_siginfo info;
+
+    if (read(s->fds[1], &info, sizeof(info)) != sizeof(info))
+        return ERR;
+    if (info.ssi_signo == SIGTSTP) {
+        (void)endwin();
+        (void)raise(SIGSTOP);
+        return KEY_RESIZE;
+    }
+    return info.ssi_signo == SIGCONT || info.ssi_signo == SIGWINCH ? KEY_RESIZE : KEY_EXIT;
+}
+
+/* Of a sequence that ncurses does not know (ESC [ parameters final, ESC O final) nothing is taken
+ * for a key. */
+int top_screen_event(struct top_screen *s)
+{
+    struct pollfd gone = {.fd = STDIN_FILENO};
+    int key = next_signal(s);
+
+    if (key != ERR)
+        return key;
+    key = getch();
+    if (key == '\033' && ((key = getch()) == '[' || key == 'O')) {
+        do
+            key = getch();
+        while (key >= ' ' && key < '@');
+        return KEY_RESIZE;
+    }
+    return key == ERR && poll(&gone, 1, 0) > 0 ? KEY_EXIT : key;
+}
+#endif

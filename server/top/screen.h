@@ -1,23 +1,23 @@
-/* server/top/screen.h - A frame of text for a terminal or a file, written line by line and cut at
- * its width.
+/* server/top/screen.h - a frame of text, written line by line and cut at its width: on standard
+ * output, or on the terminal, with ncurses.
  *
- * All text goes through top_screen_text(), which cuts it at the width and shows a '?' for each
- * character that is not visible: control characters, escape sequences, marks that change the
- * direction of text, combining characters, bytes that are no UTF-8, and, on a terminal without
- * UTF-8, all that is not ASCII. So no text of a server can move the cursor or set a colour.
+ * Each character is checked: a '?' is shown for control characters, marks that change the direction
+ * of text, combining characters, bytes that are no UTF-8, and, without a UTF-8 locale, for all that
+ * is not ASCII. So no text of a server can move the cursor or set a colour.
  *
- * Thread: one owner.
- * Memory: the frame grows up to TOP_MAX_FRAME bytes; what is beyond is left away.
+ * While the terminal is open, the signals that end or stop a program are blocked and returned as
+ * events, so that the terminal is restored whichever of them comes.
+ *
+ * Thread: the main thread, before there are others. There is one terminal in a process.
+ * Errors: a sentence.
  */
 #ifndef SERVER_TOP_SCREEN_H
 #define SERVER_TOP_SCREEN_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
-
-#include "core/base/buf.h"
-
-#define TOP_MAX_FRAME ((size_t)4 << 20)
+#include <stdio.h>
 
 enum top_style {
     TOP_PLAIN = 0,
@@ -29,45 +29,41 @@ enum top_style {
     TOP_BAD,
 };
 
-enum top_align { TOP_LEFT = 0, TOP_RIGHT };
-
 struct top_screen {
-    struct buf frame;
     uint32_t width, height; /* height: UINT32_MAX for a file */
     uint32_t row, column;   /* where the next text goes */
-    bool has_styles;        /* for a terminal: escape sequences are used */
-    bool has_colours;
-    bool has_utf8;
+    FILE *out;              /* standard output */
+    uint32_t written;       /* the column of the file: blanks follow with the next text only */
+    bool is_terminal, has_utf8, has_colours;
+    int fds[2];              /* of the terminal, to wait for: keys, signals */
+    struct screen *terminal; /* ncurses's */
 };
 
-void top_screen_init(struct top_screen *s);
-void top_screen_release(struct top_screen *s);
-
-/* Begin an empty frame; the cursor is at the top. */
+/* Begin an empty frame, and show it; false: standard output cannot be written. */
 void top_screen_begin(struct top_screen *s);
-/* Clear everything below. */
-void top_screen_end(struct top_screen *s);
+bool top_screen_end(struct top_screen *s);
 
 void top_screen_text(struct top_screen *s, enum top_style style, const char *text);
 void top_screen_printf(struct top_screen *s, enum top_style style, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* Add blanks up to a column. */
-void top_screen_fill(struct top_screen *s, uint32_t column);
-/* Add a text in a field of `width` columns: cut or padded, followed by a blank. */
-void top_screen_cell(struct top_screen *s, enum top_style style, enum top_align align,
-                     uint32_t width, const char *text);
+/* A text in a field, cut or padded, and a blank behind it. width as printf's %*s: below 0, the text
+ * is at the left; what is at the right is ASCII. */
+void top_screen_cell(struct top_screen *s, enum top_style style, int width, const char *text);
 void top_screen_end_line(struct top_screen *s);
-/* How many lines still fit. */
-uint32_t top_screen_n_left(const struct top_screen *s);
 
-/* Draw a bar [###===...] of `width` columns, brackets included, with each part's share of `total`;
- * the rest is free. */
-void top_screen_bar(struct top_screen *s, uint32_t width, const double *parts, uint32_t n,
-                    double total);
-/* Draw one column for each value, its height being the share of `most`. */
+/* A bar [###===...] of `width` columns: held and cached of the total; the rest is free. */
+void top_screen_bar(struct top_screen *s, uint32_t width, double held, double cached, double total);
+/* One column for each value, as high as its share of `most`. */
 void top_screen_heights(struct top_screen *s, const double *values, uint32_t n, double most);
 
-/* The columns that a text takes when it is not cut. */
-uint32_t top_screen_width_of(const struct top_screen *s, const char *text);
+/* Standard output, as wide as COLUMNS says. */
+void top_screen_init(struct top_screen *s);
+/* The terminal. ERR_INVAL: there is none, or TERM does not say what it is. */
+int top_screen_open(struct top_screen *s, char *err, size_t err_len);
+void top_screen_close(struct top_screen *s);
+
+/* The next key as curses.h names it; KEY_EXIT: a signal, or the terminal is gone; KEY_RESIZE: draw
+ * again; ERR: no more at the moment. */
+int top_screen_event(struct top_screen *s);
 
 #endif

@@ -5,8 +5,9 @@
  * between two readings.
  *
  * Thread: the main thread.
- * Memory: two readings and a frame.
- * Errors: a sentence.
+ * Memory: two readings.
+ * Errors: a sentence. ERR_UNSUPPORTED: built without
+ *         libcurl, or without ncurses.
  */
 #ifndef SERVER_TOP_SESSION_H
 #define SERVER_TOP_SESSION_H
@@ -15,13 +16,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "server/top/request_table.h"
+#include "server/top/view.h"
 
 struct top_options {
     const char *url;
-    const char *key;   /* NULL: none */
+    const char *key;   /* "": none */
     const char *model; /* to show; "": all */
-    enum top_sort sort;
+    int sort;          /* top_sort_of() */
     uint32_t interval_ms;
     bool is_once;
 };

@@ -8,8 +8,8 @@
 
 #include "server/top/reading.h"
 #include "server/top/screen.h"
-#include "server/top/units.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,14 +19,44 @@
 #define MAX_OWNERS 64
 #define SHOWN_OWNERS 4
 
-struct frame {
-    const struct top_reading *now, *before, *first;
-    struct top_screen *screen;
-};
+/* ---- numbers ---- */
+
+/* The bounds are those of rounding: no text becomes a column wider by rounding up. */
+struct top_text top_count(double n)
+{
+    static const char *const units[] = {"", "k", "M", "G"};
+    const int unit = (n >= 9999.5) + (n >= 999.5e3) + (n >= 999.5e6);
+    const double x = n / pow(1e3, unit);
+    const int digits = unit == 0 ? n < 99.5 && n != floor(n) : (x < 99.5) + (x < 9.95);
+    struct top_text t = {"-"};
+
+    if (n >= 0)
+        snprintf(t.text, sizeof(t.text), "%.*f%s", digits, x, units[unit]);
+    return t;
+}
+
+struct top_text top_time(double seconds)
+{
+    const double s = floor(seconds), m = floor(s / 60), h = floor(m / 60);
+    struct top_text t = {"-"};
+
+    if (!isfinite(seconds))
+        snprintf(t.text, sizeof(t.text), "long");
+    else if (h >= 24)
+        snprintf(t.text, sizeof(t.text), "%.0fd%02.0fh", floor(h / 24), fmod(h, 24));
+    else if (m >= 1)
+        snprintf(t.text, sizeof(t.text), h >= 1 ? "%.0fh%02.0f" : "%.0fm%02.0f", h >= 1 ? h : m,
+                 fmod(h >= 1 ? m : s, 60));
+    else if (seconds >= 1)
+        snprintf(t.text, sizeof(t.text), "%.1f s", seconds);
+    else if (seconds >= 0)
+        snprintf(t.text, sizeof(t.text), seconds < 0.00995 ? "%.1f ms" : "%.0f ms", seconds * 1e3);
+    return t;
+}
 
 static void label(struct top_screen *s, const char *text)
 {
-    top_screen_cell(s, TOP_BOLD, TOP_LEFT, LABEL, text);
+    top_screen_cell(s, TOP_BOLD, -LABEL, text);
 }
 
 /* "812 generated ": the number in bold. */
@@ -36,14 +66,11 @@ static void value(struct top_screen *s, struct top_text number, const char *what
     top_screen_printf(s, TOP_PLAIN, " %s   ", what);
 }
 
-static double view_number(const struct frame *f, enum top_number which)
+static void bar(struct top_screen *s, const struct top_model *m, double held, double cached)
 {
-    return top_reading_number(f->now, f->now->shown, which);
-}
+    const double *n = m->number;
 
-static double rate(const struct frame *f, enum top_number which)
-{
-    return top_reading_rate(f->now, f->before, f->now->shown, which);
+    top_screen_bar(s, BAR, held, cached, n[TOP_KV_HELD] + n[TOP_KV_CACHED] + n[TOP_KV_FREE]);
 }
 
 static double percent(double part, double of)
@@ -53,42 +80,36 @@ static double percent(double part, double of)
 
 /* ---- lines ---- */
 
-static void draw_title(const struct frame *f, const struct top_view *v)
+static void draw_title(const struct top_view *v, const struct top_reading *r, struct top_screen *s)
 {
-    const struct top_reading *r = f->now;
-
-    top_screen_printf(f->screen, TOP_BOLD, "quire top  %s", v->url);
-    if (r->shown < r->n_models)
-        top_screen_printf(f->screen, TOP_PLAIN, "  model %s", r->models[r->shown].id);
+    top_screen_printf(s, TOP_BOLD, "quire top  %s", v->url);
+    if (r->shown.id[0] != '\0')
+        top_screen_printf(s, TOP_PLAIN, "  model %s", r->shown.id);
     if (v->is_paused)
-        top_screen_text(f->screen, TOP_BUSY, "  paused");
-    if (r->has_metrics)
-        top_screen_printf(f->screen, TOP_PLAIN, "  quire %s, up %s", r->version,
+        top_screen_text(s, TOP_BUSY, "  paused");
+    if (r->has[TOP_METRICS])
+        top_screen_printf(s, TOP_PLAIN, "  quire %s, up %s", r->version,
                           top_time(r->uptime_s).text);
-    top_screen_end_line(f->screen);
-    if (v->trouble[0] != '\0') {
-        top_screen_text(f->screen, TOP_BAD, v->trouble);
-        top_screen_end_line(f->screen);
-    }
+    top_screen_end_line(s);
+    if (v->trouble[0] == '\0')
+        return;
+    top_screen_text(s, TOP_BAD, v->trouble);
+    top_screen_end_line(s);
 }
 
-static void draw_requests(const struct frame *f)
+static void draw_counts(const struct top_model *m, struct top_screen *s)
 {
-    label(f->screen, "Requests");
-    value(f->screen, top_count(view_number(f, TOP_RUNNING)), "running");
-    value(f->screen, top_count(view_number(f, TOP_WAITING)), "queued");
-    value(f->screen, top_count(view_number(f, TOP_PREEMPTED)), "preempted now");
-    value(f->screen, top_count(view_number(f, TOP_PREEMPTIONS)), "preemptions");
-    top_screen_end_line(f->screen);
-}
-
-static void draw_tokens(const struct frame *f)
-{
-    label(f->screen, "Tokens/s");
-    value(f->screen, top_count(rate(f, TOP_GENERATION_TOKENS)), "generated");
-    value(f->screen, top_count(rate(f, TOP_PROMPT_TOKENS)), "of prompts");
-    value(f->screen, top_count(rate(f, TOP_CACHED_TOKENS)), "cached");
-    top_screen_end_line(f->screen);
+    label(s, "Requests");
+    value(s, top_count(m->number[TOP_RUNNING]), "running");
+    value(s, top_count(m->number[TOP_WAITING]), "queued");
+    value(s, top_count(m->number[TOP_PREEMPTED]), "preempted now");
+    value(s, top_count(m->number[TOP_PREEMPTIONS]), "preemptions");
+    top_screen_end_line(s);
+    label(s, "Tokens/s");
+    value(s, top_count(m->rate[TOP_GENERATION_TOKENS]), "generated");
+    value(s, top_count(m->rate[TOP_PROMPT_TOKENS]), "of prompts");
+    value(s, top_count(m->rate[TOP_CACHED_TOKENS]), "cached");
+    top_screen_end_line(s);
 }
 
 static int compare_doubles(const void *a, const void *b)
@@ -98,93 +119,70 @@ static int compare_doubles(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Draw the times of the last steps, as many as there are columns left. */
-static void draw_step_times(const struct frame *f)
+/* The times of the last steps, as many as there are columns left. With several models together only
+ * the mean and the rate from the counters are known. */
+static void draw_steps(const struct top_reading *r, struct top_screen *s)
 {
-    const struct top_reading *r = f->now;
-    double took[TOP_MAX_STEPS], sorted[TOP_MAX_STEPS], sequences = 0;
-    const uint32_t n = r->n_steps;
-    uint32_t room;
+    const double *rate = r->shown.rate, steps = rate[TOP_STEPS];
+    double sorted[TOP_MAX_STEPS];
+    uint32_t n = r->n_steps;
 
-    for (uint32_t i = 0; i < n; i++) {
-        took[i] = sorted[i] = r->steps[i].took_ms;
-        sequences += r->steps[i].n_sequences;
-    }
-    if (n == 0) {
-        top_screen_text(f->screen, TOP_DIM, "none yet");
-        return;
-    }
+    label(s, "Steps");
+    memcpy(sorted, r->step_s, sizeof(sorted));
     qsort(sorted, n, sizeof(sorted[0]), compare_doubles);
-    value(f->screen, top_time(sorted[n / 2] / 1e3), "median");
-    value(f->screen, top_time(sorted[n - 1] / 1e3), "longest");
-    value(f->screen, top_count(sequences / n), "sequences");
-    room = f->screen->width > f->screen->column ? f->screen->width - f->screen->column : 0;
-    room = room < n ? room : n;
-    top_screen_heights(f->screen, took + (n - room), room, sorted[n - 1]);
-}
-
-/* With several models together only the mean and the rate from the counters are shown. */
-static void draw_steps(const struct frame *f)
-{
-    const double steps = rate(f, TOP_STEPS), seconds = rate(f, TOP_STEP_SECONDS);
-
-    label(f->screen, "Steps");
-    if (f->now->has_steps) {
-        draw_step_times(f);
+    if (!r->has[TOP_STEP_TIMES]) {
+        value(s, top_time(steps > 0 ? rate[TOP_STEP_SECONDS] / steps : TOP_UNKNOWN), "mean");
+        value(s, top_count(steps), "a second");
+    } else if (n == 0) {
+        top_screen_text(s, TOP_DIM, "none yet");
     } else {
-        value(f->screen, top_time(steps > 0 ? seconds / steps : TOP_UNKNOWN), "mean");
-        value(f->screen, top_count(steps), "a second");
+        value(s, top_time(sorted[n / 2]), "median");
+        value(s, top_time(sorted[n - 1]), "longest");
+        value(s, top_count(r->step_sequences), "sequences");
+        n = s->width < s->column + n ? (uint32_t)fmax(0, (double)s->width - s->column) : n;
+        top_screen_heights(s, r->step_s + (r->n_steps - n), n, sorted[r->n_steps - 1]);
     }
-    top_screen_end_line(f->screen);
+    top_screen_end_line(s);
 }
 
-/* The latency since the first reading; since the server's start while nothing came after that. */
-static void draw_latency(const struct frame *f, const char *name, const struct top_histogram *h,
-                         const struct top_histogram *before)
+static void draw_latencies(const struct top_reading *r, struct top_screen *s)
 {
-    if (top_histogram_quantile(h, before, 0.5) < 0)
-        before = NULL;
-    top_screen_printf(f->screen, TOP_PLAIN, "%s ", name);
-    value(f->screen, top_time(top_histogram_quantile(h, before, 0.5)), "median");
-    value(f->screen, top_time(top_histogram_quantile(h, before, 0.95)), "95 %");
-}
-
-static void draw_latencies(const struct frame *f)
-{
-    label(f->screen, "Latency");
-    draw_latency(f, "first token", &f->now->first_token, &f->first->first_token);
-    draw_latency(f, "between tokens", &f->now->between_tokens, &f->first->between_tokens);
-    top_screen_end_line(f->screen);
+    label(s, "Latency");
+    top_screen_text(s, TOP_PLAIN, "first token ");
+    value(s, top_time(top_quantile(&r->first_token, 0.5)), "median");
+    value(s, top_time(top_quantile(&r->first_token, 0.95)), "95 %");
+    top_screen_text(s, TOP_PLAIN, "between tokens ");
+    value(s, top_time(top_quantile(&r->between_tokens, 0.5)), "median");
+    value(s, top_time(top_quantile(&r->between_tokens, 0.95)), "95 %");
+    top_screen_end_line(s);
 }
 
 /* ---- the KV cache ---- */
 
-static void draw_cache(const struct frame *f)
+static void draw_cache(const struct top_reading *r, struct top_screen *s)
 {
-    const double parts[] = {view_number(f, TOP_KV_HELD), view_number(f, TOP_KV_CACHED)};
-    const double total = parts[0] + parts[1] + view_number(f, TOP_KV_FREE);
+    const double *n = r->shown.number, held = n[TOP_KV_HELD], cached = n[TOP_KV_CACHED];
+    const double total = held + cached + n[TOP_KV_FREE];
 
-    label(f->screen, "KV cache");
-    top_screen_bar(f->screen, BAR, parts, 2, total);
-    top_screen_printf(f->screen, TOP_PLAIN, " %.0f %% held, %.0f %% cached of %s blocks",
-                      percent(parts[0], total), percent(parts[1], total), top_count(total).text);
-    if (f->now->has_kv)
-        top_screen_printf(f->screen, TOP_PLAIN, " of %u tokens, pressure %s, %u swapped",
-                          f->now->block_tokens, f->now->pressure, f->now->n_swap_copies);
-    top_screen_end_line(f->screen);
+    label(s, "KV cache");
+    bar(s, &r->shown, held, cached);
+    top_screen_printf(s, TOP_PLAIN, " %.0f %% held, %.0f %% cached of %s blocks",
+                      percent(held, total), percent(cached, total), top_count(total).text);
+    if (r->has[TOP_KV])
+        top_screen_printf(s, TOP_PLAIN, " of %.0f tokens, pressure %s, %.0f swapped",
+                          r->block_tokens, r->pressure, r->n_swap_copies);
+    top_screen_end_line(s);
 }
 
-static void draw_prefixes(const struct frame *f)
+static void draw_prefixes(const struct top_model *m, struct top_screen *s)
 {
-    const double queries = top_reading_growth(f->now, f->before, f->now->shown, TOP_PREFIX_QUERIES);
-    const double hits = top_reading_growth(f->now, f->before, f->now->shown, TOP_PREFIX_HITS);
-
-    label(f->screen, "Prefixes");
-    top_screen_printf(f->screen, TOP_PLAIN, "%.0f %% of the tokens looked up were cached",
-                      percent(view_number(f, TOP_PREFIX_HITS), view_number(f, TOP_PREFIX_QUERIES)));
-    if (queries > 0)
-        top_screen_printf(f->screen, TOP_PLAIN, ", %.0f %% now", percent(hits, queries));
-    top_screen_end_line(f->screen);
+    label(s, "Prefixes");
+    top_screen_printf(s, TOP_PLAIN, "%.0f %% of the tokens looked up were cached",
+                      percent(m->number[TOP_PREFIX_HITS], m->number[TOP_PREFIX_QUERIES]));
+    if (m->rate[TOP_PREFIX_QUERIES] > 0)
+        top_screen_printf(s, TOP_PLAIN, ", %.0f %% now",
+                          percent(m->rate[TOP_PREFIX_HITS], m->rate[TOP_PREFIX_QUERIES]));
+    top_screen_end_line(s);
 }
 
 struct owner {
@@ -194,9 +192,8 @@ struct owner {
 
 static int compare_owners(const void *a, const void *b)
 {
-    const struct owner *x = a, *y = b;
-
-    return (x->n_blocks < y->n_blocks) - (x->n_blocks > y->n_blocks);
+    return compare_doubles(&((const struct owner *)b)->n_blocks,
+                           &((const struct owner *)a)->n_blocks);
 }
 
 /* Count blocks by tenant; a block that several requests hold is counted for each. Tenants beyond
@@ -208,122 +205,197 @@ static uint32_t find_owners(const struct top_reading *r, struct owner owners[MAX
     for (uint32_t i = 0; i < r->n_requests; i++) {
         const struct top_request *q = &r->requests[i];
 
-        for (k = 0; k < n && strcmp(owners[k].name, q->tenant) != 0;)
+        for (k = 0; k < n && strcmp(owners[k].name, q->text[TOP_TENANT]) != 0;)
             k++;
-        if (k == n && n < MAX_OWNERS && q->n_blocks > 0)
-            owners[n++] = (struct owner){q->tenant, 0};
+        if (k == n && n < MAX_OWNERS && q->number[TOP_BLOCKS] > 0)
+            owners[n++] = (struct owner){q->text[TOP_TENANT], 0};
         if (k < n)
-            owners[k].n_blocks += q->n_blocks;
+            owners[k].n_blocks += q->number[TOP_BLOCKS];
     }
-    if (n > 1)
-        qsort(owners, n, sizeof(owners[0]), compare_owners);
+    qsort(owners, n, sizeof(owners[0]), compare_owners);
     return n;
 }
 
-static void draw_owners(const struct frame *f)
+static void draw_owners(const struct top_reading *r, struct top_screen *s)
 {
-    struct owner owners[MAX_OWNERS];
-    const uint32_t n = find_owners(f->now, owners);
-    const double total =
-        view_number(f, TOP_KV_HELD) + view_number(f, TOP_KV_CACHED) + view_number(f, TOP_KV_FREE);
+    struct owner owners[MAX_OWNERS] = {{0}};
+    const uint32_t n = find_owners(r, owners);
 
     for (uint32_t i = 0; i < n && i < SHOWN_OWNERS; i++) {
-        label(f->screen, i == 0 ? " held by" : "");
-        top_screen_bar(f->screen, BAR, &owners[i].n_blocks, 1, total);
-        top_screen_printf(f->screen, TOP_PLAIN, " %s blocks ", top_count(owners[i].n_blocks).text);
-        top_screen_text(f->screen, TOP_BOLD, owners[i].name[0] != '\0' ? owners[i].name : "-");
+        label(s, i == 0 ? " held by" : "");
+        bar(s, &r->shown, owners[i].n_blocks, 0);
+        top_screen_printf(s, TOP_PLAIN, " %s blocks ", top_count(owners[i].n_blocks).text);
+        top_screen_text(s, TOP_BOLD, owners[i].name);
         if (i + 1 == SHOWN_OWNERS && n > SHOWN_OWNERS)
-            top_screen_printf(f->screen, TOP_DIM, " and %u more", n - SHOWN_OWNERS);
-        top_screen_end_line(f->screen);
+            top_screen_printf(s, TOP_DIM, " and %u more", n - SHOWN_OWNERS);
+        top_screen_end_line(s);
     }
 }
 
 /* ---- models ---- */
 
-static void draw_model(const struct frame *f, uint32_t i)
+static void draw_model(const struct top_model *m, struct top_screen *s)
 {
-    const struct top_reading *r = f->now;
-    const struct top_model *m = &r->models[i];
-    const double parts[] = {m->number[TOP_KV_HELD], m->number[TOP_KV_CACHED]};
-    struct top_screen *s = f->screen;
-
-    top_screen_cell(s, TOP_PLAIN, TOP_LEFT, 22, m->id);
-    top_screen_cell(s, TOP_PLAIN, TOP_RIGHT, 7, top_count(m->number[TOP_RUNNING]).text);
-    top_screen_cell(s, TOP_PLAIN, TOP_RIGHT, 6, top_count(m->number[TOP_WAITING]).text);
-    top_screen_cell(s, TOP_PLAIN, TOP_RIGHT, 6,
-                    top_count(top_reading_rate(r, f->before, i, TOP_GENERATION_TOKENS)).text);
-    top_screen_cell(s, TOP_PLAIN, TOP_RIGHT, 8,
-                    top_count(top_reading_rate(r, f->before, i, TOP_PROMPT_TOKENS)).text);
-    top_screen_bar(s, BAR, parts, 2, parts[0] + parts[1] + m->number[TOP_KV_FREE]);
+    top_screen_cell(s, TOP_PLAIN, -22, m->id);
+    top_screen_cell(s, TOP_PLAIN, 7, top_count(m->number[TOP_RUNNING]).text);
+    top_screen_cell(s, TOP_PLAIN, 6, top_count(m->number[TOP_WAITING]).text);
+    top_screen_cell(s, TOP_PLAIN, 6, top_count(m->rate[TOP_GENERATION_TOKENS]).text);
+    top_screen_cell(s, TOP_PLAIN, 8, top_count(m->rate[TOP_PROMPT_TOKENS]).text);
+    bar(s, m, m->number[TOP_KV_HELD], m->number[TOP_KV_CACHED]);
     top_screen_end_line(s);
 }
 
 /* Use at most half of the lines left; the other half is for the requests. */
-static void draw_models(const struct frame *f)
+static void draw_models(const struct top_reading *r, struct top_screen *s)
 {
-    const uint32_t n = f->now->n_models, room = top_screen_n_left(f->screen) / 2;
+    static const struct {
+        const char *title;
+        int width;
+    } heads[] = {{"MODEL", -22}, {"RUNNING", 7},  {"QUEUED", 6},
+                 {"GEN/S", 6},   {"PROMPT/S", 8}, {"KV CACHE", -BAR}};
+    const uint32_t n = r->n_models, room = (s->height - s->row) / 2;
     const uint32_t n_shown = n < room ? n : room > 0 ? room - 1 : 0;
 
-    if (n < 2 || f->now->shown != TOP_ALL_MODELS)
+    if (n < 2 || r->shown.id[0] != '\0')
         return;
-    top_screen_cell(f->screen, TOP_TITLE, TOP_LEFT, 22, "MODEL");
-    top_screen_cell(f->screen, TOP_TITLE, TOP_RIGHT, 7, "RUNNING");
-    top_screen_cell(f->screen, TOP_TITLE, TOP_RIGHT, 6, "QUEUED");
-    top_screen_cell(f->screen, TOP_TITLE, TOP_RIGHT, 6, "GEN/S");
-    top_screen_cell(f->screen, TOP_TITLE, TOP_RIGHT, 8, "PROMPT/S");
-    top_screen_cell(f->screen, TOP_TITLE, TOP_LEFT, BAR, "KV CACHE");
-    top_screen_end_line(f->screen);
+    for (int i = 0; i < 6; i++)
+        top_screen_cell(s, TOP_TITLE, heads[i].width, heads[i].title);
+    top_screen_end_line(s);
     for (uint32_t i = 0; i < n_shown; i++)
-        draw_model(f, i);
-    if (n_shown < n || f->now->n_more_models > 0) {
-        top_screen_printf(f->screen, TOP_DIM, "and %u more", n + f->now->n_more_models - n_shown);
-        top_screen_end_line(f->screen);
+        draw_model(&r->models[i], s);
+    if (n_shown < n || r->n_more_models > 0) {
+        top_screen_printf(s, TOP_DIM, "and %u more", n + r->n_more_models - n_shown);
+        top_screen_end_line(s);
     }
 }
 
-/* ---- the frame ---- */
+/* ---- requests ---- */
 
-static void draw_numbers(const struct frame *f)
+static const struct {
+    const char *name;
+    enum top_column column;
+} sorts[TOP_N_SORTS] = {{"state", TOP_PLACE},         {"age", TOP_AGE},
+                        {"rate", TOP_RATE},           {"prompt", TOP_PROMPT},
+                        {"generated", TOP_GENERATED}, {"blocks", TOP_BLOCKS}};
+
+int top_sort_of(const char *name)
 {
-    draw_requests(f);
-    draw_tokens(f);
-    draw_steps(f);
-    draw_latencies(f);
-    draw_cache(f);
-    draw_owners(f);
-    draw_prefixes(f);
-    draw_models(f);
+    int i = 0;
+
+    while (i < TOP_N_SORTS && strcmp(sorts[i].name, name) != 0)
+        i++;
+    return i;
 }
 
-static void draw_keys(const struct frame *f, const struct top_view *v)
+static int compare_requests(const void *a, const void *b, void *ud)
 {
-    while (top_screen_n_left(f->screen) > 1)
-        top_screen_end_line(f->screen);
-    top_screen_printf(f->screen, TOP_DIM, "q quit  p %s  s sort: %s  ",
-                      v->is_paused ? "go on" : "pause", top_sort_name(v->sort));
-    if (f->now->n_models > 1)
-        top_screen_printf(f->screen, TOP_DIM, "m model: %s  ",
-                          f->now->shown < f->now->n_models ? f->now->models[f->now->shown].id
-                                                           : "all");
-    if (f->now->n_requests > 0)
-        top_screen_printf(f->screen, TOP_DIM, "arrows: from %u of %u", v->first + 1,
-                          f->now->n_requests);
-    top_screen_end_line(f->screen);
+    const double *x = ((const struct top_request *)a)->number;
+    const double *y = ((const struct top_request *)b)->number;
+    const enum top_column *column = ud;
+    const int order = compare_doubles(&y[*column], &x[*column]);
+
+    return order != 0 ? order : compare_doubles(&y[TOP_PLACE], &x[TOP_PLACE]);
 }
 
-void top_view_draw(struct top_view *v, struct top_reading *now, const struct top_reading *before,
-                   const struct top_reading *first, struct top_screen *s)
+void top_requests_sort(struct top_reading *r, int sort)
 {
-    const struct frame f = {now, before, first, s};
+    enum top_column column = sorts[sort].column;
 
-    top_screen_begin(s);
-    draw_title(&f, v);
-    if (now->has_metrics)
-        draw_numbers(&f);
-    top_requests_sort(now, v->sort);
-    if (now->has_requests)
-        top_requests_draw(now, &v->first, v->has_keys, s);
+    qsort_r(r->requests, r->n_requests, sizeof(r->requests[0]), compare_requests, &column);
+}
+
+static const struct {
+    const char *title;
+    int width, rank;
+} columns[] = {
+#define XX(name, key, title, width, rank) {title, width, rank},
+    TOP_COLUMNS(XX)
+#undef XX
+};
+
+/* Choose columns by rank, as long as they fit; with one model its name is left out. */
+static void choose_columns(bool chosen[TOP_N_COLUMNS], uint32_t width, bool has_models)
+{
+    int left = (int)width;
+
+    for (int rank = 0; rank < TOP_N_COLUMNS; rank++)
+        for (int i = 0; i < TOP_N_COLUMNS; i++)
+            if (columns[i].rank == rank && (i != TOP_MODEL || has_models)) {
+                chosen[i] = rank == 0 || abs(columns[i].width) <= left;
+                left = chosen[i] ? left - abs(columns[i].width) - 1 : 0;
+            }
+}
+
+static enum top_style state_style(const char *state)
+{
+    return strcmp(state, "running") == 0     ? TOP_GOOD
+           : strcmp(state, "preempted") == 0 ? TOP_BAD
+                                             : TOP_BUSY;
+}
+
+/* q: NULL: the headings. */
+static void draw_request(const struct top_request *q, const bool chosen[TOP_N_COLUMNS],
+                         struct top_screen *s)
+{
+    for (int i = 0; i < TOP_N_COLUMNS; i++) {
+        if (!chosen[i])
+            continue;
+        if (q == NULL)
+            top_screen_cell(s, TOP_TITLE, columns[i].width, columns[i].title);
+        else if (i < TOP_N_TEXTS)
+            top_screen_cell(s, i == TOP_STATE ? state_style(q->text[i]) : TOP_PLAIN,
+                            columns[i].width, q->text[i]);
+        else
+            top_screen_cell(s, TOP_PLAIN, columns[i].width,
+                            (i < TOP_AGE ? top_count : top_time)(q->number[i]).text);
+    }
+    top_screen_end_line(s);
+}
+
+/* As many as fit above the line of keys. The list may have become shorter since the last frame. */
+static void draw_requests(struct top_view *v, const struct top_reading *r, struct top_screen *s)
+{
+    const uint32_t left = s->height - s->row, used = 1 + v->has_keys;
+    const uint32_t n = left > used ? left - used : 0;
+    bool chosen[TOP_N_COLUMNS] = {false};
+
+    if (n == 0 || !r->has[TOP_REQUESTS])
+        return;
+    choose_columns(chosen, s->width, r->n_models > 1);
+    draw_request(NULL, chosen, s);
+    if (v->first + n > r->n_requests)
+        v->first = r->n_requests > n ? r->n_requests - n : 0;
+    for (uint32_t i = v->first; i < r->n_requests && i - v->first < n; i++)
+        draw_request(&r->requests[i], chosen, s);
+}
+
+static void draw_keys(const struct top_view *v, const struct top_reading *r, struct top_screen *s)
+{
+    if (s->row < s->height)
+        s->row = s->height - 1;
+    top_screen_printf(s, TOP_DIM, "q quit  p %s  s sort: %s  ", v->is_paused ? "go on" : "pause",
+                      sorts[v->sort].name);
+    if (r->n_models > 1)
+        top_screen_printf(s, TOP_DIM, "m model: %s  ",
+                          r->shown.id[0] != '\0' ? r->shown.id : "all");
+    if (r->n_requests > 0)
+        top_screen_printf(s, TOP_DIM, "arrows: from %u of %u", v->first + 1, r->n_requests);
+}
+
+void top_view_draw(struct top_view *v, struct top_reading *r, struct top_screen *s)
+{
+    draw_title(v, r, s);
+    if (r->has[TOP_METRICS]) {
+        draw_counts(&r->shown, s);
+        draw_steps(r, s);
+        draw_latencies(r, s);
+        draw_cache(r, s);
+        draw_owners(r, s);
+        draw_prefixes(&r->shown, s);
+        draw_models(r, s);
+    }
+    top_requests_sort(r, v->sort);
+    draw_requests(v, r, s);
     if (v->has_keys)
-        draw_keys(&f, v);
-    top_screen_end(s);
+        draw_keys(v, r, s);
 }

@@ -42,6 +42,21 @@ def test_top_says_what_is_missing():
     assert done.returncode == 1 and "built without libcurl (Debian: libcurl4-gnutls-dev)" in done.stderr, done.stderr
 
 
+def test_top_without_a_screen(tmp_path):
+    """A build with libcurl and without ncurses: it prints once, and names what a screen needs."""
+    binary = os.path.join(os.path.dirname(BARE), "no-screen/quire")
+    s = Server()
+    try:
+        done = subprocess.run([binary, "top", f"127.0.0.1:{s.port}", "--once", "--interval", "0.2"], capture_output=True, text=True, timeout=60,
+                              check=True)
+        assert "Requests  0 running" in done.stdout
+        done = subprocess.run([binary, "top", f"127.0.0.1:{s.port}"], capture_output=True, text=True, timeout=60, check=False,
+                              stdin=subprocess.DEVNULL)
+        assert done.returncode == 1 and "built without ncurses (Debian: libncurses-dev)" in done.stderr and "--once" in done.stderr
+    finally:
+        assert s.stop() == 0
+
+
 def test_pull_offline(hub):
     """What another binary has fetched is found, with and without being asked to look there alone."""
     fetched = subprocess.run([BIN, "pull", "hf:owner/name"], capture_output=True, text=True, timeout=60, check=True, env={**os.environ, **hub.env})

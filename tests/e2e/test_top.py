@@ -13,14 +13,15 @@ import termios
 import threading
 import time
 
+import pyte
 import pytest
 
 from quire import BIN, make_certificate, make_key, make_model
 from test_tls import trusting
 
 LONG = {"max_tokens": 100000, "ignore_eos": True, "speculation": False}
-SHOW, HIDE = "\x1b[?1049h\x1b[?25l", "\x1b[0m\x1b[?25h\x1b[?1049l"
-KNOWN = re.compile(r"\x1b\[(?:H|K|J|\?1049[hl]|\?25[hl]|(?:0|1|2|7|32|33|1;31)m)")
+CONTROLS = r"[\x00-\x1f\x7f-\x9f\u200b-\u202e\u0301\ufeff]"
+ALTERNATE = 1049 << 5  # the mode of the alternate screen, as pyte writes private modes
 
 
 def top(*args, **env):
@@ -40,20 +41,51 @@ def address(server):
     return f"unix:{server.unix}" if server.unix else f"127.0.0.1:{server.port}"
 
 
-class Terminal:
-    """quire top in a terminal of so many columns and lines."""
+class Display(pyte.Screen):
+    """What a user sees of the bytes that a program writes. Of xterm's sequences pyte lacks three: REP, SU and SD."""
 
-    def __init__(self, *args, size=(120, 30), **env):
+    def draw(self, data):
+        self.last = data[-1]
+        super().draw(data)
+
+    def repeat(self, count=1):
+        self.draw(self.last * (count or 1))
+
+    def scroll(self, at, move, count):
+        before, self.cursor.y = self.cursor.y, at
+        for _ in range(count or 1):
+            move()
+        self.cursor.y = before
+
+    def scroll_up(self, count=1):
+        self.scroll(self.margins.bottom if self.margins else self.lines - 1, self.index, count)
+
+    def scroll_down(self, count=1):
+        self.scroll(self.margins.top if self.margins else 0, self.reverse_index, count)
+
+
+class Stream(pyte.ByteStream):
+    csi = {**pyte.ByteStream.csi, "b": "repeat", "S": "scroll_up", "T": "scroll_down"}
+    events = pyte.ByteStream.events | {"repeat", "scroll_up", "scroll_down"}
+
+
+class Terminal:
+    """quire top in a terminal of so many columns and lines, whose screen is rendered."""
+
+    def __init__(self, *args, size=(120, 30), binary=BIN, **env):
         self.outside, inside = pty.openpty()
+        self.screen = Display(*size)
+        self.stream = Stream(self.screen)
         self.resize(*size)
         self.before = termios.tcgetattr(inside)
-        self.process = subprocess.Popen([BIN, "top", *args], stdin=inside, stdout=inside, stderr=subprocess.PIPE,
+        self.process = subprocess.Popen([binary, "top", *args], stdin=inside, stdout=inside, stderr=subprocess.PIPE,
                                         start_new_session=True, preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
                                         env={**os.environ, "LC_ALL": "C.UTF-8", "TERM": "xterm", **env})
         self.inside = inside
         self.seen = b""
 
     def resize(self, width, height):
+        self.screen.resize(height, width)
         fcntl.ioctl(self.outside, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
 
     def type(self, text):
@@ -61,36 +93,41 @@ class Terminal:
 
     def read(self, seconds):
         if select.select([self.outside], [], [], seconds)[0]:
-            self.seen += os.read(self.outside, 65536)
+            data = os.read(self.outside, 65536)
+            self.seen += data
+            self.stream.feed(data)
 
     def frame(self):
-        """The lines of the last whole frame, without styles."""
-        frames = self.seen.decode(errors="replace").split("\x1b[H")[1:]
-        whole = [f for f in frames if f.endswith("\x1b[J") or "\x1b[J" in f]
-        return KNOWN.sub("", whole[-1].split("\x1b[J")[0]).split("\r\n") if whole else []
+        return [line.rstrip() for line in self.screen.display]
+
+    def colours(self):
+        return {char.fg for line in self.screen.buffer.values() for char in line.values()} - {"default"}
+
+    def is_alternate(self):
+        return ALTERNATE in self.screen.mode and self.screen.cursor.hidden
 
     def wait(self, question, timeout=30):
-        """Until question(the text of the frame) is true; the frame."""
+        """Until question(the text of the screen) is true; its lines. A frame is written from the top: a screen that is
+        looked at has its last line too."""
         begin = time.monotonic()
         while not question("\n".join(self.frame())):
-            assert time.monotonic() - begin < timeout, self.frame()
+            assert time.monotonic() - begin < timeout, "\n".join(self.frame())
             assert self.process.poll() is None, self.process.stderr.read()
             self.read(0.1)
         return self.frame()
 
-    def wait_output(self, text, timeout=30):
-        begin = time.monotonic()
-        while text.encode() not in self.seen:
-            assert time.monotonic() - begin < timeout, self.seen[-2000:]
-            self.read(0.1)
+    def is_as_before(self):
+        """The alternate screen is left, the cursor is seen, no colour or style stays, and keys are echoed again."""
+        while select.select([self.outside], [], [], 0)[0]:
+            self.read(0)
+        cursor = self.screen.cursor
+        return (ALTERNATE not in self.screen.mode and not cursor.hidden and cursor.attrs == self.screen.default_char
+                and termios.tcgetattr(self.inside) == self.before)
 
     def end(self, timeout=30):
         """It ends by itself; the exit status. The terminal is as it was."""
         status = self.process.wait(timeout)
-        while select.select([self.outside], [], [], 0)[0]:
-            self.read(0)
-        assert self.seen.decode(errors="replace").endswith(HIDE)
-        assert termios.tcgetattr(self.inside) == self.before
+        assert self.is_as_before()
         return status
 
     def close(self):
@@ -241,9 +278,8 @@ def test_terminal(start, model, terminal, tmp_path):
     s = start("--kv-memory", "64m", "--unix-socket", str(tmp_path / "socket"), "--host", "", model=f"chat={model},code={model}")
     streams = [s.stream([5] * (20 + i), {"X-Request-Id": f"call-{i}"}, model="chat", **LONG) for i in range(2)]
     t = terminal(address(s), "--interval", "0.2")
-    frame = t.wait(lambda text: "call-0" in text and "call-1" in text)
-    assert t.seen.decode().startswith(SHOW) and len(frame) == 30 and max(map(len, frame)) <= 120
-    assert "q quit" in frame[-1] and "s sort: state" in frame[-1] and "m model: all" in frame[-1]
+    frame = t.wait(lambda text: "call-0" in text and "call-1" in text and "q quit" in text.split("\n")[-1])
+    assert t.is_alternate() and "s sort: state" in frame[-1] and "m model: all" in frame[-1]
     t.type("ss")
     t.wait(lambda text: "sort: rate" in text)
     t.type("m")
@@ -252,11 +288,10 @@ def test_terminal(start, model, terminal, tmp_path):
     t.wait(lambda text: "  model code" in text.split("\n")[0] and "call-0" not in text)
     t.type("m")
     t.wait(lambda text: "m model: all" in text and "call-0" in text)
-    for width, height in (40, 10), (20, 3), (132, 50):
+    for width, height, last in (40, 10, "and 2 more"), (20, 3, "Tokens/s "), (132, 50, "q quit  p pause"):
         t.resize(width, height)
-        frame = t.wait(lambda text: text.count("\n") == height - 1)
-        assert max(map(len, frame)) <= width
-    assert any(line.startswith("REQUEST") for line in frame)
+        t.wait(lambda text: text.startswith("quire top  unix:/") and text.split("\n")[-1].startswith(last))
+    t.wait(lambda text: "\nREQUEST " in text and "call-0" in text)
     t.type("p")
     t.wait(lambda text: "  paused" in text)
     for stream in streams:
@@ -278,8 +313,7 @@ def test_list_is_scrolled(start, model, terminal):
     t.type("\x1b[B" * 3)
     t.wait(lambda text: "from 4 of 20" in text)
     t.type("\x1b[6~" * 5)
-    frame = t.wait(lambda text: re.search(r"from 1\d of 20", text))
-    assert sum("call-" in line for line in frame) == 21 - int(re.search(r"from (\d+)", frame[-1])[1])
+    t.wait(lambda text: re.search(r"from 1\d of 20", text) and text.count("call-") == 21 - int(re.search(r"from (\d+)", text)[1]))
     for stream in streams:
         stream.close()
     t.wait(lambda text: "of 20" not in text)
@@ -316,27 +350,36 @@ def test_stop_and_go_on(server, terminal):
     t = terminal(address(server), "--interval", "0.2")
     t.wait(lambda text: "Requests" in text)
     t.process.send_signal(signal.SIGTSTP)
-    t.wait_output(HIDE)
     begin = time.monotonic()
     while open(f"/proc/{t.process.pid}/stat", encoding="utf-8").read().rsplit(")", 1)[1].split()[0] != "T":
         assert time.monotonic() - begin < 30
         time.sleep(0.01)
-    t.seen = b""
+    assert t.is_as_before()
+    t.screen.reset()
+    t.resize(100, 20)
     t.process.send_signal(signal.SIGCONT)
-    t.wait_output(SHOW)
-    t.wait(lambda text: "Requests" in text)
+    t.wait(lambda text: t.is_alternate() and "Requests" in text and text.split("\n")[-1].startswith("q quit"))
     t.type("q")
     assert t.end() == 0
 
 
 def test_colours(server, terminal):
-    """NO_COLOR and a dumb terminal have styles, but no colours."""
-    for env, has in ({}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False):
-        t = terminal("127.0.0.1:1", "--interval", "0.2", **env)
-        t.wait(lambda text: "nothing for" in text)
-        assert (b"\x1b[1;31m" in t.seen) == has, env
+    """NO_COLOR and a terminal without colours."""
+    for env, colours in ({}, {"red"}), ({"NO_COLOR": "1"}, set()), ({"TERM": "vt100"}, set()):
+        t = terminal("127.0.0.1:1", "--interval", "0.2", size=(80, 24), **env)
+        t.wait(lambda text: "Couldn't connect" in text and "q quit" in text)
+        assert t.colours() == colours, env
+        assert any(char.bold for char in t.screen.buffer[1].values()), env
         t.type("q")
         assert t.end() == 0
+
+
+@pytest.mark.parametrize("term", ["dumb", "no-such-terminal", ""])
+def test_a_terminal_that_is_not_known(terminal, term):
+    t = terminal("127.0.0.1:1", TERM=term)
+    assert t.end() == 1 and not t.is_alternate()
+    error = t.process.stderr.read().decode()
+    assert f"terminfo has no description of the terminal '{term}' (TERM)" in error and "ncurses-base" in error and "quire top --once" in error
 
 
 # ---- servers that lie ----
@@ -377,13 +420,15 @@ def liar():
 
 
 def test_no_byte_of_a_server_moves_the_cursor(liar, terminal):
+    """Each character that is not visible is a '?' on the screen; none of the server's control characters is written."""
     port, _ = liar
+    clean = "?]0;title??[2J?31m????evil???\U0001f600日本"
     out = top(f"127.0.0.1:{port}", "--once", "--interval", "0.2").stdout.decode()
-    assert "evil" in out and re.sub(r"[^\x00-\x1f\x7f-\x9f\u200b-\u202e\u0301\ufeff]", "", out).strip("\n") == ""
+    assert clean in out and re.findall(CONTROLS, out.replace("\n", "")) == []
     t = terminal(f"127.0.0.1:{port}", "--interval", "0.2", size=(132, 30))
-    t.wait(lambda text: "evil" in text)
-    left = KNOWN.sub("", t.seen.decode()).replace("\r\n", "")
-    assert re.findall(r"[\x00-\x1f\x7f-\x9f\u200b-\u202e\u0301\ufeff]", left) == []
+    t.wait(lambda text: clean in text and "\nm?[31m?" in text and "quire ?]0;title??[2J?31m, up long" in text)
+    left = re.sub(r"\x1b(\[\??[0-9;]*[A-Za-z]|\(B|[=>])|[\r\n\b]", "", t.seen.decode())
+    assert re.findall(CONTROLS, left) == [] and "\x1b[31m" not in t.seen.decode() and t.screen.title == ""
     t.type("q")
     assert t.end() == 0
 
@@ -399,3 +444,58 @@ def test_answers_that_are_none(liar):
         pages[path] = body
         run = top(f"127.0.0.1:{port}", "--once", "--interval", "0.2")
         assert run.returncode == 1 and words in run.stderr.decode(), (path, body, run.stderr)
+
+
+class Slow(http.server.BaseHTTPRequestHandler):
+    """Begins an answer that has no end: b"" waits, other bytes are sent as long as somebody reads."""
+    piece = b""
+    over = threading.Event()
+
+    def do_GET(self):
+        try:
+            self.send_response(200)
+            self.end_headers()
+            while not self.over.wait(0 if self.piece else 0.05):
+                self.wfile.write(self.piece)
+        except OSError:
+            pass
+
+    def log_message(self, *args):
+        pass
+
+
+@pytest.fixture
+def slow():
+    httpd = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Slow)
+    threading.Thread(target=httpd.serve_forever, daemon=True).start()
+    Slow.over.clear()
+    yield httpd.server_address[1]
+    Slow.over.set()
+    httpd.shutdown()
+    httpd.server_close()
+
+
+def test_keys_work_while_a_server_is_slow(slow, terminal):
+    Slow.piece = b""
+    t = terminal(f"127.0.0.1:{slow}", "--interval", "0.2")
+    t.wait(lambda text: re.search("\nno answer for [0-9]+ s", text) and "q quit  p pause" in text)
+    t.type("s")
+    t.wait(lambda text: "sort: age" in text)
+    t.resize(70, 12)
+    t.wait(lambda text: text.split("\n")[-1].startswith("q quit") and "no answer for" in text)
+    t.type("p")
+    t.wait(lambda text: "  paused" in text and "p go on" in text)
+    t.type("q")
+    assert t.end() == 0
+
+
+def test_an_answer_without_end_is_cut(slow, terminal):
+    """At 64 MiB: the server is asked again, and the program does not grow with what it says."""
+    Slow.piece = b"quire_uptime_seconds 1\n" * 40000
+    t = terminal(f"127.0.0.1:{slow}", "--interval", "0.2")
+    t.wait(lambda text: "/metrics: " in text and "asked again" in text, timeout=120)
+    with open(f"/proc/{t.process.pid}/status", encoding="utf-8") as f:
+        peak = int(re.search(r"VmHWM:\s+(\d+) kB", f.read())[1])
+    assert peak < 300 << 10, peak
+    t.type("q")
+    assert t.end() == 0

@@ -1,10 +1,8 @@
 /* tests/unit/server/test_top.c - quire top: the text of /metrics, rates of two readings, what may
  * be shown on a terminal. */
-#include "server/top/metrics_text.h"
 #include "server/top/reading.h"
-#include "server/top/request_table.h"
 #include "server/top/screen.h"
-#include "server/top/units.h"
+#include "server/top/view.h"
 #include "tests/fixtures/random.h"
 
 #include <setjmp.h>
@@ -12,75 +10,93 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
 
+#include "core/base/buf.h"
+#include "core/base/fixed_text.h"
 #include "core/base/mem.h"
 
 /* ---- /metrics ---- */
 
-static void test_samples(void **state)
+/* Take a page out of a copy that ends where its memory does. */
+static bool take_page(struct top_reading *r, enum top_page page, const char *text)
 {
-    static const char text[] =
-        "# HELP a b\n# TYPE a gauge\n\na 1\nb{} 2.5 17\n"
-        "c{x=\"1\",y=\"q\\\"}\\\\\\n\"} -3e2\nbad\nbad{x=\"}\nbad{} x\nd +Inf";
-    struct top_sample s;
-    char value[16];
-    size_t at = 0;
+    const size_t n = strlen(text);
+    char *copy = mem_dup(text, n + 1);
+    const bool is_taken = top_reading_take(r, page, "m", copy, n);
 
-    (void)state;
-    assert_true(top_sample_next(text, strlen(text), &at, &s));
-    assert_true(top_sample_is(&s, "a") && !top_sample_is(&s, "aa") && s.value == 1);
-    assert_false(top_sample_label(&s, "x", value, sizeof(value)));
-    assert_true(top_sample_next(text, strlen(text), &at, &s));
-    assert_true(top_sample_is(&s, "b") && s.value == 2.5);
-    assert_true(top_sample_next(text, strlen(text), &at, &s));
-    assert_true(s.value == -300 && top_sample_label(&s, "y", value, sizeof(value)));
-    assert_string_equal(value, "q\"}\\\n");
-    assert_true(top_sample_label(&s, "x", value, sizeof(value)));
-    assert_string_equal(value, "1");
-    assert_true(top_sample_label(&s, "y", value, 3));
-    assert_string_equal(value, "q\"");
-    assert_false(top_sample_label(&s, "z", value, sizeof(value)));
-    assert_true(top_sample_next(text, strlen(text), &at, &s));
-    assert_true(top_sample_is(&s, "d") && s.value > 1e300);
-    assert_false(top_sample_next(text, strlen(text), &at, &s));
+    mem_free(copy);
+    return is_taken;
 }
-
-/* Any bytes are read within their bounds: each text ends where its memory does. */
-static void test_samples_of_any_bytes(void **state)
-{
-    static const char pieces[] = "ab=\"\\{},\n 1#";
-    uint64_t rng = 7;
-
-    (void)state;
-    for (int i = 0; i < 20000; i++) {
-        const size_t n = random_below(&rng, 24);
-        char *text = mem_alloc(n + 1), value[8];
-        struct top_sample s;
-        size_t at = 0;
-
-        for (size_t k = 0; k < n; k++)
-            text[k] = pieces[random_below(&rng, (uint32_t)sizeof(pieces) - 1)];
-        text = mem_realloc(text, n > 0 ? n : 1);
-        while (top_sample_next(text, n, &at, &s)) {
-            assert_true(s.name >= text && s.labels + s.n_labels <= text + n);
-            (void)top_sample_label(&s, "a", value, sizeof(value));
-            assert_true(strlen(value) < sizeof(value));
-        }
-        assert_true(at == n);
-        mem_free(text);
-    }
-}
-
-/* ---- readings ---- */
 
 static void read_metrics(struct top_reading *r, const char *wanted, const char *text)
 {
     top_reading_clear(r, wanted);
-    top_reading_take_metrics(r, text, strlen(text));
+    (void)take_page(r, TOP_METRICS, text);
 }
+
+/* Escapes, braces and names inside of values; what is no sample is passed over. */
+static void test_samples(void **state)
+{
+    static struct top_reading r;
+
+    (void)state;
+    read_metrics(
+        &r, "",
+        "# HELP a b\n\nbad\nbad{x=\"}\nquire_uptime_seconds x\nquire_uptime_secondsx 3\n"
+        "quire_uptime_seconds{} 2.5 17\nquire_build_info{q=\"1\",version=\"v}\\\"\\\\\\n\"} 1\n"
+        "quire_model_info{xmodel=\"no\",model=\"a\"} 1\n"
+        "quire_requests_running -3e2\nquire_requests_preempted +Inf");
+    assert_true(r.has[TOP_METRICS] && r.uptime_s == 2.5 && r.n_models == 1);
+    assert_string_equal(r.version, "v}\"\\\n");
+    assert_string_equal(r.models[0].id, "a");
+    assert_true(r.models[0].number[TOP_RUNNING] == -300);
+    assert_true(r.models[0].number[TOP_PREEMPTED] > 1e300);
+    read_metrics(&r, "", "quire_uptime_seconds 1\n");
+    assert_false(r.has[TOP_METRICS]); /* no version: another server */
+}
+
+/* Any bytes are read within their bounds. */
+static void test_samples_of_any_bytes(void **state)
+{
+    static const char *const pieces[] = {"quire_model_info",
+                                         "quire_requests_waiting",
+                                         "model",
+                                         "le",
+                                         "state",
+                                         "quire_time_to_first_token_seconds_bucket",
+                                         "=",
+                                         "\"",
+                                         "\\",
+                                         "{",
+                                         "}",
+                                         ",",
+                                         "\n",
+                                         " ",
+                                         "1",
+                                         "#"};
+    static struct top_reading r;
+    uint64_t rng = 7;
+
+    (void)state;
+    for (int i = 0; i < 20000; i++) {
+        const uint32_t n = random_below(&rng, 24);
+        char text[1024] = "";
+        struct fixed_text t;
+
+        fixed_text_init(&t, text, sizeof(text));
+        for (uint32_t k = 0; k < n; k++)
+            fixed_text_add(&t, "%s", pieces[random_below(&rng, 16)]);
+        read_metrics(&r, "", text);
+        top_reading_compare(&r, &r);
+        assert_true(r.n_models <= n && r.first_token.n <= n);
+    }
+}
+
+/* ---- readings ---- */
 
 #define TWO_MODELS                                                                                 \
     "quire_model_info{model=\"a\"} 1\nquire_model_info{model=\"b\"} 1\n"                           \
@@ -92,24 +108,28 @@ static void read_metrics(struct top_reading *r, const char *wanted, const char *
 static void test_rates_are_of_the_servers_time(void **state)
 {
     static struct top_reading before, now;
+#define COUNTERS(uptime, a, b)                                                                     \
+    "quire_build_info{version=\"1\"} 1\n" TWO_MODELS "quire_uptime_seconds " #uptime "\n"          \
+    "quire_generation_tokens_total{model=\"a\"} " #a "\n"                                          \
+    "quire_generation_tokens_total{model=\"b\"} " #b "\n"
 
     (void)state;
-    read_metrics(&before, "",
-                 TWO_MODELS "quire_uptime_seconds 10\n"
-                            "quire_generation_tokens_total{model=\"a\"} 100\n"
-                            "quire_generation_tokens_total{model=\"b\"} 50\n");
-    read_metrics(&now, "b",
-                 TWO_MODELS "quire_uptime_seconds 12\n"
-                            "quire_generation_tokens_total{model=\"a\"} 120\n"
-                            "quire_generation_tokens_total{model=\"b\"} 60\n");
-    assert_int_equal(now.shown, 1);
-    assert_int_equal(before.shown, TOP_ALL_MODELS);
-    assert_true(top_reading_number(&now, TOP_ALL_MODELS, TOP_WAITING) == 5);
-    assert_true(top_reading_number(&now, 0, TOP_KV_HELD) == 7);
-    assert_true(top_reading_rate(&now, &before, TOP_ALL_MODELS, TOP_GENERATION_TOKENS) == 15);
-    assert_true(top_reading_rate(&now, &before, 1, TOP_GENERATION_TOKENS) == 5);
+    read_metrics(&before, "", COUNTERS(10, 100, 50));
+    read_metrics(&now, "b", COUNTERS(12, 120, 60));
+    top_reading_compare(&now, &before);
+    assert_string_equal(now.shown.id, "b");
+    assert_true(now.shown.number[TOP_WAITING] == 5 && now.shown.number[TOP_KV_HELD] == 0);
+    assert_true(now.shown.rate[TOP_GENERATION_TOKENS] == 5);
+    assert_true(now.models[0].rate[TOP_GENERATION_TOKENS] == 10);
+    read_metrics(&now, "", COUNTERS(12, 120, 60));
+    top_reading_compare(&now, &before);
+    assert_string_equal(now.shown.id, "");
+    assert_true(now.shown.number[TOP_WAITING] == 5 && now.shown.number[TOP_KV_HELD] == 7);
+    assert_true(now.shown.rate[TOP_GENERATION_TOKENS] == 15);
     /* Another process: its uptime is less. */
-    assert_true(top_reading_rate(&before, &now, 1, TOP_GENERATION_TOKENS) == TOP_UNKNOWN);
+    top_reading_compare(&before, &now);
+    assert_true(before.models[1].rate[TOP_GENERATION_TOKENS] == TOP_UNKNOWN);
+    assert_true(before.shown.rate[TOP_GENERATION_TOKENS] < 0);
 }
 
 static void test_one_model_has_no_label(void **state)
@@ -120,38 +140,43 @@ static void test_one_model_has_no_label(void **state)
     read_metrics(&r, "",
                  "quire_requests_running 9\nquire_model_info{model=\"m\"} 1\n"
                  "quire_requests_running 3\n");
-    assert_true(r.n_models == 1 && top_reading_number(&r, 0, TOP_RUNNING) == 3);
+    assert_true(r.n_models == 1 && r.models[0].number[TOP_RUNNING] == 3);
 }
 
+/* Since the first reading of the same view and process; of all when nothing came since. */
 static void test_quantiles(void **state)
 {
-    static struct top_reading before, now;
-#define BUCKETS(x, y, z)                                                                           \
+    static struct top_reading first, now, last;
+#define BUCKETS(uptime, x, y, z)                                                                   \
+    "quire_build_info{version=\"1\"} 1\nquire_uptime_seconds " #uptime "\n"                        \
     "quire_model_info{model=\"m\"} 1\n"                                                            \
     "quire_time_to_first_token_seconds_bucket{le=\"0.1\"} " #x "\n"                                \
     "quire_time_to_first_token_seconds_bucket{le=\"0.5\"} " #y "\n"                                \
     "quire_time_to_first_token_seconds_bucket{le=\"+Inf\"} " #z "\n"
 
     (void)state;
-    read_metrics(&before, "", BUCKETS(10, 10, 10));
-    read_metrics(&now, "", BUCKETS(10, 12, 13));
-    assert_true(top_histogram_quantile(&now.first_token, NULL, 0.5) == 0.1);
-    assert_true(top_histogram_quantile(&now.first_token, &before.first_token, 0.5) == 0.5);
-    assert_true(top_histogram_quantile(&now.first_token, &before.first_token, 0.95) > 1e300);
-    assert_true(top_histogram_quantile(&now.first_token, &now.first_token, 0.5) == TOP_UNKNOWN);
-    assert_true(top_histogram_quantile(&now.between_tokens, NULL, 0.5) == TOP_UNKNOWN);
-}
-
-static void take(struct top_reading *r, const char *text)
-{
-    assert_int_equal(top_reading_take_requests(r, 0, text, strlen(text)), 0);
+    read_metrics(&first, "", BUCKETS(1, 10, 10, 10));
+    top_reading_compare(&first, &now);
+    assert_true(top_quantile(&first.first_token, 0.5) == 0.1);
+    read_metrics(&now, "", BUCKETS(2, 10, 10, 10));
+    top_reading_compare(&now, &first);
+    assert_true(top_quantile(&now.first_token, 0.5) == 0.1);
+    read_metrics(&last, "", BUCKETS(3, 10, 12, 13));
+    top_reading_compare(&last, &now);
+    assert_true(top_quantile(&last.first_token, 0.5) == 0.5);
+    assert_true(top_quantile(&last.first_token, 0.95) > 1e300);
+    assert_true(top_quantile(&last.between_tokens, 0.5) == TOP_UNKNOWN);
+    read_metrics(&now, "m", BUCKETS(4, 10, 12, 13)); /* another view begins anew */
+    top_reading_compare(&now, &last);
+    assert_true(top_quantile(&now.first_token, 0.5) == 0.1);
 }
 
 /* A request's rate is over its own age; a new one's over the time since it left the queue. */
 static void test_requests(void **state)
 {
     static struct top_reading before, now;
-    static const char metrics[] = "quire_model_info{model=\"m\"} 1\nquire_uptime_seconds ";
+    static const char metrics[] = "quire_build_info{version=\"1\"} 1\n"
+                                  "quire_model_info{model=\"m\"} 1\nquire_uptime_seconds ";
     char text[200];
 
     (void)state;
@@ -159,31 +184,72 @@ static void test_requests(void **state)
     read_metrics(&before, "", text);
     snprintf(text, sizeof(text), "%s2\n", metrics);
     read_metrics(&now, "", text);
-    take(&before, "{\"object\":\"debug.requests\",\"requests\":[{\"id\":5,\"known_tokens\":30,"
-                  "\"prompt_tokens\":20,\"age_ms\":1000}]}");
-    take(&now, "{\"object\":\"debug.requests\",\"requests\":[{\"id\":5,\"known_tokens\":40,"
-               "\"discarded_tokens\":10,\"prompt_tokens\":20,\"age_ms\":1500},"
-               "{\"id\":6,\"known_tokens\":8,\"prompt_tokens\":4,\"age_ms\":600,"
-               "\"queue_ms\":100,\"blocks\":3}]}");
+    assert_true(take_page(&before, TOP_REQUESTS,
+                          "{\"object\":\"debug.requests\",\"requests\":[{\"id\":5,"
+                          "\"known_tokens\":30,\"prompt_tokens\":20,\"age_ms\":1000}]}"));
+    assert_true(take_page(&now, TOP_REQUESTS,
+                          "{\"object\":\"debug.requests\",\"requests\":[{\"id\":5,"
+                          "\"known_tokens\":40,\"discarded_tokens\":10,\"prompt_tokens\":20,"
+                          "\"age_ms\":1500},{\"id\":6,\"known_tokens\":8,\"prompt_tokens\":4,"
+                          "\"age_ms\":600,\"queue_ms\":100,\"blocks\":3,\"tenant\":\"t\"}]}"));
+    assert_false(take_page(&now, TOP_REQUESTS, "{\"object\":\"debug.kv\"}"));
+    assert_int_equal(now.n_requests, 2);
     top_reading_compare(&now, &before);
-    assert_true(now.requests[0].n_generated == 30 && now.requests[0].rate == 40);
-    assert_true(now.requests[1].n_generated == 4 && now.requests[1].rate == 8);
-    top_requests_sort(&now, TOP_SORT_BLOCKS);
-    assert_int_equal(now.requests[0].id, 6);
-    top_requests_sort(&now, TOP_SORT_STATE);
-    assert_int_equal(now.requests[0].id, 5);
-    top_reading_release(&before);
-    top_reading_release(&now);
+    assert_true(now.requests[0].number[TOP_GENERATED] == 30 &&
+                now.requests[0].number[TOP_RATE] == 40);
+    assert_true(now.requests[1].number[TOP_GENERATED] == 4 &&
+                now.requests[1].number[TOP_RATE] == 8);
+    assert_string_equal(now.requests[0].text[TOP_REQUEST], "5");
+    assert_string_equal(now.requests[0].text[TOP_TENANT], "-");
+    top_requests_sort(&now, top_sort_of("blocks"));
+    assert_string_equal(now.requests[0].text[TOP_TENANT], "t");
+    top_requests_sort(&now, top_sort_of("state"));
+    assert_string_equal(now.requests[0].text[TOP_TENANT], "-");
+}
+
+/* A list without end is cut; pages of other servers are refused. */
+static void test_pages_that_lie(void **state)
+{
+    static struct top_reading r;
+    struct buf page;
+
+    (void)state;
+    top_reading_clear(&r, "");
+    buf_init(&page, (size_t)16 << 20);
+    buf_add_str(&page, "{\"object\":\"debug.requests\",\"requests\":[7");
+    for (int i = 0; i < TOP_MAX_REQUESTS; i++)
+        buf_add_str(&page, ",{\"blocks\":1e300,\"age_ms\":-5,\"state\":7}");
+    buf_add_str(&page, "]}");
+    assert_true(take_page(&r, TOP_REQUESTS, page.data));
+    assert_int_equal(r.n_requests, TOP_MAX_REQUESTS);
+    assert_true(r.requests[9].number[TOP_BLOCKS] == 1e15 && r.requests[9].number[TOP_AGE] == 0);
+    for (int i = 0; i < 3; i++)
+        assert_true(take_page(&r, TOP_STEP_TIMES,
+                              "{\"object\":\"debug.iterations\","
+                              "\"iterations\":[{\"took_ms\":2000}]}"));
+    assert_true(r.n_steps <= TOP_MAX_STEPS && r.step_s[0] == 2);
+    assert_false(take_page(&r, TOP_KV, "[1, 2]"));
+    assert_false(take_page(&r, TOP_KV, "{\"object\":7}"));
+    assert_false(take_page(&r, TOP_KV, ""));
+    buf_release(&page);
 }
 
 /* ---- the screen ---- */
 
+/* What a frame of two lines has, as a file. */
 static void show(struct top_screen *s, const char *text, const char *expected)
 {
+    char *frame = NULL;
+    size_t n;
+
+    s->out = open_memstream(&frame, &n);
+    assert_non_null(s->out);
     top_screen_begin(s);
     top_screen_text(s, TOP_PLAIN, text);
-    assert_string_equal(s->frame.data, expected);
-    assert_int_equal(s->column, top_screen_width_of(s, text));
+    assert_true(top_screen_end(s));
+    assert_string_equal(frame, expected);
+    assert_int_equal(fclose(s->out), 0);
+    free(frame);
 }
 
 static void test_only_visible_characters(void **state)
@@ -191,47 +257,49 @@ static void test_only_visible_characters(void **state)
     struct top_screen s;
 
     (void)state;
+    assert_int_equal(setenv("LC_ALL", "C.UTF-8", 1), 0);
     top_screen_init(&s);
-    s.width = 80;
-    s.height = 2;
-    s.has_utf8 = true;
+    assert_true(s.has_utf8);
     show(&s, "plain ~", "plain ~");
+    show(&s, "blanks  ", "blanks");
     show(&s, "\033[2J\r\n\t\x7f", "?[2J????");
     show(&s,
          "\xc2\x9b"
          "31m",
-         "?31m");                                            /* CSI as one character */
-    show(&s, "\xe2\x80\xae\xe2\x80\x8b\xef\xbb\xbf", "???"); /* direction, no width, mark */
-    show(&s, "e\xcc\x81", "e?");                             /* drawn upon the one before */
+         "?31m");                                                 /* CSI as one character */
+    show(&s, "\xe2\x80\xae\xe2\x80\x8b\xef\xbb\xbf", "???");      /* direction, no width, mark */
+    show(&s, "\xe2\x80\x8f\xe2\x81\xa6\xd8\x9c\xc2\xad", "????"); /* more of these */
+    show(&s, "e\xcc\x81", "e?");                                  /* drawn upon the one before */
     show(&s, "\xff\xc3", "??");
     show(&s, "\xc3\xa9\xe6\x97\xa5", "\xc3\xa9\xe6\x97\xa5");
     assert_int_equal(s.column, 3);
     s.has_utf8 = false;
     show(&s, "\xc3\xa9\xe6\x97\xa5", "??");
-    top_screen_release(&s);
 }
 
 static void test_nothing_beyond_the_width(void **state)
 {
     struct top_screen s;
+    char *frame = NULL;
+    size_t n;
 
     (void)state;
     top_screen_init(&s);
     s.width = 5;
-    s.height = 1;
     s.has_utf8 = true;
+    show(&s, "abcd\xe6\x97\xa5z", "abcd"); /* the fifth is two columns wide */
+    s.height = 1;
+    s.out = open_memstream(&frame, &n);
     top_screen_begin(&s);
-    top_screen_text(&s, TOP_BOLD, "abcd\xe6\x97\xa5z"); /* the fifth is two columns wide */
-    assert_string_equal(s.frame.data, "abcd");
+    top_screen_cell(&s, TOP_PLAIN, 3, "7");
+    top_screen_cell(&s, TOP_PLAIN, -3, "longer");
+    top_screen_cell(&s, TOP_PLAIN, 3, "right");
     top_screen_end_line(&s);
     top_screen_text(&s, TOP_BOLD, "below");
-    assert_string_equal(s.frame.data, "abcd");
-    s.height = 2;
-    top_screen_begin(&s);
-    top_screen_cell(&s, TOP_PLAIN, TOP_RIGHT, 3, "7");
-    top_screen_cell(&s, TOP_PLAIN, TOP_LEFT, 3, "longer");
-    assert_string_equal(s.frame.data, "  7 l");
-    top_screen_release(&s);
+    assert_true(top_screen_end(&s));
+    assert_string_equal(frame, "  7 l\n");
+    assert_int_equal(fclose(s.out), 0);
+    free(frame);
 }
 
 static void test_units(void **state)
@@ -242,11 +310,13 @@ static void test_units(void **state)
     assert_string_equal(top_count(12.34).text, "12.3");
     assert_string_equal(top_count(9999).text, "9999");
     assert_string_equal(top_count(12345).text, "12.3k");
+    assert_string_equal(top_count(999400).text, "999k");
     assert_string_equal(top_count(4.5e6).text, "4.50M");
     assert_string_equal(top_count(1e300 * 1e300).text, "infG");
     assert_string_equal(top_time(0.0042).text, "4.2 ms");
     assert_string_equal(top_time(59.96).text, "60.0 s");
     assert_string_equal(top_time(61).text, "1m01");
+    assert_string_equal(top_time(125).text, "2m05");
     assert_string_equal(top_time(3 * 3600 + 300).text, "3h05");
     assert_string_equal(top_time(90000).text, "1d01h");
     assert_string_equal(top_time(1e300 * 1e300).text, "long");
@@ -261,6 +331,7 @@ int main(void)
         cmocka_unit_test(test_one_model_has_no_label),
         cmocka_unit_test(test_quantiles),
         cmocka_unit_test(test_requests),
+        cmocka_unit_test(test_pages_that_lie),
         cmocka_unit_test(test_only_visible_characters),
         cmocka_unit_test(test_nothing_beyond_the_width),
         cmocka_unit_test(test_units),
