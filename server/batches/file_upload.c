@@ -187,6 +187,10 @@ static void keep_file(struct worker_job *job)
         return;
     u->is_placed =
         batch_store_end_file(u->pages->store, &name, u->fd, &file, &u->out, &u->error) == 0;
+    if (u->is_placed) { /* the file's row counts its bytes now */
+        batch_store_give_room(u->pages->store, u->n_taken);
+        u->n_taken = 0;
+    }
 }
 
 static void drop_upload(struct worker_job *job)
