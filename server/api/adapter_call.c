@@ -34,16 +34,6 @@ struct adapter_job { /* a load */
 
 /* ---- bodies ---- */
 
-static int parse_body(struct http_call *call, cJSON **out, struct api_error *e)
-{
-    const struct buf *body = http_call_body(call);
-    const char *why = NULL;
-
-    if (json_parse(body->data, body->len, out, &why) == 0)
-        return 0;
-    return api_error_set(e, 400, NULL, NULL, "%s", why);
-}
-
 static int take_adapter_text(const cJSON *body, const char *name, char *to, size_t size,
                              struct api_error *e)
 {
@@ -111,7 +101,7 @@ static int read_load(struct adapter_job *j)
 {
     const cJSON *inplace;
     cJSON *body = NULL;
-    int rc = parse_body(j->call, &body, &j->error);
+    int rc = http_call_json(j->call, &body, &j->error);
 
     if (rc == 0)
         rc = take_adapter_text(body, "lora_name", j->name, sizeof(j->name), &j->error);
@@ -167,7 +157,7 @@ void adapter_call_unload(struct engine_client *engine, struct http_call *call)
     cJSON *body = NULL;
 
     set = set_of(engine, &e);
-    if (set == NULL || parse_body(call, &body, &e) < 0 ||
+    if (set == NULL || http_call_json(call, &body, &e) < 0 ||
         take_adapter_text(body, "lora_name", name, sizeof(name), &e) < 0 ||
         adapter_set_unload(set, name, &e) < 0)
         http_call_reply_error(call, &e);
@@ -237,7 +227,7 @@ void adapter_call_list(struct engine_client *engine, struct http_call *call)
         return;
     }
     set = set_of(engine, &e);
-    if (set == NULL || parse_body(call, &body, &e) < 0 || apply(set, body, &e) < 0) {
+    if (set == NULL || http_call_json(call, &body, &e) < 0 || apply(set, body, &e) < 0) {
         http_call_reply_error(call, &e);
     } else {
         buf_init(&out, 4096);

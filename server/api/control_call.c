@@ -36,15 +36,10 @@ static int read_order_members(struct control_order *o, struct api_error *e)
 
 int control_order_read(struct control_order *o, struct http_call *call, struct api_error *e)
 {
-    const struct buf *body = http_call_body(call);
-    const char *why = NULL;
-    const int rc = json_parse(body->data, body->len, &o->body, &why);
-
-    if (rc == ERR_NOMEM)
-        return api_error_no_memory(e);
-    if (rc < 0 || !cJSON_IsObject(o->body))
-        return api_error_set(e, 400, NULL, NULL, "the body is not a JSON object%s%s",
-                             why != NULL ? ": " : "", why != NULL ? why : "");
+    if (http_call_json(call, &o->body, e) < 0)
+        return ERR_INVAL;
+    if (!cJSON_IsObject(o->body))
+        return api_error_set(e, 400, NULL, NULL, "the body must be a JSON object");
     return read_order_members(o, e);
 }
 

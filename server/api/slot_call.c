@@ -339,11 +339,10 @@ static int read_slot(struct slot_job *j, const struct http_call *call)
 
 static int read_filename(struct slot_job *j, const struct http_call *call)
 {
-    const struct buf *body = http_call_body(call);
-    const char *why = NULL, *name = NULL;
+    const char *name = NULL;
     cJSON *json = NULL;
 
-    if (json_parse(body->data, body->len, &json, &why) == 0)
+    if (http_call_json(call, &json, &j->error) == 0)
         name = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(json, "filename"));
     if (name != NULL && slot_file_is_name(name))
         memcpy(j->filename, name, strlen(name) + 1);

@@ -9,6 +9,7 @@
 
 #include "core/base/clock.h"
 #include "core/base/err.h"
+#include "core/base/json.h"
 #include "core/base/log.h"
 #include "core/base/name_copy.h"
 #include "server/http/access_log.h"
@@ -115,6 +116,21 @@ uint64_t http_call_blocked_since(const struct http_call *c)
 const struct buf *http_call_body(const struct http_call *c)
 {
     return &c->body;
+}
+
+int http_call_json(const struct http_call *c, cJSON **out, struct api_error *e)
+{
+    const struct http_route *route = exchange_route(c);
+    const char *why = NULL;
+    int rc;
+
+    assert(route != NULL && route->max_body > 0 && route->max_body <= HTTP_SMALL_BODY);
+    (void)route;
+    rc = json_parse(c->body.data != NULL ? c->body.data : "", c->body.len, out, &why);
+    if (rc == ERR_NOMEM)
+        return api_error_no_memory(e);
+    return rc == 0 ? 0
+                   : api_error_set(e, 400, NULL, NULL, "the body is not valid JSON: %.100s", why);
 }
 
 struct buf http_call_take_body(struct http_call *c)

@@ -30,6 +30,7 @@ enum http_methods {
 };
 
 struct access;
+struct cJSON;
 struct http_call;
 
 struct http_route {
@@ -70,6 +71,9 @@ const void *http_call_arg(const struct http_call *c);  /* its route's */
 
 /* The body, which the call still owns. */
 const struct buf *http_call_body(const struct http_call *c);
+/* Parse the body on the loop's thread. The route must limit it to HTTP_SMALL_BODY, which is
+ * asserted. 0: *out is to be deleted; or a negative ERR_* with *e filled. */
+int http_call_json(const struct http_call *c, struct cJSON **out, struct api_error *e);
 /* Take the body, which is empty afterwards; the caller releases it, or gives it back. */
 struct buf http_call_take_body(struct http_call *c);
 void http_call_give_body(struct http_call *c, struct buf *body /* takes */);

@@ -20,14 +20,10 @@
 /* The model's name in the body; the caller frees *body with cJSON_Delete(). */
 static const char *read_model_name(struct http_call *call, cJSON **body, struct api_error *e)
 {
-    const struct buf *text = http_call_body(call);
     const cJSON *name;
-    const char *why;
 
-    if (json_parse(text->data, text->len, body, &why) < 0) {
-        api_error_set(e, 400, NULL, NULL, "the body is no JSON: %.100s", why);
+    if (http_call_json(call, body, e) < 0)
         return NULL;
-    }
     name = cJSON_GetObjectItemCaseSensitive(*body, "model");
     if (cJSON_IsString(name))
         return name->valuestring;
