@@ -26,28 +26,36 @@ static const char *const texts[] = {
 #undef SQL
 };
 
+/* Lost files are found in the folder (batch_store_mend.c). */
 static const struct sqlite_table tables[] = {
-    {"file", 8, false, "INSERT OR IGNORE INTO file SELECT ?9,?2,?3,?4,?5,?6,?7,?8"},
-    {"batch", 29, false,
-     "INSERT OR IGNORE INTO batch SELECT ?30,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,"
-     "?12,?13,?14,?15,?16,?17,?18,?19,?20,?21,?22,?23,?24,?25,?26,?27,?28,?29"},
-    {"batch_usage", 5, false, "INSERT OR IGNORE INTO batch_usage SELECT ?6,?2,?3,?4,?5"},
+    {.name = "file",
+     .columns = "id,n,owner,purpose,filename,bytes,created,expires",
+     .row = "rowid=new.rowid",
+     .key = "rowid",
+     .lost = "SELECT 'file',id FROM file WHERE 0"},
+    {.name = "batch",
+     .columns = "id,n,owner,key,endpoint,input,window,metadata,status,ended,ending,errors,created,"
+                "in_progress,expires,finalizing,completed,failed,expired,cancelling,cancelled,"
+                "n_lines,n_completed,n_failed,output,failures,output_end,failures_end,seed",
+     .row = "rowid=new.rowid",
+     .key = "rowid",
+     .lost = "SELECT 'batch',id FROM damaged.batch d INDEXED BY sqlite_autoindex_batch_1"
+             " WHERE NOT EXISTS(SELECT 1 FROM batch WHERE id=d.id OR n=d.n)"},
+    {.name = "batch_usage",
+     .columns = "n_input,n,n_cached,n_output,n_reasoning",
+     .row = "rowid=new.rowid",
+     .key = "rowid"},
 };
-
-/* Note ids that only the index still knows; lost files are found in the folder. */
-static const char enter_lost[] =
-    "INSERT OR IGNORE INTO lost SELECT 'batch',?2 WHERE ?1=2 AND length(?2)=30"
-    " AND substr(?2,1,6)='batch_' AND NOT EXISTS(SELECT 1 FROM batch WHERE id=?2)";
 
 static const struct sql_store_form form = {
     .file.what = "batches",
     .file.application_id = 0x51554942, /* "QUIB" */
-    .file.version = 1,
+    .file.version = 2,
     .file.schema =
         "CREATE TABLE IF NOT EXISTS file(n INTEGER PRIMARY KEY AUTOINCREMENT,"
         " id TEXT NOT NULL UNIQUE, owner TEXT NOT NULL, purpose TEXT NOT NULL,"
         " filename TEXT NOT NULL, bytes INTEGER NOT NULL, created INTEGER NOT NULL,"
-        " expires INTEGER NOT NULL);"
+        " expires INTEGER NOT NULL, hash INTEGER);"
         "CREATE INDEX IF NOT EXISTS file_owner ON file(owner,n);"
         "CREATE INDEX IF NOT EXISTS file_expires ON file(expires);"
         "CREATE TABLE IF NOT EXISTS batch(n INTEGER PRIMARY KEY AUTOINCREMENT,"
@@ -60,17 +68,16 @@ static const struct sql_store_form form = {
         " n_lines INTEGER NOT NULL DEFAULT 0, n_completed INTEGER NOT NULL DEFAULT 0,"
         " n_failed INTEGER NOT NULL DEFAULT 0, output TEXT NOT NULL, failures TEXT NOT NULL,"
         " output_end INTEGER NOT NULL DEFAULT 0, failures_end INTEGER NOT NULL DEFAULT 0,"
-        " seed INTEGER NOT NULL);"
+        " seed INTEGER NOT NULL, hash INTEGER);"
         "CREATE TABLE IF NOT EXISTS batch_usage(n INTEGER PRIMARY KEY,"
         " n_input INTEGER NOT NULL, n_cached INTEGER NOT NULL, n_output INTEGER NOT NULL,"
-        " n_reasoning INTEGER NOT NULL);"
+        " n_reasoning INTEGER NOT NULL, hash INTEGER);"
         "CREATE INDEX IF NOT EXISTS batch_owner ON batch(owner,n);"
         "CREATE INDEX IF NOT EXISTS batch_open ON batch(ended,n);"
         "CREATE INDEX IF NOT EXISTS batch_input ON batch(input,ended);",
     .file.is_durable = true,
     .file.tables = tables,
     .file.n_tables = 3,
-    .file.enter_lost = enter_lost,
     .statements = texts,
     .n_statements = N_BATCH_SQL,
     .subject = "files and batches",
@@ -178,7 +185,7 @@ static int open_batches(struct batch_store *s, char *err, size_t err_len)
     batch_store_path(s, "batches.db", path);
     rc = sql_store_open(&s->sql, &form, path, err, err_len);
     s->n_lost = s->sql.loss.n_rows;
-    if (rc == 0 && (s->sql.loss.is_salvaged || s->n_lost > 0))
+    if (rc == 0 && (s->sql.loss.is_recovered || s->n_lost > 0))
         rc = batch_store_mend(s, &e);
     if (rc == 0)
         rc = batch_store_sweep(s, &e);

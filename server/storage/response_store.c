@@ -35,31 +35,33 @@ static const char *const texts[] = {
 };
 
 static const struct sqlite_table tables[] = {
-    {"response", 8, false, "INSERT OR IGNORE INTO response SELECT ?9,?2,?3,?4,?5,?6,?7,?8"},
-    {"item", 6, false,
-     "INSERT OR IGNORE INTO item(rowid,response,n,is_output,id,owner,body)"
-     " VALUES(?7,?1,?2,?3,?4,?5,?6)"},
+    {.name = "response",
+     .columns = "id,n,owner,previous,created,is_open,is_background,body",
+     .row = "rowid=new.rowid",
+     .key = "rowid",
+     .lost = "SELECT 'response',id FROM damaged.response d INDEXED BY sqlite_autoindex_response_1"
+             " WHERE NOT EXISTS(SELECT 1 FROM response WHERE id=d.id OR n=d.n)"},
+    {.name = "item",
+     .columns = "response,n,is_output,id,owner,body",
+     .row = "rowid=new.rowid",
+     .key = "rowid",
+     .lost = "SELECT 'item of',response FROM damaged.item d INDEXED BY item_response WHERE NOT"
+             " EXISTS(SELECT 1 FROM item i WHERE i.rowid=d.rowid OR"
+             " i.response=d.response AND i.is_output=d.is_output AND i.n=d.n)"},
 };
-
-/* Note rows that only an index still knows: of the index of ids, and of items
- * (response,is_output,n). */
-static const char enter_lost[] =
-    "INSERT OR IGNORE INTO lost SELECT 'response',?2 WHERE ?1=2 AND typeof(?2)='text'"
-    " AND substr(?2,1,5)='resp_' AND NOT EXISTS(SELECT 1 FROM response WHERE id=?2)"
-    " UNION ALL SELECT 'item of',?2 WHERE ?1=4 AND typeof(?2)='integer'"
-    " AND NOT EXISTS(SELECT 1 FROM item WHERE rowid=?5)";
 
 /* After damage keep only whole responses, since later ones build upon them: a response that lacks
  * an item is deleted. Input items are numbered from 0, output items are in the response's body too,
- * and the items of one input were written one after the other: when more than one page is gone, so
- * that an index may not tell, the row after the last one must exist. */
+ * and the items of one input were written one after the other: when an index does not tell all, the
+ * row after the last one must exist. */
 static const char settle[] =
     "INSERT OR IGNORE INTO lost SELECT 'response',id FROM response r WHERE"
     " n IN (SELECT id FROM lost WHERE what='item of')"
     " OR (SELECT count(*)<>coalesce(max(n)+1,0) FROM item WHERE response=r.n AND is_output=0)"
     " OR (SELECT count(*) FROM item WHERE response=r.n AND is_output=1)<>"
-    "    CASE WHEN is_open THEN 0 ELSE coalesce(json_array_length(body,'$.output'),0) END"
-    " OR ((SELECT n_pages FROM damage)>1 AND NOT EXISTS(SELECT 1 FROM item WHERE rowid="
+    "    CASE WHEN is_open THEN 0 WHEN NOT json_valid(body) THEN -1"
+    "    ELSE coalesce(json_array_length(body,'$.output'),0) END"
+    " OR ((SELECT is_unknown FROM damage) AND NOT EXISTS(SELECT 1 FROM item WHERE rowid="
     "    (SELECT max(rowid)+1 FROM item WHERE response=r.n AND is_output=0)));"
     "DELETE FROM response WHERE id IN (SELECT id FROM lost WHERE what='response');"
     "DELETE FROM item WHERE response NOT IN (SELECT n FROM response);"
@@ -68,20 +70,20 @@ static const char settle[] =
 static const struct sql_store_form form = {
     .file.what = "kept responses",
     .file.application_id = 0x51554952, /* "QUIR" */
-    .file.version = 1,
+    .file.version = 2,
     .file.schema =
         "CREATE TABLE IF NOT EXISTS response(n INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE,"
         " owner TEXT NOT NULL, previous TEXT, created INTEGER NOT NULL,"
-        " is_open INTEGER NOT NULL, is_background INTEGER NOT NULL, body TEXT NOT NULL);"
+        " is_open INTEGER NOT NULL, is_background INTEGER NOT NULL, body TEXT NOT NULL,"
+        " hash INTEGER);"
         "CREATE INDEX IF NOT EXISTS response_created ON response(created);"
         "CREATE TABLE IF NOT EXISTS item(response INTEGER NOT NULL REFERENCES response(n)"
         " ON DELETE CASCADE, n INTEGER NOT NULL, is_output INTEGER NOT NULL,"
-        " id TEXT NOT NULL, owner TEXT NOT NULL, body TEXT NOT NULL);"
+        " id TEXT NOT NULL, owner TEXT NOT NULL, body TEXT NOT NULL, hash INTEGER);"
         "CREATE INDEX IF NOT EXISTS item_response ON item(response,is_output,n);"
         "CREATE INDEX IF NOT EXISTS item_id ON item(id);",
     .file.tables = tables,
     .file.n_tables = 2,
-    .file.enter_lost = enter_lost,
     .file.settle = settle,
     .statements = texts,
     .n_statements = N_SQL,

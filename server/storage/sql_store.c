@@ -9,7 +9,6 @@
 #include "core/base/err.h"
 #include "core/base/json.h"
 #include "core/base/log.h"
-#include "server/storage/sqlite_pages.h"
 
 #include <assert.h>
 #include <sqlite3.h>
@@ -38,11 +37,6 @@ int sql_store_open(struct sql_store *s, const struct sql_store_form *form, const
 
     *s = (struct sql_store){.form = form};
     rc = sqlite_file_open(&s->db, path, &form->file, &s->loss, err, err_len);
-    if (rc == 0 && form->file.is_durable &&
-        sqlite3_exec(s->db, "PRAGMA synchronous=FULL", NULL, NULL, NULL) != SQLITE_OK) {
-        snprintf(err, err_len, "'%.200s' cannot be used: %s", path, sqlite3_errmsg(s->db));
-        rc = ERR_IO;
-    }
     if (rc == 0)
         rc = prepare_statements(s, path, err, err_len);
     if (rc < 0)
@@ -71,7 +65,7 @@ static int fail_sql(struct sql_store *s, int rc, struct api_error *e)
 
     s->is_full = rc == SQLITE_FULL;
     if (s->db != NULL) {
-        s->is_damaged = s->is_damaged || sqlite_pages_is_damage(s->db);
+        s->is_damaged = s->is_damaged || sqlite_file_is_damage(s->db);
         why = sqlite_file_fail(s->db);
         if (s->form->log != NULL)
             log_error(s->form->log, "event=database_failed code=%d reason=%s", code,

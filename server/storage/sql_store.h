@@ -6,8 +6,9 @@
  * a row, its columns can be read, until the next step, sql_store_reset() or the next run; a reader
  * that stops before the last row resets the statement, which else keeps the file open for reading.
  *
- * A failed step reports an error that names the store's contents and setting. Damage (a page that
- * is not as it was written) marks the file for the next opening, which salvages it (sqlite_file.h).
+ * A failed step reports an error that names the store's contents and setting. Damage (a row or page
+ * that is not as it was written) marks the file for the next opening, which recovers it
+ * (sqlite_file.h).
  * A store that is not open fails each run, as on a full disk.
  *
  * In a build without SQLite (sql_store_none.c) the opening fails, and there is never a store.
@@ -47,7 +48,7 @@ struct sql_store {
     struct sqlite3 *db; /* NULL: it is not open */
     struct sqlite3_stmt *statements[SQL_STORE_MAX];
     struct sqlite_loss loss; /* at the opening */
-    bool is_damaged;         /* a damaged page was read since the opening */
+    bool is_damaged;         /* a damaged row or page was read since the opening */
     bool is_full;            /* the last failure was a full disk */
 };
 

@@ -1,329 +1,358 @@
 /* server/storage/sqlite_file.c - see sqlite_file.h.
  *
- * An opening first looks at the raw pages (sqlite_image.h), without SQLite, and salvages a file
- * that is visibly damaged; then SQLite opens it, and small files get an integrity check. If that
- * finds damage, the file is closed, salvaged and opened once more. A mark in user_version records
- * damage that was found while others were served. Another process may still hold the file: attempts
- * are repeated for BUSY_MS.
+ * An opening that finds damage closes the file, recovers it and opens it once more. A bit in
+ * user_version records damage that was found while others were served. The hash of a row is XXH3 of
+ * the types and values, each with the hash of those before as its seed; the triggers and views are
+ * TEMP, so that other programs can read the file.
  */
 #ifdef QUIRE_SQLITE
 #include "server/storage/sqlite_file.h"
 
 #include "core/base/err.h"
 #include "core/base/log.h"
-#include "server/storage/sqlite_image.h"
-#include "server/storage/sqlite_pages.h"
-#include "server/storage/sqlite_place.h"
-#include "server/storage/sqlite_salvage.h"
+#include "server/storage/sqlite_recover.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
-#include <stdint.h>
+#include <sqlite3.h>
+#include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 /* Time for which a server that ends may still hold the file. */
 #define BUSY_MS 2000
-#define BUSY_STEP_MS 20
-/* Bit in user_version: a damaged page was read. */
+/* Bit in user_version: a damaged row or page was read. */
 #define DAMAGED 0x40000000
 
-/* Run before anything is read, so that no file of shared memory is made. */
-static const char exclusive[] = "PRAGMA locking_mode=EXCLUSIVE";
-
 static const char modes[] = "PRAGMA journal_mode=WAL;"
-                            "PRAGMA synchronous=NORMAL;"
-                            "PRAGMA temp_store=MEMORY;"
+                            "PRAGMA synchronous=%d;"
                             "PRAGMA secure_delete=ON;"
                             "PRAGMA foreign_keys=ON;"
                             "PRAGMA cell_size_check=ON;"
                             "PRAGMA cache_size=-4096;"
                             "PRAGMA journal_size_limit=4194304;";
 
-enum state { /* of a file */
-    PLAIN = 0, /* its pages have no checksums */
-    CHECKED,
-    DAMAGED_ONE,
+static const char watch[] =
+    "CREATE TEMP VIEW whole_%w AS SELECT *,row_whole(hash,%s) AS is_whole FROM main.%w;"
+    "CREATE TEMP TRIGGER %w_insert AFTER INSERT ON main.%w BEGIN"
+    " UPDATE %w SET hash=row_hash(%s) WHERE %s; END;"
+    "CREATE TEMP TRIGGER %w_check BEFORE UPDATE OF %s ON main.%w BEGIN"
+    " SELECT row_whole(hash,%s) FROM %w WHERE %s; END;"
+    "CREATE TEMP TRIGGER %w_update AFTER UPDATE OF %s ON main.%w BEGIN"
+    " UPDATE %w SET hash=row_hash(%s) WHERE %s; END;";
+
+/* ---- statements and functions ---- */
+
+static int keep_number(void *number, int n, char **values, char **names)
+{
+    (void)n, (void)names;
+    *(int64_t *)number = values[0] != NULL ? strtoll(values[0], NULL, 10) : 0;
+    return 0;
+}
+
+int sqlite_file_run(sqlite3 *db, int64_t *n, const char *format, ...)
+{
+    int64_t ignored;
+    va_list ap;
+    char *sql;
+    int rc = SQLITE_NOMEM;
+
+    n = n != NULL ? n : &ignored;
+    *n = 0;
+    va_start(ap, format);
+    sql = sqlite3_vmprintf(format, ap);
+    va_end(ap);
+    if (sql != NULL)
+        rc = sqlite3_exec(db, sql, keep_number, n, NULL);
+    sqlite3_free(sql);
+    return rc;
+}
+
+static int64_t hash_values(int n, sqlite3_value **values)
+{
+    uint64_t hash = 0;
+
+    for (int i = 0; i < n; i++) {
+        const int type = sqlite3_value_type(values[i]);
+        const int64_t number = sqlite3_value_int64(values[i]);
+        const bool is_number = type == SQLITE_INTEGER;
+        const void *bytes = is_number ? &number : sqlite3_value_blob(values[i]);
+
+        hash = XXH3_64bits_withSeed(
+            bytes, is_number ? sizeof(number) : (size_t)sqlite3_value_bytes(values[i]),
+            hash + (uint64_t)type);
+    }
+    return (int64_t)hash;
+}
+
+static void row_hash(sqlite3_context *ctx, int n, sqlite3_value **values)
+{
+    sqlite3_result_int64(ctx, hash_values(n, values));
+}
+
+/* A row without a hash has a first value, unless a page of zeros is taken for one. */
+static void row_whole(sqlite3_context *ctx, int n, sqlite3_value **values)
+{
+    const bool is_whole = sqlite3_value_type(values[0]) == SQLITE_NULL
+                              ? sqlite3_value_type(values[1]) != SQLITE_NULL
+                              : sqlite3_value_int64(values[0]) == hash_values(n - 1, values + 1);
+    bool *is_bad = sqlite3_user_data(ctx);
+
+    sqlite3_result_int(ctx, is_whole);
+    if (is_bad != NULL) {
+        *is_bad = *is_bad || !is_whole;
+    } else if (!is_whole) {
+        sqlite3_result_error(ctx, "a row is damaged", -1);
+        sqlite3_result_error_code(ctx, SQLITE_CORRUPT);
+    }
+}
+
+int sqlite_file_set_up(sqlite3 *db, bool *is_bad)
+{
+    const int flags = SQLITE_UTF8 | SQLITE_DETERMINISTIC;
+    int rc;
+
+    sqlite3_busy_timeout(db, BUSY_MS);
+    sqlite3_db_config(db, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, NULL); /* those of the file */
+    sqlite3_db_config(db, SQLITE_DBCONFIG_ENABLE_VIEW, 0, NULL);
+    sqlite3_db_config(db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
+    rc = sqlite3_create_function(db, "row_hash", -1, flags, NULL, row_hash, NULL, NULL);
+    if (rc == SQLITE_OK)
+        rc = sqlite3_create_function(db, "row_whole", -1, flags, is_bad, row_whole, NULL, NULL);
+    return rc == SQLITE_OK ? sqlite_file_run(db, NULL, "PRAGMA locking_mode=EXCLUSIVE") : rc;
+}
+
+/* ---- opening ---- */
+
+struct opening {
+    const char *path;
+    const struct sqlite_form *form;
+    sqlite3 *db;
+    int64_t id, version; /* application_id and user_version */
+    bool is_damaged;     /* and ours */
+    char *err;
+    size_t err_len;
 };
 
-/* Whether the error means that there is no room now. */
-static bool is_full(int errnum)
+/* Whether the first page has the definition of our first table, and is no text. */
+static bool is_ours(const struct opening *o)
 {
-    return errnum == ENOSPC || errnum == EDQUOT || errnum == EFBIG;
+    const char *table = o->form->schema + strlen("CREATE TABLE IF NOT EXISTS ");
+    char page[4096];
+    const int fd = open(o->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    const ssize_t n = fd >= 0 ? read(fd, page, sizeof(page)) : 0;
+
+    if (fd >= 0)
+        close(fd);
+    return n > 0 && memchr(page, '\0', (size_t)n) != NULL &&
+           memmem(page, (size_t)n, table, strcspn(table, ",")) != NULL;
 }
 
-static int say_database(sqlite3 *db, const char *path, char *err, size_t err_len)
+static int say_damaged(struct opening *o)
 {
-    const int rc = sqlite3_errcode(db);
-
-    if (rc == SQLITE_BUSY || rc == SQLITE_LOCKED) {
-        snprintf(err, err_len, "'%s' is in use by another process", path);
-        return ERR_BUSY;
-    }
-    snprintf(err, err_len, "'%s' cannot be used: %s", path, sqlite3_errmsg(db));
-    if (rc == SQLITE_FULL || sqlite3_extended_errcode(db) == SQLITE_IOERR_WRITE)
-        return ERR_AGAIN;
-    return rc == SQLITE_NOTADB || rc == SQLITE_CORRUPT ? ERR_FORMAT : ERR_IO;
-}
-
-/* The number that a statement returns; -1: it failed. */
-static int64_t pragma_number(sqlite3 *db, const char *sql)
-{
-    sqlite3_stmt *st = NULL;
-    int64_t n = -1;
-
-    if (sqlite3_prepare_v2(db, sql, -1, &st, NULL) == SQLITE_OK && sqlite3_step(st) == SQLITE_ROW)
-        n = sqlite3_column_int64(st, 0);
-    sqlite3_finalize(st);
-    return n;
-}
-
-/* Check that an existing file is empty, or a database of ours in this version. */
-static int check_database(sqlite3 *db, const char *path, const struct sqlite_form *form,
-                          enum state *state, char *err, size_t err_len)
-{
-    const int64_t n = pragma_number(db, "SELECT count(*) FROM sqlite_schema");
-    const int64_t id = n < 0 ? -1 : pragma_number(db, "PRAGMA application_id");
-    const int64_t version = n < 0 ? -1 : pragma_number(db, "PRAGMA user_version");
-
-    if (n < 0)
-        return say_database(db, path, err, err_len);
-    if (n == 0 && id == 0)
-        return 0;
-    if (id != form->application_id) {
-        snprintf(err, err_len, "'%s' is a database of another program", path);
-        return ERR_FORMAT;
-    }
-    if (*state == CHECKED && (version & DAMAGED) != 0)
-        *state = DAMAGED_ONE;
-    if ((version & ~(int64_t)DAMAGED) == form->version)
-        return 0;
-    snprintf(err, err_len, "'%s' has version %d of %s, and this build reads %u", path, (int)version,
-             form->what, form->version);
+    o->is_damaged = true;
+    snprintf(o->err, o->err_len, "'%s' is damaged", o->path);
     return ERR_FORMAT;
 }
 
-/* Read every page, and compare what pages say of each other. */
-static int check_pages(sqlite3 *db, const char *path, enum state *state, char *err, size_t err_len)
+/* The error of the last statement. */
+static int say_database(struct opening *o)
 {
-    sqlite3_stmt *st = NULL;
-    const int64_t bytes = pragma_number(db, "SELECT page_count*page_size FROM pragma_page_count,"
-                                            "pragma_page_size");
-    int rc;
+    const int rc = sqlite3_errcode(o->db);
 
-    if (*state != CHECKED || bytes > SQLITE_FILE_CHECKED)
+    if (rc == SQLITE_BUSY || rc == SQLITE_LOCKED) {
+        snprintf(o->err, o->err_len, "'%s' is in use by another process", o->path);
+        return ERR_BUSY;
+    }
+    if (sqlite_file_is_damage(o->db) && (o->id == o->form->application_id || is_ours(o)))
+        return say_damaged(o);
+    if (rc == SQLITE_ERROR)
+        snprintf(o->err, o->err_len, "'%s' is no database of %s: %s", o->path, o->form->what,
+                 sqlite3_errmsg(o->db));
+    else
+        snprintf(o->err, o->err_len, "'%s' cannot be used: %s", o->path, sqlite3_errmsg(o->db));
+    if (rc == SQLITE_FULL || sqlite3_extended_errcode(o->db) == SQLITE_IOERR_WRITE)
+        return ERR_AGAIN;
+    return rc == SQLITE_ERROR || rc == SQLITE_NOTADB || rc == SQLITE_CORRUPT ? ERR_FORMAT : ERR_IO;
+}
+
+/* Check that the file is empty, or a database of ours in a version that this build reads. */
+static int check_database(struct opening *o)
+{
+    const struct sqlite_form *f = o->form;
+    int64_t n, version;
+
+    if (sqlite_file_run(o->db, &o->id, "PRAGMA application_id") != SQLITE_OK ||
+        sqlite_file_run(o->db, &o->version, "PRAGMA user_version") != SQLITE_OK ||
+        sqlite_file_run(o->db, &n, "SELECT count(*) FROM sqlite_schema") != SQLITE_OK)
+        return say_database(o);
+    version = o->version & ~(int64_t)DAMAGED;
+    if (n == 0 && o->id == 0)
         return 0;
-    rc = sqlite3_prepare_v2(db, "PRAGMA integrity_check(1)", -1, &st, NULL);
-    if (rc == SQLITE_OK)
-        rc = sqlite3_step(st);
-    if (rc == SQLITE_ROW && strcmp((const char *)sqlite3_column_text(st, 0), "ok") != 0)
-        *state = DAMAGED_ONE;
-    rc = rc == SQLITE_ROW ? 0 : say_database(db, path, err, err_len);
-    sqlite3_finalize(st);
+    if (o->id != f->application_id && is_ours(o))
+        return say_damaged(o);
+    if (o->id != f->application_id)
+        snprintf(o->err, o->err_len, "'%s' is a database of another program", o->path);
+    else if (version != f->version && version + 1 != f->version)
+        snprintf(o->err, o->err_len, "'%s' has version %d of %s, and this build reads %u", o->path,
+                 (int)version, f->what, f->version);
+    else
+        return n == 0 || version != o->version ? say_damaged(o) : 0;
+    return ERR_FORMAT;
+}
+
+/* Have SQLite check a file that is not too large for that, and read all rows that have a hash. */
+static int check_content(struct opening *o)
+{
+    const struct sqlite_form *f = o->form;
+    int64_t n;
+
+    if (sqlite_file_run(o->db, &n,
+                        "SELECT page_count*page_size FROM pragma_page_count,"
+                        "pragma_page_size") != SQLITE_OK)
+        return say_database(o);
+    if (n > SQLITE_FILE_CHECKED)
+        return 0;
+    if (sqlite_file_run(o->db, &n, "SELECT integrity_check<>'ok' FROM pragma_integrity_check(1)") !=
+        SQLITE_OK)
+        return say_database(o);
+    for (uint32_t i = 0; n == 0 && o->version == f->version && i < f->n_tables; i++)
+        if (sqlite_file_run(o->db, &n, "SELECT min(row_whole(hash,%s))=0 FROM %w",
+                            f->tables[i].columns, f->tables[i].name) != SQLITE_OK)
+            return say_database(o);
+    return n != 0 ? say_damaged(o) : 0;
+}
+
+/* Create the tables, or add what they lack, in one transaction, which takes the lock. A file of
+ * this version is not written to, so that it opens on a full disk too. */
+static int make_tables(struct opening *o)
+{
+    const struct sqlite_form *f = o->form;
+    int rc = sqlite_file_run(o->db, NULL, "BEGIN IMMEDIATE");
+
+    if (o->version == f->version)
+        return rc != SQLITE_OK ? rc : sqlite_file_run(o->db, NULL, "COMMIT");
+    for (uint32_t i = 0; (rc == SQLITE_OK || rc == SQLITE_ERROR) && i < f->n_tables; i++)
+        rc = sqlite_file_run(o->db, NULL, "ALTER TABLE %w ADD COLUMN hash INTEGER",
+                             f->tables[i].name); /* SQLITE_ERROR: there is no such table yet */
+    if (rc == SQLITE_OK || rc == SQLITE_ERROR)
+        rc =
+            sqlite_file_run(o->db, NULL, "%sPRAGMA application_id=%u;PRAGMA user_version=%u;COMMIT",
+                            f->schema, f->application_id, f->version);
     return rc;
 }
 
-/* Create the file, readable only by its owner. 1: it did not exist. */
-static int make_database(const char *path, char *err, size_t err_len)
+/* Builds of the version before keep checksums in 8 reserved bytes of each page, and would take the
+ * file for a damaged one. With 9 bytes they refuse it by its version. SQLite cannot have fewer. If
+ * there is no room for a copy, the file stays as it is. */
+static void change_reserved_bytes(struct opening *o)
 {
-    int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    const bool is_new = fd >= 0;
-
-    if (fd < 0)
-        fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0600);
-    if (fd < 0) {
-        const int rc = is_full(errno) ? ERR_AGAIN : ERR_IO;
-
-        snprintf(err, err_len, "'%s' cannot be opened: %s", path, strerror(errno));
-        return rc;
-    }
-    close(fd);
-    return is_new;
-}
-
-/* Create the tables in a transaction of its own, which takes the lock. A file that exists is not
- * written to, so that it opens on a full disk too. */
-static int make_tables(sqlite3 *db, const struct sqlite_form *form)
-{
-    const bool is_made = pragma_number(db, "PRAGMA application_id") == form->application_id &&
-                         pragma_number(db, "PRAGMA user_version") == form->version;
-    char *ids = is_made ? sqlite3_mprintf("COMMIT")
-                        : sqlite3_mprintf("PRAGMA application_id=%u;PRAGMA user_version=%u;COMMIT",
-                                          form->application_id, form->version);
-    int rc = ids != NULL ? sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL) : SQLITE_NOMEM;
-
-    if (rc == SQLITE_OK)
-        rc = sqlite3_exec(db, form->schema, NULL, NULL, NULL);
-    if (rc == SQLITE_OK)
-        rc = sqlite3_exec(db, ids, NULL, NULL, NULL);
-    sqlite3_free(ids);
-    return rc;
-}
-
-/* ---- a file that may be damaged ---- */
-
-struct attempt { /* an attempt to use a file that another process may hold */
-    const char *path;
-    const struct sqlite_form *form;
-    struct sqlite_image *image;
-};
-
-static int try_image(const struct attempt *a)
-{
-    return sqlite_image_open(a->image, a->path, a->form->application_id, a->form->is_durable);
-}
-
-static int try_place(const struct attempt *a)
-{
-    return sqlite_place_finish(a->path);
-}
-
-static int try_for_a_while(int (*try)(const struct attempt *a), const struct attempt *a, char *err,
-                           size_t err_len)
-{
-    const struct timespec pause = {0, BUSY_STEP_MS * 1000000};
-    const char *path = a->path;
-    int rc = ERR_BUSY;
-
-    for (int ms = 0; ms <= BUSY_MS && rc == ERR_BUSY; ms += BUSY_STEP_MS) {
-        if (ms > 0)
-            nanosleep(&pause, NULL);
-        rc = try(a);
-    }
-    if (rc == ERR_BUSY)
-        snprintf(err, err_len, "'%s' is in use by another process", path);
-    else if (rc < 0)
-        snprintf(err, err_len, "'%s' cannot be used: %s", path,
-                 rc == ERR_IO ? strerror(errno) : err_text(rc));
-    return rc;
-}
-
-/* Log changes that are lost: SQLite does not take them from the log, and nothing else can. */
-static void tell_cut(const struct sqlite_image *image, const char *path, struct sqlite_loss *loss)
-{
+    int reserved = -1, more = 9;
     char quoted[300];
 
-    if (!image->is_ours || image->n_cut == 0)
+    (void)sqlite3_file_control(o->db, "main", SQLITE_FCNTL_RESERVE_BYTES, &reserved);
+    if (reserved != more - 1)
         return;
-    log_error("database", "event=changes_lost file=%s pages=%u reason=%s",
-              log_quote(quoted, sizeof(quoted), path), image->n_cut,
-              "\"the log of changes is damaged\"");
-    loss->n_rows++;
+    log_info("database", "event=database_rewritten file=%s version=%u",
+             log_quote(quoted, sizeof(quoted), o->path), o->form->version);
+    (void)sqlite3_file_control(o->db, "main", SQLITE_FCNTL_RESERVE_BYTES, &more);
+    (void)sqlite_file_run(o->db, NULL, "VACUUM;PRAGMA wal_checkpoint(TRUNCATE)");
 }
 
-/* Look at the pages before SQLite opens the file, or after it has found damage (is_damaged);
- * salvage a damaged file. */
-static int look_at_database(const char *path, const struct sqlite_form *form, bool is_damaged,
-                            enum state *state, struct sqlite_loss *loss, char *err, size_t err_len)
+static int make_database(struct opening *o)
 {
-    struct sqlite_image image;
-    const struct attempt a = {path, form, &image};
-    int rc = try_for_a_while(try_image, &a, err, err_len);
-
-    if (rc < 0)
-        return rc;
-    *state = image.is_ours || image.is_empty ? CHECKED : PLAIN;
-    if (image.is_ours && (is_damaged || image.is_damaged))
-        rc = sqlite_salvage(&image, path, form, loss, err, err_len);
-    if (rc == 0 && !is_damaged)
-        tell_cut(&image, path, loss);
-    sqlite_image_close(&image);
-    return rc;
-}
-
-/* Open with SQLite. *state changes from CHECKED to DAMAGED_ONE when something is not as it was
- * written. */
-static int open_whole(sqlite3 **out, const char *path, const struct sqlite_form *form,
-                      enum state *state, char *err, size_t err_len)
-{
-    const bool is_checked = *state == CHECKED;
     int rc, on = 1;
 
-    if (sqlite_pages_open(out, path, form->application_id, is_checked) != SQLITE_OK ||
-        sqlite3_exec(*out, exclusive, NULL, NULL, NULL) != SQLITE_OK)
-        return *out != NULL ? say_database(*out, path, err, err_len)
-                            : (snprintf(err, err_len, "no memory for '%s'", path), ERR_NOMEM);
-    sqlite3_busy_timeout(*out, BUSY_MS);
-    sqlite3_db_config(*out, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, NULL);
-    sqlite3_db_config(*out, SQLITE_DBCONFIG_ENABLE_VIEW, 0, NULL);
-    sqlite3_db_config(*out, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
-    rc = check_database(*out, path, form, state, err, err_len);
-    if (rc == 0)
-        sqlite3_file_control(*out, "main", SQLITE_FCNTL_PERSIST_WAL, &on);
-    if (rc == 0 && (sqlite3_exec(*out, modes, NULL, NULL, NULL) != SQLITE_OK ||
-                    make_tables(*out, form) != SQLITE_OK))
-        rc = say_database(*out, path, err, err_len);
-    if (rc == 0)
-        rc = check_pages(*out, path, state, err, err_len);
-    if (rc < 0 && is_checked && sqlite_pages_is_damage(*out))
-        *state = DAMAGED_ONE;
-    return rc;
+    sqlite3_file_control(o->db, "main", SQLITE_FCNTL_PERSIST_WAL, &on);
+    rc = sqlite_file_run(o->db, NULL, modes, o->form->is_durable ? 2 : 1);
+    if (rc == SQLITE_OK)
+        rc = make_tables(o);
+    if (rc == SQLITE_OK) {
+        change_reserved_bytes(o);
+        rc = sqlite_file_run(o->db, NULL, "PRAGMA temp_store=MEMORY");
+    }
+    for (uint32_t i = 0; rc == SQLITE_OK && i < o->form->n_tables; i++) {
+        const struct sqlite_table *t = &o->form->tables[i];
+
+        rc = sqlite_file_run(o->db, NULL, watch, t->name, t->columns, t->name, t->name, t->name,
+                             t->name, t->columns, t->row, t->name, t->columns, t->name, t->columns,
+                             t->name, t->row, t->name, t->columns, t->name, t->name, t->columns,
+                             t->row);
+    }
+    return rc == SQLITE_OK ? 0 : say_database(o);
 }
 
-/* Finish what another process began: it may have ended before its new file had the database's
- * name. */
-static int finish_place(const char *path, struct sqlite_loss *loss, char *err, size_t err_len)
+static int open_database(struct opening *o)
 {
-    const struct attempt a = {.path = path};
-    const int rc = try_for_a_while(try_place, &a, err, err_len);
-    char quoted[300];
+    int rc = sqlite3_open_v2(o->path, &o->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL);
 
-    if (rc == 1) {
-        loss->is_salvaged = true;
-        log_warn("database", "event=database_saved_before file=%s",
-                 log_quote(quoted, sizeof(quoted), path));
-    }
-    return rc;
+    if (o->db == NULL)
+        return snprintf(o->err, o->err_len, "no memory for '%s'", o->path), ERR_NOMEM;
+    if (rc == SQLITE_OK)
+        rc = sqlite_file_set_up(o->db, NULL);
+    rc = rc == SQLITE_OK ? check_database(o) : say_database(o);
+    if (rc == 0)
+        rc = check_content(o);
+    return rc == 0 ? make_database(o) : rc;
+}
+
+/* Create the file, readable only by its owner. */
+static int make_file(struct opening *o)
+{
+    const int fd = open(o->path, O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0600);
+    const bool is_full = errno == ENOSPC || errno == EDQUOT || errno == EFBIG;
+
+    if (fd >= 0)
+        return close(fd);
+    snprintf(o->err, o->err_len, "'%s' cannot be opened: %s", o->path, strerror(errno));
+    return is_full ? ERR_AGAIN : ERR_IO;
 }
 
 int sqlite_file_open(sqlite3 **out, const char *path, const struct sqlite_form *form,
                      struct sqlite_loss *loss, char *err, size_t err_len)
 {
-    enum state state = CHECKED;
+    struct opening o = {.path = path, .form = form, .err = err, .err_len = err_len};
     int rc;
 
-    *out = NULL;
     *loss = (struct sqlite_loss){0};
-    rc = finish_place(path, loss, err, err_len);
-    if (rc >= 0)
-        rc = make_database(path, err, err_len);
+    rc = sqlite_recover_finish(path, loss, err, err_len);
     if (rc == 0)
-        rc = look_at_database(path, form, false, &state, loss, err, err_len);
-    if (rc >= 0)
-        rc = open_whole(out, path, form, &state, err, err_len);
-    if (state != DAMAGED_ONE)
-        return rc;
-    sqlite3_close(*out);
-    *out = NULL;
-    rc = look_at_database(path, form, true, &state, loss, err, err_len);
-    return rc < 0 ? rc : open_whole(out, path, form, &state, err, err_len);
+        rc = make_file(&o);
+    if (rc == 0)
+        rc = open_database(&o);
+    if (o.is_damaged) {
+        sqlite3_close(o.db);
+        o.db = NULL;
+        rc = sqlite_recover(path, form, loss, err, err_len);
+        if (rc == 0)
+            rc = open_database(&o);
+    }
+    *out = o.db;
+    return rc;
 }
 
-/* Mark the file as damaged for the next opening; a transaction under way is rolled back. */
-static void write_mark(sqlite3 *db)
-{
-    int reserved = -1; /* asks for the present number */
-    char mark[60];
+/* ---- later ---- */
 
-    if (sqlite3_get_autocommit(db) == 0)
-        (void)sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL);
-    if (sqlite3_file_control(db, "main", SQLITE_FCNTL_RESERVE_BYTES, &reserved) != SQLITE_OK ||
-        reserved != SQLITE_PAGES_RESERVED)
-        return;
-    snprintf(mark, sizeof(mark), "PRAGMA user_version=%" PRId64,
-             pragma_number(db, "PRAGMA user_version") | DAMAGED);
-    (void)sqlite3_exec(db, mark, NULL, NULL, NULL);
+bool sqlite_file_is_damage(sqlite3 *db)
+{
+    const int code = sqlite3_errcode(db);
+
+    return code == SQLITE_CORRUPT || code == SQLITE_NOTADB || code == SQLITE_TOOBIG;
 }
 
 const char *sqlite_file_fail(sqlite3 *db)
 {
-    if (!sqlite_pages_is_damage(db))
+    int64_t n;
+
+    if (!sqlite_file_is_damage(db))
         return sqlite3_errmsg(db);
-    write_mark(db);
-    return "a page of the file is damaged: what can be saved is when the server starts again";
+    if (sqlite3_get_autocommit(db) == 0)
+        (void)sqlite_file_run(db, NULL, "ROLLBACK");
+    if (sqlite_file_run(db, &n, "PRAGMA user_version") == SQLITE_OK)
+        (void)sqlite_file_run(db, NULL, "PRAGMA user_version=%d", (int)n | DAMAGED);
+    return "the file is damaged: what can be saved is when the server starts again";
 }
 #endif

@@ -1,22 +1,22 @@
-/* server/storage/sqlite_file.h - opens one of our SQLite databases: checks it, creates it if it
- * does not exist, and salvages it if it is damaged.
+/* server/storage/sqlite_file.h - opens one of our SQLite databases: creates it if it does not
+ * exist, brings the version before to the present one, and recovers it if it is damaged.
  *
- * It is in WAL mode with an exclusive lock, so that there is no file of shared memory; temporary
- * tables stay in memory; the log of changes (FILE-wal) stays open to the end and is cut short
- * there. Its pages have checksums (sqlite_pages.h), if a build that writes them has made it; a file
- * without them is used as it is.
+ * It is in WAL mode with an exclusive lock, so that there is no file of shared memory. Each row has
+ * a hash of its other values in its last column, `hash`, which triggers of the connection write: no
+ * statement names it. The view whole_TABLE has the columns of TABLE and `is_whole`: selecting that
+ * of a row which does not match its hash is SQLITE_CORRUPT, and so is an UPDATE of such a row. It
+ * must be among the results: in a WHERE clause SQLite would put the values that columns are
+ * compared with in the columns' places. Rows of the version before have no hash and are not
+ * checked.
  *
- * Damage is found when the file is opened, up to SQLITE_FILE_CHECKED bytes: all pages are read, and
- * indexes are compared with their tables. In a larger file it is found by the call that reads it:
- * that call fails, and the next opening treats the file as damaged. Then sqlite_salvage.h makes a
- * new file of all that can be read, and the damaged one is kept beside it (FILE.damaged,
- * FILE.damaged-wal; only the last one). The log says what was lost, and so does struct sqlite_loss;
- * a process that finishes what another one has begun (sqlite_place.h) knows only that something may
- * be lost. sqlite_image.h describes damage to the log of changes.
+ * An opening checks pages, indexes and rows of a file up to SQLITE_FILE_CHECKED bytes. In a larger
+ * one the call that reads what is damaged fails, and the next opening recovers the file. Of a
+ * damaged log of changes (FILE-wal) SQLite uses what comes before the damage, and does not tell it
+ * from a log whose last write was cut off: changes that are lost that way are not reported.
  *
- * Thread: the main thread's, before others use the database; sqlite_file_fail() the database's.
- * Memory: SQLite's; while a damaged file is read, its longest row and the names of lost ones.
- * Errors: a sentence that names the file.
+ * Thread: the main thread's, before others use the database; then the database's.
+ * Memory: SQLite's.
+ * Errors: a sentence that names the file; or SQLite's result codes.
  */
 #ifndef SERVER_STORAGE_SQLITE_FILE_H
 #define SERVER_STORAGE_SQLITE_FILE_H
@@ -29,34 +29,34 @@ struct sqlite3;
 
 #define SQLITE_FILE_CHECKED (INT64_C(256) << 20)
 
-struct sqlite_table { /* a table whose rows are salvaged */
+struct sqlite_table {
     const char *name;
-    uint32_t n_columns;
-    bool is_index;      /* WITHOUT ROWID; no index may have that many columns */
-    const char *insert; /* a statement: ?1 and so on are the columns, then comes the rowid */
+    const char *columns; /* all but the hash; the first of them is never NULL */
+    const char *row;     /* the condition for the row `new` of a trigger: "rowid=new.rowid" */
+    const char *key;     /* "rowid", or an integer column by which the rows are in order */
+    /* After damage: a SELECT of what,id for each entry that an index of the database `damaged` has
+     * and no recovered row. NULL: no index names rows. */
+    const char *lost;
 };
 
 struct sqlite_form {         /* of a database */
     const char *what;        /* its contents: "kept responses" */
-    const char *schema;      /* statements that create what does not exist */
+    const char *schema;      /* "CREATE TABLE IF NOT EXISTS ...;" and more of the kind */
     uint32_t application_id; /* shown by `file` and sqlite3 */
-    uint32_t version;        /* of the schema, from 1 on; other versions are refused */
+    uint32_t version;        /* of the schema, from 2 on; the one before had no hashes; others are
+                              * refused */
     bool is_durable;         /* each change is on the disk when it ends (synchronous=FULL) */
-    /* For a damaged file: tables are told apart by their number of columns. */
     const struct sqlite_table *tables; /* [n_tables] */
     uint32_t n_tables;
-    /* Enter into the table lost(what,id) a record that an index has and no table; run for each
-     * index record of at most four columns: ?1 is their number, ?2 to ?5 are the columns. NULL: no
-     * index has names. */
-    const char *enter_lost;
-    /* Statements that delete rows which cannot stay after a loss, and enter them into `lost`. The
-     * table damage(n_pages) has the number of lost pages. NULL: nothing to do. */
+    /* After damage: statements that delete recovered rows which cannot stay, and enter them into
+     * lost(what,id). damage(is_unknown) is 1 if rows are lost that no index names. NULL: none. */
     const char *settle;
 };
 
 struct sqlite_loss {
-    bool is_salvaged; /* it is a new file of salvaged rows */
-    uint64_t n_rows;  /* lost, as far as is known */
+    bool is_recovered; /* it is a new file of recovered rows */
+    bool is_unknown;   /* more rows may be lost than n_rows */
+    uint64_t n_rows;   /* lost, as far as is known */
 };
 
 /* ERR_BUSY: another process has it. ERR_FORMAT: another kind of database, or a newer one.
@@ -65,8 +65,22 @@ struct sqlite_loss {
 int sqlite_file_open(struct sqlite3 **out, const char *path, const struct sqlite_form *form,
                      struct sqlite_loss *loss, char *err, size_t err_len);
 
+/* Whether the last call failed because something is not as it was written. */
+bool sqlite_file_is_damage(struct sqlite3 *db);
+
 /* Why the last call failed: SQLite's message, or that the file is damaged. In that case the file is
  * marked for the next opening, and the transaction under way is rolled back. */
 const char *sqlite_file_fail(struct sqlite3 *db);
+
+/* ---- for sqlite_recover.c ---- */
+
+/* Run statements, formatted by sqlite3_mprintf(); *n (NULL: not wanted) is the last number that
+ * they return, or 0. */
+int sqlite_file_run(struct sqlite3 *db, int64_t *n, const char *format, ...);
+
+/* Set up a connection that has read nothing yet, with the functions row_hash(values...) and
+ * row_whole(hash, values...); for a row that is not whole the latter fails or, with is_bad, is
+ * false and sets *is_bad. */
+int sqlite_file_set_up(struct sqlite3 *db, bool *is_bad);
 
 #endif

@@ -25,29 +25,28 @@
     "block_us,cpu_us"
 
 static const struct sqlite_table tables[] = {
-    {"usage", 10, true,
-     "INSERT OR IGNORE INTO usage(" COLUMNS ")"
-     " VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10)"},
+    {.name = "usage", .columns = COLUMNS, .row = "day=new.day AND owner=new.owner", .key = "day"},
 };
 
 enum statement { SQL_LOAD, SQL_SAVE, N_SQL };
 
 static const char *const texts[N_SQL] = {
     /* The latest days, in ascending order. */
-    [SQL_LOAD] = "SELECT * FROM (SELECT " COLUMNS " FROM usage ORDER BY day DESC LIMIT ?1)"
-                 " ORDER BY day",
+    [SQL_LOAD] =
+        "SELECT * FROM (SELECT " COLUMNS ",is_whole FROM whole_usage ORDER BY day DESC LIMIT ?1)"
+        " ORDER BY day",
     [SQL_SAVE] = "INSERT OR REPLACE INTO usage(" COLUMNS ") VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10)",
 };
 
 static const struct sql_store_form form = {
     .file.what = "usage",
     .file.application_id = 0x51554955, /* "QUIU" */
-    .file.version = 1,
+    .file.version = 2,
     .file.schema = "CREATE TABLE IF NOT EXISTS usage(day INTEGER NOT NULL, owner TEXT NOT NULL,"
                    " requests INTEGER NOT NULL, prompt_tokens INTEGER NOT NULL,"
                    " computed_tokens INTEGER NOT NULL, cached_tokens INTEGER NOT NULL,"
                    " generated_tokens INTEGER NOT NULL, compute_us INTEGER NOT NULL,"
-                   " block_us INTEGER NOT NULL, cpu_us INTEGER NOT NULL,"
+                   " block_us INTEGER NOT NULL, cpu_us INTEGER NOT NULL, hash INTEGER,"
                    " PRIMARY KEY(day,owner)) WITHOUT ROWID;",
     .file.tables = tables,
     .file.n_tables = 1,

@@ -196,6 +196,27 @@ def test_kept(start, tmp_path, sig):
     assert saved(tmp_path / "usage.db") == [("alice", 1, 12), ("boss", 1, 12)]
 
 
+def test_a_damaged_row(start, tmp_path):
+    """It is no other owner's: it is lost, which the log and a counter tell, and the rest is as it was."""
+    path, keys = key_files(tmp_path, alice=(), bob=(), boss=("--admin",))
+    flags = ("--api-keys", str(path), "--usage-db", str(tmp_path / "usage.db"))
+    s = start(*flags)
+    for name in ("alice", "bob"):
+        assert s.post("/v1/completions", {"prompt": "Once", "max_tokens": 5}, headers=keys[name]).status == 200
+    s.wait_idle()
+    before = {line["owner"]: line for line in usage(s, headers=keys["boss"])["data"]}
+    s.stop()
+    data = (tmp_path / "usage.db").read_bytes()
+    assert data.count(b"alice") == 1
+    (tmp_path / "usage.db").write_bytes(data.replace(b"alice", b"alicf"))
+    s = start(*flags)
+    assert {line["owner"]: line for line in usage(s, headers=keys["boss"])["data"]} == {"bob": before["bob"]}
+    log = s.flush_log() or s.read_log()
+    assert "event=database_damaged" in log and "more_lost=unknown" in log
+    assert s.metrics()['quire_rows_lost_total{database="usage_db"}'] == 1
+    assert (tmp_path / "usage.db.damaged").read_bytes() == data.replace(b"alice", b"alicf")
+
+
 def test_a_key_that_was_removed(start, tmp_path):
     path, keys = key_files(tmp_path, alice=("--tokens-per-day", "5"), boss=("--admin",))
     text = path.read_text()

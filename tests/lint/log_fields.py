@@ -24,7 +24,6 @@ ALLOWED = {
     "p->replay.endpoint[0] != '\\0' ? p->replay.endpoint : \"none\"": "the same",
     "s->why_not": "a word of ours",
     "s->capabilities": "a word of ours",
-    "(const char *)sqlite3_column_text(st, 0)": "a table's name, which a statement of ours wrote",
 }
 
 

@@ -323,7 +323,7 @@ static void test_not_to_be_used(void **state)
     assert_null(s);
 }
 
-/* The page that has the rows of files, and none of batches, is damaged. */
+/* The names in the rows of files are others. */
 static void hurt_files(void)
 {
     char path[100], *bytes;
@@ -332,12 +332,10 @@ static void hurt_files(void)
 
     snprintf(path, sizeof(path), "%s/batches.db", folder);
     bytes = read_whole(path, &n);
-    for (size_t at = 0; at < n; at += 4096)
-        if (memmem(bytes + at, 4096, "in.jsonl", 8) != NULL) {
-            bytes[at + 3000] ^= 1;
-            n_hurt++;
-        }
-    assert_true(n_hurt > 0);
+    for (char *at = bytes; (at = memmem(at, n - (size_t)(at - bytes), "in.jsonl", 8)) != NULL;
+         at++, n_hurt++)
+        at[1] ^= 1;
+    assert_int_equal(n_hurt, 2);
     f = fopen(path, "wb");
     assert_non_null(f);
     assert_int_equal(fwrite(bytes, 1, n, f), n);
@@ -382,7 +380,10 @@ static void test_files_whose_rows_are_lost(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {T(test_files), T(test_room), T(test_life), T(test_ends),
+    const struct CMUnitTest tests[] = {T(test_files),
+                                       T(test_room),
+                                       T(test_life),
+                                       T(test_ends),
                                        T(test_room_of_what_is_written),
                                        T(test_no_more_batches_than_may_be),
                                        T(test_not_to_be_used),

@@ -5,12 +5,14 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
 
 #include "core/base/err.h"
 #include "server/storage/response_store.h"
+#include "tests/fixtures/files.h"
 
 #include <fcntl.h>
 #include <sqlite3.h>
@@ -385,8 +387,8 @@ static void test_files_that_are_refused(void **state)
     make_database("CREATE TABLE t(a)");
     check_refused(ERR_FORMAT, "another program");
     remove_files();
-    make_database("PRAGMA application_id=1364543826; PRAGMA user_version=2; CREATE TABLE t(a)");
-    check_refused(ERR_FORMAT, "version 2");
+    make_database("PRAGMA application_id=1364543826; PRAGMA user_version=3; CREATE TABLE t(a)");
+    check_refused(ERR_FORMAT, "version 3");
     remove_files();
     make_database("PRAGMA application_id=1364543826; PRAGMA user_version=1;"
                   "CREATE TABLE response(a, id, created)");
@@ -401,6 +403,16 @@ static void test_files_that_are_refused(void **state)
     check_refused(ERR_IO, "No such file");
 }
 
+static void remove_damaged(void)
+{
+    char damaged[80];
+
+    snprintf(damaged, sizeof(damaged), "%s.damaged", path);
+    assert_int_equal(unlink(damaged), 0);
+    snprintf(damaged, sizeof(damaged), "%s.damaged-wal", path);
+    assert_int_equal(unlink(damaged), 0);
+}
+
 /* What it had is lost, and counted; it is kept beside, and the new one works. */
 static void test_a_damaged_page(void **state)
 {
@@ -408,7 +420,7 @@ static void test_a_damaged_page(void **state)
     const struct response_name a = {"o", "a"};
     struct api_error e = {0};
     struct buf out = buf_of("");
-    char page[4096 * 8] = {0}, damaged[80];
+    char page[4096 * 8] = {0};
     int fd;
 
     (void)state;
@@ -426,11 +438,91 @@ static void test_a_damaged_page(void **state)
     assert_true(response_store_counts(s).n_lost == 0);
     assert_int_equal(response_store_get(s, &a, &out, &e), 0);
     response_store_close(&s);
-    snprintf(damaged, sizeof(damaged), "%s.damaged", path);
-    assert_int_equal(unlink(damaged), 0);
-    snprintf(damaged, sizeof(damaged), "%s.damaged-wal", path);
-    assert_int_equal(unlink(damaged), 0);
+    remove_damaged();
     buf_release(&out);
+}
+
+/* A byte of an item changes in the file while it is served: the call that reads it gets a 503, and
+ * the next start names the response lost. The items are more than SQLite's cache has room for. */
+static void test_a_damaged_row(void **state)
+{
+    const int64_t now = (int64_t)time(NULL);
+    struct response_store *s = open_store(1 << 30);
+    struct api_error e = {0};
+    static char items[20100];
+    char id[16], *bytes, *at;
+    size_t n;
+    int fd;
+
+    (void)state;
+    for (int i = 0; i < 500; i++) {
+        snprintf(id, sizeof(id), "r%03d", i);
+        snprintf(items, sizeof(items), "[{\"id\":\"in_%s\",\"t\":\"%s%020000d\"}]", id, id, 0);
+        assert_int_equal(begin(s, "o", id, NULL, now, items, &e), 0);
+        assert_int_equal(end(s, "o", id, "[]"), 0);
+    }
+    response_store_close(&s);
+    s = open_store(1 << 30);
+    bytes = read_whole(path, &n);
+    at = memmem(bytes, n, "\"t\":\"r007", 9);
+    assert_non_null(at);
+    fd = open(path, O_RDWR);
+    assert_int_equal(pwrite(fd, "R", 1, at - bytes + 5), 1);
+    close(fd);
+    free(bytes);
+    check_history(s, "o", "r007", NULL, "damaged", 503);
+    check_get(s, "o", "r007", DONE);
+    check_get(s, "o", "r008", DONE);
+    response_store_close(&s);
+    s = open_store(1 << 30);
+    assert_int_equal(response_store_counts(s).n_lost, 1);
+    assert_int_equal(response_store_counts(s).n, 499);
+    check_get(s, "o", "r007", NULL);
+    response_store_close(&s);
+    remove_damaged();
+}
+
+/* A file of version 1, which had no hashes, and reserved bytes in each page: what it has is found,
+ * and new responses build upon it. */
+static void test_a_file_of_version_1(void **state)
+{
+    struct response_store *s;
+    int reserved = 8;
+    sqlite3 *db;
+
+    (void)state;
+    assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+    sqlite3_file_control(db, "main", SQLITE_FCNTL_RESERVE_BYTES, &reserved);
+    assert_int_equal(
+        sqlite3_exec(
+            db,
+            "PRAGMA journal_mode=WAL; PRAGMA application_id=1364543826; PRAGMA user_version=1;"
+            "CREATE TABLE response(n INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, owner TEXT NOT"
+            " NULL, previous TEXT, created INTEGER NOT NULL, is_open INTEGER NOT NULL,"
+            " is_background INTEGER NOT NULL, body TEXT NOT NULL);"
+            "CREATE INDEX response_created ON response(created);"
+            "CREATE TABLE item(response INTEGER NOT NULL REFERENCES response(n) ON DELETE CASCADE,"
+            " n INTEGER NOT NULL, is_output INTEGER NOT NULL, id TEXT NOT NULL, owner TEXT NOT"
+            " NULL, body TEXT NOT NULL);"
+            "CREATE INDEX item_response ON item(response,is_output,n);"
+            "CREATE INDEX item_id ON item(id);"
+            "INSERT INTO response VALUES(1,'a','o',NULL,unixepoch(),0,0,'" DONE "');"
+            "INSERT INTO item VALUES(1,0,0,'in_a','o','{\"id\":\"in_a\"}');",
+            NULL, NULL, NULL),
+        SQLITE_OK);
+    sqlite3_close(db);
+    for (int i = 0; i < 2; i++) {
+        s = open_store(1 << 20);
+        check_get(s, "o", "a", DONE);
+        if (i == 0)
+            keep(s, "o", "b", "a");
+        check_history(s, "o", "b", NULL,
+                      "{\"before\":[{\"id\":\"in_a\"},{\"id\":\"in_b\",\"t\":\"é\"},"
+                      "{\"id\":\"out_b\"}],\"items\":{}}",
+                      0);
+        assert_int_equal(response_store_counts(s).n_lost, 0);
+        response_store_close(&s);
+    }
 }
 
 int main(void)
@@ -446,6 +538,8 @@ int main(void)
         TEST(test_the_oldest_go_first),
         TEST(test_files_that_are_refused),
         TEST(test_a_damaged_page),
+        TEST(test_a_damaged_row),
+        TEST(test_a_file_of_version_1),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
