@@ -399,7 +399,8 @@ struct grammar_piece grammar_choice(struct grammar_builder *b, struct text_ref *
     for (size_t i = 0; i < n; i++)
         longest = texts[i].n > longest ? texts[i].n : longest;
     if (longest >= BUILD_MAX_NODES)
-        grammar_builder_fail(b, ERR_LIMIT, "it is too large: a text of %zu bytes", longest);
+        grammar_builder_fail(b, ERR_LIMIT, "it is too large: one of its strings has %zu bytes",
+                             longest);
     path = b->error == 0 ? mem_calloc(longest + 1, sizeof(*path)) : NULL;
     if (path == NULL) {
         grammar_builder_fail(b, ERR_NOMEM, "out of memory");

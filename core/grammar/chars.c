@@ -51,7 +51,7 @@ static void add_sequence(struct sequences *s, const uint8_t from[4], const uint8
     }
     q = find_tail(s, &made);
     if (q == NULL && s->n == MAX_SEQUENCES) {
-        grammar_builder_fail(s->b, ERR_LIMIT, "a class of characters is too large");
+        grammar_builder_fail(s->b, ERR_LIMIT, "a character class is too large");
         return;
     }
     if (q == NULL) {
@@ -136,7 +136,7 @@ struct grammar_piece grammar_chars(struct grammar_builder *b, const struct char_
         add_char_part(&s, &ranges[i], 0x10000, 0x10FFFF, 4);
     }
     if (s.n == 0)
-        grammar_builder_fail(b, ERR_INVAL, "a class of characters is empty");
+        grammar_builder_fail(b, ERR_INVAL, "a character class is empty");
     for (uint32_t i = 0; i < s.n && grammar_builder_error(b) == 0; i++)
         p = i == 0 ? piece_of(b, &s.at[i]) : grammar_or(b, p, piece_of(b, &s.at[i]));
     mem_free(s.at);

@@ -363,7 +363,7 @@ static int probe_all(struct probe *p, char *err, size_t err_len)
         if (rc == 0)
             rc = budget_error(p->budget);
         if (rc == ERR_RANGE) {
-            snprintf(err, err_len, "it has too many alternatives at one place");
+            snprintf(err, err_len, "it has too many alternatives at one position");
             rc = ERR_LIMIT;
         } else if (rc == 0 && (p->n_steps + *p->n_set_steps > MAX_STEPS ||
                                c->bytes_used > CONSTRAINT_MAX_BYTES)) {

@@ -71,7 +71,7 @@ static bool grow_exprs(struct expr_set *e)
     if (e->n_nodes < e->cap_nodes)
         return true;
     if (cap > EXPR_MAX_NODES) {
-        grammar_builder_fail(e->b, ERR_LIMIT, "it makes too large an automaton");
+        grammar_builder_fail(e->b, ERR_LIMIT, "its automaton is too large");
         return false;
     }
     nodes = mem_realloc(e->nodes, cap * sizeof(*nodes));
@@ -93,7 +93,7 @@ uint32_t expr_node(struct expr_set *e, struct expr_node node)
     if (grammar_builder_spend(e->b, 3) < 0 || !grow_exprs(e))
         return EXPR_NONE;
     if (node.depth > EXPR_MAX_DEPTH) {
-        grammar_builder_fail(e->b, ERR_LIMIT, "it makes too large an automaton");
+        grammar_builder_fail(e->b, ERR_LIMIT, "its automaton is too large");
         return EXPR_NONE;
     }
     for (at = (uint32_t)(hash >> 32) % EXPR_SLOTS; e->slots[at] != 0; at = (at + 1) % EXPR_SLOTS)
@@ -141,7 +141,7 @@ uint32_t expr_class(struct expr_set *e, const struct char_class *c)
     if (i == e->n_classes) {
         if (i == EXPR_MAX_CLASSES || c->is_full || c->n > EXPR_MAX_RANGES - e->n_pool ||
             e->is_sealed) {
-            grammar_builder_fail(e->b, ERR_LIMIT, "too many different characters are told apart");
+            grammar_builder_fail(e->b, ERR_LIMIT, "it distinguishes too many characters");
             return EXPR_NONE;
         }
         e->classes[e->n_classes++] = (struct expr_class_ranges){e->n_pool, c->n};
@@ -238,7 +238,7 @@ static uint32_t join_exprs(struct expr_set *e, uint8_t kind, uint32_t a, uint32_
     const uint32_t n_y = gather(e, kind, b, y, EXPR_MAX_MEMBERS);
 
     if (n_x == EXPR_MAX_MEMBERS || n_y == EXPR_MAX_MEMBERS) {
-        grammar_builder_fail(e->b, ERR_LIMIT, "it makes too large an automaton");
+        grammar_builder_fail(e->b, ERR_LIMIT, "its automaton is too large");
         return EXPR_NONE;
     }
     grammar_builder_spend(e->b, n_x + n_y);

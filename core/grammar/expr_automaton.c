@@ -50,7 +50,7 @@ static bool grow_automaton(struct automaton *a)
     if (a->n < a->cap)
         return true;
     if (a->n >= EXPR_MAX_STATES) {
-        grammar_builder_fail(a->e->b, ERR_LIMIT, "it makes too large an automaton");
+        grammar_builder_fail(a->e->b, ERR_LIMIT, "its automaton is too large");
         return false;
     }
     nodes = mem_realloc(a->nodes, cap * sizeof(*nodes));
@@ -155,7 +155,7 @@ static struct grammar_piece way(struct automaton *a, uint32_t from, uint32_t to,
     char_class_sort(&c);
     grammar_builder_spend(e->b, 1 + e->n_ranges / 4 + 4 * c.n);
     if (c.is_full)
-        grammar_builder_fail(e->b, ERR_LIMIT, "a class of too many characters");
+        grammar_builder_fail(e->b, ERR_LIMIT, "a character class has too many ranges");
     rule = c.n > INLINE_RANGES ? grammar_rule(e->b, "") : 0;
     p = is_json ? grammar_json_char(e->b, &c) : grammar_chars(e->b, c.at, c.n);
     if (c.n <= INLINE_RANGES || expr_has_failed(e))

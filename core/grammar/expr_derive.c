@@ -51,7 +51,7 @@ static uint32_t atom_like(struct expr_set *e, uint32_t character)
     while (i < e->n_atoms && memcmp(e->atoms[i], in, sizeof(in)) != 0)
         i++;
     if (i == EXPR_MAX_ATOMS) {
-        grammar_builder_fail(e->b, ERR_LIMIT, "too many different characters are told apart");
+        grammar_builder_fail(e->b, ERR_LIMIT, "it distinguishes too many characters");
         return 0;
     }
     if (i == e->n_atoms)
@@ -198,7 +198,7 @@ uint32_t expr_derive(struct expr_set *e, uint32_t n, uint32_t atom)
         return slot->is;
     out = derive(e, e->nodes[n], atom);
     if (e->n_derived++ == EXPR_MAX_DERIVED)
-        grammar_builder_fail(e->b, ERR_LIMIT, "it makes too large an automaton");
+        grammar_builder_fail(e->b, ERR_LIMIT, "its automaton is too large");
     if (expr_has_failed(e))
         return EXPR_NONE;
     *derived_slot(e, n, atom) = (struct expr_derived){n, atom, out};

@@ -255,8 +255,9 @@ static int find_firsts(struct grammar_builder *b, struct grammar *g)
         if (g->rules[g->repeats[i].body].is_nullable) /* such iterations need not be written */
             g->repeats[i].min = 0;
     if (rc == ERR_INVAL)
-        grammar_builder_fail(b, ERR_INVAL, "%s refers to itself before it takes a character",
-                             b->rules[f.open[f.n_open - 1].rule].name);
+        grammar_builder_fail(
+            b, ERR_INVAL, "%s is left-recursive: it refers to itself before it matches a character",
+            b->rules[f.open[f.n_open - 1].rule].name);
     mem_free(f.progress);
     mem_free(f.seen);
     mem_free(f.todo);
@@ -272,7 +273,7 @@ static int check_rules(struct grammar_builder *b)
         if (b->rules[i].start == NOWHERE)
             grammar_builder_fail(b, ERR_INVAL, "%.100s is not defined", b->rules[i].name);
     if (b->error == 0 && b->n_rules == 0)
-        grammar_builder_fail(b, ERR_INVAL, "there is no rule");
+        grammar_builder_fail(b, ERR_INVAL, "the grammar has no rule");
     return b->error;
 }
 

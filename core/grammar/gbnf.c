@@ -85,7 +85,7 @@ static uint32_t rule_named(struct reader *r, const char *text, size_t n)
     if (slot->text != NULL)
         return slot->rule;
     if (2 * (r->names->n + 1) > r->names->cap) {
-        reader_fail(r, ERR_LIMIT, "too many rules");
+        reader_fail(r, ERR_LIMIT, "the grammar has too many rules");
         return 0;
     }
     snprintf(quoted, sizeof(quoted), "the rule '%.*s'", (int)(n < 60 ? n : 60), text);
@@ -120,7 +120,7 @@ static bool at_definition(struct reader *r)
 
 static uint32_t read_gbnf_hex(struct reader *r, uint32_t n_digits)
 {
-    return reader_hex(r, n_digits, ERR_INVAL, "an escape that is no character");
+    return reader_hex(r, n_digits, ERR_INVAL, "an escape does not stand for a character");
 }
 
 static uint32_t read_escape(struct reader *r)
@@ -156,7 +156,7 @@ static uint32_t read_escape(struct reader *r)
 
 static uint32_t read_char(struct reader *r)
 {
-    const uint32_t c = reader_char(r, "bytes that are no UTF-8");
+    const uint32_t c = reader_char(r, "the grammar is not valid UTF-8");
 
     return c == '\\' ? read_escape(r) : c;
 }
@@ -175,7 +175,7 @@ static struct grammar_piece literal(struct reader *r)
 
         if (r->at >= r->n || reader_peek(r) == '\n') {
             r->at = from;
-            reader_fail(r, ERR_INVAL, "a literal that does not end");
+            reader_fail(r, ERR_INVAL, "a literal has no closing quote");
             break;
         }
         c.from = c.to = read_char(r);
@@ -195,7 +195,7 @@ static struct grammar_piece class(struct reader *r)
         uint32_t from, to;
 
         if (r->at >= r->n || reader_peek(r) == '\n') {
-            reader_fail(r, ERR_INVAL, "a class that does not end");
+            reader_fail(r, ERR_INVAL, "a character class has no closing ']'");
             break;
         }
         from = to = read_char(r);
@@ -204,7 +204,7 @@ static struct grammar_piece class(struct reader *r)
             to = read_char(r);
         }
         if (to < from)
-            reader_fail(r, ERR_INVAL, "a range that ends before it begins");
+            reader_fail(r, ERR_INVAL, "the end of a range is below its start");
         char_class_add(&c, from, to);
     }
     reader_pass(r);
@@ -213,9 +213,9 @@ static struct grammar_piece class(struct reader *r)
     else
         char_class_sort(&c);
     if (c.is_full)
-        reader_fail(r, ERR_LIMIT, "a class of too many characters");
+        reader_fail(r, ERR_LIMIT, "a character class has too many ranges");
     else if (c.n == 0)
-        reader_fail(r, ERR_INVAL, "a class without characters");
+        reader_fail(r, ERR_INVAL, "a character class is empty");
     return grammar_chars(r->b, c.at, c.n);
 }
 
@@ -231,7 +231,7 @@ static struct grammar_piece group(struct reader *r)
     p = alternatives(r);
     r->nesting--;
     if (!reader_has_failed(r) && !reader_take(r, ")"))
-        reader_fail(r, ERR_INVAL, "a parenthesis that is not closed");
+        reader_fail(r, ERR_INVAL, "a parenthesis is not closed");
     return p;
 }
 
@@ -255,7 +255,7 @@ static struct grammar_piece element(struct reader *r)
     if (reader_peek(r) == '<' || reader_peek(r) == '!')
         reader_fail(r, ERR_UNSUPPORTED, "references to tokens are not supported");
     else
-        reader_fail(r, ERR_INVAL, "an element of a rule is expected");
+        reader_fail(r, ERR_INVAL, "expected a literal, a character class, a rule name or '('");
     return (struct grammar_piece){0};
 }
 
@@ -279,9 +279,9 @@ static void read_counts(struct reader *r, uint32_t *min, uint32_t *max)
         skip(r, false);
     }
     if (!any || !reader_take(r, "}"))
-        reader_fail(r, ERR_INVAL, "a repetition that is not {n}, {n,}, {,m} or {n,m}");
+        reader_fail(r, ERR_INVAL, "a repetition must be {n}, {n,}, {,m} or {n,m}");
     else if (*max < *min)
-        reader_fail(r, ERR_INVAL, "a repetition whose most is below its least");
+        reader_fail(r, ERR_INVAL, "the maximum of a repetition is below its minimum");
 }
 
 /* Reads the repetition marks behind a piece; each repeats all before it. */
@@ -359,7 +359,7 @@ static void definition(struct reader *r)
     uint32_t rule;
 
     if (!at_definition(r)) {
-        reader_fail(r, ERR_INVAL, "a rule is expected: name ::= ...");
+        reader_fail(r, ERR_INVAL, "expected a rule: name ::= ...");
         return;
     }
     n = read_rule_name(r, &text);
@@ -373,7 +373,7 @@ static void definition(struct reader *r)
     skip(r, true);
     grammar_define(r->b, rule, alternatives(r)); /* `rule` exists before those it mentions */
     if (!reader_has_failed(r) && reader_peek(r) == ')')
-        reader_fail(r, ERR_INVAL, "a parenthesis that was not opened");
+        reader_fail(r, ERR_INVAL, "a closing parenthesis has no opening one");
 }
 
 /* Reads all rules; returns `root`, which is made first. */
@@ -383,7 +383,7 @@ static uint32_t read_grammar(struct reader *r)
 
     skip(r, true);
     if (r->at == r->n)
-        reader_fail(r, ERR_INVAL, "there is no rule");
+        reader_fail(r, ERR_INVAL, "the grammar has no rule");
     while (!reader_has_failed(r) && r->at < r->n) {
         definition(r);
         skip(r, true);

@@ -99,7 +99,8 @@ static uint32_t rule_of(struct schema *s, const struct schema_node *at, const cJ
     if (known->rule > 0)
         return s->rules[known->rule - 1].rule;
     if (s->n_rules == SCHEMA_MAX_RULES) {
-        schema_refuse(s, at, "more than %d schemas are referred to", SCHEMA_MAX_RULES);
+        schema_refuse(s, at, "the schema refers to more than %d schemas with $ref",
+                      SCHEMA_MAX_RULES);
         return 0;
     }
     snprintf(quoted, sizeof(quoted), "the schema '%.80s'", name);
@@ -224,8 +225,9 @@ unsigned schema_types(struct schema *s, const struct schema_node *at)
     if (types != 0 && types != UINT32_MAX)
         return types;
     if (cJSON_IsArray(type) && type->child == NULL)
-        schema_refuse(s, at, "no value fits: 'type' lists none, or all that 'allOf', '$ref' and "
-                             "the schema itself say of it has no type in common");
+        schema_refuse(s, at,
+                      "no value is valid: 'type' is an empty list, or 'allOf', '$ref' and the "
+                      "schema itself have no type in common");
     else
         schema_refuse(s, at, "'type' must be the name of a type or a list of names");
     return 0;
@@ -428,12 +430,13 @@ struct grammar_piece schema_write(struct schema *s, const struct schema_node *at
         return none;
     if (at->depth > SCHEMA_MAX_DEPTH)
         return schema_refuse(s, at,
-                             "schemas are nested too deeply, or refer to each other for ever");
+                             "schemas are nested too deeply, or refer to each other in a cycle");
     if (cJSON_IsTrue(at->schema))
         return grammar_call(s->b, schema_value_rule(s));
     if (!cJSON_IsObject(at->schema))
-        return schema_refuse(s, at, cJSON_IsFalse(at->schema) ? "nothing matches false"
-                                                              : "a schema must be an object");
+        return schema_refuse(s, at,
+                             cJSON_IsFalse(at->schema) ? "the schema false matches no value"
+                                                       : "a schema must be an object");
     check_keywords(s, at);
     if (schema_has_failed(s))
         return none;
@@ -455,8 +458,9 @@ struct grammar_piece schema_write(struct schema *s, const struct schema_node *at
     if (any != NULL)
         return schema_union(s, at, any, "oneOf");
     if (HAS_ANY(at->schema, "enum", "const") && s->members != NULL)
-        return schema_refuse(s, at, "'enum' and 'const' of whole objects are not supported where "
-                                    "their members stand one by one");
+        return schema_refuse(s, at,
+                             "'enum' and 'const' of an object are not supported where the model "
+                             "writes its members one by one");
     if (HAS_ANY(at->schema, "enum", "const"))
         return schema_values(s, at);
     return write_types(s, at);

@@ -76,9 +76,11 @@ static void read_array(struct schema *s, const struct schema_node *at, struct ar
         a->min = a->n_prefix;
     a->is_unique = cJSON_IsTrue(unique) && a->max > 1;
     if (a->is_unique && a->n_prefix > 0)
-        schema_refuse(s, at, "'uniqueItems' beside a tuple is not supported");
+        schema_refuse(s, at, "'uniqueItems' is not supported for a tuple ('prefixItems')");
     if (a->min > a->max)
-        schema_refuse(s, at, "no array is as long as minItems and as short as maxItems or items");
+        schema_refuse(s, at,
+                      "'minItems' is above the number of items that 'maxItems', 'prefixItems' or "
+                      "'items' allow");
 }
 
 static struct grammar_piece prefix_items(struct schema *s, const struct schema_node *at,

@@ -125,8 +125,10 @@ static void avoid(struct other_keys *k, const struct schema_node *at, const char
     if (needs_escapes(name))
         return;
     if (strlen(name) > MAX_KEY)
-        schema_refuse(k->s, at, "additionalProperties beside the property '%.40s' is not supported",
-                      name);
+        schema_refuse(
+            k->s, at,
+            "'additionalProperties' is not supported with a property name as long as '%.40s'",
+            name);
     else
         k->names[k->n++] = name;
 }
@@ -171,7 +173,7 @@ static uint32_t allowed_keys(struct schema *s, const struct schema_node *at, str
         while (known[i] != NULL && strcmp(known[i], it->string) != 0)
             i++;
         if (known[i] == NULL && !schema_is_annotation(it->string))
-            schema_refuse(s, at, "'%.40s' is not supported for keys", it->string);
+            schema_refuse(s, at, "'%.40s' is not supported in 'propertyNames'", it->string);
     }
     if (in.schema == NULL || schema_has_failed(s))
         return EXPR_NONE;
@@ -194,7 +196,7 @@ static void read_patterns(struct schema *s, const struct schema_node *at, struct
     cJSON_ArrayForEach(it, patterns)
     {
         if (k->n == MAX_PATTERNS)
-            schema_refuse(s, at, "more than %d patternProperties", MAX_PATTERNS);
+            schema_refuse(s, at, "'patternProperties' has more than %d patterns", MAX_PATTERNS);
         if (schema_has_failed(s))
             return;
         k->schemas[k->n] = it;

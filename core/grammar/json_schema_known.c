@@ -24,7 +24,7 @@ cJSON *schema_keep(struct schema *s, const struct schema_node *at, cJSON *made)
     }
     if (s->n_merged == SCHEMA_MAX_MERGED) {
         cJSON_Delete(made);
-        schema_refuse(s, at, "too many schemas have to be combined");
+        schema_refuse(s, at, "'allOf' and '$ref' combine too many schemas");
         return NULL;
     }
     s->merged[s->n_merged++] = made;

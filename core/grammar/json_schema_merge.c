@@ -155,7 +155,7 @@ static void merge_unions(struct schema *s, const struct schema_node *at, cJSON *
     const cJSON *x, *y;
 
     if (cJSON_GetArraySize(a) * (int64_t)cJSON_GetArraySize(b) > MAX_PRODUCT) {
-        schema_refuse(s, at, "two '%s' together have too many branches", keyword);
+        schema_refuse(s, at, "two '%s' for one value have too many branches together", keyword);
         return;
     }
     cJSON_ArrayForEach(x, a) {
@@ -221,7 +221,7 @@ static void merge_keyword(struct schema *s, const struct schema_node *at, cJSON 
     else if (schema_equal(s, a, b))
         add_keyword(s, to, keyword, a);
     else if (strcmp(keyword, "const") == 0)
-        schema_refuse(s, at, "no value fits: there are two different 'const' for it");
+        schema_refuse(s, at, "no value is valid: two different 'const' apply to it");
     else
         schema_refuse(s, at, "two different '%.40s' for one value are not supported", keyword);
 }
@@ -269,8 +269,9 @@ static void check_patterns(struct schema *s, const struct schema_node *at, const
 
     if (additional != NULL && !cJSON_IsTrue(additional) && patterns != NULL &&
         patterns != schema_get(a, "patternProperties"))
-        schema_refuse(s, at, "additionalProperties beside patternProperties of another schema is "
-                             "not supported");
+        schema_refuse(s, at,
+                      "'additionalProperties' is not supported with the 'patternProperties' of "
+                      "another schema");
 }
 
 static bool is_special(const char *keyword)
@@ -408,14 +409,15 @@ static const cJSON *merge_schemas(struct schema *s, const struct schema_node *at
     const cJSON *merged;
 
     if (at->depth > SCHEMA_MAX_DEPTH) {
-        schema_refuse(s, at, "schemas are nested too deeply, or refer to each other for ever");
+        schema_refuse(s, at, "schemas are nested too deeply, or refer to each other in a cycle");
         return NULL;
     }
     if (cJSON_IsTrue(at->schema))
         return new_schema(s, at);
     if (!cJSON_IsObject(at->schema)) {
-        schema_refuse(s, at, cJSON_IsFalse(at->schema) ? "nothing matches false"
-                                                       : "a schema must be an object");
+        schema_refuse(s, at,
+                      cJSON_IsFalse(at->schema) ? "the schema false matches no value"
+                                                : "a schema must be an object");
         return NULL;
     }
     merged = own(s, at);

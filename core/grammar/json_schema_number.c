@@ -388,8 +388,8 @@ static struct grammar_piece multiples(struct schema *s, const struct schema_node
     json_decimal_read(&of, v);
     if (!take_apart(&of, &whole_of, &power))
         return schema_refuse(s, at,
-                             "'multipleOf' must be a number above 0 with at most %d digits, and %d "
-                             "behind the point",
+                             "'multipleOf' must be a number above 0 with at most %d digits, and at "
+                             "most %d after the decimal point",
                              SCHEMA_MAX_DIGITS - MOST_MULTIPLES, MOST_DECIMALS);
     m.modulus = whole_modulus(whole_of, power);
     m.zeros = power > 0 ? (uint32_t)power : 0;
@@ -401,7 +401,7 @@ static struct grammar_piece multiples(struct schema *s, const struct schema_node
             add_alternative(s, &sum, p);
     }
     if (!sum.any)
-        return schema_refuse(s, at, "no multiple is within the bounds");
+        return schema_refuse(s, at, "no multiple of 'multipleOf' is within the bounds");
     return sum.p;
 }
 

@@ -52,7 +52,7 @@ static struct member *add_object_member(struct schema *s, const struct schema_no
                                         struct object *o, const char *name, const cJSON *schema)
 {
     if (o->n == MAX_PROPERTIES) {
-        schema_refuse(s, at, "more than %d properties", MAX_PROPERTIES);
+        schema_refuse(s, at, "the schema has more than %d properties", MAX_PROPERTIES);
         return NULL;
     }
     o->members[o->n] = (struct member){.name = name, .schema = schema};
@@ -116,7 +116,7 @@ static void settle_members(struct schema *s, const struct schema_node *at, struc
 
         m->schema = schema_keys_settle(s, at, o->keys, m->name, m->schema, additional);
         if (m->is_required && cJSON_IsFalse(m->schema))
-            schema_refuse(s, at, "'%.60s' is required and not allowed", m->name);
+            schema_refuse(s, at, "'%.60s' is required, but its schema allows no value", m->name);
         o->names[o->n_names++] = m->name;
     }
 }
@@ -139,7 +139,7 @@ static void read_counts(struct schema *s, const struct schema_node *at, struct o
     if (o->min > o->max)
         schema_refuse(s, at, "minProperties is above maxProperties");
     if (o->max < o->n_required)
-        schema_refuse(s, at, "'maxProperties' is below the number of required ones");
+        schema_refuse(s, at, "'maxProperties' is below the number of required properties");
     if (o->min > o->n + o->has_others) /* a key beyond the names might come twice */
         schema_refuse(s, at, "'minProperties' above the number of properties is not supported");
 }
@@ -391,9 +391,8 @@ static struct grammar_piece counted(struct schema *s, const struct schema_node *
 
     c.cap = c.cap > o->n ? o->n : c.cap;
     if ((uint64_t)(o->n + 1) * (c.cap + 1) > MAX_COUNTED)
-        return schema_refuse(s, at,
-                             "minProperties or maxProperties of so many properties is not "
-                             "supported");
+        return schema_refuse(
+            s, at, "'minProperties' or 'maxProperties' with so many properties is not supported");
     c.members = mem_calloc(o->n, sizeof(*c.members));
     c.rests = mem_calloc((o->n + 1) * (c.cap + 1), sizeof(*c.rests));
     if (c.members == NULL || c.rests == NULL)
@@ -405,7 +404,8 @@ static struct grammar_piece counted(struct schema *s, const struct schema_node *
     if (!schema_has_failed(s))
         fill_rests(&c);
     if (!schema_has_failed(s) && c.rests[0] == 0)
-        schema_refuse(s, at, "no object has so many members");
+        schema_refuse(s, at,
+                      "no object can have the number of members that 'minProperties' requires");
     if (!schema_has_failed(s))
         p = grammar_call(s->b, c.rests[0] - 1);
     mem_free(c.members);
@@ -476,7 +476,7 @@ struct grammar_piece grammar_schema_members(struct grammar_builder *b, const cJS
 
         s.members = how;
         if (schema != NULL && schema_is_impossible(schema))
-            grammar_builder_fail(b, ERR_UNSUPPORTED, "no object fits");
+            grammar_builder_fail(b, ERR_UNSUPPORTED, "no object is valid");
         else if (schema != NULL)
             p = schema_rules(&s, schema);
     }

@@ -93,7 +93,7 @@ const cJSON *schema_target(struct schema *s, const struct schema_node *at)
         v = schema_has_failed(s) ? NULL : step_into(v, name);
     }
     if (v == NULL || *p != '\0') {
-        schema_refuse(s, at, "$ref '%.80s' leads nowhere", ref->valuestring);
+        schema_refuse(s, at, "$ref '%.80s' points to nothing in the schema", ref->valuestring);
         return NULL;
     }
     return v;

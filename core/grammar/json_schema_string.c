@@ -114,8 +114,8 @@ void schema_point(struct schema *s, const struct schema_node *at, const char *ke
     char why[100];
 
     snprintf(why, sizeof(why), "%s", grammar_builder_sentence(s->b));
-    if (strncmp(why, "at character", 12) == 0 || strncmp(why, "it makes", 8) == 0 ||
-        strncmp(why, "no text", 7) == 0 || strncmp(why, "too many different", 18) == 0)
+    if (strncmp(why, "at character", 12) == 0 || strncmp(why, "its automaton", 13) == 0 ||
+        strncmp(why, "no text", 7) == 0 || strncmp(why, "it distinguishes", 16) == 0)
         grammar_builder_retell(s->b, "at '%.70s': '%s': %s", at->pointer, keyword, why);
 }
 

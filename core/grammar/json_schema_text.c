@@ -47,7 +47,7 @@ static uint32_t strings_of(struct schema *s, const struct schema_node *at, struc
     if (schema_has_failed(s) || cJSON_IsTrue(at->schema))
         return schema_has_failed(s) ? EXPR_NONE : EXPR_ALL;
     if (at->depth > SCHEMA_MAX_DEPTH || !cJSON_IsObject(at->schema)) {
-        schema_refuse(s, at, "a schema must be an object, and not refer to itself for ever");
+        schema_refuse(s, at, "a schema must be an object, and must not refer to itself in a cycle");
         return EXPR_NONE;
     }
     if (schema_get(at->schema, "$ref") != NULL || schema_get(at->schema, "allOf") != NULL) {

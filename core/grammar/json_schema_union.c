@@ -90,6 +90,6 @@ struct grammar_piece schema_union(struct schema *s, const struct schema_node *at
         any = true;
     }
     if (!any && !schema_has_failed(s))
-        schema_refuse(s, at, "no branch of '%s' is possible", keyword);
+        schema_refuse(s, at, "no branch of '%s' matches any value", keyword);
     return p;
 }

@@ -24,7 +24,8 @@ static void add_unique(struct unique *u, const struct schema_node *at, const cJS
                        const char *text)
 {
     if (u->n == MAX_VALUES) {
-        schema_refuse(u->s, at, "'uniqueItems' is supported for items of up to %d listed values",
+        schema_refuse(u->s, at,
+                      "'uniqueItems' is only supported for items with an 'enum' of up to %d values",
                       MAX_VALUES);
         return;
     }
@@ -62,7 +63,8 @@ static void add_words(struct unique *u, const struct schema_node *at)
     const unsigned types = schema_types(u->s, at);
 
     if ((types & ~(unsigned)(SCHEMA_NULL | SCHEMA_BOOLEAN)) != 0) {
-        schema_refuse(u->s, at, "'uniqueItems' is supported for items of up to %d listed values",
+        schema_refuse(u->s, at,
+                      "'uniqueItems' is only supported for items with an 'enum' of up to %d values",
                       MAX_VALUES);
         return;
     }
@@ -76,7 +78,8 @@ static void read_values(struct unique *u, const struct schema_node *at, const cJ
     struct schema_node in = schema_in(at, items, "items", NULL);
 
     if (!cJSON_IsObject(items)) {
-        schema_refuse(u->s, at, "'uniqueItems' is supported for items of up to %d listed values",
+        schema_refuse(u->s, at,
+                      "'uniqueItems' is only supported for items with an 'enum' of up to %d values",
                       MAX_VALUES);
         return;
     }
@@ -146,10 +149,10 @@ struct grammar_piece schema_unique(struct schema *s, const struct schema_node *a
     if (u.max > u.n)
         u.max = u.n;
     if (!schema_has_failed(s) && (u.min > u.n || u.max == 0))
-        schema_refuse(s, at, "there are fewer different items than minItems");
+        schema_refuse(s, at, "'minItems' is above the number of different items");
     else if (!schema_has_failed(s) && sets_below(u.n, u.max) > MAX_SETS)
-        schema_refuse(s, at, "'uniqueItems' of %u values up to %u items is not supported", u.n,
-                      u.max);
+        schema_refuse(s, at, "'uniqueItems' with %u values and up to %u items is not supported",
+                      u.n, u.max);
     if (schema_has_failed(s))
         return p;
     u.rest = mem_calloc((size_t)1 << u.n, sizeof(*u.rest));

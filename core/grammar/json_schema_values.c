@@ -65,7 +65,8 @@ static void check_keywords(struct schema *s, const struct schema_node *at)
             schema_is_refused(it->string)) /* schema_write() found that it asserts nothing */
             continue;
         if (!is_checked(it->string))
-            schema_refuse(s, at, "'%.40s' beside enum or const is not supported", it->string);
+            schema_refuse(s, at, "'%.40s' is not supported together with 'enum' or 'const'",
+                          it->string);
     }
 }
 
@@ -174,7 +175,7 @@ static struct grammar_piece write_texts(struct schema *s, const struct schema_no
         schema_spend(s, 10 + (text != NULL ? texts[n_texts - 1].n / 5 : 0));
     }
     if (n_texts == 0 && !schema_has_failed(s))
-        schema_refuse(s, at, "no value of enum or const is allowed by the rest");
+        schema_refuse(s, at, "no value of 'enum' or 'const' is valid under the rest of the schema");
     if (!schema_has_failed(s))
         p = grammar_choice(s->b, texts, n_texts);
     for (uint32_t i = 0; i < n_texts; i++)
@@ -189,10 +190,11 @@ struct grammar_piece schema_values(struct schema *s, const struct schema_node *a
 
     check_keywords(s, at);
     if (list != NULL && (!cJSON_IsArray(list) || list->child == NULL))
-        return schema_refuse(s, at, cJSON_IsArray(list)
-                                        ? "no value fits: 'enum' lists none, or the lists of "
-                                          "'allOf' and '$ref' have none in common"
-                                        : "'enum' must be a list with at least one value");
+        return schema_refuse(s, at,
+                             cJSON_IsArray(list)
+                                 ? "no value is valid: 'enum' is empty, or the lists of 'allOf' "
+                                   "and '$ref' have no value in common"
+                                 : "'enum' must be a list with at least one value");
     if (schema_has_failed(s))
         return (struct grammar_piece){0};
     return write_texts(s, at, list != NULL ? (uint32_t)cJSON_GetArraySize(list) : 1);

@@ -75,7 +75,7 @@ uint32_t reader_hex(struct reader *r, uint32_t n, int code, const char *what)
         const int digit = hex_digit(reader_peek(r));
 
         if (digit < 0) {
-            reader_fail(r, ERR_INVAL, "an escape with too few hexadecimal digits");
+            reader_fail(r, ERR_INVAL, "an escape has too few hexadecimal digits");
             return 0;
         }
         value = value << 4 | (uint32_t)digit;
@@ -92,7 +92,7 @@ bool reader_count(struct reader *r, uint32_t *n)
     for (*n = 0; reader_peek(r) >= '0' && reader_peek(r) <= '9'; r->at++) {
         *n = *n * 10 + (uint32_t)(reader_peek(r) - '0');
         if (*n > GRAMMAR_MAX_REPEAT)
-            return reader_fail(r, ERR_LIMIT, "a count that is too large");
+            return reader_fail(r, ERR_LIMIT, "a repetition count is too large");
     }
     return r->at > from;
 }

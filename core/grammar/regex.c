@@ -52,7 +52,7 @@ struct grammar_piece grammar_json_char(struct grammar_builder *b, struct char_cl
         any = true;
     }
     if (!any)
-        grammar_builder_fail(b, ERR_INVAL, "a class of characters is empty");
+        grammar_builder_fail(b, ERR_INVAL, "a character class is empty");
     return p;
 }
 
@@ -63,7 +63,7 @@ static struct grammar_piece char_piece(const struct regex *re, uint32_t characte
 
     if ((re->r.flags & REGEX_JSON) && (character < 0x20 || character == '"' || character == '\\')) {
         if (character == 0)
-            grammar_builder_fail(re->r.b, ERR_INVAL, "a class of characters is empty");
+            grammar_builder_fail(re->r.b, ERR_INVAL, "a character class is empty");
         return escape_piece(re->r.b, character);
     }
     return grammar_bytes(re->r.b, bytes, n > 0 ? (size_t)n : 0);

@@ -162,7 +162,7 @@ void regex_add_property(struct reader *r, struct char_class *c, bool negated, bo
             name[n++] = reader_peek(r);
     name[n] = '\0';
     if (n == 0 || !reader_take(r, "}") || !named(&p, name)) {
-        reader_fail(r, ERR_UNSUPPORTED, "\\p of something that is no category, script or property");
+        reader_fail(r, ERR_UNSUPPORTED, "\\p must name a category, a script or a property");
         return;
     }
     if (grammar_builder_spend(r->b, (CHAR_LAST + 1) / 4) < 0)

@@ -119,7 +119,7 @@ static uint32_t tell_class(struct build *x, const struct char_class *c)
     if (i < x->n_told)
         return i;
     if (i == MAX_TOLD) {
-        refuse_regex(x, "it looks behind for too many different characters");
+        refuse_regex(x, "its look-behinds name too many different characters");
         return 0;
     }
     x->told[i] = mem_alloc(sizeof(**x->told));
@@ -140,7 +140,7 @@ static uint32_t told_behind(struct build *x, const struct regex_node *n, bool *h
     char_class_clear(&c);
     *has_beginning = false;
     if (!behind_class(x->re, &x->re->nodes[n->first], &c, has_beginning)) {
-        refuse_regex(x, "look-behind is supported for one character");
+        refuse_regex(x, "look-behind is only supported for one character");
         return 0;
     }
     char_class_sort(&c);
@@ -271,7 +271,7 @@ static struct contexts build_endless(struct build *x, const struct regex_node *i
     struct contexts again = {{0}}, body;
 
     if (may_be_empty(x->re, inside)) {
-        refuse_regex(x, "look-around in a repetition of what may be empty is not supported");
+        refuse_regex(x, "look-around in a repeated group that can be empty is not supported");
         return k;
     }
     for (uint32_t i = 0; i < x->n; i++)
@@ -304,7 +304,7 @@ static struct contexts unfold(struct build *x, const struct regex_node *inside, 
                               uint32_t n, struct contexts last, const struct contexts *k)
 {
     if (n > MAX_UNFOLDED)
-        refuse_regex(x, "look-around within or behind so many repetitions is not supported");
+        refuse_regex(x, "look-around within or after so many repetitions is not supported");
     for (uint32_t i = n; i-- > 0 && !has_failed(x);) {
         last = build_expr(x, inside, last);
         if (i >= min)
@@ -445,8 +445,7 @@ uint32_t regex_expr(struct regex *re, struct expr_set *e)
     struct contexts k;
 
     if (re->r.n > MAX_TEXT)
-        grammar_builder_fail(re->r.b, ERR_LIMIT,
-                             "at character %d: the expression is too long for what it asks",
+        grammar_builder_fail(re->r.b, ERR_LIMIT, "at character %d: the expression is too long",
                              MAX_TEXT);
     find_told(&x);
     find_cells(&x);

@@ -68,9 +68,9 @@ static uint32_t make_class(struct regex *re, struct char_class *c)
     char_class_sort(c);
     grammar_builder_spend(re->r.b, 20 + c->n / 4);
     if (c->is_full)
-        reader_fail(&re->r, ERR_LIMIT, "a class of too many characters");
+        reader_fail(&re->r, ERR_LIMIT, "a character class has too many ranges");
     else if (c->n == 0)
-        reader_fail(&re->r, ERR_INVAL, "a class without characters");
+        reader_fail(&re->r, ERR_INVAL, "a character class is empty");
     if (has_failed(re) ||
         !grow_nodes(re, &ranges, from, c->n, &re->cap_ranges, sizeof(*re->ranges)))
         return REGEX_NOTHING;
@@ -94,7 +94,7 @@ void regex_class_of(const struct regex *re, const struct regex_node *n, struct c
 
 static uint32_t read_regex_hex(struct reader *r, uint32_t n_digits)
 {
-    return reader_hex(r, n_digits, ERR_UNSUPPORTED, "halves of characters are not supported");
+    return reader_hex(r, n_digits, ERR_UNSUPPORTED, "surrogate code points are not supported");
 }
 
 /* Reads the digits and the end of \u{...}. */
@@ -107,7 +107,7 @@ static uint32_t read_braced(struct reader *r)
         n++;
     value = n > 0 ? read_regex_hex(r, (uint32_t)n) : 0;
     if (n == 0 || !reader_take(r, "}"))
-        reader_fail(r, ERR_INVAL, "an escape that does not end");
+        reader_fail(r, ERR_INVAL, "an escape has no closing '}'");
     return value;
 }
 
@@ -133,7 +133,7 @@ static uint32_t read_escape(struct reader *r)
 
 static uint32_t read_char(struct reader *r)
 {
-    return reader_char(r, "the expression ends too early, or is no UTF-8");
+    return reader_char(r, "the expression ends too early, or is not valid UTF-8");
 }
 
 /* ---- classes ---- */
@@ -179,7 +179,7 @@ static void read_members(struct reader *r, struct char_class *c, bool negated)
         uint32_t from, to;
 
         if (r->at >= r->n) {
-            reader_fail(r, ERR_INVAL, "a class that does not end");
+            reader_fail(r, ERR_INVAL, "a character class has no closing ']'");
             return;
         }
         if (!read_member(r, c, negated, &from))
@@ -188,7 +188,7 @@ static void read_members(struct reader *r, struct char_class *c, bool negated)
         if (reader_peek(r) == '-' && r->at + 1 < r->n && r->text[r->at + 1] != ']') {
             reader_pass(r);
             if (!read_member(r, c, negated, &to) || to < from)
-                reader_fail(r, ERR_INVAL, "a range that ends before it begins");
+                reader_fail(r, ERR_INVAL, "the end of a range is below its start");
         }
         char_class_add(c, from, to);
     }
@@ -249,7 +249,7 @@ static uint32_t group(struct regex *re)
     inside = alternatives(re);
     re->r.nesting--;
     if (!reader_take(&re->r, ")"))
-        reader_fail(&re->r, ERR_INVAL, "a parenthesis that is not closed");
+        reader_fail(&re->r, ERR_INVAL, "a parenthesis is not closed");
     if (look < 0)
         return inside;
     re->needs_expr = true;
@@ -322,9 +322,9 @@ static void read_counts(struct reader *r, uint32_t *min, uint32_t *max)
     if (has_min && reader_take(r, ",") && !reader_count(r, max))
         *max = GRAMMAR_NO_LIMIT;
     if (!has_min || !reader_take(r, "}"))
-        reader_fail(r, ERR_INVAL, "a repetition that is not {n}, {n,} or {n,m}");
+        reader_fail(r, ERR_INVAL, "a repetition must be {n}, {n,} or {n,m}");
     else if (*max < *min)
-        reader_fail(r, ERR_INVAL, "a repetition whose most is below its least");
+        reader_fail(r, ERR_INVAL, "the maximum of a repetition is below its minimum");
 }
 
 static bool is_assertion(const struct regex *re, uint32_t n)
@@ -426,7 +426,7 @@ void regex_parse(struct regex *re, struct grammar_builder *b, const char *text, 
     *re = (struct regex){.r = {.b = b, .text = text, .n = n, .flags = flags}};
     root = alternatives(re);
     if (!has_failed(re) && re->r.at < re->r.n)
-        reader_fail(&re->r, ERR_INVAL, "a parenthesis that was not opened");
+        reader_fail(&re->r, ERR_INVAL, "a closing parenthesis has no opening one");
     if (!has_failed(re))
         re->root = &re->nodes[root];
 }

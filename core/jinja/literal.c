@@ -154,8 +154,8 @@ static void put_numbered(struct lexer *lex, const char *s, size_t n, size_t *i, 
         template_lex_fail(lex, lex->line, ERR_FORMAT, "a \\%c in a string needs %d digits", letter,
                           want);
     else if (cp > 0x10FFFF || (cp >= 0xD800 && cp <= 0xDFFF))
-        template_lex_fail(lex, lex->line, ERR_FORMAT, "\\%c%0*x in a string is no character",
-                          letter, want, cp);
+        template_lex_fail(lex, lex->line, ERR_FORMAT,
+                          "\\%c%0*x in a string is not a valid character", letter, want, cp);
     else
         unicode_put(out, cp);
 }

@@ -176,7 +176,8 @@ static void parse_signature(struct parser *p, struct node *node)
         if (template_accept(p, TOKEN_ASSIGN))
             template_node_add(p, &node->c->list, template_parse_expression(p));
         else if (node->c->list.n > 0)
-            template_fail_at(p, p->now.line, "a parameter without a default follows one with");
+            template_fail_at(p, p->now.line,
+                             "a parameter without a default follows one that has a default");
     }
     template_expect(p, TOKEN_RPAREN);
 }
@@ -364,7 +365,7 @@ static struct node_list parse_until(struct parser *p, const char *const *ends)
         template_expect(p, TOKEN_BLOCK_END);
     }
     if (ends != NULL)
-        template_fail_at(p, p->now.line, "the template ends where {%% %s %%} is missing", ends[0]);
+        template_fail_at(p, p->now.line, "the template ends before {%% %s %%}", ends[0]);
     return body;
 }
 

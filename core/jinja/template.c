@@ -186,9 +186,9 @@ bool template_step(struct render *r, uint64_t n)
     if (r->pool->err < 0)
         note_error(r, r->pool->err, "the template needs too much memory");
     else if (r->out->err < 0)
-        note_error(r, r->out->err, "the template prints too much");
+        note_error(r, r->out->err, "the output of the template is too large");
     else if (r->options.own != NULL && r->options.own->err < 0)
-        note_error(r, r->options.own->err, "the template prints too many pieces");
+        note_error(r, r->options.own->err, "the output of the template has too many parts");
     else if (rc < 0)
         note_error(r, rc, rc == ERR_LIMIT ? "the template takes too many steps" : "canceled");
     return r->rc == 0;

@@ -136,8 +136,8 @@ int adapter_list_make_room(struct adapter_list *l, uint64_t bytes, struct api_er
     adapter_list_sweep(l);
     if (bytes > l->max_bytes)
         return api_error_set(e, 400, NULL, "adapter_too_large",
-                             "the adapter takes %" PRIu64 " bytes, but the setting adapter_memory "
-                             "is %" PRIu64,
+                             "the adapter needs %" PRIu64
+                             " bytes, but the setting adapter_memory is %" PRIu64,
                              bytes, l->max_bytes);
     while (l->max_bytes - bytes < l->bytes) {
         struct adapter_entry *least = least_used(l);

@@ -160,7 +160,9 @@ static void tell_readers(struct adapter_read *r)
 
 static int refuse_known(struct api_error *e, const char *name)
 {
-    return api_error_set(e, 400, "lora_name", NULL, "there is an adapter '%s' already", name);
+    return api_error_set(
+        e, 400, "lora_name", NULL,
+        "the adapter '%s' is already loaded: send 'load_inplace': true to replace it", name);
 }
 
 /* Give the name of a load to its adapter, unless another adapter has it by now. */
@@ -326,8 +328,8 @@ static int check_source(const struct adapter_set *s, const struct adapter_source
                              "clients may not load adapters: the setting adapters_dir is empty");
     if (strncmp(what->path, "hf:", 3) == 0)
         return api_error_set(e, 400, "lora_path", NULL,
-                             "adapters of the Hub are fetched at the start (setting adapters): "
-                             "'lora_path' must be in adapters_dir");
+                             "adapters of the Hub are only downloaded when the server starts "
+                             "(setting adapters): 'lora_path' must be in adapters_dir");
     return 0;
 }
 
@@ -342,7 +344,8 @@ static int check_adapter_room(const struct adapter_set *s, const struct adapter_
     if (is_known && !what->replaces)
         return refuse_known(e, what->name);
     if (!is_known && adapter_list_n_known(&s->list) >= ADAPTER_SET_MAX)
-        return api_error_set(e, 400, NULL, NULL, "there are %d adapters already: unload one first",
+        return api_error_set(e, 400, NULL, NULL,
+                             "%d adapters are loaded, which is the limit: unload one first",
                              ADAPTER_SET_MAX);
     return 0;
 }

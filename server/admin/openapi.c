@@ -349,9 +349,10 @@ static void add_responses(struct buf *out, size_t i, enum http_methods method)
         buf_add_char(out, '}');
     }
     add_openapi_text(
-        out, "}},'default':{'description':'A refusal; 403 also for hosts and origins that are not "
-             "answered, 408 for what comes too slowly; 429 and 503 say in Retry-After and "
-             "retry-after-ms when to come back.','content':{'application/json':{'schema':");
+        out, "}},'default':{'description':'An error; 403 also for hosts and origins that are not "
+             "allowed, 408 for requests that arrive too slowly; with 429 and 503 the headers "
+             "Retry-After and retry-after-ms say when to try again.',"
+             "'content':{'application/json':{'schema':");
     add_ref(out, (routes[i].flags & AUTH_ANTHROPIC) != 0 ? "AnthropicError"
                  : (routes[i].flags & AUTH_OLLAMA) != 0  ? "OllamaError"
                                                          : "Error");
@@ -378,8 +379,8 @@ static void add_operation(struct buf *out, size_t i, const struct route_name *na
     if (name->number > 0)
         buf_printf(out, "_%u", name->number + 1);
     buf_printf(out, "%s%s\",\"summary\":", is_beside ? "_" : "", is_beside ? verb : "");
-    snprintf(summary, sizeof(summary), name->number > 0 ? "%s%s Another name for %s." : "%s%s",
-             is_beside && method == HTTP_DELETE ? "Delete: " : "", routes[i].text, routes[i].path);
+    snprintf(summary, sizeof(summary), name->number > 0 ? "%s Another name for %s." : "%s",
+             routes[i].text, routes[i].path);
     json_add_cstring(out, summary);
     if ((routes[i].flags & AUTH_OPEN) != 0)
         buf_add_str(out, ",\"security\":[]");
@@ -438,18 +439,20 @@ static void add_components(struct buf *out)
              "'header':{'type':'apiKey','in':'header','name':'X-Api-Key'}},"
              "'parameters':{"
              "'X-Request-Id':{'name':'X-Request-Id','in':'header','description':'At most 128 "
-             "visible characters: the answer has it too.','schema':{'type':'string',"
+             "visible characters, which the answer repeats.','schema':{'type':'string',"
              "'maxLength':128}},"
              "'X-Priority':{'name':'X-Priority','in':'header','description':'The same as the field "
-             "priority, which wins.','schema':{'type':'string'}},"
+             "priority, which takes precedence.','schema':{'type':'string'}},"
              "'x-llm-d-inference-objective':{'name':'x-llm-d-inference-objective','in':'header',"
-             "'description':'From trusted_proxies: a name of objectives, or a priority; it wins.',"
+             "'description':'From trusted_proxies only: a name of the setting objectives, or a "
+             "priority; it takes precedence.',"
              "'schema':{'type':'string'}},"
              "'x-llm-d-inference-fairness-id':{'name':'x-llm-d-inference-fairness-id','in':"
-             "'header','description':'From trusted_proxies: the tenant, where neither a key nor "
+             "'header','description':'From trusted_proxies only: the tenant, if neither a key nor "
              "tenant_header names one.','schema':{'type':'string'}},"
              "'x-llm-d-slo-ttft-ms':{'name':'x-llm-d-slo-ttft-ms','in':'header','description':"
-             "'From trusted_proxies: milliseconds until the first token is wanted; earlier ones go "
+             "'From trusted_proxies only: the target time to the first token in milliseconds; "
+             "requests whose target comes first run "
              "first.','schema':{'type':'number','minimum':1,'maximum':86400000}}},"
              "'schemas':{");
     add_schemas(out);
@@ -462,9 +465,10 @@ void openapi_render(struct buf *out)
 
     add_openapi_text(
         out, "{'openapi':'3.1.0','info':{'title':'Quire','description':'HTTP inference server for "
-             "GGUF language models on CPUs. A null stands for an absent field; unknown fields are "
-             "ignored; x-quire says what becomes of a known one (a refused one may have a value "
-             "that changes nothing); keys are needed only where the server has some.','version':");
+             "GGUF language models on CPUs. A field that is null counts as absent; unknown fields "
+             "are ignored; x-quire says whether a known field is obeyed, ignored or refused (a "
+             "refused field may have a value that changes nothing); API keys are required only "
+             "if the server has some.','version':");
     json_add_cstring(out, quire_version());
     add_openapi_text(
         out, "},'servers':[{'url':'/'}],'security':[{},{'bearer':[]},{'header':[]}],'paths':{");

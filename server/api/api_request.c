@@ -260,7 +260,8 @@ static int take_seed(struct api_request *p)
     if (p->params.has_seed)
         return 0;
     if (getrandom(&p->params.sampling.seed, sizeof(p->params.sampling.seed), 0) < 0)
-        return api_error_set(&p->error, 500, NULL, NULL, "the system gives no random numbers");
+        return api_error_set(&p->error, 500, NULL, NULL,
+                             "the operating system gave no random number for the seed");
     p->params.sampling.seed >>= 11; /* 53 bits: a JSON number gives it back exactly */
     return 0;
 }
@@ -330,10 +331,10 @@ static int check_task(struct api_request *p, const struct server_model *model)
         return api_request_check_pooling(p, model);
     if (!model->is_encoder)
         return 0;
-    return api_error_set(&p->error, 400, "model", "unsupported_model",
-                         "the model '%s' is an encoder: it makes embeddings (POST "
-                         "/v1/embeddings), and no text",
-                         model->id);
+    return api_error_set(
+        &p->error, 400, "model", "unsupported_model",
+        "the model '%s' is an encoder, which generates no text: use POST /v1/embeddings",
+        model->id);
 }
 
 /* Fill in a receipt's source. A receipt tells how to compute an answer from its beginning, so a
@@ -347,8 +348,9 @@ static int take_receipt(struct api_request *p, const struct server_model *model,
         return api_error_set(&p->error, 400, "receipt", NULL,
                              "receipts of the model '%s' are off: set receipts = on", model->id);
     if (p->params.resume.is_on)
-        return api_error_set(&p->error, 400, "receipt", NULL,
-                             "there is no receipt of an answer that is gone on with ('resume')");
+        return api_error_set(
+            &p->error, 400, "receipt", NULL,
+            "'receipt' and 'resume' cannot be used together: a resumed answer has no receipt");
     p->receipt.origin = model->receipt_origin;
     p->receipt.time = p->params.chat.now;
     return receipt_take_body(&p->receipt, body) < 0 ? api_request_no_memory(p) : 0;
@@ -361,7 +363,8 @@ static int check_think(struct api_request *p, const struct server_model *model)
         output_style_has_thoughts(chat_style(chat_for(model->chat, &p->params))))
         return 0;
     return api_error_set(&p->error, 400, "think", NULL,
-                         "'think' is not supported: the model '%s' has no thoughts", model->id);
+                         "'think' is not supported: the model '%s' does not support thinking",
+                         model->id);
 }
 
 static int build_requests(struct api_request *p, const struct server_model *model, cJSON *body,

@@ -34,9 +34,10 @@ static uint32_t at_most(uint32_t a, uint32_t b)
 static int more_than_cache(struct api_request *p, const struct server_model *model, uint32_t n)
 {
     p->reason = REJECTION_CONTEXT;
-    return api_error_set(&p->error, 400, "max_tokens", "context_length_exceeded",
-                         "prompt and completion take %u tokens, and the whole KV cache holds %u", n,
-                         model->max_kv_tokens);
+    return api_error_set(
+        &p->error, 400, "max_tokens", "context_length_exceeded",
+        "the prompt and the completion need %u tokens, but the whole KV cache holds %u", n,
+        model->max_kv_tokens);
 }
 
 /* Fit an answer that continues beyond its context. */

@@ -79,8 +79,9 @@ static int take_alone(struct api_request *p, const struct server_model *model, u
                     &p->prompts[i].ids);
 
     if (rc == 0 && p->prompts[i].ids.n == 0)
-        return api_error_set(&p->error, 400, is_query ? "query" : "documents", NULL,
-                             "an empty text has no vector: this model has no token to begin with");
+        return api_error_set(
+            &p->error, 400, is_query ? "query" : "documents", NULL,
+            "a text is empty, and this model has no BOS token that could stand for it");
     return rc == 0 && !is_query ? keep_text(p, &p->prompts[i], v->valuestring) : rc;
 }
 
@@ -117,11 +118,12 @@ static int take_filled(struct api_request *p, const struct server_model *model,
     int rc = 0;
 
     if (p->params.max_query_tokens > 0 || p->params.max_document_tokens > 0)
-        return api_error_set(&p->error, 400,
-                             p->params.max_query_tokens > 0 ? "max_tokens_per_query"
-                                                            : "max_tokens_per_doc",
-                             NULL, "the model '%s' reads a query and a document in a template, in "
-                             "which neither can be cut by tokens", model->id);
+        return api_error_set(
+            &p->error, 400,
+            p->params.max_query_tokens > 0 ? "max_tokens_per_query" : "max_tokens_per_doc", NULL,
+            "the model '%s' puts the query and the document into a template, so neither can be "
+            "truncated to a number of tokens",
+            model->id);
     buf_init(&text, CHAT_MAX_PROMPT);
     fill_template(tokenizer_rerank_template(model->tokenizer), query, document, &text, &own);
     if (text.err < 0 || own.err < 0)

@@ -30,14 +30,13 @@ int api_request_check_pooling(struct api_request *p, const struct server_model *
     if (form == PARAMS_CLASSIFY && m->n_labels == 0)
         return refuse_pooling(p, m, "has no labels");
     if ((form & PARAMS_PAIRS) != 0 && m->n_labels > 0 && !m->is_cross)
-        return refuse_pooling(p, m,
-                              "has several labels, of which none says how well two texts fit");
+        return refuse_pooling(p, m, "has several labels, and none of them is a relevance score");
     if (form == PARAMS_EMBED && m->keeps_tokens && !p->wire_format->gives_tokens)
-        return api_error_set(&p->error, 400, "model", "unsupported_model",
-                             "the model '%s' is served with the pooling none, and the answer has "
-                             "no place for a vector for each token (POST /embedding and /pooling "
-                             "have)",
-                             m->id);
+        return api_error_set(
+            &p->error, 400, "model", "unsupported_model",
+            "the model '%s' is served with the pooling none, and this endpoint cannot return a "
+            "vector for each token: use POST /embedding or /pooling",
+            m->id);
     return 0;
 }
 
@@ -67,8 +66,8 @@ static int check_pooling_room(struct api_request *p, const struct server_model *
     if (n * m->n_embd * RESPONSE_NUMBER_BYTES <= HTTP_MAX_REPLY)
         return 0;
     return api_error_set(&p->error, 400, "input", NULL,
-                         "%llu vectors, one for each token, of %u numbers are more than an answer "
-                         "has room for (%zu bytes)",
+                         "%llu vectors, one for each token, of %u numbers do not fit into an "
+                         "answer (at most %zu bytes)",
                          (unsigned long long)n, m->n_embd, HTTP_MAX_REPLY);
 }
 

@@ -202,8 +202,9 @@ int api_request_encode_text(struct api_request *p, const struct server_model *mo
         return api_request_cannot_encode(p);
     if (prompt->ids.n == 0) { /* something must come before the first token */
         if (bos == TOKEN_NONE)
-            return api_error_set(&p->error, 400, "prompt", NULL,
-                                 "the prompt is empty and this model has no token to begin with");
+            return api_error_set(
+                &p->error, 400, "prompt", NULL,
+                "the prompt is empty, and this model has no BOS token to begin with");
         prompt->ids.ids = mem_dup(&bos, sizeof(bos));
         if (prompt->ids.ids == NULL)
             return api_request_no_memory(p);
@@ -223,8 +224,8 @@ int api_request_take_prediction(struct api_request *p, const struct server_model
 
     if (rc == ERR_LIMIT && budget_error(p->budget) == 0)
         return api_error_set(&p->error, 400, "prediction", NULL,
-                             "'prediction' is longer than the longest answer that there can be, of "
-                             "%u tokens", max);
+                             "'prediction' is longer than the longest possible answer (%u tokens)",
+                             max);
     if (rc == ERR_LIMIT || budget_error(p->budget) < 0)
         return api_error_set(&p->error, 400, "prediction", NULL,
                              "'prediction' takes too many steps to tokenize");

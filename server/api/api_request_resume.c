@@ -30,14 +30,13 @@ static int check_rest(struct api_request *p)
 
     if (p->n_choices != 1)
         return refuse_resume(p, "resume",
-                             "goes on with one choice of one prompt: 'n' and 'best_of' must "
-                             "be 1");
+                             "continues one choice of one prompt: 'n' and 'best_of' must be 1");
     if (params->sampling.mirostat_tau > 0)
         return refuse_resume(p, "resume",
-                             "and 'mirostat' do not go together: its state cannot be found "
-                             "out from tokens");
+                             "and 'mirostat' cannot be used together: the state of mirostat cannot "
+                             "be restored from tokens");
     if (params->prompt_logprobs >= 0)
-        return refuse_resume(p, "resume", "and 'prompt_logprobs' do not go together");
+        return refuse_resume(p, "resume", "and 'prompt_logprobs' cannot be used together");
     return 0;
 }
 
@@ -85,14 +84,14 @@ static int lead_through(struct api_request *p, const struct tokenizer *t, struct
     for (uint32_t i = 0; i < resume->n; i++) {
         if (p->resume_end != FINISH_NONE)
             return refuse_resume(p, "resume.tokens",
-                                 "has tokens behind the one that ends the answer");
+                                 "has tokens after the one that ends the answer");
         status = take_resumed(r, t, scratch, resume->tokens[i]);
         if (status == CONSTRAINT_BROKEN)
-            return refuse_resume(p, "resume.tokens",
-                                 "has a token that the grammar or schema does not "
-                                 "allow there");
+            return refuse_resume(
+                p, "resume.tokens",
+                "has a token that the grammar or schema does not allow at that position");
         if (r->constraint != NULL && budget_spend(p->budget, TOKEN_STEPS) < 0)
-            return refuse_resume(p, "resume.tokens", "takes too many steps to follow");
+            return refuse_resume(p, "resume.tokens", "takes too many steps to check");
         if (text_ends_with(r, t, i, resume->tokens[i]) || status == CONSTRAINT_DONE)
             p->resume_end = FINISH_STOP;
     }
@@ -146,9 +145,9 @@ int api_request_resume(struct api_request *p, const struct server_model *model, 
     if (resume->n > r->max_tokens)
         return refuse_resume(p, "resume.tokens", "has more tokens than the answer may have");
     if (resume->n >= r->max_known - r->n_prompt && request_may_shift(r))
-        return refuse_resume(p, "resume.tokens",
-                             "fills the context, which was shifted: such an answer "
-                             "cannot be gone on with");
+        return refuse_resume(
+            p, "resume.tokens",
+            "fills the context: an answer whose context was shifted cannot be resumed");
     if (r->constraint != NULL && constraint_scratch_create(&scratch) < 0)
         return api_request_no_memory(p);
     if (resume->n > 0)

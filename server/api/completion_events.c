@@ -177,7 +177,7 @@ bool completion_is_failure(const struct completion *c, const struct choice *choi
     case FINISH_ERROR:
         break;
     }
-    api_error_set(e, 500, NULL, NULL, "the engine could not go on with the request");
+    api_error_set(e, 500, NULL, NULL, "the engine could not continue the request");
     return true;
 }
 

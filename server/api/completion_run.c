@@ -214,10 +214,10 @@ static const char *warning_of(const struct completion *c)
     if (c->rules.style == NULL)
         return NULL;
     if (c->rules.style->family == NULL && c->rules.finds_calls && !c->rules.has_forced_call)
-        return "tool calls in this model's answers are not read: its chat template shows no way to "
-               "write them that is known; set tool_call_parser";
+        return "tool calls in this model's answers are not parsed: its chat template shows no "
+               "known format for them; set tool_call_parser";
     if (has_lost_budget(c))
-        return "the budget for thoughts is not held: the marks around this model's thoughts are "
+        return "the reasoning budget is not enforced: the tags around this model's reasoning are "
                "not tokens of its vocabulary";
     return NULL;
 }
@@ -247,7 +247,7 @@ static bool begin_frames(struct completion *c)
         return completion_has_client(c);
     }
     api_error_set(&why.error, 429, NULL, "stream_memory",
-                  "the memory for streams that are kept (stream_memory) is in use");
+                  "the memory for kept streams (stream_memory) is in use");
     refusal_send(&why, c->api.engine, c->api.call, 1);
     return false;
 }

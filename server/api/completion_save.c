@@ -152,7 +152,7 @@ void completion_save(struct completion *c)
 
     if (!has_same_origin(c)) {
         api_error_set(&c->api.request.error, 409, NULL, "changed",
-                      "the model is not the one that has begun it");
+                      "the model is not the one that began this answer");
         c->api.request.reason = REJECTION_INVALID;
     } else if (is_worth_saving(c)) {
         name_answer(c);

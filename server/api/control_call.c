@@ -26,8 +26,7 @@ static int read_order_members(struct control_order *o, struct api_error *e)
     o->id = field_text(o->body, "id");
     if (o->id == NULL || o->id[0] == '\0')
         return api_error_set(e, 400, "id", NULL,
-                             "missing completion id: 'id' must be that of a "
-                             "completion's answer");
+                             "missing completion id: 'id' must be the id of a completion");
     if (action == NULL || strcmp(action, "reasoning_end") != 0)
         return api_error_set(e, 400, "action", NULL,
                              "unknown control action: 'action' must be reasoning_end");
@@ -132,8 +131,8 @@ bool control_call_take(struct engine_client *engine, struct http_call *call,
         answer(call, NULL);
     } else {
         answer(call, c->api.request.params.reasoning_control
-                         ? "this completion has no thought that can be ended: the marks of its "
-                           "model's thoughts are not tokens, or it does not think"
+                         ? "this completion has no reasoning that can be ended: the model does not "
+                           "reason, or the tags around its reasoning are not tokens"
                          : "reasoning control not enabled for this completion");
     }
     return true;

@@ -186,11 +186,12 @@ int engine_client_check_dry_room(struct engine_client *engine, uint32_t n, struc
     if (check_open(engine, e) < 0)
         return ERR_CANCELED;
     if (n > SERVER_DRY_RUNS)
-        return api_error_set(e, 400, "input", NULL, "a plan is of at most %d prompts, not of %u",
+        return api_error_set(e, 400, "input", NULL, "a plan can have at most %d prompts, got %u",
                              SERVER_DRY_RUNS, n);
     if (engine->priv->n_dry + n <= SERVER_DRY_RUNS)
         return 0;
-    return api_error_set(e, 429, NULL, "queue_full", "too many plans are asked for at the moment");
+    return api_error_set(e, 429, NULL, "queue_full",
+                         "too many plans are being computed: try again later");
 }
 
 /* ---- posting ---- */

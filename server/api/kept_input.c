@@ -44,7 +44,7 @@ static int wish_for(const cJSON *item, struct hash_index *known, struct response
 
     if (id == NULL || id[0] == '\0' || strlen(id) > RESPONSE_MAX_ID)
         return api_error_set(e, 400, "input", NULL,
-                             "'input' has an item_reference without an item's id");
+                             "'input' has an item_reference without the id of an item");
     if (is_known_item(known, wish, id))
         return 0;
     if (hash_index_add(known, hash_of_text(id), wish->items.len + 1) < 0)

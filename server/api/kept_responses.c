@@ -101,7 +101,7 @@ static int read_page(struct asker *a)
     if (order != NULL && strcmp(order, "asc") != 0 && strcmp(order, "desc") != 0)
         return api_error_set(&a->error, 400, "order", NULL, "'order' must be asc or desc");
     if (after != NULL && strlen(after) > RESPONSE_MAX_ID)
-        return api_error_set(&a->error, 400, "after", NULL, "'after' must be an item's id");
+        return api_error_set(&a->error, 400, "after", NULL, "'after' must be the id of an item");
     a->items.limit = (uint32_t)n;
     a->items.is_ascending = order != NULL && strcmp(order, "asc") == 0;
     if (after != NULL)
@@ -114,7 +114,7 @@ static int read_kept_call(struct asker *a, const struct server_options *server)
     const char *id = http_call_tail(a->call);
 
     if (strlen(id) > RESPONSE_MAX_ID)
-        return api_error_set(&a->error, 404, NULL, NULL, "no response of such a name is kept here");
+        return api_error_set(&a->error, 404, NULL, NULL, "no response with this id is kept here");
     memcpy(a->id, id, strlen(id) + 1);
     a->deletes = http_call_is(a->call, HTTP_DELETE);
     auth_tenant(a->call, server->tenant_header, a->owner, sizeof(a->owner));
@@ -136,7 +136,7 @@ void kept_responses_ask(struct response_keeper *k, const struct server_options *
     struct asker *a;
 
     if (k == NULL) {
-        refuse_kept(call, 400, "no responses are kept here (the setting 'responses_db')");
+        refuse_kept(call, 400, "this server keeps no responses: set responses_db");
         return;
     }
     a = mem_calloc(1, sizeof(*a));

@@ -15,31 +15,32 @@
 static const struct area {
     const char *path, *why;
 } areas[] = {
-    {"/v1/responses/compact", "send a summary of the conversation as its input instead"},
-    {"/responses/compact", "send a summary of the conversation as its input instead"},
-    {"/v1/conversations/", "previous_response_id goes on with a kept response"},
-    {"/v1/messages/batches/", "POST /v1/batches answers a file of requests"},
-    {"/v1/complete", "POST /v1/messages answers a conversation"},
-    {"/v1/audio/", "there is no speech"},
-    {"/v1/realtime/", "there is no speech"},
-    {"/v1/images/", "there are no images"},
-    {"/v1/videos/", "there is no video"},
-    {"/v1/moderations", "POST /classify asks a model's classifier"},
-    {"/v1/fine_tuning/", "models are not trained"},
-    {"/v1/assistants/", "POST /v1/responses keeps conversations"},
-    {"/v1/threads/", "POST /v1/responses keeps conversations"},
-    {"/v1/vector_stores/", "POST /v1/embeddings makes vectors, and nothing keeps them"},
-    {"/v1/uploads/", "POST /v1/files takes a file as a whole"},
-    {"/v1/containers/", "no tools run here"},
-    {"/v1/skills/", "no tools run here"},
-    {"/v1/evals/", "answers are not judged"},
-    {"/v1/organization/", "GET /v1/usage tells what keys have used"},
-    {"/v2/embed", "POST /v1/embeddings makes vectors"},
-    {"/v2/chat", "POST /v1/chat/completions answers a conversation"},
-    {"/invocations", "each API has its own path"},
-    {"/sleep", "POST /models/unload unloads a model"},
-    {"/wake_up", "POST /models/load loads a model"},
-    {"/reset_prefix_cache", "what is cached leaves when its room is needed"},
+    {"/v1/responses/compact", "send a summary of the conversation as the input instead"},
+    {"/responses/compact", "send a summary of the conversation as the input instead"},
+    {"/v1/conversations/", "use previous_response_id to continue a kept response"},
+    {"/v1/messages/batches/", "use POST /v1/batches with a file of requests"},
+    {"/v1/complete", "use POST /v1/messages"},
+    {"/v1/audio/", "this server only processes text"},
+    {"/v1/realtime/", "this server only processes text"},
+    {"/v1/images/", "this server only processes text"},
+    {"/v1/videos/", "this server only processes text"},
+    {"/v1/moderations", "use POST /classify with a classifier model"},
+    {"/v1/fine_tuning/", "this server does not train models"},
+    {"/v1/assistants/", "use POST /v1/responses, which keeps conversations"},
+    {"/v1/threads/", "use POST /v1/responses, which keeps conversations"},
+    {"/v1/vector_stores/",
+     "POST /v1/embeddings computes vectors, but the server does not store them"},
+    {"/v1/uploads/", "use POST /v1/files, which takes a whole file"},
+    {"/v1/containers/", "this server runs no tools"},
+    {"/v1/skills/", "this server runs no tools"},
+    {"/v1/evals/", "this server does not evaluate answers"},
+    {"/v1/organization/", "use GET /v1/usage"},
+    {"/v2/embed", "use POST /v1/embeddings"},
+    {"/v2/chat", "use POST /v1/chat/completions"},
+    {"/invocations", "use the path of an API, such as POST /v1/chat/completions"},
+    {"/sleep", "use POST /models/unload"},
+    {"/wake_up", "use POST /models/load"},
+    {"/reset_prefix_cache", "the prefix cache evicts blocks when their memory is needed"},
 };
 
 /* "/v1/audio/" stands for "/v1/audio" too. */
@@ -74,7 +75,7 @@ bool not_built_refuse(void *ud, struct http_call *call, bool is_known)
     else if (strncmp(path, "/api/", 5) == 0 && path[5] != '\0')
         http_call_render_errors(call, ollama_error);
     if (why != NULL)
-        api_error_set(&e, 404, NULL, "not_built", "%.60s is not built here: %s", path, why);
+        api_error_set(&e, 404, NULL, "not_built", "%.60s is not supported: %s", path, why);
     else
         api_error_set(&e, 404, NULL, NULL, "there is no such path");
     http_call_reply_error(call, &e);

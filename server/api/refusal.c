@@ -38,13 +38,14 @@ void refusal_reply_error(struct engine_client *engine, struct http_call *call,
 
 void refusal_say_timeout(struct api_error *e)
 {
-    api_error_set(e, 408, NULL, "deadline_exceeded", "the request ran out of time");
+    api_error_set(e, 408, NULL, "deadline_exceeded",
+                  "the request timed out: its deadline has passed");
 }
 
 void refusal_say_queue_timeout(struct api_error *e)
 {
     api_error_set(e, 429, NULL, "queue_timeout",
-                  "the request did not come to its first step in time (max_queue_ms)");
+                  "the request waited for its first step for longer than max_queue_ms");
 }
 
 void refusal_send_no_memory(struct engine_client *engine, struct http_call *call)

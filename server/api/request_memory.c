@@ -34,7 +34,7 @@ int request_memory_set(struct request_memory *m, struct memory_share *s, uint64_
 
     if (bytes > s->bytes && bytes > m->max) {
         api_error_set(e, 413, NULL, "request_memory",
-                      "the request would take %llu MB of memory beside the KV cache, and "
+                      "the request would need %llu MB of memory besides the KV cache, but "
                       "request_memory is %llu MB",
                       (unsigned long long)(bytes >> 20), (unsigned long long)(m->max >> 20));
         return ERR_LIMIT;

@@ -373,8 +373,8 @@ static int read_engine(struct slot_job *j)
                              m->id);
     if (stats.groups.n_window > 0)
         return api_error_set(&j->error, 501, NULL, NULL,
-                             "the model '%s' has layers with a window: what lies before it is not "
-                             "kept, so its slots cannot be saved",
+                             "the model '%s' has sliding-window layers, which do not keep all "
+                             "tokens, so its slots cannot be saved",
                              m->id);
     if (stats.states.slots.n_blocks > 0)
         return api_error_set(&j->error, 501, NULL, NULL,

@@ -46,15 +46,14 @@ static bool read_number(const char *text, int64_t *out)
 
 static int not_kept(struct api_error *e)
 {
-    return api_error_set(e, 404, NULL, NULL,
-                         "no streams are kept here (the setting 'stream_keep_ms')");
+    return api_error_set(e, 404, NULL, NULL, "this server keeps no streams: set stream_keep_ms");
 }
 
 static int not_found(const struct server_options *server, struct api_error *e)
 {
     return api_error_set(e, 404, NULL, "stream_not_found",
-                         "no stream of such a name is kept here: it was not resumable, or has been "
-                         "over for longer than stream_keep_ms (%u), or others needed the memory",
+                         "no stream with this id is kept here: it was not resumable, or it ended "
+                         "more than stream_keep_ms (%u) ago, or other streams needed the memory",
                          server->stream_keep_ms);
 }
 
@@ -64,8 +63,8 @@ static void send_restoring(struct http_call *call)
     struct api_error e;
 
     api_error_set(&e, 503, NULL, "restoring",
-                  "it was begun by an earlier process, and is being restored, or goes on in the "
-                  "next one: come again");
+                  "the stream was begun by an earlier process and is being restored, or it "
+                  "continues in the next process: try again later");
     http_call_set_header(call, "Retry-After", "1");
     http_call_reply_error(call, &e);
 }
@@ -91,8 +90,8 @@ static int read_after(const struct http_call *call, const char *name, int64_t *a
 static int no_stream_of_response(struct api_error *e)
 {
     return api_error_set(e, 400, "stream", "stream_not_found",
-                         "'stream' is not possible: the frames of this response are not kept, or "
-                         "not any more (resumable, stream_keep_ms)");
+                         "'stream' is not possible: the frames of this response were never kept, "
+                         "or are no longer kept (resumable, stream_keep_ms)");
 }
 
 /* A 204 tells an EventSource that has all of a stream not to ask again, which it would after an

@@ -182,7 +182,8 @@ static int decode(struct api_request *p, const struct server_model *model, const
             api_error_set(&p->error, 400, "tokens", NULL,
                           "'tokens' must hold token ids between 0 and %d", n_vocab - 1);
         else if (budget_spend(p->budget, 1) < 0)
-            api_error_set(&p->error, 400, "tokens", NULL, "'tokens' takes too many steps");
+            api_error_set(&p->error, 400, "tokens", NULL,
+                          "'tokens' takes too many steps to detokenize");
         else
             detok_feed(&d, (int32_t)it->valuedouble, &text);
     }

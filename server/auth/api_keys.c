@@ -174,8 +174,8 @@ static int check_end(const struct keys *k, const struct key_list *list, char *er
     if (known == NULL || !known->spec.has_late_fields || !has_more_rights(last, &known->spec))
         return 0;
     snprintf(err, err_len,
-             "%.200s: the last key, '%s', has lost limits, and the file may be cut off: let the "
-             "hash be the last line of each key",
+             "%.200s: the last key, '%s', has lost limits, and the file may be cut off: put the "
+             "hash on the last line of each key",
              k->path, last->name);
     return ERR_INVAL;
 }
@@ -357,9 +357,10 @@ int key_check(const struct key *key, uint32_t n_choices, uint64_t n_tokens, uint
 
     *wait_us = 0;
     if (most > 0 && n_choices > most)
-        return api_error_set(e, 400, "n", NULL,
-                             "%u choices are more than this key may ever have at a time (%u)",
-                             n_choices, most);
+        return api_error_set(
+            e, 400, "n", NULL,
+            "%u choices are more than this key may ever have at the same time (%u)", n_choices,
+            most);
     if (most > 0 && key->n_open + n_choices > most)
         return api_error_set(e, 429, NULL, "rate_limit_exceeded",
                              "this key has %u requests under way, and its limit is %u", key->n_open,

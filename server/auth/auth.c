@@ -175,8 +175,10 @@ static int check_tenant(struct auth *g, struct http_call *call, unsigned flags)
     }
     if ((flags & AUTH_ADMIN) == 0)
         return 0;
-    api_error_set(&e, 403, NULL, "insufficient_permissions",
-                  "this tells of all tenants: it is not for requests with the header %s", name);
+    api_error_set(
+        &e, 403, NULL, "insufficient_permissions",
+        "this endpoint shows all tenants and is not available to requests with the header %s",
+        name);
     return refuse_call(g, call, &e, REJECTION_FORBIDDEN);
 }
 

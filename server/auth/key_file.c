@@ -178,7 +178,7 @@ static int refuse_line(struct reader *r, int rc)
     if (rc == ERR_IO) /* the path is a directory, for example */
         return refuse_key_line(r, ERR_INVAL, strerror(errno));
     return refuse_key_line(r, ERR_INVAL,
-                           rc == ERR_LIMIT ? "the line is too long" : "there is a NUL in it");
+                           rc == ERR_LIMIT ? "the line is too long" : "the line has a NUL byte");
 }
 
 /* inih reads through this: it counts lines, and notices sections, which inih reports only with
@@ -226,9 +226,9 @@ static int begin_key(struct reader *r, const char *name)
         return refuse_key_line(
             r, ERR_INVAL, "a key's name must have 1 to 48 visible characters other than []\";#,=");
     if (has_name(r, name))
-        return refuse_key_line(r, ERR_INVAL, "there is a key of this name already");
+        return refuse_key_line(r, ERR_INVAL, "there is already a key with this name");
     if (l->n == KEY_FILE_MAX)
-        return refuse_key_line(r, ERR_LIMIT, "more keys than the 4096 that are possible");
+        return refuse_key_line(r, ERR_LIMIT, "the file has more than 4096 keys");
     if (l->n == r->cap) {
         const uint32_t cap = r->cap > 0 ? 2 * r->cap : 16;
         struct key_spec *grown = mem_realloc(l->keys, cap * sizeof(*grown));
@@ -280,7 +280,7 @@ static int set_field(struct reader *r, const char *name, const char *value)
     k = &r->list->keys[r->list->n - 1];
     k->has_late_fields = k->has_late_fields || k->has_hash;
     if ((r->seen & bit) != 0) {
-        snprintf(what, sizeof(what), "'%s' stands twice in this key", name);
+        snprintf(what, sizeof(what), "'%s' is set twice in this key", name);
         return refuse_key_line(r, ERR_INVAL, what);
     }
     r->seen |= bit;
@@ -301,7 +301,8 @@ static int on_field(void *user, const char *section, const char *name, const cha
     if (r->rc < 0)
         return 0;
     if (section[0] == '\0')
-        return refuse_key_line(r, ERR_INVAL, "a field before the first [name of a key]"), 0;
+        return refuse_key_line(r, ERR_INVAL, "there is a field before the first [name of a key]"),
+               0;
     if (r->has_section && begin_key(r, section) < 0)
         return 0;
     r->has_section = false;
@@ -369,8 +370,8 @@ static void warn_of_order(const struct reader *r, const struct key_spec *k)
     char path[300];
 
     log_warn("auth",
-             "event=key_order file=%s key=%s reason=\"fields behind the hash are lost where the "
-             "file is cut off: let the hash be the last line of each key\"",
+             "event=key_order file=%s key=%s reason=\"fields after the hash are lost if the file "
+             "is cut off: put the hash on the last line of each key\"",
              log_quote(path, sizeof(path), r->path), k->name);
 }
 
@@ -380,7 +381,7 @@ static int check_list(struct reader *r)
     int rc = 0;
 
     if (l->n == 0) {
-        snprintf(r->err, r->err_len, "%s: there is no key in it", r->path);
+        snprintf(r->err, r->err_len, "%s: the file has no keys", r->path);
         return ERR_INVAL;
     }
     for (uint32_t i = 0; i < l->n && rc == 0; i++)
@@ -408,7 +409,7 @@ int key_file_read(struct key_list *out, const char *path, char *err, size_t err_
     fclose(r.file);
     if (r.rc == 0 && bad_line != 0) {
         r.line = bad_line > 0 ? bad_line : r.line;
-        refuse_key_line(&r, ERR_INVAL, "not a line of the form name = value");
+        refuse_key_line(&r, ERR_INVAL, "the line must have the form name = value");
     }
     if (r.rc == 0 && r.has_section)
         refuse_key_line(&r, ERR_INVAL, "the last section is empty");

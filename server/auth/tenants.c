@@ -146,9 +146,9 @@ int tenants_check(const struct tenants *t, uint32_t index, uint32_t n, struct ap
     if (limit == 0 || p->n_open + n <= limit)
         return 0;
     if (n > limit)
-        return api_error_set(e, 400, "n", NULL,
-                             "%u choices are more than a tenant may ever have at a time (%u)", n,
-                             limit);
+        return api_error_set(
+            e, 400, "n", NULL,
+            "%u choices are more than a tenant may ever have at the same time (%u)", n, limit);
     return api_error_set(e, 429, NULL, "rate_limit_exceeded",
                          "the tenant '%s' has %u requests under way, and its limit is %u", p->name,
                          p->n_open, limit);

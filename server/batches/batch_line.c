@@ -76,7 +76,7 @@ static int check_url(const cJSON *line, const char *endpoint, struct batch_line_
 
     if (method == NULL)
         return refuse_line(e, "missing_required_parameter", "method",
-                           "'method' is missing: it is POST");
+                           "'method' is missing: it must be POST");
     if (strcmp(method, "POST") != 0)
         return refuse_line(e, "invalid_method", "method", "'method' must be POST");
     if (url == NULL)
@@ -114,7 +114,7 @@ static int check_line(const cJSON *line, const char *endpoint, struct batch_line
         return refuse_line(e, "invalid_json_line", NULL, "the line must be an object");
     if (id == NULL || id[0] == '\0')
         return refuse_line(e, "missing_required_parameter", "custom_id",
-                           "'custom_id' is missing: a text that no other line has");
+                           "'custom_id' is missing: each line needs its own");
     if (check_url(line, endpoint, e) < 0)
         return ERR_INVAL;
     return check_body(cJSON_GetObjectItemCaseSensitive(line, "body"), e);
@@ -181,7 +181,7 @@ int batch_line_parse(struct batch_line *out, const char *text, size_t n, const c
     if (rc == ERR_NOMEM)
         return rc;
     if (rc < 0)
-        return refuse_line(e, "invalid_json_line", NULL, "the line is no JSON: %s", why);
+        return refuse_line(e, "invalid_json_line", NULL, "the line cannot be parsed: %s", why);
     rc = check_line(line, endpoint, e);
     if (rc == 0)
         rc = take_line(out, line, text, n, seed, e);

@@ -78,9 +78,10 @@ static int read_window(struct asker *a)
     const unsigned long n = strtoul(a->window, &end, 10);
 
     if (a->window[0] < '1' || a->window[0] > '9' || strcmp(end, "h") != 0 || n > MAX_WINDOW_H)
-        return api_error_set(&a->error, 400, "completion_window", "invalid_value",
-                             "'completion_window' must be a number of hours from 1h to %dh, as 24h",
-                             MAX_WINDOW_H);
+        return api_error_set(
+            &a->error, 400, "completion_window", "invalid_value",
+            "'completion_window' must be a number of hours from 1h to %dh, such as 24h",
+            MAX_WINDOW_H);
     a->start.window_s = (uint32_t)n * 3600;
     return 0;
 }
@@ -118,8 +119,8 @@ static int read_body(struct asker *a, const cJSON *body)
         return api_error_set(&a->error, 400, NULL, NULL, "the body must be an object");
     if (body_has(body, "output_expires_after"))
         return api_error_set(&a->error, 400, "output_expires_after", "unsupported_parameter",
-                             "'output_expires_after' is not supported: files of answers are kept "
-                             "as long as others (batch_days)");
+                             "'output_expires_after' is not supported: output files are kept as "
+                             "long as other files (batch_days)");
     if (take_batch_text(a, body, "input_file_id", a->input, sizeof(a->input)) < 0 ||
         take_batch_text(a, body, "endpoint", a->endpoint, sizeof(a->endpoint)) < 0 ||
         take_batch_text(a, body, "completion_window", a->window, sizeof(a->window)) < 0 ||
@@ -145,7 +146,7 @@ static void create(struct asker *a, struct batch_store *s)
     int rc = json_parse(a->body.data != NULL ? a->body.data : "", a->body.len, &body, &why);
 
     if (rc < 0)
-        api_error_set(&a->error, 400, NULL, NULL, "the body is no JSON: %s", why);
+        api_error_set(&a->error, 400, NULL, NULL, "%s", why);
     else
         rc = read_body(a, body);
     cJSON_Delete(body);
@@ -269,7 +270,7 @@ static int read_batch_call(struct asker *a)
     if (a->kind == BATCH_PAGE_BATCHES)
         return read_page(a, MAX_BATCHES, DEFAULT_BATCHES);
     if (strlen(id) >= sizeof(a->id))
-        return api_error_set(&a->error, 404, NULL, NULL, "there is nothing of such a name here");
+        return api_error_set(&a->error, 404, NULL, NULL, "there is no file or batch with this id");
     memcpy(a->id, id, strlen(id) + 1);
     return 0;
 }
@@ -278,8 +279,7 @@ void batch_pages_refuse(struct http_call *call)
 {
     struct api_error e;
 
-    api_error_set(&e, 400, NULL, NULL,
-                  "there are no files and batches here (the setting 'batch_dir')");
+    api_error_set(&e, 400, NULL, NULL, "this server has no files and batches: set batch_dir");
     http_call_reply_error(call, &e);
 }
 

@@ -156,7 +156,7 @@ static int open_check(struct batch_run *run)
         return 0;
     }
     if (errno == ENOENT)
-        end_as(run, BATCH_FAILED, "input_file_missing", "the input file is not there any more");
+        end_as(run, BATCH_FAILED, "input_file_missing", "the input file no longer exists");
     else
         fail_for_now(run, strerror(errno));
     return ERR_IO;
@@ -300,7 +300,7 @@ static void do_run(struct batch_run *run, struct batch_store *s)
     int rc = open_files(run, run->record.input);
 
     if (rc == ERR_NOENT)
-        end_as(run, BATCH_FAILED, "input_file_missing", "the input file is not there any more");
+        end_as(run, BATCH_FAILED, "input_file_missing", "the input file no longer exists");
     if (rc < 0 || write_answers(run, s) < 0)
         return;
     for (uint32_t i = 0; i < run->n_wanted && bytes < MAX_READY; i++) {

@@ -171,7 +171,8 @@ static int check_folder(struct batch_store *s, const char *folder, char *err, si
     snprintf(s->folder, sizeof(s->folder), "%s", folder);
     if (stat(folder, &st) == 0 && S_ISDIR(st.st_mode) && access(folder, R_OK | W_OK | X_OK) == 0)
         return 0;
-    snprintf(err, err_len, "batch_dir '%.200s' is no folder that can be read and written", folder);
+    snprintf(err, err_len, "batch_dir '%.200s' is not a folder that can be read and written",
+             folder);
     return ERR_IO;
 }
 
@@ -290,7 +291,7 @@ static int find_place(struct batch_store *s, enum batch_statement one, const cha
         return 0;
     rc = batch_store_find(s, one, &name, NULL, place, e);
     if (rc == ERR_NOENT)
-        api_error_set(e, 400, "after", NULL, "'after' must be the id of one of these");
+        api_error_set(e, 400, "after", NULL, "'after' must be the id of an element of this list");
     return rc;
 }
 

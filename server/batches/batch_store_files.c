@@ -38,8 +38,9 @@ static int check_sum(const struct batch_store *s, uint64_t bytes, struct api_err
 {
     if (bytes <= s->max_bytes)
         return 0;
-    api_error_set(e, 413, NULL, "batch_size",
-                  "the files would take more than all may (batch_size): delete some");
+    api_error_set(
+        e, 413, NULL, "batch_size",
+        "the files would take more space than the setting batch_size allows: delete some");
     return ERR_LIMIT;
 }
 

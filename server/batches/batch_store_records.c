@@ -48,7 +48,8 @@ static int check_open(struct batch_store *s, const char *owner, struct api_error
     if (rc < 0 || (n < BATCH_STORE_MAX_OPEN && n_own < most))
         return rc < 0 ? rc : 0;
     api_error_set(e, 429, NULL, "too_many_batches",
-                  "%" PRId64 " batches%s wait or run already: come again when one has ended",
+                  "%" PRId64
+                  " batches%s are already waiting or running: try again when one has ended",
                   n_own >= most ? n_own : n, n_own >= most && owner[0] != '\0' ? " of yours" : "");
     return ERR_LIMIT;
 }

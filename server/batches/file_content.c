@@ -168,7 +168,7 @@ void file_content_send(const struct batch_pages *pages, struct http_call *call)
     struct api_error e;
 
     if (c == NULL) {
-        api_error_set(&e, 404, NULL, NULL, "there is no file of such a name here");
+        api_error_set(&e, 404, NULL, NULL, "there is no file with this id");
         http_call_reply_error(call, &e);
         return;
     }

@@ -68,7 +68,7 @@ static int begin_part(struct upload *u)
     if (u->field == FIELD_OTHER)
         return 0;
     if (u->has[u->field])
-        return api_error_set(&u->error, 400, names[u->field], NULL, "'%s' stands twice",
+        return api_error_set(&u->error, 400, names[u->field], NULL, "'%s' is given twice",
                              names[u->field]);
     u->has[u->field] = true;
     if (u->field != FIELD_FILE)
@@ -173,7 +173,7 @@ static int check_form(struct upload *u)
         return api_error_set(&u->error, 400, "purpose", NULL, "'purpose' is missing");
     if (strcmp(u->values[FIELD_PURPOSE], "batch") != 0)
         return api_error_set(&u->error, 400, "purpose", NULL,
-                             "'purpose' must be batch: files are for nothing else here");
+                             "'purpose' must be batch, the only purpose that is supported");
     return 0;
 }
 

@@ -119,7 +119,8 @@ static enum multipart_event take_field(struct multipart *m)
         return MULTIPART_MORE;
     value = skip_header_blanks(value);
     if (m->has_name || strncasecmp(value, "form-data", 9) != 0)
-        return fail_multipart(m, "a part's Content-Disposition must be form-data, and stand once");
+        return fail_multipart(
+            m, "a part's Content-Disposition must be form-data, and occur only once");
     if (find_parameter(value, "name", m->name, sizeof(m->name)) != 1)
         return fail_multipart(m, "a part must have a name of at most 63 bytes");
     rc = find_parameter(value, "filename", m->filename, sizeof(m->filename));

@@ -133,7 +133,7 @@ static void head_is_due(struct connection *cn)
 {
     cn->group->opt.http->edge[HTTP_EDGE_HEADER_TIMEOUT]++;
     if (has_begun(cn))
-        connection_fail(cn, 408, "the request's head did not come in time");
+        connection_fail(cn, 408, "the request's head did not arrive in time");
     else
         connection_close(cn);
 }
@@ -158,7 +158,7 @@ static void body_is_due(struct connection *cn)
         return;
     }
     cn->group->opt.http->edge[HTTP_EDGE_BODY_TIMEOUT]++;
-    connection_fail(cn, 408, "the request's body comes too slowly");
+    connection_fail(cn, 408, "the request's body arrives too slowly");
 }
 
 static void reader_is_due(struct connection *cn)

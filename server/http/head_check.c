@@ -47,7 +47,7 @@ static bool check_fields(struct http_call *c)
     char text[120];
 
     if (name != NULL) {
-        snprintf(text, sizeof(text), "the header field %.60s must stand once", name);
+        snprintf(text, sizeof(text), "the header field %.60s must occur only once", name);
         c->http->edge[HTTP_EDGE_MALFORMED]++;
         c->closes = true;
         exchange_refuse(c, 400, NULL, text);
@@ -55,7 +55,7 @@ static bool check_fields(struct http_call *c)
     }
     if (c->request.has_bad_expectation) {
         c->closes = true;
-        exchange_refuse(c, 417, NULL, "the only expectation that is known is 100-continue");
+        exchange_refuse(c, 417, NULL, "the only supported Expect header is 100-continue");
         return false;
     }
     return true;
@@ -84,9 +84,9 @@ static bool check_host(struct http_call *c, enum head_origin from)
     if (is_host_answered(c, from))
         return true;
     c->http->edge[HTTP_EDGE_HOST]++;
-    exchange_refuse(c, 403, "allowed_hosts",
-                    "this host name is not answered here; the setting 'allowed_hosts' names those "
-                    "that are");
+    exchange_refuse(
+        c, 403, "allowed_hosts",
+        "this host name is not allowed; the setting 'allowed_hosts' lists those that are");
     return false;
 }
 
@@ -127,8 +127,8 @@ static bool check_origin(struct http_call *c)
         return true;
     c->http->edge[HTTP_EDGE_ORIGIN]++;
     exchange_refuse(c, 403, "cors_origins",
-                    "pages of this origin may not call; the setting 'cors_origins' names those "
-                    "that may");
+                    "pages of this origin may not send requests; the setting 'cors_origins' lists "
+                    "those that may");
     return false;
 }
 
@@ -309,7 +309,7 @@ static void check_route(struct http_call *c, const char *method, bool is_reserve
     } else if (is_post && is_coded(c)) {
         http_call_set_header(c, "Accept-Encoding", "identity");
         exchange_refuse(c, 415, NULL,
-                        "a coded body is not read here: Content-Encoding must be identity");
+                        "encoded bodies are not supported: Content-Encoding must be identity");
     } else if (route->methods == HTTP_POST && !is_type_taken(c, route)) {
         exchange_refuse(c, 415, NULL, "the content type must be application/json");
     }

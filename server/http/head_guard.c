@@ -56,7 +56,7 @@ static enum MHD_Result on_field(void *ud, enum MHD_ValueKind kind, const char *n
     if (!http_is_token(name, n_name) || !is_value(value, n_value))
         guard_refuse(g, 400, "a header field must be a name, a colon and a value, on one line");
     if (g->request == NULL && is_framing(name))
-        guard_refuse(g, 400, "a trailer cannot frame the request");
+        guard_refuse(g, 400, "a trailer must not be a field that frames the request");
     if (g->n_fields++ >= HTTP_MAX_FIELDS)
         return MHD_NO;
     if (g->request != NULL)
@@ -86,9 +86,9 @@ static void check_line(struct guard *g, const char *method, const char *version,
     if (!http_is_token(method, strlen(method)))
         guard_refuse(g, 400, "the request line must be a method, a target and HTTP/1.1");
     if (strcmp(version, "HTTP/1.0") != 0 && strcmp(version, "HTTP/1.1") != 0)
-        guard_refuse(g, 505, "only HTTP/1.1 and HTTP/1.0 are spoken here");
+        guard_refuse(g, 505, "only HTTP/1.1 and HTTP/1.0 are supported");
     if (strcmp(method, "CONNECT") == 0)
-        guard_refuse(g, 501, "there are no tunnels here");
+        guard_refuse(g, 501, "CONNECT is not supported");
 }
 
 static void read_target(struct guard *g, char *target)
@@ -110,9 +110,9 @@ static void check_host(struct guard *g)
     const char *host = http_request_field(r, "Host");
 
     if (n > 1 || (n == 0 && !r->is_http_10))
-        guard_refuse(g, 400, "a request must have one Host");
+        guard_refuse(g, 400, "a request must have exactly one Host header");
     if (host != NULL && !http_host_is_valid(host))
-        guard_refuse(g, 400, "the Host is not valid");
+        guard_refuse(g, 400, "the Host header is not valid");
     if (r->target.host == NULL)
         r->target.host = host;
 }
@@ -126,9 +126,10 @@ static void read_coding(struct guard *g)
         guard_refuse(g, 400, "HTTP/1.0 has no Transfer-Encoding");
     if (http_request_count(r, "Transfer-Encoding") > 1 ||
         http_request_count(r, "Content-Length") > 0)
-        guard_refuse(g, 400, "a request has one Content-Length or one Transfer-Encoding");
+        guard_refuse(
+            g, 400, "a request must have one Content-Length or one Transfer-Encoding, not several");
     if (http_has_foreign_coding(coding))
-        guard_refuse(g, 501, "no transfer coding but chunked is known here");
+        guard_refuse(g, 501, "chunked is the only supported transfer coding");
     if (strcasecmp(coding, "chunked") != 0)
         guard_refuse(g, 400, "Transfer-Encoding must be chunked");
     r->is_chunked = true;
@@ -143,7 +144,9 @@ static void read_framing(struct guard *g)
         read_coding(g);
     } else if (length != NULL) {
         if (http_request_count(r, "Content-Length") > 1)
-            guard_refuse(g, 400, "a request has one Content-Length or one Transfer-Encoding");
+            guard_refuse(
+                g, 400,
+                "a request must have one Content-Length or one Transfer-Encoding, not several");
         if (!http_read_length(length, &r->length))
             guard_refuse(g, 400, "Content-Length must be a number");
     }

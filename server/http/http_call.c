@@ -268,8 +268,8 @@ void http_call_reply_page(struct http_call *c, const char *type, struct buf *bod
         if (!http_hold(h, n, true)) {
             buf_release(body);
             api_error_set(&e, 429, NULL, "request_memory",
-                          "too many pages wait for clients that do not read them; a quarter of "
-                          "request_memory is theirs: ask again later");
+                          "too many pages wait for clients that do not read them (they may use a "
+                          "quarter of request_memory): try again later");
             http_call_reply_error(c, &e);
             return;
         }

@@ -230,7 +230,7 @@ static int take_file(struct request_log *l, char *err, size_t err_len)
         return ERR_IO;
     }
     if (!S_ISREG(st.st_mode)) {
-        snprintf(err, err_len, "'%s' is no file", l->path);
+        snprintf(err, err_len, "'%s' is not a regular file", l->path);
         return ERR_FORMAT;
     }
     if (sync_folder_of(l->path) < 0) { /* the file may be new */
@@ -239,7 +239,7 @@ static int take_file(struct request_log *l, char *err, size_t err_len)
     }
     if (flock(l->fd, LOCK_EX | LOCK_NB) == 0 && is_named(l))
         return 0;
-    snprintf(err, err_len, "another process has '%s'", l->path);
+    snprintf(err, err_len, "another process uses '%s'", l->path);
     return ERR_BUSY;
 }
 
@@ -249,7 +249,7 @@ static int load_log(struct request_log *l, struct saved_requests *saved, uint64_
     int rc = read_saved(l, saved, true);
 
     if (rc == ERR_FORMAT) {
-        snprintf(err, err_len, "'%s' is not a file of requests_db: it stays as it is", l->path);
+        snprintf(err, err_len, "'%s' is not a file of requests_db: it is left unchanged", l->path);
         return rc;
     }
     if (rc == 0) {

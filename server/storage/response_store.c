@@ -280,7 +280,7 @@ static int check_response_room(struct response_store *s, struct api_error *e)
     if ((uint64_t)bytes <= s->max_bytes)
         return 0;
     api_error_set(e, 503, NULL, "responses_db",
-                  "the file of kept responses is damaged, and full: it is mended when the server "
+                  "the file of kept responses is damaged and full: it is repaired when the server "
                   "starts again");
     return ERR_IO;
 }
@@ -375,9 +375,9 @@ int response_store_cancel(struct response_store *s, const struct response_name *
     if (rc < 0)
         return rc;
     if (!is_background) {
-        api_error_set(e, 400, NULL, NULL,
-                      "only a response in the background can be cancelled; of another one its "
-                      "client closes the connection");
+        api_error_set(
+            e, 400, NULL, NULL,
+            "only a background response can be cancelled; close the connection to end another one");
         return ERR_INVAL;
     }
     rc = response_store_give_up(s, name, "cancelled", NULL, e);
@@ -439,9 +439,9 @@ static int follow_chain(struct response_store *s, const char *owner, char id[RES
 
     if (rc == ERR_NOENT)
         api_error_set(e, 404, "previous_response_id", "previous_response_not_found",
-                      chain->length == 0 ? "no response '%s' is kept here"
-                                         : "the response '%s', which this one goes on from, is "
-                                           "kept no more",
+                      chain->length == 0
+                          ? "no response '%s' is kept here"
+                          : "the response '%s', which this one continues, is no longer kept",
                       id);
     if (rc < 0)
         return rc;

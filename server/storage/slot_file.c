@@ -293,7 +293,7 @@ static int check_head(const struct slot_file *f, const struct slot_file_owner *o
     const struct header *h = &f->head;
 
     if (memcmp(h->magic, MAGIC, sizeof(h->magic)) != 0 || h->byte_order != BYTE_ORDER_MARK)
-        return refuse_slot_file(f, e, "is no saved slot");
+        return refuse_slot_file(f, e, "is not a saved slot");
     if (h->version != VERSION)
         return refuse_slot_file(f, e, "is a saved slot of another version");
     if (h->owner != owner->owner)
@@ -302,7 +302,7 @@ static int check_head(const struct slot_file *f, const struct slot_file_owner *o
         h->block_bytes != owner->block_bytes)
         return refuse_slot_file(f, e, "was saved with another model, kv_type or max_context");
     if (h->n_ids > owner->max_tokens || h->n_blocks > h->n_ids / BLOCK)
-        return refuse_slot_file(f, e, "is damaged: its sizes cannot be");
+        return refuse_slot_file(f, e, "is damaged: its sizes are not possible");
     return 0;
 }
 
@@ -320,7 +320,8 @@ static int read_tables(struct slot_file *f, const struct slot_file_owner *owner,
         return refuse_slot_file(f, e, "is damaged: its checksum is wrong");
     for (uint32_t i = 0; i < f->head.n_ids; i++)
         if (f->ids[i] < 0 || (uint32_t)f->ids[i] >= owner->n_vocab)
-            return refuse_slot_file(f, e, "is damaged: a token that the model does not have");
+            return refuse_slot_file(f, e,
+                                    "is damaged: it has a token that the model does not have");
     return 0;
 }
 
@@ -335,14 +336,15 @@ static int read_all(struct slot_file *f, const struct slot_file_owner *owner, st
     if (f->fd < 0 || fstat(f->fd, &s) < 0)
         return fail_slot_file(f, e, "read");
     if (!S_ISREG(s.st_mode) || (uint64_t)s.st_size < sizeof(f->head))
-        return refuse_slot_file(f, e, "is no saved slot");
+        return refuse_slot_file(f, e, "is not a saved slot");
     if (read_bytes(f->fd, &f->head, sizeof(f->head), 0) < 0)
         return fail_slot_file(f, e, "read");
     rc = check_head(f, owner, e);
     if (rc < 0)
         return rc;
     if ((uint64_t)s.st_size != slot_file_bytes(f))
-        return refuse_slot_file(f, e, "is damaged: it is cut, or longer than it says");
+        return refuse_slot_file(f, e,
+                                "is damaged: it is truncated, or longer than its header says");
     return read_tables(f, owner, e);
 }
 

@@ -76,8 +76,8 @@ int slot_folder_check_room(int folder, const struct slot_limits *limits, uint64_
     closedir(dir);
     if (limits->max_files > 0 && n_files > limits->max_files) {
         api_error_set(e, 413, "filename", "slot_save_files",
-                      "there are %" PRIu64 " saved slots, and more may not be (slot_save_files): "
-                      "save under a name that is there, or remove files",
+                      "there are %" PRIu64 " saved slots, which is the limit (slot_save_files): "
+                      "save under an existing name, or remove files",
                       n_files - 1);
         return ERR_LIMIT;
     }

@@ -23,7 +23,7 @@ static int prepare_statements(struct sql_store *s, const char *path, char *err, 
     for (uint32_t i = 0; i < s->form->n_statements; i++)
         if (sqlite3_prepare_v3(s->db, s->form->statements[i], -1, SQLITE_PREPARE_PERSISTENT,
                                &s->statements[i], NULL) != SQLITE_OK) {
-            snprintf(err, err_len, "'%.200s' is no database of %s: %s", path, s->form->file.what,
+            snprintf(err, err_len, "'%.200s' is not a database of %s: %s", path, s->form->file.what,
                      sqlite3_errmsg(s->db));
             return ERR_FORMAT;
         }

@@ -25,7 +25,7 @@ static int take_day(struct http_call *call, const char *name, int32_t *day, stru
 
     if (text == NULL || usage_day_parse(text, day))
         return 0;
-    return api_error_set(e, 400, name, NULL, "'%s' must be a day, as 2026-11-26", name);
+    return api_error_set(e, 400, name, NULL, "'%s' must be a day, such as 2026-11-26", name);
 }
 
 /* Read the parameter as an index into a NULL-terminated list of words. */

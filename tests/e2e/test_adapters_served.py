@@ -97,7 +97,7 @@ def test_by_number(served, texts):
         assert r.json["error"]["message"].count("must be") <= 1
         assert r.status == 400 and named in r.json["error"]["message"], r.body
     r = served.post("/v1/completions", {"prompt": "x", "model": "a1", "lora": [{"id": 2, "scale": 1}]})
-    assert r.status == 400 and "another is named" in r.json["error"]["message"]
+    assert r.status == 400 and "another one is given" in r.json["error"]["message"]
 
 
 def test_in_one_batch(served, texts):

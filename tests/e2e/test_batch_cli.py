@@ -116,7 +116,7 @@ def test_what_is_refused(source, tmp_path):
     out.unlink()
     source.write_bytes(b"{\n" + lines_of([line("a", {"prompt": "x", "stream": True})]))
     r = run(source, out)
-    assert r.returncode == 1 and "line 1: the line is no JSON" in r.stderr and "line 2: " in r.stderr, r.stderr
+    assert r.returncode == 1 and "line 1: the line cannot be parsed" in r.stderr and "line 2: " in r.stderr, r.stderr
     assert out.read_bytes() == b""
 
 

@@ -511,7 +511,7 @@ def test_a_disk_that_is_full_at_the_start(tmp_path, has_batches):
 
 def test_folders_that_are_refused(tmp_path):
     r = serve_in_vain("--batch-dir", str(tmp_path / "nowhere"))
-    assert r.returncode == 1 and "nowhere' is no folder" in r.stderr, r.stderr
+    assert r.returncode == 1 and "nowhere' is not a folder" in r.stderr, r.stderr
     broken = tmp_path / "broken"
     broken.mkdir()
     (broken / "batches.db").write_text("hello " * 1000)

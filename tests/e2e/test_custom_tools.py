@@ -216,9 +216,9 @@ def test_a_grammar_in_lark(server, definition, pattern):
 
 @pytest.mark.parametrize("definition,why", [
     ('start: "a" start?', "'start' contains itself"), ('start: a\na: "(" b ")"\nb: a | "x"', "contains itself"),
-    ('start: "a"\n%ignore WS', "%ignore"), ("begin: x", "no rule 'start'"), ("start: nothing", "no rule 'nothing'"),
-    ('start: "a"i', "the flag i"), ("start: /a/i", "the flags i"), ('start: "a', "has no end"), ('start: ("a"', "')' is missing"),
-    ('start: "a".."z"', "not supported"), ('start: x{"a"}', "not supported"), ("", "no rule 'start'"), ("start", "a rule"),
+    ('start: "a"\n%ignore WS', "%ignore"), ("begin: x", "rule 'start' is not defined"), ("start: nothing", "rule 'nothing' is not defined"),
+    ('start: "a"i', "the flag i"), ("start: /a/i", "the flags i"), ('start: "a', "is not closed"), ('start: ("a"', "')' is missing"),
+    ('start: "a".."z"', "not supported"), ('start: x{"a"}', "not supported"), ("", "rule 'start' is not defined"), ("start", "a rule"),
     ("\n".join(f"{a}: {b} {b} {b} {b}" for a, b in zip(("start", *"abcdefghi"), "abcdefghij")) + '\nj: "x"', "too large"),
     ("start: " + "(" * 500, "too large"), ("start: " + "é" * 30, "not supported"), ("start: a" + " a" * 6000 + '\na: "x"' + " " * 60000, "too large"), ('start: /(?<name>a)\\1/', "cannot be used"), ('start: "a" ~ b', "a number"),
 ])

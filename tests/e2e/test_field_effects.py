@@ -245,8 +245,8 @@ def test_logprobs_of_named_tokens(server):
         assert own["top_logprobs"][3]["logprob"] == own["logprob"]
     for bad, why in (({"logprob_token_ids": [10 ** 9]}, "logprob_token_ids"), ({"logprob_token_ids": list(range(21))}, "at most 20"),
                      ({"logprob_token_ids": [1], "logprobs": False}, "'logprobs': true"),
-                     ({"logprob_token_ids": [1], "post_sampling_probs": True, "n_probs": 2}, "exclude"),
-                     ({"top_logprobs": -1}, "all 2048 tokens"), ({"prompt_logprobs": -1}, "at most 20 are told")):
+                     ({"logprob_token_ids": [1], "post_sampling_probs": True, "n_probs": 2}, "cannot be used together"),
+                     ({"top_logprobs": -1}, "all 2048 tokens"), ({"prompt_logprobs": -1}, "at most 20 are returned")):
         r = server.post(CHAT, {**body, **bad})
         assert r.status == 400 and why in r.json["error"]["message"], r.body
     for field in ("logprobs", "prompt_logprobs"):

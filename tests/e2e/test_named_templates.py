@@ -144,9 +144,9 @@ def test_a_file_takes_the_place_of_all(start, tmp_path):
 
 
 REFUSED = [
-    (TEMPLATES, ["--chat-template-name", "nope"], "chat_template_name 'nope': the model has no such template, it has: default, rag, tool_use"),
-    ({}, ["--chat-template-name", "nope"], "chat_template_name 'nope': the model has no such template, it has: none"),
-    (TEMPLATES, ["--chat-template-name", "rag", "--chat-template", "chatml"], "chat_template takes the place of all"),
+    (TEMPLATES, ["--chat-template-name", "nope"], "chat_template_name 'nope': the model has no template of this name, it has: default, rag, tool_use"),
+    ({}, ["--chat-template-name", "nope"], "chat_template_name 'nope': the model has no template of this name, it has: none"),
+    (TEMPLATES, ["--chat-template-name", "rag", "--chat-template", "chatml"], "chat_template replaces all templates"),
 ]
 
 

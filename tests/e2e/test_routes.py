@@ -53,7 +53,7 @@ def test_what_is_not_built_says_so(server, method, path):
     """By its name, with what there is instead, in the shape of its API."""
     e = server.request(method, path, {"model": "quire-demo"} if method == "POST" else None)
     assert e.status == 404 and set(e.json) == {"error"}, e.body
-    assert e.json["error"]["code"] == "not_built" and f"{path} is not built here: " in e.json["error"]["message"]
+    assert e.json["error"]["code"] == "not_built" and f"{path} is not supported: " in e.json["error"]["message"]
 
 
 @pytest.mark.parametrize("method,path,word", [

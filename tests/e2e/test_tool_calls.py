@@ -82,8 +82,8 @@ def test_allowed_tools(server):
     ({"allowed_tools": {"mode": "none", "tools": [{"type": "function", "function": {"name": "clock"}}]}}, "mode", "auto or required"),
     ({"allowed_tools": {"mode": "auto", "tools": []}}, "tools", "a list of tools"), ({}, "mode", "auto or required"),
     ({"mode": "auto", "tools": [{"type": "function", "name": "clock"}]}, "mode", "auto or required"),  # as in Responses
-    ({"allowed_tools": {"mode": "auto", "tools": [{"type": "function", "function": {"name": "x"}}]}}, "tools", "of 'tools' alone"),
-    ({"allowed_tools": {"mode": "auto", "tools": [{"type": "web_search"}]}}, "tools", "of 'tools' alone")])
+    ({"allowed_tools": {"mode": "auto", "tools": [{"type": "function", "function": {"name": "x"}}]}}, "tools", "custom tools of 'tools'"),
+    ({"allowed_tools": {"mode": "auto", "tools": [{"type": "web_search"}]}}, "tools", "custom tools of 'tools'")])
 def test_allowed_tools_that_are_refused(server, choice, member, why):
     """The error names the member where the API at hand has it."""
     error = server.post(CHAT, {"messages": ONCE, "tools": [WEATHER, CLOCK], "tool_choice": {"type": "allowed_tools", **choice}}).json["error"]

@@ -51,7 +51,7 @@ static const char *parse_text(struct pattern_item *item, char **line)
 {
     item->text = family_unquote(line, &item->n);
     if (item->text == NULL)
-        return "a text has no end";
+        return "a text has no closing quote";
     return item->n > 0 ? NULL : "a text is empty";
 }
 
@@ -64,7 +64,7 @@ static const char *parse_word(struct call_pattern *p, char **line)
             *line += n;
             return pattern_add(p, words[i].kind) != NULL ? NULL : "a pattern has too many parts";
         }
-    return "a pattern has a word that is not known";
+    return "a pattern has an unknown word";
 }
 
 /* Ends a group. `opened` is the index + 1 of the open group, 0: none. */
@@ -101,7 +101,7 @@ static const char *parse_item(struct call_pattern *p, uint32_t *opened, char **l
     case '(':
         ++*line;
         if (*opened != 0 || pattern_add(p, PATTERN_GROUP) == NULL)
-            return "a group cannot stand within a group";
+            return "a group cannot contain another group";
         *opened = p->n;
         return NULL;
     case ')':
@@ -120,7 +120,7 @@ const char *pattern_parse(struct call_pattern *out, char *line)
     for (line += strspn(line, " \t"); why == NULL && *line != '\0'; line += strspn(line, " \t"))
         why = parse_item(out, &opened, &line);
     if (why == NULL && opened != 0)
-        why = "a group has no end";
+        why = "a group is not closed";
     return why;
 }
 

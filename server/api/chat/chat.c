@@ -63,7 +63,7 @@ static int read_file(const char *path, char **out, char *err, size_t err_len)
     if (n <= TEMPLATE_MAX_SOURCE && strlen(text) == n)
         return 0;
     snprintf(err, err_len, "chat_template %s: %s", path,
-             n > TEMPLATE_MAX_SOURCE ? "it is larger than a mebibyte" : "it is no text");
+             n > TEMPLATE_MAX_SOURCE ? "it is larger than 1 MiB" : "it is not a text file");
     return ERR_FORMAT;
 }
 
@@ -93,8 +93,9 @@ static int refuse_name(const char *name, const struct tokenizer *t, char *err, s
     char names[256];
 
     list_names(t, names, sizeof(names));
-    snprintf(err, err_len, "chat_template_name '%s': the model has no such template, it has: %s",
-             name, names);
+    snprintf(err, err_len,
+             "chat_template_name '%s': the model has no template of this name, it has: %s", name,
+             names);
     return ERR_NOENT;
 }
 
@@ -116,7 +117,7 @@ static int find_own(struct chat *c, const char *name, const struct tokenizer *t,
         return 0;
     list_names(t, names, sizeof(names));
     snprintf(c->complaint, sizeof(c->complaint),
-             "the model has no default one, set chat_template_name to one of: %s", names);
+             "the model has no default template, set chat_template_name to one of: %s", names);
     *text = "";
     return 0;
 }
@@ -130,8 +131,8 @@ static int find_source(struct chat *c, const struct chat_options *options,
 
     if (setting[0] != '\0' && name[0] != '\0') {
         snprintf(err, err_len,
-                 "chat_template_name '%s': chat_template takes the place of all of "
-                 "the model's templates, give one of the two",
+                 "chat_template_name '%s': chat_template replaces all templates of the model, set "
+                 "only one of the two",
                  name);
         return ERR_INVAL;
     }
@@ -187,7 +188,7 @@ static bool is_auto(const char *setting)
 /* Appends the names that a setting may have. */
 static void add_names(char *err, size_t err_len)
 {
-    const char *before = "; known are ";
+    const char *before = "; the known names are ";
 
     for (const struct family *f = family_table(); f != NULL; f = f->next, before = ", ") {
         const size_t n = strlen(err);
@@ -503,7 +504,8 @@ static int refuse_chat(int rc, const char *why, struct api_error *e)
 {
     if (rc == ERR_NOMEM)
         return api_error_no_memory(e);
-    return api_error_set(e, 400, "messages", NULL, "the chat template refuses this: %.200s", why);
+    return api_error_set(e, 400, "messages", NULL, "the chat template raised an error: %.200s",
+                         why);
 }
 
 int chat_render(const struct chat *c, const struct params *p, struct budget *budget,

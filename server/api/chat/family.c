@@ -47,10 +47,10 @@ static const char *read_texts(char *line, const char **out, uint32_t max, uint32
 
     for (*n = 0; *line != '\0'; line += strspn(line, " \t")) {
         if (*line != '"' || *n == max)
-            return *n == max ? "there are too many texts" : "a text must stand in quotes";
+            return *n == max ? "there are too many texts" : "a text must be in quotes";
         out[*n] = family_unquote(&line, &len);
         if (out[*n] == NULL || len == 0)
-            return "a text has no end, or is empty";
+            return "a text has no closing quote, or is empty";
         ++*n;
     }
     return *n > 0 ? NULL : "a text is missing";
@@ -61,7 +61,7 @@ static const char *read_texts(char *line, const char **out, uint32_t max, uint32
 static const char *read_family_name(struct family *f, char *line)
 {
     f->name = line;
-    return line[0] != '\0' && strpbrk(line, " \t") == NULL ? NULL : "it must be one word";
+    return line[0] != '\0' && strpbrk(line, " \t") == NULL ? NULL : "the name must be one word";
 }
 
 static const char *read_aliases(struct family *f, char *line)
@@ -75,7 +75,7 @@ static const char *read_sign(struct family *f, char *line)
     uint32_t n;
 
     if (f->n_signs == FAMILY_MAX_LINES)
-        return "there are too many such lines";
+        return "there are too many lines with this keyword";
     return read_texts(line, f->signs[f->n_signs++], FAMILY_MAX_LINES, &n);
 }
 
@@ -92,7 +92,7 @@ static const char *read_thought(struct family *f, char *line)
     const char *marks[2] = {NULL, NULL}, *why;
 
     if (f->n_thoughts == FAMILY_MAX_LINES)
-        return "there are too many such lines";
+        return "there are too many lines with this keyword";
     why = read_pair(line, marks);
     f->thoughts[f->n_thoughts].open = marks[0];
     f->thoughts[f->n_thoughts++].close = marks[1];
@@ -157,7 +157,7 @@ static const char *read_call_line(struct family *f, char *line)
     const char *why;
 
     if (f->n_calls == FAMILY_MAX_LINES)
-        return "there are too many such lines";
+        return "there are too many lines with this keyword";
     f->n_calls++;
     why = pattern_parse(p, line);
     hole = pattern_hole(p);
@@ -182,7 +182,7 @@ static const char *read_argument(struct family *f, char *line)
     const char *why;
 
     if (f->n_arguments == FAMILY_MAX_LINES)
-        return "there are too many such lines";
+        return "there are too many lines with this keyword";
     f->n_arguments++;
     why = pattern_parse(p, line);
     hole = pattern_hole(p);
@@ -191,9 +191,9 @@ static const char *read_argument(struct family *f, char *line)
     if (hole == p->n || p->at[hole].kind < PATTERN_VALUE_TEXT)
         return "it must have TEXT, TAGS, STRING, VALUE, PYTHON or QUOTED";
     if (p->at[hole].kind <= PATTERN_VALUE_STRING && hole + 1 == p->n)
-        return "a text must stand behind TEXT, TAGS or STRING";
+        return "a text must follow TEXT, TAGS or STRING";
     if (p->at[hole].kind == PATTERN_VALUE_TAGS && !is_tag(p, hole))
-        return "TAGS must stand in \"text\" KEY \"text\" TAGS \"text\"";
+        return "TAGS must be used in the form \"text\" KEY \"text\" TAGS \"text\"";
     return NULL;
 }
 
@@ -213,7 +213,7 @@ static const char *read_members(struct family *f, char *line)
 static const char *read_family_flag(bool *flag, const char *line)
 {
     *flag = true;
-    return line[0] == '\0' ? NULL : "nothing may stand behind it";
+    return line[0] == '\0' ? NULL : "nothing may follow this keyword";
 }
 
 static const char *read_bare(struct family *f, char *line)
@@ -249,7 +249,7 @@ static const char *read_header(struct family *f, char *line)
     uint32_t name;
 
     if (f->n_headers == FAMILY_MAX_LINES)
-        return "there are too many such lines";
+        return "there are too many lines with this keyword";
     f->n_headers++;
     why = pattern_parse(p, line);
     if (why != NULL)
@@ -257,7 +257,7 @@ static const char *read_header(struct family *f, char *line)
     name = name_of(p);
     return name < p->n && name > 0 && p->at[name - 1].kind == PATTERN_TEXT
                ? NULL
-               : "it must have NAME behind a text";
+               : "it must have NAME after a text";
 }
 
 static const struct {
@@ -283,7 +283,7 @@ static const char *read_family_line(struct family *f, char *line)
     for (size_t i = 0; i < sizeof(keywords) / sizeof(keywords[0]); i++)
         if (strlen(keywords[i].word) == n && memcmp(keywords[i].word, line, n) == 0)
             return keywords[i].read(f, rest);
-    return "its keyword is not known";
+    return "the keyword is unknown";
 }
 
 /* ---- the whole ---- */
@@ -307,11 +307,11 @@ static const char *check_family(const struct family *f)
     if (has_object && f->members[0] == NULL)
         return "OBJECT needs a line 'members'";
     if (has_arguments != (f->n_arguments > 0))
-        return "ARGUMENTS and lines 'argument' belong together";
+        return "ARGUMENTS and the lines 'argument' must be used together";
     if (has_quoted && f->quotes[0] == NULL)
         return "QUOTED needs a line 'quote'";
     if (f->has_channels != (f->n_headers > 0))
-        return "'channels' and lines 'header' belong together";
+        return "'channels' and the lines 'header' must be used together";
     return NULL;
 }
 

@@ -121,7 +121,8 @@ static bool own_text(const struct calls_tool *t, const cJSON *schema, const stru
     char why[200];
 
     snprintf(why, sizeof(why), "%s", grammar_builder_sentence(t->b));
-    if (has_failed || grammar_builder_error(t->b) != ERR_LIMIT || strncmp(why, "it makes", 8) != 0)
+    if (has_failed || grammar_builder_error(t->b) != ERR_LIMIT ||
+        strncmp(why, "its automaton", 13) != 0)
         return any;
     grammar_builder_retell(t->b,
                            "the argument '%.60s' of '%.60s', which this model writes without "
@@ -383,10 +384,10 @@ static struct grammar_piece argument_piece(const struct calls_tool *t, const cJS
         any = true;
     }
     if (!any)
-        grammar_builder_fail(t->b, ERR_UNSUPPORTED,
-                             "the argument '%.60s' has no value that can be "
-                             "written",
-                             t->key->name != NULL ? t->key->name : "");
+        grammar_builder_fail(
+            t->b, ERR_UNSUPPORTED,
+            "the schema of the argument '%.60s' allows no value that this model can write",
+            t->key->name != NULL ? t->key->name : "");
     return p;
 }
 
@@ -399,8 +400,8 @@ static struct grammar_piece member_piece(void *ud, const struct schema_key *key,
 
     if (key->name != NULL && !can_be_read(t->family, key->name)) {
         grammar_builder_fail(t->b, ERR_UNSUPPORTED,
-                             "the name '%.60s' has a character that ends names of arguments; give "
-                             "the argument another name",
+                             "the argument name '%.60s' has a character that ends argument names "
+                             "here; rename the argument",
                              key->name);
         return (struct grammar_piece){0};
     }

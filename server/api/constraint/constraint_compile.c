@@ -97,7 +97,7 @@ static struct grammar_piece schema_piece(struct grammar_builder *b, const cJSON 
         return grammar_schema(b, value);
     rc = json_parse(value->valuestring, strlen(value->valuestring), &parsed, &why);
     if (rc < 0) {
-        grammar_builder_fail(b, rc, "it holds no JSON Schema");
+        grammar_builder_fail(b, rc, "it is not a JSON Schema");
         return p;
     }
     p = grammar_schema(b, parsed);
@@ -158,8 +158,7 @@ static void take_token(struct trigger_list *list, struct grammar_builder *b,
 
     if (trie->text[id] == NULL || u8_check((const uint8_t *)trie->text[id], n) != NULL ||
         memchr(trie->text[id], '\0', n) != NULL) {
-        grammar_builder_fail(b, ERR_UNSUPPORTED, "the token %d of a trigger stands for no text",
-                             (int)id);
+        grammar_builder_fail(b, ERR_UNSUPPORTED, "the token %d of a trigger has no text", (int)id);
         return;
     }
     memcpy(name, trie->text[id], n);
@@ -228,7 +227,7 @@ static int make_grammar(struct grammar **out, const struct constraint_spec *w,
     snprintf(err, err_len, "out of memory");
     if (rc < 0)
         return rc;
-    root = grammar_rule(b, "the whole");
+    root = grammar_rule(b, "the grammar");
     grammar_define(b, root, whole_piece(b, w, trie));
     rc = grammar_builder_finish(b, out, err, err_len);
     grammar_builder_destroy(&b);

@@ -38,7 +38,8 @@ static void warn_of_tools(const cJSON *object, const char *where, struct buf *ou
         if (type == NULL || is_taken(type))
             continue;
         snprintf(text, sizeof(text),
-                 "%stools[%u]: the type '%.60s' is not known here: the model is not told of it",
+                 "%stools[%u]: tools of the type '%.60s' are not supported: the model does not see "
+                 "this tool",
                  where, i, type);
         buf_add_str(out, out->len > 0 ? "," : "");
         json_add_cstring(out, text);
@@ -53,11 +54,10 @@ static void warn_of_verbosity(const cJSON *body, struct buf *out)
 
     if (verbosity == NULL || strcmp(verbosity, "medium") == 0)
         return;
-    snprintf(
-        text, sizeof(text),
-        "text.verbosity: '%.60s' changes nothing, for chat templates know of no verbosity: say "
-        "so in the instructions",
-        verbosity);
+    snprintf(text, sizeof(text),
+             "text.verbosity: '%.60s' has no effect, because chat templates have no verbosity: ask "
+             "for it in the instructions",
+             verbosity);
     buf_add_str(out, out->len > 0 ? "," : "");
     json_add_cstring(out, text);
 }

@@ -83,13 +83,14 @@ static void read_quoted(struct lark *l, char end, enum token_kind kind)
     while (*l->at != '\0' && *l->at != end && *l->at != '\n')
         l->at += l->at[0] == '\\' && l->at[1] != '\0' ? 2 : 1;
     if (*l->at != end) {
-        fail(l, "a %s has no end: %.20s", kind == LARK_TEXT ? "text" : "regular expression", from);
+        fail(l, "a %s is not closed: %.20s", kind == LARK_TEXT ? "string" : "regular expression",
+             from);
         return;
     }
     l->token = (struct token){kind, from, (size_t)(l->at - from), l->token.opens_line};
     l->at++;
     if (kind == LARK_TEXT && *l->at == 'i')
-        fail(l, "a text with the flag i is not supported: \"%.20s", from);
+        fail(l, "a string with the flag i is not supported: \"%.20s", from);
 }
 
 static void read_mark(struct lark *l)
@@ -222,7 +223,7 @@ static void find_rule(struct lark *l)
         (void)skip_mark(l, "!");
     name = l->token;
     if (!skip_head(l)) {
-        fail(l, "a rule, NAME: …, is missing before: %.20s", name.at);
+        fail(l, "expected a rule (NAME: …) before: %.20s", name.at);
         return;
     }
     if (l->n_rules == MAX_RULES) {
@@ -355,7 +356,7 @@ static void add_rule_name(struct lark *l, const struct token *name)
     if (r != NULL)
         add_rule(l, r);
     else if (!add_common(l, name))
-        fail(l, "there is no rule '%.*s'", (int)name->n, name->at);
+        fail(l, "the rule '%.*s' is not defined", (int)name->n, name->at);
 }
 
 /* Append one part of a sequence without its repetition; the next token is then the one behind

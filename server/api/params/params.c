@@ -199,7 +199,7 @@ static int refuse_unless_harmless(const struct field *f, const struct field_args
         return 0;
     if (f->harmless[0] == '\0')
         return params_refuse(a, "is not supported. %s", f->why);
-    return params_refuse(a, "is not supported, but for %s. %s", f->harmless, f->why);
+    return params_refuse(a, "is not supported with a value other than %s. %s", f->harmless, f->why);
 }
 
 static int parse_field(const struct field *f, const struct field_args *a)
@@ -296,25 +296,29 @@ static int check_combinations(const struct params *p, struct api_error *e)
                              p->n_each > p->n ? "best_of" : "n", p->n_each, PARAMS_MAX_CHOICES);
     if (p->receipt && p->reasoning_control)
         return api_error_set(e, 400, "reasoning_control", NULL,
-                             "'reasoning_control' and 'receipt' do not go together: a receipt does "
-                             "not say when a thought was ended");
+                             "'reasoning_control' and 'receipt' cannot be used together: a receipt "
+                             "does not record when reasoning was ended");
     if (p->n_each > p->n && p->stream)
-        return api_error_set(e, 400, "best_of", NULL,
-                             "'best_of' above 'n' is not for streams: the best comes last");
+        return api_error_set(
+            e, 400, "best_of", NULL,
+            "'best_of' above 'n' cannot be streamed: the best choices are known only at the end");
     if (!p->stream && p->resume_tokens)
-        return api_error_set(e, 400, "resume_tokens", NULL, "'resume_tokens' is for streams");
+        return api_error_set(e, 400, "resume_tokens", NULL,
+                             "'resume_tokens' is only allowed with 'stream': true");
     if (!p->stream && p->resumable && p->has_resumable)
-        return api_error_set(e, 400, "resumable", NULL, "'resumable' is for streams");
+        return api_error_set(e, 400, "resumable", NULL,
+                             "'resumable' is only allowed with 'stream': true");
     if (p->prompt_logprobs >= 0 && p->stream)
         return api_error_set(e, 400, "prompt_logprobs", NULL,
-                             "'prompt_logprobs' is not for streams");
+                             "'prompt_logprobs' is not available with 'stream': true");
     if (p->echo && p->infill.suffix != NULL)
-        return api_error_set(e, 400, "suffix", NULL, "'suffix' and 'echo' do not go together");
+        return api_error_set(e, 400, "suffix", NULL, "'suffix' and 'echo' cannot be used together");
     if (p->min_tokens > p->max_tokens)
         return api_error_set(e, 400, "min_tokens", NULL, "'min_tokens' %u is above 'max_tokens' %u",
                              p->min_tokens, p->max_tokens);
     if ((p->form & PARAMS_INPUTS) != 0 && p->has_messages && p->prompt != NULL)
-        return api_error_set(e, 400, "messages", NULL, "'messages' and 'input' exclude each other");
+        return api_error_set(e, 400, "messages", NULL,
+                             "'messages' and 'input' cannot be used together");
     return params_has_turns(p) ? params_check_chat(p, e) : 0;
 }
 

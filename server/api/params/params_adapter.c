@@ -40,7 +40,8 @@ int params_take_adapter_item(const struct adapter_set *set, const struct field_p
     if ((float)scale->valuedouble == 0.0f)
         return 0;
     if (to->name[0] != '\0')
-        return field_refuse(p, "scale", "0: one adapter at most counts, and another is named");
+        return field_refuse(p, "scale",
+                            "0: a request can use only one adapter, and another one is given");
     memcpy(to->name, name, sizeof(name));
     to->scale = (float)scale->valuedouble;
     return 0;

@@ -35,7 +35,8 @@ static int take_system_turn(const struct field_args *a, const struct field_path 
     const cJSON *config = field_find(message, "output_config");
 
     if (config != NULL && (!cJSON_IsObject(config) || config->child != NULL))
-        return field_refuse(p, "output_config", "empty: only the request has one");
+        return field_refuse(p, "output_config",
+                            "empty: only the request itself can have an output_config");
     if (clear_at != NULL && !is_block_type(cJSON_GetStringValue(clear_at), "never") &&
         !is_block_type(cJSON_GetStringValue(clear_at), "next_user_message"))
         return field_refuse(p, "clear_at", "next_user_message or never");
@@ -88,10 +89,11 @@ int params_parse_turns(const struct field_args *a)
  * models know the parameters of the others. */
 static int refuse_type(const struct field_args *a, const struct field_path *p, const char *type)
 {
-    return api_error_set(a->e, 400, p->text, NULL,
-                         "'%s' is a tool of type '%.60s', which this server neither runs nor knows "
-                         "the parameters of: leave it out, or give it a name and an input_schema "
-                         "and run it yourself", p->text, type);
+    return api_error_set(
+        a->e, 400, p->text, NULL,
+        "'%s' is a tool of the type '%.60s', which this server does not run: leave it out, or send "
+        "it with a name and an input_schema and without the type",
+        p->text, type);
 }
 
 int params_take_custom_tool(const struct field_args *a, const struct field_path *p, const cJSON *v)
@@ -173,8 +175,8 @@ int params_parse_output_config(const struct field_args *a)
         return params_refuse(a, "must be an object");
     if (field_find(a->v, "task_budget") != NULL)
         return api_error_set(a->e, 400, "output_config.task_budget", NULL,
-                             "'output_config.task_budget' is not supported. Models are told of no "
-                             "budget; max_tokens bounds an answer");
+                             "'output_config.task_budget' is not supported. The model does not see "
+                             "a budget; use max_tokens to limit the answer");
     if (effort != NULL &&
         params_set_effort(a, "output_config.effort", cJSON_GetStringValue(effort)) < 0)
         return ERR_INVAL;

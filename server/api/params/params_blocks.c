@@ -58,7 +58,7 @@ static int refuse_citations(const struct field_path *p, const cJSON *block)
 {
     if (!cJSON_IsTrue(field_find(field_find(block, "citations"), "enabled")))
         return 0;
-    return field_refuse(p, "citations", "off: answers have no citations");
+    return field_refuse(p, "citations", "off: citations are not supported");
 }
 
 /* Append the document's text: its source is a text, or content with texts. */
@@ -70,9 +70,9 @@ static int add_source(const struct field_path *p, const cJSON *source, struct bu
         return add_lines(&in, "data", field_find(source, "data"), out);
     if (is_type(source, "content"))
         return add_lines(&in, "content", field_find(source, "content"), out);
-    return field_refuse(&in, "type",
-                        "text or content: this model takes no other documents. Send "
-                        "what stands in it as text");
+    return field_refuse(
+        &in, "type",
+        "text or content: this model reads no other documents. Send the document as text");
 }
 
 static int compose_document(const struct field_path *p, const cJSON *block, struct buf *out)
@@ -172,7 +172,7 @@ static int take_tool_change(const struct field_args *a, const struct field_path 
     if (!removes && is_type(tool, "tool_definition"))
         return params_take_custom_tool(a, &in, field_find(tool, "definition"));
     if (!is_type(tool, "tool_reference"))
-        return field_refuse(&in, "type", "tool_reference: there are no servers of tools here");
+        return field_refuse(&in, "type", "tool_reference: tools of MCP servers are not supported");
     name = field_need_text(&in, tool, "name");
     return name != NULL ? add_change(a, name, removes) : ERR_INVAL;
 }

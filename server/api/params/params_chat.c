@@ -301,8 +301,8 @@ static int check_continued(const struct params *p, struct api_error *e)
     if (strcmp(last->role, "assistant") == 0 && last->has_content && last->n_calls == 0)
         return 0;
     return api_error_set(e, 400, "continue_final_message", NULL,
-                         "'continue_final_message' wants a last message of the assistant, with "
-                         "content and without tool calls");
+                         "'continue_final_message' requires a last message of the role assistant, "
+                         "with content and without tool calls");
 }
 
 int params_check_chat(const struct params *p, struct api_error *e)
@@ -313,11 +313,12 @@ int params_check_chat(const struct params *p, struct api_error *e)
         return api_error_set(e, 400, messages, NULL, "'%s' is required", messages);
     if (p->chat.n_tools == 0 &&
         (p->tool_choice == TOOL_CHOICE_REQUIRED || p->tool_choice == TOOL_CHOICE_NAMED))
-        return api_error_set(e, 400, "tool_choice", NULL, "'tool_choice' wants 'tools'");
+        return api_error_set(e, 400, "tool_choice", NULL,
+                             "'tool_choice' is only allowed with 'tools'");
     if (p->tool_choice == TOOL_CHOICE_NAMED && conversation_tool(&p->chat, p->tool_name) == NULL)
         return api_error_set(e, 400, "tool_choice", NULL,
-                             "'tool_choice' names '%.100s', which is none of the tools (one with "
-                             "defer_loading is, once it was found)",
+                             "'tool_choice' names '%.100s', which is not one of the tools (a tool "
+                             "with defer_loading is, once it was found)",
                              p->tool_name);
     return p->continue_final_message ? check_continued(p, e) : 0;
 }

@@ -14,8 +14,8 @@ int params_constrain(const struct field_args *a, const char *field, enum constra
     struct constraint_spec *w = &a->p->constraint;
 
     if (w->kind != CONSTRAINT_NONE)
-        return api_error_set(a->e, 400, field, NULL, "'%s' and '%s' exclude each other", w->field,
-                             field);
+        return api_error_set(a->e, 400, field, NULL, "'%s' and '%s' cannot be used together",
+                             w->field, field);
     *w = (struct constraint_spec){.kind = kind, .field = field, .value = value};
     return 0;
 }
@@ -174,9 +174,9 @@ int params_settle_lazy(struct params *p, struct api_error *e)
     if (!p->is_lazy || p->constraint.kind == CONSTRAINT_NONE)
         return 0;
     if (p->triggers == NULL)
-        return api_error_set(e, 400, "grammar_triggers", NULL,
-                             "'grammar_lazy' needs 'grammar_triggers': what the grammar begins "
-                             "with");
+        return api_error_set(
+            e, 400, "grammar_triggers", NULL,
+            "'grammar_lazy' requires 'grammar_triggers', at which the grammar begins");
     p->constraint.triggers = p->triggers;
     return 0;
 }

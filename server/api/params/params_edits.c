@@ -32,7 +32,8 @@ static int take_amount(const struct field_path *p, const cJSON *edit, const char
     if (!has_type(v, type))
         return field_refuse(&in, "type", type);
     if (!field_is_int(field_find(v, "value"), least, INT32_MAX))
-        return field_refuse(&in, "value", "a whole number that is not too small");
+        return field_refuse(&in, "value",
+                            least > 0 ? "an integer of at least 1" : "an integer of at least 0");
     *out = (uint32_t)field_find(v, "value")->valuedouble;
     return 0;
 }
@@ -44,10 +45,10 @@ static int take_names(const struct field_path *p, const cJSON *edit, const char 
     const cJSON *v = field_find(edit, member);
 
     if (v != NULL && !cJSON_IsArray(v))
-        return field_refuse(p, member, "a list of names of tools");
+        return field_refuse(p, member, "a list of tool names");
     for (const cJSON *it = v != NULL ? v->child : NULL; it != NULL; it = it->next)
         if (!cJSON_IsString(it))
-            return field_refuse(p, member, "a list of names of tools");
+            return field_refuse(p, member, "a list of tool names");
     *out = v;
     return 0;
 }
@@ -112,7 +113,7 @@ static int take_edit(const struct field_args *a, const struct field_path *p, con
     if (i == CONTEXT_EDITS_MAX)
         return field_refuse(p, "type", "clear_tool_uses_20250919 or clear_thinking_20251015");
     if (edits->n == CONTEXT_EDITS_MAX || (edits->n == 1 && edits->list[0].kind == i))
-        return field_refuse(p, "type", "another than those before it");
+        return field_refuse(p, "type", "different from the types of the edits before it");
     return kinds[i].take(p, edit, &edits->list[edits->n++]);
 }
 

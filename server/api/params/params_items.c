@@ -196,8 +196,8 @@ static int refuse_type(const struct field_path *p, const char *type)
         {"computer_call", "offer a function, and send its function_call"},
         {"computer_call_output", "send a function_call_output"},
         {"configuration_update", "send the fields reasoning and text of the request"},
-        {"file_search_call", "send what was found as a message"},
-        {"image_generation_call", "leave it out: models here see and make no images"},
+        {"file_search_call", "send the results as a message"},
+        {"image_generation_call", "leave it out: this server only processes text"},
         {"local_shell_call", "offer a function, and send its function_call"},
         {"local_shell_call_output", "send a function_call_output"},
         {"mcp_approval_request", "offer the MCP server's tools as functions"},
@@ -208,7 +208,7 @@ static int refuse_type(const struct field_path *p, const char *type)
         {"program_output", "send a function_call_output"},
         {"shell_call", "offer a function, and send its function_call"},
         {"shell_call_output", "send a function_call_output"},
-        {"web_search_call", "send what was found as a message"},
+        {"web_search_call", "send the results as a message"},
     };
 
     for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
@@ -217,8 +217,8 @@ static int refuse_type(const struct field_path *p, const char *type)
 
             snprintf(name, sizeof(name), "%s.type", p->text);
             return api_error_set(p->e, 400, name, NULL,
-                                 "'%s' must not be %s, which is not supported here; %s", name, type,
-                                 others[i].remedy);
+                                 "'%s' must not be %s, which this server does not support; %s",
+                                 name, type, others[i].remedy);
         }
     return field_refuse(p, "type",
                         "message, function_call, function_call_output, custom_tool_call, "
@@ -243,7 +243,7 @@ static int take_item(const struct field_args *a, const struct field_path *p, con
     const char *type = field_text(item, "type");
 
     if (!cJSON_IsObject(item))
-        return field_refuse(p, "type", "that of an object");
+        return field_refuse(p, "type", "a string: each item must be an object");
     if (type == NULL)
         type = "message";
     for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++)
@@ -275,8 +275,8 @@ static int take_any(const struct field_args *a, const struct field_path *p, cons
     if (found != NULL)
         return take_item(a, p, found);
     return id != NULL ? field_refuse(p, "type",
-                                     "another one than item_reference: no responses are "
-                                     "kept here (responses_db)")
+                                     "a type other than item_reference: this server keeps no "
+                                     "responses (set responses_db)")
                       : ERR_INVAL;
 }
 

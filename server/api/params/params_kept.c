@@ -10,14 +10,14 @@
 
 #include <string.h>
 
-#define NOT_KEPT "is not supported: no responses are kept here (the setting 'responses_db')"
+#define NOT_KEPT "is not supported: this server keeps no responses (set responses_db)"
 
 /* The response's items are already in limits->kept; `input` takes them. */
 int params_parse_previous_response_id(const struct field_args *a)
 {
     if (!cJSON_IsString(a->v) || a->v->valuestring[0] == '\0' ||
         strlen(a->v->valuestring) > PARAMS_MAX_RESPONSE_ID)
-        return params_refuse(a, "must be a response's id");
+        return params_refuse(a, "must be the id of a response");
     if (!a->limits->keeps)
         return params_refuse(a, NOT_KEPT);
     memcpy(a->p->previous_id, a->v->valuestring, strlen(a->v->valuestring) + 1);
@@ -43,9 +43,10 @@ int params_parse_background(const struct field_args *a)
     if (!a->limits->keeps)
         return params_refuse(a, NOT_KEPT);
     if (!a->p->store)
-        return params_refuse(a, "wants 'store': true");
+        return params_refuse(a, "requires 'store': true");
     if (a->p->stream && !a->limits->keeps_streams)
-        return params_refuse(a, "and 'stream' do not go together where no streams are kept (the "
-                                "setting 'stream_keep_ms'): GET the response until it is over");
+        return params_refuse(
+            a, "and 'stream' cannot be used together, because this server keeps no streams (set "
+               "stream_keep_ms): GET the response until it is completed");
     return 0;
 }

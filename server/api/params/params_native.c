@@ -33,7 +33,7 @@ static int check_object(const struct field_args *a, const cJSON *v)
                              "images, sound or files");
     if (cJSON_IsString(field_find(v, "prompt_string")))
         return 0;
-    return params_refuse(a, "must have a string prompt_string where it is an object");
+    return params_refuse(a, "must have a string 'prompt_string' when it is an object");
 }
 
 /* Check one prompt: a string, a list of ids and strings, or an object with a string. */
@@ -45,7 +45,7 @@ static int check_prompt(const struct field_args *a, const cJSON *v)
         return check_object(a, v);
     if (!cJSON_IsArray(v) || v->child == NULL)
         return params_refuse(
-            a, "must be a string, a list of strings and token ids, or a list of such");
+            a, "must be a string, a list of strings and token ids, or a list of these");
     for (const cJSON *it = v->child; it != NULL; it = it->next)
         if (!is_part(a, it))
             return params_refuse(a, "must hold texts and token ids between 0 and %d",
@@ -104,7 +104,7 @@ int params_parse_input_prefix(const struct field_args *a)
 {
     if (!a->limits->can_infill)
         return params_refuse(
-            a, "is not supported: this model's vocabulary has no tokens for filling gaps");
+            a, "is not supported: this model's vocabulary has no fill-in-the-middle tokens");
     return parse_text(a, &a->p->infill.prefix);
 }
 
@@ -214,7 +214,7 @@ static int check_int(const struct field_args *a, int least)
 {
     if (field_is_int(a->v, least, INT32_MAX))
         return 0;
-    return params_refuse(a, "must be an integer from %d on", least);
+    return params_refuse(a, "must be an integer of at least %d", least);
 }
 
 int params_parse_cache_prompt(const struct field_args *a)
@@ -253,5 +253,6 @@ int params_parse_adaptive_target(const struct field_args *a)
 {
     if (cJSON_IsNumber(a->v) && a->v->valuedouble < 0 && a->v->valuedouble >= -FLT_MAX)
         return 0;
-    return params_refuse(a, "is not supported, but for numbers below 0: there is no such sampler");
+    return params_refuse(a,
+                         "must be below 0 (off): this server does not have the adaptive-p sampler");
 }

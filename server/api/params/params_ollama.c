@@ -279,7 +279,7 @@ int params_parse_shift(const struct field_args *a)
         return ERR_INVAL;
     a->p->ends_with_context = !wanted;
     if (wanted && !a->limits->shifts_context)
-        return params_refuse(a, "must be false: here an answer ends where the context does "
-                                "(setting context_shift)");
+        return params_refuse(a, "must be false: answers end at the end of the context unless the "
+                                "setting context_shift is on");
     return 0;
 }

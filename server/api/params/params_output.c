@@ -86,7 +86,7 @@ int params_parse_include(const struct field_args *a)
         if (strcmp(name, "message.output_text.logprobs") == 0)
             a->p->sampling.n_top = a->p->sampling.n_top > 0 ? a->p->sampling.n_top : 0;
         else if (i == n)
-            return params_refuse(a, "has '%.60s', which is not known", name);
+            return params_refuse(a, "has '%.60s', which is an unknown name", name);
     }
     return 0;
 }
@@ -103,10 +103,11 @@ int params_parse_prompt_cache_options(const struct field_args *a)
     if (prewarm != NULL &&
         field_bool(prewarm, "prompt_cache_options.prewarm", &is_prewarmed, a->e) < 0)
         return ERR_INVAL;
-    return is_prewarmed ? api_error_set(a->e, 400, "prompt_cache_options.prewarm", NULL,
-                                        "'prompt_cache_options.prewarm' is not supported: a "
-                                        "request for one token leaves its prompt in the cache")
-                        : 0;
+    return is_prewarmed
+               ? api_error_set(a->e, 400, "prompt_cache_options.prewarm", NULL,
+                               "'prompt_cache_options.prewarm' is not supported: send a request "
+                               "with max_tokens 1 instead, which leaves its prompt in the cache")
+               : 0;
 }
 
 int params_parse_modalities(const struct field_args *a)
@@ -115,7 +116,7 @@ int params_parse_modalities(const struct field_args *a)
         return params_refuse(a, "must be [\"text\"]");
     for (const cJSON *it = a->v->child; it != NULL; it = it->next)
         if (!cJSON_IsString(it) || strcmp(it->valuestring, "text") != 0)
-            return params_refuse(a, "must be [\"text\"]: there is nothing else");
+            return params_refuse(a, "must be [\"text\"]: other modalities are not supported");
     return 0;
 }
 
@@ -167,7 +168,7 @@ int params_parse_add_special_tokens(const struct field_args *a)
 int params_parse_truncate_prompt_tokens(const struct field_args *a)
 {
     if (!field_is_int(a->v, -1, INT32_MAX) || a->v->valuedouble == 0)
-        return params_refuse(a, "must be an integer from 1 on, or -1 for as many as fit");
+        return params_refuse(a, "must be an integer of at least 1, or -1 for as many as fit");
     a->p->max_prompt = a->v->valuedouble < 0 ? UINT32_MAX : (uint32_t)a->v->valuedouble;
     return 0;
 }

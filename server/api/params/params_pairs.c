@@ -30,8 +30,8 @@ static int take_texts(const struct field_args *a, const cJSON **out, uint32_t *n
     *n = 0;
     for (const cJSON *it = a->v->child; it != NULL; it = it->next) {
         if (pair_text(it) == NULL)
-            return params_refuse(a, "must hold texts or objects with a 'text': element %u is none",
-                                 *n);
+            return params_refuse(
+                a, "must hold strings or objects with a 'text': element %u is neither", *n);
         if (++*n > PARAMS_MAX_TEXTS)
             return params_refuse(a, "must hold at most %d texts", PARAMS_MAX_TEXTS);
     }
@@ -99,7 +99,8 @@ int params_settle_pairs(struct params *p, const struct params_limits *limits, st
 {
     if (p->n_queries != 1 && p->n_queries != p->n_documents)
         return api_error_set(e, 400, "text_1", NULL,
-                             "%u texts cannot be compared with %u: there must be one, or as many",
+                             "%u texts cannot be compared with %u: 'text_1' must be one text, or "
+                             "as many as 'text_2' has",
                              p->n_queries, p->n_documents);
     p->cuts_end = true;
     p->n_prompts = limits->is_cross ? p->n_documents : p->n_queries + p->n_documents;

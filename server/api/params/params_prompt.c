@@ -29,7 +29,7 @@ int params_parse_suffix(const struct field_args *a)
         return 0;
     if (!a->limits->can_infill)
         return params_refuse(
-            a, "is not supported: this model's vocabulary has no tokens for filling gaps");
+            a, "is not supported: this model's vocabulary has no fill-in-the-middle tokens");
     a->p->infill.suffix = a->v->valuestring;
     return 0;
 }

@@ -47,7 +47,9 @@ static int check_callers(const struct field_path *p, const cJSON *v)
         if (cJSON_IsString(it) && strcmp(it->valuestring, "direct") == 0)
             return 0;
     }
-    return field_refuse(p, "allowed_callers", "a list with direct: no programs call tools here");
+    return field_refuse(
+        p, "allowed_callers",
+        "a list with direct: this server does not support programmatic tool calling");
 }
 
 static int take_member(const struct field_args *a, const struct field_path *p, const cJSON *v,

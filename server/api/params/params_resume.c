@@ -20,8 +20,8 @@ int params_parse_resumable(const struct field_args *a)
     if (field_bool(a->v, a->name, &a->p->resumable, a->e) < 0)
         return ERR_INVAL;
     if (a->p->resumable && !a->limits->keeps_streams)
-        return params_refuse(a, "is not supported: no streams are kept here (the setting "
-                                "'stream_keep_ms')");
+        return params_refuse(a,
+                             "is not supported: this server keeps no streams (set stream_keep_ms)");
     return 0;
 }
 

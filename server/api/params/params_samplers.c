@@ -66,7 +66,7 @@ static int add_by_name(const struct field_args *a, const char *name)
     for (size_t i = 0; i < N_NAMES; i++)
         if (strcmp(names[i].name, name) == 0)
             return add_sampler(a, &names[i]);
-    return params_refuse(a, "has '%.40s', which is no sampler here", name);
+    return params_refuse(a, "has '%.40s', which is not a known sampler", name);
 }
 
 static int add_by_letter(const struct field_args *a, char letter)
@@ -74,7 +74,7 @@ static int add_by_letter(const struct field_args *a, char letter)
     for (size_t i = 0; i < N_NAMES; i++)
         if (names[i].letter == letter)
             return add_sampler(a, &names[i]);
-    return params_refuse(a, "has a letter that stands for no sampler here");
+    return params_refuse(a, "has a letter that does not stand for a known sampler");
 }
 
 /* A stage that is not named is not used. */
@@ -107,7 +107,7 @@ void params_set_window(struct params *p, double last_n)
 int params_parse_repeat_last_n(const struct field_args *a)
 {
     if (!field_is_int(a->v, -1, INT32_MAX))
-        return params_refuse(a, "must be an integer from -1 on");
+        return params_refuse(a, "must be an integer of at least -1");
     params_set_window(a->p, a->v->valuedouble);
     return 0;
 }
@@ -201,13 +201,14 @@ int params_settle_samplers(struct params *p, struct api_error *e)
         drop_unused(p);
     if (p->has_penalties_last && has_penalties(&p->sampling))
         return api_error_set(e, 400, "samplers", NULL,
-                             "'samplers' must begin with penalties and dry where they are on");
+                             "'samplers' must begin with penalties and dry when these are on");
     if (p->has_mirostat && p->sampling.wants_shares)
         return api_error_set(e, 400, "post_sampling_probs", NULL,
-                             "'post_sampling_probs' and 'mirostat' exclude each other");
+                             "'post_sampling_probs' and 'mirostat' cannot be used together");
     if (p->sampling.n_top_ids > 0 && p->sampling.wants_shares)
-        return api_error_set(e, 400, "post_sampling_probs", NULL,
-                             "'post_sampling_probs' and 'logprob_token_ids' exclude each other");
+        return api_error_set(
+            e, 400, "post_sampling_probs", NULL,
+            "'post_sampling_probs' and 'logprob_token_ids' cannot be used together");
     if (p->sampling.n_top < 0)
         p->sampling.wants_shares = false;
     if (!p->has_mirostat && wants_chain(p))

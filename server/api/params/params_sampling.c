@@ -60,8 +60,9 @@ int params_parse_stop(const struct field_args *a)
 int params_top_count(const struct field_args *a, uint32_t *n)
 {
     if (cJSON_IsNumber(a->v) && a->v->valuedouble == -1)
-        return params_refuse(a, "-1 asks for all %d tokens of the vocabulary, and at most %d are "
-                             "told; logprob_token_ids names those that a chat wants",
+        return params_refuse(a,
+                             "-1 asks for all %d tokens of the vocabulary, but at most %d are "
+                             "returned; use logprob_token_ids to choose them in a chat",
                              a->limits->n_vocab, PARAMS_MAX_LOGPROBS);
     return field_uint(a->v, a->name, 0, PARAMS_MAX_LOGPROBS, n, a->e);
 }

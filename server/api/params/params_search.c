@@ -46,8 +46,8 @@ int params_take_search(const struct field_args *a, const struct field_path *p, c
 
     if (execution == NULL || strcmp(execution, "client") != 0)
         return field_refuse(p, "execution",
-                            "client: this server searches no tools. Without tool_search and "
-                            "defer_loading the model sees all tools");
+                            "client: this server does not search tools itself. Without tool_search "
+                            "and defer_loading the model sees all tools");
     if (tool.description == NULL)
         tool.description = keep_json(a, cJSON_CreateString(DESCRIPTION));
     if (tool.parameters == NULL)
@@ -163,10 +163,12 @@ int params_settle_search(struct params *p, struct api_error *e)
         n_named += strcmp(p->chat.tools[i].name, PARAMS_SEARCH_TOOL) == 0;
     }
     if (search != NULL && n_named > 1)
-        return params_refuse(&a, "must have one tool_search at most, and no function of its name");
+        return params_refuse(&a,
+                             "must have at most one tool_search, and no function with this name");
     if (has_deferred && search == NULL)
-        return params_refuse(&a, "with defer_loading want a tool of the type tool_search and the "
-                                 "execution client beside them");
+        return params_refuse(
+            &a,
+            "with defer_loading require a tool of the type tool_search with the execution client");
     if (has_deferred && describe_search(&a, search) < 0)
         return ERR_NOMEM;
     for (uint32_t i = 0; i < p->chat.n_tools; i++)

@@ -88,7 +88,7 @@ static int take_function(const struct field_args *a, const struct field_path *p,
 int params_parse_functions(const struct field_args *a)
 {
     if (a->p->chat.n_tools > 0)
-        return params_refuse(a, "and 'tools' exclude each other");
+        return params_refuse(a, "and 'tools' cannot be used together");
     if (params_take_tools(a, take_function) < 0)
         return ERR_INVAL;
     a->p->has_functions = a->p->chat.n_tools > 0;
@@ -98,7 +98,7 @@ int params_parse_functions(const struct field_args *a)
 int params_parse_function_call(const struct field_args *a)
 {
     if (!a->p->has_functions)
-        return params_refuse(a, "wants 'functions'");
+        return params_refuse(a, "is only allowed with 'functions'");
     if (cJSON_IsObject(a->v))
         return params_choose_tool(a, "function_call.name", field_text(a->v, "name"));
     if (cJSON_IsString(a->v) && strcmp(a->v->valuestring, "required") != 0)
@@ -188,7 +188,7 @@ static int take_allowed(const struct field_args *a, const cJSON *allowed, bool i
 
         if (tool == NULL)
             return refuse_allowed(a, is_flat, "tools",
-                                  "a list that names functions and custom tools of 'tools' alone");
+                                  "a list that only names functions and custom tools of 'tools'");
         tool->is_hidden = false;
     }
     conversation_drop_hidden(&a->p->chat);
@@ -331,8 +331,8 @@ int params_force_call(struct params *p, struct api_error *e)
         return 0;
     if (p->constraint.kind != CONSTRAINT_NONE && !params_has_answer_format(p))
         return api_error_set(e, 400, p->constraint.field, NULL,
-                             "'%s' and a 'tool_choice' that forces a call exclude each other: the "
-                             "answer is the call; leave out one of them",
+                             "'%s' and a 'tool_choice' that forces a call cannot be used together, "
+                             "because the answer is the call: leave out one of them",
                              p->constraint.field);
     json_watch();
     p->forced_schema = p->tool_choice == TOOL_CHOICE_NAMED

@@ -405,18 +405,18 @@ static void refuses(const char *text, const char *why)
 static void contradictions_are_named(void **state)
 {
     (void)state;
-    refuses("{\"allOf\":[{\"type\":\"string\"},{\"type\":\"integer\"}]}", "no value fits");
-    refuses("{\"type\":\"string\",\"allOf\":[{\"type\":\"integer\"}]}", "no value fits");
+    refuses("{\"allOf\":[{\"type\":\"string\"},{\"type\":\"integer\"}]}", "no value is valid");
+    refuses("{\"type\":\"string\",\"allOf\":[{\"type\":\"integer\"}]}", "no value is valid");
     refuses("{\"$ref\":\"#/$defs/a\",\"type\":\"null\",\"$defs\":{\"a\":{\"type\":\"object\"}}}",
-            "no value fits");
+            "no value is valid");
     refuses("{\"type\":\"object\",\"properties\":{\"a\":{\"allOf\":[{\"type\":\"array\"},{"
             "\"type\":\"object\"}]}}}",
-            "at '#/properties/a': no value fits");
-    refuses("{\"allOf\":[{\"enum\":[1]},{\"enum\":[2]}]}", "no value fits");
-    refuses("{\"allOf\":[{\"const\":1},{\"const\":2}]}", "no value fits");
+            "at '#/properties/a': no value is valid");
+    refuses("{\"allOf\":[{\"enum\":[1]},{\"enum\":[2]}]}", "no value is valid");
+    refuses("{\"allOf\":[{\"const\":1},{\"const\":2}]}", "no value is valid");
     refuses("{\"allOf\":[{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"string\"}}},{"
             "\"properties\":{\"a\":{\"type\":\"integer\"}}}]}",
-            "no value fits");
+            "no value is valid");
     CHECK("{\"anyOf\":[{\"allOf\":[{\"type\":\"string\"},{\"type\":\"integer\"}]},"
           "{\"type\":\"null\"}]}",
           {"null", true}, {"1", false});

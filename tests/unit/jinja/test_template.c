@@ -262,8 +262,7 @@ static void syntax_errors(void **state)
 {
     (void)state;
     refuse("a\nb {{ 1 + }}", ERR_FORMAT, "line 2: expected an expression");
-    refuse("{% if x %}\n\n", ERR_FORMAT,
-           "line 2: the template ends where {% elif %} is missing");
+    refuse("{% if x %}\n\n", ERR_FORMAT, "line 2: the template ends before {% elif %}");
     refuse("{% include 'a' %}", ERR_FORMAT, "line 1: {% include %} is not supported");
     refuse("{% extends 'a' %}", ERR_FORMAT, "line 1: {% extends %} is not supported");
     refuse("{% nope %}", ERR_FORMAT, "line 1: unknown tag 'nope'");
@@ -273,7 +272,7 @@ static void syntax_errors(void **state)
     refuse("{% raw %}abc", ERR_FORMAT, "line 1: missing end of raw block");
     refuse("{% break %}", ERR_FORMAT, "line 1: break outside of a loop");
     refuse("{% set 1 = 2 %}", ERR_FORMAT, "line 1: cannot assign to an expression");
-    refuse("{{ '\\ud800' }}", ERR_FORMAT, "line 1: \\ud800 in a string is no character");
+    refuse("{{ '\\ud800' }}", ERR_FORMAT, "line 1: \\ud800 in a string is not a valid character");
     refuse("{{ $ }}", ERR_FORMAT, "line 1: unexpected character '$'");
     refuse("x\n\xff", ERR_FORMAT, "line 2: the template is not UTF-8");
 }
@@ -491,7 +490,7 @@ static void deep_values(void **state)
     refuse(WIDE "{{ [1, s.v] in [[1, s.w]] }}", ERR_LIMIT,
            "line 1: the template takes too many steps");
     refuse(WIDE "{{ s.v | tojson }}", ERR_LIMIT, "line 1: the template needs too much memory");
-    refuse(WIDE "{{ s.v }}", ERR_LIMIT, "line 1: the template prints too much");
+    refuse(WIDE "{{ s.v }}", ERR_LIMIT, "line 1: the output of the template is too large");
     refuse(WIDE "{{ {s.t: 1} }}", ERR_INVAL, "line 1: unhashable type: 'tuple'");
     refuse(DEEP "{{ {s.t: 1} }}", ERR_INVAL, "line 1: unhashable type: 'tuple'");
     refuse(DEEP "{{ '%r' % s }}", ERR_LIMIT, "line 1: a value is nested too deep to be printed");

@@ -263,17 +263,17 @@ static void test_file_refused(void **state)
     } bad[] = {
         {"", "no key"},
         {"; nothing\n", "no key"},
-        {"hash = " HASH_ABC "\n", ":1: a field before"},
+        {"hash = " HASH_ABC "\n", ":1: there is a field before"},
         {"[a]\ntenant = b\n", "'a' has no hash"},
         {"[a]\n[b]\nhash = " HASH_ABC "\n", ":2: the section before"},
         {GOOD "[b]\n", "the last section is empty"},
-        {GOOD "[a]\nhash = 00\n", ":4: there is a key of this name"},
+        {GOOD "[a]\nhash = 00\n", ":4: there is already a key with this name"},
         {GOOD "[b]\nhash = " HASH_ABC "\n", "the same key"},
-        {GOOD "nonsense\n", ":3: not a line"},
+        {GOOD "nonsense\n", ":3: the line must have the form"},
         {GOOD "colour = red\n", ":3: a key has no field 'colour'"},
         {GOOD "ba7816bf== red\n", ":3: a key has no such field"},
-        {GOOD "weight = 2\nweight = 3\n", ":4: 'weight' stands twice in this key"},
-        {GOOD "hash = " HASH_ABC "\n", ":3: 'hash' stands twice in this key"},
+        {GOOD "weight = 2\nweight = 3\n", ":4: 'weight' is set twice in this key"},
+        {GOOD "hash = " HASH_ABC "\n", ":3: 'hash' is set twice in this key"},
         {GOOD "admin = maybe\n", ":3: 'admin' must be yes or no"},
         {GOOD "weight = 0\n", ":3: 'weight'"},
         {GOOD "weight = 1001\n", ":3: 'weight'"},
@@ -339,7 +339,7 @@ static void test_sections_behind_blanks(void **state)
     assert_non_null(strstr(err, ":2: the section before this one is empty"));
     write_file(GOOD "tenant = x\n\fy\n"); /* no continuation of the line before */
     assert_int_equal(key_file_read(&list, file, err, sizeof(err)), ERR_INVAL);
-    assert_non_null(strstr(err, ":4: not a line"));
+    assert_non_null(strstr(err, ":4: the line must have the form"));
 }
 
 /* A NUL ends no line: behind it there may be anything. */
@@ -355,7 +355,7 @@ static void test_nul_is_refused(void **state)
     assert_int_equal(fwrite(text, 1, sizeof(text) - 1, f), sizeof(text) - 1);
     fclose(f);
     assert_int_equal(key_file_read(&list, file, err, sizeof(err)), ERR_INVAL);
-    assert_non_null(strstr(err, ":3: there is a NUL in it"));
+    assert_non_null(strstr(err, ":3: the line has a NUL byte"));
     assert_null(list.keys);
 }
 

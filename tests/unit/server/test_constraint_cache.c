@@ -152,7 +152,7 @@ static void refusals_name_the_field(void **state)
         {CONSTRAINT_CHOICE, "[1]", "strings"},
         {CONSTRAINT_CHOICE, "[\"\"]", "empty text"},
         {CONSTRAINT_SCHEMA, "[]", "JSON Schema"},
-        {CONSTRAINT_SCHEMA, "\"{\"", "no JSON Schema"},
+        {CONSTRAINT_SCHEMA, "\"{\"", "not a JSON Schema"},
         {CONSTRAINT_SCHEMA, "{\"properties\":{\"a\":{\"not\":{}}}}", "'#/properties/a': "},
     };
     struct constraint_cache *c = cache(8, SIZE_MAX);

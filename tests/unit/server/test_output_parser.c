@@ -464,21 +464,21 @@ static void a_new_family(void **state)
 static void bad_descriptions(void **state)
 {
     static const char *const cases[][2] = {
-        {"name a b", "line 1: it must be one word"},
-        {"name a\ncall \"x", "line 2: a text has no end"},
+        {"name a b", "line 1: the name must be one word"},
+        {"name a\ncall \"x", "line 2: a text has no closing quote"},
         {"name a\ncall \"x\" NAME", "line 2: it must have JSON, OBJECT, KEYED or ARGUMENTS"},
-        {"name a\ncall NAME ARGUMENTS", "ARGUMENTS and lines 'argument' belong together"},
+        {"name a\ncall NAME ARGUMENTS", "ARGUMENTS and the lines 'argument' must be used together"},
         {"name a\ncall OBJECT", "OBJECT needs a line 'members'"},
-        {"name a\ncall ( JSON", "line 2: a group has no end"},
+        {"name a\ncall ( JSON", "line 2: a group is not closed"},
         {"name a\ncall ( JSON )?", "line 2: a group must be ( \"text\" … )?"},
         {"name a\ncall )?", "line 2: a group must be ( \"text\" … )?"},
-        {"name a\ncall WHAT", "line 2: a pattern has a word that is not known"},
-        {"name a\nargument KEY TEXT", "line 2: a text must stand behind TEXT, TAGS or STRING"},
+        {"name a\ncall WHAT", "line 2: a pattern has an unknown word"},
+        {"name a\nargument KEY TEXT", "line 2: a text must follow TEXT, TAGS or STRING"},
         {"name a\nargument \"a\" KEY TAGS \"b\"",
-         "line 2: TAGS must stand in \"text\" KEY \"text\" TAGS \"text\""},
-        {"name a\nheader \"a\"", "line 2: it must have NAME behind a text"},
-        {"name a\nchannels \"a\" \"b\"", "'channels' and lines 'header' belong together"},
-        {"name a\nwhat", "line 2: its keyword is not known"},
+         "line 2: TAGS must be used in the form \"text\" KEY \"text\" TAGS \"text\""},
+        {"name a\nheader \"a\"", "line 2: it must have NAME after a text"},
+        {"name a\nchannels \"a\" \"b\"", "'channels' and the lines 'header' must be used together"},
+        {"name a\nwhat", "line 2: the keyword is unknown"},
         {"", "it has no 'name'"},
     };
     char why[100];

@@ -392,7 +392,7 @@ static void test_files_that_are_refused(void **state)
     remove_files();
     make_database("PRAGMA application_id=1364543826; PRAGMA user_version=1;"
                   "CREATE TABLE response(a, id, created)");
-    check_refused(ERR_FORMAT, "no database of kept responses");
+    check_refused(ERR_FORMAT, "not a database of kept responses");
     remove_files();
     s = open_store(1 << 20);
     check_refused(ERR_BUSY, "in use by another process");

@@ -162,7 +162,7 @@ static void test_other_statements(void **state)
     other.statements = others;
     other.n_statements = 1;
     assert_int_equal(sql_store_open(*state, &other, path, err, sizeof(err)), ERR_FORMAT);
-    assert_non_null(strstr(err, "is no database of things: no such table"));
+    assert_non_null(strstr(err, "is not a database of things: no such table"));
     assert_null(((struct sql_store *)*state)->db);
 }
 
