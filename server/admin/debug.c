@@ -63,7 +63,7 @@ void debug_ask(struct debug *g, struct http_call *call, enum debug_page page)
 
     if (g->engine->queue == NULL || g->engine->is_draining) {
         refuse_debug(call, 503,
-                     "there is no engine to ask: the server is starting or shutting down");
+                     "the engine does not answer: the server is starting or shutting down");
         return;
     }
     a = mem_calloc(1, sizeof(*a));

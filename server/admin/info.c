@@ -190,7 +190,7 @@ void info_post_props(bool is_taken, struct http_call *call)
 
     if (!is_taken) {
         api_error_set(&e, 501, NULL, NULL,
-                      "POST /props is not taken here: the setting props is off");
+                      "POST /props is not allowed: the setting props is off");
         http_call_reply_error(call, &e);
         return;
     }

@@ -208,8 +208,8 @@ void ollama_pages_refuse(struct http_call *call)
     struct api_error e;
 
     api_error_set(&e, 400, NULL, NULL,
-                  "models are not pulled, pushed, created, copied or deleted here: the settings "
-                  "say which there are, 'model' the files, and 'alias' other names of them");
+                  "this server does not pull, push, create, copy or delete models: the setting "
+                  "'model' lists their files, and 'alias' gives them other names");
     http_call_reply_error(call, &e);
 }
 

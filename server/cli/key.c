@@ -113,7 +113,7 @@ int cmd_key(int argc, char **argv)
     if (code != EXIT_OK)
         return code;
     if (secret_make(secret) < 0 || secret_hash(secret, strlen(secret), &hash) < 0)
-        return command_fail(EXIT_FAILED, "the system gives no random numbers");
+        return command_fail(EXIT_FAILED, "the system returned no random numbers");
     print_entry(&wanted, &hash);
     if (fflush(stdout) != 0 || ferror(stdout))
         return command_fail(EXIT_FAILED, "the entry could not be written: no key was made");
