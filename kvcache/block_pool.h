@@ -13,7 +13,7 @@
  * order. A held or cached block can also be pinned: then it is neither given back nor evicted until
  * it is unpinned (the source of a copy, while room for the copy is made).
  *
- * Placement, that is, which of the free blocks are handed out (S1.2; the tests hold the exact ids):
+ * Placement, that is, which of the free blocks are handed out (the tests hold the exact ids):
  *   first fit    the lowest free ids
  *   round robin  the next free ids after the last one handed out, wrapping at the end
  *   best fit     the blocks right after `after` while they are free; for the rest the smallest

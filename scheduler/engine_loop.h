@@ -1,5 +1,5 @@
 /* scheduler/engine_loop.h - the engine thread: drain, plan, move blocks, build the batch, run,
- * commit, emit.
+ * emit, commit.
  *
  * The thread makes steps until the queue is closed and no request is left. A step allocates nothing
  * and never waits for the network or a disk; without work the thread sleeps on the queue.

@@ -24,7 +24,7 @@
 #include "scheduler/usage.h"
 
 enum event_kind {
-    EVENT_TOKEN = 0, /* post one request */
+    EVENT_TOKEN = 0, /* one generated token, in order */
     EVENT_SCORE,     /* log-probability of prompt token `pos` (score_prompt), in order */
     EVENT_PROGRESS,  /* the rows rank .. pos-1 of the prompt are computed (reports_progress); before
                       * the first step none: the rows before pos were cached */

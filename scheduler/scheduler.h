@@ -112,8 +112,7 @@ struct sched_options {
     struct draft_model model; /* a draft model; guess NULL: none. Needs a drafter */
 };
 
-/* Fill in the defaults of options that are not settings: the adaptive values of the seeds
- * (S2.15). */
+/* Fill in the defaults of options that are not settings. */
 void sched_options_default(struct sched_options *o);
 
 struct sched_limits {        /* limits of one step */

@@ -1,13 +1,9 @@
 /* server/api/completion.h - POST /v1/completions and its like, from the body to the last byte.
- *
- * parse (api_call.h) -> admit (admission.h) -> submit (engine_client.h) -> collect (choice.h) ->
- * write (response_writer.h). All requests of a call are posted, or none. Events come back through
- * the engine client until every choice has ended; a completion outlives its client until then,
- * because the engine still owes its ends.
- *
- * Thread: the loop's.
- * Memory: as for an API call, and bounded by http.h's limits on what waits to be sent.
- */
+ * completion_impl.h has its states: the body is parsed (api_request.h), admitted (admission.h) and
+ * posted (engine_client.h); events become choices (choice.h) and bytes (response_writer.h). All
+ * requests of a call are posted, or none. A completion outlives its client until the engine has
+ * sent the end of every choice.  Thread: the loop's. Memory: as for an API call, and bounded by
+ * http.h's limits on what waits to be sent. */
 #ifndef SERVER_API_COMPLETION_H
 #define SERVER_API_COMPLETION_H
 

@@ -47,10 +47,9 @@ static struct api_call *find_expired(struct engine_client *engine)
 {
     const uint64_t now = clock_us();
 
-    list_each(it,
-              &engine->adapter_waits) if (has_expired(list_entry(it, struct api_call, adapter_link),
-                                                      now)) return list_entry(it, struct api_call,
-                                                                              adapter_link);
+    list_each(it, &engine->adapter_waits)
+        if (has_expired(list_entry(it, struct api_call, adapter_link), now))
+            return list_entry(it, struct api_call, adapter_link);
     return NULL;
 }
 

@@ -12,10 +12,13 @@
  *           SAVE                            completion_save.c
  *             |
  *             v
- * ADMIT <------> PROBE            completion.c; from PROBE a plan goes to RUN, and so does |
- * work that the engine cannot be asked about now v RUN                            completion_run.c:
- * requests are posted |                             completion_events.c: tokens arrive v
- * completion_stream.c, _answer.c, _keep.c: they are sent END
+ *           ADMIT <------> PROBE            completion.c (PROBE leads to RUN for a plan, and for
+ *             |                             work that the engine cannot be asked about now)
+ *             v
+ *            RUN                            completion_run.c: requests are posted
+ *             |                             completion_events.c: tokens arrive
+ *             v                             completion_stream.c, _answer.c, _keep.c: they are sent
+ *            END                            completion.c
  *
  * completion_advance() is the only function that changes the state. Each state has one function
  * that is called when the state is entered: it advances at once, or it starts something whose

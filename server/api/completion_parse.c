@@ -52,7 +52,7 @@ static void finish_parse(struct completion *c)
     api->engine->metrics->unknown_fields += p->params.n_unknown;
     if (p->error.status == 0)
         api_call_set_limits(api);
-    completion_advance(c, COMPLETION_ADAPTER);
+    completion_advance(c, COMPLETION_ADAPTER); /* which refuses a call with an error */
 }
 
 /* ---- PARSE ---- */

@@ -67,8 +67,8 @@ static uint32_t n_of_address(struct limits *l, const struct in6_addr *address)
 {
     uint32_t n = 0;
 
-    list_each(it, address_bucket(l, address)) n +=
-        IN6_ARE_ADDR_EQUAL(&list_entry(it, struct connection, by_address)->address, address);
+    list_each(it, address_bucket(l, address))
+        n += IN6_ARE_ADDR_EQUAL(&list_entry(it, struct connection, by_address)->address, address);
     return n;
 }
 
