@@ -23,9 +23,10 @@ static size_t trimmed(const char *text, size_t n)
 
 static int refuse_adapter_item(const char *item, size_t n, char *err, size_t err_len)
 {
-    snprintf(err, err_len,
-             "'adapters' must be NAME=PATH with commas between, got '%.*s'; " MODELS_NAME_RULE,
-             n < 200 ? (int)n : 200, item);
+    snprintf(
+        err, err_len,
+        "'adapters' must be NAME=PATH items separated by commas, got '%.*s'; " MODELS_NAME_RULE,
+        n < 200 ? (int)n : 200, item);
     return ERR_INVAL;
 }
 
@@ -78,7 +79,7 @@ int adapters_check(const char *text, char *err, size_t err_len)
             return ERR_INVAL;
         }
         if (has_later(text, item.name)) {
-            snprintf(err, err_len, "'adapters' has two adapters called '%s'", item.name);
+            snprintf(err, err_len, "'adapters' has two adapters with the name '%s'", item.name);
             return ERR_INVAL;
         }
     }

@@ -82,21 +82,20 @@ static int begin_section(struct file_state *f, const char *line)
         return 0;
     if (strchr("\r\n;#", end[1 + strspn(end + 1, " \t")]) == NULL) /* a NUL is found too */
         return refuse_file_line(
-            f, "there is something behind the section's ']'; settings have lines of "
-               "their own");
+            f, "there is text after the section's ']'; a setting needs a line of its own");
     if (len > MODELS_MAX_NAME)
-        return refuse_file_line(
-            f,
-            "the section's name has %zu bytes, and the names of models have %d at most: "
-            "give the model a shorter name with NAME=PATH",
-            len, MODELS_MAX_NAME);
+        return refuse_file_line(f,
+                                "the section's name has %zu bytes, but a model's name has at most "
+                                "%d: give the model a shorter name with NAME=PATH",
+                                len, MODELS_MAX_NAME);
     snprintf(name, sizeof(name), "%.*s", (int)len, line + 1);
     other = setting_section(f->setting.config, name);
     if (other != NULL)
-        return refuse_file_line(f, "section [%s] comes a second time; the first is at %s", name,
+        return refuse_file_line(f, "section [%s] occurs twice; the first one is at %s", name,
                                 other->where);
     if (source->n_sections == MODELS_MAX)
-        return refuse_file_line(f, "section [%s] is one too many: at most %d models are served",
+        return refuse_file_line(f,
+                                "there are too many sections at [%s]: at most %d models are served",
                                 name, MODELS_MAX);
     return add_section(f, name);
 }
@@ -117,7 +116,7 @@ static void refuse_line(struct file_state *f, int rc, int size)
     if (rc == ERR_LIMIT)
         refuse_file_line(f, "the line is longer than %d bytes", size - 2);
     else if (rc == ERR_FORMAT)
-        refuse_file_line(f, "there is a NUL in the line");
+        refuse_file_line(f, "the line contains a NUL byte");
     else { /* for example a directory */
         snprintf(f->setting.err, f->setting.err_len, "cannot read the configuration file '%s': %s",
                  f->path, strerror(errno));
@@ -147,9 +146,7 @@ static int check_scope(struct file_state *f, const char *name)
     if (id == OPTION_N || id == OPTION_ID_model || option_at(id)->scope == OPTION_MODEL)
         return 0;
     return refuse_file_line(
-        f,
-        "'%s' in section [%s]: it is a setting of the whole server, and belongs outside "
-        "the sections, above the first of them",
+        f, "'%s' in section [%s] is a setting of the whole server: move it above the first section",
         name, f->section->name);
 }
 
@@ -164,10 +161,10 @@ static int add_model_section(struct file_state *f, const struct setting *s, cons
     if (!models_is_name(f->section->name, strlen(f->section->name)))
         return refuse_file_line(f, "'model' in section [%s]: " MODELS_NAME_RULE, f->section->name);
     if (!is_first && models_find(c->model, f->section->name) >= 0)
-        return refuse_file_line(f, "'model' in section [%s]: there is a model of this name already",
+        return refuse_file_line(f, "'model' in section [%s]: another model already has this name",
                                 f->section->name);
     if (strchr(path, ',') != NULL)
-        return refuse_file_line(f, "'model' in section [%s] is one path, without a comma",
+        return refuse_file_line(f, "'model' in section [%s] must be one path, without a comma",
                                 f->section->name);
     buf_init(&list, 2 * MODELS_MAX * MODELS_MAX_TEXT);
     if (!is_first) /* an empty list is the demo model */
@@ -226,7 +223,8 @@ int config_file_load(const struct setting *s, const char *path)
     bad_line = ini_parse_stream(read_ini_line, &f, on_pair, &f);
     fclose(f.file);
     if (f.rc == 0 && bad_line > 0) {
-        snprintf(s->err, s->err_len, "%s:%d: not a line of the form name = value", path, bad_line);
+        snprintf(s->err, s->err_len, "%s:%d: the line does not have the form name = value", path,
+                 bad_line);
         f.rc = ERR_INVAL;
     }
     if (f.rc == 0)
@@ -246,7 +244,7 @@ int config_file_check_sections(const struct setting *s)
             continue;
         models_names(c->model, names, sizeof(names));
         snprintf(s->err, s->err_len,
-                 "%s: section [%s] is none of the models that are served (%s), and has no 'model'",
+                 "%s: section [%s] names none of the served models (%s), and has no 'model'",
                  section->where, section->name, names);
         return ERR_INVAL;
     }

@@ -72,7 +72,7 @@ static int read_setting_flag(const struct setting *s, int argc, char *const *arg
     const size_t n = eq != NULL ? (size_t)(eq - arg) : strlen(arg);
 
     if (strncmp(arg, "--", 2) != 0 || n < 3 || n - 2 >= sizeof(f->name)) {
-        snprintf(s->err, s->err_len, "unexpected argument '%s'; settings are --name value", arg);
+        snprintf(s->err, s->err_len, "unexpected argument '%s'; a setting is --name value", arg);
         return ERR_INVAL;
     }
     for (size_t j = 2; j < n; j++)
@@ -116,7 +116,7 @@ static int load_flags(const struct setting *s, int argc, char *const *argv,
         if (rc < 0)
             return rc;
         if (f.value == NULL && (strcmp(f.name, "config") == 0 || option_find(f.name) != OPTION_N)) {
-            snprintf(s->err, s->err_len, "%s wants a value", f.shown);
+            snprintf(s->err, s->err_len, "%s needs a value", f.shown);
             return ERR_INVAL;
         }
         if (strcmp(f.name, "config") == 0) {
@@ -174,8 +174,8 @@ static int add_folder(const struct setting *s)
     rc = models_dir_add(c->models_dir, &list, s->err, s->err_len);
     if (rc == 0 && list.len == 0) {
         snprintf(s->err, s->err_len,
-                 "there is no model in 'models_dir' '%.300s', and 'model' names none; a .gguf file "
-                 "or a model's folder belongs there",
+                 "'models_dir' '%.300s' has no model, and 'model' is empty; put a .gguf file or a "
+                 "model's folder there",
                  c->models_dir);
         rc = ERR_INVAL;
     }

@@ -29,7 +29,7 @@ static int check_batch(const struct config *c, char *err, size_t err_len)
         return 0;
     snprintf(err, err_len,
              "'max_batch_tokens' (%" PRId64 ") must be at least 'max_sequences' (%" PRId64
-             "): every running sequence gets a row in each step",
+             "): every running sequence needs a row in each step",
              c->max_batch_tokens, c->max_sequences);
     return ERR_INVAL;
 }
@@ -44,8 +44,8 @@ static int check_swap(const struct config *c, char *err, size_t err_len)
     }
     if (c->preemption == CONFIG_PREEMPTION_SWAP && c->swap_ram == 0 && c->swap_file[0] == '\0') {
         snprintf(err, err_len,
-                 "'preemption' is swap, but there is nowhere to swap to: set 'swap_ram' above 0, "
-                 "or 'swap_file' and 'swap_file_size'");
+                 "'preemption' is swap, but there is no swap space: set 'swap_ram' above 0, or "
+                 "'swap_file' and 'swap_file_size'");
         return ERR_INVAL;
     }
     return 0;
@@ -67,7 +67,8 @@ static int check_loading(const struct config *c, char *err, size_t err_len)
     if (c->kv_events != CONFIG_KV_EVENTS_OFF &&
         (c->load != CONFIG_LOAD_START || c->idle_unload[0] != '\0')) {
         snprintf(err, err_len,
-                 "'kv_events' is for models that stay: it needs load = start, and no idle_unload");
+                 "'kv_events' needs a model that stays loaded: set load = start, and leave "
+                 "idle_unload empty");
         return ERR_INVAL;
     }
     return 0;
@@ -117,14 +118,14 @@ static int64_t count_weights(const char *text, char *err, size_t err_len)
     while ((rc = weights_next(&text, &w)) > 0) {
         n++;
         if (is_repeated(text, w.name)) {
-            snprintf(err, err_len, "'tenant_weights' has '%s' twice", w.name);
+            snprintf(err, err_len, "'tenant_weights' contains '%s' twice", w.name);
             return ERR_INVAL;
         }
     }
     if (rc == 0)
         return n;
     snprintf(err, err_len,
-             "'tenant_weights' must be pairs name=weight with commas between, names of 1 to %d "
+             "'tenant_weights' must be pairs name=weight separated by commas, names of 1 to %d "
              "bytes and weights from 1 to %d, got '%s'",
              WEIGHTS_MAX_NAME, WEIGHTS_MAX_VALUE, text);
     return ERR_INVAL;
@@ -138,8 +139,8 @@ static int check_weights(const struct config *c, char *err, size_t err_len)
         return (int)n;
     if (n > 0 && c->tenant_header[0] == '\0' && c->api_keys[0] == '\0') {
         snprintf(err, err_len,
-                 "'tenant_weights' has no effect without 'tenant_header', which names the header "
-                 "that says whose a request is, or 'api_keys'");
+                 "'tenant_weights' has no effect without 'tenant_header' or 'api_keys', which tell "
+                 "the tenant of a request: set one of them");
         return ERR_INVAL;
     }
     /* Two more: one for requests without a name, one shared by names beyond the limit. */
@@ -158,7 +159,9 @@ static int check_listen(const struct config *c, char *err, size_t err_len)
     const char *mode = c->unix_socket_mode;
 
     if (c->host[0] == '\0' && c->unix_socket[0] == '\0') {
-        snprintf(err, err_len, "'host' is empty, and so is 'unix_socket': nobody could call");
+        snprintf(
+            err, err_len,
+            "'host' and 'unix_socket' are both empty, so no client could connect: set one of them");
         return ERR_INVAL;
     }
     if (strlen(mode) < 3 || strlen(mode) > 4 || strspn(mode, "01234567") != strlen(mode)) {
@@ -174,7 +177,7 @@ static int check_tls(const struct config *c, char *err, size_t err_len)
 {
     if ((c->tls_certificate[0] == '\0') == (c->tls_key[0] == '\0'))
         return 0;
-    snprintf(err, err_len, "'tls_certificate' and 'tls_key' need each other; only '%s' is set",
+    snprintf(err, err_len, "'tls_certificate' and 'tls_key' must be set together; only '%s' is set",
              c->tls_key[0] == '\0' ? "tls_certificate" : "tls_key");
     return ERR_INVAL;
 }
@@ -184,8 +187,8 @@ static int check_origins(const struct config *c, char *err, size_t err_len)
     if (c->cors_origins[0] == '\0' || origins_are_valid(c->cors_origins))
         return 0;
     snprintf(err, err_len,
-             "'cors_origins' must be * or origins such as https://a.example:8443 with commas "
-             "between, without paths and blanks, got '%s'",
+             "'cors_origins' must be * or origins such as https://a.example:8443 separated by "
+             "commas, without paths and blanks, got '%s'",
              c->cors_origins);
     return ERR_INVAL;
 }
@@ -195,7 +198,7 @@ static int check_hosts(const struct config *c, char *err, size_t err_len)
     if (c->allowed_hosts[0] == '\0' || hosts_are_valid(c->allowed_hosts))
         return 0;
     snprintf(err, err_len,
-             "'allowed_hosts' must be * or names such as llm.example.org with commas between, "
+             "'allowed_hosts' must be * or names such as llm.example.org separated by commas, "
              "without ports and blanks, got '%s'",
              c->allowed_hosts);
     return ERR_INVAL;
@@ -206,13 +209,13 @@ static int check_proxies(const struct config *c, char *err, size_t err_len)
     if (c->trusted_proxies[0] != '\0' && !networks_are_valid(c->trusted_proxies)) {
         snprintf(err, err_len,
                  "'trusted_proxies' must be * or addresses, networks such as 10.0.0.0/8 and unix, "
-                 "with commas between, got '%.200s'",
+                 "separated by commas, got '%.200s'",
                  c->trusted_proxies);
         return ERR_INVAL;
     }
     if (!objectives_are_valid(c->objectives)) {
         snprintf(err, err_len,
-                 "'objectives' must be NAME=PRIORITY with commas between, each priority low, "
+                 "'objectives' must be NAME=PRIORITY items separated by commas, each priority low, "
                  "normal, high or critical, got '%.200s'",
                  c->objectives);
         return ERR_INVAL;
@@ -220,7 +223,8 @@ static int check_proxies(const struct config *c, char *err, size_t err_len)
     if (c->objectives[0] == '\0' || c->trusted_proxies[0] != '\0')
         return 0;
     snprintf(err, err_len,
-             "'objectives' has no effect without 'trusted_proxies', whose headers name them");
+             "'objectives' has no effect without 'trusted_proxies', whose headers name the "
+             "objectives: set both or neither");
     return ERR_INVAL;
 }
 
@@ -247,7 +251,7 @@ static int check_metrics_names(const struct config *c, char *err, size_t err_len
     if (is_known)
         return 0;
     snprintf(err, err_len,
-             "'metrics_names' must be one or more of quire, vllm and llamacpp with commas between, "
+             "'metrics_names' must be one or more of quire, vllm and llamacpp separated by commas, "
              "got '%.200s'",
              c->metrics_names);
     return ERR_INVAL;
@@ -329,7 +333,7 @@ static int check_file(const struct config *c, uint32_t n, uint32_t id, char *err
             if (file[0] == '\0' || strcmp(file, other) != 0)
                 continue;
             snprintf(err, err_len,
-                     "several models cannot share one '%s': '%s' and '%s' both have '%s'; set it "
+                     "two models cannot share one '%s', but '%s' and '%s' both have '%s': set it "
                      "in their sections [%s] and [%s] of the file",
                      option_at(id)->name, a.name, b.name, file, a.name, b.name);
             return ERR_INVAL;
@@ -360,7 +364,7 @@ static int check_two_aliases(const struct config *c, uint32_t i, uint32_t j, cha
             continue;
         snprintf(err, err_len,
                  "the 'alias' '%s' of the model '%s' is also a name of the model '%s': set it in "
-                 "one section of the file",
+                 "only one section of the file",
                  name, a.name, b.name);
         return ERR_INVAL;
     }

@@ -81,7 +81,7 @@ static int take_name(struct model_item *out, struct span name, struct span item,
 {
     if (!models_is_name(name.text, name.len)) {
         snprintf(err, err_len,
-                 "'model': before the '=' of '%.*s' there is no name: " MODELS_NAME_RULE
+                 "'model': '%.*s' has no valid name before the '=': " MODELS_NAME_RULE
                  "; a path with a '=' begins with ./",
                  shown(item), item.text);
         return ERR_INVAL;
@@ -114,7 +114,7 @@ static int take_item(struct model_item *out, struct span item, char *err, size_t
     if (rc < 0)
         return rc;
     if (path.len > MODELS_MAX_PATH) {
-        snprintf(err, err_len, "'model': a path may have %d bytes, not %zu: '%.*s...'",
+        snprintf(err, err_len, "'model': a path may have at most %d bytes, not %zu: '%.*s...'",
                  MODELS_MAX_PATH, path.len, shown(path), path.text);
         return ERR_INVAL;
     }
@@ -143,7 +143,7 @@ int models_next(const char **text, struct model_item *out, char *err, size_t err
     item = trim(start, (size_t)(end - start));
     if (is_slip(item, end)) {
         snprintf(err, err_len,
-                 "'model' has an empty item: models are PATH or NAME=PATH with commas between, got "
+                 "'model' has an empty item: models are PATH or NAME=PATH separated by commas, got "
                  "'%.200s'",
                  start);
         return ERR_INVAL;
@@ -181,8 +181,8 @@ int models_check(const char *text, char *err, size_t err_len)
         }
         if (models_find(text, item.name) >= 0) {
             snprintf(err, err_len,
-                     "'model' has two models called '%s': give one of them another name with "
-                     "NAME=PATH",
+                     "'model' has two models with the name '%s': give one of them another name "
+                     "with NAME=PATH",
                      item.name);
             return ERR_INVAL;
         }

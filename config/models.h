@@ -33,7 +33,8 @@ struct model_item {
 /* Is it a valid name of a model? MODELS_NAME_RULE is the rule as the end of a sentence. */
 #define MODELS_NAME_RULE                                                                           \
     "a model's name has 1 to 127 bytes of printable ASCII without blanks, quotes, backslashes "    \
-    "and any of , = [ ], slashes only between others, and does not begin as a path does"
+    "and any of , = [ ], has slashes only between other characters, and does not begin like a "    \
+    "path"
 bool models_is_name(const char *name, size_t len);
 
 /* Read the next item of *text and move *text behind it; after the last one *text is NULL. 1: *out

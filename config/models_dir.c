@@ -115,6 +115,6 @@ int models_dir_add(const char *folder, struct buf *list, char *err, size_t err_l
     mem_free(names);
     if (list->err == 0)
         return 0;
-    snprintf(err, err_len, "'models_dir' '%.300s' holds too many models", folder);
+    snprintf(err, err_len, "'models_dir' '%.300s' contains too many models", folder);
     return list->err;
 }

@@ -92,7 +92,7 @@ static int check_owner(int fd, const char *path, char *err, size_t err_len)
         return fail_store(ERR_IO, err, err_len, "cannot read %s: %s", path, strerror(errno));
     if (got < (ssize_t)sizeof(magic) || memcmp(h.magic, magic, sizeof(magic)) != 0)
         return fail_store(ERR_FORMAT, err, err_len,
-                          "%s exists and is not a swap file; it is left as it is", path);
+                          "%s exists and is not a swap file; it is not overwritten", path);
     return 0;
 }
 
@@ -109,10 +109,11 @@ static int open_locked(const char *path, char *err, size_t err_len)
                           file_append_error(errno));
     if (flock(fd, LOCK_EX | LOCK_NB) < 0)
         rc = errno == EWOULDBLOCK
-                 ? fail_store(ERR_BUSY, err, err_len, "%s is in use already", path)
+                 ? fail_store(ERR_BUSY, err, err_len, "%s is already used by another process", path)
                  : fail_store(ERR_IO, err, err_len, "cannot lock %s: %s", path, strerror(errno));
     else if (!is_still_there(fd, path))
-        rc = fail_store(ERR_AGAIN, err, err_len, "%s comes and goes", path);
+        rc = fail_store(ERR_AGAIN, err, err_len,
+                        "%s is removed and created again by another process", path);
     else
         rc = check_owner(fd, path, err, err_len);
     if (rc == 0)
@@ -235,7 +236,8 @@ static int io_failed(struct swap_store *s, const char *what, int errnum)
         log_error("swap", "%s=failed path=%s errno=%d reason=%s", what,
                   log_quote(path, sizeof(path), s->path), errnum,
                   log_quote(reason, sizeof(reason),
-                            errnum == 0 ? "not what was written" : strerror(errnum)));
+                            errnum == 0 ? "the file's content differs from what was written"
+                                        : strerror(errnum)));
     return ERR_IO;
 }
 

@@ -24,7 +24,7 @@ void injected_drafter_init(struct injected_drafter *d)
     if (text == NULL || strcmp(text, "always") == 0)
         return;
     if (sscanf(text, "%u:%u%c", &seed, &permille, &rest) != 2 || permille > 1000) {
-        fprintf(stderr, "QUIRE_DEBUG_DRAFTS is \"always\" or SEED:N, N up to 1000\n");
+        fprintf(stderr, "QUIRE_DEBUG_DRAFTS must be \"always\" or SEED:N with N up to 1000\n");
         exit(2);
     }
     d->state = (uint64_t)seed << 32;

@@ -45,7 +45,8 @@ static bool kill_later(const struct stop_signals *s)
         if (atomic_load(&s->is_closing))
             return false;
     }
-    log_error("main", "event=killed reason=\"it did not end within %u ms of the second signal\"",
+    log_error("main",
+              "event=killed reason=\"the process did not end within %u ms of the second signal\"",
               s->opt.kill_after_ms);
     (void)log_flush(50);
     _exit(EXIT_FAILURE);

@@ -121,7 +121,7 @@ static int keep_if(const struct hf_folder *f, bool is_wanted, const char *file, 
         return 0;
     cJSON_Delete(*out);
     *out = NULL;
-    return hf_fail(f, ERR_FORMAT, file, "is no JSON %s", what);
+    return hf_fail(f, ERR_FORMAT, file, "is not a JSON %s", what);
 }
 
 int hf_parse(const struct hf_folder *f, const char *file, const char *text, size_t n, cJSON **out)
@@ -142,7 +142,7 @@ static int read_any(const struct hf_folder *f, const char *file, size_t max, cJS
     if (rc < 0)
         return rc;
     if (size > max)
-        return hf_fail(f, ERR_LIMIT, file, "has %llu bytes, and %zu at most are read",
+        return hf_fail(f, ERR_LIMIT, file, "has %llu bytes, but at most %zu are supported",
                        (unsigned long long)size, max);
     n = (size_t)size;
     text = mem_alloc(n + 1);
@@ -192,7 +192,8 @@ int hf_u32(const struct hf_folder *f, const char *file, const cJSON *o, const ch
     if (m == NULL)
         return 0;
     if (!(found >= lo && found <= hi) || found != floor(found))
-        return hf_fail(f, ERR_FORMAT, file, "'%s' is no whole number from %u to %u", name, lo, hi);
+        return hf_fail(f, ERR_FORMAT, file, "'%s' is not a whole number from %u to %u", name, lo,
+                       hi);
     *v = (uint32_t)found;
     return 0;
 }
@@ -205,7 +206,7 @@ int hf_positive(const struct hf_folder *f, const char *file, const cJSON *o, con
     if (m == NULL)
         return 0;
     if (!cJSON_IsNumber(m) || !(m->valuedouble > 0.0) || !(m->valuedouble < 1e30))
-        return hf_fail(f, ERR_FORMAT, file, "'%s' is no number above 0", name);
+        return hf_fail(f, ERR_FORMAT, file, "'%s' is not a number above 0", name);
     *v = m->valuedouble;
     return 0;
 }

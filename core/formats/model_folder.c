@@ -83,14 +83,14 @@ static int choose_file(const struct found *found, const char *folder, int len,
 
     if (found->n == 0) {
         snprintf(err, err_len,
-                 "%.*s: there is no model in the folder: no .gguf file, and no config.json", len,
+                 "%.*s: the folder contains no model (neither a .gguf file nor config.json)", len,
                  folder);
         return ERR_NOENT;
     }
     if (found->n > 1) {
         snprintf(err, err_len,
-                 "%.*s: there are %u models in the folder, name one of them ('model' may list "
-                 "several, with commas between): %s%s",
+                 "%.*s: the folder contains %u models; give the path of one of them ('model' may "
+                 "list several, separated by commas): %s%s",
                  len, folder, found->n, found->listed.data, found->listed.err != 0 ? ", ..." : "");
         return ERR_INVAL;
     }

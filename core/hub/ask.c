@@ -65,12 +65,12 @@ static int refuse_access(const struct hub_asker *k, const struct hub_answer *a, 
                         repo, a->status, said(a, text), k->place->endpoint, repo,
                         k->place->token[0] != '\0' ? "use a token of that account"
                                                    : "set HF_TOKEN to a token of that account");
-    return hub_fail(ERR_INVAL, err, err_len,
-                    "the Hub refuses access to %s (%ld)%s: there is no such repository, or it is "
-                    "private: %s",
-                    repo, a->status, said(a, text),
-                    k->place->token[0] != '\0' ? "the token does not reach it"
-                                               : "then set HF_TOKEN");
+    return hub_fail(
+        ERR_INVAL, err, err_len,
+        "the Hub refuses access to %s (%ld)%s: the repository does not exist or is private: %s",
+        repo, a->status, said(a, text),
+        k->place->token[0] != '\0' ? "the token has no access to it"
+                                   : "for a private one set HF_TOKEN");
 }
 
 int hub_refused(const struct hub_asker *k, const struct hub_answer *a, const char *what, char *err,
@@ -89,8 +89,8 @@ int hub_refused(const struct hub_asker *k, const struct hub_answer *a, const cha
                         said(a, text));
     if (a->status == 429)
         return hub_fail(ERR_IO, err, err_len,
-                        "the Hub takes no more requests at the moment (429)%s: try again in "
-                        "%" PRIu64 " seconds",
+                        "the Hub refuses further requests for now (429)%s: try again in %" PRIu64
+                        " seconds",
                         said(a, text), a->retry_after > 0 ? a->retry_after : 60);
     return hub_fail(ERR_IO, err, err_len, "%s: the Hub answers %s with status %ld%s", repo, what,
                     a->status, said(a, text));

@@ -222,7 +222,7 @@ int hub_cache_link(const struct hub_place *p, const char *repo, const char *comm
     for (const char *s = strchr(path, '/'); s != NULL; s = strchr(s + 1, '/'))
         fixed_text_add(&t, "../");
     if (!fixed_text_add(&t, "blobs/%s", hash))
-        return hub_fail(ERR_LIMIT, err, err_len, "'%s': it lies in too many folders",
+        return hub_fail(ERR_LIMIT, err, err_len, "'%s': the path has too many folders",
                         hub_printable(shown, sizeof(shown), path));
     rc = hub_cache_make_folders(link, err, err_len);
     if (rc < 0)
@@ -285,7 +285,7 @@ int hub_cache_lock(const struct hub_place *p, const char *repo, const char *hash
     tag_cache(p);
     while ((rc = try_lock(path, err, err_len)) == ERR_AGAIN) {
         if (!is_told)
-            log_info("hub", "event=waiting blob=%s reason=\"another process fetches it\"",
+            log_info("hub", "event=waiting blob=%s reason=\"another process downloads it\"",
                      hub_printable(quoted, sizeof(quoted), hash));
         is_told = true;
         if (!hub_interrupt_sleep(LOCK_NAP_MS))
@@ -314,7 +314,7 @@ int hub_cache_check_room(const struct hub_place *p, uint64_t bytes, char *err, s
     if (bytes == 0 || (bytes <= room && room - bytes >= KEPT_FREE))
         return 0;
     return hub_fail(ERR_LIMIT, err, err_len,
-                    "%.600s: the disk has %" PRIu64 " MiB left, and the files that are missing "
-                    "take %" PRIu64 " MiB: make room, or set HF_HUB_CACHE to a folder elsewhere",
+                    "%.600s: the disk has %" PRIu64 " MiB left, but the missing files need %" PRIu64
+                    " MiB: free space, or set HF_HUB_CACHE to a folder on another disk",
                     p->cache, room >> 20, (bytes >> 20) + 1);
 }

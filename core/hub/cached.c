@@ -50,8 +50,8 @@ int hub_search_cache(struct hub_search *s)
                             sizeof(s->err));
     if (rc == ERR_NOENT || (rc == 0 && s->listing.n == 0))
         return hub_fail(ERR_NOENT, s->err, sizeof(s->err),
-                        "it is not in the cache (%.300s), and the Hub is not asked offline: "
-                        "`quire pull` fetches it",
+                        "it is not in the cache (%.300s), and offline the Hub is not asked: "
+                        "download it with `quire pull`",
                         s->place.cache);
     return rc == 0 ? choose_cached(s) : rc;
 }

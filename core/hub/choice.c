@@ -123,7 +123,8 @@ static int fail_listed(const struct hub_listing *l, const char *want, char *err,
             continue;
         buf_printf(&b, "%s%s", n++ > 0 ? ", " : "", hub_printable(name, sizeof(name), path));
     }
-    hub_fail(ERR_NOENT, err, err_len, "there is no GGUF file '%s' in the repository, but: %s%s",
+    hub_fail(ERR_NOENT, err, err_len,
+             "the repository has no GGUF file '%s'; its GGUF files are: %s%s",
              hub_printable(shown, sizeof(shown), want), n > 0 ? b.data : "none",
              b.err != 0 ? ", ..." : "");
     buf_release(&b);
@@ -139,7 +140,8 @@ static int choose_parts(struct hub_listing *l, const struct hub_file *f, const c
     const size_t len = stem_of(f->path, &no, &count);
 
     if (count == 0 || no == 0 || no > count || count > MAX_PARTS)
-        return hub_fail(ERR_FORMAT, err, err_len, "'%s' is no part of %d at most",
+        return hub_fail(ERR_FORMAT, err, err_len,
+                        "'%s' is not a valid part of a split model, which has at most %d parts",
                         hub_printable(shown, sizeof(shown), f->path), MAX_PARTS);
     for (unsigned i = 1; i <= count; i++) {
         struct hub_file *part;

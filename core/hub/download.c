@@ -177,7 +177,7 @@ static int take_piece(void *ud, const struct hub_answer *a, const void *bytes, s
             rc = restart(p->d);
         else if (p->offset > 0 && a->range_start != p->offset)
             return hub_fail(ERR_FORMAT, p->d->err, p->d->err_len,
-                            "%s: the server answers with another range than was asked for",
+                            "%s: the server sent another range than the requested one",
                             p->d->file->path);
     }
     return rc == 0 ? take_chunk(p->d, bytes, n) : rc;
@@ -194,8 +194,8 @@ static int fetch_once(struct download *d, struct hub_answer *a)
         return rc;
     if (a->status == 416) { /* there is no such range: the part belongs to another file */
         rc = restart(d);
-        return rc == 0 ? hub_fail(ERR_IO, d->err, d->err_len, "%s: the part is not of this file",
-                                  d->file->path)
+        return rc == 0 ? hub_fail(ERR_IO, d->err, d->err_len,
+                                  "%s: the server sent a part of another file", d->file->path)
                        : rc;
     }
     if (a->status != 200 && a->status != 206)
@@ -236,8 +236,8 @@ static int fetch(struct download *d)
             return rc;
         if (is_too_slow(d, begin_ms, begin_bytes))
             return hub_fail(ERR_IO, d->err, d->err_len,
-                            "%s: less than %d bytes a second came: the next pull goes on after "
-                            "%" PRIu64 " of %" PRIu64 " bytes",
+                            "%s: the transfer was slower than %d bytes per second; the next pull "
+                            "continues after %" PRIu64 " of %" PRIu64 " bytes",
                             d->file->path, HUB_MIN_SPEED, d->done, d->file->size);
         n_failed = d->done > before ? 1 : n_failed + 1;
         wait = hub_wait_ms(&a, n_failed);
@@ -263,9 +263,10 @@ static int check_hash(struct download *d)
     if (strcmp(found, d->file->hash) == 0)
         return 0;
     (void)unlink(d->part);
-    return hub_fail(ERR_FORMAT, d->err, d->err_len,
-                    "%s: what came has the hash %s, not %s as the Hub has it; it was removed",
-                    d->file->path, found, d->file->hash);
+    return hub_fail(
+        ERR_FORMAT, d->err, d->err_len,
+        "%s: the downloaded file has the hash %s instead of the Hub's %s, and was removed",
+        d->file->path, found, d->file->hash);
 }
 
 static int keep(struct download *d, const char *blob)
@@ -297,8 +298,8 @@ static int fetch_blob(struct download *d, const char *blob)
         rc = keep(d, blob);
     if (rc == ERR_CANCELED)
         hub_fail(rc, d->err, d->err_len,
-                 "%s: interrupted after %" PRIu64 " of %" PRIu64 " bytes; the next pull goes on "
-                 "from there",
+                 "%s: interrupted after %" PRIu64 " of %" PRIu64
+                 " bytes; the next pull continues from there",
                  d->file->path, d->done, d->file->size);
     hub_hash_finish(&d->hash, NULL);
     if (d->fd >= 0)
@@ -318,14 +319,14 @@ static int check_head(struct download *d, const char *commit)
         return rc;
     if (a.commit[0] == '\0')
         return hub_fail(ERR_FORMAT, d->err, d->err_len,
-                        "%s: the answer has no X-Repo-Commit: this is no Hub (HF_ENDPOINT, or a "
-                        "proxy)",
+                        "%s: the answer has no X-Repo-Commit, so the server is not a Hub (check "
+                        "HF_ENDPOINT and proxies)",
                         d->url);
     if (strcmp(a.commit, commit) != 0 || strcmp(a.etag, f->hash) != 0 ||
         (a.size != UINT64_MAX && a.size != f->size))
         return hub_fail(ERR_FORMAT, d->err, d->err_len,
-                        "%s: the Hub has it with other words than in its listing (ETag '%s')",
-                        f->path, hub_printable(shown, sizeof(shown), a.etag));
+                        "%s: the Hub's ETag '%s' differs from the hash in its listing", f->path,
+                        hub_printable(shown, sizeof(shown), a.etag));
     return 0;
 }
 

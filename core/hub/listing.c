@@ -45,7 +45,7 @@ int hub_listing_add(struct hub_listing *l, const char *path, uint64_t size, cons
 
     if (!hub_path_is_safe(path))
         return hub_fail(ERR_FORMAT, err, err_len,
-                        "the listing of the repository has a path that is refused: '%s'",
+                        "the listing of the repository has an unsafe path: '%s'",
                         hub_printable(shown, sizeof(shown), path));
     if (l->n == HUB_MAX_FILES)
         return hub_fail(ERR_LIMIT, err, err_len, "the repository has more than %d files",
@@ -93,7 +93,7 @@ static int add_entry(struct hub_listing *l, const cJSON *entry, char *err, size_
 
     if (!cJSON_IsObject(entry))
         return hub_fail(ERR_FORMAT, err, err_len,
-                        "the listing of the repository has an entry that is no object");
+                        "the listing of the repository has an entry that is not an object");
     if (strcmp(listed_text(entry, "type"), "file") != 0)
         return 0;
     return hub_listing_add(l, listed_text(entry, "path"), size_of(from),
@@ -111,7 +111,7 @@ int hub_listing_add_page(struct hub_listing *l, const char *json, size_t n, char
     if (rc < 0)
         return hub_fail(ERR_FORMAT, err, err_len, "the listing of the repository: %s", why);
     if (!cJSON_IsArray(page))
-        rc = hub_fail(ERR_FORMAT, err, err_len, "the listing of the repository is no list");
+        rc = hub_fail(ERR_FORMAT, err, err_len, "the listing of the repository is not a JSON list");
     for (entry = page->child; rc == 0 && entry != NULL; entry = entry->next)
         rc = add_entry(l, entry, err, err_len);
     cJSON_Delete(page);

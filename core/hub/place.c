@@ -90,7 +90,7 @@ static int take_token(struct hub_place *p, const char *text, size_t n, const cha
     }
     for (size_t i = 0; i < n; i++)
         if (text[i] <= ' ' || text[i] >= 0x7f || n >= sizeof(p->token))
-            return hub_fail(ERR_INVAL, err, err_len, "%s holds no token of the Hub", from);
+            return hub_fail(ERR_INVAL, err, err_len, "%s contains no token of the Hub", from);
     memcpy(p->token, text, n);
     p->token[n] = '\0';
     return 0;

@@ -46,8 +46,8 @@ static int take_commit(struct pull *p, const struct buf *body)
         snprintf(p->found.commit, sizeof(p->found.commit), "%s", sha);
     else
         rc = hub_fail(ERR_FORMAT, p->found.err, sizeof(p->found.err),
-                      "%s does not say which commit '%s' is: it is no Hub", p->found.place.endpoint,
-                      p->found.reference.revision);
+                      "%s does not say which commit '%s' is, so it is not a Hub",
+                      p->found.place.endpoint, p->found.reference.revision);
     cJSON_Delete(o);
     return rc;
 }

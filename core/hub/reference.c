@@ -105,7 +105,7 @@ static int refuse_reference(const char *text, const char *what, char *err, size_
 {
     char shown[200];
 
-    return hub_fail(ERR_INVAL, err, err_len, "'%s': %s; models of the Hub are " FORM,
+    return hub_fail(ERR_INVAL, err, err_len, "'%s' %s; models of the Hub are " FORM,
                     hub_printable(shown, sizeof(shown), text), what);
 }
 
@@ -119,18 +119,17 @@ int hub_reference_parse(struct hub_reference *r, const char *text, char *err, si
         return refuse_reference(text, "does not begin with " PREFIX, err, err_len);
     n = strcspn(at, "@:");
     if (!is_repo(at, n) || !take_reference_part(r->repo, sizeof(r->repo), at, n))
-        return refuse_reference(
-            text,
-            "names no repository (letters, digits, - _ and . on both sides of a "
-            "slash, 96 at most)",
-            err, err_len);
+        return refuse_reference(text,
+                                "does not name a repository (letters, digits, - _ and . on both "
+                                "sides of a slash, at most 96)",
+                                err, err_len);
     at += n;
     take_reference_part(r->revision, sizeof(r->revision), "main", 4);
     if (*at == '@') {
         n = strcspn(++at, ":");
         if (!take_reference_part(r->revision, sizeof(r->revision), at, n) ||
             !is_revision(r->revision))
-            return refuse_reference(text, "has no branch, tag or commit behind the @", err,
+            return refuse_reference(text, "has no valid branch, tag or commit after the @", err,
                                     err_len);
         at += n;
     }
@@ -139,9 +138,9 @@ int hub_reference_parse(struct hub_reference *r, const char *text, char *err, si
     at++;
     if (!take_reference_part(r->want, sizeof(r->want), at, strlen(at)) ||
         !hub_path_is_safe(r->want))
-        return refuse_reference(
-            text, "has neither a quantization nor the path of a file behind the colon", err,
-            err_len);
+        return refuse_reference(text,
+                                "has neither a quantization nor the path of a file after the colon",
+                                err, err_len);
     return 0;
 }
 

@@ -202,7 +202,7 @@ int hub_transfer_open(struct hub_transfer **out, const struct hub_place *place, 
     *out = NULL;
     return hub_fail(ERR_UNSUPPORTED, err, err_len,
                     "this binary was built without libcurl (Debian: libcurl4-gnutls-dev) and "
-                    "cannot fetch models; what is in the cache it finds offline");
+                    "cannot download models; models in the cache can be used offline");
 }
 
 void hub_transfer_close(struct hub_transfer **t)
@@ -214,6 +214,6 @@ int hub_transfer_run(struct hub_transfer *t, const struct hub_request *r, struct
                      char *err, size_t err_len)
 {
     (void)t, (void)r, (void)a;
-    return hub_fail(ERR_UNSUPPORTED, err, err_len, "there is no libcurl");
+    return hub_fail(ERR_UNSUPPORTED, err, err_len, "this binary was built without libcurl");
 }
 #endif

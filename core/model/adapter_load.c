@@ -65,7 +65,7 @@ static int check_text(struct adapter_loading *l, const char *key, const char *wa
     if (rc == 0 && found.len == strlen(wanted) && memcmp(found.data, wanted, found.len) == 0)
         return 0;
     load_printable(shown, sizeof(shown), found);
-    return adapter_fail(l, ERR_UNSUPPORTED, "key '%s': is '%s', but '%s' is wanted", key, shown,
+    return adapter_fail(l, ERR_UNSUPPORTED, "key '%s': is '%s', but '%s' is expected", key, shown,
                         wanted);
 }
 
@@ -155,12 +155,12 @@ static int take_pair(struct adapter_loading *l, uint32_t layer, const char *suff
         return 0;
     if (a == NULL || b == NULL)
         return adapter_fail_tensor(l, ERR_FORMAT, a != NULL ? a : b,
-                                   "has no counterpart (of lora_a and lora_b both are needed)");
+                                   "has no counterpart (an adapter needs both lora_a and lora_b)");
     if (b->dims[1] != n_all)
         return 0; /* the tensor may be another part's */
     if (a->dims[1] < 1 || a->dims[1] > ADAPTER_MAX_RANK)
         return adapter_fail(l, ERR_UNSUPPORTED,
-                            "tensor '%.*s': has the rank %" PRIu64
+                            "tensor '%.*s': has rank %" PRIu64
                             ", but ranks of 1 to %d are supported",
                             (int)a->name.len, a->name.data, a->dims[1], ADAPTER_MAX_RANK);
     if (!is_flat(a, w->n_in, a->dims[1]) || !is_flat(b, a->dims[1], n_all))
@@ -222,9 +222,8 @@ static int find_pairs(struct adapter_loading *l)
         if (!l->used[i])
             rc = adapter_fail_tensor(
                 l, ERR_UNSUPPORTED, gguf_tensor_at(l->g, i),
-                "is no part of an adapter for this model as it is computed here "
-                "(attn_q, attn_k, attn_v, attn_output, ffn_gate, ffn_up and ffn_down "
-                "of its layers are)");
+                "is not supported in an adapter for this model (attn_q, attn_k, attn_v, "
+                "attn_output, ffn_gate, ffn_up and ffn_down of its layers are)");
     if (rc == 0 && gguf_n_tensors(l->g) == 0)
         rc = adapter_fail(l, ERR_FORMAT, "has no tensors");
     return rc;

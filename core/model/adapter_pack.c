@@ -189,11 +189,11 @@ static int decode_row(struct adapter_loading *l, const struct gguf_tensor *t, ui
     const size_t n = (size_t)t->dims[0];
 
     if (l->canceled != NULL && atomic_load_explicit(l->canceled, memory_order_relaxed))
-        return adapter_fail(l, ERR_CANCELED, "nobody wants it any more");
+        return adapter_fail(l, ERR_CANCELED, "no request needs the adapter any more");
     block_decode(t->type, (const uint8_t *)t->data + i * gguf_row_bytes(t), l->row, n);
     for (size_t j = 0; j < n; j++)
         if (!isfinite(l->row[j]))
-            return adapter_fail_tensor(l, ERR_FORMAT, t, "holds a number that is not finite");
+            return adapter_fail_tensor(l, ERR_FORMAT, t, "contains a number that is not finite");
     return 0;
 }
 

@@ -24,8 +24,8 @@ static int missing(struct load *l, enum key_need need, const char *key)
 static int check_range(struct load *l, const char *key, uint32_t v, uint32_t lo, uint32_t hi)
 {
     if (v < lo || v > hi)
-        return load_fail(l, ERR_FORMAT, "key '%s': is %u, but %u to %u is supported", key, v, lo,
-                         hi);
+        return load_fail(l, ERR_FORMAT, "key '%s': is %u, but only %u to %u are supported", key, v,
+                         lo, hi);
     return 0;
 }
 
@@ -83,8 +83,9 @@ int key_u32_at(struct load *l, const char *suffix, enum key_need need, uint32_t 
         kv->elem == GGUF_F32 || kv->elem == GGUF_F64)
         return key_u32(l, suffix, need, lo, hi, v);
     if (kv->count <= i)
-        return load_fail(l, ERR_FORMAT, "key '%s': has %llu numbers, but one for each layer is "
-                         "wanted", key, (unsigned long long)kv->count);
+        return load_fail(l, ERR_FORMAT,
+                         "key '%s': has %llu numbers, but must have one for each layer", key,
+                         (unsigned long long)kv->count);
     found = gguf_array_int(kv, i);
     if (found < 0 || found > UINT32_MAX)
         return load_fail(l, ERR_FORMAT, "key '%s': is %lld", key, (long long)found);

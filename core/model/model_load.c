@@ -177,7 +177,7 @@ static int take_arena(struct load *l)
 
 static int fail_not_finite(struct load *l, const struct gguf_tensor *t)
 {
-    return load_fail(l, ERR_FORMAT, "tensor '%.*s': holds a number that is not finite",
+    return load_fail(l, ERR_FORMAT, "tensor '%.*s': contains a number that is not finite",
                      (int)t->name.len, t->name.data);
 }
 
@@ -219,7 +219,8 @@ static int decode_vector_row(struct load *l, const struct vector_job *job, uint3
         if (!isfinite(v))
             return fail_not_finite(l, t);
         if (job->is_rate && v > 0.0f)
-            return load_fail(l, ERR_FORMAT, "tensor '%.*s': holds %g, but must not be above 0",
+            return load_fail(l, ERR_FORMAT,
+                             "tensor '%.*s': contains %g, but its numbers must not be above 0",
                              (int)t->name.len, t->name.data, (double)v);
         place_number(job, a->floats + job->at, i, j, v);
     }
@@ -258,7 +259,8 @@ static int fill_ropes(struct load *l)
 
     for (uint32_t j = 0; l->divisors != NULL && j < l->ropes[0].n_rot / 2; j++)
         if (!(l->divisors[j] > 0.0f))
-            return load_fail(l, ERR_FORMAT, "tensor '%s': holds %g, but must be above 0",
+            return load_fail(l, ERR_FORMAT,
+                             "tensor '%s': contains %g, but its numbers must be above 0",
                              l->divisors_name, (double)l->divisors[j]);
     l->ropes[0].divisors = l->divisors;
     for (int i = 0; i < MODEL_N_ROPE; i++) {
@@ -337,8 +339,7 @@ static int check_norms(struct load *l, uint32_t i)
         (layer->attn_input_norm.weight == NULL && layer->attn_input_norm.bias != NULL) ||
         (both_have_ffn && (layer->ffn_norm.weight == NULL) != (first->ffn_norm.weight == NULL)))
         return load_fail(l, ERR_FORMAT,
-                         "layer %u has not the norms that layer 0 has, or a bias without its norm",
-                         i);
+                         "layer %u has other norms than layer 0, or a bias without its norm", i);
     return 0;
 }
 
@@ -385,8 +386,10 @@ static int settle_layers(struct load *l)
     }
     rc = assign_layers(l->m);
     if (rc == ERR_FORMAT)
-        return load_fail(l, rc, "key '%s.attention.shared_kv_layers': is %u, but no layer before "
-                         "these is like some of them", l->traits->arch, l->m->shape.n_shared_kv);
+        return load_fail(l, rc,
+                         "key '%s.attention.shared_kv_layers': is %u, but some of these layers "
+                         "have no earlier layer of their kind to share with",
+                         l->traits->arch, l->m->shape.n_shared_kv);
     return rc < 0 ? load_fail(l, rc, "out of memory") : 0;
 }
 

@@ -101,13 +101,13 @@ static const char *take_key_name(struct sampling_defaults *d, const struct gguf 
         if (strlen(rows[i].key) != key->len || memcmp(rows[i].key, key->data, key->len) != 0)
             continue;
         if (!load_default(g, &rows[i], &v))
-            return "is no number";
+            return "is not a number";
         if (!is_in_range(&rows[i], v))
-            return "is not a value that is obeyed here";
+            return "has a value that is not supported";
         sampling_defaults_set(d, (enum sampling_default)i, v);
         return NULL;
     }
-    return "is not obeyed here";
+    return "is not supported";
 }
 
 void sampling_defaults_read(struct sampling_defaults *d, const struct gguf *g)

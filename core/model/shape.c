@@ -47,7 +47,7 @@ static int find_traits(struct load *l)
 
         load_printable(name, sizeof(name), arch);
         return load_fail(l, ERR_UNSUPPORTED,
-                         "architecture '%s' is not one of the %zu that are supported (see "
+                         "architecture '%s' is not supported (the %zu supported ones are in "
                          "core/model/README.md)",
                          name, n_traits());
     }
@@ -177,8 +177,7 @@ static int check_head(struct load *l, const char *what, uint32_t n)
 {
     if (n < 8 || n > KERN_MAX_HEAD || n % 8 != 0)
         return load_fail(l, ERR_UNSUPPORTED,
-                         "heads have %s of %u numbers, but only multiples of 8 up to %d are "
-                         "supported",
+                         "heads have %s of size %u, but only multiples of 8 up to %d are supported",
                          what, n, KERN_MAX_HEAD);
     return 0;
 }
@@ -237,10 +236,10 @@ static int read_latent(struct load *l)
     if (rc < 0)
         return rc;
     if (s->n_latent % KERN_LANES != 0 || result % KERN_LANES != 0)
-        return load_fail(l, ERR_UNSUPPORTED,
-                         "latent vectors have %u numbers and heads %u, but only multiples of %d "
-                         "are supported",
-                         s->n_latent, result, KERN_LANES);
+        return load_fail(
+            l, ERR_UNSUPPORTED,
+            "latent vectors have size %u and heads size %u, but only multiples of %d are supported",
+            s->n_latent, result, KERN_LANES);
     s->n_nope = query - n_rot;
     s->head_out = result;
     s->n_kv_head = 1;
@@ -420,14 +419,13 @@ static int read_topology(struct load *l)
     s->is_encoder = !is_causal;
     if (rc == 0 && is_encoder && is_causal)
         return load_fail(l, ERR_UNSUPPORTED,
-                         "key '%s.attention.causal': is true, but encoders "
-                         "whose tokens see only what is before are not "
-                         "supported",
+                         "key '%s.attention.causal': is true, but encoders with causal attention "
+                         "are not supported",
                          l->traits->arch);
     if (rc == 0 && s->is_encoder && s->recurrent.kind != RECURRENT_NONE)
         return load_fail(l, ERR_UNSUPPORTED,
-                         "key '%s.attention.causal': is false, but recurrent layers that see what "
-                         "is behind a token are not supported",
+                         "key '%s.attention.causal': is false, but recurrent layers without causal "
+                         "order are not supported",
                          l->traits->arch);
     return rc;
 }

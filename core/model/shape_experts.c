@@ -43,8 +43,7 @@ static int read_widths(struct load *l)
         rc = key_u32(l, "expert_shared_feed_forward_length", KEY_OPTIONAL, 0, MAX_FF,
                      &s->n_ff_shared);
     if (rc == 0 && s->n_ff_shared > MAX_FF)
-        return load_fail(l, ERR_FORMAT, "shared experts of %u numbers are too wide",
-                         s->n_ff_shared);
+        return load_fail(l, ERR_FORMAT, "shared experts of width %u are too wide", s->n_ff_shared);
     return rc;
 }
 
@@ -97,8 +96,8 @@ static int read_groups(struct load *l)
         return rc;
     if (s->n_expert % n != 0 || s->n_expert / n * used < s->n_expert_used)
         return load_fail(l, ERR_FORMAT,
-                         "key '%s.expert_group_count': %u groups, of which %u take part, do not "
-                         "fit %u experts, of which %u do",
+                         "key '%s.expert_group_count': %u groups, of which %u are used, do not fit "
+                         "%u experts, of which %u are used",
                          l->traits->arch, n, used, s->n_expert, s->n_expert_used);
     s->n_expert_group = n;
     s->n_expert_group_used = used;

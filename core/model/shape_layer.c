@@ -82,7 +82,7 @@ static int read_sparsity(struct load *l, uint32_t i)
     if (kv == NULL)
         return 0;
     if (kv->type != GGUF_ARRAY || kv->elem != GGUF_F32 || kv->count <= i)
-        return load_fail(l, ERR_FORMAT, "key '%s': is not one number for each layer", key);
+        return load_fail(l, ERR_FORMAT, "key '%s': must have one number for each layer", key);
     to->sparsity = gguf_array_f32(kv, i);
     to->is_sparse = !isinf(to->sparsity) || to->sparsity > 0.0f;
     if (to->is_sparse && !isfinite(to->sparsity))

@@ -41,7 +41,7 @@ static int is_in_period(struct load *l, uint32_t i, bool *yes)
     }
     if (kv->type != GGUF_ARRAY || kv->elem == GGUF_STRING || kv->elem == GGUF_F32 ||
         kv->elem == GGUF_F64 || kv->count < l->m->shape.n_layer)
-        return load_fail(l, ERR_FORMAT, "key '%s': is not one yes or no for each layer", key);
+        return load_fail(l, ERR_FORMAT, "key '%s': must have one bool for each layer", key);
     *yes = gguf_array_int(kv, i) != 0;
     return 0;
 }

@@ -132,7 +132,7 @@ static int check_sections(struct load *l)
         sum += gguf_array_int(kv, i) & 0xffffff;
     if (sum != l->m->shape.n_rot / 2)
         return load_fail(l, ERR_UNSUPPORTED,
-                         "key '%s': has sections of %lld pairs in all, but only half of "
+                         "key '%s': has sections of %lld pairs in total, but only half of "
                          "'rope.dimension_count', %u, is supported",
                          key, (long long)sum, l->m->shape.n_rot);
     return 0;
@@ -197,7 +197,7 @@ static int read_window(struct load *l)
     if (rc == 0 && s->window > 0 && s->is_encoder && (l->traits->flags & TRAIT_ENCODER) == 0)
         return load_fail(l, ERR_UNSUPPORTED,
                          "key '%s.attention.causal': is false, but windows of %u tokens are only "
-                         "supported where tokens see what is before them",
+                         "supported with causal attention",
                          l->traits->arch, s->window);
     return rc;
 }
@@ -288,7 +288,7 @@ int load_has_window(struct load *l, uint32_t i, bool *yes)
     if (kv != NULL && kv->type == GGUF_ARRAY) {
         if (kv->elem == GGUF_STRING || kv->elem == GGUF_F32 || kv->elem == GGUF_F64 ||
             kv->count < l->m->shape.n_layer)
-            return load_fail(l, ERR_FORMAT, "key '%s': is not one yes or no for each layer", key);
+            return load_fail(l, ERR_FORMAT, "key '%s': must have one bool for each layer", key);
         *yes = gguf_array_int(kv, i) != 0;
         return 0;
     }

@@ -42,9 +42,8 @@ static int check_untempered(struct load *l)
 
     if (rc == 0 && length > 0 && l->m->shape.n_ctx > length)
         return load_fail(l, ERR_UNSUPPORTED,
-                         "key '%s.attention.temperature_length': is %u, but the temperatures that "
-                         "scores have beyond that position are not supported (serve a context of "
-                         "%u)",
+                         "key '%s.attention.temperature_length': is %u, but the temperatures of "
+                         "scores after that position are not supported (serve with context = %u)",
                          l->traits->arch, length, length);
     return rc;
 }

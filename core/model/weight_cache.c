@@ -185,9 +185,9 @@ static const char *id_differs(const struct weight_cache_id *a, const struct weig
     if (a->model_bytes != b->model_bytes)
         return "the model file has another size";
     if (a->model_mtime_ns != b->model_mtime_ns)
-        return "the model file has another time";
+        return "the model file has another modification time";
     if (!same(a->directory, b->directory))
-        return "the model file has another directory";
+        return "the model file has another header";
     if (!same(a->samples, b->samples))
         return "the model file has other data";
     return same(a->layout, b->layout) ? NULL : "the panels have another layout";
@@ -198,7 +198,7 @@ static const char *header_differs(const struct weight_cache_header *h,
                                   const struct weight_cache_header *want)
 {
     if (memcmp(h->magic, want->magic, sizeof(h->magic)) != 0)
-        return "it is no weight cache";
+        return "it is not a weight cache";
     if (h->order != want->order)
         return "it has another byte order";
     if (h->format != want->format)
@@ -275,7 +275,7 @@ static int read_header(struct reading *r, const struct weight_cache_header *want
     const char *why;
 
     if (weight_cache_read(r->fd, &r->header, sizeof(r->header), 0) < 0)
-        return refuse_cache(cause, "it is cut short");
+        return refuse_cache(cause, "it is truncated");
     why = header_differs(&r->header, want);
     if (why != NULL)
         return refuse_cache(cause, why);
@@ -283,7 +283,7 @@ static int read_header(struct reading *r, const struct weight_cache_header *want
     if (r->sums == NULL)
         return refuse_cache(cause, "there is no memory");
     if (weight_cache_read(r->fd, r->sums, (size_t)n * sizeof(*r->sums), sizeof(r->header)) < 0)
-        return refuse_cache(cause, "it is cut short");
+        return refuse_cache(cause, "it is truncated");
     if (XXH3_64bits(r->sums, (size_t)n * sizeof(*r->sums)) != r->header.sums_sum)
         return refuse_cache(cause, "its checksums are damaged");
     return 0;
@@ -299,9 +299,9 @@ static int check_file(const struct reading *r, const struct weight_cache_header 
     if (!S_ISREG(st.st_mode))
         return refuse_cache(cause, "it is not a regular file");
     if ((st.st_uid != 0 && st.st_uid != geteuid()) || (st.st_mode & (S_IWGRP | S_IWOTH)) != 0)
-        return refuse_cache(cause, "others can write to it");
+        return refuse_cache(cause, "other users can write to it");
     if ((uint64_t)st.st_size < sizeof(*want))
-        return refuse_cache(cause, "it is cut short");
+        return refuse_cache(cause, "it is truncated");
     return 0;
 }
 
@@ -311,7 +311,7 @@ static int check_size(const struct reading *r, char *cause)
 
     if (fstat(r->fd, &st) != 0 ||
         (uint64_t)st.st_size != r->header.panels_at + r->header.panel_bytes)
-        return refuse_cache(cause, "it is cut short");
+        return refuse_cache(cause, "it is truncated");
     return 0;
 }
 
@@ -324,7 +324,7 @@ static int read_panels(struct reading *r, uint32_t n_threads, char *cause)
     bad = atomic_load(&r->bad);
     if (bad == UINT64_MAX)
         return 0;
-    snprintf(cause, WEIGHT_CACHE_MAX_CAUSE, "its chunk %llu is damaged", (unsigned long long)bad);
+    snprintf(cause, WEIGHT_CACHE_MAX_CAUSE, "chunk %llu is damaged", (unsigned long long)bad);
     return ERR_FORMAT;
 }
 

@@ -62,7 +62,7 @@ int tensor_fail_extent(struct load *l, const char *name, const struct gguf_tenso
         snprintf(wanted, sizeof(wanted), "%" PRIu64 " x %" PRIu64, e.n_in, e.n_out);
     return load_fail(l, ERR_FORMAT,
                      "tensor '%s': has dimensions %" PRIu64 " x %" PRIu64 " x %" PRIu64
-                     " x %" PRIu64 ", but %s is wanted",
+                     " x %" PRIu64 ", but %s is expected",
                      name, t->dims[0], t->dims[1], t->dims[2], t->dims[3], wanted);
 }
 
@@ -508,8 +508,8 @@ static int check_all_used(struct load *l)
 
         if (!l->used[i] && !is_input_scale(name) && !is_left(l, name))
             return load_fail(l, ERR_UNSUPPORTED,
-                             "tensor '%.*s' is no part of architecture %s as we compute it",
-                             (int)name.len, name.data, l->traits->arch);
+                             "tensor '%.*s' is not supported for architecture %s", (int)name.len,
+                             name.data, l->traits->arch);
     }
     return 0;
 }

@@ -102,8 +102,8 @@ static int add_projections(struct load *l)
     }
     if (n != m->shape.n_embd)
         return load_fail(l, ERR_UNSUPPORTED,
-                         "tensors 'dense_2.weight' and 'dense_3.weight': make vectors of %u "
-                         "numbers, but only as many as the embedding has, %u, are supported",
+                         "tensors 'dense_2.weight' and 'dense_3.weight': their output has %u "
+                         "numbers, but only the embedding's length, %u, is supported",
                          n, m->shape.n_embd);
     return 0;
 }
@@ -170,8 +170,8 @@ static int add_head(struct load *l)
         return 0;
     if (t == NULL)
         return load_fail(l, ERR_FORMAT,
-                         "tensor 'cls.output.weight' is missing: the key "
-                         "'%s.pooling_type' says that texts are ranked",
+                         "tensor 'cls.output.weight' is missing, but the key '%s.pooling_type' "
+                         "says that the model ranks texts",
                          l->traits->arch);
     rc = add_dense(l);
     return rc == 0 ? add_labels(l, "cls.output", t) : rc;

@@ -397,15 +397,15 @@ static int check_options(const struct runner_options *o, char *err, size_t err_l
     }
     if (o->n_slots > 0 && (!o->model->has_mtp || o->n_slots > o->max_rows ||
                            o->kv->n_private < runner_private_blocks(o->model, o->n_slots))) {
-        snprintf(err, err_len, "there is no room to guess tokens of %u sequences", o->n_slots);
+        snprintf(err, err_len, "there is no memory to draft tokens for %u sequences", o->n_slots);
         return ERR_INVAL;
     }
     if (o->undoes && runner_state_bytes(o->model) == 0) {
-        snprintf(err, err_len, "the model has no recurrent states to go back to");
+        snprintf(err, err_len, "the model has no recurrent states that can be restored");
         return ERR_INVAL;
     }
     if (runner_state_bytes(o->model) > 0 && o->states == NULL) {
-        snprintf(err, err_len, "the model's recurrent layers have no room for states");
+        snprintf(err, err_len, "the model's recurrent layers have no memory for states");
         return ERR_INVAL;
     }
     for (size_t i = 0; i < o->n_eog; i++)

@@ -81,15 +81,15 @@ static const char *add_merge(struct bpe *b, const struct vocab *v, struct gguf_s
     right = space + 1;
     n_left = piece_bytes(v, s.data, (size_t)(space - s.data), bytes);
     if (n_left < 0)
-        return "has a character that stands for no byte";
+        return "has a character that does not represent a byte";
     n_right = piece_bytes(v, right, (size_t)(s.data + s.len - right), bytes + n_left);
     if (n_right < 0)
-        return "has a character that stands for no byte";
+        return "has a character that does not represent a byte";
     left_id = vocab_find(v, bytes, (size_t)n_left);
     right_id = vocab_find(v, bytes + n_left, (size_t)n_right);
     joined = vocab_find(v, bytes, (size_t)(n_left + n_right));
     if (left_id == TOKEN_NONE || right_id == TOKEN_NONE || joined == TOKEN_NONE)
-        return "joins or gives a piece that is not among the tokens";
+        return "has a part or a result that is not a token";
     slot = pair_slot_of(b, left_id, right_id);
     if (slot->left == TOKEN_NONE) /* a repeated pair keeps its first rank */
         *slot = (struct pair_slot){left_id, right_id, rank, joined};

@@ -68,7 +68,7 @@ int charsmap_load(struct charsmap *m, const struct gguf *g, char *err, size_t er
         return rc == ERR_NOENT ? 0 : rc;
     n_bytes = kv->count >= 4 ? unit_at(kv, 0) : UINT32_MAX;
     if (kv->count > MAX_BYTES || n_bytes % 4 != 0 || n_bytes > kv->count - 4)
-        return text_fail(g, ERR_FORMAT, err, err_len, KEY ": its parts do not fit in it");
+        return text_fail(g, ERR_FORMAT, err, err_len, KEY ": its parts are longer than the array");
     rc = copy_charsmap(m, kv, n_bytes);
     return rc == 0 ? 0 : text_fail(g, rc, err, err_len, "no memory for " KEY);
 }

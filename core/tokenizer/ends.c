@@ -123,7 +123,7 @@ static int mark_listed(const struct vocab *v, const struct gguf *g, bool *marks,
         return 0;
     if (list->type != GGUF_ARRAY || list->elem == GGUF_STRING || list->elem == GGUF_F32 ||
         list->elem == GGUF_F64)
-        return text_fail(g, ERR_FORMAT, err, err_len, "%s is no list of integers", NAMED_IDS);
+        return text_fail(g, ERR_FORMAT, err, err_len, "%s is not a list of integers", NAMED_IDS);
     for (uint64_t i = 0; i < list->count; i++) {
         const int64_t id = gguf_array_int(list, i);
 

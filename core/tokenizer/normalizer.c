@@ -247,9 +247,11 @@ static int read_steps(struct normalizer *normalizer, const struct gguf *g, const
                       char *err, size_t err_len)
 {
     if (kv->count % 3 != 0 || kv->count / 3 > MAX_STEPS)
-        return text_fail(g, ERR_FORMAT, err, err_len,
-                         NORMALIZER_KEY " has %llu elements: three for each step, at most %d steps",
-                         (unsigned long long)kv->count, MAX_STEPS);
+        return text_fail(
+            g, ERR_FORMAT, err, err_len,
+            NORMALIZER_KEY
+            " has %llu elements, but must have three for each step, and at most %d steps",
+            (unsigned long long)kv->count, MAX_STEPS);
     for (uint64_t i = 0; i < kv->count; i += 3) {
         const struct gguf_str name = gguf_array_str(kv, i), first = gguf_array_str(kv, i + 1);
         const int rc = add_step_of(normalizer, name, first, gguf_array_str(kv, i + 2));

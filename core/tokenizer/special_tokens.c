@@ -155,7 +155,7 @@ static int count_bytes(const struct vocab *v, const struct special_names *names,
         if (rc != 0 || n > SPECIAL_MAX_NAME)
             return text_fail(g, rc == ERR_NOMEM ? rc : ERR_FORMAT, err, err_len,
                              "tokenizer.ggml.tokens: the special token %d has %zu bytes or more, "
-                             "at most %d are supported",
+                             "but at most %d are supported",
                              (int)id, n, SPECIAL_MAX_NAME);
     }
     if (*total > UINT32_MAX / 4)

@@ -190,9 +190,9 @@ static int read_types(const struct load *l)
                              KEY_TYPES ": token %d has the unknown type %lld", (int)id,
                              (long long)type);
         if (type == TOKEN_BYTE && !is_byte_name(name, &byte))
-            return text_fail(l->g, ERR_FORMAT, l->err, l->err_len,
-                             KEY_TOKENS ": token %d is a byte but is not written as <0x41>",
-                             (int)id);
+            return text_fail(
+                l->g, ERR_FORMAT, l->err, l->err_len,
+                KEY_TOKENS ": token %d has the type byte, but is not written like <0x41>", (int)id);
         v->type[id] = (uint8_t)type;
     }
     return 0;
@@ -341,7 +341,7 @@ static const struct {
 };
 
 #define HOW_TO_FORCE                                                                               \
-    "; if you know which rules fit, say so: tokenizer_pre = NAME in the configuration or "         \
+    "; if you know the model's pre-tokenizer, set tokenizer_pre = NAME in the configuration or "   \
     "--tokenizer-pre NAME, for instance gpt-2, llama-bpe, qwen2 or gpt-4o"
 
 /* Choose the rules that cut the text: the forced ones, else the file's. */
@@ -362,7 +362,7 @@ static int read_rules(struct load *l, const char *rules)
     l->v->rules = pretokenizer_find(pre.data, pre.len);
     if (l->v->rules < 0)
         return text_fail(l->g, ERR_UNSUPPORTED, l->err, l->err_len,
-                         "%s is \"%.*s\", which is not known" HOW_TO_FORCE,
+                         "%s is \"%.*s\", which is not supported" HOW_TO_FORCE,
                          l->pre[0] != '\0' ? "tokenizer_pre" : "tokenizer.ggml.pre",
                          (int)(pre.len < 40 ? pre.len : 40), pre.data);
     l->v->raw = (pretokenizer_traits(l->v->rules) & PRETOKENIZER_RAW) != 0;
@@ -386,10 +386,10 @@ static int read_model(struct load *l)
         l->v->raw = models[i].model != VOCAB_BPE;
         return models[i].model == VOCAB_BPE ? read_rules(l, models[i].rules) : 0;
     }
-    return text_fail(l->g, ERR_UNSUPPORTED, l->err, l->err_len,
-                     "tokenizer.ggml.model is \"%.*s\", supported are llama, gpt2, gemma4, bert "
-                     "and t5",
-                     (int)(model.len < 40 ? model.len : 40), model.data);
+    return text_fail(
+        l->g, ERR_UNSUPPORTED, l->err, l->err_len,
+        "tokenizer.ggml.model is \"%.*s\", but only llama, gpt2, gemma4, bert and t5 are supported",
+        (int)(model.len < 40 ? model.len : 40), model.data);
 }
 
 static int find_arrays(struct load *l)
@@ -402,7 +402,7 @@ static int find_arrays(struct load *l)
         return rc;
     if (l->tokens->count == 0 || l->tokens->count > MAX_TOKENS)
         return text_fail(l->g, ERR_FORMAT, l->err, l->err_len,
-                         KEY_TOKENS " has %llu tokens, 1 to %d are supported",
+                         KEY_TOKENS " has %llu tokens, but only 1 to %d are supported",
                          (unsigned long long)l->tokens->count, MAX_TOKENS);
     l->v->n = (int32_t)l->tokens->count;
     rc = gguf_get_array(l->g, KEY_TYPES, GGUF_I32, &l->types, l->err, l->err_len);
@@ -435,7 +435,7 @@ static int read_sides(struct load *l)
 
         if (side < 0 || side >= 2 * TOKEN_IN_NORMALIZED)
             return text_fail(l->g, ERR_FORMAT, l->err, l->err_len,
-                             KEY_SIDES " has %lld for token %d, 0 to 15 are supported",
+                             KEY_SIDES " has %lld for token %d, but only 0 to 15 are supported",
                              (long long)side, (int)id);
         v->sides[id] = (uint8_t)side;
     }

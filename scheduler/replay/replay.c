@@ -175,7 +175,7 @@ static bool is_believable(const struct replay_record *rec)
 static int take_start(struct replay *r, struct replay_record *rec, char *err, size_t err_len)
 {
     if (!is_believable(rec))
-        return fail(ERR_FORMAT, err, err_len, "the options make no sense");
+        return fail(ERR_FORMAT, err, err_len, "the options contradict each other");
     end_run(r);
     r->options = rec->sched;
     r->kv_options = rec->kv;
@@ -217,8 +217,8 @@ static int take_post(struct replay *r, struct replay_record *rec, char *err, siz
     if (q->id == 0 || trace_has(&r->trace, q->id))
         return fail(ERR_FORMAT, err, err_len, "request %" PRIu64 " is posted twice", q->id);
     if (!trace_follows_an_equal(&r->trace, q))
-        return fail(ERR_FORMAT, err, err_len, "request %" PRIu64 " has another prompt than its "
-                    "leader", q->id);
+        return fail(ERR_FORMAT, err, err_len,
+                    "request %" PRIu64 " has another prompt than its prefix owner", q->id);
     if (trace_add(&r->trace, q) < 0)
         return no_memory(err, err_len);
     r->stats.n_posts++;
@@ -234,7 +234,8 @@ static int take_io_start(struct replay *r, const struct replay_record *rec, char
     int i = 0;
 
     if (r->has_moves)
-        return fail(ERR_FORMAT, err, err_len, "a transfer starts before the moves were done");
+        return fail(ERR_FORMAT, err, err_len,
+                    "a transfer starts before the moves of the step are done");
     if (!sched_next_io(r->sched, &io))
         return fail(ERR_INVAL, err, err_len, "a transfer of copy %" PRIu64
                     " was started; the replay starts none", rec->id);
@@ -259,7 +260,8 @@ static int take_io_done(struct replay *r, const struct replay_record *rec, char 
             sched_io_done(r->sched, r->io[i], rec->rc);
             return 0;
         }
-    return fail(ERR_FORMAT, err, err_len, "no transfer of copy %" PRIu64 " is under way", rec->id);
+    return fail(ERR_FORMAT, err, err_len, "no transfer of copy %" PRIu64 " is in progress",
+                rec->id);
 }
 
 static bool is_eog(void *ud, int32_t token)
@@ -310,16 +312,18 @@ static int take_accepted(struct replay *r, const struct replay_record *rec, char
         if (item->n_drafts == 0)
             continue;
         if (n == rec->accepted.n || rec->accepted.ids[n] > item->n_drafts)
-            return fail(ERR_FORMAT, err, err_len, "step %" PRIu64 " does not say how many drafts "
-                        "of request %" PRIu64 " were right", rec->id, item->request->id);
+            return fail(ERR_FORMAT, err, err_len,
+                        "step %" PRIu64 " does not say how many drafts of request %" PRIu64
+                        " were accepted",
+                        rec->id, item->request->id);
         r->n_accepted[i] = (uint32_t)rec->accepted.ids[n++];
         for (uint32_t k = 0; k < r->n_accepted[i]; k++)
             if (add_token(r, item, drafts[k]) < 0)
                 return no_memory(err, err_len);
     }
     if (n != rec->accepted.n)
-        return fail(ERR_FORMAT, err, err_len, "step %" PRIu64 " has drafts that were right, and "
-                    "no drafts", rec->id);
+        return fail(ERR_FORMAT, err, err_len, "step %" PRIu64 " has accepted drafts, but no drafts",
+                    rec->id);
     return 0;
 }
 
@@ -418,7 +422,7 @@ static int take_plan(struct replay *r, const struct replay_record *rec, char *er
     if (r->plan != NULL)
         return fail(ERR_FORMAT, err, err_len, "step %" PRIu64 " was not committed", r->plan->step);
     if (r->has_moves)
-        return fail(ERR_FORMAT, err, err_len, "the moves of the plan before were not done");
+        return fail(ERR_FORMAT, err, err_len, "the moves of the previous plan were not done");
     r->limits = rec->limits;
     if (rec->limits.costs.is_known)
         note_costs(r, &rec->limits.costs);
@@ -502,9 +506,11 @@ static int take_record(struct replay *r, struct replay_record *rec, char *err, s
                             &ids);
         return 0;
     case REPLAY_DROPPED:
-        return fail(ERR_FORMAT, err, err_len, "%" PRIu64 " lines are missing here: the journal's "
-                    "buffer was full, for the disk was slow or full; the run cannot be replayed "
-                    "any further", rec->id);
+        return fail(ERR_FORMAT, err, err_len,
+                    "%" PRIu64
+                    " lines are missing here, because the journal's buffer was full while the disk "
+                    "was slow or full; the run cannot be replayed any further",
+                    rec->id);
     }
     return fail(ERR_FORMAT, err, err_len, "unknown kind");
 }

@@ -47,9 +47,9 @@ static void print_batch_help(void)
     fputs("quire batch IN.jsonl -o OUT.jsonl [settings]\n"
           "  IN.jsonl   a request of OpenAI's Batch API on each line: custom_id, method, url,\n"
           "             body\n"
-          "  -o FILE    the answers, a line each, in the order in which they are ready\n"
-          "Ctrl-C stops. The same command again goes on where it was: lines that have an answer\n"
-          "in OUT.jsonl are not done again. Settings as for quire serve, --model first of all.\n",
+          "  -o FILE    file for the answers, one per line, in the order in which they are ready\n"
+          "Ctrl-C stops. The same command again continues: lines that have an answer in\n"
+          "OUT.jsonl are skipped. The settings of quire serve are accepted, such as --model.\n",
           stdout);
 }
 
@@ -153,12 +153,13 @@ static int tell_end(const struct batch_command *b, int code)
     if (code != EXIT_OK || b->is_over)
         return code;
     if (b->is_refused)
-        return command_fail(EXIT_FAILED, "the input is no batch: nothing more was computed");
+        return command_fail(EXIT_FAILED,
+                            "the input is not a valid batch: no answers were computed");
     if (b->is_tty && b->has_begun)
         fputc('\n', stderr);
     return command_fail(EXIT_FAILED,
-                        "stopped: %" PRIu32 " of %" PRIu32 " lines are answered in '%.200s'; the "
-                        "same command goes on",
+                        "stopped: %" PRIu32 " of %" PRIu32
+                        " lines are answered in '%.200s'; the same command continues",
                         p->n_done, p->n_lines, b->output);
 }
 
@@ -204,7 +205,8 @@ static int check_output(const char *path, uint64_t seed)
     if (rc == 0)
         return EXIT_OK;
     return command_fail(EXIT_FAILED,
-                        "'%s' has something else than answers to this input: it would be lost",
+                        "'%s' contains other text than answers to this input, which would be lost: "
+                        "choose another output file",
                         path);
 }
 
@@ -220,10 +222,10 @@ static int check_files(const char *input, const char *output, uint64_t *seed)
     int code;
 
     if (strlen(input) >= 4096 || strlen(output) >= 4096)
-        return command_fail(EXIT_USAGE, "a path is too long");
+        return command_fail(EXIT_USAGE, "the path of the input or output is too long");
     code = hash_input(input, seed);
     if (code == EXIT_OK && is_same_file(input, output))
-        return command_fail(EXIT_USAGE, "the answers cannot go to the input");
+        return command_fail(EXIT_USAGE, "the output file must not be the input file");
     return code == EXIT_OK ? check_output(output, *seed) : code;
 }
 
@@ -285,7 +287,7 @@ int cmd_batch(int argc, char **argv)
     if (input == NULL || output == NULL) {
         config_release(&config);
         return command_fail(EXIT_USAGE,
-                            "batch wants IN.jsonl and -o OUT.jsonl (quire batch --help)");
+                            "batch needs IN.jsonl and -o OUT.jsonl (quire batch --help)");
     }
     lower_log(&config);
     return run_batch(&config, input, output);

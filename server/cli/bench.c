@@ -21,25 +21,28 @@
 
 static void print_bench_help(void)
 {
-    fputs("quire bench [settings]    how fast a model is here, beside the machine's limits\n"
-          "  --prefill N     tokens of a prompt; 0: none [512]\n"
-          "  --decode N      timed steps of decoding; 0: none [64]\n"
-          "  --batch LIST    streams that decode at once [1,2,4,8,16,32,64]\n"
-          "  --rows LIST     no other test: steps of so many rows of one sequence in turn, all\n"
-          "                  sampled, and what each costs beside the first, over --decode rounds\n"
-          "  --depth N       tokens that each stream has when decoding begins [128]\n"
-          "  --shared N      the first so many of these are the same blocks in all streams [0]\n"
-          "  --no-cascade    each stream reads shared blocks for itself\n"
-          "  --mixed N       streams beside a chunk of a prompt; 0: none [8]\n"
-          "  --chunk N       tokens of that chunk [256]\n"
-          "  --repeat N      timed prompts and mixed steps [5]\n"
-          "  --topology      no other test: cores, caches and nodes, which threads are placed\n"
-          "                  where, and what a model says of up to 128 threads\n"
-          "  --csv, --json   instead of Markdown\n"
-          "  --quick         limits in less time: 512 MiB, which a large cache may hold in part\n"
-          "Medians of wall time, on a machine that should be quiet. Settings as for quire serve,\n"
-          "--model first of all; --kv-memory must hold all streams.\n",
-          stdout);
+    fputs(
+        "quire bench [settings]    measure how fast a model is, beside the machine's limits\n"
+        "  --prefill N     tokens of a prompt; 0: none [512]\n"
+        "  --decode N      timed steps of decoding; 0: none [64]\n"
+        "  --batch LIST    streams that decode at once [1,2,4,8,16,32,64]\n"
+        "  --rows LIST     run only this test: steps with these numbers of rows of one sequence,\n"
+        "                  all sampled, and their cost relative to the first, over --decode "
+        "rounds\n"
+        "  --depth N       tokens that each stream has when decoding begins [128]\n"
+        "  --shared N      how many of these tokens are in blocks that all streams share [0]\n"
+        "  --no-cascade    each stream reads shared blocks separately\n"
+        "  --mixed N       streams beside a chunk of a prompt; 0: none [8]\n"
+        "  --chunk N       tokens of that chunk [256]\n"
+        "  --repeat N      timed prompts and mixed steps [5]\n"
+        "  --topology      run only this test: print cores, caches and nodes, where threads are\n"
+        "                  placed, and the predicted speed with up to 128 threads\n"
+        "  --csv, --json   print CSV or JSON instead of Markdown\n"
+        "  --quick         measure the machine's limits in less time, with 512 MiB, of which a\n"
+        "                  large cache may hold a part\n"
+        "The results are medians of wall time; run no other work on the machine. The settings\n"
+        "of quire serve are accepted, such as --model; --kv-memory must hold all streams.\n",
+        stdout);
 }
 
 static bool read_list(const char *option, const char *list, struct bench_list *l)
@@ -198,7 +201,8 @@ static int bench_mixed(struct bench *b, const struct bench_spec *w)
     int rc;
 
     if (n + chunk > b->batch->max_rows) {
-        fprintf(stderr, "quire: mixed left out: %u rows are more than max_batch_tokens\n",
+        fprintf(stderr,
+                "quire: the mixed test is skipped: its %u rows are more than max_batch_tokens\n",
                 n + chunk);
         return 0;
     }
@@ -239,7 +243,7 @@ static int run_tests(struct bench *b, const struct bench_spec *w)
 static int print_report(struct bench_report *r, const struct bench_spec *w)
 {
     if (r->n_results == 0)
-        return command_fail(EXIT_FAILED, "nothing was measured");
+        return command_fail(EXIT_FAILED, "no test was run: all were excluded or skipped");
     if (w->json && bench_report_json(r, stdout) < 0)
         return command_fail(EXIT_FAILED, "no memory");
     if (w->csv)

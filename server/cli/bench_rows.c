@@ -106,7 +106,8 @@ int bench_rows(struct bench *b, const struct bench_spec *spec)
             .kind = BENCH_ROWS, .n_prompt = spec->rows.v[i], .depth = depth};
     }
     if (rc == 0 && most > b->batch->max_rows)
-        fprintf(stderr, "quire: rows left out: %u are more than max_batch_tokens\n", most);
+        fprintf(stderr, "quire: a test is skipped: its %u rows are more than max_batch_tokens\n",
+                most);
     else if (rc == 0 && bench_fits(b, "rows", 1, (uint64_t)depth + most, 0))
         rc = measure(b, &r);
     mem_free(r.results);

@@ -114,12 +114,12 @@ bool bench_fits(const struct bench *b, const char *test, uint64_t n_streams, uin
         n_streams * kv_groups_peak(&b->e.cache.groups, most, 0) - (n_streams - 1) * forked;
 
     if (n_tokens > b->e.sched.max_context)
-        fprintf(stderr, "quire: %s left out: %llu tokens are more than the context of %u\n", test,
-                (unsigned long long)n_tokens, b->e.sched.max_context);
+        fprintf(stderr, "quire: %s is skipped: its %llu tokens are more than the context of %u\n",
+                test, (unsigned long long)n_tokens, b->e.sched.max_context);
     else if (blocks > b->e.kv->n_blocks)
-        fprintf(stderr, "quire: %s left out: it needs --kv-memory %llum\n", test,
-                (unsigned long long)(((blocks + 1) * kv_store_block_bytes(&b->e.kv->shape) >> 20) +
-                                     1));
+        fprintf(
+            stderr, "quire: %s is skipped: it needs --kv-memory %llum\n", test,
+            (unsigned long long)(((blocks + 1) * kv_store_block_bytes(&b->e.kv->shape) >> 20) + 1));
     else
         return true;
     return false;

@@ -43,8 +43,8 @@ static void print_memory(const struct cpus *c, const struct instance *e)
                numa->interleaved_gbps);
     switch (numa->mode) {
     case NUMA_OFF:
-        puts(cpus_n_nodes(c) == 1 ? "Memory: on the one node.\n"
-                                  : "Memory: where the system puts it.\n");
+        puts(cpus_n_nodes(c) == 1 ? "Memory: on the only node.\n"
+                                  : "Memory: placed by the system.\n");
         break;
     case NUMA_INTERLEAVE:
         printf("Memory: weights and KV blocks interleaved over %u nodes.\n\n", numa->n);

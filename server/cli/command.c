@@ -68,7 +68,7 @@ bool command_take_value(int *argc, char **argv, const char *name, const char **v
             drop_arguments(argc, argv, i--, 1);
         } else if (strcmp(argv[i], name) == 0) {
             if (i + 1 == *argc) {
-                command_fail(EXIT_USAGE, "%s wants a value", name);
+                command_fail(EXIT_USAGE, "%s needs a value", name);
                 return false;
             }
             *value = argv[i + 1];
@@ -165,10 +165,10 @@ static int add_fetched(struct buf *list, struct model_item *item)
 
     code = command_model_path(item->path, hub_pull, item->path, sizeof(item->path));
     if (code == EXIT_OK && strchr(item->path, ',') != NULL)
-        return command_fail(EXIT_USAGE,
-                            "%s: a comma cannot be in the path of a model: set "
-                            "HF_HUB_CACHE to another folder",
-                            item->path);
+        return command_fail(
+            EXIT_USAGE,
+            "%s: the path of a model must not contain a comma: set HF_HUB_CACHE to another folder",
+            item->path);
     models_text(item, text);
     buf_printf(list, "%s%s", list->len > 0 ? "," : "", text);
     return code;

@@ -21,14 +21,14 @@
 
 static void print_doctor_help(void)
 {
-    fputs("quire doctor [--json] [settings]   is this machine ready for a server with these "
+    fputs("quire doctor [--json] [settings]   check whether this machine is ready for these "
           "settings\n"
           "\n"
-          "Looks at CPUs, memory, limits, files, the port and the certificate, and says what to\n"
+          "Checks CPUs, memory, limits, files, the port and the certificate, and says what to\n"
           "change. Run it as the user of the server, with all settings of 'quire serve'.\n"
           "\n"
-          "  --json         the same for programs\n"
-          "  --root FOLDER  look for /sys and /proc below it\n"
+          "  --json         print JSON, for programs\n"
+          "  --root FOLDER  read /sys and /proc below this folder\n"
           "\n"
           "The exit status is 0 without a problem, 1 with one; notes do not count.\n",
           stdout);
@@ -56,13 +56,13 @@ static void check_models(struct doctor_report *r, const struct config *c, const 
     char err[300];
 
     if (plan_total(c, &total, err, sizeof(err)) == EXIT_OK) {
-        doctor_add(r, DOCTOR_OK, "models", "%u can be served", total.n_models);
+        doctor_add(r, DOCTOR_OK, "models", "%u models can be served", total.n_models);
         doctor_check_memory(r, total.bytes, total.more_bytes, root);
         return;
     }
     models_get(c->model, total.n_models, &item);
     doctor_add(r, DOCTOR_PROBLEM, "models", "the model '%s': %s", item.name, err);
-    doctor_remedy(r, "quire inspect FILE says what is in a file; quire pull fetches one");
+    doctor_remedy(r, "quire inspect FILE shows what is in a file; quire pull downloads one");
 }
 
 int cmd_doctor(int argc, char **argv)

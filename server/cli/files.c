@@ -51,10 +51,10 @@ static bool check_read(struct doctor_report *r, const char *name, const char *pa
         doctor_add(r, DOCTOR_PROBLEM, name, "'%s' cannot be read: %s", path, strerror(errno));
         doctor_remedy(r, "check the path, or chown and chmod the file for user %u", geteuid());
     } else if (st.st_mode & S_IWOTH) {
-        doctor_add(r, DOCTOR_PROBLEM, name, "everybody may change '%s'", path);
+        doctor_add(r, DOCTOR_PROBLEM, name, "every user may change '%s'", path);
         doctor_remedy(r, "chmod o-w '%s'", path);
     } else if (secrecy == READ_BY_OWNER && (st.st_mode & S_IROTH)) {
-        doctor_add(r, DOCTOR_PROBLEM, name, "everybody may read '%s', which is secret", path);
+        doctor_add(r, DOCTOR_PROBLEM, name, "every user may read '%s', which is secret", path);
         doctor_remedy(r, "chmod 600 '%s'", path);
     } else {
         return true;
@@ -65,7 +65,8 @@ static bool check_read(struct doctor_report *r, const char *name, const char *pa
 static void check_settings(struct doctor_report *r, const char *path)
 {
     if (path == NULL)
-        doctor_add(r, DOCTOR_OK, "settings", "no file: defaults, environment and flags");
+        doctor_add(r, DOCTOR_OK, "settings",
+                   "no file is used: settings come from defaults, environment and flags");
     else if (check_read(r, "settings", path, READ_BY_ALL))
         doctor_add(r, DOCTOR_OK, "settings", "%s", path);
 }
@@ -81,11 +82,11 @@ static void check_keys(struct doctor_report *r, const struct config *c)
         return;
     if (keys_open(&keys, c->api_keys, 0, err, sizeof(err)) < 0) {
         doctor_add(r, DOCTOR_PROBLEM, "api_keys", "%s", err);
-        doctor_remedy(r, "quire key makes entries that can be read");
+        doctor_remedy(r, "make valid entries with quire key");
         return;
     }
     if (stat(c->api_keys, &st) == 0 && (st.st_mode & S_IROTH)) {
-        doctor_add(r, DOCTOR_NOTE, "api_keys", "everybody may read the names and hashes in '%s'",
+        doctor_add(r, DOCTOR_NOTE, "api_keys", "every user may read the names and hashes in '%s'",
                    c->api_keys);
         doctor_remedy(r, "chmod 640 '%s'", c->api_keys);
     } else {
@@ -110,20 +111,20 @@ static void check_folder(struct doctor_report *r, const char *name, const char *
     struct stat st;
 
     if (stat(folder, &st) < 0 || !S_ISDIR(st.st_mode)) {
-        doctor_add(r, DOCTOR_PROBLEM, name, "there is no folder '%s'", folder);
+        doctor_add(r, DOCTOR_PROBLEM, name, "the folder '%s' does not exist", folder);
         doctor_remedy(r, "install -d -m 700 '%s', owned by the user of the server", folder);
     } else if (!may(folder, W_OK | X_OK)) {
         doctor_add(r, DOCTOR_PROBLEM, name, "user %u may not write to '%s'", geteuid(), folder);
         doctor_remedy(r, "chown it to the user of the server; in a systemd unit ReadWritePaths=%s",
                       folder);
     } else if (st.st_mode & S_IWOTH && !(st.st_mode & S_ISVTX)) {
-        doctor_add(r, DOCTOR_PROBLEM, name, "everybody may change what is in '%s'", folder);
+        doctor_add(r, DOCTOR_PROBLEM, name, "every user may change the files in '%s'", folder);
         doctor_remedy(r, "chmod o-w '%s'", folder);
     } else if (statvfs(folder, &fs) == 0 && (uint64_t)fs.f_bavail * fs.f_frsize < bytes) {
-        doctor_add(r, DOCTOR_NOTE, name, "%.1f GiB are free in '%s', and %.1f may be written",
+        doctor_add(r, DOCTOR_NOTE, name, "%.1f GiB are free in '%s', but up to %.1f may be written",
                    gib((uint64_t)fs.f_bavail * fs.f_frsize), folder, gib(bytes));
-        doctor_remedy(r, "another folder, or a smaller limit (kv_store_size, responses_size, "
-                         "batch_size, swap_file_size)");
+        doctor_remedy(r, "choose another folder, or a smaller limit (kv_store_size, "
+                         "responses_size, batch_size, swap_file_size)");
     } else {
         doctor_add(r, DOCTOR_OK, name, "%s", folder);
     }
@@ -163,8 +164,9 @@ static void check_damaged(struct doctor_report *r, const char *path, const char 
     if (path[0] == '\0' || access(damaged, F_OK) != 0)
         return;
     doctor_add(r, DOCTOR_NOTE, "damaged", "a damaged database is kept as '%s'", damaged);
-    doctor_remedy(r, "check the disk; the log says what was lost (event=row_lost, file_lost); "
-                     "then remove it and '%s-wal'",
+    doctor_remedy(r,
+                  "check the disk; the log lists what was lost (event=row_lost, file_lost); then "
+                  "remove it and '%s-wal'",
                   damaged);
 }
 

@@ -29,15 +29,15 @@ struct spec {
 static void print_generate_help(void)
 {
     fputs("quire generate --prompt TEXT [settings]\n"
-          "  --max-tokens N    most tokens to write [256]\n"
-          "  --temperature T   0 takes the likeliest token [0.8]\n"
+          "  --max-tokens N    most tokens to generate [256]\n"
+          "  --temperature T   0: always the most probable token [0.8]\n"
           "  --top-p P         [0.95]\n"
           "  --top-k K         0: off [0]\n"
           "  --min-p P         [0]\n"
           "  --seed N          [0]\n"
-          "What is not given is as the settings say, else the model's file, else as in [].\n"
-          "Prints the continuation as it comes, and the speed on standard error.\n"
-          "Settings as for quire serve, --model first of all.\n",
+          "An option that is not given has the value of the settings, else of the model's file,\n"
+          "else the one in []. The continuation is printed as it is generated, and the speed on\n"
+          "standard error. The settings of quire serve are accepted, such as --model.\n",
           stdout);
 }
 
@@ -239,7 +239,7 @@ int cmd_generate(int argc, char **argv)
     if (done)
         return code;
     if (spec.prompt == NULL)
-        code = command_fail(EXIT_USAGE, "generate wants --prompt TEXT (quire generate --help)");
+        code = command_fail(EXIT_USAGE, "generate needs --prompt TEXT (quire generate --help)");
     else if ((code = instance_init(&engine, &config, 0, err, sizeof(err))) != EXIT_OK)
         command_fail(code, "%s", err);
     else {

@@ -140,7 +140,7 @@ static void print_parser(const struct gguf *g)
         chat_create(&chat, &options, t, err, sizeof(err)) == 0) {
         parser = chat_tool_parser(chat);
         printf("tool_call_parser: %s%s\n", parser,
-               strcmp(parser, "none") == 0 ? " (tool calls are not read)" : "");
+               strcmp(parser, "none") == 0 ? " (tool calls are not parsed)" : "");
         if (chat_complaint(chat) != NULL)
             printf("chat template unusable: %s\n", chat_complaint(chat));
     }
@@ -166,14 +166,15 @@ int cmd_inspect(int argc, char **argv)
     int code;
 
     if (argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
-        puts("quire inspect FILE   print the keys and tensors of a GGUF file or of the model in a\n"
-             "                     folder, after checking it (an empty name, '', is the built-in\n"
-             "                     demo model; hf:OWNER/NAME:QUANT a model of the Hugging Face "
-             "Hub),\n"
-             "                     and whether it can be served, as far as can be known without\n"
-             "                     reading the weights: if not, the key, tensor or type that is "
+        puts("quire inspect FILE   check a model, and print its keys and tensors and whether it "
+             "can\n"
+             "                     be served\n"
+             "FILE is a GGUF file, the folder of a model, hf:OWNER/NAME:QUANT for a model of the\n"
+             "Hugging Face Hub, or '' for the built-in demo model. The weights are not read. If "
              "the\n"
-             "                     reason, and the exit code is 1");
+             "model cannot be served, the key, tensor or type that is the reason is printed, and "
+             "the\n"
+             "exit code is 1.");
         return EXIT_OK;
     }
     if (argc != 2)

@@ -29,19 +29,19 @@ static void print_key_help(void)
 {
     fputs("quire key --name NAME [options] >> FILE\n"
           "\n"
-          "Makes an API key. It goes to standard error, once: it is stored nowhere.\n"
-          "Its entry for the file of keys (setting api_keys) goes to standard output.\n"
+          "Makes an API key. The key is printed once, on standard error, and is not stored.\n"
+          "Its entry for the file of keys (setting api_keys) is printed on standard output.\n"
           "\n"
           "  --name                 the key's name, for logs\n"
-          "  --tenant               whose requests these are [the key's name]\n"
+          "  --tenant               the tenant of requests with this key [the key's name]\n"
           "  --weight               the tenant's share, from 1 to 1000 [as in tenant_weights]\n"
-          "  --max-priority         higher priorities are lowered to it [critical]\n"
-          "  --requests-per-minute  0: no limit [0]\n"
-          "  --tokens-per-minute    0: no limit [0]\n"
-          "  --tokens-per-day       of the calendar, UTC; 0: no limit [0]\n"
-          "  --tokens-per-month     the same of a month; 0: no limit [0]\n"
-          "  --max-concurrent       requests at a time; each choice counts; 0: no limit [0]\n"
-          "  --admin                may also ask /debug\n",
+          "  --max-priority         highest priority; higher ones are lowered to it [critical]\n"
+          "  --requests-per-minute  most requests per minute; 0: no limit [0]\n"
+          "  --tokens-per-minute    most tokens per minute; 0: no limit [0]\n"
+          "  --tokens-per-day       most tokens per calendar day (UTC); 0: no limit [0]\n"
+          "  --tokens-per-month     most tokens per calendar month (UTC); 0: no limit [0]\n"
+          "  --max-concurrent       most requests at a time; each choice counts; 0: no limit [0]\n"
+          "  --admin                the key may also read /debug, /metrics and the like\n",
           stdout);
 }
 
@@ -68,10 +68,9 @@ static int check_key_fields(const struct wanted *w)
     const char *allowed;
 
     if (w->name == NULL || !key_file_is_name(w->name, KEY_NAME_MAX))
-        return command_fail(EXIT_USAGE,
-                            "--name must be a name of 1 to %d visible characters other than "
-                            "[]\";#,=",
-                            KEY_NAME_MAX);
+        return command_fail(
+            EXIT_USAGE,
+            "--name must have 1 to %d visible characters other than []\";#,=", KEY_NAME_MAX);
     for (size_t i = 0; i < N_FIELDS; i++)
         if (w->value[i] != NULL && key_spec_set(&spec, fields[i], w->value[i], &allowed) < 0)
             return command_fail(EXIT_USAGE, "the key's %s must be %s, got '%s'", fields[i], allowed,
@@ -107,8 +106,7 @@ int cmd_key(int argc, char **argv)
     if (!take_fields(&wanted, &argc, argv))
         return EXIT_USAGE;
     if (argc > 1)
-        return command_fail(EXIT_USAGE, "unexpected '%s'; quire key --help says what is possible",
-                            argv[1]);
+        return command_fail(EXIT_USAGE, "unexpected argument '%s'; see quire key --help", argv[1]);
     code = check_key_fields(&wanted);
     if (code != EXIT_OK)
         return code;

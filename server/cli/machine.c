@@ -45,11 +45,12 @@ static void check_kernels(struct doctor_report *r, const struct config *c)
         doctor_remedy(r, "isa = auto (here %s)", kern_isa_name(best));
     } else if (best == KERN_ISA_SCALAR) {
         doctor_add(r, DOCTOR_NOTE, "kernels",
-                   "this CPU has no AVX2: nothing is computed in vectors");
-        doctor_remedy(r, "another CPU: x86-64 has had AVX2 since 2013, and is ten times as fast");
+                   "this CPU has no AVX2, so kernels do not use vector instructions");
+        doctor_remedy(
+            r, "use a CPU with AVX2 (x86-64 CPUs since 2013), which is about ten times as fast");
     } else if (isa < best) {
         doctor_add(r, DOCTOR_NOTE, "kernels",
-                   "the settings hold kernels back at %s, this CPU has %s", kern_isa_name(isa),
+                   "the setting isa limits kernels to %s, but this CPU has %s", kern_isa_name(isa),
                    kern_isa_name(best));
         doctor_remedy(r, "isa = auto");
     } else {
@@ -64,14 +65,14 @@ static void check_threads(struct doctor_report *r, const struct config *c, const
 
     if (cpus->quota > 0 && n > cpus->quota) {
         doctor_add(r, DOCTOR_PROBLEM, "threads",
-                   "%u compute threads, but the control group grants the time of %u CPUs: the "
-                   "process is stopped in the middle of steps",
+                   "%u compute threads, but the control group grants the time of only %u CPUs, so "
+                   "the kernel stops the process during steps",
                    n, cpus->quota);
         doctor_remedy(r, "threads = 0, or a larger quota (systemd: CPUQuota=; Docker: --cpus; "
                          "Kubernetes: limits.cpu)");
     } else if (n > cpus->n_cores) {
-        doctor_add(r, DOCTOR_NOTE, "threads",
-                   "%u compute threads on %u cores: they wait for each other", n, cpus->n_cores);
+        doctor_add(r, DOCTOR_NOTE, "threads", "%u compute threads on %u cores wait for each other",
+                   n, cpus->n_cores);
         doctor_remedy(r, "threads = 0 (here %u)", best);
     } else {
         doctor_add(r, DOCTOR_OK, "threads", "%u on %u cores%s", n, cpus->n_cores,
@@ -98,15 +99,16 @@ static void check_governor(struct doctor_report *r, const struct cpus *cpus, con
         if (strcmp(governor, "performance") == 0 || strcmp(hint, "performance") == 0 ||
             strcmp(governor, "schedutil") == 0)
             continue;
-        doctor_add(r, DOCTOR_NOTE, "frequency",
-                   "CPU %u has the governor '%s': short steps are over before it is fast", id,
-                   governor);
+        doctor_add(
+            r, DOCTOR_NOTE, "frequency",
+            "CPU %u has the governor '%s', which raises its frequency too slowly for short steps",
+            id, governor);
         doctor_remedy(r, "cpupower frequency-set -g performance");
         return;
     }
     doctor_add(r, DOCTOR_OK, "frequency", "%s",
-               is_there ? "CPUs are as fast as they can be"
-                        : "nothing is set here, as on virtual machines");
+               is_there ? "the frequency governors do not slow the CPUs down"
+                        : "the system has no frequency governors, as is usual on virtual machines");
 }
 
 /* ---- memory's ways ---- */
@@ -118,13 +120,12 @@ static void check_huge_pages(struct doctor_report *r, const char *root)
     if (!system_file_choice(root, "/sys/kernel/mm/transparent_hugepage/enabled", mode,
                             sizeof(mode)))
         doctor_add(r, DOCTOR_NOTE, "huge_pages",
-                   "the kernel has no transparent huge pages: weights are read "
-                   "more slowly");
+                   "the kernel has no transparent huge pages, so weights are read more slowly");
     else if (strcmp(mode, "never") == 0)
         doctor_add(r, DOCTOR_NOTE, "huge_pages",
-                   "transparent huge pages are off: weights are read more slowly");
+                   "transparent huge pages are off, so weights are read more slowly");
     else {
-        doctor_add(r, DOCTOR_OK, "huge_pages", "transparent ones, '%s'", mode);
+        doctor_add(r, DOCTOR_OK, "huge_pages", "transparent huge pages are '%s'", mode);
         return;
     }
     doctor_remedy(r, "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled");
@@ -137,18 +138,20 @@ static void check_swap(struct doctor_report *r, const char *root)
 
     /* The first line of the file is a heading. */
     if (!system_file_read(root, "/proc/swaps", text, sizeof(text)) || strchr(text, '\n') == NULL) {
-        doctor_add(r, DOCTOR_OK, "swap", "there is none: weights and the KV cache stay in memory");
+        doctor_add(r, DOCTOR_OK, "swap",
+                   "the system has no swap, so weights and the KV cache stay in memory");
         return;
     }
     (void)system_file_number(root, "/proc/sys/vm/swappiness", &swappiness);
     if (swappiness <= 10) {
-        doctor_add(r, DOCTOR_OK, "swap", "used in need only (vm.swappiness %" PRIu64 ")",
+        doctor_add(r, DOCTOR_OK, "swap",
+                   "the system swaps only when memory is short (vm.swappiness %" PRIu64 ")",
                    swappiness);
         return;
     }
     doctor_add(r, DOCTOR_NOTE, "swap",
-               "with vm.swappiness %" PRIu64 " the system may swap out weights that "
-               "rest, and read them in the middle of a step",
+               "with vm.swappiness %" PRIu64
+               " the system may swap out weights, and read them again during a step",
                swappiness);
     doctor_remedy(r, "sysctl vm.swappiness=1, or MemorySwapMax=0 in the systemd unit");
 }
@@ -158,18 +161,19 @@ static void check_numa(struct doctor_report *r, const struct cpus *cpus, const c
     uint64_t is_on = 0;
 
     if (cpus_n_nodes(cpus) < 2) {
-        doctor_add(r, DOCTOR_OK, "numa", "one memory node");
+        doctor_add(r, DOCTOR_OK, "numa", "the machine has one NUMA node");
         return;
     }
     (void)system_file_number(root, "/proc/sys/kernel/numa_balancing", &is_on);
     if (is_on == 0) {
-        doctor_add(r, DOCTOR_OK, "numa", "%u memory nodes, and the system moves no pages",
+        doctor_add(r, DOCTOR_OK, "numa",
+                   "the machine has %u NUMA nodes, and the kernel does not move pages between them",
                    cpus_n_nodes(cpus));
         return;
     }
     doctor_add(r, DOCTOR_NOTE, "numa",
-               "%u memory nodes, and the system moves pages that the settings have "
-               "placed",
+               "the machine has %u NUMA nodes, and the kernel moves pages away from where the "
+               "setting numa placed them",
                cpus_n_nodes(cpus));
     doctor_remedy(r, "sysctl kernel.numa_balancing=0");
 }
@@ -181,8 +185,8 @@ static void check_overcommit(struct doctor_report *r, const char *root)
     if (!system_file_number(root, "/proc/sys/vm/overcommit_memory", &mode) || mode != 2)
         return;
     doctor_add(r, DOCTOR_NOTE, "overcommit",
-               "vm.overcommit_memory is 2: rooms that are reserved and not "
-               "filled count as if they were");
+               "vm.overcommit_memory is 2, so memory that is reserved but not used counts against "
+               "the limit");
     doctor_remedy(r, "sysctl vm.overcommit_memory=0");
 }
 
@@ -192,20 +196,19 @@ static void check_clocks(struct doctor_report *r, const char *root)
     char source[64];
 
     if (time(NULL) < EARLIEST) {
-        doctor_add(r, DOCTOR_PROBLEM, "clock",
-                   "the time of day is before 2025: certificates and the days "
-                   "of quotas are wrong");
+        doctor_add(
+            r, DOCTOR_PROBLEM, "clock",
+            "the clock shows a time before 2025, so certificates and daily quotas do not work");
         doctor_remedy(r, "timedatectl set-ntp true");
     } else if (system_file_read(root, path, source, sizeof(source)) &&
                (strcmp(source, "hpet") == 0 || strcmp(source, "acpi_pm") == 0 ||
                 strcmp(source, "jiffies") == 0)) {
         doctor_add(r, DOCTOR_NOTE, "clock",
-                   "the clock is read from '%s', which takes a microsecond each "
-                   "time",
+                   "the kernel's clock source is '%s', which takes a microsecond for each reading",
                    source);
-        doctor_remedy(r, "see why the kernel gave up tsc: dmesg | grep -i clocksource");
+        doctor_remedy(r, "find out why the kernel does not use tsc: dmesg | grep -i clocksource");
     } else {
-        doctor_add(r, DOCTOR_OK, "clock", "%s", source[0] != '\0' ? source : "it goes");
+        doctor_add(r, DOCTOR_OK, "clock", "%s", source[0] != '\0' ? source : "the clock works");
     }
 }
 
@@ -248,25 +251,22 @@ void doctor_check_memory(struct doctor_report *r, uint64_t bytes, uint64_t more,
 
     if (bytes > limit) {
         doctor_add(r, DOCTOR_PROBLEM, "memory",
-                   "the settings take %.2f GiB, %s %.2f: the server would be "
-                   "killed",
+                   "the settings need %.2f GiB, but %s %.2f: the server would be killed",
                    gib(bytes), whose, gib(limit));
-        doctor_remedy(r,
-                      "a smaller kv_memory, kv_type = q8_0, load_type = q4_0 or a smaller model: "
-                      "quire plan says what takes what");
+        doctor_remedy(r, "set a smaller kv_memory, kv_type = q8_0 or load_type = q4_0, or use a "
+                         "smaller model; quire plan lists what needs how much");
     } else if (bytes + more > limit) {
         doctor_add(r, DOCTOR_NOTE, "memory",
-                   "the settings take %.2f GiB and up to %.2f more under load, %s "
-                   "%.2f",
+                   "the settings need %.2f GiB and up to %.2f more under load, but %s %.2f",
                    gib(bytes), gib(more), whose, gib(limit));
-        doctor_remedy(r, "a smaller swap_ram, request_memory or kv_memory");
+        doctor_remedy(r, "set a smaller swap_ram, request_memory or kv_memory");
     } else if (bytes > free) {
-        doctor_add(r, DOCTOR_NOTE, "memory", "the settings take %.2f GiB, and %.2f are free now",
-                   gib(bytes), gib(free));
-        doctor_remedy(r, "see what else has memory: ps -eo rss,args --sort=-rss | head");
+        doctor_add(r, DOCTOR_NOTE, "memory",
+                   "the settings need %.2f GiB, but only %.2f are free now", gib(bytes), gib(free));
+        doctor_remedy(r, "see what else uses memory: ps -eo rss,args --sort=-rss | head");
     } else {
         doctor_add(r, DOCTOR_OK, "memory",
-                   "the settings take %.2f GiB, and up to %.2f more under load; %s %.2f",
+                   "the settings need %.2f GiB, and up to %.2f more under load; %s %.2f",
                    gib(bytes), gib(more), whose, gib(limit));
     }
 }
@@ -281,13 +281,13 @@ void doctor_check_descriptors(struct doctor_report *r, const struct config *c)
         return;
     if (limit.rlim_max >= needed) {
         doctor_add(r, DOCTOR_OK, "descriptors",
-                   "%" PRIu64 " may be open, %" PRIu64 " are wanted at most",
+                   "%" PRIu64 " may be open, at most %" PRIu64 " are needed",
                    (uint64_t)limit.rlim_max, needed);
         return;
     }
     doctor_add(r, DOCTOR_NOTE, "descriptors",
-               "%" PRIu64 " files and connections may be open, %" PRIu64
-               " are wanted: fewer clients are taken",
+               "%" PRIu64 " files and connections may be open, but %" PRIu64
+               " are needed, so the server accepts fewer clients",
                (uint64_t)limit.rlim_max, needed);
     doctor_remedy(r, "LimitNOFILE=65536 in the systemd unit, ulimit -Hn 65536 in a shell");
 }

@@ -70,21 +70,24 @@ static bool is_running(const char *root)
 static void tell_port(struct doctor_report *r, const struct config *c, int why, const char *root)
 {
     if (why == EADDRINUSE && is_running(root)) {
-        doctor_add(r, DOCTOR_OK, "port", "%s port %d is taken, and a server of ours runs", c->host,
-                   (int)c->port);
+        doctor_add(r, DOCTOR_OK, "port", "%s port %d is in use, and a Quire server is running",
+                   c->host, (int)c->port);
     } else if (why == EADDRINUSE) {
-        doctor_add(r, DOCTOR_PROBLEM, "port", "%s port %d is taken by another program", c->host,
+        doctor_add(r, DOCTOR_PROBLEM, "port", "%s port %d is used by another program", c->host,
                    (int)c->port);
-        doctor_remedy(r, "another port; ss -ltnp 'sport = :%d' says who has it", (int)c->port);
+        doctor_remedy(r,
+                      "choose another port, or end the program that ss -ltnp 'sport = :%d' shows",
+                      (int)c->port);
     } else if (why == EACCES) {
-        doctor_add(r, DOCTOR_PROBLEM, "port", "user %u may not listen on port %d", geteuid(),
-                   (int)c->port);
-        doctor_remedy(r, "a port from 1024 on, or AmbientCapabilities=CAP_NET_BIND_SERVICE in the "
-                         "systemd unit");
+        doctor_add(r, DOCTOR_PROBLEM, "port", "user %u is not allowed to listen on port %d",
+                   geteuid(), (int)c->port);
+        doctor_remedy(r, "choose a port from 1024 on, or set "
+                         "AmbientCapabilities=CAP_NET_BIND_SERVICE in the systemd unit");
     } else if (why != 0) {
-        doctor_add(r, DOCTOR_PROBLEM, "port", "nothing can listen on %s port %d: %s", c->host,
+        doctor_add(r, DOCTOR_PROBLEM, "port", "the server cannot listen on %s port %d: %s", c->host,
                    (int)c->port, strerror(why));
-        doctor_remedy(r, "host must be an address of this machine: ip address lists them");
+        doctor_remedy(r,
+                      "set host to an address of this machine; the command ip address lists them");
     } else {
         doctor_add(r, DOCTOR_OK, "port", "%s port %d is free", c->host, (int)c->port);
     }
@@ -114,14 +117,17 @@ static void check_exposure(struct doctor_report *r, const struct config *c)
 {
     if (!config_is_exposed(c)) {
         doctor_add(r, DOCTOR_OK, "access", "%s",
-                   c->api_keys[0] != '\0'     ? "with a key"
-                   : c->insecure == CONFIG_ON ? "everybody, as insecure = on says"
-                                              : "this machine alone");
+                   c->api_keys[0] != '\0' ? "every request needs a key"
+                   : c->insecure == CONFIG_ON
+                       ? "everybody can use the server, as insecure = on allows"
+                       : "only this machine can connect");
         return;
     }
-    doctor_add(r, DOCTOR_PROBLEM, "access", "whoever reaches %s can use the server", c->host);
-    doctor_remedy(r, "quire key --name NAME >> KEYS and api_keys = KEYS; insecure = on, if this is "
-                     "meant");
+    doctor_add(r, DOCTOR_PROBLEM, "access", "everybody who can connect to %s can use the server",
+               c->host);
+    doctor_remedy(
+        r,
+        "quire key --name NAME >> KEYS and api_keys = KEYS; or insecure = on, if this is intended");
 }
 
 /* ---- the certificate ---- */
@@ -170,18 +176,18 @@ static void tell_validity(struct doctor_report *r, time_t from, time_t to)
     const long days = (long)((to - now) / DAY_S);
 
     if (now >= to)
-        doctor_add(r, DOCTOR_PROBLEM, "certificate", "it, or one of its chain, ended %ld days ago",
-                   -days);
+        doctor_add(r, DOCTOR_PROBLEM, "certificate",
+                   "the certificate, or one in its chain, expired %ld days ago", -days);
     else if (now < from)
-        doctor_add(r, DOCTOR_PROBLEM, "certificate", "it begins to hold in %ld days",
+        doctor_add(r, DOCTOR_PROBLEM, "certificate", "the certificate becomes valid in %ld days",
                    (long)((from - now) / DAY_S) + 1);
     else if (days < SOON_DAYS)
-        doctor_add(r, DOCTOR_NOTE, "certificate", "it ends in %ld days", days);
+        doctor_add(r, DOCTOR_NOTE, "certificate", "the certificate expires in %ld days", days);
     else {
-        doctor_add(r, DOCTOR_OK, "certificate", "it holds for %ld days", days);
+        doctor_add(r, DOCTOR_OK, "certificate", "the certificate is valid for %ld days", days);
         return;
     }
-    doctor_remedy(r, "renew it; a server that runs takes the new one at SIGHUP (systemctl reload)");
+    doctor_remedy(r, "renew it; a running server reads the new one on SIGHUP (systemctl reload)");
 }
 
 /* Check that certificate and key belong together, in the same way as a server at its start. */
@@ -195,8 +201,9 @@ static void check_certificate(struct doctor_report *r, const struct config *c)
         return;
     if (tls_open(&tls, c->tls_certificate, c->tls_key, err, sizeof(err)) < 0) {
         doctor_add(r, DOCTOR_PROBLEM, "certificate", "%s", err);
-        doctor_remedy(r,
-                      "tls_certificate wants the PEM file with the chain, tls_key that of its key");
+        doctor_remedy(
+            r,
+            "set tls_certificate to the PEM file with the chain, and tls_key to that of its key");
         return;
     }
     tls_close(&tls);

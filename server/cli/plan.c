@@ -31,11 +31,12 @@ struct planned {
 
 static void print_plan_help(void)
 {
-    fputs("quire plan [--json] [settings]   the memory that a server would take, without loading\n"
+    fputs("quire plan [--json] [settings]   compute the memory that a server would need\n"
           "\n"
-          "All settings of 'quire serve' are taken; model, context, kv_memory, kv_type and\n"
-          "max_batch_tokens matter. A cache that is not full, or steps that are smaller than they\n"
-          "may be, take less. Of several models each has a table of its own, and then all.\n",
+          "The models are not loaded. All settings of 'quire serve' are accepted; model, context,\n"
+          "kv_memory, kv_type and max_batch_tokens matter most. The figures are upper bounds: a\n"
+          "server needs less while its cache is not full or its steps are small. With several\n"
+          "models there is a table for each, and then one for all.\n",
           stdout);
 }
 
@@ -93,29 +94,29 @@ static struct beside beside_of(const struct config *c)
 static void print_end(const struct memory_estimate *p, const struct beside *beside)
 {
     if (p->events > 0)
-        printf("KV events    %10.1f MiB   those that wait, and what the cache has, for routers\n",
+        printf("KV events    %10.1f MiB   queued events and the published state of the cache\n",
                mib(p->events));
     if (p->store > 0)
-        printf("block store  %10.1f MiB   what is read and written (kv_store)\n", mib(p->store));
+        printf("block store  %10.1f MiB   buffers for reading and writing (kv_store)\n",
+               mib(p->store));
     if (p->history > 0)
-        printf("history      %10.1f MiB   earlier answers, to guess from (speculation_history)\n",
+        printf("history      %10.1f MiB   earlier answers, as a source of drafts "
+               "(speculation_history)\n",
                mib(p->history));
     if (p->draft > 0)
         printf("draft model  %10.1f MiB   its weights, KV cache and activations (draft)\n",
                mib(p->draft));
-    printf("process      %10.1f MiB   program, tokenizer\n", mib(p->process));
-    printf("in all       %10.1f MiB   when the cache and a step are full\n",
+    printf("process      %10.1f MiB   program and tokenizer\n", mib(p->process));
+    printf("in all       %10.1f MiB   with a full cache and full steps\n",
            mib(memory_estimate_sum(p)));
-    printf("              + %8.1f MiB   while preempted sequences are kept (swap_ram)\n",
-           mib(p->swap));
+    printf("              + %8.1f MiB   for preempted sequences (swap_ram)\n", mib(p->swap));
     if (p->adapters > 0)
         printf("              + %8.1f MiB   at most, for LoRA adapters (adapter_memory)\n",
                mib(p->adapters));
     if (p->events > 0)
-        printf("              + %8.1f MiB   at most, for KV events that are kept for readers\n",
+        printf("              + %8.1f MiB   at most, for KV events that are kept for replay\n",
                mib(KV_EVENT_KEPT_BYTES));
-    printf("              + %8.1f MiB   at most, for what requests hold beside it "
-           "(request_memory)\n",
+    printf("              + %8.1f MiB   at most, for requests outside the cache (request_memory)\n",
            mib(beside->requests));
     printf("              + %8.1f MiB   at most, for clients' connections (max_connections: "
            "%u)\n\n",
@@ -159,12 +160,11 @@ static void print_sum(const struct memory_estimate *sum, uint32_t n, const struc
     printf("All %u models in one process: %.1f MiB (weights %.1f, rope tables %.1f, "
            "KV caches %.1f, activations %.1f, draft models %.1f, KV events, block stores and "
            "history %.1f, process %.1f),\n"
-           "%.1f MiB while preempted sequences are kept, and at most %.1f MiB for what requests "
-           "of all models and clients' connections hold.\n",
+           "%.1f MiB more for preempted sequences, and at most %.1f MiB for requests and "
+           "connections of clients.\n",
            n, mib(memory_estimate_sum(sum)), mib(sum->weights), mib(sum->tables), mib(sum->cache),
            mib(sum->rows), mib(sum->draft), mib(sum->events + sum->store + sum->history),
-           mib(sum->process), mib(sum->swap),
-           mib(beside->requests + beside->connections));
+           mib(sum->process), mib(sum->swap), mib(beside->requests + beside->connections));
 }
 
 static void print_tables(const struct planned *all, uint32_t n, const struct memory_estimate *sum,
@@ -191,8 +191,9 @@ static void print_limit(const struct planned *all, uint32_t n, const struct memo
     if (limit == 0)
         return;
     printf("\nmemory_limit %10.1f MiB   with swap and adapters %s\n", mib(limit),
-           limited_sum(sum) <= limit ? "all fit beside each other"
-                                     : "not all fit: the one used longest ago leaves for another");
+           limited_sum(sum) <= limit
+               ? "all models fit at the same time"
+               : "not all fit: the least recently used model is unloaded for another");
     for (uint32_t i = 0; i < n; i++)
         if (limited_sum(&all[i].plan) > limit)
             printf("%s takes %.1f MiB and will be refused\n", all[i].engine.id,

@@ -46,7 +46,7 @@ static int simulate(const char *name, const struct simulate_options *o,
     int64_t rc = simulate_create(&s, o);
 
     if (rc == ERR_INVAL)
-        return command_fail(EXIT_USAGE, "%s: these settings do not go together", name);
+        return command_fail(EXIT_USAGE, "%s: these settings exclude each other", name);
     for (size_t i = 0; i < n && rc >= 0; i++)
         rc = simulate_add(s, &arrivals[i]);
     if (rc >= 0)
@@ -81,8 +81,9 @@ static int what_if(struct replay *r, const char *const *texts, uint32_t n_texts)
     int code = EXIT_OK;
 
     if (!replay_trace(r, &own, &arrivals, &n))
-        return command_fail(EXIT_FAILED, "nothing to simulate: in the last run too few steps were "
-                                         "made to learn what they cost");
+        return command_fail(
+            EXIT_FAILED,
+            "the last run cannot be simulated: it has too few steps to learn their cost");
     for (uint32_t i = 0; i < n_texts && code == EXIT_OK; i++) {
         changed[i] = own;
         code = what_if_set(&changed[i], texts[i]);
@@ -109,8 +110,9 @@ static int help(void)
          "  FILE               a journal (quire serve --journal FILE)\n"
          "  --what-if          simulate the same traffic with other settings, one row for each:\n"
          "                     " WHAT_IF_NAMES "\n"
-         "Makes the scheduler's run again and compares every plan. 0: all are equal.\n"
-         "Jain's index is over tenants: tokens per second of their requests' time, by weight.");
+         "The scheduler's run is repeated and every plan compared; the exit code is 0 if all are\n"
+         "equal. Jain's index compares tenants by the tokens per second of their requests' time,\n"
+         "divided by their weights.");
     return EXIT_OK;
 }
 
@@ -143,7 +145,7 @@ static int read_arguments(int argc, char **argv, struct command *c)
         c->path = argv[i];
     }
     if (c->path == NULL)
-        return command_fail(EXIT_USAGE, "replay wants a journal (quire replay --help)");
+        return command_fail(EXIT_USAGE, "replay needs a journal (quire replay --help)");
     return EXIT_OK;
 }
 

@@ -24,7 +24,7 @@ static int take_line(struct replay *r, const char *text, size_t n, char *err, si
     int rc;
 
     if (n == 0 || text[n - 1] != '\n') {
-        snprintf(err, err_len, "the line is cut off");
+        snprintf(err, err_len, "the line is incomplete");
         return ERR_FORMAT;
     }
     rc = replay_line_parse(&record, text, n - 1, err, err_len);

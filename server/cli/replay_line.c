@@ -101,7 +101,7 @@ static int32_t token_of(struct line *l, const cJSON *v, const char *key)
 
     if (d >= INT32_MIN && d <= INT32_MAX && (double)(int32_t)d == d)
         return (int32_t)d;
-    wrong(l, key, "holds something that is not a token");
+    wrong(l, key, "contains an element that is not a token");
     return 0;
 }
 
@@ -171,7 +171,7 @@ static void parse_kv(struct line *l, const cJSON *o, struct kv_manager_options *
 static void parse_start(struct line *l, const cJSON *o, struct replay_record *r)
 {
     if (r->id != 1)
-        wrong(l, "start", "is not 1: another version's journal");
+        wrong(l, "start", "is not 1: the journal is from another version");
     r->unix_us = may(l, o, "unix", MAX_EXACT);
     parse_sched(l, cJSON_GetObjectItemCaseSensitive(o, "sched"), &r->sched);
     parse_kv(l, cJSON_GetObjectItemCaseSensitive(o, "kv"), &r->kv);
@@ -247,7 +247,7 @@ static void parse_post(struct line *l, const cJSON *o, struct replay_record *r)
         wrong(l, "prompt", "is empty");
     size.max_known = (uint32_t)may(l, o, "max_known", INT32_MAX);
     if (size.max_known > 0 && size.max_known <= size.n_prompt)
-        wrong(l, "max_known", "leaves no room behind the prompt");
+        wrong(l, "max_known", "leaves no room for tokens after the prompt");
     /* A line must not make us allocate much more memory than its own size. */
     if (size.max_tokens > 1u << 24)
         wrong(l, "max_tokens", "is too large");
@@ -270,7 +270,7 @@ static void parse_cancel(struct line *l, const cJSON *o, struct replay_record *r
     r->now_us = want(l, o, "now", MAX_EXACT);
     r->why = (enum finish)(all ? r->id : want(l, o, "why", FINISH_ERROR));
     if (r->why == FINISH_NONE || r->why > FINISH_ERROR)
-        wrong(l, "why", "is no reason to end");
+        wrong(l, "why", "is not a finish reason");
 }
 
 static void parse_limits(struct line *l, const cJSON *o, struct sched_limits *out)
@@ -282,7 +282,7 @@ static void parse_limits(struct line *l, const cJSON *o, struct sched_limits *ou
     out->target_us = want(l, o, "target", MAX_COST);
     out->is_shared = may(l, o, "shared", 1) != 0;
     if (n != 8 && n != 10)
-        wrong(l, "costs", "does not hold 8 numbers, or 10");
+        wrong(l, "costs", "does not have 8 or 10 numbers");
     for (int i = 0; i < n && l->rc == 0; i++)
         v[i] = line_value(l, cJSON_GetArrayItem(costs, i), "costs",
                           i == 0             ? 1
@@ -297,7 +297,7 @@ static void parse_limits(struct line *l, const cJSON *o, struct sched_limits *ou
 static void parse_item(struct line *l, const cJSON *array, struct replay_item *out)
 {
     if (!cJSON_IsArray(array) || cJSON_GetArraySize(array) != 4) {
-        wrong(l, "items", "holds something that is no list of 4 numbers");
+        wrong(l, "items", "contains an element that is not a list of 4 numbers");
         return;
     }
     out->request = line_value(l, cJSON_GetArrayItem(array, 0), "items", MAX_EXACT);
@@ -311,7 +311,7 @@ static void parse_draft(struct line *l, const cJSON *array, struct recorded_draf
     const int n = cJSON_IsArray(array) ? cJSON_GetArraySize(array) : 0;
 
     if (n < 2 || n > 1 + DRAFT_MAX) {
-        wrong(l, "drafts", "holds something that is no list of a request and its drafts");
+        wrong(l, "drafts", "contains an element that is not a list of a request and its drafts");
         return;
     }
     out->request = line_value(l, cJSON_GetArrayItem(array, 0), "drafts", MAX_EXACT);
@@ -422,7 +422,7 @@ static void parse_object(struct line *l, const cJSON *o, struct replay_record *o
         return;
     }
     l->rc = ERR_FORMAT;
-    snprintf(l->err, l->err_len, "this is no line of a journal");
+    snprintf(l->err, l->err_len, "the line is not a line of a journal");
 }
 
 int replay_line_parse(struct replay_record *out, const char *text, size_t n, char *err,
@@ -435,7 +435,7 @@ int replay_line_parse(struct replay_record *out, const char *text, size_t n, cha
     memset(out, 0, sizeof(*out));
     if (o == NULL || end != text + n) {
         l.rc = ERR_FORMAT;
-        snprintf(err, err_len, "this is no JSON object");
+        snprintf(err, err_len, "the line is not a JSON object");
     } else {
         parse_object(&l, o, out);
     }

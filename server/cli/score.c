@@ -28,11 +28,11 @@ static void print_score_help(void)
 {
     fputs(
         "quire score --ids FILE.json | --text FILE [--each] [settings]\n"
-        "  --ids FILE.json   a JSON array of token ids\n"
-        "  --each            a line for each token first: its id and log-probability\n"
-        "  --text FILE       text, tokenised with the model's BOS\n"
+        "  --ids FILE.json   file with a JSON array of token ids\n"
+        "  --each            first print a line for each token: its id and log-probability\n"
+        "  --text FILE       file with text, which is tokenised with the model's BOS\n"
         "Prints the mean negative log-likelihood (natural logarithm) of all tokens but the first,\n"
-        "and their number. Settings as for quire serve, --model first of all.\n",
+        "and their number. The settings of quire serve are accepted, such as --model.\n",
         stdout);
 }
 
@@ -90,7 +90,7 @@ static int load_ids(const struct tokenizer *t, const char *ids_path, const char 
     if (rc < 0)
         return command_fail(EXIT_FAILED, "%s: %s", path, err_text(rc));
     if (out->n < 2)
-        return command_fail(EXIT_FAILED, "%s: at least two tokens are needed, there are %zu", path,
+        return command_fail(EXIT_FAILED, "%s: at least two tokens are needed, but it has %zu", path,
                             out->n);
     return EXIT_OK;
 }

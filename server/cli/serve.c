@@ -64,11 +64,11 @@ static void print_serve_help(void)
 #define COMMAND(name, usage, text) printf("  quire %-30s %s\n", usage, text);
 #include "server/cli/commands.inc"
     fputs("\n"
-          "Settings; also NAME = value in a file, or QUIRE_NAME in the environment:\n",
+          "Settings (each also as NAME = value in a file, or QUIRE_NAME in the environment):\n",
           stdout);
     config_print_help(stdout);
     fputs("  --config            file of settings (config/quire.conf is a commented sample)\n"
-          "  --print-config      print every setting with its value and source, and stop\n"
+          "  --print-config      print every setting with its value and source, and exit\n"
           "  --version, --help\n",
           stdout);
 }
@@ -196,7 +196,7 @@ static int take_signals(struct service *s)
 
     if (stop_signals_open(&s->signals, &options) == 0)
         return 0;
-    snprintf(s->err, sizeof(s->err), "no thread can be started for the signals");
+    snprintf(s->err, sizeof(s->err), "cannot start the thread that handles signals");
     return ERR_INTERNAL;
 }
 
@@ -272,7 +272,7 @@ static void print_places(const struct service *s)
                is_ipv6 ? "[" : "", c->host, is_ipv6 ? "]" : "", server_port(s->server));
         print_models(s);
         puts(config_is_exposed(c)
-                 ? " WITHOUT API KEYS: whoever reaches it can use it (see api_keys)"
+                 ? " WITHOUT API KEYS: everybody who can connect can use the server (see api_keys)"
                  : "");
     }
     if (c->unix_socket[0] != '\0') {
@@ -338,7 +338,7 @@ static int serve(struct service *s)
     if (s->code != EXIT_OK)
         return command_fail(s->code, "%s", s->err);
     if (rc < 0)
-        return command_fail(EXIT_FAILED, "the server cannot begin to run: %s", err_text(rc));
+        return command_fail(EXIT_FAILED, "the server cannot start: %s", err_text(rc));
     log_info("main", "stopped=1");
     return EXIT_OK;
 }

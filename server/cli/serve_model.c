@@ -145,7 +145,8 @@ static int open_publisher(struct served *m, uint32_t i, char *err, size_t err_le
     if (c->kv_events == CONFIG_KV_EVENTS_OFF)
         return 0;
     if (c->prefix_cache == CONFIG_OFF) {
-        snprintf(err, err_len, "'kv_events' tells of the prefix cache: it needs prefix_cache = on");
+        snprintf(err, err_len,
+                 "'kv_events' publishes the prefix cache, so it needs prefix_cache = on");
         return ERR_INVAL;
     }
     fill_topic(topic, sizeof(topic), c->kv_events_topic, m->id);
@@ -186,8 +187,8 @@ static int add_fetched(struct buf *list, const struct model_item *item, hub_find
         return ERR_IO;
     if (strchr(path, ',') != NULL) {
         snprintf(err, err_len,
-                 "%.200s: a comma cannot be in the path of an adapter: set HF_HUB_CACHE to another "
-                 "folder",
+                 "%.200s: the path of an adapter must not contain a comma: set HF_HUB_CACHE to "
+                 "another folder",
                  path);
         return ERR_INVAL;
     }
@@ -363,8 +364,8 @@ static int open_store(struct served *m, const struct served_company *company, ch
     log_quote(id, sizeof(id), m->id);
     if (!kv_manager_can_enter(m->engine.manager)) {
         log_warn("store",
-                 "event=off model=%s reason=\"its layers have a window or recurrent states, or it "
-                 "caches no prefixes: kv_store is for models whose layers all see everything\"",
+                 "event=off model=%s reason=\"kv_store supports only models without sliding "
+                 "windows and recurrent states, with prefix_cache = on\"",
                  id);
         return 0;
     }

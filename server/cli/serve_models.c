@@ -65,10 +65,10 @@ static int check_adapters(const struct served_names *all, uint32_t n, uint32_t i
 
     while (adapters_next(&list, &item, err, err_len) > 0)
         if (find_name(all, n, i, item.name)) {
-            snprintf(err, err_len,
-                     "'adapters': '%s' is the name of a model or of another model's adapter "
-                     "already",
-                     item.name);
+            snprintf(
+                err, err_len,
+                "'adapters': '%s' is already the name of a model or of another model's adapter",
+                item.name);
             return EXIT_USAGE;
         }
     return EXIT_OK;
@@ -83,7 +83,7 @@ int serve_models_check(const struct served_names *all, uint32_t n, char *err, si
             continue;
         if (has_twin(all, i)) {
             snprintf(err, err_len,
-                     "two models are called '%s': give one of them another name with NAME=PATH",
+                     "two models have the name '%s': give one of them another name with NAME=PATH",
                      all[i].id);
             return EXIT_USAGE;
         }
@@ -205,8 +205,8 @@ static int check_memory_room(struct serve_models *s, uint32_t i, char *err, size
     if (code != EXIT_OK || sum <= s->memory_limit)
         return code;
     snprintf(err, err_len,
-             "with it models that are loaded at the start (load) and the process take %" PRIu64
-             " MiB, and memory_limit is %" PRIu64 " MiB",
+             "with this model, the models that are loaded at the start (load) and the process take "
+             "%" PRIu64 " MiB, but memory_limit is %" PRIu64 " MiB",
              sum >> 20, s->memory_limit >> 20);
     return EXIT_USAGE;
 }
@@ -315,7 +315,7 @@ static int load_served(void *ud, uint32_t i, char *err, size_t err_len)
     struct serve_models *s = ud;
 
     hold_here("QUIRE_DEBUG_HOLD_LOAD_MODEL");
-    snprintf(err, err_len, "it cannot be loaded");
+    snprintf(err, err_len, "loading failed without a reason");
     return load_one(s, i, true, err, err_len) == EXIT_OK ? 0 : ERR_FORMAT;
 }
 

@@ -101,7 +101,7 @@ static int find_cached(struct model_item *item, char *err, size_t err_len)
         return rc;
     if (strchr(path, ',') != NULL ||
         snprintf(item->path, sizeof(item->path), "%s", path) >= (int)sizeof(item->path)) {
-        snprintf(err, err_len, "%.200s: the path is too long, or has a comma", path);
+        snprintf(err, err_len, "%.200s: the path is too long, or contains a comma", path);
         return ERR_INVAL;
     }
     return 0;
@@ -149,7 +149,9 @@ static int read_model(struct serve_reload *r, uint32_t i, char *err, size_t err_
         return served_settings_read(&r->next[at], &r->fresh, i, hub_cached, err, err_len);
     }
     if (r->n + r->n_added == MODELS_MAX) {
-        snprintf(err, err_len, "there have been %d models: more need a restart", MODELS_MAX);
+        snprintf(err, err_len,
+                 "the process has served %d models, which is the limit: restart it to add more",
+                 MODELS_MAX);
         return EXIT_FAILED;
     }
     return served_init(&m->all[r->n + r->n_added++], &r->fresh, i, hub_cached, err, err_len);

@@ -78,10 +78,11 @@ int cmd_tokenize(int argc, char **argv)
 
     if (command_take_switch(&argc, argv, "--help") || command_take_switch(&argc, argv, "-h")) {
         puts("quire tokenize [--model FILE] [--tokenizer-pre NAME] [--ids] [--no-special] < TEXT\n"
-             "  --model FILE          GGUF with a vocabulary, tensors or not; default: the demo's\n"
-             "  --tokenizer-pre NAME  pre-tokenizer in place of the file's, such as gpt-2\n"
-             "  --ids                 only the ids, separated by spaces\n"
-             "  --no-special          add no BOS or EOS, and read special tokens as plain text");
+             "Splits standard input into tokens, and prints each with its id.\n"
+             "  --model FILE          GGUF file with a vocabulary; it needs no tensors [the demo]\n"
+             "  --tokenizer-pre NAME  pre-tokenizer instead of the file's, such as gpt-2\n"
+             "  --ids                 print only the ids, separated by spaces\n"
+             "  --no-special          add no BOS or EOS, and treat special tokens as plain text");
         return EXIT_OK;
     }
     only_ids = command_take_switch(&argc, argv, "--ids");

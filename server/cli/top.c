@@ -17,25 +17,24 @@
 
 static void print_top_help(void)
 {
-    fputs(
-        "quire top [URL] [options]\n"
-        "\n"
-        "What a server is doing, again and again: its requests, tokens a second, steps, latencies\n"
-        "and the KV cache with its owners.\n"
-        "\n"
-        "  URL         http://HOST:PORT, https://HOST:PORT, HOST:PORT or unix:/PATH\n"
-        "              [" TOP_DEFAULT_URL "]\n"
-        "  --once      print the numbers once, for a file or a pipe\n"
-        "  --key       API key, an admin's: what runs is shown to no other [QUIRE_API_KEY]\n"
-        "  --interval  seconds between two readings, from 0.2 to 60 [2]\n"
-        "  --model     the model to show [all]\n"
-        "  --sort      state, age, rate, prompt, generated or blocks [state]\n"
-        "\n"
-        "Keys: q quit, p pause, s another order, m another model, arrows and page up or down.\n"
-        "\n"
-        "Variables: QUIRE_API_KEY; NO_COLOR; CURL_CA_BUNDLE or SSL_CERT_FILE, a file of\n"
-        "certificates to trust; COLUMNS, how wide --once prints. No proxy is used.\n",
-        stdout);
+    fputs("quire top [URL] [options]\n"
+          "\n"
+          "Shows what a server is doing and refreshes it: requests, tokens per second, steps,\n"
+          "latencies and the KV cache with its owners.\n"
+          "\n"
+          "  URL         http://HOST:PORT, https://HOST:PORT, HOST:PORT or unix:/PATH\n"
+          "              [" TOP_DEFAULT_URL "]\n"
+          "  --once      print the numbers once, for a file or a pipe\n"
+          "  --key       API key with admin rights, if the server needs keys [QUIRE_API_KEY]\n"
+          "  --interval  seconds between two readings, from 0.2 to 60 [2]\n"
+          "  --model     the model to show [all]\n"
+          "  --sort      state, age, rate, prompt, generated or blocks [state]\n"
+          "\n"
+          "Keys: q quit, p pause, s next order, m next model, arrows and page up or down scroll.\n"
+          "\n"
+          "Environment: QUIRE_API_KEY; NO_COLOR; CURL_CA_BUNDLE or SSL_CERT_FILE, a file of\n"
+          "certificates to trust; COLUMNS, the width that --once prints. No proxy is used.\n",
+          stdout);
 }
 
 /* Wipe the key out of argv, so that lists of processes do not show it. */
@@ -84,7 +83,7 @@ int cmd_top(int argc, char **argv)
                             "blocks, got '%s'",
                             sort);
     if (argc > 2 || (argc == 2 && argv[1][0] == '-'))
-        return command_fail(EXIT_USAGE, "unexpected '%s'; quire top --help says what is possible",
+        return command_fail(EXIT_USAGE, "unexpected argument '%s'; see quire top --help",
                             argv[argc - 1]);
     options.url = argc == 2 ? argv[1] : options.url;
     copy = take_api_key(key);

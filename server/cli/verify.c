@@ -28,15 +28,16 @@
 
 static void print_verify_help(void)
 {
-    fputs("quire verify FILE [settings]\n"
-          "Compute again what the receipts in a file (-: standard input) say was computed, and\n"
-          "say what is equal and where it differs. A receipt is what a server with receipts = on\n"
-          "gives with answers to requests with \"receipt\": true; the file has one, or an answer\n"
-          "with one, on each line, or is one.\n"
-          "The exit code is 0 where all is equal, else 1. Settings as for quire serve, --model\n"
-          "first of all; those that change which tokens come are the first receipt's, unless they\n"
-          "are given. So are the names of adapters: --adapters NAME=PATH.\n",
-          stdout);
+    fputs(
+        "quire verify FILE [settings]\n"
+        "Computes answers again from the receipts in a file (-: standard input), and reports\n"
+        "which are equal and where others differ. A server with receipts = on adds a receipt to\n"
+        "answers to requests with \"receipt\": true; the file contains one receipt, or an answer\n"
+        "with one, on each line, or is a single one.\n"
+        "The exit code is 0 if all are equal, else 1. The settings of quire serve are accepted,\n"
+        "such as --model. Settings that change which tokens are generated are taken from the\n"
+        "first receipt, unless they are given; --adapters NAME=PATH names adapters.\n",
+        stdout);
 }
 
 /* ---- the file ---- */
@@ -219,7 +220,7 @@ static int verify(int argc, char **argv, struct buf *file)
     to_lines(file);
     l = first = (struct lines){file->data, file->data + file->len, 0};
     if (!next_line(&first, &text, &n))
-        return command_fail(EXIT_FAILED, "there is no receipt in the file");
+        return command_fail(EXIT_FAILED, "the file contains no receipt");
     flags_of(text, n, &flags);
     code = load_config(&config, argc, argv, &flags, &done);
     if (!done && code == EXIT_OK)
@@ -242,7 +243,7 @@ int cmd_verify(int argc, char **argv)
         if (done)
             return code;
         config_release(&config);
-        return command_fail(EXIT_USAGE, "verify wants a FILE first (quire verify --help)");
+        return command_fail(EXIT_USAGE, "verify needs a FILE first (quire verify --help)");
     }
     buf_init(&file, MAX_FILE);
     code = read_receipts(path, &file);

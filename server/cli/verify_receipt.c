@@ -81,7 +81,7 @@ static bool has_same_weights(struct verifier *v, const cJSON *receipt)
     const int n = cJSON_IsArray(list) ? cJSON_GetArraySize(list) : 0;
 
     if ((uint32_t)n != e->n_weights) {
-        differs(v, "its model has %d files, this one %u", n, e->n_weights);
+        differs(v, "the receipt's model has %d files, but this model has %u", n, e->n_weights);
         return false;
     }
     for (int i = 0; i < n; i++) {
@@ -90,8 +90,8 @@ static bool has_same_weights(struct verifier *v, const cJSON *receipt)
 
         if (strcmp(there, e->weights[i]) == 0)
             continue;
-        differs(v, "file %d of the model is %s here, and %.*s there", i + 1, e->weights[i],
-                DIGEST_TEXT, there);
+        differs(v, "file %d of the model has the digest %s here, but %.*s in the receipt", i + 1,
+                e->weights[i], DIGEST_TEXT, there);
         return false;
     }
     return true;
@@ -105,7 +105,7 @@ static bool has_same_settings(struct verifier *v, const cJSON *receipt)
 
     snprintf(text, sizeof(text), "%" PRIu32, v->model->engine.model->shape.n_ctx);
     if (strcmp(receipt_text(settings, "context"), text) != 0) {
-        differs(v, "context is %s here, and '%.20s' there", text,
+        differs(v, "context is %s here, but '%.20s' in the receipt", text,
                 receipt_text(settings, "context"));
         return false;
     }
@@ -114,7 +114,7 @@ static bool has_same_settings(struct verifier *v, const cJSON *receipt)
 
         if (strcmp(receipt_text(settings, names[i]), here) == 0)
             continue;
-        differs(v, "%s is '%s' here, and '%.40s' there", names[i], here,
+        differs(v, "%s is '%s' here, but '%.40s' in the receipt", names[i], here,
                 receipt_text(settings, names[i]));
         return false;
     }
@@ -175,7 +175,7 @@ static bool parse_receipt(struct verifier *v, const cJSON *receipt, const char *
     int rc;
 
     if (format == NULL || !json_member_text(text, n, "request", &value, &len)) {
-        differs(v, "it is no receipt of a completion or chat");
+        differs(v, "it is not a receipt of a completion or chat");
         return false;
     }
     info.aliases = "*"; /* accept the model's name of the receipt, which may differ here */
@@ -207,14 +207,13 @@ static bool take_adapter(struct verifier *v, const cJSON *receipt, struct api_re
     snprintf(choice->name, sizeof(choice->name), "%s", receipt_text(adapter, "name"));
     if (v->model->adapters == NULL ||
         adapter_set_take(v->model->adapters, choice->name, &wait, &a, &e) < 0 || a == NULL) {
-        differs(v, "its adapter '%s' is not here: name it with --adapters NAME=PATH",
-                choice->name);
+        differs(v, "the adapter '%s' is missing: name it with --adapters NAME=PATH", choice->name);
         return false;
     }
     snprintf(numbers, sizeof(numbers), "%016" PRIx64 "%016" PRIx64, a->id[1], a->id[0]);
     if (strcmp(numbers, receipt_text(adapter, "numbers")) != 0) {
-        differs(v, "the numbers of the adapter '%s' are %s here, and %.32s there", choice->name,
-                numbers, receipt_text(adapter, "numbers"));
+        differs(v, "the adapter '%s' has the digest %s here, but %.32s in the receipt",
+                choice->name, numbers, receipt_text(adapter, "numbers"));
         adapter_unref(&a);
         return false;
     }
@@ -251,7 +250,7 @@ static bool is_consistent(struct verifier *v, const cJSON *choice, const struct 
     if (digest_tokens(x->tokens.ids, x->tokens.n, digest) == 0 &&
         strcmp(digest, receipt_text(choice, "answer")) == 0)
         return true;
-    differs(v, "the receipt contradicts itself: its tokens are not those of its digest");
+    differs(v, "the receipt is damaged: its tokens do not match its digest");
     return false;
 }
 
@@ -269,9 +268,11 @@ static struct request **find_request(struct verifier *v, const cJSON *choice,
             strcmp(digest, receipt_text(choice, "prompt")) == 0)
             return &p->requests[i];
     }
-    differs(v, "no prompt of its request, as it is read here, is that of choice %" PRId64
-               " there: are the chat template and its variables the same?",
-            whole_of(member(choice, "index"), 0));
+    differs(
+        v,
+        "the prompt of choice %" PRId64
+        " differs from the receipt's: check that the chat template and its variables are the same",
+        whole_of(member(choice, "index"), 0));
     return NULL;
 }
 
@@ -356,7 +357,7 @@ static void check_receipt(struct verifier *v, const cJSON *receipt, const char *
     struct api_request p = {0};
 
     if (receipt_number(receipt, "receipt", 0) != RECEIPT_VERSION) {
-        differs(v, "it is no receipt of version %d", RECEIPT_VERSION);
+        differs(v, "it is not a receipt of version %d", RECEIPT_VERSION);
         return;
     }
     if (strcmp(receipt_text(receipt, "quire"), quire_version()) != 0)

@@ -98,7 +98,8 @@ int what_if_take(int argc, char **argv, int *i, const char **texts, uint32_t *n_
     if (!joined && strcmp(argv[*i], "--what-if") != 0)
         return 0;
     if (*n_texts == WHAT_IF_MAX || (!joined && *i + 1 == argc)) {
-        command_fail(EXIT_USAGE, "--what-if wants a value, %d times at most", WHAT_IF_MAX);
+        command_fail(EXIT_USAGE, "--what-if needs a value, and may be given at most %d times",
+                     WHAT_IF_MAX);
         return -1;
     }
     texts[(*n_texts)++] = joined ? argv[*i] + 10 : argv[++*i];

@@ -422,7 +422,7 @@ int block_store_close(struct block_store **store)
     is_over = join_worker(&s->reader) && is_over;
     is_over = join_worker(&s->writer) && is_over;
     if (!is_over) {
-        log_warn("store", "event=left_behind reason=\"a call has not come back\"");
+        log_warn("store", "event=left_behind reason=\"a call to the block store did not return\"");
         return ERR_BUSY;
     }
     close_worker(&s->reader);

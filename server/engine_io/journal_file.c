@@ -64,7 +64,7 @@ int journal_file_open(struct journal_file **out, const char *path, struct journa
         return ERR_IO;
     }
     if (flock(f->fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK) {
-        snprintf(err, err_len, "the journal %s is in use already", path);
+        snprintf(err, err_len, "the journal %s is already used by another process", path);
         journal_file_close(&f);
         return ERR_BUSY;
     }

@@ -330,7 +330,8 @@ static void let_go(void **socket, void *fresh, const char *why)
  * readers ask again. */
 static void renew_replay_socket(struct kv_event_publisher *p)
 {
-    let_go(&p->replay_socket, make_replay_socket(p), "they ask and do not read");
+    let_go(&p->replay_socket, make_replay_socket(p),
+           "subscribers request batches and do not read them");
 }
 
 /* Send the batches from `number` on. If they are no longer kept, send the last snapshot and what
@@ -377,7 +378,7 @@ static void renew_publish_socket(struct kv_event_publisher *p)
 {
     p->subscribed = 0;
     let_go(&p->publish_socket, make_socket(p, ZMQ_XPUB, &p->publish, (int)p->hwm),
-           "they subscribe without end");
+           "subscribers sent too many subscriptions");
 }
 
 /* Read subscriptions: a frame that begins with 1 starts one, with 0 ends one. */

@@ -46,7 +46,9 @@ void metrics_http(struct metrics_server *h, size_t route, int status)
 
 static void add_build(const struct metrics_scene *scene, struct buf *b)
 {
-    prom_family(b, "quire_build_info", "gauge", "This build and the instruction set that it uses.");
+    prom_family(b, "quire_build_info", "gauge",
+                "The server's version and the instruction set that its kernels use; the value is "
+                "always 1.");
     buf_add_str(b, "quire_build_info{");
     prom_label(b, "version", scene->version);
     buf_add_char(b, ',');
@@ -65,20 +67,21 @@ static void add_server(const struct metrics_scene *scene, struct buf *b)
 {
     const struct prom_series uptime = {.name = "quire_uptime_seconds"};
 
-    prom_family(b, uptime.name, "gauge", "Since the server was ready.");
+    prom_family(b, uptime.name, "gauge", "Seconds since the server became ready.");
     prom_number(b, &uptime, scene->uptime_s);
     add_count(b, "quire_connections", "gauge", scene->n_connections, "Open client connections.");
-    add_count(b, "quire_tenants", "gauge", scene->n_tenants, "Tenants that are told apart.");
+    add_count(b, "quire_tenants", "gauge", scene->n_tenants,
+              "Tenants that the scheduler tells apart (at most max_tenants).");
     add_count(b, "quire_tenants_shared_total", "counter", scene->n_tenants_shared,
-              "Requests of tenants for which there was no place: they share one.");
+              "Requests of tenants beyond max_tenants, which share the last place.");
     add_count(b, "quire_kept_responses", "gauge", scene->n_kept,
-              "Responses that responses_db has.");
+              "Responses that are stored in responses_db.");
     add_count(b, "quire_kept_responses_bytes", "gauge", scene->kept_bytes,
-              "What they take of its file (at most responses_size).");
+              "Bytes of the responses stored in responses_db (at most responses_size).");
     add_count(b, "quire_log_dropped_total", "counter", scene->n_log_dropped,
-              "Log lines that were not written: nobody read them, or there was no room.");
+              "Log lines that were dropped because the log's reader was slow or its disk full.");
     add_count(b, "quire_sandbox_refused_total", "counter", scene->n_syscalls_refused,
-              "System calls of this process that its sandbox refused.");
+              "System calls of this process that were refused by its sandbox.");
 }
 
 /* Histogram and maximum of the I/O thread's callbacks, in which it does not see other clients. */
@@ -88,65 +91,71 @@ static void add_loop(const struct loop_guard *loop, struct buf *b)
     const struct prom_series longest = {.name = "quire_loop_callback_longest_seconds"};
 
     prom_family(b, seconds.name, "histogram",
-                "CPU time of the I/O thread in each callback of its loop.");
+                "CPU time of each callback of the I/O thread's event loop, in seconds.");
     prom_hist(b, &seconds, &loop->seconds);
     prom_family(b, longest.name, "gauge",
-                "CPU time of the longest callback of the I/O thread since the start.");
+                "CPU time of the longest callback of the I/O thread since the start, in seconds.");
     prom_number(b, &longest, (double)loop->longest_ns / 1e9);
 }
 
 static void add_streams(const struct metrics_streams *s, struct buf *b)
 {
-    prom_family(b, "quire_streams_kept", "gauge", "Streams that can be gone on with.");
+    prom_family(b, "quire_streams_kept", "gauge", "Resumable streams in memory, by state.");
     buf_printf(b,
                "quire_streams_kept{state=\"running\"} %" PRIu64 "\n"
                "quire_streams_kept{state=\"ended\"} %" PRIu64 "\n",
                s->n_running, s->n_ended);
     add_count(b, "quire_streams_kept_bytes", "gauge", s->bytes,
-              "What they take (at most stream_memory).");
+              "Memory of resumable streams in bytes (at most stream_memory).");
     add_count(b, "quire_streams_resumed_total", "counter", s->n_resumed,
-              "Readers that went on with a stream somewhere.");
+              "Times that a client continued to read a resumable stream.");
     add_count(b, "quire_streams_evicted_total", "counter", s->n_evicted,
-              "Times that a stream, or the oldest frames of one, went for want of memory.");
+              "Times that a resumable stream or its oldest frames were evicted because "
+              "stream_memory was full.");
     add_count(b, "quire_streams_stopped_total", "counter", s->n_stopped,
-              "Streams that were stopped because nobody read them for stream_keep_ms.");
+              "Resumable streams that were cancelled after stream_keep_ms without a reader.");
 }
 
 static void add_batches(const struct metrics_batches *m, struct buf *b)
 {
-    add_count(b, "quire_batches_open", "gauge", m->n, "Batches that have not ended.");
-    prom_family(b, "quire_batch_lines", "gauge", "Lines of batches that have no answer.");
+    add_count(b, "quire_batches_open", "gauge", m->n,
+              "Batches of /v1/batches that have not ended.");
+    prom_family(b, "quire_batch_lines", "gauge",
+                "Lines of batches that have no answer yet, by state.");
     buf_printf(b,
                "quire_batch_lines{state=\"running\"} %" PRIu64 "\n"
                "quire_batch_lines{state=\"waiting\"} %" PRIu64 "\n",
                m->n_running, m->n_waiting);
-    prom_family(b, "quire_batch_lines_total", "counter", "Lines of batches that were answered.");
+    prom_family(b, "quire_batch_lines_total", "counter",
+                "Lines of batches that were answered, by result.");
     buf_printf(b,
                "quire_batch_lines_total{result=\"completed\"} %" PRIu64 "\n"
                "quire_batch_lines_total{result=\"failed\"} %" PRIu64 "\n",
                m->n_completed, m->n_failed);
-    add_count(b, "quire_files", "gauge", m->n_files, "Files that batch_dir has.");
+    add_count(b, "quire_files", "gauge", m->n_files, "Files in batch_dir.");
     add_count(b, "quire_files_bytes", "gauge", m->bytes,
-              "What they take (at most batch_size).");
+              "Bytes of the files in batch_dir (at most batch_size).");
 }
 
 static void add_requests(const struct metrics_requests *m, struct buf *b)
 {
     add_count(b, "quire_requests_kept", "gauge", m->n,
-              "Streams that requests_db has: the next process goes on with them.");
-    add_count(b, "quire_requests_kept_bytes", "gauge", m->bytes, "What its file has.");
+              "Streams and background responses that are stored in requests_db.");
+    add_count(b, "quire_requests_kept_bytes", "gauge", m->bytes, "Size of requests_db in bytes.");
     add_count(b, "quire_requests_restored_total", "counter", m->n_restored,
-              "Streams of an earlier process that this one has gone on with.");
+              "Streams of an earlier process that were restored from requests_db at the start.");
     add_count(b, "quire_requests_lost_total", "counter", m->n_lost,
-              "Streams of an earlier process that could not be gone on with: the log names them.");
-    add_count(b, "quire_requests_unkept_total", "counter", m->n_unkept,
-              "Streams that could not be kept: the file was full, failed, or was another's.");
+              "Streams of an earlier process that could not be restored; the log names each.");
+    add_count(
+        b, "quire_requests_unkept_total", "counter", m->n_unkept,
+        "Streams that were not stored: requests_db was full, failed, or held by another process.");
 }
 
 static void add_lost(const struct metrics_lost *m, struct buf *b)
 {
     prom_family(b, "quire_rows_lost_total", "counter",
-                "Rows that a damaged database had lost at the start: the log names them.");
+                "Rows that could not be read from a damaged database at the start, by database; "
+                "the log names each.");
     buf_printf(b,
                "quire_rows_lost_total{database=\"batch_dir\"} %" PRIu64 "\n"
                "quire_rows_lost_total{database=\"responses_db\"} %" PRIu64 "\n"
@@ -164,7 +173,7 @@ static void add_edge(const struct metrics_scene *scene, struct buf *b)
     };
 
     prom_family(b, name, "counter",
-                "Connections and requests turned away before a route saw them, by reason.");
+                "Connections and requests that were refused or closed before routing, by reason.");
     for (size_t i = 0; i < HTTP_EDGE_COUNT; i++)
         buf_printf(b, "%s{reason=\"%s\"} %" PRIu64 "\n", name, labels[i], scene->edge[i]);
 }
@@ -175,18 +184,19 @@ static void add_pools(const struct metrics_scene *scene, struct buf *b)
     static const char *const names[METRICS_POOLS] = METRICS_POOL_NAMES;
 
     add_count(b, "quire_request_memory_bytes", "gauge", scene->memory_used,
-              "What requests hold outside the KV cache.");
+              "Memory that requests hold outside the KV cache, in bytes.");
     add_count(b, "quire_request_memory_limit_bytes", "gauge", scene->memory_max,
-              "How much that may be (request_memory).");
+              "Limit of quire_request_memory_bytes (request_memory), in bytes.");
     prom_family(b, "quire_prepare_jobs", "gauge",
-                "Requests whose texts or constraints are being parsed, adapters that are being "
-                "read, large answers that are being rendered, and those that wait for that.");
+                "Jobs of the worker pools, by pool and state: request bodies and constraints to "
+                "parse, adapters to read, large answers to render.");
     for (int i = 0; i < METRICS_POOLS; i++)
         buf_printf(b,
                    "quire_prepare_jobs{pool=\"%s\",state=\"running\"} %u\n"
                    "quire_prepare_jobs{pool=\"%s\",state=\"waiting\"} %u\n",
                    names[i], scene->pools[i].n_running, names[i], scene->pools[i].n_waiting);
-    prom_family(b, "quire_prepare_seconds_total", "counter", "Time spent there, of all threads.");
+    prom_family(b, "quire_prepare_seconds_total", "counter",
+                "Time that the threads of the worker pools spent on jobs, in seconds, by pool.");
     for (int i = 0; i < METRICS_POOLS; i++)
         buf_printf(b, "quire_prepare_seconds_total{pool=\"%s\"} %.6f\n", names[i],
                    (double)scene->pools[i].busy_us / 1e6);
@@ -196,7 +206,7 @@ static void add_http(const struct metrics_scene *scene, struct buf *b)
 {
     const char *name = "quire_http_requests_total";
 
-    prom_family(b, name, "counter", "HTTP requests by route and status.");
+    prom_family(b, name, "counter", "HTTP requests that were answered, by route and status code.");
     for (size_t r = 0; r < scene->n_routes && r < METRICS_MAX_ROUTES; r++)
         for (size_t i = 0; i < METRICS_CODE_COUNT; i++)
             if (scene->server_counts->http[r][i] > 0)
@@ -210,24 +220,25 @@ static void add_process(struct buf *b)
 
     process_read(&p);
     buf_printf(b,
-               "# HELP process_cpu_seconds_total User and system CPU time.\n"
+               "# HELP process_cpu_seconds_total Total user and system CPU time spent in seconds.\n"
                "# TYPE process_cpu_seconds_total counter\n"
                "process_cpu_seconds_total %.2f\n"
-               "# HELP process_resident_memory_bytes Resident memory.\n"
+               "# HELP process_resident_memory_bytes Resident memory size in bytes.\n"
                "# TYPE process_resident_memory_bytes gauge\n"
                "process_resident_memory_bytes %" PRIu64 "\n"
-               "# HELP process_virtual_memory_bytes Virtual memory.\n"
+               "# HELP process_virtual_memory_bytes Virtual memory size in bytes.\n"
                "# TYPE process_virtual_memory_bytes gauge\n"
                "process_virtual_memory_bytes %" PRIu64 "\n",
                p.cpu_seconds, p.resident_bytes, p.virtual_bytes);
     buf_printf(b,
-               "# HELP process_open_fds Open file descriptors.\n"
+               "# HELP process_open_fds Number of open file descriptors.\n"
                "# TYPE process_open_fds gauge\n"
                "process_open_fds %" PRIu64 "\n"
-               "# HELP process_max_fds Most file descriptors that may be open.\n"
+               "# HELP process_max_fds Maximum number of open file descriptors.\n"
                "# TYPE process_max_fds gauge\n"
                "process_max_fds %" PRIu64 "\n"
-               "# HELP process_start_time_seconds Start of the process in Unix seconds.\n"
+               "# HELP process_start_time_seconds Start time of the process since the Unix epoch "
+               "in seconds.\n"
                "# TYPE process_start_time_seconds gauge\n"
                "process_start_time_seconds %.2f\n",
                p.open_fds, p.max_fds, p.start_time_seconds);

@@ -107,58 +107,68 @@ static const struct metrics_bounds latency_bounds = {
          7680}};
 
 static const struct metrics_family vllm_families[] = {
-    {"vllm:num_requests_running", "gauge", "Requests with a place in the batch.",
+    {"vllm:num_requests_running", "gauge", "Requests that are running.",
      {{ENGINE, MODEL(stats.n_running)}}},
-    {"vllm:num_requests_waiting", "gauge", "Requests that wait, preempted ones too.",
+    {"vllm:num_requests_waiting", "gauge", "Requests that wait, preempted ones included.",
      {{ENGINE, COUNT_OF(n_waiting)}}},
-    {"vllm:kv_cache_usage_perc", "gauge", "Part of the KV cache's blocks in use, 0 to 1.",
+    {"vllm:kv_cache_usage_perc", "gauge", "Fraction of the KV cache's blocks in use, from 0 to 1.",
      {{ENGINE, AT(FORM_USAGE, stats)}}},
-    {"vllm:prefix_cache_queries_total", "counter", "Tokens looked up in the prefix cache.",
-     {{ENGINE, MODEL(stats.prefix_queries)}}},
-    {"vllm:prefix_cache_hits_total", "counter", "Tokens of these that were found.",
+    {"vllm:prefix_cache_queries_total", "counter",
+     "Tokens that were looked up in the prefix cache.", {{ENGINE, MODEL(stats.prefix_queries)}}},
+    {"vllm:prefix_cache_hits_total", "counter", "Tokens that were found in the prefix cache.",
      {{ENGINE, MODEL(stats.prefix_hits)}}},
-    {"vllm:num_preemptions_total", "counter", "Preemptions.", {{ENGINE, COUNT_OF(n_preemptions)}}},
-    {"vllm:prompt_tokens_total", "counter", "Prompt tokens, computed or cached.",
+    {"vllm:num_preemptions_total", "counter", "Preemptions of requests.",
+     {{ENGINE, COUNT_OF(n_preemptions)}}},
+    {"vllm:prompt_tokens_total", "counter", "Prompt tokens, computed or found in the prefix cache.",
      {{ENGINE, COUNT_OF(all_prompt_tokens)}}},
-    {"vllm:prompt_tokens_cached_total", "counter", "Of these: cached.",
-     {{ENGINE, MODEL(stats.cached_tokens)}}},
-    {"vllm:generation_tokens_total", "counter", "Tokens generated.",
+    {"vllm:prompt_tokens_cached_total", "counter",
+     "Prompt tokens that were found in the prefix cache.", {{ENGINE, MODEL(stats.cached_tokens)}}},
+    {"vllm:generation_tokens_total", "counter", "Tokens that were generated.",
      {{ENGINE, MODEL(stats.generation_tokens)}}},
-    {"vllm:spec_decode_num_drafts_total", "counter", "Guesses that were computed.",
+    {"vllm:spec_decode_num_drafts_total", "counter",
+     "Drafts (guesses of the next tokens) that the model verified.",
      {{ENGINE, COUNT_OF(n_drafts)}}},
-    {"vllm:spec_decode_num_draft_tokens_total", "counter", "Tokens of these.",
-     {{ENGINE, COUNT_OF(n_drafted)}}},
-    {"vllm:spec_decode_num_accepted_tokens_total", "counter", "And those that were right.",
-     {{ENGINE, COUNT_OF(n_accepted)}}},
-    {"vllm:request_success_total", "counter", "Choices that ended, by reason.",
+    {"vllm:spec_decode_num_draft_tokens_total", "counter",
+     "Tokens of drafts that the model verified.", {{ENGINE, COUNT_OF(n_drafted)}}},
+    {"vllm:spec_decode_num_accepted_tokens_total", "counter",
+     "Draft tokens that the model accepted.", {{ENGINE, COUNT_OF(n_accepted)}}},
+    {"vllm:request_success_total", "counter", "Choices that ended, by finish reason.",
      {{ENGINE ",finished_reason=\"stop\"", COUNTS(outcomes[OUTCOME_STOP])},
       {ENGINE ",finished_reason=\"length\"", COUNTS(outcomes[OUTCOME_LENGTH])},
       {ENGINE ",finished_reason=\"abort\"", COUNT_OF(n_aborted)},
       {ENGINE ",finished_reason=\"error\"", COUNTS(outcomes[OUTCOME_ERROR])}}},
-    {"vllm:request_prompt_tokens", "histogram", "Tokens of a prompt.",
+    {"vllm:request_prompt_tokens", "histogram", "Prompt tokens of each request.",
      {{ENGINE, COUNTS(prompt_tokens)}}},
-    {"vllm:request_generation_tokens", "histogram", "Tokens generated for a request.",
+    {"vllm:request_generation_tokens", "histogram", "Tokens generated for each request.",
      {{ENGINE, COUNTS(generation_tokens)}}},
-    {"vllm:iteration_tokens_total", "histogram", "Tokens computed in one step.",
+    {"vllm:iteration_tokens_total", "histogram", "Tokens computed in each step.",
      {{ENGINE, MODEL(stats.iteration_tokens)}}},
-    {"vllm:time_to_first_token_seconds", "histogram", "From arrival to the first token.",
+    {"vllm:time_to_first_token_seconds", "histogram",
+     "Time from a request's arrival to its first token, in seconds.",
      {{ENGINE, COUNTS_WITHIN(ttft, &first_token_bounds)}}},
-    {"vllm:inter_token_latency_seconds", "histogram", "Between two tokens of a request.",
+    {"vllm:inter_token_latency_seconds", "histogram",
+     "Time between two consecutive tokens of a request, in seconds.",
      {{ENGINE, COUNTS_WITHIN(itl, &token_bounds)}}},
-    {"vllm:time_per_output_token_seconds", "histogram", "The older name of the one before.",
+    {"vllm:time_per_output_token_seconds", "histogram",
+     "Older name of vllm:inter_token_latency_seconds, with the same values.",
      {{ENGINE, COUNTS_WITHIN(itl, &token_bounds)}}},
     {"vllm:request_time_per_output_token_seconds", "histogram",
-     "Of an answer of several tokens: the mean time of each after the first.",
+     "Mean time of each token after the first of a request, in seconds.",
      {{ENGINE, COUNTS_WITHIN(per_token, &token_bounds)}}},
-    {"vllm:e2e_request_latency_seconds", "histogram", "From arrival to the end.",
+    {"vllm:e2e_request_latency_seconds", "histogram",
+     "Time from a request's arrival to its end, in seconds.",
      {{ENGINE, COUNTS_WITHIN(e2e, &latency_bounds)}}},
-    {"vllm:request_queue_time_seconds", "histogram", "From arrival to the first step.",
+    {"vllm:request_queue_time_seconds", "histogram",
+     "Time that a request waited in the queue for its first step, in seconds.",
      {{ENGINE, COUNTS_WITHIN(queue, &latency_bounds)}}},
-    {"vllm:request_inference_time_seconds", "histogram", "From the first step to the end.",
+    {"vllm:request_inference_time_seconds", "histogram",
+     "Time from a request's first step to its end, in seconds.",
      {{ENGINE, COUNTS_WITHIN(running, &latency_bounds)}}},
-    {"vllm:request_prefill_time_seconds", "histogram", "From the first step to the first token.",
+    {"vllm:request_prefill_time_seconds", "histogram",
+     "Time from a request's first step to its first token (prefill), in seconds.",
      {{ENGINE, COUNTS_WITHIN(prefill, &latency_bounds)}}},
-    {"vllm:request_decode_time_seconds", "histogram", "From the first token to the end.",
+    {"vllm:request_decode_time_seconds", "histogram",
+     "Time from a request's first token to its end (decode), in seconds.",
      {{ENGINE, COUNTS_WITHIN(decode, &latency_bounds)}}},
 };
 
@@ -167,7 +177,7 @@ static void add_cache_config(const struct metrics_scene *scene, struct buf *b)
 {
     const char *name = "vllm:cache_config_info";
 
-    prom_family(b, name, "gauge", "The KV cache: blocks, and tokens in each.");
+    prom_family(b, name, "gauge", "Configuration of the KV cache; the value is always 1.");
     for (uint32_t i = 0; i < scene->n_models; i++) {
         const struct metrics_model *m = &scene->models[i];
 
@@ -197,7 +207,9 @@ static void add_lora_requests(const struct metrics_scene *scene, struct buf *b)
         if (m->max_adapters == 0)
             continue;
         if (is_first)
-            prom_family(b, name, "gauge", "LoRA adapters that requests run with, and wait with.");
+            prom_family(b, name, "gauge",
+                        "LoRA adapters of running and waiting requests; the value is the time in "
+                        "Unix seconds.");
         is_first = false;
         buf_printf(b, "%s{", name);
         prom_label(b, "model_name", m->id);
@@ -221,31 +233,32 @@ static void add_vllm(const struct metrics_scene *scene, struct buf *b)
 /* ---- llama-server ---- */
 
 static const struct metrics_family llamacpp_families[] = {
-    {"llamacpp:prompt_tokens_total", "counter", "Prompt tokens computed.",
+    {"llamacpp:prompt_tokens_total", "counter", "Prompt tokens that were computed.",
      {{NULL, MODEL(stats.prompt_tokens)}}},
-    {"llamacpp:prompt_tokens_cached_total", "counter", "Prompt tokens that were cached.",
-     {{NULL, MODEL(stats.cached_tokens)}}},
+    {"llamacpp:prompt_tokens_cached_total", "counter",
+     "Prompt tokens that were found in the prefix cache.", {{NULL, MODEL(stats.cached_tokens)}}},
     {"llamacpp:prompt_seconds_total", "counter",
-     "Time from the first step to the first token, of all requests.",
+     "Time from first step to first token, summed over all requests, in seconds.",
      {{NULL, COUNTS_AT(FORM_SUM, prefill.sum)}}},
-    {"llamacpp:tokens_predicted_total", "counter", "Tokens generated.",
+    {"llamacpp:tokens_predicted_total", "counter", "Tokens that were generated.",
      {{NULL, MODEL(stats.generation_tokens)}}},
     {"llamacpp:tokens_predicted_seconds_total", "counter",
-     "Time from the first token to the end, of all requests.",
+     "Time from first token to end, summed over all requests, in seconds.",
      {{NULL, COUNTS_AT(FORM_SUM, decode.sum)}}},
     {"llamacpp:n_decode_total", "counter", "Steps of the engine.",
      {{NULL, MODEL(stats.iterations)}}},
     {"llamacpp:prompt_tokens_seconds", "gauge",
-     "Prompt tokens a second of a request, since the start.", {{NULL, NUMBER_OF(prompt_rate)}}},
+     "Mean prompt throughput of a request since the start, in tokens per second.",
+     {{NULL, NUMBER_OF(prompt_rate)}}},
     {"llamacpp:predicted_tokens_seconds", "gauge",
-     "Generated tokens a second of a request, since the start.",
+     "Mean generation throughput of a request since the start, in tokens per second.",
      {{NULL, NUMBER_OF(generation_rate)}}},
-    {"llamacpp:requests_processing", "gauge", "Requests with a place in the batch.",
+    {"llamacpp:requests_processing", "gauge", "Requests that are running.",
      {{NULL, MODEL(stats.n_running)}}},
-    {"llamacpp:requests_deferred", "gauge", "Requests that wait, preempted ones too.",
+    {"llamacpp:requests_deferred", "gauge", "Requests that wait, preempted ones included.",
      {{NULL, COUNT_OF(n_waiting)}}},
-    {"llamacpp:n_busy_slots_per_decode", "gauge", "Sequences in a step, on average.",
-     {{NULL, NUMBER_OF(batch_size)}}},
+    {"llamacpp:n_busy_slots_per_decode", "gauge",
+     "Mean number of sequences in a step since the start.", {{NULL, NUMBER_OF(batch_size)}}},
 };
 
 void metrics_peers_add(const struct metrics_scene *scene, struct buf *b)

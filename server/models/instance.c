@@ -121,7 +121,8 @@ static int choose_isa(struct instance *e, enum config_isa setting, char *err, si
     e->isa = setting == CONFIG_ISA_AUTO ? best : (enum kern_isa)(setting - CONFIG_ISA_SCALAR);
     if (kern_isa_exists(e->isa))
         return 0;
-    snprintf(err, err_len, "isa '%s' is not available here; quire --version lists those that are",
+    snprintf(err, err_len,
+             "isa '%s' is not available on this CPU; quire --version lists the available ones",
              kern_isa_name(e->isa));
     return ERR_UNSUPPORTED;
 }
@@ -162,7 +163,7 @@ int instance_one_model(struct model_item *out, const char *list, char *err, size
         return EXIT_OK;
     models_names(list, names, sizeof(names));
     snprintf(err, err_len,
-             "'model' lists %d models (%s), and this works on one at a time: choose it with "
+             "'model' lists %d models (%s), but this command uses one at a time: choose it with "
              "--model PATH",
              n, names);
     return EXIT_USAGE;
@@ -179,7 +180,7 @@ static int choose_weight_cache(const struct config *c, const char **out, char *e
     *out = strcmp(c->weight_cache, "on") == 0 ? "" : c->weight_cache;
     if ((*out)[0] == '\0' || (stat(*out, &st) == 0 && S_ISDIR(st.st_mode)))
         return 0;
-    snprintf(err, err_len, "weight_cache '%s' is neither off, nor on, nor a folder", *out);
+    snprintf(err, err_len, "weight_cache must be off, on or an existing folder, got '%s'", *out);
     return ERR_INVAL;
 }
 
@@ -266,8 +267,8 @@ static int make_model(struct instance *e, const struct gguf *g, const char *pre,
     if (rc == 0)
         rc = model_load(&e->model, g, options, err, err_len);
     if (rc == 0 && tokenizer_n_vocab(e->tokenizer) != (int32_t)e->model->shape.n_vocab) {
-        snprintf(err, err_len, "%s: the tokenizer has %d tokens, the model %u", gguf_name(g),
-                 tokenizer_n_vocab(e->tokenizer), e->model->shape.n_vocab);
+        snprintf(err, err_len, "%s: the tokenizer has %d tokens, but the model has %u",
+                 gguf_name(g), tokenizer_n_vocab(e->tokenizer), e->model->shape.n_vocab);
         rc = ERR_FORMAT;
     }
     return rc;
@@ -419,8 +420,9 @@ int instance_init_among(struct instance *e, const struct config *c, unsigned fla
     if (load_model(e, c, &from, err, err_len) < 0)
         goto fail;
     if (e->model->shape.is_encoder && (flags & INSTANCE_ENCODERS) == 0) {
-        snprintf(err, err_len, "the model '%s' is an encoder: it makes embeddings only, which "
-                               "'quire serve' hands out",
+        snprintf(err, err_len,
+                 "the model '%s' is an encoder, which makes only embeddings: serve it with 'quire "
+                 "serve'",
                  e->id);
         goto fail;
     }

@@ -38,8 +38,8 @@ static int choose_kv_type(struct instance *e, const struct config *c, char *err,
     if (runner_kv_fits(e->model, e->kv_type))
         return 0;
     snprintf(err, err_len,
-             "kv_type '%s' needs heads whose sizes are multiples of %u; this model's keys have %u "
-             "numbers and its values %u: use kv_type 'f16'",
+             "kv_type '%s' needs heads whose sizes are multiples of %u, but this model's keys have "
+             "%u numbers and its values %u: use kv_type 'f16'",
              kern_kv_name(e->kv_type), group, s->key_dim, s->value_dim);
     return ERR_UNSUPPORTED;
 }
@@ -66,8 +66,8 @@ static int make_store(struct instance *e, const struct kv_shape *shape, uint64_t
 
     if (n_blocks < e->model->groups.n) {
         snprintf(err, err_len,
-                 "kv_memory is too small: of it %" PRIu64 " bytes are for keys and values, and one "
-                 "block of 16 tokens takes %zu",
+                 "kv_memory is too small: %" PRIu64
+                 " bytes of it are for keys and values, but one block of 16 tokens takes %zu",
                  bytes, e->model->groups.n * block_bytes);
         return ERR_RANGE;
     }
@@ -119,8 +119,8 @@ static int make_states(struct instance *e, const struct config *c, size_t block_
     n = memory / (s->n_parts * part);
     if (n < 2) {
         snprintf(err, err_len,
-                 "kv_memory is too small: of it %" PRIu64 " bytes are for recurrent states, a "
-                 "sequence's takes %zu, and there must be two",
+                 "kv_memory is too small: %" PRIu64
+                 " bytes of it are for recurrent states, but two states of %zu bytes are needed",
                  memory, s->n_parts * part);
         return ERR_RANGE;
     }
@@ -184,7 +184,7 @@ static int size_swap(struct instance *e, const struct config *c, char *err, size
     e->cache.n_file = has_file ? slots_for(c->swap_file_size, block_bytes) : 0;
     if (has_file && e->cache.n_file == 0) {
         snprintf(err, err_len,
-                 "swap_file_size %" PRIu64 " is too small: its smallest piece takes %zu bytes",
+                 "swap_file_size %" PRIu64 " is too small: the file needs at least %zu bytes",
                  c->swap_file_size, block_bytes);
         return ERR_RANGE;
     }
@@ -372,8 +372,8 @@ static void log_states(const struct instance *e, const struct config *c)
              e->sched.max_sequences);
     if (e->sched.max_sequences < c->max_sequences)
         log_warn("engine",
-                 "max_sequences is %u instead of %" PRId64 ": each needs a recurrent state; more "
-                 "kv_memory or state_memory makes room for more",
+                 "max_sequences is lowered to %u instead of %" PRId64
+                 " because each sequence needs a recurrent state: raise kv_memory or state_memory",
                  e->sched.max_sequences, c->max_sequences);
 }
 

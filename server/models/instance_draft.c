@@ -113,8 +113,7 @@ static int check_vocabulary(const struct instance *e, const struct instance *dra
     for (int32_t id = 0; id < n_common(e, draft); id++)
         if (!is_same_token(e->tokenizer, draft->tokenizer, id)) {
             snprintf(err, err_len,
-                     "its token %d is another than the model's: it must have the "
-                     "same vocabulary",
+                     "its token %d differs from the model's: the two must have the same vocabulary",
                      id);
             return ERR_INVAL;
         }
@@ -125,11 +124,12 @@ static int check_draft(const struct instance *e, const struct instance *draft, c
                        size_t err_len)
 {
     if (e->model->shape.is_encoder) {
-        snprintf(err, err_len, "the model '%s' is an encoder, and takes no drafts", e->id);
+        snprintf(err, err_len,
+                 "the model '%s' is an encoder, for which there is no speculative decoding", e->id);
         return ERR_UNSUPPORTED;
     }
     if (kv_manager_has_states(draft->manager)) {
-        snprintf(err, err_len, "it has recurrent states, which cannot be taken back");
+        snprintf(err, err_len, "its recurrent states cannot be restored after a rejected draft");
         return ERR_UNSUPPORTED;
     }
     return check_vocabulary(e, draft, err, err_len);

@@ -27,7 +27,7 @@ void model_refusal_not_loaded(struct refusal *why, const struct served_model *h)
 {
     begin_refusal(why);
     api_error_set(&why->error, 503, "model", "model_not_loaded",
-                  "the model '%.100s' is not loaded (POST /models/load)", h->model.id);
+                  "the model '%.100s' is not loaded; POST /models/load loads it", h->model.id);
 }
 
 void model_refusal_too_large(struct refusal *why, const struct served_model *h,
@@ -35,8 +35,9 @@ void model_refusal_too_large(struct refusal *why, const struct served_model *h,
 {
     begin_refusal(why);
     api_error_set(&why->error, 503, "model", "model_too_large",
-                  "the model '%.60s' takes %" PRIu64 " MiB: more than memory_limit (%" PRIu64
-                  " MiB) has beside the process (%" PRIu64 " MiB) and models that stay",
+                  "the model '%.60s' needs %" PRIu64 " MiB, but memory_limit (%" PRIu64
+                  " MiB) has less besides the process (%" PRIu64
+                  " MiB) and models that stay loaded",
                   h->model.id, h->life.bytes >> 20, memory->limit >> 20, memory->base >> 20);
 }
 
@@ -50,6 +51,6 @@ void model_refusal_full(struct refusal *why, const struct served_model *h, uint3
 {
     *why = (struct refusal){.reason = REJECTION_QUEUE_FULL, .retry_ms = wait_ms};
     api_error_set(&why->error, 429, NULL, "queue_full",
-                  "the queue is full (%u requests), and its model is being loaded",
+                  "%u requests, the most allowed, wait for the model to be loaded",
                   h->life.waits.max);
 }

@@ -115,7 +115,8 @@ bool model_set_check_ready(struct model_set *s, struct served_model *h, struct h
     if (h->life.state == MODEL_READY)
         return true;
     api_error_set(&e, 503, "model", "model_not_loaded", "the model '%.100s' is %s", h->model.id,
-                  h->life.state == MODEL_FAILED ? "not loaded: its file cannot be" : state_name(h));
+                  h->life.state == MODEL_FAILED ? "not loaded, because loading its file failed"
+                                                : state_name(h));
     if (h->life.state == MODEL_LOADING)
         retry_after_set(call, model_set_wait_ms(s, h));
     http_call_reply_error(call, &e);
@@ -134,7 +135,7 @@ int model_set_load(struct model_set *s, struct served_model *h, struct api_error
         return 0;
     }
     if ((l->state == MODEL_READY && !l->wants_unload) || l->state == MODEL_LOADING)
-        return api_error_set(e, 400, "model", NULL, "the model '%.100s' is loaded already",
+        return api_error_set(e, 400, "model", NULL, "the model '%.100s' is already loaded",
                              h->model.id);
     model_set_want(h);
     l->idle_us = h->model.idle_unload_us;
@@ -148,7 +149,8 @@ int model_set_unload(struct model_set *s, struct served_model *h, struct api_err
 
     if (h->model.stays)
         return api_error_set(e, 400, "model", NULL,
-                             "the model '%.100s' publishes KV events, and stays", h->model.id);
+                             "the model '%.100s' publishes KV events, so it cannot be unloaded",
+                             h->model.id);
     if (l->state != MODEL_READY && l->state != MODEL_LOADING)
         return api_error_set(e, 400, "model", NULL, "the model '%.100s' is not loaded",
                              h->model.id);

@@ -212,7 +212,7 @@ int handover_open(struct handover *h, const char *path, struct http_sockets *tak
     if (receive_sockets(h, taken) == 0)
         return 0;
     snprintf(err, err_len,
-             "the process that listens at '%s' (handover_socket) does not hand its sockets over",
+             "the process that listens at '%s' (handover_socket) did not hand over its sockets",
              path);
     handover_close(h);
     return ERR_IO;
@@ -271,8 +271,8 @@ int handover_from_systemd(const char *pid, const char *n_fds, struct http_socket
 
         if (!is_socket || *to >= 0) {
             snprintf(err, err_len,
-                     "systemd hands over %ld descriptors (LISTEN_FDS): there may be one TCP socket "
-                     "and one Unix socket",
+                     "systemd passed %ld descriptors (LISTEN_FDS), but only one TCP socket and one "
+                     "Unix socket are supported",
                      n);
             return ERR_INVAL;
         }

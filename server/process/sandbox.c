@@ -257,7 +257,7 @@ static int restrict_files(const struct sandbox_paths *p, int *abi)
 static int fail_sandbox(char *err, size_t err_len, const char *what)
 {
     snprintf(err, err_len,
-             "sandbox = strict, but %s; with sandbox = auto the rest of the sandbox is used", what);
+             "sandbox is strict, but %s; sandbox = auto uses the other parts of the sandbox", what);
     return ERR_UNSUPPORTED;
 }
 
@@ -266,18 +266,17 @@ static int demand(const struct sandbox_state *s, const struct sandbox_paths *p, 
 {
     if (n_threads != 1)
         return fail_sandbox(err, err_len,
-                            "there are other threads already, or /proc cannot be read");
+                            "the process already has other threads, or /proc cannot be read");
     if (p->is_short)
-        return fail_sandbox(err, err_len, "there is no room for the list of its files");
+        return fail_sandbox(err, err_len, "the list of its files is too long");
     if (!s->has_no_new_privs)
         return fail_sandbox(err, err_len, "the kernel does not set no_new_privs");
     if (s->landlock_abi == 0)
-        return fail_sandbox(err, err_len, "the kernel has no Landlock, or has it switched off");
+        return fail_sandbox(err, err_len, "the kernel has no Landlock, or Landlock is disabled");
     if (!s->has_filter)
-        return fail_sandbox(
-            err, err_len,
-            "there is no filter of system calls (built without libseccomp, or the kernel "
-            "refuses it)");
+        return fail_sandbox(err, err_len,
+                            "system calls cannot be filtered (this binary was built without "
+                            "libseccomp, or the kernel refuses it)");
     return 0;
 }
 
@@ -298,8 +297,9 @@ int sandbox_enter(enum sandbox_mode mode, const struct sandbox_paths *paths,
     if (mode == SANDBOX_OFF)
         return 0;
     if (IS_SANITIZED && mode == SANDBOX_STRICT)
-        return fail_sandbox(err, err_len,
-                            "this build has a sanitizer, which needs what it forbids");
+        return fail_sandbox(
+            err, err_len,
+            "this build has a sanitizer, which needs system calls that the sandbox forbids");
     if (IS_SANITIZED) {
         state->why_not = "sanitizer";
         return 0;

@@ -58,9 +58,8 @@ int startup_try_descriptors(unsigned n, char *err, size_t err_len)
             rc = -errno;
     }
     if (rc < 0)
-        snprintf(err, err_len,
-                 "%u file descriptors are needed to begin with, and only %u can be opened: %s", n,
-                 opened, strerror(-rc));
+        snprintf(err, err_len, "the start needs %u file descriptors, but only %u can be opened: %s",
+                 n, opened, strerror(-rc));
     for (unsigned i = 0; i < opened; i++)
         close(fds[i]);
     return rc < 0 ? ERR_LIMIT : 0;
@@ -83,7 +82,7 @@ int startup_try_threads(unsigned n, char *err, size_t err_len)
 
     n = n < MAX_TRIED ? n : MAX_TRIED;
     if (sem_init(&end, 0, 0) != 0 || pthread_attr_init(&attr) != 0)
-        return snprintf(err, err_len, "threads cannot be started"), ERR_LIMIT;
+        return snprintf(err, err_len, "the process cannot start threads"), ERR_LIMIT;
     (void)pthread_attr_setstacksize(&attr, POOL_STACK_BYTES);
     while (started < n && errnum == 0) {
         errnum = pthread_create(&threads[started], &attr, wait_for_end, &end);
@@ -91,8 +90,8 @@ int startup_try_threads(unsigned n, char *err, size_t err_len)
     }
     if (errnum != 0)
         snprintf(err, err_len,
-                 "%u threads with stacks of %zu MB are needed to begin with, and only %u can be "
-                 "started: %s (see the limits on memory and processes)",
+                 "the start needs %u threads with stacks of %zu MB, but only %u can be started: %s "
+                 "(check the limits on memory and processes)",
                  n, POOL_STACK_BYTES >> 20, started, strerror(errnum));
     for (unsigned i = 0; i < started; i++)
         sem_post(&end);

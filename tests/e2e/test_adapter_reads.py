@@ -323,7 +323,7 @@ def test_bad_disk(start, files, tmp_path):
         disk.fails_at = len(disk.data) // 2
         for _ in range(3):
             r = s.post("/v1/load_lora_adapter", {"lora_name": "x", "lora_path": "disk/m.gguf"})
-            assert r.status == 400 and "m.gguf: the file was cut short while it was read, or cannot be read" in r.json["error"]["message"]
+            assert r.status == 400 and "m.gguf: the file was truncated while it was read, or cannot be read" in r.json["error"]["message"]
         assert disk.n_failed > 0 and s.get("/lora-adapters").json == []
     finally:
         disk.close()

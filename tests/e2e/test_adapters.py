@@ -179,7 +179,7 @@ def test_modules_of_each_class(tmp_path, cls, arch):
 def test_modules_that_are_no_rename(tmp_path, module):
     path, m = base(tmp_path, "qwen2")
     folder = adapter_files.peft(tmp_path / "peft", adapter_files.make(m, 4, only="blk.0.attn_q."), 8, module=lambda _: module)
-    assert f"{module}.lora_A.weight': is no LoRA pair of a layer's projections" in refusal(path, m, folder)
+    assert f"{module}.lora_A.weight': is not a LoRA pair of a layer's projections" in refusal(path, m, folder)
 
 
 def test_both_on_a_folder_of_safetensors(tmp_path):
@@ -236,7 +236,7 @@ def test_peft_tensor_without_a_place(tmp_path):
     folder = adapter_files.peft(tmp_path / "peft", adapter_files.make(m, 4), 8)
     tensors = {"base_model.model.lm_head.lora_A.weight": adapter_files.raw("F32", np.zeros((4, m.key("embedding_length"))))}
     (folder / "adapter_model.safetensors").write_bytes(hf_folder.safetensors(tensors))
-    assert "lm_head.lora_A.weight': is no LoRA pair of a layer's projections" in refusal(path, m, folder)
+    assert "lm_head.lora_A.weight': is not a LoRA pair of a layer's projections" in refusal(path, m, folder)
 
 
 # ---- files that are refused ----
@@ -270,19 +270,19 @@ def test_refused_by_name(tmp_path):
     def both(a, b):
         return lambda t: (a(t), b(t))
 
-    assert "key 'general.type': is 'model', but 'adapter' is wanted" in changed(path, m, tmp_path, general__type="model")
-    assert "key 'adapter.type': is 'x', but 'lora' is wanted" in changed(path, m, tmp_path, adapter__type="x")
-    assert "key 'general.architecture': is 'qwen2', but 'llama' is wanted" in changed(
+    assert "key 'general.type': is 'model', but 'adapter' is expected" in changed(path, m, tmp_path, general__type="model")
+    assert "key 'adapter.type': is 'x', but 'lora' is expected" in changed(path, m, tmp_path, adapter__type="x")
+    assert "key 'general.architecture': is 'qwen2', but 'llama' is expected" in changed(
         path, m, tmp_path, general__architecture="qwen2")
-    assert "'adapter.lora.alpha': inf is no finite" in changed(path, m, tmp_path, **{"adapter__lora__alpha": float("inf")})
+    assert "'adapter.lora.alpha': inf is not a finite" in changed(path, m, tmp_path, **{"adapter__lora__alpha": float("inf")})
     assert f"'{q}.lora_a': has no counterpart" in changed(path, m, tmp_path, lambda t: t.pop(q + ".lora_b"))
     assert f"'{q}.lora_a': has dimensions {n + 1} x 4" in changed(path, m, tmp_path, put(q + ".lora_a", (4, n + 1)))
     assert f"'{q}.lora_b': has 3 rows" in changed(path, m, tmp_path, put(q + ".lora_b", (3, 4)))
-    assert f"'{q}.lora_a': has the rank 257, but ranks of 1 to 256" in changed(
+    assert f"'{q}.lora_a': has rank 257, but ranks of 1 to 256" in changed(
         path, m, tmp_path, both(put(q + ".lora_a", (257, n)), put(q + ".lora_b", (m.tensors[q].shape[0], 257))))
-    assert "'output.weight.lora_a': is no part of an adapter" in changed(
+    assert "'output.weight.lora_a': is not supported in an adapter" in changed(
         path, m, tmp_path, both(put("output.weight.lora_a", (4, n)), put("output.weight.lora_b", (9, 4))))
-    assert f"'{q}.lora_a': holds a number that is not finite" in changed(
+    assert f"'{q}.lora_a': contains a number that is not finite" in changed(
         path, m, tmp_path, put(q + ".lora_a", (4, n), np.nan))
     assert "has no tensors" in changed(path, m, tmp_path, lambda t: t.clear())
 

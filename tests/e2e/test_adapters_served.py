@@ -213,7 +213,7 @@ def test_settings(files, tmp_path):
     for flags, words in ((["--adapters", f"x={tmp_path}/bad.gguf"], "the adapter 'x'"),
                          (["--adapters", f"x={tmp_path}/none.gguf"], "none.gguf"),
                          (["--adapters", str(files / "0.gguf")], "'adapters' must be NAME=PATH"),
-                         (["--adapters", listed(files, 0, 0)], "two adapters called 'a0'"),
+                         (["--adapters", listed(files, 0, 0)], "two adapters with the name 'a0'"),
                          (["--adapters", f"quire-demo={files}/0.gguf"], "name of a model"),
                          (["--adapters", listed(files, 7), "--adapter-memory", "1m"], "adapter_memory")):
         done = serve_in_vain(*flags)

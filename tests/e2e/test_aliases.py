@@ -90,7 +90,7 @@ def test_several_models(start, tmp_path):
     ("alias = a b", "'alias' must be"), ("alias = a,,b", "'alias' must be"), ("alias = a=b", "got 'a=b'"),
     ("model = a=, b=\n[a]\nalias = b", "the 'alias' 'b' of the model 'a' is also a name of the model 'b'"),
     ("model = a=, b=\n[a]\nalias = c\n[b]\nalias = d, c", "'c' of the model 'a' is also"),
-    ("alias = c\nmodel = a=, b=", "set it in one section"),
+    ("alias = c\nmodel = a=, b=", "set it in only one section"),
 ])
 def test_names_that_cannot_be(tmp_path, text, said):
     conf = tmp_path / "q.conf"

@@ -109,10 +109,10 @@ def test_what_is_refused(source, tmp_path):
         assert r.returncode == 2 and "quire batch --help" in r.stderr, r.stderr
     assert run(tmp_path / "none", out).returncode == 1
     r = run(source, source)
-    assert r.returncode == 2 and "cannot go to the input" in r.stderr
+    assert r.returncode == 2 and "must not be the input file" in r.stderr
     out.write_text("something else\n")
     r = run(source, out)
-    assert r.returncode == 1 and "it would be lost" in r.stderr and out.read_text() == "something else\n"
+    assert r.returncode == 1 and "which would be lost" in r.stderr and out.read_text() == "something else\n"
     out.unlink()
     source.write_bytes(b"{\n" + lines_of([line("a", {"prompt": "x", "stream": True})]))
     r = run(source, out)

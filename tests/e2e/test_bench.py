@@ -82,7 +82,7 @@ def test_rows():
 
 def test_rows_that_a_step_has_no_room_for():
     code, out, err = bench(*TINY, "--rows", "1,40", "--max-batch-tokens", "32", "--max-sequences", "16")
-    assert code == 1 and out == "" and "rows left out: 40 are more than max_batch_tokens" in err
+    assert code == 1 and out == "" and "its 40 rows are more than max_batch_tokens" in err
 
 
 def test_topology():
@@ -133,7 +133,7 @@ def test_streams_share_what_they_begin_with(how):
     """Ten of them fit where one and a bit would, and each token is sampled."""
     args = [*TINY, "--json", "--prefill", "0", "--mixed", "0", "--batch", "10", "--depth", "330", "--kv-memory", "4m"]
     code, _, err = bench(*args)
-    assert code == 1 and "left out: it needs --kv-memory" in err
+    assert code == 1 and "is skipped: it needs --kv-memory" in err
     code, out, err = bench(*args, "--shared", "320", *how)
     assert code == 0 and err == "", err
     assert rows(json.loads(out)["results"]) == [("decode", 0, 10, 330, 3)]
@@ -143,9 +143,9 @@ def test_what_does_not_fit_is_left_out():
     code, out, err = bench(*TINY, "--json", "--batch", "1,1000", "--kv-memory", "4m")
     assert code == 0
     assert [r["streams"] for r in json.loads(out)["results"] if r["test"] == "decode"] == [1]
-    assert "decode of 1000 at 17 left out: it needs --kv-memory" in err
+    assert "decode of 1000 at 17 is skipped: it needs --kv-memory" in err
     code, out, err = bench(*TINY, "--depth", "100000", "--prefill", "0", "--mixed", "0")
-    assert code == 1 and "more than the context" in err and "nothing was measured" in err
+    assert code == 1 and "more than the context" in err and "no test was run" in err
 
 
 @pytest.mark.parametrize("args, word", [

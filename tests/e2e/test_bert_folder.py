@@ -261,7 +261,7 @@ def test_nomic(start, tmp_path, kind):
 @pytest.mark.parametrize("fields,expected", [
     ({"activation_function": "geglu"}, "'activation_function' is 'geglu'"), ({"prenorm": True}, "'prenorm' is true"),
     ({"rotary_emb_fraction": 0.5}, "'rotary_emb_fraction' is 0.5"), ({"moe_every_n_layers": 2}, "'moe_every_n_layers' is 2"),
-    ({"rotary_emb_scale_base": 512}, "'rotary_emb_scale_base' is there"), ({"n_positions": None}, "'n_positions' is missing"),
+    ({"rotary_emb_scale_base": 512}, "'rotary_emb_scale_base' is not supported"), ({"n_positions": None}, "'n_positions' is missing"),
     ({"n_inner": None}, "'n_inner' is missing")])
 def test_nomic_that_is_refused(tmp_path, fields, expected):
     _, folder = nomic(tmp_path, **fields)
@@ -326,9 +326,9 @@ def test_modern_bert(start, tmp_path, variant, kind):
 
 @pytest.mark.parametrize("fields,expected", [
     ({"hidden_activation": "relu"}, "'hidden_activation' is 'relu', but only gelu and silu"),
-    ({"layer_types": ["full_attention"] * 4}, "'layer_types' is not full_attention for the first of every 3 layers"),
+    ({"layer_types": ["full_attention"] * 4}, "'layer_types' must be full_attention for the first of every 3 layers"),
     ({"rope_parameters": {"full_attention": {"rope_type": "yarn"}}}, "'rope_type' is not default"),
-    ({"intermediate_size": None}, "'intermediate_size' is missing"), ({"local_attention": 0}, "'local_attention' is no whole")])
+    ({"intermediate_size": None}, "'intermediate_size' is missing"), ({"local_attention": 0}, "'local_attention' is not a whole")])
 def test_modern_bert_that_is_refused(tmp_path, fields, expected):
     _, folder = modern_bert(tmp_path, **fields)
     _, err = quire("generate", "--model", folder, "--prompt", "a", "--max-tokens", 1, "--log-level", "off", status=1)
@@ -359,14 +359,14 @@ def test_encoders_that_are_refused(tmp_path, name):
 
 
 UNIGRAM = {
-    "vocab": (lambda t: t["model"].update(vocab=[["a"]]), "element 0 of 'vocab' is no pair"),
-    "long": (lambda t: t["model"]["vocab"].extend([["x", 0.0]] * 9), "'vocab' is no list of at most 'vocab_size'"),
-    "unknown": (lambda t: t["model"].update(unk_id=None), "'unk_id' is no token"),
+    "vocab": (lambda t: t["model"].update(vocab=[["a"]]), "element 0 of 'vocab' is not a pair"),
+    "long": (lambda t: t["model"]["vocab"].extend([["x", 0.0]] * 9), "'vocab' is not a list of at most 'vocab_size'"),
+    "unknown": (lambda t: t["model"].update(unk_id=None), "'unk_id' is not the id of a token"),
     "fallback": (lambda t: t["model"].update(byte_fallback=True), "'byte_fallback' is true"),
     "step": (lambda t: t["normalizer"]["normalizers"].append({"type": "Lowercase"}), "the step 'Lowercase' of its 'normalizer' or 'pre_tokenizer' is not supported"),
     "spaces": (lambda t: t["normalizer"].update(normalizers=[]), "keep spaces that SentencePiece does not"),
     "white": (lambda t: t.update(pre_tokenizer={"type": "WhitespaceSplit"}), "'WhitespaceSplit' without a 'precompiled_charsmap'"),
-    "map": (lambda t: t.update(normalizer={"type": "Precompiled", "precompiled_charsmap": "!"}), "'precompiled_charsmap' is no base64"),
+    "map": (lambda t: t.update(normalizer={"type": "Precompiled", "precompiled_charsmap": "!"}), "'precompiled_charsmap' is not base64"),
     "template": (lambda t: t.update(post_processor=None), "does not put a text between two special tokens"),
 }
 
@@ -413,7 +413,7 @@ DAMAGES = {
     "layers-more": (in_config(num_hidden_layers=3), "'blk.2."),
     "embd-other": (in_config(hidden_size=144), "has dimensions"),
     "class": (in_config(architectures=["BertForMaskedLM"]), "architecture 'BertForMaskedLM' is not supported"),
-    "name": (in_head(lambda h: h.update({"embeddings.other": h.pop(NORM)})), "tensor 'embeddings.other': is no part"),
+    "name": (in_head(lambda h: h.update({"embeddings.other": h.pop(NORM)})), "tensor 'embeddings.other': is not supported"),
     "missing": (in_head(lambda h: h.pop(NORM) and None), "'token_embd_norm.weight' is missing"),
     "control": (in_normalizer(clean_text=False), "'clean_text' is false"),
     "chinese": (in_normalizer(handle_chinese_chars=False), "'handle_chinese_chars' is false"),
@@ -422,17 +422,17 @@ DAMAGES = {
     "template": (in_tokenizer(lambda t: t["post_processor"]["single"].pop() and None), "between two special tokens"),
     "prefix": (in_model(continuing_subword_prefix="@@"), "'continuing_subword_prefix' is not '##'"),
     "long": (in_model(max_input_chars_per_word=50), "'max_input_chars_per_word' is not 100"),
-    "unknown": (in_model(unk_token="<unk>"), "'unk_token' '<unk>' is no token"),
-    "id": (in_tokenizer(lambda t: t["model"]["vocab"].update(q=99)), "the id of token 'q' is no whole number"),
+    "unknown": (in_model(unk_token="<unk>"), "'unk_token' '<unk>' is not a token"),
+    "id": (in_tokenizer(lambda t: t["model"]["vocab"].update(q=99)), "the id of token 'q' is not a whole number"),
     "max": (in_pooling(pooling_mode_max_tokens=True, pooling_mode_mean_tokens=False), "'pooling_mode_max_tokens' is true"),
     "two": (in_pooling(pooling_mode_cls_token=True), "2 of the 'pooling_mode_*' are true"),
     "dense": (add_module, "the module 'sentence_transformers.models.Dense' is not supported"),
     "kind": (in_model(type="WordLevel"), "the tokenizer of BertModel is not of the kind WordPiece"),
-    "added": (in_tokenizer(lambda t: t.update(added_tokens=3)), "'added_tokens' is no list"),
+    "added": (in_tokenizer(lambda t: t.update(added_tokens=3)), "'added_tokens' is not a list"),
     "lower": (lower_twice, "'do_lower_case' is true"),
     "prompt": (lambda f: (f / "config_sentence_transformers.json").write_text('{"default_prompt_name": "query"}'),
                "'default_prompt_name' is 'query'"),
-    "modules": (lambda f: (f / "modules.json").write_text("{}"), "modules.json: is no JSON list"),
+    "modules": (lambda f: (f / "modules.json").write_text("{}"), "modules.json: is not a JSON list"),
 }
 
 

@@ -174,7 +174,7 @@ def test_bad_disk(disk, command, at):
     if command == "serve" or at < 0.02 or command in ("generate", "score"):
         status, _, err = run(command, disk.folder)
         assert status == 1 and disk.n_failed > 0, (status, err)
-        assert "m.gguf: the file was cut short while it was read, or cannot be read" in err, err
+        assert "m.gguf: the file was truncated while it was read, or cannot be read" in err, err
     else:
         assert run(command, disk.folder)[0] == 0
 

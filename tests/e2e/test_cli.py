@@ -128,12 +128,12 @@ def test_print_config_of_several_models(tmp_path):
 
 
 @pytest.mark.parametrize("text, words", [
-    (TWO_MODELS + "host = ::1", [":11: ", "'host'", "[embed]", "outside the sections"]),
+    (TWO_MODELS + "host = ::1", [":11: ", "'host'", "[embed]", "above the first section"]),
     (TWO_MODELS + "model = x", [":11: ", "'model'", "[embed]", "already"]),
     (TWO_MODELS + "share = 0", [":11: ", "'share'", "1 to 1000", "'0'"]),
     (TWO_MODELS + "sharre = 1", [":11: ", "unknown setting 'sharre'"]),
     (TWO_MODELS + "[cat]", [":11: ", "[cat]", "chat, embed"]),
-    (TWO_MODELS + "[chat]", [":11: ", "[chat]", "second time", ":4"]),
+    (TWO_MODELS + "[chat]", [":11: ", "[chat]", "occurs twice", ":4"]),
     (TWO_MODELS + "[" + "m" * 128 + "]", [":11: ", "128 bytes", "NAME=PATH"]),
     (TWO_MODELS + "max_batch_tokens = 63", ["model 'embed'", "'max_batch_tokens' (63)"]),
     ("journal = /j\n" + TWO_MODELS, ["cannot share", "'journal'", "'chat' and 'embed'", "/j"]),

@@ -145,7 +145,7 @@ def test_many_replicas_in_a_table(journals):
     (["--replicas", "2", "--find-replicas", "--ttft-p95", "5"], "either --replicas"),
     (["--replicas", "2", "--rate", "5"], "--rate wants --requests"),
     (["--replicas", "2", "--what-if", "speed=9"], "cannot set 'speed'"),
-    (["--replicas"], "wants a value"), (["--replicas", "2", "--speed", "0"], "--speed"),
+    (["--replicas"], "needs a value"), (["--replicas", "2", "--speed", "0"], "--speed"),
     (["--replicas", "2", "--replica"], "does not take")])
 def test_refused(journals, args, words):
     run = cluster_sim(journals[0], *args)

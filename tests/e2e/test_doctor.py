@@ -76,8 +76,8 @@ def test_a_good_machine(tmp_path):
     ({p: None for p in GOVERNOR}, [], "frequency", "ok", ["virtual"]),
     ({"proc/swaps": SWAPS}, [], "swap", "note", ["vm.swappiness 60", "sysctl vm.swappiness=1"]),
     ({"proc/swaps": SWAPS, "proc/sys/vm/swappiness": "1\n"}, [], "swap", "ok", []),
-    ({**NODES, "proc/sys/kernel/numa_balancing": "1\n"}, [], "numa", "note", ["2 memory nodes", "sysctl kernel.numa_balancing=0"]),
-    (NODES, [], "numa", "ok", ["2 memory nodes"]),
+    ({**NODES, "proc/sys/kernel/numa_balancing": "1\n"}, [], "numa", "note", ["2 NUMA nodes", "sysctl kernel.numa_balancing=0"]),
+    (NODES, [], "numa", "ok", ["2 NUMA nodes"]),
     ({"proc/sys/vm/overcommit_memory": "2\n"}, [], "overcommit", "note", ["sysctl vm.overcommit_memory=0"]),
     ({"sys/devices/system/clocksource/clocksource0/current_clocksource": "hpet\n"}, [], "clock", "note", ["'hpet'", "dmesg"]),
     ({"sys/fs/cgroup/system.slice/quire.service/cpu.max": "200000 100000\n"}, ["--threads", "4"], "threads", "problem",
@@ -162,10 +162,10 @@ def test_folders(tmp_path, flag, name):
         return doctor(flag, f"dir:{folder}" if flag == "--kv-store" else folder, *more)[name]
 
     found(check(tmp_path), "ok", str(tmp_path))
-    found(check(tmp_path / "none"), "problem", "there is no folder", "install -d")
+    found(check(tmp_path / "none"), "problem", "does not exist", "install -d")
     (tmp_path / "open").mkdir()
     (tmp_path / "open").chmod(0o777)
-    found(check(tmp_path / "open"), "problem", "everybody may change", "chmod o-w")
+    found(check(tmp_path / "open"), "problem", "every user may change", "chmod o-w")
     if flag == "--kv-store":
         found(check(tmp_path, "--kv-store-size", "16t"), "note", "may be written", "kv_store_size")
 
@@ -183,7 +183,7 @@ def test_folders_that_are_read(tmp_path, flag, name):
                                         (["--swap-file-size", "1m", "--swap-file"], "swap_file")])
 def test_files_that_are_made(tmp_path, flags, name):
     found(doctor(*flags, tmp_path / "file")[name], "ok", str(tmp_path))
-    found(doctor(*flags, tmp_path / "none" / "file")[name], "problem", "there is no folder", str(tmp_path / "none"))
+    found(doctor(*flags, tmp_path / "none" / "file")[name], "problem", "does not exist", str(tmp_path / "none"))
 
 
 @pytest.mark.parametrize("flag,file", [("--batch-dir", "batches.db"), ("--responses-db", ""), ("--usage-db", "")])
@@ -217,19 +217,19 @@ def test_port(tmp_path):
     """Taken: by another program a problem, by a server of ours none."""
     with socket.create_server(("127.0.0.1", 0)) as s:
         port = s.getsockname()[1]
-        found(doctor("--root", machine(tmp_path), "--port", port)["port"], "problem", f"port {port} is taken", f"ss -ltnp 'sport = :{port}'")
-        found(doctor("--root", machine(tmp_path, {"proc/77/comm": "quire\n"}), "--port", port)["port"], "ok", "a server of ours runs")
+        found(doctor("--root", machine(tmp_path), "--port", port)["port"], "problem", f"port {port} is used", f"ss -ltnp 'sport = :{port}'")
+        found(doctor("--root", machine(tmp_path, {"proc/77/comm": "quire\n"}), "--port", port)["port"], "ok", "a Quire server is running")
     found(doctor("--port", port)["port"], "ok", "is free")
     found(doctor("--host", "192.0.2.1", "--api-keys", write(tmp_path / "keys", make_key("a")[0], 0o600))["port"], "problem",
-          "nothing can listen on 192.0.2.1", "ip address")
+          "cannot listen on 192.0.2.1", "ip address")
     assert "port" not in doctor("--host", "", "--unix-socket", tmp_path / "socket")
 
 
 def test_access(tmp_path):
     keys = write(tmp_path / "keys", make_key("a")[0], 0o600)
-    found(doctor("--host", "0.0.0.0")["access"], "problem", "whoever reaches 0.0.0.0", "quire key")
-    for flags, words in ([], "this machine alone"), (["--host", "0.0.0.0", "--insecure", "on"], "insecure"), (
-            ["--host", "0.0.0.0", "--api-keys", keys], "with a key"):
+    found(doctor("--host", "0.0.0.0")["access"], "problem", "everybody who can connect to 0.0.0.0", "quire key")
+    for flags, words in ([], "only this machine"), (["--host", "0.0.0.0", "--insecure", "on"], "insecure"), (
+            ["--host", "0.0.0.0", "--api-keys", keys], "needs a key"):
         found(doctor(*flags)["access"], "ok", words)
 
 
@@ -250,9 +250,9 @@ def make_dated(folder, name, begin, end):
 
 def test_certificate(tmp_path):
     good = make_dated(tmp_path, "good", -1, 90)
-    found(doctor(*good)["certificate"], "ok", "it holds for 90 days")
-    found(doctor(*make_dated(tmp_path, "soon", -1, 10))["certificate"], "note", "it ends in 10 days", "SIGHUP")
-    found(doctor(*make_dated(tmp_path, "over", -9, -3))["certificate"], "problem", "ended 2 days ago", "renew")
-    found(doctor(*make_dated(tmp_path, "early", 3, 90))["certificate"], "problem", "begins to hold in 4 days")
+    found(doctor(*good)["certificate"], "ok", "valid for 90 days")
+    found(doctor(*make_dated(tmp_path, "soon", -1, 10))["certificate"], "note", "expires in 10 days", "SIGHUP")
+    found(doctor(*make_dated(tmp_path, "over", -9, -3))["certificate"], "problem", "expired 2 days ago", "renew")
+    found(doctor(*make_dated(tmp_path, "early", 3, 90))["certificate"], "problem", "becomes valid in 4 days")
     found(doctor(*good[:3], make_dated(tmp_path, "other", -1, 90)[3])["certificate"], "problem", "PEM")
     found(doctor("--tls-certificate", tmp_path / "none", "--tls-key", good[3])["certificate"], "problem", "none")

@@ -183,7 +183,7 @@ def test_two_configurations(tmp_path, inner, outer, ends):
 def test_a_list_that_is_none(tmp_path):
     write_folder(tmp_path / "m", ODD, lambda t: {"eos_token_id": ["<odd2>"]})
     run = subprocess.run([os.path.join(TOOLS, "ends"), str(tmp_path / "m")], stdout=subprocess.PIPE, text=True, timeout=60)
-    assert "generation_config.json: 'eos_token_id' is no id, nor a list of ids" in run.stdout
+    assert "generation_config.json: 'eos_token_id' is neither an id nor a list of ids" in run.stdout
 
 
 def test_a_list_in_a_file(tmp_path):

@@ -219,7 +219,7 @@ def test_somebody_else_listens_there(tmp_path):
     run = subprocess.run([BIN, "serve", "--port", "0", "--handover-socket", str(path)], capture_output=True, text=True,
                          timeout=60, check=False)
     t.join()
-    assert run.returncode == 1 and "does not hand its sockets over" in run.stderr and path.exists()
+    assert run.returncode == 1 and "did not hand over its sockets" in run.stderr and path.exists()
     listener.close()
 
 

@@ -223,7 +223,7 @@ SETTINGS = [
     ("GptOssForCausalLM", "gpt-oss", "fused", {"rope_scaling": None, "quantization_config": None}, "'rope_scaling' is missing"),
     ("GptOssForCausalLM", "gpt-oss", "fused", {"swiglu_alpha": 1.5, "quantization_config": None}, "'swiglu_alpha' is 1.5"),
     ("MistralForCausalLM", "llama", "plain", {"hidden_act": "gelu"}, "'hidden_act' is 'gelu'"),
-    ("MistralForCausalLM", "llama", "plain", {"sliding_window": -1}, "'sliding_window' is no whole number"),
+    ("MistralForCausalLM", "llama", "plain", {"sliding_window": -1}, "'sliding_window' is not a whole number"),
     ("MixtralForCausalLM", "llama", "moe", {"num_local_experts": None}, "'num_local_experts' is missing"),
     ("MixtralForCausalLM", "llama", "moe", {"num_local_experts": 4}, "ffn_gate_inp.weight': has dimensions"),
     ("Qwen3MoeForCausalLM", "qwen3moe", "plain", {"mlp_only_layers": [1]}, "'mlp_only_layers' names layers"),
@@ -233,20 +233,20 @@ SETTINGS = [
     ("Gemma3ForCausalLM", "gemma3", "plain", {"use_bidirectional_attention": True}, "'use_bidirectional_attention' is true"),
     ("Gemma3ForCausalLM", "gemma3", "keys", {"layer_types": ["full_attention"]}, "'layer_types' has 1 elements for 7 layers"),
     ("Gemma3ForCausalLM", "gemma3", "keys", {"layer_types": ["chunked_attention"] * 7}, "'layer_types' has 'chunked_attention'"),
-    ("SmolLM3ForCausalLM", "smollm3", "plain", {"no_rope_layers": [1] * 5}, "'no_rope_layers' is not 0 for every fourth"),
+    ("SmolLM3ForCausalLM", "smollm3", "plain", {"no_rope_layers": [1] * 5}, "'no_rope_layers' must be 0 for every fourth"),
     ("Phi3ForCausalLM", "phi3", "longrope", {"rope_scaling": {"type": "longrope", "long_factor": [1.0], "short_factor": []}},
-     "'long_factor' of rope is no list of 4 numbers"),
+     "'long_factor' of rope is not a list of 4 numbers"),
     ("Phi3ForCausalLM", "phi3", "plain", {"partial_rotary_factor": 0.01}, "numbers of a head turn"),
     ("CohereForCausalLM", "command-r", "plain", {"use_parallel_block": False}, "'use_parallel_block' is false"),
     ("StableLmForCausalLM", "stablelm", "plain", {"use_parallel_residual": True},
-     "post_attention_layernorm.bias': is no part of the model"),
+     "post_attention_layernorm.bias': is not supported for this model"),
     ("StableLmForCausalLM", "stablelm", "12b", {"use_parallel_residual": False}, "'use_parallel_residual' is not true, but there is no 'post_attention_layernorm'"),
     ("PhiForCausalLM", "phi2", "plain", {"qk_layernorm": True}, "'qk_layernorm' is true"),
     ("GPTNeoXForCausalLM", "gptneox", "parallel", {"hidden_act": "gelu_fast"}, "'hidden_act' is 'gelu_fast'"),
     ("GPTNeoXForCausalLM", "gptneox", "parallel", {"num_attention_heads": 4}, "does not fit the heads"),
     ("GPT2LMHeadModel", "gpt2", "plain", {"scale_attn_by_inverse_layer_idx": True}, "'scale_attn_by_inverse_layer_idx' is true"),
     ("GPTBigCodeForCausalLM", "starcoder", "plain", {"multi_query": False}, "'multi_query' is false"),
-    ("FalconForCausalLM", "falcon", "40b", {"num_kv_heads": 0}, "'num_kv_heads' is no whole number from 1"),
+    ("FalconForCausalLM", "falcon", "40b", {"num_kv_heads": 0}, "'num_kv_heads' is not a whole number from 1"),
     ("FalconForCausalLM", "falcon", "7b", {"alibi": True}, "'alibi' is true"),
     ("DeepseekV2ForCausalLM", "deepseek2", "old", {"topk_method": "noaux_tc"}, "'topk_method' is 'noaux_tc'"),
     ("DeepseekV3ForCausalLM", "deepseek2", "v3", {"scoring_func": "softmax"}, "'scoring_func' is 'softmax'"),
@@ -280,9 +280,9 @@ HEADS = {
     "last": (lambda h: h.pop(EXPERT.format(4)), "blk.1.ffn_down_exps.weight': has dimensions"),
     "more": (lambda h: h.update({EXPERT.format(7): h.pop(EXPERT.format(4))}), "of the experts before it one is missing"),
     "type": (lambda h: h[EXPERT.format(3)].update(dtype="F16", shape=[72, 176]), "has not the shape and type of the first"),
-    "name": (lambda h: h.update({EXPERT.format("03"): h.pop(EXPERT.format(4))}), "is there twice"),
-    "word": (lambda h: h.update({EXPERT.format("x"): h.pop(EXPERT.format(4))}), "is no part of the model"),
-    "number": (lambda h: h.update({EXPERT.format("999999"): h.pop(EXPERT.format(4))}), "is no part of the model"),
+    "name": (lambda h: h.update({EXPERT.format("03"): h.pop(EXPERT.format(4))}), "occurs twice"),
+    "word": (lambda h: h.update({EXPERT.format("x"): h.pop(EXPERT.format(4))}), "is not supported for this model"),
+    "number": (lambda h: h.update({EXPERT.format("999999"): h.pop(EXPERT.format(4))}), "is not supported for this model"),
     "overlap": (lambda h: h[EXPERT.format(3)].update(data_offsets=h[EXPERT.format(2)]["data_offsets"]), "overlaps tensor"),
     "outside": (lambda h: h[EXPERT.format(3)].update(data_offsets=[2 ** 40, 2 ** 40 + 72 * 88 * 4]), "past the end"),
 }
@@ -310,4 +310,4 @@ def test_numbers_that_are_not_finite(tmp_path):
     kind, shape, data = tensors["blk.1.ffn_up_exps.weight"]
     tensors["blk.1.ffn_up_exps.weight"] = (kind, shape, data[:-4] + np.array([np.inf], "<f4").tobytes())
     _, folder = pair(tmp_path, "MixtralForCausalLM", keys, tensors)
-    assert "tensor 'blk.1.ffn_up_exps.weight': holds a number that is not finite" in refused(folder)
+    assert "tensor 'blk.1.ffn_up_exps.weight': contains a number that is not finite" in refused(folder)

@@ -300,7 +300,7 @@ Q = "model.layers.1.self_attn.q_proj"
 CONFIGS = [
     ("fp8-blocks", {"quant_method": "bitsandbytes"}, "'quant_method' of 'quantization_config' is 'bitsandbytes'"),
     ("fp8-blocks", {"fmt": "e5m2"}, "'fmt' of 'quantization_config' is 'e5m2'"),
-    ("fp8-blocks", {"weight_block_size": [0, 1]}, "'weight_block_size' is no pair"),
+    ("fp8-blocks", {"weight_block_size": [0, 1]}, "'weight_block_size' is not a pair"),
     ("fp8-blocks", {"weight_block_size": [64, 64]}, "weight_scale_inv': its shape does not fit the weights"),
     ("gptq", {"bits": 3}, "'bits' of 'quantization_config' is 3"),
     ("gptq", {"bits": 8}, "its shape does not fit the weights"),

@@ -47,7 +47,7 @@ def test_value_heads(tmp_path, arch):
 
 SETTINGS = [
     ("Lfm2ForCausalLM", "lfm2", "plain", {"conv_bias": True}, "'conv_bias' is true"),
-    ("Lfm2ForCausalLM", "lfm2", "plain", {"full_attn_idxs": [6]}, "'full_attn_idxs' has an element that is no layer's number"),
+    ("Lfm2ForCausalLM", "lfm2", "plain", {"full_attn_idxs": [6]}, "'full_attn_idxs' has an element that is not a layer's number"),
     ("Lfm2ForCausalLM", "lfm2", "taps", {"layer_types": ["conv"]}, "'layer_types' has 1 elements for 6 layers"),
     ("Lfm2ForCausalLM", "lfm2", "taps", {"layer_types": ["conv", "mamba"] * 3}, "'layer_types' has 'mamba'"),
     ("Lfm2ForCausalLM", "lfm2", "plain", {"block_multiple_of": 96}, "ffn_gate.weight': has dimensions"),

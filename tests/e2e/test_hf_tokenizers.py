@@ -137,7 +137,7 @@ def test_added_space(tmp_path, name):
 REFUSED = {
     "cut": (metaspace("always"), None, ["a\u2581b"], "cuts before each space, but token 263 has one within"),
     "behind": (None, {"type": "Sequence", "normalizers": [REPLACE, {"type": "NFKC"}]}, [],
-               "the step 'NFKC' of its 'normalizer' is not supported for this kind of tokenizer, or not where it stands"),
+               "the step 'NFKC' of its 'normalizer' is not supported for this kind of tokenizer, or not at its place"),
             "words": (WORDS, None, [], "is not SentencePiece's"),
 }
 
@@ -217,7 +217,7 @@ def test_unknown_normalizer(tmp_path, name, flags):
 
 
 @pytest.mark.parametrize("steps,expected", [
-    (["nfc", ""], "has 2 elements: three for each step"), (["nfc", "", ""] * 17, "has 51 elements: three for each step"),
+    (["nfc", ""], "has 2 elements, but must have three for each step"), (["nfc", "", ""] * 17, "has 51 elements, but must have three for each step"),
     (["nft", "", ""], "step 'nft' with '' is not supported"), (["replace", "", "x"], "step 'replace' with '' is not supported"),
     (["replace_regex", "(", ""], "step 'replace_regex' with '(' is not supported"), ([1], "normalizer.steps")])
 def test_steps_that_are_refused(tmp_path, steps, expected):
@@ -249,7 +249,7 @@ def test_family_normalizer(tmp_path, pre, is_composed):
 
 
 @pytest.mark.parametrize("sides,expected", [([0], "token_sides has 1 elements for 37 tokens"),
-                                            ([16] * 37, "token_sides has 16 for token 0, 0 to 15 are supported")])
+                                            ([16] * 37, "token_sides has 16 for token 0, but only 0 to 15 are supported")])
 def test_sides_that_are_refused(tmp_path, sides, expected):
     """The key in a GGUF file."""
     keys, tensors = gguf_file.read_parts(fixtures.make("llama", "plain", "F32"))

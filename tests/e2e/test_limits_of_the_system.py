@@ -186,7 +186,7 @@ def test_a_file_cut_short_while_it_is_read(reading, tmp_path, kind, left):
     os.truncate(victim, int(victim.stat().st_size * left))
     assert s.go_on() in (1, 2), s.read_log()
     log = s.read_log()
-    assert victim.name in log and ("cut short" in log or "changed" in log) and log.count("\n") == 1, log
+    assert victim.name in log and ("truncated" in log or "changed" in log) and log.count("\n") == 1, log
 
 
 @pytest.mark.parametrize("byte", [b"\0", b"\xff", b"\x01"])

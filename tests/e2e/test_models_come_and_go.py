@@ -474,7 +474,7 @@ def test_only_a_folder(serve, tmp_path):
     folder = tmp_path / "models"
     folder.mkdir()
     run = serve_in_vain("--models-dir", folder)
-    assert run.returncode == 2 and "there is no model" in run.stderr
+    assert run.returncode == 2 and "has no model" in run.stderr
     assert serve_in_vain("--models-dir", folder / "none").returncode == 2
     make_model(folder / "one.gguf", *TINY)
     s = serve(f"models_dir = {folder}\n")
@@ -698,7 +698,7 @@ def test_a_change_that_comes_into_force_while_the_settings_are_read(serve, tmp_p
 def test_a_bad_file_changes_nothing(serve, tmp_path):
     s = serve("model = a=\n")
     conf = Settings(s, tmp_path / "quire.conf")
-    for bad, word in (("model = a=,a=\n", "called"), ("kv_memory = 5\n", "kv_memory"), ("nonsense = 1\n", "nonsense"),
+    for bad, word in (("model = a=,a=\n", "with the name"), ("kv_memory = 5\n", "kv_memory"), ("nonsense = 1\n", "nonsense"),
                       ("[none]\nshare = 3\n", "none"), (f"models_dir = {tmp_path}/none\n", "models_dir"),
                       ("model = a=,b=\n[b]\nchat_template_kwargs = [\n", "chat_template_kwargs")):
         assert word in conf.write(bad, "reload_failed")

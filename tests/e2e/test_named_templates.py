@@ -100,8 +100,8 @@ CHATML = ("{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content or '' }
 
 @pytest.mark.parametrize("template,shown", [
     (CHATML, ["tool_call_parser: hermes"]),
-    (TEMPLATES["default"], ["tool_call_parser: none (tool calls are not read)"]),
-    ("{% if %}", ["tool_call_parser: none (tool calls are not read)", "chat template unusable: "]),
+    (TEMPLATES["default"], ["tool_call_parser: none (tool calls are not parsed)"]),
+    ("{% if %}", ["tool_call_parser: none (tool calls are not parsed)", "chat template unusable: "]),
 ])
 def test_inspect_says_how_calls_are_read(tmp_path, template, shown):
     lines = quire("inspect", gguf(tmp_path, default=template))[0].splitlines()

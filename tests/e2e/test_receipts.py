@@ -130,7 +130,7 @@ def test_answers_are_computed_again(adapter):
         tokens = sum(len(c["tokens"]) for r in receipts for c in r["choices"])
         assert lines[-1] == f"{n} answers are equal ({tokens} tokens), 0 are not"
     code, lines, _ = verify(receipts[:8])
-    assert code == 1 and any("its adapter 'one' is not here" in line for line in lines)
+    assert code == 1 and any("the adapter 'one' is missing" in line for line in lines)
 
 
 def test_chats_are_computed_again(server):
@@ -152,7 +152,7 @@ def test_defaults_are_those_of_the_receipt():
     assert verify(receipts)[0] == 0
     assert verify(receipts, "--temperature", "0.1", "--seed", "5")[0] == 0
     code, lines, _ = verify(receipts, "--kv-type", "f16")
-    assert code == 1 and "kv_type is 'f16' here, and 'q8_0' there" in lines[0]
+    assert code == 1 and "kv_type is 'f16' here, but 'q8_0' in the receipt" in lines[0]
 
 
 # ---- what differs ----
@@ -170,17 +170,17 @@ def set_tokens(choice, tokens):
 DIFFERENCES = [
     (lambda r, c: set_tokens(c, c["tokens"][:5] + [c["tokens"][5] + 1] + c["tokens"][6:]), "differs from token 6 of 12 on"),
     (lambda r, c: set_tokens(c, c["tokens"] + [1]), "differs from token 13 of 13 on"),
-    (lambda r, c: c.update(tokens=c["tokens"][:-1]), "the receipt contradicts itself"),
+    (lambda r, c: c.update(tokens=c["tokens"][:-1]), "the receipt is damaged"),
     (lambda r, c: c.update(seed="6"), "differs from token"),
-    (lambda r, c: r["request"].update(prompt="Once upon"), "no prompt of its request"),
+    (lambda r, c: r["request"].update(prompt="Once upon"), "the prompt of choice 0"),
     (lambda r, c: r["request"].update(temperature="hot"), "its request cannot be read: 'temperature'"),
-    (lambda r, c: r.update(weights=["sha256:" + 64 * "0"]), "file 1 of the model is sha256:"),
-    (lambda r, c: r.update(weights=[]), "its model has 0 files, this one 1"),
-    (lambda r, c: r.update(endpoint="/v1/embeddings"), "no receipt of a completion or chat"),
-    (lambda r, c: r.update(receipt=2), "no receipt of version 1"),
+    (lambda r, c: r.update(weights=["sha256:" + 64 * "0"]), "file 1 of the model has the digest sha256:"),
+    (lambda r, c: r.update(weights=[]), "the receipt's model has 0 files, but this model has 1"),
+    (lambda r, c: r.update(endpoint="/v1/embeddings"), "not a receipt of a completion or chat"),
+    (lambda r, c: r.update(receipt=2), "not a receipt of version 1"),
     (lambda r, c: r.update(choices=[]), "it has no choices"),
     (lambda r, c: c.update(tokens=[1e300]), "its tokens cannot be read"),
-    (lambda r, c: r.update(adapter={"name": "x", "scale": 1, "numbers": "0"}), "its adapter 'x' is not here"),
+    (lambda r, c: r.update(adapter={"name": "x", "scale": 1, "numbers": "0"}), "the adapter 'x' is missing"),
 ]
 
 
@@ -204,7 +204,7 @@ def test_other_versions_are_noted(server):
 
 
 def test_files_that_are_none(tmp_path):
-    for text, words in (("", "no receipt in the file"), ("not json\n", "line 1:"), ("[1]\n", "no receipt of version")):
+    for text, words in (("", "contains no receipt"), ("not json\n", "line 1:"), ("[1]\n", "not a receipt of version")):
         file = tmp_path / "receipt"
         file.write_text(text)
         run = quire("verify", file, "--log-level", "error")

@@ -86,13 +86,13 @@ def test_first_difference(journal, tmp_path):
 def test_broken_files(journal, tmp_path):
     path = tmp_path / "broken"
     whole = journal.read_bytes()
-    for content, words in ((whole[:-20], "cut off"), (b"", "is empty"), (b"hello\n", "line 1"),
+    for content, words in ((whole[:-20], "incomplete"), (b"", "is empty"), (b"hello\n", "line 1"),
                            (b'{"plan":0,"now":0}\n', "\"items\""),
                            (whole + b'{"dropped":7}\n', "7 lines are missing")):
         path.write_bytes(content)
         refused(quire("replay", path), 1, words)
     refused(quire("replay", tmp_path / "nowhere"), 1, "cannot open")
-    refused(quire("replay"), 2, "wants a journal")
+    refused(quire("replay"), 2, "needs a journal")
     refused(quire("replay", path, path), 2, "one file")
     refused(quire("replay", path, "--what-if"), 2, "--what-if")
 

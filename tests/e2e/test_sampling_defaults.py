@@ -140,7 +140,7 @@ def test_generation_config(start, tmp_path):
     assert in_force(start("--file-sampling", "off", model=folder)) == OWN
     (folder / "generation_config.json").write_text('{"temperature": "warm"}')
     run = serve_in_vain("--model", folder, "--log-level", "off")
-    assert run.returncode == 1 and "generation_config.json: 'temperature' is no number" in run.stderr
+    assert run.returncode == 1 and "generation_config.json: 'temperature' is not a number" in run.stderr
 
 
 def test_of_one_model_alone(start, tmp_path, model):

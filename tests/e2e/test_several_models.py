@@ -394,7 +394,7 @@ def test_one_file_for_two(tmp_path, models):
     for setting, more in (("journal", ""), ("swap_file", "swap_file_size = 1m\n")):
         conf.write_text(f"[demo]\n{setting} = {tmp_path}/x\n{more}[stories]\n{setting} = {tmp_path}/./x\n{more}")
         r = serve_in_vain("--config", conf, "--model", models)
-        assert r.returncode in (1, 2) and "/./x is in use already" in r.stderr
+        assert r.returncode in (1, 2) and "/./x is already used by another process" in r.stderr
 
 
 def test_names_that_are_one_on_the_wire(tmp_path, data):
@@ -404,7 +404,7 @@ def test_names_that_are_one_on_the_wire(tmp_path, data):
         shutil.copyfile(data / STORIES, path)
     r = subprocess.run([BIN.encode(), b"serve", b"--port", b"0", b"--model", b",".join(paths)], capture_output=True,
                        text=True, timeout=60)
-    assert r.returncode == 2 and "two models are called 'a?'" in r.stderr and "NAME=PATH" in r.stderr
+    assert r.returncode == 2 and "two models have the name 'a?'" in r.stderr and "NAME=PATH" in r.stderr
 
 
 def test_one_that_cannot_be_loaded_is_named(tmp_path, models):

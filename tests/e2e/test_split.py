@@ -78,7 +78,7 @@ def test_weight_cache(parts):
     assert text == first and "weights=cached" in log
     os.utime(files[2], ns=(1, 1))
     text, log = serve(files[0])
-    assert text == first and "weights=packed" in log and "the model file has another time" in log
+    assert text == first and "weights=packed" in log and "the model file has another modification time" in log
 
 
 def test_a_part_is_missing(parts):

@@ -213,7 +213,7 @@ def test_several_models(start, model):
 
 
 def test_usage():
-    for args, words in ([["a", "b"], "unexpected 'b'"], [["--fast"], "unexpected '--fast'"], [["--sort", "name"], "--sort must be"],
+    for args, words in ([["a", "b"], "unexpected argument 'b'"], [["--fast"], "unexpected argument '--fast'"], [["--sort", "name"], "--sort must be"],
                         [["--interval", "0"], "--interval must be"], [["ftp://x"], "URL must be"], [["http://a b"], "URL must be"],
                         [["http://user:secret@host"], "URL must be"], [["--key", "a\nb"], "key must be"]):
         run = top("--once", *args)

@@ -63,11 +63,11 @@ def test_a_folder(model, tmp_path):
 
 
 @pytest.mark.parametrize("harm, why", [
-    (lambda p: os.truncate(p, 5000), "it is cut short"),
-    (lambda p: os.truncate(p, 0), "it is cut short"),
-    (lambda p: p.write_bytes(b"x" * p.stat().st_size), "it is no weight cache"),
+    (lambda p: os.truncate(p, 5000), "it is truncated"),
+    (lambda p: os.truncate(p, 0), "it is truncated"),
+    (lambda p: p.write_bytes(b"x" * p.stat().st_size), "it is not a weight cache"),
     (lambda p: p.write_bytes(p.read_bytes()[:-1] + b"?"), "is damaged"),
-    (lambda p: p.chmod(0o622), "others can write to it"),
+    (lambda p: p.chmod(0o622), "other users can write to it"),
 ])
 def test_a_bad_file_is_packed_again(model, harm, why):
     first, _ = serve(model)
@@ -83,7 +83,7 @@ def test_a_changed_model_is_packed_again(model):
     serve(model)
     os.utime(model, (1, 1))
     _, log = serve(model)
-    assert "the model file has another time" in log and "event=weight-cache-written" in log
+    assert "the model file has another modification time" in log and "event=weight-cache-written" in log
 
 
 def test_a_folder_that_takes_no_file(model, tmp_path):
@@ -116,4 +116,4 @@ def test_the_demo_model_has_no_cache():
 
 def test_what_is_no_folder_is_refused(model):
     run = serve_in_vain("--model", model, "--weight-cache", "yes")
-    assert run.returncode == 2 and "weight_cache 'yes'" in run.stderr
+    assert run.returncode == 2 and "weight_cache must be off, on or an existing folder, got 'yes'" in run.stderr

@@ -107,7 +107,7 @@ int cursor_take_name(struct cursor *p, const char *kind, struct gguf_str *s)
     for (size_t i = 0; i < s->len; i++)
         if ((uint8_t)s->data[i] < 0x20 || (uint8_t)s->data[i] > 0x7e)
             return cursor_fail(p, ERR_FORMAT,
-                               "the name holds byte 0x%02x, which is not printable ASCII",
+                               "the name contains byte 0x%02x, which is not printable ASCII",
                                (uint8_t)s->data[i]);
     cursor_subject(p, "%s '%.*s'", kind, (int)s->len, s->data);
     return 0;

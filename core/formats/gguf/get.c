@@ -111,7 +111,7 @@ static bool load_float(enum gguf_type type, const uint8_t *p, double *v)
 static int wrong_type(const struct gguf *g, const struct gguf_kv *kv, const char *wanted, char *err,
                       size_t err_len)
 {
-    snprintf(err, err_len, "%s: key '%.*s': has type %s, but %s is wanted", gguf_name(g),
+    snprintf(err, err_len, "%s: key '%.*s': has type %s, but %s is expected", gguf_name(g),
              (int)kv->key.len, kv->key.data, gguf_type_name(kv->type), wanted);
     return ERR_FORMAT;
 }
@@ -160,7 +160,8 @@ int gguf_get_f32(const struct gguf *g, const char *key, float *out, char *err, s
     if (kv->type == GGUF_BOOL || !load_float(kv->type, kv->data, &v))
         return wrong_type(g, kv, "a number", err, err_len);
     if (!(fabs(v) <= (double)3.402823466e38f)) {
-        snprintf(err, err_len, "%s: key '%s': %g is no finite 32-bit number", gguf_name(g), key, v);
+        snprintf(err, err_len, "%s: key '%s': %g is not a finite 32-bit number", gguf_name(g), key,
+                 v);
         return ERR_FORMAT;
     }
     *out = (float)v;
@@ -203,7 +204,7 @@ int gguf_get_array(const struct gguf *g, const char *key, enum gguf_type elem,
     if (kv->type != GGUF_ARRAY)
         return wrong_type(g, kv, "array", err, err_len);
     if (kv->elem != elem) {
-        snprintf(err, err_len, "%s: key '%s': is an array of %s, but one of %s is wanted",
+        snprintf(err, err_len, "%s: key '%s': is an array of %s, but one of %s is expected",
                  gguf_name(g), key, gguf_type_name(kv->elem), gguf_type_name(elem));
         return ERR_FORMAT;
     }

@@ -134,7 +134,7 @@ int mapped_file_check_read(const struct mapped_file *f, const char *path, char *
 {
     if (f->mapping == NULL || !mapped_guard_has_holes(f->guard))
         return 0;
-    snprintf(err, err_len, "%s: the file was cut short while it was read, or cannot be read", path);
+    snprintf(err, err_len, "%s: the file was truncated while it was read, or cannot be read", path);
     return ERR_IO;
 }
 

@@ -67,7 +67,7 @@ static int check_bools(struct cursor *p, const uint8_t *b, uint64_t n)
 {
     for (uint64_t i = 0; i < n; i++)
         if (b[i] > 1)
-            return cursor_fail(p, ERR_FORMAT, "holds %u as a truth value, which must be 0 or 1",
+            return cursor_fail(p, ERR_FORMAT, "has the value %u as a bool, which must be 0 or 1",
                                b[i]);
     return 0;
 }
@@ -165,7 +165,7 @@ static int parse_kv(struct gguf *g, struct cursor *p, uint32_t i)
     if (rc < 0)
         return rc;
     if (name_index_add(&g->kv_index, i) != i)
-        return cursor_fail(p, ERR_FORMAT, "stands in the file twice");
+        return cursor_fail(p, ERR_FORMAT, "occurs twice in the file");
     rc = cursor_take_u32(p, "the type", &type);
     if (rc < 0)
         return rc;
@@ -195,7 +195,7 @@ static int parse_alignment(struct gguf *g, struct cursor *p)
         return 0;
     cursor_subject(p, "key 'general.alignment'");
     if (kv->type != GGUF_U32)
-        return cursor_fail(p, ERR_FORMAT, "has type %s, but u32 is wanted",
+        return cursor_fail(p, ERR_FORMAT, "has type %s, but u32 is expected",
                            gguf_type_name(kv->type));
     a = gguf_load_u32(kv->data);
     if (a < 8 || a > MAX_ALIGNMENT || (a & (a - 1)) != 0)

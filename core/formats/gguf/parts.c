@@ -97,15 +97,15 @@ static int open_part(struct gguf **out, const char *beside, uint32_t i, uint32_t
         rc = read_numbers(*out, &no, &n, err, err_len);
     if (rc == 0 && n == 1)
         rc = part_fail(*out, ERR_FORMAT, err, err_len,
-                       "should be part %u of %u, but is no part of a split model", i + 1, count);
+                       "should be part %u of %u, but is not a part of a split model", i + 1, count);
     if (rc == 0 && n != count)
         rc = part_fail(*out, ERR_FORMAT, err, err_len,
-                       "should be part %u of %u, but says that there are %u parts", i + 1, count,
-                       n);
+                       "should be part %u of %u, but its header says that there are %u parts",
+                       i + 1, count, n);
     if (rc == 0 && no != i)
         rc = part_fail(*out, ERR_FORMAT, err, err_len,
-                       "should be part %u of %u, but says that it is part %u", i + 1, count,
-                       no + 1);
+                       "should be part %u of %u, but its header says that it is part %u", i + 1,
+                       count, no + 1);
     if (rc < 0)
         gguf_close(out);
     return rc;
@@ -122,7 +122,7 @@ static int add_tensors(struct gguf *g, const struct gguf *part, char *err, size_
         same = name_index_add(&g->tensor_index, g->n_tensors);
         if (same != g->n_tensors)
             return part_fail(part, ERR_FORMAT, err, err_len,
-                             "tensor '%.*s': stands in an earlier part too", (int)t->name.len,
+                             "tensor '%.*s': an earlier part contains it too", (int)t->name.len,
                              t->name.data);
         g->n_tensors++;
     }
@@ -191,7 +191,7 @@ int gguf_open_parts(struct gguf **gp, char *err, size_t err_len)
         return rc;
     if (g->file.mapping == NULL)
         return part_fail(g, ERR_UNSUPPORTED, err, err_len,
-                         "is one of %u parts of a split model, and the others are not there",
+                         "is one of %u parts of a split model, but the other parts are missing",
                          count);
     if (!has_name_of_part(g->name, no, count))
         return part_fail(g, ERR_FORMAT, err, err_len,

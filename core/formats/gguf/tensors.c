@@ -66,7 +66,8 @@ static int size_tensor(struct cursor *p, struct gguf_tensor *t, uint32_t type)
     t->type = (enum block_type)type;
     if (t->dims[0] % f->elems != 0)
         return cursor_fail(p, ERR_FORMAT,
-                           "rows of %" PRIu64 " numbers are no multiple of the %u in a block of %s",
+                           "rows of %" PRIu64
+                           " numbers are not a multiple of the %u in a block of %s",
                            t->dims[0], f->elems, f->name);
     overflow = __builtin_mul_overflow(t->dims[0] / f->elems, (uint64_t)f->bytes, &bytes) ||
                __builtin_add_overflow(bytes, (uint64_t)f->head, &bytes);
@@ -89,7 +90,7 @@ static int parse_tensor(struct gguf *g, struct cursor *p, uint32_t i, struct ext
     if (rc < 0)
         return rc;
     if (name_index_add(&g->tensor_index, i) != i)
-        return cursor_fail(p, ERR_FORMAT, "stands in the file twice");
+        return cursor_fail(p, ERR_FORMAT, "occurs twice in the file");
     rc = parse_dims(p, t);
     if (rc == 0)
         rc = cursor_take_u32(p, "the type", &type);
@@ -99,8 +100,8 @@ static int parse_tensor(struct gguf *g, struct cursor *p, uint32_t i, struct ext
         rc = cursor_take_u64(p, "the offset", &e->offset);
     if (rc == 0 && e->offset % g->alignment != 0)
         rc = cursor_fail(p, ERR_FORMAT,
-                         "offset %" PRIu64 " is no multiple of the alignment %" PRIu64, e->offset,
-                         g->alignment);
+                         "offset %" PRIu64 " is not a multiple of the alignment %" PRIu64,
+                         e->offset, g->alignment);
     e->tensor = i;
     g->n_tensors = i + 1;
     return rc;

@@ -196,8 +196,8 @@ static int check_prompts(const struct hf_folder *f)
         return 0;
     if (rc == 0 && hf_text(o, "default_prompt_name") != NULL)
         rc = hf_fail(f, ERR_UNSUPPORTED, PROMPTS,
-                     "'default_prompt_name' is '%s', but no prompt is put before texts here: "
-                     "remove the key, and let clients send the prompt with their texts",
+                     "'default_prompt_name' is '%s', but default prompts are not supported: remove "
+                     "the key, and let clients send the prompt with their texts",
                      hf_printable(shown, sizeof(shown), hf_text(o, "default_prompt_name")));
     cJSON_Delete(o);
     return rc;

@@ -80,8 +80,8 @@ int hf_smollm3_add(struct hf_folder *f)
 
         if (rc == 0 && !(cJSON_IsNumber(m) && m->valuedouble == wanted))
             rc = hf_fail(f, ERR_UNSUPPORTED, HF_CONFIG,
-                         "'no_rope_layers' is not 0 for every fourth layer and 1 for all others, "
-                         "which is all that is supported");
+                         "'no_rope_layers' must be 0 for every fourth layer and 1 for all others; "
+                         "nothing else is supported");
     }
     return rc;
 }

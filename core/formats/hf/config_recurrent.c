@@ -52,7 +52,7 @@ static int read_numbers(struct hf_folder *f, const cJSON *list, int32_t *yes)
     {
         if (!cJSON_IsNumber(m) || m->valuedouble < 0 || m->valuedouble >= f->n_layer)
             return hf_fail(f, ERR_FORMAT, HF_CONFIG,
-                           "'full_attn_idxs' has an element that is no layer's number");
+                           "'full_attn_idxs' has an element that is not a layer's number");
         yes[(uint32_t)m->valuedouble] = 0;
     }
     return 0;

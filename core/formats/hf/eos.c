@@ -36,7 +36,7 @@ static int add_eos_member(const struct hf_folder *f, struct ids *ids, const char
 
     for (; it != NULL; it = cJSON_IsArray(m) ? it->next : NULL) {
         if (!cJSON_IsNumber(it))
-            return hf_fail(f, ERR_FORMAT, file, "'%s' is no id, nor a list of ids", name);
+            return hf_fail(f, ERR_FORMAT, file, "'%s' is neither an id nor a list of ids", name);
         add_eos_id(f, ids, it->valuedouble);
     }
     return 0;

@@ -45,7 +45,7 @@ static int take_members(struct hf_folder *f, const cJSON *config)
         if (m == NULL)
             continue;
         if (!cJSON_IsNumber(m) || !(fabs(m->valuedouble) <= 1e30))
-            return hf_fail(f, ERR_FORMAT, HF_GENERATION_CONFIG, "'%s' is no number",
+            return hf_fail(f, ERR_FORMAT, HF_GENERATION_CONFIG, "'%s' is not a number",
                            members[i].theirs);
         add_default(f, members[i].ours, m->valuedouble);
     }

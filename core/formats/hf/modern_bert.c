@@ -73,8 +73,8 @@ static int add_windows(struct hf_folder *f)
 
         if (rc == 0 && (type == NULL || strcmp(type, wanted) != 0))
             rc = hf_fail(f, ERR_UNSUPPORTED, HF_CONFIG,
-                         "'layer_types' is not full_attention for the first of every %u layers "
-                         "and sliding_attention for all others, which is all that is supported",
+                         "'layer_types' must be full_attention for the first of every %u layers "
+                         "and sliding_attention for all others; nothing else is supported",
                          period);
     }
     hf_key_u32(f, "attention.sliding_window", window);

@@ -43,8 +43,7 @@ static int check_nomic_neutral(const struct hf_folder *f)
     if (rc == 0)
         rc = hf_only_number(f, "moe_every_n_layers", 0.0);
     if (rc == 0 && hf_member(f->config, "rotary_emb_scale_base") != NULL)
-        rc = hf_fail(f, ERR_UNSUPPORTED, HF_CONFIG,
-                     "'rotary_emb_scale_base' is there, which is not supported");
+        rc = hf_fail(f, ERR_UNSUPPORTED, HF_CONFIG, "'rotary_emb_scale_base' is not supported");
     return rc;
 }
 

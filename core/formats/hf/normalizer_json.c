@@ -145,7 +145,7 @@ int hf_normalizer_refuse(const struct hf_folder *f, const cJSON *step)
 
     return hf_fail(f, ERR_UNSUPPORTED, HF_TOKENIZER,
                    "the step '%s' of its 'normalizer' is not supported for this kind of tokenizer, "
-                   "or not where it stands",
+                   "or not at its place",
                    type != NULL ? hf_printable(shown, sizeof(shown), type) : "");
 }
 

@@ -132,7 +132,7 @@ static int read_config(struct opening *o)
     int rc = hf_read(&o->f, PEFT_CONFIG, MAX_CONFIG, &o->config);
 
     if (rc == ERR_NOENT)
-        return hf_fail(&o->f, ERR_NOENT, PEFT_CONFIG, "is not there");
+        return hf_fail(&o->f, ERR_NOENT, PEFT_CONFIG, "is missing");
     if (rc == 0)
         rc = check_start(o);
     if (rc == 0)
@@ -207,10 +207,10 @@ static int add_tensor(struct opening *o, const struct safetensor *t)
         return fail_tensor(o, t, ERR_UNSUPPORTED, "is not F32, F16 or BF16");
     if (!peft_tensor_name(t->name, name))
         return fail_tensor(o, t, ERR_UNSUPPORTED,
-                           "is no LoRA pair of a layer's projections (q, k, v, o, gate, up, "
-                           "down), which are what is supported");
+                           "is not a LoRA pair of a layer's projections (q, k, v, o, gate, up, "
+                           "down); only these are supported");
     if (t->n_dims != 2 || t->dims[0] == 0 || t->dims[1] == 0)
-        return fail_tensor(o, t, ERR_FORMAT, "is no matrix");
+        return fail_tensor(o, t, ERR_FORMAT, "is not a matrix");
     dims[0] = t->dims[1];
     dims[1] = t->dims[0];
     gguf_writer_tensor_elsewhere(o->f.w, name, types[i], 2, dims);

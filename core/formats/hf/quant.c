@@ -45,7 +45,7 @@ static int read_fp8(const struct hf_folder *f, const cJSON *o, struct hf_quant *
         if (cJSON_GetArraySize(size) != 2 || !cJSON_IsNumber(m) || !(m->valuedouble >= 1.0) ||
             m->valuedouble > 65536.0)
             return hf_fail(f, ERR_FORMAT, HF_CONFIG,
-                           "'weight_block_size' is no pair of whole numbers from 1 to 65536");
+                           "'weight_block_size' is not a pair of whole numbers from 1 to 65536");
         q->block[i] = (uint32_t)m->valuedouble;
     }
     return 0;

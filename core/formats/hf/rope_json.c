@@ -55,15 +55,13 @@ static int read_factors(struct hf_folder *f, const cJSON *o, const char *name, c
     uint32_t i = 0;
 
     if (!cJSON_IsArray(list) || (uint32_t)cJSON_GetArraySize(list) != to->n)
-        return hf_fail(f, ERR_FORMAT, HF_CONFIG, "'%s' of rope is no list of %u numbers", name,
+        return hf_fail(f, ERR_FORMAT, HF_CONFIG, "'%s' of rope is not a list of %u numbers", name,
                        to->n);
     cJSON_ArrayForEach(m, list)
     {
         if (!cJSON_IsNumber(m) || !(m->valuedouble > 0.0) || !(m->valuedouble < 1e30))
             return hf_fail(f, ERR_FORMAT, HF_CONFIG,
-                           "'%s' of rope has an element that is no "
-                           "number above 0",
-                           name);
+                           "'%s' of rope has an element that is not a number above 0", name);
         to->v[i++] = (float)m->valuedouble;
     }
     return 0;

@@ -61,7 +61,7 @@ static int name_piece(struct adding *a, const struct safetensor *t)
         return 0;
     if (!hf_class_name(a->f->class, a->f->n_layer, name, &p->found) ||
         (a->f->is_parallel && strstr(p->found.name, ".ffn_norm.") != NULL))
-        return fail_tensor(a, t, ERR_UNSUPPORTED, "is no part of the model as it is read here");
+        return fail_tensor(a, t, ERR_UNSUPPORTED, "is not supported for this model");
     p->t = t;
     a->n_pieces += p->found.name[0] != '\0';
     return 0;
@@ -224,7 +224,7 @@ static int add_plain(struct adding *a, const struct piece *p, uint32_t n)
         (p->found.fit == FIT_PLAIN || (p->found.fit == FIT_TURNED && s.n_dims == 1)))
         return add_in_place(a, p, type, &s);
     if (p->found.fit == FIT_TURNED_PAIRS && s.n_dims == 1)
-        return fail_tensor(a, p->t, ERR_FORMAT, "is no matrix");
+        return fail_tensor(a, p->t, ERR_FORMAT, "is not a matrix");
     r = hf_recipe_create(n);
     if (r == NULL)
         return fail_tensor(a, p->t, ERR_NOMEM, "out of memory");
@@ -328,7 +328,7 @@ static int check_pieces(const struct adding *a, const struct piece *p, size_t n,
     for (size_t i = 0; i < n; i++) {
         if (p[i].found.fit != p->found.fit || p[i].found.is_expert != p->found.is_expert ||
             (i > 0 && by_place(&p[i - 1], &p[i]) == 0))
-            return fail_tensor(a, p[i].t, ERR_FORMAT, "is there twice, under another name");
+            return fail_tensor(a, p[i].t, ERR_FORMAT, "occurs twice, also under another name");
         if (p[i].found.expert != i / n_roles || p[i].role != p[i % n_roles].role)
             return fail_tensor(a, p[i].t, ERR_FORMAT,
                                "of the experts before it one is missing, or has other parts");

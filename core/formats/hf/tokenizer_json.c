@@ -83,7 +83,7 @@ static int put_token(struct vocab *v, const char *name, const cJSON *id, int32_t
     if (!cJSON_IsNumber(id) || !(id->valuedouble >= 0.0) || id->valuedouble >= v->n ||
         id->valuedouble != floor(id->valuedouble))
         return hf_fail(v->f, ERR_FORMAT, HF_TOKENIZER,
-                       "the id of token '%s' is no whole number below 'vocab_size', %u", shown,
+                       "the id of token '%s' is not a whole number below 'vocab_size', %u", shown,
                        v->n);
     i = (uint32_t)id->valuedouble;
     if (v->names[i].data != NULL && !is_tokenizer_word(v->names[i], name))
@@ -105,7 +105,7 @@ static int32_t type_of_piece(const struct vocab *v, const char *name)
 static int read_pieces(struct vocab *v)
 {
     const cJSON *pieces = hf_member(v->model, "vocab"), *p;
-    int rc = cJSON_IsObject(pieces) ? 0 : refuse_tokenizer(v, "'vocab' is no object");
+    int rc = cJSON_IsObject(pieces) ? 0 : refuse_tokenizer(v, "'vocab' is not an object");
 
     if (rc < 0)
         return rc;
@@ -137,7 +137,7 @@ static int read_added(struct vocab *v)
     const char *unknown = hf_text(v->model, "unk_token");
 
     if (added != NULL && !cJSON_IsArray(added))
-        return refuse_tokenizer(v, "'added_tokens' is no list");
+        return refuse_tokenizer(v, "'added_tokens' is not a list");
     cJSON_ArrayForEach(a, added)
     {
         const char *name = hf_text(a, "content");
@@ -194,7 +194,8 @@ static int read_merge(struct vocab *v, const cJSON *m)
         text = joined;
     }
     if (text[0] == '\0' || strchr(text + 1, ' ') == NULL)
-        return refuse_tokenizer(v, "an element of 'merges' is no two pieces with a space between");
+        return refuse_tokenizer(
+            v, "an element of 'merges' is not two pieces with a space between them");
     v->merges[v->n_merges++] = str(text);
     return 0;
 }
@@ -205,7 +206,7 @@ static int read_merges(struct vocab *v)
     const size_t n = cJSON_IsArray(list) ? (size_t)cJSON_GetArraySize(list) : 0;
 
     if (!cJSON_IsArray(list))
-        return refuse_tokenizer(v, "'merges' is no list");
+        return refuse_tokenizer(v, "'merges' is not a list");
     v->merges = mem_calloc(n + 1, sizeof(*v->merges));
     v->joined = mem_calloc(n + 1, sizeof(*v->joined));
     if (v->merges == NULL || v->joined == NULL)
@@ -294,7 +295,7 @@ static int add_bpe(struct vocab *v)
         pre = f->forced_pre;
     if (pre == NULL)
         return hf_fail(f, ERR_UNSUPPORTED, HF_TOKENIZER,
-                       "its 'pre_tokenizer' is none that is known here" TOKENIZER_HOW_TO_FORCE);
+                       "its 'pre_tokenizer' is not supported" TOKENIZER_HOW_TO_FORCE);
     gguf_writer_str(f->w, "tokenizer.ggml.model", "gpt2");
     gguf_writer_str(f->w, "tokenizer.ggml.pre", pre);
     gguf_writer_str_array(f->w, "tokenizer.ggml.merges", v->merges, v->n_merges);

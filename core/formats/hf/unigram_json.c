@@ -53,7 +53,7 @@ static int read_pieces(struct pieces *p)
 
     if (!cJSON_IsArray(list) || (uint32_t)cJSON_GetArraySize(list) > p->n)
         return hf_fail(p->f, ERR_FORMAT, HF_TOKENIZER,
-                       "'vocab' is no list of at most 'vocab_size', %u, elements", p->n);
+                       "'vocab' is not a list of at most 'vocab_size', %u, elements", p->n);
     cJSON_ArrayForEach(m, list)
     {
         const char *text = cJSON_GetStringValue(cJSON_GetArrayItem(m, 0));
@@ -61,7 +61,7 @@ static int read_pieces(struct pieces *p)
 
         if (text == NULL || !cJSON_IsNumber(score) || !(fabs(score->valuedouble) < 1e30))
             return hf_fail(p->f, ERR_FORMAT, HF_TOKENIZER,
-                           "element %u of 'vocab' is no pair of a text and a number", i);
+                           "element %u of 'vocab' is not a pair of a text and a number", i);
         p->names[i] = (struct gguf_str){text, strlen(text)};
         p->scores[i] = (float)score->valuedouble;
         p->types[i++] = NORMAL;
@@ -105,7 +105,7 @@ static int read_tokens(struct pieces *p)
     if (rc < 0)
         return rc;
     if (p->unknown == p->n || p->names[p->unknown].data == NULL)
-        return refuse_unigram(p, "'unk_id' is no token");
+        return refuse_unigram(p, "'unk_id' is not the id of a token");
     p->types[p->unknown] = UNKNOWN;
     for (uint32_t i = 0; i < p->n; i++)
         if (p->names[i].data == NULL) {
@@ -123,7 +123,7 @@ static int read_charsmap(struct pieces *p, const cJSON *step)
     const char *text = hf_text(step, "precompiled_charsmap");
 
     if (text == NULL || p->charsmap.len > 0 || base64_decode(&p->charsmap, text, strlen(text)) < 0)
-        return hf_fail(p->f, ERR_FORMAT, HF_TOKENIZER, "'precompiled_charsmap' is no base64");
+        return hf_fail(p->f, ERR_FORMAT, HF_TOKENIZER, "'precompiled_charsmap' is not base64");
     return 0;
 }
 
@@ -157,7 +157,7 @@ static int read_step(struct pieces *p, const cJSON *step)
         return 0;
     return hf_fail(p->f, ERR_UNSUPPORTED, HF_TOKENIZER,
                    "the step '%s' of its 'normalizer' or 'pre_tokenizer' is not supported for "
-                   "Unigram, or not where it stands (Precompiled, Strip, Replace of several "
+                   "Unigram, or not at its place (Precompiled, Strip, Replace of several "
                    "spaces, WhitespaceSplit and Metaspace are, and before these NFC, NFD, NFKC, "
                    "NFKD, Lowercase, StripAccents and Replace of a text)",
                    type != NULL ? hf_printable(shown, sizeof(shown), type) : "");

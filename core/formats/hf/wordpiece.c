@@ -55,7 +55,7 @@ static int put_piece(struct pieces *p, const char *name, const cJSON *id, int32_
     hf_printable(shown, sizeof(shown), name);
     if (!(at >= 0.0 && at < p->n) || at != floor(at))
         return hf_fail(p->f, ERR_FORMAT, HF_TOKENIZER,
-                       "the id of token '%s' is no whole number below 'vocab_size', %u", shown,
+                       "the id of token '%s' is not a whole number below 'vocab_size', %u", shown,
                        p->n);
     i = (uint32_t)at;
     if (p->theirs[i] != NULL && strcmp(p->theirs[i], name) != 0)
@@ -93,9 +93,9 @@ static int read_tokens(struct pieces *p)
     int rc = 0;
 
     if (added != NULL && !cJSON_IsArray(added))
-        return hf_fail(p->f, ERR_FORMAT, HF_TOKENIZER, "'added_tokens' is no list");
+        return hf_fail(p->f, ERR_FORMAT, HF_TOKENIZER, "'added_tokens' is not a list");
     if (!cJSON_IsObject(vocab))
-        return hf_fail(p->f, ERR_FORMAT, HF_TOKENIZER, "'vocab' is no object");
+        return hf_fail(p->f, ERR_FORMAT, HF_TOKENIZER, "'vocab' is not an object");
     cJSON_ArrayForEach(t, vocab)
     {
         rc = put_piece(p, t->string, t, NORMAL);
@@ -209,7 +209,7 @@ static int add_role(struct pieces *p, const char *name, const char *role, const 
             gguf_writer_u32(p->f->w, key, i);
             return 0;
         }
-    return hf_fail(p->f, ERR_FORMAT, HF_TOKENIZER, "%s '%s' is no token", role,
+    return hf_fail(p->f, ERR_FORMAT, HF_TOKENIZER, "%s '%s' is not a token", role,
                    name != NULL ? hf_printable(shown, sizeof(shown), name) : "");
 }
 

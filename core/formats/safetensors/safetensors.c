@@ -94,10 +94,10 @@ static int read_tensor(const struct hf_folder *f, const char *file, const cJSON 
     if (t->type == NULL || type_bytes(t->type) == 0)
         return fail_tensor(f, file, t->name, "its 'dtype' is none that is known");
     if (!read_shape(hf_member(m, "shape"), t, &n))
-        return fail_tensor(f, file, t->name, "its 'shape' is no list of whole numbers");
+        return fail_tensor(f, file, t->name, "its 'shape' is not a list of whole numbers");
     if (cJSON_GetArraySize(at) != 2 || !read_whole(cJSON_GetArrayItem(at, 0), &begin) ||
         !read_whole(cJSON_GetArrayItem(at, 1), &end) || end < begin)
-        return fail_tensor(f, file, t->name, "its 'data_offsets' are no begin and end");
+        return fail_tensor(f, file, t->name, "its 'data_offsets' are not a begin and an end");
     if (end > n_data)
         return fail_tensor(f, file, t->name, "its data reaches past the end of the file");
     if (__builtin_mul_overflow(n, (uint64_t)type_bytes(t->type), &bytes) || bytes != end - begin)
@@ -121,7 +121,8 @@ static int read_head(struct safetensors *s, const struct hf_folder *f, uint32_t 
     if (rc < 0)
         return rc;
     if (n < sizeof(length))
-        return hf_fail(f, ERR_FORMAT, s->files[i], "is no safetensors file: it has %zu bytes", n);
+        return hf_fail(f, ERR_FORMAT, s->files[i], "is not a safetensors file: it has %zu bytes",
+                       n);
     *n_head = 0;
     for (int b = 7; b >= 0; b--)
         *n_head = *n_head << 8 | length[b];
@@ -220,8 +221,9 @@ static int list_files(struct safetensors *s, const struct hf_folder *f, const cJ
         const char *name = cJSON_GetStringValue(m);
 
         if (name == NULL || !is_plain_name(name))
-            return hf_fail(f, ERR_FORMAT, SAFETENSORS_INDEX,
-                           "'weight_map' names a file that is no NAME.safetensors in this folder");
+            return hf_fail(
+                f, ERR_FORMAT, SAFETENSORS_INDEX,
+                "'weight_map' names a file that is not a NAME.safetensors in this folder");
         s->files[n_named++] = name;
     }
     qsort(s->files, n_named, sizeof(*s->files), by_text);
@@ -256,7 +258,7 @@ static int find_files(struct safetensors *s, const struct hf_folder *f)
         rc = hf_read(f, SAFETENSORS_INDEX, MAX_HEAD, &s->index);
         if (rc == ERR_NOENT)
             return hf_fail(f, ERR_NOENT, SAFETENSORS_ONE,
-                           "is not there, nor is " SAFETENSORS_INDEX);
+                           "is missing, and so is " SAFETENSORS_INDEX);
         return rc == 0 ? list_files(s, f, hf_member(s->index, "weight_map")) : rc;
     }
     return rc == 0 ? take_file(s, f, SAFETENSORS_ONE) : rc;
@@ -266,7 +268,7 @@ static int check_names(const struct safetensors *s, const struct hf_folder *f)
 {
     for (size_t i = 1; i < s->n_items; i++)
         if (strcmp(s->items[i - 1].name, s->items[i].name) == 0)
-            return fail_tensor(f, s->files[s->items[i].file], s->items[i].name, "is there twice");
+            return fail_tensor(f, s->files[s->items[i].file], s->items[i].name, "occurs twice");
     return 0;
 }
 

@@ -132,8 +132,8 @@ static void refuses_what_it_does_not_know(void **state)
     assert_refused(LOAD("extra"), "'extra'");
     assert_refused(LOAD("-p", "1"), "'-p'");
     assert_refused(LOAD("--", "1"), "'--'");
-    assert_refused(LOAD("--port"), "--port", "wants a value");
-    assert_refused(LOAD("--config"), "--config", "wants a value");
+    assert_refused(LOAD("--port"), "--port", "needs a value");
+    assert_refused(LOAD("--config"), "--config", "needs a value");
     write_file("port = 80\nporrt = 81\n");
     assert_refused(LOAD("--config", file_path), file_path, ":2: ", "'porrt'", "unknown setting");
     write_file("\n[server]\nkv_memory = 1g\n");
@@ -184,7 +184,8 @@ static void refuses_what_hides_in_a_file(void **state)
     assert_int_equal(config.context, 0); /* it is the section's */
     config_release(&config);
     write_file("[quire-demo]\n\f[x]\ncontext = 64\n");
-    assert_refused(LOAD("--config", file_path), file_path, ":2: ", "[x]", "none of the models");
+    assert_refused(LOAD("--config", file_path), file_path, ":2: ", "[x]",
+                   "none of the served models");
     write_file("host = ::1\n\v/tmp\n"); /* no continuation of the line before */
     assert_refused(LOAD("--config", file_path), file_path, ":2: ", "name = value");
     f = fopen(file_path, "w");

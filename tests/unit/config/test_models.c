@@ -287,7 +287,7 @@ static void only_settings_of_a_model_stand_in_sections(void **state)
                            "already");
         } else if (strcmp(setting_names[i].scope, "SERVER") == 0) {
             assert_refused(LOAD("--config", file_path), file_path, ":3: ", quoted, "[b]",
-                           "outside the sections");
+                           "above the first section");
         } else { /* refused for its value, if at all */
             if (LOAD("--config", file_path) == 0)
                 config_release(&config);
@@ -309,7 +309,7 @@ static void sections_belong_to_models(void **state)
     write_file("model = a=,b=\n[]\nshare = 1\n");
     assert_refused(LOAD("--config", file_path), file_path, ":2: ", "[]", "a, b");
     write_file("model = a=,b=\n[b]\nshare = 1\n[a]\n[b]\nshare = 2\n");
-    assert_refused(LOAD("--config", file_path), file_path, ":5: ", "[b]", "second time", ":2");
+    assert_refused(LOAD("--config", file_path), file_path, ":5: ", "[b]", "occurs twice", ":2");
     write_file("model = a=,b=\n[b]\nsharre = 1\n");
     assert_refused(LOAD("--config", file_path), file_path, ":3: ", "'sharre'", "unknown setting");
     write_file("model = a=,b=\n[b\nshare = 1\n");
@@ -384,7 +384,7 @@ static void sections_may_bring_their_models(void **state)
     write_file("[]\nmodel = y\n");
     assert_refused(LOAD("--config", file_path), file_path, ":2: ", "[]", "name");
     write_file("[b] model = y\n");
-    assert_refused(LOAD("--config", file_path), file_path, ":1: ", "behind", "]");
+    assert_refused(LOAD("--config", file_path), file_path, ":1: ", "text after", "]");
     write_file("[b] ; a comment\nmodel = y\n[c] \r\nmodel = z\r\n");
     assert_int_equal(LOAD("--config", file_path), 0);
     assert_string_equal(config.model, "b=y,c=z");
@@ -406,9 +406,9 @@ static void the_models_must_fit_together(void **state)
                "max_sequences = 10\n");
     assert_ok(LOAD("--config", file_path));
     write_file("model = a=,b=\nswap_file = /s/x\nswap_file_size = 1m\n");
-    assert_refused(LOAD("--config", file_path), "several models cannot share", "'swap_file'",
+    assert_refused(LOAD("--config", file_path), "two models cannot share", "'swap_file'",
                    "'a' and 'b'", "/s/x", "[b]");
-    assert_refused(LOAD("--model", "a=,b=,c=", "--journal", "/j"), "several models cannot share",
+    assert_refused(LOAD("--model", "a=,b=,c=", "--journal", "/j"), "two models cannot share",
                    "'journal'", "/j");
     write_file("model = a=,b=,c=\njournal = /j\n[a]\njournal = /k\n");
     assert_refused(LOAD("--config", file_path), "'journal'", "'b' and 'c'");

@@ -136,18 +136,18 @@ static void test_scalars(void **arg)
     no_u32(g, "i8", "file: key 'i8': -5 does not fit into 32 bits unsigned");
     no_u32(g, "i16", "file: key 'i16': -3000 does not fit into 32 bits unsigned");
     no_u32(g, "big", "file: key 'big': 18446744073709551615 does not fit into 32 bits");
-    no_u32(g, "f32", "file: key 'f32': has type f32, but an integer is wanted");
-    no_u32(g, "bool", "file: key 'bool': has type bool, but an integer is wanted");
-    no_u32(g, "str", "file: key 'str': has type string, but an integer is wanted");
+    no_u32(g, "f32", "file: key 'f32': has type f32, but an integer is expected");
+    no_u32(g, "bool", "file: key 'bool': has type bool, but an integer is expected");
+    no_u32(g, "str", "file: key 'str': has type string, but an integer is expected");
 
     check_f32(g, "f32", 1.25f);
     check_f32(g, "f64", -0.5f);
     check_f32(g, "i8", -5.0f);
     check_f32(g, "i16", -3000.0f);
     check_f32(g, "big", 18446744073709551616.0f);
-    no_f32(g, "nan", "file: key 'nan': nan is no finite 32-bit number");
-    no_f32(g, "huge", "file: key 'huge': 1e+300 is no finite 32-bit number");
-    no_f32(g, "bool", "file: key 'bool': has type bool, but a number is wanted");
+    no_f32(g, "nan", "file: key 'nan': nan is not a finite 32-bit number");
+    no_f32(g, "huge", "file: key 'huge': 1e+300 is not a finite 32-bit number");
+    no_f32(g, "bool", "file: key 'bool': has type bool, but a number is expected");
     gguf_close(&g);
     assert_null(g);
     free(copy);
@@ -168,12 +168,12 @@ static void test_bool_and_string(void **arg)
     assert_int_equal(gguf_get_bool(g, "bool", &v, err, sizeof(err)), 0);
     assert_true(v);
     assert_int_equal(gguf_get_bool(g, "u8", &v, err, sizeof(err)), ERR_FORMAT);
-    assert_string_equal(err, "file: key 'u8': has type u8, but bool is wanted");
+    assert_string_equal(err, "file: key 'u8': has type u8, but bool is expected");
     assert_int_equal(gguf_get_str(g, "str", &s, err, sizeof(err)), 0);
     assert_int_equal(s.len, 5);
     assert_memory_equal(s.data, "hello", 5);
     assert_int_equal(gguf_get_str(g, "u64", &s, err, sizeof(err)), ERR_FORMAT);
-    assert_string_equal(err, "file: key 'u64': has type u64, but string is wanted");
+    assert_string_equal(err, "file: key 'u64': has type u64, but string is expected");
 
     /* An absent key is no failure: no sentence. */
     err[0] = '\0';
@@ -242,7 +242,7 @@ static void test_arrays(void **arg)
     assert_int_equal(gguf_get_array(g, "empty", GGUF_STRING, &kv, err, sizeof(err)), 0);
     assert_int_equal(kv->count, 0);
     assert_int_equal(gguf_get_array(g, "s", GGUF_F32, &kv, err, sizeof(err)), ERR_FORMAT);
-    assert_string_equal(err, "file: key 's': is an array of string, but one of f32 is wanted");
+    assert_string_equal(err, "file: key 's': is an array of string, but one of f32 is expected");
     assert_int_equal(gguf_get_array(g, "nope", GGUF_F32, &kv, err, sizeof(err)), ERR_NOENT);
     gguf_close(&g);
     free(copy);
@@ -357,13 +357,14 @@ static void test_bad_keys(void **arg)
     raw_header(&b, 0, 1);
     raw_key(&b, "a\nb", GGUF_U8);
     raw_zeros(&b, 20);
-    refused(&b, ERR_FORMAT, "file: key 0: the name holds byte 0x0a, which is not printable ASCII");
+    refused(&b, ERR_FORMAT,
+            "file: key 0: the name contains byte 0x0a, which is not printable ASCII");
     raw_header(&b, 0, 2);
     raw_key(&b, "twice", GGUF_U8);
     raw_int(&b, 1, 1);
     raw_key(&b, "twice", GGUF_U16);
     raw_int(&b, 1, 2);
-    refused(&b, ERR_FORMAT, "file: key 'twice': stands in the file twice");
+    refused(&b, ERR_FORMAT, "file: key 'twice': occurs twice in the file");
     raw_header(&b, 0, 1);
     raw_key(&b, "k", 13);
     raw_zeros(&b, 20);
@@ -376,7 +377,7 @@ static void test_bad_keys(void **arg)
     raw_header(&b, 0, 1);
     raw_key(&b, "flag", GGUF_BOOL);
     raw_int(&b, 2, 1);
-    refused(&b, ERR_FORMAT, "file: key 'flag': holds 2 as a truth value, which must be 0 or 1");
+    refused(&b, ERR_FORMAT, "file: key 'flag': has the value 2 as a bool, which must be 0 or 1");
     raw_header(&b, 0, 1);
     raw_key(&b, "s", GGUF_STRING);
     raw_int(&b, UINT64_MAX, 8);
@@ -422,7 +423,7 @@ static void test_bad_arrays(void **arg)
     raw_header(&b, 0, 1);
     raw_array(&b, "a", GGUF_BOOL, 3);
     raw_int(&b, 0x030001, 3);
-    refused(&b, ERR_FORMAT, "file: key 'a': holds 3 as a truth value, which must be 0 or 1");
+    refused(&b, ERR_FORMAT, "file: key 'a': has the value 3 as a bool, which must be 0 or 1");
     raw_header(&b, 0, 1);
     raw_key(&b, "abcdefghij", GGUF_ARRAY);
     raw_int(&b, GGUF_U8, 4);
@@ -450,7 +451,7 @@ static void test_bad_alignment(void **arg)
     alignment(GGUF_U32, 4, 4, WHERE "is 4, but must be a power of two from 8 to 65536");
     alignment(GGUF_U32, 48, 4, WHERE "is 48, but must be a power of two from 8 to 65536");
     alignment(GGUF_U32, 131072, 4, WHERE "is 131072, but must be a power of two from 8 to 65536");
-    alignment(GGUF_U64, 32, 8, WHERE "has type u64, but u32 is wanted");
+    alignment(GGUF_U64, 32, 8, WHERE "has type u64, but u32 is expected");
 #undef WHERE
 }
 
@@ -477,17 +478,18 @@ static void test_bad_tensors(void **arg)
     bad_tensor("", 2, dims_64x2, BLOCK_F32, 0, 512, ERR_FORMAT,
                "file: tensor 0: the name has 0 bytes, but 1 to 127 are allowed");
     bad_tensor("t\x01", 2, dims_64x2, BLOCK_F32, 0, 512, ERR_FORMAT,
-               "file: tensor 0: the name holds byte 0x01, which is not printable ASCII");
+               "file: tensor 0: the name contains byte 0x01, which is not printable ASCII");
     bad_tensor("t", 0, dims_64x2, BLOCK_F32, 0, 512, ERR_FORMAT,
                "file: tensor 't': has 0 dimensions, but 1 to 4 are allowed");
     bad_tensor("t", 5, five, BLOCK_F32, 0, 512, ERR_FORMAT,
                "file: tensor 't': has 5 dimensions, but 1 to 4 are allowed");
     bad_tensor("t", 2, zero, BLOCK_F32, 0, 512, ERR_FORMAT, "file: tensor 't': dimension 1 is 0");
-    bad_tensor("t", 2, odd, BLOCK_Q8_0, 0, 512, ERR_FORMAT,
-               "file: tensor 't': rows of 33 numbers are no multiple of the 32 in a block of Q8_0");
+    bad_tensor(
+        "t", 2, odd, BLOCK_Q8_0, 0, 512, ERR_FORMAT,
+        "file: tensor 't': rows of 33 numbers are not a multiple of the 32 in a block of Q8_0");
     bad_tensor(
         "t", 2, dims_64x2, BLOCK_Q4_K, 0, 512, ERR_FORMAT,
-        "file: tensor 't': rows of 64 numbers are no multiple of the 256 in a block of Q4_K");
+        "file: tensor 't': rows of 64 numbers are not a multiple of the 256 in a block of Q4_K");
     bad_tensor("t", 2, dims_64x2, 28, 0, 512, ERR_UNSUPPORTED,
                "file: tensor 't': has type 28 (F64), which is not supported");
     bad_tensor("t", 2, dims_64x2, 4, 0, 512, ERR_UNSUPPORTED,
@@ -499,7 +501,7 @@ static void test_bad_tensors(void **arg)
     bad_tensor("t", 4, wraps, BLOCK_Q8_0, 0, 512, ERR_FORMAT,
                "file: tensor 't': the dimensions multiply to more than 64 bits can hold");
     bad_tensor("t", 2, dims_64x2, BLOCK_F32, 16, 1024, ERR_FORMAT,
-               "file: tensor 't': offset 16 is no multiple of the alignment 32");
+               "file: tensor 't': offset 16 is not a multiple of the alignment 32");
     bad_tensor("t", 2, dims_64x2, BLOCK_F32, 0, 511, ERR_FORMAT,
                "file: tensor 't': 512 bytes at offset 0 reach past the 511 bytes of data in the "
                "file");
@@ -526,7 +528,7 @@ static void test_bad_tensor_pairs(void **arg)
     raw_tensor(&b, "t", 2, dims_64x2, BLOCK_F32, 512);
     raw_pad(&b, 32);
     raw_zeros(&b, 1024);
-    refused(&b, ERR_FORMAT, "file: tensor 't': stands in the file twice");
+    refused(&b, ERR_FORMAT, "file: tensor 't': occurs twice in the file");
     raw_header(&b, 2, 0);
     raw_tensor(&b, "high", 2, dims_64x2, BLOCK_F32, 480);
     raw_tensor(&b, "low", 2, dims_64x2, BLOCK_F32, 0);

@@ -146,12 +146,13 @@ static void test_refused(void **arg)
             "so that the others cannot be found",
             path_of("renamed.gguf"));
     write_part(part_path(2), (struct part){1, N_PARTS, all, "t"}); /* twice the same */
-    refused(first, ERR_FORMAT, "should be part 3 of 3, but says that it is part 2", part_path(2));
+    refused(first, ERR_FORMAT, "should be part 3 of 3, but its header says that it is part 2",
+            part_path(2));
     write_part(part_path(2), (struct part){2, 4, all, "t"});
-    refused(first, ERR_FORMAT, "should be part 3 of 3, but says that there are 4 parts",
+    refused(first, ERR_FORMAT, "should be part 3 of 3, but its header says that there are 4 parts",
             part_path(2));
     write_part(part_path(2), (struct part){2, 0, 0, "t"});
-    refused(first, ERR_FORMAT, "should be part 3 of 3, but is no part of a split model",
+    refused(first, ERR_FORMAT, "should be part 3 of 3, but is not a part of a split model",
             part_path(2));
     write_part(part_path(2), (struct part){3, 3, all, "t"});
     refused(first, ERR_FORMAT, "key 'split.no': is 3, but there are 3 parts", part_path(2));
@@ -189,7 +190,7 @@ static void test_refused_tensors(void **arg)
     gguf_writer_tensor(w, "t1.1", BLOCK_F32, 1, dims, values);
     assert_int_equal(gguf_writer_save(w, part_path(2)), 0);
     gguf_writer_destroy(&w);
-    refused(first, ERR_FORMAT, "tensor 't1.1': stands in an earlier part too", part_path(2));
+    refused(first, ERR_FORMAT, "tensor 't1.1': an earlier part contains it too", part_path(2));
     assert_int_equal(truncate(part_path(1), 100), 0);
     assert_true(gguf_open(&(struct gguf *){NULL}, first, err, sizeof(err)) < 0);
     assert_non_null(strstr(err, part_path(1)));
@@ -209,8 +210,8 @@ static void test_part_in_memory(void **arg)
     assert_int_equal(gguf_writer_finish(w, &data, &bytes), 0);
     gguf_writer_destroy(&w);
     assert_int_equal(gguf_open_memory(&g, "here", data, bytes, err, sizeof(err)), ERR_UNSUPPORTED);
-    assert_string_equal(err,
-                        "here: is one of 3 parts of a split model, and the others are not there");
+    assert_string_equal(
+        err, "here: is one of 3 parts of a split model, but the other parts are missing");
     mem_free(data);
 }
 

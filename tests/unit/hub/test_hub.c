@@ -142,12 +142,12 @@ static void no_choice(void **state)
     static const struct {
         const char *files, *want, *said;
     } cases[] = {
-        {"x-Q8_0.gguf,mmproj.gguf", "Q4_0", "'Q4_0' in the repository, but: x-Q8_0.gguf"},
-        {"x.txt", "Q4_0", "but: none"},
+        {"x-Q8_0.gguf,mmproj.gguf", "Q4_0", "file 'Q4_0'; its GGUF files are: x-Q8_0.gguf"},
+        {"x.txt", "Q4_0", "files are: none"},
         {"x-Q8_0.gguf", "y.gguf", "no GGUF file 'y.gguf'"},
         {"x-00001-of-00002.gguf", "", "the part 'x-00002-of-00002.gguf' is missing"},
-        {"x-00000-of-00002.gguf", "x-00000-of-00002.gguf", "is no part of"},
-        {"x-00001-of-99999.gguf", "", "is no part of 1024"},
+        {"x-00000-of-00002.gguf", "x-00000-of-00002.gguf", "is not a valid part of"},
+        {"x-00001-of-99999.gguf", "", "which has at most 1024 parts"},
         {"config.json,pytorch_model.bin", "", "neither a GGUF file nor config.json"},
         {"model.safetensors", "", "neither a GGUF file nor config.json"},
         {"mmproj-F16.gguf", "", "neither a GGUF file nor config.json"},

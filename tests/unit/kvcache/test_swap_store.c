@@ -322,7 +322,7 @@ static void locked_files_are_refused(void **state)
     assert_true(wait_for_sign(sign[0]));
     assert_int_equal(open_at(&s, path), ERR_BUSY);
     assert_non_null(strstr(err, path));
-    assert_non_null(strstr(err, "in use already"));
+    assert_non_null(strstr(err, "already used by another process"));
     assert_int_equal(size_of(path), HEADER);
     send_sign(wait[1]);
     assert_int_equal(waitpid(child, &status, 0), child);

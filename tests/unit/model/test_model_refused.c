@@ -75,36 +75,36 @@ static void test_refused_keys(void **arg)
     (void)arg;
     refuse(f, "general.architecture", NULL, ERR_FORMAT, L("key 'general.architecture' is missing"));
     refuse(f, "general.architecture", arch_bart, ERR_UNSUPPORTED,
-           L("architecture 'bart?' is not one of the 69 that are supported (see "
+           L("architecture 'bart?' is not supported (the 69 supported ones are in "
              "core/model/README.md)"));
     refuse(f, "general.architecture", arch_number, ERR_FORMAT,
-           L("key 'general.architecture': has type u32, but string is wanted"));
+           L("key 'general.architecture': has type u32, but string is expected"));
     refuse(f, "general.name", no_name, ERR_FORMAT,
-           L("key 'general.name': has type u32, but string is wanted"));
+           L("key 'general.name': has type u32, but string is expected"));
     refuse(f, "llama.block_count", NULL, ERR_FORMAT, L("key 'llama.block_count' is missing"));
     refuse(f, "llama.block_count", layers_0, ERR_FORMAT,
-           KEY("block_count") "is 0, but 1 to 1024 is supported");
+           KEY("block_count") "is 0, but only 1 to 1024 are supported");
     refuse(f, "llama.block_count", layers_1025, ERR_FORMAT,
-           KEY("block_count") "is 1025, but 1 to 1024 is supported");
+           KEY("block_count") "is 1025, but only 1 to 1024 are supported");
     refuse(f, "llama.block_count", layers_text, ERR_FORMAT,
-           KEY("block_count") "has type string, but an integer is wanted");
+           KEY("block_count") "has type string, but an integer is expected");
     refuse(f, "llama.embedding_length", NULL, ERR_FORMAT,
            L("key 'llama.embedding_length' is missing"));
     refuse(f, "llama.embedding_length", embd_0, ERR_FORMAT,
-           KEY("embedding_length") "is 0, but 1 to 131072 is supported");
+           KEY("embedding_length") "is 0, but only 1 to 131072 are supported");
     refuse(f, "llama.feed_forward_length", NULL, ERR_FORMAT,
            L("key 'llama.feed_forward_length' is missing"));
     refuse(f, "llama.feed_forward_length", ff_big, ERR_FORMAT,
-           KEY("feed_forward_length") "is 4000000000, but 1 to 1048576 is supported");
+           KEY("feed_forward_length") "is 4000000000, but only 1 to 1048576 are supported");
     refuse(f, "llama.context_length", NULL, ERR_FORMAT, L("key 'llama.context_length' is missing"));
     refuse(f, "llama.context_length", ctx_0, ERR_FORMAT,
-           KEY("context_length") "is 0, but 1 to 4294967295 is supported");
+           KEY("context_length") "is 0, but only 1 to 4294967295 are supported");
     refuse(f, "llama.attention.layer_norm_rms_epsilon", NULL, ERR_FORMAT,
            L("key 'llama.attention.layer_norm_rms_epsilon' is missing"));
     refuse(f, "llama.attention.layer_norm_rms_epsilon", eps_0, ERR_FORMAT,
            KEY("attention.layer_norm_rms_epsilon") "is 0, but must be above 0");
     refuse(f, "llama.attention.layer_norm_rms_epsilon", eps_nan, ERR_FORMAT,
-           KEY("attention.layer_norm_rms_epsilon") "nan is no finite 32-bit number");
+           KEY("attention.layer_norm_rms_epsilon") "nan is not a finite 32-bit number");
     refuse(f, NULL, experts, ERR_FORMAT, L("key 'llama.expert_used_count' is missing"));
     refuse(f, NULL, logits, ERR_FORMAT, KEY("logit_scale") "is -0.5, but must not be below 0");
     refuse(f, NULL, cap, ERR_FORMAT,
@@ -119,18 +119,18 @@ static void test_refused_heads_and_rope(void **arg)
     refuse(f, "llama.attention.head_count", NULL, ERR_FORMAT,
            L("key 'llama.attention.head_count' is missing"));
     refuse(f, "llama.attention.head_count", heads_0, ERR_FORMAT,
-           KEY("attention.head_count") "is 0, but 1 to 1024 is supported");
+           KEY("attention.head_count") "is 0, but only 1 to 1024 are supported");
     refuse(f, "llama.attention.head_count_kv", kv_3, ERR_FORMAT,
            L("4 heads cannot share 3 KV heads equally"));
     refuse(f, "llama.attention.head_count_kv", kv_0, ERR_FORMAT,
-           KEY("attention.head_count_kv") "is 0, but 1 to 1024 is supported");
+           KEY("attention.head_count_kv") "is 0, but only 1 to 1024 are supported");
     refuse(f, "llama.attention.value_length", value_32, ERR_FORMAT,
            L("tensor 'blk.0.attn_v.weight': has dimensions 256 x 128 x 1 x 1, but 256 x 64 is "
-             "wanted"));
+             "expected"));
     refuse(f, "llama.attention.key_length", key_60, ERR_UNSUPPORTED,
-           L("heads have keys of 60 numbers, but only multiples of 8 up to 576 are supported"));
+           L("heads have keys of size 60, but only multiples of 8 up to 576 are supported"));
     refuse(f, "llama.rope.dimension_count", rot_65, ERR_FORMAT,
-           KEY("rope.dimension_count") "is 65, but 2 to 64 is supported");
+           KEY("rope.dimension_count") "is 65, but only 2 to 64 are supported");
     refuse(f, "llama.rope.dimension_count", rot_33, ERR_FORMAT,
            KEY("rope.dimension_count") "is 33, but must be even");
     refuse(f, "llama.rope.freq_base", base_minus, ERR_FORMAT,
@@ -148,10 +148,10 @@ static void test_head_dim_limits(void **arg)
     (void)arg;
     f.head_dim = 60;
     refuse(f, NULL, NULL, ERR_UNSUPPORTED,
-           L("heads have keys of 60 numbers, but only multiples of 8 up to 576 are supported"));
+           L("heads have keys of size 60, but only multiples of 8 up to 576 are supported"));
     f.head_dim = 584;
     refuse(f, NULL, NULL, ERR_UNSUPPORTED,
-           L("heads have keys of 584 numbers, but only multiples of 8 up to 576 are supported"));
+           L("heads have keys of size 584, but only multiples of 8 up to 576 are supported"));
 }
 
 /* A window that the context stays within is none. */
@@ -173,7 +173,7 @@ static void test_windows(void **arg)
 
 static const float zeros[256 * 300];
 
-#define NO_PART(name) L("tensor '" name "' is no part of architecture llama as we compute it")
+#define NO_PART(name) L("tensor '" name "' is not supported for architecture llama")
 
 /* Tensors that the model must not have, or not so, and what is said of them. */
 static const struct odd_tensor {
@@ -184,9 +184,10 @@ static const struct odd_tensor {
     const char *sentence;
 } odd_tensors[] = {
     {"blk.0.attn_q.weight", "blk.0.attn_q.weight", BLOCK_F32, 256, 255, ERR_FORMAT,
-     L("tensor 'blk.0.attn_q.weight': has dimensions 256 x 255 x 1 x 1, but 256 x 256 is wanted")},
+     L("tensor 'blk.0.attn_q.weight': has dimensions 256 x 255 x 1 x 1, but 256 x 256 is "
+       "expected")},
     {"blk.1.ffn_norm.weight", "blk.1.ffn_norm.weight", BLOCK_F32, 256, 2, ERR_FORMAT,
-     L("tensor 'blk.1.ffn_norm.weight': has dimensions 256 x 2 x 1 x 1, but 256 x 1 is wanted")},
+     L("tensor 'blk.1.ffn_norm.weight': has dimensions 256 x 2 x 1 x 1, but 256 x 1 is expected")},
     {"output_norm.weight", "output_norm.weight", BLOCK_Q8_0, 256, 1, ERR_UNSUPPORTED,
      L("tensor 'output_norm.weight': has type Q8_0, but a vector must be F32, F16 or BF16")},
     {"blk.0.attn_norm.bias", NULL, BLOCK_F32, 256, 1, ERR_UNSUPPORTED,
@@ -196,9 +197,9 @@ static const struct odd_tensor {
     {"blk.0.attn_q_norm.weight", NULL, BLOCK_F32, 64, 1, ERR_UNSUPPORTED,
      NO_PART("blk.0.attn_q_norm.weight")},
     {"rope_freqs.weight", NULL, BLOCK_F32, 32, 1, ERR_FORMAT,
-     L("tensor 'rope_freqs.weight': holds 0, but must be above 0")},
+     L("tensor 'rope_freqs.weight': contains 0, but its numbers must be above 0")},
     {"rope_freqs.weight", NULL, BLOCK_F32, 64, 1, ERR_FORMAT,
-     L("tensor 'rope_freqs.weight': has dimensions 64 x 1 x 1 x 1, but 32 x 1 is wanted")},
+     L("tensor 'rope_freqs.weight': has dimensions 64 x 1 x 1 x 1, but 32 x 1 is expected")},
 };
 
 static const struct odd_tensor *odd; /* the one to be added */
@@ -241,7 +242,7 @@ static void test_refused_tensors(void **arg)
     }
     refuse(f, "blk.0.attn_k.weight", three_dims, ERR_FORMAT,
            L("tensor 'blk.0.attn_k.weight': has dimensions 256 x 128 x 2 x 1, but 256 x 128 is "
-             "wanted"));
+             "expected"));
     for (size_t i = 0; i < sizeof(odd_tensors) / sizeof(odd_tensors[0]); i++) {
         odd = &odd_tensors[i];
         refuse(f, odd->replaces, add_odd, odd->rc, odd->sentence);
@@ -249,13 +250,13 @@ static void test_refused_tensors(void **arg)
     refuse(f, "llama.block_count", layers_3, ERR_FORMAT,
            L("tensor 'blk.2.attn_norm.weight' is missing"));
     refuse(f, "llama.block_count", layers_1, ERR_UNSUPPORTED,
-           L("tensor 'blk.1.attn_norm.weight' is no part of architecture llama as we compute it"));
+           L("tensor 'blk.1.attn_norm.weight' is not supported for architecture llama"));
     refuse(f, "llama.embedding_length", embd_128, ERR_FORMAT,
            L("tensor 'token_embd.weight': has dimensions 256 x 300 x 1 x 1, but 128 x 300 is "
-             "wanted"));
+             "expected"));
     refuse(f, "llama.attention.head_count", heads_8, ERR_FORMAT,
            L("tensor 'blk.0.attn_q.weight': has dimensions 256 x 256 x 1 x 1, but 256 x 512 is "
-             "wanted"));
+             "expected"));
     f.n_vocab = 200; /* without a tokenizer of its own */
     refuse(f, NULL, few_tokens, ERR_FORMAT,
            L("tensor 'token_embd.weight': has 200 rows, but the tokenizer has 3 tokens"));
@@ -332,7 +333,7 @@ static void test_refused_infinities(void **arg)
                (size_t)cases[c].n);
         assert_int_equal(model_load(&m, file.g, &plain, err, sizeof(err)), ERR_FORMAT);
         assert_string_equal(
-            err, "file: tensor 'blk.1.ffn_up.weight': holds a number that is not finite");
+            err, "file: tensor 'blk.1.ffn_up.weight': contains a number that is not finite");
         assert_null(m);
         drop(&file);
     }
@@ -344,7 +345,7 @@ static void test_refused_infinities(void **arg)
     memcpy((uint8_t *)gguf_tensor_find(file.g, "output_norm.weight")->data + 8, &inf, 4);
     assert_int_equal(model_load(&m, file.g, &plain, err, sizeof(err)), ERR_FORMAT);
     assert_string_equal(err,
-                        "file: tensor 'output_norm.weight': holds a number that is not finite");
+                        "file: tensor 'output_norm.weight': contains a number that is not finite");
     drop(&file);
 }
 

@@ -168,7 +168,7 @@ static void damage_is_found(void **state)
         unlink(path);
         write_whole();
         flip(4096 + at);
-        snprintf(why, sizeof(why), "its chunk %llu is damaged",
+        snprintf(why, sizeof(why), "chunk %llu is damaged",
                  (unsigned long long)(at / WEIGHT_CACHE_CHUNK));
         assert_refused_for(why);
     }
@@ -217,11 +217,11 @@ static void another_header_is_refused(void **state)
         void (*change)(struct weight_cache_header *h);
         const char *why;
     } cases[] = {
-        {change_magic, "no weight cache"},      {change_order, "another byte order"},
+        {change_magic, "not a weight cache"},   {change_order, "another byte order"},
         {change_format, "another format"},      {change_panels_at, "another size"},
         {change_panel_bytes, "another size"},   {change_chunk_bytes, "another size"},
-        {change_size, "file has another size"}, {change_time, "another time"},
-        {change_directory, "another directory"}, {change_samples, "other data"},
+        {change_size, "file has another size"}, {change_time, "another modification time"},
+        {change_directory, "another header"},   {change_samples, "other data"},
         {change_layout, "another layout"},      {change_sums, "checksums are damaged"},
     };
     (void)state;
@@ -249,12 +249,12 @@ static void a_file_of_another_length_is_refused(void **state)
         assert_int_equal(st.st_mode & 077, 0);
         assert_int_equal(
             truncate(path, (off_t)(i < 10 ? fixed[i] : below((uint32_t)whole))), 0);
-        assert_refused_for("it is cut short");
+        assert_refused_for("it is truncated");
         unlink(path);
     }
     write_whole();
     assert_int_equal(truncate(path, (off_t)whole + 1), 0);
-    assert_refused_for("it is cut short");
+    assert_refused_for("it is truncated");
     unlink(path);
 }
 
@@ -269,16 +269,16 @@ static void other_things_are_refused(void **state)
     unlink(path);
     write_whole();
     assert_int_equal(chmod(path, 0660), 0);
-    assert_refused_for("others can write to it");
+    assert_refused_for("other users can write to it");
     assert_int_equal(chmod(path, 0602), 0);
-    assert_refused_for("others can write to it");
+    assert_refused_for("other users can write to it");
     if (geteuid() != 0) { /* root reads everything */
         assert_int_equal(chmod(path, 0), 0);
         assert_refused_for("Permission denied");
     } else {
         assert_int_equal(chmod(path, 0600), 0);
         assert_int_equal(chown(path, 12345, 12345), 0);
-        assert_refused_for("others can write to it");
+        assert_refused_for("other users can write to it");
     }
     unlink(path);
 }

@@ -273,7 +273,7 @@ static void the_first_difference_is_told(void **state)
     expect(text, ERR_INVAL, "the journal admits request 2, the replay request 1");
     text = small_journal();
     edit(text, 1, "\"preempted\":[]", "\"preempted\":[ ");
-    expect(text, ERR_FORMAT, "this is no JSON object");
+    expect(text, ERR_FORMAT, "the line is not a JSON object");
     text = small_journal();
     edit(text, 1, "\"moves\":0", "\"moves\":1");
     expect(text, ERR_INVAL, "the journal has 1 moves, the replay 0");
@@ -310,29 +310,32 @@ static void what_makes_no_sense_is_told(void **state)
         {"HEAD{\"io_done\":2,\"rc\":1}", "\"rc\" is above 0"},
         {"HEADPOSTPOST", "posted twice"},
         {"HEADPOST{\"cancel\":1,\"why\":3,\"now\":49}", "time goes backwards"},
-        {"HEADPOST{\"cancel\":1,\"why\":0,\"now\":51}", "is no reason to end"},
+        {"HEADPOST{\"cancel\":1,\"why\":0,\"now\":51}", "is not a finish reason"},
         {"HEAD{\"post\":1,\"now\":50,\"arrival\":51,\"priority\":1,\"weight\":1,\"salt\":\"a\","
-         "\"tenant\":1,\"prompt\":[5]}", "tenant 1 is not below 1"},
+         "\"tenant\":1,\"prompt\":[5]}",
+         "tenant 1 is not below 1"},
         {"HEADPOST{\"post\":2,\"now\":50,\"arrival\":50,\"leader\":1,\"priority\":1,\"weight\":1,"
-         "\"salt\":\"a\",\"prompt\":[6]}", "another prompt than its leader"},
+         "\"salt\":\"a\",\"prompt\":[6]}",
+         "another prompt than its prefix owner"},
         {"HEAD{\"post\":1,\"now\":50,\"arrival\":50,\"priority\":1,\"weight\":1,\"salt\":\"x\","
-         "\"prompt\":[5]}", "\"salt\" is not a hexadecimal number"},
+         "\"prompt\":[5]}",
+         "\"salt\" is not a hexadecimal number"},
         {"HEAD{\"post\":1,\"now\":50,\"arrival\":50,\"priority\":4,\"weight\":1,\"salt\":\"0\","
-         "\"prompt\":[5]}", "\"priority\" is not a whole number from 0 to 3"},
+         "\"prompt\":[5]}",
+         "\"priority\" is not a whole number from 0 to 3"},
         {"HEAD{\"post\":1,\"now\":50,\"prompt\":[5]}", "\"arrival\" is missing"},
         {"HEAD{\"post\":1,\"now\":50,\"arrival\":50,\"prompt\":[]}", "\"prompt\" is empty"},
         {"HEAD{\"post\":1,\"now\":50,\"prompt\":[1.5]}", "not a token"},
         {"HEAD{\"post\":1.5,\"now\":50}", "\"post\" is not a whole number"},
-        {"HEAD{\"plan\":0,\"now\":50,\"items\":[],\"target\":0,\"costs\":[1]}",
-         "8 numbers"},
+        {"HEAD{\"plan\":0,\"now\":50,\"items\":[],\"target\":0,\"costs\":[1]}", "8 or 10 numbers"},
         {"HEADPOST{\"stored\":1}", "\"n\" is missing"},
         {"HEADPOST{\"fetched\":1,\"first\":0,\"n\":2,\"last\":2}", "\"last\" is not"},
         {"HEAD{\"plan\":0,\"now\":50}", "\"items\" is not a list"},
-        {"HEAD{\"commit\":0", "no JSON object"},
-        {"HEAD[1,2]", "no line of a journal"},
-        {"HEAD{\"something\":1}", "no line of a journal"},
-        {"HEAD{}", "no line of a journal"},
-        {"HEAD\n", "no JSON object"},
+        {"HEAD{\"commit\":0", "not a JSON object"},
+        {"HEAD[1,2]", "not a line of a journal"},
+        {"HEAD{\"something\":1}", "not a line of a journal"},
+        {"HEAD{}", "not a line of a journal"},
+        {"HEAD\n", "not a JSON object"},
     };
     (void)state;
 
