@@ -208,8 +208,8 @@ void ollama_pages_refuse(struct http_call *call)
     struct api_error e;
 
     api_error_set(&e, 400, NULL, NULL,
-                  "this server does not pull, push, create, copy or delete models: the setting "
-                  "'model' lists their files, and 'alias' gives them other names");
+                  "this server does not pull, push, create, copy or delete models: the settings "
+                  "'model' and 'alias' list their files and names");
     http_call_reply_error(call, &e);
 }
 

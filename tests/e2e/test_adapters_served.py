@@ -381,6 +381,5 @@ def test_of_a_model_that_is_not_loaded(files, texts, tmp_path):
     for _ in range(2):
         assert text(s, "a2") == texts[2] and text(s, "a1") == texts[1]
         assert s.post("/models/unload", {"model": "second"}).status == 200
-        while s.get("/v1/models/second").json["status"]["value"] != "unloaded":
-            time.sleep(0.01)
+        s.wait_until(lambda _: s.get("/v1/models/second").json["status"]["value"] == "unloaded", what="unloaded")
     assert s.stop() == 0
