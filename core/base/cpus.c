@@ -53,7 +53,7 @@ static bool next_range(const char **list, uint32_t *from, uint32_t *to)
     return true;
 }
 
-/* Whether the list has a CPU of the mask that is below `limit`. */
+/* True: the list has a CPU of the mask that is below `limit`. */
 static bool list_meets(const char *list, const struct mask *m, uint32_t limit)
 {
     uint32_t from, to;
@@ -84,7 +84,7 @@ static bool read_of_cpu(const char *root, uint32_t cpu, const char *file, char *
     return read_text(path, text, size);
 }
 
-/* Whether an earlier CPU of the mask is on the same core. */
+/* True: an earlier CPU of the mask is on the same core. */
 static bool is_sibling(const char *root, const struct mask *m, uint32_t cpu)
 {
     char list[4096];

@@ -86,7 +86,7 @@ size_t json_n_chars(const char *text, size_t n)
     return chars;
 }
 
-/* Whether s[i..n) is a \uXXXX of any character but NUL. cJSON would read other letters as zeros. */
+/* True: s[i..n) is a \uXXXX of any character but NUL. cJSON would read other letters as zeros. */
 static bool is_unit(const char *s, size_t n, size_t i)
 {
     if (n - i < 6 || memcmp(s + i, "\\u0000", 6) == 0)
@@ -114,7 +114,7 @@ static size_t skip_string(const char *s, size_t n, size_t i)
     return i < n ? i + 1 : n;
 }
 
-/* Whether JSON allows the character only in strings, escaped. cJSON takes it for a space. */
+/* True: JSON allows the character only in strings, escaped. cJSON takes it for a space. */
 static bool is_control(char c)
 {
     return (unsigned char)c < ' ' && c != '\t' && c != '\n' && c != '\r';

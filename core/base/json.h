@@ -51,7 +51,7 @@ cJSON *json_put(cJSON *to, const char *name, cJSON *item /* takes */);
  * no memory for the name.) */
 cJSON *json_put_reference(cJSON *to, const char *name, const cJSON *of);
 
-/* Whether the string literal s[0..n), with its quotes, stands for `text`. */
+/* True: the string literal s[0..n), with its quotes, stands for `text`. */
 bool json_text_is(const char *s, size_t n, const char *text);
 
 bool json_is_utf8(const char *text, size_t n);

@@ -43,7 +43,7 @@ void json_scan_init(struct json_scan *s);
 /* The json_events of the next byte, or-ed. */
 unsigned json_scan_byte(struct json_scan *s, char c);
 
-/* Whether the next byte is inside a string and not part of an escape. */
+/* True: the next byte is inside a string and not part of an escape. */
 bool json_scan_is_in_string(const struct json_scan *s);
 
 /* Append the object or list text[0..n), which may be cut anywhere, and close it: a string that was

@@ -53,7 +53,7 @@ bool log_stop(unsigned wait_ms);
 /* Number of lines that were never written, since the start. */
 uint64_t log_dropped(void);
 
-/* Whether this level is written. Lets a caller skip the work of composing a line. */
+/* True: this level is written. Lets a caller skip the work of composing a line. */
 bool log_is_on(enum log_level level);
 
 /* `format` gives key=value pairs separated by single blanks; a value that may hold blanks

@@ -142,7 +142,7 @@ static double whole_power_of(double x, unsigned n)
     return p.hi;
 }
 
-/* Whether all powers are well within the range of doubles. */
+/* True: all powers are well within the range of doubles. */
 static bool has_whole_powers(double x, double y)
 {
     return y >= 1 && y <= 32 && y == rint(y) && x > 0x1p-14 && x < 0x1p14;
@@ -160,7 +160,7 @@ static double power_of(double x, double y)
     return exp_within(multiply(l, (struct pair){y, 0}));
 }
 
-/* Whether C's pow() has an exact result for these, the same in every library. */
+/* True: C's pow() has an exact result for these, the same in every library. */
 static bool is_special(double x, double y)
 {
     return x == 0 || y == 0 || !isfinite(x) || !isfinite(y);

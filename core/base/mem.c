@@ -52,7 +52,7 @@ void mem_torture_attach(void)
     torture = p != MAP_FAILED ? p : NULL;
 }
 
-/* Whether this allocation must fail. Each thread takes one number, so exactly n_to_fail of them
+/* True: this allocation must fail. Each thread takes one number, so exactly n_to_fail of them
  * fail. */
 static int is_tortured(bool of_process)
 {

@@ -47,7 +47,7 @@ void mem_guard_end(void);
 
 /* Tests: let n allocations through this header succeed, then fail every one; -1 = never fail. */
 void mem_fail_after(int64_t n);
-/* Whether the countdown reached a failing allocation since mem_fail_after(). */
+/* True: the countdown reached a failing allocation since mem_fail_after(). */
 int mem_has_failed(void);
 
 /* Debug build: failures set from outside. QUIRE_DEBUG_TORTURE names a file of one struct

@@ -32,7 +32,7 @@ int spans_add(struct spans *s, size_t from, size_t to);
 void spans_cut(struct spans *s, size_t end);
 /* The number of the first span that ends behind `pos`; n if there is none. */
 size_t spans_find(const struct spans *s, size_t pos);
-/* Whether all bytes of [from, to) are in one span. */
+/* True: all bytes of [from, to) are in one span. */
 bool spans_cover(const struct spans *s, size_t from, size_t to);
 
 #endif

@@ -102,7 +102,7 @@ static int take_body(void *ud, const struct hub_answer *a, const void *bytes, si
     return buf_add(ud, bytes, n);
 }
 
-/* Whether a redirect stays with the endpoint, as that of a renamed repository does; `url` gets its
+/* True: a redirect stays with the endpoint, as that of a renamed repository does; `url` gets its
  * target. */
 static bool is_hop(const struct hub_asker *k, const struct hub_answer *a, char url[HUB_MAX_URL])
 {

@@ -36,7 +36,7 @@ int hub_ask(const struct hub_asker *k, const char *url, struct buf *body, struct
 int hub_refused(const struct hub_asker *k, const struct hub_answer *a, const char *what, char *err,
                 size_t err_len);
 
-/* Whether a request with this status may succeed if it is repeated. */
+/* True: a request with this status may succeed if it is repeated. */
 bool hub_status_passes(long status);
 
 /* The wait in ms before the next try, after so many failed ones (1, 2, ...): the time that the Hub

@@ -242,8 +242,8 @@ static void tag_cache(const struct hub_place *p)
         (void)write_small(path, CACHEDIR_TAG, err, sizeof(err));
 }
 
-/* Whether the locked file is still the one at the path: its previous holder may have removed it,
- * and then other processes do not see the lock. */
+/* True: the locked file is still the one at the path: its previous holder may have removed it, and
+ * then other processes do not see the lock. */
 static bool is_still(int fd, const char *path)
 {
     struct stat mine, there;

@@ -43,7 +43,7 @@ int hub_cache_set_commit(const struct hub_place *p, const struct hub_reference *
 int hub_cache_list(struct hub_listing *l, const struct hub_place *p, const char *repo,
                    const char *commit, char *err, size_t err_len);
 
-/* Whether the file is there, with its full size. */
+/* True: the file is there, with its full size. */
 bool hub_cache_has(const char *path, uint64_t size);
 
 /* Make the folders above this path. */

@@ -59,8 +59,7 @@ static bool is_gguf(const char *path)
     return file_ends_with(path, strlen(path), ".gguf");
 }
 
-/* Whether the file is a model: projectors and importance matrices have these words in their
- * names. */
+/* True: the file is a model: projectors and importance matrices have these words in their names. */
 static bool is_model_gguf(const char *path)
 {
     const char *name = base_name(path);
@@ -74,7 +73,7 @@ static size_t stem_of(const char *path, unsigned *no, unsigned *count)
     return without_part(path, strlen(path) - 5, no, count); /* name without ".gguf" */
 }
 
-/* Whether the path has the quantization as a whole word: "Q4_K" is not one of "Q4_K_M". */
+/* True: the path has the quantization as a whole word: "Q4_K" is not one of "Q4_K_M". */
 static bool has_quant(const char *path, size_t len, const char *quant)
 {
     const size_t n = strlen(quant);
@@ -162,7 +161,7 @@ static int choose_parts(struct hub_listing *l, const struct hub_file *f, const c
 
 /* ---- a folder ---- */
 
-/* Whether the file is one that transformers and sentence-transformers write beside the weights. */
+/* True: the file is one that transformers and sentence-transformers write beside the weights. */
 static bool is_side_file(const char *path)
 {
     static const char *const names[] = {"config.json",
@@ -187,7 +186,7 @@ static bool is_side_file(const char *path)
     return false;
 }
 
-/* Whether the file is a template: "additional_chat_templates/tool_use.jinja". */
+/* True: the file is a template: "additional_chat_templates/tool_use.jinja". */
 static bool is_template_file(const char *path)
 {
     static const char folder[] = "additional_chat_templates/";
@@ -197,7 +196,7 @@ static bool is_template_file(const char *path)
            file_ends_with(path, strlen(path), ".jinja");
 }
 
-/* Whether the file is of a module of sentence-transformers: "1_Pooling/config.json",
+/* True: the file is of a module of sentence-transformers: "1_Pooling/config.json",
  * "2_Dense/model.safetensors". */
 static bool is_module_file(const char *path)
 {

@@ -27,7 +27,7 @@ struct hub_reference {
     char want[HUB_MAX_PATH + 1]; /* a quantization, a path, "safetensors", or "" */
 };
 
-/* Whether the text is a reference and not a path. "./hf:x" is a path. */
+/* True: the text is a reference and not a path. "./hf:x" is a path. */
 bool hub_reference_is(const char *text);
 
 int hub_reference_parse(struct hub_reference *r, const char *text, char *err, size_t err_len);
@@ -36,12 +36,12 @@ int hub_reference_parse(struct hub_reference *r, const char *text, char *err, si
  * names no repository. */
 size_t hub_reference_name(const char *text, const char **name);
 
-/* Whether a path of a repository may become one below a local folder: not empty, at most
- * HUB_MAX_PATH bytes of UTF-8, 255 a name and HUB_MAX_DEPTH folders, relative, without "." and
- * "..", backslashes and control characters. */
+/* True: a path of a repository may become one below a local folder: not empty, at most HUB_MAX_PATH
+ * bytes of UTF-8, 255 a name and HUB_MAX_DEPTH folders, relative, without "." and "..", backslashes
+ * and control characters. */
 bool hub_path_is_safe(const char *path);
 
-/* Whether the text is forty lower-case hexadecimal digits. */
+/* True: the text is forty lower-case hexadecimal digits. */
 bool hub_is_commit(const char *text);
 
 #endif

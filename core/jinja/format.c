@@ -265,7 +265,7 @@ static void put_percent(struct render *r, struct percent *p, struct text *out)
     }
 }
 
-/* Whether there are values that no % has used; a single value that can be indexed by name or number
+/* True: there are values that no % has used; a single value that can be indexed by name or number
  * may be unused. */
 static bool has_unused(const struct source *from)
 {

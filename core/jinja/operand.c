@@ -84,7 +84,7 @@ struct node *template_parse_filters(struct parser *p, struct node *node, bool at
     return node;
 }
 
-/* Whether the current token may begin a test's argument without parentheses. */
+/* True: the current token may begin a test's argument without parentheses. */
 static bool begins_argument(struct parser *p)
 {
     switch ((int)p->now.type) {

@@ -66,7 +66,7 @@ static bool cut_part(struct render *r, struct value v, struct value start, struc
     return true;
 }
 
-/* Whether one text, or any of a tuple of them, matches. */
+/* True: one text, or any of a tuple of them, matches. */
 static struct value matches(struct render *r, struct value v, const struct value *a,
                             bool (*match)(struct value v, struct value with))
 {

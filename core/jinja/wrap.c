@@ -58,7 +58,7 @@ static int64_t dashes_end(const struct line *l, int64_t i)
     return j - i >= 2 && is_word_at(l, j) ? j : i;
 }
 
-/* Whether a hyphenated word may be broken behind the dash at i. */
+/* True: a hyphenated word may be broken behind the dash at i. */
 static bool breaks_behind(const struct line *l, int64_t i)
 {
     const bool before = is_letter(l, i - 1) && (is_letter(l, i - 2) ||

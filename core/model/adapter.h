@@ -94,7 +94,7 @@ void adapter_unref(struct adapter **a);
  * there. Called on any thread that holds the adapter. */
 void adapter_count(struct adapter *a, bool runs, int change);
 uint32_t adapter_n_requests(const struct adapter *a, enum adapter_use use);
-/* Whether the caller's reference is the only one. */
+/* True: the caller's reference is the only one. */
 bool adapter_is_alone(const struct adapter *a);
 
 enum adapter_input adapter_input_of(enum adapter_target t);

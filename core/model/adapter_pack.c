@@ -37,7 +37,7 @@ static bool is_8bit(const struct matrix *m)
     return !matrix_exists(m) || kern_weight_is_quantised(m->type);
 }
 
-/* Whether all of the model's matrices that take this input take it as 8-bit rows. */
+/* True: all of the model's matrices that take this input take it as 8-bit rows. */
 static bool takes_8bit(const struct model_layer *l, enum adapter_input in)
 {
     switch (in) {

@@ -102,7 +102,7 @@ int load_layer_rope(struct load *l, uint32_t i);
 /* Whether layer i has a window. */
 int load_has_window(struct load *l, uint32_t i, bool *yes);
 
-/* Whether the file has a layer that guesses tokens, and it is wanted. */
+/* True: the file has a layer that guesses tokens, and it is wanted. */
 bool load_has_mtp(const struct load *l);
 
 /* The parts of layer i. */

@@ -50,8 +50,8 @@ static bool halves_are_finite(const uint8_t *p, size_t stride, size_t n)
     return true;
 }
 
-/* Whether all numbers are finite, eight bytes at a time. `exponent` has the exponents' bits set;
- * when a number has all of them set, adding `lowest` carries into its sign bit. */
+/* True: all numbers are finite, eight bytes at a time. `exponent` has the exponents' bits set; when
+ * a number has all of them set, adding `lowest` carries into its sign bit. */
 static bool all_finite(const uint8_t *p, size_t bytes, uint64_t exponent, uint64_t lowest)
 {
     uint64_t carries = 0, word = 0;
@@ -118,7 +118,7 @@ static bool blocks_are_finite(enum block_type type, const uint8_t *row, size_t s
             halves_are_finite(row + halves[type].minimum, stride, n));
 }
 
-/* Whether a row of the file is finite; for quantised rows, its scales and minima. */
+/* True: a row of the file is finite; for quantised rows, its scales and minima. */
 static bool row_is_finite(enum block_type type, const uint8_t *row, size_t n)
 {
     const struct block_format *f = block_format(type);

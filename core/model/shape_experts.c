@@ -139,7 +139,7 @@ static void take_traits(struct load *l)
     s->router_scale = (float)(1.0 / sqrt(s->n_embd));
 }
 
-/* Whether any layer has a router: some files count experts that no layer has. */
+/* True: any layer has a router: some files count experts that no layer has. */
 static bool has_routers(const struct load *l)
 {
     char name[GGUF_MAX_NAME];

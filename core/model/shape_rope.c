@@ -99,7 +99,7 @@ static int read_scaling(struct load *l, struct rope_options *r)
     return 0;
 }
 
-/* Whether positions have several sections, for images. Those of texts have the same number in each
+/* True: positions have several sections, for images. Those of texts have the same number in each
  * section, so only the order of pairs differs. */
 static bool has_sections(const struct load *l)
 {
@@ -310,7 +310,7 @@ static void set_window(const struct model_shape *s, struct model_layer *to, bool
     to->ahead = to->window > 0 ? half : 0;
 }
 
-/* Whether the family does not rotate layers without a window, and this is one. */
+/* True: the family does not rotate layers without a window, and this is one. */
 static bool is_unturned(const struct load *l, bool is_local)
 {
     if ((l->traits->flags & TRAIT_FULL_NO_ROPE) == 0 || is_local)

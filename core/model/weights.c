@@ -80,7 +80,7 @@ static int find_tensor(struct load *l, const char *name, int need, struct extent
     return 0;
 }
 
-/* Whether quantisers would make this matrix small. */
+/* True: quantisers would make this matrix small. */
 static bool may_be_quantised(const struct gguf_tensor *t)
 {
     static const char *const kept[] = {"ffn_gate_inp", "position_embd", "altup_router", "_coef"};
@@ -103,7 +103,7 @@ static bool is_mtp_output(const struct gguf_tensor *t)
     return memmem(t->name.data, t->name.len, end, sizeof(end) - 1) != NULL;
 }
 
-/* Whether the matrix makes the logits, where errors matter most. */
+/* True: the matrix makes the logits, where errors matter most. */
 static bool is_output(const struct load *l, const struct gguf_tensor *t)
 {
     return is_called(t, "output.weight") || is_mtp_output(t) ||
@@ -343,7 +343,7 @@ static struct extent fused_extent(const struct load *l, const struct fused_row *
     return sum;
 }
 
-/* Whether a part of `f` has a tensor of its own, that is, of another name. */
+/* True: a part of `f` has a tensor of its own, that is, of another name. */
 static bool has_own(const struct load *l, const struct fused_row *f, uint32_t layer)
 {
     for (int i = 0; i < f->n_parts; i++) {
@@ -458,7 +458,7 @@ static int add_layer(struct load *l, uint32_t i)
     return add_layer_tensors(l, i);
 }
 
-/* Whether the tensor is X.input_scale, for activations in 4 bits, which are not used here. */
+/* True: the tensor is X.input_scale, for activations in 4 bits, which are not used here. */
 static bool is_input_scale(struct gguf_str name)
 {
     static const char end[] = ".input_scale";
@@ -483,7 +483,7 @@ static uint32_t layer_in(struct gguf_str name, struct gguf_str *suffix)
     return layer;
 }
 
-/* Whether nothing that is computed needs the tensor: it is of a layer that would guess tokens, or
+/* True: nothing that is computed needs the tensor: it is of a layer that would guess tokens, or
  * keys and values of a layer that uses those of another. */
 static bool is_left(const struct load *l, struct gguf_str name)
 {

@@ -139,8 +139,8 @@ void mtp_find_last(struct mtp *m, const struct batch *b)
 
 /* ---- guesses ---- */
 
-/* Copy the sequence's block table. Its last block, if it is not full, and the blocks behind it
- * become the private blocks of the slot. */
+/* Copy the sequence's block table. Its last block, if it is not full, and all later blocks become
+ * the private blocks of the slot. */
 static void make_table(struct runner *r, const struct runner_guess *g)
 {
     const struct kv_location *at = &layer_of(r)->kv;

@@ -189,7 +189,7 @@ static int create_wide_rows(struct runner *r)
     return r->wide_rows != NULL && r->wide_out != NULL ? 0 : ERR_NOMEM;
 }
 
-/* Whether some experts take rows as floats. */
+/* True: some experts take rows as floats. */
 static bool has_float_experts(const struct model *m)
 {
     for (uint32_t i = 0; i < model_n_layers(m); i++)

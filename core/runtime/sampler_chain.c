@@ -19,8 +19,8 @@
 
 #define LN_2 0.69314718055994530942
 #define DEPTH 8          /* nats below the best logit that hold nearly all weight of most rows */
-#define MOST_SCALE 1e30f /* largest scale, so that several temperatures in one chain keep it a
-                          * number */
+#define MOST_SCALE 1e30f /* largest scale (1 / temperature), so that several temperatures in one
+                          * chain do not make it infinite */
 
 /* ---- tokens that are left ---- */
 
@@ -45,8 +45,8 @@ static float weight(struct sampler_chain *c, uint32_t rank)
     return kern_exp(distance(c, rank));
 }
 
-/* Whether there is a token of that rank with at least that weight. No further token is ranked to
- * find out that there is none: when all tokens of that weight are gathered, the others cannot have
+/* True: there is a token of that rank with at least that weight. No further token is ranked to find
+ * out that there is none: when all tokens of that weight are gathered, the others cannot have
  * it. */
 static bool weighs(struct sampler_chain *c, uint32_t rank, float least)
 {
@@ -177,7 +177,7 @@ static void cut_top_p(struct sampler_chain *c)
         const float w = weight(c, c->from + n);
 
         if (w == 0 && n >= c->p->min_keep)
-            break; /* only rounding is missing */
+            break; /* only rounding errors keep the sum below the bound */
         sum += (double)w;
         n++;
     }

@@ -19,22 +19,23 @@
 #define SHARES 2             /* pieces of a thread's fair share, when an item is cut */
 #define MIN_SEGMENTS 2       /* least segments of a piece: less is over before another thread has
                               * noticed */
-#define SPLIT_ROWS 256       /* rows of the longest sequence that can be split at a time ... */
+#define SPLIT_ROWS 256       /* `parts` has room for the states of so many rows of the longest
+                              * sequence ... */
 #define GROUP_ITEMS 2        /* most items of groups, for each row of a step */
-/* Up to so many query heads of a KV head groups pay. The heads of one row use each f16 number as
+/* Most query heads of a KV head with which groups pay. The heads of one row use each f16 number as
  * often as there are heads: from 7 on the machine's FMAs take longer than its memory (236 Gflop/s
  * beside 35 GB/s), and one row fills a tile. Measured with 16 rows that share 4,096 tokens,
  * AVX-512, f16: steps of little but attention take 0.67 to 0.80 of the time with 2 query heads,
  * 0.81 to 0.97 with 3 and 4, 0.93 to 1.04 with 7 and 0.94 to 1.75 with 8. */
 #define GROUP_HEADS 6
-#define MAX_PARTS ((size_t)16 << 20) /* ... if their states fit into so many floats */
+#define MAX_PARTS ((size_t)16 << 20) /* ... but for at most so many floats */
 
 static size_t segments(uint32_t n_tokens)
 {
     return (n_tokens + KERN_SEGMENT - 1) / KERN_SEGMENT;
 }
 
-/* Number of states for so many segments, the first n_merged of which leave one together. */
+/* Number of states that n_seg segments leave, the first n_merged of which leave one together. */
 static size_t states(size_t n_seg, uint32_t n_merged)
 {
     return n_seg - n_merged + 1;

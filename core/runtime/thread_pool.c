@@ -34,8 +34,8 @@ struct share {
 
 /* Threads that steal from each other first. */
 struct group {
-    _Alignas(64) atomic_uint drained; /* region + 1 in which no thread of the group has anything
-                                       * left */
+    _Alignas(64) atomic_uint drained; /* index + 1 of the region in which no thread of the group has
+                                       * items left */
     struct topology_group threads;
 };
 
@@ -43,7 +43,7 @@ struct member {
     struct thread_pool_worker w;
     uint32_t group;
     pthread_t thread;
-    uint32_t cpu;     /* the member's CPU, or NO_CPU: the member is free */
+    uint32_t cpu;     /* the CPU that the member is kept at, or NO_CPU: it may run anywhere */
     cpu_set_t set[8]; /* CPUs that the member is kept on: 8,192, the kernel's most */
 };
 
@@ -290,9 +290,9 @@ static bool take_own(struct thread_pool_worker *w, uint32_t n, uint32_t grain, u
     return true;
 }
 
-/* Items left to the richest thread of a group; *victim and *seen get the thread and its word. 0:
- * nothing is left, which the group remembers, because at the end of a region each thread asks all
- * groups. */
+/* Return the most items that a thread of the group has left; *victim and *seen get that thread and
+ * its word. 0: none, and g->drained remembers it, because at the end of a region each thread asks
+ * all groups. */
 static uint32_t richest_of(const struct thread_pool_worker *w, struct group *g, uint32_t n,
                            uint32_t *victim, uint64_t *seen)
 {

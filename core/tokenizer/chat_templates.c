@@ -44,7 +44,7 @@ static int read_template(const struct gguf *g, const char *key, char **out, char
     return *out != NULL ? 0 : text_fail(g, ERR_NOMEM, err, err_len, "no memory for %s", key);
 }
 
-/* Whether the key is that of a chat template; *name is "default" where the key has none. */
+/* True: the key is that of a chat template; *name is "default" where the key has none. */
 static bool names_template(struct gguf_str key, struct gguf_str *name)
 {
     const size_t n = strlen(KEY);

@@ -106,7 +106,7 @@ static bool has_end_name(const struct search *s, int32_t id)
     return false;
 }
 
-/* Whether the token ends a generation. Some files name <|end|> in their keys where it does not. */
+/* True: the token ends a generation. Some files name <|end|> in their keys where it does not. */
 static bool is_end_token(const struct search *s, int32_t id, bool is_in_keys)
 {
     if (s->spares_end && is_named(s, id, "<|end|>"))

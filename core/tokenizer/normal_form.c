@@ -130,7 +130,7 @@ static uint32_t first_part(const struct normal_form *f, uint32_t c)
     return c;
 }
 
-/* Whether the character, by itself, becomes another text in this form. */
+/* True: the character, by itself, becomes another text in this form. */
 static bool changes_alone(const struct normal_form *f, uint32_t c)
 {
     uint8_t from[4], room[64];

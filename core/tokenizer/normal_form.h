@@ -39,7 +39,7 @@ size_t normal_form_check(const struct normal_form *form, const char *text, size_
 int normal_form_add(const struct normal_form *form, const char *text, size_t n,
                     struct budget *budget, struct buf *out);
 
-/* Whether the character came after Unicode 9.0 and matters to a form or to the class of marks. */
+/* True: the character came after Unicode 9.0 and matters to a form or to the class of marks. */
 bool normal_form_is_newer(uint32_t character);
 
 #endif

@@ -79,7 +79,7 @@ static int run_lowercase(const struct step *step, struct piece p, struct budget 
     return rc < 0 ? rc : 1;
 }
 
-/* Whether the character is a mark in Unicode 9.0; two Vedic signs have become letters since. */
+/* True: the character is a mark in Unicode 9.0; two Vedic signs have become letters since. */
 static bool is_combining_mark(uint32_t c)
 {
     return c == 0x1CF2 || c == 0x1CF3 ||

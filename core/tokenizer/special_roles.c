@@ -70,7 +70,7 @@ static void set_flags(struct vocab *v)
     v->lower_case = true;
 }
 
-/* Whether the model is a Phi-3, whose special tokens take the spaces behind them; only its name
+/* True: the model is a Phi-3, whose special tokens take the spaces behind them; only its name
  * tells. */
 static bool is_phi3(const struct gguf *g)
 {

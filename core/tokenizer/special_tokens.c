@@ -208,7 +208,7 @@ struct search {
     const struct spans *own;
 };
 
-/* Whether the token named by text[from..to) may match there. */
+/* True: the token named by text[from..to) may match there. */
 static bool counts(const struct search *s, int32_t id, size_t from, size_t to)
 {
     const bool is_users = s->special->vocab->type[id] == TOKEN_USER_DEFINED;
@@ -239,7 +239,7 @@ static size_t longest_name(const struct search *search, size_t at, int32_t *id)
     return best;
 }
 
-/* Whether the model takes the spaces behind this token as part of it, as Phi-3 does for all but the
+/* True: the model takes the spaces behind this token as part of it, as Phi-3 does for all but the
  * first of its special tokens. */
 static bool takes_right(const struct special *s, const char *name, size_t n, int32_t id)
 {
@@ -258,7 +258,7 @@ static unsigned sides_of(const struct special *s, const struct special_match *m,
            (m->id == s->vocab->gap ? TOKEN_TAKES_LEFT : 0);
 }
 
-/* Whether the character is a space: of Unicode for a file's own sides, of ASCII for a family's. */
+/* True: the character is a space: of Unicode for a file's own sides, of ASCII for a family's. */
 static bool is_space(const struct special *s, uint32_t c)
 {
     return s->vocab->sides != NULL ? unicode_is_white(c) : c == ' ' || (c >= '\t' && c <= '\r');
@@ -291,7 +291,7 @@ static void take_left(const struct special *s, const char *text, size_t from,
     }
 }
 
-/* Whether no word continues before or behind the match. */
+/* True: no word continues before or behind the match. */
 static bool is_alone(const char *text, size_t n, const struct special_match *m)
 {
     const size_t end = m->at + m->len;

@@ -306,7 +306,7 @@ static void read_choice(struct reader *r)
 
 /* ---- tables */
 
-/* Whether the set differs between two characters of the same category, beyond ASCII. */
+/* True: the set differs between two characters of the same category, beyond ASCII. */
 static bool is_asked(const struct split_pattern *p, const struct split_set *set)
 {
     for (uint32_t i = set->first; i < set->first + set->n; i++)

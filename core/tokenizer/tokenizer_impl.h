@@ -80,7 +80,7 @@ int wpm_encode(struct encoder *e, const char *text, size_t n);
 int ugm_create(struct ugm **out, const struct vocab *v, const struct gguf *g, char *err,
                size_t err_len);
 void ugm_destroy(struct ugm **ugm);
-/* Whether sums of scores are never rounded, whatever the text. */
+/* True: sums of scores are never rounded, whatever the text. */
 bool ugm_sums_are_exact(const struct ugm *u);
 int ugm_encode(struct encoder *e, const char *text, size_t n);
 
@@ -89,7 +89,7 @@ int ugm_encode(struct encoder *e, const char *text, size_t n);
 int bpe_create(struct bpe **out, const struct vocab *v, const struct gguf *g, char *err,
                size_t err_len);
 void bpe_destroy(struct bpe **bpe);
-/* Whether a word that is a token is taken whole, whatever the merges are. Then a part of a word may
+/* True: a word that is a token is taken whole, whatever the merges are. Then a part of a word may
  * have other ids than a word with the same bytes. */
 bool bpe_takes_whole_words(const struct bpe *b);
 int bpe_encode(struct encoder *e, const char *text, size_t n);

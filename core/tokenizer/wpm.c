@@ -83,7 +83,7 @@ static bool is_accent(uint32_t c)
     return is_char_of(c, UC_CATEGORY_MASK_P);
 }
 
-/* Whether the character is in the blocks that BERT's own tokenizer counts as ideographs. */
+/* True: the character is in the blocks that BERT's own tokenizer counts as ideographs. */
 static bool is_ideograph(uint32_t c)
 {
     return (c >= 0x4E00 && c <= 0x9FFF) || (c >= 0x3400 && c <= 0x4DBF) ||

@@ -28,7 +28,7 @@ struct mapped_file {
 int mapped_file_open(struct mapped_file *f, const char *path, char *err, size_t err_len);
 void mapped_file_close(struct mapped_file *f);
 
-/* Whether `data` is within the file's mapping. */
+/* True: `data` is within the file's mapping. */
 bool mapped_file_holds(const struct mapped_file *f, const void *data);
 
 /* Hints about a part of the mapping; see gguf.h. */

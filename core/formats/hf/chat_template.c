@@ -26,7 +26,7 @@
 #define MAX_NAME 64
 #define MAX_FILES 32
 
-/* Whether the name has only letters, digits, - and _, as keys of GGUF files need. */
+/* True: the name has only letters, digits, - and _, as keys of GGUF files need. */
 static bool is_template_name(const char *name, size_t n)
 {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"

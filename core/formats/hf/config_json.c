@@ -153,7 +153,7 @@ static int find_class(struct hf_folder *f)
                    hf_printable(shown, sizeof(shown), class));
 }
 
-/* Whether the text is in a list with commas. */
+/* True: the text is in a list with commas. */
 static bool is_config_word(const char *text, const char *list)
 {
     const size_t n = strlen(text);

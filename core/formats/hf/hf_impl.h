@@ -49,7 +49,7 @@ int hf_eos_add(struct hf_folder *f, const cJSON *generation_config);
 /* "normalizer" of tokenizer.json, before the rest of it, except for WordPiece: fills f->steps, and
  * adds the general ones among them as tokenizer.ggml.normalizer.steps. */
 int hf_normalizer_add(struct hf_folder *f);
-/* Whether the step writes spaces as U+2581, or adds one before the text. */
+/* True: the step writes spaces as U+2581, or adds one before the text. */
 bool hf_is_space_step(const cJSON *step);
 /* ERR_UNSUPPORTED with a sentence that names the step. */
 int hf_normalizer_refuse(const struct hf_folder *f, const cJSON *step);

@@ -37,7 +37,7 @@ bool hf_is_space_step(const cJSON *step)
             is_normalizer(hf_member(step, "pattern"), "String", " "));
 }
 
-/* Whether the step only changes characters. */
+/* True: the step only changes characters. */
 static bool is_plain_pattern(const cJSON *step)
 {
     static const char *const types[] = {"NFC", "NFD", "NFKC", "NFKD", "Lowercase", "StripAccents"};

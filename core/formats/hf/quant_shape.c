@@ -219,7 +219,7 @@ static bool is_half(const struct hf_recipe *r, const uint8_t *at, uint64_t i)
     return block_f16_to_f32(block_f32_to_f16(v)) == v;
 }
 
-/* Whether all zero points of a word are the middle. */
+/* True: all zero points of a word are the middle. */
 static bool is_middle(const struct hf_recipe *r, const uint8_t *at, uint64_t i)
 {
     const uint32_t zero = (1u << (r->bits - 1)) - r->zero_more;

@@ -56,7 +56,7 @@ static bool is_tokenizer_word(struct gguf_str s, const char *text)
 
 /* ---- tokens ---- */
 
-/* Whether a name is a special token's by custom, whatever the file says: <|...|>, and a few
+/* True: a name is a special token's by custom, whatever the file says: <|...|>, and a few
  * others. */
 static bool looks_special(const char *name)
 {
@@ -325,7 +325,7 @@ static bool member_is_text(const cJSON *o, const char *name, const char *wanted)
     return found != NULL && strcmp(found, wanted) == 0;
 }
 
-/* Whether the pretokenizer is Metaspace; or Gemma's, which cuts at spaces, of which the normalizer
+/* True: the pretokenizer is Metaspace; or Gemma's, which cuts at spaces, of which the normalizer
  * leaves none. */
 static bool is_space_cut(const struct hf_folder *f, const cJSON *pre)
 {
@@ -420,7 +420,7 @@ static void add_role(struct vocab *v, const char *role, const char *key)
         gguf_writer_u32(v->f->w, key, (uint32_t)id->valuedouble);
 }
 
-/* Whether the template put around a text begins with a special token. */
+/* True: the template put around a text begins with a special token. */
 static bool template_begins(const cJSON *processor)
 {
     const cJSON *single = hf_member(processor, "single"), *step;

@@ -193,7 +193,7 @@ static int by_name(const void *a, const void *b)
     return strcmp(((const struct safetensor *)a)->name, ((const struct safetensor *)b)->name);
 }
 
-/* Whether a file's name stays in the folder. */
+/* True: a file's name stays in the folder. */
 static bool is_plain_name(const char *name)
 {
     const size_t n = strlen(name);
