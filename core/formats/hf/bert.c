@@ -254,7 +254,7 @@ static int add_labels(struct hf_folder *f)
     return rc;
 }
 
-/* Read RoBERTa's first position: it counts from behind the padding's id. */
+/* Read RoBERTa's first position: it counts from after the padding's id. */
 static int read_skipped(struct hf_folder *f)
 {
     uint32_t pad = 1;

@@ -97,7 +97,7 @@ static uint32_t code_at(const struct hf_recipe *r, const uint8_t *data, uint64_t
     return field(word(data, (row * r->n_in + col) / n), (uint32_t)(col % n), r->bits);
 }
 
-/* The first column behind `col` that may have another scale and zero point. */
+/* Return the first column after `col` that may have another scale and zero point. */
 static uint64_t group_end(const struct hf_recipe *r, const struct gguf_part *parts, uint64_t col)
 {
     return parts[ROLE_ORDER].bytes > 0 ? col + 1 : (col / r->cols_each + 1) * r->cols_each;
@@ -147,7 +147,7 @@ static void put_rounded(const struct hf_recipe *r, const struct gguf_part *parts
     }
 }
 
-/* Store a block of Q4_0 (two codes a byte: i and i + 16) or Q8_0, behind its scale. */
+/* Store a block of Q4_0 (two codes a byte: i and i + 16) or Q8_0, after its scale. */
 static void put_block(const struct hf_recipe *r, const struct gguf_part *parts, uint64_t row,
                       uint64_t col, const int16_t codes[BLOCK], uint8_t *to)
 {

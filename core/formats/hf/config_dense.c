@@ -1,8 +1,8 @@
 /* core/formats/hf/config_dense.c - settings of families with gated layers and no experts; see
  * config.h.
  *
- * Called behind the common settings, which were read by the class's row: each function adds the
- * keys that only its family has, with the defaults of its transformers class where config.json is
+ * Called after the common settings, which were read by the class's row: each function adds the keys
+ * that only its family has, with the defaults of its transformers class where config.json is
  * silent, and refuses values that the forward pass does not compute.
  */
 #include "core/formats/hf/config.h"

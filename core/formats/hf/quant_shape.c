@@ -186,7 +186,7 @@ static int shape_order(struct shaping *s)
 
 /* ---- the numbers ---- */
 
-/* Whether all words of a tensor satisfy `is`; they are read piece by piece. */
+/* Set *all to true if all words of a tensor satisfy `is`; they are read piece by piece. */
 static int look_at(struct shaping *s, const struct safetensor *t, uint32_t width,
                    bool (*is)(const struct hf_recipe *r, const uint8_t *at, uint64_t i), bool *all)
 {

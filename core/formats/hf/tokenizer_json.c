@@ -244,7 +244,7 @@ static const uint32_t *made_by(struct vocab *v, struct gguf_str m)
         return NULL;
     memcpy(piece, m.data, first);
     memcpy(piece + first, space + 1, m.len - first - 1);
-    v->names[v->n] = (struct gguf_str){piece, m.len - 1}; /* scratch name behind the last one */
+    v->names[v->n] = (struct gguf_str){piece, m.len - 1}; /* scratch name after the last one */
     while (from < to) {
         const uint32_t middle = from + (to - from) / 2;
         const int order = compare_merges(&v->by_name[middle], &v->n, v->names);
@@ -301,7 +301,7 @@ static int add_bpe(struct vocab *v)
     return 0;
 }
 
-/* Whether a space is put before a text: by a normaliser that prepends one, or by Metaspace. */
+/* True: a space is put before a text, by a normaliser that prepends one or by Metaspace. */
 static bool adds_space(const struct hf_folder *f)
 {
     const cJSON *pre = hf_member(f->tokenizer, "pre_tokenizer");
@@ -338,7 +338,7 @@ static bool is_space_cut(const struct hf_folder *f, const cJSON *pre)
             member_is_text(hf_member(pre, "pattern"), "String", " ") && no_spaces);
 }
 
-/* Check that all steps before the merges are SentencePiece's own, behind the general ones. */
+/* Check that all steps before the merges are SentencePiece's own, after the general ones. */
 static int check_sentencepiece(const struct hf_folder *f)
 {
     const cJSON *pre = hf_member(f->tokenizer, "pre_tokenizer");
