@@ -369,7 +369,7 @@ static void branch(struct grammar_builder *b, uint32_t node, uint32_t to)
     lead(b, node, before == NOWHERE ? to : builder_node(b, GRAMMAR_SPLIT, 0, before, to));
 }
 
-/* Adds a byte behind a node of the trie; returns the node behind it. */
+/* Adds a byte after a node of the trie; returns the node that follows the byte. */
 static uint32_t spell(struct grammar_builder *b, uint32_t node, uint8_t byte)
 {
     struct byte_set set = {{0}};

@@ -18,7 +18,7 @@
 struct sequence {
     uint32_t n; /* bytes */
     struct byte_set lead;
-    uint8_t from[3], to[3]; /* ranges of the bytes behind the first */
+    uint8_t from[3], to[3]; /* ranges of the bytes after the first */
 };
 
 struct sequences {

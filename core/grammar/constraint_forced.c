@@ -24,7 +24,8 @@ static int only_byte(const struct byte_set *set)
     return n == 1 ? byte : -1;
 }
 
-/* The byte of `first` that comes next behind `last`; -1: there is a choice beyond white space. */
+/* Returns the byte of `first` that comes next after `last`; -1: there is a choice beyond white
+ * space. */
 static int next_byte(const struct constraint_state *s, const struct byte_set *first, uint8_t last)
 {
     static const char white[] = " \t\n\r";

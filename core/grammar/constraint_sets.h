@@ -30,9 +30,9 @@ int sets_create(struct sets **out, const struct constraint *c);
 void sets_destroy(struct sets **s);
 void sets_clear(struct sets *s);
 
-/* The set of one reading: the place, on an empty stack. */
+/* Returns the number of the set of one reading: the place, on an empty stack. */
 uint16_t sets_start(struct sets *s, struct place_key key);
-/* The set that the byte leads to; SETS_DEAD also when the table has become full. */
+/* Returns the set that the byte leads to; SETS_DEAD also if the table has become full. */
 uint16_t sets_step(struct sets *s, uint16_t set, uint8_t byte);
 
 const struct numbered *sets_at(const struct sets *s, uint16_t set);

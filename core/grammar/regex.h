@@ -3,7 +3,7 @@
  * The common part of ECMAScript's and Python's notation: characters and escapes, classes, \d \w \s
  * and their opposites, \p{...} (categories, scripts and properties of Unicode), dots, groups
  * (capturing or not, named or not), |, * + ? {n} {n,} {n,m}, ^ and $, \b and \B, look-ahead of any
- * kind, and look-behind for one character ((?<=[a-z,]), (?<!^|-)). A lazy mark behind a repetition
+ * kind, and look-behind for one character ((?<=[a-z,]), (?<!^|-)). A lazy mark after a repetition
  * does not change the texts that match. Where the two languages differ, only texts that match in
  * both are made: \d \w \D \W mean ASCII, \S and a dot leave out all kinds of blanks and line ends,
  * only ASCII characters stand beside \b and \B, and \P leaves out characters that Unicode has not

@@ -25,7 +25,7 @@
 struct tokenizer;
 
 struct trie_node {
-    uint32_t end;   /* the first node behind the subtree */
+    uint32_t end;   /* the first node after the subtree */
     uint32_t first; /* index of its first id; those of the subtree follow */
     uint16_t n;     /* how many texts end here */
     uint8_t byte;

@@ -63,7 +63,7 @@ static const char *object_name(struct value v)
     }
 }
 
-/* The undefined value for a member or element that is not there. */
+/* Return the undefined value for a member or element that is missing. */
 static struct value lacking(struct render *r, struct value v, struct value name)
 {
     struct value text;

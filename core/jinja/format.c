@@ -93,7 +93,7 @@ static void read_flags(struct value f, size_t *i, struct percent *p)
     }
 }
 
-/* Read the flags, width and precision behind "%", and the type. */
+/* Read the flags, width, precision and type after "%". */
 static bool read_percent(struct render *r, struct value f, size_t *i, struct source *from,
                          struct percent *p, bool *has_name)
 {
@@ -362,7 +362,7 @@ static struct value index_of(struct value text)
     return text.n > 0 ? value_int(i) : text;
 }
 
-/* The value of name.member[index]. */
+/* Return the value of name.member[index]. */
 static struct value field_value(struct render *r, struct fields *fields, struct value path)
 {
     size_t i = 0, from;
@@ -427,7 +427,7 @@ static void put_field(struct render *r, struct fields *fields, struct value fiel
         template_format_spec(r, v, spec.s, spec.n, &out->buf);
 }
 
-/* The "}" that ends the field which begins at i; f.n: there is none. */
+/* Return the index of the "}" that ends the field which begins at i; f.n: there is none. */
 static size_t field_end(struct value f, size_t i)
 {
     for (size_t depth = 1; i < f.n; i++) {

@@ -1,8 +1,8 @@
 /* core/jinja/operand.c - parses operands: names, literals, members, calls, filters, tests.
  *
  * The lowest level of the expression parser (parse_expr.c has the operators): a primary, then any
- * number of members, indices and calls behind it, then filters and tests. Each step makes a node
- * whose `a` is what was parsed so far, so chains lean to the left.
+ * number of members, indices and calls, then filters and tests. Each step makes a node whose `a` is
+ * what was parsed so far, so chains lean to the left.
  */
 #include "core/jinja/template_impl.h"
 
