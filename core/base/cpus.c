@@ -1,7 +1,7 @@
 /* core/base/cpus.c - see cpus.h.
  *
  * Everything is read once from text files under /sys and /proc, below a root that tests replace by
- * a folder. Of each core the first allowed CPU goes to the front of the list, its siblings behind
+ * a folder. Of each core the first allowed CPU goes to the front of the list, its siblings after
  * all cores; both halves are then sorted by node, cache and number, which is the order that threads
  * are placed in. The quota is the least of the process's control group and all groups above it.
  */

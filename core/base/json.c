@@ -97,7 +97,7 @@ static bool is_unit(const char *s, size_t n, size_t i)
     return true;
 }
 
-/* Skip a string; i is behind its opening quote. Returns the index behind the closing one, n when
+/* Skip a string; i is after its opening quote. Returns the index after the closing quote, n if
  * there is none, SIZE_MAX for a NUL or an escape that JSON does not have. */
 static size_t skip_string(const char *s, size_t n, size_t i)
 {
@@ -125,7 +125,7 @@ struct numbers {      /* kinds of numbers in a text */
     bool any_long;    /* one that cJSON cannot read as a whole */
 };
 
-/* Check the number at *i, and move behind it. */
+/* Check the number at *i and move *i past it. */
 static int check_number(const char *s, size_t n, size_t *i, struct numbers *found, const char **why)
 {
     const size_t from = *i, end = json_number_skip(s, n, from), length = end - from;

@@ -35,8 +35,8 @@ static const char *base_name(const char *path)
     return slash != NULL ? slash + 1 : path;
 }
 
-/* The length of s[0..n) without "-00001-of-00003"; *no and *count are 1 where the name has no such
- * end. */
+/* Return the length of s[0..n) without "-00001-of-00003"; *no and *count get the two numbers, or 1
+ * if the name has no such end. */
 static size_t without_part(const char *s, size_t n, unsigned *no, unsigned *count)
 {
     char tail[PART_SUFFIX_LEN + 1];
@@ -209,7 +209,7 @@ static bool is_module_file(const char *path)
 
 enum weights { WEIGHTS_ONE, WEIGHTS_SHARDS, WEIGHTS_ANY };
 
-/* The kind of weights that the loader takes, where a repository has them twice. */
+/* Return the kind of weights to load if a repository has several. */
 static enum weights weights_of(const struct hub_listing *l)
 {
     unsigned no, count;

@@ -1,6 +1,6 @@
 /* core/hub/reference.h - "hf:OWNER/NAME[@REVISION][:QUANT|FILE]", a model of the Hugging Face Hub.
  *
- * REVISION is a branch, a tag or a commit ("main" where none is given). The part behind the second
+ * REVISION is a branch, a tag or a commit ("main" where none is given). The part after the second
  * colon is the quantization of a GGUF file as its name has it (Q4_K_M, in any case), the path of a
  * GGUF file in the repository, or "safetensors": the folder of weights, where there are GGUF files
  * beside them.
@@ -19,7 +19,7 @@
 #define HUB_MAX_REPO 96
 #define HUB_MAX_REVISION 128
 #define HUB_MAX_PATH 512 /* bytes of a file's path in a repository */
-#define HUB_MAX_DEPTH 16 /* folders above it; repositories of models have two or three */
+#define HUB_MAX_DEPTH 16 /* most folders in such a path; repositories of models have two or three */
 
 struct hub_reference {
     char repo[HUB_MAX_REPO + 1]; /* OWNER/NAME */
